@@ -1,0 +1,1 @@
+//! The per-rank collector: runs a command and writes what its processes report into a shard.

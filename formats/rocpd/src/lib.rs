@@ -1,0 +1,1 @@
+//! RocPD databases (ROCm 7): schema, views, writing.

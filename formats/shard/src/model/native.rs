@@ -1,0 +1,65 @@
+//! The compact tables that the collector writes. One row stands for several rows of RocPD and is
+//! expanded into them while a shard is read ([`crate::expand`]); none of them reaches an output.
+//!
+//! No row repeats its node or process: a block belongs to one process.
+//! `end` is NULL where the process died, or left by exec, before the range or call had ended.
+
+use super::rocpd::INFO_THREAD;
+use super::table::{Table, TableId, int, reference, stack, string, time};
+
+/// A roctx range (push/pop or start/stop): event, region.
+pub const RANGE: TableId = TableId(64);
+/// A roctx mark: event, sample on the track "roctxMark" of its thread.
+pub const MARK: TableId = TableId(65);
+/// An MPI call: event, region, one arg for each value that the call has.
+pub const MPI_CALL: TableId = TableId(66);
+/// An RCCL host call: event, region, one arg for each value that the call has.
+pub const RCCL_CALL: TableId = TableId(67);
+
+pub(super) fn tables() -> Vec<Table> {
+    let span = || [reference("tid", INFO_THREAD).not_null(), time("start").not_null(), time("end").near(1)];
+    let nesting = || [stack("stack_id"), stack("parent_stack_id").near(4)];
+    let table = |id, name: &str, columns: Vec<super::table::Column>| Table { id, name: name.to_owned(), columns };
+    let mut range: Vec<_> = span().into();
+    range.push(string("name_id").not_null());
+    range.extend(nesting());
+
+    let mark = vec![
+        reference("tid", INFO_THREAD).not_null(),
+        time("timestamp").not_null(),
+        string("name_id").not_null(),
+        stack("stack_id"),
+        stack("parent_stack_id").near(3),
+    ];
+
+    // `name_id` is the function, as in `range`, so that the nesting columns keep their places.
+    // `seq` counts the calls on one communicator in this process; `bytes` is what this rank hands
+    // over (sends and collectives) or has room for (receives).
+    let mut mpi_call = range.clone();
+    mpi_call.extend([
+        string("comm_id"),
+        int("peer"),
+        int("root"),
+        int("tag"),
+        int("bytes"),
+        int("seq"),
+    ]);
+
+    let mut rccl_call = range.clone();
+    rccl_call.extend([
+        string("comm_id"),
+        int("peer"),
+        int("root"),
+        int("count"),
+        string("datatype_id"),
+        int("bytes"),
+        int("seq"),
+    ]);
+
+    vec![
+        table(RANGE, "range", range),
+        table(MARK, "mark", mark),
+        table(MPI_CALL, "mpi_call", mpi_call),
+        table(RCCL_CALL, "rccl_call", rccl_call),
+    ]
+}

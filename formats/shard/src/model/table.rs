@@ -1,0 +1,221 @@
+//! What a table is: its columns, and for each column the kind that says what a merge does to it.
+
+use serde::{Deserialize, Serialize};
+use std::fmt;
+use std::sync::Arc;
+
+/// Number of a table on disk. Part of the shard format: numbers are never reused.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Serialize, Deserialize)]
+pub struct TableId(pub u16);
+
+/// Tables from this number on are not built in: a shard that uses one carries its description.
+pub const FIRST_CARRIED_TABLE: TableId = TableId(0x100);
+
+/// A place inside JSON text that holds an id of another table.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct JsonRef {
+    /// Object keys from the top, outermost first: `["pc", "code_object_id"]`.
+    pub path: Vec<String>,
+    /// The table that the number found there is a key of.
+    pub table: TableId,
+}
+
+/// What a column's values mean to a merge.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub enum Kind {
+    /// The key of a row of another table of the same source.
+    Ref(TableId),
+    /// An id in the string table of the input.
+    Str,
+    /// `stack_id` or `parent_stack_id`: an id space of its own per source. 0 and NULL stay as they are.
+    Stack,
+    /// Nanoseconds in the clock domain of the source's process.
+    Time,
+    /// A number that is copied.
+    Int,
+    /// A floating point number that is copied.
+    Real,
+    /// Text that is copied.
+    Text,
+    /// JSON text. Ids at the listed places follow their tables, everything else is copied.
+    Json(Vec<JsonRef>),
+    /// Anything that SQLite can store, copied with its dynamic type.
+    Any,
+}
+
+/// How a column is declared in SQL. Native tables never reach SQL and leave this at its default.
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+pub struct Declared {
+    /// Type name as AMD's schema spells it.
+    pub type_name: String,
+    /// `NOT NULL`.
+    pub not_null: bool,
+    /// `DEFAULT`, as a text value or a number in text form.
+    pub default: Option<String>,
+    /// `CHECK (column IN (...))`.
+    pub one_of: Vec<String>,
+    /// `UNIQUE`.
+    pub unique: bool,
+}
+
+/// One column of a table.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct Column {
+    /// Name, as in SQL.
+    pub name: String,
+    /// What a merge does to its values.
+    pub kind: Kind,
+    /// Declaration in SQL.
+    pub sql: Declared,
+    /// An earlier column of the same row whose values are close, so that differences are small.
+    pub near: Option<u8>,
+}
+
+/// One table. The key (`id`) and the `guid` of RocPD are implied and not listed as columns.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct Table {
+    /// Number on disk.
+    pub id: TableId,
+    /// Name, for RocPD tables without the uuid suffix: `rocpd_region`.
+    pub name: String,
+    /// Columns in the order of the declaration.
+    pub columns: Vec<Column>,
+}
+
+impl Table {
+    /// Position of a column.
+    pub fn position(&self, column: &str) -> Option<usize> {
+        self.columns.iter().position(|c| c.name == column)
+    }
+
+    /// The first `Time` column and the one that closes the span (`end`, else the same): what a
+    /// block's time bounds are taken from.
+    pub fn span(&self) -> Option<(usize, usize)> {
+        let first = self.columns.iter().position(|c| c.kind == Kind::Time)?;
+        Some((first, self.position("end").unwrap_or(first)))
+    }
+}
+
+impl fmt::Display for TableId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match Schema::builtin().get(*self) {
+            Some(table) => f.write_str(&table.name),
+            None => write!(f, "table {}", self.0),
+        }
+    }
+}
+
+/// A set of tables: the built-in ones, and those that an input brought along.
+#[derive(Clone, Debug)]
+pub struct Schema {
+    tables: Vec<Arc<Table>>,
+}
+
+impl Schema {
+    /// The tables that this release knows: RocPD 3.0.0 and the native ones.
+    pub fn builtin() -> &'static Schema {
+        static BUILTIN: std::sync::LazyLock<Schema> = std::sync::LazyLock::new(|| {
+            let tables = super::rocpd::tables().into_iter().chain(super::native::tables());
+            Schema { tables: tables.map(Arc::new).collect() }
+        });
+        &BUILTIN
+    }
+
+    /// The description of a table.
+    pub fn get(&self, id: TableId) -> Option<&Arc<Table>> {
+        self.tables.iter().find(|t| t.id == id)
+    }
+
+    /// The table of that name.
+    pub fn by_name(&self, name: &str) -> Option<&Arc<Table>> {
+        self.tables.iter().find(|t| t.name == name)
+    }
+
+    /// All tables, in the order in which they are merged and written.
+    pub fn tables(&self) -> &[Arc<Table>] {
+        &self.tables
+    }
+
+    /// Adds a table, or replaces the description of a known one by a wider one.
+    pub fn define(&mut self, table: Table) {
+        match self.tables.iter_mut().find(|t| t.id == table.id) {
+            Some(known) => *known = Arc::new(table),
+            None => self.tables.push(Arc::new(table)),
+        }
+    }
+}
+
+/// Declares a column. The functions of this module and the methods of [`Column`] read like DDL.
+fn column(name: &str, kind: Kind, type_name: &str) -> Column {
+    let sql = Declared { type_name: type_name.to_owned(), ..Declared::default() };
+    Column { name: name.to_owned(), kind, sql, near: None }
+}
+
+/// A [`Kind::Ref`] column.
+pub(super) fn reference(name: &str, table: TableId) -> Column {
+    column(name, Kind::Ref(table), "INTEGER")
+}
+/// A [`Kind::Str`] column.
+pub(super) fn string(name: &str) -> Column {
+    column(name, Kind::Str, "INTEGER")
+}
+/// A [`Kind::Stack`] column.
+pub(super) fn stack(name: &str) -> Column {
+    column(name, Kind::Stack, "INTEGER")
+}
+/// A [`Kind::Time`] column, ns.
+pub(super) fn time(name: &str) -> Column {
+    column(name, Kind::Time, "BIGINT")
+}
+/// A [`Kind::Int`] column.
+pub(super) fn int(name: &str) -> Column {
+    column(name, Kind::Int, "INTEGER")
+}
+/// A [`Kind::Text`] column.
+pub(super) fn text(name: &str) -> Column {
+    column(name, Kind::Text, "TEXT")
+}
+/// A [`Kind::Real`] column.
+pub(super) fn real(name: &str) -> Column {
+    column(name, Kind::Real, "REAL")
+}
+/// A [`Kind::Json`] column as RocPD declares nearly all of them: `NOT NULL DEFAULT "{}"`.
+pub(super) fn json(name: &str, refs: &[(&[&str], TableId)]) -> Column {
+    let refs = refs
+        .iter()
+        .map(|(path, table)| JsonRef { path: path.iter().map(|p| (*p).to_owned()).collect(), table: *table })
+        .collect();
+    column(name, Kind::Json(refs), "JSONB").not_null().default("{}")
+}
+
+impl Column {
+    pub(super) fn not_null(mut self) -> Column {
+        self.sql.not_null = true;
+        self
+    }
+    pub(super) fn nullable(mut self) -> Column {
+        self.sql.not_null = false;
+        self
+    }
+    pub(super) fn default(mut self, value: &str) -> Column {
+        self.sql.default = Some(value.to_owned());
+        self
+    }
+    pub(super) fn one_of(mut self, values: &[&str]) -> Column {
+        self.sql.one_of = values.iter().map(|v| (*v).to_owned()).collect();
+        self
+    }
+    pub(super) fn unique(mut self) -> Column {
+        self.sql.unique = true;
+        self
+    }
+    pub(super) fn declared(mut self, type_name: &str) -> Column {
+        type_name.clone_into(&mut self.sql.type_name);
+        self
+    }
+    /// Values are close to those of the column at this position in the same row.
+    pub(super) fn near(mut self, position: u8) -> Column {
+        self.near = Some(position);
+        self
+    }
+}

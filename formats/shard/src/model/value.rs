@@ -1,0 +1,85 @@
+//! A single value with SQLite's own dynamic type.
+
+use std::borrow::Cow;
+
+/// A borrowed value. Text is bytes: SQLite does not promise UTF-8.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub enum Value<'a> {
+    /// SQL NULL.
+    Null,
+    /// A 64-bit integer.
+    Int(i64),
+    /// A floating point number; RocPD stores unsigned values above `i64::MAX` like this.
+    Real(f64),
+    /// Text.
+    Text(&'a [u8]),
+    /// A blob.
+    Blob(&'a [u8]),
+}
+
+/// An owned value, for columns whose rows differ in type.
+#[derive(Clone, PartialEq, Debug)]
+pub enum OwnedValue {
+    /// SQL NULL.
+    Null,
+    /// A 64-bit integer.
+    Int(i64),
+    /// A floating point number.
+    Real(f64),
+    /// Text.
+    Text(Box<[u8]>),
+    /// A blob.
+    Blob(Box<[u8]>),
+}
+
+impl OwnedValue {
+    /// The same value, borrowed.
+    pub fn as_value(&self) -> Value<'_> {
+        match self {
+            OwnedValue::Null => Value::Null,
+            OwnedValue::Int(v) => Value::Int(*v),
+            OwnedValue::Real(v) => Value::Real(*v),
+            OwnedValue::Text(v) => Value::Text(v),
+            OwnedValue::Blob(v) => Value::Blob(v),
+        }
+    }
+}
+
+impl Value<'_> {
+    /// The same value, owned.
+    pub fn to_owned(self) -> OwnedValue {
+        match self {
+            Value::Null => OwnedValue::Null,
+            Value::Int(v) => OwnedValue::Int(v),
+            Value::Real(v) => OwnedValue::Real(v),
+            Value::Text(v) => OwnedValue::Text(v.into()),
+            Value::Blob(v) => OwnedValue::Blob(v.into()),
+        }
+    }
+
+    /// Text as a string, with replacement characters where it is not UTF-8.
+    pub fn text_lossy(&self) -> Option<Cow<'_, str>> {
+        match self {
+            Value::Text(v) => Some(String::from_utf8_lossy(v)),
+            _ => None,
+        }
+    }
+}
+
+impl From<Option<i64>> for Value<'_> {
+    fn from(v: Option<i64>) -> Self {
+        v.map_or(Value::Null, Value::Int)
+    }
+}
+
+impl From<i64> for Value<'_> {
+    fn from(v: i64) -> Self {
+        Value::Int(v)
+    }
+}
+
+impl<'a> From<&'a str> for Value<'a> {
+    fn from(v: &'a str) -> Self {
+        Value::Text(v.as_bytes())
+    }
+}

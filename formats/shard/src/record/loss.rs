@@ -1,0 +1,52 @@
+use crate::model::TableId;
+use serde::{Deserialize, Serialize};
+
+/// Why rows that were once seen, or announced, are in no output.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Serialize, Deserialize)]
+pub enum LossCause {
+    /// The ring of a thread was full.
+    RingFull,
+    /// The memory of a ring could not be reserved, so a thread went untraced.
+    NoMemory,
+    /// An event arrived inside another one of the same thread, in a signal handler.
+    Reentrant,
+    /// A record in a ring did not make sense.
+    BadRecord,
+    /// The shard reached `--max-size`, or the quota or disk was full.
+    NoSpace,
+    /// A block of the shard is damaged.
+    DamagedBlock,
+    /// The end of the shard is missing.
+    Truncated,
+    /// More than the format allows: strings of one shard, keys of one table.
+    OverLimit,
+}
+
+impl LossCause {
+    /// Short name for reports and metadata.
+    pub fn name(self) -> &'static str {
+        match self {
+            LossCause::RingFull => "ring_full",
+            LossCause::NoMemory => "no_memory",
+            LossCause::Reentrant => "reentrant",
+            LossCause::BadRecord => "bad_record",
+            LossCause::NoSpace => "no_space",
+            LossCause::DamagedBlock => "damaged_block",
+            LossCause::Truncated => "truncated",
+            LossCause::OverLimit => "over_limit",
+        }
+    }
+}
+
+/// One entry of the loss ledger.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct Loss {
+    /// The process, by its number in the shard; 0 when unknown.
+    pub source: u32,
+    /// The table, where it is known.
+    pub table: Option<TableId>,
+    /// Why.
+    pub cause: LossCause,
+    /// How many rows, where it is known.
+    pub rows: Option<u64>,
+}

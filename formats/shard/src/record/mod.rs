@@ -1,0 +1,13 @@
+//! Side records of a shard: who ran, on which clock, and what was lost.
+//!
+//! TRIPWIRE: every struct here is stored in shards with bincode. Adding, removing, reordering or
+//! retyping a field changes the format: raise [`crate::Version`] and keep reading the old one.
+
+mod clock;
+mod loss;
+mod process;
+pub mod wire;
+
+pub use clock::{Clock, ClockDomain, ClockSet};
+pub use loss::{Loss, LossCause};
+pub use process::{Exit, Node, Process, RunIdentity};

@@ -1,0 +1,35 @@
+//! The one file that names bincode: side records in shards, and messages between merge ranks.
+//!
+//! bincode 2.0.1, standard configuration: little endian, varint integers. Every decode is bounded.
+
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+
+/// Upper bound of what one decoded record may allocate.
+const DECODE_LIMIT: usize = 64 << 20;
+
+/// Bytes that are no valid record.
+#[derive(Debug, thiserror::Error)]
+#[error("record cannot be decoded: {0}")]
+pub struct WireError(String);
+
+/// A value as bytes.
+///
+/// # Panics
+/// Never for the types of this workspace: they hold no maps without length and no unsized sequences.
+pub fn encode<T: Serialize>(value: &T) -> Vec<u8> {
+    match bincode::serde::encode_to_vec(value, bincode::config::standard()) {
+        Ok(bytes) => bytes,
+        Err(error) => unreachable!("record cannot be encoded: {error}"),
+    }
+}
+
+/// Reads a value that fills `bytes` exactly.
+pub fn decode<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, WireError> {
+    let config = bincode::config::standard().with_limit::<DECODE_LIMIT>();
+    match bincode::serde::decode_from_slice(bytes, config) {
+        Ok((value, used)) if used == bytes.len() => Ok(value),
+        Ok((_, used)) => Err(WireError(format!("{} bytes left over", bytes.len() - used))),
+        Err(error) => Err(WireError(error.to_string())),
+    }
+}

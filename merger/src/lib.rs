@@ -1,0 +1,1 @@
+//! Merges the shards of a job into one RocPD database.
