@@ -1,2 +1,7 @@
 //! The shard: compressed event blocks of one collector, and the data model of rpd.
+pub mod codec;
+pub mod file;
 pub mod model;
+pub mod record;
+
+pub use file::{OpenError, Shard, ShardWriter, Version, WriteError};

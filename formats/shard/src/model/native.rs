@@ -19,7 +19,8 @@ pub const RCCL_CALL: TableId = TableId(67);
 pub(super) fn tables() -> Vec<Table> {
     let span = || [reference("tid", INFO_THREAD).not_null(), time("start").not_null(), time("end").near(1)];
     let nesting = || [stack("stack_id"), stack("parent_stack_id").near(4)];
-    let table = |id, name: &str, columns: Vec<super::table::Column>| Table { id, name: name.to_owned(), columns };
+    let table =
+        |id, name: &str, columns: Vec<super::table::Column>| Table { id, name: name.to_owned(), columns };
     let mut range: Vec<_> = span().into();
     range.push(string("name_id").not_null());
     range.extend(nesting());
@@ -36,14 +37,7 @@ pub(super) fn tables() -> Vec<Table> {
     // `seq` counts the calls on one communicator in this process; `bytes` is what this rank hands
     // over (sends and collectives) or has room for (receives).
     let mut mpi_call = range.clone();
-    mpi_call.extend([
-        string("comm_id"),
-        int("peer"),
-        int("root"),
-        int("tag"),
-        int("bytes"),
-        int("seq"),
-    ]);
+    mpi_call.extend([string("comm_id"), int("peer"), int("root"), int("tag"), int("bytes"), int("seq")]);
 
     let mut rccl_call = range.clone();
     rccl_call.extend([

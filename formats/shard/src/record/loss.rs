@@ -50,3 +50,12 @@ pub struct Loss {
     /// How many rows, where it is known.
     pub rows: Option<u64>,
 }
+
+/// Last word of a collector: what it wrote and what it lost. Rows seen = written + lost.
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+pub struct Ledger {
+    /// Rows written, per process and table: a reader knows from it how many are missing.
+    pub written: Vec<(u32, TableId, u64)>,
+    /// Rows lost.
+    pub losses: Vec<Loss>,
+}

@@ -9,5 +9,5 @@ mod process;
 pub mod wire;
 
 pub use clock::{Clock, ClockDomain, ClockSet};
-pub use loss::{Loss, LossCause};
+pub use loss::{Ledger, Loss, LossCause};
 pub use process::{Exit, Node, Process, RunIdentity};

@@ -1,0 +1,41 @@
+//! Columns of a block as bytes, before zstd. docs/FORMATS.md has the byte tables.
+//!
+//! Every count is bounded before anything is allocated for it: rows by the block header, dictionary
+//! entries by the rows, bytes by what is left of the input.
+
+mod column;
+pub(crate) mod varint;
+
+pub use column::{decode_columns, encode_columns};
+
+/// Most rows of one block.
+pub const MAX_ROWS: usize = 65_536;
+/// Most bytes of one block before compression. Also bounds what its texts come to when repeated
+/// values are written out, so that a few bytes cannot ask for terabytes of output.
+pub const MAX_RAW_BYTES: usize = 64 << 20;
+
+/// Bytes that are no column data.
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+pub enum DecodeError {
+    /// The input ends early.
+    #[error("column data ends early")]
+    Short,
+    /// A number with more than ten bytes.
+    #[error("number is longer than 64 bits")]
+    Varint,
+    /// A tag of no known encoding.
+    #[error("unknown column encoding {0}")]
+    Encoding(u8),
+    /// A column that is near to a later one, or to one without integers.
+    #[error("column {0} refers to a column that is not there")]
+    Near(u8),
+    /// A text code past the end of the dictionary, or more entries than rows.
+    #[error("text code {0} is out of range")]
+    Code(u64),
+    /// Repeated texts come to more than a block may hold.
+    #[error("texts of the block come to more than {MAX_RAW_BYTES} bytes")]
+    TooMuchText,
+    /// Bytes behind the last column.
+    #[error("{0} bytes are left over")]
+    LeftOver(usize),
+}

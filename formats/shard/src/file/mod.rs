@@ -1,0 +1,59 @@
+//! The file: header, self-contained blocks, index. docs/FORMATS.md has the byte tables.
+//!
+//! ```text
+//!  file header 32 B | block | block | ... | index block | trailer 32 B
+//!                     72 B header + zstd(payload)
+//! ```
+//!
+//! A shard is append-only. Without index and trailer (the collector was killed) a reader finds the
+//! blocks by walking their headers; behind damage it resynchronises on the next block header whose
+//! checksum holds.
+
+mod block;
+mod bytes;
+mod index;
+mod reader;
+mod strings;
+mod writer;
+
+pub use block::{BLOCK_HEADER_BYTES, BlockHeader, BlockKind};
+pub use bytes::Bytes;
+pub use reader::{BlockError, BlockRef, Damage, OpenError, Shard};
+pub use strings::{MAX_STRING_BYTES, MAX_STRINGS, ShardStrings};
+pub use writer::{MAX_VALUE_BYTES, ShardWriter, WriteError};
+
+use twox_hash::XxHash3_64;
+
+/// Version of the shard format.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub struct Version(pub u8);
+
+impl Version {
+    /// What this release writes, and the newest that it reads.
+    pub const CURRENT: Version = Version(1);
+}
+
+/// First bytes of a shard.
+const FILE_MAGIC: &[u8; 8] = b"RPDSHARD";
+/// Length of the file header: magic, version (u8, then 7 zero bytes), 8 zero bytes, checksum.
+const FILE_HEADER_BYTES: usize = 32;
+/// Zstandard level of blocks.
+const ZSTD_LEVEL: i32 = 1;
+
+fn checksum(bytes: &[u8]) -> u64 {
+    XxHash3_64::oneshot(bytes)
+}
+
+fn file_header() -> [u8; FILE_HEADER_BYTES] {
+    let mut header = [0; FILE_HEADER_BYTES];
+    header[..8].copy_from_slice(FILE_MAGIC);
+    header[8] = Version::CURRENT.0;
+    let sum = checksum(&header[..24]);
+    header[24..].copy_from_slice(&sum.to_le_bytes());
+    header
+}
+
+/// Little-endian number at a fixed place of a fixed-size header.
+fn le<const N: usize>(bytes: &[u8], at: usize) -> [u8; N] {
+    std::array::from_fn(|i| bytes[at + i])
+}

@@ -1,0 +1,343 @@
+use super::block::{BLOCK_HEADER_BYTES, BlockHeader, BlockKind};
+use super::strings::ShardStrings;
+use super::{Bytes, FILE_HEADER_BYTES, FILE_MAGIC, Version, checksum, index, le};
+use crate::codec::{DecodeError, decode_columns};
+use crate::model::{FIRST_CARRIED_TABLE, Keys, Local, Rows, Schema, Table, rocpd};
+use crate::record::{ClockSet, Ledger, Process, RunIdentity, wire};
+use std::collections::BTreeMap;
+use std::fs::File;
+use std::io;
+use std::path::{Path, PathBuf};
+
+/// Most clock sets that are kept from one shard: a week at one every 5 s.
+const MAX_CLOCK_SETS: usize = 1 << 17;
+/// Most processes that are kept from one shard.
+const MAX_PROCESSES: usize = 1 << 20;
+
+/// Why a file could not be opened as a shard.
+#[derive(Debug, thiserror::Error)]
+pub enum OpenError {
+    /// The file system said no.
+    #[error("failed to read {path}: {source}")]
+    Io {
+        /// The file.
+        path: PathBuf,
+        /// Why.
+        source: io::Error,
+    },
+    /// Something else.
+    #[error("{path} is not a shard of rpd-collect (no RPDSHARD header at offset 0)")]
+    NotAShard {
+        /// The file.
+        path: PathBuf,
+    },
+    /// Written by a newer release.
+    #[error(
+        "{path} has shard format version {version}, this rpd reads up to {}: use the rpd-merge of the release that wrote it, or a newer one",
+        Version::CURRENT.0
+    )]
+    NewerVersion {
+        /// The file.
+        path: PathBuf,
+        /// Its version.
+        version: u8,
+    },
+    /// Both copies of the identity are damaged or missing.
+    #[error("{path} has no readable run identity: it was cut right behind its header, or is damaged")]
+    NoIdentity {
+        /// The file.
+        path: PathBuf,
+    },
+}
+
+/// Why a block could not be read. Its rows are lost, those of other blocks are not.
+#[derive(Debug, thiserror::Error)]
+#[error("{path}: block at offset {offset} ({rows} rows of {kind}): {cause}")]
+pub struct BlockError {
+    /// The shard.
+    pub path: PathBuf,
+    /// Where the block begins.
+    pub offset: u64,
+    /// What it holds.
+    pub kind: String,
+    /// How many rows it holds.
+    pub rows: u32,
+    /// Why.
+    pub cause: BlockDamage,
+}
+
+/// What is wrong with a block.
+#[derive(Debug, thiserror::Error)]
+pub enum BlockDamage {
+    /// The file system said no.
+    #[error("{0}")]
+    Io(#[from] io::Error),
+    /// The stored bytes are not those that were written.
+    #[error("checksum does not match")]
+    Checksum,
+    /// zstd cannot read them, or they come to another length than the header says.
+    #[error("compressed data is damaged")]
+    Zstd,
+    /// The columns make no sense.
+    #[error("{0}")]
+    Columns(#[from] DecodeError),
+    /// A table that is described nowhere.
+    #[error("the table is not described in this shard")]
+    UnknownTable,
+    /// More strings than a shard may have, or ids that go backwards.
+    #[error("string ids are out of bounds")]
+    Strings,
+}
+
+/// A block, by its place.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct BlockRef {
+    /// Where its header begins.
+    pub offset: u64,
+    /// Its header.
+    pub header: BlockHeader,
+}
+
+impl BlockRef {
+    /// The offset behind it.
+    pub fn end(&self) -> u64 {
+        self.offset + self.header.total_bytes()
+    }
+}
+
+/// Bytes of a shard that belong to no whole block.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Damage {
+    /// Where they begin.
+    pub offset: u64,
+    /// How many.
+    pub bytes: u64,
+    /// The header, where it alone is whole: the file was cut in this block.
+    pub block: Option<BlockHeader>,
+}
+
+/// An open shard: its blocks are found and its side records read, its rows are not.
+#[derive(Debug)]
+pub struct Shard {
+    path: PathBuf,
+    bytes: Bytes,
+    schema: Schema,
+    blocks: Vec<BlockRef>,
+    damage: Vec<Damage>,
+    complete: bool,
+    /// Which run and which collector.
+    pub identity: RunIdentity,
+    /// The processes, by their number.
+    pub processes: BTreeMap<u32, Process>,
+    /// Clock sets in the order of recording.
+    pub clocks: Vec<ClockSet>,
+    /// What the collector lost, and what it wrote; `None` where the shard was not finished.
+    pub ledger: Option<Ledger>,
+}
+
+impl Shard {
+    /// Opens a file.
+    pub fn open(path: &Path) -> Result<Shard, OpenError> {
+        let io = |source| OpenError::Io { path: path.to_owned(), source };
+        let bytes = File::open(path).and_then(Bytes::from_file).map_err(io)?;
+        Shard::from_bytes(path, bytes)
+    }
+
+    /// Opens a shard in memory; `name` stands for the path in messages.
+    pub fn from_memory(name: &str, bytes: &[u8]) -> Result<Shard, OpenError> {
+        Shard::from_bytes(Path::new(name), Bytes::Memory(bytes.into()))
+    }
+
+    fn from_bytes(path: &Path, bytes: Bytes) -> Result<Shard, OpenError> {
+        let io = |source| OpenError::Io { path: path.to_owned(), source };
+        check_file_header(path, &bytes)?;
+        let found = index::find(&bytes).map_err(io)?;
+        let mut records = Records::default();
+        for block in found.blocks.iter().filter(|b| !matches!(b.header.kind, BlockKind::Rows(_))) {
+            // A damaged record is noted like any other damage; its second copy may be whole.
+            match payload(&bytes, block).ok().and_then(|raw| records.take(block.header.kind, &raw)) {
+                Some(()) => {}
+                None => records.damaged.push(Damage {
+                    offset: block.offset,
+                    bytes: block.header.total_bytes(),
+                    block: Some(block.header),
+                }),
+            }
+        }
+        let identity = records.identity.ok_or_else(|| OpenError::NoIdentity { path: path.to_owned() })?;
+        let mut damage = found.damage;
+        damage.extend(records.damaged);
+        damage.sort_by_key(|d| d.offset);
+        Ok(Shard {
+            path: path.to_owned(),
+            bytes,
+            schema: records.schema.unwrap_or_else(|| Schema::builtin().clone()),
+            blocks: found.blocks,
+            damage,
+            complete: found.complete,
+            identity,
+            processes: records.processes,
+            clocks: records.clocks,
+            ledger: records.ledger,
+        })
+    }
+
+    /// Where the shard is.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Number of bytes.
+    pub fn bytes(&self) -> u64 {
+        self.bytes.len()
+    }
+
+    /// Whether the collector finished it: without, the end may be missing.
+    pub fn complete(&self) -> bool {
+        self.complete
+    }
+
+    /// Bytes that belong to no whole block, and damaged side records.
+    pub fn damage(&self) -> &[Damage] {
+        &self.damage
+    }
+
+    /// All blocks, in the order of the file.
+    pub fn blocks(&self) -> &[BlockRef] {
+        &self.blocks
+    }
+
+    /// The tables of this shard.
+    pub fn schema(&self) -> &Schema {
+        &self.schema
+    }
+
+    /// The rows of a block of [`BlockKind::Rows`].
+    pub fn rows(&self, block: &BlockRef) -> Result<Rows<Local>, BlockError> {
+        self.rows_of(block).map_err(|cause| self.error(block, cause))
+    }
+
+    fn rows_of(&self, block: &BlockRef) -> Result<Rows<Local>, BlockDamage> {
+        let header = &block.header;
+        let BlockKind::Rows(table) = header.kind else { return Err(BlockDamage::UnknownTable) };
+        let table = self.schema.get(table).ok_or(BlockDamage::UnknownTable)?;
+        let raw = payload(&self.bytes, block)?;
+        let rows = header.rows as usize;
+        let columns = decode_columns(table, &raw, rows)?;
+        Ok(Rows::new(table.clone(), Keys::Dense(header.first_key), columns, rows))
+    }
+
+    /// The string table, and the string blocks that could not be read.
+    pub fn strings(&self) -> (ShardStrings, Vec<BlockError>) {
+        let mut strings = ShardStrings::default();
+        let mut errors = Vec::new();
+        let of_strings = |b: &&BlockRef| b.header.kind == BlockKind::Rows(rocpd::STRING);
+        for block in self.blocks.iter().filter(of_strings) {
+            let added = self.rows_of(block).and_then(|rows| {
+                let cells = rows.column("string");
+                let text = |i| match cells.get(i) {
+                    crate::model::Value::Text(text) => text,
+                    _ => b"",
+                };
+                let bytes = (0..rows.len).map(|i| text(i).len()).sum();
+                if block.header.first_key < 1 || !strings.has_room(block.header.first_key, rows.len, bytes) {
+                    return Err(BlockDamage::Strings);
+                }
+                (0..rows.len).for_each(|i| strings.add(rows.keys.get(i), text(i)));
+                Ok(())
+            });
+            if let Err(cause) = added {
+                errors.push(self.error(block, cause));
+            }
+        }
+        (strings, errors)
+    }
+
+    fn error(&self, block: &BlockRef, cause: BlockDamage) -> BlockError {
+        let kind = match block.header.kind {
+            BlockKind::Rows(table) => {
+                self.schema.get(table).map_or_else(|| table.to_string(), |t| t.name.clone())
+            }
+            kind => format!("{kind:?}"),
+        };
+        BlockError { path: self.path.clone(), offset: block.offset, kind, rows: block.header.rows, cause }
+    }
+}
+
+/// Side records of a shard while they are read.
+#[derive(Default)]
+struct Records {
+    identity: Option<RunIdentity>,
+    processes: BTreeMap<u32, Process>,
+    clocks: Vec<ClockSet>,
+    ledger: Option<Ledger>,
+    schema: Option<Schema>,
+    damaged: Vec<Damage>,
+}
+
+impl Records {
+    /// Takes in a record; `None` where it cannot be decoded or is out of bounds.
+    fn take(&mut self, kind: BlockKind, raw: &[u8]) -> Option<()> {
+        match kind {
+            BlockKind::Identity => self.identity = Some(wire::decode(raw).ok()?),
+            BlockKind::Process => {
+                let process: Process = wire::decode(raw).ok()?;
+                if process.source == 0 || self.processes.len() >= MAX_PROCESSES {
+                    return None;
+                }
+                self.processes.insert(process.source, process);
+            }
+            BlockKind::Clock => {
+                let set = wire::decode(raw).ok()?;
+                if self.clocks.len() >= MAX_CLOCK_SETS {
+                    return None;
+                }
+                self.clocks.push(set);
+            }
+            BlockKind::Losses => self.ledger = Some(wire::decode(raw).ok()?),
+            BlockKind::Table => {
+                let table: Table = wire::decode(raw).ok()?;
+                let schema = self.schema.get_or_insert_with(|| Schema::builtin().clone());
+                if table.id < FIRST_CARRIED_TABLE || schema.tables().len() > 1024 {
+                    return None;
+                }
+                schema.define(table);
+            }
+            BlockKind::Index | BlockKind::Unknown(_) | BlockKind::Rows(_) => {}
+        }
+        Some(())
+    }
+}
+
+/// A damaged header is forgiven if a block stands behind it: the rows are what counts.
+fn check_file_header(path: &Path, bytes: &Bytes) -> Result<(), OpenError> {
+    let not_a_shard = || OpenError::NotAShard { path: path.to_owned() };
+    let header = bytes.read(0, FILE_HEADER_BYTES).map_err(|error| match error.kind() {
+        io::ErrorKind::UnexpectedEof => not_a_shard(),
+        _ => OpenError::Io { path: path.to_owned(), source: error },
+    })?;
+    let whole = &header[..8] == FILE_MAGIC && checksum(&header[..24]) == u64::from_le_bytes(le(&header, 24));
+    if whole && header[8] > Version::CURRENT.0 {
+        return Err(OpenError::NewerVersion { path: path.to_owned(), version: header[8] });
+    }
+    let first = bytes.read(FILE_HEADER_BYTES as u64, BLOCK_HEADER_BYTES).ok();
+    if whole || first.is_some_and(|h| BlockHeader::from_bytes(&h).is_some()) {
+        return Ok(());
+    }
+    Err(not_a_shard())
+}
+
+/// The decompressed payload of a block.
+pub(super) fn payload(bytes: &Bytes, block: &BlockRef) -> Result<Vec<u8>, BlockDamage> {
+    let header = &block.header;
+    let stored = bytes.read(block.offset + BLOCK_HEADER_BYTES as u64, header.stored_bytes as usize)?;
+    if checksum(&stored) != header.checksum {
+        return Err(BlockDamage::Checksum);
+    }
+    // The header's length bounds the output, whatever the compressed data claims.
+    let raw = zstd::bulk::decompress(&stored, header.raw_bytes as usize).map_err(|_| BlockDamage::Zstd)?;
+    if raw.len() != header.raw_bytes as usize {
+        return Err(BlockDamage::Zstd);
+    }
+    Ok(raw)
+}

@@ -1,0 +1,304 @@
+use super::block::{BLOCK_HEADER_BYTES, BlockHeader, BlockKind};
+use super::index;
+use super::reader::BlockRef;
+use super::strings::{MAX_STRING_BYTES, MAX_STRINGS};
+use super::{ZSTD_LEVEL, checksum, file_header};
+use crate::codec::{MAX_RAW_BYTES, MAX_ROWS, encode_columns};
+use crate::model::{
+    FIRST_CARRIED_TABLE, Local, Rows, RowsBuilder, Schema, Table, TableId, TextCells, Value, rocpd,
+};
+use crate::record::{ClockSet, Ledger, Loss, LossCause, Process, RunIdentity, wire};
+use std::collections::{BTreeMap, HashMap};
+use std::io::{self, Write};
+use twox_hash::XxHash3_64;
+
+/// Longest text or blob of one value.
+pub const MAX_VALUE_BYTES: usize = 16 << 20;
+/// A block is closed when its texts come to this much.
+const BLOCK_TEXT_BYTES: usize = 4 << 20;
+/// What takes the place of strings past the limits of a shard.
+const TOO_MANY_STRINGS: &[u8] = b"(too many strings)";
+
+/// Why a shard could not be written.
+#[derive(Debug, thiserror::Error)]
+pub enum WriteError {
+    /// The file system said no.
+    #[error("failed to write the shard: {0}")]
+    Io(#[from] io::Error),
+    /// A table that was not described.
+    #[error("failed to write a row: {0} is not described in this shard")]
+    UnknownTable(TableId),
+    /// A value over [`MAX_VALUE_BYTES`].
+    #[error(
+        "failed to write a row of {table}: a value has {bytes} bytes, at most {MAX_VALUE_BYTES} are allowed"
+    )]
+    ValueTooLong {
+        /// The table.
+        table: TableId,
+        /// Length of the value.
+        bytes: usize,
+    },
+    /// A carried table whose number belongs to the built-in ones.
+    #[error("failed to describe a table: number {0:?} is reserved for built-in tables")]
+    Reserved(TableId),
+}
+
+/// Writes one shard. The sink sees whole blocks; wrap it in a buffer of a megabyte for a shared
+/// filesystem.
+pub struct ShardWriter<W: Write> {
+    sink: W,
+    position: u64,
+    schema: Schema,
+    identity: RunIdentity,
+    processes: BTreeMap<u32, Process>,
+    losses: BTreeMap<(u32, Option<TableId>, LossCause), Option<u64>>,
+    /// Open blocks, with the key of their first row. Keys of one process's table are dense from 1.
+    pending: BTreeMap<(u32, TableId), (i64, RowsBuilder)>,
+    strings: Strings,
+    blocks: Vec<BlockRef>,
+    scratch: Vec<u8>,
+    zstd: zstd::bulk::Compressor<'static>,
+}
+
+/// Strings seen so far; those from `flushed` on are in no block yet.
+#[derive(Default)]
+struct Strings {
+    cells: TextCells,
+    codes: HashMap<u64, u32>,
+    flushed: usize,
+}
+
+impl<W: Write> ShardWriter<W> {
+    /// Starts a shard: writes the file header and the identity.
+    pub fn new(sink: W, run: &RunIdentity) -> Result<ShardWriter<W>, WriteError> {
+        let mut writer = ShardWriter {
+            sink,
+            position: 0,
+            schema: Schema::builtin().clone(),
+            identity: run.clone(),
+            processes: BTreeMap::new(),
+            losses: BTreeMap::new(),
+            pending: BTreeMap::new(),
+            strings: Strings::default(),
+            blocks: Vec::new(),
+            scratch: Vec::new(),
+            zstd: zstd::bulk::Compressor::new(ZSTD_LEVEL)?,
+        };
+        writer.write(&file_header())?;
+        writer.record(BlockKind::Identity, 0, &wire::encode(run))?;
+        Ok(writer)
+    }
+
+    /// Describes a table that is not built in, before its first row.
+    pub fn table(&mut self, table: &Table) -> Result<(), WriteError> {
+        if table.id < FIRST_CARRIED_TABLE {
+            return Err(WriteError::Reserved(table.id));
+        }
+        self.schema.define(table.clone());
+        self.record(BlockKind::Table, 0, &wire::encode(table))
+    }
+
+    /// The id of a string in this shard, from 1. Equal strings have one id.
+    pub fn string(&mut self, text: &[u8]) -> Result<i64, WriteError> {
+        let hash = XxHash3_64::oneshot(text);
+        if let Some(code) = self.strings.codes.get(&hash)
+            && self.strings.cells.entry(*code) == text
+        {
+            return Ok(i64::from(*code) + 1);
+        }
+        let full = self.strings.cells.ends.len() >= MAX_STRINGS - 1
+            || self.strings.cells.bytes.len() + text.len() > MAX_STRING_BYTES - TOO_MANY_STRINGS.len();
+        if full && text != TOO_MANY_STRINGS {
+            self.loss(Loss {
+                source: 0,
+                table: Some(rocpd::STRING),
+                cause: LossCause::OverLimit,
+                rows: Some(1),
+            });
+            return self.string(TOO_MANY_STRINGS);
+        }
+        let code = self.strings.cells.add_entry(text);
+        self.strings.codes.insert(hash, code);
+        Ok(i64::from(code) + 1)
+    }
+
+    /// Describes a process; again when it has ended. The last description counts.
+    pub fn process(&mut self, process: &Process) -> Result<(), WriteError> {
+        self.processes.insert(process.source, process.clone());
+        self.record(BlockKind::Process, process.source, &wire::encode(process))
+    }
+
+    /// Stores a clock set.
+    pub fn clock(&mut self, set: &ClockSet) -> Result<(), WriteError> {
+        self.record(BlockKind::Clock, 0, &wire::encode(set))
+    }
+
+    /// Adds to the loss ledger, which is written at the end.
+    pub fn loss(&mut self, loss: Loss) {
+        let sum = self.losses.entry((loss.source, loss.table, loss.cause)).or_insert(Some(0));
+        *sum = sum.zip(loss.rows).map(|(a, b)| a.saturating_add(b));
+    }
+
+    /// Adds a row: one value per column in the order of the description. Returns its key.
+    pub fn push(&mut self, source: u32, table: TableId, row: &[Value<'_>]) -> Result<i64, WriteError> {
+        let longest =
+            row.iter().map(|v| if let Value::Text(t) | Value::Blob(t) = v { t.len() } else { 0 }).max();
+        if let Some(bytes) = longest.filter(|l| *l > MAX_VALUE_BYTES) {
+            return Err(WriteError::ValueTooLong { table, bytes });
+        }
+        let (first, rows) = match self.pending.get_mut(&(source, table)) {
+            Some(pending) => pending,
+            None => {
+                let description = self.schema.get(table).ok_or(WriteError::UnknownTable(table))?;
+                let rows = RowsBuilder::new(description);
+                self.pending.entry((source, table)).or_insert((1, rows))
+            }
+        };
+        rows.push(row);
+        let key = *first + rows.len() as i64 - 1;
+        if rows.len() == MAX_ROWS || rows.text_bytes() >= BLOCK_TEXT_BYTES {
+            self.flush_source(source)?;
+        }
+        Ok(key)
+    }
+
+    /// Writes everything that is pending and hands it to the operating system.
+    pub fn flush(&mut self) -> Result<(), WriteError> {
+        let sources: Vec<u32> = self.pending.keys().map(|(source, _)| *source).collect();
+        for source in sources {
+            self.flush_source(source)?;
+        }
+        self.flush_strings()?;
+        Ok(self.sink.flush()?)
+    }
+
+    /// Bytes given to the sink so far.
+    pub fn bytes_written(&self) -> u64 {
+        self.position
+    }
+
+    /// Ends the shard: pending rows, ledger, identity and processes once more (they survive damage to
+    /// the first copies), index, trailer.
+    pub fn finish(mut self) -> Result<W, WriteError> {
+        self.flush()?;
+        let losses: Vec<Loss> = std::mem::take(&mut self.losses)
+            .into_iter()
+            .map(|((source, table, cause), rows)| Loss { source, table, cause, rows })
+            .collect();
+        let written =
+            self.pending.iter().map(|((source, table), (next, _))| (*source, *table, *next as u64 - 1));
+        let strings = (0, rocpd::STRING, self.strings.flushed as u64);
+        let ledger = Ledger { written: std::iter::once(strings).chain(written).collect(), losses };
+        self.record(BlockKind::Losses, 0, &wire::encode(&ledger))?;
+        for process in std::mem::take(&mut self.processes).values() {
+            self.record(BlockKind::Process, process.source, &wire::encode(process))?;
+        }
+        let identity = wire::encode(&self.identity);
+        self.record(BlockKind::Identity, 0, &identity)?;
+        let entries: Vec<u8> = self.blocks.iter().flat_map(index::entry).collect();
+        // A reader does without an index that would be too long: it walks the headers.
+        if entries.len() <= MAX_RAW_BYTES {
+            let offset = self.position;
+            self.record(BlockKind::Index, 0, &entries)?;
+            self.write(&index::trailer(offset))?;
+        }
+        self.sink.flush()?;
+        Ok(self.sink)
+    }
+
+    /// Strings first, then the tables in the order of their numbers: what is referred to stands
+    /// before what refers to it, so that a cut shard is whole as far as it goes.
+    fn flush_source(&mut self, source: u32) -> Result<(), WriteError> {
+        self.flush_strings()?;
+        let tables: Vec<TableId> = self
+            .pending
+            .range((source, TableId(0))..=(source, TableId(u16::MAX)))
+            .map(|(k, _)| k.1)
+            .collect();
+        for table in tables {
+            let Some((first, builder)) = self.pending.get_mut(&(source, table)) else { continue };
+            if builder.is_empty() {
+                continue;
+            }
+            let Some(description) = self.schema.get(table) else { continue };
+            let rows = std::mem::replace(builder, RowsBuilder::new(description)).finish(*first);
+            *first += rows.len as i64;
+            self.rows(source, &rows)?;
+        }
+        Ok(())
+    }
+
+    fn flush_strings(&mut self) -> Result<(), WriteError> {
+        while self.strings.flushed < self.strings.cells.ends.len() {
+            let first = self.strings.flushed;
+            let mut rows = RowsBuilder::new(&Schema::builtin().tables()[0]);
+            while first + rows.len() < self.strings.cells.ends.len()
+                && rows.len() < MAX_ROWS
+                && rows.text_bytes() < BLOCK_TEXT_BYTES
+            {
+                let code = (first + rows.len()) as u32;
+                rows.push(&[Value::Text(self.strings.cells.entry(code))]);
+            }
+            self.strings.flushed += rows.len();
+            self.rows(0, &rows.finish(first as i64 + 1))?;
+        }
+        Ok(())
+    }
+
+    fn rows(&mut self, source: u32, rows: &Rows<Local>) -> Result<(), WriteError> {
+        let mut raw = std::mem::take(&mut self.scratch);
+        raw.clear();
+        encode_columns(&rows.table, &rows.columns, rows.len, &mut raw);
+        let (min_time, max_time) = rows.time_bounds().unwrap_or((i64::MAX, i64::MIN));
+        let written = self.block(
+            BlockHeader {
+                kind: BlockKind::Rows(rows.id()),
+                source,
+                first_key: rows.keys.get(0),
+                rows: rows.len as u32,
+                raw_bytes: 0,
+                stored_bytes: 0,
+                min_time,
+                max_time,
+                checksum: 0,
+            },
+            &raw,
+        );
+        self.scratch = raw;
+        written
+    }
+
+    fn record(&mut self, kind: BlockKind, source: u32, raw: &[u8]) -> Result<(), WriteError> {
+        let header = BlockHeader {
+            kind,
+            source,
+            first_key: 0,
+            rows: 0,
+            raw_bytes: 0,
+            stored_bytes: 0,
+            min_time: i64::MAX,
+            max_time: i64::MIN,
+            checksum: 0,
+        };
+        self.block(header, raw)
+    }
+
+    /// Compresses and writes one block; fills in the lengths and the checksum.
+    fn block(&mut self, mut header: BlockHeader, raw: &[u8]) -> Result<(), WriteError> {
+        let stored = self.zstd.compress(raw)?;
+        header.raw_bytes = raw.len() as u32;
+        header.stored_bytes = stored.len() as u32;
+        header.checksum = checksum(&stored);
+        self.blocks.push(BlockRef { offset: self.position, header });
+        let mut whole = Vec::with_capacity(BLOCK_HEADER_BYTES + stored.len());
+        whole.extend_from_slice(&header.to_bytes());
+        whole.extend_from_slice(&stored);
+        self.write(&whole)
+    }
+
+    fn write(&mut self, bytes: &[u8]) -> Result<(), WriteError> {
+        self.sink.write_all(bytes)?;
+        self.position += bytes.len() as u64;
+        Ok(())
+    }
+}

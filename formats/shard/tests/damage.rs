@@ -1,0 +1,209 @@
+//! What a shard promises when it is cut, flipped or hostile.
+#![allow(missing_docs)]
+
+use proptest::prelude::*;
+use rpd_shard::file::{BlockHeader, BlockKind};
+use rpd_shard::model::{OwnedValue, TableId, Value, native, rocpd};
+use rpd_shard::record::{
+    Clock, ClockDomain, ClockSet, Exit, Loss, LossCause, Node, Process, RunIdentity,
+};
+use rpd_shard::{OpenError, Shard, ShardWriter};
+use std::collections::BTreeMap;
+
+type Table = BTreeMap<i64, Vec<OwnedValue>>;
+type Contents = BTreeMap<(u32, TableId), Table>;
+
+fn identity() -> RunIdentity {
+    RunIdentity {
+        run_id: "17.0".into(),
+        run_id_from: "SLURM_JOB_ID".into(),
+        rank: Some(3),
+        size: Some(4),
+        version: "0.1.0".into(),
+    }
+}
+
+fn process(source: u32) -> Process {
+    let domain = ClockDomain { boot_id: "b".into(), time_namespace: 1 };
+    Process {
+        source,
+        rank: Some(3),
+        size: Some(4),
+        local_rank: Some(1),
+        rank_from: Some("SLURM_PROCID".into()),
+        worker: false,
+        restart: 0,
+        node: Node { machine_id: "m".into(), boot_id: "b".into(), hostname: "node".into(), ..Node::default() },
+        domain,
+        clock: Clock::Boottime,
+        pid: 100 + source as i32,
+        ppid: 1,
+        start_ticks: 7,
+        first_seen: 1_000,
+        last_seen: None,
+        command: "python train.py".into(),
+        environment: vec![("SLURM_PROCID".into(), "3".into())],
+        exit: None,
+    }
+}
+
+/// A shard of two processes with several small blocks.
+fn small_shard() -> Vec<u8> {
+    let mut shard = ShardWriter::new(Vec::new(), &identity()).unwrap();
+    for source in [1, 2] {
+        shard.process(&process(source)).unwrap();
+    }
+    let domain = ClockDomain { boot_id: "b".into(), time_namespace: 1 };
+    let set = ClockSet { domain, boottime: 5, monotonic_raw: 4, monotonic: 3, realtime: 900, bracket: 1 };
+    shard.clock(&set).unwrap();
+    for batch in 0..4i64 {
+        for source in [1u32, 2] {
+            let tid = shard.push(source, rocpd::INFO_THREAD, &[1.into(), 1.into(), 1.into(), batch.into()]);
+            let tid = tid.unwrap();
+            for i in 0..5 {
+                let name = shard.string(format!("phase {}", (batch + i) % 6).as_bytes()).unwrap();
+                let start = 1_000 * batch + 10 * i;
+                let end = if i == 4 { Value::Null } else { (start + 7).into() };
+                let row = [tid.into(), start.into(), end, name.into(), (i + 1).into(), 0.into()];
+                shard.push(source, native::RANGE, &row).unwrap();
+            }
+        }
+        shard.flush().unwrap();
+    }
+    shard.loss(Loss { source: 1, table: None, cause: LossCause::RingFull, rows: Some(9) });
+    let mut ended = process(1);
+    ended.exit = Some(Exit::Code(0));
+    shard.process(&ended).unwrap();
+    shard.finish().unwrap()
+}
+
+/// Everything that can be read, by table and key, and the number of blocks that could not.
+fn contents(shard: &Shard) -> (Contents, usize) {
+    let mut all = Contents::new();
+    let mut unreadable = 0;
+    for block in shard.blocks() {
+        let BlockKind::Rows(table) = block.header.kind else { continue };
+        match shard.rows(block) {
+            Err(_) => unreadable += 1,
+            Ok(rows) => {
+                let into = all.entry((block.header.source, table)).or_default();
+                for i in 0..rows.len {
+                    let row = rows.columns.iter().map(|c| c.get(i).to_owned()).collect();
+                    into.insert(rows.keys.get(i), row);
+                }
+            }
+        }
+    }
+    (all, unreadable)
+}
+
+#[test]
+fn what_was_written_is_read() {
+    let bytes = small_shard();
+    let shard = Shard::from_memory("s", &bytes).unwrap();
+    assert!(shard.complete() && shard.damage().is_empty());
+    assert_eq!(shard.identity, identity());
+    assert_eq!(shard.processes[&1].exit, Some(Exit::Code(0)));
+    let ledger = shard.ledger.clone().unwrap();
+    assert_eq!(ledger.losses[0].rows, Some(9));
+    assert!(ledger.written.contains(&(2, native::RANGE, 20)));
+    let (rows, unreadable) = contents(&shard);
+    assert_eq!(unreadable, 0);
+    assert_eq!(rows[&(1, native::RANGE)].len(), 20);
+    assert_eq!(rows[&(2, native::RANGE)][&5][2], OwnedValue::Null);
+    let (strings, _) = shard.strings();
+    assert_eq!(strings.get(1), Some(b"phase 0".as_slice()));
+    assert_eq!(strings.iter().count(), 6);
+}
+
+#[test]
+fn a_shard_cut_at_any_byte_is_a_prefix_of_its_rows_or_a_typed_error() {
+    let bytes = small_shard();
+    let (whole, _) = contents(&Shard::from_memory("s", &bytes).unwrap());
+    let mut longest = 0;
+    for length in 0..bytes.len() {
+        let shard = match Shard::from_memory("s", &bytes[..length]) {
+            Ok(shard) => shard,
+            Err(OpenError::NotAShard { .. } | OpenError::NoIdentity { .. }) => continue,
+            Err(other) => panic!("cut at {length}: {other}"),
+        };
+        assert!(!shard.complete(), "cut at {length} and still complete");
+        let (rows, unreadable) = contents(&shard);
+        assert_eq!(unreadable, 0, "cut at {length}");
+        let mut count = 0;
+        for (table, part) in &rows {
+            let prefix: Table = whole[table].clone().into_iter().take(part.len()).collect();
+            assert_eq!(*part, prefix, "cut at {length}");
+            count += part.len();
+        }
+        assert!(count >= longest, "cut at {length} has fewer rows than a shorter cut");
+        longest = count;
+    }
+    assert_eq!(longest, whole.values().map(|t| t.len()).sum::<usize>());
+}
+
+#[test]
+fn a_flipped_byte_loses_at_most_one_block_and_never_changes_a_row() {
+    let bytes = small_shard();
+    let intact = Shard::from_memory("s", &bytes).unwrap();
+    let (whole, _) = contents(&intact);
+    let largest = |table: &Table| table.len().min(6);
+    for position in 0..bytes.len() {
+        let mut flipped = bytes.clone();
+        flipped[position] ^= 0x10;
+        let shard = Shard::from_memory("s", &flipped).unwrap_or_else(|e| panic!("flip at {position}: {e}"));
+        let (rows, unreadable) = contents(&shard);
+        assert!(unreadable <= 1, "flip at {position} lost {unreadable} blocks");
+        let mut lost = 0;
+        for (table, all) in &whole {
+            let part = rows.get(table).cloned().unwrap_or_default();
+            assert!(part.iter().all(|(key, row)| all[key] == *row), "flip at {position} changed a row");
+            let missing = all.len() - part.len();
+            assert!(missing <= largest(all), "flip at {position} lost {missing} rows of {}", table.1);
+            lost += usize::from(missing > 0);
+        }
+        assert!(lost <= 1, "flip at {position} lost rows of {lost} tables");
+        assert_eq!(shard.identity, identity(), "flip at {position}");
+        assert_eq!(shard.processes.len(), 2, "flip at {position}");
+    }
+}
+
+#[test]
+fn a_newer_version_is_named() {
+    let mut bytes = small_shard();
+    bytes[8] = 9;
+    let sum = twox_hash::XxHash3_64::oneshot(&bytes[..24]);
+    bytes[24..32].copy_from_slice(&sum.to_le_bytes());
+    let error = Shard::from_memory("s", &bytes).unwrap_err();
+    assert!(matches!(error, OpenError::NewerVersion { version: 9, .. }), "{error}");
+}
+
+#[test]
+fn a_block_that_decompresses_to_more_than_it_says_is_refused() {
+    let bytes = small_shard();
+    let shard = Shard::from_memory("s", &bytes).unwrap();
+    let victim = shard.blocks().iter().find(|b| b.header.kind == BlockKind::Rows(native::RANGE)).unwrap();
+    let bomb = zstd::bulk::compress(&vec![0u8; 1 << 30], 1).unwrap();
+    let mut header: BlockHeader = victim.header;
+    header.stored_bytes = bomb.len() as u32;
+    header.checksum = twox_hash::XxHash3_64::oneshot(&bomb);
+    let mut hostile = bytes[..victim.offset as usize].to_vec();
+    hostile.extend_from_slice(&header.to_bytes());
+    hostile.extend_from_slice(&bomb);
+    let shard = Shard::from_memory("s", &hostile).unwrap();
+    let block = shard.blocks().last().unwrap();
+    assert!(shard.rows(block).is_err());
+}
+
+proptest! {
+    #[test]
+    fn garbage_behind_a_good_header_never_panics(garbage in proptest::collection::vec(any::<u8>(), 0..400)) {
+        let mut bytes = small_shard();
+        bytes.truncate(300);
+        bytes.extend(garbage);
+        if let Ok(shard) = Shard::from_memory("s", &bytes) {
+            contents(&shard);
+            shard.strings();
+        }
+    }
+}
