@@ -1,1 +1,13 @@
-//! Merges the shards of a job into one RocPD database.
+//! The merger: plan, agree, number, write, seal. `merge.rs` reads as the algorithm.
+
+pub mod agree;
+pub mod cli;
+pub mod clock;
+pub mod comm;
+pub mod failure;
+pub mod input;
+pub mod merge;
+pub mod number;
+pub mod output;
+pub mod report;
+pub mod run;

@@ -4,9 +4,7 @@
 use proptest::prelude::*;
 use rpd_shard::file::{BlockHeader, BlockKind};
 use rpd_shard::model::{OwnedValue, TableId, Value, native, rocpd};
-use rpd_shard::record::{
-    Clock, ClockDomain, ClockSet, Exit, Loss, LossCause, Node, Process, RunIdentity,
-};
+use rpd_shard::record::{Clock, ClockDomain, ClockSet, Exit, Loss, LossCause, Node, Process, RunIdentity};
 use rpd_shard::{OpenError, Shard, ShardWriter};
 use std::collections::BTreeMap;
 
@@ -33,7 +31,12 @@ fn process(source: u32) -> Process {
         rank_from: Some("SLURM_PROCID".into()),
         worker: false,
         restart: 0,
-        node: Node { machine_id: "m".into(), boot_id: "b".into(), hostname: "node".into(), ..Node::default() },
+        node: Node {
+            machine_id: "m".into(),
+            boot_id: "b".into(),
+            hostname: "node".into(),
+            ..Node::default()
+        },
         domain,
         clock: Clock::Boottime,
         pid: 100 + source as i32,

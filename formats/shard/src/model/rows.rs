@@ -234,6 +234,8 @@ pub struct RowsBuilder {
 #[derive(Debug, Default)]
 struct CellsBuilder {
     cells: Cells,
+    /// Whether a value, NULL included, was given and not left out.
+    given: bool,
     /// Hash of a text to its code, while the column is text.
     codes: HashMap<u64, u32>,
 }
@@ -272,6 +274,7 @@ impl RowsBuilder {
             if let Value::Text(text) | Value::Blob(text) = value {
                 self.text_bytes += text.len();
             }
+            column.given = true;
             column.push(rows, *value);
         }
         for column in &mut self.columns[row.len()..] {
@@ -282,7 +285,15 @@ impl RowsBuilder {
 
     /// The rows, with keys from `first` on.
     pub fn finish(self, first: i64) -> Rows<Local> {
-        let columns = self.columns.into_iter().map(|c| c.cells).collect();
+        let described = self.table.columns.iter().zip(self.columns);
+        let columns = described.map(|(column, builder)| match builder.cells {
+            // Absent would read as the default, and NULL was meant.
+            Cells::Absent if builder.given && column.sql.default.is_some() && !column.sql.not_null => {
+                Cells::Any(vec![OwnedValue::Null; self.len])
+            }
+            cells => cells,
+        });
+        let columns = columns.collect();
         Rows::new(self.table, Keys::Dense(first), columns, self.len)
     }
 }
@@ -338,5 +349,20 @@ impl CellsBuilder {
             }
             (old, _) => Cells::Any((0..rows).map(|i| old.get(i).to_owned()).collect()),
         };
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::{Schema, rocpd};
+
+    #[test]
+    fn a_null_that_was_given_is_not_the_default() {
+        let mut rows = RowsBuilder::new(Schema::builtin().get(rocpd::PMC_EVENT).unwrap());
+        rows.push(&[Value::Int(1), Value::Int(1), Value::Null]);
+        let rows = rows.finish(1);
+        assert_eq!(*rows.column("value"), Cells::Any(vec![OwnedValue::Null]));
+        assert_eq!(*rows.column("extdata"), Cells::Absent);
     }
 }

@@ -136,6 +136,11 @@ impl Schema {
         &self.tables
     }
 
+    /// The tables of RocPD, which an output has; the others are native or carried.
+    pub fn rocpd_tables(&self) -> impl Iterator<Item = &Arc<Table>> {
+        self.tables.iter().filter(|t| t.id < super::native::RANGE)
+    }
+
     /// Adds a table, or replaces the description of a known one by a wider one.
     pub fn define(&mut self, table: Table) {
         match self.tables.iter_mut().find(|t| t.id == table.id) {

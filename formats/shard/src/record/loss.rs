@@ -20,6 +20,8 @@ pub enum LossCause {
     Truncated,
     /// More than the format allows: strings of one shard, keys of one table.
     OverLimit,
+    /// Rows of a table that this release cannot write.
+    UnknownTable,
 }
 
 impl LossCause {
@@ -34,6 +36,7 @@ impl LossCause {
             LossCause::DamagedBlock => "damaged_block",
             LossCause::Truncated => "truncated",
             LossCause::OverLimit => "over_limit",
+            LossCause::UnknownTable => "unknown_table",
         }
     }
 }

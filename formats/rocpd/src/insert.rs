@@ -1,0 +1,172 @@
+//! The INSERT statements of one table, and how rows are bound to them.
+
+use crate::connect::{identifier, literal};
+use crate::guid::Guid;
+use crate::schema::default_number;
+use rpd_shard::model::{Cells, Column, Keys, Merged, Rows, Table, TextCells, Value};
+use rusqlite::types::{ToSqlOutput, ValueRef};
+use rusqlite::{Connection, Statement};
+use std::sync::Arc;
+
+/// Values in one statement. An AUTOINCREMENT table reads and writes sqlite_sequence once per
+/// statement, so that a row at a time takes twice as long.
+const VALUES_PER_STATEMENT: usize = 512;
+
+/// The statements for rows of one table in which the same columns are absent. A column that is
+/// absent is a literal in their text and costs nothing to bind.
+pub(crate) struct Insert {
+    /// What the statements were made from.
+    pub(crate) table: Arc<Table>,
+    one: String,
+    many: String,
+    /// Rows that `many` takes.
+    batch: usize,
+}
+
+/// Which columns have no values, one bit each. Columns from 128 on are always bound.
+pub(crate) fn absent_columns(rows: &Rows<Merged>) -> u128 {
+    let absent = |(i, cells): (usize, &Cells)| match cells {
+        Cells::Absent => 1u128 << i,
+        _ => 0,
+    };
+    rows.columns.iter().enumerate().take(128).map(absent).sum()
+}
+
+fn is_absent(mask: u128, column: usize) -> bool {
+    column < 128 && mask >> column & 1 == 1
+}
+
+/// A row that SQLite refused.
+pub(crate) struct Refused {
+    pub(crate) key: i64,
+    pub(crate) source: rusqlite::Error,
+}
+
+impl Insert {
+    pub(crate) fn new(table: &Arc<Table>, guid: &Guid, absent: u128) -> Insert {
+        let bound = (0..table.columns.len()).filter(|i| !is_absent(absent, *i)).count() + 1;
+        let mut head = "INSERT OR FAIL INTO ".to_owned();
+        head += &identifier(&format!("{}{}", table.name, guid.suffix()));
+        head += " (id, guid";
+        let mut row = format!("(?, {}", literal(&guid.to_string()));
+        for (i, column) in table.columns.iter().enumerate() {
+            head = head + ", " + &identifier(&column.name);
+            row += ", ";
+            row += &if is_absent(absent, i) { absent_value(column) } else { "?".to_owned() };
+        }
+        head += ") VALUES ";
+        row += ")";
+        let batch = (VALUES_PER_STATEMENT / bound).max(1);
+        let many = format!("{head}{}", vec![row.as_str(); batch].join(", "));
+        Insert { table: table.clone(), one: head + &row, many, batch }
+    }
+
+    /// Stores all rows.
+    pub(crate) fn run(&self, conn: &Connection, rows: &Rows<Merged>, absent: u128) -> Result<(), Refused> {
+        let feeds: Vec<_> = (0..rows.columns.len())
+            .filter(|i| !is_absent(absent, *i))
+            .map(|i| Feed::new(&rows.table.columns[i], &rows.columns[i]))
+            .collect();
+        let whole = rows.len - rows.len % self.batch;
+        self.run_batches(conn, &self.many, &rows.keys, &feeds, 0..whole, self.batch)?;
+        self.run_batches(conn, &self.one, &rows.keys, &feeds, whole..rows.len, 1)
+    }
+
+    fn run_batches(
+        &self,
+        conn: &Connection,
+        sql: &str,
+        keys: &Keys,
+        feeds: &[Feed<'_>],
+        range: std::ops::Range<usize>,
+        batch: usize,
+    ) -> Result<(), Refused> {
+        let first = range.start;
+        if range.is_empty() {
+            return Ok(());
+        }
+        let refused = |row: usize, source| Refused { key: keys.get(row), source };
+        let mut statement = conn.prepare_cached(sql).map_err(|e| refused(first, e))?;
+        let statement: &mut Statement<'_> = &mut statement;
+        for start in range.step_by(batch) {
+            let mut slot = 0;
+            for row in start..start + batch {
+                bind(statement, &mut slot, Value::Int(keys.get(row))).map_err(|e| refused(row, e))?;
+                for feed in feeds {
+                    // What was bound stays bound: a constant is the same in every batch.
+                    if feed.constant && start != first {
+                        slot += 1;
+                        continue;
+                    }
+                    bind(statement, &mut slot, feed.get(row)).map_err(|e| refused(row, e))?;
+                }
+            }
+            // OR FAIL keeps the rows before the refused one, and `changes` counts them.
+            statement.raw_execute().map_err(|source| {
+                let stored = usize::try_from(conn.changes()).unwrap_or(0);
+                refused(start + stored.min(batch - 1), source)
+            })?;
+        }
+        Ok(())
+    }
+}
+
+/// The values of one column on their way into a statement.
+struct Feed<'a> {
+    cells: &'a Cells,
+    /// What stands for NULL: the default of a column that must not be NULL.
+    null: Value<'a>,
+    /// All rows have the same value.
+    constant: bool,
+}
+
+impl<'a> Feed<'a> {
+    fn new(column: &'a Column, cells: &'a Cells) -> Feed<'a> {
+        let must_default = column.sql.not_null || matches!(cells, Cells::Absent);
+        let null = if must_default { default_value(column) } else { Value::Null };
+        let constant = match cells {
+            Cells::Text(text) => text.ends.len() == 1 && !text.codes.contains(&TextCells::NULL),
+            Cells::Absent => true,
+            _ => false,
+        };
+        Feed { cells, null, constant }
+    }
+
+    #[inline]
+    fn get(&self, row: usize) -> Value<'_> {
+        match self.cells.get(row) {
+            Value::Null => self.null,
+            value => value,
+        }
+    }
+}
+
+#[inline]
+fn bind(statement: &mut Statement<'_>, slot: &mut usize, value: Value<'_>) -> rusqlite::Result<()> {
+    *slot += 1;
+    let value = match value {
+        Value::Null => ValueRef::Null,
+        Value::Int(v) => ValueRef::Integer(v),
+        Value::Real(v) => ValueRef::Real(v),
+        Value::Text(v) => ValueRef::Text(v),
+        Value::Blob(v) => ValueRef::Blob(v),
+    };
+    statement.raw_bind_parameter(*slot, ToSqlOutput::Borrowed(value))
+}
+
+/// The default of a column as a value, NULL where it has none.
+fn default_value(column: &Column) -> Value<'_> {
+    match &column.sql.default {
+        Some(text) => default_number(column).unwrap_or(Value::Text(text.as_bytes())),
+        None => Value::Null,
+    }
+}
+
+/// The same as SQL text.
+fn absent_value(column: &Column) -> String {
+    match &column.sql.default {
+        Some(number) if default_number(column).is_some() => number.clone(),
+        Some(text) => literal(text),
+        None => "NULL".to_owned(),
+    }
+}

@@ -1,0 +1,130 @@
+//! The statements that make the tables and views of a RocPD database.
+//!
+//! Tables are generated from their description in the data model; `PRAGMA table_info`,
+//! `foreign_key_list`, `index_list` and the CHECKs are those of AMD's own files of the same version.
+
+use crate::connect::{identifier, literal};
+use crate::guid::Guid;
+use rpd_shard::model::rocpd::{MEMORY_ALLOCATE, MEMORY_COPY, PMC_EVENT, STRING};
+use rpd_shard::model::{Column, Kind, Schema, Table, TableId, Value};
+use std::fmt::Write as _;
+use std::sync::Arc;
+
+/// Version of the schema that we write: major, minor, patch.
+pub const VERSION: [u32; 3] = [3, 0, 0];
+
+/// Tables from this number on are ours, not RocPD's.
+const FIRST_NATIVE_TABLE: TableId = TableId(64);
+
+/// The data and summary views. They read the `rocpd_<x>` views, not the tables, as AMD's do: a tool
+/// that puts several databases behind those views gets the sum of them here too.
+const DATA_VIEWS: &str = include_str!("views.sql");
+
+/// The table of metadata rows. It has no guid and does not take part in a merge, so that the data
+/// model does not know it.
+pub const METADATA: &str = "rocpd_metadata";
+
+/// The tables of RocPD, in the order in which they are made: a table stands behind those that it
+/// refers to.
+pub fn tables() -> impl Iterator<Item = &'static Arc<Table>> {
+    Schema::builtin().tables().iter().filter(|t| is_rocpd(t.id))
+}
+
+/// Whether a table is one of RocPD's.
+pub(crate) fn is_rocpd(id: TableId) -> bool {
+    id < FIRST_NATIVE_TABLE
+}
+
+/// Every statement of a new database: tables, `rocpd_<x>` views, data and summary views.
+pub fn create_all(guid: &Guid) -> String {
+    let mut sql = create_metadata(guid);
+    for table in tables() {
+        sql += &create_table(table, Schema::builtin(), guid);
+    }
+    for name in std::iter::once(METADATA).chain(tables().map(|t| t.name.as_str())) {
+        let table = identifier(&format!("{name}{}", guid.suffix()));
+        let _ = writeln!(sql, "CREATE VIEW {} AS SELECT * FROM {table};", identifier(name));
+    }
+    sql + DATA_VIEWS
+}
+
+/// `CREATE TABLE` of the metadata.
+fn create_metadata(guid: &Guid) -> String {
+    let name = identifier(&format!("{METADATA}{}", guid.suffix()));
+    format!(
+        "CREATE TABLE {name} (\n    \"id\" INTEGER NOT NULL PRIMARY KEY AUTOINCREMENT,\n    \
+         \"tag\" TEXT NOT NULL,\n    \"value\" TEXT NOT NULL\n);\n"
+    )
+}
+
+/// `CREATE TABLE` of one table. References are to tables of `schema`.
+pub fn create_table(table: &Table, schema: &Schema, guid: &Guid) -> String {
+    let suffix = guid.suffix();
+    let mut lines = vec![
+        "\"id\" INTEGER NOT NULL PRIMARY KEY AUTOINCREMENT".to_owned(),
+        format!("\"guid\" TEXT DEFAULT \"{guid}\" NOT NULL"),
+    ];
+    lines.extend(table.columns.iter().map(declare));
+    for (column, target) in foreign_keys(table) {
+        let Some(target) = schema.get(target) else { continue };
+        lines.push(format!(
+            "FOREIGN KEY ({}) REFERENCES {} (\"id\") ON UPDATE CASCADE",
+            identifier(column),
+            identifier(&format!("{}{suffix}", target.name)),
+        ));
+    }
+    let name = identifier(&format!("{}{suffix}", table.name));
+    format!("CREATE TABLE {name} (\n    {}\n);\n", lines.join(",\n    "))
+}
+
+fn declare(column: &Column) -> String {
+    let mut line = format!("{} {}", identifier(&column.name), column.sql.type_name);
+    if let Some(default) = &column.sql.default {
+        // AMD quotes text defaults like identifiers, and PRAGMA table_info shows the quotes.
+        let default = if default_number(column).is_some() { default.clone() } else { identifier(default) };
+        let _ = write!(line, " DEFAULT {default}");
+    }
+    if column.sql.not_null {
+        line += " NOT NULL";
+    }
+    if column.sql.unique {
+        line += " UNIQUE";
+    }
+    if !column.sql.one_of.is_empty() {
+        let values: Vec<_> = column.sql.one_of.iter().map(|v| literal(v)).collect();
+        let _ = write!(line, " CHECK ({} IN ({}))", identifier(&column.name), values.join(", "));
+    }
+    line
+}
+
+/// The default as a number, where the column holds numbers.
+pub(crate) fn default_number(column: &Column) -> Option<Value<'static>> {
+    let default = column.sql.default.as_ref()?;
+    match column.kind {
+        Kind::Text | Kind::Json(_) => None,
+        _ => default.parse().map(Value::Int).or_else(|_| default.parse().map(Value::Real)).ok(),
+    }
+}
+
+/// Referring column and table referred to, in AMD's order, which `PRAGMA foreign_key_list` shows.
+fn foreign_keys(table: &Table) -> Vec<(&str, TableId)> {
+    /// Neighbours that AMD's foreign keys list the other way round than the columns.
+    const SWAPPED: [(TableId, &str); 3] =
+        [(PMC_EVENT, "event_id"), (MEMORY_COPY, "queue_id"), (MEMORY_ALLOCATE, "queue_id")];
+    let mut keys: Vec<_> = table
+        .columns
+        .iter()
+        .filter_map(|column| match column.kind {
+            Kind::Ref(target) => Some((column.name.as_str(), target)),
+            Kind::Str => Some((column.name.as_str(), STRING)),
+            _ => None,
+        })
+        .collect();
+    for (id, first) in SWAPPED {
+        let at = keys.iter().position(|(column, _)| id == table.id && *column == first);
+        if let Some(at) = at.filter(|at| at + 1 < keys.len()) {
+            keys.swap(at, at + 1);
+        }
+    }
+    keys
+}

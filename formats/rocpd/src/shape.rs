@@ -1,0 +1,93 @@
+//! What SQLite says about the tables of a database, in a form that can be compared.
+
+use crate::connect::literal;
+use rusqlite::{Connection, Result};
+use std::collections::BTreeMap;
+
+/// Everything about one table that AMD's checks look at, one line per fact. The guid is left out.
+pub(crate) type Shape = Vec<String>;
+
+/// The shape of every table whose name ends in `suffix`, by name without it.
+pub(crate) fn of_tables(conn: &Connection, suffix: &str, guid: &str) -> Result<BTreeMap<String, Shape>> {
+    let mut tables = conn.prepare("SELECT name, sql FROM sqlite_master WHERE type = 'table'")?;
+    let tables = tables.query_map([], |row| Ok((row.get::<_, String>(0)?, row.get::<_, String>(1)?)))?;
+    let mut shapes = BTreeMap::new();
+    for table in tables {
+        let (name, sql) = table?;
+        if let Some(short) = name.strip_suffix(suffix) {
+            let mut shape = of_table(conn, &name, &sql)?;
+            for line in &mut shape {
+                *line = line.replace(suffix, "").replace(guid, "<guid>");
+            }
+            shapes.insert(short.to_owned(), shape);
+        }
+    }
+    Ok(shapes)
+}
+
+fn of_table(conn: &Connection, name: &str, sql: &str) -> Result<Shape> {
+    let table = literal(name);
+    // `hidden` is not 0 for generated columns.
+    let columns = format!(
+        "SELECT 'column ' || name || ' ' || type || iif(\"notnull\", ' NOT NULL', '')
+             || coalesce(' DEFAULT ' || dflt_value, '') || iif(pk, ' PRIMARY KEY', '')
+             || iif(hidden, ' hidden', '')
+           FROM pragma_table_xinfo({table}) ORDER BY cid"
+    );
+    let foreign_keys = format!(
+        "SELECT 'foreign key ' || \"from\" || ' -> ' || \"table\" || '.' || \"to\"
+             || ' update ' || on_update || ' delete ' || on_delete || ' match ' || match
+           FROM pragma_foreign_key_list({table}) ORDER BY id, seq"
+    );
+    let indexes = format!(
+        "SELECT 'index ' || group_concat(i.name) || ' unique ' || \"unique\" || ' origin ' || origin
+             || ' partial ' || partial
+           FROM pragma_index_list({table}) l, pragma_index_info(l.name) i GROUP BY l.name ORDER BY 1"
+    );
+    let mut shape = Shape::new();
+    for sql in [columns, foreign_keys, indexes] {
+        let mut lines = conn.prepare(&sql)?;
+        for line in lines.query_map([], |row| row.get(0))? {
+            shape.push(line?);
+        }
+    }
+    shape.extend(checks(sql).into_iter().map(|check| format!("CHECK {check}")));
+    if sql.to_ascii_uppercase().contains("AUTOINCREMENT") {
+        shape.push("AUTOINCREMENT".to_owned());
+    }
+    Ok(shape)
+}
+
+/// The conditions of the CHECKs in a CREATE TABLE, without white space.
+fn checks(sql: &str) -> Vec<String> {
+    sql.split("CHECK")
+        .skip(1)
+        .map(|rest| {
+            let mut depth = 0;
+            let mut condition = String::new();
+            for c in rest.chars().filter(|c| !c.is_whitespace()) {
+                depth += match c {
+                    '(' => 1,
+                    ')' => -1,
+                    _ => 0,
+                };
+                condition.push(c);
+                if depth <= 0 {
+                    break;
+                }
+            }
+            condition
+        })
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_condition_of_a_check_ends_with_its_parenthesis() {
+        let sql = "CREATE TABLE t (\"a\" TEXT CHECK (\"a\" IN\n ('x', 'y')), b INT CHECK (b > (1)))";
+        assert_eq!(checks(sql), ["(\"a\"IN('x','y'))", "(b>(1))"]);
+    }
+}

@@ -1,0 +1,300 @@
+//! Writes a new database.
+
+use crate::connect;
+use crate::guid::Guid;
+use crate::insert::{Insert, Refused, absent_columns};
+use crate::schema::{self, METADATA, VERSION};
+use rpd_shard::model::{Merged, Rows, TableId};
+use rusqlite::{Connection, ErrorCode, OpenFlags};
+use std::collections::HashMap;
+use std::fs::OpenOptions;
+use std::io;
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
+
+/// Metadata tags that [`Writer::create`] writes. A database has each of them exactly once.
+pub(crate) const REQUIRED_TAGS: [&str; 6] = [
+    "schema_version",
+    "schema_version_major",
+    "schema_version_minor",
+    "schema_version_patch",
+    "uuid",
+    "guid",
+];
+
+/// Writes the rows of one merged output into a partial file.
+///
+/// There is no journal: after an error, or when a writer is dropped without [`Writer::commit`], the
+/// file is worth nothing and its owner removes it.
+pub struct Writer {
+    path: PathBuf,
+    guid: Guid,
+    conn: Connection,
+    /// By table and absent columns.
+    inserts: HashMap<(TableId, u128), Insert>,
+}
+
+/// Why a database could not be written.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum WriteError {
+    /// The file is there already.
+    #[error("create {}: the file exists; remove it, or choose another output", path.display())]
+    Exists {
+        /// The file.
+        path: PathBuf,
+    },
+    /// The file cannot be made.
+    #[error("create {}: check that the directory exists and can be written to", path.display())]
+    Create {
+        /// The file.
+        path: PathBuf,
+        /// What the system says.
+        source: io::Error,
+    },
+    /// The file cannot be opened.
+    #[error("open {}: check that it exists and can be written to", path.display())]
+    Open {
+        /// The file.
+        path: PathBuf,
+        /// What SQLite says.
+        source: rusqlite::Error,
+    },
+    /// The file to continue was not made for this guid.
+    #[error("continue {}: it is no RocPD database of guid {guid}; start the merge again", path.display())]
+    OtherDatabase {
+        /// The file.
+        path: PathBuf,
+        /// The guid that it should have.
+        guid: Guid,
+    },
+    /// No space left.
+    #[error("write {}: the disk is full; free some space, or choose an output on another disk", path.display())]
+    DiskFull {
+        /// The file.
+        path: PathBuf,
+        /// What SQLite says.
+        source: rusqlite::Error,
+    },
+    /// The file system refused a read or a write.
+    #[error("write {}: input/output error; check quota, file size limit and the file system", path.display())]
+    Io {
+        /// The file.
+        path: PathBuf,
+        /// What SQLite says.
+        source: rusqlite::Error,
+    },
+    /// A row breaks a rule of the schema.
+    #[error("write {}: constraint failed in table {table}, key {key}", path.display())]
+    Constraint {
+        /// The file.
+        path: PathBuf,
+        /// The table.
+        table: String,
+        /// Key of the row.
+        key: i64,
+        /// What SQLite says; it names the column.
+        source: rusqlite::Error,
+    },
+    /// Rows of a table that a RocPD database does not have.
+    #[error("write {}: {table} is no table of RocPD; expand its rows before they are written", path.display())]
+    UnknownTable {
+        /// The file.
+        path: PathBuf,
+        /// The table.
+        table: String,
+    },
+    /// A metadata tag that is written by the writer itself.
+    #[error("write {}: metadata tag {tag:?} is set already; use a tag that begins with \"rpd.\"", path.display())]
+    ReservedTag {
+        /// The file.
+        path: PathBuf,
+        /// The tag.
+        tag: String,
+    },
+    /// Anything else that SQLite refuses.
+    #[error("write {} ({table}): SQLite refused; this is a bug in rpd, please report it", path.display())]
+    Sqlite {
+        /// The file.
+        path: PathBuf,
+        /// The table, or what was done.
+        table: String,
+        /// What SQLite says.
+        source: rusqlite::Error,
+    },
+}
+
+impl Writer {
+    /// Makes the file, which must not exist yet, with schema, views and the required metadata. Only
+    /// its owner may read it: command lines and environments are in it.
+    pub fn create(path: &Path, guid: &Guid) -> Result<Writer, WriteError> {
+        let made = OpenOptions::new().write(true).create_new(true).mode(0o600).open(path);
+        made.map_err(|source| match source.kind() {
+            io::ErrorKind::AlreadyExists => WriteError::Exists { path: path.to_owned() },
+            _ => WriteError::Create { path: path.to_owned(), source },
+        })?;
+        Writer::fill(path, guid).inspect_err(|_| {
+            // The caller has no writer and does not know that there is a file.
+            let _ = std::fs::remove_file(path);
+        })
+    }
+
+    fn fill(path: &Path, guid: &Guid) -> Result<Writer, WriteError> {
+        let writer = Writer::connect(path, guid)?;
+        writer.statement("schema", &schema::create_all(guid))?;
+        let [major, minor, patch] = VERSION;
+        let values = [
+            format!("{major}.{minor}.{patch}"),
+            major.to_string(),
+            minor.to_string(),
+            patch.to_string(),
+            guid.suffix(),
+            guid.to_string(),
+        ];
+        for (tag, value) in REQUIRED_TAGS.iter().zip(&values) {
+            writer.insert_metadata(tag, value)?;
+        }
+        Ok(writer)
+    }
+
+    /// Continues a file that another writer created and committed.
+    pub fn open(path: &Path, guid: &Guid) -> Result<Writer, WriteError> {
+        let other = || WriteError::OtherDatabase { path: path.to_owned(), guid: *guid };
+        let writer = Writer::connect(path, guid).map_err(|error| match error {
+            WriteError::Sqlite { .. } => other(),
+            error => error,
+        })?;
+        let found: Result<String, _> =
+            writer
+                .conn
+                .query_row(&format!("SELECT value FROM {METADATA} WHERE tag = 'guid'"), [], |row| row.get(0));
+        match found {
+            Ok(found) if found == guid.to_string() => Ok(writer),
+            _ => Err(other()),
+        }
+    }
+
+    fn connect(path: &Path, guid: &Guid) -> Result<Writer, WriteError> {
+        let conn = connect::open(path, OpenFlags::SQLITE_OPEN_READ_WRITE)
+            .map_err(|source| WriteError::Open { path: path.to_owned(), source })?;
+        // Enough for the statements of every table with some variants of absent columns.
+        conn.set_prepared_statement_cache_capacity(256);
+        let writer = Writer { path: path.to_owned(), guid: *guid, conn, inserts: HashMap::new() };
+        // Foreign keys are off because tables are written in any order; verify::check looks at them.
+        // The cache is for the index of the strings.
+        writer.statement(
+            "settings",
+            "PRAGMA page_size = 4096;
+             PRAGMA auto_vacuum = 0;
+             PRAGMA locking_mode = EXCLUSIVE;
+             PRAGMA journal_mode = OFF;
+             PRAGMA synchronous = OFF;
+             PRAGMA foreign_keys = OFF;
+             PRAGMA temp_store = MEMORY;
+             PRAGMA cache_size = -65536;
+             BEGIN EXCLUSIVE;",
+        )?;
+        Ok(writer)
+    }
+
+    /// Adds rows, and returns how many. Order is free, but ascending keys are written fastest.
+    ///
+    /// A column that is absent gets its declared default, else NULL; a NULL where it is not allowed
+    /// gets the default too.
+    pub fn append(&mut self, rows: &Rows<Merged>) -> Result<u64, WriteError> {
+        let table = &rows.table;
+        if !schema::is_rocpd(table.id) {
+            return Err(WriteError::UnknownTable { path: self.path.clone(), table: table.name.clone() });
+        }
+        let absent = absent_columns(rows);
+        let insert = self
+            .inserts
+            .entry((table.id, absent))
+            .and_modify(|known| {
+                if known.table != *table {
+                    *known = Insert::new(table, &self.guid, absent);
+                }
+            })
+            .or_insert_with(|| Insert::new(table, &self.guid, absent));
+        let done = insert.run(&self.conn, rows, absent);
+        done.map_err(|Refused { key, source }| self.error(&table.name, Some(key), source))?;
+        Ok(rows.len as u64)
+    }
+
+    /// Adds a row of metadata.
+    pub fn metadata(&mut self, tag: &str, value: &str) -> Result<(), WriteError> {
+        if REQUIRED_TAGS.contains(&tag) {
+            return Err(WriteError::ReservedTag { path: self.path.clone(), tag: tag.to_owned() });
+        }
+        self.insert_metadata(tag, value)
+    }
+
+    fn insert_metadata(&self, tag: &str, value: &str) -> Result<(), WriteError> {
+        let table = connect::identifier(&format!("{METADATA}{}", self.guid.suffix()));
+        let added =
+            self.conn.execute(&format!("INSERT INTO {table} (tag, value) VALUES (?, ?)"), [tag, value]);
+        added.map(|_| ()).map_err(|source| self.error(METADATA, None, source))
+    }
+
+    /// Finishes and closes the file. The operating system has all of it then, the disk perhaps not:
+    /// whoever renames the file syncs it first.
+    pub fn commit(self) -> Result<(), WriteError> {
+        self.statement("commit", "COMMIT")?;
+        let Writer { path, guid, conn, .. } = self;
+        conn.close().map_err(|(conn, source)| {
+            Writer { path, guid, conn, inserts: HashMap::new() }.error("close", None, source)
+        })
+    }
+
+    fn statement(&self, what: &str, sql: &str) -> Result<(), WriteError> {
+        self.conn.execute_batch(sql).map_err(|source| self.error(what, None, source))
+    }
+
+    fn error(&self, table: &str, key: Option<i64>, source: rusqlite::Error) -> WriteError {
+        let (path, table) = (self.path.clone(), table.to_owned());
+        match (source.sqlite_error_code(), key) {
+            (Some(ErrorCode::DiskFull), _) => WriteError::DiskFull { path, source },
+            (Some(ErrorCode::SystemIoFailure), _) => WriteError::Io { path, source },
+            (Some(ErrorCode::CannotOpen | ErrorCode::ReadOnly | ErrorCode::PermissionDenied), _) => {
+                WriteError::Open { path, source }
+            }
+            (Some(ErrorCode::ConstraintViolation), Some(key)) => {
+                WriteError::Constraint { path, table, key, source }
+            }
+            _ => WriteError::Sqlite { path, table, source },
+        }
+    }
+}
+
+impl std::fmt::Debug for Writer {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Writer").field("path", &self.path).field("guid", &self.guid).finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use rpd_shard::model::{RowsBuilder, Schema, Value, rocpd};
+
+    type Outcome = Result<(), Box<dyn std::error::Error>>;
+
+    #[test]
+    fn a_full_disk_is_called_that() -> Outcome {
+        let dir = tempfile::tempdir()?;
+        let path = dir.path().join("job.db.partial");
+        let mut writer = Writer::create(&path, &Guid::from_bits(7))?;
+        writer.statement("limit", "PRAGMA max_page_count = 100")?;
+        let table = Schema::builtin().get(rocpd::STRING).ok_or("no string table")?;
+        let mut rows = RowsBuilder::new(table);
+        for i in 0..10_000 {
+            rows.push(&[Value::from(format!("a string of some length, number {i}").as_str())]);
+        }
+        let rows = rows.finish(1);
+        let (keys, columns) = (rows.keys.clone(), rows.columns.clone());
+        let error = writer.append(&rows.into_merged(keys, columns)).err().ok_or("it fitted")?;
+        assert!(matches!(error, WriteError::DiskFull { .. }), "{error:?}");
+        assert!(error.to_string().contains("job.db.partial: the disk is full"), "{error}");
+        Ok(())
+    }
+}

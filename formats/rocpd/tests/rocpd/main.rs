@@ -1,0 +1,7 @@
+//! The tests of rpd-rocpd, one binary.
+
+mod real;
+mod schema;
+mod verify;
+mod views;
+mod writer;

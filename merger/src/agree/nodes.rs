@@ -1,0 +1,92 @@
+//! One row per node: (machine id, boot id).
+
+use rpd_shard::model::{Keys, Merged};
+use rpd_shard::model::{Rows, RowsBuilder, Schema, Value, rocpd};
+use rpd_shard::record::Node;
+use std::collections::{BTreeSet, HashMap};
+use twox_hash::XxHash3_64;
+
+/// The nodes of the job, in merge order; ids count from 1.
+#[derive(Debug, Default)]
+pub struct Nodes {
+    ids: HashMap<(String, String), i64>,
+    nodes: Vec<Node>,
+}
+
+fn key(node: &Node) -> (String, String) {
+    // Where neither id is known the name has to do.
+    let machine = if node.machine_id.is_empty() { &node.hostname } else { &node.machine_id };
+    (machine.clone(), node.boot_id.clone())
+}
+
+impl Nodes {
+    /// Adds a node, unless it is there.
+    pub fn add(&mut self, node: &Node) {
+        let next = self.nodes.len() as i64 + 1;
+        self.ids.entry(key(node)).or_insert_with(|| {
+            self.nodes.push(node.clone());
+            next
+        });
+    }
+
+    /// The nodes by id.
+    pub fn nodes(&self) -> &[Node] {
+        &self.nodes
+    }
+
+    /// The id of a node.
+    pub fn id(&self, node: &Node) -> Option<i64> {
+        self.ids.get(&key(node)).copied()
+    }
+
+    /// Rows of `rocpd_info_node`. Its hash and machine id are UNIQUE: where two boots claim one machine
+    /// id, as containers and cloned images do, the later one gets its boot id behind it.
+    pub fn rows(&self) -> Option<Rows<Merged>> {
+        let mut hashes = BTreeSet::new();
+        let mut machines = BTreeSet::new();
+        let mut rows = RowsBuilder::new(Schema::builtin().get(rocpd::INFO_NODE)?);
+        for node in &self.nodes {
+            let (mut machine, boot) = key(node);
+            if !machines.insert(machine.clone()) {
+                machine = format!("{machine}-{boot}");
+                while !machines.insert(machine.clone()) {
+                    machine.push('+');
+                }
+            }
+            let mut hash = XxHash3_64::oneshot(format!("{machine}\0{boot}").as_bytes()) as i64 & i64::MAX;
+            while !hashes.insert(hash) {
+                hash = (hash + 1) & i64::MAX;
+            }
+            rows.push(&[
+                Value::Int(hash),
+                machine.as_str().into(),
+                node.system_name.as_str().into(),
+                node.hostname.as_str().into(),
+                node.release.as_str().into(),
+                node.version.as_str().into(),
+                node.hardware_name.as_str().into(),
+                node.domain_name.as_str().into(),
+            ]);
+        }
+        let rows = rows.finish(1);
+        let columns = rows.columns.clone();
+        Some(rows.into_merged(Keys::Dense(1), columns))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn two_boots_with_one_machine_id_stay_two_nodes_with_different_ids() {
+        let node = |boot: &str| Node { machine_id: "m".into(), boot_id: boot.into(), ..Node::default() };
+        let mut nodes = Nodes::default();
+        [node("a"), node("b"), node("a")].iter().for_each(|n| nodes.add(n));
+        assert_eq!((nodes.id(&node("a")), nodes.id(&node("b"))), (Some(1), Some(2)));
+        let rows = nodes.rows().unwrap();
+        let machines: Vec<_> =
+            (0..2).map(|i| rows.column("machine_id").get(i).text_lossy().unwrap().into_owned()).collect();
+        assert_eq!(machines, ["m", "m-b"]);
+    }
+}

@@ -1,0 +1,71 @@
+//! Was this process started by an MPI launcher?
+
+use std::collections::HashMap;
+use std::ffi::OsString;
+use std::os::unix::process::CommandExt;
+use std::path::PathBuf;
+use std::process::Command;
+
+/// Variables by which a launcher tells a task how many tasks there are. `SLURM_NTASKS` is none: a
+/// batch script has it too.
+const SIZE_VARIABLES: [&str; 2] = ["OMPI_COMM_WORLD_SIZE", "PMI_SIZE"];
+/// Set by PMIx launchers, which do not tell the size in the environment.
+const PMIX_RANK: &str = "PMIX_RANK";
+/// Set by srun for its tasks; with [`PMIX_RANK`] it is the size of the step.
+const SLURM_STEP_TASKS: &str = "SLURM_STEP_NUM_TASKS";
+
+/// What the environment says of a launcher.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Launcher {
+    /// None: run alone.
+    None,
+    /// One that started this many tasks; `None` where it does not say.
+    Mpi(Option<usize>),
+}
+
+impl Launcher {
+    /// Looks at the variables of this process.
+    pub fn detect() -> Launcher {
+        Launcher::from_variables(&std::env::vars().collect())
+    }
+
+    /// Looks at these variables.
+    pub fn from_variables(variables: &HashMap<String, String>) -> Launcher {
+        let number = |name: &str| variables.get(name).and_then(|v| v.parse().ok());
+        if let Some(size) = SIZE_VARIABLES.iter().find_map(|name| number(name)) {
+            return Launcher::Mpi(Some(size));
+        }
+        match variables.contains_key(PMIX_RANK) {
+            true => Launcher::Mpi(number(SLURM_STEP_TASKS)),
+            false => Launcher::None,
+        }
+    }
+}
+
+/// Replaces this process by the `rpd-merge-mpi` that stands beside it. Returns only if that fails.
+pub fn exec_mpi_twin(arguments: impl Iterator<Item = OsString>) -> (PathBuf, std::io::Error) {
+    let twin = match std::env::current_exe() {
+        Ok(path) => path.with_file_name("rpd-merge-mpi"),
+        Err(error) => return (PathBuf::from("rpd-merge-mpi"), error),
+    };
+    let error = Command::new(&twin).args(arguments).exec();
+    (twin, error)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn launcher(variables: &[(&str, &str)]) -> Launcher {
+        Launcher::from_variables(&variables.iter().map(|(k, v)| ((*k).to_owned(), (*v).to_owned())).collect())
+    }
+
+    #[test]
+    fn a_batch_script_is_no_launcher_and_mpirun_and_srun_are() {
+        assert_eq!(launcher(&[("SLURM_NTASKS", "16")]), Launcher::None);
+        assert_eq!(launcher(&[("OMPI_COMM_WORLD_SIZE", "3"), ("PMIX_RANK", "0")]), Launcher::Mpi(Some(3)));
+        assert_eq!(launcher(&[("PMI_SIZE", "2")]), Launcher::Mpi(Some(2)));
+        assert_eq!(launcher(&[("PMIX_RANK", "1"), ("SLURM_STEP_NUM_TASKS", "4")]), Launcher::Mpi(Some(4)));
+        assert_eq!(launcher(&[("PMIX_RANK", "1")]), Launcher::Mpi(None));
+    }
+}

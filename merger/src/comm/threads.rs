@@ -1,0 +1,65 @@
+//! Several ranks in one process: one thread each. For tests of what must not depend on their number.
+
+use super::Comm;
+use std::sync::{Barrier, Mutex, PoisonError};
+
+/// What the ranks share.
+#[derive(Debug)]
+struct Board {
+    barrier: Barrier,
+    /// `slots[to][from]`.
+    slots: Vec<Mutex<Vec<Vec<u8>>>>,
+}
+
+/// One of several ranks that are threads of this process.
+#[derive(Debug)]
+pub struct ThreadRank<'a> {
+    rank: usize,
+    board: &'a Board,
+}
+
+/// Runs `body` once per rank and returns the results by rank. A rank that returns early leaves the
+/// others waiting, as under MPI: `body` must make the same collective calls in every rank.
+pub fn run<T: Send>(size: usize, body: impl Fn(&ThreadRank<'_>) -> T + Sync) -> Vec<T> {
+    let slots = (0..size).map(|_| Mutex::new(vec![Vec::new(); size])).collect();
+    let board = Board { barrier: Barrier::new(size), slots };
+    let results: Vec<Mutex<Option<T>>> = (0..size).map(|_| Mutex::new(None)).collect();
+    std::thread::scope(|scope| {
+        for (rank, result) in results.iter().enumerate() {
+            let (board, body) = (&board, &body);
+            scope.spawn(move || {
+                let value = body(&ThreadRank { rank, board });
+                *result.lock().unwrap_or_else(PoisonError::into_inner) = Some(value);
+            });
+        }
+    });
+    results.into_iter().filter_map(|r| r.into_inner().unwrap_or_else(PoisonError::into_inner)).collect()
+}
+
+impl Comm for ThreadRank<'_> {
+    fn rank(&self) -> usize {
+        self.rank
+    }
+
+    fn size(&self) -> usize {
+        self.board.slots.len()
+    }
+
+    fn all_gather(&self, mine: Vec<u8>) -> Vec<Vec<u8>> {
+        self.all_to_all(vec![mine; self.size()])
+    }
+
+    fn all_to_all(&self, outgoing: Vec<Vec<u8>>) -> Vec<Vec<u8>> {
+        for (slot, bytes) in self.board.slots.iter().zip(outgoing) {
+            slot.lock().unwrap_or_else(PoisonError::into_inner)[self.rank] = bytes;
+        }
+        self.board.barrier.wait();
+        let size = self.size();
+        let mut slot = self.board.slots[self.rank].lock().unwrap_or_else(PoisonError::into_inner);
+        let incoming = std::mem::replace(&mut *slot, vec![Vec::new(); size]);
+        drop(slot);
+        // Nobody may post the next message before everybody has taken this one.
+        self.board.barrier.wait();
+        incoming
+    }
+}

@@ -1,0 +1,84 @@
+//! Why a merge stopped, and the exit codes that scripts can rely on.
+
+use rpd_rocpd::WriteError;
+use rpd_shard::OpenError;
+use std::fmt::Display;
+use std::process::ExitCode;
+
+/// Exit codes of `rpd-merge`.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[repr(u8)]
+pub enum Exit {
+    /// All went well.
+    Ok = 0,
+    /// A fault of rpd-merge.
+    Internal = 1,
+    /// Wrong command line, or a launcher that does not fit.
+    Usage = 2,
+    /// `--strict` and something of the run is missing or damaged.
+    Incomplete = 3,
+    /// An input cannot be read, or does not belong to the others.
+    Input = 4,
+    /// The output cannot be written.
+    Output = 5,
+}
+
+impl From<Exit> for ExitCode {
+    fn from(exit: Exit) -> ExitCode {
+        ExitCode::from(exit as u8)
+    }
+}
+
+/// Why a merge stopped. Each message is one line that names the file and the next step.
+#[derive(Debug, thiserror::Error)]
+pub enum Failure {
+    /// See [`Exit::Internal`].
+    #[error("{0} (this is a fault of rpd-merge: please report it)")]
+    Internal(String),
+    /// See [`Exit::Usage`].
+    #[error("{0}")]
+    Usage(String),
+    /// See [`Exit::Incomplete`].
+    #[error("{0}")]
+    Incomplete(String),
+    /// See [`Exit::Input`].
+    #[error("{0}")]
+    Input(String),
+    /// A shard that could not be opened.
+    #[error(transparent)]
+    Open(#[from] OpenError),
+    /// See [`Exit::Output`].
+    #[error("{0}")]
+    Output(String),
+    /// Another rank failed and has told why.
+    #[error("another merge rank failed")]
+    Elsewhere(Exit),
+    /// The database could not be written.
+    #[error(transparent)]
+    Write(Box<WriteError>),
+}
+
+impl From<WriteError> for Failure {
+    fn from(error: WriteError) -> Failure {
+        Failure::Write(Box::new(error))
+    }
+}
+
+impl Failure {
+    /// The exit code that goes with it.
+    pub fn exit(&self) -> Exit {
+        match self {
+            Failure::Internal(_) => Exit::Internal,
+            Failure::Usage(_) => Exit::Usage,
+            Failure::Incomplete(_) => Exit::Incomplete,
+            Failure::Input(_) | Failure::Open(_) => Exit::Input,
+            Failure::Output(_) | Failure::Write(_) => Exit::Output,
+            Failure::Elsewhere(exit) => *exit,
+        }
+    }
+
+    /// A message between merge ranks that does not decode.
+    pub fn message(error: impl Display) -> Failure {
+        Failure::Internal(format!("a message between merge ranks is damaged: {error}"))
+    }
+}

@@ -1,0 +1,265 @@
+//! Native rows as rows of RocPD. One range is an event and a region, one mark an event and a sample,
+//! one call an event, a region and an arg for each value that it has.
+
+use super::source::ExpandedKeys;
+use rpd_shard::file::ShardStrings;
+use rpd_shard::model::{
+    Cells, Keys, Local, Nulls, Rows, RowsBuilder, Schema, Table, TableId, TextCells, Value, native, rocpd,
+};
+use serde_json::json;
+use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
+
+/// Strings that expanded rows need. A shard's string table is taken to go on with them.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub enum Word {
+    /// Category of ranges, as rocprofv3 spells it.
+    RangeCategory,
+    /// Category of marks.
+    MarkCategory,
+    /// Category of MPI calls.
+    MpiCategory,
+    /// Category of RCCL host calls.
+    RcclCategory,
+    /// Name of the track that holds a thread's marks.
+    MarkTrack,
+    /// Stands for a string that was lost.
+    Lost,
+}
+
+impl Word {
+    /// All of them, in the order of their ids.
+    pub const ALL: [Word; 6] = [
+        Word::RangeCategory,
+        Word::MarkCategory,
+        Word::MpiCategory,
+        Word::RcclCategory,
+        Word::MarkTrack,
+        Word::Lost,
+    ];
+
+    /// The string.
+    pub fn text(self) -> &'static str {
+        match self {
+            Word::RangeCategory => "MARKER_CORE_RANGE_API",
+            Word::MarkCategory => "MARKER_CORE_API",
+            Word::MpiCategory => "MPI_API",
+            Word::RcclCategory => "RCCL_API",
+            Word::MarkTrack => "roctxMark",
+            Word::Lost => "(lost)",
+        }
+    }
+
+    /// Its id in a shard with these strings.
+    pub fn id(self, strings: &ShardStrings) -> i64 {
+        strings.next_id() + self as i64
+    }
+
+    /// The words that rows of this native table bring along.
+    pub fn of_table(table: TableId) -> &'static [Word] {
+        match table {
+            native::RANGE => &[Word::RangeCategory],
+            native::MARK => &[Word::MarkCategory, Word::MarkTrack],
+            native::MPI_CALL => &[Word::MpiCategory],
+            native::RCCL_CALL => &[Word::RcclCategory],
+            _ => &[],
+        }
+    }
+}
+
+/// Columns of a call that become args: name and C type.
+const ARGS: [(&str, &str); 8] = [
+    ("comm_id", "comm"),
+    ("peer", "int"),
+    ("root", "int"),
+    ("tag", "int"),
+    ("count", "size_t"),
+    ("datatype_id", "ncclDataType_t"),
+    ("bytes", "size_t"),
+    ("seq", "uint64_t"),
+];
+
+/// Whether rows of this table are expanded.
+pub fn is_native(table: TableId) -> bool {
+    matches!(table, native::RANGE | native::MARK | native::MPI_CALL | native::RCCL_CALL)
+}
+
+/// How many rows of each table these native rows become.
+pub fn counts(rows: &Rows<Local>) -> Vec<(TableId, u64)> {
+    let n = rows.len as u64;
+    let args: usize = ARGS.iter().map(|(column, _)| rows.column(column).filled(rows.len)).sum();
+    match rows.id() {
+        native::MARK => vec![(rocpd::EVENT, n), (rocpd::SAMPLE, n)],
+        _ => vec![(rocpd::EVENT, n), (rocpd::REGION, n), (rocpd::ARG, args as u64)],
+    }
+}
+
+/// What an expansion needs to know of the source.
+#[derive(Debug)]
+pub struct Context<'a> {
+    /// Strings of the shard.
+    pub strings: &'a ShardStrings,
+    /// Track of each thread's marks.
+    pub tracks: &'a BTreeMap<i64, i64>,
+    /// When the process was last seen, ns of its clock: the end of what was open at its death.
+    pub last_seen: i64,
+}
+
+/// The RocPD rows of a block of native rows.
+pub fn expand(rows: &Rows<Local>, keys: &ExpandedKeys, context: &Context<'_>) -> Vec<Rows<Local>> {
+    match rows.id() {
+        native::RANGE => vec![events(rows, keys, Word::RangeCategory, context), regions(rows, keys, context)],
+        native::MARK => vec![events(rows, keys, Word::MarkCategory, context), samples(rows, keys, context)],
+        table => {
+            let (category, comm_type) = match table {
+                native::MPI_CALL => (Word::MpiCategory, "MPI_Comm"),
+                _ => (Word::RcclCategory, "ncclComm_t"),
+            };
+            vec![
+                events(rows, keys, category, context),
+                regions(rows, keys, context),
+                args(rows, keys, comm_type, context),
+            ]
+        }
+    }
+}
+
+/// The tracks of a source's marks: one for each thread that set any.
+pub fn mark_tracks(tracks: &BTreeMap<i64, i64>, strings: &ShardStrings) -> Option<Rows<Local>> {
+    let first = *tracks.values().next()?;
+    let mut rows = RowsBuilder::new(table(rocpd::TRACK));
+    for thread in tracks.keys() {
+        let name = Word::MarkTrack.id(strings);
+        rows.push(&[Value::Int(1), Value::Int(1), Value::Int(*thread), Value::Int(name)]);
+    }
+    Some(rows.finish(first))
+}
+
+fn table(id: TableId) -> &'static Arc<Table> {
+    match Schema::builtin().get(id) {
+        Some(table) => table,
+        None => unreachable!("{id} is built in"),
+    }
+}
+
+/// Rows of `id` from `first` on with the named columns; the others are absent.
+fn build(id: TableId, first: i64, len: usize, named: Vec<(&str, Cells)>) -> Rows<Local> {
+    let table = table(id);
+    let mut columns = vec![Cells::Absent; table.columns.len()];
+    for (name, cells) in named {
+        if let Some(position) = table.position(name) {
+            columns[position] = cells;
+        }
+    }
+    Rows::new(table.clone(), Keys::Dense(first), columns, len)
+}
+
+fn events(rows: &Rows<Local>, keys: &ExpandedKeys, category: Word, context: &Context<'_>) -> Rows<Local> {
+    let n = rows.len;
+    let mut named = vec![
+        ("category_id", Cells::ints(vec![category.id(context.strings); n])),
+        ("stack_id", rows.column("stack_id").clone()),
+        ("parent_stack_id", rows.column("parent_stack_id").clone()),
+        ("correlation_id", Cells::ints(vec![0; n])),
+    ];
+    // AMD's tools read the text of a marker here; of calls the name says it all.
+    if matches!(category, Word::RangeCategory | Word::MarkCategory) {
+        named.push(("extdata", messages(rows, context.strings)));
+    }
+    build(rocpd::EVENT, keys.event, n, named)
+}
+
+/// `{"message": NAME}` for each row.
+fn messages(rows: &Rows<Local>, strings: &ShardStrings) -> Cells {
+    let names = rows.column("name_id");
+    let mut cells = TextCells { codes: Vec::with_capacity(rows.len), ..TextCells::default() };
+    let mut codes = HashMap::new();
+    for i in 0..rows.len {
+        let name = names.int(i).unwrap_or(0);
+        let code = *codes.entry(name).or_insert_with(|| {
+            let text = strings.get(name).unwrap_or(Word::Lost.text().as_bytes());
+            cells.add_entry(json!({ "message": String::from_utf8_lossy(text) }).to_string().as_bytes())
+        });
+        cells.codes.push(code);
+    }
+    Cells::Text(cells)
+}
+
+fn regions(rows: &Rows<Local>, keys: &ExpandedKeys, context: &Context<'_>) -> Rows<Local> {
+    let n = rows.len;
+    let (starts, ends) = (rows.column("start"), rows.column("end"));
+    let mut open = Nulls::default();
+    let closed: Vec<i64> = (0..n)
+        .map(|i| {
+            ends.int(i).unwrap_or_else(|| {
+                open.set(i);
+                context.last_seen.max(starts.int(i).unwrap_or(i64::MIN))
+            })
+        })
+        .collect();
+    let mut named = vec![
+        ("nid", Cells::ints(vec![1; n])),
+        ("pid", Cells::ints(vec![1; n])),
+        ("tid", rows.column("tid").clone()),
+        ("start", starts.clone()),
+        ("end", Cells::ints(closed)),
+        ("name_id", rows.column("name_id").clone()),
+        ("event_id", Cells::ints((keys.event..).take(n).collect())),
+    ];
+    if open.any() {
+        let mut cells = TextCells::default();
+        let (plain, still_open) = (cells.add_entry(b"{}"), cells.add_entry(br#"{"rpd":{"open":true}}"#));
+        cells.codes = (0..n).map(|i| if open.get(i) { still_open } else { plain }).collect();
+        named.push(("extdata", Cells::Text(cells)));
+    }
+    build(rocpd::REGION, keys.region, n, named)
+}
+
+fn samples(rows: &Rows<Local>, keys: &ExpandedKeys, context: &Context<'_>) -> Rows<Local> {
+    let threads = rows.column("tid");
+    // A thread without a track has no id either: key 0 is nobody's, and renumbering counts it.
+    let track = |i| threads.int(i).and_then(|t| context.tracks.get(&t)).copied().unwrap_or(0);
+    build(
+        rocpd::SAMPLE,
+        keys.sample,
+        rows.len,
+        vec![
+            ("track_id", Cells::ints((0..rows.len).map(track).collect())),
+            ("timestamp", rows.column("timestamp").clone()),
+            ("event_id", Cells::ints((keys.event..).take(rows.len).collect())),
+        ],
+    )
+}
+
+fn args(rows: &Rows<Local>, keys: &ExpandedKeys, comm_type: &str, context: &Context<'_>) -> Rows<Local> {
+    let columns: Vec<_> = ARGS.iter().map(|(column, kind)| (*column, *kind, rows.column(column))).collect();
+    let mut out = RowsBuilder::new(table(rocpd::ARG));
+    for i in 0..rows.len {
+        let mut position = 0i64;
+        for (column, kind, cells) in &columns {
+            let number;
+            let is_string = column.ends_with("_id");
+            let text = match cells.get(i) {
+                Value::Null => continue,
+                Value::Int(id) if is_string => {
+                    context.strings.get(id).unwrap_or(Word::Lost.text().as_bytes())
+                }
+                Value::Int(v) => {
+                    number = v.to_string();
+                    number.as_bytes()
+                }
+                Value::Text(text) => text,
+                Value::Real(_) | Value::Blob(_) => b"",
+            };
+            out.push(&[
+                Value::Int(keys.event + i as i64),
+                Value::Int(position),
+                (if *kind == "comm" { comm_type } else { kind }).into(),
+                column.strip_suffix("_id").unwrap_or(column).into(),
+                Value::Text(text),
+            ]);
+            position += 1;
+        }
+    }
+    out.finish(keys.arg)
+}

@@ -1,0 +1,289 @@
+//! The merge: plan, agree, number, write, seal. All collective calls are made from here (and from
+//! [`crate::agree::strings`], which is called from here), on the main thread, by every rank alike.
+
+use crate::agree::nodes::Nodes;
+use crate::agree::strings::{self, StringIds, sums};
+use crate::cli::MergeArgs;
+use crate::clock::{BestSets, Clocks, keep_best};
+use crate::comm::Comm;
+use crate::failure::{Exit, Failure};
+use crate::input::plan::{Plan, plan, share};
+use crate::input::survey::{Survey, survey};
+use crate::number::{Bases, bases, demand, numbered_tables};
+use crate::output::partial::Partial;
+use crate::output::provenance;
+use crate::output::write::{Job, Share, Written, write_share};
+use crate::report::progress::Progress;
+use crate::report::{Report, RowCount};
+use rayon::prelude::*;
+use rpd_rocpd::{Guid, Writer};
+use rpd_shard::Shard;
+use rpd_shard::model::{TableId, rocpd};
+use rpd_shard::record::{ClockDomain, ClockSet, Loss, Node, wire};
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+use std::time::Instant;
+use twox_hash::XxHash3_128;
+
+/// Merges the inputs. Every rank calls this; the report is the same in all of them.
+pub fn merge(comm: &impl Comm, args: &MergeArgs) -> Result<Report, Failure> {
+    let begun = Instant::now();
+    let mut progress = Progress::new(comm.rank() == 0 && !args.quiet);
+
+    // 1. Plan: rank 0 lists and checks the inputs, all deal them by bytes.
+    progress.phase("plan");
+    let plan = agree_on_plan(comm, args)?;
+    let own = &plan.shards[share(&plan.shards, comm.rank(), comm.size())];
+    progress.phase_of_bytes("read", own.iter().map(|s| s.bytes).sum());
+    let surveys = own
+        .par_iter()
+        .map(|planned| {
+            let surveyed = Shard::open(&planned.path).map(survey);
+            progress.add(planned.bytes);
+            surveyed
+        })
+        .collect::<Result<Vec<Survey>, _>>()?;
+
+    // 2. Agree: strings, nodes, clocks, what is missing.
+    progress.phase("agree");
+    let hashes: Vec<_> = surveys.iter().map(|s| s.hashes.clone()).collect();
+    let strings = strings::number(comm, &hashes)?;
+    let found = agree_on_findings(comm, &surveys)?;
+    let clocks = Clocks::new(found.clocks, found.reference);
+    let guid = job_guid(&plan.run_id, &found.inputs);
+    let mut report = Report::new(&plan, &found.warnings, &found.losses, &clocks, &found.nodes);
+    report.strings = (strings.before, strings.distinct);
+    report.processes = found.processes;
+    if comm.rank() == 0 {
+        report.print_warnings();
+    }
+    if args.strict
+        && let Some(reason) = report.incomplete()
+    {
+        return Err(only_on_rank_0(comm, Failure::Incomplete(reason)));
+    }
+
+    // 3. Number: every source learns the first id of each of its tables.
+    let (own_bases, totals) = agree_on_bases(comm, &surveys)?;
+    if args.dry_run {
+        report.seconds = begun.elapsed().as_secs_f64();
+        return Ok(report);
+    }
+
+    // 4. Write: in turns for now; ids and rows are settled, so that leaf pages can be written by all
+    //    ranks at once behind the same call.
+    progress.phase_of_bytes("write", own.iter().map(|s| s.bytes).sum());
+    let mut partial = Partial::begin(&plan.output, comm.rank() == 0)?;
+    let job = Job { guid, clocks: &clocks, nodes: &found.nodes };
+    let written = write_in_turns(comm, &mut partial, &job, &surveys, &own_bases, &strings, &progress)?;
+
+    // 5. Seal: counts compared, metadata, rename.
+    progress.phase("seal");
+    seal(comm, &mut report, &totals, written)?;
+    if comm.rank() == 0 {
+        let mut writer = Writer::open(partial.path(), &guid)?;
+        for (tag, value) in provenance::metadata(&plan, &report, &clocks, &found.nodes) {
+            writer.metadata(tag, &value)?;
+        }
+        writer.commit()?;
+        partial.publish()?;
+    }
+    comm.all_gather(Vec::new());
+    partial.release();
+    progress.finish();
+    report.seconds = begun.elapsed().as_secs_f64();
+    Ok(report)
+}
+
+/// What rank 0 planned, or why it could not, told to all.
+fn agree_on_plan(comm: &impl Comm, args: &MergeArgs) -> Result<Plan, Failure> {
+    let mut failure = None;
+    let mut message = Vec::new();
+    if comm.rank() == 0 {
+        let result = plan(args).map_err(|error| {
+            let exit = error.exit() as u8;
+            failure = Some(error);
+            exit
+        });
+        message = wire::encode(&result);
+    }
+    let all = comm.all_gather(message);
+    let told: Result<Plan, u8> = wire::decode(&all[0]).map_err(Failure::message)?;
+    told.map_err(|exit| failure.unwrap_or(Failure::Elsewhere(exit_of(exit))))
+}
+
+fn exit_of(code: u8) -> Exit {
+    let all = [Exit::Usage, Exit::Incomplete, Exit::Input, Exit::Output];
+    all.into_iter().find(|e| *e as u8 == code).unwrap_or(Exit::Internal)
+}
+
+/// A failure that all ranks found together is told once.
+fn only_on_rank_0(comm: &impl Comm, failure: Failure) -> Failure {
+    if comm.rank() == 0 { failure } else { Failure::Elsewhere(failure.exit()) }
+}
+
+/// What one rank found in its shards.
+#[derive(Serialize, Deserialize, Default)]
+struct Findings {
+    nodes: Vec<Node>,
+    clocks: Vec<ClockSet>,
+    first_domain: Option<ClockDomain>,
+    inputs: Vec<u128>,
+    losses: Vec<Loss>,
+    warnings: Vec<String>,
+}
+
+/// What all ranks found, in merge order.
+struct Found {
+    nodes: Nodes,
+    clocks: BestSets,
+    reference: ClockDomain,
+    inputs: Vec<u128>,
+    losses: Vec<Loss>,
+    warnings: Vec<String>,
+    processes: u64,
+}
+
+fn agree_on_findings(comm: &impl Comm, surveys: &[Survey]) -> Result<Found, Failure> {
+    let sources = || surveys.iter().flat_map(|s| &s.sources);
+    let mut nodes = Nodes::default();
+    sources().for_each(|s| nodes.add(&s.process.node));
+    let mut best = BestSets::new();
+    surveys.iter().for_each(|s| keep_best(&mut best, s.shard.clocks.iter().cloned()));
+    let mine = Findings {
+        nodes: nodes.nodes().to_vec(),
+        clocks: best.into_values().collect(),
+        first_domain: sources().next().map(|s| s.process.domain.clone()),
+        inputs: surveys
+            .iter()
+            .flat_map(|s| s.sources.iter().map(|source| input_id(&s.shard, source)))
+            .collect(),
+        losses: surveys.iter().flat_map(|s| s.losses.clone()).collect(),
+        warnings: surveys.iter().flat_map(|s| s.warnings.clone()).collect(),
+    };
+    let mut found = Found {
+        nodes: Nodes::default(),
+        clocks: BestSets::new(),
+        reference: ClockDomain { boot_id: String::new(), time_namespace: 0 },
+        inputs: Vec::new(),
+        losses: Vec::new(),
+        warnings: Vec::new(),
+        processes: 0,
+    };
+    let mut reference = None;
+    for message in comm.all_gather(wire::encode(&mine)) {
+        let theirs: Findings = wire::decode(&message).map_err(Failure::message)?;
+        theirs.nodes.iter().for_each(|node| found.nodes.add(node));
+        keep_best(&mut found.clocks, theirs.clocks);
+        reference = reference.or(theirs.first_domain);
+        found.processes += theirs.inputs.len() as u64;
+        found.inputs.extend(theirs.inputs);
+        found.losses.extend(theirs.losses);
+        found.warnings.extend(theirs.warnings);
+    }
+    found.reference = reference.unwrap_or(found.reference);
+    Ok(found)
+}
+
+/// Names one process of one shard, whatever the path of the file.
+pub(crate) fn input_id(shard: &Shard, source: &crate::input::source::Source) -> u128 {
+    let p = &source.process;
+    let run = &shard.identity.run_id;
+    let name =
+        format!("{run}\0{:?}\0{}\0{}\0{}\0{}", p.rank, p.domain.boot_id, p.pid, p.start_ticks, p.source);
+    XxHash3_128::oneshot(name.as_bytes())
+}
+
+/// The merged guid: the same for the same inputs, wherever and however often they are merged.
+fn job_guid(run_id: &str, inputs: &[u128]) -> Guid {
+    let bytes: Vec<u8> =
+        run_id.bytes().chain([0]).chain(inputs.iter().flat_map(|id| id.to_le_bytes())).collect();
+    Guid::from_bits(XxHash3_128::oneshot(&bytes))
+}
+
+/// First ids of this rank's sources, shard by shard, and the number of rows of the job per table.
+fn agree_on_bases(
+    comm: &impl Comm,
+    surveys: &[Survey],
+) -> Result<(Vec<Vec<Bases>>, BTreeMap<TableId, u64>), Failure> {
+    let tables = numbered_tables();
+    let demands: Vec<Vec<u64>> = surveys.iter().flat_map(|s| s.sources.iter().map(demand)).collect();
+    let sum = |numbers: &[Vec<u64>], i: usize| numbers.iter().map(|n| n[i]).fold(0u64, u64::saturating_add);
+    let mine: Vec<u64> = (0..=tables.len()).map(|i| sum(&demands, i)).collect();
+    let all = sums(comm, &mine)?;
+    let start: Vec<u64> = (0..=tables.len()).map(|i| sum(&all[..comm.rank()], i)).collect();
+    let regions = tables.iter().position(|t| *t == rocpd::REGION).map_or(0, |i| sum(&all, i));
+    if (0..=tables.len()).any(|i| sum(&all, i).saturating_add(regions) > i64::MAX as u64) {
+        return Err(Failure::Input("the inputs claim more rows than a database can number".to_owned()));
+    }
+    let mut flat = bases(&start, &demands, regions).into_iter();
+    let per_shard = surveys.iter().map(|s| flat.by_ref().take(s.sources.len()).collect()).collect();
+
+    let rows = |table: TableId| -> u64 {
+        let of_source = |s: &crate::input::source::Source| match table {
+            rocpd::INFO_PROCESS => 1,
+            _ => s.spaces.get(&table).map_or(0, |space| space.rows()),
+        };
+        surveys.iter().flat_map(|s| &s.sources).map(of_source).sum()
+    };
+    let mine: Vec<u64> = tables.iter().map(|t| rows(*t)).collect();
+    let all = sums(comm, &mine)?;
+    let totals = tables.iter().enumerate().map(|(i, t)| (*t, sum(&all, i))).collect();
+    Ok((per_shard, totals))
+}
+
+/// Rank behind rank opens the database and adds its rows: ids ascend, so that every table is appended to.
+fn write_in_turns(
+    comm: &impl Comm,
+    partial: &mut Partial,
+    job: &Job<'_>,
+    surveys: &[Survey],
+    bases: &[Vec<Bases>],
+    strings: &StringIds,
+    progress: &Progress,
+) -> Result<Written, Failure> {
+    let mut written = Written::default();
+    for turn in 0..comm.size() {
+        if turn == comm.rank() {
+            let mut writer = match turn {
+                0 => Writer::create(partial.path(), &job.guid)?,
+                _ => Writer::open(partial.path(), &job.guid)?,
+            };
+            if turn == 0
+                && let Some(nodes) = job.nodes.rows()
+            {
+                written.count(rocpd::INFO_NODE, writer.append(&nodes)?);
+            }
+            let share = Share { surveys, bases, strings };
+            write_share(&mut writer, job, &share, &mut written, progress)?;
+            writer.commit()?;
+        }
+        comm.all_gather(Vec::new());
+    }
+    Ok(written)
+}
+
+/// Compares what was written with what was numbered: rows in = rows out + rows in the ledger.
+fn seal(
+    comm: &impl Comm,
+    report: &mut Report,
+    totals: &BTreeMap<TableId, u64>,
+    written: Written,
+) -> Result<(), Failure> {
+    let mut all = Written::default();
+    for message in comm.all_gather(wire::encode(&written)) {
+        all.add(wire::decode(&message).map_err(Failure::message)?);
+    }
+    for (table, expected) in totals {
+        let rows = all.rows.get(table).copied().unwrap_or(0);
+        if rows != *expected {
+            let text = format!("{rows} rows of {table} were written, {expected} were counted");
+            return Err(only_on_rank_0(comm, Failure::Internal(text)));
+        }
+    }
+    report.rows =
+        all.rows.iter().map(|(table, rows)| RowCount { table: table.to_string(), rows: *rows }).collect();
+    report.replaced =
+        all.replaced.into_iter().map(|((t, column), rows)| (t.to_string(), column, rows)).collect();
+    Ok(())
+}

@@ -1,0 +1,36 @@
+//! Rows that stand for lost ones, where a reference may not be NULL.
+
+use crate::input::expand::Word;
+use crate::input::source::Source;
+use rpd_shard::file::ShardStrings;
+use rpd_shard::model::{Kind, Local, OwnedValue, Rows, RowsBuilder, Schema, Value, rocpd};
+
+/// The placeholder rows that a survey set keys aside for.
+pub fn placeholders(source: &Source, strings: &ShardStrings) -> Vec<Rows<Local>> {
+    let mut all = Vec::new();
+    for (id, space) in &source.spaces {
+        let (Some(key), Some(table)) = (space.placeholder, Schema::builtin().get(*id)) else { continue };
+        let lost = Word::Lost.text();
+        let row: Vec<OwnedValue> = table
+            .columns
+            .iter()
+            .map(|column| match &column.kind {
+                Kind::Ref(rocpd::INFO_NODE | rocpd::INFO_PROCESS) => OwnedValue::Int(1),
+                Kind::Ref(target) if column.sql.not_null => {
+                    OwnedValue::Int(source.spaces.get(target).and_then(|s| s.placeholder).unwrap_or(0))
+                }
+                Kind::Str => OwnedValue::Int(Word::Lost.id(strings)),
+                Kind::Text if column.name.ends_with("name") || column.sql.not_null => {
+                    OwnedValue::Text(lost.as_bytes().into())
+                }
+                Kind::Int | Kind::Time if column.sql.not_null => OwnedValue::Int(0),
+                _ => OwnedValue::Null,
+            })
+            .collect();
+        let mut rows = RowsBuilder::new(table);
+        let row: Vec<Value<'_>> = row.iter().map(OwnedValue::as_value).collect();
+        rows.push(&row);
+        all.push(rows.finish(key));
+    }
+    all
+}

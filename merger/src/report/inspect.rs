@@ -1,0 +1,130 @@
+//! `rpd-merge inspect FILE`: what is in a shard.
+
+use crate::failure::Failure;
+use rpd_shard::file::{BlockKind, BlockRef};
+use rpd_shard::model::TableId;
+use rpd_shard::{Shard, Version};
+use std::collections::BTreeMap;
+use std::io::{self, Write};
+use std::path::Path;
+
+/// Prints a shard's header, processes, blocks, clocks and ledger on standard output.
+pub fn inspect(path: &Path, every_block: bool) -> Result<(), Failure> {
+    let shard = Shard::open(path)?;
+    let mut out = io::stdout().lock();
+    match print(&shard, every_block, &mut out) {
+        // `| head` closed the pipe: that is no failure.
+        Err(error) if error.kind() != io::ErrorKind::BrokenPipe => {
+            Err(Failure::Output(format!("cannot write to standard output: {error}")))
+        }
+        _ => Ok(()),
+    }
+}
+
+fn print(shard: &Shard, every_block: bool, out: &mut impl Write) -> io::Result<()> {
+    let id = &shard.identity;
+    let finished = if shard.complete() { "finished" } else { "NOT finished by its collector" };
+    let format = Version::CURRENT.0;
+    writeln!(
+        out,
+        "shard      {} ({} bytes, format {format}, {finished})",
+        shard.path().display(),
+        shard.bytes()
+    )?;
+    writeln!(out, "run        {} (from {})", id.run_id, id.run_id_from)?;
+    let number = |n: Option<u32>| n.map_or("none".to_owned(), |n| n.to_string());
+    writeln!(out, "collector  rank {} of {}, rpd-collect {}", number(id.rank), number(id.size), id.version)?;
+    for process in shard.processes.values() {
+        let worker = if process.worker { " worker" } else { "" };
+        let exit = process.exit.map_or("still running when last seen".to_owned(), |e| format!("{e:?}"));
+        writeln!(
+            out,
+            "process {:2} rank {}{worker} pid {} on {}: {} ({exit}; {})",
+            process.source,
+            number(process.rank),
+            process.pid,
+            process.node.hostname,
+            process.command,
+            process.clock.name(),
+        )?;
+    }
+    if let (Some(first), Some(last)) = (shard.clocks.first(), shard.clocks.last()) {
+        let tightest = shard.clocks.iter().map(|c| c.bracket).min().unwrap_or(0);
+        let drift = (last.realtime - last.boottime).saturating_sub(first.realtime - first.boottime);
+        writeln!(
+            out,
+            "clocks     {} sets, tightest bracket {tightest} ns, REALTIME moved {drift:+} ns against BOOTTIME",
+            shard.clocks.len()
+        )?;
+    }
+    tables(shard, out)?;
+    let mut readable = true;
+    for block in shard.blocks() {
+        let state = match block.header.kind {
+            BlockKind::Rows(_) => shard.rows(block).err().map(|error| error.cause.to_string()),
+            _ => None,
+        };
+        readable &= state.is_none();
+        if every_block || state.is_some() {
+            block_line(block, state.as_deref(), out)?;
+        }
+    }
+    for damage in shard.damage() {
+        writeln!(out, "damage     {} bytes at offset {}", damage.bytes, damage.offset)?;
+    }
+    match &shard.ledger {
+        None => writeln!(out, "ledger     missing: the end of the shard was never written")?,
+        Some(ledger) if ledger.losses.is_empty() && readable => writeln!(out, "ledger     nothing was lost")?,
+        Some(ledger) => {
+            for loss in &ledger.losses {
+                let table = loss.table.map_or("unknown".to_owned(), |t| t.to_string());
+                let rows = loss.rows.map_or("unknown".to_owned(), |r| r.to_string());
+                writeln!(
+                    out,
+                    "lost       {rows} rows of {table}, process {}: {}",
+                    loss.source,
+                    loss.cause.name()
+                )?;
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Rows, blocks and bytes of each table.
+fn tables(shard: &Shard, out: &mut impl Write) -> io::Result<()> {
+    let mut tables: BTreeMap<TableId, (u64, u64, u64)> = BTreeMap::new();
+    for block in shard.blocks() {
+        if let BlockKind::Rows(table) = block.header.kind {
+            let sum = tables.entry(table).or_default();
+            sum.0 += u64::from(block.header.rows);
+            sum.1 += 1;
+            sum.2 += block.header.total_bytes();
+        }
+    }
+    for (table, (rows, blocks, bytes)) in tables {
+        let name = shard.schema().get(table).map_or_else(|| table.to_string(), |t| t.name.clone());
+        let each = bytes as f64 / rows.max(1) as f64;
+        writeln!(out, "table      {name}: {rows} rows in {blocks} blocks, {bytes} bytes ({each:.1} a row)")?;
+    }
+    Ok(())
+}
+
+fn block_line(block: &BlockRef, state: Option<&str>, out: &mut impl Write) -> io::Result<()> {
+    let h = &block.header;
+    let kind = match h.kind {
+        BlockKind::Rows(table) => table.to_string(),
+        kind => format!("{kind:?}").to_lowercase(),
+    };
+    let state = state.map_or(String::new(), |s| format!("  UNREADABLE: {s}"));
+    writeln!(
+        out,
+        "block      offset {:>10}  {kind:<24} process {:<4} keys {}..{}  {} -> {} bytes{state}",
+        block.offset,
+        h.source,
+        h.first_key,
+        h.next_key(),
+        h.raw_bytes,
+        h.stored_bytes,
+    )
+}
