@@ -50,9 +50,12 @@ pub enum Failure {
     /// See [`Exit::Output`].
     #[error("{0}")]
     Output(String),
-    /// Another rank failed and has told why.
-    #[error("another merge rank failed")]
-    Elsewhere(Exit),
+    /// A failure that all ranks know of: this rank tells, then all end in good order.
+    #[error(transparent)]
+    Together(Box<Failure>),
+    /// The same in the ranks that do not tell.
+    #[error("rank 0 has told why")]
+    ToldByRank0(Exit),
     /// The database could not be written.
     #[error(transparent)]
     Write(Box<WriteError>),
@@ -73,8 +76,14 @@ impl Failure {
             Failure::Incomplete(_) => Exit::Incomplete,
             Failure::Input(_) | Failure::Open(_) => Exit::Input,
             Failure::Output(_) | Failure::Write(_) => Exit::Output,
-            Failure::Elsewhere(exit) => *exit,
+            Failure::Together(failure) => failure.exit(),
+            Failure::ToldByRank0(exit) => *exit,
         }
+    }
+
+    /// Whether all ranks fail with this one, so that none of them waits for another.
+    pub fn is_shared(&self) -> bool {
+        matches!(self, Failure::Together(_) | Failure::ToldByRank0(_))
     }
 
     /// A message between merge ranks that does not decode.

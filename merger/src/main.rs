@@ -23,5 +23,5 @@ fn main() -> ExitCode {
             return Exit::Usage.into();
         }
     }
-    run(&cli, &Solo).into()
+    run(&cli, &Solo).exit.into()
 }

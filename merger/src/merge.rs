@@ -60,11 +60,11 @@ pub fn merge(comm: &impl Comm, args: &MergeArgs) -> Result<Report, Failure> {
     if args.strict
         && let Some(reason) = report.incomplete()
     {
-        return Err(only_on_rank_0(comm, Failure::Incomplete(reason)));
+        return Err(together(comm, Failure::Incomplete(reason)));
     }
 
     // 3. Number: every source learns the first id of each of its tables.
-    let (own_bases, totals) = agree_on_bases(comm, &surveys)?;
+    let numbered = agree_on_bases(comm, &surveys)?;
     if args.dry_run {
         report.seconds = begun.elapsed().as_secs_f64();
         return Ok(report);
@@ -75,11 +75,11 @@ pub fn merge(comm: &impl Comm, args: &MergeArgs) -> Result<Report, Failure> {
     progress.phase_of_bytes("write", own.iter().map(|s| s.bytes).sum());
     let mut partial = Partial::begin(&plan.output, comm.rank() == 0)?;
     let job = Job { guid, clocks: &clocks, nodes: &found.nodes };
-    let written = write_in_turns(comm, &mut partial, &job, &surveys, &own_bases, &strings, &progress)?;
+    let written = write_in_turns(comm, &mut partial, &job, &surveys, &numbered.bases, &strings, &progress)?;
 
     // 5. Seal: counts compared, metadata, rename.
     progress.phase("seal");
-    seal(comm, &mut report, &totals, written)?;
+    seal(comm, &mut report, &numbered.totals, written)?;
     if comm.rank() == 0 {
         let mut writer = Writer::open(partial.path(), &guid)?;
         for (tag, value) in provenance::metadata(&plan, &report, &clocks, &found.nodes) {
@@ -109,7 +109,10 @@ fn agree_on_plan(comm: &impl Comm, args: &MergeArgs) -> Result<Plan, Failure> {
     }
     let all = comm.all_gather(message);
     let told: Result<Plan, u8> = wire::decode(&all[0]).map_err(Failure::message)?;
-    told.map_err(|exit| failure.unwrap_or(Failure::Elsewhere(exit_of(exit))))
+    told.map_err(|exit| match failure {
+        Some(failure) => Failure::Together(Box::new(failure)),
+        None => Failure::ToldByRank0(exit_of(exit)),
+    })
 }
 
 fn exit_of(code: u8) -> Exit {
@@ -117,9 +120,12 @@ fn exit_of(code: u8) -> Exit {
     all.into_iter().find(|e| *e as u8 == code).unwrap_or(Exit::Internal)
 }
 
-/// A failure that all ranks found together is told once.
-fn only_on_rank_0(comm: &impl Comm, failure: Failure) -> Failure {
-    if comm.rank() == 0 { failure } else { Failure::Elsewhere(failure.exit()) }
+/// A failure that all ranks found alike is told once.
+fn together(comm: &impl Comm, failure: Failure) -> Failure {
+    match comm.rank() {
+        0 => Failure::Together(Box::new(failure)),
+        _ => Failure::ToldByRank0(failure.exit()),
+    }
 }
 
 /// What one rank found in its shards.
@@ -201,11 +207,15 @@ fn job_guid(run_id: &str, inputs: &[u128]) -> Guid {
     Guid::from_bits(XxHash3_128::oneshot(&bytes))
 }
 
-/// First ids of this rank's sources, shard by shard, and the number of rows of the job per table.
-fn agree_on_bases(
-    comm: &impl Comm,
-    surveys: &[Survey],
-) -> Result<(Vec<Vec<Bases>>, BTreeMap<TableId, u64>), Failure> {
+/// The outcome of phase 3.
+struct Numbered {
+    /// First ids of this rank's sources, shard by shard.
+    bases: Vec<Vec<Bases>>,
+    /// Rows of the whole job, per table.
+    totals: BTreeMap<TableId, u64>,
+}
+
+fn agree_on_bases(comm: &impl Comm, surveys: &[Survey]) -> Result<Numbered, Failure> {
     let tables = numbered_tables();
     let demands: Vec<Vec<u64>> = surveys.iter().flat_map(|s| s.sources.iter().map(demand)).collect();
     let sum = |numbers: &[Vec<u64>], i: usize| numbers.iter().map(|n| n[i]).fold(0u64, u64::saturating_add);
@@ -217,7 +227,7 @@ fn agree_on_bases(
         return Err(Failure::Input("the inputs claim more rows than a database can number".to_owned()));
     }
     let mut flat = bases(&start, &demands, regions).into_iter();
-    let per_shard = surveys.iter().map(|s| flat.by_ref().take(s.sources.len()).collect()).collect();
+    let bases = surveys.iter().map(|s| flat.by_ref().take(s.sources.len()).collect()).collect();
 
     let rows = |table: TableId| -> u64 {
         let of_source = |s: &crate::input::source::Source| match table {
@@ -229,7 +239,7 @@ fn agree_on_bases(
     let mine: Vec<u64> = tables.iter().map(|t| rows(*t)).collect();
     let all = sums(comm, &mine)?;
     let totals = tables.iter().enumerate().map(|(i, t)| (*t, sum(&all, i))).collect();
-    Ok((per_shard, totals))
+    Ok(Numbered { bases, totals })
 }
 
 /// Rank behind rank opens the database and adds its rows: ids ascend, so that every table is appended to.
@@ -278,7 +288,7 @@ fn seal(
         let rows = all.rows.get(table).copied().unwrap_or(0);
         if rows != *expected {
             let text = format!("{rows} rows of {table} were written, {expected} were counted");
-            return Err(only_on_rank_0(comm, Failure::Internal(text)));
+            return Err(together(comm, Failure::Internal(text)));
         }
     }
     report.rows =

@@ -7,18 +7,28 @@ use crate::merge::merge;
 use crate::report::inspect::inspect;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
+/// How a run ended in this rank.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Outcome {
+    /// The exit code.
+    pub exit: Exit,
+    /// Whether all ranks end like this. Where not, the others may wait for this one for ever.
+    pub shared: bool,
+}
+
 /// Does what the arguments say and tells on stderr how it went. Never unwinds: under MPI a rank that
 /// leaves without the others would hang them.
-pub fn run(cli: &Cli, comm: &impl Comm) -> Exit {
+pub fn run(cli: &Cli, comm: &impl Comm) -> Outcome {
     match catch_unwind(AssertUnwindSafe(|| attempt(cli, comm))) {
-        Ok(Ok(())) => Exit::Ok,
-        Ok(Err(Failure::Elsewhere(exit))) => exit,
+        Ok(Ok(())) => Outcome { exit: Exit::Ok, shared: true },
         Ok(Err(failure)) => {
-            eprintln!("error: {failure}");
-            failure.exit()
+            if !matches!(failure, Failure::ToldByRank0(_)) {
+                eprintln!("error: {failure}");
+            }
+            Outcome { exit: failure.exit(), shared: failure.is_shared() }
         }
         // The panic hook has printed where.
-        Err(_) => Exit::Internal,
+        Err(_) => Outcome { exit: Exit::Internal, shared: false },
     }
 }
 

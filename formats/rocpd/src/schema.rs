@@ -13,9 +13,6 @@ use std::sync::Arc;
 /// Version of the schema that we write: major, minor, patch.
 pub const VERSION: [u32; 3] = [3, 0, 0];
 
-/// Tables from this number on are ours, not RocPD's.
-const FIRST_NATIVE_TABLE: TableId = TableId(64);
-
 /// The data and summary views. They read the `rocpd_<x>` views, not the tables, as AMD's do: a tool
 /// that puts several databases behind those views gets the sum of them here too.
 const DATA_VIEWS: &str = include_str!("views.sql");
@@ -27,12 +24,12 @@ pub const METADATA: &str = "rocpd_metadata";
 /// The tables of RocPD, in the order in which they are made: a table stands behind those that it
 /// refers to.
 pub fn tables() -> impl Iterator<Item = &'static Arc<Table>> {
-    Schema::builtin().tables().iter().filter(|t| is_rocpd(t.id))
+    Schema::builtin().rocpd_tables()
 }
 
 /// Whether a table is one of RocPD's.
 pub(crate) fn is_rocpd(id: TableId) -> bool {
-    id < FIRST_NATIVE_TABLE
+    tables().any(|t| t.id == id)
 }
 
 /// Every statement of a new database: tables, `rocpd_<x>` views, data and summary views.

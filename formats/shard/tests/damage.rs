@@ -1,5 +1,5 @@
 //! What a shard promises when it is cut, flipped or hostile.
-#![allow(missing_docs)]
+#![allow(missing_docs, clippy::unwrap_used)]
 
 use proptest::prelude::*;
 use rpd_shard::file::{BlockHeader, BlockKind};

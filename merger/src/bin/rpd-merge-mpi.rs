@@ -31,9 +31,9 @@ fn main() -> ExitCode {
         );
         comm.abort(Exit::Usage as i32);
     }
-    match run(&cli, &comm) {
-        Exit::Ok => ExitCode::SUCCESS,
-        // The other ranks may wait for this one for ever.
-        failed => comm.abort(failed as i32),
+    let outcome = run(&cli, &comm);
+    if !outcome.shared {
+        comm.abort(outcome.exit as i32);
     }
+    outcome.exit.into()
 }

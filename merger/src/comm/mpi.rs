@@ -79,8 +79,12 @@ impl Mpi {
         };
         let (send_counts, send_starts) = layout(&mut send.iter().map(|b| b.len()));
         let (counts, starts) = layout(&mut receive.iter().copied());
-        let outgoing = send.concat();
-        let mut incoming = vec![0u8; receive.iter().sum()];
+        // An empty Vec points at address 1, which is what Open MPI defines MPI_IN_PLACE as: give both
+        // buffers memory of their own.
+        let mut outgoing = send.concat();
+        outgoing.reserve_exact(1);
+        let mut incoming = Vec::with_capacity(receive.iter().sum::<usize>() + 1);
+        incoming.resize(receive.iter().sum(), 0u8);
         self.world.all_to_all_varcount_into(
             &Partition::new(&outgoing[..], &send_counts[..], &send_starts[..]),
             &mut PartitionMut::new(&mut incoming[..], &counts[..], &starts[..]),
