@@ -66,6 +66,7 @@ pub fn merge(comm: &impl Comm, args: &MergeArgs) -> Result<Report, Failure> {
     // 3. Number: every source learns the first id of each of its tables.
     let numbered = agree_on_bases(comm, &surveys)?;
     if args.dry_run {
+        report.rows = row_counts(&numbered.totals);
         report.seconds = begun.elapsed().as_secs_f64();
         return Ok(report);
     }
@@ -291,9 +292,12 @@ fn seal(
             return Err(together(comm, Failure::Internal(text)));
         }
     }
-    report.rows =
-        all.rows.iter().map(|(table, rows)| RowCount { table: table.to_string(), rows: *rows }).collect();
+    report.rows = row_counts(&all.rows);
     report.replaced =
         all.replaced.into_iter().map(|((t, column), rows)| (t.to_string(), column, rows)).collect();
     Ok(())
+}
+
+fn row_counts(rows: &BTreeMap<TableId, u64>) -> Vec<RowCount> {
+    rows.iter().map(|(table, rows)| RowCount { table: table.to_string(), rows: *rows }).collect()
 }

@@ -18,6 +18,8 @@ pub struct Plan {
     pub shards: Vec<PlannedShard>,
     /// Where the database goes.
     pub output: PathBuf,
+    /// Number of ranks seen.
+    pub ranks: usize,
     /// Ranks that the job had and nobody saw.
     pub missing_ranks: Vec<u32>,
     /// Shards that could not be opened, with the reason.
@@ -66,13 +68,13 @@ pub fn plan(args: &MergeArgs) -> Result<Plan, Failure> {
             first.path().display(),
         )));
     }
-    let missing_ranks = missing_ranks(&shards);
+    let (ranks, missing_ranks) = ranks(&shards);
     shards.sort_by_cached_key(|s| (lowest_rank(s), s.path().to_path_buf()));
     let shards = shards
         .iter()
         .map(|s| PlannedShard { path: s.path().to_owned(), bytes: s.bytes(), complete: s.complete() })
         .collect();
-    Ok(Plan { run_id, shards, output, missing_ranks, unreadable })
+    Ok(Plan { run_id, shards, output, ranks, missing_ranks, unreadable })
 }
 
 fn check_output(output: &Path, args: &MergeArgs) -> Result<(), Failure> {
@@ -107,13 +109,14 @@ fn lowest_rank(shard: &Shard) -> u32 {
     of_processes.chain(shard.identity.rank).min().unwrap_or(u32::MAX)
 }
 
-fn missing_ranks(shards: &[Shard]) -> Vec<u32> {
+/// How many ranks there are, and which are missing from the size of the job.
+fn ranks(shards: &[Shard]) -> (usize, Vec<u32>) {
     let processes = || shards.iter().flat_map(|s| s.processes.values());
     // Sizes of more than a million ranks are damage.
     let size = processes().filter_map(|p| p.size).max().unwrap_or(0).min(1 << 20);
     let seen: BTreeSet<u32> =
         processes().filter_map(|p| p.rank).chain(shards.iter().filter_map(|s| s.identity.rank)).collect();
-    (0..size).filter(|rank| !seen.contains(rank)).collect()
+    (seen.len(), (0..size).filter(|rank| !seen.contains(rank)).collect())
 }
 
 /// Deals `shards` to `ranks` in one run each, by bytes: the shards of `rank`.

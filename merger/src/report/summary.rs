@@ -19,6 +19,8 @@ pub struct Report {
     pub output: PathBuf,
     /// Number of shards read.
     pub shards: usize,
+    /// Number of ranks in them.
+    pub ranks: usize,
     /// Number of processes in them.
     pub processes: u64,
     /// Number of nodes.
@@ -29,7 +31,7 @@ pub struct Report {
     pub unreadable: Vec<(PathBuf, String)>,
     /// Shards whose collector did not finish them.
     pub unfinished: Vec<PathBuf>,
-    /// Rows written per table.
+    /// Rows per table: written, or counted in a dry run.
     pub rows: Vec<RowCount>,
     /// Strings of all shards, and distinct ones.
     pub strings: (u64, u64),
@@ -87,6 +89,7 @@ impl Report {
             run_id: plan.run_id.clone(),
             output: plan.output.clone(),
             shards: plan.shards.len(),
+            ranks: plan.ranks,
             processes: 0,
             nodes: nodes.nodes().len(),
             missing_ranks: plan.missing_ranks.clone(),
@@ -151,8 +154,8 @@ impl Report {
         line(
             verb,
             format!(
-                "run {}: {} shards, {} processes, {} nodes in {:.1} s",
-                self.run_id, self.shards, self.processes, self.nodes, self.seconds
+                "run {}: {} ranks, {} processes on {} nodes, {} shards in {:.1} s",
+                self.run_id, self.ranks, self.processes, self.nodes, self.shards, self.seconds
             ),
         );
         let rows: Vec<String> = self
