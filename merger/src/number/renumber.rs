@@ -82,7 +82,11 @@ impl SourceMap<'_> {
         // A name that is lost still counts in AMD's views, which join strings inside.
         let absent = lost_string.filter(|_| column.sql.not_null);
         map_all(cells, rows, absent, lost, |id| {
-            usize::try_from(id - 1).ok().and_then(|i| self.strings.get(i)).copied().filter(|id| *id != 0)
+            usize::try_from(id.checked_sub(1)?)
+                .ok()
+                .and_then(|i| self.strings.get(i))
+                .copied()
+                .filter(|id| *id != 0)
         });
         if let (Cells::Int { values, nulls }, Some(lost_string)) = (&mut *cells, lost_string) {
             let unresolved = std::mem::take(nulls);

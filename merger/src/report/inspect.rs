@@ -3,6 +3,7 @@
 use crate::failure::Failure;
 use rpd_shard::file::{BlockKind, BlockRef};
 use rpd_shard::model::TableId;
+use rpd_shard::record::ClockSet;
 use rpd_shard::{Shard, Version};
 use std::collections::BTreeMap;
 use std::io::{self, Write};
@@ -50,7 +51,8 @@ fn print(shard: &Shard, every_block: bool, out: &mut impl Write) -> io::Result<(
     }
     if let (Some(first), Some(last)) = (shard.clocks.first(), shard.clocks.last()) {
         let tightest = shard.clocks.iter().map(|c| c.bracket).min().unwrap_or(0);
-        let drift = (last.realtime - last.boottime).saturating_sub(first.realtime - first.boottime);
+        let anchor = |set: &ClockSet| set.realtime.saturating_sub(set.boottime);
+        let drift = anchor(last).saturating_sub(anchor(first));
         writeln!(
             out,
             "clocks     {} sets, tightest bracket {tightest} ns, REALTIME moved {drift:+} ns against BOOTTIME",

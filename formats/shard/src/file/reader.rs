@@ -11,8 +11,10 @@ use std::path::{Path, PathBuf};
 
 /// Most clock sets that are kept from one shard: a week at one every 5 s.
 const MAX_CLOCK_SETS: usize = 1 << 17;
-/// Most processes that are kept from one shard.
-const MAX_PROCESSES: usize = 1 << 20;
+/// Longest record of a run or a process: its command and chosen environment are the bulk of it.
+const MAX_RECORD_BYTES: usize = 256 << 10;
+/// Most bytes of all process records of one shard.
+const MAX_PROCESS_BYTES: usize = 128 << 20;
 
 /// Why a file could not be opened as a shard.
 #[derive(Debug, thiserror::Error)]
@@ -269,6 +271,7 @@ impl Shard {
 struct Records {
     identity: Option<RunIdentity>,
     processes: BTreeMap<u32, Process>,
+    process_bytes: usize,
     clocks: Vec<ClockSet>,
     ledger: Option<Ledger>,
     schema: Option<Schema>,
@@ -279,10 +282,12 @@ impl Records {
     /// Takes in a record; `None` where it cannot be decoded or is out of bounds.
     fn take(&mut self, kind: BlockKind, raw: &[u8]) -> Option<()> {
         match kind {
+            BlockKind::Identity | BlockKind::Process if raw.len() > MAX_RECORD_BYTES => return None,
             BlockKind::Identity => self.identity = Some(wire::decode(raw).ok()?),
             BlockKind::Process => {
                 let process: Process = wire::decode(raw).ok()?;
-                if process.source == 0 || self.processes.len() >= MAX_PROCESSES {
+                self.process_bytes += raw.len();
+                if process.source == 0 || self.process_bytes > MAX_PROCESS_BYTES {
                     return None;
                 }
                 self.processes.insert(process.source, process);
