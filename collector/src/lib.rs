@@ -1,1 +1,29 @@
 //! The per-rank collector: runs a command and writes what its processes report into a shard.
+//!
+//! ```text
+//! traced threads --rings--> collect (one thread) --batches--> output (one thread) --> shard
+//! ```
+//!
+//! * [`command_line`]: what was typed.
+//! * [`launcher`]: which run, which rank: from the launcher's variables.
+//! * [`session`]: the whole of one run, from the socket to the exit status.
+//! * [`child`]: the command: starting it, its library, its signals, its end.
+//! * [`collect`]: rings in, rows out.
+//! * [`output`]: rows in, shard out.
+//! * [`machine`]: this node and its clocks.
+
+pub mod child;
+pub mod collect;
+pub mod command_line;
+pub mod launcher;
+pub mod machine;
+pub mod output;
+pub mod privacy;
+pub mod session;
+
+use std::io::Write;
+
+/// One line on stderr. A closed stderr is no reason to fail, and stdout belongs to the command.
+pub fn warn(text: std::fmt::Arguments<'_>) {
+    let _ = writeln!(std::io::stderr(), "rpd-collect: {text}");
+}

@@ -1,1 +1,40 @@
-//! The library that is preloaded into the traced program.
+//! `librpd_intercept.so`: preloaded into every process below `rpd-collect`.
+//!
+//! It stands in front of roctx and MPI, writes what it sees into the ring of the calling thread
+//! ([`rpd_ring`]), and passes the call on. Rules, in order of weight:
+//!
+//! * The program never notices: no output, no error, no descriptor left open, `errno` as it was, no
+//!   waiting, no lock. Where something of ours fails, the thread goes untraced.
+//! * Nothing happens at load time but noting down the address of the collector. A thread makes its
+//!   ring at its first event, so `bash`, `env` and the like cost nothing.
+//! * Nothing here panics: a panic must not unwind into C, and aborting is not ours to do.
+//! * No header of MPI is used and no symbol of it is needed: one build serves Open MPI and MPICH.
+//!
+//! The path of an event: [`roctx`] or [`mpi`] ask [`thread`] for the ring of this thread;
+//! [`generation`] tells it whether a fork has happened since; [`handover`] makes a new ring where
+//! there is none.
+#![allow(unsafe_code)]
+
+mod clock;
+mod errno;
+mod generation;
+mod handover;
+mod mpi;
+mod process;
+mod real;
+mod roctx;
+mod settings;
+mod thread;
+
+/// Runs when the library is loaded, before `main`, with one thread.
+#[used]
+#[unsafe(link_section = ".init_array")]
+static CONSTRUCTOR: extern "C" fn() = constructor;
+
+extern "C" fn constructor() {
+    let _errno = errno::Preserved::new();
+    settings::read();
+    if settings::get().is_some() {
+        generation::prepare();
+    }
+}

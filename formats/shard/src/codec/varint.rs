@@ -5,6 +5,8 @@ use super::DecodeError;
 
 /// Longest varint of 64 bits.
 const MAX_BYTES: usize = 10;
+/// The high bit of each of eight bytes.
+const CONTINUED: u64 = 0x8080_8080_8080_8080;
 
 #[inline]
 pub(crate) fn zigzag(v: i64) -> u64 {
@@ -26,26 +28,64 @@ pub(crate) fn put(out: &mut Vec<u8>, mut v: u64) {
     out.push(v as u8);
 }
 
-/// Appends one number for each of `values`. Reserves the worst case once and writes into it, so that
-/// the loop has no capacity check.
-pub(crate) fn put_all(out: &mut Vec<u8>, values: impl ExactSizeIterator<Item = u64>) {
+/// Appends one number for each of `values`. Works without a branch on the length of a number: the
+/// lengths of times are random, and a wrong guess costs more than the rest.
+pub(crate) fn put_all(out: &mut Vec<u8>, mut values: impl ExactSizeIterator<Item = u64>) {
     const CHUNK: usize = 512;
-    let mut buffer = [0u8; CHUNK + MAX_BYTES];
+    const TOGETHER: usize = 8;
+    let mut buffer = [0u8; CHUNK + TOGETHER * MAX_BYTES];
     let mut at = 0;
-    for mut v in values {
-        while v >= 0x80 {
-            buffer[at] = v as u8 | 0x80;
-            at += 1;
-            v >>= 7;
+    while values.len() >= TOGETHER {
+        let eight: [u64; TOGETHER] = std::array::from_fn(|_| values.next().unwrap_or(0));
+        let all = eight.iter().fold(0, |all, v| all | v);
+        if all < 0x80 {
+            // Codes and small differences.
+            buffer[at..at + TOGETHER].copy_from_slice(&eight.map(|v| v as u8));
+            at += TOGETHER;
+        } else if all < 1 << 56 {
+            for v in eight {
+                let (bytes, length) = spread(v);
+                buffer[at..at + 8].copy_from_slice(&bytes.to_le_bytes());
+                at += length;
+            }
+        } else {
+            out.extend_from_slice(&buffer[..at]);
+            at = 0;
+            eight.iter().for_each(|v| put(out, *v));
         }
-        buffer[at] = v as u8;
-        at += 1;
         if at >= CHUNK {
             out.extend_from_slice(&buffer[..at]);
             at = 0;
         }
     }
     out.extend_from_slice(&buffer[..at]);
+    values.for_each(|v| put(out, v));
+}
+
+/// The varint of a number below 2^56, and its length.
+#[inline]
+fn spread(v: u64) -> (u64, usize) {
+    let highest_bit = 63 - (v | 1).leading_zeros();
+    // highest_bit / 7 + 1, without a division.
+    let length = (highest_bit * 9 + 73) / 64;
+    // Groups of 28, 14, 7 bits move to the beginning of 32, 16, 8 bits.
+    let x = (v & 0x0fff_ffff) | (v & 0x00ff_ffff_f000_0000) << 4;
+    let x = (x & 0x0000_3fff_0000_3fff) | (x & 0x0fff_c000_0fff_c000) << 2;
+    let x = (x & 0x007f_007f_007f_007f) | (x & 0x3f80_3f80_3f80_3f80) << 1;
+    let more = CONTINUED & ((1 << (8 * (length - 1))) - 1);
+    (x | more, length as usize)
+}
+
+/// The number whose varint begins `word` and is at most 8 bytes long, and its length.
+#[inline]
+fn gather(word: u64, ends: u64) -> (u64, usize) {
+    let length = ends.trailing_zeros() / 8 + 1;
+    // All bits up to the end of the last byte.
+    let x = word & (ends ^ (ends - 1)) & !CONTINUED;
+    let x = (x & 0x007f_007f_007f_007f) | (x & 0x7f00_7f00_7f00_7f00) >> 1;
+    let x = (x & 0x0000_3fff_0000_3fff) | (x & 0x3fff_0000_3fff_0000) >> 2;
+    let x = (x & 0x0fff_ffff) | (x & 0x0fff_ffff_0000_0000) >> 4;
+    (x, length as usize)
 }
 
 /// Reads one number from the front of `input`.
@@ -75,33 +115,63 @@ pub(crate) fn take_all<T>(
     let mut out = Vec::with_capacity(count);
     let mut rest = *input;
     while out.len() < count {
-        // Eight small numbers at once: the common case of differences and codes.
-        if let Some(eight) = rest.first_chunk::<8>()
-            && count - out.len() >= 8
-            && u64::from_le_bytes(*eight) & 0x8080_8080_8080_8080 == 0
-        {
-            out.extend(eight.iter().map(|b| map(u64::from(*b))));
-            rest = &rest[8..];
+        let Some(word) = rest.first_chunk::<8>().map(|bytes| u64::from_le_bytes(*bytes)) else {
+            out.push(map(take(&mut rest)?));
             continue;
-        }
-        // Two and three bytes: times.
-        let value = match *rest {
-            [a, ..] if a < 0x80 => {
-                rest = &rest[1..];
-                u64::from(a)
-            }
-            [a, b, ..] if b < 0x80 => {
-                rest = &rest[2..];
-                u64::from(a & 0x7f) | u64::from(b) << 7
-            }
-            [a, b, c, ..] if c < 0x80 => {
-                rest = &rest[3..];
-                u64::from(a & 0x7f) | u64::from(b & 0x7f) << 7 | u64::from(c) << 14
-            }
-            _ => take(&mut rest)?,
         };
-        out.push(map(value));
+        let ends = !word & CONTINUED;
+        if ends == CONTINUED && count - out.len() >= 8 {
+            // Eight small numbers at once: the common case of codes and small differences.
+            out.extend(word.to_le_bytes().map(|byte| map(u64::from(byte))));
+            rest = &rest[8..];
+        } else if ends == 0 {
+            out.push(map(take(&mut rest)?));
+        } else {
+            let (value, length) = gather(word, ends);
+            out.push(map(value));
+            rest = &rest[length..];
+        }
     }
     *input = rest;
     Ok(out)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    /// Numbers of all lengths, not only long ones.
+    fn numbers() -> impl Strategy<Value = Vec<u64>> {
+        let number = (any::<u64>(), 0u32..64).prop_map(|(v, shift)| v >> shift);
+        proptest::collection::vec(number, 0..700)
+    }
+
+    proptest! {
+        #[test]
+        fn many_numbers_are_stored_as_one_by_one_and_read_back(numbers in numbers(), behind in any::<[u8; 9]>()) {
+            let (mut many, mut single) = (Vec::new(), Vec::new());
+            put_all(&mut many, numbers.iter().copied());
+            numbers.iter().for_each(|v| put(&mut single, *v));
+            prop_assert_eq!(&many, &single);
+            many.extend(behind);
+            let mut input = many.as_slice();
+            prop_assert_eq!(take_all(&mut input, numbers.len(), |v| v), Ok(numbers));
+            prop_assert_eq!(input, behind.as_slice());
+        }
+
+        #[test]
+        fn many_numbers_are_read_as_one_by_one_whatever_the_bytes(bytes in proptest::collection::vec(any::<u8>(), 0..60), count in 0usize..20) {
+            let (mut many, mut single) = (bytes.as_slice(), bytes.as_slice());
+            let one_by_one: Result<Vec<u64>, _> = (0..count).map(|_| take(&mut single)).collect();
+            match (take_all(&mut many, count, |v| v), one_by_one) {
+                (Ok(a), Ok(b)) => {
+                    prop_assert_eq!(a, b);
+                    prop_assert_eq!(many, single);
+                }
+                (Err(_), Err(_)) => {}
+                (a, b) => prop_assert!(false, "{a:?} {b:?}"),
+            }
+        }
+    }
 }

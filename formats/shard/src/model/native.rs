@@ -34,8 +34,9 @@ pub(super) fn tables() -> Vec<Table> {
     ];
 
     // `name_id` is the function, as in `range`, so that the nesting columns keep their places.
-    // `seq` counts the calls on one communicator in this process; `bytes` is what this rank hands
-    // over (sends and collectives) or has room for (receives).
+    // `seq` counts this process's collectives on one communicator from 1, and apart from them its
+    // other calls, so that the n-th collective is the n-th in every rank. `bytes` is what this rank
+    // hands over (sends and collectives) or has room for (receives).
     let mut mpi_call = range.clone();
     mpi_call.extend([string("comm_id"), int("peer"), int("root"), int("tag"), int("bytes"), int("seq")]);
 

@@ -1,0 +1,194 @@
+//! Making a ring and handing it to the collector.
+//!
+//! The order keeps the program safe. The memory is reserved (fallocate) before it is mapped, since
+//! a page that cannot be had later is a SIGBUS; the file is sealed, so that neither side can take it
+//! away from the other; both descriptors are closed before the program runs on.
+
+use crate::{clock, process, settings::Settings};
+use rpd_ring::header::{Header, ThreadFacts};
+use rpd_ring::layout::{self, IDENTITY_LIMIT};
+use rpd_ring::memory::Memory;
+use rpd_ring::message::Message;
+use rpd_ring::{Producer, identity};
+use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd};
+
+/// A ring for the calling thread; none where the collector or the memory cannot be had.
+pub(crate) fn make(settings: &Settings, forked: bool) -> Option<Producer> {
+    let tid = process::thread_id();
+    let collector = connect(settings)?;
+    let Some((producer, file)) = reserve(settings, forked, tid) else {
+        send(&collector, Message::Untraced { tid }, None);
+        return None;
+    };
+    send(&collector, Message::Ring { tid }, Some(&file)).then_some(producer)
+}
+
+/// Connects without waiting: a collector whose queue of connections is full is asked again for a
+/// moment, one that is gone is not.
+fn connect(settings: &Settings) -> Option<OwnedFd> {
+    let kind = libc::SOCK_SEQPACKET | libc::SOCK_CLOEXEC | libc::SOCK_NONBLOCK;
+    // SAFETY: plain system call; the descriptor is new and owned from here on.
+    let socket = unsafe { libc::socket(libc::AF_UNIX, kind, 0) };
+    let socket = owned(socket)?;
+    for attempt in 0..ATTEMPTS {
+        // SAFETY: the address is valid for `address_bytes`.
+        let done = unsafe {
+            libc::connect(socket.as_raw_fd(), (&raw const settings.address).cast(), settings.address_bytes)
+        };
+        if done == 0 {
+            return same_user(&socket).then_some(socket);
+        }
+        // SAFETY: errno of this thread.
+        if unsafe { *libc::__errno_location() } != libc::EAGAIN {
+            return None;
+        }
+        let pause = libc::timespec { tv_sec: 0, tv_nsec: 50_000 << attempt };
+        // SAFETY: a valid timespec; no remainder is asked for.
+        unsafe { libc::nanosleep(&raw const pause, std::ptr::null_mut()) };
+    }
+    None
+}
+
+/// Tries to connect, the last one after 12.8 ms more: 25 ms in all at worst, once per thread.
+const ATTEMPTS: u32 = 9;
+
+/// Whether the other side runs as the user that we are: anyone may listen on an abstract address.
+fn same_user(socket: &OwnedFd) -> bool {
+    let mut peer = libc::ucred { pid: 0, uid: 0, gid: 0 };
+    let mut bytes = size_of::<libc::ucred>() as libc::socklen_t;
+    // SAFETY: `peer` has room for `bytes`.
+    unsafe {
+        libc::getsockopt(
+            socket.as_raw_fd(),
+            libc::SOL_SOCKET,
+            libc::SO_PEERCRED,
+            (&raw mut peer).cast(),
+            &raw mut bytes,
+        ) == 0
+            && peer.uid == libc::geteuid()
+    }
+}
+
+/// Makes, fills in, seals and maps the file.
+fn reserve(settings: &Settings, forked: bool, tid: i32) -> Option<(Producer, OwnedFd)> {
+    let identity = Scratch::new(SCRATCH_BYTES)?;
+    let (identity, files) = identity.bytes().split_at_mut_checked(IDENTITY_LIMIT)?;
+    let (command, environment) = files.split_at_mut_checked(IDENTITY_LIMIT)?;
+    let command_used = process::read(c"/proc/self/cmdline", command);
+    let environment_used = process::read(c"/proc/self/environ", environment);
+    let used = identity::encode(command.get(..command_used)?, environment.get(..environment_used)?, identity);
+    let identity = identity.get(..used)?;
+
+    let bytes = layout::HEADER_BYTES + layout::identity_bytes(used) + settings.ring_bytes;
+    if !may_make_files_of(bytes) {
+        return None;
+    }
+    let flags = libc::MFD_CLOEXEC | libc::MFD_ALLOW_SEALING;
+    // SAFETY: plain system calls on a descriptor that is new and ours.
+    let file = unsafe { owned(libc::memfd_create(c"rpd-ring".as_ptr(), flags))? };
+    let length = libc::off_t::try_from(bytes).ok()?;
+    // SAFETY: as above.
+    let reserved = unsafe {
+        libc::ftruncate(file.as_raw_fd(), length) == 0
+            && libc::fallocate(file.as_raw_fd(), 0, 0, length) == 0
+            && libc::fcntl(
+                file.as_raw_fd(),
+                libc::F_ADD_SEALS,
+                libc::F_SEAL_SHRINK | libc::F_SEAL_GROW | libc::F_SEAL_SEAL,
+            ) == 0
+    };
+    if !reserved {
+        return None;
+    }
+    let memory = Memory::map(file.as_fd(), bytes).ok()?;
+    memory.keep_from_children().ok()?;
+    let facts = ThreadFacts {
+        pid: std::process::id() as i32,
+        tid,
+        // SAFETY: no arguments, cannot fail.
+        ppid: unsafe { libc::getppid() },
+        start_ticks: process::start_ticks(),
+        start_ns: clock::boottime(),
+        thread_name: process::thread_name(),
+        time_namespace: process::time_namespace(),
+        forked,
+    };
+    Header::new(&memory)?.write(&facts, identity, settings.ring_bytes);
+    Some((Producer::new(memory)?, file))
+}
+
+/// Whether `ulimit -f` allows a file that long: memfds count, and going over it is a SIGXFSZ.
+fn may_make_files_of(bytes: usize) -> bool {
+    let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
+    // SAFETY: a valid place for the result.
+    let known = unsafe { libc::getrlimit(libc::RLIMIT_FSIZE, &raw mut limit) } == 0;
+    known && limit.rlim_cur >= bytes as libc::rlim_t
+}
+
+/// Sends one packet, with a descriptor if there is one.
+fn send(socket: &OwnedFd, message: Message, file: Option<&OwnedFd>) -> bool {
+    let mut bytes = message.encode();
+    let mut part = libc::iovec { iov_base: bytes.as_mut_ptr().cast(), iov_len: bytes.len() };
+    /// Room for one control message with one descriptor, aligned as the kernel wants it.
+    #[repr(C, align(8))]
+    struct Control([u8; 32]);
+    let mut control = Control([0; 32]);
+    // SAFETY: msghdr is plain data, for which all zeros are valid. All pointers stay valid until
+    // sendmsg returns. CMSG_SPACE(4) is 24, less than the 32 bytes of `control`, so the first header
+    // and its data are inside of it.
+    unsafe {
+        let mut header: libc::msghdr = std::mem::zeroed();
+        header.msg_iov = &raw mut part;
+        header.msg_iovlen = 1;
+        if let Some(file) = file {
+            header.msg_control = (&raw mut control).cast();
+            header.msg_controllen = libc::CMSG_SPACE(4) as _;
+            let first = libc::CMSG_FIRSTHDR(&raw const header);
+            if first.is_null() {
+                return false;
+            }
+            (*first).cmsg_level = libc::SOL_SOCKET;
+            (*first).cmsg_type = libc::SCM_RIGHTS;
+            (*first).cmsg_len = libc::CMSG_LEN(4) as _;
+            libc::CMSG_DATA(first).cast::<i32>().write_unaligned(file.as_raw_fd());
+        }
+        libc::sendmsg(socket.as_raw_fd(), &raw const header, libc::MSG_NOSIGNAL | libc::MSG_DONTWAIT) >= 0
+    }
+}
+
+fn owned(descriptor: i32) -> Option<OwnedFd> {
+    // SAFETY: the callers pass what a system call has just returned: new, and nobody else's.
+    (descriptor >= 0).then(|| unsafe { OwnedFd::from_raw_fd(descriptor) })
+}
+
+/// The identity, and what it is made from: command line and environment.
+const SCRATCH_BYTES: usize = 2 * IDENTITY_LIMIT + (1 << 20);
+
+/// Memory that neither the stack (a thread's may be small) nor the allocator has to give.
+struct Scratch {
+    address: *mut libc::c_void,
+    len: usize,
+}
+
+impl Scratch {
+    fn new(len: usize) -> Option<Scratch> {
+        let (read_write, private) =
+            (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS);
+        // SAFETY: a new mapping at an address that the kernel chooses.
+        let address = unsafe { libc::mmap(std::ptr::null_mut(), len, read_write, private, -1, 0) };
+        (address != libc::MAP_FAILED).then_some(Scratch { address, len })
+    }
+
+    #[allow(clippy::mut_from_ref)] // Called once per value.
+    fn bytes(&self) -> &mut [u8] {
+        // SAFETY: mapped with this length, zeroed, and unmapped only when `self` is dropped.
+        unsafe { std::slice::from_raw_parts_mut(self.address.cast(), self.len) }
+    }
+}
+
+impl Drop for Scratch {
+    fn drop(&mut self) {
+        // SAFETY: mapped by `new` with this length.
+        unsafe { libc::munmap(self.address, self.len) };
+    }
+}

@@ -1,0 +1,160 @@
+//! Finding the function that a call of ours is to be passed on to.
+
+use std::ffi::CStr;
+use std::ptr;
+use std::sync::atomic::AtomicUsize;
+use std::sync::atomic::Ordering::{Acquire, Release};
+
+/// Not looked for yet.
+const UNKNOWN: usize = 0;
+/// Looked for, and not there.
+const ABSENT: usize = 1;
+
+/// Where to look after the libraries behind ours.
+#[derive(Clone, Copy)]
+pub(crate) enum Fallback {
+    /// Nowhere else.
+    Nowhere,
+    /// In the MPI library that is loaded, though it may be hidden from the global scope.
+    LoadedMpi,
+}
+
+/// A function of another library, looked up at its first use.
+pub(crate) struct RealFunction {
+    name: &'static CStr,
+    fallback: Fallback,
+    address: AtomicUsize,
+}
+
+impl RealFunction {
+    /// Names the function.
+    pub(crate) const fn new(name: &'static CStr, fallback: Fallback) -> RealFunction {
+        RealFunction { name, fallback, address: AtomicUsize::new(UNKNOWN) }
+    }
+
+    /// Its address.
+    #[inline]
+    pub(crate) fn address(&self) -> Option<usize> {
+        match self.address.load(Acquire) {
+            UNKNOWN => self.look_up(),
+            ABSENT => None,
+            address => Some(address),
+        }
+    }
+
+    #[cold]
+    fn look_up(&self) -> Option<usize> {
+        let _errno = crate::errno::Preserved::new();
+        // SAFETY: a valid name; RTLD_NEXT looks behind the library that holds this code.
+        let mut address = unsafe { libc::dlsym(libc::RTLD_NEXT, self.name.as_ptr()) } as usize;
+        if address == 0 && matches!(self.fallback, Fallback::LoadedMpi) {
+            address = mpi_library().map_or(0, |library| {
+                // SAFETY: a handle that dlopen returned and that is never closed.
+                unsafe { libc::dlsym(library as *mut libc::c_void, self.name.as_ptr()) as usize }
+            });
+        }
+        // A library may be loaded later, so only what was found is kept for good; MPI functions are
+        // not asked for before MPI is there, and roctx without a library behind it is the rule.
+        let absent = matches!(self.fallback, Fallback::Nowhere);
+        match address {
+            0 => {
+                if absent {
+                    self.address.store(ABSENT, Release);
+                }
+                // SAFETY: no arguments; forgets the error message of our failed search.
+                unsafe { libc::dlerror() };
+                None
+            }
+            found => {
+                self.address.store(found, Release);
+                Some(found)
+            }
+        }
+    }
+}
+
+/// The address of a variable of MPI. A program that is not position independent has a copy of it,
+/// and that copy is what everyone uses: so it is searched as the program would, from the front.
+pub(crate) fn mpi_variable(name: &'static CStr) -> Option<usize> {
+    let _errno = crate::errno::Preserved::new();
+    // SAFETY: a valid name, and a handle that dlopen returned and that is never closed.
+    let address = unsafe {
+        match libc::dlsym(libc::RTLD_DEFAULT, name.as_ptr()) as usize {
+            0 => mpi_library()
+                .map_or(0, |library| libc::dlsym(library as *mut libc::c_void, name.as_ptr()) as usize),
+            found => found,
+        }
+    };
+    if address == 0 {
+        // SAFETY: no arguments; forgets the error message of our failed search.
+        unsafe { libc::dlerror() };
+    }
+    (address != 0).then_some(address)
+}
+
+/// Handle of the object that exports `PMPI_Init`: which is MPI, whatever its file is called.
+fn mpi_library() -> Option<usize> {
+    static LIBRARY: AtomicUsize = AtomicUsize::new(UNKNOWN);
+    match LIBRARY.load(Acquire) {
+        UNKNOWN => {}
+        library => return Some(library),
+    }
+    let mut objects = Objects { names: [0; NAMES_BYTES], used: 0 };
+    // SAFETY: the callback gets `objects` back, which outlives the call.
+    unsafe { libc::dl_iterate_phdr(Some(collect_name), (&raw mut objects).cast()) };
+    let names = objects.names.get(..objects.used).unwrap_or_default();
+    for name in names.split_inclusive(|byte| *byte == 0) {
+        let Ok(name) = CStr::from_bytes_with_nul(name) else { continue };
+        if let Some(library) = open_if_mpi(name) {
+            LIBRARY.store(library, Release);
+            return Some(library);
+        }
+    }
+    None
+}
+
+/// Opens a loaded object again, and keeps it, if it or what it needs exports `PMPI_Init`.
+fn open_if_mpi(name: &CStr) -> Option<usize> {
+    // SAFETY: RTLD_NOLOAD only returns a handle to what is loaded already; closed if not kept.
+    unsafe {
+        let library = libc::dlopen(name.as_ptr(), libc::RTLD_LAZY | libc::RTLD_NOLOAD);
+        if library.is_null() {
+            return None;
+        }
+        if libc::dlsym(library, c"PMPI_Init".as_ptr()).is_null() {
+            libc::dlclose(library);
+            return None;
+        }
+        Some(library as usize)
+    }
+}
+
+/// Room for the paths of the loaded objects, on the stack of a thread that calls MPI.
+const NAMES_BYTES: usize = 32 << 10;
+
+struct Objects {
+    names: [u8; NAMES_BYTES],
+    used: usize,
+}
+
+/// Notes a path down. Opening it has to wait: the loader is locked during the walk.
+unsafe extern "C" fn collect_name(
+    info: *mut libc::dl_phdr_info,
+    _size: libc::size_t,
+    objects: *mut libc::c_void,
+) -> libc::c_int {
+    // SAFETY: the loader passes a valid description, and `mpi_library` passes its `Objects`.
+    let (name, objects) = unsafe {
+        let name = (*info).dlpi_name;
+        if name.is_null() || ptr::read(name) == 0 {
+            return 0;
+        }
+        (CStr::from_ptr(name).to_bytes_with_nul(), &mut *objects.cast::<Objects>())
+    };
+    let end = objects.used + name.len();
+    if let Some(room) = objects.names.get_mut(objects.used..end) {
+        room.copy_from_slice(name);
+        objects.used = end;
+    }
+    0
+}

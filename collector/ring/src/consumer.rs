@@ -1,0 +1,136 @@
+//! The side that reads records. Whatever is in the ring, it neither panics nor allocates more than
+//! the longest name.
+
+use crate::header::Header;
+use crate::layout::{NAME_LIMIT, word};
+use crate::memory::Memory;
+use crate::record::{END, FIXED, LONGEST, MPI_ENTER, MpiCall, Record, kind};
+use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
+
+/// The ring holds something that no producer of this version writes. Where the next record starts
+/// is then unknown, so the rest of the ring is lost.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
+#[error("a ring holds a record that makes no sense at position {position}")]
+pub struct BadRecord {
+    /// Bytes since the ring was made.
+    pub position: u64,
+}
+
+/// How far one call of [`Consumer::drain`] came.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Drained {
+    /// Records read.
+    pub records: u64,
+    /// Nothing was left when it returned.
+    pub empty: bool,
+}
+
+/// Reads the records of one thread.
+#[derive(Debug)]
+pub struct Consumer {
+    memory: Memory,
+    /// First word of the ring.
+    ring: usize,
+    capacity: u64,
+    tail: u64,
+    name: Vec<u8>,
+}
+
+impl Consumer {
+    /// Takes over mapped memory; none if the header makes no sense.
+    pub fn new(memory: Memory) -> Option<Consumer> {
+        let (ring, capacity) = Header::new(&memory)?.ring()?;
+        let name = Vec::with_capacity(NAME_LIMIT + 8);
+        Some(Consumer { memory, ring: ring / 8, capacity: capacity as u64, tail: 0, name })
+    }
+
+    /// The header.
+    pub fn header(&self) -> Option<Header<'_>> {
+        Header::new(&self.memory)
+    }
+
+    /// Reads what has been published, oldest first, and stops after about `budget` bytes.
+    pub fn drain(&mut self, budget: u64, mut each: impl FnMut(Record<'_>)) -> Result<Drained, BadRecord> {
+        let head = self.memory.get(word::HEAD).map_or(0, |head| head.load(Acquire));
+        let available = head.wrapping_sub(self.tail);
+        if available > self.capacity || !head.is_multiple_of(16) {
+            return Err(BadRecord { position: self.tail });
+        }
+        let stop = head.min(self.tail.saturating_add(budget));
+        let mut records = 0;
+        let mut given_back = self.tail;
+        while self.tail < stop {
+            records += u64::from(self.one(head, &mut each)?);
+            // The producer gets room back early, but not for every record: the line is shared.
+            if self.tail - given_back > self.capacity / 8 {
+                self.give_back();
+                given_back = self.tail;
+            }
+        }
+        self.give_back();
+        Ok(Drained { records, empty: self.tail == head })
+    }
+
+    /// Reads one record, false for padding.
+    fn one(&mut self, head: u64, each: &mut impl FnMut(Record<'_>)) -> Result<bool, BadRecord> {
+        let bad = BadRecord { position: self.tail };
+        let offset = self.tail & (self.capacity - 1);
+        let at = self.ring + offset as usize / 8;
+        let first = self.load(at);
+        let bytes = first & 0xffff;
+        let limit = (head - self.tail).min(self.capacity - offset);
+        if bytes < FIXED || !bytes.is_multiple_of(16) || bytes > limit || bytes > LONGEST {
+            return Err(bad);
+        }
+        let (flags, aux) = ((first >> 24) as u8, (first >> 32) as u32);
+        let time = self.load(at + 1) as i64;
+        let record = match (first >> 16) as u8 {
+            kind::PADDING if bytes == self.capacity - offset => {
+                self.tail += bytes;
+                return Ok(false);
+            }
+            kind::PUSH => Record::Push { time, name: self.name(at + 2, aux, bytes - 16).ok_or(bad)? },
+            kind::POP if bytes == END => Record::Pop { time },
+            kind::RANGE_START if bytes >= 32 => {
+                let id = self.load(at + 2);
+                Record::RangeStart { time, id, name: self.name(at + 3, aux, bytes - 24).ok_or(bad)? }
+            }
+            kind::RANGE_STOP if bytes == 32 => Record::RangeStop { time, id: self.load(at + 2) },
+            kind::MARK => Record::Mark { time, name: self.name(at + 2, aux, bytes - 16).ok_or(bad)? },
+            kind::MPI_ENTER if bytes == MPI_ENTER => {
+                let words = [2, 3, 4, 5].map(|i| self.load(at + i));
+                Record::MpiEnter { time, call: MpiCall::from_words(aux, flags, words) }
+            }
+            kind::MPI_EXIT if bytes == END => Record::MpiExit { time },
+            _ => return Err(bad),
+        };
+        each(record);
+        self.tail += bytes;
+        Ok(true)
+    }
+
+    /// Copies a name out: the producer could change it while it is looked at.
+    fn name(&mut self, at: usize, length: u32, room: u64) -> Option<&[u8]> {
+        let length = length as usize;
+        if length as u64 > room || length > NAME_LIMIT {
+            return None;
+        }
+        self.name.clear();
+        for i in 0..length.div_ceil(8) {
+            let word = self.load(at + i);
+            self.name.extend_from_slice(&word.to_le_bytes());
+        }
+        self.name.get(..length)
+    }
+
+    #[inline(always)]
+    fn load(&self, at: usize) -> u64 {
+        self.memory.get(at).map_or(0, |word| word.load(Relaxed))
+    }
+
+    fn give_back(&self) {
+        if let Some(tail) = self.memory.get(word::TAIL) {
+            tail.store(self.tail, Release);
+        }
+    }
+}

@@ -1,0 +1,148 @@
+//! The header of a ring, field by field.
+
+use crate::layout::{
+    Counted, Dropped, HEADER_BYTES, IDENTITY_LIMIT, MAGIC, RING_MAX, RING_MIN, VERSION, identity_bytes, word,
+};
+use std::sync::atomic::AtomicU64;
+use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
+
+/// What the library says about the thread when it makes a ring.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct ThreadFacts {
+    /// Process id, as the program sees it.
+    pub pid: i32,
+    /// Thread id, as the program sees it.
+    pub tid: i32,
+    /// Parent's process id, as the program sees it.
+    pub ppid: i32,
+    /// Start of the process, clock ticks since boot; 0 where unknown.
+    pub start_ticks: u64,
+    /// When the ring was made, ns of `CLOCK_BOOTTIME`.
+    pub start_ns: i64,
+    /// Thread name, padded with zeros.
+    pub thread_name: [u8; 16],
+    /// Inode of the time namespace, 0 where unknown.
+    pub time_namespace: u64,
+    /// Forked from a traced process, without an exec since.
+    pub forked: bool,
+}
+
+/// The first page of a ring's memory.
+#[derive(Clone, Copy, Debug)]
+pub struct Header<'a> {
+    words: &'a [AtomicU64],
+}
+
+impl<'a> Header<'a> {
+    /// The header of this memory; none if it is too small to have one.
+    #[inline]
+    pub fn new(memory: &'a [AtomicU64]) -> Option<Header<'a>> {
+        (memory.len() >= HEADER_BYTES / 8).then_some(Header { words: memory })
+    }
+
+    /// Fills in a new ring: facts, identity, and the magic last.
+    pub fn write(self, facts: &ThreadFacts, identity: &[u8], ring_bytes: usize) {
+        let identity = identity.get(..IDENTITY_LIMIT).unwrap_or(identity);
+        let low = |value: i32| u64::from(value as u32);
+        let reserved = identity_bytes(identity.len()) as u64;
+        self.set(word::VERSION_IDENTITY, u64::from(VERSION) | reserved << 32);
+        self.set(word::RING_BYTES, ring_bytes as u64);
+        self.set(word::PID_TID, low(facts.pid) | low(facts.tid) << 32);
+        self.set(word::PPID_IDENTITY_USED, low(facts.ppid) | (identity.len() as u64) << 32);
+        self.set(word::START_TICKS, facts.start_ticks);
+        self.set(word::START_NS, facts.start_ns as u64);
+        self.set_bytes(word::THREAD_NAME, &facts.thread_name);
+        self.set(word::TIME_NAMESPACE, facts.time_namespace);
+        self.set(word::FLAGS, u64::from(facts.forked));
+        self.set_bytes(HEADER_BYTES / 8, identity);
+        self.set(word::MAGIC, MAGIC);
+    }
+
+    /// Offset and bytes of the ring; none unless magic, version and sizes make sense together.
+    pub fn ring(self) -> Option<(usize, usize)> {
+        let version_identity = self.get(word::VERSION_IDENTITY);
+        if self.get(word::MAGIC) != MAGIC || version_identity as u32 != VERSION {
+            return None;
+        }
+        let identity = (version_identity >> 32) as usize;
+        let ring = usize::try_from(self.get(word::RING_BYTES)).ok()?;
+        let sane = identity <= IDENTITY_LIMIT
+            && identity.is_multiple_of(4096)
+            && (RING_MIN..=RING_MAX).contains(&ring)
+            && ring.is_power_of_two()
+            && HEADER_BYTES + identity + ring == self.words.len() * 8;
+        sane.then_some((HEADER_BYTES + identity, ring))
+    }
+
+    /// What the library said about the thread.
+    pub fn facts(self) -> ThreadFacts {
+        let high = |value: u64| (value >> 32) as u32 as i32;
+        let mut thread_name = [0; 16];
+        for (i, half) in thread_name.chunks_exact_mut(8).enumerate() {
+            half.copy_from_slice(&self.get(word::THREAD_NAME + i).to_le_bytes());
+        }
+        ThreadFacts {
+            pid: self.get(word::PID_TID) as u32 as i32,
+            tid: high(self.get(word::PID_TID)),
+            ppid: self.get(word::PPID_IDENTITY_USED) as u32 as i32,
+            start_ticks: self.get(word::START_TICKS),
+            start_ns: self.get(word::START_NS) as i64,
+            thread_name,
+            time_namespace: self.get(word::TIME_NAMESPACE),
+            forked: self.get(word::FLAGS) & 1 == 1,
+        }
+    }
+
+    /// The bytes of the identity, see [`crate::identity`].
+    pub fn identity(self) -> Vec<u8> {
+        let reserved = (self.get(word::VERSION_IDENTITY) >> 32) as usize;
+        let used = (self.get(word::PPID_IDENTITY_USED) >> 32) as usize;
+        let used = used.min(reserved).min(IDENTITY_LIMIT);
+        let mut bytes = Vec::with_capacity(used + 8);
+        for i in 0..used.div_ceil(8) {
+            bytes.extend_from_slice(&self.get(HEADER_BYTES / 8 + i).to_le_bytes());
+        }
+        bytes.truncate(used);
+        bytes
+    }
+
+    /// Adds to a counter of drops.
+    pub fn count_drop(self, cause: Dropped, what: Counted, events: u64) {
+        if let Some(counter) = self.words.get(word::DROPS + cause as usize * 4 + what as usize) {
+            counter.fetch_add(events, Relaxed);
+        }
+    }
+
+    /// A counter of drops.
+    pub fn drops(self, cause: Dropped, what: Counted) -> u64 {
+        self.get(word::DROPS + cause as usize * 4 + what as usize)
+    }
+
+    /// Says that the thread has ended: everything it recorded has been published.
+    pub fn end(self) {
+        if let Some(ended) = self.words.get(word::ENDED) {
+            ended.store(1, Release);
+        }
+    }
+
+    /// Whether the thread has ended. Ask before draining: what is found then is the rest.
+    pub fn ended(self) -> bool {
+        self.words.get(word::ENDED).is_some_and(|ended| ended.load(Acquire) == 1)
+    }
+
+    fn get(self, at: usize) -> u64 {
+        self.words.get(at).map_or(0, |word| word.load(Relaxed))
+    }
+
+    fn set(self, at: usize, value: u64) {
+        if let Some(word) = self.words.get(at) {
+            word.store(value, Relaxed);
+        }
+    }
+
+    fn set_bytes(self, at: usize, bytes: &[u8]) {
+        for (i, chunk) in bytes.chunks(8).enumerate() {
+            self.set(at + i, chunk.iter().rev().fold(0, |value, byte| value << 8 | u64::from(*byte)));
+        }
+    }
+}

@@ -1,0 +1,122 @@
+//! The identity of a process: its command line, and the variables of its environment that are
+//! recorded. Both sides apply the allow-list: the library, so that nothing else leaves the program.
+//!
+//! | offset | size | meaning |
+//! |---|---|---|
+//! | 0 | 4 | n, bytes of the command line |
+//! | 4 | n | arguments, each followed by a zero byte, as in `/proc/PID/cmdline` |
+//! | 4 + n | rest | `NAME=VALUE`, each followed by a zero byte |
+
+use crate::layout::IDENTITY_LIMIT;
+
+/// Most bytes of the command line; the rest is cut off.
+const COMMAND_LIMIT: usize = 32 << 10;
+
+/// Beginnings of the names of variables that are recorded.
+const RECORDED_PREFIXES: [&str; 21] = [
+    "SLURM_",
+    "OMPI_",
+    "PMI_",
+    "PMIX_",
+    "PALS_",
+    "FLUX_",
+    "MV2_",
+    "MPI_LOCAL",
+    "MPI_RANK",
+    "TORCHELASTIC_",
+    "ROCM",
+    "ROCR_",
+    "ROCPROF",
+    "HIP_",
+    "HSA_",
+    "GPU_DEVICE",
+    "NCCL_",
+    "RCCL_",
+    "OMP_",
+    "FI_",
+    "UCX_",
+];
+
+/// Names of variables that are recorded.
+const RECORDED_NAMES: [&str; 9] = [
+    "RANK",
+    "LOCAL_RANK",
+    "WORLD_SIZE",
+    "LOCAL_WORLD_SIZE",
+    "GROUP_RANK",
+    "ROLE_RANK",
+    "ROLE_NAME",
+    "MASTER_ADDR",
+    "MASTER_PORT",
+];
+
+/// Parts of names that mean a secret, whatever else the name says.
+const SECRET_PARTS: [&str; 6] = ["TOKEN", "KEY", "SECRET", "PASSW", "CREDENTIAL", "JWT"];
+
+/// Whether a variable of this name is recorded.
+pub fn is_recorded(name: &str) -> bool {
+    let listed = RECORDED_NAMES.contains(&name) || RECORDED_PREFIXES.iter().any(|p| name.starts_with(p));
+    listed && !is_secret(name)
+}
+
+/// Whether a name sounds like that of a secret.
+pub fn is_secret(name: &str) -> bool {
+    contains_any_case(name, &SECRET_PARTS)
+}
+
+fn contains_any_case(text: &str, parts: &[&str]) -> bool {
+    let text = text.as_bytes();
+    parts.iter().any(|part| text.windows(part.len()).any(|w| w.eq_ignore_ascii_case(part.as_bytes())))
+}
+
+/// Writes an identity into `place` from the contents of `/proc/self/cmdline` and `environ`.
+/// Returns the bytes used. What does not fit is left out, whole variables at a time.
+pub fn encode(command: &[u8], environment: &[u8], place: &mut [u8]) -> usize {
+    let limit = place.len().min(IDENTITY_LIMIT);
+    let command = command.get(..COMMAND_LIMIT).unwrap_or(command);
+    let mut used = 0;
+    let mut put = |bytes: &[u8]| {
+        let Some(room) = place.get_mut(used..limit).and_then(|rest| rest.get_mut(..bytes.len())) else {
+            return false;
+        };
+        room.copy_from_slice(bytes);
+        used += bytes.len();
+        true
+    };
+    if !put(&(command.len() as u32).to_le_bytes()) || !put(command) {
+        return 0;
+    }
+    for entry in environment.split_inclusive(|byte| *byte == 0) {
+        let name = entry.split(|byte| *byte == b'=').next().unwrap_or_default();
+        if entry.last() == Some(&0) && std::str::from_utf8(name).is_ok_and(is_recorded) {
+            put(entry);
+        }
+    }
+    used
+}
+
+/// An identity, read back.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Identity {
+    /// Arguments, the program first.
+    pub arguments: Vec<String>,
+    /// Recorded variables.
+    pub environment: Vec<(String, String)>,
+}
+
+/// Reads an identity; what makes no sense is left out.
+pub fn decode(bytes: &[u8]) -> Identity {
+    let length = bytes.get(..4).and_then(|l| l.try_into().ok()).map_or(0, u32::from_le_bytes) as usize;
+    let rest = bytes.get(4..).unwrap_or_default();
+    let (command, environment) = rest.split_at_checked(length).unwrap_or((rest, &[]));
+    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+    let command = command.strip_suffix(b"\0").unwrap_or(command);
+    let arguments =
+        if command.is_empty() { Vec::new() } else { command.split(|b| *b == 0).map(text).collect() };
+    let environment = environment
+        .split(|byte| *byte == 0)
+        .filter_map(|entry| text(entry).split_once('=').map(|(n, v)| (n.to_owned(), v.to_owned())))
+        .filter(|(name, _)| is_recorded(name))
+        .collect();
+    Identity { arguments, environment }
+}

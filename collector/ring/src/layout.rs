@@ -1,0 +1,109 @@
+//! Where things are in the shared memory of a thread.
+//!
+//! Header page. All values little endian (both sides run on one machine), offsets in bytes:
+//!
+//! | offset | size | written by | meaning |
+//! |---|---|---|---|
+//! | 0 | 8 | producer, once | magic `rpdring\0` |
+//! | 8 | 4 | producer, once | [`VERSION`] |
+//! | 12 | 4 | producer, once | bytes reserved for the identity, a multiple of 4096 |
+//! | 16 | 8 | producer, once | bytes of the ring, a power of two |
+//! | 24 | 4 | producer, once | process id, as the traced program sees it |
+//! | 28 | 4 | producer, once | thread id, as the traced program sees it |
+//! | 32 | 4 | producer, once | parent's process id, as the traced program sees it |
+//! | 36 | 4 | producer, once | bytes of the identity in use |
+//! | 40 | 8 | producer, once | start of the process, clock ticks since boot, 0 where unknown |
+//! | 48 | 8 | producer, once | when the ring was made, ns of `CLOCK_BOOTTIME` |
+//! | 56 | 16 | producer, once | thread name, padded with zeros |
+//! | 72 | 8 | producer, once | inode of the time namespace, 0 where unknown |
+//! | 80 | 8 | producer, once | bit 0: forked from a traced process without an exec since |
+//! | 128 | 8 | producer | head: bytes ever written, counts up only |
+//! | 192 | 8 | consumer | tail: bytes ever read, counts up only |
+//! | 256 | 96 | producer | drops: 3 causes x 4 tables of 8 bytes, see [`Dropped`] and [`Counted`] |
+//! | 384 | 8 | producer | 1 once the thread has ended |
+//!
+//! Head, tail, drops and the end mark have cache lines of their own.
+
+/// First eight bytes: `rpdring\0`.
+pub const MAGIC: u64 = u64::from_le_bytes(*b"rpdring\0");
+/// Version of this contract.
+pub const VERSION: u32 = 1;
+/// Bytes of the header.
+pub const HEADER_BYTES: usize = 4096;
+/// Most bytes that the identity may take.
+pub const IDENTITY_LIMIT: usize = 64 << 10;
+/// Fewest bytes of a ring: room for a few records of the longest name.
+pub const RING_MIN: usize = 16 << 10;
+/// Most bytes of a ring.
+pub const RING_MAX: usize = 256 << 20;
+/// Bytes of a ring unless told otherwise.
+pub const RING_DEFAULT: usize = 1 << 20;
+/// Longest name in a record; the rest is cut off.
+pub const NAME_LIMIT: usize = 4096;
+/// Deepest nesting of push and pop that is recorded.
+pub const DEPTH_LIMIT: usize = 64 << 10;
+
+/// Word (8 bytes) numbers of the header.
+pub(crate) mod word {
+    pub(crate) const MAGIC: usize = 0;
+    pub(crate) const VERSION_IDENTITY: usize = 1;
+    pub(crate) const RING_BYTES: usize = 2;
+    pub(crate) const PID_TID: usize = 3;
+    pub(crate) const PPID_IDENTITY_USED: usize = 4;
+    pub(crate) const START_TICKS: usize = 5;
+    pub(crate) const START_NS: usize = 6;
+    pub(crate) const THREAD_NAME: usize = 7;
+    pub(crate) const TIME_NAMESPACE: usize = 9;
+    pub(crate) const FLAGS: usize = 10;
+    pub(crate) const HEAD: usize = 16;
+    pub(crate) const TAIL: usize = 24;
+    pub(crate) const DROPS: usize = 32;
+    pub(crate) const ENDED: usize = 48;
+}
+
+/// Why the library could not record an event.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[repr(u8)]
+pub enum Dropped {
+    /// The ring was full.
+    RingFull = 0,
+    /// The event came from a signal handler, inside another event of the thread.
+    Reentrant = 1,
+    /// Nested deeper than [`DEPTH_LIMIT`].
+    TooDeep = 2,
+}
+
+impl Dropped {
+    /// All causes.
+    pub const ALL: [Dropped; 3] = [Dropped::RingFull, Dropped::Reentrant, Dropped::TooDeep];
+}
+
+/// What a dropped event would have been.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[repr(u8)]
+pub enum Counted {
+    /// A roctx range.
+    Range = 0,
+    /// A roctx mark.
+    Mark = 1,
+    /// An MPI call.
+    MpiCall = 2,
+    /// Not known any more.
+    Unknown = 3,
+}
+
+impl Counted {
+    /// All kinds.
+    pub const ALL: [Counted; 4] = [Counted::Range, Counted::Mark, Counted::MpiCall, Counted::Unknown];
+}
+
+/// The nearest size of a ring that is allowed: a power of two between [`RING_MIN`] and [`RING_MAX`].
+pub fn ring_bytes(wanted: usize) -> usize {
+    let wanted = wanted.clamp(RING_MIN, RING_MAX);
+    wanted.checked_next_power_of_two().unwrap_or(RING_MAX)
+}
+
+/// Bytes to reserve for an identity of this length.
+pub fn identity_bytes(used: usize) -> usize {
+    used.min(IDENTITY_LIMIT).next_multiple_of(4096)
+}

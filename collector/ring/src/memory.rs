@@ -1,0 +1,93 @@
+//! Mapped memory as a slice of atomic words: the only unsafe code on the consumer's side.
+#![allow(unsafe_code)]
+
+use std::ops::Deref;
+use std::os::fd::{AsRawFd, BorrowedFd};
+use std::ptr::NonNull;
+use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
+
+/// Shared memory of whole words. Unmapped when dropped.
+#[derive(Debug)]
+pub struct Memory {
+    words: NonNull<AtomicU64>,
+    len: usize,
+    origin: Origin,
+}
+
+#[derive(Debug)]
+enum Origin {
+    Mapped,
+    /// Freed with the last side.
+    Heap {
+        _owner: Arc<[AtomicU64]>,
+    },
+}
+
+// SAFETY: the memory belongs to this value alone within the process, and is only reached through
+// shared references to atomics.
+unsafe impl Send for Memory {}
+// SAFETY: as above; atomics may be used from several threads.
+unsafe impl Sync for Memory {}
+
+impl Memory {
+    /// Maps `bytes` of a memfd, shared. The caller has made sure that the file is that long and
+    /// sealed against shrinking: otherwise an access is a SIGBUS.
+    pub fn map(file: BorrowedFd<'_>, bytes: usize) -> std::io::Result<Memory> {
+        let len = bytes / 8;
+        // SAFETY: a new mapping at an address that the kernel chooses; nothing existing is touched.
+        let address = unsafe {
+            libc::mmap(
+                std::ptr::null_mut(),
+                bytes,
+                libc::PROT_READ | libc::PROT_WRITE,
+                libc::MAP_SHARED,
+                file.as_raw_fd(),
+                0,
+            )
+        };
+        match NonNull::new(address.cast::<AtomicU64>()) {
+            Some(words) if address != libc::MAP_FAILED => Ok(Memory { words, len, origin: Origin::Mapped }),
+            _ => Err(std::io::Error::last_os_error()),
+        }
+    }
+
+    /// Memory of this process alone, all zero, seen from two sides: for tests, and to try out a ring
+    /// without a file.
+    pub fn heap(bytes: usize) -> (Memory, Memory) {
+        let words: Arc<[AtomicU64]> = (0..bytes / 8).map(|_| AtomicU64::new(0)).collect();
+        let side = |words: Arc<[AtomicU64]>| Memory {
+            words: NonNull::from(&*words).cast(),
+            len: words.len(),
+            origin: Origin::Heap { _owner: words },
+        };
+        (side(Arc::clone(&words)), side(words))
+    }
+
+    /// Keeps the mapping out of forked children: their copy of the address space has a hole there.
+    pub fn keep_from_children(&self) -> std::io::Result<()> {
+        // SAFETY: the range is exactly this mapping.
+        let done = unsafe { libc::madvise(self.words.as_ptr().cast(), self.len * 8, libc::MADV_DONTFORK) };
+        if done == 0 { Ok(()) } else { Err(std::io::Error::last_os_error()) }
+    }
+}
+
+impl Deref for Memory {
+    type Target = [AtomicU64];
+
+    #[inline(always)]
+    fn deref(&self) -> &[AtomicU64] {
+        // SAFETY: `words` points to `len` words that stay there for as long as `self` lives. Every
+        // bit pattern is a valid AtomicU64, and other processes change them only as memory words.
+        unsafe { std::slice::from_raw_parts(self.words.as_ptr(), self.len) }
+    }
+}
+
+impl Drop for Memory {
+    fn drop(&mut self) {
+        if matches!(self.origin, Origin::Mapped) {
+            // SAFETY: `map` made this mapping with this length, and no reference into it is left.
+            unsafe { libc::munmap(self.words.as_ptr().cast(), self.len * 8) };
+        }
+    }
+}

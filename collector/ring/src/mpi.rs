@@ -1,0 +1,41 @@
+//! The MPI functions that are recorded, numbered.
+
+macro_rules! functions {
+    ($($name:ident)*) => {
+        /// An MPI function. The numbers are part of the contract, not of any file.
+        #[derive(Clone, Copy, PartialEq, Eq, Debug)]
+        #[allow(non_camel_case_types, missing_docs)]
+        #[repr(u32)]
+        pub enum MpiFunction { $($name),* }
+
+        /// Names, by number.
+        const NAMES: &[&str] = &[$(stringify!($name)),*];
+    };
+}
+
+functions! {
+    MPI_Init MPI_Init_thread MPI_Finalize
+    MPI_Send MPI_Ssend MPI_Bsend MPI_Rsend MPI_Recv MPI_Isend MPI_Issend MPI_Ibsend MPI_Irsend MPI_Irecv
+    MPI_Sendrecv MPI_Sendrecv_replace MPI_Probe MPI_Wait MPI_Waitall MPI_Waitany MPI_Waitsome
+    MPI_Barrier MPI_Bcast MPI_Gather MPI_Gatherv MPI_Scatter MPI_Scatterv MPI_Allgather MPI_Allgatherv
+    MPI_Alltoall MPI_Alltoallv MPI_Alltoallw MPI_Allreduce MPI_Reduce MPI_Reduce_scatter
+    MPI_Reduce_scatter_block MPI_Scan MPI_Exscan
+    MPI_Neighbor_allgather MPI_Neighbor_allgatherv MPI_Neighbor_alltoall MPI_Neighbor_alltoallv
+    MPI_Neighbor_alltoallw
+    MPI_Ibarrier MPI_Ibcast MPI_Igather MPI_Igatherv MPI_Iscatter MPI_Iscatterv MPI_Iallgather MPI_Iallgatherv
+    MPI_Ialltoall MPI_Ialltoallv MPI_Ialltoallw MPI_Iallreduce MPI_Ireduce MPI_Ireduce_scatter
+    MPI_Ireduce_scatter_block MPI_Iscan MPI_Iexscan
+    MPI_Ineighbor_allgather MPI_Ineighbor_allgatherv MPI_Ineighbor_alltoall MPI_Ineighbor_alltoallv
+    MPI_Ineighbor_alltoallw
+}
+
+/// Name of the function with this number.
+pub fn name(number: u32) -> Option<&'static str> {
+    NAMES.get(usize::try_from(number).ok()?).copied()
+}
+
+/// Whether the function with this number is a collective: the n-th one on a communicator is the
+/// same call in all its ranks.
+pub fn is_collective(number: u32) -> bool {
+    number >= MpiFunction::MPI_Barrier as u32
+}

@@ -1,0 +1,207 @@
+//! The side that writes records. Never waits, allocates, panics or makes a system call.
+
+use crate::header::Header;
+use crate::layout::{Counted, Dropped, NAME_LIMIT, word};
+use crate::memory::Memory;
+use crate::record::{END, FIXED, MPI_ENTER, MpiCall, first_word, kind};
+use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
+
+/// Writes the records of one thread.
+#[derive(Debug)]
+pub struct Producer {
+    memory: Memory,
+    /// First word of the ring.
+    ring: usize,
+    /// Bytes of the ring.
+    capacity: u64,
+    head: u64,
+    /// The tail when it was last looked at: reading it costs a cache miss.
+    tail: u64,
+    /// Bytes kept for the ends of what is open in this thread.
+    reserved: u64,
+}
+
+impl Producer {
+    /// Takes over memory whose header has been written, see [`Header::write`].
+    pub fn new(memory: Memory) -> Option<Producer> {
+        let (ring, capacity) = Header::new(&memory)?.ring()?;
+        Some(Producer { memory, ring: ring / 8, capacity: capacity as u64, head: 0, tail: 0, reserved: 0 })
+    }
+
+    /// The header, for counters.
+    pub fn header(&self) -> Option<Header<'_>> {
+        Header::new(&self.memory)
+    }
+
+    /// `roctxRangePush`; false if it could not be recorded, and then its pop must not be either.
+    #[inline]
+    pub fn push(&mut self, time: i64, name: &[u8]) -> bool {
+        let stored = self.named(kind::PUSH, time, None, name, END);
+        self.opened(stored, Counted::Range)
+    }
+
+    /// `roctxRangePop` of a push that was recorded. There is always room for it.
+    #[inline]
+    pub fn pop(&mut self, time: i64) {
+        self.end(kind::POP, time);
+    }
+
+    /// `roctxRangeStart`.
+    #[inline]
+    pub fn range_start(&mut self, time: i64, id: u64, name: &[u8]) -> bool {
+        let stored = self.named(kind::RANGE_START, time, Some(id), name, 0);
+        self.count_if_not(stored, Counted::Range)
+    }
+
+    /// `roctxRangeStop`. It may use the room that is kept free of beginnings.
+    #[inline]
+    pub fn range_stop(&mut self, time: i64, id: u64) -> bool {
+        let stored = self.place(FIXED + 16, self.reserved).map(|at| {
+            self.store(at, first_word(FIXED + 16, kind::RANGE_STOP, 0, 0));
+            self.store(at + 1, time as u64);
+            self.store(at + 2, id);
+            self.publish(FIXED + 16);
+        });
+        self.count_if_not(stored.is_some(), Counted::Range)
+    }
+
+    /// `roctxMark`.
+    #[inline]
+    pub fn mark(&mut self, time: i64, name: &[u8]) -> bool {
+        let stored = self.named(kind::MARK, time, None, name, 0);
+        self.count_if_not(stored, Counted::Mark)
+    }
+
+    /// An MPI function is called; false if it could not be recorded, and then its exit must not be
+    /// either.
+    #[inline]
+    pub fn mpi_enter(&mut self, time: i64, call: &MpiCall) -> bool {
+        let keep = self.keep_free() + END;
+        let stored = self.place(MPI_ENTER, keep).map(|at| {
+            let (flags, words) = call.words();
+            self.store(at, first_word(MPI_ENTER, kind::MPI_ENTER, flags, call.function));
+            self.store(at + 1, time as u64);
+            for (i, value) in words.into_iter().enumerate() {
+                self.store(at + 2 + i, value);
+            }
+            self.publish(MPI_ENTER);
+        });
+        self.opened(stored.is_some(), Counted::MpiCall)
+    }
+
+    /// The MPI function whose entry was recorded last, and not its exit, returns.
+    #[inline]
+    pub fn mpi_exit(&mut self, time: i64) {
+        self.end(kind::MPI_EXIT, time);
+    }
+
+    /// Counts an event that was not recorded.
+    #[cold]
+    pub fn drop_one(&self, cause: Dropped, what: Counted) {
+        if let Some(header) = self.header() {
+            header.count_drop(cause, what, 1);
+        }
+    }
+
+    #[inline]
+    fn named(&mut self, kind: u8, time: i64, id: Option<u64>, name: &[u8], extra: u64) -> bool {
+        let name = name.get(..NAME_LIMIT).unwrap_or(name);
+        let fixed = FIXED + if id.is_some() { 8 } else { 0 };
+        let bytes = (fixed + name.len() as u64).next_multiple_of(16);
+        let Some(at) = self.place(bytes, self.keep_free() + extra) else { return false };
+        self.store(at, first_word(bytes, kind, 0, name.len() as u32));
+        self.store(at + 1, time as u64);
+        let mut next = at + 2;
+        if let Some(id) = id {
+            self.store(next, id);
+            next += 1;
+        }
+        let mut chunks = name.chunks_exact(8);
+        for chunk in &mut chunks {
+            self.store(next, chunk.try_into().map_or(0, u64::from_le_bytes));
+            next += 1;
+        }
+        let rest = chunks.remainder();
+        if !rest.is_empty() {
+            self.store(next, rest.iter().rev().fold(0, |value, byte| value << 8 | u64::from(*byte)));
+        }
+        self.publish(bytes);
+        true
+    }
+
+    #[inline]
+    fn end(&mut self, kind: u8, time: i64) {
+        // Ends first give back what their beginning reserved, so this cannot fail.
+        self.reserved = self.reserved.saturating_sub(END);
+        if let Some(at) = self.place(END, self.reserved) {
+            self.store(at, first_word(END, kind, 0, 0));
+            self.store(at + 1, time as u64);
+            self.publish(END);
+        }
+    }
+
+    #[inline]
+    fn opened(&mut self, stored: bool, what: Counted) -> bool {
+        if stored {
+            self.reserved += END;
+        }
+        self.count_if_not(stored, what)
+    }
+
+    #[inline]
+    fn count_if_not(&self, stored: bool, what: Counted) -> bool {
+        if !stored {
+            self.drop_one(Dropped::RingFull, what);
+        }
+        stored
+    }
+
+    /// Beginnings leave this free: the ends of what is open, and a sixteenth of the ring for the
+    /// stops of ranges that other threads may have started.
+    #[inline]
+    fn keep_free(&self) -> u64 {
+        self.reserved + self.capacity / 16
+    }
+
+    /// Word where a record of `bytes` goes, if that leaves `keep` bytes free.
+    #[inline]
+    fn place(&mut self, bytes: u64, keep: u64) -> Option<usize> {
+        let offset = self.head & (self.capacity - 1);
+        let to_end = self.capacity - offset;
+        let padding = if bytes > to_end { to_end } else { 0 };
+        let needed = bytes + padding + keep;
+        if self.capacity - (self.head - self.tail) < needed {
+            // The tail belongs to the other side: a value that cannot be is taken for a full ring.
+            let tail = self.memory.get(word::TAIL)?.load(Acquire);
+            if tail < self.tail || tail > self.head {
+                return None;
+            }
+            self.tail = tail;
+            if self.capacity - (self.head - self.tail) < needed {
+                return None;
+            }
+        }
+        if padding > 0 {
+            self.store(self.ring + offset as usize / 8, first_word(padding, kind::PADDING, 0, 0));
+            self.head += padding;
+            return Some(self.ring);
+        }
+        Some(self.ring + offset as usize / 8)
+    }
+
+    #[inline(always)]
+    fn store(&self, at: usize, value: u64) {
+        if let Some(word) = self.memory.get(at) {
+            word.store(value, Relaxed);
+        }
+    }
+
+    /// Makes everything up to here visible to the consumer.
+    #[inline(always)]
+    fn publish(&mut self, bytes: u64) {
+        self.head += bytes;
+        if let Some(head) = self.memory.get(word::HEAD) {
+            head.store(self.head, Release);
+        }
+    }
+}

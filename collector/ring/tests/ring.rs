@@ -1,0 +1,265 @@
+//! The ring: what goes in comes out or is counted, and no content of it does harm.
+#![allow(clippy::unwrap_used)] // clippy takes only functions marked as tests for tests
+
+use proptest::prelude::*;
+use rpd_ring::header::{Header, ThreadFacts};
+use rpd_ring::layout::{Counted, Dropped, HEADER_BYTES, NAME_LIMIT, RING_MIN, identity_bytes, ring_bytes};
+use rpd_ring::memory::Memory;
+use rpd_ring::record::{COMM_WORLD, MpiCall, Record};
+use rpd_ring::{Consumer, Producer, identity, message::Message, mpi};
+use std::sync::atomic::Ordering::Relaxed;
+
+fn ring(bytes: usize) -> (Producer, Consumer) {
+    let (left, right) = Memory::heap(HEADER_BYTES + bytes);
+    Header::new(&left).unwrap().write(&ThreadFacts::default(), &[], bytes);
+    (Producer::new(left).unwrap(), Consumer::new(right).unwrap())
+}
+
+/// A record that owns its name.
+#[derive(Clone, Debug, PartialEq)]
+enum Event {
+    Push(i64, Vec<u8>),
+    Pop(i64),
+    Start(i64, u64, Vec<u8>),
+    Stop(i64, u64),
+    Mark(i64, Vec<u8>),
+    Enter(i64, MpiCall),
+    Exit(i64),
+}
+
+fn owned(record: Record<'_>) -> Event {
+    match record {
+        Record::Push { time, name } => Event::Push(time, name.to_vec()),
+        Record::Pop { time } => Event::Pop(time),
+        Record::RangeStart { time, id, name } => Event::Start(time, id, name.to_vec()),
+        Record::RangeStop { time, id } => Event::Stop(time, id),
+        Record::Mark { time, name } => Event::Mark(time, name.to_vec()),
+        Record::MpiEnter { time, call } => Event::Enter(time, call),
+        Record::MpiExit { time } => Event::Exit(time),
+    }
+}
+
+fn drained(consumer: &mut Consumer) -> Vec<Event> {
+    let mut events = Vec::new();
+    while !consumer.drain(u64::MAX, |record| events.push(owned(record))).unwrap().empty {}
+    events
+}
+
+#[test]
+fn every_kind_comes_out_as_it_went_in() {
+    let (mut producer, mut consumer) = ring(RING_MIN);
+    let call = MpiCall {
+        function: mpi::MpiFunction::MPI_Send as u32,
+        comm: Some(COMM_WORLD),
+        peer: Some(-1),
+        root: None,
+        tag: Some(i32::MAX),
+        bytes: Some(i64::MAX),
+    };
+    assert!(producer.push(1, b"a name of more than eight bytes"));
+    assert!(producer.range_start(2, u64::MAX, b"exactly8"));
+    assert!(producer.mpi_enter(3, &call));
+    producer.mpi_exit(4);
+    assert!(producer.mark(5, b""));
+    assert!(producer.range_stop(6, u64::MAX));
+    producer.pop(-7);
+    let long = vec![b'x'; NAME_LIMIT + 10];
+    assert!(producer.mark(8, &long));
+    let expected = vec![
+        Event::Push(1, b"a name of more than eight bytes".to_vec()),
+        Event::Start(2, u64::MAX, b"exactly8".to_vec()),
+        Event::Enter(3, call),
+        Event::Exit(4),
+        Event::Mark(5, Vec::new()),
+        Event::Stop(6, u64::MAX),
+        Event::Pop(-7),
+        Event::Mark(8, vec![b'x'; NAME_LIMIT]),
+    ];
+    assert_eq!(drained(&mut consumer), expected);
+}
+
+#[test]
+fn ends_fit_into_a_ring_that_is_full_of_beginnings() {
+    let (mut producer, mut consumer) = ring(RING_MIN);
+    let mut open = 0;
+    while producer.push(open, b"deeper") {
+        open += 1;
+    }
+    assert!(open > 100);
+    (0..open).for_each(|i| producer.pop(i));
+    let events = drained(&mut consumer);
+    assert_eq!(events.len() as i64, 2 * open);
+    let header = consumer.header().unwrap();
+    assert_eq!(header.drops(Dropped::RingFull, Counted::Range), 1);
+}
+
+/// A producer and a consumer at once: what is not recorded is counted, and the rest is in order.
+#[test]
+fn recorded_and_dropped_are_what_was_emitted() {
+    let emitted: i64 = if cfg!(miri) { 300 } else { 300_000 };
+    let (mut producer, mut consumer) = ring(RING_MIN);
+    let thread = std::thread::spawn(move || {
+        for i in 0..emitted {
+            let name = vec![b'n'; (i % 90) as usize];
+            if producer.push(i, &name) {
+                producer.mark(i, b"inside");
+                producer.pop(i);
+            } else {
+                std::thread::yield_now();
+            }
+        }
+        producer.header().unwrap().end();
+    });
+    let (mut pushes, mut pops, mut last) = (0, 0, -1);
+    loop {
+        let ended = consumer.header().unwrap().ended();
+        let drained = consumer
+            .drain(4096, |record| match record {
+                Record::Push { time, name } => {
+                    assert!(time > last && name.len() as i64 == time % 90);
+                    (last, pushes) = (time, pushes + 1);
+                }
+                Record::Pop { time } => {
+                    assert_eq!(time, last);
+                    pops += 1;
+                }
+                other => assert_eq!(other, Record::Mark { time: last, name: b"inside" }),
+            })
+            .unwrap();
+        if ended && drained.empty {
+            break;
+        }
+    }
+    thread.join().unwrap();
+    let dropped = consumer.header().unwrap().drops(Dropped::RingFull, Counted::Range) as i64;
+    assert_eq!((pushes + dropped, pops), (emitted, pushes));
+}
+
+#[test]
+fn an_identity_keeps_to_the_allow_list() {
+    let command = b"python3\0train.py\0--lr\0\0";
+    let environment =
+        b"SLURM_JOB_ID=7\0HOME=/root\0SLURM_JWT=secret\0ROCM_API_KEY=x\0RANK=1\0EMPTY\0OMP_CUT=";
+    let mut place = vec![0; 4096];
+    let used = identity::encode(command, environment, &mut place);
+    let identity = identity::decode(&place[..used]);
+    assert_eq!(identity.arguments, ["python3", "train.py", "--lr", ""]);
+    let expected = [("SLURM_JOB_ID", "7"), ("RANK", "1")].map(|(n, v)| (n.to_owned(), v.to_owned()));
+    assert_eq!(identity.environment, expected);
+    // What does not fit is left out whole.
+    assert_eq!(
+        identity::encode(command, environment, &mut place[..4 + command.len() + 5]),
+        4 + command.len()
+    );
+    assert_eq!(identity::encode(command, environment, &mut place[..10]), 0);
+}
+
+#[test]
+fn a_header_that_makes_no_sense_is_refused() {
+    let (left, right) = Memory::heap(HEADER_BYTES + RING_MIN);
+    assert!(Consumer::new(right).is_none(), "no magic");
+    for wrong in [0, 3, RING_MIN / 2, RING_MIN * 2, usize::MAX] {
+        Header::new(&left).unwrap().write(&ThreadFacts::default(), &[], wrong);
+        assert!(Header::new(&left).unwrap().ring().is_none(), "{wrong}");
+    }
+    let (small, _) = Memory::heap(100);
+    assert!(Header::new(&small).is_none());
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(if cfg!(miri) { 2 } else { 256 }))]
+
+    #[test]
+    fn facts_survive(pid in any::<i32>(), tid in any::<i32>(), ppid in any::<i32>(), ticks in any::<u64>(),
+                     start_ns in any::<i64>(), name in any::<[u8; 16]>(), forked in any::<bool>(),
+                     identity in proptest::collection::vec(any::<u8>(), 0..9000)) {
+        let facts = ThreadFacts { pid, tid, ppid, start_ticks: ticks, start_ns, thread_name: name,
+                                  time_namespace: ticks ^ 1, forked };
+        let bytes = HEADER_BYTES + identity_bytes(identity.len()) + RING_MIN;
+        let (left, right) = Memory::heap(bytes);
+        Header::new(&left).unwrap().write(&facts, &identity, RING_MIN);
+        let consumer = Consumer::new(right).unwrap();
+        let header = consumer.header().unwrap();
+        prop_assert_eq!(header.facts(), facts);
+        prop_assert_eq!(header.identity(), identity);
+    }
+
+    /// Rounds of events, each drained: everything that was accepted comes out, across the end of the
+    /// ring and whatever the lengths.
+    #[test]
+    fn accepted_events_come_out_in_order(
+        rounds in proptest::collection::vec(proptest::collection::vec((0u8..5, 0usize..5000), 0..20), 1..20),
+    ) {
+        let (mut producer, mut consumer) = ring(RING_MIN);
+        let (mut time, mut open) = (0, 0);
+        for round in rounds {
+            let mut expected = Vec::new();
+            for (kind, length) in round {
+                time += 1;
+                let name: Vec<u8> = (0..length).map(|i| (i as u8).wrapping_mul(31) ^ time as u8).collect();
+                let cut = name[..length.min(NAME_LIMIT)].to_vec();
+                match kind {
+                    0 => if producer.push(time, &name) {
+                        open += 1;
+                        expected.push(Event::Push(time, cut));
+                    },
+                    1 => if open > 0 {
+                        open -= 1;
+                        producer.pop(time);
+                        expected.push(Event::Pop(time));
+                    },
+                    2 => if producer.mark(time, &name) { expected.push(Event::Mark(time, cut)) },
+                    3 => if producer.range_start(time, time as u64, &name) {
+                        expected.push(Event::Start(time, time as u64, cut));
+                    },
+                    _ => if producer.range_stop(time, 5) { expected.push(Event::Stop(time, 5)) },
+                }
+            }
+            prop_assert_eq!(drained(&mut consumer), expected);
+        }
+    }
+
+    /// Nonsense in the whole ring: an end or an error, never a panic, and never more than it holds.
+    #[test]
+    fn nonsense_is_survived(words in proptest::collection::vec(any::<u64>(), RING_MIN / 8), head in any::<u64>(),
+                            plausible in any::<bool>()) {
+        let (left, right) = Memory::heap(HEADER_BYTES + RING_MIN);
+        Header::new(&left).unwrap().write(&ThreadFacts::default(), &[], RING_MIN);
+        for (i, word) in words.iter().enumerate() {
+            // Records that look right at first sight go deeper.
+            let word = if plausible { word & 0x0000_00ff_1f07_0070 } else { *word };
+            left[HEADER_BYTES / 8 + i].store(word, Relaxed);
+        }
+        left[16].store(if plausible { RING_MIN as u64 } else { head }, Relaxed);
+        let mut consumer = Consumer::new(right).unwrap();
+        let mut records = 0usize;
+        let _ = consumer.drain(u64::MAX, |_| records += 1);
+        prop_assert!(records <= RING_MIN / 16);
+    }
+
+    #[test]
+    fn messages_and_identities_survive_nonsense(bytes in proptest::collection::vec(any::<u8>(), 0..64)) {
+        let _ = Message::decode(&bytes);
+        let _ = identity::decode(&bytes);
+    }
+
+    #[test]
+    fn a_ring_size_is_a_power_of_two(wanted in any::<usize>()) {
+        prop_assert!(ring_bytes(wanted).is_power_of_two());
+    }
+}
+
+#[test]
+fn messages_come_back() {
+    for message in [Message::Ring { tid: 5 }, Message::Untraced { tid: -1 }] {
+        assert_eq!(Message::decode(&message.encode()), Some(message));
+    }
+}
+
+#[test]
+fn functions_have_their_names() {
+    assert_eq!(mpi::name(mpi::MpiFunction::MPI_Allreduce as u32), Some("MPI_Allreduce"));
+    assert_eq!(mpi::name(u32::MAX), None);
+    assert!(mpi::is_collective(mpi::MpiFunction::MPI_Ineighbor_alltoallw as u32));
+    assert!(!mpi::is_collective(mpi::MpiFunction::MPI_Waitsome as u32));
+}

@@ -1,0 +1,105 @@
+//! The command: how it is started, and how its end becomes ours.
+
+pub mod preload;
+pub mod signals;
+
+use crate::warn;
+use rpd_shard::record::Exit;
+use std::ffi::{OsStr, OsString};
+use std::io;
+use std::os::unix::process::{CommandExt, ExitStatusExt};
+use std::process::{Child, Command, ExitStatus};
+
+/// Exit status for a command that is not there, as in a shell.
+const NOT_FOUND: i32 = 127;
+/// Exit status for a command that cannot be executed, as in a shell.
+const NOT_EXECUTABLE: i32 = 126;
+/// `ENOEXEC`: a script without a first line that names its interpreter.
+const NO_FORMAT: i32 = 8;
+
+/// Becomes the command. Returns only if that fails, with the exit status.
+pub fn replace(command: &[OsString]) -> i32 {
+    let Some((program, arguments)) = command.split_first() else { return NOT_FOUND };
+    let error = Command::new(program).args(arguments).exec();
+    let error =
+        if error.raw_os_error() == Some(NO_FORMAT) { shell_for(program, arguments).exec() } else { error };
+    failed_to_start(program, &error)
+}
+
+/// Starts the command with some variables more. On failure, the exit status.
+pub fn start(command: &[OsString], variables: &[(&str, OsString)]) -> Result<Child, i32> {
+    let Some((program, arguments)) = command.split_first() else { return Err(NOT_FOUND) };
+    let spawn =
+        |command: &mut Command| command.envs(variables.iter().map(|(name, value)| (name, value))).spawn();
+    spawn(Command::new(program).args(arguments))
+        .or_else(|error| match error.raw_os_error() {
+            Some(NO_FORMAT) => spawn(&mut shell_for(program, arguments)),
+            _ => Err(error),
+        })
+        .map_err(|error| failed_to_start(program, &error))
+}
+
+/// What `execvp` does with a file that the kernel cannot execute.
+fn shell_for(program: &OsStr, arguments: &[OsString]) -> Command {
+    let mut command = Command::new("/bin/sh");
+    command.arg(program).args(arguments);
+    command
+}
+
+/// Says why, in one line, and with which status a shell would end.
+fn failed_to_start(program: &OsStr, error: &io::Error) -> i32 {
+    let name = program.to_string_lossy();
+    if error.kind() == io::ErrorKind::NotFound {
+        warn(format_args!("{name}: command not found"));
+        return NOT_FOUND;
+    }
+    warn(format_args!("{name}: cannot be executed: {error}"));
+    NOT_EXECUTABLE
+}
+
+/// How rpd-collect is to end.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Ending {
+    /// With this exit status.
+    Code(i32),
+    /// By this signal.
+    Signal(i32),
+}
+
+impl From<ExitStatus> for Ending {
+    fn from(status: ExitStatus) -> Ending {
+        match (status.code(), status.signal()) {
+            (Some(code), _) => Ending::Code(code),
+            (None, Some(signal)) => Ending::Signal(signal),
+            (None, None) => Ending::Code(1),
+        }
+    }
+}
+
+impl Ending {
+    /// For the shard.
+    pub fn exit(self) -> Exit {
+        match self {
+            Ending::Code(code) => Exit::Code(code),
+            Ending::Signal(signal) => Exit::Signal(signal),
+        }
+    }
+
+    /// Ends this process the same way.
+    pub fn leave(self) -> ! {
+        let signal = match self {
+            Ending::Code(code) => std::process::exit(code),
+            Ending::Signal(signal) => signal,
+        };
+        // The command has left its core dump; one of ours would only overwrite it.
+        let none = rustix::process::Rlimit { current: Some(0), maximum: Some(0) };
+        let _ = rustix::process::setrlimit(rustix::process::Resource::Core, none);
+        let _ = signal_hook::low_level::emulate_default_handler(signal);
+        if let Some(signal) = rustix::process::Signal::from_named_raw(signal) {
+            let _ = rustix::process::kill_process(rustix::process::getpid(), signal);
+        }
+        // Signals whose default does not end a process cannot have ended the command; this is for
+        // real-time signals. 128 + signal is how a shell reports them.
+        std::process::exit(128 + signal)
+    }
+}

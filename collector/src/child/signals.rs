@@ -1,0 +1,138 @@
+//! Signals to rpd-collect that are meant for the command.
+//!
+//! The command has to see every signal as often as it would without us. What matters is whom the
+//! sender addressed, and the kernel only tells who sent:
+//!
+//! * The kernel itself (ctrl-C, a terminal that hangs up) signals the whole process group, of which
+//!   the command is a member: not passed on.
+//! * The command or a process below it that signals its parent or its group has seen it, or does not
+//!   want it: not passed on.
+//! * If the command has no handler for the signal, it does not matter how often it gets it: passed
+//!   on, so that it is never lost.
+//! * A launcher's daemon signals the group or the whole step: not passed on to a handler.
+//! * Anyone else is taken to mean this process alone, as `kill PID` does: passed on once. Known
+//!   limit: `kill -- -GROUP` typed by hand reaches a handler twice.
+
+use rustix::fd::OwnedFd;
+use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
+use signal_hook::consts::{
+    SIGALRM, SIGCHLD, SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR1, SIGUSR2, SIGXCPU, SIGXFSZ,
+};
+use signal_hook::iterator::SignalsInfo;
+use signal_hook::iterator::exfiltrator::WithOrigin;
+use signal_hook::low_level::siginfo::{Cause, Origin};
+use std::io;
+use std::sync::{Arc, OnceLock};
+
+/// Signals that would end this process and may mean something to the command.
+const FORWARDED: [i32; 8] = [SIGHUP, SIGINT, SIGQUIT, SIGUSR1, SIGUSR2, SIGTERM, SIGALRM, SIGXCPU];
+
+/// Daemons that signal whole groups or steps: names as in `/proc/PID/comm`, which has 15 characters.
+const LAUNCHERS: [&str; 10] = [
+    "slurmstepd",
+    "orted",
+    "prted",
+    "mpirun",
+    "mpiexec",
+    "prterun",
+    "hydra_pmi_proxy",
+    "hydra_bstrap_pr",
+    "mpiexec.hydra",
+    "palsd",
+];
+
+/// Passes signals on to the command from now until the process ends.
+pub struct Forwarder {
+    target: Arc<OnceLock<Target>>,
+}
+
+struct Target {
+    pid: i32,
+    pidfd: Option<OwnedFd>,
+}
+
+impl Forwarder {
+    /// Catches the signals. Handlers fall back to the default in the command when it is started, so
+    /// its dispositions are what ours were; those that were ignored stay so and are not caught.
+    pub fn install() -> io::Result<Forwarder> {
+        let ignored = |signal: i32| is_set("SigIgn:", "/proc/self/status", signal);
+        let caught = FORWARDED.iter().filter(|signal| !ignored(**signal));
+        if ignored(SIGCHLD) {
+            // Where it is ignored, the kernel forgets how a child ended.
+            signal_hook::flag::register(SIGCHLD, Arc::default())?;
+        }
+        let mut signals = SignalsInfo::<WithOrigin>::new(caught)?;
+        if !ignored(SIGXFSZ) {
+            // A shard over `ulimit -f` is an error of writing, not the end of the collector.
+            signal_hook::flag::register(SIGXFSZ, Arc::default())?;
+        }
+        let target = Arc::new(OnceLock::new());
+        let for_thread = Arc::clone(&target);
+        std::thread::Builder::new().name("rpd-signals".to_owned()).spawn(move || {
+            for origin in signals.forever() {
+                forward(&origin, for_thread.wait());
+            }
+        })?;
+        Ok(Forwarder { target })
+    }
+
+    /// Names the command. Signals that came before are passed on now.
+    pub fn set_target(&self, pid: i32) {
+        let pidfd = Pid::from_raw(pid).and_then(|pid| pidfd_open(pid, PidfdFlags::empty()).ok());
+        let _ = self.target.set(Target { pid, pidfd });
+    }
+}
+
+fn forward(origin: &Origin, target: &Target) {
+    if !is_for_us_alone(origin, target.pid) {
+        return;
+    }
+    // By pidfd, which cannot hit a later process with the same number.
+    if let (Some(signal), Some(pidfd)) = (Signal::from_named_raw(origin.signal), &target.pidfd) {
+        let _ = pidfd_send_signal(pidfd, signal);
+    }
+}
+
+fn is_for_us_alone(origin: &Origin, command: i32) -> bool {
+    if matches!(origin.cause, Cause::Kernel) {
+        return false;
+    }
+    let Some(sender) = origin.process.as_ref().map(|process| process.pid) else { return true };
+    if sender > 0 && is_below(sender, command) {
+        return false;
+    }
+    if !is_set("SigCgt:", &format!("/proc/{command}/status"), origin.signal) {
+        return true;
+    }
+    // A sender outside of our pid namespace has number 0 and no name.
+    let name = std::fs::read_to_string(format!("/proc/{sender}/comm")).unwrap_or_default();
+    let signals_all = LAUNCHERS.contains(&name.trim()) || name.trim() == "timeout" && leads_our_group(sender);
+    !signals_all
+}
+
+/// `timeout` makes a group of its own and signals all of it, unless it is told `--foreground`.
+fn leads_our_group(pid: i32) -> bool {
+    rustix::process::getpgrp().as_raw_nonzero().get() == pid
+}
+
+/// Whether a process is `ancestor` or below it.
+fn is_below(mut pid: i32, ancestor: i32) -> bool {
+    for _ in 0..64 {
+        if pid == ancestor {
+            return true;
+        }
+        match crate::collect::process_stat(pid) {
+            Some(stat) if stat.ppid > 1 => pid = stat.ppid,
+            _ => return false,
+        }
+    }
+    false
+}
+
+/// Whether a signal is in one of the sets of `/proc/PID/status`.
+fn is_set(set: &str, status: &str, signal: i32) -> bool {
+    let status = std::fs::read_to_string(status).unwrap_or_default();
+    let mask = status.lines().find_map(|line| line.strip_prefix(set));
+    let mask = mask.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok()).unwrap_or(0);
+    mask >> (signal - 1) & 1 == 1
+}

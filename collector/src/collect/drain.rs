@@ -1,0 +1,325 @@
+//! The collecting thread.
+
+use super::Finish;
+use super::listener::{Arrival, Listener};
+use super::outbox::Outbox;
+use super::pairing::ThreadLog;
+use super::sources::{Entered, SourceDefaults, Sources};
+use crate::machine;
+use crate::output::{Item, Output};
+use rpd_ring::Consumer;
+use rpd_ring::layout::{Counted, Dropped};
+use rpd_shard::model::native::{MARK, MPI_CALL, RANGE};
+use rpd_shard::record::{ClockSet, Exit, Loss, LossCause};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::fd::{AsFd, OwnedFd};
+use std::sync::Arc;
+use std::sync::mpsc::Receiver;
+use std::time::{Duration, Instant};
+
+/// Pause between two looks into the rings while there is something in them, ...
+const PAUSE_BUSY: Duration = Duration::from_millis(1);
+/// ... and at most, when there is nothing for a while. A ring of 1 MiB holds more than 10 ms of the
+/// busiest program that does anything else.
+const PAUSE_IDLE: Duration = Duration::from_millis(10);
+/// Records in one look from which on there is no pause: a tight loop fills a ring in 2 ms.
+const FLOOD: u64 = 8192;
+/// Pause while there is no ring: new ones and the end of the command wake us.
+const PAUSE_EMPTY: Duration = Duration::from_secs(1);
+/// Rows wait at most this long for their batch to fill.
+const SEND_EVERY: Duration = Duration::from_millis(250);
+/// Time between two readings of the clocks.
+const CLOCKS_EVERY: Duration = Duration::from_secs(5);
+/// Bytes of a ring that are read before it is the next one's turn.
+const BUDGET: u64 = 1 << 20;
+
+/// The state of the collecting thread.
+pub(super) struct Drain {
+    listener: Listener,
+    sources: Sources,
+    rings: Vec<Ring>,
+    out: Outbox,
+    commands: Receiver<Finish>,
+    wake: Arc<OwnedFd>,
+    /// The clocks at the start, until there is a shard to write them to.
+    start_clocks: Option<ClockSet>,
+}
+
+/// One thread's ring.
+struct Ring {
+    consumer: Consumer,
+    log: ThreadLog,
+    /// Place of its process.
+    source: usize,
+    /// Key of its row in the thread table.
+    thread: i64,
+    /// Thread id of the system.
+    tid: i32,
+}
+
+impl Drain {
+    pub(super) fn new(
+        listener: Listener,
+        defaults: SourceDefaults,
+        output: Output,
+        commands: Receiver<Finish>,
+        wake: Arc<OwnedFd>,
+    ) -> Drain {
+        let start_clocks = Some(machine::clock_set(&defaults.domain));
+        let (sources, out) = (Sources::new(defaults), Outbox::new(output));
+        Drain { listener, sources, rings: Vec::new(), out, commands, wake, start_clocks }
+    }
+
+    /// Runs until the command has ended and everything it left is handed over.
+    pub(super) fn run(mut self) {
+        let mut pause = PAUSE_EMPTY;
+        let mut sent = Instant::now();
+        let mut clocks = Instant::now();
+        let finish = loop {
+            let ended = self.wait(pause);
+            if let Ok(finish) = self.commands.try_recv() {
+                break finish;
+            }
+            self.take_in();
+            let records = self.drain_all();
+            for at in ended {
+                self.end_source(at, Exit::Unknown);
+            }
+            pause = match (records, self.rings.is_empty()) {
+                (_, true) => PAUSE_EMPTY,
+                (0, false) => (pause * 2).clamp(PAUSE_BUSY, PAUSE_IDLE),
+                (FLOOD.., false) => Duration::ZERO,
+                (_, false) => PAUSE_BUSY,
+            };
+            if clocks.elapsed() >= CLOCKS_EVERY {
+                clocks = Instant::now();
+                self.read_clocks();
+            }
+            if sent.elapsed() >= SEND_EVERY {
+                sent = Instant::now();
+                self.out.send();
+            }
+        };
+        self.finish(finish);
+    }
+
+    /// Waits for news, at most for the pause. Returns the processes that have ended: everything that
+    /// they recorded is in their rings by now, or on its way through the socket.
+    fn wait(&self, pause: Duration) -> Vec<usize> {
+        let processes: Vec<(usize, &OwnedFd)> =
+            self.sources.iter().enumerate().filter_map(|(at, s)| Some((at, s.pidfd.as_ref()?))).collect();
+        let pidfds = processes.iter().map(|(_, pidfd)| pidfd.as_fd());
+        let others = std::iter::once(self.wake.as_fd()).chain(self.listener.descriptors());
+        let mut all: Vec<PollFd<'_>> =
+            pidfds.chain(others).map(|fd| PollFd::from_borrowed_fd(fd, PollFlags::IN)).collect();
+        let timeout = Timespec { tv_sec: pause.as_secs() as i64, tv_nsec: i64::from(pause.subsec_nanos()) };
+        let ready = poll(&mut all, Some(&timeout)).unwrap_or(0);
+        if ready == 0 {
+            return Vec::new();
+        }
+        let ended = all.iter().zip(&processes).filter(|(fd, _)| !fd.revents().is_empty());
+        ended.map(|(_, (at, _))| *at).collect()
+    }
+
+    /// Takes in new rings.
+    fn take_in(&mut self) {
+        let mut arrivals = Vec::new();
+        self.listener.receive(|arrival| arrivals.push(arrival));
+        for arrival in arrivals {
+            match arrival {
+                Arrival::Ring { pid, ring } => self.enter(pid, ring),
+                Arrival::Untraced { pid } => {
+                    let source = self.sources.number_of(pid);
+                    self.lose(source, None, LossCause::NoMemory, None);
+                }
+                Arrival::Nonsense => self.lose(0, None, LossCause::BadRecord, None),
+            }
+        }
+    }
+
+    fn enter(&mut self, pid: i32, consumer: Consumer) {
+        let Some(header) = consumer.header() else { return };
+        let facts = header.facts();
+        let Entered { at, changed } = self.sources.enter(pid, header);
+        // The same thread comes again after an exec, which took its old ring away from it.
+        while let Some(old) = self.rings.iter().position(|ring| ring.source == at && ring.tid == facts.tid) {
+            self.end_ring(old);
+        }
+        if let Some(start_clocks) = self.start_clocks.take() {
+            self.out.push(Item::Clock(Box::new(start_clocks)));
+        }
+        let Some(source) = self.sources.get_mut(at) else { return };
+        if changed {
+            self.out.push(Item::Process(Box::new(source.process.clone())));
+        }
+        let thread = source.next_thread();
+        let name = facts.thread_name.split(|byte| *byte == 0).next().unwrap_or_default();
+        self.out.push(Item::Thread {
+            source: source.process.source,
+            ppid: source.process.ppid,
+            tid: facts.tid,
+            name: String::from_utf8_lossy(name).into(),
+            start: facts.start_ns,
+        });
+        self.rings.push(Ring { consumer, log: ThreadLog::default(), source: at, thread, tid: facts.tid });
+    }
+
+    /// Reads every ring once. Returns the number of records.
+    fn drain_all(&mut self) -> u64 {
+        let mut records = 0;
+        let mut at = 0;
+        while at < self.rings.len() {
+            let (read, done) = self.drain_one(at, BUDGET);
+            records += read;
+            if done {
+                self.remove_ring(at);
+            } else {
+                at += 1;
+            }
+        }
+        records
+    }
+
+    /// Reads a ring. Returns the number of records, and whether the ring is done with: its thread
+    /// has ended and it is empty, or it holds nonsense.
+    fn drain_one(&mut self, at: usize, budget: u64) -> (u64, bool) {
+        let Some(ring) = self.rings.get_mut(at) else { return (0, true) };
+        let Some(source) = self.sources.get_mut(ring.source) else { return (0, true) };
+        let thread_ended = ring.consumer.header().is_none_or(|header| header.ended());
+        let (log, out, thread) = (&mut ring.log, &mut self.out, ring.thread);
+        let mut misfits = 0;
+        let drained = ring.consumer.drain(budget, |record| {
+            misfits += u64::from(source.log.apply(log, thread, record, out).is_err());
+        });
+        let number = source.process.source;
+        if misfits > 0 {
+            self.lose(number, None, LossCause::BadRecord, Some(misfits));
+        }
+        match drained {
+            Ok(drained) => (drained.records, thread_ended && drained.empty),
+            Err(_) => {
+                self.lose(number, None, LossCause::BadRecord, None);
+                (0, true)
+            }
+        }
+    }
+
+    /// Reads a ring to its end and removes it. Its thread does not write any more, or is given up.
+    fn end_ring(&mut self, at: usize) {
+        let mut rounds = 0;
+        // A thread that is given up may write for ever; one ring's worth and what came meanwhile.
+        while rounds < 4 && matches!(self.drain_one(at, u64::MAX), (1.., false)) {
+            rounds += 1;
+        }
+        self.remove_ring(at);
+    }
+
+    /// Removes a ring: what is open stays open, and what its thread dropped goes to the ledger.
+    fn remove_ring(&mut self, at: usize) {
+        if at >= self.rings.len() {
+            return;
+        }
+        let ring = self.rings.swap_remove(at);
+        let Some(source) = self.sources.get_mut(ring.source) else { return };
+        source.log.end_thread(ring.log, &mut self.out);
+        let number = source.process.source;
+        let Some(header) = ring.consumer.header() else { return };
+        for cause in Dropped::ALL {
+            for what in Counted::ALL {
+                let rows = header.drops(cause, what);
+                if rows > 0 {
+                    self.lose(number, table_of(what), cause_of(cause), Some(rows));
+                }
+            }
+        }
+    }
+
+    fn lose(
+        &mut self,
+        source: u32,
+        table: Option<rpd_shard::model::TableId>,
+        cause: LossCause,
+        rows: Option<u64>,
+    ) {
+        self.out.push(Item::Loss(Loss { source, table, cause, rows }));
+    }
+
+    /// A process has ended: its rings are read to their ends.
+    fn end_source(&mut self, at: usize, exit: Exit) {
+        while let Some(ring) = self.rings.iter().position(|ring| ring.source == at) {
+            self.end_ring(ring);
+        }
+        if let Some(source) = self.sources.get_mut(at) {
+            source.log.end(&mut self.out);
+            source.end(Some(exit));
+            self.out.push(Item::Process(Box::new(source.process.clone())));
+        }
+    }
+
+    fn read_clocks(&mut self) {
+        // Without a process there is no shard yet that they could go to.
+        if self.start_clocks.is_none() {
+            let set = machine::clock_set(self.sources.domain());
+            self.out.push(Item::Clock(Box::new(set)));
+        }
+    }
+
+    /// The command has ended. Other processes below it may live on: they are drained once more, and
+    /// what is open in them stays open.
+    fn finish(mut self, finish: Finish) {
+        self.take_in();
+        self.drain_all();
+        let living: Vec<usize> =
+            self.sources.iter_mut().filter(|(_, s)| !s.ended).map(|(at, _)| at).collect();
+        for at in living {
+            let is_command = self.sources.get_mut(at).is_some_and(|s| s.process.pid == finish.pid);
+            if is_command {
+                self.end_source(at, finish.exit);
+            } else {
+                self.leave_source(at);
+            }
+        }
+        // Its end may have been noticed before its exit status was known.
+        if let Some((_, source)) = self
+            .sources
+            .iter_mut()
+            .find(|(_, s)| s.process.pid == finish.pid && s.process.exit == Some(Exit::Unknown))
+        {
+            source.process.exit = Some(finish.exit);
+            self.out.push(Item::Process(Box::new(source.process.clone())));
+        }
+        self.read_clocks();
+        self.out.push(Item::End);
+        self.out.send();
+    }
+
+    /// Reads what a process has recorded so far and leaves it alone from now on.
+    fn leave_source(&mut self, at: usize) {
+        while let Some(ring) = self.rings.iter().position(|ring| ring.source == at) {
+            self.end_ring(ring);
+        }
+        if let Some(source) = self.sources.get_mut(at) {
+            source.log.end(&mut self.out);
+            let gone = super::process_stat(source.process.pid).is_none();
+            source.end(gone.then_some(Exit::Unknown));
+            self.out.push(Item::Process(Box::new(source.process.clone())));
+        }
+    }
+}
+
+fn table_of(what: Counted) -> Option<rpd_shard::model::TableId> {
+    match what {
+        Counted::Range => Some(RANGE),
+        Counted::Mark => Some(MARK),
+        Counted::MpiCall => Some(MPI_CALL),
+        Counted::Unknown => None,
+    }
+}
+
+fn cause_of(cause: Dropped) -> LossCause {
+    match cause {
+        Dropped::RingFull => LossCause::RingFull,
+        Dropped::Reentrant => LossCause::Reentrant,
+        Dropped::TooDeep => LossCause::OverLimit,
+    }
+}

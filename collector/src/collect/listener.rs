@@ -1,0 +1,145 @@
+//! The socket on which threads hand over their rings.
+
+use rpd_ring::Consumer;
+use rpd_ring::layout::{HEADER_BYTES, IDENTITY_LIMIT, RING_MAX};
+use rpd_ring::memory::Memory;
+use rpd_ring::message::{MESSAGE_BYTES, Message};
+use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
+use rustix::fs::{SealFlags, fcntl_get_seals, fstat};
+use rustix::net::sockopt::socket_peercred;
+use rustix::net::{
+    AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SocketAddrUnix, SocketFlags,
+    SocketType, accept_with, bind, listen, recvmsg, socket_with,
+};
+use std::io::{self, IoSliceMut};
+use std::mem::MaybeUninit;
+
+/// Connections that the kernel queues while we are busy. A program's threads start together.
+const BACKLOG: i32 = 4096;
+/// Connections without their message yet; more are refused until some are done.
+const MOST_WAITING: usize = 4096;
+
+/// What a thread has sent.
+pub(super) enum Arrival {
+    /// A ring, checked and mapped.
+    Ring {
+        /// Process id in our pid namespace; 0 if it has none there.
+        pid: i32,
+        /// The ring.
+        ring: Consumer,
+    },
+    /// A thread without memory for a ring.
+    Untraced {
+        /// Process id in our pid namespace; 0 if it has none there.
+        pid: i32,
+    },
+    /// Something that is no message of this version.
+    Nonsense,
+}
+
+/// The listening socket, and connections whose message is still to come.
+pub struct Listener {
+    socket: OwnedFd,
+    name: String,
+    waiting: Vec<(OwnedFd, i32)>,
+}
+
+impl Listener {
+    /// Listens on an abstract address that cannot be guessed.
+    pub fn bind(random: u128) -> io::Result<Listener> {
+        let name = format!("rpd-{random:032x}");
+        let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+        let socket = socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None)?;
+        bind(&socket, &SocketAddrUnix::new_abstract_name(name.as_bytes())?)?;
+        listen(&socket, BACKLOG)?;
+        Ok(Listener { socket, name: format!("@{name}"), waiting: Vec::new() })
+    }
+
+    /// The name for [`rpd_ring::message::SOCKET_VARIABLE`].
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// What to wait on for news.
+    pub(super) fn descriptors(&self) -> impl Iterator<Item = BorrowedFd<'_>> {
+        std::iter::once(self.socket.as_fd()).chain(self.waiting.iter().map(|(socket, _)| socket.as_fd()))
+    }
+
+    /// Takes in everything that has arrived.
+    pub(super) fn receive(&mut self, mut each: impl FnMut(Arrival)) {
+        while self.waiting.len() < MOST_WAITING {
+            let Ok(connection) = accept_with(&self.socket, SocketFlags::CLOEXEC | SocketFlags::NONBLOCK)
+            else {
+                break;
+            };
+            if let Ok(peer) = socket_peercred(&connection)
+                && peer.uid == rustix::process::geteuid()
+            {
+                // Taken as a number: rustix panics on its own when it is asked to show a pid of 0.
+                let pid = peer.pid.as_raw_nonzero().get();
+                self.waiting.push((connection, pid));
+            }
+        }
+        self.waiting.retain(|(connection, pid)| match receive_message(connection) {
+            Received::NotYet => true,
+            Received::Closed => false,
+            Received::Message(message, file) => {
+                each(arrival(*pid, message, file));
+                false
+            }
+        });
+    }
+}
+
+enum Received {
+    NotYet,
+    Closed,
+    Message(Option<Message>, Option<OwnedFd>),
+}
+
+fn receive_message(connection: &OwnedFd) -> Received {
+    let mut bytes = [0; MESSAGE_BYTES + 1];
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
+    let mut control = RecvAncillaryBuffer::new(&mut space);
+    let mut parts = [IoSliceMut::new(&mut bytes)];
+    let got =
+        match recvmsg(connection, &mut parts, &mut control, RecvFlags::CMSG_CLOEXEC | RecvFlags::DONTWAIT) {
+            Ok(message) => message.bytes,
+            Err(rustix::io::Errno::AGAIN | rustix::io::Errno::INTR) => return Received::NotYet,
+            Err(_) => return Received::Closed,
+        };
+    let mut file = None;
+    for message in control.drain() {
+        if let RecvAncillaryMessage::ScmRights(files) = message {
+            file = files.last();
+        }
+    }
+    if got == 0 {
+        return Received::Closed;
+    }
+    Received::Message(bytes.get(..got).and_then(Message::decode), file)
+}
+
+fn arrival(pid: i32, message: Option<Message>, file: Option<OwnedFd>) -> Arrival {
+    match (message, file) {
+        (Some(Message::Ring { .. }), Some(file)) => {
+            map(&file).map_or(Arrival::Nonsense, |ring| Arrival::Ring { pid, ring })
+        }
+        (Some(Message::Untraced { .. }), None) => Arrival::Untraced { pid },
+        _ => Arrival::Nonsense,
+    }
+}
+
+/// Maps a ring if it can be neither too large nor shrink under our feet.
+fn map(file: &OwnedFd) -> Option<Consumer> {
+    let sealed = SealFlags::SHRINK | SealFlags::GROW;
+    if !fcntl_get_seals(file).ok()?.contains(sealed) {
+        return None;
+    }
+    let bytes = usize::try_from(fstat(file).ok()?.st_size).ok()?;
+    if !(HEADER_BYTES..=HEADER_BYTES + IDENTITY_LIMIT + RING_MAX).contains(&bytes) || !bytes.is_multiple_of(8)
+    {
+        return None;
+    }
+    Consumer::new(Memory::map(file.as_fd(), bytes).ok()?)
+}

@@ -1,0 +1,53 @@
+//! Rings in, rows out: one thread that takes in new rings, drains all of them, pairs beginnings
+//! with ends, and notices the end of processes.
+
+mod drain;
+mod listener;
+mod names;
+mod outbox;
+mod pairing;
+mod sources;
+
+pub use listener::Listener;
+pub use sources::{SourceDefaults, process_stat};
+
+use crate::output::Output;
+use drain::Drain;
+use rpd_shard::record::Exit;
+use rustix::event::{EventfdFlags, eventfd};
+use rustix::fd::OwnedFd;
+use std::io;
+use std::sync::Arc;
+use std::sync::mpsc::{SyncSender, sync_channel};
+
+/// The command has ended: drain what is left and complete the shard.
+#[derive(Clone, Copy, Debug)]
+pub struct Finish {
+    /// Its process id.
+    pub pid: i32,
+    /// How it ended.
+    pub exit: Exit,
+}
+
+/// The collecting thread.
+pub struct Collector {
+    commands: SyncSender<Finish>,
+    wake: Arc<OwnedFd>,
+}
+
+impl Collector {
+    /// Starts the thread.
+    pub fn start(listener: Listener, defaults: SourceDefaults, output: Output) -> io::Result<Collector> {
+        let wake = Arc::new(eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?);
+        let (commands, incoming) = sync_channel(1);
+        let drain = Drain::new(listener, defaults, output, incoming, Arc::clone(&wake));
+        std::thread::Builder::new().name("rpd-collect".to_owned()).spawn(move || drain.run())?;
+        Ok(Collector { commands, wake })
+    }
+
+    /// Asks the thread to finish. The output says when that is done.
+    pub fn finish(&self, finish: Finish) {
+        let _ = self.commands.send(finish);
+        let _ = rustix::io::write(&*self.wake, &1u64.to_ne_bytes());
+    }
+}

@@ -1,0 +1,62 @@
+//! Texts to numbers, without keeping the texts: the writing thread has them.
+
+use crate::output::{Item, NameId};
+use rpd_ring::mpi;
+use std::collections::HashMap;
+use std::collections::hash_map::Entry;
+use std::hash::{BuildHasherDefault, Hasher};
+use twox_hash::XxHash3_128;
+
+/// Numbers of the texts seen so far, by their 128-bit hash: two texts with the same one would need
+/// more texts than any job has.
+#[derive(Default)]
+pub(super) struct Names {
+    numbers: HashMap<u128, NameId, BuildHasherDefault<AlreadyHashed>>,
+    functions: Vec<Option<NameId>>,
+}
+
+impl Names {
+    /// The number of a text. A new text goes out first.
+    pub(super) fn id(&mut self, text: &[u8], out: &mut Vec<Item>) -> NameId {
+        let next = NameId(u32::try_from(self.numbers.len()).unwrap_or(u32::MAX));
+        match self.numbers.entry(XxHash3_128::oneshot(text)) {
+            Entry::Occupied(known) => *known.get(),
+            Entry::Vacant(new) => {
+                out.push(Item::Name(text.into()));
+                *new.insert(next)
+            }
+        }
+    }
+
+    /// The number of the name of an MPI function; none for a number that no function has.
+    pub(super) fn function(&mut self, number: u32, out: &mut Vec<Item>) -> Option<NameId> {
+        let at = usize::try_from(number).ok()?;
+        if let Some(Some(known)) = self.functions.get(at) {
+            return Some(*known);
+        }
+        let id = self.id(mpi::name(number)?.as_bytes(), out);
+        if self.functions.len() <= at {
+            self.functions.resize(at + 1, None);
+        }
+        *self.functions.get_mut(at)? = Some(id);
+        Some(id)
+    }
+}
+
+/// Takes a part of the key, which is a hash.
+#[derive(Default)]
+struct AlreadyHashed(u64);
+
+impl Hasher for AlreadyHashed {
+    fn finish(&self) -> u64 {
+        self.0
+    }
+    fn write(&mut self, bytes: &[u8]) {
+        for byte in bytes {
+            self.0 = self.0.rotate_left(8) ^ u64::from(*byte);
+        }
+    }
+    fn write_u128(&mut self, value: u128) {
+        self.0 = value as u64;
+    }
+}

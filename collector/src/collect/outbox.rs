@@ -1,0 +1,45 @@
+//! Rows on their way to the writing thread.
+
+use super::names::Names;
+use crate::output::{Batch, Item, NameId, Output};
+
+/// Collects items into batches.
+pub(super) struct Outbox {
+    batch: Batch,
+    names: Names,
+    output: Output,
+}
+
+impl Outbox {
+    pub(super) fn new(output: Output) -> Outbox {
+        Outbox { batch: Batch::default(), names: Names::default(), output }
+    }
+
+    #[inline]
+    pub(super) fn push(&mut self, item: Item) {
+        self.batch.0.push(item);
+        if self.batch.is_full() {
+            self.send();
+        }
+    }
+
+    pub(super) fn name(&mut self, text: &[u8]) -> NameId {
+        self.names.id(text, &mut self.batch.0)
+    }
+
+    pub(super) fn function(&mut self, number: u32) -> Option<NameId> {
+        self.names.function(number, &mut self.batch.0)
+    }
+
+    /// Hands over what is there.
+    pub(super) fn send(&mut self) {
+        if !self.batch.0.is_empty() {
+            self.batch = self.output.send(std::mem::take(&mut self.batch));
+        }
+    }
+
+    #[cfg(test)]
+    pub(super) fn items(&self) -> &[Item] {
+        &self.batch.0
+    }
+}

@@ -1,0 +1,63 @@
+//! The job below Hydra (MPICH, Intel MPI), which tells its processes no name of it.
+//!
+//! What all ranks of a job share is the place where the proxies on all nodes call `mpiexec` back:
+//! it stands in the command line of the proxy, an ancestor of every rank.
+
+/// Ancestors that are looked at: a rank may be started through a few shells.
+const ANCESTORS: usize = 16;
+
+/// The name of the Hydra job of this process, from its ancestors' command lines.
+pub fn hydra_job() -> Option<String> {
+    let mut pid = rustix::process::getppid().map(|pid| pid.as_raw_nonzero().get())?;
+    for _ in 0..ANCESTORS {
+        let command = std::fs::read(format!("/proc/{pid}/cmdline")).ok()?;
+        let arguments: Vec<String> =
+            command.split(|byte| *byte == 0).map(|a| String::from_utf8_lossy(a).into_owned()).collect();
+        if let Some(job) = job_of_proxy(&arguments) {
+            return Some(job);
+        }
+        pid = parent(pid).filter(|parent| *parent > 1)?;
+    }
+    None
+}
+
+/// Parent's process id: field 4 of `/proc/PID/stat`.
+fn parent(pid: i32) -> Option<i32> {
+    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+    stat.rsplit_once(')')?.1.split_whitespace().nth(1)?.parse().ok()
+}
+
+/// The job that a proxy serves: host and port of `mpiexec`, and the number of the process group,
+/// which differs between the jobs of one `mpiexec` (spawned ones).
+fn job_of_proxy(arguments: &[String]) -> Option<String> {
+    let program = arguments.first()?.rsplit('/').next()?;
+    if !program.starts_with("hydra_") && !program.starts_with("pmi_proxy") {
+        return None;
+    }
+    let value = |option: &str| {
+        let at = arguments.iter().position(|argument| argument == option)?;
+        arguments.get(at + 1).map(String::as_str)
+    };
+    let group = value("--pgid").unwrap_or("0");
+    let address = match value("--control-port") {
+        Some(address) => address.to_owned(),
+        None => format!("{}-{}", value("--upstream-host")?, value("--upstream-port")?),
+    };
+    Some(format!("hydra-{address}-{group}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::job_of_proxy;
+
+    #[test]
+    fn a_proxy_names_its_job() {
+        let job = |text: &str| job_of_proxy(&text.split(' ').map(str::to_owned).collect::<Vec<_>>());
+        let mpich = "/usr/bin/hydra_pmi_proxy --control-port n1:43317 --rmk user --pgid 2 --proxy-id 0";
+        assert_eq!(job(mpich).as_deref(), Some("hydra-n1:43317-2"));
+        let intel = "/opt/bin/hydra_bstrap_proxy --upstream-host n1 --upstream-port 40000 --pgid 0";
+        assert_eq!(job(intel).as_deref(), Some("hydra-n1-40000-0"));
+        assert_eq!(job("bash --control-port n1:1"), None);
+        assert_eq!(job("hydra_pmi_proxy --pgid"), None);
+    }
+}

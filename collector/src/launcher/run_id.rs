@@ -1,0 +1,160 @@
+//! A name for the run on which all its ranks agree without talking to each other.
+
+use super::Environment;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+/// The name of a run, fit for a folder.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct RunId {
+    /// The name.
+    pub id: String,
+    /// Where it comes from: `--run-id`, a variable, `hydra`, or `self` for a lone process.
+    pub from: String,
+}
+
+impl RunId {
+    fn new(id: &str, from: &str) -> RunId {
+        RunId { id: folder_name(id), from: from.to_owned() }
+    }
+}
+
+/// The run id that the user or the launcher gives; none for a lone process.
+///
+/// Asked in this order: the launcher that is closest to the processes comes first, since several
+/// `mpirun` in one Slurm job are several runs.
+/// 1. `--run-id`.
+/// 2. The PMIx namespace of an MPI launcher. Open MPI 4 makes it from 16 bits of the process id, so
+///    its random transport key is added where there is one. Slurm's own namespace is left to 4.
+/// 3. Hydra: where its proxies call back (`hydra` is asked only if `PMI_RANK` is set).
+/// 4. `SLURM_JOB_ID.SLURM_STEP_ID`, which only `srun` sets.
+/// 5. Other launchers' job ids, then torchrun's run id unless it is `none`.
+pub fn detect_run_id(
+    chosen: Option<&str>,
+    environment: &Environment,
+    hydra: impl FnOnce() -> Option<String>,
+) -> Option<RunId> {
+    if let Some(id) = chosen.filter(|id| !id.is_empty()) {
+        return Some(RunId::new(id, "--run-id"));
+    }
+    open_mpi(environment)
+        .or_else(|| {
+            environment.get("PMI_RANK")?;
+            Some(RunId::new(&hydra()?, "hydra"))
+        })
+        .or_else(|| {
+            let job = environment.get("SLURM_JOB_ID")?;
+            let step = environment.number("SLURM_STEP_ID")?;
+            Some(RunId::new(&format!("{job}.{step}"), "SLURM_JOB_ID"))
+        })
+        .or_else(|| {
+            let job_ids = ["PMIX_NAMESPACE", "PMI_JOBID", "PALS_APID", "FLUX_JOB_ID"];
+            job_ids.iter().find_map(|name| Some(RunId::new(environment.get(name)?, name)))
+        })
+        .or_else(|| {
+            let id = environment.get("TORCHELASTIC_RUN_ID").filter(|id| *id != "none")?;
+            Some(RunId::new(id, "TORCHELASTIC_RUN_ID"))
+        })
+}
+
+fn open_mpi(environment: &Environment) -> Option<RunId> {
+    let from = ["PMIX_NAMESPACE", "OMPI_MCA_ess_base_jobid"]
+        .into_iter()
+        .find(|name| environment.get(name).is_some_and(|value| !value.starts_with("slurm.")))?;
+    let namespace = environment.get(from)?;
+    let id = match environment.get("OMPI_MCA_orte_precondition_transports") {
+        Some(key) => format!("{namespace}-{}", key.chars().take(8).collect::<String>()),
+        None => namespace.to_owned(),
+    };
+    Some(RunId::new(&id, from))
+}
+
+/// A run id for a process without launcher: sorts by time, and is nobody else's.
+pub fn lone_run_id(now: SystemTime, pid: u32, random: u32) -> RunId {
+    let seconds = now.duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs());
+    let (days, second) = (seconds / 86_400, seconds % 86_400);
+    let (year, month, day) = civil_date(days);
+    let (hour, minute, second) = (second / 3600, second / 60 % 60, second % 60);
+    let id =
+        format!("{year:04}{month:02}{day:02}T{hour:02}{minute:02}{second:02}Z-{pid}-{:04x}", random & 0xffff);
+    RunId { id, from: "self".to_owned() }
+}
+
+/// Year, month and day (UTC) of a number of days since 1970. In years that begin in March the leap
+/// day is the last, so that a formula does for all months.
+fn civil_date(days: u64) -> (u64, u64, u64) {
+    let shifted = days + 719_468;
+    let era = shifted / 146_097;
+    let day_of_era = shifted % 146_097;
+    let year_of_era = (day_of_era - day_of_era / 1460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
+    let day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
+    let month_from_march = (5 * day_of_year + 2) / 153;
+    let day = day_of_year - (153 * month_from_march + 2) / 5 + 1;
+    let month = if month_from_march < 10 { month_from_march + 3 } else { month_from_march - 9 };
+    let year = year_of_era + era * 400 + u64::from(month <= 2);
+    (year, month, day)
+}
+
+/// Longest name of a folder that is made from a run id.
+const NAME_LENGTH: usize = 128;
+
+/// A name without anything that a path, a shell or a hidden file would take for its own.
+fn folder_name(id: &str) -> String {
+    let plain = |c: char| if c.is_ascii_alphanumeric() || "._-+=".contains(c) { c } else { '-' };
+    let name: String = id.chars().map(plain).take(NAME_LENGTH).collect();
+    let name = name.trim_start_matches(['.', '-']);
+    if name.is_empty() { "run".to_owned() } else { name.to_owned() }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::time::Duration;
+
+    #[test]
+    fn launchers_name_their_runs() {
+        let cases = [
+            ("SLURM_JOB_ID=12 SLURM_STEP_ID=3", Some(("12.3", "SLURM_JOB_ID"))),
+            // A batch script has a job, but is no step.
+            ("SLURM_JOB_ID=12", None),
+            (
+                "SLURM_JOB_ID=12 SLURM_STEP_ID=0 PMIX_NAMESPACE=slurm.pmix.12.0",
+                Some(("12.0", "SLURM_JOB_ID")),
+            ),
+            ("SLURM_JOB_ID=12 SLURM_STEP_ID=0 PMIX_NAMESPACE=99", Some(("99", "PMIX_NAMESPACE"))),
+            (
+                "PMIX_NAMESPACE=99 OMPI_MCA_orte_precondition_transports=6ed69fc0696002e9-1",
+                Some(("99-6ed69fc0", "PMIX_NAMESPACE")),
+            ),
+            ("PMIX_NAMESPACE=prterun-n1-77@1", Some(("prterun-n1-77-1", "PMIX_NAMESPACE"))),
+            ("PMI_RANK=0 PMI_JOBID=4", Some(("hydra-n1-5-0", "hydra"))),
+            ("PALS_APID=ab", Some(("ab", "PALS_APID"))),
+            ("TORCHELASTIC_RUN_ID=none", None),
+            ("TORCHELASTIC_RUN_ID=mine", Some(("mine", "TORCHELASTIC_RUN_ID"))),
+            ("", None),
+        ];
+        for (given, expected) in cases {
+            let environment = given.split_whitespace().filter_map(|entry| entry.split_once('=')).collect();
+            let found = detect_run_id(None, &environment, || Some("hydra-n1:5-0".to_owned()));
+            let expected = expected.map(|(id, from)| RunId { id: id.to_owned(), from: from.to_owned() });
+            assert_eq!(found, expected, "{given}");
+        }
+    }
+
+    #[test]
+    fn names_are_fit_for_folders() {
+        for (given, wanted) in [("a/b", "a-b"), ("../../x", "x"), ("", "run"), ("..", "run"), ("ä b", "b")] {
+            assert_eq!(folder_name(given), wanted);
+        }
+        assert!(folder_name(&"x".repeat(1000)).len() <= NAME_LENGTH);
+    }
+
+    #[test]
+    fn a_lone_run_is_named_by_time() {
+        let cases =
+            [(0, "19700101T000000Z"), (951_827_696, "20000229T123456Z"), (1_792_540_799, "20261020T235959Z")];
+        for (seconds, wanted) in cases {
+            let run = lone_run_id(UNIX_EPOCH + Duration::from_secs(seconds), 7, 0xabcd);
+            assert_eq!(run.id, format!("{wanted}-7-abcd"));
+        }
+    }
+}

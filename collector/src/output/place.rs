@@ -1,0 +1,78 @@
+//! Where the shard goes.
+
+use rpd_shard::record::{ClockDomain, RunIdentity};
+use std::fs::{DirBuilder, File, OpenOptions};
+use std::io;
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+
+/// Shards of one rank in one folder: several steps may have the same run id by mistake.
+const MOST_OF_ONE_RANK: u32 = 1000;
+
+/// The shard could not be made.
+#[derive(Debug, thiserror::Error)]
+pub enum PlaceError {
+    /// No folder.
+    #[error("failed to make the folder {path}: {source}; choose another place with -o DIR or RPD_OUTPUT")]
+    Folder {
+        /// The folder.
+        path: PathBuf,
+        /// Why.
+        source: io::Error,
+    },
+    /// No file.
+    #[error("failed to create {path}: {source}; choose another place with -o DIR or RPD_OUTPUT")]
+    File {
+        /// The file.
+        path: PathBuf,
+        /// Why.
+        source: io::Error,
+    },
+}
+
+/// Which shard, and where.
+#[derive(Clone, Debug)]
+pub struct ShardPlace {
+    /// Output root, absolute.
+    pub root: PathBuf,
+    /// Run and rank.
+    pub run: RunIdentity,
+    /// Clocks of the collector.
+    pub domain: ClockDomain,
+}
+
+/// A shard that did not exist before.
+pub(super) struct NewShard {
+    pub(super) file: File,
+    pub(super) path: PathBuf,
+    /// Another shard of this rank is already there.
+    pub(super) beside_another: bool,
+}
+
+impl ShardPlace {
+    /// Creates `<root>/<run id>/rank-<rank>.rpdshard`, or `.1.rpdshard` and so on if that exists.
+    /// The folder is for the user alone, and so is the file.
+    pub(super) fn create(&self) -> Result<NewShard, PlaceError> {
+        let folder = self.root.join(&self.run.run_id);
+        let made = DirBuilder::new().recursive(true).mode(0o700).create(&folder);
+        made.map_err(|source| PlaceError::Folder { path: folder.clone(), source })?;
+        let rank = self.run.rank.unwrap_or(0);
+        for attempt in 0..MOST_OF_ONE_RANK {
+            let path = match attempt {
+                0 => folder.join(format!("rank-{rank:05}.rpdshard")),
+                n => folder.join(format!("rank-{rank:05}.{n}.rpdshard")),
+            };
+            match create_new(&path) {
+                Ok(file) => return Ok(NewShard { file, path, beside_another: attempt > 0 }),
+                Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
+                Err(source) => return Err(PlaceError::File { path, source }),
+            }
+        }
+        let source = io::Error::from(io::ErrorKind::AlreadyExists);
+        Err(PlaceError::File { path: folder.join(format!("rank-{rank:05}.rpdshard")), source })
+    }
+}
+
+fn create_new(path: &Path) -> io::Result<File> {
+    OpenOptions::new().write(true).create_new(true).mode(0o600).open(path)
+}

@@ -1,0 +1,91 @@
+//! What the collecting thread hands to the writing thread.
+
+use rpd_shard::record::{ClockSet, Loss, Process};
+
+/// A string, numbered from 0 in the order of [`Item::Name`].
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct NameId(pub u32);
+
+/// Something with a beginning and mostly an end. Times in ns of `CLOCK_BOOTTIME`.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Span {
+    /// The process, by its number in the shard.
+    pub source: u32,
+    /// Key of the thread's row.
+    pub thread: i64,
+    /// Beginning.
+    pub start: i64,
+    /// End; none if it was still open.
+    pub end: Option<i64>,
+    /// Text of the range, or name of the function.
+    pub name: NameId,
+    /// Its own stack id.
+    pub stack: i64,
+    /// Stack id of what it is in, 0 for nothing.
+    pub parent: i64,
+}
+
+/// What an MPI call has beyond a [`Span`].
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct MpiRow {
+    /// Communicator.
+    pub comm: Option<NameId>,
+    /// Rank of the other side.
+    pub peer: Option<i32>,
+    /// Root.
+    pub root: Option<i32>,
+    /// Tag.
+    pub tag: Option<i32>,
+    /// Bytes handed over or room given.
+    pub bytes: Option<i64>,
+    /// Number of the call on the communicator, from 1.
+    pub seq: Option<i64>,
+}
+
+/// One thing to write.
+#[derive(Clone, PartialEq, Debug)]
+pub enum Item {
+    /// The next string.
+    Name(Box<[u8]>),
+    /// A thread; its key is the number of threads of its process so far.
+    Thread {
+        /// The process.
+        source: u32,
+        /// Parent's process id.
+        ppid: i32,
+        /// Thread id of the system.
+        tid: i32,
+        /// Name.
+        name: Box<str>,
+        /// When its ring was made.
+        start: i64,
+    },
+    /// A roctx range.
+    Range(Span),
+    /// A roctx mark: its time is `start`.
+    Mark(Span),
+    /// An MPI call.
+    Mpi(Span, MpiRow),
+    /// A process, new or changed.
+    Process(Box<Process>),
+    /// A reading of the clocks.
+    Clock(Box<ClockSet>),
+    /// Something that is lost.
+    Loss(Loss),
+    /// The shard is complete.
+    End,
+}
+
+/// Items in order.
+#[derive(Debug, Default)]
+pub struct Batch(pub Vec<Item>);
+
+impl Batch {
+    /// Handed over when it has this many items.
+    pub const FULL: usize = 8192;
+
+    /// Whether it should be handed over.
+    pub fn is_full(&self) -> bool {
+        self.0.len() >= Batch::FULL
+    }
+}

@@ -1,0 +1,274 @@
+//! The command behaves as it would without rpd-collect.
+
+mod support;
+
+use std::os::unix::fs::PermissionsExt;
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+use support::{Bench, ending, run};
+
+#[test]
+fn exit_codes_pass_through() {
+    let Some(bench) = Bench::new() else { return };
+    for code in [0, 1, 3, 126, 255] {
+        let output = run(bench.collect().args(["--", "sh", "-c", &format!("echo out; exit {code}")]));
+        assert_eq!((ending(&output), output.stdout.as_slice()), (code, b"out\n".as_slice()));
+        assert!(output.stderr.is_empty(), "{output:?}");
+    }
+    assert!(!bench.path("out").exists(), "without an event there is no shard");
+}
+
+#[test]
+fn a_command_that_cannot_run_ends_as_in_a_shell() {
+    let Some(bench) = Bench::new() else { return };
+    let missing = run(bench.collect().args(["--", "./no-such-command"]));
+    assert_eq!(ending(&missing), 127);
+    let line = String::from_utf8(missing.stderr).unwrap();
+    assert_eq!(line, "rpd-collect: ./no-such-command: command not found\n");
+    std::fs::write(bench.path("data"), "text").unwrap();
+    let not_executable = run(bench.collect().args(["--", "./data"]));
+    assert_eq!(ending(&not_executable), 126);
+    assert_eq!(String::from_utf8(not_executable.stderr).unwrap().lines().count(), 1);
+    // A script without `#!`, which execvp gives to sh.
+    std::fs::write(bench.path("script"), "exit 9\n").unwrap();
+    std::fs::set_permissions(bench.path("script"), PermissionsExt::from_mode(0o755)).unwrap();
+    assert_eq!(ending(&run(bench.collect().args(["--", "./script"]))), 9);
+    for (disabled, code) in [("./no-such-command", 127), ("./data", 126), ("./script", 9)] {
+        let output = run(bench.collect().env("RPD_DISABLE", "1").args(["--", disabled]));
+        assert_eq!(ending(&output), code);
+    }
+}
+
+#[test]
+fn a_missing_library_or_folder_leaves_the_command_untraced() {
+    let Some(bench) = Bench::new() else { return };
+    let output = run(bench.collect().env("RPD_INTERCEPT", "/nowhere.so").args(["--", "sh", "-c", "exit 5"]));
+    assert_eq!(ending(&output), 5);
+    assert_eq!(String::from_utf8(output.stderr).unwrap().lines().count(), 1);
+
+    let source = r#"int main(void) { roctxRangePushA("x"); roctxRangePop(); return 6; }"#;
+    let program = bench.program("one", source);
+    std::fs::write(bench.path("out"), "in the way").unwrap();
+    let output = bench.run(&program, &[]);
+    assert_eq!((ending(&output), output.stdout.len()), (6, 0));
+    let line = String::from_utf8(output.stderr).unwrap();
+    assert!(line.lines().count() == 1 && line.contains("-o DIR"), "{line}");
+}
+
+#[test]
+fn a_shard_is_never_overwritten() {
+    let Some(bench) = Bench::new() else { return };
+    let program =
+        bench.program("one", r#"int main(void) { roctxRangePushA("x"); roctxRangePop(); return 0; }"#);
+    assert!(bench.run(&program, &[]).stderr.is_empty());
+    let first = std::fs::read(bench.shard_path()).unwrap();
+    let mode = std::fs::metadata(bench.shard_path()).unwrap().permissions().mode();
+    assert_eq!(mode & 0o777, 0o600);
+    let folder = std::fs::metadata(bench.path("out/run")).unwrap().permissions().mode();
+    assert_eq!(folder & 0o777, 0o700);
+    let again = bench.run(&program, &[]);
+    assert_eq!(String::from_utf8(again.stderr).unwrap().lines().count(), 1);
+    assert_eq!(std::fs::read(bench.shard_path()).unwrap(), first);
+    assert!(bench.path("out/run/rank-00000.1.rpdshard").is_file());
+}
+
+/// Tells on stdout that it is ready, counts SIGUSR1 and ends at SIGTERM.
+const COUNTER: &str = r#"
+static volatile int count, done;
+static void handler(int signal) { if (signal == SIGUSR1) count++; else done = 1; }
+int main(void) {
+    struct sigaction action = {.sa_handler = handler};
+    sigaction(SIGUSR1, &action, 0);
+    sigaction(SIGTERM, &action, 0);
+    write(1, "ready\n", 6);
+    while (!done) usleep(1000);
+    usleep(20000);
+    dprintf(1, "%d\n", count);
+    return 4;
+}
+"#;
+
+#[test]
+fn a_signal_to_the_collector_reaches_the_command_once() {
+    let Some(bench) = Bench::new() else { return };
+    let program = bench.program("counter", COUNTER);
+    let mut child = bench
+        .collect()
+        .arg("--")
+        .arg(&program)
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut ready = [0; 6];
+    std::io::Read::read_exact(child.stdout.as_mut().unwrap(), &mut ready).unwrap();
+    for _ in 0..3 {
+        // A process of its own, as a user's `kill` is.
+        Command::new("kill").args(["-USR1", &child.id().to_string()]).status().unwrap();
+        std::thread::sleep(Duration::from_millis(50));
+    }
+    Command::new("kill").args(["-TERM", &child.id().to_string()]).status().unwrap();
+    let output = support::wait(child);
+    assert_eq!((ending(&output), output.stdout.as_slice()), (4, b"3\n".as_slice()));
+}
+
+#[test]
+fn grandchildren_are_not_waited_for() {
+    let Some(bench) = Bench::new() else { return };
+    let source = r#"
+int main(void) {
+    int ready[2];
+    char byte;
+    if (pipe(ready)) return 1;
+    if (fork() == 0) {
+        roctxRangePushA("left over");
+        close(0); close(1); close(2);
+        write(ready[1], "x", 1);
+        sleep(20);
+        _exit(0);
+    }
+    read(ready[0], &byte, 1);
+    return 0;
+}
+"#;
+    let program = bench.program("leftover", source);
+    let began = Instant::now();
+    assert_eq!(ending(&bench.run(&program, &[])), 0);
+    assert!(began.elapsed() < Duration::from_secs(5), "{:?}", began.elapsed());
+    let trace = bench.trace();
+    assert!(trace.shard.complete());
+    assert_eq!(trace.ranges_named("left over"), 1);
+    assert!(trace.ranges[0]["end"].is_none());
+}
+
+#[test]
+fn no_descriptor_is_left_in_the_program() {
+    let Some(bench) = Bench::new() else { return };
+    let source = r#"
+static void list(void) { fflush(stdout); system("ls /proc/$PPID/fd | sort -n | tr '\\n' ' '"); }
+int main(void) { list(); roctxRangePushA("x"); roctxRangePop(); printf("/"); list(); return 0; }
+"#;
+    let program = bench.program("descriptors", source);
+    let output = bench.run(&program, &[]);
+    let text = String::from_utf8(output.stdout).unwrap();
+    let (before, after) = text.split_once('/').unwrap();
+    assert_eq!(before, after);
+    assert_eq!(bench.trace().ranges.len(), 1);
+}
+
+#[test]
+fn errno_survives_the_first_event() {
+    let Some(bench) = Bench::new() else { return };
+    let source = r#"
+#include <errno.h>
+int main(void) { errno = 77; roctxRangePushA("x"); roctxRangePop(); return errno == 77 ? 0 : 1; }
+"#;
+    let program = bench.program("errno", source);
+    assert_eq!(ending(&bench.run(&program, &[])), 0);
+    assert_eq!(bench.trace().ranges.len(), 1);
+}
+
+#[test]
+fn secrets_stay_out_of_the_shard() {
+    let Some(bench) = Bench::new() else { return };
+    let program =
+        bench.program("one", r#"int main(void) { roctxRangePushA("x"); roctxRangePop(); return 0; }"#);
+    let mut command = bench.collect();
+    command.env("ROCM_SECRET_KEY", "hidden-1").env("HOME_PAGE", "hidden-2").env("ROCM_PATH", "/opt/rocm");
+    command.arg("--").arg(&program).args(["--api-key", "hidden-3", "--token=hidden-4"]);
+    assert_eq!(ending(&run(&mut command)), 0);
+    let process = bench.trace().shard.processes[&1].clone();
+    assert!(!format!("{process:?}").contains("hidden"), "{process:?}");
+    assert!(process.environment.contains(&("ROCM_PATH".to_owned(), "/opt/rocm".to_owned())));
+}
+
+#[test]
+fn programs_without_events_do_not_notice() {
+    let Some(bench) = Bench::new() else { return };
+    for command in
+        [["sh", "-c", "echo $((6 * 7))"], ["env", "printf", "42\n"], ["bash", "-c", "echo 42 | cat"]]
+    {
+        let output = run(bench.collect().arg("--").args(command));
+        assert_eq!((ending(&output), output.stdout.as_slice()), (0, b"42\n".as_slice()), "{command:?}");
+        assert!(output.stderr.is_empty(), "{output:?}");
+    }
+}
+
+#[test]
+fn a_limit_on_file_sizes_kills_nobody() {
+    let Some(bench) = Bench::new() else { return };
+    let program = bench.program(
+        "many",
+        r#"int main(void) { for (int i = 0; i < 300000; i++) { roctxRangePushA("x"); roctxRangePop(); } return 8; }"#,
+    );
+    // In blocks of 1 KiB (sh of Debian: 512 bytes): no ring fits, then rings fit and the shard does not.
+    for (limit, ring) in [("4", "1048576"), ("100", "16384")] {
+        let script = format!("ulimit -f {limit}; exec \"$0\" \"$@\"");
+        let mut command = Command::new("sh");
+        command.args(["-c", &script]).arg(env!("CARGO_BIN_EXE_rpd-collect"));
+        let collect = bench.collect();
+        for (name, value) in collect.get_envs() {
+            match value {
+                Some(value) => command.env(name, value),
+                None => command.env_remove(name),
+            };
+        }
+        command.args(collect.get_args()).args(["--ring-size", ring, "--"]).arg(&program);
+        let output = run(command.current_dir(bench.path("")));
+        assert_eq!(ending(&output), 8, "{output:?}");
+    }
+}
+
+#[test]
+fn a_dead_collector_leaves_the_command_running_and_its_shard_readable() {
+    let Some(bench) = Bench::new() else { return };
+    let source = r#"
+int main(int argc, char **argv) {
+    for (int i = 0; i < 300; i++) { roctxRangePushA("beat"); usleep(10000); roctxRangePop(); }
+    FILE *file = fopen(argv[1], "w");
+    fclose(file);
+    return 0;
+}
+"#;
+    let program = bench.program("beats", source);
+    let mut child = bench.collect().arg("--").arg(&program).arg(bench.path("finished")).spawn().unwrap();
+    std::thread::sleep(Duration::from_millis(2500));
+    child.kill().unwrap();
+    child.wait().unwrap();
+    let trace = bench.trace();
+    assert!(!trace.shard.complete());
+    assert!(trace.ranges_named("beat") > 50, "{}", trace.ranges.len());
+    let began = Instant::now();
+    while !bench.path("finished").exists() {
+        assert!(began.elapsed() < support::TIME_LIMIT, "the command has not finished");
+        std::thread::sleep(Duration::from_millis(50));
+    }
+}
+
+#[test]
+fn a_real_roctx_library_is_called_and_its_values_count() {
+    let Some(bench) = Bench::new() else { return };
+    let real = r#"
+int roctxRangePushA(const char *name) { return 1000 + (int)strlen(name); }
+int roctxRangePop(void) { return 2000; }
+uint64_t roctxRangeStartA(const char *name) { return 3000 + strlen(name); }
+void roctxRangeStop(uint64_t id) { printf("stop %d ", (int)id); }
+void roctxMarkA(const char *name) { printf("mark %s ", name); }
+"#;
+    let library = bench.library_of("libroctx64.so", real);
+    let source = r#"
+int main(void) {
+    int push = roctxRangePushA("abc"), pop = roctxRangePop();
+    uint64_t id = roctxRangeStartA("abcd");
+    roctxRangeStop(id);
+    roctxMarkA("here");
+    printf("%d %d", push, pop);
+    return 0;
+}
+"#;
+    let program = bench.linked_program("linked", source, &library);
+    let output = bench.run(&program, &[]);
+    assert_eq!(String::from_utf8(output.stdout).unwrap(), "stop 3004 mark here 1003 2000");
+    let trace = bench.trace();
+    assert_eq!((trace.ranges.len(), trace.marks.len()), (2, 1));
+}
