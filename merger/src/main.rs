@@ -10,17 +10,25 @@ use std::process::ExitCode;
 
 fn main() -> ExitCode {
     let cli = Cli::parse();
-    if cli.command.is_none()
-        && let Launcher::Mpi(size) = Launcher::detect()
-    {
-        let (twin, error) = exec_mpi_twin(std::env::args_os().skip(1));
-        if size != Some(1) {
-            eprintln!(
-                "error: started by an MPI launcher, but {} cannot be run: {error}; install it beside rpd-merge \
-                 (cargo build --features mpi), or run rpd-merge without the launcher",
-                twin.display()
-            );
-            return Exit::Usage.into();
+    if cli.command.is_none() {
+        match Launcher::detect() {
+            Launcher::None | Launcher::Mpi(Some(1)) => {}
+            Launcher::Mpi(_) => {
+                let (twin, error) = exec_mpi_twin(std::env::args_os().skip(1));
+                eprintln!(
+                    "error: started by an MPI launcher, but {} cannot be run: {error}; install it beside \
+                     rpd-merge (cargo build --features mpi), or run rpd-merge without the launcher",
+                    twin.display()
+                );
+                return Exit::Usage.into();
+            }
+            Launcher::SrunWithoutMpi(tasks) => {
+                eprintln!(
+                    "error: srun started {tasks} tasks that do not know each other, each would merge on its \
+                     own: use srun --mpi=pmix (Open MPI) or --mpi=pmi2 (MPICH), or srun -n 1"
+                );
+                return Exit::Usage.into();
+            }
         }
     }
     run(&cli, &Solo).exit.into()

@@ -18,7 +18,7 @@ use crate::report::{Report, RowCount};
 use rayon::prelude::*;
 use rpd_rocpd::{Guid, Writer};
 use rpd_shard::Shard;
-use rpd_shard::model::{TableId, rocpd};
+use rpd_shard::model::{TableId, native, rocpd};
 use rpd_shard::record::{ClockDomain, ClockSet, Loss, Node, wire};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -54,6 +54,7 @@ pub fn merge(comm: &impl Comm, args: &MergeArgs) -> Result<Report, Failure> {
     let mut report = Report::new(&plan, &found.warnings, &found.losses, &clocks, &found.nodes);
     report.strings = (strings.before, strings.distinct);
     report.processes = found.processes;
+    report.rows_read = row_counts(&found.rows_read);
     if comm.rank() == 0 {
         report.print_warnings();
     }
@@ -80,7 +81,7 @@ pub fn merge(comm: &impl Comm, args: &MergeArgs) -> Result<Report, Failure> {
 
     // 5. Seal: counts compared, metadata, rename.
     progress.phase("seal");
-    seal(comm, &mut report, &numbered.totals, written)?;
+    seal(comm, &mut report, &numbered, &found.rows_read, written)?;
     if comm.rank() == 0 {
         let mut writer = Writer::open(partial.path(), &guid)?;
         for (tag, value) in provenance::metadata(&plan, &report, &clocks, &found.nodes) {
@@ -109,7 +110,7 @@ fn agree_on_plan(comm: &impl Comm, args: &MergeArgs) -> Result<Plan, Failure> {
         message = wire::encode(&result);
     }
     let all = comm.all_gather(message);
-    let told: Result<Plan, u8> = wire::decode(&all[0]).map_err(Failure::message)?;
+    let told: Result<Plan, u8> = wire::decode_message(&all[0]).map_err(Failure::message)?;
     told.map_err(|exit| match failure {
         Some(failure) => Failure::Together(Box::new(failure)),
         None => Failure::ToldByRank0(exit_of(exit)),
@@ -134,10 +135,12 @@ fn together(comm: &impl Comm, failure: Failure) -> Failure {
 struct Findings {
     nodes: Vec<Node>,
     clocks: Vec<ClockSet>,
-    first_domain: Option<ClockDomain>,
+    /// Domains of the processes, by first occurrence.
+    domains: Vec<ClockDomain>,
     inputs: Vec<u128>,
     losses: Vec<Loss>,
     warnings: Vec<String>,
+    rows_read: BTreeMap<TableId, u64>,
 }
 
 /// What all ranks found, in merge order.
@@ -148,6 +151,7 @@ struct Found {
     inputs: Vec<u128>,
     losses: Vec<Loss>,
     warnings: Vec<String>,
+    rows_read: BTreeMap<TableId, u64>,
     processes: u64,
 }
 
@@ -157,17 +161,19 @@ fn agree_on_findings(comm: &impl Comm, surveys: &[Survey]) -> Result<Found, Fail
     sources().for_each(|s| nodes.add(&s.process.node));
     let mut best = BestSets::new();
     surveys.iter().for_each(|s| keep_best(&mut best, s.shard.clocks.iter().cloned()));
-    let mine = Findings {
+    let mut mine = Findings {
         nodes: nodes.nodes().to_vec(),
         clocks: best.into_values().collect(),
-        first_domain: sources().next().map(|s| s.process.domain.clone()),
+        domains: distinct(sources().map(|s| &s.process.domain)),
         inputs: surveys
             .iter()
             .flat_map(|s| s.sources.iter().map(|source| input_id(&s.shard, source)))
             .collect(),
-        losses: surveys.iter().flat_map(|s| s.losses.clone()).collect(),
+        losses: sum_losses(surveys.iter().flat_map(|s| &s.losses)),
         warnings: surveys.iter().flat_map(|s| s.warnings.clone()).collect(),
+        rows_read: BTreeMap::new(),
     };
+    surveys.iter().for_each(|s| add_rows(&mut mine.rows_read, &s.rows_read));
     let mut found = Found {
         nodes: Nodes::default(),
         clocks: BestSets::new(),
@@ -175,21 +181,54 @@ fn agree_on_findings(comm: &impl Comm, surveys: &[Survey]) -> Result<Found, Fail
         inputs: Vec::new(),
         losses: Vec::new(),
         warnings: Vec::new(),
+        rows_read: BTreeMap::new(),
         processes: 0,
     };
-    let mut reference = None;
+    let mut domains = Vec::new();
     for message in comm.all_gather(wire::encode(&mine)) {
-        let theirs: Findings = wire::decode(&message).map_err(Failure::message)?;
+        let theirs: Findings = wire::decode_message(&message).map_err(Failure::message)?;
         theirs.nodes.iter().for_each(|node| found.nodes.add(node));
         keep_best(&mut found.clocks, theirs.clocks);
-        reference = reference.or(theirs.first_domain);
+        domains.extend(theirs.domains);
+        add_rows(&mut found.rows_read, &theirs.rows_read);
         found.processes += theirs.inputs.len() as u64;
         found.inputs.extend(theirs.inputs);
         found.losses.extend(theirs.losses);
         found.warnings.extend(theirs.warnings);
     }
-    found.reference = reference.unwrap_or(found.reference);
+    // The node of the lowest rank; one whose clocks are not known can be no reference for others.
+    let known = domains.iter().find(|domain| found.clocks.contains_key(*domain));
+    if let Some(domain) = known.or(domains.first()) {
+        found.reference = domain.clone();
+    }
     Ok(found)
+}
+
+fn distinct<'a>(domains: impl Iterator<Item = &'a ClockDomain>) -> Vec<ClockDomain> {
+    let mut all: Vec<ClockDomain> = Vec::new();
+    for domain in domains {
+        // Mostly that of the process before.
+        if all.last() != Some(domain) && !all.contains(domain) {
+            all.push(domain.clone());
+        }
+    }
+    all
+}
+
+fn add_rows(to: &mut BTreeMap<TableId, u64>, rows: &BTreeMap<TableId, u64>) {
+    for (table, rows) in rows {
+        *to.entry(*table).or_default() += rows;
+    }
+}
+
+/// One entry per table and cause.
+fn sum_losses<'a>(losses: impl Iterator<Item = &'a Loss>) -> Vec<Loss> {
+    let mut sums: BTreeMap<_, Option<u64>> = BTreeMap::new();
+    for loss in losses {
+        let sum = sums.entry((loss.table, loss.cause)).or_insert(Some(0));
+        *sum = sum.zip(loss.rows).map(|(a, b)| a.saturating_add(b));
+    }
+    sums.into_iter().map(|((table, cause), rows)| Loss { source: 0, table, cause, rows }).collect()
 }
 
 /// Names one process of one shard, whatever the path of the file.
@@ -274,28 +313,51 @@ fn write_in_turns(
     Ok(written)
 }
 
-/// Compares what was written with what was numbered: rows in = rows out + rows in the ledger.
+/// Rows in = rows out: what was written against what was read, and against what was numbered.
 fn seal(
     comm: &impl Comm,
     report: &mut Report,
-    totals: &BTreeMap<TableId, u64>,
+    numbered: &Numbered,
+    read: &BTreeMap<TableId, u64>,
     written: Written,
 ) -> Result<(), Failure> {
     let mut all = Written::default();
     for message in comm.all_gather(wire::encode(&written)) {
-        all.add(wire::decode(&message).map_err(Failure::message)?);
+        all.add(wire::decode_message(&message).map_err(Failure::message)?);
     }
-    for (table, expected) in totals {
-        let rows = all.rows.get(table).copied().unwrap_or(0);
-        if rows != *expected {
-            let text = format!("{rows} rows of {table} were written, {expected} were counted");
+    let mut expected = numbered.totals.clone();
+    expected.insert(rocpd::STRING, report.strings.1);
+    expected.insert(rocpd::INFO_NODE, report.nodes as u64);
+    for (table, expected) in expected {
+        let rows = all.rows.get(&table).copied().unwrap_or(0);
+        let placeholders = all.placeholders.get(&table).copied().unwrap_or(0);
+        let read = rows_out_of(read, table).unwrap_or(rows - placeholders);
+        if rows != expected || rows != read + placeholders {
+            let text = format!(
+                "{rows} rows of {table} were written, {expected} were counted, {read} were read, \
+                 {placeholders} stand for lost ones"
+            );
             return Err(together(comm, Failure::Internal(text)));
         }
     }
     report.rows = row_counts(&all.rows);
+    report.placeholders = row_counts(&all.placeholders);
     report.replaced =
         all.replaced.into_iter().map(|((t, column), rows)| (t.to_string(), column, rows)).collect();
     Ok(())
+}
+
+/// How many rows of a RocPD table the rows that were read make; `None` where it depends on their values.
+fn rows_out_of(read: &BTreeMap<TableId, u64>, table: TableId) -> Option<u64> {
+    let calls = [native::RANGE, native::MPI_CALL, native::RCCL_CALL];
+    let of = |tables: &[TableId]| -> u64 { tables.iter().filter_map(|t| read.get(t)).sum() };
+    match table {
+        rocpd::EVENT => Some(of(&[table, native::MARK]) + of(&calls)),
+        rocpd::REGION => Some(of(&[table]) + of(&calls)),
+        rocpd::SAMPLE => Some(of(&[table, native::MARK])),
+        rocpd::STRING | rocpd::INFO_NODE | rocpd::INFO_PROCESS | rocpd::TRACK | rocpd::ARG => None,
+        _ => Some(of(&[table])),
+    }
 }
 
 fn row_counts(rows: &BTreeMap<TableId, u64>) -> Vec<RowCount> {

@@ -1,1 +1,10 @@
 //! End-to-end tests, synthetic runs and benchmarks.
+//!
+//! * [`synthetic`] makes runs whose every row is known, and writes them as shards and as databases;
+//! * [`content`] brings the rows of a model and of a database into one form that does not depend on ids;
+//! * [`harness`] starts the built programs with a time limit, under `mpirun` where there is one.
+//!
+//! The promises themselves are in `tests/*.rs`.
+pub mod content;
+pub mod harness;
+pub mod synthetic;

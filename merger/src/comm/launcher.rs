@@ -13,6 +13,8 @@ const SIZE_VARIABLES: [&str; 2] = ["OMPI_COMM_WORLD_SIZE", "PMI_SIZE"];
 const PMIX_RANK: &str = "PMIX_RANK";
 /// Set by srun for its tasks; with [`PMIX_RANK`] it is the size of the step.
 const SLURM_STEP_TASKS: &str = "SLURM_STEP_NUM_TASKS";
+/// Set by srun for its tasks, and by a batch script's own step.
+const SLURM_PROCID: &str = "SLURM_PROCID";
 
 /// What the environment says of a launcher.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -21,6 +23,8 @@ pub enum Launcher {
     None,
     /// One that started this many tasks; `None` where it does not say.
     Mpi(Option<usize>),
+    /// srun with this many tasks and no MPI between them: each would merge on its own.
+    SrunWithoutMpi(usize),
 }
 
 impl Launcher {
@@ -35,9 +39,13 @@ impl Launcher {
         if let Some(size) = SIZE_VARIABLES.iter().find_map(|name| number(name)) {
             return Launcher::Mpi(Some(size));
         }
-        match variables.contains_key(PMIX_RANK) {
-            true => Launcher::Mpi(number(SLURM_STEP_TASKS)),
-            false => Launcher::None,
+        let tasks = number(SLURM_STEP_TASKS);
+        match tasks {
+            _ if variables.contains_key(PMIX_RANK) => Launcher::Mpi(tasks),
+            Some(tasks) if tasks > 1 && variables.contains_key(SLURM_PROCID) => {
+                Launcher::SrunWithoutMpi(tasks)
+            }
+            _ => Launcher::None,
         }
     }
 }
@@ -67,5 +75,7 @@ mod tests {
         assert_eq!(launcher(&[("PMI_SIZE", "2")]), Launcher::Mpi(Some(2)));
         assert_eq!(launcher(&[("PMIX_RANK", "1"), ("SLURM_STEP_NUM_TASKS", "4")]), Launcher::Mpi(Some(4)));
         assert_eq!(launcher(&[("PMIX_RANK", "1")]), Launcher::Mpi(None));
+        let srun = [("SLURM_STEP_NUM_TASKS", "4"), ("SLURM_PROCID", "2")];
+        assert_eq!(launcher(&srun), Launcher::SrunWithoutMpi(4));
     }
 }

@@ -1,9 +1,10 @@
 //! Ranks of an MPI job. The one file that names `mpi`; compiled into `rpd-merge-mpi` alone.
 
-use mpi::Threading;
+use mpi::datatype::{Partition, PartitionMut};
 use mpi::environment::Universe;
 use mpi::topology::SimpleCommunicator;
 use mpi::traits::{Communicator, CommunicatorCollectives};
+use mpi::{Count, Threading};
 use rpd_merge::comm::Comm;
 
 /// Most bytes of one collective call between two ranks. Counts in MPI are C ints, so that the sum
@@ -40,7 +41,17 @@ impl Comm for Mpi {
     }
 
     fn all_gather(&self, mine: Vec<u8>) -> Vec<Vec<u8>> {
-        self.all_to_all(vec![mine; self.size()])
+        let mut lengths = vec![0u64; self.size()];
+        self.world.all_gather_into(&(mine.len() as u64), &mut lengths[..]);
+        if lengths.iter().sum::<u64>() > ROUND_BYTES as u64 {
+            return self.all_to_all(vec![mine; self.size()]);
+        }
+        let (counts, starts) = layout(lengths.iter().map(|n| *n as usize));
+        let outgoing = own_memory(mine);
+        let mut incoming = own_memory(vec![0; lengths.iter().sum::<u64>() as usize]);
+        let mut parts = PartitionMut::new(&mut incoming[..], &counts[..], &starts[..]);
+        self.world.all_gather_varcount_into(&outgoing[..], &mut parts);
+        split(&incoming, &counts)
     }
 
     fn all_to_all(&self, outgoing: Vec<Vec<u8>>) -> Vec<Vec<u8>> {
@@ -70,25 +81,38 @@ impl Comm for Mpi {
 impl Mpi {
     /// One `MPI_Alltoallv`. Sums of lengths are below 2 GiB.
     fn exchange(&self, send: &[&[u8]], receive: &[usize]) -> Vec<Vec<u8>> {
-        use mpi::Count;
-        use mpi::datatype::{Partition, PartitionMut};
-        let layout = |lengths: &mut dyn Iterator<Item = usize>| -> (Vec<Count>, Vec<Count>) {
-            let counts: Vec<Count> = lengths.map(|l| l as Count).collect();
-            let starts = counts.iter().scan(0, |at, c| Some(std::mem::replace(at, *at + *c))).collect();
-            (counts, starts)
-        };
-        let (send_counts, send_starts) = layout(&mut send.iter().map(|b| b.len()));
-        let (counts, starts) = layout(&mut receive.iter().copied());
-        // An empty Vec points at address 1, which is what Open MPI defines MPI_IN_PLACE as: give both
-        // buffers memory of their own.
-        let mut outgoing = send.concat();
-        outgoing.reserve_exact(1);
-        let mut incoming = Vec::with_capacity(receive.iter().sum::<usize>() + 1);
-        incoming.resize(receive.iter().sum(), 0u8);
+        let (send_counts, send_starts) = layout(send.iter().map(|b| b.len()));
+        let (counts, starts) = layout(receive.iter().copied());
+        let outgoing = own_memory(send.concat());
+        let mut incoming = own_memory(vec![0; receive.iter().sum()]);
         self.world.all_to_all_varcount_into(
             &Partition::new(&outgoing[..], &send_counts[..], &send_starts[..]),
             &mut PartitionMut::new(&mut incoming[..], &counts[..], &starts[..]),
         );
-        starts.iter().zip(receive).map(|(s, n)| incoming[*s as usize..*s as usize + n].to_vec()).collect()
+        split(&incoming, &counts)
     }
+}
+
+/// Counts and displacements of parts that stand one behind the other.
+fn layout(lengths: impl Iterator<Item = usize>) -> (Vec<Count>, Vec<Count>) {
+    let counts: Vec<Count> = lengths.map(|l| l as Count).collect();
+    let starts = counts.iter().scan(0, |at, c| Some(std::mem::replace(at, *at + *c))).collect();
+    (counts, starts)
+}
+
+fn split(bytes: &[u8], counts: &[Count]) -> Vec<Vec<u8>> {
+    let mut rest = bytes;
+    let mut take = |count: &Count| {
+        let (part, behind) = rest.split_at(*count as usize);
+        rest = behind;
+        part.to_vec()
+    };
+    counts.iter().map(&mut take).collect()
+}
+
+/// An empty Vec points at address 1, which is what Open MPI defines MPI_IN_PLACE as: gives it memory
+/// of its own.
+fn own_memory(mut bytes: Vec<u8>) -> Vec<u8> {
+    bytes.reserve(1);
+    bytes
 }

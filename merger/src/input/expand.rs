@@ -1,7 +1,7 @@
 //! Native rows as rows of RocPD. One range is an event and a region, one mark an event and a sample,
 //! one call an event, a region and an arg for each value that it has.
 
-use super::source::ExpandedKeys;
+use super::source::{ExpandedKeys, NO_THREAD};
 use rpd_shard::file::ShardStrings;
 use rpd_shard::model::{
     Cells, Keys, Local, Nulls, Rows, RowsBuilder, Schema, Table, TableId, TextCells, Value, native, rocpd,
@@ -10,7 +10,7 @@ use serde_json::json;
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
-/// Strings that expanded rows need. A shard's string table is taken to go on with them.
+/// Strings that expanded rows need. Their local ids are negative, where no shard has any.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub enum Word {
     /// Category of ranges, as rocprofv3 spells it.
@@ -50,9 +50,14 @@ impl Word {
         }
     }
 
-    /// Its id in a shard with these strings.
-    pub fn id(self, strings: &ShardStrings) -> i64 {
-        strings.next_id() + self as i64
+    /// Its local id.
+    pub fn id(self) -> i64 {
+        -1 - self as i64
+    }
+
+    /// The word with this local id.
+    pub fn from_id(id: i64) -> Option<Word> {
+        Word::ALL.into_iter().find(|word| word.id() == id)
     }
 
     /// The words that rows of this native table bring along.
@@ -78,6 +83,9 @@ const ARGS: [(&str, &str); 8] = [
     ("bytes", "size_t"),
     ("seq", "uint64_t"),
 ];
+
+/// Longest name that is repeated as an event's message: what the collector records of one at most.
+const MESSAGE_LIMIT: usize = 4096;
 
 /// Whether rows of this table are expanded.
 pub fn is_native(table: TableId) -> bool {
@@ -125,12 +133,12 @@ pub fn expand(rows: &Rows<Local>, keys: &ExpandedKeys, context: &Context<'_>) ->
 }
 
 /// The tracks of a source's marks: one for each thread that set any.
-pub fn mark_tracks(tracks: &BTreeMap<i64, i64>, strings: &ShardStrings) -> Option<Rows<Local>> {
+pub fn mark_tracks(tracks: &BTreeMap<i64, i64>) -> Option<Rows<Local>> {
     let first = *tracks.values().next()?;
     let mut rows = RowsBuilder::new(table(rocpd::TRACK));
     for thread in tracks.keys() {
-        let name = Word::MarkTrack.id(strings);
-        rows.push(&[Value::Int(1), Value::Int(1), Value::Int(*thread), Value::Int(name)]);
+        let thread = if *thread == NO_THREAD { Value::Null } else { Value::Int(*thread) };
+        rows.push(&[Value::Int(1), Value::Int(1), thread, Value::Int(Word::MarkTrack.id())]);
     }
     Some(rows.finish(first))
 }
@@ -157,7 +165,7 @@ fn build(id: TableId, first: i64, len: usize, named: Vec<(&str, Cells)>) -> Rows
 fn events(rows: &Rows<Local>, keys: &ExpandedKeys, category: Word, context: &Context<'_>) -> Rows<Local> {
     let n = rows.len;
     let mut named = vec![
-        ("category_id", Cells::ints(vec![category.id(context.strings); n])),
+        ("category_id", Cells::ints(vec![category.id(); n])),
         ("stack_id", rows.column("stack_id").clone()),
         ("parent_stack_id", rows.column("parent_stack_id").clone()),
         ("correlation_id", Cells::ints(vec![0; n])),
@@ -178,7 +186,9 @@ fn messages(rows: &Rows<Local>, strings: &ShardStrings) -> Cells {
         let name = names.int(i).unwrap_or(0);
         let code = *codes.entry(name).or_insert_with(|| {
             let text = strings.get(name).unwrap_or(Word::Lost.text().as_bytes());
-            cells.add_entry(json!({ "message": String::from_utf8_lossy(text) }).to_string().as_bytes())
+            // The name is whole in the string table; here it is repeated in every row.
+            let text = String::from_utf8_lossy(&text[..text.len().min(MESSAGE_LIMIT)]);
+            cells.add_entry(json!({ "message": text }).to_string().as_bytes())
         });
         cells.codes.push(code);
     }
@@ -203,7 +213,7 @@ fn regions(rows: &Rows<Local>, keys: &ExpandedKeys, context: &Context<'_>) -> Ro
         ("tid", rows.column("tid").clone()),
         ("start", starts.clone()),
         ("end", Cells::ints(closed)),
-        ("name_id", rows.column("name_id").clone()),
+        ("name_id", names(rows)),
         ("event_id", Cells::ints((keys.event..).take(n).collect())),
     ];
     if open.any() {
@@ -215,10 +225,19 @@ fn regions(rows: &Rows<Local>, keys: &ExpandedKeys, context: &Context<'_>) -> Ro
     build(rocpd::REGION, keys.region, n, named)
 }
 
+/// The names, but negative ids, which are those of words and none of a shard's.
+fn names(rows: &Rows<Local>) -> Cells {
+    let mut names = rows.column("name_id").clone();
+    if let Cells::Int { values, .. } = &mut names {
+        values.iter_mut().for_each(|id| *id = (*id).max(0));
+    }
+    names
+}
+
 fn samples(rows: &Rows<Local>, keys: &ExpandedKeys, context: &Context<'_>) -> Rows<Local> {
     let threads = rows.column("tid");
-    // A thread without a track has no id either: key 0 is nobody's, and renumbering counts it.
-    let track = |i| threads.int(i).and_then(|t| context.tracks.get(&t)).copied().unwrap_or(0);
+    let shared = context.tracks.get(&NO_THREAD).copied().unwrap_or(0);
+    let track = |i| threads.int(i).and_then(|t| context.tracks.get(&t)).copied().unwrap_or(shared);
     build(
         rocpd::SAMPLE,
         keys.sample,

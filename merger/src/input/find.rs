@@ -72,7 +72,12 @@ fn newest_run(root: &Path) -> Result<PathBuf, Failure> {
         if !run.is_dir() {
             continue;
         }
-        let written = shards_in(&run)?.iter().filter_map(|s| fs::metadata(s).ok()?.modified().ok()).max();
+        // Another user's run below a shared root is none of ours.
+        let written = shards_in(&run)
+            .unwrap_or_default()
+            .iter()
+            .filter_map(|s| fs::metadata(s).ok()?.modified().ok())
+            .max();
         if let Some(written) = written
             && newest.as_ref().is_none_or(|(time, path)| (*time, path) < (written, &run))
         {

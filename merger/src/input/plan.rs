@@ -7,6 +7,7 @@ use rayon::prelude::*;
 use rpd_shard::{OpenError, Shard};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
+use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
 /// What rank 0 found, told to all.
@@ -31,10 +32,39 @@ pub struct Plan {
 pub struct PlannedShard {
     /// Where it is.
     pub path: PathBuf,
+    /// Lowest rank in it.
+    pub rank: Option<u32>,
     /// Its length.
     pub bytes: u64,
     /// Whether its collector finished it.
     pub complete: bool,
+}
+
+impl Plan {
+    /// Ranks whose collector did not have its last word.
+    pub fn unfinished_ranks(&self) -> Vec<Option<u32>> {
+        self.shards.iter().filter(|s| !s.complete).map(|s| s.rank).collect()
+    }
+}
+
+/// What rank 0 keeps of a shard that it has looked at: not the open file, there may be thousands.
+struct Candidate {
+    path: PathBuf,
+    run_id: String,
+    bytes: u64,
+    complete: bool,
+    order: Order,
+    ranks: Vec<u32>,
+    size: Option<u32>,
+}
+
+/// Merge order of shards. It does not depend on their names, but for shards without any process.
+#[derive(PartialEq, Eq, PartialOrd, Ord, Clone)]
+struct Order {
+    rank: u32,
+    /// Each process: restart, worker, when first seen, boot, pid, start.
+    processes: Vec<(u32, bool, i64, String, i32, u64)>,
+    path: Option<PathBuf>,
 }
 
 /// Lists the inputs, opens each, checks that they belong together.
@@ -42,39 +72,97 @@ pub fn plan(args: &MergeArgs) -> Result<Plan, Failure> {
     let found = find(&args.inputs)?;
     let output = args.output.clone().unwrap_or_else(|| found.home.join("trace.db"));
     check_output(&output, args)?;
-    let opened: Vec<_> =
-        found.shards.par_iter().map(|(path, named)| (path, named, Shard::open(path))).collect();
+    let looked_at: Vec<_> = found
+        .shards
+        .par_iter()
+        .map(|(path, named)| (path, named, Shard::open(path).map(candidate)))
+        .collect();
 
     let mut shards = Vec::new();
     let mut unreadable = Vec::new();
-    for (path, named, shard) in opened {
+    for (path, named, shard) in looked_at {
         match shard {
             Ok(shard) => shards.push(shard),
             // A file that was named is meant; one that lies in the run's folder may be half-written.
-            Err(error @ OpenError::NewerVersion { .. }) => return Err(error.into()),
-            Err(error) if *named => return Err(error.into()),
+            Err(error) if *named || !is_of_this_file(&error) => return Err(error.into()),
             Err(error) => unreadable.push((path.clone(), error.to_string())),
         }
     }
     let Some(first) = shards.first() else {
         return Err(nothing_readable(&found, &unreadable));
     };
-    let run_id = first.identity.run_id.clone();
-    if let Some(other) = shards.iter().find(|s| s.identity.run_id != run_id) {
+    let run_id = first.run_id.clone();
+    if let Some(other) = shards.iter().find(|s| s.run_id != run_id) {
         return Err(Failure::Input(format!(
             "{} belongs to run {}, {} to run {run_id}: merge one run at a time",
-            other.path().display(),
-            other.identity.run_id,
-            first.path().display(),
+            other.path.display(),
+            other.run_id,
+            first.path.display(),
         )));
     }
     let (ranks, missing_ranks) = ranks(&shards);
-    shards.sort_by_cached_key(|s| (lowest_rank(s), s.path().to_path_buf()));
+    shards.sort_by(|a, b| (&a.order, &a.path).cmp(&(&b.order, &b.path)));
+    shards.dedup_by(|copy, kept| {
+        let same = copy.order == kept.order;
+        if same {
+            let reason = format!("it holds the same processes as {}", kept.path.display());
+            unreadable.push((copy.path.clone(), reason));
+        }
+        same
+    });
     let shards = shards
-        .iter()
-        .map(|s| PlannedShard { path: s.path().to_owned(), bytes: s.bytes(), complete: s.complete() })
+        .into_iter()
+        .map(|s| PlannedShard {
+            path: s.path,
+            rank: s.ranks.first().copied(),
+            bytes: s.bytes,
+            complete: s.complete,
+        })
         .collect();
     Ok(Plan { run_id, shards, output, ranks, missing_ranks, unreadable })
+}
+
+fn candidate(shard: Shard) -> Candidate {
+    let mut ranks: Vec<u32> =
+        shard.processes.values().filter_map(|p| p.rank).chain(shard.identity.rank).collect();
+    ranks.sort_unstable();
+    let mut processes: Vec<_> = shard
+        .processes
+        .values()
+        .map(|p| (p.restart, p.worker, p.first_seen, p.domain.boot_id.clone(), p.pid, p.start_ticks))
+        .collect();
+    processes.sort();
+    let path = processes.is_empty().then(|| shard.path().to_owned());
+    Candidate {
+        path: shard.path().to_owned(),
+        run_id: shard.identity.run_id.clone(),
+        bytes: shard.bytes(),
+        complete: shard.complete(),
+        // Shards without any rank come last.
+        order: Order { rank: ranks.first().copied().unwrap_or(u32::MAX), processes, path },
+        ranks,
+        // Sizes of more than a million ranks are damage.
+        size: shard
+            .processes
+            .values()
+            .filter_map(|p| p.size)
+            .chain(shard.identity.size)
+            .max()
+            .map(|s| s.min(1 << 20)),
+    }
+}
+
+/// Whether the others can be merged without this one. A full table of open files, or an I/O error of
+/// the file system, would hit any of them.
+fn is_of_this_file(error: &OpenError) -> bool {
+    match error {
+        OpenError::NotAShard { .. } | OpenError::NoIdentity { .. } => true,
+        OpenError::NewerVersion { .. } => false,
+        OpenError::Io { source, .. } => matches!(
+            source.kind(),
+            ErrorKind::NotFound | ErrorKind::PermissionDenied | ErrorKind::InvalidInput
+        ),
+    }
 }
 
 fn check_output(output: &Path, args: &MergeArgs) -> Result<(), Failure> {
@@ -103,19 +191,10 @@ fn nothing_readable(found: &Found, unreadable: &[(PathBuf, String)]) -> Failure 
     ))
 }
 
-/// Shards without any rank come last.
-fn lowest_rank(shard: &Shard) -> u32 {
-    let of_processes = shard.processes.values().filter_map(|p| p.rank);
-    of_processes.chain(shard.identity.rank).min().unwrap_or(u32::MAX)
-}
-
 /// How many ranks there are, and which are missing from the size of the job.
-fn ranks(shards: &[Shard]) -> (usize, Vec<u32>) {
-    let processes = || shards.iter().flat_map(|s| s.processes.values());
-    // Sizes of more than a million ranks are damage.
-    let size = processes().filter_map(|p| p.size).max().unwrap_or(0).min(1 << 20);
-    let seen: BTreeSet<u32> =
-        processes().filter_map(|p| p.rank).chain(shards.iter().filter_map(|s| s.identity.rank)).collect();
+fn ranks(shards: &[Candidate]) -> (usize, Vec<u32>) {
+    let size = shards.iter().filter_map(|s| s.size).max().unwrap_or(0);
+    let seen: BTreeSet<u32> = shards.iter().flat_map(|s| s.ranks.iter().copied()).collect();
     (seen.len(), (0..size).filter(|rank| !seen.contains(rank)).collect())
 }
 
@@ -149,7 +228,7 @@ mod tests {
         fn every_shard_is_dealt_to_exactly_one_rank_in_order(
             bytes in proptest::collection::vec(0u64..1 << 40, 0..40), ranks in 1usize..20,
         ) {
-            let shards: Vec<_> = bytes.iter().map(|b| PlannedShard { path: "s".into(), bytes: *b, complete: true }).collect();
+            let shards: Vec<_> = bytes.iter().map(|b| PlannedShard { path: "s".into(), rank: None, bytes: *b, complete: true }).collect();
             let dealt: Vec<usize> = (0..ranks).flat_map(|r| share(&shards, r, ranks)).collect();
             prop_assert_eq!(dealt, (0..shards.len()).collect::<Vec<_>>());
         }
@@ -157,7 +236,7 @@ mod tests {
 
     #[test]
     fn equal_shards_are_dealt_evenly() {
-        let shards = vec![PlannedShard { path: "s".into(), bytes: 1000, complete: true }; 12];
+        let shards = vec![PlannedShard { path: "s".into(), rank: None, bytes: 1000, complete: true }; 12];
         assert!((0..3).all(|r| share(&shards, r, 3).len() == 4));
     }
 }

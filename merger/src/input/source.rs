@@ -1,34 +1,62 @@
 //! A source: one process of a shard, with key and stack id spaces of its own.
 
 use rpd_shard::file::BlockRef;
-use rpd_shard::model::TableId;
+use rpd_shard::model::{TableId, Value, rocpd};
 use rpd_shard::record::Process;
 use std::collections::BTreeMap;
 
+/// Where rows come from, and so which rows their references mean. A stored row must not find an
+/// expanded one under the key of a row that was lost.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Origin {
+    /// Rows as the shard holds them.
+    Stored,
+    /// Rows that native ones expanded to: their events and tracks are expanded ones too.
+    Expanded,
+}
+
 /// The keys that rows of one table have in one source.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct KeySpace {
     /// Stored rows: `first..next`, ascending. More than one range where blocks were lost.
     pub stored: Vec<(i64, i64)>,
-    /// First key of the rows that native rows expand to; `stored_end` where there are none.
+    /// Rows that native rows expand to, numbered behind the stored ones: `first..next`.
     pub expanded: (i64, i64),
     /// The row that stands for lost ones, where something refers to them.
     pub placeholder: Option<i64>,
-    /// Behind the last key in use.
+    /// Behind the last number in use.
     pub next: i64,
 }
 
+impl Default for KeySpace {
+    fn default() -> KeySpace {
+        KeySpace { stored: Vec::new(), expanded: (1, 1), placeholder: None, next: 1 }
+    }
+}
+
 impl KeySpace {
-    /// Whether there is a row with this key.
+    /// The number of the stored row with this key among the source's rows of the table; `None` where
+    /// there is no such row. Dense keys are their own numbers.
     #[inline]
-    pub fn contains(&self, key: i64) -> bool {
-        match self.stored.as_slice() {
-            [(first, next)] if (*first..*next).contains(&key) => true,
+    pub fn stored(&self, key: i64) -> Option<i64> {
+        let found = match self.stored.as_slice() {
+            [(first, next)] => (*first..*next).contains(&key),
             ranges => {
                 let i = ranges.partition_point(|(_, next)| *next <= key);
                 ranges.get(i).is_some_and(|(first, _)| *first <= key)
-                    || (self.expanded.0..self.expanded.1).contains(&key)
             }
+        };
+        found.then_some(key)
+    }
+
+    /// The number of the row that a row of this origin means by `key`.
+    #[inline]
+    pub fn number(&self, key: i64, table: TableId, origin: Origin) -> Option<i64> {
+        match (origin, table) {
+            (Origin::Expanded, rocpd::EVENT | rocpd::TRACK) => {
+                (self.expanded.0..self.expanded.1).contains(&key).then_some(key)
+            }
+            _ => self.stored(key),
         }
     }
 
@@ -57,7 +85,7 @@ pub struct ExpandedKeys {
 pub enum StackSpace {
     /// Small values: shifted. The largest one.
     Offset(i64),
-    /// Negative or huge values: numbered from 1. All of them, ascending.
+    /// Negative or huge values: numbered from 1. All of them, ascending; see [`stack_key`].
     Dictionary(Vec<i64>),
 }
 
@@ -76,6 +104,16 @@ impl StackSpace {
     }
 }
 
+/// A stack id as an integer. RocPD stores unsigned values above `i64::MAX` as REAL; equal ones stay
+/// equal. `None` for NULL and for what is no number.
+pub fn stack_key(value: Value<'_>) -> Option<i64> {
+    match value {
+        Value::Int(v) => Some(v),
+        Value::Real(v) if v >= 0.0 => Some(v as u64 as i64),
+        _ => None,
+    }
+}
+
 /// What a survey found of one process.
 #[derive(Clone, Debug)]
 pub struct Source {
@@ -87,9 +125,12 @@ pub struct Source {
     pub stacks: StackSpace,
     /// Its blocks in the order of writing: stored tables first, then native ones with their keys.
     pub blocks: Vec<(BlockRef, Option<ExpandedKeys>)>,
-    /// Track of each thread's marks, by thread key.
+    /// Track of each thread's marks, by thread key; [`NO_THREAD`] where the thread is not known.
     pub tracks: BTreeMap<i64, i64>,
 }
+
+/// Stands for threads that are not in the shard, or that are too many: their marks share a track.
+pub const NO_THREAD: i64 = 0;
 
 impl Source {
     /// Order in the output: rank, workers behind it, start.

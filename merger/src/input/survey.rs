@@ -1,29 +1,32 @@
 //! Reads a shard once, before anything is numbered: how many rows, which keys, strings and stack ids
 //! there are, and what is damaged. Every block is decoded here, so that the numbers are true.
 
+use super::block_facts::{BlockFacts, Gathered, facts, stack_values};
 use super::expand::{self, Word};
 use super::source::{ExpandedKeys, KeySpace, Source, StackSpace};
 use crate::agree::strings::{ShardHashes, hash};
 use rayon::prelude::*;
 use rpd_shard::Shard;
 use rpd_shard::file::{BlockError, BlockKind, BlockRef, ShardStrings};
-use rpd_shard::model::{Kind, Local, Rows, Schema, TableId, Value, native, rocpd};
+use rpd_shard::model::{Kind, Schema, TableId, rocpd};
 use rpd_shard::record::{Clock, ClockDomain, Loss, LossCause, Node, Process};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Stack ids beyond this are numbered anew instead of shifted.
 const MAX_SHIFTED_STACK: i64 = 1 << 40;
+/// Warnings that are told of one shard; the rest is counted.
+const MAX_WARNINGS: usize = 20;
+/// Blocks that are decoded before what they told is put together.
+const BLOCKS_AT_ONCE: usize = 256;
 
 /// A shard after its survey.
 #[derive(Debug)]
 pub struct Survey {
-    /// The shard.
+    /// The shard, its file closed.
     pub shard: Shard,
     /// Hashes of its strings by id, then those of the words in use. The texts are read again when
     /// they are written: a job has many shards with the same strings.
     pub hashes: ShardHashes,
-    /// Rows of the output's string table that are there because of this shard's own strings.
-    pub string_count: u64,
     /// Its processes, in output order.
     pub sources: Vec<Source>,
     /// Rows that are missing, by the collector's word and by what was found.
@@ -34,206 +37,151 @@ pub struct Survey {
     pub warnings: Vec<String>,
 }
 
-/// What one block holds.
-struct BlockFacts {
-    block: BlockRef,
-    expanded: Vec<(TableId, u64)>,
-    /// Smallest and largest key per table referred to.
-    refs: BTreeMap<TableId, (i64, i64)>,
-    stacks: Option<(i64, i64)>,
-    /// Whether a string id leads nowhere.
-    lost_strings: bool,
-    /// Threads of marks.
-    mark_threads: BTreeSet<i64>,
-}
-
 /// Surveys a shard, its blocks in parallel.
 pub fn survey(shard: Shard) -> Survey {
     let (strings, string_errors) = shard.strings();
-    let mut by_source: BTreeMap<u32, Vec<BlockRef>> = BTreeMap::new();
+    let mut warnings: Vec<String> = string_errors.iter().map(BlockError::to_string).collect();
+    let mut losses: Vec<Loss> = shard.ledger.iter().flat_map(|l| l.losses.clone()).collect();
+    let mut readable: BTreeMap<(u32, TableId), u64> = BTreeMap::new();
+    readable.insert((0, rocpd::STRING), strings.iter().count() as u64);
+    let mut words = BTreeSet::new();
+    let mut sources = Vec::new();
+    for (number, blocks) in blocks_by_source(&shard, &mut losses) {
+        let (gathered, facts) = gather(&shard, &blocks, &strings, &mut warnings);
+        for fact in &facts {
+            let BlockKind::Rows(table) = fact.block.header.kind else { continue };
+            *readable.entry((number, table)).or_default() += u64::from(fact.block.header.rows);
+            words.extend(Word::of_table(table));
+        }
+        let source = source(&shard, number, &gathered, facts);
+        if gathered.lost_strings || source.spaces.values().any(|s| s.placeholder.is_some()) {
+            words.insert(Word::Lost);
+        }
+        if !shard.processes.contains_key(&number) {
+            let table = Some(rocpd::INFO_PROCESS);
+            losses.push(Loss { source: number, table, cause: LossCause::DamagedBlock, rows: Some(1) });
+        }
+        sources.push(source);
+    }
+    sources.sort_by_cached_key(Source::order);
+    losses.extend(missing_rows(&shard, &readable));
+    warnings.extend(shard.damage().iter().map(|damage| {
+        let path = shard.path().display();
+        format!("{path}: {} bytes at offset {} are damaged", damage.bytes, damage.offset)
+    }));
+    if warnings.len() > MAX_WARNINGS {
+        let more = warnings.len() - MAX_WARNINGS;
+        warnings.truncate(MAX_WARNINGS);
+        warnings.push(format!("{}: {more} more damaged places", shard.path().display()));
+    }
+    let known = (1..strings.next_id()).map(|id| strings.get(id).map(hash));
+    let used = Word::ALL.iter().map(|w| words.contains(w).then(|| hash(w.text().as_bytes())));
+    let hashes = known.chain(used).collect();
+    let mut rows_read = BTreeMap::new();
+    for ((_, table), rows) in &readable {
+        *rows_read.entry(*table).or_default() += rows;
+    }
+    shard.release();
+    Survey { shard, hashes, sources, losses, rows_read, warnings }
+}
+
+/// The blocks of rows per process, in the order of the file. Tables that no output has are counted.
+fn blocks_by_source(shard: &Shard, losses: &mut Vec<Loss>) -> BTreeMap<u32, Vec<BlockRef>> {
+    let mut by_source: BTreeMap<u32, Vec<BlockRef>> =
+        shard.processes.keys().map(|source| (*source, Vec::new())).collect();
     let mut unknown: BTreeMap<(u32, TableId), u64> = BTreeMap::new();
     for block in shard.blocks() {
         let BlockKind::Rows(table) = block.header.kind else { continue };
         let source = block.header.source;
-        if table == rocpd::STRING && source == 0 {
-            continue;
-        }
-        if source != 0 && (expand::is_native(table) || is_written(table)) {
+        if source != 0 && is_merged(table) {
             by_source.entry(source).or_default().push(*block);
-        } else {
+        } else if (source, table) != (0, rocpd::STRING) {
             *unknown.entry((source, table)).or_default() += u64::from(block.header.rows);
         }
     }
-    for source in shard.processes.keys() {
-        by_source.entry(*source).or_default();
-    }
-
-    let mut warnings: Vec<String> = string_errors.iter().map(BlockError::to_string).collect();
-    let mut losses: Vec<Loss> = shard.ledger.iter().flat_map(|l| l.losses.clone()).collect();
     losses.extend(unknown.into_iter().map(|((source, table), rows)| Loss {
         source,
         table: Some(table),
         cause: LossCause::UnknownTable,
         rows: Some(rows),
     }));
-    let mut rows_read = BTreeMap::new();
-    let mut words = BTreeSet::new();
-    let mut readable: BTreeMap<(u32, TableId), u64> = BTreeMap::new();
-    readable.insert((0, rocpd::STRING), strings.iter().count() as u64);
-    let mut sources = Vec::new();
-    for (number, blocks) in by_source {
-        let facts: Vec<_> = blocks.par_iter().map(|block| facts(&shard, block, &strings)).collect();
-        let mut good = Vec::new();
-        for fact in facts {
-            match fact {
-                Ok(fact) => good.push(fact),
-                Err(error) => warnings.push(error.to_string()),
-            }
-        }
-        refuse_repeated_keys(&mut good, &shard, &mut warnings);
-        for fact in &good {
-            let BlockKind::Rows(table) = fact.block.header.kind else { continue };
-            *rows_read.entry(table).or_default() += u64::from(fact.block.header.rows);
-            *readable.entry((number, table)).or_default() += u64::from(fact.block.header.rows);
-            words.extend(Word::of_table(table));
-        }
-        let lost_strings = good.iter().any(|fact| fact.lost_strings);
-        let source = source(&shard, number, good);
-        if lost_strings || source.spaces.values().any(|s| s.placeholder.is_some()) {
-            words.insert(Word::Lost);
-        }
-        sources.push(source);
-    }
-    sources.sort_by_cached_key(Source::order);
-    losses.extend(missing_rows(&shard, &readable));
-    for damage in shard.damage() {
-        warnings.push(format!(
-            "{}: {} bytes at offset {} are damaged",
-            shard.path().display(),
-            damage.bytes,
-            damage.offset
-        ));
-    }
-    let known = (1..strings.next_id()).map(|id| strings.get(id).map(hash));
-    let used = Word::ALL.iter().map(|w| words.contains(w).then(|| hash(w.text().as_bytes())));
-    let hashes = known.chain(used).collect();
-    let string_count = strings.iter().count() as u64;
-    Survey { shard, hashes, string_count, sources, losses, rows_read, warnings }
+    by_source
 }
 
-/// Tables whose stored rows reach the output. Node and process rows come from the process record.
-fn is_written(table: TableId) -> bool {
-    Schema::builtin().get(table).is_some()
-        && !matches!(table, rocpd::STRING | rocpd::INFO_NODE | rocpd::INFO_PROCESS)
+/// Whether rows of a table reach the output, as they are or expanded. Node and process rows come from
+/// the process record instead.
+fn is_merged(table: TableId) -> bool {
+    expand::is_native(table)
+        || Schema::builtin().get(table).is_some()
+            && !matches!(table, rocpd::STRING | rocpd::INFO_NODE | rocpd::INFO_PROCESS)
 }
 
-fn facts(shard: &Shard, block: &BlockRef, strings: &ShardStrings) -> Result<BlockFacts, BlockError> {
-    let rows = shard.rows(block)?;
-    let mut facts = BlockFacts {
-        block: *block,
-        expanded: Vec::new(),
-        refs: BTreeMap::new(),
-        stacks: None,
-        lost_strings: false,
-        mark_threads: BTreeSet::new(),
-    };
-    for (column, cells) in rows.table.columns.iter().zip(&rows.columns) {
-        let bounds = || {
-            (0..rows.len).filter_map(|i| cells.int(i)).fold(None, |bounds: Option<(i64, i64)>, v| {
-                Some(bounds.map_or((v, v), |(low, high)| (low.min(v), high.max(v))))
-            })
-        };
-        match &column.kind {
-            Kind::Ref(table) => {
-                if let Some((low, high)) = bounds() {
-                    let known = facts.refs.entry(*table).or_insert((low, high));
-                    *known = (known.0.min(low), known.1.max(high));
-                }
-                // A row that must refer to something and refers to nothing needs the placeholder.
-                if column.sql.not_null && cells.filled(rows.len) < rows.len {
-                    facts.refs.entry(*table).or_insert((0, 0)).0 = 0;
-                }
-            }
-            Kind::Stack => {
-                if let Some((low, high)) = bounds() {
-                    let known = facts.stacks.get_or_insert((low, high));
-                    *known = (known.0.min(low), known.1.max(high));
-                }
-            }
-            Kind::Str => {
-                facts.lost_strings |= column.sql.not_null && cells.filled(rows.len) < rows.len
-                    || (0..rows.len).any(|i| match cells.get(i) {
-                        Value::Null => false,
-                        Value::Int(id) => strings.get(id).is_none(),
-                        _ => true,
-                    });
-            }
-            _ => {}
+/// Decodes the blocks of one process and puts together what they tell.
+fn gather(
+    shard: &Shard,
+    blocks: &[BlockRef],
+    strings: &ShardStrings,
+    warnings: &mut Vec<String>,
+) -> (Gathered, Vec<BlockFacts>) {
+    let mut threads: Vec<(i64, i64)> = Vec::new();
+    for block in blocks.iter().filter(|b| b.header.kind == BlockKind::Rows(rocpd::INFO_THREAD)) {
+        let (first, next) = (block.header.first_key, block.header.next_key());
+        if threads.last().is_none_or(|last| last.1 <= first) {
+            threads.push((first, next));
         }
     }
-    if expand::is_native(rows.id()) {
-        facts.expanded = expand::counts(&rows);
-    }
-    if rows.id() == native::MARK {
-        facts.mark_threads = mark_threads(&rows);
-    }
-    Ok(facts)
-}
-
-fn mark_threads(rows: &Rows<Local>) -> BTreeSet<i64> {
-    let threads = rows.column("tid");
-    (0..rows.len).map(|i| threads.int(i).unwrap_or(0)).collect()
-}
-
-/// Keys of one process's table ascend through the file. A block that repeats some is not ours.
-fn refuse_repeated_keys(blocks: &mut Vec<BlockFacts>, shard: &Shard, warnings: &mut Vec<String>) {
+    let mut gathered = Gathered::default();
+    let mut good = Vec::new();
     let mut next: BTreeMap<BlockKind, i64> = BTreeMap::new();
-    blocks.retain(|fact| {
-        let header = &fact.block.header;
-        let next = next.entry(header.kind).or_insert(1);
-        let ascends = header.first_key >= *next;
-        if ascends {
+    for some in blocks.chunks(BLOCKS_AT_ONCE) {
+        let decoded: Vec<_> = some.par_iter().map(|block| facts(shard, block, strings, &threads)).collect();
+        for decoded in decoded {
+            let (fact, told) = match decoded {
+                Ok(both) => both,
+                Err(error) => {
+                    warnings.push(error.to_string());
+                    continue;
+                }
+            };
+            // Keys of one process's table ascend through the file. A block that repeats some is not ours.
+            let header = &fact.block.header;
+            let next = next.entry(header.kind).or_insert(1);
+            if header.first_key < *next {
+                warnings.push(format!(
+                    "{}: block at offset {} repeats keys from {} on: left out",
+                    shard.path().display(),
+                    fact.block.offset,
+                    header.first_key
+                ));
+                continue;
+            }
             *next = header.next_key();
-        } else {
-            warnings.push(format!(
-                "{}: block at offset {} repeats keys from {} on: left out",
-                shard.path().display(),
-                fact.block.offset,
-                header.first_key
-            ));
+            gathered.add(told);
+            good.push(fact);
         }
-        ascends
-    });
+    }
+    (gathered, good)
 }
 
 /// Lays out the key spaces of one process.
-fn source(shard: &Shard, number: u32, facts: Vec<BlockFacts>) -> Source {
+fn source(shard: &Shard, number: u32, gathered: &Gathered, facts: Vec<BlockFacts>) -> Source {
     let mut spaces: BTreeMap<TableId, KeySpace> = BTreeMap::new();
-    let mut stored = Vec::new();
-    let mut native = Vec::new();
-    for fact in facts {
+    let (native, mut stored): (Vec<_>, Vec<_>) = facts.into_iter().partition(|f| f.is_native());
+    for fact in &stored {
         let header = fact.block.header;
-        match header.kind {
-            BlockKind::Rows(table) if !expand::is_native(table) => {
-                let ranges = &mut spaces.entry(table).or_default().stored;
-                match ranges.last_mut() {
-                    Some(last) if last.1 == header.first_key => last.1 = header.next_key(),
-                    _ => ranges.push((header.first_key, header.next_key())),
-                }
-                stored.push(fact);
-            }
-            _ => native.push(fact),
+        let BlockKind::Rows(table) = header.kind else { continue };
+        let ranges = &mut spaces.entry(table).or_default().stored;
+        match ranges.last_mut() {
+            Some(last) if last.1 == header.first_key => last.1 = header.next_key(),
+            _ => ranges.push((header.first_key, header.next_key())),
         }
-    }
-    for id in [rocpd::EVENT, rocpd::REGION, rocpd::SAMPLE, rocpd::ARG, rocpd::TRACK] {
-        spaces.entry(id).or_default();
     }
     for space in spaces.values_mut() {
         space.next = space.stored.last().map_or(1, |range| range.1);
         space.expanded = (space.next, space.next);
     }
 
-    // Marks need a track for each thread; expanded rows are numbered behind the stored ones.
+    // Expanded rows are numbered behind the stored ones. Marks need a track for each thread.
     let mut take = |table: TableId, rows: u64| {
         let space = spaces.entry(table).or_default();
         let first = space.next;
@@ -241,9 +189,8 @@ fn source(shard: &Shard, number: u32, facts: Vec<BlockFacts>) -> Source {
         space.expanded.1 = space.next;
         first
     };
-    let threads: BTreeSet<i64> = native.iter().flat_map(|f| f.mark_threads.iter().copied()).collect();
-    let first_track = take(rocpd::TRACK, threads.len() as u64);
-    let tracks: BTreeMap<i64, i64> = threads.into_iter().zip(first_track..).collect();
+    let first_track = take(rocpd::TRACK, gathered.mark_threads.len() as u64);
+    let tracks: BTreeMap<i64, i64> = gathered.mark_threads.iter().copied().zip(first_track..).collect();
     let mut blocks: Vec<(BlockRef, Option<ExpandedKeys>)> = Vec::new();
     stored.sort_by_key(|f| (f.block.header.kind, f.block.header.first_key));
     blocks.extend(stored.iter().map(|f| (f.block, None)));
@@ -257,35 +204,32 @@ fn source(shard: &Shard, number: u32, facts: Vec<BlockFacts>) -> Source {
         };
         blocks.push((fact.block, Some(keys)));
     }
-    reserve_placeholders(&mut spaces, stored.iter().chain(&native));
-    let stacks = stacks(shard, stored.iter().chain(&native));
+    reserve_placeholders(&mut spaces, gathered);
+    let stacks = stacks(shard, gathered, blocks.iter().map(|(block, _)| block));
     let process = shard.processes.get(&number).cloned().unwrap_or_else(|| unknown_process(shard, number));
     Source { process, spaces, stacks, blocks, tracks }
 }
 
-/// Sets a key aside in every table that is referred to where it has no row.
-fn reserve_placeholders<'a>(
-    spaces: &mut BTreeMap<TableId, KeySpace>,
-    facts: impl Iterator<Item = &'a BlockFacts>,
-) {
-    let mut needed: BTreeSet<TableId> = BTreeSet::new();
-    for (table, (low, high)) in facts.flat_map(|f| &f.refs) {
-        if matches!(*table, rocpd::INFO_NODE | rocpd::INFO_PROCESS) {
-            continue;
-        }
-        let space = spaces.entry(*table).or_default();
-        let whole = space.stored.len() <= 1 && space.contains(*low) && space.contains(*high);
-        if !whole {
-            needed.insert(*table);
-        }
-    }
+/// Sets a number aside in every table that is referred to where it has no row.
+fn reserve_placeholders(spaces: &mut BTreeMap<TableId, KeySpace>, gathered: &Gathered) {
+    let outside = |table: &TableId, low: i64, high: i64| match spaces.get(table) {
+        Some(space) => space.stored.len() > 1 || space.stored(low).is_none() || space.stored(high).is_none(),
+        None => true,
+    };
+    let has_own_row = |table: TableId| matches!(table, rocpd::INFO_NODE | rocpd::INFO_PROCESS);
+    let mut needed: BTreeSet<TableId> = gathered
+        .refs
+        .iter()
+        .filter(|(table, (low, high))| !has_own_row(**table) && outside(table, *low, *high))
+        .map(|(table, _)| *table)
+        .collect();
     // A placeholder refers to placeholders itself: a kernel symbol needs a code object.
     let mut queue: Vec<TableId> = needed.iter().copied().collect();
     while let Some(table) = queue.pop() {
         for column in Schema::builtin().get(table).iter().flat_map(|t| &t.columns) {
             if let Kind::Ref(target) = column.kind
                 && column.sql.not_null
-                && !matches!(target, rocpd::INFO_NODE | rocpd::INFO_PROCESS)
+                && !has_own_row(target)
                 && needed.insert(target)
             {
                 queue.push(target);
@@ -294,31 +238,17 @@ fn reserve_placeholders<'a>(
     }
     for table in needed {
         let space = spaces.entry(table).or_default();
-        if space.next == 0 {
-            *space = KeySpace { next: 1, expanded: (1, 1), ..KeySpace::default() };
-        }
         space.placeholder = Some(space.next);
         space.next += 1;
     }
 }
 
-fn stacks<'a>(shard: &Shard, facts: impl Iterator<Item = &'a BlockFacts>) -> StackSpace {
-    let blocks: Vec<_> = facts.filter_map(|f| f.stacks.map(|bounds| (f.block, bounds))).collect();
-    let low = blocks.iter().map(|(_, b)| b.0).min().unwrap_or(0);
-    let high = blocks.iter().map(|(_, b)| b.1).max().unwrap_or(0);
-    if low >= 0 && high <= MAX_SHIFTED_STACK {
-        return StackSpace::Offset(high);
+fn stacks<'a>(shard: &Shard, gathered: &Gathered, blocks: impl Iterator<Item = &'a BlockRef>) -> StackSpace {
+    match gathered.stacks {
+        None => StackSpace::Offset(0),
+        Some((low, high)) if low >= 0 && high <= MAX_SHIFTED_STACK => StackSpace::Offset(high),
+        Some(_) => StackSpace::Dictionary(stack_values(shard, blocks)),
     }
-    let mut values = BTreeSet::new();
-    for (block, _) in &blocks {
-        let Ok(rows) = shard.rows(block) else { continue };
-        for (column, cells) in rows.table.columns.iter().zip(&rows.columns) {
-            if column.kind == Kind::Stack {
-                values.extend((0..rows.len).filter_map(|i| cells.int(i)).filter(|v| *v != 0));
-            }
-        }
-    }
-    StackSpace::Dictionary(values.into_iter().collect())
 }
 
 /// Rows that were written, by the ledger or by the headers, and could not be read.
@@ -326,18 +256,15 @@ fn missing_rows(shard: &Shard, readable: &BTreeMap<(u32, TableId), u64>) -> Vec<
     let mut written: BTreeMap<(u32, TableId), u64> = BTreeMap::new();
     let headers = shard.blocks().iter().map(|b| b.header);
     let cut = shard.damage().iter().filter_map(|d| d.block);
-    for header in headers.chain(cut) {
-        if let BlockKind::Rows(table) = header.kind
-            && (table == rocpd::STRING || expand::is_native(table) || is_written(table))
-        {
-            let rows = written.entry((header.source, table)).or_default();
-            *rows = (*rows).max(header.next_key().saturating_sub(1) as u64);
-        }
-    }
-    if let Some(ledger) = &shard.ledger {
-        for (source, table, rows) in &ledger.written {
-            let known = written.entry((*source, *table)).or_default();
-            *known = (*known).max(*rows);
+    let by_headers = headers.chain(cut).filter_map(|header| match header.kind {
+        BlockKind::Rows(table) => Some((header.source, table, header.next_key().saturating_sub(1) as u64)),
+        _ => None,
+    });
+    let by_ledger = shard.ledger.iter().flat_map(|ledger| ledger.written.iter().copied());
+    for (source, table, rows) in by_headers.chain(by_ledger) {
+        if is_merged(table) && source != 0 || (source, table) == (0, rocpd::STRING) {
+            let known = written.entry((source, table)).or_default();
+            *known = (*known).max(rows);
         }
     }
     let cause = if shard.ledger.is_some() { LossCause::DamagedBlock } else { LossCause::Truncated };
@@ -348,15 +275,20 @@ fn missing_rows(shard: &Shard, readable: &BTreeMap<(u32, TableId), u64>) -> Vec<
             (lost > 0).then_some(Loss { source, table: Some(table), cause, rows: Some(lost) })
         })
         .collect();
-    // Without the collector's last word nobody knows what stood in damaged or missing bytes.
-    if shard.ledger.is_none() && shard.damage().iter().any(|d| d.block.is_none()) {
+    // Without the collector's last word nobody knows what else there was.
+    if shard.ledger.is_none() {
         losses.push(Loss { source: 0, table: None, cause, rows: None });
     }
     losses
 }
 
-/// Stands for a process whose records were both lost.
+/// Stands for a process whose records were both lost. The others of its shard ran on the same node.
 fn unknown_process(shard: &Shard, number: u32) -> Process {
+    let sibling = shard.processes.values().next();
+    let recorded = shard.clocks.first().map(|set| set.domain.clone());
+    let nowhere = ClockDomain { boot_id: String::new(), time_namespace: 0 };
+    let domain = sibling.map(|p| p.domain.clone()).or(recorded).unwrap_or(nowhere);
+    let boot_id = domain.boot_id.clone();
     Process {
         source: number,
         rank: shard.identity.rank,
@@ -365,8 +297,8 @@ fn unknown_process(shard: &Shard, number: u32) -> Process {
         rank_from: None,
         worker: false,
         restart: 0,
-        node: Node::default(),
-        domain: ClockDomain { boot_id: String::new(), time_namespace: 0 },
+        node: sibling.map_or(Node { boot_id, ..Node::default() }, |p| p.node.clone()),
+        domain,
         clock: Clock::Boottime,
         pid: -1,
         ppid: -1,

@@ -2,11 +2,10 @@
 
 use crate::input::expand::Word;
 use crate::input::source::Source;
-use rpd_shard::file::ShardStrings;
 use rpd_shard::model::{Kind, Local, OwnedValue, Rows, RowsBuilder, Schema, Value, rocpd};
 
 /// The placeholder rows that a survey set keys aside for.
-pub fn placeholders(source: &Source, strings: &ShardStrings) -> Vec<Rows<Local>> {
+pub fn placeholders(source: &Source) -> Vec<Rows<Local>> {
     let mut all = Vec::new();
     for (id, space) in &source.spaces {
         let (Some(key), Some(table)) = (space.placeholder, Schema::builtin().get(*id)) else { continue };
@@ -19,7 +18,7 @@ pub fn placeholders(source: &Source, strings: &ShardStrings) -> Vec<Rows<Local>>
                 Kind::Ref(target) if column.sql.not_null => {
                     OwnedValue::Int(source.spaces.get(target).and_then(|s| s.placeholder).unwrap_or(0))
                 }
-                Kind::Str => OwnedValue::Int(Word::Lost.id(strings)),
+                Kind::Str => OwnedValue::Int(Word::Lost.id()),
                 Kind::Text if column.name.ends_with("name") || column.sql.not_null => {
                     OwnedValue::Text(lost.as_bytes().into())
                 }

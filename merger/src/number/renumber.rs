@@ -1,14 +1,16 @@
 use super::Bases;
-use super::json_ids;
+use super::json_ids::{self, Found};
 use crate::clock::Fit;
-use crate::input::source::{Source, StackSpace};
+use crate::input::expand::Word;
+use crate::input::source::{Origin, Source, StackSpace, stack_key};
 use rpd_shard::model::{
     Cells, Column, JsonRef, Keys, Kind, Local, LocalNs, Merged, Nulls, OwnedValue, Rows, TableId, TextCells,
     Value, rocpd,
 };
 use std::collections::BTreeMap;
 
-/// References that led nowhere, per table and column: they became NULL or point at a placeholder.
+/// Values that could not be kept, per table and column: references that led nowhere and became NULL or
+/// point at a placeholder, and what SQLite would have refused.
 pub type Replaced = BTreeMap<(TableId, String), u64>;
 
 /// Everything that turns ids and times of one source into those of the output.
@@ -22,17 +24,25 @@ pub struct SourceMap<'a> {
     pub node: i64,
     /// Global ids of the shard's strings, by id in the shard minus one; 0 where lost.
     pub strings: &'a [i64],
-    /// Global id of the string that stands for lost ones; 0 where no string is lost.
-    pub lost_string: i64,
+    /// Global ids of the words, in their order; 0 where not in use.
+    pub words: &'a [i64],
     /// The clock.
     pub fit: Fit,
 }
 
+/// What an id of a column becomes.
+enum Mapped {
+    Id(i64),
+    Null,
+    /// It led nowhere.
+    Lost,
+}
+
 impl SourceMap<'_> {
     /// Rewrites rows. The only way from [`Local`] to [`Merged`].
-    pub fn renumber(&self, mut rows: Rows<Local>, replaced: &mut Replaced) -> Rows<Merged> {
+    pub fn renumber(&self, mut rows: Rows<Local>, origin: Origin, replaced: &mut Replaced) -> Rows<Merged> {
         let table = rows.table.clone();
-        let base = self.bases.keys.get(&table.id).copied().unwrap_or(0);
+        let base = self.base(table.id);
         let keys = match &rows.keys {
             Keys::Dense(first) => Keys::Dense(first + base),
             Keys::Sparse(keys) => Keys::Sparse(keys.iter().map(|k| k + base).collect()),
@@ -43,12 +53,15 @@ impl SourceMap<'_> {
         for (column, cells) in table.columns.iter().zip(&mut columns) {
             let mut lost = 0;
             match &column.kind {
-                Kind::Ref(target) => self.refs(column, *target, cells, rows.len, &mut lost),
-                Kind::Str => self.strings(column, cells, rows.len, &mut lost),
-                Kind::Stack => map_ints(cells, rows.len, |v| self.stack(v)),
+                Kind::Ref(target) => self.refs(column, *target, origin, cells, rows.len, &mut lost),
+                Kind::Str => self.strings(column, origin, cells, rows.len, &mut lost),
+                Kind::Stack => self.stacks(cells, rows.len, &mut lost),
                 Kind::Time => self.times(column, cells, rows.len, span.as_ref(), &mut lost),
-                Kind::Json(refs) if !refs.is_empty() => self.json(refs, cells, &mut lost),
-                Kind::Int | Kind::Real | Kind::Text | Kind::Json(_) | Kind::Any => {
+                Kind::Json(refs) => {
+                    keep_constraints(column, cells, rows.len, &mut lost);
+                    self.json(refs, cells, &mut lost);
+                }
+                Kind::Int | Kind::Real | Kind::Text | Kind::Any => {
                     keep_constraints(column, cells, rows.len, &mut lost);
                 }
             }
@@ -59,56 +72,97 @@ impl SourceMap<'_> {
         rows.into_merged(keys, columns)
     }
 
-    fn refs(&self, column: &Column, target: TableId, cells: &mut Cells, rows: usize, lost: &mut u64) {
-        let base = self.bases.keys.get(&target).copied().unwrap_or(0);
-        let fixed = match target {
+    fn base(&self, table: TableId) -> i64 {
+        self.bases.keys.get(&table).copied().unwrap_or(0)
+    }
+
+    fn refs(
+        &self,
+        column: &Column,
+        target: TableId,
+        origin: Origin,
+        cells: &mut Cells,
+        rows: usize,
+        lost: &mut u64,
+    ) {
+        let base = self.base(target);
+        // A source has one node and one process, with key 1.
+        let only = match target {
             rocpd::INFO_NODE => Some(self.node),
             rocpd::INFO_PROCESS => Some(base + 1),
             _ => None,
         };
         let space = self.source.spaces.get(&target);
-        let fallback = match fixed {
-            Some(id) => column.sql.not_null.then_some(id),
-            None => space.and_then(|s| s.placeholder).map(|key| key + base).filter(|_| column.sql.not_null),
-        };
-        map_all(cells, rows, fallback, lost, |key| match fixed {
-            Some(id) => (key == 1).then_some(id),
-            None => space.filter(|s| s.contains(key)).map(|_| key + base),
-        });
+        let placeholder = only.or(space.and_then(|s| s.placeholder).map(|number| number + base));
+        let fallback = placeholder.filter(|_| column.sql.not_null);
+        map_ids(
+            cells,
+            rows,
+            lost,
+            |value| {
+                let id = match (value, only) {
+                    (Value::Null, _) if !column.sql.not_null => return Mapped::Null,
+                    (Value::Int(key), Some(id)) => (key == 1).then_some(id),
+                    (Value::Int(key), None) => {
+                        space.and_then(|s| s.number(key, target, origin)).map(|number| number + base)
+                    }
+                    _ => None,
+                };
+                id.map_or(Mapped::Lost, Mapped::Id)
+            },
+            fallback,
+        );
     }
 
-    fn strings(&self, column: &Column, cells: &mut Cells, rows: usize, lost: &mut u64) {
-        let lost_string = (self.lost_string != 0).then_some(self.lost_string);
+    fn strings(&self, column: &Column, origin: Origin, cells: &mut Cells, rows: usize, lost: &mut u64) {
+        let word = |word: Word| self.words.get(word as usize).copied().filter(|id| *id != 0);
         // A name that is lost still counts in AMD's views, which join strings inside.
-        let absent = lost_string.filter(|_| column.sql.not_null);
-        map_all(cells, rows, absent, lost, |id| {
-            usize::try_from(id.checked_sub(1)?)
-                .ok()
-                .and_then(|i| self.strings.get(i))
-                .copied()
-                .filter(|id| *id != 0)
-        });
-        if let (Cells::Int { values, nulls }, Some(lost_string)) = (&mut *cells, lost_string) {
-            let unresolved = std::mem::take(nulls);
-            for (i, value) in values.iter_mut().enumerate().take(rows) {
-                // map_all leaves the value of an unresolved id at -1 and of a NULL at 0.
-                match unresolved.get(i) {
-                    true if *value == -1 => *value = lost_string,
-                    true => nulls.set(i),
-                    false => {}
-                }
-            }
-        }
+        map_ids(
+            cells,
+            rows,
+            lost,
+            |value| {
+                let id = match value {
+                    Value::Null if !column.sql.not_null => return Mapped::Null,
+                    Value::Int(id) if id < 0 && origin == Origin::Expanded => {
+                        Word::from_id(id).and_then(word)
+                    }
+                    Value::Int(id) => id
+                        .checked_sub(1)
+                        .and_then(|i| self.strings.get(usize::try_from(i).ok()?))
+                        .copied()
+                        .filter(|id| *id != 0),
+                    _ => None,
+                };
+                id.map_or(Mapped::Lost, Mapped::Id)
+            },
+            word(Word::Lost),
+        );
     }
 
-    fn stack(&self, value: i64) -> i64 {
-        match &self.source.stacks {
-            _ if value == 0 => 0,
-            StackSpace::Offset(_) => value + self.bases.stacks,
-            StackSpace::Dictionary(values) => {
-                values.binary_search(&value).map_or(0, |i| i as i64 + 1) + self.bases.stacks
-            }
+    fn stacks(&self, cells: &mut Cells, rows: usize, lost: &mut u64) {
+        let base = self.bases.stacks;
+        if let (Cells::Int { values, .. }, StackSpace::Offset(_)) = (&mut *cells, &self.source.stacks) {
+            values.iter_mut().filter(|v| **v != 0).for_each(|v| *v += base);
+            return;
         }
+        map_ids(
+            cells,
+            rows,
+            lost,
+            |value| match (value, stack_key(value), &self.source.stacks) {
+                (Value::Null, ..) => Mapped::Null,
+                (_, Some(0), _) => Mapped::Id(0),
+                (_, Some(key), StackSpace::Offset(max)) if (1..=*max).contains(&key) => {
+                    Mapped::Id(key + base)
+                }
+                (_, Some(key), StackSpace::Dictionary(values)) => {
+                    values.binary_search(&key).map_or(Mapped::Lost, |i| Mapped::Id(i as i64 + 1 + base))
+                }
+                _ => Mapped::Lost,
+            },
+            None,
+        );
     }
 
     fn times(&self, column: &Column, cells: &mut Cells, rows: usize, start: Option<&Cells>, lost: &mut u64) {
@@ -124,6 +178,7 @@ impl SourceMap<'_> {
                     fallback(i)
                 }
                 None => {
+                    *lost += u64::from(cells.get(i) != Value::Null);
                     nulls.set(i);
                     0
                 }
@@ -146,8 +201,14 @@ impl SourceMap<'_> {
             }
             Cells::Any(values) => {
                 for value in values {
-                    if let OwnedValue::Text(text) = value {
-                        *text = self.json_text(refs, text, lost).into();
+                    match value {
+                        OwnedValue::Text(text) => *text = self.json_text(refs, text, lost).into(),
+                        // SQLite would take a blob for its own binary JSON.
+                        OwnedValue::Blob(_) => {
+                            *lost += 1;
+                            *value = OwnedValue::Null;
+                        }
+                        OwnedValue::Null | OwnedValue::Int(_) | OwnedValue::Real(_) => {}
                     }
                 }
             }
@@ -156,13 +217,25 @@ impl SourceMap<'_> {
     }
 
     fn json_text(&self, refs: &[JsonRef], text: &[u8], lost: &mut u64) -> Vec<u8> {
-        let Ok(mut json) = std::str::from_utf8(text).map(str::to_owned) else { return text.to_vec() };
+        if text == b"{}" {
+            return text.to_vec();
+        }
+        if !json_ids::is_json(text) {
+            // One bad text would fail every query of a view that looks into the column.
+            *lost += 1;
+            return json_ids::wrapped(text);
+        }
+        let mut json = String::from_utf8_lossy(text).into_owned();
         for reference in refs {
-            let Some((place, key)) = json_ids::find(&json, &reference.path) else { continue };
-            let space = self.source.spaces.get(&reference.table);
-            let base = self.bases.keys.get(&reference.table).copied().unwrap_or(0);
-            let id = match space.filter(|s| s.contains(key)) {
-                Some(_) => (key + base).to_string(),
+            let (place, number) = match json_ids::find(&json, &reference.path) {
+                Found::Nothing => continue,
+                Found::NoId(place) => (place, None),
+                Found::Id(place, key) => {
+                    (place, self.source.spaces.get(&reference.table).and_then(|s| s.stored(key)))
+                }
+            };
+            let id = match number {
+                Some(number) => (number + self.base(reference.table)).to_string(),
                 None => {
                     *lost += 1;
                     "null".to_owned()
@@ -174,71 +247,70 @@ impl SourceMap<'_> {
     }
 }
 
-fn map_ints(cells: &mut Cells, rows: usize, map: impl Fn(i64) -> i64) {
-    match cells {
-        Cells::Int { values, .. } => values.iter_mut().for_each(|v| *v = map(*v)),
-        Cells::Absent => {}
-        // Only a damaged shard has anything but integers here.
-        _ => *cells = Cells::Int { values: vec![0; rows], nulls: all_null(rows) },
-    }
-}
-
-fn all_null(rows: usize) -> Nulls {
-    let mut nulls = Nulls::default();
-    (0..rows).for_each(|i| nulls.set(i));
-    nulls
-}
-
-/// Maps ids. One that leads nowhere, or is no integer, becomes `fallback` or else NULL (with -1 in
-/// its place), and is counted; a NULL stays NULL unless there is a fallback.
-fn map_all(
+/// Maps the ids of a column. What leads nowhere becomes `fallback`, or NULL where there is none.
+fn map_ids(
     cells: &mut Cells,
     rows: usize,
-    fallback: Option<i64>,
     lost: &mut u64,
-    map: impl Fn(i64) -> Option<i64>,
+    map: impl Fn(Value<'_>) -> Mapped,
+    fallback: Option<i64>,
 ) {
-    if matches!(cells, Cells::Absent) && fallback.is_none() {
+    if matches!(cells, Cells::Absent) && matches!(map(Value::Null), Mapped::Null) {
         return;
     }
     let mut values = Vec::with_capacity(rows);
     let mut nulls = Nulls::default();
     for i in 0..rows {
-        let (id, missing) = match cells.get(i) {
-            Value::Null => (None, 0),
-            Value::Int(key) => (map(key), -1),
-            _ => (None, -1),
+        let id = match map(cells.get(i)) {
+            Mapped::Id(id) => Some(id),
+            Mapped::Null => None,
+            Mapped::Lost => {
+                *lost += 1;
+                fallback
+            }
         };
-        values.push(id.or(fallback).unwrap_or_else(|| {
+        values.push(id.unwrap_or_else(|| {
             nulls.set(i);
-            missing
+            0
         }));
-        *lost += u64::from(id.is_none() && (missing == -1 || fallback.is_some()));
     }
     *cells = Cells::Int { values, nulls };
 }
 
-/// Values that SQLite would refuse: NULL where it is not allowed, a word that a CHECK does not list.
-/// Only a damaged or hostile shard has any.
+/// Values that SQLite would refuse: NULL where it is not allowed (NaN is stored as NULL), a word that a
+/// CHECK does not list. Only a damaged or hostile shard has any.
 fn keep_constraints(column: &Column, cells: &mut Cells, rows: usize, lost: &mut u64) {
     let sql = &column.sql;
-    if sql.not_null && sql.default.is_none() && cells.filled(rows) < rows {
-        *lost += (rows - cells.filled(rows)) as u64;
-        let replacement = match column.kind {
-            Kind::Text => OwnedValue::Text(Box::default()),
-            _ => OwnedValue::Int(0),
+    let is_nan = |v: Value<'_>| matches!(v, Value::Real(r) if r.is_nan());
+    let is_null = |v: Value<'_>| v == Value::Null || is_nan(v);
+    if sql.not_null {
+        // Where there is a default, the writer puts it in the place of NULL.
+        let has_default = sql.default.is_some();
+        let refused = match &*cells {
+            Cells::Absent if has_default => 0,
+            Cells::Int { nulls, .. } if !nulls.any() => 0,
+            Cells::Text(_) if has_default => 0,
+            cells => {
+                let refuse = |v| if has_default { is_nan(v) } else { is_null(v) };
+                (0..rows).filter(|i| refuse(cells.get(*i))).count() as u64
+            }
         };
-        let value = |i| match cells.get(i) {
-            Value::Null => replacement.clone(),
-            value => value.to_owned(),
-        };
-        *cells = Cells::Any((0..rows).map(value).collect());
+        if refused > 0 {
+            *lost += refused;
+            let replacement = match column.kind {
+                _ if has_default => OwnedValue::Null,
+                Kind::Text => OwnedValue::Text(Box::default()),
+                _ => OwnedValue::Int(0),
+            };
+            let value = |i| Some(cells.get(i)).filter(|v| !is_null(*v));
+            let value = |i| value(i).map_or_else(|| replacement.clone(), Value::to_owned);
+            *cells = Cells::Any((0..rows).map(value).collect());
+        }
     }
     if !sql.one_of.is_empty() && !matches!(cells, Cells::Absent) {
         let allowed = |v: Value<'_>| match v {
-            Value::Null => true,
             Value::Text(text) => sql.one_of.iter().any(|word| word.as_bytes() == text),
-            _ => false,
+            v => is_null(v),
         };
         let refused = (0..rows).filter(|i| !allowed(cells.get(*i))).count() as u64;
         if refused > 0 {

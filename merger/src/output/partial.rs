@@ -1,8 +1,9 @@
 //! The output under its temporary name.
 
 use crate::failure::Failure;
-use std::fs::{self, File};
-use std::io::ErrorKind;
+use std::fs::{self, File, OpenOptions, TryLockError};
+use std::io::{self, ErrorKind};
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
 /// `NAME.partial` beside the output; renamed when it is whole, removed when the merge fails.
@@ -10,28 +11,53 @@ use std::path::{Path, PathBuf};
 pub struct Partial {
     path: PathBuf,
     output: PathBuf,
-    /// Whether this rank removes it on failure.
+    /// Held by rank 0 for the length of the merge.
+    lock: Option<Lock>,
+    /// Whether this rank removes the file on failure.
     armed: bool,
 }
 
+/// A locked file beside the output: two merges must not write, or clear away, the same file. The lock
+/// goes with its process, so a killed merge blocks nobody.
+#[derive(Debug)]
+struct Lock {
+    path: PathBuf,
+    _file: File,
+}
+
+impl Drop for Lock {
+    fn drop(&mut self) {
+        let _ = fs::remove_file(&self.path);
+    }
+}
+
 impl Partial {
-    /// Names the file, and clears away what a killed merge left there. `owner`: on rank 0.
+    /// Names the file; on rank 0 (`owner`) also locks it, and clears away what a killed merge left.
     pub fn begin(output: &Path, owner: bool) -> Result<Partial, Failure> {
-        let mut name = output.as_os_str().to_owned();
-        name.push(".partial");
-        let partial = Partial { path: name.into(), output: output.to_owned(), armed: true };
+        let beside = |ending: &str| -> PathBuf {
+            let mut name = output.as_os_str().to_owned();
+            name.push(ending);
+            name.into()
+        };
+        let path = beside(".partial");
+        let cannot = |error: io::Error| {
+            let path = path.display();
+            Failure::Output(format!("cannot write {path}: {error}; choose another place with -o"))
+        };
+        let mut lock = None;
         if owner {
-            match fs::remove_file(&partial.path) {
-                Err(error) if error.kind() != ErrorKind::NotFound => {
-                    return Err(Failure::Output(format!(
-                        "cannot write {}: {error}; choose another place with -o",
-                        partial.path.display()
-                    )));
-                }
+            lock = Some(lock_file(beside(".lock")).map_err(cannot)?.ok_or_else(|| {
+                let output = output.display();
+                Failure::Output(format!(
+                    "another merge is writing {output}: wait for it, or choose another place with -o"
+                ))
+            })?);
+            match fs::remove_file(&path) {
+                Err(error) if error.kind() != ErrorKind::NotFound => return Err(cannot(error)),
                 _ => {}
             }
         }
-        Ok(partial)
+        Ok(Partial { path, output: output.to_owned(), lock, armed: true })
     }
 
     /// Where to write.
@@ -57,6 +83,25 @@ impl Partial {
     /// The merge went well: the file is no longer this rank's to remove.
     pub fn release(&mut self) {
         self.armed = false;
+        self.lock = None;
+    }
+}
+
+/// Takes the lock; `None` if another process has it.
+fn lock_file(path: PathBuf) -> io::Result<Option<Lock>> {
+    loop {
+        let file = OpenOptions::new().write(true).create(true).truncate(false).mode(0o600).open(&path)?;
+        match file.try_lock() {
+            Ok(()) => {}
+            Err(TryLockError::WouldBlock) => return Ok(None),
+            // A file system without locks, as Lustre may be mounted: the file alone has to do.
+            Err(TryLockError::Error(_)) => return Ok(Some(Lock { path, _file: file })),
+        }
+        // The holder before may have removed the file between the opening and the locking.
+        let locked = file.metadata()?.ino();
+        if fs::metadata(&path).is_ok_and(|now| now.ino() == locked) {
+            return Ok(Some(Lock { path, _file: file }));
+        }
     }
 }
 

@@ -6,6 +6,7 @@
 use crate::agree::nodes::Nodes;
 use crate::clock::Clocks;
 use crate::input::plan::Plan;
+use crate::input::source::Origin;
 use crate::merge::input_id;
 use crate::number::{Replaced, SourceMap};
 use crate::report::Report;
@@ -51,7 +52,7 @@ pub fn process_row(shard: &Shard, map: &SourceMap<'_>) -> Option<Rows<Merged>> {
         Json::Object(environment).to_string().as_str().into(),
         extdata.to_string().as_str().into(),
     ]);
-    Some(map.renumber(rows.finish(1), &mut Replaced::new()))
+    Some(map.renumber(rows.finish(1), Origin::Stored, &mut Replaced::new()))
 }
 
 /// First id and number of ids of this process in each table: readers find its rows without an index.
@@ -72,6 +73,8 @@ pub fn metadata(plan: &Plan, report: &Report, clocks: &Clocks, nodes: &Nodes) ->
         ("rpd.run_id", plan.run_id.clone()),
         ("rpd.processes", report.processes.to_string()),
         ("rpd.missing_ranks", json!(plan.missing_ranks).to_string()),
+        ("rpd.unfinished_ranks", json!(plan.unfinished_ranks()).to_string()),
+        ("rpd.unreadable_shards", plan.unreadable.len().to_string()),
         ("rpd.clock", "CLOCK_BOOTTIME of the reference node".to_owned()),
         ("rpd.clock.reference", reference.map_or(String::new(), |n| n.hostname.clone())),
         ("rpd.clock.realtime_minus_boottime_ns", json!(clocks.realtime_anchor()).to_string()),

@@ -6,6 +6,7 @@ use crate::agree::strings::StringIds;
 use crate::clock::Clocks;
 use crate::failure::Failure;
 use crate::input::expand::{self, Context, Word};
+use crate::input::source::Origin;
 use crate::input::survey::Survey;
 use crate::number::{Bases, Replaced, SourceMap, placeholders};
 use crate::report::progress::Progress;
@@ -46,7 +47,9 @@ pub struct Share<'a> {
 pub struct Written {
     /// Rows per table.
     pub rows: BTreeMap<TableId, u64>,
-    /// References that led nowhere.
+    /// Of those, rows that stand for lost ones.
+    pub placeholders: BTreeMap<TableId, u64>,
+    /// Values that could not be kept.
     pub replaced: Replaced,
 }
 
@@ -59,6 +62,9 @@ impl Written {
     /// Adds what another rank wrote.
     pub fn add(&mut self, other: Written) {
         other.rows.into_iter().for_each(|(table, rows)| self.count(table, rows));
+        for (table, rows) in other.placeholders {
+            *self.placeholders.entry(table).or_default() += rows;
+        }
         self.add_replaced(other.replaced);
     }
 
@@ -82,26 +88,24 @@ pub fn write_share(
         let (texts, _) = survey.shard.strings();
         let ids = std::iter::from_fn(|| strings_to_write.next_if(|(_, shard, _)| *shard == number));
         write_strings(writer, &texts, ids.map(|(id, _, index)| (*id, *index)), written)?;
+        // A shard's strings come first, the words behind them.
+        let map = &share.strings.maps[number];
+        let (own, words) = map.split_at(map.len() - Word::ALL.len());
         for (source, bases) in survey.sources.iter().zip(&share.bases[number]) {
             let map = SourceMap {
                 source,
                 bases,
                 node: job.nodes.id(&source.process.node).unwrap_or(1),
-                strings: &share.strings.maps[number],
-                lost_string: lost_string(&share.strings.maps[number]),
+                strings: own,
+                words,
                 fit: job.clocks.process_fit(&source.process),
             };
             write_source(writer, survey, &texts, &map, written)?;
         }
+        survey.shard.release();
         progress.add(survey.shard.bytes());
     }
     Ok(())
-}
-
-/// The words stand at the end of a shard's strings; [`Word::Lost`] is the last of them.
-fn lost_string(map: &[i64]) -> i64 {
-    let lost = Word::ALL.len() - Word::Lost as usize;
-    map.len().checked_sub(lost).map_or(0, |i| map[i])
 }
 
 /// Strings of this shard that are nowhere before it; index counts the shard's strings, then the words.
@@ -148,25 +152,30 @@ fn write_source(
         tracks: &source.tracks,
         last_seen: source.process.last_seen.unwrap_or(source.process.first_seen),
     };
-    let tracks = expand::mark_tracks(&source.tracks, texts);
-    let extra: Vec<_> = tracks.into_iter().chain(placeholders(source, texts)).collect();
-    for rows in extra {
-        let mut replaced = Replaced::new();
-        append(writer, &map.renumber(rows, &mut replaced), written)?;
-        written.add_replaced(replaced);
+    let mut replaced = Replaced::new();
+    for rows in placeholders(source) {
+        // It stands for rows: what it refers to is not counted as lost once more.
+        let rows = map.renumber(rows, Origin::Stored, &mut Replaced::new());
+        *written.placeholders.entry(rows.id()).or_default() += 1;
+        append(writer, &rows, written)?;
     }
+    if let Some(tracks) = expand::mark_tracks(&source.tracks) {
+        append(writer, &map.renumber(tracks, Origin::Expanded, &mut replaced), written)?;
+    }
+    written.add_replaced(replaced);
     // As many blocks at once as there are threads: memory stays bounded, order stays that of the file.
     for blocks in source.blocks.chunks(rayon::current_num_threads() * 2) {
         let batches: Vec<_> = blocks
             .par_iter()
             .map(|(block, keys)| {
                 let rows = survey.shard.rows(block)?;
-                let rows = match keys {
-                    Some(keys) => expand::expand(&rows, keys, &context),
-                    None => vec![rows],
+                let (origin, rows) = match keys {
+                    Some(keys) => (Origin::Expanded, expand::expand(&rows, keys, &context)),
+                    None => (Origin::Stored, vec![rows]),
                 };
                 let mut replaced = Replaced::new();
-                let merged: Vec<_> = rows.into_iter().map(|rows| map.renumber(rows, &mut replaced)).collect();
+                let renumber = |rows| map.renumber(rows, origin, &mut replaced);
+                let merged: Vec<_> = rows.into_iter().map(renumber).collect();
                 Ok((merged, replaced))
             })
             .collect::<Result<_, BlockError>>()

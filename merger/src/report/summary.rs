@@ -31,15 +31,20 @@ pub struct Report {
     pub unreadable: Vec<(PathBuf, String)>,
     /// Shards whose collector did not finish them.
     pub unfinished: Vec<PathBuf>,
+    /// Rows read per table of the shards.
+    pub rows_read: Vec<RowCount>,
     /// Rows per table: written, or counted in a dry run.
     pub rows: Vec<RowCount>,
+    /// Of the rows written, those that stand for lost ones.
+    pub placeholders: Vec<RowCount>,
     /// Strings of all shards, and distinct ones.
     pub strings: (u64, u64),
     /// Each clock domain.
     pub clocks: Vec<ClockRow>,
     /// The loss ledger.
     pub losses: Vec<LossRow>,
-    /// References to lost rows: table, column, how many became NULL or point at a placeholder.
+    /// Values that could not be kept: table, column, how many. Mostly references to lost rows, which
+    /// are NULL now or point at a placeholder.
     pub replaced: Vec<(String, String, u64)>,
     /// Damaged places.
     pub warnings: Vec<String>,
@@ -95,7 +100,9 @@ impl Report {
             missing_ranks: plan.missing_ranks.clone(),
             unreadable: plan.unreadable.clone(),
             unfinished: plan.shards.iter().filter(|s| !s.complete).map(|s| s.path.clone()).collect(),
+            rows_read: Vec::new(),
             rows: Vec::new(),
+            placeholders: Vec::new(),
             strings: (0, 0),
             clocks: clock_rows(clocks, nodes),
             losses: sum_losses(losses),
@@ -154,8 +161,13 @@ impl Report {
         line(
             verb,
             format!(
-                "run {}: {} ranks, {} processes on {} nodes, {} shards in {:.1} s",
-                self.run_id, self.ranks, self.processes, self.nodes, self.shards, self.seconds
+                "run {}: {}, {} on {}, {} in {:.1} s",
+                self.run_id,
+                plural(self.ranks, "rank"),
+                plural(self.processes as usize, "process"),
+                plural(self.nodes, "node"),
+                plural(self.shards, "shard"),
+                self.seconds
             ),
         );
         let rows: Vec<String> = self
@@ -176,7 +188,7 @@ impl Report {
             losses => losses.iter().for_each(|loss| line("lost", loss.line())),
         }
         for (table, column, rows) in &self.replaced {
-            line("replaced", format!("{rows} of {table}.{column} referred to lost rows"));
+            line("replaced", format!("{rows} values of {table}.{column} could not be kept"));
         }
         if !dry_run {
             line("output", self.output.display().to_string());
@@ -248,6 +260,19 @@ fn sum_losses(losses: &[Loss]) -> Vec<LossRow> {
             rows,
         })
         .collect()
+}
+
+fn plural(n: usize, thing: &str) -> String {
+    format!(
+        "{n} {thing}{}",
+        if n == 1 {
+            ""
+        } else if thing.ends_with('s') {
+            "es"
+        } else {
+            "s"
+        }
+    )
 }
 
 /// `0-2,5` for 0, 1, 2, 5.

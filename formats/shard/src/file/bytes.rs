@@ -1,52 +1,92 @@
 use std::fs::File;
 use std::io;
-use std::os::unix::fs::FileExt;
-use std::sync::Arc;
+use std::os::unix::fs::{FileExt, MetadataExt};
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
 
 /// Where a shard's bytes are.
 ///
 /// Files are read by position and never mapped: a shard that is cut while it is read is an error here,
 /// where a mapping would be a SIGBUS.
-#[derive(Clone, Debug)]
-pub enum Bytes {
-    /// A file, with the length that it had when it was opened.
-    File(Arc<File>, u64),
-    /// Memory.
+#[derive(Debug)]
+pub(super) enum Bytes {
+    File(OpenFile),
     Memory(Arc<[u8]>),
 }
 
+/// A file that can be closed and opened again.
+#[derive(Debug)]
+pub(super) struct OpenFile {
+    path: PathBuf,
+    length: u64,
+    /// Device and inode: what is opened again must be the same file.
+    id: (u64, u64),
+    file: Mutex<Option<Arc<File>>>,
+}
+
 impl Bytes {
-    /// The bytes of an open file.
-    pub fn from_file(file: File) -> io::Result<Bytes> {
-        let length = file.metadata()?.len();
-        Ok(Bytes::File(Arc::new(file), length))
+    pub(super) fn open(path: &Path) -> io::Result<Bytes> {
+        let file = File::open(path)?;
+        let found = file.metadata()?;
+        if !found.is_file() {
+            return Err(io::Error::new(io::ErrorKind::InvalidInput, "not a regular file"));
+        }
+        Ok(Bytes::File(OpenFile {
+            path: path.to_owned(),
+            length: found.len(),
+            id: (found.dev(), found.ino()),
+            file: Mutex::new(Some(Arc::new(file))),
+        }))
     }
 
-    /// Number of bytes.
-    pub fn len(&self) -> u64 {
+    pub(super) fn memory(bytes: &[u8]) -> Bytes {
+        Bytes::Memory(bytes.into())
+    }
+
+    /// Number of bytes when it was opened.
+    pub(super) fn len(&self) -> u64 {
         match self {
-            Bytes::File(_, length) => *length,
+            Bytes::File(file) => file.length,
             Bytes::Memory(bytes) => bytes.len() as u64,
         }
     }
 
-    /// Whether there are none.
-    pub fn is_empty(&self) -> bool {
-        self.len() == 0
-    }
-
     /// Exactly `length` bytes from `offset` on. The caller bounds `length`.
-    pub fn read(&self, offset: u64, length: usize) -> io::Result<Vec<u8>> {
+    pub(super) fn read(&self, offset: u64, length: usize) -> io::Result<Vec<u8>> {
         if offset.checked_add(length as u64).is_none_or(|end| end > self.len()) {
             return Err(io::ErrorKind::UnexpectedEof.into());
         }
         match self {
-            Bytes::File(file, _) => {
+            Bytes::File(file) => {
                 let mut out = vec![0; length];
-                file.read_exact_at(&mut out, offset)?;
+                file.get()?.read_exact_at(&mut out, offset)?;
                 Ok(out)
             }
             Bytes::Memory(bytes) => Ok(bytes[offset as usize..offset as usize + length].to_vec()),
         }
+    }
+
+    /// Closes the file until the next read.
+    pub(super) fn release(&self) {
+        if let Bytes::File(file) = self {
+            *file.file.lock().unwrap_or_else(PoisonError::into_inner) = None;
+        }
+    }
+}
+
+impl OpenFile {
+    fn get(&self) -> io::Result<Arc<File>> {
+        let mut open = self.file.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(file) = &*open {
+            return Ok(file.clone());
+        }
+        let file = File::open(&self.path)?;
+        let found = file.metadata()?;
+        if (found.dev(), found.ino()) != self.id || found.len() < self.length {
+            return Err(io::Error::other("the file was replaced or cut in the meantime"));
+        }
+        let file = Arc::new(file);
+        *open = Some(file.clone());
+        Ok(file)
     }
 }

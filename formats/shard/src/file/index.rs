@@ -10,15 +10,13 @@ pub(super) const TRAILER_BYTES: usize = 32;
 const TRAILER_MAGIC: &[u8; 8] = b"RPDINDEX";
 /// One entry of the index: offset, then the block's header.
 pub(super) const ENTRY_BYTES: usize = 8 + BLOCK_HEADER_BYTES;
-/// How much is searched at once for the next block behind damage.
-const SEARCH_BYTES: usize = 1 << 20;
+/// How much is searched at first for the next block behind damage, and at most at once.
+const SEARCH_BYTES: (usize, usize) = (4 << 10, 1 << 20);
 
 /// All blocks of a shard, ascending by offset.
 pub(super) struct Blocks {
     pub(super) blocks: Vec<BlockRef>,
     pub(super) damage: Vec<Damage>,
-    /// Whether the shard was finished: index and trailer are whole.
-    pub(super) complete: bool,
 }
 
 pub(super) fn trailer(index_offset: u64) -> [u8; TRAILER_BYTES] {
@@ -40,7 +38,7 @@ pub(super) fn entry(block: &BlockRef) -> [u8; ENTRY_BYTES] {
 /// By the index if it is whole and fits the file, else by walking.
 pub(super) fn find(bytes: &Bytes) -> io::Result<Blocks> {
     match from_index(bytes)? {
-        Some(blocks) => Ok(Blocks { blocks, damage: Vec::new(), complete: true }),
+        Some(blocks) => Ok(Blocks { blocks, damage: Vec::new() }),
         None => walk(bytes),
     }
 }
@@ -106,13 +104,15 @@ fn walk(bytes: &Bytes) -> io::Result<Blocks> {
         }
         offset = next;
     }
-    Ok(Blocks { blocks, damage, complete: false })
+    Ok(Blocks { blocks, damage })
 }
 
 /// Offset of the next good block header at or behind `from`.
 fn search(bytes: &Bytes, mut from: u64) -> io::Result<Option<u64>> {
+    // Mostly the next block is near; a file full of damage must not be read over and over.
+    let mut wanted = SEARCH_BYTES.0;
     while from < bytes.len() {
-        let length = SEARCH_BYTES.min((bytes.len() - from) as usize);
+        let length = wanted.min((bytes.len() - from) as usize);
         let chunk = bytes.read(from, length)?;
         let candidates = chunk.windows(BLOCK_MAGIC.len()).enumerate().filter(|(_, w)| w == BLOCK_MAGIC);
         for (i, _) in candidates {
@@ -122,9 +122,10 @@ fn search(bytes: &Bytes, mut from: u64) -> io::Result<Option<u64>> {
                 return Ok(Some(offset));
             }
         }
-        if length < SEARCH_BYTES {
+        if length < wanted {
             return Ok(None);
         }
+        wanted = (wanted * 2).min(SEARCH_BYTES.1);
         // A magic may lie across the border of two chunks.
         from += (length - BLOCK_MAGIC.len() + 1) as u64;
     }

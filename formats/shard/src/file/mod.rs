@@ -17,9 +17,9 @@ mod strings;
 mod writer;
 
 pub use block::{BLOCK_HEADER_BYTES, BlockHeader, BlockKind};
-pub use bytes::Bytes;
+use bytes::Bytes;
 pub use reader::{BlockError, BlockRef, Damage, OpenError, Shard};
-pub use strings::{MAX_STRING_BYTES, MAX_STRINGS, ShardStrings};
+pub use strings::{MAX_STRING_BYTES, MAX_STRING_LENGTH, MAX_STRINGS, ShardStrings};
 pub use writer::{MAX_VALUE_BYTES, ShardWriter, WriteError};
 
 use twox_hash::XxHash3_64;

@@ -1,11 +1,10 @@
 use super::block::{BLOCK_HEADER_BYTES, BlockHeader, BlockKind};
-use super::strings::ShardStrings;
+use super::strings::{MAX_STRING_LENGTH, ShardStrings};
 use super::{Bytes, FILE_HEADER_BYTES, FILE_MAGIC, Version, checksum, index, le};
 use crate::codec::{DecodeError, decode_columns};
 use crate::model::{FIRST_CARRIED_TABLE, Keys, Local, Rows, Schema, Table, rocpd};
 use crate::record::{ClockSet, Ledger, Process, RunIdentity, wire};
 use std::collections::BTreeMap;
-use std::fs::File;
 use std::io;
 use std::path::{Path, PathBuf};
 
@@ -86,8 +85,8 @@ pub enum BlockDamage {
     /// A table that is described nowhere.
     #[error("the table is not described in this shard")]
     UnknownTable,
-    /// More strings than a shard may have, or ids that go backwards.
-    #[error("string ids are out of bounds")]
+    /// More or longer strings than a shard may have, or ids that go backwards.
+    #[error("strings are out of bounds")]
     Strings,
 }
 
@@ -126,7 +125,6 @@ pub struct Shard {
     schema: Schema,
     blocks: Vec<BlockRef>,
     damage: Vec<Damage>,
-    complete: bool,
     /// Which run and which collector.
     pub identity: RunIdentity,
     /// The processes, by their number.
@@ -141,13 +139,13 @@ impl Shard {
     /// Opens a file.
     pub fn open(path: &Path) -> Result<Shard, OpenError> {
         let io = |source| OpenError::Io { path: path.to_owned(), source };
-        let bytes = File::open(path).and_then(Bytes::from_file).map_err(io)?;
+        let bytes = Bytes::open(path).map_err(io)?;
         Shard::from_bytes(path, bytes)
     }
 
     /// Opens a shard in memory; `name` stands for the path in messages.
     pub fn from_memory(name: &str, bytes: &[u8]) -> Result<Shard, OpenError> {
-        Shard::from_bytes(Path::new(name), Bytes::Memory(bytes.into()))
+        Shard::from_bytes(Path::new(name), Bytes::memory(bytes))
     }
 
     fn from_bytes(path: &Path, bytes: Bytes) -> Result<Shard, OpenError> {
@@ -176,7 +174,6 @@ impl Shard {
             schema: records.schema.unwrap_or_else(|| Schema::builtin().clone()),
             blocks: found.blocks,
             damage,
-            complete: found.complete,
             identity,
             processes: records.processes,
             clocks: records.clocks,
@@ -194,9 +191,15 @@ impl Shard {
         self.bytes.len()
     }
 
-    /// Whether the collector finished it: without, the end may be missing.
+    /// Whether the collector had its last word: without it, the end may be missing.
     pub fn complete(&self) -> bool {
-        self.complete
+        self.ledger.is_some()
+    }
+
+    /// Closes the file. The next read opens it again, and fails if it is another file by then: a job
+    /// has more shards than a process may have open files.
+    pub fn release(&self) {
+        self.bytes.release();
     }
 
     /// Bytes that belong to no whole block, and damaged side records.
@@ -242,7 +245,11 @@ impl Shard {
                     _ => b"",
                 };
                 let bytes = (0..rows.len).map(|i| text(i).len()).sum();
-                if block.header.first_key < 1 || !strings.has_room(block.header.first_key, rows.len, bytes) {
+                let longest = (0..rows.len).map(|i| text(i).len()).max();
+                if longest > Some(MAX_STRING_LENGTH)
+                    || block.header.first_key < 1
+                    || !strings.has_room(block.header.first_key, rows.len, bytes)
+                {
                     return Err(BlockDamage::Strings);
                 }
                 (0..rows.len).for_each(|i| strings.add(rows.keys.get(i), text(i)));

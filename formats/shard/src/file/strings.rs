@@ -2,6 +2,8 @@ use crate::model::TextCells;
 
 /// Most strings of one shard.
 pub const MAX_STRINGS: usize = 4 << 20;
+/// Longest string.
+pub const MAX_STRING_LENGTH: usize = 1 << 20;
 /// Most bytes of all strings of one shard.
 pub const MAX_STRING_BYTES: usize = 256 << 20;
 

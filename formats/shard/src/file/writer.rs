@@ -1,7 +1,7 @@
 use super::block::{BLOCK_HEADER_BYTES, BlockHeader, BlockKind};
 use super::index;
 use super::reader::BlockRef;
-use super::strings::{MAX_STRING_BYTES, MAX_STRINGS};
+use super::strings::{MAX_STRING_BYTES, MAX_STRING_LENGTH, MAX_STRINGS};
 use super::{ZSTD_LEVEL, checksum, file_header};
 use crate::codec::{MAX_RAW_BYTES, MAX_ROWS, encode_columns};
 use crate::model::{
@@ -12,7 +12,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::io::{self, Write};
 use twox_hash::XxHash3_64;
 
-/// Longest text or blob of one value.
+/// Most bytes of text and blobs in one row.
 pub const MAX_VALUE_BYTES: usize = 16 << 20;
 /// A block is closed when its texts come to this much.
 const BLOCK_TEXT_BYTES: usize = 4 << 20;
@@ -28,16 +28,19 @@ pub enum WriteError {
     /// A table that was not described.
     #[error("failed to write a row: {0} is not described in this shard")]
     UnknownTable(TableId),
-    /// A value over [`MAX_VALUE_BYTES`].
-    #[error(
-        "failed to write a row of {table}: a value has {bytes} bytes, at most {MAX_VALUE_BYTES} are allowed"
-    )]
-    ValueTooLong {
+    /// A row over [`MAX_VALUE_BYTES`], or a string over [`MAX_STRING_LENGTH`].
+    #[error("failed to write a row of {table}: its text has {bytes} bytes, at most {most} are allowed")]
+    TextTooLong {
         /// The table.
         table: TableId,
-        /// Length of the value.
+        /// How many bytes there are.
         bytes: usize,
+        /// How many there may be.
+        most: usize,
     },
+    /// A block or record that no reader would take.
+    #[error("failed to write a block: it has {0} bytes, at most {MAX_RAW_BYTES} are allowed")]
+    BlockTooLong(usize),
     /// A carried table whose number belongs to the built-in ones.
     #[error("failed to describe a table: number {0:?} is reserved for built-in tables")]
     Reserved(TableId),
@@ -100,6 +103,10 @@ impl<W: Write> ShardWriter<W> {
 
     /// The id of a string in this shard, from 1. Equal strings have one id.
     pub fn string(&mut self, text: &[u8]) -> Result<i64, WriteError> {
+        if text.len() > MAX_STRING_LENGTH {
+            let (bytes, most) = (text.len(), MAX_STRING_LENGTH);
+            return Err(WriteError::TextTooLong { table: rocpd::STRING, bytes, most });
+        }
         let hash = XxHash3_64::oneshot(text);
         if let Some(code) = self.strings.codes.get(&hash)
             && self.strings.cells.entry(*code) == text
@@ -141,10 +148,10 @@ impl<W: Write> ShardWriter<W> {
 
     /// Adds a row: one value per column in the order of the description. Returns its key.
     pub fn push(&mut self, source: u32, table: TableId, row: &[Value<'_>]) -> Result<i64, WriteError> {
-        let longest =
-            row.iter().map(|v| if let Value::Text(t) | Value::Blob(t) = v { t.len() } else { 0 }).max();
-        if let Some(bytes) = longest.filter(|l| *l > MAX_VALUE_BYTES) {
-            return Err(WriteError::ValueTooLong { table, bytes });
+        let text = |v: &Value<'_>| if let Value::Text(t) | Value::Blob(t) = v { t.len() } else { 0 };
+        let bytes = row.iter().map(text).sum();
+        if bytes > MAX_VALUE_BYTES {
+            return Err(WriteError::TextTooLong { table, bytes, most: MAX_VALUE_BYTES });
         }
         let (first, rows) = match self.pending.get_mut(&(source, table)) {
             Some(pending) => pending,
@@ -285,6 +292,9 @@ impl<W: Write> ShardWriter<W> {
 
     /// Compresses and writes one block; fills in the lengths and the checksum.
     fn block(&mut self, mut header: BlockHeader, raw: &[u8]) -> Result<(), WriteError> {
+        if raw.len() > MAX_RAW_BYTES {
+            return Err(WriteError::BlockTooLong(raw.len()));
+        }
         let stored = self.zstd.compress(raw)?;
         header.raw_bytes = raw.len() as u32;
         header.stored_bytes = stored.len() as u32;

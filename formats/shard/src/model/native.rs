@@ -1,5 +1,5 @@
 //! The compact tables that the collector writes. One row stands for several rows of RocPD and is
-//! expanded into them while a shard is read ([`crate::expand`]); none of them reaches an output.
+//! expanded into them when shards are merged; none of them reaches an output.
 //!
 //! No row repeats its node or process: a block belongs to one process.
 //! `end` is NULL where the process died, or left by exec, before the range or call had ended.

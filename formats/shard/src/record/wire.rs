@@ -5,8 +5,10 @@
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-/// Upper bound of what one decoded record may allocate.
-const DECODE_LIMIT: usize = 64 << 20;
+/// Most that one record of a shard may allocate.
+const RECORD_LIMIT: usize = 64 << 20;
+/// Most that one message between merge ranks may allocate: those are our own words, but summed up.
+const MESSAGE_LIMIT: usize = 1 << 30;
 
 /// Bytes that are no valid record.
 #[derive(Debug, thiserror::Error)]
@@ -24,9 +26,18 @@ pub fn encode<T: Serialize>(value: &T) -> Vec<u8> {
     }
 }
 
-/// Reads a value that fills `bytes` exactly.
+/// Reads a record of a shard, which fills `bytes` exactly.
 pub fn decode<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, WireError> {
-    let config = bincode::config::standard().with_limit::<DECODE_LIMIT>();
+    decode_within::<T, RECORD_LIMIT>(bytes)
+}
+
+/// Reads a message of another merge rank, which fills `bytes` exactly.
+pub fn decode_message<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, WireError> {
+    decode_within::<T, MESSAGE_LIMIT>(bytes)
+}
+
+fn decode_within<T: DeserializeOwned, const LIMIT: usize>(bytes: &[u8]) -> Result<T, WireError> {
+    let config = bincode::config::standard().with_limit::<LIMIT>();
     match bincode::serde::decode_from_slice(bytes, config) {
         Ok((value, used)) if used == bytes.len() => Ok(value),
         Ok((_, used)) => Err(WireError(format!("{} bytes left over", bytes.len() - used))),

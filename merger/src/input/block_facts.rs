@@ -1,0 +1,157 @@
+//! What one block of rows tells a survey.
+
+use super::expand;
+use super::source::{NO_THREAD, stack_key};
+use rpd_shard::Shard;
+use rpd_shard::file::{BlockError, BlockKind, BlockRef, ShardStrings};
+use rpd_shard::model::{Kind, Local, Rows, TableId, Value, native};
+use std::collections::{BTreeMap, BTreeSet};
+
+/// Threads of one process whose marks have a track of their own; those beyond share one.
+const MAX_MARK_THREADS: usize = 65_536;
+/// Distinct stack ids of one process that are kept when they have to be numbered anew.
+const MAX_STACK_VALUES: usize = 8 << 20;
+
+/// What is kept of each block.
+#[derive(Debug)]
+pub(super) struct BlockFacts {
+    pub(super) block: BlockRef,
+    /// Rows that it expands to, per table.
+    pub(super) expanded: Vec<(TableId, u64)>,
+}
+
+impl BlockFacts {
+    pub(super) fn is_native(&self) -> bool {
+        matches!(self.block.header.kind, BlockKind::Rows(table) if expand::is_native(table))
+    }
+}
+
+/// What is put together over all blocks of a process.
+#[derive(Debug, Default)]
+pub(super) struct Gathered {
+    /// Smallest and largest key per table referred to; something outside of any table's keys where a
+    /// reference that must not be NULL is, or is no integer.
+    pub(super) refs: BTreeMap<TableId, (i64, i64)>,
+    /// Smallest and largest stack id.
+    pub(super) stacks: Option<(i64, i64)>,
+    /// Whether a string id leads nowhere.
+    pub(super) lost_strings: bool,
+    /// Threads of marks, [`NO_THREAD`] for all that are not in the shard.
+    pub(super) mark_threads: BTreeSet<i64>,
+}
+
+impl Gathered {
+    fn refer(&mut self, table: TableId, low: i64, high: i64) {
+        let known = self.refs.entry(table).or_insert((low, high));
+        *known = (known.0.min(low), known.1.max(high));
+    }
+
+    /// Adds what another block told.
+    pub(super) fn add(&mut self, other: Gathered) {
+        for (table, (low, high)) in other.refs {
+            self.refer(table, low, high);
+        }
+        self.stacks = join(self.stacks, other.stacks);
+        self.lost_strings |= other.lost_strings;
+        for thread in other.mark_threads {
+            let full = self.mark_threads.len() >= MAX_MARK_THREADS;
+            self.mark_threads.insert(if full { NO_THREAD } else { thread });
+        }
+    }
+}
+
+fn join(a: Option<(i64, i64)>, b: Option<(i64, i64)>) -> Option<(i64, i64)> {
+    match (a, b) {
+        (Some(a), Some(b)) => Some((a.0.min(b.0), a.1.max(b.1))),
+        (a, b) => a.or(b),
+    }
+}
+
+fn bounds(values: impl Iterator<Item = i64>) -> Option<(i64, i64)> {
+    values.fold(None, |bounds, v| join(bounds, Some((v, v))))
+}
+
+/// Decodes a block. `threads` are the key ranges of the process's thread rows, ascending.
+pub(super) fn facts(
+    shard: &Shard,
+    block: &BlockRef,
+    strings: &ShardStrings,
+    threads: &[(i64, i64)],
+) -> Result<(BlockFacts, Gathered), BlockError> {
+    let rows = shard.rows(block)?;
+    let mut told = Gathered::default();
+    for (column, cells) in rows.table.columns.iter().zip(&rows.columns) {
+        let ints = || (0..rows.len).filter_map(|i| cells.int(i));
+        match &column.kind {
+            Kind::Ref(table) => {
+                if let Some((low, high)) = bounds(ints()) {
+                    told.refer(*table, low, high);
+                }
+                // No table has a key 0.
+                if column.sql.not_null && ints().count() < rows.len {
+                    told.refer(*table, 0, 0);
+                }
+            }
+            Kind::Stack => {
+                let keys = (0..rows.len).filter_map(|i| stack_key(cells.get(i)));
+                told.stacks = join(told.stacks, bounds(keys));
+            }
+            Kind::Str => {
+                told.lost_strings |= (0..rows.len).any(|i| match cells.get(i) {
+                    Value::Null => column.sql.not_null,
+                    Value::Int(id) => strings.get(id).is_none(),
+                    _ => true,
+                });
+            }
+            _ => {}
+        }
+    }
+    if rows.id() == native::MARK {
+        told.mark_threads = mark_threads(&rows, threads);
+    }
+    let expanded = if expand::is_native(rows.id()) { expand::counts(&rows) } else { Vec::new() };
+    Ok((BlockFacts { block: *block, expanded }, told))
+}
+
+fn mark_threads(rows: &Rows<Local>, threads: &[(i64, i64)]) -> BTreeSet<i64> {
+    let keys = rows.column("tid");
+    let known = |key: &i64| {
+        let i = threads.partition_point(|(_, next)| next <= key);
+        threads.get(i).is_some_and(|(first, _)| first <= key)
+    };
+    let mut last = None;
+    let mut all = BTreeSet::new();
+    for key in (0..rows.len).map(|i| keys.int(i)) {
+        // Marks of one thread mostly stand together.
+        if last != Some(key) {
+            all.insert(key.filter(known).unwrap_or(NO_THREAD));
+            last = Some(key);
+        }
+    }
+    all
+}
+
+/// All distinct stack ids of these blocks but 0, ascending. Past the limit some are left out, and count
+/// as lost when they are looked up.
+pub(super) fn stack_values<'a>(shard: &Shard, blocks: impl Iterator<Item = &'a BlockRef>) -> Vec<i64> {
+    let mut values: Vec<i64> = Vec::new();
+    for block in blocks {
+        let Ok(rows) = shard.rows(block) else { continue };
+        for (column, cells) in rows.table.columns.iter().zip(&rows.columns) {
+            if column.kind == Kind::Stack {
+                values.extend((0..rows.len).filter_map(|i| stack_key(cells.get(i))).filter(|v| *v != 0));
+            }
+        }
+        if values.len() > 2 * MAX_STACK_VALUES {
+            keep_distinct(&mut values);
+        }
+    }
+    keep_distinct(&mut values);
+    values
+}
+
+fn keep_distinct(values: &mut Vec<i64>) {
+    values.sort_unstable();
+    values.dedup();
+    values.truncate(MAX_STACK_VALUES);
+}

@@ -1,0 +1,92 @@
+use super::binaries::binary;
+use super::database::Database;
+use super::job::Job;
+use super::mpi::mpirun;
+use crate::synthetic::{SyntheticRun, write_shards};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+use tempfile::TempDir;
+
+/// Variables by which a program knows an MPI launcher. A test may itself run under one.
+const LAUNCHER: [&str; 6] =
+    ["OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_RANK", "PMI_SIZE", "PMI_RANK", "PMIX_RANK", "RPD_OUTPUT"];
+
+/// `rpd-merge` alone, to which arguments are to be added.
+pub fn rpd_merge() -> Job {
+    let job = Job::new(binary("rpd-merge")).limit(Duration::from_secs(60));
+    LAUNCHER.iter().fold(job, |job, name| job.without_env(name))
+}
+
+/// `rpd-merge` on so many MPI ranks, to which arguments are to be added.
+pub fn rpd_merge_mpi(ranks: usize) -> Job {
+    binary("rpd-merge-mpi");
+    LAUNCHER.iter().fold(mpirun(ranks).arg(binary("rpd-merge")), |job, name| job.without_env(name))
+}
+
+/// A synthetic run on disk, which is removed with this value.
+#[derive(Debug)]
+pub struct RunFolder {
+    folder: TempDir,
+    /// The run directory.
+    pub path: PathBuf,
+}
+
+impl RunFolder {
+    /// Writes the shards of a run.
+    ///
+    /// # Panics
+    /// If they cannot be written.
+    pub fn new(run: &SyntheticRun) -> RunFolder {
+        let folder = tempfile::tempdir().unwrap_or_else(|error| panic!("temporary folder: {error}"));
+        let path = write_shards(&run.plan(), folder.path()).unwrap_or_else(|error| panic!("shards: {error}"));
+        RunFolder { folder, path }
+    }
+
+    /// The shard of a rank.
+    pub fn shard(&self, rank: u32) -> PathBuf {
+        self.path.join(format!("rank-{rank:05}.rpdshard"))
+    }
+
+    /// A file beside the run directory.
+    pub fn beside(&self, name: &str) -> PathBuf {
+        self.folder.path().join(name)
+    }
+
+    /// Merges the run alone, successfully, and opens the default output.
+    pub fn merged(&self) -> Database {
+        let _ = rpd_merge().arg("--force").arg(&self.path).run().success();
+        self.database()
+    }
+
+    /// The default output.
+    pub fn database(&self) -> Database {
+        Database::open(&self.path.join("trace.db"))
+    }
+}
+
+/// The rows that a database's own ledger counts as lost, per table; an entry without a number counts
+/// as -1.
+pub fn losses(database: &Database) -> Vec<(Option<String>, String, i64)> {
+    let metadata = database.metadata();
+    let [ledger] = metadata.get("rpd.losses").map_or(&[][..], |rows| rows) else {
+        panic!("expected one row of metadata tag rpd.losses, not {:?}", metadata.get("rpd.losses"));
+    };
+    let ledger: serde_json::Value =
+        serde_json::from_str(ledger).unwrap_or_else(|error| panic!("rpd.losses: {error}: {ledger}"));
+    let entry = |entry: &serde_json::Value| {
+        let table = entry["table"].as_str().map(str::to_owned);
+        (table, entry["cause"].as_str().unwrap_or("").to_owned(), entry["rows"].as_i64().unwrap_or(-1))
+    };
+    ledger.as_array().into_iter().flatten().map(entry).collect()
+}
+
+/// Removes a file if it is there.
+///
+/// # Panics
+/// If it cannot be removed.
+pub fn remove(path: &Path) {
+    match std::fs::remove_file(path) {
+        Err(error) if error.kind() != std::io::ErrorKind::NotFound => panic!("{}: {error}", path.display()),
+        _ => {}
+    }
+}

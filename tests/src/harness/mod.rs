@@ -1,0 +1,21 @@
+//! Starts the built programs, never without a time limit, and looks at what they leave.
+
+mod binaries;
+mod database;
+mod job;
+mod merge;
+mod mpi;
+mod report;
+mod tree;
+
+pub use binaries::{binary, python, repository};
+pub use database::{AMD_TAGS, Database, dump_difference};
+pub use job::{Job, Outcome};
+pub use merge::{RunFolder, losses, remove, rpd_merge, rpd_merge_mpi};
+pub use mpi::{mpi_missing, mpirun};
+pub use report::{assert_refused, leftovers};
+
+/// Says that a test did not run, and why: where the output of passed tests is shown too.
+pub fn skip(what: &str, why: &str) {
+    eprintln!("SKIPPED {what}: {why}");
+}

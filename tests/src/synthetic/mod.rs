@@ -1,0 +1,37 @@
+//! Synthetic runs: jobs whose every row, clock and name is made up from a seed, and therefore known.
+//!
+//! ```text
+//! SyntheticRun --plan()--> Run: nodes with their clocks, ranks, processes
+//!                           | rows(process)
+//!                           v
+//!                          ProcessRows: naive rows, symbolic references, true times
+//!                           |                          |
+//!               write_shards(run, dir)        write_rocpd(run, dir)
+//! ```
+//!
+//! Rows of a process are made when they are asked for, always the same ones, so that a run of many
+//! gigabytes never is in memory at once.
+
+mod cell;
+mod clock;
+mod databases;
+mod expand;
+mod gpu;
+mod names;
+mod native;
+mod numbered;
+mod process;
+mod random;
+mod run;
+mod shards;
+
+pub use cell::{Cell, Json, Row};
+pub use clock::{NodeClock, RUN_START};
+pub use databases::write_rocpd;
+pub use expand::expand;
+pub use native::{Call, Native};
+pub use numbered::{NumberedRow, Numbers, columns, number};
+pub use process::ProcessRows;
+pub use random::Random;
+pub use run::{PlannedProcess, Rank, Run, SyntheticNode, SyntheticRun};
+pub use shards::{process_record, run_identity, write_shard, write_shards};

@@ -1,0 +1,184 @@
+//! A merge holds the rows that went in: all of them, once, with every reference intact.
+#![allow(missing_docs)]
+
+use proptest::prelude::*;
+use proptest::test_runner::{Config, RngSeed, TestRunner};
+use rpd_shard::model::rocpd;
+use rpd_tests::content::{Tables, content, differences};
+use rpd_tests::harness::{Database, RunFolder, losses, rpd_merge};
+use rpd_tests::synthetic::{Cell, Run, SyntheticRun};
+use std::collections::BTreeMap;
+
+/// Small runs with every adversity now and then.
+fn runs() -> impl Strategy<Value = SyntheticRun> {
+    let shape = (0u64..1 << 40, 1u32..4, 1u32..4, 0usize..130, 1usize..4, 1usize..30);
+    let clocks = (prop_oneof![Just(0i64), 1..60_000i64], prop_oneof![Just(0i64), 1..2_000_000i64]);
+    let adversity = (any::<bool>(), proptest::option::of(0u32..9), any::<bool>(), any::<bool>());
+    (shape, clocks, adversity).prop_map(|(shape, clocks, adversity)| {
+        let (seed, nodes, ranks_per_node, events_per_rank, threads, kernels) = shape;
+        let (workers, missing, equal_pids, equal_machine_ids) = adversity;
+        SyntheticRun {
+            seed,
+            nodes,
+            ranks_per_node,
+            events_per_rank,
+            threads,
+            kernels,
+            max_drift_ppb: clocks.0,
+            max_anchor_error: clocks.1,
+            workers,
+            // At least one rank stays.
+            missing_rank: missing.filter(|rank| *rank < nodes * ranks_per_node && nodes * ranks_per_node > 1),
+            equal_pids,
+            equal_machine_ids,
+        }
+    })
+}
+
+#[test]
+fn a_merge_holds_the_rows_of_the_model_whatever_the_run() {
+    let soak = std::env::var("RPD_SOAK").is_ok_and(|value| value == "1");
+    let config = Config {
+        cases: if soak { 1_000 } else { 40 },
+        rng_seed: if soak { RngSeed::Random } else { RngSeed::Fixed(20) },
+        failure_persistence: None,
+        max_shrink_iters: 60,
+        ..Config::default()
+    };
+    let merged_equals_model = |config: SyntheticRun| {
+        let folder = RunFolder::new(&config);
+        let run = config.plan();
+        let database = folder.merged();
+        database.assert_sound();
+        let found = content(&Tables::of_database(&database.connection).expect("tables"));
+        prop_assert_eq!(differences(&content(&Tables::of_model(&run)), &found), "");
+        prop_assert_eq!(losses(&database), vec![]);
+        check_processes(&run, &database);
+        Ok(())
+    };
+    let outcome = TestRunner::new(config).run(&runs(), merged_equals_model);
+    if let Err(error) = outcome {
+        panic!("{error}");
+    }
+}
+
+/// Who the processes were stands in `info_process`, under "rpd" what RocPD has no column for.
+fn check_processes(run: &Run, database: &Database) {
+    let sql = "SELECT n.hostname, p.pid, p.ppid, json_extract(p.extdata, '$.rpd.rank'),
+                      json_extract(p.extdata, '$.rpd.local_rank'), json_extract(p.extdata, '$.rpd.worker'),
+                      json_extract(p.environment, '$.OMPI_COMM_WORLD_RANK')
+                 FROM rocpd_info_process p JOIN rocpd_info_node n ON n.id = p.nid ORDER BY p.id";
+    let expected = run.processes().map(|process| {
+        vec![
+            format!("'{}'", run.nodes[process.node].node.hostname),
+            process.pid.to_string(),
+            process.ppid.to_string(),
+            process.rank.to_string(),
+            process.local_rank.to_string(),
+            i32::from(process.worker()).to_string(),
+            format!("'{}'", process.rank),
+        ]
+    });
+    assert_eq!(database.rows(sql), expected.collect::<Vec<_>>());
+}
+
+#[test]
+fn nodes_that_differ_in_their_anchors_only_agree_on_time_to_the_nanosecond() {
+    let config = SyntheticRun { nodes: 3, ranks_per_node: 1, ..SyntheticRun::default() };
+    let folder = RunFolder::new(&config);
+    let database = folder.merged();
+    let run = config.plan();
+    // With exact anchors job time is the reference node's BOOTTIME of the true time.
+    for process in run.processes() {
+        let rows = run.rows(process);
+        let with_event = rows.of(rocpd::REGION).iter().filter(|row| row[6] != Cell::Null);
+        let times = with_event.filter_map(|row| if let Cell::Time(t) = row[3] { Some(t) } else { None });
+        let mut wanted: Vec<_> = times.map(|t| vec![run.nodes[0].clock.local(t).to_string()]).collect();
+        wanted.sort();
+        let of_process = format!("pid = {} AND category = 'HIP_RUNTIME_API_EXT'", process.pid);
+        let found = database.rows(&format!("SELECT start FROM regions WHERE {of_process} ORDER BY start"));
+        assert!(wanted.len() > 50);
+        assert_eq!(found, wanted, "rank {}", process.rank);
+    }
+}
+
+#[test]
+fn kernels_joined_to_regions_by_stack_id_are_exactly_the_planted_pairs() {
+    let config = SyntheticRun { events_per_rank: 1_500, workers: true, ..SyntheticRun::default() };
+    let run = config.plan();
+    let database = RunFolder::new(&config).merged();
+    let mut planted: BTreeMap<Vec<String>, i64> = BTreeMap::new();
+    for process in run.processes() {
+        let rows = run.rows(process);
+        let shift = run.shift(process.node);
+        let time = |cell: &Cell| match cell {
+            Cell::Time(t) => (run.nodes[process.node].clock.local(*t) + shift).to_string(),
+            other => panic!("{other:?}"),
+        };
+        for (region, dispatch) in &rows.launches {
+            let (region, dispatch) =
+                (&rows.of(rocpd::REGION)[*region], &rows.of(rocpd::KERNEL_DISPATCH)[*dispatch]);
+            let pair = vec![process.pid.to_string(), time(&region[3]), time(&dispatch[8])];
+            *planted.entry(pair).or_default() += 1;
+        }
+    }
+    let found = database.rows(
+        "SELECT r.pid, r.start, k.start FROM kernels k JOIN regions r ON r.guid = k.guid AND r.stack_id = k.stack_id
+          WHERE k.pid = r.pid OR k.pid <> r.pid",
+    );
+    let mut joined: BTreeMap<Vec<String>, i64> = BTreeMap::new();
+    found.into_iter().for_each(|pair| *joined.entry(pair).or_default() += 1);
+    assert!(planted.len() > 1_000);
+    assert_eq!(joined, planted);
+}
+
+#[test]
+fn views_show_as_many_rows_as_the_model_has() {
+    let config =
+        SyntheticRun { events_per_rank: 600, workers: true, equal_pids: true, ..SyntheticRun::default() };
+    let database = RunFolder::new(&config).merged();
+    database.assert_sound();
+    let model = Tables::of_model(&config.plan());
+    let with_event = |table: &str| {
+        let rows = model.of(table).values();
+        rows.filter(|row| row["event_id"] != rusqlite::types::Value::Null).count() as i64
+    };
+    for (view, rows) in [
+        ("regions", with_event("rocpd_region")),
+        ("samples", with_event("rocpd_sample")),
+        ("kernels", model.rows("rocpd_kernel_dispatch") as i64),
+        ("threads", model.rows("rocpd_info_thread") as i64),
+        ("processes", model.rows("rocpd_info_process") as i64),
+        ("memory_allocations", model.rows("rocpd_memory_allocate") as i64),
+        ("kernel_symbols", model.rows("rocpd_info_kernel_symbol") as i64),
+        ("counters_collection", model.rows("rocpd_pmc_event") as i64),
+    ] {
+        assert_eq!(database.count(view), rows, "{view}");
+    }
+    // The id in the argument's JSON names the stream of its own process.
+    let streams = database.number(
+        "SELECT count(*) FROM rocpd_arg a JOIN rocpd_region r ON r.event_id = a.event_id
+           JOIN rocpd_info_stream s ON s.id = json_extract(a.extdata, '$.stream_id') WHERE s.pid = r.pid",
+    );
+    let wanted =
+        database.number("SELECT count(*) FROM rocpd_arg WHERE json_extract(extdata, '$.stream_id') NOTNULL");
+    assert!(wanted > 100 && streams == wanted, "{streams} of {wanted}");
+}
+
+#[test]
+fn a_dry_run_writes_nothing_and_reports_the_run() {
+    let folder = RunFolder::new(&SyntheticRun::default());
+    let outcome = rpd_merge().args(["--dry-run", "--json"]).arg(&folder.path).run().success();
+    let report: serde_json::Value = serde_json::from_str(&outcome.stdout).expect("JSON on stdout");
+    assert_eq!(report["shards"], 4);
+    assert!(!folder.path.join("trace.db").exists());
+}
+
+#[test]
+fn inspect_shows_identity_tables_and_ledger() {
+    let folder = RunFolder::new(&SyntheticRun { workers: true, ..SyntheticRun::default() });
+    let outcome = rpd_merge().arg("inspect").arg(folder.shard(1)).run().success();
+    for word in ["synthetic-1.0", "gpu000", "rocpd_kernel_dispatch", "mpi_call", "worker"] {
+        assert!(outcome.stdout.contains(word), "{word} in\n{outcome}");
+    }
+}
