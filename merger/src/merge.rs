@@ -46,7 +46,7 @@ pub fn merge(comm: &impl Comm, args: &MergeArgs) -> Result<Report, Failure> {
 
     // 2. Agree: strings, nodes, clocks, what is missing.
     progress.phase("agree");
-    let hashes: Vec<_> = surveys.iter().map(|s| s.hashes.clone()).collect();
+    let hashes: Vec<_> = surveys.iter().map(|s| s.hashes.as_slice()).collect();
     let strings = strings::number(comm, &hashes)?;
     let found = agree_on_findings(comm, &surveys)?;
     let clocks = Clocks::new(found.clocks, found.reference);
@@ -196,6 +196,7 @@ fn agree_on_findings(comm: &impl Comm, surveys: &[Survey]) -> Result<Found, Fail
         found.losses.extend(theirs.losses);
         found.warnings.extend(theirs.warnings);
     }
+    found.losses = sum_losses(found.losses.iter());
     // The node of the lowest rank; one whose clocks are not known can be no reference for others.
     let known = domains.iter().find(|domain| found.clocks.contains_key(*domain));
     if let Some(domain) = known.or(domains.first()) {

@@ -34,7 +34,7 @@ pub struct StringIds {
 }
 
 /// Numbers the strings of all ranks.
-pub fn number(comm: &impl Comm, shards: &[ShardHashes]) -> Result<StringIds, Failure> {
+pub fn number(comm: &impl Comm, shards: &[&[Option<Hash>]]) -> Result<StringIds, Failure> {
     let ranks = comm.size();
     // Distinct strings of this rank by first occurrence.
     let mut first: HashMap<Hash, usize> = HashMap::new();
@@ -75,7 +75,7 @@ pub fn number(comm: &impl Comm, shards: &[ShardHashes]) -> Result<StringIds, Fai
 
     // First holders number their strings, rank behind rank.
     let mine = is_first.iter().filter(|f| **f).count() as u64;
-    let all = sums(comm, &[mine, shards.iter().flatten().flatten().count() as u64])?;
+    let all = sums(comm, &[mine, shards.iter().flat_map(|hashes| *hashes).flatten().count() as u64])?;
     let base: u64 = all[..comm.rank()].iter().map(|s| s[0]).sum();
     let mut ids = vec![0i64; distinct.len()];
     let firsts = ids.iter_mut().zip(&is_first).filter(|(_, first)| **first);
@@ -164,6 +164,7 @@ mod tests {
                 let own = &shards[low..(low + piece).min(shards.len())];
                 let hashes: Vec<ShardHashes> =
                     own.iter().map(|s| s.iter().map(|t| Some(hash(t.as_bytes()))).collect()).collect();
+                let hashes: Vec<&[Option<Hash>]> = hashes.iter().map(Vec::as_slice).collect();
                 let ids = number(comm, &hashes).unwrap();
                 (own.to_vec(), ids)
             });

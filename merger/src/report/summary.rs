@@ -3,7 +3,6 @@ use crate::clock::{Clocks, Method};
 use crate::input::plan::Plan;
 use rpd_shard::record::Loss;
 use serde::Serialize;
-use std::collections::BTreeMap;
 use std::fmt::Write;
 use std::path::PathBuf;
 
@@ -88,7 +87,7 @@ pub struct LossRow {
 }
 
 impl Report {
-    /// What is known once all ranks agree.
+    /// What is known once all ranks agree. `losses` are summed per table and cause.
     pub fn new(plan: &Plan, warnings: &[String], losses: &[Loss], clocks: &Clocks, nodes: &Nodes) -> Report {
         Report {
             run_id: plan.run_id.clone(),
@@ -105,7 +104,7 @@ impl Report {
             placeholders: Vec::new(),
             strings: (0, 0),
             clocks: clock_rows(clocks, nodes),
-            losses: sum_losses(losses),
+            losses: losses.iter().map(loss_row).collect(),
             replaced: Vec::new(),
             warnings: warnings.to_vec(),
             seconds: 0.0,
@@ -247,19 +246,8 @@ fn clock_rows(clocks: &Clocks, nodes: &Nodes) -> Vec<ClockRow> {
     domains.iter().map(row).collect()
 }
 
-fn sum_losses(losses: &[Loss]) -> Vec<LossRow> {
-    let mut sums: BTreeMap<_, Option<u64>> = BTreeMap::new();
-    for loss in losses {
-        let sum = sums.entry((loss.table, loss.cause)).or_insert(Some(0));
-        *sum = sum.zip(loss.rows).map(|(a, b)| a.saturating_add(b));
-    }
-    sums.into_iter()
-        .map(|((table, cause), rows)| LossRow {
-            table: table.map(|t| t.to_string()),
-            cause: cause.name(),
-            rows,
-        })
-        .collect()
+fn loss_row(loss: &Loss) -> LossRow {
+    LossRow { table: loss.table.map(|t| t.to_string()), cause: loss.cause.name(), rows: loss.rows }
 }
 
 fn plural(n: usize, thing: &str) -> String {
