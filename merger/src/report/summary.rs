@@ -232,6 +232,9 @@ fn clock_rows(clocks: &Clocks, nodes: &Nodes) -> Vec<ClockRow> {
             domains.push(rpd_shard::record::ClockDomain { boot_id, time_namespace: 0 });
         }
     }
+    // In the order of the nodes, the reference first.
+    let place = |boot_id: &str| nodes.nodes().iter().position(|n| n.boot_id == *boot_id);
+    domains.sort_by_key(|d| (*d != clocks.reference, place(&d.boot_id), d.time_namespace));
     let row = |domain: &rpd_shard::record::ClockDomain| {
         let fit = clocks.domain_fit(domain);
         let hosts = nodes.nodes().iter().filter(|n| n.boot_id == domain.boot_id);
