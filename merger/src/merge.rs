@@ -75,7 +75,7 @@ pub fn merge(comm: &impl Comm, args: &MergeArgs) -> Result<Report, Failure> {
     // 4. Write: in turns for now; ids and rows are settled, so that leaf pages can be written by all
     //    ranks at once behind the same call.
     progress.phase_of_bytes("write", own.iter().map(|s| s.bytes).sum());
-    let mut partial = Partial::begin(&plan.output, comm.rank() == 0)?;
+    let mut partial = Partial::begin(&plan.output, comm.rank() == 0, args.force)?;
     let job = Job { guid, clocks: &clocks, nodes: &found.nodes };
     let written = write_in_turns(comm, &mut partial, &job, &surveys, &numbered.bases, &strings, &progress)?;
 

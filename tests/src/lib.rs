@@ -2,9 +2,11 @@
 //!
 //! * [`synthetic`] makes runs whose every row is known, and writes them as shards and as databases;
 //! * [`content`] brings the rows of a model and of a database into one form that does not depend on ids;
+//! * [`crafted`] makes shards with given rows, given bytes or given damage;
 //! * [`harness`] starts the built programs with a time limit, under `mpirun` where there is one.
 //!
 //! The promises themselves are in `tests/*.rs`.
 pub mod content;
+pub mod crafted;
 pub mod harness;
 pub mod synthetic;

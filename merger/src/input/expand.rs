@@ -113,8 +113,26 @@ pub struct Context<'a> {
     pub last_seen: i64,
 }
 
+/// Strings of native rows that were lost and show as text only, per column of the native table.
+pub type LostTexts = BTreeMap<(TableId, String), u64>;
+
 /// The RocPD rows of a block of native rows.
-pub fn expand(rows: &Rows<Local>, keys: &ExpandedKeys, context: &Context<'_>) -> Vec<Rows<Local>> {
+pub fn expand(
+    rows: &Rows<Local>,
+    keys: &ExpandedKeys,
+    context: &Context<'_>,
+    lost: &mut LostTexts,
+) -> Vec<Rows<Local>> {
+    // Of ranges and calls the name is the region's, and is counted there.
+    let shown: &[&str] = if rows.id() == native::MARK { &["name_id"] } else { &["comm_id", "datatype_id"] };
+    for column in shown {
+        let cells = rows.column(column);
+        let is_lost = |i: &usize| cells.get(*i) != Value::Null && text_of(cells.get(*i), context).is_none();
+        let count = (0..rows.len).filter(is_lost).count() as u64;
+        if count > 0 {
+            *lost.entry((rows.id(), (*column).to_owned())).or_default() += count;
+        }
+    }
     match rows.id() {
         native::RANGE => vec![events(rows, keys, Word::RangeCategory, context), regions(rows, keys, context)],
         native::MARK => vec![events(rows, keys, Word::MarkCategory, context), samples(rows, keys, context)],
@@ -129,6 +147,14 @@ pub fn expand(rows: &Rows<Local>, keys: &ExpandedKeys, context: &Context<'_>) ->
                 args(rows, keys, comm_type, context),
             ]
         }
+    }
+}
+
+/// The text of a string column's cell.
+fn text_of<'a>(cell: Value<'_>, context: &Context<'a>) -> Option<&'a [u8]> {
+    match cell {
+        Value::Int(id) => context.strings.get(id),
+        _ => None,
     }
 }
 
@@ -260,9 +286,7 @@ fn args(rows: &Rows<Local>, keys: &ExpandedKeys, comm_type: &str, context: &Cont
             let is_string = column.ends_with("_id");
             let text = match cells.get(i) {
                 Value::Null => continue,
-                Value::Int(id) if is_string => {
-                    context.strings.get(id).unwrap_or(Word::Lost.text().as_bytes())
-                }
+                cell if is_string => text_of(cell, context).unwrap_or(Word::Lost.text().as_bytes()),
                 Value::Int(v) => {
                     number = v.to_string();
                     number.as_bytes()

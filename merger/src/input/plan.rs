@@ -6,6 +6,7 @@ use crate::failure::Failure;
 use rayon::prelude::*;
 use rpd_shard::{OpenError, Shard};
 use serde::{Deserialize, Serialize};
+use std::cmp::Reverse;
 use std::collections::BTreeSet;
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
@@ -101,7 +102,11 @@ pub fn plan(args: &MergeArgs) -> Result<Plan, Failure> {
         )));
     }
     let (ranks, missing_ranks) = ranks(&shards);
-    shards.sort_by(|a, b| (&a.order, &a.path).cmp(&(&b.order, &b.path)));
+    // Of copies the whole one is kept, of cut ones the longest.
+    shards.sort_by(|a, b| {
+        let key = |s: &'_ Candidate| (!s.complete, Reverse(s.bytes));
+        a.order.cmp(&b.order).then(key(a).cmp(&key(b))).then(a.path.cmp(&b.path))
+    });
     shards.dedup_by(|copy, kept| {
         let same = copy.order == kept.order;
         if same {

@@ -1,12 +1,15 @@
 //! Ids inside JSON text: found by path, rewritten in place, everything else byte for byte as it was.
 
-use serde::Deserialize;
-use serde::de::IgnoredAny;
+use serde::de::{IgnoredAny, MapAccess, Visitor};
+use serde::{Deserialize, Deserializer};
 use serde_json::json;
 use serde_json::value::RawValue;
 use std::borrow::Cow;
-use std::collections::HashMap;
+use std::fmt;
 use std::ops::Range;
+
+/// Deepest nesting of JSON text. SQLite goes to 1000, nobody writes 100.
+const MAX_DEPTH: usize = 128;
 
 /// What stands at a path.
 #[derive(Debug, PartialEq, Eq)]
@@ -17,15 +20,59 @@ pub(super) enum Found {
     Id(Range<usize>, i64),
     /// A number that is no key of anything.
     NoId(Range<usize>),
+    /// Readers would not agree on what stands there: a key twice, or one that is no Unicode.
+    Ambiguous,
 }
 
 /// A key of an object. Borrowed unless it has escapes.
-#[derive(Deserialize, PartialEq, Eq, Hash)]
+#[derive(Deserialize)]
 struct Key<'a>(#[serde(borrow)] Cow<'a, str>);
 
-/// Whether a text is JSON, nested no deeper than serde_json goes (128 levels).
+/// The members of an object, in their order.
+struct Members<'a>(Vec<(Key<'a>, &'a RawValue)>);
+
+impl<'de> Deserialize<'de> for Members<'de> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct Collect;
+        impl<'de> Visitor<'de> for Collect {
+            type Value = Members<'de>;
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("an object")
+            }
+            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Members<'de>, A::Error> {
+                let mut members = Vec::new();
+                while let Some(member) = map.next_entry()? {
+                    members.push(member);
+                }
+                Ok(Members(members))
+            }
+        }
+        deserializer.deserialize_map(Collect)
+    }
+}
+
+/// Whether a text is JSON of bearable depth.
 pub(super) fn is_json(text: &[u8]) -> bool {
-    serde_json::from_slice::<IgnoredAny>(text).is_ok()
+    depth(text) <= MAX_DEPTH && serde_json::from_slice::<IgnoredAny>(text).is_ok()
+}
+
+/// Deepest nesting of brackets outside of strings.
+fn depth(text: &[u8]) -> usize {
+    let (mut depth, mut deepest, mut in_string, mut escaped) = (0usize, 0, false, false);
+    for byte in text {
+        match byte {
+            _ if escaped => escaped = false,
+            b'\\' => escaped = in_string,
+            b'"' => in_string = !in_string,
+            b'[' | b'{' if !in_string => {
+                depth += 1;
+                deepest = deepest.max(depth);
+            }
+            b']' | b'}' if !in_string => depth = depth.saturating_sub(1),
+            _ => {}
+        }
+    }
+    deepest
 }
 
 /// A text that is no JSON, as JSON.
@@ -37,13 +84,16 @@ pub(super) fn wrapped(text: &[u8]) -> Vec<u8> {
 pub(super) fn find(json: &str, path: &[String]) -> Found {
     let mut text = json.trim();
     for key in path {
-        let Ok(object) = serde_json::from_str::<HashMap<Key<'_>, &RawValue>>(text) else {
+        if !text.starts_with('{') {
             return Found::Nothing;
-        };
-        match object.get(&Key(Cow::Borrowed(key))) {
-            Some(value) => text = value.get(),
-            None => return Found::Nothing,
         }
+        let Ok(Members(members)) = serde_json::from_str(text) else { return Found::Ambiguous };
+        let mut values = members.iter().filter(|(k, _)| k.0 == *key).map(|(_, value)| value);
+        text = match (values.next(), values.next()) {
+            (None, _) => return Found::Nothing,
+            (Some(value), None) => value.get(),
+            (Some(_), Some(_)) => return Found::Ambiguous,
+        };
     }
     // `text` is a slice of `json`: RawValue borrows.
     let start = text.as_ptr() as usize - json.as_ptr() as usize;
@@ -86,7 +136,16 @@ mod tests {
     fn nesting_without_end_is_refused_and_not_followed() {
         let deep = format!("{{\"kernel_id\": {}", "[".repeat(1 << 20));
         assert!(!is_json(deep.as_bytes()));
-        assert_eq!(find(&deep, &path(&["kernel_id"])), Found::Nothing);
         assert!(is_json(&wrapped(deep.as_bytes())));
+        let balanced = "[".repeat(2000) + &"]".repeat(2000);
+        assert!(!is_json(balanced.as_bytes()));
+        assert!(is_json(format!("[\"{balanced}\\\"[\"]").as_bytes()));
+    }
+
+    #[test]
+    fn what_readers_would_read_differently_is_not_rewritten() {
+        let twice = r#"{"stream_id":3,"stream_id":2}"#;
+        assert_eq!(find(twice, &path(&["stream_id"])), Found::Ambiguous);
+        assert_eq!(find(r#"{"\ud800":1,"stream_id":3}"#, &path(&["stream_id"])), Found::Ambiguous);
     }
 }

@@ -143,7 +143,8 @@ impl SourceMap<'_> {
     fn stacks(&self, cells: &mut Cells, rows: usize, lost: &mut u64) {
         let base = self.bases.stacks;
         if let (Cells::Int { values, .. }, StackSpace::Offset(_)) = (&mut *cells, &self.source.stacks) {
-            values.iter_mut().filter(|v| **v != 0).for_each(|v| *v += base);
+            // Wrapping: a row that is NULL may hold any number.
+            values.iter_mut().filter(|v| **v != 0).for_each(|v| *v = v.wrapping_add(base));
             return;
         }
         map_ids(
@@ -229,6 +230,10 @@ impl SourceMap<'_> {
         for reference in refs {
             let (place, number) = match json_ids::find(&json, &reference.path) {
                 Found::Nothing => continue,
+                Found::Ambiguous => {
+                    *lost += 1;
+                    return json_ids::wrapped(text);
+                }
                 Found::NoId(place) => (place, None),
                 Found::Id(place, key) => {
                     (place, self.source.spaces.get(&reference.table).and_then(|s| s.stored(key)))

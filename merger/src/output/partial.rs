@@ -13,6 +13,8 @@ pub struct Partial {
     output: PathBuf,
     /// Held by rank 0 for the length of the merge.
     lock: Option<Lock>,
+    /// Whether an output that is there may be replaced.
+    force: bool,
     /// Whether this rank removes the file on failure.
     armed: bool,
 }
@@ -32,8 +34,8 @@ impl Drop for Lock {
 }
 
 impl Partial {
-    /// Names the file; on rank 0 (`owner`) also locks it, and clears away what a killed merge left.
-    pub fn begin(output: &Path, owner: bool) -> Result<Partial, Failure> {
+    /// `force` says whether an output that is there may be replaced. Names the file; on rank 0 (`owner`) also locks it, and clears away what a killed merge left.
+    pub fn begin(output: &Path, owner: bool, force: bool) -> Result<Partial, Failure> {
         let beside = |ending: &str| -> PathBuf {
             let mut name = output.as_os_str().to_owned();
             name.push(ending);
@@ -57,7 +59,7 @@ impl Partial {
                 _ => {}
             }
         }
-        Ok(Partial { path, output: output.to_owned(), lock, armed: true })
+        Ok(Partial { path, output: output.to_owned(), lock, force, armed: true })
     }
 
     /// Where to write.
@@ -69,15 +71,29 @@ impl Partial {
     pub fn publish(&mut self) -> Result<(), Failure> {
         let published = File::open(&self.path)
             .and_then(|file| file.sync_all())
-            .and_then(|()| fs::rename(&self.path, &self.output));
+            .and_then(|()| if self.force { fs::rename(&self.path, &self.output) } else { self.rename_new() });
         published.map_err(|error| {
-            Failure::Output(format!(
-                "cannot finish {}: {error}; free space or choose another place with -o",
-                self.output.display()
-            ))
+            let output = self.output.display();
+            Failure::Output(match error.kind() {
+                ErrorKind::AlreadyExists => format!(
+                    "{output} has appeared in the meantime: use --force to overwrite it, or -o for another place"
+                ),
+                _ => format!("cannot finish {output}: {error}; free space or choose another place with -o"),
+            })
         })?;
         self.release();
         Ok(())
+    }
+
+    /// A rename that never replaces a file.
+    fn rename_new(&self) -> io::Result<()> {
+        match fs::hard_link(&self.path, &self.output) {
+            Ok(()) => fs::remove_file(&self.path),
+            Err(error) if error.kind() == ErrorKind::AlreadyExists => Err(error),
+            // A file system without hard links.
+            Err(_) if self.output.exists() => Err(ErrorKind::AlreadyExists.into()),
+            Err(_) => fs::rename(&self.path, &self.output),
+        }
     }
 
     /// The merge went well: the file is no longer this rank's to remove.

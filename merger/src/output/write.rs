@@ -169,11 +169,11 @@ fn write_source(
             .par_iter()
             .map(|(block, keys)| {
                 let rows = survey.shard.rows(block)?;
+                let mut replaced = Replaced::new();
                 let (origin, rows) = match keys {
-                    Some(keys) => (Origin::Expanded, expand::expand(&rows, keys, &context)),
+                    Some(keys) => (Origin::Expanded, expand::expand(&rows, keys, &context, &mut replaced)),
                     None => (Origin::Stored, vec![rows]),
                 };
-                let mut replaced = Replaced::new();
                 let renumber = |rows| map.renumber(rows, origin, &mut replaced);
                 let merged: Vec<_> = rows.into_iter().map(renumber).collect();
                 Ok((merged, replaced))

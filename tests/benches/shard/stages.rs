@@ -35,7 +35,10 @@ pub(crate) fn print<E: Event>(events: &[E], rounds: usize) {
         lap(3);
         let decoded = black_box(decode_columns(table, &again, rows.len));
         lap(4);
-        assert!(decoded.is_ok_and(|decoded| decoded == rows.columns));
+        let decoded = decoded.unwrap_or_else(|error| panic!("{error}"));
+        // Where a value is NULL, the number that stands for it means nothing.
+        let same = |(a, b): (&Cells, &Cells)| (0..rows.len).all(|i| a.get(i) == b.get(i));
+        assert!(decoded.iter().zip(&rows.columns).all(same));
         columns = rows.columns;
     }
     let names = ["rows to columns", "columns to bytes", "zstd", "unzstd", "bytes to columns"];

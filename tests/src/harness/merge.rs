@@ -3,13 +3,22 @@ use super::database::Database;
 use super::job::Job;
 use super::mpi::mpirun;
 use crate::synthetic::{SyntheticRun, write_shards};
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 use tempfile::TempDir;
 
 /// Variables by which a program knows an MPI launcher. A test may itself run under one.
-const LAUNCHER: [&str; 6] =
-    ["OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_RANK", "PMI_SIZE", "PMI_RANK", "PMIX_RANK", "RPD_OUTPUT"];
+const LAUNCHER: [&str; 8] = [
+    "OMPI_COMM_WORLD_SIZE",
+    "OMPI_COMM_WORLD_RANK",
+    "PMI_SIZE",
+    "PMI_RANK",
+    "PMIX_RANK",
+    "SLURM_STEP_NUM_TASKS",
+    "SLURM_PROCID",
+    "RPD_OUTPUT",
+];
 
 /// `rpd-merge` alone, to which arguments are to be added.
 pub fn rpd_merge() -> Job {
@@ -78,6 +87,20 @@ pub fn losses(database: &Database) -> Vec<(Option<String>, String, i64)> {
         (table, entry["cause"].as_str().unwrap_or("").to_owned(), entry["rows"].as_i64().unwrap_or(-1))
     };
     ledger.as_array().into_iter().flatten().map(entry).collect()
+}
+
+/// How many values a database says could not be kept, per table and column.
+///
+/// # Panics
+/// If it does not say so in one row of metadata.
+pub fn replaced(database: &Database) -> BTreeMap<(String, String), i64> {
+    let metadata = database.metadata();
+    let [told] = metadata.get("rpd.replaced").map_or(&[][..], |rows| rows) else {
+        panic!("expected one row of metadata tag rpd.replaced, not {:?}", metadata.get("rpd.replaced"));
+    };
+    let told: Vec<(String, String, i64)> =
+        serde_json::from_str(told).unwrap_or_else(|error| panic!("rpd.replaced: {error}: {told}"));
+    told.into_iter().map(|(table, column, values)| ((table, column), values)).collect()
 }
 
 /// Removes a file if it is there.

@@ -24,7 +24,7 @@ fn assert_calm(outcome: &Outcome) {
     }
 }
 
-/// Databases, journals and partial files below a directory.
+/// Databases, journals, locks and partial files below a directory.
 pub fn leftovers(folder: &Path) -> Vec<PathBuf> {
     let mut found = Vec::new();
     let mut open = vec![folder.to_owned()];
@@ -33,7 +33,9 @@ pub fn leftovers(folder: &Path) -> Vec<PathBuf> {
             let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
             if path.is_dir() {
                 open.push(path);
-            } else if [".db", ".partial", "-journal", "-wal", "-shm"].iter().any(|end| name.ends_with(end))
+            } else if [".db", ".partial", ".lock", "-journal", "-wal", "-shm"]
+                .iter()
+                .any(|end| name.ends_with(end))
                 || name.contains(".partial")
             {
                 found.push(path);

@@ -1,3 +1,4 @@
+use super::codes::{self, Codes, Shared};
 use super::varint::{put, put_all, take, take_all, unzigzag, zigzag};
 use super::{DecodeError, MAX_RAW_BYTES};
 use crate::model::{Cells, Column, Kind, Nulls, OwnedValue, Table, TextCells};
@@ -8,11 +9,13 @@ const INT_CONSTANT: u8 = 0x01;
 const INT_PLAIN: u8 = 0x02;
 const INT_DELTA: u8 = 0x03;
 const INT_NEAR: u8 = 0x04;
+const INT_CODES: u8 = 0x05;
 const REAL_RAW: u8 = 0x06;
 const TEXT_DICTIONARY: u8 = 0x07;
 const TEXT_IN_ORDER: u8 = 0x08;
 const TEXT_CONSTANT: u8 = 0x09;
 const ANY: u8 = 0x0a;
+const INT_FOLLOWS: u8 = 0x0b;
 /// Set in the first byte when a bitmap of NULL rows follows it.
 const HAS_NULLS: u8 = 0x80;
 
@@ -30,7 +33,17 @@ const ANY_BLOB: u8 = 4;
 /// reader's description has and the block lacks reads as absent.
 pub fn encode_columns(table: &Table, columns: &[Cells], rows: usize, out: &mut Vec<u8>) {
     put(out, columns.len() as u64);
+    let shared = Shared::of(table, columns, rows);
     for (i, cells) in columns.iter().enumerate() {
+        if let (Some(shared), Cells::Int { values, nulls }) = (&shared, cells)
+            && shared.has(i)
+        {
+            let leads = shared.leads(i);
+            let null = if nulls.any() { HAS_NULLS } else { 0 };
+            out.push(null | if leads { INT_CODES } else { INT_FOLLOWS });
+            shared.encode(values, nulls, leads, out);
+            continue;
+        }
         encode(&table.columns[i], i, columns, cells, rows, out);
     }
 }
@@ -159,8 +172,9 @@ fn encode_any(value: &OwnedValue, out: &mut Vec<u8>) {
 pub fn decode_columns(table: &Table, mut input: &[u8], rows: usize) -> Result<Vec<Cells>, DecodeError> {
     let stored = take(&mut input)?;
     let mut columns: Vec<Cells> = Vec::with_capacity(table.columns.len());
+    let mut codes = None;
     for _ in 0..stored.min(MAX_COLUMNS) {
-        let cells = decode(&mut input, &columns, rows)?;
+        let cells = decode(&mut input, &columns, &mut codes, rows)?;
         columns.push(cells);
     }
     if !input.is_empty() {
@@ -186,9 +200,21 @@ fn take_real(input: &mut &[u8]) -> Result<f64, DecodeError> {
     Ok(f64::from_le_bytes(bytes.try_into().map_err(|_| DecodeError::Short)?))
 }
 
-fn decode(input: &mut &[u8], earlier: &[Cells], rows: usize) -> Result<Cells, DecodeError> {
+fn decode<'a>(
+    input: &mut &'a [u8],
+    earlier: &[Cells],
+    codes: &mut Option<Codes<'a>>,
+    rows: usize,
+) -> Result<Cells, DecodeError> {
     let first = take_byte(input)?;
-    let nulls = if first & HAS_NULLS != 0 {
+    let has_nulls = first & HAS_NULLS != 0;
+    if let encoding @ (INT_CODES | INT_FOLLOWS) = first & !HAS_NULLS {
+        let leader = if encoding == INT_FOLLOWS { Some(codes.ok_or(DecodeError::NoCodes)?) } else { None };
+        let (cells, read) = codes::decode(input, leader, has_nulls, rows)?;
+        *codes = Some(read);
+        return Ok(cells);
+    }
+    let nulls = if has_nulls {
         Nulls::from_bitmap(take_bytes(input, rows.div_ceil(8))?.to_vec())
     } else {
         Nulls::default()

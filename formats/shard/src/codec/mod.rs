@@ -3,6 +3,7 @@
 //! Every count is bounded before anything is allocated for it: rows by the block header, dictionary
 //! entries by the rows, bytes by what is left of the input.
 
+mod codes;
 mod column;
 pub(crate) mod varint;
 
@@ -29,8 +30,11 @@ pub enum DecodeError {
     /// A column that is near to a later one, or to one without integers.
     #[error("column {0} refers to a column that is not there")]
     Near(u8),
-    /// A text code past the end of the dictionary, or more entries than rows.
-    #[error("text code {0} is out of range")]
+    /// A column that takes the codes of an earlier one, where none has any.
+    #[error("a column refers to codes that are not there")]
+    NoCodes,
+    /// A code past the end of the dictionary, or more entries than there can be.
+    #[error("code {0} is out of range")]
     Code(u64),
     /// Repeated texts come to more than a block may hold.
     #[error("texts of the block come to more than {MAX_RAW_BYTES} bytes")]

@@ -1,4 +1,4 @@
-use super::block::{BLOCK_HEADER_BYTES, BlockHeader, BlockKind};
+use super::block::{BlockHeader, BlockKind};
 use super::index;
 use super::reader::BlockRef;
 use super::strings::{MAX_STRING_BYTES, MAX_STRING_LENGTH, MAX_STRINGS};
@@ -46,8 +46,8 @@ pub enum WriteError {
     Reserved(TableId),
 }
 
-/// Writes one shard. The sink sees whole blocks; wrap it in a buffer of a megabyte for a shared
-/// filesystem.
+/// Writes one shard. The sink gets a block in two pieces; wrap it in a buffer of a megabyte for a
+/// shared filesystem.
 pub struct ShardWriter<W: Write> {
     sink: W,
     position: u64,
@@ -55,12 +55,26 @@ pub struct ShardWriter<W: Write> {
     identity: RunIdentity,
     processes: BTreeMap<u32, Process>,
     losses: BTreeMap<(u32, Option<TableId>, LossCause), Option<u64>>,
-    /// Open blocks, with the key of their first row. Keys of one process's table are dense from 1.
-    pending: BTreeMap<(u32, TableId), (i64, RowsBuilder)>,
+    /// Places of open blocks, which stay in use once they are.
+    places: BTreeMap<(u32, TableId), usize>,
+    pending: Vec<Pending>,
+    /// Place of the last row: the next one mostly goes there too.
+    last: usize,
     strings: Strings,
     blocks: Vec<BlockRef>,
-    scratch: Vec<u8>,
+    /// A block before and after compression, for their memory.
+    raw: Vec<u8>,
+    stored: Vec<u8>,
     zstd: zstd::bulk::Compressor<'static>,
+}
+
+/// An open block.
+struct Pending {
+    source: u32,
+    table: TableId,
+    /// Key of the first row. Keys of one process's table are dense from 1.
+    first: i64,
+    rows: RowsBuilder,
 }
 
 /// Strings seen so far; those from `flushed` on are in no block yet.
@@ -81,10 +95,13 @@ impl<W: Write> ShardWriter<W> {
             identity: run.clone(),
             processes: BTreeMap::new(),
             losses: BTreeMap::new(),
-            pending: BTreeMap::new(),
+            places: BTreeMap::new(),
+            pending: Vec::new(),
+            last: 0,
             strings: Strings::default(),
             blocks: Vec::new(),
-            scratch: Vec::new(),
+            raw: Vec::new(),
+            stored: Vec::new(),
             zstd: zstd::bulk::Compressor::new(ZSTD_LEVEL)?,
         };
         writer.write(&file_header())?;
@@ -147,31 +164,58 @@ impl<W: Write> ShardWriter<W> {
     }
 
     /// Adds a row: one value per column in the order of the description. Returns its key.
+    #[inline]
     pub fn push(&mut self, source: u32, table: TableId, row: &[Value<'_>]) -> Result<i64, WriteError> {
-        let text = |v: &Value<'_>| if let Value::Text(t) | Value::Blob(t) = v { t.len() } else { 0 };
-        let bytes = row.iter().map(text).sum();
-        if bytes > MAX_VALUE_BYTES {
-            return Err(WriteError::TextTooLong { table, bytes, most: MAX_VALUE_BYTES });
-        }
-        let (first, rows) = match self.pending.get_mut(&(source, table)) {
-            Some(pending) => pending,
-            None => {
-                let description = self.schema.get(table).ok_or(WriteError::UnknownTable(table))?;
-                let rows = RowsBuilder::new(description);
-                self.pending.entry((source, table)).or_insert((1, rows))
+        let place = self.place(source, table)?;
+        let rows = &mut self.pending[place].rows;
+        if !rows.push_numbers(row) {
+            let text = |v: &Value<'_>| if let Value::Text(t) | Value::Blob(t) = v { t.len() } else { 0 };
+            let bytes = row.iter().map(text).sum();
+            if bytes > MAX_VALUE_BYTES {
+                return Err(WriteError::TextTooLong { table, bytes, most: MAX_VALUE_BYTES });
             }
-        };
-        rows.push(row);
+            rows.push(row);
+        }
+        self.pushed(place)
+    }
+
+    /// Place of the open block of a table.
+    #[inline]
+    fn place(&mut self, source: u32, table: TableId) -> Result<usize, WriteError> {
+        match self.pending.get(self.last) {
+            Some(pending) if pending.source == source && pending.table == table => {}
+            _ => self.last = self.find(source, table)?,
+        }
+        Ok(self.last)
+    }
+
+    #[cold]
+    fn find(&mut self, source: u32, table: TableId) -> Result<usize, WriteError> {
+        if let Some(place) = self.places.get(&(source, table)) {
+            return Ok(*place);
+        }
+        let description = self.schema.get(table).ok_or(WriteError::UnknownTable(table))?;
+        let rows = RowsBuilder::new(description);
+        self.places.insert((source, table), self.pending.len());
+        self.pending.push(Pending { source, table, first: 1, rows });
+        Ok(self.pending.len() - 1)
+    }
+
+    /// Key of the row that was added last at `place`; writes the block when it is full.
+    #[inline]
+    fn pushed(&mut self, place: usize) -> Result<i64, WriteError> {
+        let Pending { source, first, rows, .. } = &self.pending[place];
         let key = *first + rows.len() as i64 - 1;
         if rows.len() == MAX_ROWS || rows.text_bytes() >= BLOCK_TEXT_BYTES {
-            self.flush_source(source)?;
+            self.flush_source(*source)?;
         }
         Ok(key)
     }
 
     /// Writes everything that is pending and hands it to the operating system.
     pub fn flush(&mut self) -> Result<(), WriteError> {
-        let sources: Vec<u32> = self.pending.keys().map(|(source, _)| *source).collect();
+        let mut sources: Vec<u32> = self.places.keys().map(|(source, _)| *source).collect();
+        sources.dedup();
         for source in sources {
             self.flush_source(source)?;
         }
@@ -192,8 +236,8 @@ impl<W: Write> ShardWriter<W> {
             .into_iter()
             .map(|((source, table, cause), rows)| Loss { source, table, cause, rows })
             .collect();
-        let written =
-            self.pending.iter().map(|((source, table), (next, _))| (*source, *table, *next as u64 - 1));
+        let pending = self.places.values().map(|place| &self.pending[*place]);
+        let written = pending.map(|open| (open.source, open.table, open.first as u64 - 1));
         let strings = (0, rocpd::STRING, self.strings.flushed as u64);
         let ledger = Ledger { written: std::iter::once(strings).chain(written).collect(), losses };
         self.record(BlockKind::Losses, 0, &wire::encode(&ledger))?;
@@ -217,20 +261,21 @@ impl<W: Write> ShardWriter<W> {
     /// before what refers to it, so that a cut shard is whole as far as it goes.
     fn flush_source(&mut self, source: u32) -> Result<(), WriteError> {
         self.flush_strings()?;
-        let tables: Vec<TableId> = self
-            .pending
-            .range((source, TableId(0))..=(source, TableId(u16::MAX)))
-            .map(|(k, _)| k.1)
-            .collect();
-        for table in tables {
-            let Some((first, builder)) = self.pending.get_mut(&(source, table)) else { continue };
-            if builder.is_empty() {
+        let tables = self.places.range((source, TableId(0))..=(source, TableId(u16::MAX)));
+        let places: Vec<usize> = tables.map(|(_, place)| *place).collect();
+        for place in places {
+            let open = &mut self.pending[place];
+            let Some(description) = self.schema.get(open.table) else { continue };
+            if open.rows.is_empty() {
                 continue;
             }
-            let Some(description) = self.schema.get(table) else { continue };
-            let rows = std::mem::replace(builder, RowsBuilder::new(description)).finish(*first);
-            *first += rows.len as i64;
+            let rows = std::mem::replace(&mut open.rows, RowsBuilder::new(description)).finish(open.first);
+            open.first += rows.len as i64;
             self.rows(source, &rows)?;
+            // Tables that do not fill their blocks need not keep the memory until the next one.
+            if rows.len == MAX_ROWS {
+                self.pending[place].rows.reuse(rows.columns);
+            }
         }
         Ok(())
     }
@@ -253,7 +298,7 @@ impl<W: Write> ShardWriter<W> {
     }
 
     fn rows(&mut self, source: u32, rows: &Rows<Local>) -> Result<(), WriteError> {
-        let mut raw = std::mem::take(&mut self.scratch);
+        let mut raw = std::mem::take(&mut self.raw);
         raw.clear();
         encode_columns(&rows.table, &rows.columns, rows.len, &mut raw);
         let (min_time, max_time) = rows.time_bounds().unwrap_or((i64::MAX, i64::MIN));
@@ -271,7 +316,7 @@ impl<W: Write> ShardWriter<W> {
             },
             &raw,
         );
-        self.scratch = raw;
+        self.raw = raw;
         written
     }
 
@@ -295,15 +340,18 @@ impl<W: Write> ShardWriter<W> {
         if raw.len() > MAX_RAW_BYTES {
             return Err(WriteError::BlockTooLong(raw.len()));
         }
-        let stored = self.zstd.compress(raw)?;
+        let mut stored = std::mem::take(&mut self.stored);
+        stored.clear();
+        stored.reserve(zstd::zstd_safe::compress_bound(raw.len()));
+        self.zstd.compress_to_buffer(raw, &mut stored)?;
         header.raw_bytes = raw.len() as u32;
         header.stored_bytes = stored.len() as u32;
         header.checksum = checksum(&stored);
         self.blocks.push(BlockRef { offset: self.position, header });
-        let mut whole = Vec::with_capacity(BLOCK_HEADER_BYTES + stored.len());
-        whole.extend_from_slice(&header.to_bytes());
-        whole.extend_from_slice(&stored);
-        self.write(&whole)
+        self.write(&header.to_bytes())?;
+        self.write(&stored)?;
+        self.stored = stored;
+        Ok(())
     }
 
     fn write(&mut self, bytes: &[u8]) -> Result<(), WriteError> {

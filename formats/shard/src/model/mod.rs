@@ -3,6 +3,7 @@
 //! [`Schema::builtin`] lists every table with its columns and the [`Kind`] of each; the shard codec,
 //! the SQL of `formats/rocpd`, the renumbering of the merger and the tests are driven by it.
 
+mod builder;
 pub mod native;
 pub mod rocpd;
 mod rows;
@@ -10,7 +11,8 @@ mod table;
 mod time;
 mod value;
 
-pub use rows::{Cells, Keys, Local, Merged, Nulls, Rows, RowsBuilder, TextCells};
+pub use builder::RowsBuilder;
+pub use rows::{Cells, Keys, Local, Merged, Nulls, Rows, TextCells};
 pub use table::{Column, Declared, FIRST_CARRIED_TABLE, JsonRef, Kind, Schema, Table, TableId};
 pub use time::{JobNs, LocalNs};
 pub use value::{OwnedValue, Value};

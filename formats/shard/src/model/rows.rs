@@ -2,10 +2,8 @@
 
 use super::table::{Table, TableId};
 use super::value::{OwnedValue, Value};
-use std::collections::HashMap;
 use std::marker::PhantomData;
 use std::sync::Arc;
-use twox_hash::XxHash3_64;
 
 /// Ids and times of one source: shard-local keys, strings of the shard, clock domain of the process.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -62,6 +60,22 @@ impl Nulls {
             self.0.resize(i / 8 + 1, 0);
         }
         self.0[i / 8] |= 1 << (i % 8);
+    }
+    /// All of `rows` rows are NULL.
+    pub(super) fn all(rows: usize) -> Nulls {
+        let mut nulls = Nulls(vec![0xff; rows / 8]);
+        (rows / 8 * 8..rows).for_each(|i| nulls.set(i));
+        nulls
+    }
+    /// Marks those of the rows behind the first `rows` that have a bit set, lowest bit first.
+    pub(super) fn append(&mut self, rows: usize, bits: u64) {
+        if bits == 0 {
+            return;
+        }
+        debug_assert!(rows.is_multiple_of(8) && self.0.len() <= rows / 8);
+        self.0.resize(rows / 8, 0);
+        let bytes = (u64::BITS - bits.leading_zeros()).div_ceil(8);
+        self.0.extend_from_slice(&bits.to_le_bytes()[..bytes as usize]);
     }
     /// How many of the first `rows` rows are NULL.
     pub fn count(&self, rows: usize) -> usize {
@@ -165,7 +179,9 @@ impl Cells {
     fn int_bounds(&self, rows: usize) -> Option<(i64, i64)> {
         match self {
             Cells::Int { values, nulls } if !nulls.any() => {
-                Some((*values.iter().min()?, *values.iter().max()?))
+                let first = *values.first()?;
+                let wider = |(low, high): (i64, i64), v: &i64| (low.min(*v), high.max(*v));
+                Some(values.iter().fold((first, first), wider))
             }
             _ => {
                 let all = || (0..rows).filter_map(|i| self.int(i));
@@ -232,155 +248,5 @@ impl Rows<Local> {
     /// the one door between the spaces; the merger's renumbering is its only caller.
     pub fn into_merged(self, keys: Keys, columns: Vec<Cells>) -> Rows<Merged> {
         Rows::new(self.table, keys, columns, self.len)
-    }
-}
-
-/// Collects rows one at a time.
-#[derive(Debug)]
-pub struct RowsBuilder {
-    table: Arc<Table>,
-    columns: Vec<CellsBuilder>,
-    len: usize,
-    text_bytes: usize,
-}
-
-#[derive(Debug, Default)]
-struct CellsBuilder {
-    cells: Cells,
-    /// Whether a value, NULL included, was given and not left out.
-    given: bool,
-    /// Hash of a text to its code, while the column is text.
-    codes: HashMap<u64, u32>,
-}
-
-impl RowsBuilder {
-    /// An empty batch of this table.
-    pub fn new(table: &Arc<Table>) -> RowsBuilder {
-        let columns = table.columns.iter().map(|_| CellsBuilder::default()).collect();
-        RowsBuilder { table: table.clone(), columns, len: 0, text_bytes: 0 }
-    }
-
-    /// Number of rows so far.
-    pub fn len(&self) -> usize {
-        self.len
-    }
-
-    /// Whether there is no row yet.
-    pub fn is_empty(&self) -> bool {
-        self.len == 0
-    }
-
-    /// Bytes of text in all rows, repeated texts counted each time.
-    pub fn text_bytes(&self) -> usize {
-        self.text_bytes
-    }
-
-    /// Adds a row: one value per column, in the order of the description. Columns that are left out
-    /// at the end get their default.
-    ///
-    /// # Panics
-    /// If there are more values than columns.
-    pub fn push(&mut self, row: &[Value<'_>]) {
-        assert!(row.len() <= self.columns.len(), "{}: more values than columns", self.table.name);
-        let rows = self.len;
-        for (column, value) in self.columns.iter_mut().zip(row) {
-            // Most values by far: numbers in a column of numbers.
-            if let (Cells::Int { values, .. }, Value::Int(v)) = (&mut column.cells, value) {
-                values.push(*v);
-                continue;
-            }
-            if let Value::Text(text) | Value::Blob(text) = value {
-                self.text_bytes += text.len();
-            }
-            column.given = true;
-            column.push(rows, *value);
-        }
-        for column in &mut self.columns[row.len()..] {
-            column.push(rows, Value::Null);
-        }
-        self.len += 1;
-    }
-
-    /// The rows, with keys from `first` on.
-    pub fn finish(self, first: i64) -> Rows<Local> {
-        let described = self.table.columns.iter().zip(self.columns);
-        let columns = described.map(|(column, builder)| match builder.cells {
-            // Absent would read as the default, and NULL was meant.
-            Cells::Absent if builder.given && column.sql.default.is_some() && !column.sql.not_null => {
-                Cells::Any(vec![OwnedValue::Null; self.len])
-            }
-            cells => cells,
-        });
-        let columns = columns.collect();
-        Rows::new(self.table, Keys::Dense(first), columns, self.len)
-    }
-}
-
-impl CellsBuilder {
-    #[inline]
-    fn push(&mut self, rows: usize, value: Value<'_>) {
-        match (&mut self.cells, value) {
-            (Cells::Int { values, .. }, Value::Int(v)) => values.push(v),
-            (Cells::Absent, Value::Null) => {}
-            (Cells::Int { values, nulls }, Value::Null) => {
-                // The value before it: a difference of zero is the cheapest to store.
-                values.push(values.last().copied().unwrap_or(0));
-                nulls.set(rows);
-            }
-            (Cells::Real { values, .. }, Value::Real(v)) => values.push(v),
-            (Cells::Real { values, nulls }, Value::Null) => {
-                values.push(0.0);
-                nulls.set(rows);
-            }
-            (Cells::Text(_), Value::Text(text)) => self.push_text(text),
-            (Cells::Text(cells), Value::Null) => cells.codes.push(TextCells::NULL),
-            (Cells::Any(values), value) => values.push(value.to_owned()),
-            (_, value) => {
-                self.widen(rows, value);
-                self.push(rows, value);
-            }
-        }
-    }
-
-    fn push_text(&mut self, text: &[u8]) {
-        let Cells::Text(cells) = &mut self.cells else { return };
-        let hash = XxHash3_64::oneshot(text);
-        let known = self.codes.get(&hash).copied().filter(|code| cells.entry(*code) == text);
-        let code = known.unwrap_or_else(|| {
-            let code = cells.add_entry(text);
-            self.codes.insert(hash, code);
-            code
-        });
-        cells.codes.push(code);
-    }
-
-    /// Makes room for the first value of a type that the column does not hold yet.
-    #[cold]
-    fn widen(&mut self, rows: usize, value: Value<'_>) {
-        let mut nulls = Nulls::default();
-        (0..rows).for_each(|i| nulls.set(i));
-        self.cells = match (&self.cells, value) {
-            (Cells::Absent, Value::Int(_)) => Cells::Int { values: vec![0; rows], nulls },
-            (Cells::Absent, Value::Real(_)) => Cells::Real { values: vec![0.0; rows], nulls },
-            (Cells::Absent, Value::Text(_)) => {
-                Cells::Text(TextCells { codes: vec![TextCells::NULL; rows], ..TextCells::default() })
-            }
-            (old, _) => Cells::Any((0..rows).map(|i| old.get(i).to_owned()).collect()),
-        };
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::model::{Schema, rocpd};
-
-    #[test]
-    fn a_null_that_was_given_is_not_the_default() {
-        let mut rows = RowsBuilder::new(Schema::builtin().get(rocpd::PMC_EVENT).unwrap());
-        rows.push(&[Value::Int(1), Value::Int(1), Value::Null]);
-        let rows = rows.finish(1);
-        assert_eq!(*rows.column("value"), Cells::Any(vec![OwnedValue::Null]));
-        assert_eq!(*rows.column("extdata"), Cells::Absent);
     }
 }
