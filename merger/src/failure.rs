@@ -2,6 +2,7 @@
 
 use rpd_rocpd::WriteError;
 use rpd_shard::OpenError;
+use std::error::Error;
 use std::fmt::Display;
 use std::process::ExitCode;
 
@@ -57,8 +58,13 @@ pub enum Failure {
     #[error("rank 0 has told why")]
     ToldByRank0(Exit),
     /// The database could not be written.
-    #[error(transparent)]
+    #[error("{}{}", .0, cause(.0))]
     Write(Box<WriteError>),
+}
+
+/// What the system or SQLite said, where there is something.
+fn cause(error: &WriteError) -> String {
+    error.source().map_or(String::new(), |source| format!(" ({source})"))
 }
 
 impl From<WriteError> for Failure {

@@ -67,7 +67,9 @@ pub fn merge(comm: &impl Comm, args: &MergeArgs) -> Result<Report, Failure> {
     // 3. Number: every source learns the first id of each of its tables.
     let numbered = agree_on_bases(comm, &surveys)?;
     if args.dry_run {
-        report.rows = row_counts(&numbered.totals);
+        let mut totals = numbered.totals;
+        totals.extend([(rocpd::STRING, strings.distinct), (rocpd::INFO_NODE, report.nodes as u64)]);
+        report.rows = row_counts(&totals);
         report.seconds = begun.elapsed().as_secs_f64();
         return Ok(report);
     }

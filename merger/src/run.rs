@@ -5,7 +5,9 @@ use crate::comm::Comm;
 use crate::failure::{Exit, Failure};
 use crate::merge::merge;
 use crate::report::inspect::inspect;
+use std::io::{ErrorKind, Write};
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
 
 /// How a run ended in this rank.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -43,6 +45,8 @@ fn attempt(cli: &Cli, comm: &impl Comm) -> Result<(), Failure> {
             .build_global()
             .map_err(|error| Failure::Internal(format!("cannot start {threads} threads: {error}")))?;
     }
+    // Past a file size limit a write shall fail and be told, not kill the process.
+    let _ = signal_hook::flag::register(signal_hook::consts::SIGXFSZ, Arc::default());
     let report = merge(comm, args)?;
     if comm.rank() != 0 {
         return Ok(());
@@ -53,7 +57,15 @@ fn attempt(cli: &Cli, comm: &impl Comm) -> Result<(), Failure> {
     if args.json {
         let json = serde_json::to_string_pretty(&report)
             .map_err(|error| Failure::Internal(format!("the report cannot be written as JSON: {error}")))?;
-        println!("{json}");
+        // The database is written; a reader that has gone away is no failure of it.
+        match writeln!(std::io::stdout(), "{json}") {
+            Err(error) if error.kind() != ErrorKind::BrokenPipe => {
+                return Err(Failure::Output(format!(
+                    "cannot print the report: {error}; the database is whole"
+                )));
+            }
+            _ => {}
+        }
     }
     Ok(())
 }

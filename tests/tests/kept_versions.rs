@@ -56,14 +56,14 @@ fn kept_shards_are_merged_alone_and_with_a_new_one() {
     for kept in KEPT {
         let folder = tempfile::tempdir().unwrap();
         fs::copy(repository().join("tests/data").join(kept), folder.path().join(kept)).unwrap();
-        rpd_merge().arg("--strict").arg(folder.path()).run().success();
+        let _ = rpd_merge().arg("--strict").arg(folder.path()).run().success();
         let alone = Database::open(&folder.path().join("trace.db"));
         alone.assert_sound();
         assert_eq!(regions(&alone), phases(1));
         assert_eq!(alone.number("SELECT count(*) FROM samples"), 2);
 
         fs::write(folder.path().join("new.rpdshard"), new_shard()).unwrap();
-        rpd_merge().arg("--force").arg(folder.path()).run().success();
+        let _ = rpd_merge().arg("--force").arg(folder.path()).run().success();
         let both = Database::open(&folder.path().join("trace.db"));
         both.assert_sound();
         assert_eq!(regions(&both), phases(2));

@@ -84,6 +84,14 @@ pub enum WriteError {
         /// What SQLite says.
         source: rusqlite::Error,
     },
+    /// The process may not have more memory.
+    #[error("write {}: out of memory; raise the memory limit, or use fewer threads", path.display())]
+    OutOfMemory {
+        /// The file.
+        path: PathBuf,
+        /// What SQLite says.
+        source: rusqlite::Error,
+    },
     /// A row breaks a rule of the schema.
     #[error("write {}: constraint failed in table {table}, key {key}", path.display())]
     Constraint {
@@ -255,6 +263,7 @@ impl Writer {
         match (source.sqlite_error_code(), key) {
             (Some(ErrorCode::DiskFull), _) => WriteError::DiskFull { path, source },
             (Some(ErrorCode::SystemIoFailure), _) => WriteError::Io { path, source },
+            (Some(ErrorCode::OutOfMemory), _) => WriteError::OutOfMemory { path, source },
             (Some(ErrorCode::CannotOpen | ErrorCode::ReadOnly | ErrorCode::PermissionDenied), _) => {
                 WriteError::Open { path, source }
             }

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
 /// Ending of a shard's file name.
-const SHARD_ENDING: &str = "rpdshard";
+pub const SHARD_ENDING: &str = "rpdshard";
 /// Where runs are collected unless something else is said.
 const DEFAULT_ROOT: &str = "rpd-out";
 
@@ -33,20 +33,24 @@ pub fn find(inputs: &[PathBuf]) -> Result<Found, Failure> {
     for input in inputs {
         let kind = fs::metadata(input)
             .map_err(|e| Failure::Input(format!("cannot read {}: {e}; check the path", input.display())))?;
-        if kind.is_dir() {
-            let shards = shards_in(input)?;
-            if shards.is_empty() {
-                return Err(nothing_in(input));
-            }
-            found.shards.extend(shards.into_iter().map(|s| (s, false)));
-        } else {
+        if !kind.is_dir() {
             found.shards.push((input.clone(), true));
+            continue;
         }
+        let mut shards = shards_in(input)?;
+        if shards.is_empty() {
+            // The output root instead of a run is a common slip; with one run in it, it is clear.
+            found.home = one_run_in(input)?;
+            shards = shards_in(&found.home)?;
+        }
+        found.shards.extend(shards.into_iter().map(|s| (s, false)));
     }
-    found.home = match &inputs[0] {
-        dir if dir.is_dir() => dir.clone(),
-        file => file.parent().map(Path::to_path_buf).unwrap_or_default(),
-    };
+    if found.home.as_os_str().is_empty() {
+        found.home = match &inputs[0] {
+            dir if dir.is_dir() => dir.clone(),
+            file => file.parent().map(Path::to_path_buf).unwrap_or_default(),
+        };
+    }
     remove_repeated(&mut found.shards);
     Ok(found)
 }
@@ -107,23 +111,27 @@ fn shards_in(dir: &Path) -> Result<Vec<PathBuf>, Failure> {
     Ok(shards)
 }
 
-/// An output root given instead of a run is a common slip: say which runs are there.
-fn nothing_in(dir: &Path) -> Failure {
-    let mut runs: Vec<String> = fs::read_dir(dir)
+/// The run in an output root that holds just one; else says what is there.
+fn one_run_in(dir: &Path) -> Result<PathBuf, Failure> {
+    let mut runs: Vec<PathBuf> = fs::read_dir(dir)
         .into_iter()
         .flatten()
         .flatten()
-        .filter(|e| shards_in(&e.path()).is_ok_and(|s| !s.is_empty()))
-        .map(|e| e.file_name().to_string_lossy().into_owned())
+        .map(|entry| entry.path())
+        .filter(|path| path.is_dir() && shards_in(path).is_ok_and(|s| !s.is_empty()))
         .collect();
     runs.sort();
     let dir = dir.display();
-    Failure::Input(match runs.as_slice() {
-        [] => format!(
+    match runs.as_slice() {
+        [run] => Ok(run.clone()),
+        [] => Err(Failure::Input(format!(
             "no *.{SHARD_ENDING} in {dir}: was the program run under rpd-collect, and did it call roctx or MPI?"
-        ),
-        runs => format!("{dir} holds several runs; name one of them: {}", runs.join(", ")),
-    })
+        ))),
+        runs => {
+            let names: Vec<_> = runs.iter().filter_map(|r| Some(r.file_name()?.to_string_lossy())).collect();
+            Err(Failure::Input(format!("{dir} holds several runs; name one of them: {}", names.join(", "))))
+        }
+    }
 }
 
 /// One file named twice, or by two paths, is merged once.

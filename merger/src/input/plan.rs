@@ -1,6 +1,6 @@
 //! Phase 1: which shards are merged, in which order, by whom.
 
-use super::find::{Found, find};
+use super::find::{Found, SHARD_ENDING, find};
 use crate::cli::MergeArgs;
 use crate::failure::Failure;
 use rayon::prelude::*;
@@ -8,7 +8,8 @@ use rpd_shard::{OpenError, Shard};
 use serde::{Deserialize, Serialize};
 use std::cmp::Reverse;
 use std::collections::BTreeSet;
-use std::io::ErrorKind;
+use std::fs::{self, File};
+use std::io::{ErrorKind, Read};
 use std::path::{Path, PathBuf};
 
 /// What rank 0 found, told to all.
@@ -24,7 +25,9 @@ pub struct Plan {
     pub ranks: usize,
     /// Ranks that the job had and nobody saw.
     pub missing_ranks: Vec<u32>,
-    /// Shards that could not be opened, with the reason.
+    /// Ranks of which two collectors wrote a shard: two jobs under one run id.
+    pub repeated_ranks: Vec<u32>,
+    /// Shards that are left out, with the reason.
     pub unreadable: Vec<(PathBuf, String)>,
 }
 
@@ -57,6 +60,8 @@ struct Candidate {
     order: Order,
     ranks: Vec<u32>,
     size: Option<u32>,
+    /// Rank of the collector.
+    collector: Option<u32>,
 }
 
 /// Merge order of shards. It does not depend on their names, but for shards without any process.
@@ -72,7 +77,7 @@ struct Order {
 pub fn plan(args: &MergeArgs) -> Result<Plan, Failure> {
     let found = find(&args.inputs)?;
     let output = args.output.clone().unwrap_or_else(|| found.home.join("trace.db"));
-    check_output(&output, args)?;
+    let output = check_output(&output, args)?;
     let looked_at: Vec<_> = found
         .shards
         .par_iter()
@@ -115,6 +120,7 @@ pub fn plan(args: &MergeArgs) -> Result<Plan, Failure> {
         }
         same
     });
+    let repeated_ranks = repeated_ranks(&shards);
     let shards = shards
         .into_iter()
         .map(|s| PlannedShard {
@@ -124,7 +130,7 @@ pub fn plan(args: &MergeArgs) -> Result<Plan, Failure> {
             complete: s.complete,
         })
         .collect();
-    Ok(Plan { run_id, shards, output, ranks, missing_ranks, unreadable })
+    Ok(Plan { run_id, shards, output, ranks, missing_ranks, repeated_ranks, unreadable })
 }
 
 fn candidate(shard: Shard) -> Candidate {
@@ -146,6 +152,7 @@ fn candidate(shard: Shard) -> Candidate {
         // Shards without any rank come last.
         order: Order { rank: ranks.first().copied().unwrap_or(u32::MAX), processes, path },
         ranks,
+        collector: shard.identity.rank,
         // Sizes of more than a million ranks are damage.
         size: shard
             .processes
@@ -170,21 +177,48 @@ fn is_of_this_file(error: &OpenError) -> bool {
     }
 }
 
-fn check_output(output: &Path, args: &MergeArgs) -> Result<(), Failure> {
-    if output.is_dir() {
-        return Err(Failure::Output(format!(
-            "{} is a folder: name a file with -o, for example {}",
-            output.display(),
-            output.join("trace.db").display()
-        )));
+/// Resolves the output to the file that it names, and refuses what is better not overwritten.
+fn check_output(output: &Path, args: &MergeArgs) -> Result<PathBuf, Failure> {
+    let refuse = |what: &str| Err(Failure::Output(format!("{} {what}", output.display())));
+    if output.extension().is_some_and(|e| e == SHARD_ENDING) {
+        return refuse("is named like a shard: name a database with -o, for example trace.db");
     }
-    if output.exists() && !args.force && !args.dry_run {
-        return Err(Failure::Output(format!(
-            "{} is there already: use --force to overwrite it, or -o for another place",
-            output.display()
-        )));
+    if fs::symlink_metadata(output).is_err() {
+        return Ok(output.to_owned());
     }
-    Ok(())
+    // A link keeps being one: the file that it points at is written.
+    let Ok(target) = fs::canonicalize(output) else {
+        return refuse("is a link that leads nowhere: remove it, or choose another place with -o");
+    };
+    let Ok(found) = fs::metadata(&target) else {
+        return refuse("cannot be looked at: check its permissions");
+    };
+    if found.is_dir() {
+        let example = output.join("trace.db");
+        return refuse(&format!("is a folder: name a file with -o, for example {}", example.display()));
+    }
+    if !found.is_file() {
+        return refuse("is no regular file: choose another place with -o");
+    }
+    if args.dry_run {
+        return Ok(target);
+    }
+    if !args.force {
+        return refuse("is there already: use --force to overwrite it, or -o for another place");
+    }
+    if found.len() > 0 && !begins_like_a_database(&target) {
+        return refuse(
+            "is no SQLite database: --force overwrites nothing else; remove it yourself, or use -o",
+        );
+    }
+    Ok(target)
+}
+
+/// Whether a file has SQLite's header.
+pub fn begins_like_a_database(path: &Path) -> bool {
+    let mut header = [0; 16];
+    let read = File::open(path).and_then(|mut file| file.read_exact(&mut header));
+    read.is_ok() && &header == b"SQLite format 3\0"
 }
 
 fn nothing_readable(found: &Found, unreadable: &[(PathBuf, String)]) -> Failure {
@@ -201,6 +235,15 @@ fn ranks(shards: &[Candidate]) -> (usize, Vec<u32>) {
     let size = shards.iter().filter_map(|s| s.size).max().unwrap_or(0);
     let seen: BTreeSet<u32> = shards.iter().flat_map(|s| s.ranks.iter().copied()).collect();
     (seen.len(), (0..size).filter(|rank| !seen.contains(rank)).collect())
+}
+
+/// Ranks that more than one collector had.
+fn repeated_ranks(shards: &[Candidate]) -> Vec<u32> {
+    let mut ranks: Vec<u32> = shards.iter().filter_map(|s| s.collector).collect();
+    ranks.sort_unstable();
+    let mut repeated: Vec<u32> = ranks.windows(2).filter(|w| w[0] == w[1]).map(|w| w[0]).collect();
+    repeated.dedup();
+    repeated
 }
 
 /// Deals `shards` to `ranks` in one run each, by bytes: the shards of `rank`.

@@ -1,8 +1,9 @@
 //! The output under its temporary name.
 
 use crate::failure::Failure;
+use crate::input::plan::begins_like_a_database;
 use std::fs::{self, File, OpenOptions, TryLockError};
-use std::io::{self, ErrorKind};
+use std::io::{self, ErrorKind, Read};
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
@@ -54,6 +55,13 @@ impl Partial {
                     "another merge is writing {output}: wait for it, or choose another place with -o"
                 ))
             })?);
+            // A file of that name that no merge has left is somebody's own.
+            if fs::metadata(&path).is_ok_and(|found| found.len() > 0) && !is_leftover(&path) {
+                let path = path.display();
+                return Err(Failure::Output(format!(
+                    "{path} was not left by a merge: move it away, or use -o"
+                )));
+            }
             match fs::remove_file(&path) {
                 Err(error) if error.kind() != ErrorKind::NotFound => return Err(cannot(error)),
                 _ => {}
@@ -103,10 +111,20 @@ impl Partial {
     }
 }
 
+/// Whether a file may be what a killed merge left: SQLite writes its first page last.
+fn is_leftover(path: &Path) -> bool {
+    let mut header = [0; 16];
+    let read = File::open(path).and_then(|mut file| file.read_exact(&mut header));
+    begins_like_a_database(path) || read.is_ok() && header == [0; 16]
+}
+
 /// Takes the lock; `None` if another process has it.
 fn lock_file(path: PathBuf) -> io::Result<Option<Lock>> {
     loop {
         let file = OpenOptions::new().write(true).create(true).truncate(false).mode(0o600).open(&path)?;
+        if file.metadata()?.len() > 0 {
+            return Err(io::Error::other("its .lock file was not left by a merge: move it away"));
+        }
         match file.try_lock() {
             Ok(()) => {}
             Err(TryLockError::WouldBlock) => return Ok(None),

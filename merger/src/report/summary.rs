@@ -4,7 +4,7 @@ use crate::input::plan::Plan;
 use rpd_shard::record::Loss;
 use serde::Serialize;
 use std::fmt::Write;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 /// Warnings of one kind that are printed one by one; the rest is counted.
 const SHOWN: usize = 10;
@@ -26,7 +26,9 @@ pub struct Report {
     pub nodes: usize,
     /// Ranks that the job had and no shard holds.
     pub missing_ranks: Vec<u32>,
-    /// Shards that could not be opened, and why.
+    /// Ranks of which two collectors wrote a shard.
+    pub repeated_ranks: Vec<u32>,
+    /// Shards that are left out, and why.
     pub unreadable: Vec<(PathBuf, String)>,
     /// Shards whose collector did not finish them.
     pub unfinished: Vec<PathBuf>,
@@ -97,6 +99,7 @@ impl Report {
             processes: 0,
             nodes: nodes.nodes().len(),
             missing_ranks: plan.missing_ranks.clone(),
+            repeated_ranks: plan.repeated_ranks.clone(),
             unreadable: plan.unreadable.clone(),
             unfinished: plan.shards.iter().filter(|s| !s.complete).map(|s| s.path.clone()).collect(),
             rows_read: Vec::new(),
@@ -115,10 +118,13 @@ impl Report {
     pub fn incomplete(&self) -> Option<String> {
         let without = "merge without --strict to take what is there";
         if let Some((path, reason)) = self.unreadable.first() {
-            return Some(format!("{} cannot be read: {reason}; {without}", path.display()));
+            return Some(format!("{}; {without}", left_out(path, reason)));
         }
         if !self.missing_ranks.is_empty() {
             return Some(format!("no shard of rank {}; {without}", ranges(&self.missing_ranks)));
+        }
+        if !self.repeated_ranks.is_empty() {
+            return Some(format!("{}; {without}", self.repeated()));
         }
         if let Some(path) = self.unfinished.first() {
             return Some(format!("{} was not finished by its collector; {without}", path.display()));
@@ -132,13 +138,16 @@ impl Report {
     /// One line on stderr for each thing that is not whole.
     pub fn print_warnings(&self) {
         for (path, reason) in &self.unreadable {
-            eprintln!("warning: left out {}: {reason}", path.display());
+            eprintln!("warning: left out: {}", left_out(path, reason));
         }
         if !self.missing_ranks.is_empty() {
             eprintln!(
                 "warning: no shard of rank {}: did its collector start, and did the rank call roctx or MPI?",
                 ranges(&self.missing_ranks)
             );
+        }
+        if !self.repeated_ranks.is_empty() {
+            eprintln!("warning: {}", self.repeated());
         }
         let unfinished = self.unfinished.iter().map(|path| {
             format!("{} was not finished by its collector: merged as far as it goes", path.display())
@@ -148,6 +157,14 @@ impl Report {
         if all.len() > SHOWN {
             eprintln!("warning: and {} more; --json lists all", all.len() - SHOWN);
         }
+    }
+
+    fn repeated(&self) -> String {
+        let ranks = ranges(&self.repeated_ranks);
+        format!(
+            "run {}: more than one collector was rank {ranks}: two jobs share this run id, their rows are in one database",
+            self.run_id
+        )
     }
 
     /// The closing summary.
@@ -182,7 +199,16 @@ impl Report {
         for clock in &self.clocks {
             line("clock", clock.line());
         }
+        if !self.missing_ranks.is_empty() {
+            line("missing", format!("rank {}", ranges(&self.missing_ranks)));
+        }
+        if !self.unreadable.is_empty() {
+            line("left out", plural(self.unreadable.len(), "shard"));
+        }
         match self.losses.as_slice() {
+            [] if !self.missing_ranks.is_empty() || !self.unreadable.is_empty() => {
+                line("lost", "nothing of what was read".to_owned());
+            }
             [] => line("lost", "nothing".to_owned()),
             losses => losses.iter().for_each(|loss| line("lost", loss.line())),
         }
@@ -222,7 +248,7 @@ impl LossRow {
 
 fn clock_rows(clocks: &Clocks, nodes: &Nodes) -> Vec<ClockRow> {
     let mut domains: Vec<_> = clocks.domains().cloned().collect();
-    if !domains.contains(&clocks.reference) {
+    if !domains.contains(&clocks.reference) && !nodes.nodes().is_empty() {
         domains.push(clocks.reference.clone());
     }
     // Nodes of which no clock set came along are in no domain that has one.
@@ -247,6 +273,12 @@ fn clock_rows(clocks: &Clocks, nodes: &Nodes) -> Vec<ClockRow> {
         }
     };
     domains.iter().map(row).collect()
+}
+
+/// A shard and why it is left out, the path once.
+fn left_out(path: &Path, reason: &str) -> String {
+    let path = path.display().to_string();
+    if reason.contains(&path) { reason.to_owned() } else { format!("{path}: {reason}") }
 }
 
 fn loss_row(loss: &Loss) -> LossRow {

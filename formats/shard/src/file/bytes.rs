@@ -26,11 +26,12 @@ pub(super) struct OpenFile {
 
 impl Bytes {
     pub(super) fn open(path: &Path) -> io::Result<Bytes> {
+        // Looked at before it is opened: opening a FIFO would wait for a writer.
+        if !std::fs::metadata(path)?.is_file() {
+            return Err(io::Error::new(io::ErrorKind::InvalidInput, "it is no regular file"));
+        }
         let file = File::open(path)?;
         let found = file.metadata()?;
-        if !found.is_file() {
-            return Err(io::Error::new(io::ErrorKind::InvalidInput, "not a regular file"));
-        }
         Ok(Bytes::File(OpenFile {
             path: path.to_owned(),
             length: found.len(),

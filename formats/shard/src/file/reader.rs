@@ -19,7 +19,7 @@ const MAX_PROCESS_BYTES: usize = 128 << 20;
 #[derive(Debug, thiserror::Error)]
 pub enum OpenError {
     /// The file system said no.
-    #[error("failed to read {path}: {source}")]
+    #[error("failed to read {path}: {source}; check the path and its permissions")]
     Io {
         /// The file.
         path: PathBuf,
@@ -27,7 +27,9 @@ pub enum OpenError {
         source: io::Error,
     },
     /// Something else.
-    #[error("{path} is not a shard of rpd-collect (no RPDSHARD header at offset 0)")]
+    #[error(
+        "{path} is not a shard of rpd-collect (no RPDSHARD header at offset 0): name a run directory or *.rpdshard files"
+    )]
     NotAShard {
         /// The file.
         path: PathBuf,

@@ -1,0 +1,91 @@
+//! What a merge never overwrites, and what it does when nobody can read its report.
+#![allow(missing_docs, clippy::unwrap_used)]
+
+use rpd_tests::harness::{Outcome, RunFolder, assert_refused, leftovers, rpd_merge};
+use rpd_tests::synthetic::{SyntheticRun, write_shards};
+use std::fs;
+use std::os::unix::fs::symlink;
+use std::path::Path;
+use std::process::Command;
+
+fn run() -> RunFolder {
+    RunFolder::new(&SyntheticRun { nodes: 1, ..SyntheticRun::default() })
+}
+
+fn forced(run: &RunFolder, output: &Path) -> Outcome {
+    rpd_merge().args(["--force", "-o"]).arg(output).arg(&run.path).run()
+}
+
+#[test]
+fn force_overwrites_databases_and_nothing_else() {
+    let run = run();
+    let shard = fs::read(run.shard(0)).unwrap();
+    assert_refused(&forced(&run, &run.shard(0)), 5, &["rank-00000.rpdshard", "-o"]);
+    assert_eq!(fs::read(run.shard(0)).unwrap(), shard);
+
+    let text = run.path.join("notes.txt");
+    fs::write(&text, "mine, and longer than a header").unwrap();
+    assert_refused(&forced(&run, &text), 5, &["notes.txt", "no SQLite database"]);
+    assert_eq!(fs::read(&text).unwrap(), b"mine, and longer than a header");
+
+    let partial = run.path.join("new.db.partial");
+    fs::write(&partial, "mine, and longer than a header").unwrap();
+    assert_refused(&forced(&run, &run.path.join("new.db")), 5, &["new.db.partial"]);
+    assert!(partial.exists());
+    assert_refused(&forced(&run, Path::new("/dev/null")), 5, &["/dev/null", "no regular file"]);
+}
+
+#[test]
+fn a_link_stays_a_link_and_its_target_is_written() {
+    let run = run();
+    let (link, target) = (run.path.join("link.db"), run.path.join("target.db"));
+    symlink(&target, &link).unwrap();
+    assert_refused(&forced(&run, &link), 5, &["link.db"]);
+    fs::write(&target, "").unwrap();
+    let _ = forced(&run, &link).success();
+    assert!(fs::symlink_metadata(&link).unwrap().is_symlink());
+    assert!(fs::metadata(&target).unwrap().len() > 0);
+    assert_eq!(leftovers(&run.path).len(), 2);
+}
+
+#[test]
+fn a_fifo_among_the_shards_is_left_out_and_not_waited_for() {
+    let run = run();
+    let fifo = run.path.join("rank-00009.rpdshard");
+    assert!(Command::new("mkfifo").arg(&fifo).status().unwrap().success());
+    let outcome = rpd_merge().arg(&run.path).run().success();
+    assert!(outcome.stderr.contains("rank-00009.rpdshard"), "{outcome}");
+    assert_refused(&rpd_merge().arg("--force").arg(&fifo).run(), 4, &["rank-00009.rpdshard"]);
+}
+
+#[test]
+fn two_jobs_under_one_run_id_are_told_and_fatal_under_strict() {
+    let run = run();
+    let other = SyntheticRun { nodes: 1, seed: 99, ..SyntheticRun::default() };
+    let folder = tempfile::tempdir().unwrap();
+    let run_id = run.path.file_name().unwrap().to_str().unwrap();
+    write_shards(&other.plan_as(run_id), folder.path()).unwrap();
+    fs::copy(folder.path().join(run_id).join("rank-00001.rpdshard"), run.path.join("rank-00001.1.rpdshard"))
+        .unwrap();
+    let outcome = rpd_merge().arg(&run.path).run().success();
+    assert!(outcome.stderr.contains("more than one collector was rank 1"), "{outcome}");
+    let strict = rpd_merge().args(["--strict", "--force"]).arg(&run.path).run();
+    assert_refused(&strict, 3, &["more than one collector was rank 1"]);
+}
+
+#[test]
+fn a_report_that_nobody_reads_is_no_crash() {
+    let run = run();
+    let binary = rpd_tests::harness::binary("rpd-merge");
+    let merge = |to: &str| {
+        let script = format!("\"$1\" --json --force \"$2\" {to}");
+        let args = ["-c", &script, "sh"];
+        Command::new("bash").args(args).arg(&binary).arg(&run.path).output().unwrap()
+    };
+    let full = merge("> /dev/full");
+    let told = String::from_utf8_lossy(&full.stderr);
+    assert_eq!(full.status.code(), Some(5), "{told}");
+    assert!(told.contains("error: cannot print the report") && !told.contains("panicked"), "{told}");
+    let closed = merge("| true; exit ${PIPESTATUS[0]}");
+    assert_eq!(closed.status.code(), Some(0), "{}", String::from_utf8_lossy(&closed.stderr));
+}
