@@ -182,3 +182,17 @@ fn inspect_shows_identity_tables_and_ledger() {
         assert!(outcome.stdout.contains(word), "{word} in\n{outcome}");
     }
 }
+
+#[test]
+fn a_join_by_guid_and_stack_id_is_indexed_by_both() {
+    let run = RunFolder::new(&SyntheticRun::default());
+    let database = run.merged();
+    for launched in ["kernels", "memory_copies"] {
+        let plan = database.rows(&format!(
+            "EXPLAIN QUERY PLAN SELECT count(*) FROM {launched} K \
+             JOIN regions R ON R.guid = K.guid AND R.stack_id = K.stack_id"
+        ));
+        let plan: Vec<String> = plan.into_iter().flatten().collect();
+        assert!(plan.iter().any(|step| step.contains("guid=? AND stack_id=?")), "{launched}: {plan:#?}");
+    }
+}

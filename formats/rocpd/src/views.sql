@@ -4,6 +4,10 @@
 -- Two of AMD's views multiply rows when ids repeat between guids: "threads" joins the process, and
 -- "memory_allocations" the thread, without the guid of the row. Both join it here. Our databases
 -- have one guid and unique ids, where the two forms are the same.
+--
+-- Views with a stack id take the guid of its event, equal to the row's by the join. So SQLite can
+-- index both for a join of kernels to calls by (guid, stack_id). With the row's guid it indexes that
+-- alone, and a job has only one: 26 s instead of 0.03 s for 6,000 kernels and 18,000 regions.
 
 CREATE VIEW code_objects AS
 SELECT obj.id, obj.guid, obj.nid, proc.pid,
@@ -52,7 +56,7 @@ SELECT node.id AS nid, node.machine_id, node.system_name, node.hostname,
   JOIN rocpd_info_process proc ON proc.id = thr.pid AND proc.guid = thr.guid;
 
 CREATE VIEW regions AS
-SELECT reg.id, reg.guid,
+SELECT reg.id, ev.guid,
        (SELECT cat.string FROM rocpd_string cat
          WHERE cat.id = ev.category_id AND cat.guid = ev.guid) AS category,
        label.string AS name,
@@ -75,7 +79,7 @@ SELECT reg.id, reg.guid, reg.nid, proc.pid, arg.type, arg.name, arg.value
 
 -- A sample takes its name, node, process and thread from its track.
 CREATE VIEW samples AS
-SELECT smp.id, smp.guid,
+SELECT smp.id, ev.guid,
        (SELECT cat.string FROM rocpd_string cat
          WHERE cat.id = ev.category_id AND cat.guid = ev.guid) AS category,
        (SELECT label.string FROM rocpd_string label
@@ -105,7 +109,7 @@ SELECT * FROM sample_regions;
 -- The process is found through the queue: a dispatch without its queue is not listed, nor is one
 -- without the string of region_name_id.
 CREATE VIEW kernels AS
-SELECT disp.id, disp.guid, thr.tid,
+SELECT disp.id, ev.guid, thr.tid,
        (SELECT cat.string FROM rocpd_string cat
          WHERE cat.id = ev.category_id AND cat.guid = ev.guid) AS category,
        outer_name.string AS region,
@@ -188,7 +192,7 @@ SELECT arg.id AS argument_id, arg.event_id,
  WHERE arg.name = 'stream';
 
 CREATE VIEW memory_copies AS
-SELECT copy.id, copy.guid,
+SELECT copy.id, ev.guid,
        (SELECT cat.string FROM rocpd_string cat
          WHERE cat.id = ev.category_id AND cat.guid = ev.guid) AS category,
        copy.nid, proc.pid, thr.tid,
@@ -224,7 +228,7 @@ SELECT copy.id, copy.guid,
   JOIN rocpd_string label ON label.id = copy.name_id AND label.guid = copy.guid;
 
 CREATE VIEW memory_allocations AS
-SELECT mem.id, mem.guid,
+SELECT mem.id, ev.guid,
        (SELECT cat.string FROM rocpd_string cat
          WHERE cat.id = ev.category_id AND cat.guid = ev.guid) AS category,
        mem.nid, proc.pid, thr.tid,
@@ -251,7 +255,7 @@ SELECT mem.id, mem.guid,
   LEFT JOIN rocpd_info_agent agent ON agent.id = mem.agent_id AND agent.guid = mem.guid;
 
 CREATE VIEW scratch_memory AS
-SELECT mem.id, mem.guid, mem.nid, proc.pid,
+SELECT mem.id, ev.guid, mem.nid, proc.pid,
        mem.type AS operation,
        agent.name AS agent_name,
        agent.absolute_index AS agent_abs_index,
