@@ -171,15 +171,19 @@ impl Report {
     pub fn summary(&self, dry_run: bool) -> String {
         let mut out = String::new();
         let verb = if dry_run { "would merge" } else { "merged" };
+        // A program without launcher has no rank.
+        let ranks = match self.ranks {
+            0 => String::new(),
+            n => format!("{}, ", plural(n, "rank")),
+        };
         let mut line = |label: &str, text: String| {
             let _ = writeln!(out, "{label:<10} {text}");
         };
         line(
             verb,
             format!(
-                "run {}: {}, {} on {}, {} in {:.1} s",
+                "run {}: {ranks}{} on {}, {} in {:.1} s",
                 self.run_id,
-                plural(self.ranks, "rank"),
                 plural(self.processes as usize, "process"),
                 plural(self.nodes, "node"),
                 plural(self.shards, "shard"),
