@@ -23,6 +23,17 @@ pub mod session;
 
 use std::io::Write;
 
+/// What to do about an error of the system, behind its text; empty where that says enough.
+pub fn next_step(error: &std::io::Error) -> &'static str {
+    const TOO_MANY_FILES: i32 = 24;
+    const TOO_MANY_PROCESSES: i32 = 11;
+    match error.raw_os_error() {
+        Some(TOO_MANY_FILES) => "; raise the limit with `ulimit -n 64` or more",
+        Some(TOO_MANY_PROCESSES) => "; raise the limit of processes and threads, `ulimit -u`",
+        _ => "",
+    }
+}
+
 /// One line on stderr. A closed stderr is no reason to fail, and stdout belongs to the command.
 pub fn warn(text: std::fmt::Arguments<'_>) {
     let _ = writeln!(std::io::stderr(), "rpd-collect: {text}");

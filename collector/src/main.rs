@@ -1,15 +1,17 @@
 //! `rpd-collect`: see the library.
 
 use clap::Parser;
-use rpd_collect::command_line::Options;
+use rpd_collect::command_line::{Options, command_alone};
 use rpd_collect::session::Session;
 use rpd_collect::{child, warn};
 
 fn main() {
-    let options = Options::parse();
-    if disabled() {
-        std::process::exit(child::replace(&options.command));
+    if disabled()
+        && let Some(command) = command_alone(&std::env::args_os().collect::<Vec<_>>())
+    {
+        std::process::exit(child::replace(&command));
     }
+    let options = Options::parse().or_variables(|name| std::env::var_os(name));
     let session = match Session::prepare(&options) {
         Ok(session) => session,
         Err(error) => {

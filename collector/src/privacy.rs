@@ -1,21 +1,28 @@
-//! What must not get into a shard: secrets on command lines.
+//! What must not get into a shard: secrets on command lines and in variables.
 
 /// What stands for a secret.
 const MASK: &str = "***";
 
 /// Beginnings of words that are tokens whatever option they belong to.
 const TOKEN_PREFIXES: [&str; 8] = ["hf_", "ghp_", "gho_", "github_pat_", "glpat-", "sk-", "xoxb-", "AKIA"];
+/// A token has at least this much behind its beginning.
+const TOKEN_BYTES: usize = 12;
+/// Longest name of an option.
+const NAME_BYTES: usize = 64;
 
 /// A command line in one line, secrets masked.
 ///
 /// Masked are the values of options whose name sounds like a secret (`--api-key X`, `--token=X`,
-/// `SECRET=X`), words that look like well-known tokens, and passwords in URLs.
+/// `SECRET=X`), words that look like well-known tokens, passwords in URLs, and inside of longer
+/// arguments (a script, JSON, a header) the values behind such names.
 pub fn masked_command(arguments: &[String]) -> String {
     let mut masked = Vec::with_capacity(arguments.len());
     let mut value_is_secret = false;
     for argument in arguments {
         if std::mem::take(&mut value_is_secret) && !argument.starts_with('-') {
             masked.push(MASK.to_owned());
+            // `Authorization: Bearer X` in three words.
+            value_is_secret = is_scheme(argument);
             continue;
         }
         let (text, next) = masked_argument(argument);
@@ -25,52 +32,172 @@ pub fn masked_command(arguments: &[String]) -> String {
     masked.join(" ")
 }
 
+/// Variables without the secrets in their values: a proxy's URL may hold a password.
+pub fn masked_environment(variables: Vec<(String, String)>) -> Vec<(String, String)> {
+    variables.into_iter().map(|(name, value)| (name, masked_text(&value))).collect()
+}
+
 /// One argument, and whether the next one is a secret.
 fn masked_argument(argument: &str) -> (String, bool) {
-    if let Some((name, _)) = argument.split_once('=')
-        && name.len() <= 64
-        && is_secret_name(name)
-    {
+    let (name, value) = argument.split_once('=').map_or(("", argument), |(name, value)| (name, value));
+    let is_name = !name.is_empty() && name.len() <= NAME_BYTES && name.bytes().all(is_name_byte);
+    if is_name && is_secret_name(name) {
         return (format!("{name}={MASK}"), false);
     }
-    if argument.starts_with('-') && !argument.contains('=') && is_secret_name(argument) {
+    if name.is_empty()
+        && argument.starts_with('-')
+        && argument.bytes().all(is_name_byte)
+        && is_secret_name(argument)
+    {
         return (argument.to_owned(), true);
     }
-    let (name, value) = argument.split_once('=').map_or(("", argument), |(name, value)| (name, value));
-    if TOKEN_PREFIXES.iter().any(|prefix| value.len() >= prefix.len() + 12 && value.starts_with(prefix)) {
+    let header = argument.strip_suffix(':').is_some_and(|n| n.bytes().all(is_name_byte) && is_secret_name(n));
+    if header || is_scheme(argument) {
+        return (argument.to_owned(), true);
+    }
+    if (is_name || name.is_empty()) && is_token(value) {
         let equals = if name.is_empty() { "" } else { "=" };
         return (format!("{name}{equals}{MASK}"), false);
     }
-    (masked_url(argument), false)
+    (masked_text(argument), false)
 }
 
-/// Whether the name of an option or variable sounds like that of a secret. `--tokenizer` and
-/// `--max-tokens` are common and are not.
+fn is_scheme(word: &str) -> bool {
+    word.eq_ignore_ascii_case("bearer")
+}
+
+fn is_token(word: &str) -> bool {
+    TOKEN_PREFIXES.iter().any(|prefix| word.len() >= prefix.len() + TOKEN_BYTES && word.starts_with(prefix))
+}
+
+/// Whether the name of an option or variable sounds like that of a secret. `--tokenizer`,
+/// `--max-tokens` and `--author` are common and are not.
 fn is_secret_name(name: &str) -> bool {
-    let name = name.trim_start_matches('-');
-    let upper = name.to_ascii_uppercase();
-    if ["TOKENIZER", "TOKENS", "KEYWORD", "KEYBOARD"].iter().any(|word| upper.contains(word)) {
-        return false;
+    let mut upper = name.to_ascii_uppercase();
+    for harmless in ["TOKENIZER", "TOKENS", "KEYWORD", "KEYBOARD", "CREDIT", "AUTHORS"] {
+        upper = upper.replace(harmless, "");
+    }
+    // `AUTHOR` is the beginning of `AUTHORIZATION`.
+    if upper.ends_with("AUTHOR") {
+        upper = upper.replace("AUTHOR", "");
     }
     rpd_ring::identity::is_secret(&upper)
 }
 
-/// `scheme://user:password@host` without the password.
-fn masked_url(argument: &str) -> String {
-    let masked = || {
-        let (scheme, rest) = argument.split_once("://")?;
-        let authority = rest.split('/').next()?;
-        let (login, _) = authority.rsplit_once('@')?;
-        let (user, _) = login.split_once(':')?;
-        let after = rest.get(login.len()..)?;
-        Some(format!("{scheme}://{user}:{MASK}{after}"))
-    };
-    masked().unwrap_or_else(|| argument.to_owned())
+fn is_name_byte(byte: u8) -> bool {
+    byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-' | b'.')
+}
+
+fn is_quote(byte: u8) -> bool {
+    matches!(byte, b'"' | b'\'')
+}
+
+/// Any text, secrets inside of it masked.
+fn masked_text(text: &str) -> String {
+    let mut masked = String::with_capacity(text.len());
+    // What is copied already, and where the present word begins.
+    let (mut done, mut word) = (0, 0);
+    for (at, byte) in text.bytes().enumerate() {
+        if at < done {
+            word = at + 1;
+            continue;
+        }
+        let secret = match byte {
+            b':' if text[at..].starts_with("://") => password(text, at + 3),
+            b':' | b'=' => value(text, at),
+            b' ' | b'\t' if is_scheme(&text[word..at]) => Some(rest_of_word(text, at + 1)),
+            _ if is_name_byte(byte) && word == at => jwt_or_token(text, at),
+            _ => None,
+        };
+        if !is_name_byte(byte) {
+            word = at + 1;
+        }
+        if let Some((from, to)) = secret.filter(|(from, to)| from < to) {
+            masked.push_str(&text[done..from]);
+            masked.push_str(MASK);
+            done = to;
+        }
+    }
+    masked.push_str(&text[done..]);
+    masked
+}
+
+/// Where the password is in `user:password@host`.
+fn password(text: &str, at: usize) -> Option<(usize, usize)> {
+    let rest = &text[at..];
+    let ends = |c: char| c == '/' || c.is_whitespace() || c == '"' || c == '\'';
+    let authority = &rest[..rest.find(ends).unwrap_or(rest.len())];
+    let (login, _) = authority.rsplit_once('@')?;
+    let (user, _) = login.split_once(':')?;
+    Some((at + user.len() + 1, at + login.len()))
+}
+
+/// Where the value is behind a name that sounds like a secret and a `:` or `=`.
+fn value(text: &str, at: usize) -> Option<(usize, usize)> {
+    let bytes = text.as_bytes();
+    let before = text[..at].trim_end();
+    let name = before.trim_end_matches(['"', '\'', '\\']);
+    let is_quoted = name.len() < before.len();
+    let start = name.bytes().rposition(|byte| !is_name_byte(byte)).map_or(0, |before| before + 1);
+    let name = name.get(start..).filter(|name| name.len() <= NAME_BYTES)?;
+    let next = bytes.get(at + 1)?;
+    // `KEY=X`, `"key": "X"` and `Key: X`, but no `keyserver:80`.
+    if !is_secret_name(name)
+        || bytes[at] == b':' && !is_quoted && !next.is_ascii_whitespace() && !is_quote(*next)
+    {
+        return None;
+    }
+    let skip =
+        |from: usize, is: fn(&u8) -> bool| from + bytes[from..].iter().take_while(|byte| is(byte)).count();
+    let from = skip(at + 1, u8::is_ascii_whitespace);
+    let escaped = skip(from, |byte| *byte == b'\\');
+    if let Some(quote) = bytes.get(escaped).copied().filter(|byte| is_quote(*byte)) {
+        let from_quote = escaped + 1;
+        let mut to = from_quote;
+        while to < bytes.len() && bytes[to] != quote {
+            // `\"` ends a text that began with one, and is a part of any other.
+            if bytes[to] == b'\\' {
+                if escaped > from {
+                    break;
+                }
+                to += 1;
+            }
+            to += 1;
+        }
+        return Some((from_quote, ceil(text, to)));
+    }
+    // A header holds words; anything else is one.
+    if bytes[at] == b':' && !is_quoted {
+        let length = text[from..].find(['"', '\'', '\n', '\r', '\\']).unwrap_or(text.len() - from);
+        return Some((from, from + length));
+    }
+    Some(rest_of_word(text, from))
+}
+
+/// The next boundary of characters.
+fn ceil(text: &str, at: usize) -> usize {
+    (at..text.len()).find(|at| text.is_char_boundary(*at)).unwrap_or(text.len())
+}
+
+fn rest_of_word(text: &str, at: usize) -> (usize, usize) {
+    let ends = |c: char| c.is_whitespace() || "\"'\\,;&|)}]".contains(c);
+    let from = at + (text[at..].len() - text[at..].trim_start().len());
+    (from, from + text[from..].find(ends).unwrap_or(text.len() - from))
+}
+
+/// A JSON web token, or another one whose beginning cannot be that of a file or folder.
+fn jwt_or_token(text: &str, at: usize) -> Option<(usize, usize)> {
+    let rest = &text[at..];
+    let word = &rest[..rest.bytes().position(|byte| !is_name_byte(byte)).unwrap_or(rest.len())];
+    let is_jwt = word.starts_with("eyJ") && word.len() >= 20 && word.contains('.');
+    let is_path = text[..at].ends_with('/') && !text[..at].ends_with("//");
+    (is_jwt || is_token(word) && !is_path).then_some((at, at + word.len()))
 }
 
 #[cfg(test)]
 mod tests {
-    use super::masked_command;
+    use super::{masked_command, masked_environment};
+    use proptest::prelude::*;
 
     #[test]
     fn secrets_are_masked_and_nothing_else() {
@@ -80,15 +207,61 @@ mod tests {
             ("train.py --token=abc", "train.py --token=***"),
             ("env WANDB_API_KEY=abc python3", "env WANDB_API_KEY=*** python3"),
             ("train.py --tokenizer gpt2 --max-tokens 5", "train.py --tokenizer gpt2 --max-tokens 5"),
+            ("train.py --author me --keyserver a:80", "train.py --author me --keyserver ***"),
             ("login hf_abcdefghijklmnop", "login ***"),
             ("--auth=ghp_abcdefghijklmnop", "--auth=***"),
+            ("--x=ghp_abcdefghijklmnop", "--x=***"),
             ("curl https://me:pw@host/x", "curl https://me:***@host/x"),
             ("curl https://host/x", "curl https://host/x"),
+            ("redis://:pw@host:1 a=b", "redis://:***@host:1 a=b"),
+            ("curl -H Authorization: Bearer abc", "curl -H Authorization: *** ***"),
             ("a --password --verbose", "a --password --verbose"),
+            ("/data/hf_models_of_the_day/x --lr=1", "/data/hf_models_of_the_day/x --lr=1"),
         ];
         for (given, wanted) in cases {
             let arguments: Vec<String> = given.split(' ').map(str::to_owned).collect();
             assert_eq!(masked_command(&arguments), wanted);
+        }
+    }
+
+    #[test]
+    fn secrets_inside_of_an_argument_are_masked() {
+        let jwt = "eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiIxIn0.c2ln";
+        let with_jwt = format!("a {jwt}, b");
+        let cases = [
+            ("Authorization: Basic abc def", "Authorization: ***"),
+            ("curl -H 'Authorization: Bearer abc' x", "curl -H 'Authorization: ***' x"),
+            ("Bearer abc x", "Bearer *** x"),
+            ("X-Api-Key: abc", "X-Api-Key: ***"),
+            (r#"{"password":"X y","n":1}"#, r#"{"password":"***","n":1}"#),
+            (r#"{"token": "a\"b", "n": 1}"#, r#"{"token": "***", "n": 1}"#),
+            (r#"{\"token\": \"ab\", \"n\": 1}"#, r#"{\"token\": \"***\", \"n\": 1}"#),
+            (r#"{'secret': 5, 'n': 1}"#, r#"{'secret': ***, 'n': 1}"#),
+            ("export API_KEY=abc; run --lr=1", "export API_KEY=***; run --lr=1"),
+            ("http://h/?token=abc&x=1", "http://h/?token=***&x=1"),
+            ("tcp://a:b@c/ tcp://d:e@f/", "tcp://a:***@c/ tcp://d:***@f/"),
+            (with_jwt.as_str(), "a ***, b"),
+            ("keyserver:80 a: b = c", "keyserver:80 a: b = c"),
+        ];
+        for (given, wanted) in cases {
+            assert_eq!(masked_command(&[given.to_owned()]), wanted);
+        }
+    }
+
+    #[test]
+    fn urls_in_variables_are_masked() {
+        let variable = |value: &str| vec![("UCX_X".to_owned(), value.to_owned())];
+        assert_eq!(
+            masked_environment(variable("a,http://me:pw@proxy:1")),
+            variable("a,http://me:***@proxy:1")
+        );
+        assert_eq!(masked_environment(variable("^tcp,ib0:1")), variable("^tcp,ib0:1"));
+    }
+
+    proptest! {
+        #[test]
+        fn any_text_can_be_masked(text in "(\\PC|[ :=\"'\\\\/@]|key|://|Bearer |eyJ){0,60}") {
+            masked_command(&[text]);
         }
     }
 }

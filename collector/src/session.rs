@@ -23,7 +23,7 @@ pub enum PrepareError {
     #[error("{0}")]
     Preload(#[from] preload::PreloadError),
     /// The socket, a thread or a descriptor could not be had.
-    #[error("failed to {what}: {source}")]
+    #[error("failed to {what}: {source}{}", crate::next_step(source))]
     Resource {
         /// What was tried.
         what: &'static str,
@@ -52,6 +52,12 @@ impl Session {
         let environment = Environment::of_this_process();
         let own = launcher::detect_rank(&environment, options.rank_env.as_deref());
         let run = run_id(options, &environment, random);
+        if let Some(chosen) = &options.run_id
+            && *chosen != run.id
+            && own.rank.is_none_or(|rank| rank == 0)
+        {
+            warn(format_args!("run id {chosen:?} is no name for a folder; the folder is {}", run.id));
+        }
         let run = RunIdentity {
             run_id: run.id,
             run_id_from: run.from,
@@ -59,7 +65,11 @@ impl Session {
             size: own.size,
             version: env!("CARGO_PKG_VERSION").to_owned(),
         };
-        let place = ShardPlace { root: absolute(&options.output), run, domain: machine::clock_domain() };
+        let place = ShardPlace {
+            root: absolute(options.output.as_deref().unwrap_or(Path::new("rpd-out"))),
+            run,
+            domain: machine::clock_domain(),
+        };
         let defaults = SourceDefaults {
             rank: own,
             rank_is_named: options.rank_env.is_some(),
@@ -115,10 +125,8 @@ fn run_id(options: &Options, environment: &Environment, random: u128) -> RunId {
         .unwrap_or_else(|| launcher::lone_run_id(SystemTime::now(), std::process::id(), random as u32))
 }
 
-/// The file is made later, from a thread: by then the path must not depend on anything. An empty
-/// `RPD_OUTPUT` is none.
+/// The file is made later, from a thread: by then the path must not depend on anything.
 fn absolute(path: &Path) -> PathBuf {
-    let path = if path.as_os_str().is_empty() { Path::new("rpd-out") } else { path };
     std::path::absolute(path).unwrap_or_else(|_| path.to_owned())
 }
 

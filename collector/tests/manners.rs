@@ -1,9 +1,12 @@
 //! The command behaves as it would without rpd-collect.
+#![allow(clippy::unwrap_used)] // clippy takes only functions marked as tests for tests
 
 mod support;
 
+use rpd_shard::record::{Loss, LossCause};
 use std::os::unix::fs::PermissionsExt;
-use std::process::{Command, Stdio};
+use std::os::unix::process::CommandExt;
+use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 use support::{Bench, ending, run};
 
@@ -13,9 +16,73 @@ fn exit_codes_pass_through() {
     for code in [0, 1, 3, 126, 255] {
         let output = run(bench.collect().args(["--", "sh", "-c", &format!("echo out; exit {code}")]));
         assert_eq!((ending(&output), output.stdout.as_slice()), (code, b"out\n".as_slice()));
-        assert!(output.stderr.is_empty(), "{output:?}");
+        assert_eq!(String::from_utf8_lossy(&output.stderr), NOTHING);
     }
     assert!(!bench.path("out").exists(), "without an event there is no shard");
+}
+
+/// What is said when there is no shard.
+const NOTHING: &str = "rpd-collect: nothing was recorded: no roctx or MPI call was seen\n";
+
+#[test]
+fn a_rank_without_events_leaves_a_shard_and_no_word() {
+    let Some(bench) = Bench::new() else { return };
+    let mut command = bench.collect();
+    let output = run(command.env("PMI_RANK", "0").env("PMI_SIZE", "2").args(["--", "true"]));
+    assert_eq!((ending(&output), output.stdout.len(), output.stderr.len()), (0, 0, 0), "{output:?}");
+    let trace = bench.trace();
+    assert!(trace.shard.complete() && trace.shard.processes.is_empty());
+    assert_eq!(trace.lost(), 0);
+}
+
+#[test]
+fn a_bad_variable_does_not_stop_the_command() {
+    let Some(bench) = Bench::new() else { return };
+    let program =
+        bench.program("one", r#"int main(void) { if (roctxRangePushA) roctxRangePushA("x"); return 3; }"#);
+    for (name, value, lines) in [
+        ("RPD_OUTPUT", "", 0),
+        ("RPD_RING_BYTES", "", 0),
+        ("RPD_RING_BYTES", "abc", 1),
+        ("RPD_RING_BYTES", "-1", 1),
+        ("RPD_RUN_ID", "", 0),
+        ("RPD_DISABLE", "", 0),
+    ] {
+        let output = run(bench.collect().env(name, value).arg("--").arg(&program));
+        assert_eq!((ending(&output), output.stdout.len()), (3, 0), "{output:?}");
+        let text = String::from_utf8(output.stderr).unwrap();
+        assert!(
+            text.lines().count() == lines && (lines == 0 || text.contains(name)),
+            "{name}={value}: {text}"
+        );
+        assert_eq!(bench.trace().ranges.len(), 1);
+        std::fs::remove_dir_all(bench.path("out")).unwrap();
+    }
+    // Options are strict, but not when there is nothing to do.
+    let bad = |command: &mut Command| run(command.args(["--ring-size", "abc", "--"]).arg(&program));
+    assert_eq!(ending(&bad(&mut bench.collect())), 2);
+    let output = bad(bench.collect().env("RPD_DISABLE", "1").env("RPD_RING_BYTES", "abc"));
+    assert_eq!((ending(&output), output.stderr.len()), (3, 0), "{output:?}");
+    assert!(!bench.path("out").exists());
+}
+
+#[test]
+fn a_run_id_that_is_no_folder_name_gets_one_of_its_own() {
+    let Some(bench) = Bench::new() else { return };
+    let program = bench.program("one", r#"int main(void) { roctxRangePushA("x"); return 0; }"#);
+    for id in ["exp a", "exp/a"] {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_rpd-collect"));
+        for (name, value) in bench.collect().get_envs() {
+            match value {
+                Some(value) => command.env(name, value),
+                None => command.env_remove(name),
+            };
+        }
+        let output = run(command.current_dir(bench.path("")).env("RPD_RUN_ID", id).arg("--").arg(&program));
+        let line = String::from_utf8(output.stderr).unwrap();
+        assert!(line.lines().count() == 1 && line.contains("exp-a-"), "{line}");
+    }
+    assert_eq!(std::fs::read_dir(bench.path("rpd-out")).unwrap().count(), 2);
 }
 
 #[test]
@@ -25,6 +92,12 @@ fn a_command_that_cannot_run_ends_as_in_a_shell() {
     assert_eq!(ending(&missing), 127);
     let line = String::from_utf8(missing.stderr).unwrap();
     assert_eq!(line, "rpd-collect: ./no-such-command: command not found\n");
+    std::fs::write(bench.path("bi"), "#!/no/such/interpreter -x\n").unwrap();
+    std::fs::set_permissions(bench.path("bi"), PermissionsExt::from_mode(0o755)).unwrap();
+    let no_interpreter = run(bench.collect().args(["--", "./bi"]));
+    assert_eq!(ending(&no_interpreter), 127);
+    let line = String::from_utf8(no_interpreter.stderr).unwrap();
+    assert!(line.lines().count() == 1 && line.contains("/no/such/interpreter is not found"), "{line}");
     std::fs::write(bench.path("data"), "text").unwrap();
     let not_executable = run(bench.collect().args(["--", "./data"]));
     assert_eq!(ending(&not_executable), 126);
@@ -112,6 +185,87 @@ fn a_signal_to_the_collector_reaches_the_command_once() {
     assert_eq!((ending(&output), output.stdout.as_slice()), (4, b"3\n".as_slice()));
 }
 
+/// Prints its signals and ends at SIGTERM.
+const LISTENER: &str = r#"
+static volatile int count[65], done;
+static void handler(int signal) { if (signal == SIGTERM) done = 1; else count[signal]++; }
+int main(int argc, char **argv) {
+    struct sigaction action = {.sa_handler = handler};
+    for (int signal = 1; signal <= 64; signal++)
+        if (argc > 1 || signal == SIGTERM) sigaction(signal, &action, 0);
+    write(1, "ready\n", 6);
+    while (!done) usleep(1000);
+    usleep(20000);
+    for (int signal = 1; signal <= 64; signal++) if (count[signal]) dprintf(1, "%d:%d ", signal, count[signal]);
+    return 4;
+}
+"#;
+
+fn listening(bench: &Bench, arguments: &[&str]) -> Child {
+    let program = bench.program("listener", LISTENER);
+    let mut command = bench.collect();
+    // A group of its own that is no orphan: only such ones can be stopped from a terminal.
+    command.process_group(0).arg("--").arg(&program).args(arguments);
+    let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    let mut ready = [0; 6];
+    std::io::Read::read_exact(child.stdout.as_mut().unwrap(), &mut ready).unwrap();
+    child
+}
+
+fn kill(pid: u32, signal: i32) {
+    Command::new("kill").args([format!("-{signal}"), pid.to_string()]).status().unwrap();
+}
+
+#[test]
+fn every_signal_that_means_something_reaches_the_command_once() {
+    let Some(bench) = Bench::new() else { return };
+    let child = listening(&bench, &["all"]);
+    // ALRM, STKFLT, CONT, URG, XCPU, VTALRM, PROF, WINCH, IO, PWR, and real-time ones.
+    let signals = [14, 16, 18, 23, 24, 26, 27, 28, 29, 30, 34, 37, 64];
+    for signal in signals {
+        kill(child.id(), signal);
+        std::thread::sleep(Duration::from_millis(50));
+    }
+    kill(child.id(), 15);
+    let output = support::wait(child);
+    let wanted: String = signals.iter().map(|signal| format!("{signal}:1 ")).collect();
+    assert_eq!((ending(&output), String::from_utf8(output.stdout).unwrap()), (4, wanted));
+}
+
+#[test]
+fn collector_and_command_stop_and_continue_together() {
+    let Some(bench) = Bench::new() else { return };
+    let child = listening(&bench, &[]);
+    let state = |pid: u32| {
+        let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap();
+        stat.rsplit_once(") ").unwrap().1.starts_with('T')
+    };
+    let tasks = std::fs::read_dir(format!("/proc/{}/task", child.id())).unwrap();
+    let children = tasks.map(|task| std::fs::read_to_string(task.unwrap().path().join("children")).unwrap());
+    let program: u32 = children.collect::<String>().trim().parse().unwrap();
+    for stop in [20, 21, 22] {
+        for (signal, stopped) in [(stop, true), (18, false)] {
+            kill(child.id(), signal);
+            let began = Instant::now();
+            while (state(child.id()), state(program)) != (stopped, stopped) {
+                assert!(began.elapsed() < Duration::from_secs(10), "{signal}");
+                std::thread::sleep(Duration::from_millis(10));
+            }
+        }
+    }
+    kill(child.id(), 15);
+    assert_eq!(ending(&support::wait(child)), 4);
+}
+
+#[test]
+fn the_collector_dies_by_the_signal_of_the_command() {
+    let Some(bench) = Bench::new() else { return };
+    for signal in [10, 14, 26, 29, 30, 34, 64] {
+        let output = run(bench.collect().args(["--", "sh", "-c", &format!("kill -{signal} $$")]));
+        assert_eq!(ending(&output), -signal);
+    }
+}
+
 #[test]
 fn grandchildren_are_not_waited_for() {
     let Some(bench) = Bench::new() else { return };
@@ -139,6 +293,10 @@ int main(void) {
     assert!(trace.shard.complete());
     assert_eq!(trace.ranges_named("left over"), 1);
     assert!(trace.ranges[0]["end"].is_none());
+    let losses = &trace.shard.ledger.as_ref().unwrap().losses;
+    let left = trace.shard.processes.values().find(|process| process.exit.is_none()).unwrap();
+    let unseen = Loss { source: left.source, table: None, cause: LossCause::Truncated, rows: None };
+    assert_eq!(*losses, [unseen], "what it does later is not recorded");
 }
 
 #[test]
@@ -176,6 +334,8 @@ fn secrets_stay_out_of_the_shard() {
     let mut command = bench.collect();
     command.env("ROCM_SECRET_KEY", "hidden-1").env("HOME_PAGE", "hidden-2").env("ROCM_PATH", "/opt/rocm");
     command.arg("--").arg(&program).args(["--api-key", "hidden-3", "--token=hidden-4"]);
+    command.arg(r#"{"password": "hidden-5"}"#).arg("Authorization: Bearer hidden-6");
+    command.env("UCX_X", "http://me:hidden-7@proxy").env("UCX_AUTH", "hidden-8");
     assert_eq!(ending(&run(&mut command)), 0);
     let process = bench.trace().shard.processes[&1].clone();
     assert!(!format!("{process:?}").contains("hidden"), "{process:?}");
@@ -190,32 +350,59 @@ fn programs_without_events_do_not_notice() {
     {
         let output = run(bench.collect().arg("--").args(command));
         assert_eq!((ending(&output), output.stdout.as_slice()), (0, b"42\n".as_slice()), "{command:?}");
-        assert!(output.stderr.is_empty(), "{output:?}");
+        assert_eq!(String::from_utf8_lossy(&output.stderr), NOTHING);
     }
+}
+
+/// [`Bench::collect`] with a limit of the shell.
+fn limited(bench: &Bench, limit: &str) -> Command {
+    let collect = bench.collect();
+    let mut command = Command::new("sh");
+    command.args(["-c", &format!("{limit}; exec \"$0\" \"$@\"")]).arg(collect.get_program());
+    for (name, value) in collect.get_envs() {
+        match value {
+            Some(value) => command.env(name, value),
+            None => command.env_remove(name),
+        };
+    }
+    command.args(collect.get_args()).current_dir(bench.path(""));
+    command
+}
+
+#[test]
+fn too_few_descriptors_are_said_with_the_next_step() {
+    let Some(bench) = Bench::new() else { return };
+    let output = run(limited(&bench, "ulimit -n 6").args(["--", "sh", "-c", "exit 5"]));
+    let text = String::from_utf8(output.stderr).unwrap();
+    assert!(text.lines().count() == 1 && text.contains("raise the limit with `ulimit -n"), "{text}");
+    assert_eq!(output.status.code(), Some(5));
 }
 
 #[test]
 fn a_limit_on_file_sizes_kills_nobody() {
     let Some(bench) = Bench::new() else { return };
-    let program = bench.program(
-        "many",
-        r#"int main(void) { for (int i = 0; i < 300000; i++) { roctxRangePushA("x"); roctxRangePop(); } return 8; }"#,
-    );
+    let source = r#"
+int main(void) {
+    for (unsigned i = 0; i < 300000; i++) {
+        char name[16];
+        snprintf(name, sizeof name, "%x", i * 2654435761u);
+        if (i % 64 == 0) usleep(1); /* the collector keeps up */
+        roctxRangePushA(name);
+        roctxRangePop();
+    }
+    return 8;
+}
+"#;
+    let program = bench.program("many", source);
     // In blocks of 1 KiB (sh of Debian: 512 bytes): no ring fits, then rings fit and the shard does not.
-    for (limit, ring) in [("4", "1048576"), ("100", "16384")] {
-        let script = format!("ulimit -f {limit}; exec \"$0\" \"$@\"");
-        let mut command = Command::new("sh");
-        command.args(["-c", &script]).arg(env!("CARGO_BIN_EXE_rpd-collect"));
-        let collect = bench.collect();
-        for (name, value) in collect.get_envs() {
-            match value {
-                Some(value) => command.env(name, value),
-                None => command.env_remove(name),
-            };
-        }
-        command.args(collect.get_args()).args(["--ring-size", ring, "--"]).arg(&program);
-        let output = run(command.current_dir(bench.path("")));
+    for (limit, ring, said) in [
+        ("ulimit -f 4", "1048576", "`ulimit -f` allows no file as large as its ring"),
+        ("ulimit -f 100", "16384", "what follows is not recorded"),
+    ] {
+        let output = run(limited(&bench, limit).args(["--ring-size", ring, "--"]).arg(&program));
         assert_eq!(ending(&output), 8, "{output:?}");
+        let text = String::from_utf8(output.stderr).unwrap();
+        assert_eq!(text.lines().filter(|line| line.contains(said)).count(), 1, "{text}");
     }
 }
 

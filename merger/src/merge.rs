@@ -163,10 +163,12 @@ fn agree_on_findings(comm: &impl Comm, surveys: &[Survey]) -> Result<Found, Fail
     sources().for_each(|s| nodes.add(&s.process.node));
     let mut best = BestSets::new();
     surveys.iter().for_each(|s| keep_best(&mut best, s.shard.clocks.iter().cloned()));
+    // A shard of a silent rank has clocks and no process.
+    let recorded = surveys.iter().flat_map(|s| s.shard.clocks.first()).map(|set| &set.domain);
     let mut mine = Findings {
         nodes: nodes.nodes().to_vec(),
         clocks: best.into_values().collect(),
-        domains: distinct(sources().map(|s| &s.process.domain)),
+        domains: distinct(sources().map(|s| &s.process.domain).chain(recorded)),
         inputs: surveys
             .iter()
             .flat_map(|s| s.sources.iter().map(|source| input_id(&s.shard, source)))

@@ -8,7 +8,7 @@ use crate::{clock, process, settings::Settings};
 use rpd_ring::header::{Header, ThreadFacts};
 use rpd_ring::layout::{self, IDENTITY_LIMIT};
 use rpd_ring::memory::Memory;
-use rpd_ring::message::Message;
+use rpd_ring::message::{Message, Untraced, Untraced::FileLimit, Untraced::NoMemory};
 use rpd_ring::{Producer, identity};
 use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd};
 
@@ -16,9 +16,12 @@ use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd};
 pub(crate) fn make(settings: &Settings, forked: bool) -> Option<Producer> {
     let tid = process::thread_id();
     let collector = connect(settings)?;
-    let Some((producer, file)) = reserve(settings, forked, tid) else {
-        send(&collector, Message::Untraced { tid }, None);
-        return None;
+    let (producer, file) = match reserve(settings, forked, tid) {
+        Ok(made) => made,
+        Err(why) => {
+            send(&collector, Message::Untraced { tid, why }, None);
+            return None;
+        }
     };
     send(&collector, Message::Ring { tid }, Some(&file)).then_some(producer)
 }
@@ -70,23 +73,24 @@ fn same_user(socket: &OwnedFd) -> bool {
 }
 
 /// Makes, fills in, seals and maps the file.
-fn reserve(settings: &Settings, forked: bool, tid: i32) -> Option<(Producer, OwnedFd)> {
-    let identity = Scratch::new(SCRATCH_BYTES)?;
-    let (identity, files) = identity.bytes().split_at_mut_checked(IDENTITY_LIMIT)?;
-    let (command, environment) = files.split_at_mut_checked(IDENTITY_LIMIT)?;
+fn reserve(settings: &Settings, forked: bool, tid: i32) -> Result<(Producer, OwnedFd), Untraced> {
+    let identity = Scratch::new(SCRATCH_BYTES).ok_or(NoMemory)?;
+    let (identity, files) = identity.bytes().split_at_mut_checked(IDENTITY_LIMIT).ok_or(NoMemory)?;
+    let (command, environment) = files.split_at_mut_checked(IDENTITY_LIMIT).ok_or(NoMemory)?;
     let command_used = process::read(c"/proc/self/cmdline", command);
     let environment_used = process::read(c"/proc/self/environ", environment);
-    let used = identity::encode(command.get(..command_used)?, environment.get(..environment_used)?, identity);
-    let identity = identity.get(..used)?;
+    let (command, environment) = (command.get(..command_used), environment.get(..environment_used));
+    let used = identity::encode(command.unwrap_or_default(), environment.unwrap_or_default(), identity);
+    let identity = identity.get(..used).unwrap_or_default();
 
     let bytes = layout::HEADER_BYTES + layout::identity_bytes(used) + settings.ring_bytes;
     if !may_make_files_of(bytes) {
-        return None;
+        return Err(FileLimit);
     }
     let flags = libc::MFD_CLOEXEC | libc::MFD_ALLOW_SEALING;
     // SAFETY: plain system calls on a descriptor that is new and ours.
-    let file = unsafe { owned(libc::memfd_create(c"rpd-ring".as_ptr(), flags))? };
-    let length = libc::off_t::try_from(bytes).ok()?;
+    let file = unsafe { owned(libc::memfd_create(c"rpd-ring".as_ptr(), flags)).ok_or(NoMemory)? };
+    let length = libc::off_t::try_from(bytes).map_err(|_| NoMemory)?;
     // SAFETY: as above.
     let reserved = unsafe {
         libc::ftruncate(file.as_raw_fd(), length) == 0
@@ -98,10 +102,10 @@ fn reserve(settings: &Settings, forked: bool, tid: i32) -> Option<(Producer, Own
             ) == 0
     };
     if !reserved {
-        return None;
+        return Err(NoMemory);
     }
-    let memory = Memory::map(file.as_fd(), bytes).ok()?;
-    memory.keep_from_children().ok()?;
+    let memory = Memory::map(file.as_fd(), bytes).map_err(|_| NoMemory)?;
+    memory.keep_from_children().map_err(|_| NoMemory)?;
     let facts = ThreadFacts {
         pid: std::process::id() as i32,
         tid,
@@ -113,8 +117,8 @@ fn reserve(settings: &Settings, forked: bool, tid: i32) -> Option<(Producer, Own
         time_namespace: process::time_namespace(),
         forked,
     };
-    Header::new(&memory)?.write(&facts, identity, settings.ring_bytes);
-    Some((Producer::new(memory)?, file))
+    Header::new(&memory).ok_or(NoMemory)?.write(&facts, identity, settings.ring_bytes);
+    Ok((Producer::new(memory).ok_or(NoMemory)?, file))
 }
 
 /// Whether `ulimit -f` allows a file that long: memfds count, and going over it is a SIGXFSZ.

@@ -4,7 +4,7 @@
 use crate::header::Header;
 use crate::layout::{NAME_LIMIT, word};
 use crate::memory::Memory;
-use crate::record::{END, FIXED, LONGEST, MPI_ENTER, MpiCall, Record, kind};
+use crate::record::{CUT, CUT_MARK, END, FIXED, LONGEST, MPI_ENTER, MpiCall, Record, kind};
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 
 /// The ring holds something that no producer of this version writes. Where the next record starts
@@ -89,14 +89,14 @@ impl Consumer {
                 self.tail += bytes;
                 return Ok(false);
             }
-            kind::PUSH => Record::Push { time, name: self.name(at + 2, aux, bytes - 16).ok_or(bad)? },
+            kind::PUSH => Record::Push { time, name: self.name(at + 2, aux, flags, bytes - 16).ok_or(bad)? },
             kind::POP if bytes == END => Record::Pop { time },
             kind::RANGE_START if bytes >= 32 => {
                 let id = self.load(at + 2);
-                Record::RangeStart { time, id, name: self.name(at + 3, aux, bytes - 24).ok_or(bad)? }
+                Record::RangeStart { time, id, name: self.name(at + 3, aux, flags, bytes - 24).ok_or(bad)? }
             }
             kind::RANGE_STOP if bytes == 32 => Record::RangeStop { time, id: self.load(at + 2) },
-            kind::MARK => Record::Mark { time, name: self.name(at + 2, aux, bytes - 16).ok_or(bad)? },
+            kind::MARK => Record::Mark { time, name: self.name(at + 2, aux, flags, bytes - 16).ok_or(bad)? },
             kind::MPI_ENTER if bytes == MPI_ENTER => {
                 let words = [2, 3, 4, 5].map(|i| self.load(at + i));
                 Record::MpiEnter { time, call: MpiCall::from_words(aux, flags, words) }
@@ -110,7 +110,7 @@ impl Consumer {
     }
 
     /// Copies a name out: the producer could change it while it is looked at.
-    fn name(&mut self, at: usize, length: u32, room: u64) -> Option<&[u8]> {
+    fn name(&mut self, at: usize, length: u32, flags: u8, room: u64) -> Option<&[u8]> {
         let length = length as usize;
         if length as u64 > room || length > NAME_LIMIT {
             return None;
@@ -119,6 +119,13 @@ impl Consumer {
         for i in 0..length.div_ceil(8) {
             let word = self.load(at + i);
             self.name.extend_from_slice(&word.to_le_bytes());
+        }
+        if flags & CUT != 0 {
+            self.name.truncate(length.min(NAME_LIMIT - CUT_MARK.len()));
+            let whole = whole_characters(&self.name);
+            self.name.truncate(whole);
+            self.name.extend_from_slice(CUT_MARK.as_bytes());
+            return Some(&self.name);
         }
         self.name.get(..length)
     }
@@ -132,5 +139,15 @@ impl Consumer {
         if let Some(tail) = self.memory.get(word::TAIL) {
             tail.store(self.tail, Release);
         }
+    }
+}
+
+/// Bytes of a text without a last character that is only begun.
+fn whole_characters(text: &[u8]) -> usize {
+    let begun = text.iter().rev().take(4).position(|byte| *byte & 0xc0 != 0x80).unwrap_or(0);
+    let start = text.len().saturating_sub(begun + 1);
+    match text.get(start) {
+        Some(first) if first.leading_ones() as usize > begun + 1 => start,
+        _ => text.len(),
     }
 }

@@ -51,7 +51,7 @@ const RECORDED_NAMES: [&str; 9] = [
 ];
 
 /// Parts of names that mean a secret, whatever else the name says.
-const SECRET_PARTS: [&str; 6] = ["TOKEN", "KEY", "SECRET", "PASSW", "CREDENTIAL", "JWT"];
+const SECRET_PARTS: [&str; 7] = ["TOKEN", "KEY", "SECRET", "PASSW", "CRED", "JWT", "AUTH"];
 
 /// Whether a variable of this name is recorded.
 pub fn is_recorded(name: &str) -> bool {

@@ -3,7 +3,7 @@
 //! | offset | size | meaning |
 //! |---|---|---|
 //! | 0 | 4 | magic `rpdm` |
-//! | 4 | 4 | 1: the memfd of a ring is attached; 2: a thread stays untraced, its memory could not be had |
+//! | 4 | 4 | 1: the memfd of a ring is attached; a thread stays untraced: 2: for want of memory, 3: `ulimit -f` is too small |
 //! | 8 | 4 | thread id, as the program sees it |
 //! | 12 | 4 | [`crate::layout::VERSION`] |
 
@@ -26,11 +26,22 @@ pub enum Message {
         /// Thread id, as the program sees it.
         tid: i32,
     },
-    /// I have no memory for a ring.
+    /// I have no ring.
     Untraced {
         /// Thread id, as the program sees it.
         tid: i32,
+        /// Why.
+        why: Untraced,
     },
+}
+
+/// Why a thread has no ring.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Untraced {
+    /// Its memory could not be had.
+    NoMemory,
+    /// `ulimit -f` allows no file of that size.
+    FileLimit,
 }
 
 impl Message {
@@ -38,7 +49,8 @@ impl Message {
     pub fn encode(self) -> [u8; MESSAGE_BYTES] {
         let (kind, tid) = match self {
             Message::Ring { tid } => (1u32, tid),
-            Message::Untraced { tid } => (2u32, tid),
+            Message::Untraced { tid, why: Untraced::NoMemory } => (2u32, tid),
+            Message::Untraced { tid, why: Untraced::FileLimit } => (3u32, tid),
         };
         let words = [MAGIC, kind.to_le_bytes(), tid.to_le_bytes(), VERSION.to_le_bytes()];
         let mut bytes = [0; MESSAGE_BYTES];
@@ -57,7 +69,8 @@ impl Message {
         let tid = i32::from_le_bytes(word(2)?);
         match u32::from_le_bytes(word(1)?) {
             1 => Some(Message::Ring { tid }),
-            2 => Some(Message::Untraced { tid }),
+            2 => Some(Message::Untraced { tid, why: Untraced::NoMemory }),
+            3 => Some(Message::Untraced { tid, why: Untraced::FileLimit }),
             _ => None,
         }
     }

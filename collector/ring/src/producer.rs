@@ -3,7 +3,7 @@
 use crate::header::Header;
 use crate::layout::{Counted, Dropped, NAME_LIMIT, word};
 use crate::memory::Memory;
-use crate::record::{END, FIXED, MPI_ENTER, MpiCall, first_word, kind};
+use crate::record::{CUT, END, FIXED, MPI_ENTER, MpiCall, first_word, kind};
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 
 /// Writes the records of one thread.
@@ -105,11 +105,12 @@ impl Producer {
 
     #[inline]
     fn named(&mut self, kind: u8, time: i64, id: Option<u64>, name: &[u8], extra: u64) -> bool {
-        let name = name.get(..NAME_LIMIT).unwrap_or(name);
+        let (name, flags) =
+            name.get(..NAME_LIMIT).map_or((name, 0), |kept| (kept, CUT * u8::from(kept.len() < name.len())));
         let fixed = FIXED + if id.is_some() { 8 } else { 0 };
         let bytes = (fixed + name.len() as u64).next_multiple_of(16);
         let Some(at) = self.place(bytes, self.keep_free() + extra) else { return false };
-        self.store(at, first_word(bytes, kind, 0, name.len() as u32));
+        self.store(at, first_word(bytes, kind, flags, name.len() as u32));
         self.store(at + 1, time as u64);
         let mut next = at + 2;
         if let Some(id) = id {

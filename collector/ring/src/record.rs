@@ -6,7 +6,7 @@
 //! |---|---|---|
 //! | 0 | 2 | bytes of the record with padding, a multiple of 16 |
 //! | 2 | 1 | kind |
-//! | 3 | 1 | `MpiEnter`: which values are there, lowest bit first: comm, peer, root, tag, bytes |
+//! | 3 | 1 | `MpiEnter`: which values are there, lowest bit first: comm, peer, root, tag, bytes; a name: 1 if it was cut |
 //! | 4 | 4 | bytes of the name; `MpiEnter`: number of the function ([`crate::mpi::MpiFunction`]) |
 //! | 8 | 8 | time, ns of `CLOCK_BOOTTIME` |
 //!
@@ -25,6 +25,11 @@
 //! everything that is open.
 
 use crate::layout::NAME_LIMIT;
+
+/// Flag of a record whose name was longer than [`NAME_LIMIT`].
+pub(crate) const CUT: u8 = 1;
+/// How a name ends that was cut: what is in front of it is whole characters.
+pub const CUT_MARK: &str = "\u{2026}";
 
 /// The communicator of an MPI call that is `MPI_COMM_WORLD`, whatever its handle.
 pub const COMM_WORLD: u64 = u64::MAX;
@@ -75,7 +80,7 @@ pub enum Record<'a> {
     Push {
         /// When.
         time: i64,
-        /// Text, cut at [`NAME_LIMIT`].
+        /// Text; one over [`NAME_LIMIT`] is cut and ends in [`CUT_MARK`].
         name: &'a [u8],
     },
     /// `roctxRangePop`.
@@ -89,7 +94,7 @@ pub enum Record<'a> {
         time: i64,
         /// Id of the range in the process.
         id: u64,
-        /// Text, cut at [`NAME_LIMIT`].
+        /// Text; one over [`NAME_LIMIT`] is cut and ends in [`CUT_MARK`].
         name: &'a [u8],
     },
     /// `roctxRangeStop`, from any thread of the process.
@@ -103,7 +108,7 @@ pub enum Record<'a> {
     Mark {
         /// When.
         time: i64,
-        /// Text, cut at [`NAME_LIMIT`].
+        /// Text; one over [`NAME_LIMIT`] is cut and ends in [`CUT_MARK`].
         name: &'a [u8],
     },
     /// An MPI function was called.

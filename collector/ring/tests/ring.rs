@@ -5,8 +5,12 @@ use proptest::prelude::*;
 use rpd_ring::header::{Header, ThreadFacts};
 use rpd_ring::layout::{Counted, Dropped, HEADER_BYTES, NAME_LIMIT, RING_MIN, identity_bytes, ring_bytes};
 use rpd_ring::memory::Memory;
-use rpd_ring::record::{COMM_WORLD, MpiCall, Record};
-use rpd_ring::{Consumer, Producer, identity, message::Message, mpi};
+use rpd_ring::record::{COMM_WORLD, CUT_MARK, MpiCall, Record};
+use rpd_ring::{
+    Consumer, Producer, identity,
+    message::{Message, Untraced},
+    mpi,
+};
 use std::sync::atomic::Ordering::Relaxed;
 
 fn ring(bytes: usize) -> (Producer, Consumer) {
@@ -37,6 +41,35 @@ fn owned(record: Record<'_>) -> Event {
         Record::MpiEnter { time, call } => Event::Enter(time, call),
         Record::MpiExit { time } => Event::Exit(time),
     }
+}
+
+/// What is stored of a name of ASCII.
+fn cut(name: &[u8]) -> Vec<u8> {
+    match name.get(..NAME_LIMIT - CUT_MARK.len()) {
+        Some(kept) if name.len() > NAME_LIMIT => [kept, CUT_MARK.as_bytes()].concat(),
+        _ => name.to_vec(),
+    }
+}
+
+#[test]
+fn a_name_is_cut_between_characters() {
+    let (mut producer, mut consumer) = ring(RING_MIN);
+    for front in 0..4 {
+        for character in ["x", "\u{e9}", "\u{2026}", "\u{1f600}"] {
+            let whole = "x".repeat(front) + &character.repeat(NAME_LIMIT + 1);
+            assert!(producer.mark(1, whole.as_bytes()));
+            let [Event::Mark(1, name)] = &drained(&mut consumer)[..] else { panic!() };
+            let name = std::str::from_utf8(name).unwrap();
+            assert!(name.len() <= NAME_LIMIT && name.len() > NAME_LIMIT - 4);
+            assert!(name.ends_with(CUT_MARK) && whole.starts_with(name.trim_end_matches(CUT_MARK)));
+        }
+    }
+    // Bytes that are no text at all are cut somewhere.
+    assert!(producer.mark(1, &[0xff; NAME_LIMIT + 1]) && producer.mark(1, &[0x80; NAME_LIMIT + 1]));
+    assert_eq!(drained(&mut consumer).len(), 2);
+    // A name that just fits is whole.
+    assert!(producer.mark(1, &[b'x'; NAME_LIMIT]));
+    assert_eq!(drained(&mut consumer), [Event::Mark(1, vec![b'x'; NAME_LIMIT])]);
 }
 
 fn drained(consumer: &mut Consumer) -> Vec<Event> {
@@ -73,7 +106,7 @@ fn every_kind_comes_out_as_it_went_in() {
         Event::Mark(5, Vec::new()),
         Event::Stop(6, u64::MAX),
         Event::Pop(-7),
-        Event::Mark(8, vec![b'x'; NAME_LIMIT]),
+        Event::Mark(8, cut(&long)),
     ];
     assert_eq!(drained(&mut consumer), expected);
 }
@@ -196,8 +229,8 @@ proptest! {
             let mut expected = Vec::new();
             for (kind, length) in round {
                 time += 1;
-                let name: Vec<u8> = (0..length).map(|i| (i as u8).wrapping_mul(31) ^ time as u8).collect();
-                let cut = name[..length.min(NAME_LIMIT)].to_vec();
+                let name: Vec<u8> = (0..length).map(|i| ((i as u8).wrapping_mul(31) ^ time as u8) & 0x7f).collect();
+                let cut = cut(&name);
                 match kind {
                     0 => if producer.push(time, &name) {
                         open += 1;
@@ -251,7 +284,11 @@ proptest! {
 
 #[test]
 fn messages_come_back() {
-    for message in [Message::Ring { tid: 5 }, Message::Untraced { tid: -1 }] {
+    for message in [
+        Message::Ring { tid: 5 },
+        Message::Untraced { tid: -1, why: Untraced::NoMemory },
+        Message::Untraced { tid: 1, why: Untraced::FileLimit },
+    ] {
         assert_eq!(Message::decode(&message.encode()), Some(message));
     }
 }

@@ -3,11 +3,13 @@
 pub mod preload;
 pub mod signals;
 
-use crate::warn;
+use crate::{next_step, warn};
 use rpd_shard::record::Exit;
 use std::ffi::{OsStr, OsString};
-use std::io;
+use std::io::{self, Read};
+use std::os::unix::ffi::OsStrExt;
 use std::os::unix::process::{CommandExt, ExitStatusExt};
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus};
 
 /// Exit status for a command that is not there, as in a shell.
@@ -50,11 +52,36 @@ fn shell_for(program: &OsStr, arguments: &[OsString]) -> Command {
 fn failed_to_start(program: &OsStr, error: &io::Error) -> i32 {
     let name = program.to_string_lossy();
     if error.kind() == io::ErrorKind::NotFound {
-        warn(format_args!("{name}: command not found"));
+        match find(program).map(|path| interpreter_of(&path)) {
+            None => warn(format_args!("{name}: command not found")),
+            Some(Some(interpreter)) => warn(format_args!(
+                "{name}: its interpreter {interpreter} is not found: correct its first line or install it"
+            )),
+            Some(None) => warn(format_args!(
+                "{name}: its loader is not found: it was built for another system, see `readelf -l`"
+            )),
+        }
         return NOT_FOUND;
     }
-    warn(format_args!("{name}: cannot be executed: {error}"));
+    warn(format_args!("{name}: cannot be executed: {error}{}", next_step(error)));
     NOT_EXECUTABLE
+}
+
+/// The file that a command names, as a shell finds it.
+fn find(program: &OsStr) -> Option<PathBuf> {
+    if program.as_bytes().contains(&b'/') {
+        return Some(PathBuf::from(program)).filter(|path| path.exists());
+    }
+    let path = std::env::var_os("PATH")?;
+    std::env::split_paths(&path).map(|folder| folder.join(program)).find(|path| path.is_file())
+}
+
+/// What the first line of a script names.
+fn interpreter_of(path: &Path) -> Option<String> {
+    let mut start = Vec::new();
+    std::fs::File::open(path).ok()?.take(256).read_to_end(&mut start).ok()?;
+    let line = start.strip_prefix(b"#!")?.split(|byte| *byte == b'\n').next()?;
+    Some(String::from_utf8_lossy(line).split_whitespace().next()?.to_owned())
 }
 
 /// How rpd-collect is to end.
@@ -98,8 +125,9 @@ impl Ending {
         if let Some(signal) = rustix::process::Signal::from_named_raw(signal) {
             let _ = rustix::process::kill_process(rustix::process::getpid(), signal);
         }
-        // Signals whose default does not end a process cannot have ended the command; this is for
-        // real-time signals. 128 + signal is how a shell reports them.
+        // What is still here has a handler that cannot be taken away; an exec does. 128 + signal is
+        // how a shell reports a signal.
+        let _ = Command::new("/bin/sh").args(["-c", &format!("kill -{signal} $$")]).exec();
         std::process::exit(128 + signal)
     }
 }

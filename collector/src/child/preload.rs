@@ -23,9 +23,9 @@ pub enum PreloadError {
     Unspeakable(PathBuf),
 }
 
-/// The library's path: `RPD_INTERCEPT`, or beside the executable, or in `../lib`, `../lib64`.
+/// The library's path: `RPD_INTERCEPT` if it is set to something, or beside the executable, or in `../lib`, `../lib64`.
 pub fn find_library(named: Option<&OsStr>, executable: &Path) -> Result<PathBuf, PreloadError> {
-    let path = match named {
+    let path = match named.filter(|named| !named.is_empty()) {
         Some(named) => {
             let path = std::path::absolute(named).unwrap_or_else(|_| named.into());
             if !path.is_file() {
@@ -77,6 +77,7 @@ mod tests {
         assert!(error.contains("RPD_INTERCEPT"), "{error}");
         std::fs::write(folder.path().join(LIBRARY), "").unwrap();
         assert_eq!(find_library(None, &executable).unwrap(), folder.path().join(LIBRARY));
+        assert!(find_library(Some(OsStr::new("")), &executable).is_ok(), "an empty variable is none");
         assert!(find_library(Some(OsStr::new("/nowhere/lib.so")), &executable).is_err());
     }
 }

@@ -10,22 +10,48 @@
 //! * If the command has no handler for the signal, it does not matter how often it gets it: passed
 //!   on, so that it is never lost.
 //! * A launcher's daemon signals the group or the whole step: not passed on to a handler.
+//! * A timer that was set before rpd-collect was started (`alarm`, then exec) is the kernel's, and
+//!   runs on in this process alone: passed on.
 //! * Anyone else is taken to mean this process alone, as `kill PID` does: passed on once. Known
 //!   limit: `kill -- -GROUP` typed by hand reaches a handler twice.
+//!
+//! Who waits for us has to see us stopped when the command is stopped. So after SIGTSTP, SIGTTIN and
+//! SIGTTOU this process stops if the command does, and SIGCONT is passed on. SIGSTOP cannot be
+//! caught: sent to this process alone, it leaves the command running.
+//!
+//! Not passed on: what reports an error or an event of this process itself (SIGSEGV, SIGBUS, SIGFPE,
+//! SIGILL, SIGSYS, SIGTRAP, SIGABRT, SIGPIPE, SIGXFSZ, SIGCHLD). The value of a real-time signal is
+//! lost.
 
 use rustix::fd::OwnedFd;
-use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
+use rustix::process::{Pid, PidfdFlags, Signal, getpid, kill_process, pidfd_open, pidfd_send_signal};
 use signal_hook::consts::{
-    SIGALRM, SIGCHLD, SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR1, SIGUSR2, SIGXCPU, SIGXFSZ,
+    SIGALRM, SIGCHLD, SIGCONT, SIGHUP, SIGINT, SIGIO, SIGPROF, SIGQUIT, SIGTERM, SIGTSTP, SIGTTIN, SIGTTOU,
+    SIGURG, SIGUSR1, SIGUSR2, SIGVTALRM, SIGWINCH, SIGXCPU, SIGXFSZ,
 };
 use signal_hook::iterator::SignalsInfo;
 use signal_hook::iterator::exfiltrator::WithOrigin;
 use signal_hook::low_level::siginfo::{Cause, Origin};
 use std::io;
+use std::process::{Command, Stdio};
 use std::sync::{Arc, OnceLock};
+use std::time::{Duration, Instant};
 
-/// Signals that would end this process and may mean something to the command.
-const FORWARDED: [i32; 8] = [SIGHUP, SIGINT, SIGQUIT, SIGUSR1, SIGUSR2, SIGTERM, SIGALRM, SIGXCPU];
+/// Signals that may mean something to the command, besides the real-time ones.
+const FORWARDED: [i32; 19] = [
+    SIGHUP, SIGINT, SIGQUIT, SIGUSR1, SIGUSR2, SIGTERM, SIGALRM, SIGXCPU, SIGVTALRM, SIGPROF, SIGIO,
+    SIGWINCH, SIGURG, SIGCONT, SIGTSTP, SIGTTIN, SIGTTOU, SIGPWR, SIGSTKFLT,
+];
+const SIGPWR: i32 = Signal::POWER.as_raw();
+const SIGSTKFLT: i32 = Signal::STKFLT.as_raw();
+/// Real-time signals; the two below belong to the C library.
+const REAL_TIME: std::ops::RangeInclusive<i32> = 34..=64;
+/// Signals of timers that survive an exec.
+const TIMERS: [i32; 3] = [SIGALRM, SIGVTALRM, SIGPROF];
+/// Signals that stop a process.
+const STOPS: [i32; 3] = [SIGTSTP, SIGTTIN, SIGTTOU];
+/// A command that does something before it stops has this long, and then we stay awake.
+const TIME_TO_STOP: Duration = Duration::from_secs(1);
 
 /// Daemons that signal whole groups or steps: names as in `/proc/PID/comm`, which has 15 characters.
 const LAUNCHERS: [&str; 10] = [
@@ -56,7 +82,7 @@ impl Forwarder {
     /// its dispositions are what ours were; those that were ignored stay so and are not caught.
     pub fn install() -> io::Result<Forwarder> {
         let ignored = |signal: i32| is_set("SigIgn:", "/proc/self/status", signal);
-        let caught = FORWARDED.iter().filter(|signal| !ignored(**signal));
+        let caught = FORWARDED.into_iter().chain(REAL_TIME).filter(|signal| !ignored(*signal));
         if ignored(SIGCHLD) {
             // Where it is ignored, the kernel forgets how a child ended.
             signal_hook::flag::register(SIGCHLD, Arc::default())?;
@@ -69,8 +95,19 @@ impl Forwarder {
         let target = Arc::new(OnceLock::new());
         let for_thread = Arc::clone(&target);
         std::thread::Builder::new().name("rpd-signals".to_owned()).spawn(move || {
+            let mut stopped = false;
             for origin in signals.forever() {
-                forward(&origin, for_thread.wait());
+                let target: &Target = for_thread.wait();
+                // A group that is continued was continued as a whole.
+                let continued = origin.signal == SIGCONT && std::mem::take(&mut stopped);
+                if continued && !is_stopped(target.pid) {
+                    continue;
+                }
+                forward(&origin, target);
+                if STOPS.contains(&origin.signal) && comes_to_a_stop(target.pid) {
+                    stopped = true;
+                    let _ = kill_process(getpid(), Signal::STOP);
+                }
             }
         })?;
         Ok(Forwarder { target })
@@ -88,14 +125,39 @@ fn forward(origin: &Origin, target: &Target) {
         return;
     }
     // By pidfd, which cannot hit a later process with the same number.
-    if let (Some(signal), Some(pidfd)) = (Signal::from_named_raw(origin.signal), &target.pidfd) {
-        let _ = pidfd_send_signal(pidfd, signal);
+    match (Signal::from_named_raw(origin.signal), &target.pidfd) {
+        (Some(signal), Some(pidfd)) => {
+            let _ = pidfd_send_signal(pidfd, signal);
+        }
+        // The real-time ones have no names. They are rare enough for a shell.
+        _ => {
+            let command = format!("kill -{} {}", origin.signal, target.pid);
+            let _ = Command::new("/bin/sh").args(["-c", &command]).stderr(Stdio::null()).status();
+        }
     }
+}
+
+/// Whether a process stops now, or soon.
+fn comes_to_a_stop(pid: i32) -> bool {
+    let began = Instant::now();
+    while !is_stopped(pid) {
+        if began.elapsed() > TIME_TO_STOP {
+            return false;
+        }
+        std::thread::sleep(Duration::from_millis(2));
+    }
+    true
+}
+
+/// Whether `/proc/PID/stat` says so.
+fn is_stopped(pid: i32) -> bool {
+    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+    stat.rsplit_once(')').is_some_and(|(_, rest)| rest.trim_start().starts_with('T'))
 }
 
 fn is_for_us_alone(origin: &Origin, command: i32) -> bool {
     if matches!(origin.cause, Cause::Kernel) {
-        return false;
+        return TIMERS.contains(&origin.signal);
     }
     let Some(sender) = origin.process.as_ref().map(|process| process.pid) else { return true };
     if sender > 0 && is_below(sender, command) {

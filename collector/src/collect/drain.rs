@@ -5,10 +5,11 @@ use super::listener::{Arrival, Listener};
 use super::outbox::Outbox;
 use super::pairing::ThreadLog;
 use super::sources::{Entered, SourceDefaults, Sources};
-use crate::machine;
 use crate::output::{Item, Output};
+use crate::{machine, warn};
 use rpd_ring::Consumer;
 use rpd_ring::layout::{Counted, Dropped};
+use rpd_ring::message::Untraced;
 use rpd_shard::model::native::{MARK, MPI_CALL, RANGE};
 use rpd_shard::record::{ClockSet, Exit, Loss, LossCause};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -43,6 +44,8 @@ pub(super) struct Drain {
     wake: Arc<OwnedFd>,
     /// The clocks at the start, until there is a shard to write them to.
     start_clocks: Option<ClockSet>,
+    /// Reasons for threads without a ring that were told.
+    told_untraced: Vec<Untraced>,
 }
 
 /// One thread's ring.
@@ -67,7 +70,16 @@ impl Drain {
     ) -> Drain {
         let start_clocks = Some(machine::clock_set(&defaults.domain));
         let (sources, out) = (Sources::new(defaults), Outbox::new(output));
-        Drain { listener, sources, rings: Vec::new(), out, commands, wake, start_clocks }
+        Drain {
+            listener,
+            sources,
+            rings: Vec::new(),
+            out,
+            commands,
+            wake,
+            start_clocks,
+            told_untraced: Vec::new(),
+        }
     }
 
     /// Runs until the command has ended and everything it left is handed over.
@@ -128,13 +140,30 @@ impl Drain {
         for arrival in arrivals {
             match arrival {
                 Arrival::Ring { pid, ring } => self.enter(pid, ring),
-                Arrival::Untraced { pid } => {
+                Arrival::Untraced { pid, why } => {
+                    self.tell_untraced(pid, why);
                     let source = self.sources.number_of(pid);
                     self.lose(source, None, LossCause::NoMemory, None);
                 }
                 Arrival::Nonsense => self.lose(0, None, LossCause::BadRecord, None),
             }
         }
+    }
+
+    /// Says once for each reason that a thread is not recorded.
+    fn tell_untraced(&mut self, pid: i32, why: Untraced) {
+        if self.told_untraced.contains(&why) {
+            return;
+        }
+        self.told_untraced.push(why);
+        let (reason, next) = match why {
+            Untraced::NoMemory => ("there is no memory for its ring", "give the job more"),
+            Untraced::FileLimit => ("`ulimit -f` allows no file as large as its ring", "raise that limit"),
+        };
+        warn(format_args!(
+            "warning: a thread of process {pid} is not recorded: {reason}; {next}, or choose smaller rings \
+             with --ring-size"
+        ));
     }
 
     fn enter(&mut self, pid: i32, consumer: Consumer) {
@@ -288,6 +317,9 @@ impl Drain {
             source.process.exit = Some(finish.exit);
             self.out.push(Item::Process(Box::new(source.process.clone())));
         }
+        if let Some(start_clocks) = self.start_clocks.take() {
+            self.out.push(Item::Clock(Box::new(start_clocks)));
+        }
         self.read_clocks();
         self.out.push(Item::End);
         self.out.send();
@@ -302,7 +334,12 @@ impl Drain {
             source.log.end(&mut self.out);
             let gone = super::process_stat(source.process.pid).is_none();
             source.end(gone.then_some(Exit::Unknown));
+            let number = source.process.source;
             self.out.push(Item::Process(Box::new(source.process.clone())));
+            if !gone {
+                // Whatever it does from now on is in no shard.
+                self.lose(number, None, LossCause::Truncated, None);
+            }
         }
     }
 }

@@ -3,7 +3,7 @@
 use rpd_ring::Consumer;
 use rpd_ring::layout::{HEADER_BYTES, IDENTITY_LIMIT, RING_MAX};
 use rpd_ring::memory::Memory;
-use rpd_ring::message::{MESSAGE_BYTES, Message};
+use rpd_ring::message::{MESSAGE_BYTES, Message, Untraced};
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::fs::{SealFlags, fcntl_get_seals, fstat};
 use rustix::net::sockopt::socket_peercred;
@@ -28,10 +28,12 @@ pub(super) enum Arrival {
         /// The ring.
         ring: Consumer,
     },
-    /// A thread without memory for a ring.
+    /// A thread without a ring.
     Untraced {
         /// Process id in our pid namespace; 0 if it has none there.
         pid: i32,
+        /// Why.
+        why: Untraced,
     },
     /// Something that is no message of this version.
     Nonsense,
@@ -125,7 +127,7 @@ fn arrival(pid: i32, message: Option<Message>, file: Option<OwnedFd>) -> Arrival
         (Some(Message::Ring { .. }), Some(file)) => {
             map(&file).map_or(Arrival::Nonsense, |ring| Arrival::Ring { pid, ring })
         }
-        (Some(Message::Untraced { .. }), None) => Arrival::Untraced { pid },
+        (Some(Message::Untraced { why, .. }), None) => Arrival::Untraced { pid, why },
         _ => Arrival::Nonsense,
     }
 }

@@ -3,7 +3,7 @@
 use super::pairing::ProcessLog;
 use crate::launcher::{Environment, RankIdentity, detect_rank};
 use crate::machine;
-use crate::privacy::masked_command;
+use crate::privacy::{masked_command, masked_environment};
 use rpd_ring::header::{Header, ThreadFacts};
 use rpd_ring::identity::{self, Identity};
 use rpd_shard::record::{Clock, ClockDomain, Exit, Node, Process};
@@ -98,7 +98,7 @@ impl Sources {
             let command = masked_command(&identity.arguments);
             let changed = source.process.command != command;
             source.process.command = command;
-            source.process.environment = identity.environment;
+            source.process.environment = masked_environment(identity.environment);
             return Entered { at, changed };
         }
         let number = u32::try_from(self.all.len() + 1).unwrap_or(u32::MAX);
@@ -137,7 +137,7 @@ impl Sources {
             first_seen: facts.start_ns,
             last_seen: None,
             command: masked_command(&identity.arguments),
-            environment: identity.environment,
+            environment: masked_environment(identity.environment),
             exit: None,
         }
     }

@@ -43,7 +43,7 @@ fn job_of_proxy(arguments: &[String]) -> Option<String> {
         Some(address) => address.to_owned(),
         None => format!("{}-{}", value("--upstream-host")?, value("--upstream-port")?),
     };
-    Some(format!("hydra-{address}-{group}"))
+    Some(format!("hydra-{}-{group}", address.replace(':', "-")))
 }
 
 #[cfg(test)]
@@ -54,7 +54,7 @@ mod tests {
     fn a_proxy_names_its_job() {
         let job = |text: &str| job_of_proxy(&text.split(' ').map(str::to_owned).collect::<Vec<_>>());
         let mpich = "/usr/bin/hydra_pmi_proxy --control-port n1:43317 --rmk user --pgid 2 --proxy-id 0";
-        assert_eq!(job(mpich).as_deref(), Some("hydra-n1:43317-2"));
+        assert_eq!(job(mpich).as_deref(), Some("hydra-n1-43317-2"));
         let intel = "/opt/bin/hydra_bstrap_proxy --upstream-host n1 --upstream-port 40000 --pgid 0";
         assert_eq!(job(intel).as_deref(), Some("hydra-n1-40000-0"));
         assert_eq!(job("bash --control-port n1:1"), None);

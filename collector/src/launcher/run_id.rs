@@ -2,6 +2,7 @@
 
 use super::Environment;
 use std::time::{SystemTime, UNIX_EPOCH};
+use twox_hash::XxHash3_64;
 
 /// The name of a run, fit for a folder.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -97,12 +98,18 @@ fn civil_date(days: u64) -> (u64, u64, u64) {
 /// Longest name of a folder that is made from a run id.
 const NAME_LENGTH: usize = 128;
 
-/// A name without anything that a path, a shell or a hidden file would take for its own.
+/// A name without anything that a path, a shell or a hidden file would take for its own. An id that
+/// had to be changed gets a hash, so that `a b` and `a/b` have two folders.
 fn folder_name(id: &str) -> String {
-    let plain = |c: char| if c.is_ascii_alphanumeric() || "._-+=".contains(c) { c } else { '-' };
-    let name: String = id.chars().map(plain).take(NAME_LENGTH).collect();
+    let plain = |c: char| if c.is_ascii_alphanumeric() || "._-+=@".contains(c) { c } else { '-' };
+    let name: String = id.chars().map(plain).collect();
     let name = name.trim_start_matches(['.', '-']);
-    if name.is_empty() { "run".to_owned() } else { name.to_owned() }
+    if name == id && (1..=NAME_LENGTH).contains(&id.len()) {
+        return id.to_owned();
+    }
+    let kept: String = name.chars().take(NAME_LENGTH - 9).collect();
+    let kept = if kept.is_empty() { "run" } else { &kept };
+    format!("{kept}-{:08x}", XxHash3_64::oneshot(id.as_bytes()) as u32)
 }
 
 #[cfg(test)]
@@ -125,7 +132,7 @@ mod tests {
                 "PMIX_NAMESPACE=99 OMPI_MCA_orte_precondition_transports=6ed69fc0696002e9-1",
                 Some(("99-6ed69fc0", "PMIX_NAMESPACE")),
             ),
-            ("PMIX_NAMESPACE=prterun-n1-77@1", Some(("prterun-n1-77-1", "PMIX_NAMESPACE"))),
+            ("PMIX_NAMESPACE=prterun-n1-77@1", Some(("prterun-n1-77@1", "PMIX_NAMESPACE"))),
             ("PMI_RANK=0 PMI_JOBID=4", Some(("hydra-n1-5-0", "hydra"))),
             ("PALS_APID=ab", Some(("ab", "PALS_APID"))),
             ("TORCHELASTIC_RUN_ID=none", None),
@@ -134,7 +141,7 @@ mod tests {
         ];
         for (given, expected) in cases {
             let environment = given.split_whitespace().filter_map(|entry| entry.split_once('=')).collect();
-            let found = detect_run_id(None, &environment, || Some("hydra-n1:5-0".to_owned()));
+            let found = detect_run_id(None, &environment, || Some("hydra-n1-5-0".to_owned()));
             let expected = expected.map(|(id, from)| RunId { id: id.to_owned(), from: from.to_owned() });
             assert_eq!(found, expected, "{given}");
         }
@@ -142,9 +149,16 @@ mod tests {
 
     #[test]
     fn names_are_fit_for_folders() {
-        for (given, wanted) in [("a/b", "a-b"), ("../../x", "x"), ("", "run"), ("..", "run"), ("ä b", "b")] {
-            assert_eq!(folder_name(given), wanted);
+        for (given, wanted) in
+            [("a/b", "a-b-"), ("../../x", "x-"), ("", "run-"), ("..", "run-"), ("ä b", "b-")]
+        {
+            let name = folder_name(given);
+            assert_eq!(name.rsplit_once('-').unwrap().0.to_owned() + "-", wanted);
+            assert_eq!(name.len(), wanted.len() + 8);
         }
+        assert_eq!(folder_name("exp-a.1_b+c=d@e"), "exp-a.1_b+c=d@e");
+        assert_ne!(folder_name("exp a"), folder_name("exp/a"));
+        assert_ne!(folder_name(&"x".repeat(1000)), folder_name(&"x".repeat(1001)));
         assert!(folder_name(&"x".repeat(1000)).len() <= NAME_LENGTH);
     }
 

@@ -24,7 +24,9 @@ const WRITE_BYTES: usize = 1 << 20;
 enum OutputError {
     #[error("{0}")]
     Place(#[from] PlaceError),
-    #[error("{error} ({path}); free some space or choose another place with -o DIR")]
+    #[error(
+        "{error} ({path}); what follows is not recorded: next time, choose a place with more space with -o DIR"
+    )]
     Write { path: PathBuf, error: WriteError },
 }
 
@@ -69,9 +71,14 @@ pub(super) fn write_all(place: &ShardPlace, batches: &Receiver<Batch>, empty: &S
 }
 
 fn write_batch(place: &ShardPlace, shard: &mut Option<ShardFile>, batch: &Batch) -> Result<(), OutputError> {
-    // Clocks and the end alone make no shard: nothing has happened yet.
+    // Clocks and the end alone make no shard: nothing has happened yet. A rank of a launcher leaves
+    // one nevertheless, or nobody could tell a silent rank from a missing one.
     let something = batch.0.iter().any(|item| !matches!(item, Item::Clock(_) | Item::End));
-    if shard.is_none() && something {
+    let silent_end = batch.0.last() == Some(&Item::End) && shard.is_none() && !something;
+    if silent_end && place.run.rank.is_none() {
+        warn(format_args!("nothing was recorded: no roctx or MPI call was seen"));
+    }
+    if shard.is_none() && (something || silent_end && place.run.rank.is_some()) {
         *shard = Some(ShardFile::create(place)?);
     }
     let Some(shard) = shard else { return Ok(()) };

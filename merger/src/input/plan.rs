@@ -25,6 +25,8 @@ pub struct Plan {
     pub ranks: usize,
     /// Ranks that the job had and nobody saw.
     pub missing_ranks: Vec<u32>,
+    /// Ranks whose processes called nothing that is recorded.
+    pub silent_ranks: Vec<u32>,
     /// Ranks of which two collectors wrote a shard: two jobs under one run id.
     pub repeated_ranks: Vec<u32>,
     /// Shards that are left out, with the reason.
@@ -121,6 +123,8 @@ pub fn plan(args: &MergeArgs) -> Result<Plan, Failure> {
         same
     });
     let repeated_ranks = repeated_ranks(&shards);
+    let is_silent = |s: &&Candidate| s.order.processes.is_empty();
+    let silent_ranks = shards.iter().filter(is_silent).filter_map(|s| s.collector).collect();
     let shards = shards
         .into_iter()
         .map(|s| PlannedShard {
@@ -130,7 +134,7 @@ pub fn plan(args: &MergeArgs) -> Result<Plan, Failure> {
             complete: s.complete,
         })
         .collect();
-    Ok(Plan { run_id, shards, output, ranks, missing_ranks, repeated_ranks, unreadable })
+    Ok(Plan { run_id, shards, output, ranks, missing_ranks, silent_ranks, repeated_ranks, unreadable })
 }
 
 fn candidate(shard: Shard) -> Candidate {

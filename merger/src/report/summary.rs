@@ -26,6 +26,8 @@ pub struct Report {
     pub nodes: usize,
     /// Ranks that the job had and no shard holds.
     pub missing_ranks: Vec<u32>,
+    /// Ranks whose processes called nothing that is recorded.
+    pub silent_ranks: Vec<u32>,
     /// Ranks of which two collectors wrote a shard.
     pub repeated_ranks: Vec<u32>,
     /// Shards that are left out, and why.
@@ -99,6 +101,7 @@ impl Report {
             processes: 0,
             nodes: nodes.nodes().len(),
             missing_ranks: plan.missing_ranks.clone(),
+            silent_ranks: plan.silent_ranks.clone(),
             repeated_ranks: plan.repeated_ranks.clone(),
             unreadable: plan.unreadable.clone(),
             unfinished: plan.shards.iter().filter(|s| !s.complete).map(|s| s.path.clone()).collect(),
@@ -203,6 +206,10 @@ impl Report {
         for clock in &self.clocks {
             line("clock", clock.line());
         }
+        if !self.silent_ranks.is_empty() {
+            let ranks = ranges(&self.silent_ranks);
+            line("silent", format!("rank {ranks}: no roctx or MPI call was seen"));
+        }
         if !self.missing_ranks.is_empty() {
             line("missing", format!("rank {}", ranges(&self.missing_ranks)));
         }
@@ -262,6 +269,8 @@ fn clock_rows(clocks: &Clocks, nodes: &Nodes) -> Vec<ClockRow> {
             domains.push(rpd_shard::record::ClockDomain { boot_id, time_namespace: 0 });
         }
     }
+    // Clocks that no process read are nobody's.
+    domains.retain(|d| nodes.nodes().iter().any(|n| n.boot_id == d.boot_id));
     // In the order of the nodes, the reference first.
     let place = |boot_id: &str| nodes.nodes().iter().position(|n| n.boot_id == *boot_id);
     domains.sort_by_key(|d| (*d != clocks.reference, place(&d.boot_id), d.time_namespace));
