@@ -21,7 +21,7 @@ pub enum BlockKind {
     /// A [`crate::record::ClockSet`].
     Clock,
     /// The loss ledger: a [`crate::record::Ledger`].
-    Losses,
+    Ledger,
     /// The description of a table that is not built in.
     Table,
     /// The headers of all other blocks, with their offsets.
@@ -39,7 +39,7 @@ impl BlockKind {
             BlockKind::Identity => RECORD + 1,
             BlockKind::Process => RECORD + 2,
             BlockKind::Clock => RECORD + 3,
-            BlockKind::Losses => RECORD + 4,
+            BlockKind::Ledger => RECORD + 4,
             BlockKind::Table => RECORD + 5,
             BlockKind::Index => RECORD + 6,
             BlockKind::Unknown(code) => code,
@@ -52,7 +52,7 @@ impl BlockKind {
             code if code == RECORD + 1 => BlockKind::Identity,
             code if code == RECORD + 2 => BlockKind::Process,
             code if code == RECORD + 3 => BlockKind::Clock,
-            code if code == RECORD + 4 => BlockKind::Losses,
+            code if code == RECORD + 4 => BlockKind::Ledger,
             code if code == RECORD + 5 => BlockKind::Table,
             code if code == RECORD + 6 => BlockKind::Index,
             code => BlockKind::Unknown(code),

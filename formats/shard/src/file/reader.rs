@@ -308,7 +308,7 @@ impl Records {
                 }
                 self.clocks.push(set);
             }
-            BlockKind::Losses => self.ledger = Some(wire::decode(raw).ok()?),
+            BlockKind::Ledger => self.ledger = Some(wire::decode(raw).ok()?),
             BlockKind::Table => {
                 let table: Table = wire::decode(raw).ok()?;
                 let schema = self.schema.get_or_insert_with(|| Schema::builtin().clone());

@@ -240,7 +240,7 @@ impl<W: Write> ShardWriter<W> {
         let written = pending.map(|open| (open.source, open.table, open.first as u64 - 1));
         let strings = (0, rocpd::STRING, self.strings.flushed as u64);
         let ledger = Ledger { written: std::iter::once(strings).chain(written).collect(), losses };
-        self.record(BlockKind::Losses, 0, &wire::encode(&ledger))?;
+        self.record(BlockKind::Ledger, 0, &wire::encode(&ledger))?;
         for process in std::mem::take(&mut self.processes).values() {
             self.record(BlockKind::Process, process.source, &wire::encode(process))?;
         }

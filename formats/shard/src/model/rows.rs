@@ -244,8 +244,9 @@ impl<S> Rows<S> {
 }
 
 impl Rows<Local> {
-    /// Reads the rows as ones of the merged space, after `columns` and `keys` were rewritten. This is
-    /// the one door between the spaces; the merger's renumbering is its only caller.
+    /// Reads the rows as ones of the merged space, after `columns` and `keys` were rewritten: the one
+    /// door between the spaces. The merger's renumbering goes through it, and so do its string and
+    /// node rows, which are made with merged ids.
     pub fn into_merged(self, keys: Keys, columns: Vec<Cells>) -> Rows<Merged> {
         Rows::new(self.table, keys, columns, self.len)
     }
