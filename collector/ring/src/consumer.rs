@@ -4,7 +4,10 @@
 use crate::header::Header;
 use crate::layout::{NAME_LIMIT, word};
 use crate::memory::Memory;
-use crate::record::{CUT, CUT_MARK, END, FIXED, LONGEST, MPI_ENTER, MpiCall, Record, kind};
+use crate::record::{
+    COMM_NEW, CUT, CUT_MARK, Completion, END, FIXED, HANDLE, LONGEST, Library, MPI_ENTER, MpiCall,
+    NAME_OF_RCCL, NewCommunicator, OF_RCCL, RcclCall, Record, kind,
+};
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 
 /// The ring holds something that no producer of this version writes. Where the next record starts
@@ -53,6 +56,9 @@ impl Consumer {
     pub fn drain(&mut self, budget: u64, mut each: impl FnMut(Record<'_>)) -> Result<Drained, BadRecord> {
         let head = self.memory.get(word::HEAD).map_or(0, |head| head.load(Acquire));
         let available = head.wrapping_sub(self.tail);
+        if self.capacity == 0 {
+            return Ok(Drained { records: 0, empty: true });
+        }
         if available > self.capacity || !head.is_multiple_of(16) {
             return Err(BadRecord { position: self.tail });
         }
@@ -102,6 +108,32 @@ impl Consumer {
                 Record::MpiEnter { time, call: MpiCall::from_words(aux, flags, words) }
             }
             kind::MPI_EXIT if bytes == END => Record::MpiExit { time },
+            kind::MPI_REQUEST if bytes == HANDLE => Record::MpiRequest { time, request: self.load(at + 2) },
+            kind::MPI_DONE if bytes == MPI_ENTER => {
+                let words = [2, 3, 4].map(|i| self.load(at + i));
+                Record::MpiDone { time, completion: Completion::from_words(flags, words) }
+            }
+            kind::COMM_NEW if bytes == COMM_NEW => {
+                let words = [2, 3, 4, 5, 6, 7].map(|i| self.load(at + i));
+                let made = NewCommunicator::from_words(aux, flags, words).ok_or(bad)?;
+                Record::NewCommunicator { time, made }
+            }
+            kind::COMM_NAME if bytes >= HANDLE => {
+                let handle = self.load(at + 2);
+                let library = library(flags & NAME_OF_RCCL);
+                let name = self.name(at + 3, aux, flags, bytes - 24).ok_or(bad)?;
+                Record::CommunicatorName { time, library, handle, name }
+            }
+            kind::COMM_FREE if bytes == HANDLE => {
+                let library = library(flags & OF_RCCL);
+                Record::CommunicatorFreed { time, library, handle: self.load(at + 2) }
+            }
+            kind::RCCL_ENTER if bytes == MPI_ENTER => {
+                let words = [2, 3, 4, 5].map(|i| self.load(at + i));
+                Record::RcclEnter { time, call: RcclCall::from_words(aux, flags, words) }
+            }
+            kind::MPI_FREED if bytes == HANDLE => Record::MpiFreed { time, request: self.load(at + 2) },
+            kind::RCCL_EXIT if bytes == END => Record::RcclExit { time },
             _ => return Err(bad),
         };
         each(record);
@@ -140,6 +172,10 @@ impl Consumer {
             tail.store(self.tail, Release);
         }
     }
+}
+
+fn library(flag: u8) -> Library {
+    if flag == 0 { Library::Mpi } else { Library::Rccl }
 }
 
 /// Bytes of a text without a last character that is only begun.

@@ -68,8 +68,7 @@ impl<'a> Header<'a> {
         let ring = usize::try_from(self.get(word::RING_BYTES)).ok()?;
         let sane = identity <= IDENTITY_LIMIT
             && identity.is_multiple_of(4096)
-            && (RING_MIN..=RING_MAX).contains(&ring)
-            && ring.is_power_of_two()
+            && (ring == 0 || (RING_MIN..=RING_MAX).contains(&ring) && ring.is_power_of_two())
             && HEADER_BYTES + identity + ring == self.words.len() * 8;
         sane.then_some((HEADER_BYTES + identity, ring))
     }
@@ -108,14 +107,15 @@ impl<'a> Header<'a> {
 
     /// Adds to a counter of drops.
     pub fn count_drop(self, cause: Dropped, what: Counted, events: u64) {
-        if let Some(counter) = self.words.get(word::DROPS + cause as usize * 4 + what as usize) {
+        if let Some(counter) = self.words.get(word::DROPS + cause as usize * Counted::PLACES + what as usize)
+        {
             counter.fetch_add(events, Relaxed);
         }
     }
 
     /// A counter of drops.
     pub fn drops(self, cause: Dropped, what: Counted) -> u64 {
-        self.get(word::DROPS + cause as usize * 4 + what as usize)
+        self.get(word::DROPS + cause as usize * Counted::PLACES + what as usize)
     }
 
     /// Says that the thread has ended: everything it recorded has been published.
@@ -128,6 +128,18 @@ impl<'a> Header<'a> {
     /// Whether the thread has ended. Ask before draining: what is found then is the rest.
     pub fn ended(self) -> bool {
         self.words.get(word::ENDED).is_some_and(|ended| ended.load(Acquire) == 1)
+    }
+
+    /// Says that nobody reads the ring any more, and that what does not fit in is not missed.
+    pub fn close(self) {
+        if let Some(closed) = self.words.get(word::CLOSED) {
+            closed.store(1, Release);
+        }
+    }
+
+    /// Whether nobody reads the ring any more.
+    pub fn closed(self) -> bool {
+        self.get(word::CLOSED) == 1
     }
 
     fn get(self, at: usize) -> u64 {

@@ -7,7 +7,7 @@
 //! | 0 | 8 | producer, once | magic `rpdring\0` |
 //! | 8 | 4 | producer, once | [`VERSION`] |
 //! | 12 | 4 | producer, once | bytes reserved for the identity, a multiple of 4096 |
-//! | 16 | 8 | producer, once | bytes of the ring, a power of two |
+//! | 16 | 8 | producer, once | bytes of the ring, a power of two; 0: there is none, drops are counted alone |
 //! | 24 | 4 | producer, once | process id, as the traced program sees it |
 //! | 28 | 4 | producer, once | thread id, as the traced program sees it |
 //! | 32 | 4 | producer, once | parent's process id, as the traced program sees it |
@@ -19,15 +19,16 @@
 //! | 80 | 8 | producer, once | bit 0: forked from a traced process without an exec since |
 //! | 128 | 8 | producer | head: bytes ever written, counts up only |
 //! | 192 | 8 | consumer | tail: bytes ever read, counts up only |
-//! | 256 | 96 | producer | drops: 3 causes x 4 tables of 8 bytes, see [`Dropped`] and [`Counted`] |
-//! | 384 | 8 | producer | 1 once the thread has ended |
+//! | 200 | 8 | consumer | 1: nobody reads this ring any more, and nobody wants to |
+//! | 256 | 256 | producer | drops: 4 causes x 8 tables of 8 bytes, see [`Dropped`] and [`Counted`] |
+//! | 512 | 8 | producer | 1 once the thread has ended |
 //!
 //! Head, tail, drops and the end mark have cache lines of their own.
 
 /// First eight bytes: `rpdring\0`.
 pub const MAGIC: u64 = u64::from_le_bytes(*b"rpdring\0");
 /// Version of this contract.
-pub const VERSION: u32 = 1;
+pub const VERSION: u32 = 2;
 /// Bytes of the header.
 pub const HEADER_BYTES: usize = 4096;
 /// Most bytes that the identity may take.
@@ -57,8 +58,9 @@ pub(crate) mod word {
     pub(crate) const FLAGS: usize = 10;
     pub(crate) const HEAD: usize = 16;
     pub(crate) const TAIL: usize = 24;
+    pub(crate) const CLOSED: usize = 25;
     pub(crate) const DROPS: usize = 32;
-    pub(crate) const ENDED: usize = 48;
+    pub(crate) const ENDED: usize = 64;
 }
 
 /// Why the library could not record an event.
@@ -71,11 +73,14 @@ pub enum Dropped {
     Reentrant = 1,
     /// Nested deeper than [`DEPTH_LIMIT`].
     TooDeep = 2,
+    /// There was no memory for a ring.
+    NoMemory = 3,
 }
 
 impl Dropped {
     /// All causes.
-    pub const ALL: [Dropped; 3] = [Dropped::RingFull, Dropped::Reentrant, Dropped::TooDeep];
+    pub const ALL: [Dropped; 4] =
+        [Dropped::RingFull, Dropped::Reentrant, Dropped::TooDeep, Dropped::NoMemory];
 }
 
 /// What a dropped event would have been.
@@ -90,11 +95,27 @@ pub enum Counted {
     MpiCall = 2,
     /// Not known any more.
     Unknown = 3,
+    /// An RCCL call.
+    RcclCall = 4,
+    /// A request of MPI that was complete.
+    MpiRequest = 5,
+    /// A communicator that was made or named.
+    Communicator = 6,
 }
 
 impl Counted {
     /// All kinds.
-    pub const ALL: [Counted; 4] = [Counted::Range, Counted::Mark, Counted::MpiCall, Counted::Unknown];
+    pub const ALL: [Counted; 7] = [
+        Counted::Range,
+        Counted::Mark,
+        Counted::MpiCall,
+        Counted::Unknown,
+        Counted::RcclCall,
+        Counted::MpiRequest,
+        Counted::Communicator,
+    ];
+    /// Places for each cause in the header.
+    pub(crate) const PLACES: usize = 8;
 }
 
 /// The nearest size of a ring that is allowed: a power of two between [`RING_MIN`] and [`RING_MAX`].

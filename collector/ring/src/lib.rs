@@ -32,6 +32,7 @@ pub mod memory;
 pub mod message;
 pub mod mpi;
 mod producer;
+pub mod rccl;
 pub mod record;
 
 pub use consumer::{BadRecord, Consumer, Drained};

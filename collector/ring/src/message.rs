@@ -1,20 +1,27 @@
-//! What the library sends over the collector's socket: one packet of 16 bytes per connection.
+//! What the library sends over the collector's socket: one packet of 24 bytes per connection.
 //!
 //! | offset | size | meaning |
 //! |---|---|---|
 //! | 0 | 4 | magic `rpdm` |
-//! | 4 | 4 | 1: the memfd of a ring is attached; a thread stays untraced: 2: for want of memory, 3: `ulimit -f` is too small |
-//! | 8 | 4 | thread id, as the program sees it |
+//! | 4 | 4 | 1: the memfd of a ring is attached; a thread stays untraced: 2: for want of memory, 3: `ulimit -f` is too small; 4: events of threads without rings are lost; 5: a process has ended |
+//! | 8 | 4 | thread id, as the program sees it; 4: unused; 5: process id, as the sender sees it |
 //! | 12 | 4 | [`crate::layout::VERSION`] |
+//! | 16 | 8 | 4: how many events; 5: status as `waitpid` gives it; else unused |
 
 use crate::layout::VERSION;
 
 /// Bytes of a message.
-pub const MESSAGE_BYTES: usize = 16;
+pub const MESSAGE_BYTES: usize = 24;
 /// Variable that names the collector's abstract socket, with a leading `@` for the zero byte.
 pub const SOCKET_VARIABLE: &str = "RPD_SOCKET";
 /// Variable with the bytes of a ring.
 pub const RING_VARIABLE: &str = "RPD_RING_BYTES";
+/// Variable with what is recorded: words of [`TRACED`] with commas between.
+pub const TRACE_VARIABLE: &str = "RPD_TRACE";
+/// Variable with the most bytes of all rings of one process.
+pub const MEMORY_VARIABLE: &str = "RPD_RING_MEMORY";
+/// What the library can record.
+pub const TRACED: [&str; 3] = ["roctx", "mpi", "rccl"];
 
 const MAGIC: [u8; 4] = *b"rpdm";
 
@@ -33,6 +40,18 @@ pub enum Message {
         /// Why.
         why: Untraced,
     },
+    /// Threads without rings had this many events.
+    Lost {
+        /// How many.
+        events: u64,
+    },
+    /// A process has ended, or is about to.
+    Ended {
+        /// Its process id, as the sender sees it.
+        pid: i32,
+        /// Its status as `waitpid` gives it.
+        status: i32,
+    },
 }
 
 /// Why a thread has no ring.
@@ -47,16 +66,20 @@ pub enum Untraced {
 impl Message {
     /// As bytes.
     pub fn encode(self) -> [u8; MESSAGE_BYTES] {
-        let (kind, tid) = match self {
-            Message::Ring { tid } => (1u32, tid),
-            Message::Untraced { tid, why: Untraced::NoMemory } => (2u32, tid),
-            Message::Untraced { tid, why: Untraced::FileLimit } => (3u32, tid),
+        let (kind, id, value) = match self {
+            Message::Ring { tid } => (1u32, tid, 0),
+            Message::Untraced { tid, why: Untraced::NoMemory } => (2u32, tid, 0),
+            Message::Untraced { tid, why: Untraced::FileLimit } => (3u32, tid, 0),
+            Message::Lost { events } => (4u32, 0, events),
+            Message::Ended { pid, status } => (5u32, pid, u64::from(status as u32)),
         };
-        let words = [MAGIC, kind.to_le_bytes(), tid.to_le_bytes(), VERSION.to_le_bytes()];
         let mut bytes = [0; MESSAGE_BYTES];
-        for (place, word) in bytes.chunks_exact_mut(4).zip(words) {
+        let (words, last) = bytes.split_at_mut(16);
+        let first = [MAGIC, kind.to_le_bytes(), id.to_le_bytes(), VERSION.to_le_bytes()];
+        for (place, word) in words.chunks_exact_mut(4).zip(first) {
             place.copy_from_slice(&word);
         }
+        last.copy_from_slice(&value.to_le_bytes());
         bytes
     }
 
@@ -67,10 +90,13 @@ impl Message {
             return None;
         }
         let tid = i32::from_le_bytes(word(2)?);
+        let value = u64::from_le_bytes(bytes.get(16..)?.try_into().ok()?);
         match u32::from_le_bytes(word(1)?) {
             1 => Some(Message::Ring { tid }),
             2 => Some(Message::Untraced { tid, why: Untraced::NoMemory }),
             3 => Some(Message::Untraced { tid, why: Untraced::FileLimit }),
+            4 => Some(Message::Lost { events: value }),
+            5 => Some(Message::Ended { pid: tid, status: value as u32 as i32 }),
             _ => None,
         }
     }

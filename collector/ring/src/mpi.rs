@@ -16,7 +16,10 @@ macro_rules! functions {
 functions! {
     MPI_Init MPI_Init_thread MPI_Finalize
     MPI_Send MPI_Ssend MPI_Bsend MPI_Rsend MPI_Recv MPI_Isend MPI_Issend MPI_Ibsend MPI_Irsend MPI_Irecv
-    MPI_Sendrecv MPI_Sendrecv_replace MPI_Probe MPI_Wait MPI_Waitall MPI_Waitany MPI_Waitsome
+    MPI_Sendrecv MPI_Sendrecv_replace MPI_Probe MPI_Iprobe MPI_Mprobe MPI_Improbe MPI_Mrecv MPI_Imrecv
+    MPI_Send_init MPI_Ssend_init MPI_Bsend_init MPI_Rsend_init MPI_Recv_init MPI_Start MPI_Startall
+    MPI_Wait MPI_Waitall MPI_Waitany MPI_Waitsome MPI_Test MPI_Testall MPI_Testany MPI_Testsome
+    MPI_Request_free MPI_Cancel
     MPI_Barrier MPI_Bcast MPI_Gather MPI_Gatherv MPI_Scatter MPI_Scatterv MPI_Allgather MPI_Allgatherv
     MPI_Alltoall MPI_Alltoallv MPI_Alltoallw MPI_Allreduce MPI_Reduce MPI_Reduce_scatter
     MPI_Reduce_scatter_block MPI_Scan MPI_Exscan
@@ -27,6 +30,10 @@ functions! {
     MPI_Ireduce_scatter_block MPI_Iscan MPI_Iexscan
     MPI_Ineighbor_allgather MPI_Ineighbor_allgatherv MPI_Ineighbor_alltoall MPI_Ineighbor_alltoallv
     MPI_Ineighbor_alltoallw
+    MPI_Comm_dup MPI_Comm_dup_with_info MPI_Comm_idup MPI_Comm_create MPI_Comm_split MPI_Comm_split_type
+    MPI_Cart_create MPI_Cart_sub MPI_Graph_create MPI_Dist_graph_create MPI_Dist_graph_create_adjacent
+    MPI_Intercomm_merge MPI_Comm_free MPI_Comm_disconnect
+    MPI_Comm_create_group MPI_Intercomm_create MPI_Comm_set_name
 }
 
 /// Name of the function with this number.
@@ -35,7 +42,7 @@ pub fn name(number: u32) -> Option<&'static str> {
 }
 
 /// Whether the function with this number is a collective: the n-th one on a communicator is the
-/// same call in all its ranks.
+/// same call in all its ranks. Those behind the last one are calls of some of its ranks.
 pub fn is_collective(number: u32) -> bool {
-    number >= MpiFunction::MPI_Barrier as u32
+    (MpiFunction::MPI_Barrier as u32..=MpiFunction::MPI_Comm_disconnect as u32).contains(&number)
 }

@@ -3,7 +3,10 @@
 use crate::header::Header;
 use crate::layout::{Counted, Dropped, NAME_LIMIT, word};
 use crate::memory::Memory;
-use crate::record::{CUT, END, FIXED, MPI_ENTER, MpiCall, first_word, kind};
+use crate::record::{
+    CUT, Completion, END, FIXED, Library, MpiCall, NAME_OF_RCCL, NewCommunicator, OF_RCCL, RcclCall,
+    first_word, kind,
+};
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 
 /// Writes the records of one thread.
@@ -36,7 +39,7 @@ impl Producer {
     /// `roctxRangePush`; false if it could not be recorded, and then its pop must not be either.
     #[inline]
     pub fn push(&mut self, time: i64, name: &[u8]) -> bool {
-        let stored = self.named(kind::PUSH, time, None, name, END);
+        let stored = self.named(kind::PUSH, 0, time, None, name, END);
         self.opened(stored, Counted::Range)
     }
 
@@ -49,26 +52,21 @@ impl Producer {
     /// `roctxRangeStart`.
     #[inline]
     pub fn range_start(&mut self, time: i64, id: u64, name: &[u8]) -> bool {
-        let stored = self.named(kind::RANGE_START, time, Some(id), name, 0);
+        let stored = self.named(kind::RANGE_START, 0, time, Some(id), name, 0);
         self.count_if_not(stored, Counted::Range)
     }
 
     /// `roctxRangeStop`. It may use the room that is kept free of beginnings.
     #[inline]
     pub fn range_stop(&mut self, time: i64, id: u64) -> bool {
-        let stored = self.place(FIXED + 16, self.reserved).map(|at| {
-            self.store(at, first_word(FIXED + 16, kind::RANGE_STOP, 0, 0));
-            self.store(at + 1, time as u64);
-            self.store(at + 2, id);
-            self.publish(FIXED + 16);
-        });
-        self.count_if_not(stored.is_some(), Counted::Range)
+        let stored = self.words(kind::RANGE_STOP, 0, 0, time, [id, 0]);
+        self.count_if_not(stored, Counted::Range)
     }
 
     /// `roctxMark`.
     #[inline]
     pub fn mark(&mut self, time: i64, name: &[u8]) -> bool {
-        let stored = self.named(kind::MARK, time, None, name, 0);
+        let stored = self.named(kind::MARK, 0, time, None, name, 0);
         self.count_if_not(stored, Counted::Mark)
     }
 
@@ -76,23 +74,73 @@ impl Producer {
     /// either.
     #[inline]
     pub fn mpi_enter(&mut self, time: i64, call: &MpiCall) -> bool {
-        let keep = self.keep_free() + END;
-        let stored = self.place(MPI_ENTER, keep).map(|at| {
-            let (flags, words) = call.words();
-            self.store(at, first_word(MPI_ENTER, kind::MPI_ENTER, flags, call.function));
-            self.store(at + 1, time as u64);
-            for (i, value) in words.into_iter().enumerate() {
-                self.store(at + 2 + i, value);
-            }
-            self.publish(MPI_ENTER);
-        });
-        self.opened(stored.is_some(), Counted::MpiCall)
+        let (flags, words) = call.words();
+        let stored = self.enter(kind::MPI_ENTER, flags, call.function, time, words);
+        self.opened(stored, Counted::MpiCall)
     }
 
     /// The MPI function whose entry was recorded last, and not its exit, returns.
     #[inline]
     pub fn mpi_exit(&mut self, time: i64) {
         self.end(kind::MPI_EXIT, time);
+    }
+
+    /// The MPI function whose entry was recorded last has started an operation. Like everything that a
+    /// call ends with, it may use the room that is kept free of beginnings.
+    #[inline]
+    pub fn mpi_request(&mut self, time: i64, request: u64) -> bool {
+        let stored = self.words(kind::MPI_REQUEST, 0, 0, time, [request, 0]);
+        self.count_if_not(stored, Counted::MpiRequest)
+    }
+
+    /// An operation is complete.
+    #[inline]
+    pub fn mpi_done(&mut self, time: i64, completion: &Completion) -> bool {
+        let (flags, [request, bytes, message]) = completion.words();
+        let stored = self.words(kind::MPI_DONE, flags, 0, time, [request, bytes, message, 0]);
+        self.count_if_not(stored, Counted::MpiRequest)
+    }
+
+    /// A request was freed before it was seen to be complete.
+    pub fn mpi_freed(&mut self, time: i64, request: u64) -> bool {
+        let stored = self.words(kind::MPI_FREED, 0, 0, time, [request, 0]);
+        self.count_if_not(stored, Counted::MpiRequest)
+    }
+
+    /// A communicator was made.
+    pub fn new_communicator(&mut self, time: i64, made: &NewCommunicator) -> bool {
+        let (flags, words) = made.words();
+        let stored = self.words(kind::COMM_NEW, flags, made.function, time, words);
+        self.count_if_not(stored, Counted::Communicator)
+    }
+
+    /// A communicator got a name.
+    pub fn communicator_name(&mut self, time: i64, library: Library, handle: u64, name: &[u8]) -> bool {
+        let flags = if library == Library::Rccl { NAME_OF_RCCL } else { 0 };
+        let stored = self.named(kind::COMM_NAME, flags, time, Some(handle), name, 0);
+        self.count_if_not(stored, Counted::Communicator)
+    }
+
+    /// A communicator is gone.
+    pub fn communicator_freed(&mut self, time: i64, library: Library, handle: u64) -> bool {
+        let flags = if library == Library::Rccl { OF_RCCL } else { 0 };
+        let stored = self.words(kind::COMM_FREE, flags, 0, time, [handle, 0]);
+        self.count_if_not(stored, Counted::Communicator)
+    }
+
+    /// An RCCL function is called; false if it could not be recorded, and then its exit must not be
+    /// either.
+    #[inline]
+    pub fn rccl_enter(&mut self, time: i64, call: &RcclCall) -> bool {
+        let (flags, words) = call.words();
+        let stored = self.enter(kind::RCCL_ENTER, flags, call.function, time, words);
+        self.opened(stored, Counted::RcclCall)
+    }
+
+    /// The RCCL function whose entry was recorded last, and not its exit, returns.
+    #[inline]
+    pub fn rccl_exit(&mut self, time: i64) {
+        self.end(kind::RCCL_EXIT, time);
     }
 
     /// Counts an event that was not recorded.
@@ -104,9 +152,10 @@ impl Producer {
     }
 
     #[inline]
-    fn named(&mut self, kind: u8, time: i64, id: Option<u64>, name: &[u8], extra: u64) -> bool {
-        let (name, flags) =
+    fn named(&mut self, kind: u8, flags: u8, time: i64, id: Option<u64>, name: &[u8], extra: u64) -> bool {
+        let (name, cut) =
             name.get(..NAME_LIMIT).map_or((name, 0), |kept| (kept, CUT * u8::from(kept.len() < name.len())));
+        let flags = flags | cut;
         let fixed = FIXED + if id.is_some() { 8 } else { 0 };
         let bytes = (fixed + name.len() as u64).next_multiple_of(16);
         let Some(at) = self.place(bytes, self.keep_free() + extra) else { return false };
@@ -125,6 +174,39 @@ impl Producer {
         let rest = chunks.remainder();
         if !rest.is_empty() {
             self.store(next, rest.iter().rev().fold(0, |value, byte| value << 8 | u64::from(*byte)));
+        }
+        self.publish(bytes);
+        true
+    }
+
+    /// A beginning without a name: it must leave room for its end.
+    #[inline]
+    fn enter(&mut self, kind: u8, flags: u8, function: u32, time: i64, words: [u64; 4]) -> bool {
+        let keep = self.keep_free() + END;
+        self.fixed(kind, flags, function, time, words, keep)
+    }
+
+    #[inline]
+    fn words<const N: usize>(&mut self, kind: u8, flags: u8, aux: u32, time: i64, words: [u64; N]) -> bool {
+        self.fixed(kind, flags, aux, time, words, self.reserved)
+    }
+
+    #[inline]
+    fn fixed<const N: usize>(
+        &mut self,
+        kind: u8,
+        flags: u8,
+        aux: u32,
+        time: i64,
+        words: [u64; N],
+        keep: u64,
+    ) -> bool {
+        let bytes = FIXED + 8 * N as u64;
+        let Some(at) = self.place(bytes, keep) else { return false };
+        self.store(at, first_word(bytes, kind, flags, aux));
+        self.store(at + 1, time as u64);
+        for (i, value) in words.into_iter().enumerate() {
+            self.store(at + 2 + i, value);
         }
         self.publish(bytes);
         true
@@ -152,9 +234,18 @@ impl Producer {
     #[inline]
     fn count_if_not(&self, stored: bool, what: Counted) -> bool {
         if !stored {
-            self.drop_one(Dropped::RingFull, what);
+            self.not_stored(what);
         }
         stored
+    }
+
+    #[cold]
+    fn not_stored(&self, what: Counted) {
+        let Some(header) = self.header() else { return };
+        if !header.closed() {
+            let cause = if self.capacity == 0 { Dropped::NoMemory } else { Dropped::RingFull };
+            header.count_drop(cause, what, 1);
+        }
     }
 
     /// Beginnings leave this free: the ends of what is open, and a sixteenth of the ring for the
@@ -167,6 +258,9 @@ impl Producer {
     /// Word where a record of `bytes` goes, if that leaves `keep` bytes free.
     #[inline]
     fn place(&mut self, bytes: u64, keep: u64) -> Option<usize> {
+        if self.capacity == 0 {
+            return None;
+        }
         let offset = self.head & (self.capacity - 1);
         let to_end = self.capacity - offset;
         let padding = if bytes > to_end { to_end } else { 0 };

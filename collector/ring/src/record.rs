@@ -6,8 +6,8 @@
 //! |---|---|---|
 //! | 0 | 2 | bytes of the record with padding, a multiple of 16 |
 //! | 2 | 1 | kind |
-//! | 3 | 1 | `MpiEnter`: which values are there, lowest bit first: comm, peer, root, tag, bytes; a name: 1 if it was cut |
-//! | 4 | 4 | bytes of the name; `MpiEnter`: number of the function ([`crate::mpi::MpiFunction`]) |
+//! | 3 | 1 | flags: a name: 1 if it was cut; others: see below |
+//! | 4 | 4 | bytes of the name, or number of the function ([`crate::mpi::MpiFunction`], [`crate::rccl::RcclFunction`]) |
 //! | 8 | 8 | time, ns of `CLOCK_BOOTTIME` |
 //!
 //! | kind | name | rest, from offset 16 |
@@ -18,11 +18,24 @@
 //! | 3 | range start | 8 bytes id, name |
 //! | 4 | range stop | 8 bytes id, 8 unused |
 //! | 5 | mark | name |
-//! | 6 | MPI enter | 8 comm, 8 bytes, 4 peer, 4 root, 4 tag, 4 unused |
+//! | 6 | MPI enter | 8 comm, 8 bytes, 4 peer, 4 root, 4 tag, 4 seq |
 //! | 7 | MPI exit | |
+//! | 8 | MPI request | 8 request, 8 unused: the innermost open call has started it |
+//! | 9 | MPI done | 8 request, 8 bytes, 4 source, 4 tag, 8 unused: the innermost open call has seen it complete |
+//! | 10 | new communicator | 8 handle, 8 parent, 8 id, 4 size, 4 rank, 4 leader, 4 tag, 4 ordinal, 4 unused |
+//! | 11 | communicator's name | 8 handle, name |
+//! | 12 | communicator freed | 8 handle, 8 unused |
+//! | 13 | RCCL enter | 8 comm, 8 count, 4 peer, 4 root, 4 datatype, 4 seq |
+//! | 14 | RCCL exit | |
+//! | 15 | MPI request freed | 8 request, 8 unused: its completion will not be seen |
 //!
-//! Pop and MPI exit are exactly 16 bytes and so fit anywhere: the producer keeps room for the end of
-//! everything that is open.
+//! Flags, lowest bit first: of an MPI enter which values are there: comm, peer, root, tag, bytes, seq;
+//! of an RCCL enter comm, peer, root, count, datatype, seq; of an MPI done source, tag, bytes; of a new
+//! communicator bits 0 to 3 its [`Birth`], bit 4 size and rank are there, bit 5 it has a parent; of
+//! records 10 and 12 bit 7, of record 11 bit 1: the handle is RCCL's.
+//!
+//! The records that end something are exactly 16 bytes and so fit anywhere: the producer keeps room for
+//! the end of everything that is open.
 
 use crate::layout::NAME_LIMIT;
 
@@ -40,8 +53,16 @@ pub const COMM_SELF: u64 = u64::MAX - 1;
 pub(crate) const FIXED: u64 = 16;
 /// Bytes of a record that ends something.
 pub(crate) const END: u64 = 16;
-/// Bytes of an `MpiEnter`.
+/// Bytes of an `MpiEnter`, an `MpiDone` and an `RcclEnter`.
 pub(crate) const MPI_ENTER: u64 = 48;
+/// Bytes of a `NewCommunicator`.
+pub(crate) const COMM_NEW: u64 = 64;
+/// Bytes of a record with a handle alone.
+pub(crate) const HANDLE: u64 = 32;
+/// Flag of a communicator's record: the handle is RCCL's.
+pub(crate) const OF_RCCL: u8 = 0x80;
+/// The same in a record with a name, whose lowest bit is [`CUT`].
+pub(crate) const NAME_OF_RCCL: u8 = 2;
 /// Longest record.
 pub(crate) const LONGEST: u64 = (24 + NAME_LIMIT as u64).next_multiple_of(16);
 
@@ -54,6 +75,14 @@ pub(crate) mod kind {
     pub(crate) const MARK: u8 = 5;
     pub(crate) const MPI_ENTER: u8 = 6;
     pub(crate) const MPI_EXIT: u8 = 7;
+    pub(crate) const MPI_REQUEST: u8 = 8;
+    pub(crate) const MPI_DONE: u8 = 9;
+    pub(crate) const COMM_NEW: u8 = 10;
+    pub(crate) const COMM_NAME: u8 = 11;
+    pub(crate) const COMM_FREE: u8 = 12;
+    pub(crate) const RCCL_ENTER: u8 = 13;
+    pub(crate) const RCCL_EXIT: u8 = 14;
+    pub(crate) const MPI_FREED: u8 = 15;
 }
 
 /// What an MPI call was asked to do.
@@ -71,6 +100,100 @@ pub struct MpiCall {
     pub tag: Option<i32>,
     /// Bytes that this rank hands over or has room for.
     pub bytes: Option<i64>,
+    /// Number of the call on the communicator, from 1; collectives are counted apart from the others.
+    pub seq: Option<u32>,
+}
+
+/// What an RCCL call was asked to do.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct RcclCall {
+    /// Number of the function, see [`crate::rccl::RcclFunction`].
+    pub function: u32,
+    /// Handle of the communicator.
+    pub comm: Option<u64>,
+    /// Rank of the other side.
+    pub peer: Option<i32>,
+    /// Root of a collective.
+    pub root: Option<i32>,
+    /// Number of elements, as the function counts them.
+    pub count: Option<u64>,
+    /// `ncclDataType_t`.
+    pub datatype: Option<u32>,
+    /// Number of the call on the communicator, from 1; collectives are counted apart from the others.
+    pub seq: Option<u32>,
+}
+
+/// A request that was seen to be complete. The values are those of its status, where the program asked
+/// for one.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Completion {
+    /// Handle of the request; 0 for the innermost open call itself, a blocking receive.
+    pub request: u64,
+    /// Rank that the message came from.
+    pub source: Option<i32>,
+    /// Tag of the message.
+    pub tag: Option<i32>,
+    /// Bytes of the message.
+    pub bytes: Option<i64>,
+}
+
+/// Which library a communicator belongs to: their handles may be the same numbers.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub enum Library {
+    /// MPI.
+    Mpi,
+    /// RCCL, or NCCL.
+    Rccl,
+}
+
+/// How a communicator came to be, and with that what all its ranks know of it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[repr(u8)]
+pub enum Birth {
+    /// By a call that all ranks of the parent made, `ordinal` of its sort.
+    Collective = 0,
+    /// By a call of its members alone, with a tag.
+    Group = 1,
+    /// Between two groups: `id` has the world ranks of their leaders, the lower one in the lower half,
+    /// and `tag` is that of the call.
+    Inter = 2,
+    /// From an id that all ranks share: `id` is its hash.
+    Shared = 3,
+    /// By this process alone.
+    Alone = 4,
+}
+
+impl Birth {
+    pub(crate) fn from_flags(flags: u8) -> Option<Birth> {
+        let all = [Birth::Collective, Birth::Group, Birth::Inter, Birth::Shared, Birth::Alone];
+        all.into_iter().find(|birth| *birth as u8 == flags & 0xf)
+    }
+}
+
+/// A communicator that was made.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct NewCommunicator {
+    /// Whose it is.
+    pub library: Library,
+    /// Number of the function that made it.
+    pub function: u32,
+    /// How it came to be.
+    pub birth: Birth,
+    /// Its handle.
+    pub handle: u64,
+    /// Handle of the communicator that it was made from, or [`COMM_WORLD`], [`COMM_SELF`].
+    pub parent: Option<u64>,
+    /// See [`Birth`].
+    pub id: u64,
+    /// Number of its ranks, and which of them this process is.
+    pub size_rank: Option<(u32, u32)>,
+    /// Rank in `MPI_COMM_WORLD` of its rank 0; in RCCL the color of a split.
+    pub leader: i32,
+    /// Tag of the call that made it.
+    pub tag: i32,
+    /// The how-manieth made from its parent, from 1, whether or not others were recorded or given to
+    /// this rank.
+    pub ordinal: u32,
 }
 
 /// One record. Times in ns of `CLOCK_BOOTTIME`.
@@ -123,6 +246,66 @@ pub enum Record<'a> {
         /// When.
         time: i64,
     },
+    /// The innermost MPI function has started an operation.
+    MpiRequest {
+        /// When.
+        time: i64,
+        /// Handle of the request.
+        request: u64,
+    },
+    /// The innermost MPI function has seen an operation complete.
+    MpiDone {
+        /// When.
+        time: i64,
+        /// Which, and what came of it.
+        completion: Completion,
+    },
+    /// A request was freed: its completion will not be seen.
+    MpiFreed {
+        /// When.
+        time: i64,
+        /// Handle of the request.
+        request: u64,
+    },
+    /// There is a new communicator.
+    NewCommunicator {
+        /// When.
+        time: i64,
+        /// Which, and how it was made.
+        made: NewCommunicator,
+    },
+    /// A communicator got a name.
+    CommunicatorName {
+        /// When.
+        time: i64,
+        /// Whose handle it is.
+        library: Library,
+        /// Its handle.
+        handle: u64,
+        /// The name.
+        name: &'a [u8],
+    },
+    /// A communicator is gone: its handle may come again for another one.
+    CommunicatorFreed {
+        /// When.
+        time: i64,
+        /// Whose handle it is.
+        library: Library,
+        /// Its handle.
+        handle: u64,
+    },
+    /// An RCCL function was called.
+    RcclEnter {
+        /// When.
+        time: i64,
+        /// Which, and with what.
+        call: RcclCall,
+    },
+    /// The innermost RCCL function returned.
+    RcclExit {
+        /// When.
+        time: i64,
+    },
 }
 
 /// First word of a record.
@@ -130,22 +313,39 @@ pub(crate) const fn first_word(bytes: u64, kind: u8, flags: u8, aux: u32) -> u64
     bytes | (kind as u64) << 16 | (flags as u64) << 24 | (aux as u64) << 32
 }
 
+fn pair(low: u32, high: u32) -> u64 {
+    u64::from(low) | u64::from(high) << 32
+}
+
+fn halves(word: u64) -> (u32, u32) {
+    (word as u32, (word >> 32) as u32)
+}
+
+fn signed_pair(low: Option<i32>, high: Option<i32>) -> u64 {
+    pair(low.unwrap_or(0) as u32, high.unwrap_or(0) as u32)
+}
+
+/// One bit for each value that is there, the first one lowest.
+fn presence<const N: usize>(there: [bool; N]) -> u8 {
+    there.into_iter().rev().fold(0, |flags, there| flags << 1 | u8::from(there))
+}
+
 impl MpiCall {
     /// The flags byte and the four words after the time.
     pub(crate) fn words(&self) -> (u8, [u64; 4]) {
-        let flags = u8::from(self.comm.is_some())
-            | u8::from(self.peer.is_some()) << 1
-            | u8::from(self.root.is_some()) << 2
-            | u8::from(self.tag.is_some()) << 3
-            | u8::from(self.bytes.is_some()) << 4;
-        let pair = |low: Option<i32>, high: Option<i32>| {
-            u64::from(low.unwrap_or(0) as u32) | u64::from(high.unwrap_or(0) as u32) << 32
-        };
+        let flags = presence([
+            self.comm.is_some(),
+            self.peer.is_some(),
+            self.root.is_some(),
+            self.tag.is_some(),
+            self.bytes.is_some(),
+            self.seq.is_some(),
+        ]);
         let words = [
             self.comm.unwrap_or(0),
             self.bytes.unwrap_or(0) as u64,
-            pair(self.peer, self.root),
-            pair(self.tag, None),
+            signed_pair(self.peer, self.root),
+            pair(self.tag.unwrap_or(0) as u32, self.seq.unwrap_or(0)),
         ];
         (flags, words)
     }
@@ -153,13 +353,106 @@ impl MpiCall {
     /// The reverse of [`MpiCall::words`].
     pub(crate) fn from_words(function: u32, flags: u8, words: [u64; 4]) -> MpiCall {
         let has = |bit: u8| flags >> bit & 1 == 1;
+        let ((peer, root), (tag, seq)) = (halves(words[2]), halves(words[3]));
         MpiCall {
             function,
             comm: has(0).then_some(words[0]),
-            peer: has(1).then_some(words[2] as u32 as i32),
-            root: has(2).then_some((words[2] >> 32) as u32 as i32),
-            tag: has(3).then_some(words[3] as u32 as i32),
+            peer: has(1).then_some(peer as i32),
+            root: has(2).then_some(root as i32),
+            tag: has(3).then_some(tag as i32),
             bytes: has(4).then_some(words[1] as i64),
+            seq: has(5).then_some(seq),
         }
+    }
+}
+
+impl RcclCall {
+    /// The flags byte and the four words after the time.
+    pub(crate) fn words(&self) -> (u8, [u64; 4]) {
+        let flags = presence([
+            self.comm.is_some(),
+            self.peer.is_some(),
+            self.root.is_some(),
+            self.count.is_some(),
+            self.datatype.is_some(),
+            self.seq.is_some(),
+        ]);
+        let words = [
+            self.comm.unwrap_or(0),
+            self.count.unwrap_or(0),
+            signed_pair(self.peer, self.root),
+            pair(self.datatype.unwrap_or(0), self.seq.unwrap_or(0)),
+        ];
+        (flags, words)
+    }
+
+    /// The reverse of [`RcclCall::words`].
+    pub(crate) fn from_words(function: u32, flags: u8, words: [u64; 4]) -> RcclCall {
+        let has = |bit: u8| flags >> bit & 1 == 1;
+        let ((peer, root), (datatype, seq)) = (halves(words[2]), halves(words[3]));
+        RcclCall {
+            function,
+            comm: has(0).then_some(words[0]),
+            peer: has(1).then_some(peer as i32),
+            root: has(2).then_some(root as i32),
+            count: has(3).then_some(words[1]),
+            datatype: has(4).then_some(datatype),
+            seq: has(5).then_some(seq),
+        }
+    }
+}
+
+impl Completion {
+    /// The flags byte and the three words after the time.
+    pub(crate) fn words(&self) -> (u8, [u64; 3]) {
+        let flags = presence([self.source.is_some(), self.tag.is_some(), self.bytes.is_some()]);
+        (flags, [self.request, self.bytes.unwrap_or(0) as u64, signed_pair(self.source, self.tag)])
+    }
+
+    /// The reverse of [`Completion::words`].
+    pub(crate) fn from_words(flags: u8, words: [u64; 3]) -> Completion {
+        let has = |bit: u8| flags >> bit & 1 == 1;
+        let (source, tag) = halves(words[2]);
+        Completion {
+            request: words[0],
+            source: has(0).then_some(source as i32),
+            tag: has(1).then_some(tag as i32),
+            bytes: has(2).then_some(words[1] as i64),
+        }
+    }
+}
+
+impl NewCommunicator {
+    /// The flags byte and the six words after the time.
+    pub(crate) fn words(&self) -> (u8, [u64; 6]) {
+        let of_rccl = if self.library == Library::Rccl { OF_RCCL } else { 0 };
+        let there = presence([self.size_rank.is_some(), self.parent.is_some()]);
+        let (size, rank) = self.size_rank.unwrap_or((0, 0));
+        let words = [
+            self.handle,
+            self.parent.unwrap_or(0),
+            self.id,
+            pair(size, rank),
+            signed_pair(Some(self.leader), Some(self.tag)),
+            u64::from(self.ordinal),
+        ];
+        (self.birth as u8 | there << 4 | of_rccl, words)
+    }
+
+    /// The reverse of [`NewCommunicator::words`].
+    pub(crate) fn from_words(function: u32, flags: u8, words: [u64; 6]) -> Option<NewCommunicator> {
+        let (leader, tag) = halves(words[4]);
+        Some(NewCommunicator {
+            library: if flags & OF_RCCL == 0 { Library::Mpi } else { Library::Rccl },
+            function,
+            birth: Birth::from_flags(flags)?,
+            handle: words[0],
+            parent: (flags >> 5 & 1 == 1).then_some(words[1]),
+            id: words[2],
+            size_rank: (flags >> 4 & 1 == 1).then_some(halves(words[3])),
+            leader: leader as i32,
+            tag: tag as i32,
+            ordinal: words[5] as u32,
+        })
     }
 }

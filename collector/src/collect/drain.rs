@@ -10,7 +10,7 @@ use crate::{machine, warn};
 use rpd_ring::Consumer;
 use rpd_ring::layout::{Counted, Dropped};
 use rpd_ring::message::Untraced;
-use rpd_shard::model::native::{MARK, MPI_CALL, RANGE};
+use rpd_shard::model::native::{COMMUNICATOR, MARK, MPI_CALL, MPI_REQUEST, RANGE, RCCL_CALL};
 use rpd_shard::record::{ClockSet, Exit, Loss, LossCause};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fd::{AsFd, OwnedFd};
@@ -349,6 +349,9 @@ fn table_of(what: Counted) -> Option<rpd_shard::model::TableId> {
         Counted::Range => Some(RANGE),
         Counted::Mark => Some(MARK),
         Counted::MpiCall => Some(MPI_CALL),
+        Counted::RcclCall => Some(RCCL_CALL),
+        Counted::MpiRequest => Some(MPI_REQUEST),
+        Counted::Communicator => Some(COMMUNICATOR),
         Counted::Unknown => None,
     }
 }
@@ -358,5 +361,6 @@ fn cause_of(cause: Dropped) -> LossCause {
         Dropped::RingFull => LossCause::RingFull,
         Dropped::Reentrant => LossCause::Reentrant,
         Dropped::TooDeep => LossCause::OverLimit,
+        Dropped::NoMemory => LossCause::NoMemory,
     }
 }

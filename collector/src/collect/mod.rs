@@ -1,11 +1,13 @@
 //! Rings in, rows out: one thread that takes in new rings, drains all of them, pairs beginnings
 //! with ends, and notices the end of processes.
 
+mod communicators;
 mod drain;
 mod listener;
 mod names;
 mod outbox;
 mod pairing;
+mod requests;
 mod sources;
 
 pub use listener::Listener;

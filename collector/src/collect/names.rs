@@ -1,7 +1,8 @@
 //! Texts to numbers, without keeping the texts: the writing thread has them.
 
 use crate::output::{Item, NameId};
-use rpd_ring::mpi;
+use rpd_ring::record::Library;
+use rpd_ring::{mpi, rccl};
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 use std::hash::{BuildHasherDefault, Hasher};
@@ -12,7 +13,7 @@ use twox_hash::XxHash3_128;
 #[derive(Default)]
 pub(super) struct Names {
     numbers: HashMap<u128, NameId, BuildHasherDefault<AlreadyHashed>>,
-    functions: Vec<Option<NameId>>,
+    functions: HashMap<(Library, u32), NameId>,
 }
 
 impl Names {
@@ -28,17 +29,17 @@ impl Names {
         }
     }
 
-    /// The number of the name of an MPI function; none for a number that no function has.
-    pub(super) fn function(&mut self, number: u32, out: &mut Vec<Item>) -> Option<NameId> {
-        let at = usize::try_from(number).ok()?;
-        if let Some(Some(known)) = self.functions.get(at) {
+    /// The number of the name of a function; none for a number that no function has.
+    pub(super) fn function(&mut self, library: Library, number: u32, out: &mut Vec<Item>) -> Option<NameId> {
+        if let Some(known) = self.functions.get(&(library, number)) {
             return Some(*known);
         }
-        let id = self.id(mpi::name(number)?.as_bytes(), out);
-        if self.functions.len() <= at {
-            self.functions.resize(at + 1, None);
-        }
-        *self.functions.get_mut(at)? = Some(id);
+        let name = match library {
+            Library::Mpi => mpi::name(number)?,
+            Library::Rccl => rccl::name(number)?,
+        };
+        let id = self.id(name.as_bytes(), out);
+        self.functions.insert((library, number), id);
         Some(id)
     }
 }

@@ -2,6 +2,7 @@
 
 use super::names::Names;
 use crate::output::{Batch, Item, NameId, Output};
+use rpd_ring::record::Library;
 
 /// Collects items into batches.
 pub(super) struct Outbox {
@@ -27,8 +28,8 @@ impl Outbox {
         self.names.id(text, &mut self.batch.0)
     }
 
-    pub(super) fn function(&mut self, number: u32) -> Option<NameId> {
-        self.names.function(number, &mut self.batch.0)
+    pub(super) fn function(&mut self, library: Library, number: u32) -> Option<NameId> {
+        self.names.function(library, number, &mut self.batch.0)
     }
 
     /// Hands over what is there.

@@ -1,16 +1,16 @@
 //! From the log of a thread to rows: beginnings wait for their ends.
 
+use super::communicators::Communicators;
 use super::outbox::Outbox;
-use crate::output::{Item, MpiRow, NameId, Span};
-use rpd_ring::mpi;
-use rpd_ring::record::{COMM_SELF, COMM_WORLD, MpiCall, Record};
+use super::requests::{Requests, Started};
+use crate::output::{CommunicatorRow, Item, MpiRow, NameId, RcclRow, RequestRow, Span};
+use rpd_ring::rccl;
+use rpd_ring::record::{Completion, Library, MpiCall, NewCommunicator, RcclCall, Record};
 use std::collections::HashMap;
 
 /// Most ranges and calls that are kept open, per thread and per process. The library stops long
 /// before; a ring full of nonsense does not.
 const MOST_OPEN: usize = 1 << 18;
-/// Communicators that are told apart, per process.
-const MOST_COMMUNICATORS: usize = 1 << 16;
 
 /// What is open in a thread, outermost first.
 #[derive(Default)]
@@ -21,8 +21,15 @@ pub(super) struct ThreadLog {
 #[derive(Clone, Copy)]
 struct Open {
     span: Span,
-    /// An MPI call, not a range.
-    call: Option<MpiRow>,
+    sort: Sort,
+}
+
+/// What can be open in a thread.
+#[derive(Clone, Copy)]
+enum Sort {
+    Range,
+    Mpi(MpiRow),
+    Rccl(RcclRow),
 }
 
 /// What the threads of a process share.
@@ -36,13 +43,8 @@ pub(super) struct ProcessLog {
     ranges: HashMap<u64, Span>,
     /// Stops that were read before their start: it is in the ring of another thread.
     stops: HashMap<u64, i64>,
-    communicators: HashMap<u64, Communicator>,
-}
-
-struct Communicator {
-    name: NameId,
-    collectives: i64,
-    others: i64,
+    communicators: Communicators,
+    requests: Requests,
 }
 
 /// A record that fits nothing: the row that it would have made is lost.
@@ -66,10 +68,10 @@ impl ProcessLog {
         match record {
             Record::Push { time, name } => {
                 let span = self.begin(log, thread, time, out.name(name));
-                log.push(Open { span, call: None })
+                log.push(Open { span, sort: Sort::Range })
             }
             Record::Pop { time } => {
-                let open = log.close(|open| open.call.is_none()).ok_or(Misfit)?;
+                let open = log.close(Open::is_range).ok_or(Misfit)?;
                 out.push(Item::Range(Span { end: Some(time), ..open.span }));
                 Ok(())
             }
@@ -101,14 +103,69 @@ impl ProcessLog {
                 Ok(())
             }
             Record::MpiEnter { time, call } => {
-                let name = out.function(call.function).ok_or(Misfit)?;
+                let name = out.function(Library::Mpi, call.function).ok_or(Misfit)?;
                 let span = self.begin(log, thread, time, name);
-                let call = self.call(&call, out);
-                log.push(Open { span, call: Some(call) })
+                let call = self.mpi(&call, out);
+                log.push(Open { span, sort: Sort::Mpi(call) })
             }
             Record::MpiExit { time } => {
-                let open = log.close(|open| open.call.is_some()).ok_or(Misfit)?;
+                let open = log.close(Open::is_mpi).ok_or(Misfit)?;
                 open.emit(Some(time), out);
+                Ok(())
+            }
+            Record::RcclEnter { time, call } => {
+                let name = out.function(Library::Rccl, call.function).ok_or(Misfit)?;
+                let span = self.begin(log, thread, time, name);
+                let call = self.rccl(&call, out);
+                log.push(Open { span, sort: Sort::Rccl(call) })
+            }
+            Record::RcclExit { time } => {
+                let open = log.close(Open::is_rccl).ok_or(Misfit)?;
+                open.emit(Some(time), out);
+                Ok(())
+            }
+            Record::MpiRequest { time, request } => {
+                let Some(call) = log.innermost(Open::is_mpi) else { return Err(Misfit) };
+                let started = Started { stack: call.span.stack, name: call.span.name, time };
+                if let Some((completion, seen)) = self.requests.start(request, started) {
+                    self.complete(started, &completion, seen, out);
+                }
+                Ok(())
+            }
+            Record::MpiDone { completion, .. } if completion.request == 0 => {
+                log.received(&completion);
+                Ok(())
+            }
+            Record::MpiDone { time, completion } => {
+                let parent = log.innermost(Open::is_mpi).map_or(0, |call| call.span.stack);
+                let seen = Span { parent, ..self.moment(thread, time) };
+                if let Some(started) = self.requests.complete(&completion, seen) {
+                    self.complete(started, &completion, seen, out);
+                }
+                Ok(())
+            }
+            Record::MpiFreed { request, .. } => {
+                self.requests.free(request);
+                Ok(())
+            }
+            Record::NewCommunicator { time, made } => {
+                let name = out.function(made.library, made.function).ok_or(Misfit)?;
+                self.communicator(log, thread, time, name, &made, out);
+                Ok(())
+            }
+            Record::CommunicatorName { time, library, handle, name } => {
+                let comm = self.communicators.get(library, handle, out);
+                let row = CommunicatorRow {
+                    comm: comm.name,
+                    label: Some(out.name(name)),
+                    size_rank: comm.size_rank,
+                };
+                let span = self.in_call(log, thread, time, out.name(b"MPI_Comm_set_name"));
+                out.push(Item::Communicator(span, row));
+                Ok(())
+            }
+            Record::CommunicatorFreed { library, handle, .. } => {
+                self.communicators.free(library, handle);
                 Ok(())
             }
         }
@@ -120,43 +177,68 @@ impl ProcessLog {
         Span { source: self.source, thread, start, end: None, name, stack: self.stacks, parent }
     }
 
-    fn call(&mut self, call: &MpiCall, out: &mut Outbox) -> MpiRow {
-        let communicator = call.comm.map(|handle| self.communicator(handle, out));
-        let numbered = communicator.map(|communicator| {
-            // Collectives are counted by themselves: the n-th one is the same in all ranks of a
-            // communicator, while messages differ from rank to rank.
-            let count = if mpi::is_collective(call.function) {
-                &mut communicator.collectives
-            } else {
-                &mut communicator.others
-            };
-            *count += 1;
-            (communicator.name, *count)
-        });
+    fn moment(&self, thread: i64, start: i64) -> Span {
+        Span { source: self.source, thread, start, end: None, name: NameId(0), stack: 0, parent: 0 }
+    }
+
+    /// Something that the innermost call did: it has that call's stack id and parent.
+    fn in_call(&mut self, log: &ThreadLog, thread: i64, time: i64, name: NameId) -> Span {
+        match log.open.last() {
+            Some(open) => {
+                Span { stack: open.span.stack, parent: open.span.parent, name, ..self.moment(thread, time) }
+            }
+            None => self.begin(log, thread, time, name),
+        }
+    }
+
+    fn mpi(&mut self, call: &MpiCall, out: &mut Outbox) -> MpiRow {
+        let comm = call.comm.map(|handle| self.communicators.get(Library::Mpi, handle, out).name);
         MpiRow {
-            comm: numbered.map(|(name, _)| name),
+            comm,
             peer: call.peer,
             root: call.root,
             tag: call.tag,
             bytes: call.bytes,
-            seq: numbered.map(|(_, seq)| seq),
+            seq: call.seq.map(i64::from),
         }
     }
 
-    fn communicator(&mut self, handle: u64, out: &mut Outbox) -> &mut Communicator {
-        // Past the limit all others are one.
-        let full = self.communicators.len() >= MOST_COMMUNICATORS;
-        let handle = if full && !self.communicators.contains_key(&handle) { u64::MAX - 2 } else { handle };
-        let named = self.communicators.keys().filter(|h| **h != COMM_WORLD && **h != COMM_SELF);
-        let next = if self.communicators.contains_key(&handle) { 0 } else { named.count() + 1 };
-        self.communicators.entry(handle).or_insert_with(|| {
-            let name = match handle {
-                COMM_WORLD => out.name(b"MPI_COMM_WORLD"),
-                COMM_SELF => out.name(b"MPI_COMM_SELF"),
-                _ => out.name(format!("comm-{next}").as_bytes()),
-            };
-            Communicator { name, collectives: 0, others: 0 }
-        })
+    fn rccl(&mut self, call: &RcclCall, out: &mut Outbox) -> RcclRow {
+        let comm = call.comm.map(|handle| self.communicators.get(Library::Rccl, handle, out).name);
+        let datatype = call.datatype.and_then(rccl::datatype);
+        let count = call.count.and_then(|count| i64::try_from(count).ok());
+        let bytes = count.zip(datatype).and_then(|(count, (_, bytes))| count.checked_mul(bytes as i64));
+        RcclRow {
+            comm,
+            peer: call.peer,
+            root: call.root,
+            count,
+            datatype: datatype.map(|(name, _)| out.name(name.as_bytes())),
+            bytes,
+            seq: call.seq.map(i64::from),
+        }
+    }
+
+    /// A request is complete: which and when is in `seen`.
+    fn complete(&self, started: Started, completion: &Completion, seen: Span, out: &mut Outbox) {
+        let row = RequestRow { peer: completion.source, tag: completion.tag, bytes: completion.bytes };
+        out.push(Item::Request(Span { name: started.name, stack: started.stack, ..seen }, row));
+    }
+
+    fn communicator(
+        &mut self,
+        log: &ThreadLog,
+        thread: i64,
+        time: i64,
+        name: NameId,
+        made: &NewCommunicator,
+        out: &mut Outbox,
+    ) {
+        // A split may leave this rank without one.
+        let Some(comm) = self.communicators.add(made, out) else { return };
+        let row = CommunicatorRow { comm, label: None, size_rank: made.size_rank };
+        let span = self.in_call(log, thread, time, name);
+        out.push(Item::Communicator(span, row));
     }
 
     /// The thread records nothing more: what is open in it stays open.
@@ -192,14 +274,41 @@ impl ThreadLog {
         let at = self.open.iter().rposition(sort)?;
         Some(self.open.remove(at))
     }
+
+    fn innermost(&self, sort: impl Fn(&Open) -> bool) -> Option<&Open> {
+        self.open.iter().rev().find(|open| sort(open))
+    }
+
+    /// A blocking receive from anyone knows now who it was.
+    fn received(&mut self, message: &Completion) {
+        if let Some(Open { sort: Sort::Mpi(call), .. }) =
+            self.open.iter_mut().rev().find(|open| open.is_mpi())
+        {
+            call.peer = call.peer.or(message.source);
+            call.tag = call.tag.or(message.tag);
+        }
+    }
 }
 
 impl Open {
+    fn is_range(&self) -> bool {
+        matches!(self.sort, Sort::Range)
+    }
+
+    fn is_mpi(&self) -> bool {
+        matches!(self.sort, Sort::Mpi(_))
+    }
+
+    fn is_rccl(&self) -> bool {
+        matches!(self.sort, Sort::Rccl(_))
+    }
+
     fn emit(self, end: Option<i64>, out: &mut Outbox) {
         let span = Span { end, ..self.span };
-        out.push(match self.call {
-            Some(call) => Item::Mpi(span, call),
-            None => Item::Range(span),
+        out.push(match self.sort {
+            Sort::Range => Item::Range(span),
+            Sort::Mpi(call) => Item::Mpi(span, call),
+            Sort::Rccl(call) => Item::Rccl(span, call),
         });
     }
 }
@@ -209,6 +318,8 @@ mod tests {
     use super::*;
     use crate::output::Output;
     use proptest::prelude::*;
+    use rpd_ring::mpi;
+    use rpd_ring::record::COMM_WORLD;
 
     /// Name, start, end, stack id, parent's stack id.
     type Row = (String, i64, Option<i64>, i64, i64);
@@ -273,43 +384,6 @@ mod tests {
             Record::MpiEnter { time: 3, call: unknown },
         ];
         assert_eq!(rows(&log), (Vec::new(), 3));
-    }
-
-    #[test]
-    fn calls_are_numbered_per_communicator() {
-        use mpi::MpiFunction::{MPI_Barrier, MPI_Bcast, MPI_Init, MPI_Send};
-        let mut out = Outbox::new(Output::into_nothing());
-        let (mut process, mut thread) = (ProcessLog::new(1), ThreadLog::default());
-        let calls = [
-            (MPI_Init, None),
-            (MPI_Barrier, Some(COMM_WORLD)),
-            (MPI_Send, Some(COMM_WORLD)),
-            (MPI_Bcast, Some(77)),
-            (MPI_Bcast, Some(COMM_WORLD)),
-            (MPI_Bcast, Some(88)),
-            (MPI_Bcast, Some(77)),
-        ];
-        for (function, comm) in calls {
-            let enter = Record::MpiEnter { time: 1, call: call(function, comm) };
-            process.apply(&mut thread, 1, enter, &mut out).unwrap();
-            process.apply(&mut thread, 1, Record::MpiExit { time: 2 }, &mut out).unwrap();
-        }
-        let mut names = Vec::new();
-        let mut numbered = Vec::new();
-        for item in out.items() {
-            match item {
-                Item::Name(name) => names.push(String::from_utf8_lossy(name).into_owned()),
-                Item::Mpi(_, call) => {
-                    numbered.push(call.comm.zip(call.seq).map(|(c, s)| (names[c.0 as usize].clone(), s)));
-                }
-                _ => {}
-            }
-        }
-        let pair = |name: &str, seq| Some((name.to_owned(), seq));
-        let world = |seq| pair("MPI_COMM_WORLD", seq);
-        let expected =
-            [None, world(1), world(1), pair("comm-1", 1), world(2), pair("comm-2", 1), pair("comm-1", 2)];
-        assert_eq!(numbered, expected);
     }
 
     proptest! {

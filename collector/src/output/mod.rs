@@ -6,7 +6,7 @@ mod rows;
 mod writer;
 
 pub use place::{PlaceError, ShardPlace};
-pub use rows::{Batch, Item, MpiRow, NameId, Span};
+pub use rows::{Batch, CommunicatorRow, Item, MpiRow, NameId, RcclRow, RequestRow, Span};
 
 use std::io;
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};

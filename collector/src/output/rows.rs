@@ -42,6 +42,47 @@ pub struct MpiRow {
     pub seq: Option<i64>,
 }
 
+/// What an RCCL call has beyond a [`Span`].
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct RcclRow {
+    /// Communicator.
+    pub comm: Option<NameId>,
+    /// Rank of the other side.
+    pub peer: Option<i32>,
+    /// Root.
+    pub root: Option<i32>,
+    /// Number of elements.
+    pub count: Option<i64>,
+    /// Type of the elements.
+    pub datatype: Option<NameId>,
+    /// Bytes of the elements.
+    pub bytes: Option<i64>,
+    /// Number of the call on the communicator, from 1.
+    pub seq: Option<i64>,
+}
+
+/// What a completed request has beyond a [`Span`].
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct RequestRow {
+    /// Rank that the message came from.
+    pub peer: Option<i32>,
+    /// Its tag.
+    pub tag: Option<i32>,
+    /// Its bytes.
+    pub bytes: Option<i64>,
+}
+
+/// What a communicator has beyond a [`Span`].
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct CommunicatorRow {
+    /// What calls on it say.
+    pub comm: NameId,
+    /// The name that the program gave it.
+    pub label: Option<NameId>,
+    /// Number of its ranks, and which of them this process is.
+    pub size_rank: Option<(u32, u32)>,
+}
+
 /// One thing to write.
 #[derive(Clone, PartialEq, Debug)]
 pub enum Item {
@@ -66,6 +107,13 @@ pub enum Item {
     Mark(Span),
     /// An MPI call.
     Mpi(Span, MpiRow),
+    /// An RCCL call.
+    Rccl(Span, RcclRow),
+    /// A request that is complete: its time is `start`, `stack` that of the call that started it, and
+    /// `parent` that of the call that saw it complete.
+    Request(Span, RequestRow),
+    /// A communicator was made or named: its time is `start`.
+    Communicator(Span, CommunicatorRow),
     /// A process, new or changed.
     Process(Box<Process>),
     /// A reading of the clocks.

@@ -1,12 +1,12 @@
 //! The writing thread.
 
-use super::rows::{Batch, Item, MpiRow, NameId, Span};
+use super::rows::{Batch, CommunicatorRow, Item, MpiRow, NameId, RcclRow, RequestRow, Span};
 use super::{PlaceError, ShardPlace};
 use crate::warn;
 use rpd_shard::ShardWriter;
 use rpd_shard::file::WriteError;
 use rpd_shard::model::Value;
-use rpd_shard::model::native::{MARK, MPI_CALL, RANGE};
+use rpd_shard::model::native::{COMMUNICATOR, MARK, MPI_CALL, MPI_REQUEST, RANGE, RCCL_CALL};
 use rpd_shard::model::rocpd::INFO_THREAD;
 use std::fs::File;
 use std::io::BufWriter;
@@ -153,6 +153,26 @@ impl ShardFile {
                 let row = [thread, start, end, name, stack, parent, comm, peer, root, tag, bytes, seq];
                 self.writer.push(span.source, MPI_CALL, &row)?;
             }
+            Item::Rccl(span, call) => {
+                let [thread, start, end, name, stack, parent] = self.span(span);
+                let [comm, peer, root, count, datatype, bytes, seq] = self.rccl(call);
+                let row =
+                    [thread, start, end, name, stack, parent, comm, peer, root, count, datatype, bytes, seq];
+                self.writer.push(span.source, RCCL_CALL, &row)?;
+            }
+            Item::Request(span, RequestRow { peer, tag, bytes }) => {
+                let [thread, time, _, name, stack, parent] = self.span(span);
+                let row = [thread, time, name, stack, parent, int(*peer), int(*tag), Value::from(*bytes)];
+                self.writer.push(span.source, MPI_REQUEST, &row)?;
+            }
+            Item::Communicator(span, CommunicatorRow { comm, label, size_rank }) => {
+                let [thread, time, _, name, stack, parent] = self.span(span);
+                let (comm, label) = (self.name(Some(*comm)), self.name(*label));
+                let size = Value::from(size_rank.map(|(size, _)| i64::from(size)));
+                let rank = Value::from(size_rank.map(|(_, rank)| i64::from(rank)));
+                let row = [thread, time, name, stack, parent, comm, label, size, rank];
+                self.writer.push(span.source, COMMUNICATOR, &row)?;
+            }
             Item::Process(process) => self.writer.process(process)?,
             Item::Clock(set) => self.writer.clock(set)?,
             Item::Loss(loss) => self.writer.loss(loss.clone()),
@@ -173,7 +193,6 @@ impl ShardFile {
     }
 
     fn call(&self, call: &MpiRow) -> [Value<'static>; 6] {
-        let int = |value: Option<i32>| Value::from(value.map(i64::from));
         [
             self.name(call.comm),
             int(call.peer),
@@ -184,7 +203,23 @@ impl ShardFile {
         ]
     }
 
+    fn rccl(&self, call: &RcclRow) -> [Value<'static>; 7] {
+        [
+            self.name(call.comm),
+            int(call.peer),
+            int(call.root),
+            Value::from(call.count),
+            self.name(call.datatype),
+            Value::from(call.bytes),
+            Value::from(call.seq),
+        ]
+    }
+
     fn name(&self, name: Option<NameId>) -> Value<'static> {
         Value::from(name.and_then(|name| self.names.get(name.0 as usize)).copied())
     }
+}
+
+fn int(value: Option<i32>) -> Value<'static> {
+    Value::from(value.map(i64::from))
 }

@@ -90,6 +90,7 @@ impl Call {
             root: self.root.filter(|root| *root >= 0),
             tag: self.tag.filter(|tag| *tag >= 0),
             bytes: volume.bytes(abi, self.comm),
+            seq: None,
         }
     }
 }

@@ -1,0 +1,190 @@
+//! Names for communicators on which all their ranks agree without talking to each other.
+//!
+//! A handle means something in one process only, and may be reused. What all ranks of a communicator
+//! share is how it was made: all ranks of the parent made the same call, the how-manieth on the parent,
+//! and of those that came out of one call (by a split) no two have the same rank 0. So
+//! `MPI_COMM_WORLD/2@4` is what the second such call on `MPI_COMM_WORLD` made, for the group whose rank 0
+//! is rank 4 of `MPI_COMM_WORLD`; `MPI_COMM_WORLD/2@4/1@4` is what was made from that.
+//!
+//! | name | made by |
+//! |---|---|
+//! | `PARENT/N@LEADER` | all ranks of the parent; of RCCL: `LEADER` is the color of the split |
+//! | `PARENT/gTAG.N@LEADER` | `MPI_Comm_create_group`, its N-th with this tag and leader |
+//! | `inter/LOW-HIGH.TAG.N` | `MPI_Intercomm_create`: the leaders of the two sides, tag, N-th of these |
+//! | `nccl-HASH` | `ncclCommInitRank`: hash of the unique id |
+//! | `nccl-local-N` | `ncclCommInitAll` |
+//! | `comm-N` | a call that was not seen: the N-th such one of this process |
+
+use super::outbox::Outbox;
+use crate::output::NameId;
+use rpd_ring::record::{Birth, COMM_SELF, COMM_WORLD, Library, NewCommunicator};
+use std::collections::HashMap;
+use twox_hash::XxHash3_64;
+
+/// Communicators that are told apart, per process.
+const MOST: usize = 1 << 16;
+/// Longest name; a longer one is a hash, the same in all ranks.
+const NAME_LIMIT: usize = 256;
+
+/// The communicators of a process.
+#[derive(Default)]
+pub(super) struct Communicators {
+    known: HashMap<(Library, u64), Communicator>,
+    /// Communicators of one way to be made, for the ways that the library does not count.
+    made: HashMap<String, u32>,
+    unknown: u32,
+}
+
+/// What is known of one.
+#[derive(Clone, Debug)]
+pub(super) struct Communicator {
+    text: Box<str>,
+    /// Its name, for rows.
+    pub(super) name: NameId,
+    /// Number of its ranks, and which of them this process is.
+    pub(super) size_rank: Option<(u32, u32)>,
+}
+
+impl Communicators {
+    /// The communicator with this handle, which may not have been seen before.
+    pub(super) fn get(&mut self, library: Library, handle: u64, out: &mut Outbox) -> &Communicator {
+        // Past the limit all others are one.
+        let full = self.known.len() >= MOST && !self.known.contains_key(&(library, handle));
+        let handle = if full { u64::MAX - 2 } else { handle };
+        let unknown = &mut self.unknown;
+        self.known.entry((library, handle)).or_insert_with(|| {
+            let text = match (library, handle) {
+                (Library::Mpi, COMM_WORLD) => "MPI_COMM_WORLD".into(),
+                (Library::Mpi, COMM_SELF) => "MPI_COMM_SELF".into(),
+                _ => {
+                    *unknown += 1;
+                    format!("comm-{unknown}")
+                }
+            };
+            Communicator { name: out.name(text.as_bytes()), text: text.into(), size_rank: None }
+        })
+    }
+
+    /// Notes a new communicator and returns its name; none if this rank got none.
+    pub(super) fn add(&mut self, made: &NewCommunicator, out: &mut Outbox) -> Option<NameId> {
+        if made.handle == 0 {
+            return None;
+        }
+        let text = self.text(made, out);
+        let name = out.name(text.as_bytes());
+        let communicator = Communicator { text: text.into(), name, size_rank: made.size_rank };
+        if self.known.len() < MOST {
+            self.known.insert((made.library, made.handle), communicator);
+        }
+        Some(name)
+    }
+
+    /// The handle may come again for another communicator.
+    pub(super) fn free(&mut self, library: Library, handle: u64) {
+        self.known.remove(&(library, handle));
+    }
+
+    fn text(&mut self, made: &NewCommunicator, out: &mut Outbox) -> String {
+        let parent = made.parent.map(|parent| self.get(made.library, parent, out).text.clone());
+        let parent = parent.unwrap_or_default();
+        let NewCommunicator { id, leader, tag, ordinal, .. } = made;
+        let text = match made.birth {
+            Birth::Collective => format!("{parent}/{ordinal}@{leader}"),
+            Birth::Group => {
+                let way = format!("{parent}/g{tag}@{leader}");
+                let n = self.count(way);
+                format!("{parent}/g{tag}.{n}@{leader}")
+            }
+            Birth::Inter => {
+                let way = format!("inter/{}-{}.{tag}", *id as u32, id >> 32);
+                let n = self.count(way.clone());
+                format!("{way}.{n}")
+            }
+            Birth::Shared => format!("nccl-{id:016x}"),
+            Birth::Alone => {
+                let n = self.count("nccl-local".to_owned());
+                format!("nccl-local-{n}")
+            }
+        };
+        if text.len() > NAME_LIMIT {
+            return format!("comm-{:016x}", XxHash3_64::oneshot(text.as_bytes()));
+        }
+        text
+    }
+
+    fn count(&mut self, way: String) -> u32 {
+        if self.made.len() >= MOST && !self.made.contains_key(&way) {
+            return 0;
+        }
+        let n = self.made.entry(way).or_default();
+        *n += 1;
+        *n
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::output::{Item, Output};
+    use rpd_ring::mpi::MpiFunction::MPI_Comm_split;
+
+    fn name(out: &Outbox, id: NameId) -> String {
+        let names = out.items().iter().filter_map(|item| match item {
+            Item::Name(name) => Some(String::from_utf8_lossy(name).into_owned()),
+            _ => None,
+        });
+        names.collect::<Vec<_>>()[id.0 as usize].clone()
+    }
+
+    fn split(parent: u64, handle: u64, ordinal: u32, leader: i32) -> NewCommunicator {
+        NewCommunicator {
+            library: Library::Mpi,
+            function: MPI_Comm_split as u32,
+            birth: Birth::Collective,
+            handle,
+            parent: Some(parent),
+            id: 0,
+            size_rank: Some((4, 0)),
+            leader,
+            tag: 0,
+            ordinal,
+        }
+    }
+
+    #[test]
+    fn names_tell_how_a_communicator_was_made_and_outlive_no_handle() {
+        let mut out = Outbox::new(Output::into_nothing());
+        let mut all = Communicators::default();
+        let add = |all: &mut Communicators, out: &mut Outbox, made| {
+            let id = all.add(&made, out);
+            id.map(|id| name(out, id))
+        };
+        let made = add(&mut all, &mut out, split(COMM_WORLD, 77, 2, 4));
+        assert_eq!(made.as_deref(), Some("MPI_COMM_WORLD/2@4"));
+        let made = add(&mut all, &mut out, split(77, 78, 1, 4));
+        assert_eq!(made.as_deref(), Some("MPI_COMM_WORLD/2@4/1@4"));
+        assert_eq!(add(&mut all, &mut out, split(77, 0, 2, 4)), None);
+        assert_eq!(all.get(Library::Mpi, 78, &mut out).size_rank, Some((4, 0)));
+        all.free(Library::Mpi, 77);
+        let unknown = all.get(Library::Mpi, 77, &mut out).name;
+        assert_eq!(name(&out, unknown), "comm-1");
+        let group = NewCommunicator { birth: Birth::Group, tag: 5, ..split(COMM_WORLD, 80, 0, 1) };
+        assert_eq!(add(&mut all, &mut out, group).as_deref(), Some("MPI_COMM_WORLD/g5.1@1"));
+        assert_eq!(add(&mut all, &mut out, group).as_deref(), Some("MPI_COMM_WORLD/g5.2@1"));
+        let inter = NewCommunicator { birth: Birth::Inter, id: 3 | 9 << 32, tag: 5, ..group };
+        assert_eq!(add(&mut all, &mut out, inter).as_deref(), Some("inter/3-9.5.1"));
+        let shared = NewCommunicator { library: Library::Rccl, birth: Birth::Shared, id: 255, ..group };
+        assert_eq!(add(&mut all, &mut out, shared).as_deref(), Some("nccl-00000000000000ff"));
+    }
+
+    #[test]
+    fn a_long_line_of_parents_has_a_short_name() {
+        let mut out = Outbox::new(Output::into_nothing());
+        let mut all = Communicators::default();
+        all.add(&split(COMM_WORLD, 1, 1, 0), &mut out);
+        for handle in 1..500 {
+            let id = all.add(&split(handle, handle + 1, 1, 0), &mut out).unwrap();
+            assert!(name(&out, id).len() <= NAME_LIMIT);
+        }
+    }
+}

@@ -1,0 +1,122 @@
+//! Which call started a request that another call has seen complete.
+
+use crate::output::{NameId, Span};
+use rpd_ring::record::Completion;
+use std::collections::{HashMap, VecDeque};
+
+/// Requests that are remembered, per process; the oldest of a handle are forgotten past that.
+const MOST: usize = 1 << 18;
+
+/// The call that started an operation.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct Started {
+    /// Its stack id.
+    pub(super) stack: i64,
+    /// Its function.
+    pub(super) name: NameId,
+    /// When the request was there.
+    pub(super) time: i64,
+}
+
+/// Requests by handle. Several may have the same one at a time: MPI libraries give all operations that
+/// are complete at once a common request. Those are matched in the order in which they were started.
+#[derive(Default)]
+pub(super) struct Requests {
+    started: HashMap<u64, VecDeque<Started>>,
+    /// Completions that were read before their start: it is in the ring of another thread.
+    early: HashMap<u64, VecDeque<(Completion, Span)>>,
+    remembered: usize,
+}
+
+impl Requests {
+    /// An operation was started. Returns its completion if that was read before.
+    pub(super) fn start(&mut self, request: u64, started: Started) -> Option<(Completion, Span)> {
+        if let Some(early) = self.early.get_mut(&request) {
+            // What was complete before this start belongs to a start that was not recorded.
+            while let Some((completion, seen)) = early.pop_front() {
+                self.remembered -= 1;
+                if seen.start >= started.time {
+                    return Some((completion, seen));
+                }
+            }
+            self.early.remove(&request);
+        }
+        if self.remembered < MOST {
+            self.remembered += 1;
+            self.started.entry(request).or_default().push_back(started);
+        }
+        None
+    }
+
+    /// An operation is complete. Returns the call that started it, if that is known by now.
+    pub(super) fn complete(&mut self, completion: &Completion, seen: Span) -> Option<Started> {
+        if let Some(started) = self.take(completion.request) {
+            return Some(started);
+        }
+        if self.remembered < MOST {
+            self.remembered += 1;
+            self.early.entry(completion.request).or_default().push_back((*completion, seen));
+        }
+        None
+    }
+
+    /// Nobody will see an operation complete.
+    pub(super) fn free(&mut self, request: u64) {
+        self.take(request);
+    }
+
+    fn take(&mut self, request: u64) -> Option<Started> {
+        let queue = self.started.get_mut(&request)?;
+        let started = queue.pop_front();
+        if queue.is_empty() {
+            self.started.remove(&request);
+        }
+        self.remembered -= usize::from(started.is_some());
+        started
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn started(stack: i64) -> Started {
+        Started { stack, name: NameId(0), time: stack }
+    }
+
+    fn seen(start: i64) -> Span {
+        Span { source: 1, thread: 1, start, end: None, name: NameId(0), stack: 0, parent: 0 }
+    }
+
+    fn completion(request: u64) -> Completion {
+        Completion { request, ..Completion::default() }
+    }
+
+    #[test]
+    fn a_common_request_is_matched_in_order() {
+        let mut requests = Requests::default();
+        assert_eq!(requests.start(7, started(1)), None);
+        assert_eq!(requests.start(7, started(2)), None);
+        assert_eq!(requests.complete(&completion(7), seen(3)), Some(started(1)));
+        assert_eq!(requests.complete(&completion(7), seen(3)), Some(started(2)));
+        assert_eq!(requests.complete(&completion(7), seen(3)), None);
+    }
+
+    #[test]
+    fn a_completion_may_be_read_before_its_start() {
+        let mut requests = Requests::default();
+        assert_eq!(requests.complete(&completion(7), seen(5)), None);
+        assert_eq!(requests.start(7, started(9)), None, "what is started later was not what completed");
+        assert_eq!(requests.complete(&completion(8), seen(5)), None);
+        assert_eq!(requests.start(8, started(4)), Some((completion(8), seen(5))));
+    }
+
+    #[test]
+    fn a_freed_request_gives_its_handle_away() {
+        let mut requests = Requests::default();
+        requests.start(7, started(1));
+        requests.free(7);
+        requests.start(7, started(2));
+        assert_eq!(requests.complete(&completion(7), seen(3)), Some(started(2)));
+    }
+}
