@@ -76,6 +76,7 @@ pub(crate) fn ensure() -> Option<u64> {
     match word.compare_exchange(0, next, AcqRel, Acquire) {
         Ok(_) => {
             FORKS.fetch_add(1, Relaxed);
+            crate::budget::reset();
             Some(next)
         }
         Err(other) => Some(other),

@@ -4,26 +4,39 @@
 //! a page that cannot be had later is a SIGBUS; the file is sealed, so that neither side can take it
 //! away from the other; both descriptors are closed before the program runs on.
 
-use crate::{clock, process, settings::Settings};
-use rpd_ring::header::{Header, ThreadFacts};
-use rpd_ring::layout::{self, IDENTITY_LIMIT};
+use crate::{budget, clock, process, settings::Settings};
+use rpd_ring::header::{Header, ThreadFacts, ThreadName};
+use rpd_ring::layout::{self, IDENTITY_LIMIT, RING_MIN};
 use rpd_ring::memory::Memory;
 use rpd_ring::message::{Message, Untraced, Untraced::FileLimit, Untraced::NoMemory};
 use rpd_ring::{Producer, identity};
 use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd};
 
-/// A ring for the calling thread; none where the collector or the memory cannot be had.
-pub(crate) fn make(settings: &Settings, forked: bool) -> Option<Producer> {
+/// A ring for the calling thread, and the bytes that it takes from the [`budget`]; none where the
+/// collector or the memory cannot be had.
+pub(crate) fn make(settings: &Settings, forked: bool, name: Option<ThreadName>) -> Option<(Producer, usize)> {
     let tid = process::thread_id();
     let collector = connect(settings)?;
-    let (producer, file) = match reserve(settings, forked, tid) {
-        Ok(made) => made,
-        Err(why) => {
-            send(&collector, Message::Untraced { tid, why }, None);
-            return None;
+    let mut ring_bytes = budget::ring_bytes(settings);
+    let (producer, file) = loop {
+        match reserve(ring_bytes, forked, tid, name) {
+            Ok(made) => break made,
+            // A smaller one may still be had, and at last a header alone, which counts what is dropped.
+            Err(_) if ring_bytes > 0 => {
+                ring_bytes = if ring_bytes / 4 < RING_MIN { 0 } else { ring_bytes / 4 };
+            }
+            Err(why) => {
+                send(&collector, Message::Untraced { tid, why }, None);
+                return None;
+            }
         }
     };
-    send(&collector, Message::Ring { tid }, Some(&file)).then_some(producer)
+    send(&collector, Message::Ring { tid }, Some(&file)).then_some((producer, ring_bytes))
+}
+
+/// Sends a message that has no ring. Nobody is told if it does not arrive.
+pub(crate) fn tell(settings: &Settings, message: Message) -> bool {
+    connect(settings).is_some_and(|collector| send(&collector, message, None))
 }
 
 /// Connects without waiting: a collector whose queue of connections is full is asked again for a
@@ -73,7 +86,12 @@ fn same_user(socket: &OwnedFd) -> bool {
 }
 
 /// Makes, fills in, seals and maps the file.
-fn reserve(settings: &Settings, forked: bool, tid: i32) -> Result<(Producer, OwnedFd), Untraced> {
+fn reserve(
+    ring_bytes: usize,
+    forked: bool,
+    tid: i32,
+    name: Option<ThreadName>,
+) -> Result<(Producer, OwnedFd), Untraced> {
     let identity = Scratch::new(SCRATCH_BYTES).ok_or(NoMemory)?;
     let (identity, files) = identity.bytes().split_at_mut_checked(IDENTITY_LIMIT).ok_or(NoMemory)?;
     let (command, environment) = files.split_at_mut_checked(IDENTITY_LIMIT).ok_or(NoMemory)?;
@@ -83,7 +101,7 @@ fn reserve(settings: &Settings, forked: bool, tid: i32) -> Result<(Producer, Own
     let used = identity::encode(command.unwrap_or_default(), environment.unwrap_or_default(), identity);
     let identity = identity.get(..used).unwrap_or_default();
 
-    let bytes = layout::HEADER_BYTES + layout::identity_bytes(used) + settings.ring_bytes;
+    let bytes = layout::HEADER_BYTES + layout::identity_bytes(used) + ring_bytes;
     if !may_make_files_of(bytes) {
         return Err(FileLimit);
     }
@@ -113,11 +131,11 @@ fn reserve(settings: &Settings, forked: bool, tid: i32) -> Result<(Producer, Own
         ppid: unsafe { libc::getppid() },
         start_ticks: process::start_ticks(),
         start_ns: clock::boottime(),
-        thread_name: process::thread_name(),
+        thread_name: name.unwrap_or_else(process::thread_name),
         time_namespace: process::time_namespace(),
         forked,
     };
-    Header::new(&memory).ok_or(NoMemory)?.write(&facts, identity, settings.ring_bytes);
+    Header::new(&memory).ok_or(NoMemory)?.write(&facts, identity, ring_bytes);
     Ok((Producer::new(memory).ok_or(NoMemory)?, file))
 }
 

@@ -10,15 +10,18 @@
 //! * Nothing here panics: a panic must not unwind into C, and aborting is not ours to do.
 //! * No header of MPI is used and no symbol of it is needed: one build serves Open MPI and MPICH.
 //!
-//! The path of an event: [`roctx`] or [`mpi`] ask [`thread`] for the ring of this thread;
-//! [`generation`] tells it whether a fork has happened since; [`handover`] makes a new ring where
-//! there is none.
+//! The path of an event: [`roctx`], or [`mpi`] and `rccl` through [`inside`], ask [`thread`] for the ring
+//! of this thread; [`generation`] tells it whether a fork has happened since; [`handover`] makes a new
+//! ring where there is none, as large as the [`budget`] allows. [`exits`] tells how processes ended.
 #![allow(unsafe_code)]
 
+mod budget;
 mod clock;
 mod errno;
+mod exits;
 mod generation;
 mod handover;
+mod inside;
 mod mpi;
 mod process;
 mod real;
@@ -34,6 +37,7 @@ static CONSTRUCTOR: extern "C" fn() = constructor;
 extern "C" fn constructor() {
     let _errno = errno::Preserved::new();
     settings::read();
+    exits::prepare();
     if settings::get().is_some() {
         generation::prepare();
     }

@@ -1,6 +1,7 @@
 //! What `/proc` says about this process. Plain system calls and memory of our own: the caller may
 //! be inside an allocator or a signal handler.
 
+use rpd_ring::header::ThreadName;
 use std::ffi::CStr;
 
 /// Reads a file of `/proc` into `place`; the bytes read.
@@ -47,11 +48,11 @@ pub(crate) fn time_namespace() -> u64 {
     }
 }
 
-/// Name of the calling thread, padded with zeros.
-pub(crate) fn thread_name() -> [u8; 16] {
-    let mut name = [0u8; 16];
+/// Name of the calling thread as the system has it.
+pub(crate) fn thread_name() -> ThreadName {
+    let mut name = ThreadName::default();
     // SAFETY: PR_GET_NAME writes at most 16 bytes.
-    unsafe { libc::prctl(libc::PR_GET_NAME, name.as_mut_ptr()) };
+    unsafe { libc::prctl(libc::PR_GET_NAME, name.0.as_mut_ptr()) };
     name
 }
 

@@ -2,8 +2,8 @@
 //! called too, and what it returns is what the program gets.
 
 use crate::real::{Fallback, RealFunction};
-use crate::thread;
-use std::ffi::{CStr, c_char, c_int};
+use crate::{errno, process, settings, thread};
+use std::ffi::{CStr, c_char, c_int, c_void};
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::Relaxed;
 
@@ -90,4 +90,114 @@ pub(crate) unsafe extern "C" fn roctxMarkA(message: *const c_char) {
         // SAFETY: the function of this name has this type in every roctx.
         unsafe { std::mem::transmute::<usize, unsafe extern "C" fn(*const c_char)>(real)(message) }
     }
+}
+
+/// Stops recording: of the calling process for thread 0, of the calling thread for its own id.
+/// Ranges that are open are closed as usual. Returns 0.
+#[unsafe(no_mangle)]
+pub(crate) extern "C" fn roctxProfilerPause(thread: u64) -> c_int {
+    static REAL: RealFunction = RealFunction::new(c"roctxProfilerPause", Fallback::Nowhere);
+    thread::mark(b"roctxProfilerPause");
+    pause(thread, true);
+    of_thread(&REAL, thread)
+}
+
+/// Starts recording again, see [`roctxProfilerPause`].
+#[unsafe(no_mangle)]
+pub(crate) extern "C" fn roctxProfilerResume(thread: u64) -> c_int {
+    static REAL: RealFunction = RealFunction::new(c"roctxProfilerResume", Fallback::Nowhere);
+    pause(thread, false);
+    thread::mark(b"roctxProfilerResume");
+    of_thread(&REAL, thread)
+}
+
+fn pause(thread: u64, paused: bool) {
+    if thread == 0 {
+        settings::pause(paused);
+    } else if thread == process::thread_id() as u64 {
+        thread::pause(paused);
+    }
+}
+
+/// Passes on a function of a thread id.
+fn of_thread(real: &RealFunction, thread: u64) -> c_int {
+    // SAFETY: the functions that are passed in have this type in every roctx.
+    real.address().map_or(0, |real| unsafe {
+        std::mem::transmute::<usize, unsafe extern "C" fn(u64) -> c_int>(real)(thread)
+    })
+}
+
+/// The id that [`roctxProfilerPause`] takes for the calling thread. Returns 0.
+///
+/// # Safety
+/// `place` is null or has room for a thread id.
+#[unsafe(no_mangle)]
+pub(crate) unsafe extern "C" fn roctxGetThreadId(place: *mut u64) -> c_int {
+    static REAL: RealFunction = RealFunction::new(c"roctxGetThreadId", Fallback::Nowhere);
+    // SAFETY: the function of this name has this type in every roctx; `place` is what the caller
+    // promises.
+    unsafe {
+        if let Some(real) = REAL.address() {
+            return std::mem::transmute::<usize, unsafe extern "C" fn(*mut u64) -> c_int>(real)(place);
+        }
+        if !place.is_null() {
+            place.write(process::thread_id() as u64);
+        }
+    }
+    0
+}
+
+/// Names the calling thread. Returns 0.
+///
+/// # Safety
+/// `name` is null or a string that ends with a zero byte.
+#[unsafe(no_mangle)]
+pub(crate) unsafe extern "C" fn roctxNameOsThread(name: *const c_char) -> c_int {
+    static REAL: RealFunction = RealFunction::new(c"roctxNameOsThread", Fallback::Nowhere);
+    // SAFETY: `name` is what the caller promises.
+    thread::name_thread(unsafe { text(name) });
+    // SAFETY: the function of this name has this type in every roctx.
+    REAL.address().map_or(0, |real| unsafe {
+        std::mem::transmute::<usize, unsafe extern "C" fn(*const c_char) -> c_int>(real)(name)
+    })
+}
+
+/// Records what a device or stream is called as a mark, and passes it on.
+macro_rules! names_of {
+    ($($name:ident($argument:ty);)*) => {$(
+        #[doc = concat!("Records as a mark, and passes on, `", stringify!($name), "`. Returns 0.")]
+        ///
+        /// # Safety
+        /// `name` is null or a string that ends with a zero byte.
+        #[unsafe(no_mangle)]
+        pub(crate) unsafe extern "C" fn $name(name: *const c_char, what: $argument) -> c_int {
+            const NAME: &CStr = match CStr::from_bytes_with_nul(concat!(stringify!($name), "\0").as_bytes()) {
+                Ok(name) => name,
+                Err(_) => c"",
+            };
+            static REAL: RealFunction = RealFunction::new(NAME, Fallback::Nowhere);
+            // SAFETY: `name` is what the caller promises.
+            name_of(NAME, unsafe { text(name) });
+            // SAFETY: the function of this name has this type in every roctx.
+            REAL.address().map_or(0, |real| unsafe {
+                std::mem::transmute::<usize, unsafe extern "C" fn(*const c_char, $argument) -> c_int>(real)(
+                    name, what,
+                )
+            })
+        }
+    )*};
+}
+
+names_of! {
+    roctxNameHsaAgent(*const c_void);
+    roctxNameHipDevice(c_int);
+    roctxNameHipStream(*const c_void);
+}
+
+fn name_of(function: &CStr, name: &[u8]) {
+    let _errno = errno::Preserved::new();
+    let mut message = [0u8; 256];
+    let parts = [function.to_bytes(), b": ", name];
+    let bytes = parts.into_iter().flatten().zip(message.iter_mut()).map(|(from, to)| *to = *from).count();
+    thread::mark(message.get(..bytes).unwrap_or_default());
 }

@@ -2,9 +2,13 @@
 //! change its environment while we would read it.
 
 use rpd_ring::layout;
+use rpd_ring::message::{MEMORY_VARIABLE, RING_VARIABLE, SOCKET_VARIABLE, TRACE_VARIABLE, TRACED};
+use std::ffi::CStr;
 use std::sync::OnceLock;
+use std::sync::atomic::AtomicU8;
+use std::sync::atomic::Ordering::Relaxed;
 
-/// How to reach the collector.
+/// How to reach the collector, and what it wants.
 pub(crate) struct Settings {
     /// Address of its socket.
     pub(crate) address: libc::sockaddr_un,
@@ -12,22 +16,39 @@ pub(crate) struct Settings {
     pub(crate) address_bytes: libc::socklen_t,
     /// Bytes of a ring.
     pub(crate) ring_bytes: usize,
+    /// Most bytes of all rings of a process.
+    pub(crate) memory: usize,
+    /// What is recorded: bits of [`Traced`].
+    traced: u8,
+}
+
+/// What can be recorded, as bits.
+#[derive(Clone, Copy)]
+#[repr(u8)]
+pub(crate) enum Traced {
+    Roctx = 1,
+    Mpi = 2,
+    Rccl = 4,
 }
 
 static SETTINGS: OnceLock<Settings> = OnceLock::new();
+/// What is recorded now: nothing before the settings are known, and while the program has paused us.
+static GATE: AtomicU8 = AtomicU8::new(0);
 
 /// Reads the settings. Called once, by the constructor.
 pub(crate) fn read() {
-    let settings = variable(c"RPD_SOCKET").and_then(address).map(|(address, address_bytes)| {
-        let wanted = variable(c"RPD_RING_BYTES")
-            .and_then(|v| std::str::from_utf8(v).ok()?.parse().ok())
-            .unwrap_or(layout::RING_DEFAULT);
-        Settings { address, address_bytes, ring_bytes: layout::ring_bytes(wanted) }
-    });
-    if let Some(settings) = settings {
-        // Only the constructor sets it, so it cannot be set already.
-        let _ = SETTINGS.set(settings);
-    }
+    let Some((address, address_bytes)) = variable(SOCKET_VARIABLE).and_then(address) else { return };
+    let ring_bytes = number(RING_VARIABLE).unwrap_or(layout::RING_DEFAULT);
+    let settings = Settings {
+        address,
+        address_bytes,
+        ring_bytes: layout::ring_bytes(ring_bytes),
+        memory: number(MEMORY_VARIABLE).unwrap_or(layout::MEMORY_DEFAULT),
+        traced: variable(TRACE_VARIABLE).map_or(u8::MAX, traced),
+    };
+    GATE.store(settings.traced, Relaxed);
+    // Only the constructor sets it, so it cannot be set already.
+    let _ = SETTINGS.set(settings);
 }
 
 /// The settings; none outside of rpd-collect, and before the constructor has run.
@@ -36,13 +57,48 @@ pub(crate) fn get() -> Option<&'static Settings> {
     SETTINGS.get()
 }
 
-fn variable(name: &std::ffi::CStr) -> Option<&'static [u8]> {
+/// Whether this is wanted at all, paused or not.
+#[inline]
+pub(crate) fn is_traced(what: Traced) -> bool {
+    get().is_some_and(|settings| settings.traced & what as u8 != 0)
+}
+
+/// Whether this is recorded now.
+#[inline(always)]
+pub(crate) fn is_open(what: Traced) -> bool {
+    GATE.load(Relaxed) & what as u8 != 0
+}
+
+/// Stops and starts recording in this process.
+pub(crate) fn pause(paused: bool) {
+    let traced = get().map_or(0, |settings| settings.traced);
+    GATE.store(if paused { 0 } else { traced }, Relaxed);
+}
+
+fn variable(name: &str) -> Option<&'static [u8]> {
+    let mut place = [0u8; 32];
+    place.get_mut(..name.len())?.copy_from_slice(name.as_bytes());
+    let name = CStr::from_bytes_until_nul(&place).ok()?;
     // SAFETY: the constructor runs before the program can change its environment, and the bytes are
     // used up before it returns.
     unsafe {
         let value = libc::getenv(name.as_ptr());
-        (!value.is_null()).then(|| std::ffi::CStr::from_ptr(value).to_bytes())
+        (!value.is_null()).then(|| CStr::from_ptr(value).to_bytes())
     }
+}
+
+fn number(name: &str) -> Option<usize> {
+    std::str::from_utf8(variable(name)?).ok()?.parse().ok()
+}
+
+/// The bits of words with commas between.
+fn traced(words: &[u8]) -> u8 {
+    let bits = [Traced::Roctx, Traced::Mpi, Traced::Rccl];
+    let known = TRACED.iter().zip(bits);
+    words
+        .split(|byte| *byte == b',')
+        .filter_map(|word| known.clone().find(|(name, _)| name.as_bytes() == word))
+        .fold(0, |all, (_, bit)| all | bit as u8)
 }
 
 /// An abstract address from its name, `@` standing for the leading zero byte.

@@ -1,28 +1,35 @@
 //! The state of the calling thread, and the way from an event to its ring.
 
-use crate::{clock, errno, generation, handover, settings};
+use crate::settings::{Traced, is_open};
+use crate::{budget, clock, errno, exits, generation, handover, settings};
 use rpd_ring::Producer;
+use rpd_ring::header::ThreadName;
 use rpd_ring::layout::{Counted, DEPTH_LIMIT, Dropped};
-use rpd_ring::record::MpiCall;
 use std::cell::Cell;
 use std::ptr;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use std::sync::atomic::{AtomicI32, AtomicU64, compiler_fence};
 
 /// Small enough for any thread's stack, and without a destructor: a plain piece of static TLS.
-struct Local {
+pub(crate) struct Local {
     /// The ring; null while there is none.
     recorder: Cell<*mut Recorder>,
     /// The generation in which `recorder` was decided upon, null or not.
     generation: Cell<u64>,
     /// An event is being written: another one now comes from a signal handler.
     busy: Cell<bool>,
+    /// The program has paused the recording of this thread.
+    paused: Cell<bool>,
     /// Open pushes, as the program counts them.
     depth: Cell<u32>,
     /// Inside an MPI function of the program.
-    in_mpi: Cell<bool>,
+    pub(crate) in_mpi: Cell<bool>,
+    /// Inside an RCCL function of the program.
+    pub(crate) in_rccl: Cell<bool>,
     /// Events of signal handlers that came before there was a ring to count them in.
     early: AtomicU64,
+    /// What the program calls this thread; nothing if the first byte is zero.
+    name: Cell<ThreadName>,
 }
 
 thread_local! {
@@ -31,90 +38,149 @@ thread_local! {
             recorder: Cell::new(ptr::null_mut()),
             generation: Cell::new(0),
             busy: Cell::new(false),
+            paused: Cell::new(false),
             depth: Cell::new(0),
             in_mpi: Cell::new(false),
+            in_rccl: Cell::new(false),
             early: AtomicU64::new(0),
+            name: Cell::new(ThreadName([0; rpd_ring::layout::THREAD_NAME_BYTES])),
         }
     };
 }
 
 /// What a thread with a ring has. Lives in a mapping of its own.
-struct Recorder {
-    producer: Producer,
+pub(crate) struct Recorder {
+    pub(crate) producer: Producer,
     generation: u64,
+    /// Bytes of its ring in the [`budget`].
+    ring_bytes: usize,
     /// Pushes below this level are older than the ring: their pops are not recorded.
     floor: u32,
-    /// One bit per level: its push was dropped, so its pop must be.
+    /// One bit per level: its push was not recorded, so its pop must not be.
     dropped: [u64; DEPTH_LIMIT / 64],
+    /// Handles of requests, from the beginning of an MPI call to its end: MPI overwrites them.
+    pub(crate) handles: [u64; HANDLES],
 }
 
-/// Runs `write` with the recorder of this thread, if there is one and it is not in use.
-#[inline]
-fn record<R>(local: &Local, what: Counted, write: impl FnOnce(&mut Recorder) -> R) -> Option<R> {
-    if local.busy.replace(true) {
-        reentrant(local, what);
-        return None;
-    }
-    // A signal handler of this thread must see `busy` before and after what is between.
-    compiler_fence(Acquire);
-    let now = generation::current();
-    if now == 0 || local.generation.get() != now {
-        attach(local);
-    }
-    // SAFETY: null, or the recorder of this thread and this process, which only the thread itself
-    // frees, at its end. `busy` makes this the only reference.
-    let result = unsafe { local.recorder.get().as_mut() }.map(write);
-    compiler_fence(Release);
-    local.busy.set(false);
-    result
+/// Requests of one MPI call that are looked at; only what is used takes memory.
+pub(crate) const HANDLES: usize = 16 << 10;
+
+/// Events of threads that have no ring, not even one to count in.
+static UNRECORDED: AtomicU64 = AtomicU64::new(0);
+
+/// Takes the number of events that no ring has counted.
+pub(crate) fn take_unrecorded() -> u64 {
+    UNRECORDED.swap(0, Relaxed)
 }
 
-#[cold]
-fn reentrant(local: &Local, what: Counted) {
-    // SAFETY: as in `record`, but shared: only the header's atomics are touched.
-    match unsafe { local.recorder.get().as_ref() } {
-        Some(recorder) if recorder.generation == generation::current() => {
-            recorder.producer.drop_one(Dropped::Reentrant, what);
+/// Runs with the state of the calling thread.
+#[inline(always)]
+pub(crate) fn with_local<R>(run: impl FnOnce(&Local) -> R) -> R {
+    LOCAL.with(run)
+}
+
+impl Local {
+    /// Whether events of this sort are recorded now.
+    #[inline(always)]
+    pub(crate) fn records(&self, sort: Traced) -> bool {
+        is_open(sort) && !self.paused.get()
+    }
+
+    /// Runs `write` with the recorder, which is made if there is none; none if it cannot be had or is
+    /// in use.
+    #[inline]
+    pub(crate) fn record<R>(&self, what: Counted, write: impl FnOnce(&mut Recorder) -> R) -> Option<R> {
+        if self.busy.replace(true) {
+            self.reentrant(what);
+            return None;
         }
-        _ => {
-            local.early.fetch_add(1, Relaxed);
+        // A signal handler of this thread must see `busy` before and after what is between.
+        compiler_fence(Acquire);
+        let now = generation::current();
+        if now == 0 || self.generation.get() != now {
+            self.attach();
+        }
+        // SAFETY: null, or the recorder of this thread and this process, which only the thread itself
+        // frees, at its end. `busy` makes this the only reference.
+        let result = match unsafe { self.recorder.get().as_mut() } {
+            Some(recorder) => Some(write(recorder)),
+            None => {
+                UNRECORDED.fetch_add(1, Relaxed);
+                None
+            }
+        };
+        compiler_fence(Release);
+        self.busy.set(false);
+        result
+    }
+
+    /// Runs `write` with the recorder, if there is one and it is not in use.
+    #[inline]
+    pub(crate) fn recorded<R>(&self, write: impl FnOnce(&mut Recorder) -> R) -> Option<R> {
+        if self.recorder.get().is_null() || self.generation.get() != generation::current() {
+            return None;
+        }
+        if self.busy.replace(true) {
+            return None;
+        }
+        compiler_fence(Acquire);
+        // SAFETY: as in `record`.
+        let result = unsafe { self.recorder.get().as_mut() }.map(write);
+        compiler_fence(Release);
+        self.busy.set(false);
+        result
+    }
+
+    #[cold]
+    fn reentrant(&self, what: Counted) {
+        // SAFETY: as in `record`, but shared: only the header's atomics are touched.
+        match unsafe { self.recorder.get().as_ref() } {
+            Some(recorder) if recorder.generation == generation::current() => {
+                recorder.producer.drop_one(Dropped::Reentrant, what);
+            }
+            _ => {
+                self.early.fetch_add(1, Relaxed);
+            }
         }
     }
-}
 
-/// Gives the thread a ring, or decides that it has none until the next fork.
-#[cold]
-#[inline(never)]
-fn attach(local: &Local) {
-    let Some(settings) = settings::get() else { return };
-    let Some(now) = generation::ensure() else { return };
-    if local.generation.get() == now {
-        return;
-    }
-    let _errno = errno::Preserved::new();
-    // A recorder from before a fork belongs to the parent. Its ring is not mapped here, so it is
-    // left behind as it is, not dropped.
-    local.recorder.set(ptr::null_mut());
-    if let Some(producer) = handover::make(settings, generation::is_forked(now))
-        && let Some(recorder) = new_recorder(producer, now, local.depth.get())
-    {
-        local.recorder.set(recorder);
-        call_at_exit(recorder);
-        let early = local.early.swap(0, Relaxed);
-        // SAFETY: made above.
-        if let Some(header) = unsafe { (*recorder).producer.header() }
-            && early > 0
+    /// Gives the thread a ring, or decides that it has none until the next fork.
+    #[cold]
+    #[inline(never)]
+    fn attach(&self) {
+        let Some(settings) = settings::get() else { return };
+        let Some(now) = generation::ensure() else { return };
+        if self.generation.get() == now {
+            return;
+        }
+        let _errno = errno::Preserved::new();
+        exits::expect();
+        // A recorder from before a fork belongs to the parent. Its ring is not mapped here, so it is
+        // left behind as it is, not dropped.
+        self.recorder.set(ptr::null_mut());
+        let name = Some(self.name.get()).filter(|name| !name.text().is_empty());
+        if let Some((producer, ring_bytes)) = handover::make(settings, generation::is_forked(now), name)
+            && let Some(recorder) = new_recorder(producer, now, ring_bytes, self.depth.get())
         {
-            header.count_drop(Dropped::Reentrant, Counted::Unknown, early);
+            budget::take(ring_bytes);
+            self.recorder.set(recorder);
+            call_at_exit(recorder);
+            let early = self.early.swap(0, Relaxed);
+            // SAFETY: made above.
+            if let Some(header) = unsafe { (*recorder).producer.header() } {
+                header.count_drop(Dropped::Reentrant, Counted::Unknown, early);
+                header.count_drop(Dropped::NoMemory, Counted::Unknown, take_unrecorded());
+            }
         }
+        self.generation.set(now);
     }
-    local.generation.set(now);
 }
 
-fn new_recorder(producer: Producer, generation: u64, floor: u32) -> Option<*mut Recorder> {
+fn new_recorder(producer: Producer, generation: u64, ring_bytes: usize, floor: u32) -> Option<*mut Recorder> {
     let (read_write, private) = (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS);
     // SAFETY: a new mapping at an address that the kernel chooses; page-aligned is enough for a
-    // Recorder. Zeroed memory is valid for `dropped`; the other fields are written before use.
+    // Recorder. Zeroed memory is valid for `dropped` and `handles`; the other fields are written before
+    // use.
     unsafe {
         let place = libc::mmap(ptr::null_mut(), size_of::<Recorder>(), read_write, private, -1, 0);
         if place == libc::MAP_FAILED {
@@ -123,6 +189,7 @@ fn new_recorder(producer: Producer, generation: u64, floor: u32) -> Option<*mut 
         let recorder = place.cast::<Recorder>();
         (&raw mut (*recorder).producer).write(producer);
         (&raw mut (*recorder).generation).write(generation);
+        (&raw mut (*recorder).ring_bytes).write(ring_bytes);
         (&raw mut (*recorder).floor).write(floor);
         Some(recorder)
     }
@@ -173,6 +240,7 @@ unsafe extern "C" fn thread_exit(recorder: *mut libc::c_void) {
         if let Some(header) = (*recorder).producer.header() {
             header.end();
         }
+        budget::give_back((*recorder).ring_bytes);
         ptr::drop_in_place(recorder);
         libc::munmap(recorder.cast(), size_of::<Recorder>());
         local.busy.set(false);
@@ -184,12 +252,22 @@ unsafe extern "C" fn thread_exit(recorder: *mut libc::c_void) {
 pub(crate) fn push(name: &[u8]) -> i32 {
     LOCAL.with(|local| {
         let level = local.depth.get();
+        let open = local.records(Traced::Roctx);
         // The depth changes afterwards: a ring that is made now begins at this level. With a ring it
         // changes while that is busy, so that a signal handler finds both as they belong together.
-        record(local, Counted::Range, |recorder| {
-            recorder.push(level, name);
+        let write = |recorder: &mut Recorder| {
+            if open {
+                recorder.push(level, name)
+            } else {
+                recorder.skip(level)
+            }
             local.depth.set(level.saturating_add(1));
-        });
+        };
+        if open {
+            local.record(Counted::Range, write);
+        } else {
+            local.recorded(write);
+        }
         local.depth.set(level.saturating_add(1));
         i32::try_from(level).unwrap_or(i32::MAX)
     })
@@ -201,12 +279,10 @@ pub(crate) fn pop() -> i32 {
     LOCAL.with(|local| {
         let Some(level) = local.depth.get().checked_sub(1) else { return -1 };
         // A pop inside a signal handler has had its push dropped and counted there.
-        if !local.busy.get() {
-            record(local, Counted::Range, |recorder| {
-                recorder.pop(level);
-                local.depth.set(level);
-            });
-        }
+        local.recorded(|recorder| {
+            recorder.pop(level);
+            local.depth.set(level);
+        });
         local.depth.set(level);
         i32::try_from(level).unwrap_or(i32::MAX)
     })
@@ -216,20 +292,51 @@ pub(crate) fn pop() -> i32 {
 #[inline]
 pub(crate) fn range_start(id: u64, name: &[u8]) {
     LOCAL.with(|local| {
-        record(local, Counted::Range, |r| r.producer.range_start(clock::boottime(), id, name));
+        if local.records(Traced::Roctx) {
+            local.record(Counted::Range, |r| r.producer.range_start(clock::boottime(), id, name));
+        }
     });
 }
 
-/// `roctxRangeStop`.
+/// `roctxRangeStop`. Its start may have been recorded before a pause.
 #[inline]
 pub(crate) fn range_stop(id: u64) {
-    LOCAL.with(|local| record(local, Counted::Range, |r| r.producer.range_stop(clock::boottime(), id)));
+    LOCAL.with(|local| {
+        if settings::is_traced(Traced::Roctx) {
+            local.record(Counted::Range, |r| r.producer.range_stop(clock::boottime(), id));
+        }
+    });
 }
 
 /// `roctxMark`.
 #[inline]
 pub(crate) fn mark(name: &[u8]) {
-    LOCAL.with(|local| record(local, Counted::Mark, |r| r.producer.mark(clock::boottime(), name)));
+    LOCAL.with(|local| {
+        if local.records(Traced::Roctx) {
+            local.record(Counted::Mark, |r| r.producer.mark(clock::boottime(), name));
+        }
+    });
+}
+
+/// `roctxNameOsThread`: the name of the thread in the trace, if it comes before the first event.
+/// Otherwise the thread is on record by another name, and this is a mark.
+pub(crate) fn name_thread(name: &[u8]) {
+    LOCAL.with(|local| {
+        if local.recorded(|_| ()).is_some() {
+            return mark(name);
+        }
+        let mut kept = ThreadName::default();
+        // The last byte stays zero.
+        for (place, byte) in kept.0.iter_mut().rev().skip(1).rev().zip(name) {
+            *place = *byte;
+        }
+        local.name.set(kept);
+    });
+}
+
+/// Pauses or resumes the recording of the calling thread.
+pub(crate) fn pause(paused: bool) {
+    LOCAL.with(|local| local.paused.set(paused));
 }
 
 impl Recorder {
@@ -247,6 +354,14 @@ impl Recorder {
         }
     }
 
+    /// A push that is not to be recorded.
+    #[cold]
+    fn skip(&mut self, level: u32) {
+        if let Some(bits) = self.dropped.get_mut(level as usize / 64) {
+            *bits |= 1 << (level % 64);
+        }
+    }
+
     #[inline]
     fn pop(&mut self, level: u32) {
         if level < self.floor {
@@ -257,56 +372,5 @@ impl Recorder {
         if bits >> (level % 64) & 1 == 0 {
             self.producer.pop(clock::boottime());
         }
-    }
-}
-
-/// An MPI function that is running. Its end is recorded when this is dropped, however it returns.
-pub(crate) struct MpiInside {
-    /// Recorder in which the entry is; null if it was not recorded.
-    recorder: *mut Recorder,
-    /// This is the outermost MPI function.
-    outermost: bool,
-}
-
-/// An MPI function begins. Inside another one nothing is recorded: libraries call MPI from MPI.
-#[inline]
-pub(crate) fn mpi_enter(describe: impl FnOnce() -> MpiCall) -> MpiInside {
-    LOCAL.with(|local| {
-        if local.in_mpi.replace(true) {
-            return MpiInside { recorder: ptr::null_mut(), outermost: false };
-        }
-        // `describe` asks MPI for sizes: only where it is of use.
-        if settings::get().is_none() {
-            return MpiInside { recorder: ptr::null_mut(), outermost: true };
-        }
-        let errno = errno::Preserved::new();
-        let call = describe();
-        drop(errno);
-        let recorder = record(local, Counted::MpiCall, |recorder| {
-            let stored = recorder.producer.mpi_enter(clock::boottime(), &call);
-            if stored { ptr::from_mut(recorder) } else { ptr::null_mut() }
-        });
-        MpiInside { recorder: recorder.unwrap_or(ptr::null_mut()), outermost: true }
-    })
-}
-
-impl Drop for MpiInside {
-    #[inline]
-    fn drop(&mut self) {
-        if !self.outermost {
-            return;
-        }
-        LOCAL.with(|local| {
-            local.in_mpi.set(false);
-            // Compared, never followed: after a fork inside of MPI the child has another recorder.
-            if !self.recorder.is_null() && self.recorder == local.recorder.get() {
-                let expected = self.recorder;
-                record(local, Counted::MpiCall, |recorder| {
-                    if ptr::eq(recorder, expected) {
-                        recorder.producer.mpi_exit(clock::boottime());
-                    }
-                });
-            }
-        });
     }
 }

@@ -1,10 +1,28 @@
 //! The header of a ring, field by field.
 
 use crate::layout::{
-    Counted, Dropped, HEADER_BYTES, IDENTITY_LIMIT, MAGIC, RING_MAX, RING_MIN, VERSION, identity_bytes, word,
+    Counted, Dropped, HEADER_BYTES, IDENTITY_LIMIT, MAGIC, RING_MAX, RING_MIN, THREAD_NAME_BYTES, VERSION,
+    identity_bytes, word,
 };
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
+
+/// Name of a thread, padded with zeros.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct ThreadName(pub [u8; THREAD_NAME_BYTES]);
+
+impl Default for ThreadName {
+    fn default() -> ThreadName {
+        ThreadName([0; THREAD_NAME_BYTES])
+    }
+}
+
+impl ThreadName {
+    /// The name without the padding.
+    pub fn text(&self) -> &[u8] {
+        self.0.split(|byte| *byte == 0).next().unwrap_or_default()
+    }
+}
 
 /// What the library says about the thread when it makes a ring.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
@@ -19,8 +37,8 @@ pub struct ThreadFacts {
     pub start_ticks: u64,
     /// When the ring was made, ns of `CLOCK_BOOTTIME`.
     pub start_ns: i64,
-    /// Thread name, padded with zeros.
-    pub thread_name: [u8; 16],
+    /// Thread name.
+    pub thread_name: ThreadName,
     /// Inode of the time namespace, 0 where unknown.
     pub time_namespace: u64,
     /// Forked from a traced process, without an exec since.
@@ -51,7 +69,7 @@ impl<'a> Header<'a> {
         self.set(word::PPID_IDENTITY_USED, low(facts.ppid) | (identity.len() as u64) << 32);
         self.set(word::START_TICKS, facts.start_ticks);
         self.set(word::START_NS, facts.start_ns as u64);
-        self.set_bytes(word::THREAD_NAME, &facts.thread_name);
+        self.set_bytes(word::THREAD_NAME, &facts.thread_name.0);
         self.set(word::TIME_NAMESPACE, facts.time_namespace);
         self.set(word::FLAGS, u64::from(facts.forked));
         self.set_bytes(HEADER_BYTES / 8, identity);
@@ -76,9 +94,9 @@ impl<'a> Header<'a> {
     /// What the library said about the thread.
     pub fn facts(self) -> ThreadFacts {
         let high = |value: u64| (value >> 32) as u32 as i32;
-        let mut thread_name = [0; 16];
-        for (i, half) in thread_name.chunks_exact_mut(8).enumerate() {
-            half.copy_from_slice(&self.get(word::THREAD_NAME + i).to_le_bytes());
+        let mut thread_name = ThreadName::default();
+        for (i, word) in thread_name.0.chunks_exact_mut(8).enumerate() {
+            word.copy_from_slice(&self.get(word::THREAD_NAME + i).to_le_bytes());
         }
         ThreadFacts {
             pid: self.get(word::PID_TID) as u32 as i32,

@@ -14,14 +14,14 @@
 //! | 36 | 4 | producer, once | bytes of the identity in use |
 //! | 40 | 8 | producer, once | start of the process, clock ticks since boot, 0 where unknown |
 //! | 48 | 8 | producer, once | when the ring was made, ns of `CLOCK_BOOTTIME` |
-//! | 56 | 16 | producer, once | thread name, padded with zeros |
-//! | 72 | 8 | producer, once | inode of the time namespace, 0 where unknown |
-//! | 80 | 8 | producer, once | bit 0: forked from a traced process without an exec since |
+//! | 56 | 8 | producer, once | inode of the time namespace, 0 where unknown |
+//! | 64 | 8 | producer, once | bit 0: forked from a traced process without an exec since |
 //! | 128 | 8 | producer | head: bytes ever written, counts up only |
 //! | 192 | 8 | consumer | tail: bytes ever read, counts up only |
 //! | 200 | 8 | consumer | 1: nobody reads this ring any more, and nobody wants to |
 //! | 256 | 256 | producer | drops: 4 causes x 8 tables of 8 bytes, see [`Dropped`] and [`Counted`] |
 //! | 512 | 8 | producer | 1 once the thread has ended |
+//! | 640 | 64 | producer, once | thread name, padded with zeros |
 //!
 //! Head, tail, drops and the end mark have cache lines of their own.
 
@@ -41,6 +41,10 @@ pub const RING_MAX: usize = 256 << 20;
 pub const RING_DEFAULT: usize = 1 << 20;
 /// Longest name in a record; the rest is cut off.
 pub const NAME_LIMIT: usize = 4096;
+/// Most bytes of the rings of one process unless told otherwise.
+pub const MEMORY_DEFAULT: usize = 64 << 20;
+/// Bytes of a thread's name.
+pub const THREAD_NAME_BYTES: usize = 64;
 /// Deepest nesting of push and pop that is recorded.
 pub const DEPTH_LIMIT: usize = 64 << 10;
 
@@ -53,14 +57,14 @@ pub(crate) mod word {
     pub(crate) const PPID_IDENTITY_USED: usize = 4;
     pub(crate) const START_TICKS: usize = 5;
     pub(crate) const START_NS: usize = 6;
-    pub(crate) const THREAD_NAME: usize = 7;
-    pub(crate) const TIME_NAMESPACE: usize = 9;
-    pub(crate) const FLAGS: usize = 10;
+    pub(crate) const TIME_NAMESPACE: usize = 7;
+    pub(crate) const FLAGS: usize = 8;
     pub(crate) const HEAD: usize = 16;
     pub(crate) const TAIL: usize = 24;
     pub(crate) const CLOSED: usize = 25;
     pub(crate) const DROPS: usize = 32;
     pub(crate) const ENDED: usize = 64;
+    pub(crate) const THREAD_NAME: usize = 80;
 }
 
 /// Why the library could not record an event.

@@ -2,10 +2,12 @@
 #![allow(clippy::unwrap_used)] // clippy takes only functions marked as tests for tests
 
 use proptest::prelude::*;
-use rpd_ring::header::{Header, ThreadFacts};
+use rpd_ring::header::{Header, ThreadFacts, ThreadName};
 use rpd_ring::layout::{Counted, Dropped, HEADER_BYTES, NAME_LIMIT, RING_MIN, identity_bytes, ring_bytes};
 use rpd_ring::memory::Memory;
-use rpd_ring::record::{COMM_WORLD, CUT_MARK, MpiCall, Record};
+use rpd_ring::record::{
+    Birth, COMM_WORLD, CUT_MARK, Completion, Library, MpiCall, NewCommunicator, RcclCall, Record,
+};
 use rpd_ring::{
     Consumer, Producer, identity,
     message::{Message, Untraced},
@@ -29,6 +31,14 @@ enum Event {
     Mark(i64, Vec<u8>),
     Enter(i64, MpiCall),
     Exit(i64),
+    Request(i64, u64),
+    Done(i64, Completion),
+    Freed(i64, u64),
+    Made(i64, NewCommunicator),
+    Named(i64, Library, u64, Vec<u8>),
+    Gone(i64, Library, u64),
+    RcclEnter(i64, RcclCall),
+    RcclExit(i64),
 }
 
 fn owned(record: Record<'_>) -> Event {
@@ -40,6 +50,16 @@ fn owned(record: Record<'_>) -> Event {
         Record::Mark { time, name } => Event::Mark(time, name.to_vec()),
         Record::MpiEnter { time, call } => Event::Enter(time, call),
         Record::MpiExit { time } => Event::Exit(time),
+        Record::MpiRequest { time, request } => Event::Request(time, request),
+        Record::MpiDone { time, completion } => Event::Done(time, completion),
+        Record::MpiFreed { time, request } => Event::Freed(time, request),
+        Record::NewCommunicator { time, made } => Event::Made(time, made),
+        Record::CommunicatorName { time, library, handle, name } => {
+            Event::Named(time, library, handle, name.to_vec())
+        }
+        Record::CommunicatorFreed { time, library, handle } => Event::Gone(time, library, handle),
+        Record::RcclEnter { time, call } => Event::RcclEnter(time, call),
+        Record::RcclExit { time } => Event::RcclExit(time),
     }
 }
 
@@ -88,6 +108,36 @@ fn every_kind_comes_out_as_it_went_in() {
         root: None,
         tag: Some(i32::MAX),
         bytes: Some(i64::MAX),
+        seq: Some(u32::MAX),
+    };
+    let completion = Completion { request: 9, source: Some(-1), tag: None, bytes: Some(i64::MAX) };
+    let made = NewCommunicator {
+        library: Library::Rccl,
+        function: 3,
+        birth: Birth::Alone,
+        handle: u64::MAX,
+        parent: Some(1),
+        id: 1 << 63,
+        size_rank: Some((u32::MAX, 7)),
+        leader: -1,
+        tag: i32::MIN,
+        ordinal: u32::MAX,
+    };
+    let bare = NewCommunicator {
+        library: Library::Mpi,
+        birth: Birth::Collective,
+        parent: None,
+        size_rank: None,
+        ..made
+    };
+    let rccl = RcclCall {
+        function: 11,
+        comm: Some(1),
+        peer: None,
+        root: Some(-2),
+        count: Some(u64::MAX),
+        datatype: Some(7),
+        seq: None,
     };
     assert!(producer.push(1, b"a name of more than eight bytes"));
     assert!(producer.range_start(2, u64::MAX, b"exactly8"));
@@ -98,6 +148,15 @@ fn every_kind_comes_out_as_it_went_in() {
     producer.pop(-7);
     let long = vec![b'x'; NAME_LIMIT + 10];
     assert!(producer.mark(8, &long));
+    assert!(producer.mpi_request(9, 1) && producer.mpi_done(10, &completion) && producer.mpi_freed(11, 2));
+    assert!(producer.new_communicator(12, &made) && producer.new_communicator(13, &bare));
+    assert!(producer.communicator_name(14, Library::Rccl, 5, b"rows"));
+    assert!(producer.communicator_name(15, Library::Mpi, 5, &long));
+    assert!(
+        producer.communicator_freed(16, Library::Rccl, 5) && producer.communicator_freed(17, Library::Mpi, 6)
+    );
+    assert!(producer.rccl_enter(18, &rccl));
+    producer.rccl_exit(19);
     let expected = vec![
         Event::Push(1, b"a name of more than eight bytes".to_vec()),
         Event::Start(2, u64::MAX, b"exactly8".to_vec()),
@@ -107,6 +166,17 @@ fn every_kind_comes_out_as_it_went_in() {
         Event::Stop(6, u64::MAX),
         Event::Pop(-7),
         Event::Mark(8, cut(&long)),
+        Event::Request(9, 1),
+        Event::Done(10, completion),
+        Event::Freed(11, 2),
+        Event::Made(12, made),
+        Event::Made(13, bare),
+        Event::Named(14, Library::Rccl, 5, b"rows".to_vec()),
+        Event::Named(15, Library::Mpi, 5, cut(&long)),
+        Event::Gone(16, Library::Rccl, 5),
+        Event::Gone(17, Library::Mpi, 6),
+        Event::RcclEnter(18, rccl),
+        Event::RcclExit(19),
     ];
     assert_eq!(drained(&mut consumer), expected);
 }
@@ -124,6 +194,26 @@ fn ends_fit_into_a_ring_that_is_full_of_beginnings() {
     assert_eq!(events.len() as i64, 2 * open);
     let header = consumer.header().unwrap();
     assert_eq!(header.drops(Dropped::RingFull, Counted::Range), 1);
+}
+
+#[test]
+fn without_memory_for_a_ring_everything_is_counted() {
+    let (mut producer, mut consumer) = ring(0);
+    assert!(!producer.push(1, b"a") && !producer.push(2, b"b") && !producer.mark(3, b"c"));
+    assert!(!producer.mpi_enter(4, &MpiCall::default()));
+    assert_eq!(drained(&mut consumer), []);
+    let header = consumer.header().unwrap();
+    let drops = |what| header.drops(Dropped::NoMemory, what);
+    assert_eq!((drops(Counted::Range), drops(Counted::Mark), drops(Counted::MpiCall)), (2, 1, 1));
+}
+
+#[test]
+fn a_ring_that_nobody_wants_counts_nothing() {
+    let (mut producer, consumer) = ring(RING_MIN);
+    consumer.header().unwrap().close();
+    while producer.mark(1, b"unread") {}
+    assert!(!producer.mark(2, b"unread"));
+    assert_eq!(consumer.header().unwrap().drops(Dropped::RingFull, Counted::Mark), 0);
 }
 
 /// A producer and a consumer at once: what is not recorded is counted, and the rest is in order.
@@ -191,7 +281,7 @@ fn an_identity_keeps_to_the_allow_list() {
 fn a_header_that_makes_no_sense_is_refused() {
     let (left, right) = Memory::heap(HEADER_BYTES + RING_MIN);
     assert!(Consumer::new(right).is_none(), "no magic");
-    for wrong in [0, 3, RING_MIN / 2, RING_MIN * 2, usize::MAX] {
+    for wrong in [3, RING_MIN / 2, RING_MIN * 2, usize::MAX] {
         Header::new(&left).unwrap().write(&ThreadFacts::default(), &[], wrong);
         assert!(Header::new(&left).unwrap().ring().is_none(), "{wrong}");
     }
@@ -204,9 +294,11 @@ proptest! {
 
     #[test]
     fn facts_survive(pid in any::<i32>(), tid in any::<i32>(), ppid in any::<i32>(), ticks in any::<u64>(),
-                     start_ns in any::<i64>(), name in any::<[u8; 16]>(), forked in any::<bool>(),
+                     start_ns in any::<i64>(), name in any::<[u8; 32]>(), forked in any::<bool>(),
                      identity in proptest::collection::vec(any::<u8>(), 0..9000)) {
-        let facts = ThreadFacts { pid, tid, ppid, start_ticks: ticks, start_ns, thread_name: name,
+        let mut thread_name = ThreadName::default();
+        thread_name.0[..32].copy_from_slice(&name);
+        let facts = ThreadFacts { pid, tid, ppid, start_ticks: ticks, start_ns, thread_name,
                                   time_namespace: ticks ^ 1, forked };
         let bytes = HEADER_BYTES + identity_bytes(identity.len()) + RING_MIN;
         let (left, right) = Memory::heap(bytes);
@@ -288,6 +380,8 @@ fn messages_come_back() {
         Message::Ring { tid: 5 },
         Message::Untraced { tid: -1, why: Untraced::NoMemory },
         Message::Untraced { tid: 1, why: Untraced::FileLimit },
+        Message::Lost { events: u64::MAX },
+        Message::Ended { pid: 7, status: 0x8b },
     ] {
         assert_eq!(Message::decode(&message.encode()), Some(message));
     }

@@ -145,6 +145,11 @@ impl Drain {
                     let source = self.sources.number_of(pid);
                     self.lose(source, None, LossCause::NoMemory, None);
                 }
+                Arrival::Lost { pid, events } => {
+                    let source = self.sources.number_of(pid);
+                    self.lose(source, None, LossCause::NoMemory, Some(events));
+                }
+                Arrival::Ended { from, pid, exit } => self.note_exit(from, pid, exit),
                 Arrival::Nonsense => self.lose(0, None, LossCause::BadRecord, None),
             }
         }
@@ -182,12 +187,11 @@ impl Drain {
             self.out.push(Item::Process(Box::new(source.process.clone())));
         }
         let thread = source.next_thread();
-        let name = facts.thread_name.split(|byte| *byte == 0).next().unwrap_or_default();
         self.out.push(Item::Thread {
             source: source.process.source,
             ppid: source.process.ppid,
             tid: facts.tid,
-            name: String::from_utf8_lossy(name).into(),
+            name: String::from_utf8_lossy(facts.thread_name.text()).into(),
             start: facts.start_ns,
         });
         self.rings.push(Ring { consumer, log: ThreadLog::default(), source: at, thread, tid: facts.tid });
@@ -282,6 +286,13 @@ impl Drain {
             source.log.end(&mut self.out);
             source.end(Some(exit));
             self.out.push(Item::Process(Box::new(source.process.clone())));
+        }
+    }
+
+    /// A process says how it, or a child of it, has ended.
+    fn note_exit(&mut self, from: i32, pid: i32, exit: Exit) {
+        if let Some(process) = self.sources.note_exit(from, pid, exit) {
+            self.out.push(Item::Process(Box::new(process)));
         }
     }
 

@@ -4,6 +4,7 @@ use rpd_ring::Consumer;
 use rpd_ring::layout::{HEADER_BYTES, IDENTITY_LIMIT, RING_MAX};
 use rpd_ring::memory::Memory;
 use rpd_ring::message::{MESSAGE_BYTES, Message, Untraced};
+use rpd_shard::record::Exit;
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::fs::{SealFlags, fcntl_get_seals, fstat};
 use rustix::net::sockopt::socket_peercred;
@@ -34,6 +35,22 @@ pub(super) enum Arrival {
         pid: i32,
         /// Why.
         why: Untraced,
+    },
+    /// Events that no ring has counted.
+    Lost {
+        /// Process id in our pid namespace; 0 if it has none there.
+        pid: i32,
+        /// How many.
+        events: u64,
+    },
+    /// A process has ended, or is about to.
+    Ended {
+        /// Who says so: process id in our pid namespace; 0 if it has none there.
+        from: i32,
+        /// Its process id, as the sender sees it.
+        pid: i32,
+        /// How.
+        exit: Exit,
     },
     /// Something that is no message of this version.
     Nonsense,
@@ -128,7 +145,19 @@ fn arrival(pid: i32, message: Option<Message>, file: Option<OwnedFd>) -> Arrival
             map(&file).map_or(Arrival::Nonsense, |ring| Arrival::Ring { pid, ring })
         }
         (Some(Message::Untraced { why, .. }), None) => Arrival::Untraced { pid, why },
+        (Some(Message::Lost { events }), None) => Arrival::Lost { pid, events },
+        (Some(Message::Ended { pid: ended, status }), None) => {
+            Arrival::Ended { from: pid, pid: ended, exit: exit_of(status) }
+        }
         _ => Arrival::Nonsense,
+    }
+}
+
+/// From a status as `waitpid` gives it.
+fn exit_of(status: i32) -> Exit {
+    match status & 0x7f {
+        0 => Exit::Code(status >> 8 & 0xff),
+        signal => Exit::Signal(signal),
     }
 }
 

@@ -82,6 +82,19 @@ impl Sources {
         found.map_or(0, |source| source.process.source)
     }
 
+    /// Notes how a process has ended, as `from` says: of itself, or of its child by the number that the
+    /// child has in the namespace of `from`. Returns the process if its end is known already, so that
+    /// it is written once more.
+    pub(super) fn note_exit(&mut self, from: i32, pid: i32, exit: Exit) -> Option<Process> {
+        let is_it = |source: &&mut Source| {
+            let own = source.own_pid == pid && (source.process.pid == from || source.process.ppid == from);
+            own || source.process.pid == pid && source.process.ppid == from
+        };
+        let source = self.all.iter_mut().rev().find(is_it)?;
+        source.process.exit = Some(exit);
+        source.ended.then(|| source.process.clone())
+    }
+
     /// Finds or makes the process that a new ring belongs to. Process id and start time name it, so
     /// that a program after an exec is the same process, and a reused number is not.
     pub(super) fn enter(&mut self, pid: i32, header: Header<'_>) -> Entered {

@@ -37,16 +37,19 @@ macro_rules! mpi_functions {
             static REAL: crate::real::RealFunction =
                 crate::real::RealFunction::new(NAME, crate::real::Fallback::LoadedMpi);
             let Some(address) = REAL.address() else { return crate::mpi::NO_MPI };
-            let inside = crate::thread::mpi_enter(|| crate::mpi::call::Call {
-                function: rpd_ring::mpi::MpiFunction::$name,
-                ..$describe
-            }.resolve());
+            let mut inside = crate::inside::Inside::mpi();
+            if inside.is_recorded() {
+                inside.begin_mpi(&crate::mpi::call::Call {
+                    function: rpd_ring::mpi::MpiFunction::$name,
+                    ..$describe
+                }.resolve());
+            }
             // SAFETY: the function of this name in an MPI library has these arguments, each in a
             // register or stack slot of the size used here, and gets what the program passed.
             let result = unsafe {
                 std::mem::transmute::<usize, Real>(address)($($argument),*)
             };
-            drop(inside);
+            inside.end(|_| ());
             result
         }
     )*};

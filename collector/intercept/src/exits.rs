@@ -1,0 +1,215 @@
+//! How processes end, as far as the collector cannot see it: only a parent learns by which signal its
+//! child died, and a worker's parent is the program, not the collector.
+//!
+//! `wait` and its relatives are passed on, and a child that died by a signal is reported. A process that
+//! has recorded something reports its own exit status, through `on_exit(3)` and `_exit`. Each report is
+//! one packet, sent without waiting; all other calls cost a comparison.
+
+use crate::real::{Fallback, RealFunction};
+use crate::{errno, generation, handover, settings, thread};
+use rpd_ring::message::Message;
+use std::ffi::{c_int, c_uint, c_void};
+use std::mem::{transmute, zeroed};
+use std::sync::atomic::AtomicBool;
+use std::sync::atomic::Ordering::Relaxed;
+
+static WAIT: RealFunction = RealFunction::new(c"wait", Fallback::Nowhere);
+static WAITPID: RealFunction = RealFunction::new(c"waitpid", Fallback::Nowhere);
+static WAIT3: RealFunction = RealFunction::new(c"wait3", Fallback::Nowhere);
+static WAIT4: RealFunction = RealFunction::new(c"wait4", Fallback::Nowhere);
+static WAITID: RealFunction = RealFunction::new(c"waitid", Fallback::Nowhere);
+static EXIT_NOW: RealFunction = RealFunction::new(c"_exit", Fallback::Nowhere);
+
+/// Finds the functions: a signal handler may call them, and must not be the one that searches.
+pub(crate) fn prepare() {
+    for function in [&WAIT, &WAITPID, &WAIT3, &WAIT4, &WAITID, &EXIT_NOW] {
+        function.address();
+    }
+}
+
+unsafe extern "C" {
+    /// `on_exit(3)` of glibc.
+    fn on_exit(function: unsafe extern "C" fn(c_int, *mut c_void), argument: *mut c_void) -> c_int;
+}
+
+/// Whether this process reports its exit status. A forked child has the handler of its parent.
+static EXPECTED: AtomicBool = AtomicBool::new(false);
+
+/// The process has events: its exit status is worth a report.
+pub(crate) fn expect() {
+    if !EXPECTED.swap(true, Relaxed) {
+        // SAFETY: a handler of the right type, in a library that is never unloaded.
+        unsafe { on_exit(exiting, std::ptr::null_mut()) };
+    }
+}
+
+unsafe extern "C" fn exiting(status: c_int, _: *mut c_void) {
+    report_exit(status);
+}
+
+/// Reports the exit status of this process, unless it has had no event since it was forked.
+fn report_exit(status: c_int) {
+    if !EXPECTED.load(Relaxed) || generation::current() == 0 {
+        return;
+    }
+    let Some(settings) = settings::get() else { return };
+    let _errno = errno::Preserved::new();
+    let events = thread::take_unrecorded();
+    if events > 0 {
+        handover::tell(settings, Message::Lost { events });
+    }
+    let pid = std::process::id() as i32;
+    handover::tell(settings, Message::Ended { pid, status: (status & 0xff) << 8 });
+}
+
+/// Reports a child that died by a signal.
+fn report_child(pid: libc::pid_t, status: c_int) {
+    if pid > 0
+        && libc::WIFSIGNALED(status)
+        && let Some(settings) = settings::get()
+    {
+        let _errno = errno::Preserved::new();
+        handover::tell(settings, Message::Ended { pid, status });
+    }
+}
+
+/// Calls a function that waits for a child, and looks at the status of the child that ended. The
+/// program may not have asked for the status.
+unsafe fn wait_for(place: *mut c_int, real: impl FnOnce(*mut c_int) -> libc::pid_t) -> libc::pid_t {
+    let mut own = 0;
+    let place = if place.is_null() { &raw mut own } else { place };
+    let pid = real(place);
+    if pid > 0 {
+        // SAFETY: the program's place, which the call has just filled, or ours.
+        report_child(pid, unsafe { place.read() });
+    }
+    pid
+}
+
+/// What a function that is missing in the C library returns.
+fn missing() -> c_int {
+    // SAFETY: errno of this thread.
+    unsafe { *libc::__errno_location() = libc::ENOSYS };
+    -1
+}
+
+// The ABI is `C-unwind`: a thread that is cancelled while it waits unwinds through these.
+
+/// Passes on `wait(2)`.
+///
+/// # Safety
+/// As `wait(2)` says.
+#[unsafe(no_mangle)]
+pub(crate) unsafe extern "C-unwind" fn wait(status: *mut c_int) -> libc::pid_t {
+    let Some(real) = WAIT.address() else { return missing() };
+    // SAFETY: the C library's function of this name and type, with the program's arguments.
+    unsafe {
+        wait_for(status, |status| {
+            transmute::<usize, unsafe extern "C-unwind" fn(*mut c_int) -> libc::pid_t>(real)(status)
+        })
+    }
+}
+
+/// Passes on `waitpid(2)`.
+///
+/// # Safety
+/// As `waitpid(2)` says.
+#[unsafe(no_mangle)]
+pub(crate) unsafe extern "C-unwind" fn waitpid(
+    pid: libc::pid_t,
+    status: *mut c_int,
+    options: c_int,
+) -> libc::pid_t {
+    type Real = unsafe extern "C-unwind" fn(libc::pid_t, *mut c_int, c_int) -> libc::pid_t;
+    let Some(real) = WAITPID.address() else { return missing() };
+    // SAFETY: as in `wait`.
+    unsafe { wait_for(status, |status| transmute::<usize, Real>(real)(pid, status, options)) }
+}
+
+/// Passes on `wait3(2)`.
+///
+/// # Safety
+/// As `wait3(2)` says.
+#[unsafe(no_mangle)]
+pub(crate) unsafe extern "C-unwind" fn wait3(
+    status: *mut c_int,
+    options: c_int,
+    usage: *mut c_void,
+) -> libc::pid_t {
+    type Real = unsafe extern "C-unwind" fn(*mut c_int, c_int, *mut c_void) -> libc::pid_t;
+    let Some(real) = WAIT3.address() else { return missing() };
+    // SAFETY: as in `wait`.
+    unsafe { wait_for(status, |status| transmute::<usize, Real>(real)(status, options, usage)) }
+}
+
+/// Passes on `wait4(2)`.
+///
+/// # Safety
+/// As `wait4(2)` says.
+#[unsafe(no_mangle)]
+pub(crate) unsafe extern "C-unwind" fn wait4(
+    pid: libc::pid_t,
+    status: *mut c_int,
+    options: c_int,
+    usage: *mut c_void,
+) -> libc::pid_t {
+    type Real = unsafe extern "C-unwind" fn(libc::pid_t, *mut c_int, c_int, *mut c_void) -> libc::pid_t;
+    let Some(real) = WAIT4.address() else { return missing() };
+    // SAFETY: as in `wait`.
+    unsafe { wait_for(status, |status| transmute::<usize, Real>(real)(pid, status, options, usage)) }
+}
+
+/// Passes on `waitid(2)`.
+///
+/// # Safety
+/// As `waitid(2)` says.
+#[unsafe(no_mangle)]
+pub(crate) unsafe extern "C-unwind" fn waitid(
+    kind: c_uint,
+    id: libc::id_t,
+    place: *mut libc::siginfo_t,
+    options: c_int,
+) -> c_int {
+    type Real = unsafe extern "C-unwind" fn(c_uint, libc::id_t, *mut libc::siginfo_t, c_int) -> c_int;
+    let Some(real) = WAITID.address() else { return missing() };
+    // SAFETY: siginfo_t is plain data, for which all zeros are valid; the call fills the program's place
+    // or ours. `si_pid` and `si_status` are there for what waitid reports.
+    unsafe {
+        let mut own: libc::siginfo_t = zeroed();
+        let info = if place.is_null() { &raw mut own } else { place };
+        let result = transmute::<usize, Real>(real)(kind, id, info, options);
+        if result == 0 && options & libc::WNOWAIT == 0 {
+            let code = (*info).si_code;
+            if (*info).si_signo == libc::SIGCHLD && matches!(code, libc::CLD_KILLED | libc::CLD_DUMPED) {
+                report_child((*info).si_pid(), (*info).si_status() & 0x7f);
+            }
+        }
+        result
+    }
+}
+
+/// Reports the exit status and passes on `_exit(2)`.
+#[unsafe(no_mangle)]
+pub(crate) extern "C" fn _exit(status: c_int) -> ! {
+    leave(status)
+}
+
+/// Reports the exit status and passes on `_Exit(3)`, which is `_exit`.
+#[unsafe(no_mangle)]
+#[allow(non_snake_case)]
+pub(crate) extern "C" fn _Exit(status: c_int) -> ! {
+    leave(status)
+}
+
+fn leave(status: c_int) -> ! {
+    report_exit(status);
+    // SAFETY: the C library's function of this type; without it the system call, which does not return.
+    unsafe {
+        if let Some(real) = EXIT_NOW.address() {
+            transmute::<usize, unsafe extern "C" fn(c_int) -> !>(real)(status)
+        }
+        loop {
+            libc::syscall(libc::SYS_exit_group, status);
+        }
+    }
+}

@@ -1,0 +1,211 @@
+//! An MPI or RCCL function of the program that is running: its beginning, what came of it, its end.
+
+use crate::settings::{self, Traced};
+use crate::thread::{HANDLES, Recorder, with_local};
+use crate::{clock, errno};
+use rpd_ring::Producer;
+use rpd_ring::layout::{Counted, Dropped};
+use rpd_ring::record::{Completion, Library, MpiCall, NewCommunicator, RcclCall};
+use std::ptr;
+
+/// A function that is running. Its end is recorded when this is dropped, however it returns.
+pub(crate) struct Inside {
+    library: Library,
+    /// Recorder in which the entry is; null if it was not recorded.
+    recorder: *mut Recorder,
+    /// This is the outermost function of the library: libraries call their own functions.
+    outermost: bool,
+    /// Handles of requests that were noted down.
+    remembered: usize,
+}
+
+impl Inside {
+    /// An MPI function begins.
+    #[inline]
+    pub(crate) fn mpi() -> Inside {
+        Inside::of(Library::Mpi, with_local(|local| !local.in_mpi.replace(true)))
+    }
+
+    /// An RCCL function begins.
+    #[inline]
+    pub(crate) fn rccl() -> Inside {
+        Inside::of(Library::Rccl, with_local(|local| !local.in_rccl.replace(true)))
+    }
+
+    #[inline]
+    fn of(library: Library, outermost: bool) -> Inside {
+        Inside { library, recorder: ptr::null_mut(), outermost, remembered: 0 }
+    }
+
+    fn sort(&self) -> Traced {
+        match self.library {
+            Library::Mpi => Traced::Mpi,
+            Library::Rccl => Traced::Rccl,
+        }
+    }
+
+    /// The program itself has called, and calls of this library are wanted: they are counted, even if
+    /// they are not recorded now.
+    #[inline]
+    pub(crate) fn is_traced(&self) -> bool {
+        self.outermost && settings::is_traced(self.sort())
+    }
+
+    /// The call is to be recorded now.
+    #[inline]
+    pub(crate) fn is_recorded(&self) -> bool {
+        self.outermost && with_local(|local| local.records(self.sort()))
+    }
+
+    /// Records the beginning of an MPI call. Only if [`Inside::is_recorded`].
+    #[inline]
+    pub(crate) fn begin_mpi(&mut self, call: &MpiCall) {
+        let recorder = with_local(|local| {
+            local.record(Counted::MpiCall, |recorder| {
+                let stored = recorder.producer.mpi_enter(clock::boottime(), call);
+                if stored { ptr::from_mut(recorder) } else { ptr::null_mut() }
+            })
+        });
+        self.recorder = recorder.unwrap_or(ptr::null_mut());
+    }
+
+    /// Records the beginning of an RCCL call. Only if [`Inside::is_recorded`].
+    #[inline]
+    pub(crate) fn begin_rccl(&mut self, call: &RcclCall) {
+        let recorder = with_local(|local| {
+            local.record(Counted::RcclCall, |recorder| {
+                let stored = recorder.producer.rccl_enter(clock::boottime(), call);
+                if stored { ptr::from_mut(recorder) } else { ptr::null_mut() }
+            })
+        });
+        self.recorder = recorder.unwrap_or(ptr::null_mut());
+    }
+
+    /// Notes down handles of requests, which the call may overwrite.
+    #[inline]
+    pub(crate) fn remember(&mut self, count: usize, handle: impl Fn(usize) -> u64) {
+        if !self.is_traced() {
+            return;
+        }
+        with_local(|local| {
+            local.recorded(|recorder| {
+                for (at, place) in recorder.handles.iter_mut().take(count).enumerate() {
+                    *place = handle(at);
+                }
+                if let Some(more) = count.checked_sub(HANDLES)
+                    && let Some(header) = recorder.producer.header()
+                {
+                    header.count_drop(Dropped::TooDeep, Counted::MpiRequest, more as u64);
+                }
+                self.remembered = count.min(HANDLES);
+            })
+        });
+    }
+
+    /// The function has returned: records what came of it, and its end, all at one time. `outcome`
+    /// runs only if the call was traced and the thread has a ring.
+    #[inline]
+    pub(crate) fn end(mut self, outcome: impl FnOnce(&mut Outcome<'_>)) {
+        if self.is_traced() {
+            self.finish(outcome);
+        }
+    }
+
+    #[inline]
+    fn finish(&mut self, outcome: impl FnOnce(&mut Outcome<'_>)) {
+        let entered = std::mem::replace(&mut self.recorder, ptr::null_mut());
+        let (library, remembered) = (self.library, self.remembered);
+        // What looks into arguments and results may call MPI, which may set it.
+        let errno = errno::Preserved::new();
+        with_local(|local| {
+            local.recorded(|recorder| {
+                // Compared, never followed: after a fork inside of the call the child has another one.
+                let is_entered = ptr::eq(recorder, entered);
+                let time = clock::boottime();
+                let Recorder { producer, handles, .. } = recorder;
+                let handles = handles.get(..remembered).unwrap_or_default();
+                outcome(&mut Outcome { producer, time, is_entered, handles });
+                if is_entered {
+                    match library {
+                        Library::Mpi => producer.mpi_exit(time),
+                        Library::Rccl => producer.rccl_exit(time),
+                    }
+                }
+            })
+        });
+        drop(errno);
+    }
+}
+
+impl Drop for Inside {
+    #[inline]
+    fn drop(&mut self) {
+        if !self.outermost {
+            return;
+        }
+        if !self.recorder.is_null() {
+            self.finish(|_| ());
+        }
+        with_local(|local| match self.library {
+            Library::Mpi => local.in_mpi.set(false),
+            Library::Rccl => local.in_rccl.set(false),
+        });
+    }
+}
+
+/// What came of a call, to be recorded in front of its end.
+pub(crate) struct Outcome<'a> {
+    producer: &'a mut Producer,
+    time: i64,
+    is_entered: bool,
+    handles: &'a [u64],
+}
+
+impl Outcome<'_> {
+    /// A handle that was noted down.
+    #[inline]
+    pub(crate) fn remembered(&self, at: usize) -> Option<u64> {
+        self.handles.get(at).copied()
+    }
+
+    /// How many handles were noted down.
+    #[inline]
+    pub(crate) fn remembered_count(&self) -> usize {
+        self.handles.len()
+    }
+
+    /// The call has started an operation.
+    #[inline]
+    pub(crate) fn request(&mut self, request: u64) {
+        // Of a call that is not on record nothing can be started.
+        if self.is_entered {
+            self.producer.mpi_request(self.time, request);
+        }
+    }
+
+    /// An operation is complete.
+    #[inline]
+    pub(crate) fn done(&mut self, completion: &Completion) {
+        self.producer.mpi_done(self.time, completion);
+    }
+
+    /// A request was freed.
+    pub(crate) fn freed(&mut self, request: u64) {
+        self.producer.mpi_freed(self.time, request);
+    }
+
+    /// A communicator was made.
+    pub(crate) fn communicator(&mut self, made: &NewCommunicator) {
+        self.producer.new_communicator(self.time, made);
+    }
+
+    /// A communicator got a name.
+    pub(crate) fn communicator_name(&mut self, library: Library, handle: u64, name: &[u8]) {
+        self.producer.communicator_name(self.time, library, handle, name);
+    }
+
+    /// A communicator is gone.
+    pub(crate) fn communicator_freed(&mut self, library: Library, handle: u64) {
+        self.producer.communicator_freed(self.time, library, handle);
+    }
+}
