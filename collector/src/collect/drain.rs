@@ -118,8 +118,7 @@ impl Drain {
     /// Waits for news, at most for the pause. Returns the processes that have ended: everything that
     /// they recorded is in their rings by now, or on its way through the socket.
     fn wait(&self, pause: Duration) -> Vec<usize> {
-        let processes: Vec<(usize, &OwnedFd)> =
-            self.sources.iter().enumerate().filter_map(|(at, s)| Some((at, s.pidfd.as_ref()?))).collect();
+        let processes: Vec<(usize, &OwnedFd)> = self.sources.pidfds().collect();
         let pidfds = processes.iter().map(|(_, pidfd)| pidfd.as_fd());
         let others = std::iter::once(self.wake.as_fd()).chain(self.listener.descriptors());
         let mut all: Vec<PollFd<'_>> =
@@ -284,8 +283,9 @@ impl Drain {
         }
         if let Some(source) = self.sources.get_mut(at) {
             source.log.end(&mut self.out);
-            source.end(Some(exit));
-            self.out.push(Item::Process(Box::new(source.process.clone())));
+        }
+        if let Some(process) = self.sources.end(at, Some(exit)) {
+            self.out.push(Item::Process(Box::new(process)));
         }
     }
 
@@ -309,9 +309,7 @@ impl Drain {
     fn finish(mut self, finish: Finish) {
         self.take_in();
         self.drain_all();
-        let living: Vec<usize> =
-            self.sources.iter_mut().filter(|(_, s)| !s.ended).map(|(at, _)| at).collect();
-        for at in living {
+        for at in self.sources.living().to_vec() {
             let is_command = self.sources.get_mut(at).is_some_and(|s| s.process.pid == finish.pid);
             if is_command {
                 self.end_source(at, finish.exit);
@@ -320,13 +318,11 @@ impl Drain {
             }
         }
         // Its end may have been noticed before its exit status was known.
-        if let Some((_, source)) = self
-            .sources
-            .iter_mut()
-            .find(|(_, s)| s.process.pid == finish.pid && s.process.exit == Some(Exit::Unknown))
+        if let Some(command) = self.sources.find(finish.pid)
+            && command.process.exit != Some(finish.exit)
         {
-            source.process.exit = Some(finish.exit);
-            self.out.push(Item::Process(Box::new(source.process.clone())));
+            command.process.exit = Some(finish.exit);
+            self.out.push(Item::Process(Box::new(command.process.clone())));
         }
         if let Some(start_clocks) = self.start_clocks.take() {
             self.out.push(Item::Clock(Box::new(start_clocks)));
@@ -344,12 +340,13 @@ impl Drain {
         if let Some(source) = self.sources.get_mut(at) {
             source.log.end(&mut self.out);
             let gone = super::process_stat(source.process.pid).is_none();
-            source.end(gone.then_some(Exit::Unknown));
-            let number = source.process.source;
-            self.out.push(Item::Process(Box::new(source.process.clone())));
             if !gone {
                 // Whatever it does from now on is in no shard.
+                let number = source.process.source;
                 self.lose(number, None, LossCause::Truncated, None);
+            }
+            if let Some(process) = self.sources.end(at, gone.then_some(Exit::Unknown)) {
+                self.out.push(Item::Process(Box::new(process)));
             }
         }
     }

@@ -9,7 +9,13 @@ use rpd_ring::identity::{self, Identity};
 use rpd_shard::record::{Clock, ClockDomain, Exit, Node, Process};
 use rustix::fd::OwnedFd;
 use rustix::process::{Pid, PidfdFlags, pidfd_open};
+use std::collections::VecDeque;
 
+/// Number in the shard of what the collector itself records of its node. Processes that are traced are
+/// numbered from 1 and pass over it.
+pub const SYSTEM_SOURCE: u32 = 1 << 20;
+/// Processes that have ended and may still hear how: their parents say so a moment later.
+const RECENTLY_ENDED: usize = 1024;
 /// Ancestors that are looked at for the rank that a worker belongs to.
 const ANCESTORS: usize = 32;
 
@@ -40,9 +46,13 @@ pub(super) struct Source {
     own_pid: i32,
 }
 
-/// All traced processes; numbers in the shard are places here plus one.
+/// All traced processes, in the order of their numbers in the shard.
 pub(super) struct Sources {
     all: Vec<Source>,
+    /// Places of those that have not ended.
+    living: Vec<usize>,
+    /// Places of those that have ended, and are still known in full.
+    ended: VecDeque<usize>,
     defaults: SourceDefaults,
 }
 
@@ -56,19 +66,48 @@ pub(super) struct Entered {
 
 impl Sources {
     pub(super) fn new(defaults: SourceDefaults) -> Sources {
-        Sources { all: Vec::new(), defaults }
+        Sources { all: Vec::new(), living: Vec::new(), ended: VecDeque::new(), defaults }
     }
 
     pub(super) fn get_mut(&mut self, at: usize) -> Option<&mut Source> {
         self.all.get_mut(at)
     }
 
-    pub(super) fn iter_mut(&mut self) -> impl Iterator<Item = (usize, &mut Source)> {
-        self.all.iter_mut().enumerate()
+    /// Places of the processes that have not ended.
+    pub(super) fn living(&self) -> &[usize] {
+        &self.living
     }
 
-    pub(super) fn iter(&self) -> impl Iterator<Item = &Source> {
-        self.all.iter()
+    /// What to wait on for the ends of processes, with their places.
+    pub(super) fn pidfds(&self) -> impl Iterator<Item = (usize, &OwnedFd)> {
+        self.living.iter().filter_map(|at| Some((*at, self.all.get(*at)?.pidfd.as_ref()?)))
+    }
+
+    /// The latest process of a process id.
+    pub(super) fn find(&mut self, pid: i32) -> Option<&mut Source> {
+        self.all.iter_mut().rev().find(|source| source.process.pid == pid)
+    }
+
+    /// Notes the end of a process. Returns what is known of it now.
+    pub(super) fn end(&mut self, at: usize, exit: Option<Exit>) -> Option<Process> {
+        let source = self.all.get_mut(at)?;
+        source.ended = true;
+        source.pidfd = None;
+        source.process.last_seen = Some(machine::boottime());
+        // What is known already was said by the process or its parent.
+        if exit.is_some() && !matches!((source.process.exit, exit), (Some(_), Some(Exit::Unknown))) {
+            source.process.exit = exit;
+        }
+        let process = source.process.clone();
+        self.living.retain(|place| *place != at);
+        self.ended.push_back(at);
+        if self.ended.len() > RECENTLY_ENDED
+            && let Some(old) = self.ended.pop_front().and_then(|at| self.all.get_mut(at))
+            && old.ended
+        {
+            old.forget();
+        }
+        Some(process)
     }
 
     /// The clocks of the collector.
@@ -90,7 +129,7 @@ impl Sources {
             let own = source.own_pid == pid && (source.process.pid == from || source.process.ppid == from);
             own || source.process.pid == pid && source.process.ppid == from
         };
-        let source = self.all.iter_mut().rev().find(is_it)?;
+        let source = self.all.iter_mut().rev().take(RECENTLY_ENDED).find(is_it)?;
         source.process.exit = Some(exit);
         source.ended.then(|| source.process.clone())
     }
@@ -107,17 +146,20 @@ impl Sources {
         if let Some(at) = self.all.iter().rposition(same)
             && let Some(source) = self.all.get_mut(at)
         {
-            source.ended = false;
+            if std::mem::take(&mut source.ended) {
+                self.living.push(at);
+            }
             let command = masked_command(&identity.arguments);
             let changed = source.process.command != command;
             source.process.command = command;
             source.process.environment = masked_environment(identity.environment);
             return Entered { at, changed };
         }
-        let number = u32::try_from(self.all.len() + 1).unwrap_or(u32::MAX);
+        let number = number_at(self.all.len());
         let process = self.describe(number, pid, &facts, identity);
         let pidfd = Pid::from_raw(pid).and_then(|pid| pidfd_open(pid, PidfdFlags::empty()).ok());
         let log = ProcessLog::new(number);
+        self.living.push(self.all.len());
         self.all.push(Source { process, log, pidfd, ended: false, threads: 0, own_pid: facts.pid });
         Entered { at: self.all.len() - 1, changed: true }
     }
@@ -161,9 +203,9 @@ impl Sources {
         for _ in 0..ANCESTORS {
             let is_rank = |source: &Source| {
                 let process = &source.process;
-                !source.ended && process.pid == ancestor && (process.rank, process.restart) == (rank, restart)
+                process.pid == ancestor && (process.rank, process.restart) == (rank, restart)
             };
-            if self.all.iter().any(is_rank) {
+            if self.living.iter().filter_map(|at| self.all.get(*at)).any(is_rank) {
                 return true;
             }
             match process_stat(ancestor) {
@@ -182,14 +224,22 @@ impl Source {
         self.threads
     }
 
-    /// Notes the end of the process.
-    pub(super) fn end(&mut self, exit: Option<Exit>) {
-        self.ended = true;
-        self.pidfd = None;
-        self.process.last_seen = Some(machine::boottime());
-        if exit.is_some() && !matches!((self.process.exit, exit), (Some(_), Some(Exit::Unknown))) {
-            self.process.exit = exit;
-        }
+    /// Gives back the memory of what will not be written again.
+    fn forget(&mut self) {
+        self.process.environment = Vec::new();
+        self.process.command = String::new();
+        self.process.node = Node::default();
+        self.log = ProcessLog::default();
+        // Nobody finds it by its number any more, which may belong to another process by now.
+        (self.process.pid, self.own_pid) = (0, 0);
+    }
+}
+
+/// The number in the shard of a process at a place.
+fn number_at(place: usize) -> u32 {
+    match u32::try_from(place).unwrap_or(u32::MAX - 2) + 1 {
+        number if number < SYSTEM_SOURCE => number,
+        number => number + 1,
     }
 }
 
