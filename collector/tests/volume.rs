@@ -1,0 +1,92 @@
+//! Much at once: recorded + dropped = emitted whatever the ring, and nothing dropped at the default size
+//! and a million events a second.
+
+mod support;
+
+use rpd_shard::Shard;
+use rpd_shard::model::native::RANGE;
+use std::process::Command;
+use support::{Bench, ending, run};
+
+/// Threads and ranges per thread from the command line; at a pace if there is one (ranges per second of
+/// all threads together). Prints what it emitted, and for how many ns.
+const PROGRAM: &str = r#"
+#include <time.h>
+static long count, pace;
+static int threads;
+static long now(void) {
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return t.tv_sec * 1000000000l + t.tv_nsec;
+}
+static void *work(void *unused) {
+    long start = now();
+    for (long i = 0; i < count; i++) {
+        if (pace && i % 100 == 0) {
+            /* A hundred at a time, at the moment when they are due. */
+            long due = start + i * threads * 1000000000l / pace, wait = due - now();
+            struct timespec pause = {wait / 1000000000l, wait % 1000000000l};
+            if (wait > 0) nanosleep(&pause, 0);
+        }
+        roctxRangePushA(i & 1 ? "forward" : "backward");
+        roctxRangePop();
+    }
+    return unused;
+}
+int main(int argc, char **argv) {
+    threads = atoi(argv[1]);
+    count = atol(argv[2]);
+    pace = atol(argv[3]);
+    pthread_t thread[64];
+    long start = now();
+    for (int i = 0; i < threads; i++) pthread_create(&thread[i], 0, work, 0);
+    for (int i = 0; i < threads; i++) pthread_join(thread[i], 0);
+    printf("%ld %ld", threads * count, now() - start);
+    return 0;
+}
+"#;
+
+/// Ranges in the shard by its own count, ranges in the ledger, ranges emitted.
+fn counted(bench: &Bench, command: &mut Command) -> (u64, u64, u64) {
+    let output = run(command);
+    assert_eq!(ending(&output), 0, "{output:?}");
+    let text = String::from_utf8(output.stdout).unwrap();
+    let emitted = text.split(' ').next().unwrap().parse().unwrap();
+    let shard = Shard::open(&bench.shard_path()).unwrap();
+    let ledger = shard.ledger.as_ref().unwrap();
+    let written =
+        ledger.written.iter().filter(|(_, table, _)| *table == RANGE).map(|(_, _, rows)| rows).sum();
+    let lost = ledger.losses.iter().map(|loss| loss.rows.expect("every loss is counted")).sum();
+    std::fs::remove_dir_all(bench.path("out")).unwrap();
+    (written, lost, emitted)
+}
+
+#[test]
+fn of_64_threads_everything_is_recorded_or_counted() {
+    let Some(bench) = Bench::new() else { return };
+    let program = bench.program("volume", PROGRAM);
+    let each = if std::env::var_os("RPD_SOAK").is_some() { "1000000" } else { "20000" };
+    for ring in ["16384", "100000", "1048576", "16777216"] {
+        let mut command = bench.collect();
+        command.args(["--ring-size", ring, "--"]).arg(&program).args(["64", each, "0"]);
+        let (written, lost, emitted) = counted(&bench, &mut command);
+        assert_eq!(written + lost, emitted, "{written} + {lost}, rings of {ring} bytes");
+        assert!(written > 0);
+        eprintln!("rings of {ring}: {:.2} % dropped", 100.0 * lost as f64 / emitted as f64);
+    }
+}
+
+/// Alone on the machine, see the test groups in .config/nextest.toml.
+#[test]
+fn alone_a_million_ranges_a_second_are_recorded_without_a_drop() {
+    let Some(bench) = Bench::new() else { return };
+    let program = bench.program("volume", PROGRAM);
+    let seconds = if std::env::var_os("RPD_SOAK").is_some() { 20 } else { 2 };
+    for threads in [1, 4, 64] {
+        let each = (1_000_000 * seconds / threads).to_string();
+        let mut command = bench.collect();
+        command.arg("--").arg(&program).args([&threads.to_string(), &each, "1000000"]);
+        let (written, lost, emitted) = counted(&bench, &mut command);
+        assert_eq!((written, lost), (emitted, 0), "{threads} threads");
+    }
+}
