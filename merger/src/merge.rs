@@ -7,6 +7,7 @@ use crate::cli::MergeArgs;
 use crate::clock::{BestSets, Clocks, keep_best};
 use crate::comm::Comm;
 use crate::failure::{Exit, Failure};
+use crate::input::expand::{REGIONS, SAMPLES};
 use crate::input::plan::{Plan, plan, share};
 use crate::input::survey::{Survey, survey};
 use crate::number::{Bases, bases, demand, numbered_tables};
@@ -18,7 +19,7 @@ use crate::report::{Report, RowCount};
 use rayon::prelude::*;
 use rpd_rocpd::{Guid, Writer};
 use rpd_shard::Shard;
-use rpd_shard::model::{TableId, native, rocpd};
+use rpd_shard::model::{TableId, rocpd};
 use rpd_shard::record::{ClockDomain, ClockSet, Loss, Node, wire};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -354,12 +355,11 @@ fn seal(
 
 /// How many rows of a RocPD table the rows that were read make; `None` where it depends on their values.
 fn rows_out_of(read: &BTreeMap<TableId, u64>, table: TableId) -> Option<u64> {
-    let calls = [native::RANGE, native::MPI_CALL, native::RCCL_CALL];
     let of = |tables: &[TableId]| -> u64 { tables.iter().filter_map(|t| read.get(t)).sum() };
     match table {
-        rocpd::EVENT => Some(of(&[table, native::MARK]) + of(&calls)),
-        rocpd::REGION => Some(of(&[table]) + of(&calls)),
-        rocpd::SAMPLE => Some(of(&[table, native::MARK])),
+        rocpd::EVENT => Some(of(&[table]) + of(&REGIONS) + of(&SAMPLES)),
+        rocpd::REGION => Some(of(&[table]) + of(&REGIONS)),
+        rocpd::SAMPLE => Some(of(&[table]) + of(&SAMPLES)),
         rocpd::STRING | rocpd::INFO_NODE | rocpd::INFO_PROCESS | rocpd::TRACK | rocpd::ARG => None,
         _ => Some(of(&[table])),
     }

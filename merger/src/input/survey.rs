@@ -3,7 +3,7 @@
 
 use super::block_facts::{BlockFacts, Gathered, facts, stack_values};
 use super::expand::{self, Word};
-use super::source::{ExpandedKeys, KeySpace, Source, StackSpace};
+use super::source::{ExpandedKeys, KeySpace, Source, StackSpace, Tracks};
 use crate::agree::strings::{ShardHashes, hash};
 use rayon::prelude::*;
 use rpd_shard::Shard;
@@ -181,7 +181,7 @@ fn source(shard: &Shard, number: u32, gathered: &Gathered, facts: Vec<BlockFacts
         space.expanded = (space.next, space.next);
     }
 
-    // Expanded rows are numbered behind the stored ones. Marks need a track for each thread.
+    // Expanded rows are numbered behind the stored ones. Samples need a track of each thread.
     let mut take = |table: TableId, rows: u64| {
         let space = spaces.entry(table).or_default();
         let first = space.next;
@@ -189,8 +189,8 @@ fn source(shard: &Shard, number: u32, gathered: &Gathered, facts: Vec<BlockFacts
         space.expanded.1 = space.next;
         first
     };
-    let first_track = take(rocpd::TRACK, gathered.mark_threads.len() as u64);
-    let tracks: BTreeMap<i64, i64> = gathered.mark_threads.iter().copied().zip(first_track..).collect();
+    let first_track = take(rocpd::TRACK, gathered.tracks.len() as u64);
+    let tracks: Tracks = gathered.tracks.iter().copied().zip(first_track..).collect();
     let mut blocks: Vec<(BlockRef, Option<ExpandedKeys>)> = Vec::new();
     stored.sort_by_key(|f| (f.block.header.kind, f.block.header.first_key));
     blocks.extend(stored.iter().map(|f| (f.block, None)));
