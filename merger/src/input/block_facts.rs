@@ -1,5 +1,6 @@
 //! What one block of rows tells a survey.
 
+use super::death::OpenSpans;
 use super::expand::{self, Word};
 use super::source::{NO_THREAD, stack_key};
 use rpd_shard::Shard;
@@ -38,6 +39,8 @@ pub(super) struct Gathered {
     pub(super) lost_strings: bool,
     /// Tracks that samples need: thread and name, [`NO_THREAD`] for all threads that are not in the shard.
     pub(super) tracks: BTreeSet<(i64, Word)>,
+    /// What never ended.
+    pub(super) open: OpenSpans,
 }
 
 impl Gathered {
@@ -53,6 +56,7 @@ impl Gathered {
         }
         self.stacks = join(self.stacks, other.stacks);
         self.lost_strings |= other.lost_strings;
+        self.open.add(other.open);
         for (thread, name) in other.tracks {
             let full = self.tracks.len() >= MAX_TRACKS && !self.tracks.contains(&(thread, name));
             self.tracks.insert((if full { NO_THREAD } else { thread }, name));
@@ -79,7 +83,7 @@ pub(super) fn facts(
     threads: &[(i64, i64)],
 ) -> Result<(BlockFacts, Gathered), BlockError> {
     let rows = shard.rows(block)?;
-    let mut told = Gathered::default();
+    let mut told = Gathered { open: OpenSpans::of(&rows), ..Gathered::default() };
     for (column, cells) in rows.table.columns.iter().zip(&rows.columns) {
         let ints = || (0..rows.len).filter_map(|i| cells.int(i));
         match &column.kind {

@@ -2,6 +2,7 @@
 //! there are, and what is damaged. Every block is decoded here, so that the numbers are true.
 
 use super::block_facts::{BlockFacts, Gathered, facts, stack_values};
+use super::death::Death;
 use super::expand::{self, Word};
 use super::source::{ExpandedKeys, KeySpace, Source, StackSpace, Tracks};
 use crate::agree::strings::{ShardHashes, hash};
@@ -35,6 +36,8 @@ pub struct Survey {
     pub rows_read: BTreeMap<TableId, u64>,
     /// One line for each damaged place.
     pub warnings: Vec<String>,
+    /// Processes that died by a signal.
+    pub deaths: Vec<Death>,
 }
 
 /// Surveys a shard, its blocks in parallel.
@@ -46,6 +49,7 @@ pub fn survey(shard: Shard) -> Survey {
     readable.insert((0, rocpd::STRING), strings.iter().count() as u64);
     let mut words = BTreeSet::new();
     let mut sources = Vec::new();
+    let mut deaths = Vec::new();
     for (number, blocks) in blocks_by_source(&shard, &mut losses) {
         let (gathered, facts) = gather(&shard, &blocks, &strings, &mut warnings);
         for fact in &facts {
@@ -61,6 +65,7 @@ pub fn survey(shard: Shard) -> Survey {
             let table = Some(rocpd::INFO_PROCESS);
             losses.push(Loss { source: number, table, cause: LossCause::DamagedBlock, rows: Some(1) });
         }
+        deaths.extend(Death::of(&source.process, &gathered.open, &strings));
         sources.push(source);
     }
     sources.sort_by_cached_key(Source::order);
@@ -82,7 +87,7 @@ pub fn survey(shard: Shard) -> Survey {
         *rows_read.entry(*table).or_default() += rows;
     }
     shard.release();
-    Survey { shard, hashes, sources, losses, rows_read, warnings }
+    Survey { shard, hashes, sources, losses, rows_read, warnings, deaths }
 }
 
 /// The blocks of rows per process, in the order of the file. Tables that no output has are counted.
