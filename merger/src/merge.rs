@@ -7,6 +7,8 @@ use crate::cli::MergeArgs;
 use crate::clock::{BestSets, Clocks, keep_best};
 use crate::comm::Comm;
 use crate::failure::{Exit, Failure};
+use crate::input::death::Death;
+use crate::input::expand::{REGIONS, SAMPLES};
 use crate::input::plan::{Plan, plan, share};
 use crate::input::survey::{Survey, survey};
 use crate::number::{Bases, bases, demand, numbered_tables};
@@ -14,11 +16,11 @@ use crate::output::partial::Partial;
 use crate::output::provenance;
 use crate::output::write::{Job, Share, Written, write_share};
 use crate::report::progress::Progress;
-use crate::report::{Report, RowCount};
+use crate::report::{Report, RowCount, SHOWN};
 use rayon::prelude::*;
 use rpd_rocpd::{Guid, Writer};
 use rpd_shard::Shard;
-use rpd_shard::model::{TableId, native, rocpd};
+use rpd_shard::model::{TableId, rocpd};
 use rpd_shard::record::{ClockDomain, ClockSet, Loss, Node, wire};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -55,6 +57,9 @@ pub fn merge(comm: &impl Comm, args: &MergeArgs) -> Result<Report, Failure> {
     report.strings = (strings.before, strings.distinct);
     report.processes = found.processes;
     report.rows_read = row_counts(&found.rows_read);
+    report.note_if_empty(&found.rows_read);
+    report.died = found.died;
+    report.deaths = found.deaths;
     if comm.rank() == 0 {
         report.print_warnings();
     }
@@ -143,6 +148,9 @@ struct Findings {
     losses: Vec<Loss>,
     warnings: Vec<String>,
     rows_read: BTreeMap<TableId, u64>,
+    /// Processes that died by a signal; the first ones.
+    deaths: Vec<Death>,
+    died: u64,
 }
 
 /// What all ranks found, in merge order.
@@ -155,6 +163,8 @@ struct Found {
     warnings: Vec<String>,
     rows_read: BTreeMap<TableId, u64>,
     processes: u64,
+    deaths: Vec<Death>,
+    died: u64,
 }
 
 fn agree_on_findings(comm: &impl Comm, surveys: &[Survey]) -> Result<Found, Failure> {
@@ -176,6 +186,8 @@ fn agree_on_findings(comm: &impl Comm, surveys: &[Survey]) -> Result<Found, Fail
         losses: sum_losses(surveys.iter().flat_map(|s| &s.losses)),
         warnings: surveys.iter().flat_map(|s| s.warnings.clone()).collect(),
         rows_read: BTreeMap::new(),
+        deaths: first_deaths(surveys.iter().flat_map(|s| s.deaths.iter().cloned())),
+        died: surveys.iter().map(|s| s.deaths.len() as u64).sum(),
     };
     surveys.iter().for_each(|s| add_rows(&mut mine.rows_read, &s.rows_read));
     let mut found = Found {
@@ -187,6 +199,8 @@ fn agree_on_findings(comm: &impl Comm, surveys: &[Survey]) -> Result<Found, Fail
         warnings: Vec::new(),
         rows_read: BTreeMap::new(),
         processes: 0,
+        deaths: Vec::new(),
+        died: 0,
     };
     let mut domains = Vec::new();
     for message in comm.all_gather(wire::encode(&mine)) {
@@ -199,7 +213,10 @@ fn agree_on_findings(comm: &impl Comm, surveys: &[Survey]) -> Result<Found, Fail
         found.inputs.extend(theirs.inputs);
         found.losses.extend(theirs.losses);
         found.warnings.extend(theirs.warnings);
+        found.deaths.extend(theirs.deaths);
+        found.died += theirs.died;
     }
+    found.deaths = first_deaths(found.deaths.into_iter());
     found.losses = sum_losses(found.losses.iter());
     // The node of the lowest rank; one whose clocks are not known can be no reference for others.
     let known = domains.iter().find(|domain| found.clocks.contains_key(*domain));
@@ -207,6 +224,14 @@ fn agree_on_findings(comm: &impl Comm, surveys: &[Survey]) -> Result<Found, Fail
         found.reference = domain.clone();
     }
     Ok(found)
+}
+
+/// As many as are told.
+fn first_deaths(deaths: impl Iterator<Item = Death>) -> Vec<Death> {
+    let mut all: Vec<Death> = deaths.collect();
+    all.sort_by_cached_key(Death::order);
+    all.truncate(SHOWN);
+    all
 }
 
 fn distinct<'a>(domains: impl Iterator<Item = &'a ClockDomain>) -> Vec<ClockDomain> {
@@ -354,12 +379,11 @@ fn seal(
 
 /// How many rows of a RocPD table the rows that were read make; `None` where it depends on their values.
 fn rows_out_of(read: &BTreeMap<TableId, u64>, table: TableId) -> Option<u64> {
-    let calls = [native::RANGE, native::MPI_CALL, native::RCCL_CALL];
     let of = |tables: &[TableId]| -> u64 { tables.iter().filter_map(|t| read.get(t)).sum() };
     match table {
-        rocpd::EVENT => Some(of(&[table, native::MARK]) + of(&calls)),
-        rocpd::REGION => Some(of(&[table]) + of(&calls)),
-        rocpd::SAMPLE => Some(of(&[table, native::MARK])),
+        rocpd::EVENT => Some(of(&[table]) + of(&REGIONS) + of(&SAMPLES)),
+        rocpd::REGION => Some(of(&[table]) + of(&REGIONS)),
+        rocpd::SAMPLE => Some(of(&[table]) + of(&SAMPLES)),
         rocpd::STRING | rocpd::INFO_NODE | rocpd::INFO_PROCESS | rocpd::TRACK | rocpd::ARG => None,
         _ => Some(of(&[table])),
     }

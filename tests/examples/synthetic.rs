@@ -14,7 +14,7 @@ struct Arguments {
     /// Ranks on one node
     #[arg(long, default_value_t = 4)]
     ranks_per_node: u32,
-    /// HIP calls, ranges, marks and MPI calls per rank
+    /// HIP calls, ranges, marks, calls of MPI and RCCL per rank
     #[arg(long, default_value_t = 10_000)]
     events: usize,
     /// Threads of each rank

@@ -1,9 +1,10 @@
 //! What a collector says about its own limits reaches the merged database.
 #![allow(missing_docs, clippy::unwrap_used)]
 
-use rpd_shard::ShardWriter;
 use rpd_shard::model::{Value, native, rocpd};
-use rpd_shard::record::{Exit, Loss, LossCause, Process};
+use rpd_shard::record::{Exit, Loss, LossCause, Process, Selection};
+use rpd_shard::{ShardWriter, WriteError};
+use rpd_tests::crafted::{push_thread, shard_of, write_rows};
 use rpd_tests::harness::{RunFolder, assert_refused, losses, rpd_merge};
 use rpd_tests::synthetic::{SyntheticRun, process_record, run_identity};
 use std::fs;
@@ -44,6 +45,37 @@ fn events_that_the_collector_lost_are_in_the_ledger_of_the_merge() {
 }
 
 #[test]
+fn a_loss_comes_with_what_to_do_about_it() {
+    let run = run_with(|shard, _| {
+        for cause in [LossCause::RingFull, LossCause::NoMemory, LossCause::NoSpace, LossCause::BadRecord] {
+            shard.loss(Loss { source: 1, table: None, cause, rows: Some(2) });
+        }
+    });
+    let told = lines(&merge(&run), "lost");
+    let lost = "2 rows of unknown tables";
+    assert_eq!(
+        told,
+        [
+            format!("{lost} (ring_full): next time, raise --ring-size"),
+            format!("{lost} (no_memory): next time, raise --ring-memory, or give the job more memory"),
+            format!("{lost} (bad_record)"),
+            format!("{lost} (no_space): next time, raise --max-size or choose another place with -o DIR"),
+        ]
+    );
+}
+
+/// The summary of a merge.
+fn merge(run: &RunFolder) -> String {
+    rpd_merge().arg("--force").arg(&run.path).run().success().stderr
+}
+
+/// The lines of a summary that have this label.
+fn lines(summary: &str, label: &str) -> Vec<String> {
+    let with_label = |line: &str| line.strip_prefix(&format!("{label:<10} ")).map(str::to_owned);
+    summary.lines().filter_map(with_label).collect()
+}
+
+#[test]
 fn a_range_that_was_open_when_its_process_died_ends_when_it_was_last_seen() {
     let run = run_with(|shard, process| {
         let name = shard.string(b"never ended").unwrap();
@@ -63,8 +95,161 @@ fn a_range_that_was_open_when_its_process_died_ends_when_it_was_last_seen() {
           WHERE s.string = 'never ended'",
     );
     assert_eq!(open, 1);
-    let exit = "SELECT json_extract(extdata, '$.rpd.exit.signal') FROM rocpd_info_process ORDER BY id";
-    assert_eq!(database.rows(exit), [["NULL"], ["9"]]);
+    let exit = "SELECT json_extract(extdata, '$.rpd.exit.signal'), json_extract(extdata, '$.rpd.exit.name')
+        FROM rocpd_info_process ORDER BY id";
+    assert_eq!(database.rows(exit), [["NULL", "NULL"], ["9", "'SIGKILL'"]]);
+}
+
+#[test]
+fn a_process_that_died_is_told_with_what_it_was_doing() {
+    let run = run_with(|shard, process| {
+        // In the order of their ends, as a collector writes them: what is open comes last.
+        let mut names = ["data", "training", "step 41", "back\x1bward", "MPI_Allreduce"]
+            .map(|name| shard.string(name.as_bytes()).unwrap())
+            .into_iter()
+            .zip(1i64..);
+        let at = |stack: i64| Value::Int(process.first_seen + 10 * stack);
+        let (data, _) = names.next().unwrap();
+        shard.push(1, native::RANGE, &[1.into(), at(1), at(2), data.into(), 1.into(), 0.into()]).unwrap();
+        for (name, stack) in names {
+            let parent = if stack == 2 { 0 } else { stack - 1 };
+            let row = [1.into(), at(stack), Value::Null, name.into(), stack.into(), parent.into()];
+            let table = if stack == 5 { native::MPI_CALL } else { native::RANGE };
+            shard.push(1, table, &row).unwrap();
+            shard.flush().unwrap();
+        }
+        shard.process(&Process { exit: Some(Exit::Signal(11)), ..process.clone() }).unwrap();
+    });
+    let pid = process_record(&config().plan(), &config().plan().ranks[1].processes[0]).pid;
+    let line = format!(
+        "rank 1 (pid {pid}) died by signal 11 (SIGSEGV); 4 open at its end: ... > step 41 > backward > MPI_Allreduce"
+    );
+    assert_eq!(lines(&merge(&run), "died"), [line]);
+    let inspected = rpd_merge().arg("inspect").arg(run.shard(1)).run().success();
+    assert!(inspected.stdout.contains("(died by signal 11 (SIGSEGV);"), "{inspected}");
+}
+
+#[test]
+fn of_many_deaths_those_that_nobody_sent_are_told_first_and_the_rest_is_counted() {
+    let config = SyntheticRun { nodes: 1, ranks_per_node: 14, events_per_rank: 0, ..config() };
+    let run = RunFolder::new(&config);
+    let plan = config.plan();
+    for rank in &plan.ranks {
+        // Rank 0 ended well; rank 12 crashed, and the launcher killed the others.
+        let exit = [Exit::Code(0), Exit::Signal(15), Exit::Signal(6)];
+        let exit = exit[if rank.rank == 0 { 0 } else { 1 + usize::from(rank.rank == 12) }];
+        let mut shard = ShardWriter::new(Vec::new(), &run_identity(&plan, rank.rank)).unwrap();
+        let process = process_record(&plan, &rank.processes[0]);
+        shard.process(&Process { exit: Some(exit), ..process }).unwrap();
+        plan.clock_sets(rank).iter().for_each(|set| shard.clock(set).unwrap());
+        fs::write(run.shard(rank.rank), shard.finish().unwrap()).unwrap();
+    }
+    let told = lines(&merge(&run), "died");
+    assert_eq!(told.len(), 11, "{told:#?}");
+    assert!(told[0].starts_with("rank 12 ") && told[0].ends_with("died by signal 6 (SIGABRT)"), "{told:#?}");
+    assert!(told[9].starts_with("rank 9 ") && told[9].ends_with("(SIGTERM)"), "{told:#?}");
+    assert_eq!(told[10], "and 3 more");
+}
+
+/// A choice of ranks, if a shard says one.
+type Choice = Option<&'static [(u32, u32)]>;
+
+/// A run of four ranks of which only these have a shard, each of which says what was chosen.
+fn run_of_chosen(recorded: &[(u32, Choice)]) -> RunFolder {
+    let config = SyntheticRun { ranks_per_node: 4, ..config() };
+    let run = RunFolder::new(&config);
+    (0..4).for_each(|rank| fs::remove_file(run.shard(rank)).unwrap());
+    for (rank, chosen) in recorded {
+        let bytes = shard_of(&config, *rank, |shard| {
+            chosen.map_or(Ok(()), |ranks| shard.selection(&Selection { ranks: ranks.to_vec() }))
+        });
+        fs::write(run.shard(*rank), bytes).unwrap();
+    }
+    run
+}
+
+#[test]
+fn ranks_that_were_left_out_on_purpose_are_not_missing() {
+    let chosen = Some(&[(2, 3)][..]);
+    let run = run_of_chosen(&[(2, chosen), (3, chosen)]);
+    let outcome = rpd_merge().args(["--strict", "--json"]).arg(&run.path).run().success();
+    let notes = lines(&outcome.stderr, "note");
+    assert_eq!(notes[0], "ranks 2-3 of 4 recorded, as chosen with --ranks");
+    assert!(!outcome.stderr.contains("warning:") && !outcome.stderr.contains("missing"), "{outcome}");
+    let report: serde_json::Value = serde_json::from_str(&outcome.stdout).unwrap();
+    assert_eq!(report["left_out_ranks"], serde_json::json!([0, 1]));
+    let metadata = run.database().metadata();
+    assert_eq!(
+        (&metadata["rpd.missing_ranks"][0][..], &metadata["rpd.left_out_ranks"][0][..]),
+        ("[]", "[0,1]")
+    );
+    let inspected = rpd_merge().arg("inspect").arg(run.shard(2)).run().success();
+    assert!(inspected.stdout.contains("chosen     rank 2-3, with --ranks"), "{inspected}");
+}
+
+#[test]
+fn a_chosen_rank_without_a_shard_is_missing() {
+    let run = run_of_chosen(&[(2, Some(&[(2, 3)]))]);
+    let outcome = rpd_merge().args(["--strict", "--force"]).arg(&run.path).run();
+    assert_refused(&outcome, 3, &["rank 3"]);
+    let outcome = merge(&run);
+    assert_eq!(lines(&outcome, "missing"), ["rank 3"]);
+    assert_eq!(lines(&outcome, "note")[0], "rank 2 of 4 recorded, as chosen with --ranks");
+}
+
+#[test]
+fn shards_that_disagree_on_the_chosen_ranks_are_told_and_all_their_choices_count() {
+    let run = run_of_chosen(&[(1, Some(&[(1, 1)])), (2, Some(&[(2, 3)]))]);
+    let outcome = merge(&run);
+    let warned = |line: &str| line.starts_with("warning:") && line.contains("--ranks (1, 2-3)");
+    assert!(outcome.lines().any(warned), "{outcome}");
+    assert_eq!(lines(&outcome, "missing"), ["rank 3"]);
+    // A shard that says nothing is one of a collector that records all ranks.
+    let run = run_of_chosen(&[(1, Some(&[(1, 1)])), (2, None)]);
+    let outcome = merge(&run);
+    assert_eq!(lines(&outcome, "missing"), ["rank 0,3"]);
+    assert!(
+        outcome.lines().any(|line| line.starts_with("warning:") && line.contains("(all, 1)")),
+        "{outcome}"
+    );
+}
+
+const NOTHING_SEEN: &str = "no roctx, MPI or RCCL call was seen in any rank: for GPU kernels run rocprofv3";
+
+/// The notes of a run of one rank with these rows.
+fn notes_of(rows: impl FnOnce(&mut ShardWriter<Vec<u8>>) -> Result<(), WriteError>) -> Vec<String> {
+    let config = SyntheticRun { ranks_per_node: 1, ..config() };
+    let run = RunFolder::new(&config);
+    write_rows(&run, &config, 0, rows);
+    lines(&merge(&run), "note")
+}
+
+#[test]
+fn a_run_without_any_event_says_what_else_to_run() {
+    assert_eq!(notes_of(|_| Ok(())), [NOTHING_SEEN]);
+    let metrics = notes_of(|shard| {
+        let tid = push_thread(shard)?;
+        let event = shard.push(1, rocpd::EVENT, &[])?;
+        let track = shard.push(1, rocpd::TRACK, &[1.into(), 1.into(), tid.into()])?;
+        shard.push(1, rocpd::SAMPLE, &[track.into(), 5_000.into(), event.into()]).map(drop)
+    });
+    assert_eq!(metrics, [NOTHING_SEEN], "system metrics are no events of the program");
+    for table in [native::RANGE, native::MARK, native::MPI_CALL, native::RCCL_CALL] {
+        let notes = notes_of(|shard| {
+            let (tid, name) = (push_thread(shard)?, shard.string(b"x")?);
+            let row = match table {
+                native::MARK => vec![tid.into(), 5_000.into(), name.into()],
+                _ => vec![tid.into(), 5_000.into(), 6_000.into(), name.into()],
+            };
+            shard.push(1, table, &row).map(drop)
+        });
+        assert_eq!(notes, Vec::<String>::new(), "{table}");
+    }
+    let lost = notes_of(|shard| {
+        shard.loss(Loss { source: 1, table: None, cause: LossCause::RingFull, rows: Some(1) });
+        Ok(())
+    });
+    assert_eq!(lost, Vec::<String>::new(), "what was lost was seen");
 }
 
 #[test]

@@ -280,9 +280,14 @@ fn strings_of_native_rows_that_are_lost_and_show_as_text_are_counted() {
             native::MPI_CALL,
             &[tid, 5_000.into(), 6_000.into(), name, 0.into(), 0.into(), lost],
         )?;
-        Ok(())
+        shard.push(1, native::MPI_REQUEST, &[tid, 5_000.into(), lost])?;
+        let row = [tid, 5_000.into(), name, 0.into(), 0.into(), lost, lost];
+        shard.push(1, native::COMMUNICATOR, &row).map(drop)
     });
     assert_eq!((count(&database, "mark", "name_id"), count(&database, "mpi_call", "comm_id")), (1, 1));
+    let of_communicator = |column| count(&database, "communicator", column);
+    assert_eq!((of_communicator("comm_id"), of_communicator("label_id")), (1, 1));
+    assert_eq!((count(&database, "mpi_request", "name_id"), of_communicator("name_id")), (1, 0));
 }
 
 #[test]

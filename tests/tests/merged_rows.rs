@@ -6,7 +6,7 @@ use proptest::test_runner::{Config, RngSeed, TestRunner};
 use rpd_shard::model::rocpd;
 use rpd_tests::content::{Tables, content, differences};
 use rpd_tests::harness::{Database, RunFolder, losses, rpd_merge};
-use rpd_tests::synthetic::{Cell, Run, SyntheticRun};
+use rpd_tests::synthetic::{Call, Cell, Native, Run, SyntheticRun};
 use std::collections::BTreeMap;
 
 /// Small runs with every adversity now and then.
@@ -130,6 +130,54 @@ fn kernels_joined_to_regions_by_stack_id_are_exactly_the_planted_pairs() {
     found.into_iter().for_each(|pair| *joined.entry(pair).or_default() += 1);
     assert!(planted.len() > 1_000);
     assert_eq!(joined, planted);
+}
+
+#[test]
+fn completions_join_the_call_that_started_them_and_the_call_that_saw_them_complete() {
+    let config = SyntheticRun { events_per_rank: 300, ..SyntheticRun::default() };
+    let run = config.plan();
+    let database = RunFolder::new(&config).merged();
+    let mut planted: BTreeMap<Vec<String>, i64> = BTreeMap::new();
+    for process in run.processes() {
+        let shift = run.shift(process.node);
+        let time = |at| (run.nodes[process.node].clock.local(at) + shift).to_string();
+        let native = run.rows(process).native;
+        for done in native.iter().filter(|event| matches!(event.call, Call::Request { .. })) {
+            let with = |stack| native.iter().find(|other| other.stack == stack && other.end > other.start);
+            let (begun, seen) = (with(done.stack).expect("start"), with(done.parent).expect("wait"));
+            let name = |event: &Native| format!("'{}'", event.name());
+            let times = [time(begun.start), time(seen.start), time(done.start)];
+            *planted.entry([&[name(begun), name(seen)][..], &times].concat()).or_default() += 1;
+        }
+    }
+    let found = database.rows(
+        "SELECT r.name, w.name, r.start, w.start, s.timestamp FROM samples s
+           JOIN regions r ON r.guid = s.guid AND r.stack_id = s.stack_id
+           JOIN regions w ON w.guid = s.guid AND w.stack_id = s.parent_stack_id
+          WHERE s.name = 'MPI request' AND s.category = 'MPI_API'",
+    );
+    let mut joined: BTreeMap<Vec<String>, i64> = BTreeMap::new();
+    found.into_iter().for_each(|row| *joined.entry(row).or_default() += 1);
+    assert!(planted.len() >= 4 * 5 * 2, "{}", planted.len());
+    assert_eq!(joined, planted);
+}
+
+#[test]
+fn communicators_are_of_the_library_that_made_them() {
+    let config = SyntheticRun { nodes: 1, ranks_per_node: 3, ..SyntheticRun::default() };
+    let database = RunFolder::new(&config).merged();
+    let found = database.counts(
+        "SELECT json_extract(s.extdata, '$.message') || ' ' || a.type || ' ' || a.value
+           FROM samples s JOIN rocpd_arg a ON a.event_id = s.event_id AND a.guid = s.guid
+          WHERE s.category = 'COMMUNICATOR' AND a.name = 'comm'",
+    );
+    let wanted = [
+        "MPI_Comm_set_name MPI_Comm MPI_COMM_WORLD/1@0",
+        "MPI_Comm_set_name MPI_Comm comm-1",
+        "MPI_Comm_split MPI_Comm MPI_COMM_WORLD/1@0",
+        "ncclCommInitRank ncclComm_t nccl-00000000000000ff",
+    ];
+    assert_eq!(found, wanted.map(|text| (text.to_owned(), 3)).into());
 }
 
 #[test]

@@ -4,7 +4,9 @@
 use proptest::prelude::*;
 use rpd_shard::file::{BlockHeader, BlockKind};
 use rpd_shard::model::{OwnedValue, TableId, Value, native, rocpd};
-use rpd_shard::record::{Clock, ClockDomain, ClockSet, Exit, Loss, LossCause, Node, Process, RunIdentity};
+use rpd_shard::record::{
+    Clock, ClockDomain, ClockSet, Exit, Loss, LossCause, Node, Process, RunIdentity, Selection,
+};
 use rpd_shard::{OpenError, Shard, ShardWriter};
 use std::collections::BTreeMap;
 
@@ -59,6 +61,7 @@ fn small_shard() -> Vec<u8> {
     let domain = ClockDomain { boot_id: "b".into(), time_namespace: 1 };
     let set = ClockSet { domain, boottime: 5, monotonic_raw: 4, monotonic: 3, realtime: 900, bracket: 1 };
     shard.clock(&set).unwrap();
+    shard.selection(&Selection::of([(3, 3), (8, 15)])).unwrap();
     for batch in 0..4i64 {
         for source in [1u32, 2] {
             let tid = shard.push(source, rocpd::INFO_THREAD, &[1.into(), 1.into(), 1.into(), batch.into()]);
@@ -107,6 +110,7 @@ fn what_was_written_is_read() {
     assert!(shard.complete() && shard.damage().is_empty());
     assert_eq!(shard.identity, identity());
     assert_eq!(shard.processes[&1].exit, Some(Exit::Code(0)));
+    assert_eq!(shard.selection, Some(Selection { ranks: vec![(3, 3), (8, 15)] }));
     let ledger = shard.ledger.clone().unwrap();
     assert_eq!(ledger.losses[0].rows, Some(9));
     assert!(ledger.written.contains(&(2, native::RANGE, 20)));
@@ -117,6 +121,17 @@ fn what_was_written_is_read() {
     let (strings, _) = shard.strings();
     assert_eq!(strings.get(1), Some(b"phase 0".as_slice()));
     assert_eq!(strings.iter().count(), 6);
+}
+
+#[test]
+fn a_selection_out_of_bounds_is_damage_and_none() {
+    for ranks in [vec![(2, 1)], vec![(0, 4), (2, 8)], (0..5_000).map(|i| (2 * i, 2 * i)).collect()] {
+        let mut shard = ShardWriter::new(Vec::new(), &identity()).unwrap();
+        shard.selection(&Selection { ranks }).unwrap();
+        let bytes = shard.finish().unwrap();
+        let shard = Shard::from_memory("s", &bytes).unwrap();
+        assert_eq!((shard.selection.as_ref(), shard.damage().len()), (None, 1));
+    }
 }
 
 #[test]

@@ -1,14 +1,15 @@
 //! What one block of rows tells a survey.
 
-use super::expand;
+use super::death::OpenSpans;
+use super::expand::{self, Word};
 use super::source::{NO_THREAD, stack_key};
 use rpd_shard::Shard;
 use rpd_shard::file::{BlockError, BlockKind, BlockRef, ShardStrings};
-use rpd_shard::model::{Kind, Local, Rows, TableId, Value, native};
+use rpd_shard::model::{Kind, Local, Rows, TableId, Value};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Threads of one process whose marks have a track of their own; those beyond share one.
-const MAX_MARK_THREADS: usize = 65_536;
+/// Tracks of samples that one process has; threads beyond share one of each name.
+const MAX_TRACKS: usize = 65_536;
 /// Distinct stack ids of one process that are kept when they have to be numbered anew.
 const MAX_STACK_VALUES: usize = 8 << 20;
 
@@ -36,8 +37,10 @@ pub(super) struct Gathered {
     pub(super) stacks: Option<(i64, i64)>,
     /// Whether a string id leads nowhere.
     pub(super) lost_strings: bool,
-    /// Threads of marks, [`NO_THREAD`] for all that are not in the shard.
-    pub(super) mark_threads: BTreeSet<i64>,
+    /// Tracks that samples need: thread and name, [`NO_THREAD`] for all threads that are not in the shard.
+    pub(super) tracks: BTreeSet<(i64, Word)>,
+    /// What never ended.
+    pub(super) open: OpenSpans,
 }
 
 impl Gathered {
@@ -53,9 +56,10 @@ impl Gathered {
         }
         self.stacks = join(self.stacks, other.stacks);
         self.lost_strings |= other.lost_strings;
-        for thread in other.mark_threads {
-            let full = self.mark_threads.len() >= MAX_MARK_THREADS;
-            self.mark_threads.insert(if full { NO_THREAD } else { thread });
+        self.open.add(other.open);
+        for (thread, name) in other.tracks {
+            let full = self.tracks.len() >= MAX_TRACKS && !self.tracks.contains(&(thread, name));
+            self.tracks.insert((if full { NO_THREAD } else { thread }, name));
         }
     }
 }
@@ -79,7 +83,7 @@ pub(super) fn facts(
     threads: &[(i64, i64)],
 ) -> Result<(BlockFacts, Gathered), BlockError> {
     let rows = shard.rows(block)?;
-    let mut told = Gathered::default();
+    let mut told = Gathered { open: OpenSpans::of(&rows), ..Gathered::default() };
     for (column, cells) in rows.table.columns.iter().zip(&rows.columns) {
         let ints = || (0..rows.len).filter_map(|i| cells.int(i));
         match &column.kind {
@@ -106,14 +110,15 @@ pub(super) fn facts(
             _ => {}
         }
     }
-    if rows.id() == native::MARK {
-        told.mark_threads = mark_threads(&rows, threads);
+    if let Some(name) = Word::track_of(rows.id()) {
+        told.tracks = threads_of(&rows, threads).into_iter().map(|thread| (thread, name)).collect();
     }
     let expanded = if expand::is_native(rows.id()) { expand::counts(&rows) } else { Vec::new() };
     Ok((BlockFacts { block: *block, expanded }, told))
 }
 
-fn mark_threads(rows: &Rows<Local>, threads: &[(i64, i64)]) -> BTreeSet<i64> {
+/// The threads of samples.
+fn threads_of(rows: &Rows<Local>, threads: &[(i64, i64)]) -> BTreeSet<i64> {
     let keys = rows.column("tid");
     let known = |key: &i64| {
         let i = threads.partition_point(|(_, next)| next <= key);
@@ -122,7 +127,7 @@ fn mark_threads(rows: &Rows<Local>, threads: &[(i64, i64)]) -> BTreeSet<i64> {
     let mut last = None;
     let mut all = BTreeSet::new();
     for key in (0..rows.len).map(|i| keys.int(i)) {
-        // Marks of one thread mostly stand together.
+        // Samples of one thread mostly stand together.
         if last != Some(key) {
             all.insert(key.filter(known).unwrap_or(NO_THREAD));
             last = Some(key);

@@ -1,7 +1,8 @@
-//! Native rows as rows of RocPD. One range is an event and a region, one mark an event and a sample,
-//! one call an event, a region and an arg for each value that it has.
+//! Native rows as rows of RocPD. What takes time (a range, a call) is an event and a region; what
+//! happens at a moment (a mark, a request that was complete, a new communicator) is an event and a
+//! sample. Either has an arg for each value.
 
-use super::source::{ExpandedKeys, NO_THREAD};
+use super::source::{ExpandedKeys, NO_THREAD, Tracks};
 use rpd_shard::file::ShardStrings;
 use rpd_shard::model::{
     Cells, Keys, Local, Nulls, Rows, RowsBuilder, Schema, Table, TableId, TextCells, Value, native, rocpd,
@@ -23,18 +24,27 @@ pub enum Word {
     RcclCategory,
     /// Name of the track that holds a thread's marks.
     MarkTrack,
+    /// Name of the track that holds the requests that a thread saw complete.
+    RequestTrack,
+    /// Category of communicators, of MPI as of RCCL.
+    CommunicatorCategory,
+    /// Name of the track that holds the communicators that a thread made or named.
+    CommunicatorTrack,
     /// Stands for a string that was lost.
     Lost,
 }
 
 impl Word {
     /// All of them, in the order of their ids.
-    pub const ALL: [Word; 6] = [
+    pub const ALL: [Word; 9] = [
         Word::RangeCategory,
         Word::MarkCategory,
         Word::MpiCategory,
         Word::RcclCategory,
         Word::MarkTrack,
+        Word::RequestTrack,
+        Word::CommunicatorCategory,
+        Word::CommunicatorTrack,
         Word::Lost,
     ];
 
@@ -46,6 +56,9 @@ impl Word {
             Word::MpiCategory => "MPI_API",
             Word::RcclCategory => "RCCL_API",
             Word::MarkTrack => "roctxMark",
+            Word::RequestTrack => "MPI request",
+            Word::CommunicatorCategory => "COMMUNICATOR",
+            Word::CommunicatorTrack => "communicator",
             Word::Lost => "(lost)",
         }
     }
@@ -67,39 +80,59 @@ impl Word {
             native::MARK => &[Word::MarkCategory, Word::MarkTrack],
             native::MPI_CALL => &[Word::MpiCategory],
             native::RCCL_CALL => &[Word::RcclCategory],
+            native::MPI_REQUEST => &[Word::MpiCategory, Word::RequestTrack],
+            native::COMMUNICATOR => &[Word::CommunicatorCategory, Word::CommunicatorTrack],
             _ => &[],
+        }
+    }
+
+    /// Name of the track that rows of this table stand on, where they become samples.
+    pub fn track_of(table: TableId) -> Option<Word> {
+        match table {
+            native::MARK => Some(Word::MarkTrack),
+            native::MPI_REQUEST => Some(Word::RequestTrack),
+            native::COMMUNICATOR => Some(Word::CommunicatorTrack),
+            _ => None,
         }
     }
 }
 
-/// Columns of a call that become args: name and C type.
-const ARGS: [(&str, &str); 8] = [
-    ("comm_id", "comm"),
-    ("peer", "int"),
-    ("root", "int"),
-    ("tag", "int"),
-    ("count", "size_t"),
-    ("datatype_id", "ncclDataType_t"),
-    ("bytes", "size_t"),
-    ("seq", "uint64_t"),
+/// Columns that become args: name of the arg and C type. A communicator's type is its library's.
+const ARGS: [(&str, &str, &str); 11] = [
+    ("comm_id", "comm", "MPI_Comm"),
+    ("label_id", "name", "char*"),
+    ("size", "size", "int"),
+    ("rank", "rank", "int"),
+    ("peer", "peer", "int"),
+    ("root", "root", "int"),
+    ("tag", "tag", "int"),
+    ("count", "count", "size_t"),
+    ("datatype_id", "datatype", "ncclDataType_t"),
+    ("bytes", "bytes", "size_t"),
+    ("seq", "seq", "uint64_t"),
 ];
+/// How all functions of RCCL begin.
+const RCCL_PREFIX: &[u8] = b"nccl";
 
 /// Longest name that is repeated as an event's message: what the collector records of one at most.
 const MESSAGE_LIMIT: usize = 4096;
 
+/// Tables whose rows become regions.
+pub const REGIONS: [TableId; 3] = [native::RANGE, native::MPI_CALL, native::RCCL_CALL];
+/// Tables whose rows become samples.
+pub const SAMPLES: [TableId; 3] = [native::MARK, native::MPI_REQUEST, native::COMMUNICATOR];
+
 /// Whether rows of this table are expanded.
 pub fn is_native(table: TableId) -> bool {
-    matches!(table, native::RANGE | native::MARK | native::MPI_CALL | native::RCCL_CALL)
+    REGIONS.contains(&table) || SAMPLES.contains(&table)
 }
 
 /// How many rows of each table these native rows become.
 pub fn counts(rows: &Rows<Local>) -> Vec<(TableId, u64)> {
     let n = rows.len as u64;
-    let args: usize = ARGS.iter().map(|(column, _)| rows.column(column).filled(rows.len)).sum();
-    match rows.id() {
-        native::MARK => vec![(rocpd::EVENT, n), (rocpd::SAMPLE, n)],
-        _ => vec![(rocpd::EVENT, n), (rocpd::REGION, n), (rocpd::ARG, args as u64)],
-    }
+    let args: usize = ARGS.iter().map(|(column, ..)| rows.column(column).filled(rows.len)).sum();
+    let shown = if SAMPLES.contains(&rows.id()) { rocpd::SAMPLE } else { rocpd::REGION };
+    vec![(rocpd::EVENT, n), (shown, n), (rocpd::ARG, args as u64)]
 }
 
 /// What an expansion needs to know of the source.
@@ -107,8 +140,8 @@ pub fn counts(rows: &Rows<Local>) -> Vec<(TableId, u64)> {
 pub struct Context<'a> {
     /// Strings of the shard.
     pub strings: &'a ShardStrings,
-    /// Track of each thread's marks.
-    pub tracks: &'a BTreeMap<i64, i64>,
+    /// Tracks of samples.
+    pub tracks: &'a Tracks,
     /// When the process was last seen, ns of its clock: the end of what was open at its death.
     pub last_seen: i64,
 }
@@ -124,30 +157,32 @@ pub fn expand(
     lost: &mut LostTexts,
 ) -> Vec<Rows<Local>> {
     // Of ranges and calls the name is the region's, and is counted there.
-    let shown: &[&str] = if rows.id() == native::MARK { &["name_id"] } else { &["comm_id", "datatype_id"] };
-    for column in shown {
+    let name = SAMPLES.contains(&rows.id()).then_some("name_id");
+    for column in name.iter().chain(&["comm_id", "label_id", "datatype_id"]) {
         let cells = rows.column(column);
+        if matches!(cells, Cells::Absent) {
+            continue;
+        }
         let is_lost = |i: &usize| cells.get(*i) != Value::Null && text_of(cells.get(*i), context).is_none();
         let count = (0..rows.len).filter(is_lost).count() as u64;
         if count > 0 {
             *lost.entry((rows.id(), (*column).to_owned())).or_default() += count;
         }
     }
-    match rows.id() {
-        native::RANGE => vec![events(rows, keys, Word::RangeCategory, context), regions(rows, keys, context)],
-        native::MARK => vec![events(rows, keys, Word::MarkCategory, context), samples(rows, keys, context)],
-        table => {
-            let (category, comm_type) = match table {
-                native::MPI_CALL => (Word::MpiCategory, "MPI_Comm"),
-                _ => (Word::RcclCategory, "ncclComm_t"),
-            };
-            vec![
-                events(rows, keys, category, context),
-                regions(rows, keys, context),
-                args(rows, keys, comm_type, context),
-            ]
-        }
-    }
+    let category = match rows.id() {
+        native::RANGE => Word::RangeCategory,
+        native::MARK => Word::MarkCategory,
+        native::MPI_CALL | native::MPI_REQUEST => Word::MpiCategory,
+        native::COMMUNICATOR => Word::CommunicatorCategory,
+        _ => Word::RcclCategory,
+    };
+    let shown = match Word::track_of(rows.id()) {
+        Some(track) => samples(rows, keys, track, context),
+        None => regions(rows, keys, context),
+    };
+    let mut expanded = vec![events(rows, keys, category, context), shown];
+    expanded.extend(args(rows, keys, context));
+    expanded
 }
 
 /// The text of a string column's cell.
@@ -158,13 +193,13 @@ fn text_of<'a>(cell: Value<'_>, context: &Context<'a>) -> Option<&'a [u8]> {
     }
 }
 
-/// The tracks of a source's marks: one for each thread that set any.
-pub fn mark_tracks(tracks: &BTreeMap<i64, i64>) -> Option<Rows<Local>> {
+/// The rows of these tracks.
+pub fn tracks(tracks: &Tracks) -> Option<Rows<Local>> {
     let first = *tracks.values().next()?;
     let mut rows = RowsBuilder::new(table(rocpd::TRACK));
-    for thread in tracks.keys() {
+    for (thread, name) in tracks.keys() {
         let thread = if *thread == NO_THREAD { Value::Null } else { Value::Int(*thread) };
-        rows.push(&[Value::Int(1), Value::Int(1), thread, Value::Int(Word::MarkTrack.id())]);
+        rows.push(&[Value::Int(1), Value::Int(1), thread, Value::Int(name.id())]);
     }
     Some(rows.finish(first))
 }
@@ -196,8 +231,8 @@ fn events(rows: &Rows<Local>, keys: &ExpandedKeys, category: Word, context: &Con
         ("parent_stack_id", rows.column("parent_stack_id").clone()),
         ("correlation_id", Cells::ints(vec![0; n])),
     ];
-    // AMD's tools read the text of a marker here; of calls the name says it all.
-    if matches!(category, Word::RangeCategory | Word::MarkCategory) {
+    // AMD's tools read the text of a marker here. A call has its name in its region, a sample nowhere else.
+    if !matches!(rows.id(), native::MPI_CALL | native::RCCL_CALL) {
         named.push(("extdata", messages(rows, context.strings)));
     }
     build(rocpd::EVENT, keys.event, n, named)
@@ -260,10 +295,11 @@ fn names(rows: &Rows<Local>) -> Cells {
     names
 }
 
-fn samples(rows: &Rows<Local>, keys: &ExpandedKeys, context: &Context<'_>) -> Rows<Local> {
+fn samples(rows: &Rows<Local>, keys: &ExpandedKeys, name: Word, context: &Context<'_>) -> Rows<Local> {
     let threads = rows.column("tid");
-    let shared = context.tracks.get(&NO_THREAD).copied().unwrap_or(0);
-    let track = |i| threads.int(i).and_then(|t| context.tracks.get(&t)).copied().unwrap_or(shared);
+    let track_of = |thread| context.tracks.get(&(thread, name)).copied();
+    let shared = track_of(NO_THREAD).unwrap_or(0);
+    let track = |i| threads.int(i).and_then(track_of).unwrap_or(shared);
     build(
         rocpd::SAMPLE,
         keys.sample,
@@ -276,17 +312,25 @@ fn samples(rows: &Rows<Local>, keys: &ExpandedKeys, context: &Context<'_>) -> Ro
     )
 }
 
-fn args(rows: &Rows<Local>, keys: &ExpandedKeys, comm_type: &str, context: &Context<'_>) -> Rows<Local> {
-    let columns: Vec<_> = ARGS.iter().map(|(column, kind)| (*column, *kind, rows.column(column))).collect();
+fn args(rows: &Rows<Local>, keys: &ExpandedKeys, context: &Context<'_>) -> Option<Rows<Local>> {
+    let columns = ARGS.iter().map(|(column, name, kind)| {
+        let is_string = column.ends_with("_id");
+        (is_string, *name, *kind, rows.column(column))
+    });
+    let columns: Vec<_> = columns.filter(|(.., cells)| !matches!(cells, Cells::Absent)).collect();
+    if columns.is_empty() {
+        return None;
+    }
+    let functions = rows.column("name_id");
+    let is_rccl = |i| text_of(functions.get(i), context).is_some_and(|name| name.starts_with(RCCL_PREFIX));
     let mut out = RowsBuilder::new(table(rocpd::ARG));
     for i in 0..rows.len {
         let mut position = 0i64;
-        for (column, kind, cells) in &columns {
+        for (is_string, name, kind, cells) in &columns {
             let number;
-            let is_string = column.ends_with("_id");
             let text = match cells.get(i) {
                 Value::Null => continue,
-                cell if is_string => text_of(cell, context).unwrap_or(Word::Lost.text().as_bytes()),
+                cell if *is_string => text_of(cell, context).unwrap_or(Word::Lost.text().as_bytes()),
                 Value::Int(v) => {
                     number = v.to_string();
                     number.as_bytes()
@@ -297,12 +341,12 @@ fn args(rows: &Rows<Local>, keys: &ExpandedKeys, comm_type: &str, context: &Cont
             out.push(&[
                 Value::Int(keys.event + i as i64),
                 Value::Int(position),
-                (if *kind == "comm" { comm_type } else { kind }).into(),
-                column.strip_suffix("_id").unwrap_or(column).into(),
+                (if *name == "comm" && is_rccl(i) { "ncclComm_t" } else { *kind }).into(),
+                (*name).into(),
                 Value::Text(text),
             ]);
             position += 1;
         }
     }
-    out.finish(keys.arg)
+    Some(out.finish(keys.arg))
 }

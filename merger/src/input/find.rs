@@ -125,7 +125,7 @@ fn one_run_in(dir: &Path) -> Result<PathBuf, Failure> {
     match runs.as_slice() {
         [run] => Ok(run.clone()),
         [] => Err(Failure::Input(format!(
-            "no *.{SHARD_ENDING} in {dir}: was the program run under rpd-collect, and did it call roctx or MPI?"
+            "no *.{SHARD_ENDING} in {dir}: was the program run under rpd-collect, and did it call roctx, MPI or RCCL?"
         ))),
         runs => {
             let names: Vec<_> = runs.iter().filter_map(|r| Some(r.file_name()?.to_string_lossy())).collect();

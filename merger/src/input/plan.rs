@@ -1,13 +1,14 @@
 //! Phase 1: which shards are merged, in which order, by whom.
 
 use super::find::{Found, SHARD_ENDING, find};
+use super::ranks::Ranks;
 use crate::cli::MergeArgs;
 use crate::failure::Failure;
 use rayon::prelude::*;
+use rpd_shard::record::Selection;
 use rpd_shard::{OpenError, Shard};
 use serde::{Deserialize, Serialize};
 use std::cmp::Reverse;
-use std::collections::BTreeSet;
 use std::fs::{self, File};
 use std::io::{ErrorKind, Read};
 use std::path::{Path, PathBuf};
@@ -21,10 +22,8 @@ pub struct Plan {
     pub shards: Vec<PlannedShard>,
     /// Where the database goes.
     pub output: PathBuf,
-    /// Number of ranks seen.
-    pub ranks: usize,
-    /// Ranks that the job had and nobody saw.
-    pub missing_ranks: Vec<u32>,
+    /// The job's ranks.
+    pub ranks: Ranks,
     /// Ranks whose processes called nothing that is recorded.
     pub silent_ranks: Vec<u32>,
     /// Ranks of which two collectors wrote a shard: two jobs under one run id.
@@ -64,6 +63,7 @@ struct Candidate {
     size: Option<u32>,
     /// Rank of the collector.
     collector: Option<u32>,
+    selection: Option<Selection>,
 }
 
 /// Merge order of shards. It does not depend on their names, but for shards without any process.
@@ -108,7 +108,9 @@ pub fn plan(args: &MergeArgs) -> Result<Plan, Failure> {
             first.path.display(),
         )));
     }
-    let (ranks, missing_ranks) = ranks(&shards);
+    let seen = shards.iter().flat_map(|s| s.ranks.iter().copied()).collect();
+    let size = shards.iter().filter_map(|s| s.size).max().unwrap_or(0);
+    let ranks = Ranks::new(seen, size, shards.iter().map(|s| s.selection.as_ref()));
     // Of copies the whole one is kept, of cut ones the longest.
     shards.sort_by(|a, b| {
         let key = |s: &'_ Candidate| (!s.complete, Reverse(s.bytes));
@@ -134,7 +136,7 @@ pub fn plan(args: &MergeArgs) -> Result<Plan, Failure> {
             complete: s.complete,
         })
         .collect();
-    Ok(Plan { run_id, shards, output, ranks, missing_ranks, silent_ranks, repeated_ranks, unreadable })
+    Ok(Plan { run_id, shards, output, ranks, silent_ranks, repeated_ranks, unreadable })
 }
 
 fn candidate(shard: Shard) -> Candidate {
@@ -157,6 +159,7 @@ fn candidate(shard: Shard) -> Candidate {
         order: Order { rank: ranks.first().copied().unwrap_or(u32::MAX), processes, path },
         ranks,
         collector: shard.identity.rank,
+        selection: shard.selection.clone(),
         // Sizes of more than a million ranks are damage.
         size: shard
             .processes
@@ -232,13 +235,6 @@ fn nothing_readable(found: &Found, unreadable: &[(PathBuf, String)]) -> Failure 
         found.shards.len(),
         found.home.display()
     ))
-}
-
-/// How many ranks there are, and which are missing from the size of the job.
-fn ranks(shards: &[Candidate]) -> (usize, Vec<u32>) {
-    let size = shards.iter().filter_map(|s| s.size).max().unwrap_or(0);
-    let seen: BTreeSet<u32> = shards.iter().flat_map(|s| s.ranks.iter().copied()).collect();
-    (seen.len(), (0..size).filter(|rank| !seen.contains(rank)).collect())
 }
 
 /// Ranks that more than one collector had.

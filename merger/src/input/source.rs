@@ -1,5 +1,6 @@
 //! A source: one process of a shard, with key and stack id spaces of its own.
 
+use super::expand::Word;
 use rpd_shard::file::BlockRef;
 use rpd_shard::model::{TableId, Value, rocpd};
 use rpd_shard::record::Process;
@@ -125,11 +126,14 @@ pub struct Source {
     pub stacks: StackSpace,
     /// Its blocks in the order of writing: stored tables first, then native ones with their keys.
     pub blocks: Vec<(BlockRef, Option<ExpandedKeys>)>,
-    /// Track of each thread's marks, by thread key; [`NO_THREAD`] where the thread is not known.
-    pub tracks: BTreeMap<i64, i64>,
+    /// Tracks of its samples.
+    pub tracks: Tracks,
 }
 
-/// Stands for threads that are not in the shard, or that are too many: their marks share a track.
+/// Key of the track of each thread and name. The thread is [`NO_THREAD`] where it is not known.
+pub type Tracks = BTreeMap<(i64, Word), i64>;
+
+/// Stands for threads that are not in the shard, or that are too many: their samples share a track.
 pub const NO_THREAD: i64 = 0;
 
 impl Source {

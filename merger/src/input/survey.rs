@@ -2,8 +2,9 @@
 //! there are, and what is damaged. Every block is decoded here, so that the numbers are true.
 
 use super::block_facts::{BlockFacts, Gathered, facts, stack_values};
+use super::death::Death;
 use super::expand::{self, Word};
-use super::source::{ExpandedKeys, KeySpace, Source, StackSpace};
+use super::source::{ExpandedKeys, KeySpace, Source, StackSpace, Tracks};
 use crate::agree::strings::{ShardHashes, hash};
 use rayon::prelude::*;
 use rpd_shard::Shard;
@@ -35,6 +36,8 @@ pub struct Survey {
     pub rows_read: BTreeMap<TableId, u64>,
     /// One line for each damaged place.
     pub warnings: Vec<String>,
+    /// Processes that died by a signal.
+    pub deaths: Vec<Death>,
 }
 
 /// Surveys a shard, its blocks in parallel.
@@ -46,6 +49,7 @@ pub fn survey(shard: Shard) -> Survey {
     readable.insert((0, rocpd::STRING), strings.iter().count() as u64);
     let mut words = BTreeSet::new();
     let mut sources = Vec::new();
+    let mut deaths = Vec::new();
     for (number, blocks) in blocks_by_source(&shard, &mut losses) {
         let (gathered, facts) = gather(&shard, &blocks, &strings, &mut warnings);
         for fact in &facts {
@@ -61,6 +65,7 @@ pub fn survey(shard: Shard) -> Survey {
             let table = Some(rocpd::INFO_PROCESS);
             losses.push(Loss { source: number, table, cause: LossCause::DamagedBlock, rows: Some(1) });
         }
+        deaths.extend(Death::of(&source.process, &gathered.open, &strings));
         sources.push(source);
     }
     sources.sort_by_cached_key(Source::order);
@@ -82,7 +87,7 @@ pub fn survey(shard: Shard) -> Survey {
         *rows_read.entry(*table).or_default() += rows;
     }
     shard.release();
-    Survey { shard, hashes, sources, losses, rows_read, warnings }
+    Survey { shard, hashes, sources, losses, rows_read, warnings, deaths }
 }
 
 /// The blocks of rows per process, in the order of the file. Tables that no output has are counted.
@@ -181,7 +186,7 @@ fn source(shard: &Shard, number: u32, gathered: &Gathered, facts: Vec<BlockFacts
         space.expanded = (space.next, space.next);
     }
 
-    // Expanded rows are numbered behind the stored ones. Marks need a track for each thread.
+    // Expanded rows are numbered behind the stored ones. Samples need a track of each thread.
     let mut take = |table: TableId, rows: u64| {
         let space = spaces.entry(table).or_default();
         let first = space.next;
@@ -189,8 +194,8 @@ fn source(shard: &Shard, number: u32, gathered: &Gathered, facts: Vec<BlockFacts
         space.expanded.1 = space.next;
         first
     };
-    let first_track = take(rocpd::TRACK, gathered.mark_threads.len() as u64);
-    let tracks: BTreeMap<i64, i64> = gathered.mark_threads.iter().copied().zip(first_track..).collect();
+    let first_track = take(rocpd::TRACK, gathered.tracks.len() as u64);
+    let tracks: Tracks = gathered.tracks.iter().copied().zip(first_track..).collect();
     let mut blocks: Vec<(BlockRef, Option<ExpandedKeys>)> = Vec::new();
     stored.sort_by_key(|f| (f.block.header.kind, f.block.header.first_key));
     blocks.extend(stored.iter().map(|f| (f.block, None)));

@@ -5,6 +5,7 @@
 
 use crate::agree::nodes::Nodes;
 use crate::clock::Clocks;
+use crate::input::death::signal_name;
 use crate::input::plan::Plan;
 use crate::input::source::Origin;
 use crate::merge::input_id;
@@ -23,7 +24,7 @@ pub fn process_row(shard: &Shard, map: &SourceMap<'_>) -> Option<Rows<Merged>> {
         process.environment.iter().map(|(name, value)| (name.clone(), json!(value))).collect();
     let exit = process.exit.map(|exit| match exit {
         Exit::Code(code) => json!({ "code": code }),
-        Exit::Signal(signal) => json!({ "signal": signal }),
+        Exit::Signal(signal) => json!({ "signal": signal, "name": signal_name(signal) }),
         Exit::Unknown => json!("unknown"),
     });
     let extdata = json!({ "rpd": {
@@ -72,7 +73,8 @@ pub fn metadata(plan: &Plan, report: &Report, clocks: &Clocks, nodes: &Nodes) ->
         ("rpd.version", env!("CARGO_PKG_VERSION").to_owned()),
         ("rpd.run_id", plan.run_id.clone()),
         ("rpd.processes", report.processes.to_string()),
-        ("rpd.missing_ranks", json!(plan.missing_ranks).to_string()),
+        ("rpd.missing_ranks", json!(plan.ranks.missing).to_string()),
+        ("rpd.left_out_ranks", json!(plan.ranks.left_out).to_string()),
         ("rpd.unfinished_ranks", json!(plan.unfinished_ranks()).to_string()),
         ("rpd.unreadable_shards", plan.unreadable.len().to_string()),
         ("rpd.clock", "CLOCK_BOOTTIME of the reference node".to_owned()),

@@ -159,7 +159,7 @@ fn write_source(
         *written.placeholders.entry(rows.id()).or_default() += 1;
         append(writer, &rows, written)?;
     }
-    if let Some(tracks) = expand::mark_tracks(&source.tracks) {
+    if let Some(tracks) = expand::tracks(&source.tracks) {
         append(writer, &map.renumber(tracks, Origin::Expanded, &mut replaced), written)?;
     }
     written.add_replaced(replaced);

@@ -1,6 +1,8 @@
 //! `rpd-merge inspect FILE`: what is in a shard.
 
 use crate::failure::Failure;
+use crate::input::death::ending;
+use crate::input::ranks::list;
 use rpd_shard::file::{BlockKind, BlockRef};
 use rpd_shard::model::TableId;
 use rpd_shard::record::ClockSet;
@@ -35,9 +37,12 @@ fn print(shard: &Shard, every_block: bool, out: &mut impl Write) -> io::Result<(
     writeln!(out, "run        {} (from {})", id.run_id, id.run_id_from)?;
     let number = |n: Option<u32>| n.map_or("none".to_owned(), |n| n.to_string());
     writeln!(out, "collector  rank {} of {}, rpd-collect {}", number(id.rank), number(id.size), id.version)?;
+    if let Some(selection) = &shard.selection {
+        writeln!(out, "chosen     rank {}, with --ranks", list(&selection.ranks))?;
+    }
     for process in shard.processes.values() {
         let worker = if process.worker { " worker" } else { "" };
-        let exit = process.exit.map_or("still running when last seen".to_owned(), |e| format!("{e:?}"));
+        let exit = process.exit.map_or("still running when last seen".to_owned(), ending);
         writeln!(
             out,
             "process {:2} rank {}{worker} pid {} on {}: {} ({exit}; {})",

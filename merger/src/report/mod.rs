@@ -4,4 +4,4 @@ pub mod inspect;
 pub mod progress;
 mod summary;
 
-pub use summary::{ClockRow, LossRow, Report, RowCount};
+pub use summary::{ClockRow, LossRow, Report, RowCount, SHOWN};

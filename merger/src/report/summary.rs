@@ -1,13 +1,18 @@
 use crate::agree::nodes::Nodes;
 use crate::clock::{Clocks, Method};
+use crate::input::death::Death;
+use crate::input::expand::{REGIONS, SAMPLES};
 use crate::input::plan::Plan;
-use rpd_shard::record::Loss;
+use crate::input::ranks::{Ranks, ranges};
+use rpd_shard::model::{TableId, rocpd};
+use rpd_shard::record::{Loss, LossCause};
 use serde::Serialize;
+use std::collections::BTreeMap;
 use std::fmt::Write;
 use std::path::{Path, PathBuf};
 
-/// Warnings of one kind that are printed one by one; the rest is counted.
-const SHOWN: usize = 10;
+/// Lines of one kind that are printed one by one; the rest is counted.
+pub const SHOWN: usize = 10;
 
 /// The outcome of a merge, the same in all merge ranks.
 #[derive(Debug, Serialize)]
@@ -20,11 +25,13 @@ pub struct Report {
     pub shards: usize,
     /// Number of ranks in them.
     pub ranks: usize,
+    /// Ranks that `--ranks` left out.
+    pub left_out_ranks: Vec<u32>,
     /// Number of processes in them.
     pub processes: u64,
     /// Number of nodes.
     pub nodes: usize,
-    /// Ranks that the job had and no shard holds.
+    /// Ranks that were to be recorded and no shard holds.
     pub missing_ranks: Vec<u32>,
     /// Ranks whose processes called nothing that is recorded.
     pub silent_ranks: Vec<u32>,
@@ -49,8 +56,19 @@ pub struct Report {
     /// Values that could not be kept: table, column, how many. Mostly references to lost rows, which
     /// are NULL now or point at a placeholder.
     pub replaced: Vec<(String, String, u64)>,
+    /// Processes that died by a signal; the first ten.
+    pub deaths: Vec<Death>,
+    /// Number of processes that died by a signal.
+    pub died: u64,
     /// Damaged places.
     pub warnings: Vec<String>,
+    /// Whether no event was seen in any rank.
+    #[serde(skip)]
+    nothing_seen: bool,
+    /// On which ranks to record the shards disagree.
+    pub disagreement: Option<String>,
+    /// What is no loss, and yet may surprise.
+    pub notes: Vec<String>,
     /// Wall time of the merge.
     pub seconds: f64,
 }
@@ -86,6 +104,9 @@ pub struct LossRow {
     pub table: Option<String>,
     /// Why.
     pub cause: &'static str,
+    /// What keeps it from happening again.
+    #[serde(skip)]
+    next_step: Option<&'static str>,
     /// How many rows; `null` where nobody knows.
     pub rows: Option<u64>,
 }
@@ -97,10 +118,11 @@ impl Report {
             run_id: plan.run_id.clone(),
             output: plan.output.clone(),
             shards: plan.shards.len(),
-            ranks: plan.ranks,
+            ranks: plan.ranks.seen.len(),
+            left_out_ranks: plan.ranks.left_out.clone(),
             processes: 0,
             nodes: nodes.nodes().len(),
-            missing_ranks: plan.missing_ranks.clone(),
+            missing_ranks: plan.ranks.missing.clone(),
             silent_ranks: plan.silent_ranks.clone(),
             repeated_ranks: plan.repeated_ranks.clone(),
             unreadable: plan.unreadable.clone(),
@@ -112,8 +134,26 @@ impl Report {
             clocks: clock_rows(clocks, nodes),
             losses: losses.iter().map(loss_row).collect(),
             replaced: Vec::new(),
+            deaths: Vec::new(),
+            died: 0,
             warnings: warnings.to_vec(),
+            nothing_seen: false,
+            disagreement: plan.ranks.disagreement(),
+            notes: chosen(&plan.ranks).into_iter().collect(),
             seconds: 0.0,
+        }
+    }
+
+    /// Notes that nothing was seen at all, if so: a user who wants kernels may have the wrong tool.
+    /// `read` are the rows of the shards. What may have been lost is not said to be absent.
+    pub fn note_if_empty(&mut self, read: &BTreeMap<TableId, u64>) {
+        let stored = [rocpd::REGION, rocpd::KERNEL_DISPATCH, rocpd::MEMORY_COPY, rocpd::MEMORY_ALLOCATE];
+        let mut events = REGIONS.iter().chain(&SAMPLES).chain(&stored);
+        let seen = events.any(|table| read.get(table).is_some_and(|rows| *rows > 0));
+        if !seen && self.losses.is_empty() && self.unreadable.is_empty() {
+            let text = "no roctx, MPI or RCCL call was seen in any rank: for GPU kernels run rocprofv3";
+            self.notes.push(text.to_owned());
+            self.nothing_seen = true;
         }
     }
 
@@ -145,12 +185,15 @@ impl Report {
         }
         if !self.missing_ranks.is_empty() {
             eprintln!(
-                "warning: no shard of rank {}: did its collector start, and did the rank call roctx or MPI?",
+                "warning: no shard of rank {}: did its collector start, and did the rank call roctx, MPI or RCCL?",
                 ranges(&self.missing_ranks)
             );
         }
         if !self.repeated_ranks.is_empty() {
             eprintln!("warning: {}", self.repeated());
+        }
+        if let Some(disagreement) = &self.disagreement {
+            eprintln!("warning: {disagreement}");
         }
         let unfinished = self.unfinished.iter().map(|path| {
             format!("{} was not finished by its collector: merged as far as it goes", path.display())
@@ -206,9 +249,9 @@ impl Report {
         for clock in &self.clocks {
             line("clock", clock.line());
         }
-        if !self.silent_ranks.is_empty() {
+        if !self.silent_ranks.is_empty() && !self.nothing_seen {
             let ranks = ranges(&self.silent_ranks);
-            line("silent", format!("rank {ranks}: no roctx or MPI call was seen"));
+            line("silent", format!("rank {ranks}: no roctx, MPI or RCCL call was seen"));
         }
         if !self.missing_ranks.is_empty() {
             line("missing", format!("rank {}", ranges(&self.missing_ranks)));
@@ -221,8 +264,13 @@ impl Report {
                 line("lost", "nothing of what was read".to_owned());
             }
             [] => line("lost", "nothing".to_owned()),
-            losses => losses.iter().for_each(|loss| line("lost", loss.line())),
+            losses => losses.iter().for_each(|loss| line("lost", loss.line_with_next_step())),
         }
+        self.deaths.iter().for_each(|death| line("died", death.line()));
+        if let Some(more @ 1..) = self.died.checked_sub(self.deaths.len() as u64) {
+            line("died", format!("and {more} more"));
+        }
+        self.notes.iter().for_each(|note| line("note", note.clone()));
         for (table, column, rows) in &self.replaced {
             line("replaced", format!("{rows} values of {table}.{column} could not be kept"));
         }
@@ -255,6 +303,29 @@ impl LossRow {
             None => format!("an unknown number of rows of {table} ({})", self.cause),
         }
     }
+
+    fn line_with_next_step(&self) -> String {
+        let next_step = self.next_step.map_or(String::new(), |step| format!(": next time, {step}"));
+        self.line() + &next_step
+    }
+}
+
+/// What the user can do about a loss, in terms of the collector's options.
+fn next_step(cause: LossCause) -> Option<&'static str> {
+    match cause {
+        LossCause::RingFull => Some("raise --ring-size"),
+        LossCause::NoMemory => Some("raise --ring-memory, or give the job more memory"),
+        LossCause::NoSpace => Some("raise --max-size or choose another place with -o DIR"),
+        _ => None,
+    }
+}
+
+/// Which ranks were recorded, where not all were to be.
+fn chosen(ranks: &Ranks) -> Option<String> {
+    let recorded = ranges(&ranks.seen);
+    let noun = if ranks.seen.len() == 1 { "rank" } else { "ranks" };
+    (!ranks.left_out.is_empty())
+        .then(|| format!("{noun} {recorded} of {} recorded, as chosen with --ranks", ranks.size))
 }
 
 fn clock_rows(clocks: &Clocks, nodes: &Nodes) -> Vec<ClockRow> {
@@ -295,7 +366,8 @@ fn left_out(path: &Path, reason: &str) -> String {
 }
 
 fn loss_row(loss: &Loss) -> LossRow {
-    LossRow { table: loss.table.map(|t| t.to_string()), cause: loss.cause.name(), rows: loss.rows }
+    let table = loss.table.map(|t| t.to_string());
+    LossRow { table, cause: loss.cause.name(), next_step: next_step(loss.cause), rows: loss.rows }
 }
 
 fn plural(n: usize, thing: &str) -> String {
@@ -309,27 +381,4 @@ fn plural(n: usize, thing: &str) -> String {
             "s"
         }
     )
-}
-
-/// `0-2,5` for 0, 1, 2, 5.
-fn ranges(ranks: &[u32]) -> String {
-    let mut parts: Vec<(u32, u32)> = Vec::new();
-    for rank in ranks {
-        match parts.last_mut() {
-            Some((_, last)) if *last + 1 == *rank => *last = *rank,
-            _ => parts.push((*rank, *rank)),
-        }
-    }
-    let part = |(a, b): &(u32, u32)| if a == b { a.to_string() } else { format!("{a}-{b}") };
-    parts.iter().map(part).collect::<Vec<_>>().join(",")
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn ranks_are_listed_as_slurm_lists_them() {
-        assert_eq!(ranges(&[0, 1, 2, 5, 7, 8]), "0-2,5,7-8");
-    }
 }

@@ -22,7 +22,7 @@ const OWNERS: [&str; 7] = [
 
 /// Categories of the events that the collector records itself. Their correlation id is nobody's, and
 /// the types of their arguments are words for people.
-const NATIVE: [&str; 3] = ["MARKER_CORE_RANGE_API", "MARKER_CORE_API", "MPI_API"];
+const NATIVE: [&str; 5] = ["MARKER_CORE_RANGE_API", "MARKER_CORE_API", "MPI_API", "RCCL_API", "COMMUNICATOR"];
 
 /// The table that a column refers to.
 fn target(table: &str, column: &str) -> Option<&'static str> {

@@ -80,11 +80,17 @@ impl Tables {
 
 /// Texts that shards keep in their string table, and databases in arguments and JSON.
 fn names_of_shards(rows: &ProcessRows) -> impl Iterator<Item = &str> {
-    rows.native.iter().filter_map(|native| match &native.call {
-        Call::Mpi { comm, .. } => *comm,
-        Call::Mark(text) => Some(text),
-        Call::Range(_) => None,
-    })
+    rows.native
+        .iter()
+        .flat_map(|native| match &native.call {
+            Call::Mpi { comm, .. } => vec![*comm],
+            Call::Rccl { comm, elements, .. } => vec![*comm, elements.map(|(_, datatype, _)| datatype)],
+            Call::Request { function, .. } => vec![Some(*function)],
+            Call::Communicator { function, comm, label, .. } => vec![Some(*function), Some(*comm), *label],
+            Call::Mark(text) => vec![Some(&**text)],
+            Call::Range(_) => vec![],
+        })
+        .flatten()
 }
 
 fn highest_stack(rows: &ProcessRows) -> i64 {

@@ -5,8 +5,8 @@ use rpd_shard::model::rocpd;
 use std::collections::BTreeMap;
 
 /// The rows of a process with its native events written out as RocPD rows, the plain way: one
-/// event each; a region for ranges and MPI calls, a sample on the track `roctxMark` of the thread for
-/// marks; an argument for each value that an MPI call has.
+/// event each; a region for ranges and calls, a sample on a track of the thread for marks, requests and
+/// communicators; an argument for each value.
 pub fn expand(rows: &ProcessRows) -> ProcessRows {
     let mut out = rows.clone();
     out.native.clear();
@@ -17,40 +17,70 @@ pub fn expand(rows: &ProcessRows) -> ProcessRows {
         let [nid, pid] = owner();
         let thread = Cell::Row(rocpd::INFO_THREAD, native.thread);
         let event = Cell::Row(rocpd::EVENT, event(&mut out, native));
-        if let Call::Mark(_) = native.call {
-            let track = *tracks.entry(native.thread).or_insert_with(|| {
-                let name = Cell::Name("roctxMark".into());
-                out.add(rocpd::TRACK, vec![nid, pid, thread, name, Json::empty()])
+        let on_track = match native.call {
+            Call::Mark(_) => Some("roctxMark"),
+            Call::Request { .. } => Some("MPI request"),
+            Call::Communicator { .. } => Some("communicator"),
+            Call::Range(_) | Call::Mpi { .. } | Call::Rccl { .. } => None,
+        };
+        if let Some(name) = on_track {
+            let track = *tracks.entry((native.thread, name)).or_insert_with(|| {
+                out.add(rocpd::TRACK, vec![nid, pid, thread, Cell::Name(name.into()), Json::empty()])
             });
-            let row = vec![Cell::Row(rocpd::TRACK, track), Cell::Time(native.start), event, Json::empty()];
+            let track = Cell::Row(rocpd::TRACK, track);
+            let row = vec![track, Cell::Time(native.start), event.clone(), Json::empty()];
             out.add(rocpd::SAMPLE, row);
             out.api_ids.entry(rocpd::SAMPLE).or_default().push(api_id);
-            continue;
+        } else {
+            let name = Cell::Name(native.name().into());
+            let (start, end) = (Cell::Time(native.start), Cell::Time(native.end));
+            out.add(rocpd::REGION, vec![nid, pid, thread, start, end, name, event.clone(), Json::empty()]);
+            out.api_ids.entry(rocpd::REGION).or_default().push(api_id);
         }
-        let name = Cell::Name(native.name().into());
-        let (start, end) = (Cell::Time(native.start), Cell::Time(native.end));
-        out.add(rocpd::REGION, vec![nid, pid, thread, start, end, name, event.clone(), Json::empty()]);
-        out.api_ids.entry(rocpd::REGION).or_default().push(api_id);
-        if let Call::Mpi { comm, peer, root, tag, bytes, seq, .. } = native.call {
-            let number = |v: Option<i64>| v.map(|v| v.to_string());
-            let values = [
-                ("comm", comm.map(str::to_owned)),
-                ("peer", number(peer)),
-                ("root", number(root)),
-                ("tag", number(tag)),
-                ("bytes", number(bytes)),
-                ("seq", number(seq)),
-            ];
-            let present = values.into_iter().filter_map(|(name, value)| Some((name, value?)));
-            for (position, (name, value)) in present.enumerate() {
-                let position = int_or_null(Some(position as i64));
-                let row =
-                    vec![event.clone(), position, text("value"), text(name), text(value), Json::empty()];
-                out.add(rocpd::ARG, row);
-            }
+        for (position, (name, value)) in values(&native.call).into_iter().enumerate() {
+            let position = int_or_null(Some(position as i64));
+            let row = vec![event.clone(), position, text("value"), text(name), text(value), Json::empty()];
+            out.add(rocpd::ARG, row);
         }
     }
     out
+}
+
+/// The values that an event has, by the names that people read.
+fn values(call: &Call) -> Vec<(&'static str, String)> {
+    let number = |v: Option<i64>| v.map(|v| v.to_string());
+    let word = |v: Option<&str>| v.map(str::to_owned);
+    let values = match call {
+        Call::Range(_) | Call::Mark(_) => vec![],
+        Call::Mpi { comm, peer, root, tag, bytes, seq, .. } => vec![
+            ("comm", word(*comm)),
+            ("peer", number(*peer)),
+            ("root", number(*root)),
+            ("tag", number(*tag)),
+            ("bytes", number(*bytes)),
+            ("seq", number(*seq)),
+        ],
+        Call::Rccl { comm, root, elements, seq, .. } => vec![
+            ("comm", word(*comm)),
+            ("root", number(*root)),
+            ("count", number(elements.map(|(count, ..)| count))),
+            ("datatype", word(elements.map(|(_, datatype, _)| datatype))),
+            ("bytes", number(elements.map(|(.., bytes)| bytes))),
+            ("seq", number(*seq)),
+        ],
+        Call::Request { message, bytes, .. } => vec![
+            ("peer", number(message.map(|(peer, _)| peer))),
+            ("tag", number(message.map(|(_, tag)| tag))),
+            ("bytes", number(*bytes)),
+        ],
+        Call::Communicator { comm, label, size_rank, .. } => vec![
+            ("comm", word(Some(comm))),
+            ("name", word(*label)),
+            ("size", number(size_rank.map(|(size, _)| size))),
+            ("rank", number(size_rank.map(|(_, rank)| rank))),
+        ],
+    };
+    values.into_iter().filter_map(|(name, value)| Some((name, value?))).collect()
 }
 
 fn event(out: &mut ProcessRows, native: &Native) -> usize {
@@ -59,6 +89,9 @@ fn event(out: &mut ProcessRows, native: &Native) -> usize {
         Call::Range(name) => ("MARKER_CORE_RANGE_API", message(name)),
         Call::Mark(name) => ("MARKER_CORE_API", message(name)),
         Call::Mpi { .. } => ("MPI_API", Json::empty()),
+        Call::Rccl { .. } => ("RCCL_API", Json::empty()),
+        Call::Request { function, .. } => ("MPI_API", message(function)),
+        Call::Communicator { function, .. } => ("COMMUNICATOR", message(function)),
     };
     let row = vec![
         Cell::Name(category.into()),

@@ -14,6 +14,7 @@
 
 mod cell;
 mod clock;
+mod communication;
 mod databases;
 mod expand;
 mod gpu;

@@ -1,6 +1,7 @@
 use std::sync::Arc;
 
-/// What the collector itself records: a range, a mark or an MPI call of one thread.
+/// What the collector itself records of one thread: a range, a mark, a call of MPI or RCCL, a request
+/// that was complete, a new communicator.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Native {
     /// The thread, by its position among those of the process.
@@ -9,11 +10,11 @@ pub struct Native {
     pub call: Call,
     /// True time of its beginning.
     pub start: i64,
-    /// True time of its end; that of the beginning for a mark.
+    /// True time of its end; that of the beginning for what happens at a moment.
     pub end: i64,
-    /// Its stack id.
+    /// Its stack id; of a request and a communicator that of the call that started or made it.
     pub stack: i64,
-    /// That of the range around it, else 0.
+    /// That of the range around it, else 0; of a request that of the call that saw it complete.
     pub parent: i64,
 }
 
@@ -41,6 +42,39 @@ pub enum Call {
         /// Number of the call on this communicator in this process.
         seq: Option<i64>,
     },
+    /// A call of RCCL.
+    Rccl {
+        /// `ncclAllReduce` and the like.
+        function: &'static str,
+        /// Name of the communicator.
+        comm: Option<&'static str>,
+        /// Root of a rooted collective.
+        root: Option<i64>,
+        /// Elements, their type, and bytes.
+        elements: Option<(i64, &'static str, i64)>,
+        /// Number of the call on this communicator in this process.
+        seq: Option<i64>,
+    },
+    /// A non-blocking MPI operation that was seen to be complete.
+    Request {
+        /// `MPI_Irecv` and the like.
+        function: &'static str,
+        /// Rank and tag of the message, where a status was asked for.
+        message: Option<(i64, i64)>,
+        /// Bytes of the message.
+        bytes: Option<i64>,
+    },
+    /// A communicator that was made or named.
+    Communicator {
+        /// `MPI_Comm_split` and the like.
+        function: &'static str,
+        /// Its name among the ranks.
+        comm: &'static str,
+        /// The name that the program gave it.
+        label: Option<&'static str>,
+        /// Number of its ranks, and which of them this process is.
+        size_rank: Option<(i64, i64)>,
+    },
 }
 
 impl Native {
@@ -48,7 +82,10 @@ impl Native {
     pub fn name(&self) -> &str {
         match &self.call {
             Call::Range(name) | Call::Mark(name) => name,
-            Call::Mpi { function, .. } => function,
+            Call::Mpi { function, .. }
+            | Call::Rccl { function, .. }
+            | Call::Request { function, .. }
+            | Call::Communicator { function, .. } => function,
         }
     }
 }

@@ -1,5 +1,6 @@
 use super::cell::{Cell, Json, Row};
 use super::clock::RUN_START;
+use super::communication;
 use super::gpu;
 use super::native::{Call, Native};
 use super::random::Random;
@@ -13,16 +14,7 @@ const STEP_EVENTS: usize = 50;
 /// Length of a step, ns. Far more than its events take, so that collectives stand at its end.
 const STEP: i64 = 20_000_000;
 /// Typical length of one call.
-const CALL: i64 = 12_000;
-
-const COLLECTIVES: [(&str, i64, Option<i64>); 6] = [
-    ("MPI_Allreduce", 4_194_304, None),
-    ("MPI_Allreduce", 16_384, None),
-    ("MPI_Bcast", 65_536, Some(0)),
-    ("MPI_Reduce", 8, Some(1)),
-    ("MPI_Allgather", 2_048, None),
-    ("MPI_Barrier", 0, None),
-];
+pub(super) const CALL: i64 = 12_000;
 
 /// Everything that one process did, in the plainest form.
 #[derive(Clone, PartialEq, Debug, Default)]
@@ -79,8 +71,8 @@ pub(super) struct Author<'a> {
     threads: Vec<Thread>,
     stacks: i64,
     api_id: i64,
-    collectives: i64,
-    messages: i64,
+    pub(super) collectives: i64,
+    pub(super) messages: i64,
 }
 
 /// Where a thread is.
@@ -125,8 +117,7 @@ impl<'a> Author<'a> {
                 self.close(thread);
             }
             match slot {
-                0 if !self.process.worker() => {}
-                1 | 2 if !self.process.worker() => self.message(slot == 1),
+                0..=3 if !self.process.worker() => communication::slot(self, step, slot),
                 slot if slot % 16 == 5 => self.mark(thread, step),
                 slot if slot % 4 == 0 => self.open(thread),
                 _ => gpu::call(self, thread),
@@ -138,7 +129,7 @@ impl<'a> Author<'a> {
             }
         }
         if !self.process.worker() {
-            self.collective(step, from + STEP);
+            communication::collective(self, step, from + STEP);
         }
     }
 
@@ -163,47 +154,6 @@ impl<'a> Author<'a> {
         let (stack, parent) = (self.new_stack(), self.parent(thread));
         let call = Call::Mark(format!("epoch {}", step / 4).into());
         self.rows.native.push(Native { thread, call, start: at, end: at, stack, parent });
-    }
-
-    /// A message to the next rank, or from the one before.
-    fn message(&mut self, send: bool) {
-        let ranks = i64::from(self.run.config.nodes * self.run.config.ranks_per_node);
-        let peer = (i64::from(self.process.rank) + if send { 1 } else { ranks - 1 }) % ranks;
-        let start = self.pass(0, CALL);
-        let end = self.pass(0, CALL);
-        let call = Call::Mpi {
-            function: if send { "MPI_Send" } else { "MPI_Recv" },
-            comm: Some("MPI_COMM_WORLD"),
-            peer: Some(peer),
-            root: None,
-            tag: Some(self.messages / 2 % 5),
-            bytes: Some(self.random.between(1, 1 << 20)),
-            seq: None,
-        };
-        self.messages += 1;
-        let (stack, parent) = (self.new_stack(), self.parent(0));
-        self.rows.native.push(Native { thread: 0, call, start, end, stack, parent });
-    }
-
-    /// The collective at the end of a step: the same one in all ranks, which leave it together.
-    fn collective(&mut self, step: i64, end_of_step: i64) {
-        let mut shared = Random::new(&[self.run.config.seed, 5, step as u64]);
-        let (function, bytes, root) = *shared.pick(&COLLECTIVES);
-        let done = end_of_step - 500_000 + shared.between(0, 200_000);
-        let start = done - 20_000 - self.random.duration(200_000).min(9_000_000);
-        let end = done + self.random.between(0, 5_000);
-        let call = Call::Mpi {
-            function,
-            comm: Some(if shared.chance(80) { "MPI_COMM_WORLD" } else { "data parallel" }),
-            peer: None,
-            root,
-            tag: None,
-            bytes: (function != "MPI_Barrier").then_some(bytes),
-            seq: Some(self.collectives),
-        };
-        self.collectives += 1;
-        let stack = self.new_stack();
-        self.rows.native.push(Native { thread: 0, call, start, end, stack, parent: 0 });
     }
 
     /// Lets a thread go on for about `typical` ns; returns the time then.

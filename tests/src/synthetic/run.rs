@@ -13,7 +13,7 @@ pub struct SyntheticRun {
     pub nodes: u32,
     /// Ranks on each node.
     pub ranks_per_node: u32,
-    /// HIP calls, ranges, marks and MPI calls of each process; dispatches, copies, arguments and the
+    /// HIP calls, ranges, marks, calls of MPI and RCCL of each process; dispatches, copies, arguments and the
     /// like come on top.
     pub events_per_rank: usize,
     /// Threads of each process.

@@ -154,15 +154,39 @@ impl<W: Write> ShardRows<'_, W> {
         let (start, end) = (Value::Int(self.local(event.start)), Value::Int(self.local(event.end)));
         let (stack, parent) = (Value::Int(event.stack), Value::Int(event.parent));
         let source = self.process.source;
+        let mut string = |text: Option<&str>| -> Result<Value<'_>, WriteError> {
+            Ok(Value::from(text.map(|text| self.shard.string(text.as_bytes())).transpose()?))
+        };
         let key = match &event.call {
             Call::Range(_) => self.shard.push(source, native::RANGE, &[tid, start, end, name, stack, parent]),
             Call::Mark(_) => self.shard.push(source, native::MARK, &[tid, start, name, stack, parent]),
             Call::Mpi { comm, peer, root, tag, bytes, seq, .. } => {
-                let comm = comm.map(|comm| self.shard.string(comm.as_bytes())).transpose()?;
-                let values = [comm, *peer, *root, *tag, *bytes, *seq].map(Value::from);
-                let [comm, peer, root, tag, bytes, seq] = values;
+                let comm = string(*comm)?;
+                let [peer, root, tag, bytes, seq] = [*peer, *root, *tag, *bytes, *seq].map(Value::from);
                 let row = [tid, start, end, name, stack, parent, comm, peer, root, tag, bytes, seq];
                 self.shard.push(source, native::MPI_CALL, &row)
+            }
+            Call::Rccl { comm, root, elements, seq, .. } => {
+                let (comm, datatype) = (string(*comm)?, string(elements.map(|(_, datatype, _)| datatype))?);
+                let count = Value::from(elements.map(|(count, ..)| count));
+                let bytes = Value::from(elements.map(|(.., bytes)| bytes));
+                let (peer, root, seq) = (Value::Null, Value::from(*root), Value::from(*seq));
+                let row =
+                    [tid, start, end, name, stack, parent, comm, peer, root, count, datatype, bytes, seq];
+                self.shard.push(source, native::RCCL_CALL, &row)
+            }
+            Call::Request { message, bytes, .. } => {
+                let peer = Value::from(message.map(|(peer, _)| peer));
+                let tag = Value::from(message.map(|(_, tag)| tag));
+                let row = [tid, start, name, stack, parent, peer, tag, Value::from(*bytes)];
+                self.shard.push(source, native::MPI_REQUEST, &row)
+            }
+            Call::Communicator { comm, label, size_rank, .. } => {
+                let (comm, label) = (string(Some(comm))?, string(*label)?);
+                let size = Value::from(size_rank.map(|(size, _)| size));
+                let rank = Value::from(size_rank.map(|(_, rank)| rank));
+                let row = [tid, start, name, stack, parent, comm, label, size, rank];
+                self.shard.push(source, native::COMMUNICATOR, &row)
             }
         };
         key.map(drop)

@@ -26,6 +26,8 @@ pub enum BlockKind {
     Table,
     /// The headers of all other blocks, with their offsets.
     Index,
+    /// A [`crate::record::Selection`].
+    Selection,
     /// A record of a newer release; readers pass over it.
     Unknown(u16),
 }
@@ -42,6 +44,7 @@ impl BlockKind {
             BlockKind::Ledger => RECORD + 4,
             BlockKind::Table => RECORD + 5,
             BlockKind::Index => RECORD + 6,
+            BlockKind::Selection => RECORD + 7,
             BlockKind::Unknown(code) => code,
         }
     }
@@ -55,6 +58,7 @@ impl BlockKind {
             code if code == RECORD + 4 => BlockKind::Ledger,
             code if code == RECORD + 5 => BlockKind::Table,
             code if code == RECORD + 6 => BlockKind::Index,
+            code if code == RECORD + 7 => BlockKind::Selection,
             code => BlockKind::Unknown(code),
         }
     }

@@ -3,14 +3,14 @@ use super::strings::{MAX_STRING_LENGTH, ShardStrings};
 use super::{Bytes, FILE_HEADER_BYTES, FILE_MAGIC, Version, checksum, index, le};
 use crate::codec::{DecodeError, decode_columns};
 use crate::model::{FIRST_CARRIED_TABLE, Keys, Local, Rows, Schema, Table, rocpd};
-use crate::record::{ClockSet, Ledger, Process, RunIdentity, wire};
+use crate::record::{ClockSet, Ledger, Process, RunIdentity, Selection, wire};
 use std::collections::BTreeMap;
 use std::io;
 use std::path::{Path, PathBuf};
 
 /// Most clock sets that are kept from one shard: a week at one every 5 s.
 const MAX_CLOCK_SETS: usize = 1 << 17;
-/// Longest record of a run or a process: its command and chosen environment are the bulk of it.
+/// Longest record of a run, a process or a selection: a process's command and chosen environment are the bulk of it.
 const MAX_RECORD_BYTES: usize = 256 << 10;
 /// Most bytes of all process records of one shard.
 const MAX_PROCESS_BYTES: usize = 128 << 20;
@@ -135,6 +135,8 @@ pub struct Shard {
     pub clocks: Vec<ClockSet>,
     /// What the collector lost, and what it wrote; `None` where the shard was not finished.
     pub ledger: Option<Ledger>,
+    /// Which ranks the user chose to record; `None` where all are.
+    pub selection: Option<Selection>,
 }
 
 impl Shard {
@@ -180,6 +182,7 @@ impl Shard {
             processes: records.processes,
             clocks: records.clocks,
             ledger: records.ledger,
+            selection: records.selection,
         })
     }
 
@@ -283,6 +286,7 @@ struct Records {
     process_bytes: usize,
     clocks: Vec<ClockSet>,
     ledger: Option<Ledger>,
+    selection: Option<Selection>,
     schema: Option<Schema>,
     damaged: Vec<Damage>,
 }
@@ -291,7 +295,11 @@ impl Records {
     /// Takes in a record; `None` where it cannot be decoded or is out of bounds.
     fn take(&mut self, kind: BlockKind, raw: &[u8]) -> Option<()> {
         match kind {
-            BlockKind::Identity | BlockKind::Process if raw.len() > MAX_RECORD_BYTES => return None,
+            BlockKind::Identity | BlockKind::Process | BlockKind::Selection
+                if raw.len() > MAX_RECORD_BYTES =>
+            {
+                return None;
+            }
             BlockKind::Identity => self.identity = Some(wire::decode(raw).ok()?),
             BlockKind::Process => {
                 let process: Process = wire::decode(raw).ok()?;
@@ -309,6 +317,9 @@ impl Records {
                 self.clocks.push(set);
             }
             BlockKind::Ledger => self.ledger = Some(wire::decode(raw).ok()?),
+            BlockKind::Selection => {
+                self.selection = Some(wire::decode(raw).ok().filter(Selection::is_sound)?);
+            }
             BlockKind::Table => {
                 let table: Table = wire::decode(raw).ok()?;
                 let schema = self.schema.get_or_insert_with(|| Schema::builtin().clone());

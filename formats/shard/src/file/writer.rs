@@ -7,7 +7,7 @@ use crate::codec::{MAX_RAW_BYTES, MAX_ROWS, encode_columns};
 use crate::model::{
     FIRST_CARRIED_TABLE, Local, Rows, RowsBuilder, Schema, Table, TableId, TextCells, Value, rocpd,
 };
-use crate::record::{ClockSet, Ledger, Loss, LossCause, Process, RunIdentity, wire};
+use crate::record::{ClockSet, Ledger, Loss, LossCause, Process, RunIdentity, Selection, wire};
 use std::collections::{BTreeMap, HashMap};
 use std::io::{self, Write};
 use twox_hash::XxHash3_64;
@@ -155,6 +155,11 @@ impl<W: Write> ShardWriter<W> {
     /// Stores a clock set.
     pub fn clock(&mut self, set: &ClockSet) -> Result<(), WriteError> {
         self.record(BlockKind::Clock, 0, &wire::encode(set))
+    }
+
+    /// Says which ranks the user chose to record. A reader takes only what [`Selection::is_sound`].
+    pub fn selection(&mut self, selection: &Selection) -> Result<(), WriteError> {
+        self.record(BlockKind::Selection, 0, &wire::encode(selection))
     }
 
     /// Adds to the loss ledger, which is written at the end.

@@ -6,8 +6,10 @@
 mod clock;
 mod loss;
 mod process;
+mod selection;
 pub mod wire;
 
 pub use clock::{Clock, ClockDomain, ClockSet};
 pub use loss::{Ledger, Loss, LossCause};
 pub use process::{Exit, Node, Process, RunIdentity};
+pub use selection::Selection;

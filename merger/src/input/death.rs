@@ -1,0 +1,220 @@
+//! Processes that died by a signal, and what they were doing.
+
+use super::expand::{REGIONS, Word};
+use rpd_shard::file::ShardStrings;
+use rpd_shard::model::{Cells, Local, Rows};
+use rpd_shard::record::{Exit, Process};
+use serde::{Deserialize, Serialize};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGKILL, SIGTERM};
+
+/// Open ranges and calls of one process that are kept, the last begun ones.
+const MAX_KEPT: usize = 1_024;
+/// Names that are told of one process.
+const MAX_NAMES: usize = 3;
+/// Longest name that is told.
+const MAX_NAME_CHARS: usize = 60;
+
+/// Ranges and calls that never ended.
+#[derive(Debug, Default)]
+pub(super) struct OpenSpans {
+    count: u64,
+    /// The last begun ones.
+    kept: Vec<OpenSpan>,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct OpenSpan {
+    start: i64,
+    stack: i64,
+    parent: i64,
+    name: i64,
+}
+
+impl OpenSpans {
+    /// Those of a block.
+    pub(super) fn of(rows: &Rows<Local>) -> OpenSpans {
+        let ends = rows.column("end");
+        let all_ended = matches!(ends, Cells::Int { nulls, .. } if !nulls.any());
+        if all_ended || !REGIONS.contains(&rows.id()) {
+            return OpenSpans::default();
+        }
+        let [starts, stacks, parents, names] =
+            ["start", "stack_id", "parent_stack_id", "name_id"].map(|column| rows.column(column));
+        let open = (0..rows.len).filter(|i| ends.int(*i).is_none()).map(|i| OpenSpan {
+            start: starts.int(i).unwrap_or(i64::MIN),
+            stack: stacks.int(i).unwrap_or(0),
+            parent: parents.int(i).unwrap_or(0),
+            name: names.int(i).unwrap_or(0),
+        });
+        let mut spans = OpenSpans { count: 0, kept: open.collect() };
+        spans.count = spans.kept.len() as u64;
+        spans.keep_last();
+        spans
+    }
+
+    pub(super) fn add(&mut self, other: OpenSpans) {
+        self.count += other.count;
+        self.kept.extend(other.kept);
+        self.keep_last();
+    }
+
+    fn keep_last(&mut self) {
+        if self.kept.len() > MAX_KEPT {
+            self.kept.sort_unstable_by_key(|span| std::cmp::Reverse((span.start, span.stack)));
+            self.kept.truncate(MAX_KEPT);
+        }
+    }
+
+    /// The one that began last and those around it, outermost first; one more than are told, if there
+    /// are more.
+    fn innermost(&self) -> Vec<OpenSpan> {
+        let mut found: Vec<OpenSpan> = Vec::new();
+        let mut next = self.kept.iter().max_by_key(|span| (span.start, span.stack));
+        while let Some(span) = next.filter(|_| found.len() <= MAX_NAMES) {
+            found.push(*span);
+            next = self.kept.iter().find(|outer| outer.stack == span.parent && outer.stack != 0);
+        }
+        found.reverse();
+        found
+    }
+}
+
+/// A process that died by a signal.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct Death {
+    /// Its rank, where it has one.
+    pub rank: Option<u32>,
+    /// A process below the rank, not the rank itself.
+    pub worker: bool,
+    /// Its process id.
+    pub pid: i32,
+    /// The signal's number.
+    pub signal: i32,
+    /// The signal's name, where it has one.
+    pub signal_name: Option<String>,
+    /// Ranges and calls that were open.
+    pub open: u64,
+    /// Of those the one that began last and the ones around it, outermost first; `...` for more.
+    pub innermost: Vec<String>,
+}
+
+impl Death {
+    /// If the process died by a signal.
+    pub(super) fn of(process: &Process, open: &OpenSpans, strings: &ShardStrings) -> Option<Death> {
+        let Some(Exit::Signal(signal)) = process.exit else { return None };
+        let spans = open.innermost();
+        let told = &spans[spans.len().saturating_sub(MAX_NAMES)..];
+        let more = (told.len() < spans.len()).then(|| "...".to_owned());
+        let names = told.iter().map(|span| name_of(strings.get(span.name)));
+        Some(Death {
+            rank: process.rank,
+            worker: process.worker,
+            pid: process.pid,
+            signal,
+            signal_name: signal_name(signal).map(str::to_owned),
+            open: open.count,
+            innermost: more.into_iter().chain(names).collect(),
+        })
+    }
+
+    /// Order of telling: first those that died by their own doing. When one rank crashes, the launcher
+    /// ends all others, and the one must not be lost among them.
+    pub fn order(&self) -> impl Ord + use<> {
+        let sent = matches!(self.signal, SIGHUP | SIGINT | SIGKILL | SIGTERM);
+        (sent, self.rank.unwrap_or(u32::MAX), self.worker, self.pid)
+    }
+
+    /// One line.
+    pub fn line(&self) -> String {
+        let worker = if self.worker { ", worker" } else { "" };
+        let who = match self.rank {
+            Some(rank) => format!("rank {rank} (pid {}{worker})", self.pid),
+            None => format!("pid {}", self.pid),
+        };
+        let died = format!("{who} {}", ending(Exit::Signal(self.signal)));
+        match self.open {
+            0 => died,
+            open => format!("{died}; {open} open at its end: {}", self.innermost.join(" > ")),
+        }
+    }
+}
+
+/// A name on a terminal: short, without control characters.
+fn name_of(text: Option<&[u8]>) -> String {
+    let text = String::from_utf8_lossy(text.unwrap_or(Word::Lost.text().as_bytes()));
+    let mut name: String = text.chars().take(MAX_NAME_CHARS).filter(|c| !c.is_control()).collect();
+    if text.chars().nth(MAX_NAME_CHARS).is_some() {
+        name += "...";
+    }
+    name
+}
+
+/// `SIGSEGV` for 11; a real-time signal has no name.
+pub fn signal_name(signal: i32) -> Option<&'static str> {
+    signal_hook::low_level::signal_name(signal)
+}
+
+/// How a process ended, in words.
+pub fn ending(exit: Exit) -> String {
+    match exit {
+        Exit::Code(code) => format!("ended with exit code {code}"),
+        Exit::Signal(signal) => match signal_name(signal) {
+            Some(name) => format!("died by signal {signal} ({name})"),
+            None => format!("died by signal {signal}"),
+        },
+        Exit::Unknown => "ended, nobody knows how".to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use rpd_shard::model::{RowsBuilder, Schema, Value, native};
+
+    fn spans(rows: impl Iterator<Item = (i64, Option<i64>, i64, i64)>) -> OpenSpans {
+        let mut builder = RowsBuilder::new(Schema::builtin().get(native::RANGE).unwrap());
+        for (start, end, stack, parent) in rows {
+            let name = Value::Int(stack);
+            builder.push(&[1.into(), start.into(), end.into(), name, stack.into(), parent.into()]);
+        }
+        OpenSpans::of(&builder.finish(1))
+    }
+
+    fn names(spans: &OpenSpans) -> Vec<i64> {
+        spans.innermost().iter().map(|span| span.name).collect()
+    }
+
+    #[test]
+    fn the_last_begun_span_is_told_with_those_around_it() {
+        // 1 > 2 > 4 in one thread, 3 in another one, 5 ended.
+        let mut open = spans([(10, None, 1, 0), (20, None, 2, 1), (50, Some(60), 5, 4)].into_iter());
+        open.add(spans([(30, None, 3, 0), (40, None, 4, 2)].into_iter()));
+        assert_eq!((open.count, names(&open)), (4, vec![1, 2, 4]));
+        assert_eq!(names(&OpenSpans::default()), Vec::<i64>::new());
+    }
+
+    #[test]
+    fn a_million_open_spans_and_parents_in_a_circle_are_bounded() {
+        let mut open = OpenSpans::default();
+        for block in 0..20 {
+            open.add(spans((1..50_000).map(|i| (block * 50_000 + i, None, i, i % 7 + 1))));
+        }
+        assert_eq!((open.count, open.kept.len()), (20 * 49_999, MAX_KEPT));
+        assert!(open.kept.iter().all(|span| span.start > 998_000), "the last begun ones");
+        let circle = spans([(1, None, 1, 2), (2, None, 2, 1)].into_iter());
+        assert_eq!(names(&circle).len(), MAX_NAMES + 1);
+    }
+
+    #[test]
+    fn names_are_short_and_no_terminal_commands() {
+        assert_eq!(name_of(Some(b"a\x1b[31mb\n")), "a[31mb");
+        assert_eq!(name_of(None), "(lost)");
+        assert_eq!(name_of(Some(&[b'x'; 100])).len(), MAX_NAME_CHARS + 3);
+    }
+
+    #[test]
+    fn signals_have_names() {
+        assert_eq!(ending(Exit::Signal(11)), "died by signal 11 (SIGSEGV)");
+        assert_eq!(ending(Exit::Signal(40)), "died by signal 40");
+    }
+}

@@ -1,0 +1,109 @@
+//! Which ranks of the job are there, which are missing, and which were left out on purpose.
+
+use rpd_shard::record::Selection;
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeSet;
+
+/// Different choices of ranks that are named in a warning.
+const NAMED: usize = 4;
+
+/// What is known of the job's ranks.
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+pub struct Ranks {
+    /// Ranks that some shard holds.
+    pub seen: Vec<u32>,
+    /// Ranks of the job that were to be recorded and that no shard holds.
+    pub missing: Vec<u32>,
+    /// Ranks of the job that `--ranks` left out.
+    pub left_out: Vec<u32>,
+    /// Number of ranks of the job, where it is known.
+    pub size: u32,
+    /// The choices of ranks, where shards disagree. What any of them chose was to be recorded.
+    pub choices: Vec<String>,
+}
+
+impl Ranks {
+    /// From the ranks that shards hold, the size of the job, and what each shard says was chosen; a
+    /// shard that says nothing is one of a job that records all ranks.
+    pub fn new<'a>(
+        seen: BTreeSet<u32>,
+        size: u32,
+        selections: impl Iterator<Item = Option<&'a Selection>>,
+    ) -> Ranks {
+        let choices: BTreeSet<Option<&[(u32, u32)]>> =
+            selections.map(|selection| selection.map(|s| s.ranks.as_slice())).collect();
+        let all: Option<Vec<_>> = choices.iter().copied().collect();
+        let chosen = all.map(|all| Selection::of(all.into_iter().flatten().copied()));
+        let is_chosen = |rank: &u32| chosen.as_ref().is_none_or(|chosen| chosen.contains(*rank));
+        let unseen = (0..size).filter(|rank| !seen.contains(rank));
+        let (missing, left_out) = unseen.partition(is_chosen);
+        let choices = if choices.len() > 1 { named(&choices) } else { Vec::new() };
+        Ranks { seen: seen.into_iter().collect(), missing, left_out, size, choices }
+    }
+
+    /// What shards disagree on, in one line.
+    pub fn disagreement(&self) -> Option<String> {
+        let choices = self.choices.join(", ");
+        (!choices.is_empty()).then(|| {
+            format!("the shards disagree on --ranks ({choices}): what any of them chose counts as chosen")
+        })
+    }
+}
+
+fn named(choices: &BTreeSet<Option<&[(u32, u32)]>>) -> Vec<String> {
+    let name = |choice: &Option<&[(u32, u32)]>| match choice {
+        Some(ranks) => list(&ranks[..ranks.len().min(NAMED)]) + if ranks.len() > NAMED { ",..." } else { "" },
+        None => "all".to_owned(),
+    };
+    let mut named: Vec<String> = choices.iter().take(NAMED).map(name).collect();
+    if choices.len() > NAMED {
+        named.push(format!("{} more", choices.len() - NAMED));
+    }
+    named
+}
+
+/// `0-2,5` for 0, 1, 2, 5.
+pub fn ranges(ranks: &[u32]) -> String {
+    list(&Selection::of(ranks.iter().map(|rank| (*rank, *rank))).ranks)
+}
+
+/// `0-2,5` for these ranges.
+pub fn list(ranges: &[(u32, u32)]) -> String {
+    let part = |(a, b): &(u32, u32)| if a == b { a.to_string() } else { format!("{a}-{b}") };
+    ranges.iter().map(part).collect::<Vec<_>>().join(",")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ranks_are_listed_as_slurm_lists_them() {
+        assert_eq!(ranges(&[0, 1, 2, 5, 7, 8]), "0-2,5,7-8");
+    }
+
+    fn ranks(seen: &[u32], selections: &[Option<&[(u32, u32)]>]) -> Ranks {
+        let selections: Vec<_> =
+            selections.iter().map(|s| s.map(|ranges| Selection { ranks: ranges.to_vec() })).collect();
+        Ranks::new(seen.iter().copied().collect(), 8, selections.iter().map(Option::as_ref))
+    }
+
+    #[test]
+    fn only_ranks_that_were_chosen_can_be_missing() {
+        let found = ranks(&[4, 6], &[Some(&[(4, 6)]), Some(&[(4, 6)])]);
+        assert_eq!((found.missing, found.left_out), (vec![5], vec![0, 1, 2, 3, 7]));
+        let found = ranks(&[4, 6], &[None, None]);
+        assert_eq!((found.missing, found.left_out), (vec![0, 1, 2, 3, 5, 7], vec![]));
+    }
+
+    #[test]
+    fn of_choices_that_differ_all_count_and_are_told() {
+        let found = ranks(&[1, 4], &[Some(&[(0, 1)]), Some(&[(4, 4), (6, 6)])]);
+        assert_eq!((&found.missing[..], &found.left_out[..]), (&[0, 6][..], &[2, 3, 5, 7][..]));
+        assert!(found.disagreement().is_some_and(|text| text.contains("(0-1, 4,6)")), "{found:?}");
+        let found = ranks(&[1, 4], &[Some(&[(0, 1)]), None]);
+        assert_eq!((found.missing.len(), found.left_out.len()), (6, 0));
+        assert!(found.disagreement().is_some_and(|text| text.contains("(all, 0-1)")), "{found:?}");
+        assert_eq!(ranks(&[1], &[Some(&[(0, 1)])]).disagreement(), None);
+    }
+}
