@@ -20,12 +20,14 @@ pub struct BadRecord {
 }
 
 /// How far one call of [`Consumer::drain`] came.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Drained {
     /// Records read.
     pub records: u64,
     /// Nothing was left when it returned.
     pub empty: bool,
+    /// How full the ring was when it was looked at, from 0 to 1.
+    pub fullness: f32,
 }
 
 /// Reads the records of one thread.
@@ -57,7 +59,7 @@ impl Consumer {
         let head = self.memory.get(word::HEAD).map_or(0, |head| head.load(Acquire));
         let available = head.wrapping_sub(self.tail);
         if self.capacity == 0 {
-            return Ok(Drained { records: 0, empty: true });
+            return Ok(Drained { records: 0, empty: true, fullness: 0.0 });
         }
         if available > self.capacity || !head.is_multiple_of(16) {
             return Err(BadRecord { position: self.tail });
@@ -74,7 +76,8 @@ impl Consumer {
             }
         }
         self.give_back();
-        Ok(Drained { records, empty: self.tail == head })
+        let fullness = available as f32 / self.capacity as f32;
+        Ok(Drained { records, empty: self.tail == head, fullness })
     }
 
     /// Reads one record, false for padding.

@@ -7,9 +7,9 @@ use super::pairing::ThreadLog;
 use super::sources::{Entered, SourceDefaults, Sources};
 use crate::output::{Item, Output};
 use crate::{machine, warn};
-use rpd_ring::Consumer;
 use rpd_ring::layout::{Counted, Dropped};
 use rpd_ring::message::Untraced;
+use rpd_ring::{Consumer, Drained};
 use rpd_shard::model::native::{COMMUNICATOR, MARK, MPI_CALL, MPI_REQUEST, RANGE, RCCL_CALL};
 use rpd_shard::record::{ClockSet, Exit, Loss, LossCause};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -18,13 +18,14 @@ use std::sync::Arc;
 use std::sync::mpsc::Receiver;
 use std::time::{Duration, Instant};
 
-/// Pause between two looks into the rings while there is something in them, ...
-const PAUSE_BUSY: Duration = Duration::from_millis(1);
-/// ... and at most, when there is nothing for a while. A ring of 1 MiB holds more than 10 ms of the
-/// busiest program that does anything else.
-const PAUSE_IDLE: Duration = Duration::from_millis(10);
-/// Records in one look from which on there is no pause: a tight loop fills a ring in 2 ms.
-const FLOOD: u64 = 8192;
+/// Longest pause between two looks into the rings. A ring of 1 MiB holds more than 10 ms of the busiest
+/// program that does anything else.
+const PAUSE_LONGEST: Duration = Duration::from_millis(10);
+/// A shorter pause than this is none.
+const PAUSE_SHORTEST: Duration = Duration::from_micros(250);
+/// How full the fullest ring should be when it is looked at. Looking more often takes CPU time from the
+/// program; the rest of the ring is for the times when we are not given any.
+const FULLNESS: f32 = 1.0 / 8.0;
 /// Pause while there is no ring: new ones and the end of the command wake us.
 const PAUSE_EMPTY: Duration = Duration::from_secs(1);
 /// Rows wait at most this long for their batch to fill.
@@ -93,16 +94,11 @@ impl Drain {
                 break finish;
             }
             self.take_in();
-            let records = self.drain_all();
+            let fullness = self.drain_all();
             for at in ended {
                 self.end_source(at, Exit::Unknown);
             }
-            pause = match (records, self.rings.is_empty()) {
-                (_, true) => PAUSE_EMPTY,
-                (0, false) => (pause * 2).clamp(PAUSE_BUSY, PAUSE_IDLE),
-                (FLOOD.., false) => Duration::ZERO,
-                (_, false) => PAUSE_BUSY,
-            };
+            pause = if self.rings.is_empty() { PAUSE_EMPTY } else { next_pause(pause, fullness) };
             if clocks.elapsed() >= CLOCKS_EVERY {
                 clocks = Instant::now();
                 self.read_clocks();
@@ -196,27 +192,28 @@ impl Drain {
         self.rings.push(Ring { consumer, log: ThreadLog::default(), source: at, thread, tid: facts.tid });
     }
 
-    /// Reads every ring once. Returns the number of records.
-    fn drain_all(&mut self) -> u64 {
-        let mut records = 0;
+    /// Reads every ring once. Returns how full the fullest one was.
+    fn drain_all(&mut self) -> f32 {
+        let mut fullest: f32 = 0.0;
         let mut at = 0;
         while at < self.rings.len() {
-            let (read, done) = self.drain_one(at, BUDGET);
-            records += read;
+            let (drained, done) = self.drain_one(at, BUDGET);
+            fullest = fullest.max(drained.fullness);
             if done {
                 self.remove_ring(at);
             } else {
                 at += 1;
             }
         }
-        records
+        fullest
     }
 
-    /// Reads a ring. Returns the number of records, and whether the ring is done with: its thread
-    /// has ended and it is empty, or it holds nonsense.
-    fn drain_one(&mut self, at: usize, budget: u64) -> (u64, bool) {
-        let Some(ring) = self.rings.get_mut(at) else { return (0, true) };
-        let Some(source) = self.sources.get_mut(ring.source) else { return (0, true) };
+    /// Reads a ring. Returns how far it came, and whether the ring is done with: its thread has ended
+    /// and it is empty, or it holds nonsense.
+    fn drain_one(&mut self, at: usize, budget: u64) -> (Drained, bool) {
+        let nothing = Drained { records: 0, empty: true, fullness: 0.0 };
+        let Some(ring) = self.rings.get_mut(at) else { return (nothing, true) };
+        let Some(source) = self.sources.get_mut(ring.source) else { return (nothing, true) };
         let thread_ended = ring.consumer.header().is_none_or(|header| header.ended());
         let (log, out, thread) = (&mut ring.log, &mut self.out, ring.thread);
         let mut misfits = 0;
@@ -228,10 +225,10 @@ impl Drain {
             self.lose(number, None, LossCause::BadRecord, Some(misfits));
         }
         match drained {
-            Ok(drained) => (drained.records, thread_ended && drained.empty),
+            Ok(drained) => (drained, thread_ended && drained.empty),
             Err(_) => {
                 self.lose(number, None, LossCause::BadRecord, None);
-                (0, true)
+                (nothing, true)
             }
         }
     }
@@ -240,7 +237,7 @@ impl Drain {
     fn end_ring(&mut self, at: usize) {
         let mut rounds = 0;
         // A thread that is given up may write for ever; one ring's worth and what came meanwhile.
-        while rounds < 4 && matches!(self.drain_one(at, u64::MAX), (1.., false)) {
+        while rounds < 4 && matches!(self.drain_one(at, u64::MAX), (Drained { records: 1.., .. }, false)) {
             rounds += 1;
         }
         self.remove_ring(at);
@@ -352,6 +349,17 @@ impl Drain {
     }
 }
 
+/// The pause after which the fullest ring will be about as full as it should be, if all goes on as it
+/// did. A burst shortens it at once, a lull lets it grow.
+fn next_pause(last: Duration, fullness: f32) -> Duration {
+    let last = last.clamp(PAUSE_SHORTEST, PAUSE_LONGEST);
+    let factor = (FULLNESS / fullness.max(f32::EPSILON)).min(2.0);
+    match last.mul_f32(factor) {
+        pause if pause < PAUSE_SHORTEST => Duration::ZERO,
+        pause => pause.min(PAUSE_LONGEST),
+    }
+}
+
 fn table_of(what: Counted) -> Option<rpd_shard::model::TableId> {
     match what {
         Counted::Range => Some(RANGE),
@@ -370,5 +378,27 @@ fn cause_of(cause: Dropped) -> LossCause {
         Dropped::Reentrant => LossCause::Reentrant,
         Dropped::TooDeep => LossCause::OverLimit,
         Dropped::NoMemory => LossCause::NoMemory,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_pause_follows_the_fullest_ring() {
+        let mut pause = PAUSE_EMPTY;
+        for _ in 0..20 {
+            pause = next_pause(pause, 0.0);
+        }
+        assert_eq!(pause, PAUSE_LONGEST);
+        assert_eq!(next_pause(pause, 0.25), PAUSE_LONGEST / 2);
+        assert_eq!(next_pause(Duration::from_millis(1), 0.9), Duration::ZERO);
+        // A program that goes on at one pace: the pause settles where the ring is as full as it should be.
+        let filled_per_ms = 1.0 / 40.0;
+        for _ in 0..50 {
+            pause = next_pause(pause, pause.as_secs_f32() * 1e3 * filled_per_ms);
+        }
+        assert!((4..=6).contains(&pause.as_millis()), "{pause:?}");
     }
 }
