@@ -1,0 +1,151 @@
+//! Ticks on their way to the writing thread.
+
+use super::SystemConfig;
+use super::metrics::Metrics;
+use super::rows::{Description, SystemRows, Tick};
+use super::steps::Steps;
+use crate::output::{Batch, Item, SideOutput};
+use crate::{machine, warn};
+use rpd_shard::record::{Clock, Exit, Process};
+use std::time::{Duration, Instant};
+
+/// A collector whose command ends within this time sends nothing: system metrics alone are no reason
+/// for a shard.
+const HOLD_BACK: Duration = Duration::from_secs(1);
+/// Items that are kept while the writing thread is far behind: a minute.
+const MOST_KEPT: usize = 600;
+
+/// Turns values into items, and hands them over when there is room.
+pub(super) struct Outbox {
+    process: Process,
+    began: Instant,
+    output: SideOutput,
+    items: Vec<Item>,
+    steps: Steps,
+    period: Option<Duration>,
+    /// Something was handed over.
+    sent: bool,
+}
+
+impl Outbox {
+    pub(super) fn new(
+        config: &SystemConfig,
+        metrics: &Metrics,
+        began: Instant,
+        output: SideOutput,
+    ) -> Outbox {
+        let process = describe(config);
+        let described = SystemRows::Described(Description {
+            source: config.source,
+            agents: metrics.agents.clone(),
+            counters: metrics.counters.clone(),
+        });
+        // Without any other process in the shard nobody else would bring the clocks.
+        let items = vec![
+            Item::Clock(Box::new(machine::clock_set(&process.domain))),
+            Item::Process(Box::new(process.clone())),
+            Item::System(Box::new(described)),
+        ];
+        Outbox { process, began, output, items, steps: Steps::default(), period: None, sent: false }
+    }
+
+    pub(super) fn tick(&mut self, time: i64, period: Duration, values: &[Option<f64>]) {
+        let changed = self.period.replace(period) != Some(period);
+        let tick = Tick {
+            source: self.process.source,
+            time,
+            period: changed.then_some(period.as_millis()),
+            values: self.steps.take(time, values),
+        };
+        if self.items.len() < MOST_KEPT {
+            self.items.push(Item::System(Box::new(SystemRows::Tick(tick))));
+        } else {
+            self.lose(&tick);
+        }
+        if self.began.elapsed() >= HOLD_BACK {
+            self.send();
+        }
+    }
+
+    /// The collector will say how much is missing. One entry per table, however long it takes.
+    fn lose(&mut self, tick: &Tick) {
+        for loss in tick.losses() {
+            let known = self.items.iter_mut().find_map(|item| match item {
+                Item::Loss(known) if known.table == loss.table => Some(known),
+                _ => None,
+            });
+            match known {
+                Some(known) => known.rows = known.rows.zip(loss.rows).map(|(a, b)| a.saturating_add(b)),
+                None => self.items.push(Item::Loss(loss)),
+            }
+        }
+        self.steps.forget();
+        self.period = None;
+    }
+
+    fn send(&mut self) {
+        match self.output.try_send(Batch(std::mem::take(&mut self.items))) {
+            Ok(()) => self.sent = true,
+            Err(Batch(items)) => self.items = items,
+        }
+    }
+
+    /// Hands over the rest and notes the end, if anything was handed over before. Waits for room.
+    pub(super) fn end(mut self) {
+        if !self.sent && self.began.elapsed() < HOLD_BACK {
+            return;
+        }
+        self.process.last_seen = Some(machine::boottime());
+        self.process.exit = Some(Exit::Code(0));
+        self.items.push(Item::Process(Box::new(self.process)));
+        if self.output.send(Batch(self.items)).is_err() {
+            warn(format_args!(
+                "warning: the last system metrics are not in the shard: it was finished before they came"
+            ));
+        }
+    }
+}
+
+/// The collector's own process: rows need one that they belong to, and no traced one measured them.
+fn describe(config: &SystemConfig) -> Process {
+    let rank = &config.defaults.rank;
+    let stat = OwnStat::read();
+    Process {
+        source: config.source,
+        rank: rank.rank,
+        size: rank.size,
+        local_rank: rank.local_rank,
+        rank_from: rank.rank_from.clone(),
+        worker: true,
+        restart: rank.restart,
+        node: config.defaults.node.clone(),
+        domain: config.defaults.domain.clone(),
+        clock: Clock::Boottime,
+        pid: std::process::id() as i32,
+        ppid: stat.ppid,
+        start_ticks: stat.start_ticks,
+        first_seen: machine::boottime(),
+        last_seen: None,
+        command: format!("rpd-collect: system metrics of {}", config.defaults.node.hostname),
+        environment: Vec::new(),
+        exit: None,
+    }
+}
+
+/// What `/proc/self/stat` says of this process.
+struct OwnStat {
+    ppid: i32,
+    start_ticks: u64,
+}
+
+impl OwnStat {
+    /// Zeros where it cannot be read.
+    fn read() -> OwnStat {
+        let stat = super::file::text_of("/proc/self/stat".as_ref()).unwrap_or_default();
+        // The command in parentheses may hold anything, so count from its end.
+        let fields = stat.rsplit_once(')').map(|(_, fields)| fields).unwrap_or_default();
+        let number = |field: usize| fields.split_ascii_whitespace().nth(field)?.parse().ok();
+        let ppid = number(1).and_then(|ppid| i32::try_from(ppid).ok()).unwrap_or(0);
+        OwnStat { ppid, start_ticks: number(19).unwrap_or(0) }
+    }
+}
