@@ -157,6 +157,10 @@ struct Node {
 
 impl Node {
     fn start(root: &Path, run_id: &str, retry: Duration) -> Node {
+        Node::start_on(root, run_id, retry, Path::new("/"))
+    }
+
+    fn start_on(root: &Path, run_id: &str, retry: Duration, files: &Path) -> Node {
         let run = RunIdentity {
             run_id: run_id.to_owned(),
             run_id_from: "test".to_owned(),
@@ -173,7 +177,7 @@ impl Node {
             source: 1,
             run_id: run_id.to_owned(),
             defaults: SourceDefaults { rank, rank_is_named: false, node: machine::node(), domain },
-            root: PathBuf::from("/"),
+            root: files.to_owned(),
             retry,
         };
         let sampler = SystemSampler::start(config, output.side()).unwrap();
@@ -217,4 +221,23 @@ fn one_collector_of_a_run_samples_and_the_next_takes_over() {
     assert!(second.ticks[0] - first.ticks.last().unwrap() < 5_000_000_000, "soon");
     assert!(other.ticks[0] < *first.ticks.last().unwrap(), "another run is on its own");
     assert_eq!(first.process.exit, Some(Exit::Code(0)));
+}
+
+#[test]
+fn a_file_that_hangs_holds_nobody_up() {
+    use rustix::fs::{CWD, FileType, Mode, mknodat};
+    let folder = tempfile::tempdir().unwrap();
+    std::fs::create_dir(folder.path().join("proc")).unwrap();
+    // Whoever opens it waits for a writer, and there is none.
+    let stat = folder.path().join("proc/stat");
+    mknodat(CWD, &stat, FileType::Fifo, Mode::RUSR | Mode::WUSR, 0).unwrap();
+    let run_id = format!("hang-{}", std::process::id());
+    let node = Node::start_on(folder.path(), &run_id, Duration::from_millis(20), folder.path());
+    let began = Instant::now();
+    node.sampler.stop();
+    assert!(began.elapsed() < Duration::from_millis(500), "it took {:?} to stop", began.elapsed());
+    // The writing thread ends as ever.
+    let _ = node.output.send(Batch(vec![Item::End]));
+    node.finished.recv_timeout(TIME_LIMIT).unwrap();
+    assert!(!node.shard.exists());
 }

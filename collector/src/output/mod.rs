@@ -60,6 +60,12 @@ pub struct SideOutput {
 }
 
 impl SideOutput {
+    /// For tests that look at what they send.
+    #[cfg(test)]
+    pub(crate) fn to(batches: SyncSender<Batch>) -> SideOutput {
+        SideOutput { batches }
+    }
+
     /// Hands a batch over if there is room, or gives it back.
     pub fn try_send(&self, batch: Batch) -> Result<(), Batch> {
         self.batches.try_send(batch).map_err(|error| match error {

@@ -3,36 +3,55 @@
 use std::fs::File;
 use std::io;
 use std::os::unix::fs::FileExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 /// Most bytes of a file that are looked at.
 pub(super) const MOST_BYTES: usize = 64 << 10;
 /// The kernel hands over this much in one piece.
 const PAGE: usize = 4096;
 
-/// An open file, of which a limited number of bytes is read from its beginning each time.
+/// A file of which a limited number of bytes is read from its beginning each time.
 pub(super) struct BoundedFile {
-    file: File,
+    path: PathBuf,
+    /// Open between two readings, which makes them cheap.
+    file: Option<File>,
     limit: usize,
 }
 
 impl BoundedFile {
     /// A file with at most a page of interest.
     pub(super) fn page(path: &Path) -> Option<BoundedFile> {
-        Some(BoundedFile { file: File::open(path).ok()?, limit: PAGE })
+        BoundedFile::open(path, PAGE)
     }
 
     /// A file with any number of lines, of which [`MOST_BYTES`] are read.
     pub(super) fn lines(path: &Path) -> Option<BoundedFile> {
-        Some(BoundedFile { file: File::open(path).ok()?, limit: MOST_BYTES })
+        BoundedFile::open(path, MOST_BYTES)
+    }
+
+    fn open(path: &Path, limit: usize) -> Option<BoundedFile> {
+        Some(BoundedFile { path: path.to_owned(), file: Some(File::open(path).ok()?), limit })
+    }
+
+    /// Opens the file anew for each reading from now on: descriptors are few.
+    pub(super) fn close(&mut self) {
+        self.file = None;
     }
 
     /// What is in it now. A line that was cut by the limit is left out.
     pub(super) fn read<'a>(&self, buffer: &'a mut [u8]) -> io::Result<&'a [u8]> {
+        let opened;
+        let file = match &self.file {
+            Some(file) => file,
+            None => {
+                opened = File::open(&self.path)?;
+                &opened
+            }
+        };
         let room = self.limit.min(buffer.len());
         let mut filled = 0;
         while let Some(rest) = buffer.get_mut(filled..room).filter(|rest| !rest.is_empty()) {
-            match self.file.read_at(rest, filled as u64) {
+            match file.read_at(rest, filled as u64) {
                 Ok(0) => break,
                 Ok(read) => filled += read,
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}

@@ -16,9 +16,9 @@ const MOST_NAME: usize = 64;
 const NODE: usize = 0;
 
 impl Metrics {
-    /// Looks for everything that can be sampled below `root`.
-    pub(super) fn find(root: &Path) -> Metrics {
-        let mut metrics = Metrics::new();
+    /// Looks for everything that can be sampled below `root`. So many files stay open.
+    pub(super) fn find(root: &Path, most_open: usize) -> Metrics {
+        let mut metrics = Metrics::new(most_open);
         metrics.agents.push(Agent {
             is_gpu: false,
             name: cpu_model(root),

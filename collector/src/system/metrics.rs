@@ -45,12 +45,14 @@ pub(super) struct Counter {
 pub(super) struct Metrics {
     pub(super) agents: Vec<Agent>,
     pub(super) counters: Vec<Counter>,
-    pub(super) probes: Vec<Probe>,
+    probes: Vec<Probe>,
+    /// Files that stay open.
+    most_open: usize,
     buffer: Vec<u8>,
 }
 
 /// A file.
-pub(super) struct Probe {
+struct Probe {
     file: BoundedFile,
     meaning: Meaning,
     /// Place of its first counter.
@@ -82,14 +84,17 @@ pub(super) struct Flows {
 }
 
 impl Metrics {
-    pub(super) fn new() -> Metrics {
+    pub(super) fn new(most_open: usize) -> Metrics {
         let (agents, counters, probes) = (Vec::new(), Vec::new(), Vec::new());
-        Metrics { agents, counters, probes, buffer: vec![0; MOST_BYTES] }
+        Metrics { agents, counters, probes, most_open, buffer: vec![0; MOST_BYTES] }
     }
 
     /// Adds a file and its counters; not if there are too many.
     pub(super) fn add(&mut self, file: Option<BoundedFile>, meaning: Meaning, counters: Vec<Counter>) {
-        let Some(file) = file else { return };
+        let Some(mut file) = file else { return };
+        if self.probes.len() >= self.most_open {
+            file.close();
+        }
         if self.counters.len() + counters.len() <= MOST_COUNTERS {
             let first = self.counters.len();
             self.counters.extend(counters);
@@ -215,7 +220,7 @@ mod tests {
             instance: 0,
         };
         std::fs::write(&path, "7\n").unwrap();
-        let mut metrics = Metrics::new();
+        let mut metrics = Metrics::new(1);
         metrics.add(BoundedFile::page(&path), Meaning::Value(1.0), vec![counter]);
         let mut read = |text: &str| {
             std::fs::write(&path, text).unwrap();
@@ -246,7 +251,7 @@ mod tests {
             agent: 0,
             instance: 0,
         };
-        let mut metrics = Metrics::new();
+        let mut metrics = Metrics::new(1);
         for _ in 0..MOST_COUNTERS + 10 {
             metrics.add(BoundedFile::page(&path), Meaning::Value(1.0), vec![counter.clone()]);
         }

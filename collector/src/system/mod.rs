@@ -29,6 +29,7 @@ use claim::Claim;
 use metrics::Metrics;
 use outbox::Outbox;
 use pace::Pace;
+use rustix::process::{Resource, getrlimit};
 use std::io;
 use std::path::PathBuf;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
@@ -92,7 +93,7 @@ fn run(config: &SystemConfig, output: SideOutput, stopped: &Receiver<()>) {
             Err(_) => return,
         }
     };
-    let mut metrics = Metrics::find(&config.root);
+    let mut metrics = Metrics::find(&config.root, most_open_files());
     let mut outbox = Outbox::new(config, &metrics, began, output);
     let mut pace = Pace::new(Instant::now());
     let mut values = Vec::new();
@@ -107,6 +108,12 @@ fn run(config: &SystemConfig, output: SideOutput, stopped: &Receiver<()>) {
         }
     }
     outbox.end();
+}
+
+/// A quarter of the limit: the others are for the threads that are to be traced.
+fn most_open_files() -> usize {
+    let limit = getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX);
+    usize::try_from(limit / 4).unwrap_or(usize::MAX)
 }
 
 /// False when it is time to stop.

@@ -121,8 +121,14 @@ fn full_node() -> Node {
 
 #[test]
 fn every_file_of_a_full_node_gives_its_values() {
+    for most_open in [0, 5, 1000] {
+        check_full_node(most_open);
+    }
+}
+
+fn check_full_node(most_open: usize) {
     let node = full_node();
-    let mut metrics = Metrics::find(node.root());
+    let mut metrics = Metrics::find(node.root(), most_open);
     let absolute = [
         ("memory.used", 409_600.0),
         ("memory.swap_used", 10_240.0),
@@ -179,7 +185,7 @@ fn every_file_of_a_full_node_gives_its_values() {
 #[test]
 fn counters_that_go_back_or_away_give_no_value() {
     let node = full_node();
-    let mut metrics = Metrics::find(node.root());
+    let mut metrics = Metrics::find(node.root(), 1000);
     let _ = sample(&mut metrics, 0);
     node.write("proc/net/dev", "  eth0: 10 0 0 0 0 0 0 0 2600 0\n");
     node.write("sys/class/infiniband/mlx5_0/ports/1/counters/port_xmit_data", "0\n");
@@ -198,7 +204,7 @@ fn counters_that_go_back_or_away_give_no_value() {
 #[test]
 fn a_node_with_nothing_has_no_counters() {
     let node = Node::new();
-    let mut metrics = Metrics::find(node.root());
+    let mut metrics = Metrics::find(node.root(), 1000);
     assert_eq!(sample(&mut metrics, 0), map(&[]));
     assert_eq!((metrics.counters.len(), metrics.agents.len()), (0, 1));
 }
@@ -231,7 +237,7 @@ fn devices_are_limited() {
             node.write(&format!("{device}/hwmon/hwmon{n}/{file}"), "1\n");
         }
     }
-    let metrics = Metrics::find(node.root());
+    let metrics = Metrics::find(node.root(), 1000);
     assert_eq!(metrics.agents.len(), 1 + 16);
     assert_eq!(metrics.counters.len(), 3 * 2 * 16 + 16 * 9);
     assert!(metrics.counters.len() <= MOST_COUNTERS);
