@@ -20,13 +20,15 @@ const EVERYWHERE: [&str; 6] =
 fn a_merged_run_has_a_time_series_for_each_counter() {
     let folder = tempfile::tempdir().unwrap();
     let runs = folder.path().join("runs");
+    // No other collector of this run is on the node, or that one might sample.
+    let run_id = format!("metrics-{}", std::process::id());
     let launchers =
         ["OMPI_COMM_WORLD_RANK", "PMI_RANK", "PMIX_RANK", "SLURM_PROCID", "RPD_RUN_ID", "RPD_OUTPUT"];
     let collect = Job::new(binary("rpd-collect")).limit(Duration::from_secs(60)).arg("-o").arg(&runs);
     let collect = launchers.iter().fold(collect, |job, name| job.without_env(name));
-    let _ = collect.args(["--run-id", "run", "--", "sleep", "2.5"]).run().success();
+    let _ = collect.args(["--run-id", &run_id, "--", "sleep", "2.5"]).run().success();
     let path = folder.path().join("trace.db");
-    let _ = rpd_merge().args(["--strict", "-o"]).arg(&path).arg(runs.join("run")).run().success();
+    let _ = rpd_merge().args(["--strict", "-o"]).arg(&path).arg(runs.join(&run_id)).run().success();
 
     let database = Database::open(&path);
     database.assert_sound();
