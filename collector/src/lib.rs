@@ -10,6 +10,7 @@
 //! * [`child`]: the command: starting it, its library, its signals, its end.
 //! * [`collect`]: rings in, rows out.
 //! * [`output`]: rows in, shard out.
+//! * [`system`]: counters of the node.
 //! * [`machine`]: this node and its clocks.
 
 pub mod child;
@@ -20,6 +21,7 @@ pub mod machine;
 pub mod output;
 pub mod privacy;
 pub mod session;
+pub mod system;
 
 use std::io::Write;
 

@@ -5,6 +5,7 @@ use crate::collect::{Collector, Finish, Listener, SourceDefaults};
 use crate::command_line::Options;
 use crate::launcher::{self, Environment, RunId};
 use crate::output::{Output, ShardPlace};
+use crate::system::{SystemConfig, SystemSampler};
 use crate::{machine, warn};
 use rpd_shard::record::RunIdentity;
 use std::ffi::OsString;
@@ -15,6 +16,9 @@ use std::time::{Duration, SystemTime};
 
 /// After the command is dead, the launcher waits for nobody but us.
 const TIME_TO_FINISH: Duration = Duration::from_secs(5);
+
+/// Number of the sampler among the processes of the shard: behind all that can be traced.
+const SYSTEM_SOURCE: u32 = 1_000_000;
 
 /// Why a command cannot be traced.
 #[derive(Debug, thiserror::Error)]
@@ -37,6 +41,7 @@ pub struct Session {
     variables: Vec<(&'static str, OsString)>,
     forwarder: Forwarder,
     collector: Collector,
+    system: Option<SystemSampler>,
     finished: Receiver<()>,
 }
 
@@ -85,11 +90,22 @@ impl Session {
             variables.push(("RPD_RING_BYTES", rpd_ring::layout::ring_bytes(bytes).to_string().into()));
         }
 
+        let system = SystemConfig {
+            source: SYSTEM_SOURCE,
+            run_id: place.run.run_id.clone(),
+            defaults: defaults.clone(),
+            root: PathBuf::from("/"),
+            retry: SystemConfig::RETRY,
+        };
         let (output, finished) = Output::start(place).map_err(failed("start the writing thread"))?;
+        let system = SystemSampler::start(system, output.side());
         let collector =
             Collector::start(listener, defaults, output).map_err(failed("start the collecting thread"))?;
         let forwarder = Forwarder::install().map_err(failed("catch signals"))?;
-        Ok(Session { variables, forwarder, collector, finished })
+        let system = system
+            .inspect_err(|error| warn(format_args!("warning: no system metrics: no thread: {error}")))
+            .ok();
+        Ok(Session { variables, forwarder, collector, system, finished })
     }
 
     /// Runs the command to its end, finishes the shard, and says how to end.
@@ -107,6 +123,9 @@ impl Session {
                 Ending::Code(1)
             }
         };
+        if let Some(system) = self.system {
+            system.stop();
+        }
         self.collector.finish(Finish { pid, exit: ending.exit() });
         if self.finished.recv_timeout(TIME_TO_FINISH) == Err(RecvTimeoutError::Timeout) {
             warn(format_args!(

@@ -9,7 +9,7 @@ pub use place::{PlaceError, ShardPlace};
 pub use rows::{Batch, CommunicatorRow, Item, MpiRow, NameId, RcclRow, RequestRow, Span};
 
 use std::io;
-use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
 
 /// Batches between the two threads: with [`Batch::FULL`] items each, some 50 MB while a file system
 /// stalls. Then rings fill up, and what they drop is counted there.
@@ -41,9 +41,40 @@ impl Output {
         self.empty.try_recv().unwrap_or_default()
     }
 
+    /// A second way to the writing thread. What comes behind [`Item::End`] is not written.
+    pub fn side(&self) -> SideOutput {
+        SideOutput { batches: self.batches.clone() }
+    }
+
     /// For tests that look at what they would send.
     #[cfg(test)]
     pub(crate) fn into_nothing() -> Output {
         Output { batches: sync_channel(1).0, empty: sync_channel(1).1 }
+    }
+}
+
+/// A way to the writing thread for somebody who has other things to do than to wait for it. Must not
+/// send [`Item::Name`], [`Item::Thread`] or [`Item::End`], whose order is the collecting thread's.
+pub struct SideOutput {
+    batches: SyncSender<Batch>,
+}
+
+impl SideOutput {
+    /// For tests that look at what they send.
+    #[cfg(test)]
+    pub(crate) fn to(batches: SyncSender<Batch>) -> SideOutput {
+        SideOutput { batches }
+    }
+
+    /// Hands a batch over if there is room, or gives it back.
+    pub fn try_send(&self, batch: Batch) -> Result<(), Batch> {
+        self.batches.try_send(batch).map_err(|error| match error {
+            TrySendError::Full(batch) | TrySendError::Disconnected(batch) => batch,
+        })
+    }
+
+    /// Waits for room; gives the batch back when the writing thread has ended.
+    pub fn send(&self, batch: Batch) -> Result<(), Batch> {
+        self.batches.send(batch).map_err(|error| error.0)
     }
 }

@@ -1,5 +1,6 @@
 //! What the collecting thread hands to the writing thread.
 
+use crate::system::SystemRows;
 use rpd_shard::record::{ClockSet, Loss, Process};
 
 /// A string, numbered from 0 in the order of [`Item::Name`].
@@ -118,6 +119,8 @@ pub enum Item {
     Process(Box<Process>),
     /// A reading of the clocks.
     Clock(Box<ClockSet>),
+    /// Counters of the node.
+    System(Box<SystemRows>),
     /// Something that is lost.
     Loss(Loss),
     /// The shard is complete.

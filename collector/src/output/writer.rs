@@ -175,6 +175,7 @@ impl ShardFile {
             }
             Item::Process(process) => self.writer.process(process)?,
             Item::Clock(set) => self.writer.clock(set)?,
+            Item::System(rows) => rows.write(&mut self.writer)?,
             Item::Loss(loss) => self.writer.loss(loss.clone()),
             Item::End => {}
         }

@@ -1,0 +1,96 @@
+//! Files of `/proc` and `/sys` that are read again and again.
+
+use std::fs::File;
+use std::io;
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+
+/// Most bytes of a file that are looked at.
+pub(super) const MOST_BYTES: usize = 64 << 10;
+/// The kernel hands over this much in one piece.
+const PAGE: usize = 4096;
+
+/// A file of which a limited number of bytes is read from its beginning each time.
+pub(super) struct BoundedFile {
+    path: PathBuf,
+    /// Open between two readings, which makes them cheap.
+    file: Option<File>,
+    limit: usize,
+}
+
+impl BoundedFile {
+    /// A file with at most a page of interest.
+    pub(super) fn page(path: &Path) -> Option<BoundedFile> {
+        BoundedFile::open(path, PAGE)
+    }
+
+    /// A file with any number of lines, of which [`MOST_BYTES`] are read.
+    pub(super) fn lines(path: &Path) -> Option<BoundedFile> {
+        BoundedFile::open(path, MOST_BYTES)
+    }
+
+    fn open(path: &Path, limit: usize) -> Option<BoundedFile> {
+        Some(BoundedFile { path: path.to_owned(), file: Some(File::open(path).ok()?), limit })
+    }
+
+    /// Opens the file anew for each reading from now on: descriptors are few.
+    pub(super) fn close(&mut self) {
+        self.file = None;
+    }
+
+    /// What is in it now. A line that was cut by the limit is left out.
+    pub(super) fn read<'a>(&self, buffer: &'a mut [u8]) -> io::Result<&'a [u8]> {
+        let opened;
+        let file = match &self.file {
+            Some(file) => file,
+            None => {
+                opened = File::open(&self.path)?;
+                &opened
+            }
+        };
+        let room = self.limit.min(buffer.len());
+        let mut filled = 0;
+        while let Some(rest) = buffer.get_mut(filled..room).filter(|rest| !rest.is_empty()) {
+            match file.read_at(rest, filled as u64) {
+                Ok(0) => break,
+                Ok(read) => filled += read,
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => return Err(error),
+            }
+            if self.limit <= PAGE {
+                break;
+            }
+        }
+        let read = buffer.get(..filled).unwrap_or_default();
+        let whole = if filled < room { filled } else { read.iter().rposition(|b| *b == b'\n').unwrap_or(0) };
+        Ok(read.get(..whole).unwrap_or_default())
+    }
+}
+
+/// The text of a small file that is read once, without the line end; none if there is none.
+pub(super) fn text_of(path: &Path) -> Option<String> {
+    let mut buffer = [0; PAGE];
+    let file = BoundedFile::page(path)?;
+    Some(String::from_utf8_lossy(file.read(&mut buffer).ok()?).trim().to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn long_files_are_cut_at_a_line_and_read_anew_each_time() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("file");
+        std::fs::write(&path, "0123456789abcde\n".repeat(5000)).unwrap();
+        let mut buffer = vec![0; MOST_BYTES];
+        let file = BoundedFile::lines(&path).unwrap();
+        assert_eq!(file.read(&mut buffer).unwrap().len(), MOST_BYTES - 1);
+        assert_eq!(BoundedFile::page(&path).unwrap().read(&mut buffer).unwrap().len(), PAGE - 1);
+        std::fs::write(&path, "short\n").unwrap();
+        assert_eq!(file.read(&mut buffer).unwrap(), b"short\n");
+        std::fs::write(&path, "x".repeat(70_000)).unwrap();
+        assert_eq!(file.read(&mut buffer).unwrap(), b"", "no line ends within the limit");
+        assert_eq!(text_of(&folder.path().join("none")), None);
+    }
+}

@@ -1,0 +1,165 @@
+//! Which files this node has. What is absent is not sampled.
+
+use super::file::{BoundedFile, MOST_BYTES, text_of};
+use super::gpu;
+use super::metrics::{Agent, Counter, Flows, Meaning, Metrics};
+use super::parse;
+use std::path::Path;
+
+/// Most interfaces, most disks and most InfiniBand ports that are sampled.
+const MOST_DEVICES: usize = 16;
+/// Most entries of a folder that are looked at.
+const MOST_ENTRIES: usize = 4096;
+/// Longest name of a device.
+const MOST_NAME: usize = 64;
+/// Place of the agent that stands for the CPUs and for the node as a whole.
+const NODE: usize = 0;
+
+impl Metrics {
+    /// Looks for everything that can be sampled below `root`. So many files stay open.
+    pub(super) fn find(root: &Path, most_open: usize) -> Metrics {
+        let mut metrics = Metrics::new(most_open);
+        metrics.agents.push(Agent {
+            is_gpu: false,
+            name: cpu_model(root),
+            product: String::new(),
+            pci: String::new(),
+        });
+        find_cpu_and_memory(root, &mut metrics);
+        find_interfaces(root, &mut metrics);
+        find_infiniband(root, &mut metrics);
+        find_disks(root, &mut metrics);
+        gpu::find(root, &mut metrics);
+        metrics
+    }
+}
+
+fn cpu_model(root: &Path) -> String {
+    let cpuinfo = text_of(&root.join("proc/cpuinfo")).unwrap_or_default();
+    let model = cpuinfo.lines().find_map(|line| line.strip_prefix("model name"));
+    let model = model.and_then(|rest| rest.split_once(':')).map(|(_, model)| model.trim().to_owned());
+    model.unwrap_or_else(|| std::env::consts::ARCH.to_owned())
+}
+
+fn of_node(name: String, description: &'static str, units: &'static str, component: &'static str) -> Counter {
+    Counter { name, description, units, component, agent: NODE, instance: 0 }
+}
+
+fn find_cpu_and_memory(root: &Path, metrics: &mut Metrics) {
+    let cpu = |name: &str, description| of_node(name.to_owned(), description, "%", "cpu");
+    metrics.add(
+        BoundedFile::page(&root.join("proc/stat")),
+        Meaning::Cpu(None),
+        vec![
+            cpu("cpu.user", "Share of all CPUs in programs"),
+            cpu("cpu.system", "Share of all CPUs in the kernel, interrupts included"),
+            cpu("cpu.iowait", "Share of all CPUs idle while a program waits for a disk"),
+            cpu("cpu.idle", "Share of all CPUs idle"),
+        ],
+    );
+    let memory = |name: &str, description| of_node(name.to_owned(), description, "B", "memory");
+    metrics.add(
+        BoundedFile::page(&root.join("proc/meminfo")),
+        Meaning::Memory,
+        vec![
+            memory("memory.used", "Memory that is not available to programs"),
+            memory("memory.swap_used", "Swap space in use"),
+        ],
+    );
+    // ns to percent. `thread-self` is the thread that opens it: the sampling one.
+    metrics.add(
+        BoundedFile::page(&root.join("proc/thread-self/schedstat")),
+        Meaning::Rate(1e-7, None),
+        vec![of_node("sampler.cpu".to_owned(), "Share of one CPU in this sampling", "%", "rpd")],
+    );
+}
+
+fn find_interfaces(root: &Path, metrics: &mut Metrics) {
+    let path = root.join("proc/net/dev");
+    let names = names_of(&path, |text| {
+        parse::interfaces(text).map(|(name, _)| name.to_owned()).filter(|name| name != "lo").collect()
+    });
+    let counters = two_each(&names, "network", |name| {
+        [
+            (format!("network.{name}.rx"), "Bytes received by the interface"),
+            (format!("network.{name}.tx"), "Bytes sent by the interface"),
+        ]
+    });
+    if !names.is_empty() {
+        metrics.add(BoundedFile::lines(&path), Meaning::Interfaces(Flows::of(names)), counters);
+    }
+}
+
+fn find_disks(root: &Path, metrics: &mut Metrics) {
+    let path = root.join("proc/diskstats");
+    let names = names_of(&path, |text| {
+        let names = parse::disks(text).map(|(name, _)| name.to_owned());
+        names.filter(|name| is_whole_disk(root, name)).collect()
+    });
+    let counters = two_each(&names, "disk", |name| {
+        [
+            (format!("disk.{name}.read"), "Bytes read from the device"),
+            (format!("disk.{name}.write"), "Bytes written to the device"),
+        ]
+    });
+    if !names.is_empty() {
+        metrics.add(BoundedFile::lines(&path), Meaning::Disks(Flows::of(names)), counters);
+    }
+}
+
+/// Partitions have no folder of their own below `/sys/block`; loop and ram devices are no disks.
+fn is_whole_disk(root: &Path, name: &str) -> bool {
+    let no_disk = ["loop", "ram", "zram"].iter().any(|prefix| name.starts_with(prefix));
+    !no_disk && root.join("sys/block").join(name.replace('/', "!")).exists()
+}
+
+fn find_infiniband(root: &Path, metrics: &mut Metrics) {
+    let devices = root.join("sys/class/infiniband");
+    let ports = names_in(&devices).into_iter().flat_map(|device| {
+        let ports = devices.join(&device).join("ports");
+        names_in(&ports).into_iter().map(move |port| (format!("{device}.{port}"), ports.join(port)))
+    });
+    for (instance, (name, folder)) in ports.take(MOST_DEVICES).enumerate() {
+        for (file, direction, description) in [
+            ("port_rcv_data", "rx", "Bytes received by the port"),
+            ("port_xmit_data", "tx", "Bytes sent by the port"),
+        ] {
+            let counter = of_node(format!("infiniband.{name}.{direction}"), description, "B/s", "infiniband");
+            let file = BoundedFile::page(&folder.join("counters").join(file));
+            // The port counts words of four bytes.
+            metrics.add(file, Meaning::Rate(4.0, None), vec![Counter { instance, ..counter }]);
+        }
+    }
+}
+
+fn two_each(
+    names: &[String],
+    component: &'static str,
+    of: impl Fn(&str) -> [(String, &'static str); 2],
+) -> Vec<Counter> {
+    let counters = names.iter().enumerate().flat_map(|(instance, device)| {
+        of(device)
+            .map(|(name, description)| Counter { instance, ..of_node(name, description, "B/s", component) })
+    });
+    counters.collect()
+}
+
+/// The devices that a file names.
+fn names_of(path: &Path, parse: impl Fn(&str) -> Vec<String>) -> Vec<String> {
+    let mut buffer = vec![0; MOST_BYTES];
+    let text =
+        BoundedFile::lines(path).and_then(|file| file.read(&mut buffer).ok().map(String::from_utf8_lossy));
+    let mut names = text.map(|text| parse(&text)).unwrap_or_default();
+    names.retain(|name| name.len() <= MOST_NAME);
+    names.truncate(MOST_DEVICES);
+    names
+}
+
+/// Names in a folder, in their order: shorter ones first, so that 2 is before 10.
+pub(super) fn names_in(folder: &Path) -> Vec<String> {
+    let entries = std::fs::read_dir(folder).into_iter().flatten().flatten().take(MOST_ENTRIES);
+    let names = entries.filter_map(|entry| entry.file_name().into_string().ok());
+    let mut names: Vec<String> = names.filter(|name| name.len() <= MOST_NAME).collect();
+    names.sort_by(|a, b| (a.len(), a).cmp(&(b.len(), b)));
+    names
+}

@@ -1,0 +1,262 @@
+//! Files to values.
+
+use super::file::{BoundedFile, MOST_BYTES};
+use super::parse::{self, CpuTimes};
+use std::time::Instant;
+
+/// Most counters of a node.
+pub(super) const MOST_COUNTERS: usize = 256;
+/// A file that fails this often in a row is no longer read.
+const MOST_FAILURES: u32 = 3;
+/// Bytes of a sector of `/proc/diskstats`, whatever the device has.
+const SECTOR: f64 = 512.0;
+
+/// What counters belong to.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(super) struct Agent {
+    /// The CPUs of the node, or a GPU.
+    pub(super) is_gpu: bool,
+    /// Model, or driver and PCI address.
+    pub(super) name: String,
+    /// Name of the product, where the device says so.
+    pub(super) product: String,
+    /// PCI address of a GPU.
+    pub(super) pci: String,
+}
+
+/// A counter. Its place in [`Metrics::counters`] is that of its value.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(super) struct Counter {
+    /// Name, with the device's in it, unless the agent is the device.
+    pub(super) name: String,
+    /// For people.
+    pub(super) description: &'static str,
+    /// Unit of the values.
+    pub(super) units: &'static str,
+    /// What part of the node it is about.
+    pub(super) component: &'static str,
+    /// Place of its agent.
+    pub(super) agent: usize,
+    /// Number of the device among those of the component.
+    pub(super) instance: usize,
+}
+
+/// The counters of a node, and the files that they come from.
+pub(super) struct Metrics {
+    pub(super) agents: Vec<Agent>,
+    pub(super) counters: Vec<Counter>,
+    probes: Vec<Probe>,
+    /// Files that stay open.
+    most_open: usize,
+    buffer: Vec<u8>,
+}
+
+/// A file.
+struct Probe {
+    file: BoundedFile,
+    meaning: Meaning,
+    /// Place of its first counter.
+    first: usize,
+    failures: u32,
+}
+
+/// What is in a file, and what was in it before.
+pub(super) enum Meaning {
+    /// `/proc/stat`: four counters.
+    Cpu(Option<CpuTimes>),
+    /// `/proc/meminfo`: two counters.
+    Memory,
+    /// `/proc/net/dev`: two counters per interface.
+    Interfaces(Flows),
+    /// `/proc/diskstats`: two counters per disk.
+    Disks(Flows),
+    /// A sum that grows, times this per second.
+    Rate(f64, Option<(i64, u64)>),
+    /// A value, divided by this.
+    Value(f64),
+}
+
+/// Devices that have a line in a file.
+pub(super) struct Flows {
+    names: Vec<String>,
+    last: Vec<Option<[u64; 2]>>,
+    at: i64,
+}
+
+impl Metrics {
+    pub(super) fn new(most_open: usize) -> Metrics {
+        let (agents, counters, probes) = (Vec::new(), Vec::new(), Vec::new());
+        Metrics { agents, counters, probes, most_open, buffer: vec![0; MOST_BYTES] }
+    }
+
+    /// Adds a file and its counters; not if there are too many.
+    pub(super) fn add(&mut self, file: Option<BoundedFile>, meaning: Meaning, counters: Vec<Counter>) {
+        let Some(mut file) = file else { return };
+        if self.probes.len() >= self.most_open {
+            file.close();
+        }
+        if self.counters.len() + counters.len() <= MOST_COUNTERS {
+            let first = self.counters.len();
+            self.counters.extend(counters);
+            self.probes.push(Probe { file, meaning, first, failures: 0 });
+        }
+    }
+
+    /// Reads all files, as far as `until` allows. A value is none where there is none: the first time
+    /// of a difference, a file that fails.
+    pub(super) fn sample(&mut self, time: i64, until: Instant, values: &mut Vec<Option<f64>>) {
+        values.clear();
+        values.resize(self.counters.len(), None);
+        for probe in &mut self.probes {
+            if Instant::now() >= until {
+                break;
+            }
+            let values = values.get_mut(probe.first..).unwrap_or_default();
+            let understood = probe
+                .file
+                .read(&mut self.buffer)
+                .is_ok_and(|bytes| probe.meaning.read(&String::from_utf8_lossy(bytes), time, values));
+            probe.failures = if understood { 0 } else { probe.failures + 1 };
+        }
+        self.probes.retain(|probe| probe.failures < MOST_FAILURES);
+    }
+}
+
+impl Meaning {
+    /// Sets the values of the counters, from the first on. False if the text makes no sense.
+    fn read(&mut self, text: &str, time: i64, values: &mut [Option<f64>]) -> bool {
+        match self {
+            Meaning::Cpu(last) => {
+                let Some(now) = parse::cpu_times(text) else { return false };
+                let percent = last.replace(now).and_then(|before| now.since(before));
+                set(values, percent.map(|parts| parts.map(|part| Some(hundredths(part)))));
+                true
+            }
+            Meaning::Memory => {
+                let used = parse::memory_used(text);
+                set(values, used.map(|bytes| bytes.map(Some)));
+                used.is_some()
+            }
+            Meaning::Interfaces(flows) => flows.read(parse::interfaces(text), 1.0, time, values),
+            Meaning::Disks(flows) => flows.read(parse::disks(text), SECTOR, time, values),
+            Meaning::Rate(unit, last) => {
+                let Some(now) = parse::count(text) else { return false };
+                let before = last.replace((time, now));
+                let rate = before.and_then(|(at, before)| rate(before, now, time.saturating_sub(at)));
+                set(values, Some([rate.map(|rate| hundredths(rate * *unit))]));
+                true
+            }
+            Meaning::Value(divisor) => {
+                let value = parse::number(text).map(|value| value as f64 / *divisor);
+                set(values, Some([value]));
+                value.is_some()
+            }
+        }
+    }
+}
+
+impl Flows {
+    pub(super) fn of(names: Vec<String>) -> Flows {
+        let last = vec![None; names.len()];
+        Flows { names, last, at: 0 }
+    }
+
+    fn read<'a>(
+        &mut self,
+        lines: impl Iterator<Item = parse::Flow<'a>>,
+        unit: f64,
+        time: i64,
+        values: &mut [Option<f64>],
+    ) -> bool {
+        let passed = time.saturating_sub(std::mem::replace(&mut self.at, time));
+        let before = std::mem::replace(&mut self.last, vec![None; self.names.len()]);
+        for (name, now) in lines {
+            let Some(place) = self.names.iter().position(|known| known == name) else { continue };
+            if let Some(Some([first, second])) = before.get(place) {
+                let rates = [rate(*first, now[0], passed), rate(*second, now[1], passed)];
+                let values = values.get_mut(2 * place..).unwrap_or_default();
+                set(values, Some(rates.map(|rate| rate.map(|rate| (rate * unit).round()))));
+            }
+            if let Some(last) = self.last.get_mut(place) {
+                *last = Some(now);
+            }
+        }
+        self.last.iter().any(Option::is_some)
+    }
+}
+
+/// Growth per second over so many ns; none for a sum that went back, as after a reset.
+fn rate(before: u64, now: u64, ns: i64) -> Option<f64> {
+    let growth = now.checked_sub(before)?;
+    (ns > 0).then(|| growth as f64 * 1e9 / ns as f64)
+}
+
+/// Digits that are noise cost space.
+fn hundredths(value: f64) -> f64 {
+    (value * 100.0).round() / 100.0
+}
+
+fn set<const N: usize>(values: &mut [Option<f64>], new: Option<[Option<f64>; N]>) {
+    for (value, new) in values.iter_mut().zip(new.into_iter().flatten()) {
+        *value = new;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::time::Duration;
+
+    #[test]
+    fn a_file_that_fails_three_times_in_a_row_is_not_read_again() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("value");
+        let counter = Counter {
+            name: "c".to_owned(),
+            description: "",
+            units: "",
+            component: "",
+            agent: 0,
+            instance: 0,
+        };
+        std::fs::write(&path, "7\n").unwrap();
+        let mut metrics = Metrics::new(1);
+        metrics.add(BoundedFile::page(&path), Meaning::Value(1.0), vec![counter]);
+        let mut read = |text: &str| {
+            std::fs::write(&path, text).unwrap();
+            let mut values = Vec::new();
+            metrics.sample(0, Instant::now() + Duration::from_secs(60), &mut values);
+            values
+        };
+        assert_eq!(read("7\n"), [Some(7.0)]);
+        assert_eq!(read("x"), [None]);
+        assert_eq!(read(""), [None]);
+        assert_eq!(read("8"), [Some(8.0)]);
+        for _ in 0..3 {
+            assert_eq!(read("x"), [None]);
+        }
+        assert_eq!(read("9"), [None], "it is given up");
+    }
+
+    #[test]
+    fn no_file_is_read_past_the_slot_and_counters_are_limited() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("value");
+        std::fs::write(&path, "7\n").unwrap();
+        let counter = Counter {
+            name: "c".to_owned(),
+            description: "",
+            units: "",
+            component: "",
+            agent: 0,
+            instance: 0,
+        };
+        let mut metrics = Metrics::new(1);
+        for _ in 0..MOST_COUNTERS + 10 {
+            metrics.add(BoundedFile::page(&path), Meaning::Value(1.0), vec![counter.clone()]);
+        }
+        let mut values = Vec::new();
+        metrics.sample(0, Instant::now(), &mut values);
+        assert_eq!(values, vec![None; MOST_COUNTERS]);
+    }
+}

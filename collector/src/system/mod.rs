@@ -1,0 +1,123 @@
+//! The node's own counters while a job runs: CPU, memory, network, disk and amdgpu, ten times a second.
+//!
+//! ```text
+//! claim: one sampler per node and run -> find: which files there are -> metrics: files to values
+//!   -> steps: values that changed -> rows: RocPD rows, through the writing thread into the shard
+//! ```
+//!
+//! `docs/SYSTEM_METRICS.md` lists the counters.
+
+mod claim;
+mod file;
+mod find;
+mod gpu;
+mod metrics;
+mod outbox;
+mod pace;
+mod parse;
+mod rows;
+mod steps;
+#[cfg(test)]
+mod tests;
+
+pub use rows::SystemRows;
+
+use crate::collect::SourceDefaults;
+use crate::machine;
+use crate::output::SideOutput;
+use claim::Claim;
+use metrics::Metrics;
+use outbox::Outbox;
+use pace::Pace;
+use rustix::process::{Resource, getrlimit};
+use std::io;
+use std::path::PathBuf;
+use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
+use std::time::{Duration, Instant};
+
+/// [`SystemSampler::stop`] waits for no longer, whatever a file or the file system does.
+const TIME_TO_STOP: Duration = Duration::from_millis(100);
+
+/// What a sampler needs to know.
+#[derive(Clone, Debug)]
+pub struct SystemConfig {
+    /// Its number among the processes of the shard.
+    pub source: u32,
+    /// The run: one sampler per run and node.
+    pub run_id: String,
+    /// The collector: rank, node, clocks.
+    pub defaults: SourceDefaults,
+    /// What `proc` and `sys` are in: `/`.
+    pub root: PathBuf,
+    /// How long to wait for the sampler of another collector to end before the next look.
+    pub retry: Duration,
+}
+
+impl SystemConfig {
+    /// Time between two looks whether the other sampler of the node has ended.
+    pub const RETRY: Duration = Duration::from_secs(5);
+}
+
+/// The sampling thread. It ends when this is dropped.
+pub struct SystemSampler {
+    stop: SyncSender<()>,
+    ended: Receiver<()>,
+}
+
+impl SystemSampler {
+    /// Starts the thread. It samples once no other collector of the run does so on this node.
+    pub fn start(config: SystemConfig, output: SideOutput) -> io::Result<SystemSampler> {
+        let (stop, stopped) = sync_channel(1);
+        let (end, ended) = sync_channel(1);
+        std::thread::Builder::new().name("rpd-system".to_owned()).spawn(move || {
+            run(&config, output, &stopped);
+            let _ = end.send(());
+        })?;
+        Ok(SystemSampler { stop, ended })
+    }
+
+    /// Ends the thread and waits until its last rows are handed over, at most 100 ms: a file may hang
+    /// in its driver, and the writing thread in its file system.
+    pub fn stop(self) {
+        drop(self.stop);
+        let _ = self.ended.recv_timeout(TIME_TO_STOP);
+    }
+}
+
+fn run(config: &SystemConfig, output: SideOutput, stopped: &Receiver<()>) {
+    let began = Instant::now();
+    let _claim = loop {
+        match Claim::take(&config.run_id) {
+            Ok(claim) => break claim,
+            Err(_) if sleep_until(Instant::now() + config.retry, stopped) => {}
+            Err(_) => return,
+        }
+    };
+    let mut metrics = Metrics::find(&config.root, most_open_files());
+    let mut outbox = Outbox::new(config, &metrics, began, output);
+    let mut pace = Pace::new(Instant::now());
+    let mut values = Vec::new();
+    loop {
+        let start = Instant::now();
+        let time = machine::boottime();
+        metrics.sample(time, start + pace.period(), &mut values);
+        outbox.tick(time, pace.period(), &values);
+        pace.took(start.elapsed());
+        if !sleep_until(pace.next(Instant::now()), stopped) {
+            break;
+        }
+    }
+    outbox.end();
+}
+
+/// A quarter of the limit: the others are for the threads that are to be traced.
+fn most_open_files() -> usize {
+    let limit = getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX);
+    usize::try_from(limit / 4).unwrap_or(usize::MAX)
+}
+
+/// False when it is time to stop.
+fn sleep_until(time: Instant, stopped: &Receiver<()>) -> bool {
+    let pause = time.saturating_duration_since(Instant::now());
+    stopped.recv_timeout(pause) == Err(RecvTimeoutError::Timeout)
+}

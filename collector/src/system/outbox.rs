@@ -1,0 +1,245 @@
+//! Ticks on their way to the writing thread.
+
+use super::SystemConfig;
+use super::metrics::Metrics;
+use super::rows::{Description, SystemRows, Tick};
+use super::steps::Steps;
+use crate::output::{Batch, Item, SideOutput};
+use crate::{machine, warn};
+use rpd_shard::record::{Clock, Exit, Process};
+use std::time::{Duration, Instant};
+
+/// A collector whose command ends within this time sends nothing: system metrics alone are no reason
+/// for a shard.
+const HOLD_BACK: Duration = Duration::from_secs(1);
+/// Items that are kept while the writing thread is far behind: a minute.
+const MOST_KEPT: usize = 600;
+
+/// Turns values into items, and hands them over when there is room.
+pub(super) struct Outbox {
+    process: Process,
+    began: Instant,
+    output: SideOutput,
+    items: Vec<Item>,
+    steps: Steps,
+    period: Option<Duration>,
+    /// Something was handed over.
+    sent: bool,
+}
+
+impl Outbox {
+    pub(super) fn new(
+        config: &SystemConfig,
+        metrics: &Metrics,
+        began: Instant,
+        output: SideOutput,
+    ) -> Outbox {
+        let process = describe(config);
+        let described = SystemRows::Described(Description {
+            source: config.source,
+            agents: metrics.agents.clone(),
+            counters: metrics.counters.clone(),
+        });
+        // Without any other process in the shard nobody else would bring the clocks.
+        let items = vec![
+            Item::Clock(Box::new(machine::clock_set(&process.domain))),
+            Item::Process(Box::new(process.clone())),
+            Item::System(Box::new(described)),
+        ];
+        Outbox { process, began, output, items, steps: Steps::default(), period: None, sent: false }
+    }
+
+    pub(super) fn tick(&mut self, time: i64, period: Duration, values: &[Option<f64>]) {
+        let changed = self.period.replace(period) != Some(period);
+        let tick = Tick {
+            source: self.process.source,
+            time,
+            period: changed.then_some(period.as_millis()),
+            values: self.steps.take(time, values),
+        };
+        if self.items.len() < MOST_KEPT {
+            self.items.push(Item::System(Box::new(SystemRows::Tick(tick))));
+        } else {
+            self.lose(&tick);
+        }
+        if self.began.elapsed() >= HOLD_BACK {
+            self.send();
+        }
+    }
+
+    /// The collector will say how much is missing. One entry per table, however long it takes.
+    fn lose(&mut self, tick: &Tick) {
+        for loss in tick.losses() {
+            let known = self.items.iter_mut().find_map(|item| match item {
+                Item::Loss(known) if known.table == loss.table => Some(known),
+                _ => None,
+            });
+            match known {
+                Some(known) => known.rows = known.rows.zip(loss.rows).map(|(a, b)| a.saturating_add(b)),
+                None => self.items.push(Item::Loss(loss)),
+            }
+        }
+        self.steps.forget();
+        self.period = None;
+    }
+
+    fn send(&mut self) {
+        match self.output.try_send(Batch(std::mem::take(&mut self.items))) {
+            Ok(()) => self.sent = true,
+            Err(Batch(items)) => self.items = items,
+        }
+    }
+
+    /// Hands over the rest and notes the end, if anything was handed over before. Waits for room.
+    pub(super) fn end(mut self) {
+        if !self.sent && self.began.elapsed() < HOLD_BACK {
+            return;
+        }
+        self.process.last_seen = Some(machine::boottime());
+        self.process.exit = Some(Exit::Code(0));
+        self.items.push(Item::Process(Box::new(self.process)));
+        if self.output.send(Batch(self.items)).is_err() {
+            warn(format_args!(
+                "warning: the last system metrics are not in the shard: it was finished before they came"
+            ));
+        }
+    }
+}
+
+/// The collector's own process: rows need one that they belong to, and no traced one measured them.
+fn describe(config: &SystemConfig) -> Process {
+    let rank = &config.defaults.rank;
+    let stat = OwnStat::read();
+    Process {
+        source: config.source,
+        rank: rank.rank,
+        size: rank.size,
+        local_rank: rank.local_rank,
+        rank_from: rank.rank_from.clone(),
+        worker: true,
+        restart: rank.restart,
+        node: config.defaults.node.clone(),
+        domain: config.defaults.domain.clone(),
+        clock: Clock::Boottime,
+        pid: std::process::id() as i32,
+        ppid: stat.ppid,
+        start_ticks: stat.start_ticks,
+        first_seen: machine::boottime(),
+        last_seen: None,
+        command: format!("rpd-collect: system metrics of {}", config.defaults.node.hostname),
+        environment: Vec::new(),
+        exit: None,
+    }
+}
+
+/// What `/proc/self/stat` says of this process.
+struct OwnStat {
+    ppid: i32,
+    start_ticks: u64,
+}
+
+impl OwnStat {
+    /// Zeros where it cannot be read.
+    fn read() -> OwnStat {
+        let stat = super::file::text_of("/proc/self/stat".as_ref()).unwrap_or_default();
+        // The command in parentheses may hold anything, so count from its end.
+        let fields = stat.rsplit_once(')').map(|(_, fields)| fields).unwrap_or_default();
+        let number = |field: usize| fields.split_ascii_whitespace().nth(field)?.parse().ok();
+        let ppid = number(1).and_then(|ppid| i32::try_from(ppid).ok()).unwrap_or(0);
+        OwnStat { ppid, start_ticks: number(19).unwrap_or(0) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::collect::SourceDefaults;
+    use crate::launcher::RankIdentity;
+    use rpd_shard::model::rocpd::{EVENT, PMC_EVENT, SAMPLE};
+    use std::path::PathBuf;
+    use std::sync::mpsc::sync_channel;
+
+    const PERIOD: Duration = Duration::from_millis(100);
+
+    fn config() -> SystemConfig {
+        let domain = machine::clock_domain();
+        let (rank, node) = (RankIdentity::default(), machine::node());
+        SystemConfig {
+            source: 9,
+            run_id: "run".to_owned(),
+            defaults: SourceDefaults { rank, rank_is_named: false, node, domain },
+            root: PathBuf::from("/nowhere"),
+            retry: PERIOD,
+        }
+    }
+
+    /// Ticks, their values, and rows lost of three tables.
+    fn count(items: &[Item]) -> (u64, u64, [u64; 3]) {
+        let (mut ticks, mut values, mut lost) = (0, 0, [0; 3]);
+        for item in items {
+            match item {
+                Item::System(rows) => {
+                    if let SystemRows::Tick(tick) = &**rows {
+                        ticks += 1;
+                        values += tick.values.len() as u64;
+                    }
+                }
+                Item::Loss(loss) => {
+                    let place = [EVENT, SAMPLE, PMC_EVENT].iter().position(|t| Some(*t) == loss.table);
+                    lost[place.unwrap()] += loss.rows.unwrap();
+                }
+                _ => {}
+            }
+        }
+        (ticks, values, lost)
+    }
+
+    #[test]
+    fn ticks_for_which_there_is_no_room_are_in_the_ledger() {
+        let (batches, written) = sync_channel(1);
+        batches.send(Batch::default()).unwrap();
+        let long_ago = Instant::now().checked_sub(HOLD_BACK).unwrap();
+        let metrics = Metrics::find("/nowhere".as_ref(), 0);
+        let mut outbox = Outbox::new(&config(), &metrics, long_ago, SideOutput::to(batches));
+        let mut expected = 0;
+        for tick in 0..700 {
+            // Two counters, of which one changes.
+            outbox.tick(tick * 100_000_000, PERIOD, &[Some(1.0), Some(tick as f64)]);
+            expected += 1;
+        }
+        assert!(written.try_recv().unwrap().0.is_empty(), "the writing thread is back");
+        outbox.tick(70_000_000_000, PERIOD, &[Some(1.0), Some(5.0)]);
+        assert_eq!(outbox.items.len(), 0, "everything is handed over at once");
+        let first = written.try_recv().unwrap().0;
+        let (ticks, values, [events, samples, lost_values]) = count(&first);
+        assert_eq!((ticks + events, events), (expected + 1, samples));
+        assert!(first.len() <= MOST_KEPT + 3 && events > 90, "{} items", first.len());
+        assert_eq!(lost_values, 1 + 2 * (events - 1), "a tick behind a lost one has all values");
+        assert!(values > ticks);
+        assert!(matches!(&first[..2], [Item::Clock(_), Item::Process(_)]));
+        outbox.tick(70_100_000_000, PERIOD, &[Some(1.0), Some(5.0)]);
+        let (_, values, lost) = count(&written.try_recv().unwrap().0);
+        assert_eq!((values, lost), (2, [0; 3]), "so has the first one that is kept");
+    }
+
+    #[test]
+    fn the_first_second_is_held_back_and_then_handed_over() {
+        let (batches, written) = sync_channel(8);
+        let metrics = Metrics::find("/nowhere".as_ref(), 0);
+        let mut outbox = Outbox::new(&config(), &metrics, Instant::now(), SideOutput::to(batches.clone()));
+        outbox.tick(0, PERIOD, &[Some(1.0)]);
+        assert!(written.try_recv().is_err());
+        outbox.began = Instant::now().checked_sub(HOLD_BACK).unwrap();
+        outbox.tick(1, PERIOD, &[Some(2.0)]);
+        assert_eq!(count(&written.try_recv().unwrap().0).0, 2);
+        outbox.end();
+        let end = written.try_recv().unwrap().0;
+        let [Item::Process(process)] = end.as_slice() else { panic!("{end:?}") };
+        assert!(process.exit == Some(Exit::Code(0)) && process.last_seen.is_some());
+
+        let mut short = Outbox::new(&config(), &metrics, Instant::now(), SideOutput::to(batches));
+        short.tick(0, PERIOD, &[Some(1.0)]);
+        short.end();
+        assert!(written.try_recv().is_err(), "nothing comes of a short command");
+    }
+}

@@ -1,0 +1,266 @@
+//! The node's own counters: one sampler per node and run, for as long as the command runs.
+#![allow(clippy::unwrap_used)] // clippy takes only functions marked as tests for tests
+
+mod support;
+
+use rpd_collect::collect::SourceDefaults;
+use rpd_collect::launcher::RankIdentity;
+use rpd_collect::machine;
+use rpd_collect::output::{Batch, Item, Output, ShardPlace};
+use rpd_collect::system::{SystemConfig, SystemSampler};
+use rpd_shard::Shard;
+use rpd_shard::file::BlockKind;
+use rpd_shard::model::rocpd::{EVENT, INFO_AGENT, INFO_PMC, PMC_EVENT, SAMPLE, TRACK};
+use rpd_shard::model::{TableId, Value};
+use rpd_shard::record::{Exit, Process, RunIdentity};
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::{Duration, Instant};
+use support::{Bench, TIME_LIMIT, Trace, ending, run};
+
+/// What a sampler wrote.
+struct Metrics {
+    shard: Shard,
+    process: Process,
+    /// Time of each tick, ns.
+    ticks: Vec<i64>,
+    /// Times and values of each counter.
+    values: BTreeMap<String, Vec<(i64, f64)>>,
+}
+
+/// The columns of a table, row by row.
+fn rows<const N: usize>(
+    shard: &Shard,
+    source: u32,
+    table: TableId,
+    columns: [&str; N],
+    mut each: impl FnMut([Value<'_>; N]),
+) {
+    let kind = BlockKind::Rows(table);
+    for block in shard.blocks().iter().filter(|b| (b.header.kind, b.header.source) == (kind, source)) {
+        let rows = shard.rows(block).unwrap();
+        (0..rows.len).for_each(|i| each(columns.map(|column| rows.column(column).get(i))));
+    }
+}
+
+fn number(value: Value<'_>) -> i64 {
+    match value {
+        Value::Int(number) => number,
+        other => panic!("no integer: {other:?}"),
+    }
+}
+
+/// None where no sampler wrote into the shard.
+fn metrics(path: &Path) -> Option<Metrics> {
+    let shard = Shard::open(path).unwrap();
+    let is_sampler = |p: &&Process| p.command.starts_with("rpd-collect: system metrics of ");
+    let process = shard.processes.values().find(is_sampler)?.clone();
+    let source = process.source;
+    let mut names = Vec::new();
+    rows(&shard, source, INFO_PMC, ["name", "agent_id"], |[name, agent]| {
+        assert!(number(agent) >= 1);
+        names.push(name.text_lossy().unwrap().into_owned());
+    });
+    let mut events = 0;
+    rows(&shard, source, EVENT, ["category_id"], |_| events += 1);
+    let mut time_of = BTreeMap::new();
+    let mut ticks = Vec::new();
+    rows(&shard, source, SAMPLE, ["track_id", "timestamp", "event_id"], |[track, time, event]| {
+        assert_eq!(number(track), 1);
+        ticks.push(number(time));
+        time_of.insert(number(event), number(time));
+    });
+    assert_eq!((events, time_of.len()), (ticks.len(), ticks.len()), "an event for each sample");
+    let mut tracks = 0;
+    rows(&shard, source, TRACK, ["tid"], |[thread]| {
+        tracks += 1;
+        assert_eq!(thread, Value::Null);
+    });
+    assert_eq!(tracks, 1);
+    let mut values: BTreeMap<String, Vec<(i64, f64)>> = BTreeMap::new();
+    rows(&shard, source, PMC_EVENT, ["event_id", "pmc_id", "value"], |[event, counter, value]| {
+        let Value::Real(value) = value else { panic!("no value: {value:?}") };
+        let name = names[number(counter) as usize - 1].clone();
+        values.entry(name).or_default().push((time_of[&number(event)], value));
+    });
+    Some(Metrics { shard, process, ticks, values })
+}
+
+/// `rpd-collect` with a run id of the test's own: tests that run beside it have the same node, and
+/// only one collector of a run samples.
+fn collect(bench: &Bench, test: &str) -> (Command, PathBuf) {
+    let run_id = format!("{test}-{}", std::process::id());
+    let usual = bench.collect();
+    let mut command = Command::new(usual.get_program());
+    for (name, value) in usual.get_envs() {
+        match value {
+            Some(value) => command.env(name, value),
+            None => command.env_remove(name),
+        };
+    }
+    command.args(usual.get_args().map(|argument| match argument.to_str() {
+        Some("run") => run_id.as_ref(),
+        _ => argument,
+    }));
+    let shard = bench.path("out").join(&run_id).join("rank-00000.rpdshard");
+    (command, shard)
+}
+
+fn mean(values: &[(i64, f64)]) -> f64 {
+    values.iter().map(|(_, value)| value).sum::<f64>() / values.len() as f64
+}
+
+#[test]
+fn a_program_of_two_and_a_half_seconds_has_its_node_sampled() {
+    let Some(bench) = Bench::new() else { return };
+    let (mut command, shard) = collect(&bench, "spin");
+    let output = run(command.args(["--", "timeout", "2.5", "sh", "-c", "while :; do :; done"]));
+    assert_eq!((ending(&output), output.stdout.len()), (124, 0), "{output:?}");
+    let metrics = metrics(&shard).unwrap();
+    assert!(metrics.shard.complete());
+    assert_eq!(metrics.shard.ledger.as_ref().unwrap().losses, []);
+    assert!(!metrics.shard.clocks.is_empty());
+
+    let ticks = &metrics.ticks;
+    assert!((15..=30).contains(&ticks.len()), "{} ticks", ticks.len());
+    assert!(ticks.windows(2).all(|w| w[0] < w[1]));
+    let span = ticks.last().unwrap() - ticks[0];
+    assert!((2_000_000_000..3_500_000_000).contains(&span), "{span} ns");
+
+    let busy = mean(&metrics.values["cpu.user"]) + mean(&metrics.values["cpu.system"]);
+    let cpus = std::thread::available_parallelism().unwrap().get() as f64;
+    assert!((30.0 / cpus..100.1).contains(&busy), "a program that spins, and {busy} % of the CPUs busy");
+    for name in ["cpu.user", "cpu.system", "cpu.iowait", "cpu.idle"] {
+        assert!(metrics.values[name].iter().all(|(_, value)| (0.0..=100.0).contains(value)), "{name}");
+        assert!(metrics.values[name].iter().all(|(time, _)| *time > ticks[0]), "{name} is a difference");
+    }
+    let meminfo = std::fs::read_to_string("/proc/meminfo").unwrap();
+    let total: f64 = meminfo.split_ascii_whitespace().nth(1).unwrap().parse().unwrap();
+    let used = &metrics.values["memory.used"];
+    assert!(used.iter().all(|(_, bytes)| (1e6..total * 1024.0).contains(bytes)), "{used:?} of {total} KiB");
+    assert_eq!(used[0].0, ticks[0]);
+
+    let process = &metrics.process;
+    assert!(process.worker && process.pid > 0 && process.start_ticks > 0);
+    assert_eq!(process.exit, Some(Exit::Code(0)));
+    assert!(process.first_seen <= ticks[0] && process.last_seen.unwrap() >= *ticks.last().unwrap());
+    let mut agents = Vec::new();
+    rows(&metrics.shard, process.source, INFO_AGENT, ["type", "name"], |[kind, name]| {
+        agents.push((kind.text_lossy().unwrap().into_owned(), name.text_lossy().unwrap().into_owned()));
+    });
+    assert!(agents[0].0 == "CPU" && !agents[0].1.is_empty(), "{agents:?}");
+    if let Some(cost) = metrics.values.get("sampler.cpu") {
+        assert!(mean(cost) < 5.0, "{} % of a CPU for sampling", mean(cost));
+    }
+}
+
+#[test]
+fn a_program_of_less_than_a_second_is_not_sampled() {
+    let Some(bench) = Bench::new() else { return };
+    let program =
+        bench.program("mark", r#"int main(void) { roctxMarkA("here"); usleep(300000); return 0; }"#);
+    let (mut command, shard) = collect(&bench, "short");
+    assert_eq!(ending(&run(command.arg("--").arg(&program))), 0);
+    assert_eq!(Trace::read(&shard).marks.len(), 1);
+    assert!(metrics(&shard).is_none());
+    std::fs::remove_dir_all(bench.path("out")).unwrap();
+    let (mut command, _) = collect(&bench, "silent");
+    assert_eq!(ending(&run(command.args(["--", "sleep", "0.3"]))), 0);
+    assert!(!bench.path("out").exists(), "system metrics alone make no shard");
+}
+
+/// A collector with nothing but its sampler.
+struct Node {
+    output: Output,
+    finished: std::sync::mpsc::Receiver<()>,
+    sampler: SystemSampler,
+    shard: PathBuf,
+}
+
+impl Node {
+    fn start(root: &Path, run_id: &str, retry: Duration) -> Node {
+        Node::start_on(root, run_id, retry, Path::new("/"))
+    }
+
+    fn start_on(root: &Path, run_id: &str, retry: Duration, files: &Path) -> Node {
+        let run = RunIdentity {
+            run_id: run_id.to_owned(),
+            run_id_from: "test".to_owned(),
+            rank: None,
+            size: None,
+            version: String::new(),
+        };
+        let domain = machine::clock_domain();
+        let shard = root.join(run_id).join("rank-00000.rpdshard");
+        let place = ShardPlace { root: root.to_owned(), run, domain: domain.clone() };
+        let (output, finished) = Output::start(place).unwrap();
+        let rank = RankIdentity::default();
+        let config = SystemConfig {
+            source: 1,
+            run_id: run_id.to_owned(),
+            defaults: SourceDefaults { rank, rank_is_named: false, node: machine::node(), domain },
+            root: files.to_owned(),
+            retry,
+        };
+        let sampler = SystemSampler::start(config, output.side()).unwrap();
+        Node { output, finished, sampler, shard }
+    }
+
+    fn wait_for_shard(&self) {
+        let began = Instant::now();
+        while !self.shard.exists() {
+            assert!(began.elapsed() < TIME_LIMIT, "no shard");
+            std::thread::sleep(Duration::from_millis(5));
+        }
+    }
+
+    fn stop(self) -> Metrics {
+        let began = Instant::now();
+        self.sampler.stop();
+        assert!(began.elapsed() < Duration::from_millis(500), "it took {:?} to stop", began.elapsed());
+        let _ = self.output.send(Batch(vec![Item::End]));
+        self.finished.recv_timeout(TIME_LIMIT).unwrap();
+        metrics(&self.shard).unwrap()
+    }
+}
+
+#[test]
+fn one_collector_of_a_run_samples_and_the_next_takes_over() {
+    let folder = tempfile::tempdir().unwrap();
+    let run_id = format!("one-of-two-{}", std::process::id());
+    let first = Node::start(&folder.path().join("first"), &run_id, Duration::from_millis(20));
+    first.wait_for_shard();
+    let second = Node::start(&folder.path().join("second"), &run_id, Duration::from_millis(20));
+    let other_run = format!("{run_id}-other");
+    let other = Node::start(&folder.path().join("other"), &other_run, Duration::from_millis(20));
+    other.wait_for_shard();
+    // The other run started later and has sent by now: so would have the second, if it sampled.
+    assert!(!second.shard.exists());
+    let first = first.stop();
+    second.wait_for_shard();
+    let (second, other) = (second.stop(), other.stop());
+    assert!(second.ticks[0] > *first.ticks.last().unwrap(), "one at a time");
+    assert!(second.ticks[0] - first.ticks.last().unwrap() < 5_000_000_000, "soon");
+    assert!(other.ticks[0] < *first.ticks.last().unwrap(), "another run is on its own");
+    assert_eq!(first.process.exit, Some(Exit::Code(0)));
+}
+
+#[test]
+fn a_file_that_hangs_holds_nobody_up() {
+    use rustix::fs::{CWD, FileType, Mode, mknodat};
+    let folder = tempfile::tempdir().unwrap();
+    std::fs::create_dir(folder.path().join("proc")).unwrap();
+    // Whoever opens it waits for a writer, and there is none.
+    let stat = folder.path().join("proc/stat");
+    mknodat(CWD, &stat, FileType::Fifo, Mode::RUSR | Mode::WUSR, 0).unwrap();
+    let run_id = format!("hang-{}", std::process::id());
+    let node = Node::start_on(folder.path(), &run_id, Duration::from_millis(20), folder.path());
+    let began = Instant::now();
+    node.sampler.stop();
+    assert!(began.elapsed() < Duration::from_millis(500), "it took {:?} to stop", began.elapsed());
+    // The writing thread ends as ever.
+    let _ = node.output.send(Batch(vec![Item::End]));
+    node.finished.recv_timeout(TIME_LIMIT).unwrap();
+    assert!(!node.shard.exists());
+}
