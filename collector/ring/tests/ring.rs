@@ -197,6 +197,16 @@ fn ends_fit_into_a_ring_that_is_full_of_beginnings() {
 }
 
 #[test]
+fn names_of_any_length_come_out_whole() {
+    let (mut producer, mut consumer) = ring(RING_MIN);
+    for length in 0..100 {
+        let name: Vec<u8> = (0..length).map(|i| 255 - i).collect();
+        assert!(producer.mark(1, &name) && producer.range_start(2, 3, &name));
+        assert_eq!(drained(&mut consumer), [Event::Mark(1, name.clone()), Event::Start(2, 3, name)]);
+    }
+}
+
+#[test]
 fn without_memory_for_a_ring_everything_is_counted() {
     let (mut producer, mut consumer) = ring(0);
     assert!(!producer.push(1, b"a") && !producer.push(2, b"b") && !producer.mark(3, b"c"));
