@@ -39,6 +39,10 @@ pub struct ShardPlace {
     pub run: RunIdentity,
     /// Clocks of the collector.
     pub domain: ClockDomain,
+    /// Most bytes of the shard.
+    pub max_bytes: u64,
+    /// The group may read it.
+    pub shared: bool,
 }
 
 /// A shard that did not exist before.
