@@ -10,6 +10,7 @@ use std::fs::{DirBuilder, File, OpenOptions, Permissions};
 use std::io::{self, Write};
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 use std::thread::JoinHandle;
@@ -22,6 +23,8 @@ const LINE_BYTES: usize = 4096;
 /// Lines that wait for a file system that stalls; more are counted.
 const CHANNEL: usize = 64;
 
+/// The command has ended, and there was nothing to record.
+static EMPTY: AtomicBool = AtomicBool::new(false);
 static LOG: OnceLock<Mutex<Log>> = OnceLock::new();
 
 /// Where the log goes, and who hears what it cannot hold.
@@ -73,6 +76,16 @@ pub(crate) fn close() -> u64 {
     }
     drop(lines);
     thread.join().unwrap_or(0)
+}
+
+/// Notes that there was nothing to record. Who knows why says so at the end.
+pub(crate) fn note_empty() {
+    EMPTY.store(true, Relaxed);
+}
+
+/// Whether there was nothing to record.
+pub(crate) fn is_empty() -> bool {
+    EMPTY.load(Relaxed)
 }
 
 fn log() -> Option<MutexGuard<'static, Log>> {

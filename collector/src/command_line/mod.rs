@@ -6,6 +6,7 @@ mod trace;
 pub use size::{Size, SizeError};
 pub use trace::{Trace, TraceError};
 
+use crate::output::DEFAULT_MAX_BYTES;
 use crate::rank_set::RankSet;
 use clap::Parser;
 use std::ffi::OsString;
@@ -58,9 +59,6 @@ LIMITS:
 EXIT STATUS:
   That of the command. 126 if it cannot be executed, 127 if it is not found, 2 for a mistake in the
   options. If the command dies by a signal, so does rpd-collect.";
-
-/// Bytes of a shard unless told otherwise.
-const MAX_SIZE: Size = Size(2 << 30);
 
 /// Runs a command and records its roctx ranges, MPI and RCCL calls.
 #[derive(Parser, Debug, Clone)]
@@ -163,7 +161,7 @@ impl Options {
 
     /// Most bytes of a shard.
     pub fn max_bytes(&self) -> u64 {
-        self.max_size.unwrap_or(MAX_SIZE).0
+        self.max_size.map_or(DEFAULT_MAX_BYTES, |size| size.0)
     }
 }
 

@@ -48,6 +48,9 @@ pub fn main() -> io::Result<()> {
     let Some(finish) = until_the_end(&control) else { return Ok(()) };
     collector.finish(finish);
     let _ = finished.recv_timeout(TIME_ALONE);
+    if log::is_empty() {
+        explain_empty(&start, &control);
+    }
     let _ = control.send(&ToLauncher::Done { warnings: log::close(), log: log.into() });
     Ok(())
 }
@@ -62,7 +65,7 @@ fn open_log(start: &Start, path: PathBuf, control: &Arc<Control>) {
     let instead = Box::new(move |line: &str| {
         let _ = launcher.send(&ToLauncher::Say { text: line.to_owned() });
     });
-    log::open(LogPlace { path, shared: start.shared, instead });
+    log::open(LogPlace { path, shared: start.share_group, instead });
     // A fault of ours belongs into the log, not into the void of our stderr.
     std::panic::set_hook(Box::new(|panic| warn(format_args!("warning: a fault of rpd-collect: {panic}"))));
 }
@@ -91,7 +94,7 @@ fn begin(start: &Start, socket: OwnedFd) -> io::Result<(Collector, Receiver<()>)
         run: start.run.clone(),
         domain,
         max_bytes: start.max_bytes,
-        shared: start.shared,
+        share_group: start.share_group,
     };
     let (output, finished) = Output::start(place)?;
     Ok((Collector::start(Listener::new(socket), defaults, output)?, finished))
@@ -114,6 +117,35 @@ fn until_the_end(control: &Control) -> Option<Finish> {
     ));
     command.wait();
     Some(Finish { pid: command.pid, exit: Exit::Unknown })
+}
+
+/// An empty result says why: a rank of a job in its log, a lone process where it is looked for.
+fn explain_empty(start: &Start, launcher: &Control) {
+    let rank = start.run.rank;
+    let why = if let Some(rank) = rank.filter(|_| !start.ranks.contains(rank)) {
+        format!("rank {rank} is not among the ranks to record, {}", start.ranks)
+    } else {
+        let calls: Vec<&str> = start.library.iter().map(|word| name_of(word)).collect();
+        match calls.split_last() {
+            None => "no kind of call was to be recorded".to_owned(),
+            Some((last, [])) => format!("no {last} call was seen"),
+            Some((last, others)) => format!("no {} or {last} call was seen", others.join(", ")),
+        }
+    };
+    let text = format!("nothing was recorded: {why}; for GPU kernels run rocprofv3");
+    match rank {
+        Some(_) => warn(format_args!("{text}")),
+        None => drop(launcher.send(&ToLauncher::Say { text })),
+    }
+}
+
+/// What people call what `--trace` calls by this word.
+fn name_of(word: &str) -> &str {
+    match word {
+        "mpi" => "MPI",
+        "rccl" => "RCCL",
+        word => word,
+    }
 }
 
 /// The command, of which this process is not the parent.

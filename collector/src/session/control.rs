@@ -52,7 +52,9 @@ pub(super) struct Start {
     /// Most bytes of the shard.
     pub(super) max_bytes: u64,
     /// The group may read the files.
-    pub(super) shared: bool,
+    pub(super) share_group: bool,
+    /// What the library records: words of [`rpd_ring::message::TRACED`].
+    pub(super) library: Vec<String>,
     /// The metrics of the node are recorded.
     pub(super) system: bool,
     /// For the log.

@@ -18,7 +18,7 @@ pub use spawn::COLLECT;
 
 use crate::child::{self, Ending, preload, signals::Forwarder};
 use crate::collect::Listener;
-use crate::command_line::{Options, Share, Trace};
+use crate::command_line::{Options, Share};
 use crate::launcher::{self, Environment, RankIdentity, RunId};
 use crate::warn;
 use control::{Control, Received, Start, ToCollector, ToLauncher};
@@ -228,14 +228,16 @@ fn start_of(options: &Options, own: Identity, warnings: Vec<String>) -> Start {
         size: own.rank.size,
         version: env!("CARGO_PKG_VERSION").to_owned(),
     };
+    let trace = options.trace.clone().unwrap_or_default();
     Start {
         run,
         root: own.root.into(),
         rank_env: options.rank_env.clone(),
         ranks: options.ranks.clone().unwrap_or_default(),
         max_bytes: options.max_bytes(),
-        shared: options.share == Some(Share::Group),
-        system: options.trace.as_ref().is_none_or(|trace: &Trace| trace.system),
+        share_group: options.share == Some(Share::Group),
+        library: trace.library.iter().map(|word| (*word).to_owned()).collect(),
+        system: trace.system,
         warnings,
     }
 }
