@@ -200,18 +200,22 @@ impl Session {
             }
         }
         if !done && lines.is_empty() {
-            lines.push(self.why_it_died());
+            lines.push(self.why_it_died(until));
         }
         lines.iter().for_each(|line| warn(format_args!("{line}")));
     }
 
-    fn why_it_died(&mut self) -> String {
+    fn why_it_died(&mut self, until: Instant) -> String {
         // Its sockets are closed a moment before it can be waited for.
-        let status = self.collector.wait();
-        let how = match status.as_ref().map(|status| (status.code(), status.signal())) {
-            Ok((_, Some(9))) => "was killed (perhaps for want of memory)".to_owned(),
-            Ok((_, Some(signal))) => format!("died by signal {signal}"),
-            Ok((Some(code), _)) => format!("ended with status {code}"),
+        let mut status = self.collector.try_wait();
+        while matches!(status, Ok(None)) && Instant::now() < until {
+            std::thread::sleep(Duration::from_millis(1));
+            status = self.collector.try_wait();
+        }
+        let how = match status.ok().flatten().map(|status| (status.code(), status.signal())) {
+            Some((_, Some(9))) => "was killed (perhaps for want of memory)".to_owned(),
+            Some((_, Some(signal))) => format!("died by signal {signal}"),
+            Some((Some(code), _)) => format!("ended with status {code}"),
             _ => "ended".to_owned(),
         };
         format!(
