@@ -136,7 +136,7 @@ impl Options {
     /// variable must never stop a job: an empty one is none, and one that makes no sense is worth a
     /// warning.
     pub fn or_variables(self, variable: impl Fn(&str) -> Option<OsString>) -> (Options, Vec<String>) {
-        let set = |name: &str| variable(name).filter(|value| !value.is_empty());
+        let set = &|name: &str| variable(name).filter(|value| !value.is_empty());
         let mut warnings = Vec::new();
         let options = Options {
             output: self
@@ -148,12 +148,12 @@ impl Options {
                 .filter(|id| !id.is_empty())
                 .or_else(|| Some(set("RPD_RUN_ID")?.to_string_lossy().into_owned())),
             rank_env: self.rank_env,
-            ranks: self.ranks.or_else(|| parsed("RPD_RANKS", &set, &mut warnings)),
-            trace: self.trace.or_else(|| parsed("RPD_TRACE", &set, &mut warnings)),
-            max_size: self.max_size.or_else(|| parsed("RPD_MAX_SIZE", &set, &mut warnings)),
-            ring_size: self.ring_size.or_else(|| parsed("RPD_RING_BYTES", &set, &mut warnings)),
-            ring_memory: self.ring_memory.or_else(|| parsed("RPD_RING_MEMORY", &set, &mut warnings)),
-            share: self.share.or_else(|| parsed("RPD_SHARE", &set, &mut warnings)),
+            ranks: self.ranks.or_else(|| parsed("RPD_RANKS", set, &mut warnings)),
+            trace: self.trace.or_else(|| parsed("RPD_TRACE", set, &mut warnings)),
+            max_size: self.max_size.or_else(|| parsed("RPD_MAX_SIZE", set, &mut warnings)),
+            ring_size: self.ring_size.or_else(|| parsed("RPD_RING_BYTES", set, &mut warnings)),
+            ring_memory: self.ring_memory.or_else(|| parsed("RPD_RING_MEMORY", set, &mut warnings)),
+            share: self.share.or_else(|| parsed("RPD_SHARE", set, &mut warnings)),
             command: self.command,
         };
         (options, warnings)

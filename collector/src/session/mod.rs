@@ -29,11 +29,13 @@ use std::ffi::OsString;
 use std::io::{self, Read};
 use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
-use std::process::Child;
+use std::process::{Child, ExitStatus};
 use std::time::{Duration, Instant, SystemTime};
 
 /// After the command is dead, the launcher waits for nobody but us.
 const TIME_TO_FINISH: Duration = Duration::from_secs(5);
+/// A collector that has said its last word is gone at once.
+const LAST_MOMENT: Duration = Duration::from_millis(100);
 /// Lines of the collector that no log could hold; more would be a flood.
 const MOST_LINES: usize = 20;
 
@@ -147,10 +149,14 @@ impl Session {
     }
 
     /// Runs the command to its end, waits for the shard, and says how to end.
-    pub fn run(self, command: &[OsString]) -> Ending {
+    pub fn run(mut self, command: &[OsString]) -> Ending {
         let mut child = match child::start(command, &self.variables) {
             Ok(child) => child,
-            Err(code) => return Ending::Code(code),
+            Err(code) => {
+                drop(self.control);
+                spawn::wait(&mut self.collector, Instant::now() + LAST_MOMENT);
+                return Ending::Code(code);
+            }
         };
         let pid = child.id() as i32;
         self.forwarder.set_target(pid);
@@ -194,34 +200,28 @@ impl Session {
                          in it so far can be read",
                         TIME_TO_FINISH.as_secs()
                     ));
-                    done = true;
-                    break;
+                    lines.iter().for_each(|line| warn(format_args!("{line}")));
+                    return;
                 }
             }
         }
+        // Otherwise it would be left to a process 1 that may be no init.
+        let ended = spawn::wait(&mut self.collector, if done { Instant::now() + LAST_MOMENT } else { until });
         if !done && lines.is_empty() {
-            lines.push(self.why_it_died(until));
+            lines.push(why_it_died(ended));
         }
         lines.iter().for_each(|line| warn(format_args!("{line}")));
     }
+}
 
-    fn why_it_died(&mut self, until: Instant) -> String {
-        // Its sockets are closed a moment before it can be waited for.
-        let mut status = self.collector.try_wait();
-        while matches!(status, Ok(None)) && Instant::now() < until {
-            std::thread::sleep(Duration::from_millis(1));
-            status = self.collector.try_wait();
-        }
-        let how = match status.ok().flatten().map(|status| (status.code(), status.signal())) {
-            Some((_, Some(9))) => "was killed (perhaps for want of memory)".to_owned(),
-            Some((_, Some(signal))) => format!("died by signal {signal}"),
-            Some((Some(code), _)) => format!("ended with status {code}"),
-            _ => "ended".to_owned(),
-        };
-        format!(
-            "warning: the collector {how} before the command did; what it recorded until then can be read"
-        )
-    }
+fn why_it_died(status: Option<ExitStatus>) -> String {
+    let how = match status.map(|status| (status.code(), status.signal())) {
+        Some((_, Some(9))) => "was killed (perhaps for want of memory)".to_owned(),
+        Some((_, Some(signal))) => format!("died by signal {signal}"),
+        Some((Some(code), _)) => format!("ended with status {code}"),
+        _ => "ended".to_owned(),
+    };
+    format!("warning: the collector {how} before the command did; what it recorded until then can be read")
 }
 
 fn start_of(options: &Options, own: Identity, warnings: Vec<String>) -> Start {

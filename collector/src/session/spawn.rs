@@ -1,11 +1,14 @@
 //! Starting the collector process: this executable once more, beside the command.
 
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fd::OwnedFd;
+use rustix::process::{Pid, PidfdFlags, pidfd_open};
 use std::fs;
 use std::io;
 use std::os::unix::process::CommandExt;
 use std::path::Path;
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::time::{Duration, Instant};
 
 /// First argument of the collector process.
 pub const COLLECT: &str = "__collect";
@@ -40,6 +43,27 @@ pub(super) fn start(inherited: &Inherited, control: OwnedFd, socket: OwnedFd) ->
     let mut command = executable(&inherited.0);
     command.stdin(Stdio::from(control)).stdout(Stdio::from(socket)).stderr(Stdio::null());
     command.process_group(0).spawn()
+}
+
+/// Waits for the end of a process, which is near.
+pub(super) fn wait(process: &mut Child, until: Instant) -> Option<ExitStatus> {
+    let pid = Pid::from_raw(process.id() as i32);
+    let pidfd = pid.and_then(|pid| pidfd_open(pid, PidfdFlags::empty()).ok());
+    loop {
+        let left = until.saturating_duration_since(Instant::now());
+        let ended = process.try_wait().ok()?;
+        if ended.is_some() || left.is_zero() {
+            return ended;
+        }
+        match &pidfd {
+            Some(pidfd) => {
+                let timeout =
+                    Timespec { tv_sec: left.as_secs() as i64, tv_nsec: i64::from(left.subsec_nanos()) };
+                let _ = poll(&mut [PollFd::new(pidfd, PollFlags::IN)], Some(&timeout));
+            }
+            None => std::thread::sleep(Duration::from_millis(1)),
+        }
+    }
 }
 
 fn executable(inherited: &[u32]) -> Command {
