@@ -378,6 +378,17 @@ fn too_few_descriptors_are_said_with_the_next_step() {
     let text = String::from_utf8(output.stderr).unwrap();
     assert!(text.lines().count() == 1 && text.contains("raise the limit with `ulimit -n"), "{text}");
     assert_eq!(output.status.code(), Some(5));
+    // Whichever side runs out of them.
+    for limit in 5..30 {
+        let output =
+            run(limited(&bench, &format!("ulimit -n {limit}")).args(["--", "sh", "-c", "echo out; exit 5"]));
+        assert_eq!(
+            (ending(&output), output.stdout.as_slice()),
+            (5, b"out\n".as_slice()),
+            "{limit}: {output:?}"
+        );
+        assert_eq!(String::from_utf8(output.stderr).unwrap().lines().count(), 1, "{limit}");
+    }
 }
 
 #[test]

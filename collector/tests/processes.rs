@@ -83,6 +83,7 @@ fn a_collector_that_is_stopped_holds_the_job_up_for_five_seconds_at_most() {
     assert!(ended.elapsed() < Duration::from_millis(6500), "{:?}", ended.elapsed());
     let line = String::from_utf8(output.stderr).unwrap();
     assert!(line.lines().count() == 1 && line.contains("not finished within 5 s"), "{line}");
+    // Where the kernel does not do that itself for what its parent leaves behind.
     kill(collector, 18);
     until("the shard is complete", || is_complete(&bench));
     let trace = bench.trace();
@@ -112,8 +113,12 @@ fn without_its_launcher_the_collector_stays_until_the_command_ends() {
 
 /// Whether a process is no more, or waits for its parent to see that.
 fn is_gone(pid: u32) -> bool {
+    !std::path::Path::new(&format!("/proc/{pid}")).exists() || is_in_state(pid, &['Z', 'X'])
+}
+
+fn is_in_state(pid: u32, states: &[char]) -> bool {
     let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
-    stat.rsplit_once(") ").is_none_or(|(_, rest)| rest.starts_with(['Z', 'X']))
+    stat.rsplit_once(") ").is_some_and(|(_, rest)| rest.starts_with(states))
 }
 
 /// Counts SIGUSR1 and SIGTERM, and ends a moment after the latter.
@@ -250,14 +255,16 @@ fn nothing_of_the_job_is_held_by_the_collector() {
     assert_eq!(score(command), score(std::process::id()));
 
     // So a reader sees the end of the command, and not that of a collector that hangs.
-    kill(collector, 19);
     child.kill().unwrap();
+    child.wait().unwrap();
+    // Not before: the kernel wakes what is stopped when its parent goes.
+    kill(collector, 19);
+    until("the collector is stopped", || is_in_state(collector, &['T']));
     std::fs::write(bench.path("go"), "").unwrap();
     let began = Instant::now();
     assert_eq!(rest(stdout), "done\n");
     assert_eq!(rest(child.stderr.take().unwrap()), "");
     assert!(began.elapsed() < Duration::from_secs(3), "{:?}", began.elapsed());
-    child.wait().unwrap();
     assert!(!is_gone(collector));
     kill(collector, 18);
     until("the collector has ended", || is_gone(collector));

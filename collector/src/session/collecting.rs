@@ -14,7 +14,7 @@ use crate::{machine, next_step, warn};
 use rpd_shard::record::Exit;
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::fd::{AsFd, OwnedFd};
-use rustix::process::{Pid, PidfdFlags, pidfd_open};
+use rustix::process::{Pid, PidfdFlags, Resource, Rlimit, getrlimit, pidfd_open, setrlimit};
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -77,6 +77,9 @@ fn step_aside() -> io::Result<()> {
     let _ = rustix::thread::set_name(c"rpd-collector");
     // Anyone may raise it. Where it cannot be, the kernel chooses by size.
     let _ = std::fs::write("/proc/self/oom_score_adj", "1000");
+    // Threads that start together have a connection each.
+    let files = getrlimit(Resource::Nofile);
+    let _ = setrlimit(Resource::Nofile, Rlimit { current: files.maximum, ..files });
     std::env::set_current_dir("/")
 }
 
