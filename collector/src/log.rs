@@ -202,6 +202,15 @@ mod tests {
     }
 
     #[test]
+    fn a_log_is_shared_if_that_is_wanted() {
+        let folder = tempfile::tempdir().unwrap();
+        let (mut place, _) = place(&folder.path().join("rank-00000.log"));
+        place.shared = true;
+        written(&place, &["a"]);
+        assert_eq!(std::fs::metadata(&place.path).unwrap().permissions().mode() & 0o777, 0o640);
+    }
+
+    #[test]
     fn what_a_log_cannot_hold_is_said_elsewhere() {
         let folder = tempfile::tempdir().unwrap();
         std::fs::write(folder.path().join("other"), "mine").unwrap();

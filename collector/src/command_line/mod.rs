@@ -165,6 +165,9 @@ impl Options {
     }
 }
 
+/// Characters of what is wrong with a variable; the value itself may be of any length.
+const LONGEST_ERROR: usize = 300;
+
 /// The value of a variable; none if it is not set or makes no sense.
 fn parsed<T>(name: &str, set: impl Fn(&str) -> Option<OsString>, warnings: &mut Vec<String>) -> Option<T>
 where
@@ -173,6 +176,7 @@ where
     match set(name)?.to_string_lossy().parse() {
         Ok(value) => Some(value),
         Err(error) => {
+            let error: String = error.to_string().chars().take(LONGEST_ERROR).collect();
             warnings.push(format!("warning: {name}: {error}; the default is used"));
             None
         }
@@ -224,6 +228,8 @@ mod tests {
         }
         assert!(nonsense.ranks.is_none() && nonsense.trace.is_none() && nonsense.share.is_none());
         assert_eq!(nonsense.max_bytes(), 2 << 30);
+        let (_, long) = options("c -- a").or_variables(|_| Some("x".repeat(100_000).into()));
+        assert!(long.iter().all(|line| line.len() < 400), "{long:?}");
         let one = |name: &str| match name {
             "RPD_RANKS" => Some("1-3".into()),
             "RPD_TRACE" => Some("mpi".into()),
