@@ -161,17 +161,30 @@ pub(crate) struct Below {
     pub(crate) command: u32,
 }
 
-/// Finds them. Both are there once the command has said something.
+/// Finds them. Both are there once the command has said something, but one may be between two names:
+/// it may start through a shell.
 pub(crate) fn below(pid: u32) -> Below {
-    let tasks = std::fs::read_dir(format!("/proc/{pid}/task")).unwrap();
-    let children = tasks.map(|task| std::fs::read_to_string(task.unwrap().path().join("children")).unwrap());
-    let all: Vec<u32> =
-        children.collect::<String>().split_whitespace().map(|pid| pid.parse().unwrap()).collect();
-    let collects =
-        |pid: &u32| std::fs::read(format!("/proc/{pid}/cmdline")).unwrap().ends_with(b"__collect\0");
-    let (collectors, others): (Vec<u32>, Vec<u32>) = all.into_iter().partition(collects);
-    assert_eq!((collectors.len(), others.len()), (1, 1), "one collector and one command");
-    Below { collector: collectors[0], command: others[0] }
+    let find = || {
+        let tasks = std::fs::read_dir(format!("/proc/{pid}/task")).unwrap();
+        let children = tasks.map(|task| std::fs::read_to_string(task.unwrap().path().join("children")));
+        let children: String = children.map(Result::unwrap).collect();
+        let all = children.split_whitespace().map(|pid| pid.parse().unwrap());
+        let collects = |pid: &u32| {
+            let command = std::fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
+            command.ends_with(b"__collect\0")
+        };
+        let (collectors, others): (Vec<u32>, Vec<u32>) = all.partition(collects);
+        match (collectors.as_slice(), others.as_slice()) {
+            ([collector], [command]) => Some(Below { collector: *collector, command: *command }),
+            _ => None,
+        }
+    };
+    let mut found = None;
+    until("one collector and one command", || {
+        found = find();
+        found.is_some()
+    });
+    found.unwrap()
 }
 
 /// Sends a signal, from a process of its own as a user's `kill` is.
