@@ -1,27 +1,35 @@
 //! The per-rank collector: runs a command and writes what its processes report into a shard.
 //!
+//! Two processes: one starts the command, passes signals on and ends as it does; the other collects.
+//!
 //! ```text
 //! traced threads --rings--> collect (one thread) --batches--> output (one thread) --> shard
 //! ```
 //!
 //! * [`command_line`]: what was typed.
 //! * [`launcher`]: which run, which rank: from the launcher's variables.
-//! * [`session`]: the whole of one run, from the socket to the exit status.
+//! * [`session`]: the whole of one run, from the socket to the exit status, in two processes.
 //! * [`child`]: the command: starting it, its library, its signals, its end.
 //! * [`collect`]: rings in, rows out.
 //! * [`output`]: rows in, shard out.
 //! * [`system`]: counters of the node.
 //! * [`machine`]: this node and its clocks.
+//! * [`log`]: where the collector says what there is to say.
+//! * [`doctor`]: what would happen, and whether everything is there that it takes.
 
 pub mod child;
 pub mod collect;
 pub mod command_line;
+pub mod doctor;
 pub mod launcher;
+pub mod log;
 pub mod machine;
 pub mod output;
 pub mod privacy;
+pub mod rank_set;
 pub mod session;
 pub mod system;
+pub mod utc;
 
 use std::io::Write;
 
@@ -36,7 +44,10 @@ pub fn next_step(error: &std::io::Error) -> &'static str {
     }
 }
 
-/// One line on stderr. A closed stderr is no reason to fail, and stdout belongs to the command.
+/// One line: in the collector process into the log of its rank, else on stderr. A closed stderr is no
+/// reason to fail, and stdout belongs to the command.
 pub fn warn(text: std::fmt::Arguments<'_>) {
-    let _ = writeln!(std::io::stderr(), "rpd-collect: {text}");
+    if !log::say(text) {
+        let _ = writeln!(std::io::stderr(), "rpd-collect: {text}");
+    }
 }

@@ -2,17 +2,26 @@
 
 use clap::Parser;
 use rpd_collect::command_line::{Options, command_alone};
-use rpd_collect::session::Session;
-use rpd_collect::{child, warn};
+use rpd_collect::session::{self, Session};
+use rpd_collect::{child, doctor, warn};
+use std::ffi::OsString;
 
 fn main() {
+    let arguments: Vec<OsString> = std::env::args_os().collect();
+    let first = arguments.get(1).and_then(|argument| argument.to_str());
+    if first == Some(session::COLLECT) {
+        std::process::exit(collect());
+    }
+    if first == Some(doctor::NAME) {
+        std::process::exit(doctor::main(&arguments));
+    }
     if disabled()
-        && let Some(command) = command_alone(&std::env::args_os().collect::<Vec<_>>())
+        && let Some(command) = command_alone(&arguments)
     {
         std::process::exit(child::replace(&command));
     }
-    let options = Options::parse().or_variables(|name| std::env::var_os(name));
-    let session = match Session::prepare(&options) {
+    let (options, warnings) = Options::parse().or_variables(|name| std::env::var_os(name));
+    let session = match Session::prepare(&options, warnings) {
         Ok(session) => session,
         Err(error) => {
             warn(format_args!("warning: {error}; the command runs untraced"));
@@ -20,6 +29,17 @@ fn main() {
         }
     };
     session.run(&options.command).leave()
+}
+
+/// The collector process. Returns its exit status.
+fn collect() -> i32 {
+    match session::collect() {
+        Ok(()) => 0,
+        Err(error) => {
+            warn(format_args!("{}: {error}", session::COLLECT));
+            2
+        }
+    }
 }
 
 /// `RPD_DISABLE` set to anything but nothing and 0.

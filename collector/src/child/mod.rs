@@ -68,7 +68,7 @@ fn failed_to_start(program: &OsStr, error: &io::Error) -> i32 {
 }
 
 /// The file that a command names, as a shell finds it.
-fn find(program: &OsStr) -> Option<PathBuf> {
+pub(crate) fn find(program: &OsStr) -> Option<PathBuf> {
     if program.as_bytes().contains(&b'/') {
         return Some(PathBuf::from(program)).filter(|path| path.exists());
     }

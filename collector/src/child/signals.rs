@@ -26,8 +26,8 @@
 use rustix::fd::OwnedFd;
 use rustix::process::{Pid, PidfdFlags, Signal, getpid, kill_process, pidfd_open, pidfd_send_signal};
 use signal_hook::consts::{
-    SIGALRM, SIGCHLD, SIGCONT, SIGHUP, SIGINT, SIGIO, SIGPROF, SIGQUIT, SIGTERM, SIGTSTP, SIGTTIN, SIGTTOU,
-    SIGURG, SIGUSR1, SIGUSR2, SIGVTALRM, SIGWINCH, SIGXCPU, SIGXFSZ,
+    SIGALRM, SIGCHLD, SIGCONT, SIGHUP, SIGINT, SIGIO, SIGPIPE, SIGPROF, SIGQUIT, SIGTERM, SIGTSTP, SIGTTIN,
+    SIGTTOU, SIGURG, SIGUSR1, SIGUSR2, SIGVTALRM, SIGWINCH, SIGXCPU, SIGXFSZ,
 };
 use signal_hook::iterator::SignalsInfo;
 use signal_hook::iterator::exfiltrator::WithOrigin;
@@ -67,6 +67,15 @@ const LAUNCHERS: [&str; 10] = [
     "palsd",
 ];
 
+/// Lets no signal end or stop this process that can be caught: one may go to the whole step. What
+/// reports an error of this process itself still does.
+pub fn survive() -> io::Result<()> {
+    for signal in FORWARDED.into_iter().chain(REAL_TIME).chain([SIGPIPE, SIGXFSZ]) {
+        signal_hook::flag::register(signal, Arc::default())?;
+    }
+    Ok(())
+}
+
 /// Passes signals on to the command from now until the process ends.
 pub struct Forwarder {
     target: Arc<OnceLock<Target>>,
@@ -89,7 +98,7 @@ impl Forwarder {
         }
         let mut signals = SignalsInfo::<WithOrigin>::new(caught)?;
         if !ignored(SIGXFSZ) {
-            // A shard over `ulimit -f` is an error of writing, not the end of the collector.
+            // A line on stderr, in a file that is over `ulimit -f`, is not worth our end.
             signal_hook::flag::register(SIGXFSZ, Arc::default())?;
         }
         let target = Arc::new(OnceLock::new());

@@ -59,24 +59,24 @@ pub(super) enum Arrival {
 /// The listening socket, and connections whose message is still to come.
 pub struct Listener {
     socket: OwnedFd,
-    name: String,
     waiting: Vec<(OwnedFd, i32)>,
 }
 
 impl Listener {
-    /// Listens on an abstract address that cannot be guessed.
-    pub fn bind(random: u128) -> io::Result<Listener> {
+    /// Opens a socket on an abstract address that cannot be guessed, and returns its name for
+    /// [`rpd_ring::message::SOCKET_VARIABLE`]. Connections wait in it until somebody listens.
+    pub fn bind(random: u128) -> io::Result<(OwnedFd, String)> {
         let name = format!("rpd-{random:032x}");
         let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
         let socket = socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None)?;
         bind(&socket, &SocketAddrUnix::new_abstract_name(name.as_bytes())?)?;
         listen(&socket, BACKLOG)?;
-        Ok(Listener { socket, name: format!("@{name}"), waiting: Vec::new() })
+        Ok((socket, format!("@{name}")))
     }
 
-    /// The name for [`rpd_ring::message::SOCKET_VARIABLE`].
-    pub fn name(&self) -> &str {
-        &self.name
+    /// Listens on a socket of [`Listener::bind`].
+    pub fn new(socket: OwnedFd) -> Listener {
+        Listener { socket, waiting: Vec::new() }
     }
 
     /// What to wait on for news.

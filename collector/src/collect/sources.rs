@@ -4,6 +4,7 @@ use super::pairing::ProcessLog;
 use crate::launcher::{Environment, RankIdentity, detect_rank};
 use crate::machine;
 use crate::privacy::{masked_command, masked_environment};
+use crate::rank_set::RankSet;
 use rpd_ring::header::{Header, ThreadFacts};
 use rpd_ring::identity::{self, Identity};
 use rpd_shard::record::{Clock, ClockDomain, Exit, Node, Process};
@@ -26,6 +27,8 @@ pub struct SourceDefaults {
     pub rank: RankIdentity,
     /// The rank comes from a variable that the user named, and which processes do not report.
     pub rank_is_named: bool,
+    /// Ranks to record.
+    pub ranks: RankSet,
     /// Its node.
     pub node: Node,
     /// Its clocks.

@@ -1,7 +1,8 @@
 //! A name for the run on which all its ranks agree without talking to each other.
 
 use super::Environment;
-use std::time::{SystemTime, UNIX_EPOCH};
+use crate::utc::Utc;
+use std::time::SystemTime;
 use twox_hash::XxHash3_64;
 
 /// The name of a run, fit for a folder.
@@ -71,28 +72,10 @@ fn open_mpi(environment: &Environment) -> Option<RunId> {
 
 /// A run id for a process without launcher: sorts by time, and is nobody else's.
 pub fn lone_run_id(now: SystemTime, pid: u32, random: u32) -> RunId {
-    let seconds = now.duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs());
-    let (days, second) = (seconds / 86_400, seconds % 86_400);
-    let (year, month, day) = civil_date(days);
-    let (hour, minute, second) = (second / 3600, second / 60 % 60, second % 60);
+    let Utc { date: (year, month, day), time: (hour, minute, second) } = now.into();
     let id =
         format!("{year:04}{month:02}{day:02}T{hour:02}{minute:02}{second:02}Z-{pid}-{:04x}", random & 0xffff);
     RunId { id, from: "self".to_owned() }
-}
-
-/// Year, month and day (UTC) of a number of days since 1970. In years that begin in March the leap
-/// day is the last, so that a formula does for all months.
-fn civil_date(days: u64) -> (u64, u64, u64) {
-    let shifted = days + 719_468;
-    let era = shifted / 146_097;
-    let day_of_era = shifted % 146_097;
-    let year_of_era = (day_of_era - day_of_era / 1460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
-    let day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
-    let month_from_march = (5 * day_of_year + 2) / 153;
-    let day = day_of_year - (153 * month_from_march + 2) / 5 + 1;
-    let month = if month_from_march < 10 { month_from_march + 3 } else { month_from_march - 9 };
-    let year = year_of_era + era * 400 + u64::from(month <= 2);
-    (year, month, day)
 }
 
 /// Longest name of a folder that is made from a run id.
@@ -115,7 +98,7 @@ fn folder_name(id: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::time::Duration;
+    use std::time::{Duration, UNIX_EPOCH};
 
     #[test]
     fn launchers_name_their_runs() {

@@ -5,7 +5,7 @@ mod place;
 mod rows;
 mod writer;
 
-pub use place::{PlaceError, ShardPlace};
+pub use place::{DEFAULT_MAX_BYTES, PlaceError, ShardPlace};
 pub use rows::{Batch, CommunicatorRow, Item, MpiRow, NameId, RcclRow, RequestRow, Span};
 
 use std::io;

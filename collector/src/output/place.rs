@@ -30,6 +30,9 @@ pub enum PlaceError {
     },
 }
 
+/// Most bytes of a shard unless told otherwise.
+pub const DEFAULT_MAX_BYTES: u64 = 2 << 30;
+
 /// Which shard, and where.
 #[derive(Clone, Debug)]
 pub struct ShardPlace {
@@ -39,6 +42,10 @@ pub struct ShardPlace {
     pub run: RunIdentity,
     /// Clocks of the collector.
     pub domain: ClockDomain,
+    /// Most bytes of the shard. Rows that find no room are counted in its ledger.
+    pub max_bytes: u64,
+    /// The group may read it, too.
+    pub share_group: bool,
 }
 
 /// A shard that did not exist before.

@@ -96,6 +96,17 @@ impl Bench {
         command
     }
 
+    /// Environment and folder of [`Bench::collect`] for a command that runs it.
+    pub(crate) fn like_collect<'a>(&self, command: &'a mut Command) -> &'a mut Command {
+        for (name, value) in self.collect().get_envs() {
+            match value {
+                Some(value) => command.env(name, value),
+                None => command.env_remove(name),
+            };
+        }
+        command.current_dir(self.folder.path())
+    }
+
     /// Runs a program with arguments under rpd-collect.
     pub(crate) fn run(&self, program: &Path, arguments: &[&str]) -> Output {
         let mut command = self.collect();
@@ -104,6 +115,11 @@ impl Bench {
 
     pub(crate) fn shard_path(&self) -> PathBuf {
         self.path("out/run/rank-00000.rpdshard")
+    }
+
+    /// What the collector had to say about rank 0.
+    pub(crate) fn log(&self) -> String {
+        std::fs::read_to_string(self.path("out/run/rank-00000.log")).unwrap_or_default()
     }
 
     pub(crate) fn trace(&self) -> Trace {
@@ -136,6 +152,53 @@ pub(crate) fn wait(child: std::process::Child) -> Output {
     drop(done);
     watchdog.join().expect("within the time limit");
     output
+}
+
+/// The two processes that an rpd-collect has started.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Below {
+    pub(crate) collector: u32,
+    pub(crate) command: u32,
+}
+
+/// Finds them. Both are there once the command has said something, but one may be between two names:
+/// it may start through a shell.
+pub(crate) fn below(pid: u32) -> Below {
+    let find = || {
+        let tasks = std::fs::read_dir(format!("/proc/{pid}/task")).unwrap();
+        let children = tasks.map(|task| std::fs::read_to_string(task.unwrap().path().join("children")));
+        let children: String = children.map(Result::unwrap).collect();
+        let all = children.split_whitespace().map(|pid| pid.parse().unwrap());
+        let collects = |pid: &u32| {
+            let command = std::fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
+            command.ends_with(b"__collect\0")
+        };
+        let (collectors, others): (Vec<u32>, Vec<u32>) = all.partition(collects);
+        match (collectors.as_slice(), others.as_slice()) {
+            ([collector], [command]) => Some(Below { collector: *collector, command: *command }),
+            _ => None,
+        }
+    };
+    let mut found = None;
+    until("one collector and one command", || {
+        found = find();
+        found.is_some()
+    });
+    found.unwrap()
+}
+
+/// Sends a signal, from a process of its own as a user's `kill` is.
+pub(crate) fn kill(pid: u32, signal: i32) {
+    Command::new("kill").args([format!("-{signal}"), pid.to_string()]).status().unwrap();
+}
+
+/// Waits for something that has to come.
+pub(crate) fn until(what: &str, mut is_there: impl FnMut() -> bool) {
+    let began = Instant::now();
+    while !is_there() {
+        assert!(began.elapsed() < TIME_LIMIT, "waited in vain: {what}");
+        std::thread::sleep(Duration::from_millis(10));
+    }
 }
 
 /// The exit code, or minus the signal.

@@ -1,0 +1,267 @@
+//! The command line.
+
+mod size;
+mod trace;
+
+pub use size::{Size, SizeError};
+pub use trace::{Trace, TraceError};
+
+use crate::output::DEFAULT_MAX_BYTES;
+use crate::rank_set::RankSet;
+use clap::Parser;
+use std::ffi::OsString;
+use std::fmt::Display;
+use std::path::PathBuf;
+use std::str::FromStr;
+
+const EXAMPLES: &str = "\
+EXAMPLES:
+  A program of its own, into ./rpd-out/<time>/rank-00000.rpdshard:
+      rpd-collect -- ./simulation input.nml
+
+  One collector per rank:
+      mpirun -n 4 rpd-collect -- python3 train.py
+      srun -n 16 rpd-collect -o /scratch/traces -- ./simulation
+
+  One collector per node, eight ranks below it:
+      srun --ntasks-per-node=1 rpd-collect -- torchrun --nproc-per-node=8 train.py
+
+  A large job: MPI calls of 9 ranks, 200 MiB each at most:
+      srun -n 4096 rpd-collect --ranks 0,8-15 --trace mpi --max-size 200M -- ./simulation
+
+  What would happen here, and is everything there that it takes?
+      rpd-collect doctor -- ./simulation
+
+  Then put the shards of all ranks together:
+      rpd-merge
+
+ENVIRONMENT:
+  RPD_OUTPUT       output root, like -o
+  RPD_RUN_ID       run id, like --run-id
+  RPD_RANKS        like --ranks
+  RPD_TRACE        like --trace
+  RPD_MAX_SIZE     like --max-size
+  RPD_RING_BYTES   like --ring-size
+  RPD_RING_MEMORY  like --ring-memory
+  RPD_SHARE        like --share
+  RPD_DISABLE      1: run the command without tracing it
+  RPD_INTERCEPT    path of librpd_intercept.so, if it is not beside rpd-collect or in ../lib
+  An empty variable counts as unset. One that makes no sense is named in a warning and left aside.
+
+MESSAGES:
+  What there is to say about a rank is in DIR/<run id>/rank-<rank>.log; without a word there is no log.
+
+LIMITS:
+  Names of ranges and marks longer than 4096 bytes are cut; what is kept ends in \u{2026}
+  Processes that outlive the command are recorded up to its end.
+  SIGSTOP to rpd-collect alone cannot reach the command; use SIGTSTP, or signal the process group.
+
+EXIT STATUS:
+  That of the command. 126 if it cannot be executed, 127 if it is not found, 2 for a mistake in the
+  options. If the command dies by a signal, so does rpd-collect.";
+
+/// Runs a command and records its roctx ranges, MPI and RCCL calls.
+#[derive(Parser, Debug, Clone)]
+#[command(name = "rpd-collect", version, about, after_help = EXAMPLES)]
+pub struct Options {
+    /// Output root; the shard goes to DIR/<run id>/rank-<rank>.rpdshard [default: rpd-out]
+    #[arg(short = 'o', long = "output", value_name = "DIR")]
+    pub output: Option<PathBuf>,
+
+    /// Name of the run, the same in all ranks [default: the launcher's job id, or the time]
+    #[arg(long, value_name = "ID")]
+    pub run_id: Option<String>,
+
+    /// Variable that holds the rank, for launchers that are not known
+    #[arg(long, value_name = "NAME")]
+    pub rank_env: Option<String>,
+
+    /// Ranks to record, as 0,8-15; a process without a rank counts as its collector's [default: all]
+    #[arg(long, value_name = "RANKS")]
+    pub ranks: Option<RankSet>,
+
+    /// What to record: roctx, mpi, rccl, system (metrics of the node), or none [default: all]
+    #[arg(long, value_name = "WHAT")]
+    pub trace: Option<Trace>,
+
+    /// Most bytes of a shard; K, M, G are powers of 1024 [default: 2G]
+    #[arg(long, value_name = "SIZE")]
+    pub max_size: Option<Size>,
+
+    /// Bytes of the ring buffer of each thread [default: 1M]
+    #[arg(long, value_name = "SIZE")]
+    pub ring_size: Option<Size>,
+
+    /// Most bytes of all ring buffers of one process [default: 64M]
+    #[arg(long, value_name = "SIZE")]
+    pub ring_memory: Option<Size>,
+
+    /// Who may read the files: user, or group [default: user]
+    #[arg(long, value_name = "WHO")]
+    pub share: Option<Share>,
+
+    /// The command to run, and its arguments
+    #[arg(required = true, trailing_var_arg = true, value_name = "COMMAND")]
+    pub command: Vec<OsString>,
+}
+
+/// Who may read what is recorded.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Share {
+    /// The user alone.
+    User,
+    /// The user's group as well.
+    Group,
+}
+
+/// Text that names nobody.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("files can be shared with user or group, not with {0:?}")]
+pub struct ShareError(String);
+
+impl FromStr for Share {
+    type Err = ShareError;
+
+    fn from_str(text: &str) -> Result<Share, ShareError> {
+        match text.trim() {
+            "user" => Ok(Share::User),
+            "group" => Ok(Share::Group),
+            _ => Err(ShareError(text.to_owned())),
+        }
+    }
+}
+
+impl Options {
+    /// The options, with the environment for what was not typed, and what is to be said about it. A
+    /// variable must never stop a job: an empty one is none, and one that makes no sense is worth a
+    /// warning.
+    pub fn or_variables(self, variable: impl Fn(&str) -> Option<OsString>) -> (Options, Vec<String>) {
+        let set = &|name: &str| variable(name).filter(|value| !value.is_empty());
+        let mut warnings = Vec::new();
+        let options = Options {
+            output: self
+                .output
+                .filter(|path| !path.as_os_str().is_empty())
+                .or_else(|| Some(set("RPD_OUTPUT")?.into())),
+            run_id: self
+                .run_id
+                .filter(|id| !id.is_empty())
+                .or_else(|| Some(set("RPD_RUN_ID")?.to_string_lossy().into_owned())),
+            rank_env: self.rank_env,
+            ranks: self.ranks.or_else(|| parsed("RPD_RANKS", set, &mut warnings)),
+            trace: self.trace.or_else(|| parsed("RPD_TRACE", set, &mut warnings)),
+            max_size: self.max_size.or_else(|| parsed("RPD_MAX_SIZE", set, &mut warnings)),
+            ring_size: self.ring_size.or_else(|| parsed("RPD_RING_BYTES", set, &mut warnings)),
+            ring_memory: self.ring_memory.or_else(|| parsed("RPD_RING_MEMORY", set, &mut warnings)),
+            share: self.share.or_else(|| parsed("RPD_SHARE", set, &mut warnings)),
+            command: self.command,
+        };
+        (options, warnings)
+    }
+
+    /// Most bytes of a shard.
+    pub fn max_bytes(&self) -> u64 {
+        self.max_size.map_or(DEFAULT_MAX_BYTES, |size| size.0)
+    }
+}
+
+/// Characters of what is wrong with a variable; the value itself may be of any length.
+const LONGEST_ERROR: usize = 300;
+
+/// The value of a variable; none if it is not set or makes no sense.
+fn parsed<T>(name: &str, set: impl Fn(&str) -> Option<OsString>, warnings: &mut Vec<String>) -> Option<T>
+where
+    T: FromStr<Err: Display>,
+{
+    match set(name)?.to_string_lossy().parse() {
+        Ok(value) => Some(value),
+        Err(error) => {
+            let error: String = error.to_string().chars().take(LONGEST_ERROR).collect();
+            warnings.push(format!("warning: {name}: {error}; the default is used"));
+            None
+        }
+    }
+}
+
+/// The command on a command line that nobody wants to be looked at: `RPD_DISABLE` must help even
+/// against mistakes in the options.
+pub fn command_alone(arguments: &[OsString]) -> Option<Vec<OsString>> {
+    match Options::try_parse_from(arguments) {
+        Ok(options) => Some(options.command),
+        Err(_) => {
+            let dashes = arguments.iter().position(|argument| argument == "--")?;
+            arguments.get(dashes + 1..).filter(|command| !command.is_empty()).map(<[OsString]>::to_vec)
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn options(typed: &str) -> Options {
+        Options::try_parse_from(typed.split(' ')).unwrap()
+    }
+
+    #[test]
+    fn what_is_typed_counts_before_variables_and_empty_is_unset() {
+        let with = |typed: &str, value: &str| {
+            let (options, _) = options(typed).or_variables(|_| Some(value.into()));
+            (options.output, options.run_id, options.ring_size)
+        };
+        assert_eq!(with("c -- a", ""), (None, None, None));
+        assert_eq!(with("c -- a", "7"), (Some("7".into()), Some("7".to_owned()), Some(Size(7))));
+        assert_eq!(with("c -- a", "abc").2, None);
+        let typed = with("c -o d --run-id r --ring-size 1 -- a", "7");
+        assert_eq!(typed, (Some("d".into()), Some("r".to_owned()), Some(Size(1))));
+    }
+
+    #[test]
+    fn a_variable_that_makes_no_sense_is_named_and_left_aside() {
+        let names =
+            ["RPD_RANKS", "RPD_TRACE", "RPD_MAX_SIZE", "RPD_RING_BYTES", "RPD_RING_MEMORY", "RPD_SHARE"];
+        let (nonsense, warnings) = options("c -- a").or_variables(|_| Some("?".into()));
+        assert_eq!(warnings.len(), names.len(), "{warnings:?}");
+        for name in names {
+            let named = |line: &&String| line.starts_with(&format!("warning: {name}: "));
+            assert_eq!(warnings.iter().filter(named).count(), 1, "{name}");
+        }
+        assert!(nonsense.ranks.is_none() && nonsense.trace.is_none() && nonsense.share.is_none());
+        assert_eq!(nonsense.max_bytes(), 2 << 30);
+        let (_, long) = options("c -- a").or_variables(|_| Some("x".repeat(100_000).into()));
+        assert!(long.iter().all(|line| line.len() < 400), "{long:?}");
+        let one = |name: &str| match name {
+            "RPD_RANKS" => Some("1-3".into()),
+            "RPD_TRACE" => Some("mpi".into()),
+            "RPD_SHARE" => Some("group".into()),
+            "RPD_MAX_SIZE" | "RPD_RING_MEMORY" => Some("3M".into()),
+            _ => None,
+        };
+        let (given, warnings) = options("c -- a").or_variables(one);
+        assert!(warnings.is_empty());
+        assert_eq!((given.ranks.unwrap().to_string(), given.share), ("1-3".to_owned(), Some(Share::Group)));
+        assert_eq!((given.max_size, given.ring_memory), (Some(Size(3 << 20)), Some(Size(3 << 20))));
+        assert_eq!(given.trace.unwrap().to_string(), "mpi");
+    }
+
+    #[test]
+    fn an_option_that_makes_no_sense_is_an_error() {
+        for typed in ["--ranks 1-", "--trace rocx", "--max-size 2X", "--ring-memory 0", "--share world"] {
+            assert!(Options::try_parse_from(format!("c {typed} -- a").split(' ')).is_err(), "{typed}");
+        }
+    }
+
+    #[test]
+    fn a_command_is_found_behind_bad_options() {
+        let command = |typed: &str| {
+            let typed: Vec<OsString> = typed.split(' ').map(OsString::from).collect();
+            let found = command_alone(&typed)?;
+            Some(found.join(std::ffi::OsStr::new(" ")).into_string().unwrap())
+        };
+        assert_eq!(command("c ./a -- b").as_deref(), Some("./a -- b"));
+        assert_eq!(command("c --ring-size abc -- ./a -- b").as_deref(), Some("./a -- b"));
+        assert_eq!(command("c --no-such-option -- a -b").as_deref(), Some("a -b"));
+        assert_eq!(command("c -o d a -b --no-such-option").as_deref(), Some("a -b --no-such-option"));
+        assert_eq!(command("c --no-such-option"), None);
+    }
+}

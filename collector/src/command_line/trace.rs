@@ -1,0 +1,111 @@
+//! What is recorded.
+
+use rpd_ring::message::TRACED;
+use std::str::FromStr;
+
+/// What the collector records by itself, beside what the library records in the program.
+const SYSTEM: &str = "system";
+
+/// What is recorded, as `--trace roctx,mpi,rccl,system` names it.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Trace {
+    /// What the library records: words of [`TRACED`], in that order.
+    pub library: Vec<&'static str>,
+    /// The metrics of the node.
+    pub system: bool,
+}
+
+/// A word that is none of those that are known.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{word:?} cannot be recorded: did you mean {nearest}? There are roctx, mpi, rccl, system, and none")]
+pub struct TraceError {
+    word: String,
+    nearest: &'static str,
+}
+
+impl Default for Trace {
+    fn default() -> Trace {
+        Trace { library: TRACED.to_vec(), system: true }
+    }
+}
+
+impl Trace {
+    /// For [`rpd_ring::message::TRACE_VARIABLE`].
+    pub fn library_words(&self) -> String {
+        self.library.join(",")
+    }
+}
+
+impl FromStr for Trace {
+    type Err = TraceError;
+
+    fn from_str(text: &str) -> Result<Trace, TraceError> {
+        let mut trace = Trace { library: Vec::new(), system: false };
+        let lower = text.to_ascii_lowercase();
+        for word in lower.split(',').map(str::trim) {
+            match TRACED.into_iter().find(|known| *known == word) {
+                Some(known) if trace.library.contains(&known) => {}
+                Some(known) => trace.library.push(known),
+                None if word == SYSTEM => trace.system = true,
+                None if word == "all" => trace = Trace::default(),
+                None if word == "none" => {}
+                None => return Err(TraceError { word: word.to_owned(), nearest: nearest(word) }),
+            }
+        }
+        trace.library.sort_by_key(|word| TRACED.iter().position(|known| known == word));
+        Ok(trace)
+    }
+}
+
+impl std::fmt::Display for Trace {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let words: Vec<&str> = self.library.iter().copied().chain(self.system.then_some(SYSTEM)).collect();
+        f.write_str(if words.is_empty() { "none".to_owned() } else { words.join(",") }.as_str())
+    }
+}
+
+/// The known word with the fewest letters to change.
+fn nearest(word: &str) -> &'static str {
+    let known = TRACED.into_iter().chain([SYSTEM, "all", "none"]);
+    known.min_by_key(|known| edits(word, known)).unwrap_or(SYSTEM)
+}
+
+/// Letters to insert, remove or replace between two words; of a long one, its beginning.
+fn edits(from: &str, to: &str) -> usize {
+    let mut row: Vec<usize> = (0..=to.chars().count()).collect();
+    for (at, letter) in from.chars().take(64).enumerate() {
+        let mut next = vec![at + 1];
+        for (other, pair) in to.chars().zip(row.windows(2)) {
+            let [replace, insert] = pair else { continue };
+            let replace = replace + usize::from(other != letter);
+            let remove = next.last().map_or(usize::MAX, |last| last + 1);
+            next.push(replace.min(insert + 1).min(remove));
+        }
+        row = next;
+    }
+    row.last().copied().unwrap_or(usize::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn words_are_understood_and_a_wrong_one_is_told_the_nearest() {
+        for (given, shown) in [
+            ("all", "roctx,mpi,rccl,system"),
+            ("mpi, ROCTX,mpi", "roctx,mpi"),
+            ("system", "system"),
+            ("none", "none"),
+            ("none,mpi", "mpi"),
+        ] {
+            assert_eq!(given.parse::<Trace>().unwrap().to_string(), shown);
+        }
+        assert_eq!(Trace::default().to_string(), "roctx,mpi,rccl,system");
+        for (wrong, nearest) in
+            [("rocx", "roctx"), ("nccl", "rccl"), ("MPIC", "mpi"), ("sytem", "system"), ("", "mpi")]
+        {
+            assert_eq!(wrong.parse::<Trace>().unwrap_err().nearest, nearest, "{wrong}");
+        }
+    }
+}

@@ -1,0 +1,122 @@
+//! Where shards would go.
+
+use super::Finding;
+use crate::command_line::Size;
+use std::fs::{DirBuilder, File, OpenOptions};
+use std::io::{self, Write};
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+
+/// With less than this, even a short run does not fit.
+const LEAST: u64 = 16 << 20;
+/// Bytes that are written on trial: quotas speak up only then.
+const TRIAL: usize = 64 << 10;
+const ELSEWHERE: &str = "choose another place with -o DIR or RPD_OUTPUT";
+
+/// Kinds of file systems, by the magic number of `statfs`.
+const KINDS: [(u64, &str); 13] = [
+    (0x0bd0_0bd0, "Lustre"),
+    (0x4750_4653, "GPFS"),
+    (0x1983_0326, "BeeGFS"),
+    (0x6969, "NFS"),
+    (0xff53_4d42, "CIFS"),
+    (0xfe53_4d42, "SMB"),
+    (0x00c3_6400, "Ceph"),
+    (0x0102_1994, "tmpfs"),
+    (0x794c_7630, "overlay"),
+    (0xef53, "ext4"),
+    (0x5846_5342, "XFS"),
+    (0x9123_683e, "Btrfs"),
+    (0x2fc1_2fc1, "ZFS"),
+];
+const IN_MEMORY: &str = "tmpfs";
+
+/// Whether a file can be made and written there, and how much room there is.
+pub(super) fn check(root: &Path, max_bytes: u64) -> Vec<Finding> {
+    let tried = try_out(root);
+    let mut findings = vec![match &tried {
+        Ok(()) => Finding::Ok(format!("{} can be written", root.display())),
+        Err(error) => {
+            let what = format!("{} cannot be written: {error}", root.display());
+            let next = match error.kind() {
+                io::ErrorKind::QuotaExceeded => {
+                    "your quota is used up; make room, or choose another place with -o DIR"
+                }
+                io::ErrorKind::StorageFull => "the file system is full; choose another place with -o DIR",
+                _ => ELSEWHERE,
+            };
+            Finding::problem(what, next)
+        }
+    }];
+    let existing = root.ancestors().find(|path| path.is_dir()).unwrap_or(Path::new("/"));
+    findings.extend(room(existing, max_bytes));
+    findings
+}
+
+/// Makes the folder and a file in it, and takes both away again.
+fn try_out(root: &Path) -> io::Result<()> {
+    let made: Vec<PathBuf> = root.ancestors().take_while(|path| !path.exists()).map(Path::to_owned).collect();
+    let result = make_and_write(root);
+    for folder in made {
+        // Fails for one that somebody else uses by now: then it stays.
+        let _ = std::fs::remove_dir(folder);
+    }
+    result
+}
+
+fn make_and_write(root: &Path) -> io::Result<()> {
+    DirBuilder::new().recursive(true).mode(0o700).create(root)?;
+    let path = root.join(format!(".rpd-doctor-{}", std::process::id()));
+    let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&path)?;
+    let written = file.write_all(&[0; TRIAL]).and_then(|()| File::sync_all(&file));
+    std::fs::remove_file(&path)?;
+    written
+}
+
+/// Space and inodes, and what kind of file system it is.
+fn room(existing: &Path, max_bytes: u64) -> Vec<Finding> {
+    let (Ok(space), Ok(kind)) = (rustix::fs::statvfs(existing), rustix::fs::statfs(existing)) else {
+        return vec![Finding::Note(format!("{} does not say how much room it has", existing.display()))];
+    };
+    let magic = kind.f_type as u64 & 0xffff_ffff;
+    let kind = KINDS.iter().find(|(known, _)| *known == magic);
+    let kind = kind.map_or(format!("file system {magic:#x}"), |(_, name)| (*name).to_owned());
+    let free = space.f_bavail.saturating_mul(space.f_frsize);
+    let text = format!("{kind}, {} free", Size(free));
+    let mut findings = vec![if free < LEAST {
+        Finding::problem(text, ELSEWHERE)
+    } else if free < max_bytes {
+        Finding::Note(format!("{text}: less than the {} that a shard may have", Size(max_bytes)))
+    } else {
+        Finding::Ok(text)
+    }];
+    if kind == IN_MEMORY {
+        findings.push(Finding::Note(
+            "tmpfs is memory of this node alone: choose a shared folder for more nodes".to_owned(),
+        ));
+    }
+    // Where there are none, their number is not limited.
+    if space.f_files > 0 && space.f_favail < 2 {
+        findings.push(Finding::problem("no inodes are left", ELSEWHERE));
+    }
+    findings
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_folder_is_tried_out_and_nothing_is_left() {
+        let folder = tempfile::tempdir().unwrap();
+        let is_ok = |findings: Vec<Finding>| matches!(findings.first(), Some(Finding::Ok(_)));
+        assert!(is_ok(check(&folder.path().join("a/b/c"), 1)));
+        assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 0);
+        std::fs::create_dir(folder.path().join("mine")).unwrap();
+        assert!(is_ok(check(&folder.path().join("mine"), 1)));
+        assert_eq!(std::fs::read_dir(folder.path().join("mine")).unwrap().count(), 0);
+        std::fs::write(folder.path().join("file"), "").unwrap();
+        assert!(!is_ok(check(&folder.path().join("file/x"), 1)));
+        assert!(folder.path().join("file").is_file());
+    }
+}

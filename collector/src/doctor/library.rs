@@ -1,0 +1,118 @@
+//! The library, and the socket between it and the collector.
+
+use super::Finding;
+use super::program::Program;
+use crate::child::preload;
+use crate::collect::Listener;
+use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, connect, socket_with};
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+/// A program that every system has and that does nothing.
+const HARMLESS: &str = "/bin/true";
+
+/// Whether the library is there, and gets loaded into the command.
+pub(super) fn check(program: Option<&Program>) -> Vec<Finding> {
+    let executable = std::env::current_exe().unwrap_or_default();
+    let library = match preload::find_library(std::env::var_os("RPD_INTERCEPT").as_deref(), &executable) {
+        Ok(library) => library,
+        Err(error) => return vec![Finding::problem(error, "until then, nothing is recorded")],
+    };
+    let shown = library.display();
+    let mut findings = vec![match loads(&library) {
+        Ok(()) => Finding::Ok(format!("{shown} loads")),
+        Err(said) => {
+            Finding::problem(format!("{shown} does not load: {said}"), "install the library of this system")
+        }
+    }];
+    let next = "what it calls is not recorded; trace the program that it starts, or link it dynamically";
+    match program {
+        None => {}
+        Some(Program::Missing(name)) => {
+            let name = name.to_string_lossy();
+            findings.push(Finding::problem(
+                format!("{name} is not found"),
+                "correct the command, or load its module",
+            ));
+        }
+        Some(Program::Static(path)) => {
+            findings.push(Finding::problem(format!("{} is a static program", path.display()), next));
+        }
+        Some(Program::Foreign(path)) => {
+            let what = format!("{} is no program of this machine's kind", path.display());
+            findings.push(Finding::problem(what, next));
+        }
+        Some(Program::Dynamic { path, privileged: true, .. }) => {
+            let what = format!("{} runs with other rights, and takes no library from us", path.display());
+            findings.push(Finding::problem(what, next));
+        }
+        Some(Program::Dynamic { path, loader, .. }) => {
+            findings.push(match needed(path, loader, Some(&library)) {
+                Ok(list) if list.lines().any(|line| line.contains(preload::LIBRARY)) => {
+                    Finding::Ok(format!("{} takes it", path.display()))
+                }
+                Ok(_) => {
+                    Finding::Note(format!("whether {} takes it cannot be seen from here", path.display()))
+                }
+                Err(said) => {
+                    Finding::problem(format!("{}: {said}", path.display()), "see `ldd` for what it lacks")
+                }
+            })
+        }
+    }
+    findings
+}
+
+/// Loads the library into a program that does nothing.
+fn loads(library: &Path) -> Result<(), String> {
+    let mut command = Command::new(HARMLESS);
+    command.env("LD_PRELOAD", library).env_remove("RPD_SOCKET").stdin(Stdio::null());
+    let output = command.output().map_err(|error| format!("{HARMLESS}: {error}"))?;
+    let said = String::from_utf8_lossy(&output.stderr);
+    match said.lines().next() {
+        Some(line) => Err(line.to_owned()),
+        None if output.status.success() => Ok(()),
+        None => Err(format!("{HARMLESS}: {}", output.status)),
+    }
+}
+
+/// The libraries that a program gets, as its loader lists them without running it.
+pub(super) fn needed(program: &Path, loader: &Path, library: Option<&Path>) -> Result<String, String> {
+    // Only this loader is known to list instead of to run.
+    let name = loader.file_name().unwrap_or_default().to_string_lossy();
+    if !name.starts_with("ld-linux") && !name.starts_with("ld64") {
+        return Ok(String::new());
+    }
+    let mut command = Command::new(loader);
+    command.arg("--list").arg(program).stdin(Stdio::null());
+    match library {
+        Some(library) => {
+            let before = std::env::var_os("LD_PRELOAD");
+            command.env("LD_PRELOAD", preload::with_library(before.as_deref(), library));
+        }
+        None => drop(command.env_remove("LD_PRELOAD")),
+    }
+    let output = command.output().map_err(|error| format!("{}: {error}", loader.display()))?;
+    let said = String::from_utf8_lossy(&output.stderr);
+    match said.lines().next() {
+        Some(line) => Err(line.to_owned()),
+        None => Ok(String::from_utf8_lossy(&output.stdout).into_owned()),
+    }
+}
+
+/// Whether a process of this node can reach a collector.
+pub(super) fn socket(random: u128) -> [Finding; 1] {
+    let next = "abstract Unix sockets have to be allowed; a seccomp or AppArmor profile may forbid them";
+    let try_out = || {
+        let (_listening, name) = Listener::bind(random)?;
+        let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+        let socket = socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None)?;
+        let name = name.strip_prefix('@').unwrap_or(&name);
+        connect(&socket, &SocketAddrUnix::new_abstract_name(name.as_bytes())?)?;
+        std::io::Result::Ok(())
+    };
+    [match try_out() {
+        Ok(()) => Finding::Ok("opens, and takes connections".to_owned()),
+        Err(error) => Finding::problem(format!("failed to connect to a socket of our own: {error}"), next),
+    }]
+}

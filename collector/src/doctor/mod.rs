@@ -1,0 +1,141 @@
+//! `rpd-collect doctor`: is everything there that recording takes, and what would happen?
+//!
+//! Nothing of the command is run, and nothing is left behind.
+
+mod folder;
+mod library;
+mod memory;
+mod program;
+mod surroundings;
+
+use crate::command_line::Options;
+use crate::launcher::Environment;
+use crate::privacy::masked_command;
+use crate::session::{self, Identity};
+use clap::{CommandFactory, FromArgMatches};
+use program::Program;
+use std::ffi::OsString;
+use std::fmt::Display;
+use std::io::Write;
+
+/// First argument that asks for it.
+pub const NAME: &str = "doctor";
+
+const HELP: &str = "\
+EXAMPLES:
+  rpd-collect doctor
+  srun -n 1 rpd-collect doctor -o /scratch/traces -- ./simulation
+
+EXIT STATUS:
+  0 if nothing is in the way, 1 if something is, 2 for a mistake in the options.";
+
+/// What a check has found.
+enum Finding {
+    /// Nothing is in the way.
+    Ok(String),
+    /// Worth knowing.
+    Note(String),
+    /// Something is in the way.
+    Problem {
+        /// What.
+        what: String,
+        /// What to do about it.
+        next: String,
+    },
+}
+
+impl Finding {
+    fn problem(what: impl Display, next: &str) -> Finding {
+        Finding::Problem { what: what.to_string(), next: next.to_owned() }
+    }
+}
+
+/// The findings, printed one by one.
+#[derive(Default)]
+struct Report {
+    problems: u32,
+}
+
+impl Report {
+    fn print(&mut self, about: &str, findings: impl IntoIterator<Item = Finding>) {
+        for finding in findings {
+            let (kind, text) = match finding {
+                Finding::Ok(text) => ("ok", text),
+                Finding::Note(text) => ("note", text),
+                Finding::Problem { what, next } => {
+                    self.problems += 1;
+                    ("problem", format!("{what}: {next}"))
+                }
+            };
+            say(format_args!("{kind:8} {about:9} {text}"));
+        }
+    }
+}
+
+/// Stdout is the doctor's own. If nobody reads it, there is still the exit status.
+fn say(line: std::fmt::Arguments<'_>) {
+    let _ = writeln!(std::io::stdout(), "{line}");
+}
+
+/// Examines, prints, and returns the exit status.
+pub fn main(arguments: &[OsString]) -> i32 {
+    let (options, warnings) = options(arguments).or_variables(|name| std::env::var_os(name));
+    let environment = Environment::of_this_process();
+    let random = session::random().unwrap_or_default();
+    let identity = Identity::detect(&options, &environment, random);
+    let program = options.command.first().map(|name| Program::find(name));
+
+    let mut report = Report::default();
+    report.print("options", surroundings::variables(&warnings));
+    report.print("library", library::check(program.as_ref()));
+    report.print("socket", library::socket(random));
+    report.print("memory", memory::check(&options));
+    report.print("output", folder::check(&identity.root, options.max_bytes()));
+    report.print("launcher", surroundings::launcher(&identity));
+    report.print("mpi", surroundings::mpi(program.as_ref()));
+    report.print("rocm", surroundings::rocm());
+    what_would_happen(&options, &identity);
+    match report.problems {
+        0 => 0,
+        n => {
+            say(format_args!("\n{n} problem{}, see above", if n > 1 { "s" } else { "" }));
+            1
+        }
+    }
+}
+
+/// The options of a run, of which the command may be missing.
+fn options(arguments: &[OsString]) -> Options {
+    let command = Options::command().name("rpd-collect doctor").bin_name("rpd-collect doctor");
+    let command = command
+        .about("Checks whether everything is there that recording takes, and prints what would happen")
+        .after_help(HELP)
+        .mut_arg("command", |argument| argument.required(false));
+    let matches = command.get_matches_from(arguments.iter().skip(1));
+    Options::from_arg_matches(&matches).unwrap_or_else(|error| error.exit())
+}
+
+fn what_would_happen(options: &Options, identity: &Identity) {
+    let line = |about: &str, text: &dyn Display| say(format_args!("  {about:9} {text}"));
+    say(format_args!("\nwhat would happen"));
+    let command: Vec<String> =
+        options.command.iter().map(|word| word.to_string_lossy().into_owned()).collect();
+    let command = if command.is_empty() { "COMMAND".to_owned() } else { masked_command(&command) };
+    let disabled = Environment::of_this_process().get("RPD_DISABLE").is_some_and(|value| value != "0");
+    if disabled {
+        line("command", &format_args!("{command}, as if rpd-collect was not there: RPD_DISABLE is set"));
+        return;
+    }
+    let set = session::variables(options, "@rpd-...").unwrap_or_default();
+    let set: Vec<String> =
+        set.iter().map(|(name, value)| format!("{name}={}", value.to_string_lossy())).collect();
+    line("command", &format_args!("{} {command}", set.join(" ")));
+    let run = &identity.run;
+    line("run id", &format_args!("{} (from {})", run.id, run.from));
+    let file = format!("rank-{:05}.rpdshard", identity.rank.rank.unwrap_or(0));
+    line("shard", &identity.root.join(&run.id).join(file).display());
+    let ranks = options.ranks.clone().unwrap_or_default();
+    let trace = options.trace.clone().unwrap_or_default();
+    line("recorded", &format_args!("{trace}; ranks: {ranks}"));
+    line("at most", &crate::command_line::Size(options.max_bytes()));
+}

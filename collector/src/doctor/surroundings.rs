@@ -1,0 +1,121 @@
+//! What is around the command: variables, launcher, MPI, ROCm.
+
+use super::program::Program;
+use super::{Finding, library};
+use crate::child;
+use crate::session::Identity;
+use std::ffi::OsStr;
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+/// Variables that make no sense.
+pub(super) fn variables(warnings: &[String]) -> Vec<Finding> {
+    let text = |warning: &String| warning.trim_start_matches("warning: ").to_owned();
+    warnings.iter().map(|warning| Finding::problem(text(warning), "correct it, or unset it")).collect()
+}
+
+/// Which rank of which job this is.
+pub(super) fn launcher(identity: &Identity) -> Vec<Finding> {
+    let (own, run) = (&identity.rank, &identity.run);
+    let Some(rank) = own.rank else {
+        return vec![Finding::Note("none: a process of its own, unless torchrun is below".to_owned())];
+    };
+    let of = own.size.map(|size| format!(" of {size}")).unwrap_or_default();
+    let rank_from = own.rank_from.as_deref().unwrap_or("?");
+    let text = format!("rank {rank}{of} (from {rank_from}), run id {} (from {})", run.id, run.from);
+    if run.from != "self" {
+        return vec![Finding::Ok(text)];
+    }
+    let next = "every rank would make a run of its own; give them all the same --run-id or RPD_RUN_ID";
+    vec![Finding::problem(format!("rank {rank}{of} (from {rank_from}), but no job id"), next)]
+}
+
+/// Whether MPI is there, and whether the command uses it.
+pub(super) fn mpi(program: Option<&Program>) -> Vec<Finding> {
+    if let Some(Program::Dynamic { path, loader, is_interpreter, .. }) = program {
+        let list = library::needed(path, loader, None).unwrap_or_default();
+        return vec![match (list.lines().find(|line| is_mpi(line)), is_interpreter) {
+            (Some(line), _) => Finding::Ok(format!("{} uses {}", path.display(), library_of(line))),
+            (None, true) => {
+                Finding::Note(format!("{} does without; what it loads later is seen then", path.display()))
+            }
+            (None, false) => Finding::Note(format!("{} is linked with none", path.display())),
+        }];
+    }
+    let tools = ["mpirun", "mpiexec", "srun", "mpicc"].map(|name| child::find(OsStr::new(name)));
+    let mut found: Vec<String> = tools.into_iter().flatten().map(|path| path.display().to_string()).collect();
+    let known = Command::new("/sbin/ldconfig").arg("-p").stdin(Stdio::null()).stderr(Stdio::null()).output();
+    let known = known.map(|output| String::from_utf8_lossy(&output.stdout).into_owned()).unwrap_or_default();
+    found.extend(known.lines().filter(|line| is_mpi(line)).take(2).map(library_of));
+    vec![match found.is_empty() {
+        true => Finding::Note(
+            "none found here; MPI calls are recorded with any that the program brings".to_owned(),
+        ),
+        false => Finding::Ok(found.join(", ")),
+    }]
+}
+
+/// Whether a line of the loader is about an MPI library: `libmpi.so.40 => /lib/libmpi.so.40 (0x1)`.
+fn is_mpi(line: &str) -> bool {
+    let name = line.trim_start();
+    ["libmpi.so", "libmpich.so", "libmpi_cray", "libmpi_gnu", "libmpi_intel"]
+        .iter()
+        .any(|mpi| name.starts_with(mpi))
+}
+
+fn library_of(line: &str) -> String {
+    let path = line.split_once("=> ").map_or(line, |(_, path)| path);
+    path.split_whitespace().next().unwrap_or_default().to_owned()
+}
+
+/// Whether ROCm and its devices are there.
+pub(super) fn rocm() -> Vec<Finding> {
+    let root =
+        std::env::var_os("ROCM_PATH").filter(|path| !path.is_empty()).unwrap_or_else(|| "/opt/rocm".into());
+    let software = Path::new(&root).is_dir();
+    let cards = std::fs::read_dir("/sys/class/drm").into_iter().flatten();
+    let is_card =
+        |name: &str| name.strip_prefix("card").is_some_and(|n| n.bytes().all(|b| b.is_ascii_digit()));
+    let vendor = |path: &Path| std::fs::read_to_string(path.join("device/vendor")).unwrap_or_default();
+    let devices = cards
+        .filter_map(Result::ok)
+        .filter(|card| card.file_name().to_str().is_some_and(is_card) && vendor(&card.path()).trim() == AMD)
+        .count();
+    let shown = Path::new(&root).display();
+    vec![match (software, devices) {
+        (true, 1..) => Finding::Ok(format!("{shown}, {devices} amdgpu devices")),
+        (true, 0) => Finding::Note(format!("{shown}, but no amdgpu device on this node")),
+        (false, 1..) => Finding::Note(format!("{devices} amdgpu devices, but no {shown}")),
+        (false, 0) => Finding::Note(format!("no {shown}, and no amdgpu device on this node")),
+    }]
+}
+
+/// AMD's PCI vendor number.
+const AMD: &str = "0x1002";
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::command_line::Options;
+    use crate::launcher::Environment;
+    use clap::Parser;
+
+    #[test]
+    fn libraries_of_mpi_are_known() {
+        let line = "\tlibmpi.so.40 => /lib/x86_64-linux-gnu/libmpi.so.40 (0x00007f)";
+        assert!(is_mpi(line) && !is_mpi("\tlibmpfr.so.6 => /lib/libmpfr.so.6 (0x1)"));
+        assert_eq!(library_of(line), "/lib/x86_64-linux-gnu/libmpi.so.40");
+    }
+
+    #[test]
+    fn ranks_without_a_job_are_a_problem() {
+        let launcher = |variables: &str, typed: &str| {
+            let environment: Environment = variables.split(' ').filter_map(|v| v.split_once('=')).collect();
+            let options = Options::try_parse_from(typed.split(' ')).unwrap();
+            launcher(&Identity::detect(&options, &environment, 0)).remove(0)
+        };
+        assert!(matches!(launcher("", "c -- a"), Finding::Note(_)));
+        assert!(matches!(launcher("RANK=1 WORLD_SIZE=2", "c -- a"), Finding::Problem { .. }));
+        assert!(matches!(launcher("RANK=1 WORLD_SIZE=2", "c --run-id x -- a"), Finding::Ok(_)));
+    }
+}

@@ -1,0 +1,224 @@
+//! Where the collector says what there is to say about its rank: stderr belongs to the program.
+//!
+//! One line per message, `2026-08-14T12:34:56Z warning: text`. The file exists only if there is
+//! something to say. A thread of its own writes it, so that a file system that stalls holds up nobody.
+
+use crate::utc::Utc;
+use rustix::fs::OFlags;
+use std::fmt::Arguments;
+use std::fs::{DirBuilder, File, OpenOptions, Permissions};
+use std::io::{self, Write};
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt, PermissionsExt};
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
+use std::thread::JoinHandle;
+use std::time::SystemTime;
+
+/// Lines of one log. What goes wrong this often is understood by then.
+const MOST_LINES: u64 = 1000;
+/// Bytes of one line.
+const LINE_BYTES: usize = 4096;
+/// Lines that wait for a file system that stalls; more are counted.
+const CHANNEL: usize = 64;
+
+/// The command has ended, and there was nothing to record.
+static EMPTY: AtomicBool = AtomicBool::new(false);
+static LOG: OnceLock<Mutex<Log>> = OnceLock::new();
+
+/// Where the log goes, and who hears what it cannot hold.
+pub struct LogPlace {
+    /// The file; its folder is made if there is something to say.
+    pub path: PathBuf,
+    /// The group may read it.
+    pub shared: bool,
+    /// Hears every line that could not be written.
+    pub instead: Box<dyn Fn(&str) + Send>,
+}
+
+/// The log of this process.
+struct Log {
+    /// Where it goes, until there is something to say.
+    place: Option<LogPlace>,
+    open: Option<(SyncSender<String>, JoinHandle<u64>)>,
+    /// Lines for which there was no room.
+    missed: u64,
+}
+
+/// From now on, what [`crate::warn`] says in this process goes to a log.
+pub(crate) fn open(place: LogPlace) {
+    let _ = LOG.set(Mutex::new(Log { place: Some(place), open: None, missed: 0 }));
+}
+
+/// Says a line in the log of this process. False if it has none.
+pub(crate) fn say(text: Arguments<'_>) -> bool {
+    let Some(mut log) = log() else { return false };
+    if let Some(place) = log.place.take() {
+        let (lines, incoming) = sync_channel(CHANNEL);
+        let thread = std::thread::Builder::new().name("rpd-log".to_owned());
+        let writing = thread.spawn(move || write_all(&place, &incoming));
+        log.open = writing.ok().map(|thread| (lines, thread));
+    }
+    let line = one_line(SystemTime::now(), &text.to_string());
+    let sent = log.open.as_ref().is_some_and(|(lines, _)| lines.try_send(line).is_ok());
+    log.missed += u64::from(!sent);
+    true
+}
+
+/// Writes what is left and closes the log. Returns the number of warnings in it.
+pub(crate) fn close() -> u64 {
+    let Some((open, missed)) = log().map(|mut log| (log.open.take(), log.missed)) else { return 0 };
+    let Some((lines, thread)) = open else { return 0 };
+    if missed > 0 {
+        let text = format!("warning: {missed} lines are missing here: the file system was too slow for them");
+        let _ = lines.send(one_line(SystemTime::now(), &text));
+    }
+    drop(lines);
+    thread.join().unwrap_or(0)
+}
+
+/// Notes that there was nothing to record. Who knows why says so at the end.
+pub(crate) fn note_empty() {
+    EMPTY.store(true, Relaxed);
+}
+
+/// Whether there was nothing to record.
+pub(crate) fn is_empty() -> bool {
+    EMPTY.load(Relaxed)
+}
+
+fn log() -> Option<MutexGuard<'static, Log>> {
+    Some(LOG.get()?.lock().unwrap_or_else(PoisonError::into_inner))
+}
+
+/// The logging thread. Returns the number of warnings that are in the file.
+fn write_all(place: &LogPlace, lines: &Receiver<String>) -> u64 {
+    let mut file = place.create();
+    let (mut warnings, mut written) = (0, 0);
+    for line in lines {
+        written += 1;
+        if written > MOST_LINES {
+            continue;
+        }
+        let done = file.as_mut().is_ok_and(|file| file.write_all(line.as_bytes()).is_ok());
+        if !done {
+            let text = line.split_once(' ').map_or(line.as_str(), |(_, text)| text);
+            (place.instead)(text.trim_end());
+        } else if is_warning(&line) {
+            warnings += 1;
+        }
+    }
+    if let (Ok(file), Some(more)) = (&mut file, written.checked_sub(MOST_LINES + 1)) {
+        let text = format!("warning: {} lines more", more + 1);
+        let _ = file.write_all(one_line(SystemTime::now(), &text).as_bytes());
+    }
+    warnings
+}
+
+impl LogPlace {
+    fn create(&self) -> io::Result<File> {
+        let (folder_mode, file_mode) = if self.shared { (0o750, 0o640) } else { (0o700, 0o600) };
+        let folder = self.path.parent().unwrap_or(Path::new("/"));
+        DirBuilder::new().recursive(true).mode(folder_mode).create(folder)?;
+        let mut options = OpenOptions::new();
+        options.append(true).create(true).mode(file_mode);
+        // Nobody may have laid a link here that leads to another file of the user.
+        let file = options.custom_flags(OFlags::NOFOLLOW.bits() as i32).open(&self.path)?;
+        if self.shared {
+            // Whatever the umask says: it was asked for.
+            let _ = file.set_permissions(Permissions::from_mode(file_mode));
+        }
+        Ok(file)
+    }
+}
+
+fn is_warning(line: &str) -> bool {
+    line.split_once(' ').is_some_and(|(_, text)| text.starts_with(WARNING))
+}
+
+/// How a text begins that is a warning; any other is a note.
+const WARNING: &str = "warning: ";
+
+/// A text as a line of the log: whatever is in it, it does not end the line.
+fn one_line(now: SystemTime, text: &str) -> String {
+    let Utc { date: (year, month, day), time: (hour, minute, second) } = now.into();
+    let mut line = format!("{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}Z ");
+    if !text.starts_with(WARNING) {
+        line.push_str("note: ");
+    }
+    line.extend(text.chars().map(|c| if c.is_control() { ' ' } else { c }));
+    let end = (0..=LINE_BYTES.min(line.len())).rev().find(|end| line.is_char_boundary(*end));
+    line.truncate(end.unwrap_or(0));
+    line.push('\n');
+    line
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::{Arc, Mutex};
+    use std::time::{Duration, UNIX_EPOCH};
+
+    fn place(path: &Path) -> (LogPlace, Arc<Mutex<Vec<String>>>) {
+        let heard = Arc::new(Mutex::new(Vec::new()));
+        let hears = Arc::clone(&heard);
+        let instead = Box::new(move |line: &str| hears.lock().unwrap().push(line.to_owned()));
+        (LogPlace { path: path.to_owned(), shared: false, instead }, heard)
+    }
+
+    fn written(place: &LogPlace, lines: &[&str]) -> u64 {
+        let (send, receive) = sync_channel(lines.len());
+        lines.iter().for_each(|line| send.send(one_line(UNIX_EPOCH, line)).unwrap());
+        drop(send);
+        write_all(place, &receive)
+    }
+
+    #[test]
+    fn a_line_has_a_time_a_kind_and_one_end() {
+        let at = UNIX_EPOCH + Duration::from_secs(951_827_696);
+        assert_eq!(one_line(at, "warning: a\nb\u{1b}c"), "2000-02-29T12:34:56Z warning: a b c\n");
+        assert_eq!(one_line(at, "a"), "2000-02-29T12:34:56Z note: a\n");
+        let long = one_line(at, &"\u{e4}".repeat(LINE_BYTES));
+        assert!(long.len() <= LINE_BYTES + 1 && long.ends_with("\u{e4}\n"));
+    }
+
+    #[test]
+    fn a_log_is_private_and_grows() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("run/rank-00000.log");
+        let (place, heard) = place(&path);
+        assert_eq!(written(&place, &["warning: a", "b"]), 1);
+        assert_eq!(written(&place, &["warning: c"]), 1);
+        let text = std::fs::read_to_string(&path).unwrap();
+        assert_eq!(text.lines().count(), 3, "{text}");
+        let mode = |path: &Path| std::fs::metadata(path).unwrap().permissions().mode() & 0o777;
+        assert_eq!((mode(&path), mode(path.parent().unwrap())), (0o600, 0o700));
+        assert!(heard.lock().unwrap().is_empty());
+        let many = vec!["x"; MOST_LINES as usize + 5];
+        written(&place, &many);
+        let text = std::fs::read_to_string(&path).unwrap();
+        assert!(text.ends_with("warning: 5 lines more\n"), "{}", text.lines().last().unwrap());
+    }
+
+    #[test]
+    fn a_log_is_shared_if_that_is_wanted() {
+        let folder = tempfile::tempdir().unwrap();
+        let (mut place, _) = place(&folder.path().join("rank-00000.log"));
+        place.shared = true;
+        written(&place, &["a"]);
+        assert_eq!(std::fs::metadata(&place.path).unwrap().permissions().mode() & 0o777, 0o640);
+    }
+
+    #[test]
+    fn what_a_log_cannot_hold_is_said_elsewhere() {
+        let folder = tempfile::tempdir().unwrap();
+        std::fs::write(folder.path().join("other"), "mine").unwrap();
+        std::os::unix::fs::symlink(folder.path().join("other"), folder.path().join("rank-00000.log"))
+            .unwrap();
+        let (place, heard) = place(&folder.path().join("rank-00000.log"));
+        assert_eq!(written(&place, &["warning: a", "b"]), 0);
+        assert_eq!(*heard.lock().unwrap(), ["warning: a", "note: b"]);
+        assert_eq!(std::fs::read(folder.path().join("other")).unwrap(), b"mine");
+    }
+}

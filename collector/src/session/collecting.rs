@@ -1,0 +1,200 @@
+//! The collector process: drains the rings and writes the shard, beside the command and not above it.
+//!
+//! Whatever happens to it, the command runs on and its launcher is not kept waiting: it may be
+//! stopped or killed. What is meant for the job's processes does not end it before the shard is
+//! complete, and when memory runs out the kernel takes it before any of the job's.
+
+use super::control::{Control, Received, Start, ToCollector, ToLauncher};
+use crate::child::signals;
+use crate::collect::{Collector, Finish, Listener, SYSTEM_SOURCE, SourceDefaults, process_stat};
+use crate::launcher::{Environment, detect_rank};
+use crate::log::{self, LogPlace};
+use crate::output::{Output, ShardPlace};
+use crate::system::{SystemConfig, SystemSampler};
+use crate::{machine, next_step, warn};
+use rpd_shard::record::Exit;
+use rustix::event::{PollFd, PollFlags, poll};
+use rustix::fd::{AsFd, OwnedFd};
+use rustix::process::{Pid, PidfdFlags, Resource, Rlimit, getrlimit, pidfd_open, setrlimit};
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::mpsc::Receiver;
+use std::time::Duration;
+
+/// A file system that takes longer to take the rest of a shard is given up, when nobody waits any
+/// more.
+const TIME_ALONE: Duration = Duration::from_secs(60);
+/// Time between two looks at a process on a kernel that cannot tell its end.
+const LOOK_EVERY: Duration = Duration::from_millis(200);
+
+/// Runs the collector process. Stdin is the control channel, stdout the listening socket.
+pub fn main() -> io::Result<()> {
+    let control = Arc::new(Control::from_descriptor(io::stdin().as_fd().try_clone_to_owned()?));
+    let socket = io::stdout().as_fd().try_clone_to_owned()?;
+    let Received::Message(ToCollector::Start(start)) = control.receive(None) else {
+        return Err(io::Error::other("this argument is for rpd-collect itself"));
+    };
+    let log = log_path(&start);
+    open_log(&start, log.clone(), &control);
+    let result = step_aside().and_then(|()| begin(&start, socket));
+    let Begun { collector, system, finished } = match result {
+        Ok(begun) => begun,
+        Err(error) => {
+            let text = format!("warning: the collector failed to start: {error}{}", next_step(&error));
+            return control.send(&ToLauncher::Say { text: format!("{text}; nothing was recorded") });
+        }
+    };
+    start.warnings.iter().for_each(|warning| warn(format_args!("{warning}")));
+    let Some(finish) = until_the_end(&control) else { return Ok(()) };
+    // Its last counters go in front of the end of the shard.
+    if let Some(system) = system {
+        system.stop();
+    }
+    collector.finish(finish);
+    let _ = finished.recv_timeout(TIME_ALONE);
+    if log::is_empty() {
+        explain_empty(&start, &control);
+    }
+    let _ = control.send(&ToLauncher::Done { warnings: log::close(), log: log.into() });
+    Ok(())
+}
+
+fn log_path(start: &Start) -> PathBuf {
+    let name = format!("rank-{:05}.log", start.run.rank.unwrap_or(0));
+    Path::new(&start.root).join(&start.run.run_id).join(name)
+}
+
+fn open_log(start: &Start, path: PathBuf, control: &Arc<Control>) {
+    let launcher = Arc::clone(control);
+    let instead = Box::new(move |line: &str| {
+        let _ = launcher.send(&ToLauncher::Say { text: line.to_owned() });
+    });
+    log::open(LogPlace { path, shared: start.share_group, instead });
+    // A fault of ours belongs into the log, not into the void of our stderr.
+    std::panic::set_hook(Box::new(|panic| warn(format_args!("warning: a fault of rpd-collect: {panic}"))));
+}
+
+/// Lets nothing end this process that is meant for the job, and holds nothing that the job needs.
+fn step_aside() -> io::Result<()> {
+    signals::survive()?;
+    // Its name would be that of `/proc/self/exe`.
+    let _ = rustix::thread::set_name(c"rpd-collector");
+    // Anyone may raise it. Where it cannot be, the kernel chooses by size.
+    let _ = std::fs::write("/proc/self/oom_score_adj", "1000");
+    // Threads that start together have a connection each.
+    let files = getrlimit(Resource::Nofile);
+    let _ = setrlimit(Resource::Nofile, Rlimit { current: files.maximum, ..files });
+    std::env::set_current_dir("/")
+}
+
+/// What runs until the command has ended.
+struct Begun {
+    collector: Collector,
+    system: Option<SystemSampler>,
+    finished: Receiver<()>,
+}
+
+fn begin(start: &Start, socket: OwnedFd) -> io::Result<Begun> {
+    let domain = machine::clock_domain();
+    let defaults = SourceDefaults {
+        rank: detect_rank(&Environment::of_this_process(), start.rank_env.as_deref()),
+        rank_is_named: start.rank_env.is_some(),
+        ranks: start.ranks.clone(),
+        node: machine::node(),
+        domain: domain.clone(),
+    };
+    let place = ShardPlace {
+        root: start.root.clone().into(),
+        run: start.run.clone(),
+        domain,
+        max_bytes: start.max_bytes,
+        share_group: start.share_group,
+    };
+    let metrics = SystemConfig {
+        source: SYSTEM_SOURCE,
+        run_id: start.run.run_id.clone(),
+        defaults: defaults.clone(),
+        root: PathBuf::from("/"),
+        retry: SystemConfig::RETRY,
+    };
+    let (output, finished) = Output::start(place)?;
+    let system = start.system.then(|| SystemSampler::start(metrics, output.side())).transpose();
+    let system = system.unwrap_or_else(|error| {
+        warn(format_args!("warning: no system metrics: no thread: {error}"));
+        None
+    });
+    let collector = Collector::start(Listener::new(socket), defaults, output)?;
+    Ok(Begun { collector, system, finished })
+}
+
+/// Waits for the end of the command. None if it was never started.
+fn until_the_end(control: &Control) -> Option<Finish> {
+    let mut command = None;
+    loop {
+        match control.receive(None) {
+            Received::Message(ToCollector::Started { pid }) => command = Some(Command::of(pid)),
+            Received::Message(ToCollector::Finish { pid, exit }) => return Some(Finish { pid, exit }),
+            Received::Message(ToCollector::Start(_)) | Received::Nothing => {}
+            Received::Closed => break,
+        }
+    }
+    let command = command?;
+    warn(format_args!(
+        "warning: rpd-collect was killed; the command ran on without it, and its exit status is not known"
+    ));
+    command.wait();
+    Some(Finish { pid: command.pid, exit: Exit::Unknown })
+}
+
+/// An empty result says why: a rank of a job in its log, a lone process where it is looked for.
+fn explain_empty(start: &Start, launcher: &Control) {
+    let rank = start.run.rank;
+    let why = if let Some(rank) = rank.filter(|_| !start.ranks.contains(rank)) {
+        format!("rank {rank} is not among the ranks to record, {}", start.ranks)
+    } else {
+        let calls: Vec<&str> = start.library.iter().map(|word| name_of(word)).collect();
+        match calls.split_last() {
+            None => "no kind of call was to be recorded".to_owned(),
+            Some((last, [])) => format!("no {last} call was seen"),
+            Some((last, others)) => format!("no {} or {last} call was seen", others.join(", ")),
+        }
+    };
+    let text = format!("nothing was recorded: {why}; for GPU kernels run rocprofv3");
+    match rank {
+        Some(_) => warn(format_args!("{text}")),
+        None => drop(launcher.send(&ToLauncher::Say { text })),
+    }
+}
+
+/// What people call what `--trace` calls by this word.
+fn name_of(word: &str) -> &str {
+    match word {
+        "mpi" => "MPI",
+        "rccl" => "RCCL",
+        word => word,
+    }
+}
+
+/// The command, of which this process is not the parent.
+struct Command {
+    pid: i32,
+    pidfd: Option<OwnedFd>,
+}
+
+impl Command {
+    fn of(pid: i32) -> Command {
+        let pidfd = Pid::from_raw(pid).and_then(|pid| pidfd_open(pid, PidfdFlags::empty()).ok());
+        Command { pid, pidfd }
+    }
+
+    fn wait(&self) {
+        let Some(pidfd) = &self.pidfd else {
+            while process_stat(self.pid).is_some() {
+                std::thread::sleep(LOOK_EVERY);
+            }
+            return;
+        };
+        while poll(&mut [PollFd::new(pidfd, PollFlags::IN)], None) == Err(rustix::io::Errno::INTR) {}
+    }
+}

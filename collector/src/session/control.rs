@@ -1,0 +1,190 @@
+//! What the two processes of rpd-collect tell each other: packets over a pair of sockets.
+//!
+//! Both are the same executable, so the messages have no version. The kernel keeps packets whole;
+//! nobody waits when the other side does not read.
+
+use rpd_shard::record::{Exit, RunIdentity, wire};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::fd::OwnedFd;
+use rustix::io::Errno;
+use rustix::net::{AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType, recv, send, socketpair};
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
+use std::ffi::OsString;
+use std::io;
+use std::time::{Duration, Instant};
+
+use crate::rank_set::RankSet;
+
+/// Most bytes of a message.
+const PACKET_BYTES: usize = 64 << 10;
+
+/// What the collector process hears.
+#[derive(Debug, Serialize, Deserialize)]
+pub(super) enum ToCollector {
+    /// What to do. The first message.
+    Start(Box<Start>),
+    /// The command runs.
+    Started {
+        /// Its process id.
+        pid: i32,
+    },
+    /// The command has ended.
+    Finish {
+        /// Its process id.
+        pid: i32,
+        /// How it ended.
+        exit: Exit,
+    },
+}
+
+/// What the collector process is to do.
+#[derive(Debug, Serialize, Deserialize)]
+pub(super) struct Start {
+    /// Run and rank.
+    pub(super) run: RunIdentity,
+    /// Output root, absolute.
+    pub(super) root: OsString,
+    /// Variable that the user named for the rank.
+    pub(super) rank_env: Option<String>,
+    /// Ranks to record.
+    pub(super) ranks: RankSet,
+    /// Most bytes of the shard.
+    pub(super) max_bytes: u64,
+    /// The group may read the files.
+    pub(super) share_group: bool,
+    /// What the library records: words of [`rpd_ring::message::TRACED`].
+    pub(super) library: Vec<String>,
+    /// The metrics of the node are recorded.
+    pub(super) system: bool,
+    /// For the log.
+    pub(super) warnings: Vec<String>,
+}
+
+/// What the collector process says.
+#[derive(Debug, Serialize, Deserialize)]
+pub(super) enum ToLauncher {
+    /// Something that is in no log.
+    Say {
+        /// One line.
+        text: String,
+    },
+    /// The shard is complete, or there is none.
+    Done {
+        /// Warnings in the log, ...
+        warnings: u64,
+        /// ... and where that is.
+        log: OsString,
+    },
+}
+
+/// One end.
+#[derive(Debug)]
+pub(super) struct Control(OwnedFd);
+
+/// What was there to receive.
+pub(super) enum Received<T> {
+    /// A message.
+    Message(T),
+    /// The other process is gone, or talks nonsense.
+    Closed,
+    /// Nothing in time.
+    Nothing,
+}
+
+impl Control {
+    /// Two ends.
+    pub(super) fn pair() -> io::Result<(Control, OwnedFd)> {
+        let (ours, theirs) =
+            socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None)?;
+        Ok((Control(ours), theirs))
+    }
+
+    /// The end that this process was given.
+    pub(super) fn from_descriptor(descriptor: OwnedFd) -> Control {
+        Control(descriptor)
+    }
+
+    /// Sends a message, or gives up at once.
+    pub(super) fn send<T: Serialize>(&self, message: &T) -> io::Result<()> {
+        let bytes = wire::encode(message);
+        if bytes.len() > PACKET_BYTES {
+            return Err(io::ErrorKind::FileTooLarge.into());
+        }
+        send(&self.0, &bytes, SendFlags::NOSIGNAL | SendFlags::DONTWAIT)?;
+        Ok(())
+    }
+
+    /// Waits for a message, if a moment is given until then.
+    pub(super) fn receive<T: DeserializeOwned>(&self, until: Option<Instant>) -> Received<T> {
+        loop {
+            let left = until.map(|until| until.saturating_duration_since(Instant::now()));
+            match self.wait(left) {
+                Ok(false) => return Received::Nothing,
+                Ok(true) => {}
+                Err(Errno::INTR) => continue,
+                Err(_) => return Received::Closed,
+            }
+            let mut bytes = vec![0; PACKET_BYTES + 1];
+            return match recv(&self.0, &mut bytes[..], RecvFlags::DONTWAIT) {
+                Err(Errno::AGAIN | Errno::INTR) => continue,
+                Ok((0, _)) | Err(_) => Received::Closed,
+                Ok((got, _)) => {
+                    let packet = bytes.get(..got).filter(|packet| packet.len() <= PACKET_BYTES);
+                    packet
+                        .and_then(|packet| wire::decode(packet).ok())
+                        .map_or(Received::Closed, Received::Message)
+                }
+            };
+        }
+    }
+
+    /// Whether there is something to receive, an end included.
+    fn wait(&self, left: Option<Duration>) -> rustix::io::Result<bool> {
+        let timeout = left
+            .map(|left| Timespec { tv_sec: left.as_secs() as i64, tv_nsec: i64::from(left.subsec_nanos()) });
+        let mut descriptors = [PollFd::new(&self.0, PollFlags::IN)];
+        Ok(poll(&mut descriptors, timeout.as_ref())? > 0)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn pair() -> (Control, Control) {
+        let (ours, theirs) = Control::pair().unwrap();
+        (ours, Control::from_descriptor(theirs))
+    }
+
+    #[test]
+    fn messages_arrive_whole_and_an_end_is_seen() {
+        let (ours, theirs) = pair();
+        ours.send(&ToCollector::Started { pid: 7 }).unwrap();
+        ours.send(&ToCollector::Finish { pid: 7, exit: Exit::Signal(9) }).unwrap();
+        drop(ours);
+        let Received::Message(ToCollector::Started { pid: 7 }) = theirs.receive(None) else { panic!() };
+        let Received::Message(ToCollector::Finish { exit, .. }) = theirs.receive(None) else { panic!() };
+        assert_eq!(exit, Exit::Signal(9));
+        assert!(matches!(theirs.receive::<ToCollector>(None), Received::Closed));
+    }
+
+    #[test]
+    fn nobody_waits_for_one_who_does_not_read() {
+        let (ours, theirs) = pair();
+        let text = "x".repeat(1000);
+        let sent = (0..100_000).take_while(|_| ours.send(&ToLauncher::Say { text: text.clone() }).is_ok());
+        assert!(sent.count() < 100_000);
+        let soon = Instant::now() + Duration::from_millis(10);
+        assert!(matches!(ours.receive::<ToCollector>(Some(soon)), Received::Nothing));
+        assert!(ours.send(&ToLauncher::Say { text: "x".repeat(PACKET_BYTES) }).is_err());
+        drop(theirs);
+    }
+
+    #[test]
+    fn nonsense_ends_the_talk() {
+        let (ours, theirs) = pair();
+        send(&ours.0, &[0xff; 99], SendFlags::empty()).unwrap();
+        assert!(matches!(theirs.receive::<ToCollector>(None), Received::Closed));
+    }
+}

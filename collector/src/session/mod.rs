@@ -1,0 +1,254 @@
+//! One run of rpd-collect.
+//!
+//! ```text
+//! rpd-collect          starts both, passes signals and the exit status on
+//!   |- the command
+//!   `- the collector   drains the rings, writes the shard
+//! ```
+//!
+//! Two processes, so that a collector that is killed, stopped or out of memory takes neither the
+//! command nor its exit status along.
+
+mod collecting;
+mod control;
+mod spawn;
+
+pub use collecting::main as collect;
+pub use spawn::COLLECT;
+
+use crate::child::{self, Ending, preload, signals::Forwarder};
+use crate::collect::Listener;
+use crate::command_line::{Options, Share};
+use crate::launcher::{self, Environment, RankIdentity, RunId};
+use crate::warn;
+use control::{Control, Received, Start, ToCollector, ToLauncher};
+use rpd_ring::message::{MEMORY_VARIABLE, RING_VARIABLE, SOCKET_VARIABLE, TRACE_VARIABLE};
+use rpd_shard::record::RunIdentity;
+use spawn::Inherited;
+use std::ffi::OsString;
+use std::io::{self, Read};
+use std::os::unix::process::ExitStatusExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, ExitStatus};
+use std::time::{Duration, Instant, SystemTime};
+
+/// After the command is dead, the launcher waits for nobody but us.
+const TIME_TO_FINISH: Duration = Duration::from_secs(5);
+/// A collector that has said its last word is gone at once.
+const LAST_MOMENT: Duration = Duration::from_millis(100);
+/// Lines of the collector that no log could hold; more would be a flood.
+const MOST_LINES: usize = 20;
+
+/// Why a command cannot be traced.
+#[derive(Debug, thiserror::Error)]
+pub enum PrepareError {
+    /// The library is missing.
+    #[error("{0}")]
+    Preload(#[from] preload::PreloadError),
+    /// The socket, a thread, a process or a descriptor could not be had.
+    #[error("failed to {what}: {source}{}", crate::next_step(source))]
+    Resource {
+        /// What was tried.
+        what: &'static str,
+        /// What the system said.
+        source: io::Error,
+    },
+}
+
+/// Who this collector is, and where its shard goes.
+#[derive(Debug)]
+pub struct Identity {
+    /// Rank, and where it comes from.
+    pub rank: RankIdentity,
+    /// The run.
+    pub run: RunId,
+    /// Output root, absolute.
+    pub root: PathBuf,
+}
+
+impl Identity {
+    /// From the options and the launcher's variables. `random` names a lone run.
+    pub fn detect(options: &Options, environment: &Environment, random: u128) -> Identity {
+        let rank = launcher::detect_rank(environment, options.rank_env.as_deref());
+        let run = launcher::detect_run_id(options.run_id.as_deref(), environment, launcher::hydra_job)
+            .unwrap_or_else(|| launcher::lone_run_id(SystemTime::now(), std::process::id(), random as u32));
+        let root = options.output.as_deref().unwrap_or(Path::new("rpd-out"));
+        // The file is made later, by another process: by then the path must not depend on anything.
+        Identity { rank, run, root: std::path::absolute(root).unwrap_or_else(|_| root.to_owned()) }
+    }
+
+    /// One rank speaks for all.
+    pub fn speaks(&self) -> bool {
+        self.rank.rank.is_none_or(|rank| rank == 0)
+    }
+}
+
+/// What the command finds in its environment beyond what is there.
+pub fn variables(
+    options: &Options,
+    socket: &str,
+) -> Result<Vec<(&'static str, OsString)>, preload::PreloadError> {
+    let trace = options.trace.clone().unwrap_or_default();
+    let mut variables =
+        vec![(SOCKET_VARIABLE, socket.into()), (TRACE_VARIABLE, trace.library_words().into())];
+    if !trace.library.is_empty() {
+        let executable = std::env::current_exe().unwrap_or_default();
+        let library = preload::find_library(std::env::var_os("RPD_INTERCEPT").as_deref(), &executable)?;
+        let before = std::env::var_os("LD_PRELOAD");
+        variables.push(("LD_PRELOAD", preload::with_library(before.as_deref(), &library)));
+    }
+    if let Some(size) = options.ring_size {
+        let bytes = rpd_ring::layout::ring_bytes(size.as_usize());
+        variables.push((RING_VARIABLE, bytes.to_string().into()));
+    }
+    if let Some(size) = options.ring_memory {
+        variables.push((MEMORY_VARIABLE, size.0.to_string().into()));
+    }
+    Ok(variables)
+}
+
+/// Everything that is ready before the command starts.
+pub struct Session {
+    variables: Vec<(&'static str, OsString)>,
+    forwarder: Forwarder,
+    control: Control,
+    collector: Child,
+    /// This rank says where the log is.
+    speaks: bool,
+}
+
+impl Session {
+    /// Gets ready: finds the library, opens the socket, starts the collector. No file is made yet.
+    /// The warnings are about the options.
+    pub fn prepare(options: &Options, mut warnings: Vec<String>) -> Result<Session, PrepareError> {
+        let failed = |what| move |source| PrepareError::Resource { what, source };
+        let inherited = Inherited::of_this_process();
+        let random = random().map_err(failed("read /dev/urandom"))?;
+        let (socket, name) =
+            Listener::bind(random).map_err(failed("open a socket for the traced processes"))?;
+        let variables = variables(options, &name)?;
+
+        let own = Identity::detect(options, &Environment::of_this_process(), random);
+        let speaks = own.speaks();
+        if speaks {
+            warnings.drain(..).for_each(|warning| warn(format_args!("{warning}")));
+            if let Some(chosen) = options.run_id.as_ref().filter(|chosen| **chosen != own.run.id) {
+                let id = &own.run.id;
+                warnings
+                    .push(format!("warning: run id {chosen:?} is no name for a folder; the folder is {id}"));
+            }
+        }
+
+        let forwarder = Forwarder::install().map_err(failed("catch signals"))?;
+        let (control, theirs) = Control::pair().map_err(failed("open sockets"))?;
+        let start = start_of(options, own, warnings);
+        control.send(&ToCollector::Start(Box::new(start))).map_err(failed("describe the run"))?;
+        let collector =
+            spawn::start(&inherited, theirs, socket).map_err(failed("start the collector process"))?;
+        Ok(Session { variables, forwarder, control, collector, speaks })
+    }
+
+    /// Runs the command to its end, waits for the shard, and says how to end.
+    pub fn run(mut self, command: &[OsString]) -> Ending {
+        let mut child = match child::start(command, &self.variables) {
+            Ok(child) => child,
+            Err(code) => {
+                drop(self.control);
+                spawn::wait(&mut self.collector, Instant::now() + LAST_MOMENT);
+                return Ending::Code(code);
+            }
+        };
+        let pid = child.id() as i32;
+        self.forwarder.set_target(pid);
+        // A collector that is gone is told about at the end.
+        let _ = self.control.send(&ToCollector::Started { pid });
+        let ending = match child.wait() {
+            Ok(status) => Ending::from(status),
+            Err(error) => {
+                warn(format_args!("failed to wait for the command: {error}"));
+                Ending::Code(1)
+            }
+        };
+        let _ = self.control.send(&ToCollector::Finish { pid, exit: ending.exit() });
+        self.hear_out();
+        ending
+    }
+
+    /// Waits for the collector, and says what is in no log.
+    fn hear_out(mut self) {
+        let until = Instant::now() + TIME_TO_FINISH;
+        let mut lines = Vec::new();
+        let mut done = false;
+        loop {
+            match self.control.receive(Some(until)) {
+                Received::Message(ToLauncher::Say { text }) => {
+                    lines.push(text);
+                    lines.truncate(MOST_LINES);
+                }
+                Received::Message(ToLauncher::Done { warnings, log }) => {
+                    done = true;
+                    if warnings > 0 && self.speaks {
+                        let (s, log) = (if warnings > 1 { "s" } else { "" }, Path::new(&log).display());
+                        lines.push(format!("warning: {warnings} warning{s} about this run in {log}"));
+                    }
+                }
+                Received::Closed => break,
+                Received::Nothing if done => break,
+                Received::Nothing => {
+                    lines.push(format!(
+                        "warning: the shard was not finished within {} s after the end of the command; what is \
+                         in it so far can be read",
+                        TIME_TO_FINISH.as_secs()
+                    ));
+                    lines.iter().for_each(|line| warn(format_args!("{line}")));
+                    return;
+                }
+            }
+        }
+        // Otherwise it would be left to a process 1 that may be no init.
+        let ended = spawn::wait(&mut self.collector, if done { Instant::now() + LAST_MOMENT } else { until });
+        if !done && lines.is_empty() {
+            lines.push(why_it_died(ended));
+        }
+        lines.iter().for_each(|line| warn(format_args!("{line}")));
+    }
+}
+
+fn why_it_died(status: Option<ExitStatus>) -> String {
+    let how = match status.map(|status| (status.code(), status.signal())) {
+        Some((_, Some(9))) => "was killed (perhaps for want of memory)".to_owned(),
+        Some((_, Some(signal))) => format!("died by signal {signal}"),
+        Some((Some(code), _)) => format!("ended with status {code}"),
+        _ => "ended".to_owned(),
+    };
+    format!("warning: the collector {how} before the command did; what it recorded until then can be read")
+}
+
+fn start_of(options: &Options, own: Identity, warnings: Vec<String>) -> Start {
+    let run = RunIdentity {
+        run_id: own.run.id,
+        run_id_from: own.run.from,
+        rank: own.rank.rank,
+        size: own.rank.size,
+        version: env!("CARGO_PKG_VERSION").to_owned(),
+    };
+    let trace = options.trace.clone().unwrap_or_default();
+    Start {
+        run,
+        root: own.root.into(),
+        rank_env: options.rank_env.clone(),
+        ranks: options.ranks.clone().unwrap_or_default(),
+        max_bytes: options.max_bytes(),
+        share_group: options.share == Some(Share::Group),
+        library: trace.library.iter().map(|word| (*word).to_owned()).collect(),
+        system: trace.system,
+        warnings,
+    }
+}
+
+/// Names that nobody can guess.
+pub fn random() -> io::Result<u128> {
+    let mut bytes = [0; 16];
+    std::fs::File::open("/dev/urandom")?.read_exact(&mut bytes)?;
+    Ok(u128::from_ne_bytes(bytes))
+}

@@ -1,0 +1,84 @@
+//! Starting the collector process: this executable once more, beside the command.
+
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::fd::OwnedFd;
+use rustix::process::{Pid, PidfdFlags, pidfd_open};
+use std::fs;
+use std::io;
+use std::os::unix::process::CommandExt;
+use std::path::Path;
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::time::{Duration, Instant};
+
+/// First argument of the collector process.
+pub const COLLECT: &str = "__collect";
+/// `FD_CLOEXEC` as `/proc/self/fdinfo` shows it, octal.
+const CLOSED_BY_EXEC: u32 = 0o2_000_000;
+/// Shells that can close descriptors, and the highest one that they can name.
+const SHELLS: [(&str, &[&str], u32); 2] = [("/bin/bash", &["-p", "-c"], u32::MAX), ("/bin/sh", &["-c"], 9)];
+
+/// Descriptors beyond stdin, stdout and stderr that somebody meant for the command. A collector that
+/// held them, too, would keep the far ends waiting when the command is gone.
+#[derive(Debug)]
+pub(super) struct Inherited(Vec<u32>);
+
+impl Inherited {
+    /// Those of this process now: to be called before it opens any of its own.
+    pub(super) fn of_this_process() -> Inherited {
+        let open = fs::read_dir("/proc/self/fd").into_iter().flatten();
+        let numbers = open.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok());
+        Inherited(numbers.filter(|number| *number > 2 && is_inherited(*number)).collect())
+    }
+}
+
+fn is_inherited(number: u32) -> bool {
+    let info = fs::read_to_string(format!("/proc/self/fdinfo/{number}")).unwrap_or_default();
+    let flags = info.lines().find_map(|line| line.strip_prefix("flags:"));
+    flags.and_then(|flags| u32::from_str_radix(flags.trim(), 8).ok()).is_some_and(|f| f & CLOSED_BY_EXEC == 0)
+}
+
+/// Starts the collector process with its end of the control channel and the listening socket. It is
+/// in a process group of its own, so that what is meant for the job's group leaves it alone.
+pub(super) fn start(inherited: &Inherited, control: OwnedFd, socket: OwnedFd) -> io::Result<Child> {
+    let mut command = executable(&inherited.0);
+    command.stdin(Stdio::from(control)).stdout(Stdio::from(socket)).stderr(Stdio::null());
+    command.process_group(0).spawn()
+}
+
+/// Waits for the end of a process, which is near.
+pub(super) fn wait(process: &mut Child, until: Instant) -> Option<ExitStatus> {
+    let pid = Pid::from_raw(process.id() as i32);
+    let pidfd = pid.and_then(|pid| pidfd_open(pid, PidfdFlags::empty()).ok());
+    loop {
+        let left = until.saturating_duration_since(Instant::now());
+        let ended = process.try_wait().ok()?;
+        if ended.is_some() || left.is_zero() {
+            return ended;
+        }
+        match &pidfd {
+            Some(pidfd) => {
+                let timeout =
+                    Timespec { tv_sec: left.as_secs() as i64, tv_nsec: i64::from(left.subsec_nanos()) };
+                let _ = poll(&mut [PollFd::new(pidfd, PollFlags::IN)], Some(&timeout));
+            }
+            None => std::thread::sleep(Duration::from_millis(1)),
+        }
+    }
+}
+
+fn executable(inherited: &[u32]) -> Command {
+    let shell = SHELLS.iter().find(|(shell, ..)| !inherited.is_empty() && Path::new(shell).exists());
+    let Some((shell, options, highest)) = shell else {
+        // The file may have another name by now, or none.
+        let mut command = Command::new("/proc/self/exe");
+        command.arg0("rpd-collect").arg(COLLECT);
+        return command;
+    };
+    // Without unsafe code a descriptor that was not opened here cannot be closed here.
+    let closed: String =
+        inherited.iter().filter(|number| *number <= highest).map(|number| format!(" {number}>&-")).collect();
+    let mut command = Command::new(shell);
+    let script = format!("exec{closed}; exec \"$0\" \"$1\"");
+    command.args(*options).arg(script).arg(format!("/proc/{}/exe", std::process::id())).arg(COLLECT);
+    command
+}

@@ -1,0 +1,135 @@
+//! `rpd-collect doctor` finds what is in the way, runs nothing of the command, and leaves nothing behind.
+#![allow(clippy::unwrap_used)] // clippy takes only functions marked as tests for tests
+
+mod support;
+
+use std::process::{Command, Output};
+use support::{Bench, ending, run};
+
+/// `rpd-collect doctor` in the folder of the bench, without the variables of this machine's launchers.
+fn doctor(bench: &Bench) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_rpd-collect"));
+    bench.like_collect(&mut command).args(["doctor", "-o"]).arg(bench.path("out"));
+    command
+}
+
+fn lines(output: &Output) -> Vec<String> {
+    String::from_utf8(output.stdout.clone()).unwrap().lines().map(str::to_owned).collect()
+}
+
+/// Asserts that there is one problem about something, and that its line says so and what to do.
+fn assert_problem(output: &Output, about: &str, words: &str) {
+    assert_eq!((ending(output), output.stderr.len()), (1, 0), "{output:?}");
+    let lines = lines(output);
+    let problems: Vec<&String> = lines.iter().filter(|line| line.starts_with("problem")).collect();
+    let [line] = problems.as_slice() else { panic!("{lines:#?}") };
+    assert_eq!(line.split_whitespace().nth(1), Some(about), "{line}");
+    assert!(line.contains(words) && line.contains(": "), "{line}");
+    assert_eq!(lines.last().unwrap(), "1 problem, see above");
+}
+
+#[test]
+fn nothing_is_in_the_way_and_nothing_is_left() {
+    let Some(bench) = Bench::new() else { return };
+    let program = bench.program("writes", r#"int main(void) { puts("it ran"); return 9; }"#);
+    let mut command = doctor(&bench);
+    command.env("PMI_RANK", "3").env("PMI_SIZE", "4").args(["--run-id", "mine", "--ranks", "0-3"]);
+    let output = run(command.args(["--trace", "mpi", "--"]).arg(&program).arg("--token=hidden"));
+    let text = lines(&output).join("\n");
+    assert_eq!((ending(&output), output.stderr.len()), (0, 0), "{output:?}");
+    for wanted in [
+        "writes takes it",
+        "rank 3 of 4 (from PMI_RANK), run id mine (from --run-id)",
+        "RPD_TRACE=mpi LD_PRELOAD=",
+        "out/mine/rank-00003.rpdshard",
+        "mpi; ranks: 0-3",
+        "--token=***",
+    ] {
+        assert!(text.contains(wanted), "{wanted} in\n{text}");
+    }
+    for about in ["library", "socket", "memory", "output", "launcher", "mpi", "rocm"] {
+        assert!(
+            lines(&output).iter().any(|line| line.split_whitespace().nth(1) == Some(about)),
+            "{about}:\n{text}"
+        );
+    }
+    assert!(!text.contains("it ran") && !text.contains("hidden"), "{text}");
+    assert!(!bench.path("out").exists());
+}
+
+#[test]
+fn the_library_is_loaded_for_a_try() {
+    let Some(bench) = Bench::new() else { return };
+    let missing = run(doctor(&bench).env("RPD_INTERCEPT", "/nowhere.so"));
+    assert_problem(&missing, "library", "RPD_INTERCEPT names");
+    std::fs::write(bench.path("broken.so"), "no library").unwrap();
+    let broken = run(doctor(&bench).env("RPD_INTERCEPT", bench.path("broken.so")));
+    assert_problem(&broken, "library", "cannot be preloaded");
+}
+
+#[test]
+fn a_command_that_cannot_be_traced_is_named() {
+    let Some(bench) = Bench::new() else { return };
+    assert_problem(
+        &run(doctor(&bench).args(["--", "no-such-command"])),
+        "library",
+        "no-such-command is not found",
+    );
+    let source = bench.path("static.c");
+    std::fs::write(&source, "int main(void) { return 0; }\n").unwrap();
+    let built =
+        Command::new("cc").args(["-static", "-o"]).arg(bench.path("static")).arg(&source).output().unwrap();
+    if built.status.success() {
+        assert_problem(
+            &run(doctor(&bench).arg("--").arg(bench.path("static"))),
+            "library",
+            "is a static program",
+        );
+    }
+}
+
+#[test]
+fn limits_and_folders_that_are_in_the_way_are_named() {
+    let Some(bench) = Bench::new() else { return };
+    let plain = doctor(&bench);
+    let mut limited = Command::new("sh");
+    limited.args(["-c", "ulimit -f 200; exec \"$0\" \"$@\""]).arg(plain.get_program()).args(plain.get_args());
+    let output = run(bench.like_collect(&mut limited));
+    let text = lines(&output).join("\n");
+    assert!(ending(&output) == 1 && text.contains("`ulimit -f` allows no file of"), "{text}");
+
+    std::fs::write(bench.path("file"), "").unwrap();
+    let output = run(doctor(&bench).arg("-o").arg(bench.path("file/below")));
+    assert_eq!(ending(&output), 2, "an option cannot be given twice");
+    let mut command = Command::new(env!("CARGO_BIN_EXE_rpd-collect"));
+    let output = run(bench.like_collect(&mut command).args(["doctor", "-o"]).arg(bench.path("file/below")));
+    assert_problem(&output, "output", "cannot be written");
+    assert!(bench.path("file").is_file());
+}
+
+#[test]
+fn variables_are_examined() {
+    let Some(bench) = Bench::new() else { return };
+    assert_problem(&run(doctor(&bench).env("RPD_TRACE", "rocx")), "options", "did you mean roctx?");
+    assert_problem(&run(doctor(&bench).env("RANK", "1").env("WORLD_SIZE", "2")), "launcher", "no job id");
+    let disabled = run(doctor(&bench).env("RPD_DISABLE", "1"));
+    assert_eq!(ending(&disabled), 0);
+    assert!(lines(&disabled).join("\n").contains("RPD_DISABLE is set"), "{disabled:?}");
+}
+
+#[test]
+fn a_program_of_that_name_is_still_a_program() {
+    let Some(bench) = Bench::new() else { return };
+    bench.program("doctor", r#"int main(void) { puts("healed"); return 5; }"#);
+    let mut command = bench.collect();
+    let path = format!("{}:{}", bench.path("").display(), std::env::var("PATH").unwrap());
+    let output = run(command.env("PATH", path).args(["--", "doctor"]));
+    assert_eq!((ending(&output), output.stdout.as_slice()), (5, b"healed\n".as_slice()));
+}
+
+#[test]
+fn a_mistake_is_a_mistake() {
+    let Some(bench) = Bench::new() else { return };
+    let output = run(doctor(&bench).args(["--ranks", "many"]));
+    assert_eq!((ending(&output), output.stdout.len()), (2, 0), "{output:?}");
+}
