@@ -4,7 +4,7 @@ use crate::child::{self, Ending, preload, signals::Forwarder};
 use crate::collect::{Collector, Finish, Listener, SourceDefaults};
 use crate::command_line::Options;
 use crate::launcher::{self, Environment, RunId};
-use crate::output::{Output, ShardPlace};
+use crate::output::{DEFAULT_MAX_BYTES, Output, ShardPlace};
 use crate::{machine, warn};
 use rpd_shard::record::RunIdentity;
 use std::ffi::OsString;
@@ -69,6 +69,8 @@ impl Session {
             root: absolute(options.output.as_deref().unwrap_or(Path::new("rpd-out"))),
             run,
             domain: machine::clock_domain(),
+            max_bytes: DEFAULT_MAX_BYTES,
+            share_group: false,
         };
         let defaults = SourceDefaults {
             rank: own,

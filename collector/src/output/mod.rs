@@ -2,48 +2,43 @@
 //! stalls holds up nobody but itself for a while.
 
 mod place;
+mod queue;
 mod rows;
+mod shard_file;
 mod writer;
 
-pub use place::{PlaceError, ShardPlace};
+pub use place::{DEFAULT_MAX_BYTES, PlaceError, ShardPlace};
 pub use rows::{Batch, CommunicatorRow, Item, MpiRow, NameId, RcclRow, RequestRow, Span};
 
 use std::io;
-use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
-
-/// Batches between the two threads: with [`Batch::FULL`] items each, some 50 MB while a file system
-/// stalls. Then rings fill up, and what they drop is counted there.
-const CHANNEL: usize = 64;
+use std::sync::mpsc::{Receiver, sync_channel};
 
 /// The way to the writing thread.
 pub struct Output {
-    batches: SyncSender<Batch>,
-    empty: Receiver<Batch>,
+    batches: queue::Sender,
 }
 
 impl Output {
     /// Starts the thread. The receiver hears when the shard is finished, or that there is none.
     pub fn start(place: ShardPlace) -> io::Result<(Output, Receiver<()>)> {
-        let (batches, incoming) = sync_channel::<Batch>(CHANNEL);
-        let (outgoing, empty) = sync_channel(CHANNEL);
+        let (batches, incoming) = queue::queue();
         let (done, finished) = sync_channel(1);
         std::thread::Builder::new().name("rpd-writer".to_owned()).spawn(move || {
-            writer::write_all(&place, &incoming, &outgoing);
+            writer::write_all(&place, &incoming);
             let _ = done.send(());
         })?;
-        Ok((Output { batches, empty }, finished))
+        Ok((Output { batches }, finished))
     }
 
     /// Hands a batch over and gets an empty one. Waits while the writer is far behind.
     pub fn send(&self, batch: Batch) -> Batch {
         // The writer only goes away by panicking; then the rest is lost, and the command runs on.
-        let _ = self.batches.send(batch);
-        self.empty.try_recv().unwrap_or_default()
+        self.batches.send(batch)
     }
 
     /// For tests that look at what they would send.
     #[cfg(test)]
     pub(crate) fn into_nothing() -> Output {
-        Output { batches: sync_channel(1).0, empty: sync_channel(1).1 }
+        Output { batches: queue::queue().0 }
     }
 }

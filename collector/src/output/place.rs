@@ -30,6 +30,9 @@ pub enum PlaceError {
     },
 }
 
+/// Most bytes of a shard unless told otherwise.
+pub const DEFAULT_MAX_BYTES: u64 = 2 << 30;
+
 /// Which shard, and where.
 #[derive(Clone, Debug)]
 pub struct ShardPlace {
@@ -39,6 +42,10 @@ pub struct ShardPlace {
     pub run: RunIdentity,
     /// Clocks of the collector.
     pub domain: ClockDomain,
+    /// Most bytes of the shard. Rows that find no room are counted in its ledger.
+    pub max_bytes: u64,
+    /// The group may read it, too.
+    pub share_group: bool,
 }
 
 /// A shard that did not exist before.
@@ -51,10 +58,11 @@ pub(super) struct NewShard {
 
 impl ShardPlace {
     /// Creates `<root>/<run id>/rank-<rank>.rpdshard`, or `.1.rpdshard` and so on if that exists.
-    /// The folder is for the user alone, and so is the file.
+    /// The folder is for the user alone, and so is the file, unless they are shared with the group.
     pub(super) fn create(&self) -> Result<NewShard, PlaceError> {
+        let (folder_mode, file_mode) = if self.share_group { (0o750, 0o640) } else { (0o700, 0o600) };
         let folder = self.root.join(&self.run.run_id);
-        let made = DirBuilder::new().recursive(true).mode(0o700).create(&folder);
+        let made = DirBuilder::new().recursive(true).mode(folder_mode).create(&folder);
         made.map_err(|source| PlaceError::Folder { path: folder.clone(), source })?;
         let rank = self.run.rank.unwrap_or(0);
         for attempt in 0..MOST_OF_ONE_RANK {
@@ -62,7 +70,7 @@ impl ShardPlace {
                 0 => folder.join(format!("rank-{rank:05}.rpdshard")),
                 n => folder.join(format!("rank-{rank:05}.{n}.rpdshard")),
             };
-            match create_new(&path) {
+            match create_new(&path, file_mode) {
                 Ok(file) => return Ok(NewShard { file, path, beside_another: attempt > 0 }),
                 Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
                 Err(source) => return Err(PlaceError::File { path, source }),
@@ -73,6 +81,6 @@ impl ShardPlace {
     }
 }
 
-fn create_new(path: &Path) -> io::Result<File> {
-    OpenOptions::new().write(true).create_new(true).mode(0o600).open(path)
+fn create_new(path: &Path, mode: u32) -> io::Result<File> {
+    OpenOptions::new().write(true).create_new(true).mode(mode).open(path)
 }

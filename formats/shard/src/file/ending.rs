@@ -132,7 +132,9 @@ impl<W: Write> ShardWriter<W> {
         let losses = losses.into_iter();
         Ledger {
             written: tables.iter().map(|(source, table, kept, _)| (*source, *table, *kept)).collect(),
-            losses: losses.map(|((source, table, cause), rows)| Loss { source, table, cause, rows }).collect(),
+            losses: losses
+                .map(|((source, table, cause), rows)| Loss { source, table, cause, rows })
+                .collect(),
         }
     }
 
@@ -186,9 +188,13 @@ impl<W: Write> ShardWriter<W> {
 /// For a file whose owner writes it piece by piece, and knows how far that went: the sink holds what
 /// is not written yet.
 impl ShardWriter<Vec<u8>> {
-    /// Sets the most bytes that the file may have at its end. Room for the end is kept free.
+    /// Sets the most bytes that the file may have, before any of them is written. Room for the end is
+    /// kept free.
     pub fn set_limit(&mut self, bytes: u64) {
         self.reserve.limit = bytes;
+        if self.position + self.most_end_bytes() > bytes {
+            self.stop(0);
+        }
     }
 
     /// Whether rows are no longer written: they are counted as [`LossCause::NoSpace`].
@@ -209,12 +215,11 @@ impl ShardWriter<Vec<u8>> {
     /// The file takes no more, and no more than its first `reached` bytes are there: blocks behind
     /// that are given up, and rows are counted from now on.
     pub fn stop(&mut self, reached: u64) {
-        let (sink_offset, _) = self.unwritten();
         self.fill();
         while self.blocks.last().is_some_and(|block| block.end() > reached) {
             self.give_up_block();
         }
-        self.cut_sink(sink_offset);
+        self.sink.clear();
     }
 
     /// The end as of now, and its offset in the file: behind the last block, or before it if it would

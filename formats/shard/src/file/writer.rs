@@ -318,14 +318,16 @@ impl<W: Write> ShardWriter<W> {
                 continue;
             }
             let rows = rows.finish(open.kept as i64 + 1);
-            let written = self.rows(source, &rows)?;
+            let written = self.rows(source, &rows);
             let open = &mut self.pending[place];
-            *(if written { &mut open.kept } else { &mut open.lost }) += rows.len as u64;
+            let kept = matches!(written, Ok(true));
+            *(if kept { &mut open.kept } else { &mut open.lost }) += rows.len as u64;
             // Tables that do not fill their blocks need not keep the memory until the next one.
-            if rows.len == MAX_ROWS && written {
+            if rows.len == MAX_ROWS && kept {
                 open.rows.reuse(rows.columns);
                 open.warm = true;
             }
+            written?;
         }
         Ok(())
     }
