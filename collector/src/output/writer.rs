@@ -19,8 +19,9 @@ use std::time::{Duration, Instant};
 
 /// A crash of the collector loses at most this much.
 const FLUSH_EVERY: Duration = Duration::from_secs(1);
-/// Items from which on a flush comes early: rows of many processes each wait for a block of their own.
-const FLUSH_ITEMS: usize = 2 * 65_536;
+/// Rows in open blocks from which on a flush comes early: those of each process wait for a block of
+/// their own, and there may be many processes.
+const FLUSH_ROWS: usize = 2 * 65_536;
 /// File systems whose errors come when a file is closed, and which wait for the server then:
 /// `NFS_SUPER_MAGIC`.
 const NFS: u32 = 0x6969;
@@ -53,7 +54,7 @@ pub(super) fn write_all(place: &ShardPlace, batches: &Receiver) {
             }
             return;
         }
-        let many = matches!(&shard, Some(Some(open)) if open.unflushed >= FLUSH_ITEMS);
+        let many = matches!(&shard, Some(Some(open)) if open.file.writer.pending_rows() >= FLUSH_ROWS);
         if many || last_flush.elapsed() >= FLUSH_EVERY {
             last_flush = Instant::now();
             if let Some(Some(open)) = &mut shard {
@@ -91,8 +92,6 @@ struct Recording {
     max_bytes: u64,
     /// Id in the shard of each name.
     names: Vec<i64>,
-    /// Items since the last flush.
-    unflushed: usize,
     /// It was said that rows are not written any more.
     told: bool,
 }
@@ -117,13 +116,11 @@ impl Recording {
             path: new.path,
             max_bytes: place.max_bytes,
             names: Vec::new(),
-            unflushed: 0,
             told: false,
         })
     }
 
     fn write(&mut self, batch: &Batch) {
-        self.unflushed += batch.0.len();
         let mut rows = Rows { writer: &mut self.file.writer, names: &mut self.names };
         let mut items = batch.0.iter();
         let mut error = items.try_for_each(|item| rows.put_or_count(item)).err();
@@ -139,7 +136,6 @@ impl Recording {
     }
 
     fn flush(&mut self) {
-        self.unflushed = 0;
         let result = self.file.flush();
         self.tell(result.err());
     }

@@ -96,6 +96,7 @@ impl<W: Write> ShardWriter<W> {
         for open in &mut self.pending {
             open.lose_pending(&self.schema);
         }
+        self.pending_rows = 0;
         self.strings.lose_pending();
     }
 

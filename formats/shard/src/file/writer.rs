@@ -65,6 +65,10 @@ pub struct ShardWriter<W: Write> {
     pub(super) pending: Vec<Pending>,
     /// Place of the last row: the next one mostly goes there too.
     last: usize,
+    /// Rows of all open blocks.
+    pub(super) pending_rows: usize,
+    /// Place of the open block that has the memory of an earlier one.
+    warm: usize,
     pub(super) strings: Strings,
     pub(super) blocks: Vec<BlockRef>,
     /// A block before and after compression, for their memory.
@@ -83,8 +87,6 @@ pub(super) struct Pending {
     /// Rows that came when the shard was full, or were given up.
     pub(super) lost: u64,
     rows: RowsBuilder,
-    /// The rows have memory of an earlier block.
-    warm: bool,
 }
 
 impl Pending {
@@ -152,6 +154,8 @@ impl<W: Write> ShardWriter<W> {
             places: BTreeMap::new(),
             pending: Vec::new(),
             last: 0,
+            pending_rows: 0,
+            warm: 0,
             strings: Strings::default(),
             blocks: Vec::new(),
             raw: Vec::new(),
@@ -248,6 +252,7 @@ impl<W: Write> ShardWriter<W> {
             }
             rows.push(row);
         }
+        self.pending_rows += 1;
         self.pushed(place)
     }
 
@@ -269,7 +274,7 @@ impl<W: Write> ShardWriter<W> {
         let description = self.schema.get(table).ok_or(WriteError::UnknownTable(table))?;
         let rows = RowsBuilder::new(description);
         self.places.insert((source, table), self.pending.len());
-        self.pending.push(Pending { source, table, kept: 0, lost: 0, rows, warm: false });
+        self.pending.push(Pending { source, table, kept: 0, lost: 0, rows });
         Ok(self.pending.len() - 1)
     }
 
@@ -295,6 +300,11 @@ impl<W: Write> ShardWriter<W> {
         Ok(self.sink.flush()?)
     }
 
+    /// Rows that are in no block yet.
+    pub fn pending_rows(&self) -> usize {
+        self.pending_rows
+    }
+
     /// Bytes given to the sink so far.
     pub fn bytes_written(&self) -> u64 {
         self.position
@@ -309,15 +319,12 @@ impl<W: Write> ShardWriter<W> {
         for place in places {
             let open = &mut self.pending[place];
             let Some(description) = self.schema.get(open.table) else { continue };
-            if open.rows.is_empty() && !open.warm {
+            if open.rows.is_empty() {
                 continue;
             }
             let rows = std::mem::replace(&mut open.rows, RowsBuilder::new(description));
-            open.warm = false;
-            if rows.is_empty() {
-                continue;
-            }
             let rows = rows.finish(open.kept as i64 + 1);
+            self.pending_rows = self.pending_rows.saturating_sub(rows.len);
             let written = self.rows(source, &rows);
             let open = &mut self.pending[place];
             let kept = matches!(written, Ok(true));
@@ -325,11 +332,23 @@ impl<W: Write> ShardWriter<W> {
             // Tables that do not fill their blocks need not keep the memory until the next one.
             if rows.len == MAX_ROWS && kept {
                 open.rows.reuse(rows.columns);
-                open.warm = true;
+                self.keep_warm(place);
             }
             written?;
         }
         Ok(())
+    }
+
+    /// Only one open block keeps memory that it does not use yet: processes come and go.
+    fn keep_warm(&mut self, place: usize) {
+        let before = std::mem::replace(&mut self.warm, place);
+        if before != place
+            && let Some(open) = self.pending.get_mut(before)
+            && open.rows.is_empty()
+            && let Some(description) = self.schema.get(open.table)
+        {
+            open.rows = RowsBuilder::new(description);
+        }
     }
 
     fn flush_strings(&mut self) -> Result<(), WriteError> {
