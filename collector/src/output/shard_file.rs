@@ -85,9 +85,9 @@ impl<D: Disk> ShardFile<D> {
         Ok(written?)
     }
 
-    /// Ends the shard. The first error says why rows were not written, if there is one.
-    pub(super) fn finish(mut self) -> (D, Ended, Option<WriteError>) {
-        let first = self.flush().err();
+    /// Ends the shard. What cannot be written is counted.
+    pub(super) fn finish(mut self) -> (D, Ended) {
+        let _ = self.flush();
         let ended = match self.end() {
             Ok(()) => Ended::Complete,
             Err(error) => {
@@ -98,7 +98,7 @@ impl<D: Disk> ShardFile<D> {
                 Ended::Cut(whole, error)
             }
         };
-        (self.disk, ended, first)
+        (self.disk, ended)
     }
 
     /// Writes the end: behind the last block, else over the last ones, else (file systems that never

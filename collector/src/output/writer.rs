@@ -67,11 +67,10 @@ pub(super) fn write_all(place: &ShardPlace, batches: &Receiver) {
 /// Takes a batch to the shard, which is made if this is the first that calls for one. An inner `None`
 /// is a shard that cannot be made.
 fn take(place: &ShardPlace, shard: &mut Option<Option<Recording>>, batch: &Batch) {
-    // Clocks and the end alone make no shard: nothing has happened yet. A rank of a launcher leaves
-    // one nevertheless, or nobody could tell a silent rank from a missing one.
-    let something = || batch.0.iter().any(|item| !matches!(item, Item::Clock(_) | Item::End));
     if shard.is_none() {
-        let something = something();
+        // Clocks and the end alone make no shard: nothing has happened yet. A rank of a launcher leaves
+        // one nevertheless, or nobody could tell a silent rank from a missing one.
+        let something = batch.0.iter().any(|item| !matches!(item, Item::Clock(_) | Item::End));
         let silent_end = batch.0.last() == Some(&Item::End) && !something;
         if silent_end && place.run.rank.is_none() {
             warn(format_args!("nothing was recorded: no roctx or MPI call was seen"));
@@ -121,18 +120,20 @@ impl Recording {
     }
 
     fn write(&mut self, batch: &Batch) {
-        let mut rows = Rows { writer: &mut self.file.writer, names: &mut self.names };
         let mut items = batch.0.iter();
-        let mut error = items.try_for_each(|item| rows.put_or_count(item)).err();
-        if error.is_some() {
-            // The rest is counted.
+        let mut put_rest = |file: &mut ShardFile<File>| {
+            let mut rows = Rows { writer: &mut file.writer, names: &mut self.names };
+            items.try_for_each(|item| rows.put_or_count(item))
+        };
+        let mut result = put_rest(&mut self.file);
+        if result.is_err() {
             self.file.stop();
-            let mut rows = Rows { writer: &mut self.file.writer, names: &mut self.names };
-            let _ = items.try_for_each(|item| rows.put_or_count(item));
+            // The rest is counted only, which does not fail.
+            let _ = put_rest(&mut self.file);
         } else {
-            error = self.file.write_if_much().err();
+            result = self.file.write_if_much();
         }
-        self.tell(error);
+        self.tell(result.err());
     }
 
     fn flush(&mut self) {
@@ -157,15 +158,10 @@ impl Recording {
         }
     }
 
-    fn finish(self) {
+    fn finish(mut self) {
+        self.flush();
         let path = self.path.display();
-        let told = self.told;
-        let (file, ended, error) = self.file.finish();
-        if let Some(error) = error
-            && !told
-        {
-            tell_error(&path, &error);
-        }
+        let (file, ended) = self.file.finish();
         match ended {
             Ended::Complete => {}
             // Less than its header and identity: nobody could tell what it is.

@@ -168,7 +168,7 @@ fn play(disk: &Small, most_bytes: u64, steps: &[Step]) -> (Counts, Ended) {
     let mut ended = process(1);
     ended.exit = Some(Exit::Code(0));
     file.writer.process(&ended).unwrap();
-    let (_, ended, _) = file.finish();
+    let (_, ended) = file.finish();
     (given, ended)
 }
 
