@@ -1,5 +1,6 @@
 //! Which ranks are recorded.
 
+use rpd_shard::record::Selection;
 use serde::{Deserialize, Serialize};
 use std::str::FromStr;
 
@@ -9,8 +10,8 @@ const MOST_RANGES: usize = 1000;
 /// Ranks, as `--ranks 0,8-15` names them.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 pub struct RankSet {
-    /// First and last of each range, in order, with gaps between; none: every rank.
-    ranges: Option<Vec<(u32, u32)>>,
+    /// None: every rank.
+    chosen: Option<Selection>,
 }
 
 /// Text that names no ranks.
@@ -35,9 +36,13 @@ pub enum RankSetError {
 impl RankSet {
     /// Whether a rank is recorded. Who has no rank is.
     pub fn contains(&self, rank: Option<u32>) -> bool {
-        let (Some(ranges), Some(rank)) = (&self.ranges, rank) else { return true };
-        let after = ranges.partition_point(|(first, _)| *first <= rank);
-        after.checked_sub(1).and_then(|at| ranges.get(at)).is_some_and(|(_, last)| rank <= *last)
+        let (Some(chosen), Some(rank)) = (&self.chosen, rank) else { return true };
+        chosen.contains(rank)
+    }
+
+    /// For the shard; none if every rank is recorded.
+    pub fn selection(&self) -> Option<&Selection> {
+        self.chosen.as_ref()
     }
 }
 
@@ -45,26 +50,18 @@ impl FromStr for RankSet {
     type Err = RankSetError;
 
     fn from_str(text: &str) -> Result<RankSet, RankSetError> {
-        let mut ranges: Vec<(u32, u32)> = text.split(',').map(range).collect::<Result<_, _>>()?;
+        let ranges: Vec<(u32, u32)> = text.split(',').map(range).collect::<Result<_, _>>()?;
         if ranges.len() > MOST_RANGES {
             return Err(RankSetError::TooMany);
         }
-        ranges.sort_unstable();
-        let mut merged: Vec<(u32, u32)> = Vec::new();
-        for (first, last) in ranges {
-            match merged.last_mut() {
-                Some(before) if first <= before.1.saturating_add(1) => before.1 = before.1.max(last),
-                _ => merged.push((first, last)),
-            }
-        }
-        Ok(RankSet { ranges: Some(merged) })
+        Ok(RankSet { chosen: Some(Selection::of(ranges)) })
     }
 }
 
 impl std::fmt::Display for RankSet {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let Some(ranges) = &self.ranges else { return f.write_str("all") };
-        for (at, (first, last)) in ranges.iter().enumerate() {
+        let Some(chosen) = &self.chosen else { return f.write_str("all") };
+        for (at, (first, last)) in chosen.ranks.iter().enumerate() {
             let comma = if at > 0 { "," } else { "" };
             write!(f, "{comma}{first}")?;
             if last > first {

@@ -1,5 +1,6 @@
 //! A program that dies at any instruction: what it had completed is on record, what was open is open,
 //! within the one event that was being written.
+#![allow(clippy::unwrap_used)] // clippy takes only functions marked as tests for tests
 
 mod support;
 

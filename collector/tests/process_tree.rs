@@ -1,4 +1,5 @@
 //! Every process that a job starts, however it is started, and how each of them ended.
+#![allow(clippy::unwrap_used)] // clippy takes only functions marked as tests for tests
 
 mod support;
 

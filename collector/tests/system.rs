@@ -6,7 +6,8 @@ mod support;
 use rpd_collect::collect::SourceDefaults;
 use rpd_collect::launcher::RankIdentity;
 use rpd_collect::machine;
-use rpd_collect::output::{Batch, Item, Output, ShardPlace};
+use rpd_collect::output::{Batch, DEFAULT_MAX_BYTES, Item, Output, ShardPlace};
+use rpd_collect::rank_set::RankSet;
 use rpd_collect::system::{SystemConfig, SystemSampler};
 use rpd_shard::Shard;
 use rpd_shard::file::BlockKind;
@@ -193,13 +194,26 @@ impl Node {
         };
         let domain = machine::clock_domain();
         let shard = root.join(run_id).join("rank-00000.rpdshard");
-        let place = ShardPlace { root: root.to_owned(), run, domain: domain.clone() };
+        let place = ShardPlace {
+            root: root.to_owned(),
+            run,
+            ranks: RankSet::default(),
+            domain: domain.clone(),
+            max_bytes: DEFAULT_MAX_BYTES,
+            share_group: false,
+        };
         let (output, finished) = Output::start(place).unwrap();
         let rank = RankIdentity::default();
         let config = SystemConfig {
             source: 1,
             run_id: run_id.to_owned(),
-            defaults: SourceDefaults { rank, rank_is_named: false, node: machine::node(), domain },
+            defaults: SourceDefaults {
+                rank,
+                rank_is_named: false,
+                ranks: RankSet::default(),
+                node: machine::node(),
+                domain,
+            },
             root: files.to_owned(),
             retry,
         };

@@ -1,4 +1,5 @@
 //! A real torchrun with eight workers under one collector, and a restart of its workers.
+#![allow(clippy::unwrap_used)] // clippy takes only functions marked as tests for tests
 
 mod support;
 

@@ -1,4 +1,5 @@
 //! The library under valgrind: no invalid access, nothing uninitialised, whatever the program does.
+#![allow(clippy::unwrap_used)] // clippy takes only functions marked as tests for tests
 
 mod support;
 

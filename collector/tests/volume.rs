@@ -1,5 +1,6 @@
 //! Much at once: recorded + dropped = emitted whatever the ring, and nothing dropped at the default size
 //! and a million events a second.
+#![allow(clippy::unwrap_used)] // clippy takes only functions marked as tests for tests
 
 mod support;
 

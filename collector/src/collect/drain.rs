@@ -168,6 +168,11 @@ impl Drain {
 
     fn enter(&mut self, pid: i32, consumer: Consumer) {
         let Some(header) = consumer.header() else { return };
+        if !self.sources.is_wanted(header) {
+            // Nobody reads it: its thread goes on until it is full, and then leaves it alone.
+            header.close();
+            return;
+        }
         let facts = header.facts();
         let Entered { at, changed } = self.sources.enter(pid, header);
         // The same thread comes again after an exec, which took its old ring away from it.

@@ -137,6 +137,23 @@ impl Sources {
         source.ended.then(|| source.process.clone())
     }
 
+    /// Whether a process is to be recorded: its own rank decides.
+    pub(super) fn is_wanted(&self, header: Header<'_>) -> bool {
+        if self.defaults.ranks.selection().is_none() {
+            return true;
+        }
+        let identity = identity::decode(&header.identity());
+        self.defaults.ranks.contains(self.rank_of(&identity).rank)
+    }
+
+    /// The rank of a process by its own variables, or else that of the collector.
+    fn rank_of(&self, identity: &Identity) -> RankIdentity {
+        let environment: Environment = identity.environment.iter().cloned().collect();
+        let own = detect_rank(&environment, None);
+        let keep = self.defaults.rank_is_named && environment.get("TORCHELASTIC_RUN_ID").is_none();
+        if own.rank.is_none() || keep { self.defaults.rank.clone() } else { own }
+    }
+
     /// Finds or makes the process that a new ring belongs to. Process id and start time name it, so
     /// that a program after an exec is the same process, and a reused number is not.
     pub(super) fn enter(&mut self, pid: i32, header: Header<'_>) -> Entered {
@@ -168,10 +185,7 @@ impl Sources {
     }
 
     fn describe(&self, source: u32, pid: i32, facts: &ThreadFacts, identity: Identity) -> Process {
-        let environment: Environment = identity.environment.iter().cloned().collect();
-        let own = detect_rank(&environment, None);
-        let keep = self.defaults.rank_is_named && environment.get("TORCHELASTIC_RUN_ID").is_none();
-        let rank = if own.rank.is_none() || keep { self.defaults.rank.clone() } else { own };
+        let rank = self.rank_of(&identity);
         let ppid = process_stat(pid).map_or(facts.ppid, |stat| stat.ppid);
         let worker = facts.forked || self.is_below_rank(ppid, rank.rank, rank.restart);
         let mut domain = self.defaults.domain.clone();

@@ -8,7 +8,7 @@ use rustix::process::{Resource, getrlimit};
 use std::path::{Path, PathBuf};
 
 /// Most bytes of all rings of one process unless told otherwise.
-const RING_MEMORY: Size = Size(64 << 20);
+const RING_MEMORY: Size = Size(rpd_ring::layout::MEMORY_DEFAULT as u64);
 const SMALLER: &str = "give the job more memory, or choose smaller rings with --ring-size and --ring-memory";
 
 /// Whether a ring can be had, and how much the job's limits leave for rings.

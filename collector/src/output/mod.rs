@@ -2,79 +2,89 @@
 //! stalls holds up nobody but itself for a while.
 
 mod place;
+mod queue;
 mod rows;
+mod shard_file;
 mod writer;
 
 pub use place::{DEFAULT_MAX_BYTES, PlaceError, ShardPlace};
 pub use rows::{Batch, CommunicatorRow, Item, MpiRow, NameId, RcclRow, RequestRow, Span};
 
 use std::io;
-use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
-
-/// Batches between the two threads: with [`Batch::FULL`] items each, some 50 MB while a file system
-/// stalls. Then rings fill up, and what they drop is counted there.
-const CHANNEL: usize = 64;
+use std::sync::mpsc::{Receiver, sync_channel};
 
 /// The way to the writing thread.
 pub struct Output {
-    batches: SyncSender<Batch>,
-    empty: Receiver<Batch>,
+    batches: queue::Sender,
 }
 
 impl Output {
     /// Starts the thread. The receiver hears when the shard is finished, or that there is none.
     pub fn start(place: ShardPlace) -> io::Result<(Output, Receiver<()>)> {
-        let (batches, incoming) = sync_channel::<Batch>(CHANNEL);
-        let (outgoing, empty) = sync_channel(CHANNEL);
+        let (batches, incoming) = queue::queue();
         let (done, finished) = sync_channel(1);
         std::thread::Builder::new().name("rpd-writer".to_owned()).spawn(move || {
-            writer::write_all(&place, &incoming, &outgoing);
+            writer::write_all(&place, &incoming);
             let _ = done.send(());
         })?;
-        Ok((Output { batches, empty }, finished))
+        Ok((Output { batches }, finished))
     }
 
     /// Hands a batch over and gets an empty one. Waits while the writer is far behind.
     pub fn send(&self, batch: Batch) -> Batch {
         // The writer only goes away by panicking; then the rest is lost, and the command runs on.
-        let _ = self.batches.send(batch);
-        self.empty.try_recv().unwrap_or_default()
+        self.batches.send(batch)
     }
 
     /// A second way to the writing thread. What comes behind [`Item::End`] is not written.
     pub fn side(&self) -> SideOutput {
-        SideOutput { batches: self.batches.clone() }
+        SideOutput { batches: self.batches.side() }
     }
 
     /// For tests that look at what they would send.
     #[cfg(test)]
     pub(crate) fn into_nothing() -> Output {
-        Output { batches: sync_channel(1).0, empty: sync_channel(1).1 }
+        Output { batches: queue::queue().0 }
     }
 }
 
 /// A way to the writing thread for somebody who has other things to do than to wait for it. Must not
 /// send [`Item::Name`], [`Item::Thread`] or [`Item::End`], whose order is the collecting thread's.
 pub struct SideOutput {
-    batches: SyncSender<Batch>,
+    batches: queue::Side,
 }
 
 impl SideOutput {
-    /// For tests that look at what they send.
+    /// For tests that look at what they send: the queue takes one batch at a time.
     #[cfg(test)]
-    pub(crate) fn to(batches: SyncSender<Batch>) -> SideOutput {
-        SideOutput { batches }
+    pub(crate) fn to_test() -> (Output, SideOutput, TestQueue) {
+        let (batches, taken) = queue::with_limit(1);
+        let side = SideOutput { batches: batches.side() };
+        (Output { batches }, side, TestQueue(taken))
     }
 
     /// Hands a batch over if there is room, or gives it back.
     pub fn try_send(&self, batch: Batch) -> Result<(), Batch> {
-        self.batches.try_send(batch).map_err(|error| match error {
-            TrySendError::Full(batch) | TrySendError::Disconnected(batch) => batch,
-        })
+        self.batches.try_send(batch)
     }
 
     /// Waits for room; gives the batch back when the writing thread has ended.
     pub fn send(&self, batch: Batch) -> Result<(), Batch> {
-        self.batches.send(batch).map_err(|error| error.0)
+        self.batches.send(batch)
+    }
+}
+
+/// In place of the writing thread.
+#[cfg(test)]
+pub(crate) struct TestQueue(queue::Receiver);
+
+#[cfg(test)]
+impl TestQueue {
+    /// Takes a batch that waits.
+    pub(crate) fn take(&self) -> Option<Vec<Item>> {
+        match self.0.receive(std::time::Duration::ZERO) {
+            queue::Received::Batch(batch) => Some(batch.0),
+            queue::Received::Nothing | queue::Received::Closed => None,
+        }
     }
 }

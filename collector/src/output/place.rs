@@ -1,9 +1,10 @@
 //! Where the shard goes.
 
+use crate::rank_set::RankSet;
 use rpd_shard::record::{ClockDomain, RunIdentity};
-use std::fs::{DirBuilder, File, OpenOptions};
+use std::fs::{DirBuilder, File, OpenOptions, Permissions};
 use std::io;
-use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
 /// Shards of one rank in one folder: several steps may have the same run id by mistake.
@@ -40,6 +41,8 @@ pub struct ShardPlace {
     pub root: PathBuf,
     /// Run and rank.
     pub run: RunIdentity,
+    /// Ranks that are recorded.
+    pub ranks: RankSet,
     /// Clocks of the collector.
     pub domain: ClockDomain,
     /// Most bytes of the shard. Rows that find no room are counted in its ledger.
@@ -58,19 +61,30 @@ pub(super) struct NewShard {
 
 impl ShardPlace {
     /// Creates `<root>/<run id>/rank-<rank>.rpdshard`, or `.1.rpdshard` and so on if that exists.
-    /// The folder is for the user alone, and so is the file.
+    /// The folder is for the user alone, and so is the file, unless they are shared with the group.
     pub(super) fn create(&self) -> Result<NewShard, PlaceError> {
+        let (folder_mode, file_mode) = if self.share_group { (0o750, 0o640) } else { (0o700, 0o600) };
         let folder = self.root.join(&self.run.run_id);
-        let made = DirBuilder::new().recursive(true).mode(0o700).create(&folder);
-        made.map_err(|source| PlaceError::Folder { path: folder.clone(), source })?;
+        let failed = |source| PlaceError::Folder { path: folder.clone(), source };
+        let is_new = !folder.exists();
+        DirBuilder::new().recursive(true).mode(folder_mode).create(&folder).map_err(failed)?;
+        if self.share_group && is_new {
+            // The user's word counts before the umask.
+            std::fs::set_permissions(&folder, Permissions::from_mode(folder_mode)).map_err(failed)?;
+        }
         let rank = self.run.rank.unwrap_or(0);
         for attempt in 0..MOST_OF_ONE_RANK {
             let path = match attempt {
                 0 => folder.join(format!("rank-{rank:05}.rpdshard")),
                 n => folder.join(format!("rank-{rank:05}.{n}.rpdshard")),
             };
-            match create_new(&path) {
-                Ok(file) => return Ok(NewShard { file, path, beside_another: attempt > 0 }),
+            match create_new(&path, file_mode) {
+                Ok(file) => {
+                    if self.share_group {
+                        let _ = file.set_permissions(Permissions::from_mode(file_mode));
+                    }
+                    return Ok(NewShard { file, path, beside_another: attempt > 0 });
+                }
                 Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
                 Err(source) => return Err(PlaceError::File { path, source }),
             }
@@ -80,6 +94,6 @@ impl ShardPlace {
     }
 }
 
-fn create_new(path: &Path) -> io::Result<File> {
-    OpenOptions::new().write(true).create_new(true).mode(0o600).open(path)
+fn create_new(path: &Path, mode: u32) -> io::Result<File> {
+    OpenOptions::new().write(true).create_new(true).mode(mode).open(path)
 }

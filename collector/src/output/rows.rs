@@ -133,7 +133,7 @@ pub struct Batch(pub Vec<Item>);
 
 impl Batch {
     /// Handed over when it has this many items.
-    pub const FULL: usize = 8192;
+    pub const FULL: usize = 2048;
 
     /// Whether it should be handed over.
     pub fn is_full(&self) -> bool {

@@ -1,100 +1,117 @@
 //! The writing thread.
 
+use super::queue::{Received, Receiver};
 use super::rows::{Batch, CommunicatorRow, Item, MpiRow, NameId, RcclRow, RequestRow, Span};
+use super::shard_file::{Ended, ShardFile};
 use super::{PlaceError, ShardPlace};
 use crate::warn;
 use rpd_shard::ShardWriter;
 use rpd_shard::file::WriteError;
-use rpd_shard::model::Value;
 use rpd_shard::model::native::{COMMUNICATOR, MARK, MPI_CALL, MPI_REQUEST, RANGE, RCCL_CALL};
-use rpd_shard::model::rocpd::INFO_THREAD;
-use std::fs::File;
-use std::io::BufWriter;
+use rpd_shard::model::rocpd::{INFO_THREAD, STRING};
+use rpd_shard::model::{TableId, Value};
+use rpd_shard::record::{Loss, LossCause};
+use rustix::fs::fstatfs;
+use std::fs::{File, Metadata};
+use std::os::unix::fs::MetadataExt;
 use std::path::PathBuf;
-use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender};
 use std::time::{Duration, Instant};
 
 /// A crash of the collector loses at most this much.
 const FLUSH_EVERY: Duration = Duration::from_secs(1);
-/// Bytes of one write, unless a flush comes first.
-const WRITE_BYTES: usize = 1 << 20;
-
-/// Why the shard ends early.
-#[derive(Debug, thiserror::Error)]
-enum OutputError {
-    #[error("{0}")]
-    Place(#[from] PlaceError),
-    #[error(
-        "{error} ({path}); what follows is not recorded: next time, choose a place with more space with -o DIR"
-    )]
-    Write { path: PathBuf, error: WriteError },
-}
+/// Rows in open blocks from which on a flush comes early: those of each process wait for a block of
+/// their own, and there may be many processes.
+const FLUSH_ROWS: usize = 2 * 65_536;
+/// File systems whose errors come when a file is closed, and which wait for the server then:
+/// `NFS_SUPER_MAGIC`.
+const NFS: u32 = 0x6969;
 
 /// Writes batches until [`Item::End`]. After an error it goes on taking them, so that nobody waits.
-pub(super) fn write_all(place: &ShardPlace, batches: &Receiver<Batch>, empty: &SyncSender<Batch>) {
-    let mut shard: Option<ShardFile> = None;
-    let mut failed = false;
+pub(super) fn write_all(place: &ShardPlace, batches: &Receiver) {
+    let mut shard: Option<Option<Recording>> = None;
     let mut last_flush = Instant::now();
+    let mut events = false;
     loop {
         let wait = FLUSH_EVERY.saturating_sub(last_flush.elapsed());
-        let batch = batches.recv_timeout(wait);
-        let mut result = Ok(());
         let mut end = false;
-        match batch {
-            Ok(mut batch) => {
+        match batches.receive(wait) {
+            Received::Batch(batch) => {
                 end = batch.0.last() == Some(&Item::End);
-                if !failed {
-                    result = write_batch(place, &mut shard, &batch);
-                }
-                batch.0.clear();
-                let _ = empty.try_send(batch);
+                events |= batch.0.iter().any(is_of_a_process);
+                take(place, &mut shard, &batch);
+                batches.give_back(batch);
             }
-            Err(RecvTimeoutError::Timeout) => {}
-            Err(RecvTimeoutError::Disconnected) => end = true,
-        }
-        if result.is_ok() && (end || last_flush.elapsed() >= FLUSH_EVERY) {
-            last_flush = Instant::now();
-            result = match (&mut shard, end) {
-                (Some(open), false) if !failed => open.flush(),
-                (_, true) if !failed => shard.take().map_or(Ok(()), ShardFile::finish),
-                _ => Ok(()),
-            };
-        }
-        if let Err(error) = result {
-            failed = true;
-            warn(format_args!("warning: {error}; the command runs on untraced"));
+            Received::Nothing => {}
+            Received::Closed => {
+                // The collecting thread is gone without a last word: nobody knows what is missing.
+                if let Some(Some(open)) = &mut shard {
+                    open.flush();
+                }
+                return;
+            }
         }
         if end {
+            if !events {
+                crate::log::note_empty();
+            }
+            if let Some(Some(open)) = shard {
+                open.finish();
+            }
             return;
+        }
+        let many = matches!(&shard, Some(Some(open)) if open.file.writer.pending_rows() >= FLUSH_ROWS);
+        if many || last_flush.elapsed() >= FLUSH_EVERY {
+            last_flush = Instant::now();
+            if let Some(Some(open)) = &mut shard {
+                open.flush();
+            }
         }
     }
 }
 
-fn write_batch(place: &ShardPlace, shard: &mut Option<ShardFile>, batch: &Batch) -> Result<(), OutputError> {
-    // Clocks and the end alone make no shard: nothing has happened yet. A rank of a launcher leaves
-    // one nevertheless, or nobody could tell a silent rank from a missing one.
-    let something = batch.0.iter().any(|item| !matches!(item, Item::Clock(_) | Item::End));
-    let silent_end = batch.0.last() == Some(&Item::End) && shard.is_none() && !something;
-    if silent_end {
-        crate::log::note_empty();
-    }
-    if shard.is_none() && (something || silent_end && place.run.rank.is_some()) {
-        *shard = Some(ShardFile::create(place)?);
-    }
-    let Some(shard) = shard else { return Ok(()) };
-    batch.0.iter().try_for_each(|item| shard.write(item))
+/// Whether an item comes from a traced process: counters of the node alone are no answer to why there
+/// is nothing else.
+fn is_of_a_process(item: &Item) -> bool {
+    !matches!(item, Item::Clock(_) | Item::End | Item::System(_) | Item::Process(_))
 }
 
-struct ShardFile {
-    writer: ShardWriter<BufWriter<File>>,
+/// Takes a batch to the shard, which is made if this is the first that calls for one. An inner `None`
+/// is a shard that cannot be made.
+fn take(place: &ShardPlace, shard: &mut Option<Option<Recording>>, batch: &Batch) {
+    if shard.is_none() {
+        // Clocks and the end alone make no shard: nothing has happened yet. A rank of a launcher leaves
+        // one nevertheless, or nobody could tell a silent rank from a missing one.
+        let something = batch.0.iter().any(|item| !matches!(item, Item::Clock(_) | Item::End));
+        let silent_end = batch.0.last() == Some(&Item::End) && !something;
+        // A rank that was not to be recorded leaves nothing, and the other shards say so.
+        let expected = place.run.rank.is_some() && place.ranks.contains(place.run.rank);
+        if something || silent_end && expected {
+            *shard = Some(Recording::create(place));
+        }
+    }
+    if let Some(Some(shard)) = shard {
+        shard.write(batch);
+    }
+}
+
+/// A shard that is being written.
+struct Recording {
+    file: ShardFile<File>,
     path: PathBuf,
+    max_bytes: u64,
     /// Id in the shard of each name.
     names: Vec<i64>,
+    /// It was said that rows are not written any more.
+    told: bool,
 }
 
-impl ShardFile {
-    fn create(place: &ShardPlace) -> Result<ShardFile, OutputError> {
-        let new = place.create()?;
+impl Recording {
+    /// Makes the shard, or says why there is none.
+    fn create(place: &ShardPlace) -> Option<Recording> {
+        let failed = |error: &dyn std::fmt::Display| {
+            warn(format_args!("warning: {error}; the command runs on untraced"));
+        };
+        let new = place.create().map_err(|error: PlaceError| failed(&error)).ok()?;
         if new.beside_another {
             warn(format_args!(
                 "warning: run {} already has a shard of this rank; this one is {}",
@@ -102,30 +119,127 @@ impl ShardFile {
                 new.path.display()
             ));
         }
-        let sink = BufWriter::with_capacity(WRITE_BYTES, new.file);
-        let writer = ShardWriter::new(sink, &place.run)
-            .map_err(|error| OutputError::Write { path: new.path.clone(), error })?;
-        Ok(ShardFile { writer, path: new.path, names: Vec::new() })
+        let file = ShardFile::new(new.file, &place.run, place.max_bytes);
+        let mut file = file.map_err(|error| failed(&error)).ok()?;
+        if let Some(selection) = place.ranks.selection() {
+            file.writer.selection(selection).map_err(|error| failed(&error)).ok()?;
+        }
+        Some(Recording { file, path: new.path, max_bytes: place.max_bytes, names: Vec::new(), told: false })
     }
 
-    fn flush(&mut self) -> Result<(), OutputError> {
-        self.writer.flush().map_err(|error| OutputError::Write { path: self.path.clone(), error })
+    fn write(&mut self, batch: &Batch) {
+        let mut items = batch.0.iter();
+        let mut put_rest = |file: &mut ShardFile<File>| {
+            let mut rows = Rows { writer: &mut file.writer, names: &mut self.names };
+            items.try_for_each(|item| rows.put_or_count(item))
+        };
+        let mut result = put_rest(&mut self.file);
+        if result.is_err() {
+            self.file.stop();
+            // The rest is counted only, which does not fail.
+            let _ = put_rest(&mut self.file);
+        } else {
+            result = self.file.write_if_much();
+        }
+        self.tell(result.err());
     }
 
-    fn finish(self) -> Result<(), OutputError> {
-        let path = self.path;
-        self.writer.finish().map(drop).map_err(|error| OutputError::Write { path, error })
+    fn flush(&mut self) {
+        let result = self.file.flush();
+        self.tell(result.err());
     }
 
-    fn write(&mut self, item: &Item) -> Result<(), OutputError> {
-        self.put(item).map_err(|error| OutputError::Write { path: self.path.clone(), error })
+    /// Says once that rows are not written any more.
+    fn tell(&mut self, error: Option<WriteError>) {
+        if self.told || error.is_none() && !self.file.writer.is_full() {
+            return;
+        }
+        self.told = true;
+        let path = self.path.display();
+        match error {
+            Some(error) => tell_error(&path, &error),
+            None => warn(format_args!(
+                "warning: {path} has reached its limit of {} bytes; what follows is not recorded, only \
+                 counted: next time, raise the limit with --max-size",
+                self.max_bytes
+            )),
+        }
+    }
+
+    fn finish(mut self) {
+        self.flush();
+        let path = self.path.display();
+        let (file, ended) = self.file.finish();
+        match ended {
+            Ended::Complete => {}
+            // Less than its header and identity: nobody could tell what it is.
+            Ended::Cut(0, error) => {
+                let id = |found: Metadata| (found.dev(), found.ino());
+                let here = std::fs::metadata(&self.path).map(id);
+                if here.is_ok_and(|here| file.metadata().map(id).is_ok_and(|own| own == here)) {
+                    let _ = std::fs::remove_file(&self.path);
+                }
+                warn(format_args!("warning: {error}; nothing is recorded, and {path} is removed"));
+                return;
+            }
+            Ended::Cut(_, error) => {
+                warn(format_args!("warning: {error}; {path} has no end, and says not how much it misses"));
+            }
+        }
+        // The server is waited for when the file is closed, but only this tells what it says.
+        let on_nfs = fstatfs(&file).is_ok_and(|found| found.f_type as u32 == NFS);
+        if on_nfs && let Err(error) = file.sync_data() {
+            warn(format_args!(
+                "warning: failed to write the shard: {error}; the end of {path} may be missing"
+            ));
+        }
+        if file.metadata().is_ok_and(|found| found.nlink() == 0) {
+            warn(format_args!("warning: {path} was deleted while it was written; nothing is recorded"));
+        }
+    }
+}
+
+fn tell_error(path: &std::path::Display<'_>, error: &WriteError) {
+    warn(format_args!(
+        "warning: {error} ({path}); what follows is not recorded, only counted: next time, choose a place \
+         with more space with -o DIR; the command runs on"
+    ));
+}
+
+/// From items to rows.
+struct Rows<'a> {
+    writer: &'a mut ShardWriter<Vec<u8>>,
+    names: &'a mut Vec<i64>,
+}
+
+impl Rows<'_> {
+    /// Puts an item into the shard; what the format does not take is counted.
+    #[inline]
+    fn put_or_count(&mut self, item: &Item) -> Result<(), WriteError> {
+        match self.put(item) {
+            Ok(()) => Ok(()),
+            Err(error) => self.count(item, error),
+        }
+    }
+
+    #[cold]
+    fn count(&mut self, item: &Item, error: WriteError) -> Result<(), WriteError> {
+        if !matches!(error, WriteError::TextTooLong { .. } | WriteError::UnknownTable(_)) {
+            return Err(error);
+        }
+        let (source, table) = row_of(item);
+        self.writer.loss(Loss { source, table, cause: LossCause::OverLimit, rows: Some(1) });
+        if matches!(item, Item::Name(_)) {
+            // The names behind it keep their places.
+            self.names.push(self.writer.string(b"(too long)")?);
+        }
+        Ok(())
     }
 
     fn put(&mut self, item: &Item) -> Result<(), WriteError> {
         match item {
             Item::Name(text) => {
-                let id = self.writer.string(text)?;
-                self.names.push(id);
+                self.names.push(self.writer.string(text)?);
             }
             Item::Thread { source, ppid, tid, name, start } => {
                 let row = [
@@ -173,9 +287,9 @@ impl ShardFile {
                 let row = [thread, time, name, stack, parent, comm, label, size, rank];
                 self.writer.push(span.source, COMMUNICATOR, &row)?;
             }
+            Item::System(rows) => rows.write(self.writer)?,
             Item::Process(process) => self.writer.process(process)?,
             Item::Clock(set) => self.writer.clock(set)?,
-            Item::System(rows) => rows.write(&mut self.writer)?,
             Item::Loss(loss) => self.writer.loss(loss.clone()),
             Item::End => {}
         }
@@ -223,4 +337,19 @@ impl ShardFile {
 
 fn int(value: Option<i32>) -> Value<'static> {
     Value::from(value.map(i64::from))
+}
+
+/// The process and table that an item is a row of.
+fn row_of(item: &Item) -> (u32, Option<TableId>) {
+    match item {
+        Item::Name(_) => (0, Some(STRING)),
+        Item::Thread { source, .. } => (*source, Some(INFO_THREAD)),
+        Item::Range(span) => (span.source, Some(RANGE)),
+        Item::Mark(span) => (span.source, Some(MARK)),
+        Item::Mpi(span, _) => (span.source, Some(MPI_CALL)),
+        Item::Rccl(span, _) => (span.source, Some(RCCL_CALL)),
+        Item::Request(span, _) => (span.source, Some(MPI_REQUEST)),
+        Item::Communicator(span, _) => (span.source, Some(COMMUNICATOR)),
+        Item::System(_) | Item::Process(_) | Item::Clock(_) | Item::Loss(_) | Item::End => (0, None),
+    }
 }

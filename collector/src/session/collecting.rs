@@ -107,6 +107,7 @@ fn begin(start: &Start, socket: OwnedFd) -> io::Result<Begun> {
     let place = ShardPlace {
         root: start.root.clone().into(),
         run: start.run.clone(),
+        ranks: start.ranks.clone(),
         domain,
         max_bytes: start.max_bytes,
         share_group: start.share_group,
@@ -119,7 +120,9 @@ fn begin(start: &Start, socket: OwnedFd) -> io::Result<Begun> {
         retry: SystemConfig::RETRY,
     };
     let (output, finished) = Output::start(place)?;
-    let system = start.system.then(|| SystemSampler::start(metrics, output.side())).transpose();
+    // Of a node without a rank that is recorded there are no counters either.
+    let wanted = start.system && start.ranks.contains(start.run.rank);
+    let system = wanted.then(|| SystemSampler::start(metrics, output.side())).transpose();
     let system = system.unwrap_or_else(|error| {
         warn(format_args!("warning: no system metrics: no thread: {error}"));
         None

@@ -155,9 +155,9 @@ mod tests {
     use super::*;
     use crate::collect::SourceDefaults;
     use crate::launcher::RankIdentity;
+    use crate::rank_set::RankSet;
     use rpd_shard::model::rocpd::{EVENT, PMC_EVENT, SAMPLE};
     use std::path::PathBuf;
-    use std::sync::mpsc::sync_channel;
 
     const PERIOD: Duration = Duration::from_millis(100);
 
@@ -167,7 +167,7 @@ mod tests {
         SystemConfig {
             source: 9,
             run_id: "run".to_owned(),
-            defaults: SourceDefaults { rank, rank_is_named: false, node, domain },
+            defaults: SourceDefaults { rank, rank_is_named: false, ranks: RankSet::default(), node, domain },
             root: PathBuf::from("/nowhere"),
             retry: PERIOD,
         }
@@ -196,21 +196,21 @@ mod tests {
 
     #[test]
     fn ticks_for_which_there_is_no_room_are_in_the_ledger() {
-        let (batches, written) = sync_channel(1);
-        batches.send(Batch::default()).unwrap();
+        let (output, side, written) = SideOutput::to_test();
+        output.send(Batch(vec![Item::Name(b"in the way".as_slice().into())]));
         let long_ago = Instant::now().checked_sub(HOLD_BACK).unwrap();
         let metrics = Metrics::find("/nowhere".as_ref(), 0);
-        let mut outbox = Outbox::new(&config(), &metrics, long_ago, SideOutput::to(batches));
+        let mut outbox = Outbox::new(&config(), &metrics, long_ago, side);
         let mut expected = 0;
         for tick in 0..700 {
             // Two counters, of which one changes.
             outbox.tick(tick * 100_000_000, PERIOD, &[Some(1.0), Some(tick as f64)]);
             expected += 1;
         }
-        assert!(written.try_recv().unwrap().0.is_empty(), "the writing thread is back");
+        assert_eq!(written.take().unwrap().len(), 1, "the writing thread is back");
         outbox.tick(70_000_000_000, PERIOD, &[Some(1.0), Some(5.0)]);
         assert_eq!(outbox.items.len(), 0, "everything is handed over at once");
-        let first = written.try_recv().unwrap().0;
+        let first = written.take().unwrap();
         let (ticks, values, [events, samples, lost_values]) = count(&first);
         assert_eq!((ticks + events, events), (expected + 1, samples));
         assert!(first.len() <= MOST_KEPT + 3 && events > 90, "{} items", first.len());
@@ -218,28 +218,28 @@ mod tests {
         assert!(values > ticks);
         assert!(matches!(&first[..2], [Item::Clock(_), Item::Process(_)]));
         outbox.tick(70_100_000_000, PERIOD, &[Some(1.0), Some(5.0)]);
-        let (_, values, lost) = count(&written.try_recv().unwrap().0);
+        let (_, values, lost) = count(&written.take().unwrap());
         assert_eq!((values, lost), (2, [0; 3]), "so has the first one that is kept");
     }
 
     #[test]
     fn the_first_second_is_held_back_and_then_handed_over() {
-        let (batches, written) = sync_channel(8);
+        let (output, side, written) = SideOutput::to_test();
         let metrics = Metrics::find("/nowhere".as_ref(), 0);
-        let mut outbox = Outbox::new(&config(), &metrics, Instant::now(), SideOutput::to(batches.clone()));
+        let mut outbox = Outbox::new(&config(), &metrics, Instant::now(), side);
         outbox.tick(0, PERIOD, &[Some(1.0)]);
-        assert!(written.try_recv().is_err());
+        assert!(written.take().is_none());
         outbox.began = Instant::now().checked_sub(HOLD_BACK).unwrap();
         outbox.tick(1, PERIOD, &[Some(2.0)]);
-        assert_eq!(count(&written.try_recv().unwrap().0).0, 2);
+        assert_eq!(count(&written.take().unwrap()).0, 2);
         outbox.end();
-        let end = written.try_recv().unwrap().0;
+        let end = written.take().unwrap();
         let [Item::Process(process)] = end.as_slice() else { panic!("{end:?}") };
         assert!(process.exit == Some(Exit::Code(0)) && process.last_seen.is_some());
 
-        let mut short = Outbox::new(&config(), &metrics, Instant::now(), SideOutput::to(batches));
+        let mut short = Outbox::new(&config(), &metrics, Instant::now(), output.side());
         short.tick(0, PERIOD, &[Some(1.0)]);
         short.end();
-        assert!(written.try_recv().is_err(), "nothing comes of a short command");
+        assert!(written.take().is_none(), "nothing comes of a short command");
     }
 }

@@ -11,6 +11,7 @@
 
 mod block;
 mod bytes;
+mod ending;
 mod index;
 mod reader;
 mod strings;

@@ -1,5 +1,6 @@
 use super::block::{BlockHeader, BlockKind};
-use super::index;
+use super::ending::{Reserve, most_block_bytes};
+use super::index::ENTRY_BYTES;
 use super::reader::BlockRef;
 use super::strings::{MAX_STRING_BYTES, MAX_STRING_LENGTH, MAX_STRINGS};
 use super::{ZSTD_LEVEL, checksum, file_header};
@@ -7,7 +8,7 @@ use crate::codec::{MAX_RAW_BYTES, MAX_ROWS, encode_columns};
 use crate::model::{
     FIRST_CARRIED_TABLE, Local, Rows, RowsBuilder, Schema, Table, TableId, TextCells, Value, rocpd,
 };
-use crate::record::{ClockSet, Ledger, Loss, LossCause, Process, RunIdentity, Selection, wire};
+use crate::record::{ClockSet, Loss, LossCause, Process, RunIdentity, Selection, wire};
 use std::collections::{BTreeMap, HashMap};
 use std::io::{self, Write};
 use twox_hash::XxHash3_64;
@@ -47,42 +48,97 @@ pub enum WriteError {
 }
 
 /// Writes one shard. The sink gets a block in two pieces; wrap it in a buffer of a megabyte for a
-/// shared filesystem.
+/// shared filesystem. [`ShardWriter::finish`] is the end where there is room; for a file that may run
+/// full see [`ShardWriter::end`].
 pub struct ShardWriter<W: Write> {
-    sink: W,
-    position: u64,
-    schema: Schema,
-    identity: RunIdentity,
-    processes: BTreeMap<u32, Process>,
-    losses: BTreeMap<(u32, Option<TableId>, LossCause), Option<u64>>,
+    pub(super) sink: W,
+    /// Bytes of the shard so far.
+    pub(super) position: u64,
+    pub(super) schema: Schema,
+    /// The identity, as it is stored.
+    pub(super) identity: Vec<u8>,
+    /// The last record of each process, as it is stored.
+    pub(super) processes: BTreeMap<u32, Vec<u8>>,
+    pub(super) losses: BTreeMap<(u32, Option<TableId>, LossCause), Option<u64>>,
     /// Places of open blocks, which stay in use once they are.
-    places: BTreeMap<(u32, TableId), usize>,
-    pending: Vec<Pending>,
+    pub(super) places: BTreeMap<(u32, TableId), usize>,
+    pub(super) pending: Vec<Pending>,
     /// Place of the last row: the next one mostly goes there too.
     last: usize,
-    strings: Strings,
-    blocks: Vec<BlockRef>,
+    /// Rows of all open blocks.
+    pub(super) pending_rows: usize,
+    /// Place of the open block that has the memory of an earlier one.
+    warm: usize,
+    pub(super) strings: Strings,
+    pub(super) blocks: Vec<BlockRef>,
     /// A block before and after compression, for their memory.
     raw: Vec<u8>,
-    stored: Vec<u8>,
+    pub(super) stored: Vec<u8>,
     zstd: zstd::bulk::Compressor<'static>,
+    pub(super) reserve: Reserve,
 }
 
 /// An open block.
-struct Pending {
+pub(super) struct Pending {
     source: u32,
     table: TableId,
-    /// Key of the first row. Keys of one process's table are dense from 1.
-    first: i64,
+    /// Rows in blocks. Keys of one process's table are dense from 1.
+    pub(super) kept: u64,
+    /// Rows that came when the shard was full, or were given up.
+    pub(super) lost: u64,
     rows: RowsBuilder,
+}
+
+impl Pending {
+    /// Key of the last row.
+    #[inline]
+    fn last_key(&self) -> i64 {
+        (self.kept + self.lost) as i64 + self.rows.len() as i64
+    }
+
+    /// Counts the rows of the open block as lost.
+    pub(super) fn lose_pending(&mut self, schema: &Schema) {
+        self.lost += self.rows.len() as u64;
+        if let Some(description) = schema.get(self.table) {
+            self.rows = RowsBuilder::new(description);
+        }
+    }
 }
 
 /// Strings seen so far; those from `flushed` on are in no block yet.
 #[derive(Default)]
-struct Strings {
+pub(super) struct Strings {
     cells: TextCells,
     codes: HashMap<u64, u32>,
-    flushed: usize,
+    pub(super) flushed: usize,
+    /// How many came when the shard was full, or were given up.
+    pub(super) lost: u64,
+}
+
+impl Strings {
+    /// Counts the strings that are in no block as lost. The texts are not needed any more.
+    pub(super) fn lose_pending(&mut self) {
+        self.lost += self.cells.ends.len().saturating_sub(self.flushed) as u64;
+        self.cells = TextCells::default();
+    }
+
+    /// Counts the last `rows` strings of blocks as lost.
+    pub(super) fn give_up(&mut self, rows: u64) {
+        self.flushed = self.flushed.saturating_sub(rows as usize);
+        self.lost += rows;
+    }
+
+    /// Counts a string that comes when the shard is full, once; of more than a shard may have, each time.
+    fn lose(&mut self, hash: u64) -> i64 {
+        let code = (self.flushed as u64 + self.lost) as u32;
+        if self.codes.len() >= MAX_STRINGS {
+            self.lost += 1;
+            return i64::from(code) + 1;
+        }
+        let known = *self.codes.entry(hash).or_insert(code);
+        self.lost += u64::from(known == code);
+        i64::from(known) + 1
+    }
 }
 
 impl<W: Write> ShardWriter<W> {
@@ -92,17 +148,20 @@ impl<W: Write> ShardWriter<W> {
             sink,
             position: 0,
             schema: Schema::builtin().clone(),
-            identity: run.clone(),
+            identity: wire::encode(run),
             processes: BTreeMap::new(),
             losses: BTreeMap::new(),
             places: BTreeMap::new(),
             pending: Vec::new(),
             last: 0,
+            pending_rows: 0,
+            warm: 0,
             strings: Strings::default(),
             blocks: Vec::new(),
             raw: Vec::new(),
             stored: Vec::new(),
             zstd: zstd::bulk::Compressor::new(ZSTD_LEVEL)?,
+            reserve: Reserve::default(),
         };
         writer.write(&file_header())?;
         writer.record(BlockKind::Identity, 0, &wire::encode(run))?;
@@ -115,7 +174,8 @@ impl<W: Write> ShardWriter<W> {
             return Err(WriteError::Reserved(table.id));
         }
         self.schema.define(table.clone());
-        self.record(BlockKind::Table, 0, &wire::encode(table))
+        self.record(BlockKind::Table, 0, &wire::encode(table))?;
+        Ok(())
     }
 
     /// The id of a string in this shard, from 1. Equal strings have one id.
@@ -125,6 +185,9 @@ impl<W: Write> ShardWriter<W> {
             return Err(WriteError::TextTooLong { table: rocpd::STRING, bytes, most });
         }
         let hash = XxHash3_64::oneshot(text);
+        if self.reserve.full {
+            return Ok(self.strings.lose(hash));
+        }
         if let Some(code) = self.strings.codes.get(&hash)
             && self.strings.cells.entry(*code) == text
         {
@@ -148,18 +211,26 @@ impl<W: Write> ShardWriter<W> {
 
     /// Describes a process; again when it has ended. The last description counts.
     pub fn process(&mut self, process: &Process) -> Result<(), WriteError> {
-        self.processes.insert(process.source, process.clone());
-        self.record(BlockKind::Process, process.source, &wire::encode(process))
+        let raw = wire::encode(process);
+        let most = most_block_bytes(raw.len());
+        let before = self.processes.insert(process.source, raw.clone());
+        self.reserve.process_bytes += most;
+        self.reserve.process_bytes -= before.map_or(0, |before| most_block_bytes(before.len()));
+        self.record(BlockKind::Process, process.source, &raw)?;
+        Ok(())
     }
 
     /// Stores a clock set.
     pub fn clock(&mut self, set: &ClockSet) -> Result<(), WriteError> {
-        self.record(BlockKind::Clock, 0, &wire::encode(set))
+        let (offset, raw) = (self.position, wire::encode(set));
+        let written = self.record(BlockKind::Clock, 0, &raw)?;
+        self.reserve.keep_clock(if written { offset } else { u64::MAX }, raw);
+        Ok(())
     }
 
     /// Says which ranks the user chose to record. A reader takes only what [`Selection::is_sound`].
     pub fn selection(&mut self, selection: &Selection) -> Result<(), WriteError> {
-        self.record(BlockKind::Selection, 0, &wire::encode(selection))
+        self.record(BlockKind::Selection, 0, &wire::encode(selection)).map(drop)
     }
 
     /// Adds to the loss ledger, which is written at the end.
@@ -172,6 +243,11 @@ impl<W: Write> ShardWriter<W> {
     #[inline]
     pub fn push(&mut self, source: u32, table: TableId, row: &[Value<'_>]) -> Result<i64, WriteError> {
         let place = self.place(source, table)?;
+        if self.reserve.full {
+            let open = &mut self.pending[place];
+            open.lost += 1;
+            return Ok(open.last_key());
+        }
         let rows = &mut self.pending[place].rows;
         if !rows.push_numbers(row) {
             let text = |v: &Value<'_>| if let Value::Text(t) | Value::Blob(t) = v { t.len() } else { 0 };
@@ -181,6 +257,7 @@ impl<W: Write> ShardWriter<W> {
             }
             rows.push(row);
         }
+        self.pending_rows += 1;
         self.pushed(place)
     }
 
@@ -202,17 +279,17 @@ impl<W: Write> ShardWriter<W> {
         let description = self.schema.get(table).ok_or(WriteError::UnknownTable(table))?;
         let rows = RowsBuilder::new(description);
         self.places.insert((source, table), self.pending.len());
-        self.pending.push(Pending { source, table, first: 1, rows });
+        self.pending.push(Pending { source, table, kept: 0, lost: 0, rows });
         Ok(self.pending.len() - 1)
     }
 
     /// Key of the row that was added last at `place`; writes the block when it is full.
     #[inline]
     fn pushed(&mut self, place: usize) -> Result<i64, WriteError> {
-        let Pending { source, first, rows, .. } = &self.pending[place];
-        let key = *first + rows.len() as i64 - 1;
-        if rows.len() == MAX_ROWS || rows.text_bytes() >= BLOCK_TEXT_BYTES {
-            self.flush_source(*source)?;
+        let open = &self.pending[place];
+        let key = open.last_key();
+        if open.rows.len() == MAX_ROWS || open.rows.text_bytes() >= BLOCK_TEXT_BYTES {
+            self.flush_source(open.source)?;
         }
         Ok(key)
     }
@@ -228,38 +305,14 @@ impl<W: Write> ShardWriter<W> {
         Ok(self.sink.flush()?)
     }
 
+    /// Rows that are in no block yet.
+    pub fn pending_rows(&self) -> usize {
+        self.pending_rows
+    }
+
     /// Bytes given to the sink so far.
     pub fn bytes_written(&self) -> u64 {
         self.position
-    }
-
-    /// Ends the shard: pending rows, ledger, identity and processes once more (they survive damage to
-    /// the first copies), index, trailer.
-    pub fn finish(mut self) -> Result<W, WriteError> {
-        self.flush()?;
-        let losses: Vec<Loss> = std::mem::take(&mut self.losses)
-            .into_iter()
-            .map(|((source, table, cause), rows)| Loss { source, table, cause, rows })
-            .collect();
-        let pending = self.places.values().map(|place| &self.pending[*place]);
-        let written = pending.map(|open| (open.source, open.table, open.first as u64 - 1));
-        let strings = (0, rocpd::STRING, self.strings.flushed as u64);
-        let ledger = Ledger { written: std::iter::once(strings).chain(written).collect(), losses };
-        self.record(BlockKind::Ledger, 0, &wire::encode(&ledger))?;
-        for process in std::mem::take(&mut self.processes).values() {
-            self.record(BlockKind::Process, process.source, &wire::encode(process))?;
-        }
-        let identity = wire::encode(&self.identity);
-        self.record(BlockKind::Identity, 0, &identity)?;
-        let entries: Vec<u8> = self.blocks.iter().flat_map(index::entry).collect();
-        // A reader does without an index that would be too long: it walks the headers.
-        if entries.len() <= MAX_RAW_BYTES {
-            let offset = self.position;
-            self.record(BlockKind::Index, 0, &entries)?;
-            self.write(&index::trailer(offset))?;
-        }
-        self.sink.flush()?;
-        Ok(self.sink)
     }
 
     /// Strings first, then the tables in the order of their numbers: what is referred to stands
@@ -274,15 +327,33 @@ impl<W: Write> ShardWriter<W> {
             if open.rows.is_empty() {
                 continue;
             }
-            let rows = std::mem::replace(&mut open.rows, RowsBuilder::new(description)).finish(open.first);
-            open.first += rows.len as i64;
-            self.rows(source, &rows)?;
+            let rows = std::mem::replace(&mut open.rows, RowsBuilder::new(description));
+            let rows = rows.finish(open.kept as i64 + 1);
+            self.pending_rows = self.pending_rows.saturating_sub(rows.len);
+            let written = self.rows(source, &rows);
+            let open = &mut self.pending[place];
+            let kept = matches!(written, Ok(true));
+            *(if kept { &mut open.kept } else { &mut open.lost }) += rows.len as u64;
             // Tables that do not fill their blocks need not keep the memory until the next one.
-            if rows.len == MAX_ROWS {
-                self.pending[place].rows.reuse(rows.columns);
+            if rows.len == MAX_ROWS && kept {
+                open.rows.reuse(rows.columns);
+                self.keep_warm(place);
             }
+            written?;
         }
         Ok(())
+    }
+
+    /// Only one open block keeps memory that it does not use yet: processes come and go.
+    fn keep_warm(&mut self, place: usize) {
+        let before = std::mem::replace(&mut self.warm, place);
+        if before != place
+            && let Some(open) = self.pending.get_mut(before)
+            && open.rows.is_empty()
+            && let Some(description) = self.schema.get(open.table)
+        {
+            open.rows = RowsBuilder::new(description);
+        }
     }
 
     fn flush_strings(&mut self) -> Result<(), WriteError> {
@@ -296,13 +367,17 @@ impl<W: Write> ShardWriter<W> {
                 let code = (first + rows.len()) as u32;
                 rows.push(&[Value::Text(self.strings.cells.entry(code))]);
             }
-            self.strings.flushed += rows.len();
-            self.rows(0, &rows.finish(first as i64 + 1))?;
+            // Those that find no room are counted when the shard is declared full, with all others.
+            let rows = rows.finish(first as i64 + 1);
+            if self.rows(0, &rows)? {
+                self.strings.flushed += rows.len;
+            }
         }
         Ok(())
     }
 
-    fn rows(&mut self, source: u32, rows: &Rows<Local>) -> Result<(), WriteError> {
+    /// Writes a block of rows. Returns false if the shard is full.
+    fn rows(&mut self, source: u32, rows: &Rows<Local>) -> Result<bool, WriteError> {
         let mut raw = std::mem::take(&mut self.raw);
         raw.clear();
         encode_columns(&rows.table, &rows.columns, rows.len, &mut raw);
@@ -325,43 +400,68 @@ impl<W: Write> ShardWriter<W> {
         written
     }
 
-    fn record(&mut self, kind: BlockKind, source: u32, raw: &[u8]) -> Result<(), WriteError> {
-        let header = BlockHeader {
-            kind,
-            source,
-            first_key: 0,
-            rows: 0,
-            raw_bytes: 0,
-            stored_bytes: 0,
-            min_time: i64::MAX,
-            max_time: i64::MIN,
-            checksum: 0,
-        };
-        self.block(header, raw)
+    /// Writes a record. Returns false if the shard is full.
+    fn record(&mut self, kind: BlockKind, source: u32, raw: &[u8]) -> Result<bool, WriteError> {
+        self.block(record_header(kind, source), raw)
     }
 
-    /// Compresses and writes one block; fills in the lengths and the checksum.
-    fn block(&mut self, mut header: BlockHeader, raw: &[u8]) -> Result<(), WriteError> {
+    /// Compresses and writes one block, unless the end would not fit behind it: then the shard is full.
+    fn block(&mut self, header: BlockHeader, raw: &[u8]) -> Result<bool, WriteError> {
+        if self.reserve.full {
+            return Ok(false);
+        }
+        let header = self.compress(header, raw)?;
+        let block = BlockRef { offset: self.position, header };
+        // Its own entry, which compression may lengthen by less than a byte.
+        let entry = ENTRY_BYTES as u64 + 1;
+        if block.end().saturating_add(entry + self.most_end_bytes()) > self.reserve.limit {
+            self.fill();
+            return Ok(false);
+        }
+        self.blocks.push(block);
+        self.write(&header.to_bytes())?;
+        let stored = std::mem::take(&mut self.stored);
+        self.write(&stored)?;
+        self.stored = stored;
+        Ok(true)
+    }
+
+    /// Compresses a block into `stored`; fills in the lengths and the checksum.
+    pub(super) fn compress(
+        &mut self,
+        mut header: BlockHeader,
+        raw: &[u8],
+    ) -> Result<BlockHeader, WriteError> {
         if raw.len() > MAX_RAW_BYTES {
             return Err(WriteError::BlockTooLong(raw.len()));
         }
-        let mut stored = std::mem::take(&mut self.stored);
-        stored.clear();
-        stored.reserve(zstd::zstd_safe::compress_bound(raw.len()));
-        self.zstd.compress_to_buffer(raw, &mut stored)?;
+        self.stored.clear();
+        self.stored.reserve(zstd::zstd_safe::compress_bound(raw.len()));
+        self.zstd.compress_to_buffer(raw, &mut self.stored)?;
         header.raw_bytes = raw.len() as u32;
-        header.stored_bytes = stored.len() as u32;
-        header.checksum = checksum(&stored);
-        self.blocks.push(BlockRef { offset: self.position, header });
-        self.write(&header.to_bytes())?;
-        self.write(&stored)?;
-        self.stored = stored;
-        Ok(())
+        header.stored_bytes = self.stored.len() as u32;
+        header.checksum = checksum(&self.stored);
+        Ok(header)
     }
 
     fn write(&mut self, bytes: &[u8]) -> Result<(), WriteError> {
         self.sink.write_all(bytes)?;
         self.position += bytes.len() as u64;
         Ok(())
+    }
+}
+
+/// The header of a record, without lengths and checksum.
+pub(super) fn record_header(kind: BlockKind, source: u32) -> BlockHeader {
+    BlockHeader {
+        kind,
+        source,
+        first_key: 0,
+        rows: 0,
+        raw_bytes: 0,
+        stored_bytes: 0,
+        min_time: i64::MAX,
+        max_time: i64::MIN,
+        checksum: 0,
     }
 }

@@ -1,0 +1,109 @@
+//! The end of a shard that runs full, where its owner writes the file.
+#![allow(missing_docs, clippy::unwrap_used)]
+
+use rpd_shard::file::BlockKind;
+use rpd_shard::model::{Value, native, rocpd};
+use rpd_shard::record::{ClockDomain, ClockSet, LossCause, RunIdentity};
+use rpd_shard::{Shard, ShardWriter};
+
+fn writer() -> ShardWriter<Vec<u8>> {
+    let run = RunIdentity {
+        run_id: "17.0".into(),
+        run_id_from: "SLURM_JOB_ID".into(),
+        rank: Some(0),
+        size: Some(1),
+        version: "0.1.0".into(),
+    };
+    ShardWriter::new(Vec::new(), &run).unwrap()
+}
+
+fn clock(boottime: i64) -> ClockSet {
+    let domain = ClockDomain { boot_id: "b".into(), time_namespace: 1 };
+    ClockSet { domain, boottime, monotonic_raw: 4, monotonic: 3, realtime: 900, bracket: 1 }
+}
+
+/// Ranges in blocks of ten, a clock set before each. Returns the file.
+fn blocks(shard: &mut ShardWriter<Vec<u8>>, count: i64) -> Vec<u8> {
+    let mut file = Vec::new();
+    for block in 0..count {
+        shard.clock(&clock(block)).unwrap();
+        for i in 0..10 {
+            let name = shard.string(format!("phase {block}").as_bytes()).unwrap();
+            let row = [1.into(), (block * 100 + i).into(), Value::Null, name.into(), i.into(), 0.into()];
+            shard.push(1, native::RANGE, &row).unwrap();
+        }
+        shard.flush().unwrap();
+        let (offset, bytes) = shard.unwritten();
+        assert_eq!(offset, file.len() as u64);
+        file.extend_from_slice(bytes);
+        shard.clear();
+    }
+    file
+}
+
+/// The file with this end, as a shard.
+fn ended(file: &[u8], (offset, end): &(u64, Vec<u8>)) -> Shard {
+    let shard = Shard::from_memory("s", &[&file[..*offset as usize], end].concat()).unwrap();
+    assert!(shard.complete() && shard.damage().is_empty());
+    shard
+}
+
+fn ranges(shard: &Shard) -> u64 {
+    let rows = shard.blocks().iter().filter(|b| b.header.kind == BlockKind::Rows(native::RANGE));
+    rows.map(|block| u64::from(block.header.rows)).sum()
+}
+
+fn lost(shard: &Shard, table: rpd_shard::model::TableId) -> u64 {
+    let losses = shard.ledger.as_ref().unwrap().losses.iter();
+    let losses = losses.filter(|loss| loss.table == Some(table) && loss.cause == LossCause::NoSpace);
+    losses.map(|loss| loss.rows.unwrap()).sum()
+}
+
+#[test]
+fn an_end_with_less_room_gives_up_more_blocks_and_counts_them() {
+    let mut shard = writer();
+    let file = blocks(&mut shard, 100);
+    let mut before = 999;
+    for room in (2000..file.len() as u64).rev().step_by(3000) {
+        let end = shard.end(room).unwrap().unwrap();
+        assert!(end.0 + end.1.len() as u64 <= room);
+        let read = ended(&file, &end);
+        assert_eq!(ranges(&read) + lost(&read, native::RANGE), 1000);
+        assert_eq!(read.strings().0.iter().count() as u64 + lost(&read, rocpd::STRING), 100);
+        assert!(ranges(&read) <= before, "{room}");
+        before = ranges(&read);
+    }
+    assert!(before < 100, "{before} of 1000 ranges in a tenth of the room");
+    assert!(shard.end(300).unwrap().is_none(), "no ledger is that short");
+}
+
+#[test]
+fn clocks_of_blocks_that_are_given_up_are_kept() {
+    let mut shard = writer();
+    let file = blocks(&mut shard, 300);
+    shard.stop(file.len() as u64 / 2);
+    for later in 300..310 {
+        shard.clock(&clock(later)).unwrap();
+    }
+    let read = ended(&file, &shard.end(file.len() as u64).unwrap().unwrap());
+    let times: Vec<_> = read.clocks.iter().map(|set| set.boottime).collect();
+    assert!(times.is_sorted() && times.first() == Some(&0) && times.last() == Some(&309), "{times:?}");
+    let widest = times.windows(2).map(|pair| pair[1] - pair[0]).max();
+    assert!(widest <= Some(8), "{times:?}");
+}
+
+#[test]
+fn a_full_shard_goes_on_counting() {
+    let mut shard = writer();
+    let file = blocks(&mut shard, 3);
+    shard.stop(file.len() as u64);
+    assert!(shard.is_full());
+    for text in ["phase 1", "new", "new", "newer"] {
+        shard.string(text.as_bytes()).unwrap();
+    }
+    let row = [1.into(), 1.into(), Value::Null, 1.into(), 1.into(), 0.into()];
+    assert_eq!(shard.push(1, native::RANGE, &row).unwrap(), 31, "keys go on");
+    assert_eq!(shard.push(2, native::RANGE, &row).unwrap(), 1);
+    let read = ended(&file, &shard.end(u64::MAX).unwrap().unwrap());
+    assert_eq!((ranges(&read), lost(&read, native::RANGE), lost(&read, rocpd::STRING)), (30, 2, 2));
+}
