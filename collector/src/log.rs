@@ -25,11 +25,13 @@ const CHANNEL: usize = 64;
 
 /// The command has ended, and there was nothing to record.
 static EMPTY: AtomicBool = AtomicBool::new(false);
+/// The run folder was made: if it is gone, somebody does not want it.
+static FOLDER_MADE: AtomicBool = AtomicBool::new(false);
 static LOG: OnceLock<Mutex<Log>> = OnceLock::new();
 
 /// Where the log goes, and who hears what it cannot hold.
 pub struct LogPlace {
-    /// The file; its folder is made if there is something to say.
+    /// The file; its folder is made if there is something to say, but not for a second time.
     pub path: PathBuf,
     /// The group may read it.
     pub shared: bool,
@@ -78,6 +80,11 @@ pub(crate) fn close() -> u64 {
     thread.join().unwrap_or(0)
 }
 
+/// Notes that the run folder was made.
+pub(crate) fn note_folder() {
+    FOLDER_MADE.store(true, Relaxed);
+}
+
 /// Notes that there was nothing to record. Who knows why says so at the end.
 pub(crate) fn note_empty() {
     EMPTY.store(true, Relaxed);
@@ -120,7 +127,9 @@ impl LogPlace {
     fn create(&self) -> io::Result<File> {
         let (folder_mode, file_mode) = if self.shared { (0o750, 0o640) } else { (0o700, 0o600) };
         let folder = self.path.parent().unwrap_or(Path::new("/"));
-        DirBuilder::new().recursive(true).mode(folder_mode).create(folder)?;
+        if !FOLDER_MADE.load(Relaxed) {
+            DirBuilder::new().recursive(true).mode(folder_mode).create(folder)?;
+        }
         let mut options = OpenOptions::new();
         options.append(true).create(true).mode(file_mode);
         // Nobody may have laid a link here that leads to another file of the user.

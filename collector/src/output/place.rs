@@ -72,6 +72,7 @@ impl ShardPlace {
             // The user's word counts before the umask.
             std::fs::set_permissions(&folder, Permissions::from_mode(folder_mode)).map_err(failed)?;
         }
+        crate::log::note_folder();
         let rank = self.run.rank.unwrap_or(0);
         for attempt in 0..MOST_OF_ONE_RANK {
             let path = match attempt {
