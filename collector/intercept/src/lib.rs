@@ -26,6 +26,7 @@ mod mpi;
 mod process;
 mod real;
 mod roctx;
+mod sequence;
 mod settings;
 mod thread;
 
