@@ -24,6 +24,7 @@ mod handover;
 mod inside;
 mod mpi;
 mod process;
+mod rccl;
 mod real;
 mod roctx;
 mod sequence;

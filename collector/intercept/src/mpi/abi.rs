@@ -206,7 +206,7 @@ impl Abi {
     }
 
     /// A handle of Fortran in C.
-    pub(super) fn from_fortran(self, handle: c_int, convert: &RealFunction) -> Handle {
+    pub(super) fn c_handle(self, handle: c_int, convert: &RealFunction) -> Handle {
         if !self.open_mpi {
             return handle as u32 as usize;
         }

@@ -80,13 +80,13 @@ same_in_c! {
     }
     /// A datatype.
     Datatype(Handle) -> Handle {
-        |handle| handle, |place| Abi::get().from_fortran(int(place), &TYPE_F2C)
+        |handle| handle, |place| Abi::get().c_handle(int(place), &TYPE_F2C)
     }
     /// An array of datatypes.
     Datatypes(Ptr) -> Handles { Handles::of_c, |address| Handles { address, convert: Some(&TYPE_F2C) } }
     /// A communicator.
     Comm(Handle) -> Handle {
-        |handle| handle, |place| Abi::get().from_fortran(int(place), &COMM_F2C)
+        |handle| handle, |place| Abi::get().c_handle(int(place), &COMM_F2C)
     }
     /// Where a communicator is, or is to be.
     CommPlace(Ptr) -> Handles { Handles::of_c, |address| Handles { address, convert: Some(&COMM_F2C) } }
@@ -220,9 +220,10 @@ impl Handles {
         match self.convert {
             // SAFETY: the array has that many elements.
             None => unsafe { abi.handle_at(self.address, at) },
-            // SAFETY: the same, of Fortran's INTEGERs.
             Some(convert) => {
-                abi.from_fortran(unsafe { self.address.cast::<c_int>().add(at).read() }, convert)
+                // SAFETY: the same, of Fortran's INTEGERs.
+                let handle = unsafe { self.address.cast::<c_int>().add(at).read() };
+                abi.c_handle(handle, convert)
             }
         }
     }
@@ -241,9 +242,6 @@ pub(super) struct Statuses {
 }
 
 impl Statuses {
-    /// A function without statuses.
-    pub(super) const NONE: Statuses = Statuses { address: std::ptr::null_mut(), wanted: false };
-
     fn of_c(address: Ptr) -> Statuses {
         Statuses { address, wanted: !address.is_null() && !Abi::get().is_ignored(address) }
     }

@@ -4,6 +4,7 @@ use super::abi::{Abi, Handle, Message};
 use super::argument::{Answers, Statuses};
 use super::call::{COMMUNICATORS, Call, Completed, Effect};
 use super::narrow::{Waiting, is_anything_kept};
+use crate::errno;
 use crate::inside::{Inside, Outcome};
 use crate::sequence::Table;
 use rpd_ring::record::{Completion, Library};
@@ -40,6 +41,8 @@ struct Before {
 }
 
 fn begin(inside: &mut Inside, call: &Call) -> Before {
+    // What looks into arguments may call MPI, which may set it.
+    let _errno = errno::Preserved::new();
     let abi = Abi::get();
     let mut before = Before { ordinal: 0, comm: 0, request: 0, waiting: None };
     if let Effect::Completes(requests, count, ..) = call.effect
