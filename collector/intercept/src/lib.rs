@@ -24,8 +24,10 @@ mod handover;
 mod inside;
 mod mpi;
 mod process;
+mod rccl;
 mod real;
 mod roctx;
+mod sequence;
 mod settings;
 mod thread;
 

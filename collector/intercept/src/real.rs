@@ -15,9 +15,24 @@ const ABSENT: usize = 1;
 pub(crate) enum Fallback {
     /// Nowhere else.
     Nowhere,
-    /// In the MPI library that is loaded, though it may be hidden from the global scope.
-    LoadedMpi,
+    /// In a library that is loaded, though it may be hidden from the global scope.
+    Loaded(&'static Library),
 }
+
+/// A library, known by a symbol that it and no other one has. We must not have it either.
+pub(crate) struct Library {
+    symbol: &'static CStr,
+    handle: AtomicUsize,
+}
+
+/// The C library of MPI.
+pub(crate) static MPI: Library = Library::with(c"PMPI_Init");
+/// The Fortran library of MPI, for `mpif.h` and `use mpi`.
+pub(crate) static MPI_FORTRAN: Library = Library::with(c"pmpi_init_");
+/// The Fortran library of Open MPI for `use mpi_f08`.
+pub(crate) static MPI_FORTRAN_2008: Library = Library::with(c"pmpi_init_f08_");
+/// RCCL, or NCCL.
+pub(crate) static RCCL: Library = Library::with(c"ncclGetVersion");
 
 /// A function of another library, looked up at its first use.
 pub(crate) struct RealFunction {
@@ -47,15 +62,13 @@ impl RealFunction {
         let _errno = crate::errno::Preserved::new();
         // SAFETY: a valid name; RTLD_NEXT looks behind the library that holds this code.
         let mut address = unsafe { libc::dlsym(libc::RTLD_NEXT, self.name.as_ptr()) } as usize;
-        if address == 0 && matches!(self.fallback, Fallback::LoadedMpi) {
-            address = mpi_library().map_or(0, |library| {
-                // SAFETY: a handle that dlopen returned and that is never closed.
-                unsafe { libc::dlsym(library as *mut libc::c_void, self.name.as_ptr()) as usize }
-            });
+        // A library may be loaded later: that a function is not there is kept only if its library is.
+        let mut absent = true;
+        if address == 0
+            && let Fallback::Loaded(library) = self.fallback
+        {
+            (address, absent) = library.find(self.name).map_or((0, false), |address| (address, true));
         }
-        // A library may be loaded later, so only what was found is kept for good; MPI functions are
-        // not asked for before MPI is there, and roctx without a library behind it is the rule.
-        let absent = matches!(self.fallback, Fallback::Nowhere);
         match address {
             0 => {
                 if absent {
@@ -73,17 +86,14 @@ impl RealFunction {
     }
 }
 
-/// The address of a variable of MPI. A program that is not position independent has a copy of it,
-/// and that copy is what everyone uses: so it is searched as the program would, from the front.
-pub(crate) fn mpi_variable(name: &'static CStr) -> Option<usize> {
+/// The address of a variable of a library. A program that is not position independent has a copy of
+/// it, and that copy is what everyone uses: so it is searched as the program would, from the front.
+pub(crate) fn variable(name: &'static CStr, library: &Library) -> Option<usize> {
     let _errno = crate::errno::Preserved::new();
-    // SAFETY: a valid name, and a handle that dlopen returned and that is never closed.
-    let address = unsafe {
-        match libc::dlsym(libc::RTLD_DEFAULT, name.as_ptr()) as usize {
-            0 => mpi_library()
-                .map_or(0, |library| libc::dlsym(library as *mut libc::c_void, name.as_ptr()) as usize),
-            found => found,
-        }
+    // SAFETY: a valid name.
+    let address = match unsafe { libc::dlsym(libc::RTLD_DEFAULT, name.as_ptr()) } as usize {
+        0 => library.find(name).unwrap_or(0),
+        found => found,
     };
     if address == 0 {
         // SAFETY: no arguments; forgets the error message of our failed search.
@@ -92,44 +102,57 @@ pub(crate) fn mpi_variable(name: &'static CStr) -> Option<usize> {
     (address != 0).then_some(address)
 }
 
-/// Handle of the object that exports `PMPI_Init`: which is MPI, whatever its file is called.
-fn mpi_library() -> Option<usize> {
-    static LIBRARY: AtomicUsize = AtomicUsize::new(UNKNOWN);
-    match LIBRARY.load(Acquire) {
-        UNKNOWN => {}
-        library => return Some(library),
+impl Library {
+    const fn with(symbol: &'static CStr) -> Library {
+        Library { symbol, handle: AtomicUsize::new(UNKNOWN) }
     }
-    let mut objects = Objects { names: [0; NAMES_BYTES], used: 0 };
-    // SAFETY: the callback gets `objects` back, which outlives the call.
-    unsafe { libc::dl_iterate_phdr(Some(collect_name), (&raw mut objects).cast()) };
-    let names = objects.names.get(..objects.used).unwrap_or_default();
-    for name in names.split_inclusive(|byte| *byte == 0) {
-        let Ok(name) = CStr::from_bytes_with_nul(name) else { continue };
-        if let Some(library) = open_if_mpi(name) {
-            LIBRARY.store(library, Release);
-            return Some(library);
+
+    /// The address of a symbol, 0 if the library has none of this name; none without the library.
+    fn find(&self, name: &CStr) -> Option<usize> {
+        let library = self.handle()?;
+        // SAFETY: a valid name, and a handle that dlopen returned and that is never closed.
+        Some(unsafe { libc::dlsym(library as *mut libc::c_void, name.as_ptr()) } as usize)
+    }
+
+    /// Handle of the object that exports the symbol: which is this library, whatever its file is
+    /// called.
+    fn handle(&self) -> Option<usize> {
+        match self.handle.load(Acquire) {
+            UNKNOWN => {}
+            library => return Some(library),
+        }
+        let mut objects = Objects { names: [0; NAMES_BYTES], used: 0 };
+        // SAFETY: the callback gets `objects` back, which outlives the call.
+        unsafe { libc::dl_iterate_phdr(Some(collect_name), (&raw mut objects).cast()) };
+        let names = objects.names.get(..objects.used).unwrap_or_default();
+        for name in names.split_inclusive(|byte| *byte == 0) {
+            let Ok(name) = CStr::from_bytes_with_nul(name) else { continue };
+            if let Some(library) = self.open_if(name) {
+                self.handle.store(library, Release);
+                return Some(library);
+            }
+        }
+        None
+    }
+
+    /// Opens a loaded object again, and keeps it, if it or what it needs exports the symbol.
+    fn open_if(&self, name: &CStr) -> Option<usize> {
+        // SAFETY: RTLD_NOLOAD only returns a handle to what is loaded already; closed if not kept.
+        unsafe {
+            let library = libc::dlopen(name.as_ptr(), libc::RTLD_LAZY | libc::RTLD_NOLOAD);
+            if library.is_null() {
+                return None;
+            }
+            if libc::dlsym(library, self.symbol.as_ptr()).is_null() {
+                libc::dlclose(library);
+                return None;
+            }
+            Some(library as usize)
         }
     }
-    None
 }
 
-/// Opens a loaded object again, and keeps it, if it or what it needs exports `PMPI_Init`.
-fn open_if_mpi(name: &CStr) -> Option<usize> {
-    // SAFETY: RTLD_NOLOAD only returns a handle to what is loaded already; closed if not kept.
-    unsafe {
-        let library = libc::dlopen(name.as_ptr(), libc::RTLD_LAZY | libc::RTLD_NOLOAD);
-        if library.is_null() {
-            return None;
-        }
-        if libc::dlsym(library, c"PMPI_Init".as_ptr()).is_null() {
-            libc::dlclose(library);
-            return None;
-        }
-        Some(library as usize)
-    }
-}
-
-/// Room for the paths of the loaded objects, on the stack of a thread that calls MPI.
+/// Room for the paths of the loaded objects, on the stack of a thread that calls a library.
 const NAMES_BYTES: usize = 32 << 10;
 
 struct Objects {
@@ -143,7 +166,7 @@ unsafe extern "C" fn collect_name(
     _size: libc::size_t,
     objects: *mut libc::c_void,
 ) -> libc::c_int {
-    // SAFETY: the loader passes a valid description, and `mpi_library` passes its `Objects`.
+    // SAFETY: the loader passes a valid description, and `Library::handle` passes its `Objects`.
     let (name, objects) = unsafe {
         let name = (*info).dlpi_name;
         if name.is_null() || ptr::read(name) == 0 {

@@ -46,3 +46,10 @@ pub fn name(number: u32) -> Option<&'static str> {
 pub fn is_collective(number: u32) -> bool {
     (MpiFunction::MPI_Barrier as u32..=MpiFunction::MPI_Comm_disconnect as u32).contains(&number)
 }
+
+/// Whether what the function with this number starts may be a receive. What a status says of other
+/// operations means nothing.
+pub fn may_receive(number: u32) -> bool {
+    use MpiFunction::{MPI_Imrecv, MPI_Irecv, MPI_Start, MPI_Startall};
+    [MPI_Irecv, MPI_Imrecv, MPI_Start, MPI_Startall].iter().any(|function| *function as u32 == number)
+}

@@ -4,8 +4,8 @@ use super::communicators::Communicators;
 use super::outbox::Outbox;
 use super::requests::{Requests, Started};
 use crate::output::{CommunicatorRow, Item, MpiRow, NameId, RcclRow, RequestRow, Span};
-use rpd_ring::rccl;
 use rpd_ring::record::{Completion, Library, MpiCall, NewCommunicator, RcclCall, Record};
+use rpd_ring::{mpi, rccl};
 use std::collections::HashMap;
 
 /// Most ranges and calls that are kept open, per thread and per process. The library stops long
@@ -28,7 +28,11 @@ struct Open {
 #[derive(Clone, Copy)]
 enum Sort {
     Range,
-    Mpi(MpiRow),
+    Mpi {
+        row: MpiRow,
+        /// The requests that it starts may be receives.
+        may_receive: bool,
+    },
     Rccl(RcclRow),
 }
 
@@ -105,8 +109,9 @@ impl ProcessLog {
             Record::MpiEnter { time, call } => {
                 let name = out.function(Library::Mpi, call.function).ok_or(Misfit)?;
                 let span = self.begin(log, thread, time, name);
-                let call = self.mpi(&call, out);
-                log.push(Open { span, sort: Sort::Mpi(call) })
+                let sort =
+                    Sort::Mpi { row: self.mpi(&call, out), may_receive: mpi::may_receive(call.function) };
+                log.push(Open { span, sort })
             }
             Record::MpiExit { time } => {
                 let open = log.close(Open::is_mpi).ok_or(Misfit)?;
@@ -126,7 +131,8 @@ impl ProcessLog {
             }
             Record::MpiRequest { time, request } => {
                 let Some(call) = log.innermost(Open::is_mpi) else { return Err(Misfit) };
-                let started = Started { stack: call.span.stack, name: call.span.name, time };
+                let may_receive = matches!(call.sort, Sort::Mpi { may_receive: true, .. });
+                let started = Started { stack: call.span.stack, name: call.span.name, time, may_receive };
                 if let Some((completion, seen)) = self.requests.start(request, started) {
                     self.complete(started, &completion, seen, out);
                 }
@@ -221,7 +227,12 @@ impl ProcessLog {
 
     /// A request is complete: which and when is in `seen`.
     fn complete(&self, started: Started, completion: &Completion, seen: Span, out: &mut Outbox) {
-        let row = RequestRow { peer: completion.source, tag: completion.tag, bytes: completion.bytes };
+        let message = started.may_receive.then_some(completion);
+        let row = RequestRow {
+            peer: message.and_then(|message| message.source),
+            tag: message.and_then(|message| message.tag),
+            bytes: message.and_then(|message| message.bytes),
+        };
         out.push(Item::Request(Span { name: started.name, stack: started.stack, ..seen }, row));
     }
 
@@ -281,11 +292,11 @@ impl ThreadLog {
 
     /// A blocking receive from anyone knows now who it was.
     fn received(&mut self, message: &Completion) {
-        if let Some(Open { sort: Sort::Mpi(call), .. }) =
+        if let Some(Open { sort: Sort::Mpi { row, .. }, .. }) =
             self.open.iter_mut().rev().find(|open| open.is_mpi())
         {
-            call.peer = call.peer.or(message.source);
-            call.tag = call.tag.or(message.tag);
+            row.peer = row.peer.or(message.source);
+            row.tag = row.tag.or(message.tag);
         }
     }
 }
@@ -296,7 +307,7 @@ impl Open {
     }
 
     fn is_mpi(&self) -> bool {
-        matches!(self.sort, Sort::Mpi(_))
+        matches!(self.sort, Sort::Mpi { .. })
     }
 
     fn is_rccl(&self) -> bool {
@@ -307,7 +318,7 @@ impl Open {
         let span = Span { end, ..self.span };
         out.push(match self.sort {
             Sort::Range => Item::Range(span),
-            Sort::Mpi(call) => Item::Mpi(span, call),
+            Sort::Mpi { row, .. } => Item::Mpi(span, row),
             Sort::Rccl(call) => Item::Rccl(span, call),
         });
     }
@@ -318,7 +329,6 @@ mod tests {
     use super::*;
     use crate::output::Output;
     use proptest::prelude::*;
-    use rpd_ring::mpi;
     use rpd_ring::record::COMM_WORLD;
 
     /// Name, start, end, stack id, parent's stack id.

@@ -16,6 +16,8 @@ pub(super) struct Started {
     pub(super) name: NameId,
     /// When the request was there.
     pub(super) time: i64,
+    /// It may be a receive: the status of its completion tells of a message.
+    pub(super) may_receive: bool,
 }
 
 /// Requests by handle. Several may have the same one at a time: MPI libraries give all operations that
@@ -81,7 +83,7 @@ mod tests {
     use super::*;
 
     fn started(stack: i64) -> Started {
-        Started { stack, name: NameId(0), time: stack }
+        Started { stack, name: NameId(0), time: stack, may_receive: true }
     }
 
     fn seen(start: i64) -> Span {

@@ -4,7 +4,7 @@
 
 use rpd_shard::Shard;
 use rpd_shard::file::BlockKind;
-use rpd_shard::model::native::{MARK, MPI_CALL, RANGE};
+use rpd_shard::model::native::{COMMUNICATOR, MARK, MPI_CALL, RANGE, RCCL_CALL};
 use rpd_shard::model::rocpd::INFO_THREAD;
 use rpd_shard::model::{Kind, TableId, Value};
 use std::collections::BTreeMap;
@@ -59,6 +59,16 @@ impl Bench {
     /// Compiles the body of a program.
     pub(crate) fn program(&self, name: &str, source: &str) -> PathBuf {
         self.compile(name, source, &[])
+    }
+
+    /// Compiles the body of a program with options.
+    pub(crate) fn program_with(&self, name: &str, source: &str, options: &[&str]) -> PathBuf {
+        self.compile(name, source, options)
+    }
+
+    /// Compiles a shared library that needs another one.
+    pub(crate) fn linked_library(&self, name: &str, source: &str, library: &Path) -> PathBuf {
+        self.compile(name, source, &["-shared", "-fPIC", &library.display().to_string()])
     }
 
     /// Compiles a shared library.
@@ -224,6 +234,8 @@ pub(crate) struct Trace {
     pub(crate) ranges: Vec<Row>,
     pub(crate) marks: Vec<Row>,
     pub(crate) calls: Vec<Row>,
+    pub(crate) rccl_calls: Vec<Row>,
+    pub(crate) communicators: Vec<Row>,
 }
 
 impl Trace {
@@ -258,7 +270,8 @@ impl Trace {
         };
         let (threads, ranges, marks, calls) =
             (table(INFO_THREAD), table(RANGE), table(MARK), table(MPI_CALL));
-        Trace { shard, threads, ranges, marks, calls }
+        let (rccl_calls, communicators) = (table(RCCL_CALL), table(COMMUNICATOR));
+        Trace { shard, threads, ranges, marks, calls, rccl_calls, communicators }
     }
 
     /// How many ranges have this name.

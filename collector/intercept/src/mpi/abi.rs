@@ -1,74 +1,117 @@
 //! What differs between the two families of MPI: handles are addresses in Open MPI and `int` in
-//! MPICH and its relatives, and the special values are other numbers.
+//! MPICH and its relatives, the special values are other numbers, and a status has another layout.
 
-use crate::real::{Fallback, RealFunction, mpi_variable};
+use crate::real::{Fallback, MPI, MPI_FORTRAN, RealFunction, variable};
 use rpd_ring::record::{COMM_SELF, COMM_WORLD};
-use std::ffi::{c_int, c_void};
-use std::sync::atomic::Ordering::{Acquire, Release};
-use std::sync::atomic::{AtomicBool, AtomicUsize};
+use std::ffi::{CStr, c_int, c_void};
+use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
+use std::sync::atomic::{AtomicU8, AtomicUsize};
 
 /// Any pointer.
 pub(super) type Ptr = *mut c_void;
-/// A pointer to an array of `int`.
-pub(super) type Ints = *const c_int;
 /// A handle of MPI in the register or stack slot that carries it. With `int` handles the upper half
 /// is undefined: passed on as it came, cut off where we look at it.
 pub(super) type Handle = usize;
 
+/// A value that a handle or a buffer may have.
+struct Special {
+    /// Variable of Open MPI whose address it is.
+    open_mpi: &'static CStr,
+    /// The value in MPICH.
+    mpich: usize,
+    /// The value in the library that is loaded.
+    value: AtomicUsize,
+}
+
+impl Special {
+    const fn new(open_mpi: &'static CStr, mpich: usize) -> Special {
+        Special { open_mpi, mpich, value: AtomicUsize::new(0) }
+    }
+}
+
+static WORLD: Special = Special::new(c"ompi_mpi_comm_world", 0x4400_0000);
+static OWN: Special = Special::new(c"ompi_mpi_comm_self", 0x4400_0001);
+static NO_COMM: Special = Special::new(c"ompi_mpi_comm_null", 0x0400_0000);
+static NO_DATATYPE: Special = Special::new(c"ompi_mpi_datatype_null", 0x0c00_0000);
+static NO_REQUEST: Special = Special::new(c"ompi_request_null", 0x2c00_0000);
+
 const OMPI_IN_PLACE: usize = 1;
 const MPICH_IN_PLACE: usize = usize::MAX;
-const MPICH_COMM_WORLD: usize = 0x4400_0000;
-const MPICH_COMM_SELF: usize = 0x4400_0001;
-const MPICH_DATATYPE_NULL: usize = 0x0c00_0000;
+/// `MPI_ROOT`, for the root's side of a collective between two groups.
+const OMPI_ROOT: c_int = -4;
+const MPICH_ROOT: c_int = -3;
 
 /// The family of the MPI library that is loaded.
 #[derive(Clone, Copy)]
 pub(super) struct Abi {
     open_mpi: bool,
-    world: usize,
-    own: usize,
-    no_datatype: usize,
 }
 
-static KNOWN: AtomicBool = AtomicBool::new(false);
-static WORLD: AtomicUsize = AtomicUsize::new(0);
-static OWN: AtomicUsize = AtomicUsize::new(0);
-static NO_DATATYPE: AtomicUsize = AtomicUsize::new(0);
+/// 0 until it is known.
+static FAMILY: AtomicU8 = AtomicU8::new(0);
+const OPEN_MPI: u8 = 1;
+const MPICH: u8 = 2;
 
 impl Abi {
     /// Finds out, once. Threads that find out together find the same.
     #[inline]
     pub(super) fn get() -> Abi {
-        if !KNOWN.load(Acquire) {
-            WORLD.store(mpi_variable(c"ompi_mpi_comm_world").unwrap_or(0), Release);
-            OWN.store(mpi_variable(c"ompi_mpi_comm_self").unwrap_or(0), Release);
-            NO_DATATYPE.store(mpi_variable(c"ompi_mpi_datatype_null").unwrap_or(0), Release);
-            KNOWN.store(true, Release);
+        match FAMILY.load(Acquire) {
+            0 => Abi::find(),
+            family => Abi { open_mpi: family == OPEN_MPI },
         }
-        match WORLD.load(Acquire) {
-            0 => Abi {
-                open_mpi: false,
-                world: MPICH_COMM_WORLD,
-                own: MPICH_COMM_SELF,
-                no_datatype: MPICH_DATATYPE_NULL,
-            },
-            world => {
-                Abi { open_mpi: true, world, own: OWN.load(Acquire), no_datatype: NO_DATATYPE.load(Acquire) }
-            }
+    }
+
+    #[cold]
+    fn find() -> Abi {
+        let open_mpi = variable(WORLD.open_mpi, &MPI).is_some();
+        for special in [&WORLD, &OWN, &NO_COMM, &NO_DATATYPE, &NO_REQUEST] {
+            let value = if open_mpi { variable(special.open_mpi, &MPI).unwrap_or(0) } else { special.mpich };
+            special.value.store(value, Relaxed);
         }
+        FAMILY.store(if open_mpi { OPEN_MPI } else { MPICH }, Release);
+        Abi { open_mpi }
     }
 
     fn value(self, handle: Handle) -> usize {
         if self.open_mpi { handle } else { handle & 0xffff_ffff }
     }
 
-    /// A communicator as the ring carries it.
+    fn is(self, handle: Handle, special: &Special) -> bool {
+        self.value(handle) == special.value.load(Relaxed)
+    }
+
+    /// Whether this is a communicator that MPI may be asked about.
+    pub(super) fn is_comm(self, handle: Handle) -> bool {
+        self.value(handle) != 0 && !self.is(handle, &NO_COMM)
+    }
+
+    /// Whether this is a request.
+    pub(super) fn is_request(self, handle: Handle) -> bool {
+        self.value(handle) != 0 && !self.is(handle, &NO_REQUEST)
+    }
+
+    /// A handle as the ring carries it.
+    pub(super) fn number(self, handle: Handle) -> u64 {
+        self.value(handle) as u64
+    }
+
+    /// A communicator as the ring carries it, 0 for none.
     pub(super) fn comm(self, handle: Handle) -> u64 {
-        match self.value(handle) {
-            world if world == self.world => COMM_WORLD,
-            own if own == self.own => COMM_SELF,
-            other => other as u64,
+        if self.is(handle, &WORLD) {
+            COMM_WORLD
+        } else if self.is(handle, &OWN) {
+            COMM_SELF
+        } else if self.is_comm(handle) {
+            self.number(handle)
+        } else {
+            0
         }
+    }
+
+    /// The handle of `MPI_COMM_WORLD`.
+    pub(super) fn world(self) -> Handle {
+        WORLD.value.load(Relaxed)
     }
 
     /// The other side of a message: none for any source, -1 for `MPI_PROC_NULL`.
@@ -81,9 +124,34 @@ impl Abi {
         }
     }
 
-    /// Whether a buffer is `MPI_IN_PLACE`.
-    pub(super) fn in_place(self, buffer: Ptr) -> bool {
+    /// Whether a root is this process itself, in a collective between two groups.
+    pub(super) fn is_root_itself(self, root: c_int) -> bool {
+        root == if self.open_mpi { OMPI_ROOT } else { MPICH_ROOT }
+    }
+
+    /// Whether a buffer of a C program is `MPI_IN_PLACE`.
+    pub(super) fn is_in_place(self, buffer: Ptr) -> bool {
         buffer as usize == if self.open_mpi { OMPI_IN_PLACE } else { MPICH_IN_PLACE }
+    }
+
+    /// Whether a status of a C program is `MPI_STATUS_IGNORE` or `MPI_STATUSES_IGNORE`.
+    pub(super) fn is_ignored(self, status: Ptr) -> bool {
+        status as usize == usize::from(!self.open_mpi)
+    }
+
+    /// Whether `MPI_GRAPH` is 1 and `MPI_CART` 2, not the other way round.
+    pub(super) fn numbers_graphs_first(self) -> bool {
+        !self.open_mpi
+    }
+
+    /// `MPI_ERR_OTHER`.
+    pub(super) fn error_other(self) -> c_int {
+        if self.open_mpi { 16 } else { 15 }
+    }
+
+    /// `MPI_ERR_NO_MEM`.
+    pub(super) fn error_no_memory(self) -> c_int {
+        if self.open_mpi { 39 } else { 34 }
     }
 
     /// Bytes of `count` elements; none if MPI does not say.
@@ -92,7 +160,7 @@ impl Abi {
             return Some(0);
         }
         let value = self.value(datatype);
-        if value == self.no_datatype || value == 0 {
+        if value == 0 || self.is(datatype, &NO_DATATYPE) {
             return None;
         }
         // MPICH writes the size of its basic types into their handles.
@@ -102,14 +170,24 @@ impl Abi {
         count.checked_mul(i64::from(ask(&TYPE_SIZE, datatype)?))
     }
 
-    /// Number of processes of a communicator.
-    pub(super) fn size(self, comm: Handle) -> Option<i32> {
-        ask(&COMM_SIZE, comm)
+    /// Number of processes of a communicator, on this side of it.
+    pub(super) fn size(self, comm: Handle) -> Option<c_int> {
+        if self.is_comm(comm) { ask(&COMM_SIZE, comm) } else { None }
     }
 
     /// Rank of this process in a communicator.
-    pub(super) fn rank(self, comm: Handle) -> Option<i32> {
-        ask(&COMM_RANK, comm)
+    pub(super) fn rank(self, comm: Handle) -> Option<c_int> {
+        if self.is_comm(comm) { ask(&COMM_RANK, comm) } else { None }
+    }
+
+    /// Whether a communicator is one between two groups.
+    pub(super) fn is_inter(self, comm: Handle) -> bool {
+        !self.is(comm, &WORLD) && self.is_comm(comm) && ask(&COMM_TEST_INTER, comm) == Some(1)
+    }
+
+    /// Number of processes that a collective exchanges data with.
+    pub(super) fn partners(self, comm: Handle) -> Option<c_int> {
+        if self.is_inter(comm) { ask(&COMM_REMOTE_SIZE, comm) } else { self.size(comm) }
     }
 
     /// The handle at a place of an array of handles.
@@ -126,17 +204,86 @@ impl Abi {
             }
         }
     }
+
+    /// A handle of Fortran in C.
+    pub(super) fn c_handle(self, handle: c_int, convert: &RealFunction) -> Handle {
+        if !self.open_mpi {
+            return handle as u32 as usize;
+        }
+        let Some(address) = convert.address() else { return 0 };
+        // SAFETY: the three functions below have this type in Open MPI, and check the range of the
+        // number that they get.
+        unsafe { std::mem::transmute::<usize, unsafe extern "C-unwind" fn(c_int) -> Handle>(address)(handle) }
+    }
+
+    /// What a status says of a message; none if it is about none.
+    ///
+    /// # Safety
+    /// It is the address of an array of statuses with that many elements, which MPI has written.
+    pub(super) unsafe fn message(self, statuses: Ptr, at: usize) -> Option<Message> {
+        // SAFETY: the caller's promise, and the layouts of the two families. Those of Fortran's
+        // statuses are the same.
+        let (source, tag, cancelled, bytes) = unsafe {
+            if self.open_mpi {
+                let status = statuses.cast::<OpenMpiStatus>().add(at).read_unaligned();
+                (status.source, status.tag, status.cancelled != 0, status.bytes as i64)
+            } else {
+                let status = statuses.cast::<MpichStatus>().add(at).read_unaligned();
+                let high = i64::from(status.count_high_and_cancelled >> 1);
+                let bytes = high << 32 | i64::from(status.count_low);
+                (status.source, status.tag, status.count_high_and_cancelled & 1 != 0, bytes)
+            }
+        };
+        let source = self.peer(source)?;
+        if cancelled {
+            return None;
+        }
+        Some(Message { source, tag: (tag >= 0).then_some(tag), bytes })
+    }
 }
 
-static TYPE_SIZE: RealFunction = RealFunction::new(c"PMPI_Type_size", Fallback::LoadedMpi);
-static COMM_SIZE: RealFunction = RealFunction::new(c"PMPI_Comm_size", Fallback::LoadedMpi);
-static COMM_RANK: RealFunction = RealFunction::new(c"PMPI_Comm_rank", Fallback::LoadedMpi);
+/// What a status says of a message that has come.
+#[derive(Clone, Copy)]
+pub(super) struct Message {
+    /// Rank that it came from, -1 for `MPI_PROC_NULL`.
+    pub(super) source: i32,
+    pub(super) tag: Option<i32>,
+    pub(super) bytes: i64,
+}
+
+#[repr(C)]
+struct OpenMpiStatus {
+    source: c_int,
+    tag: c_int,
+    error: c_int,
+    cancelled: c_int,
+    bytes: usize,
+}
+
+#[repr(C)]
+struct MpichStatus {
+    count_low: u32,
+    count_high_and_cancelled: u32,
+    source: c_int,
+    tag: c_int,
+    error: c_int,
+}
+
+static TYPE_SIZE: RealFunction = RealFunction::new(c"PMPI_Type_size", Fallback::Loaded(&MPI));
+static COMM_SIZE: RealFunction = RealFunction::new(c"PMPI_Comm_size", Fallback::Loaded(&MPI));
+static COMM_RANK: RealFunction = RealFunction::new(c"PMPI_Comm_rank", Fallback::Loaded(&MPI));
+static COMM_TEST_INTER: RealFunction = RealFunction::new(c"PMPI_Comm_test_inter", Fallback::Loaded(&MPI));
+static COMM_REMOTE_SIZE: RealFunction = RealFunction::new(c"PMPI_Comm_remote_size", Fallback::Loaded(&MPI));
+
+pub(super) static COMM_F2C: RealFunction = RealFunction::new(c"PMPI_Comm_f2c", Fallback::Loaded(&MPI));
+pub(super) static TYPE_F2C: RealFunction = RealFunction::new(c"PMPI_Type_f2c", Fallback::Loaded(&MPI));
+pub(super) static REQUEST_F2C: RealFunction = RealFunction::new(c"PMPI_Request_f2c", Fallback::Loaded(&MPI));
 
 /// Calls `int f(handle, int *answer)`. The program has just passed the handle to MPI itself.
-fn ask(function: &RealFunction, handle: Handle) -> Option<i32> {
+pub(super) fn ask(function: &RealFunction, handle: Handle) -> Option<c_int> {
     let address = function.address()?;
     let mut answer: c_int = 0;
-    // SAFETY: the three functions above have this type, with a handle in an integer register.
+    // SAFETY: the functions that are asked have this type, with a handle in an integer register.
     let failed = unsafe {
         std::mem::transmute::<usize, unsafe extern "C-unwind" fn(Handle, *mut c_int) -> c_int>(address)(
             handle,
@@ -144,4 +291,70 @@ fn ask(function: &RealFunction, handle: Handle) -> Option<i32> {
         )
     };
     (failed == 0).then_some(answer)
+}
+
+/// A special address of Fortran programs: that of a common block, by whatever name the compiler gave
+/// it, or what a variable of the library holds.
+pub(super) struct Sentinel {
+    commons: [&'static CStr; 4],
+    holder: &'static CStr,
+    /// Addresses of all of them, 0 where there is none.
+    places: [AtomicUsize; 5],
+    known: AtomicU8,
+}
+
+/// Variables of MPI end in their spelling by four sorts of compilers.
+macro_rules! sentinel {
+    ($lower:literal, $upper:literal, $holder:literal) => {
+        Sentinel {
+            commons: [
+                c_name(concat!($lower, "_\0")),
+                c_name(concat!($lower, "\0")),
+                c_name(concat!($lower, "__\0")),
+                c_name(concat!($upper, "\0")),
+            ],
+            holder: c_name(concat!($holder, "\0")),
+            places: [const { AtomicUsize::new(0) }; 5],
+            known: AtomicU8::new(0),
+        }
+    };
+}
+
+pub(super) static FORTRAN_IN_PLACE: Sentinel =
+    sentinel!("mpi_fortran_in_place", "MPI_FORTRAN_IN_PLACE", "MPIR_F_MPI_IN_PLACE");
+pub(super) static FORTRAN_STATUS_IGNORE: Sentinel =
+    sentinel!("mpi_fortran_status_ignore", "MPI_FORTRAN_STATUS_IGNORE", "MPI_F_STATUS_IGNORE");
+pub(super) static FORTRAN_STATUSES_IGNORE: Sentinel =
+    sentinel!("mpi_fortran_statuses_ignore", "MPI_FORTRAN_STATUSES_IGNORE", "MPI_F_STATUSES_IGNORE");
+
+impl Sentinel {
+    /// Whether this is the address.
+    pub(super) fn is(&self, address: Ptr) -> bool {
+        if self.known.load(Acquire) == 0 {
+            self.find();
+        }
+        let [commons @ .., holder] = &self.places;
+        let is_common = commons.iter().any(|place| place.load(Relaxed) == address as usize);
+        let holder = holder.load(Relaxed);
+        // SAFETY: the address of a pointer variable of the library, which is never unloaded.
+        address.is_null() || is_common || holder != 0 && unsafe { (holder as *const Ptr).read() } == address
+    }
+
+    #[cold]
+    fn find(&self) {
+        let names = self.commons.into_iter().chain([self.holder]);
+        for (place, name) in self.places.iter().zip(names) {
+            let found = variable(name, &MPI).or_else(|| variable(name, &MPI_FORTRAN));
+            place.store(found.unwrap_or(0), Relaxed);
+        }
+        self.known.store(1, Release);
+    }
+}
+
+/// A literal that ends in a zero byte, as a name for the loader.
+pub(super) const fn c_name(name: &'static str) -> &'static CStr {
+    match CStr::from_bytes_with_nul(name.as_bytes()) {
+        Ok(name) => name,
+        Err(_) => c"",
+    }
 }

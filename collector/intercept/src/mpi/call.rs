@@ -1,7 +1,10 @@
 //! From the arguments of a call to what is recorded of it.
 
-use super::abi::{Abi, Handle, Ints, Ptr};
-use rpd_ring::mpi::MpiFunction;
+use super::abi::{Abi, Handle};
+use super::argument::{Answers, Handles, Numbers, Statuses};
+use super::communicators::Making;
+use crate::sequence::{self, Table};
+use rpd_ring::mpi::{self, MpiFunction};
 use rpd_ring::record::MpiCall;
 use std::ffi::c_int;
 
@@ -13,9 +16,11 @@ pub(super) struct Call {
     pub(super) root: Option<c_int>,
     pub(super) tag: Option<c_int>,
     pub(super) volume: Volume,
-    /// A buffer, and what counts if it is `MPI_IN_PLACE`: the arguments beside such a buffer need
-    /// not make sense, nor those of the root in another rank.
-    pub(super) in_place: Option<(Ptr, Volume)>,
+    /// The buffer that may be `MPI_IN_PLACE` is it: the arguments beside it need not make sense.
+    pub(super) is_in_place: bool,
+    /// Its partners are the neighbours of this process, not all of the communicator.
+    pub(super) is_of_neighbours: bool,
+    pub(super) effect: Effect,
 }
 
 /// How much data a call is about.
@@ -24,15 +29,59 @@ pub(super) enum Volume {
     /// Not known, or none.
     Unknown,
     /// A number of elements.
-    Elements(c_int, Handle),
+    Elements(i64, Handle),
     /// As many elements for every process of the communicator.
-    PerRank(c_int, Handle),
+    PerRank(i64, Handle),
+    /// The same, for every process on this side of the communicator.
+    PerMember(i64, Handle),
     /// One count for every process of the communicator, summed up.
-    Counts(Ints, Handle),
+    Counts(Numbers, Handle),
+    /// The same, for every process on this side of the communicator.
+    MemberCounts(Numbers, Handle),
     /// The count of this process among those of all.
-    OwnCount(Ints, Handle),
+    OwnCount(Numbers, Handle),
     /// A count and a type for every process of the communicator, summed up.
-    CountsOfTypes(Ints, Ptr),
+    CountsOfTypes(Numbers, Handles),
+}
+
+/// What a call does to requests and communicators, and where to see it.
+#[derive(Clone, Copy)]
+pub(super) enum Effect {
+    /// Nothing.
+    Nothing,
+    /// Starts an operation, whose request is there afterwards.
+    Starts(Handles),
+    /// Starts the operations of so many persistent requests.
+    StartsAgain(Handles, c_int),
+    /// Makes a persistent request of a send.
+    PreparesSend(Handles),
+    /// Completes some of so many requests.
+    Completes(Handles, c_int, Completed, Statuses),
+    /// Frees a request.
+    Frees(Handles),
+    /// Has received or seen a message, if there is a flag and it is set.
+    Receives(Option<Answers>, Statuses),
+    /// Makes a communicator.
+    Makes(Making),
+    /// Frees the communicator that the call is about.
+    FreesComm,
+    /// Names the communicator that the call is about.
+    Names(*const u8, usize),
+}
+
+/// Which requests a call has completed.
+#[derive(Clone, Copy)]
+pub(super) enum Completed {
+    /// All.
+    All,
+    /// All, if that is true.
+    AllIf(Answers),
+    /// The one with this index.
+    One(Answers),
+    /// The one with this index, if the flag in front is true.
+    OneIf(Answers, Answers),
+    /// So many, with these indices.
+    Some(Answers, Answers),
 }
 
 /// A call without communicator.
@@ -45,19 +94,20 @@ pub(super) fn plain() -> Call {
         root: None,
         tag: None,
         volume: Volume::Unknown,
-        in_place: None,
+        is_in_place: false,
+        is_of_neighbours: false,
+        effect: Effect::Nothing,
     }
 }
 
 /// A message to or from a peer.
-pub(super) fn message(count: c_int, datatype: Handle, peer: c_int, tag: c_int, comm: Handle) -> Call {
-    Call {
-        comm: Some(comm),
-        peer: Some(peer),
-        tag: Some(tag),
-        volume: Volume::Elements(count, datatype),
-        ..plain()
-    }
+pub(super) fn message(count: i64, datatype: Handle, peer: c_int, tag: c_int, comm: Handle) -> Call {
+    Call { volume: Volume::Elements(count, datatype), ..probe(peer, tag, comm) }
+}
+
+/// The head of a message from a peer.
+pub(super) fn probe(peer: c_int, tag: c_int, comm: Handle) -> Call {
+    Call { comm: Some(comm), peer: Some(peer), tag: Some(tag), ..plain() }
 }
 
 /// A collective without root.
@@ -70,66 +120,78 @@ pub(super) fn rooted(volume: Volume, root: c_int, comm: Handle) -> Call {
     Call { root: Some(root), ..collective(volume, comm) }
 }
 
+/// A collective of the neighbours in a topology.
+pub(super) fn neighbours(volume: Volume, comm: Handle) -> Call {
+    Call { is_of_neighbours: true, ..collective(volume, comm) }
+}
+
 impl Call {
-    /// What counts instead if `buffer` is `MPI_IN_PLACE`.
-    pub(super) fn or_in_place(self, buffer: Ptr, volume: Volume) -> Call {
-        Call { in_place: Some((buffer, volume)), ..self }
+    /// What counts instead if a buffer is `MPI_IN_PLACE`.
+    pub(super) fn or_in_place(self, is_in_place: bool, volume: Volume) -> Call {
+        if is_in_place { Call { is_in_place, volume, ..self } } else { self }
+    }
+
+    /// It does this to requests or communicators.
+    pub(super) fn and(self, effect: Effect) -> Call {
+        Call { effect, ..self }
+    }
+
+    /// Where the request of a non-blocking call is.
+    pub(super) fn starts(&self) -> Option<Handles> {
+        match self.effect {
+            Effect::Starts(request) => Some(request),
+            _ => None,
+        }
+    }
+
+    /// Number of the call on its communicator.
+    pub(super) fn seq(&self) -> Option<u32> {
+        let numbers = COMMUNICATORS.of(Abi::get().comm(self.comm?))?;
+        let is_collective = mpi::is_collective(self.function as u32);
+        Some(sequence::next(if is_collective { &numbers.collectives } else { &numbers.others }))
     }
 
     /// In the terms of the ring.
-    pub(super) fn resolve(self) -> MpiCall {
+    pub(super) fn resolve(&self, seq: Option<u32>) -> MpiCall {
         let abi = Abi::get();
-        let volume = match self.in_place {
-            Some((buffer, volume)) if abi.in_place(buffer) => volume,
-            _ => self.volume,
-        };
         MpiCall {
             function: self.function as u32,
-            comm: self.comm.map(|comm| abi.comm(comm)),
+            comm: self.comm.map(|comm| abi.comm(comm)).filter(|comm| *comm != 0),
             peer: self.peer.and_then(|peer| abi.peer(peer)),
             root: self.root.filter(|root| *root >= 0),
             tag: self.tag.filter(|tag| *tag >= 0),
-            bytes: volume.bytes(abi, self.comm),
-            seq: None,
+            bytes: self.volume.bytes(abi, self.comm),
+            seq,
         }
     }
 }
+
+/// Numbers of the calls on MPI's communicators.
+pub(super) static COMMUNICATORS: Table = Table::new();
 
 impl Volume {
     fn bytes(self, abi: Abi, comm: Option<Handle>) -> Option<i64> {
         match self {
             Volume::Unknown => None,
-            Volume::Elements(count, datatype) => abi.bytes(i64::from(count), datatype),
+            Volume::Elements(count, datatype) => abi.bytes(count, datatype),
             Volume::PerRank(count, datatype) => {
-                let size = abi.size(comm?)?;
-                abi.bytes(i64::from(count) * i64::from(size), datatype)
+                abi.bytes(count.checked_mul(i64::from(abi.partners(comm?)?))?, datatype)
             }
-            Volume::Counts(counts, datatype) => {
-                let size = usize::try_from(abi.size(comm?)?).ok()?;
-                let sum = (0..size).map(|i| count_at(counts, i).map(i64::from)).sum::<Option<i64>>()?;
-                abi.bytes(sum, datatype)
+            Volume::PerMember(count, datatype) => {
+                abi.bytes(count.checked_mul(i64::from(abi.size(comm?)?))?, datatype)
             }
+            Volume::Counts(counts, datatype) => abi.bytes(sum(counts, abi.partners(comm?)?)?, datatype),
+            Volume::MemberCounts(counts, datatype) => abi.bytes(sum(counts, abi.size(comm?)?)?, datatype),
             Volume::OwnCount(counts, datatype) => {
                 let rank = usize::try_from(abi.rank(comm?)?).ok()?;
-                abi.bytes(i64::from(count_at(counts, rank)?), datatype)
+                abi.bytes(counts.at(rank)?, datatype)
             }
-            Volume::CountsOfTypes(counts, types) => {
-                let size = usize::try_from(abi.size(comm?)?).ok()?;
-                if types.is_null() {
-                    return None;
-                }
-                (0..size)
-                    // SAFETY: MPI wants one type for every process of the communicator.
-                    .map(|i| abi.bytes(i64::from(count_at(counts, i)?), unsafe { abi.handle_at(types, i) }))
-                    .sum()
-            }
+            Volume::CountsOfTypes(counts, types) => (0..usize::try_from(abi.partners(comm?)?).ok()?)
+                .try_fold(0i64, |sum, at| sum.checked_add(abi.bytes(counts.at(at)?, types.at(at))?)),
         }
     }
 }
 
-/// An element of an array with one count per process.
-fn count_at(counts: Ints, at: usize) -> Option<c_int> {
-    // SAFETY: MPI wants one count for every process of the communicator, and `at` is below their
-    // number.
-    (!counts.is_null()).then(|| unsafe { counts.add(at).read() })
+fn sum(counts: Numbers, length: c_int) -> Option<i64> {
+    (0..usize::try_from(length).ok()?).try_fold(0i64, |sum, at| sum.checked_add(counts.at(at)?))
 }

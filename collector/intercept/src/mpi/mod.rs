@@ -1,60 +1,212 @@
-//! MPI in C: every function of [`rpd_ring::mpi::MpiFunction`] is exported, recorded and passed on.
+//! MPI in C and Fortran: every function of [`rpd_ring::mpi::MpiFunction`] is exported, recorded and
+//! passed on.
 //!
-//! What is recorded, beside the times:
-//! * communicator: `MPI_COMM_WORLD` and `MPI_COMM_SELF` by what they are, others by handle;
+//! # What is recorded, beside the times
+//!
+//! * communicator: `MPI_COMM_WORLD` and `MPI_COMM_SELF` by what they are, others by handle; none of a
+//!   call on a request or on a matched message;
 //! * peer: destination or source; none for `MPI_ANY_SOURCE`, -1 for `MPI_PROC_NULL`;
 //! * root: none for the special roots of intercommunicators; tag: none for `MPI_ANY_TAG`;
 //! * bytes: what this rank hands over, in a receive what it has room for. Alltoall and the vector
 //!   forms sum over all partners, scatter has the share of this rank, neighbour collectives the
 //!   share of one neighbour, their vector forms nothing. It is counted from arguments, so the
-//!   completion of a receive does not change it.
+//!   completion of a receive does not change it;
+//! * seq: the how-manieth call on its communicator, see [`crate::sequence`]: calls that fail count as
+//!   well. Calls that all ranks of the communicator make are counted apart from the others;
+//! * requests: that a call has started one, and that a call has seen one complete. Source, tag and
+//!   bytes of a message are there only where the program asked for a status. Of a call that fails
+//!   nothing is recorded, though it may have completed some;
+//! * communicators: that one was made, and how, so that its ranks agree on a name for it; its names and
+//!   its end.
+//!
+//! # The forms of a function
+//!
+//! A description has the function's arguments with their kinds ([`argument`]), and from it come
+//! * `MPI_Send`, for C;
+//! * `MPI_Send_c`, with large counts, if MPI has one. Where the MPI library has none, it does its work
+//!   with the first ([`narrow`]);
+//! * `mpi_send_`, for Fortran's `mpif.h` and `use mpi`; and `mpi_send_f08_`, for Open MPI's
+//!   `use mpi_f08`. That of MPICH calls the functions of C.
+//!
+//! MPI libraries call their own functions: Fortran's those of C, collectives messages. Only the
+//! outermost is recorded, which is the one that the program has called.
 
 mod abi;
+mod argument;
 mod call;
 mod collectives;
+mod communicators;
+mod narrow;
 mod point_to_point;
+mod requests;
+mod run;
 
-/// Exports functions. Each has its arguments as MPI's C binding orders them, and after the arrow
-/// what is to be recorded of them.
-///
-/// The ABI is `C-unwind`: an error handler of a C++ program may throw through MPI, and a cancelled
-/// thread unwinds through it.
+/// Exports functions. Each has its name, the name of its Fortran form, and its arguments as MPI's
+/// bindings order them; after the arrow what is to be recorded of them. Those in `counted` have a form
+/// for large counts.
 macro_rules! mpi_functions {
-    ($($name:ident($($argument:ident: $kind:ty),* $(,)?) => $describe:expr;)*) => {$(
-        #[doc = concat!("Records and passes on `", stringify!($name), "`.")]
-        ///
-        /// # Safety
-        /// As MPI says.
-        #[unsafe(no_mangle)]
-        #[allow(non_snake_case, clippy::too_many_arguments)]
-        pub(crate) unsafe extern "C-unwind" fn $name($($argument: $kind),*) -> std::ffi::c_int {
-            type Real = unsafe extern "C-unwind" fn($($kind),*) -> std::ffi::c_int;
-            const NAME: &std::ffi::CStr =
-                match std::ffi::CStr::from_bytes_with_nul(concat!(stringify!($name), "\0").as_bytes()) {
-                    Ok(name) => name,
-                    Err(_) => c"",
-                };
-            static REAL: crate::real::RealFunction =
-                crate::real::RealFunction::new(NAME, crate::real::Fallback::LoadedMpi);
-            let Some(address) = REAL.address() else { return crate::mpi::NO_MPI };
-            let mut inside = crate::inside::Inside::mpi();
-            if inside.is_recorded() {
-                inside.begin_mpi(&crate::mpi::call::Call {
-                    function: rpd_ring::mpi::MpiFunction::$name,
-                    ..$describe
-                }.resolve());
-            }
-            // SAFETY: the function of this name in an MPI library has these arguments, each in a
-            // register or stack slot of the size used here, and gets what the program passed.
-            let result = unsafe {
-                std::mem::transmute::<usize, Real>(address)($($argument),*)
-            };
-            inside.end(|_| ());
-            result
+    (counted: $($name:ident $lower:ident($($argument:ident: $kind:ident),* $(,)?) => $describe:expr;)*) => {$(
+        mod $lower {
+            use super::*;
+            c_function! { $name($($argument: $kind),*) => $describe }
+            crate::mpi::large_function! { $name($($argument: $kind),*) => $describe }
+            fortran_functions! { $name (stringify!($lower)) ($($argument: $kind),*) => $describe }
+        }
+    )*};
+    (plain: $($name:ident $lower:ident($($argument:ident: $kind:ident),* $(,)?) => $describe:expr;)*) => {$(
+        mod $lower {
+            use super::*;
+            c_function! { $name($($argument: $kind),*) => $describe }
+            fortran_functions! { $name (stringify!($lower)) ($($argument: $kind),*) => $describe }
         }
     )*};
 }
 pub(crate) use mpi_functions;
+
+/// Exports the C form of a function.
+///
+/// The ABI is `C-unwind`: an error handler of a C++ program may throw through MPI, and a cancelled
+/// thread unwinds through it.
+macro_rules! c_function {
+    ($name:ident($($argument:ident: $kind:ident),*) => $describe:expr) => {
+        #[doc = concat!("Records and passes on `", stringify!($name), "`.")]
+        ///
+        /// # Safety
+        /// As MPI says.
+        #[unsafe(export_name = stringify!($name))]
+        #[allow(clippy::too_many_arguments, unused_variables)]
+        pub(super) unsafe extern "C-unwind" fn in_c($($argument: <$kind as Kind>::C),*) -> std::ffi::c_int {
+            type Real = unsafe extern "C-unwind" fn($(<$kind as Kind>::C),*) -> std::ffi::c_int;
+            static REAL: crate::real::RealFunction = crate::real::RealFunction::new(
+                crate::mpi::abi::c_name(concat!(stringify!($name), "\0")),
+                crate::real::Fallback::Loaded(&crate::real::MPI),
+            );
+            let Some(address) = REAL.address() else { return crate::mpi::NO_MPI };
+            crate::mpi::run::run(
+                || {
+                    $(let $argument = <$kind as Kind>::c($argument);)*
+                    Call { function: rpd_ring::mpi::MpiFunction::$name, ..$describe }
+                },
+                // SAFETY: the function of this name in an MPI library has these arguments, each in a
+                // register or stack slot of the size used here, and gets what the program passed.
+                || unsafe { std::mem::transmute::<usize, Real>(address)($($argument),*) },
+            )
+        }
+    };
+}
+pub(crate) use c_function;
+
+/// Exports the C form of a function for large counts.
+macro_rules! large_function {
+    ($name:ident($($argument:ident: $kind:ident),*) => $describe:expr) => {
+        #[doc = concat!("Records and passes on `", stringify!($name), "_c`.")]
+        ///
+        /// # Safety
+        /// As MPI says.
+        #[unsafe(export_name = concat!(stringify!($name), "_c"))]
+        #[allow(clippy::too_many_arguments, unused_variables)]
+        unsafe extern "C-unwind" fn large($($argument: <$kind as Kind>::Large),*) -> std::ffi::c_int {
+            type Real = unsafe extern "C-unwind" fn($(<$kind as Kind>::Large),*) -> std::ffi::c_int;
+            static REAL: crate::real::RealFunction = crate::real::RealFunction::new(
+                crate::mpi::abi::c_name(concat!(stringify!($name), "_c\0")),
+                crate::real::Fallback::Loaded(&crate::real::MPI),
+            );
+            let look = || {
+                $(let $argument = <$kind as Kind>::large($argument);)*
+                Call { function: rpd_ring::mpi::MpiFunction::$name, ..$describe }
+            };
+            match REAL.address() {
+                // SAFETY: as in the form without large counts.
+                Some(address) => crate::mpi::run::run(look, || unsafe {
+                    std::mem::transmute::<usize, Real>(address)($($argument),*)
+                }),
+                None => {
+                    let mut narrowing = crate::mpi::narrow::Narrowing::of(&look());
+                    let mut call = || {
+                        $(let $argument = <$kind as Kind>::narrow($argument, &mut narrowing)?;)*
+                        // SAFETY: the same call, with arrays that live until it is complete.
+                        Some(unsafe { in_c($($argument),*) })
+                    };
+                    let result = call();
+                    narrowing.finish(result)
+                }
+            }
+        }
+    };
+}
+pub(crate) use large_function;
+
+/// Exports the Fortran forms of a function. Everything is passed by address, except for what a compiler
+/// adds behind the error code.
+macro_rules! fortran_functions {
+    ($name:ident ($lower:expr) ($($argument:ident: $kind:ident),*) $(, $more:ident: $type:ty)* => $describe:expr) => {
+        crate::mpi::fortran_function! {
+            in_fortran, concat!($lower, "_"), MPI_FORTRAN,
+            $name($($argument: $kind),*) ($($more: $type),*) => $describe
+        }
+        crate::mpi::fortran_function! {
+            in_fortran_2008, concat!($lower, "_f08_"), MPI_FORTRAN_2008,
+            $name($($argument: $kind),*) ($($more: $type),*) => $describe
+        }
+    };
+}
+pub(crate) use fortran_functions;
+
+/// Exports one Fortran form of a function.
+macro_rules! fortran_function {
+    (
+        $form:ident, $exported:expr, $library:ident,
+        $name:ident($($argument:ident: $kind:ident),*) ($($more:ident: $type:ty),*) => $describe:expr
+    ) => {
+        #[doc = concat!("Records and passes on `", stringify!($name), "` of Fortran.")]
+        ///
+        /// # Safety
+        /// As MPI says.
+        #[unsafe(export_name = $exported)]
+        #[allow(clippy::too_many_arguments, unused_variables)]
+        unsafe extern "C-unwind" fn $form(
+            $($argument: crate::mpi::abi::Ptr,)* error: *mut std::ffi::c_int $(, $more: $type)*
+        ) {
+            // The address of every argument, the error code, and what is behind it.
+            type Real = unsafe extern "C-unwind" fn(
+                $(crate::mpi::address_of!($argument),)* *mut std::ffi::c_int $(, $type)*
+            );
+            static REAL: crate::real::RealFunction = crate::real::RealFunction::new(
+                crate::mpi::abi::c_name(concat!($exported, "\0")),
+                crate::real::Fallback::Loaded(&crate::real::$library),
+            );
+            // It is optional in Fortran 2008.
+            let mut unasked = 0;
+            let error = if error.is_null() { &raw mut unasked } else { error };
+            let Some(address) = REAL.address() else {
+                // SAFETY: the address of an INTEGER.
+                return unsafe { error.write(crate::mpi::NO_MPI) };
+            };
+            crate::mpi::run::run(
+                || {
+                    // SAFETY: the arguments are what MPI wants.
+                    $(let $argument = unsafe { <$kind as Kind>::fortran($argument) };)*
+                    Call { function: rpd_ring::mpi::MpiFunction::$name, ..$describe }
+                },
+                // SAFETY: the function of this name in an MPI library has these arguments and gets what
+                // the program passed, and it writes the error code.
+                || unsafe {
+                    std::mem::transmute::<usize, Real>(address)($($argument,)* error $(, $more)*);
+                    error.read()
+                },
+            );
+        }
+    };
+}
+pub(crate) use fortran_function;
+
+/// An argument's type in Fortran.
+macro_rules! address_of {
+    ($argument:ident) => {
+        crate::mpi::abi::Ptr
+    };
+}
+pub(crate) use address_of;
 
 /// Returned where a program calls MPI without an MPI library: `MPI_ERR_OTHER` of MPICH, in Open MPI
 /// another error class. No program gets here that could have started without us.

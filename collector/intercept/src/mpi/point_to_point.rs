@@ -1,49 +1,93 @@
-//! Start and end of MPI, messages, and waiting for them.
+//! Start and end of MPI, and messages.
 
-use super::abi::{Handle, Ints, Ptr};
-use super::call::{Call, message, plain};
-use super::mpi_functions;
-use std::ffi::c_int;
+use super::argument::{Address, Buffer, Comm, Count, Datatype, Int, IntPlace, Kind, Requests, Status};
+use super::call::{Call, Effect, Volume, message, plain, probe};
+use super::{c_function, fortran_functions, mpi_functions};
 
-mpi_functions! {
-    MPI_Init(argc: Ptr, argv: Ptr) => plain();
-    MPI_Init_thread(argc: Ptr, argv: Ptr, required: c_int, provided: Ptr) => plain();
-    MPI_Finalize() => plain();
+mpi_functions! { plain:
+    MPI_Finalize mpi_finalize() => plain();
+}
 
-    MPI_Send(buf: Ptr, count: c_int, datatype: Handle, dest: c_int, tag: c_int, comm: Handle)
-        => message(count, datatype, dest, tag, comm);
-    MPI_Ssend(buf: Ptr, count: c_int, datatype: Handle, dest: c_int, tag: c_int, comm: Handle)
-        => message(count, datatype, dest, tag, comm);
-    MPI_Bsend(buf: Ptr, count: c_int, datatype: Handle, dest: c_int, tag: c_int, comm: Handle)
-        => message(count, datatype, dest, tag, comm);
-    MPI_Rsend(buf: Ptr, count: c_int, datatype: Handle, dest: c_int, tag: c_int, comm: Handle)
-        => message(count, datatype, dest, tag, comm);
-    MPI_Recv(buf: Ptr, count: c_int, datatype: Handle, source: c_int, tag: c_int, comm: Handle, status: Ptr)
-        => message(count, datatype, source, tag, comm);
-    MPI_Isend(buf: Ptr, count: c_int, datatype: Handle, dest: c_int, tag: c_int, comm: Handle, request: Ptr)
-        => message(count, datatype, dest, tag, comm);
-    MPI_Issend(buf: Ptr, count: c_int, datatype: Handle, dest: c_int, tag: c_int, comm: Handle, request: Ptr)
-        => message(count, datatype, dest, tag, comm);
-    MPI_Ibsend(buf: Ptr, count: c_int, datatype: Handle, dest: c_int, tag: c_int, comm: Handle, request: Ptr)
-        => message(count, datatype, dest, tag, comm);
-    MPI_Irsend(buf: Ptr, count: c_int, datatype: Handle, dest: c_int, tag: c_int, comm: Handle, request: Ptr)
-        => message(count, datatype, dest, tag, comm);
-    MPI_Irecv(buf: Ptr, count: c_int, datatype: Handle, source: c_int, tag: c_int, comm: Handle, request: Ptr)
-        => message(count, datatype, source, tag, comm);
-    MPI_Sendrecv(
-        sendbuf: Ptr, sendcount: c_int, sendtype: Handle, dest: c_int, sendtag: c_int,
-        recvbuf: Ptr, recvcount: c_int, recvtype: Handle, source: c_int, recvtag: c_int,
-        comm: Handle, status: Ptr,
+/// `MPI_Init`: Fortran has no command line to hand over.
+mod mpi_init {
+    use super::*;
+    c_function! { MPI_Init(argc: Address, argv: Address) => plain() }
+    fortran_functions! { MPI_Init ("mpi_init") () => plain() }
+}
+
+/// `MPI_Init_thread`, likewise.
+mod mpi_init_thread {
+    use super::*;
+    c_function! {
+        MPI_Init_thread(argc: Address, argv: Address, required: Int, provided: Address) => plain()
+    }
+    fortran_functions! {
+        MPI_Init_thread ("mpi_init_thread") (required: Int, provided: Address) => plain()
+    }
+}
+
+/// Functions with the arguments of `MPI_Send`, and those that take a request as one more.
+macro_rules! sends {
+    ($($blocking:ident $lower:ident $starting:ident $starting_lower:ident $preparing:ident $preparing_lower:ident;)*) => {
+        mpi_functions! { counted: $(
+            $blocking $lower(buf: Buffer, count: Count, datatype: Datatype, dest: Int, tag: Int, comm: Comm)
+                => message(count, datatype, dest, tag, comm);
+            $starting $starting_lower(
+                buf: Buffer, count: Count, datatype: Datatype, dest: Int, tag: Int, comm: Comm,
+                request: Requests,
+            ) => message(count, datatype, dest, tag, comm).and(Effect::Starts(request));
+            $preparing $preparing_lower(
+                buf: Buffer, count: Count, datatype: Datatype, dest: Int, tag: Int, comm: Comm,
+                request: Requests,
+            ) => message(count, datatype, dest, tag, comm).and(Effect::PreparesSend(request));
+        )* }
+    };
+}
+
+sends! {
+    MPI_Send mpi_send MPI_Isend mpi_isend MPI_Send_init mpi_send_init;
+    MPI_Ssend mpi_ssend MPI_Issend mpi_issend MPI_Ssend_init mpi_ssend_init;
+    MPI_Bsend mpi_bsend MPI_Ibsend mpi_ibsend MPI_Bsend_init mpi_bsend_init;
+    MPI_Rsend mpi_rsend MPI_Irsend mpi_irsend MPI_Rsend_init mpi_rsend_init;
+}
+
+mpi_functions! { counted:
+    MPI_Recv mpi_recv(
+        buf: Buffer, count: Count, datatype: Datatype, source: Int, tag: Int, comm: Comm, status: Status,
+    ) => message(count, datatype, source, tag, comm).and(Effect::Receives(None, status));
+    MPI_Irecv mpi_irecv(
+        buf: Buffer, count: Count, datatype: Datatype, source: Int, tag: Int, comm: Comm, request: Requests,
+    ) => message(count, datatype, source, tag, comm).and(Effect::Starts(request));
+    MPI_Recv_init mpi_recv_init(
+        buf: Buffer, count: Count, datatype: Datatype, source: Int, tag: Int, comm: Comm, request: Requests,
+    ) => message(count, datatype, source, tag, comm);
+    MPI_Sendrecv mpi_sendrecv(
+        sendbuf: Buffer, sendcount: Count, sendtype: Datatype, dest: Int, sendtag: Int,
+        recvbuf: Buffer, recvcount: Count, recvtype: Datatype, source: Int, recvtag: Int,
+        comm: Comm, status: Status,
     ) => message(sendcount, sendtype, dest, sendtag, comm);
-    MPI_Sendrecv_replace(
-        buf: Ptr, count: c_int, datatype: Handle, dest: c_int, sendtag: c_int, source: c_int, recvtag: c_int,
-        comm: Handle, status: Ptr,
+    MPI_Sendrecv_replace mpi_sendrecv_replace(
+        buf: Buffer, count: Count, datatype: Datatype, dest: Int, sendtag: Int, source: Int, recvtag: Int,
+        comm: Comm, status: Status,
     ) => message(count, datatype, dest, sendtag, comm);
-    MPI_Probe(source: c_int, tag: c_int, comm: Handle, status: Ptr)
-        => Call { comm: Some(comm), peer: Some(source), tag: Some(tag), ..plain() };
+    MPI_Mrecv mpi_mrecv(
+        buf: Buffer, count: Count, datatype: Datatype, message: Address, status: Status,
+    ) => Call {
+        volume: Volume::Elements(count, datatype), effect: Effect::Receives(None, status), ..plain()
+    };
+    MPI_Imrecv mpi_imrecv(
+        buf: Buffer, count: Count, datatype: Datatype, message: Address, request: Requests,
+    ) => Call { volume: Volume::Elements(count, datatype), effect: Effect::Starts(request), ..plain() };
+}
 
-    MPI_Wait(request: Ptr, status: Ptr) => plain();
-    MPI_Waitall(count: c_int, requests: Ptr, statuses: Ptr) => plain();
-    MPI_Waitany(count: c_int, requests: Ptr, index: Ptr, status: Ptr) => plain();
-    MPI_Waitsome(count: c_int, requests: Ptr, done: Ptr, indices: Ints, statuses: Ptr) => plain();
+mpi_functions! { plain:
+    MPI_Probe mpi_probe(source: Int, tag: Int, comm: Comm, status: Status)
+        => probe(source, tag, comm).and(Effect::Receives(None, status));
+    MPI_Iprobe mpi_iprobe(source: Int, tag: Int, comm: Comm, flag: IntPlace, status: Status)
+        => probe(source, tag, comm).and(Effect::Receives(Some(flag), status));
+    MPI_Mprobe mpi_mprobe(source: Int, tag: Int, comm: Comm, message: Address, status: Status)
+        => probe(source, tag, comm).and(Effect::Receives(None, status));
+    MPI_Improbe mpi_improbe(
+        source: Int, tag: Int, comm: Comm, flag: IntPlace, message: Address, status: Status,
+    ) => probe(source, tag, comm).and(Effect::Receives(Some(flag), status));
 }

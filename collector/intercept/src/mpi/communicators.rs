@@ -1,0 +1,216 @@
+//! The functions that make, free and name communicators.
+
+use super::abi::{Abi, Handle, Ptr};
+use super::argument::{Address, Comm, CommPlace, Handles, Int, Kind, Opaque, Requests};
+use super::call::{COMMUNICATORS, Call, Effect, Volume, collective, plain};
+use super::{c_function, fortran_functions, mpi_functions};
+use crate::real::{Fallback, MPI, RealFunction};
+use crate::sequence;
+use rpd_ring::layout::NAME_LIMIT;
+use rpd_ring::record::{Birth, Library, NewCommunicator};
+use std::ffi::c_int;
+use std::sync::atomic::AtomicUsize;
+use std::sync::atomic::Ordering::{AcqRel, Acquire};
+
+/// A call that makes a communicator.
+#[derive(Clone, Copy)]
+pub(super) struct Making {
+    /// Where it is to be.
+    pub(super) place: Handles,
+    /// Where a request is to be: until that is complete the communicator must not be looked at.
+    pub(super) request: Option<Handles>,
+    birth: Birth,
+    tag: c_int,
+}
+
+/// All ranks of a communicator make another one.
+fn made(comm: Handle, place: Handles) -> Call {
+    let making = Making { place, request: None, birth: Birth::Collective, tag: 0 };
+    collective(Volume::Unknown, comm).and(Effect::Makes(making))
+}
+
+/// The ranks of a group make a communicator, or those of two groups.
+fn made_with_tag(comm: Handle, tag: c_int, birth: Birth, place: Handles) -> Call {
+    let making = Making { place, request: None, birth, tag };
+    Call { tag: Some(tag), ..collective(Volume::Unknown, comm).and(Effect::Makes(making)) }
+}
+
+/// The same as `made`, without waiting for it.
+fn made_later(comm: Handle, place: Handles, request: Handles) -> Call {
+    let making = Making { place, request: Some(request), birth: Birth::Collective, tag: 0 };
+    collective(Volume::Unknown, comm).and(Effect::Makes(making))
+}
+
+/// A communicator is freed.
+fn freed(place: Handles) -> Call {
+    Call { comm: Some(place.one()), effect: Effect::FreesComm, ..plain() }
+}
+
+mpi_functions! { plain:
+    MPI_Comm_dup mpi_comm_dup(comm: Comm, newcomm: CommPlace) => made(comm, newcomm);
+    MPI_Comm_dup_with_info mpi_comm_dup_with_info(comm: Comm, info: Opaque, newcomm: CommPlace)
+        => made(comm, newcomm);
+    MPI_Comm_idup mpi_comm_idup(comm: Comm, newcomm: CommPlace, request: Requests)
+        => made_later(comm, newcomm, request);
+    MPI_Comm_create mpi_comm_create(comm: Comm, group: Opaque, newcomm: CommPlace) => made(comm, newcomm);
+    MPI_Comm_create_group mpi_comm_create_group(comm: Comm, group: Opaque, tag: Int, newcomm: CommPlace)
+        => made_with_tag(comm, tag, Birth::Group, newcomm);
+    MPI_Comm_split mpi_comm_split(comm: Comm, color: Int, key: Int, newcomm: CommPlace)
+        => made(comm, newcomm);
+    MPI_Comm_split_type mpi_comm_split_type(
+        comm: Comm, split_type: Int, key: Int, info: Opaque, newcomm: CommPlace,
+    ) => made(comm, newcomm);
+    MPI_Cart_create mpi_cart_create(
+        comm: Comm, ndims: Int, dims: Address, periods: Address, reorder: Int, newcomm: CommPlace,
+    ) => made(comm, newcomm);
+    MPI_Cart_sub mpi_cart_sub(comm: Comm, remain_dims: Address, newcomm: CommPlace) => made(comm, newcomm);
+    MPI_Graph_create mpi_graph_create(
+        comm: Comm, nnodes: Int, index: Address, edges: Address, reorder: Int, newcomm: CommPlace,
+    ) => made(comm, newcomm);
+    MPI_Dist_graph_create mpi_dist_graph_create(
+        comm: Comm, n: Int, sources: Address, degrees: Address, destinations: Address, weights: Address,
+        info: Opaque, reorder: Int, newcomm: CommPlace,
+    ) => made(comm, newcomm);
+    MPI_Dist_graph_create_adjacent mpi_dist_graph_create_adjacent(
+        comm: Comm, indegree: Int, sources: Address, source_weights: Address, outdegree: Int,
+        destinations: Address, destination_weights: Address, info: Opaque, reorder: Int, newcomm: CommPlace,
+    ) => made(comm, newcomm);
+    MPI_Intercomm_create mpi_intercomm_create(
+        comm: Comm, local_leader: Int, peer_comm: Opaque, remote_leader: Int, tag: Int, newcomm: CommPlace,
+    ) => made_with_tag(comm, tag, Birth::Inter, newcomm);
+    MPI_Intercomm_merge mpi_intercomm_merge(comm: Comm, high: Int, newcomm: CommPlace)
+        => made(comm, newcomm);
+    MPI_Comm_free mpi_comm_free(comm: CommPlace) => freed(comm);
+    MPI_Comm_disconnect mpi_comm_disconnect(comm: CommPlace) => freed(comm);
+}
+
+/// `MPI_Comm_set_name`: in C a text that ends in a zero byte, in Fortran one whose length is passed
+/// behind the other arguments.
+mod mpi_comm_set_name {
+    use super::*;
+
+    fn describe(comm: Handle, name: Ptr, most: usize) -> Call {
+        // SAFETY: MPI wants a text there, and it ends at the zero byte or at the length passed.
+        let bytes = unsafe { libc::strnlen(name.cast(), most.min(NAME_LIMIT)) };
+        named(comm, name, bytes)
+    }
+
+    fn named(comm: Handle, name: Ptr, bytes: usize) -> Call {
+        Call { comm: Some(comm), effect: Effect::Names(name.cast_const().cast(), bytes), ..plain() }
+    }
+
+    /// Without the blanks that fill it up.
+    fn describe_fortran(comm: Handle, name: Ptr, bytes: usize) -> Call {
+        // SAFETY: the compiler passes the length of the text there.
+        let text = unsafe { std::slice::from_raw_parts(name.cast::<u8>(), bytes.min(NAME_LIMIT)) };
+        named(comm, name, text.trim_ascii_end().len())
+    }
+
+    c_function! { MPI_Comm_set_name(comm: Comm, name: Address) => describe(comm, name, usize::MAX) }
+
+    fortran_functions! {
+        MPI_Comm_set_name ("mpi_comm_set_name") (comm: Comm, name: Address), length: usize
+            => describe_fortran(comm, name, length)
+    }
+}
+
+impl Making {
+    /// The how-manieth from its parent this one is to be: counted by all ranks of the parent, whether
+    /// or not they get one.
+    pub(super) fn ordinal(&self, parent: u64) -> u32 {
+        match (self.birth, COMMUNICATORS.of(parent)) {
+            (Birth::Collective, Some(numbers)) => sequence::next(&numbers.made),
+            _ => 0,
+        }
+    }
+
+    /// What was made, after a call that succeeded.
+    pub(super) fn outcome(&self, call: &Call, ordinal: u32) -> Option<NewCommunicator> {
+        let (abi, parent) = (Abi::get(), call.comm?);
+        let handle = abi.comm(self.place.one());
+        let mut new = NewCommunicator {
+            library: Library::Mpi,
+            function: call.function as u32,
+            birth: self.birth,
+            handle,
+            parent: Some(abi.comm(parent)),
+            id: 0,
+            size_rank: None,
+            leader: -1,
+            tag: self.tag,
+            ordinal,
+        };
+        if handle == 0 {
+            return Some(new);
+        }
+        // One that is not complete is like its parent, and only that may be asked.
+        let comm = if self.request.is_some() { parent } else { self.place.one() };
+        let (size, rank) = (abi.size(comm)?, abi.rank(comm)?);
+        new.size_rank = Some((u32::try_from(size).ok()?, u32::try_from(rank).ok()?));
+        let own = leader(&COMM_GROUP, comm)?;
+        new.leader = own;
+        if abi.is_inter(comm) {
+            // Both sides have to agree, so they take the lower one.
+            let other = leader(&COMM_REMOTE_GROUP, comm)?;
+            new.leader = own.min(other);
+            let (low, high) = (own.min(other) as u32, own.max(other) as u32);
+            new.id = u64::from(low) | u64::from(high) << 32;
+        }
+        Some(new)
+    }
+}
+
+/// Rank in `MPI_COMM_WORLD` of the first process of a communicator's group, -1 if it is not in there.
+fn leader(group_of: &RealFunction, comm: Handle) -> Option<i32> {
+    type Translate = unsafe extern "C-unwind" fn(Handle, c_int, *const c_int, Handle, *mut c_int) -> c_int;
+    let translate = GROUP_TRANSLATE_RANKS.address()?;
+    let world = world_group()?;
+    let group = group(group_of, comm)?;
+    let (first, mut rank) = (0, -1);
+    // SAFETY: the function has this type; both groups exist, and the arrays have one element.
+    let failed = unsafe {
+        std::mem::transmute::<usize, Translate>(translate)(group, 1, &raw const first, world, &raw mut rank)
+    };
+    free_group(group);
+    (failed == 0).then_some(rank.max(-1))
+}
+
+/// The group of `MPI_COMM_WORLD`, which is kept.
+fn world_group() -> Option<Handle> {
+    static WORLD: AtomicUsize = AtomicUsize::new(0);
+    match WORLD.load(Acquire) {
+        0 => {}
+        known => return Some(known),
+    }
+    let made = group(&COMM_GROUP, Abi::get().world())?;
+    match WORLD.compare_exchange(0, made, AcqRel, Acquire) {
+        Ok(_) => Some(made),
+        Err(other) => {
+            free_group(made);
+            Some(other)
+        }
+    }
+}
+
+fn group(of: &RealFunction, comm: Handle) -> Option<Handle> {
+    type Group = unsafe extern "C-unwind" fn(Handle, *mut Handle) -> c_int;
+    // A handle of either width fits.
+    let mut group: Handle = 0;
+    let address = of.address()?;
+    // SAFETY: the function has this type, and the communicator exists.
+    let failed = unsafe { std::mem::transmute::<usize, Group>(address)(comm, &raw mut group) };
+    (failed == 0).then_some(group)
+}
+
+fn free_group(mut group: Handle) {
+    type Free = unsafe extern "C-unwind" fn(*mut Handle) -> c_int;
+    let Some(address) = GROUP_FREE.address() else { return };
+    // SAFETY: the function has this type, and the group is ours.
+    unsafe { std::mem::transmute::<usize, Free>(address)(&raw mut group) };
+}
+
+static COMM_GROUP: RealFunction = RealFunction::new(c"PMPI_Comm_group", Fallback::Loaded(&MPI));
+static COMM_REMOTE_GROUP: RealFunction = RealFunction::new(c"PMPI_Comm_remote_group", Fallback::Loaded(&MPI));
+static GROUP_TRANSLATE_RANKS: RealFunction =
+    RealFunction::new(c"PMPI_Group_translate_ranks", Fallback::Loaded(&MPI));
+static GROUP_FREE: RealFunction = RealFunction::new(c"PMPI_Group_free", Fallback::Loaded(&MPI));

@@ -1,0 +1,264 @@
+//! Functions for large counts (`MPI_Send_c`) where the MPI library has none.
+//!
+//! A program may ask whether MPI has them by weak references, as mpi4py does, and with us in front it
+//! finds ours. So they must work: by the functions without large counts, which take an `int` each and
+//! arrays of `int`. A number that is too large for that is `MPI_ERR_COUNT`.
+//!
+//! The arrays that a non-blocking call got must stay until its request is complete. They are kept with
+//! the request, and freed when a function that completes it has set it to `MPI_REQUEST_NULL`. Past
+//! [`MOST`] such requests at a time the arrays are kept for good.
+
+use super::abi::{Abi, Handle, ask};
+use super::argument::Handles;
+use super::call::Call;
+use crate::real::{Fallback, MPI, RealFunction};
+use std::ffi::c_int;
+use std::ptr;
+use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
+use std::sync::atomic::{AtomicPtr, AtomicU64, AtomicUsize};
+
+/// `MPI_ERR_COUNT` of both families.
+const ERR_COUNT: c_int = 2;
+/// For which processes an array has a number each.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Length {
+    /// Those that data goes to.
+    Destinations,
+    /// Those that data comes from.
+    Sources,
+    /// Those of the communicator, on this side of it.
+    Group,
+}
+
+/// Most arrays of one call: counts and displacements of both directions.
+const ARRAYS: usize = 4;
+
+/// The arguments of one call, being made smaller.
+pub(super) struct Narrowing {
+    comm: Option<Handle>,
+    root: Option<c_int>,
+    is_in_place: bool,
+    is_of_neighbours: bool,
+    request: Option<Handles>,
+    arrays: [*mut c_int; ARRAYS],
+    used: usize,
+    failure: c_int,
+}
+
+impl Narrowing {
+    pub(super) fn of(call: &Call) -> Narrowing {
+        Narrowing {
+            comm: call.comm,
+            root: call.root,
+            is_in_place: call.is_in_place,
+            is_of_neighbours: call.is_of_neighbours,
+            request: call.starts(),
+            arrays: [ptr::null_mut(); ARRAYS],
+            used: 0,
+            failure: Abi::get().error_other(),
+        }
+    }
+
+    pub(super) fn number(&mut self, value: i64) -> Option<c_int> {
+        let number = c_int::try_from(value).ok();
+        self.failure = ERR_COUNT;
+        number
+    }
+
+    pub(super) fn array(&mut self, values: *const i64, length: Length) -> Option<*const c_int> {
+        if values.is_null() || !self.is_significant(length) {
+            return Some(ptr::null());
+        }
+        let place = self.used;
+        let length = self.length(length)?;
+        // SAFETY: plain memory, freed in `finish` or with the request.
+        let array = unsafe { libc::malloc(length.max(1).checked_mul(size_of::<c_int>())?) }.cast::<c_int>();
+        if array.is_null() {
+            self.failure = Abi::get().error_no_memory();
+            return None;
+        }
+        *self.arrays.get_mut(place)? = array;
+        self.used += 1;
+        for at in 0..length {
+            // SAFETY: MPI wants `length` numbers there, and so many were allocated.
+            unsafe { array.add(at).write(self.number(values.add(at).read())?) };
+        }
+        Some(array)
+    }
+
+    /// Whether MPI looks at arrays of this sort: others may be anything.
+    fn is_significant(&self, length: Length) -> bool {
+        let (Some(root), Some(comm)) = (self.root, self.comm) else {
+            return !(self.is_in_place && length == Length::Destinations);
+        };
+        let abi = Abi::get();
+        abi.is_root_itself(root) || !abi.is_inter(comm) && abi.rank(comm) == Some(root)
+    }
+
+    fn length(&self, length: Length) -> Option<usize> {
+        let (abi, comm) = (Abi::get(), self.comm?);
+        let length = match length {
+            Length::Group => abi.size(comm)?,
+            _ if !self.is_of_neighbours => abi.partners(comm)?,
+            Length::Destinations => neighbours(comm)?.1,
+            Length::Sources => neighbours(comm)?.0,
+        };
+        usize::try_from(length).ok()
+    }
+
+    /// After the call: its result, or that of a call that could not be made.
+    pub(super) fn finish(self, result: Option<c_int>) -> c_int {
+        let request = self.request.filter(|_| result == Some(0)).map(Handles::one);
+        match request.filter(|request| Abi::get().is_request(*request) && self.used > 0) {
+            Some(request) => keep(request, self.arrays),
+            None => free(self.arrays),
+        }
+        result.unwrap_or(self.failure)
+    }
+}
+
+/// Frees arrays.
+fn free(arrays: [*mut c_int; ARRAYS]) {
+    for array in arrays {
+        // SAFETY: null, or allocated above and used by nobody any more.
+        unsafe { libc::free(array.cast()) };
+    }
+}
+
+/// How many neighbours send to this process, and how many it sends to.
+fn neighbours(comm: Handle) -> Option<(c_int, c_int)> {
+    const GRAPH: c_int = 1;
+    const CART: c_int = 2;
+    const DIST_GRAPH: c_int = 3;
+    // The two families number the first two the other way round, so MPI is asked in either way: a
+    // Cartesian communicator has dimensions.
+    match ask(&TOPO_TEST, comm)? {
+        DIST_GRAPH => {
+            let (mut sources, mut destinations, mut weighted) = (0, 0, 0);
+            type Count = unsafe extern "C-unwind" fn(Handle, *mut c_int, *mut c_int, *mut c_int) -> c_int;
+            let address = DIST_GRAPH_NEIGHBORS_COUNT.address()?;
+            // SAFETY: the function has this type.
+            let failed = unsafe {
+                std::mem::transmute::<usize, Count>(address)(
+                    comm,
+                    &raw mut sources,
+                    &raw mut destinations,
+                    &raw mut weighted,
+                )
+            };
+            (failed == 0).then_some((sources, destinations))
+        }
+        kind @ (GRAPH | CART) if (kind == GRAPH) == Abi::get().numbers_graphs_first() => {
+            let mut count = 0;
+            type Count = unsafe extern "C-unwind" fn(Handle, c_int, *mut c_int) -> c_int;
+            let (address, rank) = (GRAPH_NEIGHBORS_COUNT.address()?, Abi::get().rank(comm)?);
+            // SAFETY: the function has this type.
+            let failed = unsafe { std::mem::transmute::<usize, Count>(address)(comm, rank, &raw mut count) };
+            (failed == 0).then_some((count, count))
+        }
+        GRAPH | CART => {
+            let count = ask(&CARTDIM_GET, comm)?.checked_mul(2)?;
+            Some((count, count))
+        }
+        _ => None,
+    }
+}
+
+static TOPO_TEST: RealFunction = RealFunction::new(c"PMPI_Topo_test", Fallback::Loaded(&MPI));
+static CARTDIM_GET: RealFunction = RealFunction::new(c"PMPI_Cartdim_get", Fallback::Loaded(&MPI));
+static GRAPH_NEIGHBORS_COUNT: RealFunction =
+    RealFunction::new(c"PMPI_Graph_neighbors_count", Fallback::Loaded(&MPI));
+static DIST_GRAPH_NEIGHBORS_COUNT: RealFunction =
+    RealFunction::new(c"PMPI_Dist_graph_neighbors_count", Fallback::Loaded(&MPI));
+
+/// Requests whose arrays are kept.
+const MOST: usize = 1024;
+/// A slot that is being filled or emptied.
+const BUSY: u64 = 1;
+
+struct Kept {
+    /// 0 for a free slot.
+    request: AtomicU64,
+    arrays: [AtomicPtr<c_int>; ARRAYS],
+}
+
+static KEPT: [Kept; MOST] = [const {
+    Kept { request: AtomicU64::new(0), arrays: [const { AtomicPtr::new(ptr::null_mut()) }; ARRAYS] }
+}; MOST];
+static KEPT_COUNT: AtomicUsize = AtomicUsize::new(0);
+
+/// Keeps the arrays of a request.
+fn keep(request: Handle, arrays: [*mut c_int; ARRAYS]) {
+    for slot in &KEPT {
+        if slot.request.load(Relaxed) == 0 && slot.request.compare_exchange(0, BUSY, AcqRel, Acquire).is_ok()
+        {
+            for (place, array) in slot.arrays.iter().zip(arrays) {
+                place.store(array, Relaxed);
+            }
+            KEPT_COUNT.fetch_add(1, Relaxed);
+            slot.request.store(Abi::get().number(request), Release);
+            return;
+        }
+    }
+}
+
+/// Whether arrays are kept for any request.
+#[inline]
+pub(super) fn is_anything_kept() -> bool {
+    KEPT_COUNT.load(Relaxed) != 0
+}
+
+/// Requests of one call that have arrays.
+pub(super) struct Waiting {
+    /// Which of the call's, and their handles.
+    requests: [(usize, Handle); Waiting::MOST],
+    used: usize,
+}
+
+impl Waiting {
+    /// Requests of one call that are looked at; the arrays of others stay until a later one.
+    const MOST: usize = 32;
+
+    /// Before a call that may complete requests.
+    pub(super) fn among(requests: Handles, count: usize) -> Waiting {
+        let mut waiting = Waiting { requests: [(0, 0); Waiting::MOST], used: 0 };
+        let abi = Abi::get();
+        for at in 0..count {
+            let request = requests.at(at);
+            let is_kept = || KEPT.iter().any(|slot| slot.request.load(Relaxed) == abi.number(request));
+            if abi.is_request(request)
+                && is_kept()
+                && let Some(place) = waiting.requests.get_mut(waiting.used)
+            {
+                *place = (at, request);
+                waiting.used += 1;
+            }
+        }
+        waiting
+    }
+
+    /// After it.
+    pub(super) fn free_if_complete(&self, requests: Handles) {
+        let abi = Abi::get();
+        for (at, request) in self.requests.iter().take(self.used) {
+            if !abi.is_request(requests.at(*at)) {
+                release(abi.number(*request));
+            }
+        }
+    }
+}
+
+fn release(request: u64) {
+    for slot in &KEPT {
+        if slot.request.load(Relaxed) == request
+            && slot.request.compare_exchange(request, BUSY, AcqRel, Acquire).is_ok()
+        {
+            free([0, 1, 2, 3].map(|at: usize| {
+                slot.arrays.get(at).map_or(ptr::null_mut(), |place| place.swap(ptr::null_mut(), Relaxed))
+            }));
+            KEPT_COUNT.fetch_sub(1, Relaxed);
+            slot.request.store(0, Release);
+            return;
+        }
+    }
+}

@@ -1,0 +1,194 @@
+//! One call of an MPI function: recorded, passed on, and its outcome looked at.
+
+use super::abi::{Abi, Handle, Message};
+use super::argument::{Answers, Statuses};
+use super::call::{COMMUNICATORS, Call, Completed, Effect};
+use super::narrow::{Waiting, is_anything_kept};
+use crate::errno;
+use crate::inside::{Inside, Outcome};
+use crate::sequence::Table;
+use rpd_ring::record::{Completion, Library};
+use std::ffi::c_int;
+use std::slice;
+
+/// Runs a function of the program. `describe` looks at its arguments, `real` passes them on and
+/// returns the error class.
+#[inline]
+pub(super) fn run(describe: impl FnOnce() -> Call, real: impl FnOnce() -> c_int) -> c_int {
+    let mut inside = Inside::mpi();
+    if !inside.is_traced() && !is_anything_kept() {
+        let result = real();
+        inside.end(|_| ());
+        return result;
+    }
+    let call = describe();
+    let before = begin(&mut inside, &call);
+    let result = real();
+    end(inside, &call, &before, result);
+    result
+}
+
+/// What the call itself may overwrite.
+struct Before {
+    /// Number of the communicator that is being made.
+    ordinal: u32,
+    /// The communicator of the call, as the ring carries it.
+    comm: u64,
+    /// The request of the call.
+    request: Handle,
+    /// Requests that have arrays of ours.
+    waiting: Option<Waiting>,
+}
+
+fn begin(inside: &mut Inside, call: &Call) -> Before {
+    // What looks into arguments may call MPI, which may set it.
+    let _errno = errno::Preserved::new();
+    let abi = Abi::get();
+    let mut before = Before { ordinal: 0, comm: 0, request: 0, waiting: None };
+    if let Effect::Completes(requests, count, ..) = call.effect
+        && is_anything_kept()
+    {
+        before.waiting = Some(Waiting::among(requests, length(count)));
+    }
+    if !inside.is_traced() {
+        return before;
+    }
+    let seq = call.seq();
+    if inside.is_recorded() {
+        inside.begin_mpi(&call.resolve(seq));
+    }
+    match call.effect {
+        Effect::Completes(requests, count, ..) => {
+            inside.remember(length(count), |at| abi.number(requests.at(at)));
+        }
+        Effect::Frees(request) => before.request = request.one(),
+        Effect::Makes(making) => {
+            before.ordinal = making.ordinal(call.comm.map_or(0, |comm| abi.comm(comm)));
+        }
+        Effect::FreesComm | Effect::Names(..) => before.comm = call.comm.map_or(0, |comm| abi.comm(comm)),
+        _ => {}
+    }
+    before
+}
+
+fn end(inside: Inside, call: &Call, before: &Before, result: c_int) {
+    if let (Effect::Completes(requests, ..), Some(waiting)) = (call.effect, &before.waiting) {
+        waiting.free_if_complete(requests);
+    }
+    if result != 0 || !inside.is_traced() {
+        return inside.end(|_| ());
+    }
+    count(call, before);
+    inside.end(|outcome| note(call, before, outcome));
+}
+
+/// What is counted of a call that succeeded, on record or not.
+fn count(call: &Call, before: &Before) {
+    let abi = Abi::get();
+    match call.effect {
+        Effect::Makes(making) => COMMUNICATORS.begin(abi.comm(making.place.one())),
+        Effect::FreesComm => COMMUNICATORS.end(before.comm),
+        Effect::PreparesSend(request) => SENDS.begin(abi.number(request.one())),
+        Effect::Frees(_) => SENDS.end(abi.number(before.request)),
+        _ => {}
+    }
+}
+
+/// Persistent requests that send: what their statuses say of a message means nothing.
+static SENDS: Table = Table::new();
+
+/// What goes on record of a call that succeeded.
+fn note(call: &Call, before: &Before, outcome: &mut Outcome<'_>) {
+    let abi = Abi::get();
+    match call.effect {
+        Effect::Nothing | Effect::PreparesSend(_) => {}
+        Effect::Starts(request) => started(outcome, request.one()),
+        Effect::StartsAgain(requests, count) => {
+            (0..length(count)).for_each(|at| started(outcome, requests.at(at)));
+        }
+        Effect::Completes(.., completed, statuses) => complete(outcome, completed, statuses),
+        Effect::Frees(_) => {
+            if abi.is_request(before.request) {
+                outcome.freed(abi.number(before.request));
+            }
+        }
+        Effect::Receives(flag, status) => {
+            let is_there = flag.is_none_or(Answers::is_true);
+            let is_from_any = call.peer.is_none_or(|peer| abi.peer(peer).is_none());
+            let is_open = is_from_any || call.tag.is_none_or(|tag| tag < 0);
+            if is_there && is_open {
+                let message = status.message(0);
+                if message.is_some() {
+                    outcome.done(&completion(0, message));
+                }
+            }
+        }
+        Effect::Makes(making) => {
+            if let Some(request) = making.request {
+                started(outcome, request.one());
+            }
+            if let Some(made) = making.outcome(call, before.ordinal) {
+                outcome.communicator(&made);
+            }
+        }
+        Effect::FreesComm if before.comm != 0 => outcome.communicator_freed(Library::Mpi, before.comm),
+        Effect::FreesComm => {}
+        Effect::Names(name, bytes) => {
+            // SAFETY: the description of the call has found so many bytes there, and the program keeps
+            // them until the call returns.
+            let name = unsafe { slice::from_raw_parts(name, bytes) };
+            outcome.communicator_name(Library::Mpi, before.comm, name);
+        }
+    }
+}
+
+fn started(outcome: &mut Outcome<'_>, request: Handle) {
+    let abi = Abi::get();
+    if abi.is_request(request) {
+        outcome.request(abi.number(request));
+    }
+}
+
+/// The requests of a call that are complete.
+fn complete(outcome: &mut Outcome<'_>, completed: Completed, statuses: Statuses) {
+    match completed {
+        Completed::AllIf(flag) if !flag.is_true() => {}
+        Completed::All | Completed::AllIf(_) => {
+            (0..outcome.remembered_count()).for_each(|at| done(outcome, at, statuses.message(at)));
+        }
+        Completed::OneIf(flag, _) if !flag.is_true() => {}
+        Completed::One(index) | Completed::OneIf(_, index) => {
+            if let Some(at) = index.index(0) {
+                done(outcome, at, statuses.message(0));
+            }
+        }
+        Completed::Some(count, indices) => {
+            // `MPI_UNDEFINED` is negative.
+            for at in 0..length(count.one()).min(outcome.remembered_count()) {
+                if let Some(request) = indices.index(at) {
+                    done(outcome, request, statuses.message(at));
+                }
+            }
+        }
+    }
+}
+
+fn done(outcome: &mut Outcome<'_>, at: usize, message: Option<Message>) {
+    let Some(request) = outcome.remembered(at) else { return };
+    if Abi::get().is_request(request as Handle) {
+        outcome.done(&completion(request, message.filter(|_| !SENDS.has(request))));
+    }
+}
+
+fn completion(request: u64, message: Option<Message>) -> Completion {
+    Completion {
+        request,
+        source: message.map(|message| message.source),
+        tag: message.and_then(|message| message.tag),
+        bytes: message.map(|message| message.bytes),
+    }
+}
+
+fn length(count: c_int) -> usize {
+    usize::try_from(count).unwrap_or(0)
+}

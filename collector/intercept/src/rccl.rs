@@ -1,0 +1,330 @@
+//! RCCL, and NCCL: every function of [`rpd_ring::rccl::RcclFunction`] is exported, recorded and passed on.
+//!
+//! These are calls of the host: a collective is on record while it is being enqueued on a stream, and
+//! what becomes of it on the GPU is not. What is recorded, beside the times:
+//! * communicator, by its handle; root; peer;
+//! * count and datatype as the function takes them, `ncclAllToAllv` the sum over all partners if
+//!   the number of ranks is known;
+//! * seq: the how-manieth call on its communicator, see [`crate::sequence`]: collectives are counted
+//!   apart from the others;
+//! * communicators: that one was made, and how, so that its ranks agree on a name for it, and its end.
+//!   One that is made while its parent is not blocking may still be in progress.
+
+use crate::errno;
+use crate::inside::{Inside, Outcome};
+use crate::real::{Fallback, RCCL, RealFunction};
+use crate::sequence::{self, Table};
+use rpd_ring::rccl::{self, RcclFunction};
+use rpd_ring::record::{Birth, Library, NewCommunicator, RcclCall};
+use std::ffi::{CStr, c_int, c_void};
+
+type Ptr = *mut c_void;
+/// `ncclComm_t`.
+type Comm = *mut c_void;
+/// Where a communicator is to be.
+type CommPlace = *mut Comm;
+/// `hipStream_t`.
+type Stream = *mut c_void;
+/// An enumeration.
+type Enum = c_int;
+/// `const size_t[]`.
+type Sizes = *const usize;
+
+/// `ncclUniqueId`, which is passed by value.
+#[derive(Clone, Copy)]
+#[repr(C)]
+struct UniqueId([u8; 128]);
+
+/// `ncclSystemError`, where a program calls RCCL without it. No program gets here that could have
+/// started without us, but for weak references.
+const NO_RCCL: c_int = 2;
+/// `ncclInProgress`, of a communicator that does not block: the call has been accepted.
+const IN_PROGRESS: c_int = 7;
+
+/// Numbers of the calls on communicators.
+static COMMUNICATORS: Table = Table::new();
+
+/// What a call does to communicators.
+#[derive(Clone, Copy)]
+enum Effect {
+    Nothing,
+    /// Makes one of so many ranks, of which this is one, from an id that all of them share.
+    Joins(CommPlace, UniqueIdHash, c_int, c_int),
+    /// Makes all ranks of one.
+    MakesAll(CommPlace, c_int),
+    /// Makes one for the ranks with the same color.
+    Splits(CommPlace, c_int),
+    /// Frees the one that the call is about.
+    Frees,
+}
+
+/// The arguments of a call that matter.
+struct Call {
+    record: RcclCall,
+    effect: Effect,
+}
+
+fn plain() -> Call {
+    Call { record: RcclCall::default(), effect: Effect::Nothing }
+}
+
+/// A call on a communicator.
+fn on(comm: Comm) -> Call {
+    Call { record: RcclCall { comm: Some(comm as u64), ..RcclCall::default() }, ..plain() }
+}
+
+/// A transfer of data on a communicator.
+fn data(count: usize, datatype: Enum, comm: Comm) -> Call {
+    let call = on(comm);
+    let datatype = u32::try_from(datatype).ok();
+    Call { record: RcclCall { count: Some(count as u64), datatype, ..call.record }, ..call }
+}
+
+impl Call {
+    fn with_root(self, root: c_int) -> Call {
+        Call { record: RcclCall { root: Some(root), ..self.record }, ..self }
+    }
+
+    fn with_peer(self, peer: c_int) -> Call {
+        Call { record: RcclCall { peer: Some(peer), ..self.record }, ..self }
+    }
+
+    fn and(self, effect: Effect) -> Call {
+        Call { effect, ..self }
+    }
+}
+
+/// Exports functions. Each has its arguments as the header orders them, and after the arrow what is to
+/// be recorded of them.
+macro_rules! rccl_functions {
+    ($($name:ident($($argument:ident: $kind:ty),* $(,)?) => $describe:expr;)*) => {$(
+        #[doc = concat!("Records and passes on `", stringify!($name), "`.")]
+        ///
+        /// # Safety
+        /// As RCCL says.
+        #[unsafe(no_mangle)]
+        #[allow(non_snake_case, unused_variables, clippy::too_many_arguments)]
+        unsafe extern "C-unwind" fn $name($($argument: $kind),*) -> c_int {
+            type Real = unsafe extern "C-unwind" fn($($kind),*) -> c_int;
+            const NAME: &CStr = match CStr::from_bytes_with_nul(concat!(stringify!($name), "\0").as_bytes()) {
+                Ok(name) => name,
+                Err(_) => c"",
+            };
+            static REAL: RealFunction = RealFunction::new(NAME, Fallback::Loaded(&RCCL));
+            let Some(address) = REAL.address() else { return NO_RCCL };
+            run(
+                RcclFunction::$name,
+                || $describe,
+                // SAFETY: the function of this name in RCCL has these arguments and gets what the
+                // program passed.
+                || unsafe { std::mem::transmute::<usize, Real>(address)($($argument),*) },
+            )
+        }
+    )*};
+}
+
+rccl_functions! {
+    ncclCommInitRank(comm: CommPlace, nranks: c_int, id: UniqueId, rank: c_int)
+        => plain().and(Effect::Joins(comm, id.hash(), nranks, rank));
+    ncclCommInitRankConfig(comm: CommPlace, nranks: c_int, id: UniqueId, rank: c_int, config: Ptr)
+        => plain().and(Effect::Joins(comm, id.hash(), nranks, rank));
+    ncclCommInitAll(comms: CommPlace, ndev: c_int, devlist: *const c_int)
+        => plain().and(Effect::MakesAll(comms, ndev));
+    ncclCommSplit(comm: Comm, color: c_int, key: c_int, newcomm: CommPlace, config: Ptr)
+        => on(comm).and(Effect::Splits(newcomm, color));
+    ncclCommFinalize(comm: Comm) => on(comm);
+    ncclCommDestroy(comm: Comm) => on(comm).and(Effect::Frees);
+    ncclCommAbort(comm: Comm) => on(comm).and(Effect::Frees);
+    ncclGroupStart() => plain();
+    ncclGroupEnd() => plain();
+    ncclSend(sendbuff: Ptr, count: usize, datatype: Enum, peer: c_int, comm: Comm, stream: Stream)
+        => data(count, datatype, comm).with_peer(peer);
+    ncclRecv(recvbuff: Ptr, count: usize, datatype: Enum, peer: c_int, comm: Comm, stream: Stream)
+        => data(count, datatype, comm).with_peer(peer);
+    ncclAllReduce(
+        sendbuff: Ptr, recvbuff: Ptr, count: usize, datatype: Enum, op: Enum, comm: Comm, stream: Stream,
+    ) => data(count, datatype, comm);
+    ncclBroadcast(
+        sendbuff: Ptr, recvbuff: Ptr, count: usize, datatype: Enum, root: c_int, comm: Comm, stream: Stream,
+    ) => data(count, datatype, comm).with_root(root);
+    ncclBcast(buff: Ptr, count: usize, datatype: Enum, root: c_int, comm: Comm, stream: Stream)
+        => data(count, datatype, comm).with_root(root);
+    ncclReduce(
+        sendbuff: Ptr, recvbuff: Ptr, count: usize, datatype: Enum, op: Enum, root: c_int, comm: Comm,
+        stream: Stream,
+    ) => data(count, datatype, comm).with_root(root);
+    ncclAllGather(
+        sendbuff: Ptr, recvbuff: Ptr, sendcount: usize, datatype: Enum, comm: Comm, stream: Stream,
+    ) => data(sendcount, datatype, comm);
+    ncclReduceScatter(
+        sendbuff: Ptr, recvbuff: Ptr, recvcount: usize, datatype: Enum, op: Enum, comm: Comm, stream: Stream,
+    ) => data(recvcount, datatype, comm);
+    ncclGather(
+        sendbuff: Ptr, recvbuff: Ptr, sendcount: usize, datatype: Enum, root: c_int, comm: Comm,
+        stream: Stream,
+    ) => data(sendcount, datatype, comm).with_root(root);
+    ncclScatter(
+        sendbuff: Ptr, recvbuff: Ptr, recvcount: usize, datatype: Enum, root: c_int, comm: Comm,
+        stream: Stream,
+    ) => data(recvcount, datatype, comm).with_root(root);
+    ncclAllToAll(
+        sendbuff: Ptr, recvbuff: Ptr, count: usize, datatype: Enum, comm: Comm, stream: Stream,
+    ) => data(count, datatype, comm);
+    ncclAllToAllv(
+        sendbuff: Ptr, sendcounts: Sizes, sdispls: Sizes, recvbuff: Ptr, recvcounts: Sizes, rdispls: Sizes,
+        datatype: Enum, comm: Comm, stream: Stream,
+    ) => all_to_all(sendcounts, datatype, comm);
+}
+
+/// The elements for all partners.
+fn all_to_all(counts: Sizes, datatype: Enum, comm: Comm) -> Call {
+    let mut call = data(0, datatype, comm);
+    call.record.count = sum(counts, comm);
+    call
+}
+
+fn sum(counts: Sizes, comm: Comm) -> Option<u64> {
+    type Count = unsafe extern "C-unwind" fn(Comm, *mut c_int) -> c_int;
+    static COMM_COUNT: RealFunction = RealFunction::new(c"ncclCommCount", Fallback::Loaded(&RCCL));
+    if counts.is_null() || comm.is_null() {
+        return None;
+    }
+    let _errno = errno::Preserved::new();
+    let (address, mut ranks) = (COMM_COUNT.address()?, 0);
+    // SAFETY: the function has this type, and the program has just passed the communicator to RCCL.
+    let failed = unsafe { std::mem::transmute::<usize, Count>(address)(comm, &raw mut ranks) };
+    let ranks = usize::try_from(ranks).ok().filter(|_| failed == 0)?;
+    // SAFETY: RCCL wants a count for every rank of the communicator.
+    (0..ranks).try_fold(0u64, |sum, at| sum.checked_add(unsafe { counts.add(at).read() } as u64))
+}
+
+/// A unique id, told apart from others. Not the id itself: it has the address of a process.
+type UniqueIdHash = u64;
+
+impl UniqueId {
+    /// FNV-1a.
+    fn hash(&self) -> UniqueIdHash {
+        self.0.iter().fold(0xcbf2_9ce4_8422_2325, |hash, byte| {
+            (hash ^ u64::from(*byte)).wrapping_mul(0x0000_0100_0000_01b3)
+        })
+    }
+}
+
+/// Runs a function of the program. `describe` looks at its arguments, `real` passes them on.
+#[inline]
+fn run(function: RcclFunction, describe: impl FnOnce() -> Call, real: impl FnOnce() -> c_int) -> c_int {
+    let mut inside = Inside::rccl();
+    if !inside.is_traced() {
+        let result = real();
+        inside.end(|_| ());
+        return result;
+    }
+    let mut call = describe();
+    let ordinal = call.begin(function, &mut inside);
+    let result = real();
+    if result == 0 || result == IN_PROGRESS {
+        call.count();
+        inside.end(|outcome| call.note(ordinal, outcome));
+    } else {
+        inside.end(|_| ());
+    }
+    result
+}
+
+impl Call {
+    /// Before the call. Returns the number of the communicator that it is to make.
+    fn begin(&mut self, function: RcclFunction, inside: &mut Inside) -> u32 {
+        let mut ordinal = 0;
+        self.record.function = function as u32;
+        if let Some(numbers) = self.record.comm.and_then(|comm| COMMUNICATORS.of(comm)) {
+            let counter =
+                if rccl::is_collective(function as u32) { &numbers.collectives } else { &numbers.others };
+            self.record.seq = Some(sequence::next(counter));
+            if let Effect::Splits(..) = self.effect {
+                ordinal = sequence::next(&numbers.made);
+            }
+        }
+        if inside.is_recorded() {
+            inside.begin_rccl(&self.record);
+        }
+        ordinal
+    }
+
+    /// What is counted of a call that succeeded, on record or not.
+    fn count(&self) {
+        match self.effect {
+            Effect::Nothing => {}
+            Effect::Joins(place, ..) | Effect::Splits(place, _) => COMMUNICATORS.begin(at(place, 0)),
+            Effect::MakesAll(places, count) => {
+                (0..length(count)).for_each(|i| COMMUNICATORS.begin(at(places, i)));
+            }
+            Effect::Frees => COMMUNICATORS.end(self.record.comm.unwrap_or(0)),
+        }
+    }
+
+    /// What goes on record of a call that succeeded.
+    fn note(&self, ordinal: u32, outcome: &mut Outcome<'_>) {
+        let made = |handle, birth| NewCommunicator {
+            library: Library::Rccl,
+            function: self.record.function,
+            birth,
+            handle,
+            parent: self.record.comm,
+            id: 0,
+            size_rank: None,
+            leader: 0,
+            tag: 0,
+            ordinal,
+        };
+        let size_rank = |size, rank| Some((u32::try_from(size).ok()?, u32::try_from(rank).ok()?));
+        match self.effect {
+            Effect::Nothing => {}
+            Effect::Joins(place, id, size, rank) => {
+                let made = made(at(place, 0), Birth::Shared);
+                outcome.communicator(&NewCommunicator { id, size_rank: size_rank(size, rank), ..made });
+            }
+            Effect::MakesAll(places, size) => {
+                for (i, rank) in (0..length(size)).zip(0..) {
+                    let made = made(at(places, i), Birth::Alone);
+                    outcome.communicator(&NewCommunicator { size_rank: size_rank(size, rank), ..made });
+                }
+            }
+            Effect::Splits(place, color) => {
+                outcome.communicator(&NewCommunicator {
+                    leader: color,
+                    ..made(at(place, 0), Birth::Collective)
+                });
+            }
+            Effect::Frees => {
+                if let Some(comm) = self.record.comm {
+                    outcome.communicator_freed(Library::Rccl, comm);
+                }
+            }
+        }
+    }
+}
+
+/// A communicator that a call has made, 0 for none.
+fn at(places: CommPlace, at: usize) -> u64 {
+    // SAFETY: the call has succeeded, so RCCL has written as many communicators as it was asked for.
+    if places.is_null() { 0 } else { unsafe { places.add(at).read() as u64 } }
+}
+
+fn length(count: c_int) -> usize {
+    usize::try_from(count).unwrap_or(0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ids_are_told_apart_by_their_hash() {
+        // The test vectors of FNV-1a are shorter than an id: this is the one of 128 zero bytes.
+        let expected = (0..128).fold(0xcbf2_9ce4_8422_2325u64, |hash, _| hash.wrapping_mul(0x100_0000_01b3));
+        assert_eq!(UniqueId([0; 128]).hash(), expected);
+        let mut other = UniqueId([0; 128]);
+        other.0[127] = 1;
+        assert_ne!(other.hash(), expected);
+    }
+}
