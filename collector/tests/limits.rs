@@ -81,17 +81,18 @@ fn write_many(place: ShardPlace) {
             bracket: 1,
         };
         items.push(Item::Clock(Box::new(set)));
+        let mut ranges = Vec::new();
         for i in 0..1000 {
             let number = ((thread - 1) * 1000 + i) as u32;
             let text = format!("{:x}", u64::from(number).wrapping_mul(0x9e37_79b9_7f4a_7c15));
             items.push(Item::Name(text.into_bytes().into()));
             let (start, name) = (i64::from(number), NameId(number));
             let span = Span { source: 1, thread, start, end: Some(start + 5), name, stack: start, parent: 0 };
-            items.push(Item::Range(span));
+            ranges.push(span);
         }
-        output.send(Batch(items));
+        output.send(Batch { items, ranges });
     }
-    output.send(Batch(vec![Item::End]));
+    output.send(Batch::of(vec![Item::End]));
     finished.recv_timeout(TIME_LIMIT).expect("it finishes");
 }
 

@@ -233,7 +233,7 @@ impl Node {
         let began = Instant::now();
         self.sampler.stop();
         assert!(began.elapsed() < Duration::from_millis(500), "it took {:?} to stop", began.elapsed());
-        let _ = self.output.send(Batch(vec![Item::End]));
+        let _ = self.output.send(Batch::of(vec![Item::End]));
         self.finished.recv_timeout(TIME_LIMIT).unwrap();
         metrics(&self.shard).unwrap()
     }
@@ -274,7 +274,7 @@ fn a_file_that_hangs_holds_nobody_up() {
     node.sampler.stop();
     assert!(began.elapsed() < Duration::from_millis(500), "it took {:?} to stop", began.elapsed());
     // The writing thread ends as ever.
-    let _ = node.output.send(Batch(vec![Item::End]));
+    let _ = node.output.send(Batch::of(vec![Item::End]));
     node.finished.recv_timeout(TIME_LIMIT).unwrap();
     assert!(!node.shard.exists());
 }

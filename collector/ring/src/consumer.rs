@@ -54,6 +54,11 @@ impl Consumer {
         Header::new(&self.memory)
     }
 
+    /// Whether there is a ring behind the header; without one, drops are counted alone.
+    pub fn has_ring(&self) -> bool {
+        self.capacity > 0
+    }
+
     /// Reads what has been published, oldest first, and stops after about `budget` bytes.
     pub fn drain(&mut self, budget: u64, mut each: impl FnMut(Record<'_>)) -> Result<Drained, BadRecord> {
         let head = self.memory.get(word::HEAD).map_or(0, |head| head.load(Acquire));

@@ -129,7 +129,7 @@ mod tests {
     use rpd_ring::mpi::MpiFunction::MPI_Comm_split;
 
     fn name(out: &Outbox, id: NameId) -> String {
-        let names = out.items().iter().filter_map(|item| match item {
+        let names = out.batch().items.iter().filter_map(|item| match item {
             Item::Name(name) => Some(String::from_utf8_lossy(name).into_owned()),
             _ => None,
         });

@@ -47,6 +47,8 @@ pub(super) struct Drain {
     start_clocks: Option<ClockSet>,
     /// Reasons for threads without a ring that were told.
     told_untraced: Vec<Untraced>,
+    /// Events for which a ring had no room.
+    dropped: u64,
 }
 
 /// One thread's ring.
@@ -80,6 +82,7 @@ impl Drain {
             wake,
             start_clocks,
             told_untraced: Vec::new(),
+            dropped: 0,
         }
     }
 
@@ -98,7 +101,8 @@ impl Drain {
             for at in ended {
                 self.end_source(at, Exit::Unknown);
             }
-            pause = if self.rings.is_empty() { PAUSE_EMPTY } else { next_pause(pause, fullness) };
+            let idle = self.rings.is_empty() && !self.listener.is_exhausted();
+            pause = if idle { PAUSE_EMPTY } else { next_pause(pause, fullness) };
             if clocks.elapsed() >= CLOCKS_EVERY {
                 clocks = Instant::now();
                 self.read_clocks();
@@ -174,6 +178,10 @@ impl Drain {
             return;
         }
         let facts = header.facts();
+        if !consumer.has_ring() {
+            self.tell_untraced(pid, Untraced::NoMemory);
+        }
+        let Some(header) = consumer.header() else { return };
         let Entered { at, changed } = self.sources.enter(pid, header);
         // The same thread comes again after an exec, which took its old ring away from it.
         while let Some(old) = self.rings.iter().position(|ring| ring.source == at && ring.tid == facts.tid) {
@@ -262,6 +270,7 @@ impl Drain {
             for what in Counted::ALL {
                 let rows = header.drops(cause, what);
                 if rows > 0 {
+                    self.dropped += if cause == Dropped::RingFull { rows } else { 0 };
                     self.lose(number, table_of(what), cause_of(cause), Some(rows));
                 }
             }
@@ -330,6 +339,13 @@ impl Drain {
             self.out.push(Item::Clock(Box::new(start_clocks)));
         }
         self.read_clocks();
+        if self.dropped > 0 {
+            warn(format_args!(
+                "warning: {} events are not recorded, only counted: their threads were faster than this \
+                 process; next time, choose larger rings with --ring-size, or leave it more time of a core",
+                self.dropped
+            ));
+        }
         self.out.push(Item::End);
         self.out.send();
     }

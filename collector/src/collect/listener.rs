@@ -7,6 +7,7 @@ use rpd_ring::message::{MESSAGE_BYTES, Message, Untraced};
 use rpd_shard::record::Exit;
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::fs::{SealFlags, fcntl_get_seals, fstat};
+use rustix::io::Errno;
 use rustix::net::sockopt::socket_peercred;
 use rustix::net::{
     AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SocketAddrUnix, SocketFlags,
@@ -60,6 +61,8 @@ pub(super) enum Arrival {
 pub struct Listener {
     socket: OwnedFd,
     waiting: Vec<(OwnedFd, i32)>,
+    /// There was no descriptor for a connection: until some are closed, it is no news that there is one.
+    exhausted: bool,
 }
 
 impl Listener {
@@ -76,21 +79,28 @@ impl Listener {
 
     /// Listens on a socket of [`Listener::bind`].
     pub fn new(socket: OwnedFd) -> Listener {
-        Listener { socket, waiting: Vec::new() }
+        Listener { socket, waiting: Vec::new(), exhausted: false }
     }
 
     /// What to wait on for news.
     pub(super) fn descriptors(&self) -> impl Iterator<Item = BorrowedFd<'_>> {
-        std::iter::once(self.socket.as_fd()).chain(self.waiting.iter().map(|(socket, _)| socket.as_fd()))
+        let socket = (!self.exhausted).then_some(self.socket.as_fd());
+        socket.into_iter().chain(self.waiting.iter().map(|(socket, _)| socket.as_fd()))
+    }
+
+    /// Whether connections wait for which there is no descriptor.
+    pub(super) fn is_exhausted(&self) -> bool {
+        self.exhausted
     }
 
     /// Takes in everything that has arrived.
     pub(super) fn receive(&mut self, mut each: impl FnMut(Arrival)) {
+        self.exhausted = false;
         while self.waiting.len() < MOST_WAITING {
-            let Ok(connection) = accept_with(&self.socket, SocketFlags::CLOEXEC | SocketFlags::NONBLOCK)
-            else {
-                break;
-            };
+            let accepted = accept_with(&self.socket, SocketFlags::CLOEXEC | SocketFlags::NONBLOCK);
+            self.exhausted =
+                matches!(accepted, Err(Errno::MFILE | Errno::NFILE | Errno::NOMEM | Errno::NOBUFS));
+            let Ok(connection) = accepted else { break };
             if let Ok(peer) = socket_peercred(&connection)
                 && peer.uid == rustix::process::geteuid()
             {
@@ -124,7 +134,7 @@ fn receive_message(connection: &OwnedFd) -> Received {
     let got =
         match recvmsg(connection, &mut parts, &mut control, RecvFlags::CMSG_CLOEXEC | RecvFlags::DONTWAIT) {
             Ok(message) => message.bytes,
-            Err(rustix::io::Errno::AGAIN | rustix::io::Errno::INTR) => return Received::NotYet,
+            Err(Errno::AGAIN | Errno::INTR) => return Received::NotYet,
             Err(_) => return Received::Closed,
         };
     let mut file = None;

@@ -1,7 +1,7 @@
 //! Rows on their way to the writing thread.
 
 use super::names::Names;
-use crate::output::{Batch, Item, NameId, Output};
+use crate::output::{Batch, Item, NameId, Output, Span};
 use rpd_ring::record::Library;
 
 /// Collects items into batches.
@@ -17,30 +17,38 @@ impl Outbox {
     }
 
     #[inline]
+    pub(super) fn range(&mut self, span: Span) {
+        self.batch.ranges.push(span);
+        if self.batch.is_full() {
+            self.send();
+        }
+    }
+
+    #[inline]
     pub(super) fn push(&mut self, item: Item) {
-        self.batch.0.push(item);
+        self.batch.items.push(item);
         if self.batch.is_full() {
             self.send();
         }
     }
 
     pub(super) fn name(&mut self, text: &[u8]) -> NameId {
-        self.names.id(text, &mut self.batch.0)
+        self.names.id(text, &mut self.batch.items)
     }
 
     pub(super) fn function(&mut self, library: Library, number: u32) -> Option<NameId> {
-        self.names.function(library, number, &mut self.batch.0)
+        self.names.function(library, number, &mut self.batch.items)
     }
 
     /// Hands over what is there.
     pub(super) fn send(&mut self) {
-        if !self.batch.0.is_empty() {
+        if !self.batch.is_empty() {
             self.batch = self.output.send(std::mem::take(&mut self.batch));
         }
     }
 
     #[cfg(test)]
-    pub(super) fn items(&self) -> &[Item] {
-        &self.batch.0
+    pub(super) fn batch(&self) -> &Batch {
+        &self.batch
     }
 }

@@ -76,13 +76,13 @@ impl ProcessLog {
             }
             Record::Pop { time } => {
                 let open = log.close(Open::is_range).ok_or(Misfit)?;
-                out.push(Item::Range(Span { end: Some(time), ..open.span }));
+                out.range(Span { end: Some(time), ..open.span });
                 Ok(())
             }
             Record::RangeStart { time, id, name } => {
                 let span = self.begin(log, thread, time, out.name(name));
                 if let Some(end) = self.stops.remove(&id) {
-                    out.push(Item::Range(Span { end: Some(end), ..span }));
+                    out.range(Span { end: Some(end), ..span });
                 } else if self.ranges.len() < MOST_OPEN {
                     self.ranges.insert(id, span);
                 } else {
@@ -92,7 +92,7 @@ impl ProcessLog {
             }
             Record::RangeStop { time, id } => {
                 match self.ranges.remove(&id) {
-                    Some(span) => out.push(Item::Range(Span { end: Some(time), ..span })),
+                    Some(span) => out.range(Span { end: Some(time), ..span }),
                     // Its start may still come, or was dropped and counted.
                     None if self.stops.len() < MOST_OPEN => {
                         self.stops.insert(id, time);
@@ -264,7 +264,7 @@ impl ProcessLog {
         let mut spans: Vec<Span> = self.ranges.drain().map(|(_, span)| span).collect();
         spans.sort_unstable_by_key(|span| span.stack);
         for span in spans {
-            out.push(Item::Range(span));
+            out.range(span);
         }
         self.stops.clear();
     }
@@ -316,11 +316,11 @@ impl Open {
 
     fn emit(self, end: Option<i64>, out: &mut Outbox) {
         let span = Span { end, ..self.span };
-        out.push(match self.sort {
-            Sort::Range => Item::Range(span),
-            Sort::Mpi { row, .. } => Item::Mpi(span, row),
-            Sort::Rccl(call) => Item::Rccl(span, call),
-        });
+        match self.sort {
+            Sort::Range => out.range(span),
+            Sort::Mpi { row, .. } => out.push(Item::Mpi(span, row)),
+            Sort::Rccl(call) => out.push(Item::Rccl(span, call)),
+        }
     }
 }
 
@@ -344,16 +344,20 @@ mod tests {
         process.end(&mut out);
         let mut names = Vec::new();
         let mut rows = Vec::new();
-        for item in out.items() {
+        for item in &out.batch().items {
             match item {
                 Item::Name(name) => names.push(String::from_utf8_lossy(name).into_owned()),
-                Item::Range(span) | Item::Mark(span) | Item::Mpi(span, _) => {
-                    let name = names[span.name.0 as usize].clone();
-                    rows.push((name, span.start, span.end, span.stack, span.parent));
-                }
+                Item::Mark(span) | Item::Mpi(span, _) => rows.push(*span),
                 _ => {}
             }
         }
+        rows.extend(&out.batch().ranges);
+        rows.sort_unstable_by_key(|span| span.stack);
+        let rows = rows.into_iter().map(|span| {
+            let name = names[span.name.0 as usize].clone();
+            (name, span.start, span.end, span.stack, span.parent)
+        });
+        let rows = rows.collect();
         (rows, misfits)
     }
 
@@ -376,10 +380,10 @@ mod tests {
         ];
         let row = |name: &str, start, end, stack, parent| (name.to_owned(), start, end, stack, parent);
         let expected = vec![
-            row("in", 3, None, 3, 2),
-            row("MPI_Barrier", 2, Some(5), 2, 1),
-            row("b", 4, Some(7), 4, 2),
             row("a", 1, Some(8), 1, 0),
+            row("MPI_Barrier", 2, Some(5), 2, 1),
+            row("in", 3, None, 3, 2),
+            row("b", 4, Some(7), 4, 2),
             row("r", 6, None, 5, 4),
         ];
         assert_eq!(rows(&log), (expected, 0));

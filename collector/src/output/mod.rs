@@ -83,7 +83,7 @@ impl TestQueue {
     /// Takes a batch that waits.
     pub(crate) fn take(&self) -> Option<Vec<Item>> {
         match self.0.receive(std::time::Duration::ZERO) {
-            queue::Received::Batch(batch) => Some(batch.0),
+            queue::Received::Batch(batch) => Some(batch.items),
             queue::Received::Nothing | queue::Received::Closed => None,
         }
     }

@@ -1,6 +1,6 @@
 //! Batches on their way from the collecting to the writing thread, bounded by their bytes.
 
-use super::rows::{Batch, Item};
+use super::rows::{Batch, Item, Span};
 use std::collections::VecDeque;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -8,6 +8,8 @@ use std::time::Duration;
 /// Bytes that wait for a file system that stalls, give or take a batch. Then rings fill up, and what
 /// they drop is counted there.
 const QUEUE_BYTES: usize = 12 << 20;
+/// Bytes of a full batch, give or take texts.
+const FULL_BYTES: usize = Batch::FULL * size_of::<Item>() + Batch::FULL_RANGES * size_of::<Span>();
 /// Empty batches that are kept for their memory.
 const EMPTY_BATCHES: usize = 2;
 
@@ -101,7 +103,7 @@ impl Sender {
         let empty = state.empty.pop();
         drop(state);
         self.0.changed.notify_all();
-        empty.unwrap_or_else(|| Batch(Vec::with_capacity(Batch::FULL)))
+        empty.unwrap_or_default()
     }
 
     /// Another way into the queue.
@@ -153,9 +155,9 @@ impl Receiver {
 
     /// Gives a batch back for its memory.
     pub(super) fn give_back(&self, mut batch: Batch) {
-        batch.0.clear();
+        batch.clear();
         let mut state = self.0.lock();
-        if state.empty.len() < EMPTY_BATCHES && batch.0.capacity() <= 2 * Batch::FULL {
+        if state.empty.len() < EMPTY_BATCHES && bytes_of(&batch) <= 2 * FULL_BYTES {
             state.empty.push(batch);
         }
     }
@@ -180,7 +182,8 @@ fn bytes_of(batch: &Batch) -> usize {
         Item::Thread { name, .. } => name.len(),
         _ => 0,
     };
-    batch.0.capacity() * size_of::<Item>() + batch.0.iter().map(text).sum::<usize>()
+    let fixed = batch.items.capacity() * size_of::<Item>() + batch.ranges.capacity() * size_of::<Span>();
+    fixed + batch.items.iter().map(text).sum::<usize>()
 }
 
 #[cfg(test)]
@@ -188,7 +191,7 @@ mod tests {
     use super::*;
 
     fn batch(text: usize) -> Batch {
-        Batch(vec![Item::Name(vec![b'x'; text].into())])
+        Batch::of(vec![Item::Name(vec![b'x'; text].into())])
     }
 
     #[test]
@@ -224,6 +227,6 @@ mod tests {
 
     #[test]
     fn full_batches_that_wait_are_within_the_bound() {
-        assert!(QUEUE_BYTES + 4 * Batch::FULL * size_of::<Item>() <= 16 << 20, "{}", size_of::<Item>());
+        const { assert!(QUEUE_BYTES + 4 * FULL_BYTES <= 16 << 20) };
     }
 }

@@ -102,8 +102,6 @@ pub enum Item {
         /// When its ring was made.
         start: i64,
     },
-    /// A roctx range.
-    Range(Span),
     /// A roctx mark: its time is `start`.
     Mark(Span),
     /// An MPI call.
@@ -127,16 +125,45 @@ pub enum Item {
     End,
 }
 
-/// Items in order.
+/// What is handed over at a time: first the items in order, then the ranges.
 #[derive(Debug, Default)]
-pub struct Batch(pub Vec<Item>);
+pub struct Batch {
+    /// Everything but ranges.
+    pub items: Vec<Item>,
+    /// roctx ranges, which use names and threads of the items. They are most of what there is, and
+    /// much smaller than an item.
+    pub ranges: Vec<Span>,
+}
 
 impl Batch {
-    /// Handed over when it has this many items.
+    /// Handed over when it has this many items, ...
     pub const FULL: usize = 2048;
+    /// ... or this many ranges.
+    pub const FULL_RANGES: usize = 8192;
+
+    /// A batch without ranges.
+    pub fn of(items: Vec<Item>) -> Batch {
+        Batch { items, ranges: Vec::new() }
+    }
 
     /// Whether it should be handed over.
     pub fn is_full(&self) -> bool {
-        self.0.len() >= Batch::FULL
+        self.items.len() >= Batch::FULL || self.ranges.len() >= Batch::FULL_RANGES
+    }
+
+    /// Whether there is nothing in it.
+    pub fn is_empty(&self) -> bool {
+        self.items.is_empty() && self.ranges.is_empty()
+    }
+
+    /// Whether it is the last one.
+    pub fn is_last(&self) -> bool {
+        self.items.last() == Some(&Item::End)
+    }
+
+    /// Empties it, but keeps its memory.
+    pub fn clear(&mut self) {
+        self.items.clear();
+        self.ranges.clear();
     }
 }

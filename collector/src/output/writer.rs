@@ -36,8 +36,8 @@ pub(super) fn write_all(place: &ShardPlace, batches: &Receiver) {
         let mut end = false;
         match batches.receive(wait) {
             Received::Batch(batch) => {
-                end = batch.0.last() == Some(&Item::End);
-                events |= batch.0.iter().any(is_of_a_process);
+                end = batch.is_last();
+                events |= !batch.ranges.is_empty() || batch.items.iter().any(is_of_a_process);
                 take(place, &mut shard, &batch);
                 batches.give_back(batch);
             }
@@ -81,8 +81,9 @@ fn take(place: &ShardPlace, shard: &mut Option<Option<Recording>>, batch: &Batch
     if shard.is_none() {
         // Clocks and the end alone make no shard: nothing has happened yet. A rank of a launcher leaves
         // one nevertheless, or nobody could tell a silent rank from a missing one.
-        let something = batch.0.iter().any(|item| !matches!(item, Item::Clock(_) | Item::End));
-        let silent_end = batch.0.last() == Some(&Item::End) && !something;
+        let something = !batch.ranges.is_empty()
+            || batch.items.iter().any(|item| !matches!(item, Item::Clock(_) | Item::End));
+        let silent_end = batch.is_last() && !something;
         // A rank that was not to be recorded leaves nothing, and the other shards say so.
         let expected = place.run.rank.is_some() && place.ranks.contains(place.run.rank);
         if something || silent_end && expected {
@@ -128,10 +129,11 @@ impl Recording {
     }
 
     fn write(&mut self, batch: &Batch) {
-        let mut items = batch.0.iter();
+        let (mut items, mut ranges) = (batch.items.iter(), batch.ranges.iter());
         let mut put_rest = |file: &mut ShardFile<File>| {
             let mut rows = Rows { writer: &mut file.writer, names: &mut self.names };
-            items.try_for_each(|item| rows.put_or_count(item))
+            items.try_for_each(|item| rows.put_or_count(item))?;
+            ranges.try_for_each(|span| rows.range(span))
         };
         let mut result = put_rest(&mut self.file);
         if result.is_err() {
@@ -254,9 +256,6 @@ impl Rows<'_> {
                 ];
                 self.writer.push(*source, INFO_THREAD, &row)?;
             }
-            Item::Range(span) => {
-                self.writer.push(span.source, RANGE, &self.span(span))?;
-            }
             Item::Mark(span) => {
                 let [thread, time, _, name, stack, parent] = self.span(span);
                 self.writer.push(span.source, MARK, &[thread, time, name, stack, parent])?;
@@ -294,6 +293,12 @@ impl Rows<'_> {
             Item::End => {}
         }
         Ok(())
+    }
+
+    #[inline]
+    fn range(&mut self, span: &Span) -> Result<(), WriteError> {
+        let row = self.span(span);
+        self.writer.push(span.source, RANGE, &row).map(drop)
     }
 
     fn span(&self, span: &Span) -> [Value<'static>; 6] {
@@ -344,7 +349,6 @@ fn row_of(item: &Item) -> (u32, Option<TableId>) {
     match item {
         Item::Name(_) => (0, Some(STRING)),
         Item::Thread { source, .. } => (*source, Some(INFO_THREAD)),
-        Item::Range(span) => (span.source, Some(RANGE)),
         Item::Mark(span) => (span.source, Some(MARK)),
         Item::Mpi(span, _) => (span.source, Some(MPI_CALL)),
         Item::Rccl(span, _) => (span.source, Some(RCCL_CALL)),

@@ -84,9 +84,9 @@ impl Outbox {
     }
 
     fn send(&mut self) {
-        match self.output.try_send(Batch(std::mem::take(&mut self.items))) {
+        match self.output.try_send(Batch::of(std::mem::take(&mut self.items))) {
             Ok(()) => self.sent = true,
-            Err(Batch(items)) => self.items = items,
+            Err(batch) => self.items = batch.items,
         }
     }
 
@@ -98,7 +98,7 @@ impl Outbox {
         self.process.last_seen = Some(machine::boottime());
         self.process.exit = Some(Exit::Code(0));
         self.items.push(Item::Process(Box::new(self.process)));
-        if self.output.send(Batch(self.items)).is_err() {
+        if self.output.send(Batch::of(self.items)).is_err() {
             warn(format_args!(
                 "warning: the last system metrics are not in the shard: it was finished before they came"
             ));
@@ -197,7 +197,7 @@ mod tests {
     #[test]
     fn ticks_for_which_there_is_no_room_are_in_the_ledger() {
         let (output, side, written) = SideOutput::to_test();
-        output.send(Batch(vec![Item::Name(b"in the way".as_slice().into())]));
+        output.send(Batch::of(vec![Item::Name(b"in the way".as_slice().into())]));
         let long_ago = Instant::now().checked_sub(HOLD_BACK).unwrap();
         let metrics = Metrics::find("/nowhere".as_ref(), 0);
         let mut outbox = Outbox::new(&config(), &metrics, long_ago, side);
