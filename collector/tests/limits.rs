@@ -162,7 +162,9 @@ fn check_full(output: &std::process::Output, trace: &Trace, log: Option<String>,
     let stderr = String::from_utf8_lossy(&output.stderr);
     assert_eq!(stderr.lines().count(), 1, "{stderr}");
     let text = log.filter(|log| !log.is_empty()).unwrap_or(stderr.into_owned());
-    assert_eq!(text.lines().count(), 1, "{text}");
+    // A ring as small as that may drop some as well, which is another thing to say.
+    let of_space = text.lines().filter(|line| !line.contains("--ring-size"));
+    assert_eq!(of_space.count(), 1, "{text}");
     assert!(text.contains(said) && text.contains("what follows is not recorded, only counted"), "{text}");
     assert!(trace.shard.complete() && trace.shard.damage().is_empty());
     assert!(has_no_space(trace));
