@@ -6,7 +6,7 @@ use rpd_shard::Shard;
 use rpd_shard::file::BlockKind;
 use rpd_shard::model::native::{COMMUNICATOR, MPI_CALL, MPI_REQUEST};
 use rpd_shard::model::{Kind, TableId, Value};
-use rpd_tests::harness::{Job, binary, mpi_missing, mpirun, python, repository, skip};
+use rpd_tests::harness::{Job, binary, mpi_missing, mpirun, repository, skip};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -376,4 +376,56 @@ fn large_counts_work_with_an_mpi_that_has_none() {
 #[test]
 fn every_mpi_call_with_large_counts_is_recorded_with_mpich() {
     check_c(Mpich, &["-DLARGE"]);
+}
+
+/// What a test with the Fortran program checks. Interface 1 is `mpif.h`, 2 `use mpi`, 3 `use mpi_f08`.
+fn check_fortran(family: Family, interface: u32) {
+    let what = format!("MPI calls of Fortran, interface {interface}, with {family:?}");
+    if let Some(why) = family.missing() {
+        return skip(&what, why);
+    }
+    if !runs(&family.compiler("f90"), "--version") {
+        return skip(&what, "there is no Fortran compiler for it: install gfortran");
+    }
+    let run = Run::new();
+    let interface_option = format!("-DINTERFACE={interface}");
+    let mut options = vec!["-w", "-fallow-argument-mismatch", &interface_option];
+    if family == Mpich && interface == 3 {
+        options.push("-DNO_INDICES");
+    }
+    let program = run.compile(&family.compiler("f90"), &options, "mpi_calls.F90");
+    eprintln!("{what}");
+    let trace = run.collect(family.mpirun(), &[&program]);
+    assert_counts(&run, &trace);
+    assert_requests(&trace);
+    assert_communicators(&trace);
+    for (rank, recorded) in trace.ranks.iter().enumerate() {
+        let labels: Vec<_> = recorded
+            .communicators
+            .iter()
+            .filter(|row| row["label_id"].is_some())
+            .map(|row| (text(row, "label_id"), text(row, "comm_id")))
+            .collect();
+        // The last rank of each half is its first: the split has reversed them.
+        let expected = [("even", "MPI_COMM_WORLD/1@0/1@2"), ("odd", "MPI_COMM_WORLD/1@0/1@3")];
+        assert_eq!(labels, [expected[rank % 2], ("ring", "MPI_COMM_WORLD/2@0")], "rank {rank}");
+        let left = ((rank + RANKS - 1) % RANKS) as i64;
+        let from_any = recorded.calls.iter().find(|call| text(call, "name_id") == "MPI_Recv").unwrap();
+        assert_eq!(number(from_any, "peer"), Some(left), "rank {rank}");
+        for request in recorded.requests.iter().filter(|row| text(row, "name_id") == "MPI_Irecv") {
+            let (peer, bytes) = (number(request, "peer"), number(request, "bytes"));
+            assert_eq!(peer.is_some(), bytes.is_some(), "rank {rank}: {request:?}");
+            assert!(peer.is_none_or(|peer| peer == left), "rank {rank}: {request:?}");
+        }
+    }
+}
+
+#[test]
+fn every_mpi_call_of_fortran_is_recorded_with_open_mpi() {
+    (1..=3).for_each(|interface| check_fortran(OpenMpi, interface));
+}
+
+#[test]
+fn every_mpi_call_of_fortran_is_recorded_with_mpich() {
+    (1..=3).for_each(|interface| check_fortran(Mpich, interface));
 }
