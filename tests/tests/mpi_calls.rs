@@ -6,7 +6,7 @@ use rpd_shard::Shard;
 use rpd_shard::file::BlockKind;
 use rpd_shard::model::native::{COMMUNICATOR, MPI_CALL, MPI_REQUEST};
 use rpd_shard::model::{Kind, TableId, Value};
-use rpd_tests::harness::{Job, binary, mpi_missing, mpirun, repository, skip};
+use rpd_tests::harness::{Job, binary, mpi_missing, mpirun, python, repository, skip};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -428,4 +428,51 @@ fn every_mpi_call_of_fortran_is_recorded_with_open_mpi() {
 #[test]
 fn every_mpi_call_of_fortran_is_recorded_with_mpich() {
     (1..=3).for_each(|interface| check_fortran(Mpich, interface));
+}
+
+/// What a test with the Python program checks.
+fn check_python(family: Family) {
+    let what = format!("MPI calls of Python with {family:?}");
+    if let Some(why) = family.missing() {
+        return skip(&what, why);
+    }
+    let run = Run::new();
+    let mut launcher = family.mpirun();
+    let mut import =
+        Job::new(python()).args(["-c", "import mpi4py.MPI, numpy; print(mpi4py.MPI.get_vendor()[0])"]);
+    if family == Mpich {
+        // The wheel looks for MPICH by the name that its makers give it.
+        let Some(library) = mpich_library() else { return skip(&what, "libmpich.so.12 is not found") };
+        std::os::unix::fs::symlink(library, run.path("libmpi.so.12")).unwrap();
+        let folder = run.folder.path();
+        launcher = launcher.env("LD_LIBRARY_PATH", folder).env("MPI4PY_MPIABI", "mpich");
+        import = import.env("LD_LIBRARY_PATH", folder).env("MPI4PY_MPIABI", "mpich");
+    }
+    let vendor = import.run();
+    let expected = if family == Mpich { "MPICH" } else { "Open MPI" };
+    if vendor.stdout.trim() != expected {
+        return skip(&what, "Python has no mpi4py or numpy for it");
+    }
+    let trace = run.collect(launcher, &[&python(), &workload("mpi_calls.py")]);
+    assert_counts(&run, &trace);
+    assert_requests(&trace);
+    assert_communicators(&trace);
+}
+
+/// The library that programs for MPICH are linked with.
+fn mpich_library() -> Option<String> {
+    let output = std::process::Command::new("/sbin/ldconfig").arg("-p").output().ok()?;
+    let text = String::from_utf8(output.stdout).ok()?;
+    let line = text.lines().find(|line| line.trim_start().starts_with("libmpich.so.12 "))?;
+    Some(line.split(" => ").nth(1)?.to_owned())
+}
+
+#[test]
+fn every_mpi_call_of_python_is_recorded_with_open_mpi() {
+    check_python(OpenMpi);
+}
+
+#[test]
+fn every_mpi_call_of_python_is_recorded_with_mpich() {
+    check_python(Mpich);
 }
