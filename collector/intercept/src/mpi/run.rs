@@ -32,8 +32,8 @@ pub(super) fn run(describe: impl FnOnce() -> Call, real: impl FnOnce() -> c_int)
 struct Before {
     /// Number of the communicator that is being made.
     ordinal: u32,
-    /// The communicator of the call, as the ring carries it.
-    comm: u64,
+    /// The communicator of the call, by handle and as the ring tells it.
+    comm: (u64, u64),
     /// The request of the call.
     request: Handle,
     /// Requests that have arrays of ours.
@@ -44,7 +44,7 @@ fn begin(inside: &mut Inside, call: &Call) -> Before {
     // What looks into arguments may call MPI, which may set it.
     let _errno = errno::Preserved::new();
     let abi = Abi::get();
-    let mut before = Before { ordinal: 0, comm: 0, request: 0, waiting: None };
+    let mut before = Before { ordinal: 0, comm: (0, 0), request: 0, waiting: None };
     if let Effect::Completes(requests, count, ..) = call.effect
         && is_anything_kept()
     {
@@ -65,7 +65,9 @@ fn begin(inside: &mut Inside, call: &Call) -> Before {
         Effect::Makes(making) => {
             before.ordinal = making.ordinal(call.comm.map_or(0, |comm| abi.comm(comm)));
         }
-        Effect::FreesComm | Effect::Names(..) => before.comm = call.comm.map_or(0, |comm| abi.comm(comm)),
+        Effect::FreesComm | Effect::Names(..) => {
+            before.comm = (call.comm.map_or(0, |comm| abi.comm(comm)), call.comm());
+        }
         _ => {}
     }
     before
@@ -87,7 +89,7 @@ fn count(call: &Call, before: &Before) {
     let abi = Abi::get();
     match call.effect {
         Effect::Makes(making) => COMMUNICATORS.begin(abi.comm(making.place.one())),
-        Effect::FreesComm => COMMUNICATORS.end(before.comm),
+        Effect::FreesComm => COMMUNICATORS.end(before.comm.0),
         Effect::PreparesSend(request) => SENDS.begin(abi.number(request.one())),
         Effect::Frees(_) => SENDS.end(abi.number(before.request)),
         _ => {}
@@ -131,13 +133,13 @@ fn note(call: &Call, before: &Before, outcome: &mut Outcome<'_>) {
                 outcome.communicator(&made);
             }
         }
-        Effect::FreesComm if before.comm != 0 => outcome.communicator_freed(Library::Mpi, before.comm),
+        Effect::FreesComm if before.comm.1 != 0 => outcome.communicator_freed(Library::Mpi, before.comm.1),
         Effect::FreesComm => {}
         Effect::Names(name, bytes) => {
             // SAFETY: the description of the call has found so many bytes there, and the program keeps
             // them until the call returns.
             let name = unsafe { slice::from_raw_parts(name, bytes) };
-            outcome.communicator_name(Library::Mpi, before.comm, name);
+            outcome.communicator_name(Library::Mpi, before.comm.1, name);
         }
     }
 }
