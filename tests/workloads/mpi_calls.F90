@@ -49,8 +49,13 @@ program mpi_calls
   calls = 0; bytes = 0; done = 0; received = 0; out = 1; in = 0
   call get_command_argument(1, prefix)
 
+#if INTERFACE == 2
+  call note('MPI_Init', -1)
+  call MPI_Init(error)
+#else
   call note('MPI_Init_thread', -1)
   call MPI_Init_thread(MPI_THREAD_MULTIPLE, provided, error)
+#endif
   call MPI_Comm_rank(MPI_COMM_WORLD, me, error)
   call MPI_Comm_size(MPI_COMM_WORLD, n, error)
   left = mod(me + n - 1, n)

@@ -250,18 +250,21 @@ impl Call {
         if inside.is_recorded() {
             inside.begin_rccl(&self.record);
         }
+        if let Effect::Frees = self.effect {
+            // From here on nobody may use it; once it is freed, another thread may get its handle.
+            COMMUNICATORS.end(self.comm.unwrap_or(0));
+        }
         ordinal
     }
 
     /// What is counted of a call that succeeded, on record or not.
     fn count(&self) {
         match self.effect {
-            Effect::Nothing => {}
+            Effect::Nothing | Effect::Frees => {}
             Effect::Joins(place, ..) | Effect::Splits(place, _) => COMMUNICATORS.begin(at(place, 0)),
             Effect::MakesAll(places, count) => {
                 (0..length(count)).for_each(|i| COMMUNICATORS.begin(at(places, i)));
             }
-            Effect::Frees => COMMUNICATORS.end(self.comm.unwrap_or(0)),
         }
     }
 

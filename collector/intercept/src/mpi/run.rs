@@ -32,8 +32,8 @@ pub(super) fn run(describe: impl FnOnce() -> Call, real: impl FnOnce() -> c_int)
 struct Before {
     /// Number of the communicator that is being made.
     ordinal: u32,
-    /// The communicator of the call, by handle and as the ring tells it.
-    comm: (u64, u64),
+    /// The communicator of the call, as the ring tells it.
+    comm: u64,
     /// The request of the call.
     request: Handle,
     /// Requests that have arrays of ours.
@@ -44,7 +44,7 @@ fn begin(inside: &mut Inside, call: &Call) -> Before {
     // What looks into arguments may call MPI, which may set it.
     let _errno = errno::Preserved::new();
     let abi = Abi::get();
-    let mut before = Before { ordinal: 0, comm: (0, 0), request: 0, waiting: None };
+    let mut before = Before { ordinal: 0, comm: 0, request: 0, waiting: None };
     if let Effect::Completes(requests, count, ..) = call.effect
         && is_anything_kept()
     {
@@ -61,13 +61,19 @@ fn begin(inside: &mut Inside, call: &Call) -> Before {
         Effect::Completes(requests, count, ..) => {
             inside.remember(length(count), |at| abi.number(requests.at(at)));
         }
-        Effect::Frees(request) => before.request = request.one(),
+        Effect::Frees(request) => {
+            before.request = request.one();
+            SENDS.end(abi.number(before.request));
+        }
         Effect::Makes(making) => {
             before.ordinal = making.ordinal(call.comm.map_or(0, |comm| abi.comm(comm)));
         }
-        Effect::FreesComm | Effect::Names(..) => {
-            before.comm = (call.comm.map_or(0, |comm| abi.comm(comm)), call.comm());
+        Effect::FreesComm => {
+            before.comm = call.comm();
+            // From here on nobody may use it; once it is freed, another thread may get its handle.
+            COMMUNICATORS.end(call.comm.map_or(0, |comm| abi.comm(comm)));
         }
+        Effect::Names(..) => before.comm = call.comm(),
         _ => {}
     }
     before
@@ -80,18 +86,16 @@ fn end(inside: Inside, call: &Call, before: &Before, result: c_int) {
     if result != 0 || !inside.is_traced() {
         return inside.end(|_| ());
     }
-    count(call, before);
+    count(call);
     inside.end(|outcome| note(call, before, outcome));
 }
 
 /// What is counted of a call that succeeded, on record or not.
-fn count(call: &Call, before: &Before) {
+fn count(call: &Call) {
     let abi = Abi::get();
     match call.effect {
         Effect::Makes(making) => COMMUNICATORS.begin(abi.comm(making.place.one())),
-        Effect::FreesComm => COMMUNICATORS.end(before.comm.0),
         Effect::PreparesSend(request) => SENDS.begin(abi.number(request.one())),
-        Effect::Frees(_) => SENDS.end(abi.number(before.request)),
         _ => {}
     }
 }
@@ -133,13 +137,13 @@ fn note(call: &Call, before: &Before, outcome: &mut Outcome<'_>) {
                 outcome.communicator(&made);
             }
         }
-        Effect::FreesComm if before.comm.1 != 0 => outcome.communicator_freed(Library::Mpi, before.comm.1),
+        Effect::FreesComm if before.comm != 0 => outcome.communicator_freed(Library::Mpi, before.comm),
         Effect::FreesComm => {}
         Effect::Names(name, bytes) => {
             // SAFETY: the description of the call has found so many bytes there, and the program keeps
             // them until the call returns.
             let name = unsafe { slice::from_raw_parts(name, bytes) };
-            outcome.communicator_name(Library::Mpi, before.comm.1, name);
+            outcome.communicator_name(Library::Mpi, before.comm, name);
         }
     }
 }
