@@ -1,6 +1,7 @@
 //! RCCL's host calls, with a library in its place that counts what reaches it.
 
-#![allow(clippy::unwrap_used)] // clippy takes only functions marked as tests for tests
+// clippy takes only functions marked as tests for tests.
+#![allow(clippy::unwrap_used)]
 
 mod support;
 

@@ -60,17 +60,19 @@ enum Effect {
 
 /// The arguments of a call that matter.
 struct Call {
+    /// Handle of the communicator.
+    comm: Option<u64>,
     record: RcclCall,
     effect: Effect,
 }
 
 fn plain() -> Call {
-    Call { record: RcclCall::default(), effect: Effect::Nothing }
+    Call { comm: None, record: RcclCall::default(), effect: Effect::Nothing }
 }
 
 /// A call on a communicator.
 fn on(comm: Comm) -> Call {
-    Call { record: RcclCall { comm: Some(comm as u64), ..RcclCall::default() }, ..plain() }
+    Call { comm: Some(comm as u64), ..plain() }
 }
 
 /// A transfer of data on a communicator.
@@ -236,7 +238,7 @@ impl Call {
     fn begin(&mut self, function: RcclFunction, inside: &mut Inside) -> u32 {
         let mut ordinal = 0;
         self.record.function = function as u32;
-        if let Some(numbers) = self.record.comm.and_then(|comm| COMMUNICATORS.of(comm)) {
+        if let Some(numbers) = self.comm.and_then(|comm| COMMUNICATORS.of(comm)) {
             let counter =
                 if rccl::is_collective(function as u32) { &numbers.collectives } else { &numbers.others };
             self.record.seq = Some(sequence::next(counter));
@@ -244,8 +246,13 @@ impl Call {
                 ordinal = sequence::next(&numbers.made);
             }
         }
+        self.record.comm = self.comm.map(|comm| COMMUNICATORS.name(comm));
         if inside.is_recorded() {
             inside.begin_rccl(&self.record);
+        }
+        if let Effect::Frees = self.effect {
+            // From here on nobody may use it; once it is freed, another thread may get its handle.
+            COMMUNICATORS.end(self.comm.unwrap_or(0));
         }
         ordinal
     }
@@ -253,12 +260,11 @@ impl Call {
     /// What is counted of a call that succeeded, on record or not.
     fn count(&self) {
         match self.effect {
-            Effect::Nothing => {}
+            Effect::Nothing | Effect::Frees => {}
             Effect::Joins(place, ..) | Effect::Splits(place, _) => COMMUNICATORS.begin(at(place, 0)),
             Effect::MakesAll(places, count) => {
                 (0..length(count)).for_each(|i| COMMUNICATORS.begin(at(places, i)));
             }
-            Effect::Frees => COMMUNICATORS.end(self.record.comm.unwrap_or(0)),
         }
     }
 
@@ -268,7 +274,7 @@ impl Call {
             library: Library::Rccl,
             function: self.record.function,
             birth,
-            handle,
+            handle: COMMUNICATORS.name(handle),
             parent: self.record.comm,
             id: 0,
             size_rank: None,

@@ -28,9 +28,9 @@ pub(crate) struct Library {
 /// The C library of MPI.
 pub(crate) static MPI: Library = Library::with(c"PMPI_Init");
 /// The Fortran library of MPI, for `mpif.h` and `use mpi`.
-pub(crate) static MPI_FORTRAN: Library = Library::with(c"pmpi_init_");
-/// The Fortran library of Open MPI for `use mpi_f08`.
-pub(crate) static MPI_FORTRAN_2008: Library = Library::with(c"pmpi_init_f08_");
+pub(crate) static MPI_FORTRAN: Library = Library::with(c"mpi_initialized_");
+/// The Fortran library of MPI for `use mpi_f08`.
+pub(crate) static MPI_FORTRAN_2008: Library = Library::with(c"mpi_initialized_f08_");
 /// RCCL, or NCCL.
 pub(crate) static RCCL: Library = Library::with(c"ncclGetVersion");
 

@@ -3,7 +3,7 @@
 //! They count the calls of the program, on record or not: a full ring in one rank must not shift what
 //! follows against the other ranks. Nothing waits or allocates: a table of atomics, by handle.
 
-use rpd_ring::record::COMM_WORLD;
+use rpd_ring::record::{COMM_MADE, COMM_WORLD};
 use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed};
 use std::sync::atomic::{AtomicU32, AtomicU64};
 
@@ -24,14 +24,25 @@ pub(crate) struct Numbers {
     pub(crate) others: AtomicU32,
     /// Communicators made from it.
     pub(crate) made: AtomicU32,
+    /// The number by which the ring tells it, 0 if its making was not seen.
+    own: AtomicU64,
 }
+
+/// The number of the communicator that was made last.
+static LAST_MADE: AtomicU64 = AtomicU64::new(COMM_MADE);
 
 impl Numbers {
     const fn new() -> Numbers {
-        Numbers { collectives: AtomicU32::new(0), others: AtomicU32::new(0), made: AtomicU32::new(0) }
+        Numbers {
+            collectives: AtomicU32::new(0),
+            others: AtomicU32::new(0),
+            made: AtomicU32::new(0),
+            own: AtomicU64::new(0),
+        }
     }
 
-    fn reset(&self) {
+    fn reset(&self, own: u64) {
+        self.own.store(own, Relaxed);
         self.collectives.store(0, Relaxed);
         self.others.store(0, Relaxed);
         self.made.store(0, Relaxed);
@@ -68,15 +79,23 @@ impl Table {
         if handle == COMM_WORLD { Some(&self.world) } else { self.other(handle) }
     }
 
+    /// The communicator as the ring tells it: by its number if its making was seen.
+    #[inline]
+    pub(crate) fn name(&self, handle: u64) -> u64 {
+        if handle >= COMM_MADE {
+            return handle;
+        }
+        let Some((at, found)) = self.search(handle) else { return handle };
+        let own = self.numbers.get(at).map_or(0, |numbers| numbers.own.load(Relaxed));
+        if found == handle && own != 0 { own } else { handle }
+    }
+
     /// Whether a handle is in the table.
     pub(crate) fn has(&self, handle: u64) -> bool {
         self.search(handle).is_some_and(|(_, found)| found == handle)
     }
 
     fn other(&self, handle: u64) -> Option<&Numbers> {
-        if handle == EMPTY || handle == FREED {
-            return None;
-        }
         // Every round that fails is one in which another thread has taken a slot.
         for _ in 0..SLOTS {
             let (at, found) = self.search(handle)?;
@@ -91,6 +110,9 @@ impl Table {
 
     /// The slot that has the handle, or the first one that it could have, and what is in it.
     fn search(&self, handle: u64) -> Option<(usize, u64)> {
+        if handle == EMPTY || handle == FREED {
+            return None;
+        }
         let mut free = None;
         for at in slots(handle) {
             match self.handles.get(at)?.load(Acquire) {
@@ -106,7 +128,7 @@ impl Table {
     /// A communicator was made: what was counted under its handle belongs to another one.
     pub(crate) fn begin(&self, handle: u64) {
         if let Some(numbers) = self.of(handle) {
-            numbers.reset();
+            numbers.reset(LAST_MADE.fetch_add(1, Relaxed) + 1);
         }
     }
 
@@ -119,7 +141,7 @@ impl Table {
             && found == handle
             && let (Some(slot), Some(numbers)) = (self.handles.get(at), self.numbers.get(at))
         {
-            numbers.reset();
+            numbers.reset(0);
             // Another thread may have made a communicator with this handle meanwhile and reset it,
             // too; its slot is gone then, and it gets another one at its next call.
             let _ = slot.compare_exchange(handle, FREED, AcqRel, Acquire);
@@ -153,10 +175,15 @@ mod tests {
         }
         TABLE.end(0x8400_0001);
         assert_eq!(number(&TABLE, 0x8400_0001), Some(1), "the handle came again");
+        assert_eq!(TABLE.name(0x8400_0001), 0x8400_0001, "its making was not seen");
         TABLE.begin(0x8400_0001);
         assert_eq!(number(&TABLE, 0x8400_0001), Some(1), "the handle came again without a free");
+        let first = TABLE.name(0x8400_0001);
+        TABLE.begin(0x8400_0001);
+        assert!(COMM_MADE < first && first < TABLE.name(0x8400_0001), "numbers do not come again");
         assert_eq!(number(&TABLE, 0x7fff_1234_5670), Some(4));
-        assert_eq!(number(&TABLE, 0), None);
+        TABLE.end(0);
+        assert!(!TABLE.has(0) && number(&TABLE, 0).is_none(), "no communicator");
     }
 
     #[test]

@@ -48,6 +48,10 @@ pub const CUT_MARK: &str = "\u{2026}";
 pub const COMM_WORLD: u64 = u64::MAX;
 /// The communicator of an MPI call that is `MPI_COMM_SELF`, whatever its handle.
 pub const COMM_SELF: u64 = u64::MAX - 1;
+/// Communicators whose making the library has seen are told by numbers from here, which do not come
+/// again: a handle may, and calls on the old one and the new one are in the rings of several threads.
+/// Others are told by their handles, which are below.
+pub const COMM_MADE: u64 = 1 << 62;
 
 /// Bytes of the fixed part.
 pub(crate) const FIXED: u64 = 16;
@@ -90,7 +94,7 @@ pub(crate) mod kind {
 pub struct MpiCall {
     /// Number of the function, see [`crate::mpi::MpiFunction`].
     pub function: u32,
-    /// Handle of the communicator, or [`COMM_WORLD`], [`COMM_SELF`].
+    /// Handle of the communicator, its number from [`COMM_MADE`], or [`COMM_WORLD`], [`COMM_SELF`].
     pub comm: Option<u64>,
     /// Rank of the other side in the communicator; -1 is `MPI_PROC_NULL`, none `MPI_ANY_SOURCE`.
     pub peer: Option<i32>,
@@ -109,7 +113,7 @@ pub struct MpiCall {
 pub struct RcclCall {
     /// Number of the function, see [`crate::rccl::RcclFunction`].
     pub function: u32,
-    /// Handle of the communicator.
+    /// Handle of the communicator, or its number from [`COMM_MADE`].
     pub comm: Option<u64>,
     /// Rank of the other side.
     pub peer: Option<i32>,
@@ -179,7 +183,7 @@ pub struct NewCommunicator {
     pub function: u32,
     /// How it came to be.
     pub birth: Birth,
-    /// Its handle.
+    /// Its handle, or its number from [`COMM_MADE`]; 0 if this rank got none.
     pub handle: u64,
     /// Handle of the communicator that it was made from, or [`COMM_WORLD`], [`COMM_SELF`].
     pub parent: Option<u64>,

@@ -17,12 +17,15 @@
 
 use super::outbox::Outbox;
 use crate::output::NameId;
-use rpd_ring::record::{Birth, COMM_SELF, COMM_WORLD, Library, NewCommunicator};
-use std::collections::HashMap;
+use rpd_ring::record::{Birth, COMM_MADE, COMM_SELF, COMM_WORLD, Library, NewCommunicator};
+use std::collections::{HashMap, VecDeque};
 use twox_hash::XxHash3_64;
 
 /// Communicators that are told apart, per process.
 const MOST: usize = 1 << 16;
+/// Communicators that are remembered after they were freed: calls on them may still be in the ring of
+/// another thread.
+const MOST_FREED: usize = 1 << 10;
 /// Longest name; a longer one is a hash, the same in all ranks.
 const NAME_LIMIT: usize = 256;
 
@@ -32,6 +35,8 @@ pub(super) struct Communicators {
     known: HashMap<(Library, u64), Communicator>,
     /// Communicators of one way to be made, for the ways that the library does not count.
     made: HashMap<String, u32>,
+    /// Those that were freed, oldest first.
+    freed: VecDeque<(Library, u64)>,
     unknown: u32,
 }
 
@@ -79,9 +84,24 @@ impl Communicators {
         Some(name)
     }
 
-    /// The handle may come again for another communicator.
+    /// Whether a communicator is one whose making is still to be read: it is in the ring of another
+    /// thread.
+    pub(super) fn is_to_come(&self, library: Library, handle: u64) -> bool {
+        (COMM_MADE..COMM_MADE * 2).contains(&handle) && !self.known.contains_key(&(library, handle))
+    }
+
+    /// A communicator is gone. Its handle may come again for another one, its number does not.
     pub(super) fn free(&mut self, library: Library, handle: u64) {
-        self.known.remove(&(library, handle));
+        if handle < COMM_MADE {
+            self.known.remove(&(library, handle));
+            return;
+        }
+        self.freed.push_back((library, handle));
+        if self.freed.len() > MOST_FREED
+            && let Some(oldest) = self.freed.pop_front()
+        {
+            self.known.remove(&oldest);
+        }
     }
 
     fn text(&mut self, made: &NewCommunicator, out: &mut Outbox) -> String {
@@ -175,6 +195,20 @@ mod tests {
         assert_eq!(add(&mut all, &mut out, inter).as_deref(), Some("inter/3-9.5.1"));
         let shared = NewCommunicator { library: Library::Rccl, birth: Birth::Shared, id: 255, ..group };
         assert_eq!(add(&mut all, &mut out, shared).as_deref(), Some("nccl-00000000000000ff"));
+    }
+
+    #[test]
+    fn a_number_is_known_for_a_while_after_its_end() {
+        let mut out = Outbox::new(Output::into_nothing());
+        let mut all = Communicators::default();
+        assert!(all.is_to_come(Library::Mpi, COMM_MADE + 1));
+        assert!(!all.is_to_come(Library::Mpi, COMM_WORLD) && !all.is_to_come(Library::Mpi, 77));
+        for n in 1..=MOST_FREED as u64 + 1 {
+            all.add(&split(COMM_WORLD, COMM_MADE + n, n as u32, 0), &mut out);
+            all.free(Library::Mpi, COMM_MADE + n);
+            assert!(!all.is_to_come(Library::Mpi, COMM_MADE + n));
+        }
+        assert!(all.is_to_come(Library::Mpi, COMM_MADE + 1), "the oldest is forgotten");
     }
 
     #[test]

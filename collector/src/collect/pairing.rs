@@ -22,6 +22,8 @@ pub(super) struct ThreadLog {
 struct Open {
     span: Span,
     sort: Sort,
+    /// The communicator of a call.
+    comm: Option<(Library, u64)>,
 }
 
 /// What can be open in a thread.
@@ -48,6 +50,9 @@ pub(super) struct ProcessLog {
     /// Stops that were read before their start: it is in the ring of another thread.
     stops: HashMap<u64, i64>,
     communicators: Communicators,
+    /// Calls that have ended on communicators whose making is still to be read.
+    waiting: HashMap<(Library, u64), Vec<Item>>,
+    waiting_count: usize,
     requests: Requests,
 }
 
@@ -72,7 +77,7 @@ impl ProcessLog {
         match record {
             Record::Push { time, name } => {
                 let span = self.begin(log, thread, time, out.name(name));
-                log.push(Open { span, sort: Sort::Range })
+                log.push(Open { span, sort: Sort::Range, comm: None })
             }
             Record::Pop { time } => {
                 let open = log.close(Open::is_range).ok_or(Misfit)?;
@@ -109,24 +114,23 @@ impl ProcessLog {
             Record::MpiEnter { time, call } => {
                 let name = out.function(Library::Mpi, call.function).ok_or(Misfit)?;
                 let span = self.begin(log, thread, time, name);
-                let sort =
-                    Sort::Mpi { row: self.mpi(&call, out), may_receive: mpi::may_receive(call.function) };
-                log.push(Open { span, sort })
+                let sort = Sort::Mpi { row: mpi_row(&call), may_receive: mpi::may_receive(call.function) };
+                log.push(Open { span, sort, comm: call.comm.map(|comm| (Library::Mpi, comm)) })
             }
             Record::MpiExit { time } => {
                 let open = log.close(Open::is_mpi).ok_or(Misfit)?;
-                open.emit(Some(time), out);
+                self.emit(open, Some(time), out);
                 Ok(())
             }
             Record::RcclEnter { time, call } => {
                 let name = out.function(Library::Rccl, call.function).ok_or(Misfit)?;
                 let span = self.begin(log, thread, time, name);
-                let call = self.rccl(&call, out);
-                log.push(Open { span, sort: Sort::Rccl(call) })
+                let sort = Sort::Rccl(rccl_row(&call, out));
+                log.push(Open { span, sort, comm: call.comm.map(|comm| (Library::Rccl, comm)) })
             }
             Record::RcclExit { time } => {
                 let open = log.close(Open::is_rccl).ok_or(Misfit)?;
-                open.emit(Some(time), out);
+                self.emit(open, Some(time), out);
                 Ok(())
             }
             Record::MpiRequest { time, request } => {
@@ -197,32 +201,31 @@ impl ProcessLog {
         }
     }
 
-    fn mpi(&mut self, call: &MpiCall, out: &mut Outbox) -> MpiRow {
-        let comm = call.comm.map(|handle| self.communicators.get(Library::Mpi, handle, out).name);
-        MpiRow {
-            comm,
-            peer: call.peer,
-            root: call.root,
-            tag: call.tag,
-            bytes: call.bytes,
-            seq: call.seq.map(i64::from),
+    /// The row of something that has ended, or never will. Calls on a communicator whose making is still
+    /// to be read wait for it.
+    fn emit(&mut self, open: Open, end: Option<i64>, out: &mut Outbox) {
+        let span = Span { end, ..open.span };
+        let item = match open.sort {
+            Sort::Range => return out.range(span),
+            Sort::Mpi { row, .. } => Item::Mpi(span, row),
+            Sort::Rccl(row) => Item::Rccl(span, row),
+        };
+        let Some((library, handle)) = open.comm else { return out.push(item) };
+        if self.communicators.is_to_come(library, handle) && self.waiting_count < MOST_OPEN {
+            self.waiting_count += 1;
+            self.waiting.entry((library, handle)).or_default().push(item);
+            return;
         }
+        let name = self.communicators.get(library, handle, out).name;
+        out.push(on_communicator(item, name));
     }
 
-    fn rccl(&mut self, call: &RcclCall, out: &mut Outbox) -> RcclRow {
-        let comm = call.comm.map(|handle| self.communicators.get(Library::Rccl, handle, out).name);
-        let datatype = call.datatype.and_then(rccl::datatype);
-        let count = call.count.and_then(|count| i64::try_from(count).ok());
-        let bytes = count.zip(datatype).and_then(|(count, (_, bytes))| count.checked_mul(bytes as i64));
-        RcclRow {
-            comm,
-            peer: call.peer,
-            root: call.root,
-            count,
-            datatype: datatype.map(|(name, _)| out.name(name.as_bytes())),
-            bytes,
-            seq: call.seq.map(i64::from),
-        }
+    /// The calls that have waited for a communicator.
+    fn release(&mut self, library: Library, handle: u64, out: &mut Outbox) {
+        let Some(items) = self.waiting.remove(&(library, handle)) else { return };
+        self.waiting_count -= items.len();
+        let name = self.communicators.get(library, handle, out).name;
+        items.into_iter().for_each(|item| out.push(on_communicator(item, name)));
     }
 
     /// A request is complete: which and when is in `seen`.
@@ -250,17 +253,24 @@ impl ProcessLog {
         let row = CommunicatorRow { comm, label: None, size_rank: made.size_rank };
         let span = self.in_call(log, thread, time, name);
         out.push(Item::Communicator(span, row));
+        self.release(made.library, made.handle, out);
     }
 
     /// The thread records nothing more: what is open in it stays open.
     pub(super) fn end_thread(&mut self, log: ThreadLog, out: &mut Outbox) {
         for open in log.open {
-            open.emit(None, out);
+            self.emit(open, None, out);
         }
     }
 
-    /// The process records nothing more: ranges without stop stay open.
+    /// The process records nothing more: ranges without stop stay open, and communicators that were
+    /// awaited will not come.
     pub(super) fn end(&mut self, out: &mut Outbox) {
+        let mut awaited: Vec<_> = self.waiting.keys().copied().collect();
+        awaited.sort_unstable();
+        for (library, handle) in awaited {
+            self.release(library, handle, out);
+        }
         let mut spans: Vec<Span> = self.ranges.drain().map(|(_, span)| span).collect();
         spans.sort_unstable_by_key(|span| span.stack);
         for span in spans {
@@ -313,14 +323,42 @@ impl Open {
     fn is_rccl(&self) -> bool {
         matches!(self.sort, Sort::Rccl(_))
     }
+}
 
-    fn emit(self, end: Option<i64>, out: &mut Outbox) {
-        let span = Span { end, ..self.span };
-        match self.sort {
-            Sort::Range => out.range(span),
-            Sort::Mpi { row, .. } => out.push(Item::Mpi(span, row)),
-            Sort::Rccl(call) => out.push(Item::Rccl(span, call)),
-        }
+/// The row of a call, without its communicator.
+fn mpi_row(call: &MpiCall) -> MpiRow {
+    MpiRow {
+        comm: None,
+        peer: call.peer,
+        root: call.root,
+        tag: call.tag,
+        bytes: call.bytes,
+        seq: call.seq.map(i64::from),
+    }
+}
+
+/// The row of a call, without its communicator.
+fn rccl_row(call: &RcclCall, out: &mut Outbox) -> RcclRow {
+    let datatype = call.datatype.and_then(rccl::datatype);
+    let count = call.count.and_then(|count| i64::try_from(count).ok());
+    let bytes = count.zip(datatype).and_then(|(count, (_, bytes))| count.checked_mul(bytes as i64));
+    RcclRow {
+        comm: None,
+        peer: call.peer,
+        root: call.root,
+        count,
+        datatype: datatype.map(|(name, _)| out.name(name.as_bytes())),
+        bytes,
+        seq: call.seq.map(i64::from),
+    }
+}
+
+/// The row of a call with its communicator.
+fn on_communicator(item: Item, name: NameId) -> Item {
+    match item {
+        Item::Mpi(span, row) => Item::Mpi(span, MpiRow { comm: Some(name), ..row }),
+        Item::Rccl(span, row) => Item::Rccl(span, RcclRow { comm: Some(name), ..row }),
+        other => other,
     }
 }
 
@@ -329,7 +367,7 @@ mod tests {
     use super::*;
     use crate::output::Output;
     use proptest::prelude::*;
-    use rpd_ring::record::COMM_WORLD;
+    use rpd_ring::record::{Birth, COMM_MADE, COMM_WORLD};
 
     /// Name, start, end, stack id, parent's stack id.
     type Row = (String, i64, Option<i64>, i64, i64);
@@ -398,6 +436,54 @@ mod tests {
             Record::MpiEnter { time: 3, call: unknown },
         ];
         assert_eq!(rows(&log), (Vec::new(), 3));
+    }
+
+    #[test]
+    fn calls_wait_for_a_communicator_that_another_thread_has_made() {
+        let made = |handle, ordinal| NewCommunicator {
+            library: Library::Mpi,
+            function: mpi::MpiFunction::MPI_Comm_dup as u32,
+            birth: Birth::Collective,
+            handle,
+            parent: Some(COMM_WORLD),
+            id: 0,
+            size_rank: Some((4, 0)),
+            leader: 0,
+            tag: 0,
+            ordinal,
+        };
+        let mut out = Outbox::new(Output::into_nothing());
+        let mut process = ProcessLog::new(1);
+        let (mut user, mut maker) = (ThreadLog::default(), ThreadLog::default());
+        // The ring of the thread that uses it is read first; the second one's making was dropped.
+        for (time, comm) in [(10, COMM_MADE + 1), (20, COMM_MADE + 2)] {
+            let call = call(mpi::MpiFunction::MPI_Barrier, Some(comm));
+            for record in [Record::MpiEnter { time, call }, Record::MpiExit { time: time + 1 }] {
+                process.apply(&mut user, 1, record, &mut out).unwrap();
+            }
+        }
+        let record = Record::NewCommunicator { time: 5, made: made(COMM_MADE + 1, 1) };
+        process.apply(&mut maker, 2, record, &mut out).unwrap();
+        process.end(&mut out);
+        let names: Vec<_> = out
+            .batch()
+            .items
+            .iter()
+            .filter_map(|item| match item {
+                Item::Name(name) => Some(String::from_utf8_lossy(name).into_owned()),
+                _ => None,
+            })
+            .collect();
+        let on: Vec<_> = out
+            .batch()
+            .items
+            .iter()
+            .filter_map(|item| match item {
+                Item::Mpi(span, row) => Some((span.start, &*names[row.comm.unwrap().0 as usize])),
+                _ => None,
+            })
+            .collect();
+        assert_eq!(on, [(10, "MPI_COMM_WORLD/1@0"), (20, "comm-1")]);
     }
 
     proptest! {

@@ -296,36 +296,45 @@ pub(super) fn ask(function: &RealFunction, handle: Handle) -> Option<c_int> {
 /// A special address of Fortran programs: that of a common block, by whatever name the compiler gave
 /// it, or what a variable of the library holds.
 pub(super) struct Sentinel {
-    commons: [&'static CStr; 4],
+    commons: [&'static CStr; 5],
     holder: &'static CStr,
     /// Addresses of all of them, 0 where there is none.
-    places: [AtomicUsize; 5],
+    places: [AtomicUsize; 6],
     known: AtomicU8,
 }
 
-/// Variables of MPI end in their spelling by four sorts of compilers.
+/// Of Open MPI as four sorts of compilers spell it, then of MPICH: for `use mpi_f08`, and the variable.
 macro_rules! sentinel {
-    ($lower:literal, $upper:literal, $holder:literal) => {
+    ($lower:literal, $upper:literal, $fortran_2008:literal, $holder:literal) => {
         Sentinel {
             commons: [
                 c_name(concat!($lower, "_\0")),
                 c_name(concat!($lower, "\0")),
                 c_name(concat!($lower, "__\0")),
                 c_name(concat!($upper, "\0")),
+                c_name(concat!($fortran_2008, "\0")),
             ],
             holder: c_name(concat!($holder, "\0")),
-            places: [const { AtomicUsize::new(0) }; 5],
+            places: [const { AtomicUsize::new(0) }; 6],
             known: AtomicU8::new(0),
         }
     };
 }
 
 pub(super) static FORTRAN_IN_PLACE: Sentinel =
-    sentinel!("mpi_fortran_in_place", "MPI_FORTRAN_IN_PLACE", "MPIR_F_MPI_IN_PLACE");
-pub(super) static FORTRAN_STATUS_IGNORE: Sentinel =
-    sentinel!("mpi_fortran_status_ignore", "MPI_FORTRAN_STATUS_IGNORE", "MPI_F_STATUS_IGNORE");
-pub(super) static FORTRAN_STATUSES_IGNORE: Sentinel =
-    sentinel!("mpi_fortran_statuses_ignore", "MPI_FORTRAN_STATUSES_IGNORE", "MPI_F_STATUSES_IGNORE");
+    sentinel!("mpi_fortran_in_place", "MPI_FORTRAN_IN_PLACE", "MPIR_F08_MPI_IN_PLACE", "MPIR_F_MPI_IN_PLACE");
+pub(super) static FORTRAN_STATUS_IGNORE: Sentinel = sentinel!(
+    "mpi_fortran_status_ignore",
+    "MPI_FORTRAN_STATUS_IGNORE",
+    "MPIR_F08_MPI_STATUS_IGNORE_OBJ",
+    "MPI_F_STATUS_IGNORE"
+);
+pub(super) static FORTRAN_STATUSES_IGNORE: Sentinel = sentinel!(
+    "mpi_fortran_statuses_ignore",
+    "MPI_FORTRAN_STATUSES_IGNORE",
+    "MPIR_F08_MPI_STATUSES_IGNORE_OBJ",
+    "MPI_F_STATUSES_IGNORE"
+);
 
 impl Sentinel {
     /// Whether this is the address.

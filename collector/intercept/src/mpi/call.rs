@@ -144,6 +144,11 @@ impl Call {
         }
     }
 
+    /// The communicator as the ring tells it, 0 for none.
+    pub(super) fn comm(&self) -> u64 {
+        self.comm.map_or(0, |comm| COMMUNICATORS.name(Abi::get().comm(comm)))
+    }
+
     /// Number of the call on its communicator.
     pub(super) fn seq(&self) -> Option<u32> {
         let numbers = COMMUNICATORS.of(Abi::get().comm(self.comm?))?;
@@ -156,7 +161,7 @@ impl Call {
         let abi = Abi::get();
         MpiCall {
             function: self.function as u32,
-            comm: self.comm.map(|comm| abi.comm(comm)).filter(|comm| *comm != 0),
+            comm: Some(self.comm()).filter(|comm| *comm != 0),
             peer: self.peer.and_then(|peer| abi.peer(peer)),
             root: self.root.filter(|root| *root >= 0),
             tag: self.tag.filter(|tag| *tag >= 0),

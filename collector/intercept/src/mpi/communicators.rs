@@ -127,13 +127,13 @@ impl Making {
     /// What was made, after a call that succeeded.
     pub(super) fn outcome(&self, call: &Call, ordinal: u32) -> Option<NewCommunicator> {
         let (abi, parent) = (Abi::get(), call.comm?);
-        let handle = abi.comm(self.place.one());
+        let handle = COMMUNICATORS.name(abi.comm(self.place.one()));
         let mut new = NewCommunicator {
             library: Library::Mpi,
             function: call.function as u32,
             birth: self.birth,
             handle,
-            parent: Some(abi.comm(parent)),
+            parent: Some(call.comm()),
             id: 0,
             size_rank: None,
             leader: -1,

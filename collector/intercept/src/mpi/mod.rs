@@ -25,8 +25,8 @@
 //! * `MPI_Send`, for C;
 //! * `MPI_Send_c`, with large counts, if MPI has one. Where the MPI library has none, it does its work
 //!   with the first ([`narrow`]);
-//! * `mpi_send_`, for Fortran's `mpif.h` and `use mpi`; and `mpi_send_f08_`, for Open MPI's
-//!   `use mpi_f08`. That of MPICH calls the functions of C.
+//! * `mpi_send_`, for Fortran's `mpif.h` and `use mpi`; and `mpi_send_f08_`, for `use mpi_f08`. There
+//!   MPICH has other functions, `mpi_send_f08ts_`, where a buffer is passed: they call those of C.
 //!
 //! MPI libraries call their own functions: Fortran's those of C, collectives messages. Only the
 //! outermost is recorded, which is the one that the program has called.

@@ -32,7 +32,7 @@ pub(super) fn run(describe: impl FnOnce() -> Call, real: impl FnOnce() -> c_int)
 struct Before {
     /// Number of the communicator that is being made.
     ordinal: u32,
-    /// The communicator of the call, as the ring carries it.
+    /// The communicator of the call, as the ring tells it.
     comm: u64,
     /// The request of the call.
     request: Handle,
@@ -61,11 +61,19 @@ fn begin(inside: &mut Inside, call: &Call) -> Before {
         Effect::Completes(requests, count, ..) => {
             inside.remember(length(count), |at| abi.number(requests.at(at)));
         }
-        Effect::Frees(request) => before.request = request.one(),
+        Effect::Frees(request) => {
+            before.request = request.one();
+            SENDS.end(abi.number(before.request));
+        }
         Effect::Makes(making) => {
             before.ordinal = making.ordinal(call.comm.map_or(0, |comm| abi.comm(comm)));
         }
-        Effect::FreesComm | Effect::Names(..) => before.comm = call.comm.map_or(0, |comm| abi.comm(comm)),
+        Effect::FreesComm => {
+            before.comm = call.comm();
+            // From here on nobody may use it; once it is freed, another thread may get its handle.
+            COMMUNICATORS.end(call.comm.map_or(0, |comm| abi.comm(comm)));
+        }
+        Effect::Names(..) => before.comm = call.comm(),
         _ => {}
     }
     before
@@ -78,18 +86,16 @@ fn end(inside: Inside, call: &Call, before: &Before, result: c_int) {
     if result != 0 || !inside.is_traced() {
         return inside.end(|_| ());
     }
-    count(call, before);
+    count(call);
     inside.end(|outcome| note(call, before, outcome));
 }
 
 /// What is counted of a call that succeeded, on record or not.
-fn count(call: &Call, before: &Before) {
+fn count(call: &Call) {
     let abi = Abi::get();
     match call.effect {
         Effect::Makes(making) => COMMUNICATORS.begin(abi.comm(making.place.one())),
-        Effect::FreesComm => COMMUNICATORS.end(before.comm),
         Effect::PreparesSend(request) => SENDS.begin(abi.number(request.one())),
-        Effect::Frees(_) => SENDS.end(abi.number(before.request)),
         _ => {}
     }
 }
