@@ -3,6 +3,7 @@
 // clippy takes only functions marked as tests for tests.
 #![allow(missing_docs, clippy::unwrap_used)]
 
+mod memory;
 mod recorded;
 
 use recorded::*;
