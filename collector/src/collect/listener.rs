@@ -7,6 +7,7 @@ use rpd_ring::message::{MESSAGE_BYTES, Message, Untraced};
 use rpd_shard::record::Exit;
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::fs::{SealFlags, fcntl_get_seals, fstat};
+use rustix::io::Errno;
 use rustix::net::sockopt::socket_peercred;
 use rustix::net::{
     AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SocketAddrUnix, SocketFlags,
@@ -60,7 +61,13 @@ pub(super) enum Arrival {
 pub struct Listener {
     socket: OwnedFd,
     waiting: Vec<(OwnedFd, i32)>,
+    /// Descriptors that are given up for a connection and the ring that comes with it. Where all are in
+    /// use, the kernel would throw the ring away, and its thread would go on writing into it.
+    spare: Vec<OwnedFd>,
 }
+
+/// A connection and a ring.
+const SPARE: usize = 2;
 
 impl Listener {
     /// Opens a socket on an abstract address that cannot be guessed, and returns its name for
@@ -76,7 +83,17 @@ impl Listener {
 
     /// Listens on a socket of [`Listener::bind`].
     pub fn new(socket: OwnedFd) -> Listener {
-        Listener { socket, waiting: Vec::new() }
+        let mut listener = Listener { socket, waiting: Vec::new(), spare: Vec::new() };
+        listener.keep_spare();
+        listener
+    }
+
+    fn keep_spare(&mut self) {
+        while self.spare.len() < SPARE
+            && let Ok(copy) = self.socket.try_clone()
+        {
+            self.spare.push(copy);
+        }
     }
 
     /// What to wait on for news.
@@ -86,10 +103,24 @@ impl Listener {
 
     /// Takes in everything that has arrived.
     pub(super) fn receive(&mut self, mut each: impl FnMut(Arrival)) {
+        // Without descriptors for all that wait, one after the other.
+        while self.accept() && self.take_messages(&mut each) {}
+        self.take_messages(&mut each);
+    }
+
+    /// Accepts connections. Returns whether there may be more that no descriptor was left for.
+    fn accept(&mut self) -> bool {
+        let mut given_up = false;
         while self.waiting.len() < MOST_WAITING {
-            let Ok(connection) = accept_with(&self.socket, SocketFlags::CLOEXEC | SocketFlags::NONBLOCK)
-            else {
-                break;
+            let connection = match accept_with(&self.socket, SocketFlags::CLOEXEC | SocketFlags::NONBLOCK) {
+                Ok(connection) => connection,
+                Err(Errno::MFILE | Errno::NFILE) if !given_up && self.spare.len() == SPARE => {
+                    self.spare.pop();
+                    given_up = true;
+                    continue;
+                }
+                Err(Errno::MFILE | Errno::NFILE) => return true,
+                Err(_) => return false,
             };
             if let Ok(peer) = socket_peercred(&connection)
                 && peer.uid == rustix::process::geteuid()
@@ -99,6 +130,14 @@ impl Listener {
                 self.waiting.push((connection, pid));
             }
         }
+        false
+    }
+
+    /// Takes in the messages that are there. Returns whether there were any.
+    fn take_messages(&mut self, each: &mut impl FnMut(Arrival)) -> bool {
+        let waiting = self.waiting.len();
+        // Only while messages are taken: others open files, too.
+        self.spare.pop();
         self.waiting.retain(|(connection, pid)| match receive_message(connection) {
             Received::NotYet => true,
             Received::Closed => false,
@@ -107,6 +146,8 @@ impl Listener {
                 false
             }
         });
+        self.keep_spare();
+        self.waiting.len() < waiting
     }
 }
 
@@ -124,7 +165,7 @@ fn receive_message(connection: &OwnedFd) -> Received {
     let got =
         match recvmsg(connection, &mut parts, &mut control, RecvFlags::CMSG_CLOEXEC | RecvFlags::DONTWAIT) {
             Ok(message) => message.bytes,
-            Err(rustix::io::Errno::AGAIN | rustix::io::Errno::INTR) => return Received::NotYet,
+            Err(Errno::AGAIN | Errno::INTR) => return Received::NotYet,
             Err(_) => return Received::Closed,
         };
     let mut file = None;
