@@ -73,6 +73,14 @@ pub(crate) fn take_unrecorded() -> u64 {
     UNRECORDED.swap(0, Relaxed)
 }
 
+/// Why an event is not in a ring.
+enum NotRecorded {
+    /// The thread has none.
+    NoRing,
+    /// Another event of the thread is being written: this one is from a signal handler.
+    InUse,
+}
+
 /// Runs with the state of the calling thread.
 #[inline(always)]
 pub(crate) fn with_local<R>(run: impl FnOnce(&Local) -> R) -> R {
@@ -86,13 +94,18 @@ impl Local {
         is_open(sort) && !self.paused.get()
     }
 
-    /// Runs `write` with the recorder, which is made if there is none; none if it cannot be had or is
-    /// in use.
+    /// Runs `write` with the recorder, which is made if there is none; none, and the event is counted, if
+    /// it cannot be had or is in use.
     #[inline]
     pub(crate) fn record<R>(&self, what: Counted, write: impl FnOnce(&mut Recorder) -> R) -> Option<R> {
+        self.attached(write).inspect_err(|why| self.count_lost(why, what)).ok()
+    }
+
+    /// As [`Local::record`], but nothing is counted.
+    #[inline]
+    fn attached<R>(&self, write: impl FnOnce(&mut Recorder) -> R) -> Result<R, NotRecorded> {
         if self.busy.replace(true) {
-            self.reentrant(what);
-            return None;
+            return Err(NotRecorded::InUse);
         }
         // A signal handler of this thread must see `busy` before and after what is between.
         compiler_fence(Acquire);
@@ -102,13 +115,7 @@ impl Local {
         }
         // SAFETY: null, or the recorder of this thread and this process, which only the thread itself
         // frees, at its end. `busy` makes this the only reference.
-        let result = match unsafe { self.recorder.get().as_mut() } {
-            Some(recorder) => Some(write(recorder)),
-            None => {
-                UNRECORDED.fetch_add(1, Relaxed);
-                None
-            }
-        };
+        let result = unsafe { self.recorder.get().as_mut() }.map(write).ok_or(NotRecorded::NoRing);
         compiler_fence(Release);
         self.busy.set(false);
         result
@@ -132,7 +139,11 @@ impl Local {
     }
 
     #[cold]
-    fn reentrant(&self, what: Counted) {
+    fn count_lost(&self, why: &NotRecorded, what: Counted) {
+        if matches!(why, NotRecorded::NoRing) {
+            UNRECORDED.fetch_add(1, Relaxed);
+            return;
+        }
         // SAFETY: as in `record`, but shared: only the header's atomics are touched.
         match unsafe { self.recorder.get().as_ref() } {
             Some(recorder) if recorder.generation == generation::current() => {
@@ -298,12 +309,13 @@ pub(crate) fn range_start(id: u64, name: &[u8]) {
     });
 }
 
-/// `roctxRangeStop`. Its start may have been recorded before a pause.
+/// `roctxRangeStop`. Its start may have been recorded before a pause. One that is lost is not counted:
+/// the range was counted at its start, or stays open.
 #[inline]
 pub(crate) fn range_stop(id: u64) {
     LOCAL.with(|local| {
         if settings::is_traced(Traced::Roctx) {
-            local.record(Counted::Range, |r| r.producer.range_stop(clock::boottime(), id));
+            let _ = local.attached(|r| r.producer.range_stop(clock::boottime(), id));
         }
     });
 }
