@@ -8,7 +8,7 @@ use rpd_ring::layout::{Counted, DEPTH_LIMIT, Dropped};
 use std::cell::Cell;
 use std::ptr;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
-use std::sync::atomic::{AtomicI32, AtomicU64, compiler_fence};
+use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU64, compiler_fence};
 
 /// Small enough for any thread's stack, and without a destructor: a plain piece of static TLS.
 pub(crate) struct Local {
@@ -68,9 +68,24 @@ pub(crate) const HANDLES: usize = 16 << 10;
 /// Events of threads that have no ring, not even one to count in.
 static UNRECORDED: AtomicU64 = AtomicU64::new(0);
 
+/// There are, or were, such threads.
+static UNTRACED: AtomicBool = AtomicBool::new(false);
+
 /// Takes the number of events that no ring has counted.
-pub(crate) fn take_unrecorded() -> u64 {
+fn take_unrecorded() -> u64 {
     UNRECORDED.swap(0, Relaxed)
+}
+
+/// The events that no ring has counted, for the report at the end of the process; none if all threads
+/// have had rings.
+pub(crate) fn last_unrecorded() -> Option<u64> {
+    UNTRACED.swap(false, Relaxed).then(take_unrecorded)
+}
+
+/// In a forked child these are the parent's, who reports them.
+pub(crate) fn reset_unrecorded() {
+    UNRECORDED.store(0, Relaxed);
+    UNTRACED.store(false, Relaxed);
 }
 
 /// Why an event is not in a ring.
@@ -142,6 +157,7 @@ impl Local {
     fn count_lost(&self, why: &NotRecorded, what: Counted) {
         if matches!(why, NotRecorded::NoRing) {
             UNRECORDED.fetch_add(1, Relaxed);
+            UNTRACED.store(true, Relaxed);
             return;
         }
         // SAFETY: as in `record`, but shared: only the header's atomics are touched.
