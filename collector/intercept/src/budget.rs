@@ -18,7 +18,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize};
 /// Rings of the full size.
 const FULL_RINGS: usize = 16;
 /// The rings may have one part in this many of the cgroup's memory.
-const SHARE: usize = 16;
+const SHARE: usize = 32;
 /// A ring may have one part in this many of what is free in the cgroup: other processes want some, too.
 const SHARE_OF_FREE: usize = 8;
 /// With less than this free in the cgroup a thread has no ring, not even one to count in.

@@ -41,7 +41,7 @@ const LAST_MOMENT: Duration = Duration::from_millis(100);
 const MOST_LINES: usize = 20;
 
 /// In a memory cgroup with fewer bytes there is no room for two processes more.
-const SMALLEST_CGROUP: u64 = 8 << 20;
+const SMALLEST_CGROUP: u64 = 32 << 20;
 
 /// Why a command cannot be traced.
 #[derive(Debug, thiserror::Error)]
