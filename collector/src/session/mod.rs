@@ -103,6 +103,8 @@ pub fn variables(
         let library = preload::find_library(std::env::var_os("RPD_INTERCEPT").as_deref(), &executable)?;
         let before = std::env::var_os("LD_PRELOAD");
         variables.push(("LD_PRELOAD", preload::with_library(before.as_deref(), &library)));
+        let sanitizer = std::env::var_os("ASAN_OPTIONS");
+        variables.push(("ASAN_OPTIONS", preload::address_sanitizer_options(sanitizer.as_deref())));
     }
     if let Some(size) = options.ring_size {
         let bytes = rpd_ring::layout::ring_bytes(size.as_usize());
