@@ -538,6 +538,9 @@ fn signalled(mut command: Command, traced: bool, fault: impl FnOnce(u32), more: 
     output
 }
 
+/// What it is, what begins it, what ends it, and whether the shard is complete nevertheless.
+type Trouble<'a> = (&'static str, &'a dyn Fn(u32), &'a dyn Fn(u32), bool);
+
 #[test]
 fn signals_from_outside_while_the_collector_has_its_own_troubles() {
     let Some(reference) = Reference::new() else { return };
@@ -557,7 +560,7 @@ fn signals_from_outside_while_the_collector_has_its_own_troubles() {
         // The collector may put a file there in between.
         until("it is deleted", || std::fs::remove_dir_all(&out).is_ok());
     };
-    let troubles: [(&str, &dyn Fn(u32), &dyn Fn(u32), bool); 4] = [
+    let troubles: [Trouble<'_>; 4] = [
         ("none", &nothing, &nothing, true),
         ("stopped for a while", &stop, &go_on, true),
         ("killed", &kills, &nothing, false),

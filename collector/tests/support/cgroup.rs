@@ -24,13 +24,16 @@ impl Cgroup {
             } else {
                 return None;
             };
+            if !Path::new(root).join("cgroup.procs").exists() {
+                return None;
+            }
             let folder = Path::new(root).join(path).join(format!("rpd-test-{}-{name}", std::process::id()));
             std::fs::create_dir(&folder).ok()?;
             let group = Cgroup { folder, limit };
             // Of version 2 the controller may not be there, or not for groups below.
             group.folder.join(limit).exists().then_some(group)
         });
-        let group = made.last();
+        let group = made.collect::<Vec<_>>().pop();
         if group.is_none() {
             eprintln!("skipped: no memory cgroup can be made here");
         }
