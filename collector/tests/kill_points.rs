@@ -65,7 +65,7 @@ fn whatever_a_program_dies_of_and_wherever_its_events_are_kept() {
         let mut command = bench.collect();
         command.arg("--").arg(&program).args(arguments);
         let output = run(&mut command);
-        assert_eq!(ending(&output), -(signal as i32), "point {point}: {output:?}");
+        assert_eq!(ending(&output), -signal, "point {point}: {output:?}");
         assert!(output.stdout.is_empty());
         let progress = progress(&file);
         let shard = bench.shard_path();
@@ -73,7 +73,7 @@ fn whatever_a_program_dies_of_and_wherever_its_events_are_kept() {
             continue;
         }
         seen += 1;
-        check(&Trace::read(&shard), &progress, signal as i32, point);
+        check(&Trace::read(&shard), &progress, signal, point);
         std::fs::remove_dir_all(shard.parent().unwrap()).unwrap();
     }
     assert!(seen > runs / 2, "most programs lived long enough to do something: {seen} of {runs}");
