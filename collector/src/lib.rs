@@ -13,10 +13,12 @@
 //! * [`collect`]: rings in, rows out.
 //! * [`output`]: rows in, shard out.
 //! * [`system`]: counters of the node.
+//! * [`cgroup`]: the memory that the job may have.
 //! * [`machine`]: this node and its clocks.
 //! * [`log`]: where the collector says what there is to say.
 //! * [`doctor`]: what would happen, and whether everything is there that it takes.
 
+pub mod cgroup;
 pub mod child;
 pub mod collect;
 pub mod command_line;

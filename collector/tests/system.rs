@@ -124,10 +124,10 @@ fn a_program_of_two_and_a_half_seconds_has_its_node_sampled() {
     assert!(!metrics.shard.clocks.is_empty());
 
     let ticks = &metrics.ticks;
-    assert!((15..=30).contains(&ticks.len()), "{} ticks", ticks.len());
+    assert!((5..=30).contains(&ticks.len()), "{} ticks", ticks.len());
     assert!(ticks.windows(2).all(|w| w[0] < w[1]));
     let span = ticks.last().unwrap() - ticks[0];
-    assert!((2_000_000_000..3_500_000_000).contains(&span), "{span} ns");
+    assert!((1_500_000_000..4_500_000_000).contains(&span), "{span} ns");
 
     let busy = mean(&metrics.values["cpu.user"]) + mean(&metrics.values["cpu.system"]);
     let cpus = std::thread::available_parallelism().unwrap().get() as f64;

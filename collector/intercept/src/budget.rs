@@ -1,7 +1,9 @@
 //! How much memory the rings of this process may take.
 //!
 //! The rings count against the memory cgroup of the job, so a process takes no more than a share of
-//! what its cgroup may have: a job that runs into its limit because of us would die of us.
+//! what its cgroup may have, and each ring no more than a share of what is free in it: a job that runs
+//! into its limit because of us would die of us. The kernel does not refuse the memory of a ring that is
+//! too much; it kills.
 //!
 //! The first threads get rings of the full size. Beyond [`FULL_RINGS`] the size halves each time that
 //! the number of threads doubles: many threads seldom have the rate of one, and thousands must fit.
@@ -10,13 +12,19 @@ use crate::process;
 use crate::settings::Settings;
 use rpd_ring::layout::{RING_MAX, RING_MIN};
 use std::ffi::CStr;
-use std::sync::atomic::AtomicUsize;
 use std::sync::atomic::Ordering::Relaxed;
+use std::sync::atomic::{AtomicBool, AtomicUsize};
 
 /// Rings of the full size.
 const FULL_RINGS: usize = 16;
 /// The rings may have one part in this many of the cgroup's memory.
-const SHARE: usize = 16;
+const SHARE: usize = 32;
+/// A ring may have one part in this many of what is free in the cgroup: other processes want some, too.
+const SHARE_OF_FREE: usize = 8;
+/// With less than this free in the cgroup a thread has no ring, not even one to count in.
+const LEAST_FREE: usize = 512 << 10;
+/// In a smaller cgroup no thread has a ring.
+const SMALLEST_CGROUP: usize = 4 << 20;
 /// Not looked for yet.
 const UNKNOWN: usize = usize::MAX;
 
@@ -26,6 +34,8 @@ static RINGS: AtomicUsize = AtomicUsize::new(0);
 static BYTES: AtomicUsize = AtomicUsize::new(0);
 /// Bytes that they may have.
 static LIMIT: AtomicUsize = AtomicUsize::new(UNKNOWN);
+/// The cgroup allows less than the settings: what is free in it is looked at for each ring.
+static IS_TIGHT: AtomicBool = AtomicBool::new(false);
 
 /// A forked child starts with nothing.
 pub(crate) fn reset() {
@@ -33,10 +43,17 @@ pub(crate) fn reset() {
     BYTES.store(0, Relaxed);
 }
 
-/// Bytes for the ring of one thread more; 0 where there is no room for one.
-pub(crate) fn ring_bytes(settings: &Settings) -> usize {
-    let free = limit(settings).saturating_sub(BYTES.load(Relaxed));
-    fitting(settings.ring_bytes, RINGS.load(Relaxed), free)
+/// Bytes for the ring of one thread more; 0 where there is room only to count, none where there is none.
+pub(crate) fn ring_bytes(settings: &Settings) -> Option<usize> {
+    let mut free = limit(settings).saturating_sub(BYTES.load(Relaxed));
+    if IS_TIGHT.load(Relaxed) {
+        let cgroup = cgroup_room();
+        if cgroup.limit < SMALLEST_CGROUP || cgroup.free < LEAST_FREE {
+            return None;
+        }
+        free = free.min(cgroup.free / SHARE_OF_FREE);
+    }
+    Some(fitting(settings.ring_bytes, RINGS.load(Relaxed), free))
 }
 
 fn fitting(wanted: usize, rings: usize, free: usize) -> usize {
@@ -66,7 +83,9 @@ pub(crate) fn give_back(bytes: usize) {
 fn limit(settings: &Settings) -> usize {
     match LIMIT.load(Relaxed) {
         UNKNOWN => {
-            let limit = settings.memory.min(cgroup_limit() / SHARE);
+            let share = cgroup_room().limit / SHARE;
+            IS_TIGHT.store(share < settings.memory, Relaxed);
+            let limit = settings.memory.min(share);
             LIMIT.store(limit, Relaxed);
             limit
         }
@@ -74,48 +93,108 @@ fn limit(settings: &Settings) -> usize {
     }
 }
 
-/// Bytes of memory that the cgroup of this process, and those above it, may have.
-fn cgroup_limit() -> usize {
+/// What a memory cgroup has, bytes.
+#[derive(Clone, Copy)]
+struct Room {
+    /// All of it.
+    limit: usize,
+    /// Not in use, or in use for what the kernel can drop.
+    free: usize,
+}
+
+impl Room {
+    const UNLIMITED: Room = Room { limit: UNKNOWN, free: UNKNOWN };
+
+    fn tightest(self, other: Room) -> Room {
+        Room { limit: self.limit.min(other.limit), free: self.free.min(other.free) }
+    }
+}
+
+/// The files of a version of cgroups.
+struct Version {
+    root: &'static [u8],
+    limit: &'static [u8],
+    usage: &'static [u8],
+    /// Beginnings of the lines of `memory.stat` with what the kernel can drop.
+    cache: [&'static [u8]; 2],
+}
+
+static VERSION_1: Version = Version {
+    root: b"/sys/fs/cgroup/memory",
+    limit: b"/memory.limit_in_bytes\0",
+    usage: b"/memory.usage_in_bytes\0",
+    cache: [b"total_inactive_file ", b"total_active_file "],
+};
+static VERSION_2: Version = Version {
+    root: b"/sys/fs/cgroup",
+    limit: b"/memory.max\0",
+    usage: b"/memory.current\0",
+    cache: [b"inactive_file ", b"active_file "],
+};
+
+/// What the cgroup of this process, and those above it, have.
+fn cgroup_room() -> Room {
     let mut place = [0u8; 4096];
     let used = process::read(c"/proc/self/cgroup", &mut place);
     let lines = place.get(..used).unwrap_or_default().split(|byte| *byte == b'\n');
-    lines.filter_map(memory_group).map(|(root, path, file)| lowest(root, path, file)).min().unwrap_or(UNKNOWN)
+    let groups = lines.filter_map(memory_group);
+    groups.map(|(version, path)| tightest(version, path)).fold(Room::UNLIMITED, Room::tightest)
 }
 
-/// Where the limits of a line of `/proc/self/cgroup` are: mount point, path below it, file.
-fn memory_group(line: &[u8]) -> Option<(&'static [u8], &[u8], &'static [u8])> {
+/// The memory cgroup of a line of `/proc/self/cgroup`: version, and path below its mount point.
+fn memory_group(line: &[u8]) -> Option<(&'static Version, &[u8])> {
     let mut parts = line.splitn(3, |byte| *byte == b':');
     let (number, controllers, path) = (parts.next()?, parts.next()?, parts.next()?);
     if controllers.split(|byte| *byte == b',').any(|name| name == b"memory") {
-        return Some((b"/sys/fs/cgroup/memory", path, b"/memory.limit_in_bytes\0"));
+        return Some((&VERSION_1, path));
     }
-    (number == b"0").then_some((b"/sys/fs/cgroup", path, b"/memory.max\0"))
+    (number == b"0").then_some((&VERSION_2, path))
 }
 
-/// The lowest limit from a group up to the root. A container may not see its own path, but then it
-/// sees its limit at the root.
-fn lowest(root: &[u8], mut path: &[u8], file: &[u8]) -> usize {
-    let mut lowest = UNKNOWN;
+/// The least of a group and those above it, up to the root. A container may not see its own path, but
+/// then it sees its limit at the root.
+fn tightest(version: &Version, mut path: &[u8]) -> Room {
+    let mut tightest = Room::UNLIMITED;
     loop {
         path = path.strip_suffix(b"/").unwrap_or(path);
-        lowest = lowest.min(read_limit(root, path, file).unwrap_or(UNKNOWN));
+        tightest = tightest.tightest(room(version, path).unwrap_or(Room::UNLIMITED));
         match path.iter().rposition(|byte| *byte == b'/') {
             Some(slash) => path = path.get(..slash).unwrap_or_default(),
-            None => return lowest,
+            None => return tightest,
         }
     }
 }
 
-fn read_limit(root: &[u8], path: &[u8], file: &[u8]) -> Option<usize> {
+/// None where there is no limit.
+fn room(version: &Version, path: &[u8]) -> Option<Room> {
+    let mut text = [0u8; 4096];
+    let limit = number(read(version, path, version.limit, &mut text)?)?;
+    // Version 1 says "none" with a number near that of all addresses.
+    if limit >= 1 << 60 {
+        return None;
+    }
+    let usage = read(version, path, version.usage, &mut text).and_then(number).unwrap_or(0);
+    let stat = read(version, path, b"/memory.stat\0", &mut text).unwrap_or_default();
+    let lines = stat.split(|byte| *byte == b'\n');
+    let cache =
+        lines.filter_map(|line| number(version.cache.iter().find_map(|name| line.strip_prefix(*name))?));
+    let free = limit.saturating_sub(usage).saturating_add(cache.sum());
+    Some(Room { limit, free: free.min(limit) })
+}
+
+fn number(text: &[u8]) -> Option<usize> {
+    std::str::from_utf8(text).ok()?.trim().parse().ok()
+}
+
+fn read<'a>(version: &Version, path: &[u8], file: &[u8], text: &'a mut [u8]) -> Option<&'a [u8]> {
     let mut name = [0u8; 2048];
     let mut used = 0;
-    for part in [root, path, file] {
+    for part in [version.root, path, file] {
         name.get_mut(used..used + part.len())?.copy_from_slice(part);
         used += part.len();
     }
-    let mut text = [0u8; 32];
-    let bytes = process::read(CStr::from_bytes_until_nul(&name).ok()?, &mut text);
-    std::str::from_utf8(text.get(..bytes)?).ok()?.trim().parse().ok()
+    let bytes = process::read(CStr::from_bytes_until_nul(&name).ok()?, text);
+    text.get(..bytes)
 }
 
 #[cfg(test)]
@@ -141,11 +220,11 @@ mod tests {
     #[test]
     fn both_versions_of_cgroups_are_found() {
         assert_eq!(
-            memory_group(b"0::/a/b").map(|(root, path, _)| (root, path)),
+            memory_group(b"0::/a/b").map(|(version, path)| (version.root, path)),
             Some((&b"/sys/fs/cgroup"[..], &b"/a/b"[..]))
         );
-        let (root, path, _) = memory_group(b"4:cpu,memory:/x:y").unwrap();
-        assert_eq!((root, path), (&b"/sys/fs/cgroup/memory"[..], &b"/x:y"[..]));
+        let (version, path) = memory_group(b"4:cpu,memory:/x:y").unwrap();
+        assert_eq!((version.root, path), (&b"/sys/fs/cgroup/memory"[..], &b"/x:y"[..]));
         assert!(memory_group(b"3:cpuset:/").is_none());
         assert!(memory_group(b"").is_none());
     }

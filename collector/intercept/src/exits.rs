@@ -54,8 +54,7 @@ fn report_exit(status: c_int) {
     }
     let Some(settings) = settings::get() else { return };
     let _errno = errno::Preserved::new();
-    let events = thread::take_unrecorded();
-    if events > 0 {
+    if let Some(events) = thread::last_unrecorded() {
         handover::tell(settings, Message::Lost { events });
     }
     let pid = std::process::id() as i32;

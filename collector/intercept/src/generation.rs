@@ -77,6 +77,7 @@ pub(crate) fn ensure() -> Option<u64> {
         Ok(_) => {
             FORKS.fetch_add(1, Relaxed);
             crate::budget::reset();
+            crate::thread::reset_unrecorded();
             Some(next)
         }
         Err(other) => Some(other),

@@ -17,7 +17,10 @@ use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd};
 pub(crate) fn make(settings: &Settings, forked: bool, name: Option<ThreadName>) -> Option<(Producer, usize)> {
     let tid = process::thread_id();
     let collector = connect(settings)?;
-    let mut ring_bytes = budget::ring_bytes(settings);
+    let Some(mut ring_bytes) = budget::ring_bytes(settings) else {
+        send(&collector, Message::Untraced { tid, why: NoMemory }, None);
+        return None;
+    };
     let (producer, file) = loop {
         match reserve(ring_bytes, forked, tid, name) {
             Ok(made) => break made,

@@ -8,7 +8,7 @@ use rpd_ring::layout::{Counted, DEPTH_LIMIT, Dropped};
 use std::cell::Cell;
 use std::ptr;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
-use std::sync::atomic::{AtomicI32, AtomicU64, compiler_fence};
+use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU64, compiler_fence};
 
 /// Small enough for any thread's stack, and without a destructor: a plain piece of static TLS.
 pub(crate) struct Local {
@@ -68,9 +68,32 @@ pub(crate) const HANDLES: usize = 16 << 10;
 /// Events of threads that have no ring, not even one to count in.
 static UNRECORDED: AtomicU64 = AtomicU64::new(0);
 
+/// There are, or were, such threads.
+static UNTRACED: AtomicBool = AtomicBool::new(false);
+
 /// Takes the number of events that no ring has counted.
-pub(crate) fn take_unrecorded() -> u64 {
+fn take_unrecorded() -> u64 {
     UNRECORDED.swap(0, Relaxed)
+}
+
+/// The events that no ring has counted, for the report at the end of the process; none if all threads
+/// have had rings.
+pub(crate) fn last_unrecorded() -> Option<u64> {
+    UNTRACED.swap(false, Relaxed).then(take_unrecorded)
+}
+
+/// In a forked child these are the parent's, who reports them.
+pub(crate) fn reset_unrecorded() {
+    UNRECORDED.store(0, Relaxed);
+    UNTRACED.store(false, Relaxed);
+}
+
+/// Why an event is not in a ring.
+enum NotRecorded {
+    /// The thread has none.
+    NoRing,
+    /// Another event of the thread is being written: this one is from a signal handler.
+    InUse,
 }
 
 /// Runs with the state of the calling thread.
@@ -86,13 +109,18 @@ impl Local {
         is_open(sort) && !self.paused.get()
     }
 
-    /// Runs `write` with the recorder, which is made if there is none; none if it cannot be had or is
-    /// in use.
+    /// Runs `write` with the recorder, which is made if there is none; none, and the event is counted, if
+    /// it cannot be had or is in use.
     #[inline]
     pub(crate) fn record<R>(&self, what: Counted, write: impl FnOnce(&mut Recorder) -> R) -> Option<R> {
+        self.attached(write).inspect_err(|why| self.count_lost(why, what)).ok()
+    }
+
+    /// As [`Local::record`], but nothing is counted.
+    #[inline]
+    fn attached<R>(&self, write: impl FnOnce(&mut Recorder) -> R) -> Result<R, NotRecorded> {
         if self.busy.replace(true) {
-            self.reentrant(what);
-            return None;
+            return Err(NotRecorded::InUse);
         }
         // A signal handler of this thread must see `busy` before and after what is between.
         compiler_fence(Acquire);
@@ -102,13 +130,7 @@ impl Local {
         }
         // SAFETY: null, or the recorder of this thread and this process, which only the thread itself
         // frees, at its end. `busy` makes this the only reference.
-        let result = match unsafe { self.recorder.get().as_mut() } {
-            Some(recorder) => Some(write(recorder)),
-            None => {
-                UNRECORDED.fetch_add(1, Relaxed);
-                None
-            }
-        };
+        let result = unsafe { self.recorder.get().as_mut() }.map(write).ok_or(NotRecorded::NoRing);
         compiler_fence(Release);
         self.busy.set(false);
         result
@@ -132,7 +154,12 @@ impl Local {
     }
 
     #[cold]
-    fn reentrant(&self, what: Counted) {
+    fn count_lost(&self, why: &NotRecorded, what: Counted) {
+        if matches!(why, NotRecorded::NoRing) {
+            UNRECORDED.fetch_add(1, Relaxed);
+            UNTRACED.store(true, Relaxed);
+            return;
+        }
         // SAFETY: as in `record`, but shared: only the header's atomics are touched.
         match unsafe { self.recorder.get().as_ref() } {
             Some(recorder) if recorder.generation == generation::current() => {
@@ -298,12 +325,13 @@ pub(crate) fn range_start(id: u64, name: &[u8]) {
     });
 }
 
-/// `roctxRangeStop`. Its start may have been recorded before a pause.
+/// `roctxRangeStop`. Its start may have been recorded before a pause. One that is lost is not counted:
+/// the range was counted at its start, or stays open.
 #[inline]
 pub(crate) fn range_stop(id: u64) {
     LOCAL.with(|local| {
         if settings::is_traced(Traced::Roctx) {
-            local.record(Counted::Range, |r| r.producer.range_stop(clock::boottime(), id));
+            let _ = local.attached(|r| r.producer.range_stop(clock::boottime(), id));
         }
     });
 }

@@ -56,11 +56,11 @@ impl Producer {
         self.count_if_not(stored, Counted::Range)
     }
 
-    /// `roctxRangeStop`. It may use the room that is kept free of beginnings.
+    /// `roctxRangeStop`. It may use the room that is kept free of beginnings. Not counted as dropped: its
+    /// range was counted at its start, or is recorded and stays open.
     #[inline]
     pub fn range_stop(&mut self, time: i64, id: u64) -> bool {
-        let stored = self.words(kind::RANGE_STOP, 0, 0, time, [id, 0]);
-        self.count_if_not(stored, Counted::Range)
+        self.words(kind::RANGE_STOP, 0, 0, time, [id, 0])
     }
 
     /// `roctxMark`.

@@ -1,6 +1,7 @@
 //! Where `librpd_intercept.so` is, and how the command gets it.
 
 use std::ffi::{OsStr, OsString};
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
 
 /// File name of the library.
@@ -46,14 +47,46 @@ pub fn find_library(named: Option<&OsStr>, executable: &Path) -> Result<PathBuf,
     Ok(path)
 }
 
-/// `LD_PRELOAD` with the library behind what is there: AddressSanitizer refuses to start unless it
-/// comes first, and allocators and Darshan do not mind who follows.
+/// `LD_PRELOAD` with the library in front of what is there: a tool like Darshan passes calls of MPI on to
+/// their PMPI forms, past whatever stands behind it. Runtimes of sanitizers have to come first.
 pub fn with_library(before: Option<&OsStr>, library: &Path) -> OsString {
-    let mut value = before.map(OsStr::to_owned).unwrap_or_default();
-    if !value.is_empty() {
-        value.push(":");
+    let before = before.map(OsStr::as_bytes).unwrap_or_default();
+    let mut front = 0;
+    let mut end = 0;
+    for entry in before.split_inclusive(|byte| b" :".contains(byte)) {
+        end += entry.len();
+        if is_sanitizer(entry) {
+            front = end;
+        }
     }
-    value.push(library);
+    let (first, rest) = before.split_at(front);
+    let mut value = first.to_owned();
+    if first.last().is_some_and(|byte| !b" :".contains(byte)) {
+        value.push(b':');
+    }
+    value.extend(library.as_os_str().as_bytes());
+    if !rest.is_empty() {
+        value.push(b':');
+        value.extend(rest);
+    }
+    OsString::from_vec(value)
+}
+
+fn is_sanitizer(entry: &[u8]) -> bool {
+    let name = entry.rsplit(|byte| *byte == b'/').next().unwrap_or(entry);
+    ["asan", "tsan", "lsan", "msan", "ubsan"]
+        .iter()
+        .any(|word| name.starts_with(b"lib") && name.windows(word.len()).any(|part| part == word.as_bytes()))
+}
+
+/// `ASAN_OPTIONS` with which a program that is linked with AddressSanitizer starts although a library is
+/// preloaded in front of its runtime. What the user says about that, further behind, counts.
+pub fn address_sanitizer_options(before: Option<&OsStr>) -> OsString {
+    let mut value = OsString::from("verify_asan_link_order=0");
+    if let Some(before) = before.filter(|before| !before.is_empty()) {
+        value.push(":");
+        value.push(before);
+    }
     value
 }
 
@@ -62,11 +95,22 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_was_preloaded_stays_in_front() {
+    fn only_sanitizers_stay_in_front() {
         let with = |before: Option<&str>| with_library(before.map(OsStr::new), Path::new("/x/lib.so"));
         assert_eq!(with(None), "/x/lib.so");
         assert_eq!(with(Some("")), "/x/lib.so");
-        assert_eq!(with(Some("/a.so /b.so")), "/a.so /b.so:/x/lib.so");
+        assert_eq!(with(Some("/a.so /b.so")), "/x/lib.so:/a.so /b.so");
+        assert_eq!(with(Some("/l/libasan.so.8")), "/l/libasan.so.8:/x/lib.so");
+        assert_eq!(
+            with(Some("/l/libclang_rt.asan-x86_64.so:/b.so")),
+            "/l/libclang_rt.asan-x86_64.so:/x/lib.so:/b.so"
+        );
+        assert_eq!(
+            with(Some("/asan/lib.so libtsan.so.2 /b.so")),
+            "/asan/lib.so libtsan.so.2 /x/lib.so:/b.so"
+        );
+        assert_eq!(address_sanitizer_options(None), "verify_asan_link_order=0");
+        assert_eq!(address_sanitizer_options(Some(OsStr::new("a=1"))), "verify_asan_link_order=0:a=1");
     }
 
     #[test]

@@ -14,6 +14,7 @@ use rpd_shard::model::native::{COMMUNICATOR, MARK, MPI_CALL, MPI_REQUEST, RANGE,
 use rpd_shard::record::{ClockSet, Exit, Loss, LossCause};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fd::{AsFd, OwnedFd};
+use std::collections::HashSet;
 use std::sync::Arc;
 use std::sync::mpsc::Receiver;
 use std::time::{Duration, Instant};
@@ -49,7 +50,12 @@ pub(super) struct Drain {
     told_untraced: Vec<Untraced>,
     /// Events for which a ring had no room.
     dropped: u64,
+    /// Processes with such threads, until they say at their end how many events those had.
+    uncounted: HashSet<i32>,
 }
+
+/// Processes that are remembered for what they have still to say.
+const MOST_UNCOUNTED: usize = 1 << 16;
 
 /// One thread's ring.
 struct Ring {
@@ -83,6 +89,7 @@ impl Drain {
             start_clocks,
             told_untraced: Vec::new(),
             dropped: 0,
+            uncounted: HashSet::new(),
         }
     }
 
@@ -141,10 +148,14 @@ impl Drain {
                 Arrival::Ring { pid, ring } => self.enter(pid, ring),
                 Arrival::Untraced { pid, why } => {
                     self.tell_untraced(pid, why);
-                    let source = self.sources.number_of(pid);
-                    self.lose(source, None, LossCause::NoMemory, None);
+                    if pid > 0 && self.uncounted.len() < MOST_UNCOUNTED {
+                        self.uncounted.insert(pid);
+                    } else {
+                        self.lose_uncounted(pid);
+                    }
                 }
                 Arrival::Lost { pid, events } => {
+                    self.uncounted.remove(&pid);
                     let source = self.sources.number_of(pid);
                     self.lose(source, None, LossCause::NoMemory, Some(events));
                 }
@@ -152,6 +163,12 @@ impl Drain {
                 Arrival::Nonsense => self.lose(0, None, LossCause::BadRecord, None),
             }
         }
+    }
+
+    /// Threads of a process had events that nobody has counted.
+    fn lose_uncounted(&mut self, pid: i32) {
+        let source = self.sources.number_of(pid);
+        self.lose(source, None, LossCause::NoMemory, None);
     }
 
     /// Says once for each reason that a thread is not recorded.
@@ -327,6 +344,10 @@ impl Drain {
             } else {
                 self.leave_source(at);
             }
+        }
+        // Killed, or still there: they have not come to say it.
+        for pid in std::mem::take(&mut self.uncounted) {
+            self.lose_uncounted(pid);
         }
         // Its end may have been noticed before its exit status was known.
         if let Some(command) = self.sources.find(finish.pid)

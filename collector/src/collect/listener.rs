@@ -63,7 +63,13 @@ pub struct Listener {
     waiting: Vec<(OwnedFd, i32)>,
     /// There was no descriptor for a connection: until some are closed, it is no news that there is one.
     exhausted: bool,
+    /// Descriptors that are given up for a connection and the ring that comes with it. Where all are in
+    /// use, the kernel would throw the ring away, and its thread would go on writing into it.
+    spare: Vec<OwnedFd>,
 }
+
+/// A connection and a ring.
+const SPARE: usize = 2;
 
 impl Listener {
     /// Opens a socket on an abstract address that cannot be guessed, and returns its name for
@@ -79,7 +85,17 @@ impl Listener {
 
     /// Listens on a socket of [`Listener::bind`].
     pub fn new(socket: OwnedFd) -> Listener {
-        Listener { socket, waiting: Vec::new(), exhausted: false }
+        let mut listener = Listener { socket, waiting: Vec::new(), exhausted: false, spare: Vec::new() };
+        listener.keep_spare();
+        listener
+    }
+
+    fn keep_spare(&mut self) {
+        while self.spare.len() < SPARE
+            && let Ok(copy) = self.socket.try_clone()
+        {
+            self.spare.push(copy);
+        }
     }
 
     /// What to wait on for news.
@@ -96,11 +112,28 @@ impl Listener {
     /// Takes in everything that has arrived.
     pub(super) fn receive(&mut self, mut each: impl FnMut(Arrival)) {
         self.exhausted = false;
+        // Without descriptors for all that wait, one after the other.
+        while self.accept() && self.take_messages(&mut each) {}
+        self.take_messages(&mut each);
+    }
+
+    /// Accepts connections. Returns whether there may be more that no descriptor was left for.
+    fn accept(&mut self) -> bool {
+        let mut given_up = false;
         while self.waiting.len() < MOST_WAITING {
-            let accepted = accept_with(&self.socket, SocketFlags::CLOEXEC | SocketFlags::NONBLOCK);
-            self.exhausted =
-                matches!(accepted, Err(Errno::MFILE | Errno::NFILE | Errno::NOMEM | Errno::NOBUFS));
-            let Ok(connection) = accepted else { break };
+            let connection = match accept_with(&self.socket, SocketFlags::CLOEXEC | SocketFlags::NONBLOCK) {
+                Ok(connection) => connection,
+                Err(Errno::MFILE | Errno::NFILE) if !given_up && self.spare.len() == SPARE => {
+                    self.spare.pop();
+                    given_up = true;
+                    continue;
+                }
+                Err(error) => {
+                    self.exhausted =
+                        matches!(error, Errno::MFILE | Errno::NFILE | Errno::NOMEM | Errno::NOBUFS);
+                    return matches!(error, Errno::MFILE | Errno::NFILE);
+                }
+            };
             if let Ok(peer) = socket_peercred(&connection)
                 && peer.uid == rustix::process::geteuid()
             {
@@ -109,6 +142,14 @@ impl Listener {
                 self.waiting.push((connection, pid));
             }
         }
+        false
+    }
+
+    /// Takes in the messages that are there. Returns whether there were any.
+    fn take_messages(&mut self, each: &mut impl FnMut(Arrival)) -> bool {
+        let waiting = self.waiting.len();
+        // Only while messages are taken: others open files, too.
+        self.spare.pop();
         self.waiting.retain(|(connection, pid)| match receive_message(connection) {
             Received::NotYet => true,
             Received::Closed => false,
@@ -117,6 +158,8 @@ impl Listener {
                 false
             }
         });
+        self.keep_spare();
+        self.waiting.len() < waiting
     }
 }
 

@@ -16,6 +16,7 @@ mod spawn;
 pub use collecting::main as collect;
 pub use spawn::COLLECT;
 
+use crate::cgroup;
 use crate::child::{self, Ending, preload, signals::Forwarder};
 use crate::collect::Listener;
 use crate::command_line::{Options, Share};
@@ -39,12 +40,18 @@ const LAST_MOMENT: Duration = Duration::from_millis(100);
 /// Lines of the collector that no log could hold; more would be a flood.
 const MOST_LINES: usize = 20;
 
+/// In a memory cgroup with fewer bytes there is no room for two processes more.
+const SMALLEST_CGROUP: u64 = 32 << 20;
+
 /// Why a command cannot be traced.
 #[derive(Debug, thiserror::Error)]
 pub enum PrepareError {
     /// The library is missing.
     #[error("{0}")]
     Preload(#[from] preload::PreloadError),
+    /// Its memory would be missing in the job.
+    #[error("the memory cgroup of the job may have {0} KiB, and {SMALLEST_CGROUP} are needed to record: give the job more", SMALLEST_CGROUP = SMALLEST_CGROUP >> 10)]
+    Memory(u64),
     /// The socket, a thread, a process or a descriptor could not be had.
     #[error("failed to {what}: {source}{}", crate::next_step(source))]
     Resource {
@@ -96,6 +103,8 @@ pub fn variables(
         let library = preload::find_library(std::env::var_os("RPD_INTERCEPT").as_deref(), &executable)?;
         let before = std::env::var_os("LD_PRELOAD");
         variables.push(("LD_PRELOAD", preload::with_library(before.as_deref(), &library)));
+        let sanitizer = std::env::var_os("ASAN_OPTIONS");
+        variables.push(("ASAN_OPTIONS", preload::address_sanitizer_options(sanitizer.as_deref())));
     }
     if let Some(size) = options.ring_size {
         let bytes = rpd_ring::layout::ring_bytes(size.as_usize());
@@ -122,6 +131,9 @@ impl Session {
     /// The warnings are about the options.
     pub fn prepare(options: &Options, mut warnings: Vec<String>) -> Result<Session, PrepareError> {
         let failed = |what| move |source| PrepareError::Resource { what, source };
+        if let Some(cgroup) = cgroup::tightest().filter(|cgroup| cgroup.limit < SMALLEST_CGROUP) {
+            return Err(PrepareError::Memory(cgroup.limit >> 10));
+        }
         let inherited = Inherited::of_this_process();
         let random = random().map_err(failed("read /dev/urandom"))?;
         let (socket, name) =

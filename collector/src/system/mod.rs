@@ -113,7 +113,8 @@ fn run(config: &SystemConfig, output: SideOutput, stopped: &Receiver<()>) {
 /// A quarter of the limit: the others are for the threads that are to be traced.
 fn most_open_files() -> usize {
     let limit = getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX);
-    usize::try_from(limit / 4).unwrap_or(usize::MAX)
+    // The first ones are for the shard, the socket and the processes.
+    usize::try_from(limit.saturating_sub(32) / 4).unwrap_or(usize::MAX)
 }
 
 /// False when it is time to stop.

@@ -2,6 +2,8 @@
 // Each test binary uses a part; clippy takes only functions marked as tests for tests.
 #![allow(dead_code, clippy::unwrap_used)]
 
+pub(crate) mod cgroup;
+
 use rpd_shard::Shard;
 use rpd_shard::file::BlockKind;
 use rpd_shard::model::native::{COMMUNICATOR, MARK, MPI_CALL, RANGE, RCCL_CALL};

@@ -1,0 +1,581 @@
+//! One program that does a bit of everything, alone and under rpd-collect, with every fault that a machine
+//! or a user has for them. Its output, its exit status and the calls of its signal handlers are the same,
+//! and every event is in the shard or in its ledger, where the collector lived to write one.
+#![allow(clippy::unwrap_used)] // clippy takes only functions marked as tests for tests
+
+mod support;
+
+use rpd_shard::Shard;
+use rpd_shard::model::TableId;
+use rpd_shard::model::native::{MARK, RANGE, RCCL_CALL};
+use std::io::{BufRead, BufReader, Read, Write};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Output, Stdio};
+use support::cgroup::Cgroup;
+use support::{Bench, Trace, below, ending, kill, run, until};
+
+/// In the place of RCCL.
+const STAND_IN: &str = r#"
+int ncclGetVersion(int *version) { *version = 22000; return 0; }
+int ncclAllReduce(const void *s, void *r, size_t n, int type, int op, void *comm, void *stream) {
+    return n == 8 ? 0 : 4;
+}
+"#;
+
+/// Arguments: KiB that it touches, file for the numbers of its events, `stay` to wait for SIGTERM.
+///
+/// Threads, forks and an exec, handlers of its own. It counts what it emits in shared memory, and its
+/// handlers' calls; it prints the latter with a checksum of its work, a line on stderr, and ends with 17.
+const PROGRAM: &str = r#"
+#include <errno.h>
+#include <fcntl.h>
+#include <semaphore.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+int ncclAllReduce(const void *, void *, size_t, int, int, void *, void *);
+static struct counts { long ranges, marks, rccl; } *emitted;
+static volatile long user, end, child, staying;
+static const char *self_path, *counts_path;
+#define COUNT(what) __atomic_fetch_add(&emitted->what, 1, __ATOMIC_SEQ_CST)
+
+/* Nothing is there to call without the library. */
+#define CALL(function, ...) (function ? (void)function(__VA_ARGS__) : (void)0)
+
+static void handler(int signal) {
+    int kept = errno;
+    if (signal == SIGUSR1) { COUNT(marks); CALL(roctxMarkA, "handler"); user++; if (staying && write(1, "u", 1) != 1) _exit(95); }
+    if (signal == SIGTERM) end++;
+    if (signal == SIGCHLD) child++;
+    errno = kept;
+}
+static uint64_t work(uint64_t sum, long rounds) {
+    unsigned char text[16] = {0};
+    for (long i = 0; i < rounds; i++) {
+        COUNT(ranges); CALL(roctxRangePushA, "step");
+        COUNT(ranges); CALL(roctxRangePushA, i % 3 ? "forward" : "backward");
+        for (int n = 0; n < 50; n++) sum = sum * 6364136223846793005u + 1442695040888963407u;
+        CALL(roctxRangePop);
+        COUNT(marks); CALL(roctxMarkA, "mark");
+        COUNT(rccl);
+        if (ncclAllReduce(text, text, 8, 7, 0, text, 0)) sum++;
+        COUNT(ranges);
+        uint64_t id = roctxRangeStartA ? roctxRangeStartA("async") : 0;
+        CALL(roctxRangeStop, id);
+        CALL(roctxRangePop);
+        if (i % 50 == 49) usleep(200);
+    }
+    return sum;
+}
+static void *thread(void *seed) { return (void *)work((uint64_t)seed, 500); }
+static int child_main(uint64_t seed, int threads) {
+    pthread_t other;
+    void *sum = 0;
+    int some = threads && pthread_create(&other, 0, thread, (void *)seed) == 0;
+    uint64_t mine = work(seed, 100);
+    if (some) pthread_join(other, &sum);
+    return (mine ^ (uint64_t)sum) & 63;
+}
+static void map_counts(void) {
+    int file = open(counts_path, O_RDWR | O_CREAT, 0600);
+    if (file < 0 || ftruncate(file, 4096)) exit(90);
+    emitted = mmap(0, 4096, PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
+    if (emitted == MAP_FAILED) exit(91);
+    close(file);
+}
+int main(int argc, char **argv) {
+    long kib = atol(argv[1]);
+    self_path = argv[0]; counts_path = argv[2];
+    map_counts();
+    if (argc > 3 && !strcmp(argv[3], "child")) return child_main(5, 0);
+
+    struct sigaction action = {.sa_handler = handler, .sa_flags = SA_RESTART};
+    sigaction(SIGUSR1, &action, 0);
+    sigaction(SIGTERM, &action, 0);
+    sigaction(SIGCHLD, &action, 0);
+    /* Signals from outside are for the first thread, as the children are. */
+    sigset_t ours, before;
+    sigemptyset(&ours);
+    sigaddset(&ours, SIGUSR1); sigaddset(&ours, SIGTERM); sigaddset(&ours, SIGCHLD);
+    sigprocmask(SIG_BLOCK, &ours, &before);
+
+    uint64_t sum = 1;
+    uint64_t *memory = mmap(0, kib << 10, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (memory == MAP_FAILED) return 92;
+    pthread_t threads[4];
+    int some = 0;
+    while (some < 4 && pthread_create(&threads[some], 0, thread, (void *)(uint64_t)some) == 0) some++;
+    for (long i = 0; i < kib << 7; i += 64) memory[i] = sum = sum * 25214903917 + 11;
+    for (int i = 0; i < some; i++) { void *one; pthread_join(threads[i], &one); sum ^= (uint64_t)one; }
+
+    sigset_t all_but_child = before;
+    for (int i = 0; i < 4; i++) {
+        long seen = child;
+        char text[16];
+        snprintf(text, sizeof text, "%ld", kib);
+        pid_t pid = fork();
+        if (pid == 0) {
+            if (i == 3) execl(self_path, self_path, text, counts_path, "child", (char *)0);
+            int code = child_main(i, i == 1);
+            if (i == 2) exit(code);
+            _exit(code);
+        }
+        int status = 0;
+        if (pid < 0) return 93;
+        while (child == seen) sigsuspend(&all_but_child);
+        waitpid(pid, &status, 0);
+        sum = sum * 31 + status;
+    }
+    sigprocmask(SIG_SETMASK, &before, 0);
+    for (int i = 0; i < 10; i++) { sum = work(sum, 3); raise(SIGUSR1); }
+    if (argc > 3 && !strcmp(argv[3], "stay")) {
+        staying = 1;
+        if (write(1, "ready\n", 6) != 6) return 94;
+        /* Signals come at any moment of these; how many there are depends on when it ends. */
+        while (!end) { work(1, 10); usleep(500); }
+    }
+    for (long i = 0; i < kib << 7; i += 64) sum = sum * 31 + memory[i];
+    printf("handlers %ld %ld %ld\nwork %lx\n", user, end, child, sum);
+    fflush(stdout);
+    fprintf(stderr, "reference: done\n");
+    return 17;
+}
+"#;
+
+/// KiB that it touches where nothing depends on it.
+const SMALL: u32 = 256;
+
+/// The program, and what it does alone.
+struct Reference {
+    bench: Bench,
+    program: PathBuf,
+}
+
+/// What must not depend on us.
+#[derive(PartialEq, Eq, Debug)]
+struct Seen {
+    ending: i32,
+    stdout: String,
+    stderr: String,
+}
+
+impl Seen {
+    fn of(output: &Output) -> Seen {
+        let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+        let stderr = text(&output.stderr);
+        let own = stderr.split_inclusive('\n').filter(|line| !line.starts_with("rpd-collect:"));
+        Seen { ending: ending(output), stdout: text(&output.stdout), stderr: own.collect() }
+    }
+}
+
+/// What rpd-collect said.
+fn said(output: &Output) -> String {
+    let stderr = String::from_utf8_lossy(&output.stderr).into_owned();
+    stderr.split_inclusive('\n').filter(|line| line.starts_with("rpd-collect:")).collect()
+}
+
+#[derive(PartialEq, Eq, Clone, Copy, Debug, Default)]
+struct Counts {
+    ranges: u64,
+    marks: u64,
+    rccl: u64,
+}
+
+impl Counts {
+    fn all(self) -> u64 {
+        self.ranges + self.marks + self.rccl
+    }
+}
+
+impl Reference {
+    fn new() -> Option<Reference> {
+        let bench = Bench::new()?;
+        let library = bench.library_of("librccl.so.1", STAND_IN);
+        let program = bench.linked_program("reference", PROGRAM, &library);
+        Some(Reference { bench, program })
+    }
+
+    fn counts_path(&self) -> PathBuf {
+        self.bench.path("counts")
+    }
+
+    /// The program behind a command, which has its arguments, too.
+    fn behind<'a>(&self, command: &'a mut Command, kib: u32, more: &[&str]) -> &'a mut Command {
+        let _ = std::fs::remove_file(self.counts_path());
+        command.arg(&self.program).arg(kib.to_string()).arg(self.counts_path()).args(more)
+    }
+
+    fn alone(&self, kib: u32) -> Seen {
+        let mut command = Command::new("env");
+        Seen::of(&run(self.behind(self.bench.like_collect(&mut command), kib, &[])))
+    }
+
+    /// What it has emitted, the last time.
+    fn emitted(&self) -> Counts {
+        let bytes = std::fs::read(self.counts_path()).unwrap();
+        let word = |i: usize| u64::from_le_bytes(bytes[i * 8..i * 8 + 8].try_into().unwrap());
+        Counts { ranges: word(0), marks: word(1), rccl: word(2) }
+    }
+
+    /// `rpd-collect` behind a command of the shell, which has it as `"$@"`.
+    fn in_shell(&self, shell: &str, options: &[&str]) -> Command {
+        let collect = self.bench.collect();
+        let mut command = Command::new("bash");
+        command.args(["-c", shell, "bash"]).arg(collect.get_program()).args(collect.get_args());
+        self.bench.like_collect(&mut command);
+        command.args(options).arg("--");
+        command
+    }
+
+    fn forget_run(&self) {
+        let _ = std::fs::remove_dir_all(self.bench.path("out"));
+    }
+
+    /// Runs under rpd-collect in a shell, and compares. The run of before is removed.
+    fn same_in(&self, shell: &str, options: &[&str], what: &str) -> Output {
+        self.forget_run();
+        let alone = self.alone(SMALL);
+        assert_eq!((alone.ending, alone.stderr.as_str()), (17, "reference: done\n"));
+        let output = run(self.behind(&mut self.in_shell(shell, options), SMALL, &[]));
+        assert_eq!(Seen::of(&output), alone, "{what}: {output:?}");
+        output
+    }
+
+    fn is_complete(&self) -> bool {
+        Shard::open(&self.bench.shard_path()).is_ok_and(|shard| shard.complete())
+    }
+
+    /// A shard that is complete has all events or counts them.
+    fn account(&self, what: &str) -> Trace {
+        let trace = self.bench.trace();
+        self.account_in(&trace, what);
+        trace
+    }
+
+    fn account_in(&self, trace: &Trace, what: &str) {
+        assert!(trace.shard.complete(), "{what}");
+        let (recorded, lost, losses) = (recorded(trace), lost_events(trace), losses(trace));
+        assert_eq!(recorded.all() + lost, self.emitted().all(), "{what}: {recorded:?} {losses}");
+    }
+}
+
+/// Events in the ledger. Those that no ring has counted are of no table; threads and strings are no events.
+fn lost_events(trace: &Trace) -> u64 {
+    let of_events =
+        |table: &Option<TableId>| table.is_none_or(|table| [RANGE, MARK, RCCL_CALL].contains(&table));
+    let losses = &trace.shard.ledger.as_ref().unwrap().losses;
+    losses.iter().filter(|loss| of_events(&loss.table)).map(|loss| loss.rows.expect("a number")).sum()
+}
+
+fn recorded(trace: &Trace) -> Counts {
+    Counts {
+        ranges: trace.ranges.len() as u64,
+        marks: trace.marks.len() as u64,
+        rccl: trace.rccl_calls.len() as u64,
+    }
+}
+
+fn losses(trace: &Trace) -> String {
+    format!("{:?}", trace.shard.ledger.as_ref().map(|ledger| &ledger.losses))
+}
+
+#[test]
+fn nothing_changes_whatever_is_traced() {
+    let Some(reference) = Reference::new() else { return };
+    let output = reference.same_in("exec \"$@\"", &[], "no fault");
+    assert_eq!(said(&output), "");
+    let trace = reference.account("no fault");
+    assert_eq!((recorded(&trace), trace.lost()), (reference.emitted(), 0));
+    for (words, roctx, rccl) in [
+        ("roctx", true, false),
+        ("rccl", false, true),
+        ("mpi", false, false),
+        ("roctx,rccl", true, true),
+        ("mpi,rccl,system", false, true),
+        ("system", false, false),
+    ] {
+        reference.same_in("exec \"$@\"", &["--trace", words], words);
+        let emitted = reference.emitted();
+        let expected = Counts {
+            ranges: if roctx { emitted.ranges } else { 0 },
+            marks: if roctx { emitted.marks } else { 0 },
+            rccl: if rccl { emitted.rccl } else { 0 },
+        };
+        if expected.all() > 0 {
+            assert_eq!(recorded(&reference.bench.trace()), expected, "{words}");
+        }
+    }
+    let output = reference.same_in("RPD_DISABLE=1 exec \"$@\"", &[], "disabled");
+    assert_eq!(said(&output), "");
+    assert!(!reference.bench.path("out").exists());
+}
+
+#[test]
+fn limits_of_the_shell() {
+    let Some(reference) = Reference::new() else { return };
+    for limit in ["-n 16", "-n 24", "-l 0", "-v 2000000", "-v 400000", "-v 120000", "-c 0", "-s 512", "-i 8"]
+    {
+        let output = reference.same_in(&format!("ulimit {limit}; exec \"$@\""), &[], limit);
+        eprintln!("ulimit {limit}: {}", said(&output).trim_end());
+        if reference.bench.shard_path().exists() {
+            let trace = reference.account(limit);
+            eprintln!("    {:?} lost {}", recorded(&trace), trace.lost());
+        }
+    }
+}
+
+/// A number of processes that is too small for us may not be too small for the program.
+#[test]
+fn a_limit_on_processes() {
+    let Some(reference) = Reference::new() else { return };
+    // Of a user that has no other process; root has no limit.
+    let id = 50_000 + std::process::id() % 10_000;
+    let give = format!(
+        "chmod 777 . && chmod 755 {} && setpriv --reuid {id} --clear-groups --inh-caps=-all true",
+        reference.program.display()
+    );
+    let can = Command::new("sh").args(["-c", &give]).current_dir(reference.bench.path("")).output().unwrap();
+    if !can.status.success() {
+        eprintln!("skipped: no other user: {}", String::from_utf8_lossy(&can.stderr));
+        return;
+    }
+    let alone = reference.alone(SMALL);
+    let as_user = |limit: u32, before: &str| {
+        format!(
+            "exec setpriv --reuid {id} --regid {id} --clear-groups bash -c 'ulimit -u {limit}; {before} exec \"$@\"' bash \"$@\""
+        )
+    };
+    // What rpd-collect needs beyond the program is one process with its threads and two of its own.
+    let reachable = Command::new("bash")
+        .args(["-c", &as_user(100, "test -x \"$1\";"), "bash"])
+        .arg(env!("CARGO_BIN_EXE_rpd-collect"))
+        .arg("--version")
+        .output()
+        .unwrap();
+    if !reachable.status.success() {
+        eprintln!("skipped: another user cannot reach the build");
+        return;
+    }
+    for limit in [7, 8, 9, 10, 12, 14, 100] {
+        reference.forget_run();
+        let _ = std::fs::remove_file(reference.counts_path());
+        let mut command = Command::new("bash");
+        command.args(["-c", &as_user(limit, ""), "bash"]);
+        let able = Seen::of(&run(reference.behind(reference.bench.like_collect(&mut command), SMALL, &[])));
+        let output = run(reference.behind(&mut reference.in_shell(&as_user(limit, ""), &[]), SMALL, &[]));
+        eprintln!(
+            "ulimit -u {limit}: alone {}, {} {}",
+            able == alone,
+            ending(&output),
+            said(&output).trim_end()
+        );
+        if able == alone && limit >= 14 {
+            assert_eq!(Seen::of(&output), alone, "{limit}: {output:?}");
+        }
+    }
+}
+
+/// The smallest limit with which the program alone ends well, KiB.
+fn smallest(reference: &Reference, group: &Cgroup, kib: u32) -> u32 {
+    let expected = reference.alone(kib);
+    assert_eq!(expected.ending, 17);
+    let survives = |limit: u32| {
+        group.limit(limit);
+        (0..3).all(|_| {
+            let mut command = Command::new("bash");
+            command.args(["-c", &format!("{}; exec \"$@\"", group.enter()), "bash"]);
+            Seen::of(&run(reference.behind(reference.bench.like_collect(&mut command), kib, &[]))) == expected
+        })
+    };
+    let (mut dies, mut lives) = (kib, 8 * kib);
+    assert!(survives(lives), "{lives} KiB are enough");
+    while lives - dies > 128 {
+        let middle = (lives + dies) / 2;
+        if survives(middle) { lives = middle } else { dies = middle }
+    }
+    lives
+}
+
+#[test]
+fn a_memory_cgroup_of_a_few_megabytes() {
+    let Some(reference) = Reference::new() else { return };
+    let Some(group) = Cgroup::new("job") else { return };
+    // The second one needs so much that rpd-collect itself fits in beside it.
+    for kib in [4 << 10, 28 << 10] {
+        let (expected, smallest) = (reference.alone(kib), smallest(&reference, &group, kib));
+        for tenths in [12, 20, 40] {
+            let limit = smallest * tenths / 10;
+            group.limit(limit);
+            let enter = format!("{}; exec \"$@\"", group.enter());
+            for around in ["program", "job"] {
+                reference.forget_run();
+                let output = if around == "job" {
+                    run(reference.behind(&mut reference.in_shell(&enter, &[]), kib, &[]))
+                } else {
+                    let mut command = reference.bench.collect();
+                    command.args(["--", "bash", "-c", &enter, "bash"]);
+                    run(reference.behind(&mut command, kib, &[]))
+                };
+                let what =
+                    format!("{kib} KiB, {limit} KiB around the {around}: {}", said(&output).trim_end());
+                assert_eq!(Seen::of(&output), expected, "{what}: {output:?}");
+                if around == "job" && limit < 32 << 10 {
+                    assert!(what.contains("the command runs untraced"), "{what}");
+                } else if around == "program" || tenths > 12 || reference.is_complete() {
+                    let trace = reference.account(&what);
+                    eprintln!("{what} {:?} lost {}", recorded(&trace), trace.lost());
+                }
+            }
+        }
+    }
+}
+
+/// A command of the shell in a mount namespace of its own, where the first part has to succeed. None, and a
+/// word about it, where that cannot be.
+fn with_mounts(reference: &Reference, before: &str) -> Option<String> {
+    let can = Command::new("unshare")
+        .args(["-m", "bash", "-c", before])
+        .current_dir(reference.bench.path(""))
+        .output();
+    if !can.as_ref().is_ok_and(|tried| tried.status.success()) {
+        eprintln!("skipped: {before}: {can:?}");
+        return None;
+    }
+    // What is written there is gone with the namespace.
+    Some(format!(
+        "unshare -m bash -c '{before} && {{ \"$@\"; code=$?; cp -r out kept; exit $code; }}' bash \"$@\""
+    ))
+}
+
+#[test]
+fn file_systems_without_room() {
+    let Some(reference) = Reference::new() else { return };
+    let folders = [
+        reference.bench.path("."),
+        Path::new(env!("CARGO_BIN_EXE_rpd-collect")).parent().unwrap().to_owned(),
+    ];
+    let folders = folders.map(|folder| folder.canonicalize().unwrap().display().to_string());
+    // Both may be below /tmp, and are put back into it.
+    let full = format!(
+        "mount --bind {0} /mnt && mount --bind {1} /srv && mount -t tmpfs -o size=256k none /tmp \
+         && mkdir -p {0} {1} && mount --move /mnt {0} && mount --move /srv {1} \
+         && cd {0} && ! cat /dev/zero >/tmp/full 2>/dev/null",
+        folders[0], folders[1]
+    );
+    for (what, before, complete) in [
+        ("a small /dev/shm", "mount -t tmpfs -o size=1M none /dev/shm", true),
+        (
+            "a full /dev/shm",
+            "mount -t tmpfs -o size=64k none /dev/shm && ! cat /dev/zero >/dev/shm/full 2>/dev/null",
+            true,
+        ),
+        ("a full /tmp", full.as_str(), true),
+        ("a read-only folder", "mkdir -p out && mount -t tmpfs -o ro none out", false),
+        ("a full disk", "mkdir -p out && mount -t tmpfs -o size=24k none out", true),
+    ] {
+        reference.forget_run();
+        let _ = std::fs::remove_dir_all(reference.bench.path("kept"));
+        let Some(shell) = with_mounts(&reference, before) else { continue };
+        let output = reference.same_in(&shell, &[], what);
+        let kept = reference.bench.path("kept/run/rank-00000.rpdshard");
+        assert_eq!(kept.exists(), complete, "{what}: {output:?}");
+        if complete {
+            reference.account_in(&Trace::read(&kept), what);
+        } else {
+            assert!(said(&output).contains("-o DIR"), "{output:?}");
+        }
+    }
+}
+
+/// Starts its arguments in a process group, and signals that group for the letters on its stdin. It has the
+/// name of a launcher's daemon: what such a one sends has reached everyone in the group.
+const DAEMON: &str = r#"
+int main(int argc, char **argv) {
+    int status;
+    pid_t child = fork();
+    if (child == 0) {
+        setpgid(0, 0);
+        if (!freopen("/dev/null", "r", stdin)) _exit(90);
+        execv(argv[1], argv + 1);
+        _exit(91);
+    }
+    for (char letter; read(0, &letter, 1) == 1;) kill(-child, letter == 'u' ? SIGUSR1 : SIGTERM);
+    waitpid(child, &status, 0);
+    return WIFSIGNALED(status) ? 128 + WTERMSIG(status) : WEXITSTATUS(status);
+}
+"#;
+
+/// Signals to the command, to its parent (if there is one) and to the group while events are recorded, and
+/// something else before them. `more` is what comes before the end.
+fn signalled(mut command: Command, traced: bool, fault: impl FnOnce(u32), more: impl FnOnce(u32)) -> Output {
+    let command = command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut daemon: Child = command.spawn().unwrap();
+    let mut stdout = BufReader::new(daemon.stdout.take().unwrap());
+    let mut stdin = daemon.stdin.take().unwrap();
+    let mut text = String::new();
+    stdout.read_line(&mut text).unwrap();
+    assert_eq!(text, "ready\n");
+    let children = std::fs::read_to_string(format!("/proc/{0}/task/{0}/children", daemon.id())).unwrap();
+    let child: u32 = children.trim().parse().unwrap();
+    let program = if traced { below(child).command } else { child };
+    fault(child);
+    for round in 0..9 {
+        match round % 3 {
+            0 => kill(program, 10),
+            1 => kill(child, 10),
+            _ => stdin.write_all(b"u").unwrap(),
+        }
+        // Its handler says that it was called: the next one does not coincide.
+        let mut letter = [0];
+        stdout.read_exact(&mut letter).unwrap();
+        text.push(letter[0].into());
+    }
+    more(child);
+    stdin.write_all(b"t").unwrap();
+    drop(stdin);
+    stdout.read_to_string(&mut text).unwrap();
+    let mut output = support::wait(daemon);
+    output.stdout = text.into_bytes();
+    output
+}
+
+/// What it is, what begins it, what ends it, and whether the shard is complete nevertheless.
+type Trouble<'a> = (&'static str, &'a dyn Fn(u32), &'a dyn Fn(u32), bool);
+
+#[test]
+fn signals_from_outside_while_the_collector_has_its_own_troubles() {
+    let Some(reference) = Reference::new() else { return };
+    let daemon = reference.bench.program("orted", DAEMON);
+    let mut alone = Command::new(&daemon);
+    reference.behind(reference.bench.like_collect(&mut alone), SMALL, &["stay"]);
+    let alone = Seen::of(&signalled(alone, false, |_| {}, |_| {}));
+    assert_eq!((alone.ending, alone.stdout.contains("handlers 19 1 4\n")), (17, true), "{alone:?}");
+
+    let nothing = |_: u32| {};
+    let stop = |pid: u32| kill(below(pid).collector, 19);
+    let go_on = |pid: u32| kill(below(pid).collector, 18);
+    let kills = |pid: u32| kill(below(pid).collector, 9);
+    let out = reference.bench.path("out");
+    let delete = |_: u32| {
+        until("the shard is there", || reference.bench.shard_path().exists());
+        // The collector may put a file there in between.
+        until("it is deleted", || std::fs::remove_dir_all(&out).is_ok());
+    };
+    let troubles: [Trouble<'_>; 4] = [
+        ("none", &nothing, &nothing, true),
+        ("stopped for a while", &stop, &go_on, true),
+        ("killed", &kills, &nothing, false),
+        ("without a folder", &delete, &nothing, false),
+    ];
+    for (what, fault, more, complete) in troubles {
+        reference.forget_run();
+        let collect = reference.bench.collect();
+        let mut command = Command::new(&daemon);
+        command.arg(collect.get_program()).args(collect.get_args()).arg("--");
+        reference.behind(reference.bench.like_collect(&mut command), SMALL, &["stay"]);
+        let output = signalled(command, true, fault, more);
+        assert_eq!(Seen::of(&output), alone, "{what}: {output:?}");
+        if complete {
+            reference.account(what);
+        }
+    }
+}
