@@ -54,6 +54,9 @@ pub(super) struct Drain {
     uncounted: HashSet<i32>,
 }
 
+/// Times that rings which wait for a descriptor are asked for at the end.
+const MOST_ROUNDS: usize = 1000;
+
 /// Processes that are remembered for what they have still to say.
 const MOST_UNCOUNTED: usize = 1 << 16;
 
@@ -337,13 +340,16 @@ impl Drain {
     fn finish(mut self, finish: Finish) {
         self.take_in();
         self.drain_all();
-        for at in self.sources.living().to_vec() {
-            let is_command = self.sources.get_mut(at).is_some_and(|s| s.process.pid == finish.pid);
-            if is_command {
-                self.end_source(at, finish.exit);
-            } else {
-                self.leave_source(at);
-            }
+        self.end_living(finish);
+        // What ended has given its descriptors back, for rings that still wait for one.
+        let mut rounds = 0;
+        while self.listener.is_exhausted() && rounds < MOST_ROUNDS {
+            rounds += 1;
+            self.take_in();
+            self.end_living(finish);
+        }
+        if self.listener.is_exhausted() {
+            self.lose(0, None, LossCause::NoMemory, None);
         }
         // Killed, or still there: they have not come to say it.
         for pid in std::mem::take(&mut self.uncounted) {
@@ -369,6 +375,17 @@ impl Drain {
         }
         self.out.push(Item::End);
         self.out.send();
+    }
+
+    fn end_living(&mut self, finish: Finish) {
+        for at in self.sources.living().to_vec() {
+            let is_command = self.sources.get_mut(at).is_some_and(|s| s.process.pid == finish.pid);
+            if is_command {
+                self.end_source(at, finish.exit);
+            } else {
+                self.leave_source(at);
+            }
+        }
     }
 
     /// Reads what a process has recorded so far and leaves it alone from now on.
