@@ -5,7 +5,7 @@
 
 use rpd_ring::record::{COMM_MADE, COMM_WORLD};
 use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed};
-use std::sync::atomic::{AtomicU32, AtomicU64};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64};
 
 /// Communicators that are told apart at a time; calls on others have no number.
 const SLOTS: usize = 4096;
@@ -60,6 +60,9 @@ pub(crate) fn next(counter: &AtomicU32) -> u32 {
 pub(crate) struct Table {
     /// Of `MPI_COMM_WORLD`, which most calls are about.
     world: Numbers,
+    /// There was no slot for a communicator when it was made: what enters the table when it is first
+    /// used may be that one, and would count from there.
+    overflowed: AtomicBool,
     handles: [AtomicU64; SLOTS],
     numbers: [Numbers; SLOTS],
 }
@@ -68,6 +71,7 @@ impl Table {
     pub(crate) const fn new() -> Table {
         Table {
             world: Numbers::new(),
+            overflowed: AtomicBool::new(false),
             handles: [const { AtomicU64::new(EMPTY) }; SLOTS],
             numbers: [const { Numbers::new() }; SLOTS],
         }
@@ -76,7 +80,13 @@ impl Table {
     /// The numbers of a communicator; none if there are too many of them.
     #[inline]
     pub(crate) fn of(&self, handle: u64) -> Option<&Numbers> {
-        if handle == COMM_WORLD { Some(&self.world) } else { self.other(handle) }
+        if handle == COMM_WORLD {
+            return Some(&self.world);
+        }
+        if self.overflowed.load(Relaxed) && !self.has(handle) {
+            return None;
+        }
+        self.other(handle)
     }
 
     /// The communicator as the ring tells it: by its number if its making was seen.
@@ -127,8 +137,9 @@ impl Table {
 
     /// A communicator was made: what was counted under its handle belongs to another one.
     pub(crate) fn begin(&self, handle: u64) {
-        if let Some(numbers) = self.of(handle) {
-            numbers.reset(LAST_MADE.fetch_add(1, Relaxed) + 1);
+        match if handle == COMM_WORLD { Some(&self.world) } else { self.other(handle) } {
+            Some(numbers) => numbers.reset(LAST_MADE.fetch_add(1, Relaxed) + 1),
+            None => self.overflowed.store(true, Relaxed),
         }
     }
 
@@ -191,11 +202,17 @@ mod tests {
         static TABLE: Table = Table::new();
         let numbered = (2..20_000).filter(|handle| number(&TABLE, *handle).is_some()).count();
         assert!((SLOTS / 2..=SLOTS).contains(&numbered), "{numbered}");
+        TABLE.begin(20_000);
+        let had_room = TABLE.has(20_000);
+        (2..20_000).for_each(|handle| TABLE.end(handle));
+        assert_eq!(number(&TABLE, 20_000).is_some(), had_room, "who had no slot when made gets none later");
+        TABLE.end(20_000);
         for handle in 2..20_000 {
             TABLE.end(handle);
         }
         // Communicators that come and go never fill it.
         for handle in 100_000..200_000 {
+            TABLE.begin(handle);
             assert_eq!(number(&TABLE, handle), Some(1));
             TABLE.end(handle);
         }

@@ -86,11 +86,11 @@ impl Producer {
     }
 
     /// The MPI function whose entry was recorded last has started an operation. Like everything that a
-    /// call ends with, it may use the room that is kept free of beginnings.
+    /// call ends with, it may use the room that is kept free of beginnings. If it cannot be recorded, its
+    /// completion will be missed, and counted there.
     #[inline]
     pub fn mpi_request(&mut self, time: i64, request: u64) -> bool {
-        let stored = self.words(kind::MPI_REQUEST, 0, 0, time, [request, 0]);
-        self.count_if_not(stored, Counted::MpiRequest)
+        self.words(kind::MPI_REQUEST, 0, 0, time, [request, 0])
     }
 
     /// An operation is complete.
@@ -103,8 +103,7 @@ impl Producer {
 
     /// A request was freed before it was seen to be complete.
     pub fn mpi_freed(&mut self, time: i64, request: u64) -> bool {
-        let stored = self.words(kind::MPI_FREED, 0, 0, time, [request, 0]);
-        self.count_if_not(stored, Counted::MpiRequest)
+        self.words(kind::MPI_FREED, 0, 0, time, [request, 0])
     }
 
     /// A communicator was made.

@@ -18,6 +18,8 @@ const NOT_FOUND: i32 = 127;
 const NOT_EXECUTABLE: i32 = 126;
 /// `ENOEXEC`: a script without a first line that names its interpreter.
 const NO_FORMAT: i32 = 8;
+/// `E2BIG`: arguments and environment are over the limit of the system.
+const TOO_BIG: i32 = 7;
 
 /// Becomes the command. Returns only if that fails, with the exit status.
 pub fn replace(command: &[OsString]) -> i32 {
@@ -36,6 +38,14 @@ pub fn start(command: &[OsString], variables: &[(&str, OsString)]) -> Result<Chi
     spawn(Command::new(program).args(arguments))
         .or_else(|error| match error.raw_os_error() {
             Some(NO_FORMAT) => spawn(&mut shell_for(program, arguments)),
+            Some(TOO_BIG) => {
+                // There is room for the program's own environment, but not for ours beside it.
+                let child = Command::new(program).args(arguments).spawn()?;
+                warn(format_args!(
+                    "warning: the environment has no room for our variables; the command runs untraced"
+                ));
+                Ok(child)
+            }
             _ => Err(error),
         })
         .map_err(|error| failed_to_start(program, &error))

@@ -312,9 +312,7 @@ impl Drain {
         while let Some(ring) = self.rings.iter().position(|ring| ring.source == at) {
             self.end_ring(ring);
         }
-        if let Some(source) = self.sources.get_mut(at) {
-            source.log.end(&mut self.out);
-        }
+        self.end_log(at);
         if let Some(process) = self.sources.end(at, Some(exit)) {
             self.out.push(Item::Process(Box::new(process)));
         }
@@ -377,6 +375,18 @@ impl Drain {
         self.out.send();
     }
 
+    /// A process records nothing more.
+    fn end_log(&mut self, at: usize) {
+        let Some(source) = self.sources.get_mut(at) else { return };
+        source.log.end(&mut self.out);
+        let (number, unmatched) = (source.process.source, source.log.take_unmatched_requests());
+        // Of requests that were started in a pause nobody wants to hear; where calls were dropped, what
+        // they had started is lost with them.
+        if unmatched > 0 && self.dropped > 0 {
+            self.lose(number, Some(MPI_REQUEST), LossCause::RingFull, Some(unmatched));
+        }
+    }
+
     fn end_living(&mut self, finish: Finish) {
         for at in self.sources.living().to_vec() {
             let is_command = self.sources.get_mut(at).is_some_and(|s| s.process.pid == finish.pid);
@@ -393,8 +403,8 @@ impl Drain {
         while let Some(ring) = self.rings.iter().position(|ring| ring.source == at) {
             self.end_ring(ring);
         }
+        self.end_log(at);
         if let Some(source) = self.sources.get_mut(at) {
-            source.log.end(&mut self.out);
             let gone = super::process_stat(source.process.pid).is_none();
             if !gone {
                 // Whatever it does from now on is in no shard.

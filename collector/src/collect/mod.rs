@@ -11,7 +11,7 @@ mod requests;
 mod sources;
 
 pub use listener::Listener;
-pub use sources::{SYSTEM_SOURCE, SourceDefaults, process_stat};
+pub use sources::{SourceDefaults, process_stat};
 
 use crate::output::Output;
 use drain::Drain;

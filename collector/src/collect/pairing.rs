@@ -263,6 +263,11 @@ impl ProcessLog {
         }
     }
 
+    /// Takes the number of completed requests whose start was not on record.
+    pub(super) fn take_unmatched_requests(&mut self) -> u64 {
+        self.requests.take_unmatched()
+    }
+
     /// The process records nothing more: ranges without stop stay open, and communicators that were
     /// awaited will not come.
     pub(super) fn end(&mut self, out: &mut Outbox) {

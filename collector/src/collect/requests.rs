@@ -28,6 +28,8 @@ pub(super) struct Requests {
     /// Completions that were read before their start: it is in the ring of another thread.
     early: HashMap<u64, VecDeque<(Completion, Span)>>,
     remembered: usize,
+    /// Completions whose start was not read.
+    unmatched: u64,
 }
 
 impl Requests {
@@ -40,6 +42,7 @@ impl Requests {
                 if seen.start >= started.time {
                     return Some((completion, seen));
                 }
+                self.unmatched += 1;
             }
             self.early.remove(&request);
         }
@@ -58,8 +61,17 @@ impl Requests {
         if self.remembered < MOST {
             self.remembered += 1;
             self.early.entry(completion.request).or_default().push_back((*completion, seen));
+        } else {
+            self.unmatched += 1;
         }
         None
+    }
+
+    /// Takes the number of completions whose start will not be read any more.
+    pub(super) fn take_unmatched(&mut self) -> u64 {
+        let early: usize = self.early.drain().map(|(_, waiting)| waiting.len()).sum();
+        self.remembered -= early;
+        std::mem::take(&mut self.unmatched) + early as u64
     }
 
     /// Nobody will see an operation complete.
@@ -111,6 +123,9 @@ mod tests {
         assert_eq!(requests.start(7, started(9)), None, "what is started later was not what completed");
         assert_eq!(requests.complete(&completion(8), seen(5)), None);
         assert_eq!(requests.start(8, started(4)), Some((completion(8), seen(5))));
+        assert_eq!(requests.take_unmatched(), 1, "the one of 7");
+        requests.complete(&completion(9), seen(10));
+        assert_eq!((requests.take_unmatched(), requests.take_unmatched()), (1, 0));
     }
 
     #[test]

@@ -7,14 +7,11 @@ use crate::privacy::{masked_command, masked_environment};
 use crate::rank_set::RankSet;
 use rpd_ring::header::{Header, ThreadFacts};
 use rpd_ring::identity::{self, Identity};
-use rpd_shard::record::{Clock, ClockDomain, Exit, Node, Process};
+use rpd_shard::record::{Clock, ClockDomain, Exit, Node, Process, SYSTEM_SOURCE};
 use rustix::fd::OwnedFd;
 use rustix::process::{Pid, PidfdFlags, pidfd_open};
 use std::collections::VecDeque;
 
-/// Number in the shard of what the collector itself records of its node. Processes that are traced are
-/// numbered from 1 and pass over it.
-pub const SYSTEM_SOURCE: u32 = 1 << 20;
 /// Processes that have ended and may still hear how: their parents say so a moment later.
 const RECENTLY_ENDED: usize = 1024;
 /// Ancestors that are looked at for the rank that a worker belongs to.

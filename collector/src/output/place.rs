@@ -66,11 +66,13 @@ impl ShardPlace {
         let (folder_mode, file_mode) = if self.share_group { (0o750, 0o640) } else { (0o700, 0o600) };
         let folder = self.root.join(&self.run.run_id);
         let failed = |source| PlaceError::Folder { path: folder.clone(), source };
-        let is_new = !folder.exists();
+        let new: Vec<&Path> =
+            [self.root.as_path(), &folder].into_iter().filter(|made| !made.exists()).collect();
         DirBuilder::new().recursive(true).mode(folder_mode).create(&folder).map_err(failed)?;
-        if self.share_group && is_new {
-            // The user's word counts before the umask.
-            std::fs::set_permissions(&folder, Permissions::from_mode(folder_mode)).map_err(failed)?;
+        // The user's word counts before the umask. Other ranks make the same folders: who is too late to
+        // make one may be too early to find it shared, but it will be.
+        for made in new.into_iter().filter(|_| self.share_group) {
+            let _ = std::fs::set_permissions(made, Permissions::from_mode(folder_mode));
         }
         crate::log::note_folder();
         let rank = self.run.rank.unwrap_or(0);

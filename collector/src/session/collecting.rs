@@ -6,26 +6,28 @@
 
 use super::control::{Control, Received, Start, ToCollector, ToLauncher};
 use crate::child::signals;
-use crate::collect::{Collector, Finish, Listener, SYSTEM_SOURCE, SourceDefaults, process_stat};
+use crate::collect::{Collector, Finish, Listener, SourceDefaults, process_stat};
 use crate::launcher::{Environment, detect_rank};
 use crate::log::{self, LogPlace};
 use crate::output::{Output, ShardPlace};
 use crate::system::{SystemConfig, SystemSampler};
 use crate::{machine, next_step, warn};
-use rpd_shard::record::Exit;
-use rustix::event::{PollFd, PollFlags, poll};
+use rpd_shard::record::{Exit, SYSTEM_SOURCE};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fd::{AsFd, OwnedFd};
 use rustix::process::{Pid, PidfdFlags, Resource, Rlimit, getrlimit, pidfd_open, setrlimit};
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::mpsc::Receiver;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// A file system that takes longer to take the rest of a shard is given up, when nobody waits any
 /// more.
 const TIME_ALONE: Duration = Duration::from_secs(60);
-/// Time between two looks at a process on a kernel that cannot tell its end.
+/// Who is killed together with us is gone after this time.
+const TIME_TO_FOLLOW: Duration = Duration::from_millis(500);
+/// Time between two looks at a process.
 const LOOK_EVERY: Duration = Duration::from_millis(200);
 
 /// Runs the collector process. Stdin is the control channel, stdout the listening socket.
@@ -143,10 +145,11 @@ fn until_the_end(control: &Control) -> Option<Finish> {
         }
     }
     let command = command?;
-    warn(format_args!(
-        "warning: rpd-collect was killed; the command ran on without it, and its exit status is not known"
-    ));
-    command.wait();
+    // A launcher that ends a job kills both.
+    let together = command.wait(Some(TIME_TO_FOLLOW));
+    let what = if together { "and so was the command" } else { "the command ran on without it" };
+    warn(format_args!("warning: rpd-collect was killed, {what}; how the command ended is not known"));
+    command.wait(None);
     Some(Finish { pid: command.pid, exit: Exit::Unknown })
 }
 
@@ -159,11 +162,13 @@ fn explain_empty(start: &Start, launcher: &Control) {
         let calls: Vec<&str> = start.library.iter().map(|word| name_of(word)).collect();
         match calls.split_last() {
             None => "no kind of call was to be recorded".to_owned(),
-            Some((last, [])) => format!("no {last} call was seen"),
-            Some((last, others)) => format!("no {} or {last} call was seen", others.join(", ")),
+            Some((last, [])) => format!("no {last} call was seen; for GPU kernels run rocprofv3"),
+            Some((last, others)) => {
+                format!("no {} or {last} call was seen; for GPU kernels run rocprofv3", others.join(", "))
+            }
         }
     };
-    let text = format!("nothing was recorded: {why}; for GPU kernels run rocprofv3");
+    let text = format!("nothing was recorded: {why}");
     match rank {
         Some(_) => warn(format_args!("{text}")),
         None => drop(launcher.send(&ToLauncher::Say { text })),
@@ -191,13 +196,23 @@ impl Command {
         Command { pid, pidfd }
     }
 
-    fn wait(&self) {
-        let Some(pidfd) = &self.pidfd else {
-            while process_stat(self.pid).is_some() {
-                std::thread::sleep(LOOK_EVERY);
+    /// Waits for its end, at most for a time. Returns whether it has ended.
+    fn wait(&self, most: Option<Duration>) -> bool {
+        let until = most.map(|most| Instant::now() + most);
+        while !self.has_ended(LOOK_EVERY) {
+            if until.is_some_and(|until| Instant::now() >= until) {
+                return false;
             }
-            return;
+        }
+        true
+    }
+
+    fn has_ended(&self, wait: Duration) -> bool {
+        let Some(pidfd) = &self.pidfd else {
+            std::thread::sleep(wait);
+            return process_stat(self.pid).is_none();
         };
-        while poll(&mut [PollFd::new(pidfd, PollFlags::IN)], None) == Err(rustix::io::Errno::INTR) {}
+        let timeout = Timespec { tv_sec: 0, tv_nsec: i64::from(wait.subsec_nanos()) };
+        poll(&mut [PollFd::new(pidfd, PollFlags::IN)], Some(&timeout)).is_ok_and(|ready| ready > 0)
     }
 }

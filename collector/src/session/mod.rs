@@ -77,6 +77,11 @@ impl Identity {
     /// From the options and the launcher's variables. `random` names a lone run.
     pub fn detect(options: &Options, environment: &Environment, random: u128) -> Identity {
         let rank = launcher::detect_rank(environment, options.rank_env.as_deref());
+        if let Some(name) = options.rank_env.as_deref().filter(|name| environment.number(name).is_none()) {
+            warn(format_args!(
+                "warning: --rank-env names {name}, which holds no number: the rank is another or none"
+            ));
+        }
         let run = launcher::detect_run_id(options.run_id.as_deref(), environment, launcher::hydra_job)
             .unwrap_or_else(|| launcher::lone_run_id(SystemTime::now(), std::process::id(), random as u32));
         let root = options.output.as_deref().unwrap_or(Path::new("rpd-out"));

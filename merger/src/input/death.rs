@@ -1,4 +1,4 @@
-//! Processes that died by a signal, and what they were doing.
+//! Processes that died by a signal, ranks that failed, and what they were doing.
 
 use super::expand::{REGIONS, Word};
 use rpd_shard::file::ShardStrings;
@@ -79,7 +79,7 @@ impl OpenSpans {
     }
 }
 
-/// A process that died by a signal.
+/// A process that died by a signal, or a rank that ended with an exit code other than 0.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Death {
     /// Its rank, where it has one.
@@ -89,7 +89,9 @@ pub struct Death {
     /// Its process id.
     pub pid: i32,
     /// The signal's number.
-    pub signal: i32,
+    pub signal: Option<i32>,
+    /// The exit code.
+    pub code: Option<i32>,
     /// The signal's name, where it has one.
     pub signal_name: Option<String>,
     /// Ranges and calls that were open.
@@ -99,9 +101,14 @@ pub struct Death {
 }
 
 impl Death {
-    /// If the process died by a signal.
+    /// If the process died by a signal, or is a rank that failed. What a worker returns is between it and
+    /// its parent.
     pub(super) fn of(process: &Process, open: &OpenSpans, strings: &ShardStrings) -> Option<Death> {
-        let Some(Exit::Signal(signal)) = process.exit else { return None };
+        let (signal, code) = match process.exit? {
+            Exit::Signal(signal) => (Some(signal), None),
+            Exit::Code(code) if code != 0 && !process.worker => (None, Some(code)),
+            Exit::Code(_) | Exit::Unknown => return None,
+        };
         let spans = open.innermost();
         let told = &spans[spans.len().saturating_sub(MAX_NAMES)..];
         let more = (told.len() < spans.len()).then(|| "...".to_owned());
@@ -111,7 +118,8 @@ impl Death {
             worker: process.worker,
             pid: process.pid,
             signal,
-            signal_name: signal_name(signal).map(str::to_owned),
+            code,
+            signal_name: signal.and_then(signal_name).map(str::to_owned),
             open: open.count,
             innermost: more.into_iter().chain(names).collect(),
         })
@@ -120,7 +128,7 @@ impl Death {
     /// Order of telling: first those that died by their own doing. When one rank crashes, the launcher
     /// ends all others, and the one must not be lost among them.
     pub fn order(&self) -> impl Ord + use<> {
-        let sent = matches!(self.signal, SIGHUP | SIGINT | SIGKILL | SIGTERM);
+        let sent = matches!(self.signal, Some(SIGHUP | SIGINT | SIGKILL | SIGTERM));
         (sent, self.rank.unwrap_or(u32::MAX), self.worker, self.pid)
     }
 
@@ -131,7 +139,12 @@ impl Death {
             Some(rank) => format!("rank {rank} (pid {}{worker})", self.pid),
             None => format!("pid {}", self.pid),
         };
-        let died = format!("{who} {}", ending(Exit::Signal(self.signal)));
+        let exit = match (self.signal, self.code) {
+            (Some(signal), _) => Exit::Signal(signal),
+            (None, Some(code)) => Exit::Code(code),
+            (None, None) => Exit::Unknown,
+        };
+        let died = format!("{who} {}", ending(exit));
         match self.open {
             0 => died,
             open => format!("{died}; {open} open at its end: {}", self.innermost.join(" > ")),

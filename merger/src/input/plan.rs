@@ -5,7 +5,7 @@ use super::ranks::Ranks;
 use crate::cli::MergeArgs;
 use crate::failure::Failure;
 use rayon::prelude::*;
-use rpd_shard::record::Selection;
+use rpd_shard::record::{SYSTEM_SOURCE, Selection};
 use rpd_shard::{OpenError, Shard};
 use serde::{Deserialize, Serialize};
 use std::cmp::Reverse;
@@ -146,6 +146,8 @@ fn candidate(shard: Shard) -> Candidate {
     let mut processes: Vec<_> = shard
         .processes
         .values()
+        // The counters of a node are not what a rank has done.
+        .filter(|p| p.source != SYSTEM_SOURCE)
         .map(|p| (p.restart, p.worker, p.first_seen, p.domain.boot_id.clone(), p.pid, p.start_ticks))
         .collect();
     processes.sort();

@@ -56,9 +56,9 @@ pub struct Report {
     /// Values that could not be kept: table, column, how many. Mostly references to lost rows, which
     /// are NULL now or point at a placeholder.
     pub replaced: Vec<(String, String, u64)>,
-    /// Processes that died by a signal; the first ten.
+    /// Processes that died by a signal and ranks that failed; the first ten.
     pub deaths: Vec<Death>,
-    /// Number of processes that died by a signal.
+    /// Number of processes that died by a signal and of ranks that failed.
     pub died: u64,
     /// Damaged places.
     pub warnings: Vec<String>,
@@ -151,7 +151,7 @@ impl Report {
         let mut events = REGIONS.iter().chain(&SAMPLES).chain(&stored);
         let seen = events.any(|table| read.get(table).is_some_and(|rows| *rows > 0));
         if !seen && self.losses.is_empty() && self.unreadable.is_empty() {
-            let text = "no roctx, MPI or RCCL call was seen in any rank: for GPU kernels run rocprofv3";
+            let text = "no roctx, MPI or RCCL call was recorded in any rank: for GPU kernels run rocprofv3";
             self.notes.push(text.to_owned());
             self.nothing_seen = true;
         }
@@ -251,7 +251,7 @@ impl Report {
         }
         if !self.silent_ranks.is_empty() && !self.nothing_seen {
             let ranks = ranges(&self.silent_ranks);
-            line("silent", format!("rank {ranks}: no roctx, MPI or RCCL call was seen"));
+            line("silent", format!("rank {ranks}: no roctx, MPI or RCCL call was recorded"));
         }
         if !self.missing_ranks.is_empty() {
             line("missing", format!("rank {}", ranges(&self.missing_ranks)));

@@ -11,5 +11,5 @@ pub mod wire;
 
 pub use clock::{Clock, ClockDomain, ClockSet};
 pub use loss::{Ledger, Loss, LossCause};
-pub use process::{Exit, Node, Process, RunIdentity};
+pub use process::{Exit, Node, Process, RunIdentity, SYSTEM_SOURCE};
 pub use selection::Selection;

@@ -48,6 +48,10 @@ pub enum Exit {
     Unknown,
 }
 
+/// Number in the shard of the process that stands for the collector, where it records the counters of its
+/// node. Processes that are traced pass over it.
+pub const SYSTEM_SOURCE: u32 = 1 << 20;
+
 /// One traced process: a source of rows with key and stack id spaces of its own.
 ///
 /// Written when the process is first seen and again when it has ended; the last one counts.
