@@ -24,7 +24,7 @@ EXAMPLES:
       srun -n 16 rpd-collect -o /scratch/traces -- ./simulation
 
   One collector per node, eight ranks below it:
-      srun --ntasks-per-node=1 rpd-collect -- torchrun --nproc-per-node=8 train.py
+      srun --ntasks-per-node=1 rpd-collect -- torchrun --nproc_per_node=8 train.py
 
   A large job: MPI calls of 9 ranks, 200 MiB each at most:
       srun -n 4096 rpd-collect --ranks 0,8-15 --trace mpi --max-size 200M -- ./simulation

@@ -147,7 +147,7 @@ fn until_the_end(control: &Control) -> Option<Finish> {
     let command = command?;
     // A launcher that ends a job kills both.
     let together = command.wait(Some(TIME_TO_FOLLOW));
-    let what = if together { "and so was the command" } else { "the command ran on without it" };
+    let what = if together { "and the command ended with it" } else { "the command ran on without it" };
     warn(format_args!("warning: rpd-collect was killed, {what}; how the command ended is not known"));
     command.wait(None);
     Some(Finish { pid: command.pid, exit: Exit::Unknown })
