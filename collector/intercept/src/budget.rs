@@ -6,8 +6,9 @@
 //! The first threads get rings of the full size. Beyond [`FULL_RINGS`] the size halves each time that
 //! the number of threads doubles: many threads seldom have the rate of one, and thousands must fit.
 
-use crate::process;
+use crate::scratch::Scratch;
 use crate::settings::Settings;
+use crate::{generation, process};
 use rpd_ring::layout::{RING_MAX, RING_MIN};
 use std::ffi::CStr;
 use std::sync::atomic::AtomicUsize;
@@ -20,23 +21,15 @@ const SHARE: usize = 16;
 /// Not looked for yet.
 const UNKNOWN: usize = usize::MAX;
 
-/// Rings that are alive.
-static RINGS: AtomicUsize = AtomicUsize::new(0);
-/// Their bytes.
-static BYTES: AtomicUsize = AtomicUsize::new(0);
-/// Bytes that they may have.
+/// Bytes that all rings may have. How many there are is counted in the process's own page: a forked
+/// child starts with nothing.
 static LIMIT: AtomicUsize = AtomicUsize::new(UNKNOWN);
-
-/// A forked child starts with nothing.
-pub(crate) fn reset() {
-    RINGS.store(0, Relaxed);
-    BYTES.store(0, Relaxed);
-}
 
 /// Bytes for the ring of one thread more; 0 where there is no room for one.
 pub(crate) fn ring_bytes(settings: &Settings) -> usize {
-    let free = limit(settings).saturating_sub(BYTES.load(Relaxed));
-    fitting(settings.ring_bytes, RINGS.load(Relaxed), free)
+    let Some(page) = generation::page() else { return 0 };
+    let free = limit(settings).saturating_sub(page.ring_bytes.load(Relaxed));
+    fitting(settings.ring_bytes, page.rings.load(Relaxed), free)
 }
 
 fn fitting(wanted: usize, rings: usize, free: usize) -> usize {
@@ -53,14 +46,18 @@ fn fitting(wanted: usize, rings: usize, free: usize) -> usize {
 
 /// A ring was made.
 pub(crate) fn take(bytes: usize) {
-    RINGS.fetch_add(1, Relaxed);
-    BYTES.fetch_add(bytes, Relaxed);
+    if let Some(page) = generation::page() {
+        page.rings.fetch_add(1, Relaxed);
+        page.ring_bytes.fetch_add(bytes, Relaxed);
+    }
 }
 
 /// A ring's thread has ended.
 pub(crate) fn give_back(bytes: usize) {
-    RINGS.fetch_sub(1, Relaxed);
-    BYTES.fetch_sub(bytes, Relaxed);
+    if let Some(page) = generation::page() {
+        page.rings.fetch_sub(1, Relaxed);
+        page.ring_bytes.fetch_sub(bytes, Relaxed);
+    }
 }
 
 fn limit(settings: &Settings) -> usize {
@@ -74,12 +71,17 @@ fn limit(settings: &Settings) -> usize {
     }
 }
 
+/// Room for `/proc/self/cgroup`, and for a path.
+const TEXT_BYTES: usize = 8192;
+
 /// Bytes of memory that the cgroup of this process, and those above it, may have.
 fn cgroup_limit() -> usize {
-    let mut place = [0u8; 4096];
-    let used = process::read(c"/proc/self/cgroup", &mut place);
+    let Some(mut scratch) = Scratch::new(2 * TEXT_BYTES) else { return UNKNOWN };
+    let Some((place, name)) = scratch.bytes().split_at_mut_checked(TEXT_BYTES) else { return UNKNOWN };
+    let used = process::read(c"/proc/self/cgroup", place);
     let lines = place.get(..used).unwrap_or_default().split(|byte| *byte == b'\n');
-    lines.filter_map(memory_group).map(|(root, path, file)| lowest(root, path, file)).min().unwrap_or(UNKNOWN)
+    let groups = lines.filter_map(memory_group);
+    groups.map(|(root, path, file)| lowest(root, path, file, name)).min().unwrap_or(UNKNOWN)
 }
 
 /// Where the limits of a line of `/proc/self/cgroup` are: mount point, path below it, file.
@@ -94,11 +96,11 @@ fn memory_group(line: &[u8]) -> Option<(&'static [u8], &[u8], &'static [u8])> {
 
 /// The lowest limit from a group up to the root. A container may not see its own path, but then it
 /// sees its limit at the root.
-fn lowest(root: &[u8], mut path: &[u8], file: &[u8]) -> usize {
+fn lowest(root: &[u8], mut path: &[u8], file: &[u8], name: &mut [u8]) -> usize {
     let mut lowest = UNKNOWN;
     loop {
         path = path.strip_suffix(b"/").unwrap_or(path);
-        lowest = lowest.min(read_limit(root, path, file).unwrap_or(UNKNOWN));
+        lowest = lowest.min(read_limit(root, path, file, name).unwrap_or(UNKNOWN));
         match path.iter().rposition(|byte| *byte == b'/') {
             Some(slash) => path = path.get(..slash).unwrap_or_default(),
             None => return lowest,
@@ -106,15 +108,14 @@ fn lowest(root: &[u8], mut path: &[u8], file: &[u8]) -> usize {
     }
 }
 
-fn read_limit(root: &[u8], path: &[u8], file: &[u8]) -> Option<usize> {
-    let mut name = [0u8; 2048];
+fn read_limit(root: &[u8], path: &[u8], file: &[u8], name: &mut [u8]) -> Option<usize> {
     let mut used = 0;
     for part in [root, path, file] {
         name.get_mut(used..used + part.len())?.copy_from_slice(part);
         used += part.len();
     }
     let mut text = [0u8; 32];
-    let bytes = process::read(CStr::from_bytes_until_nul(&name).ok()?, &mut text);
+    let bytes = process::read(CStr::from_bytes_until_nul(name).ok()?, &mut text);
     std::str::from_utf8(text.get(..bytes)?).ok()?.trim().parse().ok()
 }
 
