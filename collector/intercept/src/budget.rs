@@ -8,8 +8,9 @@
 //! The first threads get rings of the full size. Beyond [`FULL_RINGS`] the size halves each time that
 //! the number of threads doubles: many threads seldom have the rate of one, and thousands must fit.
 
-use crate::process;
+use crate::scratch::Scratch;
 use crate::settings::Settings;
+use crate::{generation, process};
 use rpd_ring::layout::{RING_MAX, RING_MIN};
 use std::ffi::CStr;
 use std::sync::atomic::Ordering::Relaxed;
@@ -28,32 +29,52 @@ const SMALLEST_CGROUP: usize = 4 << 20;
 /// Not looked for yet.
 const UNKNOWN: usize = usize::MAX;
 
-/// Rings that are alive.
-static RINGS: AtomicUsize = AtomicUsize::new(0);
-/// Their bytes.
-static BYTES: AtomicUsize = AtomicUsize::new(0);
-/// Bytes that they may have.
+/// Bytes that all rings may have. How many there are is counted in the process's own page: a forked
+/// child starts with nothing.
 static LIMIT: AtomicUsize = AtomicUsize::new(UNKNOWN);
 /// The cgroup allows less than the settings: what is free in it is looked at for each ring.
 static IS_TIGHT: AtomicBool = AtomicBool::new(false);
 
-/// A forked child starts with nothing.
-pub(crate) fn reset() {
-    RINGS.store(0, Relaxed);
-    BYTES.store(0, Relaxed);
-}
-
-/// Bytes for the ring of one thread more; 0 where there is room only to count, none where there is none.
-pub(crate) fn ring_bytes(settings: &Settings) -> Option<usize> {
-    let mut free = limit(settings).saturating_sub(BYTES.load(Relaxed));
+/// Takes bytes for the ring of one thread more; 0 where there is room only to count, none where there is
+/// none. To be given back by [`give_back`].
+pub(crate) fn take(settings: &Settings) -> Option<usize> {
+    let page = generation::page()?;
+    let limit = limit(settings);
+    let (mut wanted, mut most) = (settings.ring_bytes, usize::MAX);
     if IS_TIGHT.load(Relaxed) {
         let cgroup = cgroup_room();
         if cgroup.limit < SMALLEST_CGROUP || cgroup.free < LEAST_FREE {
             return None;
         }
-        free = free.min(cgroup.free / SHARE_OF_FREE);
+        most = cgroup.free / SHARE_OF_FREE;
+        // The first threads must not leave nothing to the others.
+        wanted = wanted.min(limit / (2 * FULL_RINGS)).checked_ilog2().map_or(0, |log| 1 << log);
     }
-    Some(fitting(settings.ring_bytes, RINGS.load(Relaxed), free))
+    let rings = page.rings.fetch_add(1, Relaxed);
+    let mut taken = 0;
+    // Threads that start together must not take the same bytes.
+    let _ = page.ring_bytes.fetch_update(Relaxed, Relaxed, |used| {
+        taken = fitting(wanted, rings, limit.saturating_sub(used).min(most));
+        Some(used + taken)
+    });
+    Some(taken)
+}
+
+/// Gives back what is not needed of bytes that were taken: there is still a ring.
+pub(crate) fn shrink(bytes: usize) {
+    if let Some(page) = generation::page() {
+        // In a child that was forked meanwhile nothing is taken.
+        let less = |used: usize| Some(used.saturating_sub(bytes));
+        let _ = page.ring_bytes.fetch_update(Relaxed, Relaxed, less);
+    }
+}
+
+/// Gives back the bytes of a ring that is gone.
+pub(crate) fn give_back(bytes: usize) {
+    shrink(bytes);
+    if let Some(page) = generation::page() {
+        let _ = page.rings.fetch_update(Relaxed, Relaxed, |rings| rings.checked_sub(1));
+    }
 }
 
 fn fitting(wanted: usize, rings: usize, free: usize) -> usize {
@@ -66,18 +87,6 @@ fn fitting(wanted: usize, rings: usize, free: usize) -> usize {
         }
     }
     bytes
-}
-
-/// A ring was made.
-pub(crate) fn take(bytes: usize) {
-    RINGS.fetch_add(1, Relaxed);
-    BYTES.fetch_add(bytes, Relaxed);
-}
-
-/// A ring's thread has ended.
-pub(crate) fn give_back(bytes: usize) {
-    RINGS.fetch_sub(1, Relaxed);
-    BYTES.fetch_sub(bytes, Relaxed);
 }
 
 fn limit(settings: &Settings) -> usize {
@@ -132,13 +141,19 @@ static VERSION_2: Version = Version {
     cache: [b"inactive_file ", b"active_file "],
 };
 
+/// Room for a file, and for a path.
+const TEXT_BYTES: usize = 4096;
+
 /// What the cgroup of this process, and those above it, have.
 fn cgroup_room() -> Room {
-    let mut place = [0u8; 4096];
-    let used = process::read(c"/proc/self/cgroup", &mut place);
+    let Some(mut scratch) = Scratch::new(3 * TEXT_BYTES) else { return Room::UNLIMITED };
+    let Some((place, other)) = scratch.bytes().split_at_mut_checked(TEXT_BYTES) else {
+        return Room::UNLIMITED;
+    };
+    let used = process::read(c"/proc/self/cgroup", place);
     let lines = place.get(..used).unwrap_or_default().split(|byte| *byte == b'\n');
     let groups = lines.filter_map(memory_group);
-    groups.map(|(version, path)| tightest(version, path)).fold(Room::UNLIMITED, Room::tightest)
+    groups.map(|(version, path)| tightest(version, path, other)).fold(Room::UNLIMITED, Room::tightest)
 }
 
 /// The memory cgroup of a line of `/proc/self/cgroup`: version, and path below its mount point.
@@ -153,11 +168,11 @@ fn memory_group(line: &[u8]) -> Option<(&'static Version, &[u8])> {
 
 /// The least of a group and those above it, up to the root. A container may not see its own path, but
 /// then it sees its limit at the root.
-fn tightest(version: &Version, mut path: &[u8]) -> Room {
+fn tightest(version: &Version, mut path: &[u8], place: &mut [u8]) -> Room {
     let mut tightest = Room::UNLIMITED;
     loop {
         path = path.strip_suffix(b"/").unwrap_or(path);
-        tightest = tightest.tightest(room(version, path).unwrap_or(Room::UNLIMITED));
+        tightest = tightest.tightest(room(version, path, place).unwrap_or(Room::UNLIMITED));
         match path.iter().rposition(|byte| *byte == b'/') {
             Some(slash) => path = path.get(..slash).unwrap_or_default(),
             None => return tightest,
@@ -166,15 +181,15 @@ fn tightest(version: &Version, mut path: &[u8]) -> Room {
 }
 
 /// None where there is no limit.
-fn room(version: &Version, path: &[u8]) -> Option<Room> {
-    let mut text = [0u8; 4096];
-    let limit = number(read(version, path, version.limit, &mut text)?)?;
+fn room(version: &Version, path: &[u8], place: &mut [u8]) -> Option<Room> {
+    let (text, name) = place.split_at_mut_checked(TEXT_BYTES)?;
+    let limit = number(read(version, path, version.limit, text, name)?)?;
     // Version 1 says "none" with a number near that of all addresses.
     if limit >= 1 << 60 {
         return None;
     }
-    let usage = read(version, path, version.usage, &mut text).and_then(number).unwrap_or(0);
-    let stat = read(version, path, b"/memory.stat\0", &mut text).unwrap_or_default();
+    let usage = read(version, path, version.usage, text, name).and_then(number).unwrap_or(0);
+    let stat = read(version, path, b"/memory.stat\0", text, name).unwrap_or_default();
     let lines = stat.split(|byte| *byte == b'\n');
     let cache =
         lines.filter_map(|line| number(version.cache.iter().find_map(|name| line.strip_prefix(*name))?));
@@ -186,14 +201,19 @@ fn number(text: &[u8]) -> Option<usize> {
     std::str::from_utf8(text).ok()?.trim().parse().ok()
 }
 
-fn read<'a>(version: &Version, path: &[u8], file: &[u8], text: &'a mut [u8]) -> Option<&'a [u8]> {
-    let mut name = [0u8; 2048];
+fn read<'a>(
+    version: &Version,
+    path: &[u8],
+    file: &[u8],
+    text: &'a mut [u8],
+    name: &mut [u8],
+) -> Option<&'a [u8]> {
     let mut used = 0;
     for part in [version.root, path, file] {
         name.get_mut(used..used + part.len())?.copy_from_slice(part);
         used += part.len();
     }
-    let bytes = process::read(CStr::from_bytes_until_nul(&name).ok()?, text);
+    let bytes = process::read(CStr::from_bytes_until_nul(name).ok()?, text);
     text.get(..bytes)
 }
 

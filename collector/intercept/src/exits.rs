@@ -3,14 +3,13 @@
 //!
 //! `wait` and its relatives are passed on, and a child that died by a signal is reported. A process that
 //! has recorded something reports its own exit status, through `on_exit(3)` and `_exit`. Each report is
-//! one packet, sent without waiting; all other calls cost a comparison.
+//! one packet; all other calls cost a comparison. All of them may be called by signal handlers.
 
 use crate::real::{Fallback, RealFunction};
 use crate::{errno, generation, handover, settings, thread};
 use rpd_ring::message::Message;
 use std::ffi::{c_int, c_uint, c_void};
 use std::mem::{transmute, zeroed};
-use std::sync::atomic::AtomicBool;
 use std::sync::atomic::Ordering::Relaxed;
 
 static WAIT: RealFunction = RealFunction::new(c"wait", Fallback::Nowhere);
@@ -20,26 +19,28 @@ static WAIT4: RealFunction = RealFunction::new(c"wait4", Fallback::Nowhere);
 static WAITID: RealFunction = RealFunction::new(c"waitid", Fallback::Nowhere);
 static EXIT_NOW: RealFunction = RealFunction::new(c"_exit", Fallback::Nowhere);
 
-/// Finds the functions: a signal handler may call them, and must not be the one that searches.
-pub(crate) fn prepare() {
-    for function in [&WAIT, &WAITPID, &WAIT3, &WAIT4, &WAITID, &EXIT_NOW] {
-        function.address();
-    }
-}
-
 unsafe extern "C" {
     /// `on_exit(3)` of glibc.
     fn on_exit(function: unsafe extern "C" fn(c_int, *mut c_void), argument: *mut c_void) -> c_int;
 }
 
-/// Whether this process reports its exit status. A forked child has the handler of its parent.
-static EXPECTED: AtomicBool = AtomicBool::new(false);
+/// Finds the functions: a signal handler may call them, and must not be the one that searches. And has
+/// the end of the process reported, if a collector is there: later this would take a lock, and memory.
+/// What is registered first is called last, when the program's own handlers are done.
+pub(crate) fn prepare() {
+    for function in [&WAIT, &WAITPID, &WAIT3, &WAIT4, &WAITID, &EXIT_NOW] {
+        function.address();
+    }
+    if settings::get().is_some() {
+        // SAFETY: a handler of the right type, in a library that is never unloaded.
+        unsafe { on_exit(exiting, std::ptr::null_mut()) };
+    }
+}
 
 /// The process has events: its exit status is worth a report.
 pub(crate) fn expect() {
-    if !EXPECTED.swap(true, Relaxed) {
-        // SAFETY: a handler of the right type, in a library that is never unloaded.
-        unsafe { on_exit(exiting, std::ptr::null_mut()) };
+    if let Some(page) = generation::page() {
+        page.reports.store(std::process::id(), Relaxed);
     }
 }
 
@@ -47,18 +48,19 @@ unsafe extern "C" fn exiting(status: c_int, _: *mut c_void) {
     report_exit(status);
 }
 
-/// Reports the exit status of this process, unless it has had no event since it was forked.
+/// Reports the exit status of this process, unless it has had no event since it was forked. A vfork child
+/// has the memory of its parent, but an id of its own.
 fn report_exit(status: c_int) {
-    if !EXPECTED.load(Relaxed) || generation::current() == 0 {
+    let (Some(page), Some(settings)) = (generation::page(), settings::get()) else { return };
+    let reports = page.reports.load(Relaxed);
+    if reports == 0 || reports != std::process::id() {
         return;
     }
-    let Some(settings) = settings::get() else { return };
     let _errno = errno::Preserved::new();
     if let Some(events) = thread::last_unrecorded() {
         handover::tell(settings, Message::Lost { events });
     }
-    let pid = std::process::id() as i32;
-    handover::tell(settings, Message::Ended { pid, status: (status & 0xff) << 8 });
+    handover::tell(settings, Message::Ended { pid: reports as i32, status: (status & 0xff) << 8 });
 }
 
 /// Reports a child that died by a signal.
@@ -79,7 +81,8 @@ unsafe fn wait_for(place: *mut c_int, real: impl FnOnce(*mut c_int) -> libc::pid
     let place = if place.is_null() { &raw mut own } else { place };
     let pid = real(place);
     if pid > 0 {
-        // SAFETY: the program's place, which the call has just filled, or ours.
+        // SAFETY: the program's place, which the call has just filled as it has returned a child, or
+        // ours.
         report_child(pid, unsafe { place.read() });
     }
     pid
@@ -101,7 +104,8 @@ fn missing() -> c_int {
 #[unsafe(no_mangle)]
 pub(crate) unsafe extern "C-unwind" fn wait(status: *mut c_int) -> libc::pid_t {
     let Some(real) = WAIT.address() else { return missing() };
-    // SAFETY: the C library's function of this name and type, with the program's arguments.
+    // SAFETY: the C library's function of this name and type, with the program's arguments, but for a
+    // place of ours instead of none.
     unsafe {
         wait_for(status, |status| {
             transmute::<usize, unsafe extern "C-unwind" fn(*mut c_int) -> libc::pid_t>(real)(status)
@@ -171,8 +175,9 @@ pub(crate) unsafe extern "C-unwind" fn waitid(
 ) -> c_int {
     type Real = unsafe extern "C-unwind" fn(c_uint, libc::id_t, *mut libc::siginfo_t, c_int) -> c_int;
     let Some(real) = WAITID.address() else { return missing() };
-    // SAFETY: siginfo_t is plain data, for which all zeros are valid; the call fills the program's place
-    // or ours. `si_pid` and `si_status` are there for what waitid reports.
+    // SAFETY: as in `wait`. siginfo_t is plain data, for which all zeros are valid. A call that succeeds
+    // fills the place, with a signal of 0 if there was no child to report, and `si_pid` and `si_status`
+    // are there for what is reported as SIGCHLD.
     unsafe {
         let mut own: libc::siginfo_t = zeroed();
         let info = if place.is_null() { &raw mut own } else { place };
@@ -202,7 +207,8 @@ pub(crate) extern "C" fn _Exit(status: c_int) -> ! {
 
 fn leave(status: c_int) -> ! {
     report_exit(status);
-    // SAFETY: the C library's function of this type; without it the system call, which does not return.
+    // SAFETY: the C library's function of this type; without it the system call, which does not return
+    // and of which a vfork child may make any number.
     unsafe {
         if let Some(real) = EXIT_NOW.address() {
             transmute::<usize, unsafe extern "C" fn(c_int) -> !>(real)(status)

@@ -1,25 +1,41 @@
 //! Which process image this is: a fork must not write into its parent's rings.
 //!
-//! One page of private memory carries the number of the process among its ancestors, and the kernel
-//! wipes it in every child (`MADV_WIPEONFORK`), whatever system call made the child. Zero therefore
-//! means "forked since"; one load per event finds out. A vfork child shares its parent's memory and
-//! with it the number: it may only exec, so it has no events of its own.
+//! One page of private memory carries the number of the process among its ancestors, and what is counted
+//! for this process alone. The kernel wipes it in every child (`MADV_WIPEONFORK`), whatever system call
+//! made the child. Zero therefore means "forked since"; one load per event finds out. A vfork child
+//! shares its parent's memory and with it the page: it may only exec or call `_exit`, so it has no
+//! events of its own.
 
 use std::ptr;
-use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed};
-use std::sync::atomic::{AtomicPtr, AtomicU64};
+use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
+use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64, AtomicUsize};
 
-static PAGE: AtomicPtr<AtomicU64> = AtomicPtr::new(ptr::null_mut());
+/// What belongs to this process and not to its children: all zero in a child that was just forked.
+pub(crate) struct Page {
+    generation: AtomicU64,
+    /// Rings that are alive, see [`crate::budget`].
+    pub(crate) rings: AtomicUsize,
+    /// Their bytes.
+    pub(crate) ring_bytes: AtomicUsize,
+    /// Events of threads that have no ring, not even one to count in.
+    pub(crate) unrecorded: AtomicU64,
+    /// There are, or were, such threads.
+    pub(crate) untraced: AtomicBool,
+    /// Process id, if the process has events, see [`crate::exits`].
+    pub(crate) reports: AtomicU32,
+}
+
+static PAGE: AtomicPtr<Page> = AtomicPtr::new(ptr::null_mut());
 /// Forks between the first traced image and this one. Not wiped.
 static FORKS: AtomicU64 = AtomicU64::new(0);
 
 /// Makes the page. Called by the constructor, with one thread.
 pub(crate) fn prepare() {
-    // SAFETY: a new private mapping at an address that the kernel chooses.
+    // SAFETY: a new private mapping at an address that the kernel chooses, of zeros.
     let page = unsafe {
         libc::mmap(
             ptr::null_mut(),
-            4096,
+            size_of::<Page>(),
             libc::PROT_READ | libc::PROT_WRITE,
             libc::MAP_PRIVATE | libc::MAP_ANONYMOUS,
             -1,
@@ -29,31 +45,39 @@ pub(crate) fn prepare() {
     if page == libc::MAP_FAILED {
         return;
     }
-    // SAFETY: exactly the page mapped above.
-    let wiped = unsafe { libc::madvise(page, 4096, libc::MADV_WIPEONFORK) } == 0;
-    if !wiped {
-        // Before Linux 4.14: fork(3) tells us, other ways to fork do not.
-        // SAFETY: the handler only stores to an atomic.
-        let registered = unsafe { libc::pthread_atfork(None, None, Some(after_fork)) } == 0;
-        if !registered {
-            return;
-        }
+    // Before Linux 4.14 only fork(3) tells us, other ways to fork do not.
+    // SAFETY: the range is the mapping made above: both calls round up to whole pages.
+    let wiped = unsafe { libc::madvise(page, size_of::<Page>(), libc::MADV_WIPEONFORK) } == 0;
+    // SAFETY: the handler touches only atomics and what a signal handler may; the library is never
+    // unloaded.
+    let registered = unsafe { libc::pthread_atfork(None, None, Some(after_fork)) } == 0;
+    if !wiped && !registered {
+        return;
     }
-    let page = page.cast::<AtomicU64>();
-    // SAFETY: a mapped page, aligned, never unmapped.
-    unsafe { (*page).store(1, Relaxed) };
-    PAGE.store(page, std::sync::atomic::Ordering::Release);
+    let page = page.cast::<Page>();
+    // SAFETY: mapped above, of this size, aligned to a page, never unmapped; zeros are a valid `Page`.
+    unsafe { (*page).generation.store(1, Relaxed) };
+    PAGE.store(page, Release);
 }
 
+/// Runs in the child of fork(3), in the thread that forked, before fork returns.
 extern "C" fn after_fork() {
-    if let Some(word) = word() {
-        word.store(0, Relaxed);
+    crate::thread::after_fork();
+    if let Some(page) = page() {
+        page.generation.store(0, Relaxed);
+        page.rings.store(0, Relaxed);
+        page.ring_bytes.store(0, Relaxed);
+        page.unrecorded.store(0, Relaxed);
+        page.untraced.store(false, Relaxed);
+        page.reports.store(0, Relaxed);
     }
 }
 
+/// What belongs to this process alone; none where there is no tracing.
 #[inline(always)]
-fn word() -> Option<&'static AtomicU64> {
-    // SAFETY: null, or a page that `prepare` mapped and nobody unmaps.
+pub(crate) fn page() -> Option<&'static Page> {
+    // SAFETY: null, or a page that `prepare` mapped and nobody unmaps, and of which only atomics are
+    // used.
     unsafe { PAGE.load(Acquire).as_ref() }
 }
 
@@ -61,23 +85,21 @@ fn word() -> Option<&'static AtomicU64> {
 /// no tracing.
 #[inline(always)]
 pub(crate) fn current() -> u64 {
-    word().map_or(0, |word| word.load(Relaxed))
+    page().map_or(0, |page| page.generation.load(Relaxed))
 }
 
 /// The generation, made if this is a new child; none where there is no tracing.
 pub(crate) fn ensure() -> Option<u64> {
-    let word = word()?;
-    let now = word.load(Relaxed);
+    let page = page()?;
+    let now = page.generation.load(Relaxed);
     if now != 0 {
         return Some(now);
     }
     // Threads of a new child may get here together: one of them counts the fork.
     let next = FORKS.load(Relaxed) + 2;
-    match word.compare_exchange(0, next, AcqRel, Acquire) {
+    match page.generation.compare_exchange(0, next, AcqRel, Acquire) {
         Ok(_) => {
             FORKS.fetch_add(1, Relaxed);
-            crate::budget::reset();
-            crate::thread::reset_unrecorded();
             Some(next)
         }
         Err(other) => Some(other),

@@ -4,7 +4,8 @@
 //! a page that cannot be had later is a SIGBUS; the file is sealed, so that neither side can take it
 //! away from the other; both descriptors are closed before the program runs on.
 
-use crate::{budget, clock, process, settings::Settings};
+use crate::scratch::Scratch;
+use crate::{budget, cancellation, clock, generation, process, settings::Settings};
 use rpd_ring::header::{Header, ThreadFacts, ThreadName};
 use rpd_ring::layout::{self, IDENTITY_LIMIT, RING_MIN};
 use rpd_ring::memory::Memory;
@@ -13,43 +14,61 @@ use rpd_ring::{Producer, identity};
 use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd};
 
 /// A ring for the calling thread, and the bytes that it takes from the [`budget`]; none where the
-/// collector or the memory cannot be had.
-pub(crate) fn make(settings: &Settings, forked: bool, name: Option<ThreadName>) -> Option<(Producer, usize)> {
+/// collector or the memory cannot be had. And none in a child that finds itself in here, because a signal
+/// handler has forked: `generation` is its parent's, and so is the connection.
+pub(crate) fn make(
+    settings: &Settings,
+    generation: u64,
+    name: Option<ThreadName>,
+) -> Option<(Producer, usize)> {
     let tid = process::thread_id();
     let collector = connect(settings)?;
-    let Some(mut ring_bytes) = budget::ring_bytes(settings) else {
+    let Some(mut ring_bytes) = budget::take(settings) else {
         send(&collector, Message::Untraced { tid, why: NoMemory }, None);
         return None;
     };
-    let (producer, file) = loop {
-        match reserve(ring_bytes, forked, tid, name) {
-            Ok(made) => break made,
+    let made = loop {
+        match reserve(ring_bytes, generation, tid, name) {
             // A smaller one may still be had, and at last a header alone, which counts what is dropped.
             Err(_) if ring_bytes > 0 => {
-                ring_bytes = if ring_bytes / 4 < RING_MIN { 0 } else { ring_bytes / 4 };
+                let smaller = if ring_bytes / 4 < RING_MIN { 0 } else { ring_bytes / 4 };
+                budget::shrink(ring_bytes - smaller);
+                ring_bytes = smaller;
             }
-            Err(why) => {
-                send(&collector, Message::Untraced { tid, why }, None);
-                return None;
-            }
+            made => break made,
         }
     };
-    send(&collector, Message::Ring { tid }, Some(&file)).then_some((producer, ring_bytes))
+    let message = match &made {
+        Ok(_) => Message::Ring { tid },
+        Err(why) => Message::Untraced { tid, why: *why },
+    };
+    let file = made.as_ref().ok().map(|(_, file)| file);
+    let sent = !is_child(generation) && send(&collector, message, file);
+    let producer = made.ok().filter(|_| sent).map(|(producer, _)| producer);
+    if producer.is_none() {
+        budget::give_back(ring_bytes);
+    }
+    Some((producer?, ring_bytes))
+}
+
+fn is_child(generation: u64) -> bool {
+    generation::current() != generation
 }
 
 /// Sends a message that has no ring. Nobody is told if it does not arrive.
 pub(crate) fn tell(settings: &Settings, message: Message) -> bool {
+    let _postponed = cancellation::Postponed::new();
     connect(settings).is_some_and(|collector| send(&collector, message, None))
 }
 
-/// Connects without waiting: a collector whose queue of connections is full is asked again for a
-/// moment, one that is gone is not.
+/// Connects, without waiting for the collector: one whose queue of connections is full is asked again for
+/// a moment, one that is gone is not.
 fn connect(settings: &Settings) -> Option<OwnedFd> {
     let kind = libc::SOCK_SEQPACKET | libc::SOCK_CLOEXEC | libc::SOCK_NONBLOCK;
     // SAFETY: plain system call; the descriptor is new and owned from here on.
     let socket = unsafe { libc::socket(libc::AF_UNIX, kind, 0) };
     let socket = owned(socket)?;
-    for attempt in 0..ATTEMPTS {
+    for attempt in 0..=PAUSES {
         // SAFETY: the address is valid for `address_bytes`.
         let done = unsafe {
             libc::connect(socket.as_raw_fd(), (&raw const settings.address).cast(), settings.address_bytes)
@@ -58,7 +77,7 @@ fn connect(settings: &Settings) -> Option<OwnedFd> {
             return same_user(&socket).then_some(socket);
         }
         // SAFETY: errno of this thread.
-        if unsafe { *libc::__errno_location() } != libc::EAGAIN {
+        if unsafe { *libc::__errno_location() } != libc::EAGAIN || attempt == PAUSES {
             return None;
         }
         let pause = libc::timespec { tv_sec: 0, tv_nsec: 50_000 << attempt };
@@ -68,8 +87,9 @@ fn connect(settings: &Settings) -> Option<OwnedFd> {
     None
 }
 
-/// Tries to connect, the last one after 12.8 ms more: 25 ms in all at worst, once per thread.
-const ATTEMPTS: u32 = 9;
+/// Pauses between attempts to connect, each twice as long as the one before: 25 ms in all at worst, once
+/// per thread and message.
+const PAUSES: u32 = 9;
 
 /// Whether the other side runs as the user that we are: anyone may listen on an abstract address.
 fn same_user(socket: &OwnedFd) -> bool {
@@ -91,12 +111,12 @@ fn same_user(socket: &OwnedFd) -> bool {
 /// Makes, fills in, seals and maps the file.
 fn reserve(
     ring_bytes: usize,
-    forked: bool,
+    generation: u64,
     tid: i32,
     name: Option<ThreadName>,
 ) -> Result<(Producer, OwnedFd), Untraced> {
-    let identity = Scratch::new(SCRATCH_BYTES).ok_or(NoMemory)?;
-    let (identity, files) = identity.bytes().split_at_mut_checked(IDENTITY_LIMIT).ok_or(NoMemory)?;
+    let mut scratch = Scratch::new(SCRATCH_BYTES).ok_or(NoMemory)?;
+    let (identity, files) = scratch.bytes().split_at_mut_checked(IDENTITY_LIMIT).ok_or(NoMemory)?;
     let (command, environment) = files.split_at_mut_checked(IDENTITY_LIMIT).ok_or(NoMemory)?;
     let command_used = process::read(c"/proc/self/cmdline", command);
     let environment_used = process::read(c"/proc/self/environ", environment);
@@ -126,7 +146,6 @@ fn reserve(
         return Err(NoMemory);
     }
     let memory = Memory::map(file.as_fd(), bytes).map_err(|_| NoMemory)?;
-    memory.keep_from_children().map_err(|_| NoMemory)?;
     let facts = ThreadFacts {
         pid: std::process::id() as i32,
         tid,
@@ -136,8 +155,12 @@ fn reserve(
         start_ns: clock::boottime(),
         thread_name: name.unwrap_or_else(process::thread_name),
         time_namespace: process::time_namespace(),
-        forked,
+        forked: generation::is_forked(generation),
     };
+    // A child writes nothing, or by now what its parent does.
+    if is_child(generation) {
+        return Err(NoMemory);
+    }
     Header::new(&memory).ok_or(NoMemory)?.write(&facts, identity, ring_bytes);
     Ok((Producer::new(memory).ok_or(NoMemory)?, file))
 }
@@ -188,32 +211,3 @@ fn owned(descriptor: i32) -> Option<OwnedFd> {
 
 /// The identity, and what it is made from: command line and environment.
 const SCRATCH_BYTES: usize = 2 * IDENTITY_LIMIT + (1 << 20);
-
-/// Memory that neither the stack (a thread's may be small) nor the allocator has to give.
-struct Scratch {
-    address: *mut libc::c_void,
-    len: usize,
-}
-
-impl Scratch {
-    fn new(len: usize) -> Option<Scratch> {
-        let (read_write, private) =
-            (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS);
-        // SAFETY: a new mapping at an address that the kernel chooses.
-        let address = unsafe { libc::mmap(std::ptr::null_mut(), len, read_write, private, -1, 0) };
-        (address != libc::MAP_FAILED).then_some(Scratch { address, len })
-    }
-
-    #[allow(clippy::mut_from_ref)] // Called once per value.
-    fn bytes(&self) -> &mut [u8] {
-        // SAFETY: mapped with this length, zeroed, and unmapped only when `self` is dropped.
-        unsafe { std::slice::from_raw_parts_mut(self.address.cast(), self.len) }
-    }
-}
-
-impl Drop for Scratch {
-    fn drop(&mut self) {
-        // SAFETY: mapped by `new` with this length.
-        unsafe { libc::munmap(self.address, self.len) };
-    }
-}

@@ -16,6 +16,7 @@
 #![allow(unsafe_code)]
 
 mod budget;
+mod cancellation;
 mod clock;
 mod errno;
 mod exits;
@@ -27,6 +28,7 @@ mod process;
 mod rccl;
 mod real;
 mod roctx;
+mod scratch;
 mod sequence;
 mod settings;
 mod thread;
@@ -40,7 +42,10 @@ extern "C" fn constructor() {
     let _errno = errno::Preserved::new();
     settings::read();
     exits::prepare();
+    roctx::prepare();
+    real::prepare();
     if settings::get().is_some() {
         generation::prepare();
+        thread::prepare();
     }
 }

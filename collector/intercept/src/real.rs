@@ -1,9 +1,10 @@
 //! Finding the function that a call of ours is to be passed on to.
 
+use crate::scratch::Scratch;
 use std::ffi::CStr;
 use std::ptr;
-use std::sync::atomic::AtomicUsize;
 use std::sync::atomic::Ordering::{Acquire, Release};
+use std::sync::atomic::{AtomicU64, AtomicUsize};
 
 /// Not looked for yet.
 const UNKNOWN: usize = 0;
@@ -57,9 +58,24 @@ impl RealFunction {
         }
     }
 
+    /// Looks for it now. If it is not there, it is looked for again at its first use.
+    pub(crate) fn look(&self) {
+        // SAFETY: as in `look_up`.
+        let address = unsafe { libc::dlsym(libc::RTLD_NEXT, self.name.as_ptr()) } as usize;
+        self.address.store(address, Release);
+        if address == 0 {
+            // SAFETY: no arguments; forgets the error message of our failed search.
+            unsafe { libc::dlerror() };
+        }
+    }
+
     #[cold]
     fn look_up(&self) -> Option<usize> {
         let _errno = crate::errno::Preserved::new();
+        if matches!(self.fallback, Fallback::Nowhere) && is_as_loaded() {
+            self.address.store(ABSENT, Release);
+            return None;
+        }
         // SAFETY: a valid name; RTLD_NEXT looks behind the library that holds this code.
         let mut address = unsafe { libc::dlsym(libc::RTLD_NEXT, self.name.as_ptr()) } as usize;
         // A library may be loaded later: that a function is not there is kept only if its library is.
@@ -84,6 +100,39 @@ impl RealFunction {
             }
         }
     }
+}
+
+/// Objects that the loader had loaded when our constructor ran, 0 before.
+static LOADED: AtomicU64 = AtomicU64::new(0);
+
+/// The constructor has searched for what is [`Fallback::Nowhere`] else: it is not searched for again,
+/// which would allocate, unless something was loaded since.
+pub(crate) fn prepare() {
+    LOADED.store(loaded(), Release);
+}
+
+fn is_as_loaded() -> bool {
+    let before = LOADED.load(Acquire);
+    before != 0 && before == loaded()
+}
+
+/// Objects that the loader has ever loaded.
+fn loaded() -> u64 {
+    let mut objects = 0u64;
+    // SAFETY: the callback gets `objects` back, which outlives the call.
+    unsafe { libc::dl_iterate_phdr(Some(count_loaded), (&raw mut objects).cast()) };
+    objects
+}
+
+unsafe extern "C" fn count_loaded(
+    info: *mut libc::dl_phdr_info,
+    _size: libc::size_t,
+    objects: *mut libc::c_void,
+) -> libc::c_int {
+    // SAFETY: the loader passes a valid description, of glibc 2.4 at least, which has this field, and
+    // `loaded` passes its number.
+    unsafe { objects.cast::<u64>().write((*info).dlpi_adds) };
+    1
 }
 
 /// The address of a variable of a library. A program that is not position independent has a copy of
@@ -121,7 +170,8 @@ impl Library {
             UNKNOWN => {}
             library => return Some(library),
         }
-        let mut objects = Objects { names: [0; NAMES_BYTES], used: 0 };
+        let mut scratch = Scratch::new(NAMES_BYTES)?;
+        let mut objects = Objects { names: scratch.bytes(), used: 0 };
         // SAFETY: the callback gets `objects` back, which outlives the call.
         unsafe { libc::dl_iterate_phdr(Some(collect_name), (&raw mut objects).cast()) };
         let names = objects.names.get(..objects.used).unwrap_or_default();
@@ -152,11 +202,11 @@ impl Library {
     }
 }
 
-/// Room for the paths of the loaded objects, on the stack of a thread that calls a library.
-const NAMES_BYTES: usize = 32 << 10;
+/// Room for the paths of the loaded objects.
+const NAMES_BYTES: usize = 1 << 20;
 
-struct Objects {
-    names: [u8; NAMES_BYTES],
+struct Objects<'a> {
+    names: &'a mut [u8],
     used: usize,
 }
 
@@ -166,13 +216,14 @@ unsafe extern "C" fn collect_name(
     _size: libc::size_t,
     objects: *mut libc::c_void,
 ) -> libc::c_int {
-    // SAFETY: the loader passes a valid description, and `Library::handle` passes its `Objects`.
+    // SAFETY: the loader passes a valid description, whose name stays there as long as the object is
+    // loaded, and `Library::handle` passes its `Objects`, which it does not use meanwhile.
     let (name, objects) = unsafe {
         let name = (*info).dlpi_name;
         if name.is_null() || ptr::read(name) == 0 {
             return 0;
         }
-        (CStr::from_ptr(name).to_bytes_with_nul(), &mut *objects.cast::<Objects>())
+        (CStr::from_ptr(name).to_bytes_with_nul(), &mut *objects.cast::<Objects<'_>>())
     };
     let end = objects.used + name.len();
     if let Some(room) = objects.names.get_mut(objects.used..end) {

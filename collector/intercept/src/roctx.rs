@@ -7,6 +7,40 @@ use std::ffi::{CStr, c_char, c_int, c_void};
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::Relaxed;
 
+static PUSH: RealFunction = RealFunction::new(c"roctxRangePushA", Fallback::Nowhere);
+static POP: RealFunction = RealFunction::new(c"roctxRangePop", Fallback::Nowhere);
+static START: RealFunction = RealFunction::new(c"roctxRangeStartA", Fallback::Nowhere);
+static STOP: RealFunction = RealFunction::new(c"roctxRangeStop", Fallback::Nowhere);
+static MARK: RealFunction = RealFunction::new(c"roctxMarkA", Fallback::Nowhere);
+static PAUSE: RealFunction = RealFunction::new(c"roctxProfilerPause", Fallback::Nowhere);
+static RESUME: RealFunction = RealFunction::new(c"roctxProfilerResume", Fallback::Nowhere);
+static GET_THREAD_ID: RealFunction = RealFunction::new(c"roctxGetThreadId", Fallback::Nowhere);
+static NAME_OS_THREAD: RealFunction = RealFunction::new(c"roctxNameOsThread", Fallback::Nowhere);
+static NAME_HSA_AGENT: RealFunction = RealFunction::new(c"roctxNameHsaAgent", Fallback::Nowhere);
+static NAME_HIP_DEVICE: RealFunction = RealFunction::new(c"roctxNameHipDevice", Fallback::Nowhere);
+static NAME_HIP_STREAM: RealFunction = RealFunction::new(c"roctxNameHipStream", Fallback::Nowhere);
+
+/// Looks for a real library: a signal handler may be the first to call one of these, and should not be the
+/// one that searches. It still is where something was loaded in between.
+pub(crate) fn prepare() {
+    for function in [
+        &PUSH,
+        &POP,
+        &START,
+        &STOP,
+        &MARK,
+        &PAUSE,
+        &RESUME,
+        &GET_THREAD_ID,
+        &NAME_OS_THREAD,
+        &NAME_HSA_AGENT,
+        &NAME_HIP_DEVICE,
+        &NAME_HIP_STREAM,
+    ] {
+        function.look();
+    }
+}
+
 /// Text that the program passes; null is taken for an empty one.
 unsafe fn text<'a>(message: *const c_char) -> &'a [u8] {
     if message.is_null() {
@@ -22,10 +56,9 @@ unsafe fn text<'a>(message: *const c_char) -> &'a [u8] {
 /// `message` is null or a string that ends with a zero byte.
 #[unsafe(no_mangle)]
 pub(crate) unsafe extern "C" fn roctxRangePushA(message: *const c_char) -> c_int {
-    static REAL: RealFunction = RealFunction::new(c"roctxRangePushA", Fallback::Nowhere);
     // SAFETY: `message` is what the caller promises.
     let level = thread::push(unsafe { text(message) });
-    match REAL.address() {
+    match PUSH.address() {
         None => level,
         // SAFETY: the function of this name has this type in every roctx.
         Some(real) => unsafe {
@@ -37,8 +70,7 @@ pub(crate) unsafe extern "C" fn roctxRangePushA(message: *const c_char) -> c_int
 /// Closes the innermost range of the calling thread. Returns its level, or a negative number.
 #[unsafe(no_mangle)]
 pub(crate) extern "C" fn roctxRangePop() -> c_int {
-    static REAL: RealFunction = RealFunction::new(c"roctxRangePop", Fallback::Nowhere);
-    let real = REAL.address().map(|real| {
+    let real = POP.address().map(|real| {
         // SAFETY: the function of this name has this type in every roctx.
         unsafe { std::mem::transmute::<usize, unsafe extern "C" fn() -> c_int>(real)() }
     });
@@ -52,9 +84,8 @@ pub(crate) extern "C" fn roctxRangePop() -> c_int {
 /// `message` is null or a string that ends with a zero byte.
 #[unsafe(no_mangle)]
 pub(crate) unsafe extern "C" fn roctxRangeStartA(message: *const c_char) -> u64 {
-    static REAL: RealFunction = RealFunction::new(c"roctxRangeStartA", Fallback::Nowhere);
     static NEXT: AtomicU64 = AtomicU64::new(1);
-    let id = match REAL.address() {
+    let id = match START.address() {
         None => NEXT.fetch_add(1, Relaxed),
         // SAFETY: the function of this name has this type in every roctx.
         Some(real) => unsafe {
@@ -69,9 +100,8 @@ pub(crate) unsafe extern "C" fn roctxRangeStartA(message: *const c_char) -> u64 
 /// Closes a range of the process, from any thread.
 #[unsafe(no_mangle)]
 pub(crate) extern "C" fn roctxRangeStop(id: u64) {
-    static REAL: RealFunction = RealFunction::new(c"roctxRangeStop", Fallback::Nowhere);
     thread::range_stop(id);
-    if let Some(real) = REAL.address() {
+    if let Some(real) = STOP.address() {
         // SAFETY: the function of this name has this type in every roctx.
         unsafe { std::mem::transmute::<usize, unsafe extern "C" fn(u64)>(real)(id) }
     }
@@ -83,10 +113,9 @@ pub(crate) extern "C" fn roctxRangeStop(id: u64) {
 /// `message` is null or a string that ends with a zero byte.
 #[unsafe(no_mangle)]
 pub(crate) unsafe extern "C" fn roctxMarkA(message: *const c_char) {
-    static REAL: RealFunction = RealFunction::new(c"roctxMarkA", Fallback::Nowhere);
     // SAFETY: `message` is what the caller promises.
     thread::mark(unsafe { text(message) });
-    if let Some(real) = REAL.address() {
+    if let Some(real) = MARK.address() {
         // SAFETY: the function of this name has this type in every roctx.
         unsafe { std::mem::transmute::<usize, unsafe extern "C" fn(*const c_char)>(real)(message) }
     }
@@ -96,19 +125,17 @@ pub(crate) unsafe extern "C" fn roctxMarkA(message: *const c_char) {
 /// Ranges that are open are closed as usual. Returns 0.
 #[unsafe(no_mangle)]
 pub(crate) extern "C" fn roctxProfilerPause(thread: u64) -> c_int {
-    static REAL: RealFunction = RealFunction::new(c"roctxProfilerPause", Fallback::Nowhere);
     thread::mark(b"roctxProfilerPause");
     pause(thread, true);
-    of_thread(&REAL, thread)
+    of_thread(&PAUSE, thread)
 }
 
 /// Starts recording again, see [`roctxProfilerPause`].
 #[unsafe(no_mangle)]
 pub(crate) extern "C" fn roctxProfilerResume(thread: u64) -> c_int {
-    static REAL: RealFunction = RealFunction::new(c"roctxProfilerResume", Fallback::Nowhere);
     pause(thread, false);
     thread::mark(b"roctxProfilerResume");
-    of_thread(&REAL, thread)
+    of_thread(&RESUME, thread)
 }
 
 fn pause(thread: u64, paused: bool) {
@@ -133,11 +160,10 @@ fn of_thread(real: &RealFunction, thread: u64) -> c_int {
 /// `place` is null or has room for a thread id.
 #[unsafe(no_mangle)]
 pub(crate) unsafe extern "C" fn roctxGetThreadId(place: *mut u64) -> c_int {
-    static REAL: RealFunction = RealFunction::new(c"roctxGetThreadId", Fallback::Nowhere);
     // SAFETY: the function of this name has this type in every roctx; `place` is what the caller
     // promises.
     unsafe {
-        if let Some(real) = REAL.address() {
+        if let Some(real) = GET_THREAD_ID.address() {
             return std::mem::transmute::<usize, unsafe extern "C" fn(*mut u64) -> c_int>(real)(place);
         }
         if !place.is_null() {
@@ -153,33 +179,27 @@ pub(crate) unsafe extern "C" fn roctxGetThreadId(place: *mut u64) -> c_int {
 /// `name` is null or a string that ends with a zero byte.
 #[unsafe(no_mangle)]
 pub(crate) unsafe extern "C" fn roctxNameOsThread(name: *const c_char) -> c_int {
-    static REAL: RealFunction = RealFunction::new(c"roctxNameOsThread", Fallback::Nowhere);
     // SAFETY: `name` is what the caller promises.
     thread::name_thread(unsafe { text(name) });
     // SAFETY: the function of this name has this type in every roctx.
-    REAL.address().map_or(0, |real| unsafe {
+    NAME_OS_THREAD.address().map_or(0, |real| unsafe {
         std::mem::transmute::<usize, unsafe extern "C" fn(*const c_char) -> c_int>(real)(name)
     })
 }
 
 /// Records what a device or stream is called as a mark, and passes it on.
 macro_rules! names_of {
-    ($($name:ident($argument:ty);)*) => {$(
+    ($($name:ident $real:ident($argument:ty);)*) => {$(
         #[doc = concat!("Records as a mark, and passes on, `", stringify!($name), "`. Returns 0.")]
         ///
         /// # Safety
         /// `name` is null or a string that ends with a zero byte.
         #[unsafe(no_mangle)]
         pub(crate) unsafe extern "C" fn $name(name: *const c_char, what: $argument) -> c_int {
-            const NAME: &CStr = match CStr::from_bytes_with_nul(concat!(stringify!($name), "\0").as_bytes()) {
-                Ok(name) => name,
-                Err(_) => c"",
-            };
-            static REAL: RealFunction = RealFunction::new(NAME, Fallback::Nowhere);
             // SAFETY: `name` is what the caller promises.
-            name_of(NAME, unsafe { text(name) });
+            name_of(stringify!($name), unsafe { text(name) });
             // SAFETY: the function of this name has this type in every roctx.
-            REAL.address().map_or(0, |real| unsafe {
+            $real.address().map_or(0, |real| unsafe {
                 std::mem::transmute::<usize, unsafe extern "C" fn(*const c_char, $argument) -> c_int>(real)(
                     name, what,
                 )
@@ -189,15 +209,15 @@ macro_rules! names_of {
 }
 
 names_of! {
-    roctxNameHsaAgent(*const c_void);
-    roctxNameHipDevice(c_int);
-    roctxNameHipStream(*const c_void);
+    roctxNameHsaAgent NAME_HSA_AGENT(*const c_void);
+    roctxNameHipDevice NAME_HIP_DEVICE(c_int);
+    roctxNameHipStream NAME_HIP_STREAM(*const c_void);
 }
 
-fn name_of(function: &CStr, name: &[u8]) {
+fn name_of(function: &str, name: &[u8]) {
     let _errno = errno::Preserved::new();
     let mut message = [0u8; 256];
-    let parts = [function.to_bytes(), b": ", name];
+    let parts = [function.as_bytes(), b": ", name];
     let bytes = parts.into_iter().flatten().zip(message.iter_mut()).map(|(from, to)| *to = *from).count();
     thread::mark(message.get(..bytes).unwrap_or_default());
 }

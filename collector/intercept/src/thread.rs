@@ -1,23 +1,30 @@
 //! The state of the calling thread, and the way from an event to its ring.
 
 use crate::settings::{Traced, is_open};
-use crate::{budget, clock, errno, exits, generation, handover, settings};
+use crate::{budget, cancellation, clock, errno, exits, generation, handover, settings};
 use rpd_ring::Producer;
-use rpd_ring::header::ThreadName;
-use rpd_ring::layout::{Counted, DEPTH_LIMIT, Dropped};
+use rpd_ring::header::{Header, ThreadName};
+use rpd_ring::layout::{Counted, DEPTH_LIMIT, Dropped, HEADER_BYTES};
 use std::cell::Cell;
 use std::ptr;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
-use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU64, compiler_fence};
+use std::sync::atomic::{AtomicBool, AtomicI32, AtomicPtr, AtomicU64, AtomicUsize, compiler_fence};
 
 /// Small enough for any thread's stack, and without a destructor: a plain piece of static TLS.
+///
+/// A signal handler may run in the middle of anything. While `busy` is set it uses nothing but the
+/// atomics; while it is not, its events are complete before the thread goes on.
 pub(crate) struct Local {
-    /// The ring; null while there is none.
+    /// What belongs to the ring; null while there is none.
     recorder: Cell<*mut Recorder>,
+    /// Where the ring is mapped, and its bytes: for those who must not look into `recorder`. Null while
+    /// there is none.
+    ring: AtomicPtr<AtomicU64>,
+    ring_len: AtomicUsize,
     /// The generation in which `recorder` was decided upon, null or not.
-    generation: Cell<u64>,
+    generation: AtomicU64,
     /// An event is being written: another one now comes from a signal handler.
-    busy: Cell<bool>,
+    busy: AtomicBool,
     /// The program has paused the recording of this thread.
     paused: Cell<bool>,
     /// Open pushes, as the program counts them.
@@ -36,8 +43,10 @@ thread_local! {
     static LOCAL: Local = const {
         Local {
             recorder: Cell::new(ptr::null_mut()),
-            generation: Cell::new(0),
-            busy: Cell::new(false),
+            ring: AtomicPtr::new(ptr::null_mut()),
+            ring_len: AtomicUsize::new(0),
+            generation: AtomicU64::new(0),
+            busy: AtomicBool::new(false),
             paused: Cell::new(false),
             depth: Cell::new(0),
             in_mpi: Cell::new(false),
@@ -47,6 +56,9 @@ thread_local! {
         }
     };
 }
+
+/// With a destructor it would be registered at its first use and gone before the last one.
+const _: () = assert!(!std::mem::needs_drop::<Local>());
 
 /// What a thread with a ring has. Lives in a mapping of its own.
 pub(crate) struct Recorder {
@@ -65,27 +77,23 @@ pub(crate) struct Recorder {
 /// Requests of one MPI call that are looked at; only what is used takes memory.
 pub(crate) const HANDLES: usize = 16 << 10;
 
-/// Events of threads that have no ring, not even one to count in.
-static UNRECORDED: AtomicU64 = AtomicU64::new(0);
-
-/// There are, or were, such threads.
-static UNTRACED: AtomicBool = AtomicBool::new(false);
+/// Counts events of a thread that has no ring.
+fn count_unrecorded(events: u64) {
+    if let Some(page) = generation::page() {
+        page.unrecorded.fetch_add(events, Relaxed);
+        page.untraced.store(true, Relaxed);
+    }
+}
 
 /// Takes the number of events that no ring has counted.
 fn take_unrecorded() -> u64 {
-    UNRECORDED.swap(0, Relaxed)
+    generation::page().map_or(0, |page| page.unrecorded.swap(0, Relaxed))
 }
 
 /// The events that no ring has counted, for the report at the end of the process; none if all threads
 /// have had rings.
 pub(crate) fn last_unrecorded() -> Option<u64> {
-    UNTRACED.swap(false, Relaxed).then(take_unrecorded)
-}
-
-/// In a forked child these are the parent's, who reports them.
-pub(crate) fn reset_unrecorded() {
-    UNRECORDED.store(0, Relaxed);
-    UNTRACED.store(false, Relaxed);
+    generation::page()?.untraced.swap(false, Relaxed).then(take_unrecorded)
 }
 
 /// Why an event is not in a ring.
@@ -96,7 +104,8 @@ enum NotRecorded {
     InUse,
 }
 
-/// Runs with the state of the calling thread.
+/// Runs with the state of the calling thread. It is there until the thread is gone, and does not panic:
+/// `LocalKey::with` does so only for what has a destructor.
 #[inline(always)]
 pub(crate) fn with_local<R>(run: impl FnOnce(&Local) -> R) -> R {
     LOCAL.with(run)
@@ -119,95 +128,161 @@ impl Local {
     /// As [`Local::record`], but nothing is counted.
     #[inline]
     fn attached<R>(&self, write: impl FnOnce(&mut Recorder) -> R) -> Result<R, NotRecorded> {
-        if self.busy.replace(true) {
-            return Err(NotRecorded::InUse);
-        }
-        // A signal handler of this thread must see `busy` before and after what is between.
-        compiler_fence(Acquire);
+        let _busy = Busy::begin(self).ok_or(NotRecorded::InUse)?;
         let now = generation::current();
-        if now == 0 || self.generation.get() != now {
-            self.attach();
-        }
+        let recorder = if now != 0 && self.generation.load(Relaxed) == now || self.attach() {
+            self.recorder.get()
+        } else {
+            ptr::null_mut()
+        };
         // SAFETY: null, or the recorder of this thread and this process, which only the thread itself
-        // frees, at its end. `busy` makes this the only reference.
-        let result = unsafe { self.recorder.get().as_mut() }.map(write).ok_or(NotRecorded::NoRing);
-        compiler_fence(Release);
-        self.busy.set(false);
-        result
+        // frees, at its end. `busy` makes this the only reference. A fork from here on, in a signal
+        // handler, gives the child private memory in place of the ring, see `after_fork`.
+        unsafe { recorder.as_mut() }.map(write).ok_or(NotRecorded::NoRing)
+    }
+
+    #[cold]
+    fn count_lost(&self, why: &NotRecorded, what: Counted) {
+        match why {
+            NotRecorded::NoRing => count_unrecorded(1),
+            NotRecorded::InUse => self.reentrant(what),
+        }
     }
 
     /// Runs `write` with the recorder, if there is one and it is not in use.
     #[inline]
     pub(crate) fn recorded<R>(&self, write: impl FnOnce(&mut Recorder) -> R) -> Option<R> {
-        if self.recorder.get().is_null() || self.generation.get() != generation::current() {
+        if self.recorder.get().is_null() {
             return None;
         }
-        if self.busy.replace(true) {
+        let _busy = Busy::begin(self)?;
+        if self.generation.load(Relaxed) != generation::current() {
             return None;
         }
-        compiler_fence(Acquire);
         // SAFETY: as in `record`.
-        let result = unsafe { self.recorder.get().as_mut() }.map(write);
-        compiler_fence(Release);
-        self.busy.set(false);
-        result
+        unsafe { self.recorder.get().as_mut() }.map(write)
     }
 
+    /// An event that cannot be recorded, because it interrupts another one.
     #[cold]
-    fn count_lost(&self, why: &NotRecorded, what: Counted) {
-        if matches!(why, NotRecorded::NoRing) {
-            UNRECORDED.fetch_add(1, Relaxed);
-            UNTRACED.store(true, Relaxed);
+    fn reentrant(&self, what: Counted) {
+        if self.generation.load(Relaxed) != generation::current() {
+            self.early.fetch_add(1, Relaxed);
             return;
         }
-        // SAFETY: as in `record`, but shared: only the header's atomics are touched.
-        match unsafe { self.recorder.get().as_ref() } {
-            Some(recorder) if recorder.generation == generation::current() => {
-                recorder.producer.drop_one(Dropped::Reentrant, what);
-            }
-            _ => {
-                self.early.fetch_add(1, Relaxed);
-            }
+        let ring = self.ring.load(Relaxed);
+        if ring.is_null() {
+            return count_unrecorded(1);
+        }
+        // SAFETY: the mapping of this thread's ring, which begins with a header and is unmapped only
+        // after `ring` is null. It is only used as atomics, and the recorder, to which the interrupted
+        // event has a unique reference, is not touched.
+        let header = unsafe { std::slice::from_raw_parts(ring, HEADER_BYTES / 8) };
+        if let Some(header) = Header::new(header) {
+            header.count_drop(Dropped::Reentrant, what, 1);
         }
     }
 
-    /// Gives the thread a ring, or decides that it has none until the next fork.
+    /// Gives the thread a ring, or decides that it has none until the next fork. Whether what it has
+    /// belongs to this process: not if a signal handler has forked meanwhile, and this is the child.
     #[cold]
     #[inline(never)]
-    fn attach(&self) {
-        let Some(settings) = settings::get() else { return };
-        let Some(now) = generation::ensure() else { return };
-        if self.generation.get() == now {
-            return;
-        }
+    fn attach(&self) -> bool {
+        let (Some(settings), Some(now)) = (settings::get(), generation::ensure()) else { return false };
         let _errno = errno::Preserved::new();
+        let _postponed = cancellation::Postponed::new();
         exits::expect();
         // A recorder from before a fork belongs to the parent. Its ring is not mapped here, so it is
         // left behind as it is, not dropped.
+        self.ring.store(ptr::null_mut(), Relaxed);
         self.recorder.set(ptr::null_mut());
         let name = Some(self.name.get()).filter(|name| !name.text().is_empty());
-        if let Some((producer, ring_bytes)) = handover::make(settings, generation::is_forked(now), name)
+        let made = handover::make(settings, now, name);
+        if let Some((producer, ring_bytes)) = made
             && let Some(recorder) = new_recorder(producer, now, ring_bytes, self.depth.get())
         {
-            budget::take(ring_bytes);
+            // SAFETY: made above, and nobody else has it yet.
+            let memory = unsafe { (*recorder).producer.memory() };
+            self.ring_len.store(size_of_val::<[AtomicU64]>(memory), Relaxed);
+            self.ring.store(memory.as_ptr().cast_mut(), Relaxed);
+            // Only now: a child that finds itself in the middle of this event must find its way out.
+            memory.keep_from_children();
             self.recorder.set(recorder);
             call_at_exit(recorder);
-            let early = self.early.swap(0, Relaxed);
-            // SAFETY: made above.
-            if let Some(header) = unsafe { (*recorder).producer.header() } {
+        }
+        self.generation.store(now, Relaxed);
+        // From here on a signal handler counts where this thread does.
+        compiler_fence(Release);
+        self.count_early();
+        now == generation::current()
+    }
+
+    /// Counts the events of signal handlers that came before it was known where to count them.
+    fn count_early(&self) {
+        let early = self.early.swap(0, Relaxed);
+        // SAFETY: as in `record`; the caller has set `busy`.
+        match unsafe { self.recorder.get().as_ref() }.and_then(|recorder| recorder.producer.header()) {
+            Some(header) => {
                 header.count_drop(Dropped::Reentrant, Counted::Unknown, early);
                 header.count_drop(Dropped::NoMemory, Counted::Unknown, take_unrecorded());
             }
+            None if early > 0 => count_unrecorded(early),
+            None => {}
         }
-        self.generation.set(now);
     }
+}
+
+/// An event is being written, until this is dropped: what looks into arguments calls MPI, which may
+/// throw.
+struct Busy<'a>(&'a AtomicBool);
+
+impl Busy<'_> {
+    /// None if an event is being written already.
+    #[inline(always)]
+    fn begin(local: &Local) -> Option<Busy<'_>> {
+        // Load and store: who comes between is a signal handler, and done before the store.
+        if local.busy.load(Relaxed) {
+            return None;
+        }
+        local.busy.store(true, Relaxed);
+        // A signal handler of this thread must see `busy` before and after what is between.
+        compiler_fence(Acquire);
+        Some(Busy(&local.busy))
+    }
+}
+
+impl Drop for Busy<'_> {
+    #[inline(always)]
+    fn drop(&mut self) {
+        compiler_fence(Release);
+        self.0.store(false, Relaxed);
+    }
+}
+
+/// In the child of fork(3), in the thread that has forked. A signal handler may have forked in the middle
+/// of an event, and the child goes on in the middle of it: the ring is its parent's, so it gets memory of
+/// its own in that place, for what is left of this event. A child that is made by a bare system call, in a
+/// signal handler that has interrupted an event and then returns, is not helped.
+pub(crate) fn after_fork() {
+    with_local(|local| {
+        local.early.store(0, Relaxed);
+        let ring = local.ring.load(Relaxed);
+        if !local.busy.load(Relaxed) || ring.is_null() {
+            return;
+        }
+        let (read_write, flags) =
+            (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_FIXED);
+        // SAFETY: the place of the ring, where nothing else can be: this thread had it mapped when it
+        // forked, and is still in fork.
+        unsafe { libc::mmap(ring.cast(), local.ring_len.load(Relaxed), read_write, flags, -1, 0) };
+    });
 }
 
 fn new_recorder(producer: Producer, generation: u64, ring_bytes: usize, floor: u32) -> Option<*mut Recorder> {
     let (read_write, private) = (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS);
-    // SAFETY: a new mapping at an address that the kernel chooses; page-aligned is enough for a
-    // Recorder. Zeroed memory is valid for `dropped` and `handles`; the other fields are written before
-    // use.
+    // SAFETY: a new mapping at an address that the kernel chooses, aligned to a page, which is enough for
+    // a Recorder. Zeroed memory is valid for `dropped` and `handles`; all other fields are written here,
+    // through pointers, before there is a reference.
     unsafe {
         let place = libc::mmap(ptr::null_mut(), size_of::<Recorder>(), read_write, private, -1, 0);
         if place == libc::MAP_FAILED {
@@ -222,62 +297,68 @@ fn new_recorder(producer: Producer, generation: u64, ring_bytes: usize, floor: u
     }
 }
 
-/// The pthread key whose destructor ends a ring; -1 until it is made.
+/// The pthread key whose destructor ends a ring; -1 if there is none.
 static KEY: AtomicI32 = AtomicI32::new(-1);
+
+/// Makes the key. Called by the constructor: the values of the first 32 keys of a process are in glibc's
+/// block of the thread, while those of later ones have to be allocated.
+pub(crate) fn prepare() {
+    let mut made: libc::pthread_key_t = 0;
+    // SAFETY: a valid place for the key and a destructor of the right type, in a library that is never
+    // unloaded.
+    if unsafe { libc::pthread_key_create(&raw mut made, Some(thread_exit)) } == 0 {
+        KEY.store(i32::try_from(made).unwrap_or(-1), Release);
+    }
+}
 
 /// Has [`thread_exit`] called at the end of this thread. Without it the ring is ended by the
 /// collector when the process is gone.
 fn call_at_exit(recorder: *mut Recorder) {
-    let mut key = KEY.load(Acquire);
-    if key < 0 {
-        let mut made: libc::pthread_key_t = 0;
-        // SAFETY: a valid place for the key and a destructor of the right type.
-        if unsafe { libc::pthread_key_create(&raw mut made, Some(thread_exit)) } != 0 {
-            return;
-        }
-        match KEY.compare_exchange(-1, made as i32, Release, Acquire) {
-            Ok(_) => key = made as i32,
-            Err(other) => {
-                // SAFETY: made above and used by nobody.
-                unsafe { libc::pthread_key_delete(made) };
-                key = other;
-            }
-        }
+    if let Ok(key) = libc::pthread_key_t::try_from(KEY.load(Acquire)) {
+        // SAFETY: a key that exists.
+        unsafe { libc::pthread_setspecific(key, recorder.cast()) };
     }
-    // SAFETY: a key that exists.
-    unsafe { libc::pthread_setspecific(key as libc::pthread_key_t, recorder.cast()) };
 }
 
 unsafe extern "C" fn thread_exit(recorder: *mut libc::c_void) {
     let recorder = recorder.cast::<Recorder>();
-    let local = LOCAL.with(ptr::from_ref);
-    // SAFETY: `LOCAL` is static TLS of this thread, which is still running. The value of the key is
-    // the recorder of this thread. In a forked child that has had no event since, or a newer one, it
-    // is the parent's: then it is left alone.
-    unsafe {
-        let local = &*local;
-        if local.recorder.get() != recorder || (*recorder).generation != generation::current() {
-            return;
+    with_local(|local| {
+        // A thread that ends in a signal handler may have been in the middle of an event.
+        local.busy.store(true, Relaxed);
+        compiler_fence(Acquire);
+        // SAFETY: the value of the key is a recorder that this thread has made, and only this frees one;
+        // glibc sets the key to null first. It is that of this process and in use by nobody, as the
+        // thread ends and `busy` keeps signal handlers away, or it is left alone: in a forked child it
+        // may be the parent's. Nothing is left that refers to it.
+        unsafe {
+            if local.recorder.get() == recorder && (*recorder).generation == generation::current() {
+                let _errno = errno::Preserved::new();
+                if let Some(header) = (*recorder).producer.header() {
+                    header.end();
+                }
+                budget::give_back((*recorder).ring_bytes);
+                local.recorder.set(ptr::null_mut());
+                local.ring.store(ptr::null_mut(), Relaxed);
+                // A later destructor of this thread that has events gets a new ring.
+                local.generation.store(0, Relaxed);
+                compiler_fence(Release);
+                ptr::drop_in_place(recorder);
+                libc::munmap(recorder.cast(), size_of::<Recorder>());
+                let early = local.early.swap(0, Relaxed);
+                if early > 0 {
+                    count_unrecorded(early);
+                }
+            }
         }
-        let _errno = errno::Preserved::new();
-        local.busy.set(true);
-        local.recorder.set(ptr::null_mut());
-        // A later destructor of this thread that has events gets a new ring.
-        local.generation.set(0);
-        if let Some(header) = (*recorder).producer.header() {
-            header.end();
-        }
-        budget::give_back((*recorder).ring_bytes);
-        ptr::drop_in_place(recorder);
-        libc::munmap(recorder.cast(), size_of::<Recorder>());
-        local.busy.set(false);
-    }
+        compiler_fence(Release);
+        local.busy.store(false, Relaxed);
+    });
 }
 
 /// `roctxRangePush`: records it and returns the level of the new range, from 0.
 #[inline]
 pub(crate) fn push(name: &[u8]) -> i32 {
-    LOCAL.with(|local| {
+    with_local(|local| {
         let level = local.depth.get();
         let open = local.records(Traced::Roctx);
         // The depth changes afterwards: a ring that is made now begins at this level. With a ring it
@@ -303,7 +384,7 @@ pub(crate) fn push(name: &[u8]) -> i32 {
 /// `roctxRangePop`: records it and returns the level of the range that it ended, -1 for none.
 #[inline]
 pub(crate) fn pop() -> i32 {
-    LOCAL.with(|local| {
+    with_local(|local| {
         let Some(level) = local.depth.get().checked_sub(1) else { return -1 };
         // A pop inside a signal handler has had its push dropped and counted there.
         local.recorded(|recorder| {
@@ -318,7 +399,7 @@ pub(crate) fn pop() -> i32 {
 /// `roctxRangeStart`.
 #[inline]
 pub(crate) fn range_start(id: u64, name: &[u8]) {
-    LOCAL.with(|local| {
+    with_local(|local| {
         if local.records(Traced::Roctx) {
             local.record(Counted::Range, |r| r.producer.range_start(clock::boottime(), id, name));
         }
@@ -329,7 +410,7 @@ pub(crate) fn range_start(id: u64, name: &[u8]) {
 /// the range was counted at its start, or stays open.
 #[inline]
 pub(crate) fn range_stop(id: u64) {
-    LOCAL.with(|local| {
+    with_local(|local| {
         if settings::is_traced(Traced::Roctx) {
             let _ = local.attached(|r| r.producer.range_stop(clock::boottime(), id));
         }
@@ -339,7 +420,7 @@ pub(crate) fn range_stop(id: u64) {
 /// `roctxMark`.
 #[inline]
 pub(crate) fn mark(name: &[u8]) {
-    LOCAL.with(|local| {
+    with_local(|local| {
         if local.records(Traced::Roctx) {
             local.record(Counted::Mark, |r| r.producer.mark(clock::boottime(), name));
         }
@@ -349,7 +430,7 @@ pub(crate) fn mark(name: &[u8]) {
 /// `roctxNameOsThread`: the name of the thread in the trace, if it comes before the first event.
 /// Otherwise the thread is on record by another name, and this is a mark.
 pub(crate) fn name_thread(name: &[u8]) {
-    LOCAL.with(|local| {
+    with_local(|local| {
         if local.recorded(|_| ()).is_some() {
             return mark(name);
         }
@@ -364,7 +445,7 @@ pub(crate) fn name_thread(name: &[u8]) {
 
 /// Pauses or resumes the recording of the calling thread.
 pub(crate) fn pause(paused: bool) {
-    LOCAL.with(|local| local.paused.set(paused));
+    with_local(|local| local.paused.set(paused));
 }
 
 impl Recorder {

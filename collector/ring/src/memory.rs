@@ -24,8 +24,8 @@ enum Origin {
     },
 }
 
-// SAFETY: the memory belongs to this value alone within the process, and is only reached through
-// shared references to atomics.
+// SAFETY: the memory is only reached through shared references to atomics, and nothing about it depends
+// on the thread.
 unsafe impl Send for Memory {}
 // SAFETY: as above; atomics may be used from several threads.
 unsafe impl Sync for Memory {}
@@ -34,6 +34,9 @@ impl Memory {
     /// Maps `bytes` of a memfd, shared. The caller has made sure that the file is that long and
     /// sealed against shrinking: otherwise an access is a SIGBUS.
     pub fn map(file: BorrowedFd<'_>, bytes: usize) -> std::io::Result<Memory> {
+        if !bytes.is_multiple_of(8) {
+            return Err(std::io::ErrorKind::InvalidInput.into());
+        }
         let len = bytes / 8;
         // SAFETY: a new mapping at an address that the kernel chooses; nothing existing is touched.
         let address = unsafe {
@@ -65,10 +68,12 @@ impl Memory {
     }
 
     /// Keeps the mapping out of forked children: their copy of the address space has a hole there.
-    pub fn keep_from_children(&self) -> std::io::Result<()> {
-        // SAFETY: the range is exactly this mapping.
-        let done = unsafe { libc::madvise(self.words.as_ptr().cast(), self.len * 8, libc::MADV_DONTFORK) };
-        if done == 0 { Ok(()) } else { Err(std::io::Error::last_os_error()) }
+    /// Where the kernel refuses, they have a mapping that they do not use.
+    pub fn keep_from_children(&self) {
+        if matches!(self.origin, Origin::Mapped) {
+            // SAFETY: the range is exactly this mapping, to the end of its last page.
+            unsafe { libc::madvise(self.words.as_ptr().cast(), self.len * 8, libc::MADV_DONTFORK) };
+        }
     }
 }
 
@@ -77,8 +82,9 @@ impl Deref for Memory {
 
     #[inline(always)]
     fn deref(&self) -> &[AtomicU64] {
-        // SAFETY: `words` points to `len` words that stay there for as long as `self` lives. Every
-        // bit pattern is a valid AtomicU64, and other processes change them only as memory words.
+        // SAFETY: `words` points to `len` words, aligned to a page or made as AtomicU64, that stay there
+        // for as long as `self` lives. Every bit pattern is a valid AtomicU64, so that whatever another
+        // process does to them, it can only make wrong values.
         unsafe { std::slice::from_raw_parts(self.words.as_ptr(), self.len) }
     }
 }

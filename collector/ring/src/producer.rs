@@ -36,6 +36,11 @@ impl Producer {
         Header::new(&self.memory)
     }
 
+    /// All of its memory.
+    pub fn memory(&self) -> &Memory {
+        &self.memory
+    }
+
     /// `roctxRangePush`; false if it could not be recorded, and then its pop must not be either.
     #[inline]
     pub fn push(&mut self, time: i64, name: &[u8]) -> bool {

@@ -188,11 +188,12 @@ impl Numbers {
             return None;
         }
         // SAFETY: MPI wants one for every process of the communicator, and `at` is below their number.
+        // Here as everywhere, MPI may read it whatever its alignment, and so do we.
         Some(unsafe {
             if self.large {
-                self.address.cast::<i64>().add(at).read()
+                self.address.cast::<i64>().add(at).read_unaligned()
             } else {
-                i64::from(self.address.cast::<c_int>().add(at).read())
+                i64::from(self.address.cast::<c_int>().add(at).read_unaligned())
             }
         })
     }
@@ -218,11 +219,11 @@ impl Handles {
         }
         let abi = Abi::get();
         match self.convert {
-            // SAFETY: the array has that many elements.
+            // SAFETY: the array has that many elements, or is the place of a handle that MPI has written.
             None => unsafe { abi.handle_at(self.address, at) },
             Some(convert) => {
                 // SAFETY: the same, of Fortran's INTEGERs.
-                let handle = unsafe { self.address.cast::<c_int>().add(at).read() };
+                let handle = unsafe { self.address.cast::<c_int>().add(at).read_unaligned() };
                 abi.c_handle(handle, convert)
             }
         }
@@ -282,6 +283,6 @@ impl Answers {
             return 0;
         }
         // SAFETY: the function has returned without an error, so MPI has written this many.
-        unsafe { self.address.cast::<c_int>().add(at).read() }
+        unsafe { self.address.cast::<c_int>().add(at).read_unaligned() }
     }
 }

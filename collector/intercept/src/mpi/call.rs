@@ -165,8 +165,21 @@ impl Call {
             peer: self.peer.and_then(|peer| abi.peer(peer)),
             root: self.root.filter(|root| *root >= 0),
             tag: self.tag.filter(|tag| *tag >= 0),
-            bytes: self.volume.bytes(abi, self.comm),
+            bytes: self.significant_volume(abi).bytes(abi, self.comm),
             seq,
+        }
+    }
+}
+
+impl Call {
+    /// On the root's side of a collective between two groups most arguments may be anything, and MPI must
+    /// not be asked about them: all of those that only look on, and of the root what it does not hand over.
+    fn significant_volume(&self, abi: Abi) -> Volume {
+        use MpiFunction::{MPI_Bcast, MPI_Ibcast, MPI_Ireduce, MPI_Reduce};
+        let is_of_both = matches!(self.function, MPI_Bcast | MPI_Ibcast | MPI_Reduce | MPI_Ireduce);
+        match self.root {
+            Some(root) if root < 0 && !(is_of_both && abi.is_root_itself(root)) => Volume::Unknown,
+            _ => self.volume,
         }
     }
 }

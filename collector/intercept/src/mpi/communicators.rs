@@ -89,24 +89,37 @@ mpi_functions! { plain:
 mod mpi_comm_set_name {
     use super::*;
 
-    fn describe(comm: Handle, name: Ptr, most: usize) -> Call {
-        // SAFETY: MPI wants a text there, and it ends at the zero byte or at the length passed.
-        let bytes = unsafe { libc::strnlen(name.cast(), most.min(NAME_LIMIT)) };
+    fn describe(comm: Handle, name: Ptr) -> Call {
+        if name.is_null() {
+            return nameless(comm);
+        }
+        // SAFETY: MPI wants a text there that ends with a zero byte.
+        let bytes = unsafe { libc::strnlen(name.cast(), NAME_LIMIT) };
         named(comm, name, bytes)
     }
 
-    fn named(comm: Handle, name: Ptr, bytes: usize) -> Call {
-        Call { comm: Some(comm), effect: Effect::Names(name.cast_const().cast(), bytes), ..plain() }
+    /// MPI says what it thinks of no name.
+    fn nameless(comm: Handle) -> Call {
+        Call { comm: Some(comm), ..plain() }
     }
 
-    /// Without the blanks that fill it up.
-    fn describe_fortran(comm: Handle, name: Ptr, bytes: usize) -> Call {
+    fn named(comm: Handle, name: Ptr, bytes: usize) -> Call {
+        Call { effect: Effect::Names(name.cast_const().cast(), bytes), ..nameless(comm) }
+    }
+
+    /// Without the blanks that fill it up. Some compilers pass the length as an `int`, and then the upper
+    /// half is undefined; no name is so long that it counts.
+    fn describe_fortran(comm: Handle, name: Ptr, length: usize) -> Call {
+        let bytes = (length & 0xffff_ffff).min(NAME_LIMIT);
+        if name.is_null() {
+            return nameless(comm);
+        }
         // SAFETY: the compiler passes the length of the text there.
-        let text = unsafe { std::slice::from_raw_parts(name.cast::<u8>(), bytes.min(NAME_LIMIT)) };
+        let text = unsafe { std::slice::from_raw_parts(name.cast::<u8>(), bytes) };
         named(comm, name, text.trim_ascii_end().len())
     }
 
-    c_function! { MPI_Comm_set_name(comm: Comm, name: Address) => describe(comm, name, usize::MAX) }
+    c_function! { MPI_Comm_set_name(comm: Comm, name: Address) => describe(comm, name) }
 
     fortran_functions! {
         MPI_Comm_set_name ("mpi_comm_set_name") (comm: Comm, name: Address), length: usize
@@ -175,9 +188,13 @@ fn leader(group_of: &RealFunction, comm: Handle) -> Option<i32> {
     (failed == 0).then_some(rank.max(-1))
 }
 
-/// The group of `MPI_COMM_WORLD`, which is kept.
+/// The group of `MPI_COMM_WORLD`, which is kept. None in a program that has only sessions: there it is
+/// an error to ask, and errors end the job.
 fn world_group() -> Option<Handle> {
     static WORLD: AtomicUsize = AtomicUsize::new(0);
+    if !is_set(&INITIALIZED)? || is_set(&FINALIZED)? {
+        return None;
+    }
     match WORLD.load(Acquire) {
         0 => {}
         known => return Some(known),
@@ -192,9 +209,19 @@ fn world_group() -> Option<Handle> {
     }
 }
 
+/// What `int f(int *flag)` says.
+fn is_set(function: &RealFunction) -> Option<bool> {
+    let (address, mut flag) = (function.address()?, 0);
+    // SAFETY: the functions that are asked have this type, and may be called at any time.
+    let failed = unsafe {
+        std::mem::transmute::<usize, unsafe extern "C-unwind" fn(*mut c_int) -> c_int>(address)(&raw mut flag)
+    };
+    (failed == 0).then_some(flag != 0)
+}
+
 fn group(of: &RealFunction, comm: Handle) -> Option<Handle> {
     type Group = unsafe extern "C-unwind" fn(Handle, *mut Handle) -> c_int;
-    // A handle of either width fits.
+    // A handle of either width fits: an `int` is the lower half, which is in front.
     let mut group: Handle = 0;
     let address = of.address()?;
     // SAFETY: the function has this type, and the communicator exists.
@@ -205,10 +232,12 @@ fn group(of: &RealFunction, comm: Handle) -> Option<Handle> {
 fn free_group(mut group: Handle) {
     type Free = unsafe extern "C-unwind" fn(*mut Handle) -> c_int;
     let Some(address) = GROUP_FREE.address() else { return };
-    // SAFETY: the function has this type, and the group is ours.
+    // SAFETY: the function has this type, and the group is ours. It sets the handle, of either width.
     unsafe { std::mem::transmute::<usize, Free>(address)(&raw mut group) };
 }
 
+static INITIALIZED: RealFunction = RealFunction::new(c"PMPI_Initialized", Fallback::Loaded(&MPI));
+static FINALIZED: RealFunction = RealFunction::new(c"PMPI_Finalized", Fallback::Loaded(&MPI));
 static COMM_GROUP: RealFunction = RealFunction::new(c"PMPI_Comm_group", Fallback::Loaded(&MPI));
 static COMM_REMOTE_GROUP: RealFunction = RealFunction::new(c"PMPI_Comm_remote_group", Fallback::Loaded(&MPI));
 static GROUP_TRANSLATE_RANKS: RealFunction =

@@ -81,7 +81,7 @@ impl Narrowing {
         self.used += 1;
         for at in 0..length {
             // SAFETY: MPI wants `length` numbers there, and so many were allocated.
-            unsafe { array.add(at).write(self.number(values.add(at).read())?) };
+            unsafe { array.add(at).write(self.number(values.add(at).read_unaligned())?) };
         }
         Some(array)
     }

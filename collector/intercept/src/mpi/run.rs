@@ -140,8 +140,8 @@ fn note(call: &Call, before: &Before, outcome: &mut Outcome<'_>) {
         Effect::FreesComm if before.comm != 0 => outcome.communicator_freed(Library::Mpi, before.comm),
         Effect::FreesComm => {}
         Effect::Names(name, bytes) => {
-            // SAFETY: the description of the call has found so many bytes there, and the program keeps
-            // them until the call returns.
+            // SAFETY: the description of the call has found so many bytes at an address that is not null,
+            // and the program keeps them until the call returns.
             let name = unsafe { slice::from_raw_parts(name, bytes) };
             outcome.communicator_name(Library::Mpi, before.comm, name);
         }

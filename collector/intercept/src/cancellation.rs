@@ -1,0 +1,33 @@
+//! `pthread_cancel` belongs to the program.
+
+use std::ffi::c_int;
+
+unsafe extern "C" {
+    fn pthread_setcancelstate(state: c_int, old: *mut c_int) -> c_int;
+}
+
+/// `PTHREAD_CANCEL_DISABLE` of glibc.
+const DISABLE: c_int = 1;
+
+/// Until this is dropped a cancellation of the calling thread waits. `connect`, `open`, `read` and others
+/// that we call are points where a thread is cancelled; those of roctx, which call us, are none. Nor could
+/// our frames be unwound.
+pub(crate) struct Postponed(c_int);
+
+impl Postponed {
+    pub(crate) fn new() -> Postponed {
+        let mut old = 0;
+        // SAFETY: a state that exists, and a valid place for the old one. It only sets a flag of the
+        // thread, so a signal handler may call it.
+        unsafe { pthread_setcancelstate(DISABLE, &raw mut old) };
+        Postponed(old)
+    }
+}
+
+impl Drop for Postponed {
+    fn drop(&mut self) {
+        // SAFETY: a state that `new` got. What has come meanwhile acts at the program's next
+        // cancellation point: a thread that is cancelled asynchronously may call nothing of ours.
+        unsafe { pthread_setcancelstate(self.0, std::ptr::null_mut()) };
+    }
+}

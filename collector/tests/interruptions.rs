@@ -1,0 +1,132 @@
+//! Events in the middle of which something else happens: signals, forks, cancellations, and an allocator
+//! that must not be called.
+#![allow(clippy::unwrap_used)] // clippy takes only functions marked as tests for tests
+
+mod support;
+
+use support::{Bench, ending, text};
+
+#[test]
+fn a_child_that_a_signal_handler_forks_in_mid_event_goes_on() {
+    let Some(bench) = Bench::new() else { return };
+    // The child returns from the handler into the event that was interrupted.
+    let source = r#"
+#include <sys/time.h>
+static volatile sig_atomic_t is_child, forks, failed;
+static void handler(int unused) {
+    int status;
+    pid_t child = fork();
+    is_child = child == 0;
+    if (child > 0 && waitpid(child, &status, 0) == child) { forks++; failed += status != 0; }
+}
+int main(void) {
+    char name[1000];
+    memset(name, 'x', sizeof name - 1);
+    name[sizeof name - 1] = 0;
+    roctxMarkA("parent");
+    signal(SIGALRM, handler);
+    struct itimerval often = {{0, 2000}, {0, 2000}};
+    setitimer(ITIMER_REAL, &often, 0);
+    while (forks < 100 && !is_child) roctxMarkA(name);
+    if (is_child) { roctxMarkA("child"); _exit(0); }
+    return failed ? 1 : 0;
+}
+"#;
+    let program = bench.program("forks", source);
+    assert_eq!(ending(&bench.run(&program, &[])), 0, "a child died");
+    let trace = bench.trace();
+    let named = |name: &str| trace.marks.iter().filter(|row| text(row, "name_id") == name).count();
+    assert_eq!((named("parent"), named("child")), (1, 100));
+}
+
+#[test]
+fn an_event_is_no_point_where_a_thread_is_cancelled() {
+    let Some(bench) = Bench::new() else { return };
+    let source = r#"
+static int reached, reaped;
+static pid_t child;
+static void *first_event(void *unused) {
+    pthread_cancel(pthread_self());
+    roctxMarkA("first");
+    reached = 1;
+    pthread_testcancel();
+    return unused;
+}
+static int is_cancelled(void *(*work)(void *)) {
+    pthread_t thread;
+    void *result;
+    pthread_create(&thread, 0, work, 0);
+    pthread_join(thread, &result);
+    return result == PTHREAD_CANCELED;
+}
+static int cleaned;
+static void clean(void *unused) { (void)unused; cleaned = 1; }
+static void *wait_for_child(void *ready) {
+    pthread_cleanup_push(clean, 0);
+    pthread_barrier_wait(ready);
+    waitpid(child, 0, 0);
+    reaped = 1;
+    pthread_cleanup_pop(0);
+    return 0;
+}
+int main(void) {
+    if (!is_cancelled(first_event) || !reached) return 1;
+    child = fork();
+    if (child == 0) { pause(); _exit(0); }
+    pthread_barrier_t ready;
+    pthread_barrier_init(&ready, 0, 2);
+    pthread_t thread;
+    void *result;
+    pthread_create(&thread, 0, wait_for_child, &ready);
+    pthread_barrier_wait(&ready);
+    pthread_cancel(thread);
+    pthread_join(thread, &result);
+    kill(child, SIGKILL);
+    if (waitpid(child, 0, 0) != child) return 3;
+    return result == PTHREAD_CANCELED && cleaned && !reaped ? 0 : 4;
+}
+"#;
+    let program = bench.program("cancelled", source);
+    assert_eq!(ending(&bench.run(&program, &[])), 0);
+    assert_eq!(bench.trace().marks.len(), 1);
+}
+
+#[test]
+fn events_allocate_nothing() {
+    let Some(bench) = Bench::new() else { return };
+    // With an allocator of its own, which may be what a signal handler has interrupted.
+    let source = r#"
+extern void *__libc_malloc(size_t), *__libc_calloc(size_t, size_t), *__libc_realloc(void *, size_t);
+static __thread int in_event;
+static int allocations;
+void *malloc(size_t bytes) { allocations += in_event; return __libc_malloc(bytes); }
+void *calloc(size_t count, size_t bytes) { allocations += in_event; return __libc_calloc(count, bytes); }
+void *realloc(void *old, size_t bytes) { allocations += in_event; return __libc_realloc(old, bytes); }
+static void nothing(void) {}
+static void *events(void *unused) {
+    in_event = 1;
+    uint64_t range = roctxRangeStartA("range");
+    roctxRangeStop(range);
+    roctxMarkA("mark");
+    roctxRangePushA("push");
+    roctxRangePop();
+    in_event = 0;
+    return unused;
+}
+int main(void) {
+    /* What comes later of these has to be allocated. */
+    for (int i = 0; i < 64; i++) { pthread_key_t key; pthread_key_create(&key, 0); atexit(nothing); }
+    events(0);
+    pthread_t thread;
+    pthread_create(&thread, 0, events, 0);
+    pthread_join(thread, 0);
+    if (fork() == 0) { events(0); _exit(allocations); }
+    int status;
+    wait(&status);
+    return allocations + WEXITSTATUS(status);
+}
+"#;
+    let program = bench.program("allocations", source);
+    assert_eq!(ending(&bench.run(&program, &[])), 0, "allocations");
+    assert_eq!((bench.trace().marks.len(), bench.trace().ranges.len()), (3, 6));
+}
