@@ -130,3 +130,58 @@ int main(void) {
     assert_eq!(ending(&bench.run(&program, &[])), 0, "allocations");
     assert_eq!((bench.trace().marks.len(), bench.trace().ranges.len()), (3, 6));
 }
+
+#[test]
+fn signals_do_not_make_a_ring_smaller() {
+    let Some(bench) = Bench::new() else { return };
+    // As Linux before 6 does where a signal comes in the middle.
+    let source = r#"
+#include <errno.h>
+#include <fcntl.h>
+#include <sys/syscall.h>
+int fallocate(int file, int mode, off_t offset, off_t bytes) {
+    static int attempts;
+    if (attempts++ < 5) { errno = EINTR; return -1; }
+    return syscall(SYS_fallocate, file, mode, offset, bytes);
+}
+int main(void) {
+    char line[512];
+    unsigned long from, to, bytes = 0;
+    roctxMarkA("first");
+    FILE *maps = fopen("/proc/self/maps", "r");
+    while (fgets(line, sizeof line, maps))
+        if (strstr(line, "rpd-ring") && sscanf(line, "%lx-%lx", &from, &to) == 2) bytes = to - from;
+    return bytes > 1 << 20 ? 0 : 1;
+}
+"#;
+    let program = bench.program_with("interrupted", source, &["-rdynamic"]);
+    assert_eq!(ending(&bench.run(&program, &[])), 0, "a small ring");
+}
+
+#[test]
+fn nothing_of_ours_is_where_the_standard_streams_were() {
+    let Some(bench) = Bench::new() else { return };
+    // Another thread may write to them: into the socket, or over the beginning of the ring.
+    let source = r#"
+#include <sys/socket.h>
+#include <sys/syscall.h>
+static int lowest = 99, sent;
+ssize_t sendmsg(int socket, const struct msghdr *message, int flags) {
+    int file = socket;
+    struct cmsghdr *first = CMSG_FIRSTHDR(message);
+    if (first) memcpy(&file, CMSG_DATA(first), sizeof file);
+    if (socket < lowest) lowest = socket;
+    if (file < lowest) lowest = file;
+    sent++;
+    return syscall(SYS_sendmsg, socket, message, flags);
+}
+int main(void) {
+    close(0), close(1), close(2);
+    roctxMarkA("first");
+    return sent == 1 && lowest > 2 && write(0, "", 1) < 0 && write(1, "", 1) < 0 && write(2, "", 1) < 0 ? 0 : 1;
+}
+"#;
+    let program = bench.program_with("streams", source, &["-rdynamic"]);
+    assert_eq!(ending(&bench.run(&program, &[])), 0);
+    assert_eq!(bench.trace().marks.len(), 1);
+}

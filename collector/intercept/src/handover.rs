@@ -132,10 +132,10 @@ fn reserve(
     // SAFETY: plain system calls on a descriptor that is new and ours.
     let file = unsafe { owned(libc::memfd_create(c"rpd-ring".as_ptr(), flags)).ok_or(NoMemory)? };
     let length = libc::off_t::try_from(bytes).map_err(|_| NoMemory)?;
-    // SAFETY: as above.
+    // SAFETY: plain system calls on a descriptor that is ours.
     let reserved = unsafe {
         libc::ftruncate(file.as_raw_fd(), length) == 0
-            && libc::fallocate(file.as_raw_fd(), 0, 0, length) == 0
+            && fill(&file, length)
             && libc::fcntl(
                 file.as_raw_fd(),
                 libc::F_ADD_SEALS,
@@ -163,6 +163,22 @@ fn reserve(
     }
     Header::new(&memory).ok_or(NoMemory)?.write(&facts, identity, ring_bytes);
     Ok((Producer::new(memory).ok_or(NoMemory)?, file))
+}
+
+/// Has the kernel give all memory of a file now. A signal interrupts that, and a program may have many.
+fn fill(file: &OwnedFd, length: libc::off_t) -> bool {
+    const ATTEMPTS: usize = 16;
+    for _ in 0..ATTEMPTS {
+        // SAFETY: a plain system call on a descriptor that is ours.
+        if unsafe { libc::fallocate(file.as_raw_fd(), 0, 0, length) } == 0 {
+            return true;
+        }
+        // SAFETY: errno of this thread.
+        if unsafe { *libc::__errno_location() } != libc::EINTR {
+            return false;
+        }
+    }
+    false
 }
 
 /// Whether `ulimit -f` allows a file that long: memfds count, and going over it is a SIGXFSZ.
@@ -204,9 +220,17 @@ fn send(socket: &OwnedFd, message: Message, file: Option<&OwnedFd>) -> bool {
     }
 }
 
+/// A descriptor above those of the standard streams: a program without them may still write there.
 fn owned(descriptor: i32) -> Option<OwnedFd> {
     // SAFETY: the callers pass what a system call has just returned: new, and nobody else's.
-    (descriptor >= 0).then(|| unsafe { OwnedFd::from_raw_fd(descriptor) })
+    let first = (descriptor >= 0).then(|| unsafe { OwnedFd::from_raw_fd(descriptor) })?;
+    if descriptor > libc::STDERR_FILENO {
+        return Some(first);
+    }
+    // SAFETY: a plain system call on a descriptor that is ours.
+    let other = unsafe { libc::fcntl(descriptor, libc::F_DUPFD_CLOEXEC, libc::STDERR_FILENO + 1) };
+    // SAFETY: as above.
+    (other >= 0).then(|| unsafe { OwnedFd::from_raw_fd(other) })
 }
 
 /// The identity, and what it is made from: command line and environment.

@@ -1,18 +1,17 @@
 //! An MPI or RCCL function of the program that is running: its beginning, what came of it, its end.
 
 use crate::settings::{self, Traced};
-use crate::thread::{HANDLES, Recorder, with_local};
+use crate::thread::{HANDLES, Local, Recorder, Running, with_local};
 use crate::{clock, errno};
 use rpd_ring::Producer;
 use rpd_ring::layout::{Counted, Dropped};
 use rpd_ring::record::{Completion, Library, MpiCall, NewCommunicator, RcclCall};
 use std::ptr;
 
-/// A function that is running. Its end is recorded when this is dropped, however it returns.
+/// A function that is running. Its end is recorded when this is dropped, however it returns: also if an
+/// exception passes. A `longjmp` drops nothing; that shows at the next function of the library.
 pub(crate) struct Inside {
     library: Library,
-    /// Recorder in which the entry is; null if it was not recorded.
-    recorder: *mut Recorder,
     /// This is the outermost function of the library: libraries call their own functions.
     outermost: bool,
     /// Handles of requests that were noted down.
@@ -21,20 +20,35 @@ pub(crate) struct Inside {
 
 impl Inside {
     /// An MPI function begins.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn mpi() -> Inside {
-        Inside::of(Library::Mpi, with_local(|local| !local.in_mpi.replace(true)))
+        Inside::of(Library::Mpi)
     }
 
     /// An RCCL function begins.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn rccl() -> Inside {
-        Inside::of(Library::Rccl, with_local(|local| !local.in_rccl.replace(true)))
+        Inside::of(Library::Rccl)
     }
 
-    #[inline]
-    fn of(library: Library, outermost: bool) -> Inside {
-        Inside { library, recorder: ptr::null_mut(), outermost, remembered: 0 }
+    #[inline(always)] // `here` is in the frame of a function that runs as long as this.
+    fn of(library: Library) -> Inside {
+        let here = 0u8;
+        // Stacks grow down: what a function calls is below it.
+        let frame = (&raw const here).addr();
+        let outermost = with_local(|local| {
+            let running = running(local, library);
+            let outer = running.frame.get();
+            if outer > frame {
+                return false;
+            }
+            if outer != 0 {
+                abandoned(local, library);
+            }
+            running.frame.set(frame);
+            true
+        });
+        Inside { library, outermost, remembered: 0 }
     }
 
     fn sort(&self) -> Traced {
@@ -59,26 +73,26 @@ impl Inside {
 
     /// Records the beginning of an MPI call. Only if [`Inside::is_recorded`].
     #[inline]
-    pub(crate) fn begin_mpi(&mut self, call: &MpiCall) {
-        let recorder = with_local(|local| {
+    pub(crate) fn begin_mpi(&self, call: &MpiCall) {
+        with_local(|local| {
             local.record(Counted::MpiCall, |recorder| {
-                let stored = recorder.producer.mpi_enter(clock::boottime(), call);
-                if stored { ptr::from_mut(recorder) } else { ptr::null_mut() }
+                if recorder.producer.mpi_enter(clock::boottime(), call) {
+                    local.mpi.recorder.set(recorder);
+                }
             })
         });
-        self.recorder = recorder.unwrap_or(ptr::null_mut());
     }
 
     /// Records the beginning of an RCCL call. Only if [`Inside::is_recorded`].
     #[inline]
-    pub(crate) fn begin_rccl(&mut self, call: &RcclCall) {
-        let recorder = with_local(|local| {
+    pub(crate) fn begin_rccl(&self, call: &RcclCall) {
+        with_local(|local| {
             local.record(Counted::RcclCall, |recorder| {
-                let stored = recorder.producer.rccl_enter(clock::boottime(), call);
-                if stored { ptr::from_mut(recorder) } else { ptr::null_mut() }
+                if recorder.producer.rccl_enter(clock::boottime(), call) {
+                    local.rccl.recorder.set(recorder);
+                }
             })
         });
-        self.recorder = recorder.unwrap_or(ptr::null_mut());
     }
 
     /// Notes down handles of requests, which the call may overwrite.
@@ -105,31 +119,27 @@ impl Inside {
     /// The function has returned: records what came of it, and its end, all at one time. `outcome`
     /// runs only if the call was traced and the thread has a ring.
     #[inline]
-    pub(crate) fn end(mut self, outcome: impl FnOnce(&mut Outcome<'_>)) {
+    pub(crate) fn end(self, outcome: impl FnOnce(&mut Outcome<'_>)) {
         if self.is_traced() {
             self.finish(outcome);
         }
     }
 
     #[inline]
-    fn finish(&mut self, outcome: impl FnOnce(&mut Outcome<'_>)) {
-        let entered = std::mem::replace(&mut self.recorder, ptr::null_mut());
-        let (library, remembered) = (self.library, self.remembered);
+    fn finish(&self, outcome: impl FnOnce(&mut Outcome<'_>)) {
         // What looks into arguments and results may call MPI, which may set it.
         let errno = errno::Preserved::new();
         with_local(|local| {
+            let entered = running(local, self.library).recorder.replace(ptr::null_mut());
             local.recorded(|recorder| {
                 // Compared, never followed: after a fork inside of the call the child has another one.
                 let is_entered = ptr::eq(recorder, entered);
                 let time = clock::boottime();
                 let Recorder { producer, handles, .. } = recorder;
-                let handles = handles.get(..remembered).unwrap_or_default();
+                let handles = handles.get(..self.remembered).unwrap_or_default();
                 outcome(&mut Outcome { producer, time, is_entered, handles });
                 if is_entered {
-                    match library {
-                        Library::Mpi => producer.mpi_exit(time),
-                        Library::Rccl => producer.rccl_exit(time),
-                    }
+                    exit(producer, self.library, time);
                 }
             })
         });
@@ -143,14 +153,41 @@ impl Drop for Inside {
         if !self.outermost {
             return;
         }
-        if !self.recorder.is_null() {
-            self.finish(|_| ());
-        }
-        with_local(|local| match self.library {
-            Library::Mpi => local.in_mpi.set(false),
-            Library::Rccl => local.in_rccl.set(false),
+        with_local(|local| {
+            let running = running(local, self.library);
+            if !running.recorder.get().is_null() {
+                self.finish(|_| ());
+            }
+            running.frame.set(0);
         });
     }
+}
+
+#[inline]
+fn running(local: &Local, library: Library) -> &Running {
+    match library {
+        Library::Mpi => &local.mpi,
+        Library::Rccl => &local.rccl,
+    }
+}
+
+#[inline]
+fn exit(producer: &mut Producer, library: Library, time: i64) {
+    match library {
+        Library::Mpi => producer.mpi_exit(time),
+        Library::Rccl => producer.rccl_exit(time),
+    }
+}
+
+/// The program has jumped out of a function, which ends now as far as is known.
+#[cold]
+fn abandoned(local: &Local, library: Library) {
+    let entered = running(local, library).recorder.replace(ptr::null_mut());
+    local.recorded(|recorder| {
+        if ptr::eq(recorder, entered) {
+            exit(&mut recorder.producer, library, clock::boottime());
+        }
+    });
 }
 
 /// What came of a call, to be recorded in front of its end.

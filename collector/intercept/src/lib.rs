@@ -13,7 +13,24 @@
 //! The path of an event: [`roctx`], or [`mpi`] and `rccl` through [`inside`], ask [`thread`] for the ring
 //! of this thread; [`generation`] tells it whether a fork has happened since; [`handover`] makes a new
 //! ring where there is none, as large as the [`budget`] allows. [`exits`] tells how processes ended.
+//!
+//! # What it takes for granted
+//!
+//! Linux and glibc: signal handlers, `fork`, thread cancellation and thread keys are used as they are
+//! there. x86-64 or aarch64: handles of MPI are passed on in whole registers, an `int` is the front half of
+//! 8 bytes, and stacks grow down. It does not build elsewhere.
+//!
+//! It stays loaded until the process ends (`-z nodelete`): the loader, `exit`, `fork` and every thread that
+//! ends call into it.
 #![allow(unsafe_code)]
+
+#[cfg(not(all(
+    target_os = "linux",
+    target_env = "gnu",
+    target_pointer_width = "64",
+    any(target_arch = "x86_64", target_arch = "aarch64"),
+)))]
+compile_error!("rpd-intercept is for Linux with glibc on x86-64 and aarch64: see the crate's documentation");
 
 mod budget;
 mod cancellation;

@@ -29,10 +29,10 @@ pub(crate) struct Local {
     paused: Cell<bool>,
     /// Open pushes, as the program counts them.
     depth: Cell<u32>,
-    /// Inside an MPI function of the program.
-    pub(crate) in_mpi: Cell<bool>,
-    /// Inside an RCCL function of the program.
-    pub(crate) in_rccl: Cell<bool>,
+    /// The MPI function of the program that is running.
+    pub(crate) mpi: Running,
+    /// The RCCL function of the program that is running.
+    pub(crate) rccl: Running,
     /// Events of signal handlers that came before there was a ring to count them in.
     early: AtomicU64,
     /// What the program calls this thread; nothing if the first byte is zero.
@@ -49,12 +49,26 @@ thread_local! {
             busy: AtomicBool::new(false),
             paused: Cell::new(false),
             depth: Cell::new(0),
-            in_mpi: Cell::new(false),
-            in_rccl: Cell::new(false),
+            mpi: Running::nothing(),
+            rccl: Running::nothing(),
             early: AtomicU64::new(0),
             name: Cell::new(ThreadName([0; rpd_ring::layout::THREAD_NAME_BYTES])),
         }
     };
+}
+
+/// The outermost function of a library that the program is in.
+pub(crate) struct Running {
+    /// An address in its stack frame, 0 for none.
+    pub(crate) frame: Cell<usize>,
+    /// Recorder in which its beginning is; null if that was not recorded.
+    pub(crate) recorder: Cell<*mut Recorder>,
+}
+
+impl Running {
+    const fn nothing() -> Running {
+        Running { frame: Cell::new(0), recorder: Cell::new(ptr::null_mut()) }
+    }
 }
 
 /// With a destructor it would be registered at its first use and gone before the last one.

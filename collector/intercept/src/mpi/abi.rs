@@ -1,5 +1,8 @@
 //! What differs between the two families of MPI: handles are addresses in Open MPI and `int` in
 //! MPICH and its relatives, the special values are other numbers, and a status has another layout.
+//!
+//! There are others (the standard ABI of MPI 5, HPE MPT), in which nothing of this holds: their calls are
+//! passed on, and none is looked at.
 
 use crate::real::{Fallback, MPI, MPI_FORTRAN, RealFunction, variable};
 use rpd_ring::record::{COMM_SELF, COMM_WORLD};
@@ -10,7 +13,9 @@ use std::sync::atomic::{AtomicU8, AtomicUsize};
 /// Any pointer.
 pub(super) type Ptr = *mut c_void;
 /// A handle of MPI in the register or stack slot that carries it. With `int` handles the upper half
-/// is undefined: passed on as it came, cut off where we look at it.
+/// is undefined: passed on as it came, cut off where we look at it. So it is on x86-64 and on aarch64 as
+/// Linux uses it, where every argument on the stack has 8 bytes, and the callee makes what it needs of the
+/// upper half of an `int`.
 pub(super) type Handle = usize;
 
 /// A value that a handle or a buffer may have.
@@ -41,16 +46,29 @@ const MPICH_IN_PLACE: usize = usize::MAX;
 const OMPI_ROOT: c_int = -4;
 const MPICH_ROOT: c_int = -3;
 
-/// The family of the MPI library that is loaded.
+/// The family of the MPI library that is loaded: if it [is known](is_known), Open MPI or MPICH.
 #[derive(Clone, Copy)]
 pub(super) struct Abi {
     open_mpi: bool,
 }
 
+/// Part of what MPICH promises to programs and the libraries of its relatives: `MPI_DUP_FN` is it.
+const OF_MPICH: &CStr = c"MPIR_Dup_fn";
+
 /// 0 until it is known.
 static FAMILY: AtomicU8 = AtomicU8::new(0);
 const OPEN_MPI: u8 = 1;
 const MPICH: u8 = 2;
+const OTHER: u8 = 3;
+
+/// Whether it is known what a handle and a status are. Without that, nothing else here may be asked.
+#[inline]
+pub(super) fn is_known() -> bool {
+    if FAMILY.load(Acquire) == 0 {
+        Abi::find();
+    }
+    matches!(FAMILY.load(Acquire), OPEN_MPI | MPICH)
+}
 
 impl Abi {
     /// Finds out, once. Threads that find out together find the same.
@@ -69,7 +87,14 @@ impl Abi {
             let value = if open_mpi { variable(special.open_mpi, &MPI).unwrap_or(0) } else { special.mpich };
             special.value.store(value, Relaxed);
         }
-        FAMILY.store(if open_mpi { OPEN_MPI } else { MPICH }, Release);
+        let family = match open_mpi {
+            true => OPEN_MPI,
+            false if variable(OF_MPICH, &MPI).is_some() => MPICH,
+            false if variable(c"PMPI_Init", &MPI).is_some() => OTHER,
+            // None is loaded yet.
+            false => 0,
+        };
+        FAMILY.store(family, Release);
         Abi { open_mpi }
     }
 
@@ -221,8 +246,8 @@ impl Abi {
     /// # Safety
     /// It is the address of an array of statuses with that many elements, which MPI has written.
     pub(super) unsafe fn message(self, statuses: Ptr, at: usize) -> Option<Message> {
-        // SAFETY: the caller's promise, and the layouts of the two families. Those of Fortran's
-        // statuses are the same.
+        // SAFETY: the caller's promise, and the layouts of the two families, 24 and 20 bytes. Those of
+        // Fortran's statuses are the same.
         let (source, tag, cancelled, bytes) = unsafe {
             if self.open_mpi {
                 let status = statuses.cast::<OpenMpiStatus>().add(at).read_unaligned();
@@ -283,7 +308,8 @@ pub(super) static REQUEST_F2C: RealFunction = RealFunction::new(c"PMPI_Request_f
 pub(super) fn ask(function: &RealFunction, handle: Handle) -> Option<c_int> {
     let address = function.address()?;
     let mut answer: c_int = 0;
-    // SAFETY: the functions that are asked have this type, with a handle in an integer register.
+    // SAFETY: the functions that are asked have this type, with a handle in an integer register, and
+    // write an `int` where they succeed.
     let failed = unsafe {
         std::mem::transmute::<usize, unsafe extern "C-unwind" fn(Handle, *mut c_int) -> c_int>(address)(
             handle,
@@ -345,7 +371,8 @@ impl Sentinel {
         let [commons @ .., holder] = &self.places;
         let is_common = commons.iter().any(|place| place.load(Relaxed) == address as usize);
         let holder = holder.load(Relaxed);
-        // SAFETY: the address of a pointer variable of the library, which is never unloaded.
+        // SAFETY: the address of a pointer variable of the library, aligned as C has it. The library stays
+        // loaded while the program is in a function of it.
         address.is_null() || is_common || holder != 0 && unsafe { (holder as *const Ptr).read() } == address
     }
 

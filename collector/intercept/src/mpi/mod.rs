@@ -87,8 +87,9 @@ macro_rules! c_function {
                     $(let $argument = <$kind as Kind>::c($argument);)*
                     Call { function: rpd_ring::mpi::MpiFunction::$name, ..$describe }
                 },
-                // SAFETY: the function of this name in an MPI library has these arguments, each in a
-                // register or stack slot of the size used here, and gets what the program passed.
+                // SAFETY: the function of this name in an MPI library has these arguments and is not
+                // variadic; each is in a register or stack slot of the size used here, see `Handle`, and
+                // it gets what the program passed.
                 || unsafe { std::mem::transmute::<usize, Real>(address)($($argument),*) },
             )
         }
@@ -120,11 +121,12 @@ macro_rules! large_function {
                 Some(address) => crate::mpi::run::run(look, || unsafe {
                     std::mem::transmute::<usize, Real>(address)($($argument),*)
                 }),
+                None if !crate::mpi::abi::is_known() => crate::mpi::NO_MPI,
                 None => {
                     let mut narrowing = crate::mpi::narrow::Narrowing::of(&look());
                     let mut call = || {
                         $(let $argument = <$kind as Kind>::narrow($argument, &mut narrowing)?;)*
-                        // SAFETY: the same call, with arrays that live until it is complete.
+                        // SAFETY: our own form of the same call, with arrays that live until it is complete.
                         Some(unsafe { in_c($($argument),*) })
                     };
                     let result = call();
@@ -180,7 +182,7 @@ macro_rules! fortran_function {
             let error = if error.is_null() { &raw mut unasked } else { error };
             let Some(address) = REAL.address() else {
                 // SAFETY: the address of an INTEGER.
-                return unsafe { error.write(crate::mpi::NO_MPI) };
+                return unsafe { error.write_unaligned(crate::mpi::NO_MPI) };
             };
             crate::mpi::run::run(
                 || {
@@ -192,7 +194,7 @@ macro_rules! fortran_function {
                 // the program passed, and it writes the error code.
                 || unsafe {
                     std::mem::transmute::<usize, Real>(address)($($argument,)* error $(, $more)*);
-                    error.read()
+                    error.read_unaligned()
                 },
             );
         }
