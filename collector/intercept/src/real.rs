@@ -76,7 +76,8 @@ impl RealFunction {
             self.address.store(ABSENT, Release);
             return None;
         }
-        // SAFETY: a valid name; RTLD_NEXT looks behind the library that holds this code.
+        // SAFETY: a valid name; RTLD_NEXT looks behind the library that holds this code, which glibc knows
+        // by the return address.
         let mut address = unsafe { libc::dlsym(libc::RTLD_NEXT, self.name.as_ptr()) } as usize;
         // A library may be loaded later: that a function is not there is kept only if its library is.
         let mut absent = true;
@@ -95,6 +96,9 @@ impl RealFunction {
                 None
             }
             found => {
+                if let Fallback::Loaded(library) = self.fallback {
+                    library.keep(found);
+                }
                 self.address.store(found, Release);
                 Some(found)
             }
@@ -183,6 +187,24 @@ impl Library {
             }
         }
         None
+    }
+
+    /// Keeps the library loaded, an address in which is going to be noted down.
+    fn keep(&self, address: usize) {
+        if self.handle.load(Acquire) != UNKNOWN {
+            return;
+        }
+        // SAFETY: Dl_info is plain data, for which all zeros are valid, and filled in if the result is
+        // not 0. The name stays there as long as the object is loaded, and the program is calling it.
+        unsafe {
+            let mut info: libc::Dl_info = std::mem::zeroed();
+            if libc::dladdr(address as *const libc::c_void, &raw mut info) != 0
+                && !info.dli_fname.is_null()
+                && let Some(library) = self.open_if(CStr::from_ptr(info.dli_fname))
+            {
+                self.handle.store(library, Release);
+            }
+        }
     }
 
     /// Opens a loaded object again, and keeps it, if it or what it needs exports the symbol.
