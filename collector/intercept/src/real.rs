@@ -96,8 +96,9 @@ impl RealFunction {
                 None
             }
             found => {
-                if let Fallback::Loaded(library) = self.fallback {
-                    library.keep(found);
+                match self.fallback {
+                    Fallback::Loaded(library) => library.keep(found),
+                    Fallback::Nowhere => keep_for_good(found),
                 }
                 self.address.store(found, Release);
                 Some(found)
@@ -191,19 +192,10 @@ impl Library {
 
     /// Keeps the library loaded, an address in which is going to be noted down.
     fn keep(&self, address: usize) {
-        if self.handle.load(Acquire) != UNKNOWN {
-            return;
-        }
-        // SAFETY: Dl_info is plain data, for which all zeros are valid, and filled in if the result is
-        // not 0. The name stays there as long as the object is loaded, and the program is calling it.
-        unsafe {
-            let mut info: libc::Dl_info = std::mem::zeroed();
-            if libc::dladdr(address as *const libc::c_void, &raw mut info) != 0
-                && !info.dli_fname.is_null()
-                && let Some(library) = self.open_if(CStr::from_ptr(info.dli_fname))
-            {
-                self.handle.store(library, Release);
-            }
+        if self.handle.load(Acquire) == UNKNOWN
+            && let Some(library) = object_of(address).and_then(|name| self.open_if(name))
+        {
+            self.handle.store(library, Release);
         }
     }
 
@@ -213,14 +205,40 @@ impl Library {
         unsafe {
             let library = libc::dlopen(name.as_ptr(), libc::RTLD_LAZY | libc::RTLD_NOLOAD);
             if library.is_null() {
+                libc::dlerror();
                 return None;
             }
             if libc::dlsym(library, self.symbol.as_ptr()).is_null() {
+                libc::dlerror();
                 libc::dlclose(library);
                 return None;
             }
             Some(library as usize)
         }
+    }
+}
+
+/// Path of the object that has an address, as the loader has it. The program is about to call a function
+/// there, so it stays loaded.
+fn object_of<'a>(address: usize) -> Option<&'a CStr> {
+    // SAFETY: Dl_info is plain data, for which all zeros are valid. It is filled in if the result is not
+    // 0, and the name is there as long as the object is.
+    unsafe {
+        let mut info: libc::Dl_info = std::mem::zeroed();
+        let found = libc::dladdr(address as *const libc::c_void, &raw mut info) != 0;
+        (found && !info.dli_fname.is_null()).then(|| CStr::from_ptr(info.dli_fname))
+    }
+}
+
+/// Keeps an object loaded.
+fn keep_for_good(address: usize) {
+    let Some(name) = object_of(address) else { return };
+    // SAFETY: a valid name. RTLD_NOLOAD loads nothing; the handle is not needed, as the object stays.
+    let kept =
+        unsafe { libc::dlopen(name.as_ptr(), libc::RTLD_LAZY | libc::RTLD_NOLOAD | libc::RTLD_NODELETE) };
+    if kept.is_null() {
+        // SAFETY: no arguments; forgets the error message.
+        unsafe { libc::dlerror() };
     }
 }
 
