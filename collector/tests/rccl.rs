@@ -272,3 +272,39 @@ fn without_rccl_a_call_of_it_is_an_error() {
     assert_eq!(ending(&bench.run(&program, &[])), 2);
     assert!(!bench.shard_path().exists(), "nothing was to be recorded");
 }
+
+#[test]
+fn a_library_that_is_unloaded_and_loaded_again_is_found_again() {
+    let Some(bench) = Bench::new() else { return };
+    let library = r#"
+int ncclGetVersion(int *version) { *version = 22000; return 0; }
+int ncclGroupStart(void) { return 0; }
+"#;
+    let library = bench.library_of("librccl.so", library);
+    let plugin = "int ncclGroupStart(void); int use(void) { return ncclGroupStart(); }";
+    let plugin = bench.linked_library("libplugin.so", plugin, &library);
+    // What was unloaded comes back elsewhere, as its place is taken.
+    let source = r#"
+#include <dlfcn.h>
+#include <sys/mman.h>
+static void *use(const char *path) {
+    void *plugin = dlopen(path, RTLD_NOW | RTLD_GLOBAL);
+    int (*function)(void) = (int (*)(void))dlsym(plugin, "use");
+    Dl_info place;
+    if (!function || function() || !dladdr(dlsym(plugin, "ncclGetVersion"), &place)) exit(1);
+    dlclose(plugin);
+    return place.dli_fbase;
+}
+int main(int argc, char **argv) {
+    if (argc < 2) return 1;
+    void *base = use(argv[1]);
+    mmap(base, 4 << 12, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED_NOREPLACE, -1, 0);
+    use(argv[1]);
+    return 0;
+}
+"#;
+    let program = bench.program("loads", source);
+    let output = bench.run(&program, &[plugin.to_str().unwrap()]);
+    assert_eq!(ending(&output), 0, "{output:?}");
+    assert_eq!(bench.trace().rccl_calls.len(), 2);
+}

@@ -181,3 +181,33 @@ fn python_its_threads_and_its_worker_processes_are_recorded() {
     assert!(trace.shard.processes.len() >= 4, "the pools had workers");
     assert!(trace.shard.processes.values().skip(1).all(|process| process.worker));
 }
+
+#[test]
+fn a_real_library_that_is_unloaded_and_loaded_again_is_found_again() {
+    let Some(bench) = Bench::new() else { return };
+    let real = "int roctxRangePushA(const char *name) { return name ? 1000 : 0; }";
+    let library = bench.library_of("libroctx64.so", real);
+    // What was unloaded comes back elsewhere, as its place is taken.
+    let source = r#"
+#include <dlfcn.h>
+#include <sys/mman.h>
+static void *use(const char *path) {
+    void *real = dlopen(path, RTLD_NOW | RTLD_GLOBAL);
+    Dl_info place;
+    if (!real || roctxRangePushA("x") != 1000 || !dladdr(dlsym(real, "roctxRangePushA"), &place)) exit(1);
+    dlclose(real);
+    return place.dli_fbase;
+}
+int main(int argc, char **argv) {
+    if (argc < 2) return 1;
+    void *base = use(argv[1]);
+    mmap(base, 4 << 12, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED_NOREPLACE, -1, 0);
+    use(argv[1]);
+    return 0;
+}
+"#;
+    let program = bench.program("loads", source);
+    let output = bench.run(&program, &[library.to_str().unwrap()]);
+    assert_eq!(ending(&output), 0, "{output:?}");
+    assert_eq!(bench.trace().ranges.len(), 2);
+}

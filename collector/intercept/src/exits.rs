@@ -29,7 +29,7 @@ unsafe extern "C" {
 /// What is registered first is called last, when the program's own handlers are done.
 pub(crate) fn prepare() {
     for function in [&WAIT, &WAITPID, &WAIT3, &WAIT4, &WAITID, &EXIT_NOW] {
-        function.address();
+        function.look();
     }
     if settings::get().is_some() {
         // SAFETY: a handler of the right type, in a library that is never unloaded.

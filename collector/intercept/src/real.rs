@@ -76,7 +76,8 @@ impl RealFunction {
             self.address.store(ABSENT, Release);
             return None;
         }
-        // SAFETY: a valid name; RTLD_NEXT looks behind the library that holds this code.
+        // SAFETY: a valid name; RTLD_NEXT looks behind the library that holds this code, which glibc knows
+        // by the return address.
         let mut address = unsafe { libc::dlsym(libc::RTLD_NEXT, self.name.as_ptr()) } as usize;
         // A library may be loaded later: that a function is not there is kept only if its library is.
         let mut absent = true;
@@ -95,6 +96,10 @@ impl RealFunction {
                 None
             }
             found => {
+                match self.fallback {
+                    Fallback::Loaded(library) => library.keep(found),
+                    Fallback::Nowhere => keep_for_good(found),
+                }
                 self.address.store(found, Release);
                 Some(found)
             }
@@ -185,20 +190,55 @@ impl Library {
         None
     }
 
+    /// Keeps the library loaded, an address in which is going to be noted down.
+    fn keep(&self, address: usize) {
+        if self.handle.load(Acquire) == UNKNOWN
+            && let Some(library) = object_of(address).and_then(|name| self.open_if(name))
+        {
+            self.handle.store(library, Release);
+        }
+    }
+
     /// Opens a loaded object again, and keeps it, if it or what it needs exports the symbol.
     fn open_if(&self, name: &CStr) -> Option<usize> {
         // SAFETY: RTLD_NOLOAD only returns a handle to what is loaded already; closed if not kept.
         unsafe {
             let library = libc::dlopen(name.as_ptr(), libc::RTLD_LAZY | libc::RTLD_NOLOAD);
             if library.is_null() {
+                libc::dlerror();
                 return None;
             }
             if libc::dlsym(library, self.symbol.as_ptr()).is_null() {
+                libc::dlerror();
                 libc::dlclose(library);
                 return None;
             }
             Some(library as usize)
         }
+    }
+}
+
+/// Path of the object that has an address, as the loader has it. The program is about to call a function
+/// there, so it stays loaded.
+fn object_of<'a>(address: usize) -> Option<&'a CStr> {
+    // SAFETY: Dl_info is plain data, for which all zeros are valid. It is filled in if the result is not
+    // 0, and the name is there as long as the object is.
+    unsafe {
+        let mut info: libc::Dl_info = std::mem::zeroed();
+        let found = libc::dladdr(address as *const libc::c_void, &raw mut info) != 0;
+        (found && !info.dli_fname.is_null()).then(|| CStr::from_ptr(info.dli_fname))
+    }
+}
+
+/// Keeps an object loaded.
+fn keep_for_good(address: usize) {
+    let Some(name) = object_of(address) else { return };
+    // SAFETY: a valid name. RTLD_NOLOAD loads nothing; the handle is not needed, as the object stays.
+    let kept =
+        unsafe { libc::dlopen(name.as_ptr(), libc::RTLD_LAZY | libc::RTLD_NOLOAD | libc::RTLD_NODELETE) };
+    if kept.is_null() {
+        // SAFETY: no arguments; forgets the error message.
+        unsafe { libc::dlerror() };
     }
 }
 
