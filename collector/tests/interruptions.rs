@@ -190,3 +190,80 @@ int main(void) {
     assert_eq!(ending(&bench.run(&program, &[])), 0);
     assert_eq!(bench.trace().marks.len(), 1);
 }
+
+#[test]
+fn a_thread_may_be_cancelled_in_a_real_roctx_library() {
+    let Some(bench) = Bench::new() else { return };
+    let real = r#"
+void roctxMarkA(const char *name) { (void)name; pause(); }
+int roctxRangePushA(const char *name) { (void)name; pause(); return 0; }
+int roctxRangePop(void) { pause(); return 0; }
+"#;
+    let library = bench.library_of("libroctx64.so", real);
+    let source = r#"
+static int cleaned;
+static void clean(void *unused) { (void)unused; cleaned++; }
+static void *call(void *what) {
+    pthread_cleanup_push(clean, 0);
+    pthread_cancel(pthread_self());
+    switch (*(int *)what) {
+    case 0: roctxMarkA("x"); break;
+    case 1: roctxRangePushA("x"); break;
+    default: roctxRangePop();
+    }
+    pthread_cleanup_pop(0);
+    return 0;
+}
+int main(void) {
+    for (int what = 0; what < 3; what++) {
+        pthread_t thread;
+        void *result;
+        pthread_create(&thread, 0, call, &what);
+        pthread_join(thread, &result);
+        if (result != PTHREAD_CANCELED) return 1;
+    }
+    return cleaned == 3 ? 0 : 2;
+}
+"#;
+    let program = bench.linked_program("cancelled", source, &library);
+    assert_eq!(ending(&bench.run(&program, &[])), 0);
+    assert_eq!((bench.trace().marks.len(), bench.trace().ranges.len()), (1, 1));
+}
+
+#[test]
+fn a_small_stack_is_enough_for_a_first_event() {
+    let Some(bench) = Bench::new() else { return };
+    // The smallest one that a thread can have, and how much of it was touched.
+    let source = r#"
+#include <limits.h>
+#include <sys/mman.h>
+static void *nothing(void *unused) { return unused; }
+static void *event(void *unused) { roctxMarkA("first"); return unused; }
+static long touched(void *(*work)(void *)) {
+    size_t bytes = PTHREAD_STACK_MIN;
+    char *stack = mmap(0, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    pthread_attr_t attributes;
+    pthread_t thread;
+    memset(stack, 90, bytes);
+    pthread_attr_init(&attributes);
+    pthread_attr_setstack(&attributes, stack, bytes);
+    if (pthread_create(&thread, &attributes, work, 0)) exit(1);
+    pthread_join(thread, 0);
+    size_t untouched = 0;
+    while (untouched < bytes && stack[untouched] == 90) untouched++;
+    return bytes - untouched;
+}
+int main(void) {
+    long before = touched(nothing);
+    for (int i = 0; i < 3; i++) printf("%ld\n", touched(event) - before);
+    return 0;
+}
+"#;
+    let program = bench.program("small", source);
+    let output = bench.run(&program, &[]);
+    assert_eq!(ending(&output), 0, "{output:?}");
+    let used: Vec<u64> =
+        String::from_utf8(output.stdout).unwrap().lines().map(|line| line.parse().unwrap()).collect();
+    assert!(used.len() == 3 && used.iter().all(|bytes| (1..6 << 10).contains(bytes)), "{used:?}");
+    assert_eq!(bench.trace().marks.len(), 3);
+}

@@ -308,3 +308,34 @@ int main(int argc, char **argv) {
     assert_eq!(ending(&output), 0, "{output:?}");
     assert_eq!(bench.trace().rccl_calls.len(), 2);
 }
+
+#[test]
+fn a_hidden_library_is_found_from_a_small_stack() {
+    let Some(bench) = Bench::new() else { return };
+    let library = r#"
+int ncclGetVersion(int *version) { *version = 22000; return 0; }
+int ncclGroupStart(void) { return 0; }
+"#;
+    let library = bench.library_of("librccl.so", library);
+    let plugin =
+        "int ncclGroupStart(void); void *use(void *unused) { return ncclGroupStart() ? 0 : unused; }";
+    let plugin = bench.linked_library("libplugin.so", plugin, &library);
+    let source = r#"
+#include <dlfcn.h>
+#include <limits.h>
+int main(int argc, char **argv) {
+    void *plugin = argc < 2 ? 0 : dlopen(argv[1], RTLD_NOW | RTLD_LOCAL), *result;
+    pthread_attr_t attributes;
+    pthread_t thread;
+    pthread_attr_init(&attributes);
+    pthread_attr_setstacksize(&attributes, PTHREAD_STACK_MIN);
+    if (!plugin || pthread_create(&thread, &attributes, (void *(*)(void *))dlsym(plugin, "use"), argv)) return 1;
+    pthread_join(thread, &result);
+    return result == argv ? 0 : 2;
+}
+"#;
+    let program = bench.program("small", source);
+    let output = bench.run(&program, &[plugin.to_str().unwrap()]);
+    assert_eq!(ending(&output), 0, "{output:?}");
+    assert_eq!(bench.trace().rccl_calls.len(), 1);
+}

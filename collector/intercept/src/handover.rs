@@ -1,6 +1,7 @@
 //! Making a ring and handing it to the collector.
 //!
-//! The order keeps the program safe. The memory is reserved (fallocate) before it is mapped, since
+//! System calls alone, as the caller may be inside an allocator or a signal handler. The order keeps the
+//! program safe. The memory is reserved (fallocate) before it is mapped, since
 //! a page that cannot be had later is a SIGBUS; the file is sealed, so that neither side can take it
 //! away from the other; both descriptors are closed before the program runs on.
 
@@ -199,7 +200,7 @@ fn send(socket: &OwnedFd, message: Message, file: Option<&OwnedFd>) -> bool {
     let mut control = Control([0; 32]);
     // SAFETY: msghdr is plain data, for which all zeros are valid. All pointers stay valid until
     // sendmsg returns. CMSG_SPACE(4) is 24, less than the 32 bytes of `control`, so the first header
-    // and its data are inside of it.
+    // and its data are inside of it, and it is aligned to 8 as the header is.
     unsafe {
         let mut header: libc::msghdr = std::mem::zeroed();
         header.msg_iov = &raw mut part;

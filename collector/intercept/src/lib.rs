@@ -3,11 +3,29 @@
 //! It stands in front of roctx and MPI, writes what it sees into the ring of the calling thread
 //! ([`rpd_ring`]), and passes the call on. Rules, in order of weight:
 //!
-//! * The program never notices: no output, no error, no descriptor left open, `errno` as it was, no
-//!   waiting, no lock. Where something of ours fails, the thread goes untraced.
-//! * Nothing happens at load time but noting down the address of the collector. A thread makes its
-//!   ring at its first event, so `bash`, `env` and the like cost nothing.
+//! * The program never notices: no output, no error, no descriptor left open, `errno` as it was, no point
+//!   where a thread is cancelled, no lock and no allocation in an event. Where something of ours fails, the
+//!   thread goes untraced.
+//! * An event never waits. The first one of a thread, and the report of an end, connect to the collector:
+//!   if its queue is full they try again for 25 ms at most.
+//! * At load time the address of the collector is noted down, and what would take a lock or memory later is
+//!   done: a page, a thread key and an exit handler, and a search for the functions that a signal handler
+//!   may call. A thread makes its ring at its first event, so `bash`, `env` and the like cost nothing more.
 //! * Nothing here panics: a panic must not unwind into C, and aborting is not ours to do.
+//!
+//! What it does not keep, as nothing here can:
+//!
+//! * The first call of an MPI or RCCL function, and of a roctx function after something was loaded,
+//!   searches for the real one (`dlsym`), and so may take the loader's lock and memory.
+//! * On x86-64, a thread's first event after many libraries with thread-local variables were loaded may
+//!   allocate: glibc then enlarges the thread's table of them.
+//! * A fork in another thread while a ring is being handed over gives the child copies of the two
+//!   descriptors, which end at its next exec.
+//! * A signal handler that jumps out of an event (`siglongjmp`) leaves it unfinished: what the thread does
+//!   after that is counted as dropped, and no more. One that jumps out of a first event leaves its
+//!   descriptors open.
+//! * A child that a signal handler makes in mid-event by a bare `clone`, without `fork`, dies if the handler
+//!   returns in it.
 //! * No header of MPI is used and no symbol of it is needed: one build serves Open MPI and MPICH.
 //!
 //! The path of an event: [`roctx`], or [`mpi`] and `rccl` through [`inside`], ask [`thread`] for the ring

@@ -117,8 +117,8 @@ macro_rules! rccl_functions {
             run(
                 RcclFunction::$name,
                 || $describe,
-                // SAFETY: the function of this name in RCCL has these arguments and gets what the
-                // program passed.
+                // SAFETY: the function of this name in RCCL, and in NCCL, has these arguments, the id by
+                // value, and gets what the program passed.
                 || unsafe { std::mem::transmute::<usize, Real>(address)($($argument),*) },
             )
         }
@@ -196,7 +196,7 @@ fn sum(counts: Sizes, comm: Comm) -> Option<u64> {
     // SAFETY: the function has this type, and the program has just passed the communicator to RCCL.
     let failed = unsafe { std::mem::transmute::<usize, Count>(address)(comm, &raw mut ranks) };
     let ranks = usize::try_from(ranks).ok().filter(|_| failed == 0)?;
-    // SAFETY: RCCL wants a count for every rank of the communicator.
+    // SAFETY: RCCL wants a count for every rank of the communicator, aligned as C has it.
     (0..ranks).try_fold(0u64, |sum, at| sum.checked_add(unsafe { counts.add(at).read() } as u64))
 }
 
@@ -312,7 +312,8 @@ impl Call {
 
 /// A communicator that a call has made, 0 for none.
 fn at(places: CommPlace, at: usize) -> u64 {
-    // SAFETY: the call has succeeded, so RCCL has written as many communicators as it was asked for.
+    // SAFETY: the program's places, as many as it asked RCCL for. Inside of a group some versions of RCCL
+    // write them only at its end: then this is what the program had there.
     if places.is_null() { 0 } else { unsafe { places.add(at).read() as u64 } }
 }
 

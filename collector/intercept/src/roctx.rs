@@ -1,5 +1,7 @@
 //! roctx as `libroctx64` and `librocprofiler-sdk-roctx` export it. A real library behind ours is
 //! called too, and what it returns is what the program gets.
+//!
+//! The ABI is `C-unwind`: a thread that is cancelled in the real library unwinds through these.
 
 use crate::real::{Fallback, RealFunction};
 use crate::{errno, process, settings, thread};
@@ -55,24 +57,24 @@ unsafe fn text<'a>(message: *const c_char) -> &'a [u8] {
 /// # Safety
 /// `message` is null or a string that ends with a zero byte.
 #[unsafe(no_mangle)]
-pub(crate) unsafe extern "C" fn roctxRangePushA(message: *const c_char) -> c_int {
+pub(crate) unsafe extern "C-unwind" fn roctxRangePushA(message: *const c_char) -> c_int {
     // SAFETY: `message` is what the caller promises.
     let level = thread::push(unsafe { text(message) });
     match PUSH.address() {
         None => level,
         // SAFETY: the function of this name has this type in every roctx.
         Some(real) => unsafe {
-            std::mem::transmute::<usize, unsafe extern "C" fn(*const c_char) -> c_int>(real)(message)
+            std::mem::transmute::<usize, unsafe extern "C-unwind" fn(*const c_char) -> c_int>(real)(message)
         },
     }
 }
 
 /// Closes the innermost range of the calling thread. Returns its level, or a negative number.
 #[unsafe(no_mangle)]
-pub(crate) extern "C" fn roctxRangePop() -> c_int {
+pub(crate) extern "C-unwind" fn roctxRangePop() -> c_int {
     let real = POP.address().map(|real| {
         // SAFETY: the function of this name has this type in every roctx.
-        unsafe { std::mem::transmute::<usize, unsafe extern "C" fn() -> c_int>(real)() }
+        unsafe { std::mem::transmute::<usize, unsafe extern "C-unwind" fn() -> c_int>(real)() }
     });
     let level = thread::pop();
     real.unwrap_or(level)
@@ -83,13 +85,13 @@ pub(crate) extern "C" fn roctxRangePop() -> c_int {
 /// # Safety
 /// `message` is null or a string that ends with a zero byte.
 #[unsafe(no_mangle)]
-pub(crate) unsafe extern "C" fn roctxRangeStartA(message: *const c_char) -> u64 {
+pub(crate) unsafe extern "C-unwind" fn roctxRangeStartA(message: *const c_char) -> u64 {
     static NEXT: AtomicU64 = AtomicU64::new(1);
     let id = match START.address() {
         None => NEXT.fetch_add(1, Relaxed),
         // SAFETY: the function of this name has this type in every roctx.
         Some(real) => unsafe {
-            std::mem::transmute::<usize, unsafe extern "C" fn(*const c_char) -> u64>(real)(message)
+            std::mem::transmute::<usize, unsafe extern "C-unwind" fn(*const c_char) -> u64>(real)(message)
         },
     };
     // SAFETY: `message` is what the caller promises.
@@ -99,11 +101,11 @@ pub(crate) unsafe extern "C" fn roctxRangeStartA(message: *const c_char) -> u64 
 
 /// Closes a range of the process, from any thread.
 #[unsafe(no_mangle)]
-pub(crate) extern "C" fn roctxRangeStop(id: u64) {
+pub(crate) extern "C-unwind" fn roctxRangeStop(id: u64) {
     thread::range_stop(id);
     if let Some(real) = STOP.address() {
         // SAFETY: the function of this name has this type in every roctx.
-        unsafe { std::mem::transmute::<usize, unsafe extern "C" fn(u64)>(real)(id) }
+        unsafe { std::mem::transmute::<usize, unsafe extern "C-unwind" fn(u64)>(real)(id) }
     }
 }
 
@@ -112,19 +114,19 @@ pub(crate) extern "C" fn roctxRangeStop(id: u64) {
 /// # Safety
 /// `message` is null or a string that ends with a zero byte.
 #[unsafe(no_mangle)]
-pub(crate) unsafe extern "C" fn roctxMarkA(message: *const c_char) {
+pub(crate) unsafe extern "C-unwind" fn roctxMarkA(message: *const c_char) {
     // SAFETY: `message` is what the caller promises.
     thread::mark(unsafe { text(message) });
     if let Some(real) = MARK.address() {
         // SAFETY: the function of this name has this type in every roctx.
-        unsafe { std::mem::transmute::<usize, unsafe extern "C" fn(*const c_char)>(real)(message) }
+        unsafe { std::mem::transmute::<usize, unsafe extern "C-unwind" fn(*const c_char)>(real)(message) }
     }
 }
 
 /// Stops recording: of the calling process for thread 0, of the calling thread for its own id.
 /// Ranges that are open are closed as usual. Returns 0.
 #[unsafe(no_mangle)]
-pub(crate) extern "C" fn roctxProfilerPause(thread: u64) -> c_int {
+pub(crate) extern "C-unwind" fn roctxProfilerPause(thread: u64) -> c_int {
     thread::mark(b"roctxProfilerPause");
     pause(thread, true);
     of_thread(&PAUSE, thread)
@@ -132,7 +134,7 @@ pub(crate) extern "C" fn roctxProfilerPause(thread: u64) -> c_int {
 
 /// Starts recording again, see [`roctxProfilerPause`].
 #[unsafe(no_mangle)]
-pub(crate) extern "C" fn roctxProfilerResume(thread: u64) -> c_int {
+pub(crate) extern "C-unwind" fn roctxProfilerResume(thread: u64) -> c_int {
     pause(thread, false);
     thread::mark(b"roctxProfilerResume");
     of_thread(&RESUME, thread)
@@ -150,7 +152,7 @@ fn pause(thread: u64, paused: bool) {
 fn of_thread(real: &RealFunction, thread: u64) -> c_int {
     // SAFETY: the functions that are passed in have this type in every roctx.
     real.address().map_or(0, |real| unsafe {
-        std::mem::transmute::<usize, unsafe extern "C" fn(u64) -> c_int>(real)(thread)
+        std::mem::transmute::<usize, unsafe extern "C-unwind" fn(u64) -> c_int>(real)(thread)
     })
 }
 
@@ -159,12 +161,12 @@ fn of_thread(real: &RealFunction, thread: u64) -> c_int {
 /// # Safety
 /// `place` is null or has room for a thread id.
 #[unsafe(no_mangle)]
-pub(crate) unsafe extern "C" fn roctxGetThreadId(place: *mut u64) -> c_int {
+pub(crate) unsafe extern "C-unwind" fn roctxGetThreadId(place: *mut u64) -> c_int {
     // SAFETY: the function of this name has this type in every roctx; `place` is what the caller
     // promises.
     unsafe {
         if let Some(real) = GET_THREAD_ID.address() {
-            return std::mem::transmute::<usize, unsafe extern "C" fn(*mut u64) -> c_int>(real)(place);
+            return std::mem::transmute::<usize, unsafe extern "C-unwind" fn(*mut u64) -> c_int>(real)(place);
         }
         if !place.is_null() {
             place.write(process::thread_id() as u64);
@@ -178,12 +180,12 @@ pub(crate) unsafe extern "C" fn roctxGetThreadId(place: *mut u64) -> c_int {
 /// # Safety
 /// `name` is null or a string that ends with a zero byte.
 #[unsafe(no_mangle)]
-pub(crate) unsafe extern "C" fn roctxNameOsThread(name: *const c_char) -> c_int {
+pub(crate) unsafe extern "C-unwind" fn roctxNameOsThread(name: *const c_char) -> c_int {
     // SAFETY: `name` is what the caller promises.
     thread::name_thread(unsafe { text(name) });
     // SAFETY: the function of this name has this type in every roctx.
     NAME_OS_THREAD.address().map_or(0, |real| unsafe {
-        std::mem::transmute::<usize, unsafe extern "C" fn(*const c_char) -> c_int>(real)(name)
+        std::mem::transmute::<usize, unsafe extern "C-unwind" fn(*const c_char) -> c_int>(real)(name)
     })
 }
 
@@ -195,12 +197,12 @@ macro_rules! names_of {
         /// # Safety
         /// `name` is null or a string that ends with a zero byte.
         #[unsafe(no_mangle)]
-        pub(crate) unsafe extern "C" fn $name(name: *const c_char, what: $argument) -> c_int {
+        pub(crate) unsafe extern "C-unwind" fn $name(name: *const c_char, what: $argument) -> c_int {
             // SAFETY: `name` is what the caller promises.
             name_of(stringify!($name), unsafe { text(name) });
             // SAFETY: the function of this name has this type in every roctx.
             $real.address().map_or(0, |real| unsafe {
-                std::mem::transmute::<usize, unsafe extern "C" fn(*const c_char, $argument) -> c_int>(real)(
+                std::mem::transmute::<usize, unsafe extern "C-unwind" fn(*const c_char, $argument) -> c_int>(real)(
                     name, what,
                 )
             })

@@ -79,8 +79,8 @@ fn variable(name: &str) -> Option<&'static [u8]> {
     let mut place = [0u8; 32];
     place.get_mut(..name.len())?.copy_from_slice(name.as_bytes());
     let name = CStr::from_bytes_until_nul(&place).ok()?;
-    // SAFETY: the constructor runs before the program can change its environment, and the bytes are
-    // used up before it returns.
+    // SAFETY: the constructor runs before `main`, with one thread, so nobody changes the environment, and
+    // the bytes are used up before it returns.
     unsafe {
         let value = libc::getenv(name.as_ptr());
         (!value.is_null()).then(|| CStr::from_ptr(value).to_bytes())
