@@ -1,0 +1,1 @@
+//! The JSON of rocprofv3 in ROCm 6.

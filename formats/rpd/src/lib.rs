@@ -1,0 +1,1 @@
+//! Legacy `.rpd` files of rocmProfileData.

@@ -1,0 +1,1 @@
+//! SQLite databases by their pages: finished leaf pages out, leaf pages in.
