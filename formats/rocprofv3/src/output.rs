@@ -101,6 +101,9 @@ impl<W: Write> Output<'_, W> {
         mut take: impl FnMut(&mut Self, &[u8]) -> Result<(), Refused>,
     ) -> Result<(), TranslateError> {
         let &Array { name, table, most } = array;
+        if section.elements == 0 {
+            return Ok(());
+        }
         let io = |source| TranslateError::Io { path: self.path.to_owned(), source };
         let file = File::open(self.path).map_err(io)?;
         let mut bytes = Vec::new();
