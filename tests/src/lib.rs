@@ -2,6 +2,7 @@
 //!
 //! * [`synthetic`] makes runs whose every row is known, and writes them as shards and as databases;
 //! * [`content`] brings the rows of a model and of a database into one form that does not depend on ids;
+//! * [`plain`] merges databases with SQL alone;
 //! * [`crafted`] makes shards with given rows, given bytes or given damage;
 //! * [`harness`] starts the built programs with a time limit, under `mpirun` where there is one.
 //!
@@ -9,4 +10,5 @@
 pub mod content;
 pub mod crafted;
 pub mod harness;
+pub mod plain;
 pub mod synthetic;
