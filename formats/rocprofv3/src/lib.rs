@@ -1,1 +1,49 @@
-//! The JSON of rocprofv3 in ROCm 6.
+//! The JSON of rocprofv3 in ROCm 6, read as shards.
+//!
+//! ```text
+//! {"rocprofiler-sdk-tool": [ {process}, ... ]}
+//!                               |
+//!     metadata, agents, counters, strings, code_objects, kernel_symbols      the tables: bounded
+//!     callback_records.counter_collection, buffer_records.<kind>             the records: any number
+//! ```
+//!
+//! A file is read twice, since its members may stand in any order. The survey walks over it once and
+//! remembers where each array begins and how many elements it has; then the tables are read, and the
+//! records an element at a time. Memory does not grow with the file. An element that makes no sense
+//! is counted, and the rest goes on. A file that ends early yields what came before.
+//!
+//! Times are `CLOCK_BOOTTIME`, ns. The file has neither the rank nor the environment of the process.
+//! Command lines are handed on as they are: whoever shows them masks the secrets.
+
+mod describe;
+mod error;
+mod known;
+mod messages;
+mod output;
+mod record;
+mod scan;
+mod survey;
+mod translate;
+
+pub use error::TranslateError;
+pub use output::Translation;
+pub use translate::{peek, translate};
+
+use std::io::Read;
+use std::path::Path;
+
+/// Name of the array of processes.
+const TOOL: &str = "rocprofiler-sdk-tool";
+/// How far into a file its name is looked for.
+const HEAD_BYTES: u64 = 4096;
+
+/// Whether a file begins like rocprofv3's JSON. Reads its first bytes only; a file that cannot be read
+/// is none.
+pub fn is_rocprofv3_json(path: &Path) -> bool {
+    let mut head = Vec::new();
+    let read = std::fs::File::open(path).and_then(|file| file.take(HEAD_BYTES).read_to_end(&mut head));
+    let name = format!("\"{TOOL}\"");
+    read.is_ok()
+        && head.iter().find(|b| !b.is_ascii_whitespace()) == Some(&b'{')
+        && head.windows(name.len()).any(|w| w == name.as_bytes())
+}

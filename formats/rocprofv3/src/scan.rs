@@ -1,0 +1,419 @@
+//! Walks over JSON without keeping it: brackets, strings and commas, nothing more. Values that matter
+//! are cut out as bytes of bounded length and parsed elsewhere.
+
+use std::io::{self, Read, Seek, SeekFrom};
+
+/// Bytes read at once.
+const BUFFER_BYTES: usize = 256 << 10;
+/// Deepest nesting of arrays and objects.
+const MAX_DEPTH: u32 = 64;
+/// Longest name of a member on the way to the records.
+const MAX_NAME_BYTES: usize = 4096;
+
+/// Why a walk ended.
+#[derive(Debug, thiserror::Error)]
+#[error("{fault}")]
+pub(crate) struct ScanError {
+    /// Where, bytes from the beginning of the file.
+    pub(crate) offset: u64,
+    /// What was there.
+    pub(crate) fault: Fault,
+}
+
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum Fault {
+    #[error("the file ends in the middle of a value")]
+    Cut,
+    #[error("expected {expected}, found {:?}", char::from(*found))]
+    Unexpected { expected: &'static str, found: u8 },
+    #[error("more than {MAX_DEPTH} arrays and objects in one another")]
+    TooDeep,
+    #[error("the name of a member is broken or has more than {MAX_NAME_BYTES} bytes")]
+    BadName,
+    #[error(transparent)]
+    Io(#[from] io::Error),
+}
+
+/// Reads a file from some place on.
+pub(crate) struct Scanner<R> {
+    source: R,
+    buffer: Vec<u8>,
+    /// Next byte in `buffer`.
+    at: usize,
+    /// Place of `buffer[0]` in the file.
+    base: u64,
+}
+
+impl<R: Read + Seek> Scanner<R> {
+    /// Starts at a byte of the file.
+    pub(crate) fn at(mut source: R, offset: u64) -> Result<Scanner<R>, ScanError> {
+        match source.seek(SeekFrom::Start(offset)) {
+            Ok(_) => Ok(Scanner { source, buffer: Vec::with_capacity(BUFFER_BYTES), at: 0, base: offset }),
+            Err(error) => Err(ScanError { offset, fault: error.into() }),
+        }
+    }
+}
+
+impl<R: Read> Scanner<R> {
+    /// Place of the next byte in the file.
+    pub(crate) fn offset(&self) -> u64 {
+        self.base + self.at as u64
+    }
+
+    fn error<T>(&self, fault: Fault) -> Result<T, ScanError> {
+        Err(ScanError { offset: self.offset(), fault })
+    }
+
+    /// The bytes that are there, at least one unless the file has ended.
+    fn rest(&mut self) -> Result<&[u8], ScanError> {
+        if self.at == self.buffer.len() {
+            self.base += self.at as u64;
+            self.at = 0;
+            self.buffer.clear();
+            let read = (&mut self.source).take(BUFFER_BYTES as u64).read_to_end(&mut self.buffer);
+            if let Err(error) = read {
+                return self.error(error.into());
+            }
+        }
+        Ok(self.buffer.get(self.at..).unwrap_or_default())
+    }
+
+    /// The next byte that is no space, or `None` at the end of the file.
+    pub(crate) fn next_token(&mut self) -> Result<Option<u8>, ScanError> {
+        loop {
+            let rest = self.rest()?;
+            if rest.is_empty() {
+                return Ok(None);
+            }
+            let spaces = rest.iter().position(|b| !matches!(b, b' ' | b'\t' | b'\n' | b'\r'));
+            let (length, token) = (rest.len(), spaces.and_then(|i| rest.get(i)).copied());
+            self.at += spaces.unwrap_or(length);
+            if token.is_some() {
+                return Ok(token);
+            }
+        }
+    }
+
+    /// The next byte that is no space.
+    pub(crate) fn token(&mut self) -> Result<u8, ScanError> {
+        match self.next_token()? {
+            Some(token) => Ok(token),
+            None => self.error(Fault::Cut),
+        }
+    }
+
+    fn expect(&mut self, byte: u8, expected: &'static str) -> Result<(), ScanError> {
+        match self.token()? {
+            found if found == byte => {
+                self.at += 1;
+                Ok(())
+            }
+            found => self.error(Fault::Unexpected { expected, found }),
+        }
+    }
+
+    /// Steps into an array. Returns whether it has an element.
+    pub(crate) fn open_array(&mut self) -> Result<bool, ScanError> {
+        self.expect(b'[', "an array")?;
+        self.has_first(b']')
+    }
+
+    /// Steps into an object. Returns whether it has a member.
+    pub(crate) fn open_object(&mut self) -> Result<bool, ScanError> {
+        self.expect(b'{', "an object")?;
+        self.has_first(b'}')
+    }
+
+    fn has_first(&mut self, close: u8) -> Result<bool, ScanError> {
+        let empty = self.token()? == close;
+        self.at += usize::from(empty);
+        Ok(!empty)
+    }
+
+    /// Behind an element: whether another one follows. Steps out of the array where none does.
+    pub(crate) fn another_element(&mut self) -> Result<bool, ScanError> {
+        self.another(b']', "a comma or the end of the array")
+    }
+
+    /// Behind a member: whether another one follows. Steps out of the object where none does.
+    pub(crate) fn another_member(&mut self) -> Result<bool, ScanError> {
+        self.another(b'}', "a comma or the end of the object")
+    }
+
+    fn another(&mut self, close: u8, expected: &'static str) -> Result<bool, ScanError> {
+        match self.token()? {
+            found if found == b',' || found == close => {
+                self.at += 1;
+                Ok(found == b',')
+            }
+            found => self.error(Fault::Unexpected { expected, found }),
+        }
+    }
+
+    /// The name of a member; its value is next.
+    pub(crate) fn name(&mut self) -> Result<String, ScanError> {
+        match self.token()? {
+            b'"' => {}
+            found => return self.error(Fault::Unexpected { expected: "the name of a member", found }),
+        }
+        let mut raw = Vec::new();
+        let fits = self.value(&mut raw, MAX_NAME_BYTES)?;
+        let name = serde_json::from_slice(&raw);
+        let (true, Ok(name)) = (fits, name) else { return self.error(Fault::BadName) };
+        self.expect(b':', "a colon")?;
+        Ok(name)
+    }
+
+    /// Steps over a value.
+    pub(crate) fn skip(&mut self) -> Result<(), ScanError> {
+        self.walk(&mut Kept { bytes: None, most: 0, fits: true })
+    }
+
+    /// Cuts out a value as it stands. Steps over it and returns false if it has more than `most` bytes.
+    pub(crate) fn value(&mut self, bytes: &mut Vec<u8>, most: usize) -> Result<bool, ScanError> {
+        bytes.clear();
+        let mut kept = Kept { bytes: Some(bytes), most, fits: true };
+        self.walk(&mut kept)?;
+        Ok(kept.fits)
+    }
+
+    /// Goes to the end of a value.
+    fn walk(&mut self, kept: &mut Kept<'_>) -> Result<(), ScanError> {
+        // One bit per open bracket, the innermost lowest: 1 for an object.
+        let (mut open, mut depth) = (0u64, 0u32);
+        loop {
+            if depth == 0 {
+                self.token()?;
+            }
+            // Up to the next byte that opens, closes or quotes.
+            let rest = self.rest()?;
+            let length = rest.len();
+            let Some(&first) = rest.first() else { return self.error(Fault::Cut) };
+            let plain = rest.iter().position(|b| STRUCTURE[usize::from(*b)]).unwrap_or(length);
+            if plain > 0 {
+                if depth == 0 {
+                    return self.scalar(first, kept);
+                }
+                self.take(plain, kept);
+                continue;
+            }
+            match first {
+                b'"' => self.string(kept)?,
+                b'{' | b'[' => {
+                    if depth == MAX_DEPTH {
+                        return self.error(Fault::TooDeep);
+                    }
+                    open = open << 1 | u64::from(first == b'{');
+                    depth += 1;
+                    self.take(1, kept);
+                }
+                _ => {
+                    let object = first == b'}';
+                    if depth == 0 || (open & 1 == 1) != object {
+                        let expected = if depth == 0 { "a value" } else { "the other bracket" };
+                        return self.error(Fault::Unexpected { expected, found: first });
+                    }
+                    open >>= 1;
+                    depth -= 1;
+                    self.take(1, kept);
+                }
+            }
+            if depth == 0 {
+                return Ok(());
+            }
+        }
+    }
+
+    /// Goes to the end of a number or a word.
+    fn scalar(&mut self, first: u8, kept: &mut Kept<'_>) -> Result<(), ScanError> {
+        if !(first == b'-' || first.is_ascii_alphanumeric()) {
+            return self.error(Fault::Unexpected { expected: "a value", found: first });
+        }
+        loop {
+            let rest = self.rest()?;
+            let length = rest.len();
+            let ends = |b: &u8| !(b.is_ascii_alphanumeric() || matches!(b, b'-' | b'+' | b'.'));
+            match rest.iter().position(ends) {
+                Some(end) => {
+                    self.take(end, kept);
+                    return Ok(());
+                }
+                None if length == 0 => return Ok(()),
+                None => self.take(length, kept),
+            }
+        }
+    }
+
+    /// Goes to the end of a string.
+    fn string(&mut self, kept: &mut Kept<'_>) -> Result<(), ScanError> {
+        self.take(1, kept);
+        let mut escaped = false;
+        loop {
+            let rest = self.rest()?;
+            let length = rest.len();
+            if length == 0 {
+                return self.error(Fault::Cut);
+            }
+            if escaped {
+                self.take(1, kept);
+                escaped = false;
+                continue;
+            }
+            let plain = rest.iter().position(|b| matches!(b, b'"' | b'\\')).unwrap_or(length);
+            let stop = rest.get(plain).copied();
+            self.take(plain + usize::from(stop.is_some()), kept);
+            escaped = stop == Some(b'\\');
+            if stop == Some(b'"') {
+                return Ok(());
+            }
+        }
+    }
+
+    /// Steps over bytes of the buffer and keeps them.
+    fn take(&mut self, length: usize, kept: &mut Kept<'_>) {
+        if let Some(bytes) = &mut kept.bytes
+            && kept.fits
+        {
+            kept.fits = bytes.len() + length <= kept.most;
+            if kept.fits {
+                bytes.extend_from_slice(self.buffer.get(self.at..self.at + length).unwrap_or_default());
+            }
+        }
+        self.at += length;
+    }
+}
+
+/// What a walk copies.
+struct Kept<'a> {
+    bytes: Option<&'a mut Vec<u8>>,
+    most: usize,
+    /// Whether all of it fitted.
+    fits: bool,
+}
+
+/// The bytes that a walk stops at.
+const STRUCTURE: [bool; 256] = {
+    let mut table = [false; 256];
+    table[b'"' as usize] = true;
+    table[b'{' as usize] = true;
+    table[b'}' as usize] = true;
+    table[b'[' as usize] = true;
+    table[b']' as usize] = true;
+    table
+};
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+    use std::io::Cursor;
+
+    /// Gives a few bytes at a time, so that buffers end everywhere.
+    struct Drip<'a>(Cursor<&'a [u8]>, usize);
+
+    impl Read for Drip<'_> {
+        fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
+            let most = self.1.min(into.len());
+            self.0.read(&mut into[..most])
+        }
+    }
+
+    fn cut_out(text: &str) -> Result<Vec<u8>, ScanError> {
+        let mut scanner = Scanner::at(Cursor::new(text.as_bytes()), 0)?;
+        let mut bytes = Vec::new();
+        assert!(scanner.value(&mut bytes, usize::MAX)?);
+        Ok(bytes)
+    }
+
+    fn json() -> impl Strategy<Value = serde_json::Value> {
+        let leaf = prop_oneof![
+            Just(serde_json::Value::Null),
+            any::<bool>().prop_map(Into::into),
+            any::<i64>().prop_map(Into::into),
+            any::<f64>().prop_map(Into::into),
+            "[a-z\"\\\\{}\\[\\]\u{e9} ,:]{0,12}".prop_map(Into::into),
+        ];
+        leaf.prop_recursive(5, 40, 6, |inner| {
+            prop_oneof![
+                proptest::collection::vec(inner.clone(), 0..6).prop_map(Into::into),
+                proptest::collection::btree_map("[a-z\"{]{0,4}", inner, 0..6)
+                    .prop_map(|map| serde_json::Value::Object(map.into_iter().collect())),
+            ]
+        })
+    }
+
+    proptest! {
+        #[test]
+        fn a_value_is_cut_out_as_it_stands(value in json(), pretty in any::<bool>()) {
+            let text = if pretty {
+                serde_json::to_string_pretty(&value).unwrap()
+            } else {
+                value.to_string()
+            };
+            let cut = cut_out(&format!("  {text} , 7]")).unwrap();
+            prop_assert_eq!(std::str::from_utf8(&cut).unwrap(), text);
+        }
+
+        #[test]
+        fn a_cut_array_has_the_whole_elements_before_the_cut(
+            values in proptest::collection::vec(json(), 1..8), at in any::<proptest::sample::Index>(),
+        ) {
+            let text = serde_json::to_string(&values).unwrap();
+            let cut = &text.as_bytes()[..at.index(text.len())];
+            let mut scanner = Scanner::at(Cursor::new(cut), 0).unwrap();
+            let mut found = Vec::new();
+            let mut read = || -> Result<(), ScanError> {
+                let mut more = scanner.open_array()?;
+                while more {
+                    let mut bytes = Vec::new();
+                    scanner.value(&mut bytes, 1 << 20)?;
+                    more = scanner.another_element()?;
+                    found.push(serde_json::from_slice::<serde_json::Value>(&bytes).unwrap());
+                }
+                Ok(())
+            };
+            let is_cut = matches!(read(), Err(ScanError { fault: Fault::Cut, .. }));
+            prop_assert!(is_cut);
+            // Not every number is read as it was written.
+            let read = |text: &str| serde_json::from_str::<serde_json::Value>(text).unwrap();
+            let wanted: Vec<_> = values[..found.len()].iter().map(|v| read(&v.to_string())).collect();
+            prop_assert_eq!(found, wanted);
+        }
+    }
+
+    #[test]
+    fn buffers_may_end_anywhere() {
+        let text = br#"{"a\"}": [1, {"b": "\\"}, -2.5e3], "c": null} "#;
+        for drip in 1..text.len() {
+            let source = Drip(Cursor::new(text), drip);
+            let mut scanner = Scanner { source, buffer: Vec::new(), at: 0, base: 0 };
+            let mut bytes = Vec::new();
+            assert!(scanner.value(&mut bytes, 1000).unwrap());
+            assert_eq!(bytes, text[..text.len() - 1]);
+        }
+    }
+
+    #[test]
+    fn a_value_that_is_too_long_is_stepped_over() {
+        let text = format!("[\"{}\", 5]", "x".repeat(3 << 20));
+        let mut scanner = Scanner::at(Cursor::new(text.as_bytes()), 0).unwrap();
+        let mut bytes = Vec::new();
+        assert!(scanner.open_array().unwrap());
+        assert!(!scanner.value(&mut bytes, 1000).unwrap());
+        assert!(bytes.len() <= 1000);
+        assert!(scanner.another_element().unwrap());
+        assert!(scanner.value(&mut bytes, 1000).unwrap());
+        assert_eq!(bytes, b"5");
+        assert!(!scanner.another_element().unwrap());
+    }
+
+    #[test]
+    fn damage_is_named_with_its_place() {
+        for (text, offset) in [("[1, }", 4), ("{\"a\": [}", 7), ("  ]", 2), ("?", 0), ("{\"a\": \"", 7)] {
+            assert_eq!(cut_out(text).unwrap_err().offset, offset, "{text}");
+        }
+        let deep = "[".repeat(1 << 20);
+        let error = cut_out(&deep).unwrap_err();
+        assert!(matches!(error.fault, Fault::TooDeep) && error.offset == 64);
+    }
+}

@@ -1,0 +1,323 @@
+//! The first walk over a file: who is in it, and where its arrays are.
+
+use crate::TOOL;
+use crate::error::TranslateError;
+use crate::record::Metadata;
+use crate::scan::{Fault, ScanError, Scanner};
+use std::collections::BTreeMap;
+use std::fs::File;
+use std::path::Path;
+
+/// Longest description of a process.
+const MAX_METADATA_BYTES: usize = 4 << 20;
+/// Most processes of one file.
+const MAX_PROCESSES: usize = 1 << 16;
+/// Most kinds of records of one process.
+const MAX_KINDS: usize = 256;
+/// Most names under which things are counted that are not taken.
+const MAX_IGNORED: usize = 256;
+/// Most bytes of such a name.
+const MAX_IGNORED_NAME: usize = 80;
+
+/// An array.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Section {
+    /// Place of its bracket in the file.
+    pub(crate) offset: u64,
+    /// Its whole elements.
+    pub(crate) elements: u64,
+}
+
+/// Where the arrays of one process are.
+#[derive(Debug, Default)]
+pub(crate) struct Sections {
+    pub(crate) metadata: Option<Metadata>,
+    /// The tables, by their path.
+    pub(crate) tables: BTreeMap<&'static str, Section>,
+    /// `buffer_records`, by kind, in the order of the file.
+    pub(crate) records: Vec<(String, Section)>,
+    /// Whole elements of arrays that came a second time.
+    pub(crate) repeated: Vec<(String, u64)>,
+}
+
+/// Why a walk did not reach the end of the file.
+#[derive(Debug)]
+pub(crate) struct Damage {
+    /// Where, bytes from the beginning.
+    pub(crate) offset: u64,
+    pub(crate) reason: String,
+    /// In which array, by its path.
+    pub(crate) inside: String,
+}
+
+#[derive(Debug, Default)]
+pub(crate) struct Survey {
+    pub(crate) processes: Vec<Sections>,
+    pub(crate) damage: Option<Damage>,
+    pub(crate) ignored: Ignored,
+    pub(crate) warnings: Vec<String>,
+}
+
+/// What is in a file and not taken, counted by name.
+#[derive(Debug, Default)]
+pub(crate) struct Ignored(pub(crate) BTreeMap<String, u64>);
+
+impl Ignored {
+    pub(crate) fn add(&mut self, name: &str, count: u64) {
+        if count == 0 {
+            return;
+        }
+        let name: String = name.chars().take(MAX_IGNORED_NAME).collect();
+        let full = self.0.len() >= MAX_IGNORED && !self.0.contains_key(&name);
+        let name = if full { "(other)".to_owned() } else { name };
+        *self.0.entry(name).or_default() += count;
+    }
+}
+
+/// Walks over a file.
+pub(crate) fn survey(path: &Path) -> Result<Survey, TranslateError> {
+    let io = |source| TranslateError::Io { path: path.to_owned(), source };
+    let file = File::open(path).map_err(io)?;
+    let mut walk = Walk { survey: Survey::default(), inside: String::new() };
+    let walked = Scanner::at(file, 0).and_then(|mut scanner| walk.file(&mut scanner));
+    let Walk { mut survey, inside } = walk;
+    let (offset, reason) = match walked {
+        Err(ScanError { fault: Fault::Io(source), .. }) => return Err(io(source)),
+        Err(error) => {
+            let ScanError { offset, fault } = error;
+            survey.damage = Some(Damage { offset, reason: fault.to_string(), inside });
+            (offset, fault.to_string())
+        }
+        Ok(offset) => (offset, format!("it has no array \"{TOOL}\" with a process")),
+    };
+    let known = |process: &Sections| {
+        process.metadata.is_some() || process.records.iter().any(|(_, section)| section.elements > 0)
+    };
+    if !survey.processes.iter().any(known) {
+        return Err(TranslateError::NoProcess { path: path.to_owned(), offset, reason });
+    }
+    Ok(survey)
+}
+
+struct Walk {
+    survey: Survey,
+    /// Path of the array that the walk is in.
+    inside: String,
+}
+
+impl Walk {
+    /// Returns the length of the file.
+    fn file(&mut self, scanner: &mut Scanner<File>) -> Result<u64, ScanError> {
+        let mut more = scanner.open_object()?;
+        while more {
+            let name = scanner.name()?;
+            if name == TOOL && scanner.token()? == b'[' {
+                self.processes(scanner)?;
+            } else {
+                self.ignore(scanner, &name)?;
+            }
+            more = scanner.another_member()?;
+        }
+        if scanner.next_token()?.is_some() {
+            let at = scanner.offset();
+            self.survey.warnings.push(format!("something stands behind the end, from byte {at} on"));
+        }
+        Ok(scanner.offset())
+    }
+
+    fn processes(&mut self, scanner: &mut Scanner<File>) -> Result<(), ScanError> {
+        let mut more = scanner.open_array()?;
+        while more {
+            if scanner.token()? == b'{' && self.survey.processes.len() < MAX_PROCESSES {
+                self.survey.processes.push(Sections::default());
+                self.process(scanner)?;
+            } else {
+                self.ignore(scanner, TOOL)?;
+            }
+            more = scanner.another_element()?;
+        }
+        Ok(())
+    }
+
+    fn process(&mut self, scanner: &mut Scanner<File>) -> Result<(), ScanError> {
+        let mut more = scanner.open_object()?;
+        while more {
+            match scanner.name()?.as_str() {
+                "metadata" => self.metadata(scanner)?,
+                "agents" => self.table(scanner, "agents")?,
+                "counters" => self.table(scanner, "counters")?,
+                "code_objects" => self.table(scanner, "code_objects")?,
+                "kernel_symbols" => self.table(scanner, "kernel_symbols")?,
+                "strings" => self.object(scanner, "strings", Walk::strings)?,
+                "callback_records" => self.object(scanner, "callback_records", Walk::callbacks)?,
+                "buffer_records" => self.object(scanner, "buffer_records", Walk::buffers)?,
+                other => self.ignore(scanner, other)?,
+            }
+            more = scanner.another_member()?;
+        }
+        Ok(())
+    }
+
+    fn strings(&mut self, scanner: &mut Scanner<File>, member: &str) -> Result<(), ScanError> {
+        match member {
+            "buffer_records" => self.table(scanner, "strings.buffer_records"),
+            "marker_api" => self.table(scanner, "strings.marker_api"),
+            "correlation_id" => self.object(scanner, "strings.correlation_id", Walk::correlation),
+            other => self.ignore(scanner, &format!("strings.{other}")),
+        }
+    }
+
+    fn correlation(&mut self, scanner: &mut Scanner<File>, member: &str) -> Result<(), ScanError> {
+        match member {
+            "external" => self.table(scanner, "strings.correlation_id.external"),
+            other => self.ignore(scanner, &format!("strings.correlation_id.{other}")),
+        }
+    }
+
+    fn callbacks(&mut self, scanner: &mut Scanner<File>, member: &str) -> Result<(), ScanError> {
+        match member {
+            "counter_collection" => self.table(scanner, "callback_records.counter_collection"),
+            other => self.ignore(scanner, &format!("callback_records.{other}")),
+        }
+    }
+
+    fn buffers(&mut self, scanner: &mut Scanner<File>, kind: &str) -> Result<(), ScanError> {
+        let name = format!("buffer_records.{kind}");
+        let Some(process) = self.survey.processes.last_mut() else { return scanner.skip() };
+        let known = is_taken(kind) && scanner.token()? == b'[';
+        if !known || process.records.len() >= MAX_KINDS {
+            return self.ignore(scanner, &name);
+        }
+        if process.records.iter().any(|(before, _)| before == kind) {
+            return self.repeated(scanner, &name);
+        }
+        process.records.push((kind.to_owned(), Section { offset: scanner.offset(), elements: 0 }));
+        self.elements(scanner, name, |process| process.records.last_mut().map(|(_, section)| section))
+    }
+
+    fn metadata(&mut self, scanner: &mut Scanner<File>) -> Result<(), ScanError> {
+        let at = scanner.offset();
+        let mut bytes = Vec::new();
+        let fits = scanner.value(&mut bytes, MAX_METADATA_BYTES)?;
+        let Some(process) = self.survey.processes.last_mut() else { return Ok(()) };
+        if process.metadata.is_some() {
+            self.survey.ignored.add("metadata (again)", 1);
+            return Ok(());
+        }
+        match serde_json::from_slice::<Metadata>(&bytes) {
+            Ok(metadata) if fits => {
+                self.survey.ignored.add("metadata.config", u64::from(metadata.config.is_some()));
+                process.metadata = Some(metadata);
+            }
+            Ok(_) => self.survey.warnings.push(format!("the metadata at byte {at} is too long")),
+            Err(error) => self.survey.warnings.push(format!("the metadata at byte {at} is broken: {error}")),
+        }
+        Ok(())
+    }
+
+    /// Remembers a table.
+    fn table(&mut self, scanner: &mut Scanner<File>, name: &'static str) -> Result<(), ScanError> {
+        let array = scanner.token()? == b'[';
+        match self.survey.processes.last_mut() {
+            Some(process) if array && process.tables.contains_key(name) => self.repeated(scanner, name),
+            Some(process) if array => {
+                process.tables.insert(name, Section { offset: scanner.offset(), elements: 0 });
+                self.elements(scanner, name.to_owned(), |process| process.tables.get_mut(name))
+            }
+            _ => self.ignore(scanner, name),
+        }
+    }
+
+    /// Counts the elements of an array that was remembered.
+    fn elements(
+        &mut self,
+        scanner: &mut Scanner<File>,
+        name: String,
+        section: impl Fn(&mut Sections) -> Option<&mut Section>,
+    ) -> Result<(), ScanError> {
+        self.inside = name;
+        let mut more = scanner.open_array()?;
+        while more {
+            scanner.skip()?;
+            more = scanner.another_element()?;
+            if let Some(section) = self.survey.processes.last_mut().and_then(&section) {
+                section.elements += 1;
+            }
+        }
+        self.inside.clear();
+        Ok(())
+    }
+
+    /// An array that came before: which one counts is anyone's guess, so the first one does.
+    fn repeated(&mut self, scanner: &mut Scanner<File>, name: &str) -> Result<(), ScanError> {
+        let at = scanner.offset();
+        let elements = self.count(scanner)?;
+        self.survey.ignored.add(&format!("{name} (again)"), elements);
+        self.survey.warnings.push(format!("{name} at byte {at} was there before; {elements} left out"));
+        if let Some(process) = self.survey.processes.last_mut()
+            && process.repeated.len() < MAX_KINDS
+        {
+            process.repeated.push((name.to_owned(), elements));
+        }
+        Ok(())
+    }
+
+    /// Walks over an object, each member of which `member` steps over.
+    fn object(
+        &mut self,
+        scanner: &mut Scanner<File>,
+        name: &str,
+        member: fn(&mut Walk, &mut Scanner<File>, &str) -> Result<(), ScanError>,
+    ) -> Result<(), ScanError> {
+        if scanner.token()? != b'{' {
+            return self.ignore(scanner, name);
+        }
+        let mut more = scanner.open_object()?;
+        while more {
+            let name = scanner.name()?;
+            member(self, scanner, &name)?;
+            more = scanner.another_member()?;
+        }
+        Ok(())
+    }
+
+    /// Steps over a value that is not taken.
+    fn ignore(&mut self, scanner: &mut Scanner<File>, name: &str) -> Result<(), ScanError> {
+        let elements = self.count(scanner)?;
+        self.survey.ignored.add(name, elements);
+        Ok(())
+    }
+
+    /// Steps over a value: an array counts by its elements, `null` and an empty object not at all.
+    fn count(&mut self, scanner: &mut Scanner<File>) -> Result<u64, ScanError> {
+        match scanner.token()? {
+            b'[' => {
+                let mut elements = 0;
+                let mut more = scanner.open_array()?;
+                while more {
+                    scanner.skip()?;
+                    elements += 1;
+                    more = scanner.another_element()?;
+                }
+                Ok(elements)
+            }
+            b'{' => {
+                let full = scanner.open_object()?;
+                let mut more = full;
+                while more {
+                    scanner.name()?;
+                    scanner.skip()?;
+                    more = scanner.another_member()?;
+                }
+                Ok(u64::from(full))
+            }
+            first => scanner.skip().map(|()| u64::from(first != b'n')),
+        }
+    }
+}
+
+/// Whether records of this kind are translated.
+fn is_taken(kind: &str) -> bool {
+    let memory = ["kernel_dispatch", "memory_copy", "memory_allocation", "scratch_memory"];
+    memory.contains(&kind) || kind.ends_with("_api")
+}
