@@ -2,11 +2,19 @@
 //!
 //! * [`synthetic`] makes runs whose every row is known, and writes them as shards and as databases;
 //! * [`content`] brings the rows of a model and of a database into one form that does not depend on ids;
+//! * [`plain`] merges databases with SQL alone;
+//! * [`views`] does the same with the rows of AMD's views;
+//! * [`fixtures`] are real files of other tools;
 //! * [`crafted`] makes shards with given rows, given bytes or given damage;
+//! * [`databases`] are jobs of databases, to be damaged;
 //! * [`harness`] starts the built programs with a time limit, under `mpirun` where there is one.
 //!
 //! The promises themselves are in `tests/*.rs`.
 pub mod content;
 pub mod crafted;
+pub mod databases;
+pub mod fixtures;
 pub mod harness;
+pub mod plain;
 pub mod synthetic;
+pub mod views;

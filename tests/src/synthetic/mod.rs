@@ -12,6 +12,7 @@
 //! Rows of a process are made when they are asked for, always the same ones, so that a run of many
 //! gigabytes never is in memory at once.
 
+mod bulk;
 mod cell;
 mod clock;
 mod communication;
@@ -26,6 +27,7 @@ mod random;
 mod run;
 mod shards;
 
+pub use bulk::{BulkRun, write_bulk_rocpd, write_bulk_shards};
 pub use cell::{Cell, Json, Row};
 pub use clock::{NodeClock, RUN_START};
 pub use databases::write_rocpd;

@@ -1,0 +1,55 @@
+//! Real files of other tools. They are not ours to pass on, so that they are not in the repository:
+//! they come from the folder that `RPD_SHARED` names, or `../shared` beside it.
+
+use crate::harness::{repository, skip};
+use std::fs::{self, File};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+/// Four RocPD databases of two nodes with two processes each, in the order of their names; none, with a
+/// note, where they are not.
+pub fn rocpd_databases(into: &Path) -> Vec<PathBuf> {
+    unpacked("rocpd", into)
+}
+
+/// Two legacy `.rpd` files of schema 2: a small matrix multiplication, and a run of PyTorch; or none.
+pub fn rpd_files(into: &Path) -> Vec<PathBuf> {
+    unpacked("rpd", into)
+}
+
+/// The JSON of one process by rocprofv3 of ROCm 6, with dispatches only; or none.
+pub fn rocprofv3_json(into: &Path) -> Option<PathBuf> {
+    unpacked("rocprofv3", into).pop()
+}
+
+/// Unpacks the files of a kind into a folder.
+///
+/// # Panics
+/// If there are some, and one cannot be unpacked.
+fn unpacked(kind: &str, into: &Path) -> Vec<PathBuf> {
+    let shared = std::env::var_os("RPD_SHARED").map_or(repository().join("../shared"), PathBuf::from);
+    let from = shared.join("data").join(kind);
+    let Ok(entries) = fs::read_dir(&from) else {
+        skip("real files", &format!("no {} (set RPD_SHARED)", from.display()));
+        return Vec::new();
+    };
+    let mut found: Vec<PathBuf> = entries.flatten().map(|entry| entry.path()).collect();
+    found.sort();
+    assert!(!found.is_empty(), "nothing in {}", from.display());
+    let cannot = |path: &Path, error: std::io::Error| -> File { panic!("{}: {error}", path.display()) };
+    fs::create_dir_all(into).unwrap_or_else(|error| drop(cannot(into, error)));
+    let unpack = |found: PathBuf| {
+        let packed = found.extension().is_some_and(|ending| ending == "gz");
+        let name = if packed { found.file_stem() } else { found.file_name() };
+        let path = into.join(name.unwrap_or_default());
+        let file = File::create(&path).unwrap_or_else(|error| cannot(&path, error));
+        let mut command = if packed { Command::new("gzip") } else { Command::new("cat") };
+        if packed {
+            command.arg("-dc");
+        }
+        let status = command.arg(&found).stdin(Stdio::null()).stdout(file).status();
+        assert!(status.is_ok_and(|status| status.success()), "{} cannot be unpacked", found.display());
+        path
+    };
+    found.into_iter().map(unpack).collect()
+}

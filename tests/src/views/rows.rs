@@ -1,0 +1,124 @@
+use super::referred::{Referred, Words};
+use super::summaries;
+use super::treatment::{Treatment, treatment};
+use crate::content::Content;
+use rusqlite::types::ValueRef;
+use rusqlite::{Connection, Result};
+use serde_json::Value as Json;
+
+/// Under this name, kernels and the calls that launched them.
+const LAUNCHES: &str = "kernels JOIN regions";
+
+/// As tools ask for them. What is joined is computed first, or SQLite computes it once for each kernel.
+const LAUNCHES_SQL: &str = "
+    WITH k AS MATERIALIZED (SELECT guid, stack_id, name, start, \"end\", tid, pid, dispatch_id FROM kernels),
+         r AS MATERIALIZED (SELECT guid, stack_id, name, start, \"end\", tid, pid, category FROM regions)
+    SELECT k.name, k.start, k.\"end\", k.tid, k.pid, k.dispatch_id,
+           r.name, r.start, r.\"end\", r.tid, r.pid, r.category
+      FROM k JOIN r ON r.guid = k.guid AND r.stack_id = k.stack_id";
+
+/// Per view of AMD's, sorted, the rows of all databases together; and the join of kernels to the calls
+/// with the same guid and stack id. Of one database the summary views are as they are, of several they
+/// are computed from each.
+pub fn view_rows(databases: &[&Connection]) -> Result<Content> {
+    let mut content = Content::new();
+    for database in databases {
+        let words = Words::of(database)?;
+        for view in views(database)? {
+            let rows = content.entry(view.clone()).or_default();
+            if databases.len() == 1 || !summaries::VIEWS.contains(&view.as_str()) {
+                rows.extend(rows_of(database, &words, &view, &format!("SELECT * FROM \"{view}\""))?);
+            }
+        }
+        let launches = rows_of(database, &words, LAUNCHES, LAUNCHES_SQL)?;
+        content.entry(LAUNCHES.to_owned()).or_default().extend(launches);
+    }
+    if databases.len() > 1 {
+        content.extend(summaries::together(databases)?);
+    }
+    content.values_mut().for_each(|rows| rows.sort());
+    Ok(content)
+}
+
+/// Names of the data and summary views.
+fn views(database: &Connection) -> Result<Vec<String>> {
+    let sql = "SELECT name FROM sqlite_master WHERE type = 'view' AND name NOT GLOB 'rocpd_*'";
+    database.prepare(sql)?.query_map([], |row| row.get(0))?.collect()
+}
+
+fn rows_of(database: &Connection, words: &Words, view: &str, sql: &str) -> Result<Vec<String>> {
+    let mut query = database.prepare(sql)?;
+    let columns: Vec<String> = query.column_names().map(str::to_owned).collect();
+    let treatments: Vec<Treatment> = columns.iter().map(|column| treatment(view, column)).collect();
+    // Without a guid, ids of views with one process are those of its guid; `treatment` lists no other.
+    let guid = columns.iter().position(|column| column == "guid");
+    let mut rows = query.query([])?;
+    let mut out = Vec::new();
+    while let Some(row) = rows.next()? {
+        let guid: String = guid.map_or(Ok(String::new()), |guid| row.get(guid))?;
+        let mut line = String::new();
+        for (i, treatment) in treatments.iter().enumerate().filter(|(_, t)| **t != Treatment::LeftOut) {
+            let value = treated(words, &guid, *treatment, row.get_ref(i)?);
+            line += &format!("{}={value} ", columns[i]);
+        }
+        out.push(line);
+    }
+    Ok(out)
+}
+
+fn treated(words: &Words, guid: &str, treatment: Treatment, value: ValueRef<'_>) -> String {
+    match (treatment, value) {
+        (Treatment::Row(table), ValueRef::Integer(id)) => words.row(table, guid, id),
+        (Treatment::Stack, ValueRef::Integer(stack)) => words.stack(guid, stack),
+        (Treatment::LineInfo, ValueRef::Text(text)) => json(text, "code_object_id", &|id| {
+            if guid.is_empty() { String::new() } else { words.row(Referred::CodeObject, guid, id) }
+        }),
+        (Treatment::StreamOfArgument, ValueRef::Text(text)) => json(text, "stream_id", &|_| String::new()),
+        _ => verbatim(value),
+    }
+}
+
+/// The text, and where it names an id under this key, the parsed text with words for it.
+fn json(text: &[u8], key: &str, words: &dyn Fn(i64) -> String) -> String {
+    let text = String::from_utf8_lossy(text);
+    if !text.contains(key) {
+        return format!("{text:?}");
+    }
+    match serde_json::from_str::<Json>(&text) {
+        Ok(mut json) => {
+            replace(&mut json, key, words);
+            json.to_string()
+        }
+        Err(_) => format!("{text:?}"),
+    }
+}
+
+fn replace(json: &mut Json, key: &str, words: &dyn Fn(i64) -> String) {
+    match json {
+        Json::Object(entries) => {
+            for (name, value) in entries {
+                match value.as_i64() {
+                    Some(id) if name == key => *value = words(id).into(),
+                    _ => replace(value, key, words),
+                }
+            }
+        }
+        Json::Array(items) => items.iter_mut().for_each(|item| replace(item, key, words)),
+        _ => {}
+    }
+}
+
+/// A value with its type. Sums of reals depend on the order in the last digit.
+pub(super) fn verbatim(value: ValueRef<'_>) -> String {
+    match value {
+        ValueRef::Null => "NULL".into(),
+        ValueRef::Integer(v) => v.to_string(),
+        ValueRef::Real(v) => real(v),
+        ValueRef::Text(v) => format!("{:?}", String::from_utf8_lossy(v)),
+        ValueRef::Blob(v) => format!("x{v:02x?}"),
+    }
+}
+
+pub(super) fn real(value: f64) -> String {
+    format!("{value:.11e}")
+}

@@ -1,0 +1,132 @@
+//! What is done with the columns of AMD's views. A column that is not here is compared as it is.
+
+use super::referred::Referred;
+
+/// What is done with a column.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Treatment {
+    /// Compared as it is.
+    Verbatim,
+    /// The id of the row itself, the guid, or an id in a view without guid, where nobody can say what it
+    /// refers to once there are several.
+    LeftOut,
+    /// Replaced by words about the row with this id.
+    Row(Referred),
+    /// Replaced by words about everything that has the same stack id.
+    Stack,
+    /// JSON in which a code object is named by id.
+    LineInfo,
+    /// JSON in which a stream is named by id, in a view without guid.
+    StreamOfArgument,
+}
+
+use Referred::{Agent, CodeObject, Event, KernelSymbol, Node, Pmc, Queue, Region, Stream};
+use Treatment::{LeftOut, LineInfo, Row, Stack, StreamOfArgument};
+
+/// Columns of all views of a kind of event.
+const EVENTS: [(&str, Treatment); 7] = [
+    ("id", LeftOut),
+    ("guid", LeftOut),
+    ("nid", Row(Node)),
+    ("event_id", Row(Event)),
+    ("stack_id", Stack),
+    ("parent_stack_id", Stack),
+    ("line_info", LineInfo),
+];
+
+const KERNELS: [(&str, Treatment); 9] = [
+    ("id", LeftOut),
+    ("guid", LeftOut),
+    ("nid", Row(Node)),
+    ("code_object_id", Row(CodeObject)),
+    ("kernel_id", Row(KernelSymbol)),
+    ("stream_id", Row(Stream)),
+    ("queue_id", Row(Queue)),
+    ("stack_id", Stack),
+    ("parent_stack_id", Stack),
+];
+
+const MEMORY: [(&str, Treatment); 7] = [
+    ("id", LeftOut),
+    ("guid", LeftOut),
+    ("nid", Row(Node)),
+    ("stream_id", Row(Stream)),
+    ("queue_id", Row(Queue)),
+    ("stack_id", Stack),
+    ("parent_stack_id", Stack),
+];
+
+const COUNTERS: [(&str, Treatment); 11] = [
+    ("id", LeftOut),
+    ("guid", LeftOut),
+    ("kernel_id", Row(KernelSymbol)),
+    ("event_id", Row(Event)),
+    ("stack_id", Stack),
+    ("parent_stack_id", Stack),
+    ("agent_id", Row(Agent)),
+    ("queue_id", Row(Queue)),
+    ("counter_id", Row(Pmc)),
+    ("nid", Row(Node)),
+    ("code_object_id", Row(CodeObject)),
+];
+
+/// Columns that are not compared as they are.
+const TREATMENTS: [(&str, &[(&str, Treatment)]); 19] = [
+    ("code_objects", &[("id", LeftOut), ("guid", LeftOut), ("nid", Row(Node))]),
+    (
+        "kernel_symbols",
+        &[
+            ("id", LeftOut),
+            ("guid", LeftOut),
+            ("nid", Row(Node)),
+            ("code_object_id", Row(CodeObject)),
+            // It is in JSON, and names the row itself.
+            ("kernel_id", Row(KernelSymbol)),
+        ],
+    ),
+    ("processes", &[("guid", LeftOut), ("nid", Row(Node))]),
+    ("threads", &[("guid", LeftOut), ("nid", Row(Node))]),
+    ("regions", &EVENTS),
+    ("samples", &EVENTS),
+    ("sample_regions", &EVENTS),
+    ("regions_and_samples", &EVENTS),
+    ("region_args", &[("id", Row(Region)), ("guid", LeftOut), ("nid", Row(Node))]),
+    ("kernels", &KERNELS),
+    ("pmc_info", &[("id", LeftOut), ("guid", LeftOut), ("nid", Row(Node))]),
+    (
+        "pmc_events",
+        &[
+            ("id", LeftOut),
+            ("guid", LeftOut),
+            ("pmc_id", Row(Pmc)),
+            ("event_id", Row(Event)),
+            ("nid", Row(Node)),
+        ],
+    ),
+    (
+        "events_args",
+        &[
+            ("event_id", LeftOut),
+            ("stack_id", LeftOut),
+            ("parent_stack_id", LeftOut),
+            ("line_info", LineInfo),
+            ("extdata", StreamOfArgument),
+        ],
+    ),
+    (
+        "stream_args",
+        &[("argument_id", LeftOut), ("event_id", LeftOut), ("stream_id", LeftOut), ("nid", LeftOut)],
+    ),
+    ("memory_copies", &MEMORY),
+    ("memory_allocations", &MEMORY),
+    ("scratch_memory", &MEMORY),
+    ("counters_collection", &COUNTERS),
+    // Of several guids nobody can say whose agent it is.
+    ("busy", &[("agent_id", LeftOut)]),
+];
+
+/// What is done with a column of a view.
+pub(super) fn treatment(view: &str, column: &str) -> Treatment {
+    let listed = TREATMENTS.iter().find(|(name, _)| *name == view).map_or(&[][..], |(_, columns)| columns);
+    listed.iter().find(|(name, _)| *name == column).map_or(Treatment::Verbatim, |(_, treatment)| *treatment)
+}

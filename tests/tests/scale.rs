@@ -1,0 +1,246 @@
+//! Many inputs, many strings, large payloads, little memory, few open files: the same file byte for byte.
+#![allow(missing_docs, clippy::unwrap_used)]
+
+use rpd_shard::model::{Value, native};
+use rpd_tests::crafted::{push_thread, shard_of};
+use rpd_tests::harness::{
+    Database, Job, binary, leftovers, mpi_missing, mpirun, rpd_merge, rpd_merge_mpi, skip,
+};
+use rpd_tests::synthetic::{SyntheticRun, write_rocpd};
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+use tempfile::TempDir;
+
+/// Longest merge.
+const LIMIT: Duration = Duration::from_secs(600);
+
+/// Whether the long tests are asked for.
+fn soak() -> bool {
+    std::env::var("RPD_SOAK").is_ok_and(|value| value == "1")
+}
+
+/// Inputs that are not synthetic runs: so many shards, each with so many names that no other one has, a few
+/// that all have, and texts that are longer than a page.
+struct Many {
+    shards: u32,
+    names: usize,
+    texts: usize,
+}
+
+impl Many {
+    fn write(&self, folder: &Path) {
+        let ranks_per_node = self.shards.min(8);
+        let nodes = self.shards / ranks_per_node;
+        let config = SyntheticRun { nodes, ranks_per_node, kernels: 1, ..SyntheticRun::default() };
+        fs::create_dir_all(folder).unwrap();
+        for rank in 0..self.shards {
+            let bytes = shard_of(&config, rank, |shard| {
+                let thread = Value::Int(push_thread(shard)?);
+                let mut at = i64::from(rank) * 1_000;
+                let mut range = |shard: &mut rpd_shard::ShardWriter<Vec<u8>>, name: &str| {
+                    let name = Value::Int(shard.string(name.as_bytes())?);
+                    at += 10;
+                    let (start, end) = (Value::Int(at), Value::Int(at + 7));
+                    let row = [thread, start, end, name, Value::Int(at), Value::Int(0)];
+                    shard.push(1, native::RANGE, &row).map(drop)
+                };
+                for i in 0..self.names {
+                    // Of different lengths, in no order.
+                    let name = (u64::from(rank) << 32 | i as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+                    range(shard, &format!("{name:x} {}", &"name of a range"[..i % 16]))?;
+                    if i % 10 == 0 {
+                        range(shard, "forward")?;
+                    }
+                }
+                for i in 0..self.texts {
+                    // From just below a page to several of them.
+                    let text = format!("text {i} of {rank} ").repeat(200 + 70 * i);
+                    let name = Value::Int(shard.string(text.as_bytes())?);
+                    let row = [thread, Value::Int(5), name, Value::Int(0), Value::Int(0)];
+                    shard.push(1, native::MARK, &row)?;
+                }
+                Ok(())
+            });
+            fs::write(folder.join(format!("rank-{rank:05}.rpdshard")), bytes).unwrap();
+        }
+    }
+}
+
+/// Databases, each a process of its own, of tiny runs.
+fn write_databases(count: u32, folder: &Path) {
+    let per_node = 10;
+    let nodes = count / per_node;
+    let run = SyntheticRun {
+        seed: 7,
+        nodes,
+        ranks_per_node: per_node,
+        events_per_rank: 3,
+        threads: 1,
+        kernels: 1,
+        ..SyntheticRun::default()
+    };
+    write_rocpd(&run.plan(), folder).unwrap();
+}
+
+/// A folder of inputs, and the outputs beside it.
+struct Scale {
+    folder: TempDir,
+}
+
+impl Scale {
+    fn new() -> Scale {
+        Scale { folder: tempfile::tempdir().unwrap() }
+    }
+
+    fn inputs(&self) -> PathBuf {
+        self.folder.path().join("in")
+    }
+
+    /// Runs a merge to which the output and the inputs are added, and returns the output.
+    fn merged(&self, name: &str, job: Job) -> PathBuf {
+        let output = self.folder.path().join(format!("{name}.db"));
+        let job = job.args(["--quiet", "-o"]).arg(&output).arg(self.inputs()).limit(LIMIT);
+        let outcome = job.run().success();
+        eprintln!("{name}: {:.1} s", outcome.took.as_secs_f64());
+        output
+    }
+
+    /// Merges with one and two threads, with few open files, and on one to three ranks; all outputs are
+    /// the same. Returns the first.
+    fn merged_in_all_ways(&self) -> PathBuf {
+        let first = self.merged("solo-1", rpd_merge().args(["--threads", "1"]));
+        let bytes = fs::read(&first).unwrap();
+        let same = |name: &str, job: Job| {
+            let output = self.merged(name, job);
+            assert!(fs::read(&output).unwrap() == bytes, "{name} differs from one thread");
+            fs::remove_file(&output).unwrap();
+        };
+        let few_files = ["-c", "ulimit -n 256 && exec \"$@\"", "sh"];
+        same("solo-2", rpd_merge().args(["--threads", "2"]).wrapped("sh", &few_files));
+        if let Some(why) = mpi_missing() {
+            skip("merges under mpirun", why);
+            return first;
+        }
+        for ranks in [1, 2, 3] {
+            same(&format!("mpi-{ranks}"), rpd_merge_mpi(ranks).args(["--threads", "1"]));
+        }
+        let of_ranks = mpirun(3).arg("sh").args(few_files).arg(binary("rpd-merge"));
+        same("mpi-3-few-files", of_ranks.args(["--threads", "1"]));
+        assert_eq!(
+            leftovers(self.folder.path()).iter().filter(|path| !path.starts_with(self.inputs())).count(),
+            1
+        );
+        first
+    }
+}
+
+#[test]
+fn a_thousand_inputs_give_the_same_file_on_any_ranks_and_threads_mpi() {
+    let scale = Scale::new();
+    let (shards, databases) = if soak() { (3_096, 1_000) } else { (900, 100) };
+    Many { shards, names: 3, texts: 0 }.write(&scale.inputs());
+    write_databases(databases, &scale.inputs());
+    let output = Database::open(&scale.merged_in_all_ways());
+    output.assert_sound();
+    assert_eq!(output.count("rocpd_info_process"), i64::from(shards + databases));
+    let ranges = "SELECT count(*) FROM regions WHERE category = 'MARKER_CORE_RANGE_API'";
+    assert!(output.number(ranges) >= i64::from(shards) * 4);
+}
+
+#[test]
+fn a_million_strings_and_long_texts_give_the_same_file_mpi() {
+    let scale = Scale::new();
+    let names = if soak() { 1_000 } else { 200 };
+    let many = Many { shards: 1_000, names, texts: 3 };
+    many.write(&scale.inputs());
+    let output = Database::open(&scale.merged_in_all_ways());
+    assert_eq!(output.rows("PRAGMA integrity_check"), [["'ok'"]]);
+    let distinct = many.shards as usize * many.names;
+    assert!(output.count("rocpd_string") > distinct as i64, "{}", output.count("rocpd_string"));
+    let ranges = distinct + distinct.div_ceil(10);
+    assert_eq!(output.number("SELECT count(*) FROM rocpd_region"), ranges as i64);
+    // Every name is where it was put, every text whole.
+    let wrong = "SELECT count(*) FROM rocpd_region r JOIN rocpd_string s ON s.id = r.name_id
+                  WHERE s.string != 'forward' AND s.string NOT GLOB '[0-9a-f]*'";
+    assert_eq!(output.number(wrong), 0);
+    let texts = "SELECT count(*) FROM rocpd_event
+                  WHERE length(extdata) > 2500 AND json_extract(extdata, '$.message') GLOB 'text * of * '";
+    assert_eq!(output.number(texts), i64::from(many.shards) * many.texts as i64);
+}
+
+/// Databases and shards of a run, each kind many times as large as the memory that a merge is given.
+fn large(folder: &Path) -> (PathBuf, PathBuf) {
+    let run = SyntheticRun {
+        nodes: 1,
+        ranks_per_node: 2,
+        events_per_rank: if soak() { 600_000 } else { 75_000 },
+        ..SyntheticRun::default()
+    };
+    let run = run.plan();
+    let databases = folder.join("databases");
+    write_rocpd(&run, &databases).unwrap();
+    (databases, rpd_tests::synthetic::write_shards(&run, folder).unwrap())
+}
+
+#[test]
+fn memory_stays_within_what_is_allowed_mpi() {
+    let folder = tempfile::tempdir().unwrap();
+    let (databases, shards) = large(folder.path());
+    // The limit is on writable private memory: what a process asks for, not what it reserves.
+    let memory: usize = if soak() { 256 } else { 48 };
+    let limited = format!("ulimit -d {} && exec \"$@\"", memory << 10);
+    let limited = ["-c", &limited, "sh"];
+    let allowed = format!("{memory}MiB");
+    for inputs in [&databases, &shards] {
+        let output = folder.path().join("free.db");
+        let _ = rpd_merge()
+            .args(["--force", "--quiet", "-o"])
+            .arg(&output)
+            .arg(inputs)
+            .limit(LIMIT)
+            .run()
+            .success();
+        let expected = fs::read(&output).unwrap();
+        assert!(expected.len() > memory << 20, "{} bytes would fit", expected.len());
+        let within = folder.path().join("within.db");
+        let arguments = |job: Job| {
+            let job = job.args(["--force", "--quiet", "--memory", &allowed, "-o"]).arg(&within);
+            job.arg(inputs).limit(LIMIT)
+        };
+        for threads in ["1", "2"] {
+            let job = arguments(rpd_merge().args(["--threads", threads])).wrapped("sh", &limited);
+            let _ = job.run().success();
+            assert!(fs::read(&within).unwrap() == expected, "another file, {threads} threads");
+        }
+        if let Some(why) = mpi_missing() {
+            skip("memory of a merge under mpirun", why);
+            continue;
+        }
+        let ranks = mpirun(2).arg("sh").args(limited).arg(binary("rpd-merge")).args(["--threads", "1"]);
+        let _ = arguments(ranks).run().success();
+        assert!(fs::read(&within).unwrap() == expected, "another file, 2 ranks");
+    }
+}
+
+#[test]
+fn a_limit_on_memory_that_is_nonsense_is_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    for memory in ["0", "1", "-5GiB", "1QiB", "", "99999999999999999999GiB"] {
+        let outcome = rpd_merge().args(["--memory", memory]).arg(folder.path()).run();
+        assert_eq!(outcome.code(), Some(2), "{memory:?}: {outcome}");
+    }
+}
+
+#[test]
+fn a_partitioned_output_of_more_processes_than_sqlite_joins_is_refused() {
+    let scale = Scale::new();
+    Many { shards: 504, names: 1, texts: 0 }.write(&scale.inputs());
+    let output = scale.folder.path().join("out.db");
+    let job = rpd_merge().args(["--layout", "partitioned", "-o"]).arg(&output).arg(scale.inputs());
+    let outcome = job.run();
+    assert!(matches!(outcome.code(), Some(2 | 4)), "{outcome}");
+    let errors: Vec<_> = outcome.stderr.lines().filter(|line| line.contains("error:")).collect();
+    assert!(errors.len() == 1 && errors[0].contains("500") && errors[0].contains("504"), "{outcome}");
+    assert!(!output.exists());
+}
