@@ -66,7 +66,8 @@ impl Database {
         }
         let mut database = Database { sql, spaces: Vec::new(), damage };
         for (suffix, tables) in groups {
-            let space = database.sql.with(|conn| read_space(conn, path, suffix, tables))?;
+            let space =
+                database.sql.with(|conn| read_space(conn, path, suffix, tables, &mut database.damage))?;
             database.spaces.push(space);
         }
         database.read_facts();
@@ -163,6 +164,7 @@ fn read_space(
     path: &Path,
     suffix: String,
     tables: Vec<(String, &Entry)>,
+    damage: &mut Vec<String>,
 ) -> Result<Space, ReadError> {
     let mut space = Space {
         guid: suffix.trim_start_matches('_').to_owned(),
@@ -210,16 +212,12 @@ fn read_space(
     for Declared { name, entry, .. } in too_many {
         leave_out(&mut space, conn, name, entry, "there are too many tables");
     }
-    for at in 0..space.tables.len() {
-        match space.tables[at].stored.pieces(conn) {
-            Ok(pieces) => space.tables[at].pieces = pieces,
-            Err(error) => {
-                // What the table has is asked for key by key, as far as it can be reached.
-                space.tables[at].pieces = vec![Piece::keys(0, i64::MAX, 0)];
-                let name = space.tables[at].table.name.clone();
-                space.warn(format!("{name} is damaged: {error}"));
-            }
-        }
+    for table in &mut space.tables {
+        let (pieces, error) = table.stored.pieces(conn);
+        table.pieces = pieces;
+        damage.extend(
+            error.map(|error| format!("{} is damaged, rows are missing: {error}", table.stored.name)),
+        );
     }
     Ok(space)
 }

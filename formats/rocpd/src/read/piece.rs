@@ -24,6 +24,14 @@ impl Piece {
         Piece { rows, place: Place::Keys { first, last } }
     }
 
+    /// The last key, where keys are known.
+    pub(super) fn last_key(&self) -> Option<i64> {
+        match self.place {
+            Place::Keys { last, .. } => Some(last),
+            Place::Pages(_) => None,
+        }
+    }
+
     /// The piece in the smallest parts that are read: single pages, or short ranges of keys. What
     /// cannot be read in one part does not hinder the others.
     pub fn split(&self) -> Vec<Piece> {

@@ -39,19 +39,46 @@ impl Stored {
         Stored { name: entry.name.clone(), columns: places.iter().map(name).collect() }
     }
 
-    /// Divides the table into pieces; reads its keys.
-    pub(super) fn pieces(&self, conn: &Connection) -> rusqlite::Result<Vec<Piece>> {
+    /// Divides the table into pieces; reads its keys. Of a damaged table these are the keys that can
+    /// be reached from its beginning and from its end, and the error.
+    pub(super) fn pieces(&self, conn: &Connection) -> (Vec<Piece>, Option<rusqlite::Error>) {
+        let mut pieces = Vec::new();
+        match self.step(conn, &mut pieces) {
+            Ok(()) => (pieces, None),
+            Err(error) => {
+                let first = pieces.last().and_then(|piece: &Piece| piece.last_key()?.checked_add(1));
+                if !pieces.is_empty() && first.is_none() {
+                    return (pieces, Some(error));
+                }
+                let forth = self.reach(conn, first.unwrap_or(i64::MIN), i64::MAX, "ASC");
+                let behind = forth.last().copied().or(first).unwrap_or(i64::MIN);
+                let mut back = self.reach(conn, behind.saturating_add(1), i64::MAX, "DESC");
+                back.reverse();
+                for keys in [forth, back] {
+                    for some in keys.chunks(PIECE_ROWS as usize) {
+                        if let [first, .., last] | [first @ last] = some {
+                            pieces.push(Piece::keys(*first, *last, some.len() as u64));
+                        }
+                    }
+                }
+                (pieces, Some(error))
+            }
+        }
+    }
+
+    /// Adds the pieces of a sound table.
+    fn step(&self, conn: &Connection, pieces: &mut Vec<Piece>) -> rusqlite::Result<()> {
         let table = identifier(&self.name);
+        let first = conn.query_row(&format!("SELECT min(id) FROM {table}"), [], |row| row.get(0))?;
+        let Some(mut first) = first else { return Ok(()) };
         let sql =
             format!("SELECT id FROM {table} WHERE id >= ?1 ORDER BY id LIMIT 1 OFFSET {}", PIECE_ROWS - 1);
         let mut step = conn.prepare(&sql)?;
-        let mut pieces = Vec::new();
-        let mut first = i64::MIN;
         while let Some(last) = step.query_row([first], |row| row.get::<_, i64>(0)).optional()? {
             pieces.push(Piece::keys(first, last, PIECE_ROWS as u64));
             match last.checked_add(1) {
                 Some(next) => first = next,
-                None => return Ok(pieces),
+                None => return Ok(()),
             }
         }
         let sql = format!("SELECT count(*), max(id) FROM {table} WHERE id >= ?1");
@@ -60,7 +87,16 @@ impl Stored {
         if let Some(last) = last {
             pieces.push(Piece::keys(first, last, rows.cast_unsigned()));
         }
-        Ok(pieces)
+        Ok(())
+    }
+
+    /// The keys between two, in one direction, until SQLite finds damage.
+    fn reach(&self, conn: &Connection, first: i64, last: i64, direction: &str) -> Vec<i64> {
+        let table = identifier(&self.name);
+        let sql = format!("SELECT id FROM {table} WHERE id BETWEEN ?1 AND ?2 ORDER BY id {direction}");
+        let Ok(mut query) = conn.prepare(&sql) else { return Vec::new() };
+        let Ok(keys) = query.query_map([first, last], |row| row.get::<_, i64>(0)) else { return Vec::new() };
+        keys.map_while(Result::ok).collect()
     }
 
     /// The rows with keys from `first` to `last`.
