@@ -41,95 +41,62 @@ struct Texts {
 #[derive(Debug)]
 pub(super) struct TooLong;
 
-/// Where the rows of a page are: offsets, one per row.
-#[derive(Debug, Default)]
-pub(super) struct Places {
+/// Where a row of a page is: offsets.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Place {
     /// The next serial type.
-    pub(super) heads: Vec<u32>,
+    pub(super) types: u32,
     /// The end of the record's header.
-    pub(super) head_ends: Vec<u32>,
+    pub(super) header_end: u32,
     /// The next value.
-    pub(super) bodies: Vec<u32>,
+    pub(super) values: u32,
     /// The end of the record.
-    pub(super) ends: Vec<u32>,
+    pub(super) end: u32,
 }
 
-impl Places {
-    pub(super) fn clear(&mut self) {
-        for places in [&mut self.heads, &mut self.head_ends, &mut self.bodies, &mut self.ends] {
-            places.clear();
-        }
-    }
+/// The rows of a page.
+#[derive(Clone, Copy)]
+pub(super) struct Page<'a> {
+    pub(super) bytes: &'a [u8],
+    /// How many rows are expected from this page on, itself included.
+    pub(super) expected: usize,
+}
 
-    pub(super) fn rows(&self) -> usize {
-        self.heads.len()
-    }
-
-    /// Adds a row: where its types begin, where they end and values begin, where it ends.
+impl Place {
+    /// A row whose header goes on at `types` up to `values`.
     #[inline]
-    pub(super) fn push(&mut self, types: usize, values: usize, end: usize) {
-        self.heads.push(types as u32);
-        self.head_ends.push(values as u32);
-        self.bodies.push(values as u32);
-        self.ends.push(end as u32);
+    pub(super) fn new(types: usize, values: usize, end: usize) -> Place {
+        Place { types: types as u32, header_end: values as u32, values: values as u32, end: end as u32 }
     }
 
-    /// The same for a row that was added.
-    pub(super) fn set(&mut self, row: usize, types: usize, values: usize, end: usize) {
-        self.heads[row] = types as u32;
-        self.head_ends[row] = values as u32;
-        self.bodies[row] = values as u32;
-        self.ends[row] = end as u32;
+    /// The type of a column, if those before it take one byte each.
+    #[inline(always)]
+    pub(super) fn serial(&self, bytes: &[u8], column: usize) -> Serial {
+        SERIALS[usize::from(bytes.get(self.types as usize + column).copied().unwrap_or(0))]
     }
 
-    /// The next value of a row, whatever its type; `Some(None)` if the record has no more columns.
+    /// Type and first 8 bytes of the next value; passes over it.
+    #[inline(always)]
+    fn number(&mut self, bytes: &[u8], column: usize) -> (Serial, u64) {
+        let serial = self.serial(bytes, column);
+        let first = eight(bytes, self.values as usize);
+        self.values += u32::from(serial.length);
+        (serial, first)
+    }
+
+    /// The next value, whatever its type; `Some(None)` if the record has no more columns.
     #[inline]
-    pub(super) fn next<'a>(&mut self, bytes: &'a [u8], row: usize) -> Option<Option<Value<'a>>> {
-        let (head, head_end) = (self.heads[row] as usize, self.head_ends[row] as usize);
-        if head >= head_end {
+    pub(super) fn next<'a>(&mut self, bytes: &'a [u8]) -> Option<Option<Value<'a>>> {
+        let (types, header_end) = (self.types as usize, self.header_end as usize);
+        if types >= header_end {
             return Some(None);
         }
-        let (serial, behind) = varint(bytes, head).filter(|(_, behind)| *behind <= head_end)?;
-        let (value, end) = value(bytes, serial, self.bodies[row] as usize, self.ends[row] as usize)?;
-        self.heads[row] = behind as u32;
-        self.bodies[row] = end as u32;
+        let (serial, behind) = varint(bytes, types).filter(|(_, behind)| *behind <= header_end)?;
+        let (value, end) = value(bytes, serial, self.values as usize, self.end as usize)?;
+        self.types = behind as u32;
+        self.values = end as u32;
         Some(Some(value))
     }
-
-    /// The classes of all values of a column whose types are one byte each.
-    #[inline]
-    pub(super) fn classes(&self, bytes: &[u8], column: usize) -> u8 {
-        self.heads.iter().fold(0, |all, head| all | serial(bytes, *head, column).class)
-    }
-
-    /// Passes over the values of a column.
-    #[inline]
-    pub(super) fn skip(&mut self, bytes: &[u8], column: usize) {
-        for (head, body) in self.heads.iter().zip(&mut self.bodies) {
-            *body += u32::from(serial(bytes, *head, column).length);
-        }
-    }
-
-    /// What `read` makes of type and 8 bytes of each value of a column; passes over the values.
-    #[inline(always)]
-    fn numbers<'a, T>(
-        &'a mut self,
-        bytes: &'a [u8],
-        column: usize,
-        read: impl Fn(Serial, u64) -> T + 'a,
-    ) -> impl Iterator<Item = T> + 'a {
-        self.heads.iter().zip(&mut self.bodies).map(move |(head, body)| {
-            let serial = serial(bytes, *head, column);
-            let first = eight(bytes, *body as usize);
-            *body += u32::from(serial.length);
-            read(serial, first)
-        })
-    }
-}
-
-#[inline(always)]
-fn serial(bytes: &[u8], head: u32, column: usize) -> Serial {
-    SERIALS[usize::from(bytes.get(head as usize + column).copied().unwrap_or(0))]
 }
 
 /// How the values of a page are added.
@@ -147,37 +114,48 @@ impl Column {
         Column { real, ..Column::default() }
     }
 
-    /// Adds column `column` of a page's rows, whose types are of `classes` and one byte each. A value
-    /// that reaches out of its row is not noticed: its end is in `places.bodies`, for the caller.
+    /// Adds column `column` of a page's rows, whose types are of `classes` and one byte each. A value that
+    /// reaches out of its row is not noticed: its end is in `places`, for the caller.
     pub(super) fn append(
         &mut self,
-        bytes: &[u8],
-        places: &mut Places,
+        page: Page<'_>,
+        places: &mut [Place],
         column: usize,
         classes: u8,
     ) -> Result<(), TooLong> {
-        let rows = places.rows();
+        let bytes = page.bytes;
+        let rows = places.len();
         match self.pass(classes & !class::NULL) {
-            Pass::Nulls => self.append_nulls(rows),
+            Pass::Nulls => {
+                self.append_nulls(rows);
+                return Ok(());
+            }
+            Pass::Mixed => return self.append_mixed(bytes, places, column),
             Pass::Ints => {
                 self.mark_nulls(bytes, places, column, classes);
-                self.ints().extend(places.numbers(bytes, column, Serial::int));
-                self.rows += rows;
+                let values = self.ints();
+                make_room(values, rows, page.expected);
+                values.extend(places.iter_mut().map(|place| {
+                    let (serial, first) = place.number(bytes, column);
+                    serial.int(first)
+                }));
             }
             Pass::Reals => {
                 self.mark_nulls(bytes, places, column, classes);
-                self.reals().extend(places.numbers(bytes, column, |serial, first| match serial.class {
-                    class::REAL => f64::from_bits(first),
-                    _ => serial.int(first) as f64,
+                let values = self.reals();
+                make_room(values, rows, page.expected);
+                values.extend(places.iter_mut().map(|place| match place.number(bytes, column) {
+                    (serial, first) if serial.class == class::REAL => f64::from_bits(first),
+                    (serial, first) => serial.int(first) as f64,
                 }));
-                self.rows += rows;
             }
             Pass::Texts => {
-                self.texts().append(bytes, places, column)?;
-                self.rows += rows;
+                let texts = self.texts();
+                make_room(&mut texts.cells.codes, rows, page.expected);
+                texts.append(bytes, places, column)?;
             }
-            Pass::Mixed => self.append_mixed(bytes, places, column)?,
         }
+        self.rows += rows;
         Ok(())
     }
 
@@ -244,22 +222,22 @@ impl Column {
         self.nulls[row / 8] |= 1 << (row % 8);
     }
 
-    fn mark_nulls(&mut self, bytes: &[u8], places: &Places, column: usize, classes: u8) {
+    fn mark_nulls(&mut self, bytes: &[u8], places: &[Place], column: usize, classes: u8) {
         if classes & class::NULL == 0 {
             return;
         }
-        for (row, head) in places.heads.iter().enumerate() {
-            if serial(bytes, *head, column).class == class::NULL {
+        for (row, place) in places.iter().enumerate() {
+            if place.serial(bytes, column).class == class::NULL {
                 self.mark_null(self.rows + row);
             }
         }
     }
 
-    fn append_mixed(&mut self, bytes: &[u8], places: &mut Places, column: usize) -> Result<(), TooLong> {
-        for (head, body) in places.heads.iter().zip(&mut places.bodies) {
-            let kind = bytes.get(*head as usize + column).copied().unwrap_or(0);
-            let value = value(bytes, u64::from(kind), *body as usize, bytes.len());
-            *body += u32::from(SERIALS[usize::from(kind)].length);
+    fn append_mixed(&mut self, bytes: &[u8], places: &mut [Place], column: usize) -> Result<(), TooLong> {
+        for place in places {
+            let kind = bytes.get(place.types as usize + column).copied().unwrap_or(0);
+            let value = value(bytes, u64::from(kind), place.values as usize, bytes.len());
+            place.values += u32::from(SERIALS[usize::from(kind)].length);
             self.push(value.map_or(Value::Null, |(value, _)| value))?;
         }
         Ok(())
@@ -327,13 +305,13 @@ impl Texts {
         Texts { cells, recent: [TextCells::NULL; REMEMBERED] }
     }
 
-    fn append(&mut self, bytes: &[u8], places: &mut Places, column: usize) -> Result<(), TooLong> {
+    fn append(&mut self, bytes: &[u8], places: &mut [Place], column: usize) -> Result<(), TooLong> {
         // The text before, if it had at most 8 bytes: the same bytes are the same text.
         let mut short = (u8::MAX, 0, TextCells::NULL);
-        for (head, body) in places.heads.iter().zip(&mut places.bodies) {
-            let serial = serial(bytes, *head, column);
-            let (start, length) = (*body as usize, usize::from(serial.length));
-            *body += u32::from(serial.length);
+        for place in places {
+            let start = place.values as usize;
+            let (serial, first) = place.number(bytes, column);
+            let length = usize::from(serial.length);
             if serial.class == class::NULL {
                 self.cells.codes.push(TextCells::NULL);
                 continue;
@@ -342,7 +320,7 @@ impl Texts {
                 self.push(bytes.get(start..start + length).unwrap_or_default())?;
                 continue;
             }
-            let first = leading(eight(bytes, start), length);
+            let first = leading(first, length);
             if (serial.length, first) != (short.0, short.1) {
                 let code = self.code(bytes.get(start..start + length).unwrap_or_default())?;
                 short = (serial.length, first, code);
@@ -378,6 +356,15 @@ impl Texts {
         }
         *slot = self.cells.add_entry(text);
         Ok(*slot)
+    }
+}
+
+/// Room for the rows of a page. What is missing is made for all expected rows at once: growing by
+/// doubling would copy every value, and touch twice the memory.
+#[inline]
+fn make_room<T>(values: &mut Vec<T>, rows: usize, expected: usize) {
+    if values.capacity() - values.len() < rows {
+        values.reserve_exact(expected.max(rows));
     }
 }
 

@@ -1,7 +1,7 @@
 //! Leaf pages to columns.
 
 use super::cell::{class, varint};
-use super::columns::{Column, Places, TooLong};
+use super::columns::{Column, Page, Place, TooLong};
 use super::database::Database;
 use super::error::{PageError, PageProblem};
 use super::leaves::header_offset;
@@ -68,7 +68,7 @@ impl Database {
         wanted: &[Wanted<'_>],
         overflow: u64,
     ) -> Result<TableRows, PageError> {
-        let mut decoder = Decoder::new(self, wanted, overflow);
+        let mut decoder = Decoder::new(self, wanted, pages.len(), overflow);
         let mut rest = pages;
         while let Some((first, _)) = rest.split_first() {
             let (near, far) = rest.split_at(self.close_by(rest));
@@ -100,18 +100,25 @@ struct Decoder<'a> {
     wanted: &'a [Wanted<'a>],
     /// One per wanted column; none for those that are not collected.
     columns: Vec<Option<Column>>,
-    keys: Vec<i64>,
+    keys: RowIds,
     /// Consecutive pages, then the long payloads of the current one, then [`SLACK`].
     bytes: Vec<u8>,
     /// Bytes of the pages.
     read: usize,
-    places: Places,
+    /// The rows of the current page.
+    places: Vec<Place>,
+    /// Their rowids.
+    rowids: Vec<i64>,
+    /// The classes of each column's values.
+    classes: Vec<u8>,
+    /// Pages that are still to come.
+    pages: usize,
     /// Bytes that overflow pages may still have.
     overflow: u64,
 }
 
 impl<'a> Decoder<'a> {
-    fn new(database: &'a Database, wanted: &'a [Wanted<'a>], overflow: u64) -> Decoder<'a> {
+    fn new(database: &'a Database, wanted: &'a [Wanted<'a>], pages: usize, overflow: u64) -> Decoder<'a> {
         let column = |wanted: &Wanted<'_>| match wanted {
             Wanted::Skip | Wanted::RowidAlias => None,
             Wanted::Value { .. } => Some(Column::new(false)),
@@ -121,10 +128,13 @@ impl<'a> Decoder<'a> {
             database,
             wanted,
             columns: wanted.iter().map(column).collect(),
-            keys: Vec::new(),
+            keys: RowIds::default(),
             bytes: Vec::new(),
             read: 0,
-            places: Places::default(),
+            places: Vec::new(),
+            rowids: Vec::new(),
+            classes: Vec::new(),
+            pages,
             overflow,
         }
     }
@@ -144,25 +154,35 @@ impl<'a> Decoder<'a> {
     }
 
     fn cells(&mut self, page: u32, offset: usize) -> Result<(), PageProblem> {
-        let before = self.keys.len();
-        self.places.clear();
         let narrow = self.locate(page, offset)?;
-        if narrow && let Some(classes) = self.classes() {
-            self.by_column(&classes)?;
+        if narrow && self.classify() {
+            self.by_column()?
         } else {
-            self.by_value(before)?;
+            self.by_value()?
+        }
+        if let Some(row) = self.places.iter().position(|place| place.values > place.end) {
+            return Err(self.damaged(row));
         }
         if self.bytes.len() > self.read + SLACK {
             self.bytes.truncate(self.read);
             self.bytes.resize(self.read + SLACK, 0);
         }
-        let outside = self.places.bodies.iter().zip(&self.places.ends).position(|(body, end)| body > end);
-        match outside {
-            Some(row) => {
-                Err(PageProblem::Record { rowid: self.keys.get(before + row).copied().unwrap_or(0) })
-            }
-            None => Ok(()),
-        }
+        let expected = self.expected();
+        self.keys.append(&self.rowids, expected);
+        self.pages = self.pages.saturating_sub(1);
+        Ok(())
+    }
+
+    fn damaged(&self, row: usize) -> PageProblem {
+        PageProblem::Record { rowid: self.rowids.get(row).copied().unwrap_or(0) }
+    }
+
+    /// How many rows are expected from the current page on, if the others are like it: some more, but no
+    /// more than their pages could hold.
+    fn expected(&self) -> usize {
+        let rows = self.rowids.len();
+        let most = self.database.usable / (self.wanted.len() + 4);
+        (rows + rows / 16 + 1).min(most).max(rows).saturating_mul(self.pages)
     }
 
     /// Finds the records of a page. Returns whether each has as many columns as are wanted, with types that
@@ -180,9 +200,11 @@ impl<'a> Decoder<'a> {
         let pointers = bytes.get(head + LEAF_HEAD..content).ok_or(PageProblem::Cells)?;
         let narrow = self.wanted.len() as u64 + 1;
         let mut all_narrow = true;
-        let mut last = self.keys.last().copied();
+        let mut last = self.keys.last();
         let mut room = usable - content;
         let mut long = Vec::new();
+        self.places.clear();
+        self.rowids.clear();
         for pointer in pointers.chunks_exact(2) {
             let at = usize::from(u16::from_be_bytes([pointer[0], pointer[1]]));
             let cell = Cell::at(bytes, at).filter(|_| at >= content).ok_or(PageProblem::Cells)?;
@@ -192,19 +214,19 @@ impl<'a> Decoder<'a> {
                 return Err(PageProblem::Order);
             }
             last = Some(cell.rowid);
-            self.keys.push(cell.rowid);
+            self.rowids.push(cell.rowid);
             if let Some(link) = cell.link {
-                long.push((self.places.rows(), link, cell));
-                self.places.push(0, 0, 0);
+                long.push((self.places.len(), link, cell));
+                self.places.push(Place::default());
                 continue;
             }
             let (header, types) = header(bytes, &cell)?;
             all_narrow &= header == narrow;
             let start = offset + cell.payload;
-            self.places.push(offset + types, start + header as usize, start + cell.local);
+            self.places.push(Place::new(offset + types, start + header as usize, start + cell.local));
         }
         for (row, link, cell) in long {
-            self.gather(row, link, &cell, offset)?;
+            self.places[row] = self.gather(link, &cell, offset)?;
             all_narrow = false;
         }
         // The length of a longer header takes two bytes.
@@ -214,7 +236,7 @@ impl<'a> Decoder<'a> {
     /// Puts a payload that goes on in overflow pages behind what was read.
     ///
     /// An overflow page is `next page (u32), bytes`.
-    fn gather(&mut self, row: usize, mut link: u32, cell: &Cell, offset: usize) -> Result<(), PageProblem> {
+    fn gather(&mut self, mut link: u32, cell: &Cell, offset: usize) -> Result<Place, PageProblem> {
         let database = self.database;
         let start = self.bytes.len();
         let mut rest = cell.length - cell.local as u64;
@@ -241,35 +263,37 @@ impl<'a> Decoder<'a> {
         self.bytes.resize(end + SLACK, 0);
         let whole = Cell { payload: start, local: end - start, ..*cell };
         let (header, types) = header(&self.bytes, &whole)?;
-        self.places.set(row, types, start + header as usize, end);
-        Ok(())
+        Ok(Place::new(types, start + header as usize, end))
     }
 
-    /// What types each column has, or `None` if any is of several bytes or none at all.
-    fn classes(&self) -> Option<Vec<u8>> {
-        let all = (0..self.wanted.len()).map(|column| self.places.classes(&self.bytes, column));
-        let usual = |classes: u8| (classes & (class::LONG | class::BAD) == 0).then_some(classes);
-        all.map(usual).collect()
+    /// Finds out of what classes each column's values are. Returns whether all types are of one byte.
+    fn classify(&mut self) -> bool {
+        let (bytes, places) = (&self.bytes, &self.places);
+        let of = |column| places.iter().fold(0, |all, place| all | place.serial(bytes, column).class);
+        self.classes.clear();
+        self.classes.extend((0..self.wanted.len()).map(of));
+        self.classes.iter().all(|classes| classes & (class::LONG | class::BAD) == 0)
     }
 
     /// A column of all rows after the other, without looking for the length of types.
-    fn by_column(&mut self, classes: &[u8]) -> Result<(), PageProblem> {
-        for (i, (column, classes)) in self.columns.iter_mut().zip(classes).enumerate() {
+    fn by_column(&mut self) -> Result<(), PageProblem> {
+        let page = Page { bytes: &self.bytes, expected: self.expected() };
+        for (i, (column, classes)) in self.columns.iter_mut().zip(&self.classes).enumerate() {
             match column {
-                Some(column) => column.append(&self.bytes, &mut self.places, i, *classes)?,
-                None => self.places.skip(&self.bytes, i),
+                Some(column) => column.append(page, &mut self.places, i, *classes)?,
+                None => self.places.iter_mut().for_each(|place| {
+                    place.values += u32::from(place.serial(page.bytes, i).length);
+                }),
             }
         }
         Ok(())
     }
 
-    /// Value by value; `before` rows come before those of this page.
-    fn by_value(&mut self, before: usize) -> Result<(), PageProblem> {
+    /// Value by value.
+    fn by_value(&mut self) -> Result<(), PageProblem> {
         for (column, wanted) in self.columns.iter_mut().zip(self.wanted) {
-            for row in 0..self.places.rows() {
-                let value = self.places.next(&self.bytes, row).ok_or_else(|| PageProblem::Record {
-                    rowid: self.keys.get(before + row).copied().unwrap_or(0),
-                })?;
+            for (place, rowid) in self.places.iter_mut().zip(&self.rowids) {
+                let value = place.next(&self.bytes).ok_or(PageProblem::Record { rowid: *rowid })?;
                 let Some(column) = column else { continue };
                 column.push(match (value, wanted) {
                     (Some(value), _) => value,
@@ -282,21 +306,55 @@ impl<'a> Decoder<'a> {
     }
 
     fn finish(self) -> TableRows {
-        let len = self.keys.len();
+        let keys = self.keys;
         let columns =
             self.columns.into_iter().zip(self.wanted).map(|(column, wanted)| match (column, wanted) {
                 (Some(column), _) => column.finish(),
-                (None, Wanted::RowidAlias) => Cells::ints(self.keys.clone()),
+                (None, Wanted::RowidAlias) => {
+                    Cells::ints((0..keys.len).map(|row| keys.keys.get(row)).collect())
+                }
                 (None, _) => Cells::Absent,
             });
-        let columns = columns.collect();
-        let keys = match (self.keys.first(), self.keys.last()) {
-            (None, _) => Keys::Dense(0),
-            // They ascend, so there is no gap.
-            (Some(first), Some(last)) if last.wrapping_sub(*first) == len as i64 - 1 => Keys::Dense(*first),
-            _ => Keys::Sparse(self.keys),
-        };
-        TableRows { keys, columns, len }
+        TableRows { columns: columns.collect(), len: keys.len, keys: keys.keys }
+    }
+}
+
+/// Ascending rowids, listed only where there are gaps.
+#[derive(Debug)]
+struct RowIds {
+    keys: Keys,
+    len: usize,
+}
+
+impl Default for RowIds {
+    fn default() -> Self {
+        RowIds { keys: Keys::Dense(0), len: 0 }
+    }
+}
+
+impl RowIds {
+    fn last(&self) -> Option<i64> {
+        Some(self.keys.get(self.len.checked_sub(1)?))
+    }
+
+    /// Adds the rowids of a page; `expected` are to come from it on.
+    fn append(&mut self, rowids: &[i64], expected: usize) {
+        let (Some(first), Some(last)) = (rowids.first(), rowids.last()) else { return };
+        // They ascend, so this says that there is no gap.
+        let dense = last.wrapping_sub(*first) == rowids.len() as i64 - 1;
+        let before = self.last();
+        match (&mut self.keys, before) {
+            (keys, None) if dense => *keys = Keys::Dense(*first),
+            (Keys::Dense(_), Some(before)) if dense && before.checked_add(1) == Some(*first) => {}
+            (Keys::Sparse(keys), _) => keys.extend_from_slice(rowids),
+            (keys @ Keys::Dense(_), _) => {
+                let mut all = Vec::with_capacity(self.len + expected);
+                all.extend((0..self.len).map(|row| keys.get(row)));
+                all.extend_from_slice(rowids);
+                *keys = Keys::Sparse(all);
+            }
+        }
+        self.len += rowids.len();
     }
 }
 
