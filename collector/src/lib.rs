@@ -27,7 +27,6 @@ pub mod launcher;
 pub mod log;
 pub mod machine;
 pub mod output;
-pub mod privacy;
 pub mod rank_set;
 pub mod session;
 pub mod system;

@@ -10,10 +10,10 @@ mod surroundings;
 
 use crate::command_line::Options;
 use crate::launcher::Environment;
-use crate::privacy::masked_command;
 use crate::session::{self, Identity};
 use clap::{CommandFactory, FromArgMatches};
 use program::Program;
+use rpd_shard::identity::masked_command;
 use std::ffi::OsString;
 use std::fmt::Display;
 use std::io::Write;

@@ -4,11 +4,10 @@
 //! has one of its own.
 
 mod hydra;
-mod rank;
 mod run_id;
 
 pub use hydra::hydra_job;
-pub use rank::{RankIdentity, detect_rank};
+pub use rpd_shard::identity::RankIdentity;
 pub use run_id::{RunId, detect_run_id, lone_run_id};
 
 use std::collections::HashMap;
@@ -34,6 +33,12 @@ impl Environment {
     pub fn number(&self, name: &str) -> Option<u32> {
         self.get(name)?.trim().parse().ok()
     }
+}
+
+/// Rank, size and local rank, as the launcher's variables tell; `rank_env` is the variable that the
+/// user says has the rank.
+pub fn detect_rank(environment: &Environment, rank_env: Option<&str>) -> RankIdentity {
+    rpd_shard::identity::detect_rank(|name| environment.get(name), rank_env)
 }
 
 impl<N: Into<String>, V: Into<String>> FromIterator<(N, V)> for Environment {

@@ -1,14 +1,17 @@
-//! RocPD databases (ROCm 7): schema, views, writing.
+//! RocPD databases (ROCm 7): schema, views, reading, writing.
 //!
 //! * [`schema`]: the statements that make the tables and views, generated from the data model.
+//! * [`read`]: databases of any 3.x as input of a merge.
 //! * [`Writer`]: rows of the merged output into a new database.
 //! * [`verify`]: whether a finished database keeps AMD's rules, and its most expensive operations.
 //!
 //! A database holds one job under one [`Guid`]. The version written is [`schema::VERSION`].
 
 mod connect;
+mod create_table;
 mod guid;
 mod insert;
+pub mod read;
 pub mod schema;
 mod shape;
 pub mod verify;

@@ -1,6 +1,7 @@
 //! What SQLite says about the tables of a database, in a form that can be compared.
 
 use crate::connect::literal;
+use crate::create_table;
 use rusqlite::{Connection, Result};
 use std::collections::BTreeMap;
 
@@ -60,34 +61,6 @@ fn of_table(conn: &Connection, name: &str, sql: &str) -> Result<Shape> {
 
 /// The conditions of the CHECKs in a CREATE TABLE, without white space.
 fn checks(sql: &str) -> Vec<String> {
-    sql.split("CHECK")
-        .skip(1)
-        .map(|rest| {
-            let mut depth = 0;
-            let mut condition = String::new();
-            for c in rest.chars().filter(|c| !c.is_whitespace()) {
-                depth += match c {
-                    '(' => 1,
-                    ')' => -1,
-                    _ => 0,
-                };
-                condition.push(c);
-                if depth <= 0 {
-                    break;
-                }
-            }
-            condition
-        })
-        .collect()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_condition_of_a_check_ends_with_its_parenthesis() {
-        let sql = "CREATE TABLE t (\"a\" TEXT CHECK (\"a\" IN\n ('x', 'y')), b INT CHECK (b > (1)))";
-        assert_eq!(checks(sql), ["(\"a\"IN('x','y'))", "(b>(1))"]);
-    }
+    let conditions = create_table::conditions(sql).into_iter();
+    conditions.map(|condition| condition.chars().filter(|c| !c.is_whitespace()).collect()).collect()
 }

@@ -1,6 +1,7 @@
 //! The shard: compressed event blocks of one collector, and the data model of rpd.
 pub mod codec;
 pub mod file;
+pub mod identity;
 pub mod model;
 pub mod record;
 

@@ -7,6 +7,7 @@
 
 mod author;
 mod database;
+mod describe;
 mod events;
 mod sink;
 

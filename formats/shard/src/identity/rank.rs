@@ -1,7 +1,5 @@
 //! Rank, size and local rank.
 
-use super::Environment;
-
 /// Who a process is in its job.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct RankIdentity {
@@ -51,12 +49,29 @@ const MPI: [Launcher; 7] = [
     Launcher { rank: "FLUX_TASK_RANK", size: &["FLUX_JOB_SIZE"], local: &["FLUX_TASK_LOCAL_ID"] },
 ];
 
-/// Reads rank, size and local rank from the first launcher that says something.
+/// The variables of a process.
+struct Variables<F>(F);
+
+impl<'a, F: Fn(&str) -> Option<&'a str>> Variables<F> {
+    /// A variable that is set to something.
+    fn get(&self, name: &str) -> Option<&'a str> {
+        self.0(name).filter(|value| !value.is_empty())
+    }
+
+    /// A variable that is a number.
+    fn number(&self, name: &str) -> Option<u32> {
+        self.get(name)?.trim().parse().ok()
+    }
+}
+
+/// Reads rank, size and local rank from the first launcher that says something. `variable` gives the
+/// value of one; `rank_env` is the variable that the user says has the rank.
 ///
 /// Below torchrun its own variables count. Otherwise the order is: the variable that the user named,
 /// Slurm, the MPI launchers, torchrun's names set by hand. Slurm gives way to an MPI launcher that
 /// says something else: below `mpirun` in an allocation, `SLURM_PROCID` is 0 in every rank.
-pub fn detect_rank(environment: &Environment, rank_env: Option<&str>) -> RankIdentity {
+pub fn detect_rank<'a>(variable: impl Fn(&str) -> Option<&'a str>, rank_env: Option<&str>) -> RankIdentity {
+    let environment = &Variables(variable);
     let restart = environment.number("TORCHELASTIC_RESTART_COUNT").unwrap_or(0);
     let below_torchrun = environment.get("TORCHELASTIC_RUN_ID").is_some();
     let found = below_torchrun
@@ -69,7 +84,7 @@ pub fn detect_rank(environment: &Environment, rank_env: Option<&str>) -> RankIde
     RankIdentity { restart, ..found }
 }
 
-fn slurm_or_mpi(environment: &Environment) -> Option<RankIdentity> {
+fn slurm_or_mpi<'a, F: Fn(&str) -> Option<&'a str>>(environment: &Variables<F>) -> Option<RankIdentity> {
     let slurm = SLURM.identity(environment);
     let mpi = MPI.iter().find_map(|launcher| launcher.identity(environment));
     match (slurm, mpi) {
@@ -82,14 +97,28 @@ fn slurm_or_mpi(environment: &Environment) -> Option<RankIdentity> {
 }
 
 /// The rank from a variable that the user named, the rest from any launcher.
-fn named(environment: &Environment, rank_env: &str) -> Option<RankIdentity> {
+fn named<'a, F: Fn(&str) -> Option<&'a str>>(
+    environment: &Variables<F>,
+    rank_env: &str,
+) -> Option<RankIdentity> {
     let rank = environment.number(rank_env)?;
     let rest = slurm_or_mpi(environment).unwrap_or_default();
     Some(RankIdentity { rank: Some(rank), rank_from: Some(rank_env.to_owned()), ..rest })
 }
 
+/// Whether a variable says something about the rank, its size or its place on the node.
+pub fn is_rank_variable(name: &str) -> bool {
+    let says = |launcher: &Launcher| {
+        launcher.rank == name || launcher.size.contains(&name) || launcher.local.contains(&name)
+    };
+    name.starts_with("TORCHELASTIC_") || says(&SLURM) || says(&TORCHRUN) || MPI.iter().any(says)
+}
+
 impl Launcher {
-    fn identity(&self, environment: &Environment) -> Option<RankIdentity> {
+    fn identity<'a, F: Fn(&str) -> Option<&'a str>>(
+        &self,
+        environment: &Variables<F>,
+    ) -> Option<RankIdentity> {
         let first = |names: &[&str]| names.iter().find_map(|name| environment.number(name));
         Some(RankIdentity {
             rank: Some(environment.number(self.rank)?),
@@ -103,13 +132,15 @@ impl Launcher {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
+    use super::{RankIdentity, is_rank_variable};
+    use std::collections::HashMap;
 
     /// Variables as `NAME=VALUE NAME=VALUE`, and what is expected: rank, size, local rank, variable.
     type Case = (&'static str, Option<u32>, Option<u32>, Option<u32>, Option<&'static str>);
 
-    fn environment(text: &str) -> Environment {
-        text.split_whitespace().filter_map(|entry| entry.split_once('=')).collect()
+    fn detect_rank(text: &str, rank_env: Option<&str>) -> RankIdentity {
+        let variables: HashMap<_, _> = text.split_whitespace().filter_map(|e| e.split_once('=')).collect();
+        super::detect_rank(|name| variables.get(name).copied(), rank_env)
     }
 
     #[test]
@@ -171,7 +202,7 @@ mod tests {
             ("SLURM_PROCID=many", None, None, None, None),
         ];
         for (given, rank, size, local_rank, from) in cases {
-            let found = detect_rank(&environment(given), None);
+            let found = detect_rank(given, None);
             let expected =
                 RankIdentity { rank, size, local_rank, rank_from: from.map(str::to_owned), restart: 0 };
             assert_eq!(found, expected, "{given}");
@@ -180,15 +211,23 @@ mod tests {
 
     #[test]
     fn a_named_variable_comes_first_but_for_torchrun() {
-        let named = |text: &str| detect_rank(&environment(text), Some("MY_RANK")).rank_from;
+        let named = |text: &str| detect_rank(text, Some("MY_RANK")).rank_from;
         assert_eq!(named("MY_RANK=1 SLURM_PROCID=0").as_deref(), Some("MY_RANK"));
         assert_eq!(named("SLURM_PROCID=0").as_deref(), Some("SLURM_PROCID"));
         assert_eq!(named("MY_RANK=1 TORCHELASTIC_RUN_ID=a RANK=2").as_deref(), Some("RANK"));
     }
 
     #[test]
+    fn the_variables_of_launchers_are_known() {
+        for name in ["SLURM_PROCID", "PMI_SIZE", "RANK", "MPI_LOCALRANKID", "TORCHELASTIC_RUN_ID"] {
+            assert!(is_rank_variable(name), "{name}");
+        }
+        assert!(!is_rank_variable("SLURM_JOB_USER"));
+    }
+
+    #[test]
     fn restarts_are_counted() {
         let text = "TORCHELASTIC_RUN_ID=a RANK=2 TORCHELASTIC_RESTART_COUNT=3";
-        assert_eq!(detect_rank(&environment(text), None).restart, 3);
+        assert_eq!(detect_rank(text, None).restart, 3);
     }
 }

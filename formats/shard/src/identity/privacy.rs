@@ -1,4 +1,4 @@
-//! What must not get into a shard: secrets on command lines and in variables.
+//! What must not get into a shard or an output: secrets on command lines and in variables.
 
 /// What stands for a secret.
 const MASK: &str = "***";
@@ -7,6 +7,13 @@ const MASK: &str = "***";
 const TOKEN_PREFIXES: [&str; 8] = ["hf_", "ghp_", "gho_", "github_pat_", "glpat-", "sk-", "xoxb-", "AKIA"];
 /// A token has at least this much behind its beginning.
 const TOKEN_BYTES: usize = 12;
+/// Parts of names that mean a secret, whatever else the name says. The library in the traced program
+/// goes by the same ones.
+const SECRET_PARTS: [&str; 7] = ["TOKEN", "KEY", "SECRET", "PASSW", "CRED", "JWT", "AUTH"];
+/// More of them for variables of a whole environment, where nobody chose the names.
+const SECRET_VARIABLE_PARTS: [&str; 6] = ["PASS", "PWD", "COOKIE", "PRIVATE", "WEBHOOK", "DSN"];
+/// Parts of names of variables that sound like one of those and are none.
+const HARMLESS_VARIABLE_PARTS: [&str; 3] = ["BYPASS", "PASSTHR", "PASSES"];
 /// Longest name of an option.
 const NAME_BYTES: usize = 64;
 
@@ -72,7 +79,7 @@ fn is_token(word: &str) -> bool {
 
 /// Whether the name of an option or variable sounds like that of a secret. `--tokenizer`,
 /// `--max-tokens` and `--author` are common and are not.
-fn is_secret_name(name: &str) -> bool {
+pub fn is_secret_name(name: &str) -> bool {
     let mut upper = name.to_ascii_uppercase();
     for harmless in ["TOKENIZER", "TOKENS", "KEYWORD", "KEYBOARD", "CREDIT", "AUTHORS"] {
         upper = upper.replace(harmless, "");
@@ -81,7 +88,17 @@ fn is_secret_name(name: &str) -> bool {
     if upper.ends_with("AUTHOR") {
         upper = upper.replace("AUTHOR", "");
     }
-    rpd_ring::identity::is_secret(&upper)
+    SECRET_PARTS.iter().any(|part| upper.contains(part))
+}
+
+/// Whether the name of a variable of a whole environment sounds like that of a secret.
+pub fn is_secret_variable(name: &str) -> bool {
+    let mut upper = name.to_ascii_uppercase();
+    if matches!(upper.as_str(), "PWD" | "OLDPWD") {
+        return false;
+    }
+    HARMLESS_VARIABLE_PARTS.iter().for_each(|harmless| upper = upper.replace(harmless, ""));
+    is_secret_name(&upper) || SECRET_VARIABLE_PARTS.iter().any(|part| upper.contains(part))
 }
 
 fn is_name_byte(byte: u8) -> bool {
@@ -93,7 +110,7 @@ fn is_quote(byte: u8) -> bool {
 }
 
 /// Any text, secrets inside of it masked.
-fn masked_text(text: &str) -> String {
+pub fn masked_text(text: &str) -> String {
     let mut masked = String::with_capacity(text.len());
     // What is copied already, and where the present word begins.
     let (mut done, mut word) = (0, 0);
@@ -196,7 +213,7 @@ fn jwt_or_token(text: &str, at: usize) -> Option<(usize, usize)> {
 
 #[cfg(test)]
 mod tests {
-    use super::{masked_command, masked_environment};
+    use super::{is_secret_variable, masked_command, masked_environment};
     use proptest::prelude::*;
 
     #[test]
@@ -245,6 +262,18 @@ mod tests {
         ];
         for (given, wanted) in cases {
             assert_eq!(masked_command(&[given.to_owned()]), wanted);
+        }
+    }
+
+    #[test]
+    fn names_of_secrets_are_known() {
+        for name in ["PGPASSWORD", "MYSQL_PWD", "db_pass", "AWS_SECRET_ACCESS_KEY", "GH_TOKEN", "SENTRY_DSN"]
+        {
+            assert!(is_secret_variable(name), "{name}");
+        }
+        for name in ["PWD", "OLDPWD", "PATH", "TOKENIZERS_PARALLELISM", "KMP_BYPASS", "SLURM_JOB_ID", "USER"]
+        {
+            assert!(!is_secret_variable(name), "{name}");
         }
     }
 

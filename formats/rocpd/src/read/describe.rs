@@ -1,0 +1,200 @@
+//! Tables of a file in the words of the data model.
+
+use super::catalog::{FileColumn, FileTable};
+use rpd_shard::model::{Column, Declared, Kind, Table, TableId, rocpd};
+use std::collections::HashMap;
+use std::sync::Arc;
+
+/// Columns that every table has and the data model implies.
+const IMPLIED: [&str; 2] = ["id", "guid"];
+
+/// A table in the words of the data model, and where the file has its columns.
+pub(super) struct Described {
+    pub(super) table: Arc<Table>,
+    /// For each column of `table` its place in the columns of the file.
+    pub(super) places: Vec<Option<usize>>,
+    pub(super) warnings: Vec<String>,
+}
+
+/// A default, as far as it is a literal.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) enum Literal {
+    /// No default, or NULL.
+    Null,
+    /// A number or a text, as text.
+    Is(String),
+    /// An expression or a blob.
+    Other,
+}
+
+/// What a DEFAULT says. AMD quotes texts like names.
+pub(super) fn literal(default: Option<&str>) -> Literal {
+    let Some(text) = default.map(str::trim) else { return Literal::Null };
+    for quote in ['\'', '"'] {
+        let inner = text.strip_prefix(quote).and_then(|rest| rest.strip_suffix(quote));
+        let (one, two) = (quote.to_string(), quote.to_string().repeat(2));
+        if let Some(inner) = inner {
+            let plain = inner.replace(&two, "");
+            return if plain.contains(quote) {
+                Literal::Other
+            } else {
+                Literal::Is(inner.replace(&two, &one))
+            };
+        }
+    }
+    match text.to_ascii_uppercase().as_str() {
+        "NULL" => Literal::Null,
+        "TRUE" => Literal::Is("1".to_owned()),
+        "FALSE" => Literal::Is("0".to_owned()),
+        _ if text.parse::<i64>().is_ok() => Literal::Is(text.trim_start_matches('+').to_owned()),
+        // "inf" and "nan" are numbers in Rust and names in SQL.
+        _ if text.bytes().all(|b| b"0123456789.eE+-".contains(&b)) && text.parse::<f64>().is_ok() => {
+            Literal::Is(text.to_owned())
+        }
+        _ => Literal::Other,
+    }
+}
+
+/// The columns of a known table widened by those of the file, or of a new table.
+///
+/// A known column has the kind that the model gives it, wherever it stands; the file says whether it
+/// may be NULL, and which words it may have. The others come behind the column that they stand behind
+/// in the file.
+pub(super) fn describe(
+    id: TableId,
+    name: &str,
+    known: Option<&Arc<Table>>,
+    file: &FileTable,
+    targets: &HashMap<String, TableId>,
+) -> Described {
+    let mut warnings = Vec::new();
+    let mut columns: Vec<(Column, Option<usize>)> = Vec::new();
+    for column in known.map_or(&[][..], |known| &known.columns) {
+        let place = file.columns.iter().position(|c| c.name.eq_ignore_ascii_case(&column.name));
+        let mut column = column.clone();
+        match place.map(|place| &file.columns[place]) {
+            Some(found) => {
+                column.sql.not_null &= found.not_null;
+                column.sql.one_of.clone_from(&found.one_of);
+                if found.stored_at.is_none() {
+                    warnings.push(format!("{name}.{} is computed and is left out", column.name));
+                }
+            }
+            None => warnings.push(format!("{name} has no column {}", column.name)),
+        }
+        columns.push((column, place.filter(|place| file.columns[*place].stored_at.is_some())));
+    }
+    let mut before: Option<String> = None;
+    for (place, found) in file.columns.iter().enumerate() {
+        let is_listed = columns.iter().any(|(c, _)| c.name.eq_ignore_ascii_case(&found.name));
+        let is_implied = IMPLIED.iter().any(|implied| found.name.eq_ignore_ascii_case(implied));
+        if found.stored_at.is_none() && !is_listed {
+            warnings.push(format!("{name}.{} is computed and is left out", found.name));
+            continue;
+        }
+        if !is_listed && !is_implied {
+            let column = unknown(name, found, targets, &mut warnings);
+            let behind = before
+                .as_ref()
+                .and_then(|before| columns.iter().position(|(c, _)| c.name.eq_ignore_ascii_case(before)))
+                .map_or(0, |at| at + 1);
+            for (column, _) in &mut columns {
+                let moved =
+                    |near: u8| if usize::from(near) < behind { Some(near) } else { near.checked_add(1) };
+                column.near = column.near.and_then(moved);
+            }
+            columns.insert(behind, (column, Some(place)));
+        }
+        if !is_implied {
+            before = Some(found.name.clone());
+        }
+    }
+    let (columns, places) = columns.into_iter().unzip();
+    let table = Table { id, name: name.to_owned(), columns };
+    let table = match known {
+        Some(known) if **known == table => known.clone(),
+        _ => Arc::new(table),
+    };
+    Described { table, places, warnings }
+}
+
+/// A column that the data model does not have.
+fn unknown(
+    table: &str,
+    found: &FileColumn,
+    targets: &HashMap<String, TableId>,
+    warnings: &mut Vec<String>,
+) -> Column {
+    let default = match literal(found.default.as_deref()) {
+        Literal::Null => None,
+        Literal::Is(text) => Some(text),
+        Literal::Other => {
+            warnings.push(format!("the default of {table}.{} is no constant and is left out", found.name));
+            None
+        }
+    };
+    let sql = Declared {
+        type_name: found.type_name.clone(),
+        not_null: found.not_null,
+        default,
+        one_of: found.one_of.clone(),
+        unique: found.unique,
+    };
+    Column { name: found.name.clone(), kind: kind(table, found, targets, warnings), sql, near: None }
+}
+
+fn kind(
+    table: &str,
+    found: &FileColumn,
+    targets: &HashMap<String, TableId>,
+    warnings: &mut Vec<String>,
+) -> Kind {
+    if let Some((target, to)) = &found.refers {
+        let to_id = to.as_ref().is_none_or(|to| to.eq_ignore_ascii_case("id"));
+        match targets.get(&target.to_ascii_lowercase()).filter(|_| to_id) {
+            Some(&rocpd::STRING) => return Kind::Str,
+            Some(target) => return Kind::Ref(*target),
+            None => warnings.push(format!(
+                "{table}.{} refers to {target}, which is not read: its values are copied as they are",
+                found.name
+            )),
+        }
+    }
+    let type_name = found.type_name.to_ascii_uppercase();
+    match found.name.as_str() {
+        "stack_id" | "parent_stack_id" => Kind::Stack,
+        "start" | "end" | "timestamp" if type_name == "BIGINT" => Kind::Time,
+        "extdata" => Kind::Json(Vec::new()),
+        _ if matches!(type_name.as_str(), "JSON" | "JSONB") => Kind::Json(Vec::new()),
+        _ => Kind::Any,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn defaults_are_texts_and_numbers() {
+        let is = |text: &str| Literal::Is(text.to_owned());
+        for (given, wanted) in [
+            (r#""{}""#, is("{}")),
+            ("'it''s'", is("it's")),
+            ("''", is("")),
+            ("-5", is("-5")),
+            ("+5", is("5")),
+            ("0.0", is("0.0")),
+            ("1e3", is("1e3")),
+            ("true", is("1")),
+            ("null", Literal::Null),
+            ("CURRENT_TIMESTAMP", Literal::Other),
+            ("'a' || 'b'", Literal::Other),
+            ("x'00'", Literal::Other),
+            ("inf", Literal::Other),
+            ("'", Literal::Other),
+        ] {
+            assert_eq!(literal(Some(given)), wanted, "{given}");
+        }
+        assert_eq!(literal(None), Literal::Null);
+    }
+}

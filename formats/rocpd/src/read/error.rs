@@ -1,0 +1,143 @@
+//! Why a database, or a piece of one, cannot be read.
+
+use std::io;
+use std::path::{Path, PathBuf};
+
+/// A database or a piece of it cannot be read. Every message has the file and the next step.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum ReadError {
+    /// The file cannot be opened or read.
+    #[error("read {}: check that it exists and may be read", path.display())]
+    Io {
+        /// The file.
+        path: PathBuf,
+        /// What the system says.
+        source: io::Error,
+    },
+    /// The file has no bytes.
+    #[error("{} is empty: its writer was killed before it wrote anything", .0.display())]
+    Empty(PathBuf),
+    /// The file does not begin like a SQLite database.
+    #[error("{} is not a SQLite database", .0.display())]
+    NotADatabase(PathBuf),
+    /// A legacy `.rpd`, which is another format.
+    #[error("{} is a legacy .rpd database, no RocPD: read it as one", .0.display())]
+    LegacyRpd(PathBuf),
+    /// A database without tables of RocPD.
+    #[error("{} is a SQLite database without RocPD tables", .0.display())]
+    NotRocPd(PathBuf),
+    /// A transaction was not finished: what the file holds is neither the old nor the new content.
+    #[error(
+        "{} is in the middle of a transaction, {} is not empty: its writer runs, or was killed; open the database \
+         once with sqlite3 to roll back",
+        path.display(), journal.display()
+    )]
+    HotJournal {
+        /// The database.
+        path: PathBuf,
+        /// The journal beside it.
+        journal: PathBuf,
+    },
+    /// Rows are in a write-ahead log, and not yet in the file.
+    #[error(
+        "{} has rows in {}: its writer runs, or was killed; open the database once with sqlite3 and \
+         say \"PRAGMA wal_checkpoint(TRUNCATE)\"",
+        path.display(), wal.display()
+    )]
+    Wal {
+        /// The database.
+        path: PathBuf,
+        /// The log beside it.
+        wal: PathBuf,
+    },
+    /// The schema is of a version that this release does not know.
+    #[error("{} has RocPD schema version {version:?}: this release reads version 3", path.display())]
+    Version {
+        /// The file.
+        path: PathBuf,
+        /// Version as the file has it.
+        version: String,
+    },
+    /// More of something than a sound database has.
+    #[error("{} has more than {limit} {what}: it is damaged, or no output of a profiler", path.display())]
+    TooMany {
+        /// The file.
+        path: PathBuf,
+        /// Of what.
+        what: &'static str,
+        /// How many are read.
+        limit: usize,
+    },
+    /// The file was shortened, extended or replaced since it was opened.
+    #[error("{} changed while it was read: merge again when its writer has ended", .0.display())]
+    Changed(PathBuf),
+    /// A page of the file does not hold what it should.
+    #[error("{} is damaged at page {page} (byte {offset}), in table {table}: {reason}", path.display())]
+    Page {
+        /// The file.
+        path: PathBuf,
+        /// Name of the table, with its suffix.
+        table: String,
+        /// Number of the page, from 1.
+        page: u32,
+        /// Byte at which the page begins.
+        offset: u64,
+        /// What is wrong.
+        reason: String,
+    },
+    /// SQLite cannot read some rows.
+    #[error("read rows with ids {first} to {last} of {table} in {}", path.display())]
+    Rows {
+        /// The file.
+        path: PathBuf,
+        /// Name of the table, with its suffix.
+        table: String,
+        /// First key asked for.
+        first: i64,
+        /// Last key asked for.
+        last: i64,
+        /// What SQLite says.
+        source: rusqlite::Error,
+    },
+    /// Keys do not ascend.
+    #[error("{} is damaged: id {key} of {table} is out of order", path.display())]
+    Order {
+        /// The file.
+        path: PathBuf,
+        /// Name of the table, with its suffix.
+        table: String,
+        /// The key.
+        key: i64,
+    },
+    /// SQLite cannot read the schema.
+    #[error("read the schema of {}: check it with \"PRAGMA integrity_check\" of sqlite3", path.display())]
+    Schema {
+        /// The file.
+        path: PathBuf,
+        /// What SQLite says.
+        source: rusqlite::Error,
+    },
+    /// The rows asked for take more memory than a piece may.
+    #[error("rows of {table} in {} take more than {limit} bytes: read them in smaller pieces", path.display())]
+    TooLarge {
+        /// The file.
+        path: PathBuf,
+        /// Name of the table, with its suffix.
+        table: String,
+        /// Most bytes of text in a piece.
+        limit: usize,
+    },
+}
+
+impl ReadError {
+    /// An error of the system at `path`.
+    pub(super) fn io(path: &Path) -> impl Fn(io::Error) -> ReadError {
+        move |source| ReadError::Io { path: path.to_owned(), source }
+    }
+
+    /// SQLite does not understand the schema of `path`.
+    pub(super) fn schema(path: &Path) -> impl Fn(rusqlite::Error) -> ReadError {
+        move |source| ReadError::Schema { path: path.to_owned(), source }
+    }
+}

@@ -1,0 +1,34 @@
+//! RocPD databases as input, of version 3: one process's, AMD's merges of several, and our own.
+//!
+//! A file is untrusted: every number and length in it is bounded, and nothing that its schema says is
+//! run. Nothing is made beside it.
+//!
+//! * [`Database`]: an open file. Opening reads the schema and who its processes are, but no events.
+//! * [`Space`]: the tables of one uuid, described by the data model; unknown columns and tables are
+//!   carried by their declaration.
+//! * [`Piece`]: the rows that are read at once, by any number of threads.
+//! * [`redacted_environment`]: what of a recorded environment may be passed on.
+//!
+//! The `guid` of a row is not looked at: all rows of a table belong to the space of the table.
+
+mod catalog;
+mod connections;
+mod database;
+mod describe;
+mod error;
+mod piece;
+mod process;
+mod quiet;
+mod redact;
+mod sniff;
+mod space;
+mod stored;
+mod tags;
+
+pub use database::{Database, Wanted};
+pub use error::ReadError;
+pub use piece::Piece;
+pub use process::ProcessFacts;
+pub use redact::{Keep, redacted_command, redacted_environment};
+pub use sniff::{FileKind, sniff};
+pub use space::{LeftOut, Space, SpaceTable};

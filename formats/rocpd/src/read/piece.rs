@@ -1,0 +1,94 @@
+//! Which rows of a table are read at once.
+
+/// Rows that are read at once: neither their number nor their limits depend on who reads them.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Piece {
+    /// How many rows it has, as far as known without reading them: room to reserve, no promise.
+    pub rows: u64,
+    pub(super) place: Place,
+}
+
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(super) enum Place {
+    /// Rows with keys from the first to the last.
+    Keys { first: i64, last: i64 },
+    /// Leaf pages.
+    Pages(Vec<u32>),
+}
+
+/// Parts that a range of keys is split into.
+const KEY_PARTS: u64 = 256;
+
+impl Piece {
+    pub(super) fn keys(first: i64, last: i64, rows: u64) -> Piece {
+        Piece { rows, place: Place::Keys { first, last } }
+    }
+
+    /// The last key, where keys are known.
+    pub(super) fn last_key(&self) -> Option<i64> {
+        match self.place {
+            Place::Keys { last, .. } => Some(last),
+            Place::Pages(_) => None,
+        }
+    }
+
+    /// The piece in the smallest parts that are read: single pages, or short ranges of keys. What
+    /// cannot be read in one part does not hinder the others.
+    pub fn split(&self) -> Vec<Piece> {
+        match &self.place {
+            Place::Pages(pages) => {
+                let rows = self.rows / (pages.len() as u64).max(1);
+                let one = |page: &u32| Piece { rows, place: Place::Pages(vec![*page]) };
+                pages.iter().map(one).collect()
+            }
+            Place::Keys { first, last } => {
+                let width = last.abs_diff(*first) / KEY_PARTS + 1;
+                let mut parts = Vec::new();
+                let mut next = Some(*first);
+                while let Some(first) = next.filter(|first| first <= last) {
+                    let end = first.saturating_add_unsigned(width - 1).min(*last);
+                    parts.push(Piece::keys(first, end, self.rows / KEY_PARTS));
+                    next = end.checked_add(1);
+                }
+                parts
+            }
+        }
+    }
+
+    /// Whether [`Piece::split`] makes more of it.
+    pub fn is_divisible(&self) -> bool {
+        match &self.place {
+            Place::Pages(pages) => pages.len() > 1,
+            Place::Keys { first, last } => first < last,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn all_keys_can_be_split() {
+        let parts = Piece::keys(i64::MIN, i64::MAX, 0).split();
+        assert!(parts.len() <= 256);
+        assert!(matches!(parts[0].place, Place::Keys { first: i64::MIN, .. }));
+        assert!(matches!(parts[parts.len() - 1].place, Place::Keys { last: i64::MAX, .. }));
+    }
+
+    proptest! {
+        #[test]
+        fn the_parts_of_a_range_are_the_range(first in -2000i64..2000, width in 0i64..5000) {
+            let parts = Piece::keys(first, first + width, 0).split();
+            let mut next = first;
+            for part in parts {
+                let Place::Keys { first, last } = part.place else { panic!() };
+                prop_assert_eq!(first, next);
+                prop_assert!(first <= last);
+                next = last + 1;
+            }
+            prop_assert_eq!(next, first + width + 1);
+        }
+    }
+}

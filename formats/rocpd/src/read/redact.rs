@@ -1,0 +1,128 @@
+//! What of a recorded process may be passed on.
+
+use rpd_shard::identity::{is_rank_variable, is_secret_variable, masked_command, masked_text};
+use serde_json::{Map, Value as Json};
+
+/// What stands for a secret.
+const MASK: &str = "***";
+
+/// Which variables are passed on.
+#[derive(Clone, Copy, Debug)]
+pub enum Keep<'a> {
+    /// All of them, secrets masked.
+    All,
+    /// These, and those that tell a rank; secrets masked.
+    Listed(&'a [String]),
+}
+
+/// The recorded environment, a JSON object, without secrets: masked are the values of variables whose
+/// name sounds like a secret, and what looks like one inside of the other values.
+///
+/// A text in which there is nothing to change is given back as it is. One that is no JSON object is
+/// masked as a text, and dropped (`{}`) where only some variables are to be kept.
+pub fn redacted_environment(json: &str, keep: Keep<'_>) -> String {
+    let Ok(mut environment) = serde_json::from_str::<Map<String, Json>>(json) else {
+        return match keep {
+            Keep::All => masked_text(json),
+            Keep::Listed(_) => "{}".to_owned(),
+        };
+    };
+    let mut changed = false;
+    if let Keep::Listed(names) = keep {
+        let before = environment.len();
+        environment.retain(|name, _| names.contains(name) || is_rank_variable(name));
+        changed = environment.len() != before;
+    }
+    for (name, value) in &mut environment {
+        changed |= mask(name, value);
+    }
+    if changed { Json::Object(environment).to_string() } else { json.to_owned() }
+}
+
+/// Masks the value of a variable, and tells whether that changed it.
+fn mask(name: &str, value: &mut Json) -> bool {
+    let masked = match value {
+        Json::String(text) if is_secret_variable(name) && !text.is_empty() => MASK.to_owned(),
+        Json::String(text) => masked_text(text),
+        Json::Array(values) => {
+            return values.iter_mut().fold(false, |changed, value| mask(name, value) | changed);
+        }
+        Json::Object(values) => {
+            return values.iter_mut().fold(false, |changed, (inner, value)| {
+                let name = if is_secret_variable(name) { name } else { inner };
+                mask(name, value) | changed
+            });
+        }
+        Json::Number(_) if is_secret_variable(name) => MASK.to_owned(),
+        _ => return false,
+    };
+    let changed = value.as_str() != Some(&masked);
+    if changed {
+        *value = Json::String(masked);
+    }
+    changed
+}
+
+/// A recorded command line without secrets.
+pub fn redacted_command(command: &str) -> String {
+    let words: Vec<String> = command.split(' ').map(str::to_owned).collect();
+    masked_command(&words)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const RECORDED: &str = r#"{"PATH": "/bin:/usr/bin", "SLURM_PROCID": "3", "AWS_SECRET_ACCESS_KEY": "abc",
+        "DB_PASS": "p", "https_proxy": "http://me:pw@proxy:3128", "A": "hf_abcdefghijklmnop", "PWD": "/home/me",
+        "TOKENIZERS_PARALLELISM": "false", "EMPTY_TOKEN": "", "N": 5}"#;
+
+    #[test]
+    fn secrets_of_an_environment_are_masked_and_nothing_else() {
+        let redacted = redacted_environment(RECORDED, Keep::All);
+        let read = |text: &str| serde_json::from_str::<Map<String, Json>>(text).unwrap();
+        let mut wanted = read(RECORDED);
+        for (name, value) in [
+            ("AWS_SECRET_ACCESS_KEY", "***"),
+            ("DB_PASS", "***"),
+            ("https_proxy", "http://me:***@proxy:3128"),
+            ("A", "***"),
+        ] {
+            wanted.insert(name.to_owned(), value.into());
+        }
+        assert_eq!(read(&redacted), wanted);
+        assert_eq!(redacted_environment(&redacted, Keep::All), redacted, "masking again changes nothing");
+    }
+
+    #[test]
+    fn what_has_no_secret_stays_as_it_is() {
+        for text in ["{}", "{ \"B\":\"1\",\"A\":\"2\" }", "no json", ""] {
+            assert_eq!(redacted_environment(text, Keep::All), text);
+        }
+    }
+
+    #[test]
+    fn a_list_keeps_its_variables_and_those_of_the_rank() {
+        let names = ["PWD".to_owned(), "DB_PASS".to_owned()];
+        let redacted = redacted_environment(RECORDED, Keep::Listed(&names));
+        assert_eq!(redacted, r#"{"DB_PASS":"***","PWD":"/home/me","SLURM_PROCID":"3"}"#);
+        assert_eq!(redacted_environment("TOKEN=abc", Keep::Listed(&names)), "{}");
+    }
+
+    #[test]
+    fn nested_and_broken_texts_do_not_pass_secrets_on() {
+        for text in [
+            r#"{"A_TOKEN": ["hush", {"x": "hush"}], "B": {"password": "hush", "c": ["token=hush"]}}"#,
+            r#"{"A_TOKEN": "hush", "#,
+            r#"["PASSWORD=hush"]"#,
+            r#"{"A_KEY": "hush"#,
+        ] {
+            assert!(!redacted_environment(text, Keep::All).contains("hush"), "{text}");
+        }
+    }
+
+    #[test]
+    fn secrets_of_a_command_are_masked() {
+        assert_eq!(redacted_command("a.out --token x  -n 3 --key=y"), "a.out --token ***  -n 3 --key=***");
+    }
+}

@@ -1,0 +1,188 @@
+//! The id spaces of a file: its tables of one uuid.
+
+use super::catalog::{Entry, FileTable};
+use super::describe::describe;
+use super::piece::Piece;
+use super::process::ProcessFacts;
+use super::stored::Stored;
+use rpd_shard::model::{FIRST_CARRIED_TABLE, Kind, Schema, Table, TableId, rocpd};
+use rpd_shard::record::Node;
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::sync::Arc;
+
+/// Most tables of a space that the data model does not have.
+const MAX_CARRIED: usize = 256;
+/// Most warnings about one space; the rest is cut off.
+const MAX_WARNINGS: usize = 100;
+
+/// The rows of one uuid: keys, strings and stack ids mean something only inside of it.
+#[derive(Debug)]
+pub struct Space {
+    /// The end of its table names, `_...`.
+    pub suffix: String,
+    /// Its guid, any text.
+    pub guid: String,
+    /// Version of its schema: major, minor, patch. "3" reads as 3.0.0.
+    pub version: [u32; 3],
+    /// The metadata rows. `rpd.*` tags tell that rpd-merge wrote the file.
+    pub tags: BTreeMap<String, String>,
+    /// Its tables without the metadata; a table stands behind those that it refers to. The built-in
+    /// ones come first, in their order, unless a reference wants it otherwise.
+    pub tables: Vec<SpaceTable>,
+    /// The built-in tables, widened by the columns found, and the carried tables.
+    pub schema: Schema,
+    /// Key and facts of each node. `boot_id` is empty, since RocPD has none.
+    pub nodes: Vec<(i64, Node)>,
+    /// The processes, in the order of their keys.
+    pub processes: Vec<ProcessFacts>,
+    /// Tables whose rows are not read.
+    pub left_out: Vec<LeftOut>,
+    /// What is not as it should be, one line each.
+    pub warnings: Vec<String>,
+}
+
+/// A table of a space.
+#[derive(Debug)]
+pub struct SpaceTable {
+    /// Its description. Columns that the file does not have are absent in the rows.
+    pub table: Arc<Table>,
+    /// All of its rows, keys ascending.
+    pub pieces: Vec<Piece>,
+    pub(super) stored: Stored,
+}
+
+/// A table that is not read: its rows are lost to the merge.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct LeftOut {
+    /// Its name without the suffix.
+    pub table: String,
+    /// How many rows it has, where they can be counted.
+    pub rows: Option<u64>,
+    /// Why it is not read.
+    pub why: &'static str,
+}
+
+impl Space {
+    /// The place of a table in [`Space::tables`].
+    pub fn position(&self, table: TableId) -> Option<usize> {
+        self.tables.iter().position(|t| t.table.id == table)
+    }
+
+    pub(super) fn warn(&mut self, warning: String) {
+        if self.warnings.len() < MAX_WARNINGS {
+            self.warnings.push(warning);
+        }
+    }
+}
+
+/// The ends of table names that tell spaces apart, and the tables of each by name without it.
+pub(super) fn group(entries: &[Entry]) -> BTreeMap<String, Vec<(String, &Entry)>> {
+    const MARKS: [&str; 2] = ["rocpd_metadata", "rocpd_info_process"];
+    let ends = |mark: &str| -> BTreeSet<&str> {
+        let ends = entries.iter().filter_map(|entry| entry.name.strip_prefix(mark));
+        ends.filter(|end| end.len() > 1 && end.starts_with('_')).collect()
+    };
+    let [metadata, process] = MARKS.map(ends);
+    // A table `rocpd_metadata_more_<uuid>` is one of the space `_<uuid>`, and makes none of its own.
+    let is_inside = |end: &str| {
+        let mut inner = end.match_indices('_').skip(1).map(|(at, _)| &end[at..]);
+        inner.any(|inner| metadata.contains(inner) && process.contains(inner))
+    };
+    let mut suffixes: BTreeSet<&str> = metadata.intersection(&process).copied().collect();
+    suffixes.extend(metadata.symmetric_difference(&process).filter(|end| !is_inside(end)));
+    let mut groups: BTreeMap<String, Vec<(String, &Entry)>> = BTreeMap::new();
+    for entry in entries {
+        // The longest suffix that fits.
+        let at = entry.name.match_indices('_').map(|(at, _)| at);
+        let found = at.skip(1).find(|at| suffixes.contains(&entry.name[*at..]));
+        if let Some(at) = found {
+            let (name, suffix) = entry.name.split_at(at);
+            groups.entry(suffix.to_owned()).or_default().push((name.to_owned(), entry));
+        }
+    }
+    groups
+}
+
+/// A table of the file with its declaration.
+pub(super) struct Declared<'a> {
+    pub(super) name: String,
+    pub(super) entry: &'a Entry,
+    pub(super) file: FileTable,
+}
+
+/// The tables of a space in the order in which they are merged, without pieces, the schema that they
+/// make, and warnings. Tables that are too many are given back.
+pub(super) fn describe_all(
+    declared: Vec<Declared<'_>>,
+) -> (Vec<SpaceTable>, Schema, Vec<String>, Vec<Declared<'_>>) {
+    let mut schema = Schema::builtin().clone();
+    let known = |name: &str| Schema::builtin().rocpd_tables().position(|table| table.name == name);
+    let mut declared = declared;
+    declared.sort_by_key(|table| known(&table.name).unwrap_or(usize::MAX));
+    let known_tables = declared.iter().filter(|table| known(&table.name).is_some()).count();
+    let too_many = declared.split_off(declared.len().min(known_tables + MAX_CARRIED));
+
+    let declared = ordered(declared);
+    let mut targets = HashMap::new();
+    let mut carried = 0;
+    for table in &declared {
+        let id = Schema::builtin().by_name(&table.name).map_or_else(
+            || {
+                carried += 1;
+                TableId(FIRST_CARRIED_TABLE.0 + carried - 1)
+            },
+            |table| table.id,
+        );
+        targets.insert(table.entry.name.to_ascii_lowercase(), id);
+    }
+    let mut warnings = Vec::new();
+    let mut tables = Vec::with_capacity(declared.len());
+    for Declared { name, entry, file } in declared {
+        let Some(id) = targets.get(&entry.name.to_ascii_lowercase()) else { continue };
+        let found = describe(*id, &name, Schema::builtin().get(*id), &file, &targets);
+        warnings.extend(found.warnings);
+        if !Schema::builtin().get(*id).is_some_and(|known| Arc::ptr_eq(known, &found.table)) {
+            schema.define((*found.table).clone());
+        }
+        let stored = Stored::new(entry, &file, &found.places);
+        tables.push(SpaceTable { table: found.table, pieces: Vec::new(), stored });
+    }
+    (tables, schema, warnings, too_many)
+}
+
+/// Puts a table behind those that it refers to, and otherwise leaves them as they are. Tables that
+/// refer to each other in a circle stay in their order.
+fn ordered(mut declared: Vec<Declared<'_>>) -> Vec<Declared<'_>> {
+    let mut waits: Vec<BTreeSet<usize>> = declared.iter().map(|table| needs(table, &declared)).collect();
+    let mut order = Vec::with_capacity(declared.len());
+    let mut left: Vec<usize> = (0..declared.len()).collect();
+    while !left.is_empty() {
+        let at = left.iter().position(|i| waits[*i].is_empty()).unwrap_or(0);
+        let chosen = left.remove(at);
+        order.push(chosen);
+        waits.iter_mut().for_each(|waits| {
+            waits.remove(&chosen);
+        });
+    }
+    let mut places: Vec<usize> = vec![0; order.len()];
+    order.iter().enumerate().for_each(|(place, i)| places[*i] = place);
+    let mut tables: Vec<_> = places.into_iter().zip(declared.drain(..)).collect();
+    tables.sort_by_key(|(place, _)| *place);
+    tables.into_iter().map(|(_, table)| table).collect()
+}
+
+/// The tables, by place, that rows of `table` refer to.
+fn needs(table: &Declared<'_>, all: &[Declared<'_>]) -> BTreeSet<usize> {
+    let place = |name: &str| all.iter().position(|other| other.name.eq_ignore_ascii_case(name));
+    let stated = table.file.columns.iter().filter_map(|column| column.refers.as_ref());
+    let stated = stated
+        .filter_map(|(target, _)| all.iter().position(|other| other.entry.name.eq_ignore_ascii_case(target)));
+    let known = Schema::builtin().by_name(&table.name).into_iter().flat_map(|known| &known.columns);
+    let known = known.filter_map(|column| match &column.kind {
+        Kind::Ref(target) => place(&Schema::builtin().get(*target)?.name),
+        Kind::Str => place(&Schema::builtin().get(rocpd::STRING)?.name),
+        _ => None,
+    });
+    let this = place(&table.name);
+    stated.chain(known).filter(|other| Some(*other) != this).collect()
+}

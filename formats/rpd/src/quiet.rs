@@ -1,0 +1,162 @@
+//! Opens a database that nobody writes, without leaving anything beside it.
+
+use rusqlite::limits::Limit;
+use rusqlite::{Connection, OpenFlags};
+use std::fs::File;
+use std::io::{self, Read};
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+
+/// Longest value, and longest row, that is read: more than any profiler writes, less than what fits no row of a
+/// shard.
+const MAX_LENGTH: i32 = 15 << 20;
+/// What every SQLite database begins with.
+const MAGIC: &[u8; 16] = b"SQLite format 3\0";
+/// What a rollback journal begins with while it is hot. One of a finished transaction is zeroed or gone.
+const JOURNAL_MAGIC: [u8; 8] = [0xd9, 0xd5, 0x05, 0xf9, 0x20, 0xa1, 0x63, 0xd7];
+
+/// Why a database cannot be read as it lies there.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum NotQuiet {
+    /// The file system said no.
+    #[error("failed to read {}: {source}; check the path and its permissions", path.display())]
+    Io {
+        /// The file.
+        path: PathBuf,
+        /// Why.
+        source: io::Error,
+    },
+    /// No bytes at all, or the first ones are not SQLite's.
+    #[error("{} is not an SQLite database ({bytes} bytes, no header at offset 0): name a .rpd or RocPD file", path.display())]
+    NotADatabase {
+        /// The file.
+        path: PathBuf,
+        /// Its length.
+        bytes: u64,
+    },
+    /// A transaction was cut off, and its journal has what the file had before.
+    #[error(
+        "{} has a hot journal ({}): its writer was killed in a transaction or still runs; wait for it, or open the \
+         file once with sqlite3 to roll back",
+        path.display(), journal.display()
+    )]
+    HotJournal {
+        /// The file.
+        path: PathBuf,
+        /// Its journal.
+        journal: PathBuf,
+    },
+    /// The last transactions are in the write-ahead log.
+    #[error(
+        "{} has a write-ahead log that is not empty ({}): its writer still runs or was killed; wait for it, or run \
+         sqlite3 FILE 'PRAGMA wal_checkpoint(TRUNCATE)'",
+        path.display(), wal.display()
+    )]
+    Wal {
+        /// The file.
+        path: PathBuf,
+        /// Its log.
+        wal: PathBuf,
+    },
+    /// SQLite said no.
+    #[error("failed to open {}: {source}", path.display())]
+    Sqlite {
+        /// The file.
+        path: PathBuf,
+        /// What SQLite says.
+        source: rusqlite::Error,
+    },
+}
+
+/// Opens a file read-only and immutable: no lock is taken and nothing is made beside it.
+pub(crate) fn open(path: &Path) -> Result<Connection, NotQuiet> {
+    check(path)?;
+    let sqlite = |source| NotQuiet::Sqlite { path: path.to_owned(), source };
+    let flags = OpenFlags::SQLITE_OPEN_READ_ONLY
+        | OpenFlags::SQLITE_OPEN_URI
+        | OpenFlags::SQLITE_OPEN_NO_MUTEX
+        | OpenFlags::SQLITE_OPEN_PRIVATE_CACHE;
+    let conn = Connection::open_with_flags(uri(path), flags).map_err(sqlite)?;
+    bound(&conn).map_err(sqlite)?;
+    // The schema is not ours: its functions may not run, and no index is made behind our back.
+    conn.execute_batch(
+        "PRAGMA trusted_schema = OFF; PRAGMA cell_size_check = ON; PRAGMA query_only = ON;
+         PRAGMA automatic_index = OFF; PRAGMA mmap_size = 0; PRAGMA cache_size = -16384;",
+    )
+    .map_err(sqlite)?;
+    Ok(conn)
+}
+
+/// Bounds the values of a connection.
+pub(crate) fn bound(conn: &Connection) -> rusqlite::Result<()> {
+    conn.set_limit(Limit::SQLITE_LIMIT_LENGTH, MAX_LENGTH).map(drop)
+}
+
+/// Whether the file is a database that nobody writes.
+pub(crate) fn check(path: &Path) -> Result<(), NotQuiet> {
+    let io = |source| NotQuiet::Io { path: path.to_owned(), source };
+    let mut file = File::open(path).map_err(io)?;
+    let bytes = file.metadata().map_err(io)?.len();
+    let mut magic = [0; MAGIC.len()];
+    match file.read_exact(&mut magic) {
+        Ok(()) if magic == *MAGIC => {}
+        Err(error) if error.kind() != io::ErrorKind::UnexpectedEof => return Err(io(error)),
+        _ => return Err(NotQuiet::NotADatabase { path: path.to_owned(), bytes }),
+    }
+    // SQLite keeps them beside the file that a link points to.
+    let real = std::fs::canonicalize(path).map_err(io)?;
+    for name in [path, &real] {
+        let journal = beside(name, "-journal");
+        if starts_with_journal_magic(&journal).map_err(io)? {
+            return Err(NotQuiet::HotJournal { path: path.to_owned(), journal });
+        }
+        let wal = beside(name, "-wal");
+        if std::fs::metadata(&wal).is_ok_and(|wal| wal.len() > 0) {
+            return Err(NotQuiet::Wal { path: path.to_owned(), wal });
+        }
+    }
+    Ok(())
+}
+
+fn beside(path: &Path, suffix: &str) -> PathBuf {
+    let mut name = path.as_os_str().to_owned();
+    name.push(suffix);
+    name.into()
+}
+
+fn starts_with_journal_magic(journal: &Path) -> io::Result<bool> {
+    let mut magic = [0; JOURNAL_MAGIC.len()];
+    match File::open(journal).and_then(|mut file| file.read_exact(&mut magic)) {
+        Ok(()) => Ok(magic == JOURNAL_MAGIC),
+        Err(error) => match error.kind() {
+            io::ErrorKind::NotFound | io::ErrorKind::UnexpectedEof => Ok(false),
+            _ => Err(error),
+        },
+    }
+}
+
+/// The URI under which SQLite opens the file as one that does not change.
+pub(crate) fn uri(path: &Path) -> String {
+    let path = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
+    let mut uri = String::from("file:");
+    for byte in path.as_os_str().as_bytes() {
+        match byte {
+            b'/' | b'.' | b'_' | b'-' | b'0'..=b'9' | b'a'..=b'z' | b'A'..=b'Z' => {
+                uri.push(char::from(*byte))
+            }
+            _ => uri += &format!("%{byte:02X}"),
+        }
+    }
+    uri + "?mode=ro&immutable=1"
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_path_with_marks_of_a_uri_is_still_that_path() {
+        assert_eq!(uri(Path::new("/a b/50%?x#.rpd")), "file:/a%20b/50%25%3Fx%23.rpd?mode=ro&immutable=1");
+    }
+}

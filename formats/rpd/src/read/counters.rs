@@ -1,0 +1,155 @@
+//! `rocpd_monitor` and `rocpd_counter`: values over time, and values of operations.
+
+use super::census::Census;
+use super::devices::{Agent, Counter, Devices};
+use super::ids::IdMap;
+use super::output::Output;
+use super::schema::Input;
+use super::value::{cut, int, real, text};
+use super::{EMPTY_JSON, NULL, OWNER, TranslateError, UNKNOWN, ZERO};
+use rpd_shard::model::{Value, rocpd};
+use rusqlite::types::ValueRef;
+use serde_json::json;
+use std::collections::HashMap;
+use std::io::Write;
+
+/// Category of the values of a monitor, and the track that they are on: those of rpd-collect's own.
+const CATEGORY: &[u8] = b"SYSTEM_METRICS";
+const TRACK: &[u8] = b"system";
+/// Longest name of a counter, and longest value that is no number.
+const MAX_NAME: usize = 4096;
+/// Units of what rocm-smi monitors.
+const UNITS: [(&str, &str); 3] = [("sclk", "MHz"), ("mclk", "MHz"), ("fclk", "MHz")];
+
+/// Adds the values of the monitor: per row an event, a sample and a value. A row says how long the value held, and
+/// the next one mostly begins there.
+pub(super) fn monitors<W: Write>(
+    input: &Input,
+    census: &Census,
+    devices: &mut Devices,
+    output: &mut Output<'_, W>,
+) -> Result<(), TranslateError> {
+    if input.table("rocpd_monitor").is_none() {
+        return Ok(());
+    }
+    let failed = |source| input.error("rocpd_monitor", source);
+    let mut select = input.select("rocpd_monitor", "m");
+    for column in ["id", "deviceType", "deviceId", "monitorType", "start", "end", "value"] {
+        select.column("rocpd_monitor", "m", column);
+    }
+    let mut query = input.conn.prepare(&select.sql("")).map_err(failed)?;
+    let mut rows = query.query([]).map_err(failed)?;
+    let mut tracks: HashMap<u32, i64> = HashMap::new();
+    while let Some(row) = rows.next().map_err(failed)? {
+        let value = |i| row.get_ref(i).unwrap_or(ValueRef::Null);
+        output.read("rocpd_monitor");
+        let source = census.by_session(int(value(0)));
+        let Some(start) = int(value(4)) else {
+            output.miss("rocpd_monitor", "start");
+            output.lose(source, "rocpd_monitor", Some(rocpd::SAMPLE), 1);
+            continue;
+        };
+        let held = int(value(5)).and_then(|end| end.checked_sub(start));
+        if held.is_none() {
+            output.miss("rocpd_monitor", "end");
+        }
+        let device_type = text(value(1)).unwrap_or(UNKNOWN.into());
+        let device = census.gpu(int(value(2)));
+        let is_gpu = device_type.eq_ignore_ascii_case(b"gpu");
+        let agent = if is_gpu { Agent::MonitoredGpu(device) } else { Agent::Monitored(device) };
+        let symbol = text(value(3)).unwrap_or(UNKNOWN.into());
+        let symbol = cut(&symbol, MAX_NAME);
+        let name = [cut(&device_type, MAX_NAME), b".", symbol].concat().into();
+        let units = UNITS.iter().find(|(known, _)| symbol.eq_ignore_ascii_case(known.as_bytes()));
+        let units = units.map_or("", |(_, units)| *units);
+        let counter = devices.counter(source, Counter { agent, name }, (symbol, units, "monitor"), output)?;
+
+        let track = match tracks.get(&source) {
+            Some(track) => *track,
+            None => {
+                let name = output.string(TRACK)?;
+                let track = output.push(source, rocpd::TRACK, &[OWNER, OWNER, NULL, name, EMPTY_JSON])?;
+                tracks.insert(source, track);
+                track
+            }
+        };
+        let category = output.string(CATEGORY)?;
+        let event = [category, ZERO, ZERO, ZERO, EMPTY_JSON, EMPTY_JSON, EMPTY_JSON];
+        let event = Value::Int(output.push(source, rocpd::EVENT, &event)?);
+        let held = held.map(|ns| json!({ "rpd": { "duration_ns": ns } }).to_string());
+        let held = held.as_deref().map_or(EMPTY_JSON, Value::from);
+        output.push(source, rocpd::SAMPLE, &[Value::Int(track), Value::Int(start), event, held])?;
+        number(source, ("rocpd_monitor", value(6)), event, counter, output)?;
+    }
+    Ok(())
+}
+
+/// Adds the counter values of operations.
+pub(super) fn values<W: Write>(
+    input: &Input,
+    census: &Census,
+    operations: &IdMap,
+    devices: &mut Devices,
+    output: &mut Output<'_, W>,
+) -> Result<(), TranslateError> {
+    if input.table("rocpd_counter").is_none() {
+        return Ok(());
+    }
+    let failed = |source| input.error("rocpd_counter", source);
+    let mut select = input.select("rocpd_counter", "c");
+    for column in ["id", "value", "op_id"] {
+        select.column("rocpd_counter", "c", column);
+    }
+    select.text(("rocpd_counter", "c", "name_id"), "rocpd_string", "n");
+    let op = input.table("rocpd_counter").and_then(|info| info.column("op_id"));
+    if op.is_some() {
+        select.join("rocpd_op", "o", "id", "c.op_id");
+        select.column("rocpd_op", "o", "gpuId");
+    } else {
+        select.expression("NULL");
+    }
+    let mut query = input.conn.prepare(&select.sql("")).map_err(failed)?;
+    let mut rows = query.query([]).map_err(failed)?;
+    while let Some(row) = rows.next().map_err(failed)? {
+        let value = |i| row.get_ref(i).unwrap_or(ValueRef::Null);
+        output.read("rocpd_counter");
+        let operation = int(value(2)).and_then(|id| operations.get(id));
+        if operation.is_none() {
+            output.miss("rocpd_counter", "op_id");
+        }
+        let (source, event) = match operation {
+            Some((source, event)) => (source, Value::Int(event)),
+            None => (census.by_session(int(value(0))), NULL),
+        };
+        let name = text(value(3));
+        if name.is_none() {
+            output.miss("rocpd_counter", "name_id");
+        }
+        let name = name.unwrap_or(UNKNOWN.into());
+        let name = cut(&name, MAX_NAME);
+        let counter = Counter { agent: Agent::Gpu(census.gpu(int(value(4)))), name: name.into() };
+        let counter = devices.counter(source, counter, (name, "", ""), output)?;
+        number(source, ("rocpd_counter", value(1)), event, counter, output)?;
+    }
+    Ok(())
+}
+
+/// Adds the value of a counter. What is no number is kept as text in its extdata.
+fn number<W: Write>(
+    source: u32,
+    (table, value): (&str, ValueRef<'_>),
+    event: Value<'_>,
+    counter: Value<'_>,
+    output: &mut Output<'_, W>,
+) -> Result<(), TranslateError> {
+    let (number, extdata) = match real(value) {
+        Some(number) => (Value::Real(number), None),
+        None => {
+            output.miss(table, "value");
+            let shown = text(value).map(|shown| String::from_utf8_lossy(cut(&shown, MAX_NAME)).into_owned());
+            (NULL, Some(json!({ "rpd": { "value": shown } }).to_string()))
+        }
+    };
+    let extdata = extdata.as_deref().map_or(EMPTY_JSON, Value::from);
+    output.push(source, rocpd::PMC_EVENT, &[event, counter, number, extdata]).map(drop)
+}

@@ -1,0 +1,285 @@
+//! Threads, agents, queues, streams, kernels and counters, which the rows of a process refer to. Each becomes a
+//! row when it is first referred to.
+
+use super::census::Census;
+use super::output::Output;
+use super::schema::Input;
+use super::value::cut;
+use super::{EMPTY_JSON, NULL, OWNER, TranslateError, UNKNOWN, ZERO};
+use rpd_shard::model::{Value, rocpd};
+use serde_json::json;
+use std::collections::HashMap;
+use std::io::Write;
+
+/// Most agents, queues, streams, kernels or counters of one file.
+const MAX_ENTRIES: usize = 1 << 20;
+/// Longest name of a stream, which is an address.
+const MAX_STREAM: usize = 256;
+/// Longest name of a kernel.
+const MAX_KERNEL: usize = 64 << 10;
+
+/// A processor as a row names it.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub(super) enum Agent {
+    /// The CPUs of the process.
+    Host,
+    /// A GPU by the number that the process has for it; `None` where the row has none.
+    Gpu(Option<i64>),
+    /// A GPU by the number that the monitor has for it, which is another one.
+    MonitoredGpu(Option<i64>),
+    /// Another device of the monitor.
+    Monitored(Option<i64>),
+}
+
+/// A kernel: its text ids in the file. Two with the same texts are two rows with the same names.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub(super) struct KernelIds {
+    pub(super) description: Option<i64>,
+    pub(super) op_type: Option<i64>,
+    pub(super) kernel_name: Option<i64>,
+}
+
+/// A counter: name and agent.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub(super) struct Counter {
+    pub(super) agent: Agent,
+    pub(super) name: Box<[u8]>,
+}
+
+/// Keys of the rows that stand for them, per process.
+#[derive(Debug, Default)]
+pub(super) struct Devices {
+    threads: HashMap<(u32, i64), i64>,
+    agents: HashMap<(u32, Agent), i64>,
+    queues: HashMap<(u32, Option<i64>, Option<i64>), i64>,
+    streams: HashMap<(u32, Box<[u8]>), i64>,
+    code_objects: HashMap<u32, i64>,
+    kernels: HashMap<(u32, KernelIds), i64>,
+    counters: HashMap<(u32, Counter), i64>,
+}
+
+/// Refuses more rows than a job can have.
+fn room(len: usize, what: &'static str, input: &Input) -> Result<(), TranslateError> {
+    if len < MAX_ENTRIES { Ok(()) } else { Err(input.too_many(what, MAX_ENTRIES)) }
+}
+
+impl Devices {
+    /// Adds the threads that were met.
+    pub(super) fn threads<W: Write>(
+        &mut self,
+        census: &Census,
+        output: &mut Output<'_, W>,
+    ) -> Result<(), TranslateError> {
+        for ((source, tid), (start, end)) in &census.threads {
+            self.push_thread(*source, *tid, (Value::Int(*start), Value::Int(*end)), output)?;
+        }
+        Ok(())
+    }
+
+    /// The thread with this id; 0 stands for an unknown one.
+    pub(super) fn thread<W: Write>(
+        &mut self,
+        source: u32,
+        tid: i64,
+        output: &mut Output<'_, W>,
+    ) -> Result<Value<'static>, TranslateError> {
+        match self.threads.get(&(source, tid)) {
+            Some(key) => Ok(Value::Int(*key)),
+            None => {
+                room(self.threads.len(), "threads", output.input())?;
+                self.push_thread(source, tid, (NULL, NULL), output)
+            }
+        }
+    }
+
+    fn push_thread<W: Write>(
+        &mut self,
+        source: u32,
+        tid: i64,
+        (start, end): (Value<'_>, Value<'_>),
+        output: &mut Output<'_, W>,
+    ) -> Result<Value<'static>, TranslateError> {
+        let name = if tid == 0 { Value::Text(UNKNOWN) } else { NULL };
+        let row = [OWNER, NULL, OWNER, Value::Int(tid), name, start, end, EMPTY_JSON];
+        let key = output.push(source, rocpd::INFO_THREAD, &row)?;
+        self.threads.insert((source, tid), key);
+        Ok(Value::Int(key))
+    }
+
+    /// The agent of a processor. A process has its CPUs first, as a row that copies refer to.
+    pub(super) fn agent<W: Write>(
+        &mut self,
+        source: u32,
+        agent: Agent,
+        output: &mut Output<'_, W>,
+    ) -> Result<Value<'static>, TranslateError> {
+        if let Some(key) = self.agents.get(&(source, agent)) {
+            return Ok(Value::Int(*key));
+        }
+        room(self.agents.len(), "agents", output.input())?;
+        if agent != Agent::Host {
+            self.agent(source, Agent::Host, output)?;
+        }
+        let (kind, number, extdata) = match agent {
+            Agent::Host => ("CPU", Some(0), json!({})),
+            Agent::Gpu(gpu) => ("GPU", gpu, json!({ "rpd": { "gpu": gpu } })),
+            Agent::MonitoredGpu(device) => ("GPU", device, json!({ "rpd": { "monitored_device": device } })),
+            Agent::Monitored(device) => ("CPU", device, json!({ "rpd": { "monitored_device": device } })),
+        };
+        let shown = number.map_or("?".to_owned(), |n| n.to_string());
+        let name = match agent {
+            Agent::Host => "CPU".to_owned(),
+            Agent::Gpu(_) => format!("GPU {shown}"),
+            Agent::MonitoredGpu(_) => format!("GPU {shown} (monitor)"),
+            Agent::Monitored(_) => format!("device {shown} (monitor)"),
+        };
+        // AMD counts CPUs first. How many there are is not in the file.
+        let index = match agent {
+            Agent::Host => Some(0),
+            _ => number.and_then(|n| n.checked_add(1)),
+        };
+        let extdata = extdata.to_string();
+        let row = [
+            OWNER,
+            OWNER,
+            Value::from(kind),
+            index.into(),
+            index.into(),
+            number.into(),
+            ZERO,
+            Value::from(name.as_str()),
+            Value::from(""),
+            Value::from(if kind == "GPU" { "AMD" } else { "CPU" }),
+            Value::from(""),
+            Value::from(""),
+            Value::from(extdata.as_str()),
+        ];
+        let key = output.push(source, rocpd::INFO_AGENT, &row)?;
+        self.agents.insert((source, agent), key);
+        Ok(Value::Int(key))
+    }
+
+    /// The queue with this number on this GPU.
+    pub(super) fn queue<W: Write>(
+        &mut self,
+        source: u32,
+        gpu: Option<i64>,
+        queue: Option<i64>,
+        output: &mut Output<'_, W>,
+    ) -> Result<Value<'static>, TranslateError> {
+        if let Some(key) = self.queues.get(&(source, gpu, queue)) {
+            return Ok(Value::Int(*key));
+        }
+        room(self.queues.len(), "queues", output.input())?;
+        let name = queue.map_or("(unknown)".to_owned(), |queue| format!("Queue {queue}"));
+        let extdata = json!({ "rpd": { "gpu": gpu, "queue": queue } }).to_string();
+        let row = [OWNER, OWNER, Value::from(name.as_str()), Value::from(extdata.as_str())];
+        let key = output.push(source, rocpd::INFO_QUEUE, &row)?;
+        self.queues.insert((source, gpu, queue), key);
+        Ok(Value::Int(key))
+    }
+
+    /// The stream at this address; empty where it is unknown.
+    pub(super) fn stream<W: Write>(
+        &mut self,
+        source: u32,
+        stream: &[u8],
+        output: &mut Output<'_, W>,
+    ) -> Result<Value<'static>, TranslateError> {
+        let place = (source, Box::from(cut(stream, MAX_STREAM)));
+        if let Some(key) = self.streams.get(&place) {
+            return Ok(Value::Int(*key));
+        }
+        room(self.streams.len(), "streams", output.input())?;
+        let handle = String::from_utf8_lossy(&place.1).into_owned();
+        let (name, extdata) = match handle.as_str() {
+            "" => ("(unknown)".to_owned(), "{}".to_owned()),
+            "0x0" | "0" => ("Default Stream".to_owned(), json!({ "rpd": { "stream": handle } }).to_string()),
+            _ => (format!("Stream {handle}"), json!({ "rpd": { "stream": handle } }).to_string()),
+        };
+        let row = [OWNER, OWNER, Value::from(name.as_str()), Value::from(extdata.as_str())];
+        let key = output.push(source, rocpd::INFO_STREAM, &row)?;
+        self.streams.insert(place, key);
+        Ok(Value::Int(key))
+    }
+
+    /// The symbol of a kernel. `shown` is what operations are listed under, `kernel` the name at its launch.
+    pub(super) fn kernel<W: Write>(
+        &mut self,
+        source: u32,
+        ids: KernelIds,
+        (shown, kernel): (&[u8], Option<&[u8]>),
+        output: &mut Output<'_, W>,
+    ) -> Result<Value<'static>, TranslateError> {
+        if let Some(key) = self.kernels.get(&(source, ids)) {
+            return Ok(Value::Int(*key));
+        }
+        room(self.kernels.len(), "kernels", output.input())?;
+        let code_object = self.code_object(source, output)?;
+        let shown = output.cut(shown, MAX_KERNEL);
+        let kernel = kernel.map_or(shown, |kernel| output.cut(kernel, MAX_KERNEL));
+        let row = [OWNER, OWNER, code_object, Value::Text(kernel), Value::Text(shown)];
+        let key = output.push(source, rocpd::INFO_KERNEL_SYMBOL, &row)?;
+        self.kernels.insert((source, ids), key);
+        Ok(Value::Int(key))
+    }
+
+    /// Stands for all code of the process, which the file does not describe.
+    fn code_object<W: Write>(
+        &mut self,
+        source: u32,
+        output: &mut Output<'_, W>,
+    ) -> Result<Value<'static>, TranslateError> {
+        if let Some(key) = self.code_objects.get(&source) {
+            return Ok(Value::Int(*key));
+        }
+        let row = [OWNER, OWNER, NULL, Value::Text(UNKNOWN)];
+        let key = output.push(source, rocpd::INFO_CODE_OBJECT, &row)?;
+        self.code_objects.insert(source, key);
+        Ok(Value::Int(key))
+    }
+
+    /// A counter. `units` is empty where they are not known.
+    pub(super) fn counter<W: Write>(
+        &mut self,
+        source: u32,
+        counter: Counter,
+        (symbol, units, component): (&[u8], &str, &str),
+        output: &mut Output<'_, W>,
+    ) -> Result<Value<'static>, TranslateError> {
+        let place = (source, counter);
+        if let Some(key) = self.counters.get(&place) {
+            return Ok(Value::Int(*key));
+        }
+        room(self.counters.len(), "counters", output.input())?;
+        let agent = self.agent(source, place.1.agent, output)?;
+        let (arch, instance) = match place.1.agent {
+            Agent::Gpu(gpu) | Agent::MonitoredGpu(gpu) => ("GPU", gpu),
+            Agent::Host => ("CPU", Some(0)),
+            Agent::Monitored(device) => ("CPU", device),
+        };
+        let row = [
+            OWNER,
+            OWNER,
+            agent,
+            Value::from(arch),
+            ZERO,
+            instance.into(),
+            Value::Text(&place.1.name),
+            Value::Text(symbol),
+            Value::from(""),
+            Value::from(""),
+            Value::from(component),
+            Value::from(units),
+            Value::from("ABS"),
+            Value::from(""),
+            Value::from(""),
+            ZERO,
+            ZERO,
+            EMPTY_JSON,
+        ];
+        let key = output.push(source, rocpd::INFO_PMC, &row)?;
+        self.counters.insert(place, key);
+        Ok(Value::Int(key))
+    }
+}

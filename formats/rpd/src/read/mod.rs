@@ -1,0 +1,197 @@
+//! `.rpd` to shard: the rows of rocmProfileData as rows of RocPD.
+//!
+//! | `.rpd` | shard |
+//! |---|---|
+//! | process id | a process; its rank, node and command are not in the file |
+//! | `rocpd_api` | event, region; an arg for the args string and for each value of `rocpd_kernelapi` and `rocpd_copyapi`. The category comes from the domain (schema 3) or from the name (schema 2). Text of a roctx range is the event's `$.message` |
+//! | `rocpd_op` | event with the stack id of its call, and a memory copy if it is one, else a kernel dispatch. An operation without description (fill, barrier, marker) is a dispatch of a kernel called like its type, as AMD's view `top` names it |
+//! | `gpuId`, `queueId`, `stream` | agent, queue, stream of the process |
+//! | `rocpd_monitor` | counter, and per row an event, a sample on the track `system` and a value; how long it held is the sample's `$.rpd.duration_ns` |
+//! | `rocpd_counter` | counter, and a value at the event of the operation |
+//! | `rocpd_stackframe` | the event's call stack: `{"frames":[{"depth":0,"name":"f"}]}` |
+//! | any other table | carried as `rocpd_ext_NAME`, see `carried.rs` |
+//!
+//! A value that is missing or refers to nothing is counted as a miss, and its row is kept with a placeholder. A
+//! row without a time cannot be kept, and is in the loss ledger.
+
+mod api;
+mod carried;
+mod census;
+mod clocks;
+mod counters;
+mod devices;
+mod error;
+mod follow;
+mod ids;
+mod ops;
+mod output;
+mod schema;
+mod value;
+
+pub use error::TranslateError;
+
+use census::Census;
+use devices::Devices;
+use output::Output;
+use rpd_shard::ShardWriter;
+use rpd_shard::model::Value;
+use rpd_shard::record::{Clock, Process, RunIdentity};
+use schema::Input;
+use std::collections::BTreeMap;
+use std::io::Write;
+use std::path::Path;
+
+/// The node and process row of a source.
+const OWNER: Value<'static> = Value::Int(1);
+const NULL: Value<'static> = Value::Null;
+const ZERO: Value<'static> = Value::Int(0);
+const EMPTY_JSON: Value<'static> = Value::Text(b"{}");
+/// Stands for what the file does not tell.
+const UNKNOWN: &[u8] = b"(unknown)";
+
+/// Most rows of metadata, and bytes of each value, that are kept.
+const MAX_METADATA: (i64, usize) = (4096, 64 << 10);
+
+/// What the caller knows and the file does not.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// The run that the shard is to belong to.
+    pub run: RunIdentity,
+    /// The clock of all times. Without it that of the file is taken: what its metadata says, else
+    /// `CLOCK_MONOTONIC`; but `CLOCK_BOOTTIME` where roctx ranges are seen to be on another clock than calls.
+    pub clock: Option<Clock>,
+    /// Added to the times of roctx ranges, ns: BOOTTIME minus MONOTONIC of the machine, for a file that has
+    /// calls on one and ranges on the other.
+    pub marker_offset: Option<i64>,
+}
+
+/// The account of a translation.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Translation {
+    /// The clock that the shard's times are stamped with.
+    pub clock: Clock,
+    /// Number of processes.
+    pub processes: u32,
+    /// Rows read, per table of the file.
+    pub rows: BTreeMap<String, u64>,
+    /// Values that are missing, of a type that makes no sense, or refer to no row, per table and column of the
+    /// file. Their rows are kept, unless they are counted in `lost` too.
+    pub misses: BTreeMap<(String, String), u64>,
+    /// Rows that have no place in the shard, per table of the file. They are in its loss ledger too.
+    pub lost: BTreeMap<String, u64>,
+    /// Texts over a megabyte, which were cut.
+    pub cut_texts: u64,
+    /// Copies whose size the file does not tell; it is 0 in the shard.
+    pub unknown_copy_sizes: u64,
+    /// Tables that were carried: name in the file, name in the shard.
+    pub carried: Vec<(String, String)>,
+    /// Metadata of the file, tag and value. It is not in the shard.
+    pub metadata: Vec<(String, String)>,
+    /// What the user should know.
+    pub warnings: Vec<String>,
+}
+
+/// The processes of a `.rpd`, as [`translate`] describes them but for `last_seen`, which leaves operations out.
+/// Reads the calls once.
+pub fn peek(path: &Path) -> Result<Vec<Process>, TranslateError> {
+    let input = Input::open(path)?;
+    let census = Census::take(&input)?;
+    let clock = census.clock.unwrap_or(Clock::Monotonic);
+    Ok((1..=census.processes.len() as u32).filter_map(|source| census.process(source, clock)).collect())
+}
+
+/// Writes a `.rpd` as a shard. The file is read in a stream, three times at most; nothing is made beside it.
+///
+/// Memory is bounded whatever the file: by the string table of a shard (256 MiB), by the pending rows, and by
+/// 32 bytes for each run of consecutive ids.
+pub fn translate<W: Write>(
+    path: &Path,
+    sink: W,
+    options: &Options,
+) -> Result<(W, Translation), TranslateError> {
+    let input = Input::open(path)?;
+    let census = Census::take(&input)?;
+    let (clock, mixed) = census.clock(options);
+    let writer = ShardWriter::new(sink, &options.run).map_err(|e| input.shard_error(e))?;
+    let account = Translation {
+        clock,
+        processes: census.processes.len() as u32,
+        rows: BTreeMap::new(),
+        misses: BTreeMap::new(),
+        lost: BTreeMap::new(),
+        cut_texts: 0,
+        unknown_copy_sizes: 0,
+        carried: Vec::new(),
+        metadata: metadata(&input)?,
+        warnings: mixed.map(|why| clock_warning(&why, options)).into_iter().collect(),
+    };
+    let mut output = Output::new(writer, &input, account);
+    let mut devices = Devices::default();
+
+    for source in 1..=census.processes.len() as u32 {
+        if let Some(process) = census.process(source, clock) {
+            output.process(&process)?;
+        }
+    }
+    devices.threads(&census, &mut output)?;
+    let calls = api::translate(&input, &census, options, &mut devices, &mut output)?;
+    let (operations, last) = ops::translate(&input, &census, &calls, &mut devices, &mut output)?;
+    counters::monitors(&input, &census, &mut devices, &mut output)?;
+    counters::values(&input, &census, &operations, &mut devices, &mut output)?;
+    carried::translate(&input, &census, &calls, &operations, &mut output)?;
+    for (source, last) in last {
+        if let Some(mut process) = census.process(source, clock) {
+            process.last_seen = process.last_seen.max(Some(last));
+            output.process(&process)?;
+        }
+    }
+    output.finish()
+}
+
+fn clock_warning(why: &str, options: &Options) -> String {
+    match options.marker_offset {
+        Some(offset) => format!("{why}: they are on another clock; {offset} ns are added to them"),
+        None => format!(
+            "{why}: they are on CLOCK_MONOTONIC and the calls on CLOCK_BOOTTIME, by a difference that the file does \
+             not tell; they are kept as they are and DO NOT LINE UP with calls and kernels; give the time for which \
+             the machine was suspended to shift them"
+        ),
+    }
+}
+
+/// Rows of the metadata, tag and value.
+fn metadata(input: &Input) -> Result<Vec<(String, String)>, TranslateError> {
+    if input.table("rocpd_metadata").is_none() {
+        return Ok(Vec::new());
+    }
+    let failed = |source| input.error("rocpd_metadata", source);
+    let mut select = input.select("rocpd_metadata", "m");
+    select.column("rocpd_metadata", "m", "tag");
+    select.column("rocpd_metadata", "m", "value");
+    let mut query = input.conn.prepare(&select.sql("LIMIT ?")).map_err(failed)?;
+    let mut rows = query.query([MAX_METADATA.0]).map_err(failed)?;
+    let mut metadata = Vec::new();
+    while let Some(row) = rows.next().map_err(failed)? {
+        let text = |i| {
+            let text = row.get_ref(i).ok().and_then(value::text)?;
+            Some(String::from_utf8_lossy(value::cut(&text, MAX_METADATA.1)).into_owned())
+        };
+        metadata.push((text(0).unwrap_or_default(), text(1).unwrap_or_default()));
+    }
+    Ok(metadata)
+}
+
+/// The names of the tables that have a meaning here. All others are carried.
+const KNOWN_TABLES: [&str; 11] = [
+    "rocpd_metadata",
+    "rocpd_string",
+    "rocpd_ustring",
+    "rocpd_api",
+    "rocpd_op",
+    "rocpd_api_ops",
+    "rocpd_kernelapi",
+    "rocpd_copyapi",
+    "rocpd_monitor",
+    "rocpd_counter",
+    "rocpd_stackframe",
+];

@@ -1,0 +1,455 @@
+//! `rocpd_op`: what GPUs did, joined to the calls that asked for it.
+
+use super::census::Census;
+use super::devices::{Agent, Devices, KernelIds};
+use super::follow::Follow;
+use super::ids::IdMap;
+use super::output::Output;
+use super::schema::{Input, Select, identifier};
+use super::value::{address, int, text};
+use super::{EMPTY_JSON, OWNER, TranslateError, UNKNOWN, ZERO};
+use rpd_shard::model::{Value, rocpd};
+use rusqlite::types::ValueRef;
+use rusqlite::{Row, Statement};
+use serde_json::json;
+use std::collections::BTreeMap;
+use std::io::Write;
+
+/// The operation that a dispatch is if nothing else is said.
+const DISPATCH: &[u8] = b"KernelExecution";
+/// Types of copies as RPD spells them, and their names and ends as rocprofv3 does. The number is HIP's.
+const COPIES: [(&str, &str, Direction); 4] = [
+    ("CopyHostToDevice", "MEMORY_COPY_HOST_TO_DEVICE", Direction { to_gpu: true, from_gpu: false, kind: 1 }),
+    ("CopyDeviceToHost", "MEMORY_COPY_DEVICE_TO_HOST", Direction { to_gpu: false, from_gpu: true, kind: 2 }),
+    (
+        "CopyDeviceToDevice",
+        "MEMORY_COPY_DEVICE_TO_DEVICE",
+        Direction { to_gpu: true, from_gpu: true, kind: 3 },
+    ),
+    ("CopyHostToHost", "MEMORY_COPY_HOST_TO_HOST", Direction { to_gpu: false, from_gpu: false, kind: 0 }),
+];
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+struct Direction {
+    to_gpu: bool,
+    from_gpu: bool,
+    /// `hipMemcpyKind`.
+    kind: i64,
+}
+
+/// What a type of operation is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Operation {
+    Dispatch,
+    /// A copy; its name and direction where the type tells.
+    Copy(Option<(&'static str, Direction)>),
+}
+
+impl Operation {
+    fn of(op_type: &[u8]) -> Operation {
+        let plain: Vec<u8> =
+            op_type.iter().filter(|b| b.is_ascii_alphanumeric()).map(u8::to_ascii_lowercase).collect();
+        let Some(rest) = [b"memory".as_slice(), b"mem", b""]
+            .iter()
+            .find_map(|prefix| plain.strip_prefix(*prefix).and_then(|rest| rest.strip_prefix(b"copy")))
+            .or_else(|| plain.strip_prefix(b"memcpy"))
+        else {
+            return Operation::Dispatch;
+        };
+        // CopyHostToDevice2D is one too.
+        Operation::Copy(COPIES.iter().find_map(|(spelled, name, direction)| {
+            let ends = spelled.trim_start_matches("Copy").to_ascii_lowercase();
+            rest.starts_with(ends.as_bytes()).then_some((*name, *direction))
+        }))
+    }
+}
+
+/// Where the columns of an operation are in a row.
+struct OpColumns {
+    id: usize,
+    gpu: usize,
+    queue: usize,
+    sequence: usize,
+    signal: usize,
+    start: usize,
+    end: usize,
+    description_id: usize,
+    op_type_id: usize,
+    description: usize,
+    op_type: usize,
+}
+
+impl OpColumns {
+    fn add(select: &mut Select<'_>) -> OpColumns {
+        let op = "rocpd_op";
+        OpColumns {
+            id: select.column(op, "o", "id"),
+            gpu: select.column(op, "o", "gpuId"),
+            queue: select.column(op, "o", "queueId"),
+            sequence: select.column(op, "o", "sequenceId"),
+            signal: select.column(op, "o", "completionSignal"),
+            start: select.column(op, "o", "start"),
+            end: select.column(op, "o", "end"),
+            description_id: select.column(op, "o", "description_id"),
+            op_type_id: select.column(op, "o", "opType_id"),
+            description: select.text((op, "o", "description_id"), "rocpd_string", "d"),
+            op_type: select.text((op, "o", "opType_id"), "rocpd_string", "t"),
+        }
+    }
+}
+
+/// What the call of an operation says of it.
+#[derive(Default)]
+struct Launch {
+    tid: Option<i64>,
+    stream: Option<Vec<u8>>,
+    kernel_name_id: Option<i64>,
+    kernel_name: Option<Vec<u8>>,
+    /// Grid, workgroup, group and private segment.
+    sizes: [Option<i64>; 8],
+    copy_size: Option<i64>,
+    copy_kind: Option<i64>,
+    copy_ends: [Option<i64>; 2],
+}
+
+const SIZES: [&str; 8] = [
+    "gridX",
+    "gridY",
+    "gridZ",
+    "workgroupX",
+    "workgroupY",
+    "workgroupZ",
+    "groupSegmentSize",
+    "privateSegmentSize",
+];
+
+/// Finds the launch of a call.
+struct Launches<'i> {
+    query: Statement<'i>,
+    input: &'i Input,
+}
+
+impl<'i> Launches<'i> {
+    fn new(input: &'i Input) -> Result<Launches<'i>, TranslateError> {
+        let mut select = input.select("rocpd_api", "a");
+        select.join("rocpd_kernelapi", "k", "api_ptr_id", "a.id");
+        select.join("rocpd_copyapi", "c", "api_ptr_id", "a.id");
+        select.column("rocpd_api", "a", "tid");
+        select.column("rocpd_kernelapi", "k", "stream");
+        select.column("rocpd_copyapi", "c", "stream");
+        select.column("rocpd_kernelapi", "k", "kernelName_id");
+        select.text(("rocpd_kernelapi", "k", "kernelName_id"), "rocpd_string", "kn");
+        for column in ["size", "width", "height", "kind", "dst", "src"] {
+            select.column("rocpd_copyapi", "c", column);
+        }
+        for column in SIZES {
+            select.column("rocpd_kernelapi", "k", column);
+        }
+        let query = input.conn.prepare(&select.sql("WHERE a.id = ?"));
+        Ok(Launches { query: query.map_err(|e| input.error("rocpd_api", e))?, input })
+    }
+
+    fn find(&mut self, call: i64) -> Result<Option<Launch>, TranslateError> {
+        let failed = |source| self.input.error("rocpd_api", source);
+        let mut rows = self.query.query([call]).map_err(failed)?;
+        let Some(row) = rows.next().map_err(failed)? else { return Ok(None) };
+        let value = |i| row.get_ref(i).unwrap_or(ValueRef::Null);
+        let owned = |i| text(value(i)).map(|text| text.into_owned());
+        // Copies of two dimensions have an area.
+        let area = || int(value(6)).zip(int(value(7))).and_then(|(width, height)| width.checked_mul(height));
+        Ok(Some(Launch {
+            tid: int(value(0)),
+            stream: owned(1).or_else(|| owned(2)),
+            kernel_name_id: int(value(3)),
+            kernel_name: owned(4),
+            copy_size: int(value(5)).or_else(area),
+            copy_kind: int(value(8)),
+            copy_ends: [address(value(9)), address(value(10))],
+            sizes: std::array::from_fn(|i| int(value(11 + i))),
+        }))
+    }
+}
+
+/// Adds all operations. Returns the event that each became, and when the last one of each process ended.
+pub(super) fn translate<W: Write>(
+    input: &Input,
+    census: &Census,
+    calls: &IdMap,
+    devices: &mut Devices,
+    output: &mut Output<'_, W>,
+) -> Result<(IdMap, BTreeMap<u32, i64>), TranslateError> {
+    let mut ids = IdMap::default();
+    let mut last = BTreeMap::new();
+    if input.table("rocpd_op").is_none() {
+        return Ok((ids, last));
+    }
+    let failed = |source| input.error("rocpd_op", source);
+    let mut select = input.select("rocpd_op", "o");
+    let columns = OpColumns::add(&mut select);
+    let mut query = input.conn.prepare(&select.sql("ORDER BY o.id")).map_err(failed)?;
+    let mut rows = query.query([]).map_err(failed)?;
+    let mut pairs = input.conn.prepare(&pairs_sql(input)).map_err(failed)?;
+    let pairs = pairs.query([]).map_err(failed)?;
+    let mut pairs = Follow::new(pairs, input, "rocpd_api_ops", |row| row.get_ref(1).ok().and_then(int))?;
+    let mut launches = Launches::new(input)?;
+
+    while let Some(row) = rows.next().map_err(failed)? {
+        let value = |column| row.get_ref(column).unwrap_or(ValueRef::Null);
+        output.read("rocpd_op");
+        let id = int(value(columns.id));
+        let mut call = None;
+        while let Some(found) = id.map_or(Ok(None), |id| pairs.next_of(id))? {
+            match (call, found) {
+                (_, None) => output.miss("rocpd_api_ops", "api_id"),
+                (None, found) => call = found,
+                // An operation has one call; further ones are not kept.
+                (Some(_), Some(_)) => {
+                    output.miss("rocpd_api_ops", "op_id");
+                    output.lose(0, "rocpd_api_ops", Some(rocpd::EVENT), 1);
+                }
+            }
+        }
+        let launch = call.map_or(Ok(None), |call| launches.find(call))?;
+        // A call without a time is no row of the shard, but its sizes and its process hold.
+        let stack = call.and_then(|call| calls.get(call));
+        if call.is_some() && stack.is_none() {
+            output.miss("rocpd_api_ops", "api_id");
+        }
+        let source = stack.map_or_else(|| census.by_session(id), |(source, _)| source);
+        let Some(start) = int(value(columns.start)) else {
+            output.miss("rocpd_op", "start");
+            output.lose(source, "rocpd_op", Some(rocpd::KERNEL_DISPATCH), 1);
+            continue;
+        };
+        let end = int(value(columns.end)).unwrap_or_else(|| {
+            output.miss("rocpd_op", "end");
+            start
+        });
+        let mut operation =
+            OpRow { row, columns: &columns, source, start, end, id, launch: launch.unwrap_or_default() };
+        let event = operation.add(stack.map(|(_, stack)| stack), census, devices, output)?;
+        if let Some(id) = id {
+            ids.add(id, source, event);
+        }
+        last.entry(source).and_modify(|last: &mut i64| *last = end.max(*last)).or_insert(end);
+    }
+    let (read, strays) = pairs.finish()?;
+    output.reads("rocpd_api_ops", read);
+    output.misses("rocpd_api_ops", "op_id", strays);
+    output.lose(0, "rocpd_api_ops", Some(rocpd::EVENT), strays);
+    Ok((ids, last))
+}
+
+/// Operation and call, in the order of the operations.
+fn pairs_sql(input: &Input) -> String {
+    match input.table("rocpd_api_ops") {
+        Some(info) if info.column("op_id").is_some() && info.column("api_id").is_some() => {
+            let order = info.column("id").map_or(String::new(), |id| format!(", {}", identifier(&id.name)));
+            format!("SELECT op_id, api_id FROM rocpd_api_ops ORDER BY op_id{order}")
+        }
+        _ => "SELECT NULL LIMIT 0".to_owned(),
+    }
+}
+
+/// One operation.
+struct OpRow<'r> {
+    row: &'r Row<'r>,
+    columns: &'r OpColumns,
+    source: u32,
+    start: i64,
+    end: i64,
+    id: Option<i64>,
+    launch: Launch,
+}
+
+impl OpRow<'_> {
+    fn value(&self, column: usize) -> ValueRef<'_> {
+        self.row.get_ref(column).unwrap_or(ValueRef::Null)
+    }
+
+    fn int(&self, column: usize) -> Option<i64> {
+        int(self.value(column))
+    }
+
+    /// Adds the operation; returns the key of its event.
+    fn add<W: Write>(
+        &mut self,
+        stack: Option<i64>,
+        census: &Census,
+        devices: &mut Devices,
+        output: &mut Output<'_, W>,
+    ) -> Result<i64, TranslateError> {
+        for (id, column) in
+            [(self.columns.description, "description_id"), (self.columns.op_type, "opType_id")]
+        {
+            if self.value(id) == ValueRef::Null {
+                output.miss("rocpd_op", column);
+            }
+        }
+        let op_type = text(self.value(self.columns.op_type)).unwrap_or(UNKNOWN.into()).into_owned();
+        let operation = Operation::of(&op_type);
+        let category = match operation {
+            Operation::Dispatch => b"KERNEL_DISPATCH".as_slice(),
+            Operation::Copy(_) => b"MEMORY_COPY",
+        };
+        let category = output.string(category)?;
+        let stack = Value::Int(stack.unwrap_or(0));
+        let event = [category, stack, ZERO, ZERO, EMPTY_JSON, EMPTY_JSON, EMPTY_JSON];
+        let event = output.push(self.source, rocpd::EVENT, &event)?;
+        let gpu = census.gpu(self.int(self.columns.gpu));
+        // AMD's views want a thread: where it is not known, an unknown one.
+        let thread = devices.thread(self.source, census.tid(self.launch.tid), output)?;
+        let queue = census.gpu(self.int(self.columns.queue));
+        let queue = devices.queue(self.source, gpu, queue, output)?;
+        let stream = self.launch.stream.take().unwrap_or_default();
+        let stream = devices.stream(self.source, &stream, output)?;
+        let place = Place { thread, gpu: Agent::Gpu(gpu), queue, stream, event: Value::Int(event) };
+        match operation {
+            Operation::Dispatch => self.dispatch(&op_type, place, devices, output)?,
+            Operation::Copy(known) => self.copy(&op_type, known, place, devices, output)?,
+        }
+        Ok(event)
+    }
+
+    fn dispatch<W: Write>(
+        &self,
+        op_type: &[u8],
+        place: Place,
+        devices: &mut Devices,
+        output: &mut Output<'_, W>,
+    ) -> Result<(), TranslateError> {
+        let description = text(self.value(self.columns.description)).filter(|text| !text.is_empty());
+        let ids = KernelIds {
+            description: self.int(self.columns.description_id),
+            op_type: self.int(self.columns.op_type_id).filter(|_| description.is_none()),
+            kernel_name: self.launch.kernel_name_id,
+        };
+        let shown = description.as_deref().unwrap_or(op_type);
+        let kernel = devices.kernel(self.source, ids, (shown, self.launch.kernel_name.as_deref()), output)?;
+        let agent = devices.agent(self.source, place.gpu, output)?;
+        let spelled = (op_type != DISPATCH).then_some(op_type);
+        let extdata = self.extdata(spelled, None);
+        let region_name = output.string(b"")?;
+        let [grid_x, grid_y, grid_z, group_x, group_y, group_z, group_segment, private_segment] =
+            self.launch.sizes;
+        let size = |size: Option<i64>| Value::Int(size.unwrap_or(0));
+        let row = [
+            OWNER,
+            OWNER,
+            place.thread,
+            agent,
+            kernel,
+            Value::Int(self.id.unwrap_or(0)),
+            place.queue,
+            place.stream,
+            Value::Int(self.start),
+            Value::Int(self.end),
+            private_segment.into(),
+            group_segment.into(),
+            size(group_x),
+            size(group_y),
+            size(group_z),
+            size(grid_x),
+            size(grid_y),
+            size(grid_z),
+            region_name,
+            place.event,
+            extdata.as_deref().map_or(EMPTY_JSON, Value::from),
+        ];
+        output.push(self.source, rocpd::KERNEL_DISPATCH, &row).map(drop)
+    }
+
+    fn copy<W: Write>(
+        &self,
+        op_type: &[u8],
+        known: Option<(&'static str, Direction)>,
+        place: Place,
+        devices: &mut Devices,
+        output: &mut Output<'_, W>,
+    ) -> Result<(), TranslateError> {
+        let by_kind = || COPIES.iter().map(|copy| copy.2).find(|d| Some(d.kind) == self.launch.copy_kind);
+        let direction = known.map(|(_, direction)| direction).or_else(by_kind);
+        let (to_gpu, from_gpu) = direction.map_or((true, true), |d| (d.to_gpu, d.from_gpu));
+        let mut end =
+            |is_gpu| devices.agent(self.source, if is_gpu { place.gpu } else { Agent::Host }, output);
+        let (to, from) = (end(to_gpu)?, end(from_gpu)?);
+        let name = output.string(known.map_or(op_type, |(name, _)| name.as_bytes()))?;
+        let usual = COPIES.iter().any(|copy| copy.0.as_bytes() == op_type);
+        let description = text(self.value(self.columns.description)).filter(|text| !text.is_empty());
+        // The dispatch of a kernel has its name; a copy that was launched as one has no place for it.
+        let label = description.as_deref().or(self.launch.kernel_name.as_deref());
+        let extdata = self.extdata((!usual && known.is_some()).then_some(op_type), label);
+        let region_name = output.string(b"")?;
+        if self.launch.copy_size.is_none() {
+            output.account.unknown_copy_sizes += 1;
+        }
+        let [to_address, from_address] = self.launch.copy_ends;
+        let row = [
+            OWNER,
+            OWNER,
+            place.thread,
+            Value::Int(self.start),
+            Value::Int(self.end),
+            name,
+            to,
+            to_address.into(),
+            from,
+            from_address.into(),
+            Value::Int(self.launch.copy_size.unwrap_or(0)),
+            place.queue,
+            place.stream,
+            region_name,
+            place.event,
+            extdata.as_deref().map_or(EMPTY_JSON, Value::from),
+        ];
+        output.push(self.source, rocpd::MEMORY_COPY, &row).map(drop)
+    }
+
+    /// What an operation has beside the columns, as far as it is not what it always is.
+    fn extdata(&self, op_type: Option<&[u8]>, description: Option<&[u8]>) -> Option<String> {
+        let lossy = |text: &[u8]| json!(String::from_utf8_lossy(super::value::cut(text, 64 << 10)));
+        let sequence = self.int(self.columns.sequence).filter(|sequence| *sequence != 0);
+        let signal = text(self.value(self.columns.signal)).filter(|signal| !signal.is_empty());
+        let all = [
+            ("op_type", op_type.map(lossy)),
+            ("description", description.map(lossy)),
+            ("sequence", sequence.map(|sequence| json!(sequence))),
+            ("signal", signal.map(|signal| lossy(&signal))),
+        ];
+        let there: serde_json::Map<_, _> =
+            all.into_iter().filter_map(|(key, value)| Some((key.to_owned(), value?))).collect();
+        (!there.is_empty()).then(|| json!({ "rpd": there }).to_string())
+    }
+}
+
+/// Where an operation was done, and its event.
+struct Place {
+    thread: Value<'static>,
+    gpu: Agent,
+    queue: Value<'static>,
+    stream: Value<'static>,
+    event: Value<'static>,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn copies_are_known_by_their_type_however_it_is_spelled() {
+        let name = |op_type: &str| match Operation::of(op_type.as_bytes()) {
+            Operation::Dispatch => "dispatch",
+            Operation::Copy(known) => known.map_or("copy", |(name, _)| name),
+        };
+        for spelled in
+            ["CopyHostToDevice", "CopyHostToDevice2D", "MEMORY_COPY_HOST_TO_DEVICE", "MemcpyHostToDevice"]
+        {
+            assert_eq!(name(spelled), "MEMORY_COPY_HOST_TO_DEVICE", "{spelled}");
+        }
+        assert_eq!(name("CopyDeviceToHost"), "MEMORY_COPY_DEVICE_TO_HOST");
+        assert_eq!(name("CopyImage"), "copy");
+        for other in ["KernelExecution", "Task", "FillBuffer", "Barrier", "Marker", ""] {
+            assert_eq!(name(other), "dispatch", "{other}");
+        }
+    }
+}

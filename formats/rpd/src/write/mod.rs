@@ -1,0 +1,1 @@
+//! RocPD to `.rpd`.
