@@ -4,6 +4,8 @@ use rpd_rocpd::WriteError;
 use rpd_shard::OpenError;
 use std::error::Error;
 use std::fmt::Display;
+use std::io::ErrorKind;
+use std::path::Path;
 use std::process::ExitCode;
 
 /// Exit codes of `rpd-merge`.
@@ -54,6 +56,9 @@ pub enum Failure {
     /// A failure that all ranks know of: this rank tells, then all end in good order.
     #[error(transparent)]
     Together(Box<Failure>),
+    /// What another rank failed with, in its words.
+    #[error("{1}")]
+    Told(Exit, String),
     /// The same in the ranks that do not tell.
     #[error("rank 0 has told why")]
     ToldByRank0(Exit),
@@ -83,13 +88,27 @@ impl Failure {
             Failure::Input(_) | Failure::Open(_) => Exit::Input,
             Failure::Output(_) | Failure::Write(_) => Exit::Output,
             Failure::Together(failure) => failure.exit(),
-            Failure::ToldByRank0(exit) => *exit,
+            Failure::ToldByRank0(exit) | Failure::Told(exit, _) => *exit,
         }
     }
 
     /// Whether all ranks fail with this one, so that none of them waits for another.
     pub fn is_shared(&self) -> bool {
         matches!(self, Failure::Together(_) | Failure::ToldByRank0(_))
+    }
+
+    /// A write to the output that the system refused.
+    pub fn write(path: &Path, error: &std::io::Error) -> Failure {
+        let next_step = match error.kind() {
+            ErrorKind::StorageFull => {
+                "the disk is full; free some space, or choose an output on another disk"
+            }
+            ErrorKind::QuotaExceeded | ErrorKind::FileTooLarge => {
+                "check quota and file size limit, or choose another place with -o"
+            }
+            _ => "check the folder and its file system, or choose another place with -o",
+        };
+        Failure::Output(format!("write {}: {next_step} ({error})", path.display()))
     }
 
     /// A message between merge ranks that does not decode.

@@ -2,28 +2,41 @@
 //! [`crate::agree::strings`], which is called from here), on the main thread, by every rank alike.
 
 use crate::agree::nodes::Nodes;
-use crate::agree::strings::{self, StringIds, sums};
+use crate::agree::strings::{self, Distinct, sums};
 use crate::cli::MergeArgs;
 use crate::clock::{BestSets, Clocks, keep_best};
 use crate::comm::Comm;
 use crate::failure::{Exit, Failure};
+use crate::input::database::survey_database;
 use crate::input::death::Death;
 use crate::input::expand::{REGIONS, SAMPLES};
-use crate::input::plan::{Plan, plan, share};
-use crate::input::survey::{Survey, survey};
-use crate::number::{Bases, bases, demand, numbered_tables};
+use crate::input::find::{Listed, find};
+use crate::input::format::Format;
+use crate::input::plan::{Plan, PlannedInput, output_of, plan, share};
+use crate::input::schema::JobSchema;
+use crate::input::survey::{Survey, survey_shard};
+use crate::input::translate::{self, Folder, Translated};
+use crate::number::{Bases, bases, demand};
+use crate::output::base::BaseFile;
+use crate::output::encode::{Encoder, Forms};
 use crate::output::partial::Partial;
-use crate::output::provenance;
-use crate::output::write::{Job, Share, Written, write_share};
+use crate::output::place::{Means, Placed, Target, place};
+use crate::output::rows::{Job, RowMaker, Written};
+use crate::output::units::units;
+use crate::output::{provenance, seal};
 use crate::report::progress::Progress;
 use crate::report::{Report, RowCount, SHOWN};
 use rayon::prelude::*;
-use rpd_rocpd::{Guid, Writer};
+use rpd_rocpd::Guid;
+use rpd_rocpd::read::{Database, Keep};
 use rpd_shard::Shard;
 use rpd_shard::model::{TableId, rocpd};
 use rpd_shard::record::{ClockDomain, ClockSet, Loss, Node, wire};
+use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
+use std::ops::Range;
+use std::path::PathBuf;
 use std::time::Instant;
 use twox_hash::XxHash3_128;
 
@@ -32,31 +45,30 @@ pub fn merge(comm: &impl Comm, args: &MergeArgs) -> Result<Report, Failure> {
     let begun = Instant::now();
     let mut progress = Progress::new(comm.rank() == 0 && !args.quiet);
 
-    // 1. Plan: rank 0 lists and checks the inputs, all deal them by bytes.
+    // 1. Plan: rank 0 lists the inputs, all translate foreign ones, rank 0 checks them, all deal them by bytes.
     progress.phase("plan");
-    let plan = agree_on_plan(comm, args)?;
-    let own = &plan.shards[share(&plan.shards, comm.rank(), comm.size())];
-    progress.phase_of_bytes("read", own.iter().map(|s| s.bytes).sum());
-    let surveys = own
-        .par_iter()
-        .map(|planned| {
-            let surveyed = Shard::open(&planned.path).map(survey);
-            progress.add(planned.bytes);
-            surveyed
-        })
-        .collect::<Result<Vec<Survey>, _>>()?;
+    let listing = from_rank_0(comm, || Listing::new(args))?;
+    let mut partial = match args.dry_run {
+        true => None,
+        false => Some(Partial::begin(&listing.output, comm.rank() == 0, args.force)?),
+    };
+    let (folder, files, warnings) = translate_foreign(comm, &listing)?;
+    let plan = from_rank_0(comm, || plan(&files, listing.output.clone(), warnings.clone()))?;
+    let schema = JobSchema::new(&plan.schema);
+    let own = Own::new(&plan, comm);
+    progress.phase_of_bytes("read", own.inputs.iter().map(|s| s.bytes).sum());
+    let (surveys, distinct) = survey_all(&own, &schema, &progress)?;
 
     // 2. Agree: strings, nodes, clocks, what is missing.
     progress.phase("agree");
-    let hashes: Vec<_> = surveys.iter().map(|s| s.hashes.as_slice()).collect();
-    let strings = strings::number(comm, &hashes)?;
+    let strings = strings::number(comm, distinct)?;
     let found = agree_on_findings(comm, &surveys)?;
     let clocks = Clocks::new(found.clocks, found.reference);
-    let guid = job_guid(&plan.run_id, &found.inputs);
-    let mut report = Report::new(&plan, &found.warnings, &found.losses, &clocks, &found.nodes);
+    let guid = job_guid(&plan, &found.inputs);
+    let mut report = Report::new(&plan, &schema, &found.warnings, &found.losses, &clocks, &found.nodes);
     report.strings = (strings.before, strings.distinct);
     report.processes = found.processes;
-    report.rows_read = row_counts(&found.rows_read);
+    report.rows_read = row_counts(&schema, &found.rows_read);
     report.note_if_empty(&found.rows_read);
     report.died = found.died;
     report.deaths = found.deaths;
@@ -70,46 +82,157 @@ pub fn merge(comm: &impl Comm, args: &MergeArgs) -> Result<Report, Failure> {
     }
 
     // 3. Number: every source learns the first id of each of its tables.
-    let numbered = agree_on_bases(comm, &surveys)?;
+    let numbered = agree_on_bases(comm, &schema, &surveys)?;
     if args.dry_run {
         let mut totals = numbered.totals;
         totals.extend([(rocpd::STRING, strings.distinct), (rocpd::INFO_NODE, report.nodes as u64)]);
-        report.rows = row_counts(&totals);
+        report.rows = row_counts(&schema, &totals);
         report.seconds = begun.elapsed().as_secs_f64();
         return Ok(report);
     }
 
-    // 4. Write: in turns for now; ids and rows are settled, so that leaf pages can be written by all
-    //    ranks at once behind the same call.
-    progress.phase_of_bytes("write", own.iter().map(|s| s.bytes).sum());
-    let mut partial = Partial::begin(&plan.output, comm.rank() == 0, args.force)?;
-    let job = Job { guid, clocks: &clocks, nodes: &found.nodes };
-    let written = write_in_turns(comm, &mut partial, &job, &surveys, &numbered.bases, &strings, &progress)?;
+    // 4. Write: rank 0 makes the empty tables; then every thread of every rank turns units of rows into
+    //    leaf pages and writes them to their place.
+    let mut partial = partial.take().ok_or_else(|| Failure::Internal("no output was begun".to_owned()))?;
+    progress.phase_of_bytes("write", own.inputs.iter().map(|s| s.bytes).sum());
+    let path = partial.path().to_owned();
+    let base = BaseFile::create(comm, &path, &guid, &schema)?;
+    let job = Job { guid, schema: &schema, clocks: &clocks, nodes: &found.nodes, keep: Keep::All };
+    let maker = RowMaker::new(&job, &surveys, &numbered.bases, &strings);
+    let forms = Forms::new(&schema, vec![guid.to_string()]);
+    let encoder = Encoder::new(units(&surveys, &own.groups), maker, forms, &progress);
+    let target = Target { file: &base.file, path: &path, first: base.behind };
+    let means = Means { threads: rayon::current_num_threads(), kept_bytes: 256 << 20 };
+    let Placed { mut written, index, pages } = settle(comm, place(comm, target, &encoder, means))?;
+    drop(encoder);
 
-    // 5. Seal: counts compared, metadata, rename.
+    // 5. Seal: the pages above, strings, nodes, counts compared, metadata, rename.
     progress.phase("seal");
-    seal(comm, &mut report, &numbered, &found.rows_read, written)?;
+    let index = seal::gather_leaves(comm, &index)?;
     if comm.rank() == 0 {
-        let mut writer = Writer::open(partial.path(), &guid)?;
-        for (tag, value) in provenance::metadata(&plan, &report, &clocks, &found.nodes) {
-            writer.metadata(tag, &value)?;
-        }
-        writer.commit()?;
+        seal::seal_pages(&path, &index, &base.roots, base.behind, pages)?;
+    }
+    comm.all_gather(Vec::new());
+    let own_strings = seal::strings_in_turns(comm, &path, &guid, &schema, &surveys, &strings)?;
+    let own_nodes = if comm.rank() == 0 { report.nodes as u64 } else { 0 };
+    seal::count_small(&mut written, own_strings, own_nodes);
+    compare_counts(comm, &schema, &mut report, &numbered, &found.rows_read, written)?;
+    if comm.rank() == 0 {
+        let metadata = provenance::metadata(&plan, &report, &clocks, &found.nodes);
+        seal::finish(&path, &guid, &schema, &found.nodes, &index, &metadata)?;
         partial.publish()?;
     }
     comm.all_gather(Vec::new());
+    drop(folder);
     partial.release();
     progress.finish();
     report.seconds = begun.elapsed().as_secs_f64();
     Ok(report)
 }
 
-/// What rank 0 planned, or why it could not, told to all.
-fn agree_on_plan(comm: &impl Comm, args: &MergeArgs) -> Result<Plan, Failure> {
+/// The files to merge and where their merge goes.
+#[derive(Serialize, Deserialize)]
+struct Listing {
+    files: Vec<Listed>,
+    output: PathBuf,
+}
+
+impl Listing {
+    fn new(args: &MergeArgs) -> Result<Listing, Failure> {
+        let found = find(&args.inputs)?;
+        let output = output_of(&found, args)?;
+        Ok(Listing { files: found.files, output })
+    }
+}
+
+/// Translates the files that are neither shards nor RocPD; returns the folder that holds them, and all files
+/// with the warnings.
+fn translate_foreign(
+    comm: &impl Comm,
+    listing: &Listing,
+) -> Result<(Option<Folder>, Vec<Listed>, Vec<String>), Failure> {
+    let mut files = listing.files.clone();
+    if !files.iter().any(translate::is_foreign) {
+        return Ok((None, files, Vec::new()));
+    }
+    let begun = Folder::begin(&listing.output, comm.rank() == 0);
+    let folder = settle(comm, begun.map_err(|error| Failure::write(&listing.output, &error)))?;
+    let own = translate::translate(&files, &folder, comm.rank(), comm.size());
+    let mut all: Vec<Translated> = Vec::new();
+    for message in comm.all_gather(wire::encode(&own)) {
+        let theirs: Vec<Translated> = wire::decode_message(&message).map_err(Failure::message)?;
+        all.extend(theirs);
+    }
+    let warnings = translate::replace(&mut files, all);
+    Ok((Some(folder), files, warnings))
+}
+
+/// The inputs of this rank.
+struct Own<'a> {
+    inputs: &'a [PlannedInput],
+    /// Runs of them that stand together, counted from the first.
+    groups: Vec<Range<usize>>,
+}
+
+impl<'a> Own<'a> {
+    fn new(plan: &'a Plan, comm: &impl Comm) -> Own<'a> {
+        let groups = share(&plan.inputs, comm.rank(), comm.size());
+        let first = groups.first().map_or(0, |g| g.start);
+        let next = groups.last().map_or(first, |g| g.end);
+        let groups = groups.iter().map(|g| g.start - first..g.end - first).collect();
+        Own { inputs: &plan.inputs[first..next], groups }
+    }
+}
+
+/// Surveys this rank's inputs, as many at once as there are threads: of the strings of an input only those
+/// that are new are kept.
+fn survey_all(
+    own: &Own<'_>,
+    schema: &JobSchema,
+    progress: &Progress,
+) -> Result<(Vec<Survey>, Distinct), Failure> {
+    let mut surveys = Vec::with_capacity(own.inputs.len());
+    let mut distinct = Distinct::default();
+    for some in own.inputs.chunks(rayon::current_num_threads() * 2) {
+        let surveyed = some
+            .par_iter()
+            .map(|planned| {
+                let surveyed = survey(planned, schema);
+                progress.add(planned.bytes);
+                surveyed
+            })
+            .collect::<Result<Vec<Survey>, _>>()?;
+        for mut survey in surveyed {
+            for hashes in std::mem::take(&mut survey.hashes) {
+                distinct.add_table(hashes.into_iter())?;
+            }
+            surveys.push(survey);
+        }
+    }
+    Ok((surveys, distinct))
+}
+
+fn survey(planned: &PlannedInput, schema: &JobSchema) -> Result<Survey, Failure> {
+    match planned.format {
+        Format::RocPd => {
+            let opened = Database::open(&planned.path);
+            let database =
+                opened.map_err(|error| Failure::Input(format!("{error}: it changed; merge again")))?;
+            Ok(survey_database(database, &planned.spaces, schema))
+        }
+        _ => Ok(survey_shard(Shard::open(&planned.path)?, schema)),
+    }
+}
+
+/// What rank 0 found, or why it could not, told to all.
+fn from_rank_0<T: Serialize + DeserializeOwned>(
+    comm: &impl Comm,
+    find: impl FnOnce() -> Result<T, Failure>,
+) -> Result<T, Failure> {
     let mut failure = None;
     let mut message = Vec::new();
     if comm.rank() == 0 {
-        let result = plan(args).map_err(|error| {
+        let result = find().map_err(|error| {
             let exit = error.exit() as u8;
             failure = Some(error);
             exit
@@ -117,7 +240,7 @@ fn agree_on_plan(comm: &impl Comm, args: &MergeArgs) -> Result<Plan, Failure> {
         message = wire::encode(&result);
     }
     let all = comm.all_gather(message);
-    let told: Result<Plan, u8> = wire::decode_message(&all[0]).map_err(Failure::message)?;
+    let told: Result<T, u8> = wire::decode_message(&all[0]).map_err(Failure::message)?;
     told.map_err(|exit| match failure {
         Some(failure) => Failure::Together(Box::new(failure)),
         None => Failure::ToldByRank0(exit_of(exit)),
@@ -127,6 +250,26 @@ fn agree_on_plan(comm: &impl Comm, args: &MergeArgs) -> Result<Plan, Failure> {
 fn exit_of(code: u8) -> Exit {
     let all = [Exit::Usage, Exit::Incomplete, Exit::Input, Exit::Output];
     all.into_iter().find(|e| *e as u8 == code).unwrap_or(Exit::Internal)
+}
+
+/// What one rank failed with, all end with in good order.
+pub(crate) fn settle<T>(comm: &impl Comm, result: Result<T, Failure>) -> Result<T, Failure> {
+    let (told, own) = match result {
+        Ok(value) => (None, Ok(value)),
+        Err(failure) => (Some((failure.exit() as u8, failure.to_string())), Err(failure)),
+    };
+    let mut first = None;
+    for message in comm.all_gather(wire::encode(&told)) {
+        let theirs: Option<(u8, String)> = wire::decode_message(&message).map_err(Failure::message)?;
+        first = first.or(theirs);
+    }
+    match (first, own) {
+        (None, own) => own,
+        (Some((exit, text)), _) if comm.rank() == 0 => {
+            Err(Failure::Together(Box::new(Failure::Told(exit_of(exit), text))))
+        }
+        (Some((exit, _)), _) => Err(Failure::ToldByRank0(exit_of(exit))),
+    }
 }
 
 /// A failure that all ranks found alike is told once.
@@ -170,19 +313,16 @@ struct Found {
 fn agree_on_findings(comm: &impl Comm, surveys: &[Survey]) -> Result<Found, Failure> {
     let sources = || surveys.iter().flat_map(|s| &s.sources);
     let mut nodes = Nodes::default();
-    sources().for_each(|s| nodes.add(&s.process.node));
+    sources().flat_map(|s| &s.nodes).for_each(|(_, node)| nodes.add(node));
     let mut best = BestSets::new();
-    surveys.iter().for_each(|s| keep_best(&mut best, s.shard.clocks.iter().cloned()));
+    surveys.iter().for_each(|s| keep_best(&mut best, s.input.clocks().iter().cloned()));
     // A shard of a silent rank has clocks and no process.
-    let recorded = surveys.iter().flat_map(|s| s.shard.clocks.first()).map(|set| &set.domain);
+    let recorded = surveys.iter().flat_map(|s| s.input.clocks().first()).map(|set| &set.domain);
     let mut mine = Findings {
         nodes: nodes.nodes().to_vec(),
         clocks: best.into_values().collect(),
         domains: distinct(sources().map(|s| &s.process.domain).chain(recorded)),
-        inputs: surveys
-            .iter()
-            .flat_map(|s| s.sources.iter().map(|source| input_id(&s.shard, source)))
-            .collect(),
+        inputs: surveys.iter().flat_map(|s| s.sources.iter().map(|source| s.input.id_of(source))).collect(),
         losses: sum_losses(surveys.iter().flat_map(|s| &s.losses)),
         warnings: surveys.iter().flat_map(|s| s.warnings.clone()).collect(),
         rows_read: BTreeMap::new(),
@@ -261,17 +401,12 @@ fn sum_losses<'a>(losses: impl Iterator<Item = &'a Loss>) -> Vec<Loss> {
     sums.into_iter().map(|((table, cause), rows)| Loss { source: 0, table, cause, rows }).collect()
 }
 
-/// Names one process of one shard, whatever the path of the file.
-pub(crate) fn input_id(shard: &Shard, source: &crate::input::source::Source) -> u128 {
-    let p = &source.process;
-    let run = &shard.identity.run_id;
-    let name =
-        format!("{run}\0{:?}\0{}\0{}\0{}\0{}", p.rank, p.domain.boot_id, p.pid, p.start_ticks, p.source);
-    XxHash3_128::oneshot(name.as_bytes())
-}
-
 /// The merged guid: the same for the same inputs, wherever and however often they are merged.
-fn job_guid(run_id: &str, inputs: &[u128]) -> Guid {
+fn job_guid(plan: &Plan, inputs: &[u128]) -> Guid {
+    if let Some(kept) = plan.kept_guid.as_ref().and_then(|guid| guid.parse().ok()) {
+        return kept;
+    }
+    let run_id = &plan.run_id;
     let bytes: Vec<u8> =
         run_id.bytes().chain([0]).chain(inputs.iter().flat_map(|id| id.to_le_bytes())).collect();
     Guid::from_bits(XxHash3_128::oneshot(&bytes))
@@ -285,9 +420,10 @@ struct Numbered {
     totals: BTreeMap<TableId, u64>,
 }
 
-fn agree_on_bases(comm: &impl Comm, surveys: &[Survey]) -> Result<Numbered, Failure> {
-    let tables = numbered_tables();
-    let demands: Vec<Vec<u64>> = surveys.iter().flat_map(|s| s.sources.iter().map(demand)).collect();
+fn agree_on_bases(comm: &impl Comm, schema: &JobSchema, surveys: &[Survey]) -> Result<Numbered, Failure> {
+    let tables = schema.numbered();
+    let sources = || surveys.iter().flat_map(|s| &s.sources);
+    let demands: Vec<Vec<u64>> = sources().map(|source| demand(source, schema)).collect();
     let sum = |numbers: &[Vec<u64>], i: usize| numbers.iter().map(|n| n[i]).fold(0u64, u64::saturating_add);
     let mine: Vec<u64> = (0..=tables.len()).map(|i| sum(&demands, i)).collect();
     let all = sums(comm, &mine)?;
@@ -296,15 +432,11 @@ fn agree_on_bases(comm: &impl Comm, surveys: &[Survey]) -> Result<Numbered, Fail
     if (0..=tables.len()).any(|i| sum(&all, i).saturating_add(regions) > i64::MAX as u64) {
         return Err(Failure::Input("the inputs claim more rows than a database can number".to_owned()));
     }
-    let mut flat = bases(&start, &demands, regions).into_iter();
+    let mut flat = bases(schema, &start, &demands, regions).into_iter();
     let bases = surveys.iter().map(|s| flat.by_ref().take(s.sources.len()).collect()).collect();
 
     let rows = |table: TableId| -> u64 {
-        let of_source = |s: &crate::input::source::Source| match table {
-            rocpd::INFO_PROCESS => 1,
-            _ => s.spaces.get(&table).map_or(0, |space| space.rows()),
-        };
-        surveys.iter().flat_map(|s| &s.sources).map(of_source).sum()
+        sources().map(|source| source.spaces.get(&table).map_or(0, |space| space.rows())).sum()
     };
     let mine: Vec<u64> = tables.iter().map(|t| rows(*t)).collect();
     let all = sums(comm, &mine)?;
@@ -312,40 +444,10 @@ fn agree_on_bases(comm: &impl Comm, surveys: &[Survey]) -> Result<Numbered, Fail
     Ok(Numbered { bases, totals })
 }
 
-/// Rank behind rank opens the database and adds its rows: ids ascend, so that every table is appended to.
-fn write_in_turns(
-    comm: &impl Comm,
-    partial: &mut Partial,
-    job: &Job<'_>,
-    surveys: &[Survey],
-    bases: &[Vec<Bases>],
-    strings: &StringIds,
-    progress: &Progress,
-) -> Result<Written, Failure> {
-    let mut written = Written::default();
-    for turn in 0..comm.size() {
-        if turn == comm.rank() {
-            let mut writer = match turn {
-                0 => Writer::create(partial.path(), &job.guid)?,
-                _ => Writer::open(partial.path(), &job.guid)?,
-            };
-            if turn == 0
-                && let Some(nodes) = job.nodes.rows()
-            {
-                written.count(rocpd::INFO_NODE, writer.append(&nodes)?);
-            }
-            let share = Share { surveys, bases, strings };
-            write_share(&mut writer, job, &share, &mut written, progress)?;
-            writer.commit()?;
-        }
-        comm.all_gather(Vec::new());
-    }
-    Ok(written)
-}
-
 /// Rows in = rows out: what was written against what was read, and against what was numbered.
-fn seal(
+fn compare_counts(
     comm: &impl Comm,
+    schema: &JobSchema,
     report: &mut Report,
     numbered: &Numbered,
     read: &BTreeMap<TableId, u64>,
@@ -364,16 +466,20 @@ fn seal(
         let read = rows_out_of(read, table).unwrap_or(rows - placeholders);
         if rows != expected || rows != read + placeholders {
             let text = format!(
-                "{rows} rows of {table} were written, {expected} were counted, {read} were read, \
-                 {placeholders} stand for lost ones"
+                "{rows} rows of {} were written, {expected} were counted, {read} were read, \
+                 {placeholders} stand for lost ones",
+                schema.name(table)
             );
             return Err(together(comm, Failure::Internal(text)));
         }
     }
-    report.rows = row_counts(&all.rows);
-    report.placeholders = row_counts(&all.placeholders);
-    report.replaced =
-        all.replaced.into_iter().map(|((t, column), rows)| (t.to_string(), column, rows)).collect();
+    report.rows = row_counts(schema, &all.rows);
+    report.placeholders = row_counts(schema, &all.placeholders);
+    report.replaced = all
+        .replaced
+        .into_iter()
+        .map(|((table, column), rows)| (schema.name(table).into_owned(), column, rows))
+        .collect();
     Ok(())
 }
 
@@ -389,6 +495,8 @@ fn rows_out_of(read: &BTreeMap<TableId, u64>, table: TableId) -> Option<u64> {
     }
 }
 
-fn row_counts(rows: &BTreeMap<TableId, u64>) -> Vec<RowCount> {
-    rows.iter().map(|(table, rows)| RowCount { table: table.to_string(), rows: *rows }).collect()
+fn row_counts(schema: &JobSchema, rows: &BTreeMap<TableId, u64>) -> Vec<RowCount> {
+    rows.iter()
+        .map(|(table, rows)| RowCount { table: schema.name(*table).into_owned(), rows: *rows })
+        .collect()
 }

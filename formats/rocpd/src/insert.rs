@@ -2,7 +2,7 @@
 
 use crate::connect::{identifier, literal};
 use crate::guid::Guid;
-use crate::schema::default_number;
+use crate::schema::{default_number, default_value};
 use rpd_shard::model::{Cells, Column, Keys, Merged, Rows, Table, TextCells, Value};
 use rusqlite::types::{ToSqlOutput, ValueRef};
 use rusqlite::{Connection, Statement};
@@ -154,15 +154,7 @@ fn bind(statement: &mut Statement<'_>, slot: &mut usize, value: Value<'_>) -> ru
     statement.raw_bind_parameter(*slot, ToSqlOutput::Borrowed(value))
 }
 
-/// The default of a column as a value, NULL where it has none.
-fn default_value(column: &Column) -> Value<'_> {
-    match &column.sql.default {
-        Some(text) => default_number(column).unwrap_or(Value::Text(text.as_bytes())),
-        None => Value::Null,
-    }
-}
-
-/// The same as SQL text.
+/// The default of a column as SQL text.
 fn absent_value(column: &Column) -> String {
     match &column.sql.default {
         Some(number) if default_number(column).is_some() => number.clone(),

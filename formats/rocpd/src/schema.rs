@@ -27,18 +27,18 @@ pub fn tables() -> impl Iterator<Item = &'static Arc<Table>> {
     Schema::builtin().rocpd_tables()
 }
 
-/// Whether a table is one of RocPD's.
-pub(crate) fn is_rocpd(id: TableId) -> bool {
-    tables().any(|t| t.id == id)
+/// Every statement of a new database of [`VERSION`]: tables, `rocpd_<x>` views, data and summary views.
+pub fn create_all(guid: &Guid) -> String {
+    create_all_of(Schema::builtin(), guid)
 }
 
-/// Every statement of a new database: tables, `rocpd_<x>` views, data and summary views.
-pub fn create_all(guid: &Guid) -> String {
+/// The same with the tables of a wider schema.
+pub fn create_all_of(schema: &Schema, guid: &Guid) -> String {
     let mut sql = create_metadata(guid);
-    for table in tables() {
-        sql += &create_table(table, Schema::builtin(), guid);
+    for table in schema.output_tables() {
+        sql += &create_table(table, schema, guid);
     }
-    for name in std::iter::once(METADATA).chain(tables().map(|t| t.name.as_str())) {
+    for name in std::iter::once(METADATA).chain(schema.output_tables().map(|t| t.name.as_str())) {
         let table = identifier(&format!("{name}{}", guid.suffix()));
         let _ = writeln!(sql, "CREATE VIEW {} AS SELECT * FROM {table};", identifier(name));
     }
@@ -100,6 +100,14 @@ pub(crate) fn default_number(column: &Column) -> Option<Value<'static>> {
     match column.kind {
         Kind::Text | Kind::Json(_) => None,
         _ => default.parse().map(Value::Int).or_else(|_| default.parse().map(Value::Real)).ok(),
+    }
+}
+
+/// The default of a column as a value, NULL where it has none.
+pub fn default_value(column: &Column) -> Value<'_> {
+    match &column.sql.default {
+        Some(text) => default_number(column).unwrap_or(Value::Text(text.as_bytes())),
+        None => Value::Null,
     }
 }
 

@@ -4,7 +4,7 @@ use crate::connect;
 use crate::guid::Guid;
 use crate::insert::{Insert, Refused, absent_columns};
 use crate::schema::{self, METADATA, VERSION};
-use rpd_shard::model::{Merged, Rows, TableId};
+use rpd_shard::model::{Merged, Rows, Schema, TableId, native};
 use rusqlite::{Connection, ErrorCode, OpenFlags};
 use std::collections::HashMap;
 use std::fs::OpenOptions;
@@ -133,24 +133,34 @@ pub enum WriteError {
 }
 
 impl Writer {
-    /// Makes the file, which must not exist yet, with schema, views and the required metadata. Only
-    /// its owner may read it: command lines and environments are in it.
+    /// Makes a file of [`VERSION`]; see [`Writer::create_of`].
     pub fn create(path: &Path, guid: &Guid) -> Result<Writer, WriteError> {
+        Writer::create_of(path, guid, VERSION, Schema::builtin())
+    }
+
+    /// Makes the file, which must not exist yet, with the tables of this schema, views and the required
+    /// metadata. Only its owner may read it: command lines and environments are in it.
+    pub fn create_of(
+        path: &Path,
+        guid: &Guid,
+        version: [u32; 3],
+        schema: &Schema,
+    ) -> Result<Writer, WriteError> {
         let made = OpenOptions::new().write(true).create_new(true).mode(0o600).open(path);
         made.map_err(|source| match source.kind() {
             io::ErrorKind::AlreadyExists => WriteError::Exists { path: path.to_owned() },
             _ => WriteError::Create { path: path.to_owned(), source },
         })?;
-        Writer::fill(path, guid).inspect_err(|_| {
+        Writer::fill(path, guid, version, schema).inspect_err(|_| {
             // The caller has no writer and does not know that there is a file.
             let _ = std::fs::remove_file(path);
         })
     }
 
-    fn fill(path: &Path, guid: &Guid) -> Result<Writer, WriteError> {
+    fn fill(path: &Path, guid: &Guid, version: [u32; 3], schema: &Schema) -> Result<Writer, WriteError> {
         let writer = Writer::connect(path, guid)?;
-        writer.statement("schema", &schema::create_all(guid))?;
-        let [major, minor, patch] = VERSION;
+        writer.statement("schema", &schema::create_all_of(schema, guid))?;
+        let [major, minor, patch] = version;
         let values = [
             format!("{major}.{minor}.{patch}"),
             major.to_string(),
@@ -211,7 +221,7 @@ impl Writer {
     /// gets the default too.
     pub fn append(&mut self, rows: &Rows<Merged>) -> Result<u64, WriteError> {
         let table = &rows.table;
-        if !schema::is_rocpd(table.id) {
+        if native::is_native(table.id) {
             return Err(WriteError::UnknownTable { path: self.path.clone(), table: table.name.clone() });
         }
         let absent = absent_columns(rows);
@@ -237,11 +247,37 @@ impl Writer {
         self.insert_metadata(tag, value)
     }
 
+    /// Tells SQLite the highest key of a table whose rows were not added by it: AUTOINCREMENT goes on
+    /// behind it.
+    pub fn sequence(&mut self, table: &str, last: i64) -> Result<(), WriteError> {
+        let name = format!("{table}{}", self.guid.suffix());
+        let sql = "INSERT INTO sqlite_sequence (name, seq) VALUES (?, ?)";
+        let added = self.conn.execute(sql, rusqlite::params![name, last]);
+        added.map(drop).map_err(|source| self.error(table, None, source))
+    }
+
     fn insert_metadata(&self, tag: &str, value: &str) -> Result<(), WriteError> {
         let table = connect::identifier(&format!("{METADATA}{}", self.guid.suffix()));
         let added =
             self.conn.execute(&format!("INSERT INTO {table} (tag, value) VALUES (?, ?)"), [tag, value]);
         added.map(|_| ()).map_err(|source| self.error(METADATA, None, source))
+    }
+
+    /// The root page of each table, by its name without the suffix, and the number of pages so far.
+    pub fn roots(&self) -> Result<(HashMap<String, u32>, u32), WriteError> {
+        let suffix = self.guid.suffix();
+        let read = || -> rusqlite::Result<_> {
+            let mut tables =
+                self.conn.prepare("SELECT name, rootpage FROM sqlite_master WHERE type = 'table'")?;
+            let tables = tables.query_map([], |row| Ok((row.get::<_, String>(0)?, row.get(1)?)))?;
+            let mut roots = HashMap::new();
+            for table in tables {
+                let (name, root) = table?;
+                roots.extend(name.strip_suffix(&suffix).map(|name| (name.to_owned(), root)));
+            }
+            Ok((roots, self.conn.query_row("PRAGMA page_count", [], |row| row.get(0))?))
+        };
+        read().map_err(|source| self.error("roots", None, source))
     }
 
     /// Finishes and closes the file. The operating system has all of it then, the disk perhaps not:

@@ -2,89 +2,149 @@
 //!
 //! Every string is owned by the rank that its hash says. Owners learn who has it first in merge order
 //! and tell; the first holder gives it its id and writes it, so that no text is sent at all. Ids are
-//! ordered by (shard, id in the shard) and do not depend on the number of ranks.
+//! ordered by (input, id in the input) and do not depend on the number of ranks.
+//!
+//! A rank keeps each distinct string once, as a hash: an input's own ids are looked up again by their
+//! texts when its rows are written. Memory is that of the distinct strings, not of the inputs.
 
 use crate::comm::Comm;
 use crate::failure::Failure;
 use std::collections::HashMap;
+use std::hash::{BuildHasherDefault, Hasher};
 use twox_hash::XxHash3_128;
 
 /// 128 bits stand for a string: two different ones with one hash are not expected in this universe.
-type Hash = u128;
-
-/// The strings of one shard, in the order of their ids, with holes where they are lost or not used.
-pub type ShardHashes = Vec<Option<Hash>>;
+pub type Hash = u128;
 
 /// Hash of a string.
 pub fn hash(text: &[u8]) -> Hash {
     XxHash3_128::oneshot(text)
 }
 
+/// A hash is spread already: its low half is the place in a table.
+#[derive(Default, Clone, Copy, Debug)]
+pub struct Spread(u64);
+
+impl Hasher for Spread {
+    fn finish(&self) -> u64 {
+        self.0
+    }
+    fn write(&mut self, bytes: &[u8]) {
+        bytes.iter().for_each(|b| self.0 = self.0.rotate_left(8) ^ u64::from(*b));
+    }
+    fn write_u128(&mut self, hash: u128) {
+        self.0 = (hash >> 64) as u64;
+    }
+}
+
+type ByHash<T> = HashMap<Hash, T, BuildHasherDefault<Spread>>;
+
+/// Where a string of this rank was first seen.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct FirstSeen {
+    /// String table of this rank, in merge order.
+    pub table: u32,
+    /// Place among the strings of that table.
+    pub index: u32,
+}
+
+/// The distinct strings of this rank, in the order in which they are first seen.
+#[derive(Debug, Default)]
+pub struct Distinct {
+    places: ByHash<u32>,
+    hashes: Vec<Hash>,
+    seen: Vec<FirstSeen>,
+    /// String tables so far.
+    tables: u32,
+    /// Strings of all tables.
+    all: u64,
+}
+
+impl Distinct {
+    /// Adds the strings of the next table: hash and place in it.
+    pub fn add_table(&mut self, strings: impl Iterator<Item = (u32, Hash)>) -> Result<(), Failure> {
+        for (index, hash) in strings {
+            self.all += 1;
+            let next = u32::try_from(self.hashes.len()).map_err(|_| {
+                Failure::Input("the inputs have more than 4,294,967,295 different strings".into())
+            })?;
+            let place = *self.places.entry(hash).or_insert(next);
+            if place == next {
+                self.hashes.push(hash);
+                self.seen.push(FirstSeen { table: self.tables, index });
+            }
+        }
+        self.tables += 1;
+        Ok(())
+    }
+}
+
 /// Global ids of this rank's strings.
 #[derive(Debug, Default)]
 pub struct StringIds {
-    /// Per shard of this rank, per id in the shard (from 0): the global id, 0 where there is none.
-    pub maps: Vec<Vec<i64>>,
-    /// Strings that this rank writes, ascending by global id: id, shard of this rank, index.
-    pub written: Vec<(i64, usize, usize)>,
+    places: ByHash<u32>,
+    /// By place.
+    ids: Vec<i64>,
+    /// Strings that this rank writes, ascending by global id and by where they were first seen.
+    pub written: Vec<(i64, FirstSeen)>,
     /// Distinct strings of the job.
     pub distinct: u64,
-    /// Strings of all shards before.
+    /// Strings of all inputs before.
     pub before: u64,
 }
 
-/// Numbers the strings of all ranks.
-pub fn number(comm: &impl Comm, shards: &[&[Option<Hash>]]) -> Result<StringIds, Failure> {
-    let ranks = comm.size();
-    // Distinct strings of this rank by first occurrence.
-    let mut first: HashMap<Hash, usize> = HashMap::new();
-    let mut distinct: Vec<(Hash, usize, usize)> = Vec::new();
-    for (shard, hashes) in shards.iter().enumerate() {
-        for (index, hash) in hashes.iter().enumerate().filter_map(|(i, h)| Some((i, (*h)?))) {
-            first.entry(hash).or_insert_with(|| {
-                distinct.push((hash, shard, index));
-                distinct.len() - 1
-            });
-        }
+impl StringIds {
+    /// The global id of a string of this rank.
+    pub fn id(&self, hash: Hash) -> Option<i64> {
+        self.places.get(&hash).map(|place| self.ids[*place as usize])
     }
+}
 
-    // Claims go to the owners. Ranks hold the shards in order, so the lowest rank is the first holder.
+/// Numbers the strings of all ranks.
+pub fn number(comm: &impl Comm, own: Distinct) -> Result<StringIds, Failure> {
+    let ranks = comm.size();
+    let Distinct { places, hashes, seen, all: own_strings, .. } = own;
+
+    // Claims go to the owners. Ranks hold the inputs in order, so the lowest rank is the first holder.
     let owner = |hash: Hash| (hash % ranks as u128) as usize;
     let mut claims: Vec<Vec<u8>> = vec![Vec::new(); ranks];
-    let mut claimed: Vec<Vec<usize>> = vec![Vec::new(); ranks];
-    for (i, (hash, _, _)) in distinct.iter().enumerate() {
+    let mut claimed: Vec<Vec<u32>> = vec![Vec::new(); ranks];
+    for (place, hash) in (0u32..).zip(&hashes) {
         claims[owner(*hash)].extend_from_slice(&hash.to_le_bytes());
-        claimed[owner(*hash)].push(i);
+        claimed[owner(*hash)].push(place);
     }
+    drop(hashes);
     let claims = comm.all_to_all(claims);
-    let mut holder: HashMap<Hash, usize> = HashMap::new();
-    for (rank, claims) in claims.iter().enumerate() {
+    let mut holder: ByHash<u32> = ByHash::default();
+    for (rank, claims) in (0u32..).zip(&claims) {
         for hash in hashes_of(claims)? {
             holder.entry(hash).or_insert(rank);
         }
     }
     let mut verdicts: Vec<Vec<u8>> = Vec::with_capacity(ranks);
-    for (rank, claims) in claims.iter().enumerate() {
+    for (rank, claims) in (0u32..).zip(&claims) {
         verdicts.push(hashes_of(claims)?.map(|hash| u8::from(holder[&hash] == rank)).collect());
     }
+    drop(holder);
     let verdicts = comm.all_to_all(verdicts);
-    let mut is_first = vec![false; distinct.len()];
+    let mut is_first = vec![false; seen.len()];
     for (claimed, verdicts) in claimed.iter().zip(&verdicts) {
-        claimed.iter().zip(verdicts).for_each(|(i, verdict)| is_first[*i] = *verdict == 1);
+        claimed.iter().zip(verdicts).for_each(|(i, verdict)| is_first[*i as usize] = *verdict == 1);
     }
 
     // First holders number their strings, rank behind rank.
     let mine = is_first.iter().filter(|f| **f).count() as u64;
-    let all = sums(comm, &[mine, shards.iter().flat_map(|hashes| *hashes).flatten().count() as u64])?;
+    let all = sums(comm, &[mine, own_strings])?;
     let base: u64 = all[..comm.rank()].iter().map(|s| s[0]).sum();
-    let mut ids = vec![0i64; distinct.len()];
+    let mut ids = vec![0i64; seen.len()];
     let firsts = ids.iter_mut().zip(&is_first).filter(|(_, first)| **first);
     firsts.zip(base as i64 + 1..).for_each(|((id, _), next)| *id = next);
 
     // Owners learn the ids from the first holders and pass them on to all who asked.
-    let told = claimed.iter().map(|c| c.iter().flat_map(|i| ids[*i].to_le_bytes()).collect()).collect();
+    let told =
+        claimed.iter().map(|c| c.iter().flat_map(|i| ids[*i as usize].to_le_bytes()).collect()).collect();
     let told = comm.all_to_all(told);
-    let mut id_of: HashMap<Hash, i64> = HashMap::new();
+    let mut id_of: ByHash<i64> = ByHash::default();
     for (claims, told) in claims.iter().zip(&told) {
         for (hash, id) in hashes_of(claims)?.zip(ids_of(told)).filter(|(_, id)| *id != 0) {
             id_of.insert(hash, id);
@@ -96,17 +156,14 @@ pub fn number(comm: &impl Comm, shards: &[&[Option<Hash>]]) -> Result<StringIds,
     }
     let answers = comm.all_to_all(answers);
     for (claimed, answers) in claimed.iter().zip(&answers) {
-        claimed.iter().zip(ids_of(answers)).for_each(|(i, id)| ids[*i] = id);
+        claimed.iter().zip(ids_of(answers)).for_each(|(i, id)| ids[*i as usize] = id);
     }
 
-    let id = |hash: &Option<Hash>| hash.map_or(0, |h| ids[first[&h]]);
-    let written = distinct.iter().zip(&is_first).zip(&ids);
+    let written = seen.iter().zip(&is_first).zip(&ids).filter(|((_, first), _)| **first);
     Ok(StringIds {
-        maps: shards.iter().map(|hashes| hashes.iter().map(id).collect()).collect(),
-        written: written
-            .filter(|((_, first), _)| **first)
-            .map(|(((_, s, i), _), id)| (*id, *s, *i))
-            .collect(),
+        written: written.map(|((seen, _), id)| (*id, *seen)).collect(),
+        places,
+        ids,
         distinct: all.iter().map(|s| s[0]).sum(),
         before: all.iter().map(|s| s[1]).sum(),
     })
@@ -141,9 +198,9 @@ mod tests {
     use proptest::prelude::*;
 
     /// Global id of every string, as one rank that sees everything would give it.
-    fn naive(shards: &[Vec<String>]) -> HashMap<String, i64> {
+    fn naive(tables: &[Vec<String>]) -> HashMap<String, i64> {
         let mut ids = HashMap::new();
-        for text in shards.iter().flatten() {
+        for text in tables.iter().flatten() {
             let next = ids.len() as i64 + 1;
             ids.entry(text.clone()).or_insert(next);
         }
@@ -154,28 +211,27 @@ mod tests {
         #![proptest_config(ProptestConfig::with_cases(48))]
         #[test]
         fn ids_do_not_depend_on_the_number_of_ranks(
-            shards in proptest::collection::vec(proptest::collection::vec("[a-d]{1,2}", 0..12), 1..6),
+            tables in proptest::collection::vec(proptest::collection::vec("[a-d]{1,2}", 0..12), 1..6),
             ranks in 1usize..5,
         ) {
-            let wanted = naive(&shards);
-            let piece = shards.len().div_ceil(ranks);
+            let wanted = naive(&tables);
+            let piece = tables.len().div_ceil(ranks);
             let results = threads::run(ranks, |comm| {
-                let low = (comm.rank() * piece).min(shards.len());
-                let own = &shards[low..(low + piece).min(shards.len())];
-                let hashes: Vec<ShardHashes> =
-                    own.iter().map(|s| s.iter().map(|t| Some(hash(t.as_bytes()))).collect()).collect();
-                let hashes: Vec<&[Option<Hash>]> = hashes.iter().map(Vec::as_slice).collect();
-                let ids = number(comm, &hashes).unwrap();
-                (own.to_vec(), ids)
+                let low = (comm.rank() * piece).min(tables.len());
+                let own = &tables[low..(low + piece).min(tables.len())];
+                let mut distinct = Distinct::default();
+                for texts in own {
+                    distinct.add_table((0..).zip(texts).map(|(i, t)| (i, hash(t.as_bytes())))).unwrap();
+                }
+                (own.to_vec(), number(comm, distinct).unwrap())
             });
             let mut written = Vec::new();
             for (own, ids) in &results {
-                for (texts, map) in own.iter().zip(&ids.maps) {
-                    for (text, id) in texts.iter().zip(map) {
-                        prop_assert_eq!(*id, wanted[text]);
-                    }
+                for text in own.iter().flatten() {
+                    prop_assert_eq!(ids.id(hash(text.as_bytes())), Some(wanted[text]));
                 }
-                written.extend(ids.written.iter().map(|(id, shard, index)| (*id, own[*shard][*index].clone())));
+                let text = |at: &FirstSeen| own[at.table as usize][at.index as usize].clone();
+                written.extend(ids.written.iter().map(|(id, at)| (*id, text(at))));
                 prop_assert_eq!(ids.distinct, wanted.len() as u64);
             }
             prop_assert!(written.is_sorted());

@@ -2,6 +2,7 @@
 
 use super::death::OpenSpans;
 use super::expand::{self, Word};
+use super::opened::{Tables, block_rows};
 use super::source::{NO_THREAD, stack_key};
 use rpd_shard::Shard;
 use rpd_shard::file::{BlockError, BlockKind, BlockRef, ShardStrings};
@@ -78,11 +79,12 @@ fn bounds(values: impl Iterator<Item = i64>) -> Option<(i64, i64)> {
 /// Decodes a block. `threads` are the key ranges of the process's thread rows, ascending.
 pub(super) fn facts(
     shard: &Shard,
+    tables: &Tables,
     block: &BlockRef,
     strings: &ShardStrings,
     threads: &[(i64, i64)],
 ) -> Result<(BlockFacts, Gathered), BlockError> {
-    let rows = shard.rows(block)?;
+    let rows = block_rows(shard, tables, block)?;
     let mut told = Gathered { open: OpenSpans::of(&rows), ..Gathered::default() };
     for (column, cells) in rows.table.columns.iter().zip(&rows.columns) {
         let ints = || (0..rows.len).filter_map(|i| cells.int(i));

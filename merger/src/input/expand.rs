@@ -68,6 +68,16 @@ impl Word {
         -1 - self as i64
     }
 
+    /// Its place among the strings of a table: behind all others.
+    pub fn index(self) -> u32 {
+        WORDS_FROM + self as u32
+    }
+
+    /// The word at this place.
+    pub fn at(index: u32) -> Option<Word> {
+        Word::ALL.get(index.checked_sub(WORDS_FROM)? as usize).copied()
+    }
+
     /// The word with this local id.
     pub fn from_id(id: i64) -> Option<Word> {
         Word::ALL.into_iter().find(|word| word.id() == id)
@@ -96,6 +106,9 @@ impl Word {
         }
     }
 }
+
+/// Where words begin among the strings of a table. No input has so many strings.
+const WORDS_FROM: u32 = u32::MAX - 64;
 
 /// Columns that become args: name of the arg and C type. A communicator's type is its library's.
 const ARGS: [(&str, &str, &str); 11] = [

@@ -1,6 +1,8 @@
-//! From what was typed to a list of shards.
+//! From what was typed to a list of files.
 
+use super::format::{Format, format_of};
 use crate::failure::Failure;
+use serde::{Deserialize, Serialize};
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -8,19 +10,34 @@ use std::time::SystemTime;
 
 /// Ending of a shard's file name.
 pub const SHARD_ENDING: &str = "rpdshard";
+/// Endings of files that profilers write: RocPD, RPD, rocprofv3's JSON.
+const PROFILE_ENDINGS: [&str; 3] = ["db", "rpd", "json"];
 /// Where runs are collected unless something else is said.
 const DEFAULT_ROOT: &str = "rpd-out";
+/// Name of the output unless something else is said.
+pub const DEFAULT_OUTPUT: &str = "trace.db";
 
-/// The shards to merge and where the output goes by default.
+/// A file to merge.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct Listed {
+    /// Where it is.
+    pub path: PathBuf,
+    /// What it is; why it cannot be merged.
+    pub format: Result<Format, String>,
+    /// Whether it was named on the command line itself.
+    pub named: bool,
+}
+
+/// The files to merge and where the output goes by default.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Found {
-    /// Shards, with whether each was named on the command line itself.
-    pub shards: Vec<(PathBuf, bool)>,
+    /// The files.
+    pub files: Vec<Listed>,
     /// Folder for the output unless `-o` says otherwise.
     pub home: PathBuf,
 }
 
-/// Lists the shards of these inputs; without any, those of the newest run below the output root.
+/// Lists the files of these inputs; without any, the shards of the newest run below the output root.
 pub fn find(inputs: &[PathBuf]) -> Result<Found, Failure> {
     let newest;
     let inputs = if inputs.is_empty() {
@@ -29,30 +46,72 @@ pub fn find(inputs: &[PathBuf]) -> Result<Found, Failure> {
     } else {
         inputs
     };
-    let mut found = Found { shards: Vec::new(), home: PathBuf::new() };
+    let mut home = PathBuf::new();
+    let mut files: Vec<(PathBuf, bool)> = Vec::new();
     for input in inputs {
         let kind = fs::metadata(input)
             .map_err(|e| Failure::Input(format!("cannot read {}: {e}; check the path", input.display())))?;
         if !kind.is_dir() {
-            found.shards.push((input.clone(), true));
+            files.push((input.clone(), true));
             continue;
         }
-        let mut shards = shards_in(input)?;
-        if shards.is_empty() {
-            // The output root instead of a run is a common slip; with one run in it, it is clear.
-            found.home = one_run_in(input)?;
-            shards = shards_in(&found.home)?;
+        let mut found = shards_in(input)?;
+        if found.is_empty() {
+            found = profiles_in(input)?;
         }
-        found.shards.extend(shards.into_iter().map(|s| (s, false)));
+        if found.is_empty() {
+            // The output root instead of a run is a common slip; with one run in it, it is clear.
+            home = one_run_in(input)?;
+            found = shards_in(&home)?;
+        }
+        files.extend(found.into_iter().map(|file| (file, false)));
     }
-    if found.home.as_os_str().is_empty() {
-        found.home = match &inputs[0] {
+    if home.as_os_str().is_empty() {
+        home = match &inputs[0] {
             dir if dir.is_dir() => dir.clone(),
             file => file.parent().map(Path::to_path_buf).unwrap_or_default(),
         };
     }
-    remove_repeated(&mut found.shards);
+    remove_repeated(&mut files);
+    let listed = |(path, named): (PathBuf, bool)| {
+        let format = format_of(&path).map_err(|reason| format!("{} {reason}", path.display()));
+        Listed { path, format, named }
+    };
+    Ok(Found { files: files.into_iter().map(listed).collect(), home })
+}
+
+/// What profilers left in a folder, or in the folders of it: rocprofv3 makes one for each host. A file
+/// that is none of theirs is passed over: folders hold other databases too.
+fn profiles_in(dir: &Path) -> Result<Vec<PathBuf>, Failure> {
+    let is_profile = |path: &PathBuf| {
+        let ending = path.extension().and_then(|e| e.to_str());
+        // A merge of before may lie beside its inputs.
+        ending.is_some_and(|e| PROFILE_ENDINGS.contains(&e)) && path.is_file() && !is_default_output(path)
+    };
+    let mut found: Vec<PathBuf> = entries(dir)?.into_iter().filter(is_profile).collect();
+    if found.is_empty() {
+        for below in entries(dir)?.into_iter().filter(|path| path.is_dir()) {
+            found.extend(entries(&below).unwrap_or_default().into_iter().filter(is_profile));
+        }
+    }
+    found.retain(|path| {
+        let is_database = path.extension().is_none_or(|e| e != "json");
+        is_database || format_of(path).is_ok()
+    });
+    found.sort();
     Ok(found)
+}
+
+/// Whether a file has the name that a merge gives its output.
+fn is_default_output(path: &Path) -> bool {
+    path.file_name().is_some_and(|name| name == DEFAULT_OUTPUT)
+}
+
+fn entries(dir: &Path) -> Result<Vec<PathBuf>, Failure> {
+    let unreadable =
+        |e: io::Error| Failure::Input(format!("cannot list {}: {e}; check its permissions", dir.display()));
+    let entries = fs::read_dir(dir).map_err(unreadable)?;
+    entries.map(|entry| Ok(entry.map_err(unreadable)?.path())).collect()
 }
 
 /// `$RPD_OUTPUT` or `./rpd-out`.
@@ -98,15 +157,8 @@ fn newest_run(root: &Path) -> Result<PathBuf, Failure> {
 }
 
 fn shards_in(dir: &Path) -> Result<Vec<PathBuf>, Failure> {
-    let unreadable =
-        |e: io::Error| Failure::Input(format!("cannot list {}: {e}; check its permissions", dir.display()));
-    let mut shards = Vec::new();
-    for entry in fs::read_dir(dir).map_err(unreadable)? {
-        let path = entry.map_err(unreadable)?.path();
-        if path.extension().is_some_and(|e| e == SHARD_ENDING) {
-            shards.push(path);
-        }
-    }
+    let mut shards = entries(dir)?;
+    shards.retain(|path| path.extension().is_some_and(|e| e == SHARD_ENDING));
     shards.sort();
     Ok(shards)
 }
@@ -125,7 +177,7 @@ fn one_run_in(dir: &Path) -> Result<PathBuf, Failure> {
     match runs.as_slice() {
         [run] => Ok(run.clone()),
         [] => Err(Failure::Input(format!(
-            "no *.{SHARD_ENDING} in {dir}: was the program run under rpd-collect, and did it call roctx, MPI or RCCL?"
+            "no *.{SHARD_ENDING} in {dir}, nor *.db, *.rpd or *.json of a profiler: was the program run under rpd-collect, and did it call roctx, MPI or RCCL?"
         ))),
         runs => {
             let names: Vec<_> = runs.iter().filter_map(|r| Some(r.file_name()?.to_string_lossy())).collect();

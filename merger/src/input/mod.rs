@@ -1,10 +1,16 @@
-//! Phase 1 and the reading half of phases 2 and 4: which shards there are, what is in them, their rows.
+//! Phase 1 and the reading half of phases 2 and 4: which inputs there are, what is in them, their rows.
 
 mod block_facts;
+mod candidate;
+pub mod database;
 pub mod death;
 pub mod expand;
 pub mod find;
+pub mod format;
+pub mod opened;
 pub mod plan;
 pub mod ranks;
+pub mod schema;
 pub mod source;
 pub mod survey;
+pub mod translate;

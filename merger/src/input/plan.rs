@@ -1,25 +1,35 @@
-//! Phase 1: which shards are merged, in which order, by whom.
+//! Phase 1: which inputs are merged, in which order, by whom.
 
-use super::find::{Found, SHARD_ENDING, find};
+use super::candidate::{Candidate, Refused};
+use super::find::{DEFAULT_OUTPUT, Found, Listed, SHARD_ENDING};
+use super::format::Format;
 use super::ranks::Ranks;
+use super::schema::PlannedSchema;
 use crate::cli::MergeArgs;
 use crate::failure::Failure;
 use rayon::prelude::*;
-use rpd_shard::record::{SYSTEM_SOURCE, Selection};
-use rpd_shard::{OpenError, Shard};
 use serde::{Deserialize, Serialize};
 use std::cmp::Reverse;
+use std::collections::HashSet;
 use std::fs::{self, File};
-use std::io::{ErrorKind, Read};
+use std::io::Read;
+use std::ops::Range;
 use std::path::{Path, PathBuf};
+
+/// Inputs are grouped until their rows take so many bytes, about.
+const GROUP_BYTES: u64 = 1 << 20;
+/// Bytes of a database for each byte of a shard, about.
+const SHARD_WEIGHT: u64 = 32;
 
 /// What rank 0 found, told to all.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Plan {
-    /// The run that all shards belong to.
+    /// The run that all inputs belong to; empty where none of them says.
     pub run_id: String,
     /// In merge order.
-    pub shards: Vec<PlannedShard>,
+    pub inputs: Vec<PlannedInput>,
+    /// The tables of the output.
+    pub schema: PlannedSchema,
     /// Where the database goes.
     pub output: PathBuf,
     /// The job's ranks.
@@ -28,15 +38,23 @@ pub struct Plan {
     pub silent_ranks: Vec<u32>,
     /// Ranks of which two collectors wrote a shard: two jobs under one run id.
     pub repeated_ranks: Vec<u32>,
-    /// Shards that are left out, with the reason.
+    /// Inputs that are left out, with the reason.
     pub unreadable: Vec<(PathBuf, String)>,
+    /// What the inputs had in their own format and the output has not, one line each.
+    pub warnings: Vec<String>,
+    /// Guid of the only input, where it is a merge of ours: it stays the same database.
+    pub kept_guid: Option<String>,
 }
 
-/// One shard of the plan.
+/// One input of the plan.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub struct PlannedShard {
-    /// Where it is.
+pub struct PlannedInput {
+    /// Where it is, or what it was translated to.
     pub path: PathBuf,
+    /// Shard or RocPD.
+    pub format: Format,
+    /// Positions of the spaces of a database that are merged.
+    pub spaces: Vec<usize>,
     /// Lowest rank in it.
     pub rank: Option<u32>,
     /// Its length.
@@ -45,145 +63,141 @@ pub struct PlannedShard {
     pub complete: bool,
 }
 
+impl PlannedInput {
+    /// Bytes that its rows take in the output, about; never 0.
+    fn weight(&self) -> u64 {
+        let factor = if self.format == Format::Shard { SHARD_WEIGHT } else { 1 };
+        self.bytes.saturating_mul(factor).max(1)
+    }
+}
+
 impl Plan {
     /// Ranks whose collector did not have its last word.
     pub fn unfinished_ranks(&self) -> Vec<Option<u32>> {
-        self.shards.iter().filter(|s| !s.complete).map(|s| s.rank).collect()
+        self.inputs.iter().filter(|s| !s.complete).map(|s| s.rank).collect()
     }
 }
 
-/// What rank 0 keeps of a shard that it has looked at: not the open file, there may be thousands.
-struct Candidate {
-    path: PathBuf,
-    run_id: String,
-    bytes: u64,
-    complete: bool,
-    order: Order,
-    ranks: Vec<u32>,
-    size: Option<u32>,
-    /// Rank of the collector.
-    collector: Option<u32>,
-    selection: Option<Selection>,
-}
-
-/// Merge order of shards. It does not depend on their names, but for shards without any process.
-#[derive(PartialEq, Eq, PartialOrd, Ord, Clone)]
-struct Order {
-    rank: u32,
-    /// Each process: restart, worker, when first seen, boot, pid, start.
-    processes: Vec<(u32, bool, i64, String, i32, u64)>,
-    path: Option<PathBuf>,
-}
-
-/// Lists the inputs, opens each, checks that they belong together.
-pub fn plan(args: &MergeArgs) -> Result<Plan, Failure> {
-    let found = find(&args.inputs)?;
-    let output = args.output.clone().unwrap_or_else(|| found.home.join("trace.db"));
+/// Where the output of these inputs goes.
+pub fn output_of(found: &Found, args: &MergeArgs) -> Result<PathBuf, Failure> {
+    let output = args.output.clone().unwrap_or_else(|| found.home.join(DEFAULT_OUTPUT));
     let output = check_output(&output, args)?;
-    let looked_at: Vec<_> = found
-        .shards
-        .par_iter()
-        .map(|(path, named)| (path, named, Shard::open(path).map(candidate)))
-        .collect();
+    let is_output = |listed: &&Listed| fs::canonicalize(&listed.path).is_ok_and(|path| path == output);
+    match found.files.iter().find(is_output) {
+        Some(_) if !args.dry_run => Err(Failure::Output(format!(
+            "{} is one of the inputs: choose another place with -o",
+            output.display()
+        ))),
+        _ => Ok(output),
+    }
+}
 
-    let mut shards = Vec::new();
+/// Looks into each of the listed files and checks that they belong together.
+pub fn plan(files: &[Listed], output: PathBuf, warnings: Vec<String>) -> Result<Plan, Failure> {
+    let look = |listed: &Listed| match &listed.format {
+        Ok(Format::RocPd) => Candidate::of_database(&listed.path),
+        Ok(_) => Candidate::of_shard(&listed.path),
+        Err(reason) => Err(Refused::LeaveOut(reason.clone())),
+    };
+    let looked_at: Vec<_> = files.par_iter().map(|listed| (listed, look(listed))).collect();
+    let mut candidates = Vec::new();
     let mut unreadable = Vec::new();
-    for (path, named, shard) in looked_at {
-        match shard {
-            Ok(shard) => shards.push(shard),
-            // A file that was named is meant; one that lies in the run's folder may be half-written.
-            Err(error) if *named || !is_of_this_file(&error) => return Err(error.into()),
-            Err(error) => unreadable.push((path.clone(), error.to_string())),
+    for (listed, looked_at) in looked_at {
+        match looked_at {
+            Ok(candidate) => candidates.push(candidate),
+            Err(Refused::LeaveOut(reason)) => unreadable.push((listed.path.clone(), reason)),
+            Err(Refused::All(reason)) => return Err(Failure::Input(reason)),
         }
     }
-    let Some(first) = shards.first() else {
-        return Err(nothing_readable(&found, &unreadable));
-    };
-    let run_id = first.run_id.clone();
-    if let Some(other) = shards.iter().find(|s| s.run_id != run_id) {
-        return Err(Failure::Input(format!(
-            "{} belongs to run {}, {} to run {run_id}: merge one run at a time",
-            other.path.display(),
-            other.run_id,
-            first.path.display(),
-        )));
+    if candidates.is_empty() {
+        return Err(nothing_readable(files.len(), &unreadable));
     }
-    let seen = shards.iter().flat_map(|s| s.ranks.iter().copied()).collect();
-    let size = shards.iter().filter_map(|s| s.size).max().unwrap_or(0);
-    let ranks = Ranks::new(seen, size, shards.iter().map(|s| s.selection.as_ref()));
+    let run_id = one_run(&candidates)?;
+    let seen = candidates.iter().flat_map(|s| s.ranks.iter().copied()).collect();
+    let size = candidates.iter().filter_map(|s| s.size).max().unwrap_or(0);
+    let ranks = Ranks::new(seen, size, candidates.iter().map(|s| s.selection.as_ref()));
     // Of copies the whole one is kept, of cut ones the longest.
-    shards.sort_by(|a, b| {
+    candidates.sort_by(|a, b| {
         let key = |s: &'_ Candidate| (!s.complete, Reverse(s.bytes));
         a.order.cmp(&b.order).then(key(a).cmp(&key(b))).then(a.path.cmp(&b.path))
     });
-    shards.dedup_by(|copy, kept| {
-        let same = copy.order == kept.order;
+    candidates.dedup_by(|copy, kept| {
+        let same = copy.format == kept.format && copy.order == kept.order;
         if same {
             let reason = format!("it holds the same processes as {}", kept.path.display());
             unreadable.push((copy.path.clone(), reason));
         }
         same
     });
-    let repeated_ranks = repeated_ranks(&shards);
+    let repeated_ranks = repeated_ranks(&candidates);
     let is_silent = |s: &&Candidate| s.order.processes.is_empty();
-    let silent_ranks = shards.iter().filter(is_silent).filter_map(|s| s.collector).collect();
-    let shards = shards
-        .into_iter()
-        .map(|s| PlannedShard {
-            path: s.path,
-            rank: s.ranks.first().copied(),
-            bytes: s.bytes,
-            complete: s.complete,
-        })
-        .collect();
-    Ok(Plan { run_id, shards, output, ranks, silent_ranks, repeated_ranks, unreadable })
-}
-
-fn candidate(shard: Shard) -> Candidate {
-    let mut ranks: Vec<u32> =
-        shard.processes.values().filter_map(|p| p.rank).chain(shard.identity.rank).collect();
-    ranks.sort_unstable();
-    let mut processes: Vec<_> = shard
-        .processes
-        .values()
-        // The counters of a node are not what a rank has done.
-        .filter(|p| p.source != SYSTEM_SOURCE)
-        .map(|p| (p.restart, p.worker, p.first_seen, p.domain.boot_id.clone(), p.pid, p.start_ticks))
-        .collect();
-    processes.sort();
-    let path = processes.is_empty().then(|| shard.path().to_owned());
-    Candidate {
-        path: shard.path().to_owned(),
-        run_id: shard.identity.run_id.clone(),
-        bytes: shard.bytes(),
-        complete: shard.complete(),
-        // Shards without any rank come last.
-        order: Order { rank: ranks.first().copied().unwrap_or(u32::MAX), processes, path },
+    let silent_ranks = candidates.iter().filter(is_silent).filter_map(|s| s.collector).collect();
+    let schemas: Vec<_> = candidates.iter().flat_map(|c| c.schemas.iter().map(|(v, s)| (*v, s))).collect();
+    let schema = PlannedSchema::join(&schemas);
+    let kept_guid = match &candidates[..] {
+        [only] if only.is_merged && only.guids.len() == 1 => only.guids.first().cloned(),
+        _ => None,
+    };
+    let inputs = inputs(candidates, &mut unreadable);
+    Ok(Plan {
+        run_id,
+        inputs,
+        schema,
+        output,
         ranks,
-        collector: shard.identity.rank,
-        selection: shard.selection.clone(),
-        // Sizes of more than a million ranks are damage.
-        size: shard
-            .processes
-            .values()
-            .filter_map(|p| p.size)
-            .chain(shard.identity.size)
-            .max()
-            .map(|s| s.min(1 << 20)),
+        silent_ranks,
+        repeated_ranks,
+        unreadable,
+        warnings,
+        kept_guid,
+    })
+}
+
+/// The run that the inputs belong to. Databases of profilers do not say.
+fn one_run(candidates: &[Candidate]) -> Result<String, Failure> {
+    let mut named = candidates.iter().filter_map(|c| Some((c, c.run_id.as_ref()?)));
+    let Some((first, run_id)) = named.next() else { return Ok(String::new()) };
+    match named.find(|(_, other)| *other != run_id) {
+        Some((other, other_run)) => Err(Failure::Input(format!(
+            "{} belongs to run {other_run}, {} to run {run_id}: merge one run at a time",
+            other.path.display(),
+            first.path.display(),
+        ))),
+        None => Ok(run_id.clone()),
     }
 }
 
-/// Whether the others can be merged without this one. A full table of open files, or an I/O error of
-/// the file system, would hit any of them.
-fn is_of_this_file(error: &OpenError) -> bool {
-    match error {
-        OpenError::NotAShard { .. } | OpenError::NoIdentity { .. } => true,
-        OpenError::NewerVersion { .. } => false,
-        OpenError::Io { source, .. } => matches!(
-            source.kind(),
-            ErrorKind::NotFound | ErrorKind::PermissionDenied | ErrorKind::InvalidInput
-        ),
+/// The inputs to merge. A guid that another input has too is merged once.
+fn inputs(candidates: Vec<Candidate>, unreadable: &mut Vec<(PathBuf, String)>) -> Vec<PlannedInput> {
+    let mut seen: HashSet<String> = HashSet::new();
+    let mut inputs = Vec::new();
+    for candidate in candidates {
+        let is_new = |(i, guid): (usize, &String)| seen.insert(guid.clone()).then_some(i);
+        let spaces: Vec<usize> = candidate.guids.iter().enumerate().filter_map(is_new).collect();
+        if spaces.len() < candidate.guids.len() {
+            let path = candidate.path.display();
+            let reason = match spaces.len() {
+                0 => format!("{path}: another input has the same guid: it is a copy"),
+                n => format!(
+                    "{path}: {} of its guids are in another input too and are merged once",
+                    candidate.guids.len() - n
+                ),
+            };
+            unreadable.push((candidate.path.clone(), reason));
+            if spaces.is_empty() {
+                continue;
+            }
+        }
+        inputs.push(PlannedInput {
+            rank: candidate.ranks.first().copied(),
+            path: candidate.path,
+            format: candidate.format,
+            spaces,
+            bytes: candidate.bytes,
+            complete: candidate.complete,
+        });
     }
+    inputs
 }
 
 /// Resolves the output to the file that it names, and refuses what is better not overwritten.
@@ -230,13 +244,12 @@ pub fn begins_like_a_database(path: &Path) -> bool {
     read.is_ok() && &header == b"SQLite format 3\0"
 }
 
-fn nothing_readable(found: &Found, unreadable: &[(PathBuf, String)]) -> Failure {
-    let reason = unreadable.first().map_or(String::new(), |(_, why)| format!(": {why}"));
-    Failure::Input(format!(
-        "none of {} shards in {} can be read{reason}",
-        found.shards.len(),
-        found.home.display()
-    ))
+fn nothing_readable(files: usize, unreadable: &[(PathBuf, String)]) -> Failure {
+    let reason = unreadable.first().map_or("", |(_, why)| why);
+    match files {
+        1 => Failure::Input(reason.to_owned()),
+        files => Failure::Input(format!("none of {files} inputs can be read: {reason}")),
+    }
 }
 
 /// Ranks that more than one collector had.
@@ -248,24 +261,43 @@ fn repeated_ranks(shards: &[Candidate]) -> Vec<u32> {
     repeated
 }
 
-/// Deals `shards` to `ranks` in one run each, by bytes: the shards of `rank`.
-pub fn share(shards: &[PlannedShard], rank: usize, ranks: usize) -> std::ops::Range<usize> {
-    let total: u64 = shards.iter().map(|s| s.bytes.max(1)).sum();
-    // A shard goes to the rank in whose share of the bytes its middle lies.
+/// Inputs that stand together in the output: small ones share pages. The groups depend on the inputs
+/// alone.
+pub fn groups(inputs: &[PlannedInput]) -> Vec<Range<usize>> {
+    let mut groups = Vec::new();
+    let (mut first, mut bytes) = (0, 0);
+    for (i, input) in inputs.iter().enumerate() {
+        bytes += input.weight();
+        if bytes >= GROUP_BYTES {
+            groups.push(first..i + 1);
+            (first, bytes) = (i + 1, 0);
+        }
+    }
+    if first < inputs.len() {
+        groups.push(first..inputs.len());
+    }
+    groups
+}
+
+/// Deals the groups to `ranks` in one run each, by bytes: the groups of `rank`.
+pub fn share(inputs: &[PlannedInput], rank: usize, ranks: usize) -> Vec<Range<usize>> {
+    let groups = groups(inputs);
+    let weight = |group: &Range<usize>| inputs[group.clone()].iter().map(PlannedInput::weight).sum::<u64>();
+    let total: u64 = groups.iter().map(weight).sum();
+    // A group goes to the rank in whose share of the bytes its middle lies.
     let owner = |before: u64, bytes: u64| {
         ((before + bytes / 2) as u128 * ranks as u128 / total.max(1) as u128) as usize
     };
     let mut before = 0;
-    let owners: Vec<usize> = shards
-        .iter()
-        .map(|s| {
-            let bytes = s.bytes.max(1);
-            let owner = owner(before, bytes).min(ranks - 1);
-            before += bytes;
-            owner
-        })
-        .collect();
-    owners.partition_point(|o| *o < rank)..owners.partition_point(|o| *o <= rank)
+    let mut own = Vec::new();
+    for group in groups {
+        let bytes = weight(&group);
+        if owner(before, bytes).min(ranks - 1) == rank {
+            own.push(group);
+        }
+        before += bytes;
+    }
+    own
 }
 
 #[cfg(test)]
@@ -273,20 +305,25 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
+    fn shard(bytes: u64) -> PlannedInput {
+        let path = "s".into();
+        PlannedInput { path, format: Format::Shard, spaces: Vec::new(), rank: None, bytes, complete: true }
+    }
+
     proptest! {
         #[test]
         fn every_shard_is_dealt_to_exactly_one_rank_in_order(
             bytes in proptest::collection::vec(0u64..1 << 40, 0..40), ranks in 1usize..20,
         ) {
-            let shards: Vec<_> = bytes.iter().map(|b| PlannedShard { path: "s".into(), rank: None, bytes: *b, complete: true }).collect();
-            let dealt: Vec<usize> = (0..ranks).flat_map(|r| share(&shards, r, ranks)).collect();
+            let shards: Vec<_> = bytes.iter().map(|b| shard(*b)).collect();
+            let dealt: Vec<usize> = (0..ranks).flat_map(|r| share(&shards, r, ranks)).flatten().collect();
             prop_assert_eq!(dealt, (0..shards.len()).collect::<Vec<_>>());
         }
     }
 
     #[test]
     fn equal_shards_are_dealt_evenly() {
-        let shards = vec![PlannedShard { path: "s".into(), rank: None, bytes: 1000, complete: true }; 12];
-        assert!((0..3).all(|r| share(&shards, r, 3).len() == 4));
+        let shards = vec![shard(1 << 15); 12];
+        assert!((0..3).all(|r| share(&shards, r, 3).into_iter().flatten().count() == 4));
     }
 }

@@ -1,10 +1,12 @@
-//! A source: one process of a shard, with key and stack id spaces of its own.
+//! A source: one space of keys and stack ids. A shard has one for each process, a database one for
+//! each guid; a merged database has many processes in one.
 
 use super::expand::Word;
 use rpd_shard::file::BlockRef;
-use rpd_shard::model::{TableId, Value, rocpd};
-use rpd_shard::record::Process;
+use rpd_shard::model::{Table, TableId, Value, rocpd};
+use rpd_shard::record::{Node, Process};
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 /// Where rows come from, and so which rows their references mean. A stored row must not find an
 /// expanded one under the key of a row that was lost.
@@ -12,15 +14,29 @@ use std::collections::BTreeMap;
 pub enum Origin {
     /// Rows as the shard holds them.
     Stored,
-    /// Rows that native ones expanded to: their events and tracks are expanded ones too.
+    /// Rows that native ones expanded to: their keys are numbers already, and their events and tracks
+    /// are expanded ones too.
     Expanded,
+    /// Rows that stand for lost ones: their keys are numbers already.
+    Placeholder,
+}
+
+/// Consecutive keys, and the number that the first of them has among the source's rows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct KeyRun {
+    /// The first key.
+    pub first: i64,
+    /// Behind the last key.
+    pub next: i64,
+    /// Number of the first row.
+    pub number: i64,
 }
 
 /// The keys that rows of one table have in one source.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct KeySpace {
-    /// Stored rows: `first..next`, ascending. More than one range where blocks were lost.
-    pub stored: Vec<(i64, i64)>,
+    /// Stored rows, ascending. More than one run where blocks were lost, or where keys are handles.
+    pub stored: Vec<KeyRun>,
     /// Rows that native rows expand to, numbered behind the stored ones: `first..next`.
     pub expanded: (i64, i64),
     /// The row that stands for lost ones, where something refers to them.
@@ -36,18 +52,33 @@ impl Default for KeySpace {
 }
 
 impl KeySpace {
+    /// The space of a table with one row.
+    pub fn one(key: i64) -> KeySpace {
+        let mut space = KeySpace::default();
+        space.add_keys(key, key + 1);
+        space.expanded = (space.next, space.next);
+        space
+    }
+
+    /// Adds stored rows with the keys `first..next`, which stand behind all others. They are numbered
+    /// without holes.
+    pub fn add_keys(&mut self, first: i64, next: i64) {
+        match self.stored.last_mut() {
+            Some(last) if last.next == first => last.next = next,
+            _ => self.stored.push(KeyRun { first, next, number: self.next }),
+        }
+        self.next += next - first;
+    }
+
     /// The number of the stored row with this key among the source's rows of the table; `None` where
-    /// there is no such row. Dense keys are their own numbers.
+    /// there is no such row.
     #[inline]
     pub fn stored(&self, key: i64) -> Option<i64> {
-        let found = match self.stored.as_slice() {
-            [(first, next)] => (*first..*next).contains(&key),
-            ranges => {
-                let i = ranges.partition_point(|(_, next)| *next <= key);
-                ranges.get(i).is_some_and(|(first, _)| *first <= key)
-            }
+        let run = match self.stored.as_slice() {
+            [run] => run,
+            runs => runs.get(runs.partition_point(|run| run.next <= key))?,
         };
-        found.then_some(key)
+        (run.first <= key && key < run.next).then(|| run.number + (key - run.first))
     }
 
     /// The number of the row that a row of this origin means by `key`.
@@ -63,7 +94,7 @@ impl KeySpace {
 
     /// Number of rows that reach the output.
     pub fn rows(&self) -> u64 {
-        let stored: i64 = self.stored.iter().map(|(first, next)| next - first).sum();
+        let stored: i64 = self.stored.iter().map(|run| run.next - run.first).sum();
         (stored + self.expanded.1 - self.expanded.0) as u64 + u64::from(self.placeholder.is_some())
     }
 }
@@ -79,6 +110,18 @@ pub struct ExpandedKeys {
     pub sample: i64,
     /// `rocpd_arg`.
     pub arg: i64,
+}
+
+impl ExpandedKeys {
+    /// Goes past so many rows of a table.
+    pub fn advance(&mut self, table: TableId, rows: i64) {
+        match table {
+            rocpd::EVENT => self.event += rows,
+            rocpd::REGION => self.region += rows,
+            rocpd::SAMPLE => self.sample += rows,
+            _ => self.arg += rows,
+        }
+    }
 }
 
 /// The stack ids of one source.
@@ -115,19 +158,45 @@ pub fn stack_key(value: Value<'_>) -> Option<i64> {
     }
 }
 
-/// What a survey found of one process.
+/// Rows of a source that are read at once.
+#[derive(Clone, Debug)]
+pub enum Piece {
+    /// The process itself, made from its record.
+    Process,
+    /// A block of a shard; of native rows with the keys of the first rows that they expand to.
+    Block(BlockRef, Option<ExpandedKeys>),
+    /// Rows of a database: its space, the table of that space, and the place.
+    Rows {
+        /// Position of the space in the file.
+        space: usize,
+        /// Position of the table in the space.
+        table: usize,
+        /// Which rows.
+        piece: rpd_rocpd::read::Piece,
+    },
+    /// Tracks of expanded samples, and rows that stand for lost ones.
+    Tail,
+}
+
+/// What a survey found of one source.
 #[derive(Clone, Debug)]
 pub struct Source {
-    /// The process.
+    /// The process; of several in one space the one that gives the source its place.
     pub process: Process,
-    /// Its keys, per RocPD table.
+    /// Its nodes, by their keys.
+    pub nodes: Vec<(i64, Node)>,
+    /// Its keys, per table of the output.
     pub spaces: BTreeMap<TableId, KeySpace>,
     /// Its stack ids.
     pub stacks: StackSpace,
-    /// Its blocks in the order of writing: stored tables first, then native ones with their keys.
-    pub blocks: Vec<(BlockRef, Option<ExpandedKeys>)>,
+    /// Its rows in the order of writing. In every table their ids ascend.
+    pub pieces: Vec<Piece>,
     /// Tracks of its samples.
     pub tracks: Tracks,
+    /// Position of its string table in the input.
+    pub string_table: usize,
+    /// Its tables in the job's terms, by their number in the input.
+    pub tables: Arc<BTreeMap<TableId, Arc<Table>>>,
 }
 
 /// Key of the track of each thread and name. The thread is [`NO_THREAD`] where it is not known.
@@ -137,6 +206,12 @@ pub type Tracks = BTreeMap<(i64, Word), i64>;
 pub const NO_THREAD: i64 = 0;
 
 impl Source {
+    /// Key of its first process.
+    pub fn first_process(&self) -> i64 {
+        let processes = self.spaces.get(&rocpd::INFO_PROCESS);
+        processes.and_then(|space| space.stored.first()).map_or(0, |run| run.first)
+    }
+
     /// Order in the output: rank, workers behind it, start.
     pub fn order(&self) -> impl Ord + use<> {
         let p = &self.process;

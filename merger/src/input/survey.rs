@@ -1,38 +1,42 @@
-//! Reads a shard once, before anything is numbered: how many rows, which keys, strings and stack ids
+//! Reads an input once, before anything is numbered: how many rows, which keys, strings and stack ids
 //! there are, and what is damaged. Every block is decoded here, so that the numbers are true.
 
 use super::block_facts::{BlockFacts, Gathered, facts, stack_values};
 use super::death::Death;
 use super::expand::{self, Word};
-use super::source::{ExpandedKeys, KeySpace, Source, StackSpace, Tracks};
-use crate::agree::strings::{ShardHashes, hash};
+use super::opened::{Input, Tables};
+use super::schema::JobSchema;
+use super::source::{ExpandedKeys, KeySpace, Piece, Source, StackSpace, Tracks};
+use crate::agree::strings::{Hash, hash};
 use rayon::prelude::*;
 use rpd_shard::Shard;
 use rpd_shard::file::{BlockError, BlockKind, BlockRef, ShardStrings};
-use rpd_shard::model::{Kind, Schema, TableId, rocpd};
+use rpd_shard::model::{Kind, TableId, rocpd};
 use rpd_shard::record::{Clock, ClockDomain, Loss, LossCause, Node, Process};
 use std::collections::{BTreeMap, BTreeSet};
+use std::path::Path;
+use std::sync::Arc;
 
 /// Stack ids beyond this are numbered anew instead of shifted.
-const MAX_SHIFTED_STACK: i64 = 1 << 40;
+pub(super) const MAX_SHIFTED_STACK: i64 = 1 << 40;
 /// Warnings that are told of one shard; the rest is counted.
 const MAX_WARNINGS: usize = 20;
 /// Blocks that are decoded before what they told is put together.
 const BLOCKS_AT_ONCE: usize = 256;
 
-/// A shard after its survey.
-#[derive(Debug)]
+/// An input after its survey.
+#[derive(Debug, Default)]
 pub struct Survey {
-    /// The shard, its file closed.
-    pub shard: Shard,
-    /// Hashes of its strings by id, then those of the words in use. The texts are read again when
-    /// they are written: a job has many shards with the same strings.
-    pub hashes: ShardHashes,
-    /// Its processes, in output order.
+    /// The input, its file closed.
+    pub input: Input,
+    /// For each of its string tables the place and the hash of each string, then of the words in use.
+    /// The texts are read again when they are written: a job has many inputs with the same strings.
+    pub hashes: Vec<Vec<(u32, Hash)>>,
+    /// Its id spaces, in output order.
     pub sources: Vec<Source>,
     /// Rows that are missing, by the collector's word and by what was found.
     pub losses: Vec<Loss>,
-    /// Rows read, per table of the shard.
+    /// Rows read, per table of the input.
     pub rows_read: BTreeMap<TableId, u64>,
     /// One line for each damaged place.
     pub warnings: Vec<String>,
@@ -41,7 +45,9 @@ pub struct Survey {
 }
 
 /// Surveys a shard, its blocks in parallel.
-pub fn survey(shard: Shard) -> Survey {
+pub fn survey_shard(shard: Shard, job: &JobSchema) -> Survey {
+    let tables: Tables = Arc::new(job.adopt(shard.schema()));
+    let is_merged = |table| is_merged(table, &tables);
     let (strings, string_errors) = shard.strings();
     let mut warnings: Vec<String> = string_errors.iter().map(BlockError::to_string).collect();
     let mut losses: Vec<Loss> = shard.ledger.iter().flat_map(|l| l.losses.clone()).collect();
@@ -50,14 +56,14 @@ pub fn survey(shard: Shard) -> Survey {
     let mut words = BTreeSet::new();
     let mut sources = Vec::new();
     let mut deaths = Vec::new();
-    for (number, blocks) in blocks_by_source(&shard, &mut losses) {
-        let (gathered, facts) = gather(&shard, &blocks, &strings, &mut warnings);
+    for (number, blocks) in blocks_by_source(&shard, is_merged, &mut losses) {
+        let (gathered, facts) = gather(&shard, &tables, &blocks, &strings, &mut warnings);
         for fact in &facts {
             let BlockKind::Rows(table) = fact.block.header.kind else { continue };
             *readable.entry((number, table)).or_default() += u64::from(fact.block.header.rows);
             words.extend(Word::of_table(table));
         }
-        let source = source(&shard, number, &gathered, facts);
+        let source = source(&shard, number, &tables, job, &gathered, facts);
         if gathered.lost_strings || source.spaces.values().any(|s| s.placeholder.is_some()) {
             words.insert(Word::Lost);
         }
@@ -69,29 +75,44 @@ pub fn survey(shard: Shard) -> Survey {
         sources.push(source);
     }
     sources.sort_by_cached_key(Source::order);
-    losses.extend(missing_rows(&shard, &readable));
+    losses.extend(missing_rows(&shard, is_merged, &readable));
     warnings.extend(shard.damage().iter().map(|damage| {
         let path = shard.path().display();
         format!("{path}: {} bytes at offset {} are damaged", damage.bytes, damage.offset)
     }));
+    shorten(&mut warnings, shard.path());
+    let own = strings.iter().map(|(id, text)| ((id - 1) as u32, hash(text)));
+    let hashes = vec![own.chain(hashes_of_words(&words)).collect()];
+    let job_id = |table: TableId| tables.get(&table).map_or(table, |t| t.id);
+    let mut rows_read = BTreeMap::new();
+    for ((_, table), rows) in &readable {
+        *rows_read.entry(job_id(*table)).or_default() += rows;
+    }
+    losses.iter_mut().for_each(|loss| loss.table = loss.table.map(job_id));
+    shard.release();
+    Survey { input: Input::Shard(shard), hashes, sources, losses, rows_read, warnings, deaths }
+}
+
+/// The words in use. They stand behind the strings of their table.
+pub(super) fn hashes_of_words(words: &BTreeSet<Word>) -> impl Iterator<Item = (u32, Hash)> + '_ {
+    words.iter().map(|word| (word.index(), hash(word.text().as_bytes())))
+}
+
+/// Keeps the first warnings of an input and counts the rest.
+pub(super) fn shorten(warnings: &mut Vec<String>, path: &Path) {
     if warnings.len() > MAX_WARNINGS {
         let more = warnings.len() - MAX_WARNINGS;
         warnings.truncate(MAX_WARNINGS);
-        warnings.push(format!("{}: {more} more damaged places", shard.path().display()));
+        warnings.push(format!("{}: {more} more damaged places", path.display()));
     }
-    let known = (1..strings.next_id()).map(|id| strings.get(id).map(hash));
-    let used = Word::ALL.iter().map(|w| words.contains(w).then(|| hash(w.text().as_bytes())));
-    let hashes = known.chain(used).collect();
-    let mut rows_read = BTreeMap::new();
-    for ((_, table), rows) in &readable {
-        *rows_read.entry(*table).or_default() += rows;
-    }
-    shard.release();
-    Survey { shard, hashes, sources, losses, rows_read, warnings, deaths }
 }
 
 /// The blocks of rows per process, in the order of the file. Tables that no output has are counted.
-fn blocks_by_source(shard: &Shard, losses: &mut Vec<Loss>) -> BTreeMap<u32, Vec<BlockRef>> {
+fn blocks_by_source(
+    shard: &Shard,
+    is_merged: impl Fn(TableId) -> bool,
+    losses: &mut Vec<Loss>,
+) -> BTreeMap<u32, Vec<BlockRef>> {
     let mut by_source: BTreeMap<u32, Vec<BlockRef>> =
         shard.processes.keys().map(|source| (*source, Vec::new())).collect();
     let mut unknown: BTreeMap<(u32, TableId), u64> = BTreeMap::new();
@@ -115,15 +136,16 @@ fn blocks_by_source(shard: &Shard, losses: &mut Vec<Loss>) -> BTreeMap<u32, Vec<
 
 /// Whether rows of a table reach the output, as they are or expanded. Node and process rows come from
 /// the process record instead.
-fn is_merged(table: TableId) -> bool {
+fn is_merged(table: TableId, tables: &Tables) -> bool {
     expand::is_native(table)
-        || Schema::builtin().get(table).is_some()
+        || tables.contains_key(&table)
             && !matches!(table, rocpd::STRING | rocpd::INFO_NODE | rocpd::INFO_PROCESS)
 }
 
 /// Decodes the blocks of one process and puts together what they tell.
 fn gather(
     shard: &Shard,
+    tables: &Tables,
     blocks: &[BlockRef],
     strings: &ShardStrings,
     warnings: &mut Vec<String>,
@@ -139,7 +161,8 @@ fn gather(
     let mut good = Vec::new();
     let mut next: BTreeMap<BlockKind, i64> = BTreeMap::new();
     for some in blocks.chunks(BLOCKS_AT_ONCE) {
-        let decoded: Vec<_> = some.par_iter().map(|block| facts(shard, block, strings, &threads)).collect();
+        let decoded: Vec<_> =
+            some.par_iter().map(|block| facts(shard, tables, block, strings, &threads)).collect();
         for decoded in decoded {
             let (fact, told) = match decoded {
                 Ok(both) => both,
@@ -169,20 +192,23 @@ fn gather(
 }
 
 /// Lays out the key spaces of one process.
-fn source(shard: &Shard, number: u32, gathered: &Gathered, facts: Vec<BlockFacts>) -> Source {
-    let mut spaces: BTreeMap<TableId, KeySpace> = BTreeMap::new();
+fn source(
+    shard: &Shard,
+    number: u32,
+    tables: &Tables,
+    job: &JobSchema,
+    gathered: &Gathered,
+    facts: Vec<BlockFacts>,
+) -> Source {
+    let mut spaces: BTreeMap<TableId, KeySpace> = BTreeMap::from([(rocpd::INFO_PROCESS, KeySpace::one(1))]);
     let (native, mut stored): (Vec<_>, Vec<_>) = facts.into_iter().partition(|f| f.is_native());
     for fact in &stored {
         let header = fact.block.header;
         let BlockKind::Rows(table) = header.kind else { continue };
-        let ranges = &mut spaces.entry(table).or_default().stored;
-        match ranges.last_mut() {
-            Some(last) if last.1 == header.first_key => last.1 = header.next_key(),
-            _ => ranges.push((header.first_key, header.next_key())),
-        }
+        let Some(table) = tables.get(&table) else { continue };
+        spaces.entry(table.id).or_default().add_keys(header.first_key, header.next_key());
     }
     for space in spaces.values_mut() {
-        space.next = space.stored.last().map_or(1, |range| range.1);
         space.expanded = (space.next, space.next);
     }
 
@@ -196,9 +222,9 @@ fn source(shard: &Shard, number: u32, gathered: &Gathered, facts: Vec<BlockFacts
     };
     let first_track = take(rocpd::TRACK, gathered.tracks.len() as u64);
     let tracks: Tracks = gathered.tracks.iter().copied().zip(first_track..).collect();
-    let mut blocks: Vec<(BlockRef, Option<ExpandedKeys>)> = Vec::new();
+    let mut pieces = vec![Piece::Process];
     stored.sort_by_key(|f| (f.block.header.kind, f.block.header.first_key));
-    blocks.extend(stored.iter().map(|f| (f.block, None)));
+    pieces.extend(stored.iter().map(|f| Piece::Block(f.block, None)));
     for fact in &native {
         let rows = |table| fact.expanded.iter().find(|(t, _)| *t == table).map_or(0, |(_, rows)| *rows);
         let keys = ExpandedKeys {
@@ -207,34 +233,37 @@ fn source(shard: &Shard, number: u32, gathered: &Gathered, facts: Vec<BlockFacts
             sample: take(rocpd::SAMPLE, rows(rocpd::SAMPLE)),
             arg: take(rocpd::ARG, rows(rocpd::ARG)),
         };
-        blocks.push((fact.block, Some(keys)));
+        pieces.push(Piece::Block(fact.block, Some(keys)));
     }
-    reserve_placeholders(&mut spaces, gathered);
-    let stacks = stacks(shard, gathered, blocks.iter().map(|(block, _)| block));
-    let process = shard.processes.get(&number).cloned().unwrap_or_else(|| unknown_process(shard, number));
-    Source { process, spaces, stacks, blocks, tracks }
-}
-
-/// Sets a number aside in every table that is referred to where it has no row.
-fn reserve_placeholders(spaces: &mut BTreeMap<TableId, KeySpace>, gathered: &Gathered) {
-    let outside = |table: &TableId, low: i64, high: i64| match spaces.get(table) {
+    let holes = |table: &TableId, low: i64, high: i64| match spaces.get(table) {
         Some(space) => space.stored.len() > 1 || space.stored(low).is_none() || space.stored(high).is_none(),
         None => true,
     };
-    let has_own_row = |table: TableId| matches!(table, rocpd::INFO_NODE | rocpd::INFO_PROCESS);
-    let mut needed: BTreeSet<TableId> = gathered
-        .refs
-        .iter()
-        .filter(|(table, (low, high))| !has_own_row(**table) && outside(table, *low, *high))
-        .map(|(table, _)| *table)
-        .collect();
+    let missing = gathered.refs.iter().filter(|(table, (low, high))| holes(table, *low, *high));
+    let missing = missing.map(|(table, _)| *table).collect();
+    reserve_placeholders(&mut spaces, missing, job);
+    let stacks = stacks(shard, gathered, stored.iter().chain(&native).map(|fact| &fact.block));
+    let process = shard.processes.get(&number).cloned().unwrap_or_else(|| unknown_process(shard, number));
+    pieces.push(Piece::Tail);
+    let nodes = vec![(1, process.node.clone())];
+    Source { process, nodes, spaces, stacks, pieces, tracks, string_table: 0, tables: tables.clone() }
+}
+
+/// Sets a number aside in every table that is referred to where it has no row.
+pub(super) fn reserve_placeholders(
+    spaces: &mut BTreeMap<TableId, KeySpace>,
+    missing: BTreeSet<TableId>,
+    job: &JobSchema,
+) {
+    let has_own_row = |table: &TableId| matches!(*table, rocpd::INFO_NODE | rocpd::INFO_PROCESS);
+    let mut needed: BTreeSet<TableId> = missing.into_iter().filter(|table| !has_own_row(table)).collect();
     // A placeholder refers to placeholders itself: a kernel symbol needs a code object.
     let mut queue: Vec<TableId> = needed.iter().copied().collect();
     while let Some(table) = queue.pop() {
-        for column in Schema::builtin().get(table).iter().flat_map(|t| &t.columns) {
+        for column in job.get(table).iter().flat_map(|t| &t.columns) {
             if let Kind::Ref(target) = column.kind
                 && column.sql.not_null
-                && !has_own_row(target)
+                && !has_own_row(&target)
                 && needed.insert(target)
             {
                 queue.push(target);
@@ -257,7 +286,11 @@ fn stacks<'a>(shard: &Shard, gathered: &Gathered, blocks: impl Iterator<Item = &
 }
 
 /// Rows that were written, by the ledger or by the headers, and could not be read.
-fn missing_rows(shard: &Shard, readable: &BTreeMap<(u32, TableId), u64>) -> Vec<Loss> {
+fn missing_rows(
+    shard: &Shard,
+    is_merged: impl Fn(TableId) -> bool,
+    readable: &BTreeMap<(u32, TableId), u64>,
+) -> Vec<Loss> {
     let mut written: BTreeMap<(u32, TableId), u64> = BTreeMap::new();
     let headers = shard.blocks().iter().map(|b| b.header);
     let cut = shard.damage().iter().filter_map(|d| d.block);

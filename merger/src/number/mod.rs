@@ -7,15 +7,10 @@ mod renumber;
 pub use placeholder::placeholders;
 pub use renumber::{Replaced, SourceMap};
 
+use crate::input::schema::JobSchema;
 use crate::input::source::Source;
-use rpd_shard::model::{Schema, TableId, rocpd};
+use rpd_shard::model::{TableId, rocpd};
 use std::collections::BTreeMap;
-
-/// Tables whose ids are given per source: all of RocPD but strings and nodes, in merge order.
-pub fn numbered_tables() -> Vec<TableId> {
-    let tables = Schema::builtin().rocpd_tables().map(|t| t.id);
-    tables.filter(|id| !matches!(*id, rocpd::STRING | rocpd::INFO_NODE)).collect()
-}
 
 /// What is added to a source's keys, per table, and to its stack ids.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -27,18 +22,15 @@ pub struct Bases {
 }
 
 /// How much of each id space a source takes: one number per numbered table, then stack ids.
-pub fn demand(source: &Source) -> Vec<u64> {
-    let keys = numbered_tables().into_iter().map(|table| match table {
-        rocpd::INFO_PROCESS => 1,
-        table => source.spaces.get(&table).map_or(0, |space| (space.next - 1).max(0) as u64),
-    });
-    keys.chain([source.stacks.len() as u64]).collect()
+pub fn demand(source: &Source, job: &JobSchema) -> Vec<u64> {
+    let space = |table: &TableId| source.spaces.get(table).map_or(0, |s| (s.next - 1).max(0) as u64);
+    job.numbered().iter().map(space).chain([source.stacks.len() as u64]).collect()
 }
 
 /// The bases of consecutive sources, the first of which begins at `start`. `samples_behind` is the
 /// number of region ids of the whole job: samples share the id space of regions.
-pub fn bases(start: &[u64], demands: &[Vec<u64>], samples_behind: u64) -> Vec<Bases> {
-    let tables = numbered_tables();
+pub fn bases(job: &JobSchema, start: &[u64], demands: &[Vec<u64>], samples_behind: u64) -> Vec<Bases> {
+    let tables = job.numbered();
     let mut at = start.to_vec();
     let mut all = Vec::with_capacity(demands.len());
     for demand in demands {

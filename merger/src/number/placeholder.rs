@@ -1,23 +1,24 @@
 //! Rows that stand for lost ones, where a reference may not be NULL.
 
 use crate::input::expand::Word;
+use crate::input::schema::JobSchema;
 use crate::input::source::Source;
-use rpd_shard::model::{Kind, Local, OwnedValue, Rows, RowsBuilder, Schema, Value, rocpd};
+use rpd_shard::model::{Kind, Local, OwnedValue, Rows, RowsBuilder, Value, rocpd};
 
 /// The placeholder rows that a survey set keys aside for.
-pub fn placeholders(source: &Source) -> Vec<Rows<Local>> {
+pub fn placeholders(source: &Source, job: &JobSchema) -> Vec<Rows<Local>> {
     let mut all = Vec::new();
     for (id, space) in &source.spaces {
-        let (Some(key), Some(table)) = (space.placeholder, Schema::builtin().get(*id)) else { continue };
+        let (Some(key), Some(table)) = (space.placeholder, job.get(*id)) else { continue };
         let lost = Word::Lost.text();
         let row: Vec<OwnedValue> = table
             .columns
             .iter()
             .map(|column| match &column.kind {
-                Kind::Ref(rocpd::INFO_NODE | rocpd::INFO_PROCESS) => OwnedValue::Int(1),
-                Kind::Ref(target) if column.sql.not_null => {
-                    OwnedValue::Int(source.spaces.get(target).and_then(|s| s.placeholder).unwrap_or(0))
-                }
+                // What it refers to is a placeholder too, or the source's first node and process.
+                Kind::Ref(rocpd::INFO_NODE) => OwnedValue::Int(source.nodes.first().map_or(0, |n| n.0)),
+                Kind::Ref(rocpd::INFO_PROCESS) => OwnedValue::Int(source.first_process()),
+                Kind::Ref(_) if column.sql.not_null => OwnedValue::Int(0),
                 Kind::Str => OwnedValue::Int(Word::Lost.id()),
                 Kind::Text if column.name.ends_with("name") || column.sql.not_null => {
                     OwnedValue::Text(lost.as_bytes().into())

@@ -2,6 +2,7 @@ use super::Bases;
 use super::json_ids::{self, Found};
 use crate::clock::Fit;
 use crate::input::expand::Word;
+use crate::input::opened::StringMap;
 use crate::input::source::{Origin, Source, StackSpace, stack_key};
 use rpd_shard::model::{
     Cells, Column, JsonRef, Keys, Kind, Local, LocalNs, Merged, Nulls, OwnedValue, Rows, TableId, TextCells,
@@ -20,12 +21,10 @@ pub struct SourceMap<'a> {
     pub source: &'a Source,
     /// Its bases.
     pub bases: &'a Bases,
-    /// Global id of the process's node.
-    pub node: i64,
-    /// Global ids of the shard's strings, by id in the shard minus one; 0 where lost.
-    pub strings: &'a [i64],
-    /// Global ids of the words, in their order; 0 where not in use.
-    pub words: &'a [i64],
+    /// Global ids of its nodes, by their keys.
+    pub nodes: Vec<(i64, i64)>,
+    /// Global ids of its strings.
+    pub strings: &'a StringMap,
     /// The clock.
     pub fit: Fit,
 }
@@ -42,11 +41,7 @@ impl SourceMap<'_> {
     /// Rewrites rows. The only way from [`Local`] to [`Merged`].
     pub fn renumber(&self, mut rows: Rows<Local>, origin: Origin, replaced: &mut Replaced) -> Rows<Merged> {
         let table = rows.table.clone();
-        let base = self.base(table.id);
-        let keys = match &rows.keys {
-            Keys::Dense(first) => Keys::Dense(first + base),
-            Keys::Sparse(keys) => Keys::Sparse(keys.iter().map(|k| k + base).collect()),
-        };
+        let keys = self.keys(table.id, &rows.keys, origin);
         // What a span without an end, or a row without a time, falls back to.
         let span = table.span().map(|(first, _)| rows.columns[first].clone());
         let mut columns = std::mem::take(&mut rows.columns);
@@ -72,6 +67,19 @@ impl SourceMap<'_> {
         rows.into_merged(keys, columns)
     }
 
+    /// Ids of consecutive rows: stored ones are numbered without holes, whatever their keys are.
+    fn keys(&self, table: TableId, keys: &Keys, origin: Origin) -> Keys {
+        let first = match keys {
+            Keys::Dense(first) => *first,
+            Keys::Sparse(keys) => keys.first().copied().unwrap_or(0),
+        };
+        let number = match origin {
+            Origin::Stored => self.source.spaces.get(&table).and_then(|s| s.stored(first)).unwrap_or(first),
+            Origin::Expanded | Origin::Placeholder => first,
+        };
+        Keys::Dense(number + self.base(table))
+    }
+
     fn base(&self, table: TableId) -> i64 {
         self.bases.keys.get(&table).copied().unwrap_or(0)
     }
@@ -86,25 +94,34 @@ impl SourceMap<'_> {
         lost: &mut u64,
     ) {
         let base = self.base(target);
-        // A source has one node and one process, with key 1.
-        let only = match target {
-            rocpd::INFO_NODE => Some(self.node),
-            rocpd::INFO_PROCESS => Some(base + 1),
-            _ => None,
-        };
         let space = self.source.spaces.get(&target);
-        let placeholder = only.or(space.and_then(|s| s.placeholder).map(|number| number + base));
+        let node = |key| {
+            let found = self.nodes.iter().find(|(own, _)| *own == key);
+            found.map(|(_, id)| *id)
+        };
+        let id_of = |key| match target {
+            rocpd::INFO_NODE => node(key),
+            _ => space.and_then(|s| s.number(key, target, origin)).map(|number| number + base),
+        };
+        let placeholder = match target {
+            rocpd::INFO_NODE => self.nodes.first().map(|(_, id)| *id),
+            rocpd::INFO_PROCESS => Some(base + 1),
+            _ => space.and_then(|s| s.placeholder).map(|number| number + base),
+        };
         let fallback = placeholder.filter(|_| column.sql.not_null);
+        // Neighbours mostly refer to the same row.
+        let mut last = (i64::MIN, id_of(i64::MIN));
         map_ids(
             cells,
             rows,
             lost,
             |value| {
-                let id = match (value, only) {
-                    (Value::Null, _) if !column.sql.not_null => return Mapped::Null,
-                    (Value::Int(key), Some(id)) => (key == 1).then_some(id),
-                    (Value::Int(key), None) => {
-                        space.and_then(|s| s.number(key, target, origin)).map(|number| number + base)
+                let id = match value {
+                    Value::Null if !column.sql.not_null => return Mapped::Null,
+                    Value::Int(key) if key == last.0 => last.1,
+                    Value::Int(key) => {
+                        last = (key, id_of(key));
+                        last.1
                     }
                     _ => None,
                 };
@@ -115,7 +132,7 @@ impl SourceMap<'_> {
     }
 
     fn strings(&self, column: &Column, origin: Origin, cells: &mut Cells, rows: usize, lost: &mut u64) {
-        let word = |word: Word| self.words.get(word as usize).copied().filter(|id| *id != 0);
+        let word = |word: Word| self.strings.word(word);
         // A name that is lost still counts in AMD's views, which join strings inside.
         map_ids(
             cells,
@@ -127,11 +144,7 @@ impl SourceMap<'_> {
                     Value::Int(id) if id < 0 && origin == Origin::Expanded => {
                         Word::from_id(id).and_then(word)
                     }
-                    Value::Int(id) => id
-                        .checked_sub(1)
-                        .and_then(|i| self.strings.get(usize::try_from(i).ok()?))
-                        .copied()
-                        .filter(|id| *id != 0),
+                    Value::Int(id) => self.strings.id(id),
                     _ => None,
                 };
                 id.map_or(Mapped::Lost, Mapped::Id)
@@ -257,7 +270,7 @@ fn map_ids(
     cells: &mut Cells,
     rows: usize,
     lost: &mut u64,
-    map: impl Fn(Value<'_>) -> Mapped,
+    mut map: impl FnMut(Value<'_>) -> Mapped,
     fallback: Option<i64>,
 ) {
     if matches!(cells, Cells::Absent) && matches!(map(Value::Null), Mapped::Null) {

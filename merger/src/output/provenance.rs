@@ -6,19 +6,22 @@
 use crate::agree::nodes::Nodes;
 use crate::clock::Clocks;
 use crate::input::death::signal_name;
+use crate::input::opened::shard_source_id;
 use crate::input::plan::Plan;
+use crate::input::schema::JobSchema;
 use crate::input::source::Origin;
-use crate::merge::input_id;
 use crate::number::{Replaced, SourceMap};
+use crate::output::rows::Job;
 use crate::report::Report;
 use rpd_rocpd::Guid;
+use rpd_rocpd::read::{Space, redacted_command, redacted_environment};
 use rpd_shard::Shard;
-use rpd_shard::model::{Merged, Rows, RowsBuilder, Schema, Value, rocpd};
+use rpd_shard::model::{Cells, Keys, Kind, Merged, OwnedValue, Rows, RowsBuilder, Schema, Value, rocpd};
 use rpd_shard::record::Exit;
 use serde_json::{Map, Value as Json, json};
 
 /// The row of `rocpd_info_process`; `extdata.rpd` says what RocPD has no column for.
-pub fn process_row(shard: &Shard, map: &SourceMap<'_>) -> Option<Rows<Merged>> {
+pub fn process_row(shard: &Shard, map: &SourceMap<'_>, schema: &JobSchema) -> Option<Rows<Merged>> {
     let process = &map.source.process;
     let environment: Map<String, Json> =
         process.environment.iter().map(|(name, value)| (name.clone(), json!(value))).collect();
@@ -35,10 +38,10 @@ pub fn process_row(shard: &Shard, map: &SourceMap<'_>) -> Option<Rows<Merged>> {
         "worker": process.worker,
         "restart": process.restart,
         "host": process.node.hostname,
-        "guid": Guid::from_bits(input_id(shard, map.source)).to_string(),
+        "guid": Guid::from_bits(shard_source_id(shard, process)).to_string(),
         "exit": exit,
         "clock": { "stamped": process.clock.name(), "method": map.fit.method.name(), "offset_ns": map.fit.offset },
-        "rows": row_ranges(map),
+        "rows": row_ranges(map, schema),
     }});
     let mut rows = RowsBuilder::new(Schema::builtin().get(rocpd::INFO_PROCESS)?);
     rows.push(&[
@@ -57,11 +60,11 @@ pub fn process_row(shard: &Shard, map: &SourceMap<'_>) -> Option<Rows<Merged>> {
 }
 
 /// First id and number of ids of this process in each table: readers find its rows without an index.
-fn row_ranges(map: &SourceMap<'_>) -> Json {
+fn row_ranges(map: &SourceMap<'_>, schema: &JobSchema) -> Json {
     let spaces = map.source.spaces.iter().filter(|(_, space)| space.next > 1);
     let ranges = spaces.map(|(table, space)| {
         let base = map.bases.keys.get(table).copied().unwrap_or(0);
-        (table.to_string(), json!([base + 1, space.next - 1]))
+        (schema.name(*table).into_owned(), json!([base + 1, space.next - 1]))
     });
     Json::Object(ranges.collect())
 }
@@ -84,4 +87,93 @@ pub fn metadata(plan: &Plan, report: &Report, clocks: &Clocks, nodes: &Nodes) ->
         ("rpd.losses", json!(report.losses).to_string()),
         ("rpd.replaced", json!(report.replaced).to_string()),
     ]
+}
+
+/// What the ids of runtime objects were in their input, in `extdata`: the renumbered row says nothing of
+/// the handle that other tools show. `keys` are the input's.
+pub fn note_handles(rows: &mut Rows<Merged>, keys: &Keys) {
+    if !matches!(rows.id(), rocpd::INFO_QUEUE | rocpd::INFO_STREAM | rocpd::INFO_AGENT) {
+        return;
+    }
+    let (merged, len) = (rows.keys.clone(), rows.len);
+    let changed = |i: usize| (keys.get(i) != merged.get(i)).then(|| json!({ "id": keys.get(i) }));
+    edit_extdata(rows, len, |i, extdata| {
+        if let Some(id) = changed(i) {
+            extdata.entry("rpd").or_insert(id);
+        }
+    });
+}
+
+/// Rows of `rocpd_info_process` of a database: rank, host and clock are noted as for shards, and secrets
+/// are masked. `keys` are the input's. A process that a merge has noted already keeps what it said.
+pub fn complete_processes(
+    rows: &mut Rows<Merged>,
+    keys: &Keys,
+    space: &Space,
+    map: &SourceMap<'_>,
+    job: &Job<'_>,
+) {
+    let len = rows.len;
+    edit_texts(rows, "environment", len, |_, text| redacted_environment(text, job.keep));
+    edit_texts(rows, "command", len, |_, text| redacted_command(text));
+    edit_extdata(rows, len, |i, extdata| {
+        if let Some(Json::Object(noted)) = extdata.get_mut("rpd") {
+            if let Some(Json::Object(ranges)) = noted.get_mut("rows") {
+                move_ranges(ranges, map, job.schema);
+            }
+            return;
+        }
+        let facts = space.processes.iter().find(|p| p.key == keys.get(i)).cloned().unwrap_or_default();
+        let host = space.nodes.iter().find(|(key, _)| *key == facts.nid).map(|(_, node)| &node.hostname);
+        let alone = space.processes.len() == 1;
+        let noted = json!({
+            "rank": facts.rank,
+            "size": facts.size,
+            "local_rank": facts.local_rank,
+            "rank_from": facts.rank_from,
+            "host": host,
+            "guid": space.guid,
+            "clock": { "stamped": "CLOCK_BOOTTIME", "method": map.fit.method.name(), "offset_ns": map.fit.offset },
+            "rows": alone.then(|| row_ranges(map, job.schema)),
+        });
+        extdata.insert("rpd".to_owned(), noted);
+    });
+}
+
+/// First ids in this output, for those in the merged input.
+fn move_ranges(ranges: &mut Map<String, Json>, map: &SourceMap<'_>, schema: &JobSchema) {
+    for (table, range) in ranges {
+        let Some(table) = schema.schema().by_name(table) else { continue };
+        let first = range.get_mut(0).filter(|first| first.is_i64());
+        let number =
+            first.as_ref().and_then(|first| map.source.spaces.get(&table.id)?.stored(first.as_i64()?));
+        if let (Some(first), Some(number)) = (first, number) {
+            let base = map.bases.keys.get(&table.id).copied().unwrap_or(0);
+            *first = json!(base + number);
+        }
+    }
+}
+
+fn edit_extdata(rows: &mut Rows<Merged>, len: usize, edit: impl Fn(usize, &mut Map<String, Json>)) {
+    edit_texts(rows, "extdata", len, |i, text| {
+        let Ok(Json::Object(mut extdata)) = serde_json::from_str::<Json>(text) else {
+            return text.to_owned();
+        };
+        let before = extdata.clone();
+        edit(i, &mut extdata);
+        if extdata == before { text.to_owned() } else { Json::Object(extdata).to_string() }
+    });
+}
+
+/// Replaces the texts of a column; what is absent counts as `{}` in a JSON column.
+fn edit_texts(rows: &mut Rows<Merged>, column: &str, len: usize, edit: impl Fn(usize, &str) -> String) {
+    let Some(place) = rows.table.position(column) else { return };
+    let is_json = matches!(rows.table.columns[place].kind, Kind::Json(_));
+    let cells = &rows.columns[place];
+    let text = |i| match cells.get(i) {
+        Value::Text(text) => OwnedValue::Text(edit(i, &String::from_utf8_lossy(text)).into_bytes().into()),
+        Value::Null if is_json => OwnedValue::Text(edit(i, "{}").into_bytes().into()),
+        other => other.to_owned(),
+    };
+    rows.columns[place] = Cells::Any((0..len).map(text).collect());
 }

@@ -4,6 +4,7 @@ use crate::input::death::Death;
 use crate::input::expand::{REGIONS, SAMPLES};
 use crate::input::plan::Plan;
 use crate::input::ranks::{Ranks, ranges};
+use crate::input::schema::JobSchema;
 use rpd_shard::model::{TableId, rocpd};
 use rpd_shard::record::{Loss, LossCause};
 use serde::Serialize;
@@ -113,11 +114,18 @@ pub struct LossRow {
 
 impl Report {
     /// What is known once all ranks agree. `losses` are summed per table and cause.
-    pub fn new(plan: &Plan, warnings: &[String], losses: &[Loss], clocks: &Clocks, nodes: &Nodes) -> Report {
+    pub fn new(
+        plan: &Plan,
+        schema: &JobSchema,
+        warnings: &[String],
+        losses: &[Loss],
+        clocks: &Clocks,
+        nodes: &Nodes,
+    ) -> Report {
         Report {
             run_id: plan.run_id.clone(),
             output: plan.output.clone(),
-            shards: plan.shards.len(),
+            shards: plan.inputs.len(),
             ranks: plan.ranks.seen.len(),
             left_out_ranks: plan.ranks.left_out.clone(),
             processes: 0,
@@ -126,17 +134,17 @@ impl Report {
             silent_ranks: plan.silent_ranks.clone(),
             repeated_ranks: plan.repeated_ranks.clone(),
             unreadable: plan.unreadable.clone(),
-            unfinished: plan.shards.iter().filter(|s| !s.complete).map(|s| s.path.clone()).collect(),
+            unfinished: plan.inputs.iter().filter(|s| !s.complete).map(|s| s.path.clone()).collect(),
             rows_read: Vec::new(),
             rows: Vec::new(),
             placeholders: Vec::new(),
             strings: (0, 0),
             clocks: clock_rows(clocks, nodes),
-            losses: losses.iter().map(loss_row).collect(),
+            losses: losses.iter().map(|loss| loss_row(loss, schema)).collect(),
             replaced: Vec::new(),
             deaths: Vec::new(),
             died: 0,
-            warnings: warnings.to_vec(),
+            warnings: plan.warnings.iter().chain(warnings).cloned().collect(),
             nothing_seen: false,
             disagreement: plan.ranks.disagreement(),
             notes: chosen(&plan.ranks).into_iter().collect(),
@@ -365,8 +373,8 @@ fn left_out(path: &Path, reason: &str) -> String {
     if reason.contains(&path) { reason.to_owned() } else { format!("{path}: {reason}") }
 }
 
-fn loss_row(loss: &Loss) -> LossRow {
-    let table = loss.table.map(|t| t.to_string());
+fn loss_row(loss: &Loss, schema: &JobSchema) -> LossRow {
+    let table = loss.table.map(|t| schema.name(t).into_owned());
     LossRow { table, cause: loss.cause.name(), next_step: next_step(loss.cause), rows: loss.rows }
 }
 

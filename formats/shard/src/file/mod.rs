@@ -35,7 +35,7 @@ impl Version {
 }
 
 /// First bytes of a shard.
-const FILE_MAGIC: &[u8; 8] = b"RPDSHARD";
+pub const FILE_MAGIC: &[u8; 8] = b"RPDSHARD";
 /// Length of the file header: magic, version (u8, then 7 zero bytes), 8 zero bytes, checksum.
 const FILE_HEADER_BYTES: usize = 32;
 /// Zstandard level of blocks.

@@ -5,7 +5,7 @@
 //! `end` is NULL where the process died, or left by exec, before the range or call had ended.
 
 use super::rocpd::INFO_THREAD;
-use super::table::{Table, TableId, int, reference, stack, string, time};
+use super::table::{FIRST_CARRIED_TABLE, Table, TableId, int, reference, stack, string, time};
 
 /// A roctx range (push/pop or start/stop): event, region.
 pub const RANGE: TableId = TableId(64);
@@ -21,6 +21,11 @@ pub const MPI_REQUEST: TableId = TableId(68);
 /// A communicator of MPI or RCCL that was made or named: event, sample on the track "communicator" of
 /// its thread, one arg for each value.
 pub const COMMUNICATOR: TableId = TableId(69);
+
+/// Whether a table is one of these.
+pub fn is_native(table: TableId) -> bool {
+    (RANGE..FIRST_CARRIED_TABLE).contains(&table)
+}
 
 pub(super) fn tables() -> Vec<Table> {
     let span = || [reference("tid", INFO_THREAD).not_null(), time("start").not_null(), time("end").near(1)];

@@ -3,6 +3,7 @@
 use super::table::{Table, TableId};
 use super::value::{OwnedValue, Value};
 use std::marker::PhantomData;
+use std::ops::Range;
 use std::sync::Arc;
 
 /// Ids and times of one source: shard-local keys, strings of the shard, clock domain of the process.
@@ -201,6 +202,38 @@ impl Cells {
     }
 }
 
+impl Nulls {
+    fn portion(&self, rows: Range<usize>) -> Nulls {
+        if !self.any() {
+            return Nulls::default();
+        }
+        let mut nulls = Nulls::default();
+        rows.enumerate().filter(|(_, i)| self.get(*i)).for_each(|(to, _)| nulls.set(to));
+        nulls
+    }
+}
+
+impl Cells {
+    /// The cells of some rows. Text keeps all of its distinct values.
+    fn portion(&self, rows: Range<usize>) -> Cells {
+        match self {
+            Cells::Absent => Cells::Absent,
+            Cells::Int { values, nulls } => {
+                Cells::Int { values: values[rows.clone()].to_vec(), nulls: nulls.portion(rows) }
+            }
+            Cells::Real { values, nulls } => {
+                Cells::Real { values: values[rows.clone()].to_vec(), nulls: nulls.portion(rows) }
+            }
+            Cells::Text(text) => Cells::Text(TextCells {
+                bytes: text.bytes.clone(),
+                ends: text.ends.clone(),
+                codes: text.codes[rows].to_vec(),
+            }),
+            Cells::Any(values) => Cells::Any(values[rows].to_vec()),
+        }
+    }
+}
+
 /// Consecutive rows of one table. `S` says whose ids and times they hold: [`Local`] or [`Merged`].
 #[derive(Clone, PartialEq, Debug)]
 pub struct Rows<S> {
@@ -220,6 +253,19 @@ impl<S> Rows<S> {
     pub fn new(table: Arc<Table>, keys: Keys, columns: Vec<Cells>, len: usize) -> Rows<S> {
         debug_assert_eq!(table.columns.len(), columns.len());
         Rows { table, keys, columns, len, space: PhantomData }
+    }
+
+    /// Some of the rows.
+    ///
+    /// # Panics
+    /// If there are not so many rows.
+    pub fn portion(&self, rows: Range<usize>) -> Rows<S> {
+        let keys = match &self.keys {
+            Keys::Dense(first) => Keys::Dense(first + rows.start as i64),
+            Keys::Sparse(keys) => Keys::Sparse(keys[rows.clone()].to_vec()),
+        };
+        let columns = self.columns.iter().map(|cells| cells.portion(rows.clone())).collect();
+        Rows::new(self.table.clone(), keys, columns, rows.len())
     }
 
     /// Number of the table.

@@ -141,6 +141,11 @@ impl Schema {
         self.tables.iter().filter(|t| t.id < super::native::RANGE)
     }
 
+    /// The tables that an output has: those of RocPD and carried ones.
+    pub fn output_tables(&self) -> impl Iterator<Item = &Arc<Table>> {
+        self.tables.iter().filter(|t| !super::native::is_native(t.id))
+    }
+
     /// Adds a table, or replaces the description of a known one by a wider one.
     pub fn define(&mut self, table: Table) {
         match self.tables.iter_mut().find(|t| t.id == table.id) {

@@ -1,0 +1,173 @@
+//! What rank 0 learns of an input when it looks into it, before anything is merged.
+
+use super::format::Format;
+use rpd_rocpd::read::{Database, ReadError, Space};
+use rpd_shard::model::Schema;
+use rpd_shard::record::{SYSTEM_SOURCE, Selection};
+use rpd_shard::{OpenError, Shard};
+use std::error::Error;
+use std::io::ErrorKind;
+use std::path::{Path, PathBuf};
+
+/// Sizes of more than a million ranks are damage.
+const MAX_SIZE: u32 = 1 << 20;
+
+/// What rank 0 keeps of an input: not the open file, there may be thousands.
+pub(super) struct Candidate {
+    pub(super) path: PathBuf,
+    pub(super) format: Format,
+    /// The run that it says it belongs to, if it says so.
+    pub(super) run_id: Option<String>,
+    pub(super) bytes: u64,
+    pub(super) complete: bool,
+    pub(super) order: Order,
+    pub(super) ranks: Vec<u32>,
+    pub(super) size: Option<u32>,
+    /// Rank of the collector.
+    pub(super) collector: Option<u32>,
+    pub(super) selection: Option<Selection>,
+    /// Guid of each space of a database.
+    pub(super) guids: Vec<String>,
+    /// Version and tables of each space, where they are not those of shards.
+    pub(super) schemas: Vec<([u32; 3], Schema)>,
+    /// Whether a merge of ours wrote it.
+    pub(super) is_merged: bool,
+}
+
+/// Merge order of inputs. It does not depend on their names, but for inputs without any process.
+#[derive(PartialEq, Eq, PartialOrd, Ord, Clone)]
+pub(super) struct Order {
+    pub(super) rank: u32,
+    /// Each process: restart, worker, when first seen, boot or guid, pid, start.
+    pub(super) processes: Vec<(u32, bool, i64, String, i64, u64)>,
+    pub(super) path: Option<PathBuf>,
+}
+
+/// Why an input cannot be merged.
+pub(super) enum Refused {
+    /// The others can be merged without it.
+    LeaveOut(String),
+    /// A full table of open files, or an I/O error of the file system, would hit any of them.
+    All(String),
+}
+
+impl Candidate {
+    /// Looks into a shard.
+    pub(super) fn of_shard(path: &Path) -> Result<Candidate, Refused> {
+        let shard = Shard::open(path).map_err(refused_shard)?;
+        let mut ranks: Vec<u32> =
+            shard.processes.values().filter_map(|p| p.rank).chain(shard.identity.rank).collect();
+        ranks.sort_unstable();
+        let mut processes: Vec<_> = shard
+            .processes
+            .values()
+            // The counters of a node are not what a rank has done.
+            .filter(|p| p.source != SYSTEM_SOURCE)
+            .map(|p| {
+                (p.restart, p.worker, p.first_seen, p.domain.boot_id.clone(), p.pid.into(), p.start_ticks)
+            })
+            .collect();
+        processes.sort();
+        let path = processes.is_empty().then(|| path.to_owned());
+        let carries = shard.schema().tables().iter().any(|table| Schema::builtin().get(table.id).is_none());
+        Ok(Candidate {
+            path: shard.path().to_owned(),
+            format: Format::Shard,
+            // Another format's file was translated, and belongs to whatever run it is merged with.
+            run_id: Some(shard.identity.run_id.clone()).filter(|id| !id.is_empty()),
+            bytes: shard.bytes(),
+            complete: shard.complete(),
+            // Shards without any rank come last.
+            order: Order { rank: ranks.first().copied().unwrap_or(u32::MAX), processes, path },
+            ranks,
+            collector: shard.identity.rank,
+            selection: shard.selection.clone(),
+            size: shard
+                .processes
+                .values()
+                .filter_map(|p| p.size)
+                .chain(shard.identity.size)
+                .max()
+                .map(|s| s.min(MAX_SIZE)),
+            guids: Vec::new(),
+            schemas: if carries { vec![([3, 0, 0], shard.schema().clone())] } else { Vec::new() },
+            is_merged: false,
+        })
+    }
+
+    /// Looks into a RocPD database.
+    pub(super) fn of_database(path: &Path) -> Result<Candidate, Refused> {
+        let database = Database::open(path).map_err(refused_database)?;
+        let spaces = database.spaces();
+        if spaces.iter().flat_map(|space| &space.tables).all(|table| table.pieces.is_empty()) {
+            let why = "its tables have no rows: the program was killed before its profiler wrote them";
+            return Err(Refused::LeaveOut(format!("{}: {why}", path.display())));
+        }
+        let processes = || spaces.iter().flat_map(|s| s.processes.iter().map(move |p| (s, p)));
+        let mut ranks: Vec<u32> = processes().filter_map(|(_, p)| p.rank).collect();
+        ranks.sort_unstable();
+        let place = |(space, p): (&Space, &rpd_rocpd::read::ProcessFacts)| {
+            (0, false, p.start.unwrap_or(0), space.guid.clone(), p.pid, 0)
+        };
+        let mut places: Vec<_> = processes().map(place).collect();
+        places.sort();
+        let merged: Vec<_> = spaces.iter().filter(|s| s.tags.contains_key("rpd.version")).collect();
+        let is_usual = |space: &&Space| space.version == [3, 0, 0] && same_tables(&space.schema);
+        Ok(Candidate {
+            path: path.to_owned(),
+            format: Format::RocPd,
+            run_id: merged.iter().find_map(|s| s.tags.get("rpd.run_id").filter(|id| !id.is_empty()).cloned()),
+            bytes: database.bytes(),
+            complete: true,
+            order: Order {
+                rank: ranks.first().copied().unwrap_or(u32::MAX),
+                path: places.is_empty().then(|| path.to_owned()),
+                processes: places,
+            },
+            ranks,
+            collector: None,
+            selection: None,
+            size: processes().filter_map(|(_, p)| p.size).max().map(|s| s.min(MAX_SIZE)),
+            guids: spaces.iter().map(|space| space.guid.clone()).collect(),
+            schemas: spaces
+                .iter()
+                .filter(|space| !is_usual(space))
+                .map(|space| (space.version, space.schema.clone()))
+                .collect(),
+            is_merged: !merged.is_empty(),
+        })
+    }
+}
+
+/// Whether these are the built-in tables.
+fn same_tables(schema: &Schema) -> bool {
+    let builtin = Schema::builtin();
+    schema.tables().len() == builtin.tables().len()
+        && schema.tables().iter().all(|table| builtin.get(table.id) == Some(table))
+}
+
+fn refused_shard(error: OpenError) -> Refused {
+    let is_of_this_file = match &error {
+        OpenError::NotAShard { .. } | OpenError::NoIdentity { .. } => true,
+        OpenError::NewerVersion { .. } => false,
+        OpenError::Io { source, .. } => is_of_one_file(source.kind()),
+    };
+    refused(error.to_string(), is_of_this_file)
+}
+
+fn refused_database(error: ReadError) -> Refused {
+    let is_of_this_file = match &error {
+        ReadError::Io { source, .. } => is_of_one_file(source.kind()),
+        _ => true,
+    };
+    let cause = error.source().map_or(String::new(), |source| format!(" ({source})"));
+    refused(format!("{error}{cause}"), is_of_this_file)
+}
+
+fn is_of_one_file(kind: ErrorKind) -> bool {
+    matches!(kind, ErrorKind::NotFound | ErrorKind::PermissionDenied | ErrorKind::InvalidInput)
+}
+
+fn refused(text: String, is_of_this_file: bool) -> Refused {
+    if is_of_this_file { Refused::LeaveOut(text) } else { Refused::All(text) }
+}

@@ -1,0 +1,345 @@
+//! The survey of a RocPD database: what `survey.rs` is for shards.
+
+use super::expand::Word;
+use super::opened::{Input, OpenDatabase, Tables};
+use super::schema::JobSchema;
+use super::source::{KeySpace, Piece, Source, StackSpace, Tracks, stack_key};
+use super::survey::{MAX_SHIFTED_STACK, Survey, hashes_of_words, reserve_placeholders, shorten};
+use crate::agree::strings::{Hash, hash};
+use rayon::prelude::*;
+use rpd_rocpd::read::{Database, ProcessFacts, ReadError, Space, Wanted};
+use rpd_shard::model::{Keys, Kind, Local, Rows, Table, TableId, Value, rocpd};
+use rpd_shard::record::{Clock, ClockDomain, Loss, LossCause, Node, Process};
+use std::collections::{BTreeMap, BTreeSet};
+use std::error::Error;
+use std::sync::Arc;
+
+/// Pieces that are read before what they told is put together.
+const PIECES_AT_ONCE: usize = 64;
+/// Distinct stack ids of one space that are kept when they have to be numbered anew.
+const MAX_STACK_VALUES: usize = 8 << 20;
+
+/// Begins the boot id of a node of which only the machine id is known.
+pub const UNKNOWN_BOOT: &str = "unknown:";
+
+/// Surveys the spaces of a database, the pieces of each table in parallel.
+pub fn survey_database(database: Database, taken: &[usize], job: &JobSchema) -> Survey {
+    let mut survey = Survey::default();
+    for line in database.damage() {
+        survey.warnings.push(line.clone());
+        survey.lose(None, LossCause::Truncated, None);
+    }
+    let mut tables = Vec::new();
+    for (string_table, space) in taken.iter().enumerate() {
+        let Some(found) = database.spaces().get(*space) else { continue };
+        let adopted: Tables = Arc::new(job.adopt(&found.schema));
+        tables.push(adopted.clone());
+        let reader = Reader { database: &database, space: *space, found, tables: &adopted };
+        let source = reader.survey(job, string_table, &mut survey);
+        survey.sources.push(source);
+    }
+    shorten(&mut survey.warnings, database.path());
+    survey.sources.sort_by_cached_key(Source::order);
+    database.release();
+    survey.input = Input::Database(OpenDatabase { database, taken: taken.to_vec() });
+    survey
+}
+
+struct Reader<'a> {
+    database: &'a Database,
+    space: usize,
+    found: &'a Space,
+    tables: &'a Tables,
+}
+
+/// What one piece tells.
+#[derive(Default)]
+struct PieceFacts {
+    /// Runs of consecutive keys.
+    runs: Vec<(i64, i64)>,
+    rows: u64,
+    /// Tables in which a row is missing that must be there.
+    missing: BTreeSet<TableId>,
+    lost_strings: bool,
+    /// Smallest and largest stack id.
+    stacks: Option<(i64, i64)>,
+}
+
+impl Reader<'_> {
+    fn survey(&self, job: &JobSchema, string_table: usize, survey: &mut Survey) -> Source {
+        survey.warnings.extend(self.found.warnings.iter().cloned());
+        for left_out in &self.found.left_out {
+            let path = self.database.path().display();
+            survey.warnings.push(format!("{path}: table {} is left out: {}", left_out.table, left_out.why));
+            survey.lose(None, LossCause::UnknownTable, left_out.rows);
+        }
+        let (strings, mut hashes) = self.strings(survey);
+        let nodes = self.nodes();
+        let mut spaces: BTreeMap<TableId, KeySpace> = BTreeMap::new();
+        let mut pieces = Vec::new();
+        let mut words = BTreeSet::new();
+        let mut missing = BTreeSet::new();
+        let mut stacks = None;
+        for (place, table) in self.found.tables.iter().enumerate() {
+            let Some(adopted) = self.tables.get(&table.table.id) else { continue };
+            if matches!(adopted.id, rocpd::STRING | rocpd::INFO_NODE) {
+                continue;
+            }
+            let mut space = KeySpace::default();
+            let known = Known { strings: &strings, nodes: &nodes, spaces: &spaces };
+            for (piece, facts) in self.table(place, adopted, &known, survey) {
+                let first = facts.runs.first().map_or(0, |run| run.0);
+                if space.stored.last().is_some_and(|last| first < last.next) {
+                    let path = self.database.path().display();
+                    survey
+                        .warnings
+                        .push(format!("{path}: ids of {} from {first} on are out of order", adopted.name));
+                    survey.lose(Some(adopted.id), LossCause::DamagedBlock, Some(facts.rows));
+                    continue;
+                }
+                facts.runs.iter().for_each(|(first, next)| space.add_keys(*first, *next));
+                *survey.rows_read.entry(adopted.id).or_default() += facts.rows;
+                missing.extend(facts.missing);
+                stacks = join(stacks, facts.stacks);
+                if facts.lost_strings {
+                    words.insert(Word::Lost);
+                }
+                pieces.push(Piece::Rows { space: self.space, table: place, piece });
+            }
+            space.expanded = (space.next, space.next);
+            if !space.stored.is_empty() {
+                spaces.insert(adopted.id, space);
+            }
+        }
+        reserve_placeholders(&mut spaces, missing, job);
+        if spaces.values().any(|space| space.placeholder.is_some()) {
+            words.insert(Word::Lost);
+        }
+        hashes.extend(hashes_of_words(&words));
+        survey.hashes.push(hashes);
+        let stacks = match stacks {
+            None => StackSpace::Offset(0),
+            Some((low, high)) if low >= 0 && high <= MAX_SHIFTED_STACK => StackSpace::Offset(high),
+            Some(_) => StackSpace::Dictionary(self.stack_values(&pieces)),
+        };
+        pieces.push(Piece::Tail);
+        let process = main_process(self.found, &nodes);
+        let tables = self.tables.clone();
+        Source { process, nodes, spaces, stacks, pieces, tracks: Tracks::new(), string_table, tables }
+    }
+
+    /// The keys of the strings, and place and hash of each.
+    fn strings(&self, survey: &mut Survey) -> (KeySpace, Vec<(u32, Hash)>) {
+        let mut space = KeySpace::default();
+        let mut hashes = Vec::new();
+        let Some(place) = self.found.position(rocpd::STRING) else { return (space, hashes) };
+        for piece in &self.found.tables[place].pieces {
+            let rows = match self.database.rows(self.space, place, piece, Wanted::All) {
+                Ok(rows) => rows,
+                Err(error) => {
+                    survey.warn(&error);
+                    survey.lose(Some(rocpd::STRING), LossCause::DamagedBlock, None);
+                    continue;
+                }
+            };
+            runs_of(&rows).iter().for_each(|(first, next)| space.add_keys(*first, *next));
+            let texts = rows.column("string");
+            hashes.extend((hashes.len() as u32..).zip((0..rows.len).map(|i| hash(text_of(texts.get(i))))));
+            *survey.rows_read.entry(rocpd::STRING).or_default() += rows.len as u64;
+        }
+        (space, hashes)
+    }
+
+    fn nodes(&self) -> Vec<(i64, Node)> {
+        let node = |(key, node): &(i64, Node)| {
+            let boot_id = format!("{UNKNOWN_BOOT}{}", node.machine_id);
+            (*key, Node { boot_id, ..node.clone() })
+        };
+        self.found.nodes.iter().map(node).collect()
+    }
+
+    /// The pieces of a table that can be read, with what they tell. What cannot be read is noted.
+    fn table(
+        &self,
+        place: usize,
+        table: &Arc<Table>,
+        known: &Known<'_>,
+        survey: &mut Survey,
+    ) -> Vec<(rpd_rocpd::read::Piece, PieceFacts)> {
+        let read = |piece: &rpd_rocpd::read::Piece| {
+            let rows = self.database.rows(self.space, place, piece, Wanted::Links)?;
+            Ok(known.facts(table, &rows))
+        };
+        let mut good = Vec::new();
+        for some in self.found.tables[place].pieces.chunks(PIECES_AT_ONCE) {
+            let told: Vec<Result<PieceFacts, ReadError>> = some.par_iter().map(read).collect();
+            for (piece, told) in some.iter().zip(told) {
+                match told {
+                    Ok(facts) if facts.rows == 0 => {}
+                    Ok(facts) => good.push((piece.clone(), facts)),
+                    // Page by page, so that one that is damaged costs no other.
+                    Err(error) if piece.is_divisible() => {
+                        survey.warn(&error);
+                        for part in piece.split() {
+                            match read(&part) {
+                                Ok(facts) if facts.rows == 0 => {}
+                                Ok(facts) => good.push((part, facts)),
+                                Err(_) => survey.lose(Some(table.id), LossCause::DamagedBlock, None),
+                            }
+                        }
+                    }
+                    Err(error) => {
+                        survey.warn(&error);
+                        survey.lose(Some(table.id), LossCause::DamagedBlock, None);
+                    }
+                }
+            }
+        }
+        good
+    }
+
+    /// All distinct stack ids but 0, ascending. Past the limit some are left out, and count as lost when
+    /// they are looked up.
+    fn stack_values(&self, pieces: &[Piece]) -> Vec<i64> {
+        let mut values: Vec<i64> = Vec::new();
+        for piece in pieces {
+            let Piece::Rows { space, table, piece } = piece else { continue };
+            let columns = &self.found.tables[*table].table.columns;
+            if !columns.iter().any(|c| c.kind == Kind::Stack) {
+                continue;
+            }
+            let Ok(rows) = self.database.rows(*space, *table, piece, Wanted::Links) else { continue };
+            for (column, cells) in rows.table.columns.iter().zip(&rows.columns) {
+                if column.kind == Kind::Stack {
+                    values.extend((0..rows.len).filter_map(|i| stack_key(cells.get(i))).filter(|v| *v != 0));
+                }
+            }
+            if values.len() > 2 * MAX_STACK_VALUES {
+                keep_distinct(&mut values);
+            }
+        }
+        keep_distinct(&mut values);
+        values
+    }
+}
+
+fn keep_distinct(values: &mut Vec<i64>) {
+    values.sort_unstable();
+    values.dedup();
+    values.truncate(MAX_STACK_VALUES);
+}
+
+/// What references may lead to: tables are surveyed behind those that they refer to.
+struct Known<'a> {
+    strings: &'a KeySpace,
+    nodes: &'a [(i64, Node)],
+    spaces: &'a BTreeMap<TableId, KeySpace>,
+}
+
+impl Known<'_> {
+    fn facts(&self, table: &Table, rows: &Rows<Local>) -> PieceFacts {
+        let mut facts = PieceFacts { runs: runs_of(rows), rows: rows.len as u64, ..PieceFacts::default() };
+        for (column, cells) in table.columns.iter().zip(&rows.columns) {
+            match column.kind {
+                Kind::Ref(target) if column.sql.not_null => {
+                    let space = self.spaces.get(&target);
+                    let is_there = |key| match target {
+                        rocpd::INFO_NODE => self.nodes.iter().any(|(node, _)| *node == key),
+                        _ => space.is_some_and(|s| s.stored(key).is_some()),
+                    };
+                    // Neighbours mostly refer to the same row.
+                    let mut last = None;
+                    let is_missing = (0..rows.len).any(|i| {
+                        let key = cells.int(i);
+                        let again = last == Some(key) && key.is_some();
+                        last = Some(key);
+                        !again && !key.is_some_and(is_there)
+                    });
+                    if is_missing {
+                        facts.missing.insert(target);
+                    }
+                }
+                Kind::Stack => {
+                    for key in (0..rows.len).filter_map(|i| stack_key(cells.get(i))) {
+                        facts.stacks = join(facts.stacks, Some((key, key)));
+                    }
+                }
+                Kind::Str => {
+                    facts.lost_strings |= (0..rows.len).any(|i| match cells.get(i) {
+                        Value::Null => column.sql.not_null,
+                        Value::Int(id) => self.strings.stored(id).is_none(),
+                        _ => true,
+                    });
+                }
+                _ => {}
+            }
+        }
+        facts
+    }
+}
+
+fn join(a: Option<(i64, i64)>, b: Option<(i64, i64)>) -> Option<(i64, i64)> {
+    match (a, b) {
+        (Some(a), Some(b)) => Some((a.0.min(b.0), a.1.max(b.1))),
+        (a, b) => a.or(b),
+    }
+}
+
+/// Runs of consecutive keys, `first..next`.
+fn runs_of(rows: &Rows<Local>) -> Vec<(i64, i64)> {
+    match &rows.keys {
+        _ if rows.len == 0 => Vec::new(),
+        Keys::Dense(first) => vec![(*first, first + rows.len as i64)],
+        Keys::Sparse(keys) => {
+            let runs = keys.chunk_by(|a, b| a.checked_add(1) == Some(*b));
+            runs.filter_map(|run| Some((*run.first()?, run.last()?.checked_add(1)?))).collect()
+        }
+    }
+}
+
+fn text_of(value: Value<'_>) -> &[u8] {
+    match value {
+        Value::Text(text) | Value::Blob(text) => text,
+        _ => b"",
+    }
+}
+
+/// The process that gives a space its place: that of the lowest rank.
+fn main_process(space: &Space, nodes: &[(i64, Node)]) -> Process {
+    let main = space.processes.iter().min_by_key(|p| (p.rank.unwrap_or(u32::MAX), p.start, p.pid));
+    let facts = main.cloned().unwrap_or_default();
+    let node = nodes.iter().find(|(key, _)| *key == facts.nid).or(nodes.first());
+    let node = node.map_or_else(Node::default, |(_, node)| node.clone());
+    let ProcessFacts { rank, size, local_rank, rank_from, pid, start, end, .. } = facts;
+    Process {
+        source: 0,
+        rank,
+        size,
+        local_rank,
+        rank_from,
+        worker: false,
+        restart: 0,
+        domain: ClockDomain { boot_id: node.boot_id.clone(), time_namespace: 0 },
+        node,
+        clock: Clock::Boottime,
+        pid: i32::try_from(pid).unwrap_or(-1),
+        ppid: -1,
+        start_ticks: 0,
+        first_seen: start.unwrap_or(0),
+        last_seen: end,
+        command: String::new(),
+        environment: Vec::new(),
+        exit: None,
+    }
+}
+
+impl Survey {
+    fn lose(&mut self, table: Option<TableId>, cause: LossCause, rows: Option<u64>) {
+        self.losses.push(Loss { source: 0, table, cause, rows });
+    }
+
+    fn warn(&mut self, error: &ReadError) {
+        let cause = error.source().map_or(String::new(), |source| format!(" ({source})"));
+        self.warnings.push(format!("{error}{cause}"));
+    }
+}

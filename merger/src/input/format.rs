@@ -1,0 +1,42 @@
+//! What kind of input a file is, by its first bytes and not by its name.
+
+use rpd_rocpd::read::{FileKind, sniff};
+use rpd_rocprofv3::is_rocprofv3_json;
+use rpd_shard::file::FILE_MAGIC;
+use serde::{Deserialize, Serialize};
+use std::fs::File;
+use std::io::Read;
+use std::path::Path;
+
+/// A format that can be merged.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Serialize, Deserialize)]
+pub enum Format {
+    /// A shard of rpd-collect.
+    Shard,
+    /// A RocPD database.
+    RocPd,
+    /// A legacy `.rpd`.
+    LegacyRpd,
+    /// The JSON of rocprofv3 in ROCm 6.
+    Rocprofv3Json,
+}
+
+/// Looks into a file. What is none of them is told in the words behind its path.
+pub fn format_of(path: &Path) -> Result<Format, &'static str> {
+    let mut head = [0; FILE_MAGIC.len()];
+    let is_shard =
+        File::open(path).and_then(|mut file| file.read_exact(&mut head)).is_ok() && head == *FILE_MAGIC;
+    match sniff(path) {
+        _ if is_shard => Ok(Format::Shard),
+        FileKind::RocPd => Ok(Format::RocPd),
+        FileKind::LegacyRpd => Ok(Format::LegacyRpd),
+        FileKind::OtherDatabase => Err("is a SQLite database of neither RocPD nor RPD"),
+        FileKind::DamagedDatabase => Err(
+            "is a SQLite database whose schema cannot be read: it is damaged, or was cut at its beginning",
+        ),
+        FileKind::Empty => Err("is empty: its writer was killed before it wrote anything"),
+        FileKind::NotADatabase if is_rocprofv3_json(path) => Ok(Format::Rocprofv3Json),
+        FileKind::NotADatabase => Err("is no shard, no RocPD or RPD database and no JSON of rocprofv3"),
+        FileKind::Unreadable => Err("cannot be read: check that it is there, and its permissions"),
+    }
+}

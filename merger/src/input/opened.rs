@@ -1,0 +1,232 @@
+//! An input while it is merged, whatever its format.
+
+use super::expand::Word;
+use super::source::Source;
+use crate::agree::strings::{StringIds, hash};
+use crate::failure::Failure;
+use rpd_rocpd::read::{Database, Space, Wanted};
+use rpd_shard::Shard;
+use rpd_shard::file::{BlockError, BlockKind, BlockRef, ShardStrings};
+use rpd_shard::model::{Local, Rows, Table, TableId, Value, rocpd};
+use rpd_shard::record::{ClockSet, Process};
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::sync::Arc;
+use twox_hash::XxHash3_128;
+
+/// Tables of an input in the job's terms, by their number in the input.
+pub type Tables = Arc<BTreeMap<TableId, Arc<Table>>>;
+
+/// What is done with a string, given its place in its table.
+pub type TakeString<'a> = dyn FnMut(u32, &[u8]) -> Result<(), Failure> + 'a;
+
+/// An input.
+#[derive(Debug, Default)]
+pub enum Input {
+    /// Nothing.
+    #[default]
+    None,
+    /// A shard of rpd-collect, or what another format was translated to.
+    Shard(Shard),
+    /// A RocPD database.
+    Database(OpenDatabase),
+}
+
+/// A RocPD database of which some spaces are merged.
+#[derive(Debug)]
+pub struct OpenDatabase {
+    /// The database.
+    pub database: Database,
+    /// Positions of the spaces that are merged; the others are in another input too. Each has a string
+    /// table, in this order.
+    pub taken: Vec<usize>,
+}
+
+impl OpenDatabase {
+    /// The space that a source was made of.
+    pub fn space_of(&self, source: &Source) -> Option<&Space> {
+        self.database.spaces().get(*self.taken.get(source.string_table)?)
+    }
+
+    /// The rows of the string tables of its spaces.
+    fn each_string_row(
+        &self,
+        table: usize,
+        take: &mut dyn FnMut(i64, u32, &[u8]) -> Result<(), Failure>,
+    ) -> Result<(), Failure> {
+        let Some(space) = self.taken.get(table) else { return Ok(()) };
+        let found = &self.database.spaces()[*space];
+        let Some(place) = found.position(rocpd::STRING) else { return Ok(()) };
+        let mut index = 0;
+        for piece in &found.tables[place].pieces {
+            // What could not be read in the survey is lost, and noted there.
+            let Ok(rows) = self.database.rows(*space, place, piece, Wanted::All) else { continue };
+            let texts = rows.column("string");
+            for i in 0..rows.len {
+                let text = match texts.get(i) {
+                    Value::Text(text) | Value::Blob(text) => text,
+                    _ => b"",
+                };
+                take(rows.keys.get(i), index, text)?;
+                index += 1;
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Input {
+    /// Where it is.
+    pub fn path(&self) -> &Path {
+        match self {
+            Input::None => Path::new(""),
+            Input::Shard(shard) => shard.path(),
+            Input::Database(open) => open.database.path(),
+        }
+    }
+
+    /// Its length.
+    pub fn bytes(&self) -> u64 {
+        match self {
+            Input::None => 0,
+            Input::Shard(shard) => shard.bytes(),
+            Input::Database(open) => open.database.bytes(),
+        }
+    }
+
+    /// Names one source of this input, whatever the path of the file.
+    pub fn id_of(&self, source: &Source) -> u128 {
+        match self {
+            Input::None => 0,
+            Input::Shard(shard) => shard_source_id(shard, &source.process),
+            Input::Database(open) => {
+                let guid = open.space_of(source).map_or("", |space| space.guid.as_str());
+                XxHash3_128::oneshot(guid.as_bytes())
+            }
+        }
+    }
+
+    /// Closes the file. The next read opens it again.
+    pub fn release(&self) {
+        match self {
+            Input::None => {}
+            Input::Shard(shard) => shard.release(),
+            Input::Database(open) => open.database.release(),
+        }
+    }
+
+    /// How many string tables it has.
+    pub fn string_tables(&self) -> u32 {
+        match self {
+            Input::None => 0,
+            Input::Shard(_) => 1,
+            Input::Database(open) => open.taken.len() as u32,
+        }
+    }
+
+    /// Each string of one of its tables, with its place in it.
+    pub fn each_string(&self, table: usize, take: &mut TakeString<'_>) -> Result<(), Failure> {
+        debug_assert!(table < self.string_tables() as usize);
+        match self {
+            Input::None => Ok(()),
+            Input::Shard(shard) => {
+                let (strings, _) = shard.strings();
+                strings.iter().try_for_each(|(id, text)| take((id - 1) as u32, text))
+            }
+            Input::Database(open) => open.each_string_row(table, &mut |_, index, text| take(index, text)),
+        }
+    }
+
+    /// Clock sets that were recorded in it.
+    pub fn clocks(&self) -> &[ClockSet] {
+        match self {
+            Input::Shard(shard) => &shard.clocks,
+            Input::None | Input::Database(_) => &[],
+        }
+    }
+}
+
+/// Names one process of one shard, whatever the path of the file.
+pub fn shard_source_id(shard: &Shard, p: &Process) -> u128 {
+    let run = &shard.identity.run_id;
+    let name =
+        format!("{run}\0{:?}\0{}\0{}\0{}\0{}", p.rank, p.domain.boot_id, p.pid, p.start_ticks, p.source);
+    XxHash3_128::oneshot(name.as_bytes())
+}
+
+/// The rows of a block, in the job's terms.
+pub fn block_rows(shard: &Shard, tables: &Tables, block: &BlockRef) -> Result<Rows<Local>, BlockError> {
+    let mut rows = shard.rows(block)?;
+    if let BlockKind::Rows(table) = block.header.kind
+        && let Some(adopted) = tables.get(&table)
+    {
+        rows.table = adopted.clone();
+    }
+    Ok(rows)
+}
+
+/// Global ids of the strings of one string table of an input.
+#[derive(Debug, Default)]
+pub struct StringMap {
+    /// By local id minus one; 0 where there is none.
+    dense: Vec<i64>,
+    /// Local ids that would leave holes: local and global id, ascending.
+    sparse: Vec<(i64, i64)>,
+    /// By word; 0 where not in use.
+    words: [i64; Word::ALL.len()],
+}
+
+impl StringMap {
+    /// Looks up the strings of a shard.
+    pub fn of_shard(strings: &ShardStrings, ids: &StringIds) -> StringMap {
+        let mut map = StringMap::with_words(ids);
+        map.dense = vec![0; (strings.next_id() - 1) as usize];
+        for (id, text) in strings.iter() {
+            map.dense[(id - 1) as usize] = ids.id(hash(text)).unwrap_or(0);
+        }
+        map
+    }
+
+    /// Looks up the strings of each space of a database.
+    pub fn of_database(open: &OpenDatabase, ids: &StringIds) -> Result<Vec<StringMap>, Failure> {
+        let map = |table| {
+            let mut map = StringMap::with_words(ids);
+            open.each_string_row(table, &mut |key, _, text| {
+                map.add(key, ids.id(hash(text)).unwrap_or(0));
+                Ok(())
+            })?;
+            Ok(map)
+        };
+        (0..open.taken.len()).map(map).collect()
+    }
+
+    /// The words alone.
+    pub fn with_words(ids: &StringIds) -> StringMap {
+        let words = Word::ALL.map(|word| ids.id(hash(word.text().as_bytes())).unwrap_or(0));
+        StringMap { words, ..StringMap::default() }
+    }
+
+    /// Adds a string. Local ids ascend.
+    pub fn add(&mut self, local: i64, global: i64) {
+        match usize::try_from(local) {
+            Ok(local) if self.sparse.is_empty() && local == self.dense.len() + 1 => self.dense.push(global),
+            _ => self.sparse.push((local, global)),
+        }
+    }
+
+    /// The global id of a string.
+    #[inline]
+    pub fn id(&self, local: i64) -> Option<i64> {
+        let dense = usize::try_from(local).ok().and_then(|i| self.dense.get(i.checked_sub(1)?));
+        let found = match dense {
+            Some(id) => *id,
+            None => self.sparse[self.sparse.binary_search_by_key(&local, |s| s.0).ok()?].1,
+        };
+        (found != 0).then_some(found)
+    }
+
+    /// The global id of a word.
+    pub fn word(&self, word: Word) -> Option<i64> {
+        Some(self.words[word as usize]).filter(|id| *id != 0)
+    }
+}

@@ -1,0 +1,201 @@
+//! The tables of the job's output: those of RocPD, wider where an input has more columns, and tables
+//! that only an input knows.
+
+use rpd_shard::model::{Column, FIRST_CARRIED_TABLE, Kind, Schema, Table, TableId, rocpd};
+use serde::{Deserialize, Serialize};
+use std::borrow::Cow;
+use std::cmp::Reverse;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+/// Oldest version that is written: every later one adds to it.
+const OLDEST: [u32; 3] = [3, 0, 0];
+/// Most tables that inputs may bring along.
+const MAX_CARRIED: usize = 1_000;
+
+/// What differs from the built-in tables, told to all ranks.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PlannedSchema {
+    /// Version of the output: the newest of the inputs.
+    pub version: [u32; 3],
+    /// Tables that have more columns than the built-in ones, and carried ones.
+    pub widened: Vec<Table>,
+}
+
+impl Default for PlannedSchema {
+    fn default() -> PlannedSchema {
+        PlannedSchema { version: OLDEST, widened: Vec::new() }
+    }
+}
+
+impl PlannedSchema {
+    /// Joins the tables of all inputs, given in merge order. The order of columns is that of the first
+    /// input of the newest version; what others have beside it stands behind.
+    pub fn join(inputs: &[([u32; 3], &Schema)]) -> PlannedSchema {
+        let mut sorted: Vec<_> = inputs.to_vec();
+        sorted.sort_by_key(|(version, _)| Reverse(*version));
+        let version = sorted.first().map_or(OLDEST, |(version, _)| (*version).max(OLDEST));
+        let mut job = Schema::builtin().clone();
+        for (place, (_, found)) in sorted.iter().enumerate() {
+            name_carried(&mut job, found);
+            for table in found.output_tables() {
+                let Some(known) = job.by_name(&table.name).cloned() else { continue };
+                let translated = translate(table, found, &job, known.id);
+                if let Some(wider) = widen(&known, &translated, place == 0) {
+                    job.define(wider);
+                }
+            }
+        }
+        let differs = |table: &&Arc<Table>| Schema::builtin().get(table.id) != Some(*table);
+        PlannedSchema {
+            version,
+            widened: job.tables().iter().filter(differs).map(|t| (**t).clone()).collect(),
+        }
+    }
+}
+
+/// Gives a number to each table that is new.
+fn name_carried(job: &mut Schema, found: &Schema) {
+    for table in found.output_tables().filter(|t| t.id >= FIRST_CARRIED_TABLE) {
+        let carried = job.tables().iter().filter(|t| t.id >= FIRST_CARRIED_TABLE).count();
+        if job.by_name(&table.name).is_none() && carried < MAX_CARRIED {
+            let id = TableId(FIRST_CARRIED_TABLE.0 + carried as u16);
+            job.define(Table { id, name: table.name.clone(), columns: Vec::new() });
+        }
+    }
+}
+
+/// The table with the numbers of the job's tables in its references.
+fn translate(table: &Table, local: &Schema, job: &Schema, id: TableId) -> Table {
+    let target = |of: TableId| local.get(of).and_then(|t| job.by_name(&t.name)).map(|t| t.id);
+    let column = |column: &Column| {
+        let kind = match &column.kind {
+            Kind::Ref(of) => target(*of).map_or(Kind::Any, Kind::Ref),
+            kind => kind.clone(),
+        };
+        Column { kind, near: None, ..column.clone() }
+    };
+    Table { id, name: table.name.clone(), columns: table.columns.iter().map(column).collect() }
+}
+
+/// The job's table with the columns of this one; `None` where it has nothing new.
+fn widen(known: &Table, found: &Table, leads: bool) -> Option<Table> {
+    let builtin = Schema::builtin().get(known.id);
+    let is_builtin = |name: &str| builtin.is_some_and(|t| t.position(name).is_some());
+    let mut wider = known.clone();
+    for column in &found.columns {
+        match wider.columns.iter_mut().find(|c| c.name == column.name) {
+            // A later version may allow more words.
+            Some(same) if !same.sql.one_of.is_empty() && !column.sql.one_of.is_empty() => {
+                let new: Vec<_> =
+                    column.sql.one_of.iter().filter(|w| !same.sql.one_of.contains(w)).cloned().collect();
+                same.sql.one_of.extend(new);
+            }
+            Some(_) => {}
+            None => wider.columns.push(column.clone()),
+        }
+    }
+    if leads && wider.columns.iter().all(|c| found.position(&c.name).is_some()) {
+        wider.columns.sort_by_key(|c| found.position(&c.name));
+    }
+    // Rows of an input that lacks a column have nothing to put there.
+    let is_new_table = known.columns.is_empty();
+    for column in wider.columns.iter_mut().filter(|c| !is_builtin(&c.name) && c.sql.default.is_none()) {
+        let everywhere = found.position(&column.name).is_some()
+            && (is_new_table || known.position(&column.name).is_some());
+        column.sql.not_null &= everywhere;
+        column.sql.unique = false;
+    }
+    (wider != *known).then_some(wider)
+}
+
+/// The tables of the output.
+#[derive(Clone, Debug)]
+pub struct JobSchema {
+    /// Version of the output.
+    pub version: [u32; 3],
+    schema: Schema,
+    numbered: Vec<TableId>,
+}
+
+impl JobSchema {
+    /// From the plan.
+    pub fn new(planned: &PlannedSchema) -> JobSchema {
+        let mut schema = Schema::builtin().clone();
+        planned.widened.iter().for_each(|table| schema.define(table.clone()));
+        let numbered = schema.output_tables().map(|t| t.id);
+        let numbered = numbered.filter(|id| !matches!(*id, rocpd::STRING | rocpd::INFO_NODE)).collect();
+        JobSchema { version: planned.version, schema, numbered }
+    }
+
+    /// All tables, native ones too.
+    pub fn schema(&self) -> &Schema {
+        &self.schema
+    }
+
+    /// The description of a table.
+    pub fn get(&self, id: TableId) -> Option<&Arc<Table>> {
+        self.schema.get(id)
+    }
+
+    /// Name of a table in reports.
+    pub fn name(&self, id: TableId) -> Cow<'_, str> {
+        self.get(id).map_or_else(|| id.to_string().into(), |t| t.name.as_str().into())
+    }
+
+    /// Tables whose ids are given per source: all but strings and nodes, in merge order.
+    pub fn numbered(&self) -> &[TableId] {
+        &self.numbered
+    }
+
+    /// The tables of an input in the job's terms, by their number in the input: its own columns, with
+    /// references to and the declarations of the job's tables.
+    pub fn adopt(&self, local: &Schema) -> BTreeMap<TableId, Arc<Table>> {
+        let adopt = |table: &Arc<Table>| {
+            let known = self.schema.by_name(&table.name)?;
+            let mut adopted = translate(table, local, &self.schema, known.id);
+            for column in &mut adopted.columns {
+                if let Some(same) = known.columns.iter().find(|c| c.name == column.name) {
+                    column.sql = same.sql.clone();
+                }
+            }
+            Some((table.id, Arc::new(adopted)))
+        };
+        local.output_tables().filter_map(adopt).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use rpd_shard::model::Declared;
+
+    fn column(name: &str, kind: Kind) -> Column {
+        let sql = Declared { type_name: "INTEGER".into(), not_null: true, ..Declared::default() };
+        Column { name: name.into(), kind, sql, near: None }
+    }
+
+    #[test]
+    fn columns_and_tables_of_a_newer_input_are_in_the_output() {
+        let mut newer = Schema::builtin().clone();
+        let mut dispatch = (**newer.get(rocpd::KERNEL_DISPATCH).unwrap()).clone();
+        let at = dispatch.position("region_name_id").unwrap();
+        dispatch.columns.insert(at, column("graph_node_id", Kind::Any));
+        dispatch.columns[at].sql.default = Some("0".into());
+        newer.define(dispatch);
+        let graph = TableId(FIRST_CARRIED_TABLE.0 + 7);
+        let launch = vec![column("event_id", Kind::Ref(rocpd::EVENT)), column("parent", Kind::Ref(graph))];
+        newer.define(Table { id: graph, name: "rocpd_graph_launch".into(), columns: launch });
+        let planned = PlannedSchema::join(&[(OLDEST, Schema::builtin()), ([3, 0, 2], &newer)]);
+        let job = JobSchema::new(&planned);
+        assert_eq!(job.version, [3, 0, 2]);
+        assert_eq!(job.get(rocpd::KERNEL_DISPATCH).unwrap().position("graph_node_id"), Some(at));
+        let carried = job.schema().by_name("rocpd_graph_launch").unwrap();
+        assert_eq!(carried.id, FIRST_CARRIED_TABLE);
+        assert_eq!(carried.columns[1].kind, Kind::Ref(FIRST_CARRIED_TABLE));
+        assert!(carried.columns[0].sql.not_null);
+        assert_eq!(job.adopt(&newer)[&graph].columns[1].kind, Kind::Ref(FIRST_CARRIED_TABLE));
+        assert!(job.numbered().contains(&FIRST_CARRIED_TABLE));
+        assert_eq!(PlannedSchema::join(&[(OLDEST, Schema::builtin())]), PlannedSchema::default());
+    }
+}

@@ -1,0 +1,150 @@
+//! Files of other formats become shards, before anything is planned: each rank translates some.
+
+use super::find::Listed;
+use super::format::Format;
+use rayon::prelude::*;
+use rpd_shard::record::RunIdentity;
+use serde::{Deserialize, Serialize};
+use std::fs::{self, File};
+use std::io::{self, BufWriter, Write};
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+
+/// Values of one file that are told one by one.
+const MAX_TOLD: usize = 3;
+
+/// The folder of translated files: beside the output, so that all ranks see it. Removed when the merge ends.
+#[derive(Debug)]
+pub struct Folder {
+    path: PathBuf,
+    /// Whether this rank removes it.
+    owned: bool,
+}
+
+impl Folder {
+    /// Names the folder for this output; its owner makes it, and clears away what a killed merge left.
+    pub fn begin(output: &Path, owned: bool) -> io::Result<Folder> {
+        let mut path = output.as_os_str().to_owned();
+        path.push(".translated");
+        let folder = Folder { path: path.into(), owned };
+        if owned {
+            if folder.path.exists() {
+                fs::remove_dir_all(&folder.path)?;
+            }
+            fs::DirBuilder::new().mode(0o700).create(&folder.path)?;
+        }
+        Ok(folder)
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        if self.owned {
+            let _ = fs::remove_dir_all(&self.path);
+        }
+    }
+}
+
+/// What became of one file.
+#[derive(Debug, Serialize, Deserialize)]
+pub struct Translated {
+    /// Position among the listed files.
+    position: usize,
+    /// The shard that it is now; why not.
+    shard: Result<PathBuf, String>,
+    warnings: Vec<String>,
+}
+
+/// Whether a file has to be translated.
+pub fn is_foreign(listed: &Listed) -> bool {
+    matches!(listed.format, Ok(Format::LegacyRpd | Format::Rocprofv3Json))
+}
+
+/// Translates every `ranks`th of the files that need it, beginning with that of `rank`.
+pub fn translate(files: &[Listed], folder: &Folder, rank: usize, ranks: usize) -> Vec<Translated> {
+    let foreign: Vec<_> = files.iter().enumerate().filter(|(_, listed)| is_foreign(listed)).collect();
+    let own: Vec<_> = foreign.into_iter().skip(rank).step_by(ranks).collect();
+    own.par_iter()
+        .map(|(position, listed)| {
+            let to = folder.path.join(format!("{position}.rpdshard"));
+            let mut warnings = Vec::new();
+            let shard = translate_file(listed, &to, &mut warnings).map(|()| to);
+            Translated { position: *position, shard, warnings }
+        })
+        .collect()
+}
+
+/// Puts the shards in the place of the files that they were made of; returns the warnings.
+pub fn replace(files: &mut [Listed], translated: impl IntoIterator<Item = Translated>) -> Vec<String> {
+    let mut sorted: Vec<_> = translated.into_iter().collect();
+    sorted.sort_by_key(|t| t.position);
+    let mut warnings = Vec::new();
+    for Translated { position, shard, warnings: told } in sorted {
+        let Some(listed) = files.get_mut(position) else { continue };
+        warnings.extend(told);
+        match shard {
+            Ok(path) => (listed.path, listed.format) = (path, Ok(Format::Shard)),
+            Err(reason) => listed.format = Err(reason),
+        }
+    }
+    warnings
+}
+
+fn translate_file(listed: &Listed, to: &Path, warnings: &mut Vec<String>) -> Result<(), String> {
+    let from = &listed.path;
+    let write =
+        |error: io::Error| format!("{}: cannot be translated to {}: {error}", from.display(), to.display());
+    let file = File::options().write(true).create_new(true).mode(0o600).open(to).map_err(write)?;
+    let sink = BufWriter::with_capacity(1 << 20, file);
+    // The run is whatever it is merged with.
+    let run = RunIdentity {
+        run_id: String::new(),
+        run_id_from: "translated".to_owned(),
+        rank: None,
+        size: None,
+        version: env!("CARGO_PKG_VERSION").to_owned(),
+    };
+    let mut tell = |line: String| warnings.push(format!("{}: {line}", from.display()));
+    let mut sink = match listed.format {
+        Ok(Format::LegacyRpd) => {
+            let options = rpd_legacy::Options { run, clock: None, marker_offset: None };
+            let (sink, account) =
+                rpd_legacy::translate(from, sink, &options).map_err(|error| chain(&error))?;
+            account.warnings.into_iter().for_each(&mut tell);
+            for ((table, column), count) in account.misses.iter().take(MAX_TOLD) {
+                tell(format!("{count} values of {table}.{column} lead nowhere"));
+            }
+            if let Some(more @ 1..) = account.misses.len().checked_sub(MAX_TOLD) {
+                tell(format!("and {more} more columns with such values"));
+            }
+            if account.cut_texts > 0 {
+                tell(format!("{} texts of more than a megabyte were cut", account.cut_texts));
+            }
+            sink
+        }
+        _ => {
+            let (sink, account) =
+                rpd_rocprofv3::translate(from, sink, &run).map_err(|error| chain(&error))?;
+            account.warnings.into_iter().for_each(&mut tell);
+            for (what, count) in account.ignored.iter().take(MAX_TOLD) {
+                tell(format!("{count} of {what} have no place in RocPD"));
+            }
+            sink
+        }
+    };
+    sink.flush().map_err(write)
+}
+
+/// An error with what the system said.
+fn chain(error: &dyn std::error::Error) -> String {
+    let mut text = error.to_string();
+    let mut next = error.source();
+    while let Some(cause) = next {
+        let cause_text = cause.to_string();
+        if !text.contains(&cause_text) {
+            text = format!("{text} ({cause_text})");
+        }
+        next = cause.source();
+    }
+    text
+}

@@ -1,0 +1,50 @@
+//! The output as rank 0 makes it: a database with empty tables, behind which all ranks write.
+
+use super::index::Slot;
+use crate::agree::strings::sums;
+use crate::comm::Comm;
+use crate::failure::Failure;
+use crate::input::schema::JobSchema;
+use rpd_rocpd::{Guid, Writer};
+use rpd_sqlite::write::LogicalPage;
+use std::collections::BTreeMap;
+use std::fs::File;
+use std::path::Path;
+
+/// The file, open for writing.
+#[derive(Debug)]
+pub struct BaseFile {
+    /// The file.
+    pub file: File,
+    /// Root page of each table, in rank 0.
+    pub roots: BTreeMap<Slot, u32>,
+    /// The first page behind the empty tables.
+    pub behind: LogicalPage,
+}
+
+impl BaseFile {
+    /// Rank 0 makes it, all open it.
+    pub fn create(
+        comm: &impl Comm,
+        path: &Path,
+        guid: &Guid,
+        schema: &JobSchema,
+    ) -> Result<BaseFile, Failure> {
+        let mut roots = BTreeMap::new();
+        let mut pages = 0;
+        if comm.rank() == 0 {
+            let writer = Writer::create_of(path, guid, schema.version, schema.schema())?;
+            let (found, count) = writer.roots()?;
+            let slot =
+                |table| found.get(&schema.name(table) as &str).map(|root| (Slot { set: 0, table }, *root));
+            roots = schema.numbered().iter().filter_map(|table| slot(*table)).collect();
+            pages = count;
+            writer.commit()?;
+        }
+        let told = sums(comm, &[u64::from(pages)])?;
+        let pages = u32::try_from(told[0][0]).map_err(Failure::message)?;
+        let cannot = |e| Failure::Output(format!("cannot open {}: {e}; check its folder", path.display()));
+        let file = File::options().read(true).write(true).open(path).map_err(cannot)?;
+        Ok(BaseFile { file, roots, behind: LogicalPage::behind(pages) })
+    }
+}

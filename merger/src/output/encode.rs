@@ -1,0 +1,230 @@
+//! Merged rows of a unit as finished leaf pages.
+
+use super::index::Slot;
+use super::rows::{RowMaker, Written};
+use super::turns::HandOn;
+use super::units::Unit;
+use crate::failure::Failure;
+use crate::input::schema::JobSchema;
+use crate::report::progress::Progress;
+use rpd_rocpd::schema::default_value;
+use rpd_shard::model::{Cells, Column, Kind, Merged, OwnedValue, Rows, Table, TableId, Value};
+use rpd_sqlite::write::{Affinity, Field, LeafRun, LeafWriter};
+use std::borrow::Cow;
+use std::collections::BTreeMap;
+use std::sync::{Mutex, PoisonError};
+
+/// Pages of a unit that are in memory at once.
+const MOST_BYTES: usize = 16 << 20;
+/// Bytes of text that are turned into pages at once.
+const MOST_TEXT: usize = 4 << 20;
+/// Runs whose memory is kept.
+const MOST_SPARE: usize = 32;
+/// Largest of them.
+const MOST_SPARE_BYTES: usize = 4 << 20;
+
+/// How rows of one table are stored: its columns with what SQLite would do to their values.
+#[derive(Debug)]
+struct Form {
+    columns: Vec<(String, Affinity, Absent)>,
+}
+
+/// What stands where an input has no value.
+#[derive(Debug)]
+struct Absent {
+    value: OwnedValue,
+    /// Also where it has NULL.
+    for_null: bool,
+}
+
+impl Form {
+    fn new(table: &Table) -> Form {
+        let column = |column: &Column| {
+            let value = match default_value(column) {
+                Value::Null if column.sql.not_null => match column.kind {
+                    Kind::Text | Kind::Json(_) | Kind::Any => OwnedValue::Text(Box::default()),
+                    _ => OwnedValue::Int(0),
+                },
+                value => value.to_owned(),
+            };
+            let absent = Absent { value, for_null: column.sql.not_null };
+            (column.name.clone(), Affinity::of(&column.sql.type_name), absent)
+        };
+        Form { columns: table.columns.iter().map(column).collect() }
+    }
+}
+
+/// How the tables of the output are stored.
+#[derive(Debug)]
+pub struct Forms {
+    forms: BTreeMap<TableId, Form>,
+    /// Guid of each table set.
+    guids: Vec<String>,
+}
+
+impl Forms {
+    /// Of this schema; the rows of each table set carry its guid.
+    pub fn new(schema: &JobSchema, guids: Vec<String>) -> Forms {
+        let tables = schema.schema().output_tables();
+        Forms { forms: tables.map(|t| (t.id, Form::new(t))).collect(), guids }
+    }
+}
+
+/// A unit as pages.
+#[derive(Debug)]
+pub struct EncodedUnit {
+    /// The leaves of each table that it has rows of.
+    pub runs: Vec<(Slot, LeafRun)>,
+    /// Pages of all runs.
+    pub pages: u64,
+    /// Its rows.
+    pub written: Written,
+    /// Length of the inputs that it is the last unit of.
+    pub finished: u64,
+}
+
+/// The pages of a unit that are not handed on yet.
+#[derive(Debug, Default)]
+struct OpenUnit {
+    writers: BTreeMap<Slot, LeafWriter>,
+}
+
+impl OpenUnit {
+    fn bytes(&self) -> usize {
+        self.writers.values().map(LeafWriter::bytes).sum()
+    }
+
+    fn finish(self) -> EncodedUnit {
+        let runs: Vec<_> = self.writers.into_iter().map(|(slot, writer)| (slot, writer.finish())).collect();
+        let pages = runs.iter().map(|(_, run)| run.pages()).sum();
+        EncodedUnit { runs, pages, written: Written::default(), finished: 0 }
+    }
+}
+
+/// The rows, or a few at a time where their texts are long: a block of a shard has each text once, the
+/// pages have it in each row.
+fn portions(rows: &Rows<Merged>) -> Vec<Cow<'_, Rows<Merged>>> {
+    let bytes = |row: usize| -> usize { rows.columns.iter().map(|cells| text_bytes(cells, row)).sum() };
+    let is_long = |cells: &Cells| match cells {
+        Cells::Text(text) => text.bytes.len() > MOST_TEXT,
+        Cells::Any(values) => values
+            .iter()
+            .any(|v| matches!(v, OwnedValue::Text(t) | OwnedValue::Blob(t) if t.len() > MOST_TEXT)),
+        _ => false,
+    };
+    if !rows.columns.iter().any(is_long) {
+        return vec![Cow::Borrowed(rows)];
+    }
+    let mut portions = Vec::new();
+    let (mut from, mut sum) = (0, 0);
+    for row in 0..rows.len {
+        sum += bytes(row);
+        if sum > MOST_TEXT {
+            portions.push(from..row + 1);
+            (from, sum) = (row + 1, 0);
+        }
+    }
+    portions.push(from..rows.len);
+    portions.into_iter().filter(|p| !p.is_empty()).map(|p| Cow::Owned(rows.portion(p))).collect()
+}
+
+fn text_bytes(cells: &Cells, row: usize) -> usize {
+    match cells.get(row) {
+        Value::Text(text) | Value::Blob(text) => text.len(),
+        _ => 0,
+    }
+}
+
+/// Turns this rank's units into pages. Threads share it.
+#[derive(Debug)]
+pub struct Encoder<'a> {
+    units: Vec<Unit>,
+    rows: RowMaker<'a>,
+    forms: Forms,
+    progress: &'a Progress,
+    /// Memory of runs that were written: the first touch of fresh memory takes as long as the encoding.
+    spare: Mutex<Vec<Vec<u8>>>,
+}
+
+impl<'a> Encoder<'a> {
+    /// For these units.
+    pub fn new(units: Vec<Unit>, rows: RowMaker<'a>, forms: Forms, progress: &'a Progress) -> Encoder<'a> {
+        Encoder { units, rows, forms, progress, spare: Mutex::default() }
+    }
+
+    /// How many units there are.
+    pub fn units(&self) -> usize {
+        self.units.len()
+    }
+
+    /// Told before units are asked for: which ones will be, each once.
+    pub fn expect(&self, units: impl Iterator<Item = usize>) {
+        self.rows.expect(units.flat_map(|unit| &self.units[unit]));
+    }
+
+    /// A unit's pages, always the same ones. If they come to more than [`MOST_BYTES`], parts of them are
+    /// handed on before.
+    pub fn encode(&self, unit: usize, hand_on: &mut HandOn<'_, EncodedUnit>) -> Result<EncodedUnit, Failure> {
+        let mut open = OpenUnit::default();
+        let mut written = Written::default();
+        let mut finished = 0;
+        for part in &self.units[unit] {
+            let set = 0;
+            finished += self.rows.rows(*part, &mut written, &mut |rows| {
+                for portion in portions(rows) {
+                    self.append(&mut open, set, &portion)?;
+                    if open.bytes() > MOST_BYTES {
+                        hand_on(std::mem::take(&mut open).finish())?;
+                    }
+                }
+                Ok(())
+            })?;
+        }
+        Ok(EncodedUnit { written, finished, ..open.finish() })
+    }
+
+    fn append(&self, open: &mut OpenUnit, set: u32, rows: &Rows<Merged>) -> Result<(), Failure> {
+        let slot = Slot { set, table: rows.id() };
+        let writer = open.writers.entry(slot).or_insert_with(|| LeafWriter::new(self.memory()));
+        append(writer, &self.forms, set, rows)
+    }
+
+    fn memory(&self) -> Vec<u8> {
+        self.spare.lock().unwrap_or_else(PoisonError::into_inner).pop().unwrap_or_default()
+    }
+
+    /// Takes the memory of a run that was written.
+    pub fn recycle(&self, memory: Vec<u8>) {
+        let mut spare = self.spare.lock().unwrap_or_else(PoisonError::into_inner);
+        if spare.len() < MOST_SPARE && memory.capacity() <= MOST_SPARE_BYTES {
+            spare.push(memory);
+        }
+    }
+
+    /// So many bytes of inputs are done.
+    pub fn finished(&self, bytes: u64) {
+        self.progress.add(bytes);
+    }
+}
+
+fn append(writer: &mut LeafWriter, forms: &Forms, set: u32, rows: &Rows<Merged>) -> Result<(), Failure> {
+    let unknown = || Failure::Internal(format!("{} has no place in the output", rows.id()));
+    let form = forms.forms.get(&rows.id()).ok_or_else(unknown)?;
+    let guid = forms.guids.get(set as usize).ok_or_else(unknown)?;
+    let mut fields = Vec::with_capacity(form.columns.len() + 2);
+    fields.push(Field::Key);
+    fields.push(Field::Same { value: Value::Text(guid.as_bytes()), affinity: Affinity::Text });
+    for (name, affinity, absent) in &form.columns {
+        let own = rows.table.position(name).map(|i| &rows.columns[i]);
+        fields.push(match own {
+            None | Some(Cells::Absent) => Field::Same { value: absent.value.as_value(), affinity: *affinity },
+            Some(cells) => {
+                let null = if absent.for_null { absent.value.as_value() } else { Value::Null };
+                Field::Cells { cells, null, affinity: *affinity }
+            }
+        });
+    }
+    writer.append(&rows.keys, &fields, rows.len).map_err(|error| {
+        Failure::Output(format!("{error} (in {}); leave the input with that row out", rows.table.name))
+    })
+}

@@ -1,0 +1,132 @@
+//! Where the leaf pages of each table are: what rank 0 needs for the pages above them.
+
+use crate::failure::Failure;
+use rpd_shard::model::TableId;
+use std::collections::BTreeMap;
+
+/// A table of the output, by its set and number. There is one set, or one for each source.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub struct Slot {
+    /// Number of the table set.
+    pub set: u32,
+    /// The table.
+    pub table: TableId,
+}
+
+/// Leaves of one table, in the order of their rows.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Leaves {
+    /// Logical number of the first page, and number of leaves, of each run.
+    runs: Vec<(u64, u64)>,
+    /// Last rowid of each leaf.
+    last_rowids: Vec<i64>,
+}
+
+impl Leaves {
+    /// Logical page and last rowid of each leaf.
+    pub fn iter(&self) -> impl Iterator<Item = (u64, i64)> {
+        let pages = self.runs.iter().flat_map(|(first, leaves)| *first..first + leaves);
+        pages.zip(self.last_rowids.iter().copied())
+    }
+
+    /// The highest rowid.
+    pub fn last_rowid(&self) -> Option<i64> {
+        self.last_rowids.last().copied()
+    }
+}
+
+/// The leaves of all tables. Eight bytes for each page of 4096.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct LeafIndex {
+    tables: BTreeMap<Slot, Leaves>,
+}
+
+impl LeafIndex {
+    /// Adds a run of leaves behind those that are there.
+    pub fn add(&mut self, slot: Slot, first: u64, last_rowids: &[i64]) {
+        let leaves = self.tables.entry(slot).or_default();
+        leaves.runs.push((first, last_rowids.len() as u64));
+        leaves.last_rowids.extend_from_slice(last_rowids);
+    }
+
+    /// Adds the index of the next rank.
+    pub fn append(&mut self, next: LeafIndex) {
+        for (slot, leaves) in next.tables {
+            let own = self.tables.entry(slot).or_default();
+            own.runs.extend(leaves.runs);
+            own.last_rowids.extend(leaves.last_rowids);
+        }
+    }
+
+    /// The tables that have rows.
+    pub fn tables(&self) -> impl Iterator<Item = (&Slot, &Leaves)> {
+        self.tables.iter()
+    }
+
+    /// Pages of runs, as a message: per table its slot, the number of runs and of leaves, then both.
+    pub fn to_bytes(&self) -> Vec<u8> {
+        let mut bytes = Vec::new();
+        for (slot, leaves) in &self.tables {
+            bytes.extend_from_slice(&slot.set.to_le_bytes());
+            bytes.extend_from_slice(&slot.table.0.to_le_bytes());
+            bytes.extend_from_slice(&(leaves.runs.len() as u64).to_le_bytes());
+            bytes.extend_from_slice(&(leaves.last_rowids.len() as u64).to_le_bytes());
+            for (first, count) in &leaves.runs {
+                bytes.extend_from_slice(&first.to_le_bytes());
+                bytes.extend_from_slice(&count.to_le_bytes());
+            }
+            leaves.last_rowids.iter().for_each(|id| bytes.extend_from_slice(&id.to_le_bytes()));
+        }
+        bytes
+    }
+
+    /// Reads such a message.
+    pub fn from_bytes(bytes: &[u8]) -> Result<LeafIndex, Failure> {
+        LeafIndex::parse(bytes).ok_or_else(|| Failure::message("an index of leaves is cut"))
+    }
+
+    fn parse(mut rest: &[u8]) -> Option<LeafIndex> {
+        fn take<const N: usize>(rest: &mut &[u8]) -> Option<[u8; N]> {
+            let (head, tail) = rest.split_first_chunk::<N>()?;
+            *rest = tail;
+            Some(*head)
+        }
+        let mut index = LeafIndex::default();
+        while !rest.is_empty() {
+            let set = u32::from_le_bytes(take(&mut rest)?);
+            let table = TableId(u16::from_le_bytes(take(&mut rest)?));
+            let [runs, leaves] = [take(&mut rest)?, take(&mut rest)?].map(u64::from_le_bytes);
+            let mut found = Leaves::default();
+            for _ in 0..runs {
+                let [first, count] = [take(&mut rest)?, take(&mut rest)?].map(u64::from_le_bytes);
+                found.runs.push((first, count));
+            }
+            for _ in 0..leaves {
+                found.last_rowids.push(i64::from_le_bytes(take(&mut rest)?));
+            }
+            index.tables.insert(Slot { set, table }, found);
+        }
+        Some(index)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_index_goes_to_another_rank_and_behind_its_own() {
+        let slot = |table| Slot { set: 0, table: TableId(table) };
+        let mut first = LeafIndex::default();
+        first.add(slot(1), 10, &[5, 9]);
+        let mut second = LeafIndex::default();
+        second.add(slot(1), 40, &[12]);
+        second.add(slot(2), 41, &[1]);
+        first.append(LeafIndex::from_bytes(&second.to_bytes()).unwrap());
+        let leaves: Vec<_> = first.tables().map(|(slot, l)| (slot.table.0, l.iter().collect())).collect();
+        let expected: Vec<(u16, Vec<(u64, i64)>)> =
+            vec![(1, vec![(10, 5), (11, 9), (40, 12)]), (2, vec![(41, 1)])];
+        assert_eq!(leaves, expected);
+        assert!(LeafIndex::from_bytes(&second.to_bytes()[1..]).is_err());
+    }
+}

@@ -1,0 +1,148 @@
+//! Pages into their places: every rank, and every thread of it, writes its own part of the file.
+//!
+//! A unit's pages stand behind those of the units before it. Alone, a rank knows how many those are when it
+//! is a unit's turn. Of several ranks each first learns how many pages the ranks before it have: they
+//! encode their units, keep what memory allows, and encode the rest again when it is written.
+
+use super::encode::{EncodedUnit, Encoder};
+use super::index::LeafIndex;
+use super::rows::Written;
+use super::turns::in_turns;
+use crate::agree::strings::sums;
+use crate::comm::Comm;
+use crate::failure::Failure;
+use crate::merge::settle;
+use rpd_sqlite::write::{LogicalPage, PAGE_SIZE};
+use std::fs::File;
+use std::path::Path;
+use std::sync::{Mutex, PoisonError};
+
+/// What a rank may use.
+#[derive(Clone, Copy, Debug)]
+pub struct Means {
+    /// Threads that encode.
+    pub threads: usize,
+    /// Bytes of pages that are kept between the two passes of several ranks.
+    pub kept_bytes: u64,
+}
+
+/// What this rank wrote.
+#[derive(Debug, Default)]
+pub struct Placed {
+    /// Rows.
+    pub written: Written,
+    /// Leaves; page numbers count from the first page behind the schema.
+    pub index: LeafIndex,
+    /// Pages of all ranks.
+    pub pages: u64,
+}
+
+struct Progressing {
+    next: u64,
+    placed: Placed,
+}
+
+/// Where the pages go.
+#[derive(Clone, Copy, Debug)]
+pub struct Target<'a> {
+    /// The file, open for writing.
+    pub file: &'a File,
+    /// Its path.
+    pub path: &'a Path,
+    /// The logical page that those of all ranks begin at.
+    pub first: LogicalPage,
+}
+
+/// Encodes this rank's units and writes their pages, behind those of the ranks before.
+pub fn place(
+    comm: &impl Comm,
+    target: Target<'_>,
+    encoder: &Encoder<'_>,
+    means: Means,
+) -> Result<Placed, Failure> {
+    let kept: Vec<Kept> = (0..encoder.units()).map(|_| Mutex::default()).collect();
+    let mut base = 0;
+    let mut pages_of_all = None;
+    if comm.size() > 1 {
+        encoder.expect(0..encoder.units());
+        let mine = settle(comm, measure(&kept, means, encoder))?;
+        let all = sums(comm, &[mine])?;
+        base = all[..comm.rank()].iter().map(|n| n[0]).sum();
+        pages_of_all = Some(all.iter().map(|n| n[0]).sum());
+    }
+    let is_kept = |unit: &usize| kept[*unit].lock().unwrap_or_else(PoisonError::into_inner).is_some();
+    encoder.expect((0..encoder.units()).filter(|unit| !is_kept(unit)));
+    let ready = in_turns(
+        encoder.units(),
+        means.threads,
+        Progressing { next: base, placed: Placed::default() },
+        |unit, hand_on| {
+            let parts = std::mem::take(&mut *kept[unit].lock().unwrap_or_else(PoisonError::into_inner));
+            let Some(mut parts) = parts else { return encoder.encode(unit, hand_on) };
+            let last = parts.pop();
+            parts.into_iter().try_for_each(hand_on)?;
+            last.ok_or_else(|| Failure::Internal("a unit without parts".to_owned()))
+        },
+        |state, _, mut unit| {
+            let from = state.next;
+            for (slot, run) in &unit.runs {
+                state.placed.index.add(*slot, state.next, run.last_rowids());
+                state.next += run.pages();
+            }
+            state.placed.written.add(std::mem::take(&mut unit.written));
+            Some((from, unit))
+        },
+        |(mut at, unit)| {
+            for (_, run) in unit.runs {
+                let pages = run.pages();
+                let placed = run.place(target.first.plus(at)).map_err(|e| Failure::Output(e.to_string()))?;
+                placed.write_to(target.file).map_err(|e| Failure::write(target.path, &e))?;
+                encoder.recycle(placed.into_memory());
+                at += pages;
+            }
+            encoder.finished(unit.finished);
+            Ok(())
+        },
+    )?;
+    Ok(Placed { pages: pages_of_all.unwrap_or(ready.next), ..ready.placed })
+}
+
+/// The parts of a unit, where memory allows to keep all of them.
+type Kept = Mutex<Option<Vec<EncodedUnit>>>;
+
+#[derive(Default)]
+struct Counted {
+    pages: u64,
+    /// Bytes that are kept.
+    bytes: u64,
+    /// The last unit that found no room.
+    dropped: Option<usize>,
+}
+
+/// Counts the pages of all units, and keeps the first ones.
+fn measure(kept: &[Kept], means: Means, encoder: &Encoder<'_>) -> Result<u64, Failure> {
+    let counted = in_turns(
+        kept.len(),
+        means.threads,
+        Counted::default(),
+        |unit, hand_on| encoder.encode(unit, hand_on),
+        |counted, number, part| {
+            counted.pages += part.pages;
+            let length = part.pages * PAGE_SIZE as u64;
+            let mut parts = kept[number].lock().unwrap_or_else(PoisonError::into_inner);
+            if counted.dropped == Some(number) {
+            } else if counted.bytes + length <= means.kept_bytes {
+                counted.bytes += length;
+                parts.get_or_insert_default().push(part);
+            } else {
+                // A unit is kept whole, or encoded again.
+                counted.dropped = Some(number);
+                let pages: u64 = parts.take().iter().flatten().map(|part| part.pages).sum();
+                counted.bytes -= pages * PAGE_SIZE as u64;
+            }
+            None::<()>
+        },
+        |()| Ok(()),
+    )?;
+    Ok(counted.pages)
+}

@@ -1,0 +1,256 @@
+//! Phase 4: the rows of this rank's sources, read again, expanded and renumbered.
+
+use super::provenance;
+use super::units::Part;
+use crate::agree::nodes::Nodes;
+use crate::agree::strings::StringIds;
+use crate::clock::Clocks;
+use crate::failure::Failure;
+use crate::input::expand::{self, Context};
+use crate::input::opened::{Input, StringMap, block_rows};
+use crate::input::schema::JobSchema;
+use crate::input::source::{ExpandedKeys, Origin, Piece, Source};
+use crate::input::survey::Survey;
+use crate::number::{Bases, Replaced, SourceMap, placeholders};
+use rpd_rocpd::Guid;
+use rpd_rocpd::read::{Keep, Wanted};
+use rpd_shard::Shard;
+use rpd_shard::file::{BlockRef, ShardStrings};
+use rpd_shard::model::{Merged, Rows, TableId, rocpd};
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+
+/// Native rows that are expanded at once: what they become stays in a core's cache.
+const EXPANDED_AT_ONCE: usize = 2_048;
+
+/// What all ranks agreed on.
+#[derive(Debug)]
+pub struct Job<'a> {
+    /// Of the output.
+    pub guid: Guid,
+    /// Its tables.
+    pub schema: &'a JobSchema,
+    /// All clocks.
+    pub clocks: &'a Clocks,
+    /// All nodes.
+    pub nodes: &'a Nodes,
+    /// Which variables of recorded environments are kept.
+    pub keep: Keep<'a>,
+}
+
+/// What was written.
+#[derive(Debug, Default, Clone, Serialize, Deserialize)]
+pub struct Written {
+    /// Rows per table.
+    pub rows: BTreeMap<TableId, u64>,
+    /// Of those, rows that stand for lost ones.
+    pub placeholders: BTreeMap<TableId, u64>,
+    /// Values that could not be kept.
+    pub replaced: Replaced,
+}
+
+impl Written {
+    /// Adds to a table's rows.
+    pub fn count(&mut self, table: TableId, rows: u64) {
+        *self.rows.entry(table).or_default() += rows;
+    }
+
+    /// Adds what another thread or rank wrote.
+    pub fn add(&mut self, other: Written) {
+        other.rows.into_iter().for_each(|(table, rows)| self.count(table, rows));
+        for (table, rows) in other.placeholders {
+            *self.placeholders.entry(table).or_default() += rows;
+        }
+        for (place, rows) in other.replaced {
+            *self.replaced.entry(place).or_default() += rows;
+        }
+    }
+}
+
+/// The strings of one input while units of it are in work.
+#[derive(Debug)]
+struct Loaded {
+    /// The texts, of a shard.
+    texts: ShardStrings,
+    /// The global ids, per string table.
+    maps: Vec<StringMap>,
+}
+
+/// Makes the merged rows of this rank's pieces. Threads share it.
+#[derive(Debug)]
+pub struct RowMaker<'a> {
+    job: &'a Job<'a>,
+    surveys: &'a [Survey],
+    /// Per input and source.
+    bases: &'a [Vec<Bases>],
+    strings: &'a StringIds,
+    loaded: Vec<Mutex<Option<Arc<Loaded>>>>,
+    /// Pieces of each input that are still to be read.
+    left: Vec<AtomicUsize>,
+}
+
+impl<'a> RowMaker<'a> {
+    /// For pieces of these inputs that [`RowMaker::expect`] names.
+    pub fn new(
+        job: &'a Job<'a>,
+        surveys: &'a [Survey],
+        bases: &'a [Vec<Bases>],
+        strings: &'a StringIds,
+    ) -> RowMaker<'a> {
+        RowMaker {
+            job,
+            surveys,
+            bases,
+            strings,
+            loaded: surveys.iter().map(|_| Mutex::default()).collect(),
+            left: surveys.iter().map(|_| AtomicUsize::new(0)).collect(),
+        }
+    }
+
+    /// The pieces that will be read, each once.
+    pub fn expect<'p>(&self, parts: impl Iterator<Item = &'p Part>) {
+        self.left.iter().for_each(|left| left.store(0, Ordering::Release));
+        for part in parts {
+            self.left[part.input].fetch_add(1, Ordering::AcqRel);
+        }
+    }
+
+    /// Hands on the rows of a piece, table by table with ascending ids. Returns the length of the input
+    /// if this was its last piece.
+    pub fn rows(
+        &self,
+        part: Part,
+        written: &mut Written,
+        take: &mut dyn FnMut(&Rows<Merged>) -> Result<(), Failure>,
+    ) -> Result<u64, Failure> {
+        let survey = &self.surveys[part.input];
+        let source = &survey.sources[part.source];
+        let loaded = self.load(part.input)?;
+        let map = SourceMap {
+            source,
+            bases: &self.bases[part.input][part.source],
+            nodes: source.nodes.iter().map(|(key, n)| (*key, self.job.nodes.id(n).unwrap_or(1))).collect(),
+            strings: &loaded.maps[source.string_table],
+            fit: self.job.clocks.process_fit(&source.process),
+        };
+        let mut replaced = Replaced::new();
+        let mut stand_ins = BTreeMap::new();
+        let mut count = |rows: &Rows<Merged>| {
+            written.count(rows.id(), rows.len as u64);
+            take(rows)
+        };
+        match (&source.pieces[part.piece], &survey.input) {
+            (Piece::Process, Input::Shard(shard)) => {
+                if let Some(process) = provenance::process_row(shard, &map, self.job.schema) {
+                    count(&process)?;
+                }
+            }
+            (Piece::Block(block, keys), Input::Shard(shard)) => {
+                let context = context(source, &loaded.texts);
+                block_pieces(shard, block, keys.as_ref(), &map, &context, &mut replaced, &mut count)?;
+            }
+            (Piece::Rows { space, table, piece }, Input::Database(open)) => {
+                let mut rows = open.database.rows(*space, *table, piece, Wanted::All).map_err(changed)?;
+                if let Some(adopted) = source.tables.get(&rows.id()) {
+                    rows.table = adopted.clone();
+                }
+                let keys = rows.keys.clone();
+                let mut merged = map.renumber(rows, Origin::Stored, &mut replaced);
+                provenance::note_handles(&mut merged, &keys);
+                if let Some(found) = open.space_of(source)
+                    && merged.id() == rocpd::INFO_PROCESS
+                {
+                    provenance::complete_processes(&mut merged, &keys, found, &map, self.job);
+                }
+                count(&merged)?;
+            }
+            (Piece::Tail, _) => {
+                if let Some(tracks) = expand::tracks(&source.tracks) {
+                    count(&map.renumber(tracks, Origin::Expanded, &mut replaced))?;
+                }
+                for rows in placeholders(source, self.job.schema) {
+                    // It stands for rows: what it refers to is not counted as lost once more.
+                    let rows = map.renumber(rows, Origin::Placeholder, &mut Replaced::new());
+                    count(&rows)?;
+                    *stand_ins.entry(rows.id()).or_default() += 1;
+                }
+            }
+            (Piece::Process | Piece::Block(..) | Piece::Rows { .. }, _) => {
+                return Err(Failure::Internal("a piece of another kind of input".to_owned()));
+            }
+        }
+        written.add(Written { replaced, placeholders: stand_ins, ..Written::default() });
+        Ok(self.done(part.input))
+    }
+
+    fn load(&self, input: usize) -> Result<Arc<Loaded>, Failure> {
+        let mut slot = self.loaded[input].lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(loaded) = &*slot {
+            return Ok(loaded.clone());
+        }
+        let (texts, maps) = match &self.surveys[input].input {
+            Input::None => (ShardStrings::default(), Vec::new()),
+            Input::Shard(shard) => {
+                let (texts, _) = shard.strings();
+                let map = StringMap::of_shard(&texts, self.strings);
+                (texts, vec![map])
+            }
+            Input::Database(open) => (ShardStrings::default(), StringMap::of_database(open, self.strings)?),
+        };
+        Ok(slot.insert(Arc::new(Loaded { texts, maps })).clone())
+    }
+
+    /// One piece less. Behind the last one the input is closed and its strings are forgotten.
+    fn done(&self, input: usize) -> u64 {
+        if self.left[input].fetch_sub(1, Ordering::AcqRel) > 1 {
+            return 0;
+        }
+        *self.loaded[input].lock().unwrap_or_else(PoisonError::into_inner) = None;
+        self.surveys[input].input.release();
+        self.surveys[input].input.bytes()
+    }
+}
+
+/// What was read in the survey cannot be read now.
+fn changed(error: impl std::fmt::Display) -> Failure {
+    Failure::Input(format!("{error}; the file changed while it was merged: merge again"))
+}
+
+fn context<'a>(source: &'a Source, texts: &'a ShardStrings) -> Context<'a> {
+    let process = &source.process;
+    Context {
+        strings: texts,
+        tracks: &source.tracks,
+        last_seen: process.last_seen.unwrap_or(process.first_seen),
+    }
+}
+
+/// The rows of a block; native ones a portion at a time.
+fn block_pieces(
+    shard: &Shard,
+    block: &BlockRef,
+    keys: Option<&ExpandedKeys>,
+    map: &SourceMap<'_>,
+    context: &Context<'_>,
+    replaced: &mut Replaced,
+    take: &mut dyn FnMut(&Rows<Merged>) -> Result<(), Failure>,
+) -> Result<(), Failure> {
+    let rows = block_rows(shard, &map.source.tables, block).map_err(changed)?;
+    let Some(keys) = keys else {
+        return take(&map.renumber(rows, Origin::Stored, replaced));
+    };
+    let mut keys = *keys;
+    for from in (0..rows.len).step_by(EXPANDED_AT_ONCE) {
+        let portion = rows.portion(from..(from + EXPANDED_AT_ONCE).min(rows.len));
+        let expanded = expand::expand(&portion, &keys, context, replaced);
+        for (table, rows) in expand::counts(&portion) {
+            keys.advance(table, rows as i64);
+        }
+        for rows in expanded {
+            take(&map.renumber(rows, Origin::Expanded, replaced))?;
+        }
+    }
+    Ok(())
+}

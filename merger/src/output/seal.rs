@@ -1,0 +1,153 @@
+//! Phase 5: what stands above the leaves, and the tables that SQLite writes.
+
+use super::index::{LeafIndex, Slot};
+use super::rows::Written;
+use crate::agree::nodes::Nodes;
+use crate::agree::strings::StringIds;
+use crate::comm::Comm;
+use crate::failure::Failure;
+use crate::input::expand::Word;
+use crate::input::schema::JobSchema;
+use crate::input::survey::Survey;
+use rpd_rocpd::{Guid, Writer};
+use rpd_shard::model::{Keys, RowsBuilder, TableId, Value, rocpd};
+use rpd_sqlite::write::{LogicalPage, Sealer};
+use std::collections::BTreeMap;
+use std::path::Path;
+
+/// Rows of strings that are written at once.
+const STRING_BATCH: usize = 16_384;
+
+/// Gathers the leaves of all ranks in rank 0; the others get none.
+pub fn gather_leaves(comm: &impl Comm, own: &LeafIndex) -> Result<LeafIndex, Failure> {
+    let mut outgoing = vec![Vec::new(); comm.size()];
+    outgoing[0] = own.to_bytes();
+    let mut all = LeafIndex::default();
+    for message in comm.all_to_all(outgoing) {
+        all.append(LeafIndex::from_bytes(&message)?);
+    }
+    Ok(all)
+}
+
+/// Builds the pages above the leaves and brings the header up to date. `roots` are the root pages of the
+/// tables, `first` is the page that the index counts from, `pages` how many there are.
+pub fn seal_pages(
+    path: &Path,
+    index: &LeafIndex,
+    roots: &BTreeMap<Slot, u32>,
+    first: LogicalPage,
+    pages: u64,
+) -> Result<(), Failure> {
+    let cannot =
+        |error: &dyn std::fmt::Display| Failure::Output(format!("cannot finish the output: {error}"));
+    let mut sealer = Sealer::open(path, first.plus(pages)).map_err(|e| cannot(&e))?;
+    for (slot, leaves) in index.tables() {
+        let root =
+            *roots.get(slot).ok_or_else(|| Failure::Internal(format!("{} has no root", slot.table)))?;
+        let leaves = leaves.iter().map(|(page, last)| (first.plus(page), last));
+        sealer.table(root, leaves).map_err(|e| cannot(&e))?;
+    }
+    sealer.finish().map_err(|e| cannot(&e))
+}
+
+/// Rank behind rank adds its strings: ids ascend, so that the table is appended to.
+pub fn strings_in_turns(
+    comm: &impl Comm,
+    path: &Path,
+    guid: &Guid,
+    schema: &JobSchema,
+    surveys: &[Survey],
+    strings: &StringIds,
+) -> Result<u64, Failure> {
+    let mut written = 0;
+    for turn in 0..comm.size() {
+        if turn == comm.rank() && !strings.written.is_empty() {
+            let mut writer = Writer::open(path, guid)?;
+            written = add_strings(&mut writer, schema, surveys, strings)?;
+            writer.commit()?;
+        }
+        comm.all_gather(Vec::new());
+    }
+    Ok(written)
+}
+
+/// Adds the strings that no input before has, input by input.
+fn add_strings(
+    writer: &mut Writer,
+    schema: &JobSchema,
+    surveys: &[Survey],
+    strings: &StringIds,
+) -> Result<u64, Failure> {
+    let Some(table) = schema.get(rocpd::STRING) else { return Ok(0) };
+    let mut rows = RowsBuilder::new(table);
+    let mut keys = Vec::new();
+    let mut written = 0;
+    let mut add = |id: Option<i64>, text: &[u8]| -> Result<(), Failure> {
+        if let Some(id) = id {
+            keys.push(id);
+            rows.push(&[Value::Text(text)]);
+        }
+        if keys.len() >= STRING_BATCH || id.is_none() {
+            let full = std::mem::replace(&mut rows, RowsBuilder::new(table)).finish(1);
+            let columns = full.columns.clone();
+            let keys = Keys::Sparse(std::mem::take(&mut keys));
+            written += writer.append(&full.into_merged(keys, columns))?;
+        }
+        Ok(())
+    };
+    let mut next = strings.written.iter().peekable();
+    let mut before = 0u32;
+    for survey in surveys {
+        let tables = survey.input.string_tables();
+        let is_own = |table: u32| (before..before + tables).contains(&table);
+        while let Some((_, seen)) = next.peek().filter(|(_, seen)| is_own(seen.table)) {
+            let table = seen.table;
+            survey.input.each_string((table - before) as usize, &mut |index, text| match next
+                .next_if(|(_, seen)| seen.table == table && seen.index == index)
+            {
+                Some((id, _)) => add(Some(*id), text),
+                None => Ok(()),
+            })?;
+            // The words stand behind the strings of their table.
+            while let Some((id, seen)) = next.next_if(|(_, seen)| seen.table == table) {
+                let word = Word::at(seen.index).unwrap_or(Word::Lost);
+                add(Some(*id), word.text().as_bytes())?;
+            }
+        }
+        survey.input.release();
+        before += tables;
+    }
+    add(None, b"")?;
+    Ok(written)
+}
+
+/// The last rows and facts: nodes, metadata, the highest ids.
+pub fn finish(
+    path: &Path,
+    guid: &Guid,
+    schema: &JobSchema,
+    nodes: &Nodes,
+    index: &LeafIndex,
+    metadata: &[(&'static str, String)],
+) -> Result<(), Failure> {
+    let mut writer = Writer::open(path, guid)?;
+    if let Some(rows) = nodes.rows() {
+        writer.append(&rows)?;
+    }
+    for (slot, leaves) in index.tables() {
+        if let (Some(last), Some(table)) = (leaves.last_rowid(), schema.get(slot.table)) {
+            writer.sequence(&table.name, last)?;
+        }
+    }
+    for (tag, value) in metadata {
+        writer.metadata(tag, value)?;
+    }
+    writer.commit()?;
+    Ok(())
+}
+
+/// Rows of tables that SQLite writes, as counted by all ranks.
+pub fn count_small(written: &mut Written, strings: u64, nodes: u64) {
+    let counts: [(TableId, u64); 2] = [(rocpd::STRING, strings), (rocpd::INFO_NODE, nodes)];
+    counts.into_iter().filter(|(_, rows)| *rows > 0).for_each(|(table, rows)| written.count(table, rows));
+}

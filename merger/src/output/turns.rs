@@ -1,0 +1,158 @@
+//! Work in parallel, results in order.
+
+use crate::failure::Failure;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+use std::thread;
+
+struct State<S> {
+    /// Whose turn it is.
+    next: usize,
+    shared: S,
+    failure: Option<Failure>,
+    /// A thread is gone that others wait for.
+    broken: bool,
+}
+
+struct Turns<S> {
+    state: Mutex<State<S>>,
+    changed: Condvar,
+}
+
+impl<S> Turns<S> {
+    fn lock(&self) -> MutexGuard<'_, State<S>> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Ends the work of all threads.
+    fn fail(&self, failure: Option<Failure>) {
+        let mut state = self.lock();
+        state.broken = true;
+        state.failure = state.failure.take().or(failure);
+        self.changed.notify_all();
+    }
+}
+
+/// Tells the others when a thread panics: they would wait for its turn for ever.
+struct Alarm<'a, S>(&'a Turns<S>);
+
+impl<S> Drop for Alarm<'_, S> {
+    fn drop(&mut self) {
+        if thread::panicking() {
+            self.0.fail(None);
+        }
+    }
+}
+
+/// What a thing hands on before it is complete: waits for its turn first, and keeps it.
+pub type HandOn<'a, T> = dyn FnMut(T) -> Result<(), Failure> + 'a;
+
+/// Makes `count` things with `threads` threads. `turn` gets them one by one in their order and may change
+/// what all share; `after` finishes what it hands on, again in parallel. A thing that grows too large is
+/// handed on in parts by `make`; its last part is what `make` returns. The first failure ends the work.
+pub fn in_turns<T, U, S: Send>(
+    count: usize,
+    threads: usize,
+    shared: S,
+    make: impl Fn(usize, &mut HandOn<'_, T>) -> Result<T, Failure> + Sync,
+    turn: impl Fn(&mut S, usize, T) -> Option<U> + Sync,
+    after: impl Fn(U) -> Result<(), Failure> + Sync,
+) -> Result<S, Failure> {
+    let state = State { next: 0, shared, failure: None, broken: false };
+    let turns = Turns { state: Mutex::new(state), changed: Condvar::new() };
+    let taken = AtomicUsize::new(0);
+    // Hands a part on; the last one ends the turn.
+    let hand_on = |number: usize, part: T, is_last: bool| {
+        let mut state = turns.lock();
+        while state.next != number && !state.broken {
+            state = turns.changed.wait(state).unwrap_or_else(PoisonError::into_inner);
+        }
+        if state.broken {
+            return Err(Failure::Together(Box::new(Failure::Internal("another thread failed".into()))));
+        }
+        let part = turn(&mut state.shared, number, part);
+        if is_last {
+            state.next += 1;
+            turns.changed.notify_all();
+        }
+        drop(state);
+        part.map_or(Ok(()), &after)
+    };
+    let work = || {
+        let _alarm = Alarm(&turns);
+        loop {
+            let number = taken.fetch_add(1, Ordering::Relaxed);
+            if number >= count {
+                return Ok(());
+            }
+            let last = make(number, &mut |part| hand_on(number, part, false))?;
+            hand_on(number, last, true)?;
+        }
+    };
+    thread::scope(|scope| {
+        for _ in 0..threads.min(count) {
+            scope.spawn(|| work().unwrap_or_else(|failure| turns.fail(Some(failure))));
+        }
+    });
+    let state = turns.state.into_inner().unwrap_or_else(PoisonError::into_inner);
+    match state.failure {
+        Some(failure) => Err(failure),
+        None => Ok(state.shared),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn things_come_in_order_whatever_the_threads() {
+        for threads in [1, 2, 7] {
+            let finished = AtomicUsize::new(0);
+            let order = in_turns(
+                100,
+                threads,
+                Vec::new(),
+                |i, _| Ok(i * 2),
+                |seen, i, thing| {
+                    seen.push((i, thing));
+                    (i % 2 == 0).then_some(thing)
+                },
+                |_| {
+                    finished.fetch_add(1, Ordering::Relaxed);
+                    Ok(())
+                },
+            );
+            assert_eq!(order.unwrap(), (0..100).map(|i| (i, i * 2)).collect::<Vec<_>>());
+            assert_eq!(finished.into_inner(), 50);
+        }
+    }
+
+    #[test]
+    fn parts_of_a_thing_stay_together() {
+        let parts = in_turns(
+            40,
+            4,
+            Vec::new(),
+            |i, hand_on| {
+                hand_on((i, 0))?;
+                hand_on((i, 1))?;
+                Ok((i, 2))
+            },
+            |seen, _, part| {
+                seen.push(part);
+                None::<()>
+            },
+            |()| Ok(()),
+        );
+        assert_eq!(parts.unwrap(), (0..40).flat_map(|i| (0..3).map(move |p| (i, p))).collect::<Vec<_>>());
+    }
+
+    #[test]
+    fn a_failure_ends_the_work_of_all() {
+        let make =
+            |i, _: &mut HandOn<'_, usize>| if i == 3 { Err(Failure::Internal("here".into())) } else { Ok(i) };
+        let ended = in_turns(1_000_000, 4, (), make, |(), _, t| Some(t), |_| Ok(()));
+        assert!(ended.unwrap_err().to_string().contains("here"));
+    }
+}
