@@ -1,0 +1,122 @@
+//! Varints, serial types and values at an offset.
+
+use rpd_shard::model::Value;
+
+/// A serial type of one byte, by what it stands for. Several are combined to a set.
+pub(super) mod class {
+    pub(in crate::read) const NULL: u8 = 1;
+    pub(in crate::read) const INT: u8 = 2;
+    pub(in crate::read) const REAL: u8 = 4;
+    pub(in crate::read) const BLOB: u8 = 8;
+    pub(in crate::read) const TEXT: u8 = 16;
+    /// The type goes on in the next byte.
+    pub(in crate::read) const LONG: u8 = 32;
+    /// Types that SQLite does not use in files.
+    pub(in crate::read) const BAD: u8 = 64;
+}
+
+/// What the decoding needs to know of a serial type of one byte.
+#[derive(Clone, Copy)]
+pub(super) struct Serial {
+    /// One of [`class`].
+    pub(super) class: u8,
+    /// Bytes of the value.
+    pub(super) length: u8,
+    /// By how much 8 bytes from the value on must be shifted to leave an integer.
+    shift: u8,
+    /// The integer, where it has no bytes.
+    constant: u8,
+}
+
+/// By the first byte of a type.
+pub(super) const SERIALS: [Serial; 256] = {
+    let mut all = [Serial { class: class::LONG, length: 0, shift: 0, constant: 0 }; 256];
+    let mut serial = 0;
+    while serial < 128 {
+        let (class, length) = match serial {
+            0 => (class::NULL, 0),
+            1..=4 => (class::INT, serial as u8),
+            5 => (class::INT, 6),
+            6 => (class::INT, 8),
+            7 => (class::REAL, 8),
+            8 | 9 => (class::INT, 0),
+            10 | 11 => (class::BAD, 0),
+            _ if serial % 2 == 0 => (class::BLOB, (serial - 12) as u8 / 2),
+            _ => (class::TEXT, (serial - 13) as u8 / 2),
+        };
+        let shift = if length == 0 || length > 8 { 0 } else { 64 - 8 * length };
+        let constant = if serial == 9 { 1 } else { 0 };
+        all[serial] = Serial { class, length, shift, constant };
+        serial += 1;
+    }
+    all
+};
+
+impl Serial {
+    /// The integer in the first of these 8 bytes; 0 for NULL.
+    #[inline(always)]
+    pub(super) fn int(self, bytes: u64) -> i64 {
+        let value = bytes as i64 >> (self.shift & 63);
+        if self.length == 0 { i64::from(self.constant) } else { value }
+    }
+}
+
+/// 8 bytes from `at` on; zeros where they are not all there.
+#[inline(always)]
+pub(super) fn eight(bytes: &[u8], at: usize) -> u64 {
+    bytes.get(at..).and_then(|b| b.first_chunk()).map_or(0, |b| u64::from_be_bytes(*b))
+}
+
+/// A varint at `at` and the offset behind it, or `None` if the bytes end before it.
+#[inline(always)]
+pub(super) fn varint(bytes: &[u8], at: usize) -> Option<(u64, usize)> {
+    let chunk = bytes.get(at..)?.first_chunk::<8>().map_or(u64::MAX, |b| u64::from_le_bytes(*b));
+    let ends = !chunk & 0x8080_8080_8080_8080;
+    if ends == 0 {
+        return long_varint(bytes, at);
+    }
+    let length = ends.trailing_zeros() / 8 + 1;
+    // The inverse of what the writer does: groups of 7 bits are joined to pairs, quarters, halves.
+    let groups = (chunk.swap_bytes() >> (64 - 8 * length)) & 0x7f7f_7f7f_7f7f_7f7f;
+    let pairs = groups & 0x007f_007f_007f_007f | (groups & 0x7f00_7f00_7f00_7f00) >> 1;
+    let quarters = pairs & 0x0000_3fff_0000_3fff | (pairs & 0x3fff_0000_3fff_0000) >> 2;
+    let value = quarters & 0x0fff_ffff | (quarters & 0x0fff_ffff_0000_0000) >> 4;
+    Some((value, at + length as usize))
+}
+
+/// A varint of 9 bytes, or one close to the end of the bytes.
+#[cold]
+fn long_varint(bytes: &[u8], at: usize) -> Option<(u64, usize)> {
+    let bytes = bytes.get(at..)?;
+    let mut value = 0;
+    for (i, byte) in bytes.iter().take(8).enumerate() {
+        value = value << 7 | u64::from(byte & 0x7f);
+        if byte & 0x80 == 0 {
+            return Some((value, at + i + 1));
+        }
+    }
+    Some((value << 8 | u64::from(*bytes.get(8)?), at + 9))
+}
+
+/// The value of any serial type at `at` and the offset behind it; `None` if it does not end before `end`.
+pub(super) fn value(bytes: &[u8], serial: u64, at: usize, end: usize) -> Option<(Value<'_>, usize)> {
+    let length = match serial {
+        0..=11 => u64::from(SERIALS[serial as usize].length),
+        _ => (serial - 12) / 2,
+    };
+    let behind = at.checked_add(usize::try_from(length).ok()?).filter(|behind| *behind <= end)?;
+    let bytes = bytes.get(at..behind)?;
+    let value = match serial {
+        0 => Value::Null,
+        7 => Value::Real(f64::from_be_bytes(*bytes.first_chunk()?)),
+        10 | 11 => return None,
+        1..=9 => {
+            let mut wide = [0; 8];
+            wide[..bytes.len()].copy_from_slice(bytes);
+            Value::Int(SERIALS[serial as usize].int(u64::from_be_bytes(wide)))
+        }
+        _ if serial.is_multiple_of(2) => Value::Blob(bytes),
+        _ => Value::Text(bytes),
+    };
+    Some((value, behind))
+}

@@ -1,0 +1,168 @@
+//! Columns to leaf pages.
+
+use super::error::WriteError;
+use super::field::{Field, Plan};
+use super::record::Record;
+use super::run::{LeafRun, Link};
+use super::stage::{Leaves, push_varint, put_varint};
+use super::{PAGE_SIZE, run};
+use crate::format::local_payload;
+use rpd_shard::model::Keys;
+
+/// SQLite's limit for a row.
+const MOST_BYTES: u64 = 1_000_000_000;
+/// Longest record without overflow pages.
+const LOCAL: usize = PAGE_SIZE - 35;
+
+/// Encodes rows of one table into leaf pages, each filled as far as the rows allow.
+#[derive(Debug)]
+pub struct LeafWriter {
+    leaves: Leaves,
+    /// Overflow pages; links count from the first of them.
+    overflow: Vec<u8>,
+    links: Vec<Link>,
+    last: Option<i64>,
+}
+
+impl Default for LeafWriter {
+    fn default() -> Self {
+        LeafWriter::new(Vec::new())
+    }
+}
+
+impl LeafWriter {
+    /// Pages are put into `memory`, whose content is dropped: the first touch of fresh memory takes as long
+    /// as the encoding.
+    pub fn new(memory: Vec<u8>) -> LeafWriter {
+        LeafWriter { leaves: Leaves::new(memory), overflow: Vec::new(), links: Vec::new(), last: None }
+    }
+
+    /// Bytes of the pages that are full.
+    pub fn bytes(&self) -> usize {
+        self.leaves.done.len() + self.overflow.len()
+    }
+
+    /// Adds `rows` rows, with larger keys than those before. `fields` are the columns of the table in the
+    /// order of its declaration. After an error the writer is to be dropped.
+    ///
+    /// # Panics
+    /// If keys or cells have fewer than `rows` rows.
+    pub fn append(&mut self, keys: &Keys, fields: &[Field<'_>], rows: usize) -> Result<(), WriteError> {
+        let mut plan = Plan::new(fields, rows);
+        match keys {
+            Keys::Dense(first) => {
+                // Keys beyond i64 would wrap to one that is out of order.
+                let keys = (0..rows).map(|row| first.wrapping_add(row as i64));
+                self.rows(keys, fields, plan.as_mut())
+            }
+            Keys::Sparse(keys) => self.rows(keys[..rows].iter().copied(), fields, plan.as_mut()),
+        }
+    }
+
+    #[inline(always)]
+    fn rows(
+        &mut self,
+        keys: impl Iterator<Item = i64>,
+        fields: &[Field<'_>],
+        plan: Option<&mut Plan<'_>>,
+    ) -> Result<(), WriteError> {
+        let mut last = self.last;
+        let Some(plan) = plan else {
+            for (row, rowid) in keys.enumerate() {
+                self.long_row(fields, row, ascending(&mut last, rowid)?)?;
+            }
+            self.last = last;
+            return Ok(());
+        };
+        for (row, rowid) in keys.enumerate() {
+            let rowid = ascending(&mut last, rowid)?;
+            let end = self.leaves.start;
+            match plan.record(&mut self.leaves.stage, end, row) {
+                Ok(start) if end - start <= LOCAL => {
+                    let cell = put_varint(&mut self.leaves.stage, start, rowid as u64);
+                    let cell = put_varint(&mut self.leaves.stage, cell, (end - start) as u64);
+                    self.leaves.take(cell, rowid);
+                }
+                _ => self.long_row(fields, row, rowid)?,
+            }
+        }
+        self.last = last;
+        Ok(())
+    }
+
+    /// A row of any length, with overflow pages where it needs them.
+    #[cold]
+    fn long_row(&mut self, fields: &[Field<'_>], row: usize, rowid: i64) -> Result<(), WriteError> {
+        let record = Record::new(fields, row);
+        if record.length > MOST_BYTES {
+            return Err(WriteError::RowTooLong { rowid, bytes: record.length });
+        }
+        let local = local_payload(record.length, PAGE_SIZE);
+        let mut cell = Vec::with_capacity(local + 24);
+        push_varint(&mut cell, record.length);
+        push_varint(&mut cell, rowid as u64);
+        let here = cell.len() + local;
+        let first = self.overflow.len();
+        let mut chain = Chain { pages: &mut self.overflow, links: &mut self.links };
+        record.pieces(|piece| {
+            let (near, far) = piece.split_at(piece.len().min(here - cell.len()));
+            cell.extend_from_slice(near);
+            chain.extend(far);
+        });
+        chain.end(first);
+        let overflows = record.length > local as u64;
+        if overflows {
+            cell.extend_from_slice(&[0; 4]);
+        }
+        let place = self.leaves.take_bytes(&cell, rowid);
+        if overflows {
+            let page = (first / PAGE_SIZE) as u64;
+            self.links.push(Link { at: run::Place::Leaf(place + cell.len() - 4), page });
+        }
+        Ok(())
+    }
+
+    /// The pages of all rows.
+    pub fn finish(mut self) -> LeafRun {
+        self.leaves.finish_page();
+        LeafRun::new(self.leaves.done, self.leaves.last_rowids, &self.overflow, self.links)
+    }
+}
+
+#[inline(always)]
+fn ascending(last: &mut Option<i64>, rowid: i64) -> Result<i64, WriteError> {
+    if last.is_some_and(|last| last >= rowid) {
+        return Err(WriteError::Order { rowid });
+    }
+    *last = Some(rowid);
+    Ok(rowid)
+}
+
+/// Overflow pages of one row: a link to the next page, then bytes.
+struct Chain<'a> {
+    pages: &'a mut Vec<u8>,
+    links: &'a mut Vec<Link>,
+}
+
+impl Chain<'_> {
+    fn extend(&mut self, mut bytes: &[u8]) {
+        while !bytes.is_empty() {
+            if self.pages.len().is_multiple_of(PAGE_SIZE) {
+                self.pages.extend_from_slice(&[0; 4]);
+            }
+            let room = PAGE_SIZE - self.pages.len() % PAGE_SIZE;
+            let (here, rest) = bytes.split_at(bytes.len().min(room));
+            self.pages.extend_from_slice(here);
+            bytes = rest;
+        }
+    }
+
+    /// Fills the last page up, and links the pages from offset `first` on.
+    fn end(&mut self, first: usize) {
+        self.pages.resize(self.pages.len().next_multiple_of(PAGE_SIZE), 0);
+        for next in (first + PAGE_SIZE..self.pages.len()).step_by(PAGE_SIZE) {
+            let page = (next / PAGE_SIZE) as u64;
+            self.links.push(Link { at: run::Place::Overflow(next - PAGE_SIZE), page });
+        }
+    }
+}

@@ -1,0 +1,77 @@
+//! Which pages of a file can be used.
+
+use super::PAGE_SIZE;
+use crate::format::LOCK_BYTE;
+
+/// The page of SQLite's locks at this page size; it is never used.
+const LOCK_PAGE: u64 = LOCK_BYTE / PAGE_SIZE as u64 + 1;
+/// SQLite has no page with a larger number.
+const LAST_PAGE: u64 = 0xffff_fffe;
+
+/// A page by its place among the usable ones, from 1 on: the page of the lock byte (at 1 GiB) is not counted.
+///
+/// Ranks add and subtract these numbers; only what is written into a file is a physical number.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub struct LogicalPage(u64);
+
+/// The database would have more pages than SQLite can number.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
+#[error("a database holds at most 4294967294 pages of 4096 bytes, and this one would need page {0}")]
+pub struct PageNumberError(u64);
+
+impl LogicalPage {
+    /// The first usable page behind a file of this many pages.
+    pub fn behind(page_count: u32) -> LogicalPage {
+        let count = u64::from(page_count);
+        LogicalPage(if count >= LOCK_PAGE { count } else { count + 1 })
+    }
+
+    /// The page `pages` usable pages further on.
+    pub fn plus(self, pages: u64) -> LogicalPage {
+        LogicalPage(self.0.saturating_add(pages))
+    }
+
+    /// The page in front of it.
+    pub(super) fn before(self) -> LogicalPage {
+        LogicalPage(self.0.saturating_sub(1))
+    }
+
+    /// Its number in the file, from 1 on.
+    pub fn physical(self) -> Result<u32, PageNumberError> {
+        let number = if self.0 >= LOCK_PAGE { self.0.saturating_add(1) } else { self.0 };
+        u32::try_from(number).ok().filter(|n| u64::from(*n) <= LAST_PAGE).ok_or(PageNumberError(number))
+    }
+
+    /// How many pages from this one on have consecutive numbers in the file: up to the lock page.
+    pub(super) fn consecutive(self) -> u64 {
+        if self.0 < LOCK_PAGE { LOCK_PAGE - self.0 } else { u64::MAX }
+    }
+}
+
+/// Where the page with this number starts in the file.
+pub(super) fn offset(physical: u32) -> u64 {
+    u64::from(physical.saturating_sub(1)) * PAGE_SIZE as u64
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_lock_page_is_skipped() {
+        let before = LogicalPage::behind(262_143);
+        assert_eq!(before.physical(), Ok(262_144));
+        assert_eq!(before.consecutive(), 1);
+        assert_eq!(before.plus(1).physical(), Ok(262_146));
+        assert_eq!(LogicalPage::behind(262_144).physical(), Ok(262_146));
+        assert_eq!(LogicalPage::behind(262_145).physical(), Ok(262_146));
+        assert_eq!(LogicalPage::behind(262_146).physical(), Ok(262_147));
+    }
+
+    #[test]
+    fn numbers_end() {
+        assert_eq!(LogicalPage::behind(0xffff_fffd).physical(), Ok(0xffff_fffe));
+        assert_eq!(LogicalPage::behind(0xffff_fffe).physical(), Err(PageNumberError(0xffff_ffff)));
+        assert!(LogicalPage::behind(0).plus(u64::MAX).physical().is_err());
+    }
+}

@@ -1,0 +1,6 @@
+#![allow(clippy::unwrap_used)]
+//! Pages against SQLite itself.
+
+mod read;
+mod support;
+mod write;

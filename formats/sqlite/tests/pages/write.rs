@@ -1,0 +1,55 @@
+//! What we write is what SQLite would have written.
+
+use crate::support::*;
+use proptest::prelude::*;
+
+/// The same rows in a database of ours and in one that SQLite made by inserts.
+fn both(tables: &[Vec<TestTable>]) -> Result<(), TestCaseError> {
+    let folder = tempfile::tempdir().unwrap();
+    let names: Vec<String> = (0..tables.len()).map(|i| format!("t{i}")).collect();
+    let ddl: Vec<String> = names.iter().zip(tables).map(|(name, pieces)| pieces[0].ddl(name) + ";").collect();
+    let theirs = create(&folder.path().join("theirs.db"), &ddl.concat());
+    let path = folder.path().join("ours.db");
+    let ours = create(&path, &ddl.concat());
+    let roots: Vec<u32> = names.iter().map(|name| root(&ours, name)).collect();
+    let pages = page_count(&ours);
+    drop(ours);
+    let filled: Vec<_> = roots.iter().copied().zip(tables.iter().map(Vec::as_slice)).collect();
+    fill(&path, pages, &filled);
+    let ours = create(&path, "");
+    prop_assert_eq!(integrity(&ours), "ok");
+    for (name, pieces) in names.iter().zip(tables) {
+        theirs.execute_batch("BEGIN").unwrap();
+        pieces.iter().for_each(|piece| piece.insert(&theirs, name));
+        theirs.execute_batch("COMMIT").unwrap();
+        let columns = pieces[0].types.len();
+        let (ours, theirs) = (seen(&ours, name, columns), seen(&theirs, name, columns));
+        prop_assert_eq!(ours.len(), theirs.len());
+        for (ours, theirs) in ours.iter().zip(&theirs) {
+            prop_assert_eq!(ours.0, theirs.0);
+            for (ours, theirs) in ours.1.iter().zip(&theirs.1) {
+                prop_assert_eq!(ours, theirs);
+            }
+        }
+    }
+    // The file can be changed like any other.
+    ours.execute_batch(
+        "CREATE TABLE later (text TEXT UNIQUE);
+         WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 300)
+         INSERT INTO later SELECT 'text number ' || i FROM n;
+         INSERT INTO t0 (id) SELECT max(id) + 1 FROM t0 HAVING count(*) > 0;
+         DELETE FROM t0 WHERE id IN (SELECT id FROM t0 LIMIT 20);",
+    )
+    .unwrap();
+    prop_assert_eq!(integrity(&ours), "ok");
+    Ok(())
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 200, failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn as_sqlite_stores_it(tables in proptest::collection::vec(table(0..60), 1..4)) {
+        both(&tables)?;
+    }
+}
