@@ -15,7 +15,7 @@ use crate::input::format::Format;
 use crate::input::plan::{Plan, PlannedInput, output_of, plan, share};
 use crate::input::schema::JobSchema;
 use crate::input::survey::{Survey, survey_shard};
-use crate::input::translate::{self, Folder, Translated};
+use crate::input::translate::{self, Folder, Told, Translated};
 use crate::number::{Bases, bases, demand};
 use crate::output::base::BaseFile;
 use crate::output::encode::{Encoder, Forms};
@@ -52,8 +52,8 @@ pub fn merge(comm: &impl Comm, args: &MergeArgs) -> Result<Report, Failure> {
         true => None,
         false => Some(Partial::begin(&listing.output, comm.rank() == 0, args.force)?),
     };
-    let (folder, files, warnings) = translate_foreign(comm, &listing)?;
-    let plan = from_rank_0(comm, || plan(&files, listing.output.clone(), warnings.clone()))?;
+    let (folder, files, told) = translate_foreign(comm, &listing)?;
+    let plan = from_rank_0(comm, || plan(&files, listing.output.clone(), told.clone()))?;
     let schema = JobSchema::new(&plan.schema);
     let own = Own::new(&plan, comm);
     progress.phase_of_bytes("read", own.inputs.iter().map(|s| s.bytes).sum());
@@ -150,10 +150,10 @@ impl Listing {
 fn translate_foreign(
     comm: &impl Comm,
     listing: &Listing,
-) -> Result<(Option<Folder>, Vec<Listed>, Vec<String>), Failure> {
+) -> Result<(Option<Folder>, Vec<Listed>, Told), Failure> {
     let mut files = listing.files.clone();
     if !files.iter().any(translate::is_foreign) {
-        return Ok((None, files, Vec::new()));
+        return Ok((None, files, Told::default()));
     }
     let begun = Folder::begin(&listing.output, comm.rank() == 0);
     let folder = settle(comm, begun.map_err(|error| Failure::write(&listing.output, &error)))?;
@@ -163,8 +163,8 @@ fn translate_foreign(
         let theirs: Vec<Translated> = wire::decode_message(&message).map_err(Failure::message)?;
         all.extend(theirs);
     }
-    let warnings = translate::replace(&mut files, all);
-    Ok((Some(folder), files, warnings))
+    let told = translate::replace(&mut files, all);
+    Ok((Some(folder), files, told))
 }
 
 /// The inputs of this rank.
