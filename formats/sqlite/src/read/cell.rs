@@ -61,6 +61,44 @@ impl Serial {
     }
 }
 
+/// Adds the classes of 8 columns to `classes`: `types` gives their types in each row, the first column's in the
+/// highest byte.
+///
+/// All 8 are looked at in one: each test leaves its answer in the highest bit of each byte.
+#[inline]
+pub(super) fn classify(types: impl Iterator<Item = u64>, classes: &mut [u8]) {
+    const HIGH: u64 = 0x8080_8080_8080_8080;
+    const LOW: u64 = !HIGH;
+    const ONES: u64 = 0x0101_0101_0101_0101;
+    let not_zero = |v: u64| ((v & LOW) + LOW) | v;
+    let at_least = |v: u64, least: u64| (v & LOW) + ONES * (0x80 - least);
+    let (mut null, mut int, mut real, mut blob, mut text, mut long, mut bad) = (0, 0, 0, 0, 0, 0, 0);
+    for types in types {
+        let (some, no_real) = (not_zero(types), not_zero(types ^ (7 * ONES)));
+        let (from_10, from_12, odd) = (at_least(types, 10), at_least(types, 12), types << 7);
+        null |= !some;
+        int |= some & no_real & !from_10;
+        real |= !no_real;
+        blob |= from_12 & !odd;
+        text |= from_12 & odd;
+        long |= types;
+        bad |= from_10 & !from_12;
+    }
+    let all = [
+        (null, class::NULL),
+        (int, class::INT),
+        (real, class::REAL),
+        (blob, class::BLOB),
+        (text, class::TEXT),
+        (long, class::LONG),
+        (bad, class::BAD),
+    ];
+    for (i, classes) in classes.iter_mut().take(8).enumerate() {
+        let bit = 1 << (63 - 8 * i);
+        *classes = all.iter().filter(|(seen, _)| seen & bit != 0).fold(0, |set, (_, class)| set | class);
+    }
+}
+
 /// 8 bytes from `at` on; zeros where they are not all there.
 #[inline(always)]
 pub(super) fn eight(bytes: &[u8], at: usize) -> u64 {
@@ -70,7 +108,11 @@ pub(super) fn eight(bytes: &[u8], at: usize) -> u64 {
 /// A varint at `at` and the offset behind it, or `None` if the bytes end before it.
 #[inline(always)]
 pub(super) fn varint(bytes: &[u8], at: usize) -> Option<(u64, usize)> {
-    let chunk = bytes.get(at..)?.first_chunk::<8>().map_or(u64::MAX, |b| u64::from_le_bytes(*b));
+    let rest = bytes.get(at..)?;
+    if let Some(first) = rest.first().filter(|first| **first < 0x80) {
+        return Some((u64::from(*first), at + 1));
+    }
+    let chunk = rest.first_chunk::<8>().map_or(u64::MAX, |b| u64::from_le_bytes(*b));
     let ends = !chunk & 0x8080_8080_8080_8080;
     if ends == 0 {
         return long_varint(bytes, at);

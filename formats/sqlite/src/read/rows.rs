@@ -1,6 +1,6 @@
 //! Leaf pages to columns.
 
-use super::cell::{class, varint};
+use super::cell::{class, classify, eight, varint};
 use super::columns::{Column, Page, Place, TooLong};
 use super::database::Database;
 use super::error::{PageError, PageProblem};
@@ -268,10 +268,12 @@ impl<'a> Decoder<'a> {
 
     /// Finds out of what classes each column's values are. Returns whether all types are of one byte.
     fn classify(&mut self) -> bool {
-        let (bytes, places) = (&self.bytes, &self.places);
-        let of = |column| places.iter().fold(0, |all, place| all | place.serial(bytes, column).class);
         self.classes.clear();
-        self.classes.extend((0..self.wanted.len()).map(of));
+        self.classes.resize(self.wanted.len(), 0);
+        for (i, classes) in self.classes.chunks_mut(8).enumerate() {
+            let types = self.places.iter().map(|place| eight(&self.bytes, place.types as usize + 8 * i));
+            classify(types, classes);
+        }
         self.classes.iter().all(|classes| classes & (class::LONG | class::BAD) == 0)
     }
 
