@@ -28,6 +28,15 @@ pub(super) struct Serial {
     constant: u8,
 }
 
+/// The types of a column's values on a page.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Types {
+    /// A set of [`class`].
+    pub(super) classes: u8,
+    /// The type that all of them have.
+    pub(super) only: Option<u8>,
+}
+
 /// By the first byte of a type.
 pub(super) const SERIALS: [Serial; 256] = {
     let mut all = [Serial { class: class::LONG, length: 0, shift: 0, constant: 0 }; 256];
@@ -56,23 +65,29 @@ impl Serial {
     /// The integer in the first of these 8 bytes; 0 for NULL.
     #[inline(always)]
     pub(super) fn int(self, bytes: u64) -> i64 {
-        let value = bytes as i64 >> (self.shift & 63);
-        if self.length == 0 { i64::from(self.constant) } else { value }
+        if self.length == 0 { i64::from(self.constant) } else { self.bytes(bytes) }
+    }
+
+    /// The same for a type that has bytes.
+    #[inline(always)]
+    pub(super) fn bytes(self, bytes: u64) -> i64 {
+        bytes as i64 >> (self.shift & 63)
     }
 }
 
-/// Adds the classes of 8 columns to `classes`: `types` gives their types in each row, the first column's in the
-/// highest byte.
+/// Finds out about the types of up to 8 columns: `types` gives them for each row, the first column's in the highest
+/// byte.
 ///
 /// All 8 are looked at in one: each test leaves its answer in the highest bit of each byte.
 #[inline]
-pub(super) fn classify(types: impl Iterator<Item = u64>, classes: &mut [u8]) {
+pub(super) fn classify(types: impl Iterator<Item = u64>, columns: &mut [Types]) {
     const HIGH: u64 = 0x8080_8080_8080_8080;
     const LOW: u64 = !HIGH;
     const ONES: u64 = 0x0101_0101_0101_0101;
     let not_zero = |v: u64| ((v & LOW) + LOW) | v;
     let at_least = |v: u64, least: u64| (v & LOW) + ONES * (0x80 - least);
     let (mut null, mut int, mut real, mut blob, mut text, mut long, mut bad) = (0, 0, 0, 0, 0, 0, 0);
+    let mut every = u64::MAX;
     for types in types {
         let (some, no_real) = (not_zero(types), not_zero(types ^ (7 * ONES)));
         let (from_10, from_12, odd) = (at_least(types, 10), at_least(types, 12), types << 7);
@@ -82,6 +97,7 @@ pub(super) fn classify(types: impl Iterator<Item = u64>, classes: &mut [u8]) {
         blob |= from_12 & !odd;
         text |= from_12 & odd;
         long |= types;
+        every &= types;
         bad |= from_10 & !from_12;
     }
     let all = [
@@ -93,9 +109,12 @@ pub(super) fn classify(types: impl Iterator<Item = u64>, classes: &mut [u8]) {
         (long, class::LONG),
         (bad, class::BAD),
     ];
-    for (i, classes) in classes.iter_mut().take(8).enumerate() {
+    let (any, every) = (long.to_be_bytes(), every.to_be_bytes());
+    for (i, column) in columns.iter_mut().take(8).enumerate() {
         let bit = 1 << (63 - 8 * i);
-        *classes = all.iter().filter(|(seen, _)| seen & bit != 0).fold(0, |set, (_, class)| set | class);
+        column.classes =
+            all.iter().filter(|(seen, _)| seen & bit != 0).fold(0, |set, (_, class)| set | class);
+        column.only = (any[i] == every[i]).then_some(any[i]);
     }
 }
 

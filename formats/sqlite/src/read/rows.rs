@@ -1,6 +1,6 @@
 //! Leaf pages to columns.
 
-use super::cell::{class, classify, eight, varint};
+use super::cell::{SERIALS, Types, class, classify, eight, varint};
 use super::columns::{Column, Page, Place, TooLong};
 use super::database::Database;
 use super::error::{PageError, PageProblem};
@@ -109,8 +109,8 @@ struct Decoder<'a> {
     places: Vec<Place>,
     /// Their rowids.
     rowids: Vec<i64>,
-    /// The classes of each column's values.
-    classes: Vec<u8>,
+    /// The types of each column in the current page.
+    types: Vec<Types>,
     /// Pages that are still to come.
     pages: usize,
     /// Bytes that overflow pages may still have.
@@ -133,7 +133,7 @@ impl<'a> Decoder<'a> {
             read: 0,
             places: Vec::new(),
             rowids: Vec::new(),
-            classes: Vec::new(),
+            types: Vec::new(),
             pages,
             overflow,
         }
@@ -266,24 +266,28 @@ impl<'a> Decoder<'a> {
         Ok(Place::new(types, start + header as usize, end))
     }
 
-    /// Finds out of what classes each column's values are. Returns whether all types are of one byte.
+    /// Finds out of what types each column's values are. Returns whether all types are of one byte.
     fn classify(&mut self) -> bool {
-        self.classes.clear();
-        self.classes.resize(self.wanted.len(), 0);
-        for (i, classes) in self.classes.chunks_mut(8).enumerate() {
+        self.types.clear();
+        self.types.resize(self.wanted.len(), Types::default());
+        for (i, columns) in self.types.chunks_mut(8).enumerate() {
             let types = self.places.iter().map(|place| eight(&self.bytes, place.types as usize + 8 * i));
-            classify(types, classes);
+            classify(types, columns);
         }
-        self.classes.iter().all(|classes| classes & (class::LONG | class::BAD) == 0)
+        self.types.iter().all(|types| types.classes & (class::LONG | class::BAD) == 0)
     }
 
     /// A column of all rows after the other, without looking for the length of types.
     fn by_column(&mut self) -> Result<(), PageProblem> {
         let page = Page { bytes: &self.bytes, expected: self.expected() };
-        for (i, (column, classes)) in self.columns.iter_mut().zip(&self.classes).enumerate() {
-            match column {
-                Some(column) => column.append(page, &mut self.places, i, *classes)?,
-                None => self.places.iter_mut().for_each(|place| {
+        for (i, (column, types)) in self.columns.iter_mut().zip(&self.types).enumerate() {
+            match (column, types.only) {
+                (Some(column), _) => column.append(page, &mut self.places, i, *types)?,
+                (None, Some(only)) => {
+                    let length = u32::from(SERIALS[usize::from(only)].length);
+                    self.places.iter_mut().for_each(|place| place.values += length);
+                }
+                (None, None) => self.places.iter_mut().for_each(|place| {
                     place.values += u32::from(place.serial(page.bytes, i).length);
                 }),
             }
