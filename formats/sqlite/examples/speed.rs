@@ -1,7 +1,7 @@
 #![allow(clippy::unwrap_used, missing_docs)]
 //! Rows a second, encoded and decoded on one core: `cargo run --release -p rpd-sqlite --example speed`.
 
-use rpd_shard::model::{Cells, Keys, TextCells, Value};
+use rpd_shard::model::{Cells, Keys, Nulls, TextCells, Value};
 use rpd_sqlite::read::{Database, Wanted};
 use rpd_sqlite::write::{Affinity, Field, LeafWriter, LogicalPage};
 use std::io::Write;
@@ -33,8 +33,27 @@ fn main() {
     let narrow: Vec<Field<'_>> = std::iter::once(Field::Key).chain(names.iter().map(cells)).collect();
     let mut region = narrow.clone();
     region.insert(1, Field::Same { value: guid, affinity: Affinity::Text });
+    let mut long = TextCells::default();
+    for i in 0..ROWS {
+        let code = long.add_entry(
+            format!("{{\"name\": \"a call with arguments\", \"bytes\": {i}, \"stream\": 4}}").as_bytes(),
+        );
+        long.codes.push(code);
+    }
+    let long = Cells::Text(long);
+    let reals = Cells::Real { values: (0..ROWS).map(|i| i as f64 / 2.0).collect(), nulls: Nulls::default() };
+    let mut nulls = Nulls::default();
+    (0..ROWS).step_by(3).for_each(|row| nulls.set(row));
+    let some = Cells::Int { values: (0..ROWS as i64).collect(), nulls };
+    let mut json = region.clone();
+    json.push(Field::Cells { cells: &long, null: Value::Null, affinity: Affinity::Numeric });
+    let mut mixed = region.clone();
+    mixed.push(Field::Cells { cells: &reals, null: Value::Null, affinity: Affinity::Real });
+    mixed.push(Field::Cells { cells: &some, null: Value::Null, affinity: Affinity::Integer });
     measure("narrow", &narrow);
     measure("with guid", &region);
+    measure("with real and nulls", &mixed);
+    measure("with long json", &json);
 }
 
 fn measure(name: &str, fields: &[Field<'_>]) {

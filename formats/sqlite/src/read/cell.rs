@@ -28,6 +28,15 @@ pub(super) struct Serial {
     constant: u8,
 }
 
+/// The types of a column's values on a page.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Types {
+    /// A set of [`class`].
+    pub(super) classes: u8,
+    /// The type that all of them have.
+    pub(super) only: Option<u8>,
+}
+
 /// By the first byte of a type.
 pub(super) const SERIALS: [Serial; 256] = {
     let mut all = [Serial { class: class::LONG, length: 0, shift: 0, constant: 0 }; 256];
@@ -56,8 +65,56 @@ impl Serial {
     /// The integer in the first of these 8 bytes; 0 for NULL.
     #[inline(always)]
     pub(super) fn int(self, bytes: u64) -> i64 {
-        let value = bytes as i64 >> (self.shift & 63);
-        if self.length == 0 { i64::from(self.constant) } else { value }
+        if self.length == 0 { i64::from(self.constant) } else { self.bytes(bytes) }
+    }
+
+    /// The same for a type that has bytes.
+    #[inline(always)]
+    pub(super) fn bytes(self, bytes: u64) -> i64 {
+        bytes as i64 >> (self.shift & 63)
+    }
+}
+
+/// Finds out about the types of up to 8 columns: `types` gives them for each row, the first column's in the highest
+/// byte.
+///
+/// All 8 are looked at in one: each test leaves its answer in the highest bit of each byte.
+#[inline]
+pub(super) fn classify(types: impl Iterator<Item = u64>, columns: &mut [Types]) {
+    const HIGH: u64 = 0x8080_8080_8080_8080;
+    const LOW: u64 = !HIGH;
+    const ONES: u64 = 0x0101_0101_0101_0101;
+    let not_zero = |v: u64| ((v & LOW) + LOW) | v;
+    let at_least = |v: u64, least: u64| (v & LOW) + ONES * (0x80 - least);
+    let (mut null, mut int, mut real, mut blob, mut text, mut long, mut bad) = (0, 0, 0, 0, 0, 0, 0);
+    let mut every = u64::MAX;
+    for types in types {
+        let (some, no_real) = (not_zero(types), not_zero(types ^ (7 * ONES)));
+        let (from_10, from_12, odd) = (at_least(types, 10), at_least(types, 12), types << 7);
+        null |= !some;
+        int |= some & no_real & !from_10;
+        real |= !no_real;
+        blob |= from_12 & !odd;
+        text |= from_12 & odd;
+        long |= types;
+        every &= types;
+        bad |= from_10 & !from_12;
+    }
+    let all = [
+        (null, class::NULL),
+        (int, class::INT),
+        (real, class::REAL),
+        (blob, class::BLOB),
+        (text, class::TEXT),
+        (long, class::LONG),
+        (bad, class::BAD),
+    ];
+    let (any, every) = (long.to_be_bytes(), every.to_be_bytes());
+    for (i, column) in columns.iter_mut().take(8).enumerate() {
+        let bit = 1 << (63 - 8 * i);
+        column.classes =
+            all.iter().filter(|(seen, _)| seen & bit != 0).fold(0, |set, (_, class)| set | class);
+        column.only = (any[i] == every[i]).then_some(any[i]);
     }
 }
 
@@ -70,7 +127,11 @@ pub(super) fn eight(bytes: &[u8], at: usize) -> u64 {
 /// A varint at `at` and the offset behind it, or `None` if the bytes end before it.
 #[inline(always)]
 pub(super) fn varint(bytes: &[u8], at: usize) -> Option<(u64, usize)> {
-    let chunk = bytes.get(at..)?.first_chunk::<8>().map_or(u64::MAX, |b| u64::from_le_bytes(*b));
+    let rest = bytes.get(at..)?;
+    if let Some(first) = rest.first().filter(|first| **first < 0x80) {
+        return Some((u64::from(*first), at + 1));
+    }
+    let chunk = rest.first_chunk::<8>().map_or(u64::MAX, |b| u64::from_le_bytes(*b));
     let ends = !chunk & 0x8080_8080_8080_8080;
     if ends == 0 {
         return long_varint(bytes, at);

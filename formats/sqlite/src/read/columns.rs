@@ -1,7 +1,8 @@
 //! Values of one column, row after row, into cells.
 
-use super::cell::{SERIALS, Serial, class, eight, value, varint};
+use super::cell::{SERIALS, Serial, Types, class, eight, value, varint};
 use rpd_shard::model::{Cells, Nulls, OwnedValue, TextCells, Value};
+use std::iter::repeat_n;
 
 /// Distinct texts that are remembered. Constant texts and a few that take turns are the common case, and
 /// a table of all would cost more than it saves.
@@ -114,16 +115,17 @@ impl Column {
         Column { real, ..Column::default() }
     }
 
-    /// Adds column `column` of a page's rows, whose types are of `classes` and one byte each. A value that
+    /// Adds column `column` of a page's rows, whose types are one byte each. A value that
     /// reaches out of its row is not noticed: its end is in `places`, for the caller.
     pub(super) fn append(
         &mut self,
         page: Page<'_>,
         places: &mut [Place],
         column: usize,
-        classes: u8,
+        types: Types,
     ) -> Result<(), TooLong> {
         let bytes = page.bytes;
+        let classes = types.classes;
         let rows = places.len();
         match self.pass(classes & !class::NULL) {
             Pass::Nulls => {
@@ -135,10 +137,18 @@ impl Column {
                 self.mark_nulls(bytes, places, column, classes);
                 let values = self.ints();
                 make_room(values, rows, page.expected);
-                values.extend(places.iter_mut().map(|place| {
-                    let (serial, first) = place.number(bytes, column);
-                    serial.int(first)
-                }));
+                match types.only.map(|only| SERIALS[usize::from(only)]) {
+                    Some(serial) if serial.length == 0 => values.extend(repeat_n(serial.int(0), rows)),
+                    Some(serial) => values.extend(places.iter_mut().map(|place| {
+                        let first = eight(bytes, place.values as usize);
+                        place.values += u32::from(serial.length);
+                        serial.bytes(first)
+                    })),
+                    None => values.extend(places.iter_mut().map(|place| {
+                        let (serial, first) = place.number(bytes, column);
+                        serial.int(first)
+                    })),
+                }
             }
             Pass::Reals => {
                 self.mark_nulls(bytes, places, column, classes);

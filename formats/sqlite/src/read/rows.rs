@@ -1,6 +1,6 @@
 //! Leaf pages to columns.
 
-use super::cell::{class, varint};
+use super::cell::{SERIALS, Types, class, classify, eight, varint};
 use super::columns::{Column, Page, Place, TooLong};
 use super::database::Database;
 use super::error::{PageError, PageProblem};
@@ -109,8 +109,6 @@ struct Decoder<'a> {
     places: Vec<Place>,
     /// Their rowids.
     rowids: Vec<i64>,
-    /// The classes of each column's values.
-    classes: Vec<u8>,
     /// Pages that are still to come.
     pages: usize,
     /// Bytes that overflow pages may still have.
@@ -133,7 +131,6 @@ impl<'a> Decoder<'a> {
             read: 0,
             places: Vec::new(),
             rowids: Vec::new(),
-            classes: Vec::new(),
             pages,
             overflow,
         }
@@ -154,12 +151,8 @@ impl<'a> Decoder<'a> {
     }
 
     fn cells(&mut self, page: u32, offset: usize) -> Result<(), PageProblem> {
-        let narrow = self.locate(page, offset)?;
-        if narrow && self.classify() {
-            self.by_column()?
-        } else {
-            self.by_value()?
-        }
+        self.locate(page, offset)?;
+        self.columns()?;
         if let Some(row) = self.places.iter().position(|place| place.values > place.end) {
             return Err(self.damaged(row));
         }
@@ -185,9 +178,8 @@ impl<'a> Decoder<'a> {
         (rows + rows / 16 + 1).min(most).max(rows).saturating_mul(self.pages)
     }
 
-    /// Finds the records of a page. Returns whether each has as many columns as are wanted, with types that
-    /// may all be of one byte.
-    fn locate(&mut self, page: u32, offset: usize) -> Result<bool, PageProblem> {
+    /// Finds the records of a page.
+    fn locate(&mut self, page: u32, offset: usize) -> Result<(), PageProblem> {
         let usable = self.database.usable;
         let head = header_offset(page);
         let bytes = self.bytes.get(offset..offset + usable).ok_or(PageProblem::Missing)?;
@@ -198,8 +190,6 @@ impl<'a> Decoder<'a> {
         let cells = usize::from(u16_at(bytes, head + 3).unwrap_or(0));
         let content = head + LEAF_HEAD + 2 * cells;
         let pointers = bytes.get(head + LEAF_HEAD..content).ok_or(PageProblem::Cells)?;
-        let narrow = self.wanted.len() as u64 + 1;
-        let mut all_narrow = true;
         let mut last = self.keys.last();
         let mut room = usable - content;
         let mut long = Vec::new();
@@ -221,16 +211,13 @@ impl<'a> Decoder<'a> {
                 continue;
             }
             let (header, types) = header(bytes, &cell)?;
-            all_narrow &= header == narrow;
             let start = offset + cell.payload;
             self.places.push(Place::new(offset + types, start + header as usize, start + cell.local));
         }
         for (row, link, cell) in long {
             self.places[row] = self.gather(link, &cell, offset)?;
-            all_narrow = false;
         }
-        // The length of a longer header takes two bytes.
-        Ok(all_narrow && narrow < 0x80)
+        Ok(())
     }
 
     /// Puts a payload that goes on in overflow pages behind what was read.
@@ -266,41 +253,55 @@ impl<'a> Decoder<'a> {
         Ok(Place::new(types, start + header as usize, end))
     }
 
-    /// Finds out of what classes each column's values are. Returns whether all types are of one byte.
-    fn classify(&mut self) -> bool {
-        let (bytes, places) = (&self.bytes, &self.places);
-        let of = |column| places.iter().fold(0, |all, place| all | place.serial(bytes, column).class);
-        self.classes.clear();
-        self.classes.extend((0..self.wanted.len()).map(of));
-        self.classes.iter().all(|classes| classes & (class::LONG | class::BAD) == 0)
-    }
-
-    /// A column of all rows after the other, without looking for the length of types.
-    fn by_column(&mut self) -> Result<(), PageProblem> {
-        let page = Page { bytes: &self.bytes, expected: self.expected() };
-        for (i, (column, classes)) in self.columns.iter_mut().zip(&self.classes).enumerate() {
-            match column {
-                Some(column) => column.append(page, &mut self.places, i, *classes)?,
-                None => self.places.iter_mut().for_each(|place| {
-                    place.values += u32::from(place.serial(page.bytes, i).length);
-                }),
+    /// Adds the values of the page, a column of all rows after the other.
+    fn columns(&mut self) -> Result<(), PageProblem> {
+        let expected = self.expected();
+        let mut next = 0;
+        while next < self.wanted.len() {
+            let page = Page { bytes: &self.bytes, expected };
+            // Up to 8 columns that all rows have.
+            let left = |place: &Place| place.header_end.saturating_sub(place.types) as usize;
+            let Some(left) = self.places.iter().map(left).min() else { return Ok(()) };
+            let mut types = [Types::default(); 8];
+            let types = &mut types[..left.min(8).min(self.wanted.len() - next)];
+            classify(self.places.iter().map(|place| eight(page.bytes, place.types as usize)), types);
+            let short = |types: &&Types| types.classes & (class::LONG | class::BAD) == 0;
+            let short = types.iter().take_while(short).count();
+            for (i, (column, types)) in self.columns[next..].iter_mut().zip(&types[..short]).enumerate() {
+                match (column, types.only) {
+                    (Some(column), _) => column.append(page, &mut self.places, i, *types)?,
+                    (None, Some(only)) => {
+                        let length = u32::from(SERIALS[usize::from(only)].length);
+                        self.places.iter_mut().for_each(|place| place.values += length);
+                    }
+                    (None, None) => self.places.iter_mut().for_each(|place| {
+                        place.values += u32::from(place.serial(page.bytes, i).length);
+                    }),
+                }
+            }
+            self.places.iter_mut().for_each(|place| place.types += short as u32);
+            next += short;
+            if short < 8 && next < self.wanted.len() {
+                self.by_value(next)?;
+                next += 1;
             }
         }
         Ok(())
     }
 
-    /// Value by value.
-    fn by_value(&mut self) -> Result<(), PageProblem> {
-        for (column, wanted) in self.columns.iter_mut().zip(self.wanted) {
-            for (place, rowid) in self.places.iter_mut().zip(&self.rowids) {
-                let value = place.next(&self.bytes).ok_or(PageProblem::Record { rowid: *rowid })?;
-                let Some(column) = column else { continue };
-                column.push(match (value, wanted) {
-                    (Some(value), _) => value,
-                    (None, Wanted::Value { default } | Wanted::Real { default }) => *default,
-                    (None, Wanted::Skip | Wanted::RowidAlias) => Value::Null,
-                })?;
-            }
+    /// Adds a column that some rows do not have, or whose types take several bytes.
+    fn by_value(&mut self, column: usize) -> Result<(), PageProblem> {
+        let (Some(collected), Some(wanted)) = (self.columns.get_mut(column), self.wanted.get(column)) else {
+            return Ok(());
+        };
+        for (place, rowid) in self.places.iter_mut().zip(&self.rowids) {
+            let value = place.next(&self.bytes).ok_or(PageProblem::Record { rowid: *rowid })?;
+            let Some(collected) = collected else { continue };
+            collected.push(match (value, wanted) {
+                (Some(value), _) => value,
+                (None, Wanted::Value { default } | Wanted::Real { default }) => *default,
+                (None, Wanted::Skip | Wanted::RowidAlias) => Value::Null,
+            })?;
         }
         Ok(())
     }

@@ -2,6 +2,7 @@
 
 use crate::support::*;
 use proptest::prelude::*;
+use rpd_shard::model::{Cells, Keys, OwnedValue};
 
 /// The same rows in a database of ours and in one that SQLite made by inserts.
 fn both(tables: &[Vec<TestTable>]) -> Result<(), TestCaseError> {
@@ -28,7 +29,7 @@ fn both(tables: &[Vec<TestTable>]) -> Result<(), TestCaseError> {
         for (ours, theirs) in ours.iter().zip(&theirs) {
             prop_assert_eq!(ours.0, theirs.0);
             for (ours, theirs) in ours.1.iter().zip(&theirs.1) {
-                prop_assert_eq!(ours, theirs);
+                prop_assert!(ours == theirs || same_number(ours, theirs), "{ours:?} for {theirs:?}");
             }
         }
     }
@@ -45,11 +46,33 @@ fn both(tables: &[Vec<TestTable>]) -> Result<(), TestCaseError> {
     Ok(())
 }
 
+/// Whether both are texts of one floating point number: SQLite computes the 17th digit from 64 bits of the power of
+/// ten, and now and then it is one less.
+fn same_number(ours: &(String, OwnedValue), theirs: &(String, OwnedValue)) -> bool {
+    let (OwnedValue::Text(ours), OwnedValue::Text(theirs)) = (&ours.1, &theirs.1) else { return false };
+    let number = |text: &[u8]| std::str::from_utf8(text).unwrap().parse::<f64>().ok();
+    let close = |a: f64, b: f64| (a - b).abs() <= a.abs() * 2e-16;
+    ours.len().abs_diff(theirs.len()) <= 18
+        && number(ours).zip(number(theirs)).is_some_and(|(a, b)| close(a, b))
+}
+
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 200, failure_persistence: None, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: 120, failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
     fn as_sqlite_stores_it(tables in proptest::collection::vec(table(0..60), 1..4)) {
         both(&tables)?;
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 50, failure_persistence: None, ..ProptestConfig::default() })]
+
+    /// The same values in a column of each affinity.
+    #[test]
+    fn affinities(values in proptest::collection::vec(value(), 300)) {
+        let types = vec!["INTEGER", "TEXT", "JSONB", "REAL", "BLOB"];
+        let columns = vec![Cells::Any(values); types.len()];
+        both(&[vec![TestTable { types, keys: Keys::Dense(1), columns, rows: 300 }]])?;
     }
 }
