@@ -4,7 +4,7 @@ use super::connections;
 use super::error::ReadError;
 use rpd_sqlite::read::{self as pages, SchemaRow};
 use rusqlite::Connection;
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::path::Path;
 
 /// Most tables of a file. A merge of AMD's has up to 500 sets of some 25.
@@ -97,15 +97,22 @@ fn catalog(rows: Vec<SchemaRow>, path: &Path) -> Result<Catalog, ReadError> {
         *uses.entry(row.name.to_ascii_lowercase()).or_default() += 1;
     }
     let mut catalog = Catalog::default();
+    let mut tables = 0;
+    // Rows belong to one table: thousands with the same pages would be more rows than the file has.
+    let mut roots = HashSet::new();
     for SchemaRow { kind, name, root, sql, .. } in rows {
         if kind != "table" || !name.starts_with("rocpd_") {
             continue;
+        }
+        tables += 1;
+        if tables > MAX_TABLES {
+            return too_many("tables", MAX_TABLES);
         }
         let is_table = |sql: &String| sql.get(..13).is_some_and(|s| s.eq_ignore_ascii_case("CREATE TABLE "));
         let sql = sql.filter(is_table);
         let is_alone = uses.get(&name.to_ascii_lowercase()) == Some(&1);
         match sql {
-            Some(sql) if root >= 2 && is_alone && name.len() <= MAX_NAME => {
+            Some(sql) if root >= 2 && is_alone && name.len() <= MAX_NAME && roots.insert(root) => {
                 catalog.entries.push(Entry { name, root, sql });
             }
             _ if catalog.remarks.len() < MAX_TOLD => {
@@ -114,9 +121,6 @@ fn catalog(rows: Vec<SchemaRow>, path: &Path) -> Result<Catalog, ReadError> {
             }
             _ => {}
         }
-    }
-    if catalog.entries.len() > MAX_TABLES {
-        return too_many("tables", MAX_TABLES);
     }
     Ok(catalog)
 }

@@ -124,7 +124,7 @@ impl Database {
         self.file.sql.bytes()
     }
 
-    /// Closes the file until rows are asked for again. No other thread may be reading.
+    /// Closes the file until rows are asked for again. What another thread is reading stays open.
     pub fn release(&self) {
         self.file.sql.release();
         if let Some(pages) = &self.file.pages {

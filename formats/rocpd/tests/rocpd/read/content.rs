@@ -4,7 +4,7 @@ use super::{empty, lines, make, rows_of, show, some_rows};
 use crate::real::{Outcome, real_databases};
 use crate::writer::{GUID, write_small_job};
 use rpd_rocpd::read::{Database, FileKind, Piece, Wanted, sniff};
-use rpd_shard::model::{Cells, Kind, Value};
+use rpd_shard::model::{Cells, Kind, Schema, Value};
 use rusqlite::types::ValueRef;
 use rusqlite::{Connection, OpenFlags};
 use std::path::Path;
@@ -80,6 +80,9 @@ fn real_databases_are_read_as_sql_does() -> Outcome {
     let dir = tempfile::tempdir()?;
     for path in real_databases(dir.path())? {
         assert!(check_all(&path)? > 10_000);
+        let database = Database::open(&path)?;
+        let tables: Vec<_> = database.spaces()[0].tables.iter().map(|t| &t.table).collect();
+        assert_eq!(tables, Schema::builtin().rocpd_tables().collect::<Vec<_>>());
     }
     Ok(())
 }

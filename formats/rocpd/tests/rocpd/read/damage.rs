@@ -94,21 +94,31 @@ fn a_cut_file_gives_what_can_be_reached() -> Outcome {
     Ok(())
 }
 
+/// The pages of texts that are too long for one page cannot be told from others: such a text may be
+/// another one, but no row is missing without a word.
 #[test]
-fn pages_of_zeros_are_damage() -> Outcome {
+fn rows_of_pages_of_zeros_are_missed() -> Outcome {
     let dir = tempfile::tempdir()?;
+    let rows = |content: &Content| content.values().map(BTreeSet::len).sum::<usize>();
     for path in real_databases(dir.path())?.iter().take(1) {
         let (whole, _) = content(path)?;
         let bytes = std::fs::read(path)?;
         let page = usize::from(u16::from_be_bytes([bytes[16], bytes[17]]));
         let bad = dir.path().join("bad.db");
+        let mut with_loss = 0;
         for at in (page..bytes.len()).step_by(page) {
             let mut bytes = bytes.clone();
             bytes[at..at + page].fill(0);
             std::fs::write(&bad, &bytes)?;
-            let _ = content(&bad);
+            match content(&bad) {
+                Ok((found, lost)) => {
+                    assert!(lost || rows(&found) == rows(&whole), "page at {at}");
+                    with_loss += usize::from(lost && rows(&found) > 0);
+                }
+                Err(error) => assert!(error.to_string().contains("sqlite_master"), "page at {at}: {error}"),
+            }
         }
-        assert!(!whole.is_empty());
+        assert!(with_loss > 50, "{with_loss}");
     }
     Ok(())
 }

@@ -129,6 +129,9 @@ fn a_schema_that_was_tampered_with_is_read_as_far_as_it_makes_sense() -> Outcome
             "UPDATE sqlite_master SET sql = 'CREATE TABLE other(id INTEGER PRIMARY KEY)' WHERE name = 'rocpd_arg{x}'"
         ),
         format!("UPDATE sqlite_master SET sql = x'00', rootpage = 'x', name = 7 WHERE name = 'rocpd_arg{x}'"),
+        format!(
+            "INSERT INTO sqlite_master SELECT type, 'rocpd_twin{x}', 'rocpd_twin{x}', rootpage, replace(sql, 'rocpd_region', 'rocpd_twin') FROM sqlite_master WHERE name = 'rocpd_region{x}'"
+        ),
         "UPDATE sqlite_master SET sql = NULL".to_owned(),
         "UPDATE sqlite_master SET name = sql".to_owned(),
         "DELETE FROM sqlite_master".to_owned(),
