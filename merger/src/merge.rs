@@ -3,6 +3,7 @@
 
 use crate::agree::nodes::Nodes;
 use crate::agree::strings::{self, Distinct, sums};
+use crate::budget::Budget;
 use crate::cli::MergeArgs;
 use crate::clock::{BestSets, Clocks, keep_best};
 use crate::comm::Comm;
@@ -57,7 +58,7 @@ pub fn merge(comm: &impl Comm, args: &MergeArgs) -> Result<Report, Failure> {
     let schema = JobSchema::new(&plan.schema);
     let own = Own::new(&plan, comm);
     progress.phase_of_bytes("read", own.inputs.iter().map(|s| s.bytes).sum());
-    let (surveys, distinct) = survey_all(&own, &schema, &progress)?;
+    let (surveys, distinct) = survey_all(&own, &schema, args.memory, &progress)?;
 
     // 2. Agree: strings, nodes, clocks, what is missing.
     progress.phase("agree");
@@ -101,8 +102,9 @@ pub fn merge(comm: &impl Comm, args: &MergeArgs) -> Result<Report, Failure> {
     let maker = RowMaker::new(&job, &surveys, &numbered.bases, &strings);
     let forms = Forms::new(&schema, vec![guid.to_string()]);
     let encoder = Encoder::new(units(&surveys, &own.groups), maker, forms, &progress);
-    let target = Target { file: &base.file, path: &path, first: base.behind };
-    let means = Means { threads: rayon::current_num_threads(), kept_bytes: 256 << 20 };
+    let target = Target { path: &path, first: base.behind };
+    let threads = args.memory.threads(rayon::current_num_threads());
+    let means = Means { threads, kept_bytes: args.memory.kept_bytes() };
     let Placed { mut written, index, pages } = settle(comm, place(comm, target, &encoder, means))?;
     drop(encoder);
 
@@ -189,6 +191,7 @@ impl<'a> Own<'a> {
 fn survey_all(
     own: &Own<'_>,
     schema: &JobSchema,
+    budget: Budget,
     progress: &Progress,
 ) -> Result<(Vec<Survey>, Distinct), Failure> {
     let mut surveys = Vec::with_capacity(own.inputs.len());
@@ -208,6 +211,7 @@ fn survey_all(
             }
             surveys.push(survey);
         }
+        budget.check_strings(distinct.len())?;
     }
     Ok((surveys, distinct))
 }
