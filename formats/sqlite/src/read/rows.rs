@@ -228,7 +228,7 @@ impl<'a> Decoder<'a> {
         let start = self.bytes.len();
         let mut rest = cell.length - cell.local as u64;
         self.overflow = self.overflow.checked_sub(rest).ok_or(PageProblem::TooLong)?;
-        if cell.length > (MOST_BYTES - start) as u64 {
+        if cell.length > MOST_BYTES.saturating_sub(start) as u64 {
             return Err(PageProblem::TooLong);
         }
         let local = offset + cell.payload;
