@@ -55,12 +55,12 @@ pub(super) struct Place {
     pub(super) end: u32,
 }
 
-/// The rows of a page.
+/// What is expected from a page on, itself included.
 #[derive(Clone, Copy)]
-pub(super) struct Page<'a> {
-    pub(super) bytes: &'a [u8],
-    /// How many rows are expected from this page on, itself included.
-    pub(super) expected: usize,
+pub(super) struct Expected {
+    pub(super) rows: usize,
+    /// Bytes of the pages.
+    pub(super) bytes: usize,
 }
 
 impl Place {
@@ -119,12 +119,12 @@ impl Column {
     /// reaches out of its row is not noticed: its end is in `places`, for the caller.
     pub(super) fn append(
         &mut self,
-        page: Page<'_>,
+        bytes: &[u8],
+        expected: Expected,
         places: &mut [Place],
         column: usize,
         types: Types,
     ) -> Result<(), TooLong> {
-        let bytes = page.bytes;
         let classes = types.classes;
         let rows = places.len();
         match self.pass(classes & !class::NULL) {
@@ -136,7 +136,7 @@ impl Column {
             Pass::Ints => {
                 self.mark_nulls(bytes, places, column, classes);
                 let values = self.ints();
-                make_room(values, rows, page.expected);
+                make_room(values, rows, expected.rows);
                 match types.only.map(|only| SERIALS[usize::from(only)]) {
                     Some(serial) if serial.length == 0 => values.extend(repeat_n(serial.int(0), rows)),
                     Some(serial) => values.extend(places.iter_mut().map(|place| {
@@ -153,7 +153,7 @@ impl Column {
             Pass::Reals => {
                 self.mark_nulls(bytes, places, column, classes);
                 let values = self.reals();
-                make_room(values, rows, page.expected);
+                make_room(values, rows, expected.rows);
                 values.extend(places.iter_mut().map(|place| match place.number(bytes, column) {
                     (serial, first) if serial.class == class::REAL => f64::from_bits(first),
                     (serial, first) => serial.int(first) as f64,
@@ -161,7 +161,7 @@ impl Column {
             }
             Pass::Texts => {
                 let texts = self.texts();
-                make_room(&mut texts.cells.codes, rows, page.expected);
+                texts.make_room(rows, expected);
                 texts.append(bytes, places, column)?;
             }
         }
@@ -253,6 +253,16 @@ impl Column {
         Ok(())
     }
 
+    /// Makes room for values that are added one by one.
+    pub(super) fn make_room(&mut self, rows: usize, expected: Expected) {
+        match &mut self.building {
+            Building::Int(values) => make_room(values, rows, expected.rows),
+            Building::Real(values) => make_room(values, rows, expected.rows),
+            Building::Text(texts) => texts.make_room(rows, expected),
+            Building::Nothing | Building::Any(_) => {}
+        }
+    }
+
     /// Adds the value of one row.
     pub(super) fn push(&mut self, value: Value<'_>) -> Result<(), TooLong> {
         let value = match value {
@@ -313,6 +323,20 @@ impl Texts {
     fn nulls(rows: usize) -> Texts {
         let cells = TextCells { codes: vec![TextCells::NULL; rows], ..TextCells::default() };
         Texts { cells, recent: [TextCells::NULL; REMEMBERED] }
+    }
+
+    /// Room for the rows of a page and as many distinct texts as there were before, in relation.
+    fn make_room(&mut self, rows: usize, expected: Expected) {
+        let TextCells { bytes, ends, codes } = &mut self.cells;
+        let of =
+            |some: usize, rows: usize| (some as u128 * rows as u128 / codes.len().max(1) as u128) as usize;
+        // Texts in overflow pages come as a surprise: a few of them say nothing of the others.
+        let most = expected.bytes.min(u32::MAX as usize - bytes.len());
+        let length = (of(bytes.len(), rows).min(most), of(bytes.len(), expected.rows).min(most));
+        let distinct = (of(ends.len(), rows), of(ends.len(), expected.rows));
+        make_room(ends, distinct.0, distinct.1);
+        make_room(bytes, length.0, length.1);
+        make_room(codes, rows, expected.rows);
     }
 
     fn append(&mut self, bytes: &[u8], places: &mut [Place], column: usize) -> Result<(), TooLong> {

@@ -1,7 +1,7 @@
 //! Leaf pages to columns.
 
 use super::cell::{SERIALS, Types, class, classify, eight, varint};
-use super::columns::{Column, Page, Place, TooLong};
+use super::columns::{Column, Expected, Place, TooLong};
 use super::database::Database;
 use super::error::{PageError, PageProblem};
 use super::leaves::header_offset;
@@ -161,7 +161,7 @@ impl<'a> Decoder<'a> {
             self.bytes.resize(self.read + SLACK, 0);
         }
         let expected = self.expected();
-        self.keys.append(&self.rowids, expected);
+        self.keys.append(&self.rowids, expected.rows);
         self.pages = self.pages.saturating_sub(1);
         Ok(())
     }
@@ -170,12 +170,15 @@ impl<'a> Decoder<'a> {
         PageProblem::Record { rowid: self.rowids.get(row).copied().unwrap_or(0) }
     }
 
-    /// How many rows are expected from the current page on, if the others are like it: some more, but no
-    /// more than their pages could hold.
-    fn expected(&self) -> usize {
+    /// What is expected from the current page on, if the others are like it: some more rows, but no more than
+    /// their pages could hold.
+    fn expected(&self) -> Expected {
         let rows = self.rowids.len();
         let most = self.database.usable / (self.wanted.len() + 4);
-        (rows + rows / 16 + 1).min(most).max(rows).saturating_mul(self.pages)
+        Expected {
+            rows: (rows + rows / 16 + 1).min(most).max(rows).saturating_mul(self.pages),
+            bytes: self.pages.saturating_mul(self.database.usable),
+        }
     }
 
     /// Finds the records of a page.
@@ -228,7 +231,7 @@ impl<'a> Decoder<'a> {
         let start = self.bytes.len();
         let mut rest = cell.length - cell.local as u64;
         self.overflow = self.overflow.checked_sub(rest).ok_or(PageProblem::TooLong)?;
-        if cell.length > (MOST_BYTES - start) as u64 {
+        if cell.length > MOST_BYTES.saturating_sub(start) as u64 {
             return Err(PageProblem::TooLong);
         }
         let local = offset + cell.payload;
@@ -258,31 +261,31 @@ impl<'a> Decoder<'a> {
         let expected = self.expected();
         let mut next = 0;
         while next < self.wanted.len() {
-            let page = Page { bytes: &self.bytes, expected };
+            let bytes = &self.bytes;
             // Up to 8 columns that all rows have.
             let left = |place: &Place| place.header_end.saturating_sub(place.types) as usize;
             let Some(left) = self.places.iter().map(left).min() else { return Ok(()) };
             let mut types = [Types::default(); 8];
             let types = &mut types[..left.min(8).min(self.wanted.len() - next)];
-            classify(self.places.iter().map(|place| eight(page.bytes, place.types as usize)), types);
+            classify(self.places.iter().map(|place| eight(bytes, place.types as usize)), types);
             let short = |types: &&Types| types.classes & (class::LONG | class::BAD) == 0;
             let short = types.iter().take_while(short).count();
             for (i, (column, types)) in self.columns[next..].iter_mut().zip(&types[..short]).enumerate() {
                 match (column, types.only) {
-                    (Some(column), _) => column.append(page, &mut self.places, i, *types)?,
+                    (Some(column), _) => column.append(bytes, expected, &mut self.places, i, *types)?,
                     (None, Some(only)) => {
                         let length = u32::from(SERIALS[usize::from(only)].length);
                         self.places.iter_mut().for_each(|place| place.values += length);
                     }
                     (None, None) => self.places.iter_mut().for_each(|place| {
-                        place.values += u32::from(place.serial(page.bytes, i).length);
+                        place.values += u32::from(place.serial(bytes, i).length);
                     }),
                 }
             }
             self.places.iter_mut().for_each(|place| place.types += short as u32);
             next += short;
             if short < 8 && next < self.wanted.len() {
-                self.by_value(next)?;
+                self.by_value(next, expected)?;
                 next += 1;
             }
         }
@@ -290,10 +293,13 @@ impl<'a> Decoder<'a> {
     }
 
     /// Adds a column that some rows do not have, or whose types take several bytes.
-    fn by_value(&mut self, column: usize) -> Result<(), PageProblem> {
+    fn by_value(&mut self, column: usize, expected: Expected) -> Result<(), PageProblem> {
         let (Some(collected), Some(wanted)) = (self.columns.get_mut(column), self.wanted.get(column)) else {
             return Ok(());
         };
+        if let Some(collected) = collected {
+            collected.make_room(self.places.len(), expected);
+        }
         for (place, rowid) in self.places.iter_mut().zip(&self.rowids) {
             let value = place.next(&self.bytes).ok_or(PageProblem::Record { rowid: *rowid })?;
             let Some(collected) = collected else { continue };
