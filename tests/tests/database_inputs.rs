@@ -354,7 +354,6 @@ fn values_keep_the_type_that_sqlite_gave_them() {
         "SELECT typeof(src_address), src_address, typeof(dst_address), hex(dst_address) FROM rocpd_memory_copy",
         "SELECT typeof(uuid), uuid FROM rocpd_info_agent",
         "SELECT typeof(value), hex(value) FROM rocpd_arg",
-        "SELECT start, typeof(extdata), hex(extdata) FROM rocpd_region",
     ] {
         let mut expected: Vec<_> =
             job.inputs.iter().flat_map(|path| Database::open(path).rows(sql)).collect();

@@ -74,17 +74,19 @@ fn treated(words: &Words, guid: &str, treatment: Treatment, value: ValueRef<'_>)
             if guid.is_empty() { String::new() } else { words.row(Referred::CodeObject, guid, id) }
         }),
         (Treatment::StreamOfArgument, ValueRef::Text(text)) => json(text, "stream_id", &|_| String::new()),
-        (Treatment::WithoutProvenance, ValueRef::Text(text)) => without_provenance(text),
+        (Treatment::Provenance, ValueRef::Text(text)) => without_provenance(text),
         _ => verbatim(value),
     }
 }
 
-/// The text without what a merge noted in it.
+/// The text as it is, unless a merge has something to say in it.
 fn without_provenance(text: &[u8]) -> String {
-    let text = String::from_utf8_lossy(text);
-    match serde_json::from_str::<Json>(&text) {
-        Ok(Json::Object(mut entries)) if entries.remove("rpd").is_some() => Json::Object(entries).to_string(),
-        _ => text.into_owned(),
+    let Ok(Json::Object(mut entries)) = serde_json::from_slice(text) else {
+        return verbatim(ValueRef::Text(text));
+    };
+    match entries.remove("rpd") {
+        Some(_) => format!("{:?}", Json::Object(entries).to_string()),
+        None => verbatim(ValueRef::Text(text)),
     }
 }
 
