@@ -103,8 +103,11 @@ pub fn merge(comm: &impl Comm, args: &MergeArgs) -> Result<Report, Failure> {
     let forms = Forms::new(&schema, vec![guid.to_string()]);
     let encoder = Encoder::new(units(&surveys, &own.groups), maker, forms, &progress);
     let target = Target { path: &path, first: base.behind };
-    let threads = args.memory.threads(rayon::current_num_threads());
-    let means = Means { threads, kept_bytes: args.memory.kept_bytes() };
+    let means = Means {
+        threads: args.memory.threads(rayon::current_num_threads()),
+        stream_bytes: args.memory.stream_bytes(),
+        kept_bytes: args.memory.kept_bytes(),
+    };
     let Placed { mut written, index, pages } = settle(comm, place(comm, target, &encoder, means))?;
     drop(encoder);
 
@@ -115,7 +118,7 @@ pub fn merge(comm: &impl Comm, args: &MergeArgs) -> Result<Report, Failure> {
         seal::seal_pages(&path, &index, &base.roots, base.behind, pages)?;
     }
     comm.all_gather(Vec::new());
-    let own_strings = seal::strings_in_turns(comm, &path, &guid, &schema, &surveys, &strings)?;
+    let own_strings = seal::strings_in_turns(comm, &path, &job, &surveys, &strings, args.memory)?;
     let own_nodes = if comm.rank() == 0 { report.nodes as u64 } else { 0 };
     seal::count_small(&mut written, own_strings, own_nodes);
     compare_counts(comm, &schema, &mut report, &numbered, &found.rows_read, written)?;

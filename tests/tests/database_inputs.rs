@@ -96,6 +96,10 @@ fn a_flipped_page_is_told_or_changes_nothing() {
     let rest = job.without(&hurt);
     let mut told = 0;
     for page in (1..bytes.len() / 4096).step_by(5) {
+        // The content of an overflow page is text: nobody can tell.
+        if ![2, 5, 10, 13].contains(&bytes[page * 4096]) {
+            continue;
+        }
         let mut damaged = bytes.clone();
         // The kind of the page, and where its cells are.
         damaged[page * 4096] ^= 0xff;

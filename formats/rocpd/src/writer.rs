@@ -239,6 +239,11 @@ impl Writer {
         Ok(rows.len as u64)
     }
 
+    /// How many bytes of the file may be in memory; 64 MiB unless said.
+    pub fn set_cache(&self, bytes: u64) -> Result<(), WriteError> {
+        self.statement("cache", &format!("PRAGMA cache_size = -{}", (bytes >> 10).max(1)))
+    }
+
     /// Adds a row of metadata.
     pub fn metadata(&mut self, tag: &str, value: &str) -> Result<(), WriteError> {
         if REQUIRED_TAGS.contains(&tag) {

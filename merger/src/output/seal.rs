@@ -1,9 +1,10 @@
 //! Phase 5: what stands above the leaves, and the tables that SQLite writes.
 
 use super::index::{LeafIndex, Slot};
-use super::rows::Written;
+use super::rows::{Job, Written};
 use crate::agree::nodes::Nodes;
 use crate::agree::strings::StringIds;
+use crate::budget::Budget;
 use crate::comm::Comm;
 use crate::failure::Failure;
 use crate::input::expand::Word;
@@ -54,16 +55,17 @@ pub fn seal_pages(
 pub fn strings_in_turns(
     comm: &impl Comm,
     path: &Path,
-    guid: &Guid,
-    schema: &JobSchema,
+    job: &Job<'_>,
     surveys: &[Survey],
     strings: &StringIds,
+    budget: Budget,
 ) -> Result<u64, Failure> {
     let mut written = 0;
     for turn in 0..comm.size() {
         if turn == comm.rank() && !strings.written.is_empty() {
-            let mut writer = Writer::open(path, guid)?;
-            written = add_strings(&mut writer, schema, surveys, strings)?;
+            let mut writer = Writer::open(path, &job.guid)?;
+            writer.set_cache(budget.cache_bytes())?;
+            written = add_strings(&mut writer, job.schema, surveys, strings)?;
             writer.commit()?;
         }
         comm.all_gather(Vec::new());
