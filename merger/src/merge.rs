@@ -3,7 +3,7 @@
 
 use crate::agree::nodes::Nodes;
 use crate::agree::strings::{self, Distinct, sums};
-use crate::cli::MergeArgs;
+use crate::cli::{Layout, MergeArgs, OutputFormat};
 use crate::clock::{BestSets, Clocks, keep_best};
 use crate::comm::Comm;
 use crate::failure::{Exit, Failure};
@@ -22,8 +22,10 @@ use crate::output::encode::{Encoder, Forms};
 use crate::output::partial::Partial;
 use crate::output::place::{Means, Placed, Target, place};
 use crate::output::rows::{Job, RowMaker, Written};
+use crate::output::sets::{self, SetStrings, Sets, SmallRows};
 use crate::output::units::units;
-use crate::output::{provenance, seal};
+use crate::output::verify::{Account, verify};
+use crate::output::{legacy, provenance, seal};
 use crate::report::progress::Progress;
 use crate::report::{Report, RowCount, SHOWN};
 use rayon::prelude::*;
@@ -57,7 +59,7 @@ pub fn merge(comm: &impl Comm, args: &MergeArgs) -> Result<Report, Failure> {
     let schema = JobSchema::new(&plan.schema);
     let own = Own::new(&plan, comm);
     progress.phase_of_bytes("read", own.inputs.iter().map(|s| s.bytes).sum());
-    let (surveys, distinct) = survey_all(&own, &schema, &progress)?;
+    let (surveys, distinct) = survey_all(&own, &schema, args.layout, &progress)?;
 
     // 2. Agree: strings, nodes, clocks, what is missing.
     progress.phase("agree");
@@ -65,6 +67,11 @@ pub fn merge(comm: &impl Comm, args: &MergeArgs) -> Result<Report, Failure> {
     let found = agree_on_findings(comm, &surveys)?;
     let clocks = Clocks::new(found.clocks, found.reference);
     let guid = job_guid(&plan, &found.inputs);
+    let sets = match args.layout {
+        Layout::Merged => Sets::one(&guid),
+        Layout::Partitioned => Sets::for_each_source(comm, &guid, &surveys, found.processes)
+            .map_err(|failure| together(comm, failure))?,
+    };
     let mut report = Report::new(&plan, &schema, &found.warnings, &found.losses, &clocks, &found.nodes);
     report.strings = (strings.before, strings.distinct);
     report.processes = found.processes;
@@ -82,11 +89,14 @@ pub fn merge(comm: &impl Comm, args: &MergeArgs) -> Result<Report, Failure> {
     }
 
     // 3. Number: every source learns the first id of each of its tables.
-    let numbered = agree_on_bases(comm, &schema, &surveys)?;
+    let mut numbered = agree_on_bases(comm, &schema, &surveys)?;
+    let small = match sets.is_partitioned() {
+        false => SmallRows { strings: strings.distinct, nodes: report.nodes as u64 },
+        true => sets::count_small(comm, &surveys, &found.nodes)?,
+    };
+    numbered.totals.extend([(rocpd::STRING, small.strings), (rocpd::INFO_NODE, small.nodes)]);
     if args.dry_run {
-        let mut totals = numbered.totals;
-        totals.extend([(rocpd::STRING, strings.distinct), (rocpd::INFO_NODE, report.nodes as u64)]);
-        report.rows = row_counts(&schema, &totals);
+        report.rows = row_counts(&schema, &numbered.totals);
         report.seconds = begun.elapsed().as_secs_f64();
         return Ok(report);
     }
@@ -96,10 +106,11 @@ pub fn merge(comm: &impl Comm, args: &MergeArgs) -> Result<Report, Failure> {
     let mut partial = partial.take().ok_or_else(|| Failure::Internal("no output was begun".to_owned()))?;
     progress.phase_of_bytes("write", own.inputs.iter().map(|s| s.bytes).sum());
     let path = partial.path().to_owned();
-    let base = BaseFile::create(comm, &path, &guid, &schema)?;
-    let job = Job { guid, schema: &schema, clocks: &clocks, nodes: &found.nodes, keep: Keep::All };
+    let base = BaseFile::create(comm, &path, &sets, &schema)?;
+    let keep = args.environment.as_deref().map_or(Keep::All, Keep::Listed);
+    let job = Job { guid, schema: &schema, clocks: &clocks, nodes: &found.nodes, keep };
     let maker = RowMaker::new(&job, &surveys, &numbered.bases, &strings);
-    let forms = Forms::new(&schema, vec![guid.to_string()]);
+    let forms = Forms::new(&schema, sets.clone());
     let encoder = Encoder::new(units(&surveys, &own.groups), maker, forms, &progress);
     let target = Target { file: &base.file, path: &path, first: base.behind };
     let means = Means { threads: rayon::current_num_threads(), kept_bytes: 256 << 20 };
@@ -113,13 +124,35 @@ pub fn merge(comm: &impl Comm, args: &MergeArgs) -> Result<Report, Failure> {
         seal::seal_pages(&path, &index, &base.roots, base.behind, pages)?;
     }
     comm.all_gather(Vec::new());
-    let own_strings = seal::strings_in_turns(comm, &path, &guid, &schema, &surveys, &strings)?;
-    let own_nodes = if comm.rank() == 0 { report.nodes as u64 } else { 0 };
-    seal::count_small(&mut written, own_strings, own_nodes);
-    compare_counts(comm, &schema, &mut report, &numbered, &found.rows_read, written)?;
+    let own_small = if sets.is_partitioned() {
+        sets::write_in_turns(comm, &path, &sets, &schema, &surveys, &strings, &found.nodes)?
+    } else {
+        let strings = seal::strings_in_turns(comm, &path, &sets, &schema, &surveys, &strings)?;
+        SmallRows { strings, nodes: if comm.rank() == 0 { small.nodes } else { 0 } }
+    };
+    seal::count_small(&mut written, own_small);
+    let accounts = compare_counts(comm, &schema, &mut report, &numbered, &found.rows_read, written)?;
     if comm.rank() == 0 {
         let metadata = provenance::metadata(&plan, &report, &clocks, &found.nodes);
-        seal::finish(&path, &guid, &schema, &found.nodes, &index, &metadata)?;
+        seal::finish(&path, &sets, &schema, &found.nodes, &index, &metadata)?;
+    }
+    if args.verify {
+        progress.phase("verify");
+        let verified = match comm.rank() {
+            0 => verify(&path, &schema, sets.all().len(), &accounts).and_then(|found| report.verified(found)),
+            _ => Ok(()),
+        };
+        settle(comm, verified)?;
+    }
+    if args.format == OutputFormat::Rpd {
+        progress.phase("rpd");
+        let replaced = match comm.rank() {
+            0 => legacy::replace_by_rpd(&path, &partial.converted_path(), &mut report),
+            _ => Ok(()),
+        };
+        settle(comm, replaced)?;
+    }
+    if comm.rank() == 0 {
         partial.publish()?;
     }
     comm.all_gather(Vec::new());
@@ -139,6 +172,10 @@ struct Listing {
 
 impl Listing {
     fn new(args: &MergeArgs) -> Result<Listing, Failure> {
+        if args.format == OutputFormat::Rpd && args.layout == Layout::Partitioned {
+            let why = "--layout partitioned is one of RocPD databases: leave it out, or --format rpd";
+            return Err(Failure::Usage(why.to_owned()));
+        }
         let found = find(&args.inputs)?;
         let output = output_of(&found, args)?;
         Ok(Listing { files: found.files, output })
@@ -189,6 +226,7 @@ impl<'a> Own<'a> {
 fn survey_all(
     own: &Own<'_>,
     schema: &JobSchema,
+    layout: Layout,
     progress: &Progress,
 ) -> Result<(Vec<Survey>, Distinct), Failure> {
     let mut surveys = Vec::with_capacity(own.inputs.len());
@@ -203,6 +241,9 @@ fn survey_all(
             })
             .collect::<Result<Vec<Survey>, _>>()?;
         for mut survey in surveyed {
+            if layout == Layout::Partitioned {
+                survey.set_strings = survey.hashes.iter().map(|hashes| SetStrings::new(hashes)).collect();
+            }
             for hashes in std::mem::take(&mut survey.hashes) {
                 distinct.add_table(hashes.into_iter())?;
             }
@@ -444,7 +485,8 @@ fn agree_on_bases(comm: &impl Comm, schema: &JobSchema, surveys: &[Survey]) -> R
     Ok(Numbered { bases, totals })
 }
 
-/// Rows in = rows out: what was written against what was read, and against what was numbered.
+/// Rows in = rows out: what was written against what was read, and against what was numbered. Returns the
+/// account of each table.
 fn compare_counts(
     comm: &impl Comm,
     schema: &JobSchema,
@@ -452,17 +494,17 @@ fn compare_counts(
     numbered: &Numbered,
     read: &BTreeMap<TableId, u64>,
     written: Written,
-) -> Result<(), Failure> {
+) -> Result<BTreeMap<TableId, Account>, Failure> {
     let mut all = Written::default();
     for message in comm.all_gather(wire::encode(&written)) {
         all.add(wire::decode_message(&message).map_err(Failure::message)?);
     }
-    let mut expected = numbered.totals.clone();
-    expected.insert(rocpd::STRING, report.strings.1);
-    expected.insert(rocpd::INFO_NODE, report.nodes as u64);
-    for (table, expected) in expected {
+    let mut accounts = BTreeMap::new();
+    for (&table, &expected) in &numbered.totals {
         let rows = all.rows.get(&table).copied().unwrap_or(0);
         let placeholders = all.placeholders.get(&table).copied().unwrap_or(0);
+        let own = read.get(&table).copied().unwrap_or(0);
+        accounts.insert(table, Account { read: own, placeholders, numbered: expected });
         let read = rows_out_of(read, table).unwrap_or(rows - placeholders);
         if rows != expected || rows != read + placeholders {
             let text = format!(
@@ -480,7 +522,7 @@ fn compare_counts(
         .into_iter()
         .map(|((table, column), rows)| (schema.name(table).into_owned(), column, rows))
         .collect();
-    Ok(())
+    Ok(accounts)
 }
 
 /// How many rows of a RocPD table the rows that were read make; `None` where it depends on their values.

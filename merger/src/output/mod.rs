@@ -3,10 +3,13 @@
 pub mod base;
 pub mod encode;
 pub mod index;
+pub mod legacy;
 pub mod partial;
 pub mod place;
 pub mod provenance;
 pub mod rows;
 pub mod seal;
+pub mod sets;
 pub mod turns;
 pub mod units;
+pub mod verify;
