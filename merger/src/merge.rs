@@ -9,25 +9,25 @@ use crate::comm::Comm;
 use crate::failure::{Exit, Failure};
 use crate::input::database::survey_database;
 use crate::input::death::Death;
-use crate::input::expand::{REGIONS, SAMPLES};
 use crate::input::find::{Listed, find};
 use crate::input::format::Format;
 use crate::input::plan::{Plan, PlannedInput, output_of, plan, share};
 use crate::input::schema::JobSchema;
 use crate::input::survey::{Survey, survey_shard};
-use crate::input::translate::{self, Folder, Translated};
+use crate::input::translate::{self, Folder, Told, Translated};
 use crate::number::{Bases, bases, demand};
 use crate::output::base::BaseFile;
+use crate::output::counts::{compare_counts, row_counts};
 use crate::output::encode::{Encoder, Forms};
 use crate::output::partial::Partial;
 use crate::output::place::{Means, Placed, Target, place};
-use crate::output::rows::{Job, RowMaker, Written};
+use crate::output::rows::{Job, RowMaker};
 use crate::output::sets::{self, SetStrings, Sets, SmallRows};
 use crate::output::units::units;
-use crate::output::verify::{Account, verify};
+use crate::output::verify::verify;
 use crate::output::{legacy, provenance, seal};
 use crate::report::progress::Progress;
-use crate::report::{Report, RowCount, SHOWN};
+use crate::report::{Report, SHOWN};
 use rayon::prelude::*;
 use rpd_rocpd::Guid;
 use rpd_rocpd::read::{Database, Keep};
@@ -54,12 +54,12 @@ pub fn merge(comm: &impl Comm, args: &MergeArgs) -> Result<Report, Failure> {
         true => None,
         false => Some(Partial::begin(&listing.output, comm.rank() == 0, args.force)?),
     };
-    let (folder, files, warnings) = translate_foreign(comm, &listing)?;
-    let plan = from_rank_0(comm, || plan(&files, listing.output.clone(), warnings.clone()))?;
+    let (folder, files, told) = translate_foreign(comm, &listing)?;
+    let plan = from_rank_0(comm, || plan(&files, listing.output.clone(), told.clone()))?;
     let schema = JobSchema::new(&plan.schema);
     let own = Own::new(&plan, comm);
     progress.phase_of_bytes("read", own.inputs.iter().map(|s| s.bytes).sum());
-    let (surveys, distinct) = survey_all(&own, &schema, args.layout, &progress)?;
+    let (surveys, distinct) = survey_all(&own, &schema, args, &progress)?;
 
     // 2. Agree: strings, nodes, clocks, what is missing.
     progress.phase("agree");
@@ -112,8 +112,9 @@ pub fn merge(comm: &impl Comm, args: &MergeArgs) -> Result<Report, Failure> {
     let maker = RowMaker::new(&job, &surveys, &numbered.bases, &strings);
     let forms = Forms::new(&schema, sets.clone());
     let encoder = Encoder::new(units(&surveys, &own.groups), maker, forms, &progress);
-    let target = Target { file: &base.file, path: &path, first: base.behind };
-    let means = Means { threads: rayon::current_num_threads(), kept_bytes: 256 << 20 };
+    let target = Target { path: &path, first: base.behind };
+    let threads = args.memory.threads(rayon::current_num_threads());
+    let means = Means { threads, kept_bytes: args.memory.kept_bytes() };
     let Placed { mut written, index, pages } = settle(comm, place(comm, target, &encoder, means))?;
     drop(encoder);
 
@@ -131,7 +132,7 @@ pub fn merge(comm: &impl Comm, args: &MergeArgs) -> Result<Report, Failure> {
         SmallRows { strings, nodes: if comm.rank() == 0 { small.nodes } else { 0 } }
     };
     seal::count_small(&mut written, own_small);
-    let accounts = compare_counts(comm, &schema, &mut report, &numbered, &found.rows_read, written)?;
+    let accounts = compare_counts(comm, &schema, &mut report, &numbered.totals, &found.rows_read, written)?;
     if comm.rank() == 0 {
         let metadata = provenance::metadata(&plan, &report, &clocks, &found.nodes);
         seal::finish(&path, &sets, &schema, &found.nodes, &index, &metadata)?;
@@ -187,10 +188,10 @@ impl Listing {
 fn translate_foreign(
     comm: &impl Comm,
     listing: &Listing,
-) -> Result<(Option<Folder>, Vec<Listed>, Vec<String>), Failure> {
+) -> Result<(Option<Folder>, Vec<Listed>, Told), Failure> {
     let mut files = listing.files.clone();
     if !files.iter().any(translate::is_foreign) {
-        return Ok((None, files, Vec::new()));
+        return Ok((None, files, Told::default()));
     }
     let begun = Folder::begin(&listing.output, comm.rank() == 0);
     let folder = settle(comm, begun.map_err(|error| Failure::write(&listing.output, &error)))?;
@@ -200,8 +201,8 @@ fn translate_foreign(
         let theirs: Vec<Translated> = wire::decode_message(&message).map_err(Failure::message)?;
         all.extend(theirs);
     }
-    let warnings = translate::replace(&mut files, all);
-    Ok((Some(folder), files, warnings))
+    let told = translate::replace(&mut files, all);
+    Ok((Some(folder), files, told))
 }
 
 /// The inputs of this rank.
@@ -226,7 +227,7 @@ impl<'a> Own<'a> {
 fn survey_all(
     own: &Own<'_>,
     schema: &JobSchema,
-    layout: Layout,
+    args: &MergeArgs,
     progress: &Progress,
 ) -> Result<(Vec<Survey>, Distinct), Failure> {
     let mut surveys = Vec::with_capacity(own.inputs.len());
@@ -241,7 +242,7 @@ fn survey_all(
             })
             .collect::<Result<Vec<Survey>, _>>()?;
         for mut survey in surveyed {
-            if layout == Layout::Partitioned {
+            if args.layout == Layout::Partitioned {
                 survey.set_strings = survey.hashes.iter().map(|hashes| SetStrings::new(hashes)).collect();
             }
             for hashes in std::mem::take(&mut survey.hashes) {
@@ -249,6 +250,7 @@ fn survey_all(
             }
             surveys.push(survey);
         }
+        args.memory.check_strings(distinct.len())?;
     }
     Ok((surveys, distinct))
 }
@@ -314,7 +316,7 @@ pub(crate) fn settle<T>(comm: &impl Comm, result: Result<T, Failure>) -> Result<
 }
 
 /// A failure that all ranks found alike is told once.
-fn together(comm: &impl Comm, failure: Failure) -> Failure {
+pub(crate) fn together(comm: &impl Comm, failure: Failure) -> Failure {
     match comm.rank() {
         0 => Failure::Together(Box::new(failure)),
         _ => Failure::ToldByRank0(failure.exit()),
@@ -483,62 +485,4 @@ fn agree_on_bases(comm: &impl Comm, schema: &JobSchema, surveys: &[Survey]) -> R
     let all = sums(comm, &mine)?;
     let totals = tables.iter().enumerate().map(|(i, t)| (*t, sum(&all, i))).collect();
     Ok(Numbered { bases, totals })
-}
-
-/// Rows in = rows out: what was written against what was read, and against what was numbered. Returns the
-/// account of each table.
-fn compare_counts(
-    comm: &impl Comm,
-    schema: &JobSchema,
-    report: &mut Report,
-    numbered: &Numbered,
-    read: &BTreeMap<TableId, u64>,
-    written: Written,
-) -> Result<BTreeMap<TableId, Account>, Failure> {
-    let mut all = Written::default();
-    for message in comm.all_gather(wire::encode(&written)) {
-        all.add(wire::decode_message(&message).map_err(Failure::message)?);
-    }
-    let mut accounts = BTreeMap::new();
-    for (&table, &expected) in &numbered.totals {
-        let rows = all.rows.get(&table).copied().unwrap_or(0);
-        let placeholders = all.placeholders.get(&table).copied().unwrap_or(0);
-        let own = read.get(&table).copied().unwrap_or(0);
-        accounts.insert(table, Account { read: own, placeholders, numbered: expected });
-        let read = rows_out_of(read, table).unwrap_or(rows - placeholders);
-        if rows != expected || rows != read + placeholders {
-            let text = format!(
-                "{rows} rows of {} were written, {expected} were counted, {read} were read, \
-                 {placeholders} stand for lost ones",
-                schema.name(table)
-            );
-            return Err(together(comm, Failure::Internal(text)));
-        }
-    }
-    report.rows = row_counts(schema, &all.rows);
-    report.placeholders = row_counts(schema, &all.placeholders);
-    report.replaced = all
-        .replaced
-        .into_iter()
-        .map(|((table, column), rows)| (schema.name(table).into_owned(), column, rows))
-        .collect();
-    Ok(accounts)
-}
-
-/// How many rows of a RocPD table the rows that were read make; `None` where it depends on their values.
-fn rows_out_of(read: &BTreeMap<TableId, u64>, table: TableId) -> Option<u64> {
-    let of = |tables: &[TableId]| -> u64 { tables.iter().filter_map(|t| read.get(t)).sum() };
-    match table {
-        rocpd::EVENT => Some(of(&[table]) + of(&REGIONS) + of(&SAMPLES)),
-        rocpd::REGION => Some(of(&[table]) + of(&REGIONS)),
-        rocpd::SAMPLE => Some(of(&[table]) + of(&SAMPLES)),
-        rocpd::STRING | rocpd::INFO_NODE | rocpd::INFO_PROCESS | rocpd::TRACK | rocpd::ARG => None,
-        _ => Some(of(&[table])),
-    }
-}
-
-fn row_counts(schema: &JobSchema, rows: &BTreeMap<TableId, u64>) -> Vec<RowCount> {
-    rows.iter()
-        .map(|(table, rows)| RowCount { table: schema.name(*table).into_owned(), rows: *rows })
-        .collect()
 }

@@ -69,6 +69,11 @@ fn inputs(folder: &Path) -> Vec<Vec<PathBuf>> {
     all
 }
 
+/// Those with rows for every view.
+fn rich_inputs(folder: &Path) -> Vec<Vec<PathBuf>> {
+    inputs(folder).into_iter().skip(1).step_by(2).collect()
+}
+
 /// Merges with these arguments into a new file.
 fn merged(inputs: &[PathBuf], arguments: &[&str], output: &Path) -> Outcome {
     rpd_merge().args(arguments).args(["--force", "-o"]).arg(output).args(inputs).run().success()
@@ -79,7 +84,7 @@ fn merged(inputs: &[PathBuf], arguments: &[&str], output: &Path) -> Outcome {
 #[test]
 fn databases_beside_each_other_show_what_each_of_them_shows() {
     let folder = tempfile::tempdir().unwrap();
-    for (number, inputs) in inputs(folder.path()).into_iter().enumerate() {
+    for (number, inputs) in rich_inputs(folder.path()).into_iter().enumerate() {
         let output = folder.path().join(format!("stacked-{number}.db"));
         plain::stacked(&inputs, &output).unwrap();
         let mut expected = rows(&inputs);
@@ -89,7 +94,7 @@ fn databases_beside_each_other_show_what_each_of_them_shows() {
         {
             assert!(expected[view].len() >= 10, "{view} has {} rows", expected[view].len());
         }
-        assert!(number % 2 == 0 || expected.values().all(|rows| !rows.is_empty()), "a view without rows");
+        assert!(expected.values().all(|rows| !rows.is_empty()), "a view without rows");
         let mut found = rows(&[output]);
         // AMD's statement takes the threads of other guids too, where their ids are the same.
         for rows in [&mut expected, &mut found] {
@@ -164,7 +169,7 @@ fn a_merge_shows_what_its_inputs_show() {
 fn a_merge_has_every_row_of_every_table() {
     let folder = tempfile::tempdir().unwrap();
     let output = folder.path().join("out.db");
-    for inputs in inputs(folder.path()) {
+    for inputs in rich_inputs(folder.path()) {
         let _ = merged(&inputs, &["--strict"], &output);
         let found = content_of(std::slice::from_ref(&output));
         assert_eq!(differences(&content_of(&inputs), &found), "");
@@ -175,7 +180,7 @@ fn a_merge_has_every_row_of_every_table() {
 fn amds_own_merge_is_an_input_like_its_parts() {
     let folder = tempfile::tempdir().unwrap();
     let output = folder.path().join("out.db");
-    for (number, inputs) in inputs(folder.path()).into_iter().enumerate() {
+    for (number, inputs) in rich_inputs(folder.path()).into_iter().enumerate() {
         let stacked = folder.path().join(format!("stacked-{number}.db"));
         plain::stacked(&inputs, &stacked).unwrap();
         let _ = merged(&[stacked], &["--strict"], &output);
@@ -188,7 +193,7 @@ fn amds_own_merge_is_an_input_like_its_parts() {
 fn a_partitioned_merge_shows_the_same_and_has_a_guid_for_each_process() {
     let folder = tempfile::tempdir().unwrap();
     let (output, again) = (folder.path().join("out.db"), folder.path().join("again.db"));
-    for inputs in inputs(folder.path()) {
+    for inputs in rich_inputs(folder.path()) {
         let _ = merged(&inputs, &["--strict", "--layout", "partitioned"], &output);
         let expected = rows(&inputs);
         assert_eq!(differences(&expected, &rows(std::slice::from_ref(&output))), "");
@@ -233,7 +238,7 @@ fn dump_without_provenance(path: &Path) -> String {
 fn merging_a_merge_changes_provenance_only() {
     let folder = tempfile::tempdir().unwrap();
     let [once, twice, thrice] = ["once.db", "twice.db", "thrice.db"].map(|name| folder.path().join(name));
-    for inputs in inputs(folder.path()) {
+    for inputs in rich_inputs(folder.path()) {
         let _ = merged(&inputs, &["--strict"], &once);
         let _ = merged(std::slice::from_ref(&once), &["--strict"], &twice);
         let _ = merged(std::slice::from_ref(&twice), &["--strict"], &thrice);
@@ -247,7 +252,7 @@ fn merging_a_merge_changes_provenance_only() {
 fn the_order_of_the_arguments_does_not_matter() {
     let folder = tempfile::tempdir().unwrap();
     let (one, other) = (folder.path().join("one.db"), folder.path().join("other.db"));
-    for inputs in inputs(folder.path()) {
+    for inputs in rich_inputs(folder.path()) {
         let _ = merged(&inputs, &[], &one);
         let backwards: Vec<PathBuf> = inputs.iter().rev().cloned().collect();
         let _ = merged(&backwards, &[], &other);

@@ -6,7 +6,7 @@ use rpd_tests::crafted::{push_thread, shard_of};
 use rpd_tests::harness::{
     Database, Job, binary, leftovers, mpi_missing, mpirun, rpd_merge, rpd_merge_mpi, skip,
 };
-use rpd_tests::synthetic::{SyntheticRun, write_rocpd};
+use rpd_tests::synthetic::{BulkRun, SyntheticRun, write_bulk_rocpd, write_bulk_shards};
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -67,22 +67,6 @@ impl Many {
     }
 }
 
-/// Databases, each a process of its own, of tiny runs.
-fn write_databases(count: u32, folder: &Path) {
-    let per_node = 10;
-    let nodes = count / per_node;
-    let run = SyntheticRun {
-        seed: 7,
-        nodes,
-        ranks_per_node: per_node,
-        events_per_rank: 3,
-        threads: 1,
-        kernels: 1,
-        ..SyntheticRun::default()
-    };
-    write_rocpd(&run.plan(), folder).unwrap();
-}
-
 /// A folder of inputs, and the outputs beside it.
 struct Scale {
     folder: TempDir,
@@ -138,9 +122,10 @@ impl Scale {
 #[test]
 fn a_thousand_inputs_give_the_same_file_on_any_ranks_and_threads_mpi() {
     let scale = Scale::new();
-    let (shards, databases) = if soak() { (3_096, 1_000) } else { (900, 100) };
+    let (shards, databases) = if soak() { (3_096, 1_000) } else { (904, 96) };
     Many { shards, names: 3, texts: 0 }.write(&scale.inputs());
-    write_databases(databases, &scale.inputs());
+    let run = BulkRun { seed: 2, events_per_rank: 20, operations: 10, ..BulkRun::tiny(databases) };
+    write_bulk_rocpd(&scale.inputs(), &run).unwrap();
     let output = Database::open(&scale.merged_in_all_ways());
     output.assert_sound();
     assert_eq!(output.count("rocpd_info_process"), i64::from(shards + databases));
@@ -171,16 +156,12 @@ fn a_million_strings_and_long_texts_give_the_same_file_mpi() {
 
 /// Databases and shards of a run, each kind many times as large as the memory that a merge is given.
 fn large(folder: &Path) -> (PathBuf, PathBuf) {
-    let run = SyntheticRun {
-        nodes: 1,
-        ranks_per_node: 2,
-        events_per_rank: if soak() { 600_000 } else { 75_000 },
-        ..SyntheticRun::default()
-    };
-    let run = run.plan();
+    let events_per_rank = if soak() { 1_500_000 } else { 150_000 };
+    let run = BulkRun { ranks: 4, events_per_rank, ..BulkRun::default() };
     let databases = folder.join("databases");
-    write_rocpd(&run, &databases).unwrap();
-    (databases, rpd_tests::synthetic::write_shards(&run, folder).unwrap())
+    write_bulk_rocpd(&databases, &run).unwrap();
+    write_bulk_shards(folder, &run).unwrap();
+    (databases, folder.join(run.plan().run_id))
 }
 
 #[test]
@@ -229,6 +210,10 @@ fn a_limit_on_memory_that_is_nonsense_is_refused() {
     for memory in ["0", "1", "-5GiB", "1QiB", "", "99999999999999999999GiB"] {
         let outcome = rpd_merge().args(["--memory", memory]).arg(folder.path()).run();
         assert_eq!(outcome.code(), Some(2), "{memory:?}: {outcome}");
+    }
+    for memory in ["64MiB", "1GiB"] {
+        let outcome = rpd_merge().args(["--memory", memory]).arg(folder.path()).run();
+        assert_eq!(outcome.code(), Some(4), "there is nothing to merge: {outcome}");
     }
 }
 

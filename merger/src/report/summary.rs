@@ -157,7 +157,7 @@ impl Report {
             disagreement: plan.ranks.disagreement(),
             left_out_of_rpd: BTreeMap::new(),
             verify: None,
-            notes: chosen(&plan.ranks).into_iter().collect(),
+            notes: chosen(&plan.ranks).into_iter().chain(plan.notes.iter().cloned()).collect(),
             seconds: 0.0,
         }
     }
@@ -210,10 +210,10 @@ impl Report {
         if let Some(path) = self.unfinished.first() {
             return Some(format!("{} was not finished by its collector; {without}", path.display()));
         }
-        if let Some(loss) = self.losses.first() {
-            return Some(format!("{}; {without}", loss.line()));
+        if let Some(warning) = self.warnings.first() {
+            return Some(format!("{warning}; {without}"));
         }
-        self.warnings.first().map(|warning| format!("{warning}; {without}"))
+        self.losses.first().map(|loss| format!("{}; {without}", loss.line()))
     }
 
     /// One line on stderr for each thing that is not whole.

@@ -1,6 +1,6 @@
 //! The job that is merged: the same one as shards and as databases.
 
-use rpd_tests::synthetic::{SyntheticRun, write_rocpd, write_shards};
+use rpd_tests::synthetic::{BulkRun, write_bulk_rocpd, write_bulk_shards};
 use std::io;
 use std::path::{Path, PathBuf};
 
@@ -18,27 +18,20 @@ pub(crate) struct Inputs {
 impl Inputs {
     /// Writes both below a folder.
     pub(crate) fn write(ranks: u32, events: usize, folder: &Path) -> io::Result<Inputs> {
-        let ranks_per_node = ranks.min(8);
-        let run = SyntheticRun {
-            nodes: ranks.div_ceil(ranks_per_node),
-            ranks_per_node,
-            events_per_rank: events,
-            ..SyntheticRun::default()
-        };
-        let run = run.plan();
-        let shards = write_shards(&run, &folder.join("shards"))?;
-        let mut databases = write_rocpd(&run, &folder.join("databases"))?;
+        let run = BulkRun { ranks, events_per_rank: events, ..BulkRun::default() };
+        let shards = write_bulk_shards(&folder.join("shards"), &run)?;
+        let mut databases = write_bulk_rocpd(&folder.join("databases"), &run)?;
         databases.sort();
-        let bytes = |paths: &mut dyn Iterator<Item = PathBuf>| -> io::Result<u64> {
-            paths.map(|path| Ok(path.metadata()?.len())).sum()
+        let bytes = |paths: &[PathBuf]| -> io::Result<u64> {
+            paths.iter().map(|path| Ok(path.metadata()?.len())).sum()
         };
-        let shard_files = std::fs::read_dir(&shards)?.collect::<io::Result<Vec<_>>>()?;
+        let place = shards.first().and_then(|path| path.parent()).ok_or(io::ErrorKind::NotFound)?;
         Ok(Inputs {
-            ranks: run.ranks.len() as u32,
+            ranks,
             events,
-            shard_bytes: bytes(&mut shard_files.iter().map(|entry| entry.path()))?,
-            database_bytes: bytes(&mut databases.iter().cloned())?,
-            shards,
+            shards: place.to_owned(),
+            shard_bytes: bytes(&shards)?,
+            database_bytes: bytes(&databases)?,
             databases,
         })
     }

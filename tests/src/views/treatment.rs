@@ -18,10 +18,12 @@ pub(super) enum Treatment {
     LineInfo,
     /// JSON in which a stream is named by id, in a view without guid.
     StreamOfArgument,
+    /// JSON to which a merge adds, under `rpd`, where the row comes from.
+    Provenance,
 }
 
 use Referred::{Agent, CodeObject, Event, KernelSymbol, Node, Pmc, Queue, Region, Stream};
-use Treatment::{LeftOut, LineInfo, Row, Stack, StreamOfArgument};
+use Treatment::{LeftOut, LineInfo, Provenance, Row, Stack, StreamOfArgument};
 
 /// Columns of all views of a kind of event.
 const EVENTS: [(&str, Treatment); 7] = [
@@ -115,7 +117,13 @@ const TREATMENTS: [(&str, &[(&str, Treatment)]); 19] = [
     ),
     (
         "stream_args",
-        &[("argument_id", LeftOut), ("event_id", LeftOut), ("stream_id", LeftOut), ("nid", LeftOut)],
+        &[
+            ("argument_id", LeftOut),
+            ("event_id", LeftOut),
+            ("stream_id", LeftOut),
+            ("nid", LeftOut),
+            ("extdata", Provenance),
+        ],
     ),
     ("memory_copies", &MEMORY),
     ("memory_allocations", &MEMORY),
