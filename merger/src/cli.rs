@@ -1,7 +1,7 @@
 //! What was typed. What it means is decided in the phases.
 
 use crate::budget::Budget;
-use clap::{Args, Parser, Subcommand};
+use clap::{Args, Parser, Subcommand, ValueEnum};
 use std::path::PathBuf;
 
 const EXAMPLES: &str = "\
@@ -9,6 +9,13 @@ Examples:
   rpd-merge                              merge the newest run below ./rpd-out
   mpirun -n 8 rpd-merge rpd-out/4711.0   merge one run with eight ranks
   rpd-merge -o job.db rank-*.rpdshard    merge chosen shards
+  rpd-merge -o job.db results/           merge what rocprofv3 left: *_results.db, or JSON of ROCm 6
+  rpd-merge -o job.db a.rpd b_results.db rpd-out/4711.0
+                                         merge inputs of all kinds
+  rpd-merge --format rpd results/        merge into trace.rpd, for the tools of rocmProfileData
+  rpd-merge --layout partitioned results/
+                                         a table set for each process, for --summary-by-rank
+  rpd-merge --verify rpd-out/4711.0      read the output again and compare it with the inputs
   rpd-merge --strict --json rpd-out/4711.0
                                          fail if anything is missing; report for machines
   rpd-merge inspect rank-00003.rpdshard  what is in a shard
@@ -16,10 +23,10 @@ Examples:
 Then:
   sqlite3 trace.db 'select * from top limit 10'
 
-Exit codes: 0 merged; 1 internal fault; 2 wrong usage; 3 incomplete input under --strict;
+Exit codes: 0 merged; 1 internal fault, or --verify found one; 2 wrong usage; 3 incomplete input under --strict;
 4 unreadable or incompatible input; 5 the output cannot be written.";
 
-/// Merges the shards of a job into one RocPD database
+/// Merges the profiles of a job into one RocPD database
 ///
 /// Aligns the clocks of the nodes, deduplicates strings, renumbers ids. Under mpirun or srun all ranks
 /// work on one merge. Rows that are missing are reported, never passed over.
@@ -32,6 +39,27 @@ pub struct Cli {
     /// A merge
     #[command(flatten)]
     pub merge: MergeArgs,
+}
+
+/// How processes are put into tables.
+#[derive(ValueEnum, Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum Layout {
+    /// All processes in one set of tables, under one guid
+    #[default]
+    Merged,
+    /// A set of tables, with the guid of its input, for each process, as AMD's merge has it; 500 at most.
+    /// Processes that one set of an input holds stay in one set
+    Partitioned,
+}
+
+/// What is written.
+#[derive(ValueEnum, Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum OutputFormat {
+    /// A RocPD database of ROCm 7
+    #[default]
+    Rocpd,
+    /// A .rpd of rocmProfileData. It holds calls, operations and counters; what it has no place for is told
+    Rpd,
 }
 
 /// Subcommands.
@@ -50,12 +78,27 @@ pub enum Inspect {
 /// Arguments of a merge.
 #[derive(Args, Debug, Clone, Default)]
 pub struct MergeArgs {
-    /// Run directories or shards [default: the newest run below $RPD_OUTPUT or ./rpd-out]
+    /// Run directories, shards, RocPD databases, .rpd files, JSON of rocprofv3, or folders of them
+    /// [default: the newest run below $RPD_OUTPUT or ./rpd-out]
     #[arg(value_name = "INPUT")]
     pub inputs: Vec<PathBuf>,
-    /// The database to write [default: RUN_DIRECTORY/trace.db]
+    /// The file to write [default: trace.db, or trace.rpd, in the first input's directory]
     #[arg(short, long, value_name = "FILE")]
     pub output: Option<PathBuf>,
+    /// How processes are put into tables
+    #[arg(long, value_enum, default_value_t, value_name = "LAYOUT")]
+    pub layout: Layout,
+    /// What is written
+    #[arg(long, value_enum, default_value_t, value_name = "FORMAT")]
+    pub format: OutputFormat,
+    /// Keep only these variables of recorded environments, and those that tell the rank
+    ///
+    /// Without it all recorded variables are kept. What looks like a secret is masked either way.
+    #[arg(long, value_name = "NAME,...", value_delimiter = ',')]
+    pub environment: Option<Vec<String>>,
+    /// Read the output again before it gets its name: rows against those read, references, integrity
+    #[arg(long, conflicts_with = "dry_run")]
+    pub verify: bool,
     /// Overwrite the output if it is there
     #[arg(long)]
     pub force: bool,

@@ -3,14 +3,12 @@
 
 use crate::agree::nodes::Nodes;
 use crate::agree::strings::{self, Distinct, sums};
-use crate::budget::Budget;
-use crate::cli::MergeArgs;
+use crate::cli::{Layout, MergeArgs, OutputFormat};
 use crate::clock::{BestSets, Clocks, keep_best};
 use crate::comm::Comm;
 use crate::failure::{Exit, Failure};
 use crate::input::database::survey_database;
 use crate::input::death::Death;
-use crate::input::expand::{REGIONS, SAMPLES};
 use crate::input::find::{Listed, find};
 use crate::input::format::Format;
 use crate::input::plan::{Plan, PlannedInput, output_of, plan, share};
@@ -19,14 +17,17 @@ use crate::input::survey::{Survey, survey_shard};
 use crate::input::translate::{self, Folder, Told, Translated};
 use crate::number::{Bases, bases, demand};
 use crate::output::base::BaseFile;
+use crate::output::counts::{compare_counts, row_counts};
 use crate::output::encode::{Encoder, Forms};
 use crate::output::partial::Partial;
 use crate::output::place::{Means, Placed, Target, place};
-use crate::output::rows::{Job, RowMaker, Written};
+use crate::output::rows::{Job, RowMaker};
+use crate::output::sets::{self, SetStrings, Sets, SmallRows};
 use crate::output::units::units;
-use crate::output::{provenance, seal};
+use crate::output::verify::verify;
+use crate::output::{legacy, provenance, seal};
 use crate::report::progress::Progress;
-use crate::report::{Report, RowCount, SHOWN};
+use crate::report::{Report, SHOWN};
 use rayon::prelude::*;
 use rpd_rocpd::Guid;
 use rpd_rocpd::read::{Database, Keep};
@@ -58,7 +59,7 @@ pub fn merge(comm: &impl Comm, args: &MergeArgs) -> Result<Report, Failure> {
     let schema = JobSchema::new(&plan.schema);
     let own = Own::new(&plan, comm);
     progress.phase_of_bytes("read", own.inputs.iter().map(|s| s.bytes).sum());
-    let (surveys, distinct) = survey_all(&own, &schema, args.memory, &progress)?;
+    let (surveys, distinct) = survey_all(&own, &schema, args, &progress)?;
 
     // 2. Agree: strings, nodes, clocks, what is missing.
     progress.phase("agree");
@@ -66,6 +67,11 @@ pub fn merge(comm: &impl Comm, args: &MergeArgs) -> Result<Report, Failure> {
     let found = agree_on_findings(comm, &surveys)?;
     let clocks = Clocks::new(found.clocks, found.reference);
     let guid = job_guid(&plan, &found.inputs);
+    let sets = match args.layout {
+        Layout::Merged => Sets::one(&guid),
+        Layout::Partitioned => Sets::for_each_source(comm, &guid, &surveys, found.processes)
+            .map_err(|failure| together(comm, failure))?,
+    };
     let mut report = Report::new(&plan, &schema, &found.warnings, &found.losses, &clocks, &found.nodes);
     report.strings = (strings.before, strings.distinct);
     report.processes = found.processes;
@@ -83,11 +89,14 @@ pub fn merge(comm: &impl Comm, args: &MergeArgs) -> Result<Report, Failure> {
     }
 
     // 3. Number: every source learns the first id of each of its tables.
-    let numbered = agree_on_bases(comm, &schema, &surveys)?;
+    let mut numbered = agree_on_bases(comm, &schema, &surveys)?;
+    let small = match sets.is_partitioned() {
+        false => SmallRows { strings: strings.distinct, nodes: report.nodes as u64 },
+        true => sets::count_small(comm, &surveys, &found.nodes)?,
+    };
+    numbered.totals.extend([(rocpd::STRING, small.strings), (rocpd::INFO_NODE, small.nodes)]);
     if args.dry_run {
-        let mut totals = numbered.totals;
-        totals.extend([(rocpd::STRING, strings.distinct), (rocpd::INFO_NODE, report.nodes as u64)]);
-        report.rows = row_counts(&schema, &totals);
+        report.rows = row_counts(&schema, &numbered.totals);
         report.seconds = begun.elapsed().as_secs_f64();
         return Ok(report);
     }
@@ -97,10 +106,11 @@ pub fn merge(comm: &impl Comm, args: &MergeArgs) -> Result<Report, Failure> {
     let mut partial = partial.take().ok_or_else(|| Failure::Internal("no output was begun".to_owned()))?;
     progress.phase_of_bytes("write", own.inputs.iter().map(|s| s.bytes).sum());
     let path = partial.path().to_owned();
-    let base = BaseFile::create(comm, &path, &guid, &schema)?;
-    let job = Job { guid, schema: &schema, clocks: &clocks, nodes: &found.nodes, keep: Keep::All };
+    let base = BaseFile::create(comm, &path, &sets, &schema)?;
+    let keep = args.environment.as_deref().map_or(Keep::All, Keep::Listed);
+    let job = Job { guid, schema: &schema, clocks: &clocks, nodes: &found.nodes, keep };
     let maker = RowMaker::new(&job, &surveys, &numbered.bases, &strings);
-    let forms = Forms::new(&schema, vec![guid.to_string()]);
+    let forms = Forms::new(&schema, sets.clone());
     let encoder = Encoder::new(units(&surveys, &own.groups), maker, forms, &progress);
     let target = Target { path: &path, first: base.behind };
     let means = Means {
@@ -118,13 +128,35 @@ pub fn merge(comm: &impl Comm, args: &MergeArgs) -> Result<Report, Failure> {
         seal::seal_pages(&path, &index, &base.roots, base.behind, pages)?;
     }
     comm.all_gather(Vec::new());
-    let own_strings = seal::strings_in_turns(comm, &path, &job, &surveys, &strings, args.memory)?;
-    let own_nodes = if comm.rank() == 0 { report.nodes as u64 } else { 0 };
-    seal::count_small(&mut written, own_strings, own_nodes);
-    compare_counts(comm, &schema, &mut report, &numbered, &found.rows_read, written)?;
+    let own_small = if sets.is_partitioned() {
+        sets::write_in_turns(comm, &path, &sets, &schema, &surveys, &strings, &found.nodes)?
+    } else {
+        let strings = seal::strings_in_turns(comm, &path, &sets, &schema, &surveys, &strings, args.memory)?;
+        SmallRows { strings, nodes: if comm.rank() == 0 { small.nodes } else { 0 } }
+    };
+    seal::count_small(&mut written, own_small);
+    let accounts = compare_counts(comm, &schema, &mut report, &numbered.totals, &found.rows_read, written)?;
     if comm.rank() == 0 {
         let metadata = provenance::metadata(&plan, &report, &clocks, &found.nodes);
-        seal::finish(&path, &guid, &schema, &found.nodes, &index, &metadata)?;
+        seal::finish(&path, &sets, &schema, &found.nodes, &index, &metadata)?;
+    }
+    if args.verify {
+        progress.phase("verify");
+        let verified = match comm.rank() {
+            0 => verify(&path, &schema, sets.all().len(), &accounts).and_then(|found| report.verified(found)),
+            _ => Ok(()),
+        };
+        settle(comm, verified)?;
+    }
+    if args.format == OutputFormat::Rpd {
+        progress.phase("rpd");
+        let replaced = match comm.rank() {
+            0 => legacy::replace_by_rpd(&path, &partial.converted_path(), &mut report),
+            _ => Ok(()),
+        };
+        settle(comm, replaced)?;
+    }
+    if comm.rank() == 0 {
         partial.publish()?;
     }
     comm.all_gather(Vec::new());
@@ -144,6 +176,10 @@ struct Listing {
 
 impl Listing {
     fn new(args: &MergeArgs) -> Result<Listing, Failure> {
+        if args.format == OutputFormat::Rpd && args.layout == Layout::Partitioned {
+            let why = "--layout partitioned is one of RocPD databases: leave it out, or --format rpd";
+            return Err(Failure::Usage(why.to_owned()));
+        }
         let found = find(&args.inputs)?;
         let output = output_of(&found, args)?;
         Ok(Listing { files: found.files, output })
@@ -194,7 +230,7 @@ impl<'a> Own<'a> {
 fn survey_all(
     own: &Own<'_>,
     schema: &JobSchema,
-    budget: Budget,
+    args: &MergeArgs,
     progress: &Progress,
 ) -> Result<(Vec<Survey>, Distinct), Failure> {
     let mut surveys = Vec::with_capacity(own.inputs.len());
@@ -209,12 +245,15 @@ fn survey_all(
             })
             .collect::<Result<Vec<Survey>, _>>()?;
         for mut survey in surveyed {
+            if args.layout == Layout::Partitioned {
+                survey.set_strings = survey.hashes.iter().map(|hashes| SetStrings::new(hashes)).collect();
+            }
             for hashes in std::mem::take(&mut survey.hashes) {
                 distinct.add_table(hashes.into_iter())?;
             }
             surveys.push(survey);
         }
-        budget.check_strings(distinct.len())?;
+        args.memory.check_strings(distinct.len())?;
     }
     Ok((surveys, distinct))
 }
@@ -280,7 +319,7 @@ pub(crate) fn settle<T>(comm: &impl Comm, result: Result<T, Failure>) -> Result<
 }
 
 /// A failure that all ranks found alike is told once.
-fn together(comm: &impl Comm, failure: Failure) -> Failure {
+pub(crate) fn together(comm: &impl Comm, failure: Failure) -> Failure {
     match comm.rank() {
         0 => Failure::Together(Box::new(failure)),
         _ => Failure::ToldByRank0(failure.exit()),
@@ -449,61 +488,4 @@ fn agree_on_bases(comm: &impl Comm, schema: &JobSchema, surveys: &[Survey]) -> R
     let all = sums(comm, &mine)?;
     let totals = tables.iter().enumerate().map(|(i, t)| (*t, sum(&all, i))).collect();
     Ok(Numbered { bases, totals })
-}
-
-/// Rows in = rows out: what was written against what was read, and against what was numbered.
-fn compare_counts(
-    comm: &impl Comm,
-    schema: &JobSchema,
-    report: &mut Report,
-    numbered: &Numbered,
-    read: &BTreeMap<TableId, u64>,
-    written: Written,
-) -> Result<(), Failure> {
-    let mut all = Written::default();
-    for message in comm.all_gather(wire::encode(&written)) {
-        all.add(wire::decode_message(&message).map_err(Failure::message)?);
-    }
-    let mut expected = numbered.totals.clone();
-    expected.insert(rocpd::STRING, report.strings.1);
-    expected.insert(rocpd::INFO_NODE, report.nodes as u64);
-    for (table, expected) in expected {
-        let rows = all.rows.get(&table).copied().unwrap_or(0);
-        let placeholders = all.placeholders.get(&table).copied().unwrap_or(0);
-        let read = rows_out_of(read, table).unwrap_or(rows - placeholders);
-        if rows != expected || rows != read + placeholders {
-            let text = format!(
-                "{rows} rows of {} were written, {expected} were counted, {read} were read, \
-                 {placeholders} stand for lost ones",
-                schema.name(table)
-            );
-            return Err(together(comm, Failure::Internal(text)));
-        }
-    }
-    report.rows = row_counts(schema, &all.rows);
-    report.placeholders = row_counts(schema, &all.placeholders);
-    report.replaced = all
-        .replaced
-        .into_iter()
-        .map(|((table, column), rows)| (schema.name(table).into_owned(), column, rows))
-        .collect();
-    Ok(())
-}
-
-/// How many rows of a RocPD table the rows that were read make; `None` where it depends on their values.
-fn rows_out_of(read: &BTreeMap<TableId, u64>, table: TableId) -> Option<u64> {
-    let of = |tables: &[TableId]| -> u64 { tables.iter().filter_map(|t| read.get(t)).sum() };
-    match table {
-        rocpd::EVENT => Some(of(&[table]) + of(&REGIONS) + of(&SAMPLES)),
-        rocpd::REGION => Some(of(&[table]) + of(&REGIONS)),
-        rocpd::SAMPLE => Some(of(&[table]) + of(&SAMPLES)),
-        rocpd::STRING | rocpd::INFO_NODE | rocpd::INFO_PROCESS | rocpd::TRACK | rocpd::ARG => None,
-        _ => Some(of(&[table])),
-    }
-}
-
-fn row_counts(schema: &JobSchema, rows: &BTreeMap<TableId, u64>) -> Vec<RowCount> {
-    rows.iter()
-        .map(|(table, rows)| RowCount { table: schema.name(*table).into_owned(), rows: *rows })
-        .collect()
 }

@@ -1,8 +1,8 @@
 //! The INSERT statements of one table, and how rows are bound to them.
 
 use crate::connect::{identifier, literal};
-use crate::guid::Guid;
-use crate::schema::{default_number, default_value};
+use crate::schema::{default_number, default_value, table_name};
+use crate::set::TableSet;
 use rpd_shard::model::{Cells, Column, Keys, Merged, Rows, Table, TextCells, Value};
 use rusqlite::types::{ToSqlOutput, ValueRef};
 use rusqlite::{Connection, Statement};
@@ -43,12 +43,12 @@ pub(crate) struct Refused {
 }
 
 impl Insert {
-    pub(crate) fn new(table: &Arc<Table>, guid: &Guid, absent: u128) -> Insert {
+    pub(crate) fn new(table: &Arc<Table>, set: &TableSet, absent: u128) -> Insert {
         let bound = (0..table.columns.len()).filter(|i| !is_absent(absent, *i)).count() + 1;
         let mut head = "INSERT OR FAIL INTO ".to_owned();
-        head += &identifier(&format!("{}{}", table.name, guid.suffix()));
+        head += &identifier(&table_name(&table.name, set));
         head += " (id, guid";
-        let mut row = format!("(?, {}", literal(&guid.to_string()));
+        let mut row = format!("(?, {}", literal(set.guid()));
         for (i, column) in table.columns.iter().enumerate() {
             head = head + ", " + &identifier(&column.name);
             row += ", ";

@@ -5,7 +5,8 @@
 //! * [`Writer`]: rows of the merged output into a new database.
 //! * [`verify`]: whether a finished database keeps AMD's rules, and its most expensive operations.
 //!
-//! A database holds one job under one [`Guid`]. The version written is [`schema::VERSION`].
+//! A database holds one job under one [`Guid`], or in one [`TableSet`] for each process, as AMD's merge has it.
+//! The version written is [`schema::VERSION`], or that of the newest input.
 
 mod connect;
 mod create_table;
@@ -13,9 +14,11 @@ mod guid;
 mod insert;
 pub mod read;
 pub mod schema;
+mod set;
 mod shape;
 pub mod verify;
 mod writer;
 
 pub use guid::{Guid, NotAGuid};
+pub use set::{MAX_SETS, TableSet};
 pub use writer::{WriteError, Writer};

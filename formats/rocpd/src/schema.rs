@@ -5,6 +5,7 @@
 
 use crate::connect::{identifier, literal};
 use crate::guid::Guid;
+use crate::set::TableSet;
 use rpd_shard::model::rocpd::{MEMORY_ALLOCATE, MEMORY_COPY, PMC_EVENT, STRING};
 use rpd_shard::model::{Column, Kind, Schema, Table, TableId, Value};
 use std::fmt::Write as _;
@@ -29,25 +30,34 @@ pub fn tables() -> impl Iterator<Item = &'static Arc<Table>> {
 
 /// Every statement of a new database of [`VERSION`]: tables, `rocpd_<x>` views, data and summary views.
 pub fn create_all(guid: &Guid) -> String {
-    create_all_of(Schema::builtin(), guid)
+    create_all_of(Schema::builtin(), &[guid.into()])
 }
 
-/// The same with the tables of a wider schema.
-pub fn create_all_of(schema: &Schema, guid: &Guid) -> String {
-    let mut sql = create_metadata(guid);
-    for table in schema.output_tables() {
-        sql += &create_table(table, schema, guid);
+/// The same with the tables of a wider schema, once for each set. The `rocpd_<x>` views show all of them.
+pub fn create_all_of(schema: &Schema, sets: &[TableSet]) -> String {
+    let mut sql = String::new();
+    for set in sets {
+        sql += &create_metadata(set);
+        for table in schema.output_tables() {
+            sql += &create_table(table, schema, set);
+        }
     }
     for name in std::iter::once(METADATA).chain(schema.output_tables().map(|t| t.name.as_str())) {
-        let table = identifier(&format!("{name}{}", guid.suffix()));
-        let _ = writeln!(sql, "CREATE VIEW {} AS SELECT * FROM {table};", identifier(name));
+        let select = |set| format!("SELECT * FROM {}", identifier(&table_name(name, set)));
+        let selects: Vec<String> = sets.iter().map(select).collect();
+        let _ = writeln!(sql, "CREATE VIEW {} AS {};", identifier(name), selects.join(" UNION ALL "));
     }
     sql + DATA_VIEWS
 }
 
+/// The name of a table in a set.
+pub fn table_name(name: &str, set: &TableSet) -> String {
+    format!("{name}{}", set.suffix())
+}
+
 /// `CREATE TABLE` of the metadata.
-fn create_metadata(guid: &Guid) -> String {
-    let name = identifier(&format!("{METADATA}{}", guid.suffix()));
+fn create_metadata(set: &TableSet) -> String {
+    let name = identifier(&table_name(METADATA, set));
     format!(
         "CREATE TABLE {name} (\n    \"id\" INTEGER NOT NULL PRIMARY KEY AUTOINCREMENT,\n    \
          \"tag\" TEXT NOT NULL,\n    \"value\" TEXT NOT NULL\n);\n"
@@ -55,11 +65,10 @@ fn create_metadata(guid: &Guid) -> String {
 }
 
 /// `CREATE TABLE` of one table. References are to tables of `schema`.
-pub fn create_table(table: &Table, schema: &Schema, guid: &Guid) -> String {
-    let suffix = guid.suffix();
+pub fn create_table(table: &Table, schema: &Schema, set: &TableSet) -> String {
     let mut lines = vec![
         "\"id\" INTEGER NOT NULL PRIMARY KEY AUTOINCREMENT".to_owned(),
-        format!("\"guid\" TEXT DEFAULT \"{guid}\" NOT NULL"),
+        format!("\"guid\" TEXT DEFAULT {} NOT NULL", identifier(set.guid())),
     ];
     lines.extend(table.columns.iter().map(declare));
     for (column, target) in foreign_keys(table) {
@@ -67,10 +76,10 @@ pub fn create_table(table: &Table, schema: &Schema, guid: &Guid) -> String {
         lines.push(format!(
             "FOREIGN KEY ({}) REFERENCES {} (\"id\") ON UPDATE CASCADE",
             identifier(column),
-            identifier(&format!("{}{suffix}", target.name)),
+            identifier(&table_name(&target.name, set)),
         ));
     }
-    let name = identifier(&format!("{}{suffix}", table.name));
+    let name = identifier(&table_name(&table.name, set));
     format!("CREATE TABLE {name} (\n    {}\n);\n", lines.join(",\n    "))
 }
 

@@ -1,6 +1,6 @@
 //! What SQLite says about the tables of a database, in a form that can be compared.
 
-use crate::connect::literal;
+use crate::connect::{identifier, literal};
 use crate::create_table;
 use rusqlite::{Connection, Result};
 use std::collections::BTreeMap;
@@ -8,17 +8,26 @@ use std::collections::BTreeMap;
 /// Everything about one table that AMD's checks look at, one line per fact. The guid is left out.
 pub(crate) type Shape = Vec<String>;
 
-/// The shape of every table whose name ends in `suffix`, by name without it.
-pub(crate) fn of_tables(conn: &Connection, suffix: &str, guid: &str) -> Result<BTreeMap<String, Shape>> {
+/// Name and CREATE TABLE of every table.
+pub(crate) fn tables(conn: &Connection) -> Result<Vec<(String, String)>> {
     let mut tables = conn.prepare("SELECT name, sql FROM sqlite_master WHERE type = 'table'")?;
-    let tables = tables.query_map([], |row| Ok((row.get::<_, String>(0)?, row.get::<_, String>(1)?)))?;
+    let tables = tables.query_map([], |row| Ok((row.get(0)?, row.get(1)?)))?;
+    tables.collect()
+}
+
+/// The shape of every table whose name ends in `suffix`, by name without it.
+pub(crate) fn of_tables(
+    conn: &Connection,
+    tables: &[(String, String)],
+    suffix: &str,
+    guid: &str,
+) -> Result<BTreeMap<String, Shape>> {
     let mut shapes = BTreeMap::new();
-    for table in tables {
-        let (name, sql) = table?;
+    for (name, sql) in tables {
         if let Some(short) = name.strip_suffix(suffix) {
-            let mut shape = of_table(conn, &name, &sql)?;
+            let mut shape = of_table(conn, name, sql)?;
             for line in &mut shape {
-                *line = line.replace(suffix, "").replace(guid, "<guid>");
+                *line = line.replace(suffix, "").replace(&identifier(guid), "<guid>");
             }
             shapes.insert(short.to_owned(), shape);
         }

@@ -3,8 +3,10 @@
 use crate::connect::{self, identifier, literal};
 use crate::guid::Guid;
 use crate::schema::{self, METADATA, VERSION};
-use crate::shape;
+use crate::set::TableSet;
+use crate::shape::{self, Shape};
 use crate::writer::REQUIRED_TAGS;
+use rpd_shard::model::Schema;
 use rusqlite::{Connection, OpenFlags};
 use std::collections::BTreeMap;
 use std::fmt;
@@ -16,11 +18,13 @@ const KNOWN_VERSIONS: [&str; 6] = ["3.0.0", "3.0.1", "3.0.2", "3.0.3", "3.0.4", 
 /// What was found in a database.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct CheckReport {
-    /// The metadata tag `guid`, empty where it is missing.
+    /// How many sets of tables there are.
+    pub sets: usize,
+    /// The metadata tag `guid` of the first set, empty where it is missing.
     pub guid: String,
-    /// The metadata tag `schema_version`, empty where it is missing.
+    /// The metadata tag `schema_version` of the first set, empty where it is missing.
     pub version: String,
-    /// Rows of every table, by name without the suffix.
+    /// Rows of every table, by name without the suffix; of all sets together.
     pub rows: BTreeMap<String, u64>,
     /// Broken rules, none in a good database.
     pub problems: Vec<Problem>,
@@ -65,6 +69,13 @@ pub enum Problem {
     Extra(String),
     /// A view that AMD's tools read and the database has not.
     MissingView(String),
+    /// A view `rocpd_<x>` that does not show the table of every set.
+    NotShown {
+        /// The view.
+        view: String,
+        /// The first table that it does not show.
+        table: String,
+    },
     /// A table is declared in another way than the version says.
     Declaration {
         /// The table.
@@ -93,6 +104,7 @@ impl fmt::Display for Problem {
             Problem::MissingTable(name) => write!(f, "table {name} is missing"),
             Problem::Extra(name) => write!(f, "{name} is not in the schema"),
             Problem::MissingView(name) => write!(f, "view {name} is missing"),
+            Problem::NotShown { view, table } => write!(f, "view {view} does not show {table}"),
             Problem::Declaration { table, found, expected } => {
                 write!(f, "table {table} is declared with {found:?} instead of {expected:?}")
             }
@@ -114,8 +126,29 @@ pub struct CheckError {
 /// Reads the whole database and compares it with the rules. It changes nothing.
 ///
 /// Declarations are compared in databases of the version that we write; other versions have other
-/// columns.
+/// columns. See [`check_against`].
 pub fn check(path: &Path) -> Result<CheckReport, CheckError> {
+    check_all(path, None)
+}
+
+/// What a database is meant to be.
+#[derive(Clone, Copy, Debug)]
+pub struct Expected<'a> {
+    /// Its tables.
+    pub schema: &'a Schema,
+    /// Its version: major, minor, patch.
+    pub version: [u32; 3],
+    /// How many sets of tables it has.
+    pub sets: usize,
+}
+
+/// The same for a database of which the tables and the version are known: declarations are compared
+/// with those.
+pub fn check_against(path: &Path, expected: Expected<'_>) -> Result<CheckReport, CheckError> {
+    check_all(path, Some(expected))
+}
+
+fn check_all(path: &Path, expected: Option<Expected<'_>>) -> Result<CheckReport, CheckError> {
     let open_journals: Vec<_> = ["-journal", "-wal"]
         .iter()
         .map(|end| {
@@ -130,7 +163,13 @@ pub fn check(path: &Path) -> Result<CheckReport, CheckError> {
         return Ok(CheckReport { problems: open_journals, ..CheckReport::default() });
     }
     let error = |source| CheckError { path: path.to_owned(), source };
-    inspect(&open(path)?).map_err(error)
+    inspect(&open(path)?, expected).map_err(error)
+}
+
+/// What `PRAGMA integrity_check` says of any SQLite database; nothing where all is well.
+pub fn check_integrity(path: &Path) -> Result<Vec<Problem>, CheckError> {
+    open(path)
+        .and_then(|conn| integrity(&conn).map_err(|source| CheckError { path: path.to_owned(), source }))
 }
 
 fn open(path: &Path) -> Result<Connection, CheckError> {
@@ -144,31 +183,67 @@ fn open(path: &Path) -> Result<Connection, CheckError> {
     .map_err(|source| CheckError { path: path.to_owned(), source })
 }
 
-fn inspect(conn: &Connection) -> rusqlite::Result<CheckReport> {
-    let mut report = CheckReport::default();
+fn integrity(conn: &Connection) -> rusqlite::Result<Vec<Problem>> {
     let mut messages = conn.prepare("PRAGMA integrity_check")?;
-    for message in messages.query_map([], |row| row.get::<_, String>(0))? {
-        report.problems.push(Problem::Integrity(message?));
-    }
-    report.problems.retain(|p| *p != Problem::Integrity("ok".to_owned()));
+    let messages = messages.query_map([], |row| row.get(0))?;
+    let mut problems: Vec<_> = messages.map(|text| text.map(Problem::Integrity)).collect::<Result<_, _>>()?;
+    problems.retain(|p| *p != Problem::Integrity("ok".to_owned()));
+    Ok(problems)
+}
 
-    let suffix = suffix(conn)?;
-    check_metadata(conn, &suffix, &mut report)?;
-    check_tables(conn, &suffix, &mut report)?;
-    check_references(conn, &suffix, &mut report)?;
+fn inspect(conn: &Connection, expected: Option<Expected<'_>>) -> rusqlite::Result<CheckReport> {
+    let mut report = CheckReport { problems: integrity(conn)?, ..CheckReport::default() };
+    let tables = shape::tables(conn)?;
+    let suffixes = suffixes(&tables);
+    if suffixes.is_empty() {
+        return Err(rusqlite::Error::QueryReturnedNoRows);
+    }
+    report.sets = suffixes.len();
+    if let Some(Expected { sets, .. }) = expected.filter(|expected| expected.sets != suffixes.len()) {
+        let found = vec![format!("{} sets of tables instead of {sets}", suffixes.len())];
+        report.problems.push(Problem::Metadata { tag: "uuid".to_owned(), found });
+    }
+    let model = model(expected)?;
+    let set = TableSet::from(&MODEL);
+    let shapes = shape::of_tables(&model, &shape::tables(&model)?, set.suffix(), set.guid())?;
+    // The first set last: its guid is told.
+    for suffix in suffixes.iter().rev() {
+        check_metadata(conn, suffix, expected, &mut report)?;
+        let own: Vec<_> = tables.iter().filter(|(name, _)| is_of(name, suffix, &suffixes)).cloned().collect();
+        let is_comparable = expected.is_some() || report.version == text_of(VERSION);
+        check_tables(conn, &own, suffix, &shapes, is_comparable, &mut report)?;
+    }
+    check_others(conn, &suffixes, &mut report)?;
+    check_views(conn, &suffixes, &model, &mut report)?;
+    check_references(conn, &suffixes, &mut report)?;
     Ok(report)
 }
 
-/// What the name of the metadata table ends in.
-fn suffix(conn: &Connection) -> rusqlite::Result<String> {
-    conn.query_row(
-        "SELECT substr(name, length(?1) + 1) FROM sqlite_master WHERE type = 'table' AND name GLOB ?1 || '_?*'",
-        [METADATA],
-        |row| row.get(0),
-    )
+/// What the names of the tables of each set end in.
+fn suffixes(tables: &[(String, String)]) -> Vec<&str> {
+    let of = |mark: &str| -> Vec<&str> {
+        let ends = tables.iter().filter_map(|(name, _)| name.strip_prefix(mark));
+        ends.filter(|end| end.len() > 1 && end.starts_with('_')).collect()
+    };
+    let (mut found, processes) = (of(METADATA), of("rocpd_info_process"));
+    if found.len() > 1 {
+        found.retain(|end| processes.contains(end));
+    }
+    found
 }
 
-fn check_metadata(conn: &Connection, suffix: &str, report: &mut CheckReport) -> rusqlite::Result<()> {
+/// Whether a table is one of this set: the longest end that fits says whose it is.
+fn is_of(table: &str, suffix: &str, suffixes: &[&str]) -> bool {
+    table.ends_with(suffix)
+        && !suffixes.iter().any(|other| other.len() > suffix.len() && table.ends_with(other))
+}
+
+fn check_metadata(
+    conn: &Connection,
+    suffix: &str,
+    expected: Option<Expected<'_>>,
+    report: &mut CheckReport,
+) -> rusqlite::Result<()> {
     let table = identifier(&format!("{METADATA}{suffix}"));
     let mut values = conn.prepare(&format!("SELECT CAST(value AS TEXT) FROM {table} WHERE tag = ?"))?;
     let mut found = BTreeMap::new();
@@ -181,38 +256,55 @@ fn check_metadata(conn: &Connection, suffix: &str, report: &mut CheckReport) -> 
     }
     report.guid = found["guid"].clone();
     report.version = found["schema_version"].clone();
+    // Any guid has its own suffix, and AMD's have the simple one.
+    let of_guid = TableSet::new(&report.guid).filter(|set| set.suffix() == suffix);
+    let guid = match of_guid {
+        Some(set) => set.guid().to_owned(),
+        None => suffix.trim_start_matches('_').replace('_', "-"),
+    };
     let parts = ["schema_version_major", "schema_version_minor", "schema_version_patch"];
-    let expected = [
+    let wanted = [
         ("uuid", suffix.to_owned()),
-        ("guid", suffix.trim_start_matches('_').replace('_', "-")),
+        ("guid", guid),
         ("schema_version", parts.map(|p| found[p].as_str()).join(".")),
     ];
-    if !KNOWN_VERSIONS.contains(&report.version.as_str()) {
+    let is_known = match expected {
+        Some(expected) => report.version == text_of(expected.version),
+        None => KNOWN_VERSIONS.contains(&report.version.as_str()),
+    };
+    if !is_known {
         let found = vec![report.version.clone()];
         report.problems.push(Problem::Metadata { tag: "schema_version".to_owned(), found });
     }
-    for (tag, expected) in expected {
-        if !found[tag].is_empty() && found[tag] != expected {
+    for (tag, wanted) in wanted {
+        if !found[tag].is_empty() && found[tag] != wanted {
             report
                 .problems
-                .push(Problem::Metadata { tag: tag.to_owned(), found: vec![found[tag].clone(), expected] });
+                .push(Problem::Metadata { tag: tag.to_owned(), found: vec![found[tag].clone(), wanted] });
         }
     }
     Ok(())
 }
 
-fn check_tables(conn: &Connection, suffix: &str, report: &mut CheckReport) -> rusqlite::Result<()> {
-    let model = Connection::open_in_memory()?;
-    let guid = Guid::from_bits(0);
-    model.execute_batch(&schema::create_all(&guid))?;
-    let expected = shape::of_tables(&model, &guid.suffix(), &guid.to_string())?;
-    let found = shape::of_tables(conn, suffix, &report.guid)?;
-    let same_version = report.version == VERSION.map(|n| n.to_string()).join(".");
+fn text_of(version: [u32; 3]) -> String {
+    version.map(|n| n.to_string()).join(".")
+}
 
-    for (name, expected) in &expected {
+/// Compares the tables of one set with those that it should have; their declarations where
+/// they are of the same version.
+fn check_tables(
+    conn: &Connection,
+    tables: &[(String, String)],
+    suffix: &str,
+    expected: &BTreeMap<String, Shape>,
+    is_comparable: bool,
+    report: &mut CheckReport,
+) -> rusqlite::Result<()> {
+    let found = shape::of_tables(conn, tables, suffix, &report.guid)?;
+    for (name, expected) in expected {
         match found.get(name) {
             None => report.problems.push(Problem::MissingTable(name.clone())),
-            Some(found) if same_version && found != expected => {
+            Some(found) if is_comparable && found != expected => {
                 let without =
                     |a: &[String], b: &[String]| a.iter().filter(|l| !b.contains(l)).cloned().collect();
                 report.problems.push(Problem::Declaration {
@@ -224,24 +316,9 @@ fn check_tables(conn: &Connection, suffix: &str, report: &mut CheckReport) -> ru
             Some(_) => {}
         }
     }
-    let mut others = conn.prepare(
-        "SELECT type || ' ' || name FROM sqlite_master
-          WHERE type IN ('table', 'index', 'trigger') AND name NOT GLOB 'sqlite_*' AND name NOT GLOB 'rocpd_*' || ?",
-    )?;
-    for other in others.query_map([suffix], |row| row.get(0))? {
-        report.problems.push(Problem::Extra(other?));
-    }
-    if same_version {
+    if is_comparable {
         let unknown = found.keys().filter(|name| !expected.contains_key(*name));
         report.problems.extend(unknown.map(|name| Problem::Extra(format!("table {name}"))));
-    }
-    let mut views = model.prepare("SELECT name FROM sqlite_master WHERE type = 'view'")?;
-    for view in views.query_map([], |row| row.get::<_, String>(0))? {
-        let view = view?;
-        let sql = "SELECT count(*) FROM sqlite_master WHERE type = 'view' AND name = ?";
-        if conn.query_row(sql, [&view], |row| row.get::<_, i64>(0))? == 0 {
-            report.problems.push(Problem::MissingView(view));
-        }
     }
     for name in found.keys() {
         let table = format!("{name}{suffix}");
@@ -255,7 +332,7 @@ fn check_tables(conn: &Connection, suffix: &str, report: &mut CheckReport) -> ru
             [],
             |row| Ok((row.get::<_, i64>(0)?, row.get::<_, bool>(1)?)),
         )?;
-        report.rows.insert(name.clone(), rows.unsigned_abs());
+        *report.rows.entry(name.clone()).or_default() += rows.unsigned_abs();
         if behind {
             report.problems.push(Problem::Sequence(name.clone()));
         }
@@ -263,7 +340,58 @@ fn check_tables(conn: &Connection, suffix: &str, report: &mut CheckReport) -> ru
     Ok(())
 }
 
-fn check_references(conn: &Connection, suffix: &str, report: &mut CheckReport) -> rusqlite::Result<()> {
+/// The guid of the databases that others are compared with.
+const MODEL: Guid = Guid::from_bits(0);
+
+/// An empty database that is as it should be.
+fn model(expected: Option<Expected<'_>>) -> rusqlite::Result<Connection> {
+    let model = Connection::open_in_memory()?;
+    let schema = expected.map_or(Schema::builtin(), |expected| expected.schema);
+    model.execute_batch(&schema::create_all_of(schema, &[(&MODEL).into()]))?;
+    Ok(model)
+}
+
+/// Tables, indexes and triggers of no set.
+fn check_others(conn: &Connection, suffixes: &[&str], report: &mut CheckReport) -> rusqlite::Result<()> {
+    let mut others = conn.prepare(
+        "SELECT type || ' ' || name, name FROM sqlite_master
+          WHERE type IN ('table', 'index', 'trigger') AND name NOT GLOB 'sqlite_*'",
+    )?;
+    let others = others.query_map([], |row| Ok((row.get::<_, String>(0)?, row.get::<_, String>(1)?)))?;
+    for other in others {
+        let (thing, name) = other?;
+        if !name.starts_with("rocpd_") || !suffixes.iter().any(|suffix| name.ends_with(suffix)) {
+            report.problems.push(Problem::Extra(thing));
+        }
+    }
+    Ok(())
+}
+
+fn check_views(
+    conn: &Connection,
+    suffixes: &[&str],
+    model: &Connection,
+    report: &mut CheckReport,
+) -> rusqlite::Result<()> {
+    let mut views = model.prepare("SELECT name FROM sqlite_master WHERE type = 'view'")?;
+    let mut own = conn.prepare("SELECT sql FROM sqlite_master WHERE type = 'view' AND name = ?")?;
+    for view in views.query_map([], |row| row.get::<_, String>(0))? {
+        let view = view?;
+        let Some(sql) = own.query_map([&view], |row| row.get::<_, String>(0))?.next().transpose()? else {
+            report.problems.push(Problem::MissingView(view));
+            continue;
+        };
+        if view.starts_with("rocpd_") {
+            let tables = suffixes.iter().map(|suffix| format!("{view}{suffix}"));
+            let missing = tables.filter(|table| !sql.contains(table.as_str())).take(1);
+            let not_shown = missing.map(|table| Problem::NotShown { view: view.clone(), table });
+            report.problems.extend(not_shown);
+        }
+    }
+    Ok(())
+}
+
+fn check_references(conn: &Connection, suffixes: &[&str], report: &mut CheckReport) -> rusqlite::Result<()> {
     let mut broken: BTreeMap<(String, String), (u64, Option<i64>)> = BTreeMap::new();
     let mut references = conn.prepare("PRAGMA foreign_key_check")?;
     for reference in references.query_map([], |row| Ok((row.get(0)?, row.get(2)?, row.get(1)?)))? {
@@ -271,8 +399,12 @@ fn check_references(conn: &Connection, suffix: &str, report: &mut CheckReport) -
         let (references, _) = broken.entry((table, parent)).or_insert((0, key));
         *references += 1;
     }
+    let short = |name: &str| {
+        let suffix = suffixes.iter().find(|suffix| is_of(name, suffix, suffixes));
+        suffix.and_then(|suffix| name.strip_suffix(suffix)).unwrap_or(name).to_owned()
+    };
     for ((table, parent), (references, first_key)) in broken {
-        let (table, parent) = (table.replace(suffix, ""), parent.replace(suffix, ""));
+        let (table, parent) = (short(&table), short(&parent));
         report.problems.push(Problem::ForeignKey { table, parent, references, first_key });
     }
     Ok(())

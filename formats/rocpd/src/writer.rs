@@ -3,7 +3,8 @@
 use crate::connect;
 use crate::guid::Guid;
 use crate::insert::{Insert, Refused, absent_columns};
-use crate::schema::{self, METADATA, VERSION};
+use crate::schema::{self, METADATA, VERSION, table_name};
+use crate::set::TableSet;
 use rpd_shard::model::{Merged, Rows, Schema, TableId, native};
 use rusqlite::{Connection, ErrorCode, OpenFlags};
 use std::collections::HashMap;
@@ -28,10 +29,10 @@ pub(crate) const REQUIRED_TAGS: [&str; 6] = [
 /// file is worth nothing and its owner removes it.
 pub struct Writer {
     path: PathBuf,
-    guid: Guid,
+    sets: Vec<TableSet>,
     conn: Connection,
-    /// By table and absent columns.
-    inserts: HashMap<(TableId, u128), Insert>,
+    /// By set, table and absent columns.
+    inserts: HashMap<(usize, TableId, u128), Insert>,
 }
 
 /// Why a database could not be written.
@@ -66,7 +67,7 @@ pub enum WriteError {
         /// The file.
         path: PathBuf,
         /// The guid that it should have.
-        guid: Guid,
+        guid: String,
     },
     /// No space left.
     #[error("write {}: the disk is full; free some space, or choose an output on another disk", path.display())]
@@ -135,14 +136,14 @@ pub enum WriteError {
 impl Writer {
     /// Makes a file of [`VERSION`]; see [`Writer::create_of`].
     pub fn create(path: &Path, guid: &Guid) -> Result<Writer, WriteError> {
-        Writer::create_of(path, guid, VERSION, Schema::builtin())
+        Writer::create_of(path, &[guid.into()], VERSION, Schema::builtin())
     }
 
-    /// Makes the file, which must not exist yet, with the tables of this schema, views and the required
-    /// metadata. Only its owner may read it: command lines and environments are in it.
+    /// Makes the file, which must not exist yet, with the tables of this schema for each set, views and the
+    /// required metadata. Only its owner may read it: command lines and environments are in it.
     pub fn create_of(
         path: &Path,
-        guid: &Guid,
+        sets: &[TableSet],
         version: [u32; 3],
         schema: &Schema,
     ) -> Result<Writer, WriteError> {
@@ -151,53 +152,61 @@ impl Writer {
             io::ErrorKind::AlreadyExists => WriteError::Exists { path: path.to_owned() },
             _ => WriteError::Create { path: path.to_owned(), source },
         })?;
-        Writer::fill(path, guid, version, schema).inspect_err(|_| {
+        Writer::fill(path, sets, version, schema).inspect_err(|_| {
             // The caller has no writer and does not know that there is a file.
             let _ = std::fs::remove_file(path);
         })
     }
 
-    fn fill(path: &Path, guid: &Guid, version: [u32; 3], schema: &Schema) -> Result<Writer, WriteError> {
-        let writer = Writer::connect(path, guid)?;
-        writer.statement("schema", &schema::create_all_of(schema, guid))?;
+    fn fill(
+        path: &Path,
+        sets: &[TableSet],
+        version: [u32; 3],
+        schema: &Schema,
+    ) -> Result<Writer, WriteError> {
+        let writer = Writer::connect(path, sets)?;
+        writer.statement("schema", &schema::create_all_of(schema, sets))?;
         let [major, minor, patch] = version;
-        let values = [
-            format!("{major}.{minor}.{patch}"),
-            major.to_string(),
-            minor.to_string(),
-            patch.to_string(),
-            guid.suffix(),
-            guid.to_string(),
-        ];
-        for (tag, value) in REQUIRED_TAGS.iter().zip(&values) {
-            writer.insert_metadata(tag, value)?;
+        for set in sets {
+            let values = [
+                format!("{major}.{minor}.{patch}"),
+                major.to_string(),
+                minor.to_string(),
+                patch.to_string(),
+                set.suffix().to_owned(),
+                set.guid().to_owned(),
+            ];
+            for (tag, value) in REQUIRED_TAGS.iter().zip(&values) {
+                writer.insert_metadata(set, tag, value)?;
+            }
         }
         Ok(writer)
     }
 
-    /// Continues a file that another writer created and committed.
-    pub fn open(path: &Path, guid: &Guid) -> Result<Writer, WriteError> {
-        let other = || WriteError::OtherDatabase { path: path.to_owned(), guid: *guid };
-        let writer = Writer::connect(path, guid).map_err(|error| match error {
+    /// Continues a file that another writer created, with the same sets, and committed.
+    pub fn open(path: &Path, sets: &[TableSet]) -> Result<Writer, WriteError> {
+        let first = sets.first();
+        let guid = first.map_or("", TableSet::guid);
+        let other = || WriteError::OtherDatabase { path: path.to_owned(), guid: guid.to_owned() };
+        let writer = Writer::connect(path, sets).map_err(|error| match error {
             WriteError::Sqlite { .. } => other(),
             error => error,
         })?;
-        let found: Result<String, _> =
-            writer
-                .conn
-                .query_row(&format!("SELECT value FROM {METADATA} WHERE tag = 'guid'"), [], |row| row.get(0));
+        let table = connect::identifier(&table_name(METADATA, first.ok_or_else(other)?));
+        let sql = format!("SELECT value FROM {table} WHERE tag = 'guid'");
+        let found: Result<String, _> = writer.conn.query_row(&sql, [], |row| row.get(0));
         match found {
-            Ok(found) if found == guid.to_string() => Ok(writer),
+            Ok(found) if found == guid => Ok(writer),
             _ => Err(other()),
         }
     }
 
-    fn connect(path: &Path, guid: &Guid) -> Result<Writer, WriteError> {
+    fn connect(path: &Path, sets: &[TableSet]) -> Result<Writer, WriteError> {
         let conn = connect::open(path, OpenFlags::SQLITE_OPEN_READ_WRITE)
             .map_err(|source| WriteError::Open { path: path.to_owned(), source })?;
         // Enough for the statements of every table with some variants of absent columns.
         conn.set_prepared_statement_cache_capacity(256);
-        let writer = Writer { path: path.to_owned(), guid: *guid, conn, inserts: HashMap::new() };
+        let writer = Writer { path: path.to_owned(), sets: sets.to_vec(), conn, inserts: HashMap::new() };
         // Foreign keys are off because tables are written in any order; verify::check looks at them.
         // The cache is for the index of the strings.
         writer.statement(
@@ -215,25 +224,31 @@ impl Writer {
         Ok(writer)
     }
 
-    /// Adds rows, and returns how many. Order is free, but ascending keys are written fastest.
+    /// Adds rows to the first set; see [`Writer::append_to`].
+    pub fn append(&mut self, rows: &Rows<Merged>) -> Result<u64, WriteError> {
+        self.append_to(0, rows)
+    }
+
+    /// Adds rows to the set at this position, and returns how many. Order is free, but ascending keys are written fastest.
     ///
     /// A column that is absent gets its declared default, else NULL; a NULL where it is not allowed
     /// gets the default too.
-    pub fn append(&mut self, rows: &Rows<Merged>) -> Result<u64, WriteError> {
+    pub fn append_to(&mut self, set: usize, rows: &Rows<Merged>) -> Result<u64, WriteError> {
         let table = &rows.table;
+        let target = self.set(set)?;
         if native::is_native(table.id) {
             return Err(WriteError::UnknownTable { path: self.path.clone(), table: table.name.clone() });
         }
         let absent = absent_columns(rows);
         let insert = self
             .inserts
-            .entry((table.id, absent))
+            .entry((set, table.id, absent))
             .and_modify(|known| {
                 if known.table != *table {
-                    *known = Insert::new(table, &self.guid, absent);
+                    *known = Insert::new(table, &target, absent);
                 }
             })
-            .or_insert_with(|| Insert::new(table, &self.guid, absent));
+            .or_insert_with(|| Insert::new(table, &target, absent));
         let done = insert.run(&self.conn, rows, absent);
         done.map_err(|Refused { key, source }| self.error(&table.name, Some(key), source))?;
         Ok(rows.len as u64)
@@ -244,33 +259,37 @@ impl Writer {
         self.statement("cache", &format!("PRAGMA cache_size = -{}", (bytes >> 10).max(1)))
     }
 
-    /// Adds a row of metadata.
+    fn set(&self, set: usize) -> Result<TableSet, WriteError> {
+        let unknown = || WriteError::UnknownTable { path: self.path.clone(), table: format!("set {set}") };
+        self.sets.get(set).cloned().ok_or_else(unknown)
+    }
+
+    /// Adds a row of metadata to the first set.
     pub fn metadata(&mut self, tag: &str, value: &str) -> Result<(), WriteError> {
         if REQUIRED_TAGS.contains(&tag) {
             return Err(WriteError::ReservedTag { path: self.path.clone(), tag: tag.to_owned() });
         }
-        self.insert_metadata(tag, value)
+        self.insert_metadata(&self.set(0)?, tag, value)
     }
 
     /// Tells SQLite the highest key of a table whose rows were not added by it: AUTOINCREMENT goes on
     /// behind it.
-    pub fn sequence(&mut self, table: &str, last: i64) -> Result<(), WriteError> {
-        let name = format!("{table}{}", self.guid.suffix());
+    pub fn sequence(&mut self, set: usize, table: &str, last: i64) -> Result<(), WriteError> {
+        let name = table_name(table, &self.set(set)?);
         let sql = "INSERT INTO sqlite_sequence (name, seq) VALUES (?, ?)";
         let added = self.conn.execute(sql, rusqlite::params![name, last]);
         added.map(drop).map_err(|source| self.error(table, None, source))
     }
 
-    fn insert_metadata(&self, tag: &str, value: &str) -> Result<(), WriteError> {
-        let table = connect::identifier(&format!("{METADATA}{}", self.guid.suffix()));
+    fn insert_metadata(&self, set: &TableSet, tag: &str, value: &str) -> Result<(), WriteError> {
+        let table = connect::identifier(&table_name(METADATA, set));
         let added =
             self.conn.execute(&format!("INSERT INTO {table} (tag, value) VALUES (?, ?)"), [tag, value]);
         added.map(|_| ()).map_err(|source| self.error(METADATA, None, source))
     }
 
-    /// The root page of each table, by its name without the suffix, and the number of pages so far.
+    /// The root page of each table, by its full name, and the number of pages so far.
     pub fn roots(&self) -> Result<(HashMap<String, u32>, u32), WriteError> {
-        let suffix = self.guid.suffix();
         let read = || -> rusqlite::Result<_> {
             let mut tables =
                 self.conn.prepare("SELECT name, rootpage FROM sqlite_master WHERE type = 'table'")?;
@@ -278,7 +297,7 @@ impl Writer {
             let mut roots = HashMap::new();
             for table in tables {
                 let (name, root) = table?;
-                roots.extend(name.strip_suffix(&suffix).map(|name| (name.to_owned(), root)));
+                roots.insert(name, root);
             }
             Ok((roots, self.conn.query_row("PRAGMA page_count", [], |row| row.get(0))?))
         };
@@ -289,9 +308,9 @@ impl Writer {
     /// whoever renames the file syncs it first.
     pub fn commit(self) -> Result<(), WriteError> {
         self.statement("commit", "COMMIT")?;
-        let Writer { path, guid, conn, .. } = self;
+        let Writer { path, sets, conn, .. } = self;
         conn.close().map_err(|(conn, source)| {
-            Writer { path, guid, conn, inserts: HashMap::new() }.error("close", None, source)
+            Writer { path, sets, conn, inserts: HashMap::new() }.error("close", None, source)
         })
     }
 
@@ -318,7 +337,7 @@ impl Writer {
 
 impl std::fmt::Debug for Writer {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Writer").field("path", &self.path).field("guid", &self.guid).finish_non_exhaustive()
+        f.debug_struct("Writer").field("path", &self.path).field("sets", &self.sets).finish_non_exhaustive()
     }
 }
 

@@ -9,7 +9,7 @@ mod read;
 mod write;
 
 pub use quiet::NotQuiet;
-pub use read::{Options, TranslateError, Translation, peek, translate};
+pub use read::{Options, TranslateError, Translation, is_merge, peek, translate};
 pub use write::{Count, WriteError, Written, write};
 
 /// Distance of the process and thread ids of two nodes in a merged file.

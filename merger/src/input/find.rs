@@ -16,6 +16,8 @@ const PROFILE_ENDINGS: [&str; 3] = ["db", "rpd", "json"];
 const DEFAULT_ROOT: &str = "rpd-out";
 /// Name of the output unless something else is said.
 pub const DEFAULT_OUTPUT: &str = "trace.db";
+/// The same with `--format rpd`. It is also what rocmProfileData calls a trace.
+pub const DEFAULT_RPD: &str = "trace.rpd";
 
 /// A file to merge.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
@@ -102,9 +104,10 @@ fn profiles_in(dir: &Path) -> Result<Vec<PathBuf>, Failure> {
     Ok(found)
 }
 
-/// Whether a file has the name that a merge gives its output.
+/// Whether a file is what a merge leaves where no other name was given.
 fn is_default_output(path: &Path) -> bool {
-    path.file_name().is_some_and(|name| name == DEFAULT_OUTPUT)
+    let is_called = |wanted: &str| path.file_name().is_some_and(|name| name == wanted);
+    is_called(DEFAULT_OUTPUT) || is_called(DEFAULT_RPD) && rpd_legacy::is_merge(path)
 }
 
 fn entries(dir: &Path) -> Result<Vec<PathBuf>, Failure> {

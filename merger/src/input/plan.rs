@@ -1,12 +1,12 @@
 //! Phase 1: which inputs are merged, in which order, by whom.
 
 use super::candidate::{Candidate, Refused};
-use super::find::{DEFAULT_OUTPUT, Found, Listed, SHARD_ENDING};
+use super::find::{DEFAULT_OUTPUT, DEFAULT_RPD, Found, Listed, SHARD_ENDING};
 use super::format::Format;
 use super::ranks::Ranks;
 use super::schema::PlannedSchema;
 use super::translate::Told;
-use crate::cli::MergeArgs;
+use crate::cli::{MergeArgs, OutputFormat};
 use crate::failure::Failure;
 use rayon::prelude::*;
 use serde::{Deserialize, Serialize};
@@ -83,7 +83,11 @@ impl Plan {
 
 /// Where the output of these inputs goes.
 pub fn output_of(found: &Found, args: &MergeArgs) -> Result<PathBuf, Failure> {
-    let output = args.output.clone().unwrap_or_else(|| found.home.join(DEFAULT_OUTPUT));
+    let name = match args.format {
+        OutputFormat::Rocpd => DEFAULT_OUTPUT,
+        OutputFormat::Rpd => DEFAULT_RPD,
+    };
+    let output = args.output.clone().unwrap_or_else(|| found.home.join(name));
     let output = check_output(&output, args)?;
     let is_output = |listed: &&Listed| fs::canonicalize(&listed.path).is_ok_and(|path| path == output);
     match found.files.iter().find(is_output) {

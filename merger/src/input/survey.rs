@@ -8,6 +8,7 @@ use super::opened::{Input, Tables};
 use super::schema::JobSchema;
 use super::source::{ExpandedKeys, KeySpace, Piece, Source, StackSpace, Tracks};
 use crate::agree::strings::{Hash, hash};
+use crate::output::sets::SetStrings;
 use rayon::prelude::*;
 use rpd_shard::Shard;
 use rpd_shard::file::{BlockError, BlockKind, BlockRef, ShardStrings};
@@ -32,6 +33,8 @@ pub struct Survey {
     /// For each of its string tables the place and the hash of each string, then of the words in use.
     /// The texts are read again when they are written: a job has many inputs with the same strings.
     pub hashes: Vec<Vec<(u32, Hash)>>,
+    /// For each of its string tables what a table set has to know of it; only for the partitioned layout.
+    pub set_strings: Vec<SetStrings>,
     /// Its id spaces, in output order.
     pub sources: Vec<Source>,
     /// Rows that are missing, by the collector's word and by what was found.
@@ -90,7 +93,8 @@ pub fn survey_shard(shard: Shard, job: &JobSchema) -> Survey {
     }
     losses.iter_mut().for_each(|loss| loss.table = loss.table.map(job_id));
     shard.release();
-    Survey { input: Input::Shard(shard), hashes, sources, losses, rows_read, warnings, deaths }
+    let set_strings = Vec::new();
+    Survey { input: Input::Shard(shard), hashes, set_strings, sources, losses, rows_read, warnings, deaths }
 }
 
 /// The words in use. They stand behind the strings of their table.

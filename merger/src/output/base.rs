@@ -1,11 +1,13 @@
 //! The output as rank 0 makes it: a database with empty tables, behind which all ranks write.
 
 use super::index::Slot;
+use super::sets::Sets;
 use crate::agree::strings::sums;
 use crate::comm::Comm;
 use crate::failure::Failure;
 use crate::input::schema::JobSchema;
-use rpd_rocpd::{Guid, Writer};
+use rpd_rocpd::Writer;
+use rpd_rocpd::schema::table_name;
 use rpd_sqlite::write::LogicalPage;
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -24,17 +26,21 @@ impl BaseFile {
     pub fn create(
         comm: &impl Comm,
         path: &Path,
-        guid: &Guid,
+        sets: &Sets,
         schema: &JobSchema,
     ) -> Result<BaseFile, Failure> {
         let mut roots = BTreeMap::new();
         let mut pages = 0;
         if comm.rank() == 0 {
-            let writer = Writer::create_of(path, guid, schema.version, schema.schema())?;
+            let writer = Writer::create_of(path, sets.all(), schema.version, schema.schema())?;
             let (found, count) = writer.roots()?;
-            let slot =
-                |table| found.get(&schema.name(table) as &str).map(|root| (Slot { set: 0, table }, *root));
-            roots = schema.numbered().iter().filter_map(|table| slot(*table)).collect();
+            for (set, names) in (0u32..).zip(sets.all()) {
+                let slot = |table| {
+                    let root = found.get(&table_name(&schema.name(table), names))?;
+                    Some((Slot { set, table }, *root))
+                };
+                roots.extend(schema.numbered().iter().filter_map(|table| slot(*table)));
+            }
             pages = count;
             writer.commit()?;
         }

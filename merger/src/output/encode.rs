@@ -2,6 +2,7 @@
 
 use super::index::Slot;
 use super::rows::{RowMaker, Written};
+use super::sets::Sets;
 use super::turns::HandOn;
 use super::units::Unit;
 use crate::failure::Failure;
@@ -58,15 +59,17 @@ impl Form {
 #[derive(Debug)]
 pub struct Forms {
     forms: BTreeMap<TableId, Form>,
+    sets: Sets,
     /// Guid of each table set.
     guids: Vec<String>,
 }
 
 impl Forms {
     /// Of this schema; the rows of each table set carry its guid.
-    pub fn new(schema: &JobSchema, guids: Vec<String>) -> Forms {
+    pub fn new(schema: &JobSchema, sets: Sets) -> Forms {
         let tables = schema.schema().output_tables();
-        Forms { forms: tables.map(|t| (t.id, Form::new(t))).collect(), guids }
+        let guids = sets.guids();
+        Forms { forms: tables.map(|t| (t.id, Form::new(t))).collect(), sets, guids }
     }
 }
 
@@ -169,7 +172,7 @@ impl<'a> Encoder<'a> {
         let mut written = Written::default();
         let mut finished = 0;
         for part in &self.units[unit] {
-            let set = 0;
+            let set = self.forms.sets.of(part.input, part.source) as u32;
             finished += self.rows.rows(*part, &mut written, &mut |rows| {
                 for portion in portions(rows) {
                     self.append(&mut open, set, &portion)?;

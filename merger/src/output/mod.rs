@@ -1,13 +1,17 @@
 //! Phases 4 and 5: rows into the database, and the database into its place.
 
 pub mod base;
+pub mod counts;
 pub mod encode;
 pub mod index;
+pub mod legacy;
 pub mod partial;
 pub mod place;
 pub mod provenance;
 pub mod rows;
 pub mod seal;
+pub mod sets;
 pub mod stream;
 pub mod turns;
 pub mod units;
+pub mod verify;

@@ -7,6 +7,9 @@ use std::io::{self, ErrorKind, Read};
 use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
+/// Ends the name of what the partial file is turned into.
+const CONVERTED: &str = ".partial.rpd";
+
 /// `NAME.partial` beside the output; renamed when it is whole, removed when the merge fails.
 #[derive(Debug)]
 pub struct Partial {
@@ -55,16 +58,18 @@ impl Partial {
                     "another merge is writing {output}: wait for it, or choose another place with -o"
                 ))
             })?);
-            // A file of that name that no merge has left is somebody's own.
-            if fs::metadata(&path).is_ok_and(|found| found.len() > 0) && !is_leftover(&path) {
-                let path = path.display();
-                return Err(Failure::Output(format!(
-                    "{path} was not left by a merge: move it away, or use -o"
-                )));
-            }
-            match fs::remove_file(&path) {
-                Err(error) if error.kind() != ErrorKind::NotFound => return Err(cannot(error)),
-                _ => {}
+            for left in [&path, &beside(CONVERTED)] {
+                // A file of that name that no merge has left is somebody's own.
+                if fs::metadata(left).is_ok_and(|found| found.len() > 0) && !is_leftover(left) {
+                    let left = left.display();
+                    return Err(Failure::Output(format!(
+                        "{left} was not left by a merge: move it away, or use -o"
+                    )));
+                }
+                match fs::remove_file(left) {
+                    Err(error) if error.kind() != ErrorKind::NotFound => return Err(cannot(error)),
+                    _ => {}
+                }
             }
         }
         Ok(Partial { path, output: output.to_owned(), lock, force, armed: true })
@@ -73,6 +78,13 @@ impl Partial {
     /// Where to write.
     pub fn path(&self) -> &Path {
         &self.path
+    }
+
+    /// Where to write what it is turned into.
+    pub fn converted_path(&self) -> PathBuf {
+        let mut name = self.output.as_os_str().to_owned();
+        name.push(CONVERTED);
+        name.into()
     }
 
     /// Gives the finished file its name.
@@ -156,6 +168,7 @@ impl Drop for Partial {
     fn drop(&mut self) {
         if self.armed {
             let _ = fs::remove_file(&self.path);
+            let _ = fs::remove_file(self.converted_path());
         }
     }
 }

@@ -21,7 +21,9 @@ use rpd_shard::record::Exit;
 use serde_json::{Map, Value as Json, json};
 
 /// The row of `rocpd_info_process`; `extdata.rpd` says what RocPD has no column for.
-pub fn process_row(shard: &Shard, map: &SourceMap<'_>, schema: &JobSchema) -> Option<Rows<Merged>> {
+///
+/// Secrets are masked here: what another format's file says comes as it was recorded.
+pub fn process_row(shard: &Shard, map: &SourceMap<'_>, job: &Job<'_>) -> Option<Rows<Merged>> {
     let process = &map.source.process;
     let environment: Map<String, Json> =
         process.environment.iter().map(|(name, value)| (name.clone(), json!(value))).collect();
@@ -41,8 +43,9 @@ pub fn process_row(shard: &Shard, map: &SourceMap<'_>, schema: &JobSchema) -> Op
         "guid": Guid::from_bits(shard_source_id(shard, process)).to_string(),
         "exit": exit,
         "clock": { "stamped": process.clock.name(), "method": map.fit.method.name(), "offset_ns": map.fit.offset },
-        "rows": row_ranges(map, schema),
+        "rows": row_ranges(map, job.schema),
     }});
+    let environment = redacted_environment(&Json::Object(environment).to_string(), job.keep);
     let mut rows = RowsBuilder::new(Schema::builtin().get(rocpd::INFO_PROCESS)?);
     rows.push(&[
         Value::Int(1),
@@ -52,8 +55,8 @@ pub fn process_row(shard: &Shard, map: &SourceMap<'_>, schema: &JobSchema) -> Op
         process.last_seen.into(),
         Value::Int(process.first_seen),
         process.last_seen.into(),
-        process.command.as_str().into(),
-        Json::Object(environment).to_string().as_str().into(),
+        redacted_command(&process.command).as_str().into(),
+        environment.as_str().into(),
         extdata.to_string().as_str().into(),
     ]);
     Some(map.renumber(rows.finish(1), Origin::Stored, &mut Replaced::new()))

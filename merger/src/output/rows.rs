@@ -143,7 +143,7 @@ impl<'a> RowMaker<'a> {
         };
         match (&source.pieces[part.piece], &survey.input) {
             (Piece::Process, Input::Shard(shard)) => {
-                if let Some(process) = provenance::process_row(shard, &map, self.job.schema) {
+                if let Some(process) = provenance::process_row(shard, &map, self.job) {
                     count(&process)?;
                 }
             }

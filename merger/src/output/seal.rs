@@ -1,7 +1,8 @@
 //! Phase 5: what stands above the leaves, and the tables that SQLite writes.
 
 use super::index::{LeafIndex, Slot};
-use super::rows::{Job, Written};
+use super::rows::Written;
+use super::sets::{Sets, SmallRows};
 use crate::agree::nodes::Nodes;
 use crate::agree::strings::StringIds;
 use crate::budget::Budget;
@@ -10,7 +11,7 @@ use crate::failure::Failure;
 use crate::input::expand::Word;
 use crate::input::schema::JobSchema;
 use crate::input::survey::Survey;
-use rpd_rocpd::{Guid, Writer};
+use rpd_rocpd::Writer;
 use rpd_shard::model::{Keys, RowsBuilder, TableId, Value, rocpd};
 use rpd_sqlite::write::{LogicalPage, Sealer};
 use std::collections::BTreeMap;
@@ -55,7 +56,8 @@ pub fn seal_pages(
 pub fn strings_in_turns(
     comm: &impl Comm,
     path: &Path,
-    job: &Job<'_>,
+    sets: &Sets,
+    schema: &JobSchema,
     surveys: &[Survey],
     strings: &StringIds,
     budget: Budget,
@@ -63,9 +65,9 @@ pub fn strings_in_turns(
     let mut written = 0;
     for turn in 0..comm.size() {
         if turn == comm.rank() && !strings.written.is_empty() {
-            let mut writer = Writer::open(path, &job.guid)?;
+            let mut writer = Writer::open(path, sets.all())?;
             writer.set_cache(budget.cache_bytes())?;
-            written = add_strings(&mut writer, job.schema, surveys, strings)?;
+            written = add_strings(&mut writer, schema, surveys, strings)?;
             writer.commit()?;
         }
         comm.all_gather(Vec::new());
@@ -123,22 +125,25 @@ fn add_strings(
     Ok(written)
 }
 
-/// The last rows and facts: nodes, metadata, the highest ids.
+/// The last rows and facts: nodes, where they are not in the sets already, metadata, the highest ids. What is
+/// said of the job is in the first set.
 pub fn finish(
     path: &Path,
-    guid: &Guid,
+    sets: &Sets,
     schema: &JobSchema,
     nodes: &Nodes,
     index: &LeafIndex,
     metadata: &[(&'static str, String)],
 ) -> Result<(), Failure> {
-    let mut writer = Writer::open(path, guid)?;
-    if let Some(rows) = nodes.rows() {
+    let mut writer = Writer::open(path, sets.all())?;
+    if !sets.is_partitioned()
+        && let Some(rows) = nodes.rows()
+    {
         writer.append(&rows)?;
     }
     for (slot, leaves) in index.tables() {
         if let (Some(last), Some(table)) = (leaves.last_rowid(), schema.get(slot.table)) {
-            writer.sequence(&table.name, last)?;
+            writer.sequence(slot.set as usize, &table.name, last)?;
         }
     }
     for (tag, value) in metadata {
@@ -149,7 +154,7 @@ pub fn finish(
 }
 
 /// Rows of tables that SQLite writes, as counted by all ranks.
-pub fn count_small(written: &mut Written, strings: u64, nodes: u64) {
+pub fn count_small(written: &mut Written, SmallRows { strings, nodes }: SmallRows) {
     let counts: [(TableId, u64); 2] = [(rocpd::STRING, strings), (rocpd::INFO_NODE, nodes)];
     counts.into_iter().filter(|(_, rows)| *rows > 0).for_each(|(table, rows)| written.count(table, rows));
 }

@@ -1,10 +1,12 @@
 use crate::agree::nodes::Nodes;
 use crate::clock::{Clocks, Method};
+use crate::failure::Failure;
 use crate::input::death::Death;
 use crate::input::expand::{REGIONS, SAMPLES};
 use crate::input::plan::Plan;
 use crate::input::ranks::{Ranks, ranges};
 use crate::input::schema::JobSchema;
+use crate::output::verify::Verification;
 use rpd_shard::model::{TableId, rocpd};
 use rpd_shard::record::{Loss, LossCause};
 use serde::Serialize;
@@ -68,6 +70,12 @@ pub struct Report {
     nothing_seen: bool,
     /// On which ranks to record the shards disagree.
     pub disagreement: Option<String>,
+    /// What was merged and has no place in a `.rpd`, and how much of it there is.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub left_out_of_rpd: BTreeMap<String, u64>,
+    /// What reading the output again has shown.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub verify: Option<Verification>,
     /// What is no loss, and yet may surprise.
     pub notes: Vec<String>,
     /// Wall time of the merge.
@@ -147,6 +155,8 @@ impl Report {
             warnings: plan.warnings.iter().chain(warnings).cloned().collect(),
             nothing_seen: false,
             disagreement: plan.ranks.disagreement(),
+            left_out_of_rpd: BTreeMap::new(),
+            verify: None,
             notes: chosen(&plan.ranks).into_iter().chain(plan.notes.iter().cloned()).collect(),
             seconds: 0.0,
         }
@@ -163,6 +173,26 @@ impl Report {
             self.notes.push(text.to_owned());
             self.nothing_seen = true;
         }
+    }
+
+    /// Keeps what was found in the output; a fault of it is told with all its lines.
+    pub fn verified(&mut self, found: Verification) -> Result<(), Failure> {
+        if let Some(failure) = found.failure() {
+            found.lines().iter().for_each(|line| eprintln!("verify     {line}"));
+            return Err(failure);
+        }
+        self.verify = Some(found);
+        Ok(())
+    }
+
+    /// Notes what `.rpd` has no place for.
+    pub fn note_left_out_of_rpd(&mut self, left_out: BTreeMap<String, u64>) {
+        let told = left_out.iter().take(SHOWN);
+        self.notes.extend(told.map(|(what, rows)| format!("{rows} {what} have no place in .rpd")));
+        if let Some(more @ 1..) = left_out.len().checked_sub(SHOWN) {
+            self.notes.push(format!("and {more} more kinds of rows; --json lists all"));
+        }
+        self.left_out_of_rpd = left_out;
     }
 
     /// Why this run is not whole, for `--strict`; `None` if it is.
@@ -282,6 +312,8 @@ impl Report {
         for (table, column, rows) in &self.replaced {
             line("replaced", format!("{rows} values of {table}.{column} could not be kept"));
         }
+        let verified = self.verify.iter().flat_map(Verification::lines);
+        verified.for_each(|text| line("verify", text));
         if !dry_run {
             line("output", self.output.display().to_string());
         }

@@ -2,8 +2,11 @@
 
 use crate::real::{Outcome, real_databases};
 use crate::writer::write_small_job;
-use rpd_rocpd::verify::{Problem, check, top};
+use rpd_rocpd::verify::{Expected, Problem, check, check_against, check_integrity, top};
+use rpd_rocpd::{TableSet, Writer};
+use rpd_shard::model::{Keys, RowsBuilder, Schema, Value, rocpd};
 use rusqlite::Connection;
+use std::path::Path;
 
 #[test]
 fn amds_own_files_are_clean() -> Outcome {
@@ -102,5 +105,98 @@ fn a_file_that_is_no_database_is_an_error_with_its_path() -> Outcome {
         assert!(top(&path, 1).is_err());
     }
     assert!(check(&dir.path().join("missing")).is_err());
+    Ok(())
+}
+
+/// Guids that other tools may have, and that nobody should.
+const GUIDS: [&str; 8] = [
+    "00000000-0000-0000-0000-000000005eed",
+    "eca26941bc5147d1a2983961edb6dbb6",
+    "a-b",
+    "a_b",
+    "A_b",
+    "it's \"quoted\" \u{fc}",
+    "x'); DROP TABLE rocpd_string_a; --",
+    "_",
+];
+
+/// A database with a set for each of the guids, and a string and a node in each.
+fn write_sets(path: &Path) -> Outcome<Vec<TableSet>> {
+    let sets: Vec<TableSet> = GUIDS.iter().filter_map(|guid| TableSet::new(guid)).collect();
+    Writer::create_of(path, &sets, [3, 0, 2], Schema::builtin())?.commit()?;
+    let mut writer = Writer::open(path, &sets)?;
+    let table = Schema::builtin().get(rocpd::STRING).ok_or("no table")?;
+    for (set, guid) in GUIDS.iter().enumerate() {
+        let mut rows = RowsBuilder::new(table);
+        rows.push(&[Value::Text(guid.as_bytes())]);
+        let rows = rows.finish(1);
+        let columns = rows.columns.clone();
+        let rows = rows.into_merged(Keys::Dense(7), columns);
+        writer.append_to(set, &rows)?;
+        assert!(writer.append_to(GUIDS.len(), &rows).is_err());
+    }
+    writer.metadata("rpd.run_id", "r")?;
+    writer.commit()?;
+    Ok(sets)
+}
+
+#[test]
+fn sets_of_any_guid_stand_beside_each_other() -> Outcome {
+    let dir = tempfile::tempdir()?;
+    let path = dir.path().join("job.db");
+    let sets = write_sets(&path)?;
+    assert_eq!(sets.len(), GUIDS.len());
+    let expected = Expected { schema: Schema::builtin(), version: [3, 0, 2], sets: sets.len() };
+    for report in [check(&path)?, check_against(&path, expected)?] {
+        assert_eq!(report.problems, []);
+        assert_eq!((report.sets, report.rows["rocpd_string"], report.guid.as_str()), (8, 8, GUIDS[0]));
+    }
+    let conn = Connection::open(&path)?;
+    let count = "SELECT count(*) FROM rocpd_string WHERE guid = string AND id = 7";
+    assert_eq!(conn.query_row(count, [], |row| row.get::<_, i64>(0))?, 8);
+    let other = Expected { version: [3, 0, 1], sets: 9, ..expected };
+    let problems: Vec<_> = check_against(&path, other)?.problems.iter().map(Problem::to_string).collect();
+    assert!(problems[0].contains("8 sets of tables instead of 9"), "{problems:?}");
+    assert!(problems[1].contains("found [\"3.0.2\"]"), "{problems:?}");
+    Ok(())
+}
+
+#[test]
+fn a_broken_rule_is_found_in_any_of_the_sets() -> Outcome {
+    let dir = tempfile::tempdir()?;
+    for (number, (sql, expected)) in [
+        (
+            "DROP VIEW rocpd_string; CREATE VIEW rocpd_string AS SELECT * FROM \"rocpd_string$\"",
+            "view rocpd_string does not show rocpd_string_00000000",
+        ),
+        ("DROP TABLE \"rocpd_memory_copy$\"", "table rocpd_memory_copy is missing"),
+        (
+            "INSERT INTO \"rocpd_track$\" (nid) VALUES (3)",
+            "1 references from rocpd_track to rocpd_info_node lead nowhere",
+        ),
+        (
+            "UPDATE \"rocpd_metadata$\" SET value = 'a-b' WHERE tag = 'guid'",
+            "metadata tag guid: found [\"a-b\", ",
+        ),
+        ("ALTER TABLE \"rocpd_event$\" ADD COLUMN x INTEGER", "table rocpd_event is declared with"),
+        (
+            "UPDATE sqlite_sequence SET seq = 3 WHERE name = 'rocpd_string$'",
+            "sqlite_sequence is behind the keys of rocpd_string",
+        ),
+    ]
+    .into_iter()
+    .enumerate()
+    {
+        let path = dir.path().join(format!("{number}.db"));
+        let sets = write_sets(&path)?;
+        let conn = Connection::open(&path)?;
+        conn.execute_batch("PRAGMA foreign_keys = OFF")?;
+        conn.execute_batch(&sql.replace('$', sets[5].suffix()))?;
+        conn.close().map_err(|(_, error)| error)?;
+        let expected_of = Expected { schema: Schema::builtin(), version: [3, 0, 2], sets: sets.len() };
+        let problems = check_against(&path, expected_of)?.problems;
+        assert!(problems.iter().any(|p| p.to_string().contains(expected)), "{sql}: {problems:?}");
+        assert_eq!(check_integrity(&path)?, []);
+    }
     Ok(())
 }

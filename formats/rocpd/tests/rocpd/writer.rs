@@ -219,18 +219,18 @@ fn another_writer_continues_a_committed_file() -> Outcome {
     let mut writer = Writer::create(&path, &GUID)?;
     writer.append(&merged(STRING, &[(1, &[text("a")])])?)?;
     writer.commit()?;
-    let mut writer = Writer::open(&path, &GUID)?;
+    let mut writer = Writer::open(&path, &[(&GUID).into()])?;
     writer.append(&merged(STRING, &[(2, &[text("b")])])?)?;
     writer.commit()?;
     let conn = Connection::open(&path)?;
     assert_eq!(texts(&conn, "SELECT string FROM rocpd_string ORDER BY id")?, ["a", "b"]);
 
-    let error = Writer::open(&path, &Guid::from_bits(1)).err().ok_or("opened")?;
+    let error = Writer::open(&path, &[(&Guid::from_bits(1)).into()]).err().ok_or("opened")?;
     assert!(matches!(error, WriteError::OtherDatabase { .. }), "{error:?}");
     std::fs::write(dir.path().join("text"), "no database, but long enough to look at".repeat(200))?;
-    let error = Writer::open(&dir.path().join("text"), &GUID).err().ok_or("opened")?;
+    let error = Writer::open(&dir.path().join("text"), &[(&GUID).into()]).err().ok_or("opened")?;
     assert!(matches!(error, WriteError::OtherDatabase { .. }), "{error:?}");
-    let error = Writer::open(&dir.path().join("missing"), &GUID).err().ok_or("opened")?;
+    let error = Writer::open(&dir.path().join("missing"), &[(&GUID).into()]).err().ok_or("opened")?;
     assert!(matches!(error, WriteError::Open { .. }), "{error:?}");
     Ok(())
 }

@@ -101,6 +101,12 @@ pub fn peek(path: &Path) -> Result<Vec<Process>, TranslateError> {
     Ok((1..=census.processes.len() as u32).filter_map(|source| census.process(source, clock)).collect())
 }
 
+/// Whether a file is a `.rpd` that [`crate::write()`] wrote: it tells its clock.
+pub fn is_merge(path: &Path) -> bool {
+    let rows = Input::open(path).and_then(|input| metadata(&input));
+    rows.is_ok_and(|rows| rows.iter().any(|(tag, _)| tag == "rpd.clock"))
+}
+
 /// Writes a `.rpd` as a shard. The file is read in a stream, three times at most; nothing is made beside it.
 ///
 /// Memory is bounded whatever the file: by the string table of a shard (256 MiB), by the pending rows, and by

@@ -166,7 +166,7 @@ fn what_an_older_writer_did_not_have_is_absent() -> Outcome {
     };
     let path = dir.path().join("a.db");
     let tables: String = rpd_rocpd::schema::tables()
-        .map(|table| rpd_rocpd::schema::create_table(table, Schema::builtin(), &GUID))
+        .map(|table| rpd_rocpd::schema::create_table(table, Schema::builtin(), &(&GUID).into()))
         .collect();
     let metadata = format!(
         "CREATE TABLE \"rocpd_metadata{}\" (id INTEGER PRIMARY KEY, tag TEXT, value TEXT);",

@@ -1,0 +1,72 @@
+//! Rows in = rows out, table by table.
+
+use super::rows::Written;
+use super::verify::Account;
+use crate::comm::Comm;
+use crate::failure::Failure;
+use crate::input::expand::{REGIONS, SAMPLES};
+use crate::input::schema::JobSchema;
+use crate::merge::together;
+use crate::report::{Report, RowCount};
+use rpd_shard::model::{TableId, rocpd};
+use rpd_shard::record::wire;
+use std::collections::BTreeMap;
+
+/// Rows in = rows out: what was written against what was read, and against what was numbered. Returns the
+/// account of each table.
+pub fn compare_counts(
+    comm: &impl Comm,
+    schema: &JobSchema,
+    report: &mut Report,
+    numbered: &BTreeMap<TableId, u64>,
+    read: &BTreeMap<TableId, u64>,
+    written: Written,
+) -> Result<BTreeMap<TableId, Account>, Failure> {
+    let mut all = Written::default();
+    for message in comm.all_gather(wire::encode(&written)) {
+        all.add(wire::decode_message(&message).map_err(Failure::message)?);
+    }
+    let mut accounts = BTreeMap::new();
+    for (&table, &expected) in numbered {
+        let rows = all.rows.get(&table).copied().unwrap_or(0);
+        let placeholders = all.placeholders.get(&table).copied().unwrap_or(0);
+        let own = read.get(&table).copied().unwrap_or(0);
+        accounts.insert(table, Account { read: own, placeholders, numbered: expected });
+        let read = rows_out_of(read, table).unwrap_or(rows - placeholders);
+        if rows != expected || rows != read + placeholders {
+            let text = format!(
+                "{rows} rows of {} were written, {expected} were counted, {read} were read, \
+                 {placeholders} stand for lost ones",
+                schema.name(table)
+            );
+            return Err(together(comm, Failure::Internal(text)));
+        }
+    }
+    report.rows = row_counts(schema, &all.rows);
+    report.placeholders = row_counts(schema, &all.placeholders);
+    report.replaced = all
+        .replaced
+        .into_iter()
+        .map(|((table, column), rows)| (schema.name(table).into_owned(), column, rows))
+        .collect();
+    Ok(accounts)
+}
+
+/// How many rows of a RocPD table the rows that were read make; `None` where it depends on their values.
+fn rows_out_of(read: &BTreeMap<TableId, u64>, table: TableId) -> Option<u64> {
+    let of = |tables: &[TableId]| -> u64 { tables.iter().filter_map(|t| read.get(t)).sum() };
+    match table {
+        rocpd::EVENT => Some(of(&[table]) + of(&REGIONS) + of(&SAMPLES)),
+        rocpd::REGION => Some(of(&[table]) + of(&REGIONS)),
+        rocpd::SAMPLE => Some(of(&[table]) + of(&SAMPLES)),
+        rocpd::STRING | rocpd::INFO_NODE | rocpd::INFO_PROCESS | rocpd::TRACK | rocpd::ARG => None,
+        _ => Some(of(&[table])),
+    }
+}
+
+/// Tables by name.
+pub fn row_counts(schema: &JobSchema, rows: &BTreeMap<TableId, u64>) -> Vec<RowCount> {
+    rows.iter()
+        .map(|(table, rows)| RowCount { table: schema.name(*table).into_owned(), rows: *rows })
+        .collect()
+}

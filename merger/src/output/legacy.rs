@@ -1,0 +1,54 @@
+//! `--format rpd`: the merged database becomes a `.rpd`.
+
+use super::verify::Verification;
+use crate::failure::Failure;
+use crate::report::Report;
+use rpd_legacy::WriteError;
+use rpd_rocpd::verify::check_integrity;
+use std::error::Error;
+use std::fs;
+use std::path::Path;
+
+/// Writes the database that is at `path` as a `.rpd` to `beside`, and puts that in its place.
+pub fn replace_by_rpd(path: &Path, beside: &Path, report: &mut Report) -> Result<(), Failure> {
+    let written = rpd_legacy::write(path, beside).map_err(|error| failure(&error))?;
+    report.note_left_out_of_rpd(written.left_out);
+    if let Some(verification) = &mut report.verify {
+        for (what, count) in &written.rows {
+            verification.converted.insert((*what).to_owned(), (count.read, count.written));
+        }
+        check(beside, verification)?;
+    }
+    fs::rename(beside, path).map_err(|error| {
+        let _ = fs::remove_file(beside);
+        Failure::write(path, &error)
+    })
+}
+
+/// Whether SQLite finds the file sound.
+fn check(path: &Path, verification: &mut Verification) -> Result<(), Failure> {
+    let problems = check_integrity(path);
+    match problems {
+        Ok(problems) => verification.problems.extend(problems.iter().map(|p| format!("the .rpd: {p}"))),
+        Err(error) => verification.problems.push(format!("the .rpd cannot be read again: {error}")),
+    }
+    verification.failure().map_or(Ok(()), |failure| {
+        let _ = fs::remove_file(path);
+        Err(failure)
+    })
+}
+
+fn failure(error: &WriteError) -> Failure {
+    let cause = error.source().map(ToString::to_string);
+    let text = error.to_string();
+    let text = match cause.filter(|cause| !text.contains(cause.as_str())) {
+        Some(cause) => format!("{text} ({cause})"),
+        None => text,
+    };
+    match error {
+        WriteError::NotMerged { .. } | WriteError::Counts { .. } | WriteError::Source(_) => {
+            Failure::Internal(text)
+        }
+        _ => Failure::Output(text),
+    }
+}

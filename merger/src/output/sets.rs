@@ -1,0 +1,267 @@
+//! The table sets of the output: one for the job, or one for each source.
+//!
+//! In the partitioned layout ids count through the job as in the other one; only strings and nodes are in every
+//! set that uses them, under the ids that they have in the job.
+
+use crate::agree::nodes::Nodes;
+use crate::agree::strings::{Hash, StringIds, hash, sums};
+use crate::comm::Comm;
+use crate::failure::Failure;
+use crate::input::expand::Word;
+use crate::input::opened::Input;
+use crate::input::schema::JobSchema;
+use crate::input::source::Source;
+use crate::input::survey::Survey;
+use rpd_rocpd::{Guid, MAX_SETS, TableSet, Writer};
+use rpd_shard::model::{Keys, RowsBuilder, Value, rocpd};
+use rpd_shard::record::wire;
+use std::collections::{BTreeSet, HashSet};
+use std::path::Path;
+use twox_hash::XxHash3_128;
+
+/// Rows of strings that are written at once.
+const STRING_BATCH: usize = 16_384;
+
+/// The table sets, and which of them each source of this rank has.
+#[derive(Clone, Debug)]
+pub struct Sets {
+    all: Vec<TableSet>,
+    /// Set of the first source of each of this rank's inputs; `None` where all share one.
+    first: Option<Vec<usize>>,
+}
+
+impl Sets {
+    /// One for all.
+    pub fn one(guid: &Guid) -> Sets {
+        Sets { all: vec![guid.into()], first: None }
+    }
+
+    /// One for each source, in merge order. All ranks find the same, or the same failure.
+    ///
+    /// The guid of a set is that of its source. One that rows cannot carry, and one that is there twice, is
+    /// replaced by a hash.
+    pub fn for_each_source(
+        comm: &impl Comm,
+        job: &Guid,
+        surveys: &[Survey],
+        sources: u64,
+    ) -> Result<Sets, Failure> {
+        if sources > MAX_SETS as u64 {
+            return Err(Failure::Usage(format!(
+                "--layout partitioned holds {MAX_SETS} processes, which is all that SQLite joins, and these are \
+                 {sources}: merge without it, or fewer at a time"
+            )));
+        }
+        let own: Vec<String> =
+            surveys.iter().flat_map(|s| s.sources.iter().map(|source| guid_of(&s.input, source))).collect();
+        let mut all: Vec<String> = Vec::new();
+        let mut before = 0;
+        for (rank, message) in comm.all_gather(wire::encode(&own)).iter().enumerate() {
+            if rank == comm.rank() {
+                before = all.len();
+            }
+            all.extend(wire::decode_message::<Vec<String>>(message).map_err(Failure::message)?);
+        }
+        if all.is_empty() {
+            // The metadata has to be somewhere.
+            return Ok(Sets::one(job));
+        }
+        let mut taken = HashSet::new();
+        let all = all.iter().map(|guid| set_of(guid, &mut taken)).collect();
+        let first = surveys.iter().scan(before, |next, survey| {
+            let first = *next;
+            *next += survey.sources.len();
+            Some(first)
+        });
+        Ok(Sets { all, first: Some(first.collect()) })
+    }
+
+    /// All of them, the same in all ranks.
+    pub fn all(&self) -> &[TableSet] {
+        &self.all
+    }
+
+    /// The guid of each.
+    pub fn guids(&self) -> Vec<String> {
+        self.all.iter().map(|set| set.guid().to_owned()).collect()
+    }
+
+    /// Whether each source has its own.
+    pub fn is_partitioned(&self) -> bool {
+        self.first.is_some()
+    }
+
+    /// Position of the set of a source, by its place among this rank's inputs.
+    pub fn of(&self, input: usize, source: usize) -> usize {
+        self.first.as_ref().map_or(0, |first| first[input] + source)
+    }
+}
+
+/// The guid that the process of a source was recorded under.
+fn guid_of(input: &Input, source: &Source) -> String {
+    match input {
+        Input::Database(open) => open.space_of(source).map_or(String::new(), |space| space.guid.clone()),
+        _ => Guid::from_bits(input.id_of(source)).to_string(),
+    }
+}
+
+/// The set for this guid, or for what stands for it.
+fn set_of(guid: &str, taken: &mut HashSet<String>) -> TableSet {
+    let mut number = 0u64;
+    loop {
+        let set = match number {
+            0 => TableSet::new(guid),
+            _ => None,
+        };
+        let set = set.unwrap_or_else(|| {
+            let bytes: Vec<u8> = guid.bytes().chain([0]).chain(number.to_le_bytes()).collect();
+            (&Guid::from_bits(XxHash3_128::oneshot(&bytes))).into()
+        });
+        if taken.insert(set.suffix().to_owned()) {
+            return set;
+        }
+        number += 1;
+    }
+}
+
+/// What a set needs to know of the strings of its source.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct SetStrings {
+    /// Words in use.
+    words: Vec<Word>,
+    /// Different strings, the words among them.
+    distinct: u64,
+}
+
+impl SetStrings {
+    /// From the place and hash of each string of a table.
+    pub fn new(hashes: &[(u32, Hash)]) -> SetStrings {
+        let words = hashes.iter().filter_map(|(index, _)| Word::at(*index)).collect();
+        let distinct: HashSet<Hash> = hashes.iter().map(|(_, hash)| *hash).collect();
+        SetStrings { words, distinct: distinct.len() as u64 }
+    }
+}
+
+/// Rows of strings and of nodes in all sets together.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct SmallRows {
+    /// Strings.
+    pub strings: u64,
+    /// Nodes.
+    pub nodes: u64,
+}
+
+/// Counts the strings and nodes of the sets of all ranks.
+pub fn count_small(comm: &impl Comm, surveys: &[Survey], nodes: &Nodes) -> Result<SmallRows, Failure> {
+    let mut own = [0, 0];
+    for (survey, source) in surveys.iter().flat_map(|s| s.sources.iter().map(move |source| (s, source))) {
+        own[0] += survey.set_strings.get(source.string_table).map_or(0, |strings| strings.distinct);
+        own[1] += node_ids(source, nodes).len() as u64;
+    }
+    let all = sums(comm, &own)?;
+    let sum = |i: usize| all.iter().map(|numbers| numbers[i]).sum();
+    Ok(SmallRows { strings: sum(0), nodes: sum(1) })
+}
+
+/// Ids of the nodes of a source, ascending.
+fn node_ids(source: &Source, nodes: &Nodes) -> BTreeSet<i64> {
+    source.nodes.iter().filter_map(|(_, node)| nodes.id(node)).collect()
+}
+
+/// Rank behind rank adds the strings and nodes of its sets. Returns what this rank wrote.
+pub fn write_in_turns(
+    comm: &impl Comm,
+    path: &Path,
+    sets: &Sets,
+    schema: &JobSchema,
+    surveys: &[Survey],
+    strings: &StringIds,
+    nodes: &Nodes,
+) -> Result<SmallRows, Failure> {
+    let mut written = SmallRows::default();
+    for turn in 0..comm.size() {
+        if turn == comm.rank() && surveys.iter().any(|survey| !survey.sources.is_empty()) {
+            let mut writer = Writer::open(path, sets.all())?;
+            for (input, survey) in surveys.iter().enumerate() {
+                for (position, source) in survey.sources.iter().enumerate() {
+                    let set = sets.of(input, position);
+                    written.strings += add_strings(&mut writer, set, schema, survey, source, strings)?;
+                    written.nodes += add_nodes(&mut writer, set, source, nodes)?;
+                }
+                survey.input.release();
+            }
+            writer.commit()?;
+        }
+        comm.all_gather(Vec::new());
+    }
+    Ok(written)
+}
+
+/// Adds the strings of a source: all of its string table, and the words that its rows use.
+fn add_strings(
+    writer: &mut Writer,
+    set: usize,
+    schema: &JobSchema,
+    survey: &Survey,
+    source: &Source,
+    strings: &StringIds,
+) -> Result<u64, Failure> {
+    let Some(table) = schema.get(rocpd::STRING) else { return Ok(0) };
+    let mut rows = RowsBuilder::new(table);
+    let mut keys: Vec<i64> = Vec::new();
+    // A text that is there twice, or is a word as well, is one row.
+    let mut seen: HashSet<i64> = HashSet::new();
+    let mut written = 0;
+    let mut add = |text: Option<&[u8]>| -> Result<(), Failure> {
+        if let Some(text) = text
+            && let Some(id) = strings.id(hash(text))
+            && seen.insert(id)
+        {
+            keys.push(id);
+            rows.push(&[Value::Text(text)]);
+        }
+        if keys.len() >= STRING_BATCH || text.is_none() {
+            let full = std::mem::replace(&mut rows, RowsBuilder::new(table)).finish(1);
+            let columns = full.columns.clone();
+            let keys = Keys::Sparse(std::mem::take(&mut keys));
+            written += writer.append_to(set, &full.into_merged(keys, columns))?;
+        }
+        Ok(())
+    };
+    survey.input.each_string(source.string_table, &mut |_, text| add(Some(text)))?;
+    let words = survey.set_strings.get(source.string_table).map_or(&[][..], |strings| &strings.words);
+    words.iter().try_for_each(|word| add(Some(word.text().as_bytes())))?;
+    add(None)?;
+    Ok(written)
+}
+
+fn add_nodes(writer: &mut Writer, set: usize, source: &Source, nodes: &Nodes) -> Result<u64, Failure> {
+    let Some(rows) = nodes.rows() else { return Ok(0) };
+    let mut written = 0;
+    for id in node_ids(source, nodes) {
+        let row = usize::try_from(id - 1).map_err(Failure::message)?;
+        written += writer.append_to(set, &rows.portion(row..row + 1))?;
+    }
+    Ok(written)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn guids_that_rows_cannot_carry_or_that_repeat_are_replaced() {
+        let mut taken = HashSet::new();
+        let guids = ["g", "g", "", "", "a\0b", &"long".repeat(100), "it's \"one\""];
+        let sets: Vec<TableSet> = guids.iter().map(|guid| set_of(guid, &mut taken)).collect();
+        assert_eq!((sets[0].guid(), sets[6].guid()), ("g", "it's \"one\""));
+        for set in &sets[1..6] {
+            assert!(set.guid().parse::<Guid>().is_ok(), "{set:?}");
+        }
+        let different: HashSet<&str> = sets.iter().map(TableSet::suffix).collect();
+        assert_eq!(different.len(), guids.len());
+        let again: Vec<TableSet> = guids.iter().map(|guid| set_of(guid, &mut HashSet::new())).collect();
+        assert_eq!(again[0], again[1], "the first one keeps its guid");
+        assert_eq!(again[2..], [&sets[2..3], &again[3..4], &sets[4..]].concat()[..]);
+    }
+}

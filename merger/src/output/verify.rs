@@ -1,0 +1,140 @@
+//! `--verify`: the finished file is read again, before it gets its name.
+
+use crate::failure::Failure;
+use crate::input::schema::JobSchema;
+use rpd_rocpd::verify::{CheckError, Expected, check_against};
+use rpd_shard::model::TableId;
+use serde::Serialize;
+use std::collections::BTreeMap;
+use std::error::Error;
+use std::path::Path;
+
+/// What a table has to hold.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Account {
+    /// Rows of the table that were read; what the ledger has as lost is not among them.
+    pub read: u64,
+    /// Rows that stand for lost ones.
+    pub placeholders: u64,
+    /// Rows that were numbered, those included.
+    pub numbered: u64,
+}
+
+/// A table of the file against what was read.
+#[derive(Clone, Debug, Serialize, PartialEq, Eq)]
+pub struct VerifiedTable {
+    /// Its name.
+    pub table: String,
+    /// Rows of it that were read.
+    pub read: u64,
+    /// Rows that others expanded to, or that more than one table set needs.
+    pub made: u64,
+    /// Rows that stand for lost ones.
+    pub placeholders: u64,
+    /// Rows that were there before, as strings and nodes are.
+    pub repeated: u64,
+    /// Rows in the file.
+    pub in_file: u64,
+}
+
+/// What was found in the file.
+#[derive(Clone, Debug, Default, Serialize, PartialEq, Eq)]
+pub struct Verification {
+    /// Each table that has rows, or should have.
+    pub tables: Vec<VerifiedTable>,
+    /// Of a `.rpd`: what was written into it of calls, operations and values: rows read from the database, and
+    /// rows written.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub converted: BTreeMap<String, (u64, u64)>,
+    /// Version of the schema.
+    pub version: String,
+    /// Sets of tables.
+    pub sets: usize,
+    /// Broken rules, none in a good file.
+    pub problems: Vec<String>,
+}
+
+/// Compares the file with what was read, and looks at its integrity, its references and AMD's rules.
+pub fn verify(
+    path: &Path,
+    schema: &JobSchema,
+    sets: usize,
+    accounts: &BTreeMap<TableId, Account>,
+) -> Result<Verification, Failure> {
+    let expected = Expected { schema: schema.schema(), version: schema.version, sets };
+    let report = check_against(path, expected).map_err(|error| unreadable(&error))?;
+    let mut found = Verification {
+        version: report.version,
+        sets: report.sets,
+        problems: report.problems.iter().map(ToString::to_string).collect(),
+        ..Verification::default()
+    };
+    for (table, account) in accounts {
+        let name = schema.name(*table).into_owned();
+        let in_file = report.rows.get(&name).copied().unwrap_or(0);
+        let &Account { read, placeholders, numbered } = account;
+        if in_file != numbered {
+            found.problems.push(format!("{name} has {in_file} rows instead of {numbered}"));
+        }
+        let own = numbered.saturating_sub(placeholders);
+        let (made, repeated) = (own.saturating_sub(read), read.saturating_sub(own));
+        if in_file > 0 || numbered > 0 {
+            let row = VerifiedTable { table: name, read, made, placeholders, repeated, in_file };
+            found.tables.push(row);
+        }
+    }
+    Ok(found)
+}
+
+/// A file that was just written and cannot be read is broken.
+fn unreadable(error: &CheckError) -> Failure {
+    let cause = error.source().map_or(String::new(), |source| format!(" ({source})"));
+    Failure::Internal(format!("the output cannot be read again: {error}{cause}"))
+}
+
+impl Verification {
+    /// What it says, one line each.
+    pub fn lines(&self) -> Vec<String> {
+        let width = self.tables.iter().map(|row| row.table.len()).max().unwrap_or(0);
+        let line = |row: &VerifiedTable| {
+            let VerifiedTable { table, read, made, placeholders, repeated, in_file } = row;
+            let mut line = format!("{table:width$} {in_file:>12} rows = {read} read");
+            for (sign, rows, what) in [
+                ("+", made, "made of others"),
+                ("+", placeholders, "for lost ones"),
+                ("-", repeated, "repeated"),
+            ] {
+                if *rows > 0 {
+                    line += &format!(" {sign} {rows} {what}");
+                }
+            }
+            line
+        };
+        let mut lines: Vec<String> = self.tables.iter().map(line).collect();
+        let converted = self.converted.iter();
+        lines.extend(converted.map(|(what, (read, written))| {
+            format!("{what:width$} {written:>12} in the .rpd, of {read} in the database")
+        }));
+        lines.extend(self.problems.iter().map(|problem| format!("problem: {problem}")));
+        if self.problems.is_empty() {
+            let sets = if self.sets == 1 { "table set" } else { "table sets" };
+            lines.push(format!(
+                "integrity_check, foreign_key_check and AMD's rules: ok, schema {}, {} {sets}",
+                self.version, self.sets
+            ));
+        }
+        lines
+    }
+
+    /// Why the file must not be used, if so. All problems are told on stderr.
+    pub fn failure(&self) -> Option<Failure> {
+        let first = self.problems.first()?;
+        let more = match self.problems.len() {
+            1 => String::new(),
+            n => format!(" and {} more problems", n - 1),
+        };
+        Some(Failure::Internal(format!(
+            "the output is not what was read: {first}{more}; nothing is kept of it"
+        )))
+    }
+}
