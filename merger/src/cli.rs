@@ -1,5 +1,6 @@
 //! What was typed. What it means is decided in the phases.
 
+use crate::budget::Budget;
 use clap::{Args, Parser, Subcommand};
 use std::path::PathBuf;
 
@@ -70,6 +71,9 @@ pub struct MergeArgs {
     /// No progress and no summary, only warnings and errors
     #[arg(short, long)]
     pub quiet: bool,
+    /// Memory of each merge rank: 512M, 2GiB. Fewer threads and smaller buffers where it is short
+    #[arg(long, value_name = "SIZE", default_value = "1GiB")]
+    pub memory: Budget,
     /// Threads of each merge rank [default: the cores that this process may use]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
     pub threads: Option<u16>,

@@ -3,6 +3,7 @@
 
 use crate::agree::nodes::Nodes;
 use crate::agree::strings::{self, Distinct, sums};
+use crate::budget::Budget;
 use crate::cli::MergeArgs;
 use crate::clock::{BestSets, Clocks, keep_best};
 use crate::comm::Comm;
@@ -15,7 +16,7 @@ use crate::input::format::Format;
 use crate::input::plan::{Plan, PlannedInput, output_of, plan, share};
 use crate::input::schema::JobSchema;
 use crate::input::survey::{Survey, survey_shard};
-use crate::input::translate::{self, Folder, Translated};
+use crate::input::translate::{self, Folder, Told, Translated};
 use crate::number::{Bases, bases, demand};
 use crate::output::base::BaseFile;
 use crate::output::encode::{Encoder, Forms};
@@ -52,12 +53,12 @@ pub fn merge(comm: &impl Comm, args: &MergeArgs) -> Result<Report, Failure> {
         true => None,
         false => Some(Partial::begin(&listing.output, comm.rank() == 0, args.force)?),
     };
-    let (folder, files, warnings) = translate_foreign(comm, &listing)?;
-    let plan = from_rank_0(comm, || plan(&files, listing.output.clone(), warnings.clone()))?;
+    let (folder, files, told) = translate_foreign(comm, &listing)?;
+    let plan = from_rank_0(comm, || plan(&files, listing.output.clone(), told.clone()))?;
     let schema = JobSchema::new(&plan.schema);
     let own = Own::new(&plan, comm);
     progress.phase_of_bytes("read", own.inputs.iter().map(|s| s.bytes).sum());
-    let (surveys, distinct) = survey_all(&own, &schema, &progress)?;
+    let (surveys, distinct) = survey_all(&own, &schema, args.memory, &progress)?;
 
     // 2. Agree: strings, nodes, clocks, what is missing.
     progress.phase("agree");
@@ -101,8 +102,9 @@ pub fn merge(comm: &impl Comm, args: &MergeArgs) -> Result<Report, Failure> {
     let maker = RowMaker::new(&job, &surveys, &numbered.bases, &strings);
     let forms = Forms::new(&schema, vec![guid.to_string()]);
     let encoder = Encoder::new(units(&surveys, &own.groups), maker, forms, &progress);
-    let target = Target { file: &base.file, path: &path, first: base.behind };
-    let means = Means { threads: rayon::current_num_threads(), kept_bytes: 256 << 20 };
+    let target = Target { path: &path, first: base.behind };
+    let threads = args.memory.threads(rayon::current_num_threads());
+    let means = Means { threads, kept_bytes: args.memory.kept_bytes() };
     let Placed { mut written, index, pages } = settle(comm, place(comm, target, &encoder, means))?;
     drop(encoder);
 
@@ -150,10 +152,10 @@ impl Listing {
 fn translate_foreign(
     comm: &impl Comm,
     listing: &Listing,
-) -> Result<(Option<Folder>, Vec<Listed>, Vec<String>), Failure> {
+) -> Result<(Option<Folder>, Vec<Listed>, Told), Failure> {
     let mut files = listing.files.clone();
     if !files.iter().any(translate::is_foreign) {
-        return Ok((None, files, Vec::new()));
+        return Ok((None, files, Told::default()));
     }
     let begun = Folder::begin(&listing.output, comm.rank() == 0);
     let folder = settle(comm, begun.map_err(|error| Failure::write(&listing.output, &error)))?;
@@ -163,8 +165,8 @@ fn translate_foreign(
         let theirs: Vec<Translated> = wire::decode_message(&message).map_err(Failure::message)?;
         all.extend(theirs);
     }
-    let warnings = translate::replace(&mut files, all);
-    Ok((Some(folder), files, warnings))
+    let told = translate::replace(&mut files, all);
+    Ok((Some(folder), files, told))
 }
 
 /// The inputs of this rank.
@@ -189,6 +191,7 @@ impl<'a> Own<'a> {
 fn survey_all(
     own: &Own<'_>,
     schema: &JobSchema,
+    budget: Budget,
     progress: &Progress,
 ) -> Result<(Vec<Survey>, Distinct), Failure> {
     let mut surveys = Vec::with_capacity(own.inputs.len());
@@ -208,6 +211,7 @@ fn survey_all(
             }
             surveys.push(survey);
         }
+        budget.check_strings(distinct.len())?;
     }
     Ok((surveys, distinct))
 }

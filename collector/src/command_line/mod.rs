@@ -1,9 +1,8 @@
 //! The command line.
 
-mod size;
 mod trace;
 
-pub use size::{Size, SizeError};
+pub use rpd_shard::size::{Size, SizeError};
 pub use trace::{Trace, TraceError};
 
 use crate::output::DEFAULT_MAX_BYTES;

@@ -4,5 +4,6 @@ pub mod file;
 pub mod identity;
 pub mod model;
 pub mod record;
+pub mod size;
 
 pub use file::{OpenError, Shard, ShardWriter, Version, WriteError};

@@ -61,6 +61,16 @@ pub struct Distinct {
 }
 
 impl Distinct {
+    /// Number of distinct strings.
+    pub fn len(&self) -> u64 {
+        self.hashes.len() as u64
+    }
+
+    /// Whether there is no string.
+    pub fn is_empty(&self) -> bool {
+        self.hashes.is_empty()
+    }
+
     /// Adds the strings of the next table: hash and place in it.
     pub fn add_table(&mut self, strings: impl Iterator<Item = (u32, Hash)>) -> Result<(), Failure> {
         for (index, hash) in strings {

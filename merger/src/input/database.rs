@@ -26,7 +26,7 @@ pub const UNKNOWN_BOOT: &str = "unknown:";
 pub fn survey_database(database: Database, taken: &[usize], job: &JobSchema) -> Survey {
     let mut survey = Survey::default();
     for line in database.damage() {
-        survey.warnings.push(line.clone());
+        survey.warnings.push(format!("{}: {line}", database.path().display()));
         survey.lose(None, LossCause::Truncated, None);
     }
     let mut tables = Vec::new();

@@ -23,6 +23,10 @@ pub enum Format {
 
 /// Looks into a file. What is none of them is told in the words behind its path.
 pub fn format_of(path: &Path) -> Result<Format, &'static str> {
+    // Opening a pipe would wait for its writer.
+    if !std::fs::metadata(path).is_ok_and(|found| found.is_file()) {
+        return Err("is no regular file, or cannot be looked at");
+    }
     let mut head = [0; FILE_MAGIC.len()];
     let is_shard =
         File::open(path).and_then(|mut file| file.read_exact(&mut head)).is_ok() && head == *FILE_MAGIC;

@@ -20,6 +20,9 @@ pub type Tables = Arc<BTreeMap<TableId, Arc<Table>>>;
 /// What is done with a string, given its place in its table.
 pub type TakeString<'a> = dyn FnMut(u32, &[u8]) -> Result<(), Failure> + 'a;
 
+/// The same, given its key too.
+type TakeStringRow<'a> = dyn FnMut(i64, u32, &[u8]) -> Result<(), Failure> + 'a;
+
 /// An input.
 #[derive(Debug, Default)]
 pub enum Input {
@@ -49,11 +52,7 @@ impl OpenDatabase {
     }
 
     /// The rows of the string tables of its spaces.
-    fn each_string_row(
-        &self,
-        table: usize,
-        take: &mut dyn FnMut(i64, u32, &[u8]) -> Result<(), Failure>,
-    ) -> Result<(), Failure> {
+    fn each_string_row(&self, table: usize, take: &mut TakeStringRow<'_>) -> Result<(), Failure> {
         let Some(space) = self.taken.get(table) else { return Ok(()) };
         let found = &self.database.spaces()[*space];
         let Some(place) = found.position(rocpd::STRING) else { return Ok(()) };

@@ -5,6 +5,7 @@ use super::find::{DEFAULT_OUTPUT, Found, Listed, SHARD_ENDING};
 use super::format::Format;
 use super::ranks::Ranks;
 use super::schema::PlannedSchema;
+use super::translate::Told;
 use crate::cli::MergeArgs;
 use crate::failure::Failure;
 use rayon::prelude::*;
@@ -40,8 +41,10 @@ pub struct Plan {
     pub repeated_ranks: Vec<u32>,
     /// Inputs that are left out, with the reason.
     pub unreadable: Vec<(PathBuf, String)>,
-    /// What the inputs had in their own format and the output has not, one line each.
+    /// What translated inputs lack, one line each.
     pub warnings: Vec<String>,
+    /// What they have and no RocPD database has, one line each.
+    pub notes: Vec<String>,
     /// Guid of the only input, where it is a merge of ours: it stays the same database.
     pub kept_guid: Option<String>,
 }
@@ -93,7 +96,7 @@ pub fn output_of(found: &Found, args: &MergeArgs) -> Result<PathBuf, Failure> {
 }
 
 /// Looks into each of the listed files and checks that they belong together.
-pub fn plan(files: &[Listed], output: PathBuf, warnings: Vec<String>) -> Result<Plan, Failure> {
+pub fn plan(files: &[Listed], output: PathBuf, told: Told) -> Result<Plan, Failure> {
     let look = |listed: &Listed| match &listed.format {
         Ok(Format::RocPd) => Candidate::of_database(&listed.path),
         Ok(_) => Candidate::of_shard(&listed.path),
@@ -105,6 +108,10 @@ pub fn plan(files: &[Listed], output: PathBuf, warnings: Vec<String>) -> Result<
     for (listed, looked_at) in looked_at {
         match looked_at {
             Ok(candidate) => candidates.push(candidate),
+            // A shard that was named is meant; one that lies in the run's folder may be half-written.
+            Err(Refused::LeaveOut(reason)) if listed.named && listed.format == Ok(Format::Shard) => {
+                return Err(Failure::Input(reason));
+            }
             Err(Refused::LeaveOut(reason)) => unreadable.push((listed.path.clone(), reason)),
             Err(Refused::All(reason)) => return Err(Failure::Input(reason)),
         }
@@ -148,7 +155,8 @@ pub fn plan(files: &[Listed], output: PathBuf, warnings: Vec<String>) -> Result<
         silent_ranks,
         repeated_ranks,
         unreadable,
-        warnings,
+        warnings: told.warnings,
+        notes: told.notes,
         kept_guid,
     })
 }

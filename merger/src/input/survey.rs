@@ -243,7 +243,11 @@ fn source(
     let missing = missing.map(|(table, _)| *table).collect();
     reserve_placeholders(&mut spaces, missing, job);
     let stacks = stacks(shard, gathered, stored.iter().chain(&native).map(|fact| &fact.block));
-    let process = shard.processes.get(&number).cloned().unwrap_or_else(|| unknown_process(shard, number));
+    let mut process = shard.processes.get(&number).cloned().unwrap_or_else(|| unknown_process(shard, number));
+    if process.node == Node::default() {
+        process.node = unknown_node(shard);
+        process.domain.boot_id.clone_from(&process.node.boot_id);
+    }
     pieces.push(Piece::Tail);
     let nodes = vec![(1, process.node.clone())];
     Source { process, nodes, spaces, stacks, pieces, tracks, string_table: 0, tables: tables.clone() }
@@ -318,6 +322,14 @@ fn missing_rows(
         losses.push(Loss { source: 0, table: None, cause, rows: None });
     }
     losses
+}
+
+/// Stands for the node of a file that names none: nobody can say whether two such files are of one node,
+/// so each has its own.
+fn unknown_node(shard: &Shard) -> Node {
+    let processes = shard.processes.values().map(|p| format!("{} {} ", p.pid, p.first_seen));
+    let name = format!("unknown-{:08x}", hash(processes.collect::<String>().as_bytes()) as u32);
+    Node { machine_id: name.clone(), boot_id: name, hostname: "(unknown)".to_owned(), ..Node::default() }
 }
 
 /// Stands for a process whose records were both lost. The others of its shard ran on the same node.

@@ -52,7 +52,16 @@ pub struct Translated {
     position: usize,
     /// The shard that it is now; why not.
     shard: Result<PathBuf, String>,
-    warnings: Vec<String>,
+    told: Told,
+}
+
+/// What there is to say about translated files.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub struct Told {
+    /// What is missing or wrong, one line each.
+    pub warnings: Vec<String>,
+    /// What has no place in RocPD, one line each.
+    pub notes: Vec<String>,
 }
 
 /// Whether a file has to be translated.
@@ -67,30 +76,32 @@ pub fn translate(files: &[Listed], folder: &Folder, rank: usize, ranks: usize) -
     own.par_iter()
         .map(|(position, listed)| {
             let to = folder.path.join(format!("{position}.rpdshard"));
-            let mut warnings = Vec::new();
-            let shard = translate_file(listed, &to, &mut warnings).map(|()| to);
-            Translated { position: *position, shard, warnings }
+            let mut told = Told::default();
+            let shard = translate_file(listed, &to, &mut told).map(|()| to);
+            Translated { position: *position, shard, told }
         })
         .collect()
 }
 
-/// Puts the shards in the place of the files that they were made of; returns the warnings.
-pub fn replace(files: &mut [Listed], translated: impl IntoIterator<Item = Translated>) -> Vec<String> {
+/// Puts the shards in the place of the files that they were made of; returns what is to
+/// be said about them.
+pub fn replace(files: &mut [Listed], translated: impl IntoIterator<Item = Translated>) -> Told {
     let mut sorted: Vec<_> = translated.into_iter().collect();
     sorted.sort_by_key(|t| t.position);
-    let mut warnings = Vec::new();
-    for Translated { position, shard, warnings: told } in sorted {
+    let mut all = Told::default();
+    for Translated { position, shard, told } in sorted {
         let Some(listed) = files.get_mut(position) else { continue };
-        warnings.extend(told);
+        all.warnings.extend(told.warnings);
+        all.notes.extend(told.notes);
         match shard {
             Ok(path) => (listed.path, listed.format) = (path, Ok(Format::Shard)),
             Err(reason) => listed.format = Err(reason),
         }
     }
-    warnings
+    all
 }
 
-fn translate_file(listed: &Listed, to: &Path, warnings: &mut Vec<String>) -> Result<(), String> {
+fn translate_file(listed: &Listed, to: &Path, told: &mut Told) -> Result<(), String> {
     let from = &listed.path;
     let write =
         |error: io::Error| format!("{}: cannot be translated to {}: {error}", from.display(), to.display());
@@ -104,6 +115,7 @@ fn translate_file(listed: &Listed, to: &Path, warnings: &mut Vec<String>) -> Res
         size: None,
         version: env!("CARGO_PKG_VERSION").to_owned(),
     };
+    let Told { warnings, notes } = told;
     let mut tell = |line: String| warnings.push(format!("{}: {line}", from.display()));
     let mut sink = match listed.format {
         Ok(Format::LegacyRpd) => {
@@ -127,7 +139,7 @@ fn translate_file(listed: &Listed, to: &Path, warnings: &mut Vec<String>) -> Res
                 rpd_rocprofv3::translate(from, sink, &run).map_err(|error| chain(&error))?;
             account.warnings.into_iter().for_each(&mut tell);
             for (what, count) in account.ignored.iter().take(MAX_TOLD) {
-                tell(format!("{count} of {what} have no place in RocPD"));
+                notes.push(format!("{}: {count} of {what} have no place in RocPD", from.display()));
             }
             sink
         }

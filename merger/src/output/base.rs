@@ -8,14 +8,11 @@ use crate::input::schema::JobSchema;
 use rpd_rocpd::{Guid, Writer};
 use rpd_sqlite::write::LogicalPage;
 use std::collections::BTreeMap;
-use std::fs::File;
 use std::path::Path;
 
-/// The file, open for writing.
+/// What its pages are.
 #[derive(Debug)]
 pub struct BaseFile {
-    /// The file.
-    pub file: File,
     /// Root page of each table, in rank 0.
     pub roots: BTreeMap<Slot, u32>,
     /// The first page behind the empty tables.
@@ -23,7 +20,7 @@ pub struct BaseFile {
 }
 
 impl BaseFile {
-    /// Rank 0 makes it, all open it.
+    /// Rank 0 makes it, all learn where it ends.
     pub fn create(
         comm: &impl Comm,
         path: &Path,
@@ -43,8 +40,6 @@ impl BaseFile {
         }
         let told = sums(comm, &[u64::from(pages)])?;
         let pages = u32::try_from(told[0][0]).map_err(Failure::message)?;
-        let cannot = |e| Failure::Output(format!("cannot open {}: {e}; check its folder", path.display()));
-        let file = File::options().read(true).write(true).open(path).map_err(cannot)?;
-        Ok(BaseFile { file, roots, behind: LogicalPage::behind(pages) })
+        Ok(BaseFile { roots, behind: LogicalPage::behind(pages) })
     }
 }

@@ -8,5 +8,6 @@ pub mod place;
 pub mod provenance;
 pub mod rows;
 pub mod seal;
+pub mod stream;
 pub mod turns;
 pub mod units;

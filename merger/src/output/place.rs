@@ -7,13 +7,13 @@
 use super::encode::{EncodedUnit, Encoder};
 use super::index::LeafIndex;
 use super::rows::Written;
+use super::stream::PageStream;
 use super::turns::in_turns;
 use crate::agree::strings::sums;
 use crate::comm::Comm;
 use crate::failure::Failure;
 use crate::merge::settle;
 use rpd_sqlite::write::{LogicalPage, PAGE_SIZE};
-use std::fs::File;
 use std::path::Path;
 use std::sync::{Mutex, PoisonError};
 
@@ -40,14 +40,13 @@ pub struct Placed {
 struct Progressing {
     next: u64,
     placed: Placed,
+    stream: PageStream,
 }
 
 /// Where the pages go.
 #[derive(Clone, Copy, Debug)]
 pub struct Target<'a> {
-    /// The file, open for writing.
-    pub file: &'a File,
-    /// Its path.
+    /// The file, with empty tables.
     pub path: &'a Path,
     /// The logical page that those of all ranks begin at.
     pub first: LogicalPage,
@@ -72,10 +71,12 @@ pub fn place(
     }
     let is_kept = |unit: &usize| kept[*unit].lock().unwrap_or_else(PoisonError::into_inner).is_some();
     encoder.expect((0..encoder.units()).filter(|unit| !is_kept(unit)));
+    let progressing =
+        Progressing { next: base, placed: Placed::default(), stream: PageStream::begin(target.path)? };
     let ready = in_turns(
         encoder.units(),
         means.threads,
-        Progressing { next: base, placed: Placed::default() },
+        progressing,
         |unit, hand_on| {
             let parts = std::mem::take(&mut *kept[unit].lock().unwrap_or_else(PoisonError::into_inner));
             let Some(mut parts) = parts else { return encoder.encode(unit, hand_on) };
@@ -83,27 +84,22 @@ pub fn place(
             parts.into_iter().try_for_each(hand_on)?;
             last.ok_or_else(|| Failure::Internal("a unit without parts".to_owned()))
         },
-        |state, _, mut unit| {
-            let from = state.next;
-            for (slot, run) in &unit.runs {
-                state.placed.index.add(*slot, state.next, run.last_rowids());
-                state.next += run.pages();
-            }
-            state.placed.written.add(std::mem::take(&mut unit.written));
-            Some((from, unit))
-        },
-        |(mut at, unit)| {
-            for (_, run) in unit.runs {
+        |state, _, unit| {
+            for (slot, run) in unit.runs {
+                state.placed.index.add(slot, state.next, run.last_rowids());
                 let pages = run.pages();
-                let placed = run.place(target.first.plus(at)).map_err(|e| Failure::Output(e.to_string()))?;
-                placed.write_to(target.file).map_err(|e| Failure::write(target.path, &e))?;
+                let place = target.first.plus(state.next);
+                let placed = run.place(place).map_err(|e| Failure::Output(e.to_string()))?;
+                state.stream.push(&placed)?;
                 encoder.recycle(placed.into_memory());
-                at += pages;
+                state.next += pages;
             }
+            state.placed.written.add(unit.written);
             encoder.finished(unit.finished);
             Ok(())
         },
     )?;
+    ready.stream.finish()?;
     Ok(Placed { pages: pages_of_all.unwrap_or(ready.next), ..ready.placed })
 }
 
@@ -140,9 +136,8 @@ fn measure(kept: &[Kept], means: Means, encoder: &Encoder<'_>) -> Result<u64, Fa
                 let pages: u64 = parts.take().iter().flatten().map(|part| part.pages).sum();
                 counted.bytes -= pages * PAGE_SIZE as u64;
             }
-            None::<()>
+            Ok(())
         },
-        |()| Ok(()),
     )?;
     Ok(counted.pages)
 }

@@ -48,15 +48,14 @@ impl<S> Drop for Alarm<'_, S> {
 pub type HandOn<'a, T> = dyn FnMut(T) -> Result<(), Failure> + 'a;
 
 /// Makes `count` things with `threads` threads. `turn` gets them one by one in their order and may change
-/// what all share; `after` finishes what it hands on, again in parallel. A thing that grows too large is
+/// what all share. A thing that grows too large is
 /// handed on in parts by `make`; its last part is what `make` returns. The first failure ends the work.
-pub fn in_turns<T, U, S: Send>(
+pub fn in_turns<T, S: Send>(
     count: usize,
     threads: usize,
     shared: S,
     make: impl Fn(usize, &mut HandOn<'_, T>) -> Result<T, Failure> + Sync,
-    turn: impl Fn(&mut S, usize, T) -> Option<U> + Sync,
-    after: impl Fn(U) -> Result<(), Failure> + Sync,
+    turn: impl Fn(&mut S, usize, T) -> Result<(), Failure> + Sync,
 ) -> Result<S, Failure> {
     let state = State { next: 0, shared, failure: None, broken: false };
     let turns = Turns { state: Mutex::new(state), changed: Condvar::new() };
@@ -70,13 +69,12 @@ pub fn in_turns<T, U, S: Send>(
         if state.broken {
             return Err(Failure::Together(Box::new(Failure::Internal("another thread failed".into()))));
         }
-        let part = turn(&mut state.shared, number, part);
+        turn(&mut state.shared, number, part)?;
         if is_last {
             state.next += 1;
             turns.changed.notify_all();
         }
-        drop(state);
-        part.map_or(Ok(()), &after)
+        Ok(())
     };
     let work = || {
         let _alarm = Alarm(&turns);
@@ -108,7 +106,6 @@ mod tests {
     #[test]
     fn things_come_in_order_whatever_the_threads() {
         for threads in [1, 2, 7] {
-            let finished = AtomicUsize::new(0);
             let order = in_turns(
                 100,
                 threads,
@@ -116,15 +113,10 @@ mod tests {
                 |i, _| Ok(i * 2),
                 |seen, i, thing| {
                     seen.push((i, thing));
-                    (i % 2 == 0).then_some(thing)
-                },
-                |_| {
-                    finished.fetch_add(1, Ordering::Relaxed);
                     Ok(())
                 },
             );
             assert_eq!(order.unwrap(), (0..100).map(|i| (i, i * 2)).collect::<Vec<_>>());
-            assert_eq!(finished.into_inner(), 50);
         }
     }
 
@@ -141,9 +133,8 @@ mod tests {
             },
             |seen, _, part| {
                 seen.push(part);
-                None::<()>
+                Ok(())
             },
-            |()| Ok(()),
         );
         assert_eq!(parts.unwrap(), (0..40).flat_map(|i| (0..3).map(move |p| (i, p))).collect::<Vec<_>>());
     }
@@ -152,7 +143,7 @@ mod tests {
     fn a_failure_ends_the_work_of_all() {
         let make =
             |i, _: &mut HandOn<'_, usize>| if i == 3 { Err(Failure::Internal("here".into())) } else { Ok(i) };
-        let ended = in_turns(1_000_000, 4, (), make, |(), _, t| Some(t), |_| Ok(()));
+        let ended = in_turns(1_000_000, 4, (), make, |(), _, _| Ok(()));
         assert!(ended.unwrap_err().to_string().contains("here"));
     }
 }

@@ -147,7 +147,7 @@ impl Report {
             warnings: plan.warnings.iter().chain(warnings).cloned().collect(),
             nothing_seen: false,
             disagreement: plan.ranks.disagreement(),
-            notes: chosen(&plan.ranks).into_iter().collect(),
+            notes: chosen(&plan.ranks).into_iter().chain(plan.notes.iter().cloned()).collect(),
             seconds: 0.0,
         }
     }
@@ -180,10 +180,10 @@ impl Report {
         if let Some(path) = self.unfinished.first() {
             return Some(format!("{} was not finished by its collector; {without}", path.display()));
         }
-        if let Some(loss) = self.losses.first() {
-            return Some(format!("{}; {without}", loss.line()));
+        if let Some(warning) = self.warnings.first() {
+            return Some(format!("{warning}; {without}"));
         }
-        self.warnings.first().map(|warning| format!("{warning}; {without}"))
+        self.losses.first().map(|loss| format!("{}; {without}", loss.line()))
     }
 
     /// One line on stderr for each thing that is not whole.

@@ -1,22 +1,22 @@
-//! The tables of a file, and how they are declared.
+//! The tables of a file, as its schema lists them.
 
-use super::describe::{Literal, literal as literal_of};
+use super::connections;
 use super::error::ReadError;
-use crate::connect::literal;
-use crate::create_table;
+use rpd_sqlite::read::{self as pages, SchemaRow};
 use rusqlite::Connection;
+use std::collections::{HashMap, HashSet};
 use std::path::Path;
 
 /// Most tables of a file. A merge of AMD's has up to 500 sets of some 25.
 const MAX_TABLES: usize = 1 << 16;
-/// Most columns of a table. The widest of RocPD has 25.
-pub(super) const MAX_COLUMNS: usize = 256;
+/// Most rows of a schema: tables, their indexes, views.
+const MAX_ROWS: usize = 4 * MAX_TABLES;
 /// Most bytes of a name.
 const MAX_NAME: usize = 256;
-/// Most bytes of a CREATE TABLE.
-const MAX_SQL: usize = 1 << 16;
+/// Names that are told of entries that are none.
+const MAX_TOLD: usize = 10;
 
-/// A table as `sqlite_master` has it.
+/// A table as the schema has it.
 #[derive(Clone, Debug)]
 pub(super) struct Entry {
     /// Name with suffix.
@@ -27,140 +27,100 @@ pub(super) struct Entry {
     pub(super) sql: String,
 }
 
-/// Real tables whose names begin with `rocpd_`, in the order in which they were made.
-pub(super) fn entries(conn: &Connection, path: &Path) -> Result<Vec<Entry>, ReadError> {
+/// The tables whose names begin with `rocpd_`.
+#[derive(Debug, Default)]
+pub(super) struct Catalog {
+    /// In the order in which they were made.
+    pub(super) entries: Vec<Entry>,
+    /// Entries with such names that are no tables, one line each.
+    pub(super) remarks: Vec<String>,
+}
+
+impl Catalog {
+    /// Whether the file is a legacy `.rpd`.
+    pub(super) fn is_legacy(&self) -> bool {
+        self.entries.iter().any(|entry| entry.name == "rocpd_api")
+    }
+}
+
+/// The schema of a file by its pages.
+pub(super) fn by_pages(database: &pages::Database) -> Result<Catalog, ReadError> {
+    let rows =
+        database.schema().map_err(|error| ReadError::page(error, database.page_size(), "sqlite_master"))?;
+    catalog(rows, database.path())
+}
+
+/// The schema of a file by SQLite.
+pub(super) fn by_sql(conn: &Connection, path: &Path) -> Result<Catalog, ReadError> {
     let schema = ReadError::schema(path);
-    // A virtual table has no page; names that are there twice are no tables.
     let sql = format!(
-        "SELECT name, rootpage, sql FROM sqlite_master
-         WHERE type = 'table' AND name LIKE 'rocpd\\_%' ESCAPE '\\' AND typeof(name) = 'text'
-           AND length(name) <= {MAX_NAME} AND typeof(rootpage) = 'integer'
-           AND rootpage BETWEEN 2 AND 4294967295 AND typeof(sql) = 'text' AND length(sql) <= {MAX_SQL}
-           AND sql LIKE 'CREATE TABLE %'
-         ORDER BY rowid LIMIT {}",
-        MAX_TABLES + 1
+        "SELECT type, name, tbl_name, rootpage, sql FROM sqlite_master
+         WHERE typeof(type) = 'text' AND typeof(name) = 'text' AND typeof(tbl_name) = 'text'
+           AND typeof(rootpage) = 'integer' ORDER BY rowid LIMIT {}",
+        MAX_ROWS + 1
     );
     let mut query = conn.prepare(&sql).map_err(&schema)?;
-    let entries = query
-        .query_map([], |row| Ok(Entry { name: row.get(0)?, root: row.get(1)?, sql: row.get(2)? }))
-        .map_err(&schema)?;
-    let entries: Vec<Entry> = entries.collect::<Result<_, _>>().map_err(&schema)?;
-    if entries.len() > MAX_TABLES {
-        return Err(ReadError::TooMany { path: path.to_owned(), what: "tables", limit: MAX_TABLES });
-    }
-    Ok(entries)
+    let rows = query.query_map([], |row| {
+        let (kind, name, table) = (row.get(0)?, row.get(1)?, row.get(2)?);
+        let root: i64 = row.get(3)?;
+        let sql = row.get_ref(4)?.as_str_or_null().ok().flatten().map(str::to_owned);
+        Ok(SchemaRow { kind, name, table, root: root.try_into().unwrap_or(0), sql })
+    });
+    let rows = rows.map_err(&schema)?.collect::<Result<Vec<_>, _>>().map_err(&schema)?;
+    catalog(rows, path)
 }
 
-/// A column as the file declares it.
-#[derive(Clone, Debug, Default, PartialEq)]
-pub(super) struct FileColumn {
-    pub(super) name: String,
-    pub(super) type_name: String,
-    pub(super) not_null: bool,
-    /// The text of the DEFAULT.
-    pub(super) default: Option<String>,
-    /// The table that it refers to, with suffix, and the column there.
-    pub(super) refers: Option<(String, Option<String>)>,
-    pub(super) unique: bool,
-    pub(super) one_of: Vec<String>,
-    /// Place of the value in a stored row; `None` for what is computed, which is not read.
-    pub(super) stored_at: Option<usize>,
+/// The tables of a file, by its pages or by SQLite. A journal beside it does not matter.
+pub(super) fn of_any(path: &Path) -> Result<Catalog, ReadError> {
+    match pages::Database::open(path) {
+        Ok(database) => by_pages(&database),
+        Err(
+            pages::OpenError::Unsupported { .. }
+            | pages::OpenError::HotJournal { .. }
+            | pages::OpenError::Wal { .. },
+        ) => {
+            let conn = connections::connect(path, false).map_err(ReadError::schema(path))?;
+            by_sql(&conn, path)
+        }
+        Err(error) => Err(error.into()),
+    }
 }
 
-/// How a table is declared.
-#[derive(Clone, Debug, Default, PartialEq)]
-pub(super) struct FileTable {
-    pub(super) columns: Vec<FileColumn>,
-    /// The default of the column `guid`.
-    pub(super) guid: Option<String>,
-    /// Values of a stored row, the key included.
-    pub(super) stored: usize,
-}
-
-/// Asks SQLite how a table is declared. The inner error says why the table is not read.
-pub(super) fn declaration(
-    conn: &Connection,
-    entry: &Entry,
-) -> rusqlite::Result<Result<FileTable, &'static str>> {
-    let table = literal(&entry.name);
-    let mut found = FileTable::default();
-    let mut keys = Vec::new();
-    let sql =
-        format!("SELECT name, type, \"notnull\", dflt_value, pk, hidden FROM pragma_table_xinfo({table})");
-    let mut query = conn.prepare(&sql)?;
-    let mut rows = query.query([])?;
-    while let Some(row) = rows.next()? {
-        let hidden: i64 = row.get(5)?;
-        if found.columns.len() == MAX_COLUMNS {
-            return Ok(Err("it has too many columns"));
-        }
-        let column = FileColumn {
-            name: row.get(0)?,
-            type_name: row.get(1)?,
-            not_null: row.get(2)?,
-            default: row.get(3)?,
-            stored_at: (hidden == 0).then_some(found.stored),
-            ..FileColumn::default()
-        };
-        // 2: VIRTUAL, is computed whenever it is read. 3: STORED, has a place in the row.
-        found.stored += usize::from(hidden != 2);
-        if row.get::<_, i64>(4)? > 0 {
-            keys.push((column.name.clone(), column.type_name.clone()));
-        }
-        found.columns.push(column);
+fn catalog(rows: Vec<SchemaRow>, path: &Path) -> Result<Catalog, ReadError> {
+    let too_many = |what, limit| Err(ReadError::TooMany { path: path.to_owned(), what, limit });
+    if rows.len() > MAX_ROWS {
+        return too_many("entries in its schema", MAX_ROWS);
     }
-    let sql = format!(
-        "SELECT count(*), max(\"from\"), max(\"table\"), max(\"to\") FROM pragma_foreign_key_list({table})
-         GROUP BY id ORDER BY id DESC"
-    );
-    let mut query = conn.prepare(&sql)?;
-    let mut rows = query.query([])?;
-    while let Some(row) = rows.next()? {
-        let (count, from): (i64, String) = (row.get(0)?, row.get(1)?);
-        if let Some(column) = named(&mut found.columns, &from).filter(|_| count == 1) {
-            column.refers = Some((row.get(2)?, row.get(3)?));
-        }
+    // A name that is there twice may mean a view to SQLite.
+    let mut uses: HashMap<String, u32> = HashMap::new();
+    for row in &rows {
+        *uses.entry(row.name.to_ascii_lowercase()).or_default() += 1;
     }
-    let sql = format!(
-        "SELECT l.origin, count(*), max(i.name) FROM pragma_index_list({table}) l, pragma_index_info(l.name) i
-         GROUP BY l.seq"
-    );
-    let mut query = conn.prepare(&sql)?;
-    let mut rows = query.query([])?;
-    // The key of a table WITHOUT ROWID, and one that is not the number of the row, has an index.
-    let mut key_has_index = false;
-    while let Some(row) = rows.next()? {
-        let (origin, count): (String, i64) = (row.get(0)?, row.get(1)?);
-        let name: Option<String> = row.get(2)?;
-        match (origin.as_str(), name) {
-            ("pk", _) => key_has_index = true,
-            ("u", Some(name)) if count == 1 => {
-                if let Some(column) = named(&mut found.columns, &name) {
-                    column.unique = true;
-                }
+    let mut catalog = Catalog::default();
+    let mut tables = 0;
+    // Rows belong to one table: thousands with the same pages would be more rows than the file has.
+    let mut roots = HashSet::new();
+    for SchemaRow { kind, name, root, sql, .. } in rows {
+        if kind != "table" || !name.starts_with("rocpd_") {
+            continue;
+        }
+        tables += 1;
+        if tables > MAX_TABLES {
+            return too_many("tables", MAX_TABLES);
+        }
+        let is_table = |sql: &String| sql.get(..13).is_some_and(|s| s.eq_ignore_ascii_case("CREATE TABLE "));
+        let sql = sql.filter(is_table);
+        let is_alone = uses.get(&name.to_ascii_lowercase()) == Some(&1);
+        match sql {
+            Some(sql) if root >= 2 && is_alone && name.len() <= MAX_NAME && roots.insert(root) => {
+                catalog.entries.push(Entry { name, root, sql });
+            }
+            _ if catalog.remarks.len() < MAX_TOLD => {
+                let name: String = name.chars().take(MAX_NAME).collect();
+                catalog.remarks.push(format!("{name} is no table that can be read, and is left out"));
             }
             _ => {}
         }
     }
-    for (name, words) in create_table::allowed_words(&entry.sql) {
-        if let Some(column) = named(&mut found.columns, &name) {
-            column.one_of = words;
-        }
-    }
-    let is_integer_id = |(name, kind): &(String, String)| {
-        name.eq_ignore_ascii_case("id") && kind.eq_ignore_ascii_case("INTEGER")
-    };
-    if !matches!(keys.as_slice(), [key] if is_integer_id(key)) || key_has_index {
-        return Ok(Err("it has no id that is the number of the row"));
-    }
-    found.guid =
-        named(&mut found.columns, "guid").and_then(|column| match literal_of(column.default.as_deref()) {
-            Literal::Is(guid) => Some(guid),
-            _ => None,
-        });
-    Ok(Ok(found))
-}
-
-fn named<'a>(columns: &'a mut [FileColumn], name: &str) -> Option<&'a mut FileColumn> {
-    columns.iter_mut().find(|column| column.name.eq_ignore_ascii_case(name))
+    Ok(catalog)
 }

@@ -1,25 +1,29 @@
-//! Connections of many threads to one file.
+//! Connections of SQLite to a file that is only read.
 
 use super::error::ReadError;
-use super::quiet;
-use rusqlite::Connection;
+use rusqlite::config::DbConfig;
+use rusqlite::{Connection, OpenFlags};
+use std::fmt::Write as _;
+use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, PoisonError};
 
-/// Connections to a file that is only read, opened when they are needed.
+/// Connections to a file, opened when they are needed; each thread uses one of its own.
 #[derive(Debug)]
 pub(super) struct Connections {
     path: PathBuf,
     bytes: u64,
     /// Whether SQLite has to be lenient with the file.
-    torn: bool,
+    torn: AtomicBool,
     /// Those that nobody uses at the moment.
     idle: Mutex<Vec<Connection>>,
 }
 
 impl Connections {
+    /// `torn`: the end of the file is missing.
     pub(super) fn new(path: &Path, bytes: u64, torn: bool) -> Connections {
-        Connections { path: path.to_owned(), bytes, torn, idle: Mutex::default() }
+        Connections { path: path.to_owned(), bytes, torn: torn.into(), idle: Mutex::default() }
     }
 
     pub(super) fn path(&self) -> &Path {
@@ -29,6 +33,17 @@ impl Connections {
     /// Bytes of the file.
     pub(super) fn bytes(&self) -> u64 {
         self.bytes
+    }
+
+    /// Whether SQLite is lenient with the file.
+    pub(super) fn is_torn(&self) -> bool {
+        self.torn.load(Ordering::Relaxed)
+    }
+
+    /// Is lenient from now on.
+    pub(super) fn tear(&self) {
+        self.torn.store(true, Ordering::Relaxed);
+        self.release();
     }
 
     /// Lets a connection do something; opens one if all are in use.
@@ -57,6 +72,41 @@ impl Connections {
         if meta.len() != self.bytes {
             return Err(ReadError::Changed(self.path.clone()));
         }
-        quiet::connect(&self.path, self.torn).map_err(ReadError::schema(&self.path))
+        connect(&self.path, self.is_torn()).map_err(ReadError::schema(&self.path))
     }
+}
+
+/// Opens a quiet file for reading, without locks, so that nothing is made beside it.
+///
+/// The schema may be anybody's: no view, trigger or function of it is ever run. `torn` lets SQLite
+/// open a file whose end is missing, or with entries in its schema that it does not understand.
+pub(super) fn connect(path: &Path, torn: bool) -> rusqlite::Result<Connection> {
+    let flags =
+        OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_URI | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+    let conn = Connection::open_with_flags(uri(path), flags)?;
+    conn.set_db_config(DbConfig::SQLITE_DBCONFIG_ENABLE_VIEW, false)?;
+    conn.set_db_config(DbConfig::SQLITE_DBCONFIG_ENABLE_TRIGGER, false)?;
+    conn.set_db_config(DbConfig::SQLITE_DBCONFIG_TRUSTED_SCHEMA, false)?;
+    conn.set_db_config(DbConfig::SQLITE_DBCONFIG_DEFENSIVE, !torn)?;
+    conn.execute_batch("PRAGMA cell_size_check = ON; PRAGMA query_only = ON; PRAGMA mmap_size = 0;")?;
+    if torn {
+        conn.execute_batch("PRAGMA writable_schema = ON;")?;
+    }
+    Ok(conn)
+}
+
+/// A path as SQLite takes it with parameters; any byte may be in a path.
+fn uri(path: &Path) -> String {
+    let path = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
+    let mut uri = "file://".to_owned();
+    for byte in path.as_os_str().as_bytes() {
+        match byte {
+            b'/' | b'.' | b'-' | b'_' => uri.push(char::from(*byte)),
+            byte if byte.is_ascii_alphanumeric() => uri.push(char::from(*byte)),
+            byte => {
+                let _ = write!(uri, "%{byte:02X}");
+            }
+        }
+    }
+    uri + "?immutable=1&mode=ro"
 }

@@ -1,19 +1,27 @@
 //! An open file.
 
-use super::catalog::{self, Entry};
+use super::catalog::{self, Catalog, Entry};
 use super::connections::Connections;
+use super::declaration::{Found, Names, declaration};
+use super::describe::describe;
 use super::error::ReadError;
 use super::piece::{Piece, Place};
 use super::space::{self, Declared, LeftOut, Space};
-use super::{process, quiet, tags};
-use rpd_shard::model::{Local, Rows, Schema, TableId, rocpd};
-use rusqlite::Connection;
+use super::stored::Stored;
+use super::{process, tags};
+use rpd_shard::model::{Local, Rows, Table, TableId, rocpd};
+use rpd_sqlite::read::{self as pages, OpenError};
+use rusqlite::ErrorCode;
+use std::collections::{BTreeMap, HashMap};
 use std::path::Path;
+use std::sync::Arc;
 
 /// Most uuids in a file. AMD's merge stops at 500.
 const MAX_SPACES: usize = 4096;
 /// Most processes, and most nodes, of a space that are told about.
 const MAX_FACTS: usize = 1 << 20;
+/// Most lines about damage; the rest is counted.
+const MAX_DAMAGE: usize = 100;
 
 /// Which columns are asked for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -27,36 +35,71 @@ pub enum Wanted {
 /// A RocPD database that is only read, by any number of threads at once.
 #[derive(Debug)]
 pub struct Database {
-    sql: Connections,
+    file: Reader,
     spaces: Vec<Space>,
-    damage: Vec<String>,
+    damage: Damage,
+}
+
+/// The file, by its pages and by SQLite.
+#[derive(Debug)]
+struct Reader {
+    /// `None` where only SQLite can read the file.
+    pages: Option<pages::Database>,
+    sql: Connections,
+}
+
+/// What is known to be lost.
+#[derive(Debug, Default)]
+struct Damage(Vec<String>);
+
+impl Damage {
+    fn add(&mut self, lines: impl IntoIterator<Item = String>) {
+        for line in lines {
+            match self.0.len() {
+                0..MAX_DAMAGE => self.0.push(line),
+                MAX_DAMAGE => self.0.push("and more".to_owned()),
+                _ => {}
+            }
+        }
+    }
 }
 
 impl Database {
     /// Opens a database: reads its schema, metadata, nodes and processes, but no events.
     pub fn open(path: &Path) -> Result<Database, ReadError> {
-        let header = quiet::header(path)?;
-        quiet::check_quiet(path)?;
-        let mut damage = Vec::new();
-        if let Some(expected) = header.expected.filter(|expected| header.bytes < *expected) {
-            let bytes = header.bytes;
-            damage.push(format!("the file ends at byte {bytes} instead of {expected}: rows are missing"));
+        match pages::Database::open(path) {
+            Ok(pages) => Database::read(path, Some(pages)),
+            Err(OpenError::Unsupported { .. }) => Database::read(path, None),
+            Err(error) => Err(error.into()),
         }
-        let mut sql = Connections::new(path, header.bytes, header.is_truncated());
-        let mut entries = sql.with(|conn| catalog::entries(conn, path));
-        if let Err(ReadError::Schema { source, .. }) = &entries
-            && source.sqlite_error_code() == Some(rusqlite::ErrorCode::DatabaseCorrupt)
-            && !header.is_truncated()
-        {
-            // A part of the schema that SQLite does not understand need not keep it from the rest.
-            damage.push(format!("the schema is damaged: {source}"));
-            sql = Connections::new(path, header.bytes, true);
-            entries = sql.with(|conn| catalog::entries(conn, path));
+    }
+
+    /// The same, all of it through SQLite: slower by far, and what the fast way is compared with.
+    pub fn open_with_sqlite(path: &Path) -> Result<Database, ReadError> {
+        pages::Database::open(path).map(drop).or_else(|error| match error {
+            OpenError::Unsupported { .. } => Ok(()),
+            error => Err(error),
+        })?;
+        Database::read(path, None)
+    }
+
+    fn read(path: &Path, pages: Option<pages::Database>) -> Result<Database, ReadError> {
+        let bytes = std::fs::metadata(path).map_err(ReadError::io(path))?.len();
+        let missing = pages.as_ref().map_or(0, pages::Database::truncated_pages);
+        let mut damage = Damage::default();
+        if missing > 0 {
+            damage.add([format!("the file ends at byte {bytes}, and its last {missing} pages are missing")]);
         }
-        let entries = entries?;
-        if entries.iter().any(|entry| entry.name == "rocpd_api") {
+        let file = Reader { pages, sql: Connections::new(path, bytes, missing > 0) };
+        let catalog = match &file.pages {
+            Some(pages) => catalog::by_pages(pages)?,
+            None => file.sql.with(|conn| catalog::by_sql(conn, path))?,
+        };
+        if catalog.is_legacy() {
             return Err(ReadError::LegacyRpd(path.to_owned()));
         }
+        let Catalog { entries, remarks } = catalog;
+        damage.add(remarks);
         let groups = space::group(&entries);
         if groups.is_empty() {
             return Err(ReadError::NotRocPd(path.to_owned()));
@@ -64,29 +107,29 @@ impl Database {
         if groups.len() > MAX_SPACES {
             return Err(ReadError::TooMany { path: path.to_owned(), what: "uuids", limit: MAX_SPACES });
         }
-        let mut database = Database { sql, spaces: Vec::new(), damage };
+        let mut spaces = Vec::with_capacity(groups.len());
         for (suffix, tables) in groups {
-            let space =
-                database.sql.with(|conn| read_space(conn, path, suffix, tables, &mut database.damage))?;
-            database.spaces.push(space);
+            spaces.push(file.space(suffix, tables, &mut damage)?);
         }
-        database.read_facts();
-        Ok(database)
+        Ok(Database { file, spaces, damage })
     }
 
     /// The file.
     pub fn path(&self) -> &Path {
-        self.sql.path()
+        self.file.sql.path()
     }
 
     /// Bytes of the file.
     pub fn bytes(&self) -> u64 {
-        self.sql.bytes()
+        self.file.sql.bytes()
     }
 
-    /// Closes the file until rows are asked for again.
+    /// Closes the file until rows are asked for again. What another thread is reading stays open.
     pub fn release(&self) {
-        self.sql.release();
+        self.file.sql.release();
+        if let Some(pages) = &self.file.pages {
+            pages.release();
+        }
     }
 
     /// The uuids of the file, in the order of their suffixes.
@@ -96,18 +139,21 @@ impl Database {
 
     /// What is known to be lost, one line each.
     pub fn damage(&self) -> &[String] {
-        &self.damage
+        &self.damage.0
     }
 
     /// Whether rows are decoded from the pages of the file, and not by SQLite.
     pub fn is_fast(&self) -> bool {
-        false
+        self.file.pages.is_some()
     }
 
     /// The rows of a piece, keys ascending; columns in the order of the description of the table.
     ///
     /// A column that the file does not have is absent and means its default. One that is not
     /// `wanted` is absent as well.
+    ///
+    /// # Panics
+    /// If there is no such space or table.
     pub fn rows(
         &self,
         space: usize,
@@ -116,114 +162,179 @@ impl Database {
         wanted: Wanted,
     ) -> Result<Rows<Local>, ReadError> {
         let table = &self.spaces[space].tables[table];
-        match &piece.place {
-            Place::Keys { first, last } => self
-                .sql
-                .with(|conn| table.stored.rows(conn, self.path(), &table.table, (*first, *last), wanted)),
-            Place::Pages(_) => Err(ReadError::NotRocPd(self.path().to_owned())),
-        }
+        self.file.rows(&table.stored, &table.table, piece, wanted)
     }
+}
 
-    /// Reads the nodes and processes of all spaces.
-    fn read_facts(&mut self) {
-        for at in 0..self.spaces.len() {
-            let (nodes, node_damage) = self.facts(at, rocpd::INFO_NODE, process::nodes);
-            let (processes, process_damage) = self.facts(at, rocpd::INFO_PROCESS, process::processes);
-            self.damage.extend([node_damage, process_damage].into_iter().flatten());
-            let space = &mut self.spaces[at];
-            if nodes.len() == MAX_FACTS || processes.len() == MAX_FACTS {
-                space.warn(format!("only {MAX_FACTS} nodes and processes are told about"));
+impl Reader {
+    fn rows(
+        &self,
+        stored: &Stored,
+        table: &Arc<Table>,
+        piece: &Piece,
+        wanted: Wanted,
+    ) -> Result<Rows<Local>, ReadError> {
+        match (&piece.place, &self.pages) {
+            (Place::Pages(leaves), Some(pages)) => stored.page_rows(pages, table, leaves, wanted),
+            (Place::Keys { first, last }, _) => {
+                self.sql.with(|conn| stored.key_rows(conn, self.sql.path(), table, (*first, *last), wanted))
             }
-            (space.nodes, space.processes) = (nodes, processes);
+            // A piece of another file.
+            (Place::Pages(_), None) => Err(ReadError::Changed(self.sql.path().to_owned())),
         }
     }
 
-    /// The facts in the rows of a table, and what is damaged there.
+    /// Divides a table into pieces.
+    fn pieces(&self, stored: &Stored, damage: &mut Damage) -> Result<Vec<Piece>, ReadError> {
+        match &self.pages {
+            Some(pages) if stored.is_plain() => {
+                let (pieces, lost) = stored.page_pieces(pages);
+                damage.add(lost);
+                Ok(pieces)
+            }
+            // SQLite takes what is behind the end of a file for zeros, and would make rows of them.
+            Some(_) if self.sql.is_torn() => {
+                damage.add([format!("{} can only be read in a whole file", stored.name)]);
+                Ok(Vec::new())
+            }
+            _ => {
+                let (pieces, error) = self.sql.with(|conn| Ok(stored.key_pieces(conn)))?;
+                damage.add(error.map(|error| format!("rows of {} are lost: {error}", stored.name)));
+                Ok(pieces)
+            }
+        }
+    }
+
+    /// Reads how a table is declared. If SQLite does not understand a part of the schema, that does not
+    /// keep it from the rest.
+    fn declaration(&self, entry: &Entry, names: Names<'_>, damage: &mut Damage) -> Result<Found, ReadError> {
+        declaration(entry, names, |work| {
+            let ask = || self.sql.with(|conn| work(conn).map_err(ReadError::schema(self.sql.path())));
+            let found = match ask() {
+                Err(ReadError::Schema { source, .. })
+                    if source.sqlite_error_code() == Some(ErrorCode::DatabaseCorrupt)
+                        && !self.sql.is_torn() =>
+                {
+                    damage.add([format!("the schema is damaged: {source}")]);
+                    self.sql.tear();
+                    ask()
+                }
+                found => found,
+            };
+            match found {
+                Err(ReadError::Schema { source, .. }) if self.pages.is_some() => {
+                    damage.add([format!("the declaration of {} cannot be read: {source}", entry.name)]);
+                    Ok(Err("its declaration cannot be read"))
+                }
+                found => found,
+            }
+        })
+    }
+
+    /// Reads a space: its metadata, the declarations of its tables, its nodes and processes.
+    fn space(
+        &self,
+        suffix: String,
+        tables: Vec<(String, &Entry)>,
+        damage: &mut Damage,
+    ) -> Result<Space, ReadError> {
+        let mut space = Space::new(suffix);
+        let (metadata, tables): (Vec<_>, Vec<_>) =
+            tables.into_iter().partition(|(name, _)| name == crate::schema::METADATA);
+        for (_, entry) in metadata {
+            space.tags = self.tags(entry, &space.suffix, damage)?;
+        }
+        match tags::version(&space.tags) {
+            Ok(Some(version)) => space.version = version,
+            Ok(None) => space.warn("the metadata has no schema_version: read as 3.0.0".to_owned()),
+            Err(version) => {
+                return Err(ReadError::Version { path: self.sql.path().to_owned(), version });
+            }
+        }
+        let guid = space.tags.get("guid").cloned();
+        let mut declared = Vec::with_capacity(tables.len());
+        for (name, entry) in tables {
+            let names = Names { suffix: &space.suffix, guid: guid.as_deref() };
+            match self.declaration(entry, names, damage)? {
+                Ok(file) => declared.push(Declared { name, entry, file }),
+                Err(why) => space.left_out.push(self.left_out(name, entry, why)),
+            }
+        }
+        // A file whose writer was killed has the tables, and the guid only as their default.
+        let default = || declared.iter().find_map(|table| table.file.guid().map(str::to_owned));
+        if let Some(guid) = guid.or_else(default) {
+            space.guid = guid;
+        }
+        let (tables, schema, warnings, too_many) = space::describe_all(declared);
+        (space.tables, space.schema) = (tables, schema);
+        warnings.into_iter().for_each(|warning| space.warn(warning));
+        for Declared { name, entry, .. } in too_many {
+            space.left_out.push(self.left_out(name, entry, "there are too many tables"));
+        }
+        for table in &mut space.tables {
+            table.pieces = self.pieces(&table.stored, damage)?;
+        }
+        space.nodes = self.facts(&space, rocpd::INFO_NODE, process::nodes, damage);
+        space.processes = self.facts(&space, rocpd::INFO_PROCESS, process::processes, damage);
+        if space.nodes.len() == MAX_FACTS || space.processes.len() == MAX_FACTS {
+            space.warn(format!("only {MAX_FACTS} nodes and processes are told about"));
+        }
+        Ok(space)
+    }
+
+    /// Reads the metadata rows.
+    fn tags(
+        &self,
+        entry: &Entry,
+        suffix: &str,
+        damage: &mut Damage,
+    ) -> Result<BTreeMap<String, String>, ReadError> {
+        let mut tags = BTreeMap::new();
+        let file = match self.declaration(entry, Names { suffix, guid: None }, damage)? {
+            Ok(file) => file,
+            Err(why) => {
+                damage.add([format!("{} is not read: {why}", entry.name)]);
+                return Ok(tags);
+            }
+        };
+        let table = &*tags::METADATA;
+        let found = describe(table.id, &table.name, Some(table), &file, &HashMap::new());
+        let stored = Stored::new(entry, &file, &found.places);
+        for piece in self.pieces(&stored, damage)? {
+            match self.rows(&stored, &found.table, &piece, Wanted::All) {
+                Ok(rows) => tags::add(&mut tags, &rows),
+                Err(error) => damage.add([error.to_string()]),
+            }
+        }
+        Ok(tags)
+    }
+
+    /// The facts in the rows of a table.
     fn facts<T, I: Iterator<Item = T>>(
         &self,
-        space: usize,
+        space: &Space,
         table: TableId,
         of: impl Fn(Rows<Local>) -> I,
-    ) -> (Vec<T>, Option<String>) {
+        damage: &mut Damage,
+    ) -> Vec<T> {
         let mut facts = Vec::new();
-        let mut damage = None;
-        let Some(at) = self.spaces[space].position(table) else { return (facts, damage) };
-        for piece in &self.spaces[space].tables[at].pieces {
-            match self.rows(space, at, piece, Wanted::All) {
+        let Some(table) = space.position(table).and_then(|at| space.tables.get(at)) else { return facts };
+        for piece in &table.pieces {
+            match self.rows(&table.stored, &table.table, piece, Wanted::All) {
                 Ok(rows) => facts.extend(of(rows).take(MAX_FACTS.saturating_sub(facts.len()))),
-                Err(error) => damage = Some(error.to_string()),
+                Err(error) => damage.add([error.to_string()]),
             }
         }
-        (facts, damage)
+        facts
     }
-}
 
-/// Reads the metadata of a space and the declarations of its tables, and divides them into pieces.
-fn read_space(
-    conn: &Connection,
-    path: &Path,
-    suffix: String,
-    tables: Vec<(String, &Entry)>,
-    damage: &mut Vec<String>,
-) -> Result<Space, ReadError> {
-    let mut space = Space {
-        guid: suffix.trim_start_matches('_').to_owned(),
-        version: [3, 0, 0],
-        suffix,
-        tags: Default::default(),
-        tables: Vec::new(),
-        schema: Schema::builtin().clone(),
-        nodes: Vec::new(),
-        processes: Vec::new(),
-        left_out: Vec::new(),
-        warnings: Vec::new(),
-    };
-    let mut declared = Vec::with_capacity(tables.len());
-    for (name, entry) in tables {
-        if name == crate::schema::METADATA {
-            match tags::read(conn, &entry.name) {
-                Ok(tags) => space.tags = tags,
-                Err(error) => space.warn(format!("the metadata cannot be read: {error}")),
-            }
-            continue;
-        }
-        match catalog::declaration(conn, entry) {
-            Ok(Ok(file)) => declared.push(Declared { name, entry, file }),
-            Ok(Err(why)) => leave_out(&mut space, conn, name, entry, why),
-            Err(error) => {
-                space.warn(format!("the declaration of {} cannot be read: {error}", entry.name));
-                leave_out(&mut space, conn, name, entry, "its declaration cannot be read");
-            }
-        }
+    /// A table that is not read, with the number of its rows.
+    fn left_out(&self, name: String, entry: &Entry, why: &'static str) -> LeftOut {
+        let sql = format!("SELECT count(*) FROM {}", crate::connect::identifier(&entry.name));
+        let rows = self.sql.with(|conn| {
+            let rows = conn.query_row(&sql, [], |row| row.get::<_, i64>(0));
+            rows.map_err(ReadError::schema(self.sql.path()))
+        });
+        LeftOut { table: name, rows: rows.ok().map(i64::cast_unsigned), why }
     }
-    match tags::version(&space.tags) {
-        Ok(Some(version)) => space.version = version,
-        Ok(None) => space.warn("the metadata has no schema_version: read as 3.0.0".to_owned()),
-        Err(version) => return Err(ReadError::Version { path: path.to_owned(), version }),
-    }
-    let stated = space.tags.get("guid").cloned();
-    // A file whose writer was killed has the tables, and the guid only as their default.
-    let default = || declared.iter().find_map(|table| table.file.guid.clone());
-    space.guid = stated.or_else(default).unwrap_or_else(|| space.guid.clone());
-
-    let (tables, schema, warnings, too_many) = space::describe_all(declared);
-    (space.tables, space.schema) = (tables, schema);
-    warnings.into_iter().for_each(|warning| space.warn(warning));
-    for Declared { name, entry, .. } in too_many {
-        leave_out(&mut space, conn, name, entry, "there are too many tables");
-    }
-    for table in &mut space.tables {
-        let (pieces, error) = table.stored.pieces(conn);
-        table.pieces = pieces;
-        damage.extend(
-            error.map(|error| format!("{} is damaged, rows are missing: {error}", table.stored.name)),
-        );
-    }
-    Ok(space)
-}
-
-fn leave_out(space: &mut Space, conn: &Connection, name: String, entry: &Entry, why: &'static str) {
-    let sql = format!("SELECT count(*) FROM {}", crate::connect::identifier(&entry.name));
-    let rows = conn.query_row(&sql, [], |row| row.get::<_, i64>(0)).ok().map(i64::cast_unsigned);
-    space.left_out.push(LeftOut { table: name, rows, why });
 }

@@ -1,6 +1,6 @@
 //! Tables of a file in the words of the data model.
 
-use super::catalog::{FileColumn, FileTable};
+use super::declaration::{FileColumn, FileTable, Literal};
 use rpd_shard::model::{Column, Declared, Kind, Table, TableId, rocpd};
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -14,45 +14,6 @@ pub(super) struct Described {
     /// For each column of `table` its place in the columns of the file.
     pub(super) places: Vec<Option<usize>>,
     pub(super) warnings: Vec<String>,
-}
-
-/// A default, as far as it is a literal.
-#[derive(Clone, Debug, PartialEq)]
-pub(super) enum Literal {
-    /// No default, or NULL.
-    Null,
-    /// A number or a text, as text.
-    Is(String),
-    /// An expression or a blob.
-    Other,
-}
-
-/// What a DEFAULT says. AMD quotes texts like names.
-pub(super) fn literal(default: Option<&str>) -> Literal {
-    let Some(text) = default.map(str::trim) else { return Literal::Null };
-    for quote in ['\'', '"'] {
-        let inner = text.strip_prefix(quote).and_then(|rest| rest.strip_suffix(quote));
-        let (one, two) = (quote.to_string(), quote.to_string().repeat(2));
-        if let Some(inner) = inner {
-            let plain = inner.replace(&two, "");
-            return if plain.contains(quote) {
-                Literal::Other
-            } else {
-                Literal::Is(inner.replace(&two, &one))
-            };
-        }
-    }
-    match text.to_ascii_uppercase().as_str() {
-        "NULL" => Literal::Null,
-        "TRUE" => Literal::Is("1".to_owned()),
-        "FALSE" => Literal::Is("0".to_owned()),
-        _ if text.parse::<i64>().is_ok() => Literal::Is(text.trim_start_matches('+').to_owned()),
-        // "inf" and "nan" are numbers in Rust and names in SQL.
-        _ if text.bytes().all(|b| b"0123456789.eE+-".contains(&b)) && text.parse::<f64>().is_ok() => {
-            Literal::Is(text.to_owned())
-        }
-        _ => Literal::Other,
-    }
 }
 
 /// The columns of a known table widened by those of the file, or of a new table.
@@ -125,9 +86,9 @@ fn unknown(
     targets: &HashMap<String, TableId>,
     warnings: &mut Vec<String>,
 ) -> Column {
-    let default = match literal(found.default.as_deref()) {
+    let default = match &found.default {
         Literal::Null => None,
-        Literal::Is(text) => Some(text),
+        Literal::Number(text) | Literal::Text(text) => Some(text.clone()),
         Literal::Other => {
             warnings.push(format!("the default of {table}.{} is no constant and is left out", found.name));
             None
@@ -151,7 +112,7 @@ fn kind(
 ) -> Kind {
     if let Some((target, to)) = &found.refers {
         let to_id = to.as_ref().is_none_or(|to| to.eq_ignore_ascii_case("id"));
-        match targets.get(&target.to_ascii_lowercase()).filter(|_| to_id) {
+        match targets.get(target).filter(|_| to_id) {
             Some(&rocpd::STRING) => return Kind::Str,
             Some(target) => return Kind::Ref(*target),
             None => warnings.push(format!(
@@ -167,34 +128,5 @@ fn kind(
         "extdata" => Kind::Json(Vec::new()),
         _ if matches!(type_name.as_str(), "JSON" | "JSONB") => Kind::Json(Vec::new()),
         _ => Kind::Any,
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn defaults_are_texts_and_numbers() {
-        let is = |text: &str| Literal::Is(text.to_owned());
-        for (given, wanted) in [
-            (r#""{}""#, is("{}")),
-            ("'it''s'", is("it's")),
-            ("''", is("")),
-            ("-5", is("-5")),
-            ("+5", is("5")),
-            ("0.0", is("0.0")),
-            ("1e3", is("1e3")),
-            ("true", is("1")),
-            ("null", Literal::Null),
-            ("CURRENT_TIMESTAMP", Literal::Other),
-            ("'a' || 'b'", Literal::Other),
-            ("x'00'", Literal::Other),
-            ("inf", Literal::Other),
-            ("'", Literal::Other),
-        ] {
-            assert_eq!(literal(Some(given)), wanted, "{given}");
-        }
-        assert_eq!(literal(None), Literal::Null);
     }
 }

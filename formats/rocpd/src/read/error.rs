@@ -1,5 +1,6 @@
 //! Why a database, or a piece of one, cannot be read.
 
+use rpd_sqlite::read::{OpenError, PageError, PageProblem};
 use std::io;
 use std::path::{Path, PathBuf};
 
@@ -21,6 +22,14 @@ pub enum ReadError {
     /// The file does not begin like a SQLite database.
     #[error("{} is not a SQLite database", .0.display())]
     NotADatabase(PathBuf),
+    /// The header of the database contradicts itself.
+    #[error("the header of {} is damaged: {problem}", path.display())]
+    Header {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong.
+        problem: &'static str,
+    },
     /// A legacy `.rpd`, which is another format.
     #[error("{} is a legacy .rpd database, no RocPD: read it as one", .0.display())]
     LegacyRpd(PathBuf),
@@ -98,7 +107,7 @@ pub enum ReadError {
         /// Last key asked for.
         last: i64,
         /// What SQLite says.
-        source: rusqlite::Error,
+        source: Box<rusqlite::Error>,
     },
     /// Keys do not ascend.
     #[error("{} is damaged: id {key} of {table} is out of order", path.display())]
@@ -118,15 +127,16 @@ pub enum ReadError {
         /// What SQLite says.
         source: rusqlite::Error,
     },
+    /// The file cannot be opened for another reason.
+    #[error(transparent)]
+    Other(OpenError),
     /// The rows asked for take more memory than a piece may.
-    #[error("rows of {table} in {} take more than {limit} bytes: read them in smaller pieces", path.display())]
+    #[error("rows of {table} in {} take too much memory: read them in smaller pieces", path.display())]
     TooLarge {
         /// The file.
         path: PathBuf,
         /// Name of the table, with its suffix.
         table: String,
-        /// Most bytes of text in a piece.
-        limit: usize,
     },
 }
 
@@ -136,8 +146,38 @@ impl ReadError {
         move |source| ReadError::Io { path: path.to_owned(), source }
     }
 
+    /// A page of `table` cannot be read.
+    pub(super) fn page(error: PageError, page_size: usize, table: &str) -> ReadError {
+        let PageError { path, page, problem } = error;
+        let (path, table) = (path.to_path_buf(), table.to_owned());
+        match problem {
+            PageProblem::Changed => ReadError::Changed(path),
+            PageProblem::Io(source) => ReadError::Io { path, source },
+            PageProblem::TooLong => ReadError::TooLarge { path, table },
+            problem => {
+                let offset = u64::from(page.saturating_sub(1)) * page_size as u64;
+                ReadError::Page { path, table, page, offset, reason: problem.to_string() }
+            }
+        }
+    }
+
     /// SQLite does not understand the schema of `path`.
     pub(super) fn schema(path: &Path) -> impl Fn(rusqlite::Error) -> ReadError {
         move |source| ReadError::Schema { path: path.to_owned(), source }
+    }
+}
+
+impl From<OpenError> for ReadError {
+    fn from(error: OpenError) -> ReadError {
+        match error {
+            OpenError::Io { path, source } => ReadError::Io { path, source },
+            OpenError::Empty { path } => ReadError::Empty(path),
+            OpenError::HotJournal { path, journal } => ReadError::HotJournal { path, journal },
+            OpenError::Wal { path, wal } => ReadError::Wal { path, wal },
+            OpenError::Header { path, problem } => ReadError::Header { path, problem },
+            OpenError::Unsupported { path, what } => ReadError::Header { path, problem: what },
+            OpenError::NoFile { path } | OpenError::NotADatabase { path } => ReadError::NotADatabase(path),
+            other => ReadError::Other(other),
+        }
     }
 }

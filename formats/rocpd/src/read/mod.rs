@@ -14,11 +14,11 @@
 mod catalog;
 mod connections;
 mod database;
+mod declaration;
 mod describe;
 mod error;
 mod piece;
 mod process;
-mod quiet;
 mod redact;
 mod sniff;
 mod space;

@@ -24,12 +24,8 @@ impl Piece {
         Piece { rows, place: Place::Keys { first, last } }
     }
 
-    /// The last key, where keys are known.
-    pub(super) fn last_key(&self) -> Option<i64> {
-        match self.place {
-            Place::Keys { last, .. } => Some(last),
-            Place::Pages(_) => None,
-        }
+    pub(super) fn pages(pages: Vec<u32>, rows: u64) -> Piece {
+        Piece { rows, place: Place::Pages(pages) }
     }
 
     /// The piece in the smallest parts that are read: single pages, or short ranges of keys. What
@@ -38,7 +34,7 @@ impl Piece {
         match &self.place {
             Place::Pages(pages) => {
                 let rows = self.rows / (pages.len() as u64).max(1);
-                let one = |page: &u32| Piece { rows, place: Place::Pages(vec![*page]) };
+                let one = |page: &u32| Piece::pages(vec![*page], rows);
                 pages.iter().map(one).collect()
             }
             Place::Keys { first, last } => {

@@ -74,7 +74,7 @@ mod tests {
     use super::*;
 
     const RECORDED: &str = r#"{"PATH": "/bin:/usr/bin", "SLURM_PROCID": "3", "AWS_SECRET_ACCESS_KEY": "abc",
-        "DB_PASS": "p", "https_proxy": "http://me:pw@proxy:3128", "A": "hf_abcdefghijklmnop", "PWD": "/home/me",
+        "DB_PASS": "p", "https_proxy": "http://me:pw@proxy:3128", "A": "hf_abcdefghijklmnop", "PWD": "/a",
         "TOKENIZERS_PARALLELISM": "false", "EMPTY_TOKEN": "", "N": 5}"#;
 
     #[test]
@@ -105,7 +105,7 @@ mod tests {
     fn a_list_keeps_its_variables_and_those_of_the_rank() {
         let names = ["PWD".to_owned(), "DB_PASS".to_owned()];
         let redacted = redacted_environment(RECORDED, Keep::Listed(&names));
-        assert_eq!(redacted, r#"{"DB_PASS":"***","PWD":"/home/me","SLURM_PROCID":"3"}"#);
+        assert_eq!(redacted, r#"{"DB_PASS":"***","PWD":"/a","SLURM_PROCID":"3"}"#);
         assert_eq!(redacted_environment("TOKEN=abc", Keep::Listed(&names)), "{}");
     }
 

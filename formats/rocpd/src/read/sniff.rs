@@ -1,7 +1,8 @@
 //! What a file is, by its header and the names of its tables.
 
+use super::catalog;
 use super::error::ReadError;
-use super::quiet;
+use super::space::is_mark;
 use std::path::Path;
 
 /// What a file is.
@@ -25,26 +26,13 @@ pub enum FileKind {
 
 /// Looks into a file, but not at its rows. A journal beside it does not matter here.
 pub fn sniff(path: &Path) -> FileKind {
-    let header = match quiet::header(path) {
-        Ok(header) => header,
-        Err(ReadError::Empty(_)) => return FileKind::Empty,
-        Err(ReadError::NotADatabase(_)) => return FileKind::NotADatabase,
-        Err(_) => return FileKind::Unreadable,
-    };
-    let kind = |torn: bool| -> rusqlite::Result<FileKind> {
-        let conn = quiet::connect(path, torn)?;
-        // An event table of each format.
-        let sql = "SELECT coalesce(max(name = 'rocpd_api'), 0),
-                coalesce(max(name LIKE 'rocpd\\_metadata\\__%' ESCAPE '\\'
-                    OR name LIKE 'rocpd\\_info\\_process\\__%' ESCAPE '\\'), 0)
-            FROM sqlite_master WHERE type = 'table' AND name LIKE 'rocpd\\_%' ESCAPE '\\'";
-        conn.query_row(sql, [], |row| {
-            Ok(match (row.get(0)?, row.get(1)?) {
-                (true, _) => FileKind::LegacyRpd,
-                (_, true) => FileKind::RocPd,
-                _ => FileKind::OtherDatabase,
-            })
-        })
-    };
-    kind(header.is_truncated()).or_else(|_| kind(true)).unwrap_or(FileKind::DamagedDatabase)
+    match catalog::of_any(path) {
+        Ok(catalog) if catalog.is_legacy() => FileKind::LegacyRpd,
+        Ok(catalog) if catalog.entries.iter().any(|entry| is_mark(&entry.name)) => FileKind::RocPd,
+        Ok(_) => FileKind::OtherDatabase,
+        Err(ReadError::Empty(_)) => FileKind::Empty,
+        Err(ReadError::NotADatabase(_)) => FileKind::NotADatabase,
+        Err(ReadError::Io { .. }) => FileKind::Unreadable,
+        Err(_) => FileKind::DamagedDatabase,
+    }
 }

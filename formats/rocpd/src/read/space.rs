@@ -1,6 +1,7 @@
 //! The id spaces of a file: its tables of one uuid.
 
-use super::catalog::{Entry, FileTable};
+use super::catalog::Entry;
+use super::declaration::FileTable;
 use super::describe::describe;
 use super::piece::Piece;
 use super::process::ProcessFacts;
@@ -63,6 +64,22 @@ pub struct LeftOut {
 }
 
 impl Space {
+    /// A space without tables.
+    pub(super) fn new(suffix: String) -> Space {
+        Space {
+            guid: suffix.trim_start_matches('_').to_owned(),
+            version: [3, 0, 0],
+            suffix,
+            tags: BTreeMap::new(),
+            tables: Vec::new(),
+            schema: Schema::builtin().clone(),
+            nodes: Vec::new(),
+            processes: Vec::new(),
+            left_out: Vec::new(),
+            warnings: Vec::new(),
+        }
+    }
+
     /// The place of a table in [`Space::tables`].
     pub fn position(&self, table: TableId) -> Option<usize> {
         self.tables.iter().position(|t| t.table.id == table)
@@ -75,12 +92,23 @@ impl Space {
     }
 }
 
+/// Beginnings of the names of tables that every space has.
+const MARKS: [&str; 2] = ["rocpd_metadata", "rocpd_info_process"];
+
+/// The end of a name that begins like this.
+fn end_of<'a>(name: &'a str, mark: &str) -> Option<&'a str> {
+    name.strip_prefix(mark).filter(|end| end.len() > 1 && end.starts_with('_'))
+}
+
+/// Whether a table tells that there is a space.
+pub(super) fn is_mark(name: &str) -> bool {
+    MARKS.iter().any(|mark| end_of(name, mark).is_some())
+}
+
 /// The ends of table names that tell spaces apart, and the tables of each by name without it.
 pub(super) fn group(entries: &[Entry]) -> BTreeMap<String, Vec<(String, &Entry)>> {
-    const MARKS: [&str; 2] = ["rocpd_metadata", "rocpd_info_process"];
     let ends = |mark: &str| -> BTreeSet<&str> {
-        let ends = entries.iter().filter_map(|entry| entry.name.strip_prefix(mark));
-        ends.filter(|end| end.len() > 1 && end.starts_with('_')).collect()
+        entries.iter().filter_map(|entry| end_of(&entry.name, mark)).collect()
     };
     let [metadata, process] = MARKS.map(ends);
     // A table `rocpd_metadata_more_<uuid>` is one of the space `_<uuid>`, and makes none of its own.
@@ -133,12 +161,12 @@ pub(super) fn describe_all(
             },
             |table| table.id,
         );
-        targets.insert(table.entry.name.to_ascii_lowercase(), id);
+        targets.insert(table.name.to_ascii_lowercase(), id);
     }
     let mut warnings = Vec::new();
     let mut tables = Vec::with_capacity(declared.len());
     for Declared { name, entry, file } in declared {
-        let Some(id) = targets.get(&entry.name.to_ascii_lowercase()) else { continue };
+        let Some(id) = targets.get(&name.to_ascii_lowercase()) else { continue };
         let found = describe(*id, &name, Schema::builtin().get(*id), &file, &targets);
         warnings.extend(found.warnings);
         if !Schema::builtin().get(*id).is_some_and(|known| Arc::ptr_eq(known, &found.table)) {
@@ -152,7 +180,7 @@ pub(super) fn describe_all(
 
 /// Puts a table behind those that it refers to, and otherwise leaves them as they are. Tables that
 /// refer to each other in a circle stay in their order.
-fn ordered(mut declared: Vec<Declared<'_>>) -> Vec<Declared<'_>> {
+fn ordered(declared: Vec<Declared<'_>>) -> Vec<Declared<'_>> {
     let mut waits: Vec<BTreeSet<usize>> = declared.iter().map(|table| needs(table, &declared)).collect();
     let mut order = Vec::with_capacity(declared.len());
     let mut left: Vec<usize> = (0..declared.len()).collect();
@@ -164,19 +192,15 @@ fn ordered(mut declared: Vec<Declared<'_>>) -> Vec<Declared<'_>> {
             waits.remove(&chosen);
         });
     }
-    let mut places: Vec<usize> = vec![0; order.len()];
-    order.iter().enumerate().for_each(|(place, i)| places[*i] = place);
-    let mut tables: Vec<_> = places.into_iter().zip(declared.drain(..)).collect();
-    tables.sort_by_key(|(place, _)| *place);
-    tables.into_iter().map(|(_, table)| table).collect()
+    let mut declared: Vec<_> = declared.into_iter().map(Some).collect();
+    order.into_iter().filter_map(|i| declared.get_mut(i)?.take()).collect()
 }
 
 /// The tables, by place, that rows of `table` refer to.
 fn needs(table: &Declared<'_>, all: &[Declared<'_>]) -> BTreeSet<usize> {
     let place = |name: &str| all.iter().position(|other| other.name.eq_ignore_ascii_case(name));
     let stated = table.file.columns.iter().filter_map(|column| column.refers.as_ref());
-    let stated = stated
-        .filter_map(|(target, _)| all.iter().position(|other| other.entry.name.eq_ignore_ascii_case(target)));
+    let stated = stated.filter_map(|(target, _)| place(target));
     let known = Schema::builtin().by_name(&table.name).into_iter().flat_map(|known| &known.columns);
     let known = known.filter_map(|column| match &column.kind {
         Kind::Ref(target) => place(&Schema::builtin().get(*target)?.name),

@@ -1,11 +1,14 @@
-//! Rows of a table by SQLite.
+//! Where the file has a table, and its rows from there.
 
-use super::catalog::{Entry, FileTable};
+use super::catalog::Entry;
 use super::database::Wanted;
+use super::declaration::{FileColumn, FileTable, Literal};
 use super::error::ReadError;
 use super::piece::Piece;
 use crate::connect::identifier;
-use rpd_shard::model::{Cells, Column, Keys, Kind, Local, Rows, RowsBuilder, Table, Value};
+use rpd_shard::model::{Cells, Column, Keys, Kind, Local, OwnedValue, Rows, RowsBuilder, Table, Value};
+use rpd_sqlite::read as pages;
+use rpd_sqlite::write::Affinity;
 use rusqlite::types::ValueRef;
 use rusqlite::{Connection, OptionalExtension};
 use std::path::Path;
@@ -13,20 +16,40 @@ use std::sync::Arc;
 
 /// Rows of a piece that SQLite reads.
 const PIECE_ROWS: i64 = 8192;
-/// Most bytes of text in a piece of several rows.
-pub(super) const PIECE_BYTES: usize = 256 << 20;
+/// Bytes of the leaf pages of a piece.
+const PIECE_BYTES: usize = 1 << 20;
+/// Rows are guessed from pages: one takes about this many bytes.
+const ROW_BYTES: usize = 64;
+/// Most bytes of text in a piece of several rows that SQLite reads.
+const MOST_TEXT: usize = 256 << 20;
 
 /// Where the file has a table.
 #[derive(Debug)]
 pub(super) struct Stored {
     /// Name with suffix.
     pub(super) name: String,
-    /// For each column of its description the name in the file; `None` where the file has none.
-    columns: Vec<Option<String>>,
+    root: u32,
+    /// Values of a stored row, the key included.
+    width: usize,
+    /// For each column of its description; `None` where the file has none.
+    columns: Vec<Option<Source>>,
+}
+
+/// Where the file has a column.
+#[derive(Debug)]
+struct Source {
+    /// Name, as the file spells it.
+    name: String,
+    /// Place in a stored row.
+    at: usize,
+    /// What rows have that end before it; `None` where only SQLite knows.
+    default: Option<OwnedValue>,
+    /// Integers read as floating point numbers.
+    real: bool,
 }
 
 /// Whether a column is asked for.
-pub(super) fn is_wanted(column: &Column, wanted: Wanted) -> bool {
+fn is_wanted(column: &Column, wanted: Wanted) -> bool {
     match wanted {
         Wanted::All => true,
         Wanted::Links => matches!(column.kind, Kind::Ref(_) | Kind::Str | Kind::Stack),
@@ -34,39 +57,76 @@ pub(super) fn is_wanted(column: &Column, wanted: Wanted) -> bool {
 }
 
 impl Stored {
+    /// `places`: for each column of the description its place in those of the file.
     pub(super) fn new(entry: &Entry, file: &FileTable, places: &[Option<usize>]) -> Stored {
-        let name = |place: &Option<usize>| Some(file.columns.get((*place)?)?.name.clone());
-        Stored { name: entry.name.clone(), columns: places.iter().map(name).collect() }
-    }
-
-    /// Divides the table into pieces; reads its keys. Of a damaged table these are the keys that can
-    /// be reached from its beginning and from its end, and the error.
-    pub(super) fn pieces(&self, conn: &Connection) -> (Vec<Piece>, Option<rusqlite::Error>) {
-        let mut pieces = Vec::new();
-        match self.step(conn, &mut pieces) {
-            Ok(()) => (pieces, None),
-            Err(error) => {
-                let first = pieces.last().and_then(|piece: &Piece| piece.last_key()?.checked_add(1));
-                if !pieces.is_empty() && first.is_none() {
-                    return (pieces, Some(error));
-                }
-                let forth = self.reach(conn, first.unwrap_or(i64::MIN), i64::MAX, "ASC");
-                let behind = forth.last().copied().or(first).unwrap_or(i64::MIN);
-                let mut back = self.reach(conn, behind.saturating_add(1), i64::MAX, "DESC");
-                back.reverse();
-                for keys in [forth, back] {
-                    for some in keys.chunks(PIECE_ROWS as usize) {
-                        if let [first, .., last] | [first @ last] = some {
-                            pieces.push(Piece::keys(*first, *last, some.len() as u64));
-                        }
-                    }
-                }
-                (pieces, Some(error))
-            }
+        let source = |place: &Option<usize>| Source::of(file.columns.get((*place)?)?);
+        Stored {
+            name: entry.name.clone(),
+            root: entry.root,
+            width: file.stored,
+            columns: places.iter().map(source).collect(),
         }
     }
 
-    /// Adds the pieces of a sound table.
+    /// Whether its rows can be decoded without SQLite.
+    pub(super) fn is_plain(&self) -> bool {
+        self.columns.iter().flatten().all(|source| source.default.is_some())
+    }
+
+    /// Divides the table into pieces by its leaf pages. What is lost is told, one line each.
+    pub(super) fn page_pieces(&self, database: &pages::Database) -> (Vec<Piece>, Vec<String>) {
+        let found = database.leaves(self.root);
+        let damage =
+            found.damage.iter().map(|error| format!("rows of {} are lost: {error}", self.name)).collect();
+        let many = (PIECE_BYTES / database.page_size()).max(1);
+        let piece = |pages: &[u32]| {
+            let rows = pages.len() * database.page_size() / ROW_BYTES;
+            Piece::pages(pages.to_vec(), rows as u64)
+        };
+        (found.pages.chunks(many).map(piece).collect(), damage)
+    }
+
+    /// The rows of some leaf pages.
+    pub(super) fn page_rows(
+        &self,
+        database: &pages::Database,
+        table: &Arc<Table>,
+        leaves: &[u32],
+        wanted: Wanted,
+    ) -> Result<Rows<Local>, ReadError> {
+        let mut places = vec![pages::Wanted::Skip; self.width];
+        let sources = || {
+            let columns = table.columns.iter().zip(&self.columns);
+            columns.map(|(column, source)| source.as_ref().filter(|_| is_wanted(column, wanted)))
+        };
+        for source in sources().flatten() {
+            let default = source.default.as_ref().map_or(Value::Null, OwnedValue::as_value);
+            if let Some(place) = places.get_mut(source.at) {
+                let value = pages::Wanted::Value { default };
+                *place = if source.real { pages::Wanted::Real { default } } else { value };
+            }
+        }
+        let rows = database.rows(leaves, &places);
+        let mut rows = rows.map_err(|error| ReadError::page(error, database.page_size(), &self.name))?;
+        let columns = sources().zip(&table.columns).map(|(source, column)| {
+            let cells = source.and_then(|source| rows.columns.get_mut(source.at)).map(std::mem::take);
+            // NULL in all rows is what an absent column without a default means, and costs nothing.
+            cells
+                .filter(|cells| column.sql.default.is_some() || !is_empty(cells, rows.len))
+                .unwrap_or_default()
+        });
+        let columns = columns.collect();
+        Ok(Rows::new(table.clone(), rows.keys, columns, rows.len))
+    }
+
+    /// Divides the table into pieces by its keys; SQLite reads the keys. Of a damaged table these are
+    /// the pieces before the damage, and the error.
+    pub(super) fn key_pieces(&self, conn: &Connection) -> (Vec<Piece>, Option<rusqlite::Error>) {
+        let mut pieces = Vec::new();
+        let error = self.step(conn, &mut pieces).err();
+        (pieces, error)
+    }
+
     fn step(&self, conn: &Connection, pieces: &mut Vec<Piece>) -> rusqlite::Result<()> {
         let table = identifier(&self.name);
         let first = conn.query_row(&format!("SELECT min(id) FROM {table}"), [], |row| row.get(0))?;
@@ -90,17 +150,8 @@ impl Stored {
         Ok(())
     }
 
-    /// The keys between two, in one direction, until SQLite finds damage.
-    fn reach(&self, conn: &Connection, first: i64, last: i64, direction: &str) -> Vec<i64> {
-        let table = identifier(&self.name);
-        let sql = format!("SELECT id FROM {table} WHERE id BETWEEN ?1 AND ?2 ORDER BY id {direction}");
-        let Ok(mut query) = conn.prepare(&sql) else { return Vec::new() };
-        let Ok(keys) = query.query_map([first, last], |row| row.get::<_, i64>(0)) else { return Vec::new() };
-        keys.map_while(Result::ok).collect()
-    }
-
-    /// The rows with keys from `first` to `last`.
-    pub(super) fn rows(
+    /// The rows with keys from `first` to `last`, by SQLite.
+    pub(super) fn key_rows(
         &self,
         conn: &Connection,
         path: &Path,
@@ -108,16 +159,18 @@ impl Stored {
         (first, last): (i64, i64),
         wanted: Wanted,
     ) -> Result<Rows<Local>, ReadError> {
-        let failed =
-            |source| ReadError::Rows { path: path.to_owned(), table: self.name.clone(), first, last, source };
+        let failed = |source| {
+            let (path, table, source) = (path.to_owned(), self.name.clone(), Box::new(source));
+            ReadError::Rows { path, table, first, last, source }
+        };
         // Place of each column of the table in what is selected.
         let mut sql = "SELECT id".to_owned();
         let mut selected = 0;
         let mut places = Vec::with_capacity(table.columns.len());
-        for (column, name) in table.columns.iter().zip(&self.columns) {
-            let name = name.as_ref().filter(|_| is_wanted(column, wanted));
-            places.push(name.map(|name| {
-                sql = format!("{sql}, {}", identifier(name));
+        for (column, source) in table.columns.iter().zip(&self.columns) {
+            let source = source.as_ref().filter(|_| is_wanted(column, wanted));
+            places.push(source.map(|source| {
+                sql = format!("{sql}, {}", identifier(&source.name));
                 selected += 1;
                 selected
             }));
@@ -132,13 +185,13 @@ impl Stored {
             if keys.last().is_some_and(|before| *before >= key) {
                 return Err(ReadError::Order { path: path.to_owned(), table: self.name.clone(), key });
             }
-            let value = |place: &Option<usize>| place.map_or(Ok(Value::Null), |at| value(row.get_ref(at)?));
+            let value =
+                |place: &Option<usize>| place.map_or(Ok(Value::Null), |at| row.get_ref(at).map(value));
             let values = places.iter().map(value).collect::<rusqlite::Result<Vec<_>>>().map_err(failed)?;
             builder.push(&values);
             keys.push(key);
-            if builder.text_bytes() > PIECE_BYTES && keys.len() > 1 {
-                let (path, table) = (path.to_owned(), self.name.clone());
-                return Err(ReadError::TooLarge { path, table, limit: PIECE_BYTES });
+            if builder.text_bytes() > MOST_TEXT && keys.len() > 1 {
+                return Err(ReadError::TooLarge { path: path.to_owned(), table: self.name.clone() });
             }
         }
         let mut rows = builder.finish(0);
@@ -152,12 +205,54 @@ impl Stored {
     }
 }
 
-fn value(value: ValueRef<'_>) -> rusqlite::Result<Value<'_>> {
-    Ok(match value {
+impl Source {
+    /// `None` for a column that is computed.
+    fn of(column: &FileColumn) -> Option<Source> {
+        let affinity = Affinity::of(&column.type_name);
+        Some(Source {
+            name: column.name.clone(),
+            at: column.stored_at?,
+            default: default_value(&column.default, affinity),
+            real: affinity == Affinity::Real,
+        })
+    }
+}
+
+/// What SQLite makes of a default in a column of this affinity, where that is plain.
+fn default_value(default: &Literal, affinity: Affinity) -> Option<OwnedValue> {
+    let text = |text: &str| OwnedValue::Text(text.as_bytes().into());
+    match default {
+        Literal::Null => Some(OwnedValue::Null),
+        Literal::Number(number) => match (number.parse::<i64>(), affinity) {
+            // It is the text as it was written.
+            (_, Affinity::Text) => None,
+            (Ok(value), Affinity::Real) => Some(OwnedValue::Real(value as f64)),
+            (Ok(value), _) => Some(OwnedValue::Int(value)),
+            (Err(_), Affinity::Real | Affinity::Blob) => number.parse().ok().map(OwnedValue::Real),
+            (Err(_), _) => None,
+        },
+        // Anything that may read as a number can become one.
+        Literal::Text(value) => {
+            let may_be_number =
+                value.trim_start().starts_with(|first: char| first.is_ascii_digit() || "+-.".contains(first));
+            let stays = matches!(affinity, Affinity::Text | Affinity::Blob) || !may_be_number;
+            stays.then(|| text(value))
+        }
+        Literal::Other => None,
+    }
+}
+
+/// Whether a column has no value in any of its rows.
+fn is_empty(cells: &Cells, rows: usize) -> bool {
+    matches!(cells, Cells::Int { nulls, .. } if rows > 0 && nulls.get(0)) && cells.filled(rows) == 0
+}
+
+fn value(value: ValueRef<'_>) -> Value<'_> {
+    match value {
         ValueRef::Null => Value::Null,
         ValueRef::Integer(v) => Value::Int(v),
         ValueRef::Real(v) => Value::Real(v),
         ValueRef::Text(v) => Value::Text(v),
         ValueRef::Blob(v) => Value::Blob(v),
-    })
+    }
 }

@@ -1,31 +1,43 @@
 //! The metadata of a space.
 
-use crate::connect::identifier;
-use rusqlite::Connection;
+use crate::schema::METADATA as METADATA_NAME;
+use rpd_shard::model::{Column, Declared, Kind, Local, Rows, Table, TableId, Value};
 use std::collections::BTreeMap;
+use std::sync::{Arc, LazyLock};
 
 /// Most tags that are read.
 const MAX_TAGS: usize = 1024;
 /// Most bytes of a tag, and of its value.
 const MAX_VALUE: usize = 1 << 20;
 
-/// The rows of a metadata table. Of a tag that is there twice the first row counts.
-pub(super) fn read(conn: &Connection, table: &str) -> rusqlite::Result<BTreeMap<String, String>> {
-    let sql = format!(
-        "SELECT CAST(tag AS TEXT), CAST(value AS TEXT) FROM {}
-         WHERE length(tag) <= {MAX_VALUE} AND length(value) <= {MAX_VALUE} ORDER BY id LIMIT {MAX_TAGS}",
-        identifier(table)
-    );
-    let mut query = conn.prepare(&sql)?;
-    let mut rows = query.query([])?;
-    let mut tags = BTreeMap::new();
-    while let Some(row) = rows.next()? {
-        let text = |at: usize| -> rusqlite::Result<String> {
-            Ok(String::from_utf8_lossy(row.get_ref(at)?.as_bytes()?).into_owned())
+/// The description of the metadata, which the data model does not have.
+pub(super) static METADATA: LazyLock<Arc<Table>> = LazyLock::new(|| {
+    let text = |name: &str| Column {
+        name: name.to_owned(),
+        kind: Kind::Text,
+        sql: Declared { type_name: "TEXT".to_owned(), not_null: true, ..Declared::default() },
+        near: None,
+    };
+    let columns = ["tag", "value"].map(text).into();
+    Arc::new(Table { id: TableId(0), name: METADATA_NAME.to_owned(), columns })
+});
+
+/// Adds the tags of some rows. Of a tag that is there twice the first row counts.
+pub(super) fn add(tags: &mut BTreeMap<String, String>, rows: &Rows<Local>) {
+    for row in 0..rows.len {
+        let text = |column: &str| {
+            Some(match rows.column(column).get(row) {
+                Value::Int(number) => number.to_string(),
+                Value::Real(number) => number.to_string(),
+                value => value.text_lossy().filter(|text| text.len() <= MAX_VALUE)?.into_owned(),
+            })
         };
-        tags.entry(text(0)?).or_insert(text(1)?);
+        if let (Some(tag), Some(value)) = (text("tag"), text("value"))
+            && tags.len() < MAX_TAGS
+        {
+            tags.entry(tag).or_insert(value);
+        }
     }
-    Ok(tags)
 }
 
 /// The version that the tags tell: major, minor, patch. `Ok(None)` where they tell none, and the text

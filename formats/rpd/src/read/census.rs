@@ -1,9 +1,9 @@
 //! Who is in a file: its processes, their threads, and which session was whose.
 
+use super::TranslateError;
 use super::clocks::Overlap;
 use super::schema::Input;
 use super::value::{int, text};
-use super::{Options, TranslateError};
 use rpd_shard::record::{Clock, ClockDomain, Node, Process};
 use std::collections::{BTreeMap, HashMap, HashSet};
 
@@ -194,16 +194,16 @@ impl Census {
         id.and_then(|id| self.sessions.get(&(id >> 32)).copied()).unwrap_or(1)
     }
 
-    /// The clock of the file, and why it is taken for that.
-    pub(super) fn clock(&self, options: &Options) -> (Clock, Option<String>) {
+    /// The clock of the file, and what shows that ranges are on another one.
+    pub(super) fn clock(&self, forced: Option<Clock>, marker_offset: Option<i64>) -> (Clock, Option<String>) {
         let mixed = match self.clock {
             // Our own merge has aligned them.
             Some(_) => None,
             None => self.overlap.mixed(),
         };
-        let shifted = mixed.is_some() || options.marker_offset.is_some();
+        let shifted = mixed.is_some() || marker_offset.is_some();
         let found = self.clock.unwrap_or(if shifted { Clock::Boottime } else { Clock::Monotonic });
-        (options.clock.unwrap_or(found), mixed)
+        (forced.unwrap_or(found), mixed)
     }
 
     /// The record of a process.

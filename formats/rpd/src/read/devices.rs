@@ -133,10 +133,12 @@ impl Devices {
             Agent::MonitoredGpu(_) => format!("GPU {shown} (monitor)"),
             Agent::Monitored(_) => format!("device {shown} (monitor)"),
         };
-        // AMD counts CPUs first. How many there are is not in the file.
+        // AMD counts CPUs first. How many there are is not in the file, nor which GPU of the process a
+        // monitored one is.
         let index = match agent {
             Agent::Host => Some(0),
-            _ => number.and_then(|n| n.checked_add(1)),
+            Agent::Gpu(gpu) => gpu.and_then(|gpu| gpu.checked_add(1)),
+            Agent::MonitoredGpu(_) | Agent::Monitored(_) => None,
         };
         let extdata = extdata.to_string();
         let row = [

@@ -91,12 +91,13 @@ pub struct Translation {
     pub warnings: Vec<String>,
 }
 
-/// The processes of a `.rpd`, as [`translate`] describes them but for `last_seen`, which leaves operations out.
+/// The processes of a `.rpd`, as [`translate`] describes them if nothing is said of the clock, but for `last_seen`,
+/// which leaves operations out.
 /// Reads the calls once.
 pub fn peek(path: &Path) -> Result<Vec<Process>, TranslateError> {
     let input = Input::open(path)?;
     let census = Census::take(&input)?;
-    let clock = census.clock.unwrap_or(Clock::Monotonic);
+    let (clock, _) = census.clock(None, None);
     Ok((1..=census.processes.len() as u32).filter_map(|source| census.process(source, clock)).collect())
 }
 
@@ -111,7 +112,7 @@ pub fn translate<W: Write>(
 ) -> Result<(W, Translation), TranslateError> {
     let input = Input::open(path)?;
     let census = Census::take(&input)?;
-    let (clock, mixed) = census.clock(options);
+    let (clock, mixed) = census.clock(options.clock, options.marker_offset);
     let writer = ShardWriter::new(sink, &options.run).map_err(|e| input.shard_error(e))?;
     let account = Translation {
         clock,

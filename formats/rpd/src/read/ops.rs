@@ -127,6 +127,8 @@ const SIZES: [&str; 8] = [
 struct Launches<'i> {
     query: Statement<'i>,
     input: &'i Input,
+    /// The call that was asked for last, and what was found: a graph launches thousands of operations in a row.
+    last: Option<(i64, Launch)>,
 }
 
 impl<'i> Launches<'i> {
@@ -146,18 +148,27 @@ impl<'i> Launches<'i> {
             select.column("rocpd_kernelapi", "k", column);
         }
         let query = input.conn.prepare(&select.sql("WHERE a.id = ?"));
-        Ok(Launches { query: query.map_err(|e| input.error("rocpd_api", e))?, input })
+        Ok(Launches { query: query.map_err(|e| input.error("rocpd_api", e))?, input, last: None })
     }
 
-    fn find(&mut self, call: i64) -> Result<Option<Launch>, TranslateError> {
+    /// What this call says; nothing where there is no such call.
+    fn find(&mut self, call: i64) -> Result<&Launch, TranslateError> {
+        let launch = match self.last.take() {
+            Some((last, launch)) if last == call => launch,
+            _ => self.read(call)?,
+        };
+        Ok(&self.last.insert((call, launch)).1)
+    }
+
+    fn read(&mut self, call: i64) -> Result<Launch, TranslateError> {
         let failed = |source| self.input.error("rocpd_api", source);
         let mut rows = self.query.query([call]).map_err(failed)?;
-        let Some(row) = rows.next().map_err(failed)? else { return Ok(None) };
+        let Some(row) = rows.next().map_err(failed)? else { return Ok(Launch::default()) };
         let value = |i| row.get_ref(i).unwrap_or(ValueRef::Null);
         let owned = |i| text(value(i)).map(|text| text.into_owned());
         // Copies of two dimensions have an area.
         let area = || int(value(6)).zip(int(value(7))).and_then(|(width, height)| width.checked_mul(height));
-        Ok(Some(Launch {
+        Ok(Launch {
             tid: int(value(0)),
             stream: owned(1).or_else(|| owned(2)),
             kernel_name_id: int(value(3)),
@@ -166,7 +177,7 @@ impl<'i> Launches<'i> {
             copy_kind: int(value(8)),
             copy_ends: [address(value(9)), address(value(10))],
             sizes: std::array::from_fn(|i| int(value(11 + i))),
-        }))
+        })
     }
 }
 
@@ -192,6 +203,7 @@ pub(super) fn translate<W: Write>(
     let pairs = pairs.query([]).map_err(failed)?;
     let mut pairs = Follow::new(pairs, input, "rocpd_api_ops", |row| row.get_ref(1).ok().and_then(int))?;
     let mut launches = Launches::new(input)?;
+    let nothing = Launch::default();
 
     while let Some(row) = rows.next().map_err(failed)? {
         let value = |column| row.get_ref(column).unwrap_or(ValueRef::Null);
@@ -209,7 +221,6 @@ pub(super) fn translate<W: Write>(
                 }
             }
         }
-        let launch = call.map_or(Ok(None), |call| launches.find(call))?;
         // A call without a time is no row of the shard, but its sizes and its process hold.
         let stack = call.and_then(|call| calls.get(call));
         if call.is_some() && stack.is_none() {
@@ -225,9 +236,13 @@ pub(super) fn translate<W: Write>(
             output.miss("rocpd_op", "end");
             start
         });
-        let mut operation =
-            OpRow { row, columns: &columns, source, start, end, id, launch: launch.unwrap_or_default() };
-        let event = operation.add(stack.map(|(_, stack)| stack), census, devices, output)?;
+        let launch = call.map_or(Ok(&nothing), |call| launches.find(call))?;
+        let event = OpRow { row, columns: &columns, source, start, end, id, launch }.add(
+            stack.map(|(_, stack)| stack),
+            census,
+            devices,
+            output,
+        )?;
         if let Some(id) = id {
             ids.add(id, source, event);
         }
@@ -259,7 +274,7 @@ struct OpRow<'r> {
     start: i64,
     end: i64,
     id: Option<i64>,
-    launch: Launch,
+    launch: &'r Launch,
 }
 
 impl OpRow<'_> {
@@ -273,7 +288,7 @@ impl OpRow<'_> {
 
     /// Adds the operation; returns the key of its event.
     fn add<W: Write>(
-        &mut self,
+        &self,
         stack: Option<i64>,
         census: &Census,
         devices: &mut Devices,
@@ -301,8 +316,8 @@ impl OpRow<'_> {
         let thread = devices.thread(self.source, census.tid(self.launch.tid), output)?;
         let queue = census.gpu(self.int(self.columns.queue));
         let queue = devices.queue(self.source, gpu, queue, output)?;
-        let stream = self.launch.stream.take().unwrap_or_default();
-        let stream = devices.stream(self.source, &stream, output)?;
+        let stream = self.launch.stream.as_deref().unwrap_or_default();
+        let stream = devices.stream(self.source, stream, output)?;
         let place = Place { thread, gpu: Agent::Gpu(gpu), queue, stream, event: Value::Int(event) };
         match operation {
             Operation::Dispatch => self.dispatch(&op_type, place, devices, output)?,

@@ -315,3 +315,37 @@ fn a_merged_file_has_its_nodes_apart_again() {
     assert_eq!(lines(&made, "SELECT name FROM rocpd_info_queue"), ["Queue 1"]);
     assert_eq!(account.clock, Clock::Boottime);
 }
+
+#[test]
+fn many_rows_of_many_processes_are_all_there() {
+    let dir = tempfile::tempdir().unwrap();
+    // More rows than may wait for their blocks, of processes that take turns.
+    let path = make(
+        dir.path(),
+        "INSERT INTO rocpd_ustring VALUES (1, 'n=1');
+         WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 120000)
+         INSERT INTO rocpd_api SELECT i, i % 7, i % 7, i * 10, i * 10 + i % 9, 2, 1, 3, 1 FROM n;
+         INSERT INTO rocpd_op SELECT 1000000 - id, 0, 0, 0, start, end, 7, 6 FROM rocpd_api;
+         INSERT INTO rocpd_api_ops (api_id, op_id) SELECT 1000000 - id, id FROM rocpd_op;
+         CREATE TABLE ext_ref (a INTEGER REFERENCES rocpd_api (id), o INTEGER REFERENCES rocpd_op (id));
+         INSERT INTO ext_ref SELECT api_id, op_id FROM rocpd_api_ops;",
+    );
+    let (made, account) = shard(&path, &options());
+    let made = tables(&made);
+    assert!(account.misses.is_empty() && account.lost.is_empty(), "{account:?}");
+    assert_eq!(
+        lines(&made, "SELECT count(*), sum(end - start), count(DISTINCT source) FROM rocpd_region"),
+        lines(&Connection::open(&path).unwrap(), "SELECT count(*), sum(end - start), 7 FROM rocpd_api")
+    );
+    // CROSS JOIN keeps SQLite to the order of the tables, for which there are indexes.
+    // Each operation has the times, and so has to have the stack id, of its call; and so has each reference.
+    let pairs = "SELECT count(*) FROM rocpd_kernel_dispatch d
+        CROSS JOIN rocpd_event e ON e.source = d.source AND e.id = d.event_id
+        CROSS JOIN rocpd_region r ON r.source = d.source AND r.id = e.stack_id WHERE r.start = d.start AND r.end = d.end";
+    assert_eq!(number(&made, pairs), 120_000);
+    made.execute_batch("CREATE INDEX de ON rocpd_kernel_dispatch (source, event_id)").unwrap();
+    let references = "SELECT count(*) FROM rocpd_ext_ref x
+        CROSS JOIN rocpd_region r ON r.source = x.source AND r.id = x.a
+        CROSS JOIN rocpd_kernel_dispatch d ON d.source = x.source AND d.event_id = x.o WHERE r.start = d.start";
+    assert_eq!(number(&made, references), 120_000);
+}

@@ -5,3 +5,4 @@ mod hostile;
 mod made;
 mod real;
 mod support;
+mod written;

@@ -278,6 +278,14 @@ mod tests {
     }
 
     #[test]
+    fn the_traced_program_goes_by_the_same_parts() {
+        assert!(super::SECRET_PARTS.iter().all(|part| rpd_ring::identity::is_secret(part)));
+        for name in ["PATH", "SLURM_JOB_ID", "PGPASS", "WORLD_SIZE", "COOKIE", "NCCL_DEBUG"] {
+            assert!(!rpd_ring::identity::is_secret(name), "{name}");
+        }
+    }
+
+    #[test]
     fn urls_in_variables_are_masked() {
         let variable = |value: &str| vec![("UCX_X".to_owned(), value.to_owned())];
         assert_eq!(

@@ -2,7 +2,8 @@
 
 use super::affinity::{Affinity, Stored, store};
 use super::number;
-use super::stage::{Bytes, put_number};
+use super::record::header_length;
+use super::stage::{Bytes, put_number, put_varint};
 use rpd_shard::model::{Cells, Nulls, TextCells, Value};
 
 /// How one column of the record is made.
@@ -53,12 +54,29 @@ pub(super) struct Plan<'a> {
 
 #[derive(Debug)]
 enum Step<'a> {
-    Int(&'a [i64]),
-    IntOrNull { values: &'a [i64], nulls: &'a Nulls, null: Short },
-    Real { values: &'a [f64], nulls: &'a Nulls, null: Stored<'a>, affinity: Affinity },
-    Text { cells: &'a TextCells, null: Short },
+    /// Columns without NULL, the last first: each with its slot.
+    Ints(Vec<(usize, &'a [i64])>),
+    IntOrNull {
+        values: &'a [i64],
+        nulls: &'a Nulls,
+        null: Short,
+    },
+    Real {
+        values: &'a [f64],
+        nulls: &'a Nulls,
+        null: Stored<'a>,
+        affinity: Affinity,
+    },
+    Text {
+        cells: &'a TextCells,
+        null: Short,
+    },
     Short(Short),
-    Any { cells: &'a Cells, null: Stored<'a>, affinity: Affinity },
+    Any {
+        cells: &'a Cells,
+        null: Stored<'a>,
+        affinity: Affinity,
+    },
     Same(Stored<'a>),
 }
 
@@ -107,6 +125,13 @@ impl<'a> Plan<'a> {
             let slot = 128 - columns + i;
             match step(field, rows) {
                 Step::Short(short) if short.bytes.len() == PADDING => plan.types[slot] = short.serial,
+                Step::Ints(more) => {
+                    let more = more.into_iter().map(|(_, values)| (slot, values));
+                    match plan.steps.last_mut() {
+                        Some((_, Step::Ints(columns))) => columns.extend(more),
+                        _ => plan.steps.push((slot, Step::Ints(more.collect()))),
+                    }
+                }
                 step => plan.steps.push((slot, step)),
             }
         }
@@ -117,45 +142,36 @@ impl<'a> Plan<'a> {
     #[inline(always)]
     pub(super) fn record(&mut self, stage: &mut Bytes, end: usize, row: usize) -> Result<usize, TooLong> {
         let Plan { steps, types, long_types, columns } = self;
-        let mut out = Out { stage, start: end, types, long_types, long: false };
+        let mut out = Out { stage, types, long_types, long: false };
+        // Not in `out`, so that it stays in a register.
+        let mut start = end;
         for (slot, step) in steps.iter() {
             let slot = *slot & 127;
-            match step {
-                Step::Int(values) => out.int(slot, values[row]),
-                Step::IntOrNull { values, nulls, null } => {
-                    if nulls.get(row) {
-                        out.short(slot, null)
-                    } else {
-                        out.int(slot, values[row])
-                    }
-                }
+            start = match step {
+                Step::Ints(columns) => columns
+                    .iter()
+                    .fold(start, |start, (slot, values)| out.int(start, *slot & 127, values[row])),
+                Step::IntOrNull { nulls, null, .. } if nulls.get(row) => out.short(start, slot, null),
+                Step::IntOrNull { values, .. } => out.int(start, slot, values[row]),
                 Step::Text { cells, null } => match cells.codes[row] {
-                    TextCells::NULL => out.short(slot, null),
-                    code => {
-                        let start = if code == 0 { 0 } else { cells.ends[code as usize - 1] };
-                        let (start, end) = (start as usize, cells.ends[code as usize] as usize);
-                        match u8::try_from(end - start) {
-                            Ok(length) if usize::from(length) <= SHORT => {
-                                out.types[slot] = 13 + 2 * length;
-                                out.short_bytes(&cells.bytes, start, end);
-                            }
-                            _ => out.bytes(slot, &cells.bytes[start..end], 13)?,
-                        }
-                    }
+                    TextCells::NULL => out.short(start, slot, null),
+                    code => out.text(start, slot, cells, code)?,
                 },
-                Step::Short(short) => out.short(slot, short),
+                Step::Short(short) => out.short(start, slot, short),
                 Step::Real { values, nulls, null, affinity } => {
                     let value = if nulls.get(row) { Value::Null } else { Value::Real(values[row]) };
                     match store(value, *affinity) {
-                        Stored::Null => out.stored(slot, *null)?,
-                        stored => out.stored(slot, stored)?,
+                        Stored::Null => out.stored(start, slot, *null)?,
+                        stored => out.stored(start, slot, stored)?,
                     }
                 }
-                Step::Any { cells, null, affinity } => out.stored(slot, any(cells, row, *null, *affinity))?,
-                Step::Same(stored) => out.stored(slot, *stored)?,
-            }
+                Step::Any { cells, null, affinity } => {
+                    out.stored(start, slot, any(cells, row, *null, *affinity))?
+                }
+                Step::Same(stored) => out.stored(start, slot, *stored)?,
+            };
         }
-        Ok(if out.long { out.long_header(*columns) } else { out.header(*columns) })
+        Ok(if out.long { out.long_header(start, *columns) } else { out.header(start, *columns) })
     }
 }
 
@@ -171,7 +187,7 @@ fn step<'a>(field: &Field<'a>, rows: usize) -> Step<'a> {
         Cells::Absent => same(null),
         Cells::Int { values, nulls } if !matches!(affinity, Affinity::Text | Affinity::Real) => {
             match Short::of(null) {
-                _ if !nulls.any() => Step::Int(values),
+                _ if !nulls.any() => Step::Ints(vec![(0, values)]),
                 Some(null) => Step::IntOrNull { values, nulls, null },
                 None => any,
             }
@@ -182,7 +198,7 @@ fn step<'a>(field: &Field<'a>, rows: usize) -> Step<'a> {
         Cells::Text(text) if !(affinity.prefers_numbers() && may_hold_numbers(text)) => match Short::of(null)
         {
             _ if text.ends.len() == 1 && text.codes.iter().take(rows).all(|code| *code == 0) => {
-                same(Stored::Text(&text.bytes))
+                same(Stored::Text(text.entry(0)))
             }
             Some(null) => Step::Text { cells: text, null },
             None => any,
@@ -236,36 +252,35 @@ impl Short {
 /// Serial type and length of an integer.
 #[inline(always)]
 pub(super) fn int_type(v: i64) -> (u8, usize) {
-    /// By number of bits without the sign; behind them for 0 and 1.
-    const TYPES: [(u8, u8); 128] = {
-        let mut types = [(6, 8); 128];
+    /// By number of bits without the sign; behind them for 0 and 1. The length is in the higher byte.
+    const TYPES: [u16; 128] = {
+        let mut types = [6 | 8 << 8; 128];
         let mut bits = 0;
         while bits < 48 {
             types[bits] = match bits {
-                0..8 => (1, 1),
-                8..16 => (2, 2),
-                16..24 => (3, 3),
-                24..32 => (4, 4),
-                _ => (5, 6),
+                0..8 => 1 | 1 << 8,
+                8..16 => 2 | 2 << 8,
+                16..24 => 3 | 3 << 8,
+                24..32 => 4 | 4 << 8,
+                _ => 5 | 6 << 8,
             };
             bits += 1;
         }
-        types[64] = (8, 0);
-        types[65] = (9, 0);
+        types[64] = 8;
+        types[65] = 9;
         types
     };
     let size = (v ^ v >> 63) as u64 | 1;
     let bits = u64::from(u64::BITS - size.leading_zeros());
     let place = if (v as u64) < 2 { 64 + v as u64 } else { bits };
-    let (serial, length) = TYPES[(place & 127) as usize];
-    (serial, usize::from(length))
+    let found = TYPES[(place & 127) as usize];
+    (found as u8, usize::from(found >> 8))
 }
 
-/// A row that is being written, from its end.
+/// A row that is being written, from its end. Each method writes in front of `start`, and returns where what
+/// is written then starts.
 struct Out<'a> {
     stage: &'a mut Bytes,
-    /// Where what is written so far starts.
-    start: usize,
     types: &'a mut [u8; 128],
     long_types: &'a mut [u64; 128],
     /// Whether any type is longer than a byte.
@@ -274,43 +289,50 @@ struct Out<'a> {
 
 impl Out<'_> {
     #[inline(always)]
-    fn int(&mut self, slot: usize, v: i64) {
+    fn int(&mut self, start: usize, slot: usize, v: i64) -> usize {
         let (serial, length) = int_type(v);
-        put_number(self.stage, self.start, v as u64);
-        self.start -= length;
+        put_number(self.stage, start, v as u64);
         self.types[slot] = serial;
+        start - length
     }
 
     #[inline(always)]
-    fn short(&mut self, slot: usize, value: &Short) {
+    fn short(&mut self, start: usize, slot: usize, value: &Short) -> usize {
         self.types[slot] = value.serial;
-        self.short_bytes(&value.bytes, PADDING, value.bytes.len());
+        self.copy(start, &value.bytes, PADDING, value.bytes.len())
     }
 
-    /// `start..end` of `from`, at most [`SHORT`] bytes.
     #[inline(always)]
-    fn short_bytes(&mut self, from: &[u8], start: usize, end: usize) {
-        let length = end - start;
-        if end < PADDING {
-            self.stage[self.start - length..self.start].copy_from_slice(&from[start..end]);
+    fn text(&mut self, start: usize, slot: usize, cells: &TextCells, code: u32) -> Result<usize, TooLong> {
+        let from = if code == 0 { 0 } else { cells.ends[code as usize - 1] as usize };
+        let to = cells.ends[code as usize] as usize;
+        if to - from > SHORT {
+            return self.bytes(start, slot, &cells.bytes[from..to], 13);
+        }
+        self.types[slot] = 13 + 2 * (to - from) as u8;
+        Ok(self.copy(start, &cells.bytes, from, to))
+    }
+
+    /// Copies `from..to` of `bytes`, at most [`SHORT`] bytes.
+    #[inline(always)]
+    fn copy(&mut self, start: usize, bytes: &[u8], from: usize, to: usize) -> usize {
+        let length = to - from;
+        if to < PADDING {
+            self.stage[start - length..start].copy_from_slice(&bytes[from..to]);
         } else {
-            let (mut copied, mut from_end, mut to_end) = (0, end, self.start);
-            while copied < length {
-                self.stage[to_end - STEP..to_end].copy_from_slice(&from[from_end - STEP..from_end]);
-                copied += STEP;
-                from_end -= STEP;
-                to_end -= STEP;
+            for copied in (0..length).step_by(STEP) {
+                let (from_end, to_end) = (to - copied, start - copied);
+                self.stage[to_end - STEP..to_end].copy_from_slice(&bytes[from_end - STEP..from_end]);
             }
         }
-        self.start -= length;
+        start - length
     }
 
-    fn bytes(&mut self, slot: usize, value: &[u8], empty: u64) -> Result<(), TooLong> {
-        if value.len() > self.start.saturating_sub(FLOOR) {
+    fn bytes(&mut self, start: usize, slot: usize, value: &[u8], empty: u64) -> Result<usize, TooLong> {
+        if value.len() > start.saturating_sub(FLOOR) {
             return Err(TooLong);
         }
-        self.stage[self.start - value.len()..self.start].copy_from_slice(value);
-        self.start -= value.len();
+        self.stage[start - value.len()..start].copy_from_slice(value);
         let serial = empty + 2 * value.len() as u64;
         match u8::try_from(serial) {
             Ok(serial) if serial < 0x80 => self.types[slot] = serial,
@@ -320,50 +342,45 @@ impl Out<'_> {
                 self.long = true;
             }
         }
-        Ok(())
+        Ok(start - value.len())
     }
 
     #[inline]
-    fn stored(&mut self, slot: usize, stored: Stored<'_>) -> Result<(), TooLong> {
+    fn stored(&mut self, start: usize, slot: usize, stored: Stored<'_>) -> Result<usize, TooLong> {
         match stored {
             Stored::Null => self.types[slot] = 0,
-            Stored::Int(v) => self.int(slot, v),
+            Stored::Int(v) => return Ok(self.int(start, slot, v)),
             Stored::Real(v) => {
-                put_number(self.stage, self.start, v.to_bits());
-                self.start -= 8;
+                put_number(self.stage, start, v.to_bits());
                 self.types[slot] = 7;
+                return Ok(start - 8);
             }
-            Stored::Number(digits) => self.bytes(slot, digits.as_bytes(), 13)?,
-            Stored::Text(v) => self.bytes(slot, v, 13)?,
-            Stored::Blob(v) => self.bytes(slot, v, 12)?,
+            Stored::Number(digits) => return self.bytes(start, slot, digits.as_bytes(), 13),
+            Stored::Text(v) => return self.bytes(start, slot, v, 13),
+            Stored::Blob(v) => return self.bytes(start, slot, v, 12),
         }
-        Ok(())
+        Ok(start)
     }
 
     #[inline(always)]
-    fn header(&mut self, columns: usize) -> usize {
-        let (mut copied, mut from_end, mut to_end) = (0, 128, self.start);
-        while copied <= columns {
+    fn header(&mut self, start: usize, columns: usize) -> usize {
+        for copied in (0..=columns).step_by(STEP) {
+            let (from_end, to_end) = (128 - copied, start - copied);
             self.stage[to_end - STEP..to_end].copy_from_slice(&self.types[from_end - STEP..from_end]);
-            copied += STEP;
-            from_end -= STEP;
-            to_end -= STEP;
         }
-        self.start - (columns + 1)
+        start - (columns + 1)
     }
 
     #[cold]
-    fn long_header(&mut self, columns: usize) -> usize {
-        let body = self.start;
+    fn long_header(&mut self, body: usize, columns: usize) -> usize {
         let mut start = body;
         for slot in (128 - columns..128).rev() {
             let serial = match self.types[slot] {
                 LONG => self.long_types[slot],
                 serial => u64::from(serial),
             };
-            start = super::stage::put_varint(self.stage, start, serial);
+            start = put_varint(self.stage, start, serial);
         }
-        let types = (body - start) as u64;
-        super::stage::put_varint(self.stage, start, super::record::header_length(types))
+        put_varint(self.stage, start, header_length((body - start) as u64))
     }
 }

@@ -48,45 +48,43 @@ impl LeafWriter {
     /// # Panics
     /// If keys or cells have fewer than `rows` rows.
     pub fn append(&mut self, keys: &Keys, fields: &[Field<'_>], rows: usize) -> Result<(), WriteError> {
-        let mut plan = Plan::new(fields, rows);
-        match keys {
-            Keys::Dense(first) => {
-                // Keys beyond i64 would wrap to one that is out of order.
-                let keys = (0..rows).map(|row| first.wrapping_add(row as i64));
-                self.rows(keys, fields, plan.as_mut())
-            }
-            Keys::Sparse(keys) => self.rows(keys[..rows].iter().copied(), fields, plan.as_mut()),
+        if let Keys::Sparse(keys) = keys {
+            assert!(keys.len() >= rows, "there are fewer keys than rows");
         }
-    }
-
-    #[inline(always)]
-    fn rows(
-        &mut self,
-        keys: impl Iterator<Item = i64>,
-        fields: &[Field<'_>],
-        plan: Option<&mut Plan<'_>>,
-    ) -> Result<(), WriteError> {
-        let mut last = self.last;
-        let Some(plan) = plan else {
-            for (row, rowid) in keys.enumerate() {
-                self.long_row(fields, row, ascending(&mut last, rowid)?)?;
-            }
-            self.last = last;
-            return Ok(());
+        let key = |row: usize| match keys {
+            // Keys beyond i64 wrap to one that is out of order.
+            Keys::Dense(first) => first.wrapping_add(row as i64),
+            Keys::Sparse(keys) => keys[row],
         };
-        for (row, rowid) in keys.enumerate() {
-            let rowid = ascending(&mut last, rowid)?;
-            let end = self.leaves.start;
-            match plan.record(&mut self.leaves.stage, end, row) {
+        let Some(mut plan) = Plan::new(fields, rows) else {
+            return (0..rows).try_for_each(|row| {
+                self.ascending(key(row))?;
+                self.long_row(fields, row, key(row))
+            });
+        };
+        for row in 0..rows {
+            let rowid = key(row);
+            self.ascending(rowid)?;
+            let Leaves { stage, start: end, .. } = &mut self.leaves;
+            let end = *end;
+            match plan.record(stage, end, row) {
                 Ok(start) if end - start <= LOCAL => {
-                    let cell = put_varint(&mut self.leaves.stage, start, rowid as u64);
-                    let cell = put_varint(&mut self.leaves.stage, cell, (end - start) as u64);
+                    let cell = put_varint(stage, start, rowid as u64);
+                    let cell = put_varint(stage, cell, (end - start) as u64);
                     self.leaves.take(cell, rowid);
                 }
                 _ => self.long_row(fields, row, rowid)?,
             }
         }
-        self.last = last;
+        Ok(())
+    }
+
+    #[inline(always)]
+    fn ascending(&mut self, rowid: i64) -> Result<(), WriteError> {
+        if self.last.is_some_and(|last| last >= rowid) {
+            return Err(WriteError::Order { rowid });
+        }
+        self.last = Some(rowid);
         Ok(())
     }
 
@@ -127,15 +125,6 @@ impl LeafWriter {
         self.leaves.finish_page();
         LeafRun::new(self.leaves.done, self.leaves.last_rowids, &self.overflow, self.links)
     }
-}
-
-#[inline(always)]
-fn ascending(last: &mut Option<i64>, rowid: i64) -> Result<i64, WriteError> {
-    if last.is_some_and(|last| last >= rowid) {
-        return Err(WriteError::Order { rowid });
-    }
-    *last = Some(rowid);
-    Ok(rowid)
 }
 
 /// Overflow pages of one row: a link to the next page, then bytes.

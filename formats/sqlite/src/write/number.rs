@@ -155,7 +155,8 @@ impl Digits {
     }
 
     /// A floating point number as SQLite casts it to text: 17 significant digits, fewer where they end in
-    /// zeros or nines and fewer give the same number.
+    /// zeros or nines and fewer give the same number. The digits are rounded correctly, while SQLite's 17th is
+    /// off by one now and then.
     pub(super) fn of_real(v: f64) -> Digits {
         if v == 0.0 {
             return Digits::new("0.0");

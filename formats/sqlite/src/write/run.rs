@@ -80,17 +80,19 @@ pub struct PlacedRun {
 }
 
 impl PlacedRun {
-    /// Writes the pages to their place. Any number of runs are written at once.
-    pub fn write_to(&self, file: &File) -> io::Result<()> {
+    /// The pages as pieces of the file: offset in bytes, and content. Two where the run goes over the lock page.
+    pub fn pieces(&self) -> impl Iterator<Item = (u64, &[u8])> {
         let consecutive = usize::try_from(self.first.consecutive()).unwrap_or(usize::MAX);
         let (near, far) = self.bytes.split_at(self.bytes.len().min(consecutive.saturating_mul(PAGE_SIZE)));
-        let write = |first: LogicalPage, bytes: &[u8]| match first.physical() {
-            _ if bytes.is_empty() => Ok(()),
-            Ok(page) => file.write_all_at(bytes, offset(page)),
-            Err(error) => Err(io::Error::other(error)),
-        };
-        write(self.first, near)?;
-        write(self.first.plus((near.len() / PAGE_SIZE) as u64), far)
+        let behind = self.first.plus((near.len() / PAGE_SIZE) as u64);
+        // `place` has seen that all pages have a number.
+        let piece = |(first, bytes): (LogicalPage, _)| Some((offset(first.physical().ok()?), bytes));
+        [(self.first, near), (behind, far)].into_iter().filter(|(_, b)| !b.is_empty()).filter_map(piece)
+    }
+
+    /// Writes the pages to their place. Any number of runs are written at once.
+    pub fn write_to(&self, file: &File) -> io::Result<()> {
+        self.pieces().try_for_each(|(offset, bytes)| file.write_all_at(bytes, offset))
     }
 
     /// Page and largest rowid of each leaf, in their order: what a [`Sealer`](super::Sealer) needs.

@@ -1,7 +1,11 @@
 //! What we write is what SQLite would have written.
 
+use crate::read::root_of;
 use crate::support::*;
 use proptest::prelude::*;
+use rpd_shard::model::{Cells, Keys, OwnedValue, Value};
+use rpd_sqlite::read::{Database, Wanted};
+use rpd_sqlite::write::LeafWriter;
 
 /// The same rows in a database of ours and in one that SQLite made by inserts.
 fn both(tables: &[Vec<TestTable>]) -> Result<(), TestCaseError> {
@@ -28,7 +32,28 @@ fn both(tables: &[Vec<TestTable>]) -> Result<(), TestCaseError> {
         for (ours, theirs) in ours.iter().zip(&theirs) {
             prop_assert_eq!(ours.0, theirs.0);
             for (ours, theirs) in ours.1.iter().zip(&theirs.1) {
-                prop_assert_eq!(ours, theirs);
+                prop_assert!(ours == theirs || same_number(ours, theirs), "{ours:?} for {theirs:?}");
+            }
+        }
+    }
+    // The records have the same types, which SQLite does not tell of columns with REAL affinity.
+    for (name, pieces) in names.iter().zip(tables) {
+        let columns = pieces[0].types.len();
+        let [ours, theirs] = ["ours.db", "theirs.db"].map(|file| {
+            let database = Database::open(&folder.path().join(file)).unwrap();
+            let leaves = database.leaves(root_of(&database, name)).pages;
+            database.rows(&leaves, &vec![Wanted::Value { default: Value::Null }; columns + 1]).unwrap()
+        });
+        prop_assert_eq!(&ours.keys, &theirs.keys);
+        for (declared, (ours, theirs)) in
+            pieces[0].types.iter().zip(ours.columns[1..].iter().zip(&theirs.columns[1..]))
+        {
+            if *declared == "REAL" {
+                let rows: usize = pieces.iter().map(|piece| piece.rows).sum();
+                (0..rows).try_for_each(|row| {
+                    prop_assert_eq!(ours.get(row), theirs.get(row));
+                    Ok(())
+                })?;
             }
         }
     }
@@ -45,11 +70,55 @@ fn both(tables: &[Vec<TestTable>]) -> Result<(), TestCaseError> {
     Ok(())
 }
 
+/// Whether both are texts of one floating point number: SQLite computes the 17th digit from 64 bits of the power of
+/// ten, and now and then it is one less.
+fn same_number(ours: &(String, OwnedValue), theirs: &(String, OwnedValue)) -> bool {
+    let (OwnedValue::Text(ours), OwnedValue::Text(theirs)) = (&ours.1, &theirs.1) else { return false };
+    let number = |text: &[u8]| std::str::from_utf8(text).unwrap().parse::<f64>().ok();
+    let close = |a: f64, b: f64| (a - b).abs() <= a.abs() * 2e-16;
+    ours.len().abs_diff(theirs.len()) <= 18
+        && number(ours).zip(number(theirs)).is_some_and(|(a, b)| close(a, b))
+}
+
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 200, failure_persistence: None, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: 120, failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
     fn as_sqlite_stores_it(tables in proptest::collection::vec(table(0..60), 1..4)) {
         both(&tables)?;
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 50, failure_persistence: None, ..ProptestConfig::default() })]
+
+    /// The same values in a column of each affinity.
+    #[test]
+    fn affinities(values in proptest::collection::vec(value(), 300)) {
+        let types = vec!["INTEGER", "TEXT", "JSONB", "REAL", "BLOB"];
+        let columns = vec![Cells::Any(values); types.len()];
+        both(&[vec![TestTable { types, keys: Keys::Dense(1), columns, rows: 300 }]])?;
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 50, failure_persistence: None, ..ProptestConfig::default() })]
+
+    /// Pages do not depend on how rows are handed over, nor on what the memory held before.
+    #[test]
+    fn rows_one_by_one_make_the_same_pages(pieces in table(0..60)) {
+        let table = &pieces[0];
+        let mut whole = LeafWriter::default();
+        whole.append(&table.keys, &table.fields(), table.rows).unwrap();
+        let mut single = LeafWriter::new(vec![0xee; 100_000]);
+        for row in 0..table.rows {
+            let columns: Vec<Cells> =
+                table.columns.iter().map(|cells| Cells::Any(vec![cells.get(row).to_owned()])).collect();
+            let one = TestTable { types: table.types.clone(), keys: Keys::Dense(table.keys.get(row)), columns, rows: 1 };
+            single.append(&one.keys, &one.fields(), 1).unwrap();
+        }
+        let (whole, single) = (whole.finish(), single.finish());
+        prop_assert_eq!(whole.pages(), single.pages());
+        prop_assert!(whole == single);
     }
 }

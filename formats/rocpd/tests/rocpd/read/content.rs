@@ -4,7 +4,7 @@ use super::{empty, lines, make, rows_of, show, some_rows};
 use crate::real::{Outcome, real_databases};
 use crate::writer::{GUID, write_small_job};
 use rpd_rocpd::read::{Database, FileKind, Piece, Wanted, sniff};
-use rpd_shard::model::{Cells, Kind, Value};
+use rpd_shard::model::{Cells, Kind, Schema, Value};
 use rusqlite::types::ValueRef;
 use rusqlite::{Connection, OpenFlags};
 use std::path::Path;
@@ -35,23 +35,43 @@ fn expected(path: &Path, database: &Database, space: usize, table: usize) -> Out
     Ok(lines.collect::<Result<_, _>>()?)
 }
 
-/// Every table of every space is what SQL says it is. Returns the rows seen.
+/// Every table of every space is what SQL says it is, read by pages and by SQLite. Returns the rows seen.
 fn check_all(path: &Path) -> Outcome<usize> {
-    let database = Database::open(path)?;
+    let (fast, slow) = (Database::open(path)?, Database::open_with_sqlite(path)?);
+    assert!(fast.is_fast() && !slow.is_fast());
+    let rows = check(path, &fast)?;
+    assert_eq!(check(path, &slow)?, rows);
+    assert_eq!(format!("{:?}", without_pieces(&fast)), format!("{:?}", without_pieces(&slow)));
+    assert_eq!(sniff(path), FileKind::RocPd);
+    Ok(rows)
+}
+
+/// All that is told about the spaces, but for the pieces.
+fn without_pieces(database: &Database) -> impl std::fmt::Debug {
+    let facts = database.spaces().iter().map(|s| {
+        let tables: Vec<_> = s.tables.iter().map(|t| &t.table).collect();
+        (
+            (&s.suffix, &s.guid, s.version, &s.tags),
+            (tables, s.schema.tables(), &s.nodes, &s.processes, &s.warnings),
+        )
+    });
+    facts.collect::<Vec<_>>()
+}
+
+fn check(path: &Path, database: &Database) -> Outcome<usize> {
     let mut rows = 0;
     for (s, space) in database.spaces().iter().enumerate() {
         assert_eq!((&space.warnings, &space.left_out), (&vec![], &vec![]));
         for t in 0..space.tables.len() {
             // Absent is NULL where the column has no default, and nowhere else in a whole schema.
             let read: Vec<_> =
-                lines(&database, s, t)?.iter().map(|l| l.replace("=default", "=NULL")).collect();
-            let wanted = expected(path, &database, s, t)?;
+                lines(database, s, t)?.iter().map(|l| l.replace("=default", "=NULL")).collect();
+            let wanted = expected(path, database, s, t)?;
             assert_eq!(read, wanted, "{} of {}", space.tables[t].table.name, path.display());
             rows += read.len();
         }
     }
     assert_eq!(database.damage(), &[] as &[String]);
-    assert_eq!(sniff(path), FileKind::RocPd);
     Ok(rows)
 }
 
@@ -60,6 +80,9 @@ fn real_databases_are_read_as_sql_does() -> Outcome {
     let dir = tempfile::tempdir()?;
     for path in real_databases(dir.path())? {
         assert!(check_all(&path)? > 10_000);
+        let database = Database::open(&path)?;
+        let tables: Vec<_> = database.spaces()[0].tables.iter().map(|t| &t.table).collect();
+        assert_eq!(tables, Schema::builtin().rocpd_tables().collect::<Vec<_>>());
     }
     Ok(())
 }
@@ -120,11 +143,14 @@ fn pieces_are_all_rows_in_any_number_of_threads() -> Outcome {
         GUID.suffix()
     );
     make(&path, &(empty(&GUID, "3.0.0") + &events))?;
-    let database = Database::open(&path)?;
+    many_threads(&Database::open(&path)?, ROWS)?;
+    many_threads(&Database::open_with_sqlite(&path)?, ROWS)
+}
+
+fn many_threads(database: &Database, events: usize) -> Outcome {
     let table = database.spaces()[0].position(rpd_shard::model::rocpd::EVENT).ok_or("no events")?;
     let pieces = &database.spaces()[0].tables[table].pieces;
     assert!(pieces.len() > 2, "{} pieces", pieces.len());
-    let database = &database;
     let keys = |pieces: &[Piece]| -> Result<Vec<i64>, String> {
         std::thread::scope(|scope| {
             let threads: Vec<_> = pieces
@@ -139,7 +165,7 @@ fn pieces_are_all_rows_in_any_number_of_threads() -> Outcome {
             Ok(keys)
         })
     };
-    let wanted: Vec<i64> = (1..=ROWS as i64).map(|i| 3 * i - 100).collect();
+    let wanted: Vec<i64> = (1..=events as i64).map(|i| 3 * i - 100).collect();
     assert_eq!(keys(pieces)?, wanted);
     let parts: Vec<Piece> = pieces[..2].iter().flat_map(Piece::split).collect();
     let of_two = keys(&pieces[..2])?;
@@ -177,5 +203,29 @@ fn files_are_closed_when_they_are_released() -> Outcome {
     database.release();
     let error = rows_of(&database, 0, "rocpd_event", Wanted::All).map(|_| ()).expect_err("it was cut");
     assert!(error.to_string().contains("changed while it was read"), "{error}");
+    std::fs::remove_file(&path)?;
+    database.release();
+    let error = rows_of(&database, 0, "rocpd_event", Wanted::All).map(|_| ()).expect_err("it is gone");
+    assert!(error.to_string().contains("check that it exists"), "{error}");
+    Ok(())
+}
+
+#[test]
+fn what_pages_do_not_tell_is_read_by_sqlite() -> Outcome {
+    let dir = tempfile::tempdir()?;
+    let path = dir.path().join("utf16.db");
+    make(
+        &path,
+        &format!(
+            "COMMIT; PRAGMA encoding = 'UTF-16le'; BEGIN; {}{}",
+            empty(&GUID, "3.0.0"),
+            some_rows(&GUID)
+        ),
+    )?;
+    let database = Database::open(&path)?;
+    assert!(!database.is_fast());
+    check(&path, &database)?;
+    assert_eq!(database.spaces()[0].processes[0].rank, Some(3));
+    assert_eq!(sniff(&path), FileKind::RocPd);
     Ok(())
 }

@@ -1,1 +1,124 @@
-//! TODO
+//! Files that are cut off or have bad bytes.
+
+use super::{empty, lines_of, make, some_rows};
+use crate::real::{Outcome, real_databases};
+use crate::writer::GUID;
+use rpd_rocpd::read::{Database, ReadError, Wanted, sniff};
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::Path;
+
+type Content = BTreeMap<String, BTreeSet<String>>;
+
+/// All rows that can be read, by table, and whether anything was lost that is known.
+fn content(path: &Path) -> Result<(Content, bool), ReadError> {
+    let database = Database::open(path)?;
+    let mut content = Content::new();
+    let mut lost = !database.damage().is_empty();
+    for (s, space) in database.spaces().iter().enumerate() {
+        lost |= !space.left_out.is_empty();
+        for (t, table) in space.tables.iter().enumerate() {
+            let rows = content.entry(table.table.name.clone()).or_default();
+            for piece in &table.pieces {
+                match database.rows(s, t, piece, Wanted::All) {
+                    Ok(read) => rows.extend(lines_of(&read)),
+                    Err(_) => {
+                        lost = true;
+                        for part in piece.split() {
+                            rows.extend(database.rows(s, t, &part, Wanted::All).iter().flat_map(lines_of));
+                        }
+                    }
+                }
+            }
+        }
+    }
+    Ok((content, lost))
+}
+
+/// What is read of a damaged file is a part of the whole, or there is damage that is told.
+fn check(path: &Path, whole: &Content, what: &str) -> usize {
+    sniff(path);
+    match content(path) {
+        Ok((found, lost)) => {
+            for (table, rows) in &found {
+                assert!(rows.is_subset(&whole[table]), "{what}: {table} has rows that were not there");
+            }
+            let rows: usize = found.values().map(BTreeSet::len).sum();
+            let all: usize = whole.values().map(BTreeSet::len).sum();
+            assert!(lost || rows == all, "{what}: {rows} of {all} rows and no word about it");
+            rows
+        }
+        Err(error) => {
+            assert!(
+                matches!(
+                    error,
+                    ReadError::Schema { .. }
+                        | ReadError::Page { .. }
+                        | ReadError::NotRocPd(_)
+                        | ReadError::NotADatabase(_)
+                        | ReadError::Empty(_)
+                ),
+                "{what}: {error:?}"
+            );
+            0
+        }
+    }
+}
+
+#[test]
+fn a_cut_file_gives_what_can_be_reached() -> Outcome {
+    let dir = tempfile::tempdir()?;
+    let mut files = real_databases(dir.path())?;
+    files.truncate(1);
+    let small = dir.path().join("small.db");
+    make(&small, &(empty(&GUID, "3.0.0") + &some_rows(&GUID)))?;
+    files.push(small);
+    for path in files {
+        let (whole, lost) = content(&path)?;
+        assert!(!lost);
+        let bytes = std::fs::read(&path)?;
+        let page = usize::from(u16::from_be_bytes([bytes[16], bytes[17]]));
+        let cut = dir.path().join("cut.db");
+        let mut most = 0;
+        for pages in 0..bytes.len() / page {
+            // In the middle of a page now and then.
+            for length in
+                [pages * page, pages * page + page / 2].into_iter().take(1 + usize::from(pages % 16 == 3))
+            {
+                std::fs::write(&cut, &bytes[..length])?;
+                most = most.max(check(&cut, &whole, &format!("cut at byte {length}")));
+            }
+        }
+        let all: usize = whole.values().map(BTreeSet::len).sum();
+        assert!(most > all / 2 || all < 100, "{most} of {all}");
+    }
+    Ok(())
+}
+
+/// The pages of texts that are too long for one page cannot be told from others: such a text may be
+/// another one, but no row is missing without a word.
+#[test]
+fn rows_of_pages_of_zeros_are_missed() -> Outcome {
+    let dir = tempfile::tempdir()?;
+    let rows = |content: &Content| content.values().map(BTreeSet::len).sum::<usize>();
+    for path in real_databases(dir.path())?.iter().take(1) {
+        let (whole, _) = content(path)?;
+        let bytes = std::fs::read(path)?;
+        let page = usize::from(u16::from_be_bytes([bytes[16], bytes[17]]));
+        let bad = dir.path().join("bad.db");
+        let mut with_loss = 0;
+        for at in (page..bytes.len()).step_by(page) {
+            let mut bytes = bytes.clone();
+            bytes[at..at + page].fill(0);
+            std::fs::write(&bad, &bytes)?;
+            match content(&bad) {
+                Ok((found, lost)) => {
+                    assert!(lost || rows(&found) == rows(&whole), "page at {at}");
+                    with_loss += usize::from(lost && rows(&found) > 0);
+                }
+                Err(error) => assert!(error.to_string().contains("sqlite_master"), "page at {at}: {error}"),
+            }
+        }
+        assert!(with_loss > 50, "{with_loss}");
+    }
+    Ok(())
+}

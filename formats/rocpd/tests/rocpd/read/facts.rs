@@ -37,6 +37,9 @@ fn facts_of(processes: &[(&str, &str)]) -> Outcome<Vec<ProcessFacts>> {
     Ok(Database::open(&path)?.spaces()[0].processes.clone())
 }
 
+/// Environment, extdata, and what is expected: rank, size, variable.
+type Case = (&'static str, &'static str, Option<u32>, Option<u32>, Option<&'static str>);
+
 #[test]
 fn the_rank_is_found_in_extdata_or_in_the_environment() -> Outcome {
     let ours = r#"{"rpd": {"rank": 5, "size": 8, "local_rank": 1, "rank_from": "PMIX_RANK"}}"#;
@@ -44,7 +47,7 @@ fn the_rank_is_found_in_extdata_or_in_the_environment() -> Outcome {
     let slurm = r#"{"SLURM_PROCID": "2", "PMIX_RANK": "2"}"#;
     let mpirun = r#"{"SLURM_PROCID": "0", "PMIX_RANK": "3", "OMPI_COMM_WORLD_SIZE": "4"}"#;
     let torchrun = r#"{"RANK": "6", "WORLD_SIZE": "8", "LOCAL_RANK": "2"}"#;
-    let cases: [(&str, &str, Option<u32>, Option<u32>, Option<&str>); 9] = [
+    let cases: [Case; 9] = [
         (slurm, ours, Some(5), Some(8), Some("PMIX_RANK")),
         (slurm, no_rank, None, None, None),
         (slurm, "{}", Some(2), None, Some("SLURM_PROCID")),

@@ -1,1 +1,138 @@
-//! TODO
+//! Files with several uuids, and with none in the metadata.
+
+use super::{lines, make, metadata, rows_of, some_rows};
+use crate::real::Outcome;
+use crate::writer::GUID;
+use rpd_rocpd::read::{Database, Wanted};
+use rpd_rocpd::{Guid, schema};
+use rpd_shard::model::{Schema, rocpd};
+use std::fmt::Write as _;
+
+/// The tables of a space, without views.
+fn tables(guid: &Guid) -> String {
+    let metadata = format!(
+        "CREATE TABLE \"rocpd_metadata{}\" (id INTEGER NOT NULL PRIMARY KEY AUTOINCREMENT, tag TEXT NOT NULL, value TEXT NOT NULL);",
+        guid.suffix()
+    );
+    let tables = schema::tables().map(|table| schema::create_table(table, Schema::builtin(), guid));
+    metadata + &tables.collect::<String>()
+}
+
+/// AMD's merge: the tables of every input as they are, behind views that put them together.
+#[test]
+fn each_uuid_of_a_merged_database_is_a_space() -> Outcome {
+    let dir = tempfile::tempdir()?;
+    let path = dir.path().join("merged.db");
+    let guids: Vec<Guid> = (1..=40).map(Guid::from_bits).collect();
+    let mut sql = String::new();
+    for guid in &guids {
+        sql += &(tables(guid) + &metadata(guid, "3.0.0") + &some_rows(guid));
+        let event =
+            format!("INSERT INTO \"rocpd_event{}\" (id, category_id) VALUES (100, 7);", guid.suffix());
+        sql += &event.repeat(usize::from(guid.bits() == 7));
+    }
+    for table in schema::tables() {
+        let parts: Vec<_> =
+            guids.iter().map(|g| format!("SELECT * FROM \"{}{}\"", table.name, g.suffix())).collect();
+        writeln!(sql, "CREATE VIEW \"{}\" AS {};", table.name, parts.join(" UNION ALL "))?;
+    }
+    make(&path, &sql)?;
+    let database = Database::open(&path)?;
+    assert_eq!(database.spaces().len(), 40);
+    for (i, (space, guid)) in database.spaces().iter().zip(&guids).enumerate() {
+        assert_eq!((&space.guid, &space.suffix), (&guid.to_string(), &guid.suffix()));
+        assert_eq!(space.tables.len(), schema::tables().count());
+        assert_eq!(space.processes.len(), 1);
+        let events = rows_of(&database, i, "rocpd_event", Wanted::All)?;
+        assert_eq!(events.len, if guid.bits() == 7 { 4 } else { 3 });
+    }
+    Ok(())
+}
+
+#[test]
+fn a_guid_is_any_text() -> Outcome {
+    let dir = tempfile::tempdir()?;
+    // An MD5 as rocprof-sys writes it, and others.
+    for guid in ["d41d8cd98f00b204e9800998ecf8427e", "run 7/é", "a"] {
+        let path = dir.path().join(format!("{}.db", guid.len()));
+        let sql = tables(&GUID) + &metadata(&GUID, "3") + &some_rows(&GUID);
+        make(&path, &sql.replace(&GUID.suffix(), &format!("_{guid}")).replace(&GUID.to_string(), guid))?;
+        let database = Database::open(&path)?;
+        let [space] = database.spaces() else { return Err("not one space".into()) };
+        assert_eq!((space.guid.as_str(), &space.suffix), (guid, &format!("_{guid}")));
+        assert_eq!(rows_of(&database, 0, "rocpd_region", Wanted::All)?.len, 2);
+    }
+    Ok(())
+}
+
+/// What a profiler leaves that was killed before it wrote its rows.
+#[test]
+fn a_schema_without_rows_is_a_space_without_rows() -> Outcome {
+    let dir = tempfile::tempdir()?;
+    let path = dir.path().join("a.db");
+    make(&path, &tables(&GUID))?;
+    let database = Database::open(&path)?;
+    let space = &database.spaces()[0];
+    assert_eq!((space.guid.clone(), space.version), (GUID.to_string(), [3, 0, 0]));
+    for table in 0..space.tables.len() {
+        assert!(lines(&database, 0, table)?.is_empty());
+    }
+    assert!(space.processes.is_empty() && space.nodes.is_empty() && space.tags.is_empty());
+    assert_eq!(space.warnings.len(), 1, "{:?}", space.warnings);
+    Ok(())
+}
+
+/// A suffix that ends like another one, and tables whose names begin like the metadata.
+#[test]
+fn tables_belong_to_the_longest_suffix() -> Outcome {
+    let dir = tempfile::tempdir()?;
+    let path = dir.path().join("a.db");
+    let table =
+        |name: &str| format!("CREATE TABLE \"{name}\" (id INTEGER PRIMARY KEY, tag TEXT, value TEXT);");
+    let names = [
+        "rocpd_metadata_b",
+        "rocpd_info_process_b",
+        "rocpd_string_b",
+        "rocpd_metadata_a_b",
+        "rocpd_info_process_a_b",
+        "rocpd_string_a_b",
+        "rocpd_metadata_more_b",
+        "rocpd_metadata_c",
+        "rocpd_info_process_d",
+    ];
+    make(&path, &names.map(table).concat())?;
+    let database = Database::open(&path)?;
+    let found: Vec<_> = database
+        .spaces()
+        .iter()
+        .map(|space| {
+            let tables: Vec<_> = space.tables.iter().map(|t| t.table.name.as_str()).collect();
+            (space.suffix.as_str(), tables)
+        })
+        .collect();
+    let wanted = [
+        ("_a_b", vec!["rocpd_string", "rocpd_info_process"]),
+        ("_b", vec!["rocpd_string", "rocpd_info_process", "rocpd_metadata_more"]),
+        ("_c", vec![]),
+        ("_d", vec!["rocpd_info_process"]),
+    ];
+    assert_eq!(found, wanted);
+    Ok(())
+}
+
+#[test]
+fn tags_tell_who_wrote_the_file() -> Outcome {
+    let dir = tempfile::tempdir()?;
+    let path = dir.path().join("a.db");
+    let more = format!(
+        "INSERT INTO \"rocpd_metadata{}\" (tag, value) VALUES ('rpd.run_id', 'j-1'), ('rpd.run_id', 'j-2'), ('n', 5);",
+        GUID.suffix()
+    );
+    make(&path, &(tables(&GUID) + &metadata(&GUID, "3.0.0") + &more))?;
+    let database = Database::open(&path)?;
+    let tags = &database.spaces()[0].tags;
+    assert_eq!(tags.get("rpd.run_id").map(String::as_str), Some("j-1"));
+    assert_eq!(tags.get("n").map(String::as_str), Some("5"));
+    assert_eq!(database.spaces()[0].position(rocpd::STRING), Some(0));
+    Ok(())
+}

@@ -1,0 +1,151 @@
+//! The file, its header, and what must not lie beside it.
+
+use super::error::{OpenError, PageError, PageProblem};
+use super::file::QuietFile;
+use crate::format::{HEADER, MAGIC, at, u16_at, u32_at};
+use std::ffi::OsString;
+use std::fs::File;
+use std::io::{self, Read};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+/// Bytes that SQLite zeroes when a journal is done with.
+const JOURNAL_HEADER: usize = 28;
+/// SQLite needs this many bytes of a page.
+const LEAST_USABLE: usize = 480;
+
+/// A database that nobody writes. Any number of threads read it at once.
+#[derive(Debug)]
+pub struct Database {
+    pub(super) file: QuietFile,
+    /// Bytes of a page.
+    pub(super) page_size: usize,
+    /// Bytes of a page that are used.
+    pub(super) usable: usize,
+    /// Pages that can be read.
+    pages: u32,
+    /// Pages that the header promises on top.
+    truncated: u32,
+}
+
+impl Database {
+    /// Opens a database without creating or changing anything. Journals are looked for beside the file itself
+    /// if `path` is a symbolic link, as SQLite does.
+    pub fn open(path: &Path) -> Result<Database, OpenError> {
+        let failed = |source| OpenError::Io { path: path.to_owned(), source };
+        // Looked at before it is opened: opening a FIFO would wait for a writer.
+        let found = std::fs::metadata(path).map_err(failed)?;
+        if !found.is_file() {
+            return Err(OpenError::NoFile { path: path.to_owned() });
+        }
+        if found.len() == 0 {
+            return Err(OpenError::Empty { path: path.to_owned() });
+        }
+        let file = QuietFile::open(Arc::from(path)).map_err(failed)?;
+        let mut header = [0; HEADER];
+        match file.read(&mut header, 0) {
+            Ok(()) => {}
+            Err(PageProblem::Io(source)) => return Err(failed(source)),
+            Err(_) => return Err(OpenError::NotADatabase { path: path.to_owned() }),
+        }
+        if header[..MAGIC.len()] != *MAGIC {
+            return Err(OpenError::NotADatabase { path: path.to_owned() });
+        }
+        nothing_beside(path)?;
+        Database::with_header(file, &header)
+    }
+
+    fn with_header(file: QuietFile, header: &[u8; HEADER]) -> Result<Database, OpenError> {
+        let number = |offset| u32_at(header, offset).unwrap_or(0);
+        let path = || file.path().to_path_buf();
+        let page_size = match u16_at(header, at::PAGE_SIZE) {
+            Some(1) => 65_536,
+            Some(size) if size >= 512 && size.is_power_of_two() => usize::from(size),
+            _ => return Err(OpenError::Header { path: path(), problem: "its page size is not one" }),
+        };
+        let usable = page_size - usize::from(header[at::RESERVED]);
+        if usable < LEAST_USABLE {
+            return Err(OpenError::Header { path: path(), problem: "its pages have no room" });
+        }
+        if !matches!(header[at::READ_VERSION], 1 | 2) {
+            return Err(OpenError::Unsupported { path: path(), what: "a newer file format" });
+        }
+        if !matches!(number(at::ENCODING), 0 | 1) {
+            return Err(OpenError::Unsupported { path: path(), what: "text in UTF-16" });
+        }
+        let in_file = u32::try_from(file.len() / page_size as u64).unwrap_or(u32::MAX);
+        let promised = match number(at::PAGES) {
+            pages if pages != 0 && number(at::CHANGES) == number(at::VALID_FOR) => pages,
+            _ => in_file,
+        };
+        let (pages, truncated) = (promised.min(in_file), promised.saturating_sub(in_file));
+        Ok(Database { file, page_size, usable, pages, truncated })
+    }
+
+    /// The path that it was opened with.
+    pub fn path(&self) -> &Path {
+        self.file.path()
+    }
+
+    /// Pages of the file.
+    pub fn page_count(&self) -> u32 {
+        self.pages
+    }
+
+    /// Bytes of a page.
+    pub fn page_size(&self) -> usize {
+        self.page_size
+    }
+
+    /// How many pages the header promises that are missing at the end of the file.
+    pub fn truncated_pages(&self) -> u32 {
+        self.truncated
+    }
+
+    /// Closes the file. The next read opens it again, and fails if it is not the same, unchanged file.
+    pub fn release(&self) {
+        self.file.release();
+    }
+
+    /// Fills `out` with the bytes from the start of `page` on.
+    pub(super) fn read_from(&self, page: u32, out: &mut [u8]) -> Result<(), PageError> {
+        if page == 0 || page > self.pages {
+            return Err(self.error(page, PageProblem::Missing));
+        }
+        let offset = u64::from(page - 1) * self.page_size as u64;
+        self.file.read(out, offset).map_err(|problem| self.error(page, problem))
+    }
+
+    pub(super) fn error(&self, page: u32, problem: PageProblem) -> PageError {
+        PageError { path: self.file.path().clone(), page, problem }
+    }
+}
+
+/// Fails if a journal or a log beside the file says that the file is not the whole truth.
+fn nothing_beside(path: &Path) -> Result<(), OpenError> {
+    let real = path.canonicalize().unwrap_or_else(|_| path.to_owned());
+    let beside = |suffix: &str| {
+        let mut name = OsString::from(&real);
+        name.push(suffix);
+        PathBuf::from(name)
+    };
+    let (journal, wal) = (beside("-journal"), beside("-wal"));
+    let failed = |source| OpenError::Io { path: journal.clone(), source };
+    if is_hot(&journal).map_err(failed)? {
+        return Err(OpenError::HotJournal { path: path.to_owned(), journal });
+    }
+    match std::fs::metadata(&wal) {
+        Ok(found) if found.len() > 0 => Err(OpenError::Wal { path: path.to_owned(), wal }),
+        _ => Ok(()),
+    }
+}
+
+/// Whether a journal is not empty and its header was not zeroed.
+fn is_hot(journal: &Path) -> io::Result<bool> {
+    if !std::fs::metadata(journal).is_ok_and(|found| found.is_file()) {
+        return Ok(false);
+    }
+    let mut header = Vec::new();
+    File::open(journal)?.take(JOURNAL_HEADER as u64).read_to_end(&mut header)?;
+    Ok(header.iter().any(|byte| *byte != 0))
+}

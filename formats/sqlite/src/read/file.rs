@@ -1,0 +1,85 @@
+//! A file that can be closed and opened again.
+
+use super::error::PageProblem;
+use std::fs::{File, Metadata};
+use std::io;
+use std::os::unix::fs::{FileExt, MetadataExt};
+use std::path::Path;
+use std::sync::{Arc, Mutex, PoisonError};
+
+/// Read by position, by any number of threads.
+#[derive(Debug)]
+pub(super) struct QuietFile {
+    path: Arc<Path>,
+    identity: Identity,
+    file: Mutex<Option<Arc<File>>>,
+}
+
+/// What must be as before when a file is opened again.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+struct Identity {
+    device: u64,
+    inode: u64,
+    length: u64,
+    modified: (i64, i64),
+}
+
+impl QuietFile {
+    /// The caller has seen that it is a regular file.
+    pub(super) fn open(path: Arc<Path>) -> io::Result<QuietFile> {
+        let file = File::open(&path)?;
+        let identity = Identity::of(&file.metadata()?);
+        Ok(QuietFile { path, identity, file: Mutex::new(Some(Arc::new(file))) })
+    }
+
+    pub(super) fn path(&self) -> &Arc<Path> {
+        &self.path
+    }
+
+    /// Number of bytes when it was opened.
+    pub(super) fn len(&self) -> u64 {
+        self.identity.length
+    }
+
+    /// Fills `out` with the bytes from `offset` on.
+    pub(super) fn read(&self, out: &mut [u8], offset: u64) -> Result<(), PageProblem> {
+        self.get()?.read_exact_at(out, offset).map_err(|error| match error.kind() {
+            io::ErrorKind::UnexpectedEof => PageProblem::Changed,
+            _ => PageProblem::Io(error),
+        })
+    }
+
+    /// Closes the file until the next read.
+    pub(super) fn release(&self) {
+        *self.file.lock().unwrap_or_else(PoisonError::into_inner) = None;
+    }
+
+    fn get(&self) -> Result<Arc<File>, PageProblem> {
+        let mut open = self.file.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(file) = &*open {
+            return Ok(file.clone());
+        }
+        // Looked at before it is opened: opening a FIFO would wait for a writer.
+        if Identity::of(&std::fs::metadata(&self.path)?) != self.identity {
+            return Err(PageProblem::Changed);
+        }
+        let file = File::open(&self.path)?;
+        if Identity::of(&file.metadata()?) != self.identity {
+            return Err(PageProblem::Changed);
+        }
+        let file = Arc::new(file);
+        *open = Some(file.clone());
+        Ok(file)
+    }
+}
+
+impl Identity {
+    fn of(found: &Metadata) -> Identity {
+        Identity {
+            device: found.dev(),
+            inode: found.ino(),
+            length: found.len(),
+            modified: (found.mtime(), found.mtime_nsec()),
+        }
+    }
+}
