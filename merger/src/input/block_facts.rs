@@ -6,7 +6,7 @@ use super::opened::{Tables, block_rows};
 use super::source::{NO_THREAD, stack_key};
 use rpd_shard::Shard;
 use rpd_shard::file::{BlockError, BlockKind, BlockRef, ShardStrings};
-use rpd_shard::model::{Kind, Local, Rows, TableId, Value};
+use rpd_shard::model::{Cells, Kind, Local, Rows, TableId, Value};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Tracks of samples that one process has; threads beyond share one of each name.
@@ -72,8 +72,17 @@ fn join(a: Option<(i64, i64)>, b: Option<(i64, i64)>) -> Option<(i64, i64)> {
     }
 }
 
-fn bounds(values: impl Iterator<Item = i64>) -> Option<(i64, i64)> {
-    values.fold(None, |bounds, v| join(bounds, Some((v, v))))
+fn bounds(mut values: impl Iterator<Item = i64>) -> Option<(i64, i64)> {
+    let first = values.next()?;
+    Some(values.fold((first, first), |(low, high), v| (low.min(v), high.max(v))))
+}
+
+/// The integers of a column without NULL, as most are.
+fn plain(cells: &Cells) -> Option<&[i64]> {
+    match cells {
+        Cells::Int { values, nulls } if !nulls.any() => Some(values),
+        _ => None,
+    }
 }
 
 /// Decodes a block. `threads` are the key ranges of the process's thread rows, ascending.
@@ -90,17 +99,19 @@ pub(super) fn facts(
         let ints = || (0..rows.len).filter_map(|i| cells.int(i));
         match &column.kind {
             Kind::Ref(table) => {
-                if let Some((low, high)) = bounds(ints()) {
+                let found = plain(cells).map_or_else(|| bounds(ints()), |v| bounds(v.iter().copied()));
+                if let Some((low, high)) = found {
                     told.refer(*table, low, high);
                 }
                 // No table has a key 0.
-                if column.sql.not_null && ints().count() < rows.len {
+                if column.sql.not_null && plain(cells).is_none() && ints().count() < rows.len {
                     told.refer(*table, 0, 0);
                 }
             }
             Kind::Stack => {
-                let keys = (0..rows.len).filter_map(|i| stack_key(cells.get(i)));
-                told.stacks = join(told.stacks, bounds(keys));
+                let keys = || (0..rows.len).filter_map(|i| stack_key(cells.get(i)));
+                let found = plain(cells).map_or_else(|| bounds(keys()), |v| bounds(v.iter().copied()));
+                told.stacks = join(told.stacks, found);
             }
             Kind::Str => {
                 told.lost_strings |= (0..rows.len).any(|i| match cells.get(i) {

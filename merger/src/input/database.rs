@@ -8,7 +8,7 @@ use super::survey::{MAX_SHIFTED_STACK, Survey, hashes_of_words, reserve_placehol
 use crate::agree::strings::{Hash, hash};
 use rayon::prelude::*;
 use rpd_rocpd::read::{Database, ProcessFacts, ReadError, Space, Wanted};
-use rpd_shard::model::{Keys, Kind, Local, Rows, Table, TableId, Value, rocpd};
+use rpd_shard::model::{Cells, Keys, Kind, Local, Rows, Table, TableId, Value, rocpd};
 use rpd_shard::record::{Clock, ClockDomain, Loss, LossCause, Node, Process};
 use std::collections::{BTreeMap, BTreeSet};
 use std::error::Error;
@@ -260,6 +260,13 @@ impl Known<'_> {
                     }
                 }
                 Kind::Stack => {
+                    if let Cells::Int { values, nulls } = cells
+                        && !nulls.any()
+                    {
+                        let low = values.iter().copied().min();
+                        facts.stacks = join(facts.stacks, low.zip(values.iter().copied().max()));
+                        continue;
+                    }
                     for key in (0..rows.len).filter_map(|i| stack_key(cells.get(i))) {
                         facts.stacks = join(facts.stacks, Some((key, key)));
                     }

@@ -43,7 +43,10 @@ impl SourceMap<'_> {
         let table = rows.table.clone();
         let keys = self.keys(table.id, &rows.keys, origin);
         // What a span without an end, or a row without a time, falls back to.
-        let span = table.span().map(|(first, _)| rows.columns[first].clone());
+        let has_time = |cells: &Cells| matches!(cells, Cells::Int { nulls, .. } if !nulls.any());
+        let incomplete = |(column, cells): (&Column, &Cells)| column.kind == Kind::Time && !has_time(cells);
+        let some_incomplete = table.columns.iter().zip(&rows.columns).any(incomplete);
+        let span = table.span().filter(|_| some_incomplete).map(|(first, _)| rows.columns[first].clone());
         let mut columns = std::mem::take(&mut rows.columns);
         for (column, cells) in table.columns.iter().zip(&mut columns) {
             let mut lost = 0;
@@ -180,6 +183,12 @@ impl SourceMap<'_> {
     }
 
     fn times(&self, column: &Column, cells: &mut Cells, rows: usize, start: Option<&Cells>, lost: &mut u64) {
+        if let Cells::Int { values, nulls } = &mut *cells
+            && !nulls.any()
+        {
+            values.iter_mut().for_each(|time| *time = self.fit.map(LocalNs(*time)).ns());
+            return;
+        }
         let process = self.source.process.first_seen;
         let fallback = |i: usize| start.and_then(|s| s.int(i)).unwrap_or(process);
         let mut values = Vec::with_capacity(rows);
@@ -276,23 +285,32 @@ fn map_ids(
     if matches!(cells, Cells::Absent) && matches!(map(Value::Null), Mapped::Null) {
         return;
     }
-    let mut values = Vec::with_capacity(rows);
-    let mut nulls = Nulls::default();
-    for i in 0..rows {
-        let id = match map(cells.get(i)) {
-            Mapped::Id(id) => Some(id),
-            Mapped::Null => None,
-            Mapped::Lost => {
-                *lost += 1;
-                fallback
-            }
-        };
-        values.push(id.unwrap_or_else(|| {
-            nulls.set(i);
+    let mut id_of = |value: Value<'_>| match map(value) {
+        Mapped::Id(id) => Some(id),
+        Mapped::Null => None,
+        Mapped::Lost => {
+            *lost += 1;
+            fallback
+        }
+    };
+    let mut none = Nulls::default();
+    let mut place = |i: usize, id: Option<i64>| {
+        id.unwrap_or_else(|| {
+            none.set(i);
             0
-        }));
+        })
+    };
+    match &mut *cells {
+        // Mostly integers without NULL, all of which lead somewhere.
+        Cells::Int { values, nulls } if !nulls.any() => {
+            values.iter_mut().enumerate().for_each(|(i, value)| *value = place(i, id_of(Value::Int(*value))));
+            *nulls = none;
+        }
+        cells => {
+            let values = (0..rows).map(|i| place(i, id_of(cells.get(i)))).collect();
+            *cells = Cells::Int { values, nulls: none };
+        }
     }
-    *cells = Cells::Int { values, nulls };
 }
 
 /// Values that SQLite would refuse: NULL where it is not allowed (NaN is stored as NULL), a word that a

@@ -16,14 +16,14 @@ pub(super) enum Treatment {
     Stack,
     /// JSON in which a code object is named by id.
     LineInfo,
-    /// JSON, but for what a merge noted under "rpd".
-    WithoutProvenance,
     /// JSON in which a stream is named by id, in a view without guid.
     StreamOfArgument,
+    /// JSON to which a merge adds, under `rpd`, where the row comes from.
+    Provenance,
 }
 
 use Referred::{Agent, CodeObject, Event, KernelSymbol, Node, Pmc, Queue, Region, Stream};
-use Treatment::{LeftOut, LineInfo, Row, Stack, StreamOfArgument, WithoutProvenance};
+use Treatment::{LeftOut, LineInfo, Provenance, Row, Stack, StreamOfArgument};
 
 /// Columns of all views of a kind of event.
 const EVENTS: [(&str, Treatment); 7] = [
@@ -122,7 +122,7 @@ const TREATMENTS: [(&str, &[(&str, Treatment)]); 19] = [
             ("event_id", LeftOut),
             ("stream_id", LeftOut),
             ("nid", LeftOut),
-            ("extdata", WithoutProvenance),
+            ("extdata", Provenance),
         ],
     ),
     ("memory_copies", &MEMORY),
