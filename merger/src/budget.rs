@@ -5,11 +5,11 @@ use rpd_shard::size::{Size, SizeError};
 use std::str::FromStr;
 
 /// Least memory that a merge gets by with.
-const LEAST: u64 = 128 << 20;
-/// What there is in any merge: the program, SQLite's cache, pages on their way to the disk.
-const ALWAYS: u64 = 80 << 20;
+const LEAST: u64 = 32 << 20;
+/// What there is in any merge: the program, what it knows of its inputs.
+const ALWAYS: u64 = 16 << 20;
 /// What a thread has in work: the rows of a unit, and their pages.
-const PER_THREAD: u64 = 40 << 20;
+const PER_THREAD: u64 = 16 << 20;
 /// What a distinct string takes: its hash, its place, its id, in tables that are half full at worst.
 const PER_STRING: u64 = 96;
 
@@ -30,7 +30,7 @@ pub enum BudgetError {
     #[error(transparent)]
     Size(#[from] SizeError),
     /// A size below the least.
-    #[error("a merge needs 128M at least")]
+    #[error("a merge needs 32M at least")]
     TooSmall,
 }
 
@@ -48,6 +48,16 @@ impl Budget {
     pub fn threads(self, wanted: usize) -> usize {
         let fit = (self.0 - ALWAYS) / PER_THREAD;
         usize::try_from(fit).unwrap_or(usize::MAX).clamp(1, wanted.max(1))
+    }
+
+    /// Bytes of pages that are on their way to the disk at once.
+    pub fn stream_bytes(self) -> usize {
+        usize::try_from(self.0 / 8).unwrap_or(usize::MAX).min(24 << 20)
+    }
+
+    /// Bytes of SQLite's cache.
+    pub fn cache_bytes(self) -> u64 {
+        (self.0 / 8).min(64 << 20)
     }
 
     /// Bytes of pages that are kept between two passes.
@@ -76,14 +86,14 @@ mod tests {
 
     #[test]
     fn memory_decides_about_threads_and_strings() {
-        let small: Budget = "128M".parse().unwrap();
+        let small: Budget = "32M".parse().unwrap();
         assert_eq!(small.threads(64), 1);
-        assert_eq!(Budget::default().threads(64), 23);
+        assert_eq!(Budget::default().threads(100), 63);
         assert_eq!(Budget::default().threads(2), 2);
-        assert!(small.check_strings(100_000).is_ok());
+        assert!(small.check_strings(10_000).is_ok());
         assert!(small.check_strings(1_000_000).is_err());
         assert!(Budget::default().check_strings(1_000_000).is_ok());
-        assert_eq!("127M".parse::<Budget>(), Err(BudgetError::TooSmall));
+        assert_eq!("31M".parse::<Budget>(), Err(BudgetError::TooSmall));
         assert!("much".parse::<Budget>().is_err());
     }
 }

@@ -113,8 +113,11 @@ pub fn merge(comm: &impl Comm, args: &MergeArgs) -> Result<Report, Failure> {
     let forms = Forms::new(&schema, sets.clone());
     let encoder = Encoder::new(units(&surveys, &own.groups), maker, forms, &progress);
     let target = Target { path: &path, first: base.behind };
-    let threads = args.memory.threads(rayon::current_num_threads());
-    let means = Means { threads, kept_bytes: args.memory.kept_bytes() };
+    let means = Means {
+        threads: args.memory.threads(rayon::current_num_threads()),
+        stream_bytes: args.memory.stream_bytes(),
+        kept_bytes: args.memory.kept_bytes(),
+    };
     let Placed { mut written, index, pages } = settle(comm, place(comm, target, &encoder, means))?;
     drop(encoder);
 
@@ -128,7 +131,7 @@ pub fn merge(comm: &impl Comm, args: &MergeArgs) -> Result<Report, Failure> {
     let own_small = if sets.is_partitioned() {
         sets::write_in_turns(comm, &path, &sets, &schema, &surveys, &strings, &found.nodes)?
     } else {
-        let strings = seal::strings_in_turns(comm, &path, &sets, &schema, &surveys, &strings)?;
+        let strings = seal::strings_in_turns(comm, &path, &sets, &schema, &surveys, &strings, args.memory)?;
         SmallRows { strings, nodes: if comm.rank() == 0 { small.nodes } else { 0 } }
     };
     seal::count_small(&mut written, own_small);

@@ -39,12 +39,12 @@ fn attempt(cli: &Cli, comm: &impl Comm) -> Result<(), Failure> {
         return if comm.rank() == 0 { inspect(file, *blocks) } else { Ok(()) };
     }
     let args = &cli.merge;
-    if let Some(threads) = args.threads {
-        rayon::ThreadPoolBuilder::new()
-            .num_threads(threads.into())
-            .build_global()
-            .map_err(|error| Failure::Internal(format!("cannot start {threads} threads: {error}")))?;
-    }
+    let cores = || std::thread::available_parallelism().map_or(1, usize::from);
+    let threads = args.memory.threads(args.threads.map_or_else(cores, usize::from));
+    rayon::ThreadPoolBuilder::new()
+        .num_threads(threads)
+        .build_global()
+        .map_err(|error| Failure::Internal(format!("cannot start {threads} threads: {error}")))?;
     // Past a file size limit a write shall fail and be told, not kill the process.
     let _ = signal_hook::flag::register(signal_hook::consts::SIGXFSZ, Arc::default());
     let report = merge(comm, args)?;

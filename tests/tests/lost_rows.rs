@@ -4,7 +4,6 @@
 use rpd_shard::Shard;
 use rpd_shard::file::{BlockKind, BlockRef};
 use rpd_shard::model::{Kind, Schema, Table, TableId, Value, rocpd};
-use rpd_shard::record::LossCause;
 use rpd_tests::crafted::{blocks, damage, last_block, write_rows};
 use rpd_tests::harness::{Database, RunFolder, assert_refused, losses, replaced, rpd_merge};
 use rpd_tests::synthetic::SyntheticRun;

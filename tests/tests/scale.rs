@@ -156,7 +156,7 @@ fn a_million_strings_and_long_texts_give_the_same_file_mpi() {
 
 /// Databases and shards of a run, each kind many times as large as the memory that a merge is given.
 fn large(folder: &Path) -> (PathBuf, PathBuf) {
-    let events_per_rank = if soak() { 1_500_000 } else { 150_000 };
+    let events_per_rank = if soak() { 1_500_000 } else { 250_000 };
     let run = BulkRun { ranks: 4, events_per_rank, ..BulkRun::default() };
     let databases = folder.join("databases");
     write_bulk_rocpd(&databases, &run).unwrap();
@@ -169,7 +169,7 @@ fn memory_stays_within_what_is_allowed_mpi() {
     let folder = tempfile::tempdir().unwrap();
     let (databases, shards) = large(folder.path());
     // The limit is on writable private memory: what a process asks for, not what it reserves.
-    let memory: usize = if soak() { 256 } else { 48 };
+    let memory: usize = if soak() { 256 } else { 128 };
     let limited = format!("ulimit -d {} && exec \"$@\"", memory << 10);
     let limited = ["-c", &limited, "sh"];
     let allowed = format!("{memory}MiB");
@@ -211,7 +211,7 @@ fn a_limit_on_memory_that_is_nonsense_is_refused() {
         let outcome = rpd_merge().args(["--memory", memory]).arg(folder.path()).run();
         assert_eq!(outcome.code(), Some(2), "{memory:?}: {outcome}");
     }
-    for memory in ["64MiB", "1GiB"] {
+    for memory in ["128M", "1GiB"] {
         let outcome = rpd_merge().args(["--memory", memory]).arg(folder.path()).run();
         assert_eq!(outcome.code(), Some(4), "there is nothing to merge: {outcome}");
     }

@@ -254,6 +254,11 @@ impl Writer {
         Ok(rows.len as u64)
     }
 
+    /// How many bytes of the file may be in memory; 64 MiB unless said.
+    pub fn set_cache(&self, bytes: u64) -> Result<(), WriteError> {
+        self.statement("cache", &format!("PRAGMA cache_size = -{}", (bytes >> 10).max(1)))
+    }
+
     fn set(&self, set: usize) -> Result<TableSet, WriteError> {
         let unknown = || WriteError::UnknownTable { path: self.path.clone(), table: format!("set {set}") };
         self.sets.get(set).cloned().ok_or_else(unknown)

@@ -1,7 +1,7 @@
 //! What rank 0 learns of an input when it looks into it, before anything is merged.
 
 use super::format::Format;
-use rpd_rocpd::read::{Database, ReadError, Space};
+use rpd_rocpd::read::{Database, ReadError, Space, Wanted};
 use rpd_shard::model::Schema;
 use rpd_shard::record::{SYSTEM_SOURCE, Selection};
 use rpd_shard::{OpenError, Shard};
@@ -11,6 +11,8 @@ use std::path::{Path, PathBuf};
 
 /// Sizes of more than a million ranks are damage.
 const MAX_SIZE: u32 = 1 << 20;
+/// Pieces that are looked at for a row: an empty table has one at most.
+const MOST_EMPTY: usize = 4_096;
 
 /// What rank 0 keeps of an input: not the open file, there may be thousands.
 pub(super) struct Candidate {
@@ -99,7 +101,7 @@ impl Candidate {
     pub(super) fn of_database(path: &Path) -> Result<Candidate, Refused> {
         let database = Database::open(path).map_err(refused_database)?;
         let spaces = database.spaces();
-        if spaces.iter().flat_map(|space| &space.tables).all(|table| table.pieces.is_empty()) {
+        if !has_rows(&database) {
             let why = "its tables have no rows: the program was killed before its profiler wrote them";
             return Err(Refused::LeaveOut(format!("{}: {why}", path.display())));
         }
@@ -137,6 +139,19 @@ impl Candidate {
             is_merged: !merged.is_empty(),
         })
     }
+}
+
+/// Whether any table has a row. An empty table may have a piece.
+fn has_rows(database: &Database) -> bool {
+    let tables = database.spaces().iter().enumerate().flat_map(|(i, space)| {
+        let numbered = space.tables.iter().enumerate();
+        numbered.flat_map(move |(j, table)| table.pieces.iter().map(move |piece| (i, j, piece)))
+    });
+    let mut pieces = tables.take(MOST_EMPTY);
+    pieces.any(|(space, table, piece)| {
+        // What cannot be read is no reason to say that there is nothing.
+        database.rows(space, table, piece, Wanted::Links).map_or(true, |rows| rows.len > 0)
+    })
 }
 
 /// Whether these are the built-in tables.

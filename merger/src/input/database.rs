@@ -1,7 +1,7 @@
 //! The survey of a RocPD database: what `survey.rs` is for shards.
 
 use super::expand::Word;
-use super::opened::{Input, OpenDatabase, Tables};
+use super::opened::{Input, OpenDatabase, StringPieces, Tables};
 use super::schema::JobSchema;
 use super::source::{KeySpace, Piece, Source, StackSpace, Tracks, stack_key};
 use super::survey::{MAX_SHIFTED_STACK, Survey, hashes_of_words, reserve_placeholders, shorten};
@@ -29,19 +29,18 @@ pub fn survey_database(database: Database, taken: &[usize], job: &JobSchema) -> 
         survey.warnings.push(format!("{}: {line}", database.path().display()));
         survey.lose(None, LossCause::Truncated, None);
     }
-    let mut tables = Vec::new();
-    for (string_table, space) in taken.iter().enumerate() {
+    let mut string_tables = Vec::new();
+    for space in taken {
         let Some(found) = database.spaces().get(*space) else { continue };
         let adopted: Tables = Arc::new(job.adopt(&found.schema));
-        tables.push(adopted.clone());
         let reader = Reader { database: &database, space: *space, found, tables: &adopted };
-        let source = reader.survey(job, string_table, &mut survey);
+        let source = reader.survey(job, &mut string_tables, &mut survey);
         survey.sources.push(source);
     }
     shorten(&mut survey.warnings, database.path());
     survey.sources.sort_by_cached_key(Source::order);
     database.release();
-    survey.input = Input::Database(OpenDatabase { database, taken: taken.to_vec() });
+    survey.input = Input::Database(OpenDatabase { database, strings: string_tables });
     survey
 }
 
@@ -66,14 +65,16 @@ struct PieceFacts {
 }
 
 impl Reader<'_> {
-    fn survey(&self, job: &JobSchema, string_table: usize, survey: &mut Survey) -> Source {
-        survey.warnings.extend(self.found.warnings.iter().cloned());
+    fn survey(&self, job: &JobSchema, string_tables: &mut Vec<StringPieces>, survey: &mut Survey) -> Source {
+        let string_table = string_tables.len();
+        let path = self.database.path().display();
+        survey.warnings.extend(self.found.warnings.iter().map(|line| format!("{path}: {line}")));
         for left_out in &self.found.left_out {
-            let path = self.database.path().display();
             survey.warnings.push(format!("{path}: table {} is left out: {}", left_out.table, left_out.why));
             survey.lose(None, LossCause::UnknownTable, left_out.rows);
         }
-        let (strings, mut hashes) = self.strings(survey);
+        let (strings, mut hashes, readable) = self.strings(survey);
+        string_tables.push(readable);
         let nodes = self.nodes();
         let mut spaces: BTreeMap<TableId, KeySpace> = BTreeMap::new();
         let mut pieces = Vec::new();
@@ -128,11 +129,13 @@ impl Reader<'_> {
         Source { process, nodes, spaces, stacks, pieces, tracks: Tracks::new(), string_table, tables }
     }
 
-    /// The keys of the strings, and place and hash of each.
-    fn strings(&self, survey: &mut Survey) -> (KeySpace, Vec<(u32, Hash)>) {
+    /// The keys of the strings, place and hash of each, and the pieces that they are in.
+    fn strings(&self, survey: &mut Survey) -> (KeySpace, Vec<(u32, Hash)>, StringPieces) {
         let mut space = KeySpace::default();
         let mut hashes = Vec::new();
-        let Some(place) = self.found.position(rocpd::STRING) else { return (space, hashes) };
+        let mut readable = StringPieces { space: self.space, table: 0, pieces: Vec::new() };
+        let Some(place) = self.found.position(rocpd::STRING) else { return (space, hashes, readable) };
+        readable.table = place;
         for piece in &self.found.tables[place].pieces {
             let rows = match self.database.rows(self.space, place, piece, Wanted::All) {
                 Ok(rows) => rows,
@@ -142,12 +145,13 @@ impl Reader<'_> {
                     continue;
                 }
             };
+            readable.pieces.push(piece.clone());
             runs_of(&rows).iter().for_each(|(first, next)| space.add_keys(*first, *next));
             let texts = rows.column("string");
             hashes.extend((hashes.len() as u32..).zip((0..rows.len).map(|i| hash(text_of(texts.get(i))))));
             *survey.rows_read.entry(rocpd::STRING).or_default() += rows.len as u64;
         }
-        (space, hashes)
+        (space, hashes, readable)
     }
 
     fn nodes(&self) -> Vec<(i64, Node)> {

@@ -4,12 +4,13 @@ use super::expand::Word;
 use super::source::Source;
 use crate::agree::strings::{StringIds, hash};
 use crate::failure::Failure;
-use rpd_rocpd::read::{Database, Space, Wanted};
+use rpd_rocpd::read::{Database, Piece, Space, Wanted};
 use rpd_shard::Shard;
-use rpd_shard::file::{BlockError, BlockKind, BlockRef, ShardStrings};
-use rpd_shard::model::{Local, Rows, Table, TableId, Value, rocpd};
+use rpd_shard::file::{BlockDamage, BlockError, BlockKind, BlockRef, ShardStrings};
+use rpd_shard::model::{Local, Rows, Table, TableId, Value};
 use rpd_shard::record::{ClockSet, Process};
 use std::collections::BTreeMap;
+use std::fmt::Display;
 use std::path::Path;
 use std::sync::Arc;
 use twox_hash::XxHash3_128;
@@ -40,26 +41,33 @@ pub enum Input {
 pub struct OpenDatabase {
     /// The database.
     pub database: Database,
-    /// Positions of the spaces that are merged; the others are in another input too. Each has a string
-    /// table, in this order.
-    pub taken: Vec<usize>,
+    /// The string tables of the spaces that are merged; other spaces are in another input too.
+    pub strings: Vec<StringPieces>,
+}
+
+/// A string table.
+#[derive(Debug)]
+pub struct StringPieces {
+    /// Position of its space in the file.
+    pub space: usize,
+    /// Position of the table in the space.
+    pub table: usize,
+    /// What of it could be read in the survey.
+    pub pieces: Vec<Piece>,
 }
 
 impl OpenDatabase {
     /// The space that a source was made of.
     pub fn space_of(&self, source: &Source) -> Option<&Space> {
-        self.database.spaces().get(*self.taken.get(source.string_table)?)
+        self.database.spaces().get(self.strings.get(source.string_table)?.space)
     }
 
-    /// The rows of the string tables of its spaces.
+    /// Each string of a string table.
     fn each_string_row(&self, table: usize, take: &mut TakeStringRow<'_>) -> Result<(), Failure> {
-        let Some(space) = self.taken.get(table) else { return Ok(()) };
-        let found = &self.database.spaces()[*space];
-        let Some(place) = found.position(rocpd::STRING) else { return Ok(()) };
+        let Some(StringPieces { space, table, pieces }) = self.strings.get(table) else { return Ok(()) };
         let mut index = 0;
-        for piece in &found.tables[place].pieces {
-            // What could not be read in the survey is lost, and noted there.
-            let Ok(rows) = self.database.rows(*space, place, piece, Wanted::All) else { continue };
+        for piece in pieces {
+            let rows = self.database.rows(*space, *table, piece, Wanted::All).map_err(changed)?;
             let texts = rows.column("string");
             for i in 0..rows.len {
                 let text = match texts.get(i) {
@@ -72,6 +80,20 @@ impl OpenDatabase {
         }
         Ok(())
     }
+}
+
+/// The strings of a shard, in which no more is missing than in the survey.
+pub fn shard_strings(shard: &Shard) -> Result<ShardStrings, Failure> {
+    let (strings, errors) = shard.strings();
+    match errors.into_iter().find(|error| matches!(error.cause, BlockDamage::Io(_))) {
+        Some(error) => Err(changed(error)),
+        None => Ok(strings),
+    }
+}
+
+/// What was read in the survey cannot be read now.
+pub fn changed(error: impl Display) -> Failure {
+    Failure::Input(format!("{error}; the file changed while it was merged: merge again"))
 }
 
 impl Input {
@@ -119,7 +141,7 @@ impl Input {
         match self {
             Input::None => 0,
             Input::Shard(_) => 1,
-            Input::Database(open) => open.taken.len() as u32,
+            Input::Database(open) => open.strings.len() as u32,
         }
     }
 
@@ -129,7 +151,7 @@ impl Input {
         match self {
             Input::None => Ok(()),
             Input::Shard(shard) => {
-                let (strings, _) = shard.strings();
+                let strings = shard_strings(shard)?;
                 strings.iter().try_for_each(|(id, text)| take((id - 1) as u32, text))
             }
             Input::Database(open) => open.each_string_row(table, &mut |_, index, text| take(index, text)),
@@ -196,7 +218,7 @@ impl StringMap {
             })?;
             Ok(map)
         };
-        (0..open.taken.len()).map(map).collect()
+        (0..open.strings.len()).map(map).collect()
     }
 
     /// The words alone.

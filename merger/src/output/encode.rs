@@ -16,9 +16,9 @@ use std::collections::BTreeMap;
 use std::sync::{Mutex, PoisonError};
 
 /// Pages of a unit that are in memory at once.
-const MOST_BYTES: usize = 16 << 20;
+const MOST_BYTES: usize = 6 << 20;
 /// Bytes of text that are turned into pages at once.
-const MOST_TEXT: usize = 4 << 20;
+const MOST_TEXT: usize = 2 << 20;
 /// Runs whose memory is kept.
 const MOST_SPARE: usize = 32;
 /// Largest of them.

@@ -22,6 +22,8 @@ use std::sync::{Mutex, PoisonError};
 pub struct Means {
     /// Threads that encode.
     pub threads: usize,
+    /// Bytes of pages on their way to the disk.
+    pub stream_bytes: usize,
     /// Bytes of pages that are kept between the two passes of several ranks.
     pub kept_bytes: u64,
 }
@@ -71,8 +73,11 @@ pub fn place(
     }
     let is_kept = |unit: &usize| kept[*unit].lock().unwrap_or_else(PoisonError::into_inner).is_some();
     encoder.expect((0..encoder.units()).filter(|unit| !is_kept(unit)));
-    let progressing =
-        Progressing { next: base, placed: Placed::default(), stream: PageStream::begin(target.path)? };
+    let progressing = Progressing {
+        next: base,
+        placed: Placed::default(),
+        stream: PageStream::begin(target.path, means.stream_bytes)?,
+    };
     let ready = in_turns(
         encoder.units(),
         means.threads,

@@ -7,7 +7,7 @@ use crate::agree::strings::StringIds;
 use crate::clock::Clocks;
 use crate::failure::Failure;
 use crate::input::expand::{self, Context};
-use crate::input::opened::{Input, StringMap, block_rows};
+use crate::input::opened::{Input, StringMap, block_rows, changed, shard_strings};
 use crate::input::schema::JobSchema;
 use crate::input::source::{ExpandedKeys, Origin, Piece, Source};
 use crate::input::survey::Survey;
@@ -193,7 +193,7 @@ impl<'a> RowMaker<'a> {
         let (texts, maps) = match &self.surveys[input].input {
             Input::None => (ShardStrings::default(), Vec::new()),
             Input::Shard(shard) => {
-                let (texts, _) = shard.strings();
+                let texts = shard_strings(shard)?;
                 let map = StringMap::of_shard(&texts, self.strings);
                 (texts, vec![map])
             }
@@ -211,11 +211,6 @@ impl<'a> RowMaker<'a> {
         self.surveys[input].input.release();
         self.surveys[input].input.bytes()
     }
-}
-
-/// What was read in the survey cannot be read now.
-fn changed(error: impl std::fmt::Display) -> Failure {
-    Failure::Input(format!("{error}; the file changed while it was merged: merge again"))
 }
 
 fn context<'a>(source: &'a Source, texts: &'a ShardStrings) -> Context<'a> {

@@ -5,6 +5,7 @@ use super::rows::Written;
 use super::sets::{Sets, SmallRows};
 use crate::agree::nodes::Nodes;
 use crate::agree::strings::StringIds;
+use crate::budget::Budget;
 use crate::comm::Comm;
 use crate::failure::Failure;
 use crate::input::expand::Word;
@@ -59,11 +60,13 @@ pub fn strings_in_turns(
     schema: &JobSchema,
     surveys: &[Survey],
     strings: &StringIds,
+    budget: Budget,
 ) -> Result<u64, Failure> {
     let mut written = 0;
     for turn in 0..comm.size() {
         if turn == comm.rank() && !strings.written.is_empty() {
             let mut writer = Writer::open(path, sets.all())?;
+            writer.set_cache(budget.cache_bytes())?;
             written = add_strings(&mut writer, schema, surveys, strings)?;
             writer.commit()?;
         }

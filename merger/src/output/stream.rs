@@ -15,10 +15,10 @@ use std::sync::Arc;
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::thread::JoinHandle;
 
-/// Bytes that are written at once.
-const PIECE_BYTES: usize = 4 << 20;
-/// Pieces between the threads that encode and the one that writes.
-const PIECES: usize = 4;
+/// Pieces: one that is filled, one that is written, and those between them.
+const PIECES: usize = 6;
+/// Least bytes of a piece.
+const LEAST_BYTES: usize = 256 << 10;
 
 /// Memory that begins at a page, as direct I/O asks for.
 #[derive(Debug)]
@@ -33,10 +33,15 @@ struct Piece {
 }
 
 impl Piece {
-    fn new() -> Piece {
-        let memory = vec![0; PIECE_BYTES + PAGE_SIZE];
+    /// Of so many bytes, which are whole pages.
+    fn new(bytes: usize) -> Piece {
+        let memory = vec![0; bytes + PAGE_SIZE];
         let start = memory.as_ptr().align_offset(PAGE_SIZE).min(PAGE_SIZE);
         Piece { memory, start, length: 0, offset: 0 }
+    }
+
+    fn room(&self) -> usize {
+        self.memory.len() - PAGE_SIZE - self.length
     }
 
     fn bytes(&self) -> &[u8] {
@@ -50,7 +55,7 @@ impl Piece {
         } else if self.offset + self.length as u64 != offset {
             return 0;
         }
-        let taken = bytes.len().min(PIECE_BYTES - self.length);
+        let taken = bytes.len().min(self.room());
         let from = self.start + self.length;
         self.memory[from..from + taken].copy_from_slice(&bytes[..taken]);
         self.length += taken;
@@ -69,14 +74,15 @@ pub struct PageStream {
 }
 
 impl PageStream {
-    /// Into this file.
-    pub fn begin(path: &Path) -> Result<PageStream, Failure> {
+    /// Into this file, with so much memory.
+    pub fn begin(path: &Path, memory: usize) -> Result<PageStream, Failure> {
+        let piece_bytes = (memory / PIECES).max(LEAST_BYTES).next_multiple_of(PAGE_SIZE);
         let files = Files::open(path).map_err(|error| Failure::write(path, &error))?;
         let (full, pieces) = sync_channel::<Piece>(PIECES);
-        let (spare, empty) = sync_channel::<Piece>(PIECES + 2);
-        for _ in 0..PIECES {
+        let (spare, empty) = sync_channel::<Piece>(PIECES);
+        for _ in 1..PIECES {
             // There is room for all of them.
-            let _ = spare.send(Piece::new());
+            let _ = spare.send(Piece::new(piece_bytes));
         }
         let write = move || {
             let mut files = files;
@@ -96,7 +102,7 @@ impl PageStream {
         let writer = std::thread::Builder::new().name("write".to_owned()).spawn(write);
         let writer = writer.map_err(|error| Failure::Internal(format!("cannot start a thread: {error}")))?;
         Ok(PageStream {
-            open: Piece::new(),
+            open: Piece::new(piece_bytes),
             full: Some(full),
             empty,
             writer: Some(writer),
@@ -111,7 +117,7 @@ impl PageStream {
                 let taken = self.open.fill(offset, bytes);
                 offset += taken as u64;
                 bytes = &bytes[taken..];
-                if taken == 0 || self.open.length == PIECE_BYTES {
+                if taken == 0 || self.open.room() == 0 {
                     self.flush()?;
                 }
             }

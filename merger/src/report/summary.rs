@@ -210,10 +210,10 @@ impl Report {
         if let Some(path) = self.unfinished.first() {
             return Some(format!("{} was not finished by its collector; {without}", path.display()));
         }
-        if let Some(warning) = self.warnings.first() {
-            return Some(format!("{warning}; {without}"));
-        }
-        self.losses.first().map(|loss| format!("{}; {without}", loss.line()))
+        let warning = self.warnings.first().cloned();
+        let loss = self.losses.first().map(LossRow::line);
+        let both: Vec<String> = warning.into_iter().chain(loss).collect();
+        (!both.is_empty()).then(|| format!("{}; {without}", both.join("; ")))
     }
 
     /// One line on stderr for each thing that is not whole.

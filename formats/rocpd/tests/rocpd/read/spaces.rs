@@ -14,7 +14,7 @@ fn tables(guid: &Guid) -> String {
         "CREATE TABLE \"rocpd_metadata{}\" (id INTEGER NOT NULL PRIMARY KEY AUTOINCREMENT, tag TEXT NOT NULL, value TEXT NOT NULL);",
         guid.suffix()
     );
-    let tables = schema::tables().map(|table| schema::create_table(table, Schema::builtin(), guid));
+    let tables = schema::tables().map(|table| schema::create_table(table, Schema::builtin(), &guid.into()));
     metadata + &tables.collect::<String>()
 }
 
