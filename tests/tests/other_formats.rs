@@ -258,12 +258,14 @@ fn all_kinds_of_inputs_go_into_one_database() {
 /// What a `.rpd` has as calls: regions, where ranges are called by their message, and samples of threads that
 /// are no values of counters. Tables and not views, which leave copies without a queue out.
 const CALLS: &str = "WITH call AS (
-    SELECT r.nid, coalesce(json_extract(e.extdata, '$.message'), s.string) AS name, r.\"end\" - r.start AS duration
-      FROM rocpd_region r JOIN rocpd_event e ON e.id = r.event_id JOIN rocpd_string s ON s.id = r.name_id
+    SELECT r.nid, coalesce(iif(c.string LIKE 'MARKER%', json_extract(e.extdata, '$.message'), NULL), s.string) AS name, r.\"end\" - r.start AS duration
+      FROM rocpd_region r LEFT JOIN rocpd_event e ON e.id = r.event_id
+      LEFT JOIN rocpd_string c ON c.id = e.category_id JOIN rocpd_string s ON s.id = r.name_id
      UNION ALL
-    SELECT t.nid, s.string, 0
+    SELECT t.nid, coalesce(iif(c.string LIKE 'MARKER%', json_extract(e.extdata, '$.message'), NULL), s.string), 0
       FROM rocpd_sample p JOIN rocpd_track t ON t.id = p.track_id JOIN rocpd_string s ON s.id = t.name_id
-     WHERE t.tid IS NOT NULL AND p.event_id NOT IN (SELECT event_id FROM rocpd_pmc_event))";
+      LEFT JOIN rocpd_event e ON e.id = p.event_id LEFT JOIN rocpd_string c ON c.id = e.category_id
+     WHERE t.tid IS NOT NULL AND (e.id IS NULL OR e.id NOT IN (SELECT event_id FROM rocpd_pmc_event)))";
 
 #[test]
 fn a_merged_rpd_has_the_operations_and_nodes_of_its_inputs() {
