@@ -129,7 +129,7 @@ pub fn merge(comm: &impl Comm, args: &MergeArgs) -> Result<Report, Failure> {
     }
     comm.all_gather(Vec::new());
     let own_small = if sets.is_partitioned() {
-        sets::write_in_turns(comm, &path, &sets, &schema, &surveys, &strings, &found.nodes)?
+        sets::write_in_turns(comm, &path, &sets, &schema, &surveys, &strings, &found.nodes, args.memory)?
     } else {
         let strings = seal::strings_in_turns(comm, &path, &sets, &schema, &surveys, &strings, args.memory)?;
         SmallRows { strings, nodes: if comm.rank() == 0 { small.nodes } else { 0 } }

@@ -13,7 +13,7 @@ use crate::input::schema::JobSchema;
 use crate::input::survey::Survey;
 use rpd_rocpd::Writer;
 use rpd_shard::model::{Keys, RowsBuilder, TableId, Value, rocpd};
-use rpd_sqlite::write::{LogicalPage, Sealer};
+use rpd_sqlite::write::{LogicalPage, Sealer, reset_change_counter};
 use std::collections::BTreeMap;
 use std::path::Path;
 
@@ -150,7 +150,8 @@ pub fn finish(
         writer.metadata(tag, value)?;
     }
     writer.commit()?;
-    Ok(())
+    // One rank commits its strings once, several ranks do it more often.
+    reset_change_counter(path).map_err(|e| Failure::Output(format!("cannot finish the output: {e}")))
 }
 
 /// Rows of tables that SQLite writes, as counted by all ranks.

@@ -5,6 +5,7 @@
 
 use crate::agree::nodes::Nodes;
 use crate::agree::strings::{Hash, StringIds, hash, sums};
+use crate::budget::Budget;
 use crate::comm::Comm;
 use crate::failure::Failure;
 use crate::input::expand::Word;
@@ -177,11 +178,13 @@ pub fn write_in_turns(
     surveys: &[Survey],
     strings: &StringIds,
     nodes: &Nodes,
+    budget: Budget,
 ) -> Result<SmallRows, Failure> {
     let mut written = SmallRows::default();
     for turn in 0..comm.size() {
         if turn == comm.rank() && surveys.iter().any(|survey| !survey.sources.is_empty()) {
             let mut writer = Writer::open(path, sets.all())?;
+            writer.set_cache(budget.cache_bytes())?;
             for (input, survey) in surveys.iter().enumerate() {
                 for (position, source) in survey.sources.iter().enumerate() {
                     let set = sets.of(input, position);

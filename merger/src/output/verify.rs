@@ -138,3 +138,96 @@ impl Verification {
         )))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::failure::Exit;
+    use crate::input::schema::PlannedSchema;
+    use rpd_rocpd::{Guid, TableSet, Writer};
+    use rpd_shard::model::{Keys, RowsBuilder, Schema, Value, rocpd};
+
+    /// Writes events with these ids, and a track of a node that is there if `node`.
+    fn write(path: &Path, events: &[i64], node: bool) {
+        let sets: [TableSet; 1] = [(&Guid::from_bits(7)).into()];
+        let mut writer = Writer::create_of(path, &sets, [3, 0, 0], Schema::builtin()).unwrap();
+        let mut add = |table, keys: Vec<i64>, row: &[Value<'_>]| {
+            let mut rows = RowsBuilder::new(Schema::builtin().get(table).unwrap());
+            keys.iter().for_each(|_| rows.push(row));
+            let rows = rows.finish(1);
+            let columns = rows.columns.clone();
+            writer.append(&rows.into_merged(Keys::Sparse(keys), columns)).unwrap();
+        };
+        add(rocpd::EVENT, events.to_vec(), &[]);
+        add(rocpd::TRACK, vec![1], &[Value::Int(1)]);
+        if node {
+            add(rocpd::INFO_NODE, vec![1], &[Value::Int(1), Value::Text(b"m")]);
+        }
+        writer.commit().unwrap();
+    }
+
+    fn accounts() -> BTreeMap<TableId, Account> {
+        let account = |read, placeholders, numbered| Account { read, placeholders, numbered };
+        BTreeMap::from([
+            (rocpd::EVENT, account(2, 1, 4)),
+            (rocpd::TRACK, account(1, 0, 1)),
+            (rocpd::INFO_NODE, account(3, 0, 1)),
+            (rocpd::REGION, account(0, 0, 0)),
+        ])
+    }
+
+    #[test]
+    fn a_file_with_all_rows_is_accounted_for() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("out.db.partial");
+        write(&path, &[1, 2, 3, 4], true);
+        let schema = JobSchema::new(&PlannedSchema::default());
+        let found = verify(&path, &schema, 1, &accounts()).unwrap();
+        assert!(found.failure().is_none(), "{found:?}");
+        let lines = found.lines();
+        let expected = [
+            "rocpd_info_node            1 rows = 3 read - 2 repeated",
+            "rocpd_track                1 rows = 1 read",
+            "rocpd_event                4 rows = 2 read + 1 made of others + 1 for lost ones",
+            "integrity_check, foreign_key_check and AMD's rules: ok, schema 3.0.0, 1 table set",
+        ];
+        assert_eq!(lines, expected);
+    }
+
+    #[test]
+    fn a_broken_file_is_an_internal_fault_that_is_named() {
+        let folder = tempfile::tempdir().unwrap();
+        let schema = JobSchema::new(&PlannedSchema::default());
+        let broken = |name: &str, events: &[i64], node: bool, damage: &dyn Fn(&Path)| {
+            let path = folder.path().join(name);
+            write(&path, events, node);
+            damage(&path);
+            match verify(&path, &schema, 1, &accounts()) {
+                Ok(found) => found.failure().unwrap(),
+                Err(failure) => failure,
+            }
+        };
+        let keep = |_: &Path| {};
+        let cut = |path: &Path| {
+            let file = std::fs::File::options().write(true).open(path).unwrap();
+            file.set_len(file.metadata().unwrap().len() - 8192).unwrap();
+        };
+        let zeros = |path: &Path| std::fs::write(path, [0; 8192]).unwrap();
+        for (failure, expected) in [
+            (broken("row", &[1, 2, 4], true, &keep), "rocpd_event has 3 rows instead of 4"),
+            (
+                broken("node", &[1, 2, 3, 4], false, &keep),
+                "references from rocpd_track to rocpd_info_node lead nowhere",
+            ),
+            (broken("cut", &[1, 2, 3, 4], true, &cut), ""),
+            (broken("zeros", &[1, 2, 3, 4], true, &zeros), "cannot be read again"),
+        ] {
+            assert_eq!(failure.exit(), Exit::Internal);
+            assert!(failure.to_string().contains(expected), "{failure}");
+        }
+        let path = folder.path().join("sets");
+        write(&path, &[1, 2, 3, 4], true);
+        let found = verify(&path, &schema, 2, &accounts()).unwrap();
+        assert!(found.failure().unwrap().to_string().contains("1 sets of tables instead of 2"));
+    }
+}

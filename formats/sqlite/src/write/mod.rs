@@ -16,6 +16,7 @@
 //! through SQLite.
 
 mod affinity;
+mod counter;
 mod error;
 mod field;
 mod leaf;
@@ -27,6 +28,7 @@ mod seal;
 mod stage;
 
 pub use affinity::Affinity;
+pub use counter::reset_change_counter;
 pub use error::{SealError, WriteError};
 pub use field::Field;
 pub use leaf::LeafWriter;

@@ -122,3 +122,27 @@ proptest! {
         prop_assert!(whole == single);
     }
 }
+
+#[test]
+fn a_file_that_was_written_more_often_is_the_same_file() {
+    let folder = tempfile::tempdir().unwrap();
+    let [once, often] = ["once", "often"].map(|name| folder.path().join(name));
+    for path in [&once, &often] {
+        let conn = rusqlite::Connection::open(path).unwrap();
+        conn.execute_batch("CREATE TABLE t (x); INSERT INTO t VALUES (1), (2);").unwrap();
+    }
+    for value in [5, 2] {
+        let conn = rusqlite::Connection::open(&often).unwrap();
+        conn.execute("UPDATE t SET x = ? WHERE rowid = 2", [value]).unwrap();
+    }
+    assert!(std::fs::read(&once).unwrap() != std::fs::read(&often).unwrap());
+    for path in [&once, &often] {
+        rpd_sqlite::write::reset_change_counter(path).unwrap();
+        let conn = rusqlite::Connection::open(path).unwrap();
+        let sum = conn.query_row("SELECT sum(x) FROM t", [], |row| row.get::<_, i64>(0)).unwrap();
+        let pages = conn.query_row("PRAGMA page_count", [], |row| row.get::<_, i64>(0)).unwrap();
+        assert_eq!((sum, pages), (3, 2));
+    }
+    assert!(std::fs::read(&once).unwrap() == std::fs::read(&often).unwrap());
+    assert!(rpd_sqlite::write::reset_change_counter(&folder.path().join("missing")).is_err());
+}
