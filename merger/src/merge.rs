@@ -29,8 +29,8 @@ use crate::output::{legacy, provenance, seal};
 use crate::report::progress::Progress;
 use crate::report::{Report, SHOWN};
 use rayon::prelude::*;
-use rpd_rocpd::Guid;
 use rpd_rocpd::read::{Database, Keep};
+use rpd_rocpd::{Guid, Writer};
 use rpd_shard::Shard;
 use rpd_shard::model::{TableId, rocpd};
 use rpd_shard::record::{ClockDomain, ClockSet, Loss, Node, wire};
@@ -128,10 +128,15 @@ pub fn merge(comm: &impl Comm, args: &MergeArgs) -> Result<Report, Failure> {
         seal::seal_pages(&path, &index, &base.roots, base.behind, pages)?;
     }
     comm.all_gather(Vec::new());
+    let open = || -> Result<Writer, Failure> {
+        let writer = Writer::open(&path, sets.all())?;
+        writer.set_cache(args.memory.cache_bytes())?;
+        Ok(writer)
+    };
     let own_small = if sets.is_partitioned() {
-        sets::write_in_turns(comm, &path, &sets, &schema, &surveys, &strings, &found.nodes, args.memory)?
+        sets::write_in_turns(comm, &open, &sets, &schema, &surveys, &strings, &found.nodes)?
     } else {
-        let strings = seal::strings_in_turns(comm, &path, &sets, &schema, &surveys, &strings, args.memory)?;
+        let strings = seal::strings_in_turns(comm, &open, &schema, &surveys, &strings)?;
         SmallRows { strings, nodes: if comm.rank() == 0 { small.nodes } else { 0 } }
     };
     seal::count_small(&mut written, own_small);

@@ -5,7 +5,6 @@ use super::rows::Written;
 use super::sets::{Sets, SmallRows};
 use crate::agree::nodes::Nodes;
 use crate::agree::strings::StringIds;
-use crate::budget::Budget;
 use crate::comm::Comm;
 use crate::failure::Failure;
 use crate::input::expand::Word;
@@ -52,21 +51,21 @@ pub fn seal_pages(
     sealer.finish().map_err(|e| cannot(&e))
 }
 
+/// Opens the output for SQLite.
+pub type OpenWriter<'a> = dyn Fn() -> Result<Writer, Failure> + 'a;
+
 /// Rank behind rank adds its strings: ids ascend, so that the table is appended to.
 pub fn strings_in_turns(
     comm: &impl Comm,
-    path: &Path,
-    sets: &Sets,
+    open: &OpenWriter<'_>,
     schema: &JobSchema,
     surveys: &[Survey],
     strings: &StringIds,
-    budget: Budget,
 ) -> Result<u64, Failure> {
     let mut written = 0;
     for turn in 0..comm.size() {
         if turn == comm.rank() && !strings.written.is_empty() {
-            let mut writer = Writer::open(path, sets.all())?;
-            writer.set_cache(budget.cache_bytes())?;
+            let mut writer = open()?;
             written = add_strings(&mut writer, schema, surveys, strings)?;
             writer.commit()?;
         }

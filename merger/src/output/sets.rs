@@ -3,9 +3,9 @@
 //! In the partitioned layout ids count through the job as in the other one; only strings and nodes are in every
 //! set that uses them, under the ids that they have in the job.
 
+use super::seal::OpenWriter;
 use crate::agree::nodes::Nodes;
 use crate::agree::strings::{Hash, StringIds, hash, sums};
-use crate::budget::Budget;
 use crate::comm::Comm;
 use crate::failure::Failure;
 use crate::input::expand::Word;
@@ -17,7 +17,6 @@ use rpd_rocpd::{Guid, MAX_SETS, TableSet, Writer};
 use rpd_shard::model::{Keys, RowsBuilder, Value, rocpd};
 use rpd_shard::record::wire;
 use std::collections::{BTreeSet, HashSet};
-use std::path::Path;
 use twox_hash::XxHash3_128;
 
 /// Rows of strings that are written at once.
@@ -172,19 +171,17 @@ fn node_ids(source: &Source, nodes: &Nodes) -> BTreeSet<i64> {
 /// Rank behind rank adds the strings and nodes of its sets. Returns what this rank wrote.
 pub fn write_in_turns(
     comm: &impl Comm,
-    path: &Path,
+    open: &OpenWriter<'_>,
     sets: &Sets,
     schema: &JobSchema,
     surveys: &[Survey],
     strings: &StringIds,
     nodes: &Nodes,
-    budget: Budget,
 ) -> Result<SmallRows, Failure> {
     let mut written = SmallRows::default();
     for turn in 0..comm.size() {
         if turn == comm.rank() && surveys.iter().any(|survey| !survey.sources.is_empty()) {
-            let mut writer = Writer::open(path, sets.all())?;
-            writer.set_cache(budget.cache_bytes())?;
+            let mut writer = open()?;
             for (input, survey) in surveys.iter().enumerate() {
                 for (position, source) in survey.sources.iter().enumerate() {
                     let set = sets.of(input, position);
