@@ -113,7 +113,7 @@ impl Candidate {
         };
         let mut places: Vec<_> = processes().map(place).collect();
         places.sort();
-        let merged: Vec<_> = spaces.iter().filter(|s| s.tags.contains_key("rpd.version")).collect();
+        let merged: Vec<_> = spaces.iter().filter(|space| is_merged(space)).collect();
         let is_usual = |space: &&Space| space.version == [3, 0, 0] && same_tables(&space.schema);
         Ok(Candidate {
             path: path.to_owned(),
@@ -139,6 +139,11 @@ impl Candidate {
             is_merged: !merged.is_empty(),
         })
     }
+}
+
+/// Whether a merge of ours wrote a space.
+pub(super) fn is_merged(space: &Space) -> bool {
+    space.tags.contains_key("rpd.version")
 }
 
 /// Whether any table has a row. An empty table may have a piece.

@@ -1,7 +1,9 @@
 //! From what was typed to a list of files.
 
+use super::candidate::is_merged;
 use super::format::{Format, format_of};
 use crate::failure::Failure;
+use rpd_rocpd::read::Database;
 use serde::{Deserialize, Serialize};
 use std::fs;
 use std::io;
@@ -58,9 +60,7 @@ pub fn find(inputs: &[PathBuf]) -> Result<Found, Failure> {
             continue;
         }
         let mut found = shards_in(input)?;
-        if found.is_empty() {
-            found = profiles_in(input)?;
-        }
+        found.extend(profiles_in(input, found.is_empty())?);
         if found.is_empty() {
             // The output root instead of a run is a common slip; with one run in it, it is clear.
             home = one_run_in(input)?;
@@ -82,26 +82,35 @@ pub fn find(inputs: &[PathBuf]) -> Result<Found, Failure> {
     Ok(Found { files: files.into_iter().map(listed).collect(), home })
 }
 
-/// What profilers left in a folder, or in the folders of it: rocprofv3 makes one for each host. A file
-/// that is none of theirs is passed over: folders hold other databases too.
-fn profiles_in(dir: &Path) -> Result<Vec<PathBuf>, Failure> {
+/// What profilers left in a folder; where that is `all` there is, also what is in the folders below, since
+/// rocprofv3 makes one for each host. JSON of others is passed over, and so is a merge of ours, unless there
+/// is nothing else.
+fn profiles_in(dir: &Path, all: bool) -> Result<Vec<PathBuf>, Failure> {
     let is_profile = |path: &PathBuf| {
         let ending = path.extension().and_then(|e| e.to_str());
-        // A merge of before may lie beside its inputs.
-        ending.is_some_and(|e| PROFILE_ENDINGS.contains(&e)) && path.is_file() && !is_default_output(path)
+        let is_json = ending == Some("json");
+        ending.is_some_and(|e| PROFILE_ENDINGS.contains(&e))
+            && path.is_file()
+            && !is_default_output(path)
+            && (!is_json || format_of(path).is_ok())
     };
     let mut found: Vec<PathBuf> = entries(dir)?.into_iter().filter(is_profile).collect();
-    if found.is_empty() {
+    if found.is_empty() && all {
         for below in entries(dir)?.into_iter().filter(|path| path.is_dir()) {
-            found.extend(entries(&below).unwrap_or_default().into_iter().filter(is_profile));
+            if shards_in(&below).is_ok_and(|shards| shards.is_empty()) {
+                found.extend(entries(&below).unwrap_or_default().into_iter().filter(is_profile));
+            }
         }
     }
-    found.retain(|path| {
-        let is_database = path.extension().is_none_or(|e| e != "json");
-        is_database || format_of(path).is_ok()
-    });
     found.sort();
-    Ok(found)
+    let (merges, others): (Vec<_>, Vec<_>) = found.into_iter().partition(|path| is_merge(path));
+    Ok(if others.is_empty() && all { merges } else { others })
+}
+
+/// Whether a file is a RocPD database that a merge wrote.
+fn is_merge(path: &Path) -> bool {
+    format_of(path) == Ok(Format::RocPd)
+        && Database::open(path).is_ok_and(|database| database.spaces().iter().any(is_merged))
 }
 
 /// Whether a file is what a merge leaves where no other name was given.

@@ -4,7 +4,7 @@ use crate::failure::Failure;
 use crate::input::plan::begins_like_a_database;
 use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io::{self, ErrorKind, Read};
-use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
 /// Ends the name of what the partial file is turned into.
@@ -89,7 +89,7 @@ impl Partial {
 
     /// Gives the finished file its name.
     pub fn publish(&mut self) -> Result<(), Failure> {
-        let published = forget_transactions(&self.path)
+        let published = File::open(&self.path)
             .and_then(|file| file.sync_all())
             .and_then(|()| if self.force { fs::rename(&self.path, &self.output) } else { self.rename_new() });
         published.map_err(|error| {
@@ -121,18 +121,6 @@ impl Partial {
         self.armed = false;
         self.lock = None;
     }
-}
-
-/// Sets SQLite's count of transactions, and the count that its page count is true for, to 1: how many there
-/// were depends on the number of merge ranks.
-fn forget_transactions(path: &Path) -> io::Result<File> {
-    const CHANGE_COUNTER: u64 = 24;
-    const VALID_FOR: u64 = 92;
-    let file = File::options().write(true).open(path)?;
-    for offset in [CHANGE_COUNTER, VALID_FOR] {
-        file.write_all_at(&1u32.to_be_bytes(), offset)?;
-    }
-    Ok(file)
 }
 
 /// Whether a file may be what a killed merge left: SQLite writes its first page last.

@@ -173,7 +173,7 @@ impl<'a> Author<'a, '_> {
             "OMPI_COMM_WORLD_RANK": self.process.rank.to_string(),
             "OMPI_COMM_WORLD_SIZE": self.run.ranks.len().to_string(),
             "OMPI_COMM_WORLD_LOCAL_RANK": self.process.local_rank.to_string(),
-            "PATH": "/opt/rocm/bin:/usr/bin:/bin", "HOME": "/home/user",
+            "PATH": "/opt/rocm/bin:/usr/bin:/bin", "HOME": "/users/me",
             "SERVICE_TOKEN": "not-a-secret-but-looks-like-one", "LARGE": payload,
         });
         let environment = environment.to_string();
