@@ -22,7 +22,7 @@ use crate::output::encode::{Encoder, Forms};
 use crate::output::partial::Partial;
 use crate::output::place::{Means, Placed, Target, place};
 use crate::output::rows::{Job, RowMaker};
-use crate::output::sets::{self, SetStrings, Sets, SmallRows};
+use crate::output::sets::{self, SetStrings, Sets, SmallRows, SmallTables};
 use crate::output::units::units;
 use crate::output::verify::verify;
 use crate::output::{legacy, provenance, seal};
@@ -129,7 +129,8 @@ pub fn merge(comm: &impl Comm, args: &MergeArgs) -> Result<Report, Failure> {
     }
     comm.all_gather(Vec::new());
     let own_small = if sets.is_partitioned() {
-        sets::write_in_turns(comm, &path, &sets, &schema, &surveys, &strings, &found.nodes, args.memory)?
+        let of = SmallTables { schema: &schema, surveys: &surveys, strings: &strings, nodes: &found.nodes };
+        sets::write_in_turns(comm, &path, &sets, of, args.memory)?
     } else {
         let strings = seal::strings_in_turns(comm, &path, &sets, &schema, &surveys, &strings, args.memory)?;
         SmallRows { strings, nodes: if comm.rank() == 0 { small.nodes } else { 0 } }

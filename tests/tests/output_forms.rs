@@ -121,8 +121,9 @@ fn guids_that_are_sql_or_hardly_text_are_values_and_nothing_else() {
 fn many_processes_have_a_set_each_and_every_view_answers() {
     let folder = tempfile::tempdir().unwrap();
     // As many as there may be take SQLite half a minute.
-    let on_a_node = if std::env::var_os("RPD_SOAK").is_some() { 250 } else { 40 };
-    let run = SyntheticRun { nodes: 2, ranks_per_node: on_a_node, events_per_rank: 1, ..SyntheticRun::default() };
+    let on_a_node = if std::env::var("RPD_SOAK").is_ok_and(|value| value == "1") { 250 } else { 40 };
+    let run =
+        SyntheticRun { nodes: 2, ranks_per_node: on_a_node, events_per_rank: 1, ..SyntheticRun::default() };
     let inputs = write_rocpd(&run.plan(), &folder.path().join("in")).unwrap();
     let output = folder.path().join("out.db");
     let job = rpd_merge().args(["--layout", "partitioned", "-o"]).arg(&output);

@@ -169,17 +169,28 @@ fn node_ids(source: &Source, nodes: &Nodes) -> BTreeSet<i64> {
     source.nodes.iter().filter_map(|(_, node)| nodes.id(node)).collect()
 }
 
+/// What the rows of strings and nodes are made of.
+#[derive(Clone, Copy, Debug)]
+pub struct SmallTables<'a> {
+    /// The tables of the output.
+    pub schema: &'a JobSchema,
+    /// This rank's inputs.
+    pub surveys: &'a [Survey],
+    /// Ids of their strings.
+    pub strings: &'a StringIds,
+    /// All nodes.
+    pub nodes: &'a Nodes,
+}
+
 /// Rank behind rank adds the strings and nodes of its sets. Returns what this rank wrote.
 pub fn write_in_turns(
     comm: &impl Comm,
     path: &Path,
     sets: &Sets,
-    schema: &JobSchema,
-    surveys: &[Survey],
-    strings: &StringIds,
-    nodes: &Nodes,
+    of: SmallTables<'_>,
     budget: Budget,
 ) -> Result<SmallRows, Failure> {
+    let SmallTables { schema, surveys, strings, nodes } = of;
     let mut written = SmallRows::default();
     for turn in 0..comm.size() {
         if turn == comm.rank() && surveys.iter().any(|survey| !survey.sources.is_empty()) {
