@@ -118,16 +118,18 @@ fn guids_that_are_sql_or_hardly_text_are_values_and_nothing_else() {
 }
 
 #[test]
-fn five_hundred_processes_have_a_set_each_and_every_view_answers() {
+fn many_processes_have_a_set_each_and_every_view_answers() {
     let folder = tempfile::tempdir().unwrap();
-    let run = SyntheticRun { nodes: 2, ranks_per_node: 250, events_per_rank: 1, ..SyntheticRun::default() };
+    // As many as there may be take SQLite half a minute.
+    let on_a_node = if std::env::var("RPD_SOAK").is_ok_and(|value| value == "1") { 250 } else { 40 };
+    let run =
+        SyntheticRun { nodes: 2, ranks_per_node: on_a_node, events_per_rank: 1, ..SyntheticRun::default() };
     let inputs = write_rocpd(&run.plan(), &folder.path().join("in")).unwrap();
-    assert_eq!(inputs.len(), 500);
     let output = folder.path().join("out.db");
     let job = rpd_merge().args(["--layout", "partitioned", "-o"]).arg(&output);
     let _ = job.arg(folder.path().join("in")).run().success();
     let database = Database::open(&output);
-    assert_eq!(database.count("rocpd_info_process"), 500);
+    assert_eq!(database.count("rocpd_info_process"), inputs.len() as i64);
     for view in database.names("view").iter().filter(|name| name.starts_with("rocpd_")) {
         database.count(view);
     }

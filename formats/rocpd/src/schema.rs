@@ -35,13 +35,19 @@ pub fn create_all(guid: &Guid) -> String {
 
 /// The same with the tables of a wider schema, once for each set. The `rocpd_<x>` views show all of them.
 pub fn create_all_of(schema: &Schema, sets: &[TableSet]) -> String {
+    let tables: String = sets.iter().map(|set| create_tables(schema, set)).collect();
+    tables + &create_views(schema, sets)
+}
+
+/// The tables of one set.
+pub(crate) fn create_tables(schema: &Schema, set: &TableSet) -> String {
+    let tables = schema.output_tables().map(|table| create_table(table, schema, set));
+    std::iter::once(create_metadata(set)).chain(tables).collect()
+}
+
+/// The views over all sets.
+pub(crate) fn create_views(schema: &Schema, sets: &[TableSet]) -> String {
     let mut sql = String::new();
-    for set in sets {
-        sql += &create_metadata(set);
-        for table in schema.output_tables() {
-            sql += &create_table(table, schema, set);
-        }
-    }
     for name in std::iter::once(METADATA).chain(schema.output_tables().map(|t| t.name.as_str())) {
         let select = |set| format!("SELECT * FROM {}", identifier(&table_name(name, set)));
         let selects: Vec<String> = sets.iter().map(select).collect();

@@ -165,7 +165,11 @@ impl Writer {
         schema: &Schema,
     ) -> Result<Writer, WriteError> {
         let writer = Writer::connect(path, sets)?;
-        writer.statement("schema", &schema::create_all_of(schema, sets))?;
+        // Set by set: SQLite copies all the rest of a text for each statement in it.
+        for set in sets {
+            writer.statement("schema", &schema::create_tables(schema, set))?;
+        }
+        writer.statement("schema", &schema::create_views(schema, sets))?;
         let [major, minor, patch] = version;
         for set in sets {
             let values = [

@@ -107,16 +107,20 @@ fn profiles_in(dir: &Path, all: bool) -> Result<Vec<PathBuf>, Failure> {
     Ok(if others.is_empty() && all { merges } else { others })
 }
 
-/// Whether a file is a RocPD database that a merge wrote.
+/// Whether a file is one that a merge wrote.
 fn is_merge(path: &Path) -> bool {
-    format_of(path) == Ok(Format::RocPd)
-        && Database::open(path).is_ok_and(|database| database.spaces().iter().any(is_merged))
+    match format_of(path) {
+        Ok(Format::RocPd) => {
+            Database::open(path).is_ok_and(|database| database.spaces().iter().any(is_merged))
+        }
+        Ok(Format::LegacyRpd) => rpd_legacy::is_merge(path),
+        _ => false,
+    }
 }
 
-/// Whether a file is what a merge leaves where no other name was given.
+/// Whether a file has the name that a merge gives its output.
 fn is_default_output(path: &Path) -> bool {
-    let is_called = |wanted: &str| path.file_name().is_some_and(|name| name == wanted);
-    is_called(DEFAULT_OUTPUT) || is_called(DEFAULT_RPD) && rpd_legacy::is_merge(path)
+    path.file_name().is_some_and(|name| name == DEFAULT_OUTPUT)
 }
 
 fn entries(dir: &Path) -> Result<Vec<PathBuf>, Failure> {

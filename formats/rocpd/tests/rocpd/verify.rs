@@ -3,7 +3,7 @@
 use crate::real::{Outcome, real_databases};
 use crate::writer::write_small_job;
 use rpd_rocpd::verify::{Expected, Problem, check, check_against, check_integrity, top};
-use rpd_rocpd::{TableSet, Writer};
+use rpd_rocpd::{MAX_SETS, TableSet, Writer};
 use rpd_shard::model::{Keys, RowsBuilder, Schema, Value, rocpd};
 use rusqlite::Connection;
 use std::path::Path;
@@ -138,6 +138,15 @@ fn write_sets(path: &Path) -> Outcome<Vec<TableSet>> {
     writer.metadata("rpd.run_id", "r")?;
     writer.commit()?;
     Ok(sets)
+}
+
+#[test]
+fn sqlite_joins_as_many_sets_as_are_allowed_and_no_more() -> Outcome {
+    let conn = Connection::open_in_memory()?;
+    let joined = |sets: usize| conn.prepare(&vec!["SELECT 1"; sets].join(" UNION ALL ")).map(drop);
+    joined(MAX_SETS)?;
+    assert!(joined(MAX_SETS + 1).is_err());
+    Ok(())
 }
 
 #[test]
