@@ -234,3 +234,24 @@ fn only_variables_that_are_asked_for_are_kept() {
     assert_eq!(kept(&["--environment", "HSA_XNACK,MY_TOKEN"]), ["'HSA_XNACK'='1'", "'MY_TOKEN'='***'", rank]);
     assert_eq!(kept(&["--environment", "NONE", "--layout", "partitioned"]), [rank]);
 }
+
+#[test]
+fn secrets_of_a_command_line_are_masked_whatever_recorded_it() {
+    let folder = tempfile::tempdir().unwrap();
+    let Some(input) = fixtures::rocprofv3_json(&folder.path().join("real")) else { return };
+    let mut json: Json = serde_json::from_slice(&fs::read(&input).unwrap()).unwrap();
+    let metadata = &mut json["rocprofiler-sdk-tool"][0]["metadata"];
+    metadata["command"] =
+        serde_json::json!(["./app", "--api-key", "hush1", "--token=hush2", "--steps", "50"]);
+    let changed = folder.path().join("changed_results.json");
+    fs::write(&changed, json.to_string()).unwrap();
+    let output = folder.path().join("out.db");
+    for arguments in [&[][..], &["--environment", "NONE"]] {
+        let _ =
+            rpd_merge().args(["--force", "-o"]).arg(&output).args(arguments).arg(&changed).run().success();
+        let command = Database::open(&output).rows("SELECT command FROM processes").concat();
+        assert_eq!(command, ["'./app --api-key *** --token=*** --steps 50'"]);
+        let bytes = fs::read(&output).unwrap();
+        assert!(!bytes.windows(4).any(|window| window == b"hush"));
+    }
+}
