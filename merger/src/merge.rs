@@ -108,7 +108,7 @@ pub fn merge(comm: &impl Comm, args: &MergeArgs) -> Result<Report, Failure> {
     let path = partial.path().to_owned();
     let base = BaseFile::create(comm, &path, &sets, &schema)?;
     let keep = args.environment.as_deref().map_or(Keep::All, Keep::Listed);
-    let job = Job { guid, schema: &schema, clocks: &clocks, nodes: &found.nodes, keep };
+    let job = Job { schema: &schema, clocks: &clocks, nodes: &found.nodes, keep };
     let maker = RowMaker::new(&job, &surveys, &numbered.bases, &strings);
     let forms = Forms::new(&schema, sets.clone());
     let encoder = Encoder::new(units(&surveys, &own.groups), maker, forms, &progress);
@@ -185,8 +185,8 @@ impl Listing {
             let why = "--layout partitioned is one of RocPD databases: leave it out, or --format rpd";
             return Err(Failure::Usage(why.to_owned()));
         }
-        let found = find(&args.inputs)?;
-        let output = output_of(&found, args)?;
+        let mut found = find(&args.inputs)?;
+        let output = output_of(&mut found, args)?;
         Ok(Listing { files: found.files, output })
     }
 }

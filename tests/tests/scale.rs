@@ -150,10 +150,10 @@ fn a_million_strings_and_long_texts_give_the_same_file_mpi() {
                   WHERE s.string != 'forward' AND s.string NOT GLOB '[0-9a-f]*'";
     assert_eq!(output.number(wrong), 0);
     let texts = "SELECT count(*) FROM rocpd_event
-                  WHERE length(extdata) > 2500 AND json_extract(extdata, '$.message') GLOB 'text * of *'";
+                  WHERE length(extdata) > 2300 AND json_extract(extdata, '$.message') GLOB 'text * of *'";
     assert_eq!(output.number(texts), i64::from(many.shards) * many.texts as i64);
     let whole =
-        "SELECT count(*) FROM rocpd_string WHERE length(string) > 2500 AND string GLOB 'text * of * '";
+        "SELECT count(*) FROM rocpd_string WHERE length(string) > 2300 AND string GLOB 'text * of * '";
     assert_eq!(output.number(whole), i64::from(many.shards) * many.texts as i64);
 }
 

@@ -81,8 +81,8 @@ impl Plan {
     }
 }
 
-/// Where the output of these inputs goes.
-pub fn output_of(found: &Found, args: &MergeArgs) -> Result<PathBuf, Failure> {
+/// Where the output of these inputs goes. A file of that name that lies in a folder of inputs is none of them.
+pub fn output_of(found: &mut Found, args: &MergeArgs) -> Result<PathBuf, Failure> {
     let name = match args.format {
         OutputFormat::Rocpd => DEFAULT_OUTPUT,
         OutputFormat::Rpd => DEFAULT_RPD,
@@ -90,6 +90,7 @@ pub fn output_of(found: &Found, args: &MergeArgs) -> Result<PathBuf, Failure> {
     let output = args.output.clone().unwrap_or_else(|| found.home.join(name));
     let output = check_output(&output, args)?;
     let is_output = |listed: &&Listed| fs::canonicalize(&listed.path).is_ok_and(|path| path == output);
+    found.files.retain(|listed| listed.named || !is_output(&listed));
     match found.files.iter().find(is_output) {
         Some(_) if !args.dry_run => Err(Failure::Output(format!(
             "{} is one of the inputs: choose another place with -o",

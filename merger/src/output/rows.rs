@@ -12,7 +12,6 @@ use crate::input::schema::JobSchema;
 use crate::input::source::{ExpandedKeys, Origin, Piece, Source};
 use crate::input::survey::Survey;
 use crate::number::{Bases, Replaced, SourceMap, placeholders};
-use rpd_rocpd::Guid;
 use rpd_rocpd::read::{Keep, Wanted};
 use rpd_shard::Shard;
 use rpd_shard::file::{BlockRef, ShardStrings};
@@ -28,8 +27,6 @@ const EXPANDED_AT_ONCE: usize = 2_048;
 /// What all ranks agreed on.
 #[derive(Debug)]
 pub struct Job<'a> {
-    /// Of the output.
-    pub guid: Guid,
     /// Its tables.
     pub schema: &'a JobSchema,
     /// All clocks.
