@@ -10,8 +10,9 @@ const LEAST: u64 = 32 << 20;
 const ALWAYS: u64 = 16 << 20;
 /// What a thread has in work: the rows of a unit, and their pages.
 const PER_THREAD: u64 = 16 << 20;
-/// What a distinct string takes: its hash, its place, its id, in tables that are half full at worst.
-const PER_STRING: u64 = 96;
+/// What a distinct string takes at most: hash, place and id in tables that are half full and grow, and what the
+/// ranks tell each other of it.
+const PER_STRING: u64 = 320;
 
 /// Memory of one rank, bytes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

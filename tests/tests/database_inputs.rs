@@ -366,3 +366,80 @@ fn values_keep_the_type_that_sqlite_gave_them() {
         assert_eq!(expected, found, "{sql}");
     }
 }
+
+// --- what a merge must not do in silence -------------------------------------------------------------------
+
+#[test]
+fn a_database_whose_process_or_node_is_lost_is_merged_and_sound() {
+    for table in ["process", "node"] {
+        let job = DatabaseJob::small();
+        change(&job.inputs[0], &[&format!("DELETE FROM rocpd_info_{table}<uuid>")]);
+        let _ = job.merge(&["--verify"]).success();
+        job.database().assert_sound();
+        let regions = "SELECT count(*) FROM rocpd_region";
+        let expected: i64 = job.inputs.iter().map(|path| Database::open(path).number(regions)).sum();
+        assert_eq!(job.database().number(regions), expected, "{table}");
+        let shown = "SELECT count(*) FROM regions";
+        assert_eq!(job.database().number(shown), expected, "without {table}");
+    }
+}
+
+#[test]
+fn a_missing_table_is_told() {
+    let job = DatabaseJob::small();
+    change(&job.inputs[0], &["PRAGMA foreign_keys = OFF", "DROP TABLE rocpd_arg<uuid>"]);
+    let outcome = job.merge(&["--strict"]);
+    assert_eq!(outcome.code(), Some(3), "{outcome}");
+    assert!(outcome.stderr.contains("rocpd_arg is missing"), "{outcome}");
+}
+
+#[test]
+fn the_largest_of_all_ids_costs_its_page_and_not_the_merge() {
+    let job = DatabaseJob::small();
+    let last = "UPDATE rocpd_event<uuid> SET id = 9223372036854775807 WHERE id = (SELECT max(id) FROM rocpd_event<uuid>)";
+    change(&job.inputs[0], &[last]);
+    let outcome = job.merge(&[]).success();
+    assert!(!warnings_about(&outcome, &job.inputs[0]).is_empty(), "{outcome}");
+    job.database().assert_sound();
+    assert!(!losses(&job.database()).is_empty());
+}
+
+#[test]
+fn what_a_former_merge_holds_is_not_merged_twice() {
+    let job = DatabaseJob::small();
+    let _ = job.merge(&[]).success();
+    let former = job.output().with_file_name("former.db");
+    fs::rename(job.output(), &former).unwrap();
+    let again = |inputs: &[&Path]| rpd_merge().args(["--force", "-o"]).arg(job.output()).args(inputs).run();
+    let outcome = again(&[&former, &job.inputs[0], &job.inputs[1]]).success();
+    assert!(outcome.stderr.contains("already, a former merge"), "{outcome}");
+    let events = "SELECT count(*) FROM rocpd_event";
+    assert_eq!(job.database().number(events), Database::open(&former).number(events));
+    // Two merges that share a process.
+    let other = job.output().with_file_name("other.db");
+    let _ = rpd_merge().arg("-o").arg(&other).arg(&job.inputs[0]).run().success();
+    assert_eq!(again(&[&former, &other]).code(), Some(4));
+}
+
+#[test]
+fn tags_and_the_ledger_of_a_former_merge_are_kept() {
+    let job = DatabaseJob::small();
+    change(
+        &job.inputs[0],
+        &[
+            "INSERT INTO rocpd_metadata<uuid> (tag, value) VALUES ('my.tag', 'keep me')",
+            "PRAGMA foreign_keys = OFF",
+            "DROP TABLE rocpd_arg<uuid>",
+        ],
+    );
+    let _ = job.merge(&[]).success();
+    let former = job.output().with_file_name("former.db");
+    fs::rename(job.output(), &former).unwrap();
+    let outcome = rpd_merge().args(["--strict", "-o"]).arg(job.output()).arg(&former).run();
+    assert_eq!(outcome.code(), Some(3), "{outcome}");
+    let _ = rpd_merge().arg("-o").arg(job.output()).arg(&former).run().success();
+    let tag =
+        |tag: &str| job.database().rows(&format!("SELECT value FROM rocpd_metadata WHERE tag = '{tag}'"));
+    assert_eq!(tag("my.tag"), [["'keep me'"]]);
+    assert!(tag("rpd.former_losses")[0][0].contains("rocpd_arg"), "{:?}", tag("rpd.former_losses"));
+}

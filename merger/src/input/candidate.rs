@@ -1,8 +1,10 @@
 //! What rank 0 learns of an input when it looks into it, before anything is merged.
 
 use super::format::Format;
+use super::opened::shard_source_id;
+use rpd_rocpd::Guid;
 use rpd_rocpd::read::{Database, ReadError, Space, Wanted};
-use rpd_shard::model::Schema;
+use rpd_shard::model::{Schema, rocpd};
 use rpd_shard::record::{SYSTEM_SOURCE, Selection};
 use rpd_shard::{OpenError, Shard};
 use std::error::Error;
@@ -30,10 +32,16 @@ pub(super) struct Candidate {
     pub(super) selection: Option<Selection>,
     /// Guid of each space of a database.
     pub(super) guids: Vec<String>,
+    /// Guid of each process, as a merge notes it.
+    pub(super) members: Vec<String>,
     /// Version and tables of each space, where they are not those of shards.
     pub(super) schemas: Vec<([u32; 3], Schema)>,
     /// Whether a merge of ours wrote it.
     pub(super) is_merged: bool,
+    /// The ledgers of the merges that it went through, oldest first, where they are not empty.
+    pub(super) former_losses: Vec<String>,
+    /// Metadata that neither RocPD nor a merge of ours knows: tag and value.
+    pub(super) tags: Vec<(String, String)>,
 }
 
 /// Merge order of inputs. It does not depend on their names, but for inputs without any process.
@@ -92,8 +100,11 @@ impl Candidate {
                 .max()
                 .map(|s| s.min(MAX_SIZE)),
             guids: Vec::new(),
+            members: shard.processes.values().map(|p| member(shard_source_id(&shard, p))).collect(),
             schemas: if carries { vec![([3, 0, 0], shard.schema().clone())] } else { Vec::new() },
             is_merged: false,
+            former_losses: Vec::new(),
+            tags: Vec::new(),
         })
     }
 
@@ -131,14 +142,73 @@ impl Candidate {
             selection: None,
             size: processes().filter_map(|(_, p)| p.size).max().map(|s| s.min(MAX_SIZE)),
             guids: spaces.iter().map(|space| space.guid.clone()).collect(),
+            members: members(&database),
             schemas: spaces
                 .iter()
                 .filter(|space| !is_usual(space))
                 .map(|space| (space.version, space.schema.clone()))
                 .collect(),
             is_merged: !merged.is_empty(),
+            former_losses: merged.iter().flat_map(|space| former_losses(space)).collect(),
+            tags: spaces
+                .iter()
+                .flat_map(|space| &space.tags)
+                .filter(|(tag, _)| is_foreign(tag))
+                .map(own)
+                .collect(),
         })
     }
+}
+
+/// The guid of a process of a shard.
+fn member(id: u128) -> String {
+    Guid::from_bits(id).to_string()
+}
+
+/// Guids of the processes of a database: what a merge noted, and else those of the spaces.
+fn members(database: &Database) -> Vec<String> {
+    let mut members = Vec::new();
+    for (i, space) in database.spaces().iter().enumerate() {
+        let noted = if is_merged(space) { noted_guids(database, i) } else { Vec::new() };
+        match noted.is_empty() {
+            true => members.push(space.guid.clone()),
+            false => members.extend(noted),
+        }
+    }
+    members
+}
+
+/// What a merge noted in `extdata` of the processes of a space.
+fn noted_guids(database: &Database, space: usize) -> Vec<String> {
+    let Some(table) = database.spaces()[space].position(rocpd::INFO_PROCESS) else { return Vec::new() };
+    let pieces = &database.spaces()[space].tables[table].pieces;
+    let read = |piece| database.rows(space, table, piece, Wanted::All).ok();
+    let guids = pieces.iter().filter_map(read).flat_map(|rows| {
+        let guid = |i| {
+            let text = rows.column("extdata").get(i).text_lossy()?.into_owned();
+            let noted: serde_json::Value = serde_json::from_str(&text).ok()?;
+            Some(noted.pointer("/rpd/guid")?.as_str()?.to_owned())
+        };
+        (0..rows.len).filter_map(guid).collect::<Vec<_>>()
+    });
+    guids.collect()
+}
+
+/// The ledgers of the merges that a space went through.
+fn former_losses(space: &Space) -> Vec<String> {
+    let before = space.tags.get("rpd.former_losses").and_then(|text| serde_json::from_str(text).ok());
+    let mut losses: Vec<String> = before.unwrap_or_default();
+    losses.extend(space.tags.get("rpd.losses").filter(|text| *text != "[]").cloned());
+    losses
+}
+
+/// Whether a tag of the metadata is somebody else's.
+fn is_foreign(tag: &str) -> bool {
+    !tag.starts_with("rpd.") && !tag.starts_with("schema_version") && !matches!(tag, "uuid" | "guid")
+}
+
+fn own((tag, value): (&String, &String)) -> (String, String) {
+    (tag.clone(), value.clone())
 }
 
 /// Whether a merge of ours wrote a space.

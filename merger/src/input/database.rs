@@ -8,7 +8,7 @@ use super::survey::{MAX_SHIFTED_STACK, Survey, hashes_of_words, reserve_placehol
 use crate::agree::strings::{Hash, hash};
 use rayon::prelude::*;
 use rpd_rocpd::read::{Database, ProcessFacts, ReadError, Space, Wanted};
-use rpd_shard::model::{Cells, Keys, Kind, Local, Rows, Table, TableId, Value, rocpd};
+use rpd_shard::model::{Cells, Keys, Kind, Local, Rows, Schema, Table, TableId, Value, rocpd};
 use rpd_shard::record::{Clock, ClockDomain, Loss, LossCause, Node, Process};
 use std::collections::{BTreeMap, BTreeSet};
 use std::error::Error;
@@ -72,6 +72,10 @@ impl Reader<'_> {
         for left_out in &self.found.left_out {
             survey.warnings.push(format!("{path}: table {} is left out: {}", left_out.table, left_out.why));
             survey.lose(None, LossCause::UnknownTable, left_out.rows);
+        }
+        for missing in Schema::builtin().rocpd_tables().filter(|t| self.found.position(t.id).is_none()) {
+            survey.warnings.push(format!("{path}: table {} is missing", missing.name));
+            survey.lose(Some(missing.id), LossCause::DamagedBlock, None);
         }
         let (strings, mut hashes, readable) = self.strings(survey);
         string_tables.push(readable);
@@ -154,7 +158,16 @@ impl Reader<'_> {
         (space, hashes, readable)
     }
 
+    /// The nodes by their keys; one that stands for them where they are lost.
     fn nodes(&self) -> Vec<(i64, Node)> {
+        if self.found.nodes.is_empty() {
+            let boot_id = format!("{UNKNOWN_BOOT}{}", self.found.guid);
+            let hostname = Word::Lost.text().to_owned();
+            return vec![(
+                i64::MIN,
+                Node { machine_id: boot_id.clone(), boot_id, hostname, ..Node::default() },
+            )];
+        }
         let node = |(key, node): &(i64, Node)| {
             let boot_id = format!("{UNKNOWN_BOOT}{}", node.machine_id);
             (*key, Node { boot_id, ..node.clone() })
@@ -172,6 +185,11 @@ impl Reader<'_> {
     ) -> Vec<(rpd_rocpd::read::Piece, PieceFacts)> {
         let read = |piece: &rpd_rocpd::read::Piece| {
             let rows = self.database.rows(self.space, place, piece, Wanted::Links)?;
+            // There is no key behind it, which runs of keys need.
+            if rows.len > 0 && rows.keys.get(rows.len - 1) == i64::MAX {
+                let (path, table) = (self.database.path().to_owned(), table.name.clone());
+                return Err(ReadError::Order { path, table, key: i64::MAX });
+            }
             Ok(known.facts(table, &rows))
         };
         let mut good = Vec::new();

@@ -30,6 +30,15 @@ pub struct Listed {
     pub format: Result<Format, String>,
     /// Whether it was named on the command line itself.
     pub named: bool,
+    /// What it was translated from.
+    pub origin: Option<PathBuf>,
+}
+
+impl Listed {
+    /// Its name and that of the file that it was translated from.
+    pub(super) fn names(&self) -> Option<(String, String)> {
+        Some((self.path.display().to_string(), self.origin.as_ref()?.display().to_string()))
+    }
 }
 
 /// The files to merge and where the output goes by default.
@@ -77,7 +86,7 @@ pub fn find(inputs: &[PathBuf]) -> Result<Found, Failure> {
     remove_repeated(&mut files);
     let listed = |(path, named): (PathBuf, bool)| {
         let format = format_of(&path).map_err(|reason| format!("{} {reason}", path.display()));
-        Listed { path, format, named }
+        Listed { path, format, named, origin: None }
     };
     Ok(Found { files: files.into_iter().map(listed).collect(), home })
 }

@@ -11,12 +11,14 @@ use crate::failure::Failure;
 use rayon::prelude::*;
 use serde::{Deserialize, Serialize};
 use std::cmp::Reverse;
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::fs::{self, File};
 use std::io::Read;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 
+/// Rows of foreign metadata that are passed on.
+const MAX_TAGS: usize = 1_000;
 /// Inputs are grouped until their rows take so many bytes, about.
 const GROUP_BYTES: u64 = 1 << 20;
 /// Bytes of a database for each byte of a shard, about.
@@ -45,6 +47,12 @@ pub struct Plan {
     pub warnings: Vec<String>,
     /// What they have and no RocPD database has, one line each.
     pub notes: Vec<String>,
+    /// Ledgers of former merges.
+    pub former_losses: Vec<String>,
+    /// Metadata of the inputs that is passed on: tag and value.
+    pub tags: Vec<(String, String)>,
+    /// Names of translated files, and what the user calls them.
+    names: Vec<(String, String)>,
     /// Guid of the only input, where it is a merge of ours: it stays the same database.
     pub kept_guid: Option<String>,
 }
@@ -75,6 +83,11 @@ impl PlannedInput {
 }
 
 impl Plan {
+    /// A text with the names that the user knows in the place of those of translated files.
+    pub fn in_own_names(&self, text: &str) -> String {
+        in_own_names(&self.names, text)
+    }
+
     /// Ranks whose collector did not have its last word.
     pub fn unfinished_ranks(&self) -> Vec<Option<u32>> {
         self.inputs.iter().filter(|s| !s.complete).map(|s| s.rank).collect()
@@ -141,9 +154,29 @@ pub fn plan(files: &[Listed], output: PathBuf, told: Told) -> Result<Plan, Failu
         }
         same
     });
+    leave_out_merged(&mut candidates, &mut unreadable)?;
     let repeated_ranks = repeated_ranks(&candidates);
     let is_silent = |s: &&Candidate| s.order.processes.is_empty();
     let silent_ranks = candidates.iter().filter(is_silent).filter_map(|s| s.collector).collect();
+    let names: Vec<_> = files.iter().filter_map(Listed::names).collect();
+    for (path, reason) in &mut unreadable {
+        *path = in_own_names(&names, &path.display().to_string()).into();
+        *reason = in_own_names(&names, reason);
+    }
+    let mut warnings = told.warnings;
+    let mut former_losses = Vec::new();
+    for candidate in candidates.iter().filter(|c| !c.former_losses.is_empty()) {
+        let path = candidate.path.display();
+        let losses = candidate.former_losses.join(", ");
+        warnings.push(format!("{path}: rows were lost when it was merged before: {losses}"));
+        former_losses.extend(candidate.former_losses.iter().cloned());
+    }
+    let mut tags: Vec<(String, String)> = Vec::new();
+    for tag in candidates.iter().flat_map(|c| &c.tags) {
+        if tags.len() < MAX_TAGS && !tags.contains(tag) {
+            tags.push(tag.clone());
+        }
+    }
     let schemas: Vec<_> = candidates.iter().flat_map(|c| c.schemas.iter().map(|(v, s)| (*v, s))).collect();
     let schema = PlannedSchema::join(&schemas);
     let kept_guid = match &candidates[..] {
@@ -160,10 +193,18 @@ pub fn plan(files: &[Listed], output: PathBuf, told: Told) -> Result<Plan, Failu
         silent_ranks,
         repeated_ranks,
         unreadable,
-        warnings: told.warnings,
+        warnings,
         notes: told.notes,
+        former_losses,
+        tags,
+        names,
         kept_guid,
     })
+}
+
+/// A text with the names that the user knows in the place of those of translated files.
+fn in_own_names(names: &[(String, String)], text: &str) -> String {
+    names.iter().fold(text.to_owned(), |text, (shard, own)| text.replace(shard, own))
 }
 
 /// The run that the inputs belong to. Databases of profilers do not say.
@@ -180,6 +221,42 @@ fn one_run(candidates: &[Candidate]) -> Result<String, Failure> {
     }
 }
 
+/// Leaves out what a former merge among the inputs holds already. Two merges that share a process cannot be
+/// taken apart.
+fn leave_out_merged(
+    candidates: &mut Vec<Candidate>,
+    unreadable: &mut Vec<(PathBuf, String)>,
+) -> Result<(), Failure> {
+    let mut merged: HashMap<String, PathBuf> = HashMap::new();
+    for merge in candidates.iter().filter(|c| c.is_merged) {
+        for member in &merge.members {
+            if let Some(other) = merged.insert(member.clone(), merge.path.clone())
+                && other != merge.path
+            {
+                return Err(Failure::Input(format!(
+                    "{} and {} are merges that hold the same process: merge what they were made of instead",
+                    other.display(),
+                    merge.path.display()
+                )));
+            }
+        }
+    }
+    candidates.retain(|candidate| {
+        let holder = candidate.members.iter().find_map(|member| merged.get(member));
+        match holder.filter(|holder| **holder != candidate.path && !candidate.is_merged) {
+            Some(holder) => {
+                let path = candidate.path.display();
+                let reason =
+                    format!("{path}: its processes are in {} already, a former merge", holder.display());
+                unreadable.push((candidate.path.clone(), reason));
+                false
+            }
+            None => true,
+        }
+    });
+    Ok(())
+}
+
 /// The inputs to merge. A guid that another input has too is merged once.
 fn inputs(candidates: Vec<Candidate>, unreadable: &mut Vec<(PathBuf, String)>) -> Vec<PlannedInput> {
     let mut seen: HashSet<String> = HashSet::new();
@@ -190,7 +267,9 @@ fn inputs(candidates: Vec<Candidate>, unreadable: &mut Vec<(PathBuf, String)>) -
         if spaces.len() < candidate.guids.len() {
             let path = candidate.path.display();
             let reason = match spaces.len() {
-                0 => format!("{path}: another input has the same guid: it is a copy"),
+                0 => format!(
+                    "{path}: another input has the same guid, of which one is merged: a copy, or a file with a guid that is not its own"
+                ),
                 n => format!(
                     "{path}: {} of its guids are in another input too and are merged once",
                     candidate.guids.len() - n

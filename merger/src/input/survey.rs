@@ -263,7 +263,12 @@ pub(super) fn reserve_placeholders(
     missing: BTreeSet<TableId>,
     job: &JobSchema,
 ) {
-    let has_own_row = |table: &TableId| matches!(*table, rocpd::INFO_NODE | rocpd::INFO_PROCESS);
+    // A node is always there, and what belongs to a process that is lost goes to the first one there is.
+    let has_process = spaces.get(&rocpd::INFO_PROCESS).is_some_and(|space| !space.stored.is_empty());
+    let has_own_row = |table: &TableId| match *table {
+        rocpd::INFO_PROCESS => has_process,
+        table => table == rocpd::INFO_NODE,
+    };
     let mut needed: BTreeSet<TableId> = missing.into_iter().filter(|table| !has_own_row(table)).collect();
     // A placeholder refers to placeholders itself: a kernel symbol needs a code object.
     let mut queue: Vec<TableId> = needed.iter().copied().collect();

@@ -94,7 +94,10 @@ pub fn replace(files: &mut [Listed], translated: impl IntoIterator<Item = Transl
         all.warnings.extend(told.warnings);
         all.notes.extend(told.notes);
         match shard {
-            Ok(path) => (listed.path, listed.format) = (path, Ok(Format::Shard)),
+            Ok(path) => {
+                listed.origin = Some(std::mem::replace(&mut listed.path, path));
+                listed.format = Ok(Format::Shard);
+            }
             Err(reason) => listed.format = Err(reason),
         }
     }

@@ -248,7 +248,15 @@ impl SourceMap<'_> {
             *lost += 1;
             return json_ids::wrapped(text);
         }
-        let mut json = String::from_utf8_lossy(text).into_owned();
+        // Texts need not be Unicode; where there is no id to look for they stay as they are.
+        let mut json = match String::from_utf8(text.to_vec()) {
+            Ok(json) => json,
+            Err(_) if refs.is_empty() => return text.to_vec(),
+            Err(error) => {
+                *lost += 1;
+                String::from_utf8_lossy(error.as_bytes()).into_owned()
+            }
+        };
         for reference in refs {
             let (place, number) = match json_ids::find(&json, &reference.path) {
                 Found::Nothing => continue,

@@ -2,7 +2,8 @@
 //!
 //! A unit's pages stand behind those of the units before it. Alone, a rank knows how many those are when it
 //! is a unit's turn. Of several ranks each first learns how many pages the ranks before it have: they
-//! encode their units, keep what memory allows, and encode the rest again when it is written.
+//! encode their units, keep what memory allows, and encode the rest again when it is written. Rank 0 has
+//! nobody before it and writes at once.
 
 use super::encode::{EncodedUnit, Encoder};
 use super::index::LeafIndex;
@@ -62,26 +63,47 @@ pub fn place(
     means: Means,
 ) -> Result<Placed, Failure> {
     let kept: Vec<Kept> = (0..encoder.units()).map(|_| Mutex::default()).collect();
-    let mut base = 0;
-    let mut pages_of_all = None;
-    if comm.size() > 1 {
+    if comm.size() == 1 {
         encoder.expect(0..encoder.units());
-        let mine = settle(comm, measure(&kept, means, encoder))?;
-        let all = sums(comm, &[mine])?;
-        base = all[..comm.rank()].iter().map(|n| n[0]).sum();
-        pages_of_all = Some(all.iter().map(|n| n[0]).sum());
+        return write(target, 0, encoder, &kept, means);
     }
-    let is_kept = |unit: &usize| kept[*unit].lock().unwrap_or_else(PoisonError::into_inner).is_some();
-    encoder.expect((0..encoder.units()).filter(|unit| !is_kept(unit)));
-    let progressing = Progressing {
-        next: base,
-        placed: Placed::default(),
-        stream: PageStream::begin(target.path, means.stream_bytes)?,
+    // Rank 0 has nobody before it, and writes while the others count.
+    encoder.expect(0..encoder.units());
+    let (own, pages) = settle(
+        comm,
+        match comm.rank() {
+            0 => write(target, 0, encoder, &kept, means).map(|placed| (placed.pages, Some(placed))),
+            _ => measure(&kept, means, encoder).map(|pages| (pages, None)),
+        },
+    )
+    .map(|(pages, placed)| (placed, pages))?;
+    let all = sums(comm, &[pages])?;
+    let total = all.iter().map(|n| n[0]).sum();
+    let placed = match own {
+        Some(placed) => placed,
+        None => {
+            let is_kept = |unit: &usize| kept[*unit].lock().unwrap_or_else(PoisonError::into_inner).is_some();
+            encoder.expect((0..encoder.units()).filter(|unit| !is_kept(unit)));
+            write(target, all[..comm.rank()].iter().map(|n| n[0]).sum(), encoder, &kept, means)?
+        }
     };
+    Ok(Placed { pages: total, ..placed })
+}
+
+/// Writes this rank's pages behind `before` pages; what is kept is not encoded again. The pages returned are
+/// this rank's.
+fn write(
+    target: Target<'_>,
+    before: u64,
+    encoder: &Encoder<'_>,
+    kept: &[Kept],
+    means: Means,
+) -> Result<Placed, Failure> {
+    let stream = PageStream::begin(target.path, means.stream_bytes)?;
     let ready = in_turns(
         encoder.units(),
         means.threads,
-        progressing,
+        Progressing { next: before, placed: Placed::default(), stream },
         |unit, hand_on| {
             let parts = std::mem::take(&mut *kept[unit].lock().unwrap_or_else(PoisonError::into_inner));
             let Some(mut parts) = parts else { return encoder.encode(unit, hand_on) };
@@ -105,7 +127,7 @@ pub fn place(
         },
     )?;
     ready.stream.finish()?;
-    Ok(Placed { pages: pages_of_all.unwrap_or(ready.next), ..ready.placed })
+    Ok(Placed { pages: ready.next - before, ..ready.placed })
 }
 
 /// The parts of a unit, where memory allows to keep all of them.

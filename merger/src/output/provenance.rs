@@ -73,9 +73,9 @@ fn row_ranges(map: &SourceMap<'_>, schema: &JobSchema) -> Json {
 }
 
 /// Metadata rows, tag and value.
-pub fn metadata(plan: &Plan, report: &Report, clocks: &Clocks, nodes: &Nodes) -> Vec<(&'static str, String)> {
+pub fn metadata(plan: &Plan, report: &Report, clocks: &Clocks, nodes: &Nodes) -> Vec<(String, String)> {
     let reference = nodes.nodes().iter().find(|n| n.boot_id == clocks.reference.boot_id);
-    vec![
+    let own = [
         ("rpd.version", env!("CARGO_PKG_VERSION").to_owned()),
         ("rpd.run_id", plan.run_id.clone()),
         ("rpd.processes", report.processes.to_string()),
@@ -89,7 +89,13 @@ pub fn metadata(plan: &Plan, report: &Report, clocks: &Clocks, nodes: &Nodes) ->
         ("rpd.clock.domains", json!(report.clocks).to_string()),
         ("rpd.losses", json!(report.losses).to_string()),
         ("rpd.replaced", json!(report.replaced).to_string()),
-    ]
+    ];
+    let mut all: Vec<_> = own.into_iter().map(|(tag, value)| (tag.to_owned(), value)).collect();
+    if !plan.former_losses.is_empty() {
+        all.push(("rpd.former_losses".to_owned(), json!(plan.former_losses).to_string()));
+    }
+    all.extend(plan.tags.iter().cloned());
+    all
 }
 
 /// What the ids of runtime objects were in their input, in `extdata`: the renumbered row says nothing of

@@ -132,7 +132,7 @@ pub fn finish(
     schema: &JobSchema,
     nodes: &Nodes,
     index: &LeafIndex,
-    metadata: &[(&'static str, String)],
+    metadata: &[(String, String)],
 ) -> Result<(), Failure> {
     let mut writer = Writer::open(path, sets.all())?;
     if !sets.is_partitioned()

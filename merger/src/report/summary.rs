@@ -152,7 +152,7 @@ impl Report {
             replaced: Vec::new(),
             deaths: Vec::new(),
             died: 0,
-            warnings: plan.warnings.iter().chain(warnings).cloned().collect(),
+            warnings: plan.warnings.iter().chain(warnings).map(|line| plan.in_own_names(line)).collect(),
             nothing_seen: false,
             disagreement: plan.ranks.disagreement(),
             left_out_of_rpd: BTreeMap::new(),
