@@ -13,6 +13,7 @@ use crate::input::find::{Listed, find};
 use crate::input::format::Format;
 use crate::input::plan::{Plan, PlannedInput, output_of, plan, share};
 use crate::input::schema::JobSchema;
+use crate::input::source::KeySpace;
 use crate::input::survey::{Survey, survey_shard};
 use crate::input::translate::{self, Folder, Told, Translated};
 use crate::number::{Bases, bases, demand};
@@ -69,7 +70,7 @@ pub fn merge(comm: &impl Comm, args: &MergeArgs) -> Result<Report, Failure> {
     let guid = job_guid(&plan, &found.inputs);
     let sets = match args.layout {
         Layout::Merged => Sets::one(&guid),
-        Layout::Partitioned => Sets::for_each_source(comm, &guid, &surveys, found.processes)
+        Layout::Partitioned => Sets::for_each_source(comm, &guid, &surveys, found.inputs.len() as u64)
             .map_err(|failure| together(comm, failure))?,
     };
     let mut report = Report::new(&plan, &schema, &found.warnings, &found.losses, &clocks, &found.nodes);
@@ -339,6 +340,7 @@ struct Findings {
     /// Domains of the processes, by first occurrence.
     domains: Vec<ClockDomain>,
     inputs: Vec<u128>,
+    processes: u64,
     losses: Vec<Loss>,
     warnings: Vec<String>,
     rows_read: BTreeMap<TableId, u64>,
@@ -374,6 +376,7 @@ fn agree_on_findings(comm: &impl Comm, surveys: &[Survey]) -> Result<Found, Fail
         clocks: best.into_values().collect(),
         domains: distinct(sources().map(|s| &s.process.domain).chain(recorded)),
         inputs: surveys.iter().flat_map(|s| s.sources.iter().map(|source| s.input.id_of(source))).collect(),
+        processes: sources().filter_map(|s| s.spaces.get(&rocpd::INFO_PROCESS)).map(KeySpace::rows).sum(),
         losses: sum_losses(surveys.iter().flat_map(|s| &s.losses)),
         warnings: surveys.iter().flat_map(|s| s.warnings.clone()).collect(),
         rows_read: BTreeMap::new(),
@@ -400,7 +403,7 @@ fn agree_on_findings(comm: &impl Comm, surveys: &[Survey]) -> Result<Found, Fail
         keep_best(&mut found.clocks, theirs.clocks);
         domains.extend(theirs.domains);
         add_rows(&mut found.rows_read, &theirs.rows_read);
-        found.processes += theirs.inputs.len() as u64;
+        found.processes += theirs.processes;
         found.inputs.extend(theirs.inputs);
         found.losses.extend(theirs.losses);
         found.warnings.extend(theirs.warnings);

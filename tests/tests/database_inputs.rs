@@ -373,14 +373,14 @@ fn values_keep_the_type_that_sqlite_gave_them() {
 fn a_database_whose_process_or_node_is_lost_is_merged_and_sound() {
     for table in ["process", "node"] {
         let job = DatabaseJob::small();
+        let count =
+            |sql: &str| -> i64 { job.inputs.iter().map(|path| Database::open(path).number(sql)).sum() };
+        let asked = ["SELECT count(*) FROM rocpd_region", "SELECT count(*) FROM regions"];
+        let expected = asked.map(count);
         change(&job.inputs[0], &[&format!("DELETE FROM rocpd_info_{table}<uuid>")]);
         let _ = job.merge(&["--verify"]).success();
         job.database().assert_sound();
-        let regions = "SELECT count(*) FROM rocpd_region";
-        let expected: i64 = job.inputs.iter().map(|path| Database::open(path).number(regions)).sum();
-        assert_eq!(job.database().number(regions), expected, "{table}");
-        let shown = "SELECT count(*) FROM regions";
-        assert_eq!(job.database().number(shown), expected, "without {table}");
+        assert_eq!(asked.map(|sql| job.database().number(sql)), expected, "without {table}");
     }
 }
 
