@@ -16,6 +16,8 @@ use std::sync::Arc;
 
 /// Pieces that are read before what they told is put together.
 const PIECES_AT_ONCE: usize = 64;
+/// Lines that are told of one database; more damage is counted.
+const MAX_WARNINGS: usize = 3;
 /// Distinct stack ids of one space that are kept when they have to be numbered anew.
 const MAX_STACK_VALUES: usize = 8 << 20;
 
@@ -37,7 +39,7 @@ pub fn survey_database(database: Database, taken: &[usize], job: &JobSchema) -> 
         let source = reader.survey(job, &mut string_tables, &mut survey);
         survey.sources.push(source);
     }
-    shorten(&mut survey.warnings, database.path());
+    shorten(&mut survey.warnings, MAX_WARNINGS, database.path());
     survey.sources.sort_by_cached_key(Source::order);
     database.release();
     survey.input = Input::Database(OpenDatabase { database, strings: string_tables });

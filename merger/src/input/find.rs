@@ -101,7 +101,7 @@ fn profiles_in(dir: &Path, all: bool) -> Result<Vec<PathBuf>, Failure> {
         ending.is_some_and(|e| PROFILE_ENDINGS.contains(&e))
             && path.is_file()
             && !is_default_output(path)
-            && (!is_json || format_of(path).is_ok())
+            && (!is_json || is_result(path) || format_of(path).is_ok())
     };
     let mut found: Vec<PathBuf> = entries(dir)?.into_iter().filter(is_profile).collect();
     if found.is_empty() && all {
@@ -114,6 +114,11 @@ fn profiles_in(dir: &Path, all: bool) -> Result<Vec<PathBuf>, Failure> {
     found.sort();
     let (merges, others): (Vec<_>, Vec<_>) = found.into_iter().partition(|path| is_merge(path));
     Ok(if others.is_empty() && all { merges } else { others })
+}
+
+/// Whether a file is named as rocprofv3 names its JSON: where it is none, that is worth a word.
+fn is_result(path: &Path) -> bool {
+    path.file_stem().is_some_and(|stem| stem.to_string_lossy().ends_with("_results"))
 }
 
 /// Whether a file is one that a merge wrote.

@@ -83,7 +83,7 @@ pub fn survey_shard(shard: Shard, job: &JobSchema) -> Survey {
         let path = shard.path().display();
         format!("{path}: {} bytes at offset {} are damaged", damage.bytes, damage.offset)
     }));
-    shorten(&mut warnings, shard.path());
+    shorten(&mut warnings, MAX_WARNINGS, shard.path());
     let own = strings.iter().map(|(id, text)| ((id - 1) as u32, hash(text)));
     let hashes = vec![own.chain(hashes_of_words(&words)).collect()];
     let job_id = |table: TableId| tables.get(&table).map_or(table, |t| t.id);
@@ -103,10 +103,10 @@ pub(super) fn hashes_of_words(words: &BTreeSet<Word>) -> impl Iterator<Item = (u
 }
 
 /// Keeps the first warnings of an input and counts the rest.
-pub(super) fn shorten(warnings: &mut Vec<String>, path: &Path) {
-    if warnings.len() > MAX_WARNINGS {
-        let more = warnings.len() - MAX_WARNINGS;
-        warnings.truncate(MAX_WARNINGS);
+pub(super) fn shorten(warnings: &mut Vec<String>, most: usize, path: &Path) {
+    if warnings.len() > most {
+        let more = warnings.len() - most;
+        warnings.truncate(most);
         warnings.push(format!("{}: {more} more damaged places", path.display()));
     }
 }

@@ -119,7 +119,11 @@ fn translate_file(listed: &Listed, to: &Path, told: &mut Told) -> Result<(), Str
         version: env!("CARGO_PKG_VERSION").to_owned(),
     };
     let Told { warnings, notes } = told;
-    let mut tell = |line: String| warnings.push(format!("{}: {line}", from.display()));
+    let name = from.display().to_string();
+    let mut tell = |line: String| {
+        let is_named = line.contains(&name);
+        warnings.push(if is_named { line } else { format!("{name}: {line}") });
+    };
     let mut sink = match listed.format {
         Ok(Format::LegacyRpd) => {
             let options = rpd_legacy::Options { run, clock: None, marker_offset: None };
@@ -127,7 +131,9 @@ fn translate_file(listed: &Listed, to: &Path, told: &mut Told) -> Result<(), Str
                 rpd_legacy::translate(from, sink, &options).map_err(|error| chain(&error))?;
             account.warnings.into_iter().for_each(&mut tell);
             for ((table, column), count) in account.misses.iter().take(MAX_TOLD) {
-                tell(format!("{count} values of {table}.{column} lead nowhere"));
+                tell(format!(
+                    "{count} values of {table}.{column} are missing, no usable number, or lead nowhere"
+                ));
             }
             if let Some(more @ 1..) = account.misses.len().checked_sub(MAX_TOLD) {
                 tell(format!("and {more} more columns with such values"));

@@ -47,6 +47,13 @@ impl Partial {
         };
         let path = beside(".partial");
         let cannot = |error: io::Error| {
+            if error.kind() == ErrorKind::NotFound {
+                let folder = path.parent().unwrap_or(Path::new(".")).display();
+                return Failure::Output(format!(
+                    "cannot write {}: the folder {folder} is not there; make it first, or choose another place with -o",
+                    path.display()
+                ));
+            }
             let path = path.display();
             Failure::Output(format!("cannot write {path}: {error}; choose another place with -o"))
         };

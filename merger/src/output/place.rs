@@ -69,14 +69,11 @@ pub fn place(
     }
     // Rank 0 has nobody before it, and writes while the others count.
     encoder.expect(0..encoder.units());
-    let (own, pages) = settle(
-        comm,
-        match comm.rank() {
-            0 => write(target, 0, encoder, &kept, means).map(|placed| (placed.pages, Some(placed))),
-            _ => measure(&kept, means, encoder).map(|pages| (pages, None)),
-        },
-    )
-    .map(|(pages, placed)| (placed, pages))?;
+    let counted = match comm.rank() {
+        0 => write(target, 0, encoder, &kept, means).map(|placed| (placed.pages, Some(placed))),
+        _ => measure(&kept, means, encoder).map(|pages| (pages, None)),
+    };
+    let (pages, own) = settle(comm, counted)?;
     let all = sums(comm, &[pages])?;
     let total = all.iter().map(|n| n[0]).sum();
     let placed = match own {

@@ -260,14 +260,18 @@ impl Report {
             0 => String::new(),
             n => format!("{}, ", plural(n, "rank")),
         };
+        // Files of profilers name no run.
+        let run = match self.run_id.as_str() {
+            "" => String::new(),
+            id => format!("run {id}: "),
+        };
         let mut line = |label: &str, text: String| {
             let _ = writeln!(out, "{label:<10} {text}");
         };
         line(
             verb,
             format!(
-                "run {}: {ranks}{} on {}, {} in {:.1} s",
-                self.run_id,
+                "{run}{ranks}{} on {}, {} in {:.1} s",
                 plural(self.processes as usize, "process"),
                 plural(self.nodes, "node"),
                 plural(self.shards, "shard"),
