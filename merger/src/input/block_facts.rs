@@ -3,7 +3,7 @@
 use super::death::OpenSpans;
 use super::expand::{self, Word};
 use super::opened::{Tables, block_rows};
-use super::source::{NO_THREAD, stack_key};
+use super::source::{NO_THREAD, join, stack_key};
 use rpd_shard::Shard;
 use rpd_shard::file::{BlockError, BlockKind, BlockRef, ShardStrings};
 use rpd_shard::model::{Cells, Kind, Local, Rows, TableId, Value};
@@ -11,8 +11,6 @@ use std::collections::{BTreeMap, BTreeSet};
 
 /// Tracks of samples that one process has; threads beyond share one of each name.
 const MAX_TRACKS: usize = 65_536;
-/// Distinct stack ids of one process that are kept when they have to be numbered anew.
-const MAX_STACK_VALUES: usize = 8 << 20;
 
 /// What is kept of each block.
 #[derive(Debug)]
@@ -62,13 +60,6 @@ impl Gathered {
             let full = self.tracks.len() >= MAX_TRACKS && !self.tracks.contains(&(thread, name));
             self.tracks.insert((if full { NO_THREAD } else { thread }, name));
         }
-    }
-}
-
-fn join(a: Option<(i64, i64)>, b: Option<(i64, i64)>) -> Option<(i64, i64)> {
-    match (a, b) {
-        (Some(a), Some(b)) => Some((a.0.min(b.0), a.1.max(b.1))),
-        (a, b) => a.or(b),
     }
 }
 
@@ -147,29 +138,4 @@ fn threads_of(rows: &Rows<Local>, threads: &[(i64, i64)]) -> BTreeSet<i64> {
         }
     }
     all
-}
-
-/// All distinct stack ids of these blocks but 0, ascending. Past the limit some are left out, and count
-/// as lost when they are looked up.
-pub(super) fn stack_values<'a>(shard: &Shard, blocks: impl Iterator<Item = &'a BlockRef>) -> Vec<i64> {
-    let mut values: Vec<i64> = Vec::new();
-    for block in blocks {
-        let Ok(rows) = shard.rows(block) else { continue };
-        for (column, cells) in rows.table.columns.iter().zip(&rows.columns) {
-            if column.kind == Kind::Stack {
-                values.extend((0..rows.len).filter_map(|i| stack_key(cells.get(i))).filter(|v| *v != 0));
-            }
-        }
-        if values.len() > 2 * MAX_STACK_VALUES {
-            keep_distinct(&mut values);
-        }
-    }
-    keep_distinct(&mut values);
-    values
-}
-
-fn keep_distinct(values: &mut Vec<i64>) {
-    values.sort_unstable();
-    values.dedup();
-    values.truncate(MAX_STACK_VALUES);
 }

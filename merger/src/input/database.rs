@@ -3,8 +3,8 @@
 use super::expand::Word;
 use super::opened::{Input, OpenDatabase, StringPieces, Tables};
 use super::schema::JobSchema;
-use super::source::{KeySpace, Piece, Source, StackSpace, Tracks, stack_key};
-use super::survey::{MAX_SHIFTED_STACK, Survey, hashes_of_words, reserve_placeholders, shorten};
+use super::source::{KeySpace, Piece, Source, StackSpace, Tracks, join, stack_key};
+use super::survey::{Survey, hashes_of_words, reserve_placeholders, shorten};
 use crate::agree::strings::{Hash, hash};
 use rayon::prelude::*;
 use rpd_rocpd::read::{Database, ProcessFacts, ReadError, Space, Wanted};
@@ -18,8 +18,6 @@ use std::sync::Arc;
 const PIECES_AT_ONCE: usize = 64;
 /// Lines that are told of one database; more damage is counted.
 const MAX_WARNINGS: usize = 3;
-/// Distinct stack ids of one space that are kept when they have to be numbered anew.
-const MAX_STACK_VALUES: usize = 8 << 20;
 
 /// Begins the boot id of a node of which only the machine id is known.
 pub const UNKNOWN_BOOT: &str = "unknown:";
@@ -124,11 +122,7 @@ impl Reader<'_> {
         }
         hashes.extend(hashes_of_words(&words));
         survey.hashes.push(hashes);
-        let stacks = match stacks {
-            None => StackSpace::Offset(0),
-            Some((low, high)) if low >= 0 && high <= MAX_SHIFTED_STACK => StackSpace::Offset(high),
-            Some(_) => StackSpace::Dictionary(self.stack_values(&pieces)),
-        };
+        let stacks = StackSpace::of(stacks, self.rows_with_stacks(&pieces));
         pieces.push(Piece::Tail);
         let process = main_process(self.found, &nodes);
         let tables = self.tables.clone();
@@ -222,35 +216,14 @@ impl Reader<'_> {
         good
     }
 
-    /// All distinct stack ids but 0, ascending. Past the limit some are left out, and count as lost when
-    /// they are looked up.
-    fn stack_values(&self, pieces: &[Piece]) -> Vec<i64> {
-        let mut values: Vec<i64> = Vec::new();
-        for piece in pieces {
-            let Piece::Rows { space, table, piece } = piece else { continue };
-            let columns = &self.found.tables[*table].table.columns;
-            if !columns.iter().any(|c| c.kind == Kind::Stack) {
-                continue;
-            }
-            let Ok(rows) = self.database.rows(*space, *table, piece, Wanted::Links) else { continue };
-            for (column, cells) in rows.table.columns.iter().zip(&rows.columns) {
-                if column.kind == Kind::Stack {
-                    values.extend((0..rows.len).filter_map(|i| stack_key(cells.get(i))).filter(|v| *v != 0));
-                }
-            }
-            if values.len() > 2 * MAX_STACK_VALUES {
-                keep_distinct(&mut values);
-            }
-        }
-        keep_distinct(&mut values);
-        values
+    /// The rows of all tables that have stack ids, read anew.
+    fn rows_with_stacks(&self, pieces: &[Piece]) -> impl Iterator<Item = Rows<Local>> {
+        pieces.iter().filter_map(|piece| {
+            let Piece::Rows { space, table, piece } = piece else { return None };
+            let has_stacks = self.found.tables[*table].table.columns.iter().any(|c| c.kind == Kind::Stack);
+            has_stacks.then(|| self.database.rows(*space, *table, piece, Wanted::Links).ok())?
+        })
     }
-}
-
-fn keep_distinct(values: &mut Vec<i64>) {
-    values.sort_unstable();
-    values.dedup();
-    values.truncate(MAX_STACK_VALUES);
 }
 
 /// What references may lead to: tables are surveyed behind those that they refer to.
@@ -306,13 +279,6 @@ impl Known<'_> {
             }
         }
         facts
-    }
-}
-
-fn join(a: Option<(i64, i64)>, b: Option<(i64, i64)>) -> Option<(i64, i64)> {
-    match (a, b) {
-        (Some(a), Some(b)) => Some((a.0.min(b.0), a.1.max(b.1))),
-        (a, b) => a.or(b),
     }
 }
 

@@ -3,10 +3,15 @@
 
 use super::expand::Word;
 use rpd_shard::file::BlockRef;
-use rpd_shard::model::{Table, TableId, Value, rocpd};
+use rpd_shard::model::{Kind, Local, Rows, Table, TableId, Value, rocpd};
 use rpd_shard::record::{Node, Process};
 use std::collections::BTreeMap;
 use std::sync::Arc;
+
+/// Stack ids beyond this are numbered anew instead of shifted.
+const MAX_SHIFTED_STACK: i64 = 1 << 40;
+/// Distinct stack ids of one source that are kept when they have to be numbered anew.
+const MAX_STACK_VALUES: usize = 8 << 20;
 
 /// Where rows come from, and so which rows their references mean. A stored row must not find an
 /// expanded one under the key of a row that was lost.
@@ -134,6 +139,29 @@ pub enum StackSpace {
 }
 
 impl StackSpace {
+    /// Of ids within these bounds. All `rows` with ids are read only where the ids have to be numbered anew;
+    /// past [`MAX_STACK_VALUES`] some are left out, and count as lost when they are looked up.
+    pub(super) fn of(bounds: Option<(i64, i64)>, rows: impl Iterator<Item = Rows<Local>>) -> StackSpace {
+        match bounds {
+            None => return StackSpace::Offset(0),
+            Some((low, high)) if low >= 0 && high <= MAX_SHIFTED_STACK => return StackSpace::Offset(high),
+            Some(_) => {}
+        }
+        let mut values: Vec<i64> = Vec::new();
+        for rows in rows {
+            for (column, cells) in rows.table.columns.iter().zip(&rows.columns) {
+                if column.kind == Kind::Stack {
+                    values.extend((0..rows.len).filter_map(|i| stack_key(cells.get(i))).filter(|v| *v != 0));
+                }
+            }
+            if values.len() > 2 * MAX_STACK_VALUES {
+                keep_distinct(&mut values);
+            }
+        }
+        keep_distinct(&mut values);
+        StackSpace::Dictionary(values)
+    }
+
     /// How many ids the output sets aside for this source.
     pub fn len(&self) -> i64 {
         match self {
@@ -145,6 +173,20 @@ impl StackSpace {
     /// Whether there is no stack id at all.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
+    }
+}
+
+fn keep_distinct(values: &mut Vec<i64>) {
+    values.sort_unstable();
+    values.dedup();
+    values.truncate(MAX_STACK_VALUES);
+}
+
+/// The bounds of what two parts hold.
+pub(super) fn join(a: Option<(i64, i64)>, b: Option<(i64, i64)>) -> Option<(i64, i64)> {
+    match (a, b) {
+        (Some(a), Some(b)) => Some((a.0.min(b.0), a.1.max(b.1))),
+        (a, b) => a.or(b),
     }
 }
 

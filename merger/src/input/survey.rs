@@ -1,7 +1,7 @@
 //! Reads an input once, before anything is numbered: how many rows, which keys, strings and stack ids
 //! there are, and what is damaged. Every block is decoded here, so that the numbers are true.
 
-use super::block_facts::{BlockFacts, Gathered, facts, stack_values};
+use super::block_facts::{BlockFacts, Gathered, facts};
 use super::death::Death;
 use super::expand::{self, Word};
 use super::opened::{Input, Tables};
@@ -18,8 +18,6 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use std::sync::Arc;
 
-/// Stack ids beyond this are numbered anew instead of shifted.
-pub(super) const MAX_SHIFTED_STACK: i64 = 1 << 40;
 /// Warnings that are told of one shard; the rest is counted.
 const MAX_WARNINGS: usize = 20;
 /// Blocks that are decoded before what they told is put together.
@@ -246,7 +244,8 @@ fn source(
     let missing = gathered.refs.iter().filter(|(table, (low, high))| holes(table, *low, *high));
     let missing = missing.map(|(table, _)| *table).collect();
     reserve_placeholders(&mut spaces, missing, job);
-    let stacks = stacks(shard, gathered, stored.iter().chain(&native).map(|fact| &fact.block));
+    let blocks = stored.iter().chain(&native);
+    let stacks = StackSpace::of(gathered.stacks, blocks.filter_map(|fact| shard.rows(&fact.block).ok()));
     let mut process = shard.processes.get(&number).cloned().unwrap_or_else(|| unknown_process(shard, number));
     if process.node == Node::default() {
         process.node = unknown_node(shard);
@@ -287,14 +286,6 @@ pub(super) fn reserve_placeholders(
         let space = spaces.entry(table).or_default();
         space.placeholder = Some(space.next);
         space.next += 1;
-    }
-}
-
-fn stacks<'a>(shard: &Shard, gathered: &Gathered, blocks: impl Iterator<Item = &'a BlockRef>) -> StackSpace {
-    match gathered.stacks {
-        None => StackSpace::Offset(0),
-        Some((low, high)) if low >= 0 && high <= MAX_SHIFTED_STACK => StackSpace::Offset(high),
-        Some(_) => StackSpace::Dictionary(stack_values(shard, blocks)),
     }
 }
 
