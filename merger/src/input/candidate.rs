@@ -255,7 +255,14 @@ fn refused_database(error: ReadError) -> Refused {
 }
 
 fn is_of_one_file(kind: ErrorKind) -> bool {
-    matches!(kind, ErrorKind::NotFound | ErrorKind::PermissionDenied | ErrorKind::InvalidInput)
+    matches!(
+        kind,
+        ErrorKind::NotFound
+            | ErrorKind::PermissionDenied
+            | ErrorKind::InvalidInput
+            | ErrorKind::StaleNetworkFileHandle
+            | ErrorKind::UnexpectedEof
+    )
 }
 
 fn refused(text: String, is_of_this_file: bool) -> Refused {

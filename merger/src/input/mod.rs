@@ -7,6 +7,8 @@ pub mod death;
 pub mod expand;
 pub mod find;
 pub mod format;
+pub mod gone;
+pub mod lost;
 pub mod opened;
 pub mod plan;
 pub mod ranks;

@@ -3,6 +3,8 @@
 use super::candidate::{Candidate, Refused};
 use super::find::{DEFAULT_OUTPUT, DEFAULT_RPD, Found, Listed, SHARD_ENDING};
 use super::format::Format;
+use super::gone::Since;
+use super::lost::{self, LostRows};
 use super::ranks::Ranks;
 use super::schema::PlannedSchema;
 use super::translate::Told;
@@ -47,6 +49,10 @@ pub struct Plan {
     pub warnings: Vec<String>,
     /// What they have and no RocPD database has, one line each.
     pub notes: Vec<String>,
+    /// Rows of inputs that are left out.
+    pub lost: Vec<LostRows>,
+    /// Merge ranks that get no input to read.
+    pub blind_ranks: Vec<usize>,
     /// Ledgers of former merges.
     pub former_losses: Vec<String>,
     /// Metadata of the inputs that is passed on: tag and value.
@@ -66,6 +72,8 @@ pub struct PlannedInput {
     pub format: Format,
     /// Positions of the spaces of a database that are merged.
     pub spaces: Vec<usize>,
+    /// Guid of each of them.
+    pub guids: Vec<String>,
     /// Lowest rank in it.
     pub rank: Option<u32>,
     /// Its length.
@@ -86,6 +94,11 @@ impl Plan {
     /// A text with the names that the user knows in the place of those of translated files.
     pub fn in_own_names(&self, text: &str) -> String {
         in_own_names(&self.names, text)
+    }
+
+    /// The merge ranks that read inputs.
+    pub fn readers(&self, ranks: usize) -> Vec<usize> {
+        (0..ranks).filter(|rank| !self.blind_ranks.contains(rank)).collect()
     }
 
     /// Ranks whose collector did not have its last word.
@@ -113,8 +126,11 @@ pub fn output_of(found: &mut Found, args: &MergeArgs) -> Result<PathBuf, Failure
     }
 }
 
-/// Looks into each of the listed files and checks that they belong together.
-pub fn plan(files: &[Listed], output: PathBuf, told: Told) -> Result<Plan, Failure> {
+/// Looks into each of the listed files and checks that they belong together. What was found out `since` they
+/// were listed counts.
+pub fn plan(files: &[Listed], output: PathBuf, told: &Told, since: &Since) -> Result<Plan, Failure> {
+    let mut files = files.to_vec();
+    since.mark(&mut files);
     let look = |listed: &Listed| match &listed.format {
         Ok(Format::RocPd) => Candidate::of_database(&listed.path),
         Ok(_) => Candidate::of_shard(&listed.path),
@@ -127,7 +143,9 @@ pub fn plan(files: &[Listed], output: PathBuf, told: Told) -> Result<Plan, Failu
         match looked_at {
             Ok(candidate) => candidates.push(candidate),
             // A shard that was named is meant; one that lies in the run's folder may be half-written.
-            Err(Refused::LeaveOut(reason)) if listed.named && listed.format == Ok(Format::Shard) => {
+            Err(Refused::LeaveOut(reason))
+                if listed.named && listed.format == Ok(Format::Shard) && listed.path.exists() =>
+            {
                 return Err(Failure::Input(reason));
             }
             Err(Refused::LeaveOut(reason)) => unreadable.push((listed.path.clone(), reason)),
@@ -163,7 +181,7 @@ pub fn plan(files: &[Listed], output: PathBuf, told: Told) -> Result<Plan, Failu
         *path = in_own_names(&names, &path.display().to_string()).into();
         *reason = in_own_names(&names, reason);
     }
-    let mut warnings = told.warnings;
+    let mut warnings = told.warnings.clone();
     let mut former_losses = Vec::new();
     for candidate in candidates.iter().filter(|c| !c.former_losses.is_empty()) {
         let path = candidate.path.display();
@@ -184,6 +202,8 @@ pub fn plan(files: &[Listed], output: PathBuf, told: Told) -> Result<Plan, Failu
         _ => None,
     };
     let inputs = inputs(candidates, &mut unreadable);
+    let lost = lost::sum(since.lost());
+    let notes = told.notes.iter().cloned().chain(since.notes()).collect();
     Ok(Plan {
         run_id,
         inputs,
@@ -194,7 +214,9 @@ pub fn plan(files: &[Listed], output: PathBuf, told: Told) -> Result<Plan, Failu
         repeated_ranks,
         unreadable,
         warnings,
-        notes: told.notes,
+        notes,
+        lost,
+        blind_ranks: since.blind_ranks(),
         former_losses,
         tags,
         names,
@@ -284,6 +306,7 @@ fn inputs(candidates: Vec<Candidate>, unreadable: &mut Vec<(PathBuf, String)>) -
             rank: candidate.ranks.first().copied(),
             path: candidate.path,
             format: candidate.format,
+            guids: spaces.iter().filter_map(|space| candidate.guids.get(*space).cloned()).collect(),
             spaces,
             bytes: candidate.bytes,
             complete: candidate.complete,
@@ -399,7 +422,8 @@ mod tests {
 
     fn shard(bytes: u64) -> PlannedInput {
         let path = "s".into();
-        PlannedInput { path, format: Format::Shard, spaces: Vec::new(), rank: None, bytes, complete: true }
+        let (spaces, guids) = (Vec::new(), Vec::new());
+        PlannedInput { path, format: Format::Shard, spaces, guids, rank: None, bytes, complete: true }
     }
 
     proptest! {
