@@ -12,6 +12,7 @@ pub mod lost;
 pub mod opened;
 pub mod plan;
 pub mod ranks;
+mod same;
 pub mod schema;
 pub mod source;
 pub mod survey;

@@ -6,6 +6,7 @@ use super::format::Format;
 use super::gone::Since;
 use super::lost::{self, LostRows};
 use super::ranks::Ranks;
+use super::same::{LeftOut, keep_each_guid_once, keep_one_of_each};
 use super::schema::PlannedSchema;
 use super::translate::Told;
 use crate::cli::{MergeArgs, OutputFormat};
@@ -13,7 +14,7 @@ use crate::failure::Failure;
 use rayon::prelude::*;
 use serde::{Deserialize, Serialize};
 use std::cmp::Reverse;
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 use std::fs::{self, File};
 use std::io::Read;
 use std::ops::Range;
@@ -159,20 +160,15 @@ pub fn plan(files: &[Listed], output: PathBuf, told: &Told, since: &Since) -> Re
     let seen = candidates.iter().flat_map(|s| s.ranks.iter().copied()).collect();
     let size = candidates.iter().filter_map(|s| s.size).max().unwrap_or(0);
     let ranks = Ranks::new(seen, size, candidates.iter().map(|s| s.selection.as_ref()));
-    // Of copies the whole one is kept, of cut ones the longest.
     candidates.sort_by(|a, b| {
         let key = |s: &'_ Candidate| (!s.complete, Reverse(s.bytes));
         a.order.cmp(&b.order).then(key(a).cmp(&key(b))).then(a.path.cmp(&b.path))
     });
-    candidates.dedup_by(|copy, kept| {
-        let same = copy.format == kept.format && copy.order == kept.order;
-        if same {
-            let reason = format!("it holds the same processes as {}", kept.path.display());
-            unreadable.push((copy.path.clone(), reason));
-        }
-        same
-    });
-    leave_out_merged(&mut candidates, &mut unreadable)?;
+    let mut left = LeftOut { files: unreadable, ..LeftOut::default() };
+    candidates = keep_one_of_each(candidates, &mut left);
+    leave_out_merged(&mut candidates, &mut left.files)?;
+    candidates = keep_each_guid_once(candidates, &mut left);
+    let mut unreadable = left.files;
     let repeated_ranks = repeated_ranks(&candidates);
     let is_silent = |s: &&Candidate| s.order.processes.is_empty();
     let silent_ranks = candidates.iter().filter(is_silent).filter_map(|s| s.collector).collect();
@@ -182,6 +178,7 @@ pub fn plan(files: &[Listed], output: PathBuf, told: &Told, since: &Since) -> Re
         *reason = in_own_names(&names, reason);
     }
     let mut warnings = told.warnings.clone();
+    warnings.extend(left.warnings);
     let mut former_losses = Vec::new();
     for candidate in candidates.iter().filter(|c| !c.former_losses.is_empty()) {
         let path = candidate.path.display();
@@ -201,8 +198,8 @@ pub fn plan(files: &[Listed], output: PathBuf, told: &Told, since: &Since) -> Re
         [only] if only.is_merged && only.guids.len() == 1 => only.guids.first().cloned(),
         _ => None,
     };
-    let inputs = inputs(candidates, &mut unreadable);
-    let lost = lost::sum(since.lost());
+    let inputs = candidates.into_iter().map(planned).collect();
+    let lost = lost::sum(since.lost().into_iter().chain(left.lost));
     let notes = told.notes.iter().cloned().chain(since.notes()).collect();
     Ok(Plan {
         run_id,
@@ -279,40 +276,17 @@ fn leave_out_merged(
     Ok(())
 }
 
-/// The inputs to merge. A guid that another input has too is merged once.
-fn inputs(candidates: Vec<Candidate>, unreadable: &mut Vec<(PathBuf, String)>) -> Vec<PlannedInput> {
-    let mut seen: HashSet<String> = HashSet::new();
-    let mut inputs = Vec::new();
-    for candidate in candidates {
-        let is_new = |(i, guid): (usize, &String)| seen.insert(guid.clone()).then_some(i);
-        let spaces: Vec<usize> = candidate.guids.iter().enumerate().filter_map(is_new).collect();
-        if spaces.len() < candidate.guids.len() {
-            let path = candidate.path.display();
-            let reason = match spaces.len() {
-                0 => format!(
-                    "{path}: another input has the same guid, of which one is merged: a copy, or a file with a guid that is not its own"
-                ),
-                n => format!(
-                    "{path}: {} of its guids are in another input too and are merged once",
-                    candidate.guids.len() - n
-                ),
-            };
-            unreadable.push((candidate.path.clone(), reason));
-            if spaces.is_empty() {
-                continue;
-            }
-        }
-        inputs.push(PlannedInput {
-            rank: candidate.ranks.first().copied(),
-            path: candidate.path,
-            format: candidate.format,
-            guids: spaces.iter().filter_map(|space| candidate.guids.get(*space).cloned()).collect(),
-            spaces,
-            bytes: candidate.bytes,
-            complete: candidate.complete,
-        });
+fn planned(candidate: Candidate) -> PlannedInput {
+    let guid = |space: &usize| candidate.guids.get(*space).cloned();
+    PlannedInput {
+        guids: candidate.spaces.iter().filter_map(guid).collect(),
+        spaces: candidate.spaces,
+        rank: candidate.ranks.first().copied(),
+        path: candidate.path,
+        format: candidate.format,
+        bytes: candidate.bytes,
+        complete: candidate.complete,
     }
-    inputs
 }
 
 /// Resolves the output to the file that it names, and refuses what is better not overwritten.
