@@ -195,14 +195,13 @@ impl Case {
     fn try_all(
         &self,
         vanishing: &Vanishing,
-        ranks: usize,
         file: &str,
         how: &str,
-        last: usize,
+        openings: RangeInclusive<usize>,
     ) -> Vec<Noticed> {
         let noticed = |from| {
-            eprintln!("{how} at opening {from} of {file} by {ranks} ranks");
-            let outcome = vanishing.run(self.job(ranks), file, how, from);
+            eprintln!("{how} at opening {from} of {file}");
+            let outcome = vanishing.run(self.job(1), file, how, from);
             self.check(outcome)
         };
         openings.map(noticed).collect()
@@ -233,7 +232,7 @@ fn a_database_that_vanishes_is_told_whenever_it_happens() {
     let case = Case::new(&job.place(), &job.inputs[2]);
     let name = case.origin.clone();
     for how in ["removed", "cut", "refused"] {
-        let all = case.try_all(&vanishing, 1, &name, how, 1..=14);
+        let all = case.try_all(&vanishing, &name, how, 1..=14);
         for noticed in [Noticed::Never, Noticed::InPlan, Noticed::BeforeSurvey, Noticed::AfterSurvey] {
             assert!(all.contains(&noticed), "{how}: {all:?}");
         }
@@ -266,7 +265,7 @@ fn a_shard_that_vanishes_is_told_whenever_it_happens() {
         RunFolder::new(&SyntheticRun { events_per_rank: 300, workers: true, ..SyntheticRun::default() });
     let case = Case::new(&run.path, &run.shard(1));
     for how in ["removed", "cut"] {
-        let all = case.try_all(&vanishing, 1, &case.origin, how, 1..=8);
+        let all = case.try_all(&vanishing, &case.origin, how, 1..=8);
         for noticed in [Noticed::Never, Noticed::InPlan, Noticed::BeforeSurvey, Noticed::AfterSurvey] {
             assert!(all.contains(&noticed), "{how}: {all:?}");
         }
@@ -281,7 +280,7 @@ fn what_an_input_was_translated_to_may_vanish_as_well() {
     let files = fixtures::rpd_files(&inputs);
     let [first, ..] = files.as_slice() else { return };
     let case = Case::new(&inputs, first);
-    let all = case.try_all(&vanishing, 1, "out.db.translated/0.rpdshard", "removed", 3..=4);
+    let all = case.try_all(&vanishing, "out.db.translated/0.rpdshard", "removed", 3..=4);
     for noticed in [Noticed::BeforeSurvey, Noticed::AfterSurvey] {
         assert!(all.contains(&noticed), "{all:?}");
     }

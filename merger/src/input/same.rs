@@ -47,8 +47,8 @@ struct Contents {
     rows: BTreeMap<String, Option<u64>>,
     /// How many can be read.
     readable: u64,
-    /// Process id and start of each process.
-    processes: BTreeSet<(i64, i64)>,
+    /// Process ids, and when the processes with it began, where that is known.
+    processes: BTreeMap<i64, BTreeSet<Option<i64>>>,
 }
 
 impl Contents {
@@ -61,10 +61,16 @@ impl Contents {
         })
     }
 
-    /// Whether both may be states of one file.
+    /// Whether both may be states of one file: they have a process in common, as far as is known.
     fn may_be_one(&self, other: &Contents) -> bool {
         let unknown = self.processes.is_empty() || other.processes.is_empty();
-        unknown || !self.processes.is_disjoint(&other.processes)
+        let is_common = |(pid, own): (&i64, &BTreeSet<Option<i64>>)| {
+            let theirs = other.processes.get(pid);
+            theirs.is_some_and(|theirs| {
+                own.contains(&None) || theirs.contains(&None) || !own.is_disjoint(theirs)
+            })
+        };
+        unknown || self.processes.iter().any(is_common)
     }
 }
 
@@ -234,7 +240,7 @@ fn contents_of_shard(path: &Path) -> Contents {
         }
         shard.release();
     }
-    Contents { hash: hasher.finish_128(), rows, readable, processes: BTreeSet::new() }
+    Contents { hash: hasher.finish_128(), rows, readable, processes: BTreeMap::new() }
 }
 
 /// Table by table, row by row: the pages that hold them do not matter.
@@ -242,12 +248,14 @@ fn contents_of_space(path: &Path, space: usize) -> Contents {
     let mut hasher = Hasher::new();
     let mut rows: BTreeMap<String, Option<u64>> = BTreeMap::new();
     let mut readable = 0;
-    let mut processes = BTreeSet::new();
+    let mut processes: BTreeMap<i64, BTreeSet<Option<i64>>> = BTreeMap::new();
     let database = Database::open(path).ok();
     if let Some(database) = &database
         && let Some(found) = database.spaces().get(space)
     {
-        processes.extend(found.processes.iter().filter_map(|p| Some((p.pid, p.start?))));
+        for process in &found.processes {
+            processes.entry(process.pid).or_default().insert(process.start);
+        }
         let mut tables: Vec<_> = found.tables.iter().enumerate().collect();
         tables.sort_by_key(|(_, table)| &table.table.name);
         for (place, table) in tables {
