@@ -23,7 +23,7 @@ const MAX_WARNINGS: usize = 3;
 pub const UNKNOWN_BOOT: &str = "unknown:";
 
 /// Surveys the spaces of a database, the pieces of each table in parallel.
-pub fn survey_database(database: Database, taken: &[usize], job: &JobSchema) -> Survey {
+pub(super) fn survey_database(database: Database, taken: &[usize], job: &JobSchema) -> Survey {
     let mut survey = Survey::default();
     for line in database.damage() {
         survey.warnings.push(format!("{}: {line}", database.path().display()));

@@ -8,8 +8,10 @@ use crate::agree::strings::StringIds;
 use crate::comm::Comm;
 use crate::failure::Failure;
 use crate::input::expand::Word;
+use crate::input::gone::with_rows;
 use crate::input::schema::JobSchema;
 use crate::input::survey::Survey;
+use crate::together::settle;
 use rpd_rocpd::Writer;
 use rpd_shard::model::{Keys, RowsBuilder, TableId, Value, rocpd};
 use rpd_sqlite::write::{LogicalPage, Sealer, reset_change_counter};
@@ -63,13 +65,16 @@ pub fn strings_in_turns(
     strings: &StringIds,
 ) -> Result<u64, Failure> {
     let mut written = 0;
+    let add = || {
+        let mut writer = open()?;
+        let written = add_strings(&mut writer, schema, surveys, strings)
+            .map_err(|failure| with_rows(failure, surveys, schema))?;
+        writer.commit()?;
+        Ok(written)
+    };
     for turn in 0..comm.size() {
-        if turn == comm.rank() && !strings.written.is_empty() {
-            let mut writer = open()?;
-            written = add_strings(&mut writer, schema, surveys, strings)?;
-            writer.commit()?;
-        }
-        comm.all_gather(Vec::new());
+        let is_own = turn == comm.rank() && !strings.written.is_empty();
+        written += settle(comm, if is_own { add() } else { Ok(0) })?;
     }
     Ok(written)
 }

@@ -9,10 +9,12 @@ use crate::agree::strings::{Hash, StringIds, hash, sums};
 use crate::comm::Comm;
 use crate::failure::Failure;
 use crate::input::expand::Word;
+use crate::input::gone::with_rows;
 use crate::input::opened::Input;
 use crate::input::schema::JobSchema;
 use crate::input::source::Source;
 use crate::input::survey::Survey;
+use crate::together::settle;
 use rpd_rocpd::{Guid, MAX_SETS, TableSet, Writer};
 use rpd_shard::model::{Keys, RowsBuilder, Value, rocpd};
 use rpd_shard::record::wire;
@@ -180,19 +182,21 @@ pub fn write_in_turns(
 ) -> Result<SmallRows, Failure> {
     let mut written = SmallRows::default();
     for turn in 0..comm.size() {
-        if turn == comm.rank() && surveys.iter().any(|survey| !survey.sources.is_empty()) {
+        let mut add = || {
             let mut writer = open()?;
             for (input, survey) in surveys.iter().enumerate() {
                 for (position, source) in survey.sources.iter().enumerate() {
                     let set = sets.of(input, position);
-                    written.strings += add_strings(&mut writer, set, schema, survey, source, strings)?;
+                    written.strings += add_strings(&mut writer, set, schema, survey, source, strings)
+                        .map_err(|failure| with_rows(failure, surveys, schema))?;
                     written.nodes += add_nodes(&mut writer, set, source, nodes)?;
                 }
                 survey.input.release();
             }
-            writer.commit()?;
-        }
-        comm.all_gather(Vec::new());
+            Ok(writer.commit()?)
+        };
+        let is_own = turn == comm.rank() && surveys.iter().any(|survey| !survey.sources.is_empty());
+        settle(comm, if is_own { add() } else { Ok(()) })?;
     }
     Ok(written)
 }
