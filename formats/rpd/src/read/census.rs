@@ -2,7 +2,7 @@
 
 use super::TranslateError;
 use super::clocks::Overlap;
-use super::schema::Input;
+use super::schema::{Input, identifier};
 use super::value::{int, text};
 use rpd_shard::record::{Clock, ClockDomain, Node, Process};
 use std::collections::{BTreeMap, HashMap, HashSet};
@@ -32,6 +32,8 @@ pub(super) struct Census {
     /// By their number in the shard, from 1.
     pub(super) processes: Vec<Found>,
     by_pid: HashMap<(i64, i32), u32>,
+    /// First process of each node.
+    by_node: HashMap<i64, u32>,
     /// Process of each session. The upper half of an id is its session.
     sessions: HashMap<i64, u32>,
     /// Process and thread id, and when it was seen.
@@ -54,6 +56,7 @@ impl Census {
         let mut census = Census::default();
         census.metadata(input)?;
         census.kinds(input)?;
+        census.nodes(input)?;
         census.calls(input)?;
         if census.processes.is_empty() {
             census.nobody(input)?;
@@ -72,6 +75,32 @@ impl Census {
                 }
                 _ => {}
             }
+        }
+        Ok(())
+    }
+
+    /// In a file that has several nodes, meets their processes in the order of the nodes. A node of which there are
+    /// only operations or values has an unknown process.
+    fn nodes(&mut self, input: &Input) -> Result<(), TranslateError> {
+        let (Some(pids), Some(gpus)) = (self.pid_stride, self.gpu_stride) else { return Ok(()) };
+        let mut met: BTreeMap<i64, Vec<(i64, i64)>> = BTreeMap::new();
+        let mut calls = numbers(input, "rocpd_api", "pid", "min(id)")?;
+        calls.retain(|[pid, _]| *pid >= 0);
+        for [pid, start] in calls {
+            met.entry(pid / pids).or_default().push((pid, start));
+        }
+        for (table, gpu) in [("rocpd_op", "gpuId"), ("rocpd_monitor", "deviceId")] {
+            for [gpu, start] in numbers(input, table, gpu, "1")? {
+                let node = (gpu / gpus).max(0);
+                met.entry(node).or_insert_with(|| vec![(node.saturating_mul(pids), start)]);
+            }
+        }
+        // All on one node: the first call comes first, as ever.
+        if met.keys().all(|node| *node == 0) {
+            return Ok(());
+        }
+        for (pid, start) in met.into_values().flatten() {
+            self.meet(pid, start, start).map_err(|(what, most)| input.too_many(what, most))?;
         }
         Ok(())
     }
@@ -141,6 +170,7 @@ impl Census {
                 return Err(("processes", MAX_PROCESSES));
             }
             self.processes.push(Found { node: key.0, pid: key.1, first: start, last: end });
+            self.by_node.entry(key.0).or_insert(source);
         } else if let Some(found) = self.processes.get_mut(source as usize - 1) {
             found.first = found.first.min(start);
             found.last = found.last.max(end);
@@ -206,6 +236,16 @@ impl Census {
         (forced.unwrap_or(found), mixed)
     }
 
+    /// The first process of the node that the number of a GPU is of, where it tells one; else as [`Census::by_session`].
+    pub(super) fn by_place(&self, id: Option<i64>, gpu: Option<i64>) -> u32 {
+        let node = gpu.zip(self.gpu_stride).map(|(gpu, stride)| gpu / stride);
+        match node.and_then(|node| self.by_node.get(&node)) {
+            // A session tells a process, and files of several nodes have but one.
+            Some(first) if self.sessions.len() < 2 => *first,
+            _ => self.by_session(id),
+        }
+    }
+
     /// The record of a process.
     pub(super) fn process(&self, source: u32, clock: Clock) -> Option<Process> {
         let found = self.processes.get((source as usize).checked_sub(1)?)?;
@@ -235,6 +275,28 @@ impl Census {
             exit: None,
         })
     }
+}
+
+/// The different numbers in a column, and the first time of each. What is no number is left out.
+fn numbers(
+    input: &Input,
+    table: &'static str,
+    column: &str,
+    order: &str,
+) -> Result<Vec<[i64; 2]>, TranslateError> {
+    let Some(column) = input.table(table).and_then(|info| info.column(column)) else { return Ok(Vec::new()) };
+    let failed = |source| input.error(table, source);
+    let column = identifier(&column.name);
+    let sql =
+        format!("SELECT {column}, min(start) FROM {table} GROUP BY {column} ORDER BY {order} LIMIT {MAX_THREADS}");
+    let mut query = input.conn.prepare(&sql).map_err(failed)?;
+    let mut rows = query.query([]).map_err(failed)?;
+    let mut found = Vec::new();
+    while let Some(row) = rows.next().map_err(failed)? {
+        let number = |i| row.get_ref(i).ok().and_then(int);
+        found.extend(number(0).zip(number(1)).map(|(a, b)| [a, b]));
+    }
+    Ok(found)
 }
 
 /// Whether a text is the name or the domain of roctx rows.
