@@ -24,7 +24,8 @@ const OTHER: &str = "RPD";
 const CATEGORIES: [(&str, &str); 4] =
     [("hip", "HIP_RUNTIME_API_EXT"), ("hsa", "HSA_CORE_API"), ("rccl", "RCCL_API"), ("nccl", "RCCL_API")];
 /// Beginnings of rocprofv3's categories, and the domains that a merge writes for them.
-const DOMAINS: [(&str, &str); 4] = [("HIP_", "hip"), ("HSA_", "hsa"), ("MARKER_", "roctx"), ("RCCL_", "rccl")];
+const DOMAINS: [(&str, &str); 4] =
+    [("HIP_", "hip"), ("HSA_", "hsa"), ("MARKER_", "roctx"), ("RCCL_", "rccl")];
 /// Most frames of one call, and bytes of their names.
 const MAX_FRAMES: (usize, usize) = (1024, 256 << 10);
 
@@ -160,10 +161,12 @@ fn launched_sql(input: &Input) -> String {
         ["id", "api_id", "op_id"].into_iter().all(|column| info.column(column).is_some())
     });
     match input.table("rocpd_op") {
-        Some(_) if whole => "SELECT call, t.string FROM (SELECT ao.api_id AS call, o.opType_id AS kind, min(ao.id)
+        Some(_) if whole => {
+            "SELECT call, t.string FROM (SELECT ao.api_id AS call, o.opType_id AS kind, min(ao.id)
                                FROM rocpd_api_ops ao JOIN rocpd_op o ON o.id = ao.op_id GROUP BY ao.op_id)
                               LEFT JOIN rocpd_string t ON t.id = kind ORDER BY call"
-            .to_owned(),
+                .to_owned()
+        }
         _ => "SELECT NULL LIMIT 0".to_owned(),
     }
 }
@@ -300,7 +303,8 @@ impl<W: Write> Calls<'_, '_, '_, W> {
         let told = (domain, spelled_category) == (domain_of(&category), &*category);
         let name = self.output.string(name)?;
         let args = args.as_deref().map(|args| self.output.cut(args, MAX_TEXT)).unwrap_or_default();
-        let mut extdata = CallExtdata { message: if is_range { args } else { b"" }, ..CallExtdata::default() };
+        let mut extdata =
+            CallExtdata { message: if is_range { args } else { b"" }, ..CallExtdata::default() };
         if spelled.iter().any(Option::is_some) && !told {
             extdata.spelled = Some((domain, spelled_category));
         }

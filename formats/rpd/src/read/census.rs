@@ -287,8 +287,9 @@ fn numbers(
     let Some(column) = input.table(table).and_then(|info| info.column(column)) else { return Ok(Vec::new()) };
     let failed = |source| input.error(table, source);
     let column = identifier(&column.name);
-    let sql =
-        format!("SELECT {column}, min(start) FROM {table} GROUP BY {column} ORDER BY {order} LIMIT {MAX_THREADS}");
+    let sql = format!(
+        "SELECT {column}, min(start) FROM {table} GROUP BY {column} ORDER BY {order} LIMIT {MAX_THREADS}"
+    );
     let mut query = input.conn.prepare(&sql).map_err(failed)?;
     let mut rows = query.query([]).map_err(failed)?;
     let mut found = Vec::new();
