@@ -454,7 +454,12 @@ const RARE: &str = "
 #[test]
 fn a_rpd_with_rare_rows_that_is_merged_twice_has_the_same_rows() {
     let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("rare.rpd");
+    let as_is = ["calls", "operations", "launches", "requests", "pairs", "monitor", "counters"];
+    comes_back(&[rare(folder.path())], folder.path(), &as_is);
+}
+
+fn rare(folder: &Path) -> PathBuf {
+    let path = folder.join("rare.rpd");
     rusqlite::Connection::open(&path).unwrap().execute_batch(RARE).unwrap();
     let views = "CREATE VIEW api AS SELECT a.id, pid, tid, start, \"end\", n.string AS apiName, c.string AS category, d.string AS domain,
             u.string AS args FROM rocpd_api a JOIN rocpd_string n ON n.id = apiName_id JOIN rocpd_string c ON c.id = category_id
@@ -462,6 +467,48 @@ fn a_rpd_with_rare_rows_that_is_merged_twice_has_the_same_rows() {
         CREATE VIEW op AS SELECT o.id, gpuId, queueId, sequenceId, start, \"end\", d.string AS description, t.string AS opType
             FROM rocpd_op o JOIN rocpd_string d ON d.id = description_id JOIN rocpd_string t ON t.id = opType_id;";
     rusqlite::Connection::open(&path).unwrap().execute_batch(views).unwrap();
-    let as_is = ["calls", "operations", "launches", "requests", "pairs", "monitor", "counters"];
-    comes_back(&[path], folder.path(), &as_is);
+    path
+}
+
+#[test]
+fn nodes_of_a_rpd_keep_their_numbers() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = rare(folder.path());
+    // Node 0 begins last, and of node 2 there are only an operation that no call asked for and a clock rate.
+    let nodes = "INSERT INTO rocpd_metadata (tag, value) VALUES ('rpd.clock', 'CLOCK_BOOTTIME');
+        INSERT INTO rocpd_api SELECT id + 10, pid + 10000000, tid + 10000000, start - 5, \"end\", apiName_id, category_id, domain_id, args_id
+            FROM rocpd_api WHERE id IN (1, 2);
+        INSERT INTO rocpd_op VALUES (20, 2001, 2004, 0, 200, 210, 12, 9), (21, 1001, 1004, 0, 210, 220, 12, 9);
+        INSERT INTO rocpd_api_ops (api_id, op_id) VALUES (11, 21);
+        INSERT INTO rocpd_monitor VALUES (4, 'gpu', 2001, 'sclk', 1, 2, '7');";
+    rusqlite::Connection::open(&path).unwrap().execute_batch(nodes).unwrap();
+    comes_back(&[path], folder.path(), &["operations", "monitor", "pairs"]);
+}
+
+#[test]
+fn unknown_nodes_stay_the_same_when_merged_again_and_are_told_apart() {
+    let folder = tempfile::tempdir().unwrap();
+    let (first, second) = (rare(folder.path()), folder.path().join("second.rpd"));
+    std::fs::copy(&first, &second).unwrap();
+    let later = "UPDATE rocpd_api SET start = start + 1 WHERE id = 7";
+    rusqlite::Connection::open(&second).unwrap().execute_batch(later).unwrap();
+    let mut inputs = vec![first, second];
+    inputs.extend(fixtures::rocprofv3_json(&folder.path().join("json")));
+    let merge = |name: &str, inputs: &[PathBuf]| {
+        let path = folder.path().join(name);
+        let outcome = rpd_merge().arg("-o").arg(&path).args(inputs).run().success();
+        let clocks: Vec<String> =
+            outcome.stderr.lines().filter(|line| line.starts_with("clock")).map(str::to_owned).collect();
+        let database = Database::open(&path);
+        let domains = database.metadata()["rpd.clock.domains"].clone();
+        (path, database.rows("SELECT * FROM rocpd_info_node ORDER BY id"), domains, clocks)
+    };
+    let (once, nodes, domains, clocks) = merge("once.db", &inputs);
+    assert_eq!(nodes.len(), inputs.len());
+    assert_eq!(clocks.len(), nodes.len(), "{clocks:?}");
+    let different: std::collections::BTreeSet<_> =
+        clocks.iter().map(|line| line.split(": ").next()).collect();
+    assert_eq!(different.len(), clocks.len(), "{clocks:?}");
+    let (_, again, domains_again, clocks_again) = merge("again.db", &[once]);
+    assert_eq!((again, domains_again, clocks_again), (nodes, domains, clocks));
 }

@@ -4,6 +4,7 @@ use super::TranslateError;
 use super::clocks::Overlap;
 use super::schema::{Input, identifier};
 use super::value::{int, text};
+use rpd_shard::identity::unnamed_node;
 use rpd_shard::record::{Clock, ClockDomain, Node, Process};
 use std::collections::{BTreeMap, HashMap, HashSet};
 
@@ -34,6 +35,8 @@ pub(super) struct Census {
     by_pid: HashMap<(i64, i32), u32>,
     /// First process of each node.
     by_node: HashMap<i64, u32>,
+    /// What stands for each node.
+    named: BTreeMap<i64, Node>,
     /// Process of each session. The upper half of an id is its session.
     sessions: HashMap<i64, u32>,
     /// Process and thread id, and when it was seen.
@@ -61,6 +64,7 @@ impl Census {
         if census.processes.is_empty() {
             census.nobody(input)?;
         }
+        census.name_nodes();
         Ok(census)
     }
 
@@ -103,6 +107,17 @@ impl Census {
             self.meet(pid, start, start).map_err(|(what, most)| input.too_many(what, most))?;
         }
         Ok(())
+    }
+
+    /// Which machine a node was is not in the file, only that it was another one.
+    fn name_nodes(&mut self) {
+        let mut on_nodes: BTreeMap<i64, Vec<(i32, i64)>> = BTreeMap::new();
+        for found in &self.processes {
+            on_nodes.entry(found.node).or_default().push((found.pid, found.first));
+        }
+        let named =
+            on_nodes.into_iter().map(|(number, processes)| (number, unnamed_node(number, &processes)));
+        self.named = named.collect();
     }
 
     /// Finds the names and domains by which calls and ranges are told apart.
@@ -249,11 +264,7 @@ impl Census {
     /// The record of a process.
     pub(super) fn process(&self, source: u32, clock: Clock) -> Option<Process> {
         let found = self.processes.get((source as usize).checked_sub(1)?)?;
-        // Which node it was is not in the file, only that it was another one.
-        let node = match found.node {
-            0 => Node::default(),
-            n => Node { hostname: format!("node {n}"), ..Node::default() },
-        };
+        let node = self.named.get(&found.node)?.clone();
         Some(Process {
             source,
             rank: None,
@@ -262,8 +273,8 @@ impl Census {
             rank_from: None,
             worker: false,
             restart: 0,
+            domain: ClockDomain { boot_id: node.boot_id.clone(), time_namespace: 0 },
             node,
-            domain: ClockDomain { boot_id: String::new(), time_namespace: 0 },
             clock,
             pid: found.pid,
             ppid: 0,
