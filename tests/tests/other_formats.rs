@@ -504,6 +504,15 @@ fn unknown_nodes_stay_the_same_when_merged_again_and_are_told_apart() {
         (path, database.rows("SELECT * FROM rocpd_info_node ORDER BY id"), domains, clocks)
     };
     let (once, nodes, domains, clocks) = merge("once.db", &inputs);
+    let summary = |path: &Path, inputs: &[PathBuf]| {
+        rpd_merge().args(["--force", "-o"]).arg(path).args(inputs).run().success().stderr
+    };
+    for (inputs, counted) in
+        [(&inputs[..2], ", 2 files of other formats in "), (std::slice::from_ref(&once), ", 1 database in ")]
+    {
+        let told = summary(&folder.path().join("told.db"), inputs);
+        assert!(told.contains(counted) && !told.contains("shard"), "{told}");
+    }
     assert_eq!(nodes.len(), inputs.len());
     assert_eq!(clocks.len(), nodes.len(), "{clocks:?}");
     let different: std::collections::BTreeSet<_> =

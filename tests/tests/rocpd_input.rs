@@ -1,14 +1,15 @@
 //! Synthetic databases as input: by their pages and by SQLite they are the same rows of the same processes.
 #![allow(missing_docs, clippy::unwrap_used)]
 
-use rpd_rocpd::read::{Database, Wanted};
+use rpd_rocpd::read::{Database as Input, Wanted};
 use rpd_shard::model::{Cells, OwnedValue, Value};
 use rpd_tests::databases::DatabaseJob;
+use rpd_tests::harness::Database;
 use rpd_tests::synthetic::{SyntheticRun, write_rocpd};
 use rusqlite::Connection;
 
 /// A table: key and values of each row. A column that is absent is NULL in all of them.
-fn rows(database: &Database, table: usize, wanted: Wanted) -> Vec<(i64, Vec<OwnedValue>)> {
+fn rows(database: &Input, table: usize, wanted: Wanted) -> Vec<(i64, Vec<OwnedValue>)> {
     let mut rows = Vec::new();
     for piece in &database.spaces()[0].tables[table].pieces {
         let read = database.rows(0, table, piece, wanted).unwrap();
@@ -24,7 +25,7 @@ fn pages_and_sqlite_give_the_same_rows() {
     let run = SyntheticRun { events_per_rank: 3000, workers: true, ..SyntheticRun::default() }.plan();
     let files = write_rocpd(&run, folder.path()).unwrap();
     for (file, process) in files.iter().zip(run.processes()) {
-        let (fast, slow) = (Database::open(file).unwrap(), Database::open_with_sqlite(file).unwrap());
+        let (fast, slow) = (Input::open(file).unwrap(), Input::open_with_sqlite(file).unwrap());
         assert!(fast.is_fast() && !slow.is_fast());
         let (space, other) = (&fast.spaces()[0], &slow.spaces()[0]);
         assert_eq!((&space.warnings, fast.damage()), (&vec![], &[][..]));
@@ -67,7 +68,7 @@ fn tables_with_odd_names_come_along_and_are_verified() {
     for layout in ["merged", "partitioned"] {
         let outcome = job.merge(&["--verify", "--strict", "--layout", layout]).success();
         assert!(outcome.stderr.contains("AMD's rules: ok"), "{}", outcome.stderr);
-        let database = job.database();
+        let database = Database::open(&job.output());
         for name in names {
             let quoted = name.replace('"', "\"\"");
             let sql =
