@@ -62,7 +62,7 @@ impl Described {
     ) -> impl Iterator<Item = (&'r str, ValueRef<'r>, Cow<'r, [u8]>)> {
         self.values.iter().filter_map(move |(name, is_kernel, column)| {
             let value = row.get_ref(*column).unwrap_or(ValueRef::Null);
-            let shown = text(value).filter(|shown| !shown.is_empty() && !(*is_kernel && has_dispatch))?;
+            let shown = text(value).filter(|shown| !(shown.is_empty() || *is_kernel && has_dispatch))?;
             Some((name.as_str(), value, shown))
         })
     }
