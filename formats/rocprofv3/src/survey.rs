@@ -8,10 +8,14 @@ use std::collections::BTreeMap;
 use std::fs::File;
 use std::path::Path;
 
+/// The member with the records.
+pub(crate) const RECORDS: &str = "buffer_records";
 /// Longest description of a process.
 const MAX_METADATA_BYTES: usize = 4 << 20;
 /// Most processes of one file.
 const MAX_PROCESSES: usize = 1 << 16;
+/// Most lines about values of the wrong type.
+const MAX_WARNINGS: usize = 100;
 /// Most kinds of records of one process.
 const MAX_KINDS: usize = 256;
 /// Most names under which things are counted that are not taken.
@@ -38,6 +42,10 @@ pub(crate) struct Sections {
     pub(crate) records: Vec<(String, Section)>,
     /// Whole elements of arrays that came a second time.
     pub(crate) repeated: Vec<(String, u64)>,
+    /// Whether there is a member `buffer_records`.
+    pub(crate) has_records: bool,
+    /// What should be an array or an object, and is something else: nobody knows what was in it.
+    pub(crate) malformed: Vec<String>,
 }
 
 /// Why a walk did not reach the end of the file.
@@ -150,7 +158,12 @@ impl Walk {
                 "kernel_symbols" => self.table(scanner, "kernel_symbols")?,
                 "strings" => self.object(scanner, "strings", Walk::strings)?,
                 "callback_records" => self.object(scanner, "callback_records", Walk::callbacks)?,
-                "buffer_records" => self.object(scanner, "buffer_records", Walk::buffers)?,
+                RECORDS => {
+                    if let Some(process) = self.survey.processes.last_mut() {
+                        process.has_records = true;
+                    }
+                    self.object(scanner, RECORDS, Walk::buffers)?;
+                }
                 other => self.ignore(scanner, other)?,
             }
             more = scanner.another_member()?;
@@ -184,9 +197,11 @@ impl Walk {
     fn buffers(&mut self, scanner: &mut Scanner<File>, kind: &str) -> Result<(), ScanError> {
         let name = format!("buffer_records.{kind}");
         let Some(process) = self.survey.processes.last_mut() else { return scanner.skip() };
-        let known = is_taken(kind) && scanner.token()? == b'[';
-        if !known || process.records.len() >= MAX_KINDS {
+        if !is_taken(kind) || process.records.len() >= MAX_KINDS {
             return self.ignore(scanner, &name);
+        }
+        if scanner.token()? != b'[' {
+            return self.malformed(scanner, &name, "array");
         }
         if process.records.iter().any(|(before, _)| before == kind) {
             return self.repeated(scanner, &name);
@@ -224,7 +239,7 @@ impl Walk {
                 process.tables.insert(name, Section { offset: scanner.offset(), elements: 0 });
                 self.elements(scanner, name.to_owned(), |process| process.tables.get_mut(name))
             }
-            _ => self.ignore(scanner, name),
+            _ => self.malformed(scanner, name, "array"),
         }
     }
 
@@ -270,13 +285,30 @@ impl Walk {
         member: fn(&mut Walk, &mut Scanner<File>, &str) -> Result<(), ScanError>,
     ) -> Result<(), ScanError> {
         if scanner.token()? != b'{' {
-            return self.ignore(scanner, name);
+            return self.malformed(scanner, name, "object");
         }
         let mut more = scanner.open_object()?;
         while more {
             let name = scanner.name()?;
             member(self, scanner, &name)?;
             more = scanner.another_member()?;
+        }
+        Ok(())
+    }
+
+    /// Steps over a value of another type than it should have. `null` stands for nothing.
+    fn malformed(&mut self, scanner: &mut Scanner<File>, name: &str, wanted: &str) -> Result<(), ScanError> {
+        if scanner.token()? == b'n' {
+            return scanner.skip();
+        }
+        let at = scanner.offset();
+        scanner.skip()?;
+        let Some(process) = self.survey.processes.last_mut() else { return Ok(()) };
+        if process.malformed.len() < MAX_KINDS {
+            process.malformed.push(name.to_owned());
+        }
+        if self.survey.warnings.len() < MAX_WARNINGS {
+            self.survey.warnings.push(format!("{name} at byte {at} is no {wanted}: what is in it is lost"));
         }
         Ok(())
     }

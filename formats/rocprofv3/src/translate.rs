@@ -5,8 +5,9 @@ use crate::output::{Array, Output, Refused, Translation, number, optional};
 use crate::record::{
     Argument, Correlation, Counted, CounterValue, DispatchInfo, Metadata, Record, RecordSeed,
 };
-use crate::survey::{Sections, Survey, survey};
+use crate::survey::{RECORDS, Sections, Survey, survey};
 use rpd_shard::ShardWriter;
+use rpd_shard::identity::{boot_of_machine, unnamed_node};
 use rpd_shard::model::{TableId, Value, rocpd};
 use rpd_shard::record::{Clock, ClockDomain, Exit, LossCause, Node, Process, RunIdentity};
 use std::collections::BTreeMap;
@@ -33,6 +34,11 @@ pub fn translate<W: Write>(
         out.source = source;
         out.shard.process(&process(source, sections))?;
         process_rows(&mut out, sections)?;
+        // In a file that ends early they may have stood behind its end.
+        if !sections.has_records && damage.is_none() {
+            out.warn(format!("process {source} has no {RECORDS}: what it did is not in the file"));
+            out.lose(RECORDS, None, LossCause::Truncated, None);
+        }
     }
     if let Some(damage) = damage {
         let inside = if damage.inside.is_empty() { "outside of all arrays" } else { &damage.inside };
@@ -53,14 +59,25 @@ pub fn peek(path: &Path) -> Result<Vec<Process>, TranslateError> {
     Ok((1..).zip(&survey.processes).map(|(source, sections)| process(source, sections)).collect())
 }
 
-/// The file names neither rank nor boot: the machine-id stands for the boot, since the profiler's clock
-/// does not go on over one.
+/// The file names neither rank nor boot, and an old one no node.
 fn process(source: u32, sections: &Sections) -> Process {
     let Metadata { pid, ppid, init_time, fini_time, command, node, .. } =
         sections.metadata.clone().unwrap_or_default();
     let first_seen = init_time.unwrap_or(0);
-    let boot_id = [&node.machine_id, &node.hostname].into_iter().find(|name| !name.is_empty());
-    let boot_id = boot_id.cloned().unwrap_or_else(|| format!("unknown-{pid}-{first_seen}"));
+    let node = Node {
+        machine_id: node.machine_id,
+        boot_id: String::new(),
+        system_name: node.system_name,
+        hostname: node.hostname,
+        release: node.release,
+        version: node.version,
+        hardware_name: node.hardware_name,
+        domain_name: node.domain_name,
+    };
+    let node = match boot_of_machine(&node) {
+        Some(boot_id) => Node { boot_id, ..node },
+        None => unnamed_node(0, &[(pid, first_seen)]),
+    };
     Process {
         source,
         rank: None,
@@ -69,17 +86,8 @@ fn process(source: u32, sections: &Sections) -> Process {
         rank_from: None,
         worker: false,
         restart: 0,
-        node: Node {
-            machine_id: node.machine_id,
-            boot_id: boot_id.clone(),
-            system_name: node.system_name,
-            hostname: node.hostname,
-            release: node.release,
-            version: node.version,
-            hardware_name: node.hardware_name,
-            domain_name: node.domain_name,
-        },
-        domain: ClockDomain { boot_id, time_namespace: 0 },
+        domain: ClockDomain { boot_id: node.boot_id.clone(), time_namespace: 0 },
+        node,
         clock: Clock::Boottime,
         pid,
         ppid: ppid.unwrap_or(0),
@@ -136,6 +144,9 @@ fn process_rows<W: Write>(out: &mut Output<'_, W>, sections: &Sections) -> Resul
     })?;
     for (name, elements) in &sections.repeated {
         out.lose(name, table_of(name), LossCause::BadRecord, Some(*elements));
+    }
+    for name in &sections.malformed {
+        out.lose(name, table_of(name), LossCause::BadRecord, None);
     }
     Ok(())
 }

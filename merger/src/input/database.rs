@@ -8,6 +8,7 @@ use super::survey::{Survey, hashes_of_words, reserve_placeholders, shorten};
 use crate::agree::strings::{Hash, hash};
 use rayon::prelude::*;
 use rpd_rocpd::read::{Database, ProcessFacts, ReadError, Space, Wanted};
+use rpd_shard::identity::unknown_boot;
 use rpd_shard::model::{Cells, Keys, Kind, Local, Rows, Schema, Table, TableId, Value, rocpd};
 use rpd_shard::record::{Clock, ClockDomain, Loss, LossCause, Node, Process};
 use std::collections::{BTreeMap, BTreeSet};
@@ -18,9 +19,6 @@ use std::sync::Arc;
 const PIECES_AT_ONCE: usize = 64;
 /// Lines that are told of one database; more damage is counted.
 const MAX_WARNINGS: usize = 3;
-
-/// Begins the boot id of a node of which only the machine id is known.
-pub const UNKNOWN_BOOT: &str = "unknown:";
 
 /// Surveys the spaces of a database, the pieces of each table in parallel.
 pub(super) fn survey_database(database: Database, taken: &[usize], job: &JobSchema) -> Survey {
@@ -70,7 +68,7 @@ impl Reader<'_> {
         let path = self.database.path().display();
         survey.warnings.extend(self.found.warnings.iter().map(|line| format!("{path}: {line}")));
         for left_out in &self.found.left_out {
-            survey.warnings.push(format!("{path}: table {} is left out: {}", left_out.table, left_out.why));
+            survey.warnings.push(format!("{path}: {left_out}"));
             survey.lose(None, LossCause::UnknownTable, left_out.rows);
         }
         for missing in Schema::builtin().rocpd_tables().filter(|t| self.found.position(t.id).is_none()) {
@@ -157,7 +155,7 @@ impl Reader<'_> {
     /// The nodes by their keys; one that stands for them where they are lost.
     fn nodes(&self) -> Vec<(i64, Node)> {
         if self.found.nodes.is_empty() {
-            let boot_id = format!("{UNKNOWN_BOOT}{}", self.found.guid);
+            let boot_id = unknown_boot(&self.found.guid);
             let hostname = Word::Lost.text().to_owned();
             return vec![(
                 i64::MIN,
@@ -165,7 +163,7 @@ impl Reader<'_> {
             )];
         }
         let node = |(key, node): &(i64, Node)| {
-            let boot_id = format!("{UNKNOWN_BOOT}{}", node.machine_id);
+            let boot_id = unknown_boot(&node.machine_id);
             (*key, Node { boot_id, ..node.clone() })
         };
         self.found.nodes.iter().map(node).collect()

@@ -11,6 +11,7 @@ use super::opened::{Input, Tables};
 use super::plan::PlannedInput;
 use super::schema::JobSchema;
 use super::source::{ExpandedKeys, KeySpace, Piece, Source, StackSpace, Tracks};
+use super::translate::TRANSLATED;
 use crate::agree::strings::{Hash, hash};
 use crate::failure::Failure;
 use crate::output::sets::SetStrings;
@@ -18,6 +19,7 @@ use rayon::prelude::*;
 use rpd_rocpd::read::Database;
 use rpd_shard::Shard;
 use rpd_shard::file::{BlockError, BlockKind, BlockRef, ShardStrings};
+use rpd_shard::identity::unnamed_node;
 use rpd_shard::model::{Kind, TableId, rocpd};
 use rpd_shard::record::{Clock, ClockDomain, Loss, LossCause, Node, Process};
 use std::collections::{BTreeMap, BTreeSet};
@@ -104,7 +106,10 @@ fn survey_shard(shard: Shard, job: &JobSchema) -> Survey {
         deaths.extend(Death::of(&source.process, &gathered.open, &strings));
         sources.push(source);
     }
-    sources.sort_by_cached_key(Source::order);
+    // A translated file tells the order itself: the nodes of a `.rpd` are numbered.
+    if shard.identity.run_id_from != TRANSLATED {
+        sources.sort_by_cached_key(Source::order);
+    }
     losses.extend(missing_rows(&shard, is_merged, &readable));
     warnings.extend(shard.damage().iter().map(|damage| {
         let path = shard.path().display();
@@ -277,7 +282,8 @@ fn source(
     let stacks = StackSpace::of(gathered.stacks, blocks.filter_map(|fact| shard.rows(&fact.block).ok()));
     let mut process = shard.processes.get(&number).cloned().unwrap_or_else(|| unknown_process(shard, number));
     if process.node == Node::default() {
-        process.node = unknown_node(shard);
+        let processes: Vec<_> = shard.processes.values().map(|p| (p.pid, p.first_seen)).collect();
+        process.node = unnamed_node(0, &processes);
         process.domain.boot_id.clone_from(&process.node.boot_id);
     }
     pieces.push(Piece::Tail);
@@ -351,14 +357,6 @@ fn missing_rows(
         losses.push(Loss { source: 0, table: None, cause, rows: None });
     }
     losses
-}
-
-/// Stands for the node of a file that names none: nobody can say whether two such files are of one node,
-/// so each has its own.
-fn unknown_node(shard: &Shard) -> Node {
-    let processes = shard.processes.values().map(|p| format!("{} {} ", p.pid, p.first_seen));
-    let name = format!("unknown-{:08x}", hash(processes.collect::<String>().as_bytes()) as u32);
-    Node { machine_id: name.clone(), boot_id: name, hostname: "(unknown)".to_owned(), ..Node::default() }
 }
 
 /// Stands for a process whose records were both lost. The others of its shard ran on the same node.

@@ -10,6 +10,8 @@ use std::io::{self, BufWriter, Write};
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
+/// Where the run id of a translated file comes from: it has none.
+pub const TRANSLATED: &str = "translated";
 /// Values of one file that are told one by one.
 const MAX_TOLD: usize = 3;
 
@@ -113,7 +115,7 @@ fn translate_file(listed: &Listed, to: &Path, told: &mut Told) -> Result<(), Str
     // The run is whatever it is merged with.
     let run = RunIdentity {
         run_id: String::new(),
-        run_id_from: "translated".to_owned(),
+        run_id_from: TRANSLATED.to_owned(),
         rank: None,
         size: None,
         version: env!("CARGO_PKG_VERSION").to_owned(),

@@ -93,8 +93,15 @@ fn unreadable(error: &CheckError) -> Failure {
 }
 
 impl Verification {
-    /// What it says, one line each.
+    /// What it says, one line each, also of tables with odd names.
     pub fn lines(&self) -> Vec<String> {
+        let lines = self.plain_lines().into_iter();
+        lines
+            .map(|line| if line.contains(char::is_control) { line.escape_debug().to_string() } else { line })
+            .collect()
+    }
+
+    fn plain_lines(&self) -> Vec<String> {
         let width = self.tables.iter().map(|row| row.table.len()).max().unwrap_or(0);
         let line = |row: &VerifiedTable| {
             let VerifiedTable { table, read, made, placeholders, repeated, in_file } = row;

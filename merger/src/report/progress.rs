@@ -36,7 +36,7 @@ impl Progress {
         self.phase_of_bytes(phase, 0);
     }
 
-    /// A phase begins that works through so many bytes of shards.
+    /// A phase begins that works through so many bytes of inputs.
     pub fn phase_of_bytes(&mut self, phase: &'static str, total: u64) {
         self.phase = phase;
         self.total = total;

@@ -3,6 +3,7 @@ use crate::clock::{Clocks, Method};
 use crate::failure::Failure;
 use crate::input::death::Death;
 use crate::input::expand::{REGIONS, SAMPLES};
+use crate::input::format::Format;
 use crate::input::lost::LostRows;
 use crate::input::plan::Plan;
 use crate::input::ranks::{Ranks, ranges};
@@ -25,8 +26,12 @@ pub struct Report {
     pub run_id: String,
     /// The database.
     pub output: PathBuf,
-    /// Number of shards read.
+    /// Number of files read: shards of rpd-collect,
     pub shards: usize,
+    /// RocPD databases,
+    pub databases: usize,
+    /// and files of other formats.
+    pub other_files: usize,
     /// Number of ranks in them.
     pub ranks: usize,
     /// Ranks that `--ranks` left out.
@@ -35,23 +40,23 @@ pub struct Report {
     pub processes: u64,
     /// Number of nodes.
     pub nodes: usize,
-    /// Ranks that were to be recorded and no shard holds.
+    /// Ranks that were to be recorded and no input holds.
     pub missing_ranks: Vec<u32>,
     /// Ranks whose processes called nothing that is recorded.
     pub silent_ranks: Vec<u32>,
     /// Ranks of which two collectors wrote a shard.
     pub repeated_ranks: Vec<u32>,
-    /// Shards that are left out, and why.
+    /// Inputs that are left out, and why.
     pub unreadable: Vec<(PathBuf, String)>,
     /// Shards whose collector did not finish them.
     pub unfinished: Vec<PathBuf>,
-    /// Rows read per table of the shards.
+    /// Rows read per table of the inputs.
     pub rows_read: Vec<RowCount>,
     /// Rows per table: written, or counted in a dry run.
     pub rows: Vec<RowCount>,
     /// Of the rows written, those that stand for lost ones.
     pub placeholders: Vec<RowCount>,
-    /// Strings of all shards, and distinct ones.
+    /// Strings of all inputs, and distinct ones.
     pub strings: (u64, u64),
     /// Each clock domain.
     pub clocks: Vec<ClockRow>,
@@ -131,10 +136,18 @@ impl Report {
         clocks: &Clocks,
         nodes: &Nodes,
     ) -> Report {
+        let databases = plan.inputs.iter().filter(|input| input.format == Format::RocPd).count();
+        let is_translated = |path: &Path| {
+            let path = path.display().to_string();
+            plan.in_own_names(&path) != path
+        };
+        let other_files = plan.inputs.iter().filter(|input| is_translated(&input.path)).count();
         Report {
             run_id: plan.run_id.clone(),
             output: plan.output.clone(),
-            shards: plan.inputs.len(),
+            shards: plan.inputs.len() - databases - other_files,
+            databases,
+            other_files,
             ranks: plan.ranks.seen.len(),
             left_out_ranks: plan.ranks.left_out.clone(),
             processes: 0,
@@ -168,7 +181,7 @@ impl Report {
     }
 
     /// Notes that nothing was seen at all, if so: a user who wants kernels may have the wrong tool.
-    /// `read` are the rows of the shards. What may have been lost is not said to be absent.
+    /// `read` are the rows of the inputs. What may have been lost is not said to be absent.
     pub fn note_if_empty(&mut self, read: &BTreeMap<TableId, u64>) {
         let stored = [rocpd::REGION, rocpd::KERNEL_DISPATCH, rocpd::MEMORY_COPY, rocpd::MEMORY_ALLOCATE];
         let mut events = REGIONS.iter().chain(&SAMPLES).chain(&stored);
@@ -249,6 +262,18 @@ impl Report {
         lines
     }
 
+    /// What was read, by kind.
+    fn inputs(&self) -> String {
+        let other = if self.other_files == 1 { "file of another format" } else { "files of other formats" };
+        let kinds = [
+            (self.databases, plural(self.databases, "database")),
+            (self.shards, plural(self.shards, "shard")),
+            (self.other_files, format!("{} {other}", self.other_files)),
+        ];
+        let there = kinds.into_iter().filter(|(count, _)| *count > 0).map(|(_, text)| text);
+        there.collect::<Vec<_>>().join(", ")
+    }
+
     fn repeated(&self) -> String {
         let ranks = ranges(&self.repeated_ranks);
         format!(
@@ -280,7 +305,7 @@ impl Report {
                 "{run}{ranks}{} on {}, {} in {:.1} s",
                 plural(self.processes as usize, "process"),
                 plural(self.nodes, "node"),
-                plural(self.shards, "shard"),
+                self.inputs(),
                 self.seconds
             ),
         );
@@ -293,7 +318,7 @@ impl Report {
         if !rows.is_empty() {
             line("rows", rows.join(", "));
         }
-        line("strings", format!("{} in shards, {} distinct", self.strings.0, self.strings.1));
+        line("strings", format!("{} in all inputs, {} distinct", self.strings.0, self.strings.1));
         for clock in &self.clocks {
             line("clock", clock.line());
         }
@@ -305,7 +330,7 @@ impl Report {
             line("missing", format!("rank {}", ranges(&self.missing_ranks)));
         }
         if !self.unreadable.is_empty() {
-            line("left out", plural(self.unreadable.len(), "shard"));
+            line("left out", plural(self.unreadable.len(), "input"));
         }
         match self.losses.as_slice() {
             [] if !self.missing_ranks.is_empty() || !self.unreadable.is_empty() => {
@@ -409,7 +434,7 @@ fn clock_rows(clocks: &Clocks, nodes: &Nodes) -> Vec<ClockRow> {
     domains.iter().map(row).collect()
 }
 
-/// A shard and why it is left out, the path once.
+/// An input and why it is left out, the path once.
 fn left_out(path: &Path, reason: &str) -> String {
     let path = path.display().to_string();
     if reason.contains(&path) { reason.to_owned() } else { format!("{path}: {reason}") }

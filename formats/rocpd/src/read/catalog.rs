@@ -34,6 +34,8 @@ pub(super) struct Catalog {
     pub(super) entries: Vec<Entry>,
     /// Entries with such names that are no tables, one line each.
     pub(super) remarks: Vec<String>,
+    /// Names of tables that are none of RocPD's: somebody added them.
+    pub(super) others: Vec<String>,
 }
 
 impl Catalog {
@@ -101,7 +103,14 @@ fn catalog(rows: Vec<SchemaRow>, path: &Path) -> Result<Catalog, ReadError> {
     // Rows belong to one table: thousands with the same pages would be more rows than the file has.
     let mut roots = HashSet::new();
     for SchemaRow { kind, name, root, sql, .. } in rows {
-        if kind != "table" || !name.starts_with("rocpd_") {
+        if kind != "table" {
+            continue;
+        }
+        if !name.starts_with("rocpd_") {
+            // Virtual tables have no root, and SQLite's own tables are not data.
+            if root >= 2 && !name.starts_with("sqlite_") && name.len() <= MAX_NAME {
+                catalog.others.push(name);
+            }
             continue;
         }
         tables += 1;

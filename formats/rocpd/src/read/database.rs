@@ -20,6 +20,8 @@ use std::sync::Arc;
 const MAX_SPACES: usize = 4096;
 /// Most processes, and most nodes, of a space that are told about.
 const MAX_FACTS: usize = 1 << 20;
+/// Most tables that are none of RocPD's whose rows are counted.
+const MAX_OTHERS: usize = 64;
 /// Most lines about damage; the rest is counted.
 const MAX_DAMAGE: usize = 100;
 
@@ -98,7 +100,7 @@ impl Database {
         if catalog.is_legacy() {
             return Err(ReadError::LegacyRpd(path.to_owned()));
         }
-        let Catalog { entries, remarks } = catalog;
+        let Catalog { entries, remarks, others } = catalog;
         damage.add(remarks);
         let groups = space::group(&entries);
         if groups.is_empty() {
@@ -110,6 +112,9 @@ impl Database {
         let mut spaces = Vec::with_capacity(groups.len());
         for (suffix, tables) in groups {
             spaces.push(file.space(suffix, tables, &mut damage)?);
+        }
+        if let Some(first) = spaces.first_mut() {
+            first.left_out.extend(file.others(others));
         }
         Ok(Database { file, spaces, damage })
     }
@@ -257,7 +262,7 @@ impl Reader {
             let names = Names { suffix: &space.suffix, guid: guid.as_deref() };
             match self.declaration(entry, names, damage)? {
                 Ok(file) => declared.push(Declared { name, entry, file }),
-                Err(why) => space.left_out.push(self.left_out(name, entry, why)),
+                Err(why) => space.left_out.push(self.left_out(name, &entry.name, why)),
             }
         }
         // A file whose writer was killed has the tables, and the guid only as their default.
@@ -269,7 +274,7 @@ impl Reader {
         (space.tables, space.schema) = (tables, schema);
         warnings.into_iter().for_each(|warning| space.warn(warning));
         for Declared { name, entry, .. } in too_many {
-            space.left_out.push(self.left_out(name, entry, "there are too many tables"));
+            space.left_out.push(self.left_out(name, &entry.name, "there are too many tables"));
         }
         for table in &mut space.tables {
             table.pieces = self.pieces(&table.stored, damage)?;
@@ -328,9 +333,21 @@ impl Reader {
         facts
     }
 
+    /// Tables with rows that are none of RocPD's. Of very many only some are counted.
+    fn others(&self, names: Vec<String>) -> Vec<LeftOut> {
+        let why = "it is none of RocPD's";
+        let more = names.len().saturating_sub(MAX_OTHERS);
+        let counted = names.into_iter().take(MAX_OTHERS).map(|name| self.left_out(name.clone(), &name, why));
+        let mut others: Vec<_> = counted.filter(|other| other.rows != Some(0)).collect();
+        if more > 0 {
+            others.push(LeftOut { table: format!("(and {more} more)"), rows: None, why });
+        }
+        others
+    }
+
     /// A table that is not read, with the number of its rows.
-    fn left_out(&self, name: String, entry: &Entry, why: &'static str) -> LeftOut {
-        let sql = format!("SELECT count(*) FROM {}", crate::connect::identifier(&entry.name));
+    fn left_out(&self, name: String, in_file: &str, why: &'static str) -> LeftOut {
+        let sql = format!("SELECT count(*) FROM {}", crate::connect::identifier(in_file));
         let rows = self.sql.with(|conn| {
             let rows = conn.query_row(&sql, [], |row| row.get::<_, i64>(0));
             rows.map_err(ReadError::schema(self.sql.path()))

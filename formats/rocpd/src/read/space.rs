@@ -9,6 +9,7 @@ use super::stored::Stored;
 use rpd_shard::model::{FIRST_CARRIED_TABLE, Kind, Schema, Table, TableId, rocpd};
 use rpd_shard::record::Node;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::fmt;
 use std::sync::Arc;
 
 /// Most tables of a space that the data model does not have.
@@ -61,6 +62,14 @@ pub struct LeftOut {
     pub rows: Option<u64>,
     /// Why it is not read.
     pub why: &'static str,
+}
+
+impl fmt::Display for LeftOut {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let LeftOut { table, rows, why } = self;
+        write!(f, "table {} is left out: {why}", table.escape_debug())?;
+        rows.map_or(Ok(()), |rows| write!(f, " ({rows} rows)"))
+    }
 }
 
 impl Space {

@@ -363,9 +363,43 @@ fn tables_of_the_wrong_type_or_repeated_are_counted() {
     // The first of two counts, which here is a bad one.
     assert_eq!(count(&translation.lost, "buffer_records.hip_api"), 3 + 200);
     assert_eq!(count(&translation.ignored, "buffer_records.hip_api (again)"), 200);
-    for name in ["counters", "summary", "buffer_records.hsa_api"] {
-        assert_eq!(count(&translation.ignored, name), 1, "{name}");
+    assert_eq!(count(&translation.ignored, "summary"), 1);
+    let unknown: Vec<_> =
+        shard.losses.iter().filter(|loss| loss.rows.is_none()).map(|loss| loss.table).collect();
+    assert_eq!(unknown, [Some(rocpd::INFO_PMC), Some(rocpd::REGION)]);
+    for name in ["counters", "buffer_records.hsa_api"] {
+        let told: Vec<_> =
+            translation.warnings.iter().filter(|w| w.contains(&format!(": {name} at byte "))).collect();
+        assert_eq!(told.len(), 1, "{:?}", translation.warnings);
     }
+}
+
+#[test]
+fn a_file_without_its_records_says_so_once() {
+    let good = MadeUp::default().json();
+    let told = |change: &dyn Fn(&mut serde_json::Map<String, Json>)| {
+        let mut json = good.clone();
+        change(json[PROCESS][0].as_object_mut().unwrap());
+        let (shard, translation) = translated(&json.to_string());
+        let losses: Vec<_> = shard.losses.iter().map(|loss| (loss.table, loss.rows)).collect();
+        assert_eq!(translation.warnings.len(), losses.len(), "{:?}", translation.warnings);
+        (shard.rows(1, rocpd::KERNEL_DISPATCH).len(), losses, translation.warnings.join(""))
+    };
+    let (kernels, losses, line) = told(&|process| drop(process.remove("buffer_records")));
+    assert_eq!((kernels, losses), (0, vec![(None, None)]));
+    assert!(line.contains("process 1 has no buffer_records"), "{line}");
+    let (_, losses, line) = told(&|process| process["buffer_records"] = json!([1]));
+    assert_eq!(losses, [(None, None)]);
+    assert!(line.contains("buffer_records at byte ") && line.contains("is no object"), "{line}");
+    let (kernels, losses, line) =
+        told(&|process| process["buffer_records"]["kernel_dispatch"] = json!({"0": {}}));
+    assert_eq!((kernels, losses), (0, vec![(Some(rocpd::KERNEL_DISPATCH), None)]));
+    assert!(
+        line.contains("buffer_records.kernel_dispatch at byte ") && line.contains("is no array"),
+        "{line}"
+    );
+    let (_, losses, _) = told(&|process| process["buffer_records"]["kernel_dispatch"] = Json::Null);
+    assert_eq!(losses, []);
 }
 
 #[test]

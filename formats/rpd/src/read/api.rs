@@ -4,6 +4,7 @@ use super::census::{Census, is_marker};
 use super::devices::Devices;
 use super::follow::Follow;
 use super::ids::IdMap;
+use super::ops::is_dispatch;
 use super::output::Output;
 use super::schema::{Input, Select, identifier};
 use super::value::{MAX_TEXT, cut, int, text};
@@ -12,6 +13,7 @@ use rpd_shard::model::{Value, rocpd};
 use rusqlite::Row;
 use rusqlite::types::ValueRef;
 use serde_json::{Value as Json, json};
+use std::borrow::Cow;
 use std::io::Write;
 
 /// Category of roctx ranges, as rocprofv3 spells it.
@@ -21,6 +23,9 @@ const OTHER: &str = "RPD";
 /// Domains and beginnings of names, and their categories as rocprofv3 spells them.
 const CATEGORIES: [(&str, &str); 4] =
     [("hip", "HIP_RUNTIME_API_EXT"), ("hsa", "HSA_CORE_API"), ("rccl", "RCCL_API"), ("nccl", "RCCL_API")];
+/// Beginnings of rocprofv3's categories, and the domains that a merge writes for them.
+const DOMAINS: [(&str, &str); 4] =
+    [("HIP_", "hip"), ("HSA_", "hsa"), ("MARKER_", "roctx"), ("RCCL_", "rccl")];
 /// Most frames of one call, and bytes of their names.
 const MAX_FRAMES: (usize, usize) = (1024, 256 << 10);
 
@@ -36,11 +41,31 @@ struct Columns {
     category: usize,
     args: usize,
     args_id: usize,
-    /// Values of the tables that describe a call: name of the arg and place. The second says whether
-    /// the value is the name of the kernel.
+    /// Of `rocpd_kernelapi` and `rocpd_copyapi`: whether there is a row, and its values.
+    described: [Described; 2],
+}
+
+/// Where the columns of a table that describes calls are in a row of the query.
+#[derive(Default)]
+struct Described {
+    key: usize,
+    /// Name of the arg and place. The second says whether the value is the name of the kernel.
     values: Vec<(String, bool, usize)>,
-    /// Whether there is a row of `rocpd_kernelapi`, of `rocpd_copyapi`.
-    described: [usize; 2],
+}
+
+impl Described {
+    /// The values of a row that are not empty, also as texts. The kernel's name is left out where a dispatch has it.
+    fn values<'r>(
+        &'r self,
+        row: &'r Row<'_>,
+        has_dispatch: bool,
+    ) -> impl Iterator<Item = (&'r str, ValueRef<'r>, Cow<'r, [u8]>)> {
+        self.values.iter().filter_map(move |(name, is_kernel, column)| {
+            let value = row.get_ref(*column).unwrap_or(ValueRef::Null);
+            let shown = text(value).filter(|shown| !(shown.is_empty() || *is_kernel && has_dispatch))?;
+            Some((name.as_str(), value, shown))
+        })
+    }
 }
 
 const DESCRIPTIONS: [(&str, &str); 2] = [("rocpd_kernelapi", "k"), ("rocpd_copyapi", "p")];
@@ -61,20 +86,21 @@ impl Columns {
             category: select.text((api, "a", "category_id"), "rocpd_string", "c"),
             args: select.text((api, "a", "args_id"), texts, "t"),
             args_id: select.column(api, "a", "args_id"),
-            values: Vec::new(),
-            described: [0; 2],
+            described: Default::default(),
         };
         for ((table, alias), described) in DESCRIPTIONS.into_iter().zip(&mut columns.described) {
             select.join(table, alias, "api_ptr_id", "a.id");
-            *described = select.column(table, alias, "api_ptr_id");
+            described.key = select.column(table, alias, "api_ptr_id");
             for column in input.table(table).into_iter().flat_map(|info| &info.columns) {
                 match column.name.as_str() {
                     "api_ptr_id" => {}
                     "kernelName_id" => {
                         let place = select.text((table, alias, "kernelName_id"), "rocpd_string", "kn");
-                        columns.values.push(("kernelName".to_owned(), true, place));
+                        described.values.push(("kernelName".to_owned(), true, place));
                     }
-                    name => columns.values.push((name.to_owned(), false, select.column(table, alias, name))),
+                    name => {
+                        described.values.push((name.to_owned(), false, select.column(table, alias, name)));
+                    }
                 }
             }
         }
@@ -98,23 +124,25 @@ pub(super) fn translate<W: Write>(
 
     let mut launched = input.conn.prepare(&launched_sql(input)).map_err(failed)?;
     let launched = launched.query([]).map_err(failed)?;
-    let mut launched = Follow::new(launched, input, "rocpd_api_ops", |_| ())?;
+    let mut launched = Follow::new(launched, input, "rocpd_api_ops", |row| {
+        row.get_ref(1).ok().and_then(text).is_none_or(|op_type| is_dispatch(&op_type))
+    })?;
     let mut frames = input.conn.prepare(&frames_sql(input)).map_err(failed)?;
     let frames = frames.query([]).map_err(failed)?;
     let mut frames = Follow::new(frames, input, "rocpd_stackframe", Frame::take)?;
 
     let mut calls = Calls { census, columns, options, devices, output, ids: IdMap::default() };
     while let Some(row) = rows.next().map_err(failed)? {
-        let (mut has_op, mut stack) = (false, Stack::default());
+        let (mut has_dispatch, mut stack) = (false, Stack::default());
         if let Some(id) = calls.int(row, calls.columns.id) {
-            while launched.next_of(id)?.is_some() {
-                has_op = true;
+            while let Some(is_dispatch) = launched.next_of(id)? {
+                has_dispatch |= is_dispatch;
             }
             while let Some(frame) = frames.next_of(id)? {
                 stack.add(frame);
             }
         }
-        calls.call(row, has_op, stack)?;
+        calls.call(row, has_dispatch, stack)?;
     }
     let ids = calls.ids;
     let (read, strays) = frames.finish()?;
@@ -127,15 +155,18 @@ pub(super) fn translate<W: Write>(
     Ok(ids)
 }
 
-/// Ids of the calls that an operation is taken to come from: of several, the first.
+/// Ids of the calls that an operation is taken to come from, of several the first; and the type of the operation.
 fn launched_sql(input: &Input) -> String {
     let whole = input.table("rocpd_api_ops").is_some_and(|info| {
         ["id", "api_id", "op_id"].into_iter().all(|column| info.column(column).is_some())
     });
     match input.table("rocpd_op") {
-        Some(_) if whole => "SELECT api_id FROM (SELECT ao.api_id AS api_id, min(ao.id) FROM rocpd_api_ops ao
-                              JOIN rocpd_op o ON o.id = ao.op_id GROUP BY ao.op_id) ORDER BY api_id"
-            .to_owned(),
+        Some(_) if whole => {
+            "SELECT call, t.string FROM (SELECT ao.api_id AS call, o.opType_id AS kind, min(ao.id)
+                               FROM rocpd_api_ops ao JOIN rocpd_op o ON o.id = ao.op_id GROUP BY ao.op_id)
+                              LEFT JOIN rocpd_string t ON t.id = kind ORDER BY call"
+                .to_owned()
+        }
         _ => "SELECT NULL LIMIT 0".to_owned(),
     }
 }
@@ -224,12 +255,12 @@ impl<W: Write> Calls<'_, '_, '_, W> {
         row.get_ref(column).ok().and_then(int)
     }
 
-    fn call(&mut self, row: &Row<'_>, has_op: bool, stack: Stack) -> Result<(), TranslateError> {
+    fn call(&mut self, row: &Row<'_>, has_dispatch: bool, stack: Stack) -> Result<(), TranslateError> {
         let columns = &self.columns;
         let value = |column| row.get_ref(column).unwrap_or(ValueRef::Null);
         self.output.read("rocpd_api");
-        for ((table, _), described) in DESCRIPTIONS.into_iter().zip(columns.described) {
-            if value(described) != ValueRef::Null {
+        for ((table, _), described) in DESCRIPTIONS.into_iter().zip(&columns.described) {
+            if value(described.key) != ValueRef::Null {
                 self.output.read(table);
             }
         }
@@ -265,14 +296,24 @@ impl<W: Write> Calls<'_, '_, '_, W> {
         }
 
         let thread = self.devices.thread(source, self.census.tid(tid), self.output)?;
-        let domain = text(value(columns.domain)).unwrap_or_default();
+        let spelled = [value(columns.domain), value(columns.category)].map(text);
+        let [domain, spelled_category] = spelled.each_ref().map(|t| t.as_deref().unwrap_or_default());
         let name = name.as_deref().unwrap_or(UNKNOWN);
-        let category = category(is_range, &domain, name);
-        let category = self.output.string(&category)?;
+        let category = category(is_range, domain, spelled_category, name);
+        let told = (domain, spelled_category) == (domain_of(&category), &*category);
         let name = self.output.string(name)?;
         let args = args.as_deref().map(|args| self.output.cut(args, MAX_TEXT)).unwrap_or_default();
-        let message = if is_range { args } else { b"" };
-        let extdata = call_extdata(message, &domain, &text(value(columns.category)).unwrap_or_default());
+        let mut extdata =
+            CallExtdata { message: if is_range { args } else { b"" }, ..CallExtdata::default() };
+        if spelled.iter().any(Option::is_some) && !told {
+            extdata.spelled = Some((domain, spelled_category));
+        }
+        for (count, described) in extdata.described.iter_mut().zip(&columns.described) {
+            let there = value(described.key) != ValueRef::Null;
+            *count = there.then(|| described.values(row, has_dispatch).count());
+        }
+        let extdata = extdata.json();
+        let category = self.output.string(&category)?;
         self.output.lose(source, "rocpd_stackframe", Some(rocpd::EVENT), stack.lost);
         let frames = (!stack.frames.is_empty()).then(|| json!({ "frames": stack.frames }).to_string());
 
@@ -295,15 +336,15 @@ impl<W: Write> Calls<'_, '_, '_, W> {
         if let Some(id) = id {
             self.ids.add(id, source, region);
         }
-        self.args(row, (source, event), has_op, if is_range { b"" } else { args })
+        self.args(row, (source, event), has_dispatch, if is_range { b"" } else { args })
     }
 
     /// Counts a call without a time.
     fn lose(&mut self, source: u32, row: &Row<'_>, stack: Stack) -> Result<(), TranslateError> {
         self.output.miss("rocpd_api", "start");
         self.output.lose(source, "rocpd_api", Some(rocpd::REGION), 1);
-        for ((table, _), described) in DESCRIPTIONS.into_iter().zip(self.columns.described) {
-            let there = row.get_ref(described).is_ok_and(|value| value != ValueRef::Null);
+        for ((table, _), described) in DESCRIPTIONS.into_iter().zip(&self.columns.described) {
+            let there = row.get_ref(described.key).is_ok_and(|value| value != ValueRef::Null);
             self.output.lose(source, table, Some(rocpd::ARG), u64::from(there));
         }
         let frames = stack.frames.len() as u64 + stack.lost;
@@ -311,24 +352,19 @@ impl<W: Write> Calls<'_, '_, '_, W> {
         Ok(())
     }
 
-    /// Adds the values of a call. The kernel's name is left out where an operation has it.
+    /// Adds the values of a call, and its args string behind them.
     fn args(
         &mut self,
         row: &Row<'_>,
         (source, event): (u32, i64),
-        has_op: bool,
+        has_dispatch: bool,
         args: &[u8],
     ) -> Result<(), TranslateError> {
         let mut position = 0;
-        for (name, is_kernel, column) in &self.columns.values {
-            let value = row.get_ref(*column).unwrap_or(ValueRef::Null);
-            let Some(shown) = text(value).filter(|shown| !shown.is_empty()) else { continue };
-            if *is_kernel && has_op {
-                continue;
-            }
+        for (name, value, shown) in self.columns.described.iter().flat_map(|d| d.values(row, has_dispatch)) {
             let kind = if matches!(value, ValueRef::Integer(_)) { "int" } else { "string" };
             let shown = self.output.cut(&shown, MAX_TEXT);
-            let extdata = match name.as_str() {
+            let extdata = match name {
                 "stream" => match self.devices.stream(source, shown, self.output)? {
                     Value::Int(stream) => Some(json!({ "stream_id": stream }).to_string()),
                     _ => None,
@@ -339,7 +375,7 @@ impl<W: Write> Calls<'_, '_, '_, W> {
                 Value::Int(event),
                 Value::Int(position),
                 Value::from(kind),
-                Value::from(name.as_str()),
+                Value::from(name),
                 Value::Text(shown),
                 extdata.as_deref().map_or(EMPTY_JSON, Value::from),
             ];
@@ -361,37 +397,70 @@ impl<W: Write> Calls<'_, '_, '_, W> {
     }
 }
 
-/// The category of a call: rocprofv3's for its domain, else the domain itself; in schema 2, by its name.
-fn category(is_range: bool, domain: &[u8], name: &[u8]) -> Vec<u8> {
+/// The category of a call: as it stands there, if that is how rocprofv3 spells it; else rocprofv3's for its domain,
+/// else the domain itself; in schema 2, by its name.
+fn category(is_range: bool, domain: &[u8], spelled: &[u8], name: &[u8]) -> Vec<u8> {
+    let is_known = DOMAINS.iter().any(|(prefix, of)| {
+        starts(spelled, prefix) && domain == of.as_bytes() && is_range == (*of == "roctx")
+    });
+    if is_known {
+        return spelled.into();
+    }
     if is_range {
         return MARKER.into();
     }
     let whose = if domain.is_empty() { name } else { domain };
-    let starts = |prefix: &str| {
-        whose.get(..prefix.len()).is_some_and(|start| start.eq_ignore_ascii_case(prefix.as_bytes()))
-    };
-    match CATEGORIES.iter().find(|(prefix, _)| starts(prefix)) {
+    match CATEGORIES.iter().find(|(prefix, _)| starts(whose, prefix)) {
         Some((_, category)) => (*category).into(),
         None if domain.is_empty() => OTHER.into(),
         None => domain.into(),
     }
 }
 
-/// What the event of a call has beside its columns; `None` for nothing.
-fn call_extdata(message: &[u8], domain: &[u8], category: &[u8]) -> Option<String> {
-    let lossy = String::from_utf8_lossy;
-    let mut extdata = serde_json::Map::new();
-    if !message.is_empty() {
-        extdata.insert("message".to_owned(), json!(lossy(message)));
+/// The domain that a merge writes for a category.
+fn domain_of(category: &[u8]) -> &[u8] {
+    let known = DOMAINS.iter().find(|(prefix, _)| starts(category, prefix));
+    known.map_or(category, |(_, domain)| domain.as_bytes())
+}
+
+fn starts(text: &[u8], prefix: &str) -> bool {
+    text.get(..prefix.len()).is_some_and(|start| start.eq_ignore_ascii_case(prefix.as_bytes()))
+}
+
+/// What the event of a call has beside its columns.
+#[derive(Default)]
+struct CallExtdata<'t> {
+    /// Text of a roctx range.
+    message: &'t [u8],
+    /// Domain and category of the file, where they are not those of RocPD's category.
+    spelled: Option<(&'t [u8], &'t [u8])>,
+    /// How many of the args, from the first one, are the row of `rocpd_kernelapi`; and behind them, of `rocpd_copyapi`.
+    described: [Option<usize>; 2],
+}
+
+impl CallExtdata<'_> {
+    /// As JSON; `None` for nothing.
+    fn json(&self) -> Option<String> {
+        let lossy = String::from_utf8_lossy;
+        let mut rpd = serde_json::Map::new();
+        if let Some((domain, category)) = self.spelled {
+            rpd.insert("domain".to_owned(), json!(lossy(cut(domain, 256))));
+            if !category.is_empty() {
+                rpd.insert("category".to_owned(), json!(lossy(cut(category, 256))));
+            }
+        }
+        for (key, count) in ["kernelapi", "copyapi"].into_iter().zip(self.described) {
+            rpd.extend(count.map(|count| (key.to_owned(), json!(count))));
+        }
+        let mut extdata = serde_json::Map::new();
+        if !self.message.is_empty() {
+            extdata.insert("message".to_owned(), json!(lossy(self.message)));
+        }
+        if !rpd.is_empty() {
+            extdata.insert("rpd".to_owned(), rpd.into());
+        }
+        (!extdata.is_empty()).then(|| Json::Object(extdata).to_string())
     }
-    let spelled =
-        [("domain", domain), ("category", category)].into_iter().filter(|(_, text)| !text.is_empty());
-    let spelled: serde_json::Map<_, _> =
-        spelled.map(|(key, text)| (key.to_owned(), json!(lossy(cut(text, 256))))).collect();
-    if !spelled.is_empty() {
-        extdata.insert("rpd".to_owned(), spelled.into());
-    }
-    (!extdata.is_empty()).then(|| Json::Object(extdata).to_string())
 }
 
 #[cfg(test)]
@@ -400,9 +469,11 @@ mod tests {
 
     #[test]
     fn categories_are_those_of_rocprofv3_where_it_has_one() {
-        let of = |range, domain: &str, name: &str| {
-            String::from_utf8(category(range, domain.as_bytes(), name.as_bytes())).unwrap()
+        let spelled = |range, domain: &str, spelled: &str, name: &str| {
+            let found = category(range, domain.as_bytes(), spelled.as_bytes(), name.as_bytes());
+            String::from_utf8(found).unwrap()
         };
+        let of = |range, domain, name| spelled(range, domain, "", name);
         assert_eq!(of(false, "", "hipMalloc"), "HIP_RUNTIME_API_EXT");
         assert_eq!(of(false, "", "hsa_signal_create"), "HSA_CORE_API");
         assert_eq!(of(false, "", "ncclAllReduce"), "RCCL_API");
@@ -410,5 +481,9 @@ mod tests {
         assert_eq!(of(false, "", "OpTable::writeRows"), "RPD");
         assert_eq!(of(false, "HIP", "anything"), "HIP_RUNTIME_API_EXT");
         assert_eq!(of(false, "rocfft", "hipMalloc"), "rocfft");
+        assert_eq!(spelled(false, "hip", "HIP_COMPILER_API", "f"), "HIP_COMPILER_API");
+        assert_eq!(spelled(true, "roctx", "MARKER_CORE_API", "UserMarker"), "MARKER_CORE_API");
+        assert_eq!(spelled(true, "roctx", "HIP_COMPILER_API", "UserMarker"), "MARKER_CORE_RANGE_API");
+        assert_eq!(spelled(false, "hip", "memory", "f"), "HIP_RUNTIME_API_EXT");
     }
 }

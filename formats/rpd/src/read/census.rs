@@ -2,8 +2,9 @@
 
 use super::TranslateError;
 use super::clocks::Overlap;
-use super::schema::Input;
+use super::schema::{Input, identifier};
 use super::value::{int, text};
+use rpd_shard::identity::unnamed_node;
 use rpd_shard::record::{Clock, ClockDomain, Node, Process};
 use std::collections::{BTreeMap, HashMap, HashSet};
 
@@ -32,6 +33,10 @@ pub(super) struct Census {
     /// By their number in the shard, from 1.
     pub(super) processes: Vec<Found>,
     by_pid: HashMap<(i64, i32), u32>,
+    /// First process of each node.
+    by_node: HashMap<i64, u32>,
+    /// What stands for each node.
+    named: BTreeMap<i64, Node>,
     /// Process of each session. The upper half of an id is its session.
     sessions: HashMap<i64, u32>,
     /// Process and thread id, and when it was seen.
@@ -54,10 +59,12 @@ impl Census {
         let mut census = Census::default();
         census.metadata(input)?;
         census.kinds(input)?;
+        census.nodes(input)?;
         census.calls(input)?;
         if census.processes.is_empty() {
             census.nobody(input)?;
         }
+        census.name_nodes();
         Ok(census)
     }
 
@@ -74,6 +81,43 @@ impl Census {
             }
         }
         Ok(())
+    }
+
+    /// In a file that has several nodes, meets their processes in the order of the nodes. A node of which there are
+    /// only operations or values has an unknown process.
+    fn nodes(&mut self, input: &Input) -> Result<(), TranslateError> {
+        let (Some(pids), Some(gpus)) = (self.pid_stride, self.gpu_stride) else { return Ok(()) };
+        let mut met: BTreeMap<i64, Vec<(i64, i64)>> = BTreeMap::new();
+        let mut calls = numbers(input, "rocpd_api", "pid", "min(id)")?;
+        calls.retain(|[pid, _]| *pid >= 0);
+        for [pid, start] in calls {
+            met.entry(pid / pids).or_default().push((pid, start));
+        }
+        for (table, gpu) in [("rocpd_op", "gpuId"), ("rocpd_monitor", "deviceId")] {
+            for [gpu, start] in numbers(input, table, gpu, "1")? {
+                let node = (gpu / gpus).max(0);
+                met.entry(node).or_insert_with(|| vec![(node.saturating_mul(pids), start)]);
+            }
+        }
+        // All on one node: the first call comes first, as ever.
+        if met.keys().all(|node| *node == 0) {
+            return Ok(());
+        }
+        for (pid, start) in met.into_values().flatten() {
+            self.meet(pid, start, start).map_err(|(what, most)| input.too_many(what, most))?;
+        }
+        Ok(())
+    }
+
+    /// Which machine a node was is not in the file, only that it was another one.
+    fn name_nodes(&mut self) {
+        let mut on_nodes: BTreeMap<i64, Vec<(i32, i64)>> = BTreeMap::new();
+        for found in &self.processes {
+            on_nodes.entry(found.node).or_default().push((found.pid, found.first));
+        }
+        let named =
+            on_nodes.into_iter().map(|(number, processes)| (number, unnamed_node(number, &processes)));
+        self.named = named.collect();
     }
 
     /// Finds the names and domains by which calls and ranges are told apart.
@@ -141,6 +185,7 @@ impl Census {
                 return Err(("processes", MAX_PROCESSES));
             }
             self.processes.push(Found { node: key.0, pid: key.1, first: start, last: end });
+            self.by_node.entry(key.0).or_insert(source);
         } else if let Some(found) = self.processes.get_mut(source as usize - 1) {
             found.first = found.first.min(start);
             found.last = found.last.max(end);
@@ -206,14 +251,20 @@ impl Census {
         (forced.unwrap_or(found), mixed)
     }
 
+    /// The first process of the node that the number of a GPU is of, where it tells one; else as [`Census::by_session`].
+    pub(super) fn by_place(&self, id: Option<i64>, gpu: Option<i64>) -> u32 {
+        let node = gpu.zip(self.gpu_stride).map(|(gpu, stride)| gpu / stride);
+        match node.and_then(|node| self.by_node.get(&node)) {
+            // A session tells a process, and files of several nodes have but one.
+            Some(first) if self.sessions.len() < 2 => *first,
+            _ => self.by_session(id),
+        }
+    }
+
     /// The record of a process.
     pub(super) fn process(&self, source: u32, clock: Clock) -> Option<Process> {
         let found = self.processes.get((source as usize).checked_sub(1)?)?;
-        // Which node it was is not in the file, only that it was another one.
-        let node = match found.node {
-            0 => Node::default(),
-            n => Node { hostname: format!("node {n}"), ..Node::default() },
-        };
+        let node = self.named.get(&found.node)?.clone();
         Some(Process {
             source,
             rank: None,
@@ -222,8 +273,8 @@ impl Census {
             rank_from: None,
             worker: false,
             restart: 0,
+            domain: ClockDomain { boot_id: node.boot_id.clone(), time_namespace: 0 },
             node,
-            domain: ClockDomain { boot_id: String::new(), time_namespace: 0 },
             clock,
             pid: found.pid,
             ppid: 0,
@@ -235,6 +286,29 @@ impl Census {
             exit: None,
         })
     }
+}
+
+/// The different numbers in a column, and the first time of each. What is no number is left out.
+fn numbers(
+    input: &Input,
+    table: &'static str,
+    column: &str,
+    order: &str,
+) -> Result<Vec<[i64; 2]>, TranslateError> {
+    let Some(column) = input.table(table).and_then(|info| info.column(column)) else { return Ok(Vec::new()) };
+    let failed = |source| input.error(table, source);
+    let column = identifier(&column.name);
+    let sql = format!(
+        "SELECT {column}, min(start) FROM {table} GROUP BY {column} ORDER BY {order} LIMIT {MAX_THREADS}"
+    );
+    let mut query = input.conn.prepare(&sql).map_err(failed)?;
+    let mut rows = query.query([]).map_err(failed)?;
+    let mut found = Vec::new();
+    while let Some(row) = rows.next().map_err(failed)? {
+        let number = |i| row.get_ref(i).ok().and_then(int);
+        found.extend(number(0).zip(number(1)).map(|(a, b)| [a, b]));
+    }
+    Ok(found)
 }
 
 /// Whether a text is the name or the domain of roctx rows.

@@ -43,7 +43,7 @@ pub(super) fn monitors<W: Write>(
     while let Some(row) = rows.next().map_err(failed)? {
         let value = |i| row.get_ref(i).unwrap_or(ValueRef::Null);
         output.read("rocpd_monitor");
-        let source = census.by_session(int(value(0)));
+        let source = census.by_place(int(value(0)), int(value(2)));
         let Some(start) = int(value(4)) else {
             output.miss("rocpd_monitor", "start");
             output.lose(source, "rocpd_monitor", Some(rocpd::SAMPLE), 1);
@@ -119,7 +119,7 @@ pub(super) fn values<W: Write>(
         }
         let (source, event) = match operation {
             Some((source, event)) => (source, Value::Int(event)),
-            None => (census.by_session(int(value(0))), NULL),
+            None => (census.by_place(int(value(0)), int(value(4))), NULL),
         };
         let name = text(value(3));
         if name.is_none() {

@@ -64,6 +64,11 @@ impl Operation {
     }
 }
 
+/// Whether an operation of this type becomes the dispatch of a kernel.
+pub(super) fn is_dispatch(op_type: &[u8]) -> bool {
+    Operation::of(op_type) == Operation::Dispatch
+}
+
 /// Where the columns of an operation are in a row.
 struct OpColumns {
     id: usize,
@@ -226,7 +231,7 @@ pub(super) fn translate<W: Write>(
         if call.is_some() && stack.is_none() {
             output.miss("rocpd_api_ops", "api_id");
         }
-        let source = stack.map_or_else(|| census.by_session(id), |(source, _)| source);
+        let source = stack.map_or_else(|| census.by_place(id, int(value(columns.gpu))), |(source, _)| source);
         let Some(start) = int(value(columns.start)) else {
             output.miss("rocpd_op", "start");
             output.lose(source, "rocpd_op", Some(rocpd::KERNEL_DISPATCH), 1);
@@ -391,9 +396,7 @@ impl OpRow<'_> {
         let name = output.string(known.map_or(op_type, |(name, _)| name.as_bytes()))?;
         let usual = COPIES.iter().any(|copy| copy.0.as_bytes() == op_type);
         let description = text(self.value(self.columns.description)).filter(|text| !text.is_empty());
-        // The dispatch of a kernel has its name; a copy that was launched as one has no place for it.
-        let label = description.as_deref().or(self.launch.kernel_name.as_deref());
-        let extdata = self.extdata((!usual && known.is_some()).then_some(op_type), label);
+        let extdata = self.extdata((!usual && known.is_some()).then_some(op_type), description.as_deref());
         let region_name = output.string(b"")?;
         if self.launch.copy_size.is_none() {
             output.account.unknown_copy_sizes += 1;

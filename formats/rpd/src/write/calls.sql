@@ -5,8 +5,10 @@ INSERT OR IGNORE INTO valued SELECT event_id FROM temp.pmc_event WHERE event_id 
 
 CREATE TEMP TABLE args (event_id INTEGER PRIMARY KEY, text TEXT);
 INSERT INTO args
-SELECT event_id, group_concat(iif(name = 'args' AND type = 'string', value, name || '=' || coalesce(value, '')), ' | ' ORDER BY position)
-  FROM temp.arg GROUP BY event_id;
+SELECT a.event_id, group_concat(iif(a.name = 'args' AND a.type = 'string', a.value, a.name || '=' || coalesce(a.value, '')), ' | ' ORDER BY a.position)
+  FROM temp.arg a
+ WHERE NOT EXISTS (SELECT 1 FROM told_arg told WHERE told.event_id = a.event_id AND told.position = a.position)
+ GROUP BY a.event_id;
 
 -- Samples are numbered behind the regions, also where their own ids are not.
 CREATE TEMP TABLE call AS
@@ -21,7 +23,10 @@ SELECT smp.id + shift.n, trk.tid, smp.timestamp, smp.timestamp, trk.name_id, smp
  WHERE trk.tid IS NOT NULL AND (smp.event_id IS NULL OR smp.event_id NOT IN (SELECT event_id FROM valued));
 
 CREATE TEMP TABLE described AS
-SELECT c.id AS id, c.thread_id, c.start, c."end", coalesce(cat.is_range, 0) AS is_range, c.name_id, ev.category_id, cat.domain_id, ev.stack_id,
+SELECT c.id AS id, c.thread_id, c.start, c."end", coalesce(cat.is_range, 0) AS is_range, c.name_id,
+       -- A `.rpd` that tells its domain tells its category, or has none.
+       iif(told.domain IS NULL, ev.category_id, (SELECT min(id) FROM rocpd_string WHERE string = coalesce(told.category, ''))) AS category_id,
+       iif(told.domain IS NULL, cat.domain_id, (SELECT min(id) FROM rocpd_string WHERE string = told.domain)) AS domain_id, ev.stack_id,
        CASE WHEN cat.is_range THEN
            coalesce(iif(ev.extdata LIKE '%"message"%' AND json_valid(ev.extdata), json_extract(ev.extdata, '$.message'), NULL),
                     (SELECT string FROM rocpd_string WHERE id = c.name_id AND string <> 'UserMarker'))
@@ -29,6 +34,7 @@ SELECT c.id AS id, c.thread_id, c.start, c."end", coalesce(cat.is_range, 0) AS i
   FROM call c
   LEFT JOIN temp.event ev ON ev.id = c.event_id
   LEFT JOIN category cat ON cat.id = ev.category_id
+  LEFT JOIN told ON told.event_id = c.event_id
   LEFT JOIN args ON args.event_id = c.event_id;
 
 INSERT INTO rocpd_ustring (id, string)

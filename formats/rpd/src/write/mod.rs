@@ -6,10 +6,11 @@
 //! | RocPD | `.rpd` |
 //! |---|---|
 //! | region; sample of a thread | `rocpd_api`: category is RocPD's, domain is `hip`, `hsa`, `roctx`, `rccl`, else the category. A range is called `UserMarker`, its message is in the args; of others the args are `NAME=VALUE`, joined by ` \| ` |
+//! | args that were a row of `rocpd_kernelapi` or `rocpd_copyapi` | that row again, with `''` for what is no arg |
 //! | kernel dispatch | `rocpd_op`, and `rocpd_kernelapi` of the call with its stack id, if the call launched one |
 //! | memory copy | `rocpd_op`, and `rocpd_copyapi` of the call with its stack id |
 //! | GPU | its number among the GPUs, `type_index` |
-//! | queue | numbered through on its node, or in its process where a node has a thousand |
+//! | queue | its number in the `.rpd` that it came from, else numbered through on its node, or in its process where a node has a thousand |
 //! | counter value of a dispatch or copy | `rocpd_counter` |
 //! | counter value at a sample | `rocpd_monitor`, from there to the next value of the counter |
 //! | call stack with `$.frames` | `rocpd_stackframe` |
@@ -185,7 +186,7 @@ impl Target<'_> {
             ("process id", PID_STRIDE, "SELECT min(pid), max(pid) FROM temp.info_process"),
             ("thread id", PID_STRIDE, "SELECT min(tid), max(tid) FROM temp.info_thread"),
             ("GPU number", GPU_STRIDE, "SELECT min(device), max(device) FROM agent"),
-            ("queue number", GPU_STRIDE, "SELECT min(in_process), max(in_process) FROM queue"),
+            ("queue number", GPU_STRIDE, "SELECT min(number), max(number) FROM queue"),
         ];
         for (what, stride, sql) in checks {
             let bounds = self.conn.query_row(sql, [], |row| Ok([row.get::<_, Option<i64>>(0)?, row.get(1)?]));
@@ -259,13 +260,16 @@ const LEFT_OUT: [(&str, &str); 7] = [
     ("memory allocations", "SELECT count(*) FROM temp.memory_allocate"),
     (
         "sizes of launches",
-        "SELECT (SELECT count(*) FROM temp.kernel_dispatch WHERE workgroup_size_x > 0) - (SELECT count(*) FROM rocpd_kernelapi)",
+        "SELECT count(*) FROM temp.kernel_dispatch d LEFT JOIN rocpd_api_ops pair ON pair.op_id = d.id
+           LEFT JOIN rocpd_kernelapi launch ON launch.api_ptr_id = pair.api_id
+          WHERE d.workgroup_size_x > 0 AND (launch.workgroupX, launch.workgroupY, launch.workgroupZ, launch.gridX, launch.gridY,
+                launch.gridZ) IS NOT (d.workgroup_size_x, d.workgroup_size_y, d.workgroup_size_z, d.grid_size_x, d.grid_size_y, d.grid_size_z)",
     ),
     (
         "sizes of copies",
         "SELECT count(*) FROM copied c LEFT JOIN rocpd_api_ops pair ON pair.op_id = c.op_id
            LEFT JOIN rocpd_copyapi request ON request.api_ptr_id = pair.api_id
-          WHERE c.size <> 0 AND c.size IS NOT request.size",
+          WHERE c.size <> 0 AND c.size IS NOT coalesce(nullif(request.size, ''), request.width * request.height)",
     ),
     (
         "call stacks",

@@ -1,6 +1,9 @@
--- Strings keep their ids. What is text elsewhere in RocPD, or not in it at all, comes behind them.
+-- Strings keep their ids. What is text elsewhere in RocPD, or not in it at all, comes behind them. Temporary tables
+-- come first where a name is looked up: the strings that the file refers to get into its own table at the end.
 
+CREATE TEMP TABLE rocpd_string (id INTEGER PRIMARY KEY, string TEXT NOT NULL);
 INSERT INTO rocpd_string (id, string) SELECT id, string FROM temp.string;
+CREATE INDEX temp.string_of ON rocpd_string (string);
 CREATE TEMP TABLE needed AS
 SELECT '' AS string
  UNION SELECT 'UserMarker'
@@ -11,11 +14,15 @@ SELECT '' AS string
  UNION SELECT 'CopyDeviceToDevice'
  UNION SELECT 'CopyHostToHost'
  UNION SELECT 'hip' UNION SELECT 'hsa' UNION SELECT 'roctx' UNION SELECT 'rccl'
+ UNION SELECT domain FROM told
+ UNION SELECT category FROM told
+ UNION SELECT value FROM told_arg WHERE name = 'kernelName'
  UNION SELECT coalesce(display_name, kernel_name, '(unknown)') FROM temp.info_kernel_symbol
  UNION SELECT coalesce(kernel_name, display_name, '(unknown)') FROM temp.info_kernel_symbol
  UNION SELECT coalesce(nullif(symbol, ''), name) FROM temp.info_pmc
  UNION SELECT json_extract(extdata, '$.rpd.op_type') FROM temp.kernel_dispatch WHERE extdata LIKE '{"rpd"%' AND json_valid(extdata)
  UNION SELECT json_extract(extdata, '$.rpd.op_type') FROM temp.memory_copy WHERE extdata LIKE '{"rpd"%' AND json_valid(extdata)
+ UNION SELECT json_extract(extdata, '$.rpd.description') FROM temp.memory_copy WHERE extdata LIKE '{"rpd"%' AND json_valid(extdata)
  UNION SELECT json_extract(frame.value, '$.name') FROM temp.event ev, json_each(ev.call_stack, '$.frames') frame
         WHERE ev.call_stack LIKE '{"frames"%' AND json_valid(ev.call_stack);
 INSERT INTO rocpd_string (string)

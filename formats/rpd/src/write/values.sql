@@ -18,7 +18,10 @@ SELECT val.value, work.op_id, (SELECT min(id) FROM rocpd_string WHERE string = c
 
 -- A value holds until the next one of its counter, unless it says how long.
 INSERT INTO rocpd_monitor (deviceType, deviceId, monitorType, start, "end", value)
-SELECT coalesce(nullif(a.kind, ''), 'cpu'), coalesce(a.device + a.node * :gpu, 0), coalesce(nullif(pmc.symbol, ''), pmc.name, '(unknown)'),
+SELECT -- The monitor of a `.rpd` has its own words for devices, before the name of the counter.
+       iif(pmc.component = 'monitor' AND pmc.symbol <> '' AND substr(pmc.name, -length(pmc.symbol) - 1) = '.' || pmc.symbol,
+           substr(pmc.name, 1, length(pmc.name) - length(pmc.symbol) - 1), coalesce(nullif(a.kind, ''), 'cpu')),
+       coalesce(a.device + a.node * :gpu, 0), coalesce(nullif(pmc.symbol, ''), pmc.name, '(unknown)'),
        m.timestamp,
        coalesce(m.timestamp + m.held, lead(m.timestamp) OVER (PARTITION BY val.pmc_id ORDER BY m.timestamp, val.id), m.timestamp),
        CASE WHEN val.value IS NULL
@@ -30,3 +33,12 @@ SELECT coalesce(nullif(a.kind, ''), 'cpu'), coalesce(a.device + a.node * :gpu, 0
   LEFT JOIN temp.info_pmc pmc ON pmc.id = val.pmc_id
   LEFT JOIN agent a ON a.id = pmc.agent_id
  ORDER BY val.id;
+
+INSERT INTO main.rocpd_string (id, string)
+SELECT id, string FROM temp.rocpd_string
+ WHERE id IN (SELECT apiName_id FROM rocpd_api UNION SELECT category_id FROM rocpd_api UNION SELECT domain_id FROM rocpd_api
+              UNION SELECT description_id FROM rocpd_op UNION SELECT opType_id FROM rocpd_op
+              UNION SELECT kernelName_id FROM rocpd_kernelapi UNION SELECT name_id FROM rocpd_counter
+              UNION SELECT name_id FROM rocpd_stackframe)
+ ORDER BY id;
+DROP TABLE temp.rocpd_string;

@@ -303,10 +303,12 @@ fn a_merged_file_has_its_nodes_apart_again() {
     );
     let (made, account) = shard(&path, &options());
     let made = tables(&made);
+    let shown = "substr(node, instr(node, ' ') + 1)";
     assert_eq!(
-        lines(&made, "SELECT pid, node FROM process ORDER BY source"),
-        ["70 | ", "70 | node 3", "70 | node 999"]
+        lines(&made, &format!("SELECT pid, {shown} FROM process ORDER BY source")),
+        ["70 | (pid 70)", "70 | (node 3, pid 70)", "70 | (node 999, pid 70)"]
     );
+    assert_eq!(number(&made, "SELECT count(DISTINCT node) FROM process WHERE node LIKE 'unknown-%'"), 3);
     assert_eq!(
         lines(&made, "SELECT source, tid FROM rocpd_info_thread ORDER BY 1"),
         ["1 | 70", "2 | 71", "3 | 70"]

@@ -1,8 +1,10 @@
 //! Who a process is in its job, by its command line and environment, and what of these must not be
 //! recorded. Used on the live environment by the collector, and on recorded ones when files are merged.
 
+mod node;
 mod privacy;
 mod rank;
 
+pub use node::{boot_of_machine, unknown_boot, unnamed_node};
 pub use privacy::{is_secret_name, is_secret_variable, masked_command, masked_environment, masked_text};
 pub use rank::{RankIdentity, detect_rank, is_rank_variable};

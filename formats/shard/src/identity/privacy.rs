@@ -10,10 +10,40 @@ const TOKEN_BYTES: usize = 12;
 /// Parts of names that mean a secret, whatever else the name says. The library in the traced program
 /// goes by the same ones.
 const SECRET_PARTS: [&str; 7] = ["TOKEN", "KEY", "SECRET", "PASSW", "CRED", "JWT", "AUTH"];
+/// More of them for options, headers and variables.
+const SECRET_WORD_PARTS: [&str; 3] = ["PASSPHR", "COOKIE", "AWS_SESSION"];
 /// More of them for variables of a whole environment, where nobody chose the names.
-const SECRET_VARIABLE_PARTS: [&str; 6] = ["PASS", "PWD", "COOKIE", "PRIVATE", "WEBHOOK", "DSN"];
+const SECRET_VARIABLE_PARTS: [&str; 6] = ["PASS", "PWD", "SESSIONID", "PRIVATE", "WEBHOOK", "DSN"];
 /// Parts of names of variables that sound like one of those and are none.
 const HARMLESS_VARIABLE_PARTS: [&str; 3] = ["BYPASS", "PASSTHR", "PASSES"];
+/// Parts of names of options that sound like a secret and are none.
+const HARMLESS_PARTS: [&str; 8] =
+    ["TOKENIZER", "TOKENS", "KEYWORD", "KEYBOARD", "CREDIT", "AUTHORS", "COOKIE-JAR", "COOKIEJAR"];
+/// Programs with a short option for a password, and whether it may stand right behind the letter. A short option
+/// means a secret only there: `-p` of most programs is a port. A second word is the command of the program.
+const SHORT_OPTIONS: [(&str, &str, &str, bool); 19] = [
+    ("sshpass", "", "-p", true),
+    ("mysql", "", "-p", true),
+    ("mysqldump", "", "-p", true),
+    ("mysqladmin", "", "-p", true),
+    ("mariadb", "", "-p", true),
+    ("mongo", "", "-p", false),
+    ("mongosh", "", "-p", false),
+    ("mongodump", "", "-p", false),
+    ("docker", "login", "-p", false),
+    ("podman", "login", "-p", false),
+    ("apptainer", "login", "-p", false),
+    ("singularity", "login", "-p", false),
+    ("7z", "", "-p", true),
+    ("zip", "", "-P", true),
+    ("unzip", "", "-P", true),
+    ("ldapsearch", "", "-w", true),
+    ("redis-cli", "", "-a", false),
+    ("curl", "", "-u", true),
+    ("curl", "", "--user", false),
+];
+/// Of these only the attached form has a password: a word behind the option is something else.
+const ATTACHED_ONLY: [&str; 5] = ["mysql", "mysqldump", "mysqladmin", "mariadb", "7z"];
 /// Longest name of an option.
 const NAME_BYTES: usize = 64;
 
@@ -21,7 +51,8 @@ const NAME_BYTES: usize = 64;
 ///
 /// Masked are the values of options whose name sounds like a secret (`--api-key X`, `--token=X`,
 /// `SECRET=X`), words that look like well-known tokens, passwords in URLs, and inside of longer
-/// arguments (a script, JSON, a header) the values behind such names.
+/// arguments (a script, JSON, a header) the values behind such names. A short option is one only of programs that are
+/// known for it: `sshpass -p X` is masked, `serve -p 8080` is not.
 pub fn masked_command(arguments: &[String]) -> String {
     let mut masked = Vec::with_capacity(arguments.len());
     let mut value_is_secret = false;
@@ -36,7 +67,52 @@ pub fn masked_command(arguments: &[String]) -> String {
         value_is_secret = next;
         masked.push(text);
     }
-    masked.join(" ")
+    masked_words(&masked.join(" "))
+}
+
+/// Words of a command that are secrets by what is before them, also in a script that is one argument.
+fn masked_words(command: &str) -> String {
+    let mut words: Vec<&str> = command.split(' ').collect();
+    // The short options of the last known program, and whether the program is still to be given its command.
+    let mut known: Vec<(&str, &str, &str, bool)> = Vec::new();
+    let mut secret_next = false;
+    let mut kept: Vec<String> = Vec::with_capacity(words.len());
+    for word in words.drain(..) {
+        let plain = word.trim_matches(['"', '\'', '\\', '(', ')', ';', '`']);
+        if std::mem::take(&mut secret_next) && !plain.is_empty() && !plain.starts_with('-') {
+            kept.push(word.replace(plain, MASK));
+            continue;
+        }
+        let name = plain.rsplit('/').next().unwrap_or(plain);
+        let programs = SHORT_OPTIONS.iter().filter(|(program, ..)| *program == name);
+        let programs: Vec<_> = programs.copied().collect();
+        if !programs.is_empty() {
+            known = programs;
+        }
+        known
+            .iter_mut()
+            .filter(|(_, command, ..)| *command == plain)
+            .for_each(|(_, command, ..)| *command = "");
+        let own =
+            known.iter().find(|(_, command, option, _)| command.is_empty() && plain.starts_with(option));
+        match own {
+            Some((program, _, option, _)) if plain == *option => {
+                secret_next = !ATTACHED_ONLY.contains(program);
+                kept.push(word.to_owned());
+                known.clear();
+            }
+            Some((.., option, true)) => {
+                kept.push(word.replace(plain, &format!("{option}{MASK}")));
+                known.clear();
+            }
+            _ => {
+                let is_option = plain.starts_with("--") && plain.bytes().all(is_name_byte);
+                secret_next = is_option && is_secret_name(plain);
+                kept.push(word.to_owned());
+            }
+        }
+    }
+    kept.join(" ")
 }
 
 /// Variables without the secrets in their values: a proxy's URL may hold a password.
@@ -48,7 +124,7 @@ pub fn masked_environment(variables: Vec<(String, String)>) -> Vec<(String, Stri
 fn masked_argument(argument: &str) -> (String, bool) {
     let (name, value) = argument.split_once('=').map_or(("", argument), |(name, value)| (name, value));
     let is_name = !name.is_empty() && name.len() <= NAME_BYTES && name.bytes().all(is_name_byte);
-    if is_name && is_secret_name(name) {
+    if is_name && is_secret_setting(name) {
         return (format!("{name}={MASK}"), false);
     }
     if name.is_empty()
@@ -81,14 +157,18 @@ fn is_token(word: &str) -> bool {
 /// `--max-tokens` and `--author` are common and are not.
 pub fn is_secret_name(name: &str) -> bool {
     let mut upper = name.to_ascii_uppercase();
-    for harmless in ["TOKENIZER", "TOKENS", "KEYWORD", "KEYBOARD", "CREDIT", "AUTHORS"] {
-        upper = upper.replace(harmless, "");
-    }
+    HARMLESS_PARTS.iter().for_each(|harmless| upper = upper.replace(harmless, ""));
     // `AUTHOR` is the beginning of `AUTHORIZATION`.
     if upper.ends_with("AUTHOR") {
         upper = upper.replace("AUTHOR", "");
     }
-    SECRET_PARTS.iter().any(|part| upper.contains(part))
+    SECRET_PARTS.iter().chain(&SECRET_WORD_PARTS).any(|part| upper.contains(part))
+}
+
+/// Whether `NAME=X` is a secret. In capitals it is a variable, whoever sets it.
+fn is_secret_setting(name: &str) -> bool {
+    let is_variable = name.bytes().all(|b| b.is_ascii_uppercase() || b.is_ascii_digit() || b == b'_');
+    is_secret_name(name) || is_variable && is_secret_variable(name)
 }
 
 /// Whether the name of a variable of a whole environment sounds like that of a secret.
@@ -159,9 +239,8 @@ fn value(text: &str, at: usize) -> Option<(usize, usize)> {
     let name = name.get(start..).filter(|name| name.len() <= NAME_BYTES)?;
     let next = bytes.get(at + 1)?;
     // `KEY=X`, `"key": "X"` and `Key: X`, but no `keyserver:80`.
-    if !is_secret_name(name)
-        || bytes[at] == b':' && !is_quoted && !next.is_ascii_whitespace() && !is_quote(*next)
-    {
+    let is_secret = if bytes[at] == b'=' { is_secret_setting(name) } else { is_secret_name(name) };
+    if !is_secret || bytes[at] == b':' && !is_quoted && !next.is_ascii_whitespace() && !is_quote(*next) {
         return None;
     }
     let skip =
@@ -242,6 +321,44 @@ mod tests {
     }
 
     #[test]
+    fn passwords_of_known_programs_are_masked_and_ports_are_not() {
+        let cases = [
+            ("sshpass -p hush ssh -p 22 host", "sshpass -p *** ssh -p 22 host"),
+            ("/usr/bin/sshpass -phush ssh host", "/usr/bin/sshpass -p*** ssh host"),
+            ("srun mysql -u me -phush db", "srun mysql -u me -p*** db"),
+            ("mysql -u me -p db", "mysql -u me -p db"),
+            ("docker login -u me -p hush", "docker login -u me -p ***"),
+            ("docker run -p 8080:80 image", "docker run -p 8080:80 image"),
+            ("redis-cli -a hush ping", "redis-cli -a *** ping"),
+            ("curl -u me:hush http://h/", "curl -u *** http://h/"),
+            ("curl --user me:hush http://h/", "curl --user *** http://h/"),
+            ("curl --cookie hush http://h/", "curl --cookie *** http://h/"),
+            ("curl --cookie-jar jar.txt http://h/", "curl --cookie-jar jar.txt http://h/"),
+            ("serve -p 8080 --port 80", "serve -p 8080 --port 80"),
+            ("a.out -p 4 -u 2 -w 3 -a 1 -P 5", "a.out -p 4 -u 2 -w 3 -a 1 -P 5"),
+            ("prog --password hush -n 2", "prog --password *** -n 2"),
+            ("prog --password=hush -n 2", "prog --password=*** -n 2"),
+            ("prog --token=hush --passphrase hush", "prog --token=*** --passphrase ***"),
+            ("prog --passes 3 --bypass 1 --session 4", "prog --passes 3 --bypass 1 --session 4"),
+            (
+                "env AWS_SESSION=hush DB_PASS=hush NUM_PASSES=3 a",
+                "env AWS_SESSION=*** DB_PASS=*** NUM_PASSES=3 a",
+            ),
+            ("env SSH_PRIVATE_KEY=hush X_AUTH=hush PWD=/a a", "env SSH_PRIVATE_KEY=*** X_AUTH=*** PWD=/a a"),
+            ("git clone https://me:hush@h/r", "git clone https://me:***@h/r"),
+        ];
+        for (given, wanted) in cases {
+            let arguments: Vec<String> = given.split(' ').map(str::to_owned).collect();
+            assert_eq!(masked_command(&arguments), wanted);
+            // In a script that is one argument, and once more when it is merged.
+            let script = ["sh", "-c", given].map(str::to_owned);
+            assert_eq!(masked_command(&script), format!("sh -c {wanted}"));
+            let again: Vec<String> = wanted.split(' ').map(str::to_owned).collect();
+            assert_eq!(masked_command(&again), wanted);
+        }
+    }
+
+    #[test]
     fn secrets_inside_of_an_argument_are_masked() {
         let jwt = "eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiIxIn0.c2ln";
         let with_jwt = format!("a {jwt}, b");
@@ -249,6 +366,7 @@ mod tests {
             ("Authorization: Basic abc def", "Authorization: ***"),
             ("curl -H 'Authorization: Bearer abc' x", "curl -H 'Authorization: ***' x"),
             ("Bearer abc x", "Bearer *** x"),
+            ("curl -H 'Cookie: id=abc; n=1' x", "curl -H 'Cookie: ***' x"),
             ("X-Api-Key: abc", "X-Api-Key: ***"),
             (r#"{"password":"X y","n":1}"#, r#"{"password":"***","n":1}"#),
             (r#"{"token": "a\"b", "n": 1}"#, r#"{"token": "***", "n": 1}"#),
@@ -267,12 +385,14 @@ mod tests {
 
     #[test]
     fn names_of_secrets_are_known() {
-        for name in ["PGPASSWORD", "MYSQL_PWD", "db_pass", "AWS_SECRET_ACCESS_KEY", "GH_TOKEN", "SENTRY_DSN"]
-        {
+        let secret = "PGPASSWORD MYSQL_PWD db_pass AWS_SECRET_ACCESS_KEY GH_TOKEN SENTRY_DSN AWS_SESSION \
+            AWS_SESSION_TOKEN AWS_CREDENTIALS REGISTRY_AUTH SSH_PRIVATE_KEY GPG_PASSPHRASE HTTP_COOKIE PHPSESSIONID";
+        for name in secret.split_whitespace() {
             assert!(is_secret_variable(name), "{name}");
         }
-        for name in ["PWD", "OLDPWD", "PATH", "TOKENIZERS_PARALLELISM", "KMP_BYPASS", "SLURM_JOB_ID", "USER"]
-        {
+        let harmless = "PWD OLDPWD PATH TOKENIZERS_PARALLELISM KMP_BYPASS SLURM_JOB_ID USER XDG_SESSION_ID \
+            DESKTOP_SESSION DBUS_SESSION_BUS_ADDRESS TERM_SESSION_ID";
+        for name in harmless.split_whitespace() {
             assert!(!is_secret_variable(name), "{name}");
         }
     }

@@ -1,0 +1,68 @@
+//! Nodes of which a file does not tell everything.
+
+use crate::record::Node;
+use twox_hash::XxHash3_64;
+
+/// Processes that are named in the name of an unknown node.
+const NAMED: usize = 2;
+
+/// The boot of a node of which only the machine is known: the machine stands for it, since no profiler's clock goes on
+/// over a boot. Whatever format a file has, and however often it is merged, this is the same.
+pub fn unknown_boot(machine: &str) -> String {
+    format!("unknown:{machine}")
+}
+
+/// The boot of a node by its machine id, else by its name; `None` where it has neither.
+pub fn boot_of_machine(node: &Node) -> Option<String> {
+    let machine = [&node.machine_id, &node.hostname].into_iter().find(|name| !name.is_empty())?;
+    Some(unknown_boot(machine))
+}
+
+/// Stands for the node of a file that names none: nobody can say whether two such files are of one node, so that each
+/// has its own, named by its processes (pid and first time, ns). `number` is that of a node among several of one file.
+pub fn unnamed_node(number: i64, processes: &[(i32, i64)]) -> Node {
+    let mut text = if number == 0 { String::new() } else { format!("{number}: ") };
+    processes.iter().for_each(|(pid, first_seen)| text += &format!("{pid} {first_seen} "));
+    let machine_id = format!("unknown-{:08x}", XxHash3_64::oneshot(text.as_bytes()) as u32);
+    let pids: Vec<String> = processes.iter().take(NAMED).map(|(pid, _)| pid.to_string()).collect();
+    let more = if processes.len() > NAMED { ", ..." } else { "" };
+    let node = if number == 0 { String::new() } else { format!("node {number}, ") };
+    let hostname = match pids.as_slice() {
+        [] => machine_id.clone(),
+        pids => format!("{machine_id} ({node}pid {}{more})", pids.join(", ")),
+    };
+    Node { boot_id: unknown_boot(&machine_id), machine_id, hostname, ..Node::default() }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn unnamed_nodes_are_told_apart_by_their_processes_and_numbers() {
+        let (a, b) = (unnamed_node(0, &[(70, 5)]), unnamed_node(0, &[(70, 6)]));
+        let (c, d) =
+            (unnamed_node(3, &[(70, 5), (71, 5), (72, 5)]), unnamed_node(4, &[(70, 5), (71, 5), (72, 5)]));
+        for (one, other) in [(&a, &b), (&c, &d), (&a, &c)] {
+            assert!(
+                one.machine_id != other.machine_id
+                    && one.boot_id != other.boot_id
+                    && one.hostname != other.hostname
+            );
+        }
+        assert!(
+            a.hostname.ends_with(" (pid 70)") && c.hostname.ends_with(" (node 3, pid 70, 71, ...)"),
+            "{c:?}"
+        );
+        assert_eq!(a, unnamed_node(0, &[(70, 5)]));
+    }
+
+    #[test]
+    fn the_boot_of_a_machine_is_the_same_once_its_row_is_read_again() {
+        let node = unnamed_node(0, &[(1, 2)]);
+        assert_eq!(boot_of_machine(&node), Some(node.boot_id));
+        let named = Node { hostname: "n1".into(), ..Node::default() };
+        assert_eq!(boot_of_machine(&named), Some(unknown_boot("n1")));
+        assert_eq!(boot_of_machine(&Node::default()), None);
+    }
+}
