@@ -32,7 +32,7 @@ pub fn survey_database(database: Database, taken: &[usize], job: &JobSchema) -> 
     let mut string_tables = Vec::new();
     for space in taken {
         let Some(found) = database.spaces().get(*space) else { continue };
-        let adopted: Tables = Arc::new(job.adopt(&found.schema));
+        let adopted: Tables = job.adopt(&found.schema);
         let reader = Reader { database: &database, space: *space, found, tables: &adopted };
         let source = reader.survey(job, &mut string_tables, &mut survey);
         survey.sources.push(source);

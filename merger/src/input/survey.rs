@@ -47,7 +47,7 @@ pub struct Survey {
 
 /// Surveys a shard, its blocks in parallel.
 pub fn survey_shard(shard: Shard, job: &JobSchema) -> Survey {
-    let tables: Tables = Arc::new(job.adopt(shard.schema()));
+    let tables: Tables = job.adopt(shard.schema());
     let is_merged = |table| is_merged(table, &tables);
     let (strings, string_errors) = shard.strings();
     let mut warnings: Vec<String> = string_errors.iter().map(BlockError::to_string).collect();

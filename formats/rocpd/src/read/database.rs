@@ -137,6 +137,12 @@ impl Database {
         &self.spaces
     }
 
+    /// Forgets where the rows are, for somebody who has noted the pieces that he will read.
+    pub fn forget_pieces(&mut self) {
+        let tables = self.spaces.iter_mut().flat_map(|space| &mut space.tables);
+        tables.for_each(|table| table.pieces = Vec::new());
+    }
+
     /// What is known to be lost, one line each.
     pub fn damage(&self) -> &[String] {
         &self.damage.0

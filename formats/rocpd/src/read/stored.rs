@@ -5,6 +5,7 @@ use super::database::Wanted;
 use super::declaration::{FileColumn, FileTable, Literal};
 use super::error::ReadError;
 use super::piece::Piece;
+use super::shared::Shared;
 use crate::connect::identifier;
 use rpd_shard::model::{Cells, Column, Keys, Kind, Local, OwnedValue, Rows, RowsBuilder, Table, Value};
 use rpd_sqlite::read as pages;
@@ -32,11 +33,15 @@ pub(super) struct Stored {
     /// Values of a stored row, the key included.
     width: usize,
     /// For each column of its description; `None` where the file has none.
-    columns: Vec<Option<Source>>,
+    columns: Arc<[Option<Source>]>,
 }
 
+/// Columns of all files.
+static COLUMNS: Shared<[Option<Source>]> = Shared::new();
+
+
 /// Where the file has a column.
-#[derive(Debug)]
+#[derive(PartialEq, Debug)]
 struct Source {
     /// Name, as the file spells it.
     name: String,
@@ -64,7 +69,7 @@ impl Stored {
             name: entry.name.clone(),
             root: entry.root,
             width: file.stored,
-            columns: places.iter().map(source).collect(),
+            columns: COLUMNS.one_of(places.iter().map(source).collect()),
         }
     }
 
@@ -96,7 +101,7 @@ impl Stored {
     ) -> Result<Rows<Local>, ReadError> {
         let mut places = vec![pages::Wanted::Skip; self.width];
         let sources = || {
-            let columns = table.columns.iter().zip(&self.columns);
+            let columns = table.columns.iter().zip(&*self.columns);
             columns.map(|(column, source)| source.as_ref().filter(|_| is_wanted(column, wanted)))
         };
         for source in sources().flatten() {
@@ -167,7 +172,7 @@ impl Stored {
         let mut sql = "SELECT id".to_owned();
         let mut selected = 0;
         let mut places = Vec::with_capacity(table.columns.len());
-        for (column, source) in table.columns.iter().zip(&self.columns) {
+        for (column, source) in table.columns.iter().zip(&*self.columns) {
             let source = source.as_ref().filter(|_| is_wanted(column, wanted));
             places.push(source.map(|source| {
                 sql = format!("{sql}, {}", identifier(&source.name));
