@@ -16,7 +16,6 @@ use rpd_shard::model::{Kind, TableId, rocpd};
 use rpd_shard::record::{Clock, ClockDomain, Loss, LossCause, Node, Process};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
-use std::sync::Arc;
 
 /// Warnings that are told of one shard; the rest is counted.
 const MAX_WARNINGS: usize = 20;
