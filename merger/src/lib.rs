@@ -1,6 +1,7 @@
 //! The merger: plan, agree, number, write, seal. `merge.rs` reads as the algorithm.
 
 pub mod agree;
+pub mod allocator;
 pub mod budget;
 pub mod cli;
 pub mod clock;

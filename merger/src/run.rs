@@ -1,5 +1,6 @@
 //! From arguments to an exit code: the same for both binaries.
 
+use crate::allocator::keep_freed_memory;
 use crate::cli::{Cli, Inspect};
 use crate::comm::Comm;
 use crate::failure::{Exit, Failure};
@@ -38,6 +39,7 @@ fn attempt(cli: &Cli, comm: &impl Comm) -> Result<(), Failure> {
     if let Some(Inspect::Inspect { file, blocks }) = &cli.command {
         return if comm.rank() == 0 { inspect(file, *blocks) } else { Ok(()) };
     }
+    keep_freed_memory();
     let args = &cli.merge;
     let cores = || std::thread::available_parallelism().map_or(1, usize::from);
     let threads = args.memory.threads(args.threads.map_or_else(cores, usize::from));
