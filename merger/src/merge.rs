@@ -3,6 +3,7 @@
 
 use crate::agree::nodes::Nodes;
 use crate::agree::strings::{self, Distinct, sums};
+use crate::budget::Held;
 use crate::cli::{Layout, MergeArgs, OutputFormat};
 use crate::clock::{BestSets, Clocks, keep_best};
 use crate::comm::Comm;
@@ -60,10 +61,17 @@ pub fn merge(comm: &impl Comm, args: &MergeArgs) -> Result<Report, Failure> {
     let schema = JobSchema::new(&plan.schema);
     let own = Own::new(&plan, comm);
     progress.phase_of_bytes("read", own.inputs.iter().map(|s| s.bytes).sum());
-    let (surveys, distinct) = survey_all(&own, &schema, args, &progress)?;
+    let (surveys, distinct, mut held) = survey_all(&own, &schema, args, &progress)?;
 
     // 2. Agree: strings, nodes, clocks, what is missing.
     progress.phase("agree");
+    if comm.size() > 1 {
+        // Hashes deal them evenly.
+        let asked: u64 = sums(comm, &[distinct.len()])?.iter().map(|n| n[0]).sum();
+        held.asked = asked / comm.size() as u64 + 1;
+        settle(comm, args.memory.check(held, (1, 1)))?;
+    }
+    let memory = args.memory.without(held);
     let strings = strings::number(comm, distinct)?;
     let found = agree_on_findings(comm, &surveys)?;
     let clocks = Clocks::new(found.clocks, found.reference);
@@ -115,9 +123,9 @@ pub fn merge(comm: &impl Comm, args: &MergeArgs) -> Result<Report, Failure> {
     let encoder = Encoder::new(units(&surveys, &own.groups), maker, forms, &progress);
     let target = Target { path: &path, first: base.behind };
     let means = Means {
-        threads: args.memory.threads(rayon::current_num_threads()),
-        stream_bytes: args.memory.stream_bytes(),
-        kept_bytes: args.memory.kept_bytes(),
+        threads: memory.threads(rayon::current_num_threads(), held.largest),
+        stream_bytes: memory.stream_bytes(),
+        kept_bytes: memory.kept_bytes(),
     };
     let Placed { mut written, index, pages } = settle(comm, place(comm, target, &encoder, means))?;
     drop(encoder);
@@ -131,7 +139,7 @@ pub fn merge(comm: &impl Comm, args: &MergeArgs) -> Result<Report, Failure> {
     comm.all_gather(Vec::new());
     let open = || -> Result<Writer, Failure> {
         let writer = Writer::open(&path, sets.all())?;
-        writer.set_cache(args.memory.cache_bytes())?;
+        writer.set_cache(memory.cache_bytes())?;
         Ok(writer)
     };
     let own_small = if sets.is_partitioned() {
@@ -238,10 +246,13 @@ fn survey_all(
     schema: &JobSchema,
     args: &MergeArgs,
     progress: &Progress,
-) -> Result<(Vec<Survey>, Distinct), Failure> {
+) -> Result<(Vec<Survey>, Distinct, Held), Failure> {
     let mut surveys = Vec::with_capacity(own.inputs.len());
     let mut distinct = Distinct::default();
-    for some in own.inputs.chunks(rayon::current_num_threads() * 2) {
+    let mut held = Held::default();
+    let bytes = |inputs: &[PlannedInput]| inputs.iter().map(|input| input.bytes).sum::<u64>();
+    let (mut read, all) = (0, bytes(own.inputs));
+    for some in own.inputs.chunks(rayon::current_num_threads()) {
         let surveyed = some
             .par_iter()
             .map(|planned| {
@@ -251,17 +262,22 @@ fn survey_all(
             })
             .collect::<Result<Vec<Survey>, _>>()?;
         for mut survey in surveyed {
+            held.largest = held.largest.max(survey.string_bytes() as u64);
             if args.layout == Layout::Partitioned {
                 survey.set_strings = survey.hashes.iter().map(|hashes| SetStrings::new(hashes)).collect();
             }
             for hashes in std::mem::take(&mut survey.hashes) {
                 distinct.add_table(hashes.into_iter())?;
             }
+            survey.shrink();
+            held.inputs += survey.bytes() as u64;
             surveys.push(survey);
         }
-        args.memory.check_strings(distinct.len())?;
+        read += bytes(some);
+        held.strings = distinct.len();
+        args.memory.check(held, (read, all))?;
     }
-    Ok((surveys, distinct))
+    Ok((surveys, distinct, held))
 }
 
 fn survey(planned: &PlannedInput, schema: &JobSchema) -> Result<Survey, Failure> {

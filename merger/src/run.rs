@@ -42,7 +42,7 @@ fn attempt(cli: &Cli, comm: &impl Comm) -> Result<(), Failure> {
     keep_freed_memory();
     let args = &cli.merge;
     let cores = || std::thread::available_parallelism().map_or(1, usize::from);
-    let threads = args.memory.threads(args.threads.map_or_else(cores, usize::from));
+    let threads = args.memory.threads(args.threads.map_or_else(cores, usize::from), 0);
     rayon::ThreadPoolBuilder::new()
         .num_threads(threads)
         .build_global()

@@ -126,7 +126,8 @@ impl Reader<'_> {
         pieces.push(Piece::Tail);
         let process = main_process(self.found, &nodes);
         let tables = self.tables.clone();
-        Source { process, nodes, spaces, stacks, pieces, tracks: Tracks::new(), string_table, tables }
+        let (spaces, pieces, tracks) = (spaces.into(), pieces.into(), Tracks::new());
+        Source { process, nodes, spaces, stacks, pieces, tracks, string_table, tables }
     }
 
     /// The keys of the strings, place and hash of each, and the pieces that they are in.

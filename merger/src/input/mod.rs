@@ -7,6 +7,7 @@ pub mod death;
 pub mod expand;
 pub mod find;
 pub mod format;
+mod kept;
 pub mod opened;
 pub mod plan;
 pub mod ranks;

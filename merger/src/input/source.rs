@@ -104,6 +104,39 @@ impl KeySpace {
     }
 }
 
+/// The key spaces of a source, by table: as small as they can be, there are thousands of sources.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct KeySpaces(Box<[(TableId, KeySpace)]>);
+
+impl From<BTreeMap<TableId, KeySpace>> for KeySpaces {
+    fn from(spaces: BTreeMap<TableId, KeySpace>) -> KeySpaces {
+        let shrunk = spaces.into_iter().map(|(table, mut space)| {
+            space.stored.shrink_to_fit();
+            (table, space)
+        });
+        KeySpaces(shrunk.collect())
+    }
+}
+
+impl KeySpaces {
+    /// The space of a table.
+    #[inline]
+    pub fn get(&self, table: &TableId) -> Option<&KeySpace> {
+        let at = self.0.binary_search_by_key(table, |(table, _)| *table).ok()?;
+        Some(&self.0[at].1)
+    }
+
+    /// All of them, by table.
+    pub fn iter(&self) -> impl Iterator<Item = (TableId, &KeySpace)> {
+        self.0.iter().map(|(table, space)| (*table, space))
+    }
+
+    /// All of them.
+    pub fn values(&self) -> impl Iterator<Item = &KeySpace> {
+        self.0.iter().map(|(_, space)| space)
+    }
+}
+
 /// Keys of the first rows that a native block expands to.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ExpandedKeys {
@@ -206,7 +239,7 @@ pub enum Piece {
     /// The process itself, made from its record.
     Process,
     /// A block of a shard; of native rows with the keys of the first rows that they expand to.
-    Block(BlockRef, Option<ExpandedKeys>),
+    Block(BlockRef, Option<Box<ExpandedKeys>>),
     /// Rows of a database: its space, the table of that space, and the place.
     Rows {
         /// Position of the space in the file.
@@ -228,11 +261,11 @@ pub struct Source {
     /// Its nodes, by their keys.
     pub nodes: Vec<(i64, Node)>,
     /// Its keys, per table of the output.
-    pub spaces: BTreeMap<TableId, KeySpace>,
+    pub spaces: KeySpaces,
     /// Its stack ids.
     pub stacks: StackSpace,
     /// Its rows in the order of writing. In every table their ids ascend.
-    pub pieces: Vec<Piece>,
+    pub pieces: Box<[Piece]>,
     /// Tracks of its samples.
     pub tracks: Tracks,
     /// Position of its string table in the input.

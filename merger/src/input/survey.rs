@@ -234,7 +234,7 @@ fn source(
             sample: take(rocpd::SAMPLE, rows(rocpd::SAMPLE)),
             arg: take(rocpd::ARG, rows(rocpd::ARG)),
         };
-        pieces.push(Piece::Block(fact.block, Some(keys)));
+        pieces.push(Piece::Block(fact.block, Some(Box::new(keys))));
     }
     let holes = |table: &TableId, low: i64, high: i64| match spaces.get(table) {
         Some(space) => space.stored.len() > 1 || space.stored(low).is_none() || space.stored(high).is_none(),
@@ -252,7 +252,8 @@ fn source(
     }
     pieces.push(Piece::Tail);
     let nodes = vec![(1, process.node.clone())];
-    Source { process, nodes, spaces, stacks, pieces, tracks, string_table: 0, tables: tables.clone() }
+    let (spaces, pieces, tables) = (spaces.into(), pieces.into(), tables.clone());
+    Source { process, nodes, spaces, stacks, pieces, tracks, string_table: 0, tables }
 }
 
 /// Sets a number aside in every table that is referred to where it has no row.

@@ -64,7 +64,7 @@ pub fn strings_in_turns(
 ) -> Result<u64, Failure> {
     let mut written = 0;
     for turn in 0..comm.size() {
-        if turn == comm.rank() && !strings.written.is_empty() {
+        if turn == comm.rank() && strings.writes_any() {
             let mut writer = open()?;
             written = add_strings(&mut writer, schema, surveys, strings)?;
             writer.commit()?;
@@ -98,7 +98,7 @@ fn add_strings(
         }
         Ok(())
     };
-    let mut next = strings.written.iter().peekable();
+    let mut next = strings.written().peekable();
     let mut before = 0u32;
     for survey in surveys {
         let tables = survey.input.string_tables();
@@ -108,13 +108,13 @@ fn add_strings(
             survey.input.each_string((table - before) as usize, &mut |index, text| match next
                 .next_if(|(_, seen)| seen.table == table && seen.index == index)
             {
-                Some((id, _)) => add(Some(*id), text),
+                Some((id, _)) => add(Some(id), text),
                 None => Ok(()),
             })?;
             // The words stand behind the strings of their table.
             while let Some((id, seen)) = next.next_if(|(_, seen)| seen.table == table) {
                 let word = Word::at(seen.index).unwrap_or(Word::Lost);
-                add(Some(*id), word.text().as_bytes())?;
+                add(Some(id), word.text().as_bytes())?;
             }
         }
         survey.input.release();

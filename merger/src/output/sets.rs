@@ -137,7 +137,9 @@ impl SetStrings {
     /// From the place and hash of each string of a table.
     pub fn new(hashes: &[(u32, Hash)]) -> SetStrings {
         let words = hashes.iter().filter_map(|(index, _)| Word::at(*index)).collect();
-        let distinct: HashSet<Hash> = hashes.iter().map(|(_, hash)| *hash).collect();
+        let mut distinct: Vec<Hash> = hashes.iter().map(|(_, hash)| *hash).collect();
+        distinct.sort_unstable();
+        distinct.dedup();
         SetStrings { words, distinct: distinct.len() as u64 }
     }
 }

@@ -331,6 +331,7 @@ impl Reader {
                 Err(error) => damage.add([error.to_string()]),
             }
         }
+        facts.shrink_to_fit();
         facts
     }
 

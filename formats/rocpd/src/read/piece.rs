@@ -13,7 +13,7 @@ pub(super) enum Place {
     /// Rows with keys from the first to the last.
     Keys { first: i64, last: i64 },
     /// Leaf pages.
-    Pages(Vec<u32>),
+    Pages(Box<[u32]>),
 }
 
 /// Parts that a range of keys is split into.
@@ -24,8 +24,16 @@ impl Piece {
         Piece { rows, place: Place::Keys { first, last } }
     }
 
-    pub(super) fn pages(pages: Vec<u32>, rows: u64) -> Piece {
-        Piece { rows, place: Place::Pages(pages) }
+    pub(super) fn of_pages(pages: impl Into<Box<[u32]>>, rows: u64) -> Piece {
+        Piece { rows, place: Place::Pages(pages.into()) }
+    }
+
+    /// How many pages are listed in it.
+    pub fn pages(&self) -> usize {
+        match &self.place {
+            Place::Pages(pages) => pages.len(),
+            Place::Keys { .. } => 0,
+        }
     }
 
     /// The piece in the smallest parts that are read: single pages, or short ranges of keys. What
@@ -34,7 +42,7 @@ impl Piece {
         match &self.place {
             Place::Pages(pages) => {
                 let rows = self.rows / (pages.len() as u64).max(1);
-                let one = |page: &u32| Piece::pages(vec![*page], rows);
+                let one = |page: &u32| Piece::of_pages(vec![*page], rows);
                 pages.iter().map(one).collect()
             }
             Place::Keys { first, last } => {

@@ -39,7 +39,6 @@ pub(super) struct Stored {
 /// Columns of all files.
 static COLUMNS: Shared<[Option<Source>]> = Shared::new();
 
-
 /// Where the file has a column.
 #[derive(PartialEq, Debug)]
 struct Source {
@@ -86,7 +85,7 @@ impl Stored {
         let many = (PIECE_BYTES / database.page_size()).max(1);
         let piece = |pages: &[u32]| {
             let rows = pages.len() * database.page_size() / ROW_BYTES;
-            Piece::pages(pages.to_vec(), rows as u64)
+            Piece::of_pages(pages, rows as u64)
         };
         (found.pages.chunks(many).map(piece).collect(), damage)
     }
