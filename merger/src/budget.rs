@@ -95,6 +95,15 @@ impl Budget {
         usize::try_from(fit).unwrap_or(usize::MAX).clamp(1, wanted.max(1))
     }
 
+    /// Largest piece of memory that stays with the process when it is freed: each of so many threads has a heap, of
+    /// which twice that much may be free.
+    pub fn heap_piece(self, threads: usize) -> usize {
+        usize::try_from(self.0 / 32)
+            .unwrap_or(usize::MAX)
+            .div_euclid(threads.max(1))
+            .clamp(128 << 10, 8 << 20)
+    }
+
     /// Bytes of pages that are on their way to the disk at once.
     pub fn stream_bytes(self) -> usize {
         usize::try_from(self.0 / 8).unwrap_or(usize::MAX).min(24 << 20)
