@@ -8,8 +8,8 @@ use std::str::FromStr;
 const LEAST: u64 = 32 << 20;
 /// What there is in any merge: the program, what it knows of its inputs.
 const ALWAYS: u64 = 16 << 20;
-/// What a thread has in work: the rows of a unit, and their pages.
-const PER_THREAD: u64 = 16 << 20;
+/// What a thread has in work: the rows of a unit, their pages, stacks.
+const PER_THREAD: u64 = 20 << 20;
 /// What a string of this rank takes at most: hash, place and id, in a table that grows.
 const PER_STRING: u64 = 48;
 /// The same while the ranks tell each other of them.
@@ -109,6 +109,11 @@ impl Budget {
         usize::try_from(self.0 / 8).unwrap_or(usize::MAX).min(24 << 20)
     }
 
+    /// Bytes of pages that are kept to be used again.
+    pub fn spare_bytes(self) -> usize {
+        usize::try_from(self.0 / 16).unwrap_or(usize::MAX).min(64 << 20)
+    }
+
     /// Bytes of SQLite's cache.
     pub fn cache_bytes(self) -> u64 {
         (self.0 / 8).min(64 << 20)
@@ -152,7 +157,7 @@ mod tests {
     fn memory_decides_about_threads_and_strings() {
         let small: Budget = "32M".parse().unwrap();
         assert_eq!(small.threads(64, 0), 1);
-        assert_eq!(Budget::default().threads(100, 0), 63);
+        assert_eq!(Budget::default().threads(100, 0), 50);
         assert_eq!(Budget::default().threads(2, 0), 2);
         assert_eq!("31M".parse::<Budget>(), Err(BudgetError::TooSmall));
         assert!("much".parse::<Budget>().is_err());

@@ -120,7 +120,7 @@ pub fn merge(comm: &impl Comm, args: &MergeArgs) -> Result<Report, Failure> {
     let job = Job { schema: &schema, clocks: &clocks, nodes: &found.nodes, keep };
     let maker = RowMaker::new(&job, &surveys, &numbered.bases, &strings);
     let forms = Forms::new(&schema, sets.clone());
-    let encoder = Encoder::new(units(&surveys, &own.groups), maker, forms, &progress);
+    let encoder = Encoder::new(units(&surveys, &own.groups), maker, forms, &progress, memory.spare_bytes());
     let target = Target { path: &path, first: base.behind };
     let means = Means {
         threads: memory.threads(rayon::current_num_threads(), held.largest),
