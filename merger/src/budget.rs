@@ -9,7 +9,9 @@ const LEAST: u64 = 32 << 20;
 /// What there is in any merge: the program, what it knows of its inputs.
 const ALWAYS: u64 = 16 << 20;
 /// What a thread has in work: the rows of a unit, their pages, stacks.
-const PER_THREAD: u64 = 20 << 20;
+const PER_THREAD: u64 = 24 << 20;
+/// What MPI takes, where there are several ranks.
+const OF_MPI: u64 = 24 << 20;
 /// What a string of this rank takes at most: hash, place and id, in a table that grows.
 const PER_STRING: u64 = 48;
 /// The same while the ranks tell each other of them.
@@ -33,7 +35,8 @@ pub struct Held {
 impl Held {
     /// Bytes to the end of the merge.
     fn kept(&self) -> u64 {
-        self.inputs.saturating_add(self.strings.saturating_mul(PER_STRING))
+        let of_mpi = if self.asked > 0 { OF_MPI } else { 0 };
+        self.inputs.saturating_add(self.strings.saturating_mul(PER_STRING)).saturating_add(of_mpi)
     }
 
     /// The memory that a merge of this gets by with, bytes.
@@ -45,7 +48,7 @@ impl Held {
                 self.inputs.saturating_add(self.strings.saturating_mul(PER_STRING_TOLD)).saturating_add(asked)
             }
         };
-        let agree = told.saturating_add(ALWAYS);
+        let agree = told.saturating_add(ALWAYS + OF_MPI);
         self.kept().saturating_add(self.largest).saturating_add(LEAST).max(agree)
     }
 
@@ -157,7 +160,7 @@ mod tests {
     fn memory_decides_about_threads_and_strings() {
         let small: Budget = "32M".parse().unwrap();
         assert_eq!(small.threads(64, 0), 1);
-        assert_eq!(Budget::default().threads(100, 0), 50);
+        assert_eq!(Budget::default().threads(100, 0), 42);
         assert_eq!(Budget::default().threads(2, 0), 2);
         assert_eq!("31M".parse::<Budget>(), Err(BudgetError::TooSmall));
         assert!("much".parse::<Budget>().is_err());
