@@ -11,7 +11,7 @@ const ALWAYS: u64 = 16 << 20;
 /// What a thread has in work: the rows of a unit, their pages, stacks.
 const PER_THREAD: u64 = 24 << 20;
 /// What MPI takes, where there are several ranks.
-const OF_MPI: u64 = 24 << 20;
+const OF_MPI: u64 = 32 << 20;
 /// What a string of this rank takes at most: hash, place and id, in a table that grows.
 const PER_STRING: u64 = 48;
 /// The same while the ranks tell each other of them.
@@ -60,6 +60,9 @@ impl Held {
         Held { inputs: scale(self.inputs), strings: scale(self.strings), ..self }
     }
 }
+
+/// Part of the memory that is there for each stack id of an input: they are collected, sorted and kept.
+const PER_STACK_ID: u64 = 256;
 
 /// Memory of one rank, bytes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -143,6 +146,22 @@ impl Budget {
             (held.inputs >> 20) + 1,
             held.strings,
             if read < all { " so far" } else { "" },
+        )))
+    }
+
+    /// Stack ids of an input that may be numbered anew.
+    pub fn stack_ids(self) -> usize {
+        usize::try_from(self.0 / PER_STACK_ID).unwrap_or(usize::MAX)
+    }
+
+    /// Refuses an input with more of them, given how many would have been enough.
+    pub fn check_stacks(self, wanted: Option<usize>) -> Result<(), Failure> {
+        let Some(wanted) = wanted else { return Ok(()) };
+        let more = Size((wanted as u64 * PER_STACK_ID).next_multiple_of(1 << 20));
+        Err(Failure::Usage(format!(
+            "--memory {} is too little for an input with {wanted} stack ids that have to be numbered anew: give it \
+             --memory {more}, or leave that input out",
+            Size(self.0)
         )))
     }
 

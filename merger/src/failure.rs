@@ -1,5 +1,6 @@
 //! Why a merge stopped, and the exit codes that scripts can rely on.
 
+use crate::input::gone::Gone;
 use rpd_rocpd::WriteError;
 use rpd_shard::OpenError;
 use std::error::Error;
@@ -47,6 +48,12 @@ pub enum Failure {
     /// See [`Exit::Input`].
     #[error("{0}")]
     Input(String),
+    /// Inputs that cannot be read any more, as one rank finds them.
+    #[error("{} cannot be read any more: merge again", gone_names(.0))]
+    Gone(Vec<Gone>),
+    /// The same, and all ranks know of it: the merge begins anew without them.
+    #[error("{} cannot be read any more: merge again", gone_names(.0))]
+    Anew(Vec<Gone>),
     /// A shard that could not be opened.
     #[error(transparent)]
     Open(#[from] OpenError),
@@ -67,6 +74,11 @@ pub enum Failure {
     Write(Box<WriteError>),
 }
 
+fn gone_names(all: &[Gone]) -> String {
+    let names: Vec<String> = all.iter().map(|gone| gone.path.display().to_string()).collect();
+    names.join(", ")
+}
+
 /// What the system or SQLite said, where there is something.
 fn cause(error: &WriteError) -> String {
     error.source().map_or(String::new(), |source| format!(" ({source})"))
@@ -85,7 +97,7 @@ impl Failure {
             Failure::Internal(_) => Exit::Internal,
             Failure::Usage(_) => Exit::Usage,
             Failure::Incomplete(_) => Exit::Incomplete,
-            Failure::Input(_) | Failure::Open(_) => Exit::Input,
+            Failure::Input(_) | Failure::Open(_) | Failure::Gone(_) | Failure::Anew(_) => Exit::Input,
             Failure::Output(_) | Failure::Write(_) => Exit::Output,
             Failure::Together(failure) => failure.exit(),
             Failure::ToldByRank0(exit) | Failure::Told(exit, _) => *exit,
@@ -94,7 +106,7 @@ impl Failure {
 
     /// Whether all ranks fail with this one, so that none of them waits for another.
     pub fn is_shared(&self) -> bool {
-        matches!(self, Failure::Together(_) | Failure::ToldByRank0(_))
+        matches!(self, Failure::Together(_) | Failure::ToldByRank0(_) | Failure::Anew(_))
     }
 
     /// A write to the output that the system refused.

@@ -13,3 +13,4 @@ pub mod number;
 pub mod output;
 pub mod report;
 pub mod run;
+mod together;

@@ -7,15 +7,14 @@ use crate::budget::Held;
 use crate::cli::{Layout, MergeArgs, OutputFormat};
 use crate::clock::{BestSets, Clocks, keep_best};
 use crate::comm::Comm;
-use crate::failure::{Exit, Failure};
-use crate::input::database::survey_database;
+use crate::failure::Failure;
 use crate::input::death::Death;
 use crate::input::find::{Listed, find};
-use crate::input::format::Format;
+use crate::input::gone::Since;
 use crate::input::plan::{Plan, PlannedInput, output_of, plan, share};
 use crate::input::schema::JobSchema;
-use crate::input::source::KeySpace;
-use crate::input::survey::{Survey, survey_shard};
+use crate::input::source::{KeySpace, StackRoom};
+use crate::input::survey::{Survey, survey};
 use crate::input::translate::{self, Folder, Told, Translated};
 use crate::number::{Bases, bases, demand};
 use crate::output::base::BaseFile;
@@ -30,13 +29,12 @@ use crate::output::verify::verify;
 use crate::output::{legacy, provenance, seal};
 use crate::report::progress::Progress;
 use crate::report::{Report, SHOWN};
+use crate::together::{from_rank_0, settle, together};
 use rayon::prelude::*;
-use rpd_rocpd::read::{Database, Keep};
+use rpd_rocpd::read::Keep;
 use rpd_rocpd::{Guid, Writer};
-use rpd_shard::Shard;
 use rpd_shard::model::{TableId, rocpd};
 use rpd_shard::record::{ClockDomain, ClockSet, Loss, Node, wire};
-use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -45,23 +43,59 @@ use std::time::Instant;
 use twox_hash::XxHash3_128;
 
 /// Merges the inputs. Every rank calls this; the report is the same in all of them.
+///
+/// Rank 0 lists the inputs, all translate foreign ones, then they are merged: anew without those that cannot
+/// be read any more in the middle of it.
 pub fn merge(comm: &impl Comm, args: &MergeArgs) -> Result<Report, Failure> {
     let begun = Instant::now();
     let mut progress = Progress::new(comm.rank() == 0 && !args.quiet);
-
-    // 1. Plan: rank 0 lists the inputs, all translate foreign ones, rank 0 checks them, all deal them by bytes.
     progress.phase("plan");
-    let listing = from_rank_0(comm, || Listing::new(args))?;
-    let mut partial = match args.dry_run {
+    let mut listing = from_rank_0(comm, || Listing::new(args))?;
+    let partial = match args.dry_run {
         true => None,
         false => Some(Partial::begin(&listing.output, comm.rank() == 0, args.force)?),
     };
-    let (folder, files, told) = translate_foreign(comm, &listing)?;
-    let plan = from_rank_0(comm, || plan(&files, listing.output.clone(), told.clone()))?;
-    let schema = JobSchema::new(&plan.schema);
+    let folder = translate_foreign(comm, &mut listing)?;
+    let mut since = Since::default();
+    let mut report = loop {
+        match merge_once(comm, args, &listing, &mut since, partial.as_ref(), &mut progress) {
+            Err(Failure::Anew(gone)) => from_rank_0(comm, || since.add(gone))?,
+            ended => break ended?,
+        }
+    };
+    if let Some(mut partial) = partial {
+        if comm.rank() == 0 {
+            partial.publish()?;
+        }
+        comm.all_gather(Vec::new());
+        partial.release();
+    }
+    drop(folder);
+    progress.finish();
+    report.seconds = begun.elapsed().as_secs_f64();
+    Ok(report)
+}
+
+/// Merges what is left of the listed inputs, up to the finished file that has no name yet.
+fn merge_once(
+    comm: &impl Comm,
+    args: &MergeArgs,
+    listing: &Listing,
+    since: &mut Since,
+    partial: Option<&Partial>,
+    progress: &mut Progress,
+) -> Result<Report, Failure> {
+    // 1. Plan: rank 0 looks into the inputs, all deal them by bytes and read their own.
+    progress.phase("plan");
+    let plan = from_rank_0(comm, || {
+        partial.map_or(Ok(()), Partial::forget)?;
+        plan(&listing.files, listing.output.clone(), &listing.told, since)
+    })?;
+    let mut schema = JobSchema::new(&plan.schema);
+    schema.stacks = StackRoom::new(args.memory.stack_ids());
     let own = Own::new(&plan, comm);
     progress.phase_of_bytes("read", own.inputs.iter().map(|s| s.bytes).sum());
-    let (surveys, distinct, mut held) = survey_all(&own, &schema, args, &progress)?;
+    let (surveys, distinct, mut held) = settle(comm, survey_all(&own, &schema, args, progress))?;
 
     // 2. Agree: strings, nodes, clocks, what is missing.
     progress.phase("agree");
@@ -89,7 +123,7 @@ pub fn merge(comm: &impl Comm, args: &MergeArgs) -> Result<Report, Failure> {
     report.died = found.died;
     report.deaths = found.deaths;
     if comm.rank() == 0 {
-        report.print_warnings();
+        since.print(report.warning_lines());
     }
     if args.strict
         && let Some(reason) = report.incomplete()
@@ -106,13 +140,12 @@ pub fn merge(comm: &impl Comm, args: &MergeArgs) -> Result<Report, Failure> {
     numbered.totals.extend([(rocpd::STRING, small.strings), (rocpd::INFO_NODE, small.nodes)]);
     if args.dry_run {
         report.rows = row_counts(&schema, &numbered.totals);
-        report.seconds = begun.elapsed().as_secs_f64();
         return Ok(report);
     }
 
     // 4. Write: rank 0 makes the empty tables; then every thread of every rank turns units of rows into
     //    leaf pages and writes them to their place.
-    let mut partial = partial.take().ok_or_else(|| Failure::Internal("no output was begun".to_owned()))?;
+    let partial = partial.ok_or_else(|| Failure::Internal("no output was begun".to_owned()))?;
     progress.phase_of_bytes("write", own.inputs.iter().map(|s| s.bytes).sum());
     let path = partial.path().to_owned();
     let base = BaseFile::create(comm, &path, &sets, &schema)?;
@@ -120,14 +153,15 @@ pub fn merge(comm: &impl Comm, args: &MergeArgs) -> Result<Report, Failure> {
     let job = Job { schema: &schema, clocks: &clocks, nodes: &found.nodes, keep };
     let maker = RowMaker::new(&job, &surveys, &numbered.bases, &strings);
     let forms = Forms::new(&schema, sets.clone());
-    let encoder = Encoder::new(units(&surveys, &own.groups), maker, forms, &progress, memory.spare_bytes());
+    let units = units(&surveys, &own.groups);
+    let encoder = Encoder::new(units, maker, forms, progress, memory.spare_bytes());
     let target = Target { path: &path, first: base.behind };
     let means = Means {
         threads: memory.threads(rayon::current_num_threads(), held.largest),
         stream_bytes: memory.stream_bytes(),
         kept_bytes: memory.kept_bytes(),
     };
-    let Placed { mut written, index, pages } = settle(comm, place(comm, target, &encoder, means))?;
+    let Placed { mut written, index, pages } = place(comm, target, &encoder, means)?;
     drop(encoder);
 
     // 5. Seal: the pages above, strings, nodes, counts compared, metadata, rename.
@@ -170,14 +204,6 @@ pub fn merge(comm: &impl Comm, args: &MergeArgs) -> Result<Report, Failure> {
         };
         settle(comm, replaced)?;
     }
-    if comm.rank() == 0 {
-        partial.publish()?;
-    }
-    comm.all_gather(Vec::new());
-    drop(folder);
-    partial.release();
-    progress.finish();
-    report.seconds = begun.elapsed().as_secs_f64();
     Ok(report)
 }
 
@@ -186,6 +212,8 @@ pub fn merge(comm: &impl Comm, args: &MergeArgs) -> Result<Report, Failure> {
 struct Listing {
     files: Vec<Listed>,
     output: PathBuf,
+    /// What there is to say about the files that are translated.
+    told: Told,
 }
 
 impl Listing {
@@ -196,30 +224,26 @@ impl Listing {
         }
         let mut found = find(&args.inputs)?;
         let output = output_of(&mut found, args)?;
-        Ok(Listing { files: found.files, output })
+        Ok(Listing { files: found.files, output, told: Told::default() })
     }
 }
 
-/// Translates the files that are neither shards nor RocPD; returns the folder that holds them, and all files
-/// with the warnings.
-fn translate_foreign(
-    comm: &impl Comm,
-    listing: &Listing,
-) -> Result<(Option<Folder>, Vec<Listed>, Told), Failure> {
-    let mut files = listing.files.clone();
-    if !files.iter().any(translate::is_foreign) {
-        return Ok((None, files, Told::default()));
+/// Translates the files that are neither shards nor RocPD, and puts the shards in their place; returns the
+/// folder that holds them.
+fn translate_foreign(comm: &impl Comm, listing: &mut Listing) -> Result<Option<Folder>, Failure> {
+    if !listing.files.iter().any(translate::is_foreign) {
+        return Ok(None);
     }
     let begun = Folder::begin(&listing.output, comm.rank() == 0);
     let folder = settle(comm, begun.map_err(|error| Failure::write(&listing.output, &error)))?;
-    let own = translate::translate(&files, &folder, comm.rank(), comm.size());
+    let own = translate::translate(&listing.files, &folder, comm.rank(), comm.size());
     let mut all: Vec<Translated> = Vec::new();
     for message in comm.all_gather(wire::encode(&own)) {
         let theirs: Vec<Translated> = wire::decode_message(&message).map_err(Failure::message)?;
         all.extend(theirs);
     }
-    let told = translate::replace(&mut files, all);
-    Ok((Some(folder), files, told))
+    listing.told = translate::replace(&mut listing.files, all);
+    Ok(Some(folder))
 }
 
 /// The inputs of this rank.
@@ -231,7 +255,9 @@ struct Own<'a> {
 
 impl<'a> Own<'a> {
     fn new(plan: &'a Plan, comm: &impl Comm) -> Own<'a> {
-        let groups = share(&plan.inputs, comm.rank(), comm.size());
+        let readers = plan.readers(comm.size());
+        let place = readers.iter().position(|reader| *reader == comm.rank());
+        let groups = place.map_or(Vec::new(), |place| share(&plan.inputs, place, readers.len()));
         let first = groups.first().map_or(0, |g| g.start);
         let next = groups.last().map_or(first, |g| g.end);
         let groups = groups.iter().map(|g| g.start - first..g.end - first).collect();
@@ -252,17 +278,25 @@ fn survey_all(
     let mut held = Held::default();
     let bytes = |inputs: &[PlannedInput]| inputs.iter().map(|input| input.bytes).sum::<u64>();
     let (mut read, all) = (0, bytes(own.inputs));
+    let mut all_gone = Vec::new();
     for some in own.inputs.chunks(rayon::current_num_threads()) {
-        let surveyed = some
-            .par_iter()
-            .map(|planned| {
-                let surveyed = survey(planned, schema);
-                progress.add(planned.bytes);
-                surveyed
-            })
-            .collect::<Result<Vec<Survey>, _>>()?;
-        for mut survey in surveyed {
-            held.largest = held.largest.max(survey.string_bytes() as u64);
+        let survey_one = |planned: &PlannedInput| {
+            let surveyed = survey(planned, schema);
+            progress.add(planned.bytes);
+            surveyed
+        };
+        let surveyed: Vec<Result<Survey, Failure>> = some.par_iter().map(survey_one).collect();
+        for surveyed in surveyed {
+            let mut survey = match surveyed {
+                Ok(survey) => survey,
+                Err(Failure::Gone(gone)) => {
+                    all_gone.extend(gone);
+                    continue;
+                }
+                Err(failure) => return Err(failure),
+            };
+            let largest = (survey.string_bytes() as u64).saturating_add(survey.longest_piece());
+            held.largest = held.largest.max(largest);
             if args.layout == Layout::Partitioned {
                 survey.set_strings = survey.hashes.iter().map(|hashes| SetStrings::new(hashes)).collect();
             }
@@ -273,79 +307,12 @@ fn survey_all(
             held.inputs += survey.bytes() as u64;
             surveys.push(survey);
         }
+        args.memory.check_stacks(schema.stacks.wanted())?;
         read += bytes(some);
         held.strings = distinct.len();
         args.memory.check(held, (read, all))?;
     }
-    Ok((surveys, distinct, held))
-}
-
-fn survey(planned: &PlannedInput, schema: &JobSchema) -> Result<Survey, Failure> {
-    match planned.format {
-        Format::RocPd => {
-            let opened = Database::open(&planned.path);
-            let database =
-                opened.map_err(|error| Failure::Input(format!("{error}: it changed; merge again")))?;
-            Ok(survey_database(database, &planned.spaces, schema))
-        }
-        _ => Ok(survey_shard(Shard::open(&planned.path)?, schema)),
-    }
-}
-
-/// What rank 0 found, or why it could not, told to all.
-fn from_rank_0<T: Serialize + DeserializeOwned>(
-    comm: &impl Comm,
-    find: impl FnOnce() -> Result<T, Failure>,
-) -> Result<T, Failure> {
-    let mut failure = None;
-    let mut message = Vec::new();
-    if comm.rank() == 0 {
-        let result = find().map_err(|error| {
-            let exit = error.exit() as u8;
-            failure = Some(error);
-            exit
-        });
-        message = wire::encode(&result);
-    }
-    let all = comm.all_gather(message);
-    let told: Result<T, u8> = wire::decode_message(&all[0]).map_err(Failure::message)?;
-    told.map_err(|exit| match failure {
-        Some(failure) => Failure::Together(Box::new(failure)),
-        None => Failure::ToldByRank0(exit_of(exit)),
-    })
-}
-
-fn exit_of(code: u8) -> Exit {
-    let all = [Exit::Usage, Exit::Incomplete, Exit::Input, Exit::Output];
-    all.into_iter().find(|e| *e as u8 == code).unwrap_or(Exit::Internal)
-}
-
-/// What one rank failed with, all end with in good order.
-pub(crate) fn settle<T>(comm: &impl Comm, result: Result<T, Failure>) -> Result<T, Failure> {
-    let (told, own) = match result {
-        Ok(value) => (None, Ok(value)),
-        Err(failure) => (Some((failure.exit() as u8, failure.to_string())), Err(failure)),
-    };
-    let mut first = None;
-    for message in comm.all_gather(wire::encode(&told)) {
-        let theirs: Option<(u8, String)> = wire::decode_message(&message).map_err(Failure::message)?;
-        first = first.or(theirs);
-    }
-    match (first, own) {
-        (None, own) => own,
-        (Some((exit, text)), _) if comm.rank() == 0 => {
-            Err(Failure::Together(Box::new(Failure::Told(exit_of(exit), text))))
-        }
-        (Some((exit, _)), _) => Err(Failure::ToldByRank0(exit_of(exit))),
-    }
-}
-
-/// A failure that all ranks found alike is told once.
-pub(crate) fn together(comm: &impl Comm, failure: Failure) -> Failure {
-    match comm.rank() {
-        0 => Failure::Together(Box::new(failure)),
-        _ => Failure::ToldByRank0(failure.exit()),
-    }
+    if all_gone.is_empty() { Ok((surveys, distinct, held)) } else { Err(Failure::Gone(all_gone)) }
 }
 
 /// What one rank found in its shards.

@@ -6,7 +6,6 @@ use rpd_rocpd::{Guid, schema};
 use rpd_tests::content::differences;
 use rpd_tests::databases::{DatabaseJob, change, content_of, left_out, name, warnings_about};
 use rpd_tests::harness::{Database, assert_refused, leftovers, losses, rpd_merge};
-use rpd_tests::plain;
 use rpd_tests::synthetic::SyntheticRun;
 use rusqlite::Connection;
 use std::fs;
@@ -201,32 +200,7 @@ fn a_version_from_the_future_is_left_out_and_named() {
     assert_refused(&rpd_merge().arg("-o").arg(job.output()).arg(&newer).run(), 4, &[name(&newer), "4.1.0"]);
 }
 
-// --- the same twice --------------------------------------------------------------------------------------
-
-#[test]
-fn the_same_uuid_twice_is_merged_once() {
-    let job = DatabaseJob::small();
-    let _ = job.merge(&["--strict"]).success();
-    let once = fs::read(job.output()).unwrap();
-    let copy = job.place().join("a_copy_results.db");
-    fs::copy(&job.inputs[1], &copy).unwrap();
-    let outcome = job.merge(&[]).success();
-    let original = name(&job.inputs[1]);
-    let told = outcome.stderr.lines().filter(|line| line.contains(name(&copy)) || line.contains(original));
-    assert_eq!(told.count(), 1, "{outcome}");
-    job.assert_holds(&job.inputs);
-
-    // So are a merge of AMD's and its parts.
-    fs::remove_file(&copy).unwrap();
-    let stacked = job.place().join("merged.db");
-    plain::stacked(&job.inputs[..3], &stacked).unwrap();
-    let outcome = job.merge(&[]).success();
-    assert!(outcome.stderr.contains("warning:"), "{outcome}");
-    job.assert_holds(&job.inputs);
-    fs::remove_file(&stacked).unwrap();
-    let _ = job.merge(&["--strict"]).success();
-    assert!(once == fs::read(job.output()).unwrap(), "the same inputs gave another file");
-}
+// --- processes that look alike -----------------------------------------------------------------------------
 
 #[test]
 fn equal_pids_on_two_nodes_are_two_processes() {

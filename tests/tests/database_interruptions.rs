@@ -1,14 +1,13 @@
 //! Merges of databases that are interrupted, and what they neither pass on nor touch.
 #![allow(missing_docs, clippy::unwrap_used)]
 
-use rpd_tests::databases::{DatabaseJob, change, left_out, name, warnings_about};
+use rpd_tests::databases::{DatabaseJob, change};
 use rpd_tests::fixtures;
-use rpd_tests::harness::{Database, Job, assert_refused, binary, leftovers, losses, rpd_merge, skip};
+use rpd_tests::harness::{Database, Job, assert_refused, binary, leftovers, rpd_merge, skip};
 use rpd_tests::synthetic::SyntheticRun;
 use std::fs;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
-use std::process::Command;
 use std::time::{Duration, Instant};
 
 // --- what is not passed on, and what is not touched ------------------------------------------------------
@@ -145,78 +144,4 @@ fn after_a_sigkill_in_the_middle_a_rerun_gives_the_same_file_and_leaves_nothing(
         assert_eq!(fs::read_dir(&temporary).unwrap().count(), 0, "after {wait} ms: left in TMPDIR");
     }
     assert!(killed > 0, "no merge was killed in the middle");
-}
-
-/// From its n-th opening on, a file whose name has `$VANISHING` in it is not there any more.
-const VANISH: &str = r#"
-#define _GNU_SOURCE
-#include <dlfcn.h>
-#include <errno.h>
-#include <fcntl.h>
-#include <stdarg.h>
-#include <stdlib.h>
-#include <string.h>
-static int opened;
-static int gone(const char *path) {
-    const char *name = getenv("VANISHING"), *from = getenv("VANISHING_FROM");
-    if (!name || !from || !strstr(path, name)) return 0;
-    if (__atomic_add_fetch(&opened, 1, __ATOMIC_SEQ_CST) < atoi(from)) return 0;
-    errno = ENOENT;
-    return 1;
-}
-#define OPEN(name) \
-    int name(const char *path, int flags, ...) { \
-        va_list list; va_start(list, flags); mode_t mode = va_arg(list, mode_t); va_end(list); \
-        int (*real)(const char *, int, mode_t) = (int (*)(const char *, int, mode_t))dlsym(RTLD_NEXT, #name); \
-        return gone(path) ? -1 : real(path, flags, mode); \
-    }
-OPEN(open)
-OPEN(open64)
-"#;
-
-#[test]
-fn an_input_that_vanishes_is_told_whenever_it_happens() {
-    let job = DatabaseJob::small();
-    let (library, source) = (job.beside("vanish.so"), job.beside("vanish.c"));
-    fs::write(&source, VANISH).unwrap();
-    let mut cc = Command::new("cc");
-    cc.args(["-O1", "-shared", "-fPIC", "-o"]).arg(&library).arg(&source).arg("-ldl");
-    if !cc.status().is_ok_and(|status| status.success()) {
-        return skip("an input that vanishes", "no C compiler is here");
-    }
-    let gone = &job.inputs[2];
-    let rest = job.without(gone);
-    let mut told = 0;
-    for from in 1..=12 {
-        let merge = rpd_merge().env("LD_PRELOAD", &library).env("VANISHING", name(gone));
-        let merge = merge.env("VANISHING_FROM", from.to_string()).args(["--force", "--threads", "1", "-o"]);
-        let outcome = merge.arg(job.output()).arg(job.place()).run();
-        match outcome.code() {
-            Some(0) if warnings_about(&outcome, gone).is_empty() => {
-                // It was read before it went.
-                job.assert_holds(&job.inputs);
-            }
-            Some(0) => {
-                told += 1;
-                if left_out(&job.database()) == 1 {
-                    job.assert_holds(&rest);
-                } else {
-                    assert!(!losses(&job.database()).is_empty(), "opening {from}: {outcome}");
-                }
-            }
-            _ => {
-                told += 1;
-                assert_refused(&outcome, 4, &[name(gone)]);
-                let left = leftovers(job.place().parent().unwrap());
-                assert!(
-                    left.iter().all(|path| path.starts_with(job.place()) || *path == job.output()),
-                    "{left:?}"
-                );
-            }
-        }
-        if job.output().exists() {
-            fs::remove_file(job.output()).unwrap();
-        }
-    }
-    assert!(told > 0, "the file was never missed");
 }

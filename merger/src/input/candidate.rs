@@ -32,6 +32,8 @@ pub(super) struct Candidate {
     pub(super) selection: Option<Selection>,
     /// Guid of each space of a database.
     pub(super) guids: Vec<String>,
+    /// Positions of the spaces that are merged.
+    pub(super) spaces: Vec<usize>,
     /// Guid of each process, as a merge notes it.
     pub(super) members: Vec<String>,
     /// Version and tables of each space, where they are not those of shards.
@@ -100,6 +102,7 @@ impl Candidate {
                 .max()
                 .map(|s| s.min(MAX_SIZE)),
             guids: Vec::new(),
+            spaces: Vec::new(),
             members: shard.processes.values().map(|p| member(shard_source_id(&shard, p))).collect(),
             schemas: if carries { vec![([3, 0, 0], shard.schema().clone())] } else { Vec::new() },
             is_merged: false,
@@ -142,6 +145,7 @@ impl Candidate {
             selection: None,
             size: processes().filter_map(|(_, p)| p.size).max().map(|s| s.min(MAX_SIZE)),
             guids: spaces.iter().map(|space| space.guid.clone()).collect(),
+            spaces: (0..spaces.len()).collect(),
             members: members(&database),
             schemas: spaces
                 .iter()
@@ -255,7 +259,14 @@ fn refused_database(error: ReadError) -> Refused {
 }
 
 fn is_of_one_file(kind: ErrorKind) -> bool {
-    matches!(kind, ErrorKind::NotFound | ErrorKind::PermissionDenied | ErrorKind::InvalidInput)
+    matches!(
+        kind,
+        ErrorKind::NotFound
+            | ErrorKind::PermissionDenied
+            | ErrorKind::InvalidInput
+            | ErrorKind::StaleNetworkFileHandle
+            | ErrorKind::UnexpectedEof
+    )
 }
 
 fn refused(text: String, is_of_this_file: bool) -> Refused {

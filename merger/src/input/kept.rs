@@ -18,6 +18,10 @@ const ALLOCATION: usize = 16;
 const LISTED: usize = 512;
 /// What a string takes beside its text: place and hash in the survey; id, and hash of the set, later.
 const PER_STRING: usize = 56;
+/// Bytes of a piece that a thread has room for anyway.
+const USUAL_PIECE: u64 = 4 << 20;
+/// How often a long row is there while it is read, rewritten and put into pages.
+const TIMES_IN_WORK: u64 = 6;
 /// What a number in a B-tree takes.
 const TREE_ENTRY: usize = 40;
 
@@ -52,6 +56,24 @@ impl Survey {
             Input::None | Input::Database(_) => 0,
         };
         2 * texts + strings * PER_STRING
+    }
+
+    /// Bytes that its longest piece takes while it is in work, about; 0 where that is what any piece takes.
+    pub fn longest_piece(&self) -> u64 {
+        let bytes = |piece: &Piece| match piece {
+            Piece::Rows { piece, .. } => piece.bytes,
+            Piece::Block(block, _) => u64::from(block.header.raw_bytes),
+            Piece::Process | Piece::Tail => 0,
+        };
+        let pieces = self.sources.iter().flat_map(|source| source.pieces.iter()).map(bytes);
+        let pieces_of_strings = match &self.input {
+            Input::Database(open) => {
+                open.strings.iter().flat_map(|table| &table.pieces).map(|p| p.bytes).max()
+            }
+            Input::Shard(_) | Input::None => None,
+        };
+        let longest = pieces.chain(pieces_of_strings).max().unwrap_or(0);
+        if longest > USUAL_PIECE { longest.saturating_mul(TIMES_IN_WORK) } else { 0 }
     }
 
     /// Bytes that it takes until the end of the merge, about.

@@ -1,6 +1,7 @@
 //! An input while it is merged, whatever its format.
 
 use super::expand::Word;
+use super::gone::changed;
 use super::source::Source;
 use crate::agree::strings::{StringIds, hash};
 use crate::failure::Failure;
@@ -10,7 +11,6 @@ use rpd_shard::file::{BlockDamage, BlockError, BlockKind, BlockRef, ShardStrings
 use rpd_shard::model::{Local, Rows, Table, TableId, Value};
 use rpd_shard::record::{ClockSet, Process};
 use std::collections::BTreeMap;
-use std::fmt::Display;
 use std::path::Path;
 use std::sync::Arc;
 use twox_hash::XxHash3_128;
@@ -67,7 +67,8 @@ impl OpenDatabase {
         let Some(StringPieces { space, table, pieces }) = self.strings.get(table) else { return Ok(()) };
         let mut index = 0;
         for piece in pieces {
-            let rows = self.database.rows(*space, *table, piece, Wanted::All).map_err(changed)?;
+            let rows = self.database.rows(*space, *table, piece, Wanted::All);
+            let rows = rows.map_err(|error| changed(self.database.path(), &error))?;
             let texts = rows.column("string");
             for i in 0..rows.len {
                 let text = match texts.get(i) {
@@ -86,14 +87,9 @@ impl OpenDatabase {
 pub fn shard_strings(shard: &Shard) -> Result<ShardStrings, Failure> {
     let (strings, errors) = shard.strings();
     match errors.into_iter().find(|error| matches!(error.cause, BlockDamage::Io(_))) {
-        Some(error) => Err(changed(error)),
+        Some(error) => Err(changed(shard.path(), &error.cause)),
         None => Ok(strings),
     }
-}
-
-/// What was read in the survey cannot be read now.
-pub fn changed(error: impl Display) -> Failure {
-    Failure::Input(format!("{error}; the file changed while it was merged: merge again"))
 }
 
 impl Input {

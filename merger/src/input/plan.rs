@@ -3,7 +3,10 @@
 use super::candidate::{Candidate, Refused};
 use super::find::{DEFAULT_OUTPUT, DEFAULT_RPD, Found, Listed, SHARD_ENDING};
 use super::format::Format;
+use super::gone::Since;
+use super::lost::{self, LostRows};
 use super::ranks::Ranks;
+use super::same::{LeftOut, keep_each_guid_once, keep_one_of_each};
 use super::schema::PlannedSchema;
 use super::translate::Told;
 use crate::cli::{MergeArgs, OutputFormat};
@@ -11,7 +14,7 @@ use crate::failure::Failure;
 use rayon::prelude::*;
 use serde::{Deserialize, Serialize};
 use std::cmp::Reverse;
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 use std::fs::{self, File};
 use std::io::Read;
 use std::ops::Range;
@@ -47,6 +50,10 @@ pub struct Plan {
     pub warnings: Vec<String>,
     /// What they have and no RocPD database has, one line each.
     pub notes: Vec<String>,
+    /// Rows of inputs that are left out.
+    pub lost: Vec<LostRows>,
+    /// Merge ranks that get no input to read.
+    pub blind_ranks: Vec<usize>,
     /// Ledgers of former merges.
     pub former_losses: Vec<String>,
     /// Metadata of the inputs that is passed on: tag and value.
@@ -66,6 +73,8 @@ pub struct PlannedInput {
     pub format: Format,
     /// Positions of the spaces of a database that are merged.
     pub spaces: Vec<usize>,
+    /// Guid of each of them.
+    pub guids: Vec<String>,
     /// Lowest rank in it.
     pub rank: Option<u32>,
     /// Its length.
@@ -86,6 +95,11 @@ impl Plan {
     /// A text with the names that the user knows in the place of those of translated files.
     pub fn in_own_names(&self, text: &str) -> String {
         in_own_names(&self.names, text)
+    }
+
+    /// The merge ranks that read inputs.
+    pub fn readers(&self, ranks: usize) -> Vec<usize> {
+        (0..ranks).filter(|rank| !self.blind_ranks.contains(rank)).collect()
     }
 
     /// Ranks whose collector did not have its last word.
@@ -113,8 +127,11 @@ pub fn output_of(found: &mut Found, args: &MergeArgs) -> Result<PathBuf, Failure
     }
 }
 
-/// Looks into each of the listed files and checks that they belong together.
-pub fn plan(files: &[Listed], output: PathBuf, told: Told) -> Result<Plan, Failure> {
+/// Looks into each of the listed files and checks that they belong together. What was found out `since` they
+/// were listed counts.
+pub fn plan(files: &[Listed], output: PathBuf, told: &Told, since: &Since) -> Result<Plan, Failure> {
+    let mut files = files.to_vec();
+    since.mark(&mut files);
     let look = |listed: &Listed| match &listed.format {
         Ok(Format::RocPd) => Candidate::of_database(&listed.path),
         Ok(_) => Candidate::of_shard(&listed.path),
@@ -127,7 +144,9 @@ pub fn plan(files: &[Listed], output: PathBuf, told: Told) -> Result<Plan, Failu
         match looked_at {
             Ok(candidate) => candidates.push(candidate),
             // A shard that was named is meant; one that lies in the run's folder may be half-written.
-            Err(Refused::LeaveOut(reason)) if listed.named && listed.format == Ok(Format::Shard) => {
+            Err(Refused::LeaveOut(reason))
+                if listed.named && listed.format == Ok(Format::Shard) && listed.path.exists() =>
+            {
                 return Err(Failure::Input(reason));
             }
             Err(Refused::LeaveOut(reason)) => unreadable.push((listed.path.clone(), reason)),
@@ -141,20 +160,15 @@ pub fn plan(files: &[Listed], output: PathBuf, told: Told) -> Result<Plan, Failu
     let seen = candidates.iter().flat_map(|s| s.ranks.iter().copied()).collect();
     let size = candidates.iter().filter_map(|s| s.size).max().unwrap_or(0);
     let ranks = Ranks::new(seen, size, candidates.iter().map(|s| s.selection.as_ref()));
-    // Of copies the whole one is kept, of cut ones the longest.
     candidates.sort_by(|a, b| {
         let key = |s: &'_ Candidate| (!s.complete, Reverse(s.bytes));
         a.order.cmp(&b.order).then(key(a).cmp(&key(b))).then(a.path.cmp(&b.path))
     });
-    candidates.dedup_by(|copy, kept| {
-        let same = copy.format == kept.format && copy.order == kept.order;
-        if same {
-            let reason = format!("it holds the same processes as {}", kept.path.display());
-            unreadable.push((copy.path.clone(), reason));
-        }
-        same
-    });
-    leave_out_merged(&mut candidates, &mut unreadable)?;
+    let mut left = LeftOut { files: unreadable, ..LeftOut::default() };
+    candidates = keep_one_of_each(candidates, &mut left);
+    leave_out_merged(&mut candidates, &mut left.files)?;
+    candidates = keep_each_guid_once(candidates, &mut left);
+    let mut unreadable = left.files;
     let repeated_ranks = repeated_ranks(&candidates);
     let is_silent = |s: &&Candidate| s.order.processes.is_empty();
     let silent_ranks = candidates.iter().filter(is_silent).filter_map(|s| s.collector).collect();
@@ -163,7 +177,8 @@ pub fn plan(files: &[Listed], output: PathBuf, told: Told) -> Result<Plan, Failu
         *path = in_own_names(&names, &path.display().to_string()).into();
         *reason = in_own_names(&names, reason);
     }
-    let mut warnings = told.warnings;
+    let mut warnings = told.warnings.clone();
+    warnings.extend(left.warnings);
     let mut former_losses = Vec::new();
     for candidate in candidates.iter().filter(|c| !c.former_losses.is_empty()) {
         let path = candidate.path.display();
@@ -183,7 +198,9 @@ pub fn plan(files: &[Listed], output: PathBuf, told: Told) -> Result<Plan, Failu
         [only] if only.is_merged && only.guids.len() == 1 => only.guids.first().cloned(),
         _ => None,
     };
-    let inputs = inputs(candidates, &mut unreadable);
+    let inputs = candidates.into_iter().map(planned).collect();
+    let lost = lost::sum(since.lost().into_iter().chain(left.lost));
+    let notes = told.notes.iter().cloned().chain(since.notes()).collect();
     Ok(Plan {
         run_id,
         inputs,
@@ -194,7 +211,9 @@ pub fn plan(files: &[Listed], output: PathBuf, told: Told) -> Result<Plan, Failu
         repeated_ranks,
         unreadable,
         warnings,
-        notes: told.notes,
+        notes,
+        lost,
+        blind_ranks: since.blind_ranks(),
         former_losses,
         tags,
         names,
@@ -257,39 +276,17 @@ fn leave_out_merged(
     Ok(())
 }
 
-/// The inputs to merge. A guid that another input has too is merged once.
-fn inputs(candidates: Vec<Candidate>, unreadable: &mut Vec<(PathBuf, String)>) -> Vec<PlannedInput> {
-    let mut seen: HashSet<String> = HashSet::new();
-    let mut inputs = Vec::new();
-    for candidate in candidates {
-        let is_new = |(i, guid): (usize, &String)| seen.insert(guid.clone()).then_some(i);
-        let spaces: Vec<usize> = candidate.guids.iter().enumerate().filter_map(is_new).collect();
-        if spaces.len() < candidate.guids.len() {
-            let path = candidate.path.display();
-            let reason = match spaces.len() {
-                0 => format!(
-                    "{path}: another input has the same guid, of which one is merged: a copy, or a file with a guid that is not its own"
-                ),
-                n => format!(
-                    "{path}: {} of its guids are in another input too and are merged once",
-                    candidate.guids.len() - n
-                ),
-            };
-            unreadable.push((candidate.path.clone(), reason));
-            if spaces.is_empty() {
-                continue;
-            }
-        }
-        inputs.push(PlannedInput {
-            rank: candidate.ranks.first().copied(),
-            path: candidate.path,
-            format: candidate.format,
-            spaces,
-            bytes: candidate.bytes,
-            complete: candidate.complete,
-        });
+fn planned(candidate: Candidate) -> PlannedInput {
+    let guid = |space: &usize| candidate.guids.get(*space).cloned();
+    PlannedInput {
+        guids: candidate.spaces.iter().filter_map(guid).collect(),
+        spaces: candidate.spaces,
+        rank: candidate.ranks.first().copied(),
+        path: candidate.path,
+        format: candidate.format,
+        bytes: candidate.bytes,
+        complete: candidate.complete,
     }
-    inputs
 }
 
 /// Resolves the output to the file that it names, and refuses what is better not overwritten.
@@ -399,7 +396,8 @@ mod tests {
 
     fn shard(bytes: u64) -> PlannedInput {
         let path = "s".into();
-        PlannedInput { path, format: Format::Shard, spaces: Vec::new(), rank: None, bytes, complete: true }
+        let (spaces, guids) = (Vec::new(), Vec::new());
+        PlannedInput { path, format: Format::Shard, spaces, guids, rank: None, bytes, complete: true }
     }
 
     proptest! {

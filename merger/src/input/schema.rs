@@ -2,6 +2,7 @@
 //! that only an input knows.
 
 use super::opened::Tables;
+use super::source::StackRoom;
 use rpd_shard::model::{Column, FIRST_CARRIED_TABLE, Kind, Schema, Table, TableId, rocpd};
 use serde::{Deserialize, Serialize};
 use std::borrow::Cow;
@@ -119,6 +120,8 @@ pub struct JobSchema {
     pub version: [u32; 3],
     schema: Schema,
     numbered: Vec<TableId>,
+    /// How many stack ids of an input may be numbered anew.
+    pub stacks: StackRoom,
     /// Tables of inputs that are adopted already: most inputs of a job have the same.
     adopted: Mutex<Vec<(Schema, Tables)>>,
 }
@@ -130,7 +133,8 @@ impl JobSchema {
         planned.widened.iter().for_each(|table| schema.define(table.clone()));
         let numbered = schema.output_tables().map(|t| t.id);
         let numbered = numbered.filter(|id| !matches!(*id, rocpd::STRING | rocpd::INFO_NODE)).collect();
-        JobSchema { version: planned.version, schema, numbered, adopted: Mutex::default() }
+        let (stacks, adopted) = (StackRoom::default(), Mutex::default());
+        JobSchema { version: planned.version, schema, numbered, stacks, adopted }
     }
 
     /// All tables, native ones too.

@@ -2,19 +2,26 @@
 //! there are, and what is damaged. Every block is decoded here, so that the numbers are true.
 
 use super::block_facts::{BlockFacts, Gathered, facts};
+use super::database::survey_database;
 use super::death::Death;
 use super::expand::{self, Word};
+use super::format::Format;
+use super::gone::changed;
 use super::opened::{Input, Tables};
+use super::plan::PlannedInput;
 use super::schema::JobSchema;
 use super::source::{ExpandedKeys, KeySpace, Piece, Source, StackSpace, Tracks};
 use crate::agree::strings::{Hash, hash};
+use crate::failure::Failure;
 use crate::output::sets::SetStrings;
 use rayon::prelude::*;
+use rpd_rocpd::read::Database;
 use rpd_shard::Shard;
 use rpd_shard::file::{BlockError, BlockKind, BlockRef, ShardStrings};
 use rpd_shard::model::{Kind, TableId, rocpd};
 use rpd_shard::record::{Clock, ClockDomain, Loss, LossCause, Node, Process};
 use std::collections::{BTreeMap, BTreeSet};
+use std::io;
 use std::path::Path;
 
 /// Warnings that are told of one shard; the rest is counted.
@@ -44,8 +51,30 @@ pub struct Survey {
     pub deaths: Vec<Death>,
 }
 
+/// Surveys an input as it was planned. One that vanished, shrank or became another one in the meantime is
+/// gone; a shard may have grown.
+pub fn survey(planned: &PlannedInput, job: &JobSchema) -> Result<Survey, Failure> {
+    let path = &planned.path;
+    let another = |what: &str| changed(path, &io::Error::other(what.to_owned()));
+    if planned.format == Format::RocPd {
+        let database = Database::open(path).map_err(|error| changed(path, &error))?;
+        let guid = |space: &usize| database.spaces().get(*space).map(|space| &space.guid);
+        if database.bytes() != planned.bytes
+            || !planned.spaces.iter().map(guid).eq(planned.guids.iter().map(Some))
+        {
+            return Err(another("it is another database than it was"));
+        }
+        return Ok(survey_database(database, &planned.spaces, job));
+    }
+    let shard = Shard::open(path).map_err(|error| changed(path, &error))?;
+    if shard.bytes() < planned.bytes {
+        return Err(another("it is shorter than it was"));
+    }
+    Ok(survey_shard(shard, job))
+}
+
 /// Surveys a shard, its blocks in parallel.
-pub fn survey_shard(shard: Shard, job: &JobSchema) -> Survey {
+fn survey_shard(shard: Shard, job: &JobSchema) -> Survey {
     let tables: Tables = job.adopt(shard.schema());
     let is_merged = |table| is_merged(table, &tables);
     let (strings, string_errors) = shard.strings();
@@ -244,7 +273,8 @@ fn source(
     let missing = missing.map(|(table, _)| *table).collect();
     reserve_placeholders(&mut spaces, missing, job);
     let blocks = stored.iter().chain(&native);
-    let stacks = StackSpace::of(gathered.stacks, blocks.filter_map(|fact| shard.rows(&fact.block).ok()));
+    let stacks =
+        StackSpace::of(gathered.stacks, &job.stacks, blocks.filter_map(|fact| shard.rows(&fact.block).ok()));
     let mut process = shard.processes.get(&number).cloned().unwrap_or_else(|| unknown_process(shard, number));
     if process.node == Node::default() {
         process.node = unknown_node(shard);

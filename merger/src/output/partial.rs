@@ -87,6 +87,15 @@ impl Partial {
         &self.path
     }
 
+    /// Forgets what is written: the merge begins anew. A rank whose writing was cut short may still be at it,
+    /// in the file that has no name any more.
+    pub fn forget(&self) -> Result<(), Failure> {
+        match fs::remove_file(&self.path) {
+            Err(error) if error.kind() != ErrorKind::NotFound => Err(Failure::write(&self.path, &error)),
+            _ => Ok(()),
+        }
+    }
+
     /// Where to write what it is turned into.
     pub fn converted_path(&self) -> PathBuf {
         let mut name = self.output.as_os_str().to_owned();

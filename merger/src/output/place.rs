@@ -13,7 +13,7 @@ use super::turns::in_turns;
 use crate::agree::strings::sums;
 use crate::comm::Comm;
 use crate::failure::Failure;
-use crate::merge::settle;
+use crate::together::settle;
 use rpd_sqlite::write::{LogicalPage, PAGE_SIZE};
 use std::path::Path;
 use std::sync::{Mutex, PoisonError};
@@ -55,7 +55,8 @@ pub struct Target<'a> {
     pub first: LogicalPage,
 }
 
-/// Encodes this rank's units and writes their pages, behind those of the ranks before.
+/// Encodes this rank's units and writes their pages, behind those of the ranks before. What one rank fails
+/// with, all do.
 pub fn place(
     comm: &impl Comm,
     target: Target<'_>,
@@ -65,7 +66,7 @@ pub fn place(
     let kept: Vec<Kept> = (0..encoder.units()).map(|_| Mutex::default()).collect();
     if comm.size() == 1 {
         encoder.expect(0..encoder.units());
-        return write(target, 0, encoder, &kept, means);
+        return settle(comm, write(target, 0, encoder, &kept, means));
     }
     // Rank 0 has nobody before it, and writes while the others count.
     encoder.expect(0..encoder.units());
@@ -77,14 +78,14 @@ pub fn place(
     let all = sums(comm, &[pages])?;
     let total = all.iter().map(|n| n[0]).sum();
     let placed = match own {
-        Some(placed) => placed,
+        Some(placed) => Ok(placed),
         None => {
             let is_kept = |unit: &usize| kept[*unit].lock().unwrap_or_else(PoisonError::into_inner).is_some();
             encoder.expect((0..encoder.units()).filter(|unit| !is_kept(unit)));
-            write(target, all[..comm.rank()].iter().map(|n| n[0]).sum(), encoder, &kept, means)?
+            write(target, all[..comm.rank()].iter().map(|n| n[0]).sum(), encoder, &kept, means)
         }
     };
-    Ok(Placed { pages: total, ..placed })
+    Ok(Placed { pages: total, ..settle(comm, placed)? })
 }
 
 /// Writes this rank's pages behind `before` pages; what is kept is not encoded again. The pages returned are

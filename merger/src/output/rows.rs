@@ -7,7 +7,8 @@ use crate::agree::strings::StringIds;
 use crate::clock::Clocks;
 use crate::failure::Failure;
 use crate::input::expand::{self, Context};
-use crate::input::opened::{Input, StringMap, block_rows, changed, shard_strings};
+use crate::input::gone::{changed, with_rows};
+use crate::input::opened::{Input, StringMap, block_rows, shard_strings};
 use crate::input::schema::JobSchema;
 use crate::input::source::{ExpandedKeys, Origin, Piece, Source};
 use crate::input::survey::Survey;
@@ -23,6 +24,9 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 /// Native rows that are expanded at once: what they become stays in a core's cache.
 const EXPANDED_AT_ONCE: usize = 2_048;
+
+/// What is done with rows.
+type TakeRows<'a> = dyn FnMut(&Rows<Merged>) -> Result<(), Failure> + 'a;
 
 /// What all ranks agreed on.
 #[derive(Debug)]
@@ -116,12 +120,11 @@ impl<'a> RowMaker<'a> {
 
     /// Hands on the rows of a piece, table by table with ascending ids. Returns the length of the input
     /// if this was its last piece.
-    pub fn rows(
-        &self,
-        part: Part,
-        written: &mut Written,
-        take: &mut dyn FnMut(&Rows<Merged>) -> Result<(), Failure>,
-    ) -> Result<u64, Failure> {
+    pub fn rows(&self, part: Part, written: &mut Written, take: &mut TakeRows<'_>) -> Result<u64, Failure> {
+        self.make(part, written, take).map_err(|failure| with_rows(failure, self.surveys, self.job.schema))
+    }
+
+    fn make(&self, part: Part, written: &mut Written, take: &mut TakeRows<'_>) -> Result<u64, Failure> {
         let survey = &self.surveys[part.input];
         let source = &survey.sources[part.source];
         let loaded = self.load(part.input)?;
@@ -149,7 +152,8 @@ impl<'a> RowMaker<'a> {
                 block_pieces(shard, block, keys.as_deref(), &map, &context, &mut replaced, &mut count)?;
             }
             (Piece::Rows { space, table, piece }, Input::Database(open)) => {
-                let mut rows = open.database.rows(*space, *table, piece, Wanted::All).map_err(changed)?;
+                let rows = open.database.rows(*space, *table, piece, Wanted::All);
+                let mut rows = rows.map_err(|error| changed(open.database.path(), &error))?;
                 if let Some(adopted) = source.tables.get(&rows.id()) {
                     rows.table = adopted.clone();
                 }
@@ -227,9 +231,10 @@ fn block_pieces(
     map: &SourceMap<'_>,
     context: &Context<'_>,
     replaced: &mut Replaced,
-    take: &mut dyn FnMut(&Rows<Merged>) -> Result<(), Failure>,
+    take: &mut TakeRows<'_>,
 ) -> Result<(), Failure> {
-    let rows = block_rows(shard, &map.source.tables, block).map_err(changed)?;
+    let rows = block_rows(shard, &map.source.tables, block);
+    let rows = rows.map_err(|error| changed(shard.path(), &error.cause))?;
     let Some(keys) = keys else {
         return take(&map.renumber(rows, Origin::Stored, replaced));
     };

@@ -8,8 +8,10 @@ use crate::agree::strings::StringIds;
 use crate::comm::Comm;
 use crate::failure::Failure;
 use crate::input::expand::Word;
+use crate::input::gone::with_rows;
 use crate::input::schema::JobSchema;
 use crate::input::survey::Survey;
+use crate::together::settle;
 use rpd_rocpd::Writer;
 use rpd_shard::model::{Keys, RowsBuilder, TableId, Value, rocpd};
 use rpd_sqlite::write::{LogicalPage, Sealer, reset_change_counter};
@@ -18,6 +20,8 @@ use std::path::Path;
 
 /// Rows of strings that are written at once.
 const STRING_BATCH: usize = 16_384;
+/// Bytes of strings that are written at once.
+const STRING_BATCH_BYTES: usize = 2 << 20;
 
 /// Gathers the leaves of all ranks in rank 0; the others get none.
 pub fn gather_leaves(comm: &impl Comm, own: &LeafIndex) -> Result<LeafIndex, Failure> {
@@ -63,13 +67,16 @@ pub fn strings_in_turns(
     strings: &StringIds,
 ) -> Result<u64, Failure> {
     let mut written = 0;
+    let add = || {
+        let mut writer = open()?;
+        let written = add_strings(&mut writer, schema, surveys, strings)
+            .map_err(|failure| with_rows(failure, surveys, schema))?;
+        writer.commit()?;
+        Ok(written)
+    };
     for turn in 0..comm.size() {
-        if turn == comm.rank() && strings.writes_any() {
-            let mut writer = open()?;
-            written = add_strings(&mut writer, schema, surveys, strings)?;
-            writer.commit()?;
-        }
-        comm.all_gather(Vec::new());
+        let is_own = turn == comm.rank() && strings.writes_any();
+        written += settle(comm, if is_own { add() } else { Ok(0) })?;
     }
     Ok(written)
 }
@@ -90,7 +97,7 @@ fn add_strings(
             keys.push(id);
             rows.push(&[Value::Text(text)]);
         }
-        if keys.len() >= STRING_BATCH || id.is_none() {
+        if keys.len() >= STRING_BATCH || rows.text_bytes() >= STRING_BATCH_BYTES || id.is_none() {
             let full = std::mem::replace(&mut rows, RowsBuilder::new(table)).finish(1);
             let columns = full.columns.clone();
             let keys = Keys::Sparse(std::mem::take(&mut keys));

@@ -9,10 +9,12 @@ use crate::agree::strings::{Hash, StringIds, hash, sums};
 use crate::comm::Comm;
 use crate::failure::Failure;
 use crate::input::expand::Word;
+use crate::input::gone::with_rows;
 use crate::input::opened::Input;
 use crate::input::schema::JobSchema;
 use crate::input::source::Source;
 use crate::input::survey::Survey;
+use crate::together::settle;
 use rpd_rocpd::{Guid, MAX_SETS, TableSet, Writer};
 use rpd_shard::model::{Keys, RowsBuilder, Value, rocpd};
 use rpd_shard::record::wire;
@@ -21,6 +23,8 @@ use twox_hash::XxHash3_128;
 
 /// Rows of strings that are written at once.
 const STRING_BATCH: usize = 16_384;
+/// Bytes of strings that are written at once.
+const STRING_BATCH_BYTES: usize = 2 << 20;
 
 /// The table sets, and which of them each source of this rank has.
 #[derive(Clone, Debug)]
@@ -182,19 +186,21 @@ pub fn write_in_turns(
 ) -> Result<SmallRows, Failure> {
     let mut written = SmallRows::default();
     for turn in 0..comm.size() {
-        if turn == comm.rank() && surveys.iter().any(|survey| !survey.sources.is_empty()) {
+        let mut add = || {
             let mut writer = open()?;
             for (input, survey) in surveys.iter().enumerate() {
                 for (position, source) in survey.sources.iter().enumerate() {
                     let set = sets.of(input, position);
-                    written.strings += add_strings(&mut writer, set, schema, survey, source, strings)?;
+                    written.strings += add_strings(&mut writer, set, schema, survey, source, strings)
+                        .map_err(|failure| with_rows(failure, surveys, schema))?;
                     written.nodes += add_nodes(&mut writer, set, source, nodes)?;
                 }
                 survey.input.release();
             }
-            writer.commit()?;
-        }
-        comm.all_gather(Vec::new());
+            Ok(writer.commit()?)
+        };
+        let is_own = turn == comm.rank() && surveys.iter().any(|survey| !survey.sources.is_empty());
+        settle(comm, if is_own { add() } else { Ok(()) })?;
     }
     Ok(written)
 }
@@ -222,7 +228,7 @@ fn add_strings(
             keys.push(id);
             rows.push(&[Value::Text(text)]);
         }
-        if keys.len() >= STRING_BATCH || text.is_none() {
+        if keys.len() >= STRING_BATCH || rows.text_bytes() >= STRING_BATCH_BYTES || text.is_none() {
             let full = std::mem::replace(&mut rows, RowsBuilder::new(table)).finish(1);
             let columns = full.columns.clone();
             let keys = Keys::Sparse(std::mem::take(&mut keys));

@@ -3,6 +3,7 @@ use crate::clock::{Clocks, Method};
 use crate::failure::Failure;
 use crate::input::death::Death;
 use crate::input::expand::{REGIONS, SAMPLES};
+use crate::input::lost::LostRows;
 use crate::input::plan::Plan;
 use crate::input::ranks::{Ranks, ranges};
 use crate::input::schema::JobSchema;
@@ -148,7 +149,11 @@ impl Report {
             placeholders: Vec::new(),
             strings: (0, 0),
             clocks: clock_rows(clocks, nodes),
-            losses: losses.iter().map(|loss| loss_row(loss, schema)).collect(),
+            losses: losses
+                .iter()
+                .map(|loss| loss_row(loss, schema))
+                .chain(plan.lost.iter().map(lost_row))
+                .collect(),
             replaced: Vec::new(),
             deaths: Vec::new(),
             died: 0,
@@ -216,31 +221,32 @@ impl Report {
         (!both.is_empty()).then(|| format!("{}; {without}", both.join("; ")))
     }
 
-    /// One line on stderr for each thing that is not whole.
-    pub fn print_warnings(&self) {
-        for (path, reason) in &self.unreadable {
-            eprintln!("warning: left out: {}", left_out(path, reason));
-        }
+    /// One line for each thing that is not whole.
+    pub fn warning_lines(&self) -> Vec<String> {
+        let mut lines: Vec<String> = self
+            .unreadable
+            .iter()
+            .map(|(path, reason)| format!("left out: {}", left_out(path, reason)))
+            .collect();
         if !self.missing_ranks.is_empty() {
-            eprintln!(
-                "warning: no shard of rank {}: did its collector start, and did the rank call roctx, MPI or RCCL?",
+            lines.push(format!(
+                "no shard of rank {}: did its collector start, and did the rank call roctx, MPI or RCCL?",
                 ranges(&self.missing_ranks)
-            );
+            ));
         }
         if !self.repeated_ranks.is_empty() {
-            eprintln!("warning: {}", self.repeated());
+            lines.push(self.repeated());
         }
-        if let Some(disagreement) = &self.disagreement {
-            eprintln!("warning: {disagreement}");
-        }
+        lines.extend(self.disagreement.clone());
         let unfinished = self.unfinished.iter().map(|path| {
             format!("{} was not finished by its collector: merged as far as it goes", path.display())
         });
         let all: Vec<String> = unfinished.chain(self.warnings.iter().cloned()).collect();
-        all.iter().take(SHOWN).for_each(|line| eprintln!("warning: {line}"));
+        lines.extend(all.iter().take(SHOWN).cloned());
         if all.len() > SHOWN {
-            eprintln!("warning: and {} more; --json lists all", all.len() - SHOWN);
+            lines.push(format!("and {} more; --json lists all", all.len() - SHOWN));
         }
+        lines
     }
 
     fn repeated(&self) -> String {
@@ -412,6 +418,10 @@ fn left_out(path: &Path, reason: &str) -> String {
 fn loss_row(loss: &Loss, schema: &JobSchema) -> LossRow {
     let table = loss.table.map(|t| schema.name(t).into_owned());
     LossRow { table, cause: loss.cause.name(), next_step: next_step(loss.cause), rows: loss.rows }
+}
+
+fn lost_row(lost: &LostRows) -> LossRow {
+    LossRow { table: lost.table.clone(), cause: lost.cause.name(), next_step: None, rows: lost.rows }
 }
 
 fn plural(n: usize, thing: &str) -> String {

@@ -4,7 +4,7 @@ use super::catalog::Entry;
 use super::database::Wanted;
 use super::declaration::{FileColumn, FileTable, Literal};
 use super::error::ReadError;
-use super::piece::Piece;
+use super::piece::{Piece, Place};
 use super::shared::Shared;
 use crate::connect::identifier;
 use rpd_shard::model::{Cells, Column, Keys, Kind, Local, OwnedValue, Rows, RowsBuilder, Table, Value};
@@ -21,6 +21,8 @@ const PIECE_ROWS: i64 = 8192;
 const PIECE_BYTES: usize = 1 << 20;
 /// Rows are guessed from pages: one takes about this many bytes.
 const ROW_BYTES: usize = 64;
+/// Most bytes of a piece of leaf pages on overflow pages; a page with more is read by its cells.
+const MOST_OVERFLOW: u64 = 4 << 20;
 /// Most bytes of text in a piece of several rows that SQLite reads.
 const MOST_TEXT: usize = 256 << 20;
 
@@ -90,12 +92,25 @@ impl Stored {
         (found.pages.chunks(many).map(piece).collect(), damage)
     }
 
-    /// The rows of some leaf pages.
+    /// Divides a piece whose rows are too long to be read at once.
+    pub(super) fn smaller(&self, database: &pages::Database, piece: &Piece) -> Result<Vec<Piece>, ReadError> {
+        match &piece.place {
+            Place::Pages(leaves) if leaves.len() == 1 => {
+                let payloads = database.payloads(leaves[0]);
+                let payloads =
+                    payloads.map_err(|error| ReadError::page(error, database.page_size(), &self.name))?;
+                Ok(Piece::of_cells(leaves[0], &payloads, MOST_OVERFLOW))
+            }
+            _ => Ok(piece.split()),
+        }
+    }
+
+    /// The rows of some leaf pages, or of cells of one.
     pub(super) fn page_rows(
         &self,
         database: &pages::Database,
         table: &Arc<Table>,
-        leaves: &[u32],
+        place: &Place,
         wanted: Wanted,
     ) -> Result<Rows<Local>, ReadError> {
         let mut places = vec![pages::Wanted::Skip; self.width];
@@ -110,7 +125,14 @@ impl Stored {
                 *place = if source.real { pages::Wanted::Real { default } } else { value };
             }
         }
-        let rows = database.rows(leaves, &places);
+        let rows = match place {
+            Place::Cells { page, first, next } => {
+                database.rows_of_cells(*page, usize::from(*first)..usize::from(*next), &places)
+            }
+            Place::Pages(leaves) => database.rows_bounded(leaves, &places, MOST_OVERFLOW),
+            // The keys are looked for by SQLite.
+            Place::Keys { .. } => return Err(ReadError::Changed(database.path().to_owned())),
+        };
         let mut rows = rows.map_err(|error| ReadError::page(error, database.page_size(), &self.name))?;
         let columns = sources().zip(&table.columns).map(|(source, column)| {
             let cells = source.and_then(|source| rows.columns.get_mut(source.at)).map(std::mem::take);

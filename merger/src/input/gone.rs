@@ -1,0 +1,160 @@
+//! Inputs that vanish, shrink or become unreadable while they are merged: the merge begins anew without
+//! them.
+
+use super::find::Listed;
+use super::lost::{LostCause, LostRows};
+use super::schema::JobSchema;
+use super::survey::Survey;
+use crate::failure::Failure;
+use rustix::io::Errno;
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeSet;
+use std::error::Error;
+use std::fs::File;
+use std::io;
+use std::path::{Path, PathBuf};
+
+/// How often a merge begins anew. It is in vain where inputs go as fast as they are read.
+const MOST_TIMES: usize = 16;
+
+/// An input that was there when the merge was planned and cannot be read now.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Gone {
+    /// Where it was.
+    pub path: PathBuf,
+    /// What is wrong now.
+    pub reason: String,
+    /// The merge rank that wanted to read it.
+    pub rank: usize,
+    /// Whether the system could not find it, or did not open it.
+    pub is_missing: bool,
+    /// What a survey counted in it, by table; `None` where there was none.
+    pub rows: Option<Vec<(String, u64)>>,
+}
+
+/// What was read before cannot be read now. Where the system has no room for open files or memory, the input
+/// is not to blame, and the next one would fare no better.
+pub fn changed(path: &Path, error: &(dyn Error + 'static)) -> Failure {
+    let mut cause = error;
+    while let Some(next) = cause.source() {
+        cause = next;
+    }
+    let system = cause.downcast_ref::<io::Error>();
+    let errno = system.and_then(Errno::from_io_error);
+    if errno.is_some_and(|errno| [Errno::MFILE, Errno::NFILE, Errno::NOMEM].contains(&errno)) {
+        return Failure::Input(format!("{}: {cause}; raise the limit, and merge again", path.display()));
+    }
+    let reason = cause.to_string();
+    Failure::Gone(vec![Gone {
+        path: path.to_owned(),
+        is_missing: errno.is_some_and(|errno| [Errno::NOENT, Errno::ACCESS, Errno::STALE].contains(&errno)),
+        reason,
+        rank: 0,
+        rows: None,
+    }])
+}
+
+/// The same failure, with the rows that are known of the inputs.
+pub fn with_rows(failure: Failure, surveys: &[Survey], schema: &JobSchema) -> Failure {
+    let Failure::Gone(mut all) = failure else { return failure };
+    for gone in &mut all {
+        let survey = surveys.iter().find(|survey| survey.input.path() == gone.path);
+        gone.rows = survey.map(|survey| {
+            let rows = survey.rows_read.iter().filter(|(_, rows)| **rows > 0);
+            rows.map(|(table, rows)| (schema.name(*table).into_owned(), *rows)).collect()
+        });
+    }
+    Failure::Gone(all)
+}
+
+/// What was found out since the inputs were listed.
+#[derive(Debug, Default)]
+pub struct Since {
+    times: usize,
+    /// Inputs that are not merged.
+    gone: Vec<Gone>,
+    /// Merge ranks that cannot read what rank 0 can, and an input of each.
+    blind: Vec<(usize, PathBuf)>,
+    /// Lines that the user has read.
+    printed: BTreeSet<String>,
+}
+
+impl Since {
+    /// Prints the warnings that were not printed before the merge began anew.
+    pub fn print(&mut self, warnings: Vec<String>) {
+        for line in warnings {
+            if !self.printed.contains(&line) {
+                eprintln!("warning: {line}");
+                self.printed.insert(line);
+            }
+        }
+    }
+
+    /// Takes what all ranks agreed on. An input that rank 0 can open is still there: the rank that cannot
+    /// gets none to read.
+    pub fn add(&mut self, all: Vec<Gone>) -> Result<(), Failure> {
+        self.times += 1;
+        if self.times > MOST_TIMES {
+            let names: BTreeSet<_> = all.iter().map(|gone| gone.path.display().to_string()).collect();
+            let names: Vec<_> = names.into_iter().collect();
+            return Err(Failure::Input(format!(
+                "inputs vanish or change as fast as they are read, now {}: merge when nobody writes them",
+                names.join(", ")
+            )));
+        }
+        for gone in all {
+            let Gone { path, rank, is_missing, .. } = &gone;
+            if *rank > 0 && *is_missing && File::open(path).is_ok() {
+                if !self.is_blind(*rank) {
+                    self.blind.push((*rank, path.clone()));
+                }
+            } else if !self.gone.iter().any(|known| known.path == *path) {
+                self.gone.push(gone);
+            }
+        }
+        Ok(())
+    }
+
+    fn is_blind(&self, rank: usize) -> bool {
+        self.blind.iter().any(|(blind, _)| *blind == rank)
+    }
+
+    /// The merge ranks that get no input to read.
+    pub fn blind_ranks(&self) -> Vec<usize> {
+        self.blind.iter().map(|(rank, _)| *rank).collect()
+    }
+
+    /// A line for each rank that reads nothing.
+    pub fn notes(&self) -> impl Iterator<Item = String> {
+        self.blind.iter().map(|(rank, path)| {
+            let path = path.display();
+            format!("merge rank {rank} cannot read {path}, which rank 0 can: the other ranks read all inputs")
+        })
+    }
+
+    /// Marks the listed files that cannot be read any more.
+    pub fn mark(&self, files: &mut [Listed]) {
+        for listed in files {
+            if let Some(gone) = self.gone.iter().find(|gone| gone.path == listed.path) {
+                let (path, reason) = (gone.path.display(), &gone.reason);
+                listed.format = Err(format!("{path}: it vanished or changed while it was merged ({reason})"));
+            }
+        }
+    }
+
+    /// What is lost with them.
+    pub fn lost(&self) -> Vec<LostRows> {
+        let lost = |gone: &Gone| match &gone.rows {
+            Some(rows) => {
+                let lost = |(table, rows): &(String, u64)| LostRows {
+                    table: Some(table.clone()),
+                    cause: LostCause::InputVanished,
+                    rows: Some(*rows),
+                };
+                rows.iter().map(lost).collect()
+            }
+            None => vec![LostRows { table: None, cause: LostCause::InputVanished, rows: None }],
+        };
+        self.gone.iter().flat_map(lost).collect()
+    }
+}
