@@ -8,11 +8,61 @@ use std::str::FromStr;
 const LEAST: u64 = 32 << 20;
 /// What there is in any merge: the program, what it knows of its inputs.
 const ALWAYS: u64 = 16 << 20;
-/// What a thread has in work: the rows of a unit, and their pages.
-const PER_THREAD: u64 = 16 << 20;
-/// What a distinct string takes at most: hash, place and id in tables that are half full and grow, and what the
-/// ranks tell each other of it.
-const PER_STRING: u64 = 320;
+/// What a thread has in work: the rows of a unit, their pages, stacks.
+const PER_THREAD: u64 = 24 << 20;
+/// What MPI takes, where there are several ranks.
+const OF_MPI: u64 = 32 << 20;
+/// What a string of this rank takes at most: hash, place and id, in a table that grows.
+const PER_STRING: u64 = 48;
+/// The same while the ranks tell each other of them.
+const PER_STRING_TOLD: u64 = 80;
+/// What a string takes that this rank gives the others its id of.
+const PER_STRING_ASKED: u64 = 96;
+
+/// What a rank has in memory from its survey to the end of the merge.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Held {
+    /// Bytes that are known of its inputs.
+    pub inputs: u64,
+    /// Different strings.
+    pub strings: u64,
+    /// Strings of all ranks that it tells the ids of; 0 where it is alone.
+    pub asked: u64,
+    /// Bytes of the largest string table of an input, with what it is looked up in.
+    pub largest: u64,
+}
+
+impl Held {
+    /// Bytes to the end of the merge.
+    fn kept(&self) -> u64 {
+        let of_mpi = if self.asked > 0 { OF_MPI } else { 0 };
+        self.inputs.saturating_add(self.strings.saturating_mul(PER_STRING)).saturating_add(of_mpi)
+    }
+
+    /// The memory that a merge of this gets by with, bytes.
+    fn needed(&self) -> u64 {
+        let told = match self.asked {
+            0 => 0,
+            asked => {
+                let asked = asked.saturating_mul(PER_STRING_ASKED);
+                self.inputs.saturating_add(self.strings.saturating_mul(PER_STRING_TOLD)).saturating_add(asked)
+            }
+        };
+        let agree = told.saturating_add(ALWAYS + OF_MPI);
+        self.kept().saturating_add(self.largest).saturating_add(LEAST).max(agree)
+    }
+
+    /// As much of it as is to be expected when all is read.
+    fn of_all(self, read: u64, all: u64) -> Held {
+        let scale = |part: u64| {
+            (u128::from(part) * u128::from(all.max(1)) / u128::from(read.clamp(1, all.max(1)))) as u64
+        };
+        Held { inputs: scale(self.inputs), strings: scale(self.strings), ..self }
+    }
+}
+
+/// Part of the memory that is there for each stack id of an input: they are collected, sorted and kept.
+const PER_STACK_ID: u64 = 256;
 
 /// Memory of one rank, bytes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -45,15 +95,29 @@ impl FromStr for Budget {
 }
 
 impl Budget {
-    /// Threads that fit, of those that are wanted.
-    pub fn threads(self, wanted: usize) -> usize {
-        let fit = (self.0 - ALWAYS) / PER_THREAD;
+    /// Threads that fit, of those that are wanted. Each may need the string table of an input, of so many bytes.
+    pub fn threads(self, wanted: usize, largest: u64) -> usize {
+        let fit = (self.0 - ALWAYS) / (PER_THREAD + largest);
         usize::try_from(fit).unwrap_or(usize::MAX).clamp(1, wanted.max(1))
+    }
+
+    /// Largest piece of memory that stays with the process when it is freed: each of so many threads has a heap, of
+    /// which twice that much may be free.
+    pub fn heap_piece(self, threads: usize) -> usize {
+        usize::try_from(self.0 / 32)
+            .unwrap_or(usize::MAX)
+            .div_euclid(threads.max(1))
+            .clamp(128 << 10, 8 << 20)
     }
 
     /// Bytes of pages that are on their way to the disk at once.
     pub fn stream_bytes(self) -> usize {
         usize::try_from(self.0 / 8).unwrap_or(usize::MAX).min(24 << 20)
+    }
+
+    /// Bytes of pages that are kept to be used again.
+    pub fn spare_bytes(self) -> usize {
+        usize::try_from(self.0 / 16).unwrap_or(usize::MAX).min(64 << 20)
     }
 
     /// Bytes of SQLite's cache.
@@ -66,18 +130,44 @@ impl Budget {
         (self.0 - ALWAYS) / 3
     }
 
-    /// Refuses more distinct strings than there is room for.
-    pub fn check_strings(self, distinct: u64) -> Result<(), Failure> {
-        let needed = distinct.saturating_mul(PER_STRING);
-        if needed <= (self.0 - ALWAYS) / 2 {
+    /// Refuses what there is no room for. `read` of `all` bytes of the inputs are known.
+    pub fn check(self, held: Held, (read, all): (u64, u64)) -> Result<(), Failure> {
+        if held.needed() <= self.0 {
             return Ok(());
         }
-        let more = Size(((needed * 2 + ALWAYS) >> 20) << 20);
+        let needed = held.of_all(read, all).needed();
+        // Where it is a guess, rather too much.
+        let margin = if read < all { needed / 8 } else { 0 };
+        let more = Size((needed + margin).next_multiple_of(1 << 20));
         Err(Failure::Usage(format!(
-            "the inputs of one merge rank have {distinct} different strings, too many for --memory {}: give it \
-             {more}, or use more ranks",
+            "--memory {} is too little for the inputs of one merge rank, of which {} MiB are to be remembered, and \
+             {} different strings{}: give it --memory {more}, or use more ranks",
+            Size(self.0),
+            (held.inputs >> 20) + 1,
+            held.strings,
+            if read < all { " so far" } else { "" },
+        )))
+    }
+
+    /// Stack ids of an input that may be numbered anew.
+    pub fn stack_ids(self) -> usize {
+        usize::try_from(self.0 / PER_STACK_ID).unwrap_or(usize::MAX)
+    }
+
+    /// Refuses an input with more of them, given how many would have been enough.
+    pub fn check_stacks(self, wanted: Option<usize>) -> Result<(), Failure> {
+        let Some(wanted) = wanted else { return Ok(()) };
+        let more = Size((wanted as u64 * PER_STACK_ID).next_multiple_of(1 << 20));
+        Err(Failure::Usage(format!(
+            "--memory {} is too little for an input with {wanted} stack ids that have to be numbered anew: give it \
+             --memory {more}, or leave that input out",
             Size(self.0)
         )))
+    }
+
+    /// What is left to work with.
+    pub fn without(self, held: Held) -> Budget {
+        Budget(self.0.saturating_sub(held.kept()).max(LEAST))
     }
 }
 
@@ -88,13 +178,30 @@ mod tests {
     #[test]
     fn memory_decides_about_threads_and_strings() {
         let small: Budget = "32M".parse().unwrap();
-        assert_eq!(small.threads(64), 1);
-        assert_eq!(Budget::default().threads(100), 63);
-        assert_eq!(Budget::default().threads(2), 2);
-        assert!(small.check_strings(10_000).is_ok());
-        assert!(small.check_strings(1_000_000).is_err());
-        assert!(Budget::default().check_strings(1_000_000).is_ok());
+        assert_eq!(small.threads(64, 0), 1);
+        assert_eq!(Budget::default().threads(100, 0), 42);
+        assert_eq!(Budget::default().threads(2, 0), 2);
         assert_eq!("31M".parse::<Budget>(), Err(BudgetError::TooSmall));
         assert!("much".parse::<Budget>().is_err());
+    }
+
+    #[test]
+    fn the_memory_that_a_refusal_asks_for_is_enough() {
+        let small: Budget = "64M".parse().unwrap();
+        let held = Held { inputs: 20 << 20, strings: 1_000_000, asked: 0, largest: 1 << 20 };
+        let other = Held { asked: 900_000, ..held };
+        for held in [held, other] {
+            let whole = small.check(held, (10, 10)).unwrap_err().to_string();
+            let asked: Budget =
+                whole.split("give it --memory ").nth(1).unwrap().split(',').next().unwrap().parse().unwrap();
+            assert!(asked.check(held, (10, 10)).is_ok(), "{whole}");
+            let half = Held { inputs: held.inputs / 2, strings: held.strings / 2, ..held };
+            let guess = small.check(half, (5, 10)).unwrap_err().to_string();
+            let asked: Budget =
+                guess.split("give it --memory ").nth(1).unwrap().split(',').next().unwrap().parse().unwrap();
+            assert!(asked.check(held, (10, 10)).is_ok(), "{guess}");
+        }
+        assert!(small.check(Held::default(), (10, 10)).is_ok());
+        assert!(small.check(Held { strings: 500_000, ..Held::default() }, (10, 10)).is_ok());
     }
 }

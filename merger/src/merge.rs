@@ -3,6 +3,7 @@
 
 use crate::agree::nodes::Nodes;
 use crate::agree::strings::{self, Distinct, sums};
+use crate::budget::Held;
 use crate::cli::{Layout, MergeArgs, OutputFormat};
 use crate::clock::{BestSets, Clocks, keep_best};
 use crate::comm::Comm;
@@ -12,7 +13,7 @@ use crate::input::find::{Listed, find};
 use crate::input::gone::Since;
 use crate::input::plan::{Plan, PlannedInput, output_of, plan, share};
 use crate::input::schema::JobSchema;
-use crate::input::source::KeySpace;
+use crate::input::source::{KeySpace, StackRoom};
 use crate::input::survey::{Survey, survey};
 use crate::input::translate::{self, Folder, Told, Translated};
 use crate::number::{Bases, bases, demand};
@@ -90,13 +91,21 @@ fn merge_once(
         partial.map_or(Ok(()), Partial::forget)?;
         plan(&listing.files, listing.output.clone(), &listing.told, since)
     })?;
-    let schema = JobSchema::new(&plan.schema);
+    let mut schema = JobSchema::new(&plan.schema);
+    schema.stacks = StackRoom::new(args.memory.stack_ids());
     let own = Own::new(&plan, comm);
     progress.phase_of_bytes("read", own.inputs.iter().map(|s| s.bytes).sum());
-    let (surveys, distinct) = settle(comm, survey_all(&own, &schema, args, progress))?;
+    let (surveys, distinct, mut held) = settle(comm, survey_all(&own, &schema, args, progress))?;
 
     // 2. Agree: strings, nodes, clocks, what is missing.
     progress.phase("agree");
+    if comm.size() > 1 {
+        // Hashes deal them evenly.
+        let asked: u64 = sums(comm, &[distinct.len()])?.iter().map(|n| n[0]).sum();
+        held.asked = asked / comm.size() as u64 + 1;
+        settle(comm, args.memory.check(held, (1, 1)))?;
+    }
+    let memory = args.memory.without(held);
     let strings = strings::number(comm, distinct)?;
     let found = agree_on_findings(comm, &surveys)?;
     let clocks = Clocks::new(found.clocks, found.reference);
@@ -144,12 +153,13 @@ fn merge_once(
     let job = Job { schema: &schema, clocks: &clocks, nodes: &found.nodes, keep };
     let maker = RowMaker::new(&job, &surveys, &numbered.bases, &strings);
     let forms = Forms::new(&schema, sets.clone());
-    let encoder = Encoder::new(units(&surveys, &own.groups), maker, forms, progress);
+    let units = units(&surveys, &own.groups);
+    let encoder = Encoder::new(units, maker, forms, progress, memory.spare_bytes());
     let target = Target { path: &path, first: base.behind };
     let means = Means {
-        threads: args.memory.threads(rayon::current_num_threads()),
-        stream_bytes: args.memory.stream_bytes(),
-        kept_bytes: args.memory.kept_bytes(),
+        threads: memory.threads(rayon::current_num_threads(), held.largest),
+        stream_bytes: memory.stream_bytes(),
+        kept_bytes: memory.kept_bytes(),
     };
     let Placed { mut written, index, pages } = place(comm, target, &encoder, means)?;
     drop(encoder);
@@ -163,7 +173,7 @@ fn merge_once(
     comm.all_gather(Vec::new());
     let open = || -> Result<Writer, Failure> {
         let writer = Writer::open(&path, sets.all())?;
-        writer.set_cache(args.memory.cache_bytes())?;
+        writer.set_cache(memory.cache_bytes())?;
         Ok(writer)
     };
     let own_small = if sets.is_partitioned() {
@@ -262,11 +272,14 @@ fn survey_all(
     schema: &JobSchema,
     args: &MergeArgs,
     progress: &Progress,
-) -> Result<(Vec<Survey>, Distinct), Failure> {
+) -> Result<(Vec<Survey>, Distinct, Held), Failure> {
     let mut surveys = Vec::with_capacity(own.inputs.len());
     let mut distinct = Distinct::default();
+    let mut held = Held::default();
+    let bytes = |inputs: &[PlannedInput]| inputs.iter().map(|input| input.bytes).sum::<u64>();
+    let (mut read, all) = (0, bytes(own.inputs));
     let mut all_gone = Vec::new();
-    for some in own.inputs.chunks(rayon::current_num_threads() * 2) {
+    for some in own.inputs.chunks(rayon::current_num_threads()) {
         let survey_one = |planned: &PlannedInput| {
             let surveyed = survey(planned, schema);
             progress.add(planned.bytes);
@@ -282,17 +295,24 @@ fn survey_all(
                 }
                 Err(failure) => return Err(failure),
             };
+            let largest = (survey.string_bytes() as u64).saturating_add(survey.longest_piece());
+            held.largest = held.largest.max(largest);
             if args.layout == Layout::Partitioned {
                 survey.set_strings = survey.hashes.iter().map(|hashes| SetStrings::new(hashes)).collect();
             }
             for hashes in std::mem::take(&mut survey.hashes) {
                 distinct.add_table(hashes.into_iter())?;
             }
+            survey.shrink();
+            held.inputs += survey.bytes() as u64;
             surveys.push(survey);
         }
-        args.memory.check_strings(distinct.len())?;
+        args.memory.check_stacks(schema.stacks.wanted())?;
+        read += bytes(some);
+        held.strings = distinct.len();
+        args.memory.check(held, (read, all))?;
     }
-    if all_gone.is_empty() { Ok((surveys, distinct)) } else { Err(Failure::Gone(all_gone)) }
+    if all_gone.is_empty() { Ok((surveys, distinct, held)) } else { Err(Failure::Gone(all_gone)) }
 }
 
 /// What one rank found in its shards.

@@ -39,10 +39,10 @@ fn attempt(cli: &Cli, comm: &impl Comm) -> Result<(), Failure> {
     if let Some(Inspect::Inspect { file, blocks }) = &cli.command {
         return if comm.rank() == 0 { inspect(file, *blocks) } else { Ok(()) };
     }
-    keep_freed_memory();
     let args = &cli.merge;
     let cores = || std::thread::available_parallelism().map_or(1, usize::from);
-    let threads = args.memory.threads(args.threads.map_or_else(cores, usize::from));
+    let threads = args.memory.threads(args.threads.map_or_else(cores, usize::from), 0);
+    keep_freed_memory(args.memory.heap_piece(threads));
     rayon::ThreadPoolBuilder::new()
         .num_threads(threads)
         .build_global()

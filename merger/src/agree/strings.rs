@@ -9,8 +9,7 @@
 
 use crate::comm::Comm;
 use crate::failure::Failure;
-use std::collections::HashMap;
-use std::hash::{BuildHasherDefault, Hasher};
+use std::ops::Range;
 use twox_hash::XxHash3_128;
 
 /// 128 bits stand for a string: two different ones with one hash are not expected in this universe.
@@ -21,23 +20,71 @@ pub fn hash(text: &[u8]) -> Hash {
     XxHash3_128::oneshot(text)
 }
 
-/// A hash is spread already: its low half is the place in a table.
-#[derive(Default, Clone, Copy, Debug)]
-pub struct Spread(u64);
+/// Different hashes, numbered in the order in which they come: 16 bytes for each, and a table of 5 to 11.
+#[derive(Debug, Default)]
+struct Numbered {
+    hashes: Vec<Hash>,
+    /// Numbers plus one, at the place that the hash says or behind it; 0 where there is none.
+    slots: Vec<u32>,
+}
 
-impl Hasher for Spread {
-    fn finish(&self) -> u64 {
-        self.0
+impl Numbered {
+    /// The slot where this hash is, or would be.
+    fn slot(&self, hash: Hash) -> usize {
+        let mask = self.slots.len() - 1;
+        // A hash is spread already; its low half says who owns it.
+        let mut slot = (hash >> 64) as usize & mask;
+        while let Some(number) = self.slots[slot].checked_sub(1) {
+            if self.hashes[number as usize] == hash {
+                break;
+            }
+            slot = (slot + 1) & mask;
+        }
+        slot
     }
-    fn write(&mut self, bytes: &[u8]) {
-        bytes.iter().for_each(|b| self.0 = self.0.rotate_left(8) ^ u64::from(*b));
+
+    fn number(&self, hash: Hash) -> Option<u32> {
+        match self.slots.is_empty() {
+            true => None,
+            false => self.slots[self.slot(hash)].checked_sub(1),
+        }
     }
-    fn write_u128(&mut self, hash: u128) {
-        self.0 = (hash >> 64) as u64;
+
+    /// The number of a hash, and whether it is new.
+    fn add(&mut self, hash: Hash) -> Result<(u32, bool), Failure> {
+        let many = || Failure::Input("the inputs have more than 4,294,967,294 different strings".into());
+        let next = u32::try_from(self.hashes.len()).ok().filter(|next| *next < u32::MAX).ok_or_else(many)?;
+        if self.hashes.len() * 4 >= self.slots.len() * 3 {
+            self.grow();
+        }
+        let slot = self.slot(hash);
+        if let Some(known) = self.slots[slot].checked_sub(1) {
+            return Ok((known, false));
+        }
+        push(&mut self.hashes, hash);
+        self.slots[slot] = next + 1;
+        Ok((next, true))
+    }
+
+    /// Twice as many slots. The old ones are gone before there are new ones.
+    fn grow(&mut self) {
+        let slots = (self.slots.len() * 2).max(64);
+        self.slots = Vec::new();
+        self.slots = vec![0; slots];
+        for i in 0..self.hashes.len() {
+            let slot = self.slot(self.hashes[i]);
+            self.slots[slot] = i as u32 + 1;
+        }
     }
 }
 
-type ByHash<T> = HashMap<Hash, T, BuildHasherDefault<Spread>>;
+/// Adds to a long list that has no room for twice its length.
+fn push<T>(list: &mut Vec<T>, value: T) {
+    if list.len() == list.capacity() {
+        list.reserve_exact(list.len() / 4 + 64);
+    }
+    list.push(value);
+}
 
 /// Where a string of this rank was first seen.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -51,8 +98,7 @@ pub struct FirstSeen {
 /// The distinct strings of this rank, in the order in which they are first seen.
 #[derive(Debug, Default)]
 pub struct Distinct {
-    places: ByHash<u32>,
-    hashes: Vec<Hash>,
+    strings: Numbered,
     seen: Vec<FirstSeen>,
     /// String tables so far.
     tables: u32,
@@ -63,25 +109,21 @@ pub struct Distinct {
 impl Distinct {
     /// Number of distinct strings.
     pub fn len(&self) -> u64 {
-        self.hashes.len() as u64
+        self.seen.len() as u64
     }
 
     /// Whether there is no string.
     pub fn is_empty(&self) -> bool {
-        self.hashes.is_empty()
+        self.seen.is_empty()
     }
 
     /// Adds the strings of the next table: hash and place in it.
     pub fn add_table(&mut self, strings: impl Iterator<Item = (u32, Hash)>) -> Result<(), Failure> {
         for (index, hash) in strings {
             self.all += 1;
-            let next = u32::try_from(self.hashes.len()).map_err(|_| {
-                Failure::Input("the inputs have more than 4,294,967,295 different strings".into())
-            })?;
-            let place = *self.places.entry(hash).or_insert(next);
-            if place == next {
-                self.hashes.push(hash);
-                self.seen.push(FirstSeen { table: self.tables, index });
+            let (_, is_new) = self.strings.add(hash)?;
+            if is_new {
+                push(&mut self.seen, FirstSeen { table: self.tables, index });
             }
         }
         self.tables += 1;
@@ -92,11 +134,12 @@ impl Distinct {
 /// Global ids of this rank's strings.
 #[derive(Debug, Default)]
 pub struct StringIds {
-    places: ByHash<u32>,
-    /// By place.
-    ids: Vec<i64>,
-    /// Strings that this rank writes, ascending by global id and by where they were first seen.
-    pub written: Vec<(i64, FirstSeen)>,
+    strings: Numbered,
+    /// By number; where there is one rank, the number plus one.
+    ids: Option<Vec<i64>>,
+    seen: Vec<FirstSeen>,
+    /// Ids of the strings that this rank writes.
+    own: Range<i64>,
     /// Distinct strings of the job.
     pub distinct: u64,
     /// Strings of all inputs before.
@@ -106,74 +149,105 @@ pub struct StringIds {
 impl StringIds {
     /// The global id of a string of this rank.
     pub fn id(&self, hash: Hash) -> Option<i64> {
-        self.places.get(&hash).map(|place| self.ids[*place as usize])
+        self.strings.number(hash).map(|number| self.id_of(number as usize))
+    }
+
+    fn id_of(&self, number: usize) -> i64 {
+        self.ids.as_ref().map_or(number as i64 + 1, |ids| ids[number])
+    }
+
+    /// The strings that this rank writes, ascending by global id and by where they were first seen.
+    pub fn written(&self) -> impl Iterator<Item = (i64, FirstSeen)> + '_ {
+        let all = self.seen.iter().enumerate().map(|(number, seen)| (self.id_of(number), *seen));
+        all.filter(|(id, _)| self.own.contains(id))
+    }
+
+    /// Whether this rank writes any.
+    pub fn writes_any(&self) -> bool {
+        !self.own.is_empty()
     }
 }
 
 /// Numbers the strings of all ranks.
 pub fn number(comm: &impl Comm, own: Distinct) -> Result<StringIds, Failure> {
     let ranks = comm.size();
-    let Distinct { places, hashes, seen, all: own_strings, .. } = own;
+    let Distinct { mut strings, mut seen, all: own_strings, .. } = own;
+    strings.hashes.shrink_to_fit();
+    seen.shrink_to_fit();
+    if ranks == 1 {
+        let distinct = seen.len() as u64;
+        let own = 1..distinct as i64 + 1;
+        return Ok(StringIds { strings, ids: None, seen, own, distinct, before: own_strings });
+    }
 
     // Claims go to the owners. Ranks hold the inputs in order, so the lowest rank is the first holder.
     let owner = |hash: Hash| (hash % ranks as u128) as usize;
-    let mut claims: Vec<Vec<u8>> = vec![Vec::new(); ranks];
-    let mut claimed: Vec<Vec<u32>> = vec![Vec::new(); ranks];
-    for (place, hash) in (0u32..).zip(&hashes) {
+    let mut counts = vec![0; ranks];
+    strings.hashes.iter().for_each(|hash| counts[owner(*hash)] += 1);
+    let mut claims: Vec<Vec<u8>> = counts.iter().map(|count| Vec::with_capacity(count * 16)).collect();
+    let mut claimed: Vec<Vec<u32>> = counts.iter().map(|count| Vec::with_capacity(*count)).collect();
+    for (number, hash) in (0u32..).zip(&strings.hashes) {
         claims[owner(*hash)].extend_from_slice(&hash.to_le_bytes());
-        claimed[owner(*hash)].push(place);
+        claimed[owner(*hash)].push(number);
     }
-    drop(hashes);
     let claims = comm.all_to_all(claims);
-    let mut holder: ByHash<u32> = ByHash::default();
-    for (rank, claims) in (0u32..).zip(&claims) {
-        for hash in hashes_of(claims)? {
-            holder.entry(hash).or_insert(rank);
-        }
-    }
+    let mut known = Numbered::default();
     let mut verdicts: Vec<Vec<u8>> = Vec::with_capacity(ranks);
-    for (rank, claims) in (0u32..).zip(&claims) {
-        verdicts.push(hashes_of(claims)?.map(|hash| u8::from(holder[&hash] == rank)).collect());
+    for claims in &claims {
+        // Who claims a string that nobody has claimed before is its first holder.
+        let first = |hash| Ok(u8::from(known.add(hash)?.1));
+        verdicts.push(hashes_of(claims)?.map(first).collect::<Result<_, Failure>>()?);
     }
-    drop(holder);
     let verdicts = comm.all_to_all(verdicts);
     let mut is_first = vec![false; seen.len()];
     for (claimed, verdicts) in claimed.iter().zip(&verdicts) {
         claimed.iter().zip(verdicts).for_each(|(i, verdict)| is_first[*i as usize] = *verdict == 1);
     }
+    drop(verdicts);
 
     // First holders number their strings, rank behind rank.
     let mine = is_first.iter().filter(|f| **f).count() as u64;
     let all = sums(comm, &[mine, own_strings])?;
-    let base: u64 = all[..comm.rank()].iter().map(|s| s[0]).sum();
+    let base = all[..comm.rank()].iter().map(|s| s[0]).sum::<u64>() as i64;
     let mut ids = vec![0i64; seen.len()];
     let firsts = ids.iter_mut().zip(&is_first).filter(|(_, first)| **first);
-    firsts.zip(base as i64 + 1..).for_each(|((id, _), next)| *id = next);
+    firsts.zip(base + 1..).for_each(|((id, _), next)| *id = next);
 
     // Owners learn the ids from the first holders and pass them on to all who asked.
-    let told =
-        claimed.iter().map(|c| c.iter().flat_map(|i| ids[*i as usize].to_le_bytes()).collect()).collect();
-    let told = comm.all_to_all(told);
-    let mut id_of: ByHash<i64> = ByHash::default();
+    let told = |claimed: &Vec<u32>| {
+        let mut told = Vec::with_capacity(claimed.len() * 8);
+        claimed.iter().for_each(|i| told.extend_from_slice(&ids[*i as usize].to_le_bytes()));
+        told
+    };
+    let told = comm.all_to_all(claimed.iter().map(told).collect());
+    let mut id_of = vec![0i64; known.hashes.len()];
     for (claims, told) in claims.iter().zip(&told) {
         for (hash, id) in hashes_of(claims)?.zip(ids_of(told)).filter(|(_, id)| *id != 0) {
-            id_of.insert(hash, id);
+            if let Some(number) = known.number(hash) {
+                id_of[number as usize] = id;
+            }
         }
     }
+    drop(told);
     let mut answers: Vec<Vec<u8>> = Vec::with_capacity(ranks);
-    for claims in &claims {
-        answers.push(hashes_of(claims)?.flat_map(|hash| id_of[&hash].to_le_bytes()).collect());
+    for claims in claims {
+        let mut answer = Vec::with_capacity(claims.len() / 2);
+        for hash in hashes_of(&claims)? {
+            let id = known.number(hash).map_or(0, |number| id_of[number as usize]);
+            answer.extend_from_slice(&id.to_le_bytes());
+        }
+        answers.push(answer);
     }
+    drop((known, id_of));
     let answers = comm.all_to_all(answers);
     for (claimed, answers) in claimed.iter().zip(&answers) {
         claimed.iter().zip(ids_of(answers)).for_each(|(i, id)| ids[*i as usize] = id);
     }
-
-    let written = seen.iter().zip(&is_first).zip(&ids).filter(|((_, first), _)| **first);
     Ok(StringIds {
-        written: written.map(|((seen, _), id)| (*id, *seen)).collect(),
-        places,
-        ids,
+        strings,
+        ids: Some(ids),
+        seen,
+        own: base + 1..base + 1 + mine as i64,
         distinct: all.iter().map(|s| s[0]).sum(),
         before: all.iter().map(|s| s[1]).sum(),
     })
@@ -206,6 +280,7 @@ mod tests {
     use super::*;
     use crate::comm::threads;
     use proptest::prelude::*;
+    use std::collections::HashMap;
 
     /// Global id of every string, as one rank that sees everything would give it.
     fn naive(tables: &[Vec<String>]) -> HashMap<String, i64> {
@@ -241,7 +316,7 @@ mod tests {
                     prop_assert_eq!(ids.id(hash(text.as_bytes())), Some(wanted[text]));
                 }
                 let text = |at: &FirstSeen| own[at.table as usize][at.index as usize].clone();
-                written.extend(ids.written.iter().map(|(id, at)| (*id, text(at))));
+                written.extend(ids.written().map(|(id, at)| (id, text(&at))));
                 prop_assert_eq!(ids.distinct, wanted.len() as u64);
             }
             prop_assert!(written.is_sorted());

@@ -30,7 +30,7 @@ pub(super) fn survey_database(database: Database, taken: &[usize], job: &JobSche
     let mut string_tables = Vec::new();
     for space in taken {
         let Some(found) = database.spaces().get(*space) else { continue };
-        let adopted: Tables = Arc::new(job.adopt(&found.schema));
+        let adopted: Tables = job.adopt(&found.schema);
         let reader = Reader { database: &database, space: *space, found, tables: &adopted };
         let source = reader.survey(job, &mut string_tables, &mut survey);
         survey.sources.push(source);
@@ -120,11 +120,12 @@ impl Reader<'_> {
         }
         hashes.extend(hashes_of_words(&words));
         survey.hashes.push(hashes);
-        let stacks = StackSpace::of(stacks, self.rows_with_stacks(&pieces));
+        let stacks = StackSpace::of(stacks, &job.stacks, self.rows_with_stacks(&pieces));
         pieces.push(Piece::Tail);
         let process = main_process(self.found, &nodes);
         let tables = self.tables.clone();
-        Source { process, nodes, spaces, stacks, pieces, tracks: Tracks::new(), string_table, tables }
+        let (spaces, pieces, tracks) = (spaces.into(), pieces.into(), Tracks::new());
+        Source { process, nodes, spaces, stacks, pieces, tracks, string_table, tables }
     }
 
     /// The keys of the strings, place and hash of each, and the pieces that they are in.
@@ -134,16 +135,21 @@ impl Reader<'_> {
         let mut readable = StringPieces { space: self.space, table: 0, pieces: Vec::new() };
         let Some(place) = self.found.position(rocpd::STRING) else { return (space, hashes, readable) };
         readable.table = place;
-        for piece in &self.found.tables[place].pieces {
-            let rows = match self.database.rows(self.space, place, piece, Wanted::All) {
+        let mut left: Vec<_> = self.found.tables[place].pieces.iter().rev().cloned().collect();
+        while let Some(piece) = left.pop() {
+            let rows = match self.database.rows(self.space, place, &piece, Wanted::All) {
                 Ok(rows) => rows,
+                Err(ReadError::TooLarge { .. }) if let Some(parts) = self.smaller(place, &piece) => {
+                    left.extend(parts.into_iter().rev());
+                    continue;
+                }
                 Err(error) => {
                     survey.warn(&error);
                     survey.lose(Some(rocpd::STRING), LossCause::DamagedBlock, None);
                     continue;
                 }
             };
-            readable.pieces.push(piece.clone());
+            readable.pieces.push(piece);
             runs_of(&rows).iter().for_each(|(first, next)| space.add_keys(*first, *next));
             let texts = rows.column("string");
             hashes.extend((hashes.len() as u32..).zip((0..rows.len).map(|i| hash(text_of(texts.get(i))))));
@@ -188,11 +194,12 @@ impl Reader<'_> {
         };
         let mut good = Vec::new();
         for some in self.found.tables[place].pieces.chunks(PIECES_AT_ONCE) {
-            let told: Vec<Result<PieceFacts, ReadError>> = some.par_iter().map(read).collect();
-            for (piece, told) in some.iter().zip(told) {
+            let told = some.par_iter().map(|piece| self.in_parts(place, piece.clone(), &read));
+            let told: Vec<Vec<_>> = told.collect();
+            for (piece, told) in told.into_iter().flatten() {
                 match told {
                     Ok(facts) if facts.rows == 0 => {}
-                    Ok(facts) => good.push((piece.clone(), facts)),
+                    Ok(facts) => good.push((piece, facts)),
                     // Page by page, so that one that is damaged costs no other.
                     Err(error) if piece.is_divisible() => {
                         survey.warn(&error);
@@ -212,6 +219,27 @@ impl Reader<'_> {
             }
         }
         good
+    }
+
+    /// What a piece tells; where its rows are too long to be read at once, what its parts tell.
+    fn in_parts(
+        &self,
+        place: usize,
+        piece: rpd_rocpd::read::Piece,
+        read: &(impl Fn(&rpd_rocpd::read::Piece) -> Result<PieceFacts, ReadError> + Sync),
+    ) -> Vec<(rpd_rocpd::read::Piece, Result<PieceFacts, ReadError>)> {
+        match read(&piece) {
+            Err(ReadError::TooLarge { .. }) if let Some(parts) = self.smaller(place, &piece) => {
+                parts.into_iter().flat_map(|part| self.in_parts(place, part, read)).collect()
+            }
+            told => vec![(piece, told)],
+        }
+    }
+
+    /// The parts of a piece that is too large, if it has any.
+    fn smaller(&self, place: usize, piece: &rpd_rocpd::read::Piece) -> Option<Vec<rpd_rocpd::read::Piece>> {
+        let parts = self.database.smaller(self.space, place, piece).ok()?;
+        (parts != [piece.clone()]).then_some(parts)
     }
 
     /// The rows of all tables that have stack ids, read anew.

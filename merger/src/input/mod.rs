@@ -8,6 +8,7 @@ pub mod expand;
 pub mod find;
 pub mod format;
 pub mod gone;
+mod kept;
 pub mod lost;
 pub mod opened;
 pub mod plan;

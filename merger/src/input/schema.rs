@@ -1,17 +1,21 @@
 //! The tables of the job's output: those of RocPD, wider where an input has more columns, and tables
 //! that only an input knows.
 
+use super::opened::Tables;
+use super::source::StackRoom;
 use rpd_shard::model::{Column, FIRST_CARRIED_TABLE, Kind, Schema, Table, TableId, rocpd};
 use serde::{Deserialize, Serialize};
 use std::borrow::Cow;
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
 /// Oldest version that is written: every later one adds to it.
 const OLDEST: [u32; 3] = [3, 0, 0];
 /// Most tables that inputs may bring along.
 const MAX_CARRIED: usize = 1_000;
+/// Different sets of tables that are looked for among the inputs.
+const MAX_ADOPTED: usize = 64;
 
 /// What differs from the built-in tables, told to all ranks.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -110,12 +114,16 @@ fn widen(known: &Table, found: &Table, leads: bool) -> Option<Table> {
 }
 
 /// The tables of the output.
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 pub struct JobSchema {
     /// Version of the output.
     pub version: [u32; 3],
     schema: Schema,
     numbered: Vec<TableId>,
+    /// How many stack ids of an input may be numbered anew.
+    pub stacks: StackRoom,
+    /// Tables of inputs that are adopted already: most inputs of a job have the same.
+    adopted: Mutex<Vec<(Schema, Tables)>>,
 }
 
 impl JobSchema {
@@ -125,7 +133,8 @@ impl JobSchema {
         planned.widened.iter().for_each(|table| schema.define(table.clone()));
         let numbered = schema.output_tables().map(|t| t.id);
         let numbered = numbered.filter(|id| !matches!(*id, rocpd::STRING | rocpd::INFO_NODE)).collect();
-        JobSchema { version: planned.version, schema, numbered }
+        let (stacks, adopted) = (StackRoom::default(), Mutex::default());
+        JobSchema { version: planned.version, schema, numbered, stacks, adopted }
     }
 
     /// All tables, native ones too.
@@ -149,8 +158,24 @@ impl JobSchema {
     }
 
     /// The tables of an input in the job's terms, by their number in the input: its own columns, with
-    /// references to and the declarations of the job's tables.
-    pub fn adopt(&self, local: &Schema) -> BTreeMap<TableId, Arc<Table>> {
+    /// references to and the declarations of the job's tables. Inputs with the same tables share them.
+    pub fn adopt(&self, local: &Schema) -> Tables {
+        let find = || {
+            let adopted = self.adopted.lock().unwrap_or_else(PoisonError::into_inner);
+            adopted.iter().find(|(schema, _)| same_tables(schema, local)).map(|(_, tables)| tables.clone())
+        };
+        if let Some(tables) = find() {
+            return tables;
+        }
+        let tables: Tables = Arc::new(self.adopt_anew(local));
+        let mut adopted = self.adopted.lock().unwrap_or_else(PoisonError::into_inner);
+        if adopted.len() < MAX_ADOPTED {
+            adopted.push((local.clone(), tables.clone()));
+        }
+        tables
+    }
+
+    fn adopt_anew(&self, local: &Schema) -> BTreeMap<TableId, Arc<Table>> {
         let adopt = |table: &Arc<Table>| {
             let known = self.schema.by_name(&table.name)?;
             let mut adopted = translate(table, local, &self.schema, known.id);
@@ -163,6 +188,12 @@ impl JobSchema {
         };
         local.output_tables().filter_map(adopt).collect()
     }
+}
+
+/// Whether two inputs describe the same tables.
+fn same_tables(a: &Schema, b: &Schema) -> bool {
+    let same = |(a, b): (&Arc<Table>, &Arc<Table>)| Arc::ptr_eq(a, b) || a == b;
+    a.tables().len() == b.tables().len() && a.tables().iter().zip(b.tables()).all(same)
 }
 
 #[cfg(test)]

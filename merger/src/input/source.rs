@@ -6,12 +6,13 @@ use rpd_shard::file::BlockRef;
 use rpd_shard::model::{Kind, Local, Rows, Table, TableId, Value, rocpd};
 use rpd_shard::record::{Node, Process};
 use std::collections::BTreeMap;
-use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 
 /// Stack ids beyond this are numbered anew instead of shifted.
 const MAX_SHIFTED_STACK: i64 = 1 << 40;
 /// Distinct stack ids of one source that are kept when they have to be numbered anew.
-const MAX_STACK_VALUES: usize = 8 << 20;
+pub const MAX_STACK_VALUES: usize = 8 << 20;
 
 /// Where rows come from, and so which rows their references mean. A stored row must not find an
 /// expanded one under the key of a row that was lost.
@@ -104,6 +105,39 @@ impl KeySpace {
     }
 }
 
+/// The key spaces of a source, by table: as small as they can be, there are thousands of sources.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct KeySpaces(Box<[(TableId, KeySpace)]>);
+
+impl From<BTreeMap<TableId, KeySpace>> for KeySpaces {
+    fn from(spaces: BTreeMap<TableId, KeySpace>) -> KeySpaces {
+        let shrunk = spaces.into_iter().map(|(table, mut space)| {
+            space.stored.shrink_to_fit();
+            (table, space)
+        });
+        KeySpaces(shrunk.collect())
+    }
+}
+
+impl KeySpaces {
+    /// The space of a table.
+    #[inline]
+    pub fn get(&self, table: &TableId) -> Option<&KeySpace> {
+        let at = self.0.binary_search_by_key(table, |(table, _)| *table).ok()?;
+        Some(&self.0[at].1)
+    }
+
+    /// All of them, by table.
+    pub fn iter(&self) -> impl Iterator<Item = (TableId, &KeySpace)> {
+        self.0.iter().map(|(table, space)| (*table, space))
+    }
+
+    /// All of them.
+    pub fn values(&self) -> impl Iterator<Item = &KeySpace> {
+        self.0.iter().map(|(_, space)| space)
+    }
+}
+
 /// Keys of the first rows that a native block expands to.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ExpandedKeys {
@@ -129,6 +163,34 @@ impl ExpandedKeys {
     }
 }
 
+/// How many stack ids of one source may be numbered anew.
+#[derive(Debug)]
+pub struct StackRoom {
+    most: usize,
+    /// One source at a time.
+    turn: Mutex<()>,
+    /// What would have been enough for a source that had more; 0 where none had.
+    wanted: AtomicUsize,
+}
+
+impl Default for StackRoom {
+    fn default() -> StackRoom {
+        StackRoom::new(MAX_STACK_VALUES)
+    }
+}
+
+impl StackRoom {
+    /// For so many, [`MAX_STACK_VALUES`] at most.
+    pub fn new(most: usize) -> StackRoom {
+        StackRoom { most: most.min(MAX_STACK_VALUES), turn: Mutex::default(), wanted: AtomicUsize::new(0) }
+    }
+
+    /// How many would have been enough, where a source had more.
+    pub fn wanted(&self) -> Option<usize> {
+        Some(self.wanted.load(Ordering::Relaxed)).filter(|wanted| *wanted > 0)
+    }
+}
+
 /// The stack ids of one source.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum StackSpace {
@@ -140,25 +202,45 @@ pub enum StackSpace {
 
 impl StackSpace {
     /// Of ids within these bounds. All `rows` with ids are read only where the ids have to be numbered anew;
-    /// past [`MAX_STACK_VALUES`] some are left out, and count as lost when they are looked up.
-    pub(super) fn of(bounds: Option<(i64, i64)>, rows: impl Iterator<Item = Rows<Local>>) -> StackSpace {
+    /// past [`MAX_STACK_VALUES`] some are left out, and count as lost when they are looked up. Where there is
+    /// less room than that, it is said how much there should be, and the space is empty.
+    pub(super) fn of(
+        bounds: Option<(i64, i64)>,
+        room: &StackRoom,
+        rows: impl Iterator<Item = Rows<Local>>,
+    ) -> StackSpace {
         match bounds {
             None => return StackSpace::Offset(0),
             Some((low, high)) if low >= 0 && high <= MAX_SHIFTED_STACK => return StackSpace::Offset(high),
             Some(_) => {}
         }
+        // Such ids are rare, and there is room for those of one source.
+        let _turn = room.turn.lock().unwrap_or_else(PoisonError::into_inner);
         let mut values: Vec<i64> = Vec::new();
+        let (mut found, mut is_full) = (0, false);
         for rows in rows {
             for (column, cells) in rows.table.columns.iter().zip(&rows.columns) {
                 if column.kind == Kind::Stack {
-                    values.extend((0..rows.len).filter_map(|i| stack_key(cells.get(i))).filter(|v| *v != 0));
+                    let ids = (0..rows.len).filter_map(|i| stack_key(cells.get(i))).filter(|v| *v != 0);
+                    if is_full {
+                        found += ids.count();
+                        continue;
+                    }
+                    let before = values.len();
+                    values.extend(ids);
+                    found += values.len() - before;
                 }
             }
-            if values.len() > 2 * MAX_STACK_VALUES {
-                keep_distinct(&mut values);
+            if values.len() > 2 * room.most {
+                is_full = room.most < MAX_STACK_VALUES && keep_distinct(&mut values, room.most);
             }
         }
-        keep_distinct(&mut values);
+        if room.most < MAX_STACK_VALUES && (is_full || keep_distinct(&mut values, room.most)) {
+            room.wanted.fetch_max(found.min(MAX_STACK_VALUES), Ordering::Relaxed);
+            return StackSpace::Offset(0);
+        }
+        keep_distinct(&mut values, MAX_STACK_VALUES);
+        values.shrink_to_fit();
         StackSpace::Dictionary(values)
     }
 
@@ -176,10 +258,13 @@ impl StackSpace {
     }
 }
 
-fn keep_distinct(values: &mut Vec<i64>) {
+/// Keeps so many different values; returns whether there were more.
+fn keep_distinct(values: &mut Vec<i64>, most: usize) -> bool {
     values.sort_unstable();
     values.dedup();
-    values.truncate(MAX_STACK_VALUES);
+    let is_more = values.len() > most;
+    values.truncate(most);
+    is_more
 }
 
 /// The bounds of what two parts hold.
@@ -206,7 +291,7 @@ pub enum Piece {
     /// The process itself, made from its record.
     Process,
     /// A block of a shard; of native rows with the keys of the first rows that they expand to.
-    Block(BlockRef, Option<ExpandedKeys>),
+    Block(BlockRef, Option<Box<ExpandedKeys>>),
     /// Rows of a database: its space, the table of that space, and the place.
     Rows {
         /// Position of the space in the file.
@@ -228,11 +313,11 @@ pub struct Source {
     /// Its nodes, by their keys.
     pub nodes: Vec<(i64, Node)>,
     /// Its keys, per table of the output.
-    pub spaces: BTreeMap<TableId, KeySpace>,
+    pub spaces: KeySpaces,
     /// Its stack ids.
     pub stacks: StackSpace,
     /// Its rows in the order of writing. In every table their ids ascend.
-    pub pieces: Vec<Piece>,
+    pub pieces: Box<[Piece]>,
     /// Tracks of its samples.
     pub tracks: Tracks,
     /// Position of its string table in the input.

@@ -25,7 +25,6 @@ use rpd_shard::record::{Clock, ClockDomain, Loss, LossCause, Node, Process};
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::path::Path;
-use std::sync::Arc;
 
 /// Warnings that are told of one shard; the rest is counted.
 const MAX_WARNINGS: usize = 20;
@@ -78,7 +77,7 @@ pub fn survey(planned: &PlannedInput, job: &JobSchema) -> Result<Survey, Failure
 
 /// Surveys a shard, its blocks in parallel.
 fn survey_shard(shard: Shard, job: &JobSchema) -> Survey {
-    let tables: Tables = Arc::new(job.adopt(shard.schema()));
+    let tables: Tables = job.adopt(shard.schema());
     let is_merged = |table| is_merged(table, &tables);
     let (strings, string_errors) = shard.strings();
     let mut warnings: Vec<String> = string_errors.iter().map(BlockError::to_string).collect();
@@ -269,7 +268,7 @@ fn source(
             sample: take(rocpd::SAMPLE, rows(rocpd::SAMPLE)),
             arg: take(rocpd::ARG, rows(rocpd::ARG)),
         };
-        pieces.push(Piece::Block(fact.block, Some(keys)));
+        pieces.push(Piece::Block(fact.block, Some(Box::new(keys))));
     }
     let holes = |table: &TableId, low: i64, high: i64| match spaces.get(table) {
         Some(space) => space.stored.len() > 1 || space.stored(low).is_none() || space.stored(high).is_none(),
@@ -279,7 +278,8 @@ fn source(
     let missing = missing.map(|(table, _)| *table).collect();
     reserve_placeholders(&mut spaces, missing, job);
     let blocks = stored.iter().chain(&native);
-    let stacks = StackSpace::of(gathered.stacks, blocks.filter_map(|fact| shard.rows(&fact.block).ok()));
+    let stacks =
+        StackSpace::of(gathered.stacks, &job.stacks, blocks.filter_map(|fact| shard.rows(&fact.block).ok()));
     let mut process = shard.processes.get(&number).cloned().unwrap_or_else(|| unknown_process(shard, number));
     if process.node == Node::default() {
         let processes: Vec<_> = shard.processes.values().map(|p| (p.pid, p.first_seen)).collect();
@@ -288,7 +288,8 @@ fn source(
     }
     pieces.push(Piece::Tail);
     let nodes = vec![(1, process.node.clone())];
-    Source { process, nodes, spaces, stacks, pieces, tracks, string_table: 0, tables: tables.clone() }
+    let (spaces, pieces, tables) = (spaces.into(), pieces.into(), tables.clone());
+    Source { process, nodes, spaces, stacks, pieces, tracks, string_table: 0, tables }
 }
 
 /// Sets a number aside in every table that is referred to where it has no row.

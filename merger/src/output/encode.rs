@@ -21,8 +21,6 @@ const MOST_BYTES: usize = 6 << 20;
 const MOST_TEXT: usize = 2 << 20;
 /// Runs whose memory is kept.
 const MOST_SPARE: usize = 32;
-/// Largest of them.
-const MOST_SPARE_BYTES: usize = 4 << 20;
 
 /// How rows of one table are stored: its columns with what SQLite would do to their values.
 #[derive(Debug)]
@@ -147,12 +145,20 @@ pub struct Encoder<'a> {
     progress: &'a Progress,
     /// Memory of runs that were written: the first touch of fresh memory takes as long as the encoding.
     spare: Mutex<Vec<Vec<u8>>>,
+    /// Most bytes of it.
+    spare_bytes: usize,
 }
 
 impl<'a> Encoder<'a> {
-    /// For these units.
-    pub fn new(units: Vec<Unit>, rows: RowMaker<'a>, forms: Forms, progress: &'a Progress) -> Encoder<'a> {
-        Encoder { units, rows, forms, progress, spare: Mutex::default() }
+    /// For these units. Memory of at most `spare_bytes` is kept for those to come.
+    pub fn new(
+        units: Vec<Unit>,
+        rows: RowMaker<'a>,
+        forms: Forms,
+        progress: &'a Progress,
+        spare_bytes: usize,
+    ) -> Encoder<'a> {
+        Encoder { units, rows, forms, progress, spare: Mutex::default(), spare_bytes }
     }
 
     /// How many units there are.
@@ -199,7 +205,8 @@ impl<'a> Encoder<'a> {
     /// Takes the memory of a run that was written.
     pub fn recycle(&self, memory: Vec<u8>) {
         let mut spare = self.spare.lock().unwrap_or_else(PoisonError::into_inner);
-        if spare.len() < MOST_SPARE && memory.capacity() <= MOST_SPARE_BYTES {
+        let kept: usize = spare.iter().map(Vec::capacity).sum();
+        if spare.len() < MOST_SPARE && kept + memory.capacity() <= self.spare_bytes {
             spare.push(memory);
         }
     }

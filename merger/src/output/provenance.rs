@@ -66,8 +66,8 @@ pub fn process_row(shard: &Shard, map: &SourceMap<'_>, job: &Job<'_>) -> Option<
 fn row_ranges(map: &SourceMap<'_>, schema: &JobSchema) -> Json {
     let spaces = map.source.spaces.iter().filter(|(_, space)| space.next > 1);
     let ranges = spaces.map(|(table, space)| {
-        let base = map.bases.keys.get(table).copied().unwrap_or(0);
-        (schema.name(*table).into_owned(), json!([base + 1, space.next - 1]))
+        let base = map.bases.keys.get(&table).copied().unwrap_or(0);
+        (schema.name(table).into_owned(), json!([base + 1, space.next - 1]))
     });
     Json::Object(ranges.collect())
 }

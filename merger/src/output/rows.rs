@@ -149,7 +149,7 @@ impl<'a> RowMaker<'a> {
             }
             (Piece::Block(block, keys), Input::Shard(shard)) => {
                 let context = context(source, &loaded.texts);
-                block_pieces(shard, block, keys.as_ref(), &map, &context, &mut replaced, &mut count)?;
+                block_pieces(shard, block, keys.as_deref(), &map, &context, &mut replaced, &mut count)?;
             }
             (Piece::Rows { space, table, piece }, Input::Database(open)) => {
                 let rows = open.database.rows(*space, *table, piece, Wanted::All);

@@ -20,6 +20,8 @@ use std::path::Path;
 
 /// Rows of strings that are written at once.
 const STRING_BATCH: usize = 16_384;
+/// Bytes of strings that are written at once.
+const STRING_BATCH_BYTES: usize = 2 << 20;
 
 /// Gathers the leaves of all ranks in rank 0; the others get none.
 pub fn gather_leaves(comm: &impl Comm, own: &LeafIndex) -> Result<LeafIndex, Failure> {
@@ -73,7 +75,7 @@ pub fn strings_in_turns(
         Ok(written)
     };
     for turn in 0..comm.size() {
-        let is_own = turn == comm.rank() && !strings.written.is_empty();
+        let is_own = turn == comm.rank() && strings.writes_any();
         written += settle(comm, if is_own { add() } else { Ok(0) })?;
     }
     Ok(written)
@@ -95,7 +97,7 @@ fn add_strings(
             keys.push(id);
             rows.push(&[Value::Text(text)]);
         }
-        if keys.len() >= STRING_BATCH || id.is_none() {
+        if keys.len() >= STRING_BATCH || rows.text_bytes() >= STRING_BATCH_BYTES || id.is_none() {
             let full = std::mem::replace(&mut rows, RowsBuilder::new(table)).finish(1);
             let columns = full.columns.clone();
             let keys = Keys::Sparse(std::mem::take(&mut keys));
@@ -103,7 +105,7 @@ fn add_strings(
         }
         Ok(())
     };
-    let mut next = strings.written.iter().peekable();
+    let mut next = strings.written().peekable();
     let mut before = 0u32;
     for survey in surveys {
         let tables = survey.input.string_tables();
@@ -113,13 +115,13 @@ fn add_strings(
             survey.input.each_string((table - before) as usize, &mut |index, text| match next
                 .next_if(|(_, seen)| seen.table == table && seen.index == index)
             {
-                Some((id, _)) => add(Some(*id), text),
+                Some((id, _)) => add(Some(id), text),
                 None => Ok(()),
             })?;
             // The words stand behind the strings of their table.
             while let Some((id, seen)) = next.next_if(|(_, seen)| seen.table == table) {
                 let word = Word::at(seen.index).unwrap_or(Word::Lost);
-                add(Some(*id), word.text().as_bytes())?;
+                add(Some(id), word.text().as_bytes())?;
             }
         }
         survey.input.release();

@@ -23,6 +23,8 @@ use twox_hash::XxHash3_128;
 
 /// Rows of strings that are written at once.
 const STRING_BATCH: usize = 16_384;
+/// Bytes of strings that are written at once.
+const STRING_BATCH_BYTES: usize = 2 << 20;
 
 /// The table sets, and which of them each source of this rank has.
 #[derive(Clone, Debug)]
@@ -139,7 +141,9 @@ impl SetStrings {
     /// From the place and hash of each string of a table.
     pub fn new(hashes: &[(u32, Hash)]) -> SetStrings {
         let words = hashes.iter().filter_map(|(index, _)| Word::at(*index)).collect();
-        let distinct: HashSet<Hash> = hashes.iter().map(|(_, hash)| *hash).collect();
+        let mut distinct: Vec<Hash> = hashes.iter().map(|(_, hash)| *hash).collect();
+        distinct.sort_unstable();
+        distinct.dedup();
         SetStrings { words, distinct: distinct.len() as u64 }
     }
 }
@@ -224,7 +228,7 @@ fn add_strings(
             keys.push(id);
             rows.push(&[Value::Text(text)]);
         }
-        if keys.len() >= STRING_BATCH || text.is_none() {
+        if keys.len() >= STRING_BATCH || rows.text_bytes() >= STRING_BATCH_BYTES || text.is_none() {
             let full = std::mem::replace(&mut rows, RowsBuilder::new(table)).finish(1);
             let columns = full.columns.clone();
             let keys = Keys::Sparse(std::mem::take(&mut keys));

@@ -142,6 +142,25 @@ impl Database {
         &self.spaces
     }
 
+    /// The parts of a piece whose rows were [too large](ReadError::TooLarge) to be read at once; the piece alone where
+    /// it has none.
+    ///
+    /// # Panics
+    /// If there is no such space or table.
+    pub fn smaller(&self, space: usize, table: usize, piece: &Piece) -> Result<Vec<Piece>, ReadError> {
+        match &self.file.pages {
+            Some(pages) if piece.has_pages() => self.spaces[space].tables[table].stored.smaller(pages, piece),
+            _ if piece.is_divisible() => Ok(piece.split()),
+            _ => Ok(vec![piece.clone()]),
+        }
+    }
+
+    /// Forgets where the rows are, for somebody who has noted the pieces that he will read.
+    pub fn forget_pieces(&mut self) {
+        let tables = self.spaces.iter_mut().flat_map(|space| &mut space.tables);
+        tables.for_each(|table| table.pieces = Vec::new());
+    }
+
     /// What is known to be lost, one line each.
     pub fn damage(&self) -> &[String] {
         &self.damage.0
@@ -180,12 +199,35 @@ impl Reader {
         wanted: Wanted,
     ) -> Result<Rows<Local>, ReadError> {
         match (&piece.place, &self.pages) {
-            (Place::Pages(leaves), Some(pages)) => stored.page_rows(pages, table, leaves, wanted),
+            (place @ (Place::Pages(_) | Place::Cells { .. }), Some(pages)) => {
+                stored.page_rows(pages, table, place, wanted)
+            }
             (Place::Keys { first, last }, _) => {
                 self.sql.with(|conn| stored.key_rows(conn, self.sql.path(), table, (*first, *last), wanted))
             }
             // A piece of another file.
-            (Place::Pages(_), None) => Err(ReadError::Changed(self.sql.path().to_owned())),
+            (Place::Pages(_) | Place::Cells { .. }, None) => {
+                Err(ReadError::Changed(self.sql.path().to_owned()))
+            }
+        }
+    }
+
+    /// Hands on the rows of a piece; where they are too long, in smaller ones.
+    fn each(
+        &self,
+        stored: &Stored,
+        table: &Arc<Table>,
+        piece: &Piece,
+        take: &mut dyn FnMut(Result<Rows<Local>, ReadError>),
+    ) {
+        match (self.rows(stored, table, piece, Wanted::All), &self.pages) {
+            (Err(ReadError::TooLarge { .. }), Some(pages)) if piece.has_pages() => {
+                match stored.smaller(pages, piece) {
+                    Ok(parts) => parts.iter().for_each(|part| self.each(stored, table, part, take)),
+                    Err(error) => take(Err(error)),
+                }
+            }
+            (rows, _) => take(rows),
         }
     }
 
@@ -306,10 +348,10 @@ impl Reader {
         let found = describe(table.id, &table.name, Some(table), &file, &HashMap::new());
         let stored = Stored::new(entry, &file, &found.places);
         for piece in self.pieces(&stored, damage)? {
-            match self.rows(&stored, &found.table, &piece, Wanted::All) {
+            self.each(&stored, &found.table, &piece, &mut |rows| match rows {
                 Ok(rows) => tags::add(&mut tags, &rows),
                 Err(error) => damage.add([error.to_string()]),
-            }
+            });
         }
         Ok(tags)
     }
@@ -325,11 +367,12 @@ impl Reader {
         let mut facts = Vec::new();
         let Some(table) = space.position(table).and_then(|at| space.tables.get(at)) else { return facts };
         for piece in &table.pieces {
-            match self.rows(&table.stored, &table.table, piece, Wanted::All) {
+            self.each(&table.stored, &table.table, piece, &mut |rows| match rows {
                 Ok(rows) => facts.extend(of(rows).take(MAX_FACTS.saturating_sub(facts.len()))),
                 Err(error) => damage.add([error.to_string()]),
-            }
+            });
         }
+        facts.shrink_to_fit();
         facts
     }
 

@@ -1,12 +1,16 @@
 //! Tables of a file in the words of the data model.
 
 use super::declaration::{FileColumn, FileTable, Literal};
+use super::shared::Shared;
 use rpd_shard::model::{Column, Declared, Kind, Table, TableId, rocpd};
 use std::collections::HashMap;
 use std::sync::Arc;
 
 /// Columns that every table has and the data model implies.
 const IMPLIED: [&str; 2] = ["id", "guid"];
+
+/// Tables that are not as the data model has them.
+static TABLES: Shared<Table> = Shared::new();
 
 /// A table in the words of the data model, and where the file has its columns.
 pub(super) struct Described {
@@ -74,7 +78,7 @@ pub(super) fn describe(
     let table = Table { id, name: name.to_owned(), columns };
     let table = match known {
         Some(known) if **known == table => known.clone(),
-        _ => Arc::new(table),
+        _ => TABLES.one_of(Arc::new(table)),
     };
     Described { table, places, warnings }
 }

@@ -20,6 +20,7 @@ mod error;
 mod piece;
 mod process;
 mod redact;
+mod shared;
 mod sniff;
 mod space;
 mod stored;

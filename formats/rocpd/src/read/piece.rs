@@ -5,6 +5,8 @@
 pub struct Piece {
     /// How many rows it has, as far as known without reading them: room to reserve, no promise.
     pub rows: u64,
+    /// Bytes of its rows, where they are long enough to be counted; 0 for all others.
+    pub bytes: u64,
     pub(super) place: Place,
 }
 
@@ -13,7 +15,9 @@ pub(super) enum Place {
     /// Rows with keys from the first to the last.
     Keys { first: i64, last: i64 },
     /// Leaf pages.
-    Pages(Vec<u32>),
+    Pages(Box<[u32]>),
+    /// Cells of a leaf page whose rows are long.
+    Cells { page: u32, first: u16, next: u16 },
 }
 
 /// Parts that a range of keys is split into.
@@ -21,11 +25,45 @@ const KEY_PARTS: u64 = 256;
 
 impl Piece {
     pub(super) fn keys(first: i64, last: i64, rows: u64) -> Piece {
-        Piece { rows, place: Place::Keys { first, last } }
+        Piece { rows, bytes: 0, place: Place::Keys { first, last } }
     }
 
-    pub(super) fn pages(pages: Vec<u32>, rows: u64) -> Piece {
-        Piece { rows, place: Place::Pages(pages) }
+    pub(super) fn of_pages(pages: impl Into<Box<[u32]>>, rows: u64) -> Piece {
+        Piece { rows, bytes: 0, place: Place::Pages(pages.into()) }
+    }
+
+    /// Cells of a page, a few at a time, so that their payloads of these lengths come to `most` bytes at most, or are
+    /// alone.
+    pub(super) fn of_cells(page: u32, payloads: &[u64], most: u64) -> Vec<Piece> {
+        let mut pieces = Vec::new();
+        let mut open: Option<(u16, u64)> = None;
+        let cells = |first: u16, next: u16, bytes| Piece {
+            rows: u64::from(next - first),
+            bytes,
+            place: Place::Cells { page, first, next },
+        };
+        for (cell, length) in (0u16..).zip(payloads) {
+            open = match open {
+                Some((first, bytes)) if bytes.saturating_add(*length) > most => {
+                    pieces.push(cells(first, cell, bytes));
+                    Some((cell, *length))
+                }
+                Some((first, bytes)) => Some((first, bytes.saturating_add(*length))),
+                None => Some((cell, *length)),
+            };
+        }
+        if let Some((first, bytes)) = open {
+            pieces.push(cells(first, payloads.len() as u16, bytes));
+        }
+        pieces
+    }
+
+    /// How many pages are listed in it.
+    pub fn pages(&self) -> usize {
+        match &self.place {
+            Place::Pages(pages) => pages.len(),
+            Place::Keys { .. } | Place::Cells { .. } => 0,
+        }
     }
 
     /// The piece in the smallest parts that are read: single pages, or short ranges of keys. What
@@ -34,7 +72,7 @@ impl Piece {
         match &self.place {
             Place::Pages(pages) => {
                 let rows = self.rows / (pages.len() as u64).max(1);
-                let one = |page: &u32| Piece::pages(vec![*page], rows);
+                let one = |page: &u32| Piece::of_pages(vec![*page], rows);
                 pages.iter().map(one).collect()
             }
             Place::Keys { first, last } => {
@@ -48,7 +86,13 @@ impl Piece {
                 }
                 parts
             }
+            Place::Cells { .. } => vec![self.clone()],
         }
+    }
+
+    /// Whether it is of pages, which are divided where their rows are long.
+    pub(super) fn has_pages(&self) -> bool {
+        matches!(self.place, Place::Pages(_))
     }
 
     /// Whether [`Piece::split`] makes more of it.
@@ -56,6 +100,7 @@ impl Piece {
         match &self.place {
             Place::Pages(pages) => pages.len() > 1,
             Place::Keys { first, last } => first < last,
+            Place::Cells { .. } => false,
         }
     }
 }
@@ -71,6 +116,20 @@ mod tests {
         assert!(parts.len() <= 256);
         assert!(matches!(parts[0].place, Place::Keys { first: i64::MIN, .. }));
         assert!(matches!(parts[parts.len() - 1].place, Place::Keys { last: i64::MAX, .. }));
+    }
+
+    #[test]
+    fn long_cells_are_alone_and_short_ones_together() {
+        let cells = |payloads: &[u64]| -> Vec<(u16, u16, u64)> {
+            let place = |piece: Piece| match piece.place {
+                Place::Cells { first, next, .. } => (first, next, piece.bytes),
+                _ => panic!(),
+            };
+            Piece::of_cells(9, payloads, 100).into_iter().map(place).collect()
+        };
+        assert_eq!(cells(&[30, 60, 10, 1, 500, 2]), [(0, 3, 100), (3, 4, 1), (4, 5, 500), (5, 6, 2)]);
+        assert_eq!(cells(&[u64::MAX, u64::MAX]), [(0, 1, u64::MAX), (1, 2, u64::MAX)]);
+        assert_eq!(cells(&[]), []);
     }
 
     proptest! {

@@ -179,7 +179,7 @@ pub(super) fn describe_all(
         let found = describe(*id, &name, Schema::builtin().get(*id), &file, &targets);
         warnings.extend(found.warnings);
         if !Schema::builtin().get(*id).is_some_and(|known| Arc::ptr_eq(known, &found.table)) {
-            schema.define((*found.table).clone());
+            schema.define(found.table.clone());
         }
         let stored = Stored::new(entry, &file, &found.places);
         tables.push(SpaceTable { table: found.table, pieces: Vec::new(), stored });

@@ -4,7 +4,8 @@ use super::catalog::Entry;
 use super::database::Wanted;
 use super::declaration::{FileColumn, FileTable, Literal};
 use super::error::ReadError;
-use super::piece::Piece;
+use super::piece::{Piece, Place};
+use super::shared::Shared;
 use crate::connect::identifier;
 use rpd_shard::model::{Cells, Column, Keys, Kind, Local, OwnedValue, Rows, RowsBuilder, Table, Value};
 use rpd_sqlite::read as pages;
@@ -20,6 +21,8 @@ const PIECE_ROWS: i64 = 8192;
 const PIECE_BYTES: usize = 1 << 20;
 /// Rows are guessed from pages: one takes about this many bytes.
 const ROW_BYTES: usize = 64;
+/// Most bytes of a piece of leaf pages on overflow pages; a page with more is read by its cells.
+const MOST_OVERFLOW: u64 = 4 << 20;
 /// Most bytes of text in a piece of several rows that SQLite reads.
 const MOST_TEXT: usize = 256 << 20;
 
@@ -32,11 +35,14 @@ pub(super) struct Stored {
     /// Values of a stored row, the key included.
     width: usize,
     /// For each column of its description; `None` where the file has none.
-    columns: Vec<Option<Source>>,
+    columns: Arc<[Option<Source>]>,
 }
 
+/// Columns of all files.
+static COLUMNS: Shared<[Option<Source>]> = Shared::new();
+
 /// Where the file has a column.
-#[derive(Debug)]
+#[derive(PartialEq, Debug)]
 struct Source {
     /// Name, as the file spells it.
     name: String,
@@ -64,7 +70,7 @@ impl Stored {
             name: entry.name.clone(),
             root: entry.root,
             width: file.stored,
-            columns: places.iter().map(source).collect(),
+            columns: COLUMNS.one_of(places.iter().map(source).collect()),
         }
     }
 
@@ -81,22 +87,35 @@ impl Stored {
         let many = (PIECE_BYTES / database.page_size()).max(1);
         let piece = |pages: &[u32]| {
             let rows = pages.len() * database.page_size() / ROW_BYTES;
-            Piece::pages(pages.to_vec(), rows as u64)
+            Piece::of_pages(pages, rows as u64)
         };
         (found.pages.chunks(many).map(piece).collect(), damage)
     }
 
-    /// The rows of some leaf pages.
+    /// Divides a piece whose rows are too long to be read at once.
+    pub(super) fn smaller(&self, database: &pages::Database, piece: &Piece) -> Result<Vec<Piece>, ReadError> {
+        match &piece.place {
+            Place::Pages(leaves) if leaves.len() == 1 => {
+                let payloads = database.payloads(leaves[0]);
+                let payloads =
+                    payloads.map_err(|error| ReadError::page(error, database.page_size(), &self.name))?;
+                Ok(Piece::of_cells(leaves[0], &payloads, MOST_OVERFLOW))
+            }
+            _ => Ok(piece.split()),
+        }
+    }
+
+    /// The rows of some leaf pages, or of cells of one.
     pub(super) fn page_rows(
         &self,
         database: &pages::Database,
         table: &Arc<Table>,
-        leaves: &[u32],
+        place: &Place,
         wanted: Wanted,
     ) -> Result<Rows<Local>, ReadError> {
         let mut places = vec![pages::Wanted::Skip; self.width];
         let sources = || {
-            let columns = table.columns.iter().zip(&self.columns);
+            let columns = table.columns.iter().zip(&*self.columns);
             columns.map(|(column, source)| source.as_ref().filter(|_| is_wanted(column, wanted)))
         };
         for source in sources().flatten() {
@@ -106,7 +125,14 @@ impl Stored {
                 *place = if source.real { pages::Wanted::Real { default } } else { value };
             }
         }
-        let rows = database.rows(leaves, &places);
+        let rows = match place {
+            Place::Cells { page, first, next } => {
+                database.rows_of_cells(*page, usize::from(*first)..usize::from(*next), &places)
+            }
+            Place::Pages(leaves) => database.rows_bounded(leaves, &places, MOST_OVERFLOW),
+            // The keys are looked for by SQLite.
+            Place::Keys { .. } => return Err(ReadError::Changed(database.path().to_owned())),
+        };
         let mut rows = rows.map_err(|error| ReadError::page(error, database.page_size(), &self.name))?;
         let columns = sources().zip(&table.columns).map(|(source, column)| {
             let cells = source.and_then(|source| rows.columns.get_mut(source.at)).map(std::mem::take);
@@ -167,7 +193,7 @@ impl Stored {
         let mut sql = "SELECT id".to_owned();
         let mut selected = 0;
         let mut places = Vec::with_capacity(table.columns.len());
-        for (column, source) in table.columns.iter().zip(&self.columns) {
+        for (column, source) in table.columns.iter().zip(&*self.columns) {
             let source = source.as_ref().filter(|_| is_wanted(column, wanted));
             places.push(source.map(|source| {
                 sql = format!("{sql}, {}", identifier(&source.name));

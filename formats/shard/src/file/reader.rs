@@ -207,6 +207,16 @@ impl Shard {
         self.bytes.release();
     }
 
+    /// Keeps of a shard what its strings and single blocks are read with, for somebody who has noted the rest:
+    /// forgets the other blocks, the damage, processes, ledger and selection.
+    pub fn forget_records(&mut self) {
+        self.blocks.retain(|block| block.header.kind == BlockKind::Rows(rocpd::STRING));
+        self.blocks.shrink_to_fit();
+        self.damage = Vec::new();
+        self.processes = BTreeMap::new();
+        (self.ledger, self.selection) = (None, None);
+    }
+
     /// Bytes that belong to no whole block, and damaged side records.
     pub fn damage(&self) -> &[Damage] {
         &self.damage

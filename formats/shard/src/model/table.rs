@@ -147,10 +147,11 @@ impl Schema {
     }
 
     /// Adds a table, or replaces the description of a known one by a wider one.
-    pub fn define(&mut self, table: Table) {
+    pub fn define(&mut self, table: impl Into<Arc<Table>>) {
+        let table = table.into();
         match self.tables.iter_mut().find(|t| t.id == table.id) {
-            Some(known) => *known = Arc::new(table),
-            None => self.tables.push(Arc::new(table)),
+            Some(known) => *known = table,
+            None => self.tables.push(table),
         }
     }
 }

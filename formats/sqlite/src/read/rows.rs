@@ -7,6 +7,7 @@ use super::error::{PageError, PageProblem};
 use super::leaves::header_offset;
 use crate::format::{TABLE_LEAF, local_payload, u16_at, u32_at};
 use rpd_shard::model::{Cells, Keys, Value};
+use std::ops::Range;
 
 /// Bytes of a leaf's header.
 const LEAF_HEAD: usize = 8;
@@ -58,17 +59,52 @@ impl Database {
     /// Fails with the first page that is damaged; those before and behind it can be read without it. Texts of one
     /// column may have 4 GiB, and long rows no more bytes in all than the file.
     pub fn rows(&self, pages: &[u32], wanted: &[Wanted<'_>]) -> Result<TableRows, PageError> {
-        self.rows_bounded(pages, wanted, self.page_count() as u64 * self.page_size as u64)
+        self.rows_bounded(pages, wanted, self.bytes())
     }
 
-    /// The same, with at most `overflow` bytes in overflow pages.
-    pub(super) fn rows_bounded(
+    /// The same, with at most `overflow` bytes in overflow pages; [`PageProblem::TooLong`] where there are more.
+    pub fn rows_bounded(
         &self,
         pages: &[u32],
         wanted: &[Wanted<'_>],
         overflow: u64,
     ) -> Result<TableRows, PageError> {
-        let mut decoder = Decoder::new(self, wanted, pages.len(), overflow);
+        self.decode(pages, Decoder::new(self, wanted, pages.len(), overflow))
+    }
+
+    /// The rows of some cells of one leaf page, counted as [`Database::payloads`] does.
+    pub fn rows_of_cells(
+        &self,
+        page: u32,
+        cells: Range<usize>,
+        wanted: &[Wanted<'_>],
+    ) -> Result<TableRows, PageError> {
+        let decoder = Decoder::new(self, wanted, 1, self.bytes());
+        self.decode(&[page], Decoder { wanted_cells: cells, ..decoder })
+    }
+
+    /// Length of the payload of each cell of a leaf page, in the order of the rowids. They are what the page says.
+    pub fn payloads(&self, page: u32) -> Result<Vec<u64>, PageError> {
+        let mut bytes = vec![0; self.page_size];
+        self.read_from(page, &mut bytes)?;
+        let cell = |pointer| Cell::at(&bytes[..self.usable], pointer).map(|cell| cell.length);
+        let head = header_offset(page);
+        let lengths = match bytes.get(head) {
+            Some(&TABLE_LEAF) => {
+                let cells = usize::from(u16_at(&bytes, head + 3).unwrap_or(0));
+                let pointers = (0..cells).map(|i| u16_at(&bytes, head + LEAF_HEAD + 2 * i));
+                pointers.map(|pointer| cell(usize::from(pointer?))).collect::<Option<Vec<u64>>>()
+            }
+            _ => None,
+        };
+        lengths.ok_or_else(|| self.error(page, PageProblem::Cells))
+    }
+
+    fn bytes(&self) -> u64 {
+        u64::from(self.page_count()) * self.page_size as u64
+    }
+
+    fn decode(&self, pages: &[u32], mut decoder: Decoder<'_>) -> Result<TableRows, PageError> {
         let mut rest = pages;
         while let Some((first, _)) = rest.split_first() {
             let (near, far) = rest.split_at(self.close_by(rest));
@@ -113,6 +149,8 @@ struct Decoder<'a> {
     pages: usize,
     /// Bytes that overflow pages may still have.
     overflow: u64,
+    /// Which cells of each page.
+    wanted_cells: Range<usize>,
 }
 
 impl<'a> Decoder<'a> {
@@ -133,6 +171,7 @@ impl<'a> Decoder<'a> {
             rowids: Vec::new(),
             pages,
             overflow,
+            wanted_cells: 0..usize::MAX,
         }
     }
 
@@ -198,7 +237,8 @@ impl<'a> Decoder<'a> {
         let mut long = Vec::new();
         self.places.clear();
         self.rowids.clear();
-        for pointer in pointers.chunks_exact(2) {
+        let wanted = self.wanted_cells.clone();
+        for pointer in pointers.chunks_exact(2).take(wanted.end).skip(wanted.start) {
             let at = usize::from(u16::from_be_bytes([pointer[0], pointer[1]]));
             let cell = Cell::at(bytes, at).filter(|_| at >= content).ok_or(PageProblem::Cells)?;
             // Cells that lie over each other would be more bytes than the page has.

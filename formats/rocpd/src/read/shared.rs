@@ -1,0 +1,50 @@
+//! What many files have alike is kept once: a job has thousands of databases with the same tables.
+
+use std::sync::{Arc, Mutex, PoisonError};
+
+/// Most different values that are looked for.
+const MOST: usize = 1_024;
+
+/// Values of one kind, of all files that are open.
+#[derive(Debug)]
+pub(super) struct Shared<T: ?Sized>(Mutex<Vec<Arc<T>>>);
+
+impl<T: PartialEq + ?Sized> Shared<T> {
+    pub(super) const fn new() -> Shared<T> {
+        Shared(Mutex::new(Vec::new()))
+    }
+
+    /// The value, or an equal one that another file has.
+    pub(super) fn one_of(&self, value: Arc<T>) -> Arc<T> {
+        let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(same) = known.iter().find(|same| **same == value) {
+            return same.clone();
+        }
+        if known.len() >= MOST {
+            // What no file has any more makes room.
+            known.retain(|value| Arc::strong_count(value) > 1);
+        }
+        if known.len() < MOST {
+            known.push(value.clone());
+        }
+        value
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn equal_values_are_one_and_there_is_an_end_to_different_ones() {
+        let shared = Shared::new();
+        let first = shared.one_of(Arc::new(7));
+        assert!(Arc::ptr_eq(&first, &shared.one_of(Arc::new(7))));
+        let kept: Vec<_> = (0..3_000).map(|i| shared.one_of(Arc::new(i))).collect();
+        assert_eq!(shared.0.lock().unwrap().len(), MOST);
+        drop(kept);
+        let new = shared.one_of(Arc::new(9_999));
+        assert!(Arc::ptr_eq(&new, &shared.one_of(Arc::new(9_999))));
+        assert!(Arc::ptr_eq(&first, &shared.one_of(Arc::new(7))), "it is in use");
+    }
+}

@@ -1,0 +1,182 @@
+//! What is kept of an input between its survey and the end of the merge. There are thousands of inputs, so it
+//! is little, and it is counted.
+
+use super::opened::Input;
+use super::source::{KeyRun, KeySpace, Piece, Source, StackSpace};
+use super::survey::Survey;
+use crate::clock::{BestSets, keep_best};
+use crate::output::units::Part;
+use rpd_rocpd::read::{ProcessFacts, Space, SpaceTable};
+use rpd_shard::Shard;
+use rpd_shard::file::{BlockKind, BlockRef};
+use rpd_shard::model::{TableId, rocpd};
+use rpd_shard::record::{ClockSet, Node};
+
+/// What an allocation takes on top of its bytes, about.
+const ALLOCATION: usize = 16;
+/// What lists of plans, units and messages take for an input.
+const LISTED: usize = 512;
+/// What a string takes beside its text: place and hash in the survey; id, and hash of the set, later.
+const PER_STRING: usize = 56;
+/// Bytes of a piece that a thread has room for anyway.
+const USUAL_PIECE: u64 = 4 << 20;
+/// How often a long row is there while it is read, rewritten and put into pages.
+const TIMES_IN_WORK: u64 = 6;
+/// What a number in a B-tree takes.
+const TREE_ENTRY: usize = 40;
+
+impl Survey {
+    /// Drops what no later phase looks at, and the room that lists have left.
+    pub fn shrink(&mut self) {
+        match &mut self.input {
+            Input::None => {}
+            Input::Shard(shard) => {
+                shard.forget_records();
+                keep_best_clocks(shard);
+            }
+            Input::Database(open) => {
+                open.database.forget_pieces();
+                open.strings.shrink_to_fit();
+            }
+        }
+        self.sources.shrink_to_fit();
+        self.losses.shrink_to_fit();
+        self.warnings.shrink_to_fit();
+    }
+
+    /// Bytes that its strings take while it is read or written, about. They are known until they are counted.
+    pub fn string_bytes(&self) -> usize {
+        let strings: usize = self.hashes.iter().map(Vec::len).sum();
+        let texts = match &self.input {
+            Input::Shard(shard) => {
+                let blocks = shard.blocks().iter().map(|block| block.header);
+                let texts = blocks.filter(|header| header.kind == BlockKind::Rows(rocpd::STRING));
+                texts.map(|header| header.raw_bytes as usize).sum()
+            }
+            Input::None | Input::Database(_) => 0,
+        };
+        2 * texts + strings * PER_STRING
+    }
+
+    /// Bytes that its longest piece takes while it is in work, about; 0 where that is what any piece takes.
+    pub fn longest_piece(&self) -> u64 {
+        let bytes = |piece: &Piece| match piece {
+            Piece::Rows { piece, .. } => piece.bytes,
+            Piece::Block(block, _) => u64::from(block.header.raw_bytes),
+            Piece::Process | Piece::Tail => 0,
+        };
+        let pieces = self.sources.iter().flat_map(|source| source.pieces.iter()).map(bytes);
+        let pieces_of_strings = match &self.input {
+            Input::Database(open) => {
+                open.strings.iter().flat_map(|table| &table.pieces).map(|p| p.bytes).max()
+            }
+            Input::Shard(_) | Input::None => None,
+        };
+        let longest = pieces.chain(pieces_of_strings).max().unwrap_or(0);
+        if longest > USUAL_PIECE { longest.saturating_mul(TIMES_IN_WORK) } else { 0 }
+    }
+
+    /// Bytes that it takes until the end of the merge, about.
+    pub fn bytes(&self) -> usize {
+        let input = match &self.input {
+            Input::None => 0,
+            Input::Shard(shard) => of_shard(shard),
+            Input::Database(open) => {
+                let pieces = open.strings.iter().flat_map(|table| &table.pieces);
+                let pages = pieces.map(|piece| size_of::<Piece>() + piece.pages() * 4 + ALLOCATION);
+                open.database.spaces().iter().map(of_space).sum::<usize>() + pages.sum::<usize>()
+            }
+        };
+        let texts = |lines: &[String]| lines.iter().map(|line| of_text(line)).sum::<usize>();
+        let lists = size_of_val(&self.losses[..]) + self.rows_read.len() * TREE_ENTRY + texts(&self.warnings);
+        let path = 3 * self.input.path().as_os_str().len();
+        size_of::<Survey>()
+            + LISTED
+            + path
+            + lists
+            + input
+            + self.set_strings.len() * 64
+            + self.sources.iter().map(of_source).sum::<usize>()
+    }
+}
+
+/// A shard has a clock set for every few seconds, and the best one of each domain is used. The first domain stays
+/// the first.
+fn keep_best_clocks(shard: &mut Shard) {
+    let first = shard.clocks.first().map(|set| set.domain.clone());
+    let mut best = BestSets::new();
+    keep_best(&mut best, std::mem::take(&mut shard.clocks));
+    let mut sets: Vec<ClockSet> = best.into_values().collect();
+    sets.sort_by_key(|set| Some(&set.domain) != first.as_ref());
+    shard.clocks = sets;
+}
+
+fn of_shard(shard: &Shard) -> usize {
+    let clocks = shard.clocks.iter().map(|set| size_of::<ClockSet>() + of_text(&set.domain.boot_id));
+    size_of_val(shard.blocks())
+        + size_of_val(shard.schema().tables())
+        + clocks.sum::<usize>()
+        + 4 * ALLOCATION
+}
+
+fn of_space(space: &Space) -> usize {
+    let tags = space.tags.iter().map(|(tag, value)| 2 * size_of::<String>() + of_text(tag) + of_text(value));
+    let table_name = 24 + space.suffix.len() + ALLOCATION;
+    size_of::<Space>()
+        + space.tables.len() * (size_of::<SpaceTable>() + table_name)
+        + size_of_val(space.schema.tables())
+        + tags.sum::<usize>()
+        + space.nodes.iter().map(|(_, node)| of_node(node)).sum::<usize>()
+        + space.processes.len() * (size_of::<ProcessFacts>() + ALLOCATION)
+        + space.warnings.iter().map(|line| of_text(line)).sum::<usize>()
+        + 4 * ALLOCATION
+}
+
+fn of_source(source: &Source) -> usize {
+    let of_piece = |piece: &Piece| {
+        size_of::<Piece>()
+            + size_of::<Part>()
+            + match piece {
+                Piece::Block(_, Some(_)) => size_of::<BlockRef>() / 2 + ALLOCATION,
+                Piece::Rows { piece, .. } => piece.pages() * 4 + ALLOCATION,
+                Piece::Process | Piece::Block(_, None) | Piece::Tail => 0,
+            }
+    };
+    let of_keys = |space: &KeySpace| size_of::<KeySpace>() + size_of_val(&space.stored[..]) + ALLOCATION;
+    let process = &source.process;
+    let environment = process.environment.iter().map(|(name, value)| of_text(name) + of_text(value));
+    let stacks = match &source.stacks {
+        StackSpace::Offset(_) => 0,
+        StackSpace::Dictionary(values) => size_of_val(&values[..]),
+    };
+    // Of every table the base of its ids, and how many.
+    let bases = source.tables.len() * (TREE_ENTRY + size_of::<u64>() + size_of::<TableId>());
+    size_of::<Source>()
+        + source.pieces.iter().map(of_piece).sum::<usize>()
+        + source.spaces.values().map(of_keys).sum::<usize>()
+        + source.nodes.iter().map(|(_, node)| of_node(node)).sum::<usize>()
+        + of_node(&process.node)
+        + of_text(&process.command)
+        + environment.sum::<usize>()
+        + source.tracks.len() * (TREE_ENTRY + size_of::<KeyRun>())
+        + stacks
+        + bases
+}
+
+fn of_node(node: &Node) -> usize {
+    let texts = [
+        &node.machine_id,
+        &node.boot_id,
+        &node.system_name,
+        &node.hostname,
+        &node.release,
+        &node.version,
+        &node.hardware_name,
+        &node.domain_name,
+    ];
+    size_of::<Node>() + texts.into_iter().map(|text| of_text(text)).sum::<usize>()
+}
+
+fn of_text(text: &str) -> usize {
+    if text.is_empty() { 0 } else { text.len() + ALLOCATION }
+}
