@@ -237,7 +237,7 @@ fn refused_with_and_merged_with_what_is_asked_for(inputs: &Path, memory: &str) -
             assert_eq!(line.lines().count(), 1, "{outcome}");
             let next = line.split("give it --memory ").nth(1).unwrap().split(',').next().unwrap();
             assert!(next.parse::<Size>().unwrap().0 > asked.parse::<Size>().unwrap().0, "{round}: {outcome}");
-            asked = next.replace(' ', "");
+            next.clone_into(&mut asked);
             false
         });
         assert!(merged.is_some_and(|rounds| rounds > 0), "{merged:?}: {memory} is enough, or nothing is");
