@@ -138,7 +138,7 @@ impl Budget {
         let needed = held.of_all(read, all).needed();
         // Where it is a guess, rather too much.
         let margin = if read < all { needed / 8 } else { 0 };
-        let more = Size((needed + margin).next_multiple_of(1 << 20));
+        let more = mebibytes(needed.saturating_add(margin));
         Err(Failure::Usage(format!(
             "--memory {} is too little for the inputs of one merge rank, of which {} MiB are to be remembered, and \
              {} different strings{}: give it --memory {more}, or use more ranks",
@@ -157,7 +157,7 @@ impl Budget {
     /// Refuses an input with more of them, given how many would have been enough.
     pub fn check_stacks(self, wanted: Option<usize>) -> Result<(), Failure> {
         let Some(wanted) = wanted else { return Ok(()) };
-        let more = Size((wanted as u64 * PER_STACK_ID).next_multiple_of(1 << 20));
+        let more = mebibytes(wanted as u64 * PER_STACK_ID);
         Err(Failure::Usage(format!(
             "--memory {} is too little for an input with {wanted} stack ids that have to be numbered anew: give it \
              --memory {more}, or leave that input out",
@@ -169,6 +169,11 @@ impl Budget {
     pub fn without(self, held: Held) -> Budget {
         Budget(self.0.saturating_sub(held.kept()).max(LEAST))
     }
+}
+
+/// As `--memory` takes it, rounded up.
+fn mebibytes(bytes: u64) -> String {
+    format!("{}M", bytes.div_ceil(1 << 20))
 }
 
 #[cfg(test)]

@@ -2,6 +2,7 @@
 #![allow(missing_docs, clippy::unwrap_used)]
 
 use rpd_shard::model::{Value, native};
+use rpd_shard::size::Size;
 use rpd_tests::crafted::{push_thread, shard_of};
 use rpd_tests::harness::{
     Database, Job, binary, leftovers, mpi_missing, mpirun, rpd_merge, rpd_merge_mpi, skip,
@@ -205,6 +206,115 @@ fn memory_stays_within_what_is_allowed_mpi() {
         let _ = arguments(ranks).run().success();
         assert!(fs::read(&within).unwrap() == expected, "another file, 2 ranks");
     }
+}
+
+/// A merge that may not have more memory than it is told that it has.
+fn limited(job: Job, memory: &str) -> Job {
+    let kib = memory.parse::<Size>().unwrap().0 >> 10;
+    let limit = format!("ulimit -d {kib} && exec \"$@\"");
+    job.args(["--memory", memory]).wrapped("sh", &["-c", &limit, "sh"])
+}
+
+/// Merges with this memory, which is refused in one line, and then with what that line asks for; what comes of it
+/// is the same as without a limit.
+fn refused_with_and_merged_with_what_is_asked_for(inputs: &Path, memory: &str) -> PathBuf {
+    let folder = inputs.parent().unwrap();
+    let (free, within) = (folder.join("free.db"), folder.join("within.db"));
+    let job = |output: &Path| {
+        let job = rpd_merge().args(["--force", "--quiet", "-o"]).arg(output).arg(inputs);
+        job.limit(LIMIT)
+    };
+    for threads in ["1", "3"] {
+        let mut asked = memory.to_owned();
+        // What is asked for before all inputs are read is a guess, and may be told again.
+        let merged = (0..4).find(|round| {
+            let outcome = limited(job(&within).args(["--threads", threads]), &asked).run();
+            if outcome.code() == Some(0) {
+                return true;
+            }
+            assert_eq!(outcome.code(), Some(2), "{asked}: {outcome}");
+            let line = outcome.stderr.trim();
+            assert_eq!(line.lines().count(), 1, "{outcome}");
+            let next = line.split("give it --memory ").nth(1).unwrap().split(',').next().unwrap();
+            assert!(next.parse::<Size>().unwrap().0 > asked.parse::<Size>().unwrap().0, "{round}: {outcome}");
+            next.clone_into(&mut asked);
+            false
+        });
+        assert!(merged.is_some_and(|rounds| rounds > 0), "{merged:?}: {memory} is enough, or nothing is");
+        let _ = job(&free).run().success();
+        assert!(fs::read(&free).unwrap() == fs::read(&within).unwrap(), "another file, {threads} threads");
+    }
+    within
+}
+
+#[test]
+fn what_is_known_of_many_inputs_is_within_the_memory_mpi() {
+    let scale = Scale::new();
+    let (shards, solo, ranks) = if soak() { (4_096, "64M", "80M") } else { (1_000, "48M", "72M") };
+    Many { shards, names: 1, texts: 0 }.write(&scale.inputs());
+    let within = scale.merged("within", limited(rpd_merge(), solo));
+    let bytes = fs::read(&within).unwrap();
+    let _ =
+        refused_with_and_merged_with_what_is_asked_for(&scale.inputs(), if soak() { "48M" } else { "36M" });
+    if let Some(why) = mpi_missing() {
+        return skip("many inputs and little memory under mpirun", why);
+    }
+    for n in [1, 2, 3] {
+        let kib = ranks.parse::<Size>().unwrap().0 >> 10;
+        let limit = format!("ulimit -d {kib} && exec \"$@\"");
+        let job = mpirun(n).arg("sh").args(["-c", &limit, "sh"]).arg(binary("rpd-merge"));
+        let output = scale.merged("ranks", job.args(["--threads", "1", "--force", "--memory", ranks]));
+        assert!(fs::read(&output).unwrap() == bytes, "{n} ranks make another file");
+    }
+}
+
+#[test]
+fn more_strings_than_there_is_memory_for_are_refused_and_what_is_asked_for_is_enough() {
+    let folder = tempfile::tempdir().unwrap();
+    let inputs = folder.path().join("in");
+    let (distinct_strings, events_per_rank) = if soak() { (1_000_000, 200_000) } else { (200_000, 40_000) };
+    let run = BulkRun { ranks: 8, events_per_rank, distinct_strings, ..BulkRun::default() };
+    write_bulk_rocpd(&inputs, &run).unwrap();
+    let output = refused_with_and_merged_with_what_is_asked_for(&inputs, "40M");
+    assert!(Database::open(&output).count("rocpd_string") > distinct_strings as i64 * 9 / 10);
+}
+
+/// A small database after this statement.
+fn changed(folder: &Path, events_per_rank: usize, sql: &str) -> PathBuf {
+    let run = BulkRun { events_per_rank, ..BulkRun::tiny(1) };
+    let inputs = folder.join("in");
+    let written = write_bulk_rocpd(&inputs, &run).unwrap();
+    let file = rusqlite::Connection::open(&written[0]).unwrap();
+    let suffix: String = file
+        .query_row("SELECT substr(name, 12) FROM sqlite_master WHERE name LIKE 'rocpd_event%'", [], |row| {
+            row.get(0)
+        })
+        .unwrap();
+    file.execute_batch(&sql.replace("{}", &suffix)).unwrap();
+    inputs
+}
+
+#[test]
+fn stack_ids_that_have_to_be_numbered_anew_are_within_the_memory() {
+    let folder = tempfile::tempdir().unwrap();
+    let inputs = changed(folder.path(), 200_000, "UPDATE rocpd_event{} SET stack_id = -1 - id * 7919");
+    let output = Database::open(&refused_with_and_merged_with_what_is_asked_for(&inputs, "32M"));
+    let events = output.count("rocpd_event");
+    assert!(events > 32 << 12, "{events} ids would fit");
+    assert_eq!(output.number("SELECT count(DISTINCT stack_id) FROM rocpd_event"), events);
+}
+
+#[test]
+fn long_rows_are_read_one_by_one() {
+    let folder = tempfile::tempdir().unwrap();
+    let long =
+        "UPDATE rocpd_event{} SET extdata = '{\"message\": \"' || id || hex(zeroblob(1500000)) || '\"}'
+                 WHERE id <= 60";
+    let inputs = changed(folder.path(), 100, long);
+    let output = Database::open(&refused_with_and_merged_with_what_is_asked_for(&inputs, "40M"));
+    let whole = "SELECT count(*) FROM rocpd_event WHERE extdata GLOB '{\"message\": \"' || id || '0*'
+                  AND length(extdata) > 3000000";
+    assert_eq!(output.number(whole), 60);
 }
 
 #[test]

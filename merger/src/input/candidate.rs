@@ -186,16 +186,19 @@ fn members(database: &Database) -> Vec<String> {
 fn noted_guids(database: &Database, space: usize) -> Vec<String> {
     let Some(table) = database.spaces()[space].position(rocpd::INFO_PROCESS) else { return Vec::new() };
     let pieces = &database.spaces()[space].tables[table].pieces;
-    let read = |piece| database.rows(space, table, piece, Wanted::All).ok();
-    let guids = pieces.iter().filter_map(read).flat_map(|rows| {
-        let guid = |i| {
-            let text = rows.column("extdata").get(i).text_lossy()?.into_owned();
-            let noted: serde_json::Value = serde_json::from_str(&text).ok()?;
-            Some(noted.pointer("/rpd/guid")?.as_str()?.to_owned())
-        };
-        (0..rows.len).filter_map(guid).collect::<Vec<_>>()
-    });
-    guids.collect()
+    let mut guids = Vec::new();
+    for piece in pieces {
+        database.each(space, table, piece, &mut |_, rows| {
+            let Ok(rows) = rows else { return };
+            let guid = |i| {
+                let text = rows.column("extdata").get(i).text_lossy()?.into_owned();
+                let noted: serde_json::Value = serde_json::from_str(&text).ok()?;
+                Some(noted.pointer("/rpd/guid")?.as_str()?.to_owned())
+            };
+            guids.extend((0..rows.len).filter_map(guid));
+        });
+    }
+    guids
 }
 
 /// The ledgers of the merges that a space went through.

@@ -135,25 +135,22 @@ impl Reader<'_> {
         let mut readable = StringPieces { space: self.space, table: 0, pieces: Vec::new() };
         let Some(place) = self.found.position(rocpd::STRING) else { return (space, hashes, readable) };
         readable.table = place;
-        let mut left: Vec<_> = self.found.tables[place].pieces.iter().rev().cloned().collect();
-        while let Some(piece) = left.pop() {
-            let rows = match self.database.rows(self.space, place, &piece, Wanted::All) {
-                Ok(rows) => rows,
-                Err(ReadError::TooLarge { .. }) if let Some(parts) = self.smaller(place, &piece) => {
-                    left.extend(parts.into_iter().rev());
-                    continue;
-                }
-                Err(error) => {
-                    survey.warn(&error);
-                    survey.lose(Some(rocpd::STRING), LossCause::DamagedBlock, None);
-                    continue;
-                }
-            };
-            readable.pieces.push(piece);
-            runs_of(&rows).iter().for_each(|(first, next)| space.add_keys(*first, *next));
-            let texts = rows.column("string");
-            hashes.extend((hashes.len() as u32..).zip((0..rows.len).map(|i| hash(text_of(texts.get(i))))));
-            *survey.rows_read.entry(rocpd::STRING).or_default() += rows.len as u64;
+        for piece in &self.found.tables[place].pieces {
+            self.database.each(self.space, place, piece, &mut |piece, rows| {
+                let rows = match rows {
+                    Ok(rows) => rows,
+                    Err(error) => {
+                        survey.warn(&error);
+                        return survey.lose(Some(rocpd::STRING), LossCause::DamagedBlock, None);
+                    }
+                };
+                readable.pieces.push(piece.clone());
+                runs_of(&rows).iter().for_each(|(first, next)| space.add_keys(*first, *next));
+                let texts = rows.column("string");
+                hashes
+                    .extend((hashes.len() as u32..).zip((0..rows.len).map(|i| hash(text_of(texts.get(i))))));
+                *survey.rows_read.entry(rocpd::STRING).or_default() += rows.len as u64;
+            });
         }
         (space, hashes, readable)
     }
@@ -228,18 +225,14 @@ impl Reader<'_> {
         piece: rpd_rocpd::read::Piece,
         read: &(impl Fn(&rpd_rocpd::read::Piece) -> Result<PieceFacts, ReadError> + Sync),
     ) -> Vec<(rpd_rocpd::read::Piece, Result<PieceFacts, ReadError>)> {
-        match read(&piece) {
-            Err(ReadError::TooLarge { .. }) if let Some(parts) = self.smaller(place, &piece) => {
-                parts.into_iter().flat_map(|part| self.in_parts(place, part, read)).collect()
-            }
-            told => vec![(piece, told)],
+        let told = read(&piece);
+        if matches!(told, Err(ReadError::TooLarge { .. }))
+            && let Ok(parts) = self.database.smaller(self.space, place, &piece)
+            && parts.first() != Some(&piece)
+        {
+            return parts.into_iter().flat_map(|part| self.in_parts(place, part, read)).collect();
         }
-    }
-
-    /// The parts of a piece that is too large, if it has any.
-    fn smaller(&self, place: usize, piece: &rpd_rocpd::read::Piece) -> Option<Vec<rpd_rocpd::read::Piece>> {
-        let parts = self.database.smaller(self.space, place, piece).ok()?;
-        (parts != [piece.clone()]).then_some(parts)
+        vec![(piece, told)]
     }
 
     /// The rows of all tables that have stack ids, read anew.

@@ -19,9 +19,9 @@ const LISTED: usize = 512;
 /// What a string takes beside its text: place and hash in the survey; id, and hash of the set, later.
 const PER_STRING: usize = 56;
 /// Bytes of a piece that a thread has room for anyway.
-const USUAL_PIECE: u64 = 4 << 20;
+const USUAL_PIECE: u64 = 1 << 20;
 /// How often a long row is there while it is read, rewritten and put into pages.
-const TIMES_IN_WORK: u64 = 6;
+const TIMES_IN_WORK: u64 = 8;
 /// What a number in a B-tree takes.
 const TREE_ENTRY: usize = 40;
 

@@ -8,7 +8,7 @@ use super::candidate::Candidate;
 use super::format::Format;
 use super::lost::{LostCause, LostRows};
 use rayon::prelude::*;
-use rpd_rocpd::read::{Database, Wanted};
+use rpd_rocpd::read::Database;
 use rpd_shard::Shard;
 use rpd_shard::file::BlockKind;
 use rpd_shard::model::Value;
@@ -262,16 +262,18 @@ fn contents_of_space(path: &Path, space: usize) -> Contents {
             let sum = rows.entry(table.table.name.clone()).or_insert(Some(0));
             hasher.write(table.table.name.as_bytes());
             for piece in &table.pieces {
-                let Ok(some) = database.rows(space, place, piece, Wanted::All) else {
-                    *sum = None;
-                    continue;
-                };
-                *sum = sum.map(|sum| sum + some.len as u64);
-                readable += some.len as u64;
-                for row in 0..some.len {
-                    hasher.write(&some.keys.get(row).to_le_bytes());
-                    some.columns.iter().for_each(|cells| add(&mut hasher, cells.get(row)));
-                }
+                database.each(space, place, piece, &mut |_, some| {
+                    let Ok(some) = some else {
+                        *sum = None;
+                        return;
+                    };
+                    *sum = sum.map(|sum| sum + some.len as u64);
+                    readable += some.len as u64;
+                    for row in 0..some.len {
+                        hasher.write(&some.keys.get(row).to_le_bytes());
+                        some.columns.iter().for_each(|cells| add(&mut hasher, cells.get(row)));
+                    }
+                });
             }
         }
         database.release();

@@ -34,6 +34,9 @@ pub enum Wanted {
     Links,
 }
 
+/// What is done with the rows of a piece, or of a part of it.
+pub type TakeRows<'a> = dyn FnMut(&Piece, Result<Rows<Local>, ReadError>) + 'a;
+
 /// A RocPD database that is only read, by any number of threads at once.
 #[derive(Debug)]
 pub struct Database {
@@ -155,6 +158,15 @@ impl Database {
         }
     }
 
+    /// All columns of the rows of a piece. If they are too large to be read at once, those of its parts, one by one.
+    ///
+    /// # Panics
+    /// If there is no such space or table.
+    pub fn each(&self, space: usize, table: usize, piece: &Piece, take: &mut TakeRows<'_>) {
+        let table = &self.spaces[space].tables[table];
+        self.file.each(&table.stored, &table.table, piece, take);
+    }
+
     /// Forgets where the rows are, for somebody who has noted the pieces that he will read.
     pub fn forget_pieces(&mut self) {
         let tables = self.spaces.iter_mut().flat_map(|space| &mut space.tables);
@@ -213,21 +225,15 @@ impl Reader {
     }
 
     /// Hands on the rows of a piece; where they are too long, in smaller ones.
-    fn each(
-        &self,
-        stored: &Stored,
-        table: &Arc<Table>,
-        piece: &Piece,
-        take: &mut dyn FnMut(Result<Rows<Local>, ReadError>),
-    ) {
+    fn each(&self, stored: &Stored, table: &Arc<Table>, piece: &Piece, take: &mut TakeRows<'_>) {
         match (self.rows(stored, table, piece, Wanted::All), &self.pages) {
             (Err(ReadError::TooLarge { .. }), Some(pages)) if piece.has_pages() => {
                 match stored.smaller(pages, piece) {
                     Ok(parts) => parts.iter().for_each(|part| self.each(stored, table, part, take)),
-                    Err(error) => take(Err(error)),
+                    Err(error) => take(piece, Err(error)),
                 }
             }
-            (rows, _) => take(rows),
+            (rows, _) => take(piece, rows),
         }
     }
 
@@ -348,7 +354,7 @@ impl Reader {
         let found = describe(table.id, &table.name, Some(table), &file, &HashMap::new());
         let stored = Stored::new(entry, &file, &found.places);
         for piece in self.pieces(&stored, damage)? {
-            self.each(&stored, &found.table, &piece, &mut |rows| match rows {
+            self.each(&stored, &found.table, &piece, &mut |_, rows| match rows {
                 Ok(rows) => tags::add(&mut tags, &rows),
                 Err(error) => damage.add([error.to_string()]),
             });
@@ -367,7 +373,7 @@ impl Reader {
         let mut facts = Vec::new();
         let Some(table) = space.position(table).and_then(|at| space.tables.get(at)) else { return facts };
         for piece in &table.pieces {
-            self.each(&table.stored, &table.table, piece, &mut |rows| match rows {
+            self.each(&table.stored, &table.table, piece, &mut |_, rows| match rows {
                 Ok(rows) => facts.extend(of(rows).take(MAX_FACTS.saturating_sub(facts.len()))),
                 Err(error) => damage.add([error.to_string()]),
             });

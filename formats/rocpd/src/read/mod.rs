@@ -26,7 +26,7 @@ mod space;
 mod stored;
 mod tags;
 
-pub use database::{Database, Wanted};
+pub use database::{Database, TakeRows, Wanted};
 pub use error::ReadError;
 pub use piece::Piece;
 pub use process::ProcessFacts;
