@@ -265,7 +265,7 @@ impl<'a> Own<'a> {
     }
 }
 
-/// Surveys this rank's inputs, as many at once as there are threads: of the strings of an input only those
+/// Surveys this rank's inputs, as many at once as there are threads and room: of the strings of an input only those
 /// that are new are kept.
 fn survey_all(
     own: &Own<'_>,
@@ -279,7 +279,11 @@ fn survey_all(
     let bytes = |inputs: &[PlannedInput]| inputs.iter().map(|input| input.bytes).sum::<u64>();
     let (mut read, all) = (0, bytes(own.inputs));
     let mut all_gone = Vec::new();
-    for some in own.inputs.chunks(rayon::current_num_threads()) {
+    let mut left = own.inputs;
+    while !left.is_empty() {
+        let at_once = args.memory.without(held).threads(rayon::current_num_threads(), held.largest);
+        let (some, behind) = left.split_at(at_once.min(left.len()));
+        left = behind;
         let survey_one = |planned: &PlannedInput| {
             let surveyed = survey(planned, schema);
             progress.add(planned.bytes);

@@ -22,6 +22,8 @@ const PER_STRING: usize = 56;
 const USUAL_PIECE: u64 = 1 << 20;
 /// How often a long row is there while it is read, rewritten and put into pages.
 const TIMES_IN_WORK: u64 = 8;
+/// What the pages of its unit may take more than those of others: their memory grows to twice its length.
+const GROWN_PAGES: u64 = 16 << 20;
 /// What a number in a B-tree takes.
 const TREE_ENTRY: usize = 40;
 
@@ -73,7 +75,11 @@ impl Survey {
             Input::Shard(_) | Input::None => None,
         };
         let longest = pieces.chain(pieces_of_strings).max().unwrap_or(0);
-        if longest > USUAL_PIECE { longest.saturating_mul(TIMES_IN_WORK) } else { 0 }
+        if longest > USUAL_PIECE {
+            longest.saturating_mul(TIMES_IN_WORK).saturating_add(GROWN_PAGES)
+        } else {
+            0
+        }
     }
 
     /// Bytes that it takes until the end of the merge, about.

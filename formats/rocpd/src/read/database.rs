@@ -227,8 +227,11 @@ impl Reader {
     /// Hands on the rows of a piece; where they are too long, in smaller ones.
     fn each(&self, stored: &Stored, table: &Arc<Table>, piece: &Piece, take: &mut TakeRows<'_>) {
         match (self.rows(stored, table, piece, Wanted::All), &self.pages) {
-            (Err(ReadError::TooLarge { .. }), Some(pages)) if piece.has_pages() => {
+            (Err(ReadError::TooLarge { path, table: name }), Some(pages)) if piece.has_pages() => {
                 match stored.smaller(pages, piece) {
+                    Ok(parts) if parts.first() == Some(piece) => {
+                        take(piece, Err(ReadError::TooLarge { path, table: name }));
+                    }
                     Ok(parts) => parts.iter().for_each(|part| self.each(stored, table, part, take)),
                     Err(error) => take(piece, Err(error)),
                 }

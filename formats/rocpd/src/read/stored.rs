@@ -99,6 +99,11 @@ impl Stored {
                 let payloads = database.payloads(leaves[0]);
                 let payloads =
                     payloads.map_err(|error| ReadError::page(error, database.page_size(), &self.name))?;
+                // Rows that share overflow pages would be more than the file.
+                let sum = payloads.iter().fold(0u64, |sum, length| sum.saturating_add(*length));
+                if sum > u64::from(database.page_count()) * database.page_size() as u64 {
+                    return Ok(vec![piece.clone()]);
+                }
                 Ok(Piece::of_cells(leaves[0], &payloads, MOST_OVERFLOW))
             }
             _ => Ok(piece.split()),

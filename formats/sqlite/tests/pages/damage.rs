@@ -225,6 +225,31 @@ fn rows_cannot_share_overflow_pages_to_grow_beyond_the_file() {
     assert!(matches!(rows(3).unwrap_err().problem, PageProblem::TooLong));
 }
 
+#[test]
+fn long_rows_of_a_page_are_read_one_by_one() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("a.db");
+    let overflow = |next: u32, byte| [&next.to_be_bytes()[..], &[byte; 508]].concat();
+    let cells = [long_cell(0, 3), long_cell(1, 5)];
+    let cells: Vec<(usize, &[u8])> = cells.iter().enumerate().map(|(i, c)| (60 + 50 * i, &c[..])).collect();
+    let pages = [leaf(&cells), overflow(4, b'y'), overflow(0, b'y'), overflow(6, b'z'), overflow(0, b'z')];
+    let database = with_pages(&path, &pages);
+    let whole = database.rows(&[2], &WANTED[..1]).unwrap();
+    let lengths = database.payloads(2).unwrap();
+    assert_eq!((lengths.len(), lengths[0]), (2, lengths[1]));
+    assert!(matches!(
+        database.rows_bounded(&[2], &WANTED[..1], lengths[0]).unwrap_err().problem,
+        PageProblem::TooLong
+    ));
+    for row in 0..2 {
+        let one = database.rows_of_cells(2, row..row + 1, &WANTED[..1]).unwrap();
+        assert_eq!((one.len, one.keys.get(0)), (1, whole.keys.get(row)));
+        assert_eq!(one.columns[0].get(0), whole.columns[0].get(row));
+    }
+    assert_eq!(database.rows_of_cells(2, 2..9, &WANTED[..1]).unwrap().len, 0);
+    assert!(database.payloads(3).is_err(), "it is no leaf");
+}
+
 proptest! {
     #![proptest_config(ProptestConfig { cases: 2000, failure_persistence: None, ..ProptestConfig::default() })]
 
