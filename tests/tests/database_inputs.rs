@@ -61,6 +61,46 @@ fn a_file_that_is_no_rocpd_database_is_left_out_and_told() {
     assert_left_out(&job, &bad, &[]);
 }
 
+/// Nothing is passed over in silence: what is in a folder and not merged is in a line, and counts for `--strict`.
+#[test]
+fn what_a_folder_holds_and_is_not_merged_is_told() {
+    let told = |job: &DatabaseJob, words: &[&str]| {
+        let outcome = job.merge(&[]).success();
+        for word in words {
+            assert!(outcome.stderr.contains(word), "{word}: {outcome}");
+        }
+        fs::remove_file(job.output()).unwrap();
+        assert_refused(&job.merge(&["--strict"]), 3, &[]);
+    };
+    let job = DatabaseJob::small();
+    let below = job.place().join("host");
+    fs::create_dir(&below).unwrap();
+    fs::copy(&job.inputs[0], below.join("other_results.db")).unwrap();
+    told(&job, &["host holds 1 profiles and is not looked into"]);
+    fs::remove_dir_all(&below).unwrap();
+
+    std::os::unix::fs::symlink("nowhere.db", job.place().join("dangling_results.db")).unwrap();
+    told(&job, &["dangling_results.db"]);
+    fs::remove_file(job.place().join("dangling_results.db")).unwrap();
+
+    let pipe = job.place().join("pipe_results.db");
+    let made = std::process::Command::new("mkfifo").arg(&pipe).status().unwrap();
+    assert!(made.success());
+    told(&job, &["pipe_results.db", "no regular file"]);
+    fs::remove_file(&pipe).unwrap();
+
+    // A folder for each host, and one deeper than profilers make them.
+    let deep = job.place().join("host0/deep");
+    fs::create_dir_all(&deep).unwrap();
+    for input in &job.inputs {
+        fs::rename(input, job.place().join("host0").join(name(input))).unwrap();
+    }
+    job.merge(&["--strict"]).success();
+    fs::remove_file(job.output()).unwrap();
+    fs::copy(job.place().join("host0").join(name(&job.inputs[0])), deep.join("x_results.db")).unwrap();
+    told(&job, &["deep holds 1 profiles"]);
+}
+
 #[test]
 fn a_database_that_was_cut_is_told_and_the_others_are_whole() {
     let job = DatabaseJob::small();

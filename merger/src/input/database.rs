@@ -18,7 +18,7 @@ use std::sync::Arc;
 /// Pieces that are read before what they told is put together.
 const PIECES_AT_ONCE: usize = 64;
 /// Lines that are told of one database; more damage is counted.
-const MAX_WARNINGS: usize = 3;
+const MAX_WARNINGS: usize = 20;
 
 /// Surveys the spaces of a database, the pieces of each table in parallel.
 pub(super) fn survey_database(database: Database, taken: &[usize], job: &JobSchema) -> Survey {

@@ -61,6 +61,7 @@ pub fn find(inputs: &[PathBuf]) -> Result<Found, Failure> {
     };
     let mut home = PathBuf::new();
     let mut files: Vec<(PathBuf, bool)> = Vec::new();
+    let mut passed_over: Vec<(PathBuf, String)> = Vec::new();
     for input in inputs {
         let kind = fs::metadata(input)
             .map_err(|e| Failure::Input(format!("cannot read {}: {e}; check the path", input.display())))?;
@@ -69,8 +70,10 @@ pub fn find(inputs: &[PathBuf]) -> Result<Found, Failure> {
             continue;
         }
         let mut found = shards_in(input)?;
-        found.extend(profiles_in(input, found.is_empty())?);
-        if found.is_empty() {
+        let profiles = profiles_in(input, found.is_empty())?;
+        found.extend(profiles.files);
+        passed_over.extend(profiles.passed_over);
+        if found.is_empty() && passed_over.is_empty() {
             // The output root instead of a run is a common slip; with one run in it, it is clear.
             home = one_run_in(input)?;
             found = shards_in(&home)?;
@@ -88,32 +91,84 @@ pub fn find(inputs: &[PathBuf]) -> Result<Found, Failure> {
         let format = format_of(&path).map_err(|reason| format!("{} {reason}", path.display()));
         Listed { path, format, named, origin: None }
     };
-    Ok(Found { files: files.into_iter().map(listed).collect(), home })
+    let mut files: Vec<Listed> = files.into_iter().map(listed).collect();
+    passed_over.sort();
+    let refused = |(path, reason)| Listed { path, format: Err(reason), named: false, origin: None };
+    files.extend(passed_over.into_iter().map(refused));
+    Ok(Found { files, home })
+}
+
+/// What profilers left in a folder.
+#[derive(Default)]
+struct Profiles {
+    files: Vec<PathBuf>,
+    /// Folders that were not looked into, though they may hold some, and why.
+    passed_over: Vec<(PathBuf, String)>,
 }
 
 /// What profilers left in a folder; where that is `all` there is, also what is in the folders below, since
 /// rocprofv3 makes one for each host. JSON of others is passed over, and so is a merge of ours, unless there
 /// is nothing else.
-fn profiles_in(dir: &Path, all: bool) -> Result<Vec<PathBuf>, Failure> {
-    let is_profile = |path: &PathBuf| {
-        let ending = path.extension().and_then(|e| e.to_str());
-        let is_json = ending == Some("json");
-        ending.is_some_and(|e| PROFILE_ENDINGS.contains(&e))
-            && path.is_file()
-            && !is_default_output(path)
-            && (!is_json || is_result(path) || format_of(path).is_ok())
+fn profiles_in(dir: &Path, all: bool) -> Result<Profiles, Failure> {
+    let mut found =
+        Profiles { files: entries(dir)?.into_iter().filter(is_profile).collect(), ..Profiles::default() };
+    let folders = |dir: &Path| -> Result<Vec<PathBuf>, Failure> {
+        Ok(entries(dir)?.into_iter().filter(|path| path.is_dir()).collect())
     };
-    let mut found: Vec<PathBuf> = entries(dir)?.into_iter().filter(is_profile).collect();
-    if found.is_empty() && all {
-        for below in entries(dir)?.into_iter().filter(|path| path.is_dir()) {
-            if shards_in(&below).is_ok_and(|shards| shards.is_empty()) {
-                found.extend(entries(&below).unwrap_or_default().into_iter().filter(is_profile));
+    let beside = !found.files.is_empty() || !all;
+    for below in folders(dir)? {
+        let inside = match entries(&below) {
+            Ok(inside) => inside,
+            // Beside shards there may be anything.
+            Err(error) if all => {
+                found.passed_over.push((below, error.to_string()));
+                continue;
             }
+            Err(_) => continue,
+        };
+        // Runs of rpd-collect are chosen by name, or by being the only one.
+        if inside.iter().any(|path| is_shard(path)) {
+            continue;
+        }
+        if beside {
+            found.pass_over(&below, &inside, dir);
+            continue;
+        }
+        found.files.extend(inside.iter().filter(|path| is_profile(path)).cloned());
+        for deeper in folders(&below)? {
+            let inside = entries(&deeper).unwrap_or_default();
+            found.pass_over(&deeper, &inside, &below);
         }
     }
-    found.sort();
-    let (merges, others): (Vec<_>, Vec<_>) = found.into_iter().partition(|path| is_merge(path));
-    Ok(if others.is_empty() && all { merges } else { others })
+    found.files.sort();
+    let (merges, others): (Vec<_>, Vec<_>) = found.files.into_iter().partition(|path| is_merge(path));
+    Ok(Profiles { files: if others.is_empty() && all { merges } else { others }, ..found })
+}
+
+impl Profiles {
+    /// Notes a folder if it holds profiles.
+    fn pass_over(&mut self, folder: &Path, inside: &[PathBuf], above: &Path) {
+        let profiles = inside.iter().filter(|path| is_profile(path) && !is_merge(path)).count();
+        if profiles > 0 {
+            let (folder, above) = (folder.display(), above.display());
+            let reason = format!(
+                "{folder} holds {profiles} profiles and is not looked into, since others are in {above}: name it to \
+                 have them merged"
+            );
+            self.passed_over.push((PathBuf::from(folder.to_string()), reason));
+        }
+    }
+}
+
+/// Whether a file has the name of a profile. JSON has to be one, too, since many write some. What is named
+/// like one and cannot be read is told later.
+fn is_profile(path: &PathBuf) -> bool {
+    let ending = path.extension().and_then(|e| e.to_str());
+    let is_json = ending == Some("json");
+    ending.is_some_and(|e| PROFILE_ENDINGS.contains(&e))
+        && !path.is_dir()
+        && !is_default_output(path)
+        && (!is_json || is_result(path) || format_of(path).is_ok())
 }
 
 /// Whether a file is named as rocprofv3 names its JSON: where it is none, that is worth a word.
@@ -188,9 +243,13 @@ fn newest_run(root: &Path) -> Result<PathBuf, Failure> {
 
 fn shards_in(dir: &Path) -> Result<Vec<PathBuf>, Failure> {
     let mut shards = entries(dir)?;
-    shards.retain(|path| path.extension().is_some_and(|e| e == SHARD_ENDING));
+    shards.retain(|path| is_shard(path));
     shards.sort();
     Ok(shards)
+}
+
+fn is_shard(path: &Path) -> bool {
+    path.extension().is_some_and(|e| e == SHARD_ENDING)
 }
 
 /// The run in an output root that holds just one; else says what is there.

@@ -138,7 +138,7 @@ pub(super) fn shorten(warnings: &mut Vec<String>, most: usize, path: &Path) {
     if warnings.len() > most {
         let more = warnings.len() - most;
         warnings.truncate(most);
-        warnings.push(format!("{}: {more} more damaged places", path.display()));
+        warnings.push(format!("{}: {more} more such lines", path.display()));
     }
 }
 

@@ -42,19 +42,24 @@ impl SourceMap<'_> {
     pub fn renumber(&self, mut rows: Rows<Local>, origin: Origin, replaced: &mut Replaced) -> Rows<Merged> {
         let table = rows.table.clone();
         let keys = self.keys(table.id, &rows.keys, origin);
-        // What a span without an end, or a row without a time, falls back to.
+        // What a span without a start or an end falls back to: its other time.
         let has_time = |cells: &Cells| matches!(cells, Cells::Int { nulls, .. } if !nulls.any());
         let incomplete = |(column, cells): (&Column, &Cells)| column.kind == Kind::Time && !has_time(cells);
         let some_incomplete = table.columns.iter().zip(&rows.columns).any(incomplete);
-        let span = table.span().filter(|_| some_incomplete).map(|(first, _)| rows.columns[first].clone());
+        let span = table.span().filter(|_| some_incomplete);
+        let span = span.map(|(first, last)| (first, rows.columns[first].clone(), rows.columns[last].clone()));
         let mut columns = std::mem::take(&mut rows.columns);
-        for (column, cells) in table.columns.iter().zip(&mut columns) {
+        for (place, (column, cells)) in table.columns.iter().zip(&mut columns).enumerate() {
             let mut lost = 0;
             match &column.kind {
                 Kind::Ref(target) => self.refs(column, *target, origin, cells, rows.len, &mut lost),
                 Kind::Str => self.strings(column, origin, cells, rows.len, &mut lost),
                 Kind::Stack => self.stacks(cells, rows.len, &mut lost),
-                Kind::Time => self.times(column, cells, rows.len, span.as_ref(), &mut lost),
+                Kind::Time => {
+                    let other =
+                        span.as_ref().map(|(first, start, end)| if place == *first { end } else { start });
+                    self.times(column, cells, rows.len, other, &mut lost);
+                }
                 Kind::Json(refs) => {
                     keep_constraints(column, cells, rows.len, &mut lost);
                     self.json(refs, cells, &mut lost);
@@ -182,7 +187,8 @@ impl SourceMap<'_> {
         );
     }
 
-    fn times(&self, column: &Column, cells: &mut Cells, rows: usize, start: Option<&Cells>, lost: &mut u64) {
+    /// `other` has the other times of the rows, of a span.
+    fn times(&self, column: &Column, cells: &mut Cells, rows: usize, other: Option<&Cells>, lost: &mut u64) {
         if let Cells::Int { values, nulls } = &mut *cells
             && !nulls.any()
         {
@@ -190,7 +196,7 @@ impl SourceMap<'_> {
             return;
         }
         let process = self.source.process.first_seen;
-        let fallback = |i: usize| start.and_then(|s| s.int(i)).unwrap_or(process);
+        let fallback = |i: usize| other.and_then(|s| s.int(i)).unwrap_or(process);
         let mut values = Vec::with_capacity(rows);
         let mut nulls = Nulls::default();
         for i in 0..rows {

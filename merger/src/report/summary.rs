@@ -220,7 +220,7 @@ impl Report {
             return Some(format!("{}; {without}", left_out(path, reason)));
         }
         if !self.missing_ranks.is_empty() {
-            return Some(format!("no shard of rank {}; {without}", ranges(&self.missing_ranks)));
+            return Some(format!("nothing of rank {}; {without}", ranges(&self.missing_ranks)));
         }
         if !self.repeated_ranks.is_empty() {
             return Some(format!("{}; {without}", self.repeated()));
@@ -242,10 +242,12 @@ impl Report {
             .map(|(path, reason)| format!("left out: {}", left_out(path, reason)))
             .collect();
         if !self.missing_ranks.is_empty() {
-            lines.push(format!(
-                "no shard of rank {}: did its collector start, and did the rank call roctx, MPI or RCCL?",
-                ranges(&self.missing_ranks)
-            ));
+            let why = if self.shards > 0 {
+                "did its collector start, and did the rank call roctx, MPI or RCCL?"
+            } else {
+                "did its profiler write a file, and is that among the inputs?"
+            };
+            lines.push(format!("nothing of rank {}: {why}", ranges(&self.missing_ranks)));
         }
         if !self.repeated_ranks.is_empty() {
             lines.push(self.repeated());
