@@ -1,0 +1,235 @@
+//! Collectives in which everyone waits for everyone, as pairs of times of two domains: everyone leaves when
+//! the last one has come. Entries say nothing, they are as far apart as the ranks' work.
+
+use super::links::{Domains, Kind, Link, Pair};
+use super::observations::{Meeting, Needs};
+use super::robust;
+use super::track::{SECOND, Track};
+use std::collections::BTreeMap;
+
+/// Domains that met less often are not compared.
+const FEWEST: u64 = 3;
+/// A block of collectives ends after this time and this number of them...
+const BLOCK: f64 = 5.0 * SECOND;
+const BLOCK_COUNT: usize = 5;
+/// ... or this time, or this number.
+const LONGEST_BLOCK: f64 = 30.0 * SECOND;
+const FULL_BLOCK: usize = 64;
+/// What two clock readings may be off, ns.
+const GRAIN: f64 = 20.0;
+/// A domain that is last in more than this share of its collectives is compared by these, too.
+const MOSTLY: f64 = 0.6;
+/// Collectives in which a domain was last, that tell how long it needs itself.
+const ENOUGH_OWN: usize = 5;
+/// Last by less than this is not surely last, ns.
+const SURELY: f64 = 2e3;
+
+/// One collective; guests in order of their places.
+pub(super) struct Gathering {
+    pub(super) guests: Vec<Guest>,
+}
+
+/// One domain in a collective: x of its clock.
+pub(super) struct Guest {
+    pub(super) domain: usize,
+    /// When its last rank entered.
+    pub(super) enter: f64,
+    /// When the middle one of its ranks left.
+    pub(super) exit: f64,
+    /// When its first rank left.
+    pub(super) first_exit: f64,
+}
+
+/// The collectives whose exits can be compared.
+pub(super) fn gatherings(meetings: &[Meeting], domains: &Domains) -> Vec<Gathering> {
+    let gathering = |meeting: &Meeting| {
+        if meeting.needs != Needs::AllOfAll {
+            return None;
+        }
+        let mut ranks: Vec<(usize, f64, f64)> = meeting
+            .attendances
+            .iter()
+            .filter(|a| a.exit >= a.enter)
+            .filter_map(|a| {
+                let (place, clock) = domains.get(a.domain as usize)?;
+                Some((place, clock.of_boottime(a.enter), clock.of_boottime(a.exit)))
+            })
+            .collect();
+        ranks.sort_by(|a, b| a.0.cmp(&b.0).then(a.2.total_cmp(&b.2)).then(a.1.total_cmp(&b.1)));
+        let guests: Vec<Guest> = ranks
+            .chunk_by(|a, b| a.0 == b.0)
+            .map(|ranks| Guest {
+                domain: ranks[0].0,
+                enter: ranks.iter().map(|r| r.1).fold(f64::NEG_INFINITY, f64::max),
+                exit: (ranks[(ranks.len() - 1) / 2].2 + ranks[ranks.len() / 2].2) / 2.0,
+                first_exit: ranks[0].2,
+            })
+            .collect();
+        (guests.len() >= 2).then_some(Gathering { guests })
+    };
+    meetings.iter().filter_map(gathering).collect()
+}
+
+/// What is known of the habits of domains once they are roughly aligned.
+#[derive(Default)]
+pub(super) struct Habits {
+    /// For each collective, who came last.
+    last: Vec<Option<usize>>,
+    /// For each domain, the share of its collectives that it was last in.
+    pub(super) last_share: Vec<f64>,
+    /// For each domain: how much later than others it leaves when it waits for nobody, with variance; ns.
+    pub(super) lateness: Vec<Option<(f64, f64)>>,
+    /// From the last entry to the middle exit, ns.
+    pub(super) latency: f64,
+}
+
+/// Who is late in coming and in leaving, with `tracks` as they are so far.
+pub(super) fn habits(gatherings: &[Gathering], tracks: &[Option<&Track>]) -> Habits {
+    let mut last = Vec::with_capacity(gatherings.len());
+    let mut met = vec![0.0; tracks.len()];
+    let mut was_last = vec![0.0; tracks.len()];
+    let mut own: Vec<Vec<f64>> = vec![Vec::new(); tracks.len()];
+    let mut latencies = Vec::with_capacity(gatherings.len());
+    for gathering in gatherings {
+        let aligned = gathering.guests.iter().filter_map(|guest| {
+            let y = tracks[guest.domain]?.at(guest.enter).y;
+            Some((guest, guest.enter + y, guest.exit + y))
+        });
+        let mut enters: Vec<_> = aligned.collect();
+        enters.sort_by(|a, b| b.1.total_cmp(&a.1).then(a.0.domain.cmp(&b.0.domain)));
+        enters.iter().for_each(|(guest, ..)| met[guest.domain] += 1.0);
+        let latest = match enters.as_slice() {
+            [first, second, ..] if first.1 - second.1 > SURELY => {
+                was_last[first.0.domain] += 1.0;
+                own[first.0.domain].push(first.0.exit - first.0.enter);
+                Some(first.0.domain)
+            }
+            _ => None,
+        };
+        if let Some(first) = enters.first().map(|e| e.1) {
+            let middle = robust::median(&mut enters.iter().map(|e| e.2).collect::<Vec<_>>());
+            latencies.extend(middle.map(|middle| middle - first));
+        }
+        last.push(latest);
+    }
+    let last_share = was_last.iter().zip(&met).map(|(last, met)| last / f64::max(*met, 1.0)).collect();
+    let latency = robust::median(&mut latencies).unwrap_or(0.0).max(0.0);
+    Habits { last, last_share, lateness: lateness(own), latency }
+}
+
+/// How much longer than the middle domain each needs when it is the last to come.
+fn lateness(mut own: Vec<Vec<f64>>) -> Vec<Option<(f64, f64)>> {
+    let needs: Vec<Option<(f64, f64)>> = own
+        .iter_mut()
+        .map(|own| {
+            let count = own.len();
+            let middle = robust::median(own).filter(|_| count >= ENOUGH_OWN)?;
+            let spread = robust::deviation(own, middle);
+            Some((middle, 1.57 * spread * spread / count as f64 + GRAIN * GRAIN))
+        })
+        .collect();
+    let mut known: Vec<f64> = needs.iter().flatten().map(|n| n.0).collect();
+    let enough = known.len() >= 4;
+    let Some(usual) = robust::median(&mut known).filter(|_| enough) else { return vec![None; needs.len()] };
+    needs.iter().map(|n| n.map(|(middle, var)| (middle - usual, var))).collect()
+}
+
+/// A link from the reference, or from the domain nearest to it, to each domain that it met.
+pub(super) fn links(gatherings: &[Gathering], habits: Option<&Habits>, domains: &Domains) -> Vec<Link> {
+    let levels = levels(gatherings, domains);
+    let mut by_ends: BTreeMap<(usize, usize), Vec<(f64, f64)>> = BTreeMap::new();
+    for (i, gathering) in gatherings.iter().enumerate() {
+        let Some(hub) = gathering.guests.iter().min_by_key(|g| (levels[g.domain], g.domain)) else { continue };
+        // Who comes last need not wait for the others, and leaves early.
+        let hasty = |domain: usize| {
+            habits.is_some_and(|h| h.last[i] == Some(domain) && h.last_share[domain] <= MOSTLY)
+        };
+        if levels[hub.domain] == usize::MAX || hasty(hub.domain) {
+            continue;
+        }
+        for guest in gathering.guests.iter().filter(|g| g.domain != hub.domain && !hasty(g.domain)) {
+            let (u, v) = if hub.domain < guest.domain { (hub, guest) } else { (guest, hub) };
+            by_ends.entry((u.domain, v.domain)).or_default().push((u.exit, v.exit - u.exit));
+        }
+    }
+    by_ends.into_iter().filter(|(_, pairs)| pairs.len() as u64 >= FEWEST).map(|(ends, pairs)| link(ends, pairs)).collect()
+}
+
+/// How many others stand between each domain and the reference.
+fn levels(gatherings: &[Gathering], domains: &Domains) -> Vec<usize> {
+    let count = domains.clocks.len();
+    let mut levels = vec![usize::MAX; count];
+    levels[domains.reference] = 0;
+    for level in 1..=count {
+        let mut met = vec![0_u64; count];
+        for gathering in gatherings {
+            if gathering.guests.iter().any(|g| levels[g.domain] < level) {
+                gathering.guests.iter().for_each(|g| met[g.domain] += 1);
+            }
+        }
+        let mut more = false;
+        for (known, met) in levels.iter_mut().zip(met) {
+            if *known == usize::MAX && met >= FEWEST {
+                *known = level;
+                more = true;
+            }
+        }
+        if !more {
+            break;
+        }
+    }
+    levels
+}
+
+/// `exits` are u's exit and v's minus u's.
+fn link((u, v): (usize, usize), mut exits: Vec<(f64, f64)>) -> Link {
+    exits.sort_by(|a, b| a.0.total_cmp(&b.0).then(a.1.total_cmp(&b.1)));
+    let rate = robust::slope(&exits);
+    let rate = if rate.abs() < 1e-3 { rate } else { 0.0 };
+    let mut blocks = Vec::new();
+    let mut rest = exits.as_slice();
+    while let Some(first) = rest.first() {
+        let ends = |i: usize, exit: &(f64, f64)| {
+            let passed = exit.0 - first.0;
+            passed > LONGEST_BLOCK || i >= FULL_BLOCK || (passed > BLOCK && i >= BLOCK_COUNT)
+        };
+        let end = rest.iter().enumerate().position(|(i, exit)| ends(i, exit)).unwrap_or(rest.len()).max(1);
+        let (block, others) = rest.split_at(end);
+        blocks.push(Block::new(block, rate));
+        rest = others;
+    }
+    let mut spreads: Vec<f64> = blocks.iter().filter(|b| b.count >= 3.0).map(|b| b.spread).collect();
+    let usual = robust::median(&mut spreads).unwrap_or_else(|| {
+        let mut off: Vec<f64> = exits.iter().map(|e| e.1 - rate * (e.0 - exits[0].0)).collect();
+        let middle = robust::median(&mut off).unwrap_or(0.0);
+        robust::deviation(&mut off, middle)
+    });
+    let pairs = blocks
+        .iter()
+        .map(|b| {
+            // Few values tell little about their own spread; so the usual one counts like eight of them.
+            let spread = (b.count * b.spread * b.spread + 8.0 * usual * usual) / (b.count + 8.0);
+            let var = 1.57 * spread / b.count + GRAIN * GRAIN;
+            Pair { xu: b.middle, xv: b.middle + b.apart, var, half: f64::INFINITY }
+        })
+        .collect();
+    Link { u, v, kind: Kind::Collectives, pairs, count: exits.len() as u64, round_trip: f64::INFINITY }
+}
+
+/// Some collectives in a row.
+struct Block {
+    middle: f64,
+    apart: f64,
+    spread: f64,
+    count: f64,
+}
+
+impl Block {
+    fn new(exits: &[(f64, f64)], rate: f64) -> Block {
+        let count = exits.len() as f64;
+        let middle = exits.iter().map(|e| e.0).sum::<f64>() / count;
+        let mut apart: Vec<f64> = exits.iter().map(|e| e.1 - rate * (e.0 - middle)).collect();
+        let median = robust::median(&mut apart).unwrap_or(0.0);
+        Block { middle, apart: median, spread: robust::deviation(&mut apart, median), count }
+    }
+}

@@ -1,0 +1,169 @@
+use super::robust;
+use rpd_shard::model::LocalNs;
+use rpd_shard::record::ClockSet;
+
+/// Sets that one straight piece may run through; keeps the search for pieces linear.
+const LONGEST_PIECE: usize = 256;
+/// What a clock reading may be off besides its bracket, ns.
+const GRAIN: f64 = 2.0;
+
+/// The clocks of one domain among themselves.
+///
+/// `x` is `CLOCK_MONOTONIC_RAW` and `w` is `CLOCK_BOOTTIME`, both in ns since the first clock set. Without
+/// sets BOOTTIME is all there is, and is taken for RAW.
+#[derive(Clone, Debug, Default)]
+pub(super) struct OnNode {
+    raw_base: i64,
+    boot_base: i64,
+    /// (x, w), both increasing, straight between them.
+    knots: Vec<(f64, f64)>,
+    /// How far off a conversion may be, ns.
+    pub(super) error: f64,
+    /// Whether there are sets, and so a RAW that others can refer to.
+    pub(super) has_raw: bool,
+}
+
+/// One straight piece of BOOTTIME minus RAW.
+struct Piece {
+    first: f64,
+    last: f64,
+    count: usize,
+    /// w - x at x = 0, and its slope.
+    at_zero: f64,
+    slope: f64,
+}
+
+impl OnNode {
+    /// From the sets of a domain in any order; `earliest` is the first BOOTTIME that is known of a domain without.
+    pub(super) fn new(sets: &[ClockSet], earliest: i64) -> OnNode {
+        let mut sets: Vec<&ClockSet> = sets.iter().filter(|s| s.bracket >= 0).collect();
+        sets.sort_by_key(|s| (s.monotonic_raw, s.boottime, s.bracket));
+        sets.dedup_by_key(|s| s.monotonic_raw);
+        let Some(first) = sets.first() else {
+            return OnNode { raw_base: earliest, boot_base: earliest, ..OnNode::default() };
+        };
+        let (raw_base, boot_base) = (first.monotonic_raw, first.boottime);
+        let points: Vec<(f64, f64, f64)> = sets
+            .iter()
+            .map(|s| {
+                let (x, w) = (apart(s.monotonic_raw, raw_base), apart(s.boottime, boot_base));
+                (x, w - x, s.bracket as f64 / 2.0 + GRAIN)
+            })
+            .collect();
+        let mut knots = Vec::new();
+        let pieces = pieces(&points);
+        for (i, piece) in pieces.iter().enumerate() {
+            let before = i.checked_sub(1).and_then(|i| pieces.get(i));
+            if before.and_then(|before| before.meets(piece)).is_none() {
+                knots.push((piece.first, piece.first + piece.at(piece.first)));
+            }
+            let next = pieces.get(i + 1).and_then(|next| piece.meets(next));
+            let last = next.unwrap_or(piece.last);
+            knots.push((last, last + piece.at(last)));
+        }
+        // A clock that runs backwards is not believed.
+        let mut end = (f64::NEG_INFINITY, f64::NEG_INFINITY);
+        knots.retain(|&(x, w)| {
+            let goes_on = x > end.0 && w > end.1;
+            if goes_on {
+                end = (x, w);
+            }
+            goes_on
+        });
+        let error = robust::median(&mut points.iter().map(|p| p.2).collect::<Vec<_>>()).unwrap_or(0.0);
+        OnNode { raw_base, boot_base, knots, error, has_raw: true }
+    }
+
+    /// `x` of a reading of RAW.
+    pub(super) fn raw(&self, raw: i64) -> f64 {
+        apart(raw, self.raw_base)
+    }
+
+    /// `x` of a reading of BOOTTIME.
+    pub(super) fn of_boottime(&self, local: LocalNs) -> f64 {
+        self.x(apart(local.0, self.boot_base))
+    }
+
+    /// BOOTTIME at `x`; `None` if it is no time.
+    pub(super) fn boottime(&self, x: f64) -> Option<i64> {
+        let ns = i128::from(self.boot_base).checked_add(whole(self.w(x))?)?;
+        i64::try_from(ns).ok()
+    }
+
+    /// The `x` at which BOOTTIME changes its rate.
+    pub(super) fn bends(&self) -> impl Iterator<Item = f64> {
+        self.knots.iter().map(|k| k.0)
+    }
+
+    fn x(&self, w: f64) -> f64 {
+        interpolate(&self.knots, w, |k| (k.1, k.0))
+    }
+
+    fn w(&self, x: f64) -> f64 {
+        interpolate(&self.knots, x, |k| *k)
+    }
+}
+
+impl Piece {
+    fn at(&self, x: f64) -> f64 {
+        self.at_zero + self.slope * x
+    }
+
+    /// Where this piece turns into the next, if both are known well enough and cross between their sets.
+    fn meets(&self, next: &Piece) -> Option<f64> {
+        let x = (next.at_zero - self.at_zero) / (self.slope - next.slope);
+        let well_known = self.count >= 3 && next.count >= 3;
+        (well_known && x > self.last && x < next.first).then_some(x)
+    }
+}
+
+/// Straight pieces, each as long as it stays within the brackets of its sets. `points` are (x, w - x, tolerance).
+fn pieces(points: &[(f64, f64, f64)]) -> Vec<Piece> {
+    let mut pieces = Vec::new();
+    let mut rest = points;
+    while !rest.is_empty() {
+        let mut best = line(&rest[..1]);
+        for count in 2..=rest.len().min(LONGEST_PIECE) {
+            let longer = line(&rest[..count]);
+            if rest[..count].iter().any(|p| (p.1 - longer.at(p.0)).abs() > p.2) {
+                break;
+            }
+            best = longer;
+        }
+        rest = &rest[best.count..];
+        pieces.push(best);
+    }
+    pieces
+}
+
+/// The least squares line, weighted by the tolerances.
+fn line(points: &[(f64, f64, f64)]) -> Piece {
+    let weight = |p: &(f64, f64, f64)| (p.2 * p.2).recip();
+    let sum = |value: &dyn Fn(&(f64, f64, f64)) -> f64| points.iter().map(|p| weight(p) * value(p)).sum::<f64>();
+    let total = sum(&|_| 1.0);
+    let (x, d) = (sum(&|p| p.0) / total, sum(&|p| p.1) / total);
+    let across = sum(&|p| (p.0 - x) * (p.0 - x));
+    let slope = if across > 0.0 { sum(&|p| (p.0 - x) * (p.1 - d)) / across } else { 0.0 };
+    let end = |p: Option<&(f64, f64, f64)>| p.map_or(0.0, |p| p.0);
+    Piece { first: end(points.first()), last: end(points.last()), count: points.len(), at_zero: d - slope * x, slope }
+}
+
+/// The second number at a value of the first one; beyond the ends the end pieces go on.
+fn interpolate(knots: &[(f64, f64)], at: f64, axes: impl Fn(&(f64, f64)) -> (f64, f64)) -> f64 {
+    let after = knots.partition_point(|k| axes(k).0 <= at).clamp(1, knots.len().saturating_sub(1).max(1));
+    match (knots.get(after - 1).map(&axes), knots.get(after).map(&axes)) {
+        (Some(a), Some(b)) => a.1 + (at - a.0) * ((b.1 - a.1) / (b.0 - a.0)),
+        (Some(a), None) => a.1 + (at - a.0),
+        (None, _) => at,
+    }
+}
+
+/// `a - b`.
+pub(super) fn apart(a: i64, b: i64) -> f64 {
+    (i128::from(a) - i128::from(b)) as f64
+}
+
+/// The nearest whole number.
+pub(super) fn whole(ns: f64) -> Option<i128> {
+    (ns.abs() < 1e37).then(|| ns.round() as i128)
+}
