@@ -2,7 +2,7 @@ use super::anchors::{self, Anchor};
 use super::bias::Biases;
 use super::bounds::{Bounds, bounds};
 use super::clocks::Method;
-use super::collectives::{self, Habits, habits};
+use super::collectives::{self, habits};
 use super::fit::{BarKnot, DomainFit, Step};
 use super::links::{Domains, Kind, Link};
 use super::locate::{Correction, Located, locate};
@@ -17,13 +17,15 @@ use super::track::{Knot, Track};
 pub fn align(observations: &Observations, by: Align) -> Vec<DomainFit> {
     let count = observations.domains.len();
     let mut fits = vec![DomainFit::unknown(); count];
-    let Some(domains) = Domains::new(observations) else { return fits };
     let by_probes = matches!(by, Align::Auto | Align::Probes);
     let by_collectives = matches!(by, Align::Auto | Align::Collectives);
-    let estimate = Estimate::new(observations, &domains, by_probes, by_collectives);
-    for (place, fit) in estimate.fits(&domains).into_iter().enumerate() {
-        if let (Some(fit), Some(&position)) = (fit, domains.position.get(place)) {
-            fits[position] = fit;
+    if by_probes || by_collectives {
+        let Some(domains) = Domains::new(observations) else { return fits };
+        let estimate = Estimate::new(observations, &domains, by_probes, by_collectives);
+        for (place, fit) in estimate.fits(&domains).into_iter().enumerate() {
+            if let (Some(fit), Some(&position)) = (fit, domains.position.get(place)) {
+                fits[position] = fit;
+            }
         }
     }
     if matches!(by, Align::Auto | Align::Anchors) {

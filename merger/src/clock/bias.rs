@@ -5,7 +5,7 @@
 //! domain, is known well, and it is shared out: by a linear model with priors that widen where a path or
 //! a domain stands out. What cannot be told apart stays in the bar.
 
-use super::collectives::Habits;
+use super::collectives::{Habits, MOSTLY};
 use super::links::{Kind, Link};
 use super::locate::Located;
 use super::robust;
@@ -14,18 +14,21 @@ use super::track::SECOND;
 /// Asymmetry of a path, as a share of its shortest round trip...
 const ASYMMETRY: f64 = 0.015;
 /// ... and of what its round trip is longer than the shortest of the job: queues or hops that may be on one way.
-const DETOUR: f64 = 0.2;
-/// How much later than others a domain leaves, as a share of the time that a collective takes.
-const LATENESS: f64 = 0.04;
+const DETOUR: f64 = 0.08;
+/// How much later than others a domain leaves, as a share of the time that a collective takes: most by little,
+/// one in ten by much.
+const LATENESS: [(f64, f64); 2] = [(0.9, 0.03), (0.1, 0.5)];
 /// The same of a domain that comes last nearly always: it waits for nobody, and leaves early.
 const HASTE: f64 = 0.5;
 /// No bias is better known than this beforehand, ns.
 const LEAST: f64 = 30.0;
 /// Degrees of freedom of the biases: most are small, some are large.
-const FREEDOM: f64 = 2.0;
+const FREEDOM: f64 = 3.0;
 /// How many biases the priors count for, when the usual size is estimated.
 const PRIOR_COUNT: f64 = 4.0;
 const ROUNDS: usize = 12;
+/// Share of the square of the difference that it makes whether biases may stand out.
+const DOUBT: f64 = 0.5;
 /// Distances of the sources that are further apart in time than this are independent, ns.
 const MEMORY: f64 = 60.0 * SECOND;
 
@@ -34,6 +37,8 @@ pub(super) struct Biases {
     /// Of each link, the biases that it consists of: (index, sign).
     parts: Vec<[(usize, f64); 2]>,
     mean: Vec<f64>,
+    /// What the means are if no bias may stand out.
+    plain: Vec<f64>,
     /// Prior variance, after widening.
     var: Vec<f64>,
     /// What the distances say: rows of the model, and the factor of their covariance.
@@ -69,7 +74,14 @@ impl Biases {
             })
             .collect();
         let (prior_mean, prior_var) = priors(links, habits, domains);
-        let mut biases = Biases { parts, mean: prior_mean.clone(), var: prior_var.clone(), rows: Vec::new(), factor: Vec::new() };
+        let mut biases = Biases {
+            parts,
+            mean: prior_mean.clone(),
+            plain: prior_mean.clone(),
+            var: prior_var.clone(),
+            rows: Vec::new(),
+            factor: Vec::new(),
+        };
         let distances: Vec<Distance> = probes
             .iter()
             .zip(collectives)
@@ -81,6 +93,9 @@ impl Biases {
         let kind = |i: usize| usize::from(i >= domains);
         let touched = |i: usize| distances.iter().any(|d| d.row.iter().any(|(at, _)| *at == i));
         let touched: Vec<bool> = (0..prior_var.len()).map(touched).collect();
+        if let Some((mean, _)) = biases.condition(&distances, &prior_mean) {
+            biases.plain = mean;
+        }
         for _ in 0..ROUNDS {
             let Some((mean, squares)) = biases.condition(&distances, &prior_mean) else { break };
             // The usual size of both kinds, then what each stands out by.
@@ -117,7 +132,9 @@ impl Biases {
         // Less what the distances told: || L^-1 H S g ||^2.
         let told: Vec<f64> = self.rows.iter().map(|other| self.covariance(other, &row)).collect();
         let known: f64 = forwards(&self.factor, &told).iter().map(|v| v * v).sum();
-        (before - known).max(0.0)
+        // And what depends on whether a bias may stand out.
+        let doubt: f64 = row.iter().map(|(i, lever)| lever * (self.mean[*i] - self.plain[*i])).sum();
+        (before - known).max(0.0) + DOUBT * doubt * doubt
     }
 
     /// Leverages of links as those of biases.
@@ -207,13 +224,12 @@ fn priors(links: &[Link], habits: &Habits, domains: usize) -> (Vec<f64>, Vec<f64
     let mut mean = vec![0.0; domains + links.len()];
     let mut var = vec![0.0; domains + links.len()];
     for domain in 0..domains {
-        let usual = (LATENESS * habits.latency).max(LEAST);
-        let hasty = habits.last_share.get(domain).is_some_and(|share| *share > 0.6);
-        let lateness = habits.lateness.get(domain).copied().flatten();
-        (mean[domain], var[domain]) = match lateness {
+        let hasty = habits.last_share.get(domain).is_some_and(|share| *share > MOSTLY);
+        let measured = habits.lateness.get(domain).copied().flatten();
+        (mean[domain], var[domain]) = match measured {
             _ if hasty => (0.0, (HASTE * habits.latency).max(LEAST).powi(2)),
-            Some((late, unsure)) => (late, unsure + usual * usual),
-            None => (0.0, 4.0 * usual * usual),
+            // Nothing measured: as good as measured with any error.
+            measured => lateness(measured.unwrap_or((0.0, 1e30)), habits.latency),
         };
     }
     let shortest = links.iter().map(|l| l.round_trip).fold(f64::INFINITY, f64::min);
@@ -223,6 +239,23 @@ fn priors(links: &[Link], habits: &Habits, domains: usize) -> (Vec<f64>, Vec<f64
         var[domains + i] = usual * usual + detour * detour;
     }
     (mean, var)
+}
+
+/// Mean and variance of a lateness that was measured with a variance, given what is usual.
+fn lateness((measured, unsure): (f64, f64), latency: f64) -> (f64, f64) {
+    let (mut total, mut mean, mut square) = (0.0, 0.0, 0.0);
+    for (share, size) in LATENESS {
+        let prior = (size * latency).max(LEAST).powi(2);
+        let spread = prior + unsure;
+        let likely = share * (-0.5 * measured * measured / spread).exp() / spread.sqrt();
+        // So far off that no share is likely at all: the widest one is.
+        let likely = likely.max(1e-300 * size);
+        let (middle, var) = (measured * prior / spread, prior * unsure / spread);
+        total += likely;
+        mean += likely * middle;
+        square += likely * (middle * middle + var);
+    }
+    (mean / total, (square / total - (mean / total).powi(2)).max(0.0) + LEAST * LEAST)
 }
 
 /// The lower factor of a positive matrix, of which only the lower half is given.

@@ -145,6 +145,7 @@ fn spread(track: &Track, certain: Vec<Bound>) -> Bounds {
     let rate = track.knots.iter().map(|k| k.rate_var).fold(f64::INFINITY, f64::min).sqrt();
     let growth = (SURE * rate + LEAST_RATE) / SECOND;
     let piece = |x: f64| track.steps.iter().take_while(|s| s.before <= x).count();
+    let jumps = |x: f64| track.steps.iter().any(|s| s.after <= x && x <= s.before);
     let mut at_knots = vec![(f64::NEG_INFINITY, f64::INFINITY); track.knots.len()];
     let widen = |bound: &mut Bound, x: f64| {
         let by = (x - bound.x).abs() * growth;
@@ -153,7 +154,7 @@ fn spread(track: &Track, certain: Vec<Bound>) -> Bounds {
     let open = Bound { x: 0.0, low: f64::NEG_INFINITY, high: f64::INFINITY };
     for backwards in [false, true] {
         let mut order: Vec<usize> = (0..track.knots.len()).collect();
-        let mut bounds: Vec<&Bound> = certain.iter().collect();
+        let mut bounds: Vec<&Bound> = certain.iter().filter(|b| !jumps(b.x)).collect();
         if backwards {
             order.reverse();
             bounds.reverse();
@@ -187,7 +188,7 @@ fn spread(track: &Track, certain: Vec<Bound>) -> Bounds {
         .into_iter()
         .zip(&track.knots)
         .map(|((low, high), knot)| {
-            let in_jump = knot.slack > 0.0;
+            let in_jump = jumps(knot.x) || knot.slack > 0.0;
             let contradicts = low > high && !in_jump;
             contradictions += u64::from(contradicts && !before);
             before = contradicts;

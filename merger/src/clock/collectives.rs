@@ -18,9 +18,11 @@ const FULL_BLOCK: usize = 64;
 /// What two clock readings may be off, ns.
 const GRAIN: f64 = 20.0;
 /// A domain that is last in more than this share of its collectives is compared by these, too.
-const MOSTLY: f64 = 0.6;
-/// Collectives in which a domain was last, that tell how long it needs itself.
+pub(super) const MOSTLY: f64 = 0.6;
+/// Collectives in which a domain was last, that tell how their durations spread.
 const ENOUGH_OWN: usize = 5;
+/// Domains that were last at least once, that tell what is usual.
+const ENOUGH_KNOWN: usize = 4;
 /// Last by less than this is not surely last, ns.
 const SURELY: f64 = 2e3;
 
@@ -119,19 +121,21 @@ pub(super) fn habits(gatherings: &[Gathering], tracks: &[Option<&Track>]) -> Hab
 
 /// How much longer than the middle domain each needs when it is the last to come.
 fn lateness(mut own: Vec<Vec<f64>>) -> Vec<Option<(f64, f64)>> {
-    let needs: Vec<Option<(f64, f64)>> = own
-        .iter_mut()
-        .map(|own| {
-            let count = own.len();
-            let middle = robust::median(own).filter(|_| count >= ENOUGH_OWN)?;
-            let spread = robust::deviation(own, middle);
-            Some((middle, 1.57 * spread * spread / count as f64 + GRAIN * GRAIN))
-        })
-        .collect();
-    let mut known: Vec<f64> = needs.iter().flatten().map(|n| n.0).collect();
-    let enough = known.len() >= 4;
-    let Some(usual) = robust::median(&mut known).filter(|_| enough) else { return vec![None; needs.len()] };
-    needs.iter().map(|n| n.map(|(middle, var)| (middle - usual, var))).collect()
+    let middles: Vec<Option<f64>> = own.iter_mut().map(|own| robust::median(own)).collect();
+    let mut known: Vec<f64> = middles.iter().flatten().copied().collect();
+    let enough = known.len() >= ENOUGH_KNOWN;
+    let Some(usual) = robust::median(&mut known).filter(|_| enough) else { return vec![None; own.len()] };
+    // One domain's values alone are too few to tell their spread.
+    let off = |(own, middle): (&Vec<f64>, &Option<f64>)| -> Vec<f64> {
+        let middle = if own.len() >= ENOUGH_OWN { middle.unwrap_or(usual) } else { usual };
+        own.iter().map(|v| v - middle).collect()
+    };
+    let spread = robust::deviation(&mut own.iter().zip(&middles).flat_map(off).collect::<Vec<_>>(), 0.0);
+    let late = |(own, middle): (&Vec<f64>, &Option<f64>)| {
+        let unsure = 1.57 * spread * spread / own.len().max(1) as f64 + GRAIN * GRAIN;
+        middle.map(|middle| (middle - usual, unsure))
+    };
+    own.iter().zip(&middles).map(late).collect()
 }
 
 /// A link from the reference, or from the domain nearest to it, to each domain that it met.
@@ -152,7 +156,14 @@ pub(super) fn links(gatherings: &[Gathering], habits: Option<&Habits>, domains: 
             by_ends.entry((u.domain, v.domain)).or_default().push((u.exit, v.exit - u.exit));
         }
     }
-    by_ends.into_iter().filter(|(_, pairs)| pairs.len() as u64 >= FEWEST).map(|(ends, pairs)| link(ends, pairs)).collect()
+    let mut met: Vec<Met> = by_ends
+        .into_iter()
+        .filter(|(_, exits)| exits.len() as u64 >= FEWEST)
+        .map(|(ends, exits)| Met::new(ends, exits))
+        .collect();
+    // Few collectives tell little about their spread; the other domains' are much the same.
+    let usual = robust::median(&mut met.iter().map(|m| m.spread).collect::<Vec<_>>()).unwrap_or(0.0);
+    met.drain(..).map(|met| met.link(usual)).collect()
 }
 
 /// How many others stand between each domain and the reference.
@@ -181,39 +192,56 @@ fn levels(gatherings: &[Gathering], domains: &Domains) -> Vec<usize> {
     levels
 }
 
-/// `exits` are u's exit and v's minus u's.
-fn link((u, v): (usize, usize), mut exits: Vec<(f64, f64)>) -> Link {
-    exits.sort_by(|a, b| a.0.total_cmp(&b.0).then(a.1.total_cmp(&b.1)));
-    let rate = robust::slope(&exits);
-    let rate = if rate.abs() < 1e-3 { rate } else { 0.0 };
-    let mut blocks = Vec::new();
-    let mut rest = exits.as_slice();
-    while let Some(first) = rest.first() {
-        let ends = |i: usize, exit: &(f64, f64)| {
-            let passed = exit.0 - first.0;
-            passed > LONGEST_BLOCK || i >= FULL_BLOCK || (passed > BLOCK && i >= BLOCK_COUNT)
-        };
-        let end = rest.iter().enumerate().position(|(i, exit)| ends(i, exit)).unwrap_or(rest.len()).max(1);
-        let (block, others) = rest.split_at(end);
-        blocks.push(Block::new(block, rate));
-        rest = others;
+/// How many values of another spread the usual one counts for.
+const USUAL_COUNT: f64 = 8.0;
+
+/// The collectives of two domains.
+struct Met {
+    ends: (usize, usize),
+    blocks: Vec<Block>,
+    count: u64,
+    /// Standard deviation of v's exit minus u's, ns.
+    spread: f64,
+}
+
+impl Met {
+    /// `exits` are u's exit and v's minus u's.
+    fn new(ends: (usize, usize), mut exits: Vec<(f64, f64)>) -> Met {
+        exits.sort_by(|a, b| a.0.total_cmp(&b.0).then(a.1.total_cmp(&b.1)));
+        let rate = robust::slope(&exits);
+        let rate = if rate.abs() < 1e-3 { rate } else { 0.0 };
+        let mut blocks = Vec::new();
+        let mut rest = exits.as_slice();
+        while let Some(first) = rest.first() {
+            let ends = |i: usize, exit: &(f64, f64)| {
+                let passed = exit.0 - first.0;
+                passed > LONGEST_BLOCK || i >= FULL_BLOCK || (passed > BLOCK && i >= BLOCK_COUNT)
+            };
+            let end = rest.iter().enumerate().position(|(i, exit)| ends(i, exit)).unwrap_or(rest.len()).max(1);
+            let (block, others) = rest.split_at(end);
+            blocks.push(Block::new(block, rate));
+            rest = others;
+        }
+        let mut spreads: Vec<f64> = blocks.iter().filter(|b| b.count >= 3.0).map(|b| b.spread).collect();
+        let spread = robust::median(&mut spreads).unwrap_or_else(|| {
+            let mut off: Vec<f64> = exits.iter().map(|e| e.1 - rate * (e.0 - exits[0].0)).collect();
+            let middle = robust::median(&mut off).unwrap_or(0.0);
+            robust::deviation(&mut off, middle)
+        });
+        Met { ends, blocks, count: exits.len() as u64, spread }
     }
-    let mut spreads: Vec<f64> = blocks.iter().filter(|b| b.count >= 3.0).map(|b| b.spread).collect();
-    let usual = robust::median(&mut spreads).unwrap_or_else(|| {
-        let mut off: Vec<f64> = exits.iter().map(|e| e.1 - rate * (e.0 - exits[0].0)).collect();
-        let middle = robust::median(&mut off).unwrap_or(0.0);
-        robust::deviation(&mut off, middle)
-    });
-    let pairs = blocks
-        .iter()
-        .map(|b| {
-            // Few values tell little about their own spread; so the usual one counts like eight of them.
-            let spread = (b.count * b.spread * b.spread + 8.0 * usual * usual) / (b.count + 8.0);
-            let var = 1.57 * spread / b.count + GRAIN * GRAIN;
-            Pair { xu: b.middle, xv: b.middle + b.apart, var, half: f64::INFINITY }
-        })
-        .collect();
-    Link { u, v, kind: Kind::Collectives, pairs, count: exits.len() as u64, round_trip: f64::INFINITY }
+
+    fn link(self, usual: f64) -> Link {
+        let mixed = |count: f64, own: f64, usual: f64| (count * own + USUAL_COUNT * usual) / (count + USUAL_COUNT);
+        let usual = mixed(self.count as f64, self.spread * self.spread, usual * usual);
+        let pair = |b: &Block| {
+            let var = 1.57 * mixed(b.count, b.spread * b.spread, usual) / b.count + GRAIN * GRAIN;
+            Pair { xu: b.middle, xv: b.middle + b.apart, var, half: f64::INFINITY, around: b.around }
+        };
+        let pairs = self.blocks.iter().map(pair).collect();
+        let (u, v) = self.ends;
+        Link { u, v, kind: Kind::Collectives, pairs, count: self.count, round_trip: f64::INFINITY }
+    }
 }
 
 /// Some collectives in a row.
@@ -222,6 +250,8 @@ struct Block {
     apart: f64,
     spread: f64,
     count: f64,
+    /// Half its length, ns.
+    around: f64,
 }
 
 impl Block {
@@ -230,6 +260,7 @@ impl Block {
         let middle = exits.iter().map(|e| e.0).sum::<f64>() / count;
         let mut apart: Vec<f64> = exits.iter().map(|e| e.1 - rate * (e.0 - middle)).collect();
         let median = robust::median(&mut apart).unwrap_or(0.0);
-        Block { middle, apart: median, spread: robust::deviation(&mut apart, median), count }
+        let around = exits.iter().map(|e| (e.0 - middle).abs()).fold(0.0, f64::max);
+        Block { middle, apart: median, spread: robust::deviation(&mut apart, median), count, around }
     }
 }

@@ -32,6 +32,8 @@ pub(super) struct Pair {
     pub(super) var: f64,
     /// xv - xu is certainly not off by more, ns; infinite where nothing is certain.
     pub(super) half: f64,
+    /// The observations behind it are at most this much before or after, ns.
+    pub(super) around: f64,
 }
 
 impl Link {

@@ -1,7 +1,7 @@
 //! From the reference outwards: each domain gets its track from its links to the domains that already have
 //! one, the surest first. Links need not be a tree; who is reached by several of them is smoothed through all.
 
-use super::links::{Kind, Link};
+use super::links::Link;
 use super::robust;
 use super::smoother::{Noise, Sample, smooth};
 use super::track::{Knot, Track};
@@ -23,8 +23,6 @@ pub(super) struct Located {
     pub(super) scale: f64,
     /// By how much a unit of each link's bias moves this domain's y.
     pub(super) leverage: Vec<(usize, f64)>,
-    /// Samples that its own links gave.
-    pub(super) samples: Vec<Sample>,
     /// How many were located before it.
     pub(super) rank: usize,
 }
@@ -47,7 +45,7 @@ pub(super) fn locate(
     // The sum of variances along the best way so far.
     let mut cost = vec![f64::INFINITY; count];
     let Some(start) = located.get_mut(reference) else { return located };
-    *start = Some(Located { track: Track::default(), scale: 1.0, leverage: Vec::new(), samples: Vec::new(), rank });
+    *start = Some(Located { track: Track::default(), scale: 1.0, leverage: Vec::new(), rank });
     cost[reference] = 0.0;
     let mut newest = reference;
     loop {
@@ -103,7 +101,7 @@ fn place(
             // Where the parent itself is only guessed, this is no more than a guess.
             let guessed = if theirs < start || theirs > end { at.var } else { at.slack * at.slack };
             let var = pair.var * corrections[i].scale + guessed;
-            let sample = Sample { x: own, y: theirs + at.y - own, var, link: i };
+            let sample = Sample { x: own, y: theirs + at.y - own, var, around: pair.around, link: i };
             if sample.x.is_finite() && sample.y.is_finite() && sample.var.is_finite() {
                 samples.push(sample);
             }
@@ -123,7 +121,7 @@ fn place(
         add(knot, &theirs);
     }
     let leverage = leverage(domain, links, located, &samples, &smoothed.weights);
-    Some(Located { track, scale: smoothed.scale, leverage, samples, rank: 0 })
+    Some(Located { track, scale: smoothed.scale, leverage, rank: 0 })
 }
 
 fn add(knot: &mut Knot, parent: &Knot) {
@@ -156,9 +154,4 @@ fn leverage(
         }
     }
     dense.into_iter().enumerate().filter(|(_, lever)| *lever != 0.0).collect()
-}
-
-/// Whether a source has links at all.
-pub(super) fn has(links: &[Link], kind: Kind) -> bool {
-    links.iter().any(|l| l.kind == kind)
 }

@@ -3,7 +3,7 @@ use rpd_shard::model::LocalNs;
 use rpd_shard::record::ClockSet;
 
 /// Sets that one straight piece may run through; keeps the search for pieces linear.
-const LONGEST_PIECE: usize = 256;
+const LONGEST_PIECE: usize = 64;
 /// What a clock reading may be off besides its bracket, ns.
 const GRAIN: f64 = 2.0;
 
@@ -121,31 +121,53 @@ impl Piece {
 fn pieces(points: &[(f64, f64, f64)]) -> Vec<Piece> {
     let mut pieces = Vec::new();
     let mut rest = points;
-    while !rest.is_empty() {
-        let mut best = line(&rest[..1]);
-        for count in 2..=rest.len().min(LONGEST_PIECE) {
-            let longer = line(&rest[..count]);
-            if rest[..count].iter().any(|p| (p.1 - longer.at(p.0)).abs() > p.2) {
+    while let Some(first) = rest.first() {
+        let mut sums = Sums::default();
+        let mut best = Piece { first: first.0, last: first.0, count: 1, at_zero: first.1, slope: 0.0 };
+        for (i, point) in rest.iter().take(LONGEST_PIECE).enumerate() {
+            sums.add(point, first);
+            let longer = sums.line(first, point);
+            if rest.iter().take(i + 1).any(|p| (p.1 - longer.at(p.0)).abs() > p.2) {
                 break;
             }
             best = longer;
         }
-        rest = &rest[best.count..];
+        rest = rest.get(best.count..).unwrap_or_default();
         pieces.push(best);
     }
     pieces
 }
 
-/// The least squares line, weighted by the tolerances.
-fn line(points: &[(f64, f64, f64)]) -> Piece {
-    let weight = |p: &(f64, f64, f64)| (p.2 * p.2).recip();
-    let sum = |value: &dyn Fn(&(f64, f64, f64)) -> f64| points.iter().map(|p| weight(p) * value(p)).sum::<f64>();
-    let total = sum(&|_| 1.0);
-    let (x, d) = (sum(&|p| p.0) / total, sum(&|p| p.1) / total);
-    let across = sum(&|p| (p.0 - x) * (p.0 - x));
-    let slope = if across > 0.0 { sum(&|p| (p.0 - x) * (p.1 - d)) / across } else { 0.0 };
-    let end = |p: Option<&(f64, f64, f64)>| p.map_or(0.0, |p| p.0);
-    Piece { first: end(points.first()), last: end(points.last()), count: points.len(), at_zero: d - slope * x, slope }
+/// What a least squares line needs, weighted by the tolerances; relative to the first point.
+#[derive(Default)]
+struct Sums {
+    count: usize,
+    weight: f64,
+    x: f64,
+    d: f64,
+    xx: f64,
+    xd: f64,
+}
+
+impl Sums {
+    fn add(&mut self, point: &(f64, f64, f64), first: &(f64, f64, f64)) {
+        let weight = (point.2 * point.2).recip();
+        let (x, d) = (point.0 - first.0, point.1 - first.1);
+        self.count += 1;
+        self.weight += weight;
+        self.x += weight * x;
+        self.d += weight * d;
+        self.xx += weight * x * x;
+        self.xd += weight * x * d;
+    }
+
+    fn line(&self, first: &(f64, f64, f64), last: &(f64, f64, f64)) -> Piece {
+        let (x, d) = (self.x / self.weight, self.d / self.weight);
+        let across = self.xx - self.x * x;
+        let slope = if self.count > 1 && across > 0.0 { (self.xd - self.x * d) / across } else { 0.0 };
+        let at_zero = first.1 + d - slope * (first.0 + x);
+        Piece { first: first.0, last: last.0, count: self.count, at_zero, slope }
+    }
 }
 
 /// The second number at a value of the first one; beyond the ends the end pieces go on.

@@ -3,7 +3,6 @@
 use super::links::{Domains, Kind, Link, Pair};
 use super::observations::Burst;
 use super::robust;
-use super::track::SECOND;
 use std::collections::BTreeMap;
 
 /// Bursts before and after one, among which the shortest round trip is the path without queues.
@@ -93,7 +92,7 @@ fn link(u: usize, v: usize, mut bursts: Vec<(Vec<Trip>, f64)>) -> Link {
             let queued = b.round_trip - floor;
             let unsure = SHARE_OF_SPREAD * b.spread;
             let var = (queued * queued + unsure * unsure) / 12.0 + GRAIN * GRAIN;
-            Pair { xu: b.middle, xv: b.middle + b.offset, var, half: b.round_trip / 2.0 + GRAIN }
+            Pair { xu: b.middle, xv: b.middle + b.offset, var, half: b.round_trip / 2.0 + GRAIN, around: 0.0 }
         })
         .collect();
     let round_trip = best.iter().map(|b| b.round_trip).fold(f64::INFINITY, f64::min);
@@ -107,12 +106,4 @@ fn best(burst: &(Vec<Trip>, f64), middle: f64, rate: f64) -> Best {
     let there = shortest(&|t| t.there - rate * (t.middle - middle));
     let back = shortest(&|t| t.back + rate * (t.middle - middle));
     Best { middle, offset: (there - back) / 2.0, round_trip: (there + back).max(0.0), spread: burst.1 }
-}
-
-/// How long the probes of a link went on, s.
-pub(super) fn span(link: &Link) -> f64 {
-    match (link.pairs.first(), link.pairs.last()) {
-        (Some(first), Some(last)) => (last.xu - first.xu) / SECOND,
-        _ => 0.0,
-    }
 }

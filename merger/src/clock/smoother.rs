@@ -13,6 +13,8 @@ pub(super) struct Sample {
     pub(super) x: f64,
     pub(super) y: f64,
     pub(super) var: f64,
+    /// It stands for what was seen within this time, ns.
+    pub(super) around: f64,
     /// Where it comes from; not looked at here.
     pub(super) link: usize,
 }
@@ -55,6 +57,10 @@ const USUAL_WALK: (f64, f64) = (20.0, 3.0);
 const GAP: f64 = 8.0 * SECOND;
 /// No more than so many in one gap.
 const GAP_KNOTS: usize = 16;
+/// The likelihood of many points is that of so many stretches...
+const PARTS: usize = 3;
+/// ... of so many.
+const PART: usize = 80;
 /// Rounds of reweighting by the smoothed residuals.
 const ROUNDS: usize = 3;
 
@@ -63,8 +69,7 @@ pub(super) fn smooth(samples: &[Sample], noise: Noise) -> Option<Smoothed> {
     let origin = Origin::of(samples)?;
     let points: Vec<Point> = samples.iter().map(|s| origin.point(s)).collect();
     let (walk, scale) = likeliest(&points, noise);
-    let starts = explore(&points, walk, scale).starts;
-    let mut weights = vec![1.0; points.len()];
+    let Explored { starts, mut weights, .. } = explore(&points, walk, scale);
     let mut track = Track { walk, ..Track::default() };
     for _ in 0..ROUNDS {
         track = pieces(&points, &weights, &starts, walk, scale);
@@ -73,6 +78,7 @@ pub(super) fn smooth(samples: &[Sample], noise: Noise) -> Option<Smoothed> {
             *weight = (FREEDOM + 1.0) / (FREEDOM + off * off / (point.var * scale));
         }
     }
+    doubt(&mut track);
     origin.restore(&mut track);
     Some(Smoothed { track, scale, weights })
 }
@@ -89,6 +95,8 @@ struct Point {
     t: f64,
     y: f64,
     var: f64,
+    /// ns.
+    around: f64,
 }
 
 impl Origin {
@@ -99,7 +107,7 @@ impl Origin {
     }
 
     fn point(&self, sample: &Sample) -> Point {
-        Point { t: (sample.x - self.x) / SECOND, y: sample.y - self.y, var: sample.var.clamp(1.0, 1e36) }
+        Point { t: (sample.x - self.x) / SECOND, y: sample.y - self.y, var: sample.var.clamp(1.0, 1e36), around: sample.around }
     }
 
     fn restore(&self, track: &mut Track) {
@@ -169,11 +177,13 @@ struct Explored {
     cost: f64,
     /// The first point of each piece between jumps.
     starts: Vec<usize>,
+    /// How far each point is believed, 0 to 1.
+    weights: Vec<f64>,
 }
 
 /// Filters, and finds jumps: forecasts that are off several times in a row, in the same way.
 fn explore(points: &[Point], walk: f64, scale: f64) -> Explored {
-    let mut found = Explored { cost: 0.0, starts: vec![0] };
+    let mut found = Explored { cost: 0.0, starts: vec![0], weights: vec![1.0; points.len()] };
     let Some(first) = points.first() else { return found };
     let mut state = State::start(first, scale);
     // State and cost before the rejects in a row, and how many they are.
@@ -188,10 +198,12 @@ fn explore(points: &[Point], walk: f64, scale: f64) -> Explored {
             trusted = (state, found.cost);
         }
         found.cost += (ahead.yy + var).ln() + (FREEDOM + 1.0) * (ratio / FREEDOM).ln_1p();
+        let weight = ((FREEDOM + 1.0) / (FREEDOM + ratio)).min(1.0);
+        found.weights[i] = weight;
         i += 1;
         if ratio <= REJECT {
             rejects = 0;
-            state = ahead.update(point.y, var * ((FREEDOM + ratio) / (FREEDOM + 1.0)).max(1.0));
+            state = ahead.update(point.y, var / weight);
             continue;
         }
         rejects += 1;
@@ -201,6 +213,7 @@ fn explore(points: &[Point], walk: f64, scale: f64) -> Explored {
         if may_jump && agree(&trusted.0, &points[start..i], scale) {
             found.starts.push(start);
             found.cost = trusted.1 + JUMP;
+            found.weights[start] = 1.0;
             state = trusted.0.restart(&points[start], scale);
             (rejects, i) = (0, start + 1);
         }
@@ -208,14 +221,15 @@ fn explore(points: &[Point], walk: f64, scale: f64) -> Explored {
     found
 }
 
-/// Whether points are off from a forecast by the same.
+/// Whether points are off from a forecast by the same, but for one in five.
 fn agree(from: &State, points: &[Point], scale: f64) -> bool {
     let off = |p: &Point| p.y - from.forecast(p.t, 0.0).y;
     let Some(jump) = robust::median(&mut points.iter().map(off).collect::<Vec<_>>()) else { return false };
-    points.iter().all(|p| {
+    let agreeing = points.iter().filter(|p| {
         let noise = 6.0 * (p.var * scale + from.forecast(p.t, 0.0).yy).sqrt();
         (off(p) - jump).abs() <= noise.min(0.5 * jump.abs()).max(0.2 * jump.abs())
-    })
+    });
+    agreeing.count() + points.len() / REJECTS >= points.len()
 }
 
 /// The wander of the rate and the factor of the noise under which the points are likeliest.
@@ -224,9 +238,11 @@ fn likeliest(points: &[Point], noise: Noise) -> (f64, f64) {
         Noise::Guessed => 1.5,
         Noise::Scaled => 0.4,
     };
+    let parts = parts(points);
     let cost = |walk: f64, scale: f64| {
         let usual = (walk - USUAL_WALK.0.ln()) / USUAL_WALK.1;
-        let cost = explore(points, walk.exp(), scale.exp()).cost + usual * usual + (scale / unsure_scale).powi(2);
+        let cost: f64 = parts.iter().map(|part| explore(part, walk.exp(), scale.exp()).cost).sum();
+        let cost = cost + usual * usual + (scale / unsure_scale).powi(2);
         if cost.is_nan() { f64::INFINITY } else { cost }
     };
     // Logarithms from here on; first a coarse look along the wander, then by halved steps along both.
@@ -257,6 +273,15 @@ fn likeliest(points: &[Point], noise: Noise) -> (f64, f64) {
     (best.1.exp(), best.2.exp())
 }
 
+/// All points, or of many some stretches: two numbers do not need more.
+fn parts(points: &[Point]) -> Vec<&[Point]> {
+    if points.len() <= PARTS * PART {
+        return vec![points];
+    }
+    let apart = (points.len() - PART) / (PARTS - 1);
+    points.windows(PART).step_by(apart.max(1)).collect()
+}
+
 /// Smooths the pieces between jumps, each alone; x in ns since the first point.
 fn pieces(points: &[Point], weights: &[f64], starts: &[usize], walk: f64, scale: f64) -> Track {
     let mut track = Track { walk, ..Track::default() };
@@ -285,9 +310,18 @@ fn pieces(points: &[Point], weights: &[f64], starts: &[usize], walk: f64, scale:
         }
         carried = states.last().copied();
         backwards(&mut states, &ahead);
-        join(&mut track, &states);
+        if let (Some(last), Some(before)) = (track.knots.last(), start.checked_sub(1).and_then(|i| points.get(i))) {
+            let by = begin.y - (last.y + last.rate * (begin.t - before.t));
+            let (after, before) = (before.t * SECOND - before.around, first.t * SECOND + first.around);
+            track.steps.push(Jump { after, before, by });
+        }
+        track.knots.extend(states.iter().map(knot));
     }
     track
+}
+
+fn knot(s: &State) -> Knot {
+    Knot { x: s.t * SECOND, y: s.y, rate: s.rate, var: s.yy, cov: s.yr, rate_var: s.rr, slack: 0.0 }
 }
 
 /// The Rauch-Tung-Striebel pass: `states` are filtered and become smoothed, `ahead` their forecasts.
@@ -319,26 +353,14 @@ fn backwards(states: &mut [State], ahead: &[State]) {
     }
 }
 
-/// Appends a piece. The jump before it happened anywhere since the piece before.
-fn join(track: &mut Track, states: &[State]) {
-    let knots = states.iter().map(|s| Knot {
-        x: s.t * SECOND,
-        y: s.y,
-        rate: s.rate,
-        var: s.yy,
-        cov: s.yr,
-        rate_var: s.rr,
-        slack: 0.0,
-    });
-    if let (Some(before), Some(first)) = (track.knots.last().copied(), states.first()) {
-        let after = Knot { x: first.t * SECOND, y: first.y, rate: first.rate, var: first.yy, ..before };
-        let by = after.y - (before.y + before.rate * (after.x - before.x) / SECOND);
-        track.steps.push(Jump { after: before.x, before: after.x, by });
-        if after.x - before.x > 4.0 {
-            for (knot, x) in [(before, before.x + 1.0), (after, after.x - 1.0)] {
-                track.knots.push(Knot { x, slack: by.abs(), ..knot });
-            }
+/// While a clock may or may not have jumped yet, all of the jump may be missing.
+fn doubt(track: &mut Track) {
+    for step in track.steps.clone() {
+        let ends = [step.after, step.before].map(|x| track.at(x));
+        track.knots.extend(ends);
+        for knot in track.knots.iter_mut().filter(|k| k.x >= step.after && k.x <= step.before) {
+            knot.slack += step.by.abs();
         }
     }
-    track.knots.extend(knots);
+    track.knots.sort_by(|a, b| a.x.total_cmp(&b.x));
 }
