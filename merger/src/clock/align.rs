@@ -88,7 +88,10 @@ impl Estimate {
             })
             .collect();
         let located = locate(&links, &corrections, Noise::Scaled);
-        let left = located.iter().map(|l| l.as_ref().map_or(0.0, |l| biases.left(&l.leverage))).collect();
+        let left = |(domain, located): (usize, &Option<Located>)| {
+            located.as_ref().map_or(0.0, |l| biases.left(domain, &l.leverage))
+        };
+        let left = located.iter().enumerate().map(left).collect();
         let bounds = bounds(&located, &links, &gatherings, &observations.meetings, domains);
         Estimate { links, located, biases: left, bounds }
     }

@@ -12,9 +12,9 @@ use super::robust;
 use super::track::SECOND;
 
 /// Asymmetry of a path, as a share of its shortest round trip...
-const ASYMMETRY: f64 = 0.015;
-/// ... and of what its round trip is longer than the shortest of the job: queues or hops that may be on one way.
-const DETOUR: f64 = 0.08;
+const ASYMMETRY: f64 = 0.014;
+/// ... and of what that is longer than the middle one of the job: something is in the way that may be on one way.
+const DETOUR: f64 = 0.2;
 /// How much later than others a domain leaves, as a share of the time that a collective takes: most by little,
 /// one in ten by much.
 const LATENESS: [(f64, f64); 2] = [(0.9, 0.03), (0.1, 0.5)];
@@ -27,8 +27,8 @@ const FREEDOM: f64 = 3.0;
 /// How many biases the priors count for, when the usual size is estimated.
 const PRIOR_COUNT: f64 = 4.0;
 const ROUNDS: usize = 12;
-/// Share of the square of the difference that it makes whether biases may stand out.
-const DOUBT: f64 = 0.5;
+/// What the doubt which of two sources is wrong adds to the variance, as a factor.
+const DOUBT: f64 = 1.0;
 /// Distances of the sources that are further apart in time than this are independent, ns.
 const MEMORY: f64 = 60.0 * SECOND;
 
@@ -37,8 +37,8 @@ pub(super) struct Biases {
     /// Of each link, the biases that it consists of: (index, sign).
     parts: Vec<[(usize, f64); 2]>,
     mean: Vec<f64>,
-    /// What the means are if no bias may stand out.
-    plain: Vec<f64>,
+    /// For each domain, how much of its distance may be the other source's, ns^2.
+    doubt: Vec<f64>,
     /// Prior variance, after widening.
     var: Vec<f64>,
     /// What the distances say: rows of the model, and the factor of their covariance.
@@ -50,9 +50,21 @@ type Row = Vec<(usize, f64)>;
 
 /// A distance of the sources of one domain.
 struct Distance {
+    domain: usize,
     row: Row,
     ns: f64,
     var: f64,
+}
+
+impl Distance {
+    /// If one source or the other is all wrong, with the odds that the shares of the distance give: the
+    /// variance of that. `means` are before any bias may stand out.
+    fn doubt(&self, means: &[f64], priors: &[f64], domains: usize) -> f64 {
+        let share = |of: &dyn Fn(usize) -> bool| -> f64 {
+            self.row.iter().filter(|(i, _)| of(*i)).map(|(i, lever)| lever * (means[*i] - priors[*i])).sum()
+        };
+        (share(&|i| i < domains) * share(&|i| i >= domains)).max(0.0)
+    }
 }
 
 impl Biases {
@@ -77,15 +89,13 @@ impl Biases {
         let mut biases = Biases {
             parts,
             mean: prior_mean.clone(),
-            plain: prior_mean.clone(),
+            doubt: vec![0.0; domains],
             var: prior_var.clone(),
             rows: Vec::new(),
             factor: Vec::new(),
         };
-        let distances: Vec<Distance> = probes
-            .iter()
-            .zip(collectives)
-            .filter_map(|(probes, collectives)| biases.distance(probes.as_ref()?, collectives.as_ref()?))
+        let distances: Vec<Distance> = (0..domains)
+            .filter_map(|d| biases.distance(d, probes[d].as_ref()?, collectives.get(d)?.as_ref()?))
             .collect();
         if distances.is_empty() {
             return biases;
@@ -93,8 +103,10 @@ impl Biases {
         let kind = |i: usize| usize::from(i >= domains);
         let touched = |i: usize| distances.iter().any(|d| d.row.iter().any(|(at, _)| *at == i));
         let touched: Vec<bool> = (0..prior_var.len()).map(touched).collect();
-        if let Some((mean, _)) = biases.condition(&distances, &prior_mean) {
-            biases.plain = mean;
+        if let Some((plain, _)) = biases.condition(&distances, &prior_mean) {
+            for distance in &distances {
+                biases.doubt[distance.domain] = distance.doubt(&plain, &prior_mean, domains);
+            }
         }
         for _ in 0..ROUNDS {
             let Some((mean, squares)) = biases.condition(&distances, &prior_mean) else { break };
@@ -126,15 +138,13 @@ impl Biases {
     }
 
     /// Variance of the biases that are left in a domain's y.
-    pub(super) fn left(&self, leverage: &[(usize, f64)]) -> f64 {
+    pub(super) fn left(&self, domain: usize, leverage: &[(usize, f64)]) -> f64 {
         let row = self.row(leverage);
         let before: f64 = row.iter().map(|(i, lever)| lever * lever * self.var[*i]).sum();
         // Less what the distances told: || L^-1 H S g ||^2.
         let told: Vec<f64> = self.rows.iter().map(|other| self.covariance(other, &row)).collect();
         let known: f64 = forwards(&self.factor, &told).iter().map(|v| v * v).sum();
-        // And what depends on whether a bias may stand out.
-        let doubt: f64 = row.iter().map(|(i, lever)| lever * (self.mean[*i] - self.plain[*i])).sum();
-        (before - known).max(0.0) + DOUBT * doubt * doubt
+        (before - known).max(0.0) + DOUBT * self.doubt.get(domain).copied().unwrap_or(0.0)
     }
 
     /// Leverages of links as those of biases.
@@ -161,11 +171,12 @@ impl Biases {
     }
 
     /// The mean distance of probes and collectives of one domain, where both are known.
-    fn distance(&self, probes: &Located, collectives: &Located) -> Option<Distance> {
+    fn distance(&self, domain: usize, probes: &Located, collectives: &Located) -> Option<Distance> {
         let ends = |l: &Located| Some((l.track.knots.first()?.x, l.track.knots.last()?.x));
         let ((a, b), (c, d)) = (ends(probes)?, ends(collectives)?);
         let (from, to) = (a.max(c), b.min(d));
         let (mut sum, mut weight, mut count) = (0.0, 0.0, 0.0);
+        let samples = probes.samples.min(collectives.samples) as f64 / 2.0;
         let mut apart: Vec<(f64, f64)> = Vec::new();
         for knot in collectives.track.knots.iter().filter(|k| k.x >= from && k.x <= to) {
             let other = probes.track.at(knot.x);
@@ -180,11 +191,11 @@ impl Biases {
                 count += 1.0;
             }
         }
-        let independent = (1.0 + (to - from) / MEMORY).clamp(1.0, f64::max(count, 1.0));
+        let independent = (1.0 + (to - from) / MEMORY).min(count).min(samples).max(1.0);
         let mut leverage = probes.leverage.clone();
         leverage.extend(collectives.leverage.iter().map(|(link, lever)| (*link, -lever)));
         let var = count / weight / independent + 1.0;
-        (weight > 0.0 && var.is_finite()).then(|| Distance { row: self.row(&leverage), ns: sum / weight, var })
+        (weight > 0.0 && var.is_finite()).then(|| Distance { domain, row: self.row(&leverage), ns: sum / weight, var })
     }
 
     /// Posterior means, and mean squares of the deviations from the priors. Keeps the factor for [`Biases::left`].
@@ -232,10 +243,11 @@ fn priors(links: &[Link], habits: &Habits, domains: usize) -> (Vec<f64>, Vec<f64
             measured => lateness(measured.unwrap_or((0.0, 1e30)), habits.latency),
         };
     }
-    let shortest = links.iter().map(|l| l.round_trip).fold(f64::INFINITY, f64::min);
+    let probed = links.iter().filter(|l| l.kind == Kind::Probes);
+    let middle = robust::median(&mut probed.map(|l| l.round_trip).collect::<Vec<_>>()).unwrap_or(0.0);
     for (i, link) in links.iter().enumerate().filter(|(_, l)| l.kind == Kind::Probes) {
         let usual = (ASYMMETRY * link.round_trip).max(LEAST);
-        let detour = DETOUR * (link.round_trip - shortest);
+        let detour = DETOUR * (link.round_trip - middle).max(0.0);
         var[domains + i] = usual * usual + detour * detour;
     }
     (mean, var)

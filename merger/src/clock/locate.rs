@@ -23,6 +23,8 @@ pub(super) struct Located {
     pub(super) scale: f64,
     /// By how much a unit of each link's bias moves this domain's y.
     pub(super) leverage: Vec<(usize, f64)>,
+    /// How many samples its own links gave.
+    pub(super) samples: usize,
     /// How many were located before it.
     pub(super) rank: usize,
 }
@@ -45,7 +47,7 @@ pub(super) fn locate(
     // The sum of variances along the best way so far.
     let mut cost = vec![f64::INFINITY; count];
     let Some(start) = located.get_mut(reference) else { return located };
-    *start = Some(Located { track: Track::default(), scale: 1.0, leverage: Vec::new(), rank });
+    *start = Some(Located { track: Track::default(), scale: 1.0, leverage: Vec::new(), samples: 0, rank });
     cost[reference] = 0.0;
     let mut newest = reference;
     loop {
@@ -121,7 +123,7 @@ fn place(
         add(knot, &theirs);
     }
     let leverage = leverage(domain, links, located, &samples, &smoothed.weights);
-    Some(Located { track, scale: smoothed.scale, leverage, rank: 0 })
+    Some(Located { track, scale: smoothed.scale, leverage, samples: samples.len(), rank: 0 })
 }
 
 fn add(knot: &mut Knot, parent: &Knot) {

@@ -235,7 +235,7 @@ fn agree(from: &State, points: &[Point], scale: f64) -> bool {
 /// The wander of the rate and the factor of the noise under which the points are likeliest.
 fn likeliest(points: &[Point], noise: Noise) -> (f64, f64) {
     let unsure_scale = match noise {
-        Noise::Guessed => 1.5,
+        Noise::Guessed => 1.0,
         Noise::Scaled => 0.4,
     };
     let parts = parts(points);

@@ -12,8 +12,9 @@ mod tally;
 mod verdict;
 
 use clap::Parser;
-use methods::METHODS;
+use methods::{FUSION, METHODS, SOURCES};
 use rayon::prelude::*;
+use rpd_merge::clock::Method;
 use rpd_tests::clocks::{Job, Scenario};
 use std::process::ExitCode;
 use tally::Tally;
@@ -69,7 +70,14 @@ fn main() -> ExitCode {
 fn measure(scenario: &Scenario, nodes: usize, seconds: i64, seed: u64) -> Vec<Tally> {
     let job = Job::new(scenario, nodes, seconds, seed);
     let moments = job.moments(MOMENTS, seed);
-    METHODS.iter().map(|method| Tally::new(&(method.align)(&job.observations), &moments)).collect()
+    let fits: Vec<_> = METHODS.iter().map(|method| (method.align)(&job.observations)).collect();
+    let mut tallies: Vec<Tally> = fits.iter().map(|fits| Tally::new(fits, &moments, |_| true)).collect();
+    // Fusion reaches more nodes than its sources do; beside a source, only those of the source count.
+    for source in SOURCES {
+        let reached = |domain: usize| fits[source][domain].method != Method::None;
+        tallies.push(Tally::new(&fits[FUSION], &moments, reached));
+    }
+    tallies
 }
 
 fn merge(a: Vec<Tally>, b: Vec<Tally>) -> Vec<Tally> {

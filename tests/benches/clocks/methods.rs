@@ -19,6 +19,10 @@ pub(crate) const METHODS: [Contestant; 6] = [
     Contestant { name: "anchors", align: |o| align(o, Align::Anchors) },
 ];
 
+/// Places in [`METHODS`].
+pub(crate) const SOURCES: [usize; 2] = [2, 3];
+pub(crate) const FUSION: usize = 4;
+
 /// The best probe of the first burst along the tree, and that of the last one where `both`.
 fn by_ends(observations: &Observations, both: bool) -> Vec<DomainFit> {
     let none = align(observations, Align::None);

@@ -16,9 +16,10 @@ pub(crate) struct Tally {
 }
 
 impl Tally {
-    pub(crate) fn new(fits: &[DomainFit], moments: &[Moment]) -> Tally {
+    /// Of the moments on the nodes that are `of` interest.
+    pub(crate) fn new(fits: &[DomainFit], moments: &[Moment], of: impl Fn(usize) -> bool) -> Tally {
         let mut tally = Tally::default();
-        for moment in moments {
+        for moment in moments.iter().filter(|m| of(m.domain)) {
             let fit = &fits[moment.domain];
             if fit.method == Method::None {
                 continue;
