@@ -52,17 +52,19 @@ impl Estimate {
         let locate = |links: &[Link], corrections: &[Correction], noise| {
             locate(count, domains.reference, links, corrections, noise)
         };
-        let alone = |links: &[Link]| locate(links, &vec![Correction { bias: 0.0, scale: 1.0 }; links.len()], Noise::Guessed);
+        let alone = |links: &[Link], noise| {
+            locate(links, &vec![Correction { bias: 0.0, scale: 1.0 }; links.len()], noise)
+        };
 
         // Each source for itself. Who is last in a collective is known once all are roughly aligned.
         let mut links = if by_probes { probes::links(&observations.bursts, domains) } else { Vec::new() };
-        let from_probes = alone(&links);
+        let from_probes = alone(&links, Noise::Guessed);
         let gatherings =
             if by_collectives { collectives::gatherings(&observations.meetings, domains) } else { Vec::new() };
-        let rough = alone(&collectives::links(&gatherings, None, domains));
+        let rough = alone(&collectives::links(&gatherings, None, domains), Noise::Trusted);
         let habits = habits(&gatherings, &tracks(&rough));
         let meetings = collectives::links(&gatherings, Some(&habits), domains);
-        let from_collectives = alone(&meetings);
+        let from_collectives = alone(&meetings, Noise::Guessed);
 
         // Both together: constant errors are shared out, noises get the size that was found.
         let probe_links = links.len();

@@ -28,7 +28,7 @@ const FREEDOM: f64 = 3.0;
 const PRIOR_COUNT: f64 = 4.0;
 const ROUNDS: usize = 12;
 /// What the doubt which of two sources is wrong adds to the variance, as a factor.
-const DOUBT: f64 = 1.0;
+const DOUBT: f64 = 4.0;
 /// Distances of the sources that are further apart in time than this are independent, ns.
 const MEMORY: f64 = 60.0 * SECOND;
 
@@ -176,7 +176,7 @@ impl Biases {
         let ((a, b), (c, d)) = (ends(probes)?, ends(collectives)?);
         let (from, to) = (a.max(c), b.min(d));
         let (mut sum, mut weight, mut count) = (0.0, 0.0, 0.0);
-        let samples = probes.samples.min(collectives.samples) as f64 / 2.0;
+        let samples = probes.samples.min(collectives.samples) as f64 / 4.0;
         let mut apart: Vec<(f64, f64)> = Vec::new();
         for knot in collectives.track.knots.iter().filter(|k| k.x >= from && k.x <= to) {
             let other = probes.track.at(knot.x);

@@ -93,26 +93,32 @@ pub(super) fn habits(gatherings: &[Gathering], tracks: &[Option<&Track>]) -> Hab
     let mut own: Vec<Vec<f64>> = vec![Vec::new(); tracks.len()];
     let mut latencies = Vec::with_capacity(gatherings.len());
     for gathering in gatherings {
-        let aligned = gathering.guests.iter().filter_map(|guest| {
-            let y = tracks[guest.domain]?.at(guest.enter).y;
-            Some((guest, guest.enter + y, guest.exit + y))
-        });
-        let mut enters: Vec<_> = aligned.collect();
-        enters.sort_by(|a, b| b.1.total_cmp(&a.1).then(a.0.domain.cmp(&b.0.domain)));
-        enters.iter().for_each(|(guest, ..)| met[guest.domain] += 1.0);
-        let latest = match enters.as_slice() {
-            [first, second, ..] if first.1 - second.1 > SURELY => {
-                was_last[first.0.domain] += 1.0;
-                own[first.0.domain].push(first.0.exit - first.0.enter);
-                Some(first.0.domain)
+        // The two latest entries, in the reference's time; and all exits.
+        let mut latest: [Option<(f64, &Guest)>; 2] = [None; 2];
+        let mut exits = Vec::with_capacity(gathering.guests.len());
+        for guest in &gathering.guests {
+            let Some(track) = tracks[guest.domain] else { continue };
+            let y = track.at(guest.enter).y;
+            met[guest.domain] += 1.0;
+            exits.push(guest.exit + y);
+            let enter = guest.enter + y;
+            if latest[0].is_none_or(|(latest, _)| enter > latest) {
+                latest = [Some((enter, guest)), latest[0]];
+            } else if latest[1].is_none_or(|(second, _)| enter > second) {
+                latest[1] = Some((enter, guest));
+            }
+        }
+        last.push(match latest {
+            [Some((enter, guest)), Some((second, _))] if enter - second > SURELY => {
+                was_last[guest.domain] += 1.0;
+                own[guest.domain].push(guest.exit - guest.enter);
+                Some(guest.domain)
             }
             _ => None,
-        };
-        if let Some(first) = enters.first().map(|e| e.1) {
-            let middle = robust::median(&mut enters.iter().map(|e| e.2).collect::<Vec<_>>());
-            latencies.extend(middle.map(|middle| middle - first));
+        });
+        if let (Some((enter, _)), Some(middle)) = (latest[0], robust::median(&mut exits)) {
+            latencies.push(middle - enter);
         }
-        last.push(latest);
     }
     let last_share = was_last.iter().zip(&met).map(|(last, met)| last / f64::max(*met, 1.0)).collect();
     let latency = robust::median(&mut latencies).unwrap_or(0.0).max(0.0);

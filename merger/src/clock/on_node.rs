@@ -86,8 +86,9 @@ impl OnNode {
 
     /// BOOTTIME at `x`; `None` if it is no time.
     pub(super) fn boottime(&self, x: f64) -> Option<i64> {
-        let ns = i128::from(self.boot_base).checked_add(whole(self.w(x))?)?;
-        i64::try_from(ns).ok()
+        let w = self.w(x);
+        // Beyond this the cast would not be exact.
+        (w.abs() < 9e18).then(|| self.boot_base.checked_add(w.round() as i64)).flatten()
     }
 
     /// The `x` at which BOOTTIME changes its rate.
@@ -182,10 +183,5 @@ fn interpolate(knots: &[(f64, f64)], at: f64, axes: impl Fn(&(f64, f64)) -> (f64
 
 /// `a - b`.
 pub(super) fn apart(a: i64, b: i64) -> f64 {
-    (i128::from(a) - i128::from(b)) as f64
-}
-
-/// The nearest whole number.
-pub(super) fn whole(ns: f64) -> Option<i128> {
-    (ns.abs() < 1e37).then(|| ns.round() as i128)
+    a.checked_sub(b).map_or_else(|| (i128::from(a) - i128::from(b)) as f64, |apart| apart as f64)
 }

@@ -22,6 +22,8 @@ pub(super) struct Sample {
 /// How sure the noise of the samples is before they are looked at.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Noise {
+    /// As the samples say, and a usual crystal: quick, and good to some us.
+    Trusted,
     /// A first guess.
     Guessed,
     /// Scaled by an earlier fit.
@@ -197,7 +199,7 @@ fn explore(points: &[Point], walk: f64, scale: f64) -> Explored {
         if rejects == 0 {
             trusted = (state, found.cost);
         }
-        found.cost += (ahead.yy + var).ln() + (FREEDOM + 1.0) * (ratio / FREEDOM).ln_1p();
+        found.cost += likelihood(ahead.yy + var, ratio);
         let weight = ((FREEDOM + 1.0) / (FREEDOM + ratio)).min(1.0);
         found.weights[i] = weight;
         i += 1;
@@ -221,6 +223,14 @@ fn explore(points: &[Point], walk: f64, scale: f64) -> Explored {
     found
 }
 
+/// Twice the negative logarithm of Student's t, but for a constant.
+fn likelihood(var: f64, ratio: f64) -> f64 {
+    // (FREEDOM + 1) ln(1 + ratio / FREEDOM), with one logarithm; the limit keeps the power finite.
+    let tail = 1.0 + ratio.min(1e30) / FREEDOM;
+    let cube = tail * tail * tail;
+    (var * cube * cube).ln()
+}
+
 /// Whether points are off from a forecast by the same, but for one in five.
 fn agree(from: &State, points: &[Point], scale: f64) -> bool {
     let off = |p: &Point| p.y - from.forecast(p.t, 0.0).y;
@@ -235,6 +245,7 @@ fn agree(from: &State, points: &[Point], scale: f64) -> bool {
 /// The wander of the rate and the factor of the noise under which the points are likeliest.
 fn likeliest(points: &[Point], noise: Noise) -> (f64, f64) {
     let unsure_scale = match noise {
+        Noise::Trusted => return (USUAL_WALK.0, 1.0),
         Noise::Guessed => 1.0,
         Noise::Scaled => 0.4,
     };

@@ -43,10 +43,13 @@ pub(super) struct Jump {
 /// Nanoseconds of a second.
 pub(super) const SECOND: f64 = 1e9;
 
+/// A guess at the place of a knot is looked at with so many around it.
+const REACH: usize = 12;
+
 impl Track {
     /// The state at x: straight between knots; beyond them, the last rate and a growing variance.
     pub(super) fn at(&self, x: f64) -> Knot {
-        let after = self.knots.partition_point(|k| k.x <= x);
+        let after = self.after(x);
         match (after.checked_sub(1).and_then(|i| self.knots.get(i)), self.knots.get(after)) {
             (Some(a), Some(b)) => {
                 let share = (x - a.x) / (b.x - a.x);
@@ -70,6 +73,18 @@ impl Track {
     pub(super) fn x_at(&self, reference: f64) -> f64 {
         // Rates are far below 1, so this closes in by several digits a round.
         (0..3).fold(reference - self.at(reference).y, |x, _| reference - self.at(x).y)
+    }
+
+    /// The first knot after x. Knots are spaced evenly, nearly, so a guess is not far off.
+    fn after(&self, x: f64) -> usize {
+        let (Some(first), Some(last)) = (self.knots.first(), self.knots.last()) else { return 0 };
+        let share = (x - first.x) / (last.x - first.x).max(1.0);
+        let guess = (share.clamp(0.0, 1.0) * self.knots.len() as f64) as usize;
+        let (from, to) = (guess.saturating_sub(REACH), (guess + REACH).min(self.knots.len()));
+        let is_before = |at: usize| self.knots.get(at).is_none_or(|k| k.x <= x);
+        let near = (from == 0 || is_before(from - 1)) && (to == self.knots.len() || !is_before(to));
+        let (from, to) = if near { (from, to) } else { (0, self.knots.len()) };
+        from + self.knots.get(from..to).map_or(0, |knots| knots.partition_point(|k| k.x <= x))
     }
 
     fn beyond(&self, end: &Knot, x: f64) -> Knot {
