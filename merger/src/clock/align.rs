@@ -12,6 +12,9 @@ use super::smoother::Noise;
 use super::time_map::TimeMap;
 use super::track::{Knot, Track};
 
+/// About as many knots has a map. A rate changes too little between them to be seen, in a run of a day too.
+const KNOTS: usize = 2048;
+
 /// Finds how the clocks of each domain turn into the time of the job: one fit per domain, in the order of
 /// [`Observations::domains`]. The order of anything within the observations changes nothing.
 pub fn align(observations: &Observations, by: Align) -> Vec<DomainFit> {
@@ -123,15 +126,11 @@ impl Estimate {
         let track = &located.track;
         let convert = Convert { place, domains, track };
         let map = convert.map();
-        let bars: Vec<BarKnot> = track
-            .knots
-            .iter()
-            .enumerate()
-            .filter_map(|(i, knot)| {
-                let bound = self.bounds[place].at_knots.get(i).copied().flatten();
-                bar(&convert, knot, self.biases[place], bound)
-            })
-            .collect();
+        let bars = thinned(track).into_iter().filter_map(|(i, knot)| {
+            let bound = self.bounds[place].at_knots.get(i).copied().flatten();
+            bar(&convert, knot, self.biases[place], bound)
+        });
+        let bars: Vec<BarKnot> = bars.collect();
         let steps = track.steps.iter().filter_map(|s| {
             let clock = &domains.clocks[place];
             Some(Step { after: clock.boottime(s.after)?, before: clock.boottime(s.before)?, by: -s.by.clamp(-1e18, 1e18) as i64 })
@@ -154,6 +153,22 @@ fn tracks(located: &[Option<Located>]) -> Vec<Option<&Track>> {
     located.iter().map(|l| l.as_ref().map(|l| &l.track)).collect()
 }
 
+/// The knots that the result is made of, with their places: of long runs not all, except around jumps.
+fn thinned(track: &Track) -> Vec<(usize, &Knot)> {
+    let (Some(first), Some(last)) = (track.knots.first(), track.knots.last()) else { return Vec::new() };
+    let apart = (last.x - first.x) / KNOTS as f64;
+    let mut kept: Vec<(usize, &Knot)> = Vec::new();
+    for (i, knot) in track.knots.iter().enumerate() {
+        let far = kept.last().is_none_or(|(_, before)| knot.x - before.x >= apart);
+        let jumps = knot.slack > 0.0 || track.knots.get(i + 1).is_some_and(|next| next.slack > 0.0);
+        let jumped = i.checked_sub(1).and_then(|i| track.knots.get(i)).is_some_and(|before| before.slack > 0.0);
+        if far || jumps || jumped || i + 1 == track.knots.len() {
+            kept.push((i, knot));
+        }
+    }
+    kept
+}
+
 /// From a domain's BOOTTIME to the reference's, through both RAW clocks.
 struct Convert<'a> {
     place: usize,
@@ -165,7 +180,7 @@ impl Convert<'_> {
     /// Straight between all times at which the track or one of the two nodes' BOOTTIME bends.
     fn map(&self) -> TimeMap {
         let (own, reference) = (&self.domains.clocks[self.place], &self.domains.clocks[self.domains.reference]);
-        let mut bends: Vec<f64> = self.track.knots.iter().map(|k| k.x).chain(own.bends()).collect();
+        let mut bends: Vec<f64> = thinned(self.track).into_iter().map(|(_, k)| k.x).chain(own.bends()).collect();
         bends.extend(reference.bends().map(|x| self.track.x_at(x)));
         // Two points at each end, so that the last rate is that of the track.
         let ends = bends.iter().fold((f64::INFINITY, f64::NEG_INFINITY), |(a, b), x| (a.min(*x), b.max(*x)));

@@ -27,6 +27,8 @@ const FREEDOM: f64 = 3.0;
 /// How many biases the priors count for, when the usual size is estimated.
 const PRIOR_COUNT: f64 = 4.0;
 const ROUNDS: usize = 12;
+/// More biases than this get fewer rounds.
+const MANY: usize = 1_000;
 /// What the doubt which of two sources is wrong adds to the variance, as a factor.
 const DOUBT: f64 = 4.0;
 /// Distances of the sources that are further apart in time than this are independent, ns.
@@ -101,14 +103,16 @@ impl Biases {
             return biases;
         }
         let kind = |i: usize| usize::from(i >= domains);
-        let touched = |i: usize| distances.iter().any(|d| d.row.iter().any(|(at, _)| *at == i));
-        let touched: Vec<bool> = (0..prior_var.len()).map(touched).collect();
+        let mut touched = vec![false; prior_var.len()];
+        distances.iter().flat_map(|d| &d.row).for_each(|(i, _)| touched[*i] = true);
         if let Some((plain, _)) = biases.condition(&distances, &prior_mean) {
             for distance in &distances {
                 biases.doubt[distance.domain] = distance.doubt(&plain, &prior_mean, domains);
             }
         }
-        for _ in 0..ROUNDS {
+        // A graph of many links (no collector makes one) is not worth more time.
+        let rounds = if touched.iter().filter(|t| **t).count() > MANY { 2 } else { ROUNDS };
+        for _ in 0..rounds {
             let Some((mean, squares)) = biases.condition(&distances, &prior_mean) else { break };
             // The usual size of both kinds, then what each stands out by.
             let mut usual = [(PRIOR_COUNT, PRIOR_COUNT); 2];

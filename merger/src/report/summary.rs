@@ -335,6 +335,7 @@ impl ClockRow {
                 self.offset_ns
             ),
             Method::None => format!("{hosts}: NOT aligned, no clock set was recorded"),
+            method => format!("{hosts}: {:+} ns by {}", self.offset_ns, method.name()),
         }
     }
 }

@@ -2,7 +2,7 @@
 
 use super::node::{NodeClock, SECOND, exponential, normal, uniform};
 use super::scenario::{self, Scenario};
-use crate::synthetic::random::Random;
+use crate::synthetic::Random;
 use rpd_merge::clock::{Attendance, Meeting, Needs};
 use rpd_shard::model::LocalNs;
 

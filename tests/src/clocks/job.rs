@@ -1,7 +1,7 @@
 use super::node::{Crystal, NodeClock, SECOND};
 use super::scenario::Scenario;
 use super::{collectives, network};
-use crate::synthetic::random::Random;
+use crate::synthetic::Random;
 use rpd_merge::clock::Observations;
 use rpd_shard::model::LocalNs;
 

@@ -2,7 +2,7 @@
 
 use super::node::{NodeClock, SECOND, exponential, normal, uniform};
 use super::scenario::{Probing, Scenario};
-use crate::synthetic::random::Random;
+use crate::synthetic::Random;
 use rpd_merge::clock::{Burst, Probe};
 
 /// Probes at the start and at the end, and in between.

@@ -1,4 +1,4 @@
-use crate::synthetic::random::Random;
+use crate::synthetic::Random;
 use rpd_shard::record::{ClockDomain, ClockSet};
 
 /// Nanoseconds of a second.
