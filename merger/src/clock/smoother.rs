@@ -55,6 +55,8 @@ const ANY_RATE: f64 = 1e5 * 1e5;
 const JUMPED_RATE: f64 = 5e3 * 5e3;
 /// A crystal's usual wander, (ns/s)^2/s, and how far from it one may be (logarithm, standard deviation).
 const USUAL_WALK: (f64, f64) = (20.0, 3.0);
+/// No crystal wanders more; what looks like it is noise, ln of (ns/s)^2/s.
+const MOST_WALK: f64 = 11.5;
 /// Gaps longer than this get knots of their own, ns.
 const GAP: f64 = 8.0 * SECOND;
 /// No more than so many in one gap.
@@ -257,7 +259,7 @@ fn likeliest(points: &[Point], noise: Noise) -> (f64, f64) {
         if cost.is_nan() { f64::INFINITY } else { cost }
     };
     // Logarithms from here on; first a coarse look along the wander, then by halved steps along both.
-    let coarse = (-2..=6).map(|i| 2.5 * f64::from(i));
+    let coarse = (-2..=4).map(|i| 2.5 * f64::from(i));
     let mut best = (f64::INFINITY, USUAL_WALK.0.ln(), 0.0);
     for walk in coarse {
         let here = cost(walk, 0.0);
@@ -266,9 +268,12 @@ fn likeliest(points: &[Point], noise: Noise) -> (f64, f64) {
         }
     }
     let mut step = 1.25;
-    for _ in 0..12 {
+    for _ in 0..24 {
         let (_, walk, scale) = best;
         for (walk, scale) in [(walk + step, scale), (walk - step, scale), (walk, scale + step), (walk, scale - step)] {
+            if walk > MOST_WALK {
+                continue;
+            }
             let here = cost(walk, scale);
             if here < best.0 {
                 best = (here, walk, scale);
@@ -309,7 +314,9 @@ fn pieces(points: &[Point], weights: &[f64], starts: &[usize], walk: f64, scale:
         let mut states = vec![State { yy: noise(start), ..begin }];
         for at in start + 1..end {
             let (from, to) = (points[at - 1].t, points[at].t);
-            let between = (((to - from) * SECOND / GAP).ceil() as usize).clamp(1, GAP_KNOTS);
+            // Where the rate may have changed much between two points, the bar between them is wider than at them.
+            let bulge = walk * (to - from).powi(3) / 192.0 > 0.25 * noise(at);
+            let between = (((to - from) * SECOND / GAP).ceil() as usize).clamp(if bulge { 2 } else { 1 }, GAP_KNOTS);
             for k in 1..=between {
                 let t = if k == between { to } else { from + (to - from) * k as f64 / between as f64 };
                 let Some(last) = states.last() else { break };
@@ -322,7 +329,7 @@ fn pieces(points: &[Point], weights: &[f64], starts: &[usize], walk: f64, scale:
         carried = states.last().copied();
         backwards(&mut states, &ahead);
         if let (Some(last), Some(before)) = (track.knots.last(), start.checked_sub(1).and_then(|i| points.get(i))) {
-            let by = begin.y - (last.y + last.rate * (begin.t - before.t));
+            let by = states[0].y - last.y - (last.rate + states[0].rate) / 2.0 * (begin.t - before.t);
             let (after, before) = (before.t * SECOND - before.around, first.t * SECOND + first.around);
             track.steps.push(Jump { after, before, by });
         }

@@ -7,6 +7,7 @@ use rpd_merge::clock::{
 use rpd_shard::model::LocalNs;
 use rpd_shard::record::{ClockDomain, ClockSet};
 use rpd_tests::clocks::{Job, Scenario};
+use rpd_tests::synthetic::Random;
 
 /// Small, usual and impossible times.
 fn time() -> impl Strategy<Value = i64> {
@@ -126,8 +127,9 @@ fn bursts_that_contradict_each_other_widen_the_bar() {
     let mut job = Job::new(&Scenario::QUIET, 2, 600, 900);
     job.observations.meetings.clear();
     let calm = align(&job.observations, Align::Auto)[1].usual_bar().unwrap();
-    for (i, burst) in job.observations.bursts.iter_mut().enumerate() {
-        let wrong = (i as i64 * 7_919_131) % 1_000_003;
+    let mut random = Random::new(&[1]);
+    for burst in &mut job.observations.bursts {
+        let wrong = random.between(0, 1_000_000);
         burst.best.iter_mut().for_each(|p| {
             p.t2 += wrong;
             p.t3 += wrong;

@@ -1,16 +1,20 @@
 //! What must change nothing, or exactly one thing.
 
 use proptest::prelude::*;
-use rpd_merge::clock::{Align, DomainFit, Observations, align};
+use rpd_merge::clock::{Align, DomainFit, Method, Observations, align};
 use rpd_shard::model::LocalNs;
 use rpd_tests::clocks::{Job, Scenario};
 use rpd_tests::synthetic::Random;
 
 const NODES: usize = 6;
 
-fn jobs() -> impl Strategy<Value = Job> {
+/// A scenario and a seed: what a failure shows.
+fn seeds() -> impl Strategy<Value = (usize, u64)> {
     (0..Scenario::ALL.len(), 0_u64..1_000_000)
-        .prop_map(|(scenario, seed)| Job::new(&Scenario::ALL[scenario], NODES, 40, seed))
+}
+
+fn job((scenario, seed): (usize, u64)) -> Job {
+    Job::new(&Scenario::ALL[scenario], NODES, 40, seed)
 }
 
 fn methods() -> impl Strategy<Value = Align> {
@@ -83,14 +87,19 @@ proptest! {
 
     #[test]
     fn shifting_one_domain_moves_its_map_by_exactly_that_and_no_other(
-        job in jobs(), by in -400_000_000_000_000_i64..400_000_000_000_000, domain in 1..NODES, method in methods()
+        seed in seeds(), by in -400_000_000_000_000_i64..400_000_000_000_000, domain in 1..NODES, method in methods()
     ) {
+        let job = job(seed);
         let before = align(&job.observations, method);
         let after = align(&shifted(&job.observations, domain, by), method);
         for other in (0..NODES).filter(|&d| d != domain) {
             prop_assert_eq!(&before[other], &after[other]);
         }
         let (before, after) = (&before[domain], &after[domain]);
+        if before.method == Method::None {
+            prop_assert_eq!(before, after);
+            return Ok(());
+        }
         for time in times(&job, domain) {
             let moved = LocalNs(time.0 + by);
             prop_assert_eq!(before.map.map(time), after.map.map(moved));
@@ -101,11 +110,12 @@ proptest! {
 
     #[test]
     fn shifting_the_reference_moves_all_by_that(
-        job in jobs(), by in -400_000_000_000_000_i64..400_000_000_000_000, method in methods()
+        seed in seeds(), by in -400_000_000_000_000_i64..400_000_000_000_000, method in methods()
     ) {
+        let job = job(seed);
         let before = align(&job.observations, method);
         let after = align(&shifted(&job.observations, 0, by), method);
-        for domain in 1..NODES {
+        for domain in (1..NODES).filter(|&d| before[d].method != Method::None) {
             for time in times(&job, domain) {
                 prop_assert_eq!(before[domain].map.map(time).ns() + by, after[domain].map.map(time).ns());
             }
@@ -113,9 +123,10 @@ proptest! {
     }
 
     #[test]
-    fn no_order_changes_anything(job in jobs(), seed: u64, method in methods()) {
+    fn no_order_changes_anything(seed in seeds(), order: u64, method in methods()) {
+        let job = job(seed);
         let before = align(&job.observations, method);
-        let (other, position) = shuffled(&job.observations, seed);
+        let (other, position) = shuffled(&job.observations, order);
         let after = align(&other, method);
         for domain in 0..NODES {
             prop_assert_eq!(&before[domain], &after[position[domain]]);
@@ -123,7 +134,8 @@ proptest! {
     }
 
     #[test]
-    fn the_reference_is_untouched_and_no_map_goes_backwards(job in jobs(), method in methods()) {
+    fn the_reference_is_untouched_and_no_map_goes_backwards(seed in seeds(), method in methods()) {
+        let job = job(seed);
         let fits = align(&job.observations, method);
         prop_assert!(fits[0].map.is_identity());
         for (domain, fit) in fits.iter().enumerate() {
