@@ -50,7 +50,12 @@ struct Estimate {
 }
 
 impl Estimate {
-    fn new(observations: &Observations, domains: &Domains, by_probes: bool, by_collectives: bool) -> Estimate {
+    fn new(
+        observations: &Observations,
+        domains: &Domains,
+        by_probes: bool,
+        by_collectives: bool,
+    ) -> Estimate {
         let count = domains.clocks.len();
         let locate = |links: &[Link], corrections: &[Correction], noise| {
             locate(count, domains.reference, links, corrections, noise)
@@ -62,8 +67,11 @@ impl Estimate {
         // Each source for itself. Who is last in a collective is known once all are roughly aligned.
         let mut links = if by_probes { probes::links(&observations.bursts, domains) } else { Vec::new() };
         let from_probes = alone(&links, Noise::Guessed);
-        let gatherings =
-            if by_collectives { collectives::gatherings(&observations.meetings, domains) } else { Vec::new() };
+        let gatherings = if by_collectives {
+            collectives::gatherings(&observations.meetings, domains)
+        } else {
+            Vec::new()
+        };
         let rough = alone(&collectives::links(&gatherings, None, domains), Noise::Trusted);
         let habits = habits(&gatherings, &tracks(&rough));
         let meetings = collectives::links(&gatherings, Some(&habits), domains);
@@ -133,7 +141,11 @@ impl Estimate {
         let bars: Vec<BarKnot> = bars.collect();
         let steps = track.steps.iter().filter_map(|s| {
             let clock = &domains.clocks[place];
-            Some(Step { after: clock.boottime(s.after)?, before: clock.boottime(s.before)?, by: -s.by.clamp(-1e18, 1e18) as i64 })
+            Some(Step {
+                after: clock.boottime(s.after)?,
+                before: clock.boottime(s.before)?,
+                by: -s.by.clamp(-1e18, 1e18) as i64,
+            })
         });
         Some(DomainFit {
             method,
@@ -161,7 +173,8 @@ fn thinned(track: &Track) -> Vec<(usize, &Knot)> {
     for (i, knot) in track.knots.iter().enumerate() {
         let far = kept.last().is_none_or(|(_, before)| knot.x - before.x >= apart);
         let jumps = knot.slack > 0.0 || track.knots.get(i + 1).is_some_and(|next| next.slack > 0.0);
-        let jumped = i.checked_sub(1).and_then(|i| track.knots.get(i)).is_some_and(|before| before.slack > 0.0);
+        let jumped =
+            i.checked_sub(1).and_then(|i| track.knots.get(i)).is_some_and(|before| before.slack > 0.0);
         if far || jumps || jumped || i + 1 == track.knots.len() {
             kept.push((i, knot));
         }
@@ -179,8 +192,10 @@ struct Convert<'a> {
 impl Convert<'_> {
     /// Straight between all times at which the track or one of the two nodes' BOOTTIME bends.
     fn map(&self) -> TimeMap {
-        let (own, reference) = (&self.domains.clocks[self.place], &self.domains.clocks[self.domains.reference]);
-        let mut bends: Vec<f64> = thinned(self.track).into_iter().map(|(_, k)| k.x).chain(own.bends()).collect();
+        let (own, reference) =
+            (&self.domains.clocks[self.place], &self.domains.clocks[self.domains.reference]);
+        let mut bends: Vec<f64> =
+            thinned(self.track).into_iter().map(|(_, k)| k.x).chain(own.bends()).collect();
         bends.extend(reference.bends().map(|x| self.track.x_at(x)));
         // Two points at each end, so that the last rate is that of the track.
         let ends = bends.iter().fold((f64::INFINITY, f64::NEG_INFINITY), |(a, b), x| (a.min(*x), b.max(*x)));
@@ -227,7 +242,9 @@ fn by_anchors(observations: &Observations, fits: &mut [DomainFit]) {
         .iter()
         .zip(&anchors)
         .filter(|(fit, _)| !matches!(fit.method, Method::None | Method::Reference))
-        .filter_map(|(fit, own)| Some(own.as_ref()?.ns.checked_sub(reference.ns)?.checked_sub(fit.offset)? as f64));
+        .filter_map(|(fit, own)| {
+            Some(own.as_ref()?.ns.checked_sub(reference.ns)?.checked_sub(fit.offset)? as f64)
+        });
     let uncertainty = anchors::uncertainty(off.collect());
     for (fit, own) in fits.iter_mut().zip(&anchors).filter(|(fit, _)| fit.method == Method::None) {
         if let Some(better) = own.as_ref().and_then(|own| anchors::fit(own, reference, uncertainty)) {

@@ -58,5 +58,11 @@ pub(super) fn fit(own: &Anchor, reference: &Anchor, uncertainty: f64) -> Option<
     let knot = |local| BarKnot { local, offset, bar, hard: None, growth: 1_000 };
     let (first, last) = own.ends;
     let bars = if first == last { vec![knot(first)] } else { vec![knot(first), knot(last)] };
-    Some(DomainFit { method: Method::RealtimeAnchors, map: TimeMap::shift(offset), offset, bars, ..DomainFit::unknown() })
+    Some(DomainFit {
+        method: Method::RealtimeAnchors,
+        map: TimeMap::shift(offset),
+        offset,
+        bars,
+        ..DomainFit::unknown()
+    })
 }

@@ -125,7 +125,8 @@ impl Biases {
             for i in 0..prior_var.len() {
                 let (sum, count) = usual[kind(i)];
                 let size = prior_var[i] * (sum / count);
-                biases.var[i] = if touched[i] { (FREEDOM * size + squares[i]) / (FREEDOM + 1.0) } else { size };
+                biases.var[i] =
+                    if touched[i] { (FREEDOM * size + squares[i]) / (FREEDOM + 1.0) } else { size };
             }
             biases.mean = mean;
         }
@@ -169,7 +170,11 @@ impl Biases {
             if i == j {
                 sum += x * y * self.var[*i];
             }
-            if i <= j { a.next() } else { b.next() };
+            if i <= j {
+                a.next()
+            } else {
+                b.next()
+            };
         }
         sum
     }
@@ -199,7 +204,12 @@ impl Biases {
         let mut leverage = probes.leverage.clone();
         leverage.extend(collectives.leverage.iter().map(|(link, lever)| (*link, -lever)));
         let var = count / weight / independent + 1.0;
-        (weight > 0.0 && var.is_finite()).then(|| Distance { domain, row: self.row(&leverage), ns: sum / weight, var })
+        (weight > 0.0 && var.is_finite()).then(|| Distance {
+            domain,
+            row: self.row(&leverage),
+            ns: sum / weight,
+            var,
+        })
     }
 
     /// Posterior means, and mean squares of the deviations from the priors. Keeps the factor for [`Biases::left`].
@@ -229,7 +239,8 @@ impl Biases {
                 *told = forwards(&self.factor, &column).iter().map(|v| v * v).sum();
             }
         }
-        let squares = (0..prior.len()).map(|i| shift[i] * shift[i] + (self.var[i] - told[i]).max(0.0)).collect();
+        let squares =
+            (0..prior.len()).map(|i| shift[i] * shift[i] + (self.var[i] - told[i]).max(0.0)).collect();
         Some((prior.iter().zip(shift).map(|(prior, shift)| prior + shift).collect(), squares))
     }
 }

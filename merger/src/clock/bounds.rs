@@ -114,7 +114,8 @@ fn certain(
     };
     for order in orders {
         let is_later = order.later.0 == domain;
-        let ((_, x), (other, theirs)) = if is_later { (order.later, order.earlier) } else { (order.earlier, order.later) };
+        let ((_, x), (other, theirs)) =
+            if is_later { (order.later, order.earlier) } else { (order.earlier, order.later) };
         let Some((reference, low, high)) = of(other, theirs) else { continue };
         let apart = reference - (x + own.track.at(x).y);
         certain.push(if is_later {
@@ -192,7 +193,11 @@ fn spread(track: &Track, certain: Vec<Bound>) -> Bounds {
             let contradicts = low > high && !in_jump;
             contradictions += u64::from(contradicts && !before);
             before = contradicts;
-            if in_jump { Some((f64::NEG_INFINITY, f64::INFINITY)) } else { (low <= high).then_some((low, high)) }
+            if in_jump {
+                Some((f64::NEG_INFINITY, f64::INFINITY))
+            } else {
+                (low <= high).then_some((low, high))
+            }
         })
         .collect();
     Bounds { at_knots, contradictions }

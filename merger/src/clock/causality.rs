@@ -62,7 +62,8 @@ pub fn repair_causality(observations: &Observations, fits: &mut [DomainFit]) -> 
         left = after;
     }
     let moved = fits.iter().zip(&before).flat_map(|(fit, before)| {
-        let bends = fit.map.bends().map(|x| fit.map.map(x).ns().saturating_sub(before.map(x).ns()).saturating_abs());
+        let bends =
+            fit.map.bends().map(|x| fit.map.map(x).ns().saturating_sub(before.map(x).ns()).saturating_abs());
         bends.collect::<Vec<_>>()
     });
     let moved = moved.max().unwrap_or(0);
@@ -107,7 +108,8 @@ fn wishes(observations: &Observations, fits: &[DomainFit]) -> Vec<Vec<(i64, i64)
     for meeting in &observations.meetings {
         waits(meeting, &mut cursors, |wait| {
             let late = wait.entered.saturating_sub(wait.left);
-            let (leaver, enterer) = (room(wait.leaver, wait.leaver.exit), room(wait.enterer, wait.enterer.enter));
+            let (leaver, enterer) =
+                (room(wait.leaver, wait.leaver.exit), room(wait.enterer, wait.enterer.enter));
             if late > 0 && leaver + enterer > 0.0 {
                 let share = ((late as f64) * leaver / (leaver + enterer)).ceil() as i64;
                 wishes[wait.leaver.domain as usize].push((wait.leaver.exit.0, share));

@@ -149,7 +149,9 @@ pub(super) fn links(gatherings: &[Gathering], habits: Option<&Habits>, domains: 
     let levels = levels(gatherings, domains);
     let mut by_ends: BTreeMap<(usize, usize), Vec<(f64, f64)>> = BTreeMap::new();
     for (i, gathering) in gatherings.iter().enumerate() {
-        let Some(hub) = gathering.guests.iter().min_by_key(|g| (levels[g.domain], g.domain)) else { continue };
+        let Some(hub) = gathering.guests.iter().min_by_key(|g| (levels[g.domain], g.domain)) else {
+            continue;
+        };
         // Who comes last need not wait for the others, and leaves early.
         let hasty = |domain: usize| {
             habits.is_some_and(|h| h.last[i] == Some(domain) && h.last_share[domain] <= MOSTLY)
@@ -223,7 +225,8 @@ impl Met {
                 let passed = exit.0 - first.0;
                 passed > LONGEST_BLOCK || i >= FULL_BLOCK || (passed > BLOCK && i >= BLOCK_COUNT)
             };
-            let end = rest.iter().enumerate().position(|(i, exit)| ends(i, exit)).unwrap_or(rest.len()).max(1);
+            let end =
+                rest.iter().enumerate().position(|(i, exit)| ends(i, exit)).unwrap_or(rest.len()).max(1);
             let (block, others) = rest.split_at(end);
             blocks.push(Block::new(block, rate));
             rest = others;
@@ -238,7 +241,8 @@ impl Met {
     }
 
     fn link(self, usual: f64) -> Link {
-        let mixed = |count: f64, own: f64, usual: f64| (count * own + USUAL_COUNT * usual) / (count + USUAL_COUNT);
+        let mixed =
+            |count: f64, own: f64, usual: f64| (count * own + USUAL_COUNT * usual) / (count + USUAL_COUNT);
         let usual = mixed(self.count as f64, self.spread * self.spread, usual * usual);
         let pair = |b: &Block| {
             let var = 1.57 * mixed(b.count, b.spread * b.spread, usual) / b.count + GRAIN * GRAIN;
@@ -264,9 +268,15 @@ impl Block {
     fn new(exits: &[(f64, f64)], rate: f64) -> Block {
         let count = exits.len() as f64;
         let middle = exits.iter().map(|e| e.0).sum::<f64>() / count;
-        let mut apart: Vec<f64> = exits.iter().map(|e| e.1 - rate * (e.0 - middle)).collect();
+        let level = |e: &(f64, f64)| e.1 - rate * (e.0 - middle);
+        let mut by_level: Vec<&(f64, f64)> = exits.iter().collect();
+        by_level.sort_by(|a, b| level(a).total_cmp(&level(b)).then(a.0.total_cmp(&b.0)));
+        let mut apart: Vec<f64> = by_level.iter().map(|e| level(e)).collect();
         let median = robust::median(&mut apart).unwrap_or(0.0);
+        // The middle ones stand for the block, at their own times: of a few collectives the rate may be wrong.
+        let (low, high) = (by_level[(exits.len() - 1) / 2], by_level[exits.len() / 2]);
+        let (middle, level) = ((low.0 + high.0) / 2.0, (low.1 + high.1) / 2.0);
         let around = exits.iter().map(|e| (e.0 - middle).abs()).fold(0.0, f64::max);
-        Block { middle, apart: median, spread: robust::deviation(&mut apart, median), count, around }
+        Block { middle, apart: level, spread: robust::deviation(&mut apart, median), count, around }
     }
 }

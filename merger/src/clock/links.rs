@@ -1,5 +1,5 @@
-use super::on_node::OnNode;
 use super::observations::Observations;
+use super::on_node::OnNode;
 use rpd_shard::model::LocalNs;
 
 /// What one source knows of the clocks of two domains, `u < v`.

@@ -115,7 +115,10 @@ fn place(
     // The parents' own variances come on top: theirs is the same error for all of this domain's samples.
     let mut nearest = 0;
     for knot in &mut track.knots {
-        while samples.get(nearest + 1).is_some_and(|s| (s.x - knot.x).abs() <= (samples[nearest].x - knot.x).abs()) {
+        while samples
+            .get(nearest + 1)
+            .is_some_and(|s| (s.x - knot.x).abs() <= (samples[nearest].x - knot.x).abs())
+        {
             nearest += 1;
         }
         let Some(parent) = &located[links[samples[nearest].link].across(domain)] else { continue };

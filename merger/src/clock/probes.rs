@@ -78,7 +78,8 @@ fn link(u: usize, v: usize, mut bursts: Vec<(Vec<Trip>, f64)>) -> Link {
         let key = |burst: &(Vec<Trip>, f64)| burst.0.first().map_or(0.0, |t| t.there);
         middle(a).total_cmp(&middle(b)).then(key(a).total_cmp(&key(b))).then(a.1.total_cmp(&b.1))
     });
-    let rough: Vec<(f64, f64)> = bursts.iter().map(|burst| (middle(burst), best(burst, middle(burst), 0.0).offset)).collect();
+    let rough: Vec<(f64, f64)> =
+        bursts.iter().map(|burst| (middle(burst), best(burst, middle(burst), 0.0).offset)).collect();
     let rate = robust::slope(&rough);
     // Delays are not clocks: what drifts faster than any clock is no drift.
     let rate = if rate.abs() < 1e-3 { rate } else { 0.0 };

@@ -111,7 +111,12 @@ impl Origin {
     }
 
     fn point(&self, sample: &Sample) -> Point {
-        Point { t: (sample.x - self.x) / SECOND, y: sample.y - self.y, var: sample.var.clamp(1.0, 1e36), around: sample.around }
+        Point {
+            t: (sample.x - self.x) / SECOND,
+            y: sample.y - self.y,
+            var: sample.var.clamp(1.0, 1e36),
+            around: sample.around,
+        }
     }
 
     fn restore(&self, track: &mut Track) {
@@ -261,16 +266,23 @@ fn likeliest(points: &[Point], noise: Noise) -> (f64, f64) {
     // Logarithms from here on; first a coarse look along the wander, then by halved steps along both.
     let coarse = (-2..=4).map(|i| 2.5 * f64::from(i));
     let mut best = (f64::INFINITY, USUAL_WALK.0.ln(), 0.0);
-    for walk in coarse {
-        let here = cost(walk, 0.0);
+    // Samples that are far noisier than they say look like a wild clock, from nearby.
+    let rough = roughness(points).ln();
+    for (walk, scale) in coarse.flat_map(|walk| [(walk, 0.0), (walk, rough)]) {
+        if scale != 0.0 && rough < 3.0 {
+            continue;
+        }
+        let here = cost(walk, scale);
         if here < best.0 {
-            best = (here, walk, 0.0);
+            best = (here, walk, scale);
         }
     }
     let mut step = 1.25;
     for _ in 0..24 {
         let (_, walk, scale) = best;
-        for (walk, scale) in [(walk + step, scale), (walk - step, scale), (walk, scale + step), (walk, scale - step)] {
+        for (walk, scale) in
+            [(walk + step, scale), (walk - step, scale), (walk, scale + step), (walk, scale - step)]
+        {
             if walk > MOST_WALK {
                 continue;
             }
@@ -287,6 +299,19 @@ fn likeliest(points: &[Point], noise: Noise) -> (f64, f64) {
         }
     }
     (best.1.exp(), best.2.exp())
+}
+
+/// How much larger than their variances the distances of points from their neighbours are.
+fn roughness(points: &[Point]) -> f64 {
+    let ratio = |p: &[Point]| {
+        let [a, b, c] = p else { return 0.0 };
+        let share = if c.t > a.t { (b.t - a.t) / (c.t - a.t) } else { 0.5 };
+        let off = b.y - a.y - (c.y - a.y) * share;
+        let usual = USUAL_WALK.0 * (c.t - a.t).powi(3) / 192.0;
+        off * off / (b.var + (1.0 - share) * (1.0 - share) * a.var + share * share * c.var + usual)
+    };
+    let mut ratios: Vec<f64> = points.windows(3).map(ratio).collect();
+    (robust::median(&mut ratios).unwrap_or(0.0) * robust::DEVIATION * robust::DEVIATION).max(1.0)
 }
 
 /// All points, or of many some stretches: two numbers do not need more.
@@ -316,7 +341,8 @@ fn pieces(points: &[Point], weights: &[f64], starts: &[usize], walk: f64, scale:
             let (from, to) = (points[at - 1].t, points[at].t);
             // Where the rate may have changed much between two points, the bar between them is wider than at them.
             let bulge = walk * (to - from).powi(3) / 192.0 > 0.25 * noise(at);
-            let between = (((to - from) * SECOND / GAP).ceil() as usize).clamp(if bulge { 2 } else { 1 }, GAP_KNOTS);
+            let between =
+                (((to - from) * SECOND / GAP).ceil() as usize).clamp(if bulge { 2 } else { 1 }, GAP_KNOTS);
             for k in 1..=between {
                 let t = if k == between { to } else { from + (to - from) * k as f64 / between as f64 };
                 let Some(last) = states.last() else { break };
@@ -328,7 +354,9 @@ fn pieces(points: &[Point], weights: &[f64], starts: &[usize], walk: f64, scale:
         }
         carried = states.last().copied();
         backwards(&mut states, &ahead);
-        if let (Some(last), Some(before)) = (track.knots.last(), start.checked_sub(1).and_then(|i| points.get(i))) {
+        if let (Some(last), Some(before)) =
+            (track.knots.last(), start.checked_sub(1).and_then(|i| points.get(i)))
+        {
             let by = states[0].y - last.y - (last.rate + states[0].rate) / 2.0 * (begin.t - before.t);
             let (after, before) = (before.t * SECOND - before.around, first.t * SECOND + first.around);
             track.steps.push(Jump { after, before, by });

@@ -49,10 +49,12 @@ impl TimeMap {
             latest = latest.max(point.1);
             point.1 = latest;
         }
-        let mut knots: Vec<MapKnot> = points.iter().map(|&(local, job)| MapKnot { local, job, rate: 0.0 }).collect();
+        let mut knots: Vec<MapKnot> =
+            points.iter().map(|&(local, job)| MapKnot { local, job, rate: 0.0 }).collect();
         for i in 1..knots.len() {
             let (a, b) = (knots[i - 1], knots[i]);
-            let (local, job) = (i128::from(b.local) - i128::from(a.local), i128::from(b.job) - i128::from(a.job));
+            let (local, job) =
+                (i128::from(b.local) - i128::from(a.local), i128::from(b.job) - i128::from(a.job));
             knots[i - 1].rate = (job - local) as f64 / local as f64;
         }
         if let [.., before, last] = knots.as_mut_slice() {
@@ -85,7 +87,8 @@ impl TimeMap {
     pub fn drift_ppm(&self) -> f64 {
         match (self.knots.first(), self.knots.last()) {
             (Some(a), Some(b)) if b.local > a.local && b.job > a.job => {
-                let (local, job) = (i128::from(b.local) - i128::from(a.local), i128::from(b.job) - i128::from(a.job));
+                let (local, job) =
+                    (i128::from(b.local) - i128::from(a.local), i128::from(b.job) - i128::from(a.job));
                 (local - job) as f64 / job as f64 * 1e6
             }
             _ => 0.0,

@@ -48,7 +48,8 @@ fn way_to_root(observations: &Observations, domain: usize) -> Option<Vec<Vec<&Bu
     let (mut at, mut way) = (domain, Vec::new());
     while at != 0 {
         let parent = at & (at - 1);
-        let bursts: Vec<&Burst> = observations.bursts.iter().filter(|b| b.from == at && b.to == parent).collect();
+        let bursts: Vec<&Burst> =
+            observations.bursts.iter().filter(|b| b.from == at && b.to == parent).collect();
         if bursts.is_empty() {
             return None;
         }

@@ -31,7 +31,8 @@ impl Tally {
                 tally.within += u64::from(off.abs() <= bar);
             }
             let after = fit.bars.partition_point(|b| b.local <= moment.local.0);
-            let around = after.checked_sub(1).and_then(|i| Some((fit.bars.get(i)?.hard?, fit.bars.get(after)?.hard?)));
+            let around =
+                after.checked_sub(1).and_then(|i| Some((fit.bars.get(i)?.hard?, fit.bars.get(after)?.hard?)));
             if let Some((a, b)) = around {
                 tally.hard += 1;
                 tally.hard_broken += u64::from(off < a.0.min(b.0) || off > a.1.max(b.1));
@@ -53,7 +54,8 @@ impl Tally {
     pub(crate) fn figures(&mut self) -> Option<Figures> {
         self.errors.sort_unstable_by(f32::total_cmp);
         self.bars.sort_unstable_by(f32::total_cmp);
-        let at = |values: &[f32], share: f64| values.get(((values.len() as f64 - 1.0) * share) as usize).copied();
+        let at =
+            |values: &[f32], share: f64| values.get(((values.len() as f64 - 1.0) * share) as usize).copied();
         Some(Figures {
             p50: at(&self.errors, 0.5)?,
             p95: at(&self.errors, 0.95)?,

@@ -28,13 +28,19 @@ impl Verdict {
     /// Prints the lines of a scenario and keeps what the aims need.
     pub(crate) fn take(&mut self, scenario: &Scenario, seconds: i64, mut tallies: Vec<Tally>) {
         println!("\n{}, {seconds} s", scenario.name);
-        println!("  {:<12} {:>10} {:>10} {:>11} {:>9} {:>9}", "method", "p50", "p95", "max", "coverage", "bar");
+        println!(
+            "  {:<12} {:>10} {:>10} {:>11} {:>9} {:>9}",
+            "method", "p50", "p95", "max", "coverage", "bar"
+        );
         let figures: Vec<Option<Figures>> = tallies.iter_mut().map(Tally::figures).collect();
         for (method, figures) in METHODS.iter().zip(&figures) {
             let Some(f) = figures else { continue };
             let coverage = f.coverage().map_or("-".to_owned(), |c| format!("{:.1} %", c * 100.0));
             let bar = f.bar.map_or("-".to_owned(), |bar| format!("{bar:.2}"));
-            println!("  {:<12} {:>10.2} {:>10.2} {:>11.2} {coverage:>9} {bar:>9}", method.name, f.p50, f.p95, f.max);
+            println!(
+                "  {:<12} {:>10.2} {:>10.2} {:>11.2} {coverage:>9} {bar:>9}",
+                method.name, f.p50, f.p95, f.max
+            );
         }
         let Some(fusion) = figures.get(FUSION).copied().flatten() else { return };
         let beside = SOURCES.iter().enumerate().filter_map(|(i, source)| {
@@ -66,7 +72,9 @@ impl Verdict {
         let pooled = sum(|f| f.within) / sum(|f| f.barred).max(1.0);
         println!();
         let aims = [
-            self.aim(format!("p95 of fusion below {P95} us at 600 s and 3600 s"), |r| r.seconds < 600 || r.fusion.p95 < P95),
+            self.aim(format!("p95 of fusion below {P95} us at 600 s and 3600 s"), |r| {
+                r.seconds < 600 || r.fusion.p95 < P95
+            }),
             self.aim(format!("fusion at most {BESIDE_SOURCES} times the better source"), |r| {
                 r.beside.is_none_or(|ratio| ratio <= BESIDE_SOURCES)
             }),

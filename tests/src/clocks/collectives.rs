@@ -32,7 +32,8 @@ pub(super) fn meetings(
         .iter()
         .map(|_| {
             let late = 150.0 * normal(random);
-            let always = if scenario.late_exits && random.chance(25) { 2e3 + 6e3 * uniform(random) } else { 0.0 };
+            let always =
+                if scenario.late_exits && random.chance(25) { 2e3 + 6e3 * uniform(random) } else { 0.0 };
             Habit { late: late + always, straggler: false }
         })
         .collect();
@@ -48,7 +49,8 @@ pub(super) fn meetings(
         .map(|at| {
             let group = if random.chance(10) { 4 } else { clocks.len() };
             let first = random.index(clocks.len());
-            let nodes = (0..group).map(|i| (first + i) % clocks.len()).filter(|&n| joined[n] < at - SECOND / 10);
+            let nodes =
+                (0..group).map(|i| (first + i) % clocks.len()).filter(|&n| joined[n] < at - SECOND / 10);
             let nodes: Vec<usize> = nodes.collect();
             meeting(at, &nodes, &habits, clocks, random)
         })
@@ -76,7 +78,8 @@ fn meeting(at: i64, nodes: &[usize], habits: &[Habit], clocks: &[NodeClock], ran
     // (node, rank, enter), true times.
     let mut ranks: Vec<(usize, u32, f64)> = Vec::with_capacity(nodes.len() * RANKS);
     for &node in nodes {
-        let behind = if habits[node].straggler && random.chance(80) { 1e6 * (1.0 + exponential(random)) } else { 0.0 };
+        let behind =
+            if habits[node].straggler && random.chance(80) { 1e6 * (1.0 + exponential(random)) } else { 0.0 };
         for rank in 0..RANKS {
             ranks.push((node, (node * RANKS + rank) as u32, 100e3 * normal(random).abs() + behind));
         }
@@ -87,8 +90,11 @@ fn meeting(at: i64, nodes: &[usize], habits: &[Habit], clocks: &[NodeClock], ran
         1 => Needs::RootOfAll(random.pick(&ranks).1),
         _ => Needs::AllOfAll,
     };
-    let last = ranks.iter().fold((0, f64::NEG_INFINITY), |last, r| if r.2 > last.1 { (r.0, r.2) } else { last });
-    let root = ranks.iter().find(|r| matches!(needs, Needs::AllOfRoot(root) | Needs::RootOfAll(root) if root == r.1));
+    let last =
+        ranks.iter().fold((0, f64::NEG_INFINITY), |last, r| if r.2 > last.1 { (r.0, r.2) } else { last });
+    let root = ranks
+        .iter()
+        .find(|r| matches!(needs, Needs::AllOfRoot(root) | Needs::RootOfAll(root) if root == r.1));
     let root = root.map_or(0.0, |r| r.2);
     let latency = LATENCY * (0.8 + 0.4 * uniform(random));
     let mut attend = |&(node, rank, enter): &(usize, u32, f64)| {

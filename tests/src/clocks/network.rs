@@ -37,7 +37,8 @@ impl Way {
 /// The way there and the way back between two nodes. All links of a job have about the same length.
 fn ways(scenario: &Scenario, random: &mut Random) -> [Way; 2] {
     let least = 6e3 + 3e3 * uniform(random);
-    let mut ways = [0, 1].map(|_| Way { least: least + 150.0 * normal(random), heavy_tails: scenario.heavy_tails });
+    let mut ways =
+        [0, 1].map(|_| Way { least: least + 150.0 * normal(random), heavy_tails: scenario.heavy_tails });
     if scenario.asymmetry && random.chance(30) {
         ways[random.index(2)].least += 4e3;
     }
@@ -111,9 +112,8 @@ impl Link {
 
     fn burst(&self, at: i64, probes: usize, clocks: &[NodeClock], random: &mut Random) -> Burst {
         let [there, back] = &self.ways;
-        let mut trips: Vec<(f64, f64, i64)> = (0..probes)
-            .map(|i| (there.delay(random), back.delay(random), at + i as i64 * PACE))
-            .collect();
+        let mut trips: Vec<(f64, f64, i64)> =
+            (0..probes).map(|i| (there.delay(random), back.delay(random), at + i as i64 * PACE)).collect();
         let mut offsets: Vec<f64> = trips.iter().map(|t| (t.0 - t.1) / 2.0).collect();
         let spread = deviation(&mut offsets);
         trips.sort_by(|a, b| (a.0 + a.1).total_cmp(&(b.0 + b.1)));

@@ -77,7 +77,10 @@ fn a_jump_of_a_clock_is_found_and_both_sides_of_it_are_right() {
         let step = steps.iter().find(|s| (s.by - by).abs() < 5_000);
         let step = step.unwrap_or_else(|| panic!("seed {seed}: a jump of {by} ns, but {steps:?}"));
         let (before, after) = (job.clocks[domain].boottime(at - 1), job.clocks[domain].boottime(at));
-        assert!(step.after <= before && after <= step.before, "seed {seed}: {step:?}, jumped at {before} to {after}");
+        assert!(
+            step.after <= before && after <= step.before,
+            "seed {seed}: {step:?}, jumped at {before} to {after}"
+        );
         let far = |m: &Moment| m.domain == domain && !(step.after..=step.before).contains(&m.local.0);
         let errors = job.moments(200, seed).into_iter().filter(far).map(|m| error(&fits, &m));
         assert!(errors.max().unwrap() < 10_000, "seed {seed}");
@@ -89,7 +92,9 @@ fn a_drift_of_100_ppm_is_found_to_1_ppm() {
     let scenario = Scenario { unsteered: true, ..Scenario::QUIET };
     let mut job = Job::new(&scenario, 3, 60, 900);
     let truth = |job: &Job| {
-        let run = |clock: usize| (job.clocks[clock].boottime(60_000_000_000) - job.clocks[clock].boottime(0)) as f64;
+        let run = |clock: usize| {
+            (job.clocks[clock].boottime(60_000_000_000) - job.clocks[clock].boottime(0)) as f64
+        };
         (run(2) / run(0) - 1.0) * 1e6
     };
     let fits = align(&job.observations, Align::Auto);
@@ -103,14 +108,17 @@ fn a_drift_of_100_ppm_is_found_to_1_ppm() {
     }
     for burst in &mut job.observations.bursts {
         for probe in burst.best.iter_mut() {
-            let [a, b] = if burst.from == 2 { [&mut probe.t1, &mut probe.t4] } else { [&mut probe.t2, &mut probe.t3] };
+            let [a, b] =
+                if burst.from == 2 { [&mut probe.t1, &mut probe.t4] } else { [&mut probe.t2, &mut probe.t3] };
             if burst.from == 2 || burst.to == 2 {
                 faster(a, start.monotonic_raw);
                 faster(b, start.monotonic_raw);
             }
         }
     }
-    for attendance in job.observations.meetings.iter_mut().flat_map(|m| &mut m.attendances).filter(|a| a.domain == 2) {
+    for attendance in
+        job.observations.meetings.iter_mut().flat_map(|m| &mut m.attendances).filter(|a| a.domain == 2)
+    {
         faster(&mut attendance.enter.0, start.boottime);
         faster(&mut attendance.exit.0, start.boottime);
     }
@@ -139,7 +147,11 @@ fn the_method_is_what_there_was_to_see() {
     let mut bare = Job::new(&nothing, 8, 60, 900).observations;
     bare.sets.iter_mut().for_each(Vec::clear);
     let fits = align(&bare, Align::Auto);
-    assert!(fits.iter().skip(1).all(|f| f.method == Method::None && f.map.is_identity() && f.usual_bar().is_none()));
+    assert!(
+        fits.iter()
+            .skip(1)
+            .all(|f| f.method == Method::None && f.map.is_identity() && f.usual_bar().is_none())
+    );
 }
 
 #[test]
@@ -176,7 +188,9 @@ fn a_node_without_probes_is_aligned_by_collectives_and_the_others_by_both() {
 fn beyond_what_was_seen_the_bar_grows() {
     let job = Job::new(&Scenario::QUIET, 3, 60, 900);
     let fit = &align(&job.observations, Align::Auto)[1];
-    let at = |seconds: i64| fit.bar_at(rpd_shard::model::LocalNs(job.clocks[1].boottime(seconds * 1_000_000_000))).unwrap();
+    let at = |seconds: i64| {
+        fit.bar_at(rpd_shard::model::LocalNs(job.clocks[1].boottime(seconds * 1_000_000_000))).unwrap()
+    };
     assert!(at(30) < 5_000);
     let later = rpd_shard::model::LocalNs(job.clocks[1].boottime(0) + 3_600_000_000_000);
     assert!(fit.bar_at(later).unwrap() > 10 * at(30));

@@ -27,9 +27,16 @@ fn domain(number: usize) -> ClockDomain {
 }
 
 fn set() -> impl Strategy<Value = ClockSet> {
-    (time(), time(), time(), time(), time()).prop_map(|(boottime, monotonic_raw, monotonic, realtime, bracket)| {
-        ClockSet { domain: domain(0), boottime, monotonic_raw, monotonic, realtime, bracket }
-    })
+    (time(), time(), time(), time(), time()).prop_map(
+        |(boottime, monotonic_raw, monotonic, realtime, bracket)| ClockSet {
+            domain: domain(0),
+            boottime,
+            monotonic_raw,
+            monotonic,
+            realtime,
+            bracket,
+        },
+    )
 }
 
 fn burst() -> impl Strategy<Value = Burst> {
@@ -45,13 +52,11 @@ fn meeting() -> impl Strategy<Value = Meeting> {
         (0_u32..8).prop_map(Needs::AllOfRoot),
         (0_u32..8).prop_map(Needs::RootOfAll),
     ];
-    let attendance = (0_u32..7, 0_u32..8, time(), time()).prop_map(|(domain, rank, enter, exit)| Attendance {
-        domain,
-        rank,
-        enter: LocalNs(enter),
-        exit: LocalNs(exit),
+    let attendance = (0_u32..7, 0_u32..8, time(), time()).prop_map(|(domain, rank, enter, exit)| {
+        Attendance { domain, rank, enter: LocalNs(enter), exit: LocalNs(exit) }
     });
-    (needs, prop::collection::vec(attendance, 0..12)).prop_map(|(needs, attendances)| Meeting { needs, attendances })
+    (needs, prop::collection::vec(attendance, 0..12))
+        .prop_map(|(needs, attendances)| Meeting { needs, attendances })
 }
 
 fn observations() -> impl Strategy<Value = Observations> {
@@ -145,7 +150,11 @@ fn collectives_that_cannot_be_matched_are_contradictions() {
     let mut job = Job::new(&Scenario::QUIET, 3, 120, 900);
     assert_eq!(align(&job.observations, Align::Auto)[1].contradictions, 0);
     // Of one collective, domain 1 reports another one: a second later.
-    let meeting = job.observations.meetings.iter_mut().filter(|m| m.needs == Needs::AllOfAll && m.attendances.len() == 6);
+    let meeting = job
+        .observations
+        .meetings
+        .iter_mut()
+        .filter(|m| m.needs == Needs::AllOfAll && m.attendances.len() == 6);
     for attendance in meeting.skip(20).take(1).flat_map(|m| &mut m.attendances).filter(|a| a.domain == 1) {
         attendance.enter.0 += 1_000_000_000;
         attendance.exit.0 += 1_000_000_000;

@@ -148,7 +148,8 @@ proptest! {
 }
 
 fn never_backwards(fit: &DomainFit, times: impl Iterator<Item = LocalNs>) -> Result<(), TestCaseError> {
-    let mut times: Vec<LocalNs> = times.chain(fit.map.bends().flat_map(|b| [-1, 0, 1].map(|d| LocalNs(b.0 + d)))).collect();
+    let mut times: Vec<LocalNs> =
+        times.chain(fit.map.bends().flat_map(|b| [-1, 0, 1].map(|d| LocalNs(b.0 + d)))).collect();
     times.sort();
     let mapped: Vec<i64> = times.iter().map(|t| fit.map.map(*t).ns()).collect();
     prop_assert!(mapped.is_sorted());
