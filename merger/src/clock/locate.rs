@@ -46,6 +46,8 @@ pub(super) fn locate(
     }
     // The sum of variances along the best way so far.
     let mut cost = vec![f64::INFINITY; count];
+    // Those whose links say nothing.
+    let mut lost = vec![false; count];
     let Some(start) = located.get_mut(reference) else { return located };
     *start = Some(Located { track: Track::default(), scale: 1.0, leverage: Vec::new(), samples: 0, rank });
     cost[reference] = 0.0;
@@ -57,11 +59,11 @@ pub(super) fn locate(
                 cost[other] = cost[other].min(cost[newest] + expense(&links[i], corrections[i].scale));
             }
         }
-        let open = (0..count).filter(|&d| located[d].is_none() && cost[d] < f64::INFINITY);
+        let open = (0..count).filter(|&d| located[d].is_none() && !lost[d] && cost[d] < f64::INFINITY);
         let Some(next) = open.min_by(|&a, &b| cost[a].total_cmp(&cost[b])) else { return located };
         located[next] = place(next, &of_domain[next], links, corrections, noise, &located);
         if located[next].is_none() {
-            cost[next] = f64::INFINITY;
+            lost[next] = true;
             continue;
         }
         newest = next;

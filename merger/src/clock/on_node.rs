@@ -185,3 +185,58 @@ fn interpolate(knots: &[(f64, f64)], at: f64, axes: impl Fn(&(f64, f64)) -> (f64
 pub(super) fn apart(a: i64, b: i64) -> f64 {
     a.checked_sub(b).map_or_else(|| (i128::from(a) - i128::from(b)) as f64, |apart| apart as f64)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use rpd_shard::record::ClockDomain;
+
+    fn set(raw: i64, boot: i64, bracket: i64) -> ClockSet {
+        let domain = ClockDomain { boot_id: "a".into(), time_namespace: 0 };
+        ClockSet { domain, boottime: boot, monotonic_raw: raw, monotonic: boot, realtime: boot, bracket }
+    }
+
+    /// BOOTTIME of a clock whose rate changes by 2 ppm at 32.5 s, between two sets.
+    fn boottime(raw: i64) -> i64 {
+        let bend = 32_500_000_000;
+        raw + raw / 100_000 + (raw - bend).max(0) / 500_000
+    }
+
+    fn error(clock: &OnNode, base: i64, raw: i64) -> i64 {
+        clock.boottime(clock.raw(base + raw)).unwrap() - (base + boottime(raw))
+    }
+
+    #[test]
+    fn a_change_of_rate_between_two_sets_is_found_where_it_was() {
+        let base = 7_000_000_000_000_000;
+        let jitter = [10, -20, 30, 0, -30, 20];
+        let sets: Vec<ClockSet> = (0..14)
+            .map(|i| {
+                set(base + i * 5_000_000_000, base + boottime(i * 5_000_000_000) + jitter[i as usize % 6], 80)
+            })
+            .collect();
+        let clock = OnNode::new(&sets, 0);
+        // Straight between sets it would be 2.5 us off here.
+        assert!(error(&clock, base, 32_500_000_000).abs() < 300, "{}", error(&clock, base, 32_500_000_000));
+        let back = clock.of_boottime(LocalNs(base + boottime(50_000_000_000)));
+        assert!((back - 50e9).abs() < 100.0, "{back}");
+    }
+
+    #[test]
+    fn a_set_that_was_interrupted_moves_nothing() {
+        let mut sets: Vec<ClockSet> =
+            (0..14).map(|i| set(i * 5_000_000_000, boottime(i * 5_000_000_000), 80)).collect();
+        sets[3].boottime += 9_000;
+        sets[3].bracket = 20_000;
+        let clock = OnNode::new(&sets, 0);
+        assert!(error(&clock, 0, 15_000_000_000).abs() < 100);
+    }
+
+    #[test]
+    fn without_sets_boottime_is_all_there_is() {
+        let clock = OnNode::new(&[], 5_000);
+        assert!(!clock.has_raw);
+        assert_eq!(clock.of_boottime(LocalNs(5_007)), 7.0);
+        assert_eq!(clock.boottime(7.0), Some(5_007));
+    }
+}

@@ -22,6 +22,19 @@ struct Trip {
     back: f64,
 }
 
+/// The trips of one burst.
+struct Trips {
+    trips: Vec<Trip>,
+    /// Of the offsets of all its probes, ns.
+    spread: f64,
+}
+
+impl Trips {
+    fn middle(&self) -> f64 {
+        self.trips.iter().map(|t| t.middle).sum::<f64>() / self.trips.len().max(1) as f64
+    }
+}
+
 /// What is left of one burst.
 struct Best {
     middle: f64,
@@ -32,10 +45,10 @@ struct Best {
 
 /// A link for each two domains that probed each other.
 pub(super) fn links(bursts: &[Burst], domains: &Domains) -> Vec<Link> {
-    let mut by_ends: BTreeMap<(usize, usize), Vec<(Vec<Trip>, f64)>> = BTreeMap::new();
+    let mut by_ends: BTreeMap<(usize, usize), Vec<Trips>> = BTreeMap::new();
     for burst in bursts {
         let Some((ends, trips)) = trips(burst, domains) else { continue };
-        by_ends.entry(ends).or_default().push((trips, burst.spread.max(0) as f64));
+        by_ends.entry(ends).or_default().push(Trips { trips, spread: burst.spread.max(0) as f64 });
     }
     by_ends.into_iter().map(|((u, v), bursts)| link(u, v, bursts)).collect()
 }
@@ -69,21 +82,18 @@ fn trips(burst: &Burst, domains: &Domains) -> Option<((usize, usize), Vec<Trip>)
     (!trips.is_empty()).then_some(((from.min(to), from.max(to)), trips))
 }
 
-fn link(u: usize, v: usize, mut bursts: Vec<(Vec<Trip>, f64)>) -> Link {
-    let middle = |burst: &(Vec<Trip>, f64)| {
-        let trips = &burst.0;
-        trips.iter().map(|t| t.middle).sum::<f64>() / trips.len().max(1) as f64
-    };
+fn link(u: usize, v: usize, mut bursts: Vec<Trips>) -> Link {
     bursts.sort_by(|a, b| {
-        let key = |burst: &(Vec<Trip>, f64)| burst.0.first().map_or(0.0, |t| t.there);
-        middle(a).total_cmp(&middle(b)).then(key(a).total_cmp(&key(b))).then(a.1.total_cmp(&b.1))
+        let first = |burst: &Trips| burst.trips.first().map_or(0.0, |t| t.there);
+        let middles = a.middle().total_cmp(&b.middle());
+        middles.then(first(a).total_cmp(&first(b))).then(a.spread.total_cmp(&b.spread))
     });
     let rough: Vec<(f64, f64)> =
-        bursts.iter().map(|burst| (middle(burst), best(burst, middle(burst), 0.0).offset)).collect();
+        bursts.iter().map(|burst| (burst.middle(), best(burst, 0.0).offset)).collect();
     let rate = robust::slope(&rough);
     // Delays are not clocks: what drifts faster than any clock is no drift.
     let rate = if rate.abs() < 1e-3 { rate } else { 0.0 };
-    let best: Vec<Best> = bursts.iter().map(|burst| best(burst, middle(burst), rate)).collect();
+    let best: Vec<Best> = bursts.iter().map(|burst| best(burst, rate)).collect();
     let pairs = (0..best.len())
         .map(|i| {
             let near = &best[i.saturating_sub(WINDOW)..best.len().min(i + WINDOW + 1)];
@@ -102,9 +112,10 @@ fn link(u: usize, v: usize, mut bursts: Vec<(Vec<Trip>, f64)>) -> Link {
 
 /// The shortest way there and the shortest way back, which need not be of the same probe. `rate` is how
 /// much v gains on u.
-fn best(burst: &(Vec<Trip>, f64), middle: f64, rate: f64) -> Best {
-    let shortest = |delay: &dyn Fn(&Trip) -> f64| burst.0.iter().map(delay).fold(f64::INFINITY, f64::min);
+fn best(burst: &Trips, rate: f64) -> Best {
+    let middle = burst.middle();
+    let shortest = |delay: &dyn Fn(&Trip) -> f64| burst.trips.iter().map(delay).fold(f64::INFINITY, f64::min);
     let there = shortest(&|t| t.there - rate * (t.middle - middle));
     let back = shortest(&|t| t.back + rate * (t.middle - middle));
-    Best { middle, offset: (there - back) / 2.0, round_trip: (there + back).max(0.0), spread: burst.1 }
+    Best { middle, offset: (there - back) / 2.0, round_trip: (there + back).max(0.0), spread: burst.spread }
 }

@@ -376,7 +376,7 @@ fn backwards(states: &mut [State], ahead: &[State]) {
         let (now, next, forecast) = (states[i], states[i + 1], ahead[i + 1]);
         let dt = next.t - now.t;
         let determinant = forecast.yy * forecast.rr - forecast.yr * forecast.yr;
-        if !(determinant > 0.0) {
+        if determinant.is_nan() || determinant <= 0.0 {
             continue;
         }
         // Gain = P F' inverse(forecast), with F = [1 dt; 0 1].

@@ -133,3 +133,43 @@ impl MapKnot {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn mapped(map: &TimeMap, local: i64) -> i64 {
+        map.map(LocalNs(local)).ns()
+    }
+
+    #[test]
+    fn identity_and_shift_are_exact_over_all_times() {
+        for time in [i64::MIN, -1, 0, 1, 1_700_000_000_000_000_001, i64::MAX] {
+            assert_eq!(mapped(&TimeMap::identity(), time), time);
+            assert_eq!(mapped(&TimeMap::shift(-7), time), time.saturating_sub(7));
+        }
+    }
+
+    #[test]
+    fn times_are_straight_between_knots_and_rates_go_on_beyond() {
+        let map = TimeMap::through(vec![(3_000, 5_030), (1_000, 3_000), (2_000, 4_010)]);
+        let times = [0, 1_000, 1_500, 2_000, 2_500, 3_000, 4_000];
+        assert_eq!(times.map(|t| mapped(&map, t)), [1_990, 3_000, 3_505, 4_010, 4_520, 5_030, 6_050]);
+        assert!((map.drift_ppm() + 30.0 / 2_030.0 * 1e6).abs() < 1e-6);
+    }
+
+    #[test]
+    fn points_that_go_backwards_stand_still() {
+        let map = TimeMap::through(vec![(0, 0), (100, 50), (200, 40), (200, 45), (300, 160)]);
+        let mapped: Vec<i64> = (0..=300).map(|t| mapped(&map, t)).collect();
+        assert!(mapped.is_sorted());
+        assert_eq!((mapped[100], mapped[150], mapped[200], mapped[300]), (50, 50, 50, 160));
+    }
+
+    #[test]
+    fn a_map_survives_being_sent() {
+        let map = TimeMap::through(vec![(i64::MIN, 5), (-3, 9), (i64::MAX - 1, i64::MAX)]);
+        let sent: TimeMap = serde_json::from_str(&serde_json::to_string(&map).unwrap()).unwrap();
+        assert_eq!(sent, map);
+    }
+}

@@ -25,15 +25,17 @@ fn methods() -> impl Strategy<Value = Align> {
 fn shifted(observations: &Observations, domain: usize, by: i64) -> Observations {
     let mut shifted = observations.clone();
     for set in &mut shifted.sets[domain] {
-        [&mut set.boottime, &mut set.monotonic_raw, &mut set.monotonic].map(|clock| *clock += by);
+        [&mut set.boottime, &mut set.monotonic_raw, &mut set.monotonic]
+            .into_iter()
+            .for_each(|clock| *clock += by);
     }
     for burst in &mut shifted.bursts {
         for probe in &mut burst.best {
             if burst.from == domain {
-                [&mut probe.t1, &mut probe.t4].map(|time| *time += by);
+                [&mut probe.t1, &mut probe.t4].into_iter().for_each(|time| *time += by);
             }
             if burst.to == domain {
-                [&mut probe.t2, &mut probe.t3].map(|time| *time += by);
+                [&mut probe.t2, &mut probe.t3].into_iter().for_each(|time| *time += by);
             }
         }
     }
