@@ -19,6 +19,8 @@ mod look_out;
 mod packet;
 mod signal;
 mod sockets;
+#[cfg(test)]
+mod tests;
 mod tree;
 
 pub use interfaces::{ProbeInterface, ProbeInterfaceError, addresses};
