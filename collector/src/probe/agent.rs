@@ -13,7 +13,7 @@ use crate::{machine, session};
 use rpd_shard::record::ClockDomain;
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::fd::AsFd;
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -48,8 +48,8 @@ const MOST_KEPT: usize = 512;
 pub(super) struct Board {
     /// Agents to ask, the parent first.
     pub(super) candidates: Vec<(DomainId, Card)>,
-    /// Agents that did not answer: perhaps they have other addresses by now.
-    pub(super) silent: Vec<DomainId>,
+    /// Agents that did not answer when they were asked last.
+    pub(super) silent: HashSet<DomainId>,
     /// Agents that have answered.
     pub(super) answered: u64,
 }
@@ -174,6 +174,13 @@ impl Agent {
         let news = std::mem::take(&mut self.board().candidates);
         if !news.is_empty() {
             let alone = self.last_parent.is_none() && self.asking.is_none();
+            for (peer, card) in &news {
+                let is_other = |(known, before): &(DomainId, Card)| known == peer && before != card;
+                if self.candidates.iter().any(is_other) {
+                    // Another agent of that node: it may answer where the one before did not.
+                    self.known.remove(&peer.short());
+                }
+            }
             self.candidates = news;
             if alone {
                 self.next_round = now;
@@ -342,7 +349,9 @@ impl Agent {
                 self.items.push(Item::Probes(Box::new(result)));
             }
             self.hand_over(false);
-            self.board().answered += 1;
+            let mut board = self.board();
+            board.answered += 1;
+            board.silent.remove(&peer);
         }
         let standing = self.known.entry(peer.short()).or_default();
         if goodbye {
@@ -374,7 +383,7 @@ impl Agent {
         let pause = self.with.pace.period.saturating_mul(1 << standing.failures.min(5));
         standing.failures += 1;
         standing.not_before = Some(now + pause.min(LONGEST_PAUSE));
-        self.board().silent.push(peer);
+        self.board().silent.insert(peer);
     }
 
     /// Tells the children that this agent is about to leave.

@@ -65,7 +65,8 @@ impl LookOut {
     fn hold_office(&mut self) -> io::Result<()> {
         self.holder = session::random()?;
         // Collectors of a node that see each other leave the folder to one of them.
-        let of = format!("{}\n{}", self.config.run_id, self.own);
+        let run = self.config.root.join(&self.config.run_id);
+        let of = format!("{}\n{}", run.display(), self.own);
         let _claim = loop {
             match Claim::take("clocks", &of) {
                 Ok(claim) => break claim,
@@ -73,7 +74,6 @@ impl LookOut {
                 Err(_) => {}
             }
         };
-        let run = self.config.root.join(&self.config.run_id);
         make_run_folder(&self.config.root, &run, self.config.share_group)?;
         loop {
             let folder = Folder::make(&run, self.config.share_group, self.own)?;
@@ -233,15 +233,13 @@ impl LookOut {
         let Ok(listed) = office.folder.list() else { return };
         let Some(own) = listed.iter().position(|agent| agent.domain == self.own) else { return };
         office.most_others = office.most_others.max(own);
-        let silent = {
-            let mut board = office.board.lock().unwrap_or_else(PoisonError::into_inner);
-            std::mem::take(&mut board.silent)
-        };
-        // Perhaps they have another address by now.
-        office.cards.retain(|agent, _| !silent.contains(&agent.domain));
+        let silent = office.board.lock().unwrap_or_else(PoisonError::into_inner).silent.clone();
         let mut candidates = Vec::new();
-        for agent in tree::candidates(own).into_iter().filter_map(|number| listed.get(number)) {
-            if !office.cards.contains_key(agent)
+        for (place, number) in tree::candidates(own).into_iter().enumerate() {
+            let Some(agent) = listed.get(number) else { continue };
+            // The parent, and one that does not answer, may have another address by now.
+            let look_again = place == 0 || silent.contains(&agent.domain);
+            if (look_again || !office.cards.contains_key(agent))
                 && let Some(card) = office.folder.card(*agent)
             {
                 office.cards.insert(*agent, card);
