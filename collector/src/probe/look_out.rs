@@ -207,8 +207,8 @@ impl LookOut {
         let long_enough = office.began.elapsed() > 2 * self.config.pace.period;
         if matches!(end, End::Stopped) && answered == 0 && office.most_others > 0 && long_enough {
             warn(format_args!(
-                "no clock probes: none of {} other nodes answered; is UDP let through, and is this the right \
-                 --probe-interface?",
+                "no clock probes from this node: none of {} others answered; is UDP let through, and is this \
+                 the right --probe-interface?",
                 office.most_others
             ));
         }

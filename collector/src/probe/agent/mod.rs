@@ -1,15 +1,17 @@
 //! The agent's thread: asks its parent, answers its children.
 
+mod rounds;
+
 use super::Pace;
 use super::answers::Children;
 use super::bucket::Bucket;
-use super::burst::{Burst, MOST_QUESTIONS, Route};
+use super::burst::{Burst, Route};
 use super::folder::{Card, DomainId};
 use super::packet::{BurstId, Key, Kind, PACKET_BYTES, Packet};
 use super::signal::{Signal, timespec};
 use super::sockets::Sockets;
+use crate::machine;
 use crate::output::{Batch, Item, SideOutput};
-use crate::{machine, session};
 use rpd_shard::record::ClockDomain;
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::fd::AsFd;
@@ -17,18 +19,7 @@ use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-/// Questions of the first burst to a parent, and of the last one; of all in between.
-const MANY: u32 = 200;
-const FEW: u32 = 20;
-/// Questions to each address of another agent, to find the shortest way.
-const SEARCH: u32 = 3;
-/// A question is given up after this time, or after four round trips if these are long.
-const PATIENCE: Duration = Duration::from_millis(10);
-/// A search for a way takes at most this long.
-const SEARCH_TIME: Duration = Duration::from_millis(40);
-/// The last burst takes at most this long, ...
-const LAST_BURST: Duration = Duration::from_millis(150);
-/// ... and an agent that leaves waits at most this long for its children.
+/// An agent that leaves has this long for its last burst and its children.
 const LEAVING: Duration = Duration::from_millis(300);
 /// Time between two words to children that an agent is about to leave.
 const REMIND: Duration = Duration::from_millis(40);
@@ -38,10 +29,6 @@ const BATCH: usize = 64;
 const READ_PER_ANSWER: u32 = 2;
 /// Where more packets come than may be read, they are left lying for this long.
 const TOO_MANY: Duration = Duration::from_millis(2);
-/// An agent that does not answer is left alone for at most this long.
-const LONGEST_PAUSE: Duration = Duration::from_secs(60);
-/// Items that are kept while the writing thread is far behind.
-const MOST_KEPT: usize = 512;
 
 /// What the agent and the thread that looks after the folder tell each other.
 #[derive(Debug, Default)]
@@ -54,7 +41,7 @@ pub(super) struct Board {
     pub(super) answered: u64,
 }
 
-/// The threads of an agent.
+/// What the threads of an agent, and who started them, wait for.
 #[derive(Clone, Debug)]
 pub(super) struct Signals {
     /// Something happened: there are other candidates, or it is time to stop.
@@ -203,117 +190,6 @@ impl Agent {
         self.with.board.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Begins a round when it is time, and goes on with it: questions that are due, or given up.
-    fn ask(&mut self, now: Instant) {
-        match &mut self.asking {
-            Some(Asking::Way(burst, _)) | Some(Asking::Times { burst, .. }) => burst.give_up(now),
-            None if self.leaving.is_none() && now >= self.next_round => self.begin_round(now),
-            None => {}
-        }
-        self.go_on(now);
-    }
-
-    /// All agents do this every few seconds, each at its own time.
-    fn begin_round(&mut self, now: Instant) {
-        let period = self.with.pace.period;
-        let random = session::random().unwrap_or_default() as u8;
-        let jitter = period.mul_f32(f32::from(random) / 256.0);
-        // The first distance is anything up to a period, the others are about one.
-        self.next_round = match self.last_parent {
-            Some(_) => now + period.mul_f32(0.9) + jitter.mul_f32(0.2),
-            None => now + period.mul_f32(0.2) + jitter.mul_f32(0.8),
-        };
-        let may_try = |peer: &DomainId| {
-            let standing = self.known.get(&peer.short());
-            standing.and_then(|standing| standing.not_before).is_none_or(|moment| now >= moment)
-        };
-        self.to_try = self.candidates.iter().filter(|(peer, _)| may_try(peer)).cloned().collect();
-        self.try_next(now);
-    }
-
-    /// Asks the next candidate, if there is one left.
-    fn try_next(&mut self, now: Instant) {
-        self.asking = None;
-        while !self.to_try.is_empty() && self.asking.is_none() {
-            let (peer, card) = self.to_try.remove(0);
-            match self.known.get(&peer.short()).and_then(|standing| standing.route) {
-                Some(_) => self.ask_times(peer, card, now),
-                None => self.ask_the_way(peer, card, now),
-            }
-        }
-    }
-
-    fn burst(&self, peer: u64, wanted: u32) -> Burst {
-        let nonce = session::random().unwrap_or_default() as u64;
-        Burst::new(BurstId { began: (self.with.clock)(), nonce }, self.own, peer, wanted)
-    }
-
-    /// Sends a few questions to each address of an agent at once.
-    fn ask_the_way(&mut self, peer: DomainId, card: Card, now: Instant) {
-        let routes: Vec<Route> =
-            card.addresses.iter().filter_map(|to| self.with.sockets.route(*to)).collect();
-        let mut burst = self.burst(peer.short(), SEARCH * routes.len() as u32);
-        for route in std::iter::repeat_n(&routes, SEARCH as usize).flatten() {
-            self.send_question(&mut burst, *route, SEARCH_TIME);
-        }
-        self.known.entry(peer.short()).or_default().last_burst = burst.id;
-        if burst.is_quiet() {
-            return self.note_silence(peer, now);
-        }
-        self.asking = Some(Asking::Way(burst, card));
-    }
-
-    /// Starts a burst on the way that was found before.
-    fn ask_times(&mut self, peer: DomainId, card: Card, _now: Instant) {
-        let is_new = self.last_parent.as_ref().is_none_or(|(parent, _)| *parent != peer);
-        let burst = self.burst(peer.short(), if is_new { MANY } else { FEW });
-        let standing = self.known.entry(peer.short()).or_default();
-        let Some((route, trip)) = standing.route else { return };
-        standing.last_burst = burst.id;
-        let wait = PATIENCE.max(Duration::from_nanos(trip.unsigned_abs()) * 4);
-        self.asking = Some(Asking::Times { burst, card, route, wait, until: None, goodbye: false });
-    }
-
-    /// The last questions to a parent, then goodbye: the command has ended, here or there.
-    fn ask_for_the_last_time(&mut self, peer: DomainId, card: Card, now: Instant) {
-        let is_asked =
-            matches!(&self.asking, Some(Asking::Times { burst, .. }) if burst.peer == peer.short());
-        if !is_asked {
-            self.asking = None;
-            self.ask_times(peer, card, now);
-        }
-        if let Some(Asking::Times { burst, until, goodbye, .. }) = &mut self.asking {
-            burst.extend(MANY);
-            *until = Some(now + LAST_BURST);
-            *goodbye = true;
-        }
-    }
-
-    /// Asks what is due, and draws the conclusions when everything is asked.
-    fn go_on(&mut self, now: Instant) {
-        match self.asking.take() {
-            Some(Asking::Way(burst, card)) if burst.is_quiet() => self.conclude_way(burst, card, now),
-            Some(Asking::Times { mut burst, card, route, wait, until, goodbye }) => {
-                let in_time = until.is_none_or(|until| now < until);
-                while burst.is_quiet() && burst.has_more() && in_time {
-                    self.send_question(&mut burst, route, wait);
-                }
-                if burst.is_quiet() || !in_time {
-                    self.conclude_times(&burst, card, goodbye, now);
-                } else {
-                    self.asking = Some(Asking::Times { burst, card, route, wait, until, goodbye });
-                }
-            }
-            other => self.asking = other,
-        }
-    }
-
-    fn send_question(&self, burst: &mut Burst, route: Route, wait: Duration) {
-        let until = Instant::now() + wait;
-        let question = burst.ask();
-        burst.sent(question.number, route, self.stamp_and_send(question, route), until);
-    }
-
     /// Questions and answers go this way: what is done between the reading of the clock and the wire takes
     /// both the same time. Returns that reading, `None` where nothing could be sent.
     fn stamp_and_send(&self, mut packet: Packet, route: Route) -> Option<i64> {
@@ -325,65 +201,6 @@ impl Agent {
     fn say(&self, kind: Kind, to: u64, burst: BurstId, route: Route) {
         let word = Packet { kind, burst, number: 0, from: self.own, to, received: 0, sent: 0 };
         let _ = self.stamp_and_send(word, route);
-    }
-
-    fn conclude_way(&mut self, burst: Burst, card: Card, now: Instant) {
-        let peer = DomainId::of(&card.domain);
-        match burst.best_route() {
-            Some(found) => {
-                self.known.entry(peer.short()).or_default().route = Some(found);
-                self.ask_times(peer, card, now);
-                self.go_on(now);
-            }
-            None => {
-                self.note_silence(peer, now);
-                self.try_next(now);
-            }
-        }
-    }
-
-    fn conclude_times(&mut self, burst: &Burst, card: Card, goodbye: bool, now: Instant) {
-        let peer = DomainId::of(&card.domain);
-        if let Some(result) = burst.result(&self.with.domain, &card.domain) {
-            if self.items.len() < MOST_KEPT {
-                self.items.push(Item::Probes(Box::new(result)));
-            }
-            self.hand_over(false);
-            let mut board = self.board();
-            board.answered += 1;
-            board.silent.remove(&peer);
-        }
-        let standing = self.known.entry(peer.short()).or_default();
-        if goodbye {
-            standing.not_before = Some(now + LONGEST_PAUSE);
-            if let Some((route, _)) = standing.route.take() {
-                // One may get lost.
-                (0..2).for_each(|_| self.say(Kind::Goodbye, peer.short(), burst.id, route));
-            }
-            self.last_parent = None;
-            self.to_try.clear();
-            return;
-        }
-        if burst.is_in_vain() {
-            standing.route = None;
-        }
-        if burst.answers() == 0 {
-            self.last_parent.take_if(|(parent, _)| *parent == peer);
-            self.note_silence(peer, now);
-            return self.try_next(now);
-        }
-        standing.failures = 0;
-        self.last_parent = Some((peer, card));
-        self.to_try.clear();
-    }
-
-    /// Leaves an agent that does not answer alone for a while, each time longer.
-    fn note_silence(&mut self, peer: DomainId, now: Instant) {
-        let standing = self.known.entry(peer.short()).or_default();
-        let pause = self.with.pace.period.saturating_mul(1 << standing.failures.min(5));
-        standing.failures += 1;
-        standing.not_before = Some(now + pause.min(LONGEST_PAUSE));
-        self.board().silent.insert(peer);
     }
 
     /// Tells the children that this agent is about to leave.
@@ -509,6 +326,3 @@ impl Agent {
         }
     }
 }
-
-const _: () =
-    assert!(MANY <= MOST_QUESTIONS && SEARCH * super::interfaces::MOST_ADDRESSES as u32 <= MOST_QUESTIONS);
