@@ -63,6 +63,10 @@ impl LookOut {
 
     /// Waits until nobody else of this domain measures, then does, to the end of the command.
     fn hold_office(&mut self) -> io::Result<()> {
+        // A command that ends at once is not worth a file.
+        if self.pause(self.config.pace.first_look) {
+            return Ok(());
+        }
         self.holder = session::random()?;
         // Collectors of a node that see each other leave the folder to one of them.
         let run = self.config.root.join(&self.config.run_id);

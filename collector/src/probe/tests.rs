@@ -227,12 +227,17 @@ fn an_agent_whose_place_was_taken_gives_way() {
     let seen = folder(root.path(), "give", 1);
     card(&seen, 1);
     sleep(300);
-    let other = Claimed { holder: 1, network: 2, rank: 1, beat: machine::boottime() + 60 * SECOND };
-    seen.claim_again(&Claimed { beat: machine::boottime(), ..other }).unwrap();
-    sleep(400);
-    assert_eq!(seen.claimed().unwrap().unwrap().holder, 1, "it lives");
+    let holder = || seen.claimed().unwrap().unwrap().holder;
+    // The agent may be about to say that it lives, just now; then the other one is the one to give way.
+    let taken = (0..5).any(|_| {
+        let other = Claimed { holder: 1, network: 2, rank: 1, beat: machine::boottime() };
+        seen.claim_again(&other).unwrap();
+        sleep(400);
+        holder() == 1
+    });
+    assert!(taken, "the other one lives");
     sleep(900);
-    assert_ne!(seen.claimed().unwrap().unwrap().holder, 1, "it was not heard of again");
+    assert_ne!(holder(), 1, "it was not heard of again");
     let bursts = node.end();
     assert_true(&bursts);
     assert!(asked(&bursts) == [0] && parent.end().is_empty());
