@@ -13,6 +13,8 @@
 //! * [`collect`]: rings in, rows out.
 //! * [`output`]: rows in, shard out.
 //! * [`system`]: counters of the node.
+//! * [`probe`]: the clocks of nodes against each other.
+//! * `claim`: one collector per node for what needs to be done once.
 //! * [`cgroup`]: the memory that the job may have.
 //! * [`machine`]: this node and its clocks.
 //! * [`log`]: where the collector says what there is to say.
@@ -20,6 +22,7 @@
 
 pub mod cgroup;
 pub mod child;
+mod claim;
 pub mod collect;
 pub mod command_line;
 pub mod doctor;
@@ -27,6 +30,7 @@ pub mod launcher;
 pub mod log;
 pub mod machine;
 pub mod output;
+pub mod probe;
 pub mod rank_set;
 pub mod session;
 pub mod system;

@@ -34,6 +34,11 @@ pub fn boottime() -> i64 {
     nanoseconds(ClockId::Boottime)
 }
 
+/// `CLOCK_MONOTONIC_RAW`, ns: the clock that nobody corrects.
+pub fn monotonic_raw() -> i64 {
+    nanoseconds(ClockId::MonotonicRaw)
+}
+
 fn nanoseconds(clock: ClockId) -> i64 {
     let time = clock_gettime(clock);
     time.tv_sec.saturating_mul(1_000_000_000).saturating_add(time.tv_nsec)

@@ -1,5 +1,6 @@
 //! How much memory a merge rank may use, and for what.
 
+use crate::collectives::sample::MOST_CALLS;
 use crate::failure::Failure;
 use rpd_shard::size::{Size, SizeError};
 use std::str::FromStr;
@@ -63,6 +64,9 @@ impl Held {
 
 /// Part of the memory that is there for each stack id of an input: they are collected, sorted and kept.
 const PER_STACK_ID: u64 = 256;
+
+/// What a collective call takes at most, while calls of all ranks are compared.
+const PER_COLLECTIVE: u64 = 160;
 
 /// Memory of one rank, bytes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -130,6 +134,11 @@ impl Budget {
         (self.0 - ALWAYS) / 3
     }
 
+    /// Collective calls that are compared. It is one rank's share, so that it does not depend on their number.
+    pub fn collectives(self) -> u64 {
+        ((self.0 - ALWAYS) / 6 / PER_COLLECTIVE).min(MOST_CALLS)
+    }
+
     /// Refuses what there is no room for. `read` of `all` bytes of the inputs are known.
     pub fn check(self, held: Held, (read, all): (u64, u64)) -> Result<(), Failure> {
         if held.needed() <= self.0 {
@@ -186,6 +195,8 @@ mod tests {
         assert_eq!(small.threads(64, 0), 1);
         assert_eq!(Budget::default().threads(100, 0), 42);
         assert_eq!(Budget::default().threads(2, 0), 2);
+        assert_eq!(Budget::default().collectives(), MOST_CALLS);
+        assert!((10_000..50_000).contains(&small.collectives()));
         assert_eq!("31M".parse::<Budget>(), Err(BudgetError::TooSmall));
         assert!("much".parse::<Budget>().is_err());
     }

@@ -1,6 +1,7 @@
 //! What was typed. What it means is decided in the phases.
 
 use crate::budget::Budget;
+use crate::clock::Align;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use std::path::PathBuf;
 
@@ -18,6 +19,8 @@ Examples:
   rpd-merge --verify rpd-out/4711.0      read the output again and compare it with the inputs
   rpd-merge --strict --json rpd-out/4711.0
                                          fail if anything is missing; report for machines
+  rpd-merge --align collectives --clock-plot clocks.svg rpd-out/4711.0
+                                         align clocks by collectives only, and draw them
   rpd-merge inspect rank-00003.rpdshard  what is in a shard
 
 Then:
@@ -114,6 +117,18 @@ pub struct MergeArgs {
     /// No progress and no summary, only warnings and errors
     #[arg(short, long)]
     pub quiet: bool,
+    /// By what the clocks of the nodes are aligned
+    #[arg(long, value_enum, default_value_t, value_name = "HOW")]
+    pub align: Align,
+    /// Move times by no more than their error bars, so that no rank leaves a collective before the others came
+    #[arg(long)]
+    pub repair_causality: bool,
+    /// Offsets of clocks that were measured elsewhere, for nodes of which nothing better is known
+    #[arg(long, value_name = "FILE")]
+    pub clock_file: Option<PathBuf>,
+    /// Draw the offset and the error bar of each node's clock over time, as SVG
+    #[arg(long, value_name = "FILE.svg")]
+    pub clock_plot: Option<PathBuf>,
     /// Memory of each merge rank: 512M, 2GiB. Fewer threads and smaller buffers where it is short
     #[arg(long, value_name = "SIZE", default_value = "1GiB")]
     pub memory: Budget,

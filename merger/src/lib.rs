@@ -5,6 +5,7 @@ pub mod allocator;
 pub mod budget;
 pub mod cli;
 pub mod clock;
+pub mod collectives;
 pub mod comm;
 pub mod failure;
 pub mod input;

@@ -1,19 +1,25 @@
 //! The merge: plan, agree, number, write, seal. All collective calls are made from here (and from
-//! [`crate::agree::strings`], which is called from here), on the main thread, by every rank alike.
+//! [`crate::agree`] and [`crate::collectives`], which are called from here), on the main thread, by every
+//! rank alike.
 
+use crate::agree::clock_file::ClockFile;
+use crate::agree::clocks::{How, JobClocks, Observed, Recorded};
+use crate::agree::findings::agree_on_findings;
 use crate::agree::nodes::Nodes;
 use crate::agree::strings::{self, Distinct, sums};
 use crate::budget::Held;
 use crate::cli::{Layout, MergeArgs, OutputFormat};
-use crate::clock::{BestSets, Clocks, keep_best};
+use crate::clock::Align;
+use crate::collectives::late::late_ranks;
+use crate::collectives::matching::compare;
+use crate::collectives::{Matched, Participant, Said, Sample, meetings};
 use crate::comm::Comm;
 use crate::failure::Failure;
-use crate::input::death::Death;
 use crate::input::find::{Listed, find};
 use crate::input::gone::Since;
 use crate::input::plan::{Plan, PlannedInput, output_of, plan, share};
 use crate::input::schema::JobSchema;
-use crate::input::source::{KeySpace, StackRoom};
+use crate::input::source::StackRoom;
 use crate::input::survey::{Survey, survey};
 use crate::input::translate::{self, Folder, Told, Translated};
 use crate::number::{Bases, bases, demand};
@@ -27,14 +33,15 @@ use crate::output::sets::{self, SetStrings, Sets, SmallRows};
 use crate::output::units::units;
 use crate::output::verify::verify;
 use crate::output::{legacy, provenance, seal};
+use crate::report::Report;
+use crate::report::plot::plot;
 use crate::report::progress::Progress;
-use crate::report::{Report, SHOWN};
 use crate::together::{from_rank_0, settle, together};
 use rayon::prelude::*;
 use rpd_rocpd::read::Keep;
 use rpd_rocpd::{Guid, Writer};
 use rpd_shard::model::{TableId, rocpd};
-use rpd_shard::record::{ClockDomain, ClockSet, Loss, Node, wire};
+use rpd_shard::record::wire;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -95,9 +102,11 @@ fn merge_once(
     schema.stacks = StackRoom::new(args.memory.stack_ids());
     let own = Own::new(&plan, comm);
     progress.phase_of_bytes("read", own.inputs.iter().map(|s| s.bytes).sum());
-    let (surveys, distinct, mut held) = settle(comm, survey_all(&own, &schema, args, progress))?;
+    let sample = Sample::new(args.memory.collectives());
+    let surveyed = settle(comm, survey_all(&own, &schema, &sample, args, progress))?;
+    let Surveyed { mut surveys, distinct, mut held, recorded } = surveyed;
 
-    // 2. Agree: strings, nodes, clocks, what is missing.
+    // 2. Agree: strings, nodes, what is missing, collectives, clocks.
     progress.phase("agree");
     if comm.size() > 1 {
         // Hashes deal them evenly.
@@ -108,7 +117,10 @@ fn merge_once(
     let memory = args.memory.without(held);
     let strings = strings::number(comm, distinct)?;
     let found = agree_on_findings(comm, &surveys)?;
-    let clocks = Clocks::new(found.clocks, found.reference);
+    let mut matched = compare(comm, &sample, take_collectives(&mut surveys))?;
+    let clocks = align_clocks(comm, args, listing.clock_file.as_ref(), recorded, &matched, &found.nodes)?;
+    let late_ranks = late_ranks(comm, &matched, &clocks.fits)?;
+    matched.kept = Vec::new();
     let guid = job_guid(&plan, &found.inputs);
     let sets = match args.layout {
         Layout::Merged => Sets::one(&guid),
@@ -122,6 +134,10 @@ fn merge_once(
     report.note_if_empty(&found.rows_read);
     report.died = found.died;
     report.deaths = found.deaths;
+    report.note_collectives(&matched, late_ranks);
+    if let Some(file) = &listing.clock_file {
+        report.note_clock_file(file, &clocks, &found.nodes);
+    }
     if comm.rank() == 0 {
         since.print(report.warning_lines());
     }
@@ -138,6 +154,9 @@ fn merge_once(
         true => sets::count_small(comm, &surveys, &found.nodes)?,
     };
     numbered.totals.extend([(rocpd::STRING, small.strings), (rocpd::INFO_NODE, small.nodes)]);
+    if let Some(path) = &args.clock_plot {
+        from_rank_0(comm, || plot(path, &clocks, &found.nodes))?;
+    }
     if args.dry_run {
         report.rows = row_counts(&schema, &numbered.totals);
         return Ok(report);
@@ -214,6 +233,8 @@ struct Listing {
     output: PathBuf,
     /// What there is to say about the files that are translated.
     told: Told,
+    /// What a site says of its clocks.
+    clock_file: Option<ClockFile>,
 }
 
 impl Listing {
@@ -222,9 +243,11 @@ impl Listing {
             let why = "--layout partitioned is one of RocPD databases: leave it out, or --format rpd";
             return Err(Failure::Usage(why.to_owned()));
         }
+        let clock_file = args.clock_file.as_deref().map(ClockFile::read).transpose();
+        let clock_file = clock_file.map_err(|error| Failure::Usage(error.to_string()))?;
         let mut found = find(&args.inputs)?;
         let output = output_of(&mut found, args)?;
-        Ok(Listing { files: found.files, output, told: Told::default() })
+        Ok(Listing { files: found.files, output, told: Told::default(), clock_file })
     }
 }
 
@@ -265,17 +288,27 @@ impl<'a> Own<'a> {
     }
 }
 
+/// What there is to know of this rank's inputs.
+struct Surveyed {
+    surveys: Vec<Survey>,
+    distinct: Distinct,
+    held: Held,
+    recorded: Recorded,
+}
+
 /// Surveys this rank's inputs, as many at once as there are threads and room: of the strings of an input only those
 /// that are new are kept.
 fn survey_all(
     own: &Own<'_>,
     schema: &JobSchema,
+    sample: &Sample,
     args: &MergeArgs,
     progress: &Progress,
-) -> Result<(Vec<Survey>, Distinct, Held), Failure> {
+) -> Result<Surveyed, Failure> {
     let mut surveys = Vec::with_capacity(own.inputs.len());
     let mut distinct = Distinct::default();
     let mut held = Held::default();
+    let mut recorded = Recorded::default();
     let bytes = |inputs: &[PlannedInput]| inputs.iter().map(|input| input.bytes).sum::<u64>();
     let (mut read, all) = (0, bytes(own.inputs));
     let mut all_gone = Vec::new();
@@ -285,7 +318,7 @@ fn survey_all(
         let (some, behind) = left.split_at(at_once.min(left.len()));
         left = behind;
         let survey_one = |planned: &PlannedInput| {
-            let surveyed = survey(planned, schema);
+            let surveyed = survey(planned, schema, sample);
             progress.add(planned.bytes);
             surveyed
         };
@@ -307,6 +340,7 @@ fn survey_all(
             for hashes in std::mem::take(&mut survey.hashes) {
                 distinct.add_table(hashes.into_iter())?;
             }
+            recorded.add(&survey);
             survey.shrink();
             held.inputs += survey.bytes() as u64;
             surveys.push(survey);
@@ -316,130 +350,46 @@ fn survey_all(
         held.strings = distinct.len();
         args.memory.check(held, (read, all))?;
     }
-    if all_gone.is_empty() { Ok((surveys, distinct, held)) } else { Err(Failure::Gone(all_gone)) }
+    if all_gone.is_empty() {
+        Ok(Surveyed { surveys, distinct, held, recorded })
+    } else {
+        Err(Failure::Gone(all_gone))
+    }
 }
 
-/// What one rank found in its shards.
-#[derive(Serialize, Deserialize, Default)]
-struct Findings {
-    nodes: Vec<Node>,
-    clocks: Vec<ClockSet>,
-    /// Domains of the processes, by first occurrence.
-    domains: Vec<ClockDomain>,
-    inputs: Vec<u128>,
-    processes: u64,
-    losses: Vec<Loss>,
-    warnings: Vec<String>,
-    rows_read: BTreeMap<TableId, u64>,
-    /// Processes that died by a signal; the first ones.
-    deaths: Vec<Death>,
-    died: u64,
+/// The collectives of this rank's processes, in merge order.
+fn take_collectives(surveys: &mut [Survey]) -> Vec<(Participant, Said)> {
+    let sources = surveys.iter_mut().flat_map(|survey| &mut survey.sources);
+    let some = sources.filter(|source| !source.collectives.is_empty() || source.collectives.alone > 0);
+    some.map(|source| {
+        let process = &source.process;
+        let participant = Participant {
+            rank: process.rank,
+            pid: process.pid,
+            host: process.node.hostname.clone(),
+            domain: process.domain.clone(),
+        };
+        (participant, std::mem::take(&mut source.collectives))
+    })
+    .collect()
 }
 
-/// What all ranks found, in merge order.
-struct Found {
-    nodes: Nodes,
-    clocks: BestSets,
-    reference: ClockDomain,
-    inputs: Vec<u128>,
-    losses: Vec<Loss>,
-    warnings: Vec<String>,
-    rows_read: BTreeMap<TableId, u64>,
-    processes: u64,
-    deaths: Vec<Death>,
-    died: u64,
-}
-
-fn agree_on_findings(comm: &impl Comm, surveys: &[Survey]) -> Result<Found, Failure> {
-    let sources = || surveys.iter().flat_map(|s| &s.sources);
-    let mut nodes = Nodes::default();
-    sources().flat_map(|s| &s.nodes).for_each(|(_, node)| nodes.add(node));
-    let mut best = BestSets::new();
-    surveys.iter().for_each(|s| keep_best(&mut best, s.input.clocks().iter().cloned()));
-    // A shard of a silent rank has clocks and no process.
-    let recorded = surveys.iter().flat_map(|s| s.input.clocks().first()).map(|set| &set.domain);
-    let mut mine = Findings {
-        nodes: nodes.nodes().to_vec(),
-        clocks: best.into_values().collect(),
-        domains: distinct(sources().map(|s| &s.process.domain).chain(recorded)),
-        inputs: surveys.iter().flat_map(|s| s.sources.iter().map(|source| s.input.id_of(source))).collect(),
-        processes: sources().filter_map(|s| s.spaces.get(&rocpd::INFO_PROCESS)).map(KeySpace::rows).sum(),
-        losses: sum_losses(surveys.iter().flat_map(|s| &s.losses)),
-        warnings: surveys.iter().flat_map(|s| s.warnings.clone()).collect(),
-        rows_read: BTreeMap::new(),
-        deaths: first_deaths(surveys.iter().flat_map(|s| s.deaths.iter().cloned())),
-        died: surveys.iter().map(|s| s.deaths.len() as u64).sum(),
+/// Brings all clocks to that of the reference node, as it was asked for.
+fn align_clocks(
+    comm: &impl Comm,
+    args: &MergeArgs,
+    clock_file: Option<&ClockFile>,
+    recorded: Recorded,
+    matched: &Matched,
+    nodes: &Nodes,
+) -> Result<JobClocks, Failure> {
+    let observed = Observed::gather(comm, recorded)?;
+    let meetings = match observed.is_of_several() && args.align != Align::None {
+        true => meetings::gather(comm, matched, &observed.observations.domains)?,
+        false => Vec::new(),
     };
-    surveys.iter().for_each(|s| add_rows(&mut mine.rows_read, &s.rows_read));
-    let mut found = Found {
-        nodes: Nodes::default(),
-        clocks: BestSets::new(),
-        reference: ClockDomain { boot_id: String::new(), time_namespace: 0 },
-        inputs: Vec::new(),
-        losses: Vec::new(),
-        warnings: Vec::new(),
-        rows_read: BTreeMap::new(),
-        processes: 0,
-        deaths: Vec::new(),
-        died: 0,
-    };
-    let mut domains = Vec::new();
-    for message in comm.all_gather(wire::encode(&mine)) {
-        let theirs: Findings = wire::decode_message(&message).map_err(Failure::message)?;
-        theirs.nodes.iter().for_each(|node| found.nodes.add(node));
-        keep_best(&mut found.clocks, theirs.clocks);
-        domains.extend(theirs.domains);
-        add_rows(&mut found.rows_read, &theirs.rows_read);
-        found.processes += theirs.processes;
-        found.inputs.extend(theirs.inputs);
-        found.losses.extend(theirs.losses);
-        found.warnings.extend(theirs.warnings);
-        found.deaths.extend(theirs.deaths);
-        found.died += theirs.died;
-    }
-    found.deaths = first_deaths(found.deaths.into_iter());
-    found.losses = sum_losses(found.losses.iter());
-    // The node of the lowest rank; one whose clocks are not known can be no reference for others.
-    let known = domains.iter().find(|domain| found.clocks.contains_key(*domain));
-    if let Some(domain) = known.or(domains.first()) {
-        found.reference = domain.clone();
-    }
-    Ok(found)
-}
-
-/// As many as are told.
-fn first_deaths(deaths: impl Iterator<Item = Death>) -> Vec<Death> {
-    let mut all: Vec<Death> = deaths.collect();
-    all.sort_by_cached_key(Death::order);
-    all.truncate(SHOWN);
-    all
-}
-
-fn distinct<'a>(domains: impl Iterator<Item = &'a ClockDomain>) -> Vec<ClockDomain> {
-    let mut all: Vec<ClockDomain> = Vec::new();
-    for domain in domains {
-        // Mostly that of the process before.
-        if all.last() != Some(domain) && !all.contains(domain) {
-            all.push(domain.clone());
-        }
-    }
-    all
-}
-
-fn add_rows(to: &mut BTreeMap<TableId, u64>, rows: &BTreeMap<TableId, u64>) {
-    for (table, rows) in rows {
-        *to.entry(*table).or_default() += rows;
-    }
-}
-
-/// One entry per table and cause.
-fn sum_losses<'a>(losses: impl Iterator<Item = &'a Loss>) -> Vec<Loss> {
-    let mut sums: BTreeMap<_, Option<u64>> = BTreeMap::new();
-    for loss in losses {
-        let sum = sums.entry((loss.table, loss.cause)).or_insert(Some(0));
-        *sum = sum.zip(loss.rows).map(|(a, b)| a.saturating_add(b));
-    }
-    sums.into_iter().map(|((table, cause), rows)| Loss { source: 0, table, cause, rows }).collect()
+    let how = How { align: args.align, repair_causality: args.repair_causality, clock_file, nodes };
+    observed.align(comm, meetings, &how)
 }
 
 /// The merged guid: the same for the same inputs, wherever and however often they are merged.

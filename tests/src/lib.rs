@@ -5,11 +5,13 @@
 //! * [`plain`] merges databases with SQL alone;
 //! * [`views`] does the same with the rows of AMD's views;
 //! * [`fixtures`] are real files of other tools;
+//! * [`clocks`] makes jobs whose clocks are known, and what a collector sees of them;
 //! * [`crafted`] makes shards with given rows, given bytes or given damage;
 //! * [`databases`] are jobs of databases, to be damaged;
 //! * [`harness`] starts the built programs with a time limit, under `mpirun` where there is one.
 //!
 //! The promises themselves are in `tests/*.rs`.
+pub mod clocks;
 pub mod content;
 pub mod crafted;
 pub mod databases;

@@ -6,10 +6,12 @@ pub use rpd_shard::size::{Size, SizeError};
 pub use trace::{Trace, TraceError};
 
 use crate::output::DEFAULT_MAX_BYTES;
+use crate::probe::{DEFAULT_RATE, ProbeChoice, ProbeInterface, ProbePorts};
 use crate::rank_set::RankSet;
 use clap::Parser;
 use std::ffi::OsString;
 use std::fmt::Display;
+use std::num::NonZeroU32;
 use std::path::PathBuf;
 use std::str::FromStr;
 
@@ -43,6 +45,8 @@ ENVIRONMENT:
   RPD_RING_BYTES   like --ring-size
   RPD_RING_MEMORY  like --ring-memory
   RPD_SHARE        like --share
+  RPD_PROBES, RPD_PROBE_INTERFACE, RPD_PROBE_PORTS, RPD_PROBE_RATE
+                   like --probes and so on
   RPD_DISABLE      1: run the command without tracing it
   RPD_INTERCEPT    path of librpd_intercept.so, if it is not beside rpd-collect or in ../lib
   An empty variable counts as unset. One that makes no sense is named in a warning and left aside.
@@ -99,6 +103,22 @@ pub struct Options {
     #[arg(long, value_name = "WHO")]
     pub share: Option<Share>,
 
+    /// Whether nodes measure their clocks against each other: on, or off [default: on]
+    #[arg(long, value_name = "SWITCH")]
+    pub probes: Option<Probes>,
+
+    /// Interface for that, as ib0 or 10.1.0.0/16 [default: all that are up]
+    #[arg(long, value_name = "NAME|ADDRESS/PREFIX")]
+    pub probe_interface: Option<ProbeInterface>,
+
+    /// UDP ports for that, as 40000-40100 [default: any]
+    #[arg(long, value_name = "FIRST-LAST")]
+    pub probe_ports: Option<ProbePorts>,
+
+    /// Most answers to other nodes a second [default: 10000]
+    #[arg(long, value_name = "NUMBER", value_parser = clap::value_parser!(u32).range(1..))]
+    pub probe_rate: Option<u32>,
+
     /// The command to run, and its arguments
     #[arg(required = true, trailing_var_arg = true, value_name = "COMMAND")]
     pub command: Vec<OsString>,
@@ -111,6 +131,32 @@ pub enum Share {
     User,
     /// The user's group as well.
     Group,
+}
+
+/// Whether nodes measure their clocks against each other.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Probes {
+    /// Those of a job on several nodes do.
+    On,
+    /// No node does.
+    Off,
+}
+
+/// Text that is no switch.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("probes are on or off, not {0:?}")]
+pub struct ProbesError(String);
+
+impl FromStr for Probes {
+    type Err = ProbesError;
+
+    fn from_str(text: &str) -> Result<Probes, ProbesError> {
+        match text.trim() {
+            "on" => Ok(Probes::On),
+            "off" => Ok(Probes::Off),
+            _ => Err(ProbesError(text.to_owned())),
+        }
+    }
 }
 
 /// Text that names nobody.
@@ -153,9 +199,27 @@ impl Options {
             ring_size: self.ring_size.or_else(|| parsed("RPD_RING_BYTES", set, &mut warnings)),
             ring_memory: self.ring_memory.or_else(|| parsed("RPD_RING_MEMORY", set, &mut warnings)),
             share: self.share.or_else(|| parsed("RPD_SHARE", set, &mut warnings)),
+            probes: self.probes.or_else(|| parsed("RPD_PROBES", set, &mut warnings)),
+            probe_interface: self
+                .probe_interface
+                .or_else(|| parsed("RPD_PROBE_INTERFACE", set, &mut warnings)),
+            probe_ports: self.probe_ports.or_else(|| parsed("RPD_PROBE_PORTS", set, &mut warnings)),
+            probe_rate: self
+                .probe_rate
+                .or_else(|| Some(parsed::<NonZeroU32>("RPD_PROBE_RATE", set, &mut warnings)?.get())),
             command: self.command,
         };
         (options, warnings)
+    }
+
+    /// What was chosen for the probes; none if there are to be none.
+    pub fn probe_choice(&self) -> Option<ProbeChoice> {
+        let choice = ProbeChoice {
+            interface: self.probe_interface.clone(),
+            ports: self.probe_ports,
+            rate: self.probe_rate.unwrap_or(DEFAULT_RATE),
+        };
+        (self.probes != Some(Probes::Off)).then_some(choice)
     }
 
     /// Most bytes of a shard.
@@ -217,9 +281,19 @@ mod tests {
 
     #[test]
     fn a_variable_that_makes_no_sense_is_named_and_left_aside() {
-        let names =
-            ["RPD_RANKS", "RPD_TRACE", "RPD_MAX_SIZE", "RPD_RING_BYTES", "RPD_RING_MEMORY", "RPD_SHARE"];
-        let (nonsense, warnings) = options("c -- a").or_variables(|_| Some("?".into()));
+        let names = [
+            "RPD_RANKS",
+            "RPD_TRACE",
+            "RPD_MAX_SIZE",
+            "RPD_RING_BYTES",
+            "RPD_RING_MEMORY",
+            "RPD_SHARE",
+            "RPD_PROBES",
+            "RPD_PROBE_INTERFACE",
+            "RPD_PROBE_PORTS",
+            "RPD_PROBE_RATE",
+        ];
+        let (nonsense, warnings) = options("c -- a").or_variables(|_| Some("? ?".into()));
         assert_eq!(warnings.len(), names.len(), "{warnings:?}");
         for name in names {
             let named = |line: &&String| line.starts_with(&format!("warning: {name}: "));
@@ -234,18 +308,37 @@ mod tests {
             "RPD_TRACE" => Some("mpi".into()),
             "RPD_SHARE" => Some("group".into()),
             "RPD_MAX_SIZE" | "RPD_RING_MEMORY" => Some("3M".into()),
+            "RPD_PROBE_INTERFACE" => Some("ib0".into()),
+            "RPD_PROBE_PORTS" => Some("4000-4001".into()),
+            "RPD_PROBE_RATE" => Some("7".into()),
             _ => None,
         };
         let (given, warnings) = options("c -- a").or_variables(one);
         assert!(warnings.is_empty());
+        let probes = given.probe_choice().unwrap();
+        assert_eq!((probes.interface.unwrap().to_string().as_str(), probes.rate), ("ib0", 7));
+        assert_eq!(probes.ports.unwrap().to_string(), "4000-4001");
         assert_eq!((given.ranks.unwrap().to_string(), given.share), ("1-3".to_owned(), Some(Share::Group)));
         assert_eq!((given.max_size, given.ring_memory), (Some(Size(3 << 20)), Some(Size(3 << 20))));
         assert_eq!(given.trace.unwrap().to_string(), "mpi");
+        let (off, _) = options("c -- a").or_variables(|name| (name == "RPD_PROBES").then(|| "off".into()));
+        let (typed, _) = options("c --probes on -- a").or_variables(|_| Some("off".into()));
+        assert!(off.probe_choice().is_none() && typed.probe_choice().is_some());
     }
 
     #[test]
     fn an_option_that_makes_no_sense_is_an_error() {
-        for typed in ["--ranks 1-", "--trace rocx", "--max-size 2X", "--ring-memory 0", "--share world"] {
+        for typed in [
+            "--ranks 1-",
+            "--trace rocx",
+            "--max-size 2X",
+            "--ring-memory 0",
+            "--share world",
+            "--probes maybe",
+            "--probe-interface 10.0.0.0/99",
+            "--probe-ports 80-90",
+            "--probe-rate 0",
+        ] {
             assert!(Options::try_parse_from(format!("c {typed} -- a").split(' ')).is_err(), "{typed}");
         }
     }

@@ -92,6 +92,7 @@ pub fn main(arguments: &[OsString]) -> i32 {
     report.print("memory", memory::check(&options));
     report.print("output", folder::check(&identity.root, options.max_bytes()));
     report.print("launcher", surroundings::launcher(&identity));
+    report.print("clocks", surroundings::clocks(options.probe_choice(), &identity, &environment));
     report.print("mpi", surroundings::mpi(program.as_ref()));
     report.print("rocm", surroundings::rocm());
     what_would_happen(&options, &identity);

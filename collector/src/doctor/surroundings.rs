@@ -3,8 +3,11 @@
 use super::program::Program;
 use super::{Finding, library};
 use crate::child;
+use crate::launcher::{Environment, is_on_one_node};
+use crate::probe::{self, ProbeChoice};
 use crate::session::Identity;
 use std::ffi::OsStr;
+use std::net::IpAddr;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
@@ -28,6 +31,30 @@ pub(super) fn launcher(identity: &Identity) -> Vec<Finding> {
     }
     let next = "every rank would make a run of its own; give them all the same --run-id or RPD_RUN_ID";
     vec![Finding::problem(format!("rank {rank}{of} (from {rank_from}), but no job id"), next)]
+}
+
+/// Whether the clocks of this node will be measured against those of others, and over which addresses.
+pub(super) fn clocks(
+    choice: Option<ProbeChoice>,
+    identity: &Identity,
+    environment: &Environment,
+) -> Vec<Finding> {
+    let Some(choice) = choice else {
+        return vec![Finding::Note("not measured between nodes: probes are off".to_owned())];
+    };
+    if is_on_one_node(environment, &identity.rank) {
+        return vec![Finding::Note("no other node here whose clocks could be measured".to_owned())];
+    }
+    let addresses: Vec<String> = match probe::addresses(choice.interface.as_ref()) {
+        Ok(addresses) => addresses.iter().map(IpAddr::to_string).collect(),
+        Err(error) => return vec![Finding::problem(format!("no addresses: {error}"), "use --probes off")],
+    };
+    if addresses.is_empty() {
+        let next = "name another one with --probe-interface, or use --probes off";
+        return vec![Finding::problem("no network interface for the probes is up", next)];
+    }
+    let ports = choice.ports.map_or("any UDP port".to_owned(), |ports| format!("UDP ports {ports}"));
+    vec![Finding::Ok(format!("probed from {}, {ports}", addresses.join(", ")))]
 }
 
 /// Whether MPI is there, and whether the command uses it.
@@ -97,7 +124,6 @@ const AMD: &str = "0x1002";
 mod tests {
     use super::*;
     use crate::command_line::Options;
-    use crate::launcher::Environment;
     use clap::Parser;
 
     #[test]
@@ -117,5 +143,26 @@ mod tests {
         assert!(matches!(launcher("", "c -- a"), Finding::Note(_)));
         assert!(matches!(launcher("RANK=1 WORLD_SIZE=2", "c -- a"), Finding::Problem { .. }));
         assert!(matches!(launcher("RANK=1 WORLD_SIZE=2", "c --run-id x -- a"), Finding::Ok(_)));
+    }
+
+    #[test]
+    fn the_addresses_of_the_probes_are_told() {
+        let clocks = |variables: &str, typed: &str| {
+            let environment: Environment = variables.split(' ').filter_map(|v| v.split_once('=')).collect();
+            let options = Options::try_parse_from(typed.split(' ')).unwrap();
+            let identity = Identity::detect(&options, &environment, 0);
+            clocks(options.probe_choice(), &identity, &environment).remove(0)
+        };
+        let two = "RANK=1 WORLD_SIZE=2";
+        assert!(matches!(clocks("", "c -- a"), Finding::Note(_)));
+        assert!(matches!(clocks(two, "c --probes off -- a"), Finding::Note(_)));
+        let missing = clocks(two, "c --probe-interface nosuch0 -- a");
+        assert!(matches!(missing, Finding::Problem { .. }));
+        let there = clocks(two, "c --probe-interface lo --probe-ports 4000-4009 -- a");
+        let Finding::Ok(text) = there else { panic!() };
+        assert!(
+            text.starts_with("probed from 127.0.0.1") && text.ends_with(", UDP ports 4000-4009"),
+            "{text}"
+        );
     }
 }

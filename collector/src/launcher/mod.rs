@@ -41,8 +41,64 @@ pub fn detect_rank(environment: &Environment, rank_env: Option<&str>) -> RankIde
     rpd_shard::identity::detect_rank(|name| environment.get(name), rank_env)
 }
 
+/// Whether the launcher says that all ranks are on this node, or there is no launcher. Who is not told
+/// may have company.
+pub fn is_on_one_node(environment: &Environment, rank: &RankIdentity) -> bool {
+    let Some(from) = &rank.rank_from else { return true };
+    if rank.rank.is_none() || rank.size == Some(1) {
+        return true;
+    }
+    if from == "SLURM_PROCID" {
+        return environment.number("SLURM_STEP_NUM_NODES") == Some(1);
+    }
+    if from == "FLUX_TASK_RANK" {
+        return environment.number("FLUX_JOB_NNODES") == Some(1);
+    }
+    const RANKS_OF_NODE: [&str; 4] =
+        ["OMPI_COMM_WORLD_LOCAL_SIZE", "MPI_LOCALNRANKS", "MV2_COMM_WORLD_LOCAL_SIZE", "LOCAL_WORLD_SIZE"];
+    let here = RANKS_OF_NODE.iter().find_map(|name| environment.number(name));
+    here.is_some() && here == rank.size
+}
+
 impl<N: Into<String>, V: Into<String>> FromIterator<(N, V)> for Environment {
     fn from_iter<I: IntoIterator<Item = (N, V)>>(variables: I) -> Environment {
         Environment(variables.into_iter().map(|(name, value)| (name.into(), value.into())).collect())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn launchers_say_whether_there_are_other_nodes() {
+        let alone = |variables: &str| {
+            let environment: Environment =
+                variables.split_whitespace().filter_map(|entry| entry.split_once('=')).collect();
+            is_on_one_node(&environment, &detect_rank(&environment, Some("MINE")))
+        };
+        for (variables, expected) in [
+            ("", true),
+            ("RANK=0 WORLD_SIZE=1", true),
+            ("RANK=0 WORLD_SIZE=2", false),
+            ("RANK=0 WORLD_SIZE=2 LOCAL_WORLD_SIZE=2", true),
+            ("MINE=3", false),
+            ("SLURM_PROCID=0 SLURM_STEP_NUM_TASKS=4 SLURM_STEP_NUM_NODES=1", true),
+            ("SLURM_PROCID=0 SLURM_STEP_NUM_TASKS=4 SLURM_STEP_NUM_NODES=2", false),
+            ("OMPI_COMM_WORLD_RANK=1 OMPI_COMM_WORLD_SIZE=4 OMPI_COMM_WORLD_LOCAL_SIZE=4", true),
+            ("OMPI_COMM_WORLD_RANK=1 OMPI_COMM_WORLD_SIZE=4 OMPI_COMM_WORLD_LOCAL_SIZE=2", false),
+            // mpirun in an allocation: its own daemons are a step of their own.
+            (
+                "SLURM_PROCID=0 SLURM_STEP_NUM_TASKS=1 SLURM_STEP_NUM_NODES=1 OMPI_COMM_WORLD_RANK=1 \
+                 OMPI_COMM_WORLD_SIZE=4 OMPI_COMM_WORLD_LOCAL_SIZE=2",
+                false,
+            ),
+            ("PMI_RANK=0 PMI_SIZE=4 MPI_LOCALNRANKS=4", true),
+            ("PMI_RANK=0 PMI_SIZE=4 MPI_LOCALNRANKS=1", false),
+            ("FLUX_TASK_RANK=0 FLUX_JOB_SIZE=4 FLUX_JOB_NNODES=1", true),
+            ("PALS_RANKID=0 PALS_NRANKS=4", false),
+        ] {
+            assert_eq!(alone(variables), expected, "{variables}");
+        }
     }
 }

@@ -7,6 +7,7 @@ mod rows;
 mod shard_file;
 mod writer;
 
+pub(crate) use place::make_run_folder;
 pub use place::{DEFAULT_MAX_BYTES, PlaceError, ShardPlace};
 pub use rows::{Batch, CommunicatorRow, Item, MpiRow, NameId, RcclRow, RequestRow, Span};
 
@@ -50,6 +51,7 @@ impl Output {
 
 /// A way to the writing thread for somebody who has other things to do than to wait for it. Must not
 /// send [`Item::Name`], [`Item::Thread`] or [`Item::End`], whose order is the collecting thread's.
+#[derive(Clone)]
 pub struct SideOutput {
     batches: queue::Side,
 }

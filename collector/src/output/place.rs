@@ -63,18 +63,10 @@ impl ShardPlace {
     /// Creates `<root>/<run id>/rank-<rank>.rpdshard`, or `.1.rpdshard` and so on if that exists.
     /// The folder is for the user alone, and so is the file, unless they are shared with the group.
     pub(super) fn create(&self) -> Result<NewShard, PlaceError> {
-        let (folder_mode, file_mode) = if self.share_group { (0o750, 0o640) } else { (0o700, 0o600) };
+        let file_mode = if self.share_group { 0o640 } else { 0o600 };
         let folder = self.root.join(&self.run.run_id);
         let failed = |source| PlaceError::Folder { path: folder.clone(), source };
-        let new: Vec<&Path> =
-            [self.root.as_path(), &folder].into_iter().filter(|made| !made.exists()).collect();
-        DirBuilder::new().recursive(true).mode(folder_mode).create(&folder).map_err(failed)?;
-        // The user's word counts before the umask. Other ranks make the same folders: who is too late to
-        // make one may be too early to find it shared, but it will be.
-        for made in new.into_iter().filter(|_| self.share_group) {
-            let _ = std::fs::set_permissions(made, Permissions::from_mode(folder_mode));
-        }
-        crate::log::note_folder();
+        make_run_folder(&self.root, &folder, self.share_group).map_err(failed)?;
         let rank = self.run.rank.unwrap_or(0);
         for attempt in 0..MOST_OF_ONE_RANK {
             let path = match attempt {
@@ -95,6 +87,20 @@ impl ShardPlace {
         let source = io::Error::from(io::ErrorKind::AlreadyExists);
         Err(PlaceError::File { path: folder.join(format!("rank-{rank:05}.rpdshard")), source })
     }
+}
+
+/// Makes the folder of a run and the output root, for the user alone or shared with the group.
+pub(crate) fn make_run_folder(root: &Path, folder: &Path, share_group: bool) -> io::Result<()> {
+    let mode = if share_group { 0o750 } else { 0o700 };
+    let new: Vec<&Path> = [root, folder].into_iter().filter(|made| !made.exists()).collect();
+    DirBuilder::new().recursive(true).mode(mode).create(folder)?;
+    // The user's word counts before the umask. Other ranks make the same folders: who is too late to
+    // make one may be too early to find it shared, but it will be.
+    for made in new.into_iter().filter(|_| share_group) {
+        let _ = std::fs::set_permissions(made, Permissions::from_mode(mode));
+    }
+    crate::log::note_folder();
+    Ok(())
 }
 
 fn create_new(path: &Path, mode: u32) -> io::Result<File> {

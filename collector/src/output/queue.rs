@@ -70,6 +70,7 @@ impl State {
 pub(super) struct Sender(Arc<Shared>);
 
 /// A second one that gives. Its end is not the end of the queue.
+#[derive(Clone)]
 pub(super) struct Side(Arc<Shared>);
 
 /// The side that takes.

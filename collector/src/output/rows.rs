@@ -1,7 +1,7 @@
 //! What the collecting thread hands to the writing thread.
 
 use crate::system::SystemRows;
-use rpd_shard::record::{ClockSet, Loss, Process};
+use rpd_shard::record::{ClockSet, Loss, ProbeBurst, Process};
 
 /// A string, numbered from 0 in the order of [`Item::Name`].
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -117,6 +117,8 @@ pub enum Item {
     Process(Box<Process>),
     /// A reading of the clocks.
     Clock(Box<ClockSet>),
+    /// Clocks of another node.
+    Probes(Box<ProbeBurst>),
     /// Counters of the node.
     System(Box<SystemRows>),
     /// Something that is lost.

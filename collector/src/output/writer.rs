@@ -69,10 +69,10 @@ pub(super) fn write_all(place: &ShardPlace, batches: &Receiver) {
     }
 }
 
-/// Whether an item comes from a traced process: counters of the node alone are no answer to why there
-/// is nothing else.
+/// Whether an item comes from a traced process: counters and clocks of nodes alone are no answer to why
+/// there is nothing else.
 fn is_of_a_process(item: &Item) -> bool {
-    !matches!(item, Item::Clock(_) | Item::End | Item::System(_) | Item::Process(_))
+    !matches!(item, Item::Clock(_) | Item::Probes(_) | Item::End | Item::System(_) | Item::Process(_))
 }
 
 /// Takes a batch to the shard, which is made if this is the first that calls for one. An inner `None`
@@ -289,6 +289,7 @@ impl Rows<'_> {
             Item::System(rows) => rows.write(self.writer)?,
             Item::Process(process) => self.writer.process(process)?,
             Item::Clock(set) => self.writer.clock(set)?,
+            Item::Probes(burst) => self.writer.probes(burst)?,
             Item::Loss(loss) => self.writer.loss(loss.clone()),
             Item::End => {}
         }
@@ -354,6 +355,8 @@ fn row_of(item: &Item) -> (u32, Option<TableId>) {
         Item::Rccl(span, _) => (span.source, Some(RCCL_CALL)),
         Item::Request(span, _) => (span.source, Some(MPI_REQUEST)),
         Item::Communicator(span, _) => (span.source, Some(COMMUNICATOR)),
-        Item::System(_) | Item::Process(_) | Item::Clock(_) | Item::Loss(_) | Item::End => (0, None),
+        Item::System(_) | Item::Process(_) | Item::Clock(_) | Item::Probes(_) | Item::Loss(_) | Item::End => {
+            (0, None)
+        }
     }
 }

@@ -7,12 +7,13 @@
 use super::control::{Control, Received, Start, ToCollector, ToLauncher};
 use crate::child::signals;
 use crate::collect::{Collector, Finish, Listener, SourceDefaults, process_stat};
-use crate::launcher::{Environment, detect_rank};
+use crate::launcher::{Environment, RankIdentity, detect_rank, is_on_one_node};
 use crate::log::{self, LogPlace};
-use crate::output::{Output, ShardPlace};
+use crate::output::{Output, ShardPlace, SideOutput};
+use crate::probe::{ProbeAgent, ProbeConfig};
 use crate::system::{SystemConfig, SystemSampler};
 use crate::{machine, next_step, warn};
-use rpd_shard::record::{Exit, SYSTEM_SOURCE};
+use rpd_shard::record::{ClockDomain, Exit, SYSTEM_SOURCE};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fd::{AsFd, OwnedFd};
 use rustix::process::{Pid, PidfdFlags, Resource, Rlimit, getrlimit, pidfd_open, setrlimit};
@@ -40,7 +41,7 @@ pub fn main() -> io::Result<()> {
     let log = log_path(&start);
     open_log(&start, log.clone(), &control);
     let result = step_aside().and_then(|()| begin(&start, socket));
-    let Begun { collector, system, finished } = match result {
+    let Begun { collector, system, probes, finished } = match result {
         Ok(begun) => begun,
         Err(error) => {
             let text = format!("warning: the collector failed to start: {error}{}", next_step(&error));
@@ -48,13 +49,21 @@ pub fn main() -> io::Result<()> {
         }
     };
     start.warnings.iter().for_each(|warning| warn(format_args!("{warning}")));
-    let Some(finish) = until_the_end(&control) else { return Ok(()) };
+    let mut agent = None;
+    let started = || agent = probes.and_then(ProbePlan::start);
+    let Some(finish) = until_the_end(&control, started) else { return Ok(()) };
+    // The last burst goes on while the counters end.
+    agent.iter_mut().for_each(ProbeAgent::stop);
     // Its last counters go in front of the end of the shard.
     if let Some(system) = system {
         system.stop();
     }
+    agent.iter_mut().for_each(ProbeAgent::wait_until_measured);
     collector.finish(finish);
     let _ = finished.recv_timeout(TIME_ALONE);
+    if let Some(agent) = agent {
+        agent.leave();
+    }
     if log::is_empty() {
         explain_empty(&start, &control);
     }
@@ -94,7 +103,33 @@ fn step_aside() -> io::Result<()> {
 struct Begun {
     collector: Collector,
     system: Option<SystemSampler>,
+    probes: Option<ProbePlan>,
     finished: Receiver<()>,
+}
+
+/// What starts with the command, so that one that cannot be started leaves nothing.
+struct ProbePlan {
+    config: ProbeConfig,
+    output: SideOutput,
+}
+
+impl ProbePlan {
+    /// None for a node without others, and for one of which nothing is recorded.
+    fn of(start: &Start, rank: &RankIdentity, domain: &ClockDomain, output: &Output) -> Option<ProbePlan> {
+        let choice = start.probes.clone()?;
+        let own = start.run.rank.filter(|own| start.ranks.contains(Some(*own)))?;
+        if is_on_one_node(&Environment::of_this_process(), rank) {
+            return None;
+        }
+        let (root, run_id) = (PathBuf::from(&start.root), start.run.run_id.clone());
+        let config = ProbeConfig::new(root, run_id, own, domain.clone(), start.share_group, choice);
+        Some(ProbePlan { config, output: output.side() })
+    }
+
+    fn start(self) -> Option<ProbeAgent> {
+        let agent = ProbeAgent::start(self.config, self.output);
+        agent.inspect_err(|error| warn(format_args!("no clock probes: {error}"))).ok()
+    }
 }
 
 fn begin(start: &Start, socket: OwnedFd) -> io::Result<Begun> {
@@ -129,16 +164,22 @@ fn begin(start: &Start, socket: OwnedFd) -> io::Result<Begun> {
         warn(format_args!("warning: no system metrics: no thread: {error}"));
         None
     });
+    let probes = ProbePlan::of(start, &defaults.rank, &defaults.domain, &output);
     let collector = Collector::start(Listener::new(socket), defaults, output)?;
-    Ok(Begun { collector, system, finished })
+    Ok(Begun { collector, system, probes, finished })
 }
 
-/// Waits for the end of the command. None if it was never started.
-fn until_the_end(control: &Control) -> Option<Finish> {
-    let mut command = None;
+/// Waits for the end of the command, and says when it has begun. None if it was never started.
+fn until_the_end(control: &Control, begun: impl FnOnce()) -> Option<Finish> {
+    let (mut command, mut begun) = (None, Some(begun));
     loop {
         match control.receive(None) {
-            Received::Message(ToCollector::Started { pid }) => command = Some(Command::of(pid)),
+            Received::Message(ToCollector::Started { pid }) => {
+                command = Some(Command::of(pid));
+                if let Some(begun) = begun.take() {
+                    begun();
+                }
+            }
             Received::Message(ToCollector::Finish { pid, exit }) => return Some(Finish { pid, exit }),
             Received::Message(ToCollector::Start(_)) | Received::Nothing => {}
             Received::Closed => break,

@@ -14,6 +14,7 @@ use std::ffi::OsString;
 use std::io;
 use std::time::{Duration, Instant};
 
+use crate::probe::ProbeChoice;
 use crate::rank_set::RankSet;
 
 /// Most bytes of a message.
@@ -57,6 +58,8 @@ pub(super) struct Start {
     pub(super) library: Vec<String>,
     /// The metrics of the node are recorded.
     pub(super) system: bool,
+    /// The clocks of nodes are measured against each other, if there are several.
+    pub(super) probes: Option<ProbeChoice>,
     /// For the log.
     pub(super) warnings: Vec<String>,
 }

@@ -259,6 +259,7 @@ fn start_of(options: &Options, own: Identity, warnings: Vec<String>) -> Start {
         share_group: options.share == Some(Share::Group),
         library: trace.library.iter().map(|word| (*word).to_owned()).collect(),
         system: trace.system,
+        probes: options.probe_choice(),
         warnings,
     }
 }

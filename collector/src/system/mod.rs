@@ -7,7 +7,6 @@
 //!
 //! `docs/SYSTEM_METRICS.md` lists the counters.
 
-mod claim;
 mod file;
 mod find;
 mod gpu;
@@ -22,10 +21,10 @@ mod tests;
 
 pub use rows::SystemRows;
 
+use crate::claim::Claim;
 use crate::collect::SourceDefaults;
 use crate::machine;
 use crate::output::SideOutput;
-use claim::Claim;
 use metrics::Metrics;
 use outbox::Outbox;
 use pace::Pace;
@@ -87,7 +86,7 @@ impl SystemSampler {
 fn run(config: &SystemConfig, output: SideOutput, stopped: &Receiver<()>) {
     let began = Instant::now();
     let _claim = loop {
-        match Claim::take(&config.run_id) {
+        match Claim::take("system", &config.run_id) {
             Ok(claim) => break claim,
             Err(_) if sleep_until(Instant::now() + config.retry, stopped) => {}
             Err(_) => return,

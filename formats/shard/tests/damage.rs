@@ -5,9 +5,10 @@ use proptest::prelude::*;
 use rpd_shard::file::{BlockHeader, BlockKind};
 use rpd_shard::model::{OwnedValue, TableId, Value, native, rocpd};
 use rpd_shard::record::{
-    Clock, ClockDomain, ClockSet, Exit, Loss, LossCause, Node, Process, RunIdentity, Selection,
+    Clock, ClockDomain, ClockSet, Exit, Loss, LossCause, Node, Probe, ProbeBurst, Process, RunIdentity,
+    Selection,
 };
-use rpd_shard::{OpenError, Shard, ShardWriter};
+use rpd_shard::{OpenError, Shard, ShardWriter, Version};
 use std::collections::BTreeMap;
 
 type Table = BTreeMap<i64, Vec<OwnedValue>>;
@@ -52,6 +53,14 @@ fn process(source: u32) -> Process {
     }
 }
 
+/// A burst of three probes at this time.
+fn burst(t1: i64) -> ProbeBurst {
+    let domain = |boot_id: &str| ClockDomain { boot_id: boot_id.into(), time_namespace: 1 };
+    let probe = |way| Probe { t1, t2: t1 + 1_000_000 + way, t3: t1 + 1_000_009 + way, t4: t1 + 9 + 2 * way };
+    let best = vec![probe(40), probe(41), probe(90)];
+    ProbeBurst { from: domain("b"), to: domain("a"), sent: 20, answered: 19, spread: 12, best }
+}
+
 /// A shard of two processes with several small blocks.
 fn small_shard() -> Vec<u8> {
     let mut shard = ShardWriter::new(Vec::new(), &identity()).unwrap();
@@ -61,6 +70,7 @@ fn small_shard() -> Vec<u8> {
     let domain = ClockDomain { boot_id: "b".into(), time_namespace: 1 };
     let set = ClockSet { domain, boottime: 5, monotonic_raw: 4, monotonic: 3, realtime: 900, bracket: 1 };
     shard.clock(&set).unwrap();
+    shard.probes(&burst(1)).unwrap();
     shard.selection(&Selection::of([(3, 3), (8, 15)])).unwrap();
     for batch in 0..4i64 {
         for source in [1u32, 2] {
@@ -77,6 +87,7 @@ fn small_shard() -> Vec<u8> {
         shard.flush().unwrap();
     }
     shard.loss(Loss { source: 1, table: None, cause: LossCause::RingFull, rows: Some(9) });
+    shard.probes(&burst(5_000)).unwrap();
     let mut ended = process(1);
     ended.exit = Some(Exit::Code(0));
     shard.process(&ended).unwrap();
@@ -111,6 +122,8 @@ fn what_was_written_is_read() {
     assert_eq!(shard.identity, identity());
     assert_eq!(shard.processes[&1].exit, Some(Exit::Code(0)));
     assert_eq!(shard.selection, Some(Selection { ranks: vec![(3, 3), (8, 15)] }));
+    assert_eq!(shard.probes, [burst(1), burst(5_000)]);
+    assert_eq!(shard.version(), Version::CURRENT);
     let ledger = shard.ledger.clone().unwrap();
     assert_eq!(ledger.losses[0].rows, Some(9));
     assert!(ledger.written.contains(&(2, native::RANGE, 20)));
@@ -132,6 +145,63 @@ fn a_selection_out_of_bounds_is_damage_and_none() {
         let shard = Shard::from_memory("s", &bytes).unwrap();
         assert_eq!((shard.selection.as_ref(), shard.damage().len()), (None, 1));
     }
+}
+
+#[test]
+fn probes_that_contradict_themselves_are_damage_and_none() {
+    let good = burst(1);
+    let backwards = Probe { t4: good.best[0].t1 - 1, ..good.best[0] };
+    for bad in [
+        ProbeBurst { best: Vec::new(), ..good.clone() },
+        ProbeBurst { best: vec![backwards], ..good.clone() },
+        ProbeBurst { best: vec![good.best[0]; 9], ..good.clone() },
+        ProbeBurst { answered: 2, ..good.clone() },
+    ] {
+        let mut shard = ShardWriter::new(Vec::new(), &identity()).unwrap();
+        shard.probes(&bad).unwrap();
+        shard.probes(&good).unwrap();
+        let bytes = shard.finish().unwrap();
+        let shard = Shard::from_memory("s", &bytes).unwrap();
+        assert_eq!((shard.probes.as_slice(), shard.damage().len()), ([good.clone()].as_slice(), 1));
+    }
+}
+
+/// What a release before this one wrote: the same bytes under its version, without the new records.
+#[test]
+fn a_shard_of_the_version_before_is_read() {
+    let mut shard = ShardWriter::new(Vec::new(), &identity()).unwrap();
+    shard.process(&process(1)).unwrap();
+    let name = shard.string(b"phase").unwrap();
+    let row = [1.into(), 5.into(), 6.into(), name.into(), 0.into(), 0.into()];
+    shard.push(1, native::RANGE, &row).unwrap();
+    shard.flush().unwrap();
+    let mut bytes = shard.finish().unwrap();
+    let offsets: Vec<usize> = {
+        let shard = Shard::from_memory("s", &bytes).unwrap();
+        shard.blocks().iter().map(|block| block.offset as usize).collect()
+    };
+    let mut stamp = |at: usize, version_at: usize, length: usize| {
+        bytes[at + version_at] = 1;
+        let sum = twox_hash::XxHash3_64::oneshot(&bytes[at..at + length]);
+        bytes[at + length..at + length + 8].copy_from_slice(&sum.to_le_bytes());
+    };
+    stamp(0, 8, 24);
+    offsets.iter().for_each(|offset| stamp(*offset, 7, 64));
+    // Its index names the newer headers, so that the blocks are found by walking.
+    let bytes = &bytes[..bytes.len() - 32];
+    let shard = Shard::from_memory("s", bytes).unwrap();
+    assert_eq!((shard.version(), shard.probes.len()), (Version(1), 0));
+    assert!(shard.complete());
+    let (rows, unreadable) = contents(&shard);
+    assert_eq!((rows[&(1, native::RANGE)].len(), unreadable), (1, 0));
+}
+
+#[test]
+fn a_kept_shard_of_version_1_is_read() {
+    let kept = concat!(env!("CARGO_MANIFEST_DIR"), "/../../tests/data/shard-v1.rpdshard");
+    let shard = Shard::open(kept.as_ref()).unwrap();
+    assert!(shard.complete() && shard.damage().is_empty() && shard.probes.is_empty());
+    assert_eq!((shard.version(), shard.clocks.len()), (Version(1), 2));
 }
 
 #[test]

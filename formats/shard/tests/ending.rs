@@ -3,7 +3,7 @@
 
 use rpd_shard::file::BlockKind;
 use rpd_shard::model::{Value, native, rocpd};
-use rpd_shard::record::{ClockDomain, ClockSet, LossCause, RunIdentity};
+use rpd_shard::record::{ClockDomain, ClockSet, LossCause, Probe, ProbeBurst, RunIdentity};
 use rpd_shard::{Shard, ShardWriter};
 
 fn writer() -> ShardWriter<Vec<u8>> {
@@ -22,11 +22,18 @@ fn clock(boottime: i64) -> ClockSet {
     ClockSet { domain, boottime, monotonic_raw: 4, monotonic: 3, realtime: 900, bracket: 1 }
 }
 
-/// Ranges in blocks of ten, a clock set before each. Returns the file.
+fn burst(t1: i64) -> ProbeBurst {
+    let domain = |boot_id: &str| ClockDomain { boot_id: boot_id.into(), time_namespace: 1 };
+    let best = vec![Probe { t1, t2: 7, t3: 8, t4: t1 + 50 }];
+    ProbeBurst { from: domain("b"), to: domain("a"), sent: 20, answered: 19, spread: 12, best }
+}
+
+/// Ranges in blocks of ten, a clock set and probes before each. Returns the file.
 fn blocks(shard: &mut ShardWriter<Vec<u8>>, count: i64) -> Vec<u8> {
     let mut file = Vec::new();
     for block in 0..count {
         shard.clock(&clock(block)).unwrap();
+        shard.probes(&burst(block)).unwrap();
         for i in 0..10 {
             let name = shard.string(format!("phase {block}").as_bytes()).unwrap();
             let row = [1.into(), (block * 100 + i).into(), Value::Null, name.into(), i.into(), 0.into()];
@@ -84,12 +91,16 @@ fn clocks_of_blocks_that_are_given_up_are_kept() {
     shard.stop(file.len() as u64 / 2);
     for later in 300..310 {
         shard.clock(&clock(later)).unwrap();
+        shard.probes(&burst(later)).unwrap();
     }
     let read = ended(&file, &shard.end(file.len() as u64).unwrap().unwrap());
-    let times: Vec<_> = read.clocks.iter().map(|set| set.boottime).collect();
-    assert!(times.is_sorted() && times.first() == Some(&0) && times.last() == Some(&309), "{times:?}");
-    let widest = times.windows(2).map(|pair| pair[1] - pair[0]).max();
-    assert!(widest <= Some(8), "{times:?}");
+    let clocks: Vec<_> = read.clocks.iter().map(|set| set.boottime).collect();
+    let probes: Vec<_> = read.probes.iter().map(|burst| burst.best[0].t1).collect();
+    for times in [clocks, probes] {
+        assert!(times.is_sorted() && times.first() == Some(&0) && times.last() == Some(&309), "{times:?}");
+        let widest = times.windows(2).map(|pair| pair[1] - pair[0]).max();
+        assert!(widest <= Some(8), "{times:?}");
+    }
 }
 
 #[test]

@@ -1,4 +1,7 @@
-//! Phase 2: strings and nodes that are the same in all ranks.
+//! Phase 2: what the ranks agree on: strings, nodes, clocks, what was found.
 
+pub mod clock_file;
+pub mod clocks;
+pub mod findings;
 pub mod nodes;
 pub mod strings;

@@ -4,6 +4,8 @@ use super::death::OpenSpans;
 use super::expand::{self, Word};
 use super::opened::{Tables, block_rows};
 use super::source::{NO_THREAD, join, stack_key};
+use crate::collectives::gather::of_block;
+use crate::collectives::{Said, Sample};
 use rpd_shard::Shard;
 use rpd_shard::file::{BlockError, BlockKind, BlockRef, ShardStrings};
 use rpd_shard::model::{Cells, Kind, Local, Rows, TableId, Value};
@@ -40,6 +42,8 @@ pub(super) struct Gathered {
     pub(super) tracks: BTreeSet<(i64, Word)>,
     /// What never ended.
     pub(super) open: OpenSpans,
+    /// Collectives.
+    pub(super) collectives: Said,
 }
 
 impl Gathered {
@@ -49,13 +53,14 @@ impl Gathered {
     }
 
     /// Adds what another block told.
-    pub(super) fn add(&mut self, other: Gathered) {
+    pub(super) fn add(&mut self, other: Gathered, sample: &Sample) {
         for (table, (low, high)) in other.refs {
             self.refer(table, low, high);
         }
         self.stacks = join(self.stacks, other.stacks);
         self.lost_strings |= other.lost_strings;
         self.open.add(other.open);
+        self.collectives.add(other.collectives, sample);
         for (thread, name) in other.tracks {
             let full = self.tracks.len() >= MAX_TRACKS && !self.tracks.contains(&(thread, name));
             self.tracks.insert((if full { NO_THREAD } else { thread }, name));
@@ -83,9 +88,11 @@ pub(super) fn facts(
     block: &BlockRef,
     strings: &ShardStrings,
     threads: &[(i64, i64)],
+    sample: &Sample,
 ) -> Result<(BlockFacts, Gathered), BlockError> {
     let rows = block_rows(shard, tables, block)?;
-    let mut told = Gathered { open: OpenSpans::of(&rows), ..Gathered::default() };
+    let collectives = of_block(&rows, strings, sample);
+    let mut told = Gathered { open: OpenSpans::of(&rows), collectives, ..Gathered::default() };
     for (column, cells) in rows.table.columns.iter().zip(&rows.columns) {
         let ints = || (0..rows.len).filter_map(|i| cells.int(i));
         match &column.kind {

@@ -1,11 +1,16 @@
 //! The survey of a RocPD database: what `survey.rs` is for shards.
 
+use super::candidate::is_merged;
+use super::collectives::of_space;
 use super::expand::Word;
 use super::opened::{Input, OpenDatabase, StringPieces, Tables};
 use super::schema::JobSchema;
 use super::source::{KeySpace, Piece, Source, StackSpace, Tracks, join, stack_key};
 use super::survey::{Survey, hashes_of_words, reserve_placeholders, shorten};
+use crate::agree::clocks::MERGED;
 use crate::agree::strings::{Hash, hash};
+use crate::collectives::Sample;
+use crate::collectives::calls::Function;
 use rayon::prelude::*;
 use rpd_rocpd::read::{Database, ProcessFacts, ReadError, Space, Wanted};
 use rpd_shard::identity::unknown_boot;
@@ -21,7 +26,12 @@ const PIECES_AT_ONCE: usize = 64;
 const MAX_WARNINGS: usize = 20;
 
 /// Surveys the spaces of a database, the pieces of each table in parallel.
-pub(super) fn survey_database(database: Database, taken: &[usize], job: &JobSchema) -> Survey {
+pub(super) fn survey_database(
+    database: Database,
+    taken: &[usize],
+    job: &JobSchema,
+    sample: &Sample,
+) -> Survey {
     let mut survey = Survey::default();
     for line in database.damage() {
         survey.warnings.push(format!("{}: {line}", database.path().display()));
@@ -32,7 +42,7 @@ pub(super) fn survey_database(database: Database, taken: &[usize], job: &JobSche
         let Some(found) = database.spaces().get(*space) else { continue };
         let adopted: Tables = job.adopt(&found.schema);
         let reader = Reader { database: &database, space: *space, found, tables: &adopted };
-        let source = reader.survey(job, &mut string_tables, &mut survey);
+        let source = reader.survey(job, sample, &mut string_tables, &mut survey);
         survey.sources.push(source);
     }
     shorten(&mut survey.warnings, MAX_WARNINGS, database.path());
@@ -49,6 +59,17 @@ struct Reader<'a> {
     tables: &'a Tables,
 }
 
+/// The strings of a space.
+struct Texts {
+    keys: KeySpace,
+    /// Place and hash of each.
+    hashes: Vec<(u32, Hash)>,
+    /// The pieces that they are in.
+    readable: StringPieces,
+    /// Those that name a collective.
+    functions: BTreeMap<i64, Function>,
+}
+
 /// What one piece tells.
 #[derive(Default)]
 struct PieceFacts {
@@ -63,7 +84,13 @@ struct PieceFacts {
 }
 
 impl Reader<'_> {
-    fn survey(&self, job: &JobSchema, string_tables: &mut Vec<StringPieces>, survey: &mut Survey) -> Source {
+    fn survey(
+        &self,
+        job: &JobSchema,
+        sample: &Sample,
+        string_tables: &mut Vec<StringPieces>,
+        survey: &mut Survey,
+    ) -> Source {
         let string_table = string_tables.len();
         let path = self.database.path().display();
         survey.warnings.extend(self.found.warnings.iter().map(|line| format!("{path}: {line}")));
@@ -75,7 +102,7 @@ impl Reader<'_> {
             survey.warnings.push(format!("{path}: table {} is missing", missing.name));
             survey.lose(Some(missing.id), LossCause::DamagedBlock, None);
         }
-        let (strings, mut hashes, readable) = self.strings(survey);
+        let Texts { keys: strings, mut hashes, readable, functions } = self.strings(survey);
         string_tables.push(readable);
         let nodes = self.nodes();
         let mut spaces: BTreeMap<TableId, KeySpace> = BTreeMap::new();
@@ -124,16 +151,20 @@ impl Reader<'_> {
         pieces.push(Piece::Tail);
         let process = main_process(self.found, &nodes);
         let tables = self.tables.clone();
+        let collectives = of_space(self.database, self.found, &pieces, &functions, &process, sample);
         let (spaces, pieces, tracks) = (spaces.into(), pieces.into(), Tracks::new());
-        Source { process, nodes, spaces, stacks, pieces, tracks, string_table, tables }
+        Source { process, nodes, spaces, stacks, pieces, tracks, string_table, tables, collectives }
     }
 
-    /// The keys of the strings, place and hash of each, and the pieces that they are in.
-    fn strings(&self, survey: &mut Survey) -> (KeySpace, Vec<(u32, Hash)>, StringPieces) {
+    /// Reads the strings.
+    fn strings(&self, survey: &mut Survey) -> Texts {
         let mut space = KeySpace::default();
         let mut hashes = Vec::new();
+        let mut functions = BTreeMap::new();
         let mut readable = StringPieces { space: self.space, table: 0, pieces: Vec::new() };
-        let Some(place) = self.found.position(rocpd::STRING) else { return (space, hashes, readable) };
+        let Some(place) = self.found.position(rocpd::STRING) else {
+            return Texts { keys: space, hashes, readable, functions };
+        };
         readable.table = place;
         for piece in &self.found.tables[place].pieces {
             self.database.each(self.space, place, piece, &mut |piece, rows| {
@@ -149,10 +180,12 @@ impl Reader<'_> {
                 let texts = rows.column("string");
                 hashes
                     .extend((hashes.len() as u32..).zip((0..rows.len).map(|i| hash(text_of(texts.get(i))))));
+                let named = |i| Some((rows.keys.get(i), Function::named(text_of(texts.get(i)))?));
+                functions.extend((0..rows.len).filter_map(named));
                 *survey.rows_read.entry(rocpd::STRING).or_default() += rows.len as u64;
             });
         }
-        (space, hashes, readable)
+        Texts { keys: space, hashes, readable, functions }
     }
 
     /// The nodes by their keys; one that stands for them where they are lost.
@@ -335,7 +368,10 @@ fn main_process(space: &Space, nodes: &[(i64, Node)]) -> Process {
         rank_from,
         worker: false,
         restart: 0,
-        domain: ClockDomain { boot_id: node.boot_id.clone(), time_namespace: 0 },
+        domain: ClockDomain {
+            boot_id: node.boot_id.clone(),
+            time_namespace: if is_merged(space) { MERGED } else { 0 },
+        },
         node,
         clock: Clock::Boottime,
         pid: i32::try_from(pid).unwrap_or(-1),

@@ -2,6 +2,7 @@
 
 mod block_facts;
 mod candidate;
+mod collectives;
 pub mod database;
 pub mod death;
 pub mod expand;

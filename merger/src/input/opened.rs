@@ -9,7 +9,7 @@ use rpd_rocpd::read::{Database, Piece, Space, Wanted};
 use rpd_shard::Shard;
 use rpd_shard::file::{BlockDamage, BlockError, BlockKind, BlockRef, ShardStrings};
 use rpd_shard::model::{Local, Rows, Table, TableId, Value};
-use rpd_shard::record::{ClockSet, Process};
+use rpd_shard::record::{ClockSet, ProbeBurst, Process};
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
@@ -158,6 +158,14 @@ impl Input {
     pub fn clocks(&self) -> &[ClockSet] {
         match self {
             Input::Shard(shard) => &shard.clocks,
+            Input::None | Input::Database(_) => &[],
+        }
+    }
+
+    /// Bursts of probes that were recorded in it.
+    pub fn probes(&self) -> &[ProbeBurst] {
+        match self {
+            Input::Shard(shard) => &shard.probes,
             Input::None | Input::Database(_) => &[],
         }
     }

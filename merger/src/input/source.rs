@@ -2,6 +2,7 @@
 //! each guid; a merged database has many processes in one.
 
 use super::expand::Word;
+use crate::collectives::Said;
 use rpd_shard::file::BlockRef;
 use rpd_shard::model::{Kind, Local, Rows, Table, TableId, Value, rocpd};
 use rpd_shard::record::{Node, Process};
@@ -324,6 +325,8 @@ pub struct Source {
     pub string_table: usize,
     /// Its tables in the job's terms, by their number in the input.
     pub tables: Arc<BTreeMap<TableId, Arc<Table>>>,
+    /// Its collectives, until they are compared.
+    pub collectives: Said,
 }
 
 /// Key of the track of each thread and name. The thread is [`NO_THREAD`] where it is not known.

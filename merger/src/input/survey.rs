@@ -2,6 +2,7 @@
 //! there are, and what is damaged. Every block is decoded here, so that the numbers are true.
 
 use super::block_facts::{BlockFacts, Gathered, facts};
+use super::collectives::settle_collectives;
 use super::database::survey_database;
 use super::death::Death;
 use super::expand::{self, Word};
@@ -13,6 +14,7 @@ use super::schema::JobSchema;
 use super::source::{ExpandedKeys, KeySpace, Piece, Source, StackSpace, Tracks};
 use super::translate::TRANSLATED;
 use crate::agree::strings::{Hash, hash};
+use crate::collectives::{Said, Sample};
 use crate::failure::Failure;
 use crate::output::sets::SetStrings;
 use rayon::prelude::*;
@@ -55,7 +57,7 @@ pub struct Survey {
 
 /// Surveys an input as it was planned. One that vanished, shrank or became another one in the meantime is
 /// gone; a shard may have grown.
-pub fn survey(planned: &PlannedInput, job: &JobSchema) -> Result<Survey, Failure> {
+pub fn survey(planned: &PlannedInput, job: &JobSchema, sample: &Sample) -> Result<Survey, Failure> {
     let path = &planned.path;
     let another = |what: &str| changed(path, &io::Error::other(what.to_owned()));
     if planned.format == Format::RocPd {
@@ -66,17 +68,17 @@ pub fn survey(planned: &PlannedInput, job: &JobSchema) -> Result<Survey, Failure
         {
             return Err(another("it is another database than it was"));
         }
-        return Ok(survey_database(database, &planned.spaces, job));
+        return Ok(survey_database(database, &planned.spaces, job, sample));
     }
     let shard = Shard::open(path).map_err(|error| changed(path, &error))?;
     if shard.bytes() < planned.bytes {
         return Err(another("it is shorter than it was"));
     }
-    Ok(survey_shard(shard, job))
+    Ok(survey_shard(shard, job, sample))
 }
 
 /// Surveys a shard, its blocks in parallel.
-fn survey_shard(shard: Shard, job: &JobSchema) -> Survey {
+fn survey_shard(shard: Shard, job: &JobSchema, sample: &Sample) -> Survey {
     let tables: Tables = job.adopt(shard.schema());
     let is_merged = |table| is_merged(table, &tables);
     let (strings, string_errors) = shard.strings();
@@ -88,13 +90,15 @@ fn survey_shard(shard: Shard, job: &JobSchema) -> Survey {
     let mut sources = Vec::new();
     let mut deaths = Vec::new();
     for (number, blocks) in blocks_by_source(&shard, is_merged, &mut losses) {
-        let (gathered, facts) = gather(&shard, &tables, &blocks, &strings, &mut warnings);
+        let (mut gathered, facts) = gather(&shard, &tables, &blocks, &strings, sample, &mut warnings);
         for fact in &facts {
             let BlockKind::Rows(table) = fact.block.header.kind else { continue };
             *readable.entry((number, table)).or_default() += u64::from(fact.block.header.rows);
             words.extend(Word::of_table(table));
         }
-        let source = source(&shard, number, &tables, job, &gathered, facts);
+        let said = std::mem::take(&mut gathered.collectives);
+        let mut source = source(&shard, number, &tables, job, &gathered, facts);
+        source.collectives = said;
         if gathered.lost_strings || source.spaces.values().any(|s| s.placeholder.is_some()) {
             words.insert(Word::Lost);
         }
@@ -109,6 +113,7 @@ fn survey_shard(shard: Shard, job: &JobSchema) -> Survey {
     if shard.identity.run_id_from != TRANSLATED {
         sources.sort_by_cached_key(Source::order);
     }
+    settle_collectives(&shard, &strings, sample, &mut sources);
     losses.extend(missing_rows(&shard, is_merged, &readable));
     warnings.extend(shard.damage().iter().map(|damage| {
         let path = shard.path().display();
@@ -183,6 +188,7 @@ fn gather(
     tables: &Tables,
     blocks: &[BlockRef],
     strings: &ShardStrings,
+    sample: &Sample,
     warnings: &mut Vec<String>,
 ) -> (Gathered, Vec<BlockFacts>) {
     let mut threads: Vec<(i64, i64)> = Vec::new();
@@ -197,7 +203,7 @@ fn gather(
     let mut next: BTreeMap<BlockKind, i64> = BTreeMap::new();
     for some in blocks.chunks(BLOCKS_AT_ONCE) {
         let decoded: Vec<_> =
-            some.par_iter().map(|block| facts(shard, tables, block, strings, &threads)).collect();
+            some.par_iter().map(|block| facts(shard, tables, block, strings, &threads, sample)).collect();
         for decoded in decoded {
             let (fact, told) = match decoded {
                 Ok(both) => both,
@@ -219,7 +225,7 @@ fn gather(
                 continue;
             }
             *next = header.next_key();
-            gathered.add(told);
+            gathered.add(told, sample);
             good.push(fact);
         }
     }
@@ -289,7 +295,8 @@ fn source(
     pieces.push(Piece::Tail);
     let nodes = vec![(1, process.node.clone())];
     let (spaces, pieces, tables) = (spaces.into(), pieces.into(), tables.clone());
-    Source { process, nodes, spaces, stacks, pieces, tracks, string_table: 0, tables }
+    let collectives = Said::default();
+    Source { process, nodes, spaces, stacks, pieces, tracks, string_table: 0, tables, collectives }
 }
 
 /// Sets a number aside in every table that is referred to where it has no row.

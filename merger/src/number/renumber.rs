@@ -1,12 +1,12 @@
 use super::Bases;
 use super::json_ids::{self, Found};
-use crate::clock::Fit;
+use crate::agree::clocks::ProcessFit;
 use crate::input::expand::Word;
 use crate::input::opened::StringMap;
 use crate::input::source::{Origin, Source, StackSpace, stack_key};
 use rpd_shard::model::{
-    Cells, Column, JsonRef, Keys, Kind, Local, LocalNs, Merged, Nulls, OwnedValue, Rows, TableId, TextCells,
-    Value, rocpd,
+    Cells, Column, JsonRef, Keys, Kind, Local, Merged, Nulls, OwnedValue, Rows, TableId, TextCells, Value,
+    rocpd,
 };
 use std::collections::BTreeMap;
 
@@ -26,7 +26,7 @@ pub struct SourceMap<'a> {
     /// Global ids of its strings.
     pub strings: &'a StringMap,
     /// The clock.
-    pub fit: Fit,
+    pub fit: ProcessFit<'a>,
 }
 
 /// What an id of a column becomes.
@@ -189,10 +189,11 @@ impl SourceMap<'_> {
 
     /// `other` has the other times of the rows, of a span.
     fn times(&self, column: &Column, cells: &mut Cells, rows: usize, other: Option<&Cells>, lost: &mut u64) {
+        let mut to_job = self.fit.cursor();
         if let Cells::Int { values, nulls } = &mut *cells
             && !nulls.any()
         {
-            values.iter_mut().for_each(|time| *time = self.fit.map(LocalNs(*time)).ns());
+            values.iter_mut().for_each(|time| *time = to_job(*time).ns());
             return;
         }
         let process = self.source.process.first_seen;
@@ -212,7 +213,7 @@ impl SourceMap<'_> {
                     0
                 }
             };
-            values.push(self.fit.map(LocalNs(time)).ns());
+            values.push(to_job(time).ns());
         }
         *cells = Cells::Int { values, nulls };
     }

@@ -3,8 +3,9 @@
 //! Nothing here may depend on the date, on paths, or on the number of merge ranks: the same inputs
 //! give the same database.
 
+use crate::agree::clocks::JobClocks;
 use crate::agree::nodes::Nodes;
-use crate::clock::Clocks;
+use crate::clock::DomainFit;
 use crate::input::death::signal_name;
 use crate::input::opened::shard_source_id;
 use crate::input::plan::Plan;
@@ -17,7 +18,7 @@ use rpd_rocpd::Guid;
 use rpd_rocpd::read::{Space, redacted_command, redacted_environment};
 use rpd_shard::Shard;
 use rpd_shard::model::{Cells, Keys, Kind, Merged, OwnedValue, Rows, RowsBuilder, Schema, Value, rocpd};
-use rpd_shard::record::Exit;
+use rpd_shard::record::{Clock, Exit};
 use serde_json::{Map, Value as Json, json};
 
 /// The row of `rocpd_info_process`; `extdata.rpd` says what RocPD has no column for.
@@ -42,7 +43,7 @@ pub fn process_row(shard: &Shard, map: &SourceMap<'_>, job: &Job<'_>) -> Option<
         "host": process.node.hostname,
         "guid": Guid::from_bits(shard_source_id(shard, process)).to_string(),
         "exit": exit,
-        "clock": { "stamped": process.clock.name(), "method": map.fit.method.name(), "offset_ns": map.fit.offset },
+        "clock": clock_note(process.clock, map.fit.fit),
         "rows": row_ranges(map, job.schema),
     }});
     let environment = redacted_environment(&Json::Object(environment).to_string(), job.keep);
@@ -62,6 +63,17 @@ pub fn process_row(shard: &Shard, map: &SourceMap<'_>, job: &Job<'_>) -> Option<
     Some(map.renumber(rows.finish(1), Origin::Stored, &mut Replaced::new()))
 }
 
+/// How the times of a process became job times.
+fn clock_note(stamped: Clock, fit: &DomainFit) -> Json {
+    json!({
+        "stamped": stamped.name(),
+        "method": fit.method.name(),
+        "offset_ns": fit.offset,
+        "drift_ppm": fit.drift_ppm,
+        "bar_ns": fit.usual_bar(),
+    })
+}
+
 /// First id and number of ids of this process in each table: readers find its rows without an index.
 fn row_ranges(map: &SourceMap<'_>, schema: &JobSchema) -> Json {
     let spaces = map.source.spaces.iter().filter(|(_, space)| space.next > 1);
@@ -73,7 +85,7 @@ fn row_ranges(map: &SourceMap<'_>, schema: &JobSchema) -> Json {
 }
 
 /// Metadata rows, tag and value.
-pub fn metadata(plan: &Plan, report: &Report, clocks: &Clocks, nodes: &Nodes) -> Vec<(String, String)> {
+pub fn metadata(plan: &Plan, report: &Report, clocks: &JobClocks, nodes: &Nodes) -> Vec<(String, String)> {
     let reference = nodes.nodes().iter().find(|n| n.boot_id == clocks.reference.boot_id);
     let own = [
         ("rpd.version", env!("CARGO_PKG_VERSION").to_owned()),
@@ -87,6 +99,8 @@ pub fn metadata(plan: &Plan, report: &Report, clocks: &Clocks, nodes: &Nodes) ->
         ("rpd.clock.reference", reference.map_or(String::new(), |n| n.hostname.clone())),
         ("rpd.clock.realtime_minus_boottime_ns", json!(clocks.realtime_anchor()).to_string()),
         ("rpd.clock.domains", json!(report.clocks).to_string()),
+        ("rpd.collectives", json!(report.collectives).to_string()),
+        ("rpd.late_ranks", json!(report.late_ranks).to_string()),
         ("rpd.losses", json!(report.losses).to_string()),
         ("rpd.replaced", json!(report.replaced).to_string()),
     ];
@@ -142,7 +156,7 @@ pub fn complete_processes(
             "rank_from": facts.rank_from,
             "host": host,
             "guid": space.guid,
-            "clock": { "stamped": "CLOCK_BOOTTIME", "method": map.fit.method.name(), "offset_ns": map.fit.offset },
+            "clock": clock_note(Clock::Boottime, map.fit.fit),
             "rows": alone.then(|| row_ranges(map, job.schema)),
         });
         extdata.insert("rpd".to_owned(), noted);

@@ -2,9 +2,9 @@
 
 use super::provenance;
 use super::units::Part;
+use crate::agree::clocks::JobClocks;
 use crate::agree::nodes::Nodes;
 use crate::agree::strings::StringIds;
-use crate::clock::Clocks;
 use crate::failure::Failure;
 use crate::input::expand::{self, Context};
 use crate::input::gone::{changed, with_rows};
@@ -34,7 +34,7 @@ pub struct Job<'a> {
     /// Its tables.
     pub schema: &'a JobSchema,
     /// All clocks.
-    pub clocks: &'a Clocks,
+    pub clocks: &'a JobClocks,
     /// All nodes.
     pub nodes: &'a Nodes,
     /// Which variables of recorded environments are kept.

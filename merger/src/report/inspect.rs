@@ -3,11 +3,11 @@
 use crate::failure::Failure;
 use crate::input::death::ending;
 use crate::input::ranks::list;
+use rpd_shard::Shard;
 use rpd_shard::file::{BlockKind, BlockRef};
 use rpd_shard::model::TableId;
-use rpd_shard::record::ClockSet;
-use rpd_shard::{Shard, Version};
-use std::collections::BTreeMap;
+use rpd_shard::record::{ClockDomain, ClockSet, Probe};
+use std::collections::{BTreeMap, BTreeSet};
 use std::io::{self, Write};
 use std::path::Path;
 
@@ -27,7 +27,7 @@ pub fn inspect(path: &Path, every_block: bool) -> Result<(), Failure> {
 fn print(shard: &Shard, every_block: bool, out: &mut impl Write) -> io::Result<()> {
     let id = &shard.identity;
     let finished = if shard.complete() { "finished" } else { "NOT finished by its collector" };
-    let format = Version::CURRENT.0;
+    let format = shard.version().0;
     writeln!(
         out,
         "shard      {} ({} bytes, format {format}, {finished})",
@@ -62,6 +62,19 @@ fn print(shard: &Shard, every_block: bool, out: &mut impl Write) -> io::Result<(
             out,
             "clocks     {} sets, tightest bracket {tightest} ns, REALTIME moved {drift:+} ns against BOOTTIME",
             shard.clocks.len()
+        )?;
+    }
+    if !shard.probes.is_empty() {
+        let answered: u64 = shard.probes.iter().map(|burst| u64::from(burst.answered)).sum();
+        let sent: u64 = shard.probes.iter().map(|burst| u64::from(burst.sent)).sum();
+        let peers: BTreeSet<&ClockDomain> = shard.probes.iter().map(|burst| &burst.to).collect();
+        let trips = shard.probes.iter().flat_map(|burst| &burst.best).filter_map(Probe::round_trip);
+        let shortest = trips.min().unwrap_or(0);
+        writeln!(
+            out,
+            "probes     {} bursts to {} other nodes, {answered} of {sent} answered, shortest round trip {shortest} ns",
+            shard.probes.len(),
+            peers.len()
         )?;
     }
     tables(shard, out)?;

@@ -1,7 +1,11 @@
 //! What a merge tells: warnings, the closing summary, JSON.
 
+mod clocks;
+mod collectives;
 pub mod inspect;
+pub mod plot;
 pub mod progress;
 mod summary;
 
-pub use summary::{ClockRow, LossRow, Report, RowCount, SHOWN};
+pub use clocks::ClockRow;
+pub use summary::{LossRow, Report, RowCount, SHOWN};

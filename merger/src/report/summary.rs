@@ -1,5 +1,8 @@
+use super::clocks::{ClockRow, clock_rows};
+use crate::agree::clocks::JobClocks;
 use crate::agree::nodes::Nodes;
-use crate::clock::{Clocks, Method};
+use crate::collectives::late::LateRank;
+use crate::collectives::matching::Counts;
 use crate::failure::Failure;
 use crate::input::death::Death;
 use crate::input::expand::{REGIONS, SAMPLES};
@@ -60,6 +63,15 @@ pub struct Report {
     pub strings: (u64, u64),
     /// Each clock domain.
     pub clocks: Vec<ClockRow>,
+    /// How far clocks were moved so that effects follow causes, at most, ns.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub repaired_ns: Option<i64>,
+    /// What became of the collectives.
+    pub collectives: Counts,
+    /// The first collectives that do not match.
+    pub collective_faults: Vec<String>,
+    /// The ranks that others waited for most.
+    pub late_ranks: Vec<LateRank>,
     /// The loss ledger.
     pub losses: Vec<LossRow>,
     /// Values that could not be kept: table, column, how many. Mostly references to lost rows, which
@@ -97,21 +109,6 @@ pub struct RowCount {
     pub rows: u64,
 }
 
-/// How one clock domain was joined.
-#[derive(Debug, Serialize)]
-pub struct ClockRow {
-    /// Names of the nodes that have this boot id.
-    pub hosts: Vec<String>,
-    /// The boot.
-    pub boot_id: String,
-    /// Inode of the time namespace.
-    pub time_namespace: u64,
-    /// How.
-    pub method: Method,
-    /// Added to its BOOTTIME, ns.
-    pub offset_ns: i64,
-}
-
 /// One sum of the loss ledger.
 #[derive(Debug, Serialize)]
 pub struct LossRow {
@@ -133,7 +130,7 @@ impl Report {
         schema: &JobSchema,
         warnings: &[String],
         losses: &[Loss],
-        clocks: &Clocks,
+        clocks: &JobClocks,
         nodes: &Nodes,
     ) -> Report {
         let databases = plan.inputs.iter().filter(|input| input.format == Format::RocPd).count();
@@ -162,6 +159,10 @@ impl Report {
             placeholders: Vec::new(),
             strings: (0, 0),
             clocks: clock_rows(clocks, nodes),
+            repaired_ns: clocks.repaired,
+            collectives: Counts::default(),
+            collective_faults: Vec::new(),
+            late_ranks: Vec::new(),
             losses: losses
                 .iter()
                 .map(|loss| loss_row(loss, schema))
@@ -324,6 +325,7 @@ impl Report {
         for clock in &self.clocks {
             line("clock", clock.line());
         }
+        self.collective_lines().into_iter().for_each(|(label, text)| line(label, text));
         if !self.silent_ranks.is_empty() && !self.nothing_seen {
             let ranks = ranges(&self.silent_ranks);
             line("silent", format!("rank {ranks}: no roctx, MPI or RCCL call was recorded"));
@@ -358,20 +360,6 @@ impl Report {
     }
 }
 
-impl ClockRow {
-    fn line(&self) -> String {
-        let hosts = self.hosts.join(", ");
-        match self.method {
-            Method::Reference => format!("{hosts}: reference, times unchanged"),
-            Method::RealtimeAnchors => format!(
-                "{hosts}: {:+} ns by the REALTIME anchors, as exact as the nodes' NTP",
-                self.offset_ns
-            ),
-            Method::None => format!("{hosts}: NOT aligned, no clock set was recorded"),
-        }
-    }
-}
-
 impl LossRow {
     fn line(&self) -> String {
         let table = self.table.as_deref().unwrap_or("unknown tables");
@@ -403,37 +391,6 @@ fn chosen(ranks: &Ranks) -> Option<String> {
     let noun = if ranks.seen.len() == 1 { "rank" } else { "ranks" };
     (!ranks.left_out.is_empty())
         .then(|| format!("{noun} {recorded} of {} recorded, as chosen with --ranks", ranks.size))
-}
-
-fn clock_rows(clocks: &Clocks, nodes: &Nodes) -> Vec<ClockRow> {
-    let mut domains: Vec<_> = clocks.domains().cloned().collect();
-    if !domains.contains(&clocks.reference) && !nodes.nodes().is_empty() {
-        domains.push(clocks.reference.clone());
-    }
-    // Nodes of which no clock set came along are in no domain that has one.
-    for node in nodes.nodes() {
-        if !domains.iter().any(|d| d.boot_id == node.boot_id) {
-            let boot_id = node.boot_id.clone();
-            domains.push(rpd_shard::record::ClockDomain { boot_id, time_namespace: 0 });
-        }
-    }
-    // Clocks that no process read are nobody's.
-    domains.retain(|d| nodes.nodes().iter().any(|n| n.boot_id == d.boot_id));
-    // In the order of the nodes, the reference first.
-    let place = |boot_id: &str| nodes.nodes().iter().position(|n| n.boot_id == *boot_id);
-    domains.sort_by_key(|d| (*d != clocks.reference, place(&d.boot_id), d.time_namespace));
-    let row = |domain: &rpd_shard::record::ClockDomain| {
-        let fit = clocks.domain_fit(domain);
-        let hosts = nodes.nodes().iter().filter(|n| n.boot_id == domain.boot_id);
-        ClockRow {
-            hosts: hosts.map(|n| n.hostname.clone()).collect(),
-            boot_id: domain.boot_id.clone(),
-            time_namespace: domain.time_namespace,
-            method: fit.method,
-            offset_ns: fit.offset,
-        }
-    };
-    domains.iter().map(row).collect()
 }
 
 /// An input and why it is left out, the path once.

@@ -3,6 +3,7 @@ use super::names::Names;
 use super::process::ProcessRows;
 use super::random::Random;
 use rpd_shard::record::{ClockDomain, ClockSet, Node};
+use std::collections::BTreeMap;
 
 /// What a synthetic run shall be like. The same values give the same run.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -196,17 +197,25 @@ impl Run {
     }
 
     /// What is added to local times of a node to get job time when nodes are joined through their
-    /// `CLOCK_REALTIME` anchors: of each domain the set with the smallest bracket counts, the first of
-    /// several; the reference is the node of the lowest rank that is there.
+    /// `CLOCK_REALTIME` anchors; the reference is the node of the lowest rank that is there.
     pub fn shift(&self, node: usize) -> i64 {
         let reference = self.present().next().map_or(0, |rank| rank.node);
         self.anchor(node) - self.anchor(reference)
     }
 
-    /// `CLOCK_REALTIME` minus `CLOCK_BOOTTIME` of a node, from the best clock set.
+    /// `CLOCK_REALTIME` minus `CLOCK_BOOTTIME` of a node: the middle one of its clock sets, of which the best one
+    /// of each second counts.
     fn anchor(&self, node: usize) -> i64 {
         let sets = self.present().filter(|rank| rank.node == node).flat_map(|rank| self.clock_sets(rank));
-        // `min_by_key` takes the first of equal ones.
-        sets.min_by_key(|set| set.bracket).map_or(0, |set| set.realtime - set.boottime)
+        let mut best: BTreeMap<i64, ClockSet> = BTreeMap::new();
+        for set in sets {
+            let known = best.entry(set.boottime.div_euclid(1_000_000_000)).or_insert_with(|| set.clone());
+            if (set.bracket, set.boottime) < (known.bracket, known.boottime) {
+                *known = set;
+            }
+        }
+        let mut anchors: Vec<i64> = best.values().map(|set| set.realtime - set.boottime).collect();
+        anchors.sort_unstable();
+        anchors.get(anchors.len() / 2).copied().unwrap_or(0)
     }
 }

@@ -28,6 +28,8 @@ pub enum BlockKind {
     Index,
     /// A [`crate::record::Selection`].
     Selection,
+    /// A [`crate::record::ProbeBurst`].
+    Probes,
     /// A record of a newer release; readers pass over it.
     Unknown(u16),
 }
@@ -45,6 +47,7 @@ impl BlockKind {
             BlockKind::Table => RECORD + 5,
             BlockKind::Index => RECORD + 6,
             BlockKind::Selection => RECORD + 7,
+            BlockKind::Probes => RECORD + 8,
             BlockKind::Unknown(code) => code,
         }
     }
@@ -59,6 +62,7 @@ impl BlockKind {
             code if code == RECORD + 5 => BlockKind::Table,
             code if code == RECORD + 6 => BlockKind::Index,
             code if code == RECORD + 7 => BlockKind::Selection,
+            code if code == RECORD + 8 => BlockKind::Probes,
             code => BlockKind::Unknown(code),
         }
     }

@@ -15,7 +15,7 @@ use crate::model::rocpd;
 use crate::record::{Ledger, Loss, LossCause, wire};
 use std::io::Write;
 
-/// Clock sets that are kept for the case that their blocks are given up.
+/// Clock sets that are kept for the case that their blocks are given up, and as many bursts of probes.
 const KEPT_CLOCKS: usize = 128;
 /// Most bytes of an entry of the ledger: of what is written, and of what is lost.
 const LEDGER_ENTRY_BYTES: (usize, usize) = (17, 20);
@@ -30,8 +30,16 @@ pub(super) struct Reserve {
     pub(super) full: bool,
     /// Most bytes of all process records together.
     pub(super) process_bytes: u64,
-    /// Clock sets as they are stored, and where; those that are in no block are behind all others.
-    clocks: Vec<(u64, Vec<u8>)>,
+    /// Clock sets and bursts of probes as they are stored.
+    clocks: Vec<Kept>,
+}
+
+/// What is written again behind the ledger if its block is given up.
+pub(super) struct Kept {
+    kind: BlockKind,
+    /// Where its block begins; `u64::MAX` if it is in none.
+    offset: u64,
+    raw: Vec<u8>,
 }
 
 impl Default for Reserve {
@@ -41,21 +49,21 @@ impl Default for Reserve {
 }
 
 impl Reserve {
-    /// Keeps a clock set. Of many, the older ones are thinned out: blocks are given up from the end.
-    pub(super) fn keep_clock(&mut self, offset: u64, set: Vec<u8>) {
-        if self.clocks.len() == KEPT_CLOCKS {
+    /// Keeps a record. Of many of a kind, the older ones are thinned out: blocks are given up from the end.
+    pub(super) fn keep(&mut self, kind: BlockKind, offset: u64, raw: Vec<u8>) {
+        if self.clocks.iter().filter(|kept| kept.kind == kind).count() == KEPT_CLOCKS {
             let mut keep = false;
-            self.clocks.retain(|_| {
-                keep = !keep;
-                keep
+            self.clocks.retain(|kept| {
+                keep ^= kept.kind == kind;
+                keep || kept.kind != kind
             });
         }
-        self.clocks.push((offset, set));
+        self.clocks.push(Kept { kind, offset, raw });
     }
 
-    /// Clock sets that are in no block before `position`.
-    fn clocks_from(&self, position: u64) -> &[(u64, Vec<u8>)] {
-        let first = self.clocks.partition_point(|(offset, _)| *offset < position);
+    /// Records that are in no block before `position`: they ascend by offset.
+    fn clocks_from(&self, position: u64) -> &[Kept] {
+        let first = self.clocks.partition_point(|kept| kept.offset < position);
         self.clocks.get(first..).unwrap_or_default()
     }
 }
@@ -84,7 +92,7 @@ impl<W: Write> ShardWriter<W> {
         let index = (self.blocks.len() + records) * ENTRY_BYTES;
         most_block_bytes(ledger)
             + self.reserve.process_bytes
-            + clocks.iter().map(|(_, set)| most_block_bytes(set.len())).sum::<u64>()
+            + clocks.iter().map(|kept| most_block_bytes(kept.raw.len())).sum::<u64>()
             + most_block_bytes(self.identity.len())
             + most_block_bytes(index)
             + (TRAILER_BYTES + FILE_HEADER_BYTES) as u64
@@ -149,7 +157,7 @@ impl<W: Write> ShardWriter<W> {
         }
         if extras >= Extras::ProcessesAndClocks {
             let clocks = self.reserve.clocks_from(self.position).iter();
-            records.extend(clocks.map(|(_, raw)| (BlockKind::Clock, 0, raw.clone())));
+            records.extend(clocks.map(|kept| (kept.kind, 0, kept.raw.clone())));
         }
         records.push((BlockKind::Identity, 0, self.identity.clone()));
 

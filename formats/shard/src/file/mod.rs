@@ -30,8 +30,8 @@ use twox_hash::XxHash3_64;
 pub struct Version(pub u8);
 
 impl Version {
-    /// What this release writes, and the newest that it reads.
-    pub const CURRENT: Version = Version(1);
+    /// What this release writes, and the newest that it reads. Version 1 had no probes between nodes.
+    pub const CURRENT: Version = Version(2);
 }
 
 /// First bytes of a shard.

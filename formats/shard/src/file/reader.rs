@@ -3,14 +3,16 @@ use super::strings::{MAX_STRING_LENGTH, ShardStrings};
 use super::{Bytes, FILE_HEADER_BYTES, FILE_MAGIC, Version, checksum, index, le};
 use crate::codec::{DecodeError, decode_columns};
 use crate::model::{FIRST_CARRIED_TABLE, Keys, Local, Rows, Schema, Table, rocpd};
-use crate::record::{ClockSet, Ledger, Process, RunIdentity, Selection, wire};
+use crate::record::{ClockSet, Ledger, ProbeBurst, Process, RunIdentity, Selection, wire};
 use std::collections::BTreeMap;
 use std::io;
 use std::path::{Path, PathBuf};
 
 /// Most clock sets that are kept from one shard: a week at one every 5 s.
 const MAX_CLOCK_SETS: usize = 1 << 17;
-/// Longest record of a run, a process or a selection: a process's command and chosen environment are the bulk of it.
+/// Most bursts of probes that are kept from one shard: as many.
+const MAX_PROBE_BURSTS: usize = 1 << 17;
+/// Longest record of a run, a process, a selection or a burst: a process's command and chosen environment are the bulk of it.
 const MAX_RECORD_BYTES: usize = 256 << 10;
 /// Most bytes of all process records of one shard.
 const MAX_PROCESS_BYTES: usize = 128 << 20;
@@ -124,6 +126,7 @@ pub struct Damage {
 pub struct Shard {
     path: PathBuf,
     bytes: Bytes,
+    version: Version,
     schema: Schema,
     blocks: Vec<BlockRef>,
     damage: Vec<Damage>,
@@ -133,6 +136,8 @@ pub struct Shard {
     pub processes: BTreeMap<u32, Process>,
     /// Clock sets in the order of recording.
     pub clocks: Vec<ClockSet>,
+    /// Probes of this node to others, in the order of recording. One collector of a node has them.
+    pub probes: Vec<ProbeBurst>,
     /// What the collector lost, and what it wrote; `None` where the shard was not finished.
     pub ledger: Option<Ledger>,
     /// Which ranks the user chose to record; `None` where all are.
@@ -154,7 +159,7 @@ impl Shard {
 
     fn from_bytes(path: &Path, bytes: Bytes) -> Result<Shard, OpenError> {
         let io = |source| OpenError::Io { path: path.to_owned(), source };
-        check_file_header(path, &bytes)?;
+        let version = check_file_header(path, &bytes)?;
         let found = index::find(&bytes).map_err(io)?;
         let mut records = Records::default();
         for block in found.blocks.iter().filter(|b| !matches!(b.header.kind, BlockKind::Rows(_))) {
@@ -175,12 +180,14 @@ impl Shard {
         Ok(Shard {
             path: path.to_owned(),
             bytes,
+            version,
             schema: records.schema.unwrap_or_else(|| Schema::builtin().clone()),
             blocks: found.blocks,
             damage,
             identity,
             processes: records.processes,
             clocks: records.clocks,
+            probes: records.probes,
             ledger: records.ledger,
             selection: records.selection,
         })
@@ -189,6 +196,11 @@ impl Shard {
     /// Where the shard is.
     pub fn path(&self) -> &Path {
         &self.path
+    }
+
+    /// The version that its header names; the newest where the header is damaged.
+    pub fn version(&self) -> Version {
+        self.version
     }
 
     /// Number of bytes.
@@ -295,6 +307,7 @@ struct Records {
     processes: BTreeMap<u32, Process>,
     process_bytes: usize,
     clocks: Vec<ClockSet>,
+    probes: Vec<ProbeBurst>,
     ledger: Option<Ledger>,
     selection: Option<Selection>,
     schema: Option<Schema>,
@@ -305,7 +318,7 @@ impl Records {
     /// Takes in a record; `None` where it cannot be decoded or is out of bounds.
     fn take(&mut self, kind: BlockKind, raw: &[u8]) -> Option<()> {
         match kind {
-            BlockKind::Identity | BlockKind::Process | BlockKind::Selection
+            BlockKind::Identity | BlockKind::Process | BlockKind::Selection | BlockKind::Probes
                 if raw.len() > MAX_RECORD_BYTES =>
             {
                 return None;
@@ -326,6 +339,13 @@ impl Records {
                 }
                 self.clocks.push(set);
             }
+            BlockKind::Probes => {
+                let burst = wire::decode(raw).ok().filter(ProbeBurst::is_sound)?;
+                if self.probes.len() >= MAX_PROBE_BURSTS {
+                    return None;
+                }
+                self.probes.push(burst);
+            }
             BlockKind::Ledger => self.ledger = Some(wire::decode(raw).ok()?),
             BlockKind::Selection => {
                 self.selection = Some(wire::decode(raw).ok().filter(Selection::is_sound)?);
@@ -345,7 +365,7 @@ impl Records {
 }
 
 /// A damaged header is forgiven if a block stands behind it: the rows are what counts.
-fn check_file_header(path: &Path, bytes: &Bytes) -> Result<(), OpenError> {
+fn check_file_header(path: &Path, bytes: &Bytes) -> Result<Version, OpenError> {
     let not_a_shard = || OpenError::NotAShard { path: path.to_owned() };
     let header = bytes.read(0, FILE_HEADER_BYTES).map_err(|error| match error.kind() {
         io::ErrorKind::UnexpectedEof => not_a_shard(),
@@ -356,8 +376,11 @@ fn check_file_header(path: &Path, bytes: &Bytes) -> Result<(), OpenError> {
         return Err(OpenError::NewerVersion { path: path.to_owned(), version: header[8] });
     }
     let first = bytes.read(FILE_HEADER_BYTES as u64, BLOCK_HEADER_BYTES).ok();
-    if whole || first.is_some_and(|h| BlockHeader::from_bytes(&h).is_some()) {
-        return Ok(());
+    if whole {
+        return Ok(Version(header[8]));
+    }
+    if first.is_some_and(|h| BlockHeader::from_bytes(&h).is_some()) {
+        return Ok(Version::CURRENT);
     }
     Err(not_a_shard())
 }

@@ -8,7 +8,7 @@ use crate::codec::{MAX_RAW_BYTES, MAX_ROWS, encode_columns};
 use crate::model::{
     FIRST_CARRIED_TABLE, Local, Rows, RowsBuilder, Schema, Table, TableId, TextCells, Value, rocpd,
 };
-use crate::record::{ClockSet, Loss, LossCause, Process, RunIdentity, Selection, wire};
+use crate::record::{ClockSet, Loss, LossCause, ProbeBurst, Process, RunIdentity, Selection, wire};
 use std::collections::{BTreeMap, HashMap};
 use std::io::{self, Write};
 use twox_hash::XxHash3_64;
@@ -222,9 +222,18 @@ impl<W: Write> ShardWriter<W> {
 
     /// Stores a clock set.
     pub fn clock(&mut self, set: &ClockSet) -> Result<(), WriteError> {
-        let (offset, raw) = (self.position, wire::encode(set));
-        let written = self.record(BlockKind::Clock, 0, &raw)?;
-        self.reserve.keep_clock(if written { offset } else { u64::MAX }, raw);
+        self.clock_record(BlockKind::Clock, wire::encode(set))
+    }
+
+    /// Stores a burst of probes. A reader takes only what [`ProbeBurst::is_sound`].
+    pub fn probes(&mut self, burst: &ProbeBurst) -> Result<(), WriteError> {
+        self.clock_record(BlockKind::Probes, wire::encode(burst))
+    }
+
+    fn clock_record(&mut self, kind: BlockKind, raw: Vec<u8>) -> Result<(), WriteError> {
+        let offset = self.position;
+        let written = self.record(kind, 0, &raw)?;
+        self.reserve.keep(kind, if written { offset } else { u64::MAX }, raw);
         Ok(())
     }
 

@@ -1,0 +1,200 @@
+//! Rounds: whom to ask, on which way, and what comes of it.
+
+use super::{Agent, Asking};
+use crate::output::Item;
+use crate::probe::burst::{Burst, MOST_QUESTIONS, Route};
+use crate::probe::folder::{Card, DomainId};
+use crate::probe::interfaces::MOST_ADDRESSES;
+use crate::probe::packet::{BurstId, Kind};
+use crate::session;
+use std::time::{Duration, Instant};
+
+/// Questions of the first burst to a parent, and of the last one; of all in between.
+const MANY: u32 = 200;
+const FEW: u32 = 20;
+/// Questions to each address of another agent, to find the shortest way.
+const SEARCH: u32 = 3;
+/// A question is given up after this time, or after four round trips if these are long.
+const PATIENCE: Duration = Duration::from_millis(10);
+/// A search for a way takes at most this long.
+const SEARCH_TIME: Duration = Duration::from_millis(40);
+/// The last burst takes at most this long, ...
+const LAST_BURST: Duration = Duration::from_millis(150);
+/// An agent that does not answer is left alone for at most this long.
+const LONGEST_PAUSE: Duration = Duration::from_secs(60);
+/// Items that are kept while the writing thread is far behind.
+const MOST_KEPT: usize = 512;
+
+const _: () = assert!(MANY <= MOST_QUESTIONS && SEARCH * MOST_ADDRESSES as u32 <= MOST_QUESTIONS);
+
+impl Agent {
+    /// Begins a round when it is time, and goes on with it: questions that are due, or given up.
+    pub(super) fn ask(&mut self, now: Instant) {
+        match &mut self.asking {
+            Some(Asking::Way(burst, _)) | Some(Asking::Times { burst, .. }) => burst.give_up(now),
+            None if self.leaving.is_none() && now >= self.next_round => self.begin_round(now),
+            None => {}
+        }
+        self.go_on(now);
+    }
+
+    /// All agents do this every few seconds, each at its own time.
+    fn begin_round(&mut self, now: Instant) {
+        let period = self.with.pace.period;
+        let random = session::random().unwrap_or_default() as u8;
+        let jitter = period.mul_f32(f32::from(random) / 256.0);
+        // The first distance is anything up to a period, the others are about one.
+        self.next_round = match self.last_parent {
+            Some(_) => now + period.mul_f32(0.9) + jitter.mul_f32(0.2),
+            None => now + period.mul_f32(0.2) + jitter.mul_f32(0.8),
+        };
+        let may_try = |peer: &DomainId| {
+            let standing = self.known.get(&peer.short());
+            standing.and_then(|standing| standing.not_before).is_none_or(|moment| now >= moment)
+        };
+        self.to_try = self.candidates.iter().filter(|(peer, _)| may_try(peer)).cloned().collect();
+        self.try_next(now);
+    }
+
+    /// Asks the next candidate, if there is one left.
+    fn try_next(&mut self, now: Instant) {
+        self.asking = None;
+        while !self.to_try.is_empty() && self.asking.is_none() {
+            let (peer, card) = self.to_try.remove(0);
+            match self.known.get(&peer.short()).and_then(|standing| standing.route) {
+                Some(_) => self.ask_times(peer, card, now),
+                None => self.ask_the_way(peer, card, now),
+            }
+        }
+    }
+
+    fn burst(&self, peer: u64, wanted: u32) -> Burst {
+        let nonce = session::random().unwrap_or_default() as u64;
+        Burst::new(BurstId { began: (self.with.clock)(), nonce }, self.own, peer, wanted)
+    }
+
+    /// Sends a few questions to each address of an agent at once.
+    fn ask_the_way(&mut self, peer: DomainId, card: Card, now: Instant) {
+        let routes: Vec<Route> =
+            card.addresses.iter().filter_map(|to| self.with.sockets.route(*to)).collect();
+        let mut burst = self.burst(peer.short(), SEARCH * routes.len() as u32);
+        for route in std::iter::repeat_n(&routes, SEARCH as usize).flatten() {
+            self.send_question(&mut burst, *route, SEARCH_TIME);
+        }
+        self.known.entry(peer.short()).or_default().last_burst = burst.id;
+        if burst.is_quiet() {
+            return self.note_silence(peer, now);
+        }
+        self.asking = Some(Asking::Way(burst, card));
+    }
+
+    /// Starts a burst on the way that was found before.
+    fn ask_times(&mut self, peer: DomainId, card: Card, _now: Instant) {
+        let is_new = self.last_parent.as_ref().is_none_or(|(parent, _)| *parent != peer);
+        let burst = self.burst(peer.short(), if is_new { MANY } else { FEW });
+        let standing = self.known.entry(peer.short()).or_default();
+        let Some((route, trip)) = standing.route else { return };
+        standing.last_burst = burst.id;
+        let wait = PATIENCE.max(Duration::from_nanos(trip.unsigned_abs()) * 4);
+        self.asking = Some(Asking::Times { burst, card, route, wait, until: None, goodbye: false });
+    }
+
+    /// The last questions to a parent, then goodbye: the command has ended, here or there.
+    pub(super) fn ask_for_the_last_time(&mut self, peer: DomainId, card: Card, now: Instant) {
+        let is_asked =
+            matches!(&self.asking, Some(Asking::Times { burst, .. }) if burst.peer == peer.short());
+        if !is_asked {
+            self.asking = None;
+            self.ask_times(peer, card, now);
+        }
+        if let Some(Asking::Times { burst, until, goodbye, .. }) = &mut self.asking {
+            burst.extend(MANY);
+            *until = Some(now + LAST_BURST);
+            *goodbye = true;
+        }
+    }
+
+    /// Asks what is due, and draws the conclusions when everything is asked.
+    pub(super) fn go_on(&mut self, now: Instant) {
+        match self.asking.take() {
+            Some(Asking::Way(burst, card)) if burst.is_quiet() => self.conclude_way(burst, card, now),
+            Some(Asking::Times { mut burst, card, route, wait, until, goodbye }) => {
+                let in_time = until.is_none_or(|until| now < until);
+                while burst.is_quiet() && burst.has_more() && in_time {
+                    self.send_question(&mut burst, route, wait);
+                }
+                if burst.is_quiet() || !in_time {
+                    self.conclude_times(&burst, card, goodbye, now);
+                } else {
+                    self.asking = Some(Asking::Times { burst, card, route, wait, until, goodbye });
+                }
+            }
+            other => self.asking = other,
+        }
+    }
+
+    fn send_question(&self, burst: &mut Burst, route: Route, wait: Duration) {
+        let until = Instant::now() + wait;
+        let question = burst.ask();
+        burst.sent(question.number, route, self.stamp_and_send(question, route), until);
+    }
+
+    fn conclude_way(&mut self, burst: Burst, card: Card, now: Instant) {
+        let peer = DomainId::of(&card.domain);
+        match burst.best_route() {
+            Some(found) => {
+                self.known.entry(peer.short()).or_default().route = Some(found);
+                self.ask_times(peer, card, now);
+                self.go_on(now);
+            }
+            None => {
+                self.note_silence(peer, now);
+                self.try_next(now);
+            }
+        }
+    }
+
+    fn conclude_times(&mut self, burst: &Burst, card: Card, goodbye: bool, now: Instant) {
+        let peer = DomainId::of(&card.domain);
+        if let Some(result) = burst.result(&self.with.domain, &card.domain) {
+            if self.items.len() < MOST_KEPT {
+                self.items.push(Item::Probes(Box::new(result)));
+            }
+            self.hand_over(false);
+            let mut board = self.board();
+            board.answered += 1;
+            board.silent.remove(&peer);
+        }
+        let standing = self.known.entry(peer.short()).or_default();
+        if goodbye {
+            standing.not_before = Some(now + LONGEST_PAUSE);
+            if let Some((route, _)) = standing.route.take() {
+                // One may get lost.
+                (0..2).for_each(|_| self.say(Kind::Goodbye, peer.short(), burst.id, route));
+            }
+            self.last_parent = None;
+            self.to_try.clear();
+            return;
+        }
+        if burst.is_in_vain() {
+            standing.route = None;
+        }
+        if burst.answers() == 0 {
+            self.last_parent.take_if(|(parent, _)| *parent == peer);
+            self.note_silence(peer, now);
+            return self.try_next(now);
+        }
+        standing.failures = 0;
+        self.last_parent = Some((peer, card));
+        self.to_try.clear();
+    }
+
+    /// Leaves an agent that does not answer alone for a while, each time longer.
+    fn note_silence(&mut self, peer: DomainId, now: Instant) {
+        let standing = self.known.entry(peer.short()).or_default();
+        let pause = self.with.pace.period.saturating_mul(1 << standing.failures.min(5));
+        standing.failures += 1;
+        standing.not_before = Some(now + pause.min(LONGEST_PAUSE));
+        self.board().silent.insert(peer);
+    }
+}

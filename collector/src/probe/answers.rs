@@ -1,0 +1,136 @@
+//! Answering: who asks, and that nobody is answered twice.
+
+use super::burst::{MOST_QUESTIONS, Route};
+use super::packet::{BurstId, Kind, Packet};
+use std::collections::HashMap;
+use std::time::{Duration, Instant};
+
+/// Agents that are known at a time. A tree has ten for a thousand nodes; one whose other nodes are gone
+/// has all.
+const MOST_CHILDREN: usize = 4096;
+
+/// An agent that asks.
+#[derive(Debug)]
+struct Child {
+    burst: BurstId,
+    /// Questions of its burst that were answered.
+    seen: [u64; MOST_QUESTIONS as usize / 64],
+    route: Route,
+    last: Instant,
+    left: bool,
+}
+
+/// All agents that ask this one.
+#[derive(Debug, Default)]
+pub(super) struct Children(HashMap<u64, Child>);
+
+impl Children {
+    /// The answer to a question, but for the time when it is sent. `None` where it was answered before,
+    /// or comes from a burst before the last: somebody sends it again.
+    pub(super) fn answer(
+        &mut self,
+        question: &Packet,
+        received: i64,
+        route: Route,
+        now: Instant,
+    ) -> Option<Packet> {
+        let known = self.0.contains_key(&question.from);
+        if !known && self.0.len() >= MOST_CHILDREN {
+            return None;
+        }
+        let new = || Child { burst: question.burst, seen: Default::default(), route, last: now, left: false };
+        let child = self.0.entry(question.from).or_insert_with(new);
+        if question.burst.began > child.burst.began {
+            *child = new();
+        }
+        let (word, bit) = (child.seen.get_mut(question.number as usize / 64)?, 1 << (question.number % 64));
+        if question.burst != child.burst || *word & bit != 0 {
+            return None;
+        }
+        *word |= bit;
+        (child.route, child.last, child.left) = (route, now, false);
+        Some(Packet {
+            kind: Kind::Answer,
+            from: question.to,
+            to: question.from,
+            received,
+            sent: 0,
+            ..*question
+        })
+    }
+
+    /// A child says that it will not ask any more.
+    pub(super) fn part(&mut self, goodbye: &Packet) {
+        if let Some(child) = self.0.get_mut(&goodbye.from).filter(|child| child.burst == goodbye.burst) {
+            child.left = true;
+        }
+    }
+
+    /// Those that asked within this time and have not said goodbye, with their last bursts.
+    pub(super) fn waiting(
+        &self,
+        within: Duration,
+        now: Instant,
+    ) -> impl Iterator<Item = (u64, BurstId, Route)> {
+        let there = move |child: &Child| !child.left && now.saturating_duration_since(child.last) < within;
+        let children = self.0.iter().filter(move |(_, child)| there(child));
+        children.map(|(from, child)| (*from, child.burst, child.route))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::net::SocketAddr;
+
+    const BURST: BurstId = BurstId { began: 50, nonce: 9 };
+
+    fn route() -> Route {
+        Route { socket: 0, to: SocketAddr::from(([127, 0, 0, 1], 9)) }
+    }
+
+    fn question(burst: BurstId, number: u32) -> Packet {
+        Packet { kind: Kind::Ask, burst, number, from: 1, to: 2, received: 0, sent: 70 }
+    }
+
+    #[test]
+    fn a_question_is_answered_once() {
+        let (mut children, now) = (Children::default(), Instant::now());
+        let mut ask = |burst, number| children.answer(&question(burst, number), 500, route(), now);
+        for number in 0..MOST_QUESTIONS {
+            let answer = ask(BURST, number).unwrap();
+            assert_eq!((answer.kind, answer.from, answer.to, answer.received), (Kind::Answer, 2, 1, 500));
+            assert!(ask(BURST, number).is_none(), "again");
+        }
+        assert!(ask(BURST, MOST_QUESTIONS).is_none() && ask(BURST, u32::MAX).is_none());
+        assert!(ask(BurstId { nonce: 8, ..BURST }, 0).is_none(), "another burst of the same time");
+        let later = BurstId { began: 51, nonce: 3 };
+        assert!(ask(later, 7).is_some());
+        assert!(ask(BURST, 0).is_none() && ask(later, 7).is_none(), "a burst before the last");
+    }
+
+    #[test]
+    fn children_wait_until_they_say_goodbye_or_are_long_silent() {
+        let (mut children, now) = (Children::default(), Instant::now());
+        let second = Duration::from_secs(1);
+        children.answer(&question(BURST, 0), 500, route(), now).unwrap();
+        let count = |children: &Children, later: Duration| children.waiting(second, now + later).count();
+        assert_eq!((count(&children, Duration::ZERO), count(&children, second)), (1, 0));
+        let goodbye = |burst| Packet { kind: Kind::Goodbye, ..question(burst, 0) };
+        children.part(&goodbye(BurstId { began: 49, ..BURST }));
+        assert_eq!(count(&children, Duration::ZERO), 1, "a goodbye of another burst");
+        children.part(&goodbye(BURST));
+        assert_eq!(count(&children, Duration::ZERO), 0);
+        children.answer(&question(BURST, 1), 500, route(), now).unwrap();
+        assert_eq!(count(&children, Duration::ZERO), 1, "it asks again");
+    }
+
+    #[test]
+    fn children_are_bounded() {
+        let (mut children, now) = (Children::default(), Instant::now());
+        let answered = (0..2 * MOST_CHILDREN as u64).filter(|from| {
+            children.answer(&Packet { from: *from, ..question(BURST, 0) }, 1, route(), now).is_some()
+        });
+        assert_eq!(answered.count(), MOST_CHILDREN);
+    }
+}

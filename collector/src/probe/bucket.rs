@@ -1,0 +1,57 @@
+//! A limit on how often something is done.
+
+use std::time::Instant;
+
+/// Fills up at a rate, up to a second's worth.
+#[derive(Debug)]
+pub(super) struct Bucket {
+    per_second: f64,
+    left: f64,
+    filled: Instant,
+}
+
+impl Bucket {
+    pub(super) fn new(per_second: u32, now: Instant) -> Bucket {
+        let per_second = f64::from(per_second.max(1));
+        Bucket { per_second, left: per_second, filled: now }
+    }
+
+    /// Takes one. False if there is none.
+    pub(super) fn take(&mut self, now: Instant) -> bool {
+        self.fill(now);
+        let there = self.left >= 1.0;
+        if there {
+            self.left -= 1.0;
+        }
+        there
+    }
+
+    /// Whether there is none left.
+    pub(super) fn is_empty(&mut self, now: Instant) -> bool {
+        self.fill(now);
+        self.left < 1.0
+    }
+
+    fn fill(&mut self, now: Instant) {
+        let passed = now.saturating_duration_since(self.filled).as_secs_f64();
+        self.left = (self.left + passed * self.per_second).min(self.per_second);
+        self.filled = now;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::time::Duration;
+
+    #[test]
+    fn a_second_s_worth_at_once_and_the_rate_from_then_on() {
+        let start = Instant::now();
+        let mut bucket = Bucket::new(100, start);
+        assert_eq!((0..1000).filter(|_| bucket.take(start)).count(), 100);
+        assert!(bucket.is_empty(start));
+        let taken = (0..10_000).filter(|i| bucket.take(start + Duration::from_micros(i * 100))).count();
+        assert!((99..=100).contains(&taken), "{taken} in a second");
+        assert_eq!((0..1000).filter(|_| bucket.take(start + Duration::from_secs(60))).count(), 100);
+    }
+}

@@ -1,0 +1,261 @@
+//! One burst of questions to one agent, and what comes of it.
+
+use super::packet::{BurstId, Kind, Packet};
+use rpd_shard::record::{ClockDomain, Probe, ProbeBurst};
+use std::net::SocketAddr;
+use std::time::Instant;
+
+/// Questions of one burst at most: the answerer keeps a bit for each.
+pub(super) const MOST_QUESTIONS: u32 = 256;
+/// Questions without an answer one after the other that end a burst.
+const SILENCE: u32 = 5;
+
+/// A way to another agent: an address of it, and the socket of ours that reaches it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct Route {
+    pub(super) socket: usize,
+    pub(super) to: SocketAddr,
+}
+
+/// A question that may still be answered.
+#[derive(Clone, Copy, Debug)]
+struct Question {
+    number: u32,
+    route: Route,
+    t1: i64,
+    until: Instant,
+}
+
+/// A burst under way.
+#[derive(Debug)]
+pub(super) struct Burst {
+    pub(super) id: BurstId,
+    /// Hashes of the two clock domains.
+    own: u64,
+    pub(super) peer: u64,
+    /// Questions to ask.
+    pub(super) wanted: u32,
+    sent: u32,
+    open: Vec<Question>,
+    probes: Vec<(Probe, Route)>,
+    /// Questions without an answer since the last answer.
+    silent: u32,
+}
+
+impl Burst {
+    pub(super) fn new(id: BurstId, own: u64, peer: u64, wanted: u32) -> Burst {
+        let wanted = wanted.min(MOST_QUESTIONS);
+        Burst { id, own, peer, wanted, sent: 0, open: Vec::new(), probes: Vec::new(), silent: 0 }
+    }
+
+    /// Asks for `more` questions than were asked so far.
+    pub(super) fn extend(&mut self, more: u32) {
+        self.wanted = self.wanted.max(self.sent.saturating_add(more).min(MOST_QUESTIONS));
+    }
+
+    /// Whether there is a question left to ask.
+    pub(super) fn has_more(&self) -> bool {
+        self.sent < self.wanted && self.silent < SILENCE
+    }
+
+    /// Whether no question waits for its answer.
+    pub(super) fn is_quiet(&self) -> bool {
+        self.open.is_empty()
+    }
+
+    /// Answers so far.
+    pub(super) fn answers(&self) -> usize {
+        self.probes.len()
+    }
+
+    /// Whether the other side has fallen silent.
+    pub(super) fn is_in_vain(&self) -> bool {
+        self.silent >= SILENCE || self.probes.is_empty()
+    }
+
+    /// The next question, but for the time when it is sent: see [`Burst::sent`].
+    pub(super) fn ask(&mut self) -> Packet {
+        let number = self.sent;
+        self.sent += 1;
+        let (kind, burst) = (Kind::Ask, self.id);
+        Packet { kind, burst, number, from: self.own, to: self.peer, received: 0, sent: 0 }
+    }
+
+    /// The question was sent at this time, or could not be.
+    pub(super) fn sent(&mut self, number: u32, route: Route, t1: Option<i64>, until: Instant) {
+        match t1 {
+            Some(t1) => self.open.push(Question { number, route, t1, until }),
+            None => self.silent += 1,
+        }
+    }
+
+    /// Takes an answer in. False if nobody waits for it.
+    pub(super) fn take(&mut self, answer: &Packet, from: SocketAddr, t4: i64) -> bool {
+        if (answer.kind, answer.burst, answer.from, answer.to) != (Kind::Answer, self.id, self.peer, self.own)
+        {
+            return false;
+        }
+        let fits = |question: &Question| question.number == answer.number && question.route.to == from;
+        let Some(at) = self.open.iter().position(fits) else { return false };
+        let Question { t1, route, .. } = self.open.swap_remove(at);
+        self.silent = 0;
+        let probe = Probe { t1, t2: answer.received, t3: answer.sent, t4 };
+        // A clock that jumped in between.
+        if probe.round_trip().is_some() {
+            self.probes.push((probe, route));
+        }
+        true
+    }
+
+    /// When the next question is given up.
+    pub(super) fn patience(&self) -> Option<Instant> {
+        self.open.iter().map(|question| question.until).min()
+    }
+
+    /// Gives up questions that were not answered in time.
+    pub(super) fn give_up(&mut self, now: Instant) {
+        let before = self.open.len();
+        self.open.retain(|question| question.until > now);
+        self.silent += (before - self.open.len()) as u32;
+    }
+
+    /// The way with the shortest round trip, and that time in ns.
+    pub(super) fn best_route(&self) -> Option<(Route, i64)> {
+        let trips = self.probes.iter().filter_map(|(probe, route)| Some((*route, probe.round_trip()?)));
+        trips.min_by_key(|(_, trip)| *trip)
+    }
+
+    /// What is recorded; `None` without an answer.
+    pub(super) fn result(&self, from: &ClockDomain, to: &ClockDomain) -> Option<ProbeBurst> {
+        let mut probes: Vec<Probe> = self.probes.iter().map(|(probe, _)| *probe).collect();
+        let spread = spread(&probes);
+        probes.sort_by_key(|probe| (probe.round_trip(), probe.t1));
+        let (sent, answered) = (self.sent, probes.len() as u32);
+        probes.truncate(ProbeBurst::MOST_KEPT);
+        let burst = ProbeBurst { from: from.clone(), to: to.clone(), sent, answered, spread, best: probes };
+        burst.is_sound().then_some(burst)
+    }
+}
+
+/// Median absolute deviation of the offsets.
+fn spread(probes: &[Probe]) -> i64 {
+    let middle = |values: &mut Vec<i64>| {
+        values.sort_unstable();
+        values.get(values.len() / 2).copied().unwrap_or(0)
+    };
+    let mut offsets: Vec<i64> = probes.iter().map(Probe::offset).collect();
+    let median = middle(&mut offsets);
+    let mut deviations: Vec<i64> =
+        offsets.iter().map(|offset| offset.saturating_sub(median).saturating_abs()).collect();
+    middle(&mut deviations)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    use std::time::Duration;
+
+    const WAIT: Duration = Duration::from_millis(10);
+    const ID: BurstId = BurstId { began: 1, nonce: 2 };
+
+    fn route(port: u16) -> Route {
+        Route { socket: 0, to: SocketAddr::from(([127, 0, 0, 1], port)) }
+    }
+
+    fn asked(burst: &mut Burst, port: u16, t1: i64) -> Packet {
+        let question = burst.ask();
+        burst.sent(question.number, route(port), Some(t1), Instant::now() + WAIT);
+        Packet { sent: t1, ..question }
+    }
+
+    fn answer(question: &Packet, there: i64, stay: i64) -> Packet {
+        let received = question.sent + there;
+        let kind = Kind::Answer;
+        Packet { kind, from: question.to, to: question.from, received, sent: received + stay, ..*question }
+    }
+
+    fn domains() -> (ClockDomain, ClockDomain) {
+        let domain = |time_namespace| ClockDomain { boot_id: "b".into(), time_namespace };
+        (domain(1), domain(2))
+    }
+
+    #[test]
+    fn the_best_of_the_answered_probes_are_kept() {
+        let mut burst = Burst::new(ID, 1, 2, 20);
+        let mut time = 0;
+        while burst.has_more() {
+            time += 1_000_000;
+            let question = asked(&mut burst, 9, time);
+            let number = i64::from(question.number);
+            if number % 4 != 3 {
+                // 500 ahead; each way back takes longer than the one before.
+                let answer = answer(&question, 530, 10);
+                assert!(burst.take(&answer, route(9).to, time + 70 + number));
+            } else {
+                burst.give_up(Instant::now() + 2 * WAIT);
+            }
+        }
+        let (own, peer) = domains();
+        let result = burst.result(&own, &peer).unwrap();
+        assert_eq!((result.sent, result.answered, result.best.len()), (20, 15, 8));
+        let trips: Vec<i64> = result.best.iter().map(|probe| probe.round_trip().unwrap()).collect();
+        assert_eq!(trips, [60, 61, 62, 64, 65, 66, 68, 69]);
+        for probe in &result.best {
+            assert!((probe.offset() - 500).abs() <= probe.round_trip().unwrap() / 2 + 1);
+        }
+        assert!((1..=4).contains(&result.spread), "{}", result.spread);
+    }
+
+    #[test]
+    fn an_answer_to_nothing_that_was_asked_gives_no_probe() {
+        let mut burst = Burst::new(ID, 1, 2, 20);
+        let question = asked(&mut burst, 9, 100);
+        let good = answer(&question, 5, 5);
+        for bad in [
+            Packet { number: 1, ..good },
+            Packet { burst: BurstId { nonce: 3, ..ID }, ..good },
+            Packet { burst: BurstId { began: 0, ..ID }, ..good },
+            Packet { from: 3, ..good },
+            Packet { to: 3, ..good },
+            Packet { kind: Kind::Ask, ..good },
+        ] {
+            assert!(!burst.take(&bad, route(9).to, 120), "{bad:?}");
+        }
+        assert!(!burst.take(&good, route(8).to, 120), "from elsewhere");
+        assert!(burst.take(&good, route(9).to, 120));
+        assert!(!burst.take(&good, route(9).to, 130), "a second time");
+        let late = asked(&mut burst, 9, 200);
+        burst.give_up(Instant::now() + 2 * WAIT);
+        assert!(!burst.take(&answer(&late, 5, 5), route(9).to, 220), "too late");
+        assert_eq!(burst.answers(), 1);
+    }
+
+    #[test]
+    fn times_that_contradict_each_other_give_no_probe() {
+        let mut burst = Burst::new(ID, 1, 2, 20);
+        for (stay, back) in [(-1, 20), (21, 20), (5, -1)] {
+            let question = asked(&mut burst, 9, 100);
+            assert!(burst.take(&answer(&question, 5, stay), route(9).to, 100 + back));
+        }
+        let (own, peer) = domains();
+        assert!(burst.result(&own, &peer).is_none() && burst.is_in_vain());
+    }
+
+    #[test]
+    fn a_silent_peer_is_given_up_soon_and_the_shortest_way_is_chosen() {
+        let mut burst = Burst::new(ID, 1, 2, 200);
+        let later = Instant::now() + Duration::from_secs(1);
+        while burst.has_more() {
+            asked(&mut burst, 9, 1);
+            burst.give_up(later);
+        }
+        assert!(burst.sent == SILENCE && burst.is_in_vain());
+        let mut search = Burst::new(ID, 1, 2, 6);
+        for port in [7, 8, 9] {
+            let question = asked(&mut search, port, 100);
+            assert!(search.take(&answer(&question, 5, 5), route(port).to, 300 - i64::from(port % 8)));
+        }
+        assert_eq!(search.best_route(), Some((route(7), 188)));
+    }
+}

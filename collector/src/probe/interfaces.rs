@@ -1,0 +1,173 @@
+//! Which addresses of this node the others can reach.
+
+use serde::{Deserialize, Serialize};
+use std::io;
+use std::net::IpAddr;
+use std::path::Path;
+use std::str::FromStr;
+
+/// Addresses of one node at most.
+pub(super) const MOST_ADDRESSES: usize = 8;
+
+/// Which interface the probes take, as `--probe-interface ib0` or `10.1.0.0/16` names it.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub enum ProbeInterface {
+    /// By its name.
+    Name(String),
+    /// By its address, of which so many bits count.
+    Network(IpAddr, u8),
+}
+
+/// Text that names no interface.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{0:?} is no interface: write its name, as ib0, or its network, as 10.1.0.0/16")]
+pub struct ProbeInterfaceError(String);
+
+impl FromStr for ProbeInterface {
+    type Err = ProbeInterfaceError;
+
+    fn from_str(text: &str) -> Result<ProbeInterface, ProbeInterfaceError> {
+        let text = text.trim();
+        let error = || ProbeInterfaceError(text.chars().take(100).collect());
+        let (address, prefix) = text.split_once('/').map_or((text, None), |(a, p)| (a, Some(p)));
+        if let Ok(address) = address.parse::<IpAddr>() {
+            let bits = if address.is_ipv4() { 32 } else { 128 };
+            let prefix = prefix.map_or(Ok(bits), str::parse).map_err(|_| error())?;
+            return if prefix <= bits { Ok(ProbeInterface::Network(address, prefix)) } else { Err(error()) };
+        }
+        // What the kernel allows in a name.
+        let is_name = (1..=15).contains(&text.len())
+            && text.chars().all(|c| c.is_ascii_graphic() && !"/:".contains(c))
+            && !text.starts_with('-')
+            && ![".", ".."].contains(&text);
+        if is_name { Ok(ProbeInterface::Name(text.to_owned())) } else { Err(error()) }
+    }
+}
+
+impl std::fmt::Display for ProbeInterface {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            ProbeInterface::Name(name) => f.write_str(name),
+            ProbeInterface::Network(address, prefix) => write!(f, "{address}/{prefix}"),
+        }
+    }
+}
+
+impl ProbeInterface {
+    fn has(&self, name: &str, address: IpAddr) -> bool {
+        match self {
+            ProbeInterface::Name(wanted) => wanted == name,
+            ProbeInterface::Network(network, prefix) => same_network(*network, address, *prefix),
+        }
+    }
+}
+
+fn same_network(a: IpAddr, b: IpAddr, prefix: u8) -> bool {
+    let (different, bits) = match (a, b) {
+        (IpAddr::V4(a), IpAddr::V4(b)) => (u128::from(a.to_bits() ^ b.to_bits()), 32),
+        (IpAddr::V6(a), IpAddr::V6(b)) => (a.to_bits() ^ b.to_bits(), 128),
+        _ => return false,
+    };
+    different.checked_shr(bits - u32::from(prefix)).unwrap_or(0) == 0
+}
+
+/// An address of this node.
+struct Found {
+    name: String,
+    address: IpAddr,
+    /// There is hardware behind it: no bridge, tunnel or container's end.
+    is_device: bool,
+}
+
+/// Addresses of interfaces that are up, in the order in which others try them: those with hardware first,
+/// IPv4 before IPv6. No loopback unless it was chosen, and none that is valid on one link only.
+pub fn addresses(chosen: Option<&ProbeInterface>) -> io::Result<Vec<IpAddr>> {
+    let up = if_addrs::get_if_addrs()?.into_iter().filter(if_addrs::Interface::is_oper_up);
+    let found = up.map(|interface| Found {
+        address: interface.ip(),
+        is_device: Path::new("/sys/class/net").join(&interface.name).join("device").exists(),
+        name: interface.name,
+    });
+    Ok(in_order(found.collect(), chosen))
+}
+
+fn in_order(mut found: Vec<Found>, chosen: Option<&ProbeInterface>) -> Vec<IpAddr> {
+    found.retain(|Found { name, address, .. }| match chosen {
+        Some(chosen) => is_global(*address) && chosen.has(name, *address),
+        None => is_global(*address) && !address.is_loopback(),
+    });
+    found.sort_by_key(|found| (!found.is_device, found.address.is_ipv6()));
+    let mut addresses: Vec<IpAddr> = Vec::new();
+    for Found { address, .. } in found {
+        if !addresses.contains(&address) && addresses.len() < MOST_ADDRESSES {
+            addresses.push(address);
+        }
+    }
+    addresses
+}
+
+/// Whether packets can be sent to an address without naming an interface.
+pub(super) fn is_global(address: IpAddr) -> bool {
+    let (unspecified, multicast) = (address.is_unspecified(), address.is_multicast());
+    let special = match address {
+        IpAddr::V4(address) => address.is_link_local() || address.is_broadcast(),
+        IpAddr::V6(address) => address.is_unicast_link_local(),
+    };
+    !(unspecified || multicast || special)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn ordered(chosen: Option<&str>) -> Vec<String> {
+        let interfaces = [
+            ("lo", "127.0.0.1", false),
+            ("lo", "::1", false),
+            ("docker0", "172.17.0.1", false),
+            ("eth0", "fe80::1", true),
+            ("eth0", "fd00::5", true),
+            ("eth0", "10.0.3.5", true),
+            ("eth1", "169.254.3.4", true),
+            ("ib0", "10.1.3.5", true),
+        ];
+        let found = interfaces.iter().map(|(name, address, is_device)| Found {
+            name: (*name).to_owned(),
+            address: address.parse().unwrap(),
+            is_device: *is_device,
+        });
+        let chosen = chosen.map(|text| text.parse().unwrap());
+        in_order(found.collect(), chosen.as_ref()).iter().map(IpAddr::to_string).collect()
+    }
+
+    #[test]
+    fn addresses_that_others_can_reach_come_in_order() {
+        assert_eq!(ordered(None), ["10.0.3.5", "10.1.3.5", "fd00::5", "172.17.0.1"]);
+        assert_eq!(ordered(Some("ib0")), ["10.1.3.5"]);
+        assert_eq!(ordered(Some("10.0.0.0/15")), ["10.0.3.5", "10.1.3.5"]);
+        assert_eq!(ordered(Some("fd00::/16")), ["fd00::5"]);
+        assert_eq!(ordered(Some("lo")), ["127.0.0.1", "::1"]);
+        assert_eq!(ordered(Some("127.0.0.1")), ["127.0.0.1"]);
+        assert_eq!(ordered(Some("eth1")), Vec::<String>::new());
+        assert_eq!(ordered(Some("0.0.0.0/0")).len(), 4);
+    }
+
+    #[test]
+    fn interfaces_are_understood() {
+        for (given, shown) in [("ib0", "ib0"), (" 10.1.0.0/16", "10.1.0.0/16"), ("::1", "::1/128")] {
+            assert_eq!(given.parse::<ProbeInterface>().unwrap().to_string(), shown);
+        }
+        for nonsense in
+            ["", "10.0.0.0/33", "10.0.0.0/x", "::/129", "a b", "eth0/24", "-x", "a23456789012345x"]
+        {
+            assert!(nonsense.parse::<ProbeInterface>().is_err(), "{nonsense}");
+        }
+    }
+
+    #[test]
+    fn this_machine_has_a_loopback() {
+        let lo = ProbeInterface::Name("lo".to_owned());
+        let addresses = addresses(Some(&lo)).unwrap();
+        assert!(addresses.contains(&IpAddr::from([127, 0, 0, 1])), "{addresses:?}");
+    }
+}

@@ -1,0 +1,169 @@
+//! The packets of the agents, and their authentication.
+//!
+//! All have 96 bytes, so that no answer is longer than its question and both take the same time to make
+//! and to travel. Little endian:
+//!
+//! ```text
+//!  0  4  RPDP            24  4  number of the probe in its burst
+//!  4  1  version, 1      28  4  zero
+//!  5  1  kind            32  8  who sends: hash of its clock domain
+//!  6  2  zero            40  8  who is meant
+//!  8  8  burst: when     48  8  when the question was received, ns (answers)
+//! 16  8  burst: nonce    56  8  when this was sent, ns
+//! 64 32  BLAKE3 of the bytes before, keyed with the secret of the run
+//! ```
+
+/// Length of every packet.
+pub(super) const PACKET_BYTES: usize = 96;
+/// What the authentication covers: one block of BLAKE3.
+const COVERED: usize = 64;
+const MAGIC: [u8; 8] = *b"RPDP\x01\0\0\0";
+/// Place of the kind, which is zero in [`MAGIC`].
+const KIND: usize = 5;
+
+/// What a packet is for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Kind {
+    /// What time is it there? From a child to its parent.
+    Ask,
+    /// The times.
+    Answer,
+    /// The parent is about to leave: ask what there is to ask.
+    Closing,
+    /// The child will not ask any more.
+    Goodbye,
+}
+
+const KINDS: [(Kind, u8); 4] = [(Kind::Ask, 1), (Kind::Answer, 2), (Kind::Closing, 3), (Kind::Goodbye, 4)];
+
+/// Names a burst. Later bursts of a clock domain have a larger `began`, whichever agent asks.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub(super) struct BurstId {
+    /// `CLOCK_MONOTONIC_RAW` of the prober.
+    pub(super) began: i64,
+    /// Random.
+    pub(super) nonce: u64,
+}
+
+/// A packet. Times in ns of the sender's `CLOCK_MONOTONIC_RAW`.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct Packet {
+    pub(super) kind: Kind,
+    pub(super) burst: BurstId,
+    pub(super) number: u32,
+    pub(super) from: u64,
+    pub(super) to: u64,
+    pub(super) received: i64,
+    pub(super) sent: i64,
+}
+
+/// The secret of a run.
+#[derive(Clone)]
+pub(super) struct Key([u8; 32]);
+
+impl Key {
+    pub(super) const BYTES: usize = 32;
+
+    pub(super) fn new(secret: [u8; Key::BYTES]) -> Key {
+        Key(secret)
+    }
+
+    /// The packet as it is sent.
+    pub(super) fn seal(&self, packet: &Packet) -> [u8; PACKET_BYTES] {
+        let mut bytes = [0; PACKET_BYTES];
+        let kind = KINDS.iter().find(|(kind, _)| *kind == packet.kind).map_or(0, |(_, code)| *code);
+        bytes[..8].copy_from_slice(&MAGIC);
+        bytes[KIND] = kind;
+        bytes[8..16].copy_from_slice(&packet.burst.began.to_le_bytes());
+        bytes[16..24].copy_from_slice(&packet.burst.nonce.to_le_bytes());
+        bytes[24..28].copy_from_slice(&packet.number.to_le_bytes());
+        bytes[32..40].copy_from_slice(&packet.from.to_le_bytes());
+        bytes[40..48].copy_from_slice(&packet.to.to_le_bytes());
+        bytes[48..56].copy_from_slice(&packet.received.to_le_bytes());
+        bytes[56..64].copy_from_slice(&packet.sent.to_le_bytes());
+        let code = self.code(&bytes[..COVERED]);
+        bytes[COVERED..].copy_from_slice(code.as_bytes());
+        bytes
+    }
+
+    /// Reads a packet; `None` unless somebody made it who knows the secret.
+    pub(super) fn open(&self, bytes: &[u8]) -> Option<Packet> {
+        let bytes: &[u8; PACKET_BYTES] = bytes.try_into().ok()?;
+        let mut head: [u8; 8] = field(bytes, 0);
+        let kind = std::mem::take(&mut head[KIND]);
+        let kind = KINDS.iter().find(|(_, code)| *code == kind).map(|(kind, _)| *kind)?;
+        let plain = head == MAGIC && field(bytes, 28) == [0; 4];
+        // Takes the same time wherever the two differ.
+        let authentic =
+            plain && self.code(&bytes[..COVERED]) == blake3::Hash::from_bytes(field(bytes, COVERED));
+        authentic.then(|| Packet {
+            kind,
+            burst: BurstId {
+                began: i64::from_le_bytes(field(bytes, 8)),
+                nonce: u64::from_le_bytes(field(bytes, 16)),
+            },
+            number: u32::from_le_bytes(field(bytes, 24)),
+            from: u64::from_le_bytes(field(bytes, 32)),
+            to: u64::from_le_bytes(field(bytes, 40)),
+            received: i64::from_le_bytes(field(bytes, 48)),
+            sent: i64::from_le_bytes(field(bytes, 56)),
+        })
+    }
+
+    fn code(&self, covered: &[u8]) -> blake3::Hash {
+        blake3::keyed_hash(&self.0, covered)
+    }
+}
+
+impl std::fmt::Debug for Key {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Key(..)")
+    }
+}
+
+/// A field of a packet.
+fn field<const N: usize>(bytes: &[u8; PACKET_BYTES], at: usize) -> [u8; N] {
+    std::array::from_fn(|i| bytes.get(at + i).copied().unwrap_or_default())
+}
+
+#[cfg(test)]
+pub(super) mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    pub(in crate::probe) fn packet(kind: Kind) -> Packet {
+        let burst = BurstId { began: -5, nonce: 77 };
+        Packet { kind, burst, number: 199, from: 1, to: u64::MAX, received: i64::MIN, sent: 1 << 60 }
+    }
+
+    #[test]
+    fn a_packet_is_read_as_it_was_sealed_and_with_no_other_key() {
+        let (key, other) = (Key::new([7; 32]), Key::new([8; 32]));
+        for (kind, _) in KINDS {
+            let sealed = key.seal(&packet(kind));
+            assert_eq!(key.open(&sealed), Some(packet(kind)));
+            assert_eq!(other.open(&sealed), None);
+            assert_eq!(key.open(&sealed[..PACKET_BYTES - 1]), None);
+            assert_eq!(key.open(&[sealed.as_slice(), &[0]].concat()), None);
+        }
+        assert_eq!(key.open(&[]), None);
+    }
+
+    #[test]
+    fn a_flipped_bit_anywhere_is_noticed() {
+        let key = Key::new([7; 32]);
+        let sealed = key.seal(&packet(Kind::Ask));
+        for bit in 0..PACKET_BYTES * 8 {
+            let mut flipped = sealed;
+            flipped[bit / 8] ^= 1 << (bit % 8);
+            assert_eq!(key.open(&flipped), None, "bit {bit}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn garbage_is_no_packet(bytes in proptest::collection::vec(any::<u8>(), 0..200)) {
+            prop_assert_eq!(Key::new([7; 32]).open(&bytes), None);
+        }
+    }
+}

@@ -1,0 +1,68 @@
+//! Something that happens once or again, and that threads wait for with `poll`: its time-outs hold where
+//! the clocks of the job are replaced, those of a condition variable do not.
+
+use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
+use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::io;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+/// Stays set until it is cleared.
+#[derive(Clone, Debug)]
+pub(super) struct Signal(Arc<OwnedFd>);
+
+impl Signal {
+    pub(super) fn new() -> io::Result<Signal> {
+        Ok(Signal(Arc::new(eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?)))
+    }
+
+    pub(super) fn set(&self) {
+        let _ = rustix::io::write(&*self.0, &1u64.to_ne_bytes());
+    }
+
+    pub(super) fn clear(&self) {
+        let _ = rustix::io::read(&*self.0, &mut [0u8; 8]);
+    }
+
+    pub(super) fn is_set(&self) -> bool {
+        self.wait(Instant::now())
+    }
+
+    /// Waits until it is set, at most until a moment. Whether it is.
+    pub(super) fn wait(&self, until: Instant) -> bool {
+        loop {
+            let left = until.saturating_duration_since(Instant::now());
+            match poll(&mut [PollFd::new(&*self.0, PollFlags::IN)], Some(&timespec(left))) {
+                Ok(ready) if ready > 0 => return true,
+                Ok(_) if left.is_zero() => return false,
+                _ => {}
+            }
+        }
+    }
+
+    pub(super) fn descriptor(&self) -> BorrowedFd<'_> {
+        self.0.as_fd()
+    }
+}
+
+/// A time-out of `poll`.
+pub(super) fn timespec(time: Duration) -> Timespec {
+    Timespec { tv_sec: time.as_secs() as i64, tv_nsec: i64::from(time.subsec_nanos()) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_signal_is_waited_for_and_stays() {
+        let signal = Signal::new().unwrap();
+        assert!(!signal.is_set() && !signal.wait(Instant::now() + Duration::from_millis(5)));
+        let other = signal.clone();
+        let thread = std::thread::spawn(move || other.set());
+        assert!(signal.wait(Instant::now() + Duration::from_secs(60)) && signal.is_set());
+        thread.join().unwrap();
+        signal.clear();
+        assert!(!signal.is_set());
+    }
+}

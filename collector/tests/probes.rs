@@ -1,0 +1,371 @@
+//! The clocks of nodes against each other: ranks with clocks of their own, on this machine.
+#![allow(clippy::unwrap_used)] // clippy takes only functions marked as tests for tests
+
+mod support;
+
+use rpd_shard::Shard;
+use rpd_shard::record::{ClockDomain, ProbeBurst};
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::PathBuf;
+use std::process::{Child, Command, Output, Stdio};
+use std::time::{Duration, Instant};
+use support::{Bench, below, ending, kill, until, wait};
+
+/// Words in front of a command that give it clocks of its own, so many seconds ahead.
+fn shifted(seconds: i64) -> Vec<String> {
+    let shift = [format!("--monotonic={seconds}"), format!("--boottime={seconds}")];
+    let own = ["unshare".to_owned(), "--time".to_owned()];
+    let own = if rustix::process::geteuid().is_root() {
+        own.to_vec()
+    } else {
+        [&own[..], &["-Ur".into()]].concat()
+    };
+    [own, shift.to_vec()].concat()
+}
+
+/// Whether this machine gives clocks to processes. Says so if it does not.
+fn has_time_namespaces() -> bool {
+    let words = shifted(5);
+    let status = Command::new(&words[0]).args(&words[1..]).arg("true").stderr(Stdio::null()).status();
+    let can = status.is_ok_and(|status| status.success());
+    if !can {
+        eprintln!("skipped: no time namespace can be made here");
+    }
+    can
+}
+
+/// The ranks of a job.
+struct Job {
+    bench: Bench,
+    size: u32,
+}
+
+impl Job {
+    /// None where there is no compiler.
+    fn of(size: u32) -> Option<Job> {
+        Some(Job { bench: Bench::new()?, size })
+    }
+
+    /// A rank, behind words such as [`shifted`], with more options.
+    fn rank(&self, rank: u32, before: &[String], options: &[&str], command: &[&str]) -> Child {
+        let collect = self.bench.collect();
+        let mut words: Vec<PathBuf> = before.iter().map(PathBuf::from).collect();
+        words.push(collect.get_program().into());
+        let mut rank_of_job = Command::new(&words[0]);
+        self.bench.like_collect(&mut rank_of_job);
+        rank_of_job.args(&words[1..]).args(collect.get_args()).args(options).arg("--").args(command);
+        rank_of_job.env("RANK", rank.to_string()).env("WORLD_SIZE", self.size.to_string());
+        rank_of_job.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        rank_of_job.spawn().unwrap()
+    }
+
+    fn clocks(&self) -> PathBuf {
+        self.bench.path("out/run/clocks")
+    }
+
+    fn shard(&self, rank: u32) -> Shard {
+        Shard::open(&self.bench.path(&format!("out/run/rank-{rank:05}.rpdshard"))).unwrap()
+    }
+
+    fn log(&self, rank: u32) -> String {
+        fs::read_to_string(self.bench.path(&format!("out/run/rank-{rank:05}.log"))).unwrap_or_default()
+    }
+}
+
+const LO: [&str; 2] = ["--probe-interface", "127.0.0.1"];
+
+fn assert_quiet(output: &Output) {
+    assert_eq!((ending(output), output.stdout.len(), output.stderr.len()), (0, 0, 0), "{output:?}");
+}
+
+/// Clock domain of a collector.
+fn domain(shard: &Shard) -> ClockDomain {
+    shard.clocks[0].domain.clone()
+}
+
+/// Every probe is as close to the truth as it says.
+fn assert_true(burst: &ProbeBurst, truth: i64) {
+    for probe in &burst.best {
+        let (off, half) = ((probe.offset() - truth).abs(), probe.round_trip().unwrap() / 2 + 1);
+        assert!(off <= half, "{off} ns off, {half} ns allowed: {burst:?}");
+    }
+}
+
+#[test]
+fn ranks_with_shifted_clocks_measure_how_far_they_are_apart() {
+    if !has_time_namespaces() {
+        return;
+    }
+    let Some(job) = Job::of(3) else { return };
+    let ahead = [0, 3_000, 12 * 86_400];
+    let began = Instant::now();
+    let ranks: Vec<Child> =
+        (0..3).map(|rank| job.rank(rank, &shifted(ahead[rank as usize]), &LO, &["sleep", "2"])).collect();
+    until("the agents find each other", || {
+        fs::read_dir(job.clocks()).is_ok_and(|files| files.count() == 2 * 3 + 1)
+    });
+    ranks.into_iter().for_each(|rank| assert_quiet(&wait(rank)));
+    assert!(began.elapsed() < Duration::from_secs(4), "{:?}", began.elapsed());
+    assert!(!job.clocks().exists(), "nothing is left of it");
+    let shards: Vec<Shard> = (0..3).map(|rank| job.shard(rank)).collect();
+    let domains: BTreeSet<ClockDomain> = shards.iter().map(domain).collect();
+    assert_eq!((domains.len(), shards[0].probes.len()), (3, 0));
+    for (shard, ahead) in shards.iter().zip(ahead).skip(1) {
+        assert!(shard.probes.len() >= 2, "{:?}", shard.probes);
+        for burst in &shard.probes {
+            assert_eq!((&burst.from, &burst.to), (&domain(shard), &domain(&shards[0])));
+            assert_true(burst, -ahead * 1_000_000_000);
+        }
+        assert!(shard.probes.iter().all(|burst| burst.best.len() == 8));
+        let (first, last) = (&shard.probes[0], shard.probes.last().unwrap());
+        assert!(first.sent >= 200 && last.sent >= 200, "at the start and at the end");
+        let clocks: Vec<i64> = shard.clocks.iter().map(|set| set.monotonic_raw).collect();
+        let times = shard.probes.iter().map(|burst| burst.best[0].t1);
+        assert!(
+            times.clone().all(|t1| clocks[0] <= t1 && t1 <= *clocks.last().unwrap()),
+            "inside of the clock sets"
+        );
+    }
+    assert!((0..3).all(|rank| !job.log(rank).contains("probes")));
+}
+
+#[test]
+fn an_agent_that_is_killed_is_replaced_and_its_children_ask_again() {
+    if !has_time_namespaces() {
+        return;
+    }
+    let Some(job) = Job::of(4) else { return };
+    // Ranks 0 and 3 are on one node.
+    let first = job.rank(0, &shifted(0)[..0], &LO, &["sleep", "17"]);
+    until("the first agent", || fs::read_dir(job.clocks()).is_ok_and(|files| files.count() == 3));
+    let card_of = |rank: u32| {
+        let files = fs::read_dir(job.clocks()).ok()?.filter_map(Result::ok);
+        let mut cards =
+            files.filter(|file| file.file_name().to_string_lossy().starts_with(&format!("{rank:010}-")));
+        fs::read_to_string(cards.next()?.path()).ok()
+    };
+    let others: Vec<Child> = [(1, shifted(100)), (2, shifted(200)), (3, Vec::new())]
+        .into_iter()
+        .map(|(rank, before)| job.rank(rank, &before, &LO, &["sleep", "16"]))
+        .collect();
+    until("the agents find each other", || {
+        fs::read_dir(job.clocks()).is_ok_and(|files| files.count() == 2 * 3 + 1)
+    });
+    std::thread::sleep(Duration::from_millis(700));
+    let (before, killed) = (card_of(0), rpd_collect::machine::monotonic_raw());
+    kill(below(first.id()).collector, 9);
+    until("another collector of the node takes over", || card_of(0).is_some() && card_of(0) != before);
+    others.into_iter().for_each(|rank| assert_quiet(&wait(rank)));
+    let output = wait(first);
+    assert_eq!((ending(&output), output.stdout.len()), (0, 0), "{output:?}");
+    for (rank, ahead) in [(1, 100_000_000_000), (2, 200_000_000_000)] {
+        let shard = job.shard(rank);
+        let to_first = shard.probes.iter().filter(|burst| burst.to == domain(&job.shard(3)));
+        to_first.clone().for_each(|burst| assert_true(burst, -ahead));
+        let times: Vec<i64> = to_first.map(|burst| burst.best[0].t1 - ahead - killed).collect();
+        assert!(times[0] < 0 && *times.last().unwrap() > 0, "rank {rank}: {times:?}");
+    }
+    let to_second = job.shard(2).probes.into_iter().filter(|burst| burst.to == domain(&job.shard(1)));
+    to_second.for_each(|burst| assert_true(&burst, -100_000_000_000));
+    assert!(!job.clocks().exists(), "nothing is left of it");
+}
+
+/// Threads and UDP sockets of a collector.
+fn threads_and_sockets(collector: u32) -> (Vec<String>, usize) {
+    let tasks = fs::read_dir(format!("/proc/{collector}/task")).unwrap();
+    let names = tasks.filter_map(|task| fs::read_to_string(task.unwrap().path().join("comm")).ok());
+    let udp: String = ["udp", "udp6"]
+        .map(|table| fs::read_to_string(format!("/proc/{collector}/net/{table}")).unwrap_or_default())
+        .concat();
+    let inodes: BTreeSet<&str> = udp.lines().filter_map(|line| line.split_whitespace().nth(9)).collect();
+    let open = fs::read_dir(format!("/proc/{collector}/fd")).unwrap();
+    let open = open.filter_map(|fd| Some(fs::read_link(fd.ok()?.path()).ok()?.display().to_string()));
+    let sockets = open.filter(|link| {
+        let inode = link.strip_prefix("socket:[").and_then(|link| link.strip_suffix(']'));
+        inode.is_some_and(|inode| inodes.contains(inode))
+    });
+    (names.map(|name| name.trim().to_owned()).collect(), sockets.count())
+}
+
+#[test]
+fn a_lone_node_and_one_with_probes_off_have_no_socket_no_thread_and_no_file() {
+    let Some(bench) = Bench::new() else { return };
+    let look = |variables: &[(&str, &str)], options: &[&str]| {
+        let mut command = bench.collect();
+        command.args(options).args(["--", "sleep", "0.8"]).envs(variables.iter().copied());
+        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        let child = command.spawn().unwrap();
+        let collector = below(child.id()).collector;
+        std::thread::sleep(Duration::from_millis(300));
+        let (threads, sockets) = threads_and_sockets(collector);
+        assert!(threads.iter().any(|name| name == "rpd-writer"), "{threads:?}");
+        let clocks = bench.path("out/run/clocks").exists();
+        let probing = threads.iter().filter(|name| ["rpd-clocks", "rpd-probes"].contains(&name.as_str()));
+        let found = (probing.count(), sockets, clocks);
+        assert_eq!(ending(&wait(child)), 0);
+        let _ = fs::remove_dir_all(bench.path("out"));
+        found
+    };
+    let (rank, two) = (("RANK", "0"), ("WORLD_SIZE", "2"));
+    assert_eq!(look(&[rank, two], &LO), (2, 1, true), "otherwise this test would see nothing");
+    let nothing = (0, 0, false);
+    assert_eq!(look(&[rank, two], &["--probes", "off"]), nothing);
+    assert_eq!(look(&[rank, two, ("RPD_PROBES", "off")], &LO), nothing);
+    assert_eq!(look(&[], &LO), nothing, "no launcher");
+    assert_eq!(look(&[rank, ("WORLD_SIZE", "1")], &LO), nothing);
+    assert_eq!(look(&[rank, two, ("LOCAL_WORLD_SIZE", "2")], &LO), nothing, "both are on this node");
+    assert_eq!(look(&[rank, two], &["--ranks", "1"]), nothing, "of this node nothing is recorded");
+}
+
+#[test]
+fn what_is_in_the_way_of_probes_is_told_in_the_log_and_nothing_else_happens() {
+    let told = |before: &[&str], options: &[&str], prepare: &dyn Fn(&Job)| {
+        let job = Job::of(2)?;
+        prepare(&job);
+        let before: Vec<String> = before.iter().map(|word| (*word).to_owned()).collect();
+        let output = wait(job.rank(0, &before, options, &["sleep", "0.4"]));
+        assert_eq!((ending(&output), output.stdout.len()), (0, 0), "{output:?}");
+        let lines = job.log(0) + &String::from_utf8_lossy(&output.stderr);
+        let told: Vec<&str> = lines.lines().filter(|line| line.contains("no clock probes: ")).collect();
+        assert!(told.len() == 1 && !told[0].contains("warning"), "{lines}");
+        Some(told[0].to_owned())
+    };
+    let nothing = |_: &Job| {};
+    let Some(text) = told(&[], &["--probe-interface", "nosuch0"], &nothing) else { return };
+    assert!(text.ends_with("no address of nosuch0 is up on this node"), "{text}");
+    let file_in_place = |job: &Job| {
+        fs::create_dir_all(job.bench.path("out/run")).unwrap();
+        fs::write(job.clocks(), "").unwrap();
+    };
+    assert!(told(&[], &LO, &file_in_place).unwrap().contains("Not a directory"));
+    let others_read_it = |job: &Job| {
+        fs::create_dir_all(job.clocks()).unwrap();
+        fs::write(job.clocks().join("secret"), [0; 32]).unwrap();
+        Command::new("chmod").arg("644").arg(job.clocks().join("secret")).status().unwrap();
+    };
+    assert!(told(&[], &LO, &others_read_it).unwrap().ends_with("others may read the secret of the run"));
+
+    let alone = Command::new("unshare").args(["-Urnm", "true"]).stderr(Stdio::null()).status();
+    if !alone.is_ok_and(|status| status.success()) {
+        eprintln!("skipped: no namespace can be made here");
+        return;
+    }
+    let text = told(&["unshare", "-Urn"], &[], &nothing).unwrap();
+    assert!(text.ends_with("no network interface is up"), "{text}");
+    // Room for the run folder and the one below it, and not for a file.
+    let full = "mkdir out && mount -t tmpfs -o nr_inodes=3 none out && exec \"$@\"";
+    let text = told(&["unshare", "-Urm", "sh", "-c", full, "sh"], &LO, &nothing).unwrap();
+    assert!(text.contains("No space left"), "{text}");
+    let read_only = "mkdir out && mount -t tmpfs -o ro none out && exec \"$@\"";
+    let text = told(&["unshare", "-Urm", "sh", "-c", read_only, "sh"], &LO, &nothing).unwrap();
+    assert!(text.contains("Read-only"), "{text}");
+}
+
+#[test]
+fn a_group_that_may_read_the_files_may_not_read_the_secret() {
+    use std::os::unix::fs::MetadataExt;
+    let Some(job) = Job::of(2) else { return };
+    let rank = job.rank(0, &[], &[&LO[..], &["--share", "group"]].concat(), &["sleep", "0.6"]);
+    until("a card", || fs::read_dir(job.clocks()).is_ok_and(|files| files.count() == 3));
+    let mode = |path: &PathBuf| fs::metadata(path).unwrap().mode() & 0o777;
+    assert_eq!(mode(&job.clocks()), 0o750);
+    for file in fs::read_dir(job.clocks()).unwrap() {
+        let path = file.unwrap().path();
+        let expected = if path.ends_with("secret") { 0o600 } else { 0o640 };
+        assert_eq!(mode(&path), expected, "{}", path.display());
+    }
+    assert_quiet_but_for_a_note(&wait(rank));
+}
+
+fn assert_quiet_but_for_a_note(output: &Output) {
+    assert_eq!((ending(output), output.stdout.len()), (0, 0), "{output:?}");
+}
+
+/// Prints how far its clocks are from those of the kernel, in the order RAW, MONOTONIC, BOOTTIME: at the
+/// start and half a second later.
+const COMPARE_CLOCKS: &str = r#"
+#include <sys/syscall.h>
+#include <time.h>
+static long long ns(struct timespec t) { return t.tv_sec * 1000000000ll + t.tv_nsec; }
+int main(void) {
+    int clocks[] = {CLOCK_MONOTONIC_RAW, CLOCK_MONOTONIC, CLOCK_BOOTTIME};
+    for (int round = 0; round < 2; round++) {
+        for (int i = 0; i < 3; i++) {
+            struct timespec ours, before, after;
+            syscall(SYS_clock_gettime, clocks[i], &before);
+            clock_gettime(clocks[i], &ours);
+            syscall(SYS_clock_gettime, clocks[i], &after);
+            printf("%lld %lld\n", ns(before), ns(ours));
+        }
+        roctxMarkA("here");
+        usleep(500000);
+    }
+    return 0;
+}
+"#;
+
+/// One rank lives 1 % too fast. Its collector and its program share the start of the wrong clock, as the
+/// command `faketime` makes it: two starts that lie 10 ms apart would be 100 us apart for ever.
+#[test]
+fn a_drifting_clock_is_seen_alike_by_program_collector_and_probes() {
+    let is_there = Command::new("faketime").arg("--version").stdout(Stdio::null()).status();
+    if !is_there.is_ok_and(|status| status.success()) {
+        eprintln!("skipped: no faketime");
+        return;
+    }
+    if !has_time_namespaces() {
+        return;
+    }
+    let Some(job) = Job::of(2) else { return };
+    let compare = job.bench.program("compare", COMPARE_CLOCKS);
+    let faketime = ["faketime", "-f", "+0 x1.01"].map(str::to_owned);
+    let reference = job.rank(0, &shifted(0), &LO, &["sleep", "4"]);
+    let script = format!("sleep 0.2; {} && sleep 2", compare.display());
+    let drifting = job.rank(1, &[&shifted(50)[..], &faketime].concat(), &LO, &["sh", "-c", &script]);
+    let output = wait(drifting);
+    assert_eq!(ending(&output), 0, "{output:?}");
+    let _ = wait(reference);
+
+    // Each clock of the program is the kernel's, faster, and all are by the same.
+    let text = String::from_utf8(output.stdout).unwrap();
+    let pairs: Vec<(i64, i64)> = text
+        .lines()
+        .filter_map(|line| line.split_once(' '))
+        .map(|(kernel, ours)| (kernel.parse().unwrap(), ours.parse().unwrap()))
+        .collect();
+    assert_eq!(pairs.len(), 6, "{text}");
+    for clock in 0..3 {
+        let ((before, ours), (later, ours_later)) = (pairs[clock], pairs[clock + 3]);
+        let factor = (ours_later - ours) as f64 / (later - before) as f64;
+        assert!((factor - 1.01).abs() < 0.001, "clock {clock}: {factor}");
+    }
+    // The collector reads the same ones: what it says of them joins BOOTTIME to RAW as the program sees them,
+    let shard = job.shard(1);
+    let of_program = pairs[0].1 - pairs[2].1;
+    for set in &shard.clocks {
+        let of_collector = set.monotonic_raw - set.boottime;
+        assert!((of_program - of_collector).abs() < 1_000_000, "{of_program} and {of_collector}");
+    }
+    // what the program records is stamped with them,
+    let marks = support::Trace::read(shard.path()).marks;
+    let marks: Vec<i64> = marks.iter().map(|mark| support::number(mark, "timestamp")).collect();
+    assert!(marks.len() == 2 && pairs[2].1 <= marks[0] && marks[0] < pairs[5].1, "{marks:?}, {pairs:?}");
+    assert!(pairs[5].1 <= marks[1] && marks[1] < shard.clocks.last().unwrap().boottime);
+    // and the other node, whose clock is 50 s behind that of the kernel here, sees the collector's clock
+    // where the program's is.
+    let (kernel, ours) = pairs[0];
+    let expected = |t1: i64| ((t1 - ours) as f64 / 1.01) as i64 + kernel - 50_000_000_000 - t1;
+    for burst in &shard.probes {
+        let best = &burst.best[0];
+        let off = best.offset() - expected(best.t1);
+        let allowed = best.round_trip().unwrap() / 2 + 30_000;
+        assert!(off.abs() < allowed, "{off} ns off, {allowed} allowed: {burst:?}");
+    }
+    let (begin, end) = (&shard.probes[0].best[0], &shard.probes.last().unwrap().best[0]);
+    let passed = (end.t1 - begin.t1) as f64;
+    assert!(passed > 1e9, "{:?}", shard.probes);
+    let factor = 1.0 / (1.0 + (end.offset() - begin.offset()) as f64 / passed);
+    let bar = (begin.round_trip().unwrap() + end.round_trip().unwrap()) as f64 / passed;
+    assert!((factor - 1.01).abs() < bar, "{factor}, {bar} allowed");
+}

@@ -1,0 +1,381 @@
+//! What all inputs say of the clocks, brought together in rank 0; the fits that follow from it, told to all.
+
+use super::clock_file::ClockFile;
+use super::nodes::Nodes;
+use crate::clock::{
+    Align, BestSets, Burst, Causality, DomainFit, Meeting, Method, Observations, Probe, TimeMap, align,
+    causality, keep_best, repair_causality,
+};
+use crate::comm::Comm;
+use crate::failure::Failure;
+use crate::input::source::Source;
+use crate::input::survey::Survey;
+use rpd_shard::model::{JobNs, LocalNs};
+use rpd_shard::record::{Clock, ClockDomain, ClockSet, ProbeBurst, Process, wire};
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+
+/// Stands for the time namespace of processes of a former merge: their times are job times already, and no
+/// clock of a node.
+pub const MERGED: u64 = u64::MAX;
+/// Clock sets of one domain that are used at most, spread over the run.
+const MOST_SETS: usize = 4_096;
+/// Of two clock sets, or bursts, within this time one is used, ns.
+const FINEST: i128 = 1_000_000_000;
+/// Bursts between two domains that are used at most, spread over the run.
+const MOST_BURSTS: usize = 4_096;
+
+/// BOOTTIME, RAW, MONOTONIC, REALTIME, bracket.
+type Set = [i64; 5];
+/// First time and best round trip; sent, answered, spread; four times of each of the best probes.
+type Timed = (i64, i64, u32, u32, i64, Vec<[i64; 4]>);
+
+/// What the inputs of this rank say of the clocks. It is taken from each as soon as it is surveyed.
+#[derive(Debug, Default)]
+pub struct Recorded {
+    /// Domains of processes, by first occurrence, in merge order.
+    domains: Vec<ClockDomain>,
+    /// Those of shards without any process.
+    silent: Vec<ClockDomain>,
+    best: BestSets,
+    sets: BTreeMap<ClockDomain, Vec<Set>>,
+    bursts: BTreeMap<(ClockDomain, ClockDomain), Vec<Timed>>,
+}
+
+/// The same, on its way to rank 0: domains are named by their places.
+#[derive(Serialize, Deserialize)]
+struct Message {
+    domains: Vec<ClockDomain>,
+    sets: Vec<(u32, Vec<Set>)>,
+    bursts: Vec<(u32, u32, Vec<Timed>)>,
+}
+
+/// The clocks of the job before they are aligned. Observations and sets are complete in rank 0 alone.
+#[derive(Debug, Default)]
+pub struct Observed {
+    /// The domains, the reference, and in rank 0 what is known of them. Meetings come later.
+    pub observations: Observations,
+    best: BestSets,
+}
+
+impl Recorded {
+    /// Adds what the next input says.
+    pub fn add(&mut self, survey: &Survey) {
+        for source in &survey.sources {
+            domains_of(source).into_iter().for_each(|domain| add_distinct(&mut self.domains, domain));
+        }
+        let sets = survey.input.clocks();
+        if let Some(first) = sets.first() {
+            add_distinct(&mut self.silent, first.domain.clone());
+        }
+        keep_best(&mut self.best, sets.iter().cloned());
+        for ClockSet { domain, boottime, monotonic_raw, monotonic, realtime, bracket } in sets {
+            let known = self.sets.entry(domain.clone()).or_default();
+            known.push([*boottime, *monotonic_raw, *monotonic, *realtime, *bracket]);
+        }
+        self.sets.values_mut().for_each(|sets| thin_out_sets(sets, 2 * MOST_SETS));
+        for ProbeBurst { from, to, sent, answered, spread, best } in survey.input.probes() {
+            let Some(first) = best.first() else { continue };
+            let trip = first.round_trip().unwrap_or(i64::MAX);
+            let best = best.iter().map(|p| [p.t1, p.t2, p.t3, p.t4]).collect();
+            let known = self.bursts.entry((from.clone(), to.clone())).or_default();
+            known.push((first.t1, trip, *sent, *answered, *spread, best));
+        }
+        self.bursts.values_mut().for_each(|bursts| thin_out_bursts(bursts, 2 * MOST_BURSTS));
+    }
+
+    fn message(mut self) -> Message {
+        self.sets.values_mut().for_each(|sets| thin_out_sets(sets, MOST_SETS));
+        self.bursts.values_mut().for_each(|bursts| thin_out_bursts(bursts, MOST_BURSTS));
+        let mut domains: Vec<ClockDomain> = Vec::new();
+        let mut place = |domain: &ClockDomain| match domains.iter().position(|known| known == domain) {
+            Some(place) => place as u32,
+            None => {
+                domains.push(domain.clone());
+                domains.len() as u32 - 1
+            }
+        };
+        let sets = self.sets.into_iter().map(|(domain, sets)| (place(&domain), sets)).collect();
+        let bursts = self.bursts.into_iter();
+        let bursts = bursts.map(|((from, to), bursts)| (place(&from), place(&to), bursts)).collect();
+        Message { domains, sets, bursts }
+    }
+}
+
+impl Observed {
+    /// Brings together what all ranks' inputs say of their clocks.
+    pub fn gather(comm: &impl Comm, own: Recorded) -> Result<Observed, Failure> {
+        let short = (&own.domains, &own.silent, own.best.values().collect::<Vec<_>>());
+        let mut domains: Vec<ClockDomain> = Vec::new();
+        let mut all_silent = Vec::new();
+        let mut best = BestSets::new();
+        for message in comm.all_gather(wire::encode(&short)) {
+            let (theirs, silent, sets): (Vec<ClockDomain>, Vec<ClockDomain>, Vec<ClockSet>) =
+                wire::decode_message(&message).map_err(Failure::message)?;
+            theirs.into_iter().for_each(|domain| add_distinct(&mut domains, domain));
+            all_silent.extend(silent);
+            keep_best(&mut best, sets);
+        }
+        all_silent.into_iter().for_each(|domain| add_distinct(&mut domains, domain));
+        // The node of the lowest rank; one whose clocks are not known can be no reference for others.
+        let reference = domains.iter().position(|domain| best.contains_key(domain)).unwrap_or(0);
+        let mut observations = Observations { domains, reference, ..Observations::default() };
+
+        let mut outgoing = vec![Vec::new(); comm.size()];
+        if let Some(to_first) = outgoing.first_mut() {
+            *to_first = wire::encode(&own.message());
+        }
+        let incoming = comm.all_to_all(outgoing);
+        if comm.rank() == 0 {
+            let all: Result<Vec<Message>, _> = incoming.iter().map(|m| wire::decode_message(m)).collect();
+            put_together(all.map_err(Failure::message)?, &mut observations);
+        }
+        Ok(Observed { observations, best })
+    }
+
+    /// Whether there is more than one clock to align.
+    pub fn is_of_several(&self) -> bool {
+        self.observations.domains.iter().filter(|domain| domain.time_namespace != MERGED).count() > 1
+    }
+
+    /// Aligns the domains; `meetings` are in rank 0. All ranks get the same.
+    pub fn align(
+        mut self,
+        comm: &impl Comm,
+        meetings: Vec<Meeting>,
+        how: &How<'_>,
+    ) -> Result<JobClocks, Failure> {
+        self.observations.meetings = meetings;
+        let mut told: (Vec<DomainFit>, Vec<u64>, Option<i64>) = Default::default();
+        if comm.rank() == 0 {
+            let mut fits = align(&self.observations, how.align);
+            how.by_clock_file(&self.observations, &mut fits);
+            // Where a clock is not aligned, times in the wrong order are no news.
+            let aligned: Vec<bool> = fits.iter().map(|fit| fit.method != Method::None).collect();
+            let is_aligned = |domain: u32| aligned.get(domain as usize).copied().unwrap_or(false);
+            let meetings = &mut self.observations.meetings;
+            meetings.retain(|meeting| meeting.attendances.iter().all(|a| is_aligned(a.domain)));
+            let (left, moved): (Causality, _) = match how.repair_causality {
+                true => {
+                    let (left, moved) = repair_causality(&self.observations, &mut fits);
+                    (left, Some(moved))
+                }
+                false => (causality(&self.observations, &fits), None),
+            };
+            told = (fits, left.by_domain, moved);
+        }
+        let messages = comm.all_gather(if comm.rank() == 0 { wire::encode(&told) } else { Vec::new() });
+        if let Some(message) = messages.first().filter(|_| comm.rank() != 0) {
+            told = wire::decode_message(message).map_err(Failure::message)?;
+        }
+        let Observations { domains, reference, .. } = self.observations;
+        let reference = domains.get(reference).cloned();
+        let reference = reference.unwrap_or(ClockDomain { boot_id: String::new(), time_namespace: 0 });
+        let (fits, violations, repaired) = told;
+        let violations = domains.iter().cloned().zip(violations).collect();
+        let fits = domains.iter().cloned().zip(fits).collect();
+        Ok(JobClocks { domains, fits, violations, repaired, best: self.best, reference, unknown: unknown() })
+    }
+}
+
+/// What was asked for.
+pub struct How<'a> {
+    /// By what.
+    pub align: Align,
+    /// Whether maps may move until effects follow causes.
+    pub repair_causality: bool,
+    /// What a site measured.
+    pub clock_file: Option<&'a ClockFile>,
+    /// Where the domains are: host names, machine ids.
+    pub nodes: &'a Nodes,
+}
+
+impl Nodes {
+    /// The names by which a clock file may call a domain.
+    pub fn names(&self, domain: &ClockDomain) -> Vec<String> {
+        let nodes = self.nodes().iter().filter(|node| node.boot_id == domain.boot_id);
+        let names = nodes.flat_map(|node| [node.hostname.clone(), node.machine_id.clone()]);
+        names.chain([domain.boot_id.clone()]).filter(|name| !name.is_empty()).collect()
+    }
+}
+
+impl How<'_> {
+    /// Domains that are not aligned, or by their wall clocks only, take what a site measured.
+    fn by_clock_file(&self, observations: &Observations, fits: &mut [DomainFit]) {
+        let Some(file) = self.clock_file else { return };
+        let Some(reference) = observations.domains.get(observations.reference) else { return };
+        let reference = self.nodes.names(reference);
+        for (domain, fit) in observations.domains.iter().zip(fits) {
+            let is_poor = matches!(fit.method, Method::None | Method::RealtimeAnchors);
+            if is_poor
+                && domain.time_namespace != MERGED
+                && let Some(measured) = file.fit(&self.nodes.names(domain), &reference)
+            {
+                *fit = measured;
+            }
+        }
+    }
+}
+
+/// The domains that a source's times are of.
+fn domains_of(source: &Source) -> Vec<ClockDomain> {
+    match source.process.domain.time_namespace {
+        MERGED => {
+            let merged = |(_, node): &(i64, rpd_shard::record::Node)| ClockDomain {
+                boot_id: node.boot_id.clone(),
+                time_namespace: MERGED,
+            };
+            let own = [source.process.domain.clone()];
+            own.into_iter().chain(source.nodes.iter().map(merged)).collect()
+        }
+        _ => vec![source.process.domain.clone()],
+    }
+}
+
+fn add_distinct(all: &mut Vec<ClockDomain>, domain: ClockDomain) {
+    // Mostly that of the process before.
+    if all.last() != Some(&domain) && !all.contains(&domain) {
+        all.push(domain);
+    }
+}
+
+/// At most so many, spread over time: of each part of it the best one. Thinning out twice comes to the same.
+fn thinned<T: Ord>(
+    mut all: Vec<T>,
+    most: usize,
+    time: impl Fn(&T) -> i64,
+    quality: impl Fn(&T) -> i64,
+) -> Vec<T> {
+    let mut width: i128 = FINEST;
+    loop {
+        let part = |item: &T| i128::from(time(item)).div_euclid(width);
+        all.sort_by(|a, b| (part(a), quality(a), a).cmp(&(part(b), quality(b), b)));
+        all.dedup_by(|later, kept| part(later) == part(kept));
+        if all.len() <= most {
+            return all;
+        }
+        width *= 2;
+    }
+}
+
+fn thin_out_sets(sets: &mut Vec<Set>, most: usize) {
+    if sets.len() > most {
+        *sets = thinned(std::mem::take(sets), MOST_SETS, |s| s[0], |s| s[4]);
+    }
+}
+
+fn thin_out_bursts(bursts: &mut Vec<Timed>, most: usize) {
+    if bursts.len() > most {
+        *bursts = thinned(std::mem::take(bursts), MOST_BURSTS, |b| b.0, |b| b.1);
+    }
+}
+
+/// All ranks' words, in terms of the job's domains.
+fn put_together(all: Vec<Message>, observations: &mut Observations) {
+    let place = |domain: &ClockDomain| observations.domains.iter().position(|known| known == domain);
+    let mut sets: Vec<Vec<Set>> = vec![Vec::new(); observations.domains.len()];
+    let mut bursts: BTreeMap<(usize, usize), Vec<Timed>> = BTreeMap::new();
+    for message in all {
+        let places: Vec<Option<usize>> = message.domains.iter().map(place).collect();
+        let known = |i: u32| places.get(i as usize).copied().flatten();
+        for (domain, theirs) in message.sets {
+            if let Some(sets) = known(domain).and_then(|place| sets.get_mut(place)) {
+                sets.extend(theirs);
+            }
+        }
+        for (from, to, theirs) in message.bursts {
+            if let (Some(from), Some(to)) = (known(from), known(to)) {
+                bursts.entry((from, to)).or_default().extend(theirs);
+            }
+        }
+    }
+    let all_of = |(domain, sets): (&ClockDomain, Vec<Set>)| {
+        let set = |[boottime, monotonic_raw, monotonic, realtime, bracket]: Set| ClockSet {
+            domain: domain.clone(),
+            boottime,
+            monotonic_raw,
+            monotonic,
+            realtime,
+            bracket,
+        };
+        thinned(sets, MOST_SETS, |s| s[0], |s| s[4]).into_iter().map(set).collect()
+    };
+    observations.sets = observations.domains.iter().zip(sets).map(all_of).collect();
+    for ((from, to), bursts) in bursts {
+        for (_, _, sent, answered, spread, best) in thinned(bursts, MOST_BURSTS, |b| b.0, |b| b.1) {
+            let best = best.into_iter().map(|[t1, t2, t3, t4]| Probe { t1, t2, t3, t4 }).collect();
+            observations.bursts.push(Burst { from, to, sent, answered, spread, best });
+        }
+    }
+}
+
+/// The aligned clocks of the job.
+#[derive(Clone, Debug)]
+pub struct JobClocks {
+    /// All domains, in merge order.
+    pub domains: Vec<ClockDomain>,
+    /// Their fits.
+    pub fits: BTreeMap<ClockDomain, DomainFit>,
+    /// Collectives that ranks of a domain left before others entered, by the aligned times.
+    pub violations: BTreeMap<ClockDomain, u64>,
+    /// How far maps were moved so that effects follow causes, at most, ns; `None` if that was not asked for.
+    pub repaired: Option<i64>,
+    /// The domain whose BOOTTIME is the job's time.
+    pub reference: ClockDomain,
+    best: BestSets,
+    unknown: DomainFit,
+}
+
+/// A domain of which nothing is known.
+fn unknown() -> DomainFit {
+    DomainFit {
+        method: Method::None,
+        map: TimeMap::identity(),
+        probes: 0,
+        collectives: 0,
+        offset: 0,
+        drift_ppm: 0.0,
+        bars: Vec::new(),
+        steps: Vec::new(),
+        contradictions: 0,
+    }
+}
+
+impl JobClocks {
+    /// REALTIME minus BOOTTIME of the reference, ns: what turns job times into wall time.
+    pub fn realtime_anchor(&self) -> Option<i64> {
+        self.best.get(&self.reference).map(|set| set.realtime.saturating_sub(set.boottime))
+    }
+
+    /// How times of a domain stamped with BOOTTIME become job times.
+    pub fn domain_fit(&self, domain: &ClockDomain) -> &DomainFit {
+        self.fits.get(domain).unwrap_or(&self.unknown)
+    }
+
+    /// How times of a process become job times.
+    pub fn process_fit(&self, process: &Process) -> ProcessFit<'_> {
+        let to_boottime = self.best.get(&process.domain).map_or(0, |set| match process.clock {
+            Clock::Boottime => 0,
+            Clock::Monotonic => set.boottime.saturating_sub(set.monotonic),
+            Clock::Realtime => set.boottime.saturating_sub(set.realtime),
+        });
+        ProcessFit { fit: self.domain_fit(&process.domain), to_boottime }
+    }
+}
+
+/// How the times of one process become job times.
+#[derive(Clone, Copy, Debug)]
+pub struct ProcessFit<'a> {
+    /// That of its domain.
+    pub fit: &'a DomainFit,
+    /// Added to bring the process's own clock to its domain's BOOTTIME, ns.
+    to_boottime: i64,
+}
+
+impl<'a> ProcessFit<'a> {
+    /// Turns times into job times, the cheaper the nearer they are to each other.
+    pub fn cursor(&self) -> impl FnMut(i64) -> JobNs + use<'a> {
+        let (mut cursor, to_boottime) = (self.fit.map.cursor(), self.to_boottime);
+        move |time| cursor.map(LocalNs(time.saturating_add(to_boottime)))
+    }
+}

@@ -1,0 +1,105 @@
+//! What each rank found in its inputs, told to all.
+
+use super::nodes::Nodes;
+use crate::comm::Comm;
+use crate::failure::Failure;
+use crate::input::death::Death;
+use crate::input::source::KeySpace;
+use crate::input::survey::Survey;
+use crate::report::SHOWN;
+use rpd_shard::model::{TableId, rocpd};
+use rpd_shard::record::{Loss, Node, wire};
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+
+/// What one rank found in its shards.
+#[derive(Serialize, Deserialize, Default)]
+struct Findings {
+    nodes: Vec<Node>,
+    inputs: Vec<u128>,
+    processes: u64,
+    losses: Vec<Loss>,
+    warnings: Vec<String>,
+    rows_read: BTreeMap<TableId, u64>,
+    /// Processes that died by a signal; the first ones.
+    deaths: Vec<Death>,
+    died: u64,
+}
+
+/// What all ranks found, in merge order.
+#[derive(Debug, Default)]
+pub struct Found {
+    /// The nodes.
+    pub nodes: Nodes,
+    /// Names of the sources.
+    pub inputs: Vec<u128>,
+    /// Sums per table and cause.
+    pub losses: Vec<Loss>,
+    /// Damaged places.
+    pub warnings: Vec<String>,
+    /// Rows read per table.
+    pub rows_read: BTreeMap<TableId, u64>,
+    /// Number of processes.
+    pub processes: u64,
+    /// Processes that died; the first ones.
+    pub deaths: Vec<Death>,
+    /// How many died.
+    pub died: u64,
+}
+
+/// Tells all ranks what each of them found.
+pub fn agree_on_findings(comm: &impl Comm, surveys: &[Survey]) -> Result<Found, Failure> {
+    let sources = || surveys.iter().flat_map(|s| &s.sources);
+    let mut nodes = Nodes::default();
+    sources().flat_map(|s| &s.nodes).for_each(|(_, node)| nodes.add(node));
+    let mut mine = Findings {
+        nodes: nodes.nodes().to_vec(),
+        inputs: surveys.iter().flat_map(|s| s.sources.iter().map(|source| s.input.id_of(source))).collect(),
+        processes: sources().filter_map(|s| s.spaces.get(&rocpd::INFO_PROCESS)).map(KeySpace::rows).sum(),
+        losses: sum_losses(surveys.iter().flat_map(|s| &s.losses)),
+        warnings: surveys.iter().flat_map(|s| s.warnings.clone()).collect(),
+        rows_read: BTreeMap::new(),
+        deaths: first_deaths(surveys.iter().flat_map(|s| s.deaths.iter().cloned())),
+        died: surveys.iter().map(|s| s.deaths.len() as u64).sum(),
+    };
+    surveys.iter().for_each(|s| add_rows(&mut mine.rows_read, &s.rows_read));
+    let mut found = Found::default();
+    for message in comm.all_gather(wire::encode(&mine)) {
+        let theirs: Findings = wire::decode_message(&message).map_err(Failure::message)?;
+        theirs.nodes.iter().for_each(|node| found.nodes.add(node));
+        add_rows(&mut found.rows_read, &theirs.rows_read);
+        found.processes += theirs.processes;
+        found.inputs.extend(theirs.inputs);
+        found.losses.extend(theirs.losses);
+        found.warnings.extend(theirs.warnings);
+        found.deaths.extend(theirs.deaths);
+        found.died += theirs.died;
+    }
+    found.deaths = first_deaths(found.deaths.into_iter());
+    found.losses = sum_losses(found.losses.iter());
+    Ok(found)
+}
+
+/// As many as are told.
+fn first_deaths(deaths: impl Iterator<Item = Death>) -> Vec<Death> {
+    let mut all: Vec<Death> = deaths.collect();
+    all.sort_by_cached_key(Death::order);
+    all.truncate(SHOWN);
+    all
+}
+
+fn add_rows(to: &mut BTreeMap<TableId, u64>, rows: &BTreeMap<TableId, u64>) {
+    for (table, rows) in rows {
+        *to.entry(*table).or_default() += rows;
+    }
+}
+
+/// One entry per table and cause.
+fn sum_losses<'a>(losses: impl Iterator<Item = &'a Loss>) -> Vec<Loss> {
+    let mut sums: BTreeMap<_, Option<u64>> = BTreeMap::new();
+    for loss in losses {
+        let sum = sums.entry((loss.table, loss.cause)).or_insert(Some(0));
+        *sum = sum.zip(loss.rows).map(|(a, b)| a.saturating_add(b));
+    }
+    sums.into_iter().map(|((table, cause), rows)| Loss { source: 0, table, cause, rows }).collect()
+}

@@ -1,0 +1,254 @@
+use super::anchors::{self, Anchor};
+use super::bias::Biases;
+use super::bounds::{Bounds, bounds};
+use super::clocks::Method;
+use super::collectives::{self, habits};
+use super::fit::{BarKnot, DomainFit, Step};
+use super::links::{Domains, Kind, Link};
+use super::locate::{Correction, Located, locate};
+use super::observations::{Align, Observations};
+use super::probes;
+use super::smoother::Noise;
+use super::time_map::TimeMap;
+use super::track::{Knot, Track};
+
+/// About as many knots has a map. A rate changes too little between them to be seen, in a run of a day too.
+const KNOTS: usize = 2048;
+
+/// Finds how the clocks of each domain turn into the time of the job: one fit per domain, in the order of
+/// [`Observations::domains`]. The order of anything within the observations changes nothing.
+pub fn align(observations: &Observations, by: Align) -> Vec<DomainFit> {
+    let count = observations.domains.len();
+    let mut fits = vec![DomainFit::unknown(); count];
+    let by_probes = matches!(by, Align::Auto | Align::Probes);
+    let by_collectives = matches!(by, Align::Auto | Align::Collectives);
+    if by_probes || by_collectives {
+        let Some(domains) = Domains::new(observations) else { return fits };
+        let estimate = Estimate::new(observations, &domains, by_probes, by_collectives);
+        for (place, fit) in estimate.fits(&domains).into_iter().enumerate() {
+            if let (Some(fit), Some(&position)) = (fit, domains.position.get(place)) {
+                fits[position] = fit;
+            }
+        }
+    }
+    if matches!(by, Align::Auto | Align::Anchors) {
+        by_anchors(observations, &mut fits);
+    }
+    if let Some(fit) = fits.get_mut(observations.reference) {
+        *fit = DomainFit::reference();
+    }
+    fits
+}
+
+/// What probes and collectives say together.
+struct Estimate {
+    links: Vec<Link>,
+    located: Vec<Option<Located>>,
+    /// Variance of the biases left in each domain.
+    biases: Vec<f64>,
+    bounds: Vec<Bounds>,
+}
+
+impl Estimate {
+    fn new(
+        observations: &Observations,
+        domains: &Domains,
+        by_probes: bool,
+        by_collectives: bool,
+    ) -> Estimate {
+        let count = domains.clocks.len();
+        let locate = |links: &[Link], corrections: &[Correction], noise| {
+            locate(count, domains.reference, links, corrections, noise)
+        };
+        let alone = |links: &[Link], noise| {
+            locate(links, &vec![Correction { bias: 0.0, scale: 1.0 }; links.len()], noise)
+        };
+
+        // Each source for itself. Who is last in a collective is known once all are roughly aligned.
+        let mut links = if by_probes { probes::links(&observations.bursts, domains) } else { Vec::new() };
+        let from_probes = alone(&links, Noise::Guessed);
+        let gatherings = if by_collectives {
+            collectives::gatherings(&observations.meetings, domains)
+        } else {
+            Vec::new()
+        };
+        let rough = alone(&collectives::links(&gatherings, None, domains), Noise::Trusted);
+        let habits = habits(&gatherings, &tracks(&rough));
+        let meetings = collectives::links(&gatherings, Some(&habits), domains);
+        let from_collectives = alone(&meetings, Noise::Guessed);
+
+        // Both together: constant errors are shared out, noises get the size that was found.
+        let probe_links = links.len();
+        links.extend(meetings);
+        let shift = |leverage: &[(usize, f64)]| leverage.iter().map(|(i, l)| (i + probe_links, *l)).collect();
+        let from_collectives: Vec<Option<Located>> = from_collectives
+            .into_iter()
+            .map(|l| l.map(|l| Located { leverage: shift(&l.leverage), ..l }))
+            .collect();
+        let biases = Biases::new(&links, &habits, &from_probes, &from_collectives);
+        let corrections: Vec<Correction> = links
+            .iter()
+            .enumerate()
+            .map(|(i, link)| {
+                let source = match link.kind {
+                    Kind::Probes => &from_probes,
+                    Kind::Collectives => &from_collectives,
+                };
+                // The one of the two ends that was located through the other.
+                let ends = [link.u, link.v].map(|d| source[d].as_ref());
+                let child = ends.into_iter().flatten().max_by_key(|l| l.rank);
+                Correction { bias: biases.of_link(i), scale: child.map_or(1.0, |l| l.scale) }
+            })
+            .collect();
+        let located = locate(&links, &corrections, Noise::Scaled);
+        let left = |(domain, located): (usize, &Option<Located>)| {
+            located.as_ref().map_or(0.0, |l| biases.left(domain, &l.leverage))
+        };
+        let left = located.iter().enumerate().map(left).collect();
+        let bounds = bounds(&located, &links, &gatherings, &observations.meetings, domains);
+        Estimate { links, located, biases: left, bounds }
+    }
+
+    /// By place; `None` where neither source reaches.
+    fn fits(&self, domains: &Domains) -> Vec<Option<DomainFit>> {
+        (0..self.located.len()).map(|place| self.fit(place, domains)).collect()
+    }
+
+    fn fit(&self, place: usize, domains: &Domains) -> Option<DomainFit> {
+        let located = self.located.get(place)?.as_ref().filter(|l| !l.track.knots.is_empty())?;
+        let counted = |kind| {
+            let used: u64 = self
+                .links
+                .iter()
+                .filter(|l| l.kind == kind && (l.u == place || l.v == place))
+                .map(|l| l.count)
+                .sum();
+            used
+        };
+        let used = |kind| located.leverage.iter().any(|(i, _)| self.links[*i].kind == kind);
+        let method = match (used(Kind::Probes), used(Kind::Collectives)) {
+            (true, true) => Method::Fusion,
+            (true, false) => Method::Probes,
+            (false, _) => Method::Collectives,
+        };
+        let track = &located.track;
+        let convert = Convert { place, domains, track };
+        let map = convert.map();
+        let bars = thinned(track).into_iter().filter_map(|(i, knot)| {
+            let bound = self.bounds[place].at_knots.get(i).copied().flatten();
+            bar(&convert, knot, self.biases[place], bound)
+        });
+        let bars: Vec<BarKnot> = bars.collect();
+        let steps = track.steps.iter().filter_map(|s| {
+            let clock = &domains.clocks[place];
+            Some(Step {
+                after: clock.boottime(s.after)?,
+                before: clock.boottime(s.before)?,
+                by: -s.by.clamp(-1e18, 1e18) as i64,
+            })
+        });
+        Some(DomainFit {
+            method,
+            offset: bars.get(bars.len() / 2).map_or(0, |b| b.offset),
+            drift_ppm: map.drift_ppm(),
+            probes: counted(Kind::Probes),
+            collectives: counted(Kind::Collectives),
+            steps: steps.collect(),
+            contradictions: self.bounds[place].contradictions,
+            map,
+            bars,
+        })
+    }
+}
+
+fn tracks(located: &[Option<Located>]) -> Vec<Option<&Track>> {
+    located.iter().map(|l| l.as_ref().map(|l| &l.track)).collect()
+}
+
+/// The knots that the result is made of, with their places: of long runs not all, except around jumps.
+fn thinned(track: &Track) -> Vec<(usize, &Knot)> {
+    let (Some(first), Some(last)) = (track.knots.first(), track.knots.last()) else { return Vec::new() };
+    let apart = (last.x - first.x) / KNOTS as f64;
+    let mut kept: Vec<(usize, &Knot)> = Vec::new();
+    for (i, knot) in track.knots.iter().enumerate() {
+        let far = kept.last().is_none_or(|(_, before)| knot.x - before.x >= apart);
+        let jumps = knot.slack > 0.0 || track.knots.get(i + 1).is_some_and(|next| next.slack > 0.0);
+        let jumped =
+            i.checked_sub(1).and_then(|i| track.knots.get(i)).is_some_and(|before| before.slack > 0.0);
+        if far || jumps || jumped || i + 1 == track.knots.len() {
+            kept.push((i, knot));
+        }
+    }
+    kept
+}
+
+/// From a domain's BOOTTIME to the reference's, through both RAW clocks.
+struct Convert<'a> {
+    place: usize,
+    domains: &'a Domains,
+    track: &'a Track,
+}
+
+impl Convert<'_> {
+    /// Straight between all times at which the track or one of the two nodes' BOOTTIME bends.
+    fn map(&self) -> TimeMap {
+        let (own, reference) =
+            (&self.domains.clocks[self.place], &self.domains.clocks[self.domains.reference]);
+        let mut bends: Vec<f64> =
+            thinned(self.track).into_iter().map(|(_, k)| k.x).chain(own.bends()).collect();
+        bends.extend(reference.bends().map(|x| self.track.x_at(x)));
+        // Two points at each end, so that the last rate is that of the track.
+        let ends = bends.iter().fold((f64::INFINITY, f64::NEG_INFINITY), |(a, b), x| (a.min(*x), b.max(*x)));
+        bends.extend([ends.0 - super::track::SECOND, ends.1 + super::track::SECOND]);
+        TimeMap::through(bends.into_iter().filter_map(|x| self.times(x)).collect())
+    }
+
+    /// Local and job time at x.
+    fn times(&self, x: f64) -> Option<(i64, i64)> {
+        let local = self.domains.clocks[self.place].boottime(x)?;
+        let job = self.domains.clocks[self.domains.reference].boottime(x + self.track.at(x).y)?;
+        Some((local, job))
+    }
+}
+
+/// Two standard deviations with what is left of the biases, and no more than what is certain.
+fn bar(convert: &Convert<'_>, knot: &Knot, bias: f64, bound: Option<(f64, f64)>) -> Option<BarKnot> {
+    let (local, job) = convert.times(knot.x)?;
+    let clocks = &convert.domains.clocks;
+    let reading = clocks[convert.place].error + clocks[convert.domains.reference].error;
+    let wide = 2.0 * (knot.var + bias + reading * reading / 3.0).sqrt() + knot.slack;
+    let hard = bound.filter(|b| b.0.is_finite() && b.1.is_finite());
+    let bar = match bound {
+        Some((low, high)) => wide.min(low.abs().max(high.abs())).max(low).max(-high),
+        None => wide,
+    };
+    let whole = |ns: f64| ns.clamp(-1e18, 1e18) as i64;
+    Some(BarKnot {
+        local,
+        offset: job.saturating_sub(local),
+        bar: whole((bar + reading).ceil()),
+        hard: hard.map(|(low, high)| (whole((low - reading).floor()), whole((high + reading).ceil()))),
+        growth: whole((2.0 * knot.rate_var.sqrt()).ceil()),
+    })
+}
+
+/// The domains that are left, by their wall clocks. How good these are, the others tell.
+fn by_anchors(observations: &Observations, fits: &mut [DomainFit]) {
+    let anchors: Vec<Option<Anchor>> = (0..fits.len())
+        .map(|position| Anchor::new(observations.sets.get(position).map_or(&[][..], Vec::as_slice)))
+        .collect();
+    let Some(Some(reference)) = anchors.get(observations.reference) else { return };
+    let off = fits
+        .iter()
+        .zip(&anchors)
+        .filter(|(fit, _)| !matches!(fit.method, Method::None | Method::Reference))
+        .filter_map(|(fit, own)| {
+            Some(own.as_ref()?.ns.checked_sub(reference.ns)?.checked_sub(fit.offset)? as f64)
+        });
+    let uncertainty = anchors::uncertainty(off.collect());
+    for (fit, own) in fits.iter_mut().zip(&anchors).filter(|(fit, _)| fit.method == Method::None) {
+        if let Some(better) = own.as_ref().and_then(|own| anchors::fit(own, reference, uncertainty)) {
+            *fit = better;
+        }
+    }
+}

@@ -1,0 +1,219 @@
+//! What the error of a domain certainly is not, whatever the noise: an answer comes after its question, and
+//! nobody leaves a collective before those have entered whom it waits for.
+
+use super::collectives::Gathering;
+use super::links::{Domains, Link};
+use super::locate::Located;
+use super::observations::{Meeting, Needs};
+use super::track::{SECOND, Track};
+
+/// Rates are not off by more standard deviations than this.
+const SURE: f64 = 4.0;
+/// No rate is better known than this, ns/s.
+const LEAST_RATE: f64 = 1.0;
+
+/// True minus estimated y of one domain at one x: between the two.
+#[derive(Clone, Copy, Debug)]
+struct Bound {
+    x: f64,
+    low: f64,
+    high: f64,
+}
+
+/// Bounds at the knots of a track.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Bounds {
+    /// One for each knot; infinite where nothing is certain, `None` in a contradiction.
+    pub(super) at_knots: Vec<Option<(f64, f64)>>,
+    /// Stretches of time in which the bounds exclude each other.
+    pub(super) contradictions: u64,
+}
+
+/// "Whoever of `later` it was, it left after `earlier` had entered": x of both.
+struct Order {
+    earlier: (usize, f64),
+    later: (usize, f64),
+}
+
+/// The bounds of all located domains.
+pub(super) fn bounds(
+    located: &[Option<Located>],
+    links: &[Link],
+    gatherings: &[Gathering],
+    meetings: &[Meeting],
+    domains: &Domains,
+) -> Vec<Bounds> {
+    let mut orders: Vec<Vec<Order>> = located.iter().map(|_| Vec::new()).collect();
+    let rank = |domain: usize| located[domain].as_ref().map_or(usize::MAX, |l| l.rank);
+    let mut add = |order: Order| {
+        let (a, b) = (order.earlier.0, order.later.0);
+        if a != b && rank(a) != usize::MAX && rank(b) != usize::MAX {
+            orders[if rank(a) > rank(b) { a } else { b }].push(order);
+        }
+    };
+    for gathering in gatherings {
+        let Some(hub) = gathering.guests.iter().min_by_key(|g| rank(g.domain)) else { continue };
+        for guest in &gathering.guests {
+            add(Order { earlier: (hub.domain, hub.enter), later: (guest.domain, guest.first_exit) });
+            add(Order { earlier: (guest.domain, guest.enter), later: (hub.domain, hub.first_exit) });
+        }
+    }
+    meetings.iter().for_each(|meeting| rooted(meeting, domains, &mut add));
+    let mut by_rank: Vec<usize> = (0..located.len()).filter(|&d| rank(d) != usize::MAX).collect();
+    by_rank.sort_by_key(|&d| rank(d));
+    let mut bounds = vec![Bounds::default(); located.len()];
+    for &domain in by_rank.iter().skip(1) {
+        let certain = certain(domain, &orders[domain], links, located, &bounds);
+        if let Some(located) = &located[domain] {
+            bounds[domain] = spread(&located.track, certain);
+        }
+    }
+    bounds
+}
+
+/// The orders that a collective with a root gives.
+fn rooted(meeting: &Meeting, domains: &Domains, add: &mut impl FnMut(Order)) {
+    let (root, all_of_root) = match meeting.needs {
+        Needs::AllOfRoot(root) => (root, true),
+        Needs::RootOfAll(root) => (root, false),
+        Needs::AllOfAll | Needs::Nothing => return,
+    };
+    let attendances = || meeting.attendances.iter().filter(|a| a.exit >= a.enter);
+    let Some(root) = attendances().find(|a| a.rank == root) else { return };
+    let Some((root_at, root_clock)) = domains.get(root.domain as usize) else { return };
+    for other in attendances() {
+        let Some((at, clock)) = domains.get(other.domain as usize) else { continue };
+        add(if all_of_root {
+            Order {
+                earlier: (root_at, root_clock.of_boottime(root.enter)),
+                later: (at, clock.of_boottime(other.exit)),
+            }
+        } else {
+            Order {
+                earlier: (at, clock.of_boottime(other.enter)),
+                later: (root_at, root_clock.of_boottime(root.exit)),
+            }
+        });
+    }
+}
+
+/// What each observation says for certain, in order of x. Others have lower ranks, and their bounds are known.
+fn certain(
+    domain: usize,
+    orders: &[Order],
+    links: &[Link],
+    located: &[Option<Located>],
+    bounds: &[Bounds],
+) -> Vec<Bound> {
+    let mut certain = Vec::new();
+    let Some(own) = &located[domain] else { return certain };
+    let of = |other: usize, x: f64| -> Option<(f64, f64, f64)> {
+        let track = &located[other].as_ref()?.track;
+        let (low, high) = bounds[other].at(track, x)?;
+        Some((x + track.at(x).y, low, high))
+    };
+    for order in orders {
+        let is_later = order.later.0 == domain;
+        let ((_, x), (other, theirs)) =
+            if is_later { (order.later, order.earlier) } else { (order.earlier, order.later) };
+        let Some((reference, low, high)) = of(other, theirs) else { continue };
+        let apart = reference - (x + own.track.at(x).y);
+        certain.push(if is_later {
+            Bound { x, low: apart + low, high: f64::INFINITY }
+        } else {
+            Bound { x, low: f64::NEG_INFINITY, high: apart + high }
+        });
+    }
+    for link in links.iter().filter(|l| (l.u == domain || l.v == domain) && l.round_trip.is_finite()) {
+        let other = link.across(domain);
+        if located[other].as_ref().is_none_or(|o| o.rank >= own.rank) {
+            continue;
+        }
+        for pair in &link.pairs {
+            let (x, theirs) = if link.v == domain { (pair.xv, pair.xu) } else { (pair.xu, pair.xv) };
+            let Some((reference, low, high)) = of(other, theirs) else { continue };
+            let apart = reference - (x + own.track.at(x).y);
+            certain.push(Bound { x, low: apart + low - pair.half, high: apart + high + pair.half });
+        }
+    }
+    certain.retain(|b| b.x.is_finite());
+    certain.sort_by(|a, b| a.x.total_cmp(&b.x).then(a.low.total_cmp(&b.low)).then(a.high.total_cmp(&b.high)));
+    certain
+}
+
+/// Carries each bound to the knots around it, wider with the drift since; no further than to a jump.
+fn spread(track: &Track, certain: Vec<Bound>) -> Bounds {
+    let rate = track.knots.iter().map(|k| k.rate_var).fold(f64::INFINITY, f64::min).sqrt();
+    let growth = (SURE * rate + LEAST_RATE) / SECOND;
+    let piece = |x: f64| track.steps.iter().take_while(|s| s.before <= x).count();
+    let jumps = |x: f64| track.steps.iter().any(|s| s.after <= x && x <= s.before);
+    let mut at_knots = vec![(f64::NEG_INFINITY, f64::INFINITY); track.knots.len()];
+    let widen = |bound: &mut Bound, x: f64| {
+        let by = (x - bound.x).abs() * growth;
+        *bound = Bound { x, low: bound.low - by, high: bound.high + by };
+    };
+    let open = Bound { x: 0.0, low: f64::NEG_INFINITY, high: f64::INFINITY };
+    for backwards in [false, true] {
+        let mut order: Vec<usize> = (0..track.knots.len()).collect();
+        let mut bounds: Vec<&Bound> = certain.iter().filter(|b| !jumps(b.x)).collect();
+        if backwards {
+            order.reverse();
+            bounds.reverse();
+        }
+        let mut bounds = bounds.into_iter().peekable();
+        let mut carried = open;
+        let mut in_piece = usize::MAX;
+        let passed = |x: f64, knot: f64| if backwards { x >= knot } else { x <= knot };
+        for i in order {
+            let x = track.knots[i].x;
+            let mut take = |carried: &mut Bound, b: &Bound| {
+                if piece(b.x) != in_piece {
+                    in_piece = piece(b.x);
+                    *carried = open;
+                }
+                widen(carried, b.x);
+                carried.low = carried.low.max(b.low);
+                carried.high = carried.high.min(b.high);
+            };
+            while let Some(b) = bounds.next_if(|b| passed(b.x, x)) {
+                take(&mut carried, b);
+            }
+            take(&mut carried, &Bound { x, ..open });
+            at_knots[i].0 = at_knots[i].0.max(carried.low);
+            at_knots[i].1 = at_knots[i].1.min(carried.high);
+        }
+    }
+    let mut contradictions = 0;
+    let mut before = false;
+    let at_knots = at_knots
+        .into_iter()
+        .zip(&track.knots)
+        .map(|((low, high), knot)| {
+            let in_jump = jumps(knot.x) || knot.slack > 0.0;
+            let contradicts = low > high && !in_jump;
+            contradictions += u64::from(contradicts && !before);
+            before = contradicts;
+            if in_jump {
+                Some((f64::NEG_INFINITY, f64::INFINITY))
+            } else {
+                (low <= high).then_some((low, high))
+            }
+        })
+        .collect();
+    Bounds { at_knots, contradictions }
+}
+
+impl Bounds {
+    /// The bounds at x; those of the reference are 0.
+    fn at(&self, track: &Track, x: f64) -> Option<(f64, f64)> {
+        if track.knots.is_empty() {
+            return Some((0.0, 0.0));
+        }
+        let after = track.knots.partition_point(|k| k.x <= x);
+        let wide = (f64::NEG_INFINITY, f64::INFINITY);
+        let a = after.checked_sub(1).map_or(Some(wide), |i| self.at_knots.get(i).copied().flatten());
+        let b = self.at_knots.get(after).map_or(Some(wide), |b| *b);
+        let (a, b) = (a?, b?);
+        Some((a.0.min(b.0), a.1.max(b.1)))
+    }
+}

@@ -1,0 +1,282 @@
+//! Collectives in which everyone waits for everyone, as pairs of times of two domains: everyone leaves when
+//! the last one has come. Entries say nothing, they are as far apart as the ranks' work.
+
+use super::links::{Domains, Kind, Link, Pair};
+use super::observations::{Meeting, Needs};
+use super::robust;
+use super::track::{SECOND, Track};
+use std::collections::BTreeMap;
+
+/// Domains that met less often are not compared.
+const FEWEST: u64 = 3;
+/// A block of collectives ends after this time and this number of them...
+const BLOCK: f64 = 5.0 * SECOND;
+const BLOCK_COUNT: usize = 5;
+/// ... or this time, or this number.
+const LONGEST_BLOCK: f64 = 30.0 * SECOND;
+const FULL_BLOCK: usize = 64;
+/// What two clock readings may be off, ns.
+const GRAIN: f64 = 20.0;
+/// A domain that is last in more than this share of its collectives is compared by these, too.
+pub(super) const MOSTLY: f64 = 0.6;
+/// Collectives in which a domain was last, that tell how their durations spread.
+const ENOUGH_OWN: usize = 5;
+/// Domains that were last at least once, that tell what is usual.
+const ENOUGH_KNOWN: usize = 4;
+/// Last by less than this is not surely last, ns.
+const SURELY: f64 = 2e3;
+
+/// One collective; guests in order of their places.
+pub(super) struct Gathering {
+    pub(super) guests: Vec<Guest>,
+}
+
+/// One domain in a collective: x of its clock.
+pub(super) struct Guest {
+    pub(super) domain: usize,
+    /// When its last rank entered.
+    pub(super) enter: f64,
+    /// When the middle one of its ranks left.
+    pub(super) exit: f64,
+    /// When its first rank left.
+    pub(super) first_exit: f64,
+}
+
+/// The collectives whose exits can be compared.
+pub(super) fn gatherings(meetings: &[Meeting], domains: &Domains) -> Vec<Gathering> {
+    let gathering = |meeting: &Meeting| {
+        if meeting.needs != Needs::AllOfAll {
+            return None;
+        }
+        let mut ranks: Vec<(usize, f64, f64)> = meeting
+            .attendances
+            .iter()
+            .filter(|a| a.exit >= a.enter)
+            .filter_map(|a| {
+                let (place, clock) = domains.get(a.domain as usize)?;
+                Some((place, clock.of_boottime(a.enter), clock.of_boottime(a.exit)))
+            })
+            .collect();
+        ranks.sort_by(|a, b| a.0.cmp(&b.0).then(a.2.total_cmp(&b.2)).then(a.1.total_cmp(&b.1)));
+        let guests: Vec<Guest> = ranks
+            .chunk_by(|a, b| a.0 == b.0)
+            .map(|ranks| Guest {
+                domain: ranks[0].0,
+                enter: ranks.iter().map(|r| r.1).fold(f64::NEG_INFINITY, f64::max),
+                exit: (ranks[(ranks.len() - 1) / 2].2 + ranks[ranks.len() / 2].2) / 2.0,
+                first_exit: ranks[0].2,
+            })
+            .collect();
+        (guests.len() >= 2).then_some(Gathering { guests })
+    };
+    meetings.iter().filter_map(gathering).collect()
+}
+
+/// What is known of the habits of domains once they are roughly aligned.
+#[derive(Default)]
+pub(super) struct Habits {
+    /// For each collective, who came last.
+    last: Vec<Option<usize>>,
+    /// For each domain, the share of its collectives that it was last in.
+    pub(super) last_share: Vec<f64>,
+    /// For each domain: how much later than others it leaves when it waits for nobody, with variance; ns.
+    pub(super) lateness: Vec<Option<(f64, f64)>>,
+    /// From the last entry to the middle exit, ns.
+    pub(super) latency: f64,
+}
+
+/// Who is late in coming and in leaving, with `tracks` as they are so far.
+pub(super) fn habits(gatherings: &[Gathering], tracks: &[Option<&Track>]) -> Habits {
+    let mut last = Vec::with_capacity(gatherings.len());
+    let mut met = vec![0.0; tracks.len()];
+    let mut was_last = vec![0.0; tracks.len()];
+    let mut own: Vec<Vec<f64>> = vec![Vec::new(); tracks.len()];
+    let mut latencies = Vec::with_capacity(gatherings.len());
+    for gathering in gatherings {
+        // The two latest entries, in the reference's time; and all exits.
+        let mut latest: [Option<(f64, &Guest)>; 2] = [None; 2];
+        let mut exits = Vec::with_capacity(gathering.guests.len());
+        for guest in &gathering.guests {
+            let Some(track) = tracks[guest.domain] else { continue };
+            let y = track.at(guest.enter).y;
+            met[guest.domain] += 1.0;
+            exits.push(guest.exit + y);
+            let enter = guest.enter + y;
+            if latest[0].is_none_or(|(latest, _)| enter > latest) {
+                latest = [Some((enter, guest)), latest[0]];
+            } else if latest[1].is_none_or(|(second, _)| enter > second) {
+                latest[1] = Some((enter, guest));
+            }
+        }
+        last.push(match latest {
+            [Some((enter, guest)), Some((second, _))] if enter - second > SURELY => {
+                was_last[guest.domain] += 1.0;
+                own[guest.domain].push(guest.exit - guest.enter);
+                Some(guest.domain)
+            }
+            _ => None,
+        });
+        if let (Some((enter, _)), Some(middle)) = (latest[0], robust::median(&mut exits)) {
+            latencies.push(middle - enter);
+        }
+    }
+    let last_share = was_last.iter().zip(&met).map(|(last, met)| last / f64::max(*met, 1.0)).collect();
+    let latency = robust::median(&mut latencies).unwrap_or(0.0).max(0.0);
+    Habits { last, last_share, lateness: lateness(own), latency }
+}
+
+/// How much longer than the middle domain each needs when it is the last to come.
+fn lateness(mut own: Vec<Vec<f64>>) -> Vec<Option<(f64, f64)>> {
+    let middles: Vec<Option<f64>> = own.iter_mut().map(|own| robust::median(own)).collect();
+    let mut known: Vec<f64> = middles.iter().flatten().copied().collect();
+    let enough = known.len() >= ENOUGH_KNOWN;
+    let Some(usual) = robust::median(&mut known).filter(|_| enough) else { return vec![None; own.len()] };
+    // One domain's values alone are too few to tell their spread.
+    let off = |(own, middle): (&Vec<f64>, &Option<f64>)| -> Vec<f64> {
+        let middle = if own.len() >= ENOUGH_OWN { middle.unwrap_or(usual) } else { usual };
+        own.iter().map(|v| v - middle).collect()
+    };
+    let spread = robust::deviation(&mut own.iter().zip(&middles).flat_map(off).collect::<Vec<_>>(), 0.0);
+    let late = |(own, middle): (&Vec<f64>, &Option<f64>)| {
+        let unsure = 1.57 * spread * spread / own.len().max(1) as f64 + GRAIN * GRAIN;
+        middle.map(|middle| (middle - usual, unsure))
+    };
+    own.iter().zip(&middles).map(late).collect()
+}
+
+/// A link from the reference, or from the domain nearest to it, to each domain that it met.
+pub(super) fn links(gatherings: &[Gathering], habits: Option<&Habits>, domains: &Domains) -> Vec<Link> {
+    let levels = levels(gatherings, domains);
+    let mut by_ends: BTreeMap<(usize, usize), Vec<(f64, f64)>> = BTreeMap::new();
+    for (i, gathering) in gatherings.iter().enumerate() {
+        let Some(hub) = gathering.guests.iter().min_by_key(|g| (levels[g.domain], g.domain)) else {
+            continue;
+        };
+        // Who comes last need not wait for the others, and leaves early.
+        let hasty = |domain: usize| {
+            habits.is_some_and(|h| h.last[i] == Some(domain) && h.last_share[domain] <= MOSTLY)
+        };
+        if levels[hub.domain] == usize::MAX || hasty(hub.domain) {
+            continue;
+        }
+        for guest in gathering.guests.iter().filter(|g| g.domain != hub.domain && !hasty(g.domain)) {
+            let (u, v) = if hub.domain < guest.domain { (hub, guest) } else { (guest, hub) };
+            by_ends.entry((u.domain, v.domain)).or_default().push((u.exit, v.exit - u.exit));
+        }
+    }
+    let mut met: Vec<Met> = by_ends
+        .into_iter()
+        .filter(|(_, exits)| exits.len() as u64 >= FEWEST)
+        .map(|(ends, exits)| Met::new(ends, exits))
+        .collect();
+    // Few collectives tell little about their spread; the other domains' are much the same.
+    let usual = robust::median(&mut met.iter().map(|m| m.spread).collect::<Vec<_>>()).unwrap_or(0.0);
+    met.drain(..).map(|met| met.link(usual)).collect()
+}
+
+/// How many others stand between each domain and the reference.
+fn levels(gatherings: &[Gathering], domains: &Domains) -> Vec<usize> {
+    let count = domains.clocks.len();
+    let mut levels = vec![usize::MAX; count];
+    levels[domains.reference] = 0;
+    for level in 1..=count {
+        let mut met = vec![0_u64; count];
+        for gathering in gatherings {
+            if gathering.guests.iter().any(|g| levels[g.domain] < level) {
+                gathering.guests.iter().for_each(|g| met[g.domain] += 1);
+            }
+        }
+        let mut more = false;
+        for (known, met) in levels.iter_mut().zip(met) {
+            if *known == usize::MAX && met >= FEWEST {
+                *known = level;
+                more = true;
+            }
+        }
+        if !more {
+            break;
+        }
+    }
+    levels
+}
+
+/// How many values of another spread the usual one counts for.
+const USUAL_COUNT: f64 = 8.0;
+
+/// The collectives of two domains.
+struct Met {
+    ends: (usize, usize),
+    blocks: Vec<Block>,
+    count: u64,
+    /// Standard deviation of v's exit minus u's, ns.
+    spread: f64,
+}
+
+impl Met {
+    /// `exits` are u's exit and v's minus u's.
+    fn new(ends: (usize, usize), mut exits: Vec<(f64, f64)>) -> Met {
+        exits.sort_by(|a, b| a.0.total_cmp(&b.0).then(a.1.total_cmp(&b.1)));
+        let rate = robust::slope(&exits);
+        let rate = if rate.abs() < 1e-3 { rate } else { 0.0 };
+        let mut blocks = Vec::new();
+        let mut rest = exits.as_slice();
+        while let Some(first) = rest.first() {
+            let ends = |i: usize, exit: &(f64, f64)| {
+                let passed = exit.0 - first.0;
+                passed > LONGEST_BLOCK || i >= FULL_BLOCK || (passed > BLOCK && i >= BLOCK_COUNT)
+            };
+            let end =
+                rest.iter().enumerate().position(|(i, exit)| ends(i, exit)).unwrap_or(rest.len()).max(1);
+            let (block, others) = rest.split_at(end);
+            blocks.push(Block::new(block, rate));
+            rest = others;
+        }
+        let mut spreads: Vec<f64> = blocks.iter().filter(|b| b.count >= 3.0).map(|b| b.spread).collect();
+        let spread = robust::median(&mut spreads).unwrap_or_else(|| {
+            let mut off: Vec<f64> = exits.iter().map(|e| e.1 - rate * (e.0 - exits[0].0)).collect();
+            let middle = robust::median(&mut off).unwrap_or(0.0);
+            robust::deviation(&mut off, middle)
+        });
+        Met { ends, blocks, count: exits.len() as u64, spread }
+    }
+
+    fn link(self, usual: f64) -> Link {
+        let mixed =
+            |count: f64, own: f64, usual: f64| (count * own + USUAL_COUNT * usual) / (count + USUAL_COUNT);
+        let usual = mixed(self.count as f64, self.spread * self.spread, usual * usual);
+        let pair = |b: &Block| {
+            let var = 1.57 * mixed(b.count, b.spread * b.spread, usual) / b.count + GRAIN * GRAIN;
+            Pair { xu: b.middle, xv: b.middle + b.apart, var, half: f64::INFINITY, around: b.around }
+        };
+        let pairs = self.blocks.iter().map(pair).collect();
+        let (u, v) = self.ends;
+        Link { u, v, kind: Kind::Collectives, pairs, count: self.count, round_trip: f64::INFINITY }
+    }
+}
+
+/// Some collectives in a row.
+struct Block {
+    middle: f64,
+    apart: f64,
+    spread: f64,
+    count: f64,
+    /// Half its length, ns.
+    around: f64,
+}
+
+impl Block {
+    fn new(exits: &[(f64, f64)], rate: f64) -> Block {
+        let count = exits.len() as f64;
+        let middle = exits.iter().map(|e| e.0).sum::<f64>() / count;
+        let level = |e: &(f64, f64)| e.1 - rate * (e.0 - middle);
+        let mut by_level: Vec<&(f64, f64)> = exits.iter().collect();
+        by_level.sort_by(|a, b| level(a).total_cmp(&level(b)).then(a.0.total_cmp(&b.0)));
+        let mut apart: Vec<f64> = by_level.iter().map(|e| level(e)).collect();
+        let median = robust::median(&mut apart).unwrap_or(0.0);
+        // The middle ones stand for the block, at their own times: of a few collectives the rate may be wrong.
+        let (low, high) = (by_level[(exits.len() - 1) / 2], by_level[exits.len() / 2]);
+        let (middle, level) = ((low.0 + high.0) / 2.0, (low.1 + high.1) / 2.0);
+        let around = exits.iter().map(|e| (e.0 - middle).abs()).fold(0.0, f64::max);
+        Block { middle, apart: level, spread: robust::deviation(&mut apart, median), count, around }
+    }
+}

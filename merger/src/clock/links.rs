@@ -1,0 +1,86 @@
+use super::observations::Observations;
+use super::on_node::OnNode;
+use rpd_shard::model::LocalNs;
+
+/// What one source knows of the clocks of two domains, `u < v`.
+#[derive(Clone, Debug)]
+pub(super) struct Link {
+    pub(super) u: usize,
+    pub(super) v: usize,
+    pub(super) kind: Kind,
+    /// In order of time.
+    pub(super) pairs: Vec<Pair>,
+    /// How many bursts or collectives are behind it.
+    pub(super) count: u64,
+    /// The shortest round trip, ns; of probes only.
+    pub(super) round_trip: f64,
+}
+
+/// The sources.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Kind {
+    Probes,
+    Collectives,
+}
+
+/// When u showed `xu`, v showed `xv`.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Pair {
+    pub(super) xu: f64,
+    pub(super) xv: f64,
+    /// Of xv - xu, ns^2, as far as its source can tell.
+    pub(super) var: f64,
+    /// xv - xu is certainly not off by more, ns; infinite where nothing is certain.
+    pub(super) half: f64,
+    /// The observations behind it are at most this much before or after, ns.
+    pub(super) around: f64,
+}
+
+impl Link {
+    /// The other end.
+    pub(super) fn across(&self, from: usize) -> usize {
+        if self.u == from { self.v } else { self.u }
+    }
+}
+
+/// The domains in an order that does not depend on that of the inputs, with the clocks of each.
+pub(super) struct Domains {
+    /// Place here of each position of the observations.
+    pub(super) place: Vec<usize>,
+    /// Position in the observations of each place.
+    pub(super) position: Vec<usize>,
+    /// By place.
+    pub(super) clocks: Vec<OnNode>,
+    /// Place of the reference.
+    pub(super) reference: usize,
+}
+
+impl Domains {
+    /// `None` if the reference is not there.
+    pub(super) fn new(observations: &Observations) -> Option<Domains> {
+        let count = observations.domains.len();
+        let mut position: Vec<usize> = (0..count).collect();
+        position.sort_by_key(|&p| &observations.domains[p]);
+        let mut place = vec![0; count];
+        position.iter().enumerate().for_each(|(at, &p)| place[p] = at);
+        let mut earliest = vec![LocalNs(i64::MAX); count];
+        for attendance in observations.meetings.iter().flat_map(|m| &m.attendances) {
+            if let Some(first) = earliest.get_mut(attendance.domain as usize) {
+                *first = attendance.enter.min(*first);
+            }
+        }
+        let clocks = position.iter().map(|&p| {
+            let sets = observations.sets.get(p).map_or(&[][..], Vec::as_slice);
+            OnNode::new(sets, if earliest[p].0 == i64::MAX { 0 } else { earliest[p].0 })
+        });
+        let clocks = clocks.collect();
+        let reference = *place.get(observations.reference)?;
+        Some(Domains { place, position, clocks, reference })
+    }
+
+    /// Place and clocks of a position.
+    pub(super) fn get(&self, position: usize) -> Option<(usize, &OnNode)> {
+        let place = *self.place.get(position)?;
+        Some((place, self.clocks.get(place)?))
+    }
+}

@@ -1,0 +1,100 @@
+use rpd_shard::model::LocalNs;
+use rpd_shard::record::{ClockDomain, ClockSet};
+
+/// What is known of the clocks of a job. Domains are positions in `domains`; what names a position that is
+/// not there is ignored.
+#[derive(Clone, Debug, Default)]
+pub struct Observations {
+    /// The clock domains, in merge order.
+    pub domains: Vec<ClockDomain>,
+    /// The domain whose BOOTTIME is the job's time: the node of rank 0, else of the lowest rank.
+    pub reference: usize,
+    /// Clock sets of each domain; none for the domains of bare databases.
+    pub sets: Vec<Vec<ClockSet>>,
+    /// Bursts of probes.
+    pub bursts: Vec<Burst>,
+    /// Matched collectives, or some of them.
+    pub meetings: Vec<Meeting>,
+}
+
+/// The best probes of one burst between two domains. Times are `CLOCK_MONOTONIC_RAW`, ns, of the domain
+/// that read them.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Burst {
+    /// The prober, who read t1 and t4.
+    pub from: usize,
+    /// The answerer, who read t2 and t3.
+    pub to: usize,
+    /// Probes sent.
+    pub sent: u32,
+    /// Answers that came.
+    pub answered: u32,
+    /// Median absolute deviation of the offsets of all answered probes, ns.
+    pub spread: i64,
+    /// The probes with the shortest round trips, 1 to 8.
+    pub best: Vec<Probe>,
+}
+
+/// One question and its answer, ns.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Probe {
+    /// Sent by the prober.
+    pub t1: i64,
+    /// Received by the answerer.
+    pub t2: i64,
+    /// Answered.
+    pub t3: i64,
+    /// Received by the prober.
+    pub t4: i64,
+}
+
+/// One collective operation, which ranks of several domains entered and left.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Meeting {
+    /// Who waits for whom.
+    pub needs: Needs,
+    /// The ranks that took part.
+    pub attendances: Vec<Attendance>,
+}
+
+/// Whom a rank has to wait for before it can leave a collective.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Needs {
+    /// Everyone for everyone: barrier, allreduce, allgather, alltoall.
+    AllOfAll,
+    /// Everyone for this rank: broadcast, scatter.
+    AllOfRoot(u32),
+    /// This rank for everyone: reduce, gather.
+    RootOfAll(u32),
+    /// Nobody for anybody: nothing follows from the times.
+    Nothing,
+}
+
+/// When one rank was inside of a collective: `CLOCK_BOOTTIME` of its domain.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Attendance {
+    /// The domain of the rank.
+    pub domain: u32,
+    /// The rank, as the root is named.
+    pub rank: u32,
+    /// When it entered.
+    pub enter: LocalNs,
+    /// When it left.
+    pub exit: LocalNs,
+}
+
+/// By what domains are aligned.
+#[derive(clap::ValueEnum, Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum Align {
+    /// By everything that is known.
+    #[default]
+    Auto,
+    /// By probes only.
+    Probes,
+    /// By the exits of collectives only.
+    Collectives,
+    /// By REALTIME anchors only.
+    Anchors,
+    /// Not at all.
+    None,
+}

@@ -1,0 +1,121 @@
+//! Bursts of probes, as pairs of times of two domains.
+
+use super::links::{Domains, Kind, Link, Pair};
+use super::observations::Burst;
+use super::robust;
+use std::collections::BTreeMap;
+
+/// Bursts before and after one, among which the shortest round trip is the path without queues.
+const WINDOW: usize = 24;
+/// Share of a burst's spread by which its best probes may be off.
+const SHARE_OF_SPREAD: f64 = 0.5;
+/// What two clock readings may be off, ns.
+const GRAIN: f64 = 20.0;
+
+/// Times of one probe on its two domains.
+#[derive(Clone, Copy)]
+struct Trip {
+    /// Middle of the trip on u's clock.
+    middle: f64,
+    /// Receiving minus sending clock from u to v, and from v to u: delays plus and minus the offset.
+    there: f64,
+    back: f64,
+}
+
+/// The trips of one burst.
+struct Trips {
+    trips: Vec<Trip>,
+    /// Of the offsets of all its probes, ns.
+    spread: f64,
+}
+
+impl Trips {
+    fn middle(&self) -> f64 {
+        self.trips.iter().map(|t| t.middle).sum::<f64>() / self.trips.len().max(1) as f64
+    }
+}
+
+/// What is left of one burst.
+struct Best {
+    middle: f64,
+    offset: f64,
+    round_trip: f64,
+    spread: f64,
+}
+
+/// A link for each two domains that probed each other.
+pub(super) fn links(bursts: &[Burst], domains: &Domains) -> Vec<Link> {
+    let mut by_ends: BTreeMap<(usize, usize), Vec<Trips>> = BTreeMap::new();
+    for burst in bursts {
+        let Some((ends, trips)) = trips(burst, domains) else { continue };
+        by_ends.entry(ends).or_default().push(Trips { trips, spread: burst.spread.max(0) as f64 });
+    }
+    by_ends.into_iter().map(|((u, v), bursts)| link(u, v, bursts)).collect()
+}
+
+/// The trips of a burst that can be true, seen from the end that comes first.
+fn trips(burst: &Burst, domains: &Domains) -> Option<((usize, usize), Vec<Trip>)> {
+    let (from, prober) = domains.get(burst.from)?;
+    let (to, answerer) = domains.get(burst.to)?;
+    if from == to || !prober.has_raw || !answerer.has_raw {
+        return None;
+    }
+    let mut trips: Vec<Trip> = burst
+        .best
+        .iter()
+        .filter(|p| p.t4 >= p.t1 && p.t3 >= p.t2)
+        .map(|p| {
+            let (sent, received) = (prober.raw(p.t1), prober.raw(p.t4));
+            let (got, answered) = (answerer.raw(p.t2), answerer.raw(p.t3));
+            let (there, back) = (got - sent, received - answered);
+            if from < to {
+                Trip { middle: (sent + received) / 2.0, there, back }
+            } else {
+                Trip { middle: (got + answered) / 2.0, there: back, back: there }
+            }
+        })
+        .filter(|t| t.there + t.back >= 0.0)
+        .collect();
+    trips.sort_by(|a, b| {
+        a.middle.total_cmp(&b.middle).then(a.there.total_cmp(&b.there)).then(a.back.total_cmp(&b.back))
+    });
+    (!trips.is_empty()).then_some(((from.min(to), from.max(to)), trips))
+}
+
+fn link(u: usize, v: usize, mut bursts: Vec<Trips>) -> Link {
+    bursts.sort_by(|a, b| {
+        let first = |burst: &Trips| burst.trips.first().map_or(0.0, |t| t.there);
+        let middles = a.middle().total_cmp(&b.middle());
+        middles.then(first(a).total_cmp(&first(b))).then(a.spread.total_cmp(&b.spread))
+    });
+    let rough: Vec<(f64, f64)> =
+        bursts.iter().map(|burst| (burst.middle(), best(burst, 0.0).offset)).collect();
+    let rate = robust::slope(&rough);
+    // Delays are not clocks: what drifts faster than any clock is no drift.
+    let rate = if rate.abs() < 1e-3 { rate } else { 0.0 };
+    let best: Vec<Best> = bursts.iter().map(|burst| best(burst, rate)).collect();
+    let pairs = (0..best.len())
+        .map(|i| {
+            let near = &best[i.saturating_sub(WINDOW)..best.len().min(i + WINDOW + 1)];
+            let floor = near.iter().map(|b| b.round_trip).fold(f64::INFINITY, f64::min);
+            let b = &best[i];
+            // What one way took more than the other is anything up to the queueing of both: uniform.
+            let queued = b.round_trip - floor;
+            let unsure = SHARE_OF_SPREAD * b.spread;
+            let var = (queued * queued + unsure * unsure) / 12.0 + GRAIN * GRAIN;
+            Pair { xu: b.middle, xv: b.middle + b.offset, var, half: b.round_trip / 2.0 + GRAIN, around: 0.0 }
+        })
+        .collect();
+    let round_trip = best.iter().map(|b| b.round_trip).fold(f64::INFINITY, f64::min);
+    Link { u, v, kind: Kind::Probes, pairs, count: best.len() as u64, round_trip }
+}
+
+/// The shortest way there and the shortest way back, which need not be of the same probe. `rate` is how
+/// much v gains on u.
+fn best(burst: &Trips, rate: f64) -> Best {
+    let middle = burst.middle();
+    let shortest = |delay: &dyn Fn(&Trip) -> f64| burst.trips.iter().map(delay).fold(f64::INFINITY, f64::min);
+    let there = shortest(&|t| t.there - rate * (t.middle - middle));
+    let back = shortest(&|t| t.back + rate * (t.middle - middle));
+    Best { middle, offset: (there - back) / 2.0, round_trip: (there + back).max(0.0), spread: burst.spread }
+}

@@ -1,0 +1,119 @@
+//! Who takes part: the processes that have collectives, known to all merge ranks, and how many of them each
+//! communicator has.
+
+use super::gather::Said;
+use crate::comm::Comm;
+use crate::failure::Failure;
+use rpd_shard::record::{ClockDomain, wire};
+use serde::{Deserialize, Serialize};
+use std::collections::{BTreeMap, BTreeSet};
+
+/// A process that has collectives.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct Participant {
+    /// Its rank in the job, where it has one.
+    pub rank: Option<u32>,
+    /// Its process id.
+    pub pid: i32,
+    /// Where it ran.
+    pub host: String,
+    /// Whose clocks it read.
+    pub domain: ClockDomain,
+}
+
+impl Participant {
+    /// As it is told.
+    pub fn name(&self) -> String {
+        match self.rank {
+            Some(rank) => format!("rank {rank}"),
+            None => format!("pid {} on {}", self.pid, self.host),
+        }
+    }
+}
+
+/// The participants of the job.
+#[derive(Debug, Default)]
+pub struct Members {
+    /// All of them, in merge order.
+    pub all: Vec<Participant>,
+    /// The number of this merge rank's first one.
+    pub first: u32,
+}
+
+impl Members {
+    /// Joins the participants of all merge ranks.
+    pub fn gather(comm: &impl Comm, own: &[Participant]) -> Result<Members, Failure> {
+        let mut members = Members::default();
+        for (rank, message) in comm.all_gather(wire::encode(&own)).iter().enumerate() {
+            if rank == comm.rank() {
+                members.first = members.all.len() as u32;
+            }
+            let theirs: Vec<Participant> = wire::decode_message(message).map_err(Failure::message)?;
+            members.all.extend(theirs);
+        }
+        Ok(members)
+    }
+
+    /// The participant with this number.
+    pub fn get(&self, number: u32) -> Option<&Participant> {
+        self.all.get(number as usize)
+    }
+
+    /// As a participant is told.
+    pub fn name(&self, number: u32) -> String {
+        self.get(number).map_or_else(|| "a process".to_owned(), Participant::name)
+    }
+}
+
+/// For each process of this merge rank, and each of its communicators, how many processes of the job it has.
+pub(super) fn sizes(comm: &impl Comm, said: &[Said]) -> Result<Vec<BTreeMap<u64, u32>>, Failure> {
+    let ranks = comm.size();
+    let owner = |hash: u64| (hash % ranks as u64) as usize;
+    let mut asked: Vec<Vec<u8>> = vec![Vec::new(); ranks];
+    for hash in said.iter().flat_map(|said| said.comms.keys()) {
+        asked[owner(*hash)].extend_from_slice(&hash.to_le_bytes());
+    }
+    let questions = comm.all_to_all(asked);
+    let mut counts: BTreeMap<u64, u32> = BTreeMap::new();
+    for hash in questions.iter().flat_map(|q| words(q)) {
+        *counts.entry(hash).or_default() += 1;
+    }
+    let answer = |question: &Vec<u8>| {
+        let counts = words(question).map(|hash| counts.get(&hash).copied().unwrap_or(0));
+        counts.flat_map(u32::to_le_bytes).collect::<Vec<u8>>()
+    };
+    let answers = comm.all_to_all(questions.iter().map(answer).collect());
+    let mut next: Vec<_> = answers.iter().map(|a| a.as_chunks::<4>().0.iter()).collect();
+    let mut size_of = |hash: u64| {
+        let bytes = next.get_mut(owner(hash))?.next()?;
+        Some((hash, u32::from_le_bytes(*bytes)))
+    };
+    let sizes = said.iter().map(|said| said.comms.keys().map(|hash| size_of(*hash)).collect::<Option<_>>());
+    sizes.collect::<Option<Vec<_>>>().ok_or_else(|| Failure::message("too few answers"))
+}
+
+/// Name and numbers of the participants of some communicators.
+pub(super) fn details(
+    comm: &impl Comm,
+    first: u32,
+    said: &[Said],
+    comms: &BTreeSet<u64>,
+) -> Result<BTreeMap<u64, (String, Vec<u32>)>, Failure> {
+    let mut mine: Vec<(u64, u32, String)> = Vec::new();
+    for (number, said) in (first..).zip(said) {
+        let known = comms.iter().filter_map(|hash| Some((hash, said.comms.get(hash)?)));
+        mine.extend(known.map(|(hash, comm)| (*hash, number, comm.name.to_string())));
+    }
+    let mut all: BTreeMap<u64, (String, Vec<u32>)> = BTreeMap::new();
+    for message in comm.all_gather(wire::encode(&mine)) {
+        let theirs: Vec<(u64, u32, String)> = wire::decode_message(&message).map_err(Failure::message)?;
+        for (hash, number, name) in theirs {
+            all.entry(hash).or_insert_with(|| (name, Vec::new())).1.push(number);
+        }
+    }
+    Ok(all)
+}
+
+fn words(bytes: &[u8]) -> impl Iterator<Item = u64> + '_ {
+    bytes.as_chunks::<8>().0.iter().map(|word| u64::from_le_bytes(*word))
+}

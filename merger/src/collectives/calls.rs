@@ -1,0 +1,192 @@
+//! The functions of MPI and RCCL that are collectives.
+
+use std::borrow::Cow;
+
+/// Whom a rank has to wait for before it can leave.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Waits {
+    /// Everyone for everyone.
+    AllForAll,
+    /// Everyone for the root.
+    AllForRoot,
+    /// The root for everyone.
+    RootForAll,
+    /// Nobody for anybody, or nobody knows: a rank may hand over or get nothing.
+    Unknown,
+}
+
+/// What ranks of one call say of its size.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Data {
+    /// There is none.
+    None,
+    /// The same in all ranks.
+    Same,
+    /// Each rank has its own.
+    Own,
+}
+
+/// A collective function.
+#[derive(Clone, Copy, Debug)]
+struct Collective {
+    name: &'static str,
+    waits: Waits,
+    data: Data,
+}
+
+const fn collective(name: &'static str, waits: Waits, data: Data) -> Collective {
+    Collective { name, waits, data }
+}
+
+/// In `Alltoallv` and `Alltoallw` two ranks may have nothing for each other, in `Reduce_scatter` a rank may
+/// get nothing, and the sizes that are recorded are sums: nothing follows from them.
+const COLLECTIVES: [Collective; 32] = [
+    collective("MPI_Barrier", Waits::AllForAll, Data::None),
+    collective("MPI_Bcast", Waits::AllForRoot, Data::Same),
+    collective("MPI_Gather", Waits::RootForAll, Data::Own),
+    collective("MPI_Gatherv", Waits::RootForAll, Data::Own),
+    collective("MPI_Scatter", Waits::AllForRoot, Data::Own),
+    collective("MPI_Scatterv", Waits::AllForRoot, Data::Own),
+    collective("MPI_Allgather", Waits::AllForAll, Data::Same),
+    collective("MPI_Allgatherv", Waits::AllForAll, Data::Own),
+    collective("MPI_Alltoall", Waits::AllForAll, Data::Same),
+    collective("MPI_Alltoallv", Waits::Unknown, Data::Own),
+    collective("MPI_Alltoallw", Waits::Unknown, Data::Own),
+    collective("MPI_Allreduce", Waits::AllForAll, Data::Same),
+    collective("MPI_Reduce", Waits::RootForAll, Data::Same),
+    collective("MPI_Reduce_scatter", Waits::Unknown, Data::Same),
+    collective("MPI_Reduce_scatter_block", Waits::AllForAll, Data::Same),
+    collective("MPI_Scan", Waits::Unknown, Data::Same),
+    collective("MPI_Exscan", Waits::Unknown, Data::Same),
+    collective("MPI_Neighbor_allgather", Waits::Unknown, Data::Own),
+    collective("MPI_Neighbor_allgatherv", Waits::Unknown, Data::Own),
+    collective("MPI_Neighbor_alltoall", Waits::Unknown, Data::Own),
+    collective("MPI_Neighbor_alltoallv", Waits::Unknown, Data::Own),
+    collective("MPI_Neighbor_alltoallw", Waits::Unknown, Data::Own),
+    collective("ncclAllReduce", Waits::AllForAll, Data::Same),
+    collective("ncclBroadcast", Waits::AllForRoot, Data::Same),
+    collective("ncclBcast", Waits::AllForRoot, Data::Same),
+    collective("ncclReduce", Waits::RootForAll, Data::Same),
+    collective("ncclAllGather", Waits::AllForAll, Data::Same),
+    collective("ncclReduceScatter", Waits::AllForAll, Data::Same),
+    collective("ncclGather", Waits::RootForAll, Data::Same),
+    collective("ncclScatter", Waits::AllForRoot, Data::Same),
+    collective("ncclAllToAll", Waits::AllForAll, Data::Same),
+    collective("ncclAllToAllv", Waits::Unknown, Data::Own),
+];
+
+/// No function has a longer name.
+const LONGEST: usize = 40;
+/// Set in the number of the form of a function that only starts the operation.
+const STARTS: u8 = 0x80;
+
+/// A function, by its place in the table, and whether it only starts the operation.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct Function(u8);
+
+impl Function {
+    /// The function of this name, if it is a collective: of MPI also with a capital `I` and in the form for
+    /// large counts, of RCCL also as `rccl...`.
+    pub fn named(name: &[u8]) -> Option<Function> {
+        // Most strings are something else.
+        if name.len() > LONGEST || !matches!(name.get(..4), Some(b"MPI_" | b"nccl" | b"rccl")) {
+            return None;
+        }
+        let name = std::str::from_utf8(name).ok()?;
+        let name = name.strip_suffix("_c").unwrap_or(name);
+        if let Some(rest) = name.strip_prefix("rccl").or_else(|| name.strip_prefix("nccl")) {
+            return Function::exactly(|known| known.strip_prefix("nccl") == Some(rest));
+        }
+        let rest = name.strip_prefix("MPI_")?;
+        if let Some(found) = Function::exactly(|known| known.strip_prefix("MPI_") == Some(rest)) {
+            return Some(found);
+        }
+        let started = rest.strip_prefix('I')?;
+        let same_but_first = |known: &str| {
+            let known = known.strip_prefix("MPI_")?;
+            let (own, theirs) = (started.split_at_checked(1)?, known.split_at_checked(1)?);
+            Some(own.0.to_ascii_uppercase() == theirs.0 && own.1 == theirs.1 && own.0 != theirs.0)
+        };
+        let Function(place) = Function::exactly(|known| same_but_first(known) == Some(true))?;
+        Some(Function(place | STARTS))
+    }
+
+    fn exactly(is_it: impl Fn(&str) -> bool) -> Option<Function> {
+        let place = COLLECTIVES.iter().position(|c| is_it(c.name))?;
+        u8::try_from(place).ok().map(Function)
+    }
+
+    /// Its name, as it is called.
+    pub fn name(self) -> Cow<'static, str> {
+        let Some(known) = COLLECTIVES.get(usize::from(self.0 & !STARTS)) else { return Cow::Borrowed("?") };
+        match known.name.strip_prefix("MPI_") {
+            Some(rest) if self.only_starts() => Cow::Owned(format!("MPI_I{}", rest.to_ascii_lowercase())),
+            _ => Cow::Borrowed(known.name),
+        }
+    }
+
+    /// Whether its end does not say that anybody came.
+    pub fn only_starts(self) -> bool {
+        self.0 & STARTS != 0
+    }
+
+    /// Whether it belongs to RCCL, whose host calls end before the operation does.
+    pub fn is_rccl(self) -> bool {
+        self.known().is_some_and(|known| known.name.starts_with("nccl"))
+    }
+
+    /// Who waits for whom.
+    pub fn waits(self) -> Waits {
+        self.known().map_or(Waits::Unknown, |known| known.waits)
+    }
+
+    /// Which sizes its ranks have.
+    pub fn data(self) -> Data {
+        self.known().map_or(Data::Own, |known| known.data)
+    }
+
+    fn known(self) -> Option<&'static Collective> {
+        COLLECTIVES.get(usize::from(self.0 & !STARTS))
+    }
+
+    /// As a byte of a message.
+    pub(super) fn byte(self) -> u8 {
+        self.0
+    }
+
+    /// From a byte of a message.
+    pub(super) fn of_byte(byte: u8) -> Option<Function> {
+        (usize::from(byte & !STARTS) < COLLECTIVES.len()).then_some(Function(byte))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn functions_are_known_in_all_their_forms() {
+        let all_reduce = Function::named(b"MPI_Allreduce").unwrap();
+        assert_eq!((all_reduce.waits(), all_reduce.data()), (Waits::AllForAll, Data::Same));
+        assert_eq!(Function::named(b"MPI_Allreduce_c"), Some(all_reduce));
+        let started = Function::named(b"MPI_Iallreduce").unwrap();
+        assert!(started.only_starts() && started != all_reduce);
+        assert_eq!(started.name(), "MPI_Iallreduce");
+        assert_eq!(Function::named(b"rcclAllReduce"), Function::named(b"ncclAllReduce"));
+        assert!(Function::named(b"ncclAllReduce").unwrap().is_rccl());
+        for other in ["MPI_Send", "MPI_IAllreduce", "MPI_Init", "ncclGroupEnd", "MPI_", "MPI_I", "MPI_Iä", ""]
+        {
+            assert_eq!(Function::named(other.as_bytes()), None, "{other}");
+        }
+    }
+
+    #[test]
+    fn a_function_survives_a_message() {
+        for name in ["MPI_Barrier", "MPI_Ibarrier", "ncclAllToAllv", "MPI_Reduce_scatter_block"] {
+            let function = Function::named(name.as_bytes()).unwrap();
+            assert_eq!(Function::of_byte(function.byte()), Some(function));
+            assert_eq!(function.name(), name);
+        }
+        assert_eq!(Function::of_byte(100), None);
+    }
+}

@@ -1,0 +1,231 @@
+//! The collectives of one process.
+
+use super::calls::Function;
+use super::regions::Sequence;
+use super::sample::{Sample, key};
+use rpd_shard::file::ShardStrings;
+use rpd_shard::model::{Local, Rows, native};
+use std::collections::{BTreeMap, HashMap};
+use twox_hash::XxHash3_64;
+
+/// Communicators that are told apart in one process.
+const MOST_COMMS: usize = 1 << 14;
+/// Longest name of a communicator that is kept.
+const MAX_NAME: usize = 256;
+
+/// A collective call of a process.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Call {
+    /// Hash of communicator and number, by which it is kept or not.
+    pub key: u64,
+    /// Hash of the communicator's name.
+    pub comm: u64,
+    /// The how-manieth collective of the process on it, from 1.
+    pub seq: u64,
+    /// What was called.
+    pub function: Function,
+    /// Rank of the root in the communicator, where there is one.
+    pub root: Option<u32>,
+    /// Bytes, or elements where only those are known.
+    pub size: Option<i64>,
+    /// When the process entered, ns of its clock.
+    pub enter: i64,
+    /// When it left; `None` if that is not known, or says nothing of the others.
+    pub exit: Option<i64>,
+}
+
+/// A communicator, as a process knows it.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Comm {
+    /// Its name, the same in all its ranks.
+    pub name: Box<str>,
+    /// Rank of the process in it, where that is known.
+    pub rank: Option<u32>,
+}
+
+/// What is known of the collectives of one process.
+#[derive(Clone, Debug, Default)]
+pub struct Said {
+    /// Those that are kept, see [`Sample`].
+    pub calls: Vec<Call>,
+    /// All communicators on which there was one, by the hash of their names.
+    pub comms: BTreeMap<u64, Comm>,
+    /// Rank of the process in communicators that it made.
+    ranks: BTreeMap<u64, u32>,
+    /// Of calls without numbers: those that belong together, in order.
+    pub sequences: Vec<Sequence>,
+    /// Collectives that no other process can be compared with: their communicator has no name that means
+    /// something elsewhere, or they have no number.
+    pub alone: u64,
+    /// The level at which `calls` were last thinned out.
+    level: usize,
+}
+
+/// Hash of a communicator's name.
+pub fn comm_hash(name: &[u8]) -> u64 {
+    XxHash3_64::oneshot(name)
+}
+
+impl Said {
+    /// Whether there is nothing to compare.
+    pub fn is_empty(&self) -> bool {
+        self.comms.is_empty()
+    }
+
+    /// Notes a communicator; `None` if there are too many.
+    pub(super) fn note_comm(&mut self, name: &str, rank: Option<u32>) -> Option<u64> {
+        let hash = comm_hash(name.as_bytes());
+        if self.comms.len() >= MOST_COMMS && !self.comms.contains_key(&hash) {
+            return None;
+        }
+        let new = || Comm { name: name.chars().take(MAX_NAME).collect::<String>().into(), rank: None };
+        let comm = self.comms.entry(hash).or_insert_with(new);
+        comm.rank = comm.rank.or(rank);
+        Some(hash)
+    }
+
+    /// Adds what another block of the process says.
+    pub fn add(&mut self, other: Said, sample: &Sample) {
+        for (hash, comm) in other.comms {
+            if self.comms.len() < MOST_COMMS || self.comms.contains_key(&hash) {
+                self.comms.entry(hash).or_insert(comm);
+            }
+        }
+        for (hash, rank) in other.ranks {
+            if self.ranks.len() < MOST_COMMS {
+                self.ranks.entry(hash).or_insert(rank);
+            }
+        }
+        self.alone += other.alone;
+        self.calls.extend(other.calls);
+        self.thin_out(sample.level());
+    }
+
+    /// Drops calls below a level.
+    pub fn thin_out(&mut self, level: usize) {
+        if level > self.level {
+            self.calls.retain(|call| Sample::keeps(level, call.key));
+            self.calls.shrink_to_fit();
+            self.level = level;
+        }
+    }
+
+    /// When all blocks are in: the ranks that the process has in its communicators. `rank` is that in the job.
+    pub fn settle(&mut self, rank: Option<u32>) {
+        let world = comm_hash(WORLD.as_bytes());
+        for (hash, comm) in &mut self.comms {
+            let known = self.ranks.get(hash).copied();
+            comm.rank = comm.rank.or(known).or(if *hash == world { rank } else { None });
+        }
+        self.ranks.clear();
+    }
+
+    /// Tells apart what several processes of one rank did on communicators of one name: this one was the
+    /// how-manieth, from 0, by communicator.
+    pub fn tell_apart(&mut self, times: &BTreeMap<u64, u32>) {
+        let renamed = |hash: u64| match times.get(&hash) {
+            None | Some(0) => hash,
+            Some(n) => comm_hash(&[&hash.to_le_bytes()[..], &n.to_le_bytes()[..]].concat()),
+        };
+        self.calls.iter_mut().for_each(|call| call.comm = renamed(call.comm));
+        self.comms = std::mem::take(&mut self.comms).into_iter().map(|(h, c)| (renamed(h), c)).collect();
+    }
+}
+
+const WORLD: &str = "MPI_COMM_WORLD";
+
+/// Whether the name of a communicator means the same in all processes. That of one whose making was not seen, of
+/// one that all ranks have for themselves, and of what was made from these, does not.
+fn is_shared(name: &str) -> bool {
+    let first = name.split('/').next().unwrap_or(name);
+    let unseen = first.strip_prefix("comm-").is_some_and(|n| n.len() < 16);
+    !(unseen || first == "MPI_COMM_SELF" || first.starts_with("nccl-local-"))
+}
+
+/// What a block of native rows says. All calls are counted by `sample`, which says how many are kept.
+pub fn of_block(rows: &Rows<Local>, strings: &ShardStrings, sample: &Sample) -> Said {
+    let mut said = Said::default();
+    match rows.id() {
+        native::MPI_CALL | native::RCCL_CALL => calls(rows, strings, &mut said),
+        native::COMMUNICATOR => {
+            let (comms, ranks) = (rows.column("comm_id"), rows.column("rank"));
+            for i in 0..rows.len {
+                let name = comms.int(i).and_then(|id| strings.get(id));
+                let rank = ranks.int(i).and_then(|rank| u32::try_from(rank).ok());
+                if let (Some(name), Some(rank)) = (name, rank) {
+                    said.ranks.entry(comm_hash(name)).or_insert(rank);
+                }
+            }
+        }
+        _ => return said,
+    }
+    sample.count(said.calls.iter().map(|call| call.key));
+    said.thin_out(sample.level());
+    said
+}
+
+fn calls(rows: &Rows<Local>, strings: &ShardStrings, said: &mut Said) {
+    let [names, comms, roots, sizes, seqs, starts, ends] =
+        ["name_id", "comm_id", "root", "bytes", "seq", "start", "end"].map(|column| rows.column(column));
+    let mut functions: HashMap<i64, Option<Function>> = HashMap::new();
+    let mut known: HashMap<i64, Option<(u64, bool)>> = HashMap::new();
+    for i in 0..rows.len {
+        let Some(name) = names.int(i) else { continue };
+        let named = || strings.get(name).and_then(Function::named);
+        let Some(function) = *functions.entry(name).or_insert_with(named) else { continue };
+        let comm = comms.int(i).and_then(|id| {
+            *known.entry(id).or_insert_with(|| {
+                let name = String::from_utf8_lossy(strings.get(id)?);
+                let shared = is_shared(&name).then(|| said.note_comm(&name, None)).flatten();
+                shared.map(|hash| (hash, name.starts_with("inter/")))
+            })
+        });
+        let seq = seqs.int(i).and_then(|seq| u64::try_from(seq).ok()).filter(|seq| *seq > 0);
+        let (Some((comm, is_between_groups)), Some(seq), Some(enter)) = (comm, seq, starts.int(i)) else {
+            said.alone += 1;
+            continue;
+        };
+        // Between two groups nobody waits for the own group.
+        let says_nothing = function.only_starts() || function.is_rccl() || is_between_groups;
+        said.calls.push(Call {
+            key: key(comm, seq),
+            comm,
+            seq,
+            function,
+            root: roots.int(i).and_then(|root| u32::try_from(root).ok()),
+            size: sizes.int(i).filter(|size| *size >= 0),
+            enter,
+            exit: ends.int(i).filter(|exit| !says_nothing && *exit >= enter),
+        });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_that_mean_something_in_one_process_only_are_not_shared() {
+        for shared in
+            ["MPI_COMM_WORLD", "MPI_COMM_WORLD/2@4", "inter/1-2.3.1", "nccl-00ff", "comm-0123456789abcdef"]
+        {
+            assert!(is_shared(shared), "{shared}");
+        }
+        for own in ["comm-1", "comm-12/1@0", "MPI_COMM_SELF", "MPI_COMM_SELF/1@0", "nccl-local-1"] {
+            assert!(!is_shared(own), "{own}");
+        }
+    }
+
+    #[test]
+    fn the_second_process_of_a_rank_has_communicators_of_its_own() {
+        let mut said = Said::default();
+        let hash = said.note_comm(WORLD, None).unwrap();
+        said.settle(Some(3));
+        assert_eq!(said.comms[&hash].rank, Some(3));
+        said.tell_apart(&BTreeMap::from([(hash, 0)]));
+        assert!(said.comms.contains_key(&hash));
+        said.tell_apart(&BTreeMap::from([(hash, 1)]));
+        assert!(!said.comms.contains_key(&hash));
+        assert_eq!(said.comms.len(), 1);
+    }
+}

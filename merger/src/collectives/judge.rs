@@ -1,0 +1,194 @@
+//! Whether the calls of one number on one communicator are one collective.
+
+use super::agree::Members;
+use super::calls::{Data, Function, Waits};
+use super::gather::Call;
+
+/// Bytes of a [`Record`] in a message.
+const RECORD: usize = 58;
+/// Stands for what is not known, in a message.
+const UNKNOWN: i64 = -1;
+
+/// A call on its way to the merge rank that compares it. Ordered by communicator, number and participant.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub(super) struct Record {
+    pub(super) comm: u64,
+    pub(super) seq: u64,
+    pub(super) participant: u32,
+    /// How many processes the communicator has.
+    members: u32,
+    function: Function,
+    /// Rank of the participant in the communicator.
+    rank: Option<u32>,
+    root: Option<u32>,
+    size: Option<i64>,
+    pub(super) enter: i64,
+    pub(super) exit: Option<i64>,
+}
+
+impl Record {
+    pub(super) fn new(call: &Call, participant: u32, members: u32, rank: Option<u32>) -> Record {
+        let Call { comm, seq, function, root, size, enter, exit, .. } = *call;
+        Record { comm, seq, participant, members, function, rank, root, size, enter, exit }
+    }
+
+    /// The call in words.
+    pub(super) fn words(&self) -> String {
+        let size = self.size.map_or(String::new(), |size| format!(" of {size}"));
+        let root = self.root.map_or(String::new(), |root| format!(" with root {root}"));
+        format!("{}{size}{root}", self.function.name())
+    }
+
+    /// Appends it to a message.
+    pub(super) fn put(&self, out: &mut Vec<u8>) {
+        let number = |n: Option<u32>| n.map_or(UNKNOWN as i32, |n| n as i32);
+        out.extend_from_slice(&self.comm.to_le_bytes());
+        out.extend_from_slice(&self.seq.to_le_bytes());
+        out.extend_from_slice(&self.participant.to_le_bytes());
+        out.extend_from_slice(&self.members.to_le_bytes());
+        out.push(self.function.byte());
+        out.push(u8::from(self.exit.is_some()));
+        out.extend_from_slice(&number(self.rank).to_le_bytes());
+        out.extend_from_slice(&number(self.root).to_le_bytes());
+        out.extend_from_slice(&self.size.unwrap_or(UNKNOWN).to_le_bytes());
+        out.extend_from_slice(&self.enter.to_le_bytes());
+        out.extend_from_slice(&self.exit.unwrap_or(0).to_le_bytes());
+    }
+
+    /// All of a message; `None` if that is none.
+    pub(super) fn all(message: &[u8]) -> Option<Vec<Record>> {
+        let (records, rest) = message.as_chunks::<RECORD>();
+        if !rest.is_empty() {
+            return None;
+        }
+        records.iter().map(Record::of_bytes).collect()
+    }
+
+    fn of_bytes(bytes: &[u8; RECORD]) -> Option<Record> {
+        let mut rest = &bytes[..];
+        let comm = u64::from_le_bytes(take(&mut rest)?);
+        let seq = u64::from_le_bytes(take(&mut rest)?);
+        let participant = u32::from_le_bytes(take(&mut rest)?);
+        let members = u32::from_le_bytes(take(&mut rest)?);
+        let [function, has_exit] = take(&mut rest)?;
+        let rank = u32::try_from(i32::from_le_bytes(take(&mut rest)?)).ok();
+        let root = u32::try_from(i32::from_le_bytes(take(&mut rest)?)).ok();
+        let size = Some(i64::from_le_bytes(take(&mut rest)?)).filter(|size| *size >= 0);
+        let enter = i64::from_le_bytes(take(&mut rest)?);
+        let exit = Some(i64::from_le_bytes(take(&mut rest)?)).filter(|_| has_exit == 1);
+        let function = Function::of_byte(function)?;
+        Some(Record { comm, seq, participant, members, function, rank, root, size, enter, exit })
+    }
+}
+
+fn take<const N: usize>(rest: &mut &[u8]) -> Option<[u8; N]> {
+    let (first, behind) = rest.split_first_chunk::<N>()?;
+    *rest = behind;
+    Some(*first)
+}
+
+/// One rank in a collective.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Guest {
+    /// Its number among the participants.
+    pub participant: u32,
+    /// Its rank in the communicator, where that is known.
+    pub rank: Option<u32>,
+    /// When it entered, ns of its domain.
+    pub enter: i64,
+    /// When it left.
+    pub exit: i64,
+}
+
+/// A collective that is the same in all its ranks.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Kept {
+    /// Hash of the communicator.
+    pub comm: u64,
+    /// Its number there.
+    pub seq: u64,
+    /// Who waits for whom.
+    pub waits: Waits,
+    /// Rank of the root in the communicator.
+    pub root: Option<u32>,
+    /// Its ranks, by their numbers; empty if the times say nothing.
+    pub guests: Vec<Guest>,
+}
+
+impl Kept {
+    /// Whether its times say something.
+    pub fn is_timed(&self) -> bool {
+        !self.guests.is_empty()
+    }
+}
+
+/// What became of a collective.
+pub(super) enum Verdict {
+    /// The communicator has one process only.
+    Alone,
+    Matched(Kept),
+    /// Calls of some ranks are missing.
+    Incomplete,
+    /// These two are not the same.
+    Different(usize, usize),
+    /// On one node somebody left before somebody else entered.
+    Contradicted,
+}
+
+/// Compares the calls of one number on one communicator, ordered by participant.
+pub(super) fn judge(calls: &[Record], members: &Members) -> Verdict {
+    let Some(first) = calls.first().filter(|first| first.members > 1) else { return Verdict::Alone };
+    let again = calls.windows(2).position(|pair| pair[0].participant == pair[1].participant);
+    if let Some(i) = again {
+        return Verdict::Different(i, i + 1);
+    }
+    let is_other = |known: &Record, call: &Record| {
+        let roots = known.root.zip(call.root).is_some_and(|(a, b)| a != b);
+        let sizes = known.size.zip(call.size).is_some_and(|(a, b)| a != b);
+        known.function != call.function || roots || sizes && known.function.data() == Data::Same
+    };
+    // Where the first one does not know its root or size, another does.
+    let knowing = |knows: &dyn Fn(&Record) -> bool| calls.iter().position(knows).unwrap_or(0);
+    for base in [0, knowing(&|call| call.root.is_some()), knowing(&|call| call.size.is_some())] {
+        if let Some(other) = calls.iter().position(|call| is_other(&calls[base], call)) {
+            return Verdict::Different(base.min(other), base.max(other));
+        }
+    }
+    if calls.len() < first.members as usize {
+        return Verdict::Incomplete;
+    }
+    let waits = first.function.waits();
+    let root = calls.iter().find_map(|call| call.root);
+    let mut kept = Kept { comm: first.comm, seq: first.seq, waits, root, guests: Vec::new() };
+    if !calls.iter().all(has_data) || waits == Waits::Unknown {
+        return Verdict::Matched(kept);
+    }
+    let guest = |call: &Record| {
+        let Record { participant, rank, enter, .. } = *call;
+        Some(Guest { participant, rank, enter, exit: call.exit? })
+    };
+    kept.guests = calls.iter().map(guest).collect::<Option<_>>().unwrap_or_default();
+    match waits == Waits::AllForAll && contradicts(&kept.guests, members) {
+        true => Verdict::Contradicted,
+        false => Verdict::Matched(kept),
+    }
+}
+
+/// Whether a rank hands something over or gets something. The kernel of RCCL does, else there is none.
+fn has_data(call: &Record) -> bool {
+    match call.function.data() {
+        Data::None => true,
+        Data::Same | Data::Own => call.size.map_or(call.function.is_rccl(), |size| size > 0),
+    }
+}
+
+/// Whether somebody left before somebody else on the same clock entered.
+fn contradicts(guests: &[Guest], members: &Members) -> bool {
+    let mut by_domain = std::collections::BTreeMap::new();
+    for guest in guests {
+        let Some(participant) = members.get(guest.participant) else { continue };
+        let (enter, exit) = by_domain.entry(&participant.domain).or_insert((guest.enter, guest.exit));
+        (*enter, *exit) = ((*enter).max(guest.enter), (*exit).min(guest.exit));
+    }
+    by_domain.values().any(|(enter, exit)| enter > exit)
+}

@@ -1,0 +1,425 @@
+//! The n-th collective of each rank on a communicator is put together with that of all others. Calls go to
+//! the merge rank that owns the hash of communicator and number; what comes out does not depend on how many merge
+//! ranks there are, nor on the order of inputs of one rank.
+
+use super::agree::{self, Members, Participant};
+
+use super::gather::Said;
+use super::groups;
+use super::judge::{Kept, Record, Verdict, judge};
+use super::sample::{JobSample, Sample};
+use crate::agree::strings::sums;
+use crate::comm::Comm;
+use crate::failure::Failure;
+use rpd_shard::record::wire;
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeSet;
+
+/// Faults that are told one by one.
+const SHOWN: usize = 5;
+
+/// What became of the collectives of the job.
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize)]
+pub struct Counts {
+    /// Calls of all processes.
+    pub calls: u64,
+    /// Of one call in so many the collectives were compared.
+    pub one_in: u64,
+    /// Collectives in which all took part and that are the same in all.
+    pub matched: u64,
+    /// Of those, the ones whose times say something: they have data, and an end that waits for others.
+    pub timed: u64,
+    /// Collectives of which the calls of some ranks are not recorded.
+    pub incomplete: u64,
+    /// Collectives that are not the same in all ranks.
+    pub mismatched: u64,
+    /// Collectives that ranks of one node left before others entered: no clock explains it.
+    pub contradicted: u64,
+    /// Calls that could not be compared with any, as their communicator or number is not known elsewhere.
+    pub alone: u64,
+    /// Calls without numbers, in which processes differ.
+    pub different: u64,
+}
+
+/// The collectives that match, each in one merge rank, and what there is to say of the others.
+#[derive(Debug, Default)]
+pub struct Matched {
+    /// Those of this merge rank, ordered by communicator and number.
+    pub kept: Vec<Kept>,
+    /// Everyone who takes part.
+    pub members: Members,
+    /// Of the whole job.
+    pub counts: Counts,
+    /// The first ones that do not match, in words.
+    pub faults: Vec<String>,
+}
+
+/// Compares the collectives of all processes: `own` are those of this merge rank, in merge order.
+pub fn compare(comm: &impl Comm, sample: &Sample, own: Vec<(Participant, Said)>) -> Result<Matched, Failure> {
+    let (participants, mut said): (Vec<Participant>, Vec<Said>) = own.into_iter().unzip();
+    let members = Members::gather(comm, &participants)?;
+    let mut counted = sample.counts();
+    counted.push(said.iter().map(|said| said.alone).sum());
+    let counted = sums(comm, &counted)?;
+    let job = sample.of_job(&counted.iter().map(|c| c[..c.len() - 1].to_vec()).collect::<Vec<_>>());
+    let alone = counted.iter().filter_map(|c| c.last()).sum();
+    let differences = groups::compare(comm, &members, &said)?;
+    for said in &mut said {
+        said.thin_out(job.level);
+        said.comms.retain(|hash, _| !differences.comms.contains(hash));
+    }
+
+    let mut records = exchange(comm, members.first, &mut said)?;
+    records.sort_unstable();
+    let mut kept = Vec::new();
+    let mut counts = Counts::default();
+    let mut faults: Vec<Fault> = Vec::new();
+    for calls in records.chunk_by(|a, b| (a.comm, a.seq) == (b.comm, b.seq)) {
+        match judge(calls, &members) {
+            Verdict::Alone => {}
+            Verdict::Matched(one) => {
+                counts.matched += 1;
+                counts.timed += u64::from(one.is_timed());
+                kept.extend(one.is_timed().then_some(one));
+            }
+            verdict => {
+                match verdict {
+                    Verdict::Incomplete => counts.incomplete += 1,
+                    Verdict::Contradicted => counts.contradicted += 1,
+                    _ => counts.mismatched += 1,
+                }
+                faults.extend(Fault::new(calls, verdict));
+                if faults.len() > 64 {
+                    keep_first(&mut faults);
+                }
+            }
+        }
+    }
+    drop(records);
+    let faults = first_faults(comm, faults)?;
+    let comms: BTreeSet<u64> = faults.iter().map(|fault| fault.comm).collect();
+    let details = agree::details(comm, members.first, &said, &comms)?;
+    let lines = faults.iter().map(|fault| {
+        let nobody = (String::new(), Vec::new());
+        let (name, all) = details.get(&fault.comm).unwrap_or(&nobody);
+        fault.line(name, all, &members)
+    });
+    let faults = differences.lines.into_iter().chain(lines).collect();
+    let Counts { matched, timed, incomplete, mismatched, contradicted, .. } = counts;
+    let all = sums(comm, &[matched, timed, incomplete, mismatched, contradicted])?;
+    let sum = |i: usize| all.iter().filter_map(|s| s.get(i)).sum();
+    let JobSample { level, calls } = job;
+    let counts = Counts {
+        calls,
+        one_in: 1u64.checked_shl(level as u32).unwrap_or(u64::MAX),
+        matched: sum(0),
+        timed: sum(1),
+        incomplete: sum(2),
+        mismatched: sum(3),
+        contradicted: sum(4),
+        alone,
+        different: differences.calls,
+    };
+    Ok(Matched { kept, members, counts, faults })
+}
+
+/// Sends each call to the merge rank that owns it; returns those that this one owns.
+fn exchange(comm: &impl Comm, first: u32, said: &mut [Said]) -> Result<Vec<Record>, Failure> {
+    let sizes = agree::sizes(comm, said)?;
+    let mut outgoing: Vec<Vec<u8>> = vec![Vec::new(); comm.size()];
+    for ((participant, said), sizes) in (first..).zip(said).zip(sizes) {
+        for call in std::mem::take(&mut said.calls) {
+            let (Some(size), Some(known)) = (sizes.get(&call.comm), said.comms.get(&call.comm)) else {
+                continue;
+            };
+            let record = Record::new(&call, participant, *size, known.rank);
+            record.put(&mut outgoing[(call.key % comm.size() as u64) as usize]);
+        }
+    }
+    let mut records = Vec::new();
+    for message in comm.all_to_all(outgoing) {
+        let theirs = Record::all(&message).ok_or_else(|| Failure::message("half a collective"))?;
+        records.extend(theirs);
+    }
+    Ok(records)
+}
+
+/// A collective that does not match.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug, Serialize, Deserialize)]
+struct Fault {
+    seq: u64,
+    comm: u64,
+    what: Wrong,
+}
+
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug, Serialize, Deserialize)]
+enum Wrong {
+    /// Two participants and what they called.
+    Different((u32, String), (u32, String)),
+    /// Who took part.
+    Missing(String, Vec<u32>),
+    /// Who left before the other entered.
+    Early(u32, u32, String),
+}
+
+/// Participants that are named of one collective.
+const NAMED: usize = 8;
+/// Participants that are told of a fault; where there are more, nobody is named who is missing.
+const TOLD: usize = 4_096;
+
+impl Fault {
+    fn new(calls: &[Record], verdict: Verdict) -> Option<Fault> {
+        let first = calls.first()?;
+        let what = match verdict {
+            Verdict::Alone | Verdict::Matched(_) => return None,
+            Verdict::Different(a, b) => {
+                let told = |i: usize| calls.get(i).map(|call| (call.participant, call.words()));
+                Wrong::Different(told(a)?, told(b)?)
+            }
+            Verdict::Incomplete => {
+                let there = calls.iter().map(|call| call.participant).take(TOLD + 1);
+                Wrong::Missing(first.words(), there.collect())
+            }
+            Verdict::Contradicted => {
+                let entered = calls.iter().max_by_key(|call| (call.enter, call.participant))?;
+                let left = calls.iter().min_by_key(|call| (call.exit, call.participant))?;
+                Wrong::Early(left.participant, entered.participant, first.words())
+            }
+        };
+        Some(Fault { seq: first.seq, comm: first.comm, what })
+    }
+
+    fn line(&self, comm: &str, all: &[u32], members: &Members) -> String {
+        let at = format!("collective {} on {comm}", self.seq);
+        match &self.what {
+            Wrong::Different((a, x), (b, y)) if a == b => {
+                format!("{at}: {} has two, {x} and {y}", members.name(*a))
+            }
+            Wrong::Different((a, x), (b, y)) => {
+                format!("{at}: {} calls {y}, {} calls {x}", members.name(*b), members.name(*a))
+            }
+            Wrong::Missing(call, there) if there.len() > TOLD => {
+                format!("{at}, {call}: not recorded of some of its {} ranks", all.len())
+            }
+            Wrong::Missing(call, there) => {
+                let there: BTreeSet<u32> = there.iter().copied().collect();
+                let mut missing = all.iter().filter(|n| !there.contains(n));
+                let named: Vec<String> = missing.by_ref().take(NAMED).map(|n| members.name(*n)).collect();
+                let more = missing.count();
+                let more = if more > 0 { format!(" and {more} more") } else { String::new() };
+                format!("{at}, {call}: not recorded of {}{more}", named.join(", "))
+            }
+            Wrong::Early(left, entered, call) => {
+                let (left, entered) = (members.name(*left), members.name(*entered));
+                format!("{at}, {call}: {left} left it before {entered} came, on one node")
+            }
+        }
+    }
+}
+
+fn keep_first(faults: &mut Vec<Fault>) {
+    faults.sort_unstable();
+    faults.truncate(SHOWN);
+}
+
+fn first_faults(comm: &impl Comm, mut mine: Vec<Fault>) -> Result<Vec<Fault>, Failure> {
+    keep_first(&mut mine);
+    let mut all = Vec::new();
+    for message in comm.all_gather(wire::encode(&mine)) {
+        let theirs: Vec<Fault> = wire::decode_message(&message).map_err(Failure::message)?;
+        all.extend(theirs);
+    }
+    keep_first(&mut all);
+    Ok(all)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::collectives::calls::{Data, Function, Waits};
+    use crate::collectives::gather::Call;
+    use crate::collectives::sample::key;
+    use crate::comm::threads;
+    use proptest::prelude::*;
+    use rpd_shard::record::ClockDomain;
+    use std::collections::BTreeMap;
+
+    const FUNCTIONS: [&str; 6] =
+        ["MPI_Allreduce", "MPI_Barrier", "MPI_Bcast", "MPI_Iallreduce", "MPI_Alltoallv", "MPI_Allgatherv"];
+
+    /// What befalls one call of one process.
+    #[derive(Clone, Copy, Debug)]
+    enum Mishap {
+        None,
+        Lost,
+        OtherFunction,
+        OtherSize,
+        OtherRoot,
+        Open,
+        Twice,
+    }
+
+    fn mishap() -> impl Strategy<Value = Mishap> {
+        use Mishap::*;
+        prop_oneof![
+            30 => Just(None), 1 => Just(Lost), 1 => Just(OtherFunction), 1 => Just(OtherSize),
+            1 => Just(OtherRoot), 1 => Just(Open), 1 => Just(Twice)
+        ]
+    }
+
+    fn call(name: &str, comm: u64, seq: u64, enter: i64) -> Call {
+        let function = Function::named(name.as_bytes()).unwrap();
+        let root = (name == "MPI_Bcast").then_some(0);
+        let size = (name != "MPI_Barrier").then_some(64);
+        let exit = (!function.only_starts()).then_some(enter + 1_000);
+        Call { key: key(comm, seq), comm, seq, function, root, size, enter, exit }
+    }
+
+    fn participant(rank: u32) -> Participant {
+        let domain = ClockDomain { boot_id: format!("node-{}", rank / 2), time_namespace: 0 };
+        Participant { rank: Some(rank), pid: 1, host: "h".into(), domain }
+    }
+
+    /// Calls of one process of a communicator: function, and what befell it in each of 4 processes.
+    type Plan = Vec<Vec<(usize, [Mishap; 4])>>;
+
+    fn plan() -> impl Strategy<Value = Plan> {
+        let one = (0..FUNCTIONS.len(), proptest::array::uniform4(mishap()));
+        proptest::collection::vec(proptest::collection::vec(one, 0..8), 1..4)
+    }
+
+    /// The n-th communicator has the first n + 2 processes.
+    fn job(plan: &Plan) -> Vec<Said> {
+        let mut job = vec![Said::default(); 4];
+        for (n, calls) in plan.iter().enumerate() {
+            for (process, said) in job.iter_mut().enumerate().take(n + 2) {
+                let comm = said.note_comm(&format!("comm {n}"), Some(process as u32)).unwrap();
+                for (i, (function, mishaps)) in calls.iter().enumerate() {
+                    let mut one = call(FUNCTIONS[*function], comm, i as u64 + 1, i as i64 * 10_000);
+                    match mishaps[process] {
+                        Mishap::None => {}
+                        Mishap::Lost => continue,
+                        Mishap::OtherFunction => one.function = Function::named(b"MPI_Scan").unwrap(),
+                        Mishap::OtherSize => one.size = Some(128),
+                        Mishap::OtherRoot => one.root = Some(1),
+                        Mishap::Open => one.exit = None,
+                        Mishap::Twice => said.calls.push(one),
+                    }
+                    said.calls.push(one);
+                }
+            }
+        }
+        job
+    }
+
+    /// What one who sees everything says: matched, timed, incomplete, mismatched.
+    fn naive(job: &[Said]) -> (u64, u64, u64, u64) {
+        let mut by_call: BTreeMap<(u64, u64), Vec<(usize, Call)>> = BTreeMap::new();
+        let mut members: BTreeMap<u64, usize> = BTreeMap::new();
+        for (process, said) in job.iter().enumerate() {
+            said.comms.keys().for_each(|comm| *members.entry(*comm).or_default() += 1);
+            for call in &said.calls {
+                by_call.entry((call.comm, call.seq)).or_default().push((process, *call));
+            }
+        }
+        let (mut matched, mut timed, mut incomplete, mut mismatched) = (0, 0, 0, 0);
+        for ((comm, _), calls) in by_call {
+            let all = || calls.iter().flat_map(|a| calls.iter().map(move |b| (a, b)));
+            let twice = all().any(|(a, b)| a.0 == b.0 && !std::ptr::eq(a, b));
+            let differ = all().any(|((_, a), (_, b))| {
+                let sizes = a.size.is_some() && b.size.is_some() && a.size != b.size;
+                let roots = a.root.is_some() && b.root.is_some() && a.root != b.root;
+                a.function != b.function || roots || sizes && a.function.data() == Data::Same
+            });
+            if twice || differ {
+                mismatched += 1;
+            } else if calls.len() < members[&comm] {
+                incomplete += 1;
+            } else {
+                matched += 1;
+                let says = calls.iter().all(|(_, c)| c.exit.is_some())
+                    && calls[0].1.function.waits() != Waits::Unknown;
+                timed += u64::from(says);
+            }
+        }
+        (matched, timed, incomplete, mismatched)
+    }
+
+    /// The outcome of as many merge ranks, which have consecutive processes: counts, faults, what is kept.
+    fn outcome(job: &[Said], ranks: usize, most: u64) -> (Counts, Vec<String>, Vec<Kept>) {
+        let piece = job.len().div_ceil(ranks);
+        let results = threads::run(ranks, |comm| {
+            let low = (comm.rank() * piece).min(job.len());
+            let own = low..(low + piece).min(job.len());
+            let sample = Sample::new(most);
+            let said = job[own.clone()].iter().cloned();
+            let own: Vec<_> = own.map(|rank| participant(rank as u32)).zip(said).collect();
+            sample.count(own.iter().flat_map(|(_, said)| &said.calls).map(|call| call.key));
+            compare(comm, &sample, own).unwrap()
+        });
+        let first = &results[0];
+        let mut kept: Vec<Kept> = results.iter().flat_map(|r| r.kept.clone()).collect();
+        kept.sort_by_key(|kept| (kept.comm, kept.seq));
+        assert!(results.iter().all(|r| (&r.counts, &r.faults) == (&first.counts, &first.faults)));
+        (first.counts.clone(), first.faults.clone(), kept)
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(200))]
+        #[test]
+        fn matching_is_what_one_who_sees_everything_would_do(plan in plan(), reverse in any::<bool>()) {
+            let mut job = job(&plan);
+            let (matched, timed, incomplete, mismatched) = naive(&job);
+            let alone = outcome(&job, 1, 1 << 20);
+            let counts = &alone.0;
+            prop_assert_eq!(
+                (counts.matched, counts.timed, counts.incomplete, counts.mismatched),
+                (matched, timed, incomplete, mismatched)
+            );
+            prop_assert_eq!(counts.contradicted, 0);
+            prop_assert_eq!(alone.2.len() as u64, timed);
+            prop_assert_eq!(alone.1.is_empty(), incomplete + mismatched == 0);
+            if reverse {
+                job.iter_mut().for_each(|said| said.calls.reverse());
+            }
+            for ranks in 2..4 {
+                prop_assert_eq!(&outcome(&job, ranks, 1 << 20), &alone);
+            }
+        }
+
+        #[test]
+        fn a_sample_is_the_same_for_any_number_of_ranks(plan in plan(), most in 1u64..20) {
+            let job = job(&plan);
+            let alone = outcome(&job, 1, most);
+            let all = outcome(&job, 1, 1 << 20);
+            prop_assert!(alone.2.iter().all(|kept| all.2.contains(kept)));
+            prop_assert_eq!(&outcome(&job, 3, most), &alone);
+        }
+    }
+
+    #[test]
+    fn faults_are_told_with_ranks_and_calls() {
+        let mut plan: Plan = vec![vec![(0, [Mishap::None; 4]); 3]];
+        plan[0][1].1[1] = Mishap::OtherSize;
+        plan[0][2].1[0] = Mishap::Lost;
+        let (_, faults, _) = outcome(&job(&plan), 2, 1 << 20);
+        assert_eq!(
+            faults,
+            [
+                "collective 2 on comm 0: rank 1 calls MPI_Allreduce of 128, rank 0 calls MPI_Allreduce of 64",
+                "collective 3 on comm 0, MPI_Allreduce of 64: not recorded of rank 0",
+            ]
+        );
+    }
+
+    #[test]
+    fn who_leaves_before_others_of_the_node_enter_is_not_believed() {
+        let mut job = job(&vec![vec![(0, [Mishap::None; 4]); 2]]);
+        // Ranks 0 and 1 are on one node.
+        job[1].calls[1].enter += 1_001;
+        job[1].calls[1].exit = Some(40_000);
+        let (counts, faults, kept) = outcome(&job, 1, 1 << 20);
+        assert_eq!((counts.matched, counts.contradicted, kept.len()), (1, 1, 1));
+        assert!(faults[0].contains("rank 0 left it before rank 1 came"), "{faults:?}");
+    }
+}

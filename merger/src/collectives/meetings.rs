@@ -1,0 +1,175 @@
+//! What the clocks get of the matched collectives: those of several clock domains, not too many of them, spread
+//! over the run.
+
+use super::calls::Waits;
+use super::judge::Kept;
+use super::matching::Matched;
+use super::sample::key;
+use crate::clock::{Attendance, Meeting, Needs};
+use crate::comm::Comm;
+use crate::failure::Failure;
+use rpd_shard::model::LocalNs;
+use rpd_shard::record::{ClockDomain, wire};
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+
+/// Collectives that the clocks get at most.
+const MOST: usize = 20_000;
+/// Parts of the run, on the clock of one domain, from each of which as many are taken.
+const PARTS: i64 = 1_000;
+
+/// A meeting on its way to rank 0: which part of the run it is in, its hash, itself.
+#[derive(Serialize, Deserialize)]
+struct Candidate {
+    domain: u32,
+    part: i64,
+    key: u64,
+    needs: (u8, u32),
+    /// Participant, rank, enter, exit.
+    attendances: Vec<(u32, u32, i64, i64)>,
+}
+
+/// The meetings for the clocks, in rank 0; nothing in the others. `domains` are all clock domains.
+pub fn gather(comm: &impl Comm, matched: &Matched, domains: &[ClockDomain]) -> Result<Vec<Meeting>, Failure> {
+    let domain_of: Vec<Option<u32>> = matched.members.all.iter().map(|p| place(domains, &p.domain)).collect();
+    let shared = || matched.kept.iter().filter_map(|kept| Shared::new(kept, &domain_of));
+    let spans = spans(comm, shared(), domains.len())?;
+    let most = (MOST / (PARTS as usize * spans.iter().flatten().count().max(1))).max(1);
+
+    // Of each part of the run those with the lowest hashes, which are the same for any number of merge ranks.
+    let mut parts: BTreeMap<(u32, i64), Vec<(u64, Shared<'_>)>> = BTreeMap::new();
+    for one in shared() {
+        let Some(Some(span)) = spans.get(one.domain as usize) else { continue };
+        let chosen = parts.entry((one.domain, span.part(one.at))).or_default();
+        chosen.push((key(one.kept.comm, one.kept.seq), one));
+        if chosen.len() > 2 * most + 16 {
+            keep_lowest(chosen, most);
+        }
+    }
+    let mut mine: Vec<Candidate> = Vec::new();
+    for ((domain, part), mut chosen) in parts {
+        keep_lowest(&mut chosen, most);
+        mine.extend(chosen.iter().map(|(key, one)| one.candidate(domain, part, *key)));
+    }
+    let mut outgoing = vec![Vec::new(); comm.size()];
+    if let Some(to_first) = outgoing.first_mut() {
+        *to_first = wire::encode(&mine);
+    }
+    drop(mine);
+    let incoming = comm.all_to_all(outgoing);
+    if comm.rank() != 0 {
+        return Ok(Vec::new());
+    }
+    let mut parts: BTreeMap<(u32, i64), Vec<(u64, Candidate)>> = BTreeMap::new();
+    for message in incoming {
+        let theirs: Vec<Candidate> = wire::decode_message(&message).map_err(Failure::message)?;
+        for candidate in theirs {
+            let key = (candidate.domain, candidate.part);
+            parts.entry(key).or_default().push((candidate.key, candidate));
+        }
+    }
+    let mut meetings = Vec::new();
+    for mut chosen in parts.into_values() {
+        keep_lowest(&mut chosen, most);
+        meetings.extend(chosen.into_iter().map(|(_, candidate)| candidate.meeting(&domain_of)));
+    }
+    Ok(meetings)
+}
+
+fn place(domains: &[ClockDomain], domain: &ClockDomain) -> Option<u32> {
+    domains.iter().position(|known| known == domain).and_then(|place| u32::try_from(place).ok())
+}
+
+fn keep_lowest<T>(chosen: &mut Vec<(u64, T)>, most: usize) {
+    chosen.sort_by_key(|(key, _)| *key);
+    chosen.truncate(most);
+}
+
+/// A collective of several domains.
+struct Shared<'a> {
+    kept: &'a Kept,
+    /// The domain of its first rank, and when that entered.
+    domain: u32,
+    at: i64,
+}
+
+impl<'a> Shared<'a> {
+    fn new(kept: &'a Kept, domain_of: &[Option<u32>]) -> Option<Shared<'a>> {
+        let domain = |participant: u32| domain_of.get(participant as usize).copied().flatten();
+        let first = kept.guests.first()?;
+        let own = domain(first.participant)?;
+        let others = kept.guests.iter().any(|guest| domain(guest.participant) != Some(own));
+        // Of a rooted one it must be known who the root was.
+        let rooted = kept.waits != Waits::AllForAll;
+        let known = kept.root.is_some() && kept.guests.iter().all(|guest| guest.rank.is_some());
+        (others && (!rooted || known)).then_some(Shared { kept, domain: own, at: first.enter })
+    }
+
+    fn candidate(&self, domain: u32, part: i64, key: u64) -> Candidate {
+        let needs = match (self.kept.waits, self.kept.root) {
+            (Waits::AllForAll, _) => (1, 0),
+            (Waits::AllForRoot, Some(root)) => (2, root),
+            (Waits::RootForAll, Some(root)) => (3, root),
+            _ => (0, 0),
+        };
+        let guests = self.kept.guests.iter();
+        let rank = |guest: &super::judge::Guest| guest.rank.unwrap_or(guest.participant);
+        let attendances = guests.map(|g| (g.participant, rank(g), g.enter, g.exit)).collect();
+        Candidate { domain, part, key, needs, attendances }
+    }
+}
+
+impl Candidate {
+    fn meeting(self, domain_of: &[Option<u32>]) -> Meeting {
+        let needs = match self.needs {
+            (1, _) => Needs::AllOfAll,
+            (2, root) => Needs::AllOfRoot(root),
+            (3, root) => Needs::RootOfAll(root),
+            _ => Needs::Nothing,
+        };
+        let attendance = |(participant, rank, enter, exit): (u32, u32, i64, i64)| {
+            let domain = domain_of.get(participant as usize).copied().flatten()?;
+            Some(Attendance { domain, rank, enter: LocalNs(enter), exit: LocalNs(exit) })
+        };
+        Meeting { needs, attendances: self.attendances.into_iter().filter_map(attendance).collect() }
+    }
+}
+
+/// First and last time of collectives, on one clock.
+#[derive(Clone, Copy, Debug)]
+struct Span(i64, i64);
+
+impl Span {
+    fn part(&self, at: i64) -> i64 {
+        let length = (i128::from(self.1) - i128::from(self.0)).max(1);
+        let since = i128::from(at) - i128::from(self.0);
+        (since * i128::from(PARTS) / (length + 1)) as i64
+    }
+}
+
+/// Per domain, of those whose first rank is on it.
+fn spans<'a>(
+    comm: &impl Comm,
+    shared: impl Iterator<Item = Shared<'a>>,
+    domains: usize,
+) -> Result<Vec<Option<Span>>, Failure> {
+    let wider = |span: &mut Option<Span>, low: i64, high: i64| {
+        let known = span.unwrap_or(Span(low, high));
+        *span = Some(Span(known.0.min(low), known.1.max(high)));
+    };
+    let mut own: Vec<Option<Span>> = vec![None; domains];
+    for one in shared {
+        if let Some(span) = own.get_mut(one.domain as usize) {
+            wider(span, one.at, one.at);
+        }
+    }
+    let mine: Vec<Option<(i64, i64)>> = own.iter().map(|span| span.map(|s| (s.0, s.1))).collect();
+    let mut all: Vec<Option<Span>> = vec![None; domains];
+    for message in comm.all_gather(wire::encode(&mine)) {
+        let theirs: Vec<Option<(i64, i64)>> = wire::decode_message(&message).map_err(Failure::message)?;
+        for (span, theirs) in all.iter_mut().zip(theirs) {
+            theirs.into_iter().for_each(|(low, high)| wider(span, low, high));
+        }
+    }
+    Ok(all)
+}

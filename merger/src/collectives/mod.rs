@@ -1,0 +1,28 @@
+//! Collective operations, as they are found in all inputs and matched between ranks: by communicator, number
+//! of the call on it, function, root and size. What does not match is reported and never used.
+//!
+//! From the matched ones come meetings, by which clocks are aligned, and which ranks are late.
+//!
+//! * [`calls`]: which functions are collectives, and who waits for whom in them.
+//! * [`gather`]: those of one process, from native rows; [`regions`]: from the regions of other formats, which
+//!   have no numbers.
+//! * [`sample`]: which of them are kept where they are too many.
+//! * [`agree`]: who takes part; [`groups`]: whether calls without numbers are the same in all processes.
+//! * [`matching`]: the exchange between merge ranks; [`meetings`]: what the clocks get; [`late`]: who is late.
+
+pub mod agree;
+pub mod calls;
+pub mod gather;
+pub mod groups;
+mod judge;
+pub mod late;
+pub mod matching;
+pub mod meetings;
+pub mod regions;
+pub mod sample;
+
+pub use agree::{Members, Participant};
+pub use gather::Said;
+pub use judge::{Guest, Kept};
+pub use matching::Matched;
+pub use sample::Sample;

@@ -1,0 +1,261 @@
+//! The collectives of a process of which there are only regions: calls that have no number, on communicators
+//! that have no name. They are numbered in the order of their times, and used only if all processes made
+//! the same calls, see [`super::groups`].
+//!
+//! A call of RCCL ends before the operation does. Its times are those of the kernel that it launched.
+
+use super::calls::Function;
+use super::gather::{Call, Said};
+use super::sample::{Sample, key};
+use crate::input::source::stack_key;
+use rpd_shard::model::{Local, Rows, TableId, Value, rocpd};
+use serde::{Deserialize, Serialize};
+use std::collections::{BTreeMap, HashMap, HashSet};
+use twox_hash::XxHash3_64;
+
+/// Regions of one process that are looked at.
+const MOST_REGIONS: usize = 1 << 20;
+/// Calls of a sequence that are kept to tell where it differs from another one.
+const MOST_SPECS: usize = 1 << 14;
+/// What kernels of RCCL are called.
+const KERNELS: [&str; 2] = ["ncclDevKernel", "ncclKernel"];
+
+/// Hands on the rows of a table of one source.
+pub type Read<'a> = dyn FnMut(TableId, &mut dyn FnMut(&Rows<Local>)) + 'a;
+
+/// What all ranks of a communicator have to agree on.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct Spec {
+    function: u8,
+    size: Option<i64>,
+    datatype: u64,
+    root: Option<u32>,
+}
+
+impl Spec {
+    /// In words.
+    pub fn words(&self) -> String {
+        let name = Function::of_byte(self.function).map_or_else(|| "?".into(), Function::name);
+        let size = self.size.map_or(String::new(), |size| format!(" of {size}"));
+        let root = self.root.map_or(String::new(), |root| format!(" with root {root}"));
+        format!("{name}{size}{root}")
+    }
+}
+
+/// The calls of a process on one communicator, in order.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Sequence {
+    /// Hash that stands for the communicator's name.
+    pub comm: u64,
+    /// The how-manieth communicator of the process, from 0, by first use.
+    pub place: u32,
+    /// Number of calls.
+    pub len: u64,
+    /// Hash of them all.
+    pub digest: u64,
+    /// The first ones.
+    pub specs: Vec<Spec>,
+}
+
+/// A region that is a collective.
+struct Found {
+    call: Call,
+    /// Hash of the communicator's handle, 0 where there is none.
+    handle: u64,
+    datatype: u64,
+    has_bytes: bool,
+    kernel: Kernel,
+}
+
+/// The dispatches that a call launched.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Kernel {
+    None,
+    /// One, and whether it is RCCL's by its name.
+    One {
+        start: i64,
+        end: i64,
+        is_rccl: bool,
+    },
+    /// Several, none or many of them RCCL's.
+    Many,
+}
+
+impl Kernel {
+    fn add(self, start: i64, end: i64, is_rccl: bool) -> Kernel {
+        match self {
+            Kernel::None => Kernel::One { start, end, is_rccl },
+            Kernel::One { is_rccl: false, .. } if is_rccl => Kernel::One { start, end, is_rccl },
+            Kernel::One { is_rccl: true, .. } if !is_rccl => self,
+            Kernel::One { .. } | Kernel::Many => Kernel::Many,
+        }
+    }
+}
+
+/// What the regions of a source say. `names` are the string ids that name a collective.
+pub fn of_regions(names: &BTreeMap<i64, Function>, read: &mut Read<'_>, sample: &Sample) -> Said {
+    let mut said = Said::default();
+    if names.is_empty() {
+        return said;
+    }
+    let mut found: Vec<Found> = Vec::new();
+    let mut by_event: HashMap<i64, usize> = HashMap::new();
+    let mut all = 0;
+    read(rocpd::REGION, &mut |rows| {
+        let [ids, events, starts, ends] =
+            ["name_id", "event_id", "start", "end"].map(|column| rows.column(column));
+        for i in 0..rows.len {
+            let Some(function) = ids.int(i).and_then(|id| names.get(&id)) else { continue };
+            let Some(enter) = starts.int(i) else { continue };
+            all += 1;
+            if found.len() >= MOST_REGIONS {
+                continue;
+            }
+            if let Some(event) = events.int(i) {
+                by_event.insert(event, found.len());
+            }
+            found.push(new_found(*function, enter, ends.int(i)));
+        }
+    });
+    // Part of a sequence is no sequence.
+    if all > MOST_REGIONS || found.is_empty() {
+        said.alone = all as u64;
+        return said;
+    }
+    read(rocpd::ARG, &mut |rows| args(rows, &by_event, &mut found));
+    if found.iter().any(|f| f.call.function.is_rccl()) {
+        kernels(read, &by_event, &mut found);
+    }
+    number(found, &mut said);
+    sample.count(said.calls.iter().map(|call| call.key));
+    said.thin_out(sample.level());
+    said
+}
+
+fn new_found(function: Function, enter: i64, exit: Option<i64>) -> Found {
+    let exit = exit.filter(|exit| *exit >= enter && !function.only_starts());
+    let call = Call { key: 0, comm: 0, seq: 0, function, root: None, size: None, enter, exit };
+    Found { call, handle: 0, datatype: 0, has_bytes: false, kernel: Kernel::None }
+}
+
+/// Notes what the args of a call say of it.
+fn args(rows: &Rows<Local>, by_event: &HashMap<i64, usize>, found: &mut [Found]) {
+    let [events, names, values] = ["event_id", "name", "value"].map(|column| rows.column(column));
+    for i in 0..rows.len {
+        let place = events.int(i).and_then(|event| by_event.get(&event));
+        let (Some(found), Value::Text(name)) = (place.and_then(|p| found.get_mut(*p)), names.get(i)) else {
+            continue;
+        };
+        let value = values.get(i);
+        let text = value.text_lossy().unwrap_or_default();
+        let number = || text.trim().parse::<i64>().ok().filter(|n| *n >= 0);
+        match name {
+            b"comm" => found.handle = XxHash3_64::oneshot(text.as_bytes()).max(1),
+            b"datatype" | b"sendtype" => found.datatype = XxHash3_64::oneshot(text.as_bytes()),
+            b"root" => found.call.root = number().and_then(|root| u32::try_from(root).ok()),
+            b"bytes" if number().is_some() => {
+                (found.call.size, found.has_bytes) = (number(), true);
+            }
+            b"count" | b"sendcount" | b"recvcount" if !found.has_bytes => {
+                found.call.size = number().or(found.call.size);
+            }
+            _ => {}
+        }
+    }
+}
+
+/// Finds the kernel of each call of RCCL: the dispatch with its stack id.
+fn kernels(read: &mut Read<'_>, by_event: &HashMap<i64, usize>, found: &mut [Found]) {
+    let mut by_stack: HashMap<i64, usize> = HashMap::new();
+    let stack = |rows: &Rows<Local>, i| stack_key(rows.column("stack_id").get(i)).filter(|stack| *stack != 0);
+    read(rocpd::EVENT, &mut |rows| {
+        for i in 0..rows.len {
+            let place = by_event.get(&rows.keys.get(i)).copied();
+            let place = place.filter(|p| found.get(*p).is_some_and(|f| f.call.function.is_rccl()));
+            if let (Some(place), Some(stack)) = (place, stack(rows, i)) {
+                by_stack.insert(stack, place);
+            }
+        }
+    });
+    let mut launched: HashMap<i64, usize> = HashMap::new();
+    read(rocpd::EVENT, &mut |rows| {
+        for i in 0..rows.len {
+            let event = rows.keys.get(i);
+            let place = stack(rows, i).and_then(|stack| by_stack.get(&stack));
+            if let Some(place) = place.filter(|_| !by_event.contains_key(&event)) {
+                launched.insert(event, *place);
+            }
+        }
+    });
+    let mut of_rccl: HashSet<i64> = HashSet::new();
+    read(rocpd::INFO_KERNEL_SYMBOL, &mut |rows| {
+        let names = ["kernel_name", "display_name"].map(|column| rows.column(column));
+        for i in 0..rows.len {
+            let is_rccl = |text: &str| KERNELS.iter().any(|kernel| text.contains(kernel));
+            if names.iter().any(|cells| cells.get(i).text_lossy().is_some_and(|text| is_rccl(&text))) {
+                of_rccl.insert(rows.keys.get(i));
+            }
+        }
+    });
+    read(rocpd::KERNEL_DISPATCH, &mut |rows| {
+        let [events, kernels, starts, ends] =
+            ["event_id", "kernel_id", "start", "end"].map(|column| rows.column(column));
+        for i in 0..rows.len {
+            let place = events.int(i).and_then(|event| launched.get(&event));
+            let Some(found) = place.and_then(|p| found.get_mut(*p)) else { continue };
+            if let (Some(start), Some(end)) = (starts.int(i), ends.int(i)) {
+                let is_rccl = kernels.int(i).is_some_and(|kernel| of_rccl.contains(&kernel));
+                found.kernel = found.kernel.add(start, end, is_rccl);
+            }
+        }
+    });
+}
+
+/// Gives each call its communicator and its number.
+fn number(mut found: Vec<Found>, said: &mut Said) {
+    found.sort_by_key(|f| f.call.enter);
+    let mut sequences: Vec<Sequence> = Vec::new();
+    let mut by_handle: HashMap<u64, usize> = HashMap::new();
+    for mut one in found {
+        let next = sequences.len();
+        let place = *by_handle.entry(one.handle).or_insert(next);
+        if place == next {
+            let name = format!("regions, communicator {}", next + 1);
+            let Some(comm) = said.note_comm(&name, None) else {
+                said.alone += 1;
+                by_handle.remove(&one.handle);
+                continue;
+            };
+            sequences.push(Sequence { comm, place: next as u32, len: 0, digest: 0, specs: Vec::new() });
+        }
+        let Some(sequence) = sequences.get_mut(place) else { continue };
+        let Call { function, size, root, .. } = one.call;
+        let spec = Spec { function: function.byte(), size, datatype: one.datatype, root };
+        sequence.len += 1;
+        sequence.digest = digest(sequence.digest, &spec);
+        if sequence.specs.len() < MOST_SPECS {
+            sequence.specs.push(spec);
+        }
+        if function.is_rccl() {
+            one.call.exit = None;
+            if let Kernel::One { start, end, .. } = one.kernel
+                && end >= start
+            {
+                (one.call.enter, one.call.exit) = (start, Some(end));
+            }
+        }
+        let (comm, seq) = (sequence.comm, sequence.len);
+        said.calls.push(Call { key: key(comm, seq), comm, seq, ..one.call });
+    }
+    said.sequences = sequences;
+}
+
+fn digest(before: u64, spec: &Spec) -> u64 {
+    let mut bytes = Vec::with_capacity(32);
+    bytes.extend_from_slice(&before.to_le_bytes());
+    bytes.push(spec.function);
+    bytes.extend_from_slice(&spec.size.unwrap_or(-1).to_le_bytes());
+    bytes.extend_from_slice(&spec.datatype.to_le_bytes());
+    bytes.extend_from_slice(&spec.root.map_or(-1, i64::from).to_le_bytes());
+    XxHash3_64::oneshot(&bytes)
+}

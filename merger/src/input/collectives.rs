@@ -1,0 +1,113 @@
+//! The collectives of an input: what its blocks told is completed, and regions of other formats are read
+//! once more if their names say that there are any.
+
+use super::candidate::is_merged;
+use super::opened::block_rows;
+use super::source::{Piece, Source};
+use super::translate::TRANSLATED;
+use crate::collectives::calls::Function;
+use crate::collectives::regions::of_regions;
+use crate::collectives::{Said, Sample};
+use rayon::prelude::*;
+use rpd_rocpd::read::{Database, Space, Wanted};
+use rpd_shard::Shard;
+use rpd_shard::file::{BlockKind, ShardStrings};
+use rpd_shard::model::{Local, Rows, TableId, rocpd};
+use rpd_shard::record::{Clock, Process};
+use std::collections::BTreeMap;
+
+/// Pieces that are decoded at once.
+const PIECES_AT_ONCE: usize = 16;
+
+/// What the blocks of a shard told is completed: by the regions of a translated file, by ranks, and by which of
+/// several processes of one rank did what. `sources` are in output order.
+pub(super) fn settle_collectives(
+    shard: &Shard,
+    strings: &ShardStrings,
+    sample: &Sample,
+    sources: &mut [Source],
+) {
+    let nodes = sources.windows(2).any(|two| two[0].process.domain != two[1].process.domain);
+    // A file of another format with several nodes is a merge: its times are job times.
+    if shard.identity.run_id_from == TRANSLATED && !nodes {
+        let functions = strings.iter().filter_map(|(id, text)| Some((id, Function::named(text)?))).collect();
+        for source in sources.iter_mut() {
+            source.collectives = of_blocks(shard, source, &functions, sample);
+        }
+    }
+    let mut times: BTreeMap<(Option<u32>, u64), u32> = BTreeMap::new();
+    for source in sources {
+        let process = &source.process;
+        let said = &mut source.collectives;
+        said.settle(process.rank.filter(|_| !process.worker));
+        // Their times would have to be converted first; no collector of ours records such.
+        if process.clock != Clock::Boottime && !shard.clocks.is_empty() {
+            *said = Said::default();
+        }
+        if process.rank.is_some() {
+            let mut earlier = BTreeMap::new();
+            for comm in said.comms.keys() {
+                let times = times.entry((process.rank, *comm)).or_default();
+                earlier.insert(*comm, *times);
+                *times += 1;
+            }
+            said.tell_apart(&earlier);
+        }
+    }
+}
+
+/// The regions of a source of a translated file.
+fn of_blocks(shard: &Shard, source: &Source, functions: &BTreeMap<i64, Function>, sample: &Sample) -> Said {
+    let mut read = |table: TableId, take: &mut dyn FnMut(&Rows<Local>)| {
+        let blocks: Vec<_> = source
+            .pieces
+            .iter()
+            .filter_map(|piece| match piece {
+                Piece::Block(block, None) if block.header.kind == BlockKind::Rows(table) => Some(block),
+                _ => None,
+            })
+            .collect();
+        for some in blocks.chunks(PIECES_AT_ONCE) {
+            let rows: Vec<_> =
+                some.par_iter().map(|block| block_rows(shard, &source.tables, block).ok()).collect();
+            rows.iter().flatten().for_each(&mut *take);
+        }
+    };
+    of_regions(functions, &mut read, sample)
+}
+
+/// The regions of a space of a database. Those of a merge of ours are not looked at: what follows from them was
+/// told then, and its times are job times. Of several processes in one space nobody can say whose they are.
+pub(super) fn of_space(
+    database: &Database,
+    space: &Space,
+    pieces: &[Piece],
+    functions: &BTreeMap<i64, Function>,
+    process: &Process,
+    sample: &Sample,
+) -> Said {
+    if functions.is_empty() || is_merged(space) || space.processes.len() > 1 {
+        return Said::default();
+    }
+    let mut read = |wanted: TableId, take: &mut dyn FnMut(&Rows<Local>)| {
+        let columns = if wanted == rocpd::EVENT { Wanted::Links } else { Wanted::All };
+        let Some(place) = space.position(wanted) else { return };
+        let pieces: Vec<_> = pieces
+            .iter()
+            .filter_map(|piece| match piece {
+                Piece::Rows { space, table, piece } if *table == place => Some((*space, piece)),
+                _ => None,
+            })
+            .collect();
+        for some in pieces.chunks(PIECES_AT_ONCE) {
+            let rows: Vec<_> = some
+                .par_iter()
+                .map(|(space, piece)| database.rows(*space, place, piece, columns).ok())
+                .collect();
+            rows.iter().flatten().for_each(&mut *take);
+        }
+    };
+    let mut said = of_regions(functions, &mut read, sample);
+    said.settle(process.rank);
+    said
+}

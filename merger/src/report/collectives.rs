@@ -1,0 +1,56 @@
+use super::Report;
+use crate::collectives::Matched;
+use crate::collectives::late::{LateRank, duration, grouped};
+
+impl Report {
+    /// Keeps what the comparison of collectives has shown.
+    pub fn note_collectives(&mut self, matched: &Matched, late_ranks: Vec<LateRank>) {
+        self.collectives = matched.counts.clone();
+        self.collective_faults = matched.faults.clone();
+        self.late_ranks = late_ranks;
+        if self.late_ranks.is_empty() && self.processes > 1 {
+            let why = match (self.collectives.calls, self.collectives.matched) {
+                (0, _) if self.collectives.alone == 0 => "no collectives were recorded",
+                (_, 0) => "no collectives of different ranks match",
+                _ if self.collectives.timed == 0 => {
+                    "no collectives with times that say who waits for whom were recorded"
+                }
+                _ => {
+                    "the clocks of the nodes are not aligned, or no collective was one in which all wait for all"
+                }
+            };
+            self.notes.push(format!("{why}: which rank is late cannot be told"));
+        }
+    }
+
+    /// Label and text of each line about collectives.
+    pub(super) fn collective_lines(&self) -> Vec<(&'static str, String)> {
+        let mut lines = Vec::new();
+        let counts = &self.collectives;
+        if counts.calls > 0 {
+            let found = counts.matched + counts.incomplete + counts.mismatched + counts.contradicted;
+            let mut text = format!("{} of {} collectives", grouped(counts.matched), grouped(found));
+            if counts.one_in > 1 {
+                text += &format!(" (a sample: one in {})", grouped(counts.one_in));
+            }
+            let others = [
+                (counts.incomplete, "not recorded of all ranks"),
+                (counts.mismatched, "not the same in all ranks"),
+                (counts.contradicted, "left before others entered"),
+            ];
+            let others = others.iter().filter(|(n, _)| *n > 0);
+            text.extend(others.map(|(n, what)| format!("; {} {what}", grouped(*n))));
+            if counts.different > 0 {
+                let n = grouped(counts.different);
+                text += &format!("; {n} calls without numbers that are not the same in all processes");
+            }
+            lines.push(("matched", text));
+        }
+        lines.extend(self.collective_faults.iter().map(|fault| ("mismatch", fault.clone())));
+        lines.extend(self.late_ranks.iter().map(|late| ("late", late.line())));
+        if let Some(ns) = self.repaired_ns {
+            lines.push(("repaired", format!("clocks were moved by {} at most", duration(ns))));
+        }
+        lines
+    }
+}

@@ -1,0 +1,91 @@
+//! How far off the times of a merge are, over many jobs whose clocks are known, beside simpler methods.
+//!
+//! ```text
+//! ci/bench clocks [--seeds N] [--first-seed N] [--nodes N] [--seconds A,B] [--only TEXT]
+//! ```
+//!
+//! Every figure is over all seeds, nodes and moments of a scenario and length. The estimator sees what a
+//! collector would, nothing else. docs/CLOCKS.md explains the table.
+
+mod methods;
+mod tally;
+mod verdict;
+
+use clap::Parser;
+use methods::{FUSION, METHODS, SOURCES};
+use rayon::prelude::*;
+use rpd_merge::clock::Method;
+use rpd_tests::clocks::{Job, Scenario};
+use std::process::ExitCode;
+use tally::Tally;
+
+/// Errors and error bars of clock alignment, measured
+#[derive(Parser)]
+#[command(name = "ci/bench clocks")]
+struct Arguments {
+    /// Jobs of each scenario and length [default: 200]
+    #[arg(long)]
+    seeds: Option<u64>,
+    /// The first seed
+    #[arg(long, default_value_t = 1)]
+    first_seed: u64,
+    /// Nodes of each job
+    #[arg(long, default_value_t = 24)]
+    nodes: usize,
+    /// Lengths of the runs, s
+    #[arg(long, value_delimiter = ',', default_value = "30,600,3600")]
+    seconds: Vec<i64>,
+    /// Only scenarios with this in their names
+    #[arg(long, default_value = "")]
+    only: String,
+    /// Passed by cargo bench; without it, a short run
+    #[arg(long, hide = true)]
+    bench: bool,
+}
+
+/// Moments of each node that are looked at.
+const MOMENTS: usize = 50;
+
+fn main() -> ExitCode {
+    let arguments = Arguments::parse();
+    let seeds = arguments.seeds.unwrap_or(if arguments.bench { 200 } else { 2 });
+    let began = std::time::Instant::now();
+    println!("{seeds} jobs of {} nodes each; errors and bars in us", arguments.nodes);
+    let mut verdict = verdict::Verdict::default();
+    for scenario in Scenario::ALL.iter().filter(|s| s.name.contains(&arguments.only)) {
+        for &seconds in &arguments.seconds {
+            let tallies = (arguments.first_seed..arguments.first_seed + seeds)
+                .into_par_iter()
+                .map(|seed| measure(scenario, arguments.nodes, seconds, seed))
+                .reduce(Vec::new, merge);
+            verdict.take(scenario, seconds, tallies);
+        }
+    }
+    let met = verdict.print();
+    println!("took {:.0} s", began.elapsed().as_secs_f64());
+    if met { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+}
+
+/// One job, by every method.
+fn measure(scenario: &Scenario, nodes: usize, seconds: i64, seed: u64) -> Vec<Tally> {
+    let job = Job::new(scenario, nodes, seconds, seed);
+    let moments = job.moments(MOMENTS, seed);
+    let fits: Vec<_> = METHODS.iter().map(|method| (method.align)(&job.observations)).collect();
+    let mut tallies: Vec<Tally> = fits.iter().map(|fits| Tally::new(fits, &moments, |_| true)).collect();
+    // Fusion reaches more nodes than its sources do; beside a source, only those of the source count.
+    for source in SOURCES {
+        let reached = |domain: usize| fits[source][domain].method != Method::None;
+        tallies.push(Tally::new(&fits[FUSION], &moments, reached));
+    }
+    tallies
+}
+
+fn merge(a: Vec<Tally>, b: Vec<Tally>) -> Vec<Tally> {
+    if a.is_empty() {
+        return b;
+    }
+    if b.is_empty() {
+        return a;
+    }
+    a.into_iter().zip(b).map(|(a, b)| a.with(b)).collect()
+}

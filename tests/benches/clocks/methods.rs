@@ -1,0 +1,83 @@
+//! What is compared. The first two are what other tools do.
+
+use rpd_merge::clock::{Align, Burst, DomainFit, Method, Observations, TimeMap, align};
+use rpd_shard::record::ClockSet;
+
+/// One way to align a job.
+pub(crate) struct Contestant {
+    pub(crate) name: &'static str,
+    /// A map and perhaps bars for each domain; method `None` where there is no map.
+    pub(crate) align: fn(&Observations) -> Vec<DomainFit>,
+}
+
+pub(crate) const METHODS: [Contestant; 6] = [
+    Contestant { name: "one offset", align: |o| by_ends(o, false) },
+    Contestant { name: "start+end", align: |o| by_ends(o, true) },
+    Contestant { name: "probes", align: |o| align(o, Align::Probes) },
+    Contestant { name: "collectives", align: |o| align(o, Align::Collectives) },
+    Contestant { name: "fusion", align: |o| align(o, Align::Auto) },
+    Contestant { name: "anchors", align: |o| align(o, Align::Anchors) },
+];
+
+/// Places in [`METHODS`].
+pub(crate) const SOURCES: [usize; 2] = [2, 3];
+pub(crate) const FUSION: usize = 4;
+
+/// The best probe of the first burst along the tree, and that of the last one where `both`.
+fn by_ends(observations: &Observations, both: bool) -> Vec<DomainFit> {
+    let none = align(observations, Align::None);
+    let mut fits = none.clone();
+    for domain in 1..fits.len() {
+        let Some(way) = way_to_root(observations, domain) else { continue };
+        let first = along(observations, &way, |bursts| bursts.first().copied());
+        let last = along(observations, &way, |bursts| bursts.last().copied());
+        let points = if both { vec![first, last] } else { vec![first] };
+        let points: Option<Vec<(i64, i64)>> = points.into_iter().collect();
+        let Some(points) = points else { continue };
+        let map = match points.as_slice() {
+            [(local, job)] => TimeMap::shift(job - local),
+            _ => TimeMap::through(points),
+        };
+        fits[domain] = DomainFit { method: Method::Probes, map, ..none[domain].clone() };
+    }
+    fits
+}
+
+/// The bursts of each link from a domain to the root.
+fn way_to_root(observations: &Observations, domain: usize) -> Option<Vec<Vec<&Burst>>> {
+    let (mut at, mut way) = (domain, Vec::new());
+    while at != 0 {
+        let parent = at & (at - 1);
+        let bursts: Vec<&Burst> =
+            observations.bursts.iter().filter(|b| b.from == at && b.to == parent).collect();
+        if bursts.is_empty() {
+            return None;
+        }
+        way.push(bursts);
+        at = parent;
+    }
+    Some(way)
+}
+
+/// BOOTTIME of the domain and of the root at about one time, ns.
+fn along<'a>(
+    observations: &Observations,
+    way: &[Vec<&'a Burst>],
+    pick: impl Fn(&[&'a Burst]) -> Option<&'a Burst>,
+) -> Option<(i64, i64)> {
+    let mut start = None;
+    let mut offset = 0;
+    for bursts in way {
+        let burst = pick(bursts)?;
+        let probe = burst.best.first()?;
+        let to_boottime = |domain: usize, raw: i64| {
+            let nearest = |s: &&ClockSet| s.monotonic_raw.abs_diff(raw);
+            observations.sets[domain].iter().min_by_key(nearest).map(|s| s.boottime - s.monotonic_raw)
+        };
+        let (own, theirs) = (to_boottime(burst.from, probe.t1)?, to_boottime(burst.to, probe.t2)?);
+        let raw = ((probe.t2 - probe.t1) + (probe.t3 - probe.t4)) / 2;
+        offset += raw + theirs - own;
+        start.get_or_insert(probe.t1 + own);
+    }
+    start.map(|local| (local, local + offset))
+}

@@ -1,0 +1,116 @@
+//! Ranks that work, meet and leave.
+
+use super::node::{NodeClock, SECOND, exponential, normal, uniform};
+use super::scenario::{self, Scenario};
+use crate::synthetic::Random;
+use rpd_merge::clock::{Attendance, Meeting, Needs};
+use rpd_shard::model::LocalNs;
+
+/// Ranks of a node.
+const RANKS: usize = 2;
+/// From the last entry to the first exit that had to wait for it, ns.
+const LATENCY: f64 = 10e3;
+/// The share of it that the last one needs: it waits for nobody.
+const LAST_NEEDS: f64 = 0.6;
+
+/// What nodes do in every collective.
+struct Habit {
+    /// Leaves later than others, ns.
+    late: f64,
+    straggler: bool,
+}
+
+/// All collectives of a job.
+pub(super) fn meetings(
+    scenario: &Scenario,
+    clocks: &[NodeClock],
+    joined: &[i64],
+    seconds: i64,
+    random: &mut Random,
+) -> Vec<Meeting> {
+    let habits: Vec<Habit> = clocks
+        .iter()
+        .map(|_| {
+            let late = 150.0 * normal(random);
+            let always =
+                if scenario.late_exits && random.chance(25) { 2e3 + 6e3 * uniform(random) } else { 0.0 };
+            Habit { late: late + always, straggler: false }
+        })
+        .collect();
+    let mut habits = habits;
+    if scenario.stragglers {
+        (0..2).for_each(|_| {
+            let node = random.index(habits.len());
+            habits[node].straggler = true;
+        });
+    }
+    times(scenario, seconds, random)
+        .into_iter()
+        .map(|at| {
+            let group = if random.chance(10) { 4 } else { clocks.len() };
+            let first = random.index(clocks.len());
+            let nodes =
+                (0..group).map(|i| (first + i) % clocks.len()).filter(|&n| joined[n] < at - SECOND / 10);
+            let nodes: Vec<usize> = nodes.collect();
+            meeting(at, &nodes, &habits, clocks, random)
+        })
+        .collect()
+}
+
+fn times(scenario: &Scenario, seconds: i64, random: &mut Random) -> Vec<i64> {
+    let end = seconds * SECOND;
+    match scenario.collectives {
+        scenario::Meeting::Never => Vec::new(),
+        scenario::Meeting::Seldom => (0..12).map(|_| random.between(SECOND / 5, end - SECOND / 5)).collect(),
+        scenario::Meeting::Often => {
+            let mut at = SECOND / 5;
+            let mut times = Vec::new();
+            while at < end - SECOND / 5 {
+                times.push(at);
+                at += (SECOND as f64 * (0.2 + 0.47 * exponential(random))) as i64;
+            }
+            times
+        }
+    }
+}
+
+fn meeting(at: i64, nodes: &[usize], habits: &[Habit], clocks: &[NodeClock], random: &mut Random) -> Meeting {
+    // (node, rank, enter), true times.
+    let mut ranks: Vec<(usize, u32, f64)> = Vec::with_capacity(nodes.len() * RANKS);
+    for &node in nodes {
+        let behind =
+            if habits[node].straggler && random.chance(80) { 1e6 * (1.0 + exponential(random)) } else { 0.0 };
+        for rank in 0..RANKS {
+            ranks.push((node, (node * RANKS + rank) as u32, 100e3 * normal(random).abs() + behind));
+        }
+    }
+    let needs = match random.index(8) {
+        _ if ranks.is_empty() => Needs::Nothing,
+        0 => Needs::AllOfRoot(random.pick(&ranks).1),
+        1 => Needs::RootOfAll(random.pick(&ranks).1),
+        _ => Needs::AllOfAll,
+    };
+    let last =
+        ranks.iter().fold((0, f64::NEG_INFINITY), |last, r| if r.2 > last.1 { (r.0, r.2) } else { last });
+    let root = ranks
+        .iter()
+        .find(|r| matches!(needs, Needs::AllOfRoot(root) | Needs::RootOfAll(root) if root == r.1));
+    let root = root.map_or(0.0, |r| r.2);
+    let latency = LATENCY * (0.8 + 0.4 * uniform(random));
+    let mut attend = |&(node, rank, enter): &(usize, u32, f64)| {
+        let released = match needs {
+            Needs::AllOfAll if node == last.0 => last.1 + LAST_NEEDS * latency,
+            Needs::AllOfAll => last.1 + latency,
+            Needs::AllOfRoot(_) => enter.max(root + latency),
+            Needs::RootOfAll(root) if root == rank => last.1 + latency,
+            Needs::RootOfAll(_) | Needs::Nothing => enter,
+        };
+        let hiccup = if random.chance(1) { 20e3 * uniform(random).powf(-0.7) } else { 0.0 };
+        let exit = released + (habits[node].late + 1e3).max(0.0) + 1.5e3 * exponential(random) + hiccup;
+        let clock = &clocks[node];
+        let mut read = |time: f64| LocalNs(clock.boottime(at + time as i64) + random.between(0, 30));
+        Attendance { domain: node as u32, rank, enter: read(enter), exit: read(exit) }
+    };
+    let attendances = ranks.iter().map(&mut attend).collect();
+    Meeting { needs, attendances }
+}

@@ -1,0 +1,88 @@
+use super::node::{Crystal, NodeClock, SECOND};
+use super::scenario::Scenario;
+use super::{collectives, network};
+use crate::synthetic::Random;
+use rpd_merge::clock::Observations;
+use rpd_shard::model::LocalNs;
+
+/// A job with clocks of which the truth is known. Node 0 is the reference.
+#[derive(Clone, Debug)]
+pub struct Job {
+    /// What its collectors saw; the domains are the nodes.
+    pub observations: Observations,
+    /// The truth.
+    pub clocks: Vec<NodeClock>,
+    /// When each node came, ns of true time.
+    pub joined: Vec<i64>,
+    /// Length of the run, s.
+    pub seconds: i64,
+}
+
+/// One moment on one node.
+#[derive(Clone, Copy, Debug)]
+pub struct Moment {
+    /// The node.
+    pub domain: usize,
+    /// Its BOOTTIME.
+    pub local: LocalNs,
+    /// BOOTTIME of the reference, ns: what a perfect map makes of it.
+    pub truth: i64,
+}
+
+impl Job {
+    /// The job of a seed: the same one, every time.
+    pub fn new(scenario: &Scenario, nodes: usize, seconds: i64, seed: u64) -> Job {
+        let mut random = Random::new(&[seed, seconds as u64, 5]);
+        let jumper = scenario.jump.then(|| 1 + random.index(nodes.max(2) - 1));
+        let late = scenario.late_node.then(|| 1 + random.index(nodes.max(2) - 1));
+        let end = seconds * SECOND;
+        let clocks: Vec<NodeClock> = (0..nodes)
+            .map(|node| {
+                let jump_at = (jumper == Some(node)).then(|| random.between(end / 4, end * 3 / 4));
+                let crystal = Crystal {
+                    seconds,
+                    walk: scenario.walk,
+                    steered: !scenario.unsteered,
+                    ntp_steps: scenario.ntp_steps,
+                    jump_at,
+                };
+                NodeClock::new(node, &crystal, &mut random)
+            })
+            .collect();
+        let joined: Vec<i64> =
+            (0..nodes).map(|n| if late == Some(n) { random.between(end / 4, end / 2) } else { 0 }).collect();
+        let sets = clocks.iter().zip(&joined).map(|(clock, &from)| {
+            let mut at = from + random.between(0, SECOND / 10);
+            let mut sets = Vec::new();
+            while at < end - SECOND / 10 {
+                sets.push(clock.set(at, &mut random));
+                at += 5 * SECOND + random.between(-20_000_000, 20_000_000);
+            }
+            sets.push(clock.set(end, &mut random));
+            sets
+        });
+        let sets = sets.collect();
+        let observations = Observations {
+            domains: clocks.iter().map(|c| c.domain.clone()).collect(),
+            reference: 0,
+            sets,
+            bursts: network::bursts(scenario, &clocks, &joined, seconds, &mut random),
+            meetings: collectives::meetings(scenario, &clocks, &joined, seconds, &mut random),
+        };
+        Job { observations, clocks, joined, seconds }
+    }
+
+    /// Moments of every node but the reference, while it is there.
+    pub fn moments(&self, of_each: usize, seed: u64) -> Vec<Moment> {
+        let mut random = Random::new(&[seed, 6]);
+        let mut moments = Vec::with_capacity(of_each * self.clocks.len());
+        for (domain, clock) in self.clocks.iter().enumerate().skip(1) {
+            for _ in 0..of_each {
+                let at = random.between(self.joined[domain], self.seconds * SECOND);
+                let (local, truth) = (LocalNs(clock.boottime(at)), self.clocks[0].boottime(at));
+                moments.push(Moment { domain, local, truth });
+            }
+        }
+        moments
+    }
+}

@@ -1,0 +1,16 @@
+//! Jobs whose clocks are known: what a collector would observe of them, and the truth.
+//!
+//! * [`Scenario`] says what is wrong with clocks, network and ranks;
+//! * [`Job`] is one such job, from a seed.
+//!
+//! True time is ns since the start of the run. Nobody in the job knows it.
+
+mod collectives;
+mod job;
+mod network;
+mod node;
+mod scenario;
+
+pub use job::{Job, Moment};
+pub use node::NodeClock;
+pub use scenario::{Meeting, Probing, Scenario};

@@ -1,0 +1,143 @@
+//! Probes along a binomial tree.
+
+use super::node::{NodeClock, SECOND, exponential, normal, uniform};
+use super::scenario::{Probing, Scenario};
+use crate::synthetic::Random;
+use rpd_merge::clock::{Burst, Probe};
+
+/// Probes at the start and at the end, and in between.
+const AT_ENDS: usize = 200;
+const BETWEEN: usize = 20;
+/// Between bursts, ns.
+const PERIOD: i64 = 5 * SECOND;
+/// Between the probes of a burst, ns.
+const PACE: i64 = 100_000;
+
+/// One way through the network.
+struct Way {
+    /// The shortest delay, ns.
+    least: f64,
+    heavy_tails: bool,
+}
+
+impl Way {
+    fn delay(&self, random: &mut Random) -> f64 {
+        let queue = if !self.heavy_tails {
+            3e3 * exponential(random)
+        } else if random.chance(20) {
+            // Pareto: now and then a hundred times as long.
+            15e3 * uniform(random).powf(-1.0 / 1.5)
+        } else {
+            15e3 * exponential(random)
+        };
+        self.least + queue
+    }
+}
+
+/// The way there and the way back between two nodes. All links of a job have about the same length.
+fn ways(scenario: &Scenario, random: &mut Random) -> [Way; 2] {
+    let least = 6e3 + 3e3 * uniform(random);
+    let mut ways =
+        [0, 1].map(|_| Way { least: least + 150.0 * normal(random), heavy_tails: scenario.heavy_tails });
+    if scenario.asymmetry && random.chance(30) {
+        ways[random.index(2)].least += 4e3;
+    }
+    ways
+}
+
+/// All bursts of a job. `joined` is when each node came.
+pub(super) fn bursts(
+    scenario: &Scenario,
+    clocks: &[NodeClock],
+    joined: &[i64],
+    seconds: i64,
+    random: &mut Random,
+) -> Vec<Burst> {
+    let mut bursts = Vec::new();
+    if scenario.probes == Probing::Nobody {
+        return bursts;
+    }
+    let unprobed = (scenario.probes == Probing::AllButOne).then(|| 1 + random.index(clocks.len() - 1));
+    let kept = 3 + random.index(6);
+    for node in 1..clocks.len() {
+        // The tree's parent; until that has come, whoever stands in its place.
+        let parent = node & (node - 1);
+        let mut from = joined[node];
+        let mut at_start = true;
+        if joined[parent] > from {
+            let stand_in = parent & (parent - 1);
+            let ways = ways(scenario, random);
+            let link = Link { ends: [node, stand_in], ways, kept };
+            link.run([from, joined[parent]], at_start, clocks, random, &mut bursts);
+            (from, at_start) = (joined[parent], false);
+        }
+        let ways = ways(scenario, random);
+        let link = Link { ends: [node, parent], ways, kept };
+        link.run([from, seconds * SECOND], at_start, clocks, random, &mut bursts);
+    }
+    // Its children have nobody to ask either.
+    bursts.retain(|b| Some(b.from) != unprobed && Some(b.to) != unprobed);
+    bursts
+}
+
+struct Link {
+    ends: [usize; 2],
+    ways: [Way; 2],
+    kept: usize,
+}
+
+impl Link {
+    fn run(
+        &self,
+        [from, to]: [i64; 2],
+        at_start: bool,
+        clocks: &[NodeClock],
+        random: &mut Random,
+        bursts: &mut Vec<Burst>,
+    ) {
+        let mut at = from + random.between(0, SECOND / 5);
+        let end = to - SECOND / 4;
+        if at_start {
+            bursts.push(self.burst(at, AT_ENDS, clocks, random));
+        }
+        loop {
+            at += PERIOD + random.between(-50_000_000, 50_000_000);
+            if at >= end {
+                break;
+            }
+            bursts.push(self.burst(at, BETWEEN, clocks, random));
+        }
+        bursts.push(self.burst(end + random.between(0, SECOND / 8), AT_ENDS, clocks, random));
+    }
+
+    fn burst(&self, at: i64, probes: usize, clocks: &[NodeClock], random: &mut Random) -> Burst {
+        let [there, back] = &self.ways;
+        let mut trips: Vec<(f64, f64, i64)> =
+            (0..probes).map(|i| (there.delay(random), back.delay(random), at + i as i64 * PACE)).collect();
+        let mut offsets: Vec<f64> = trips.iter().map(|t| (t.0 - t.1) / 2.0).collect();
+        let spread = deviation(&mut offsets);
+        trips.sort_by(|a, b| (a.0 + a.1).total_cmp(&(b.0 + b.1)));
+        let [prober, answerer] = self.ends.map(|end| &clocks[end]);
+        let best = trips.iter().take(self.kept).map(|&(there, back, sent)| {
+            let got = sent + there as i64;
+            let answered = got + random.between(1_000, 4_000);
+            let mut read = |clock: &NodeClock, at: i64| clock.raw(at) + random.between(0, 25);
+            Probe {
+                t1: read(prober, sent),
+                t2: read(answerer, got),
+                t3: read(answerer, answered),
+                t4: read(prober, answered + back as i64),
+            }
+        });
+        let best = best.collect();
+        let [from, to] = self.ends;
+        Burst { from, to, sent: probes as u32, answered: probes as u32, spread, best }
+    }
+}
+
+fn deviation(values: &mut [f64]) -> i64 {
+    let middle = values.len() / 2;
+    let median = *values.select_nth_unstable_by(middle, f64::total_cmp).1;
+    values.iter_mut().for_each(|v| *v = (*v - median).abs());
+    *values.select_nth_unstable_by(middle, f64::total_cmp).1 as i64
+}

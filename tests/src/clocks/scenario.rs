@@ -1,0 +1,100 @@
+/// What is wrong with a job.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct Scenario {
+    /// Name in tables.
+    pub name: &'static str,
+    /// No NTP steers BOOTTIME and REALTIME: they drift as RAW does, by up to 20 ppm.
+    pub unsteered: bool,
+    /// Wander of each clock's rate, ppb in a second's square root.
+    pub walk: f64,
+    /// NTP changes the rate of BOOTTIME every minute or so.
+    pub ntp_steps: bool,
+    /// One node's clocks jump once.
+    pub jump: bool,
+    /// Some links take 4 us longer one way.
+    pub asymmetry: bool,
+    /// Delays vary five times as much, and some of them much more.
+    pub heavy_tails: bool,
+    /// Some nodes leave collectives late, always.
+    pub late_exits: bool,
+    /// Two nodes come late to most collectives.
+    pub stragglers: bool,
+    /// Which nodes have probes.
+    pub probes: Probing,
+    /// One node joins late.
+    pub late_node: bool,
+    /// How many collectives there are.
+    pub collectives: Meeting,
+}
+
+/// Who is probed.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Probing {
+    /// All nodes.
+    All,
+    /// All but one.
+    AllButOne,
+    /// Nobody.
+    Nobody,
+}
+
+/// How often ranks meet.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Meeting {
+    /// Three times in two seconds.
+    Often,
+    /// A dozen times in the run.
+    Seldom,
+    /// Not at all.
+    Never,
+}
+
+impl Scenario {
+    /// Nothing is wrong: steered clocks with crystals of up to 20 ppm.
+    pub const QUIET: Scenario = Scenario {
+        name: "quiet",
+        unsteered: false,
+        walk: 3.0,
+        ntp_steps: false,
+        jump: false,
+        asymmetry: false,
+        heavy_tails: false,
+        late_exits: false,
+        stragglers: false,
+        probes: Probing::All,
+        late_node: false,
+        collectives: Meeting::Often,
+    };
+
+    /// All scenarios, in the order of the table.
+    pub const ALL: [Scenario; 16] = [
+        Scenario::QUIET,
+        Scenario { name: "drift and walk", unsteered: true, walk: 10.0, ..Scenario::QUIET },
+        Scenario { name: "NTP steps", ntp_steps: true, ..Scenario::QUIET },
+        Scenario { name: "clock step", jump: true, ..Scenario::QUIET },
+        Scenario { name: "asymmetry", asymmetry: true, ..Scenario::QUIET },
+        Scenario { name: "heavy tails", heavy_tails: true, ..Scenario::QUIET },
+        Scenario { name: "late exits", late_exits: true, ..Scenario::QUIET },
+        Scenario { name: "stragglers", stragglers: true, ..Scenario::QUIET },
+        Scenario { name: "one unprobed", probes: Probing::AllButOne, ..Scenario::QUIET },
+        Scenario { name: "late node", late_node: true, ..Scenario::QUIET },
+        Scenario { name: "few collectives", collectives: Meeting::Seldom, ..Scenario::QUIET },
+        Scenario { name: "collectives only", probes: Probing::Nobody, ..Scenario::QUIET },
+        Scenario { name: "probes only", collectives: Meeting::Never, ..Scenario::QUIET },
+        Scenario { name: "tails+asymmetry", heavy_tails: true, asymmetry: true, ..Scenario::QUIET },
+        Scenario { name: "asymm.+late exits", asymmetry: true, late_exits: true, ..Scenario::QUIET },
+        Scenario {
+            name: "everything",
+            unsteered: false,
+            walk: 10.0,
+            ntp_steps: true,
+            jump: true,
+            asymmetry: true,
+            heavy_tails: true,
+            late_exits: true,
+            stragglers: true,
+            late_node: true,
+            ..Scenario::QUIET
+        },
+    ];
+}

@@ -1,0 +1,62 @@
+//! What looks as if it happened before its cause, and its repair.
+
+use rpd_merge::clock::{Align, TimeMap, align, causality, repair_causality};
+use rpd_shard::model::LocalNs;
+use rpd_tests::clocks::{Job, Scenario};
+
+#[test]
+fn good_maps_leave_nothing_in_the_wrong_order() {
+    let job = Job::new(&Scenario::QUIET, 8, 120, 900);
+    let fits = align(&job.observations, Align::Auto);
+    let found = causality(&job.observations, &fits);
+    assert_eq!((found.violations, found.worst), (0, 0));
+    assert!(found.checked > 500);
+    // Without alignment nearly everything is.
+    let found = causality(&job.observations, &align(&job.observations, Align::None));
+    assert!(found.violations > 200);
+    assert_eq!(found.by_domain.iter().sum::<u64>(), found.violations);
+}
+
+#[test]
+fn repair_moves_maps_within_their_bars_and_never_backwards() {
+    let job = Job::new(&Scenario::QUIET, 6, 120, 901);
+    let mut fits = align(&job.observations, Align::Auto);
+    // Two maps are 40 us off, and know that they may be.
+    for (domain, off) in [(2, 40_000), (4, -40_000)] {
+        let fit = &mut fits[domain];
+        let points = fit.map.bends().map(|b| (b.0, fit.map.map(b).ns() + off)).collect();
+        fit.map = TimeMap::through(points);
+        fit.bars.iter_mut().for_each(|bar| bar.bar = 50_000);
+    }
+    let before = fits.clone();
+    let found = causality(&job.observations, &fits);
+    assert!(found.violations > 50, "{found:?}");
+    let (left, moved) = repair_causality(&job.observations, &mut fits);
+    assert!(left.violations * 10 <= found.violations, "{found:?} became {left:?}");
+    assert!((20_000..=50_000).contains(&moved), "{moved}");
+    for (before, after) in before.iter().zip(&fits) {
+        let mut last = i64::MIN;
+        let mut bends: Vec<i64> = after.map.bends().flat_map(|b| [b.0 - 1, b.0, b.0 + 1]).collect();
+        bends.sort_unstable();
+        for bend in bends {
+            let (time, room) = (LocalNs(bend), after.bar_at(LocalNs(bend)).unwrap());
+            let (old, new) = (before.map.map(time).ns(), after.map.map(time).ns());
+            assert!((old - new).abs() <= room + 1, "moved by {} of {room}", new - old);
+            assert!(new >= last);
+            last = new;
+        }
+    }
+    assert!(fits[0].map.is_identity());
+}
+
+#[test]
+fn a_bar_that_is_too_small_is_not_exceeded() {
+    let job = Job::new(&Scenario::QUIET, 3, 60, 902);
+    let mut fits = align(&job.observations, Align::Auto);
+    let points = fits[1].map.bends().map(|b| (b.0, fits[1].map.map(b).ns() + 40_000)).collect();
+    fits[1].map = TimeMap::through(points);
+    let room = fits[1].bars.iter().chain(&fits[2].bars).map(|b| b.bar).max().unwrap();
+    let (left, moved) = repair_causality(&job.observations, &mut fits);
+    assert!(left.violations > 0);
+    assert!(moved <= room, "{moved} of {room}");
+}

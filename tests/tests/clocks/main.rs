@@ -1,0 +1,7 @@
+//! One time for all nodes: how far off it is, how honest its bar is, and what must not move it.
+#![allow(clippy::unwrap_used)]
+
+mod causality;
+mod errors;
+mod garbage;
+mod laws;
