@@ -110,8 +110,10 @@ struct Profiles {
 /// rocprofv3 makes one for each host. JSON of others is passed over, and so is a merge of ours, unless there
 /// is nothing else.
 fn profiles_in(dir: &Path, all: bool) -> Result<Profiles, Failure> {
-    let mut found =
-        Profiles { files: entries(dir)?.into_iter().filter(is_profile).collect(), ..Profiles::default() };
+    let mut found = Profiles {
+        files: entries(dir)?.into_iter().filter(|path| is_profile(path)).collect(),
+        ..Profiles::default()
+    };
     let folders = |dir: &Path| -> Result<Vec<PathBuf>, Failure> {
         Ok(entries(dir)?.into_iter().filter(|path| path.is_dir()).collect())
     };
@@ -162,7 +164,7 @@ impl Profiles {
 
 /// Whether a file has the name of a profile. JSON has to be one, too, since many write some. What is named
 /// like one and cannot be read is told later.
-fn is_profile(path: &PathBuf) -> bool {
+fn is_profile(path: &Path) -> bool {
     let ending = path.extension().and_then(|e| e.to_str());
     let is_json = ending == Some("json");
     ending.is_some_and(|e| PROFILE_ENDINGS.contains(&e))
