@@ -95,7 +95,7 @@ fn what_a_folder_holds_and_is_not_merged_is_told() {
     for input in &job.inputs {
         fs::rename(input, job.place().join("host0").join(name(input))).unwrap();
     }
-    job.merge(&["--strict"]).success();
+    let _whole = job.merge(&["--strict"]).success();
     fs::remove_file(job.output()).unwrap();
     fs::copy(job.place().join("host0").join(name(&job.inputs[0])), deep.join("x_results.db")).unwrap();
     told(&job, &["deep holds 1 profiles"]);
