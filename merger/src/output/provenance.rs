@@ -15,7 +15,7 @@ use crate::number::{Replaced, SourceMap};
 use crate::output::rows::Job;
 use crate::report::Report;
 use rpd_rocpd::Guid;
-use rpd_rocpd::read::{Space, redacted_command, redacted_environment};
+use rpd_rocpd::read::{Space, redact_extdata, redacted_command, redacted_environment};
 use rpd_shard::Shard;
 use rpd_shard::model::{Cells, Keys, Kind, Merged, OwnedValue, Rows, RowsBuilder, Schema, Value, rocpd};
 use rpd_shard::record::{Clock, Exit};
@@ -139,7 +139,13 @@ pub fn complete_processes(
     let len = rows.len;
     edit_texts(rows, "environment", len, |_, text| redacted_environment(text, job.keep));
     edit_texts(rows, "command", len, |_, text| redacted_command(text));
+    // What is no JSON is a text.
+    edit_texts(rows, "extdata", len, |_, text| match serde_json::from_str::<Json>(text) {
+        Ok(Json::Object(_)) => text.to_owned(),
+        _ => redacted_command(text),
+    });
     edit_extdata(rows, len, |i, extdata| {
+        redact_extdata(extdata, job.keep);
         if let Some(Json::Object(noted)) = extdata.get_mut("rpd") {
             if let Some(Json::Object(ranges)) = noted.get_mut("rows") {
                 move_ranges(ranges, map, job.schema);
@@ -194,7 +200,14 @@ fn edit_texts(rows: &mut Rows<Merged>, column: &str, len: usize, edit: impl Fn(u
     let is_json = matches!(rows.table.columns[place].kind, Kind::Json(_));
     let cells = &rows.columns[place];
     let text = |i| match cells.get(i) {
-        Value::Text(text) => OwnedValue::Text(edit(i, &String::from_utf8_lossy(text)).into_bytes().into()),
+        // Of a BLOB in a column of texts only what is changed becomes a text.
+        Value::Text(text) | Value::Blob(text) => {
+            let text = String::from_utf8_lossy(text);
+            match edit(i, &text) {
+                same if same == text => cells.get(i).to_owned(),
+                edited => OwnedValue::Text(edited.into_bytes().into()),
+            }
+        }
         Value::Null if is_json => OwnedValue::Text(edit(i, "{}").into_bytes().into()),
         other => other.to_owned(),
     };

@@ -30,6 +30,6 @@ pub use database::{Database, TakeRows, Wanted};
 pub use error::ReadError;
 pub use piece::Piece;
 pub use process::ProcessFacts;
-pub use redact::{Keep, redacted_command, redacted_environment};
+pub use redact::{Keep, redact_extdata, redacted_command, redacted_environment};
 pub use sniff::{FileKind, sniff};
 pub use space::{LeftOut, Space, SpaceTable};

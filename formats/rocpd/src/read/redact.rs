@@ -1,10 +1,13 @@
 //! What of a recorded process may be passed on.
 
-use rpd_shard::identity::{is_rank_variable, is_secret_variable, masked_command, masked_text};
+use rpd_shard::identity::{is_rank_variable, is_secret_variable, masked_line, masked_text};
 use serde_json::{Map, Value as Json};
 
 /// What stands for a secret.
 const MASK: &str = "***";
+
+/// A word that is none of a secret by its look.
+const PROBE: &str = "word";
 
 /// Which variables are passed on.
 #[derive(Clone, Copy, Debug)]
@@ -63,10 +66,101 @@ fn mask(name: &str, value: &mut Json) -> bool {
     changed
 }
 
+/// Masks secrets in the `extdata` of a process, at any depth: values of names that sound like a secret, environments as
+/// by [`redacted_environment`], and what looks like a secret inside of other texts. What is under `rpd` at the top stays
+/// as it is. Tells whether anything changed.
+pub fn redact_extdata(extdata: &mut Map<String, Json>, keep: Keep<'_>) -> bool {
+    let own = extdata.iter_mut().filter(|(name, _)| *name != "rpd");
+    own.fold(false, |changed, (name, value)| redact_member(name, value, keep) | changed)
+}
+
+fn redact_member(name: &str, value: &mut Json, keep: Keep<'_>) -> bool {
+    match value {
+        Json::Object(variables) if is_environment(name) => {
+            let before = variables.len();
+            if let Keep::Listed(names) = keep {
+                variables.retain(|name, _| names.contains(name) || is_rank_variable(name));
+            }
+            let is_shorter = variables.len() != before;
+            variables.iter_mut().fold(is_shorter, |changed, (name, value)| mask(name, value) | changed)
+        }
+        Json::String(text) if is_environment(name) => {
+            let redacted = redacted_environment(text, keep);
+            let changed = redacted != *text;
+            *text = redacted;
+            changed
+        }
+        Json::Array(variables) if is_environment(name) => {
+            let before = variables.len();
+            if let Keep::Listed(names) = keep {
+                variables.retain(|variable| {
+                    let name = variable.as_str().and_then(|text| text.split_once('=')).map(|(name, _)| name);
+                    name.is_some_and(|name| names.iter().any(|one| one == name) || is_rank_variable(name))
+                });
+            }
+            let is_shorter = variables.len() != before;
+            variables.iter_mut().fold(is_shorter, |changed, variable| mask_variable(variable) | changed)
+        }
+        _ if is_secret_variable(name) => mask(name, value),
+        Json::Object(members) => members
+            .iter_mut()
+            .fold(false, |changed, (name, value)| redact_member(name, value, keep) | changed),
+        Json::Array(values) => redact_list(name, values, keep),
+        Json::String(text) => {
+            let masked = masked_line(text);
+            let changed = masked != *text;
+            *text = masked;
+            changed
+        }
+        _ => false,
+    }
+}
+
+/// A list may be that of the arguments of a command: an option is one element, its value the next.
+fn redact_list(name: &str, values: &mut [Json], keep: Keep<'_>) -> bool {
+    let mut changed = false;
+    let mut is_value = false;
+    for value in values {
+        let is_secret = std::mem::take(&mut is_value);
+        match value {
+            Json::String(text) if is_secret && !text.starts_with('-') => {
+                changed |= text != MASK;
+                *text = MASK.to_owned();
+            }
+            Json::String(text) => {
+                // What would be masked behind it.
+                let probe = format!("{text} {PROBE}");
+                is_value =
+                    text.starts_with('-') && !text.contains([' ', '=']) && masked_line(&probe) != probe;
+                changed |= redact_member(name, value, keep);
+            }
+            _ => changed |= redact_member(name, value, keep),
+        }
+    }
+    changed
+}
+
+/// `NAME=X`
+fn mask_variable(variable: &mut Json) -> bool {
+    let Some((name, value)) = variable.as_str().and_then(|text| text.split_once('=')) else {
+        return mask("", variable);
+    };
+    let name = name.to_owned();
+    let mut value = Json::String(value.to_owned());
+    let changed = mask(&name, &mut value);
+    if changed {
+        *variable = Json::String(format!("{name}={}", value.as_str().unwrap_or(MASK)));
+    }
+    changed
+}
+
+fn is_environment(name: &str) -> bool {
+    ["environment", "environ", "env"].iter().any(|environment| name.eq_ignore_ascii_case(environment))
+}
+
 /// A recorded command line without secrets.
 pub fn redacted_command(command: &str) -> String {
-    let words: Vec<String> = command.split(' ').map(str::to_owned).collect();
-    masked_command(&words)
+    masked_line(command)
 }
 
 #[cfg(test)]
@@ -124,5 +218,24 @@ mod tests {
     #[test]
     fn secrets_of_a_command_are_masked() {
         assert_eq!(redacted_command("a.out --token x  -n 3 --key=y"), "a.out --token ***  -n 3 --key=***");
+    }
+
+    #[test]
+    fn secrets_of_extdata_are_masked_at_any_depth() {
+        let text = r#"{"a":{"password":"hush","n":1,"command":"x --token hush"},"argv":["x","--api-key","hush","-n","2"],
+            "environment":{"MY_TOKEN":"hush","HOME":"/home/u"},"env":["DB_PASS=hush","HOME=/home/u"],
+            "rpd":{"token":"kept"}}"#;
+        let read = |text: &str| serde_json::from_str::<Map<String, Json>>(text).unwrap();
+        let mut extdata = read(text);
+        assert!(redact_extdata(&mut extdata, Keep::All));
+        assert_eq!(extdata, read(&text.replace("hush", "***")));
+        assert!(!redact_extdata(&mut extdata, Keep::All), "masking again changes nothing");
+        assert!(redact_extdata(&mut extdata, Keep::Listed(&[])));
+        assert_eq!(
+            (&extdata["environment"], &extdata["env"]),
+            (&serde_json::json!({}), &serde_json::json!([]))
+        );
+        let harmless = r#"{"a":{"n":[1,"-p",8080,null]},"command":"serve -p 8080","pid":5}"#;
+        assert!(!redact_extdata(&mut read(harmless), Keep::All));
     }
 }

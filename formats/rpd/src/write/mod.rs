@@ -24,7 +24,8 @@ pub use error::WriteError;
 use crate::quiet;
 use crate::{GPU_STRIDE, PID_STRIDE};
 use rpd_shard::model::Schema;
-use rusqlite::{Connection, ErrorCode, OpenFlags};
+use rusqlite::types::ValueRef;
+use rusqlite::{Connection, ErrorCode, OpenFlags, Statement};
 use std::collections::BTreeMap;
 use std::fs::{File, OpenOptions};
 use std::io;
@@ -89,6 +90,7 @@ fn fill(merged: &Path, out: &Path, file: &File) -> Result<Written, WriteError> {
             target.check_ids()?;
         }
     }
+    target.make_texts_valid()?;
     let written = target.count()?;
     target.batch("the views", include_str!("views.sql"))?;
     target.batch("the end", "COMMIT; DETACH src;")?;
@@ -198,6 +200,26 @@ impl Target<'_> {
         Ok(())
     }
 
+    /// A value that was a BLOB, or text in no UTF-8, gets U+FFFD for what no reader could decode.
+    fn make_texts_valid(&self) -> Result<(), WriteError> {
+        let failed = |source| sqlite(self.out, "the texts", source);
+        for (table, column) in TEXTS {
+            let mut query = self
+                .conn
+                .prepare(&format!("SELECT id, {column} FROM main.{table} WHERE id > ? ORDER BY id"))
+                .map_err(failed)?;
+            let sql = format!("UPDATE main.{table} SET {column} = ? WHERE id = ?");
+            let mut update = self.conn.prepare(&sql).map_err(failed)?;
+            // A row is changed only once no query reads the table.
+            let mut last = i64::MIN;
+            while let Some((id, text)) = next_invalid(&mut query, last).map_err(failed)? {
+                update.execute((text, id)).map_err(failed)?;
+                last = id;
+            }
+        }
+        Ok(())
+    }
+
     /// Compares rows out with rows in, and counts what has no place.
     fn count(&self) -> Result<Written, WriteError> {
         let mut written = Written { nodes: self.number("SELECT count(*) FROM node")?, ..Written::default() };
@@ -241,6 +263,28 @@ impl Target<'_> {
         rows.collect::<Result<_, _>>().map_err(failed)
     }
 }
+
+/// The next row behind `last` whose text is no UTF-8, and what can be read of it.
+fn next_invalid(query: &mut Statement<'_>, last: i64) -> rusqlite::Result<Option<(i64, String)>> {
+    let mut rows = query.query([last])?;
+    while let Some(row) = rows.next()? {
+        if let ValueRef::Text(bytes) | ValueRef::Blob(bytes) = row.get_ref(1)?
+            && std::str::from_utf8(bytes).is_err()
+        {
+            return Ok(Some((row.get(0)?, String::from_utf8_lossy(bytes).into_owned())));
+        }
+    }
+    Ok(None)
+}
+
+/// Columns whose texts come from the database.
+const TEXTS: [(&str, &str); 5] = [
+    ("rocpd_string", "string"),
+    ("rocpd_ustring", "string"),
+    ("rocpd_monitor", "deviceType"),
+    ("rocpd_monitor", "monitorType"),
+    ("rocpd_monitor", "value"),
+];
 
 const WITHOUT_THREAD: &str = "samples without a thread";
 const WITHOUT_OPERATION: &str = "counter values of no operation and no moment";

@@ -369,3 +369,23 @@ fn queues_of_a_full_node_are_numbered_in_their_process() {
     three_nodes(&database, &many.replace("5996", "6996"));
     assert!(matches!(write(&database, &out), Err(WriteError::IdTooLarge { what: "queue number", .. })));
 }
+
+#[test]
+fn args_that_are_no_utf_8_become_text() {
+    let dir = tempfile::tempdir().unwrap();
+    let (database, out) = (dir.path().join("job.db"), dir.path().join("job.rpd"));
+    let blob = |value: &str, event: u32| {
+        format!("; UPDATE rocpd_\u{1}arg SET value = {value} WHERE event_id = {event} AND position = 1")
+    };
+    three_nodes(
+        &database,
+        &(blob("x'fffe41'", 100) + &blob("CAST(x'ff42' AS TEXT)", 200) + &blob("x'6f6b'", 300)),
+    );
+    write(&database, &out).unwrap();
+    let texts =
+        lines(&check(&out), "SELECT string FROM rocpd_ustring WHERE string LIKE 'f=%' ORDER BY id LIMIT 4");
+    assert_eq!(
+        texts,
+        ["f=0x1 | grid=\u{fffd}\u{fffd}A", "f=0x1 | grid=\u{fffd}B", "f=0x1 | grid=ok", "f=0x1 | grid=4"]
+    );
+}

@@ -1,0 +1,91 @@
+//! What must not get into a shard or an output: secrets on command lines and in variables.
+//!
+//! * [`names`]: which names of options and variables sound like those of a secret.
+//! * [`extent`]: where a value ends that is quoted, a word, or a header.
+//! * [`words`]: secrets by the word before them, as of `--password X`.
+//! * [`values`]: secrets inside of words, as of `token=X` and URLs.
+//!
+//! Each of them goes through a text once: time is linear in its length.
+
+mod extent;
+mod names;
+#[cfg(test)]
+mod tests;
+mod values;
+mod words;
+
+pub use names::{is_secret_name, is_secret_variable};
+
+use names::{is_name_byte, is_secret_setting};
+use values::{Header, is_scheme, is_token, mask_values};
+use words::mask_words;
+
+/// What stands for a secret.
+const MASK: &str = "***";
+/// Longest name of an option.
+const NAME_BYTES: usize = 64;
+
+/// A command line in one line, secrets masked.
+///
+/// Masked are the values of options whose name sounds like a secret (`--api-key X`, `--token=X`,
+/// `SECRET=X`), words that look like well-known tokens, passwords in URLs, and inside of longer
+/// arguments (a script, JSON, a header) the values behind such names. A short option is one only of programs that are
+/// known for it: `sshpass -p X` is masked, `serve -p 8080` is not.
+pub fn masked_command(arguments: &[String]) -> String {
+    let mut masked = Vec::with_capacity(arguments.len());
+    let mut value_is_secret = false;
+    for argument in arguments {
+        if std::mem::take(&mut value_is_secret) && !argument.starts_with('-') {
+            masked.push(MASK.to_owned());
+            // `Authorization: Bearer X` in three words.
+            value_is_secret = is_scheme(argument);
+            continue;
+        }
+        let (text, next) = masked_argument(argument);
+        value_is_secret = next;
+        masked.push(text);
+    }
+    masked_line(&masked.join(" "))
+}
+
+/// A recorded command line whose arguments are joined already, secrets masked as by [`masked_command`]. What is in
+/// quotes counts as one argument.
+pub fn masked_line(command: &str) -> String {
+    mask_values(&mask_words(command), Header::Words)
+}
+
+/// Any text, secrets inside of it masked.
+pub fn masked_text(text: &str) -> String {
+    mask_values(&mask_words(text), Header::Line)
+}
+
+/// Variables without the secrets in their values: a proxy's URL may hold a password.
+pub fn masked_environment(variables: Vec<(String, String)>) -> Vec<(String, String)> {
+    variables.into_iter().map(|(name, value)| (name, masked_text(&value))).collect()
+}
+
+/// One argument, and whether the next one is a secret.
+fn masked_argument(argument: &str) -> (String, bool) {
+    let (name, value) = argument.split_once('=').map_or(("", argument), |(name, value)| (name, value));
+    let is_name = !name.is_empty() && name.len() <= NAME_BYTES && name.bytes().all(is_name_byte);
+    if is_name && is_secret_setting(name, value) {
+        return (format!("{name}={MASK}"), false);
+    }
+    if name.is_empty()
+        && argument.starts_with('-')
+        && argument.len() <= NAME_BYTES
+        && argument.bytes().all(is_name_byte)
+        && is_secret_name(argument)
+    {
+        return (argument.to_owned(), true);
+    }
+    let header = argument.strip_suffix(':').is_some_and(|n| n.bytes().all(is_name_byte) && is_secret_name(n));
+    if header || is_scheme(argument) {
+        return (argument.to_owned(), true);
+    }
+    if (is_name || name.is_empty()) && is_token(value) {
+        let equals = if name.is_empty() { "" } else { "=" };
+        return (format!("{name}{equals}{MASK}"), false);
+    }
+    (masked_text(argument), false)
+}

@@ -1,0 +1,129 @@
+//! Names that sound like those of secrets.
+
+/// Parts of names that mean a secret, whatever else the name says. The library in the traced program
+/// goes by the same ones.
+pub(super) const SECRET_PARTS: [&str; 7] = ["TOKEN", "KEY", "SECRET", "PASSW", "CRED", "JWT", "AUTH"];
+/// More of them for options, headers and variables.
+const SECRET_WORD_PARTS: [&str; 3] = ["PASSPHR", "COOKIE", "AWS_SESSION"];
+/// More of them for variables of a whole environment, where nobody chose the names.
+const SECRET_VARIABLE_PARTS: [&str; 10] = [
+    "PASS",
+    "PWD",
+    "SESSIONID",
+    "PRIVATE",
+    "WEBHOOK",
+    "DSN",
+    "CONNECTION_STRING",
+    "CONNECTIONSTRING",
+    "CONN_STR",
+    "UNSEAL",
+];
+/// Parts of names of variables that sound like one of those and are none.
+const HARMLESS_VARIABLE_PARTS: [&str; 3] = ["BYPASS", "PASSTHR", "PASSES"];
+/// Parts of names of options that sound like a secret and are none.
+const HARMLESS_PARTS: [&str; 8] =
+    ["TOKENIZER", "TOKENS", "KEYWORD", "KEYBOARD", "CREDIT", "AUTHORS", "COOKIE-JAR", "COOKIEJAR"];
+/// Whole words that mean a secret as the last one of the name of an option: `--db-pass`.
+const LAST_OPTION_WORDS: [&str; 7] = ["PWD", "PW", "PASS", "PASSCODE", "BEARER", "PSK", "HMAC"];
+/// Words before `PASS` with which it is a turn.
+const TURNS: [&str; 9] = ["FIRST", "SECOND", "ONE", "TWO", "SINGLE", "MULTI", "NO", "FORWARD", "BACKWARD"];
+/// Whole words that mean a secret anywhere in the name of a variable.
+const VARIABLE_WORDS: [&str; 5] = ["BEARER", "HMAC", "MFA", "SIGNATURE", "NETRC"];
+/// Whole words that mean one at its end. `PIN_MEMORY` and `LOGIN_NODE` are none.
+const LAST_VARIABLE_WORDS: [&str; 10] =
+    ["PAT", "PW", "SK", "OTP", "PIN", "SAS", "SALT", "TOK", "LOGIN", "PSK"];
+/// Beginnings of names of variables of runtimes, of which no short word means a secret: `I_MPI_PIN`.
+const RUNTIMES: [&str; 20] = [
+    "OMP_", "GOMP_", "KMP_", "OMPI_", "PMIX_", "PRTE_", "I_MPI_", "MPICH_", "MV2_", "MPI_", "SLURM_", "PBS_",
+    "NCCL_", "RCCL_", "HSA_", "HIP_", "ROCR_", "MIOPEN_", "UCX_", "FI_",
+];
+/// Names that take a value behind a `:` without a blank.
+const COLON_WORDS: [&str; 9] =
+    ["TOKEN", "PASSWORD", "PASSWD", "PASSPHRASE", "PASS", "PWD", "PW", "SECRET", "APIKEY"];
+
+/// Whether the name of an option or variable sounds like that of a secret. `--tokenizer`,
+/// `--max-tokens` and `--author` are common and are not.
+pub fn is_secret_name(name: &str) -> bool {
+    let mut upper = name.to_ascii_uppercase();
+    HARMLESS_PARTS.iter().for_each(|harmless| upper = upper.replace(harmless, ""));
+    // `AUTHOR` is the beginning of `AUTHORIZATION`.
+    if upper.ends_with("AUTHOR") {
+        upper = upper.replace("AUTHOR", "");
+    }
+    SECRET_PARTS.iter().chain(&SECRET_WORD_PARTS).any(|part| upper.contains(part))
+}
+
+/// Whether the name of a variable of a whole environment sounds like that of a secret.
+pub fn is_secret_variable(name: &str) -> bool {
+    let mut upper = name.to_ascii_uppercase();
+    if matches!(upper.as_str(), "PWD" | "OLDPWD") {
+        return false;
+    }
+    HARMLESS_VARIABLE_PARTS.iter().for_each(|harmless| upper = upper.replace(harmless, ""));
+    is_secret_name(&upper)
+        || SECRET_VARIABLE_PARTS.iter().any(|part| upper.contains(part))
+        || !RUNTIMES.iter().any(|runtime| upper.starts_with(runtime)) && has_secret_word(&upper)
+}
+
+fn has_secret_word(upper: &str) -> bool {
+    let is_listed = |word: &str| VARIABLE_WORDS.contains(&word);
+    let last = last_word(upper);
+    words(upper).any(is_listed)
+        || LAST_VARIABLE_WORDS.contains(&last)
+        || last.len() > 2 && last.ends_with("PW")
+        || words(upper).skip(1).any(|word| word == "SAS")
+}
+
+/// Whether `--name X` is a secret.
+pub(super) fn is_secret_option(name: &str, value: &str) -> bool {
+    if is_secret_name(name) {
+        return true;
+    }
+    let upper = name.trim_start_matches('-').to_ascii_uppercase();
+    let last = last_word(&upper);
+    match last {
+        // A working directory.
+        "PWD" => !value.trim_start_matches(['"', '\'', '\\']).starts_with(['/', '.', '~', '$']),
+        "PASS" => {
+            let before = upper.len().checked_sub("_PASS".len()).and_then(|end| upper.get(..end));
+            let is_turn = before.is_some_and(|before| TURNS.contains(&last_word(before)));
+            let is_number = value.len() <= 2 && value.bytes().all(|byte| byte.is_ascii_digit());
+            !is_turn && (!is_number || value.is_empty())
+        }
+        _ => LAST_OPTION_WORDS.contains(&last) || upper == "PROXY-USER",
+    }
+}
+
+/// Whether `NAME=X` is a secret. In capitals it is a variable, whoever sets it.
+pub(super) fn is_secret_setting(name: &str, value: &str) -> bool {
+    let is_variable = name.bytes().all(|b| b.is_ascii_uppercase() || b.is_ascii_digit() || b == b'_');
+    if matches!(name, "PWD" | "OLDPWD") {
+        return false;
+    }
+    if is_variable { is_secret_variable(name) } else { is_secret_option(name, value) }
+}
+
+/// Whether `?name=X` in a URL is a secret.
+pub(super) fn is_secret_parameter(name: &str, value: &str) -> bool {
+    let upper = name.to_ascii_uppercase();
+    is_secret_setting(name, value) || matches!(last_word(&upper), "SIG" | "SIGNATURE")
+}
+
+/// Whether `name:X` is a secret.
+pub(super) fn takes_colon(name: &str, value: &str) -> bool {
+    let upper = name.to_ascii_uppercase();
+    let is_key = ["API_KEY", "API-KEY", "ACCESS_KEY", "ACCESS-KEY"].iter().any(|key| upper.ends_with(key));
+    is_secret_option(name, value) && (is_key || COLON_WORDS.contains(&last_word(&upper))) || upper == "PASS"
+}
+
+fn words(upper: &str) -> impl Iterator<Item = &str> {
+    upper.split(['_', '-', '.'])
+}
+
+fn last_word(upper: &str) -> &str {
+    upper.rsplit(['_', '-', '.']).next().unwrap_or(upper)
+}
+
+pub(super) fn is_name_byte(byte: u8) -> bool {
+    byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-' | b'.')
+}

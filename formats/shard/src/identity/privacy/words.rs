@@ -1,0 +1,247 @@
+//! Words of a command that are secrets by what is before them, also in a script that is one argument.
+
+use super::extent::argument;
+use super::names::{is_name_byte, is_secret_option, is_secret_setting};
+use super::{MASK, NAME_BYTES};
+
+/// A short option that means a secret, of a program that is known for it: `-p` of most programs is a port.
+#[derive(Clone, Copy, Debug)]
+struct Known {
+    program: &'static str,
+    /// A second word, the command of the program; none if empty.
+    command: &'static str,
+    option: &'static str,
+    behind: Behind,
+}
+
+/// Where the value of a short option is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Behind {
+    /// The next word.
+    Next,
+    /// Right behind the letter: a word behind the option is something else.
+    Attached,
+    /// Either, also behind other letters: `-su X`.
+    Either,
+    /// What is behind the `%` of either.
+    Percent,
+}
+
+const fn known(program: &'static str, command: &'static str, option: &'static str, behind: Behind) -> Known {
+    Known { program, command, option, behind }
+}
+
+const KNOWN: [Known; 27] = [
+    known("sshpass", "", "-p", Behind::Either),
+    known("mysql", "", "-p", Behind::Attached),
+    known("mysqldump", "", "-p", Behind::Attached),
+    known("mysqladmin", "", "-p", Behind::Attached),
+    known("mariadb", "", "-p", Behind::Attached),
+    known("mongo", "", "-p", Behind::Next),
+    known("mongosh", "", "-p", Behind::Next),
+    known("mongodump", "", "-p", Behind::Next),
+    known("docker", "login", "-p", Behind::Next),
+    known("podman", "login", "-p", Behind::Next),
+    known("apptainer", "login", "-p", Behind::Next),
+    known("singularity", "login", "-p", Behind::Next),
+    known("7z", "", "-p", Behind::Attached),
+    known("zip", "", "-P", Behind::Either),
+    known("unzip", "", "-P", Behind::Either),
+    known("ldapsearch", "", "-w", Behind::Either),
+    known("redis-cli", "", "-a", Behind::Next),
+    known("sqlcmd", "", "-P", Behind::Either),
+    known("curl", "", "-u", Behind::Either),
+    known("curl", "", "-U", Behind::Either),
+    known("curl", "", "-b", Behind::Either),
+    known("curl", "", "--user", Behind::Next),
+    known("smbclient", "", "-U", Behind::Percent),
+    known("rpcclient", "", "-U", Behind::Percent),
+    known("smbclient", "", "--user", Behind::Percent),
+    // The word itself is the secret, see `Positional`.
+    known("wandb", "login", "", Behind::Next),
+    known("vault", "login", "", Behind::Next),
+];
+/// Letters of curl without a value, which may be before one that has one.
+const CURL_FLAGS: &[char] = &[
+    '#', '0', '1', '2', '3', '4', '6', 'a', 'f', 'g', 'G', 'i', 'I', 'j', 'J', 'k', 'l', 'L', 'n', 'N', 'O',
+    'p', 'q', 'R', 's', 'S', 'v', 'Z',
+];
+/// Words with a name and a value behind them: `mpiexec -genv NAME X`.
+const SETTERS: [&str; 5] = ["-genv", "--genv", "-env", "set", "setenv"];
+/// Characters around words of scripts and lists.
+const WRAPPERS: [char; 11] = ['"', '\'', '\\', '(', ')', ';', '`', '[', ']', '{', ','];
+
+/// What the next word is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Next {
+    Any,
+    Secret,
+    /// `user%password`
+    Login,
+    /// The name of a variable whose value follows.
+    Name,
+}
+
+/// What is known of the present command.
+struct Command {
+    options: Vec<Known>,
+    /// How many words without a `-` are still to come, the last of which is a secret.
+    positional: Option<usize>,
+    is_htpasswd: bool,
+    next: Next,
+}
+
+/// Masks the words of a command that are secrets by the words before them.
+pub(super) fn mask_words(text: &str) -> String {
+    let mut command = Command { options: Vec::new(), positional: None, is_htpasswd: false, next: Next::Any };
+    let mut masked = String::with_capacity(text.len());
+    let (mut done, mut at) = (0, 0);
+    while let Some(word) = word_at(text, at) {
+        at = word.1;
+        if let Some((from, to)) = command.secret(text, word).filter(|(from, to)| from < to) {
+            masked.push_str(&text[done..from]);
+            masked.push_str(MASK);
+            (done, at) = (to, to);
+        }
+    }
+    masked.push_str(&text[done..]);
+    masked
+}
+
+/// The next word.
+fn word_at(text: &str, at: usize) -> Option<(usize, usize)> {
+    let rest = &text[at..];
+    let from = at + rest.find(|c: char| !c.is_whitespace())?;
+    let length = text[from..].find(char::is_whitespace).unwrap_or(text.len() - from);
+    Some((from, from + length))
+}
+
+impl Command {
+    /// What of a word is a secret; a value in quotes may be longer than the word.
+    fn secret(&mut self, text: &str, (from, to): (usize, usize)) -> Option<(usize, usize)> {
+        let word = &text[from..to];
+        let plain = word.trim_matches(WRAPPERS);
+        let start = from + (word.len() - word.trim_start_matches(WRAPPERS).len());
+        let is_quoted = word.starts_with(['"', '\'', '\\']);
+        let is_value = !word.starts_with(')') && (!plain.is_empty() && !plain.starts_with('-') || is_quoted);
+        match std::mem::replace(&mut self.next, Next::Any) {
+            Next::Secret if is_value || word.starts_with('`') => return Some(argument(text, from)),
+            Next::Login if is_value => return after_percent(plain, start),
+            Next::Name if is_name(plain) && is_secret_setting(&plain.to_ascii_uppercase(), "") => {
+                self.next = Next::Secret;
+                return None;
+            }
+            _ => {}
+        }
+        if matches!(plain, "|" | "||" | "&" | "&&") {
+            self.forget();
+            return None;
+        }
+        self.begin(plain);
+        let secret = self.option(plain, start).or_else(|| self.place(text, plain, from));
+        if secret.is_none() && self.next == Next::Any {
+            let is_option = plain.starts_with('-') && is_name(plain);
+            let value = &text[to..];
+            let value = value.trim_ascii_start();
+            let few = value.char_indices().nth(3).map_or(value.len(), |(at, _)| at);
+            let few = value[..few].split_ascii_whitespace().next().unwrap_or("");
+            if is_option && is_secret_option(plain, few) {
+                self.next = Next::Secret;
+            } else if SETTERS.contains(&plain) {
+                self.next = Next::Name;
+            }
+        }
+        if word.ends_with(';') {
+            self.forget();
+        }
+        secret
+    }
+
+    fn forget(&mut self) {
+        (self.options, self.positional, self.is_htpasswd) = (Vec::new(), None, false);
+    }
+
+    /// Takes note of a known program, or of its command.
+    fn begin(&mut self, plain: &str) {
+        let name = plain.rsplit('/').next().unwrap_or(plain);
+        if KNOWN.iter().any(|known| known.program == name) {
+            self.forget();
+            self.options = KNOWN.iter().filter(|known| known.program == name).copied().collect();
+        } else if name == "htpasswd" {
+            self.forget();
+            self.is_htpasswd = true;
+        } else if let Some(own) =
+            self.options.iter_mut().find(|own| !own.command.is_empty() && own.command == plain)
+        {
+            own.command = "";
+            // The command itself is the first one.
+            self.positional = own.option.is_empty().then_some(2);
+        } else if self.is_htpasswd && matches!(plain, "-C" | "-r") {
+            // Its number is a word more.
+            self.positional = self.positional.map(|left| left + 1);
+        } else if self.is_htpasswd && plain.starts_with('-') && plain.contains('b') {
+            self.positional = Some(if plain.contains('n') { 2 } else { 3 });
+        }
+    }
+
+    /// A short option of a known program.
+    fn option(&mut self, plain: &str, start: usize) -> Option<(usize, usize)> {
+        let own = self.options.iter().filter(|own| own.command.is_empty() && !own.option.is_empty());
+        let (own, behind) = own.copied().find_map(|own| Some((own, value_behind(plain, own)?)))?;
+        if own.program == "sshpass" {
+            // What follows are the options of another program.
+            self.forget();
+        }
+        let is_bare = behind == plain.len();
+        match own.behind {
+            Behind::Next | Behind::Either if is_bare => self.next = Next::Secret,
+            Behind::Percent if is_bare => self.next = Next::Login,
+            Behind::Percent => return after_percent(plain.get(behind..)?, start + behind),
+            Behind::Attached | Behind::Either if !is_bare => {
+                return Some((start + behind, start + plain.len()));
+            }
+            _ => {}
+        }
+        None
+    }
+
+    /// A word that is a secret by its place.
+    fn place(&mut self, text: &str, plain: &str, from: usize) -> Option<(usize, usize)> {
+        let left = self.positional?;
+        if plain.starts_with('-') || plain.contains("://") || plain.contains('=') {
+            return None;
+        }
+        if left > 1 {
+            self.positional = Some(left - 1);
+            return None;
+        }
+        self.positional = None;
+        Some(argument(text, from))
+    }
+}
+
+/// Where the value begins in a word that is this option.
+fn value_behind(plain: &str, own: Known) -> Option<usize> {
+    if plain == own.option {
+        return Some(plain.len());
+    }
+    if own.option.starts_with("--") {
+        return plain.strip_prefix(own.option)?.starts_with('=').then_some(own.option.len() + 1);
+    }
+    if own.behind == Behind::Next || plain.starts_with("--") {
+        return None;
+    }
+    let letters = plain.strip_prefix('-')?;
+    let letters = if own.program == "curl" { letters.trim_start_matches(CURL_FLAGS) } else { letters };
+    let value = letters.strip_prefix(own.option.strip_prefix('-')?)?;
+    Some(plain.len() - value.len())
+}
+
+fn after_percent(word: &str, start: usize) -> Option<(usize, usize)> {
+    let at = word.find('%')?;
+    Some((start + at + 1, start + word.len()))
+}
+
+fn is_name(plain: &str) -> bool {
+    plain.len() <= NAME_BYTES && plain.bytes().all(is_name_byte)
+}
