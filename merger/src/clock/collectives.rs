@@ -170,7 +170,8 @@ pub(super) fn links(gatherings: &[Gathering], habits: Option<&Habits>, domains: 
         .map(|(ends, exits)| Met::new(ends, exits))
         .collect();
     // Few collectives tell little about their spread; the other domains' are much the same.
-    let usual = robust::median(&mut met.iter().map(|m| m.spread).collect::<Vec<_>>()).unwrap_or(0.0);
+    let usual =
+        robust::median(&mut met.iter().filter_map(|m| m.spread).collect::<Vec<_>>()).unwrap_or(UNTOLD);
     met.drain(..).map(|met| met.link(usual)).collect()
 }
 
@@ -200,6 +201,10 @@ fn levels(gatherings: &[Gathering], domains: &Domains) -> Vec<usize> {
     levels
 }
 
+/// A block of fewer collectives does not tell how much they spread: a line goes through nearly all of them.
+const TELLING: f64 = 4.0;
+/// The spread where no block tells, ns.
+const UNTOLD: f64 = 3e3;
 /// How many values of another spread the usual one counts for.
 const USUAL_COUNT: f64 = 8.0;
 
@@ -208,8 +213,8 @@ struct Met {
     ends: (usize, usize),
     blocks: Vec<Block>,
     count: u64,
-    /// Standard deviation of v's exit minus u's, ns.
-    spread: f64,
+    /// Standard deviation of v's exit minus u's, ns; if there are blocks that tell.
+    spread: Option<f64>,
 }
 
 impl Met {
@@ -231,21 +236,19 @@ impl Met {
             blocks.push(Block::new(block, rate));
             rest = others;
         }
-        let mut spreads: Vec<f64> = blocks.iter().filter(|b| b.count >= 3.0).map(|b| b.spread).collect();
-        let spread = robust::median(&mut spreads).unwrap_or_else(|| {
-            let mut off: Vec<f64> = exits.iter().map(|e| e.1 - rate * (e.0 - exits[0].0)).collect();
-            let middle = robust::median(&mut off).unwrap_or(0.0);
-            robust::deviation(&mut off, middle)
-        });
+        let mut spreads: Vec<f64> = blocks.iter().filter(|b| b.count >= TELLING).map(|b| b.spread).collect();
+        let spread = robust::median(&mut spreads);
         Met { ends, blocks, count: exits.len() as u64, spread }
     }
 
     fn link(self, usual: f64) -> Link {
         let mixed =
             |count: f64, own: f64, usual: f64| (count * own + USUAL_COUNT * usual) / (count + USUAL_COUNT);
-        let usual = mixed(self.count as f64, self.spread * self.spread, usual * usual);
+        let own = self.spread.map_or(0.0, |_| self.count as f64);
+        let usual = mixed(own, self.spread.unwrap_or(0.0).powi(2), usual * usual);
         let pair = |b: &Block| {
-            let var = 1.57 * mixed(b.count, b.spread * b.spread, usual) / b.count + GRAIN * GRAIN;
+            let own = if b.count >= TELLING { b.count } else { 0.0 };
+            let var = 1.57 * mixed(own, b.spread * b.spread, usual) / b.count + GRAIN * GRAIN;
             Pair { xu: b.middle, xv: b.middle + b.apart, var, half: f64::INFINITY, around: b.around }
         };
         let pairs = self.blocks.iter().map(pair).collect();
