@@ -223,7 +223,7 @@ mod tests {
     #[test]
     fn secrets_of_extdata_are_masked_at_any_depth() {
         let text = r#"{"a":{"password":"hush","n":1,"command":"x --token hush"},"argv":["x","--api-key","hush","-n","2"],
-            "environment":{"MY_TOKEN":"hush","HOME":"/home/u"},"env":["DB_PASS=hush","HOME=/home/u"],
+            "environment":{"MY_TOKEN":"hush","HOME":"/users/u"},"env":["DB_PASS=hush","HOME=/users/u"],
             "rpd":{"token":"kept"}}"#;
         let read = |text: &str| serde_json::from_str::<Map<String, Json>>(text).unwrap();
         let mut extdata = read(text);

@@ -185,7 +185,7 @@ fn recorded_lines_are_masked_by_their_arguments() {
     }
     let kept = [
         "serve -p 8080",
-        "env PWD=/home/u OLDPWD=/x a.out",
+        "env PWD=/users/u OLDPWD=/x a.out",
         "apptainer exec --pwd /work image a.out",
         "a --n-tokens 512 --max-tokens=8 tokenizer.json",
         "x264 --pass 2 --two-pass on",
