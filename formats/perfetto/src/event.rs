@@ -15,7 +15,7 @@ pub struct Event<'a> {
     pub name: EventName,
     /// What kind of thing it is.
     pub category: Option<Category>,
-    /// What else is known of it.
+    /// What else is known of it. Of those with the same name, readers keep the last.
     pub annotations: &'a [Annotation<'a>],
     /// Arrows that begin or end here.
     pub flows: &'a [Flow],
@@ -29,7 +29,7 @@ impl Event<'_> {
     }
 }
 
-/// An arrow from one slice to a later one. Its number is unique in all files of a run, and not 0.
+/// An arrow from one slice to a later one. Its number is unique in all files of a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Flow {
     /// It begins here, or goes on to the next event with the same number.

@@ -11,15 +11,14 @@
 //! plain bytes and as gzip members. The packets are described in `docs/FORMATS.md`.
 //!
 //! ```
-//! use rpd_perfetto::{Event, Process, Sequence, StringId, Timestamp, Track, TrackId, TrackKind, file_head};
+//! use rpd_perfetto::{Event, Sequence, StringId, Timestamp, Track, TrackId, TrackKind, file_head};
 //! use std::num::NonZeroU32;
 //!
 //! let begin = Timestamp::new(1_000)?;
 //! let mut file = file_head(begin, 1_700_000_000_000_001_000);
 //! let mut sequence = Sequence::new(NonZeroU32::MIN);
 //! let process = TrackId(1);
-//! let kind = TrackKind::Process(Process { pid: 1, command: &["train"] });
-//! sequence.track(&Track { kind, ..Track::new(process, "rank 0 (node7)") });
+//! sequence.track(&Track { kind: TrackKind::Process { pid: 1 }, ..Track::new(process, "rank 0 (node7)") });
 //! let name = sequence.event_name(StringId(12), || "step");
 //! sequence.begin(&Event::new(begin, process, name));
 //! sequence.end(Timestamp::new(3_000)?, process);
@@ -50,4 +49,4 @@ pub use sequence::{AnnotationName, AnnotationText, Category, EventName, Sequence
 pub use text::{MAX_TEXT, Mended};
 pub use time::{Clipped, Cut, EmptyWindow, NegativeDuration, NoTimestamp, Span, Timestamp, Window};
 pub use timeline::{Edge, Misplaced, Timeline};
-pub use track::{ChildOrder, Process, Thread, Track, TrackId, TrackKind, Unit};
+pub use track::{ChildOrder, Thread, Track, TrackId, TrackKind, Unit};

@@ -8,7 +8,7 @@ pub const MAX_TEXT: usize = 64 << 10;
 pub struct Mended {
     /// Longer than [`MAX_TEXT`]: cut, with an ellipsis at the end.
     pub cut: u64,
-    /// With NUL, where results of queries would break: written as U+2400.
+    /// With NUL, where readers take the text to end: written with U+2400 in its place.
     pub nul: u64,
 }
 

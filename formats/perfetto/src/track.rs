@@ -46,20 +46,14 @@ pub enum TrackKind<'a> {
     /// Slices and instants that belong to no thread.
     Slices,
     /// Those of a process as a whole; threads with the same pid are drawn below it.
-    Process(Process<'a>),
+    Process {
+        /// Its number, unique in the trace and not 0: processes with the same one melt together.
+        pid: i32,
+    },
     /// Those of a thread.
     Thread(Thread),
     /// Values of a counter.
     Counter(Unit<'a>),
-}
-
-/// A process. Its pid must be unique in the trace, and not 0: processes with the same pid melt together.
-#[derive(Clone, Copy, Debug)]
-pub struct Process<'a> {
-    /// Its number.
-    pub pid: i32,
-    /// The command that it ran, word by word.
-    pub command: &'a [&'a str],
 }
 
 /// A thread. Its tid must be unique in the trace, and not 0: threads with the same tid melt together.
@@ -112,9 +106,8 @@ impl Sequence {
                 }
                 match &track.kind {
                     TrackKind::Slices => {}
-                    TrackKind::Process(process) => message(out, 3, |out| {
-                        int(out, 1, process.pid.into());
-                        process.command.iter().for_each(|word| text(out, 2, word, mended));
+                    TrackKind::Process { pid } => message(out, 3, |out| {
+                        int(out, 1, (*pid).into());
                         text(out, 6, track.name, mended);
                     }),
                     TrackKind::Thread(thread) => message(out, 4, |out| {

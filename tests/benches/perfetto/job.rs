@@ -1,7 +1,7 @@
 //! A job whose spans look like those of a training run: calls within calls, of very different lengths.
 
 use rpd_perfetto::{
-    ChildOrder, Edge, Overlaps, Process, Sequence, Span, Thread, Timeline, Timestamp, Track, TrackId,
+    ChildOrder, Edge, Overlaps, Sequence, Span, Thread, Timeline, Timestamp, Track, TrackId,
     TrackKind, Window,
 };
 
@@ -121,7 +121,7 @@ pub fn describe(number: u32, threads: &[Calls], sequence: &mut Sequence) {
     let parent = TrackId(number.into());
     let pid = number as i32;
     let name = format!("rank {} (node{:03})", number - 1, number / 4);
-    let kind = TrackKind::Process(Process { pid, command: &["python3", "train.py"] });
+    let kind = TrackKind::Process { pid };
     sequence.track(&Track { kind, children: ChildOrder::Rank, ..Track::new(parent, &name) });
     for thread in threads {
         let tid = 1000 + thread.track.0 as i32;

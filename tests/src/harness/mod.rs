@@ -6,6 +6,7 @@ mod job;
 mod merge;
 mod mpi;
 mod report;
+mod trace_processor;
 mod tree;
 
 pub use binaries::{binary, python, repository};
@@ -14,6 +15,7 @@ pub use job::{Job, Outcome};
 pub use merge::{RunFolder, losses, remove, replaced, rpd_merge, rpd_merge_mpi};
 pub use mpi::{mpi_missing, mpirun};
 pub use report::{assert_refused, leftovers};
+pub use trace_processor::{Row, TraceProcessor};
 
 /// Says that a test did not run, and why: where the output of passed tests is shown too.
 pub fn skip(what: &str, why: &str) {
