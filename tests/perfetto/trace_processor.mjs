@@ -110,7 +110,7 @@ Object.assign(globalThis, {
     }
   },
 });
-const { error, log } = console;
+const { error } = console;
 for (const level of ['log', 'debug', 'info', 'warn', 'error']) console[level] = () => {};
 // Who sees a process takes this for Node, and not for a browser.
 globalThis.process = undefined;
@@ -205,9 +205,10 @@ function query(sql) {
   }
   const rows = [];
   for (let at = 0; at < values.length; at += columns.length) rows.push(`[${values.slice(at, at + columns.length)}]`);
-  log(`{"columns": ${JSON.stringify(columns)}, "rows": [${rows}]}`);
+  return `{"columns": ${JSON.stringify(columns)}, "rows": [${rows}]}\n`;
 }
 
 load();
-queries.forEach(query);
-process.exit(0);
+const output = queries.map(query).join('');
+// Leaving before it is written would cut it.
+process.stdout.write(output, () => process.exit(0));

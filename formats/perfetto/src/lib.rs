@@ -2,13 +2,12 @@
 //!
 //! * [`Sequence`] writes the packets of one process and one file: tracks, interned texts, slices, instants, counters,
 //!   samples;
-//! * [`file_head`] is what a file starts with, [`gzip_member`] compresses a piece of it;
+//! * [`file_head`] is what a file starts with, [`gzip_piece`] compresses a piece of it;
 //! * [`Timeline`] turns spans into beginnings and ends in the order that a track needs, with lanes for overlaps
 //!   and cuts where a file ends;
 //! * [`Timestamp`], [`Span`] and [`Window`] are checked when they are made, so that nothing behind them can fail.
 //!
-//! A trace is a row of packets and nothing else: any pieces that are written one behind the other are a trace, in
-//! plain bytes and as gzip members. The packets are described in `docs/FORMATS.md`.
+//! A trace is a row of packets and nothing else: any pieces that are written one behind the other are a trace. The packets are described in `docs/FORMATS.md`.
 //!
 //! ```
 //! use rpd_perfetto::{Event, Sequence, StringId, Timestamp, Track, TrackId, TrackKind, file_head};
@@ -40,7 +39,7 @@ mod track;
 mod wire;
 
 pub use event::{Annotation, CounterValue, Event, Flow, Value};
-pub use gzip::gzip_member;
+pub use gzip::{Checksum, GZIP_HEAD, gzip_piece, gzip_tail};
 pub use head::file_head;
 pub use iids::StringId;
 pub use lanes::Overlaps;

@@ -1,8 +1,8 @@
 //! A job whose spans look like those of a training run: calls within calls, of very different lengths.
 
 use rpd_perfetto::{
-    ChildOrder, Edge, Overlaps, Sequence, Span, Thread, Timeline, Timestamp, Track, TrackId,
-    TrackKind, Window,
+    ChildOrder, Edge, Overlaps, Sequence, Span, Thread, Timeline, Timestamp, Track, TrackId, TrackKind,
+    Window,
 };
 
 const PROCESSES: usize = 8;
@@ -14,31 +14,31 @@ const CATEGORIES: u32 = 6;
 const BEGIN: u64 = 600_000_000_000;
 
 /// A call.
-pub struct Call {
-    pub span: Span,
-    pub name: u32,
-    pub category: u32,
-    pub size: i64,
-    pub correlation: i64,
+pub(crate) struct Call {
+    pub(crate) span: Span,
+    pub(crate) name: u32,
+    pub(crate) category: u32,
+    pub(crate) size: i64,
+    pub(crate) correlation: i64,
 }
 
 /// The calls of a thread, each before those that it encloses.
-pub struct Calls {
-    pub track: TrackId,
-    pub calls: Vec<Call>,
+pub(crate) struct Calls {
+    pub(crate) track: TrackId,
+    pub(crate) calls: Vec<Call>,
     /// Beginnings, with the number of their call, and ends, in order.
-    pub edges: Vec<(Timestamp, Option<u32>)>,
+    pub(crate) edges: Vec<(Timestamp, Option<u32>)>,
 }
 
 /// Threads of eight processes.
-pub struct Job {
-    pub processes: Vec<Vec<Calls>>,
+pub(crate) struct Job {
+    pub(crate) processes: Vec<Vec<Calls>>,
     names: Vec<String>,
 }
 
 impl Job {
     /// A job with about so many calls, the same whenever it is made.
-    pub fn new(slices: usize) -> Job {
+    pub(crate) fn new(slices: usize) -> Job {
         let mut random = Random(0x9e37_79b9_7f4a_7c15);
         let each = (slices / (PROCESSES * THREADS)).max(1);
         let mut track = PROCESSES as u64;
@@ -55,15 +55,15 @@ impl Job {
         Job { processes, names }
     }
 
-    pub fn slices(&self) -> usize {
+    pub(crate) fn slices(&self) -> usize {
         self.processes.iter().flatten().map(|thread| thread.calls.len()).sum()
     }
 
-    pub fn name(&self, number: u32) -> &str {
+    pub(crate) fn name(&self, number: u32) -> &str {
         self.names.get(number as usize).map_or("", |name| name)
     }
 
-    pub fn category(&self, number: u32) -> &'static str {
+    pub(crate) fn category(&self, number: u32) -> &'static str {
         ["HIP_RUNTIME_API", "KERNEL_DISPATCH", "MEMORY_COPY", "MARKER", "RCCL", "MPI"][number as usize]
     }
 }
@@ -102,7 +102,7 @@ impl Calls {
     }
 
     /// Gives the beginnings and ends in order.
-    pub fn in_order(&self, mut edge: impl FnMut(Timestamp, Option<u32>)) {
+    pub(crate) fn in_order(&self, mut edge: impl FnMut(Timestamp, Option<u32>)) {
         let mut timeline = Timeline::new(Overlaps::Nest, Window::ALL);
         let mut take = |found: Edge<'_, u32>| match found {
             Edge::Begin { at, item, .. } => edge(at, Some(*item)),
@@ -117,7 +117,7 @@ impl Calls {
 }
 
 /// Writes the tracks of a process, whose number counts from 1.
-pub fn describe(number: u32, threads: &[Calls], sequence: &mut Sequence) {
+pub(crate) fn describe(number: u32, threads: &[Calls], sequence: &mut Sequence) {
     let parent = TrackId(number.into());
     let pid = number as i32;
     let name = format!("rank {} (node{:03})", number - 1, number / 4);

@@ -10,7 +10,7 @@
 mod job;
 
 use job::{Call, Job, describe};
-use rpd_perfetto::{Annotation, Event, Sequence, StringId, Timestamp, TrackId, Value, gzip_member};
+use rpd_perfetto::{Annotation, Event, Sequence, StringId, Timestamp, TrackId, Value, gzip_piece};
 use rustix::time::{ClockId, clock_gettime};
 use std::hint::black_box;
 use std::mem;
@@ -79,7 +79,7 @@ fn main() -> ExitCode {
                 let began = cpu_seconds();
                 let mut file = Vec::new();
                 for piece in &pieces {
-                    gzip_member(black_box(piece), level, &mut file).expect("memory takes all");
+                    gzip_piece(black_box(piece), level, &mut file).expect("memory takes all");
                 }
                 figures.gzip[i].push(cpu_seconds() - began);
                 figures.gzipped[i] = file.len();

@@ -77,8 +77,8 @@ impl TraceProcessor {
 }
 
 fn rows(line: &str) -> Vec<Row> {
-    let answer: Value = serde_json::from_str(line).unwrap_or_else(|error| panic!("{error} in {line}"));
-    serde_json::from_value(answer["rows"].clone()).unwrap_or_else(|error| panic!("{error} in {line}"))
+    let answer: Value = serde_json::from_str(line).expect("the script writes JSON");
+    serde_json::from_value(answer["rows"].clone()).expect("an answer has rows of values")
 }
 
 fn installed() -> Result<Vec<TraceProcessor>, &'static str> {
