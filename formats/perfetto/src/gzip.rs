@@ -35,22 +35,30 @@ impl Checksum {
 /// If the compressor fails, which it does not for want of space.
 pub fn gzip_piece(packets: &[u8], level: u32, out: &mut Vec<u8>) -> Result<Checksum, CompressError> {
     let mut compress = Compress::new(Compression::new(level.min(9)), false);
-    loop {
-        // What is left is known, so that a second turn is seldom.
-        let rest = packets.get(compress.total_in() as usize..).unwrap_or_default();
-        out.reserve(rest.len() / 3 + 4096);
-        let status = compress.compress_vec(rest, out, FlushCompress::Sync)?;
-        // With space left, all of it is out.
-        if status != Status::BufError && out.len() < out.capacity() {
-            break;
-        }
-        if status == Status::BufError && rest.is_empty() {
-            break;
-        }
-    }
+    deflate(&mut compress, packets, FlushCompress::Sync, out)?;
     let mut crc = Crc::new();
     crc.update(packets);
     Ok(Checksum { crc: crc.sum(), length: packets.len() as u64 })
+}
+
+/// Compresses all bytes, and appends all that comes of them.
+pub(crate) fn deflate(
+    compress: &mut Compress,
+    bytes: &[u8],
+    flush: FlushCompress,
+    out: &mut Vec<u8>,
+) -> Result<(), CompressError> {
+    let before = compress.total_in();
+    loop {
+        let rest = bytes.get((compress.total_in() - before) as usize..).unwrap_or_default();
+        // Enough for most, so that a second turn is seldom.
+        out.reserve(rest.len() / 3 + 4096);
+        let status = compress.compress_vec(rest, out, flush)?;
+        // With space left, all of it is out. Nothing to do is what a turn too many finds.
+        if status != Status::Ok || out.len() < out.capacity() {
+            return Ok(());
+        }
+    }
 }
 
 /// What a gzip file ends with, from the checksum of all its pieces.

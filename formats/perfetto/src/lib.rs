@@ -2,7 +2,8 @@
 //!
 //! * [`Sequence`] writes the packets of one process and one file: tracks, interned texts, slices, instants, counters,
 //!   samples;
-//! * [`file_head`] is what a file starts with, [`gzip_piece`] compresses a piece of it;
+//! * [`file_head`] is what a file starts with; [`gzip_piece`] compresses a piece of a gzip file, [`packed`] packets into
+//!   packets;
 //! * [`Timeline`] turns spans into beginnings and ends in the order that a track needs, with lanes for overlaps
 //!   and cuts where a file ends;
 //! * [`Timestamp`], [`Span`] and [`Window`] are checked when they are made, so that nothing behind them can fail.
@@ -30,6 +31,7 @@ mod gzip;
 mod head;
 mod iids;
 mod lanes;
+mod packed;
 mod sample;
 mod sequence;
 mod text;
@@ -43,6 +45,7 @@ pub use gzip::{Checksum, GZIP_HEAD, gzip_piece, gzip_tail};
 pub use head::file_head;
 pub use iids::StringId;
 pub use lanes::Overlaps;
+pub use packed::packed;
 pub use sample::{CallStack, Frame, Mapping, StackId};
 pub use sequence::{AnnotationName, AnnotationText, Category, EventName, Sequence};
 pub use text::{MAX_TEXT, Mended};

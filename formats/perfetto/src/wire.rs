@@ -12,6 +12,7 @@ pub(crate) mod packet {
     pub(crate) const INTERNED_DATA: u32 = 12;
     pub(crate) const SEQUENCE_FLAGS: u32 = 13;
     pub(crate) const CLOCK_SNAPSHOT: u32 = 6;
+    pub(crate) const COMPRESSED_PACKETS: u32 = 50;
     pub(crate) const DEFAULTS: u32 = 59;
     pub(crate) const TRACK_DESCRIPTOR: u32 = 60;
     pub(crate) const PERF_SAMPLE: u32 = 66;

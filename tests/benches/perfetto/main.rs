@@ -10,15 +10,16 @@
 mod job;
 
 use job::{Call, Job, describe};
-use rpd_perfetto::{Annotation, Event, Sequence, StringId, Timestamp, TrackId, Value, gzip_piece};
+use rpd_perfetto::{Annotation, Event, Sequence, StringId, Timestamp, TrackId, Value, gzip_piece, packed};
 use rustix::time::{ClockId, clock_gettime};
 use std::hint::black_box;
 use std::mem;
 use std::num::NonZeroU32;
 use std::process::ExitCode;
 
-/// Levels of gzip that are measured.
+/// Levels of gzip that are measured, and that of packed packets.
 const LEVELS: [u32; 3] = [1, 3, 6];
+const PACKED: u32 = 3;
 
 /// What is written of each slice.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -43,7 +44,9 @@ struct Figures {
     encode: Vec<f64>,
     from_spans: Vec<f64>,
     gzip: [Vec<f64>; LEVELS.len()],
+    packed: Vec<f64>,
     bytes: usize,
+    packed_bytes: usize,
     gzipped: [usize; LEVELS.len()],
 }
 
@@ -84,6 +87,13 @@ fn main() -> ExitCode {
                 figures.gzip[i].push(cpu_seconds() - began);
                 figures.gzipped[i] = file.len();
             }
+            let began = cpu_seconds();
+            let mut file = Vec::new();
+            for piece in &pieces {
+                packed(black_box(piece), PACKED, &mut file).expect("memory takes all");
+            }
+            figures.packed.push(cpu_seconds() - began);
+            figures.packed_bytes = file.len();
         }
     }
     let mut hold = true;
@@ -148,15 +158,19 @@ fn print(variant: Variant, aim_speed: f64, aim_bytes: f64, figures: &mut Figures
     println!("  encode              {:>8.2} M slices/s", encode / 1e6);
     println!("  order and encode    {:>8.2} M slices/s", from_spans / 1e6);
     println!("  raw                 {each:>8.2} bytes/slice");
-    for ((level, times), bytes) in LEVELS.into_iter().zip(&mut figures.gzip).zip(figures.gzipped) {
+    let compressed = |what: String, bytes: usize, times: &mut [f64]| {
         let seconds = median(times);
         println!(
-            "  gzip level {level}        {:>8.2} bytes/slice, {:.2} M slices/s, {:.0} MB/s",
+            "  {what:<20}{:>8.2} bytes/slice, {:.2} M slices/s, {:.0} MB/s",
             bytes as f64 / slices,
             slices / seconds / 1e6,
             figures.bytes as f64 / seconds / 1e6
         );
+    };
+    for ((level, times), bytes) in LEVELS.into_iter().zip(&mut figures.gzip).zip(figures.gzipped) {
+        compressed(format!("gzip level {level}"), bytes, times);
     }
+    compressed(format!("packed, level {PACKED}"), figures.packed_bytes, &mut figures.packed);
     let aims = [
         (format!("encode over {} M slices/s", aim_speed / 1e6), encode > aim_speed),
         (format!("at most {aim_bytes} bytes/slice raw"), each <= aim_bytes),

@@ -6,7 +6,7 @@ mod model;
 use model::{Run, Slice, time};
 use rpd_perfetto::{
     Annotation, Checksum, Event, Flow, GZIP_HEAD, MAX_TEXT, Sequence, StackId, StringId, Thread, Timestamp,
-    Track, TrackId, TrackKind, Value, Window, file_head, gzip_piece, gzip_tail,
+    Track, TrackId, TrackKind, Value, Window, file_head, gzip_piece, gzip_tail, packed,
 };
 use rpd_tests::harness::{Row, TraceProcessor};
 use serde::de::DeserializeOwned;
@@ -120,13 +120,17 @@ fn neighbours_in_time_are_read_alone_and_together() {
     let members: Vec<Vec<u8>> =
         files.iter().zip([0, 1, 6, 9]).map(|(file, level)| gzipped(file, level)).collect();
     let all = traces.save("all.pftrace", &files.concat());
+    let mut packed_files = Vec::new();
+    files.iter().for_each(|file| packed(file, 6, &mut packed_files).unwrap());
+    assert!(packed_files.len() < files.concat().len() / 2);
+    let all_packed = traces.save("packed.pftrace", &packed_files);
     let all_zipped = traces.save("all.pftrace.gz", &members.concat());
     for tp in TraceProcessor::all("neighbours in Perfetto") {
         for (i, window) in windows.iter().enumerate() {
-            let alone = traces.save(&format!("{i}.pftrace.gz"), &members[i]);
-            compare(&tp, &run, &[*window], &alone);
+            compare(&tp, &run, &[*window], &traces.save(&format!("{i}.pftrace.gz"), &members[i]));
         }
         compare(&tp, &run, &windows, &all);
+        compare(&tp, &run, &windows, &all_packed);
         if tp.version().starts_with("v47") {
             // It reads one member and says nothing: there, files are unpacked before they are concatenated.
             compare(&tp, &run, &windows[..1], &all_zipped);
@@ -137,7 +141,7 @@ fn neighbours_in_time_are_read_alone_and_together() {
         // The parts add up to the whole, and are on the tracks of the whole.
         let sum = "SELECT sum(dur), count(DISTINCT track_id) FROM slice";
         let whole = traces.save("whole.pftrace", &run.files(&[Window::ALL])[0]);
-        assert_eq!(tp.query(&all, sum), tp.query(&whole, sum));
+        assert_eq!(tp.query(&all_packed, sum), tp.query(&whole, sum));
     }
 }
 
