@@ -18,6 +18,10 @@ pub struct TraceProcessor {
 }
 
 impl TraceProcessor {
+    /// Finds everything that the trace processor takes to be wrong with a trace: name and count.
+    pub const COMPLAINTS: &str =
+        "SELECT name, value FROM stats WHERE severity IN ('error', 'data_loss') AND value > 0";
+
     /// All versions that ci/setup installed; where there are none, says that `what` is skipped.
     ///
     /// They are below `target/tools/perfetto`, or below the folder that `RPD_PERFETTO` names.
@@ -62,17 +66,6 @@ impl TraceProcessor {
             .success();
         let answers: Vec<Vec<Row>> = outcome.stdout.lines().map(rows).collect();
         answers.try_into().unwrap_or_else(|_| panic!("not an answer to each query:\n{outcome}"))
-    }
-
-    /// Everything that was wrong with a trace, as the trace processor sees it: name and count.
-    ///
-    /// # Panics
-    /// If the trace is refused.
-    pub fn complaints(&self, trace: &Path) -> Vec<Row> {
-        self.query(
-            trace,
-            "SELECT name, value FROM stats WHERE severity IN ('error', 'data_loss') AND value > 0",
-        )
     }
 }
 
