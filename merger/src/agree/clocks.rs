@@ -10,7 +10,6 @@ use crate::comm::Comm;
 use crate::failure::Failure;
 use crate::input::source::Source;
 use crate::input::survey::Survey;
-use rpd_shard::model::{JobNs, LocalNs};
 use rpd_shard::record::{Clock, ClockDomain, ClockSet, ProbeBurst, Process, wire};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -372,10 +371,9 @@ pub struct ProcessFit<'a> {
     to_boottime: i64,
 }
 
-impl<'a> ProcessFit<'a> {
-    /// Turns times into job times, the cheaper the nearer they are to each other.
-    pub fn cursor(&self) -> impl FnMut(i64) -> JobNs + use<'a> {
-        let (mut cursor, to_boottime) = (self.fit.map.cursor(), self.to_boottime);
-        move |time| cursor.map(LocalNs(time.saturating_add(to_boottime)))
+impl ProcessFit<'_> {
+    /// Puts job times in the place of times of the process.
+    pub fn map_all(&self, times: &mut [i64]) {
+        self.fit.map.map_all(times, self.to_boottime);
     }
 }
