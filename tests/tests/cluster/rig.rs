@@ -6,6 +6,7 @@ use std::io::{BufRead, BufReader};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc;
 use std::thread;
 use std::time::{Duration, Instant};
@@ -64,7 +65,9 @@ impl Cluster {
             skip(what, &why);
             return None;
         }
-        let folder = std::env::temp_dir().join(format!("rpd-cluster-{}", std::process::id()));
+        static MADE: AtomicUsize = AtomicUsize::new(0);
+        let number = MADE.fetch_add(1, Ordering::Relaxed);
+        let folder = std::env::temp_dir().join(format!("rpd-cluster-{}-{number}", std::process::id()));
         let mut command = Command::new(script());
         command.arg("up").arg(&folder).args(ahead.iter().map(i64::to_string));
         // A group of its own: who kills the test leaves it alive to clear away what it made.
@@ -152,6 +155,34 @@ impl Cluster {
     }
 }
 
+/// How many processes have the words on their command lines.
+fn processes_of(words: &str) -> usize {
+    let lines = fs::read_dir("/proc").unwrap().flatten().map(|entry| entry.path().join("cmdline"));
+    lines.filter(|line| String::from_utf8_lossy(&fs::read(line).unwrap_or_default()).contains(words)).count()
+}
+
+#[test]
+fn two_clusters_know_nothing_of_each_other_and_leave_nothing_under_slurm() {
+    let clusters = [Cluster::new(&[0, 500], "a cluster"), Cluster::new(&[300, 200], "another cluster")];
+    let [Some(first), Some(second)] = clusters else { return };
+    let uptimes = |cluster: &Cluster| {
+        let job =
+            cluster.launch(Launcher::Srun, 2).args(["sh", "-c", "echo $(hostname) $(cat /proc/uptime)"]);
+        let mut lines: Vec<String> = job.run().success().stdout.lines().map(str::to_owned).collect();
+        lines.sort();
+        let seconds = |line: &String| line.split(' ').nth(1).unwrap().parse::<f64>().unwrap() as i64;
+        assert!(lines[0].starts_with("n0 ") && lines[1].starts_with("n1 "), "{lines:?}");
+        seconds(&lines[1]) - seconds(&lines[0])
+    };
+    assert!((499..=501).contains(&uptimes(&first)));
+    let folder = first.folder.clone();
+    assert!(processes_of(&folder.display().to_string()) > 4);
+    drop(first);
+    assert!(!folder.exists());
+    assert_eq!(processes_of(&folder.display().to_string()), 0);
+    assert!((-101..=-99).contains(&uptimes(&second)));
+}
+
 impl Drop for Cluster {
     fn drop(&mut self) {
         drop(self.leader.stdin.take());
@@ -211,15 +242,21 @@ pub(crate) struct Merged {
 }
 
 impl Merged {
+    fn clocks(&self, node: usize) -> Vec<&serde_json::Value> {
+        let rows = self.report["clocks"].as_array().unwrap();
+        let name = serde_json::json!([format!("n{node}")]);
+        rows.iter().filter(|row| row["hosts"] == name).collect()
+    }
+
+    /// Whether the report knows a node.
+    pub(crate) fn has(&self, node: usize) -> bool {
+        !self.clocks(node).is_empty()
+    }
+
     /// What the report says of the clock of a node.
     pub(crate) fn clock(&self, node: usize) -> &serde_json::Value {
-        let name = format!("n{node}");
-        let rows = self.report["clocks"].as_array().unwrap();
-        let of_node =
-            |row: &&serde_json::Value| row["hosts"].as_array().is_some_and(|hosts| hosts[0] == name.as_str());
-        let found: Vec<_> = rows.iter().filter(of_node).collect();
-        assert_eq!(found.len(), 1, "{name} in {rows:#?}");
-        found[0]
+        let [row] = self.clocks(node)[..] else { panic!("n{node} in {:#?}", self.report["clocks"]) };
+        row
     }
 
     /// By what a node was aligned.

@@ -15,7 +15,7 @@ fn collected(cluster: &Cluster, words: &str, options: &[&str]) -> super::rig::Ru
     let run = cluster.collect(Launcher::Srun, words, options, &training);
     eprintln!("{}", run.outcome);
     assert_eq!(run.outcome.code(), Some(0), "{}", run.outcome);
-    assert!(run.outcome.stdout.starts_with("ranks: 4, steps: 300"), "{}", run.outcome);
+    assert!(run.outcome.stdout.contains("ranks: 4, steps: 300"), "{}", run.outcome);
     run
 }
 
@@ -25,9 +25,13 @@ fn assert_certain(cluster: &Cluster, merged: &Merged, reference: usize) -> Vec<O
     let offsets = offsets(cluster, merged, reference);
     for offset in &offsets {
         assert!(offset.hard.is_none_or(|hard| offset.error.abs() <= hard), "{offset:?}");
-        assert!(offset.error.abs() < 100_000 || offset.method == "collectives", "{offset:?}");
     }
     offsets
+}
+
+/// Nodes with probes all the time, or for the most of it.
+fn assert_close(offsets: &[Offset]) {
+    assert!(offsets.iter().all(|offset| offset.error.abs() < 100_000), "{offsets:?}");
 }
 
 fn methods(offsets: &[Offset]) -> Vec<&str> {
@@ -46,6 +50,7 @@ fn nodes_without_probes_are_aligned_by_collectives_under_slurm() {
     let merged = run.merge("some", &["--strict"]);
     let offsets = assert_certain(&cluster, &merged, 0);
     assert_eq!(methods(&offsets), ["collectives", "fusion", "collectives"]);
+    assert_close(&offsets[1..2]);
     assert_eq!([1, 3].map(|node| merged.clock(node)["probes"].as_i64().unwrap()), [0, 0]);
     // By collectives alone, all of them.
     assert_certain(&cluster, &run.merge("none", &["--align", "collectives"]), 0);
@@ -72,13 +77,16 @@ fn a_late_node_a_killed_agent_and_no_rank_0_leave_the_others_aligned_under_slurm
         merged.report["unfinished"]
     );
     let offsets = assert_certain(&cluster, &merged, 0);
-    assert!(offsets.iter().all(|offset| offset.method != "none"), "{offsets:?}");
+    assert_eq!(methods(&offsets), ["fusion"; 3]);
+    assert_close(&offsets);
 
+    // Whoever was probed by the lost node alone has collectives only.
     std::fs::remove_file(run.shard(0)).unwrap();
     let merged = run.merge("without-rank-0", &[]);
     assert_eq!(merged.report["missing_ranks"], serde_json::json!([0]));
     let offsets = assert_certain(&cluster, &merged, 1);
-    assert!(offsets.iter().all(|offset| offset.method != "none"), "{offsets:?}");
+    let known = |offset: &Offset| ["fusion", "probes", "collectives"].contains(&offset.method.as_str());
+    assert!(offsets.len() == 2 && offsets.iter().all(known), "{offsets:?}");
 }
 
 /// Sends what is no question to all ports of all nodes, for some seconds, and counts what comes back.
@@ -135,5 +143,6 @@ fn garbage_and_a_wrong_key_change_nothing_for_the_others_under_slurm() {
     let merged = run.merge("all", &["--strict"]);
     let offsets = assert_certain(&cluster, &merged, 0);
     assert_eq!(methods(&offsets), ["fusion", "fusion", "collectives"]);
+    assert_close(&offsets[..2]);
     assert_eq!(merged.clock(3)["probes"], 0);
 }

@@ -15,34 +15,30 @@ pub(crate) struct Region {
 /// What the merge says of a node, compared with what is so.
 #[derive(Debug)]
 pub(crate) struct Offset {
-    pub(crate) node: usize,
     pub(crate) method: String,
     /// Estimated minus true offset in the middle of the run, ns.
     pub(crate) error: i64,
-    pub(crate) bar: i64,
     /// `None` where nothing is certain.
     pub(crate) hard: Option<i64>,
     /// ppm; the truth is what the test made it.
     pub(crate) drift: f64,
 }
 
-/// All nodes but the reference.
+/// All nodes with a shard but the reference.
 pub(crate) fn offsets(cluster: &Cluster, merged: &Merged, reference: usize) -> Vec<Offset> {
-    let nodes = (0..cluster.ahead.len()).filter(|node| *node != reference);
+    let others = (0..cluster.ahead.len()).filter(|node| *node != reference && merged.has(*node));
     let offset = |node: usize| {
         let row = merged.clock(node);
         let offset = Offset {
-            node,
             method: merged.method(node).to_owned(),
             error: row["offset_ns"].as_i64().unwrap() - (cluster.truth(reference) - cluster.truth(node)),
-            bar: row["bar_ns"].as_i64().unwrap(),
             hard: row["hard_ns"].as_i64(),
             drift: row["drift_ppm"].as_f64().unwrap(),
         };
-        eprintln!("{offset:?}");
+        eprintln!("n{node}: bar {}, {offset:?}", row["bar_ns"]);
         offset
     };
-    nodes.map(offset).collect()
+    others.map(offset).collect()
 }
 
 /// Regions by their ids, as they are in a database.
@@ -58,39 +54,51 @@ fn regions(database: &Database) -> BTreeMap<i64, Region> {
     rows.iter().map(region).collect()
 }
 
-/// The largest distance of any merged time from the truth, ns, by node. A merge without alignment has the times as the
-/// nodes' clocks showed them, and rows in the same order.
-pub(crate) fn worst_errors(cluster: &Cluster, run: &Run, merged: &Merged, reference: usize) -> Vec<i64> {
-    let nodes = cluster.ahead.len();
-    let shown = run.merge("as-shown", &["--align", "none"]);
-    let (shown, merged) = (Database::open(shown.path()), Database::open(merged.path()));
-    let (shown, merged) = (regions(&shown), regions(&merged));
-    assert!(!merged.is_empty());
-    assert!(merged.keys().eq(shown.keys()));
-    let ahead: Vec<i64> = (0..nodes).map(|node| cluster.truth(node) - cluster.truth(reference)).collect();
-    let mut worst = vec![0; nodes];
-    for (shown, merged) in shown.values().zip(merged.values()) {
-        let node = shown.rank % nodes;
-        assert_eq!(shown.rank, merged.rank);
-        for (shown, merged) in [(shown.start, merged.start), (shown.end, merged.end)] {
-            worst[node] = worst[node].max((merged - (shown - ahead[node])).abs());
-        }
-    }
-    eprintln!("largest error of any time, ns, by node: {worst:?}");
-    worst
+/// Job times of all regions as they were merged, and as they were.
+pub(crate) struct Times {
+    merged: BTreeMap<i64, Region>,
+    true_ones: BTreeMap<i64, Region>,
 }
 
-/// The calls of an MPI function, each with what its ranks did.
-pub(crate) fn calls(merged: &Merged, function: &str) -> Vec<Vec<Region>> {
-    let database = Database::open(merged.path());
-    let rows = database.rows(&format!(
-        "SELECT a.value, r.id FROM rocpd_arg a JOIN regions r ON r.event_id = a.event_id
-          WHERE a.name = 'seq' AND r.name = '{function}'"
-    ));
-    let regions = regions(&database);
-    let mut calls: BTreeMap<String, Vec<Region>> = BTreeMap::new();
-    for row in rows {
-        calls.entry(row[0].clone()).or_default().push(regions[&row[1].parse().unwrap()]);
+impl Times {
+    /// A merge without alignment has the times as the nodes' clocks showed them, and rows in the same order.
+    pub(crate) fn new(cluster: &Cluster, run: &Run, merged: &Merged, reference: usize) -> Times {
+        let nodes = cluster.ahead.len();
+        let shown = run.merge("as-shown", &["--align", "none"]);
+        let mut true_ones = regions(&Database::open(shown.path()));
+        let merged = regions(&Database::open(merged.path()));
+        assert!(!merged.is_empty());
+        let ranks = |regions: &BTreeMap<i64, Region>| -> Vec<(i64, usize)> {
+            regions.iter().map(|(id, region)| (*id, region.rank)).collect()
+        };
+        assert_eq!(ranks(&merged), ranks(&true_ones));
+        let ahead: Vec<i64> = (0..nodes).map(|node| cluster.truth(node) - cluster.truth(reference)).collect();
+        for region in true_ones.values_mut() {
+            region.start -= ahead[region.rank % nodes];
+            region.end -= ahead[region.rank % nodes];
+        }
+        Times { merged, true_ones }
     }
-    calls.into_values().collect()
+
+    /// The largest distance of any time of a rank from the truth, ns.
+    pub(crate) fn worst(&self, rank: usize) -> i64 {
+        let of_rank =
+            self.merged.values().zip(self.true_ones.values()).filter(|(merged, _)| merged.rank == rank);
+        let errors = of_rank.flat_map(|(merged, real)| [merged.start - real.start, merged.end - real.end]);
+        errors.map(i64::abs).max().unwrap()
+    }
+
+    /// The calls of an MPI function: what each rank did, as merged and in truth.
+    pub(crate) fn calls(&self, merged: &Merged, function: &str) -> Vec<Vec<(Region, Region)>> {
+        let rows = Database::open(merged.path()).rows(&format!(
+            "SELECT a.value, r.id FROM rocpd_arg a JOIN regions r ON r.event_id = a.event_id
+              WHERE a.name = 'seq' AND r.name = '{function}'"
+        ));
+        let mut calls: BTreeMap<String, Vec<(Region, Region)>> = BTreeMap::new();
+        for row in rows {
+            let id: i64 = row[1].parse().unwrap();
+            calls.entry(row[0].clone()).or_default().push((self.merged[&id], self.true_ones[&id]));
+        }
+        calls.into_values().collect()
+    }
 }
