@@ -47,9 +47,9 @@ fn missing() -> Option<String> {
     if told == "0" {
         return Some("RPD_CI_CLUSTER is 0".to_owned());
     }
-    let import = Job::new(python()).args(["-c", "import mpi4py, numpy"]).run();
+    let imports = || Job::new(python()).args(["-c", "import mpi4py, numpy"]).run().code() == Some(0);
     let why = match Job::new(script()).arg("missing").run().stdout.trim() {
-        "" if import.code() == Some(0) => None,
+        "" if imports() => None,
         "" => Some("Python has no mpi4py or numpy here".to_owned()),
         why => Some(why.to_owned()),
     };
