@@ -5,7 +5,7 @@
 //! domain, is known well, and it is shared out: by a linear model with priors that widen where a path or
 //! a domain stands out. What cannot be told apart stays in the bar.
 
-use super::collectives::{Habits, MOSTLY};
+use super::collectives::{Habits, Lateness, MOSTLY};
 use super::links::{Kind, Link};
 use super::locate::Located;
 use super::robust;
@@ -18,7 +18,9 @@ const DETOUR: f64 = 0.2;
 /// How much later than others a domain leaves, as a share of the time that a collective takes: most by little,
 /// one in ten by much.
 const LATENESS: [(f64, f64); 2] = [(0.9, 0.03), (0.1, 0.5)];
-/// The same of a domain that comes last nearly always: it waits for nobody, and leaves early.
+/// How much later a domain seems to leave that was disturbed.
+const DISTURBANCE: f64 = 4.0;
+/// The same as lateness of a domain that comes last nearly always: it waits for nobody, and leaves early.
 const HASTE: f64 = 0.5;
 /// No bias is better known than this beforehand, ns.
 const LEAST: f64 = 30.0;
@@ -250,13 +252,20 @@ fn priors(links: &[Link], habits: &Habits, domains: usize) -> (Vec<f64>, Vec<f64
     let mut mean = vec![0.0; domains + links.len()];
     let mut var = vec![0.0; domains + links.len()];
     for domain in 0..domains {
-        let hasty = habits.last_share.get(domain).is_some_and(|share| *share > MOSTLY);
+        let often_last = habits.last_share.get(domain).is_some_and(|share| *share > MOSTLY);
+        let hasty = often_last && habits.haste == 0.0;
         let measured = habits.lateness.get(domain).copied().flatten();
         (mean[domain], var[domain]) = match measured {
             _ if hasty => (0.0, (HASTE * habits.latency).max(LEAST).powi(2)),
             // Nothing measured: as good as measured with any error.
-            measured => lateness(measured.unwrap_or((0.0, 1e30)), habits.latency),
+            None => lateness(Lateness { measured: 0.0, var: 1e30, disturbed: 0.0 }, habits.latency),
+            Some(measured) => lateness(measured, habits.latency),
         };
+    }
+    // Half of the doubt with each end.
+    for link in links.iter().filter(|l| l.uneven > 0.0) {
+        var[link.u] += link.uneven * link.uneven / 2.0;
+        var[link.v] += link.uneven * link.uneven / 2.0;
     }
     let probed = links.iter().filter(|l| l.kind == Kind::Probes);
     let middle = robust::median(&mut probed.map(|l| l.round_trip).collect::<Vec<_>>()).unwrap_or(0.0);
@@ -268,16 +277,18 @@ fn priors(links: &[Link], habits: &Habits, domains: usize) -> (Vec<f64>, Vec<f64
     (mean, var)
 }
 
-/// Mean and variance of a lateness that was measured with a variance, given what is usual.
-fn lateness((measured, unsure): (f64, f64), latency: f64) -> (f64, f64) {
+/// Mean and variance of a lateness that was measured, given what is usual.
+fn lateness(measured: Lateness, latency: f64) -> (f64, f64) {
     let (mut total, mut mean, mut square) = (0.0, 0.0, 0.0);
-    for (share, size) in LATENESS {
+    let disturbance = measured.var + (DISTURBANCE * latency).powi(2);
+    let noises = [(1.0 - measured.disturbed, measured.var), (measured.disturbed, disturbance)];
+    for ((share, size), (chance, noise)) in LATENESS.iter().flat_map(|l| noises.map(|n| (*l, n))) {
         let prior = (size * latency).max(LEAST).powi(2);
-        let spread = prior + unsure;
-        let likely = share * (-0.5 * measured * measured / spread).exp() / spread.sqrt();
-        // So far off that no share is likely at all: the widest one is.
-        let likely = likely.max(1e-300 * size);
-        let (middle, var) = (measured * prior / spread, prior * unsure / spread);
+        let spread = prior + noise;
+        let likely = (-0.5 * measured.measured * measured.measured / spread).exp() / spread.sqrt();
+        // So far off that nothing is likely at all: the widest ones are.
+        let likely = (share * chance * likely).max(1e-300 * size * chance);
+        let (middle, var) = (measured.measured * prior / spread, prior * noise / spread);
         total += likely;
         mean += likely * middle;
         square += likely * (middle * middle + var);
