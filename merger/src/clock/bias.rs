@@ -39,7 +39,7 @@ const MEMORY: f64 = 60.0 * SECOND;
 /// Biases of probe links and of domains in collectives.
 pub(super) struct Biases {
     /// Of each link, the biases that it consists of: (index, sign).
-    parts: Vec<[(usize, f64); 2]>,
+    parts: Vec<[(usize, f64); 3]>,
     mean: Vec<f64>,
     /// For each domain, how much of its distance may be the other source's, ns^2.
     doubt: Vec<f64>,
@@ -81,12 +81,15 @@ impl Biases {
         collectives: &[Option<Located>],
     ) -> Biases {
         let domains = probes.len();
-        let parts: Vec<[(usize, f64); 2]> = links
+        let parts: Vec<[(usize, f64); 3]> = links
             .iter()
             .enumerate()
             .map(|(i, link)| match link.kind {
-                Kind::Probes => [(domains + i, 1.0), (domains + i, 0.0)],
-                Kind::Collectives => [(link.v, 1.0), (link.u, -1.0)],
+                Kind::Probes => [(domains + i, 1.0), (link.v, 0.0), (link.u, 0.0)],
+                Kind::Collectives => {
+                    let own = if link.uneven > 0.0 { 1.0 } else { 0.0 };
+                    [(domains + i, own), (link.v, 1.0), (link.u, -1.0)]
+                }
             })
             .collect();
         let (prior_mean, prior_var) = priors(links, habits, domains);
@@ -104,7 +107,10 @@ impl Biases {
         if distances.is_empty() {
             return biases;
         }
-        let kind = |i: usize| usize::from(i >= domains);
+        let kind = |i: usize| match i.checked_sub(domains).and_then(|i| links.get(i)) {
+            None => 0,
+            Some(link) => 1 + usize::from(link.kind == Kind::Collectives),
+        };
         let mut touched = vec![false; prior_var.len()];
         distances.iter().flat_map(|d| &d.row).for_each(|(i, _)| touched[*i] = true);
         if let Some((plain, _)) = biases.condition(&distances, &prior_mean) {
@@ -116,8 +122,8 @@ impl Biases {
         let rounds = if touched.iter().filter(|t| **t).count() > MANY { 2 } else { ROUNDS };
         for _ in 0..rounds {
             let Some((mean, squares)) = biases.condition(&distances, &prior_mean) else { break };
-            // The usual size of both kinds, then what each stands out by.
-            let mut usual = [(PRIOR_COUNT, PRIOR_COUNT); 2];
+            // The usual size of each kind, then what each stands out by.
+            let mut usual = [(PRIOR_COUNT, PRIOR_COUNT); 3];
             for i in (0..prior_var.len()).filter(|&i| touched[i]) {
                 let stands_out = biases.var[i] / prior_var[i];
                 let (sum, count) = &mut usual[kind(i)];
@@ -262,14 +268,13 @@ fn priors(links: &[Link], habits: &Habits, domains: usize) -> (Vec<f64>, Vec<f64
             Some(measured) => lateness(measured, habits.latency),
         };
     }
-    // Half of the doubt with each end.
-    for link in links.iter().filter(|l| l.uneven > 0.0) {
-        var[link.u] += link.uneven * link.uneven / 2.0;
-        var[link.v] += link.uneven * link.uneven / 2.0;
-    }
     let probed = links.iter().filter(|l| l.kind == Kind::Probes);
     let middle = robust::median(&mut probed.map(|l| l.round_trip).collect::<Vec<_>>()).unwrap_or(0.0);
-    for (i, link) in links.iter().enumerate().filter(|(_, l)| l.kind == Kind::Probes) {
+    for (i, link) in links.iter().enumerate() {
+        if link.kind == Kind::Collectives {
+            var[domains + i] = link.uneven * link.uneven;
+            continue;
+        }
         let usual = (ASYMMETRY * link.round_trip).max(LEAST);
         let detour = DETOUR * (link.round_trip - middle).max(0.0);
         var[domains + i] = usual * usual + detour * detour;
