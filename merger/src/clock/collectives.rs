@@ -46,7 +46,7 @@ pub(super) struct Guest {
     pub(super) domain: usize,
     /// When its last rank entered.
     pub(super) enter: f64,
-    /// When the middle one of its ranks left.
+    /// When the middle one of its ranks left, of two the first: disturbances only delay.
     pub(super) exit: f64,
     /// When its first rank left.
     pub(super) first_exit: f64,
@@ -73,7 +73,7 @@ pub(super) fn gatherings(meetings: &[Meeting], domains: &Domains) -> Vec<Gatheri
             .map(|ranks| Guest {
                 domain: ranks[0].0,
                 enter: ranks.iter().map(|r| r.1).fold(f64::NEG_INFINITY, f64::max),
-                exit: (ranks[(ranks.len() - 1) / 2].2 + ranks[ranks.len() / 2].2) / 2.0,
+                exit: ranks[(ranks.len() - 1) / 2].2,
                 first_exit: ranks[0].2,
             })
             .collect();
