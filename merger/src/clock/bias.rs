@@ -25,6 +25,8 @@ const DISTURBANCE: f64 = 4.0;
 const HASTE: f64 = 0.5;
 /// No bias is better known than this beforehand, ns.
 const LEAST: f64 = 30.0;
+/// Of fewer bursts or blocks of collectives nobody knows how exact they are, and so not what a distance means.
+const FEWEST: usize = 4;
 /// Distances of the sources that are further apart in time than this are independent, ns.
 const MEMORY: f64 = 60.0 * SECOND;
 
@@ -94,13 +96,17 @@ impl Biases {
         dense.into_iter().enumerate().filter(|(_, lever)| *lever != 0.0).collect()
     }
 
-    /// The mean distance of probes and collectives of one domain, where both are known.
+    /// The mean distance of probes and collectives of one domain, where both are known well enough.
     fn distance(&self, probes: &Located, collectives: &Located) -> Option<Distance> {
         let ends = |l: &Located| Some((l.track.knots.first()?.x, l.track.knots.last()?.x));
         let ((a, b), (c, d)) = (ends(probes)?, ends(collectives)?);
         let (from, to) = (a.max(c), b.min(d));
         let (mut sum, mut weight, mut count) = (0.0, 0.0, 0.0);
-        let samples = probes.samples.min(collectives.samples) as f64 / 4.0;
+        let fewest = probes.samples.min(collectives.samples);
+        if fewest < FEWEST {
+            return None;
+        }
+        let samples = fewest as f64 / 4.0;
         let mut apart: Vec<(f64, f64)> = Vec::new();
         for knot in collectives.track.knots.iter().filter(|k| k.x >= from && k.x <= to) {
             let other = probes.track.at(knot.x);

@@ -14,6 +14,8 @@ const FEWEST: u64 = 3;
 const BLOCK: f64 = 5.0 * SECOND;
 const BLOCK_COUNT: usize = 5;
 const BLOCKS: usize = 6;
+/// Of fewer one that was disturbed moves the middle.
+const FEWEST_IN_BLOCK: usize = 3;
 /// ... or this time, or this number.
 const LONGEST_BLOCK: f64 = 30.0 * SECOND;
 const FULL_BLOCK: usize = 64;
@@ -300,7 +302,7 @@ impl Met {
         let rate = if rate.abs() < 1e-3 { rate } else { 0.0 };
         let span = exits.last().map_or(0.0, |last| last.0) - exits.first().map_or(0.0, |first| first.0);
         let long_enough = BLOCK.min(span / BLOCKS as f64);
-        let many_enough = BLOCK_COUNT.min(exits.len().div_ceil(BLOCKS));
+        let many_enough = exits.len().div_ceil(BLOCKS).clamp(FEWEST_IN_BLOCK, BLOCK_COUNT);
         let mut blocks = Vec::new();
         let mut rest = exits.as_slice();
         while let Some(first) = rest.first() {
@@ -310,6 +312,10 @@ impl Met {
             };
             let end =
                 rest.iter().enumerate().position(|(i, exit)| ends(i, exit)).unwrap_or(rest.len()).max(1);
+            // What would be too few for a block of its own belongs to the last one, if that is not long already.
+            let left = rest.get(end..).unwrap_or_default();
+            let near = left.last().is_some_and(|last| last.0 - first.0 <= LONGEST_BLOCK);
+            let end = if left.len() < FEWEST_IN_BLOCK && near { rest.len() } else { end };
             let (block, others) = rest.split_at(end);
             blocks.push(Block::new(block, rate));
             rest = others;
