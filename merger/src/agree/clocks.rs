@@ -7,13 +7,14 @@ use crate::clock::{
     causality, keep_best, repair_causality,
 };
 use crate::comm::Comm;
+use clap::ValueEnum;
 use crate::failure::Failure;
 use crate::input::source::Source;
 use crate::input::survey::Survey;
 use rpd_shard::model::{JobNs, LocalNs};
 use rpd_shard::record::{Clock, ClockDomain, ClockSet, ProbeBurst, Process, wire};
 use serde::{Deserialize, Serialize};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// Stands for the time namespace of processes of a former merge: their times are job times already, and no
 /// clock of a node.
@@ -87,14 +88,9 @@ impl Recorded {
     fn message(mut self) -> Message {
         self.sets.values_mut().for_each(|sets| thin_out_sets(sets, MOST_SETS));
         self.bursts.values_mut().for_each(|bursts| thin_out_bursts(bursts, MOST_BURSTS));
-        let mut domains: Vec<ClockDomain> = Vec::new();
-        let mut place = |domain: &ClockDomain| match domains.iter().position(|known| known == domain) {
-            Some(place) => place as u32,
-            None => {
-                domains.push(domain.clone());
-                domains.len() as u32 - 1
-            }
-        };
+        let named = self.bursts.keys().flat_map(|(from, to)| [from, to]).chain(self.sets.keys());
+        let domains: Vec<ClockDomain> = named.cloned().collect::<BTreeSet<_>>().into_iter().collect();
+        let place = |domain: &ClockDomain| domains.binary_search(domain).unwrap_or(domains.len()) as u32;
         let sets = self.sets.into_iter().map(|(domain, sets)| (place(&domain), sets)).collect();
         let bursts = self.bursts.into_iter();
         let bursts = bursts.map(|((from, to), bursts)| (place(&from), place(&to), bursts)).collect();
@@ -104,7 +100,9 @@ impl Recorded {
 
 impl Observed {
     /// Brings together what all ranks' inputs say of their clocks.
-    pub fn gather(comm: &impl Comm, own: Recorded) -> Result<Observed, Failure> {
+    ///
+    /// The reference is the node of the lowest rank; one of `preferred`, whose times cannot move, if it is there.
+    pub fn gather(comm: &impl Comm, own: Recorded, preferred: &[ClockDomain]) -> Result<Observed, Failure> {
         let short = (&own.domains, &own.silent, own.best.values().collect::<Vec<_>>());
         let mut domains: Vec<ClockDomain> = Vec::new();
         let mut all_silent = Vec::new();
@@ -118,7 +116,9 @@ impl Observed {
         }
         all_silent.into_iter().for_each(|domain| add_distinct(&mut domains, domain));
         // The node of the lowest rank; one whose clocks are not known can be no reference for others.
-        let reference = domains.iter().position(|domain| best.contains_key(domain)).unwrap_or(0);
+        let known = || domains.iter().enumerate().filter(|(_, domain)| best.contains_key(domain));
+        let chosen = known().find(|(_, domain)| preferred.contains(domain)).or_else(|| known().next());
+        let reference = chosen.map_or(0, |(place, _)| place);
         let mut observations = Observations { domains, reference, ..Observations::default() };
 
         let mut outgoing = vec![Vec::new(); comm.size()];
@@ -146,7 +146,7 @@ impl Observed {
         how: &How<'_>,
     ) -> Result<JobClocks, Failure> {
         self.observations.meetings = meetings;
-        let mut told: (Vec<DomainFit>, Vec<u64>, Option<i64>) = Default::default();
+        let mut told: (Vec<DomainFit>, Vec<u64>, Option<Repair>) = Default::default();
         if comm.rank() == 0 {
             let mut fits = align(&self.observations, how.align);
             how.by_clock_file(&self.observations, &mut fits);
@@ -157,8 +157,10 @@ impl Observed {
             meetings.retain(|meeting| meeting.attendances.iter().all(|a| is_aligned(a.domain)));
             let (left, moved): (Causality, _) = match how.repair_causality {
                 true => {
-                    let (left, moved) = repair_causality(&self.observations, &mut fits);
-                    (left, Some(moved))
+                    let before = causality(&self.observations, &fits).violations;
+                    let (left, moved_ns) = repair_causality(&self.observations, &mut fits);
+                    let repair = Repair { before, after: left.violations, moved_ns };
+                    (left, Some(repair))
                 }
                 false => (causality(&self.observations, &fits), None),
             };
@@ -174,7 +176,17 @@ impl Observed {
         let (fits, violations, repaired) = told;
         let violations = domains.iter().cloned().zip(violations).collect();
         let fits = domains.iter().cloned().zip(fits).collect();
-        Ok(JobClocks { domains, fits, violations, repaired, best: self.best, reference, unknown: unknown() })
+        let align = how.align.to_possible_value();
+        Ok(JobClocks {
+            domains,
+            fits,
+            violations,
+            repaired,
+            align: align.map_or(String::new(), |value| value.get_name().to_owned()),
+            reference,
+            best: self.best,
+            unknown: unknown(),
+        })
     }
 }
 
@@ -272,7 +284,9 @@ fn thin_out_bursts(bursts: &mut Vec<Timed>, most: usize) {
 
 /// All ranks' words, in terms of the job's domains.
 fn put_together(all: Vec<Message>, observations: &mut Observations) {
-    let place = |domain: &ClockDomain| observations.domains.iter().position(|known| known == domain);
+    let places: BTreeMap<&ClockDomain, usize> =
+        observations.domains.iter().enumerate().map(|(place, domain)| (domain, place)).collect();
+    let place = |domain: &ClockDomain| places.get(domain).copied();
     let mut sets: Vec<Vec<Set>> = vec![Vec::new(); observations.domains.len()];
     let mut bursts: BTreeMap<(usize, usize), Vec<Timed>> = BTreeMap::new();
     for message in all {
@@ -309,6 +323,18 @@ fn put_together(all: Vec<Message>, observations: &mut Observations) {
     }
 }
 
+/// What `--repair-causality` did. A rank that left a collective before another one entered whom it waits for counts
+/// once per collective.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct Repair {
+    /// How often that was so before.
+    pub before: u64,
+    /// How often it still is.
+    pub after: u64,
+    /// How far times were moved, at most, ns.
+    pub moved_ns: i64,
+}
+
 /// The aligned clocks of the job.
 #[derive(Clone, Debug)]
 pub struct JobClocks {
@@ -318,8 +344,10 @@ pub struct JobClocks {
     pub fits: BTreeMap<ClockDomain, DomainFit>,
     /// Collectives that ranks of a domain left before others entered, by the aligned times.
     pub violations: BTreeMap<ClockDomain, u64>,
-    /// How far maps were moved so that effects follow causes, at most, ns; `None` if that was not asked for.
-    pub repaired: Option<i64>,
+    /// What became of effects before their causes; `None` if that was not asked for.
+    pub repaired: Option<Repair>,
+    /// By what they were to be aligned, as it is typed.
+    pub align: String,
     /// The domain whose BOOTTIME is the job's time.
     pub reference: ClockDomain,
     best: BestSets,

@@ -17,7 +17,7 @@ use std::collections::BTreeMap;
 const SHOWN: usize = 5;
 
 /// How a rank kept others waiting.
-#[derive(Clone, PartialEq, Debug, Serialize)]
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct LateRank {
     /// The rank; absent where the process has none.
     pub rank: Option<u32>,

@@ -14,6 +14,7 @@ use crate::input::source::Origin;
 use crate::number::{Replaced, SourceMap};
 use crate::output::rows::Job;
 use crate::report::Report;
+use crate::report::former::metadata_of_former;
 use rpd_rocpd::Guid;
 use rpd_rocpd::read::{Space, redact_extdata, redacted_command, redacted_environment};
 use rpd_shard::Shard;
@@ -98,6 +99,7 @@ pub fn metadata(plan: &Plan, report: &Report, clocks: &JobClocks, nodes: &Nodes)
         ("rpd.clock", "CLOCK_BOOTTIME of the reference node".to_owned()),
         ("rpd.clock.reference", reference.map_or(String::new(), |n| n.hostname.clone())),
         ("rpd.clock.realtime_minus_boottime_ns", json!(clocks.realtime_anchor()).to_string()),
+        ("rpd.clock.align", clocks.align.clone()),
         ("rpd.clock.domains", json!(report.clocks).to_string()),
         ("rpd.collectives", json!(report.collectives).to_string()),
         ("rpd.late_ranks", json!(report.late_ranks).to_string()),
@@ -105,6 +107,10 @@ pub fn metadata(plan: &Plan, report: &Report, clocks: &JobClocks, nodes: &Nodes)
         ("rpd.replaced", json!(report.replaced).to_string()),
     ];
     let mut all: Vec<_> = own.into_iter().map(|(tag, value)| (tag.to_owned(), value)).collect();
+    if let Some(repair) = &report.repaired {
+        all.push(("rpd.clock.repair".to_owned(), json!(repair).to_string()));
+    }
+    metadata_of_former(plan, &mut all);
     if !plan.former_losses.is_empty() {
         all.push(("rpd.former_losses".to_owned(), json!(plan.former_losses).to_string()));
     }

@@ -1,4 +1,5 @@
 use super::Report;
+use crate::agree::clocks::Repair;
 use crate::collectives::Matched;
 use crate::collectives::late::{LateRank, duration, grouped};
 
@@ -48,8 +49,17 @@ impl Report {
         }
         lines.extend(self.collective_faults.iter().map(|fault| ("mismatch", fault.clone())));
         lines.extend(self.late_ranks.iter().map(|late| ("late", late.line())));
-        if let Some(ns) = self.repaired_ns {
-            lines.push(("repaired", format!("clocks were moved by {} at most", duration(ns))));
+        if let Some(Repair { before, after, moved_ns }) = self.repaired {
+            let text = match before {
+                0 => "nobody left a collective before others came: no time was moved".to_owned(),
+                _ => format!(
+                    "ranks left collectives before others came {} times, and {} times after times were moved by {} at most",
+                    grouped(before),
+                    grouped(after),
+                    duration(moved_ns)
+                ),
+            };
+            lines.push(("repaired", text));
         }
         lines
     }
