@@ -26,10 +26,16 @@ const FINEST: i128 = 1_000_000_000;
 /// Bursts between two domains that are used at most, spread over the run.
 const MOST_BURSTS: usize = 4_096;
 
+/// No probe is farther from the clock sets of its domains: a week, ns.
+const LONGEST_GAP: i64 = 7 * 86_400 * 1_000_000_000;
+
 /// BOOTTIME, RAW, MONOTONIC, REALTIME, bracket.
 type Set = [i64; 5];
 /// First time and best round trip; sent, answered, spread; four times of each of the best probes.
 type Timed = (i64, i64, u32, u32, i64, Vec<[i64; 4]>);
+
+/// Domains, domains without a process, best clock sets, other clocks than BOOTTIME.
+type Short = (Vec<ClockDomain>, Vec<ClockDomain>, Vec<ClockSet>, BTreeMap<ClockDomain, Clock>);
 
 /// What the inputs of this rank say of the clocks. It is taken from each as soon as it is surveyed.
 #[derive(Debug, Default)]
@@ -39,6 +45,8 @@ pub struct Recorded {
     /// Those of shards without any process.
     silent: Vec<ClockDomain>,
     best: BestSets,
+    /// What processes stamped their times with, where it is not BOOTTIME.
+    stamped: BTreeMap<ClockDomain, Clock>,
     sets: BTreeMap<ClockDomain, Vec<Set>>,
     bursts: BTreeMap<(ClockDomain, ClockDomain), Vec<Timed>>,
 }
@@ -57,6 +65,9 @@ pub struct Observed {
     /// The domains, the reference, and in rank 0 what is known of them. Meetings come later.
     pub observations: Observations,
     best: BestSets,
+    stamped: BTreeMap<ClockDomain, Clock>,
+    /// Bursts that are not used, as their clocks cannot have shown their times; in rank 0.
+    impossible: u64,
 }
 
 impl Recorded {
@@ -64,6 +75,10 @@ impl Recorded {
     pub fn add(&mut self, survey: &Survey) {
         for source in &survey.sources {
             domains_of(source).into_iter().for_each(|domain| add_distinct(&mut self.domains, domain));
+            let process = &source.process;
+            if process.clock != Clock::Boottime {
+                self.stamped.entry(process.domain.clone()).or_insert(process.clock);
+            }
         }
         let sets = survey.input.clocks();
         if let Some(first) = sets.first() {
@@ -103,13 +118,16 @@ impl Observed {
     ///
     /// The reference is the node of the lowest rank; one of `preferred`, whose times cannot move, if it is there.
     pub fn gather(comm: &impl Comm, own: Recorded, preferred: &[ClockDomain]) -> Result<Observed, Failure> {
-        let short = (&own.domains, &own.silent, own.best.values().collect::<Vec<_>>());
+        let short = (&own.domains, &own.silent, own.best.values().collect::<Vec<_>>(), &own.stamped);
         let mut domains: Vec<ClockDomain> = Vec::new();
         let mut all_silent = Vec::new();
         let mut best = BestSets::new();
+        let mut stamped = BTreeMap::new();
         for message in comm.all_gather(wire::encode(&short)) {
-            let (theirs, silent, sets): (Vec<ClockDomain>, Vec<ClockDomain>, Vec<ClockSet>) =
-                wire::decode_message(&message).map_err(Failure::message)?;
+            let (theirs, silent, sets, others): Short = wire::decode_message(&message).map_err(Failure::message)?;
+            others.into_iter().for_each(|(domain, clock)| {
+                stamped.entry(domain).or_insert(clock);
+            });
             theirs.into_iter().for_each(|domain| add_distinct(&mut domains, domain));
             all_silent.extend(silent);
             keep_best(&mut best, sets);
@@ -126,11 +144,12 @@ impl Observed {
             *to_first = wire::encode(&own.message());
         }
         let incoming = comm.all_to_all(outgoing);
+        let mut impossible = 0;
         if comm.rank() == 0 {
             let all: Result<Vec<Message>, _> = incoming.iter().map(|m| wire::decode_message(m)).collect();
-            put_together(all.map_err(Failure::message)?, &mut observations);
+            impossible = put_together(all.map_err(Failure::message)?, &mut observations);
         }
-        Ok(Observed { observations, best })
+        Ok(Observed { observations, best, stamped, impossible })
     }
 
     /// Whether there is more than one clock to align.
@@ -146,7 +165,7 @@ impl Observed {
         how: &How<'_>,
     ) -> Result<JobClocks, Failure> {
         self.observations.meetings = meetings;
-        let mut told: (Vec<DomainFit>, Vec<u64>, Option<Repair>) = Default::default();
+        let mut told: (Vec<DomainFit>, Vec<u64>, Option<Repair>, u64) = Default::default();
         if comm.rank() == 0 {
             let mut fits = align(&self.observations, how.align);
             how.by_clock_file(&self.observations, &mut fits);
@@ -164,7 +183,7 @@ impl Observed {
                 }
                 false => (causality(&self.observations, &fits), None),
             };
-            told = (fits, left.by_domain, moved);
+            told = (fits, left.by_domain, moved, self.impossible);
         }
         let messages = comm.all_gather(if comm.rank() == 0 { wire::encode(&told) } else { Vec::new() });
         if let Some(message) = messages.first().filter(|_| comm.rank() != 0) {
@@ -173,15 +192,18 @@ impl Observed {
         let Observations { domains, reference, .. } = self.observations;
         let reference = domains.get(reference).cloned();
         let reference = reference.unwrap_or(ClockDomain { boot_id: String::new(), time_namespace: 0 });
-        let (fits, violations, repaired) = told;
+        let (fits, violations, repaired, impossible) = told;
         let violations = domains.iter().cloned().zip(violations).collect();
         let fits = domains.iter().cloned().zip(fits).collect();
+        let stamped = self.stamped.get(&reference).filter(|_| !self.best.contains_key(&reference));
         let align = how.align.to_possible_value();
         Ok(JobClocks {
             domains,
             fits,
             violations,
             repaired,
+            impossible,
+            clock: stamped.copied().unwrap_or(Clock::Boottime),
             align: align.map_or(String::new(), |value| value.get_name().to_owned()),
             reference,
             best: self.best,
@@ -282,8 +304,8 @@ fn thin_out_bursts(bursts: &mut Vec<Timed>, most: usize) {
     }
 }
 
-/// All ranks' words, in terms of the job's domains.
-fn put_together(all: Vec<Message>, observations: &mut Observations) {
+/// All ranks' words, in terms of the job's domains. Returns how many bursts have times that their clocks did not show.
+fn put_together(all: Vec<Message>, observations: &mut Observations) -> u64 {
     let places: BTreeMap<&ClockDomain, usize> =
         observations.domains.iter().enumerate().map(|(place, domain)| (domain, place)).collect();
     let place = |domain: &ClockDomain| places.get(domain).copied();
@@ -315,11 +337,42 @@ fn put_together(all: Vec<Message>, observations: &mut Observations) {
         thinned(sets, MOST_SETS, |s| s[0], |s| s[4]).into_iter().map(set).collect()
     };
     observations.sets = observations.domains.iter().zip(sets).map(all_of).collect();
-    for ((from, to), bursts) in bursts {
+    let runs: Vec<Option<Run>> = observations.sets.iter().map(|sets| Run::of(sets)).collect();
+    let mut impossible = 0;
+    for ((from, to), mut bursts) in bursts {
+        let before = bursts.len();
+        let is_in = |place: usize, time: i64| {
+            runs.get(place).and_then(Option::as_ref).is_none_or(|run| run.may_show(time))
+        };
+        bursts.retain(|burst| {
+            burst.5.iter().all(|[t1, t2, t3, t4]| {
+                is_in(from, *t1) && is_in(from, *t4) && is_in(to, *t2) && is_in(to, *t3)
+            })
+        });
+        impossible += (before - bursts.len()) as u64;
         for (_, _, sent, answered, spread, best) in thinned(bursts, MOST_BURSTS, |b| b.0, |b| b.1) {
             let best = best.into_iter().map(|[t1, t2, t3, t4]| Probe { t1, t2, t3, t4 }).collect();
             observations.bursts.push(Burst { from, to, sent, answered, spread, best });
         }
+    }
+    impossible
+}
+
+/// First and last `CLOCK_MONOTONIC_RAW` of a domain that was read, ns.
+struct Run {
+    first: i64,
+    last: i64,
+}
+
+impl Run {
+    fn of(sets: &[ClockSet]) -> Option<Run> {
+        let times = || sets.iter().map(|set| set.monotonic_raw);
+        Some(Run { first: times().min()?, last: times().max()? })
+    }
+
+    /// Whether the clock may have shown a time while the job ran: an agent answers on when its shard is full.
+    fn may_show(&self, time: i64) -> bool {
+        time >= self.first.saturating_sub(LONGEST_GAP) && time <= self.last.saturating_add(LONGEST_GAP)
     }
 }
 
@@ -346,10 +399,14 @@ pub struct JobClocks {
     pub violations: BTreeMap<ClockDomain, u64>,
     /// What became of effects before their causes; `None` if that was not asked for.
     pub repaired: Option<Repair>,
+    /// Bursts of probes that are not used, as their clocks cannot have shown their times.
+    pub impossible: u64,
     /// By what they were to be aligned, as it is typed.
     pub align: String,
-    /// The domain whose BOOTTIME is the job's time.
+    /// The domain whose clock is the job's time.
     pub reference: ClockDomain,
+    /// Which of its clocks: BOOTTIME, unless its inputs have another one and nothing to convert it by.
+    pub clock: Clock,
     best: BestSets,
     unknown: DomainFit,
 }

@@ -96,7 +96,7 @@ pub fn metadata(plan: &Plan, report: &Report, clocks: &JobClocks, nodes: &Nodes)
         ("rpd.left_out_ranks", json!(plan.ranks.left_out).to_string()),
         ("rpd.unfinished_ranks", json!(plan.unfinished_ranks()).to_string()),
         ("rpd.unreadable_shards", plan.unreadable.len().to_string()),
-        ("rpd.clock", "CLOCK_BOOTTIME of the reference node".to_owned()),
+        ("rpd.clock", format!("{} of the reference node", clocks.clock.name())),
         ("rpd.clock.reference", reference.map_or(String::new(), |n| n.hostname.clone())),
         ("rpd.clock.realtime_minus_boottime_ns", json!(clocks.realtime_anchor()).to_string()),
         ("rpd.clock.align", clocks.align.clone()),

@@ -122,6 +122,14 @@ impl ClockRow {
     }
 }
 
+/// What there is to say of bursts that are not used.
+pub(super) fn impossible_bursts(count: u64) -> Option<String> {
+    let bursts = if count == 1 { "burst of probes has" } else { "bursts of probes have" };
+    (count > 0).then(|| {
+        format!("{} {bursts} times at which the job did not run, and tell nothing of the clocks", grouped(count))
+    })
+}
+
 /// Why times of a clock stay as they are, and what can be done about it.
 fn not_aligned(align: &str) -> String {
     let why = match align {

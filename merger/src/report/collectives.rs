@@ -14,7 +14,7 @@ impl Report {
                 (0, _) if self.collectives.alone == 0 => "no collectives were recorded",
                 (_, 0) => "no collectives of different ranks match",
                 _ if self.collectives.timed == 0 => {
-                    "no collectives with times that say who waits for whom were recorded"
+                    "the collectives that match do not say when ranks waited (calls of RCCL return early: rocprofv3 records their kernels)"
                 }
                 _ => {
                     "the clocks of the nodes are not aligned, or no collective was one in which all wait for all"

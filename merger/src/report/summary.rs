@@ -1,4 +1,4 @@
-use super::clocks::ClockRow;
+use super::clocks::{ClockRow, impossible_bursts};
 use super::former::{self, clock_rows};
 use crate::agree::clocks::{JobClocks, Repair};
 use crate::agree::nodes::Nodes;
@@ -184,6 +184,7 @@ impl Report {
                 .into_iter()
                 .chain(plan.notes.iter().cloned())
                 .chain(former::notes(plan, clocks, nodes))
+                .chain(impossible_bursts(clocks.impossible))
                 .collect(),
             seconds: 0.0,
         }

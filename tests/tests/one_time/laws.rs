@@ -2,8 +2,11 @@
 
 use super::*;
 use rpd_merge::clock::Method;
+use rpd_shard::ShardWriter;
+use rpd_shard::model::{Value as Stored, native};
+use rpd_shard::record::{Clock, Process};
 use rpd_tests::harness::{mpi_missing, rpd_merge_mpi, skip};
-use rpd_tests::synthetic::write_rocpd;
+use rpd_tests::synthetic::{process_record, run_identity, write_rocpd};
 use std::collections::BTreeMap;
 
 /// Every time of every row of a database.
@@ -155,5 +158,30 @@ fn under_mpi_the_number_of_merge_ranks_changes_nothing() {
             assert_eq!(told.report[what], again.report[what], "{ranks} ranks");
         }
         assert!(fs::read(&alone).unwrap() == fs::read(&out).unwrap(), "{ranks} ranks: the databases differ");
+    }
+}
+
+#[test]
+fn times_of_another_clock_stay_on_it_where_nothing_converts_them_and_the_database_says_so() {
+    let run = short(1, 1).plan();
+    let folder = tempfile::tempdir().unwrap();
+    for (with_sets, named) in [(false, "CLOCK_MONOTONIC"), (true, "CLOCK_BOOTTIME")] {
+        let mut shard = ShardWriter::new(Vec::new(), &run_identity(&run, 0)).unwrap();
+        let process = Process { clock: Clock::Monotonic, ..process_record(&run, &run.ranks[0].processes[0]) };
+        shard.process(&process).unwrap();
+        let sets = run.clock_sets(&run.ranks[0]);
+        sets.iter().filter(|_| with_sets).for_each(|set| shard.clock(set).unwrap());
+        let none = Stored::Null;
+        let (one, tid) = (Stored::Int(1), Stored::Int(7));
+        shard.push(1, rocpd::INFO_THREAD, &[one, one, one, tid, none, none, none, none]).unwrap();
+        let name = Stored::Int(shard.string(b"step").unwrap());
+        let row = [one, Stored::Int(1_000), Stored::Int(2_000), name, one, Stored::Int(0)];
+        shard.push(1, native::RANGE, &row).unwrap();
+        let path = folder.path().join("rank-00000.rpdshard");
+        fs::write(&path, shard.finish().unwrap()).unwrap();
+        let merged = merge(&folder.path().join("out.db"), &[], &[path]);
+        assert_eq!(merged.database.metadata()["rpd.clock"], [format!("{named} of the reference node")]);
+        let moved = if with_sets { sets[0].boottime - sets[0].monotonic } else { 0 };
+        assert_eq!(merged.database.number("SELECT start FROM rocpd_region"), 1_000 + moved);
     }
 }

@@ -5,12 +5,13 @@ mod again;
 mod gaps;
 mod hostile;
 mod laws;
+mod plain;
 mod probes;
 mod regions;
 mod repair;
 mod words;
 
-use rpd_shard::model::rocpd;
+use rpd_shard::model::{Schema, TableId, rocpd};
 use rpd_tests::harness::{Database, Job, Outcome, rpd_merge};
 use rpd_tests::synthetic::{Cell, Rank, Run, Seen, SyntheticRun, write_shard_that_saw};
 use serde_json::Value;
@@ -100,20 +101,29 @@ impl Merged {
 
 /// How far the dispatches of a rank begin from when they truly did on the clock of node `reference`, ns: of each one.
 fn errors(run: &Run, rank: &Rank, reference: usize, database: &Database) -> Vec<i64> {
+    errors_of(rocpd::KERNEL_DISPATCH, run, rank, reference, database)
+}
+
+/// The same of the rows of another table.
+fn errors_of(table: TableId, run: &Run, rank: &Rank, reference: usize, database: &Database) -> Vec<i64> {
     let process = &rank.processes[0];
-    let began = |row: &Vec<Cell>| row.iter().find_map(|cell| if let Cell::Time(at) = cell { Some(*at) } else { None });
     let rows = run.rows(process);
-    let mut truth: Vec<i64> = rows.of(rocpd::KERNEL_DISPATCH).iter().filter_map(began).collect();
+    let mut truth: Vec<i64> = rows.of(table).iter().filter_map(began).collect();
     truth.sort_unstable();
     let sql = format!(
-        "SELECT d.start FROM rocpd_kernel_dispatch d JOIN rocpd_info_process p ON p.id = d.pid
-          WHERE p.pid = {} ORDER BY 1",
+        "SELECT d.start FROM {} d JOIN rocpd_info_process p ON p.id = d.pid WHERE p.pid = {} ORDER BY 1",
+        Schema::builtin().get(table).unwrap().name,
         process.pid
     );
     let merged: Vec<i64> = database.rows(&sql).iter().map(|row| row[0].parse().unwrap()).collect();
     assert_eq!((merged.len(), merged.is_empty()), (truth.len(), false));
     let reference = &run.nodes[reference].clock;
     merged.iter().zip(truth).map(|(merged, truth)| merged - reference.local(truth)).collect()
+}
+
+/// The true time at which a row begins.
+fn began(row: &Vec<Cell>) -> Option<i64> {
+    row.iter().find_map(|cell| if let Cell::Time(at) = cell { Some(*at) } else { None })
 }
 
 fn worst(errors: &[i64]) -> i64 {
