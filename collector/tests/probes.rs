@@ -128,7 +128,8 @@ fn measure_three_shifted_clocks(job: &Job) -> Option<String> {
         let to_first = shards[own].probes.iter().filter(|burst| burst.to == domains[0]);
         let sent: Vec<u32> = to_first.map(|burst| burst.sent).collect();
         // 200 at the start and at the end.
-        (sent.len() < 2 || sent[0] < 200 || sent[sent.len() - 1] < 200).then(|| format!("rank {own}: {sent:?}"))
+        (sent.len() < 2 || sent[0] < 200 || sent[sent.len() - 1] < 200)
+            .then(|| format!("rank {own}: {sent:?}"))
     };
     let slow = (took > Duration::from_secs(4)).then(|| format!("{took:?}"));
     slow.into_iter().chain(parts(1)).chain(parts(2)).reduce(|all, one| all + "; " + &one)

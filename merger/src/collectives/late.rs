@@ -158,7 +158,18 @@ pub fn late_ranks(
         let clock_bar_ns = Some(bar).filter(|bar| *bar >= 0);
         let Participant { rank, pid, host, .. } = participant.clone();
         let waited_share = waited_ns as f64 / in_all.max(1) as f64;
-        Some(LateRank { rank, pid, host, waited_ns, waited_share, last, collectives, behind_ns, worst_ns, clock_bar_ns })
+        Some(LateRank {
+            rank,
+            pid,
+            host,
+            waited_ns,
+            waited_share,
+            last,
+            collectives,
+            behind_ns,
+            worst_ns,
+            clock_bar_ns,
+        })
     };
     Ok(told.into_iter().filter_map(rank).collect())
 }

@@ -5,7 +5,6 @@
 
 use crate::agree::clocks::JobClocks;
 use crate::agree::nodes::Nodes;
-use crate::clock::DomainFit;
 use crate::input::death::signal_name;
 use crate::input::opened::shard_source_id;
 use crate::input::plan::Plan;
@@ -44,7 +43,7 @@ pub fn process_row(shard: &Shard, map: &SourceMap<'_>, job: &Job<'_>) -> Option<
         "host": process.node.hostname,
         "guid": Guid::from_bits(shard_source_id(shard, process)).to_string(),
         "exit": exit,
-        "clock": clock_note(process.clock, map.fit.fit),
+        "clock": clock_note(process.clock, map, job),
         "rows": row_ranges(map, job.schema),
     }});
     let environment = redacted_environment(&Json::Object(environment).to_string(), job.keep);
@@ -65,13 +64,14 @@ pub fn process_row(shard: &Shard, map: &SourceMap<'_>, job: &Job<'_>) -> Option<
 }
 
 /// How the times of a process became job times.
-fn clock_note(stamped: Clock, fit: &DomainFit) -> Json {
+fn clock_note(stamped: Clock, map: &SourceMap<'_>, job: &Job<'_>) -> Json {
+    let fit = map.fit.fit;
     json!({
         "stamped": stamped.name(),
         "method": fit.method.name(),
         "offset_ns": fit.offset,
         "drift_ppm": fit.drift_ppm,
-        "bar_ns": fit.usual_bar(),
+        "bar_ns": job.clocks.usual_bar(&map.source.process.domain),
     })
 }
 
@@ -168,7 +168,7 @@ pub fn complete_processes(
             "rank_from": facts.rank_from,
             "host": host,
             "guid": space.guid,
-            "clock": clock_note(Clock::Boottime, map.fit.fit),
+            "clock": clock_note(Clock::Boottime, map, job),
             "rows": alone.then(|| row_ranges(map, job.schema)),
         });
         extdata.insert("rpd".to_owned(), noted);

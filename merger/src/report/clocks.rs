@@ -58,8 +58,8 @@ impl ClockRow {
             collectives: fit.collectives,
             offset_ns: fit.offset,
             drift_ppm: fit.drift_ppm,
-            bar_ns: fit.usual_bar(),
-            hard_ns: usual_bound(fit),
+            bar_ns: clocks.usual_bar(domain),
+            hard_ns: usual_bound(fit).filter(|_| clocks.is_observed(domain)),
             steps: fit.steps.len(),
             contradictions: fit.contradictions,
             violations: clocks.violations.get(domain).copied().unwrap_or(0),
@@ -126,7 +126,10 @@ impl ClockRow {
 pub(super) fn impossible_bursts(count: u64) -> Option<String> {
     let bursts = if count == 1 { "burst of probes has" } else { "bursts of probes have" };
     (count > 0).then(|| {
-        format!("{} {bursts} times at which the job did not run, and tell nothing of the clocks", grouped(count))
+        format!(
+            "{} {bursts} times at which the job did not run, and tell nothing of the clocks",
+            grouped(count)
+        )
     })
 }
 
@@ -144,7 +147,9 @@ fn not_aligned(align: &str) -> String {
         "collectives" => "no collectives reach it, or too few",
         _ => "no wall clock is known of it",
     };
-    format!("{why}: not aligned, times unchanged and not comparable with others; --align auto uses all there is")
+    format!(
+        "{why}: not aligned, times unchanged and not comparable with others; --align auto uses all there is"
+    )
 }
 
 fn signed(ns: i64) -> String {

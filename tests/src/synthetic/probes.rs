@@ -93,8 +93,12 @@ mod tests {
 
     #[test]
     fn bursts_are_sound_and_as_close_to_the_truth_as_they_say() {
-        let config =
-            SyntheticRun { nodes: 4, max_drift_ppb: 20_000, events_per_rank: 30_000, ..SyntheticRun::default() };
+        let config = SyntheticRun {
+            nodes: 4,
+            max_drift_ppb: 20_000,
+            events_per_rank: 30_000,
+            ..SyntheticRun::default()
+        };
         let run = config.plan();
         assert!(run.probes(&run.ranks[0]).is_empty() && run.probes(&run.ranks[3]).is_empty());
         // Node 3 asks node 2, that one node 0.

@@ -88,12 +88,7 @@ pub fn write_shard<W: Write>(run: &Run, rank: &Rank, sink: W) -> Result<W, Write
 }
 
 /// Writes the shard of a rank whose collector saw this of the clocks.
-pub fn write_shard_that_saw<W: Write>(
-    run: &Run,
-    rank: &Rank,
-    seen: &Seen,
-    sink: W,
-) -> Result<W, WriteError> {
+pub fn write_shard_that_saw<W: Write>(run: &Run, rank: &Rank, seen: &Seen, sink: W) -> Result<W, WriteError> {
     let mut shard = ShardWriter::new(sink, &run_identity(run, rank.rank))?;
     for process in &rank.processes {
         shard.process(&Process { last_seen: None, exit: None, ..process_record(run, process) })?;

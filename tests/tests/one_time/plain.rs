@@ -3,7 +3,9 @@
 use rpd_shard::ShardWriter;
 use rpd_shard::model::{Value, native, rocpd};
 use rpd_tests::harness::Database;
-use rpd_tests::synthetic::{NodeClock, RUN_START, Random, Rank, Run, Seen, SyntheticRun, process_record, run_identity};
+use rpd_tests::synthetic::{
+    NodeClock, RUN_START, Random, Rank, Run, Seen, SyntheticRun, process_record, run_identity,
+};
 use std::fs::{self, File};
 use std::io::BufWriter;
 use std::path::{Path, PathBuf};
@@ -66,7 +68,10 @@ impl PlainJob {
         let call = |n: i64| {
             let all = RUN_START + n * every;
             let early = random.between(5_000, 900_000);
-            (all - if self.late == Some(rank.rank) { 0 } else { early }, all + 8_000 + random.between(0, 3_000))
+            (
+                all - if self.late == Some(rank.rank) { 0 } else { early },
+                all + 8_000 + random.between(0, 3_000),
+            )
         };
         (1..self.length / every).map(call).collect()
     }

@@ -19,7 +19,11 @@ fn probes_and_collectives_bring_all_nodes_to_the_clock_of_the_first_within_the_b
             let inside = errors.iter().filter(|error| error.abs() <= bar).count();
             let clock = merged.clock(host);
             assert!(inside * 10 >= errors.len() * 9, "{inside} of {} by {by}: {clock}", errors.len());
-            assert!(worst(&errors) <= hard && bar <= hard && bar < 20_000, "{} by {by}: {clock}", worst(&errors));
+            assert!(
+                worst(&errors) <= hard && bar <= hard && bar < 20_000,
+                "{} by {by}: {clock}",
+                worst(&errors)
+            );
             let bursts = if by == "collectives" { 0 } else { 3 };
             let used = [merged.number(host, "probes") >= bursts, merged.number(host, "collectives") > 50];
             assert_eq!(used, [true, by != "probes"], "{clock}");

@@ -35,12 +35,22 @@ fn without_collectives_clocks_go_by_probes_and_nobody_is_called_late() {
     assert_eq!(merged.method("gpu002"), "probes");
     assert!(merged.stderr.contains("no collectives were recorded: which rank is late cannot be told"));
     assert_eq!(merged.report["late_ranks"], Value::Array(Vec::new()));
-    assert_eq!(merged.stderr.matches("\nbar        times are off by no more than").count(), 1, "{}", merged.stderr);
-    let (bar, drift) = (merged.number("gpu001", "bar_ns"), merged.clock("gpu001")["drift_ppm"].as_f64().unwrap());
+    assert_eq!(
+        merged.stderr.matches("\nbar        times are off by no more than").count(),
+        1,
+        "{}",
+        merged.stderr
+    );
+    let (bar, drift) =
+        (merged.number("gpu001", "bar_ns"), merged.clock("gpu001")["drift_ppm"].as_f64().unwrap());
     assert!((1_000..10_000).contains(&bar));
     let words = format!("drift {drift:+.3} ppm, bar {:.1} us, certain to ", bar as f64 / 1e3);
     assert!(merged.stderr.contains(&words), "{words}: {}", merged.stderr);
-    assert!(merged.stderr.contains("gpu000: reference, times unchanged; others are brought to its CLOCK_BOOTTIME\n"));
+    assert!(
+        merged
+            .stderr
+            .contains("gpu000: reference, times unchanged; others are brought to its CLOCK_BOOTTIME\n")
+    );
 }
 
 #[test]
@@ -53,7 +63,10 @@ fn what_was_asked_for_is_said_to_be_the_reason() {
     for (by, line) in lines {
         let merged = merged(&job, &["--align", by]);
         assert!(merged.stderr.contains(line), "{}", merged.stderr);
-        assert_eq!((&merged.report["align"], &merged.database.metadata()["rpd.clock.align"][0]), (&by.into(), &by.to_owned()));
+        assert_eq!(
+            (&merged.report["align"], &merged.database.metadata()["rpd.clock.align"][0]),
+            (&by.into(), &by.to_owned())
+        );
     }
     let job = PlainJob::new(2, 10, 0);
     let merged = merged(&job, &["--align", "collectives"]);
