@@ -335,3 +335,91 @@ fn backwards(l: &[Vec<f64>], mut b: Vec<f64>) -> Vec<f64> {
     }
     b
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn prior(small: f64, large: f64, share: f64, kind: usize) -> Prior {
+        let size = |share, sd: f64| Size { share, mean: 0.0, var: sd * sd };
+        let sizes = vec![size(1.0 - share, small), size(share, large)];
+        Prior { alone: (0.0, small * small), sizes, kind, large: share }
+    }
+
+    fn distance(row: &[(usize, f64)], ns: f64) -> Distance {
+        Distance { row: row.to_vec(), ns, var: 1e4 }
+    }
+
+    /// The means by trying all combinations, with the usual sizes and odds as they are beforehand.
+    fn exactly(distances: &[Distance], priors: &[Prior]) -> Vec<f64> {
+        let (mut total, mut sums) = (0.0, vec![0.0; priors.len()]);
+        for combination in 0..1_usize << priors.len() {
+            let mut sampler = Sampler::new(distances, priors).unwrap();
+            sampler.chosen = (0..priors.len()).map(|i| combination >> i & 1).collect();
+            sampler.refresh().unwrap();
+            let sizes: Vec<Size> = (0..priors.len()).map(|i| sampler.size(i)).collect();
+            let vars: Vec<f64> = sizes.iter().map(|s| s.var).collect();
+            let mut covariances: Vec<Vec<f64>> = Vec::new();
+            for (at, d) in distances.iter().enumerate() {
+                let line = distances[..=at].iter().map(|other| covariance(&d.row, &other.row, &vars));
+                covariances.push(line.collect());
+                covariances[at][at] += d.var;
+            }
+            let factor = cholesky(covariances).unwrap();
+            let off = forwards(&factor, &distances.iter().map(|d| d.ns).collect::<Vec<_>>());
+            let log = factor.iter().enumerate().map(|(i, line)| line[i].ln()).sum::<f64>();
+            let likely =
+                (-log - 0.5 * dot(&off, &off)).exp() * sizes.iter().map(|s| s.share).product::<f64>();
+            total += likely;
+            sums.iter_mut().zip(sampler.means()).for_each(|(sum, mean)| *sum += likely * mean);
+        }
+        sums.iter().map(|sum| sum / total).collect()
+    }
+
+    #[test]
+    fn drawn_combinations_weigh_as_much_as_all_of_them() {
+        // One path with two domains behind it, of which one is late.
+        let priors =
+            [prior(200.0, 1_500.0, 0.1, 0), prior(300.0, 5_000.0, 0.1, 1), prior(300.0, 5_000.0, 0.1, 1)];
+        for (first, second) in [(2_000.0, 2_100.0), (0.0, 4_000.0), (3_000.0, 100.0), (1_500.0, 0.0)] {
+            let distances =
+                [distance(&[(0, 1.0), (1, -1.0)], first), distance(&[(0, 1.0), (2, -1.0)], second)];
+            let exact = exactly(&distances, &priors);
+            let mut sampler = Sampler::new(&distances, &priors).unwrap();
+            let mut drawn = [0.0; 3];
+            for _ in 0..4_000 {
+                sampler.sweep();
+                sampler.odds.fill(0.0);
+                drawn.iter_mut().zip(sampler.means()).for_each(|(sum, mean)| *sum += mean / 4_000.0);
+            }
+            for (drawn, exact) in drawn.iter().zip(&exact) {
+                assert!((drawn - exact).abs() < 100.0, "{drawn} and not {exact} at {first}, {second}");
+            }
+        }
+    }
+
+    #[test]
+    fn changes_of_rank_one_are_those_of_a_new_inverse() {
+        let priors: Vec<Prior> = (0..6).map(|i| prior(100.0, 3_000.0, 0.3, i % 2)).collect();
+        let distances: Vec<Distance> =
+            (0..5).map(|i| distance(&[(i, 1.0), (i + 1, -0.5)], 700.0 * i as f64)).collect();
+        let mut sampler = Sampler::new(&distances, &priors).unwrap();
+        (0..50).for_each(|_| sampler.sweep());
+        let (inverse, solved) = (sampler.inverse.clone(), sampler.solved.clone());
+        sampler.refresh().unwrap();
+        let near =
+            |a: &[f64], b: &[f64]| a.iter().zip(b).all(|(a, b)| (a - b).abs() <= 1e-9 + 1e-6 * b.abs());
+        assert!(inverse.iter().zip(&sampler.inverse).all(|(a, b)| near(a, b)));
+        assert!(near(&solved, &sampler.solved));
+    }
+
+    #[test]
+    fn what_no_distance_tells_stays_as_it_was() {
+        let priors = [prior(200.0, 1_500.0, 0.1, 0), prior(300.0, 5_000.0, 0.1, 1)];
+        assert!(Posterior::new(Vec::new(), &priors).is_none());
+        let told = Posterior::new(vec![distance(&[(0, 1.0)], 0.0)], &priors).unwrap();
+        assert_eq!(told.mean[1], 0.0);
+        assert!(told.var(&vec![(1, 1.0)]) >= 0.9 * 300.0 * 300.0);
+        assert!(told.var(&vec![(0, 1.0)]) < 200.0 * 200.0);
+    }
+}

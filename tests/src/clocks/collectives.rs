@@ -63,16 +63,20 @@ fn times(scenario: &Scenario, seconds: i64, random: &mut Random) -> Vec<i64> {
     match scenario.collectives {
         scenario::Meeting::Never => Vec::new(),
         scenario::Meeting::Seldom => (0..12).map(|_| random.between(SECOND / 5, end - SECOND / 5)).collect(),
-        scenario::Meeting::Often => {
-            let mut at = SECOND / 5;
-            let mut times = Vec::new();
-            while at < end - SECOND / 5 {
-                times.push(at);
-                at += (SECOND as f64 * (0.2 + 0.47 * exponential(random))) as i64;
-            }
-            times
-        }
+        scenario::Meeting::Often => every(0.2, 0.47, end, random),
+        scenario::Meeting::Densely => every(0.01, 0.023, end, random),
     }
+}
+
+/// At gaps of at least so many seconds, and about so many more.
+fn every(least: f64, more: f64, end: i64, random: &mut Random) -> Vec<i64> {
+    let mut at = SECOND / 5;
+    let mut times = Vec::new();
+    while at < end - SECOND / 5 {
+        times.push(at);
+        at += (SECOND as f64 * (least + more * exponential(random))) as i64;
+    }
+    times
 }
 
 fn meeting(

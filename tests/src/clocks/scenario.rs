@@ -45,6 +45,8 @@ pub enum Probing {
 /// How often ranks meet.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Meeting {
+    /// Thirty times in a second.
+    Densely,
     /// Three times in two seconds.
     Often,
     /// A dozen times in the run.
