@@ -347,7 +347,7 @@ impl JobClocks {
         bars.get(bars.len() / 2).copied()
     }
 
-    /// Whether the middle of the time that a domain was there is within what was observed of its clock.
+    /// Whether the middle of the time that a domain was there is within, or near, what was observed of its clock.
     pub fn is_observed(&self, domain: &ClockDomain) -> bool {
         let bars = &self.domain_fit(domain).bars;
         let (Some(begin), Some(end), Some((first, last))) =
@@ -355,8 +355,9 @@ impl JobClocks {
         else {
             return true;
         };
+        let near = last.saturating_sub(*first) / 4;
         let middle = first.midpoint(*last);
-        begin.local <= middle && middle <= end.local
+        begin.local.saturating_sub(near) <= middle && middle <= end.local.saturating_add(near)
     }
 
     /// How times of a process become job times.
