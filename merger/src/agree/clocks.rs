@@ -4,7 +4,7 @@ use super::clock_file::ClockFile;
 use super::nodes::Nodes;
 use super::observations::{Message, Set, Timed, put_together, thin_out_bursts, thin_out_sets};
 use crate::clock::{
-    Align, BestSets, Causality, DomainFit, Meeting, Method, Observations, TimeMap, align, causality,
+    Align, BarKnot, BestSets, Causality, DomainFit, Meeting, Method, Observations, TimeMap, align, causality,
     keep_best, repair_causality,
 };
 use crate::comm::Comm;
@@ -86,7 +86,7 @@ impl Recorded {
             let known = self.sets.entry(domain.clone()).or_default();
             known.push([*boottime, *monotonic_raw, *monotonic, *realtime, *bracket]);
         }
-        self.sets.values_mut().for_each(|sets| thin_out_sets(sets));
+        self.sets.values_mut().for_each(thin_out_sets);
         for ProbeBurst { from, to, sent, answered, spread, best } in survey.input.probes() {
             let Some(first) = best.first() else { continue };
             let trip = first.round_trip().unwrap_or(i64::MAX);
@@ -94,7 +94,7 @@ impl Recorded {
             let known = self.bursts.entry((from.clone(), to.clone())).or_default();
             known.push((first.t1, trip, *sent, *answered, *spread, best));
         }
-        self.bursts.values_mut().for_each(|bursts| thin_out_bursts(bursts));
+        self.bursts.values_mut().for_each(thin_out_bursts);
     }
 
     fn message(self) -> Message {
@@ -347,16 +347,16 @@ impl JobClocks {
         bars.get(bars.len() / 2).copied()
     }
 
-    /// Whether the middle of the time that a domain was there is within what was observed of its clock.
-    pub fn is_observed(&self, domain: &ClockDomain) -> bool {
+    /// What is certain where a clock was observed, is to be widened by this in the middle of the time that the domain
+    /// was there, ns: twice what the bar grows by, which is four standard deviations of the rate.
+    pub fn beyond_observed(&self, domain: &ClockDomain) -> i64 {
         let bars = &self.domain_fit(domain).bars;
-        let (Some(begin), Some(end), Some((first, last))) =
-            (bars.first(), bars.last(), self.spans.get(domain))
-        else {
-            return true;
-        };
+        let Some((first, last)) = self.spans.get(domain) else { return 0 };
         let middle = first.midpoint(*last);
-        begin.local <= middle && middle <= end.local
+        let beyond =
+            |knot: &BarKnot, ns: i64| (ns.max(0) as f64 * 1e-9 * 2.0 * knot.growth as f64).ceil() as i64;
+        let before = bars.first().map_or(0, |begin| beyond(begin, begin.local.saturating_sub(middle)));
+        before.max(bars.last().map_or(0, |end| beyond(end, middle.saturating_sub(end.local))))
     }
 
     /// How times of a process become job times.

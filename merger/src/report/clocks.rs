@@ -59,7 +59,7 @@ impl ClockRow {
             offset_ns: fit.offset,
             drift_ppm: fit.drift_ppm,
             bar_ns: clocks.usual_bar(domain),
-            hard_ns: usual_bound(fit).filter(|_| clocks.is_observed(domain)),
+            hard_ns: usual_bound(fit).map(|ns| ns.saturating_add(clocks.beyond_observed(domain))),
             steps: fit.steps.len(),
             contradictions: fit.contradictions,
             violations: clocks.violations.get(domain).copied().unwrap_or(0),

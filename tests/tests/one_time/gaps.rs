@@ -65,8 +65,8 @@ fn a_node_that_joins_late_is_as_exact_from_then_on() {
     assert_eq!((merged.method("gpu001"), merged.method("gpu002")), ("probes", "probes"));
     let errors = errors(&run, &run.ranks[1], 0, &merged.database);
     let later = &errors[errors.len() / 2..];
-    let (bar, hard) = (merged.number("gpu001", "bar_ns"), merged.number("gpu001", "hard_ns"));
-    assert!(worst(later) <= bar.min(hard) && bar < 30_000, "{}: {}", worst(later), merged.clock("gpu001"));
+    let bar = merged.number("gpu001", "bar_ns");
+    assert!(worst(later) <= bar && bar < 30_000, "{}: {}", worst(later), merged.clock("gpu001"));
     // What is before goes on at the same rate: three seconds with the error of a rate measured over three.
     assert!(worst(&errors) < 100_000, "{}", worst(&errors));
     assert_within_the_bar(&run, 2, 0, &merged);

@@ -51,7 +51,10 @@ fn effects_follow_causes_as_far_as_the_bar_allows() {
         let [old, new] = [&before, &after].map(|merged| in_true_order(&run, rank, merged));
         let bar = after.number(host, "bar_ns");
         let most = old.iter().zip(&new).map(|(old, new)| (old - new).abs()).max().unwrap();
-        assert!(most <= moved && moved <= bar + 1, "{host}: {most} of {moved}, bar {bar}");
+        assert!(
+            most <= moved && (rank.node == 0 || moved <= bar + 1),
+            "{host}: {most} of {moved}, bar {bar}"
+        );
         assert!(new.is_sorted(), "{host}");
         assert_eq!(before.clock(host)["method"], after.clock(host)["method"]);
         if rank.node == 0 {
