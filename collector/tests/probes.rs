@@ -92,42 +92,63 @@ fn assert_true(burst: &ProbeBurst, truth: i64) {
     }
 }
 
+/// One job of three nodes with clocks of their own, and what must be true of it on any machine. Returns what
+/// a machine that is busy with other things may keep from being so; `None` where all of it was.
+fn measure_three_shifted_clocks(job: &Job) -> Option<String> {
+    let ahead = [0, 3_000, 12 * 86_400].map(|seconds: i64| seconds * 1_000_000_000);
+    let began = Instant::now();
+    let ranks: Vec<Child> = (0..3)
+        .map(|rank| job.rank(rank, &shifted(ahead[rank as usize] / 1_000_000_000), &LO, &["sleep", "2"]))
+        .collect();
+    until("the agents find each other", || {
+        fs::read_dir(job.clocks()).is_ok_and(|files| files.count() == 2 * 3 + 1)
+    });
+    ranks.into_iter().for_each(|rank| assert_quiet(&wait(rank)));
+    let took = began.elapsed();
+    assert!(!job.clocks().exists(), "nothing is left of it");
+    assert!((0..3).all(|rank| !job.log(rank).contains("probes")));
+    let shards: Vec<Shard> = (0..3).map(|rank| job.shard(rank)).collect();
+    let domains: Vec<ClockDomain> = shards.iter().map(domain).collect();
+    assert_eq!(domains.iter().collect::<BTreeSet<_>>().len(), 3);
+    for (own, shard) in shards.iter().enumerate() {
+        let clocks: Vec<i64> = shard.clocks.iter().map(|set| set.monotonic_raw).collect();
+        for burst in &shard.probes {
+            // Rank 0, or another lower one while that is not there yet, or not any more.
+            let other = domains[..own].iter().position(|lower| burst.to == *lower);
+            let other = other.unwrap_or_else(|| panic!("rank {own} asks no higher one: {burst:?}"));
+            assert_eq!(burst.from, domains[own]);
+            assert_true(burst, ahead[other] - ahead[own]);
+            assert_eq!(burst.best.len(), 8.min(burst.answered as usize), "{burst:?}");
+            let t1 = burst.best[0].t1;
+            assert!((clocks[0]..=clocks[clocks.len() - 1]).contains(&t1), "outside of the clock sets");
+        }
+    }
+
+    let parts = |own: usize| {
+        let to_first = shards[own].probes.iter().filter(|burst| burst.to == domains[0]);
+        let sent: Vec<u32> = to_first.map(|burst| burst.sent).collect();
+        // 200 at the start and at the end.
+        (sent.len() < 2 || sent[0] < 200 || sent[sent.len() - 1] < 200)
+            .then(|| format!("rank {own}: {sent:?}"))
+    };
+    let slow = (took > Duration::from_secs(4)).then(|| format!("{took:?}"));
+    slow.into_iter().chain(parts(1)).chain(parts(2)).reduce(|all, one| all + "; " + &one)
+}
+
 #[test]
 fn ranks_with_shifted_clocks_measure_how_far_they_are_apart() {
     if !has_time_namespaces() {
         return;
     }
-    let Some(job) = Job::of(3) else { return };
-    let ahead = [0, 3_000, 12 * 86_400];
-    let began = Instant::now();
-    let ranks: Vec<Child> =
-        (0..3).map(|rank| job.rank(rank, &shifted(ahead[rank as usize]), &LO, &["sleep", "2"])).collect();
-    until("the agents find each other", || {
-        fs::read_dir(job.clocks()).is_ok_and(|files| files.count() == 2 * 3 + 1)
-    });
-    ranks.into_iter().for_each(|rank| assert_quiet(&wait(rank)));
-    assert!(began.elapsed() < Duration::from_secs(4), "{:?}", began.elapsed());
-    assert!(!job.clocks().exists(), "nothing is left of it");
-    let shards: Vec<Shard> = (0..3).map(|rank| job.shard(rank)).collect();
-    let domains: BTreeSet<ClockDomain> = shards.iter().map(domain).collect();
-    assert_eq!((domains.len(), shards[0].probes.len()), (3, 0));
-    for (shard, ahead) in shards.iter().zip(ahead).skip(1) {
-        assert!(shard.probes.len() >= 2, "{:?}", shard.probes);
-        for burst in &shard.probes {
-            assert_eq!((&burst.from, &burst.to), (&domain(shard), &domain(&shards[0])));
-            assert_true(burst, -ahead * 1_000_000_000);
+    let mut busy = Vec::new();
+    while busy.len() < 4 {
+        let Some(job) = Job::of(3) else { return };
+        match measure_three_shifted_clocks(&job) {
+            Some(what) => busy.push(what),
+            None => return,
         }
-        assert!(shard.probes.iter().all(|burst| burst.best.len() == 8));
-        let (first, last) = (&shard.probes[0], shard.probes.last().unwrap());
-        assert!(first.sent >= 200 && last.sent >= 200, "at the start and at the end");
-        let clocks: Vec<i64> = shard.clocks.iter().map(|set| set.monotonic_raw).collect();
-        let times = shard.probes.iter().map(|burst| burst.best[0].t1);
-        assert!(
-            times.clone().all(|t1| clocks[0] <= t1 && t1 <= *clocks.last().unwrap()),
-            "inside of the clock sets"
-        );
     }
-    assert!((0..3).all(|rank| !job.log(rank).contains("probes")));
+    panic!("questions were not asked or not answered, time after time: {busy:?}");
 }
 
 #[test]

@@ -16,6 +16,7 @@ use crate::collectives::{Matched, Participant, Said, Sample, meetings};
 use crate::comm::Comm;
 use crate::failure::Failure;
 use crate::input::find::{Listed, find};
+use crate::input::former::FormerMerge;
 use crate::input::gone::Since;
 use crate::input::plan::{Plan, PlannedInput, output_of, plan, share};
 use crate::input::schema::JobSchema;
@@ -41,7 +42,7 @@ use rayon::prelude::*;
 use rpd_rocpd::read::Keep;
 use rpd_rocpd::{Guid, Writer};
 use rpd_shard::model::{TableId, rocpd};
-use rpd_shard::record::wire;
+use rpd_shard::record::{ClockDomain, wire};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -118,7 +119,8 @@ fn merge_once(
     let strings = strings::number(comm, distinct)?;
     let found = agree_on_findings(comm, &surveys)?;
     let mut matched = compare(comm, &sample, take_collectives(&mut surveys))?;
-    let clocks = align_clocks(comm, args, listing.clock_file.as_ref(), recorded, &matched, &found.nodes)?;
+    let clock_file = listing.clock_file.as_ref();
+    let clocks = align_clocks(comm, args, &plan, clock_file, recorded, &matched, &found.nodes)?;
     let late_ranks = late_ranks(comm, &matched, &clocks.fits)?;
     matched.kept = Vec::new();
     let guid = job_guid(&plan, &found.inputs);
@@ -134,7 +136,10 @@ fn merge_once(
     report.note_if_empty(&found.rows_read);
     report.died = found.died;
     report.deaths = found.deaths;
-    report.note_collectives(&matched, late_ranks);
+    match plan.only_former() {
+        Some(former) => report.take_over(former),
+        None => report.note_collectives(&matched, late_ranks),
+    }
     if let Some(file) = &listing.clock_file {
         report.note_clock_file(file, &clocks, &found.nodes);
     }
@@ -378,12 +383,14 @@ fn take_collectives(surveys: &mut [Survey]) -> Vec<(Participant, Said)> {
 fn align_clocks(
     comm: &impl Comm,
     args: &MergeArgs,
+    plan: &Plan,
     clock_file: Option<&ClockFile>,
     recorded: Recorded,
     matched: &Matched,
     nodes: &Nodes,
 ) -> Result<JobClocks, Failure> {
-    let observed = Observed::gather(comm, recorded)?;
+    let fixed: Vec<ClockDomain> = plan.former_merges.iter().filter_map(FormerMerge::reference).collect();
+    let observed = Observed::gather(comm, recorded, &fixed)?;
     let meetings = match observed.is_of_several() && args.align != Align::None {
         true => meetings::gather(comm, matched, &observed.observations.domains)?,
         false => Vec::new(),

@@ -124,7 +124,7 @@ fn late_ranks_are_those_that_were_planted_on_one_node_as_on_two() {
             assert_eq!(late.len(), 2, "{stderr}");
         }
         let line = format!(
-            "late       rank 5 on {}: 3.4 s of waiting of others, last at 160 of 200 collectives",
+            "late       rank 5 on {}: others waited 3.4 s for it in all (92 % of all such waiting), last at 160 of its 200 collectives",
             first["host"].as_str().unwrap()
         );
         assert!(stderr.contains(&line), "{stderr}");

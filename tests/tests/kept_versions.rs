@@ -7,8 +7,10 @@ use rpd_shard::{Shard, ShardWriter};
 use rpd_tests::harness::{Database, repository, rpd_merge};
 use std::collections::BTreeMap;
 use std::fs;
+use std::path::PathBuf;
 
-const KEPT: [&str; 1] = ["shard-v1.rpdshard"];
+/// Of version 2 there are two ranks of a job.
+const KEPT: [&str; 2] = ["shard-v1.rpdshard", "shard-v2.rpdshard"];
 
 /// What the program of the kept shards did: six steps of five phases.
 fn phases(times: i64) -> BTreeMap<String, i64> {
@@ -19,18 +21,18 @@ fn regions(database: &Database) -> BTreeMap<String, i64> {
     database.counts("SELECT name FROM regions")
 }
 
-/// Another process of the same run, written by this release.
-fn new_shard() -> Vec<u8> {
-    let run = RunIdentity {
-        run_id: "kept-v1".into(),
-        run_id_from: "--run-id".into(),
-        rank: Some(1),
-        size: Some(2),
-        version: env!("CARGO_PKG_VERSION").into(),
-    };
-    let old = Shard::open(&repository().join("tests/data").join(KEPT[0])).unwrap();
+fn kept(name: &str) -> PathBuf {
+    repository().join("tests/data").join(name)
+}
+
+/// Another process of the run of a kept shard, written by this release.
+fn new_shard(kept_shard: &str) -> Vec<u8> {
+    let old = Shard::open(&kept(kept_shard)).unwrap();
+    let rank = Some(2);
+    let version = env!("CARGO_PKG_VERSION").into();
+    let run = RunIdentity { rank, size: Some(3), version, ..old.identity.clone() };
     let node = Node { hostname: "other".into(), boot_id: "other".into(), ..Node::default() };
-    let process = Process { rank: Some(1), size: Some(2), node, ..old.processes[&1].clone() };
+    let process = Process { rank, size: Some(3), node, ..old.processes[&1].clone() };
     let mut shard = ShardWriter::new(Vec::new(), &run).unwrap();
     shard.process(&process).unwrap();
     let tid = shard.push(1, rocpd::INFO_THREAD, &[1.into(), 1.into(), 1.into(), 7.into()]).unwrap();
@@ -44,25 +46,49 @@ fn new_shard() -> Vec<u8> {
 
 #[test]
 fn a_kept_shard_is_read_as_it_was_written() {
-    let shard = Shard::open(&repository().join("tests/data/shard-v1.rpdshard")).unwrap();
+    let shard = Shard::open(&kept("shard-v1.rpdshard")).unwrap();
     assert!(shard.complete() && shard.damage().is_empty());
     assert_eq!((shard.identity.run_id.as_str(), shard.processes.len()), ("kept-v1", 1));
     assert_eq!(shard.processes[&1].exit, Some(Exit::Code(0)));
     assert_eq!(shard.clocks.len(), 2);
+
+    let shard = Shard::open(&kept("shard-v2.rpdshard")).unwrap();
+    assert!(shard.complete() && shard.damage().is_empty());
+    assert_eq!((shard.identity.run_id.as_str(), shard.processes.len()), ("kept-v2", 1));
+    let sent: Vec<u32> = shard.probes.iter().map(|burst| burst.sent).collect();
+    assert_eq!((shard.clocks.len(), sent.len(), sent.iter().sum::<u32>()), (4, 3, 420));
+    assert!(shard.probes.iter().all(|burst| burst.is_sound() && burst.best.len() == 8));
+}
+
+#[test]
+fn probes_of_kept_shards_bring_their_clocks_together() {
+    let folder = tempfile::tempdir().unwrap();
+    let out = folder.path().join("out.db");
+    let inputs = ["shard-v2.rpdshard", "shard-v2-rank-0.rpdshard"].map(kept);
+    let outcome = rpd_merge().args(["--strict", "--json", "-o"]).arg(&out).args(inputs).run().success();
+    let report: serde_json::Value = serde_json::from_str(&outcome.stdout).unwrap();
+    let clock = &report["clocks"][1];
+    assert_eq!((&clock["method"], &clock["probes"]), (&"probes".into(), &3.into()), "{}", outcome.stderr);
+    // Both were on one machine, in time namespaces of their own: the offset is known to a nanosecond.
+    let off = (clock["offset_ns"].as_i64().unwrap() + 5_000_000_000_000).abs();
+    assert!(off <= clock["hard_ns"].as_i64().unwrap() && off < 50_000, "{off}: {clock}");
+    assert_eq!(regions(&Database::open(&out)), phases(2));
 }
 
 #[test]
 fn kept_shards_are_merged_alone_and_with_a_new_one() {
-    for kept in KEPT {
+    for name in KEPT {
         let folder = tempfile::tempdir().unwrap();
-        fs::copy(repository().join("tests/data").join(kept), folder.path().join(kept)).unwrap();
-        let _ = rpd_merge().arg("--strict").arg(folder.path()).run().success();
+        fs::copy(kept(name), folder.path().join(name)).unwrap();
+        // Of the second one a rank is missing.
+        let strict = if name == KEPT[0] { &["--strict"][..] } else { &[] };
+        let _ = rpd_merge().args(strict).arg(folder.path()).run().success();
         let alone = Database::open(&folder.path().join("trace.db"));
         alone.assert_sound();
         assert_eq!(regions(&alone), phases(1));
         assert_eq!(alone.number("SELECT count(*) FROM samples"), 2);
 
-        fs::write(folder.path().join("new.rpdshard"), new_shard()).unwrap();
+        fs::write(folder.path().join("new.rpdshard"), new_shard(name)).unwrap();
         let _ = rpd_merge().arg("--force").arg(folder.path()).run().success();
         let both = Database::open(&folder.path().join("trace.db"));
         both.assert_sound();

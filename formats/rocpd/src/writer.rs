@@ -270,10 +270,15 @@ impl Writer {
 
     /// Adds a row of metadata to the first set.
     pub fn metadata(&mut self, tag: &str, value: &str) -> Result<(), WriteError> {
+        self.metadata_of(0, tag, value)
+    }
+
+    /// Adds a row of metadata to the set at this position.
+    pub fn metadata_of(&mut self, set: usize, tag: &str, value: &str) -> Result<(), WriteError> {
         if REQUIRED_TAGS.contains(&tag) {
             return Err(WriteError::ReservedTag { path: self.path.clone(), tag: tag.to_owned() });
         }
-        self.insert_metadata(&self.set(0)?, tag, value)
+        self.insert_metadata(&self.set(set)?, tag, value)
     }
 
     /// Tells SQLite the highest key of a table whose rows were not added by it: AUTOINCREMENT goes on

@@ -2,33 +2,28 @@
 
 use super::clock_file::ClockFile;
 use super::nodes::Nodes;
+use super::observations::{Message, Set, Timed, put_together, thin_out_bursts, thin_out_sets};
 use crate::clock::{
-    Align, BestSets, Burst, Causality, DomainFit, Meeting, Method, Observations, Probe, TimeMap, align,
-    causality, keep_best, repair_causality,
+    Align, BarKnot, BestSets, Causality, DomainFit, Meeting, Method, Observations, TimeMap, align, causality,
+    keep_best, repair_causality,
 };
 use crate::comm::Comm;
 use crate::failure::Failure;
 use crate::input::source::Source;
 use crate::input::survey::Survey;
-use rpd_shard::model::{JobNs, LocalNs};
+use clap::ValueEnum;
+use rpd_shard::model::LocalNs;
 use rpd_shard::record::{Clock, ClockDomain, ClockSet, ProbeBurst, Process, wire};
 use serde::{Deserialize, Serialize};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// Stands for the time namespace of processes of a former merge: their times are job times already, and no
 /// clock of a node.
 pub const MERGED: u64 = u64::MAX;
-/// Clock sets of one domain that are used at most, spread over the run.
-const MOST_SETS: usize = 4_096;
-/// Of two clock sets, or bursts, within this time one is used, ns.
-const FINEST: i128 = 1_000_000_000;
-/// Bursts between two domains that are used at most, spread over the run.
-const MOST_BURSTS: usize = 4_096;
-
-/// BOOTTIME, RAW, MONOTONIC, REALTIME, bracket.
-type Set = [i64; 5];
-/// First time and best round trip; sent, answered, spread; four times of each of the best probes.
-type Timed = (i64, i64, u32, u32, i64, Vec<[i64; 4]>);
+/// Moments of a run at which bars are looked at.
+const MOMENTS: i128 = 64;
+/// Domains, domains without a process, best clock sets, other clocks than BOOTTIME, spans.
+type Short = (Vec<ClockDomain>, Vec<ClockDomain>, Vec<ClockSet>, BTreeMap<ClockDomain, Clock>, Spans);
 
 /// What the inputs of this rank say of the clocks. It is taken from each as soon as it is surveyed.
 #[derive(Debug, Default)]
@@ -38,16 +33,22 @@ pub struct Recorded {
     /// Those of shards without any process.
     silent: Vec<ClockDomain>,
     best: BestSets,
+    /// What processes stamped their times with, where it is not BOOTTIME.
+    stamped: BTreeMap<ClockDomain, Clock>,
+    /// First and last BOOTTIME that a clock set or a process tells.
+    spans: Spans,
     sets: BTreeMap<ClockDomain, Vec<Set>>,
     bursts: BTreeMap<(ClockDomain, ClockDomain), Vec<Timed>>,
 }
 
-/// The same, on its way to rank 0: domains are named by their places.
-#[derive(Serialize, Deserialize)]
-struct Message {
-    domains: Vec<ClockDomain>,
-    sets: Vec<(u32, Vec<Set>)>,
-    bursts: Vec<(u32, u32, Vec<Timed>)>,
+/// From when to when there are times of a domain, its BOOTTIME, ns.
+type Spans = BTreeMap<ClockDomain, (i64, i64)>;
+
+fn widen(spans: &mut Spans, domain: &ClockDomain, (first, last): (i64, i64)) {
+    match spans.get_mut(domain) {
+        Some(span) => *span = (span.0.min(first), span.1.max(last)),
+        None => drop(spans.insert(domain.clone(), (first, last))),
+    }
 }
 
 /// The clocks of the job before they are aligned. Observations and sets are complete in rank 0 alone.
@@ -56,6 +57,10 @@ pub struct Observed {
     /// The domains, the reference, and in rank 0 what is known of them. Meetings come later.
     pub observations: Observations,
     best: BestSets,
+    stamped: BTreeMap<ClockDomain, Clock>,
+    spans: Spans,
+    /// Bursts that are not used, as their clocks cannot have shown their times; in rank 0.
+    impossible: u64,
 }
 
 impl Recorded {
@@ -63,6 +68,13 @@ impl Recorded {
     pub fn add(&mut self, survey: &Survey) {
         for source in &survey.sources {
             domains_of(source).into_iter().for_each(|domain| add_distinct(&mut self.domains, domain));
+            let process = &source.process;
+            if process.clock != Clock::Boottime {
+                self.stamped.entry(process.domain.clone()).or_insert(process.clock);
+            } else if process.first_seen > 0 {
+                let last = process.last_seen.unwrap_or(process.first_seen);
+                widen(&mut self.spans, &process.domain, (process.first_seen, last.max(process.first_seen)));
+            }
         }
         let sets = survey.input.clocks();
         if let Some(first) = sets.first() {
@@ -70,10 +82,11 @@ impl Recorded {
         }
         keep_best(&mut self.best, sets.iter().cloned());
         for ClockSet { domain, boottime, monotonic_raw, monotonic, realtime, bracket } in sets {
+            widen(&mut self.spans, domain, (*boottime, *boottime));
             let known = self.sets.entry(domain.clone()).or_default();
             known.push([*boottime, *monotonic_raw, *monotonic, *realtime, *bracket]);
         }
-        self.sets.values_mut().for_each(|sets| thin_out_sets(sets, 2 * MOST_SETS));
+        self.sets.values_mut().for_each(thin_out_sets);
         for ProbeBurst { from, to, sent, answered, spread, best } in survey.input.probes() {
             let Some(first) = best.first() else { continue };
             let trip = first.round_trip().unwrap_or(i64::MAX);
@@ -81,20 +94,13 @@ impl Recorded {
             let known = self.bursts.entry((from.clone(), to.clone())).or_default();
             known.push((first.t1, trip, *sent, *answered, *spread, best));
         }
-        self.bursts.values_mut().for_each(|bursts| thin_out_bursts(bursts, 2 * MOST_BURSTS));
+        self.bursts.values_mut().for_each(thin_out_bursts);
     }
 
-    fn message(mut self) -> Message {
-        self.sets.values_mut().for_each(|sets| thin_out_sets(sets, MOST_SETS));
-        self.bursts.values_mut().for_each(|bursts| thin_out_bursts(bursts, MOST_BURSTS));
-        let mut domains: Vec<ClockDomain> = Vec::new();
-        let mut place = |domain: &ClockDomain| match domains.iter().position(|known| known == domain) {
-            Some(place) => place as u32,
-            None => {
-                domains.push(domain.clone());
-                domains.len() as u32 - 1
-            }
-        };
+    fn message(self) -> Message {
+        let named = self.bursts.keys().flat_map(|(from, to)| [from, to]).chain(self.sets.keys());
+        let domains: Vec<ClockDomain> = named.cloned().collect::<BTreeSet<_>>().into_iter().collect();
+        let place = |domain: &ClockDomain| domains.binary_search(domain).unwrap_or(domains.len()) as u32;
         let sets = self.sets.into_iter().map(|(domain, sets)| (place(&domain), sets)).collect();
         let bursts = self.bursts.into_iter();
         let bursts = bursts.map(|((from, to), bursts)| (place(&from), place(&to), bursts)).collect();
@@ -104,21 +110,31 @@ impl Recorded {
 
 impl Observed {
     /// Brings together what all ranks' inputs say of their clocks.
-    pub fn gather(comm: &impl Comm, own: Recorded) -> Result<Observed, Failure> {
-        let short = (&own.domains, &own.silent, own.best.values().collect::<Vec<_>>());
+    ///
+    /// The reference is the node of the lowest rank; one of `preferred`, whose times cannot move, if it is there.
+    pub fn gather(comm: &impl Comm, own: Recorded, preferred: &[ClockDomain]) -> Result<Observed, Failure> {
+        let short =
+            (&own.domains, &own.silent, own.best.values().collect::<Vec<_>>(), &own.stamped, &own.spans);
         let mut domains: Vec<ClockDomain> = Vec::new();
         let mut all_silent = Vec::new();
         let mut best = BestSets::new();
+        let (mut stamped, mut spans) = (BTreeMap::new(), Spans::new());
         for message in comm.all_gather(wire::encode(&short)) {
-            let (theirs, silent, sets): (Vec<ClockDomain>, Vec<ClockDomain>, Vec<ClockSet>) =
+            let (theirs, silent, sets, others, known): Short =
                 wire::decode_message(&message).map_err(Failure::message)?;
+            known.iter().for_each(|(domain, span)| widen(&mut spans, domain, *span));
+            others.into_iter().for_each(|(domain, clock)| {
+                stamped.entry(domain).or_insert(clock);
+            });
             theirs.into_iter().for_each(|domain| add_distinct(&mut domains, domain));
             all_silent.extend(silent);
             keep_best(&mut best, sets);
         }
         all_silent.into_iter().for_each(|domain| add_distinct(&mut domains, domain));
         // The node of the lowest rank; one whose clocks are not known can be no reference for others.
-        let reference = domains.iter().position(|domain| best.contains_key(domain)).unwrap_or(0);
+        let known = || domains.iter().enumerate().filter(|(_, domain)| best.contains_key(domain));
+        let chosen = known().find(|(_, domain)| preferred.contains(domain)).or_else(|| known().next());
+        let reference = chosen.map_or(0, |(place, _)| place);
         let mut observations = Observations { domains, reference, ..Observations::default() };
 
         let mut outgoing = vec![Vec::new(); comm.size()];
@@ -126,11 +142,12 @@ impl Observed {
             *to_first = wire::encode(&own.message());
         }
         let incoming = comm.all_to_all(outgoing);
+        let mut impossible = 0;
         if comm.rank() == 0 {
             let all: Result<Vec<Message>, _> = incoming.iter().map(|m| wire::decode_message(m)).collect();
-            put_together(all.map_err(Failure::message)?, &mut observations);
+            impossible = put_together(all.map_err(Failure::message)?, &mut observations);
         }
-        Ok(Observed { observations, best })
+        Ok(Observed { observations, best, stamped, spans, impossible })
     }
 
     /// Whether there is more than one clock to align.
@@ -146,7 +163,7 @@ impl Observed {
         how: &How<'_>,
     ) -> Result<JobClocks, Failure> {
         self.observations.meetings = meetings;
-        let mut told: (Vec<DomainFit>, Vec<u64>, Option<i64>) = Default::default();
+        let mut told: (Vec<DomainFit>, Vec<u64>, Option<Repair>, u64) = Default::default();
         if comm.rank() == 0 {
             let mut fits = align(&self.observations, how.align);
             how.by_clock_file(&self.observations, &mut fits);
@@ -157,12 +174,14 @@ impl Observed {
             meetings.retain(|meeting| meeting.attendances.iter().all(|a| is_aligned(a.domain)));
             let (left, moved): (Causality, _) = match how.repair_causality {
                 true => {
-                    let (left, moved) = repair_causality(&self.observations, &mut fits);
-                    (left, Some(moved))
+                    let before = causality(&self.observations, &fits).violations;
+                    let (left, moved_ns) = repair_causality(&self.observations, &mut fits);
+                    let repair = Repair { before, after: left.violations, moved_ns };
+                    (left, Some(repair))
                 }
                 false => (causality(&self.observations, &fits), None),
             };
-            told = (fits, left.by_domain, moved);
+            told = (fits, left.by_domain, moved, self.impossible);
         }
         let messages = comm.all_gather(if comm.rank() == 0 { wire::encode(&told) } else { Vec::new() });
         if let Some(message) = messages.first().filter(|_| comm.rank() != 0) {
@@ -171,10 +190,24 @@ impl Observed {
         let Observations { domains, reference, .. } = self.observations;
         let reference = domains.get(reference).cloned();
         let reference = reference.unwrap_or(ClockDomain { boot_id: String::new(), time_namespace: 0 });
-        let (fits, violations, repaired) = told;
+        let (fits, violations, repaired, impossible) = told;
         let violations = domains.iter().cloned().zip(violations).collect();
         let fits = domains.iter().cloned().zip(fits).collect();
-        Ok(JobClocks { domains, fits, violations, repaired, best: self.best, reference, unknown: unknown() })
+        let stamped = self.stamped.get(&reference).filter(|_| !self.best.contains_key(&reference));
+        let align = how.align.to_possible_value();
+        Ok(JobClocks {
+            domains,
+            fits,
+            violations,
+            repaired,
+            impossible,
+            clock: stamped.copied().unwrap_or(Clock::Boottime),
+            align: align.map_or(String::new(), |value| value.get_name().to_owned()),
+            reference,
+            best: self.best,
+            spans: self.spans,
+            unknown: unknown(),
+        })
     }
 }
 
@@ -239,74 +272,16 @@ fn add_distinct(all: &mut Vec<ClockDomain>, domain: ClockDomain) {
     }
 }
 
-/// At most so many, spread over time: of each part of it the best one. Thinning out twice comes to the same.
-fn thinned<T: Ord>(
-    mut all: Vec<T>,
-    most: usize,
-    time: impl Fn(&T) -> i64,
-    quality: impl Fn(&T) -> i64,
-) -> Vec<T> {
-    let mut width: i128 = FINEST;
-    loop {
-        let part = |item: &T| i128::from(time(item)).div_euclid(width);
-        all.sort_by(|a, b| (part(a), quality(a), a).cmp(&(part(b), quality(b), b)));
-        all.dedup_by(|later, kept| part(later) == part(kept));
-        if all.len() <= most {
-            return all;
-        }
-        width *= 2;
-    }
-}
-
-fn thin_out_sets(sets: &mut Vec<Set>, most: usize) {
-    if sets.len() > most {
-        *sets = thinned(std::mem::take(sets), MOST_SETS, |s| s[0], |s| s[4]);
-    }
-}
-
-fn thin_out_bursts(bursts: &mut Vec<Timed>, most: usize) {
-    if bursts.len() > most {
-        *bursts = thinned(std::mem::take(bursts), MOST_BURSTS, |b| b.0, |b| b.1);
-    }
-}
-
-/// All ranks' words, in terms of the job's domains.
-fn put_together(all: Vec<Message>, observations: &mut Observations) {
-    let place = |domain: &ClockDomain| observations.domains.iter().position(|known| known == domain);
-    let mut sets: Vec<Vec<Set>> = vec![Vec::new(); observations.domains.len()];
-    let mut bursts: BTreeMap<(usize, usize), Vec<Timed>> = BTreeMap::new();
-    for message in all {
-        let places: Vec<Option<usize>> = message.domains.iter().map(place).collect();
-        let known = |i: u32| places.get(i as usize).copied().flatten();
-        for (domain, theirs) in message.sets {
-            if let Some(sets) = known(domain).and_then(|place| sets.get_mut(place)) {
-                sets.extend(theirs);
-            }
-        }
-        for (from, to, theirs) in message.bursts {
-            if let (Some(from), Some(to)) = (known(from), known(to)) {
-                bursts.entry((from, to)).or_default().extend(theirs);
-            }
-        }
-    }
-    let all_of = |(domain, sets): (&ClockDomain, Vec<Set>)| {
-        let set = |[boottime, monotonic_raw, monotonic, realtime, bracket]: Set| ClockSet {
-            domain: domain.clone(),
-            boottime,
-            monotonic_raw,
-            monotonic,
-            realtime,
-            bracket,
-        };
-        thinned(sets, MOST_SETS, |s| s[0], |s| s[4]).into_iter().map(set).collect()
-    };
-    observations.sets = observations.domains.iter().zip(sets).map(all_of).collect();
-    for ((from, to), bursts) in bursts {
-        for (_, _, sent, answered, spread, best) in thinned(bursts, MOST_BURSTS, |b| b.0, |b| b.1) {
-            let best = best.into_iter().map(|[t1, t2, t3, t4]| Probe { t1, t2, t3, t4 }).collect();
-            observations.bursts.push(Burst { from, to, sent, answered, spread, best });
-        }
-    }
+/// What `--repair-causality` did. A rank that left a collective before another one entered whom it waits for counts
+/// once per collective.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct Repair {
+    /// How often that was so before.
+    pub before: u64,
+    /// How often it still is.
+    pub after: u64,
+    /// How far times were moved, at most, ns.
+    pub moved_ns: i64,
 }
 
 /// The aligned clocks of the job.
@@ -318,11 +293,18 @@ pub struct JobClocks {
     pub fits: BTreeMap<ClockDomain, DomainFit>,
     /// Collectives that ranks of a domain left before others entered, by the aligned times.
     pub violations: BTreeMap<ClockDomain, u64>,
-    /// How far maps were moved so that effects follow causes, at most, ns; `None` if that was not asked for.
-    pub repaired: Option<i64>,
-    /// The domain whose BOOTTIME is the job's time.
+    /// What became of effects before their causes; `None` if that was not asked for.
+    pub repaired: Option<Repair>,
+    /// Bursts of probes that are not used, as their clocks cannot have shown their times.
+    pub impossible: u64,
+    /// By what they were to be aligned, as it is typed.
+    pub align: String,
+    /// The domain whose clock is the job's time.
     pub reference: ClockDomain,
+    /// Which of its clocks: BOOTTIME, unless its inputs have another one and nothing to convert it by.
+    pub clock: Clock,
     best: BestSets,
+    spans: Spans,
     unknown: DomainFit,
 }
 
@@ -352,6 +334,31 @@ impl JobClocks {
         self.fits.get(domain).unwrap_or(&self.unknown)
     }
 
+    /// The middle one of the bars of a domain over the time that it was there, ns; `None` if nothing is known. That
+    /// may be much longer than what was observed of its clock.
+    pub fn usual_bar(&self, domain: &ClockDomain) -> Option<i64> {
+        let fit = self.domain_fit(domain);
+        let Some((first, last)) = self.spans.get(domain) else { return fit.usual_bar() };
+        let length = i128::from(*last) - i128::from(*first);
+        let at = |part: i128| (i128::from(*first) + length * part / MOMENTS) as i64;
+        let bars: Option<Vec<i64>> = (0..=MOMENTS).map(|part| fit.bar_at(LocalNs(at(part)))).collect();
+        let mut bars = bars?;
+        bars.sort_unstable();
+        bars.get(bars.len() / 2).copied()
+    }
+
+    /// What is certain where a clock was observed, is to be widened by this in the middle of the time that the domain
+    /// was there, ns: twice what the bar grows by, which is four standard deviations of the rate.
+    pub fn beyond_observed(&self, domain: &ClockDomain) -> i64 {
+        let bars = &self.domain_fit(domain).bars;
+        let Some((first, last)) = self.spans.get(domain) else { return 0 };
+        let middle = first.midpoint(*last);
+        let beyond =
+            |knot: &BarKnot, ns: i64| (ns.max(0) as f64 * 1e-9 * 2.0 * knot.growth as f64).ceil() as i64;
+        let before = bars.first().map_or(0, |begin| beyond(begin, begin.local.saturating_sub(middle)));
+        before.max(bars.last().map_or(0, |end| beyond(end, middle.saturating_sub(end.local))))
+    }
+
     /// How times of a process become job times.
     pub fn process_fit(&self, process: &Process) -> ProcessFit<'_> {
         let to_boottime = self.best.get(&process.domain).map_or(0, |set| match process.clock {
@@ -372,10 +379,9 @@ pub struct ProcessFit<'a> {
     to_boottime: i64,
 }
 
-impl<'a> ProcessFit<'a> {
-    /// Turns times into job times, the cheaper the nearer they are to each other.
-    pub fn cursor(&self) -> impl FnMut(i64) -> JobNs + use<'a> {
-        let (mut cursor, to_boottime) = (self.fit.map.cursor(), self.to_boottime);
-        move |time| cursor.map(LocalNs(time.saturating_add(to_boottime)))
+impl ProcessFit<'_> {
+    /// Puts job times in the place of times of the process.
+    pub fn map_all(&self, times: &mut [i64]) {
+        self.fit.map.map_all(times, self.to_boottime);
     }
 }

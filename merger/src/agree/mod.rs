@@ -4,4 +4,5 @@ pub mod clock_file;
 pub mod clocks;
 pub mod findings;
 pub mod nodes;
+mod observations;
 pub mod strings;

@@ -101,10 +101,7 @@ impl Estimate {
             })
             .collect();
         let located = locate(&links, &corrections, Noise::Scaled);
-        let left = |(domain, located): (usize, &Option<Located>)| {
-            located.as_ref().map_or(0.0, |l| biases.left(domain, &l.leverage))
-        };
-        let left = located.iter().enumerate().map(left).collect();
+        let left = located.iter().map(|l| l.as_ref().map_or(0.0, |l| biases.left(&l.leverage))).collect();
         let bounds = bounds(&located, &links, &gatherings, &observations.meetings, domains);
         Estimate { links, located, biases: left, bounds }
     }

@@ -9,15 +9,19 @@ use std::collections::BTreeMap;
 
 /// Domains that met less often are not compared.
 const FEWEST: u64 = 3;
-/// A block of collectives ends after this time and this number of them...
+/// A block of collectives ends after this time and this number of them, or after its part of the run and of
+/// all collectives: without several blocks nothing tells the drift...
 const BLOCK: f64 = 5.0 * SECOND;
 const BLOCK_COUNT: usize = 5;
+const BLOCKS: usize = 6;
+/// Of fewer one that was disturbed moves the middle.
+const FEWEST_IN_BLOCK: usize = 3;
 /// ... or this time, or this number.
 const LONGEST_BLOCK: f64 = 30.0 * SECOND;
 const FULL_BLOCK: usize = 64;
 /// What two clock readings may be off, ns.
 const GRAIN: f64 = 20.0;
-/// A domain that is last in more than this share of its collectives is compared by these, too.
+/// A domain that is last in more than this share of its collectives is compared by these.
 pub(super) const MOSTLY: f64 = 0.6;
 /// Collectives in which a domain was last, that tell how their durations spread.
 const ENOUGH_OWN: usize = 5;
@@ -25,6 +29,14 @@ const ENOUGH_OWN: usize = 5;
 const ENOUGH_KNOWN: usize = 4;
 /// Last by less than this is not surely last, ns.
 const SURELY: f64 = 2e3;
+/// Collectives with one of the two last are left out if at least this share of all remains.
+const LEFT: f64 = 1.0 / 3.0;
+/// Share of the haste of who comes last that may differ between two domains.
+const UNEVEN_HASTE: f64 = 0.25;
+/// A duration this many standard deviations off was disturbed.
+const DISTURBED: f64 = 6.0;
+/// How many collectives, and how many disturbed ones, are known before any is seen.
+const USUALLY_DISTURBED: (f64, f64) = (20.0, 1.0);
 
 /// One collective; guests in order of their places.
 pub(super) struct Gathering {
@@ -36,7 +48,7 @@ pub(super) struct Guest {
     pub(super) domain: usize,
     /// When its last rank entered.
     pub(super) enter: f64,
-    /// When the middle one of its ranks left.
+    /// When the middle one of its ranks left, of two the first: disturbances only delay.
     pub(super) exit: f64,
     /// When its first rank left.
     pub(super) first_exit: f64,
@@ -63,7 +75,7 @@ pub(super) fn gatherings(meetings: &[Meeting], domains: &Domains) -> Vec<Gatheri
             .map(|ranks| Guest {
                 domain: ranks[0].0,
                 enter: ranks.iter().map(|r| r.1).fold(f64::NEG_INFINITY, f64::max),
-                exit: (ranks[(ranks.len() - 1) / 2].2 + ranks[ranks.len() / 2].2) / 2.0,
+                exit: ranks[(ranks.len() - 1) / 2].2,
                 first_exit: ranks[0].2,
             })
             .collect();
@@ -79,10 +91,21 @@ pub(super) struct Habits {
     last: Vec<Option<usize>>,
     /// For each domain, the share of its collectives that it was last in.
     pub(super) last_share: Vec<f64>,
-    /// For each domain: how much later than others it leaves when it waits for nobody, with variance; ns.
-    pub(super) lateness: Vec<Option<(f64, f64)>>,
+    /// For each domain: how much later than others it leaves when it waits for nobody; ns.
+    pub(super) lateness: Vec<Option<Lateness>>,
     /// From the last entry to the middle exit, ns.
     pub(super) latency: f64,
+    /// By how much who comes last leaves before the others, ns; 0 if that is not known.
+    pub(super) haste: f64,
+}
+
+/// A measured lateness, ns.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Lateness {
+    pub(super) measured: f64,
+    pub(super) var: f64,
+    /// How likely disturbances, and not habits, made it.
+    pub(super) disturbed: f64,
 }
 
 /// Who is late in coming and in leaving, with `tracks` as they are so far.
@@ -91,6 +114,7 @@ pub(super) fn habits(gatherings: &[Gathering], tracks: &[Option<&Track>]) -> Hab
     let mut met = vec![0.0; tracks.len()];
     let mut was_last = vec![0.0; tracks.len()];
     let mut own: Vec<Vec<f64>> = vec![Vec::new(); tracks.len()];
+    let mut hastes: Vec<Vec<f64>> = vec![Vec::new(); tracks.len()];
     let mut latencies = Vec::with_capacity(gatherings.len());
     for gathering in gatherings {
         // The two latest entries, in the reference's time; and all exits.
@@ -108,25 +132,40 @@ pub(super) fn habits(gatherings: &[Gathering], tracks: &[Option<&Track>]) -> Hab
                 latest[1] = Some((enter, guest));
             }
         }
+        let Some(middle) = robust::median(&mut exits) else {
+            last.push(None);
+            continue;
+        };
+        latencies.extend(latest[0].map(|(enter, _)| middle - enter));
         last.push(match latest {
             [Some((enter, guest)), Some((second, _))] if enter - second > SURELY => {
                 was_last[guest.domain] += 1.0;
                 own[guest.domain].push(guest.exit - guest.enter);
+                // The middle exit is that of the others, or of two domains halfway to it.
+                let ahead = middle - (guest.exit + enter - guest.enter);
+                hastes[guest.domain].push(if exits.len() == 2 { 2.0 * ahead } else { ahead });
                 Some(guest.domain)
             }
             _ => None,
         });
-        if let (Some((enter, _)), Some(middle)) = (latest[0], robust::median(&mut exits)) {
-            latencies.push(middle - enter);
-        }
     }
     let last_share = was_last.iter().zip(&met).map(|(last, met)| last / f64::max(*met, 1.0)).collect();
     let latency = robust::median(&mut latencies).unwrap_or(0.0).max(0.0);
-    Habits { last, last_share, lateness: lateness(own), latency }
+    Habits { last, last_share, lateness: lateness(own), latency, haste: haste(hastes, latency) }
+}
+
+/// What domains have in common that were last in some collectives. That of one alone cannot be told from its clock.
+fn haste(hastes: Vec<Vec<f64>>, latency: f64) -> f64 {
+    let enough = hastes.into_iter().filter(|hastes| hastes.len() as u64 >= FEWEST);
+    let mut middles: Vec<f64> = enough.filter_map(|mut hastes| robust::median(&mut hastes)).collect();
+    if middles.len() < 2 {
+        return 0.0;
+    }
+    robust::median(&mut middles).unwrap_or(0.0).clamp(0.0, latency)
 }
 
 /// How much longer than the middle domain each needs when it is the last to come.
-fn lateness(mut own: Vec<Vec<f64>>) -> Vec<Option<(f64, f64)>> {
+fn lateness(mut own: Vec<Vec<f64>>) -> Vec<Option<Lateness>> {
     let middles: Vec<Option<f64>> = own.iter_mut().map(|own| robust::median(own)).collect();
     let mut known: Vec<f64> = middles.iter().flatten().copied().collect();
     let enough = known.len() >= ENOUGH_KNOWN;
@@ -136,38 +175,49 @@ fn lateness(mut own: Vec<Vec<f64>>) -> Vec<Option<(f64, f64)>> {
         let middle = if own.len() >= ENOUGH_OWN { middle.unwrap_or(usual) } else { usual };
         own.iter().map(|v| v - middle).collect()
     };
-    let spread = robust::deviation(&mut own.iter().zip(&middles).flat_map(off).collect::<Vec<_>>(), 0.0);
+    let mut all: Vec<f64> = own.iter().zip(&middles).flat_map(off).collect();
+    let (total, spread) = (all.len() as f64, robust::deviation(&mut all, 0.0));
+    let disturbed = all.iter().filter(|off| **off > DISTURBED * spread + GRAIN).count() as f64;
+    let disturbed = (disturbed + USUALLY_DISTURBED.1) / (total + USUALLY_DISTURBED.0);
     let late = |(own, middle): (&Vec<f64>, &Option<f64>)| {
-        let unsure = 1.57 * spread * spread / own.len().max(1) as f64 + GRAIN * GRAIN;
-        middle.map(|middle| (middle - usual, unsure))
+        let var = 1.57 * spread * spread / own.len().max(1) as f64 + GRAIN * GRAIN;
+        let disturbed = half_or_more(own.len(), disturbed);
+        middle.map(|middle| Lateness { measured: middle - usual, var, disturbed })
     };
     own.iter().zip(&middles).map(late).collect()
+}
+
+/// How likely half or more of `count` things are of a kind of which there is a share.
+fn half_or_more(count: usize, share: f64) -> f64 {
+    // Chernoff's bound; exact enough for one of one.
+    if count < 2 {
+        return share;
+    }
+    (4.0 * share * (1.0 - share)).clamp(0.0, 1.0).powf(count as f64 / 2.0)
 }
 
 /// A link from the reference, or from the domain nearest to it, to each domain that it met.
 pub(super) fn links(gatherings: &[Gathering], habits: Option<&Habits>, domains: &Domains) -> Vec<Link> {
     let levels = levels(gatherings, domains);
-    let mut by_ends: BTreeMap<(usize, usize), Vec<(f64, f64)>> = BTreeMap::new();
+    let mut by_ends: BTreeMap<(usize, usize), Vec<Exits>> = BTreeMap::new();
     for (i, gathering) in gatherings.iter().enumerate() {
         let Some(hub) = gathering.guests.iter().min_by_key(|g| (levels[g.domain], g.domain)) else {
             continue;
         };
-        // Who comes last need not wait for the others, and leaves early.
-        let hasty = |domain: usize| {
-            habits.is_some_and(|h| h.last[i] == Some(domain) && h.last_share[domain] <= MOSTLY)
-        };
-        if levels[hub.domain] == usize::MAX || hasty(hub.domain) {
+        if levels[hub.domain] == usize::MAX {
             continue;
         }
-        for guest in gathering.guests.iter().filter(|g| g.domain != hub.domain && !hasty(g.domain)) {
+        let last = habits.and_then(|h| h.last[i]);
+        for guest in gathering.guests.iter().filter(|g| g.domain != hub.domain) {
             let (u, v) = if hub.domain < guest.domain { (hub, guest) } else { (guest, hub) };
-            by_ends.entry((u.domain, v.domain)).or_default().push((u.exit, v.exit - u.exit));
+            let hasty = [u, v].map(|g| last == Some(g.domain));
+            by_ends.entry((u.domain, v.domain)).or_default().push(Exits { u: u.exit, v: v.exit, hasty });
         }
     }
     let mut met: Vec<Met> = by_ends
         .into_iter()
         .filter(|(_, exits)| exits.len() as u64 >= FEWEST)
-        .map(|(ends, exits)| Met::new(ends, exits))
+        .map(|(ends, exits)| Met::new(ends, exits, habits))
         .collect();
     // Few collectives tell little about their spread; the other domains' are much the same.
     let usual =
@@ -208,6 +258,31 @@ const UNTOLD: f64 = 3e3;
 /// How many values of another spread the usual one counts for.
 const USUAL_COUNT: f64 = 8.0;
 
+/// How two domains left one collective: x of their clocks, and whether they were last to come.
+struct Exits {
+    u: f64,
+    v: f64,
+    hasty: [bool; 2],
+}
+
+/// u's exit and v's minus u's of those collectives in which both waited, and 0. Where these are too few, of all
+/// collectives, as if all had waited, and what that may be wrong by, ns.
+fn evened(exits: Vec<Exits>, habits: Option<&Habits>) -> (Vec<(f64, f64)>, f64) {
+    let point = |e: &Exits| (e.u, e.v - e.u);
+    let Some(habits) = habits else { return (exits.iter().map(point).collect(), 0.0) };
+    let waited = |e: &&Exits| e.hasty == [false; 2];
+    let both: Vec<(f64, f64)> = exits.iter().filter(waited).map(point).collect();
+    let count = exits.len() as f64;
+    if both.len() as u64 >= FEWEST && both.len() as f64 >= LEFT * count {
+        return (both, 0.0);
+    }
+    let share = |end: usize| exits.iter().filter(|e| e.hasty[end]).count() as f64 / count;
+    let uneven = UNEVEN_HASTE * habits.haste * share(0).max(share(1));
+    let haste = |hasty: bool| if hasty { habits.haste } else { 0.0 };
+    let even = |e: &Exits| (e.u, e.v + haste(e.hasty[1]) - e.u - haste(e.hasty[0]));
+    (exits.iter().map(even).collect(), uneven)
+}
+
 /// The collectives of two domains.
 struct Met {
     ends: (usize, usize),
@@ -215,30 +290,39 @@ struct Met {
     count: u64,
     /// Standard deviation of v's exit minus u's, ns; if there are blocks that tell.
     spread: Option<f64>,
+    /// What all of v's exits minus u's may be off by, ns.
+    uneven: f64,
 }
 
 impl Met {
-    /// `exits` are u's exit and v's minus u's.
-    fn new(ends: (usize, usize), mut exits: Vec<(f64, f64)>) -> Met {
+    fn new(ends: (usize, usize), exits: Vec<Exits>, habits: Option<&Habits>) -> Met {
+        let (mut exits, uneven) = evened(exits, habits);
         exits.sort_by(|a, b| a.0.total_cmp(&b.0).then(a.1.total_cmp(&b.1)));
         let rate = robust::slope(&exits);
         let rate = if rate.abs() < 1e-3 { rate } else { 0.0 };
+        let span = exits.last().map_or(0.0, |last| last.0) - exits.first().map_or(0.0, |first| first.0);
+        let long_enough = BLOCK.min(span / BLOCKS as f64);
+        let many_enough = exits.len().div_ceil(BLOCKS).clamp(FEWEST_IN_BLOCK, BLOCK_COUNT);
         let mut blocks = Vec::new();
         let mut rest = exits.as_slice();
         while let Some(first) = rest.first() {
             let ends = |i: usize, exit: &(f64, f64)| {
                 let passed = exit.0 - first.0;
-                passed > LONGEST_BLOCK || i >= FULL_BLOCK || (passed > BLOCK && i >= BLOCK_COUNT)
+                passed > LONGEST_BLOCK || i >= FULL_BLOCK || (passed > long_enough && i >= many_enough)
             };
             let end =
                 rest.iter().enumerate().position(|(i, exit)| ends(i, exit)).unwrap_or(rest.len()).max(1);
+            // What would be too few for a block of its own belongs to the last one, if that is not long already.
+            let left = rest.get(end..).unwrap_or_default();
+            let near = left.last().is_some_and(|last| last.0 - first.0 <= LONGEST_BLOCK);
+            let end = if left.len() < FEWEST_IN_BLOCK && near { rest.len() } else { end };
             let (block, others) = rest.split_at(end);
             blocks.push(Block::new(block, rate));
             rest = others;
         }
         let mut spreads: Vec<f64> = blocks.iter().filter(|b| b.count >= TELLING).map(|b| b.spread).collect();
         let spread = robust::median(&mut spreads);
-        Met { ends, blocks, count: exits.len() as u64, spread }
+        Met { ends, blocks, count: exits.len() as u64, spread, uneven }
     }
 
     fn link(self, usual: f64) -> Link {
@@ -253,7 +337,15 @@ impl Met {
         };
         let pairs = self.blocks.iter().map(pair).collect();
         let (u, v) = self.ends;
-        Link { u, v, kind: Kind::Collectives, pairs, count: self.count, round_trip: f64::INFINITY }
+        Link {
+            u,
+            v,
+            kind: Kind::Collectives,
+            pairs,
+            count: self.count,
+            round_trip: f64::INFINITY,
+            uneven: self.uneven,
+        }
     }
 }
 

@@ -14,6 +14,8 @@ pub(super) struct Link {
     pub(super) count: u64,
     /// The shortest round trip, ns; of probes only.
     pub(super) round_trip: f64,
+    /// What all of its pairs may be off by besides the habits of the two domains, ns; of collectives only.
+    pub(super) uneven: f64,
 }
 
 /// The sources.

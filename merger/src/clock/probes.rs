@@ -107,7 +107,7 @@ fn link(u: usize, v: usize, mut bursts: Vec<Trips>) -> Link {
         })
         .collect();
     let round_trip = best.iter().map(|b| b.round_trip).fold(f64::INFINITY, f64::min);
-    Link { u, v, kind: Kind::Probes, pairs, count: best.len() as u64, round_trip }
+    Link { u, v, kind: Kind::Probes, pairs, count: best.len() as u64, round_trip, uneven: 0.0 }
 }
 
 /// The shortest way there and the shortest way back, which need not be of the same probe. `rate` is how

@@ -21,6 +21,13 @@ struct MapKnot {
 
 /// A rate that no clock has, but that garbage may ask for.
 const ANY_RATE: f64 = 0.5;
+/// Times of a column that are looked at together.
+const TOGETHER: usize = 1024;
+/// 1.5 * 2^52: numbers below [`SMALL`] that are added to it are in its lowest bits, rounded to whole ones, half to
+/// even. Processors have instructions for several `f64` at once, but mostly none that round or convert 64 bits.
+const MAGIC: f64 = 6_755_399_441_055_744.0;
+/// 2^51, 26 days of ns.
+const SMALL: i64 = 1 << 51;
 
 impl TimeMap {
     /// Times stay as they are.
@@ -78,6 +85,22 @@ impl TimeMap {
         Cursor { map: self, at: 0 }
     }
 
+    /// Puts job times in the place of local ones to which `ahead` was added: what [`TimeMap::map`] says of each.
+    pub fn map_all(&self, times: &mut [i64], ahead: i64) {
+        if ahead != 0 {
+            times.iter_mut().for_each(|time| *time = time.saturating_add(ahead));
+        }
+        if self.is_identity() {
+            return;
+        }
+        let mut cursor = self.cursor();
+        for some in times.chunks_mut(TOGETHER) {
+            if !cursor.map_together(some) {
+                some.iter_mut().for_each(|time| *time = cursor.map(LocalNs(*time)).ns());
+            }
+        }
+    }
+
     /// Local times at which the rate changes.
     pub fn bends(&self) -> impl Iterator<Item = LocalNs> {
         self.knots.iter().map(|k| LocalNs(k.local))
@@ -108,15 +131,56 @@ impl Cursor<'_> {
     /// The job time of a local time.
     #[inline]
     pub fn map(&mut self, time: LocalNs) -> JobNs {
+        let Some((knot, next)) = self.find(time.0) else { return JobNs::from_fit(time.0) };
+        JobNs::from_fit(knot.map(time.0, next))
+    }
+
+    /// The knot before a time, or the first one, and the one behind.
+    #[inline]
+    fn find(&mut self, time: i64) -> Option<(&MapKnot, Option<&MapKnot>)> {
         let knots = self.map.knots.as_slice();
-        let Some(mut knot) = knots.get(self.at) else { return JobNs::from_fit(time.0) };
+        let mut knot = knots.get(self.at)?;
         let after = knots.get(self.at + 1);
-        if (time.0 < knot.local && self.at > 0) || after.is_some_and(|next| next.local <= time.0) {
-            self.at = knots.partition_point(|k| k.local <= time.0).saturating_sub(1);
+        if (time < knot.local && self.at > 0) || after.is_some_and(|next| next.local <= time) {
+            self.at = knots.partition_point(|k| k.local <= time).saturating_sub(1);
             knot = knots.get(self.at).unwrap_or(knot);
         }
-        JobNs::from_fit(knot.map(time.0, knots.get(self.at + 1)))
+        Some((knot, knots.get(self.at + 1)))
     }
+
+    /// Maps times that lie between two knots, where none of them needs a limit; false, and nothing done, if they
+    /// do not.
+    fn map_together(&mut self, times: &mut [i64]) -> bool {
+        let ends = times.iter().fold(None, |ends, &time| match ends {
+            None => Some((time, time)),
+            Some((low, high)) => Some((time.min(low), time.max(high))),
+        });
+        let Some((low, high)) = ends else { return true };
+        let Some((knot, next)) = self.find(low) else { return true };
+        let is_between = next.is_none_or(|next| high < next.local);
+        // Job times rise with local ones: what holds at both ends holds between.
+        let has_room = |time| knot.exactly(time).is_some_and(|job| next.is_none_or(|next| job <= next.job));
+        if !(is_between && knot.rate.abs() <= ANY_RATE && has_room(low) && has_room(high)) {
+            return false;
+        }
+        let (local, job, rate) = (knot.local, knot.job, knot.rate);
+        if rate == 0.0 {
+            times.iter_mut().for_each(|time| *time = time.wrapping_sub(local).wrapping_add(job));
+        } else {
+            for time in times {
+                let since = time.wrapping_sub(local);
+                *time = job.wrapping_add(since).wrapping_add(product(since, rate));
+            }
+        }
+        true
+    }
+}
+
+/// `number * rate`, rounded to a whole number; number and product are below [`SMALL`].
+#[inline]
+fn product(number: i64, rate: f64) -> i64 {
+    let number = f64::from_bits((MAGIC.to_bits() as i64).wrapping_add(number) as u64) - MAGIC;
+    ((number * rate + MAGIC).to_bits() as i64).wrapping_sub(MAGIC.to_bits() as i64)
 }
 
 impl MapKnot {
@@ -125,18 +189,34 @@ impl MapKnot {
         let since = local.saturating_sub(self.local);
         // Before the first knot its rate goes on backwards, if a clock can have it.
         let rate = if since < 0 { self.rate.clamp(-ANY_RATE, ANY_RATE) } else { self.rate };
-        let job = self.job.saturating_add(since).saturating_add((since as f64 * rate).round() as i64);
+        let is_small = since.unsigned_abs() < SMALL.unsigned_abs() && rate.abs() <= ANY_RATE;
+        let more =
+            if is_small { product(since, rate) } else { (since as f64 * rate).round_ties_even() as i64 };
+        let job = self.job.saturating_add(since).saturating_add(more);
         // Rounding must not overtake the next knot.
         match next {
             Some(next) if since >= 0 => job.clamp(self.job, next.job),
             _ => job,
         }
     }
+
+    /// The job time of a local time, where nothing on the way to it is too large for [`product`] and `i64`.
+    fn exactly(&self, local: i64) -> Option<i64> {
+        let since = local.checked_sub(self.local)?;
+        let is_small = since.unsigned_abs() < SMALL.unsigned_abs();
+        let more = match is_small {
+            _ if self.rate == 0.0 => 0,
+            true => product(since, self.rate),
+            false => return None,
+        };
+        self.job.checked_add(since)?.checked_add(more)
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use proptest::prelude::*;
 
     fn mapped(map: &TimeMap, local: i64) -> i64 {
         map.map(LocalNs(local)).ns()
@@ -171,5 +251,99 @@ mod tests {
         let map = TimeMap::through(vec![(i64::MIN, 5), (-3, 9), (i64::MAX - 1, i64::MAX)]);
         let sent: TimeMap = serde_json::from_str(&serde_json::to_string(&map).unwrap()).unwrap();
         assert_eq!(sent, map);
+    }
+
+    /// What a map through `points` promises, without floating point: the job time as a fraction, ns and ns per
+    /// `local` ns of the segment. The points are ascending, 2 or more, and not flat beyond reason.
+    fn line(points: &[(i64, i64)], time: i64) -> (i128, i128) {
+        let behind = points.partition_point(|p| p.0 <= time).clamp(1, points.len() - 1);
+        let [(x0, y0), (x1, y1)] =
+            [points[behind - 1], points[behind]].map(|(x, y)| (i128::from(x), i128::from(y)));
+        (y0 * (x1 - x0) + (i128::from(time) - x0) * (y1 - y0), x1 - x0)
+    }
+
+    /// Knots minutes apart at most, with rates of up to 10 %, days after an origin far away.
+    fn some_points() -> impl Strategy<Value = Vec<(i64, i64)>> {
+        let start = -1_000_000_000_000_000_000..1_000_000_000_000_000_000i64;
+        let steps = proptest::collection::vec((1..100_000_000_000i64, -100_000..=100_000i64), 1..6);
+        (start.clone(), start, steps).prop_map(|(x, y, steps)| {
+            let mut points = vec![(x, y)];
+            for (step, millionths) in steps {
+                let (x, y) = points[points.len() - 1];
+                let job = i128::from(step) * i128::from(1_000_000 + millionths) / 1_000_000;
+                points.push((x + step, y + job as i64));
+            }
+            points
+        })
+    }
+
+    proptest! {
+        /// In knots' reach all times of a column are within 1 ns of the line (half for rounding, the rest for what
+        /// is left of 53 bits), and they are what they are one by one.
+        #[test]
+        fn a_column_is_mapped_as_its_times_are_and_both_lie_on_the_lines(
+            points in some_points(),
+            places in proptest::collection::vec(-0.2f64..1.2, 0..3_000),
+            narrow in any::<bool>(),
+            ahead in prop_oneof![Just(0i64), any::<i32>().prop_map(i64::from)],
+        ) {
+            let map = TimeMap::through(points.clone());
+            let (first, last) = (points[0].0, points[points.len() - 1].0);
+            let length = (last - first) as f64 * if narrow { 1e-3 } else { 1.0 };
+            let locals: Vec<i64> = places.iter().map(|p| first + (p * length) as i64).collect();
+            let mut column: Vec<i64> = locals.iter().map(|time| time - ahead).collect();
+            map.map_all(&mut column, ahead);
+            for (local, job) in locals.iter().zip(column) {
+                prop_assert_eq!(job, mapped(&map, *local));
+                let (above, below) = line(&points, *local);
+                let off = i128::from(job) * below - above;
+                prop_assert!(off.abs() * 4 <= below * 3, "{} is {} / {} off", local, off, below);
+            }
+        }
+
+        #[test]
+        fn whatever_the_map_a_column_is_mapped_as_its_times_are(
+            points in proptest::collection::vec((any::<i64>(), any::<i64>()), 0..5),
+            near in any::<i64>(),
+            mut times in proptest::collection::vec(prop_oneof![any::<i64>(), -1_000..1_000i64], 0..50),
+            shift in any::<u8>(),
+            ahead in any::<i64>(),
+        ) {
+            let shrink = |n: i64| (n >> (shift % 64)).saturating_add(near);
+            let map = TimeMap::through(points.into_iter().map(|(x, y)| (shrink(x), y >> (shift % 64))).collect());
+            times.iter_mut().for_each(|t| *t = shrink(*t));
+            let wanted: Vec<i64> = times.iter().map(|t| mapped(&map, t.saturating_add(ahead))).collect();
+            map.map_all(&mut times, ahead);
+            prop_assert_eq!(times, wanted);
+        }
+
+        #[test]
+        fn a_shift_of_a_column_is_exact(
+            mut times in proptest::collection::vec(any::<i64>(), 1..50), offset in any::<i64>(),
+        ) {
+            let wanted: Vec<i64> = times.iter().map(|t| t.saturating_add(offset)).collect();
+            TimeMap::shift(offset).map_all(&mut times, 0);
+            prop_assert_eq!(times, wanted);
+        }
+
+        /// Shifting a domain's clock by X, or the reference's, moves all by exactly X and nothing else.
+        #[test]
+        fn a_shifted_map_maps_shifted_times(points in some_points(), places in proptest::collection::vec(-0.2f64..1.2, 1..50), x in -1_000_000_000_000_000_000..1_000_000_000_000_000_000i64) {
+            let (first, length) = (points[0].0, (points[points.len() - 1].0 - points[0].0) as f64);
+            let locals: Vec<i64> = places.iter().map(|p| first + (p * length) as i64).collect();
+            let map = TimeMap::through(points.clone());
+            let moved = TimeMap::through(points.iter().map(|(local, job)| (local + x, *job)).collect());
+            let mut column: Vec<i64> = locals.iter().map(|time| time + x).collect();
+            moved.map_all(&mut column, 0);
+            prop_assert_eq!(column, locals.iter().map(|time| mapped(&map, *time)).collect::<Vec<_>>());
+        }
+    }
+
+    #[test]
+    fn halves_go_to_even_on_both_sides() {
+        for number in [-7i64, -5, -3, -1, 0, 1, 3, 5, 7, SMALL - 1, 1 - SMALL] {
+            assert_eq!(product(number, 0.5), (number as f64 * 0.5).round_ties_even() as i64, "{number}");
+            assert_eq!(product(number, -0.5), -product(number, 0.5), "{number}");
+        }
     }
 }

@@ -17,7 +17,7 @@ use std::collections::BTreeMap;
 const SHOWN: usize = 5;
 
 /// How a rank kept others waiting.
-#[derive(Clone, PartialEq, Debug, Serialize)]
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct LateRank {
     /// The rank; absent where the process has none.
     pub rank: Option<u32>,
@@ -27,6 +27,8 @@ pub struct LateRank {
     pub host: String,
     /// How long others waited for it, all together, ns.
     pub waited_ns: i64,
+    /// That is so much of all waiting for somebody who came last, from 0 to 1.
+    pub waited_share: f64,
     /// Collectives to which it came last.
     pub last: u64,
     /// Collectives in which it took part.
@@ -57,8 +59,9 @@ impl LateRank {
             None => "the clocks are not aligned: cannot be told from the next".to_owned(),
         };
         format!(
-            "{who}: {} of waiting of others, last at {} of {} collectives, {} behind the next ({bar})",
+            "{who}: others waited {} for it in all ({:.0} % of all such waiting), last at {} of its {} collectives, {} behind the next ({bar})",
             duration(self.waited_ns),
+            100.0 * self.waited_share,
             grouped(self.last),
             grouped(self.collectives),
             duration(self.behind_ns)
@@ -97,6 +100,9 @@ fn grouped_signed(n: i64) -> String {
     let sign = if n < 0 { "-" } else { "" };
     format!("{sign}{}", grouped(n.unsigned_abs()))
 }
+
+/// Number, waiting, how often last, collectives, behind, worst, bar.
+type Brief = (u32, i64, u64, u64, i64, i64, i64);
 
 /// What is summed up of one participant.
 #[derive(Clone, Default, Serialize, Deserialize)]
@@ -139,25 +145,37 @@ pub fn late_ranks(
     }
     let mut late: Vec<(u32, Sum)> = all.into_iter().filter(|(_, sum)| !sum.behind.is_empty()).collect();
     late.sort_by_key(|(participant, sum)| (std::cmp::Reverse(sum.waited), *participant));
+    let in_all = late.iter().map(|(_, sum)| sum.waited).fold(0, i64::saturating_add);
     late.truncate(SHOWN);
-    let told: Vec<(u32, i64, u64, u64, i64, i64, i64)> = late.into_iter().map(|(p, s)| s.brief(p)).collect();
+    let told: (i64, Vec<Brief>) = (in_all, late.into_iter().map(|(p, s)| s.brief(p)).collect());
     let messages = comm.all_gather(if comm.rank() == 0 { wire::encode(&told) } else { Vec::new() });
-    let told: Vec<(u32, i64, u64, u64, i64, i64, i64)> = match messages.first() {
+    let (in_all, told): (i64, Vec<Brief>) = match messages.first() {
         Some(message) => wire::decode_message(message).map_err(Failure::message)?,
-        None => Vec::new(),
+        None => (0, Vec::new()),
     };
     let rank = |(number, waited_ns, last, collectives, behind_ns, worst_ns, bar)| {
         let participant = matched.members.get(number)?;
         let clock_bar_ns = Some(bar).filter(|bar| *bar >= 0);
         let Participant { rank, pid, host, .. } = participant.clone();
-        Some(LateRank { rank, pid, host, waited_ns, last, collectives, behind_ns, worst_ns, clock_bar_ns })
+        let waited_share = waited_ns as f64 / in_all.max(1) as f64;
+        Some(LateRank {
+            rank,
+            pid,
+            host,
+            waited_ns,
+            waited_share,
+            last,
+            collectives,
+            behind_ns,
+            worst_ns,
+            clock_bar_ns,
+        })
     };
     Ok(told.into_iter().filter_map(rank).collect())
 }
 
 impl Sum {
-    /// Number, waiting, how often last, collectives, behind, worst, bar.
-    fn brief(mut self, participant: u32) -> (u32, i64, u64, u64, i64, i64, i64) {
+    fn brief(mut self, participant: u32) -> Brief {
         let last = self.behind.len() as u64;
         self.behind.sort_unstable();
         let middle = self.behind.get(self.behind.len() / 2).map_or(0, |b| b.0);

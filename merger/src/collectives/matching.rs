@@ -19,7 +19,7 @@ use std::collections::BTreeSet;
 const SHOWN: usize = 5;
 
 /// What became of the collectives of the job.
-#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize)]
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 pub struct Counts {
     /// Calls of all processes.
     pub calls: u64,

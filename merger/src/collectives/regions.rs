@@ -20,6 +20,25 @@ const MOST_SPECS: usize = 1 << 14;
 /// What kernels of RCCL are called.
 const KERNELS: [&str; 2] = ["ncclDevKernel", "ncclKernel"];
 
+/// Columns that are read of each table.
+const REGION: [&str; 4] = ["name_id", "event_id", "start", "end"];
+const ARG: [&str; 3] = ["event_id", "name", "value"];
+const EVENT: [&str; 1] = ["stack_id"];
+const SYMBOL: [&str; 2] = ["kernel_name", "display_name"];
+const DISPATCH: [&str; 4] = ["event_id", "kernel_id", "start", "end"];
+
+/// The columns that [`of_regions`] reads of a table; the others need not be there.
+pub fn columns(table: TableId) -> &'static [&'static str] {
+    match table {
+        rocpd::REGION => &REGION,
+        rocpd::ARG => &ARG,
+        rocpd::EVENT => &EVENT,
+        rocpd::INFO_KERNEL_SYMBOL => &SYMBOL,
+        rocpd::KERNEL_DISPATCH => &DISPATCH,
+        _ => &[],
+    }
+}
+
 /// Hands on the rows of a table of one source.
 pub type Read<'a> = dyn FnMut(TableId, &mut dyn FnMut(&Rows<Local>)) + 'a;
 
@@ -102,8 +121,7 @@ pub fn of_regions(names: &BTreeMap<i64, Function>, read: &mut Read<'_>, sample: 
     let mut by_event: HashMap<i64, usize> = HashMap::new();
     let mut all = 0;
     read(rocpd::REGION, &mut |rows| {
-        let [ids, events, starts, ends] =
-            ["name_id", "event_id", "start", "end"].map(|column| rows.column(column));
+        let [ids, events, starts, ends] = REGION.map(|column| rows.column(column));
         for i in 0..rows.len {
             let Some(function) = ids.int(i).and_then(|id| names.get(&id)) else { continue };
             let Some(enter) = starts.int(i) else { continue };
@@ -140,7 +158,7 @@ fn new_found(function: Function, enter: i64, exit: Option<i64>) -> Found {
 
 /// Notes what the args of a call say of it.
 fn args(rows: &Rows<Local>, by_event: &HashMap<i64, usize>, found: &mut [Found]) {
-    let [events, names, values] = ["event_id", "name", "value"].map(|column| rows.column(column));
+    let [events, names, values] = ARG.map(|column| rows.column(column));
     for i in 0..rows.len {
         let place = events.int(i).and_then(|event| by_event.get(&event));
         let (Some(found), Value::Text(name)) = (place.and_then(|p| found.get_mut(*p)), names.get(i)) else {
@@ -167,7 +185,7 @@ fn args(rows: &Rows<Local>, by_event: &HashMap<i64, usize>, found: &mut [Found])
 /// Finds the kernel of each call of RCCL: the dispatch with its stack id.
 fn kernels(read: &mut Read<'_>, by_event: &HashMap<i64, usize>, found: &mut [Found]) {
     let mut by_stack: HashMap<i64, usize> = HashMap::new();
-    let stack = |rows: &Rows<Local>, i| stack_key(rows.column("stack_id").get(i)).filter(|stack| *stack != 0);
+    let stack = |rows: &Rows<Local>, i| stack_key(rows.column(EVENT[0]).get(i)).filter(|stack| *stack != 0);
     read(rocpd::EVENT, &mut |rows| {
         for i in 0..rows.len {
             let place = by_event.get(&rows.keys.get(i)).copied();
@@ -189,7 +207,7 @@ fn kernels(read: &mut Read<'_>, by_event: &HashMap<i64, usize>, found: &mut [Fou
     });
     let mut of_rccl: HashSet<i64> = HashSet::new();
     read(rocpd::INFO_KERNEL_SYMBOL, &mut |rows| {
-        let names = ["kernel_name", "display_name"].map(|column| rows.column(column));
+        let names = SYMBOL.map(|column| rows.column(column));
         for i in 0..rows.len {
             let is_rccl = |text: &str| KERNELS.iter().any(|kernel| text.contains(kernel));
             if names.iter().any(|cells| cells.get(i).text_lossy().is_some_and(|text| is_rccl(&text))) {
@@ -198,8 +216,7 @@ fn kernels(read: &mut Read<'_>, by_event: &HashMap<i64, usize>, found: &mut [Fou
         }
     });
     read(rocpd::KERNEL_DISPATCH, &mut |rows| {
-        let [events, kernels, starts, ends] =
-            ["event_id", "kernel_id", "start", "end"].map(|column| rows.column(column));
+        let [events, kernels, starts, ends] = DISPATCH.map(|column| rows.column(column));
         for i in 0..rows.len {
             let place = events.int(i).and_then(|event| launched.get(&event));
             let Some(found) = place.and_then(|p| found.get_mut(*p)) else { continue };

@@ -1,6 +1,7 @@
 //! What rank 0 learns of an input when it looks into it, before anything is merged.
 
 use super::format::Format;
+use super::former::FormerMerge;
 use super::opened::shard_source_id;
 use rpd_rocpd::Guid;
 use rpd_rocpd::read::{Database, ReadError, Space, Wanted};
@@ -40,6 +41,8 @@ pub(super) struct Candidate {
     pub(super) schemas: Vec<([u32; 3], Schema)>,
     /// Whether a merge of ours wrote it.
     pub(super) is_merged: bool,
+    /// What that says of its clocks.
+    pub(super) former_merge: Option<FormerMerge>,
     /// The ledgers of the merges that it went through, oldest first, where they are not empty.
     pub(super) former_losses: Vec<String>,
     /// Metadata that neither RocPD nor a merge of ours knows: tag and value.
@@ -106,6 +109,7 @@ impl Candidate {
             members: shard.processes.values().map(|p| member(shard_source_id(&shard, p))).collect(),
             schemas: if carries { vec![([3, 0, 0], shard.schema().clone())] } else { Vec::new() },
             is_merged: false,
+            former_merge: None,
             former_losses: Vec::new(),
             tags: Vec::new(),
         })
@@ -153,6 +157,7 @@ impl Candidate {
                 .map(|space| (space.version, space.schema.clone()))
                 .collect(),
             is_merged: !merged.is_empty(),
+            former_merge: FormerMerge::of(path.to_owned(), &merged),
             former_losses: merged.iter().flat_map(|space| former_losses(space)).collect(),
             tags: spaces
                 .iter()

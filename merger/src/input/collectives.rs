@@ -6,13 +6,13 @@ use super::opened::block_rows;
 use super::source::{Piece, Source};
 use super::translate::TRANSLATED;
 use crate::collectives::calls::Function;
-use crate::collectives::regions::of_regions;
+use crate::collectives::regions::{columns, of_regions};
 use crate::collectives::{Said, Sample};
 use rayon::prelude::*;
 use rpd_rocpd::read::{Database, Space, Wanted};
 use rpd_shard::Shard;
 use rpd_shard::file::{BlockKind, ShardStrings};
-use rpd_shard::model::{Local, Rows, TableId, rocpd};
+use rpd_shard::model::{Local, Rows, TableId};
 use rpd_shard::record::{Clock, Process};
 use std::collections::BTreeMap;
 
@@ -90,7 +90,7 @@ pub(super) fn of_space(
         return Said::default();
     }
     let mut read = |wanted: TableId, take: &mut dyn FnMut(&Rows<Local>)| {
-        let columns = if wanted == rocpd::EVENT { Wanted::Links } else { Wanted::All };
+        let named = Wanted::Named(columns(wanted));
         let Some(place) = space.position(wanted) else { return };
         let pieces: Vec<_> = pieces
             .iter()
@@ -102,7 +102,7 @@ pub(super) fn of_space(
         for some in pieces.chunks(PIECES_AT_ONCE) {
             let rows: Vec<_> = some
                 .par_iter()
-                .map(|(space, piece)| database.rows(*space, place, piece, columns).ok())
+                .map(|(space, piece)| database.rows(*space, place, piece, named).ok())
                 .collect();
             rows.iter().flatten().for_each(&mut *take);
         }

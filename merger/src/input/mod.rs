@@ -8,6 +8,7 @@ pub mod death;
 pub mod expand;
 pub mod find;
 pub mod format;
+pub mod former;
 pub mod gone;
 mod kept;
 pub mod lost;

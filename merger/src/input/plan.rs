@@ -3,6 +3,7 @@
 use super::candidate::{Candidate, Refused};
 use super::find::{DEFAULT_OUTPUT, DEFAULT_RPD, Found, Listed, SHARD_ENDING};
 use super::format::Format;
+use super::former::FormerMerge;
 use super::gone::Since;
 use super::lost::{self, LostRows};
 use super::ranks::Ranks;
@@ -56,6 +57,8 @@ pub struct Plan {
     pub blind_ranks: Vec<usize>,
     /// Ledgers of former merges.
     pub former_losses: Vec<String>,
+    /// Merges of ours among the inputs.
+    pub former_merges: Vec<FormerMerge>,
     /// Metadata of the inputs that is passed on: tag and value.
     pub tags: Vec<(String, String)>,
     /// Names of translated files, and what the user calls them.
@@ -95,6 +98,14 @@ impl Plan {
     /// A text with the names that the user knows in the place of those of translated files.
     pub fn in_own_names(&self, text: &str) -> String {
         in_own_names(&self.names, text)
+    }
+
+    /// The only input, if that is a merge of ours: what it says stays as it is.
+    pub fn only_former(&self) -> Option<&FormerMerge> {
+        match (&self.inputs[..], &self.former_merges[..]) {
+            ([input], [only]) if input.path == only.path => Some(only),
+            _ => None,
+        }
     }
 
     /// The merge ranks that read inputs.
@@ -198,6 +209,7 @@ pub fn plan(files: &[Listed], output: PathBuf, told: &Told, since: &Since) -> Re
         [only] if only.is_merged && only.guids.len() == 1 => only.guids.first().cloned(),
         _ => None,
     };
+    let former_merges = candidates.iter().filter_map(|c| c.former_merge.clone()).collect();
     let inputs = candidates.into_iter().map(planned).collect();
     let lost = lost::sum(since.lost().into_iter().chain(left.lost));
     let notes = told.notes.iter().cloned().chain(since.notes()).collect();
@@ -215,6 +227,7 @@ pub fn plan(files: &[Listed], output: PathBuf, told: &Told, since: &Since) -> Re
         lost,
         blind_ranks: since.blind_ranks(),
         former_losses,
+        former_merges,
         tags,
         names,
         kept_guid,

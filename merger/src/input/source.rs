@@ -81,21 +81,26 @@ impl KeySpace {
     /// there is no such row.
     #[inline]
     pub fn stored(&self, key: i64) -> Option<i64> {
+        self.stored_run(key).map(|run| run.number + (key - run.first))
+    }
+
+    #[inline]
+    fn stored_run(&self, key: i64) -> Option<&KeyRun> {
         let run = match self.stored.as_slice() {
             [run] => run,
             runs => runs.get(runs.partition_point(|run| run.next <= key))?,
         };
-        (run.first <= key && key < run.next).then(|| run.number + (key - run.first))
+        (run.first <= key && key < run.next).then_some(run)
     }
 
-    /// The number of the row that a row of this origin means by `key`.
-    #[inline]
-    pub fn number(&self, key: i64, table: TableId, origin: Origin) -> Option<i64> {
+    /// The rows among which is the one that a row of this origin means by `key`.
+    pub fn run(&self, key: i64, table: TableId, origin: Origin) -> Option<KeyRun> {
         match (origin, table) {
             (Origin::Expanded, rocpd::EVENT | rocpd::TRACK) => {
-                (self.expanded.0..self.expanded.1).contains(&key).then_some(key)
+                let (first, next) = self.expanded;
+                (first..next).contains(&key).then_some(KeyRun { first, next, number: first })
             }
-            _ => self.stored(key),
+            _ => self.stored_run(key).copied(),
         }
     }
 

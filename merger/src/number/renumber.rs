@@ -37,6 +37,29 @@ enum Mapped {
     Lost,
 }
 
+/// The ids of rows with consecutive keys.
+#[derive(Clone, Copy)]
+struct Ids {
+    /// The first key.
+    first: i64,
+    /// How many there are.
+    len: u64,
+    /// Id of the first.
+    id: i64,
+}
+
+impl Ids {
+    #[inline]
+    fn has(&self, key: i64) -> bool {
+        (key.wrapping_sub(self.first) as u64) < self.len
+    }
+
+    #[inline]
+    fn id(&self, key: i64) -> Option<i64> {
+        self.has(key).then(|| self.id + (key - self.first))
+    }
+}
+
 impl SourceMap<'_> {
     /// Rewrites rows. The only way from [`Local`] to [`Merged`].
     pub fn renumber(&self, mut rows: Rows<Local>, origin: Origin, replaced: &mut Replaced) -> Rows<Merged> {
@@ -103,13 +126,15 @@ impl SourceMap<'_> {
     ) {
         let base = self.base(target);
         let space = self.source.spaces.get(&target);
-        let node = |key| {
-            let found = self.nodes.iter().find(|(own, _)| *own == key);
-            found.map(|(_, id)| *id)
-        };
-        let id_of = |key| match target {
-            rocpd::INFO_NODE => node(key),
-            _ => space.and_then(|s| s.number(key, target, origin)).map(|number| number + base),
+        let find = |key| match target {
+            rocpd::INFO_NODE => {
+                let id = self.nodes.iter().find(|(own, _)| *own == key)?.1;
+                Some(Ids { first: key, len: 1, id })
+            }
+            _ => {
+                let run = space?.run(key, target, origin)?;
+                Some(Ids { first: run.first, len: run.next.abs_diff(run.first), id: run.number + base })
+            }
         };
         let placeholder = match target {
             rocpd::INFO_NODE => self.nodes.first().map(|(_, id)| *id),
@@ -117,23 +142,47 @@ impl SourceMap<'_> {
             _ => space.and_then(|s| s.placeholder).map(|number| number + base),
         };
         let fallback = placeholder.filter(|_| column.sql.not_null);
-        // Neighbours mostly refer to the same row.
-        let mut last = (i64::MIN, id_of(i64::MIN));
+        // Neighbours mostly refer to rows of one run.
+        let mut run = Ids { first: 0, len: 0, id: 0 };
+        if let Cells::Int { values, nulls } = &mut *cells
+            && !nulls.any()
+        {
+            let mut none = Nulls::default();
+            for (i, value) in values.iter_mut().enumerate() {
+                if !run.has(*value)
+                    && let Some(found) = find(*value)
+                {
+                    run = found;
+                }
+                *value = match run.id(*value) {
+                    Some(id) => id,
+                    None => {
+                        *lost += 1;
+                        fallback.unwrap_or_else(|| {
+                            none.set(i);
+                            0
+                        })
+                    }
+                };
+            }
+            *nulls = none;
+            return;
+        }
         map_ids(
             cells,
             rows,
             lost,
-            |value| {
-                let id = match value {
-                    Value::Null if !column.sql.not_null => return Mapped::Null,
-                    Value::Int(key) if key == last.0 => last.1,
-                    Value::Int(key) => {
-                        last = (key, id_of(key));
-                        last.1
+            |value| match value {
+                Value::Null if !column.sql.not_null => Mapped::Null,
+                Value::Int(key) => {
+                    if !run.has(key)
+                        && let Some(found) = find(key)
+                    {
+                        run = found;
                     }
-                    _ => None,
-                };
-                id.map_or(Mapped::Lost, Mapped::Id)
+                    run.id(key).map_or(Mapped::Lost, Mapped::Id)
+                }
+                _ => Mapped::Lost,
             },
             fallback,
         );
@@ -189,11 +238,10 @@ impl SourceMap<'_> {
 
     /// `other` has the other times of the rows, of a span.
     fn times(&self, column: &Column, cells: &mut Cells, rows: usize, other: Option<&Cells>, lost: &mut u64) {
-        let mut to_job = self.fit.cursor();
         if let Cells::Int { values, nulls } = &mut *cells
             && !nulls.any()
         {
-            values.iter_mut().for_each(|time| *time = to_job(*time).ns());
+            self.fit.map_all(values);
             return;
         }
         let process = self.source.process.first_seen;
@@ -213,8 +261,9 @@ impl SourceMap<'_> {
                     0
                 }
             };
-            values.push(to_job(time).ns());
+            values.push(time);
         }
+        self.fit.map_all(&mut values);
         *cells = Cells::Int { values, nulls };
     }
 

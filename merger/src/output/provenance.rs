@@ -5,7 +5,6 @@
 
 use crate::agree::clocks::JobClocks;
 use crate::agree::nodes::Nodes;
-use crate::clock::DomainFit;
 use crate::input::death::signal_name;
 use crate::input::opened::shard_source_id;
 use crate::input::plan::Plan;
@@ -14,6 +13,7 @@ use crate::input::source::Origin;
 use crate::number::{Replaced, SourceMap};
 use crate::output::rows::Job;
 use crate::report::Report;
+use crate::report::former::metadata_of_former;
 use rpd_rocpd::Guid;
 use rpd_rocpd::read::{Space, redact_extdata, redacted_command, redacted_environment};
 use rpd_shard::Shard;
@@ -43,7 +43,7 @@ pub fn process_row(shard: &Shard, map: &SourceMap<'_>, job: &Job<'_>) -> Option<
         "host": process.node.hostname,
         "guid": Guid::from_bits(shard_source_id(shard, process)).to_string(),
         "exit": exit,
-        "clock": clock_note(process.clock, map.fit.fit),
+        "clock": clock_note(process.clock, map, job),
         "rows": row_ranges(map, job.schema),
     }});
     let environment = redacted_environment(&Json::Object(environment).to_string(), job.keep);
@@ -64,13 +64,14 @@ pub fn process_row(shard: &Shard, map: &SourceMap<'_>, job: &Job<'_>) -> Option<
 }
 
 /// How the times of a process became job times.
-fn clock_note(stamped: Clock, fit: &DomainFit) -> Json {
+fn clock_note(stamped: Clock, map: &SourceMap<'_>, job: &Job<'_>) -> Json {
+    let fit = map.fit.fit;
     json!({
         "stamped": stamped.name(),
         "method": fit.method.name(),
         "offset_ns": fit.offset,
         "drift_ppm": fit.drift_ppm,
-        "bar_ns": fit.usual_bar(),
+        "bar_ns": job.clocks.usual_bar(&map.source.process.domain),
     })
 }
 
@@ -95,9 +96,10 @@ pub fn metadata(plan: &Plan, report: &Report, clocks: &JobClocks, nodes: &Nodes)
         ("rpd.left_out_ranks", json!(plan.ranks.left_out).to_string()),
         ("rpd.unfinished_ranks", json!(plan.unfinished_ranks()).to_string()),
         ("rpd.unreadable_shards", plan.unreadable.len().to_string()),
-        ("rpd.clock", "CLOCK_BOOTTIME of the reference node".to_owned()),
+        ("rpd.clock", format!("{} of the reference node", clocks.clock.name())),
         ("rpd.clock.reference", reference.map_or(String::new(), |n| n.hostname.clone())),
         ("rpd.clock.realtime_minus_boottime_ns", json!(clocks.realtime_anchor()).to_string()),
+        ("rpd.clock.align", clocks.align.clone()),
         ("rpd.clock.domains", json!(report.clocks).to_string()),
         ("rpd.collectives", json!(report.collectives).to_string()),
         ("rpd.late_ranks", json!(report.late_ranks).to_string()),
@@ -105,6 +107,10 @@ pub fn metadata(plan: &Plan, report: &Report, clocks: &JobClocks, nodes: &Nodes)
         ("rpd.replaced", json!(report.replaced).to_string()),
     ];
     let mut all: Vec<_> = own.into_iter().map(|(tag, value)| (tag.to_owned(), value)).collect();
+    if let Some(repair) = &report.repaired {
+        all.push(("rpd.clock.repair".to_owned(), json!(repair).to_string()));
+    }
+    metadata_of_former(plan, &mut all);
     if !plan.former_losses.is_empty() {
         all.push(("rpd.former_losses".to_owned(), json!(plan.former_losses).to_string()));
     }
@@ -162,7 +168,7 @@ pub fn complete_processes(
             "rank_from": facts.rank_from,
             "host": host,
             "guid": space.guid,
-            "clock": clock_note(Clock::Boottime, map.fit.fit),
+            "clock": clock_note(Clock::Boottime, map, job),
             "rows": alone.then(|| row_ranges(map, job.schema)),
         });
         extdata.insert("rpd".to_owned(), noted);

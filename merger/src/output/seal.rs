@@ -18,6 +18,8 @@ use rpd_sqlite::write::{LogicalPage, Sealer, reset_change_counter};
 use std::collections::BTreeMap;
 use std::path::Path;
 
+/// The tag that all sets of tables of ours have.
+const VERSION_TAG: &str = "rpd.version";
 /// Rows of strings that are written at once.
 const STRING_BATCH: usize = 16_384;
 /// Bytes of strings that are written at once.
@@ -154,6 +156,12 @@ pub fn finish(
     }
     for (tag, value) in metadata {
         writer.metadata(tag, value)?;
+    }
+    // A merge knows each set by this as one that has job times already.
+    if let Some((tag, version)) = metadata.iter().find(|(tag, _)| tag == VERSION_TAG) {
+        for set in 1..sets.all().len() {
+            writer.metadata_of(set, tag, version)?;
+        }
     }
     writer.commit()?;
     // One rank commits its strings once, several ranks do it more often.

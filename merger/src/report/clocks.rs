@@ -5,10 +5,13 @@ use crate::agree::nodes::Nodes;
 use crate::clock::{DomainFit, Method};
 use crate::collectives::late::{duration, grouped};
 use rpd_shard::record::ClockDomain;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
+
+/// Lines about clocks at most; of more, those that need a look are told one by one.
+const MOST_LINES: usize = 24;
 
 /// How one clock domain was aligned, and how well.
-#[derive(Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct ClockRow {
     /// Names of the nodes that have this boot id.
     pub hosts: Vec<String>,
@@ -34,12 +37,16 @@ pub struct ClockRow {
     pub steps: usize,
     /// Times at which certain bounds contradict each other: some observation is wrong.
     pub contradictions: u64,
-    /// Collectives that its ranks left before others entered, by the aligned times.
+    /// How often one of its ranks left a collective before another one entered whom it waits for, by the aligned
+    /// times.
     pub violations: u64,
+    /// Guid of the former merge that did this, against a reference of its own; its times were not touched again.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub former_merge: Option<String>,
 }
 
 impl ClockRow {
-    fn new(domain: &ClockDomain, clocks: &JobClocks, nodes: &Nodes) -> ClockRow {
+    pub(super) fn new(domain: &ClockDomain, clocks: &JobClocks, nodes: &Nodes) -> ClockRow {
         let fit = clocks.domain_fit(domain);
         let hosts = nodes.nodes().iter().filter(|n| n.boot_id == domain.boot_id);
         ClockRow {
@@ -51,20 +58,25 @@ impl ClockRow {
             collectives: fit.collectives,
             offset_ns: fit.offset,
             drift_ppm: fit.drift_ppm,
-            bar_ns: fit.usual_bar(),
-            hard_ns: usual_bound(fit),
+            bar_ns: clocks.usual_bar(domain),
+            hard_ns: usual_bound(fit).map(|ns| ns.saturating_add(clocks.beyond_observed(domain))),
             steps: fit.steps.len(),
             contradictions: fit.contradictions,
             violations: clocks.violations.get(domain).copied().unwrap_or(0),
+            former_merge: None,
         }
     }
 
-    /// One line.
-    pub(super) fn line(&self) -> String {
-        let hosts = self.hosts.join(", ");
+    /// The domain.
+    pub(super) fn domain(&self) -> ClockDomain {
+        ClockDomain { boot_id: self.boot_id.clone(), time_namespace: self.time_namespace }
+    }
+
+    /// How it was aligned.
+    fn words(&self, align: &str) -> String {
         let by = match self.method {
-            Method::Reference => return format!("{hosts}: reference, times unchanged{}", self.troubles()),
-            Method::None => return format!("{hosts}: nothing is known of its clock; times unchanged"),
+            Method::Reference => return format!("reference, times unchanged{}", self.troubles()),
+            Method::None => return not_aligned(align),
             Method::Fusion => format!("{} and {}", self.by_probes(), self.by_collectives()),
             Method::Probes => self.by_probes(),
             Method::Collectives => self.by_collectives(),
@@ -77,7 +89,18 @@ impl ClockRow {
         };
         let hard = self.hard_ns.map_or(String::new(), |ns| format!(", certain to {}", duration(ns)));
         let (offset, drift) = (signed(self.offset_ns), self.drift_ppm);
-        format!("{hosts}: {offset} ns, drift {drift:+.3} ppm, {bar}{hard}, by {by}{}", self.troubles())
+        format!("{offset} ns, drift {drift:+.3} ppm, {bar}{hard}, by {by}{}", self.troubles())
+    }
+
+    /// The more, the more a user should know of it.
+    fn urgency(&self) -> (u8, i64) {
+        let urgent = match self.method {
+            Method::Reference if self.former_merge.is_none() => 4,
+            Method::None => 3,
+            _ if self.steps as u64 + self.contradictions + self.violations > 0 => 2,
+            _ => 1,
+        };
+        (urgent, self.bar_ns.unwrap_or(i64::MAX))
     }
 
     fn by_probes(&self) -> String {
@@ -91,12 +114,42 @@ impl ClockRow {
     fn troubles(&self) -> String {
         let all = [
             (self.steps as u64, "jumps of its clock"),
-            (self.contradictions, "contradictions"),
-            (self.violations, "collectives left before others came"),
+            (self.contradictions, "contradictions: a collective was matched wrongly, or a clock jumped"),
+            (self.violations, "times its ranks left a collective before others came"),
         ];
         let told = all.iter().filter(|(n, _)| *n > 0);
         told.map(|(n, what)| format!("; {} {what}", grouped(*n))).collect()
     }
+}
+
+/// What there is to say of bursts that are not used.
+pub(super) fn impossible_bursts(count: u64) -> Option<String> {
+    let bursts = if count == 1 { "burst of probes has" } else { "bursts of probes have" };
+    (count > 0).then(|| {
+        format!(
+            "{} {bursts} times at which the job did not run, and tell nothing of the clocks",
+            grouped(count)
+        )
+    })
+}
+
+/// Why times of a clock stay as they are, and what can be done about it.
+fn not_aligned(align: &str) -> String {
+    let why = match align {
+        "auto" => {
+            let next = "record with rpd-collect, or give --clock-file FILE";
+            return format!(
+                "nothing is known of its clock; times unchanged, and not comparable with others: {next}"
+            );
+        }
+        "none" => return "not aligned, as --align none says; times unchanged".to_owned(),
+        "probes" => "no probes reach it",
+        "collectives" => "no collectives reach it, or too few",
+        _ => "no wall clock is known of it",
+    };
+    format!(
+        "{why}: not aligned, times unchanged and not comparable with others; --align auto uses all there is"
+    )
 }
 
 fn signed(ns: i64) -> String {
@@ -128,11 +181,50 @@ pub(super) fn shown_domains(clocks: &JobClocks, nodes: &Nodes) -> Vec<ClockDomai
     domains
 }
 
-pub(super) fn clock_rows(clocks: &JobClocks, nodes: &Nodes) -> Vec<ClockRow> {
-    shown_domains(clocks, nodes).iter().map(|domain| ClockRow::new(domain, clocks, nodes)).collect()
-}
-
 impl Report {
+    /// Label and text of each line about clocks.
+    pub(super) fn clock_lines(&self) -> Vec<(&'static str, String)> {
+        let mut urgent: Vec<usize> = (0..self.clocks.len()).collect();
+        urgent.sort_by_key(|i| (std::cmp::Reverse(self.clocks[*i].urgency()), *i));
+        let (shown, rest) = urgent.split_at(urgent.len().min(MOST_LINES));
+        let mut shown = shown.to_vec();
+        shown.sort_unstable();
+        let line = |i: &usize| ("clock", self.clock_line(&self.clocks[*i]));
+        let mut lines: Vec<_> = shown.iter().map(line).collect();
+        if !rest.is_empty() {
+            let bars: Vec<i64> = rest.iter().filter_map(|i| self.clocks[*i].bar_ns).collect();
+            let ends = bars.iter().min().zip(bars.iter().max());
+            let bars = ends.map_or(String::new(), |(least, most)| {
+                format!(", bars from {} to {}", duration(*least), duration(*most))
+            });
+            lines.push(("clock", format!("and {} more{bars}; --json lists all", rest.len())));
+        }
+        let has_bar = |row: &ClockRow| row.bar_ns.is_some_and(|bar| bar > 0);
+        if self.clocks.iter().any(has_bar) {
+            let text = "times are off by no more than the bar in about 95 of 100 cases, and by what is certain never";
+            lines.push(("bar", text.to_owned()));
+        }
+        lines
+    }
+
+    fn clock_line(&self, row: &ClockRow) -> String {
+        let hosts = row.hosts.join(", ");
+        let words = row.words(&self.align);
+        if row.former_merge.is_some() {
+            return format!("{hosts}: as a former merge left it: {words}");
+        }
+        if row.method != Method::Reference {
+            return format!("{hosts}: {words}");
+        }
+        let others = match self.clocks.len() {
+            0 | 1 => "",
+            _ => "; others are brought to its CLOCK_BOOTTIME",
+        };
+        // Whose node the reference should be.
+        let instead = if self.missing_ranks.contains(&0) { "; of rank 0 nothing is there" } else { "" };
+        format!("{hosts}: {words}{others}{instead}")
+    }
+
     /// Notes what of a clock file has no use.
     pub fn note_clock_file(&mut self, file: &ClockFile, clocks: &JobClocks, nodes: &Nodes) {
         let names: Vec<Vec<String>> = clocks.domains.iter().map(|domain| nodes.names(domain)).collect();

@@ -1,4 +1,5 @@
 use super::Report;
+use crate::agree::clocks::Repair;
 use crate::collectives::Matched;
 use crate::collectives::late::{LateRank, duration, grouped};
 
@@ -13,7 +14,7 @@ impl Report {
                 (0, _) if self.collectives.alone == 0 => "no collectives were recorded",
                 (_, 0) => "no collectives of different ranks match",
                 _ if self.collectives.timed == 0 => {
-                    "no collectives with times that say who waits for whom were recorded"
+                    "the collectives that match do not say when ranks waited (calls of RCCL return early: rocprofv3 records their kernels)"
                 }
                 _ => {
                     "the clocks of the nodes are not aligned, or no collective was one in which all wait for all"
@@ -48,8 +49,17 @@ impl Report {
         }
         lines.extend(self.collective_faults.iter().map(|fault| ("mismatch", fault.clone())));
         lines.extend(self.late_ranks.iter().map(|late| ("late", late.line())));
-        if let Some(ns) = self.repaired_ns {
-            lines.push(("repaired", format!("clocks were moved by {} at most", duration(ns))));
+        if let Some(Repair { before, after, moved_ns }) = self.repaired {
+            let text = match before {
+                0 => "nobody left a collective before others came: no time was moved".to_owned(),
+                _ => format!(
+                    "ranks left collectives before others came {} times, and {} times after times were moved by {} at most",
+                    grouped(before),
+                    grouped(after),
+                    duration(moved_ns)
+                ),
+            };
+            lines.push(("repaired", text));
         }
         lines
     }

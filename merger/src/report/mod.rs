@@ -2,6 +2,7 @@
 
 mod clocks;
 mod collectives;
+pub mod former;
 pub mod inspect;
 pub mod plot;
 pub mod progress;

@@ -19,7 +19,8 @@ const SIZE: (u32, u32) = (1_200, 700);
 
 /// Draws the clocks of the job.
 pub fn plot(path: &Path, clocks: &JobClocks, nodes: &Nodes) -> Result<(), Failure> {
-    let svg = draw(&curves(clocks, nodes));
+    let (curves, all) = curves(clocks, nodes);
+    let svg = draw(&curves, all);
     let svg = svg.map_err(|error| Failure::Internal(format!("the clocks cannot be drawn: {error}")))?;
     let opened = OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(path);
     opened.and_then(|mut file| file.write_all(svg.as_bytes())).map_err(|error| Failure::write(path, &error))
@@ -31,7 +32,8 @@ struct Curve {
     points: Vec<(f64, f64, f64)>,
 }
 
-fn curves(clocks: &JobClocks, nodes: &Nodes) -> Vec<Curve> {
+/// The curves that are drawn, and how many there would be.
+fn curves(clocks: &JobClocks, nodes: &Nodes) -> (Vec<Curve>, usize) {
     let domains = shown_domains(clocks, nodes);
     let known = domains.iter().map(|domain| (domain, clocks.domain_fit(domain)));
     let known: Vec<_> = known.filter(|(_, fit)| fit.method != Method::None && !fit.bars.is_empty()).collect();
@@ -44,7 +46,7 @@ fn curves(clocks: &JobClocks, nodes: &Nodes) -> Vec<Curve> {
             points: points(&fit.bars, first),
         }
     };
-    known.iter().take(MOST).map(curve).collect()
+    (known.iter().take(MOST).map(curve).collect(), known.len())
 }
 
 fn job_time(knot: &BarKnot) -> i64 {
@@ -64,7 +66,7 @@ fn points(bars: &[BarKnot], first: i64) -> Vec<(f64, f64, f64)> {
     bars.iter().map(|b| (x(b), y(b) - mean_y - slope * (x(b) - mean_x), b.bar as f64 / 1e3)).collect()
 }
 
-fn draw(curves: &[Curve]) -> Result<String, Box<dyn Error>> {
+fn draw(curves: &[Curve], all_curves: usize) -> Result<String, Box<dyn Error>> {
     let mut svg = String::new();
     {
         let root = SVGBackend::with_string(&mut svg, SIZE).into_drawing_area();
@@ -72,9 +74,12 @@ fn draw(curves: &[Curve]) -> Result<String, Box<dyn Error>> {
         let all = || curves.iter().flat_map(|curve| &curve.points);
         let end = all().map(|p| p.0).fold(1.0, f64::max);
         let most = all().map(|p| p.1.abs() + p.2).filter(|v| v.is_finite()).fold(0.1, f64::max) * 1.05;
-        let title = match curves.is_empty() {
-            true => "no clock was aligned",
-            false => "clocks against the reference: offset minus its straight line, and error bar",
+        let title = match (curves.len(), all_curves) {
+            (0, _) => "no clock was aligned".to_owned(),
+            (drawn, all) => {
+                let some = if drawn < all { format!(", {drawn} of {all} clocks") } else { String::new() };
+                format!("clocks against the reference: offset minus its straight line, and error bar{some}")
+            }
         };
         let mut chart = ChartBuilder::on(&root)
             .caption(title, ("sans-serif", 20))
@@ -119,8 +124,9 @@ mod tests {
         let bars: Vec<BarKnot> = (0..10).map(|i| knot(i * 1_000_000_000)).collect();
         let points = points(&bars, 5_000);
         assert!(points.iter().all(|p| p.1.abs() < 0.001 && p.2 == 2.0), "{points:?}");
-        let svg = draw(&[Curve { name: "a<b>".into(), points }]).unwrap();
+        let svg = draw(&[Curve { name: "a<b>".into(), points }], 70).unwrap();
         assert!(svg.starts_with("<svg") && svg.trim_end().ends_with("</svg>") && svg.contains("a&lt;b&gt;"));
-        assert!(draw(&[]).unwrap().contains("no clock was aligned"));
+        assert!(svg.contains("1 of 70 clocks"));
+        assert!(draw(&[], 0).unwrap().contains("no clock was aligned"));
     }
 }

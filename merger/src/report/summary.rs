@@ -1,5 +1,6 @@
-use super::clocks::{ClockRow, clock_rows};
-use crate::agree::clocks::JobClocks;
+use super::clocks::{ClockRow, impossible_bursts};
+use super::former::{self, clock_rows};
+use crate::agree::clocks::{JobClocks, Repair};
 use crate::agree::nodes::Nodes;
 use crate::collectives::late::LateRank;
 use crate::collectives::matching::Counts;
@@ -61,11 +62,13 @@ pub struct Report {
     pub placeholders: Vec<RowCount>,
     /// Strings of all inputs, and distinct ones.
     pub strings: (u64, u64),
+    /// By what clocks were to be aligned.
+    pub align: String,
     /// Each clock domain.
     pub clocks: Vec<ClockRow>,
-    /// How far clocks were moved so that effects follow causes, at most, ns.
+    /// What `--repair-causality` did.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub repaired_ns: Option<i64>,
+    pub repaired: Option<Repair>,
     /// What became of the collectives.
     pub collectives: Counts,
     /// The first collectives that do not match.
@@ -158,8 +161,9 @@ impl Report {
             rows: Vec::new(),
             placeholders: Vec::new(),
             strings: (0, 0),
-            clocks: clock_rows(clocks, nodes),
-            repaired_ns: clocks.repaired,
+            align: clocks.align.clone(),
+            clocks: clock_rows(plan, clocks, nodes),
+            repaired: clocks.repaired,
             collectives: Counts::default(),
             collective_faults: Vec::new(),
             late_ranks: Vec::new(),
@@ -176,7 +180,12 @@ impl Report {
             disagreement: plan.ranks.disagreement(),
             left_out_of_rpd: BTreeMap::new(),
             verify: None,
-            notes: chosen(&plan.ranks).into_iter().chain(plan.notes.iter().cloned()).collect(),
+            notes: chosen(&plan.ranks)
+                .into_iter()
+                .chain(plan.notes.iter().cloned())
+                .chain(former::notes(plan, clocks, nodes))
+                .chain(impossible_bursts(clocks.impossible))
+                .collect(),
             seconds: 0.0,
         }
     }
@@ -322,9 +331,7 @@ impl Report {
             line("rows", rows.join(", "));
         }
         line("strings", format!("{} in all inputs, {} distinct", self.strings.0, self.strings.1));
-        for clock in &self.clocks {
-            line("clock", clock.line());
-        }
+        self.clock_lines().into_iter().for_each(|(label, text)| line(label, text));
         self.collective_lines().into_iter().for_each(|(label, text)| line(label, text));
         if !self.silent_ranks.is_empty() && !self.nothing_seen {
             let ranks = ranges(&self.silent_ranks);

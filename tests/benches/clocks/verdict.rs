@@ -8,6 +8,10 @@ const BESIDE_SOURCES: f32 = 1.2;
 const POOLED: f64 = 0.95;
 const EACH: f64 = 0.90;
 const WIDTH: f32 = 4.0;
+/// Where nothing tells which source is wrong.
+const AMBIGUOUS_P95: f32 = 2.5;
+/// Hard bounds assume that no clock jumps unseen. Where one jumps, this share of the errors may be outside.
+const UNSEEN: f64 = 1e-3;
 
 /// The table, and whether the aims hold.
 #[derive(Default)]
@@ -22,6 +26,8 @@ struct Row {
     /// p95 beside that of the better source.
     beside: Option<f32>,
     hard: (u64, u64),
+    jump: bool,
+    ambiguous: bool,
 }
 
 impl Verdict {
@@ -50,7 +56,16 @@ impl Verdict {
         });
         let beside = beside.min_by(|a, b| a.0.total_cmp(&b.0)).map(|(_, ratio)| ratio);
         let hard = (tallies[FUSION].hard_broken, tallies[FUSION].hard);
-        self.rows.push(Row { name: scenario.name.to_owned(), seconds, fusion, beside, hard });
+        let (jump, ambiguous) = (scenario.jump, scenario.ambiguous);
+        self.rows.push(Row {
+            name: scenario.name.to_owned(),
+            seconds,
+            fusion,
+            beside,
+            hard,
+            jump,
+            ambiguous,
+        });
     }
 
     /// The aims; whether all hold.
@@ -73,7 +88,10 @@ impl Verdict {
         println!();
         let aims = [
             self.aim(format!("p95 of fusion below {P95} us at 600 s and 3600 s"), |r| {
-                r.seconds < 600 || r.fusion.p95 < P95
+                r.seconds < 600 || r.ambiguous || r.fusion.p95 < P95
+            }),
+            self.aim(format!("the same below {AMBIGUOUS_P95} us where everything is wrong at once"), |r| {
+                r.seconds < 600 || !r.ambiguous || r.fusion.p95 < AMBIGUOUS_P95
             }),
             self.aim(format!("fusion at most {BESIDE_SOURCES} times the better source"), |r| {
                 r.beside.is_none_or(|ratio| ratio <= BESIDE_SOURCES)
@@ -82,7 +100,7 @@ impl Verdict {
                 r.fusion.coverage().is_some_and(|c| c >= EACH)
             }),
             self.aim(format!("median bar at most {WIDTH} times p95"), |r| r.width() <= WIDTH),
-            self.aim(self.hard(), |r| r.hard.0 == 0),
+            self.aim(self.hard(), |r| r.hard.0 as f64 <= if r.jump { UNSEEN * r.hard.1 as f64 } else { 0.0 }),
         ];
         let holds = if pooled >= POOLED { "holds " } else { "MISSED" };
         println!("  {holds} pooled coverage at least {:.0} %: {:.2} %", POOLED * 100.0, pooled * 100.0);
@@ -91,7 +109,12 @@ impl Verdict {
 
     fn hard(&self) -> String {
         let sum = |part: fn(&Row) -> u64| self.rows.iter().map(part).sum::<u64>();
-        format!("no error outside of its hard bounds ({} of {})", sum(|r| r.hard.0), sum(|r| r.hard.1))
+        format!(
+            "errors outside of their hard bounds ({} of {}) only where a clock jumps, and below {} %",
+            sum(|r| r.hard.0),
+            sum(|r| r.hard.1),
+            UNSEEN * 100.0
+        )
     }
 
     fn aim(&self, what: String, holds: impl Fn(&Row) -> bool) -> bool {

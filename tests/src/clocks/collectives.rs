@@ -6,14 +6,14 @@ use crate::synthetic::Random;
 use rpd_merge::clock::{Attendance, Meeting, Needs};
 use rpd_shard::model::LocalNs;
 
-/// Ranks of a node.
-const RANKS: usize = 2;
+/// Most ranks of a node. All nodes of a job have as many.
+const MOST_RANKS: usize = 3;
 /// From the last entry to the first exit that had to wait for it, ns.
 const LATENCY: f64 = 10e3;
 /// The share of it that the last one needs: it waits for nobody.
 const LAST_NEEDS: f64 = 0.6;
 
-/// What nodes do in every collective.
+/// What a node does in every collective.
 struct Habit {
     /// Leaves later than others, ns.
     late: f64,
@@ -44,6 +44,7 @@ pub(super) fn meetings(
             habits[node].straggler = true;
         });
     }
+    let ranks = 1 + random.index(MOST_RANKS);
     times(scenario, seconds, random)
         .into_iter()
         .map(|at| {
@@ -52,7 +53,7 @@ pub(super) fn meetings(
             let nodes =
                 (0..group).map(|i| (first + i) % clocks.len()).filter(|&n| joined[n] < at - SECOND / 10);
             let nodes: Vec<usize> = nodes.collect();
-            meeting(at, &nodes, &habits, clocks, random)
+            meeting(at, &nodes, ranks, &habits, clocks, random)
         })
         .collect()
 }
@@ -62,26 +63,37 @@ fn times(scenario: &Scenario, seconds: i64, random: &mut Random) -> Vec<i64> {
     match scenario.collectives {
         scenario::Meeting::Never => Vec::new(),
         scenario::Meeting::Seldom => (0..12).map(|_| random.between(SECOND / 5, end - SECOND / 5)).collect(),
-        scenario::Meeting::Often => {
-            let mut at = SECOND / 5;
-            let mut times = Vec::new();
-            while at < end - SECOND / 5 {
-                times.push(at);
-                at += (SECOND as f64 * (0.2 + 0.47 * exponential(random))) as i64;
-            }
-            times
-        }
+        scenario::Meeting::Often => every(0.2, 0.47, end, random),
+        scenario::Meeting::Densely => every(0.01, 0.023, end, random),
     }
 }
 
-fn meeting(at: i64, nodes: &[usize], habits: &[Habit], clocks: &[NodeClock], random: &mut Random) -> Meeting {
+/// At gaps of at least so many seconds, and about so many more.
+fn every(least: f64, more: f64, end: i64, random: &mut Random) -> Vec<i64> {
+    let mut at = SECOND / 5;
+    let mut times = Vec::new();
+    while at < end - SECOND / 5 {
+        times.push(at);
+        at += (SECOND as f64 * (least + more * exponential(random))) as i64;
+    }
+    times
+}
+
+fn meeting(
+    at: i64,
+    nodes: &[usize],
+    ranks_of_each: usize,
+    habits: &[Habit],
+    clocks: &[NodeClock],
+    random: &mut Random,
+) -> Meeting {
     // (node, rank, enter), true times.
-    let mut ranks: Vec<(usize, u32, f64)> = Vec::with_capacity(nodes.len() * RANKS);
+    let mut ranks: Vec<(usize, u32, f64)> = Vec::with_capacity(nodes.len() * ranks_of_each);
     for &node in nodes {
         let behind =
             if habits[node].straggler && random.chance(80) { 1e6 * (1.0 + exponential(random)) } else { 0.0 };
-        for rank in 0..RANKS {
-            ranks.push((node, (node * RANKS + rank) as u32, 100e3 * normal(random).abs() + behind));
+        for rank in 0..ranks_of_each {
+            ranks.push((node, (node * ranks_of_each + rank) as u32, 100e3 * normal(random).abs() + behind));
         }
     }
     let needs = match random.index(8) {

@@ -42,6 +42,7 @@ impl Job {
                 let crystal = Crystal {
                     seconds,
                     walk: scenario.walk,
+                    swing: scenario.swing,
                     steered: !scenario.unsteered,
                     ntp_steps: scenario.ntp_steps,
                     jump_at,

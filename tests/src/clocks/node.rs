@@ -1,5 +1,6 @@
 use crate::synthetic::Random;
 use rpd_shard::record::{ClockDomain, ClockSet};
+use std::f64::consts::TAU;
 
 /// Nanoseconds of a second.
 pub(super) const SECOND: i64 = 1_000_000_000;
@@ -31,6 +32,8 @@ pub(super) struct Crystal {
     pub(super) seconds: i64,
     /// ppb in a second's square root.
     pub(super) walk: f64,
+    /// Swing of its rate, ppb.
+    pub(super) swing: f64,
     /// Whether NTP keeps BOOTTIME near the truth.
     pub(super) steered: bool,
     /// Whether it changes its mind.
@@ -45,8 +48,11 @@ impl NodeClock {
         let fixed = uniform(random) * 40e3 - 20e3;
         let mut rate = fixed;
         let mut gained = vec![0.0; ticks];
+        // Not a walk, which is what the merge takes it for: one swing takes two to fifteen minutes.
+        let (period, phase) = (120.0 + 780.0 * uniform(random), uniform(random));
+        let swung = |tick: usize| crystal.swing * (TAU * (tick as f64 / period + phase)).sin();
         for i in 1..ticks {
-            gained[i] = gained[i - 1] + rate;
+            gained[i] = gained[i - 1] + rate + swung(i);
             rate += crystal.walk * normal(random);
         }
         let mut steered = vec![0.0; ticks];
@@ -132,7 +138,7 @@ pub(super) fn uniform(random: &mut Random) -> f64 {
 
 /// Mean 0, deviation 1.
 pub(super) fn normal(random: &mut Random) -> f64 {
-    (-2.0 * uniform(random).ln()).sqrt() * (std::f64::consts::TAU * uniform(random)).cos()
+    (-2.0 * uniform(random).ln()).sqrt() * (TAU * uniform(random)).cos()
 }
 
 /// Mean 1.

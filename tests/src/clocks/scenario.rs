@@ -7,6 +7,8 @@ pub struct Scenario {
     pub unsteered: bool,
     /// Wander of each clock's rate, ppb in a second's square root.
     pub walk: f64,
+    /// Each clock's rate swings by so much, ppb, as the machine room gets warmer and colder.
+    pub swing: f64,
     /// NTP changes the rate of BOOTTIME every minute or so.
     pub ntp_steps: bool,
     /// One node's clocks jump once.
@@ -25,6 +27,8 @@ pub struct Scenario {
     pub late_node: bool,
     /// How many collectives there are.
     pub collectives: Meeting,
+    /// So much is wrong that nothing can tell which source is, and no error below 1 us is asked for.
+    pub ambiguous: bool,
 }
 
 /// Who is probed.
@@ -41,6 +45,8 @@ pub enum Probing {
 /// How often ranks meet.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Meeting {
+    /// Thirty times in a second.
+    Densely,
     /// Three times in two seconds.
     Often,
     /// A dozen times in the run.
@@ -55,6 +61,7 @@ impl Scenario {
         name: "quiet",
         unsteered: false,
         walk: 3.0,
+        swing: 0.0,
         ntp_steps: false,
         jump: false,
         asymmetry: false,
@@ -64,12 +71,14 @@ impl Scenario {
         probes: Probing::All,
         late_node: false,
         collectives: Meeting::Often,
+        ambiguous: false,
     };
 
     /// All scenarios, in the order of the table.
-    pub const ALL: [Scenario; 16] = [
+    pub const ALL: [Scenario; 17] = [
         Scenario::QUIET,
         Scenario { name: "drift and walk", unsteered: true, walk: 10.0, ..Scenario::QUIET },
+        Scenario { name: "temperature", swing: 150.0, ..Scenario::QUIET },
         Scenario { name: "NTP steps", ntp_steps: true, ..Scenario::QUIET },
         Scenario { name: "clock step", jump: true, ..Scenario::QUIET },
         Scenario { name: "asymmetry", asymmetry: true, ..Scenario::QUIET },
@@ -85,8 +94,8 @@ impl Scenario {
         Scenario { name: "asymm.+late exits", asymmetry: true, late_exits: true, ..Scenario::QUIET },
         Scenario {
             name: "everything",
-            unsteered: false,
             walk: 10.0,
+            swing: 150.0,
             ntp_steps: true,
             jump: true,
             asymmetry: true,
@@ -94,6 +103,7 @@ impl Scenario {
             late_exits: true,
             stragglers: true,
             late_node: true,
+            ambiguous: true,
             ..Scenario::QUIET
         },
     ];

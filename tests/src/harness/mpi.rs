@@ -26,17 +26,19 @@ pub fn mpirun(ranks: usize) -> Job {
         .env("OMPI_MCA_btl", "tcp,self")
         // More ranks than cores: who waits shall not spin.
         .env("OMPI_MCA_mpi_yield_when_idle", "1");
-    job.failed_to_start = Some(failed_to_start);
+    job.failed_to_start = Some(Outcome::failed_to_start);
     job
 }
 
-/// Open MPI's own words when ranks do not come up; now and then they do not, on a loaded machine.
-fn failed_to_start(outcome: &Outcome) -> bool {
-    const SIGNS: [&str; 4] = [
-        "It looks like MPI_INIT failed",
-        "It looks like orte_init failed",
-        "ORTE was unable to reliably start",
-        "PMIX ERROR",
-    ];
-    outcome.code() != Some(0) && SIGNS.iter().any(|sign| outcome.stderr.contains(sign))
+impl Outcome {
+    /// Whether ranks did not come up, in Open MPI's own words; now and then they do not, on a loaded machine.
+    pub fn failed_to_start(&self) -> bool {
+        const SIGNS: [&str; 4] = [
+            "It looks like MPI_INIT failed",
+            "It looks like orte_init failed",
+            "ORTE was unable to reliably start",
+            "PMIX ERROR",
+        ];
+        self.code() != Some(0) && SIGNS.iter().any(|sign| self.stderr.contains(sign))
+    }
 }

@@ -7,6 +7,10 @@ pub const RUN_START: i64 = 1_000_000_000_000;
 const WALL_AT_ZERO: i64 = 1_760_000_000_000_000_000;
 /// Time between two clock sets.
 const SET_PERIOD: i64 = 5_000_000_000;
+/// How long every node has slept before the run: what BOOTTIME is ahead of MONOTONIC, ns.
+const SUSPENDED: i64 = 7_000_000_000;
+/// What MONOTONIC is ahead of RAW, ns.
+const SINCE_BOOT: i64 = 1_234;
 
 /// The clocks of one node, against the true time of the job.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -29,6 +33,18 @@ impl NodeClock {
         true_ns + self.offset + drift as i64
     }
 
+    /// `CLOCK_MONOTONIC_RAW` of the node at a true time: without the time that it slept, else as fast.
+    pub fn raw(&self, true_ns: i64) -> i64 {
+        self.local(true_ns) - SUSPENDED - SINCE_BOOT
+    }
+
+    /// The true time at which `CLOCK_MONOTONIC_RAW` shows this, to 1 ns.
+    #[cfg(test)]
+    pub(super) fn at_raw(&self, raw: i64) -> i64 {
+        let guess = |at: i64| at + raw - self.raw(at);
+        guess(guess(guess(RUN_START)))
+    }
+
     /// `CLOCK_REALTIME` of the node at a true time.
     pub fn wall(&self, true_ns: i64) -> i64 {
         WALL_AT_ZERO + true_ns + self.anchor_error
@@ -48,12 +64,11 @@ impl NodeClock {
 
     fn set(&self, at: i64, random: &mut Random) -> ClockSet {
         let boottime = self.local(at);
-        let suspended = 7_000_000_000;
         ClockSet {
             domain: self.domain.clone(),
             boottime,
-            monotonic_raw: boottime - suspended - 1_234,
-            monotonic: boottime - suspended,
+            monotonic_raw: self.raw(at),
+            monotonic: boottime - SUSPENDED,
             realtime: self.wall(at),
             // Few different ones, so that several sets are equally good now and then.
             bracket: random.between(2, 12) * 50,

@@ -128,7 +128,7 @@ impl<'a> Author<'a> {
                 self.close(thread);
             }
         }
-        if !self.process.worker() {
+        if !self.process.worker() && self.run.config.collectives {
             communication::collective(self, step, from + STEP);
         }
     }

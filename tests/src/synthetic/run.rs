@@ -29,6 +29,10 @@ pub struct SyntheticRun {
     pub workers: bool,
     /// This rank has left no shard.
     pub missing_rank: Option<u32>,
+    /// The nodes measure their clocks against each other.
+    pub probes: bool,
+    /// All ranks call a collective of MPI at the end of each step.
+    pub collectives: bool,
     /// The first ranks of all nodes have the same process id.
     pub equal_pids: bool,
     /// The first two nodes claim one machine-id.
@@ -48,6 +52,8 @@ impl Default for SyntheticRun {
             max_anchor_error: 0,
             workers: false,
             missing_rank: None,
+            probes: false,
+            collectives: true,
             equal_pids: false,
             equal_machine_ids: false,
         }

@@ -4,7 +4,7 @@ use super::native::{Call, Native};
 use super::process::ProcessRows;
 use super::run::{PlannedProcess, Rank, Run};
 use rpd_shard::model::{TableId, Value, native, rocpd};
-use rpd_shard::record::{Clock, Exit, Process, RunIdentity};
+use rpd_shard::record::{Clock, ClockSet, Exit, ProbeBurst, Process, RunIdentity};
 use rpd_shard::{ShardWriter, WriteError};
 use std::fs::{self, File};
 use std::io::{self, BufWriter, Write};
@@ -65,23 +65,47 @@ pub fn process_record(run: &Run, process: &PlannedProcess) -> Process {
     }
 }
 
+/// What a collector saw of the clocks, in the order of time.
+#[derive(Clone, Debug, Default)]
+pub struct Seen {
+    /// The clocks of its own node.
+    pub sets: Vec<ClockSet>,
+    /// Those of its node against others.
+    pub bursts: Vec<ProbeBurst>,
+}
+
+impl Seen {
+    /// All that a collector of the run can see.
+    pub fn of(run: &Run, rank: &Rank) -> Seen {
+        let bursts = if run.config.probes { run.probes(rank) } else { Vec::new() };
+        Seen { sets: run.clock_sets(rank), bursts }
+    }
+}
+
 /// Writes the shard of a rank.
 pub fn write_shard<W: Write>(run: &Run, rank: &Rank, sink: W) -> Result<W, WriteError> {
+    write_shard_that_saw(run, rank, &Seen::of(run, rank), sink)
+}
+
+/// Writes the shard of a rank whose collector saw this of the clocks.
+pub fn write_shard_that_saw<W: Write>(run: &Run, rank: &Rank, seen: &Seen, sink: W) -> Result<W, WriteError> {
     let mut shard = ShardWriter::new(sink, &run_identity(run, rank.rank))?;
     for process in &rank.processes {
         shard.process(&Process { last_seen: None, exit: None, ..process_record(run, process) })?;
     }
-    let sets = run.clock_sets(rank);
+    let Seen { sets, bursts } = seen;
     let (last, first) = sets.split_last().map_or((None, &sets[..]), |(last, first)| (Some(last), first));
     first.iter().try_for_each(|set| shard.clock(set))?;
+    let (last_burst, first_bursts) =
+        bursts.split_last().map_or((None, &bursts[..]), |(last, first)| (Some(last), first));
+    first_bursts.iter().try_for_each(|burst| shard.probes(burst))?;
     for process in &rank.processes {
         let rows = run.rows(process);
         ShardRows { run, process, shard: &mut shard }.write(&rows)?;
         shard.process(&process_record(run, process))?;
     }
-    if let Some(last) = last {
-        shard.clock(last)?;
-    }
+    last_burst.into_iter().try_for_each(|burst| shard.probes(burst))?;
+    last.into_iter().try_for_each(|set| shard.clock(set))?;
     shard.finish()
 }
 

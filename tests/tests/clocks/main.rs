@@ -5,3 +5,4 @@ mod causality;
 mod errors;
 mod garbage;
 mod laws;
+mod sparse;

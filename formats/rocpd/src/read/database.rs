@@ -32,6 +32,8 @@ pub enum Wanted {
     All,
     /// Those that hold ids: `Ref`, `Str` and `Stack`. The others are `Cells::Absent`.
     Links,
+    /// Those with these names. The others are `Cells::Absent`.
+    Named(&'static [&'static str]),
 }
 
 /// What is done with the rows of a piece, or of a part of it.

@@ -59,6 +59,7 @@ fn is_wanted(column: &Column, wanted: Wanted) -> bool {
     match wanted {
         Wanted::All => true,
         Wanted::Links => matches!(column.kind, Kind::Ref(_) | Kind::Str | Kind::Stack),
+        Wanted::Named(names) => names.contains(&column.name.as_str()),
     }
 }
 

@@ -122,7 +122,8 @@ pub(crate) fn take_all<T>(
         let ends = !word & CONTINUED;
         if ends == CONTINUED && count - out.len() >= 8 {
             // Eight small numbers at once: the common case of codes and small differences.
-            out.extend(word.to_le_bytes().map(|byte| map(u64::from(byte))));
+            // No array of results: it is built in a function of its own, or not, as the compiler likes.
+            out.extend(word.to_le_bytes().iter().map(|byte| map(u64::from(*byte))));
             rest = &rest[8..];
         } else if ends == 0 {
             out.push(map(take(&mut rest)?));

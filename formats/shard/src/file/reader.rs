@@ -4,9 +4,11 @@ use super::{Bytes, FILE_HEADER_BYTES, FILE_MAGIC, Version, checksum, index, le};
 use crate::codec::{DecodeError, decode_columns};
 use crate::model::{FIRST_CARRIED_TABLE, Keys, Local, Rows, Schema, Table, rocpd};
 use crate::record::{ClockSet, Ledger, ProbeBurst, Process, RunIdentity, Selection, wire};
+use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::io;
 use std::path::{Path, PathBuf};
+use zstd::bulk::Decompressor;
 
 /// Most clock sets that are kept from one shard: a week at one every 5 s.
 const MAX_CLOCK_SETS: usize = 1 << 17;
@@ -164,13 +166,16 @@ impl Shard {
         let mut records = Records::default();
         for block in found.blocks.iter().filter(|b| !matches!(b.header.kind, BlockKind::Rows(_))) {
             // A damaged record is noted like any other damage; its second copy may be whole.
-            match payload(&bytes, block).ok().and_then(|raw| records.take(block.header.kind, &raw)) {
-                Some(()) => {}
-                None => records.damaged.push(Damage {
+            let taken = (!records.is_full_of(block.header.kind))
+                .then(|| payload(&bytes, block).ok())
+                .flatten()
+                .and_then(|raw| records.take(block.header.kind, &raw));
+            if taken.is_none() {
+                records.damaged.push(Damage {
                     offset: block.offset,
                     bytes: block.header.total_bytes(),
                     block: Some(block.header),
-                }),
+                });
             }
         }
         let identity = records.identity.ok_or_else(|| OpenError::NoIdentity { path: path.to_owned() })?;
@@ -315,6 +320,15 @@ struct Records {
 }
 
 impl Records {
+    /// Whether no more of these are kept.
+    fn is_full_of(&self, kind: BlockKind) -> bool {
+        match kind {
+            BlockKind::Clock => self.clocks.len() >= MAX_CLOCK_SETS,
+            BlockKind::Probes => self.probes.len() >= MAX_PROBE_BURSTS,
+            _ => false,
+        }
+    }
+
     /// Takes in a record; `None` where it cannot be decoded or is out of bounds.
     fn take(&mut self, kind: BlockKind, raw: &[u8]) -> Option<()> {
         match kind {
@@ -332,20 +346,8 @@ impl Records {
                 }
                 self.processes.insert(process.source, process);
             }
-            BlockKind::Clock => {
-                let set = wire::decode(raw).ok()?;
-                if self.clocks.len() >= MAX_CLOCK_SETS {
-                    return None;
-                }
-                self.clocks.push(set);
-            }
-            BlockKind::Probes => {
-                let burst = wire::decode(raw).ok().filter(ProbeBurst::is_sound)?;
-                if self.probes.len() >= MAX_PROBE_BURSTS {
-                    return None;
-                }
-                self.probes.push(burst);
-            }
+            BlockKind::Clock => self.clocks.push(wire::decode(raw).ok()?),
+            BlockKind::Probes => self.probes.push(wire::decode(raw).ok().filter(ProbeBurst::is_sound)?),
             BlockKind::Ledger => self.ledger = Some(wire::decode(raw).ok()?),
             BlockKind::Selection => {
                 self.selection = Some(wire::decode(raw).ok().filter(Selection::is_sound)?);
@@ -385,6 +387,18 @@ fn check_file_header(path: &Path, bytes: &Bytes) -> Result<Version, OpenError> {
     Err(not_a_shard())
 }
 
+thread_local! {
+    /// To make one takes longer than to read a small block, and some shards have a million of them.
+    static ZSTD: RefCell<Option<Decompressor<'static>>> = const { RefCell::new(None) };
+}
+
+fn decompressed(stored: &[u8], most: usize) -> io::Result<Vec<u8>> {
+    ZSTD.with_borrow_mut(|known| match known {
+        Some(zstd) => zstd.decompress(stored, most),
+        None => known.insert(Decompressor::new()?).decompress(stored, most),
+    })
+}
+
 /// The decompressed payload of a block.
 pub(super) fn payload(bytes: &Bytes, block: &BlockRef) -> Result<Vec<u8>, BlockDamage> {
     let header = &block.header;
@@ -393,7 +407,7 @@ pub(super) fn payload(bytes: &Bytes, block: &BlockRef) -> Result<Vec<u8>, BlockD
         return Err(BlockDamage::Checksum);
     }
     // The header's length bounds the output, whatever the compressed data claims.
-    let raw = zstd::bulk::decompress(&stored, header.raw_bytes as usize).map_err(|_| BlockDamage::Zstd)?;
+    let raw = decompressed(&stored, header.raw_bytes as usize).map_err(|_| BlockDamage::Zstd)?;
     if raw.len() != header.raw_bytes as usize {
         return Err(BlockDamage::Zstd);
     }

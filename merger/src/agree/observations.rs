@@ -1,0 +1,133 @@
+//! Clock sets and bursts of probes of many inputs, thinned out and put together.
+
+use crate::clock::{Burst, Observations, Probe};
+use rpd_shard::record::{ClockDomain, ClockSet};
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+
+/// Clock sets of one domain that are used at most, spread over the run.
+const MOST_SETS: usize = 4_096;
+/// Of two clock sets, or bursts, within this time one is used, ns.
+const FINEST: i128 = 1_000_000_000;
+/// Bursts between two domains that are used at most, spread over the run.
+const MOST_BURSTS: usize = 4_096;
+/// No probe is farther from the clock sets of its domains: a week, ns.
+const LONGEST_GAP: i64 = 7 * 86_400 * 1_000_000_000;
+
+/// BOOTTIME, RAW, MONOTONIC, REALTIME, bracket.
+pub(super) type Set = [i64; 5];
+/// First time and best round trip; sent, answered, spread; four times of each of the best probes.
+pub(super) type Timed = (i64, i64, u32, u32, i64, Vec<[i64; 4]>);
+
+/// What a rank's inputs say, on its way to rank 0: domains are named by their places.
+#[derive(Serialize, Deserialize)]
+pub(super) struct Message {
+    pub(super) domains: Vec<ClockDomain>,
+    pub(super) sets: Vec<(u32, Vec<Set>)>,
+    pub(super) bursts: Vec<(u32, u32, Vec<Timed>)>,
+}
+
+/// At most so many, spread over time: of each part of it the best one. Thinning out twice comes to the same.
+fn thinned<T: Ord>(
+    mut all: Vec<T>,
+    most: usize,
+    time: impl Fn(&T) -> i64,
+    quality: impl Fn(&T) -> i64,
+) -> Vec<T> {
+    let mut width: i128 = FINEST;
+    loop {
+        let part = |item: &T| i128::from(time(item)).div_euclid(width);
+        all.sort_by(|a, b| (part(a), quality(a), a).cmp(&(part(b), quality(b), b)));
+        all.dedup_by(|later, kept| part(later) == part(kept));
+        if all.len() <= most {
+            return all;
+        }
+        width *= 2;
+    }
+}
+
+/// Keeps all of them up to twice as many as are used, and then those.
+pub(super) fn thin_out_sets(sets: &mut Vec<Set>) {
+    if sets.len() > 2 * MOST_SETS {
+        *sets = thinned(std::mem::take(sets), MOST_SETS, |s| s[0], |s| s[4]);
+    }
+}
+
+/// The same for the bursts between two domains.
+pub(super) fn thin_out_bursts(bursts: &mut Vec<Timed>) {
+    if bursts.len() > 2 * MOST_BURSTS {
+        *bursts = thinned(std::mem::take(bursts), MOST_BURSTS, |b| b.0, |b| b.1);
+    }
+}
+
+/// All ranks' words, in terms of the job's domains. Returns how many bursts have times that their clocks did not show.
+pub(super) fn put_together(all: Vec<Message>, observations: &mut Observations) -> u64 {
+    let places: BTreeMap<&ClockDomain, usize> =
+        observations.domains.iter().enumerate().map(|(place, domain)| (domain, place)).collect();
+    let place = |domain: &ClockDomain| places.get(domain).copied();
+    let mut sets: Vec<Vec<Set>> = vec![Vec::new(); observations.domains.len()];
+    let mut bursts: BTreeMap<(usize, usize), Vec<Timed>> = BTreeMap::new();
+    for message in all {
+        let places: Vec<Option<usize>> = message.domains.iter().map(place).collect();
+        let known = |i: u32| places.get(i as usize).copied().flatten();
+        for (domain, theirs) in message.sets {
+            if let Some(sets) = known(domain).and_then(|place| sets.get_mut(place)) {
+                sets.extend(theirs);
+            }
+        }
+        for (from, to, theirs) in message.bursts {
+            if let (Some(from), Some(to)) = (known(from), known(to)) {
+                bursts.entry((from, to)).or_default().extend(theirs);
+            }
+        }
+    }
+    let all_of = |(domain, sets): (&ClockDomain, Vec<Set>)| {
+        let set = |[boottime, monotonic_raw, monotonic, realtime, bracket]: Set| ClockSet {
+            domain: domain.clone(),
+            boottime,
+            monotonic_raw,
+            monotonic,
+            realtime,
+            bracket,
+        };
+        thinned(sets, MOST_SETS, |s| s[0], |s| s[4]).into_iter().map(set).collect()
+    };
+    observations.sets = observations.domains.iter().zip(sets).map(all_of).collect();
+    let runs: Vec<Option<Run>> = observations.sets.iter().map(|sets| Run::of(sets)).collect();
+    let mut impossible = 0;
+    for ((from, to), mut bursts) in bursts {
+        let before = bursts.len();
+        let is_in = |place: usize, time: i64| {
+            runs.get(place).and_then(Option::as_ref).is_none_or(|run| run.may_show(time))
+        };
+        bursts.retain(|burst| {
+            burst.5.iter().all(|[t1, t2, t3, t4]| {
+                is_in(from, *t1) && is_in(from, *t4) && is_in(to, *t2) && is_in(to, *t3)
+            })
+        });
+        impossible += (before - bursts.len()) as u64;
+        for (_, _, sent, answered, spread, best) in thinned(bursts, MOST_BURSTS, |b| b.0, |b| b.1) {
+            let best = best.into_iter().map(|[t1, t2, t3, t4]| Probe { t1, t2, t3, t4 }).collect();
+            observations.bursts.push(Burst { from, to, sent, answered, spread, best });
+        }
+    }
+    impossible
+}
+
+/// First and last `CLOCK_MONOTONIC_RAW` of a domain that was read, ns.
+struct Run {
+    first: i64,
+    last: i64,
+}
+
+impl Run {
+    fn of(sets: &[ClockSet]) -> Option<Run> {
+        let times = || sets.iter().map(|set| set.monotonic_raw);
+        Some(Run { first: times().min()?, last: times().max()? })
+    }
+
+    /// Whether the clock may have shown a time while the job ran: an agent answers on when its shard is full.
+    fn may_show(&self, time: i64) -> bool {
+        time >= self.first.saturating_sub(LONGEST_GAP) && time <= self.last.saturating_add(LONGEST_GAP)
+    }
+}

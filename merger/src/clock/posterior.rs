@@ -1,0 +1,425 @@
+//! Which biases are large: each is small or, seldom, large, and a distance of two sources often tells only that one
+//! of several is. All combinations count as much as they are likely. There are too many to try, so they
+//! are drawn (Gibbs' sampler), always in the same way.
+
+use super::bias::Row;
+
+/// A bias may be of this size: a normal distribution, with its share.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Size {
+    pub(super) share: f64,
+    pub(super) mean: f64,
+    pub(super) var: f64,
+}
+
+/// A bias before the sources are compared.
+#[derive(Clone, Debug)]
+pub(super) struct Prior {
+    /// If no distance has to do with it.
+    pub(super) alone: (f64, f64),
+    /// Else what it may be: small, then large.
+    pub(super) sizes: Vec<Size>,
+    /// Biases of one kind are all larger or smaller than expected, and more or fewer of them are large.
+    pub(super) kind: usize,
+    /// How many of the kind are large, beforehand.
+    pub(super) large: f64,
+}
+
+/// A distance of two sources: a sum of biases and a noise.
+pub(super) struct Distance {
+    pub(super) row: Row,
+    pub(super) ns: f64,
+    pub(super) var: f64,
+}
+
+/// How many biases of a kind the priors count for, when their usual size is estimated.
+const PRIOR_COUNT: f64 = 4.0;
+/// The same, when it is estimated how many are large.
+const SHARE_COUNT: f64 = 20.0;
+/// Rounds in which the usual sizes settle.
+const SETTLING: usize = 8;
+/// Combinations that are kept...
+const DRAWS: usize = 24;
+/// ... one of so many.
+const SWEEPS: usize = 6;
+/// More distances than this (no collector makes them) are not worth so much time.
+const MANY: usize = 300;
+
+/// Biases after the sources were compared.
+pub(super) struct Posterior {
+    /// Their means, ns.
+    pub(super) mean: Vec<f64>,
+    rows: Vec<Row>,
+    draws: Vec<Draw>,
+}
+
+/// One combination: means and variances of the biases, and the inverse of the distances' covariance.
+struct Draw {
+    mean: Vec<f64>,
+    var: Vec<f64>,
+    inverse: Vec<Vec<f64>>,
+}
+
+impl Posterior {
+    /// `None` if there is nothing to compare, or nothing that can be.
+    pub(super) fn new(distances: Vec<Distance>, priors: &[Prior]) -> Option<Posterior> {
+        if distances.is_empty() {
+            return None;
+        }
+        let sweeps = if distances.len() > MANY { 1 } else { SWEEPS };
+        let mut sampler = Sampler::new(&distances, priors)?;
+        for _ in 0..SETTLING {
+            (0..sweeps).for_each(|_| sampler.sweep());
+            sampler.settle()?;
+        }
+        let mut mean = vec![0.0; priors.len()];
+        let mut draws = Vec::with_capacity(DRAWS);
+        for _ in 0..DRAWS {
+            for _ in 0..sweeps {
+                sampler.sweep();
+                let share = 1.0 / (DRAWS * sweeps) as f64;
+                mean.iter_mut().zip(sampler.means()).for_each(|(sum, mean)| *sum += share * mean);
+            }
+            sampler.refresh()?;
+            let (mean, var) = (sampler.means(), (0..priors.len()).map(|i| sampler.size(i).var).collect());
+            draws.push(Draw { mean, var, inverse: sampler.inverse.clone() });
+        }
+        Some(Posterior { mean, rows: distances.into_iter().map(|d| d.row).collect(), draws })
+    }
+
+    /// Variance of a sum of biases: that of each combination, and that among them.
+    pub(super) fn var(&self, row: &Row) -> f64 {
+        let count = self.draws.len().max(1) as f64;
+        let sum = |draw: &Draw| row.iter().map(|(i, lever)| lever * draw.mean[*i]).sum::<f64>();
+        let middle = self.draws.iter().map(sum).sum::<f64>() / count;
+        let var = |draw: &Draw| {
+            let before: f64 = row.iter().map(|(i, lever)| lever * lever * draw.var[*i]).sum();
+            let told: Vec<f64> = self.rows.iter().map(|other| covariance(other, row, &draw.var)).collect();
+            let known: f64 = draw.inverse.iter().zip(&told).map(|(line, t)| t * dot(line, &told)).sum();
+            (before - known).max(0.0) + (sum(draw) - middle).powi(2)
+        };
+        self.draws.iter().map(var).sum::<f64>() / count
+    }
+}
+
+struct Sampler<'a> {
+    distances: &'a [Distance],
+    priors: &'a [Prior],
+    /// Of each bias, the distances that it is part of.
+    columns: Vec<Vec<(usize, f64)>>,
+    /// Of each bias, its size for now.
+    chosen: Vec<usize>,
+    /// Of each kind, the factor of its variances.
+    scales: Vec<f64>,
+    /// Of each kind, by how much the odds of a large one are above those beforehand, logarithm.
+    odds: Vec<f64>,
+    /// Inverse of the distances' covariance for now, and that times what the distances are off from the means.
+    inverse: Vec<Vec<f64>>,
+    solved: Vec<f64>,
+    random: u64,
+}
+
+impl<'a> Sampler<'a> {
+    fn new(distances: &'a [Distance], priors: &'a [Prior]) -> Option<Sampler<'a>> {
+        let mut columns = vec![Vec::new(); priors.len()];
+        for (at, distance) in distances.iter().enumerate() {
+            distance.row.iter().for_each(|(i, lever)| columns[*i].push((at, *lever)));
+        }
+        let kinds = priors.iter().map(|p| p.kind + 1).max().unwrap_or(0);
+        let mut sampler = Sampler {
+            distances,
+            priors,
+            columns,
+            chosen: vec![0; priors.len()],
+            scales: vec![1.0; kinds],
+            odds: vec![0.0; kinds],
+            inverse: Vec::new(),
+            solved: Vec::new(),
+            random: 0,
+        };
+        sampler.refresh()?;
+        Some(sampler)
+    }
+
+    /// What bias i is drawn from for now.
+    fn size(&self, i: usize) -> Size {
+        let (prior, scale) = (&self.priors[i], self.scales[self.priors[i].kind]);
+        match prior.sizes.get(self.chosen[i]).filter(|_| !self.columns[i].is_empty()) {
+            Some(size) => Size { var: size.var * scale, ..*size },
+            None => Size { share: 1.0, mean: prior.alone.0, var: prior.alone.1 * scale },
+        }
+    }
+
+    /// Computes the inverse anew: the changes of many sweeps lose digits.
+    fn refresh(&mut self) -> Option<()> {
+        let sizes: Vec<Size> = (0..self.priors.len()).map(|i| self.size(i)).collect();
+        let vars: Vec<f64> = sizes.iter().map(|s| s.var).collect();
+        let rows = || self.distances.iter().enumerate();
+        let covariance: Vec<Vec<f64>> = rows()
+            .map(|(at, d)| {
+                let mut line: Vec<f64> =
+                    self.distances[..=at].iter().map(|other| covariance(&d.row, &other.row, &vars)).collect();
+                line[at] += d.var;
+                line
+            })
+            .collect();
+        let factor = cholesky(covariance)?;
+        let unit = |at: usize| (0..factor.len()).map(|i| f64::from(u8::from(i == at))).collect::<Vec<_>>();
+        self.inverse = (0..factor.len()).map(|at| backwards(&factor, forwards(&factor, &unit(at)))).collect();
+        let off: Vec<f64> = self
+            .distances
+            .iter()
+            .map(|d| d.ns - d.row.iter().map(|(i, lever)| lever * sizes[*i].mean).sum::<f64>())
+            .collect();
+        self.solved = self.inverse.iter().map(|line| dot(line, &off)).collect();
+        Some(())
+    }
+
+    /// Draws the size of each bias, given those of all others.
+    fn sweep(&mut self) {
+        for i in 0..self.priors.len() {
+            if self.columns[i].is_empty() || self.priors[i].sizes.len() < 2 {
+                continue;
+            }
+            let (now, scale) = (self.size(i), self.scales[self.priors[i].kind]);
+            let column = &self.columns[i];
+            let moved: Vec<f64> = self
+                .inverse
+                .iter()
+                .map(|line| column.iter().map(|(at, lever)| line[*at] * lever).sum())
+                .collect();
+            let a: f64 = column.iter().map(|(at, lever)| moved[*at] * lever).sum();
+            let b: f64 = column.iter().map(|(at, lever)| self.solved[*at] * lever).sum();
+            // Of another size all distances' likelihood changes by a term of rank one.
+            let change = |size: &Size| {
+                let (mean, var) = (size.mean - now.mean, size.var * scale - now.var);
+                (mean, var, (1.0 + var * a).max(f64::MIN_POSITIVE))
+            };
+            let odds = self.odds[self.priors[i].kind];
+            let log_likely = |(at, size): (usize, &Size)| {
+                let (mean, var, grown) = change(size);
+                let off = b - a * mean;
+                size.share.ln() + odds * at as f64 + mean * b
+                    - 0.5 * (mean * mean * a + grown.ln() - var * off * off / grown)
+            };
+            let sizes = &self.priors[i].sizes;
+            let logs: Vec<f64> = sizes.iter().enumerate().map(log_likely).collect();
+            let most = logs.iter().copied().fold(f64::NEG_INFINITY, f64::max);
+            let total: f64 = logs.iter().map(|l| (l - most).exp()).sum();
+            let mut left = uniform(&mut self.random) * total;
+            let drawn = logs.iter().position(|l| {
+                left -= (l - most).exp();
+                left < 0.0
+            });
+            let Some(drawn) = drawn.filter(|drawn| *drawn != self.chosen[i]) else { continue };
+            let (mean, var, grown) = change(&sizes[drawn]);
+            self.chosen[i] = drawn;
+            for (line, m) in self.inverse.iter_mut().zip(&moved) {
+                let factor = var / grown * m;
+                line.iter_mut().zip(&moved).for_each(|(value, other)| *value -= factor * other);
+            }
+            let factor = mean + var * (b - a * mean) / grown;
+            self.solved.iter_mut().zip(&moved).for_each(|(value, m)| *value -= factor * m);
+        }
+        self.count();
+    }
+
+    /// Finds how many biases of each kind are large.
+    fn count(&mut self) {
+        let logit = |share: f64| (share / (1.0 - share)).ln();
+        for (kind, odds) in self.odds.iter_mut().enumerate() {
+            let of_kind = || {
+                let both = self.priors.iter().enumerate().zip(&self.columns);
+                both.filter(|((_, p), column)| p.kind == kind && p.sizes.len() > 1 && !column.is_empty())
+            };
+            let Some(((_, prior), _)) = of_kind().next() else { continue };
+            let large = of_kind().filter(|((i, _), _)| self.chosen[*i] > 0).count() as f64;
+            let share = (SHARE_COUNT * prior.large + large) / (SHARE_COUNT + of_kind().count() as f64);
+            *odds = logit(share) - logit(prior.large);
+        }
+    }
+
+    /// Finds how large the biases of each kind are on the whole.
+    fn settle(&mut self) -> Option<()> {
+        let mut usual = vec![(PRIOR_COUNT, PRIOR_COUNT); self.scales.len()];
+        for (i, column) in self.columns.iter().enumerate().filter(|(_, column)| !column.is_empty()) {
+            let (size, kind) = (self.size(i), self.priors[i].kind);
+            let a: f64 = column
+                .iter()
+                .map(|(at, x)| x * column.iter().map(|(other, y)| self.inverse[*at][*other] * y).sum::<f64>())
+                .sum();
+            let b: f64 = column.iter().map(|(at, lever)| self.solved[*at] * lever).sum();
+            let square = size.var * size.var * (b * b - a) + size.var;
+            usual[kind].0 += (square.max(0.0) / (size.var / self.scales[kind])).min(1e9);
+            usual[kind].1 += 1.0;
+        }
+        self.scales = usual.into_iter().map(|(sum, count)| sum / count).collect();
+        self.refresh()
+    }
+
+    /// Of all biases, given the sizes.
+    fn means(&self) -> Vec<f64> {
+        let mean = |(i, column): (usize, &Vec<(usize, f64)>)| {
+            let size = self.size(i);
+            size.mean + size.var * column.iter().map(|(at, lever)| self.solved[*at] * lever).sum::<f64>()
+        };
+        self.columns.iter().enumerate().map(mean).collect()
+    }
+}
+
+/// From 0 to 1 (splitmix64).
+fn uniform(state: &mut u64) -> f64 {
+    *state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
+    let mut z = *state;
+    z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    ((z ^ (z >> 31)) >> 11) as f64 / (1_u64 << 53) as f64
+}
+
+fn dot(a: &[f64], b: &[f64]) -> f64 {
+    a.iter().zip(b).map(|(x, y)| x * y).sum()
+}
+
+fn covariance(a: &Row, b: &Row, var: &[f64]) -> f64 {
+    let (mut a, mut b) = (a.iter().peekable(), b.iter().peekable());
+    let mut sum = 0.0;
+    while let (Some((i, x)), Some((j, y))) = (a.peek(), b.peek()) {
+        if i == j {
+            sum += x * y * var[*i];
+        }
+        if i <= j {
+            a.next()
+        } else {
+            b.next()
+        };
+    }
+    sum
+}
+
+/// The lower factor of a positive matrix, of which only the lower half is given.
+fn cholesky(mut a: Vec<Vec<f64>>) -> Option<Vec<Vec<f64>>> {
+    for i in 0..a.len() {
+        let (done, rest) = a.split_at_mut(i);
+        let row = rest.first_mut()?;
+        for (j, other) in done.iter().enumerate() {
+            let dot: f64 = row[..j].iter().zip(other).map(|(x, y)| x * y).sum();
+            row[j] = (row[j] - dot) / other[j];
+        }
+        let left = row[i] - row[..i].iter().map(|x| x * x).sum::<f64>();
+        if !(left > 0.0 && left.is_finite()) {
+            return None;
+        }
+        row[i] = left.sqrt();
+    }
+    Some(a)
+}
+
+/// Solves L x = b; of an empty L, nothing.
+fn forwards(l: &[Vec<f64>], b: &[f64]) -> Vec<f64> {
+    let mut x: Vec<f64> = Vec::with_capacity(b.len());
+    for (row, b) in l.iter().zip(b) {
+        let dot: f64 = row.iter().zip(&x).map(|(l, x)| l * x).sum();
+        x.push((b - dot) / row[x.len()]);
+    }
+    x
+}
+
+/// Solves L' x = b.
+fn backwards(l: &[Vec<f64>], mut b: Vec<f64>) -> Vec<f64> {
+    for i in (0..b.len().min(l.len())).rev() {
+        b[i] /= l[i][i];
+        let x = b[i];
+        for j in 0..i {
+            b[j] -= l[i][j] * x;
+        }
+    }
+    b
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn prior(small: f64, large: f64, share: f64, kind: usize) -> Prior {
+        let size = |share, sd: f64| Size { share, mean: 0.0, var: sd * sd };
+        let sizes = vec![size(1.0 - share, small), size(share, large)];
+        Prior { alone: (0.0, small * small), sizes, kind, large: share }
+    }
+
+    fn distance(row: &[(usize, f64)], ns: f64) -> Distance {
+        Distance { row: row.to_vec(), ns, var: 1e4 }
+    }
+
+    /// The means by trying all combinations, with the usual sizes and odds as they are beforehand.
+    fn exactly(distances: &[Distance], priors: &[Prior]) -> Vec<f64> {
+        let (mut total, mut sums) = (0.0, vec![0.0; priors.len()]);
+        for combination in 0..1_usize << priors.len() {
+            let mut sampler = Sampler::new(distances, priors).unwrap();
+            sampler.chosen = (0..priors.len()).map(|i| combination >> i & 1).collect();
+            sampler.refresh().unwrap();
+            let sizes: Vec<Size> = (0..priors.len()).map(|i| sampler.size(i)).collect();
+            let vars: Vec<f64> = sizes.iter().map(|s| s.var).collect();
+            let mut covariances: Vec<Vec<f64>> = Vec::new();
+            for (at, d) in distances.iter().enumerate() {
+                let line = distances[..=at].iter().map(|other| covariance(&d.row, &other.row, &vars));
+                covariances.push(line.collect());
+                covariances[at][at] += d.var;
+            }
+            let factor = cholesky(covariances).unwrap();
+            let off = forwards(&factor, &distances.iter().map(|d| d.ns).collect::<Vec<_>>());
+            let log = factor.iter().enumerate().map(|(i, line)| line[i].ln()).sum::<f64>();
+            let likely =
+                (-log - 0.5 * dot(&off, &off)).exp() * sizes.iter().map(|s| s.share).product::<f64>();
+            total += likely;
+            sums.iter_mut().zip(sampler.means()).for_each(|(sum, mean)| *sum += likely * mean);
+        }
+        sums.iter().map(|sum| sum / total).collect()
+    }
+
+    #[test]
+    fn drawn_combinations_weigh_as_much_as_all_of_them() {
+        // One path with two domains behind it, of which one is late.
+        let priors =
+            [prior(200.0, 1_500.0, 0.1, 0), prior(300.0, 5_000.0, 0.1, 1), prior(300.0, 5_000.0, 0.1, 1)];
+        for (first, second) in [(2_000.0, 2_100.0), (0.0, 4_000.0), (3_000.0, 100.0), (1_500.0, 0.0)] {
+            let distances =
+                [distance(&[(0, 1.0), (1, -1.0)], first), distance(&[(0, 1.0), (2, -1.0)], second)];
+            let exact = exactly(&distances, &priors);
+            let mut sampler = Sampler::new(&distances, &priors).unwrap();
+            let mut drawn = [0.0; 3];
+            for _ in 0..4_000 {
+                sampler.sweep();
+                sampler.odds.fill(0.0);
+                drawn.iter_mut().zip(sampler.means()).for_each(|(sum, mean)| *sum += mean / 4_000.0);
+            }
+            for (drawn, exact) in drawn.iter().zip(&exact) {
+                assert!((drawn - exact).abs() < 100.0, "{drawn} and not {exact} at {first}, {second}");
+            }
+        }
+    }
+
+    #[test]
+    fn changes_of_rank_one_are_those_of_a_new_inverse() {
+        let priors: Vec<Prior> = (0..6).map(|i| prior(100.0, 3_000.0, 0.3, i % 2)).collect();
+        let distances: Vec<Distance> =
+            (0..5).map(|i| distance(&[(i, 1.0), (i + 1, -0.5)], 700.0 * i as f64)).collect();
+        let mut sampler = Sampler::new(&distances, &priors).unwrap();
+        (0..50).for_each(|_| sampler.sweep());
+        let (inverse, solved) = (sampler.inverse.clone(), sampler.solved.clone());
+        sampler.refresh().unwrap();
+        let near =
+            |a: &[f64], b: &[f64]| a.iter().zip(b).all(|(a, b)| (a - b).abs() <= 1e-9 + 1e-6 * b.abs());
+        assert!(inverse.iter().zip(&sampler.inverse).all(|(a, b)| near(a, b)));
+        assert!(near(&solved, &sampler.solved));
+    }
+
+    #[test]
+    fn what_no_distance_tells_stays_as_it_was() {
+        let priors = [prior(200.0, 1_500.0, 0.1, 0), prior(300.0, 5_000.0, 0.1, 1)];
+        assert!(Posterior::new(Vec::new(), &priors).is_none());
+        let told = Posterior::new(vec![distance(&[(0, 1.0)], 0.0)], &priors).unwrap();
+        assert_eq!(told.mean[1], 0.0);
+        assert!(told.var(&vec![(1, 1.0)]) >= 0.9 * 300.0 * 300.0);
+        assert!(told.var(&vec![(0, 1.0)]) < 200.0 * 200.0);
+    }
+}

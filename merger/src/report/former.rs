@@ -1,0 +1,122 @@
+//! Words of former merges. What they measured stays true of their rows, and is told as they told it.
+
+use super::Report;
+use super::clocks::{ClockRow, shown_domains};
+use crate::agree::clocks::{JobClocks, MERGED, Repair};
+use crate::agree::nodes::Nodes;
+use crate::clock::Method;
+use crate::collectives::late::LateRank;
+use crate::collectives::matching::Counts;
+use crate::input::former::FormerMerge;
+use crate::input::plan::Plan;
+use rpd_shard::record::ClockDomain;
+use serde::de::DeserializeOwned;
+use serde_json::{Value as Json, json};
+
+impl FormerMerge {
+    fn json<T: DeserializeOwned>(&self, tag: &str) -> Option<T> {
+        serde_json::from_str(self.tags.get(tag)?).ok()
+    }
+
+    /// How it aligned its clocks.
+    fn clocks(&self) -> Vec<ClockRow> {
+        let rows: Vec<ClockRow> = self.json("rpd.clock.domains").unwrap_or_default();
+        let noted = |row: ClockRow| {
+            let former_merge = row.former_merge.or_else(|| Some(self.guid.clone()));
+            ClockRow { former_merge, ..row }
+        };
+        rows.into_iter().map(noted).collect()
+    }
+
+    /// The clock that its times are of; `None` if it does not say so, or has times of several.
+    pub fn reference(&self) -> Option<ClockDomain> {
+        let rows: Vec<ClockRow> = self.json("rpd.clock.domains")?;
+        let is_reference = |row: &&ClockRow| row.method == Method::Reference && row.former_merge.is_none();
+        rows.iter().find(is_reference).map(ClockRow::domain)
+    }
+
+    fn host(&self) -> &str {
+        self.tags.get("rpd.clock.reference").map_or("", String::as_str)
+    }
+
+    /// For the metadata of another merge: what this one's clocks are, and those before it.
+    fn words(&self) -> Vec<Json> {
+        let mut words: Vec<Json> = self.json("rpd.former_merges").unwrap_or_default();
+        words.push(json!({
+            "guid": self.guid,
+            "reference": self.host(),
+            "realtime_minus_boottime_ns": self.json::<Option<i64>>("rpd.clock.realtime_minus_boottime_ns").flatten(),
+            "repair": self.json::<Repair>("rpd.clock.repair"),
+            "collectives": self.json::<Counts>("rpd.collectives"),
+            "late_ranks": self.json::<Vec<LateRank>>("rpd.late_ranks"),
+        }));
+        words
+    }
+}
+
+/// Rows of the metadata that tell of former merges.
+pub fn metadata_of_former(plan: &Plan, own: &mut Vec<(String, String)>) {
+    match plan.only_former() {
+        // Nothing was measured anew.
+        Some(only) => {
+            own.retain(|(tag, _)| !only.tags.contains_key(tag));
+            own.extend(only.tags.iter().map(|(tag, value)| (tag.clone(), value.clone())));
+        }
+        None if plan.former_merges.is_empty() => {}
+        None => {
+            let words: Vec<Json> = plan.former_merges.iter().flat_map(FormerMerge::words).collect();
+            own.push(("rpd.former_merges".to_owned(), json!(words).to_string()));
+        }
+    }
+}
+
+/// The clocks of the job, and those of former merges behind them.
+pub(super) fn clock_rows(plan: &Plan, clocks: &JobClocks, nodes: &Nodes) -> Vec<ClockRow> {
+    if let Some(only) = plan.only_former() {
+        let rows: Vec<ClockRow> = only.json("rpd.clock.domains").unwrap_or_default();
+        if !rows.is_empty() {
+            return rows;
+        }
+    }
+    let former: Vec<ClockRow> = plan.former_merges.iter().flat_map(FormerMerge::clocks).collect();
+    // Of what a former merge tells nothing of, this is told.
+    let is_told = |domain: &ClockDomain| domain.time_namespace == MERGED && !former.is_empty();
+    let own = shown_domains(clocks, nodes).into_iter().filter(|domain| !is_told(domain));
+    let mut rows: Vec<ClockRow> = own.map(|domain| ClockRow::new(&domain, clocks, nodes)).collect();
+    rows.extend(former);
+    rows
+}
+
+/// What there is to say of times of former merges beside others.
+pub(super) fn notes(plan: &Plan, clocks: &JobClocks, nodes: &Nodes) -> Vec<String> {
+    if plan.only_former().is_some() {
+        return Vec::new();
+    }
+    let own = nodes.names(&clocks.reference);
+    let own = own.first().map_or("another node", String::as_str);
+    let note = |former: &FormerMerge| {
+        let path = former.path.display();
+        match former.reference() {
+            Some(reference) if reference == clocks.reference => format!(
+                "{path} was merged before, in the clock of {own} too: its times stay as they are, and fit to the others"
+            ),
+            _ if clocks.reference.time_namespace == MERGED => {
+                format!("{path} was merged before: its times stay in the clock of {}", former.host())
+            }
+            _ => format!(
+                "{path} was merged before: its times stay in the clock of {}, all others are in that of {own}, and nothing tells how far the two are apart; merge what it was made of instead",
+                former.host()
+            ),
+        }
+    };
+    plan.former_merges.iter().map(note).collect()
+}
+
+impl Report {
+    /// Takes over what the only input, a former merge, told of its collectives.
+    pub fn take_over(&mut self, only: &FormerMerge) {
+        self.collectives = only.json("rpd.collectives").unwrap_or_default();
+        self.late_ranks = only.json("rpd.late_ranks").unwrap_or_default();
+        self.repaired = only.json("rpd.clock.repair");
+    }
+}

@@ -1,0 +1,95 @@
+//! Clocks that are seconds and days apart.
+
+use super::rig::{Cluster, Launcher};
+use super::truth::{Region, Times, offsets};
+use rpd_tests::harness::{Database, binary, dump_difference};
+
+/// Seconds. No more nodes than that: ranks that wait for a core do not leave together.
+const UNDER_SLURM: [i64; 3] = [0, 1_500, 777_777];
+/// A node may also have been started after the others.
+const UNDER_MPIRUN: [i64; 3] = [0, 777_777, -30];
+/// Before what else runs here: each session has its share of the machine, and within it each process.
+const FIRST: &str = "echo -15 2>/dev/null >/proc/self/autogroup; exec nice -n -15 \"$@\"";
+const STEPS: usize = 400;
+
+#[test]
+fn a_job_of_srun_gets_one_time_alone_under_slurm() {
+    one_time(Launcher::Srun, &UNDER_SLURM);
+}
+
+#[test]
+fn a_job_of_mpirun_gets_one_time_alone() {
+    one_time(Launcher::Mpirun, &UNDER_MPIRUN);
+}
+
+fn one_time(by: Launcher, ahead: &[i64]) {
+    let Some(cluster) = Cluster::new(ahead, "one time for nodes of a cluster") else { return };
+    let training = cluster.training(STEPS);
+    let training: Vec<&str> = training.iter().map(String::as_str).collect();
+    let run = cluster.collect(by, FIRST, &[], &training);
+    assert_eq!(run.outcome.code(), Some(0), "{}", run.outcome);
+    let plot = cluster.folder.join("clocks.svg");
+    let merged = run.merge("alone", &["--strict", "--clock-plot", &plot.display().to_string()]);
+    assert!(std::fs::read_to_string(plot).unwrap().starts_with("<svg"));
+    assert!(!merged.stderr.contains("warning"), "{}", merged.stderr);
+
+    assert_eq!(merged.method(0), "reference");
+    let offsets = offsets(&cluster, &merged, 0);
+    for offset in &offsets {
+        assert!(["fusion", "probes"].contains(&offset.method.as_str()), "{offset:?}");
+        assert!(offset.error.abs() <= offset.hard.unwrap(), "{offset:?}");
+        assert!(offset.error.abs() < 100_000, "{offset:?}");
+    }
+    let times = Times::new(&cluster, &run, &merged, 0);
+    let bars: Vec<i64> =
+        (0..ahead.len()).map(|node| merged.clock(node)["bar_ns"].as_i64().unwrap()).collect();
+    let worst: Vec<i64> = (0..ahead.len()).map(|rank| times.worst(rank)).collect();
+    eprintln!("largest error of any time of a rank: {worst:?} ns");
+    assert!(worst[0] == 0 && worst.iter().all(|error| *error < 100_000), "{worst:?}");
+    exits_line_up(&times.calls(&merged, "MPI_Allreduce"), &bars);
+
+    let alone = Database::open(merged.path());
+    alone.assert_sound();
+    let together = cluster.folder.join("together.db");
+    let job = cluster.launch(by, 3).arg(binary("rpd-merge")).arg("-o").arg(&together).arg(run.folder());
+    let _ = job.run().success();
+    assert_eq!(dump_difference(&alone.dump(), &Database::open(&together).dump()), None);
+}
+
+/// Nobody leaves an allreduce before all have come, and those who left together leave together.
+fn exits_line_up(calls: &[Vec<(Region, Region)>], bars: &[i64]) {
+    assert_eq!(calls.len(), 2 * STEPS);
+    let mut beyond_bars = Vec::new();
+    let mut together = 0;
+    for call in calls {
+        assert_eq!(call.len(), bars.len(), "{call:?}");
+        let merged: Vec<Region> = call.iter().map(|(merged, _)| *merged).collect();
+        let early = |one: &Region, other: &Region| other.start - one.end - bars[one.rank] - bars[other.rank];
+        let pairs = merged.iter().flat_map(|one| merged.iter().map(move |other| early(one, other)));
+        assert!(pairs.max().unwrap() <= 0, "left before another one came: {call:?}");
+
+        let first = merged.iter().min_by_key(|region| region.end).unwrap();
+        let last = merged.iter().max_by_key(|region| region.end).unwrap();
+        let beyond = last.end - first.end - bars[first.rank] - bars[last.rank];
+        beyond_bars.push(beyond);
+        // A rank that had to wait for a core left later, in truth as well.
+        let ends = || call.iter().map(|(_, truth)| truth.end);
+        let apart = ends().max().unwrap() - ends().min().unwrap();
+        if apart <= 200_000 {
+            together += 1;
+            assert!(beyond <= 200_000, "apart by {apart} ns, and {beyond} ns beyond the bars: {call:?}");
+        }
+    }
+    beyond_bars.sort_unstable();
+    let at = |percent: usize| beyond_bars[(beyond_bars.len() - 1) * percent / 100] / 1000;
+    eprintln!(
+        "exits of {} calls beyond the bars: {} {} {} {} {} us at 5, 25, 50, 75, 95 %; {} within 200 us, {together} in truth",
+        calls.len(),
+        at(5),
+        at(25),
+        at(50),
+        at(75),
+        at(95),
+        beyond_bars.iter().filter(|beyond| **beyond <= 200_000).count()
+    );
+}
