@@ -3,7 +3,7 @@
 use crate::clock::{Burst, Observations, Probe};
 use rpd_shard::record::{ClockDomain, ClockSet};
 use serde::{Deserialize, Serialize};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// Clock sets of one domain that are used at most, spread over the run.
 const MOST_SETS: usize = 4_096;
@@ -62,8 +62,9 @@ pub(super) fn thin_out_bursts(bursts: &mut Vec<Timed>) {
 
 /// All ranks' words, in terms of the job's domains. Returns how many bursts have times that their clocks did not show.
 pub(super) fn put_together(all: Vec<Message>, observations: &mut Observations) -> u64 {
+    observations.bridges = bridges(&all, &observations.domains);
     let places: BTreeMap<&ClockDomain, usize> =
-        observations.domains.iter().enumerate().map(|(place, domain)| (domain, place)).collect();
+        (observations.domains.iter().chain(&observations.bridges).zip(0..)).collect();
     let place = |domain: &ClockDomain| places.get(domain).copied();
     let mut sets: Vec<Vec<Set>> = vec![Vec::new(); observations.domains.len()];
     let mut bursts: BTreeMap<(usize, usize), Vec<Timed>> = BTreeMap::new();
@@ -112,6 +113,25 @@ pub(super) fn put_together(all: Vec<Message>, observations: &mut Observations) -
         }
     }
     impossible
+}
+
+/// Domains without inputs that more than one of the job's domains probed, or was probed by: the shard of a rank may be
+/// lost, and what others measured against its node still joins them.
+fn bridges(all: &[Message], known: &[ClockDomain]) -> Vec<ClockDomain> {
+    let known: BTreeSet<&ClockDomain> = known.iter().collect();
+    let mut peers: BTreeMap<&ClockDomain, BTreeSet<&ClockDomain>> = BTreeMap::new();
+    for message in all {
+        let domain = |place: u32| message.domains.get(place as usize);
+        for (from, to, _) in &message.bursts {
+            let (Some(from), Some(to)) = (domain(*from), domain(*to)) else { continue };
+            for (one, other) in [(from, to), (to, from)] {
+                if !known.contains(one) && known.contains(other) {
+                    peers.entry(one).or_default().insert(other);
+                }
+            }
+        }
+    }
+    peers.into_iter().filter(|(_, peers)| peers.len() > 1).map(|(domain, _)| domain.clone()).collect()
 }
 
 /// First and last `CLOCK_MONOTONIC_RAW` of a domain that was read, ns.

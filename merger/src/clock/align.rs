@@ -26,8 +26,10 @@ pub fn align(observations: &Observations, by: Align) -> Vec<DomainFit> {
         let Some(domains) = Domains::new(observations) else { return fits };
         let estimate = Estimate::new(observations, &domains, by_probes, by_collectives);
         for (place, fit) in estimate.fits(&domains).into_iter().enumerate() {
-            if let (Some(fit), Some(&position)) = (fit, domains.position.get(place)) {
-                fits[position] = fit;
+            // There is none for bridges.
+            let wanted = domains.position.get(place).and_then(|&position| fits.get_mut(position));
+            if let (Some(fit), Some(wanted)) = (fit, wanted) {
+                *wanted = fit;
             }
         }
     }

@@ -67,7 +67,8 @@ fn observations() -> impl Strategy<Value = Observations> {
         prop::collection::vec(meeting(), 0..40),
     )
         .prop_map(|(reference, sets, bursts, meetings)| Observations {
-            domains: (0..5).map(domain).collect(),
+            domains: (0..4).map(domain).collect(),
+            bridges: vec![domain(4)],
             reference,
             sets,
             bursts,
