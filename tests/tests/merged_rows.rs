@@ -29,6 +29,8 @@ fn runs() -> impl Strategy<Value = SyntheticRun> {
             workers,
             // At least one rank stays.
             missing_rank: missing.filter(|rank| *rank < nodes * ranks_per_node && nodes * ranks_per_node > 1),
+            probes: false,
+            collectives: true,
             equal_pids,
             equal_machine_ids,
         }

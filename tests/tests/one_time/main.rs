@@ -108,7 +108,7 @@ fn errors(run: &Run, rank: &Rank, reference: usize, database: &Database) -> Vec<
 fn errors_of(table: TableId, run: &Run, rank: &Rank, reference: usize, database: &Database) -> Vec<i64> {
     let process = &rank.processes[0];
     let rows = run.rows(process);
-    let mut truth: Vec<i64> = rows.of(table).iter().filter_map(began).collect();
+    let mut truth: Vec<i64> = rows.of(table).iter().filter_map(|row| began(row)).collect();
     truth.sort_unstable();
     let sql = format!(
         "SELECT d.start FROM {} d JOIN rocpd_info_process p ON p.id = d.pid WHERE p.pid = {} ORDER BY 1",
@@ -122,7 +122,7 @@ fn errors_of(table: TableId, run: &Run, rank: &Rank, reference: usize, database:
 }
 
 /// The true time at which a row begins.
-fn began(row: &Vec<Cell>) -> Option<i64> {
+fn began(row: &[Cell]) -> Option<i64> {
     row.iter().find_map(|cell| if let Cell::Time(at) = cell { Some(*at) } else { None })
 }
 

@@ -17,7 +17,7 @@ fn in_true_order(run: &Run, rank: &Rank, merged: &Merged) -> Vec<i64> {
     let reference = &run.nodes[0].clock;
     let errors = errors(run, rank, 0, &merged.database);
     let rows = run.rows(&rank.processes[0]);
-    let mut truth: Vec<i64> = rows.of(rocpd::KERNEL_DISPATCH).iter().filter_map(began).collect();
+    let mut truth: Vec<i64> = rows.of(rocpd::KERNEL_DISPATCH).iter().filter_map(|row| began(row)).collect();
     truth.sort_unstable();
     truth.iter().zip(errors).map(|(at, error)| reference.local(*at) + error).collect()
 }
