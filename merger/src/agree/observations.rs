@@ -115,23 +115,50 @@ pub(super) fn put_together(all: Vec<Message>, observations: &mut Observations) -
     impossible
 }
 
-/// Domains without inputs that more than one of the job's domains probed, or was probed by: the shard of a rank may be
-/// lost, and what others measured against its node still joins them.
+/// Domains without inputs through which domains hang together that do not otherwise: the shard of a rank may be lost,
+/// and what others measured against its node still joins them. There are fewer of them than of the job's domains.
 fn bridges(all: &[Message], known: &[ClockDomain]) -> Vec<ClockDomain> {
-    let known: BTreeSet<&ClockDomain> = known.iter().collect();
-    let mut peers: BTreeMap<&ClockDomain, BTreeSet<&ClockDomain>> = BTreeMap::new();
+    let places: BTreeMap<&ClockDomain, usize> = known.iter().zip(0..).collect();
+    let mut parts = Parts((0..known.len()).collect());
+    let mut probed_by: BTreeMap<&ClockDomain, BTreeSet<usize>> = BTreeMap::new();
     for message in all {
         let domain = |place: u32| message.domains.get(place as usize);
         for (from, to, _) in &message.bursts {
             let (Some(from), Some(to)) = (domain(*from), domain(*to)) else { continue };
-            for (one, other) in [(from, to), (to, from)] {
-                if !known.contains(one) && known.contains(other) {
-                    peers.entry(one).or_default().insert(other);
-                }
+            match (places.get(from), places.get(to)) {
+                (Some(&a), Some(&b)) => _ = parts.join(a, b),
+                (Some(&peer), None) => _ = probed_by.entry(to).or_default().insert(peer),
+                (None, Some(&peer)) => _ = probed_by.entry(from).or_default().insert(peer),
+                (None, None) => {}
             }
         }
     }
-    peers.into_iter().filter(|(_, peers)| peers.len() > 1).map(|(domain, _)| domain.clone()).collect()
+    let joins = |peers: &BTreeSet<usize>, parts: &mut Parts| {
+        let joined = peers.iter().zip(peers.iter().skip(1)).filter(|(a, b)| parts.join(**a, **b));
+        joined.count() > 0
+    };
+    let bridges = probed_by.into_iter().filter(|(_, peers)| joins(peers, &mut parts));
+    bridges.map(|(domain, _)| domain.clone()).collect()
+}
+
+/// Domains that hang together: for each place a smaller one of its part, or itself.
+struct Parts(Vec<usize>);
+
+impl Parts {
+    fn first(&mut self, mut place: usize) -> usize {
+        while self.0[place] != place {
+            self.0[place] = self.0[self.0[place]];
+            place = self.0[place];
+        }
+        place
+    }
+
+    /// False if they were joined before.
+    fn join(&mut self, a: usize, b: usize) -> bool {
+        let (a, b) = (self.first(a), self.first(b));
+        self.0[a.max(b)] = a.min(b);
+        a != b
+    }
 }
 
 /// First and last `CLOCK_MONOTONIC_RAW` of a domain that was read, ns.

@@ -188,6 +188,9 @@ fn nodes_that_probed_a_node_without_a_shard_are_aligned_through_it() {
         }
         observations.bridges.clear();
         let alone = align(&observations, Align::Auto);
-        assert!(alone.iter().any(|fit| fit.method == Method::RealtimeAnchors), "seed {seed}: nothing to bridge");
+        assert!(
+            alone.iter().any(|fit| fit.method == Method::RealtimeAnchors),
+            "seed {seed}: nothing to bridge"
+        );
     }
 }
