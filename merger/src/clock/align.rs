@@ -2,12 +2,13 @@ use super::anchors::{self, Anchor};
 use super::bias::Biases;
 use super::bounds::{Bounds, bounds};
 use super::clocks::Method;
-use super::collectives::{self, habits};
+use super::collectives::{self, Habits, habits};
 use super::fit::{BarKnot, DomainFit, Step};
 use super::links::{Domains, Kind, Link};
 use super::locate::{Correction, Located, locate};
 use super::observations::{Align, Observations};
 use super::probes;
+use super::refuted::is_refuted;
 use super::smoother::Noise;
 use super::time_map::TimeMap;
 use super::track::{Knot, Track};
@@ -67,8 +68,8 @@ impl Estimate {
         };
 
         // Each source for itself. Who is last in a collective is known once all are roughly aligned.
-        let mut links = if by_probes { probes::links(&observations.bursts, domains) } else { Vec::new() };
-        let from_probes = alone(&links, Noise::Guessed);
+        let probed = if by_probes { probes::links(&observations.bursts, domains) } else { Vec::new() };
+        let from_probes = alone(&probed, Noise::Guessed);
         let gatherings = if by_collectives {
             collectives::gatherings(&observations.meetings, domains)
         } else {
@@ -77,32 +78,33 @@ impl Estimate {
         let rough = alone(&collectives::links(&gatherings, None, domains), Noise::Trusted);
         let habits = habits(&gatherings, &tracks(&rough));
         let meetings = collectives::links(&gatherings, Some(&habits), domains);
-        let from_collectives = alone(&meetings, Noise::Guessed);
 
-        // Both together: constant errors are shared out, noises get the size that was found.
-        let probe_links = links.len();
-        links.extend(meetings);
-        let shift = |leverage: &[(usize, f64)]| leverage.iter().map(|(i, l)| (i + probe_links, *l)).collect();
-        let from_collectives: Vec<Option<Located>> = from_collectives
-            .into_iter()
-            .map(|l| l.map(|l| Located { leverage: shift(&l.leverage), ..l }))
-            .collect();
-        let biases = Biases::new(&links, &habits, &from_probes, &from_collectives);
-        let corrections: Vec<Correction> = links
-            .iter()
-            .enumerate()
-            .map(|(i, link)| {
-                let source = match link.kind {
-                    Kind::Probes => &from_probes,
-                    Kind::Collectives => &from_collectives,
+        // Both together, but for the collectives of those domains of which the probes refute them.
+        let certain = bounds(&from_probes, &probed, &[], &[], domains);
+        let mut refuted = vec![false; count];
+        let (links, located, biases) = loop {
+            let is_used = |link: &&Link| !refuted[link.u] && !refuted[link.v];
+            let used: Vec<Link> = meetings.iter().filter(is_used).cloned().collect();
+            let from_collectives = alone(&used, Noise::Guessed);
+            let (links, biases) = together(&probed, &from_probes, used, &from_collectives, &habits);
+            let located = locate(&links, &biases.corrections, Noise::Scaled);
+            let is_wrong = |&d: &usize| {
+                let (Some(probes), false) = (&from_probes[d], refuted[d]) else { return false };
+                let refutes = |other: &Option<Located>| {
+                    other.as_ref().is_some_and(|o| is_refuted(probes, &certain[d], o))
                 };
-                // The one of the two ends that was located through the other.
-                let ends = [link.u, link.v].map(|d| source[d].as_ref());
-                let child = ends.into_iter().flatten().max_by_key(|l| l.rank);
-                Correction { bias: biases.of_link(i), scale: child.map_or(1.0, |l| l.scale) }
-            })
-            .collect();
-        let located = locate(&links, &corrections, Noise::Scaled);
+                // Where the distance of the two is not known, nothing makes up for it.
+                d != domains.reference
+                    && (refutes(&located[d])
+                        || !Biases::compares(probes, from_collectives[d].as_ref())
+                            && refutes(&from_collectives[d]))
+            };
+            let wrong: Vec<usize> = (0..count).filter(is_wrong).collect();
+            if wrong.iter().all(|&d| !meetings.iter().any(|l| (l.u == d || l.v == d) && is_used(&l))) {
+                break (links, located, biases.of_both);
+            }
+            wrong.into_iter().for_each(|d| refuted[d] = true);
+        };
         let left = located.iter().map(|l| l.as_ref().map_or(0.0, |l| biases.left(&l.leverage))).collect();
         let bounds = bounds(&located, &links, &gatherings, &observations.meetings, domains);
         Estimate { links, located, biases: left, bounds }
@@ -158,6 +160,43 @@ impl Estimate {
             bars,
         })
     }
+}
+
+/// The biases of both sources.
+struct Shared {
+    of_both: Biases,
+    /// Of each link.
+    corrections: Vec<Correction>,
+}
+
+/// Both sources' links, with their constant errors shared out and their noises of the size that was found.
+fn together(
+    probed: &[Link],
+    from_probes: &[Option<Located>],
+    meetings: Vec<Link>,
+    from_collectives: &[Option<Located>],
+    habits: &Habits,
+) -> (Vec<Link>, Shared) {
+    let mut links = probed.to_vec();
+    links.extend(meetings);
+    let shift = |leverage: &[(usize, f64)]| leverage.iter().map(|(i, l)| (i + probed.len(), *l)).collect();
+    let from_collectives: Vec<Option<Located>> = from_collectives
+        .iter()
+        .map(|l| l.as_ref().map(|l| Located { leverage: shift(&l.leverage), ..l.clone() }))
+        .collect();
+    let biases = Biases::new(&links, habits, from_probes, &from_collectives);
+    let correction = |(i, link): (usize, &Link)| {
+        let source = match link.kind {
+            Kind::Probes => from_probes,
+            Kind::Collectives => &from_collectives,
+        };
+        // The one of the two ends that was located through the other.
+        let ends = [link.u, link.v].map(|d| source[d].as_ref());
+        let child = ends.into_iter().flatten().max_by_key(|l| l.rank);
+        Correction { bias: biases.of_link(i), scale: child.map_or(1.0, |l| l.scale) }
+    };
+    let corrections = links.iter().enumerate().map(correction).collect();
+    (links, Shared { of_both: biases, corrections })
 }
 
 fn tracks(located: &[Option<Located>]) -> Vec<Option<&Track>> {

@@ -24,6 +24,7 @@ mod observations;
 mod on_node;
 mod posterior;
 mod probes;
+mod refuted;
 mod robust;
 mod smoother;
 mod time_map;
