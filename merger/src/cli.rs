@@ -108,7 +108,7 @@ pub struct MergeArgs {
     /// Stop with exit code 3 if a rank, a block or a row is missing
     #[arg(long)]
     pub strict: bool,
-    /// Read and check everything, write nothing
+    /// Read and check everything, write no database
     #[arg(long)]
     pub dry_run: bool,
     /// Print the report as JSON on standard output
@@ -127,6 +127,8 @@ pub struct MergeArgs {
     #[arg(long, value_name = "FILE")]
     pub clock_file: Option<PathBuf>,
     /// Draw the offset and the error bar of each node's clock over time, as SVG
+    ///
+    /// Also with --dry-run. Overwrites a drawing with --force, and nothing else.
     #[arg(long, value_name = "FILE.svg")]
     pub clock_plot: Option<PathBuf>,
     /// Memory of each merge rank: 512M, 2GiB. Fewer threads and smaller buffers where it is short

@@ -35,7 +35,7 @@ use crate::output::units::units;
 use crate::output::verify::verify;
 use crate::output::{legacy, provenance, seal};
 use crate::report::Report;
-use crate::report::plot::plot;
+use crate::report::plot::{check_place, plot};
 use crate::report::progress::Progress;
 use crate::together::{from_rank_0, settle, together};
 use rayon::prelude::*;
@@ -252,6 +252,9 @@ impl Listing {
         let clock_file = clock_file.map_err(|error| Failure::Usage(error.to_string()))?;
         let mut found = find(&args.inputs)?;
         let output = output_of(&mut found, args)?;
+        if let Some(plot) = &args.clock_plot {
+            check_place(plot, &output, args.force)?;
+        }
         Ok(Listing { files: found.files, output, told: Told::default(), clock_file })
     }
 }

@@ -226,6 +226,36 @@ fn clocks_are_drawn_and_nobody_else_may_see_them() {
     assert_eq!(failed.code(), Some(5), "{failed}");
 }
 
+#[test]
+fn a_drawing_takes_the_place_of_nothing_but_drawings() {
+    let folder = RunFolder::new(&three_nodes());
+    let shard = fs::read_dir(&folder.path).unwrap().map(|entry| entry.unwrap().path()).next().unwrap();
+    let (out, svg) = (folder.beside("out.db"), folder.beside("clocks.svg"));
+    let (victim, link) = (folder.beside("victim"), folder.beside("link.svg"));
+    fs::write(&victim, "<svg a drawing").unwrap();
+    std::os::unix::fs::symlink(&victim, &link).unwrap();
+    let before = fs::read(&shard).unwrap();
+    let try_it = |plot: &std::path::Path, more: &[&str]| {
+        let merging = rpd_merge().args(more).arg("--clock-plot").arg(plot).arg("-o").arg(&out);
+        merging.arg(&folder.path).run()
+    };
+    for more in [&[][..], &["--force"], &["--dry-run"]] {
+        for place in [&shard, &out, &link, &folder.path] {
+            let outcome = try_it(place, more);
+            assert_eq!(outcome.code(), Some(5), "{place:?} {more:?} {outcome}");
+        }
+        assert!(!out.exists());
+    }
+    assert_eq!(fs::read(&shard).unwrap(), before);
+    assert_eq!(fs::read(&victim).unwrap(), b"<svg a drawing");
+    let _ = try_it(&svg, &["--dry-run"]).success();
+    assert!(svg.exists() && !out.exists());
+    assert_eq!(try_it(&svg, &[]).code(), Some(5), "without --force");
+    let _ = try_it(&svg, &["--force"]).success();
+    let beside = fs::read_dir(folder.beside(".")).unwrap().filter_map(Result::ok);
+    assert_eq!(beside.filter(|entry| entry.file_name().to_string_lossy().contains("partial")).count(), 0);
+}
+
 /// Whether every element that begins ends, in order.
 fn is_xml(text: &str) -> bool {
     let mut open = Vec::new();

@@ -131,8 +131,8 @@ pub(super) enum Verdict {
     Incomplete,
     /// These two are not the same.
     Different(usize, usize),
-    /// On one node somebody left before somebody else entered.
-    Contradicted,
+    /// This participant left before the other one, on the same node, had entered.
+    Contradicted(u32, u32),
 }
 
 /// Compares the calls of one number on one communicator, ordered by participant.
@@ -168,9 +168,9 @@ pub(super) fn judge(calls: &[Record], members: &Members) -> Verdict {
         Some(Guest { participant, rank, enter, exit: call.exit? })
     };
     kept.guests = calls.iter().map(guest).collect::<Option<_>>().unwrap_or_default();
-    match waits == Waits::AllForAll && contradicts(&kept.guests, members) {
-        true => Verdict::Contradicted,
-        false => Verdict::Matched(kept),
+    match contradiction(&kept.guests, members).filter(|_| waits == Waits::AllForAll) {
+        Some((left, entered)) => Verdict::Contradicted(left, entered),
+        None => Verdict::Matched(kept),
     }
 }
 
@@ -182,13 +182,16 @@ fn has_data(call: &Record) -> bool {
     }
 }
 
-/// Whether somebody left before somebody else on the same clock entered.
-fn contradicts(guests: &[Guest], members: &Members) -> bool {
+/// Who left before who else on the same clock entered: the first to leave and the last to come of the first such
+/// clock.
+fn contradiction(guests: &[Guest], members: &Members) -> Option<(u32, u32)> {
     let mut by_domain = std::collections::BTreeMap::new();
     for guest in guests {
         let Some(participant) = members.get(guest.participant) else { continue };
-        let (enter, exit) = by_domain.entry(&participant.domain).or_insert((guest.enter, guest.exit));
-        (*enter, *exit) = ((*enter).max(guest.enter), (*exit).min(guest.exit));
+        let (last, first) = by_domain.entry(&participant.domain).or_insert((guest, guest));
+        *last = if guest.enter > last.enter { guest } else { last };
+        *first = if guest.exit < first.exit { guest } else { first };
     }
-    by_domain.values().any(|(enter, exit)| enter > exit)
+    let early = by_domain.values().find(|(last, first)| last.enter > first.exit);
+    early.map(|(last, first)| (first.participant, last.participant))
 }

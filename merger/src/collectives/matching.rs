@@ -85,7 +85,7 @@ pub fn compare(comm: &impl Comm, sample: &Sample, own: Vec<(Participant, Said)>)
             verdict => {
                 match verdict {
                     Verdict::Incomplete => counts.incomplete += 1,
-                    Verdict::Contradicted => counts.contradicted += 1,
+                    Verdict::Contradicted(..) => counts.contradicted += 1,
                     _ => counts.mismatched += 1,
                 }
                 faults.extend(Fault::new(calls, verdict));
@@ -180,11 +180,7 @@ impl Fault {
                 let there = calls.iter().map(|call| call.participant).take(TOLD + 1);
                 Wrong::Missing(first.words(), there.collect())
             }
-            Verdict::Contradicted => {
-                let entered = calls.iter().max_by_key(|call| (call.enter, call.participant))?;
-                let left = calls.iter().min_by_key(|call| (call.exit, call.participant))?;
-                Wrong::Early(left.participant, entered.participant, first.words())
-            }
+            Verdict::Contradicted(left, entered) => Wrong::Early(left, entered, first.words()),
         };
         Some(Fault { seq: first.seq, comm: first.comm, what })
     }
@@ -418,6 +414,11 @@ mod tests {
         // Ranks 0 and 1 are on one node.
         job[1].calls[1].enter += 1_001;
         job[1].calls[1].exit = Some(40_000);
+        // The clock of ranks 2 and 3 is behind.
+        for call in job[2..].iter_mut().flat_map(|said| &mut said.calls) {
+            call.enter -= 5_000_000;
+            call.exit = call.exit.map(|exit| exit - 5_000_000);
+        }
         let (counts, faults, kept) = outcome(&job, 1, 1 << 20);
         assert_eq!((counts.matched, counts.contradicted, kept.len()), (1, 1, 1));
         assert!(faults[0].contains("rank 0 left it before rank 1 came"), "{faults:?}");

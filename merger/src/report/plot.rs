@@ -8,22 +8,63 @@ use crate::failure::Failure;
 use plotters::prelude::*;
 use rpd_shard::record::ClockDomain;
 use std::error::Error;
-use std::fs::OpenOptions;
-use std::io::Write;
+use std::fs::{self, File, OpenOptions};
+use std::io::{ErrorKind, Read, Write};
 use std::os::unix::fs::OpenOptionsExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 /// Clocks that are drawn; more cannot be told apart.
 const MOST: usize = 64;
 const SIZE: (u32, u32) = (1_200, 700);
 
-/// Draws the clocks of the job.
+/// Refuses a place for the drawing where something else is: a drawing is overwritten with `force`, anything
+/// else never.
+pub fn check_place(path: &Path, output: &Path, force: bool) -> Result<(), Failure> {
+    let refuse = |why: &str| Err(Failure::Output(format!("--clock-plot {}: {why}", path.display())));
+    if let (Some(folder), Some(name)) = (path.parent(), path.file_name())
+        && fs::canonicalize(if folder == Path::new("") { Path::new(".") } else { folder })
+            .is_ok_and(|folder| folder.join(name) == output)
+    {
+        return refuse("is where the database goes: choose another place");
+    }
+    let found = match fs::symlink_metadata(path) {
+        Ok(found) => found,
+        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(()),
+        Err(error) => return Err(Failure::write(path, &error)),
+    };
+    if !found.is_file() || !begins_like_a_drawing(path) {
+        return refuse("is there already and no drawing: choose another place");
+    }
+    if !force {
+        return refuse("is there already: use --force to overwrite it, or choose another place");
+    }
+    Ok(())
+}
+
+/// With what `plotters` begins.
+const BEGINNING: &[u8] = b"<svg";
+
+fn begins_like_a_drawing(path: &Path) -> bool {
+    let mut beginning = [0; BEGINNING.len()];
+    let read = File::open(path).and_then(|mut file| file.read_exact(&mut beginning));
+    read.is_ok() && beginning == BEGINNING
+}
+
+/// Draws the clocks of the job. The file appears whole, and in the place of nothing that [`check_place`] refuses.
 pub fn plot(path: &Path, clocks: &JobClocks, nodes: &Nodes) -> Result<(), Failure> {
     let (curves, all) = curves(clocks, nodes);
     let svg = draw(&curves, all);
     let svg = svg.map_err(|error| Failure::Internal(format!("the clocks cannot be drawn: {error}")))?;
-    let opened = OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(path);
-    opened.and_then(|mut file| file.write_all(svg.as_bytes())).map_err(|error| Failure::write(path, &error))
+    let mut draft = path.as_os_str().to_owned();
+    draft.push(format!(".{}.partial", std::process::id()));
+    let draft = PathBuf::from(draft);
+    let made = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&draft);
+    made.and_then(|mut file| file.write_all(svg.as_bytes())).and_then(|()| fs::rename(&draft, path)).map_err(
+        |error| {
+            let _ = fs::remove_file(&draft);
+            Failure::write(path, &error)
+        },
+    )
 }
 
 /// One clock: seconds of the job, microseconds beside its straight line, and of the bar.
