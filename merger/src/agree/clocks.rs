@@ -4,7 +4,7 @@ use super::clock_file::ClockFile;
 use super::nodes::Nodes;
 use super::observations::{Message, Set, Timed, put_together, thin_out_bursts, thin_out_sets};
 use crate::clock::{
-    Align, BarKnot, BestSets, Causality, DomainFit, Meeting, Method, Observations, TimeMap, align, causality,
+    Align, BarKnot, BestSets, Causality, DomainFit, Meeting, Method, Observations, align, causality,
     keep_best, repair_causality,
 };
 use crate::comm::Comm;
@@ -206,7 +206,7 @@ impl Observed {
             reference,
             best: self.best,
             spans: self.spans,
-            unknown: unknown(),
+            unknown: DomainFit::unknown(),
         })
     }
 }
@@ -306,21 +306,6 @@ pub struct JobClocks {
     best: BestSets,
     spans: Spans,
     unknown: DomainFit,
-}
-
-/// A domain of which nothing is known.
-fn unknown() -> DomainFit {
-    DomainFit {
-        method: Method::None,
-        map: TimeMap::identity(),
-        probes: 0,
-        collectives: 0,
-        offset: 0,
-        drift_ppm: 0.0,
-        bars: Vec::new(),
-        steps: Vec::new(),
-        contradictions: 0,
-    }
 }
 
 impl JobClocks {

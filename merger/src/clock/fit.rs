@@ -54,7 +54,7 @@ pub struct Step {
 
 impl DomainFit {
     /// Nothing is known: times stay as they are.
-    pub(super) fn unknown() -> DomainFit {
+    pub fn unknown() -> DomainFit {
         DomainFit {
             method: Method::None,
             map: TimeMap::identity(),
