@@ -1,5 +1,4 @@
 //! One time for all nodes: what a merge says of the clocks is true, and it moves no more than it has to.
-#![allow(missing_docs, clippy::unwrap_used)]
 
 use rpd_shard::record::ClockDomain;
 use rpd_tests::databases::DatabaseJob;

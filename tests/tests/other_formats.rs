@@ -1,6 +1,5 @@
 //! Legacy `.rpd` files and the JSON of rocprofv3: a merge shows what their own views and records show.
 //! The files are real ones; where they are not, nothing is compared and a note says so.
-#![allow(missing_docs, clippy::unwrap_used)]
 
 use rpd_tests::content::{Content, differences};
 use rpd_tests::fixtures;

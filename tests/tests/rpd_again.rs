@@ -1,6 +1,5 @@
 //! A `.rpd` that is merged has the same rows once it is a `.rpd` again, at once or by way of a database; and the nodes
 //! that it does not name stay the same.
-#![allow(missing_docs, clippy::unwrap_used)]
 
 use rpd_tests::content::{Content, differences};
 use rpd_tests::fixtures;

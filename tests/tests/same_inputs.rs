@@ -1,5 +1,4 @@
 //! Inputs that say they are the same: copies are left out, and rows that differ are in the ledger.
-#![allow(missing_docs, clippy::unwrap_used)]
 
 use rpd_shard::file::BlockKind;
 use rpd_shard::model::native;

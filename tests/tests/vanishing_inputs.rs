@@ -1,6 +1,5 @@
 //! Inputs that vanish, shrink or become unreadable while they are merged: one line, the rest is merged, the
 //! ledger has what they held.
-#![allow(missing_docs, clippy::unwrap_used)]
 
 use rpd_tests::databases::{DatabaseJob, left_out};
 use rpd_tests::fixtures;

@@ -1,5 +1,4 @@
 //! One time for all nodes: what the merge makes of clocks, and says of them, against the truth.
-#![allow(missing_docs, clippy::unwrap_used)]
 
 mod again;
 mod gaps;
