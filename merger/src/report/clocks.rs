@@ -131,17 +131,16 @@ pub(super) fn names(rows: &[ClockRow]) -> Vec<String> {
     rows.iter().map(name).collect()
 }
 
-/// What the drift may be off, parts per million: no more than the rate at any time, and no more than what both ends
-/// may be off over the time between them.
+/// What the drift may be off, parts per million: what both ends of the time that it is of may be off, over that time.
+/// What is wrong all the time may be wrong in another way at its end, as after a few bursts of probes.
 fn drift_bar(fit: &DomainFit) -> Option<f64> {
     if !matches!(fit.method, Method::Fusion | Method::Probes | Method::Collectives) {
         return None;
     }
-    let rate = fit.bars.iter().map(|knot| knot.growth).max()? as f64 / 1e3;
-    let ends = fit.map.bends().next().zip(fit.map.bends().last())?;
-    let seconds = ends.1.0.saturating_sub(ends.0.0) as f64 / 1e9;
-    let both = fit.bar_at(ends.0)?.saturating_add(fit.bar_at(ends.1)?) as f64;
-    Some(if seconds > 0.0 { rate.min(both / seconds / 1e3) } else { rate })
+    let (first, last) = fit.map.bends().next().zip(fit.map.bends().last())?;
+    let seconds = last.0.saturating_sub(first.0) as f64 / 1e9;
+    let both = fit.bar_at(first)?.saturating_add(fit.bar_at(last)?) as f64;
+    (seconds > 0.0).then_some(both / seconds / 1e3)
 }
 
 /// The domains that are told, the reference first, then in the order of the nodes.
@@ -167,5 +166,64 @@ impl Report {
     pub fn note_clock_file(&mut self, file: &ClockFile, clocks: &JobClocks, nodes: &Nodes) {
         let names: Vec<Vec<String>> = clocks.domains.iter().map(|domain| nodes.names(domain)).collect();
         self.notes.extend(file.unused(&names, &nodes.names(&clocks.reference)));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::clock::{BarKnot, TimeMap};
+    use serde_json::json;
+
+    fn row(host: &str, ranks: &[u32], boot: &str, time_namespace: u64) -> ClockRow {
+        let row = json!({
+            "hosts": [host], "ranks": ranks, "boot_id": boot, "time_namespace": time_namespace,
+            "method": "none", "probes": 0, "collectives": 0, "offset_ns": 0, "drift_ppm": 0.0, "bar_ns": null,
+            "hard_ns": null, "steps": 0, "contradictions": 0, "violations": 0,
+        });
+        serde_json::from_value(row).unwrap()
+    }
+
+    #[test]
+    fn clocks_of_one_host_are_told_apart() {
+        let many: Vec<u32> = (0..16).map(|i| i * 16 + 3).collect();
+        let rows = [
+            row("a", &[8, 9, 10], "b1", 1),
+            row("a", &[3], "b1", 2),
+            row("b", &many, "b2", 1),
+            row("c", &[], "b3", 1),
+            row("d", &[], "0123456789", 1),
+            row("d", &[], "9876543210", 1),
+            row("e", &[], "b5", 1),
+            row("e", &[], "b5", 2),
+            row("f\u{1b}[2J", &[0], "b6", 1),
+        ];
+        let wanted = [
+            "a (ranks 8-10)",
+            "a (rank 3)",
+            "b (16 ranks from 3)",
+            "c",
+            "d (boot 01234567)",
+            "d (boot 98765432)",
+            "e (time namespace 1)",
+            "e (time namespace 2)",
+            "f?[2J (rank 0)",
+        ];
+        assert_eq!(names(&rows), wanted);
+    }
+
+    #[test]
+    fn the_bar_of_the_drift_is_that_of_both_ends() {
+        let knot = |local: i64, bar: i64| BarKnot { local, offset: 0, bar, hard: None, growth: 100 };
+        let second = 1_000_000_000;
+        let fit = |method| DomainFit {
+            method,
+            map: TimeMap::through(vec![(-second, -second), (9 * second, 9 * second)]),
+            bars: vec![knot(0, 300), knot(8 * second, 500)],
+            ..DomainFit::unknown()
+        };
+        // (300 + 100 + 500 + 100) ns over 10 s.
+        assert_eq!(drift_bar(&fit(Method::Probes)), Some(0.1));
+        assert_eq!(drift_bar(&fit(Method::RealtimeAnchors)), None);
     }
 }

@@ -107,7 +107,12 @@ fn draw_curves(area: &Area<'_>, picture: &Picture, most: f64) -> Result<(), Box<
         .build_cartesian_2d(0.0..picture.seconds, -most..most)?;
     let mut mesh = chart.configure_mesh();
     mesh.max_light_lines(0).bold_line_style(BLACK.mix(0.12));
-    mesh.x_desc("seconds of the job").y_desc("microseconds").draw()?;
+    // Rounding makes a -0 of the zero.
+    let number = |y: &f64| match format!("{y:.2}").trim_end_matches('0').trim_end_matches('.') {
+        "-0" => "0".to_owned(),
+        number => number.to_owned(),
+    };
+    mesh.x_desc("seconds of the job").y_desc("microseconds").y_label_formatter(&number).draw()?;
     chart
         .draw_series(LineSeries::new([(0.0, 0.0), (picture.seconds, 0.0)], BLACK.mix(0.5).stroke_width(1)))?;
     let inside = |x: f64, y: f64| (x.clamp(0.0, picture.seconds), y.clamp(-most, most));
