@@ -129,7 +129,7 @@ fn merge_once(
         Layout::Partitioned => Sets::for_each_source(comm, &guid, &surveys, found.inputs.len() as u64)
             .map_err(|failure| together(comm, failure))?,
     };
-    let mut report = Report::new(&plan, &schema, &found.warnings, &found.losses, &clocks, &found.nodes);
+    let mut report = Report::new(&plan, &schema, &clocks, &found);
     report.strings = (strings.before, strings.distinct);
     report.processes = found.processes;
     report.rows_read = row_counts(&schema, &found.rows_read);
@@ -143,6 +143,8 @@ fn merge_once(
     if let Some(file) = &listing.clock_file {
         report.note_clock_file(file, &clocks, &found.nodes);
     }
+    report.note_options_without_effect(args, &plan);
+    report.note_unprobed();
     if comm.rank() == 0 {
         since.print(report.warning_lines());
     }
@@ -160,7 +162,7 @@ fn merge_once(
     };
     numbered.totals.extend([(rocpd::STRING, small.strings), (rocpd::INFO_NODE, small.nodes)]);
     if let Some(path) = &args.clock_plot {
-        from_rank_0(comm, || plot(path, &clocks, &found.nodes))?;
+        from_rank_0(comm, || plot(path, &clocks, &report))?;
     }
     if args.dry_run {
         report.rows = row_counts(&schema, &numbered.totals);

@@ -4,8 +4,8 @@ use super::clock_file::ClockFile;
 use super::nodes::Nodes;
 use super::observations::{Message, Set, Timed, put_together, thin_out_bursts, thin_out_sets};
 use crate::clock::{
-    Align, BarKnot, BestSets, Causality, DomainFit, Meeting, Method, Observations, align, causality,
-    keep_best, repair_causality,
+    Align, BestSets, Causality, DomainFit, Meeting, Method, Observations, align, causality, keep_best,
+    repair_causality,
 };
 use crate::comm::Comm;
 use crate::failure::Failure;
@@ -322,26 +322,18 @@ impl JobClocks {
     /// The middle one of the bars of a domain over the time that it was there, ns; `None` if nothing is known. That
     /// may be much longer than what was observed of its clock.
     pub fn usual_bar(&self, domain: &ClockDomain) -> Option<i64> {
-        let fit = self.domain_fit(domain);
-        let Some((first, last)) = self.spans.get(domain) else { return fit.usual_bar() };
-        let length = i128::from(*last) - i128::from(*first);
-        let at = |part: i128| (i128::from(*first) + length * part / MOMENTS) as i64;
-        let bars: Option<Vec<i64>> = (0..=MOMENTS).map(|part| fit.bar_at(LocalNs(at(part)))).collect();
-        let mut bars = bars?;
-        bars.sort_unstable();
-        bars.get(bars.len() / 2).copied()
+        usual(self.domain_fit(domain), self.span(domain), DomainFit::bar_at)
     }
 
-    /// What is certain where a clock was observed, is to be widened by this in the middle of the time that the domain
-    /// was there, ns: twice what the bar grows by, which is four standard deviations of the rate.
-    pub fn beyond_observed(&self, domain: &ClockDomain) -> i64 {
-        let bars = &self.domain_fit(domain).bars;
-        let Some((first, last)) = self.spans.get(domain) else { return 0 };
-        let middle = first.midpoint(*last);
-        let beyond =
-            |knot: &BarKnot, ns: i64| (ns.max(0) as f64 * 1e-9 * 2.0 * knot.growth as f64).ceil() as i64;
-        let before = bars.first().map_or(0, |begin| beyond(begin, begin.local.saturating_sub(middle)));
-        before.max(bars.last().map_or(0, |end| beyond(end, middle.saturating_sub(end.local))))
+    /// The same of what is certain, of the same moments, so that it is never less than the bar; `None` where
+    /// nothing is certain for half of the time.
+    pub fn usual_hard(&self, domain: &ClockDomain) -> Option<i64> {
+        usual(self.domain_fit(domain), self.span(domain), DomainFit::hard_at)
+    }
+
+    /// From when to when a domain was there, its BOOTTIME, ns.
+    pub fn span(&self, domain: &ClockDomain) -> Option<(i64, i64)> {
+        self.spans.get(domain).copied()
     }
 
     /// How times of a process become job times.
@@ -353,6 +345,26 @@ impl JobClocks {
         });
         ProcessFit { fit: self.domain_fit(&process.domain), to_boottime }
     }
+}
+
+/// The middle one of what a fit says at moments spread evenly over a span; over its knots if that is not known.
+fn usual(
+    fit: &DomainFit,
+    span: Option<(i64, i64)>,
+    at: impl Fn(&DomainFit, LocalNs) -> Option<i64>,
+) -> Option<i64> {
+    let moments: Vec<i64> = match span {
+        _ if fit.method == Method::Reference => return Some(0),
+        Some((first, last)) => {
+            let length = i128::from(last) - i128::from(first);
+            (0..=MOMENTS).map(|part| (i128::from(first) + length * part / MOMENTS) as i64).collect()
+        }
+        None => fit.bars.iter().map(|knot| knot.local).collect(),
+    };
+    let mut values: Vec<Option<i64>> = moments.into_iter().map(|moment| at(fit, LocalNs(moment))).collect();
+    // What is not known is more than anything that is.
+    values.sort_unstable_by_key(|value| (value.is_none(), *value));
+    values.get(values.len() / 2).copied().flatten()
 }
 
 /// How the times of one process become job times.
@@ -368,5 +380,56 @@ impl ProcessFit<'_> {
     /// Puts job times in the place of times of the process.
     pub fn map_all(&self, times: &mut [i64]) {
         self.fit.map.map_all(times, self.to_boottime);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::clock::BarKnot;
+    use proptest::prelude::*;
+
+    /// Knots at uneven distances, each with a bar, how much wider than it is certain, and its growth.
+    fn some_fit() -> impl Strategy<Value = DomainFit> {
+        let knot = (1..1_000_000_000i64, 0..100_000i64, proptest::option::of(0..100_000i64), 0..5_000i64);
+        proptest::collection::vec(knot, 1..12).prop_map(|knots| {
+            let mut local = 0;
+            let bars = knots.into_iter().map(|(after, bar, more, growth)| {
+                local += after;
+                let hard = more.map(|more| (-bar / 2, bar + more));
+                BarKnot { local, offset: 0, bar, hard, growth }
+            });
+            DomainFit { method: Method::Probes, bars: bars.collect(), ..DomainFit::unknown() }
+        })
+    }
+
+    proptest! {
+        #[test]
+        fn what_is_certain_is_never_told_to_be_less_than_the_bar(
+            fit in some_fit(),
+            span in proptest::option::of((-5_000_000_000..5_000_000_000i64, 0..20_000_000_000i64)),
+        ) {
+            let span = span.map(|(first, length)| (first, first + length));
+            let bar = usual(&fit, span, DomainFit::bar_at);
+            prop_assert!(bar.is_some());
+            if let Some(hard) = usual(&fit, span, DomainFit::hard_at) {
+                prop_assert!(bar <= Some(hard), "{:?} of {}", bar, hard);
+            }
+            if fit.bars.iter().all(|knot| knot.hard.is_some()) {
+                prop_assert!(usual(&fit, span, DomainFit::hard_at).is_some());
+            }
+        }
+    }
+
+    #[test]
+    fn bar_and_bound_are_of_the_same_moments() {
+        // Most knots are at the beginning, where all is well known; most of the time is behind it.
+        let knot =
+            |local: i64, bar: i64| BarKnot { local, offset: 0, bar, hard: Some((-bar, bar)), growth: 0 };
+        let bars = [0, 1, 2, 3, 4].map(|at| knot(at * 1_000, 10)).into_iter().chain([knot(1_000_000, 9_000)]);
+        let fit = DomainFit { method: Method::Probes, bars: bars.collect(), ..DomainFit::unknown() };
+        let of = |at: fn(&DomainFit, LocalNs) -> Option<i64>| usual(&fit, Some((0, 1_000_000)), at);
+        assert_eq!(of(DomainFit::bar_at), of(DomainFit::hard_at));
+        assert!(of(DomainFit::hard_at) > Some(4_000));
     }
 }

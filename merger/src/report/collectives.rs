@@ -1,7 +1,13 @@
+//! The lines of the summary about collectives, and about the ranks that others wait for.
+
 use super::Report;
+use super::words::{counted, duration, grouped, noun};
 use crate::agree::clocks::Repair;
 use crate::collectives::Matched;
-use crate::collectives::late::{LateRank, duration, grouped};
+use crate::collectives::late::LateRank;
+
+/// A rank that caused less of the waiting than the first one by this factor is not told: it is late by chance.
+const FAR_LESS: i64 = 100;
 
 impl Report {
     /// Keeps what the comparison of collectives has shown.
@@ -30,7 +36,7 @@ impl Report {
         let counts = &self.collectives;
         if counts.calls > 0 {
             let found = counts.matched + counts.incomplete + counts.mismatched + counts.contradicted;
-            let mut text = format!("{} of {} collectives", grouped(counts.matched), grouped(found));
+            let mut text = format!("{} of {}", grouped(counts.matched), counted(found, "collective"));
             if counts.one_in > 1 {
                 text += &format!(" (a sample: one in {})", grouped(counts.one_in));
             }
@@ -42,25 +48,62 @@ impl Report {
             let others = others.iter().filter(|(n, _)| *n > 0);
             text.extend(others.map(|(n, what)| format!("; {} {what}", grouped(*n))));
             if counts.different > 0 {
-                let n = grouped(counts.different);
-                text += &format!("; {n} calls without numbers that are not the same in all processes");
+                let calls = counted(counts.different, "call");
+                let are = if counts.different == 1 { "is" } else { "are" };
+                text += &format!(
+                    "; {calls} without {} that {are} not the same in all processes",
+                    noun(counts.different, "number")
+                );
             }
             lines.push(("matched", text));
         }
         lines.extend(self.collective_faults.iter().map(|fault| ("mismatch", fault.clone())));
-        lines.extend(self.late_ranks.iter().map(|late| ("late", late.line())));
-        if let Some(Repair { before, after, moved_ns }) = self.repaired {
-            let text = match before {
-                0 => "nobody left a collective before others came: no time was moved".to_owned(),
-                _ => format!(
-                    "ranks left collectives before others came {} times, and {} times after times were moved by {} at most",
-                    grouped(before),
-                    grouped(after),
-                    duration(moved_ns)
-                ),
-            };
-            lines.push(("repaired", text));
-        }
+        let most = self.late_ranks.first().map_or(0, |late| late.waited_ns);
+        let told = self.late_ranks.iter().filter(|late| late.waited_ns >= most / FAR_LESS);
+        lines.extend(told.map(|late| ("late", late.line())));
+        lines.extend(self.repaired.iter().map(|repair| ("repaired", repair.line())));
         lines
+    }
+}
+
+impl LateRank {
+    /// One line.
+    fn line(&self) -> String {
+        let who = match self.rank {
+            Some(rank) => format!("rank {rank} on {}", self.host),
+            None => format!("pid {} on {}", self.pid, self.host),
+        };
+        let bar = match self.clock_bar_ns {
+            Some(0) => "one clock".to_owned(),
+            Some(bar) if self.is_distinct() => format!("clock bar {}", duration(bar)),
+            Some(bar) => format!("clock bar {}: cannot be told from the next", duration(bar)),
+            None => "the clocks are not aligned: cannot be told from the next".to_owned(),
+        };
+        let share = match 100.0 * self.waited_share {
+            little if little < 0.5 => "under 1".to_owned(),
+            percent => format!("{percent:.0}"),
+        };
+        format!(
+            "{who}: others waited {} for it in all ({share} % of all such waiting), last at {} of its {}, {} behind the next ({bar})",
+            duration(self.waited_ns),
+            grouped(self.last),
+            counted(self.collectives, "collective"),
+            duration(self.behind_ns)
+        )
+    }
+}
+
+impl Repair {
+    fn line(&self) -> String {
+        let Repair { before, after, moved_ns } = *self;
+        match before {
+            0 => "no rank left a collective before others came: no time was moved".to_owned(),
+            _ => format!(
+                "times were moved by {} at most: ranks left a collective before others came {} before that, and {} now",
+                duration(moved_ns),
+                counted(before, "time"),
+                if after == 0 { "never".to_owned() } else { counted(after, "time") }
+            ),
+        }
     }
 }

@@ -3,8 +3,10 @@
 use super::Report;
 use super::clocks::{ClockRow, shown_domains};
 use crate::agree::clocks::{JobClocks, MERGED, Repair};
+use crate::agree::findings::Found;
 use crate::agree::nodes::Nodes;
-use crate::clock::Method;
+use crate::cli::MergeArgs;
+use crate::clock::{Align, Method};
 use crate::collectives::late::LateRank;
 use crate::collectives::matching::Counts;
 use crate::input::former::FormerMerge;
@@ -71,7 +73,7 @@ pub fn metadata_of_former(plan: &Plan, own: &mut Vec<(String, String)>) {
 }
 
 /// The clocks of the job, and those of former merges behind them.
-pub(super) fn clock_rows(plan: &Plan, clocks: &JobClocks, nodes: &Nodes) -> Vec<ClockRow> {
+pub(super) fn clock_rows(plan: &Plan, clocks: &JobClocks, found: &Found) -> Vec<ClockRow> {
     if let Some(only) = plan.only_former() {
         let rows: Vec<ClockRow> = only.json("rpd.clock.domains").unwrap_or_default();
         if !rows.is_empty() {
@@ -81,8 +83,8 @@ pub(super) fn clock_rows(plan: &Plan, clocks: &JobClocks, nodes: &Nodes) -> Vec<
     let former: Vec<ClockRow> = plan.former_merges.iter().flat_map(FormerMerge::clocks).collect();
     // Of what a former merge tells nothing of, this is told.
     let is_told = |domain: &ClockDomain| domain.time_namespace == MERGED && !former.is_empty();
-    let own = shown_domains(clocks, nodes).into_iter().filter(|domain| !is_told(domain));
-    let mut rows: Vec<ClockRow> = own.map(|domain| ClockRow::new(&domain, clocks, nodes)).collect();
+    let own = shown_domains(clocks, found).into_iter().filter(|domain| !is_told(domain));
+    let mut rows: Vec<ClockRow> = own.map(|domain| ClockRow::new(&domain, clocks, found)).collect();
     rows.extend(former);
     rows
 }
@@ -115,8 +117,35 @@ pub(super) fn notes(plan: &Plan, clocks: &JobClocks, nodes: &Nodes) -> Vec<Strin
 impl Report {
     /// Takes over what the only input, a former merge, told of its collectives.
     pub fn take_over(&mut self, only: &FormerMerge) {
+        self.merged_before = true;
+        if let Some(align) = only.tags.get("rpd.clock.align") {
+            self.align.clone_from(align);
+        }
         self.collectives = only.json("rpd.collectives").unwrap_or_default();
         self.late_ranks = only.json("rpd.late_ranks").unwrap_or_default();
         self.repaired = only.json("rpd.clock.repair");
+    }
+
+    /// Notes which of the options that were typed say nothing to former merges among the inputs.
+    pub fn note_options_without_effect(&mut self, args: &MergeArgs, plan: &Plan) {
+        let typed = [
+            (args.align != Align::Auto, "--align"),
+            (args.repair_causality, "--repair-causality"),
+            (args.clock_file.is_some(), "--clock-file"),
+        ];
+        let typed: Vec<&str> =
+            typed.iter().filter(|(is_typed, _)| *is_typed).map(|(_, name)| *name).collect();
+        let options = match typed.as_slice() {
+            [] => return,
+            [one] => format!("{one} has"),
+            [some @ .., last] => format!("{} and {last} have", some.join(", ")),
+        };
+        let merges = match plan.former_merges.as_slice() {
+            [] => return,
+            [one] => format!("{}, which was merged before", one.path.display()),
+            [one, ..] => format!("{} and others that were merged before", one.path.display()),
+        };
+        self.notes
+            .push(format!("{options} no effect on times of {merges}: merge what it was made of instead",));
     }
 }

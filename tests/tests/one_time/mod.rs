@@ -82,6 +82,13 @@ impl Merged {
         row.unwrap_or_else(|| panic!("{host} is in {}", self.report["clocks"]))
     }
 
+    /// The line of the summary's table about the clock of a host.
+    fn line(&self, host: &str) -> &str {
+        let begin = format!("clock      {host} ");
+        let line = self.stderr.lines().find(|line| line.starts_with(&begin));
+        line.unwrap_or_else(|| panic!("{host}: {}", self.stderr))
+    }
+
     fn method(&self, host: &str) -> &str {
         self.clock(host)["method"].as_str().unwrap()
     }

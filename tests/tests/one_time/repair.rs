@@ -41,8 +41,10 @@ fn effects_follow_causes_as_far_as_the_bar_allows() {
     assert_eq!(repair["after"], violations(&after));
     assert!(violations(&after) * 4 <= found, "{repair}");
     assert_eq!(after.tag("rpd.clock.repair"), *repair);
-    let [first, left] = [found, violations(&after)].map(|n| rpd_merge::collectives::late::grouped(n as u64));
-    let told = format!("ranks left collectives before others came {first} times, and {left} times");
+    let [first, left] =
+        [found, violations(&after)].map(|n| rpd_merge::report::words::counted(n as u64, "time"));
+    let told =
+        format!("at most: ranks left a collective before others came {first} before that, and {left} now");
     assert!(after.stderr.contains(&told), "{}", after.stderr);
 
     let moved = repair["moved_ns"].as_i64().unwrap();
@@ -108,7 +110,7 @@ fn where_all_is_in_order_nothing_moves() {
     let repaired = merge(&out("b.db"), &["--repair-causality"], &inputs);
     assert_eq!(violations(&plain), 0, "{}", plain.stderr);
     assert_eq!(repaired.report["repaired"], serde_json::json!({ "before": 0, "after": 0, "moved_ns": 0 }));
-    assert!(repaired.stderr.contains("nobody left a collective before others came: no time was moved"));
+    assert!(repaired.stderr.contains("no rank left a collective before others came: no time was moved"));
     let starts = "SELECT id, start, end FROM rocpd_region ORDER BY id";
     assert_eq!(plain.database.rows(starts), repaired.database.rows(starts));
 }
