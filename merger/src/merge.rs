@@ -140,9 +140,7 @@ fn merge_once(
         Some(former) => report.take_over(former),
         None => report.note_collectives(&matched, late_ranks),
     }
-    if let Some(file) = &listing.clock_file {
-        report.note_clock_file(file, &clocks, &found.nodes);
-    }
+    report.note_clock_file(&clocks);
     if comm.rank() == 0 {
         since.print(report.warning_lines());
     }

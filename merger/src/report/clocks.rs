@@ -1,5 +1,4 @@
 use super::Report;
-use crate::agree::clock_file::ClockFile;
 use crate::agree::clocks::{JobClocks, MERGED};
 use crate::agree::nodes::Nodes;
 use crate::clock::{DomainFit, Method};
@@ -225,9 +224,8 @@ impl Report {
         format!("{hosts}: {words}{others}{instead}")
     }
 
-    /// Notes what of a clock file has no use.
-    pub fn note_clock_file(&mut self, file: &ClockFile, clocks: &JobClocks, nodes: &Nodes) {
-        let names: Vec<Vec<String>> = clocks.domains.iter().map(|domain| nodes.names(domain)).collect();
-        self.notes.extend(file.unused(&names, &nodes.names(&clocks.reference)));
+    /// Notes what of a clock file has no use, or is doubtful.
+    pub fn note_clock_file(&mut self, clocks: &JobClocks) {
+        self.notes.extend(clocks.clock_file_notes.iter().cloned());
     }
 }

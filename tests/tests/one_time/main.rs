@@ -2,6 +2,7 @@
 #![allow(missing_docs, clippy::unwrap_used)]
 
 mod again;
+mod clock_file;
 mod gaps;
 mod hostile;
 mod laws;
