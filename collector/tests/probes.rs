@@ -252,7 +252,14 @@ fn what_is_in_the_way_of_probes_is_told_in_the_log_and_nothing_else_happens() {
     };
     let nothing = |_: &Job| {};
     let Some(text) = told(&[], &["--probe-interface", "nosuch0"], &nothing) else { return };
-    assert!(text.ends_with("no address of nosuch0 is up on this node"), "{text}");
+    let words = "no address of nosuch0 is up on this node; give --probe-interface one of ";
+    assert!(text.contains(words) && text.contains("lo (127.0.0.1)"), "{text}");
+    let taken = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
+    let port = taken.local_addr().unwrap().port();
+    let range = format!("{port}-{port}");
+    let text = told(&[], &[LO[0], LO[1], "--probe-ports", &range], &nothing).unwrap();
+    let words = format!("no port of {range} is free on 127.0.0.1; give --probe-ports a range");
+    assert!(text.contains(&words), "{text}");
     let file_in_place = |job: &Job| {
         fs::create_dir_all(job.bench.path("out/run")).unwrap();
         fs::write(job.clocks(), "").unwrap();

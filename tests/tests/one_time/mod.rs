@@ -1,6 +1,7 @@
 //! One time for all nodes: what the merge makes of clocks, and says of them, against the truth.
 
 mod again;
+mod clock_file;
 mod gaps;
 mod hostile;
 mod laws;
