@@ -25,14 +25,16 @@ mod on_node;
 mod posterior;
 mod probes;
 mod refuted;
+mod repair;
 mod robust;
 mod smoother;
 mod time_map;
 mod track;
 
 pub use align::align;
-pub use causality::{Causality, causality, repair_causality};
+pub use causality::{Causality, causality};
 pub use clocks::{BestSets, Method, keep_best};
 pub use fit::{BarKnot, DomainFit, Step};
 pub use observations::{Align, Attendance, Burst, Meeting, Needs, Observations, Probe};
+pub use repair::{Repaired, repair_causality};
 pub use time_map::TimeMap;

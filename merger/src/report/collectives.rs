@@ -49,8 +49,8 @@ impl Report {
         }
         lines.extend(self.collective_faults.iter().map(|fault| ("mismatch", fault.clone())));
         lines.extend(self.late_ranks.iter().map(|late| ("late", late.line())));
-        if let Some(Repair { before, after, moved_ns }) = self.repaired {
-            let text = match before {
+        if let Some(Repair { before, after, out_of_reach, moved_ns }) = self.repaired {
+            let mut text = match before {
                 0 => "nobody left a collective before others came: no time was moved".to_owned(),
                 _ => format!(
                     "ranks left collectives before others came {} times, and {} times after times were moved by {} at most",
@@ -59,6 +59,9 @@ impl Report {
                     duration(moved_ns)
                 ),
             };
+            if out_of_reach > 0 {
+                text += &format!("; {} of those are further apart than the bars", grouped(out_of_reach));
+            }
             lines.push(("repaired", text));
         }
         lines

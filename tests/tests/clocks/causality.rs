@@ -1,6 +1,6 @@
 //! What looks as if it happened before its cause, and its repair.
 
-use rpd_merge::clock::{Align, TimeMap, align, causality, repair_causality};
+use rpd_merge::clock::{Align, Repaired, TimeMap, align, causality, repair_causality};
 use rpd_shard::model::LocalNs;
 use rpd_tests::clocks::{Job, Scenario};
 
@@ -31,7 +31,7 @@ fn repair_moves_maps_within_their_bars_and_never_backwards() {
     let before = fits.clone();
     let found = causality(&job.observations, &fits);
     assert!(found.violations > 50, "{found:?}");
-    let (left, moved) = repair_causality(&job.observations, &mut fits);
+    let Repaired { left, moved, .. } = repair_causality(&job.observations, &mut fits);
     assert!(left.violations * 10 <= found.violations, "{found:?} became {left:?}");
     assert!((20_000..=50_000).contains(&moved), "{moved}");
     for (before, after) in before.iter().zip(&fits) {
@@ -56,7 +56,7 @@ fn a_bar_that_is_too_small_is_not_exceeded() {
     let points = fits[1].map.bends().map(|b| (b.0, fits[1].map.map(b).ns() + 40_000)).collect();
     fits[1].map = TimeMap::through(points);
     let bars = fits.clone();
-    let (left, moved) = repair_causality(&job.observations, &mut fits);
+    let Repaired { left, moved, .. } = repair_causality(&job.observations, &mut fits);
     assert!(left.violations > 0);
     let rooms = fits.iter().zip(&bars).flat_map(|(f, b)| f.map.bends().map(|at| b.bar_at(at).unwrap()));
     let room = rooms.max().unwrap();
