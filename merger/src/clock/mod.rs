@@ -22,6 +22,7 @@ mod links;
 mod locate;
 mod observations;
 mod on_node;
+mod parts;
 mod posterior;
 mod probes;
 mod refuted;
