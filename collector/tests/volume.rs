@@ -1,9 +1,7 @@
 //! Much at once: recorded + dropped = emitted whatever the ring, and nothing dropped at the default size
 //! and a million events a second.
-#![allow(clippy::unwrap_used)] // clippy takes only functions marked as tests for tests
 
-mod support;
-
+use crate::support;
 use rpd_shard::Shard;
 use rpd_shard::model::native::RANGE;
 use std::process::Command;

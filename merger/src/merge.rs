@@ -140,9 +140,7 @@ fn merge_once(
         Some(former) => report.take_over(former),
         None => report.note_collectives(&matched, late_ranks),
     }
-    if let Some(file) = &listing.clock_file {
-        report.note_clock_file(file, &clocks, &found.nodes);
-    }
+    report.note_clock_file(&clocks);
     report.note_options_without_effect(args, &plan);
     report.note_unprobed();
     if comm.rank() == 0 {

@@ -1,5 +1,4 @@
 //! One time for all nodes: what a merge says of the clocks is true, and it moves no more than it has to.
-#![allow(missing_docs, clippy::unwrap_used)]
 
 use rpd_shard::record::ClockDomain;
 use rpd_tests::databases::DatabaseJob;
@@ -180,7 +179,7 @@ fn bare_databases_are_aligned_by_their_regions_or_by_a_file() {
     let at = run.nodes[1].clock.local(RUN_START);
     let drift = (run.nodes[1].clock.drift_ppb - run.nodes[0].clock.drift_ppb) as f64 / 1e3;
     let text = format!(
-        "# measured\nreference gpu000\ngpu001 offset={measured} at={at} drift_ppm={drift} error=500\ngpu009 offset=1\n"
+        "# measured\nreference gpu000\ngpu001 offset={measured} at={at} drift_ppm={drift} drift_error_ppm=0 error=500\ngpu009 offset=1\n"
     );
     fs::write(&file, text).unwrap();
     let file = file.to_str().unwrap();
@@ -189,7 +188,7 @@ fn bare_databases_are_aligned_by_their_regions_or_by_a_file() {
     let row = clock(&by_file, "gpu001");
     assert_eq!((row["method"].as_str(), row["bar_ns"].as_i64()), (Some("clock_file"), Some(500)));
     assert!((row["offset_ns"].as_i64().unwrap() - measured).abs() < 5_000, "{row}");
-    assert!(outcome.stderr.contains("gpu009, which is no node of this job"), "{}", outcome.stderr);
+    assert!(outcome.stderr.contains("names 1 node that is not in this job: gpu009"), "{}", outcome.stderr);
     // What is better is kept.
     let outcome = merge(&out, &["--clock-file", file], &inputs);
     assert_eq!(clock(&report(&outcome), "gpu001"), clock(&aligned, "gpu001"));

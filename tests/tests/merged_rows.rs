@@ -1,5 +1,4 @@
 //! A merge holds the rows that went in: all of them, once, with every reference intact.
-#![allow(missing_docs)]
 
 use proptest::prelude::*;
 use proptest::test_runner::{Config, RngSeed, TestRunner};

@@ -1,5 +1,4 @@
 //! `--layout`, `--format`, `--verify` and `--environment`: what they promise beside the rows themselves.
-#![allow(missing_docs, clippy::unwrap_used)]
 
 use rpd_tests::content::differences;
 use rpd_tests::databases::{DatabaseJob, change, content_of};

@@ -1,6 +1,7 @@
 //! What all inputs say of the clocks, brought together in rank 0; the fits that follow from it, told to all.
 
-use super::clock_file::ClockFile;
+use super::clock_file::{ClockFile, Named};
+use super::logs::log_of_no_probes;
 use super::nodes::Nodes;
 use super::observations::{Message, Set, Timed, put_together, thin_out_bursts, thin_out_sets};
 use crate::clock::{
@@ -22,8 +23,10 @@ use std::collections::{BTreeMap, BTreeSet};
 pub const MERGED: u64 = u64::MAX;
 /// Moments of a run at which bars are looked at.
 const MOMENTS: i128 = 64;
-/// Domains, domains without a process, best clock sets, other clocks than BOOTTIME, spans.
-type Short = (Vec<ClockDomain>, Vec<ClockDomain>, Vec<ClockSet>, BTreeMap<ClockDomain, Clock>, Spans);
+/// Domains, domains without a process, best clock sets, other clocks than BOOTTIME, spans, logs.
+type Short = (Vec<ClockDomain>, Vec<ClockDomain>, Vec<ClockSet>, BTreeMap<ClockDomain, Clock>, Spans, Logs);
+/// Of each domain a collector's log that says why it had no probes.
+type Logs = BTreeMap<ClockDomain, String>;
 
 /// What the inputs of this rank say of the clocks. It is taken from each as soon as it is surveyed.
 #[derive(Debug, Default)]
@@ -39,6 +42,7 @@ pub struct Recorded {
     spans: Spans,
     sets: BTreeMap<ClockDomain, Vec<Set>>,
     bursts: BTreeMap<(ClockDomain, ClockDomain), Vec<Timed>>,
+    logs: Logs,
 }
 
 /// From when to when there are times of a domain, its BOOTTIME, ns.
@@ -59,6 +63,9 @@ pub struct Observed {
     best: BestSets,
     stamped: BTreeMap<ClockDomain, Clock>,
     spans: Spans,
+    logs: Logs,
+    /// The first so many domains have processes.
+    of_processes: usize,
     /// Bursts that are not used, as their clocks cannot have shown their times; in rank 0.
     impossible: u64,
 }
@@ -79,6 +86,12 @@ impl Recorded {
         let sets = survey.input.clocks();
         if let Some(first) = sets.first() {
             add_distinct(&mut self.silent, first.domain.clone());
+            if survey.input.probes().is_empty()
+                && !self.logs.contains_key(&first.domain)
+                && let Some(log) = log_of_no_probes(survey.input.path())
+            {
+                self.logs.insert(first.domain.clone(), log.display().to_string());
+            }
         }
         keep_best(&mut self.best, sets.iter().cloned());
         for ClockSet { domain, boottime, monotonic_raw, monotonic, realtime, bracket } in sets {
@@ -113,23 +126,27 @@ impl Observed {
     ///
     /// The reference is the node of the lowest rank; one of `preferred`, whose times cannot move, if it is there.
     pub fn gather(comm: &impl Comm, own: Recorded, preferred: &[ClockDomain]) -> Result<Observed, Failure> {
-        let short =
-            (&own.domains, &own.silent, own.best.values().collect::<Vec<_>>(), &own.stamped, &own.spans);
+        let best: Vec<&ClockSet> = own.best.values().collect();
+        let short = (&own.domains, &own.silent, best, &own.stamped, &own.spans, &own.logs);
         let mut domains: Vec<ClockDomain> = Vec::new();
         let mut all_silent = Vec::new();
         let mut best = BestSets::new();
-        let (mut stamped, mut spans) = (BTreeMap::new(), Spans::new());
+        let (mut stamped, mut spans, mut logs) = (BTreeMap::new(), Spans::new(), Logs::new());
         for message in comm.all_gather(wire::encode(&short)) {
-            let (theirs, silent, sets, others, known): Short =
+            let (theirs, silent, sets, others, known, told): Short =
                 wire::decode_message(&message).map_err(Failure::message)?;
             known.iter().for_each(|(domain, span)| widen(&mut spans, domain, *span));
             others.into_iter().for_each(|(domain, clock)| {
                 stamped.entry(domain).or_insert(clock);
             });
+            told.into_iter().for_each(|(domain, log)| {
+                logs.entry(domain).or_insert(log);
+            });
             theirs.into_iter().for_each(|domain| add_distinct(&mut domains, domain));
             all_silent.extend(silent);
             keep_best(&mut best, sets);
         }
+        let of_processes = domains.len();
         all_silent.into_iter().for_each(|domain| add_distinct(&mut domains, domain));
         // The node of the lowest rank; one whose clocks are not known can be no reference for others.
         let known = || domains.iter().enumerate().filter(|(_, domain)| best.contains_key(domain));
@@ -147,7 +164,7 @@ impl Observed {
             let all: Result<Vec<Message>, _> = incoming.iter().map(|m| wire::decode_message(m)).collect();
             impossible = put_together(all.map_err(Failure::message)?, &mut observations);
         }
-        Ok(Observed { observations, best, stamped, spans, impossible })
+        Ok(Observed { observations, best, stamped, spans, logs, of_processes, impossible })
     }
 
     /// Whether there is more than one clock to align.
@@ -163,10 +180,10 @@ impl Observed {
         how: &How<'_>,
     ) -> Result<JobClocks, Failure> {
         self.observations.meetings = meetings;
-        let mut told: (Vec<DomainFit>, Vec<u64>, Option<Repair>, u64) = Default::default();
+        let mut told: (Vec<DomainFit>, Vec<u64>, Option<Repair>, u64, Vec<String>) = Default::default();
         if comm.rank() == 0 {
             let mut fits = align(&self.observations, how.align);
-            how.by_clock_file(&self.observations, &mut fits);
+            let notes = how.by_clock_file(&self, &mut fits);
             // Where a clock is not aligned, times in the wrong order are no news.
             let aligned: Vec<bool> = fits.iter().map(|fit| fit.method != Method::None).collect();
             let is_aligned = |domain: u32| aligned.get(domain as usize).copied().unwrap_or(false);
@@ -181,7 +198,7 @@ impl Observed {
                 }
                 false => (causality(&self.observations, &fits), None),
             };
-            told = (fits, left.by_domain, moved, self.impossible);
+            told = (fits, left.by_domain, moved, self.impossible, notes);
         }
         let messages = comm.all_gather(if comm.rank() == 0 { wire::encode(&told) } else { Vec::new() });
         if let Some(message) = messages.first().filter(|_| comm.rank() != 0) {
@@ -190,7 +207,7 @@ impl Observed {
         let Observations { domains, reference, .. } = self.observations;
         let reference = domains.get(reference).cloned();
         let reference = reference.unwrap_or(ClockDomain { boot_id: String::new(), time_namespace: 0 });
-        let (fits, violations, repaired, impossible) = told;
+        let (fits, violations, repaired, impossible, clock_file_notes) = told;
         let violations = domains.iter().cloned().zip(violations).collect();
         let fits = domains.iter().cloned().zip(fits).collect();
         let stamped = self.stamped.get(&reference).filter(|_| !self.best.contains_key(&reference));
@@ -201,6 +218,8 @@ impl Observed {
             violations,
             repaired,
             impossible,
+            clock_file_notes,
+            logs: self.logs,
             clock: stamped.copied().unwrap_or(Clock::Boottime),
             align: align.map_or(String::new(), |value| value.get_name().to_owned()),
             reference,
@@ -224,7 +243,7 @@ pub struct How<'a> {
 }
 
 impl Nodes {
-    /// The names by which a clock file may call a domain.
+    /// The names of a domain, that of the host first. Other domains may have the same.
     pub fn names(&self, domain: &ClockDomain) -> Vec<String> {
         let nodes = self.nodes().iter().filter(|node| node.boot_id == domain.boot_id);
         let names = nodes.flat_map(|node| [node.hostname.clone(), node.machine_id.clone()]);
@@ -233,20 +252,39 @@ impl Nodes {
 }
 
 impl How<'_> {
-    /// Domains that are not aligned, or by their wall clocks only, take what a site measured.
-    fn by_clock_file(&self, observations: &Observations, fits: &mut [DomainFit]) {
-        let Some(file) = self.clock_file else { return };
-        let Some(reference) = observations.domains.get(observations.reference) else { return };
-        let reference = self.nodes.names(reference);
-        for (domain, fit) in observations.domains.iter().zip(fits) {
-            let is_poor = matches!(fit.method, Method::None | Method::RealtimeAnchors);
-            if is_poor
-                && domain.time_namespace != MERGED
-                && let Some(measured) = file.fit(&self.nodes.names(domain), &reference)
-            {
+    /// Domains that are not aligned, or by their wall clocks only, take what a site measured. Returns what there is
+    /// to say about the file.
+    fn by_clock_file(&self, observed: &Observed, fits: &mut [DomainFit]) -> Vec<String> {
+        let Some(file) = self.clock_file else { return Vec::new() };
+        let Observations { domains, reference, .. } = &observed.observations;
+        let named = |(place, domain): (usize, &ClockDomain)| {
+            // Nobody's times are of the others.
+            let is_callable = place < observed.of_processes && domain.time_namespace != MERGED;
+            let middle = observed.spans.get(domain).map(|(first, last)| first.midpoint(*last));
+            let own = format!("{}/{}", domain.boot_id, domain.time_namespace);
+            let names =
+                std::iter::once(own).chain(self.nodes.names(domain)).filter(|_| is_callable).collect();
+            Named { names, middle }
+        };
+        let domains: Vec<Named> = domains.iter().enumerate().map(named).collect();
+        let resolved = file.resolve(&domains, *reference);
+        let mut notes = resolved.notes;
+        let mut better = 0;
+        for (fit, measured) in fits.iter_mut().zip(resolved.fits) {
+            let Some(measured) = measured else { continue };
+            if matches!(fit.method, Method::None | Method::RealtimeAnchors) {
                 *fit = measured;
+            } else {
+                better += 1;
             }
         }
+        if better > 0 {
+            let clocks = if better == 1 { "1 clock".to_owned() } else { format!("{better} clocks") };
+            notes.push(format!(
+                "the clock file was not used for {clocks} that probes or collectives align: --align none uses it for all"
+            ));
+        }
+        notes
     }
 }
 
@@ -297,6 +335,10 @@ pub struct JobClocks {
     pub repaired: Option<Repair>,
     /// Bursts of probes that are not used, as their clocks cannot have shown their times.
     pub impossible: u64,
+    /// Of each domain whose node did not measure clocks the log of one of its ranks that says why, if there is one.
+    pub logs: BTreeMap<ClockDomain, String>,
+    /// What there is to say about the clock file.
+    pub clock_file_notes: Vec<String>,
     /// By what they were to be aligned, as it is typed.
     pub align: String,
     /// The domain whose clock is the job's time.

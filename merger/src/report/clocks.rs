@@ -1,7 +1,6 @@
 //! What is told of each clock.
 
 use super::Report;
-use crate::agree::clock_file::ClockFile;
 use crate::agree::clocks::{JobClocks, MERGED};
 use crate::agree::findings::Found;
 use crate::agree::nodes::Nodes;
@@ -162,10 +161,9 @@ pub(super) fn shown_domains(clocks: &JobClocks, found: &Found) -> Vec<ClockDomai
 }
 
 impl Report {
-    /// Notes what of a clock file has no use.
-    pub fn note_clock_file(&mut self, file: &ClockFile, clocks: &JobClocks, nodes: &Nodes) {
-        let names: Vec<Vec<String>> = clocks.domains.iter().map(|domain| nodes.names(domain)).collect();
-        self.notes.extend(file.unused(&names, &nodes.names(&clocks.reference)));
+    /// Notes what of a clock file has no use, or is doubtful.
+    pub fn note_clock_file(&mut self, clocks: &JobClocks) {
+        self.notes.extend(clocks.clock_file_notes.iter().cloned());
     }
 }
 

@@ -79,7 +79,7 @@ fn a_bar_that_is_too_small_is_kept_to_and_what_is_left_is_told() {
     let line = |node: usize, off: i64| {
         let at = run.nodes[node].clock.local(rpd_tests::synthetic::RUN_START);
         let offset = run.nodes[0].clock.local(rpd_tests::synthetic::RUN_START) - at + off;
-        format!("gpu{node:03} offset={offset} at={at} error=300000\n")
+        format!("gpu{node:03} offset={offset} at={at} error=300000 drift_ppm=0 drift_error_ppm=0\n")
     };
     fs::write(&clocks, format!("reference gpu000\n{}{}", line(1, 2_000_000), line(2, 100_000))).unwrap();
     let file = clocks.to_str().unwrap();

@@ -1,7 +1,7 @@
 //! One time for all nodes: what the merge makes of clocks, and says of them, against the truth.
-#![allow(missing_docs, clippy::unwrap_used)]
 
 mod again;
+mod clock_file;
 mod gaps;
 mod hostile;
 mod laws;
