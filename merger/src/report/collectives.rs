@@ -58,12 +58,16 @@ impl Report {
             lines.push(("matched", text));
         }
         lines.extend(self.collective_faults.iter().map(|fault| ("mismatch", fault.clone())));
-        let most = self.late_ranks.first().map_or(0, |late| late.waited_ns);
-        let told = self.late_ranks.iter().filter(|late| late.waited_ns >= most / FAR_LESS);
-        lines.extend(told.map(|late| ("late", late.line())));
+        lines.extend(worth_telling(&self.late_ranks).map(|late| ("late", late.line())));
         lines.extend(self.repaired.iter().map(|repair| ("repaired", repair.line())));
         lines
     }
+}
+
+/// Without those that are late by chance.
+fn worth_telling(late: &[LateRank]) -> impl Iterator<Item = &LateRank> {
+    let most = late.iter().map(|late| late.waited_ns).max().unwrap_or(0);
+    late.iter().filter(move |late| late.waited_ns >= most / FAR_LESS)
 }
 
 impl LateRank {
@@ -109,5 +113,52 @@ impl Repair {
             counted(before, "time"),
             if after == 0 { "never".to_owned() } else { counted(after, "time") }
         )
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn late(rank: u32, waited_ns: i64, clock_bar_ns: Option<i64>) -> LateRank {
+        LateRank {
+            rank: Some(rank),
+            pid: 7,
+            host: "a".to_owned(),
+            waited_ns,
+            waited_share: waited_ns as f64 / 1e9,
+            last: 1,
+            collectives: 1,
+            behind_ns: 5_000,
+            worst_ns: 5_000,
+            clock_bar_ns,
+        }
+    }
+
+    #[test]
+    fn who_is_late_by_chance_is_not_told() {
+        let all = [late(1, 1_000_000, None), late(2, 10_000, None), late(3, 9_999, None), late(4, 0, None)];
+        let told: Vec<_> = worth_telling(&all).map(|late| late.rank).collect();
+        assert_eq!(told, [Some(1), Some(2)]);
+        assert_eq!(worth_telling(&[]).count(), 0);
+    }
+
+    #[test]
+    fn a_clock_that_both_read_has_no_bar() {
+        let line = |bar| late(1, 1_000_000, bar).line();
+        let begin = "rank 1 on a: others waited 1.0 ms for it in all (under 1 % of all such waiting), last at 1 of \
+                     its 1 collective, 5.0 us behind the next";
+        assert_eq!(line(Some(0)), format!("{begin} (one clock)"));
+        assert_eq!(line(Some(2_000)), format!("{begin} (clock bar 2.0 us)"));
+        assert_eq!(line(Some(6_000)), format!("{begin} (clock bar 6.0 us: cannot be told from the next)"));
+    }
+
+    #[test]
+    fn a_repair_says_what_was_and_what_is() {
+        let line = |before, after| Repair { before, after, moved_ns: 3_000 }.line();
+        assert_eq!(line(0, 0), "no rank left a collective before others came: no time was moved");
+        let begin = "times were moved by 3.0 us at most: ranks left a collective before others came";
+        assert_eq!(line(1, 0), format!("{begin} 1 time before that, and never now"));
+        assert_eq!(line(1_130, 1), format!("{begin} 1,130 times before that, and 1 time now"));
     }
 }

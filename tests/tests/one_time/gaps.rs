@@ -136,7 +136,7 @@ fn without_rank_0_the_lowest_rank_is_the_reference_and_the_database_says_so() {
     let inputs = shards(&run, &folder.path().join("two"), &everything(&run));
     let merged = merge(&folder.path().join("out.db"), &[], &inputs[1..]);
     assert_eq!(merged.database.metadata()["rpd.clock.reference"], ["gpu000"]);
-    assert!(merged.line("gpu000").ends_with("  reference, times unchanged"), "{}", merged.stderr);
+    assert!(merged.line("gpu000").contains("  reference, times unchanged"), "{}", merged.stderr);
 }
 
 #[test]
