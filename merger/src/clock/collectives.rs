@@ -294,6 +294,8 @@ struct Met {
     count: u64,
     /// Standard deviation of v's exit minus u's, ns; if there are blocks that tell.
     spread: Option<f64>,
+    /// The same from one collective to the next, which neither a jump nor a wrong rate widens.
+    jitter: f64,
     /// What all of v's exits minus u's may be off by, ns.
     uneven: f64,
 }
@@ -326,7 +328,11 @@ impl Met {
         }
         let mut spreads: Vec<f64> = blocks.iter().filter(|b| b.count >= TELLING).map(|b| b.spread).collect();
         let spread = robust::median(&mut spreads);
-        Met { ends, blocks, count: exits.len() as u64, spread, uneven }
+        let mut jumps: Vec<f64> =
+            exits.windows(2).map(|two| two[1].1 - two[0].1 - rate * (two[1].0 - two[0].0)).collect();
+        let middle = robust::median(&mut jumps).unwrap_or(0.0);
+        let jitter = robust::deviation(&mut jumps, middle) / std::f64::consts::SQRT_2;
+        Met { ends, blocks, count: exits.len() as u64, spread, jitter, uneven }
     }
 
     fn link(self, usual: f64, latency: f64) -> Link {
@@ -340,7 +346,8 @@ impl Met {
             Pair { xu: b.middle, xv: b.middle + b.apart, var, half: f64::INFINITY, around: b.around }
         };
         let pairs = self.blocks.iter().map(pair).collect();
-        let scheduled = (usual - (SCHEDULED * latency).powi(2)).max(0.0);
+        let seen = usual.min(self.jitter * self.jitter);
+        let scheduled = (seen - (SCHEDULED * latency).powi(2)).max(0.0);
         let uneven = (self.uneven * self.uneven + scheduled).sqrt();
         let (u, v) = self.ends;
         Link { u, v, kind: Kind::Collectives, pairs, count: self.count, round_trip: f64::INFINITY, uneven }
