@@ -25,7 +25,7 @@ mod on_node;
 mod posterior;
 mod probes;
 mod refuted;
-mod robust;
+pub(crate) mod robust;
 mod smoother;
 mod time_map;
 mod track;

@@ -201,8 +201,12 @@ impl Report {
         }
         let has_bar = |row: &ClockRow| row.bar_ns.is_some_and(|bar| bar > 0);
         if self.clocks.iter().any(has_bar) {
-            let text = "times are off by no more than the bar in about 95 of 100 cases, and by what is certain never";
-            lines.push(("bar", text.to_owned()));
+            let certain = match self.clocks.iter().any(|row| row.hard_ns.is_some()) {
+                true => ", and by what is certain never",
+                false => "",
+            };
+            let text = format!("times are off by no more than the bar in about 95 of 100 cases{certain}");
+            lines.push(("bar", text));
         }
         lines
     }
