@@ -160,7 +160,7 @@ fn words((domain, other, doubt): (usize, usize, Doubt), here: &[u32], domains: &
     let (domain, other) = (host(domain), host(other));
     let ns = |ns: f64| duration(ns as i64);
     match doubt {
-        Doubt::Few(n) => format!("{n} calls are too few to tell, it takes {FEWEST}"),
+        Doubt::Few(_) => format!("too few to tell, it takes {FEWEST}"),
         Doubt::Apart { exits, entries } => format!(
             "ends on {other} and {domain} are {} apart, beginnings {}: nobody seems to have waited for the others",
             ns(exits),

@@ -50,7 +50,7 @@ impl Report {
         }
         lines.extend(self.collective_faults.iter().map(|fault| ("mismatch", fault.clone())));
         if !self.collectives_not_used.is_empty() {
-            let text = "profilers' files name no communicators, and the times of these calls do not show that all nodes were in the same ones: clocks do not go by them, and no rank is late by them. Record with rpd-collect, or give --clock-file FILE";
+            let text = "profilers' files name no communicators, and the times of these calls do not show that all nodes were in the same ones: clocks do not go by them, and ranks are compared on their own nodes only. Record with rpd-collect, or give --clock-file FILE";
             lines.push(("warning", text.to_owned()));
             lines.extend(self.collectives_not_used.iter().map(|text| ("not used", text.clone())));
         }
