@@ -15,7 +15,7 @@ fn of_nodes(nodes: u32, ranks: u32, seed: u64) -> Run {
 
 /// Which ranks are in one communicator.
 #[derive(Clone, Copy, PartialEq, Debug)]
-enum Job {
+enum Groups {
     /// All of them.
     DataParallel,
     /// Those of one node; but for some calls, of all.
@@ -26,10 +26,10 @@ enum Job {
     Apart,
 }
 
-impl Job {
+impl Groups {
     /// Whether the n-th call is one of all ranks.
     fn is_of_all(self, n: i64) -> bool {
-        self == Job::DataParallel || self == Job::TensorAndDataParallel && n / 8 % 2 == 1
+        self == Groups::DataParallel || self == Groups::TensorAndDataParallel && n / 8 % 2 == 1
     }
 
     /// When the kernel of the n-th call of a rank begins and ends, true times.
@@ -37,7 +37,7 @@ impl Job {
         let random = |rank: u32, what| Random::new(&[21, run.config.seed, n as u64, u64::from(rank), what]);
         let base = |node: usize| match self {
             _ if self.is_of_all(n) => 0,
-            Job::Pipeline => 9_000_000 * node as i64 + random(node as u32, 1).between(0, 100_000),
+            Groups::Pipeline => 9_000_000 * node as i64 + random(node as u32, 1).between(0, 100_000),
             _ => random(node as u32, 1).between(0, 3_000_000),
         };
         let enter = |rank: &Rank| {
@@ -84,7 +84,7 @@ fn copy(database: &Connection, table: &str, id: i64, changed: &[(&str, i64)]) ->
 
 /// Gives each RCCL call of a process its kernel, and its communicators handles of their own. Some calls launch
 /// another kernel, too.
-fn launch_kernels(job: Job, run: &Run, rank: &Rank, path: &Path) {
+fn launch_kernels(job: Groups, run: &Run, rank: &Rank, path: &Path) {
     let (database, suffix) = open(path);
     let node = &run.nodes[rank.node].clock;
     let table = |name: &str| format!("rocpd_{name}{suffix}");
@@ -153,7 +153,7 @@ fn kernels_of_rccl_align_databases_and_calls_alone_do_not() {
     run.ranks
         .iter()
         .zip(&inputs)
-        .for_each(|(rank, path)| launch_kernels(Job::DataParallel, &run, rank, path));
+        .for_each(|(rank, path)| launch_kernels(Groups::DataParallel, &run, rank, path));
     let merged = merge(&out, &[], &inputs);
     merged.database.assert_sound();
     for rank in &run.ranks[1..] {
@@ -177,7 +177,7 @@ fn one_call_that_differs_is_told_and_nothing_is_aligned_by_the_others() {
     run.ranks
         .iter()
         .zip(&inputs)
-        .for_each(|(rank, path)| launch_kernels(Job::DataParallel, &run, rank, path));
+        .for_each(|(rank, path)| launch_kernels(Groups::DataParallel, &run, rank, path));
     let (database, suffix) = open(&inputs[2]);
     // Its twelfth collective is another one.
     let sql = format!(
@@ -223,7 +223,7 @@ impl Merged {
 }
 
 /// A job of two nodes, whose times follow from a seed, merged.
-fn of_two_nodes(job: Job, seed: u64) -> (Run, Merged) {
+fn of_two_nodes(job: Groups, seed: u64) -> (Run, Merged) {
     let run = of_nodes(2, 2, seed);
     let folder = tempfile::tempdir().unwrap();
     let inputs = write_rocpd(&run, &folder.path().join("in")).unwrap();
@@ -234,20 +234,21 @@ fn of_two_nodes(job: Job, seed: u64) -> (Run, Merged) {
 
 #[test]
 fn communicators_of_all_nodes_align_them_and_those_of_one_node_do_not() {
-    use Job::{DataParallel, TensorAndDataParallel};
+    use Groups::{DataParallel, TensorAndDataParallel};
     let jobs = [(DataParallel, 1), (DataParallel, 2), (TensorAndDataParallel, 3), (TensorAndDataParallel, 4)];
     for (job, seed) in jobs {
         let (run, merged) = of_two_nodes(job, seed);
         assert_eq!(merged.method("gpu001"), "collectives", "{job:?} {seed}: {}", merged.stderr);
         run.ranks.iter().filter(|rank| rank.node == 1).for_each(|rank| merged.assert_within_bar(&run, rank));
         let told = merged.report["collectives_not_used"].as_array().map_or(0, Vec::len);
-        assert_eq!(told, usize::from(job != Job::DataParallel), "{}", merged.stderr);
+        assert_eq!(told, usize::from(job != Groups::DataParallel), "{}", merged.stderr);
     }
 }
 
 #[test]
 fn stages_of_a_pipeline_are_never_taken_for_one_communicator() {
-    for (job, seed) in [(Job::Pipeline, 1), (Job::Pipeline, 2), (Job::Apart, 3), (Job::Apart, 4)] {
+    for (job, seed) in [(Groups::Pipeline, 1), (Groups::Pipeline, 2), (Groups::Apart, 3), (Groups::Apart, 4)]
+    {
         let (run, merged) = of_two_nodes(job, seed);
         assert_eq!(merged.method("gpu001"), "none", "{job:?} {seed}: {}", merged.stderr);
         for rank in &run.ranks {
