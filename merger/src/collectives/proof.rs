@@ -268,3 +268,83 @@ impl<'a> Domains<'a> {
         format!("{}{ranks} and {}", hosts.join(", "), self.host(first))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::super::agree::Participant;
+    use super::super::judge::Guest;
+    use super::*;
+    use crate::comm::threads;
+
+    const CALLS: u64 = 200;
+
+    fn members() -> Members {
+        let participant = |rank: u32| Participant {
+            rank: Some(rank),
+            pid: 1,
+            host: format!("h{}", rank / 2),
+            domain: ClockDomain { boot_id: format!("node-{}", rank / 2), time_namespace: 0 },
+        };
+        Members { all: (0..6).map(participant).collect(), first: 0 }
+    }
+
+    /// Calls of three nodes with two ranks each; those of the last node are on a communicator of their own.
+    fn calls(comm: u64) -> Vec<Kept> {
+        let call = |seq: u64| {
+            let enter = |rank: u64| (key(key(comm, seq), rank) % 1_000_000 + seq * 5_000_000) as i64;
+            let last = |ranks: std::ops::Range<u64>| ranks.map(enter).max().unwrap_or(0);
+            let exit = |rank: u64| if rank < 4 { last(0..4) } else { last(4..6) + 700_000 } + 9_000;
+            let guest = |rank: u64| Guest {
+                participant: rank as u32,
+                rank: None,
+                enter: if rank < 4 { enter(rank) } else { enter(rank) + 700_000 },
+                exit: exit(rank) + (key(seq, rank) % 2_000) as i64,
+            };
+            let guests = (0..6).map(guest).collect();
+            Kept { comm, seq, kind: 0, by_order: true, waits: Waits::AllForAll, root: None, guests }
+        };
+        (1..=CALLS).map(call).collect()
+    }
+
+    /// All calls that are left, and what is told, of so many merge ranks.
+    fn outcome(ranks: usize, contradicted: u64) -> (Vec<Kept>, Unproven) {
+        let outcomes = threads::run(ranks, |comm| {
+            let mine = |one: &Kept| key(one.comm, one.seq) % comm.size() as u64 == comm.rank() as u64;
+            let mut kept: Vec<Kept> = calls(7).into_iter().chain(calls(8)).filter(mine).collect();
+            let here = if comm.rank() == 0 { contradicted } else { 0 };
+            let wrong = BTreeMap::from([(7, here)]);
+            let unproven = prove(comm, &members(), &BTreeSet::from([7, 9]), &wrong, &mut kept).unwrap();
+            (kept, unproven)
+        });
+        let unproven = outcomes[0].1.clone();
+        assert!(outcomes.iter().all(|outcome| outcome.1 == unproven), "all ranks are told the same");
+        let mut kept: Vec<Kept> = outcomes.into_iter().flat_map(|outcome| outcome.0).collect();
+        kept.sort_by_key(|one| (one.comm, one.seq, one.guests[0].participant));
+        (kept, unproven)
+    }
+
+    #[test]
+    fn calls_are_taken_apart_in_the_same_way_by_any_number_of_merge_ranks() {
+        let (kept, unproven) = outcome(1, 0);
+        assert_eq!(unproven.calls, CALLS);
+        assert_eq!(unproven.lines.len(), 1, "{unproven:?}");
+        assert!(
+            unproven.lines[0].starts_with("200 calls of h2 (ranks 4 to 5) and h0: ends on"),
+            "{unproven:?}"
+        );
+        let sizes =
+            |comm| kept.iter().filter(|one| one.comm == comm).map(|one| one.guests.len()).collect::<Vec<_>>();
+        assert_eq!(sizes(7), [4, 2].repeat(CALLS as usize));
+        assert_eq!(sizes(8), [6].repeat(CALLS as usize), "others are left alone");
+        assert_eq!(outcome(3, 0), (kept, unproven));
+    }
+
+    #[test]
+    fn ranks_of_a_node_that_are_on_several_communicators_tell_nothing_of_other_nodes() {
+        let (kept, unproven) = outcome(2, 20);
+        assert!(kept.iter().filter(|one| one.comm == 7).all(|one| one.guests.len() == 2));
+        let why = "in 20 of 220 calls a rank left before another one on its node came";
+        assert!(unproven.lines[0].ends_with(why), "{unproven:?}");
+        assert!(outcome(2, 5).0.iter().any(|one| one.comm == 7 && one.guests.len() == 4));
+    }
+}
