@@ -52,7 +52,9 @@ fn waits<'a>(meeting: &'a Meeting, cursors: &mut [Cursor<'_>], mut each: impl Fn
     let root = |rank: u32| mapped.iter().find(|m| m.0.rank == rank);
     let (enterer, leavers) = match meeting.needs {
         Needs::Nothing => return,
-        Needs::AllOfAll | Needs::RootOfAll(_) => (mapped.iter().max_by_key(|m| (m.1, m.0.rank)), &mapped[..]),
+        Needs::AllOfAll | Needs::AllOfAllByTimes | Needs::RootOfAll(_) => {
+            (mapped.iter().max_by_key(|m| (m.1, m.0.rank)), &mapped[..])
+        }
         Needs::AllOfRoot(rank) => (root(rank), &mapped[..]),
     };
     let Some(&(enterer, entered, _)) = enterer else { return };

@@ -41,6 +41,8 @@ const USUALLY_DISTURBED: (f64, f64) = (20.0, 1.0);
 /// One collective; guests in order of their places.
 pub(super) struct Gathering {
     pub(super) guests: Vec<Guest>,
+    /// Whether it is known to be one collective; else its times say so.
+    pub(super) is_sure: bool,
 }
 
 /// One domain in a collective: x of its clock.
@@ -57,7 +59,8 @@ pub(super) struct Guest {
 /// The collectives whose exits can be compared.
 pub(super) fn gatherings(meetings: &[Meeting], domains: &Domains) -> Vec<Gathering> {
     let gathering = |meeting: &Meeting| {
-        if meeting.needs != Needs::AllOfAll {
+        let is_sure = meeting.needs == Needs::AllOfAll;
+        if !is_sure && meeting.needs != Needs::AllOfAllByTimes {
             return None;
         }
         let mut ranks: Vec<(usize, f64, f64)> = meeting
@@ -79,7 +82,7 @@ pub(super) fn gatherings(meetings: &[Meeting], domains: &Domains) -> Vec<Gatheri
                 first_exit: ranks[0].2,
             })
             .collect();
-        (guests.len() >= 2).then_some(Gathering { guests })
+        (guests.len() >= 2).then_some(Gathering { guests, is_sure })
     };
     meetings.iter().filter_map(gathering).collect()
 }

@@ -27,7 +27,7 @@ mod posterior;
 mod probes;
 mod refuted;
 mod repair;
-mod robust;
+pub(crate) mod robust;
 mod smoother;
 mod time_map;
 mod track;

@@ -65,6 +65,8 @@ pub struct Meeting {
 pub enum Needs {
     /// Everyone for everyone: barrier, allreduce, allgather, alltoall.
     AllOfAll,
+    /// The same, but only the times say that it was one operation: nothing is certain by it.
+    AllOfAllByTimes,
     /// Everyone for this rank: broadcast, scatter.
     AllOfRoot(u32),
     /// This rank for everyone: reduce, gather.

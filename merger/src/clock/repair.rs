@@ -191,7 +191,7 @@ impl Moves {
 /// Whether others wait for this rank.
 fn is_awaited(needs: Needs, guest: &Guest) -> bool {
     match needs {
-        Needs::AllOfAll | Needs::RootOfAll(_) => true,
+        Needs::AllOfAll | Needs::AllOfAllByTimes | Needs::RootOfAll(_) => true,
         Needs::AllOfRoot(root) => guest.rank == root,
         Needs::Nothing => false,
     }
@@ -200,7 +200,7 @@ fn is_awaited(needs: Needs, guest: &Guest) -> bool {
 /// Whether this rank waits for others.
 fn waits(needs: Needs, guest: &Guest) -> bool {
     match needs {
-        Needs::AllOfAll | Needs::AllOfRoot(_) => true,
+        Needs::AllOfAll | Needs::AllOfAllByTimes | Needs::AllOfRoot(_) => true,
         Needs::RootOfAll(root) => guest.rank == root,
         Needs::Nothing => false,
     }

@@ -3,6 +3,7 @@
 use super::agree::Members;
 use super::calls::{Data, Function, Waits};
 use super::gather::Call;
+use super::sample::key;
 
 /// Bytes of a [`Record`] in a message.
 const RECORD: usize = 58;
@@ -107,6 +108,10 @@ pub struct Kept {
     pub comm: u64,
     /// Its number there.
     pub seq: u64,
+    /// Hash of function and size: what takes as long.
+    pub kind: u64,
+    /// Whether only the order of calls says that it is one collective.
+    pub by_order: bool,
     /// Who waits for whom.
     pub waits: Waits,
     /// Rank of the root in the communicator.
@@ -159,7 +164,9 @@ pub(super) fn judge(calls: &[Record], members: &Members) -> Verdict {
     }
     let waits = first.function.waits();
     let root = calls.iter().find_map(|call| call.root);
-    let mut kept = Kept { comm: first.comm, seq: first.seq, waits, root, guests: Vec::new() };
+    let kind = key(u64::from(first.function.byte()), first.size.unwrap_or(UNKNOWN) as u64);
+    let (comm, seq) = (first.comm, first.seq);
+    let mut kept = Kept { comm, seq, kind, by_order: false, waits, root, guests: Vec::new() };
     if !calls.iter().all(has_data) || waits == Waits::Unknown {
         return Verdict::Matched(kept);
     }

@@ -75,6 +75,9 @@ pub struct Report {
     pub collectives: Counts,
     /// The first collectives that do not match.
     pub collective_faults: Vec<String>,
+    /// Collectives that are not used between nodes, since neither input nor times tell whether all took part in the
+    /// same: which and why.
+    pub collectives_not_used: Vec<String>,
     /// The ranks that others waited for most.
     pub late_ranks: Vec<LateRank>,
     /// The loss ledger.
@@ -165,6 +168,7 @@ impl Report {
             repaired: clocks.repaired,
             collectives: Counts::default(),
             collective_faults: Vec::new(),
+            collectives_not_used: Vec::new(),
             late_ranks: Vec::new(),
             losses: found
                 .losses

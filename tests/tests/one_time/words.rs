@@ -136,7 +136,10 @@ fn names_in(report: &Value, names: &mut BTreeSet<String>) {
         names.extend(rows.iter().flat_map(of));
     }
     names.extend(
-        ["align", "collective_faults"].iter().filter(|n| !report[**n].is_null()).map(|n| n.to_string()),
+        ["align", "collective_faults", "collectives_not_used"]
+            .iter()
+            .filter(|n| !report[**n].is_null())
+            .map(|n| n.to_string()),
     );
 }
 
