@@ -3,7 +3,6 @@
 use super::Report;
 use crate::agree::clocks::{JobClocks, MERGED};
 use crate::agree::findings::Found;
-use crate::agree::nodes::Nodes;
 use crate::clock::{DomainFit, Method};
 use crate::input::ranks::ranges;
 use rpd_shard::record::ClockDomain;
