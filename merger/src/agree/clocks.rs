@@ -5,8 +5,8 @@ use super::logs::log_of_no_probes;
 use super::nodes::Nodes;
 use super::observations::{Message, Set, Timed, put_together, thin_out_bursts, thin_out_sets};
 use crate::clock::{
-    Align, BestSets, Causality, DomainFit, Meeting, Method, Observations, align, causality, keep_best,
-    repair_causality,
+    Align, BestSets, Causality, DomainFit, Meeting, Method, Observations, Repaired, align, causality,
+    keep_best, repair_causality,
 };
 use crate::comm::Comm;
 use crate::failure::Failure;
@@ -192,9 +192,10 @@ impl Observed {
             let (left, moved): (Causality, _) = match how.repair_causality {
                 true => {
                     let before = causality(&self.observations, &fits).violations;
-                    let (left, moved_ns) = repair_causality(&self.observations, &mut fits);
-                    let repair = Repair { before, after: left.violations, moved_ns };
-                    (left, Some(repair))
+                    let Repaired { left, out_of_reach, moved } =
+                        repair_causality(&self.observations, &mut fits);
+                    let after = left.violations;
+                    (left, Some(Repair { before, after, out_of_reach, moved_ns: moved }))
                 }
                 false => (causality(&self.observations, &fits), None),
             };
@@ -318,6 +319,9 @@ pub struct Repair {
     pub before: u64,
     /// How often it still is.
     pub after: u64,
+    /// How often of these no move within the bars could change it.
+    #[serde(default)]
+    pub out_of_reach: u64,
     /// How far times were moved, at most, ns.
     pub moved_ns: i64,
 }

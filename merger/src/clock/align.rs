@@ -7,6 +7,7 @@ use super::fit::{BarKnot, DomainFit, Step};
 use super::links::{Domains, Kind, Link};
 use super::locate::{Correction, Located, locate};
 use super::observations::{Align, Observations};
+use super::parts::join_parts;
 use super::probes;
 use super::refuted::is_refuted;
 use super::smoother::Noise;
@@ -19,10 +20,24 @@ const KNOTS: usize = 2048;
 /// Finds how the clocks of each domain turn into the time of the job: one fit per domain, in the order of
 /// [`Observations::domains`]. The order of anything within the observations changes nothing.
 pub fn align(observations: &Observations, by: Align) -> Vec<DomainFit> {
-    let count = observations.domains.len();
-    let mut fits = vec![DomainFit::unknown(); count];
     let by_probes = matches!(by, Align::Auto | Align::Probes);
     let by_collectives = matches!(by, Align::Auto | Align::Collectives);
+    let mut fits = by_sources(observations, by_probes, by_collectives);
+    if matches!(by, Align::Auto | Align::Anchors) {
+        by_anchors(observations, &mut fits);
+    }
+    if by == Align::Auto {
+        join_parts(observations, &mut fits, |part| by_sources(part, true, true));
+    }
+    if let Some(fit) = fits.get_mut(observations.reference) {
+        *fit = DomainFit::reference();
+    }
+    fits
+}
+
+/// By probes and collectives, where they reach.
+fn by_sources(observations: &Observations, by_probes: bool, by_collectives: bool) -> Vec<DomainFit> {
+    let mut fits = vec![DomainFit::unknown(); observations.domains.len()];
     if by_probes || by_collectives {
         let Some(domains) = Domains::new(observations) else { return fits };
         let estimate = Estimate::new(observations, &domains, by_probes, by_collectives);
@@ -34,12 +49,6 @@ pub fn align(observations: &Observations, by: Align) -> Vec<DomainFit> {
             }
         }
     }
-    if matches!(by, Align::Auto | Align::Anchors) {
-        by_anchors(observations, &mut fits);
-    }
-    if let Some(fit) = fits.get_mut(observations.reference) {
-        *fit = DomainFit::reference();
-    }
     fits
 }
 
@@ -49,6 +58,8 @@ struct Estimate {
     located: Vec<Option<Located>>,
     /// Variance of the biases left in each domain.
     biases: Vec<f64>,
+    /// Where the two sources were compared: what one of them is wrong by, the other told.
+    compared: Vec<bool>,
     bounds: Vec<Bounds>,
 }
 
@@ -82,7 +93,7 @@ impl Estimate {
         // Both together, but for the collectives of those domains of which the probes refute them.
         let certain = bounds(&from_probes, &probed, &[], &[], domains);
         let mut refuted = vec![false; count];
-        let (links, located, biases) = loop {
+        let (links, located, biases, compared) = loop {
             let is_used = |link: &&Link| !refuted[link.u] && !refuted[link.v];
             let used: Vec<Link> = meetings.iter().filter(is_used).cloned().collect();
             let from_collectives = alone(&used, Noise::Guessed);
@@ -101,13 +112,17 @@ impl Estimate {
             };
             let wrong: Vec<usize> = (0..count).filter(is_wrong).collect();
             if wrong.iter().all(|&d| !meetings.iter().any(|l| (l.u == d || l.v == d) && is_used(&l))) {
-                break (links, located, biases.of_both);
+                let compares = |d: usize| {
+                    from_probes[d].as_ref().is_some_and(|p| Biases::compares(p, from_collectives[d].as_ref()))
+                };
+                let compared: Vec<bool> = (0..count).map(compares).collect();
+                break (links, located, biases.of_both, compared);
             }
             wrong.into_iter().for_each(|d| refuted[d] = true);
         };
         let left = located.iter().map(|l| l.as_ref().map_or(0.0, |l| biases.left(&l.leverage))).collect();
         let bounds = bounds(&located, &links, &gatherings, &observations.meetings, domains);
-        Estimate { links, located, biases: left, bounds }
+        Estimate { links, located, biases: left, compared, bounds }
     }
 
     /// By place; `None` where neither source reaches.
@@ -126,7 +141,10 @@ impl Estimate {
                 .sum();
             used
         };
-        let used = |kind| located.leverage.iter().any(|(i, _)| self.links[*i].kind == kind);
+        let used = |kind| {
+            let is_used = located.leverage.iter().any(|(i, _)| self.links[*i].kind == kind);
+            is_used || self.compared.get(place).is_some_and(|compared| *compared)
+        };
         let method = match (used(Kind::Probes), used(Kind::Collectives)) {
             (true, true) => Method::Fusion,
             (true, false) => Method::Probes,
@@ -152,8 +170,8 @@ impl Estimate {
             method,
             offset: bars.get(bars.len() / 2).map_or(0, |b| b.offset),
             drift_ppm: map.drift_ppm(),
-            probes: counted(Kind::Probes),
-            collectives: counted(Kind::Collectives),
+            probes: if used(Kind::Probes) { counted(Kind::Probes) } else { 0 },
+            collectives: if used(Kind::Collectives) { counted(Kind::Collectives) } else { 0 },
             steps: steps.collect(),
             contradictions: self.bounds[place].contradictions,
             map,

@@ -99,16 +99,20 @@ impl LateRank {
 
 impl Repair {
     fn line(&self) -> String {
-        let Repair { before, after, moved_ns } = *self;
-        match before {
-            0 => "no rank left a collective before others came: no time was moved".to_owned(),
-            _ => format!(
-                "times were moved by {} at most: ranks left a collective before others came {} before that, and {} now",
-                duration(moved_ns),
-                counted(before, "time"),
-                if after == 0 { "never".to_owned() } else { counted(after, "time") }
-            ),
+        let Repair { before, after, out_of_reach, moved_ns } = *self;
+        if before == 0 {
+            return "no rank left a collective before others came: no time was moved".to_owned();
         }
+        let far = match out_of_reach {
+            0 => String::new(),
+            _ => format!("; {} of those are further apart than the bars", grouped(out_of_reach)),
+        };
+        format!(
+            "times were moved by {} at most: ranks left a collective before others came {} before that, and {} now{far}",
+            duration(moved_ns),
+            counted(before, "time"),
+            if after == 0 { "never".to_owned() } else { counted(after, "time") }
+        )
     }
 }
 

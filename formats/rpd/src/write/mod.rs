@@ -129,7 +129,7 @@ impl Target<'_> {
         let failed = |source| sqlite(self.out, "the input", source);
         self.conn.execute("ATTACH ? AS src", [quiet::uri(self.merged)]).map_err(failed)?;
         let suffix = self.suffix()?;
-        let mut sql = String::new();
+        let mut sql = format!("CREATE TEMP VIEW metadata AS SELECT * FROM src.\"rocpd_metadata{suffix}\";\n");
         for table in Schema::builtin().rocpd_tables() {
             let short = table.name.strip_prefix("rocpd_").unwrap_or(&table.name);
             sql +=
