@@ -142,7 +142,7 @@ fn merge_once(
     }
     report.note_clock_file(&clocks);
     report.note_options_without_effect(args, &plan);
-    report.note_unprobed();
+    report.note_unprobed(&clocks.logs);
     if comm.rank() == 0 {
         since.print(report.warning_lines());
     }

@@ -4,7 +4,9 @@ use super::Report;
 use super::clocks::{ClockRow, names};
 use super::words::{counted, duration, grouped};
 use crate::clock::Method;
+use rpd_shard::record::ClockDomain;
 use std::cmp::Reverse;
+use std::collections::BTreeMap;
 
 /// Clocks that are told one by one, if there are no more.
 const ALL: usize = 24;
@@ -159,7 +161,7 @@ impl Report {
     }
 
     /// Notes which nodes no probes reach although they reach others, and where the reason is told.
-    pub fn note_unprobed(&mut self) {
+    pub fn note_unprobed(&mut self, logs: &BTreeMap<ClockDomain, String>) {
         let own = || self.clocks.iter().filter(|row| row.former_merge.is_none());
         let asked = matches!(self.align.as_str(), "auto" | "probes") && own().any(|row| row.probes > 0);
         // Of bare databases nobody expects probes.
@@ -170,19 +172,28 @@ impl Report {
         }
         let names: Vec<String> = missed.iter().map(|row| row.name()).collect();
         let names: Vec<&str> = names.iter().map(String::as_str).collect();
+        let known: Vec<&str> = missed.iter().filter_map(|row| row.log(logs)).collect();
         let ranks: Vec<u32> = missed.iter().flat_map(|row| &row.ranks).copied().collect();
-        let logs = match ranks.as_slice() {
-            [] => "the logs beside their shards may tell why".to_owned(),
-            [rank] => format!("rank-{rank:05}.log beside its shard may tell why"),
-            [first, ..] => {
+        let logs = match (known.as_slice(), ranks.as_slice()) {
+            ([], []) => "the logs beside their shards may tell why".to_owned(),
+            ([], [rank]) => format!("rank-{rank:05}.log beside its shard may tell why"),
+            ([], [first, ..]) => {
                 format!("rank-{first:05}.log and those of their other ranks, beside the shards, may tell why")
             }
+            ([log], _) => format!("{log} tells why"),
+            ([log, ..], _) => format!("{log} and {} tell why", counted(known.len() as u64 - 1, "other log")),
         };
         self.notes.push(format!("no probes went between {} and other nodes: {logs}", some_of(&names)));
     }
 }
 
 impl ClockRow {
+    /// The log that says why its clock was not measured.
+    fn log<'a>(&self, logs: &'a BTreeMap<ClockDomain, String>) -> Option<&'a str> {
+        let domain = ClockDomain { boot_id: self.boot_id.clone(), time_namespace: self.time_namespace };
+        logs.get(&domain).map(String::as_str)
+    }
+
     /// The more, the more a user should know of it.
     pub(super) fn urgency(&self) -> (u8, i64) {
         let urgent = match self.method {
