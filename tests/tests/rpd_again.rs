@@ -184,8 +184,10 @@ fn unknown_nodes_stay_the_same_when_merged_again_and_are_told_apart() {
     let merge = |name: &str, inputs: &[PathBuf]| {
         let path = folder.path().join(name);
         let outcome = rpd_merge().arg("-o").arg(&path).args(inputs).run().success();
+        // Who they are; what can be done about it is another thing for a merge.
+        let named = outcome.stderr.lines().filter(|line| line.starts_with("clock"));
         let clocks: Vec<String> =
-            outcome.stderr.lines().filter(|line| line.starts_with("clock")).map(str::to_owned).collect();
+            named.map(|line| line.split(": ").next().unwrap_or_default().to_owned()).collect();
         let database = Database::open(&path);
         let domains = database.metadata()["rpd.clock.domains"].clone();
         (path, database.rows("SELECT * FROM rocpd_info_node ORDER BY id"), domains, clocks)
@@ -201,10 +203,12 @@ fn unknown_nodes_stay_the_same_when_merged_again_and_are_told_apart() {
         assert!(told.contains(counted) && !told.contains("shard"), "{told}");
     }
     assert_eq!(nodes.len(), inputs.len());
-    assert_eq!(clocks.len(), nodes.len(), "{clocks:?}");
-    let different: std::collections::BTreeSet<_> =
-        clocks.iter().map(|line| line.split(": ").next()).collect();
-    assert_eq!(different.len(), clocks.len(), "{clocks:?}");
+    let told: serde_json::Value = serde_json::from_str(&domains[0]).unwrap();
+    let different: std::collections::BTreeSet<String> =
+        told.as_array().unwrap().iter().map(|row| row["hosts"][0].to_string()).collect();
+    assert_eq!(different.len(), nodes.len(), "{told}");
+    let is_told = |host: &String| clocks.iter().any(|line| line.contains(host.trim_matches('"')));
+    assert!(different.iter().all(is_told), "{clocks:?}");
     let (_, again, domains_again, clocks_again) = merge("again.db", &[once]);
     assert_eq!((again, domains_again, clocks_again), (nodes, domains, clocks));
 }
@@ -221,7 +225,7 @@ fn nodes_that_were_aligned_have_one_time_when_they_are_read_again_and_others_hav
     };
     let folder = tempfile::tempdir().unwrap();
     let inputs = write_rocpd(&run.plan(), &folder.path().join("in")).unwrap();
-    for (align, clocks, unknown) in [("auto", 1, 0), ("none", 3, 2)] {
+    for (align, clocks, unknown) in [("auto", 1, 0), ("none", 2, 1)] {
         let merge = |format: &str, to: &str, how: &str, inputs: &[PathBuf]| {
             let path = folder.path().join(to);
             let merging = rpd_merge().args(["--force", "--format", format, "--align", how, "-o"]).arg(&path);

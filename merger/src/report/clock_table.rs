@@ -115,8 +115,8 @@ impl Report {
         let lines = [
             line(of(|row| row.former_merge.is_none() && !row.is_of_rpd()), &|one| self.not_aligned(one)),
             line(of(|row| row.former_merge.is_none() && row.is_of_rpd()), &|_| {
-                "of a merged .rpd, which says nothing of clocks; times unchanged: they are of one clock if rpd-merge \
-                 wrote it, and not comparable if rocmProfileData did"
+                "of a merged .rpd that does not say that its nodes have one time: times unchanged, and maybe not \
+                 comparable with others; merge what it was made of"
                     .to_owned()
             }),
             line(of(|row| row.former_merge.is_some()), &|_| {
@@ -204,7 +204,7 @@ impl ClockRow {
         (urgent, self.bar_ns.unwrap_or(i64::MAX))
     }
 
-    /// Whether it is a node of a `.rpd` that was put together of several.
+    /// Whether it is a node of a `.rpd` that was put together of several, and has a clock of its own.
     fn is_of_rpd(&self) -> bool {
         self.hosts.iter().any(|host| host.starts_with("unknown-") && host.contains(" (node "))
     }

@@ -124,3 +124,27 @@ fn shards_of_the_reference_of_a_merge_fit_to_it() {
         assert!(off < if run.ranks[rank].node == 0 { 1 } else { 50_000 }, "rank {rank}: {off}");
     }
 }
+
+#[test]
+fn nodes_of_a_merged_rpd_have_one_clock_if_they_were_aligned_and_else_that_is_said() {
+    let run = short(3, 1).plan();
+    let folder = tempfile::tempdir().unwrap();
+    let inputs = shards(&run, &folder.path().join("in"), &everything(&run));
+    let told = |align: &str| {
+        let rpd = folder.path().join(format!("{align}.rpd"));
+        let arguments = ["--format", "rpd", "--align", align];
+        let _ = merging(&rpd, &arguments).args(&inputs).run().success();
+        merge(&folder.path().join("out.db"), &[], &[rpd])
+    };
+    let aligned = told("auto");
+    assert_eq!(
+        aligned.stderr.matches("\nclock      one clock, of unknown-").count(),
+        1,
+        "{}",
+        aligned.stderr
+    );
+    let not_aligned = told("none");
+    let words = "): of a merged .rpd that does not say that its nodes have one time: times unchanged, and maybe not comparable";
+    assert_eq!(not_aligned.stderr.matches(words).count(), 1, "{}", not_aligned.stderr);
+    assert!(!not_aligned.stderr.contains("record with rpd-collect"), "{}", not_aligned.stderr);
+}
