@@ -394,7 +394,7 @@ fn align_clocks(
 ) -> Result<JobClocks, Failure> {
     let fixed: Vec<ClockDomain> = plan.former_merges.iter().filter_map(FormerMerge::reference).collect();
     let observed = Observed::gather(comm, recorded, &fixed)?;
-    let meetings = match observed.is_of_several() && args.align != Align::None {
+    let meetings = match observed.is_of_several() && (args.align != Align::None || clock_file.is_some()) {
         true => meetings::gather(comm, matched, &observed.observations.domains)?,
         false => Vec::new(),
     };

@@ -125,7 +125,7 @@ pub fn addresses(chosen: Option<&ProbeInterface>) -> Result<Vec<IpAddr>, Address
 }
 
 fn in_order(mut found: Vec<Found>, chosen: Option<&ProbeInterface>) -> Result<Vec<IpAddr>, AddressError> {
-    let usable = found.iter().filter(|found| is_global(found.address));
+    let usable = found.iter().filter(|found| is_global(found.address) && !found.address.is_loopback());
     let there: Vec<(String, IpAddr)> = usable.map(|found| (found.name.clone(), found.address)).collect();
     found.retain(|Found { name, address, .. }| match chosen {
         Some(chosen) => is_global(*address) && chosen.has(name, *address),
@@ -193,10 +193,8 @@ mod tests {
         // It has one that is valid on its link only.
         assert_eq!(
             ordered(Some("eth1")),
-            [
-                "no address of eth1 is up on this node; give --probe-interface one of lo (127.0.0.1), lo (::1), \
-                 docker0 (172.17.0.1), eth0 (fd00::5), eth0 (10.0.3.5), ib0 (10.1.3.5)"
-            ]
+            ["no address of eth1 is up on this node; give --probe-interface one of \
+                 docker0 (172.17.0.1), eth0 (fd00::5), eth0 (10.0.3.5), ib0 (10.1.3.5)"]
         );
         assert_eq!(ordered(Some("0.0.0.0/0")).len(), 4);
     }

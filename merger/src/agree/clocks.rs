@@ -220,6 +220,7 @@ impl Observed {
             repaired,
             impossible,
             clock_file_notes,
+            has_clock_file: how.clock_file.is_some(),
             logs: self.logs,
             clock: stamped.copied().unwrap_or(Clock::Boottime),
             align: align.map_or(String::new(), |value| value.get_name().to_owned()),
@@ -341,7 +342,9 @@ pub struct JobClocks {
     pub impossible: u64,
     /// Of each domain whose node did not measure clocks the log of one of its ranks that says why, if there is one.
     pub logs: BTreeMap<ClockDomain, String>,
-    /// What there is to say about the clock file.
+    /// Whether there is a clock file.
+    pub has_clock_file: bool,
+    /// What there is to say about it.
     pub clock_file_notes: Vec<String>,
     /// By what they were to be aligned, as it is typed.
     pub align: String,

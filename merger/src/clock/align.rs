@@ -60,6 +60,8 @@ struct Estimate {
     biases: Vec<f64>,
     /// Where the two sources were compared: what one of them is wrong by, the other told.
     compared: Vec<bool>,
+    /// Whose collectives the probes refute.
+    refuted: Vec<bool>,
     bounds: Vec<Bounds>,
 }
 
@@ -122,7 +124,9 @@ impl Estimate {
         };
         let left = located.iter().map(|l| l.as_ref().map_or(0.0, |l| biases.left(&l.leverage))).collect();
         let bounds = bounds(&located, &links, &gatherings, &observations.meetings, domains);
-        Estimate { links, located, biases: left, compared, bounds }
+        let met = |d: usize| meetings.iter().any(|link| link.u == d || link.v == d);
+        refuted.iter_mut().enumerate().for_each(|(d, refuted)| *refuted &= met(d));
+        Estimate { links, located, biases: left, compared, refuted, bounds }
     }
 
     /// By place; `None` where neither source reaches.
@@ -172,6 +176,7 @@ impl Estimate {
             drift_ppm: map.drift_ppm(),
             probes: if used(Kind::Probes) { counted(Kind::Probes) } else { 0 },
             collectives: if used(Kind::Collectives) { counted(Kind::Collectives) } else { 0 },
+            refuted: self.refuted.get(place).is_some_and(|refuted| *refuted),
             steps: steps.collect(),
             contradictions: self.bounds[place].contradictions,
             map,

@@ -14,6 +14,8 @@ pub struct DomainFit {
     pub probes: u64,
     /// Collectives in which the domain was compared with others.
     pub collectives: u64,
+    /// Its collectives were left out, since the probes refute them.
+    pub refuted: bool,
     /// Job time minus local time in the middle of what is known, ns.
     pub offset: i64,
     /// How much faster than the reference's the domain's BOOTTIME was, in parts per million.
@@ -60,6 +62,7 @@ impl DomainFit {
             map: TimeMap::identity(),
             probes: 0,
             collectives: 0,
+            refuted: false,
             offset: 0,
             drift_ppm: 0.0,
             bars: Vec::new(),

@@ -61,6 +61,7 @@ impl Report {
             Some(bar) => with_bar(row.drift_ppm, bar),
             // Walls say nothing of it, and of what a site says it says no more.
             None if row.method == Method::RealtimeAnchors => "not known".to_owned(),
+            None if row.method == Method::ClockFile && row.drift_ppm == 0.0 => "not known".to_owned(),
             None => format!("{:+.3}", row.drift_ppm),
         };
         let bar = row.bar_ns.map_or("not known".to_owned(), duration);
@@ -81,6 +82,7 @@ impl Report {
             Method::Reference => "reference, times unchanged".to_owned(),
             Method::None => "nothing".to_owned(),
             Method::Fusion => format!("{} and {}", probes(), collectives()),
+            Method::Probes if row.collectives_refuted => format!("{}; they refute its collectives", probes()),
             Method::Probes => probes(),
             Method::Collectives => collectives(),
             Method::ClockFile => "the clock file".to_owned(),
@@ -133,6 +135,7 @@ impl Report {
             "auto" => {
                 let next = match self.merged_before {
                     true => "merge what it was made of, with --clock-file FILE",
+                    false if self.has_clock_file => "record with rpd-collect, or name them in the clock file",
                     false => "record with rpd-collect, or give --clock-file FILE",
                 };
                 return format!(

@@ -31,6 +31,9 @@ pub struct ClockRow {
     pub probes: u64,
     /// Collectives in which it was compared with other nodes.
     pub collectives: u64,
+    /// Its collectives were left out, since the probes show that they mislead.
+    #[serde(default)]
+    pub collectives_refuted: bool,
     /// Added to its BOOTTIME in the middle of the run, ns.
     pub offset_ns: i64,
     /// How much faster than the reference's its clock was, parts per million.
@@ -67,6 +70,7 @@ impl ClockRow {
             method: fit.method,
             probes: fit.probes,
             collectives: fit.collectives,
+            collectives_refuted: fit.refuted,
             offset_ns: fit.offset,
             drift_ppm: fit.drift_ppm,
             drift_bar_ppm: drift_bar(fit),

@@ -18,6 +18,9 @@ impl Report {
         self.late_ranks = late_ranks;
         if self.late_ranks.is_empty() && self.processes > 1 {
             let why = match (self.collectives.calls, self.collectives.matched) {
+                (0, _) if self.collectives.alone == 0 && self.has_former_merge() => {
+                    "collectives of former merges are not compared again (the tag rpd.former_merges has what they told)"
+                }
                 (0, _) if self.collectives.alone == 0 => "no collectives were recorded",
                 (_, 0) => "no collectives of different ranks match",
                 _ if self.collectives.timed == 0 => {
@@ -87,7 +90,7 @@ impl LateRank {
             Some(0) => "one clock".to_owned(),
             Some(bar) if self.is_distinct() => format!("clock bar {}", duration(bar)),
             Some(bar) => format!("clock bar {}: cannot be told from the next", duration(bar)),
-            None => "the clocks are not aligned: cannot be told from the next".to_owned(),
+            None => "how far the clocks are off is not known: cannot be told from the next".to_owned(),
         };
         let share = match 100.0 * self.waited_share {
             little if little < 0.5 => "under 1".to_owned(),

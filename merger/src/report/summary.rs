@@ -97,6 +97,9 @@ pub struct Report {
     /// Whether the only input is a merge: what that tells of its clocks is told.
     #[serde(skip)]
     pub(super) merged_before: bool,
+    /// Whether a clock file was given.
+    #[serde(skip)]
+    pub(super) has_clock_file: bool,
     /// On which ranks to record the shards disagree.
     pub disagreement: Option<String>,
     /// What was merged and has no place in a `.rpd`, and how much of it there is.
@@ -187,6 +190,7 @@ impl Report {
                 .collect(),
             nothing_seen: false,
             merged_before: false,
+            has_clock_file: clocks.has_clock_file,
             disagreement: plan.ranks.disagreement(),
             left_out_of_rpd: BTreeMap::new(),
             verify: None,

@@ -108,6 +108,37 @@ fn merged_beside(run: &Run, out: &dyn Fn(&str) -> PathBuf, first: &Merged, late:
 }
 
 #[test]
+fn merges_of_two_clocks_are_told_apart_however_often_they_are_merged() {
+    let run = short(4, 1).plan();
+    let folder = tempfile::tempdir().unwrap();
+    let out = |name: &str| folder.path().join(name);
+    let inputs = shards(&run, &folder.path().join("in"), &everything(&run));
+    let _ = merge(&out("1.db"), &[], &inputs[..2]);
+    let _ = merge(&out("2.db"), &[], &inputs[2..]);
+    let both = merge(&out("3.db"), &[], &[out("1.db"), out("2.db")]);
+    for (name, host) in [("1.db", "gpu000 (rank 0)"), ("2.db", "gpu002 (rank 2)")] {
+        let path = out(name);
+        let words = format!(
+            "{} was merged before: its times stay in the clock of {host}, and nothing tells how far",
+            path.display()
+        );
+        assert!(both.stderr.contains(&words), "{}", both.stderr);
+    }
+    assert!(!both.stderr.contains("no collectives were recorded"), "{}", both.stderr);
+    let words =
+        "in the clocks of gpu000 (rank 0) and gpu002 (rank 2), and nothing tells how far they are apart";
+    let again = merge(&out("4.db"), &[], &[out("3.db")]);
+    let beside = merge(
+        &out("5.db"),
+        &[],
+        &[out("3.db"), write_rocpd(&run, &folder.path().join("bare")).unwrap().remove(0)],
+    );
+    for merged in [again, beside] {
+        assert_eq!(merged.stderr.matches(words).count(), 1, "{}", merged.stderr);
+    }
+}
+
+#[test]
 fn shards_of_the_reference_of_a_merge_fit_to_it() {
     // Of node 0 one rank was merged, and the other one and all of node 2 come later.
     let run = short(3, 2).plan();

@@ -97,6 +97,24 @@ fn the_reference_is_not_moved_and_what_is_not_of_the_job_is_told_in_one_line() {
 }
 
 #[test]
+fn a_file_that_is_wrong_shows_in_collectives_that_were_left_too_early() {
+    let run = SyntheticRun { probes: false, ..short(3, 1) }.plan();
+    let of = |ahead: i64| {
+        let before = RUN_START - 100_000_000_000;
+        let [at, reference] = [1, 0].map(|node| run.nodes[node].clock.local(before));
+        let text = format!("reference gpu000\ngpu001 offset={} at={at} error=500\n", reference - at + ahead);
+        merged(&run, &(text + &line(&run, 2, "gpu002", "")))
+    };
+    let violations = |merged: &Merged, host: &str| merged.number(host, "violations");
+    let (right, wrong) = (of(0), of(1_000_000_000));
+    assert_eq!(violations(&right, "gpu000"), 0, "{}", right.stderr);
+    assert!(violations(&wrong, "gpu000") > 20, "{}", wrong.stderr);
+    assert!(violations(&wrong, "gpu002") > 20, "{}", wrong.stderr);
+    let cells: Vec<&str> = right.line("gpu001").split("  ").filter(|cell| !cell.is_empty()).collect();
+    assert!(cells.iter().any(|cell| cell.trim() == "not known"), "the drift is not told: {cells:?}");
+}
+
+#[test]
 fn a_file_that_cannot_be_used_is_refused_with_its_line() {
     let folder = tempfile::tempdir().unwrap();
     let run = short(2, 1).plan();
