@@ -13,7 +13,7 @@ const FIRST: &str = "echo -15 2>/dev/null >/proc/self/autogroup; exec nice -n -1
 const STEPS: usize = 400;
 /// Where nodes share cores, ranks that wait for one leave late in truth: of a hundred calls at least so many must end
 /// together, or nothing is compared.
-const TOGETHER_OF_100: usize = 5;
+const TOGETHER_OF_100: usize = 1;
 
 #[test]
 fn a_job_of_srun_gets_one_time_alone_under_slurm() {
@@ -78,6 +78,7 @@ fn exits_line_up(calls: &[Vec<(Region, Region)>], bars: &[i64]) {
         // A rank that had to wait for a core left later, in truth as well.
         let ends = || call.iter().map(|(_, truth)| truth.end);
         let apart = ends().max().unwrap() - ends().min().unwrap();
+        // Those that ended apart are as far apart as they were in truth.
         assert!(beyond <= apart + 100_000, "apart by {apart} ns, and {beyond} ns beyond the bars: {call:?}");
         if apart <= 200_000 {
             together += 1;
