@@ -146,7 +146,7 @@ fn garbage_and_a_wrong_key_change_nothing_for_the_others_under_slurm() {
     });
     let counted: Vec<&str> = noise.stdout.split_whitespace().collect();
     let [_, sent, _, answered] = counted[..] else { panic!("{noise}") };
-    assert!(sent.parse::<u64>().unwrap() > 5_000, "{noise}");
+    assert!(sent.parse::<u64>().unwrap() > 500, "{noise}");
     assert_eq!(answered, "0", "{noise}");
     let merged = run.merge("all", &["--strict"]);
     let offsets = assert_certain(&cluster, &merged, 0);
