@@ -10,7 +10,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
 /// Three nodes for some seconds, with a collective every 20 ms.
-fn three_nodes() -> SyntheticRun {
+pub(crate) fn three_nodes() -> SyntheticRun {
     SyntheticRun {
         events_per_rank: 9_000,
         nodes: 3,

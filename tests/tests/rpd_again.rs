@@ -1,6 +1,7 @@
 //! A `.rpd` that is merged has the same rows once it is a `.rpd` again, at once or by way of a database; and the nodes
 //! that it does not name stay the same.
 
+use crate::clock_tables::three_nodes;
 use rpd_tests::content::differences;
 use rpd_tests::fixtures;
 use rpd_tests::harness::{Database, rpd_merge};
@@ -215,14 +216,7 @@ fn unknown_nodes_stay_the_same_when_merged_again_and_are_told_apart() {
 
 #[test]
 fn nodes_that_were_aligned_have_one_time_when_they_are_read_again_and_others_have_not() {
-    let run = SyntheticRun {
-        events_per_rank: 9_000,
-        nodes: 3,
-        ranks_per_node: 1,
-        max_drift_ppb: 20_000,
-        max_anchor_error: 3_000_000,
-        ..SyntheticRun::default()
-    };
+    let run = three_nodes();
     let folder = tempfile::tempdir().unwrap();
     let inputs = write_rocpd(&run.plan(), &folder.path().join("in")).unwrap();
     for (align, clocks, unknown) in [("auto", 1, 0), ("none", 2, 1)] {
