@@ -1,8 +1,6 @@
 //! `rpd-collect doctor` finds what is in the way, runs nothing of the command, and leaves nothing behind.
-#![allow(clippy::unwrap_used)] // clippy takes only functions marked as tests for tests
 
-mod support;
-
+use crate::support;
 use std::process::{Command, Output};
 use support::{Bench, ending, run};
 

@@ -1,9 +1,7 @@
 //! Events in the middle of which something else happens: signals, forks, cancellations, and an allocator
 //! that must not be called.
-#![allow(clippy::unwrap_used)] // clippy takes only functions marked as tests for tests
 
-mod support;
-
+use crate::support;
 use support::{Bench, ending, text};
 
 #[test]

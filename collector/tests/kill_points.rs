@@ -1,9 +1,7 @@
 //! A program that dies at any instruction: what it had completed is on record, what was open is open,
 //! within the one event that was being written.
-#![allow(clippy::unwrap_used)] // clippy takes only functions marked as tests for tests
 
-mod support;
-
+use crate::support;
 use rpd_shard::record::Exit;
 use support::{Bench, Trace, ending, number, run, text};
 

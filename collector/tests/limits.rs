@@ -1,9 +1,7 @@
 //! A shard that finds no room, or no folder: the program does not notice, and every event is in the
 //! shard or in its ledger.
-#![allow(clippy::unwrap_used)] // clippy takes only functions marked as tests for tests
 
-mod support;
-
+use crate::support;
 use rpd_collect::output::{Batch, DEFAULT_MAX_BYTES, Item, NameId, Output, ShardPlace, Span};
 use rpd_shard::model::TableId;
 use rpd_shard::model::native::RANGE;

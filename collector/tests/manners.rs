@@ -1,8 +1,6 @@
 //! The command behaves as it would without rpd-collect.
-#![allow(clippy::unwrap_used)] // clippy takes only functions marked as tests for tests
 
-mod support;
-
+use crate::support;
 use rpd_shard::record::{Loss, LossCause};
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::process::CommandExt;

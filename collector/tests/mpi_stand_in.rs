@@ -2,10 +2,8 @@
 //! about, it aborts, as MPI may.
 
 // clippy takes only functions marked as tests for tests.
-#![allow(clippy::unwrap_used)]
 
-mod support;
-
+use crate::support;
 use std::path::PathBuf;
 use support::{Bench, Trace, ending, text};
 

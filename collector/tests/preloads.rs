@@ -1,10 +1,7 @@
 //! Beside other libraries that are preloaded, under the commands of every day, and in programs that do what
 //! is seldom done: the results are those without us.
-#![allow(clippy::unwrap_used)] // clippy takes only functions marked as tests for tests
 
-mod odd_programs;
-mod support;
-
+use crate::{odd_programs, support};
 use odd_programs::{ODD, ODD_PROLOGUE};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};

@@ -1,8 +1,6 @@
 //! Every process that a job starts, however it is started, and how each of them ended.
-#![allow(clippy::unwrap_used)] // clippy takes only functions marked as tests for tests
 
-mod support;
-
+use crate::support;
 use rpd_shard::record::Exit;
 use support::{Bench, Trace, ending, run, text};
 

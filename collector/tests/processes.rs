@@ -1,8 +1,6 @@
 //! The collector is a process beside the command: what happens to one does not happen to the other.
-#![allow(clippy::unwrap_used)] // clippy takes only functions marked as tests for tests
 
-mod support;
-
+use crate::support;
 use rpd_shard::record::Exit;
 use std::io::{BufRead, BufReader, Read};
 use std::os::unix::fs::PermissionsExt;

@@ -1,10 +1,8 @@
 //! RCCL's host calls, with a library in its place that counts what reaches it.
 
 // clippy takes only functions marked as tests for tests.
-#![allow(clippy::unwrap_used)]
 
-mod support;
-
+use crate::support;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use support::{Bench, Row, Trace, ending, number, run, text};

@@ -1,7 +1,6 @@
 //! What a program emits is in the shard: ranges, marks, threads, forks, what was open at its end.
 
-mod support;
-
+use crate::support;
 use rpd_shard::record::{Exit, LossCause};
 use support::{Bench, Trace, ending, number, text};
 

@@ -1,9 +1,7 @@
 //! What roctx offers besides ranges and marks: pausing, names, thread ids, a real library behind ours.
 //! And the same from Python.
-#![allow(clippy::unwrap_used)] // clippy takes only functions marked as tests for tests
 
-mod support;
-
+use crate::support;
 use support::{Bench, ending, run, text};
 
 /// Declarations as in rocprofiler-sdk-roctx.

@@ -1,8 +1,6 @@
 //! The node's own counters: one sampler per node and run, for as long as the command runs.
-#![allow(clippy::unwrap_used)] // clippy takes only functions marked as tests for tests
 
-mod support;
-
+use crate::support;
 use rpd_collect::collect::SourceDefaults;
 use rpd_collect::launcher::RankIdentity;
 use rpd_collect::machine;

@@ -1,8 +1,6 @@
 //! A real torchrun with eight workers under one collector, and a restart of its workers.
-#![allow(clippy::unwrap_used)] // clippy takes only functions marked as tests for tests
 
-mod support;
-
+use crate::support;
 use rpd_shard::record::Exit;
 use std::collections::BTreeMap;
 use std::process::Command;

@@ -1,8 +1,6 @@
 //! The library under valgrind: no invalid access, nothing uninitialised, whatever the program does.
-#![allow(clippy::unwrap_used)] // clippy takes only functions marked as tests for tests
 
-mod support;
-
+use crate::support;
 use std::path::Path;
 use std::process::Command;
 use support::{Bench, ending, run};

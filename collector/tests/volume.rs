@@ -1,9 +1,7 @@
 //! Much at once: recorded + dropped = emitted whatever the ring, and nothing dropped at the default size
 //! and a million events a second.
-#![allow(clippy::unwrap_used)] // clippy takes only functions marked as tests for tests
 
-mod support;
-
+use crate::support;
 use rpd_shard::Shard;
 use rpd_shard::model::native::RANGE;
 use std::process::Command;
@@ -111,10 +109,11 @@ fn alone_a_million_ranges_a_second_are_recorded_without_a_drop() {
         };
         let mut tries = 0;
         while let lost @ 1.. = dropped() {
+            // Also an idle machine stops for some ms now and then, to write back what a build left.
             let others = used_by_others();
-            assert!(others > 0.1, "{lost} ranges of {threads} threads were dropped");
             tries += 1;
             if tries == 4 {
+                assert!(others > 0.1, "{lost} ranges of {threads} threads were dropped, and before, too");
                 eprintln!("skipped: others use {:.0} % of the machine", 100.0 * others);
                 return;
             }

@@ -105,10 +105,10 @@ pub struct MergeArgs {
     /// Overwrite the output if it is there
     #[arg(long)]
     pub force: bool,
-    /// Stop with exit code 3 if a rank, a block or a row is missing
+    /// Stop with exit code 3 if a rank, a block or a row is missing; never for clocks that are not aligned
     #[arg(long)]
     pub strict: bool,
-    /// Read and check everything, write nothing
+    /// Read and check everything, write no database
     #[arg(long)]
     pub dry_run: bool,
     /// Print the report as JSON on standard output
@@ -117,7 +117,7 @@ pub struct MergeArgs {
     /// No progress and no summary, only warnings and errors
     #[arg(short, long)]
     pub quiet: bool,
-    /// By what the clocks of the nodes are aligned
+    /// By what the clocks of the nodes are aligned; former merges keep their times
     #[arg(long, value_enum, default_value_t, value_name = "HOW")]
     pub align: Align,
     /// Move times by no more than their error bars, so that no rank leaves a collective before the others came
@@ -126,7 +126,9 @@ pub struct MergeArgs {
     /// Offsets of clocks that were measured elsewhere, for nodes of which nothing better is known
     #[arg(long, value_name = "FILE")]
     pub clock_file: Option<PathBuf>,
-    /// Draw the offset and the error bar of each node's clock over time, as SVG
+    /// Draw the offset and the error bar of each clock over the job, as SVG
+    ///
+    /// Also with --dry-run. Overwrites a drawing with --force, and nothing else.
     #[arg(long, value_name = "FILE.svg")]
     pub clock_plot: Option<PathBuf>,
     /// Memory of each merge rank: 512M, 2GiB. Fewer threads and smaller buffers where it is short

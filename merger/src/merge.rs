@@ -35,7 +35,7 @@ use crate::output::units::units;
 use crate::output::verify::verify;
 use crate::output::{legacy, provenance, seal};
 use crate::report::Report;
-use crate::report::plot::plot;
+use crate::report::plot::{check_place, plot};
 use crate::report::progress::Progress;
 use crate::together::{from_rank_0, settle, together};
 use rayon::prelude::*;
@@ -129,7 +129,7 @@ fn merge_once(
         Layout::Partitioned => Sets::for_each_source(comm, &guid, &surveys, found.inputs.len() as u64)
             .map_err(|failure| together(comm, failure))?,
     };
-    let mut report = Report::new(&plan, &schema, &found.warnings, &found.losses, &clocks, &found.nodes);
+    let mut report = Report::new(&plan, &schema, &clocks, &found);
     report.strings = (strings.before, strings.distinct);
     report.processes = found.processes;
     report.rows_read = row_counts(&schema, &found.rows_read);
@@ -140,9 +140,9 @@ fn merge_once(
         Some(former) => report.take_over(former),
         None => report.note_collectives(&matched, late_ranks),
     }
-    if let Some(file) = &listing.clock_file {
-        report.note_clock_file(file, &clocks, &found.nodes);
-    }
+    report.note_clock_file(&clocks);
+    report.note_options_without_effect(args, &plan);
+    report.note_unprobed(&clocks.logs);
     if comm.rank() == 0 {
         since.print(report.warning_lines());
     }
@@ -160,7 +160,7 @@ fn merge_once(
     };
     numbered.totals.extend([(rocpd::STRING, small.strings), (rocpd::INFO_NODE, small.nodes)]);
     if let Some(path) = &args.clock_plot {
-        from_rank_0(comm, || plot(path, &clocks, &found.nodes))?;
+        from_rank_0(comm, || plot(path, &clocks, &report))?;
     }
     if args.dry_run {
         report.rows = row_counts(&schema, &numbered.totals);
@@ -252,6 +252,9 @@ impl Listing {
         let clock_file = clock_file.map_err(|error| Failure::Usage(error.to_string()))?;
         let mut found = find(&args.inputs)?;
         let output = output_of(&mut found, args)?;
+        if let Some(plot) = &args.clock_plot {
+            check_place(plot, &output, args.force)?;
+        }
         Ok(Listing { files: found.files, output, told: Told::default(), clock_file })
     }
 }
@@ -391,7 +394,7 @@ fn align_clocks(
 ) -> Result<JobClocks, Failure> {
     let fixed: Vec<ClockDomain> = plan.former_merges.iter().filter_map(FormerMerge::reference).collect();
     let observed = Observed::gather(comm, recorded, &fixed)?;
-    let meetings = match observed.is_of_several() && args.align != Align::None {
+    let meetings = match observed.is_of_several() && (args.align != Align::None || clock_file.is_some()) {
         true => meetings::gather(comm, matched, &observed.observations.domains)?,
         false => Vec::new(),
     };

@@ -10,7 +10,7 @@
 //! * [`databases`] are jobs of databases, to be damaged;
 //! * [`harness`] starts the built programs with a time limit, under `mpirun` where there is one.
 //!
-//! The promises themselves are in `tests/*.rs`.
+//! The promises themselves are in `tests/`, a module each.
 pub mod clocks;
 pub mod content;
 pub mod crafted;

@@ -1,5 +1,4 @@
 //! What AMD's views show of a merge is what they show of its inputs.
-#![allow(missing_docs, clippy::unwrap_used)]
 
 use rpd_tests::content::{Content, differences};
 use rpd_tests::databases::{change, content_of};

@@ -1,5 +1,4 @@
 //! What cannot be merged is refused in one clear line, and leaves nothing behind.
-#![allow(missing_docs, clippy::unwrap_used)]
 
 use rpd_shard::Shard;
 use rpd_shard::file::BlockKind;

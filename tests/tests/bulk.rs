@@ -1,5 +1,4 @@
 //! Bulk runs are what they say, so that what is measured on them means something.
-#![allow(missing_docs, clippy::unwrap_used)]
 
 use rpd_shard::Shard;
 use rpd_shard::file::BlockKind;

@@ -1,5 +1,4 @@
 //! One time for all nodes: what a merge says of the clocks is true, and it moves no more than it has to.
-#![allow(missing_docs, clippy::unwrap_used)]
 
 use rpd_shard::record::ClockDomain;
 use rpd_tests::databases::DatabaseJob;
@@ -11,7 +10,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
 /// Three nodes for some seconds, with a collective every 20 ms.
-fn three_nodes() -> SyntheticRun {
+pub(crate) fn three_nodes() -> SyntheticRun {
     SyntheticRun {
         events_per_rank: 9_000,
         nodes: 3,
@@ -85,7 +84,7 @@ fn collectives_find_the_offset_that_anchors_miss() {
 
     // What the summary says is in the database, too.
     let outcome = merge(&out, &[], std::slice::from_ref(&folder.path));
-    assert!(outcome.stderr.contains("gpu000: reference, times unchanged"), "{}", outcome.stderr);
+    assert!(outcome.stderr.contains("clock      gpu000 (rank 0) "), "{}", outcome.stderr);
     let database = Database::open(&out);
     let domains: Value = serde_json::from_str(&database.metadata()["rpd.clock.domains"][0]).unwrap();
     assert_eq!(domains, self::report(&outcome)["clocks"]);
@@ -108,7 +107,11 @@ fn a_run_on_one_node_keeps_every_time() {
     for by in ["auto", "none"] {
         let out = folder.beside(&format!("{by}.db"));
         let outcome = merge(&out, &["--align", by, "--repair-causality"], std::slice::from_ref(&folder.path));
-        assert!(outcome.stderr.contains("gpu000: reference, times unchanged"), "{}", outcome.stderr);
+        assert!(
+            outcome.stderr.contains("one clock, of gpu000 (ranks 0-1): times unchanged"),
+            "{}",
+            outcome.stderr
+        );
     }
     let times =
         "SELECT id, start, end FROM rocpd_region UNION ALL SELECT id, start, end FROM rocpd_kernel_dispatch";
@@ -176,7 +179,7 @@ fn bare_databases_are_aligned_by_their_regions_or_by_a_file() {
     let at = run.nodes[1].clock.local(RUN_START);
     let drift = (run.nodes[1].clock.drift_ppb - run.nodes[0].clock.drift_ppb) as f64 / 1e3;
     let text = format!(
-        "# measured\nreference gpu000\ngpu001 offset={measured} at={at} drift_ppm={drift} error=500\ngpu009 offset=1\n"
+        "# measured\nreference gpu000\ngpu001 offset={measured} at={at} drift_ppm={drift} drift_error_ppm=0 error=500\ngpu009 offset=1\n"
     );
     fs::write(&file, text).unwrap();
     let file = file.to_str().unwrap();
@@ -185,7 +188,7 @@ fn bare_databases_are_aligned_by_their_regions_or_by_a_file() {
     let row = clock(&by_file, "gpu001");
     assert_eq!((row["method"].as_str(), row["bar_ns"].as_i64()), (Some("clock_file"), Some(500)));
     assert!((row["offset_ns"].as_i64().unwrap() - measured).abs() < 5_000, "{row}");
-    assert!(outcome.stderr.contains("gpu009, which is no node of this job"), "{}", outcome.stderr);
+    assert!(outcome.stderr.contains("names 1 node that is not in this job: gpu009"), "{}", outcome.stderr);
     // What is better is kept.
     let outcome = merge(&out, &["--clock-file", file], &inputs);
     assert_eq!(clock(&report(&outcome), "gpu001"), clock(&aligned, "gpu001"));
@@ -202,7 +205,7 @@ fn nothing_known_is_said_to_be_nothing() {
     let job = DatabaseJob::small();
     let outcome = job.merge(&["--json"]).success();
     assert!(
-        outcome.stderr.contains("gpu001: nothing is known of its clock; times unchanged"),
+        outcome.stderr.contains(": nothing is known of its clock; times unchanged"),
         "{}",
         outcome.stderr
     );
@@ -224,6 +227,36 @@ fn clocks_are_drawn_and_nobody_else_may_see_them() {
         .arg(&folder.path)
         .run();
     assert_eq!(failed.code(), Some(5), "{failed}");
+}
+
+#[test]
+fn a_drawing_takes_the_place_of_nothing_but_drawings() {
+    let folder = RunFolder::new(&three_nodes());
+    let shard = fs::read_dir(&folder.path).unwrap().map(|entry| entry.unwrap().path()).next().unwrap();
+    let (out, svg) = (folder.beside("out.db"), folder.beside("clocks.svg"));
+    let (victim, link) = (folder.beside("victim"), folder.beside("link.svg"));
+    fs::write(&victim, "<svg a drawing").unwrap();
+    std::os::unix::fs::symlink(&victim, &link).unwrap();
+    let before = fs::read(&shard).unwrap();
+    let try_it = |plot: &std::path::Path, more: &[&str]| {
+        let merging = rpd_merge().args(more).arg("--clock-plot").arg(plot).arg("-o").arg(&out);
+        merging.arg(&folder.path).run()
+    };
+    for more in [&[][..], &["--force"], &["--dry-run"]] {
+        for place in [&shard, &out, &link, &folder.path] {
+            let outcome = try_it(place, more);
+            assert_eq!(outcome.code(), Some(5), "{place:?} {more:?} {outcome}");
+        }
+        assert!(!out.exists());
+    }
+    assert_eq!(fs::read(&shard).unwrap(), before);
+    assert_eq!(fs::read(&victim).unwrap(), b"<svg a drawing");
+    let _ = try_it(&svg, &["--dry-run"]).success();
+    assert!(svg.exists() && !out.exists());
+    assert_eq!(try_it(&svg, &[]).code(), Some(5), "without --force");
+    let _ = try_it(&svg, &["--force"]).success();
+    let beside = fs::read_dir(folder.beside(".")).unwrap().filter_map(Result::ok);
+    assert_eq!(beside.filter(|entry| entry.file_name().to_string_lossy().contains("partial")).count(), 0);
 }
 
 /// Whether every element that begins ends, in order.

@@ -1,5 +1,4 @@
 //! Collectives of all ranks are matched, and tell which rank is late.
-#![allow(missing_docs, clippy::unwrap_used)]
 
 use rpd_merge::cli::{Cli, MergeArgs};
 use rpd_merge::comm::threads;

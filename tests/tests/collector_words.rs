@@ -1,5 +1,4 @@
 //! What a collector says about its own limits reaches the merged database.
-#![allow(missing_docs, clippy::unwrap_used)]
 
 use rpd_shard::model::{Value, native, rocpd};
 use rpd_shard::record::{Exit, Loss, LossCause, Process, Selection};

@@ -1,5 +1,4 @@
 //! Small shards that claim much: bounded memory, bounded time, a bounded number of words.
-#![allow(missing_docs, clippy::unwrap_used)]
 
 use rpd_shard::file::{BlockHeader, BlockKind};
 use rpd_shard::model::{native, rocpd};

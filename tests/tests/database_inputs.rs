@@ -1,6 +1,5 @@
 //! Databases that are damaged, unfinished, twice there, of another version or full of secrets: one clear
 //! line, the rest is merged unless `--strict`, and what is not in the output is told.
-#![allow(missing_docs, clippy::unwrap_used)]
 
 use rpd_rocpd::{Guid, schema};
 use rpd_tests::content::differences;

@@ -1,5 +1,4 @@
 //! Merges of databases that are interrupted, and what they neither pass on nor touch.
-#![allow(missing_docs, clippy::unwrap_used)]
 
 use rpd_tests::databases::{DatabaseJob, change};
 use rpd_tests::fixtures;

@@ -1,5 +1,4 @@
 //! A shard that was made to do harm costs bounded memory and time, and never crashes the merger.
-#![allow(missing_docs, clippy::unwrap_used)]
 
 use rpd_shard::codec::encode_columns;
 use rpd_shard::file::{BlockHeader, BlockKind};

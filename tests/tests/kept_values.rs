@@ -1,5 +1,4 @@
 //! Values that a database cannot take as they are: rewritten or left out, counted, never fatal.
-#![allow(missing_docs, clippy::unwrap_used)]
 
 use rpd_shard::codec::encode_columns;
 use rpd_shard::model::{Cells, Kind, Schema, TextCells, Value, native, rocpd};

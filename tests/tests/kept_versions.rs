@@ -1,5 +1,4 @@
 //! Shards of every format version stay readable, and merge with new ones.
-#![allow(missing_docs, clippy::unwrap_used)]
 
 use rpd_shard::model::{Value, native, rocpd};
 use rpd_shard::record::{Exit, Node, Process, RunIdentity};

@@ -1,5 +1,4 @@
 //! Nothing but `rpd-merge-mpi` needs an MPI library to start.
-#![allow(missing_docs)]
 
 use rpd_tests::harness::{Job, Outcome, binary, mpi_missing, skip};
 

@@ -1,5 +1,4 @@
 //! What a lost block takes with it is told, counted, and never replaced by something else.
-#![allow(missing_docs, clippy::unwrap_used)]
 
 use rpd_shard::Shard;
 use rpd_shard::file::{BlockKind, BlockRef};

@@ -1,5 +1,4 @@
 //! A real job: a training loop on four ranks, collected, merged, counted.
-#![allow(missing_docs)]
 
 use rpd_tests::harness::{
     Database, Job, binary, dump_difference, mpi_missing, mpirun, python, repository, rpd_merge,

@@ -1,5 +1,4 @@
 //! The merge does not depend on the number of ranks or threads, and ends as one.
-#![allow(missing_docs)]
 
 use rpd_tests::harness::{
     Database, Outcome, RunFolder, binary, dump_difference, leftovers, mpi_missing, mpirun, rpd_merge,

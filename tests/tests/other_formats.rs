@@ -1,6 +1,5 @@
 //! Legacy `.rpd` files and the JSON of rocprofv3: a merge shows what their own views and records show.
 //! The files are real ones; where they are not, nothing is compared and a note says so.
-#![allow(missing_docs, clippy::unwrap_used)]
 
 use rpd_tests::content::{Content, differences};
 use rpd_tests::fixtures;
@@ -20,16 +19,6 @@ fn merged(input: &Path, folder: &Path) -> Database {
     let database = Database::open(&output);
     database.assert_sound();
     database
-}
-
-/// The rows of queries, sorted, by a name for each query.
-fn answers(database: &Database, queries: &[(&str, &str)]) -> Content {
-    let sorted = |sql: &str| {
-        let mut rows: Vec<String> = database.rows(sql).iter().map(|row| row.join(" | ")).collect();
-        rows.sort();
-        rows
-    };
-    queries.iter().map(|(name, sql)| ((*name).to_owned(), sorted(sql))).collect()
 }
 
 /// What a `.rpd` is asked, by its own views, and what a merge is asked for the same.
@@ -99,12 +88,12 @@ fn a_merge_of_an_rpd_shows_what_its_own_views_show() {
         let merge = merged(&input, folder.path());
         let of_file = QUESTIONS.map(|(name, own, _)| (name, own));
         let of_merge = QUESTIONS.map(|(name, _, merge)| (name, merge));
-        let expected = answers(&own, &of_file);
+        let expected = own.answers(&of_file);
         for (name, rows) in &expected {
             let none = *name == "texts of ranges" && own.count("api") < 1_000;
             assert!(none || rows.len() >= 15, "{name}: {} rows in {}", rows.len(), input.display());
         }
-        assert_eq!(differences(&expected, &answers(&merge, &of_merge)), "", "{}", input.display());
+        assert_eq!(differences(&expected, &merge.answers(&of_merge)), "", "{}", input.display());
     }
 }
 
@@ -123,7 +112,7 @@ fn tables_of_extensions_come_along_with_their_strings() {
            JOIN rocpd_string s ON s.id = x.autogradName_id GROUP BY 1"
     );
     let (expected, found) =
-        (answers(&own, &[("autograd", by_name)]), answers(&merge, &[("autograd", &in_merge)]));
+        (own.answers(&[("autograd", by_name)]), merge.answers(&[("autograd", &in_merge)]));
     assert!(expected["autograd"].len() >= 10);
     assert_eq!(differences(&expected, &found), "");
 }
@@ -211,7 +200,7 @@ fn a_merge_of_the_json_of_rocprofv3_shows_what_is_in_it() {
         ("allocations", "SELECT count(*) FROM rocpd_memory_allocate"),
         ("process", "SELECT hostname, machine_id, pid FROM processes"),
     ];
-    assert_eq!(differences(&expected, &answers(&merge, &questions)), "");
+    assert_eq!(differences(&expected, &merge.answers(&questions)), "");
     let kept = merge.rows("SELECT kernel_name FROM rocpd_info_kernel_symbol").concat();
     let lost: Vec<_> = names.values().filter(|name| *name != "''" && !kept.contains(name)).collect();
     assert!(lost.is_empty(), "kernel symbols that are not in the merge: {lost:?}");
@@ -280,8 +269,7 @@ fn a_merged_rpd_has_the_operations_and_nodes_of_its_inputs() {
         let _ = merge().args(["--format", "rpd", "-o"]).arg(&rpd).args(inputs).run().success();
         let (database, rpd) = (Database::open(&database), Database::open(&rpd));
         assert_eq!(rpd.rows("PRAGMA integrity_check"), [["'ok'"]]);
-        let expected = answers(
-            &database,
+        let expected = database.answers(
             &[
                 ("kernels", "SELECT name, count(*), sum(duration) FROM kernels GROUP BY name"),
                 ("calls", &format!("{CALLS} SELECT name, count(*), sum(duration) FROM call GROUP BY name")),
@@ -299,8 +287,7 @@ fn a_merged_rpd_has_the_operations_and_nodes_of_its_inputs() {
                 ),
             ],
         );
-        let found = answers(
-            &rpd,
+        let found = rpd.answers(
             &[
                 (
                     "kernels",

@@ -1,5 +1,4 @@
 //! What a merge never overwrites, and what it does when nobody can read its report.
-#![allow(missing_docs, clippy::unwrap_used)]
 
 use rpd_tests::harness::{Outcome, RunFolder, assert_refused, leftovers, rpd_merge};
 use rpd_tests::synthetic::{SyntheticRun, write_shards};

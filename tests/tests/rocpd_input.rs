@@ -1,5 +1,4 @@
 //! Synthetic databases as input: by their pages and by SQLite they are the same rows of the same processes.
-#![allow(missing_docs, clippy::unwrap_used)]
 
 use rpd_rocpd::read::{Database as Input, Wanted};
 use rpd_shard::model::{Cells, OwnedValue, Value};

@@ -1,6 +1,5 @@
 //! What is merged does not depend on how many shards there are, what they are called, or what else
 //! lies about; two merges do not hurt each other.
-#![allow(missing_docs, clippy::unwrap_used)]
 
 use rpd_shard::ShardWriter;
 use rpd_shard::record::{Process, RunIdentity};

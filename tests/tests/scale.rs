@@ -1,5 +1,4 @@
 //! Many inputs, many strings, large payloads, little memory, few open files: the same file byte for byte.
-#![allow(missing_docs, clippy::unwrap_used)]
 
 use rpd_shard::model::{Value, native};
 use rpd_shard::size::Size;

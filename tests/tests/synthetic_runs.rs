@@ -1,5 +1,4 @@
 //! What the generator of synthetic runs promises to the other tests.
-#![allow(missing_docs)]
 
 use rpd_shard::Shard;
 use rpd_shard::file::BlockKind;

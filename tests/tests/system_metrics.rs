@@ -1,5 +1,4 @@
 //! The node's counters, from a collector through a merge to the query that docs/SYSTEM_METRICS.md gives.
-#![allow(missing_docs, clippy::unwrap_used)]
 
 use rpd_tests::harness::{Database, Job, binary, repository, rpd_merge};
 use std::collections::BTreeMap;

@@ -15,6 +15,9 @@
 //! * Anyone else is taken to mean this process alone, as `kill PID` does: passed on once. Known
 //!   limit: `kill -- -GROUP` typed by hand reaches a handler twice.
 //!
+//! To the kernel, two signals of one number that a process has not taken yet are one. If the first was
+//! for the group, a second one for us alone that comes before we ran again is lost with it.
+//!
 //! Who waits for us has to see us stopped when the command is stopped. So after SIGTSTP, SIGTTIN and
 //! SIGTTOU this process stops if the command does, and SIGCONT is passed on. SIGSTOP cannot be
 //! caught: sent to this process alone, it leaves the command running.

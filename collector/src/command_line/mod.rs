@@ -6,12 +6,11 @@ pub use rpd_shard::size::{Size, SizeError};
 pub use trace::{Trace, TraceError};
 
 use crate::output::DEFAULT_MAX_BYTES;
-use crate::probe::{DEFAULT_RATE, ProbeChoice, ProbeInterface, ProbePorts};
+use crate::probe::{DEFAULT_RATE, ProbeChoice, ProbeInterface, ProbePorts, ProbeRate};
 use crate::rank_set::RankSet;
 use clap::Parser;
 use std::ffi::OsString;
 use std::fmt::Display;
-use std::num::NonZeroU32;
 use std::path::PathBuf;
 use std::str::FromStr;
 
@@ -116,8 +115,8 @@ pub struct Options {
     pub probe_ports: Option<ProbePorts>,
 
     /// Most answers to other nodes a second [default: 10000]
-    #[arg(long, value_name = "NUMBER", value_parser = clap::value_parser!(u32).range(1..))]
-    pub probe_rate: Option<u32>,
+    #[arg(long, value_name = "NUMBER")]
+    pub probe_rate: Option<ProbeRate>,
 
     /// The command to run, and its arguments
     #[arg(required = true, trailing_var_arg = true, value_name = "COMMAND")]
@@ -204,9 +203,7 @@ impl Options {
                 .probe_interface
                 .or_else(|| parsed("RPD_PROBE_INTERFACE", set, &mut warnings)),
             probe_ports: self.probe_ports.or_else(|| parsed("RPD_PROBE_PORTS", set, &mut warnings)),
-            probe_rate: self
-                .probe_rate
-                .or_else(|| Some(parsed::<NonZeroU32>("RPD_PROBE_RATE", set, &mut warnings)?.get())),
+            probe_rate: self.probe_rate.or_else(|| parsed("RPD_PROBE_RATE", set, &mut warnings)),
             command: self.command,
         };
         (options, warnings)
@@ -217,7 +214,7 @@ impl Options {
         let choice = ProbeChoice {
             interface: self.probe_interface.clone(),
             ports: self.probe_ports,
-            rate: self.probe_rate.unwrap_or(DEFAULT_RATE),
+            rate: self.probe_rate.map_or(DEFAULT_RATE, |rate| rate.0),
         };
         (self.probes != Some(Probes::Off)).then_some(choice)
     }

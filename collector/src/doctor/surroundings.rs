@@ -47,12 +47,11 @@ pub(super) fn clocks(
     }
     let addresses: Vec<String> = match probe::addresses(choice.interface.as_ref()) {
         Ok(addresses) => addresses.iter().map(IpAddr::to_string).collect(),
-        Err(error) => return vec![Finding::problem(format!("no addresses: {error}"), "use --probes off")],
+        Err(error) => {
+            let next = "name another one with --probe-interface, or use --probes off";
+            return vec![Finding::problem(format!("no clock probes: {error}"), next)];
+        }
     };
-    if addresses.is_empty() {
-        let next = "name another one with --probe-interface, or use --probes off";
-        return vec![Finding::problem("no network interface for the probes is up", next)];
-    }
     let ports = choice.ports.map_or("any UDP port".to_owned(), |ports| format!("UDP ports {ports}"));
     vec![Finding::Ok(format!("probed from {}, {ports}", addresses.join(", ")))]
 }

@@ -7,17 +7,20 @@
 //! ```
 //!
 //! The names alone give the tree, so that of a thousand cards an agent reads the few that it needs. Files
-//! appear whole: they are written under another name first. The last agent to leave removes everything.
+//! appear whole: they are written under another name first. The last agent to leave removes everything; files of
+//! those that were killed go with it once they are old.
 
 use super::interfaces::{MOST_ADDRESSES, is_global};
 use super::packet::Key;
 use rpd_shard::record::ClockDomain;
 use rustix::fs::OFlags;
-use std::fs::{self, DirBuilder, File, OpenOptions, Permissions};
+use std::collections::HashMap;
+use std::fs::{self, DirBuilder, DirEntry, File, OpenOptions, Permissions};
 use std::io::{self, Read, Write};
 use std::net::SocketAddr;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 use twox_hash::XxHash3_128;
 
 /// Its name in the run folder.
@@ -27,6 +30,8 @@ const SECRET: &str = "secret";
 const MOST_LISTED: usize = 1 << 16;
 /// Longest file.
 const MOST_BYTES: u64 = 4096;
+/// A shared file system may tell for so long when a file was written before.
+const STALE: Duration = Duration::from_secs(60);
 /// First line of a claim and of a card.
 const CLAIM_TITLE: &str = "rpd clock agent 1";
 const CARD_TITLE: &str = "rpd clock card 1";
@@ -177,17 +182,46 @@ impl Folder {
         (DomainId::of(&card.domain) == agent.domain).then_some(card)
     }
 
-    /// Removes what this agent has put there, and if it was the last, everything.
-    pub(super) fn leave(&self, rank: u32, holder: u128) {
+    /// Removes what this agent has put there, and if it was the last, everything. An agent without a sign of life
+    /// for `expiry` is gone.
+    pub(super) fn leave(&self, rank: u32, holder: u128, expiry: Duration) {
         if self.claimed().is_ok_and(|claimed| claimed.is_none_or(|claimed| claimed.holder == holder)) {
             let _ = fs::remove_file(self.path.join(card_name(Listed { rank, domain: self.own })));
             let _ = fs::remove_file(self.path.join(self.claim_name()));
         }
+        self.sweep(expiry + STALE);
         let names = fs::read_dir(&self.path).into_iter().flatten().filter_map(Result::ok);
         let mut others = names.filter(|entry| entry.file_name() != SECRET);
         if others.next().is_none() {
             let _ = fs::remove_file(self.path.join(SECRET));
             let _ = fs::remove_dir(&self.path);
+        }
+    }
+
+    /// Removes the files of agents that say that they live no more: they were killed. All times are those of the file
+    /// system: the clocks of agents are not comparable.
+    fn sweep(&self, silent: Duration) {
+        // The own files were removed just now.
+        let Ok(now) = fs::metadata(&self.path).and_then(|folder| folder.modified()) else { return };
+        let is_old = |entry: &DirEntry| {
+            let written = entry.metadata().and_then(|file| file.modified());
+            written.is_ok_and(|written| now.duration_since(written).is_ok_and(|age| age > silent))
+        };
+        let entries = fs::read_dir(&self.path).into_iter().flatten().filter_map(Result::ok);
+        let entries: Vec<DirEntry> = entries.take(MOST_LISTED).collect();
+        let claimed = |entry: &DirEntry| {
+            let name = entry.file_name();
+            Some((name.to_str()?.strip_suffix(".agent")?.to_owned(), is_old(entry)))
+        };
+        let claims: HashMap<String, bool> = entries.iter().filter_map(claimed).collect();
+        for entry in entries.iter().filter(|entry| entry.file_name() != SECRET) {
+            // A card is written once: whether its agent lives is in the claim.
+            let name = entry.file_name();
+            let card = name.to_str().and_then(parse_name);
+            let claim = card.and_then(|card| claims.get(&card.domain.to_string()));
+            if claim.copied().unwrap_or_else(|| is_old(entry)) {
+                let _ = fs::remove_file(entry.path());
+            }
         }
     }
 
@@ -304,6 +338,8 @@ mod tests {
     use crate::probe::packet::{Kind, tests::packet};
     use std::sync::{Arc, Barrier};
 
+    const EXPIRY: Duration = Duration::from_secs(30);
+
     fn domain(time_namespace: u64) -> ClockDomain {
         ClockDomain { boot_id: "3ab1".to_owned(), time_namespace }
     }
@@ -374,13 +410,48 @@ mod tests {
         assert_eq!(listed.iter().map(|agent| agent.rank).collect::<Vec<_>>(), [4, 9]);
         assert_eq!(second.card(listed[1]), Some(card(1)));
         first.secret().unwrap();
-        first.leave(9, 5);
+        first.leave(9, 5, EXPIRY);
         assert_eq!(first.list().unwrap().len(), 2, "somebody else's");
-        first.leave(9, 7);
+        first.leave(9, 7, EXPIRY);
         assert_eq!((first.list().unwrap().len(), first.claimed().unwrap()), (1, None));
-        second.leave(12, 1);
-        second.leave(4, 1);
+        second.leave(12, 1, EXPIRY);
+        second.leave(4, 1, EXPIRY);
         assert!(!run.path().join("clocks").exists(), "the last one removes it");
+    }
+
+    #[test]
+    fn files_of_agents_that_were_killed_go_with_the_last_one_and_those_of_others_stay() {
+        let run = tempfile::tempdir().unwrap();
+        let agents: Vec<Folder> = (1..=4).map(|number| folder(run.path(), number)).collect();
+        let claimed = Claimed { holder: 5, network: 6, rank: 9, beat: -1 };
+        for (agent, number) in agents.iter().zip(1..) {
+            assert!(agent.claim(&claimed).unwrap());
+            agent.publish(number, &card(number.into())).unwrap();
+        }
+        agents[0].secret().unwrap();
+        let path = |name: &str| run.path().join("clocks").join(name);
+        let age = |path: &Path, seconds| {
+            let file = File::options().write(true).open(path).unwrap();
+            let then = std::time::SystemTime::now() - Duration::from_secs(seconds);
+            file.set_modified(then).unwrap();
+        };
+        fs::write(path(".secret.0123"), "half a draft").unwrap();
+        // The second was killed. The third lives: cards are old.
+        for old in [path(".secret.0123"), path(&agents[1].claim_name())] {
+            age(&old, 100);
+        }
+        age(&path(&agents[2].claim_name()), 80);
+        (1..=3).for_each(|n| {
+            age(&path(&card_name(Listed { rank: n, domain: agents[n as usize - 1].own })), 3_600)
+        });
+        agents[0].leave(1, 5, EXPIRY);
+        let left = agents[2].list().unwrap();
+        assert_eq!(left.iter().map(|agent| agent.rank).collect::<Vec<_>>(), [3, 4]);
+        assert!(!path(&agents[1].claim_name()).exists() && !path(".secret.0123").exists());
+        agents[2].leave(3, 5, EXPIRY);
+        assert!(path("secret").exists());
+        agents[3].leave(4, 5, EXPIRY);
+        assert!(!run.path().join("clocks").exists());
     }
 
     #[test]

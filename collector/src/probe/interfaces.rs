@@ -8,6 +8,8 @@ use std::str::FromStr;
 
 /// Addresses of one node at most.
 pub(super) const MOST_ADDRESSES: usize = 8;
+/// Interfaces that an error lists.
+const MOST_LISTED: usize = 16;
 
 /// Which interface the probes take, as `--probe-interface ib0` or `10.1.0.0/16` names it.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
@@ -71,6 +73,36 @@ fn same_network(a: IpAddr, b: IpAddr, prefix: u8) -> bool {
     different.checked_shr(bits - u32::from(prefix)).unwrap_or(0) == 0
 }
 
+/// Why there is no address to probe from.
+#[derive(Debug, thiserror::Error)]
+pub enum AddressError {
+    /// The system does not tell.
+    #[error("the network interfaces cannot be listed: {0}")]
+    Io(#[from] io::Error),
+    /// None but loopback.
+    #[error("no network interface is up")]
+    NothingUp,
+    /// None of those that were chosen; what else there is.
+    #[error("no address of {chosen} is up on this node{}", listed(.there))]
+    NotThere {
+        /// What was chosen.
+        chosen: ProbeInterface,
+        /// Name and address of each interface.
+        there: Vec<(String, IpAddr)>,
+    },
+}
+
+/// The first interfaces, and what to do with them.
+fn listed(there: &[(String, IpAddr)]) -> String {
+    let shown = there.iter().take(MOST_LISTED).map(|(name, address)| format!("{name} ({address})"));
+    let shown = shown.collect::<Vec<_>>().join(", ");
+    match there.len() {
+        0 => ", nor of any other interface".to_owned(),
+        1..=MOST_LISTED => format!("; give --probe-interface one of {shown}"),
+        _ => format!("; give --probe-interface one of {shown}, ..."),
+    }
+}
+
 /// An address of this node.
 struct Found {
     name: String,
@@ -81,17 +113,20 @@ struct Found {
 
 /// Addresses of interfaces that are up, in the order in which others try them: those with hardware first,
 /// IPv4 before IPv6. No loopback unless it was chosen, and none that is valid on one link only.
-pub fn addresses(chosen: Option<&ProbeInterface>) -> io::Result<Vec<IpAddr>> {
+/// There is at least one.
+pub fn addresses(chosen: Option<&ProbeInterface>) -> Result<Vec<IpAddr>, AddressError> {
     let up = if_addrs::get_if_addrs()?.into_iter().filter(if_addrs::Interface::is_oper_up);
     let found = up.map(|interface| Found {
         address: interface.ip(),
         is_device: Path::new("/sys/class/net").join(&interface.name).join("device").exists(),
         name: interface.name,
     });
-    Ok(in_order(found.collect(), chosen))
+    in_order(found.collect(), chosen)
 }
 
-fn in_order(mut found: Vec<Found>, chosen: Option<&ProbeInterface>) -> Vec<IpAddr> {
+fn in_order(mut found: Vec<Found>, chosen: Option<&ProbeInterface>) -> Result<Vec<IpAddr>, AddressError> {
+    let usable = found.iter().filter(|found| is_global(found.address) && !found.address.is_loopback());
+    let there: Vec<(String, IpAddr)> = usable.map(|found| (found.name.clone(), found.address)).collect();
     found.retain(|Found { name, address, .. }| match chosen {
         Some(chosen) => is_global(*address) && chosen.has(name, *address),
         None => is_global(*address) && !address.is_loopback(),
@@ -103,7 +138,11 @@ fn in_order(mut found: Vec<Found>, chosen: Option<&ProbeInterface>) -> Vec<IpAdd
             addresses.push(address);
         }
     }
-    addresses
+    match chosen {
+        _ if !addresses.is_empty() => Ok(addresses),
+        None => Err(AddressError::NothingUp),
+        Some(chosen) => Err(AddressError::NotThere { chosen: chosen.clone(), there }),
+    }
 }
 
 /// Whether packets can be sent to an address without naming an interface.
@@ -137,7 +176,10 @@ mod tests {
             is_device: *is_device,
         });
         let chosen = chosen.map(|text| text.parse().unwrap());
-        in_order(found.collect(), chosen.as_ref()).iter().map(IpAddr::to_string).collect()
+        match in_order(found.collect(), chosen.as_ref()) {
+            Ok(addresses) => addresses.iter().map(IpAddr::to_string).collect(),
+            Err(error) => vec![error.to_string()],
+        }
     }
 
     #[test]
@@ -148,7 +190,12 @@ mod tests {
         assert_eq!(ordered(Some("fd00::/16")), ["fd00::5"]);
         assert_eq!(ordered(Some("lo")), ["127.0.0.1", "::1"]);
         assert_eq!(ordered(Some("127.0.0.1")), ["127.0.0.1"]);
-        assert_eq!(ordered(Some("eth1")), Vec::<String>::new());
+        // It has one that is valid on its link only.
+        assert_eq!(
+            ordered(Some("eth1")),
+            ["no address of eth1 is up on this node; give --probe-interface one of \
+                 docker0 (172.17.0.1), eth0 (fd00::5), eth0 (10.0.3.5), ib0 (10.1.3.5)"]
+        );
         assert_eq!(ordered(Some("0.0.0.0/0")).len(), 4);
     }
 

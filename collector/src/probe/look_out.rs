@@ -89,7 +89,7 @@ impl LookOut {
                     }
                 }
                 Err((folder, error)) => {
-                    folder.leave(rank, self.holder);
+                    folder.leave(rank, self.holder, self.config.pace.expiry);
                     return Err(error);
                 }
             }
@@ -147,14 +147,9 @@ impl LookOut {
 
     fn equip(&self, folder: &Folder, rank: u32) -> io::Result<(Arc<Mutex<Board>>, JoinHandle<()>)> {
         let choice = &self.config.choice;
-        let addresses = interfaces::addresses(choice.interface.as_ref())?;
-        if addresses.is_empty() {
-            return Err(io::Error::other(match &choice.interface {
-                None => "no network interface is up".to_owned(),
-                Some(interface) => format!("no address of {interface} is up on this node"),
-            }));
-        }
-        let sockets = Sockets::bind(&addresses, choice.ports, self.holder as u64)?;
+        let addresses = interfaces::addresses(choice.interface.as_ref()).map_err(io::Error::other)?;
+        let bound = Sockets::bind(&addresses, choice.ports, self.holder as u64);
+        let sockets = bound.map_err(io::Error::other)?;
         let card = Card { domain: self.config.domain.clone(), addresses: sockets.addresses() };
         let key = self.agree(folder, rank, &card)?;
         let board = Arc::new(Mutex::new(Board::default()));
@@ -202,7 +197,7 @@ impl LookOut {
             }
         };
         match end {
-            End::Stopped => office.folder.leave(office.rank, self.holder),
+            End::Stopped => office.folder.leave(office.rank, self.holder, pace.expiry),
             End::Lost => self.signals.lost.set(),
         }
         self.signals.wake.set();

@@ -17,13 +17,15 @@ mod folder;
 mod interfaces;
 mod look_out;
 mod packet;
+mod rate;
 mod signal;
 mod sockets;
 #[cfg(test)]
 mod tests;
 mod tree;
 
-pub use interfaces::{ProbeInterface, ProbeInterfaceError, addresses};
+pub use interfaces::{AddressError, ProbeInterface, ProbeInterfaceError, addresses};
+pub use rate::{ProbeRate, ProbeRateError};
 pub use sockets::{ProbePorts, ProbePortsError};
 
 use crate::machine;

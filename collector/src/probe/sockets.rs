@@ -42,22 +42,53 @@ impl std::fmt::Display for ProbePorts {
     }
 }
 
+/// Why there is no socket at an address.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum BindError {
+    /// Others have all ports of the range.
+    #[error(
+        "no port of {ports} is free on {address}; give --probe-ports a range with a port for each agent of this node"
+    )]
+    Taken {
+        /// What was chosen.
+        ports: ProbePorts,
+        /// Where.
+        address: IpAddr,
+    },
+    /// The system does not let us.
+    #[error("no socket can be had at {address}: {source}")]
+    Io {
+        /// Where.
+        address: IpAddr,
+        /// What it says.
+        source: io::Error,
+    },
+    /// There is no address.
+    #[error("there is no address to bind")]
+    NoAddress,
+}
+
 /// All sockets of an agent.
 #[derive(Debug)]
 pub(super) struct Sockets(Vec<(UdpSocket, SocketAddr)>);
 
 impl Sockets {
-    /// Binds a port at each address that has one free. `random` says where in the range to begin.
-    pub(super) fn bind(addresses: &[IpAddr], ports: Option<ProbePorts>, random: u64) -> io::Result<Sockets> {
+    /// Binds a port at each address that has one free. `random` says where in the range to begin. Fails where none
+    /// has, with what is wrong at the first.
+    pub(super) fn bind(
+        addresses: &[IpAddr],
+        ports: Option<ProbePorts>,
+        random: u64,
+    ) -> Result<Sockets, BindError> {
         let mut sockets = Vec::new();
-        let mut failure = io::Error::from(io::ErrorKind::AddrNotAvailable);
+        let mut failure = None;
         for address in addresses {
             match bind_one(*address, ports, random) {
                 Ok(bound) => sockets.push(bound),
-                Err(error) => failure = error,
+                Err(error) => drop(failure.get_or_insert(error)),
             }
         }
-        if sockets.is_empty() { Err(failure) } else { Ok(Sockets(sockets)) }
+        if sockets.is_empty() { Err(failure.unwrap_or(BindError::NoAddress)) } else { Ok(Sockets(sockets)) }
     }
 
     pub(super) fn addresses(&self) -> Vec<SocketAddr> {
@@ -86,9 +117,13 @@ impl Sockets {
     }
 }
 
-fn bind_one(address: IpAddr, ports: Option<ProbePorts>, random: u64) -> io::Result<(UdpSocket, SocketAddr)> {
-    let socket = match ports {
-        None => UdpSocket::bind((address, 0))?,
+fn bind_one(
+    address: IpAddr,
+    ports: Option<ProbePorts>,
+    random: u64,
+) -> Result<(UdpSocket, SocketAddr), BindError> {
+    let bound = match ports {
+        None => UdpSocket::bind((address, 0)),
         Some(ProbePorts { first, last }) => {
             let count = u64::from(last - first) + 1;
             let port = |i: u64| first + ((random % count + i) % count) as u16;
@@ -99,12 +134,18 @@ fn bind_one(address: IpAddr, ports: Option<ProbePorts>, random: u64) -> io::Resu
                     break;
                 }
             }
-            bound?
+            bound
         }
     };
-    socket.set_nonblocking(true)?;
-    let own = socket.local_addr()?;
-    Ok((socket, own))
+    let ready = bound.and_then(|socket| {
+        socket.set_nonblocking(true)?;
+        let own = socket.local_addr()?;
+        Ok((socket, own))
+    });
+    ready.map_err(|source| match ports {
+        Some(ports) if source.kind() == io::ErrorKind::AddrInUse => BindError::Taken { ports, address },
+        _ => BindError::Io { address, source },
+    })
 }
 
 /// The address that the kernel would send from. A datagram socket that is connected sends nothing.
@@ -137,7 +178,11 @@ mod tests {
         let taken: Vec<UdpSocket> = (0..3).map(|_| UdpSocket::bind("127.0.0.1:0").unwrap()).collect();
         let port = taken[0].local_addr().unwrap().port();
         let full = ProbePorts { first: port, last: port };
-        assert!(Sockets::bind(&here, Some(full), 7).is_err());
+        let error = Sockets::bind(&here, Some(full), 7).unwrap_err().to_string();
+        let words = format!("no port of {port}-{port} is free on 127.0.0.1; give --probe-ports a range");
+        assert!(error.starts_with(&words), "{error}");
+        let elsewhere = Sockets::bind(&[IpAddr::from([192, 0, 2, 1])], None, 7).unwrap_err().to_string();
+        assert!(elsewhere.starts_with("no socket can be had at 192.0.2.1: "), "{elsewhere}");
         let wide = ProbePorts { first: port.saturating_sub(20).max(LOWEST_PORT), last: port };
         let bound = Sockets::bind(&here, Some(wide), u64::MAX).unwrap().addresses();
         assert!((wide.first..wide.last).contains(&bound[0].port()), "{bound:?}");

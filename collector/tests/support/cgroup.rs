@@ -49,15 +49,6 @@ impl Cgroup {
     pub(crate) fn enter(&self) -> String {
         format!("echo 0 > {}/cgroup.procs", self.folder.display())
     }
-
-    /// Processes that the kernel has killed in it for want of memory.
-    pub(crate) fn killed(&self) -> u64 {
-        let count = |file: &str| {
-            let text = std::fs::read_to_string(self.folder.join(file)).ok()?;
-            text.lines().find_map(|line| line.strip_prefix("oom_kill ")?.parse().ok())
-        };
-        count("memory.oom_control").or_else(|| count("memory.events")).unwrap_or(0)
-    }
 }
 
 impl Drop for Cgroup {

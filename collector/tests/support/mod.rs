@@ -1,6 +1,4 @@
 //! Builds small C programs, runs them under rpd-collect with a time limit, and reads shards back.
-// Each test binary uses a part; clippy takes only functions marked as tests for tests.
-#![allow(dead_code, clippy::unwrap_used)]
 
 pub(crate) mod cgroup;
 

@@ -12,6 +12,16 @@ pub use quiet::NotQuiet;
 pub use read::{Options, TranslateError, Translation, is_merge, peek, translate};
 pub use write::{Count, WriteError, Written, write};
 
+use rpd_shard::record::Clock;
+
+/// Tag of the metadata with the name of the clock that all times are on.
+const CLOCK_TAG: &str = "rpd.clock";
+/// The clocks that it may name.
+const CLOCKS: [Clock; 3] = [Clock::Boottime, Clock::Monotonic, Clock::Realtime];
+/// Tag and value of the metadata of a file whose nodes have one time: that clock is one of one node.
+const ONE_TIME_TAG: &str = "rpd.clock.one_time";
+const ONE_TIME: &str = "all nodes";
+
 /// Distance of the process and thread ids of two nodes in a merged file.
 pub const PID_STRIDE: i64 = 10_000_000;
 /// Distance of the GPU and queue numbers of two nodes in a merged file.

@@ -1,10 +1,11 @@
 //! What all inputs say of the clocks, brought together in rank 0; the fits that follow from it, told to all.
 
-use super::clock_file::ClockFile;
+use super::clock_file::{ClockFile, Named};
+use super::logs::log_of_no_probes;
 use super::nodes::Nodes;
 use super::observations::{Message, Set, Timed, put_together, thin_out_bursts, thin_out_sets};
 use crate::clock::{
-    Align, BarKnot, BestSets, Causality, DomainFit, Meeting, Method, Observations, TimeMap, align, causality,
+    Align, BestSets, Causality, DomainFit, Meeting, Method, Observations, Repaired, align, causality,
     keep_best, repair_causality,
 };
 use crate::comm::Comm;
@@ -22,8 +23,10 @@ use std::collections::{BTreeMap, BTreeSet};
 pub const MERGED: u64 = u64::MAX;
 /// Moments of a run at which bars are looked at.
 const MOMENTS: i128 = 64;
-/// Domains, domains without a process, best clock sets, other clocks than BOOTTIME, spans.
-type Short = (Vec<ClockDomain>, Vec<ClockDomain>, Vec<ClockSet>, BTreeMap<ClockDomain, Clock>, Spans);
+/// Domains, domains without a process, best clock sets, other clocks than BOOTTIME, spans, logs.
+type Short = (Vec<ClockDomain>, Vec<ClockDomain>, Vec<ClockSet>, BTreeMap<ClockDomain, Clock>, Spans, Logs);
+/// Of each domain a collector's log that says why it had no probes.
+type Logs = BTreeMap<ClockDomain, String>;
 
 /// What the inputs of this rank say of the clocks. It is taken from each as soon as it is surveyed.
 #[derive(Debug, Default)]
@@ -39,6 +42,7 @@ pub struct Recorded {
     spans: Spans,
     sets: BTreeMap<ClockDomain, Vec<Set>>,
     bursts: BTreeMap<(ClockDomain, ClockDomain), Vec<Timed>>,
+    logs: Logs,
 }
 
 /// From when to when there are times of a domain, its BOOTTIME, ns.
@@ -59,6 +63,9 @@ pub struct Observed {
     best: BestSets,
     stamped: BTreeMap<ClockDomain, Clock>,
     spans: Spans,
+    logs: Logs,
+    /// The first so many domains have processes.
+    of_processes: usize,
     /// Bursts that are not used, as their clocks cannot have shown their times; in rank 0.
     impossible: u64,
 }
@@ -79,6 +86,12 @@ impl Recorded {
         let sets = survey.input.clocks();
         if let Some(first) = sets.first() {
             add_distinct(&mut self.silent, first.domain.clone());
+            if survey.input.probes().is_empty()
+                && !self.logs.contains_key(&first.domain)
+                && let Some(log) = log_of_no_probes(survey.input.path())
+            {
+                self.logs.insert(first.domain.clone(), log.display().to_string());
+            }
         }
         keep_best(&mut self.best, sets.iter().cloned());
         for ClockSet { domain, boottime, monotonic_raw, monotonic, realtime, bracket } in sets {
@@ -113,23 +126,27 @@ impl Observed {
     ///
     /// The reference is the node of the lowest rank; one of `preferred`, whose times cannot move, if it is there.
     pub fn gather(comm: &impl Comm, own: Recorded, preferred: &[ClockDomain]) -> Result<Observed, Failure> {
-        let short =
-            (&own.domains, &own.silent, own.best.values().collect::<Vec<_>>(), &own.stamped, &own.spans);
+        let best: Vec<&ClockSet> = own.best.values().collect();
+        let short = (&own.domains, &own.silent, best, &own.stamped, &own.spans, &own.logs);
         let mut domains: Vec<ClockDomain> = Vec::new();
         let mut all_silent = Vec::new();
         let mut best = BestSets::new();
-        let (mut stamped, mut spans) = (BTreeMap::new(), Spans::new());
+        let (mut stamped, mut spans, mut logs) = (BTreeMap::new(), Spans::new(), Logs::new());
         for message in comm.all_gather(wire::encode(&short)) {
-            let (theirs, silent, sets, others, known): Short =
+            let (theirs, silent, sets, others, known, told): Short =
                 wire::decode_message(&message).map_err(Failure::message)?;
             known.iter().for_each(|(domain, span)| widen(&mut spans, domain, *span));
             others.into_iter().for_each(|(domain, clock)| {
                 stamped.entry(domain).or_insert(clock);
             });
+            told.into_iter().for_each(|(domain, log)| {
+                logs.entry(domain).or_insert(log);
+            });
             theirs.into_iter().for_each(|domain| add_distinct(&mut domains, domain));
             all_silent.extend(silent);
             keep_best(&mut best, sets);
         }
+        let of_processes = domains.len();
         all_silent.into_iter().for_each(|domain| add_distinct(&mut domains, domain));
         // The node of the lowest rank; one whose clocks are not known can be no reference for others.
         let known = || domains.iter().enumerate().filter(|(_, domain)| best.contains_key(domain));
@@ -147,7 +164,7 @@ impl Observed {
             let all: Result<Vec<Message>, _> = incoming.iter().map(|m| wire::decode_message(m)).collect();
             impossible = put_together(all.map_err(Failure::message)?, &mut observations);
         }
-        Ok(Observed { observations, best, stamped, spans, impossible })
+        Ok(Observed { observations, best, stamped, spans, logs, of_processes, impossible })
     }
 
     /// Whether there is more than one clock to align.
@@ -163,10 +180,10 @@ impl Observed {
         how: &How<'_>,
     ) -> Result<JobClocks, Failure> {
         self.observations.meetings = meetings;
-        let mut told: (Vec<DomainFit>, Vec<u64>, Option<Repair>, u64) = Default::default();
+        let mut told: (Vec<DomainFit>, Vec<u64>, Option<Repair>, u64, Vec<String>) = Default::default();
         if comm.rank() == 0 {
             let mut fits = align(&self.observations, how.align);
-            how.by_clock_file(&self.observations, &mut fits);
+            let notes = how.by_clock_file(&self, &mut fits);
             // Where a clock is not aligned, times in the wrong order are no news.
             let aligned: Vec<bool> = fits.iter().map(|fit| fit.method != Method::None).collect();
             let is_aligned = |domain: u32| aligned.get(domain as usize).copied().unwrap_or(false);
@@ -175,13 +192,14 @@ impl Observed {
             let (left, moved): (Causality, _) = match how.repair_causality {
                 true => {
                     let before = causality(&self.observations, &fits).violations;
-                    let (left, moved_ns) = repair_causality(&self.observations, &mut fits);
-                    let repair = Repair { before, after: left.violations, moved_ns };
-                    (left, Some(repair))
+                    let Repaired { left, out_of_reach, moved } =
+                        repair_causality(&self.observations, &mut fits);
+                    let after = left.violations;
+                    (left, Some(Repair { before, after, out_of_reach, moved_ns: moved }))
                 }
                 false => (causality(&self.observations, &fits), None),
             };
-            told = (fits, left.by_domain, moved, self.impossible);
+            told = (fits, left.by_domain, moved, self.impossible, notes);
         }
         let messages = comm.all_gather(if comm.rank() == 0 { wire::encode(&told) } else { Vec::new() });
         if let Some(message) = messages.first().filter(|_| comm.rank() != 0) {
@@ -190,7 +208,7 @@ impl Observed {
         let Observations { domains, reference, .. } = self.observations;
         let reference = domains.get(reference).cloned();
         let reference = reference.unwrap_or(ClockDomain { boot_id: String::new(), time_namespace: 0 });
-        let (fits, violations, repaired, impossible) = told;
+        let (fits, violations, repaired, impossible, clock_file_notes) = told;
         let violations = domains.iter().cloned().zip(violations).collect();
         let fits = domains.iter().cloned().zip(fits).collect();
         let stamped = self.stamped.get(&reference).filter(|_| !self.best.contains_key(&reference));
@@ -201,12 +219,15 @@ impl Observed {
             violations,
             repaired,
             impossible,
+            clock_file_notes,
+            has_clock_file: how.clock_file.is_some(),
+            logs: self.logs,
             clock: stamped.copied().unwrap_or(Clock::Boottime),
             align: align.map_or(String::new(), |value| value.get_name().to_owned()),
             reference,
             best: self.best,
             spans: self.spans,
-            unknown: unknown(),
+            unknown: DomainFit::unknown(),
         })
     }
 }
@@ -224,7 +245,7 @@ pub struct How<'a> {
 }
 
 impl Nodes {
-    /// The names by which a clock file may call a domain.
+    /// The names of a domain, that of the host first. Other domains may have the same.
     pub fn names(&self, domain: &ClockDomain) -> Vec<String> {
         let nodes = self.nodes().iter().filter(|node| node.boot_id == domain.boot_id);
         let names = nodes.flat_map(|node| [node.hostname.clone(), node.machine_id.clone()]);
@@ -233,20 +254,39 @@ impl Nodes {
 }
 
 impl How<'_> {
-    /// Domains that are not aligned, or by their wall clocks only, take what a site measured.
-    fn by_clock_file(&self, observations: &Observations, fits: &mut [DomainFit]) {
-        let Some(file) = self.clock_file else { return };
-        let Some(reference) = observations.domains.get(observations.reference) else { return };
-        let reference = self.nodes.names(reference);
-        for (domain, fit) in observations.domains.iter().zip(fits) {
-            let is_poor = matches!(fit.method, Method::None | Method::RealtimeAnchors);
-            if is_poor
-                && domain.time_namespace != MERGED
-                && let Some(measured) = file.fit(&self.nodes.names(domain), &reference)
-            {
+    /// Domains that are not aligned, or by their wall clocks only, take what a site measured. Returns what there is
+    /// to say about the file.
+    fn by_clock_file(&self, observed: &Observed, fits: &mut [DomainFit]) -> Vec<String> {
+        let Some(file) = self.clock_file else { return Vec::new() };
+        let Observations { domains, reference, .. } = &observed.observations;
+        let named = |(place, domain): (usize, &ClockDomain)| {
+            // Nobody's times are of the others.
+            let is_callable = place < observed.of_processes && domain.time_namespace != MERGED;
+            let middle = observed.spans.get(domain).map(|(first, last)| first.midpoint(*last));
+            let own = format!("{}/{}", domain.boot_id, domain.time_namespace);
+            let names =
+                std::iter::once(own).chain(self.nodes.names(domain)).filter(|_| is_callable).collect();
+            Named { names, middle }
+        };
+        let domains: Vec<Named> = domains.iter().enumerate().map(named).collect();
+        let resolved = file.resolve(&domains, *reference);
+        let mut notes = resolved.notes;
+        let mut better = 0;
+        for (fit, measured) in fits.iter_mut().zip(resolved.fits) {
+            let Some(measured) = measured else { continue };
+            if matches!(fit.method, Method::None | Method::RealtimeAnchors) {
                 *fit = measured;
+            } else {
+                better += 1;
             }
         }
+        if better > 0 {
+            let clocks = if better == 1 { "1 clock".to_owned() } else { format!("{better} clocks") };
+            notes.push(format!(
+                "the clock file was not used for {clocks} that probes or collectives align: --align none uses it for all"
+            ));
+        }
+        notes
     }
 }
 
@@ -280,6 +320,9 @@ pub struct Repair {
     pub before: u64,
     /// How often it still is.
     pub after: u64,
+    /// How often of these no move within the bars could change it.
+    #[serde(default)]
+    pub out_of_reach: u64,
     /// How far times were moved, at most, ns.
     pub moved_ns: i64,
 }
@@ -297,6 +340,12 @@ pub struct JobClocks {
     pub repaired: Option<Repair>,
     /// Bursts of probes that are not used, as their clocks cannot have shown their times.
     pub impossible: u64,
+    /// Of each domain whose node did not measure clocks the log of one of its ranks that says why, if there is one.
+    pub logs: BTreeMap<ClockDomain, String>,
+    /// Whether there is a clock file.
+    pub has_clock_file: bool,
+    /// What there is to say about it.
+    pub clock_file_notes: Vec<String>,
     /// By what they were to be aligned, as it is typed.
     pub align: String,
     /// The domain whose clock is the job's time.
@@ -306,21 +355,6 @@ pub struct JobClocks {
     best: BestSets,
     spans: Spans,
     unknown: DomainFit,
-}
-
-/// A domain of which nothing is known.
-fn unknown() -> DomainFit {
-    DomainFit {
-        method: Method::None,
-        map: TimeMap::identity(),
-        probes: 0,
-        collectives: 0,
-        offset: 0,
-        drift_ppm: 0.0,
-        bars: Vec::new(),
-        steps: Vec::new(),
-        contradictions: 0,
-    }
 }
 
 impl JobClocks {
@@ -337,26 +371,18 @@ impl JobClocks {
     /// The middle one of the bars of a domain over the time that it was there, ns; `None` if nothing is known. That
     /// may be much longer than what was observed of its clock.
     pub fn usual_bar(&self, domain: &ClockDomain) -> Option<i64> {
-        let fit = self.domain_fit(domain);
-        let Some((first, last)) = self.spans.get(domain) else { return fit.usual_bar() };
-        let length = i128::from(*last) - i128::from(*first);
-        let at = |part: i128| (i128::from(*first) + length * part / MOMENTS) as i64;
-        let bars: Option<Vec<i64>> = (0..=MOMENTS).map(|part| fit.bar_at(LocalNs(at(part)))).collect();
-        let mut bars = bars?;
-        bars.sort_unstable();
-        bars.get(bars.len() / 2).copied()
+        usual(self.domain_fit(domain), self.span(domain), DomainFit::bar_at)
     }
 
-    /// What is certain where a clock was observed, is to be widened by this in the middle of the time that the domain
-    /// was there, ns: twice what the bar grows by, which is four standard deviations of the rate.
-    pub fn beyond_observed(&self, domain: &ClockDomain) -> i64 {
-        let bars = &self.domain_fit(domain).bars;
-        let Some((first, last)) = self.spans.get(domain) else { return 0 };
-        let middle = first.midpoint(*last);
-        let beyond =
-            |knot: &BarKnot, ns: i64| (ns.max(0) as f64 * 1e-9 * 2.0 * knot.growth as f64).ceil() as i64;
-        let before = bars.first().map_or(0, |begin| beyond(begin, begin.local.saturating_sub(middle)));
-        before.max(bars.last().map_or(0, |end| beyond(end, middle.saturating_sub(end.local))))
+    /// The same of what is certain, of the same moments, so that it is never less than the bar; `None` where
+    /// nothing is certain for half of the time.
+    pub fn usual_hard(&self, domain: &ClockDomain) -> Option<i64> {
+        usual(self.domain_fit(domain), self.span(domain), DomainFit::hard_at)
+    }
+
+    /// From when to when a domain was there, its BOOTTIME, ns.
+    pub fn span(&self, domain: &ClockDomain) -> Option<(i64, i64)> {
+        self.spans.get(domain).copied()
     }
 
     /// How times of a process become job times.
@@ -368,6 +394,26 @@ impl JobClocks {
         });
         ProcessFit { fit: self.domain_fit(&process.domain), to_boottime }
     }
+}
+
+/// The middle one of what a fit says at moments spread evenly over a span; over its knots if that is not known.
+fn usual(
+    fit: &DomainFit,
+    span: Option<(i64, i64)>,
+    at: impl Fn(&DomainFit, LocalNs) -> Option<i64>,
+) -> Option<i64> {
+    let moments: Vec<i64> = match span {
+        _ if fit.method == Method::Reference => return Some(0),
+        Some((first, last)) => {
+            let length = i128::from(last) - i128::from(first);
+            (0..=MOMENTS).map(|part| (i128::from(first) + length * part / MOMENTS) as i64).collect()
+        }
+        None => fit.bars.iter().map(|knot| knot.local).collect(),
+    };
+    let mut values: Vec<Option<i64>> = moments.into_iter().map(|moment| at(fit, LocalNs(moment))).collect();
+    // What is not known is more than anything that is.
+    values.sort_unstable_by_key(|value| (value.is_none(), *value));
+    values.get(values.len() / 2).copied().flatten()
 }
 
 /// How the times of one process become job times.
@@ -383,5 +429,56 @@ impl ProcessFit<'_> {
     /// Puts job times in the place of times of the process.
     pub fn map_all(&self, times: &mut [i64]) {
         self.fit.map.map_all(times, self.to_boottime);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::clock::BarKnot;
+    use proptest::prelude::*;
+
+    /// Knots at uneven distances, each with a bar, how much wider than it is certain, and its growth.
+    fn some_fit() -> impl Strategy<Value = DomainFit> {
+        let knot = (1..1_000_000_000i64, 0..100_000i64, proptest::option::of(0..100_000i64), 0..5_000i64);
+        proptest::collection::vec(knot, 1..12).prop_map(|knots| {
+            let mut local = 0;
+            let bars = knots.into_iter().map(|(after, bar, more, growth)| {
+                local += after;
+                let hard = more.map(|more| (-bar / 2, bar + more));
+                BarKnot { local, offset: 0, bar, hard, growth }
+            });
+            DomainFit { method: Method::Probes, bars: bars.collect(), ..DomainFit::unknown() }
+        })
+    }
+
+    proptest! {
+        #[test]
+        fn what_is_certain_is_never_told_to_be_less_than_the_bar(
+            fit in some_fit(),
+            span in proptest::option::of((-5_000_000_000..5_000_000_000i64, 0..20_000_000_000i64)),
+        ) {
+            let span = span.map(|(first, length)| (first, first + length));
+            let bar = usual(&fit, span, DomainFit::bar_at);
+            prop_assert!(bar.is_some());
+            if let Some(hard) = usual(&fit, span, DomainFit::hard_at) {
+                prop_assert!(bar <= Some(hard), "{:?} of {}", bar, hard);
+            }
+            if fit.bars.iter().all(|knot| knot.hard.is_some()) {
+                prop_assert!(usual(&fit, span, DomainFit::hard_at).is_some());
+            }
+        }
+    }
+
+    #[test]
+    fn bar_and_bound_are_of_the_same_moments() {
+        // Most knots are at the beginning, where all is well known; most of the time is behind it.
+        let knot =
+            |local: i64, bar: i64| BarKnot { local, offset: 0, bar, hard: Some((-bar, bar)), growth: 0 };
+        let bars = [0, 1, 2, 3, 4].map(|at| knot(at * 1_000, 10)).into_iter().chain([knot(1_000_000, 9_000)]);
+        let fit = DomainFit { method: Method::Probes, bars: bars.collect(), ..DomainFit::unknown() };
+        let of = |at: fn(&DomainFit, LocalNs) -> Option<i64>| usual(&fit, Some((0, 1_000_000)), at);
+        assert_eq!(of(DomainFit::bar_at), of(DomainFit::hard_at));
+        assert!(of(DomainFit::hard_at) > Some(4_000));
     }
 }

@@ -4,13 +4,14 @@ use super::nodes::Nodes;
 use crate::comm::Comm;
 use crate::failure::Failure;
 use crate::input::death::Death;
+use crate::input::opened::Input;
 use crate::input::source::KeySpace;
 use crate::input::survey::Survey;
 use crate::report::SHOWN;
 use rpd_shard::model::{TableId, rocpd};
-use rpd_shard::record::{Loss, Node, wire};
+use rpd_shard::record::{ClockDomain, Loss, Node, wire};
 use serde::{Deserialize, Serialize};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// What one rank found in its shards.
 #[derive(Serialize, Deserialize, Default)]
@@ -24,7 +25,11 @@ struct Findings {
     /// Processes that died by a signal; the first ones.
     deaths: Vec<Death>,
     died: u64,
+    ranks: RanksOfDomains,
 }
+
+/// The ranks that read the clocks of each domain.
+type RanksOfDomains = BTreeMap<ClockDomain, BTreeSet<u32>>;
 
 /// What all ranks found, in merge order.
 #[derive(Debug, Default)]
@@ -45,6 +50,8 @@ pub struct Found {
     pub deaths: Vec<Death>,
     /// How many died.
     pub died: u64,
+    /// The ranks that read the clocks of each domain, as far as they are known.
+    pub ranks: RanksOfDomains,
 }
 
 /// Tells all ranks what each of them found.
@@ -61,6 +68,7 @@ pub fn agree_on_findings(comm: &impl Comm, surveys: &[Survey]) -> Result<Found, 
         rows_read: BTreeMap::new(),
         deaths: first_deaths(surveys.iter().flat_map(|s| s.deaths.iter().cloned())),
         died: surveys.iter().map(|s| s.deaths.len() as u64).sum(),
+        ranks: ranks_of_domains(surveys),
     };
     surveys.iter().for_each(|s| add_rows(&mut mine.rows_read, &s.rows_read));
     let mut found = Found::default();
@@ -74,10 +82,29 @@ pub fn agree_on_findings(comm: &impl Comm, surveys: &[Survey]) -> Result<Found, 
         found.warnings.extend(theirs.warnings);
         found.deaths.extend(theirs.deaths);
         found.died += theirs.died;
+        for (domain, ranks) in theirs.ranks {
+            found.ranks.entry(domain).or_default().extend(ranks);
+        }
     }
     found.deaths = first_deaths(found.deaths.into_iter());
     found.losses = sum_losses(found.losses.iter());
     Ok(found)
+}
+
+fn ranks_of_domains(surveys: &[Survey]) -> RanksOfDomains {
+    let mut ranks = RanksOfDomains::new();
+    let mut add = |domain: &ClockDomain, rank: Option<u32>| {
+        ranks.entry(domain.clone()).or_default().extend(rank);
+    };
+    for survey in surveys {
+        survey.sources.iter().for_each(|source| add(&source.process.domain, source.process.rank));
+        // Of a rank that called nothing there is its collector, which may be the one that probed.
+        let (true, Some(set)) = (survey.sources.is_empty(), survey.input.clocks().first()) else { continue };
+        if let Input::Shard(shard) = &survey.input {
+            add(&set.domain, shard.identity.rank);
+        }
+    }
+    ranks
 }
 
 /// As many as are told.

@@ -3,6 +3,7 @@
 pub mod clock_file;
 pub mod clocks;
 pub mod findings;
+pub mod logs;
 pub mod nodes;
 mod observations;
 pub mod strings;

@@ -3,7 +3,7 @@
 use crate::clock::{Burst, Observations, Probe};
 use rpd_shard::record::{ClockDomain, ClockSet};
 use serde::{Deserialize, Serialize};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// Clock sets of one domain that are used at most, spread over the run.
 const MOST_SETS: usize = 4_096;
@@ -62,8 +62,9 @@ pub(super) fn thin_out_bursts(bursts: &mut Vec<Timed>) {
 
 /// All ranks' words, in terms of the job's domains. Returns how many bursts have times that their clocks did not show.
 pub(super) fn put_together(all: Vec<Message>, observations: &mut Observations) -> u64 {
+    observations.bridges = bridges(&all, &observations.domains);
     let places: BTreeMap<&ClockDomain, usize> =
-        observations.domains.iter().enumerate().map(|(place, domain)| (domain, place)).collect();
+        (observations.domains.iter().chain(&observations.bridges).zip(0..)).collect();
     let place = |domain: &ClockDomain| places.get(domain).copied();
     let mut sets: Vec<Vec<Set>> = vec![Vec::new(); observations.domains.len()];
     let mut bursts: BTreeMap<(usize, usize), Vec<Timed>> = BTreeMap::new();
@@ -112,6 +113,52 @@ pub(super) fn put_together(all: Vec<Message>, observations: &mut Observations) -
         }
     }
     impossible
+}
+
+/// Domains without inputs through which domains hang together that do not otherwise: the shard of a rank may be lost,
+/// and what others measured against its node still joins them. There are fewer of them than of the job's domains.
+fn bridges(all: &[Message], known: &[ClockDomain]) -> Vec<ClockDomain> {
+    let places: BTreeMap<&ClockDomain, usize> = known.iter().zip(0..).collect();
+    let mut parts = Parts((0..known.len()).collect());
+    let mut probed_by: BTreeMap<&ClockDomain, BTreeSet<usize>> = BTreeMap::new();
+    for message in all {
+        let domain = |place: u32| message.domains.get(place as usize);
+        for (from, to, _) in &message.bursts {
+            let (Some(from), Some(to)) = (domain(*from), domain(*to)) else { continue };
+            match (places.get(from), places.get(to)) {
+                (Some(&a), Some(&b)) => _ = parts.join(a, b),
+                (Some(&peer), None) => _ = probed_by.entry(to).or_default().insert(peer),
+                (None, Some(&peer)) => _ = probed_by.entry(from).or_default().insert(peer),
+                (None, None) => {}
+            }
+        }
+    }
+    let joins = |peers: &BTreeSet<usize>, parts: &mut Parts| {
+        let joined = peers.iter().zip(peers.iter().skip(1)).filter(|(a, b)| parts.join(**a, **b));
+        joined.count() > 0
+    };
+    let bridges = probed_by.into_iter().filter(|(_, peers)| joins(peers, &mut parts));
+    bridges.map(|(domain, _)| domain.clone()).collect()
+}
+
+/// Domains that hang together: for each place a smaller one of its part, or itself.
+struct Parts(Vec<usize>);
+
+impl Parts {
+    fn first(&mut self, mut place: usize) -> usize {
+        while self.0[place] != place {
+            self.0[place] = self.0[self.0[place]];
+            place = self.0[place];
+        }
+        place
+    }
+
+    /// False if they were joined before.
+    fn join(&mut self, a: usize, b: usize) -> bool {
+        let (a, b) = (self.first(a), self.first(b));
+        self.0[a.max(b)] = a.min(b);
+        a != b
+    }
 }
 
 /// First and last `CLOCK_MONOTONIC_RAW` of a domain that was read, ns.

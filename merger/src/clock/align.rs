@@ -2,12 +2,14 @@ use super::anchors::{self, Anchor};
 use super::bias::Biases;
 use super::bounds::{Bounds, bounds};
 use super::clocks::Method;
-use super::collectives::{self, habits};
+use super::collectives::{self, Habits, habits};
 use super::fit::{BarKnot, DomainFit, Step};
 use super::links::{Domains, Kind, Link};
 use super::locate::{Correction, Located, locate};
 use super::observations::{Align, Observations};
+use super::parts::join_parts;
 use super::probes;
+use super::refuted::is_refuted;
 use super::smoother::Noise;
 use super::time_map::TimeMap;
 use super::track::{Knot, Track};
@@ -18,24 +20,34 @@ const KNOTS: usize = 2048;
 /// Finds how the clocks of each domain turn into the time of the job: one fit per domain, in the order of
 /// [`Observations::domains`]. The order of anything within the observations changes nothing.
 pub fn align(observations: &Observations, by: Align) -> Vec<DomainFit> {
-    let count = observations.domains.len();
-    let mut fits = vec![DomainFit::unknown(); count];
     let by_probes = matches!(by, Align::Auto | Align::Probes);
     let by_collectives = matches!(by, Align::Auto | Align::Collectives);
+    let mut fits = by_sources(observations, by_probes, by_collectives);
+    if matches!(by, Align::Auto | Align::Anchors) {
+        by_anchors(observations, &mut fits);
+    }
+    if by == Align::Auto {
+        join_parts(observations, &mut fits, |part| by_sources(part, true, true));
+    }
+    if let Some(fit) = fits.get_mut(observations.reference) {
+        *fit = DomainFit::reference();
+    }
+    fits
+}
+
+/// By probes and collectives, where they reach.
+fn by_sources(observations: &Observations, by_probes: bool, by_collectives: bool) -> Vec<DomainFit> {
+    let mut fits = vec![DomainFit::unknown(); observations.domains.len()];
     if by_probes || by_collectives {
         let Some(domains) = Domains::new(observations) else { return fits };
         let estimate = Estimate::new(observations, &domains, by_probes, by_collectives);
         for (place, fit) in estimate.fits(&domains).into_iter().enumerate() {
-            if let (Some(fit), Some(&position)) = (fit, domains.position.get(place)) {
-                fits[position] = fit;
+            // There is none for bridges.
+            let wanted = domains.position.get(place).and_then(|&position| fits.get_mut(position));
+            if let (Some(fit), Some(wanted)) = (fit, wanted) {
+                *wanted = fit;
             }
         }
-    }
-    if matches!(by, Align::Auto | Align::Anchors) {
-        by_anchors(observations, &mut fits);
-    }
-    if let Some(fit) = fits.get_mut(observations.reference) {
-        *fit = DomainFit::reference();
     }
     fits
 }
@@ -46,6 +58,10 @@ struct Estimate {
     located: Vec<Option<Located>>,
     /// Variance of the biases left in each domain.
     biases: Vec<f64>,
+    /// Where the two sources were compared: what one of them is wrong by, the other told.
+    compared: Vec<bool>,
+    /// Whose collectives the probes refute.
+    refuted: Vec<bool>,
     bounds: Vec<Bounds>,
 }
 
@@ -65,8 +81,8 @@ impl Estimate {
         };
 
         // Each source for itself. Who is last in a collective is known once all are roughly aligned.
-        let mut links = if by_probes { probes::links(&observations.bursts, domains) } else { Vec::new() };
-        let from_probes = alone(&links, Noise::Guessed);
+        let probed = if by_probes { probes::links(&observations.bursts, domains) } else { Vec::new() };
+        let from_probes = alone(&probed, Noise::Guessed);
         let gatherings = if by_collectives {
             collectives::gatherings(&observations.meetings, domains)
         } else {
@@ -75,35 +91,42 @@ impl Estimate {
         let rough = alone(&collectives::links(&gatherings, None, domains), Noise::Trusted);
         let habits = habits(&gatherings, &tracks(&rough));
         let meetings = collectives::links(&gatherings, Some(&habits), domains);
-        let from_collectives = alone(&meetings, Noise::Guessed);
 
-        // Both together: constant errors are shared out, noises get the size that was found.
-        let probe_links = links.len();
-        links.extend(meetings);
-        let shift = |leverage: &[(usize, f64)]| leverage.iter().map(|(i, l)| (i + probe_links, *l)).collect();
-        let from_collectives: Vec<Option<Located>> = from_collectives
-            .into_iter()
-            .map(|l| l.map(|l| Located { leverage: shift(&l.leverage), ..l }))
-            .collect();
-        let biases = Biases::new(&links, &habits, &from_probes, &from_collectives);
-        let corrections: Vec<Correction> = links
-            .iter()
-            .enumerate()
-            .map(|(i, link)| {
-                let source = match link.kind {
-                    Kind::Probes => &from_probes,
-                    Kind::Collectives => &from_collectives,
+        // Both together, but for the collectives of those domains of which the probes refute them.
+        let certain = bounds(&from_probes, &probed, &[], &[], domains);
+        let mut refuted = vec![false; count];
+        let (links, located, biases, compared) = loop {
+            let is_used = |link: &&Link| !refuted[link.u] && !refuted[link.v];
+            let used: Vec<Link> = meetings.iter().filter(is_used).cloned().collect();
+            let from_collectives = alone(&used, Noise::Guessed);
+            let (links, biases) = together(&probed, &from_probes, used, &from_collectives, &habits);
+            let located = locate(&links, &biases.corrections, Noise::Scaled);
+            let is_wrong = |&d: &usize| {
+                let (Some(probes), false) = (&from_probes[d], refuted[d]) else { return false };
+                let refutes = |other: &Option<Located>| {
+                    other.as_ref().is_some_and(|o| is_refuted(probes, &certain[d], o))
                 };
-                // The one of the two ends that was located through the other.
-                let ends = [link.u, link.v].map(|d| source[d].as_ref());
-                let child = ends.into_iter().flatten().max_by_key(|l| l.rank);
-                Correction { bias: biases.of_link(i), scale: child.map_or(1.0, |l| l.scale) }
-            })
-            .collect();
-        let located = locate(&links, &corrections, Noise::Scaled);
+                // Where the distance of the two is not known, nothing makes up for it.
+                d != domains.reference
+                    && (refutes(&located[d])
+                        || !Biases::compares(probes, from_collectives[d].as_ref())
+                            && refutes(&from_collectives[d]))
+            };
+            let wrong: Vec<usize> = (0..count).filter(is_wrong).collect();
+            if wrong.iter().all(|&d| !meetings.iter().any(|l| (l.u == d || l.v == d) && is_used(&l))) {
+                let compares = |d: usize| {
+                    from_probes[d].as_ref().is_some_and(|p| Biases::compares(p, from_collectives[d].as_ref()))
+                };
+                let compared: Vec<bool> = (0..count).map(compares).collect();
+                break (links, located, biases.of_both, compared);
+            }
+            wrong.into_iter().for_each(|d| refuted[d] = true);
+        };
         let left = located.iter().map(|l| l.as_ref().map_or(0.0, |l| biases.left(&l.leverage))).collect();
         let bounds = bounds(&located, &links, &gatherings, &observations.meetings, domains);
-        Estimate { links, located, biases: left, bounds }
+        let met = |d: usize| meetings.iter().any(|link| link.u == d || link.v == d);
+        refuted.iter_mut().enumerate().for_each(|(d, refuted)| *refuted &= met(d));
+        Estimate { links, located, biases: left, compared, refuted, bounds }
     }
 
     /// By place; `None` where neither source reaches.
@@ -122,7 +145,10 @@ impl Estimate {
                 .sum();
             used
         };
-        let used = |kind| located.leverage.iter().any(|(i, _)| self.links[*i].kind == kind);
+        let used = |kind| {
+            let is_used = located.leverage.iter().any(|(i, _)| self.links[*i].kind == kind);
+            is_used || self.compared.get(place).is_some_and(|compared| *compared)
+        };
         let method = match (used(Kind::Probes), used(Kind::Collectives)) {
             (true, true) => Method::Fusion,
             (true, false) => Method::Probes,
@@ -148,14 +174,52 @@ impl Estimate {
             method,
             offset: bars.get(bars.len() / 2).map_or(0, |b| b.offset),
             drift_ppm: map.drift_ppm(),
-            probes: counted(Kind::Probes),
-            collectives: counted(Kind::Collectives),
+            probes: if used(Kind::Probes) { counted(Kind::Probes) } else { 0 },
+            collectives: if used(Kind::Collectives) { counted(Kind::Collectives) } else { 0 },
+            refuted: self.refuted.get(place).is_some_and(|refuted| *refuted),
             steps: steps.collect(),
             contradictions: self.bounds[place].contradictions,
             map,
             bars,
         })
     }
+}
+
+/// The biases of both sources.
+struct Shared {
+    of_both: Biases,
+    /// Of each link.
+    corrections: Vec<Correction>,
+}
+
+/// Both sources' links, with their constant errors shared out and their noises of the size that was found.
+fn together(
+    probed: &[Link],
+    from_probes: &[Option<Located>],
+    meetings: Vec<Link>,
+    from_collectives: &[Option<Located>],
+    habits: &Habits,
+) -> (Vec<Link>, Shared) {
+    let mut links = probed.to_vec();
+    links.extend(meetings);
+    let shift = |leverage: &[(usize, f64)]| leverage.iter().map(|(i, l)| (i + probed.len(), *l)).collect();
+    let from_collectives: Vec<Option<Located>> = from_collectives
+        .iter()
+        .map(|l| l.as_ref().map(|l| Located { leverage: shift(&l.leverage), ..l.clone() }))
+        .collect();
+    let biases = Biases::new(&links, habits, from_probes, &from_collectives);
+    let correction = |(i, link): (usize, &Link)| {
+        let source = match link.kind {
+            Kind::Probes => from_probes,
+            Kind::Collectives => &from_collectives,
+        };
+        // The one of the two ends that was located through the other.
+        let ends = [link.u, link.v].map(|d| source[d].as_ref());
+        let child = ends.into_iter().flatten().max_by_key(|l| l.rank);
+        Correction { bias: biases.of_link(i), scale: child.map_or(1.0, |l| l.scale) }
+    };
+    let corrections = links.iter().enumerate().map(correction).collect();
+    (links, Shared { of_both: biases, corrections })
 }
 
 fn tracks(located: &[Option<Located>]) -> Vec<Option<&Track>> {

@@ -96,17 +96,21 @@ impl Biases {
         dense.into_iter().enumerate().filter(|(_, lever)| *lever != 0.0).collect()
     }
 
+    /// Whether there is enough of both to tell their distance.
+    pub(super) fn compares(probes: &Located, collectives: Option<&Located>) -> bool {
+        collectives.is_some_and(|collectives| probes.samples.min(collectives.samples) >= FEWEST)
+    }
+
     /// The mean distance of probes and collectives of one domain, where both are known well enough.
     fn distance(&self, probes: &Located, collectives: &Located) -> Option<Distance> {
         let ends = |l: &Located| Some((l.track.knots.first()?.x, l.track.knots.last()?.x));
         let ((a, b), (c, d)) = (ends(probes)?, ends(collectives)?);
         let (from, to) = (a.max(c), b.min(d));
         let (mut sum, mut weight, mut count) = (0.0, 0.0, 0.0);
-        let fewest = probes.samples.min(collectives.samples);
-        if fewest < FEWEST {
+        if !Biases::compares(probes, Some(collectives)) {
             return None;
         }
-        let samples = fewest as f64 / 4.0;
+        let samples = probes.samples.min(collectives.samples) as f64 / 4.0;
         let mut apart: Vec<(f64, f64)> = Vec::new();
         for knot in collectives.track.knots.iter().filter(|k| k.x >= from && k.x <= to) {
             let other = probes.track.at(knot.x);

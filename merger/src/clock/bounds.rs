@@ -51,7 +51,7 @@ pub(super) fn bounds(
             orders[if rank(a) > rank(b) { a } else { b }].push(order);
         }
     };
-    for gathering in gatherings {
+    for gathering in gatherings.iter().filter(|gathering| gathering.is_sure) {
         let Some(hub) = gathering.guests.iter().min_by_key(|g| rank(g.domain)) else { continue };
         for guest in &gathering.guests {
             add(Order { earlier: (hub.domain, hub.enter), later: (guest.domain, guest.first_exit) });
@@ -76,7 +76,7 @@ fn rooted(meeting: &Meeting, domains: &Domains, add: &mut impl FnMut(Order)) {
     let (root, all_of_root) = match meeting.needs {
         Needs::AllOfRoot(root) => (root, true),
         Needs::RootOfAll(root) => (root, false),
-        Needs::AllOfAll | Needs::Nothing => return,
+        Needs::AllOfAll | Needs::AllOfAllByTimes | Needs::Nothing => return,
     };
     let attendances = || meeting.attendances.iter().filter(|a| a.exit >= a.enter);
     let Some(root) = attendances().find(|a| a.rank == root) else { return };

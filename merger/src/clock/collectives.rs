@@ -41,6 +41,8 @@ const USUALLY_DISTURBED: (f64, f64) = (20.0, 1.0);
 /// One collective; guests in order of their places.
 pub(super) struct Gathering {
     pub(super) guests: Vec<Guest>,
+    /// Whether it is known to be one collective; else its times say so.
+    pub(super) is_sure: bool,
 }
 
 /// One domain in a collective: x of its clock.
@@ -57,7 +59,8 @@ pub(super) struct Guest {
 /// The collectives whose exits can be compared.
 pub(super) fn gatherings(meetings: &[Meeting], domains: &Domains) -> Vec<Gathering> {
     let gathering = |meeting: &Meeting| {
-        if meeting.needs != Needs::AllOfAll {
+        let is_sure = meeting.needs == Needs::AllOfAll;
+        if !is_sure && meeting.needs != Needs::AllOfAllByTimes {
             return None;
         }
         let mut ranks: Vec<(usize, f64, f64)> = meeting
@@ -79,7 +82,7 @@ pub(super) fn gatherings(meetings: &[Meeting], domains: &Domains) -> Vec<Gatheri
                 first_exit: ranks[0].2,
             })
             .collect();
-        (guests.len() >= 2).then_some(Gathering { guests })
+        (guests.len() >= 2).then_some(Gathering { guests, is_sure })
     };
     meetings.iter().filter_map(gathering).collect()
 }
@@ -220,9 +223,10 @@ pub(super) fn links(gatherings: &[Gathering], habits: Option<&Habits>, domains: 
         .map(|(ends, exits)| Met::new(ends, exits, habits))
         .collect();
     // Few collectives tell little about their spread; the other domains' are much the same.
-    let usual =
-        robust::median(&mut met.iter().filter_map(|m| m.spread).collect::<Vec<_>>()).unwrap_or(UNTOLD);
-    met.drain(..).map(|met| met.link(usual)).collect()
+    let usual = robust::median(&mut met.iter().filter_map(|m| m.spread).collect::<Vec<_>>());
+    // A spread that was not seen is no sign of anything.
+    let latency = habits.filter(|_| usual.is_some()).map_or(f64::INFINITY, |h| h.latency);
+    met.drain(..).map(|met| met.link(usual.unwrap_or(UNTOLD), latency)).collect()
 }
 
 /// How many others stand between each domain and the reference.
@@ -257,6 +261,9 @@ const TELLING: f64 = 4.0;
 const UNTOLD: f64 = 3e3;
 /// How many values of another spread the usual one counts for.
 const USUAL_COUNT: f64 = 8.0;
+/// Where ranks leave as far apart as this share of the time that a collective takes, it is not the network that
+/// spreads them but whoever gives them their cores, and he may always favour the same ones.
+const SCHEDULED: f64 = 0.3;
 
 /// How two domains left one collective: x of their clocks, and whether they were last to come.
 struct Exits {
@@ -290,6 +297,8 @@ struct Met {
     count: u64,
     /// Standard deviation of v's exit minus u's, ns; if there are blocks that tell.
     spread: Option<f64>,
+    /// The same from one collective to the next, which neither a jump nor a wrong rate widens.
+    jitter: f64,
     /// What all of v's exits minus u's may be off by, ns.
     uneven: f64,
 }
@@ -322,10 +331,14 @@ impl Met {
         }
         let mut spreads: Vec<f64> = blocks.iter().filter(|b| b.count >= TELLING).map(|b| b.spread).collect();
         let spread = robust::median(&mut spreads);
-        Met { ends, blocks, count: exits.len() as u64, spread, uneven }
+        let mut jumps: Vec<f64> =
+            exits.windows(2).map(|two| two[1].1 - two[0].1 - rate * (two[1].0 - two[0].0)).collect();
+        let middle = robust::median(&mut jumps).unwrap_or(0.0);
+        let jitter = robust::deviation(&mut jumps, middle) / std::f64::consts::SQRT_2;
+        Met { ends, blocks, count: exits.len() as u64, spread, jitter, uneven }
     }
 
-    fn link(self, usual: f64) -> Link {
+    fn link(self, usual: f64, latency: f64) -> Link {
         let mixed =
             |count: f64, own: f64, usual: f64| (count * own + USUAL_COUNT * usual) / (count + USUAL_COUNT);
         let own = self.spread.map_or(0.0, |_| self.count as f64);
@@ -336,16 +349,11 @@ impl Met {
             Pair { xu: b.middle, xv: b.middle + b.apart, var, half: f64::INFINITY, around: b.around }
         };
         let pairs = self.blocks.iter().map(pair).collect();
+        let seen = usual.min(self.jitter * self.jitter);
+        let scheduled = (seen - (SCHEDULED * latency).powi(2)).max(0.0);
+        let uneven = (self.uneven * self.uneven + scheduled).sqrt();
         let (u, v) = self.ends;
-        Link {
-            u,
-            v,
-            kind: Kind::Collectives,
-            pairs,
-            count: self.count,
-            round_trip: f64::INFINITY,
-            uneven: self.uneven,
-        }
+        Link { u, v, kind: Kind::Collectives, pairs, count: self.count, round_trip: f64::INFINITY, uneven }
     }
 }
 

@@ -14,6 +14,8 @@ pub struct DomainFit {
     pub probes: u64,
     /// Collectives in which the domain was compared with others.
     pub collectives: u64,
+    /// Its collectives were left out, since the probes refute them.
+    pub refuted: bool,
     /// Job time minus local time in the middle of what is known, ns.
     pub offset: i64,
     /// How much faster than the reference's the domain's BOOTTIME was, in parts per million.
@@ -54,12 +56,13 @@ pub struct Step {
 
 impl DomainFit {
     /// Nothing is known: times stay as they are.
-    pub(super) fn unknown() -> DomainFit {
+    pub fn unknown() -> DomainFit {
         DomainFit {
             method: Method::None,
             map: TimeMap::identity(),
             probes: 0,
             collectives: 0,
+            refuted: false,
             offset: 0,
             drift_ppm: 0.0,
             bars: Vec::new(),
@@ -92,6 +95,34 @@ impl DomainFit {
             }
             (None, None) => None,
         }
+    }
+
+    /// What the job time is off at most at a time for certain, ns: never less than the bar. Beyond the first and the
+    /// last observation it grows twice as fast, by four standard deviations of the rate. `None` where nothing is
+    /// certain.
+    pub fn hard_at(&self, time: LocalNs) -> Option<i64> {
+        if self.method == Method::Reference {
+            return Some(0);
+        }
+        let certain = |knot: &BarKnot| {
+            let (low, high) = knot.hard?;
+            Some(low.saturating_abs().max(high.saturating_abs()))
+        };
+        let after = self.bars.partition_point(|b| b.local <= time.0);
+        let hard = match (after.checked_sub(1).and_then(|i| self.bars.get(i)), self.bars.get(after)) {
+            (Some(a), Some(b)) => {
+                let share = (time.0 as f64 - a.local as f64) / (b.local as f64 - a.local as f64).max(1.0);
+                let (a, b) = (certain(a)? as f64, certain(b)? as f64);
+                (a + (b - a) * share).ceil() as i64
+            }
+            (Some(end), None) | (None, Some(end)) => {
+                let seconds = (i128::from(time.0) - i128::from(end.local)).unsigned_abs() as f64 / 1e9;
+                certain(end)?.saturating_add((seconds * 2.0 * end.growth as f64).ceil() as i64)
+            }
+            (None, None) => return None,
+        };
+        // Nobody may be told that the bar is wider than what is certain.
+        Some(hard.max(self.bar_at(time)?))
     }
 
     /// The middle one of the bars over time, ns; `None` if nothing is known.

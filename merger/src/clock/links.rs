@@ -60,9 +60,10 @@ pub(super) struct Domains {
 impl Domains {
     /// `None` if the reference is not there.
     pub(super) fn new(observations: &Observations) -> Option<Domains> {
-        let count = observations.domains.len();
+        let (own, bridges) = (&observations.domains, &observations.bridges);
+        let count = own.len() + bridges.len();
         let mut position: Vec<usize> = (0..count).collect();
-        position.sort_by_key(|&p| &observations.domains[p]);
+        position.sort_by_key(|&p| own.get(p).or_else(|| bridges.get(p - own.len())));
         let mut place = vec![0; count];
         position.iter().enumerate().for_each(|(at, &p)| place[p] = at);
         let mut earliest = vec![LocalNs(i64::MAX); count];
@@ -71,7 +72,20 @@ impl Domains {
                 *first = attendance.enter.min(*first);
             }
         }
+        let mut first_raw: Vec<Option<i64>> = vec![None; count];
+        for burst in &observations.bursts {
+            for probe in &burst.best {
+                for (position, raw) in [(burst.from, probe.t1), (burst.to, probe.t2)] {
+                    if let Some(first) = first_raw.get_mut(position) {
+                        *first = Some(first.map_or(raw, |first| raw.min(first)));
+                    }
+                }
+            }
+        }
         let clocks = position.iter().map(|&p| {
+            if p >= own.len() {
+                return OnNode::bridge(first_raw[p].unwrap_or(0));
+            }
             let sets = observations.sets.get(p).map_or(&[][..], Vec::as_slice);
             OnNode::new(sets, if earliest[p].0 == i64::MAX { 0 } else { earliest[p].0 })
         });

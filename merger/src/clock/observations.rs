@@ -7,6 +7,9 @@ use rpd_shard::record::{ClockDomain, ClockSet};
 pub struct Observations {
     /// The clock domains, in merge order.
     pub domains: Vec<ClockDomain>,
+    /// Domains that no input is of, but that others probed: their positions go on behind those of `domains`. Two
+    /// nodes that probed the same one are compared through it.
+    pub bridges: Vec<ClockDomain>,
     /// The domain whose BOOTTIME is the job's time: the node of rank 0, else of the lowest rank.
     pub reference: usize,
     /// Clock sets of each domain; none for the domains of bare databases.
@@ -62,6 +65,8 @@ pub struct Meeting {
 pub enum Needs {
     /// Everyone for everyone: barrier, allreduce, allgather, alltoall.
     AllOfAll,
+    /// The same, but only the times say that it was one operation: nothing is certain by it.
+    AllOfAllByTimes,
     /// Everyone for this rank: broadcast, scatter.
     AllOfRoot(u32),
     /// This rank for everyone: reduce, gather.

@@ -74,6 +74,11 @@ impl OnNode {
         OnNode { raw_base, boot_base, knots, error, has_raw: true }
     }
 
+    /// Of a domain that no input is of: RAW is all that others saw of it.
+    pub(super) fn bridge(first_raw: i64) -> OnNode {
+        OnNode { raw_base: first_raw, boot_base: first_raw, has_raw: true, ..OnNode::default() }
+    }
+
     /// `x` of a reading of RAW.
     pub(super) fn raw(&self, raw: i64) -> f64 {
         apart(raw, self.raw_base)

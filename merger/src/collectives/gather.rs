@@ -128,6 +128,7 @@ impl Said {
             Some(n) => comm_hash(&[&hash.to_le_bytes()[..], &n.to_le_bytes()[..]].concat()),
         };
         self.calls.iter_mut().for_each(|call| call.comm = renamed(call.comm));
+        self.sequences.iter_mut().for_each(|sequence| sequence.comm = renamed(sequence.comm));
         self.comms = std::mem::take(&mut self.comms).into_iter().map(|(h, c)| (renamed(h), c)).collect();
     }
 }

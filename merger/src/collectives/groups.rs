@@ -32,6 +32,8 @@ pub(super) struct Differences {
     pub(super) calls: u64,
     /// A line for each of the first ones.
     pub(super) lines: Vec<String>,
+    /// All communicators that are known by the order of calls alone.
+    pub(super) by_order: BTreeSet<u64>,
 }
 
 /// Compares the sequences of all processes, which have the same communicator if they used it as the same
@@ -55,11 +57,12 @@ pub(super) fn compare(comm: &impl Comm, members: &Members, said: &[Said]) -> Res
     let mut differences = Differences::default();
     let mut pairs = Vec::new();
     for briefs in by_place.values() {
+        differences.by_order.extend(briefs.iter().map(|brief| brief.comm));
         let Some((first, others)) = briefs.split_first() else { continue };
         let Some(other) = others.iter().find(|o| (o.digest, o.len) != (first.digest, first.len)) else {
             continue;
         };
-        differences.comms.insert(first.comm);
+        differences.comms.extend(briefs.iter().map(|brief| brief.comm));
         differences.calls += briefs.iter().map(|b| b.len).sum::<u64>();
         if pairs.len() < SHOWN {
             pairs.push((first.clone(), other.clone()));

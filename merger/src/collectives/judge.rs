@@ -3,6 +3,7 @@
 use super::agree::Members;
 use super::calls::{Data, Function, Waits};
 use super::gather::Call;
+use super::sample::key;
 
 /// Bytes of a [`Record`] in a message.
 const RECORD: usize = 58;
@@ -107,6 +108,10 @@ pub struct Kept {
     pub comm: u64,
     /// Its number there.
     pub seq: u64,
+    /// Hash of function and size: what takes as long.
+    pub kind: u64,
+    /// Whether only the order of calls says that it is one collective.
+    pub by_order: bool,
     /// Who waits for whom.
     pub waits: Waits,
     /// Rank of the root in the communicator.
@@ -131,8 +136,8 @@ pub(super) enum Verdict {
     Incomplete,
     /// These two are not the same.
     Different(usize, usize),
-    /// On one node somebody left before somebody else entered.
-    Contradicted,
+    /// This participant left before the other one, on the same node, had entered.
+    Contradicted(u32, u32),
 }
 
 /// Compares the calls of one number on one communicator, ordered by participant.
@@ -159,7 +164,9 @@ pub(super) fn judge(calls: &[Record], members: &Members) -> Verdict {
     }
     let waits = first.function.waits();
     let root = calls.iter().find_map(|call| call.root);
-    let mut kept = Kept { comm: first.comm, seq: first.seq, waits, root, guests: Vec::new() };
+    let kind = key(u64::from(first.function.byte()), first.size.unwrap_or(UNKNOWN) as u64);
+    let (comm, seq) = (first.comm, first.seq);
+    let mut kept = Kept { comm, seq, kind, by_order: false, waits, root, guests: Vec::new() };
     if !calls.iter().all(has_data) || waits == Waits::Unknown {
         return Verdict::Matched(kept);
     }
@@ -168,9 +175,9 @@ pub(super) fn judge(calls: &[Record], members: &Members) -> Verdict {
         Some(Guest { participant, rank, enter, exit: call.exit? })
     };
     kept.guests = calls.iter().map(guest).collect::<Option<_>>().unwrap_or_default();
-    match waits == Waits::AllForAll && contradicts(&kept.guests, members) {
-        true => Verdict::Contradicted,
-        false => Verdict::Matched(kept),
+    match contradiction(&kept.guests, members).filter(|_| waits == Waits::AllForAll) {
+        Some((left, entered)) => Verdict::Contradicted(left, entered),
+        None => Verdict::Matched(kept),
     }
 }
 
@@ -182,13 +189,16 @@ fn has_data(call: &Record) -> bool {
     }
 }
 
-/// Whether somebody left before somebody else on the same clock entered.
-fn contradicts(guests: &[Guest], members: &Members) -> bool {
+/// Who left before who else on the same clock entered: the first to leave and the last to come of the first such
+/// clock.
+fn contradiction(guests: &[Guest], members: &Members) -> Option<(u32, u32)> {
     let mut by_domain = std::collections::BTreeMap::new();
     for guest in guests {
         let Some(participant) = members.get(guest.participant) else { continue };
-        let (enter, exit) = by_domain.entry(&participant.domain).or_insert((guest.enter, guest.exit));
-        (*enter, *exit) = ((*enter).max(guest.enter), (*exit).min(guest.exit));
+        let (last, first) = by_domain.entry(&participant.domain).or_insert((guest, guest));
+        *last = if guest.enter > last.enter { guest } else { last };
+        *first = if guest.exit < first.exit { guest } else { first };
     }
-    by_domain.values().any(|(enter, exit)| enter > exit)
+    let early = by_domain.values().find(|(last, first)| last.enter > first.exit);
+    early.map(|(last, first)| (first.participant, last.participant))
 }

@@ -46,59 +46,6 @@ impl LateRank {
     pub fn is_distinct(&self) -> bool {
         self.clock_bar_ns.is_some_and(|bar| self.behind_ns > bar)
     }
-
-    /// One line.
-    pub fn line(&self) -> String {
-        let who = match self.rank {
-            Some(rank) => format!("rank {rank} on {}", self.host),
-            None => format!("pid {} on {}", self.pid, self.host),
-        };
-        let bar = match self.clock_bar_ns {
-            Some(bar) if self.is_distinct() => format!("clock bar {}", duration(bar)),
-            Some(bar) => format!("clock bar {}: cannot be told from the next", duration(bar)),
-            None => "the clocks are not aligned: cannot be told from the next".to_owned(),
-        };
-        format!(
-            "{who}: others waited {} for it in all ({:.0} % of all such waiting), last at {} of its {} collectives, {} behind the next ({bar})",
-            duration(self.waited_ns),
-            100.0 * self.waited_share,
-            grouped(self.last),
-            grouped(self.collectives),
-            duration(self.behind_ns)
-        )
-    }
-}
-
-/// Nanoseconds for people: `412 s`, `3.1 ms`, `2 us`.
-pub fn duration(ns: i64) -> String {
-    let (value, unit) = match ns.unsigned_abs() {
-        0..1_000 => return format!("{ns} ns"),
-        1_000..1_000_000 => (ns as f64 / 1e3, "us"),
-        1_000_000..1_000_000_000 => (ns as f64 / 1e6, "ms"),
-        _ => (ns as f64 / 1e9, "s"),
-    };
-    match value.abs() < 10.0 {
-        true => format!("{value:.1} {unit}"),
-        false => format!("{} {unit}", grouped_signed(value.round() as i64)),
-    }
-}
-
-/// Thousands set apart.
-pub fn grouped(n: u64) -> String {
-    let digits = n.to_string();
-    let mut out = String::new();
-    for (i, digit) in digits.chars().enumerate() {
-        if i > 0 && (digits.len() - i).is_multiple_of(3) {
-            out.push(',');
-        }
-        out.push(digit);
-    }
-    out
-}
-
-fn grouped_signed(n: i64) -> String {
-    let sign = if n < 0 { "-" } else { "" };
-    format!("{sign}{}", grouped(n.unsigned_abs()))
 }
 
 /// Number, waiting, how often last, collectives, behind, worst, bar.

@@ -7,13 +7,14 @@ use super::agree::{self, Members, Participant};
 use super::gather::Said;
 use super::groups;
 use super::judge::{Kept, Record, Verdict, judge};
+use super::proof::prove;
 use super::sample::{JobSample, Sample};
 use crate::agree::strings::sums;
 use crate::comm::Comm;
 use crate::failure::Failure;
 use rpd_shard::record::wire;
 use serde::{Deserialize, Serialize};
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// Faults that are told one by one.
 const SHOWN: usize = 5;
@@ -39,6 +40,10 @@ pub struct Counts {
     pub alone: u64,
     /// Calls without numbers, in which processes differ.
     pub different: u64,
+    /// Matched ones that only the order of calls brings together and whose times do not show that all nodes took
+    /// part in the same: they are not used between nodes.
+    #[serde(default)]
+    pub unproven: u64,
 }
 
 /// The collectives that match, each in one merge rank, and what there is to say of the others.
@@ -52,6 +57,8 @@ pub struct Matched {
     pub counts: Counts,
     /// The first ones that do not match, in words.
     pub faults: Vec<String>,
+    /// Those that are not used between nodes, and why, in words.
+    pub unproven: Vec<String>,
 }
 
 /// Compares the collectives of all processes: `own` are those of this merge rank, in merge order.
@@ -74,18 +81,25 @@ pub fn compare(comm: &impl Comm, sample: &Sample, own: Vec<(Participant, Said)>)
     let mut kept = Vec::new();
     let mut counts = Counts::default();
     let mut faults: Vec<Fault> = Vec::new();
+    let mut contradicted_by_order: BTreeMap<u64, u64> = BTreeMap::new();
     for calls in records.chunk_by(|a, b| (a.comm, a.seq) == (b.comm, b.seq)) {
         match judge(calls, &members) {
             Verdict::Alone => {}
             Verdict::Matched(one) => {
                 counts.matched += 1;
                 counts.timed += u64::from(one.is_timed());
-                kept.extend(one.is_timed().then_some(one));
+                let by_order = differences.by_order.contains(&one.comm);
+                kept.extend(one.is_timed().then_some(Kept { by_order, ..one }));
             }
             verdict => {
+                if let (Verdict::Contradicted(..), Some(call)) = (&verdict, calls.first())
+                    && differences.by_order.contains(&call.comm)
+                {
+                    *contradicted_by_order.entry(call.comm).or_default() += 1;
+                }
                 match verdict {
                     Verdict::Incomplete => counts.incomplete += 1,
-                    Verdict::Contradicted => counts.contradicted += 1,
+                    Verdict::Contradicted(..) => counts.contradicted += 1,
                     _ => counts.mismatched += 1,
                 }
                 faults.extend(Fault::new(calls, verdict));
@@ -96,6 +110,7 @@ pub fn compare(comm: &impl Comm, sample: &Sample, own: Vec<(Participant, Said)>)
         }
     }
     drop(records);
+    let unproven = prove(comm, &members, &differences.by_order, &contradicted_by_order, &mut kept)?;
     let faults = first_faults(comm, faults)?;
     let comms: BTreeSet<u64> = faults.iter().map(|fault| fault.comm).collect();
     let details = agree::details(comm, members.first, &said, &comms)?;
@@ -119,8 +134,9 @@ pub fn compare(comm: &impl Comm, sample: &Sample, own: Vec<(Participant, Said)>)
         contradicted: sum(4),
         alone,
         different: differences.calls,
+        unproven: unproven.calls,
     };
-    Ok(Matched { kept, members, counts, faults })
+    Ok(Matched { kept, members, counts, faults, unproven: unproven.lines })
 }
 
 /// Sends each call to the merge rank that owns it; returns those that this one owns.
@@ -180,11 +196,7 @@ impl Fault {
                 let there = calls.iter().map(|call| call.participant).take(TOLD + 1);
                 Wrong::Missing(first.words(), there.collect())
             }
-            Verdict::Contradicted => {
-                let entered = calls.iter().max_by_key(|call| (call.enter, call.participant))?;
-                let left = calls.iter().min_by_key(|call| (call.exit, call.participant))?;
-                Wrong::Early(left.participant, entered.participant, first.words())
-            }
+            Verdict::Contradicted(left, entered) => Wrong::Early(left, entered, first.words()),
         };
         Some(Fault { seq: first.seq, comm: first.comm, what })
     }
@@ -418,6 +430,11 @@ mod tests {
         // Ranks 0 and 1 are on one node.
         job[1].calls[1].enter += 1_001;
         job[1].calls[1].exit = Some(40_000);
+        // The clock of ranks 2 and 3 is behind.
+        for call in job[2..].iter_mut().flat_map(|said| &mut said.calls) {
+            call.enter -= 5_000_000;
+            call.exit = call.exit.map(|exit| exit - 5_000_000);
+        }
         let (counts, faults, kept) = outcome(&job, 1, 1 << 20);
         assert_eq!((counts.matched, counts.contradicted, kept.len()), (1, 1, 1));
         assert!(faults[0].contains("rank 0 left it before rank 1 came"), "{faults:?}");

@@ -107,6 +107,7 @@ impl<'a> Shared<'a> {
 
     fn candidate(&self, domain: u32, part: i64, key: u64) -> Candidate {
         let needs = match (self.kept.waits, self.kept.root) {
+            (Waits::AllForAll, _) if self.kept.by_order => (4, 0),
             (Waits::AllForAll, _) => (1, 0),
             (Waits::AllForRoot, Some(root)) => (2, root),
             (Waits::RootForAll, Some(root)) => (3, root),
@@ -123,6 +124,7 @@ impl Candidate {
     fn meeting(self, domain_of: &[Option<u32>]) -> Meeting {
         let needs = match self.needs {
             (1, _) => Needs::AllOfAll,
+            (4, _) => Needs::AllOfAllByTimes,
             (2, root) => Needs::AllOfRoot(root),
             (3, root) => Needs::RootOfAll(root),
             _ => Needs::Nothing,

@@ -8,16 +8,20 @@
 //!   have no numbers.
 //! * [`sample`]: which of them are kept where they are too many.
 //! * [`agree`]: who takes part; [`groups`]: whether calls without numbers are the same in all processes.
+//! * [`evidence`]: whether calls of several nodes that only their order brings together are one collective by their
+//!   times; [`proof`]: what becomes of those that are not.
 //! * [`matching`]: the exchange between merge ranks; [`meetings`]: what the clocks get; [`late`]: who is late.
 
 pub mod agree;
 pub mod calls;
+mod evidence;
 pub mod gather;
 pub mod groups;
 mod judge;
 pub mod late;
 pub mod matching;
 pub mod meetings;
+mod proof;
 pub mod regions;
 pub mod sample;
 

@@ -12,6 +12,8 @@ use std::error::Error;
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
+/// The tag of the second set of tables of a merge of ours, and of all behind it: their times are job times, too.
+pub(crate) const FURTHER_SET: &str = "rpd.set";
 /// Sizes of more than a million ranks are damage.
 const MAX_SIZE: u32 = 1 << 20;
 /// Pieces that are looked at for a row: an empty table has one at most.
@@ -225,7 +227,7 @@ fn own((tag, value): (&String, &String)) -> (String, String) {
 
 /// Whether a merge of ours wrote a space.
 pub(super) fn is_merged(space: &Space) -> bool {
-    space.tags.contains_key("rpd.version")
+    space.tags.contains_key("rpd.version") || space.tags.contains_key(FURTHER_SET)
 }
 
 /// Whether any table has a row. An empty table may have a piece.

@@ -27,7 +27,7 @@ pub(super) fn settle_collectives(
     sample: &Sample,
     sources: &mut [Source],
 ) {
-    let nodes = sources.windows(2).any(|two| two[0].process.domain != two[1].process.domain);
+    let nodes = sources.windows(2).any(|two| two[0].process.node != two[1].process.node);
     // A file of another format with several nodes is a merge: its times are job times.
     if shard.identity.run_id_from == TRANSLATED && !nodes {
         let functions = strings.iter().filter_map(|(id, text)| Some((id, Function::named(text)?))).collect();

@@ -1,7 +1,7 @@
 //! Phase 1 and the reading half of phases 2 and 4: which inputs there are, what is in them, their rows.
 
 mod block_facts;
-mod candidate;
+pub(crate) mod candidate;
 mod collectives;
 pub mod database;
 pub mod death;

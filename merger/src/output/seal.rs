@@ -7,6 +7,7 @@ use crate::agree::nodes::Nodes;
 use crate::agree::strings::StringIds;
 use crate::comm::Comm;
 use crate::failure::Failure;
+use crate::input::candidate::FURTHER_SET;
 use crate::input::expand::Word;
 use crate::input::gone::with_rows;
 use crate::input::schema::JobSchema;
@@ -18,8 +19,6 @@ use rpd_sqlite::write::{LogicalPage, Sealer, reset_change_counter};
 use std::collections::BTreeMap;
 use std::path::Path;
 
-/// The tag that all sets of tables of ours have.
-const VERSION_TAG: &str = "rpd.version";
 /// Rows of strings that are written at once.
 const STRING_BATCH: usize = 16_384;
 /// Bytes of strings that are written at once.
@@ -157,11 +156,8 @@ pub fn finish(
     for (tag, value) in metadata {
         writer.metadata(tag, value)?;
     }
-    // A merge knows each set by this as one that has job times already.
-    if let Some((tag, version)) = metadata.iter().find(|(tag, _)| tag == VERSION_TAG) {
-        for set in 1..sets.all().len() {
-            writer.metadata_of(set, tag, version)?;
-        }
+    for set in 1..sets.all().len() {
+        writer.metadata_of(set, FURTHER_SET, "its words are in the first set of this file")?;
     }
     writer.commit()?;
     // One rank commits its strings once, several ranks do it more often.

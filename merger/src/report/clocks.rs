@@ -1,20 +1,26 @@
+//! What is told of each clock.
+
 use super::Report;
-use crate::agree::clock_file::ClockFile;
 use crate::agree::clocks::{JobClocks, MERGED};
-use crate::agree::nodes::Nodes;
+use crate::agree::findings::Found;
 use crate::clock::{DomainFit, Method};
-use crate::collectives::late::{duration, grouped};
+use crate::input::ranks::ranges;
 use rpd_shard::record::ClockDomain;
 use serde::{Deserialize, Serialize};
 
-/// Lines about clocks at most; of more, those that need a look are told one by one.
-const MOST_LINES: usize = 24;
+/// Hosts of one clock that are named.
+const MOST_HOSTS: usize = 3;
+/// Longest list of ranks that is told beside a host, characters.
+const LONGEST_RANKS: usize = 16;
 
 /// How one clock domain was aligned, and how well.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct ClockRow {
     /// Names of the nodes that have this boot id.
     pub hosts: Vec<String>,
+    /// The ranks that read it, as far as they are known.
+    #[serde(default)]
+    pub ranks: Vec<u32>,
     /// The boot.
     pub boot_id: String,
     /// Inode of the time namespace.
@@ -25,10 +31,17 @@ pub struct ClockRow {
     pub probes: u64,
     /// Collectives in which it was compared with other nodes.
     pub collectives: u64,
+    /// Its collectives were left out, since the probes show that they mislead.
+    #[serde(default)]
+    pub collectives_refuted: bool,
     /// Added to its BOOTTIME in the middle of the run, ns.
     pub offset_ns: i64,
     /// How much faster than the reference's its clock was, parts per million.
     pub drift_ppm: f64,
+    /// The drift is off by no more than this in about 95 of 100 cases, parts per million. `null` where it was not
+    /// measured between the nodes.
+    #[serde(default)]
+    pub drift_bar_ppm: Option<f64>,
     /// Job times are off by no more than this in about 95 of 100 cases, ns. `null` if nothing is known.
     pub bar_ns: Option<i64>,
     /// The same, and for certain, ns.
@@ -46,20 +59,23 @@ pub struct ClockRow {
 }
 
 impl ClockRow {
-    pub(super) fn new(domain: &ClockDomain, clocks: &JobClocks, nodes: &Nodes) -> ClockRow {
+    pub(super) fn new(domain: &ClockDomain, clocks: &JobClocks, found: &Found) -> ClockRow {
         let fit = clocks.domain_fit(domain);
-        let hosts = nodes.nodes().iter().filter(|n| n.boot_id == domain.boot_id);
+        let hosts = found.nodes.nodes().iter().filter(|n| n.boot_id == domain.boot_id);
         ClockRow {
             hosts: hosts.map(|n| n.hostname.clone()).collect(),
+            ranks: found.ranks.get(domain).map_or(Vec::new(), |ranks| ranks.iter().copied().collect()),
             boot_id: domain.boot_id.clone(),
             time_namespace: if domain.time_namespace == MERGED { 0 } else { domain.time_namespace },
             method: fit.method,
             probes: fit.probes,
             collectives: fit.collectives,
+            collectives_refuted: fit.refuted,
             offset_ns: fit.offset,
             drift_ppm: fit.drift_ppm,
+            drift_bar_ppm: drift_bar(fit),
             bar_ns: clocks.usual_bar(domain),
-            hard_ns: usual_bound(fit).map(|ns| ns.saturating_add(clocks.beyond_observed(domain))),
+            hard_ns: clocks.usual_hard(domain),
             steps: fit.steps.len(),
             contradictions: fit.contradictions,
             violations: clocks.violations.get(domain).copied().unwrap_or(0),
@@ -72,101 +88,66 @@ impl ClockRow {
         ClockDomain { boot_id: self.boot_id.clone(), time_namespace: self.time_namespace }
     }
 
-    /// How it was aligned.
-    fn words(&self, align: &str) -> String {
-        let by = match self.method {
-            Method::Reference => return format!("reference, times unchanged{}", self.troubles()),
-            Method::None => return not_aligned(align),
-            Method::Fusion => format!("{} and {}", self.by_probes(), self.by_collectives()),
-            Method::Probes => self.by_probes(),
-            Method::Collectives => self.by_collectives(),
-            Method::ClockFile => "the clock file".to_owned(),
-            Method::RealtimeAnchors => "the REALTIME anchors, as exact as the nodes' NTP".to_owned(),
+    /// Whether it is the one that all others of its merge were brought to.
+    pub(super) fn is_reference(&self) -> bool {
+        self.method == Method::Reference
+    }
+
+    /// Its hosts and ranks: `gpu003 (ranks 8-15)`.
+    pub(super) fn name(&self) -> String {
+        let ranks = match self.ranks.as_slice() {
+            [] => return self.hosts_text(),
+            [rank] => format!("rank {rank}"),
+            [first, ..] => match ranges(&self.ranks) {
+                short if short.len() <= LONGEST_RANKS => format!("ranks {short}"),
+                _ => format!("{} ranks from {first}", self.ranks.len()),
+            },
         };
-        let bar = match self.bar_ns {
-            Some(bar) => format!("bar {}", duration(bar)),
-            None => "bar not known".to_owned(),
-        };
-        let hard = self.hard_ns.map_or(String::new(), |ns| format!(", certain to {}", duration(ns)));
-        let (offset, drift) = (signed(self.offset_ns), self.drift_ppm);
-        format!("{offset} ns, drift {drift:+.3} ppm, {bar}{hard}, by {by}{}", self.troubles())
+        format!("{} ({ranks})", self.hosts_text())
     }
 
-    /// The more, the more a user should know of it.
-    fn urgency(&self) -> (u8, i64) {
-        let urgent = match self.method {
-            Method::Reference if self.former_merge.is_none() => 4,
-            Method::None => 3,
-            _ if self.steps as u64 + self.contradictions + self.violations > 0 => 2,
-            _ => 1,
-        };
-        (urgent, self.bar_ns.unwrap_or(i64::MAX))
-    }
-
-    fn by_probes(&self) -> String {
-        format!("{} bursts of probes", grouped(self.probes))
-    }
-
-    fn by_collectives(&self) -> String {
-        format!("{} collectives", grouped(self.collectives))
-    }
-
-    fn troubles(&self) -> String {
-        let all = [
-            (self.steps as u64, "jumps of its clock"),
-            (self.contradictions, "contradictions: a collective was matched wrongly, or a clock jumped"),
-            (self.violations, "times its ranks left a collective before others came"),
-        ];
-        let told = all.iter().filter(|(n, _)| *n > 0);
-        told.map(|(n, what)| format!("; {} {what}", grouped(*n))).collect()
-    }
-}
-
-/// What there is to say of bursts that are not used.
-pub(super) fn impossible_bursts(count: u64) -> Option<String> {
-    let bursts = if count == 1 { "burst of probes has" } else { "bursts of probes have" };
-    (count > 0).then(|| {
-        format!(
-            "{} {bursts} times at which the job did not run, and tell nothing of the clocks",
-            grouped(count)
-        )
-    })
-}
-
-/// Why times of a clock stay as they are, and what can be done about it.
-fn not_aligned(align: &str) -> String {
-    let why = match align {
-        "auto" => {
-            let next = "record with rpd-collect, or give --clock-file FILE";
-            return format!(
-                "nothing is known of its clock; times unchanged, and not comparable with others: {next}"
-            );
+    fn hosts_text(&self) -> String {
+        // Files may say anything, and a terminal does what it is told.
+        let shown = |host: &String| host.chars().map(|c| if c.is_control() { '?' } else { c }).collect();
+        let shown: Vec<String> = self.hosts.iter().take(MOST_HOSTS).map(shown).collect();
+        match self.hosts.len().checked_sub(MOST_HOSTS) {
+            Some(more @ 1..) => format!("{} and {more} more", shown.join(", ")),
+            _ => shown.join(", "),
         }
-        "none" => return "not aligned, as --align none says; times unchanged".to_owned(),
-        "probes" => "no probes reach it",
-        "collectives" => "no collectives reach it, or too few",
-        _ => "no wall clock is known of it",
+    }
+}
+
+/// A name for each row. What one host has twice is told apart, by ranks or, where these are not known, by boots.
+pub(super) fn names(rows: &[ClockRow]) -> Vec<String> {
+    let name = |row: &ClockRow| {
+        let same_host = || rows.iter().filter(|other| other.hosts == row.hosts);
+        if !row.ranks.is_empty() || same_host().count() < 2 {
+            return row.name();
+        }
+        let hosts = row.hosts_text();
+        match same_host().filter(|other| other.boot_id == row.boot_id).count() {
+            1 => format!("{hosts} (boot {})", row.boot_id.chars().take(8).collect::<String>()),
+            _ => format!("{hosts} (time namespace {})", row.time_namespace),
+        }
     };
-    format!(
-        "{why}: not aligned, times unchanged and not comparable with others; --align auto uses all there is"
-    )
+    rows.iter().map(name).collect()
 }
 
-fn signed(ns: i64) -> String {
-    let sign = if ns < 0 { '-' } else { '+' };
-    format!("{sign}{}", grouped(ns.unsigned_abs()))
-}
-
-/// The middle one of what is certain over time, ns.
-fn usual_bound(fit: &DomainFit) -> Option<i64> {
-    let certain = |(low, high): (i64, i64)| low.saturating_abs().max(high.saturating_abs());
-    let mut bounds: Vec<i64> = fit.bars.iter().filter_map(|knot| knot.hard.map(certain)).collect();
-    bounds.sort_unstable();
-    bounds.get(bounds.len() / 2).copied()
+/// What the drift may be off, parts per million: what both ends of the time that it is of may be off, over that time.
+/// What is wrong all the time may be wrong in another way at its end, as after a few bursts of probes.
+fn drift_bar(fit: &DomainFit) -> Option<f64> {
+    if !matches!(fit.method, Method::Fusion | Method::Probes | Method::Collectives) {
+        return None;
+    }
+    let (first, last) = fit.map.bends().next().zip(fit.map.bends().last())?;
+    let seconds = last.0.saturating_sub(first.0) as f64 / 1e9;
+    let both = fit.bar_at(first)?.saturating_add(fit.bar_at(last)?) as f64;
+    (seconds > 0.0).then_some(both / seconds / 1e3)
 }
 
 /// The domains that are told, the reference first, then in the order of the nodes.
-pub(super) fn shown_domains(clocks: &JobClocks, nodes: &Nodes) -> Vec<ClockDomain> {
+pub(super) fn shown_domains(clocks: &JobClocks, found: &Found) -> Vec<ClockDomain> {
+    let nodes = &found.nodes;
     let mut domains = clocks.domains.clone();
     // Nodes of which no clock set came along are in no domain that has one.
     for node in nodes.nodes() {
@@ -177,57 +158,73 @@ pub(super) fn shown_domains(clocks: &JobClocks, nodes: &Nodes) -> Vec<ClockDomai
     // Clocks that no process read are nobody's.
     domains.retain(|d| nodes.nodes().iter().any(|n| n.boot_id == d.boot_id));
     let place = |boot_id: &str| nodes.nodes().iter().position(|n| n.boot_id == *boot_id);
-    domains.sort_by_key(|d| (*d != clocks.reference, place(&d.boot_id), d.time_namespace));
+    let first = |d: &ClockDomain| found.ranks.get(d).and_then(|ranks| ranks.first().copied());
+    domains.sort_by_key(|d| (*d != clocks.reference, place(&d.boot_id), first(d), d.time_namespace));
     domains
 }
 
 impl Report {
-    /// Label and text of each line about clocks.
-    pub(super) fn clock_lines(&self) -> Vec<(&'static str, String)> {
-        let mut urgent: Vec<usize> = (0..self.clocks.len()).collect();
-        urgent.sort_by_key(|i| (std::cmp::Reverse(self.clocks[*i].urgency()), *i));
-        let (shown, rest) = urgent.split_at(urgent.len().min(MOST_LINES));
-        let mut shown = shown.to_vec();
-        shown.sort_unstable();
-        let line = |i: &usize| ("clock", self.clock_line(&self.clocks[*i]));
-        let mut lines: Vec<_> = shown.iter().map(line).collect();
-        if !rest.is_empty() {
-            let bars: Vec<i64> = rest.iter().filter_map(|i| self.clocks[*i].bar_ns).collect();
-            let ends = bars.iter().min().zip(bars.iter().max());
-            let bars = ends.map_or(String::new(), |(least, most)| {
-                format!(", bars from {} to {}", duration(*least), duration(*most))
-            });
-            lines.push(("clock", format!("and {} more{bars}; --json lists all", rest.len())));
-        }
-        let has_bar = |row: &ClockRow| row.bar_ns.is_some_and(|bar| bar > 0);
-        if self.clocks.iter().any(has_bar) {
-            let text = "times are off by no more than the bar in about 95 of 100 cases, and by what is certain never";
-            lines.push(("bar", text.to_owned()));
-        }
-        lines
+    /// Notes what of a clock file has no use, or is doubtful.
+    pub fn note_clock_file(&mut self, clocks: &JobClocks) {
+        self.notes.extend(clocks.clock_file_notes.iter().cloned());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::clock::{BarKnot, TimeMap};
+    use serde_json::json;
+
+    fn row(host: &str, ranks: &[u32], boot: &str, time_namespace: u64) -> ClockRow {
+        let row = json!({
+            "hosts": [host], "ranks": ranks, "boot_id": boot, "time_namespace": time_namespace,
+            "method": "none", "probes": 0, "collectives": 0, "offset_ns": 0, "drift_ppm": 0.0, "bar_ns": null,
+            "hard_ns": null, "steps": 0, "contradictions": 0, "violations": 0,
+        });
+        serde_json::from_value(row).unwrap()
     }
 
-    fn clock_line(&self, row: &ClockRow) -> String {
-        let hosts = row.hosts.join(", ");
-        let words = row.words(&self.align);
-        if row.former_merge.is_some() {
-            return format!("{hosts}: as a former merge left it: {words}");
-        }
-        if row.method != Method::Reference {
-            return format!("{hosts}: {words}");
-        }
-        let others = match self.clocks.len() {
-            0 | 1 => "",
-            _ => "; others are brought to its CLOCK_BOOTTIME",
+    #[test]
+    fn clocks_of_one_host_are_told_apart() {
+        let many: Vec<u32> = (0..16).map(|i| i * 16 + 3).collect();
+        let rows = [
+            row("a", &[8, 9, 10], "b1", 1),
+            row("a", &[3], "b1", 2),
+            row("b", &many, "b2", 1),
+            row("c", &[], "b3", 1),
+            row("d", &[], "0123456789", 1),
+            row("d", &[], "9876543210", 1),
+            row("e", &[], "b5", 1),
+            row("e", &[], "b5", 2),
+            row("f\u{1b}[2J", &[0], "b6", 1),
+        ];
+        let wanted = [
+            "a (ranks 8-10)",
+            "a (rank 3)",
+            "b (16 ranks from 3)",
+            "c",
+            "d (boot 01234567)",
+            "d (boot 98765432)",
+            "e (time namespace 1)",
+            "e (time namespace 2)",
+            "f?[2J (rank 0)",
+        ];
+        assert_eq!(names(&rows), wanted);
+    }
+
+    #[test]
+    fn the_bar_of_the_drift_is_that_of_both_ends() {
+        let knot = |local: i64, bar: i64| BarKnot { local, offset: 0, bar, hard: None, growth: 100 };
+        let second = 1_000_000_000;
+        let fit = |method| DomainFit {
+            method,
+            map: TimeMap::through(vec![(-second, -second), (9 * second, 9 * second)]),
+            bars: vec![knot(0, 300), knot(8 * second, 500)],
+            ..DomainFit::unknown()
         };
-        // Whose node the reference should be.
-        let instead = if self.missing_ranks.contains(&0) { "; of rank 0 nothing is there" } else { "" };
-        format!("{hosts}: {words}{others}{instead}")
-    }
-
-    /// Notes what of a clock file has no use.
-    pub fn note_clock_file(&mut self, file: &ClockFile, clocks: &JobClocks, nodes: &Nodes) {
-        let names: Vec<Vec<String>> = clocks.domains.iter().map(|domain| nodes.names(domain)).collect();
-        self.notes.extend(file.unused(&names, &nodes.names(&clocks.reference)));
+        // (300 + 100 + 500 + 100) ns over 10 s.
+        assert_eq!(drift_bar(&fit(Method::Probes)), Some(0.1));
+        assert_eq!(drift_bar(&fit(Method::RealtimeAnchors)), None);
     }
 }

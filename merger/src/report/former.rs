@@ -1,10 +1,12 @@
 //! Words of former merges. What they measured stays true of their rows, and is told as they told it.
 
 use super::Report;
-use super::clocks::{ClockRow, shown_domains};
+use super::clocks::{ClockRow, names, shown_domains};
 use crate::agree::clocks::{JobClocks, MERGED, Repair};
+use crate::agree::findings::Found;
 use crate::agree::nodes::Nodes;
-use crate::clock::Method;
+use crate::cli::MergeArgs;
+use crate::clock::Align;
 use crate::collectives::late::LateRank;
 use crate::collectives::matching::Counts;
 use crate::input::former::FormerMerge;
@@ -30,9 +32,43 @@ impl FormerMerge {
 
     /// The clock that its times are of; `None` if it does not say so, or has times of several.
     pub fn reference(&self) -> Option<ClockDomain> {
-        let rows: Vec<ClockRow> = self.json("rpd.clock.domains")?;
-        let is_reference = |row: &&ClockRow| row.method == Method::Reference && row.former_merge.is_none();
-        rows.iter().find(is_reference).map(ClockRow::domain)
+        match self.references().as_slice() {
+            [one] => Some(one.domain()),
+            _ => None,
+        }
+    }
+
+    /// The clocks that its times are of: several if it was made of merges that nothing joined.
+    fn references(&self) -> Vec<ClockRow> {
+        let rows: Vec<ClockRow> = self.json("rpd.clock.domains").unwrap_or_default();
+        let mut references: Vec<ClockRow> = Vec::new();
+        for row in rows.into_iter().filter(ClockRow::is_reference) {
+            if references.iter().all(|known| known.domain() != row.domain()) {
+                references.push(row);
+            }
+        }
+        references
+    }
+
+    /// The clocks that its times are of, in words: `the clocks of n0 (rank 2) and n0 (rank 0)`.
+    fn clocks_in_words(&self) -> String {
+        let references = self.references();
+        match names(&references).as_slice() {
+            [] => format!("the clock of {}", self.host()),
+            [one] => format!("the clock of {one}"),
+            [some @ .., last] => format!("the clocks of {} and {last}", some.join(", ")),
+        }
+    }
+
+    /// What there is to say if its times are of several clocks.
+    fn of_several(&self) -> Option<String> {
+        (self.references().len() > 1).then(|| {
+            format!(
+                "{} was merged before, in {}, and nothing tells how far they are apart; merge what it was made of instead",
+                self.path.display(),
+                self.clocks_in_words()
+            )
+        })
     }
 
     fn host(&self) -> &str {
@@ -71,7 +107,7 @@ pub fn metadata_of_former(plan: &Plan, own: &mut Vec<(String, String)>) {
 }
 
 /// The clocks of the job, and those of former merges behind them.
-pub(super) fn clock_rows(plan: &Plan, clocks: &JobClocks, nodes: &Nodes) -> Vec<ClockRow> {
+pub(super) fn clock_rows(plan: &Plan, clocks: &JobClocks, found: &Found) -> Vec<ClockRow> {
     if let Some(only) = plan.only_former() {
         let rows: Vec<ClockRow> = only.json("rpd.clock.domains").unwrap_or_default();
         if !rows.is_empty() {
@@ -81,31 +117,41 @@ pub(super) fn clock_rows(plan: &Plan, clocks: &JobClocks, nodes: &Nodes) -> Vec<
     let former: Vec<ClockRow> = plan.former_merges.iter().flat_map(FormerMerge::clocks).collect();
     // Of what a former merge tells nothing of, this is told.
     let is_told = |domain: &ClockDomain| domain.time_namespace == MERGED && !former.is_empty();
-    let own = shown_domains(clocks, nodes).into_iter().filter(|domain| !is_told(domain));
-    let mut rows: Vec<ClockRow> = own.map(|domain| ClockRow::new(&domain, clocks, nodes)).collect();
+    let own = shown_domains(clocks, found).into_iter().filter(|domain| !is_told(domain));
+    let mut rows: Vec<ClockRow> = own.map(|domain| ClockRow::new(&domain, clocks, found)).collect();
     rows.extend(former);
     rows
 }
 
 /// What there is to say of times of former merges beside others.
 pub(super) fn notes(plan: &Plan, clocks: &JobClocks, nodes: &Nodes) -> Vec<String> {
-    if plan.only_former().is_some() {
-        return Vec::new();
+    if let Some(only) = plan.only_former() {
+        return only.of_several().into_iter().collect();
     }
     let own = nodes.names(&clocks.reference);
     let own = own.first().map_or("another node", String::as_str);
+    let references: Vec<Option<ClockDomain>> =
+        plan.former_merges.iter().map(FormerMerge::reference).collect();
+    let are_one = references.iter().all(|one| one.is_some() && *one == references[0]);
     let note = |former: &FormerMerge| {
         let path = former.path.display();
+        if let Some(note) = former.of_several() {
+            return note;
+        }
         match former.reference() {
             Some(reference) if reference == clocks.reference => format!(
                 "{path} was merged before, in the clock of {own} too: its times stay as they are, and fit to the others"
             ),
-            _ if clocks.reference.time_namespace == MERGED => {
-                format!("{path} was merged before: its times stay in the clock of {}", former.host())
+            _ if clocks.reference.time_namespace == MERGED && are_one => {
+                format!("{path} was merged before: its times stay in {}", former.clocks_in_words())
             }
+            _ if clocks.reference.time_namespace == MERGED => format!(
+                "{path} was merged before: its times stay in {}, and nothing tells how far that is from the clocks of the other inputs; merge what it was made of instead",
+                former.clocks_in_words()
+            ),
             _ => format!(
-                "{path} was merged before: its times stay in the clock of {}, all others are in that of {own}, and nothing tells how far the two are apart; merge what it was made of instead",
-                former.host()
+                "{path} was merged before: its times stay in {}, all others are in that of {own}, and nothing tells how far the two are apart; merge what it was made of instead",
+                former.clocks_in_words()
             ),
         }
     };
@@ -115,8 +161,40 @@ pub(super) fn notes(plan: &Plan, clocks: &JobClocks, nodes: &Nodes) -> Vec<Strin
 impl Report {
     /// Takes over what the only input, a former merge, told of its collectives.
     pub fn take_over(&mut self, only: &FormerMerge) {
+        self.merged_before = true;
+        if let Some(align) = only.tags.get("rpd.clock.align") {
+            self.align.clone_from(align);
+        }
         self.collectives = only.json("rpd.collectives").unwrap_or_default();
         self.late_ranks = only.json("rpd.late_ranks").unwrap_or_default();
         self.repaired = only.json("rpd.clock.repair");
+    }
+
+    /// Whether a former merge is among the inputs.
+    pub(super) fn has_former_merge(&self) -> bool {
+        self.clocks.iter().any(|row| row.former_merge.is_some())
+    }
+
+    /// Notes which of the options that were typed say nothing to former merges among the inputs.
+    pub fn note_options_without_effect(&mut self, args: &MergeArgs, plan: &Plan) {
+        let typed = [
+            (args.align != Align::Auto, "--align"),
+            (args.repair_causality, "--repair-causality"),
+            (args.clock_file.is_some(), "--clock-file"),
+        ];
+        let typed: Vec<&str> =
+            typed.iter().filter(|(is_typed, _)| *is_typed).map(|(_, name)| *name).collect();
+        let options = match typed.as_slice() {
+            [] => return,
+            [one] => format!("{one} has"),
+            [some @ .., last] => format!("{} and {last} have", some.join(", ")),
+        };
+        let merges = match plan.former_merges.as_slice() {
+            [] => return,
+            [one] => format!("{}, which was merged before", one.path.display()),
+            [one, ..] => format!("{} and others that were merged before", one.path.display()),
+        };
+        self.notes
+            .push(format!("{options} no effect on times of {merges}: merge what it was made of instead",));
     }
 }

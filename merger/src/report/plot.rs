@@ -1,132 +1,215 @@
 //! `--clock-plot`: the offset of each clock and its error bar over time.
 
-use super::clocks::shown_domains;
+use super::Report;
+use super::clocks::names;
+use super::drawing::{Curve, Picture, draw};
+use super::words::{counted, duration};
 use crate::agree::clocks::JobClocks;
-use crate::agree::nodes::Nodes;
-use crate::clock::{BarKnot, DomainFit, Method};
+use crate::clock::{DomainFit, Method};
 use crate::failure::Failure;
-use plotters::prelude::*;
-use rpd_shard::record::ClockDomain;
-use std::error::Error;
-use std::fs::OpenOptions;
-use std::io::Write;
+use rpd_shard::model::LocalNs;
+use std::cmp::Reverse;
+use std::fs::{self, File, OpenOptions};
+use std::io::{ErrorKind, Read, Write};
 use std::os::unix::fs::OpenOptionsExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
-/// Clocks that are drawn; more cannot be told apart.
-const MOST: usize = 64;
-const SIZE: (u32, u32) = (1_200, 700);
+/// Clocks that are drawn.
+const MOST: usize = 512;
+/// Moments at which a clock is drawn, beside its own knots if it has no more than these.
+const MOMENTS: usize = 256;
 
-/// Draws the clocks of the job.
-pub fn plot(path: &Path, clocks: &JobClocks, nodes: &Nodes) -> Result<(), Failure> {
-    let (curves, all) = curves(clocks, nodes);
-    let svg = draw(&curves, all);
-    let svg = svg.map_err(|error| Failure::Internal(format!("the clocks cannot be drawn: {error}")))?;
-    let opened = OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(path);
-    opened.and_then(|mut file| file.write_all(svg.as_bytes())).map_err(|error| Failure::write(path, &error))
-}
-
-/// One clock: seconds of the job, microseconds beside its straight line, and of the bar.
-struct Curve {
-    name: String,
-    points: Vec<(f64, f64, f64)>,
-}
-
-/// The curves that are drawn, and how many there would be.
-fn curves(clocks: &JobClocks, nodes: &Nodes) -> (Vec<Curve>, usize) {
-    let domains = shown_domains(clocks, nodes);
-    let known = domains.iter().map(|domain| (domain, clocks.domain_fit(domain)));
-    let known: Vec<_> = known.filter(|(_, fit)| fit.method != Method::None && !fit.bars.is_empty()).collect();
-    let first = known.iter().filter_map(|(_, fit)| fit.bars.first().map(job_time)).min().unwrap_or(0);
-    let curve = |(domain, fit): &(&ClockDomain, &DomainFit)| {
-        let names = nodes.names(domain);
-        let host = names.first().map_or("", String::as_str);
-        Curve {
-            name: format!("{host}, {}, {:+.3} ppm", fit.method.name(), fit.drift_ppm),
-            points: points(&fit.bars, first),
-        }
-    };
-    (known.iter().take(MOST).map(curve).collect(), known.len())
-}
-
-fn job_time(knot: &BarKnot) -> i64 {
-    knot.local.saturating_add(knot.offset)
-}
-
-/// The offsets beside the straight line that fits them best.
-fn points(bars: &[BarKnot], first: i64) -> Vec<(f64, f64, f64)> {
-    let base = bars.first().map_or(0, |knot| knot.offset);
-    let x = |knot: &BarKnot| job_time(knot).saturating_sub(first) as f64 / 1e9;
-    let y = |knot: &BarKnot| knot.offset.saturating_sub(base) as f64 / 1e3;
-    let count = bars.len() as f64;
-    let (mean_x, mean_y) = (bars.iter().map(x).sum::<f64>() / count, bars.iter().map(y).sum::<f64>() / count);
-    let spread: f64 = bars.iter().map(|b| (x(b) - mean_x).powi(2)).sum();
-    let both: f64 = bars.iter().map(|b| (x(b) - mean_x) * (y(b) - mean_y)).sum();
-    let slope = if spread > 0.0 { both / spread } else { 0.0 };
-    bars.iter().map(|b| (x(b), y(b) - mean_y - slope * (x(b) - mean_x), b.bar as f64 / 1e3)).collect()
-}
-
-fn draw(curves: &[Curve], all_curves: usize) -> Result<String, Box<dyn Error>> {
-    let mut svg = String::new();
+/// Refuses a place for the drawing where something else is: a drawing is overwritten with `force`, anything
+/// else never.
+pub fn check_place(path: &Path, output: &Path, force: bool) -> Result<(), Failure> {
+    let refuse = |why: &str| Err(Failure::Output(format!("--clock-plot {}: {why}", path.display())));
+    if let (Some(folder), Some(name)) = (path.parent(), path.file_name())
+        && fs::canonicalize(if folder == Path::new("") { Path::new(".") } else { folder })
+            .is_ok_and(|folder| folder.join(name) == output)
     {
-        let root = SVGBackend::with_string(&mut svg, SIZE).into_drawing_area();
-        root.fill(&WHITE)?;
-        let all = || curves.iter().flat_map(|curve| &curve.points);
-        let end = all().map(|p| p.0).fold(1.0, f64::max);
-        let most = all().map(|p| p.1.abs() + p.2).filter(|v| v.is_finite()).fold(0.1, f64::max) * 1.05;
-        let title = match (curves.len(), all_curves) {
-            (0, _) => "no clock was aligned".to_owned(),
-            (drawn, all) => {
-                let some = if drawn < all { format!(", {drawn} of {all} clocks") } else { String::new() };
-                format!("clocks against the reference: offset minus its straight line, and error bar{some}")
-            }
-        };
-        let mut chart = ChartBuilder::on(&root)
-            .caption(title, ("sans-serif", 20))
-            .margin(12)
-            .x_label_area_size(40)
-            .y_label_area_size(70)
-            .build_cartesian_2d(0.0..end, -most..most)?;
-        chart.configure_mesh().x_desc("seconds of the job").y_desc("microseconds").draw()?;
-        for (i, curve) in curves.iter().enumerate() {
-            let color = Palette99::pick(i).to_rgba();
-            let upper = curve.points.iter().map(|p| (p.0, p.1 + p.2));
-            let lower = curve.points.iter().rev().map(|p| (p.0, p.1 - p.2));
-            let around: Vec<(f64, f64)> = upper.chain(lower).collect();
-            chart.draw_series(std::iter::once(Polygon::new(around, color.mix(0.15).filled())))?;
-            let line = LineSeries::new(curve.points.iter().map(|p| (p.0, p.1)), color.stroke_width(2));
-            let legend = move |(x, y)| PathElement::new(vec![(x, y), (x + 16, y)], color.stroke_width(2));
-            chart.draw_series(line)?.label(curve.name.as_str()).legend(legend);
-        }
-        if !curves.is_empty() {
-            let labels = chart.configure_series_labels();
-            let mut labels = labels;
-            labels.background_style(WHITE.mix(0.8)).border_style(BLACK.mix(0.3)).draw()?;
-        }
-        root.present()?;
+        return refuse("is where the database goes: choose another place");
     }
-    Ok(svg)
+    let found = match fs::symlink_metadata(path) {
+        Ok(found) => found,
+        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(()),
+        Err(error) => return Err(Failure::write(path, &error)),
+    };
+    if !found.is_file() || !begins_like_a_drawing(path) {
+        return refuse("is there already and no drawing: choose another place");
+    }
+    if !force {
+        return refuse("is there already: use --force to overwrite it, or choose another place");
+    }
+    Ok(())
+}
+
+/// With what `plotters` begins.
+const BEGINNING: &[u8] = b"<svg";
+
+fn begins_like_a_drawing(path: &Path) -> bool {
+    let mut beginning = [0; BEGINNING.len()];
+    let read = File::open(path).and_then(|mut file| file.read_exact(&mut beginning));
+    read.is_ok() && beginning == BEGINNING
+}
+
+/// Draws the clocks of the job. The file appears whole, and in the place of nothing that [`check_place`] refuses.
+pub fn plot(path: &Path, clocks: &JobClocks, report: &Report) -> Result<(), Failure> {
+    let svg = draw(&picture(clocks, report));
+    let svg = svg.map_err(|error| Failure::Internal(format!("the clocks cannot be drawn: {error}")))?;
+    let mut draft = path.as_os_str().to_owned();
+    draft.push(format!(".{}.partial", std::process::id()));
+    let draft = PathBuf::from(draft);
+    let made = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&draft);
+    made.and_then(|mut file| file.write_all(svg.as_bytes())).and_then(|()| fs::rename(&draft, path)).map_err(
+        |error| {
+            let _ = fs::remove_file(&draft);
+            Failure::write(path, &error)
+        },
+    )
+}
+
+/// A clock that can be drawn.
+struct Drawn<'a> {
+    name: String,
+    bar: String,
+    urgency: (u8, i64),
+    fit: &'a DomainFit,
+    /// From when to when it was there, its own time.
+    span: (i64, i64),
+}
+
+fn picture(clocks: &JobClocks, report: &Report) -> Picture {
+    let rows = report.clocks.iter().zip(names(&report.clocks)).filter(|(row, _)| row.former_merge.is_none());
+    let span = |fit: &DomainFit, own: Option<(i64, i64)>| {
+        own.or_else(|| Some((fit.bars.first()?.local, fit.bars.last()?.local)))
+    };
+    let mut all: Vec<Drawn<'_>> = Vec::new();
+    for (row, name) in rows.clone().filter(|_| !report.merged_before) {
+        let fit = clocks.domain_fit(&row.domain());
+        if let (false, Some(span)) = (fit.method == Method::None, span(fit, clocks.span(&row.domain()))) {
+            let bar = row.bar_ns.map_or("not known".to_owned(), duration);
+            all.push(Drawn { name, bar, urgency: row.urgency(), fit, span });
+        }
+    }
+    let ends =
+        |drawn: &Drawn<'_>| [drawn.span.0, drawn.span.1].map(|time| drawn.fit.map.map(LocalNs(time)).ns());
+    let begin = all.iter().map(|drawn| ends(drawn)[0]).min().unwrap_or(0);
+    let end = all.iter().map(|drawn| ends(drawn)[1]).max().unwrap_or(0);
+    let reference = all.iter().position(|drawn| drawn.fit.method == Method::Reference);
+    let reference = reference.map_or("the reference".to_owned(), |place| all.remove(place).name);
+    all.retain(|drawn| !drawn.fit.bars.is_empty());
+    // Those that need a look come first; the order of equal ones is that of the nodes.
+    all.sort_by_key(|drawn| Reverse(drawn.urgency));
+    let not_drawn = all.len().saturating_sub(MOST);
+    all.truncate(MOST);
+    let curve = |drawn: Drawn<'_>| Curve {
+        points: points(drawn.fit, drawn.span, begin),
+        name: drawn.name,
+        bar: drawn.bar,
+    };
+    let curves: Vec<Curve> = all.into_iter().map(curve).collect();
+    let unaligned = rows.filter(|(row, _)| row.method == Method::None || row.bar_ns.is_none()).count();
+    let left_out = [
+        (not_drawn, "with narrower bars"),
+        (unaligned, "not aligned, or without a bar"),
+        (report.clocks.iter().filter(|row| row.former_merge.is_some()).count(), "of former merges"),
+    ];
+    let left_out = left_out.iter().filter(|(count, _)| *count > 0);
+    let left_out =
+        left_out.map(|(count, what)| format!("not drawn: {} {what}", counted(*count as u64, "clock")));
+    let (title, words) = match curves.is_empty() {
+        false => (
+            format!("Clocks against that of {reference}: offset beside its straight line, and error bar"),
+            left_out.collect(),
+        ),
+        true => (report.without_curves(), report.clock_lines().into_iter().map(|(_, text)| text).collect()),
+    };
+    let seconds = (end.saturating_sub(begin) as f64 / 1e9).max(1e-3);
+    Picture { title, reference: format!("{reference}: reference"), curves, words, seconds }
+}
+
+impl Report {
+    /// Why there is nothing to draw.
+    fn without_curves(&self) -> String {
+        let is_former = |row: &super::ClockRow| row.former_merge.is_some();
+        let why = if self.merged_before || self.clocks.iter().any(is_former) {
+            "Merged before: its clocks are not measured again. What was told of them"
+        } else if self.clocks.len() == 1 {
+            "One clock: nothing to align"
+        } else {
+            "No clock was aligned"
+        };
+        why.to_owned()
+    }
+}
+
+/// The offsets of a clock beside the straight line that fits them best, and its bars, while it was there: seconds
+/// since `begin`, microseconds.
+fn points(fit: &DomainFit, (first, last): (i64, i64), begin: i64) -> Vec<(f64, f64, f64)> {
+    let length = i128::from(last) - i128::from(first);
+    let at = |part: usize| (i128::from(first) + length * part as i128 / MOMENTS as i128) as i64;
+    let mut times: Vec<i64> = (0..=MOMENTS).map(at).collect();
+    let knots = || fit.bars.iter().map(|knot| knot.local).filter(|time| (first..=last).contains(time));
+    if knots().count() <= MOMENTS {
+        times.extend(knots());
+    }
+    times.sort_unstable();
+    times.dedup();
+    let base = fit.bars.first().map_or(0, |knot| knot.offset);
+    let point = |time: &i64| {
+        let offset = offset_at(fit, *time);
+        let x = time.saturating_add(offset).saturating_sub(begin) as f64 / 1e9;
+        let bar = fit.bar_at(LocalNs(*time)).unwrap_or(0);
+        (x, offset.saturating_sub(base) as f64 / 1e3, bar as f64 / 1e3)
+    };
+    let points: Vec<(f64, f64, f64)> = times.iter().map(point).collect();
+    let count = points.len().max(1) as f64;
+    let mean = |value: fn(&(f64, f64, f64)) -> f64| points.iter().map(value).sum::<f64>() / count;
+    let (mean_x, mean_y) = (mean(|p| p.0), mean(|p| p.1));
+    let spread: f64 = points.iter().map(|p| (p.0 - mean_x).powi(2)).sum();
+    let both: f64 = points.iter().map(|p| (p.0 - mean_x) * (p.1 - mean_y)).sum();
+    let slope = if spread > 0.0 { both / spread } else { 0.0 };
+    points.iter().map(|p| (p.0, p.1 - mean_y - slope * (p.0 - mean_x), p.2)).collect()
+}
+
+/// Job time minus local time as it was estimated, before any repair: straight between knots, and beyond them as the
+/// map goes on.
+fn offset_at(fit: &DomainFit, time: i64) -> i64 {
+    let mapped = |time: i64| fit.map.map(LocalNs(time)).ns().saturating_sub(time);
+    let after = fit.bars.partition_point(|knot| knot.local <= time);
+    match (after.checked_sub(1).and_then(|i| fit.bars.get(i)), fit.bars.get(after)) {
+        (Some(a), Some(b)) => {
+            let share = (time as f64 - a.local as f64) / (b.local as f64 - a.local as f64).max(1.0);
+            a.offset.saturating_add((b.offset.saturating_sub(a.offset) as f64 * share).round() as i64)
+        }
+        (Some(end), None) | (None, Some(end)) => {
+            end.offset.saturating_add(mapped(time).saturating_sub(mapped(end.local)))
+        }
+        (None, None) => mapped(time),
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::clock::{BarKnot, TimeMap};
 
     #[test]
-    fn a_straight_offset_is_drawn_flat_and_the_drawing_is_one() {
+    fn a_straight_offset_is_flat_and_drawn_for_as_long_as_the_clock_was_there() {
         let knot = |local: i64| BarKnot {
             local,
             offset: 5_000 + local / 1_000_000,
             bar: 2_000,
             hard: None,
-            growth: 0,
+            growth: 1_000,
         };
-        let bars: Vec<BarKnot> = (0..10).map(|i| knot(i * 1_000_000_000)).collect();
-        let points = points(&bars, 5_000);
-        assert!(points.iter().all(|p| p.1.abs() < 0.001 && p.2 == 2.0), "{points:?}");
-        let svg = draw(&[Curve { name: "a<b>".into(), points }], 70).unwrap();
-        assert!(svg.starts_with("<svg") && svg.trim_end().ends_with("</svg>") && svg.contains("a&lt;b&gt;"));
-        assert!(svg.contains("1 of 70 clocks"));
-        assert!(draw(&[], 0).unwrap().contains("no clock was aligned"));
+        let bars: Vec<BarKnot> = (-3..10).map(|i| knot(i * 1_000_000_000)).collect();
+        let map = TimeMap::through(bars.iter().map(|b| (b.local, b.local + b.offset)).collect());
+        let fit = DomainFit { method: Method::Probes, map, bars, ..DomainFit::unknown() };
+        let points = points(&fit, (0, 12_000_000_000), 5_000);
+        assert!(points.iter().all(|p| p.1.abs() < 0.002), "{points:?}");
+        let (first, last) = (points[0], points[points.len() - 1]);
+        assert_eq!((first.0, first.2, last.2), (0.0, 2.0, 5.0), "the bar grows where nothing was seen");
+        assert!((last.0 - 12.0).abs() < 0.001, "{last:?}");
     }
 }

@@ -1,7 +1,9 @@
-use super::clocks::{ClockRow, impossible_bursts};
+use super::clock_table::impossible_bursts;
+use super::clocks::ClockRow;
 use super::former::{self, clock_rows};
+use super::words::{counted, noun};
 use crate::agree::clocks::{JobClocks, Repair};
-use crate::agree::nodes::Nodes;
+use crate::agree::findings::Found;
 use crate::collectives::late::LateRank;
 use crate::collectives::matching::Counts;
 use crate::failure::Failure;
@@ -73,6 +75,9 @@ pub struct Report {
     pub collectives: Counts,
     /// The first collectives that do not match.
     pub collective_faults: Vec<String>,
+    /// Collectives that are not used between nodes, since neither input nor times tell whether all took part in the
+    /// same: which and why.
+    pub collectives_not_used: Vec<String>,
     /// The ranks that others waited for most.
     pub late_ranks: Vec<LateRank>,
     /// The loss ledger.
@@ -89,6 +94,12 @@ pub struct Report {
     /// Whether no event was seen in any rank.
     #[serde(skip)]
     nothing_seen: bool,
+    /// Whether the only input is a merge: what that tells of its clocks is told.
+    #[serde(skip)]
+    pub(super) merged_before: bool,
+    /// Whether a clock file was given.
+    #[serde(skip)]
+    pub(super) has_clock_file: bool,
     /// On which ranks to record the shards disagree.
     pub disagreement: Option<String>,
     /// What was merged and has no place in a `.rpd`, and how much of it there is.
@@ -127,15 +138,9 @@ pub struct LossRow {
 }
 
 impl Report {
-    /// What is known once all ranks agree. `losses` are summed per table and cause.
-    pub fn new(
-        plan: &Plan,
-        schema: &JobSchema,
-        warnings: &[String],
-        losses: &[Loss],
-        clocks: &JobClocks,
-        nodes: &Nodes,
-    ) -> Report {
+    /// What is known once all ranks agree.
+    pub fn new(plan: &Plan, schema: &JobSchema, clocks: &JobClocks, found: &Found) -> Report {
+        let nodes = &found.nodes;
         let databases = plan.inputs.iter().filter(|input| input.format == Format::RocPd).count();
         let is_translated = |path: &Path| {
             let path = path.display().to_string();
@@ -162,12 +167,14 @@ impl Report {
             placeholders: Vec::new(),
             strings: (0, 0),
             align: clocks.align.clone(),
-            clocks: clock_rows(plan, clocks, nodes),
+            clocks: clock_rows(plan, clocks, found),
             repaired: clocks.repaired,
             collectives: Counts::default(),
             collective_faults: Vec::new(),
+            collectives_not_used: Vec::new(),
             late_ranks: Vec::new(),
-            losses: losses
+            losses: found
+                .losses
                 .iter()
                 .map(|loss| loss_row(loss, schema))
                 .chain(plan.lost.iter().map(lost_row))
@@ -175,8 +182,15 @@ impl Report {
             replaced: Vec::new(),
             deaths: Vec::new(),
             died: 0,
-            warnings: plan.warnings.iter().chain(warnings).map(|line| plan.in_own_names(line)).collect(),
+            warnings: plan
+                .warnings
+                .iter()
+                .chain(&found.warnings)
+                .map(|line| plan.in_own_names(line))
+                .collect(),
             nothing_seen: false,
+            merged_before: false,
+            has_clock_file: clocks.has_clock_file,
             disagreement: plan.ranks.disagreement(),
             left_out_of_rpd: BTreeMap::new(),
             verify: None,
@@ -218,7 +232,8 @@ impl Report {
         let told = left_out.iter().take(SHOWN);
         self.notes.extend(told.map(|(what, rows)| format!("{rows} {what} have no place in .rpd")));
         if let Some(more @ 1..) = left_out.len().checked_sub(SHOWN) {
-            self.notes.push(format!("and {more} more kinds of rows; --json lists all"));
+            self.notes
+                .push(format!("and {more} more {} of rows; --json lists all", noun(more as u64, "kind")));
         }
         self.left_out_of_rpd = left_out;
     }
@@ -278,8 +293,8 @@ impl Report {
     fn inputs(&self) -> String {
         let other = if self.other_files == 1 { "file of another format" } else { "files of other formats" };
         let kinds = [
-            (self.databases, plural(self.databases, "database")),
-            (self.shards, plural(self.shards, "shard")),
+            (self.databases, counted(self.databases as u64, "database")),
+            (self.shards, counted(self.shards as u64, "shard")),
             (self.other_files, format!("{} {other}", self.other_files)),
         ];
         let there = kinds.into_iter().filter(|(count, _)| *count > 0).map(|(_, text)| text);
@@ -301,7 +316,7 @@ impl Report {
         // A program without launcher has no rank.
         let ranks = match self.ranks {
             0 => String::new(),
-            n => format!("{}, ", plural(n, "rank")),
+            n => format!("{}, ", counted(n as u64, "rank")),
         };
         // Files of profilers name no run.
         let run = match self.run_id.as_str() {
@@ -315,8 +330,8 @@ impl Report {
             verb,
             format!(
                 "{run}{ranks}{} on {}, {} in {:.1} s",
-                plural(self.processes as usize, "process"),
-                plural(self.nodes, "node"),
+                counted(self.processes, "process"),
+                counted(self.nodes as u64, "node"),
                 self.inputs(),
                 self.seconds
             ),
@@ -341,7 +356,7 @@ impl Report {
             line("missing", format!("rank {}", ranges(&self.missing_ranks)));
         }
         if !self.unreadable.is_empty() {
-            line("left out", plural(self.unreadable.len(), "input"));
+            line("left out", counted(self.unreadable.len() as u64, "input"));
         }
         match self.losses.as_slice() {
             [] if !self.missing_ranks.is_empty() || !self.unreadable.is_empty() => {
@@ -356,7 +371,10 @@ impl Report {
         }
         self.notes.iter().for_each(|note| line("note", note.clone()));
         for (table, column, rows) in &self.replaced {
-            line("replaced", format!("{rows} values of {table}.{column} could not be kept"));
+            line(
+                "replaced",
+                format!("{rows} {} of {table}.{column} could not be kept", noun(*rows, "value")),
+            );
         }
         let verified = self.verify.iter().flat_map(Verification::lines);
         verified.for_each(|text| line("verify", text));
@@ -371,7 +389,7 @@ impl LossRow {
     fn line(&self) -> String {
         let table = self.table.as_deref().unwrap_or("unknown tables");
         match self.rows {
-            Some(rows) => format!("{rows} rows of {table} ({})", self.cause),
+            Some(rows) => format!("{rows} {} of {table} ({})", noun(rows, "row"), self.cause),
             None => format!("an unknown number of rows of {table} ({})", self.cause),
         }
     }
@@ -395,7 +413,7 @@ fn next_step(cause: LossCause) -> Option<&'static str> {
 /// Which ranks were recorded, where not all were to be.
 fn chosen(ranks: &Ranks) -> Option<String> {
     let recorded = ranges(&ranks.seen);
-    let noun = if ranks.seen.len() == 1 { "rank" } else { "ranks" };
+    let noun = noun(ranks.seen.len() as u64, "rank");
     (!ranks.left_out.is_empty())
         .then(|| format!("{noun} {recorded} of {} recorded, as chosen with --ranks", ranks.size))
 }
@@ -413,17 +431,4 @@ fn loss_row(loss: &Loss, schema: &JobSchema) -> LossRow {
 
 fn lost_row(lost: &LostRows) -> LossRow {
     LossRow { table: lost.table.clone(), cause: lost.cause.name(), next_step: None, rows: lost.rows }
-}
-
-fn plural(n: usize, thing: &str) -> String {
-    format!(
-        "{n} {thing}{}",
-        if n == 1 {
-            ""
-        } else if thing.ends_with('s') {
-            "es"
-        } else {
-            "s"
-        }
-    )
 }

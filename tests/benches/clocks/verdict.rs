@@ -8,8 +8,6 @@ const BESIDE_SOURCES: f32 = 1.2;
 const POOLED: f64 = 0.95;
 const EACH: f64 = 0.90;
 const WIDTH: f32 = 4.0;
-/// Where nothing tells which source is wrong.
-const AMBIGUOUS_P95: f32 = 2.5;
 /// Hard bounds assume that no clock jumps unseen. Where one jumps, this share of the errors may be outside.
 const UNSEEN: f64 = 1e-3;
 
@@ -27,7 +25,6 @@ struct Row {
     beside: Option<f32>,
     hard: (u64, u64),
     jump: bool,
-    ambiguous: bool,
 }
 
 impl Verdict {
@@ -56,15 +53,13 @@ impl Verdict {
         });
         let beside = beside.min_by(|a, b| a.0.total_cmp(&b.0)).map(|(_, ratio)| ratio);
         let hard = (tallies[FUSION].hard_broken, tallies[FUSION].hard);
-        let (jump, ambiguous) = (scenario.jump, scenario.ambiguous);
         self.rows.push(Row {
             name: scenario.name.to_owned(),
             seconds,
             fusion,
             beside,
             hard,
-            jump,
-            ambiguous,
+            jump: scenario.jump,
         });
     }
 
@@ -88,10 +83,7 @@ impl Verdict {
         println!();
         let aims = [
             self.aim(format!("p95 of fusion below {P95} us at 600 s and 3600 s"), |r| {
-                r.seconds < 600 || r.ambiguous || r.fusion.p95 < P95
-            }),
-            self.aim(format!("the same below {AMBIGUOUS_P95} us where everything is wrong at once"), |r| {
-                r.seconds < 600 || !r.ambiguous || r.fusion.p95 < AMBIGUOUS_P95
+                r.seconds < 600 || r.fusion.p95 < P95
             }),
             self.aim(format!("fusion at most {BESIDE_SOURCES} times the better source"), |r| {
                 r.beside.is_none_or(|ratio| ratio <= BESIDE_SOURCES)

@@ -112,7 +112,7 @@ fn meeting(
     let mut attend = |&(node, rank, enter): &(usize, u32, f64)| {
         let released = match needs {
             Needs::AllOfAll if node == last.0 => last.1 + LAST_NEEDS * latency,
-            Needs::AllOfAll => last.1 + latency,
+            Needs::AllOfAll | Needs::AllOfAllByTimes => last.1 + latency,
             Needs::AllOfRoot(_) => enter.max(root + latency),
             Needs::RootOfAll(root) if root == rank => last.1 + latency,
             Needs::RootOfAll(_) | Needs::Nothing => enter,

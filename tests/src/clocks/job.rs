@@ -23,6 +23,8 @@ pub struct Job {
 pub struct Moment {
     /// The node.
     pub domain: usize,
+    /// True time, ns.
+    pub at: i64,
     /// Its BOOTTIME.
     pub local: LocalNs,
     /// BOOTTIME of the reference, ns: what a perfect map makes of it.
@@ -65,6 +67,7 @@ impl Job {
         let sets = sets.collect();
         let observations = Observations {
             domains: clocks.iter().map(|c| c.domain.clone()).collect(),
+            bridges: Vec::new(),
             reference: 0,
             sets,
             bursts: network::bursts(scenario, &clocks, &joined, seconds, &mut random),
@@ -81,7 +84,7 @@ impl Job {
             for _ in 0..of_each {
                 let at = random.between(self.joined[domain], self.seconds * SECOND);
                 let (local, truth) = (LocalNs(clock.boottime(at)), self.clocks[0].boottime(at));
-                moments.push(Moment { domain, local, truth });
+                moments.push(Moment { domain, at, local, truth });
             }
         }
         moments

@@ -27,8 +27,6 @@ pub struct Scenario {
     pub late_node: bool,
     /// How many collectives there are.
     pub collectives: Meeting,
-    /// So much is wrong that nothing can tell which source is, and no error below 1 us is asked for.
-    pub ambiguous: bool,
 }
 
 /// Who is probed.
@@ -71,7 +69,6 @@ impl Scenario {
         probes: Probing::All,
         late_node: false,
         collectives: Meeting::Often,
-        ambiguous: false,
     };
 
     /// All scenarios, in the order of the table.
@@ -103,7 +100,6 @@ impl Scenario {
             late_exits: true,
             stragglers: true,
             late_node: true,
-            ambiguous: true,
             ..Scenario::QUIET
         },
     ];

@@ -1,3 +1,4 @@
+use crate::content::Content;
 use rusqlite::types::ValueRef;
 use rusqlite::{Connection, OpenFlags};
 use std::collections::BTreeMap;
@@ -49,6 +50,16 @@ impl Database {
             out.push((0..columns).map(|i| row.get_ref(i).map_or("?".into(), as_text)).collect());
         }
         out
+    }
+
+    /// The rows of queries, sorted, by a name for each query.
+    pub fn answers(&self, queries: &[(&str, &str)]) -> Content {
+        let sorted = |sql: &str| {
+            let mut rows: Vec<String> = self.rows(sql).iter().map(|row| row.join(" | ")).collect();
+            rows.sort();
+            rows
+        };
+        queries.iter().map(|(name, sql)| ((*name).to_owned(), sorted(sql))).collect()
     }
 
     /// The number that a query gives.

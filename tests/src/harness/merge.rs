@@ -89,6 +89,23 @@ pub fn losses(database: &Database) -> Vec<(Option<String>, String, i64)> {
     ledger.as_array().into_iter().flatten().map(entry).collect()
 }
 
+/// What [`losses`] of a merge are if all of a database is lost to it for one cause, sorted: its rows in all tables but
+/// those `without`.
+pub fn losses_of_all(path: &Path, cause: &str, without: &[&str]) -> Vec<(Option<String>, String, i64)> {
+    let database = Database::open(path);
+    let suffix = database.metadata()["uuid"][0].clone();
+    let names = database.names("table");
+    let tables = names.iter().filter_map(|name| name.strip_suffix(suffix.as_str()));
+    let count = |table: &str| {
+        let rows = database.count(&format!("\"{table}{suffix}\""));
+        (Some(table.to_owned()), cause.to_owned(), rows)
+    };
+    let counted = tables.filter(|table| !without.contains(table)).map(count);
+    let mut counted: Vec<_> = counted.filter(|(_, _, rows)| *rows > 0).collect();
+    counted.sort();
+    counted
+}
+
 /// How many values a database says could not be kept, per table and column.
 ///
 /// # Panics

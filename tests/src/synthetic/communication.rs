@@ -132,12 +132,16 @@ fn all_reduce(author: &mut Author<'_>, step: i64) {
     call(author, 0, rccl);
 }
 
-/// The collective at the end of a step: the same one in all ranks, which leave it together.
+/// The collective at the end of a step: the same one in all ranks, which leave it together, soon after the last of
+/// them has come.
 pub(super) fn collective(author: &mut Author<'_>, step: i64, end_of_step: i64) {
     let mut shared = Random::new(&[author.run.config.seed, 5, step as u64]);
     let (function, bytes, root) = *shared.pick(&COLLECTIVES);
     let done = end_of_step - 500_000 + shared.between(0, 200_000);
-    let start = done - 20_000 - author.random.duration(200_000).min(9_000_000);
+    let last = shared.between(0, ranks(author));
+    let waits = author.random.duration(200_000).min(9_000_000);
+    let waits = if i64::from(author.process.rank) == last { 0 } else { waits };
+    let start = done - 20_000 - waits;
     let end = done + author.random.between(0, 5_000);
     let call = Call::Mpi {
         function,

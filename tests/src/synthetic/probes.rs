@@ -89,7 +89,6 @@ fn deviation(mut values: Vec<i64>) -> i64 {
 #[cfg(test)]
 mod tests {
     use super::super::SyntheticRun;
-    use super::*;
 
     #[test]
     fn bursts_are_sound_and_as_close_to_the_truth_as_they_say() {

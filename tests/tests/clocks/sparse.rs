@@ -1,7 +1,7 @@
 //! Short jobs, few observations, and some that are missing: aligned as well as they allow, and no bar that
 //! promises more.
 
-use rpd_merge::clock::{Align, DomainFit, Method, Needs, align};
+use rpd_merge::clock::{Align, DomainFit, Method, Needs, Observations, align};
 use rpd_shard::model::LocalNs;
 use rpd_tests::clocks::{Job, Meeting, Moment, Probing, Scenario};
 
@@ -158,4 +158,39 @@ fn collectives_with_a_root_alone_are_no_more_than_bounds() {
     assert!(fits.iter().skip(1).all(|f| f.method == Method::RealtimeAnchors));
     let (errors, within) = judge(&fits, &job.moments(20, 900), |_| true);
     assert_eq!(within, errors.len());
+}
+
+#[test]
+fn nodes_that_probed_a_node_without_a_shard_are_aligned_through_it() {
+    for seed in 900..904 {
+        let job = Job::new(&Scenario { collectives: Meeting::Never, ..Scenario::QUIET }, 8, 60, seed);
+        // Everybody probes node 0 at some time, or somebody who does. Of it nothing is left but what others saw.
+        let there = 7;
+        let place = |node: usize| node.checked_sub(1).unwrap_or(there);
+        let mut observations = Observations {
+            domains: job.observations.domains[1..].to_vec(),
+            bridges: vec![job.observations.domains[0].clone()],
+            reference: 0,
+            sets: job.observations.sets[1..].to_vec(),
+            bursts: job.observations.bursts.clone(),
+            meetings: Vec::new(),
+        };
+        for burst in &mut observations.bursts {
+            (burst.from, burst.to) = (place(burst.from), place(burst.to));
+        }
+        let fits = align(&observations, Align::Auto);
+        assert_eq!(fits.len(), there);
+        for moment in job.moments(20, seed).iter().filter(|moment| moment.domain > 1) {
+            let fit = &fits[place(moment.domain)];
+            assert_eq!(fit.method, Method::Probes, "seed {seed}, node {}", moment.domain);
+            let error = (fit.map.map(moment.local).ns() - job.clocks[1].boottime(moment.at)).abs();
+            assert!(error < 10_000, "seed {seed}, node {}: {error} ns", moment.domain);
+        }
+        observations.bridges.clear();
+        let alone = align(&observations, Align::Auto);
+        assert!(
+            alone.iter().any(|fit| fit.method == Method::RealtimeAnchors),
+            "seed {seed}: nothing to bridge"
+        );
+    }
 }

@@ -11,6 +11,12 @@ const UNDER_MPIRUN: [i64; 3] = [0, 777_777, -30];
 /// Before what else runs here: each session has its share of the machine, and within it each process.
 const FIRST: &str = "echo -15 2>/dev/null >/proc/self/autogroup; exec nice -n -15 \"$@\"";
 const STEPS: usize = 400;
+/// Where nodes share cores, ranks that wait for one leave late in truth. If fewer of a hundred calls end together, the
+/// machine is busy with something else, and the job is run again.
+const TOGETHER_OF_100: usize = 5;
+const TRIES: usize = 3;
+/// Exits that are no further apart in truth are together, ns.
+const TOGETHER: i64 = 200_000;
 
 #[test]
 fn a_job_of_srun_gets_one_time_alone_under_slurm() {
@@ -23,37 +29,50 @@ fn a_job_of_mpirun_gets_one_time_alone() {
 }
 
 fn one_time(by: Launcher, ahead: &[i64]) {
-    let Some(cluster) = Cluster::new(ahead, "one time for nodes of a cluster") else { return };
-    let training = cluster.training(STEPS);
-    let training: Vec<&str> = training.iter().map(String::as_str).collect();
-    let run = cluster.collect(by, FIRST, &[], &training);
-    assert_eq!(run.outcome.code(), Some(0), "{}", run.outcome);
-    let plot = cluster.folder.join("clocks.svg");
-    let merged = run.merge("alone", &["--strict", "--clock-plot", &plot.display().to_string()]);
-    assert!(std::fs::read_to_string(plot).unwrap().starts_with("<svg"));
-    assert!(!merged.stderr.contains("warning"), "{}", merged.stderr);
+    for attempt in 1..=TRIES {
+        let Some(cluster) = Cluster::new(ahead, "one time for nodes of a cluster") else { return };
+        let training = cluster.training(STEPS);
+        let training: Vec<&str> = training.iter().map(String::as_str).collect();
+        let run = cluster.collect(by, FIRST, &[], &training);
+        assert_eq!(run.outcome.code(), Some(0), "{}", run.outcome);
+        let plot = cluster.folder.join("clocks.svg");
+        let merged = run.merge("alone", &["--strict", "--clock-plot", &plot.display().to_string()]);
+        let times = Times::new(&cluster, &run, &merged, 0);
+        let calls = times.calls(&merged, "MPI_Allreduce");
+        let together = calls.iter().filter(|call| apart(call) <= TOGETHER).count();
+        if together * 100 < TOGETHER_OF_100 * calls.len() && attempt < TRIES {
+            eprintln!("RETRY: only {together} of {} calls ended together", calls.len());
+            continue;
+        }
+        assert!(std::fs::read_to_string(plot).unwrap().starts_with("<svg"));
+        assert!(!merged.stderr.contains("warning"), "{}", merged.stderr);
+        assert_eq!(merged.method(0), "reference");
+        for offset in &offsets(&cluster, &merged, 0) {
+            assert!(["fusion", "probes"].contains(&offset.method.as_str()), "{offset:?}");
+            assert!(offset.error.abs() <= offset.hard.unwrap(), "{offset:?}");
+            assert!(offset.error.abs() < 100_000, "{offset:?}");
+        }
+        let bars: Vec<i64> =
+            (0..ahead.len()).map(|node| merged.clock(node)["bar_ns"].as_i64().unwrap()).collect();
+        let worst: Vec<i64> = (0..ahead.len()).map(|rank| times.worst(rank)).collect();
+        eprintln!("largest error of any time of a rank: {worst:?} ns");
+        assert!(worst[0] == 0 && worst.iter().all(|error| *error < 100_000), "{worst:?}");
+        exits_line_up(&calls, &bars);
 
-    assert_eq!(merged.method(0), "reference");
-    let offsets = offsets(&cluster, &merged, 0);
-    for offset in &offsets {
-        assert!(["fusion", "probes"].contains(&offset.method.as_str()), "{offset:?}");
-        assert!(offset.error.abs() <= offset.hard.unwrap(), "{offset:?}");
-        assert!(offset.error.abs() < 100_000, "{offset:?}");
+        let alone = Database::open(merged.path());
+        alone.assert_sound();
+        let together = cluster.folder.join("together.db");
+        let job = cluster.launch(by, 3).arg(binary("rpd-merge")).arg("-o").arg(&together).arg(run.folder());
+        let _ = job.run().success();
+        assert_eq!(dump_difference(&alone.dump(), &Database::open(&together).dump()), None);
+        return;
     }
-    let times = Times::new(&cluster, &run, &merged, 0);
-    let bars: Vec<i64> =
-        (0..ahead.len()).map(|node| merged.clock(node)["bar_ns"].as_i64().unwrap()).collect();
-    let worst: Vec<i64> = (0..ahead.len()).map(|rank| times.worst(rank)).collect();
-    eprintln!("largest error of any time of a rank: {worst:?} ns");
-    assert!(worst[0] == 0 && worst.iter().all(|error| *error < 100_000), "{worst:?}");
-    exits_line_up(&times.calls(&merged, "MPI_Allreduce"), &bars);
+}
 
-    let alone = Database::open(merged.path());
-    alone.assert_sound();
-    let together = cluster.folder.join("together.db");
-    let job = cluster.launch(by, 3).arg(binary("rpd-merge")).arg("-o").arg(&together).arg(run.folder());
-    let _ = job.run().success();
-    assert_eq!(dump_difference(&alone.dump(), &Database::open(&together).dump()), None);
+/// How far apart the exits of a call were in truth, ns.
+fn apart(call: &[(Region, Region)]) -> i64 {
+    let ends = || call.iter().map(|(_, truth)| truth.end);
+    ends().max().unwrap() - ends().min().unwrap()
 }
 
 /// Nobody leaves an allreduce before all have come, and those who left together leave together.
@@ -73,11 +92,12 @@ fn exits_line_up(calls: &[Vec<(Region, Region)>], bars: &[i64]) {
         let beyond = last.end - first.end - bars[first.rank] - bars[last.rank];
         beyond_bars.push(beyond);
         // A rank that had to wait for a core left later, in truth as well.
-        let ends = || call.iter().map(|(_, truth)| truth.end);
-        let apart = ends().max().unwrap() - ends().min().unwrap();
-        if apart <= 200_000 {
+        let apart = apart(call);
+        // Those that ended apart are as far apart as they were in truth.
+        assert!(beyond <= apart + 100_000, "apart by {apart} ns, and {beyond} ns beyond the bars: {call:?}");
+        if apart <= TOGETHER {
             together += 1;
-            assert!(beyond <= 200_000, "apart by {apart} ns, and {beyond} ns beyond the bars: {call:?}");
+            assert!(beyond <= TOGETHER, "apart by {apart} ns, and {beyond} ns beyond the bars: {call:?}");
         }
     }
     beyond_bars.sort_unstable();
@@ -90,6 +110,6 @@ fn exits_line_up(calls: &[Vec<(Region, Region)>], bars: &[i64]) {
         at(50),
         at(75),
         at(95),
-        beyond_bars.iter().filter(|beyond| **beyond <= 200_000).count()
+        beyond_bars.iter().filter(|beyond| **beyond <= TOGETHER).count()
     );
 }

@@ -1,6 +1,6 @@
 //! The same programs under valgrind: nothing of ours touches memory that it must not.
 
-use crate::{Family, Mpich, OpenMpi, Run, runs};
+use super::{Family, Mpich, OpenMpi, Run, runs};
 use rpd_tests::harness::{binary, skip};
 use std::fs;
 use std::time::Duration;

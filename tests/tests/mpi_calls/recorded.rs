@@ -1,6 +1,6 @@
 //! What the shards of a run say, and what holds for every one of them.
 
-use crate::{RANKS, workload};
+use super::{RANKS, workload};
 use rpd_shard::Shard;
 use rpd_shard::file::BlockKind;
 use rpd_shard::model::native::{COMMUNICATOR, MPI_CALL, MPI_REQUEST};

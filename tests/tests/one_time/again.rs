@@ -103,8 +103,39 @@ fn merged_beside(run: &Run, out: &dyn Fn(&str) -> PathBuf, first: &Merged, late:
         assert_eq!(former["late_ranks"], first.report["late_ranks"]);
         assert_eq!(former["realtime_minus_boottime_ns"], first.tag("rpd.clock.realtime_minus_boottime_ns"));
     }
-    assert!(second.stderr.contains("gpu001: as a former merge left it: "), "{}", second.stderr);
+    assert!(second.line("gpu001").ends_with(" in a former merge"), "{}", second.stderr);
     assert!(second.stderr.contains(note), "{}", second.stderr);
+}
+
+#[test]
+fn merges_of_two_clocks_are_told_apart_however_often_they_are_merged() {
+    let run = short(4, 1).plan();
+    let folder = tempfile::tempdir().unwrap();
+    let out = |name: &str| folder.path().join(name);
+    let inputs = shards(&run, &folder.path().join("in"), &everything(&run));
+    let _ = merge(&out("1.db"), &[], &inputs[..2]);
+    let _ = merge(&out("2.db"), &[], &inputs[2..]);
+    let both = merge(&out("3.db"), &[], &[out("1.db"), out("2.db")]);
+    for (name, host) in [("1.db", "gpu000 (rank 0)"), ("2.db", "gpu002 (rank 2)")] {
+        let path = out(name);
+        let words = format!(
+            "{} was merged before: its times stay in the clock of {host}, and nothing tells how far",
+            path.display()
+        );
+        assert!(both.stderr.contains(&words), "{}", both.stderr);
+    }
+    assert!(!both.stderr.contains("no collectives were recorded"), "{}", both.stderr);
+    let words =
+        "in the clocks of gpu000 (rank 0) and gpu002 (rank 2), and nothing tells how far they are apart";
+    let again = merge(&out("4.db"), &[], &[out("3.db")]);
+    let beside = merge(
+        &out("5.db"),
+        &[],
+        &[out("3.db"), write_rocpd(&run, &folder.path().join("bare")).unwrap().remove(0)],
+    );
+    for merged in [again, beside] {
+        assert_eq!(merged.stderr.matches(words).count(), 1, "{}", merged.stderr);
+    }
 }
 
 #[test]
@@ -123,4 +154,28 @@ fn shards_of_the_reference_of_a_merge_fit_to_it() {
         let off = worst(&errors(&run, &run.ranks[rank], 0, &second.database));
         assert!(off < if run.ranks[rank].node == 0 { 1 } else { 50_000 }, "rank {rank}: {off}");
     }
+}
+
+#[test]
+fn nodes_of_a_merged_rpd_have_one_clock_if_they_were_aligned_and_else_that_is_said() {
+    let run = short(3, 1).plan();
+    let folder = tempfile::tempdir().unwrap();
+    let inputs = shards(&run, &folder.path().join("in"), &everything(&run));
+    let told = |align: &str| {
+        let rpd = folder.path().join(format!("{align}.rpd"));
+        let arguments = ["--format", "rpd", "--align", align];
+        let _ = merging(&rpd, &arguments).args(&inputs).run().success();
+        merge(&folder.path().join("out.db"), &[], &[rpd])
+    };
+    let aligned = told("auto");
+    assert_eq!(
+        aligned.stderr.matches("\nclock      one clock, of unknown-").count(),
+        1,
+        "{}",
+        aligned.stderr
+    );
+    let not_aligned = told("none");
+    let words = "): of a merged .rpd that does not say that its nodes have one time: times unchanged, and maybe not comparable";
+    assert_eq!(not_aligned.stderr.matches(words).count(), 1, "{}", not_aligned.stderr);
+    assert!(!not_aligned.stderr.contains("record with rpd-collect"), "{}", not_aligned.stderr);
 }

@@ -41,9 +41,18 @@ fn a_node_that_nobody_has_probed_goes_by_the_next_best_and_the_others_by_probes(
         let methods = ["gpu000", "gpu001", "gpu002", "gpu003"].map(|host| merged.method(host).to_owned());
         assert_eq!(methods, ["reference", of_the_node, of_the_rest, of_the_rest], "{}", merged.stderr);
         (1..4).for_each(|rank| assert_within_the_bar(&run, rank, 0, &merged));
+        let note = "no probes went between gpu001 (rank 1) and other nodes: rank-00001.log beside its shard may tell why\n";
+        assert!(merged.stderr.contains(note), "{}", merged.stderr);
+        let log = inputs[1].with_extension("log");
+        fs::write(&log, "2026-11-21T06:20:20Z note: no clock probes: no network interface is up\n").unwrap();
+        let merged = merge(&folder.path().join("out.db"), &[], &inputs);
+        let note = format!("between gpu001 (rank 1) and other nodes: {} tells why\n", log.display());
+        assert!(merged.stderr.contains(&note), "{}", merged.stderr);
+        let others = merge(&folder.path().join("out.db"), &["--align", "anchors"], &inputs);
+        assert!(!others.stderr.contains("no probes went"), "{}", others.stderr);
         let probes = merge(&folder.path().join("out.db"), &["--align", "probes"], &inputs);
         assert_eq!(probes.method("gpu001"), "none");
-        let line = "gpu001: no probes reach it: not aligned, times unchanged and not comparable with others";
+        let line = "gpu001 (rank 1): no probes reach it: not aligned, times unchanged and not comparable with others";
         assert!(probes.stderr.contains(line), "{}", probes.stderr);
     }
 }
@@ -117,8 +126,11 @@ fn without_rank_0_the_lowest_rank_is_the_reference_and_the_database_says_so() {
     let merged = merge(&folder.path().join("out.db"), &[], &inputs);
     assert_eq!(merged.method("gpu001"), "reference");
     assert_eq!(merged.database.metadata()["rpd.clock.reference"], ["gpu001"]);
-    let line = "gpu001: reference, times unchanged; others are brought to its CLOCK_BOOTTIME; of rank 0 nothing is there";
-    assert!(merged.stderr.contains(line), "{}", merged.stderr);
+    assert!(
+        merged.line("gpu001").ends_with("  reference, times unchanged; of rank 0 nothing is there"),
+        "{}",
+        merged.stderr
+    );
     assert_eq!(worst(&errors(&run, &run.ranks[1], 1, &merged.database)), 0);
     for (rank, host) in [(2, "gpu002"), (3, "gpu003")] {
         assert_eq!(merged.method(host), "fusion", "{}", merged.stderr);
@@ -129,7 +141,7 @@ fn without_rank_0_the_lowest_rank_is_the_reference_and_the_database_says_so() {
     let inputs = shards(&run, &folder.path().join("two"), &everything(&run));
     let merged = merge(&folder.path().join("out.db"), &[], &inputs[1..]);
     assert_eq!(merged.database.metadata()["rpd.clock.reference"], ["gpu000"]);
-    assert!(merged.stderr.contains("gpu000: reference, times unchanged"), "{}", merged.stderr);
+    assert!(merged.line("gpu000").contains("  reference, times unchanged"), "{}", merged.stderr);
 }
 
 #[test]
@@ -150,7 +162,10 @@ fn of_256_nodes_all_are_aligned() {
         inside[1] += errors.len();
     }
     assert!(inside[0] * 100 >= inside[1] * 95, "{inside:?}");
+    // Those that need a look, and the reference; the rest in one line.
     let lines: Vec<&str> = merged.stderr.lines().filter(|line| line.starts_with("clock ")).collect();
-    assert!(lines.len() <= 30 && lines[0].contains("gpu000: reference"), "{lines:?}");
-    assert!(lines[lines.len() - 1].contains(" more, bars from "), "{lines:?}");
+    assert_eq!(lines.len(), 1 + 12 + 1, "{lines:?}");
+    assert!(lines[1].starts_with("clock      gpu000 (rank 0) "), "{lines:?}");
+    assert!(lines[13].starts_with("clock      and 244 more, bars from "), "{lines:?}");
+    assert!(lines[13].ends_with("; --json lists all"), "{lines:?}");
 }

@@ -50,7 +50,11 @@ fn a_merge_of_one_node_changes_no_time() {
         assert_eq!(worst(&errors(&run, rank, 1, &merged.database)), 0);
     }
     assert_eq!(merged.report["clocks"].as_array().unwrap().len(), 1, "{}", merged.stderr);
-    assert!(merged.stderr.contains("gpu001: reference, times unchanged"), "{}", merged.stderr);
+    assert!(
+        merged.stderr.contains("clock      one clock, of gpu001 (ranks 2-3): times unchanged\n"),
+        "{}",
+        merged.stderr
+    );
 }
 
 /// The run in which all clocks of one node are ahead by so much.

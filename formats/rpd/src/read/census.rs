@@ -4,6 +4,7 @@ use super::TranslateError;
 use super::clocks::Overlap;
 use super::schema::{Input, identifier};
 use super::value::{int, text};
+use crate::{CLOCK_TAG, CLOCKS, ONE_TIME, ONE_TIME_TAG};
 use rpd_shard::identity::unnamed_node;
 use rpd_shard::record::{Clock, ClockDomain, Node, Process};
 use std::collections::{BTreeMap, HashMap, HashSet};
@@ -46,6 +47,8 @@ pub(super) struct Census {
     pub(super) gpu_stride: Option<i64>,
     /// What the file says of its clock.
     pub(super) clock: Option<Clock>,
+    /// Whether it says that the clock is one for all nodes.
+    is_one_time: bool,
     /// Calls and ranges, as far as they tell whether they are on one clock.
     pub(super) overlap: Overlap,
     /// Ids of the strings that make a row one of roctx, or one of HIP or HSA.
@@ -73,10 +76,8 @@ impl Census {
             match tag.as_str() {
                 "pid_stride" => self.pid_stride = value.parse().ok().filter(|stride| *stride > 1),
                 "gpu_stride" => self.gpu_stride = value.parse().ok().filter(|stride| *stride > 1),
-                "rpd.clock" => {
-                    let clocks = [Clock::Boottime, Clock::Monotonic, Clock::Realtime];
-                    self.clock = clocks.into_iter().find(|clock| clock.name() == value);
-                }
+                CLOCK_TAG => self.clock = CLOCKS.into_iter().find(|clock| clock.name() == value),
+                ONE_TIME_TAG => self.is_one_time = value == ONE_TIME,
                 _ => {}
             }
         }
@@ -109,7 +110,8 @@ impl Census {
         Ok(())
     }
 
-    /// Which machine a node was is not in the file, only that it was another one.
+    /// Which machine a node was is not in the file, only that it was another one. Nodes that have one time get one
+    /// boot: that is what clocks are told apart by.
     fn name_nodes(&mut self) {
         let mut on_nodes: BTreeMap<i64, Vec<(i32, i64)>> = BTreeMap::new();
         for found in &self.processes {
@@ -118,6 +120,10 @@ impl Census {
         let named =
             on_nodes.into_iter().map(|(number, processes)| (number, unnamed_node(number, &processes)));
         self.named = named.collect();
+        let boot = self.named.values().next().map(|node| node.boot_id.clone());
+        if let Some(boot) = boot.filter(|_| self.is_one_time) {
+            self.named.values_mut().for_each(|node| node.boot_id.clone_from(&boot));
+        }
     }
 
     /// Finds the names and domains by which calls and ranges are told apart.

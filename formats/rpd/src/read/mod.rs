@@ -104,7 +104,7 @@ pub fn peek(path: &Path) -> Result<Vec<Process>, TranslateError> {
 /// Whether a file is a `.rpd` that [`crate::write()`] wrote: it tells its clock.
 pub fn is_merge(path: &Path) -> bool {
     let rows = Input::open(path).and_then(|input| metadata(&input));
-    rows.is_ok_and(|rows| rows.iter().any(|(tag, _)| tag == "rpd.clock"))
+    rows.is_ok_and(|rows| rows.iter().any(|(tag, _)| tag == crate::CLOCK_TAG))
 }
 
 /// Writes a `.rpd` as a shard. The file is read in a stream, three times at most; nothing is made beside it.

@@ -22,8 +22,9 @@ mod error;
 pub use error::WriteError;
 
 use crate::quiet;
-use crate::{GPU_STRIDE, PID_STRIDE};
+use crate::{CLOCK_TAG, CLOCKS, GPU_STRIDE, ONE_TIME, ONE_TIME_TAG, PID_STRIDE};
 use rpd_shard::model::Schema;
+use rpd_shard::record::Clock;
 use rusqlite::types::ValueRef;
 use rusqlite::{Connection, ErrorCode, OpenFlags, Statement};
 use std::collections::BTreeMap;
@@ -64,7 +65,8 @@ pub struct Written {
 /// Writes a merged RocPD database as a `.rpd` into a new file, which only its owner may read. The database is not
 /// changed. Temporary tables go to SQLite's directory for such files (`SQLITE_TMPDIR`).
 ///
-/// Times are copied: they are on the clock that the metadata tag `rpd.clock` names.
+/// Times are copied: they are on the clock that the metadata tag `rpd.clock` names, the same one for all nodes where
+/// the tag `rpd.clock.one_time` says so.
 pub fn write(merged: &Path, out: &Path) -> Result<Written, WriteError> {
     quiet::check(merged)?;
     let made = OpenOptions::new().write(true).create_new(true).mode(0o600).open(out);
@@ -127,7 +129,7 @@ impl Target<'_> {
         let failed = |source| sqlite(self.out, "the input", source);
         self.conn.execute("ATTACH ? AS src", [quiet::uri(self.merged)]).map_err(failed)?;
         let suffix = self.suffix()?;
-        let mut sql = String::new();
+        let mut sql = format!("CREATE TEMP VIEW metadata AS SELECT * FROM src.\"rocpd_metadata{suffix}\";\n");
         for table in Schema::builtin().rocpd_tables() {
             let short = table.name.strip_prefix("rocpd_").unwrap_or(&table.name);
             sql +=
@@ -167,19 +169,29 @@ impl Target<'_> {
     }
 
     fn metadata(&self) -> Result<(), WriteError> {
-        let rows = [
+        let mut rows = vec![
             ("schema_version", "3".to_owned()),
             ("pid_stride", PID_STRIDE.to_string()),
             ("gpu_stride", GPU_STRIDE.to_string()),
-            // What a merge writes is on this one.
-            ("rpd.clock", rpd_shard::record::Clock::Boottime.name().to_owned()),
+            (CLOCK_TAG, self.clock()?.name().to_owned()),
         ];
+        if self.number(IS_ONE_TIME)? > 0 {
+            rows.push((ONE_TIME_TAG, ONE_TIME.to_owned()));
+        }
         for (tag, value) in rows {
             let added =
                 self.conn.execute("INSERT INTO rocpd_metadata (tag, value) VALUES (?, ?)", (tag, value));
             added.map_err(|source| sqlite(self.out, "the metadata", source))?;
         }
         Ok(())
+    }
+
+    /// The clock that the merge names, which may say more; else the one that profilers of RocPD use.
+    fn clock(&self) -> Result<Clock, WriteError> {
+        let told = self
+            .column("SELECT value FROM temp.metadata WHERE tag = 'rpd.clock' AND typeof(value) = 'text'")?;
+        let name = told.first().and_then(|told| told.split_whitespace().next());
+        Ok(CLOCKS.into_iter().find(|clock| name == Some(clock.name())).unwrap_or(Clock::Boottime))
     }
 
     /// Refuses ids that would be those of another node.
@@ -276,6 +288,14 @@ fn next_invalid(query: &mut Statement<'_>, last: i64) -> rusqlite::Result<Option
     }
     Ok(None)
 }
+
+/// 1 where the merge has brought the clocks of all nodes to one.
+const IS_ONE_TIME: &str = "
+    SELECT count(*) FROM (SELECT value FROM temp.metadata WHERE tag = 'rpd.clock.domains') told
+     WHERE CASE WHEN json_valid(told.value) THEN json_type(told.value) = 'array' AND json_array_length(told.value) > 0
+       AND NOT EXISTS (SELECT 1 FROM json_each(told.value) row WHERE row.type <> 'object'
+             OR coalesce(json_extract(row.value, '$.method'), 'none') = 'none'
+             OR json_extract(row.value, '$.former_merge') IS NOT NULL) END";
 
 /// Columns whose texts come from the database.
 const TEXTS: [(&str, &str); 5] = [

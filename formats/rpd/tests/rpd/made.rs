@@ -319,6 +319,27 @@ fn a_merged_file_has_its_nodes_apart_again() {
 }
 
 #[test]
+fn nodes_of_a_file_with_one_time_have_one_clock() {
+    let nodes = "INSERT INTO rocpd_metadata (tag, value) VALUES ('gpu_stride', '1000'), ('pid_stride', '10000000');
+         INSERT INTO rocpd_api VALUES (1, 70, 70, 10, 20, 2, 1, 3, NULL), (2, 10000070, 10000071, 10, 20, 2, 1, 3, NULL);";
+    for (said, clocks) in [
+        ("", 2),
+        ("INSERT INTO rocpd_metadata (tag, value) VALUES ('rpd.clock.one_time', 'no')", 2),
+        ("INSERT INTO rocpd_metadata (tag, value) VALUES ('rpd.clock.one_time', 'all nodes')", 1),
+    ] {
+        let dir = tempfile::tempdir().unwrap();
+        let (made, _) = shard(&make(dir.path(), &format!("{nodes}{said}")), &options());
+        let processes = || made.processes.values();
+        let domains: std::collections::BTreeSet<_> =
+            processes().map(|process| process.domain.clone()).collect();
+        let machines: std::collections::BTreeSet<_> =
+            processes().map(|process| process.node.machine_id.clone()).collect();
+        assert_eq!((domains.len(), machines.len()), (clocks, 2), "{said}");
+        assert!(processes().all(|process| process.node.boot_id == process.domain.boot_id));
+    }
+}
+
+#[test]
 fn many_rows_of_many_processes_are_all_there() {
     let dir = tempfile::tempdir().unwrap();
     // More rows than may wait for their blocks, of processes that take turns.

@@ -96,6 +96,42 @@ fn round_trip(name: &str) {
 }
 
 #[test]
+fn the_clock_is_that_of_the_merge_and_one_time_is_said_where_there_is_one() {
+    let aligned = r#"[{"method":"reference"},{"method":"probes","former_merge":null}]"#;
+    for (clock, domains, wanted) in [
+        (None, None, ["CLOCK_BOOTTIME"].as_slice()),
+        (Some("CLOCK_MONOTONIC of the reference node"), Some(aligned), &["CLOCK_MONOTONIC", "all nodes"]),
+        (Some("CLOCK_REALTIME"), Some(r#"[{"method":"reference"},{"method":"none"}]"#), &["CLOCK_REALTIME"]),
+        (Some("nonsense"), Some(r#"[{"method":"reference","former_merge":"x"}]"#), &["CLOCK_BOOTTIME"]),
+        (Some(""), Some("[{}]"), &["CLOCK_BOOTTIME"]),
+        (None, Some("[1"), &["CLOCK_BOOTTIME"]),
+        (None, Some("[\"a\"]"), &["CLOCK_BOOTTIME"]),
+        (None, Some("[]"), &["CLOCK_BOOTTIME"]),
+        (None, Some("7"), &["CLOCK_BOOTTIME"]),
+    ] {
+        let dir = tempfile::tempdir().unwrap();
+        let path = make(dir.path(), "INSERT INTO rocpd_api VALUES (1, 5, 5, 10, 20, 2, 1, 3, NULL);");
+        let (database, out) = (dir.path().join("job.db"), dir.path().join("out.rpd"));
+        merged(&shard(&path, &options()).0, &database);
+        let conn = Connection::open(&database).unwrap();
+        let table = lines(
+            &conn,
+            "SELECT name FROM sqlite_master WHERE name LIKE 'rocpd_metadata_%' AND type = 'table'",
+        )
+        .remove(0);
+        for (tag, value) in [("rpd.clock", clock), ("rpd.clock.domains", domains)] {
+            let sql = format!("INSERT INTO \"{table}\" (tag, value) SELECT ?1, ?2 WHERE ?2 IS NOT NULL");
+            conn.execute(&sql, (tag, value)).unwrap();
+        }
+        conn.close().unwrap();
+        write(&database, &out).unwrap();
+        let told =
+            lines(&check(&out), "SELECT value FROM rocpd_metadata WHERE tag LIKE 'rpd.%' ORDER BY tag");
+        assert_eq!(told, wanted, "{clock:?} {domains:?}");
+    }
+}
+
+#[test]
 fn a_matrix_multiplication_comes_back_as_it_was() {
     round_trip("matmul_result.rpd");
 }

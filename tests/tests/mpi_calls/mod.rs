@@ -1,7 +1,6 @@
 //! Programs that count their own MPI calls, and what their shards say of them: in C, with large counts,
 //! in Fortran and in Python, with Open MPI and with MPICH.
 // clippy takes only functions marked as tests for tests.
-#![allow(missing_docs, clippy::unwrap_used)]
 
 mod memory;
 mod recorded;

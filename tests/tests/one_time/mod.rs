@@ -1,7 +1,7 @@
 //! One time for all nodes: what the merge makes of clocks, and says of them, against the truth.
-#![allow(missing_docs, clippy::unwrap_used)]
 
 mod again;
+mod clock_file;
 mod gaps;
 mod hostile;
 mod laws;
@@ -83,6 +83,13 @@ impl Merged {
         row.unwrap_or_else(|| panic!("{host} is in {}", self.report["clocks"]))
     }
 
+    /// The line of the summary's table about the clock of a host.
+    fn line(&self, host: &str) -> &str {
+        let begin = format!("clock      {host} ");
+        let line = self.stderr.lines().find(|line| line.starts_with(&begin));
+        line.unwrap_or_else(|| panic!("{host}: {}", self.stderr))
+    }
+
     fn method(&self, host: &str) -> &str {
         self.clock(host)["method"].as_str().unwrap()
     }
@@ -108,7 +115,7 @@ fn errors(run: &Run, rank: &Rank, reference: usize, database: &Database) -> Vec<
 fn errors_of(table: TableId, run: &Run, rank: &Rank, reference: usize, database: &Database) -> Vec<i64> {
     let process = &rank.processes[0];
     let rows = run.rows(process);
-    let mut truth: Vec<i64> = rows.of(table).iter().filter_map(began).collect();
+    let mut truth: Vec<i64> = rows.of(table).iter().filter_map(|row| began(row)).collect();
     truth.sort_unstable();
     let sql = format!(
         "SELECT d.start FROM {} d JOIN rocpd_info_process p ON p.id = d.pid WHERE p.pid = {} ORDER BY 1",
@@ -122,7 +129,7 @@ fn errors_of(table: TableId, run: &Run, rank: &Rank, reference: usize, database:
 }
 
 /// The true time at which a row begins.
-fn began(row: &Vec<Cell>) -> Option<i64> {
+fn began(row: &[Cell]) -> Option<i64> {
     row.iter().find_map(|cell| if let Cell::Time(at) = cell { Some(*at) } else { None })
 }
 

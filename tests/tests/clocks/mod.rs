@@ -2,7 +2,10 @@
 #![allow(clippy::unwrap_used)]
 
 mod causality;
+mod crowded;
 mod errors;
 mod garbage;
 mod laws;
+mod parts;
+mod short;
 mod sparse;

@@ -1,0 +1,24 @@
+//! What the collector promises, with real programs below it. It is one program, since most of the time of a build goes
+//! into linking.
+#![allow(clippy::unwrap_used)] // clippy takes only functions marked as tests for tests
+
+mod doctor;
+mod faults;
+mod interruptions;
+mod kill_points;
+mod limits;
+mod manners;
+mod mpi_stand_in;
+mod odd_programs;
+mod preloads;
+mod probes;
+mod process_tree;
+mod processes;
+mod rccl;
+mod recording;
+mod roctx_api;
+mod support;
+mod system;
+mod torchrun;
+mod valgrind;
+mod volume;

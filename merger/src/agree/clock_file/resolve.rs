@@ -1,0 +1,163 @@
+//! Which lines are of which clock of a job.
+
+use super::parse::written;
+use super::track::Track;
+use super::{ClockFile, Entry, check};
+use crate::clock::DomainFit;
+use std::collections::{BTreeMap, HashMap};
+
+/// Names that a note repeats.
+const SHOWN: usize = 10;
+
+/// A clock domain of the job, as a file may call it.
+#[derive(Clone, Debug, Default)]
+pub struct Named {
+    /// Its names: no other domain has the first. Without one a file cannot call it.
+    pub names: Vec<String>,
+    /// The middle of the time that it was there, ns of its clock, if that is known.
+    pub middle: Option<i64>,
+}
+
+/// What a clock file says of a job.
+#[derive(Debug, Default)]
+pub struct Resolved {
+    /// Of each domain how its times become those of the merge's reference, where the file tells.
+    pub fits: Vec<Option<DomainFit>>,
+    /// What was not used, and why; what is doubtful.
+    pub notes: Vec<String>,
+}
+
+/// Whom a name fits.
+enum Fits {
+    Nobody,
+    One(usize),
+    /// Their first names.
+    Several(Vec<String>),
+}
+
+impl ClockFile {
+    /// Finds how times of the job's `domains` become those of one of them, `reference`, where the file knows both.
+    pub fn resolve(&self, domains: &[Named], reference: usize) -> Resolved {
+        let mut resolved = Resolved { fits: vec![None; domains.len()], notes: self.doubts.clone() };
+        resolved.fill(self, domains, reference);
+        resolved
+    }
+}
+
+impl Resolved {
+    fn fill(&mut self, file: &ClockFile, domains: &[Named], reference: usize) {
+        let by_name = by_name(domains);
+        let against = match whom(&by_name, domains, &file.reference) {
+            Fits::Nobody => None,
+            Fits::One(domain) => Some(domain),
+            Fits::Several(names) => {
+                self.notes.push(ambiguous("`reference`", &file.reference, &names, "of the file"));
+                return;
+            }
+        };
+        let lines = self.sort(file, &by_name, domains, against);
+        let mut tracks: BTreeMap<usize, Track> = BTreeMap::new();
+        for (domain, mut lines) in lines {
+            lines.sort_by_key(|entry| (entry.at, entry.line));
+            match check(&lines) {
+                Ok(_) => tracks.extend(Track::through(&lines).map(|track| (domain, track))),
+                // By several names; lines with the same name were checked before.
+                Err((line, what)) => {
+                    self.notes.push(format!("clock file, line {line}: {what}: none of them was used"));
+                }
+            }
+        }
+        tracks.extend(against.map(|domain| (domain, Track::identity())));
+        let Some(to) = tracks.get(&reference) else {
+            let name = domains.get(reference).and_then(|named| named.names.get(1).or(named.names.first()));
+            let name = name.map_or("the reference".to_owned(), |name| written(name));
+            self.notes.push(format!(
+                "the clock file does not tell the clock of {name}, which the merge uses: nothing of it was used"
+            ));
+            return;
+        };
+        for (&domain, track) in tracks.iter().filter(|(domain, _)| **domain != reference) {
+            let middle = domains.get(domain).and_then(|named| named.middle);
+            if let Some(fit) = self.fits.get_mut(domain) {
+                *fit = Some(track.fit(to, middle.unwrap_or(track.middle())));
+            }
+        }
+    }
+
+    /// The lines of each domain. `against` is that of the file's reference.
+    fn sort<'a>(
+        &mut self,
+        file: &'a ClockFile,
+        by_name: &HashMap<&str, Vec<usize>>,
+        domains: &[Named],
+        against: Option<usize>,
+    ) -> BTreeMap<usize, Vec<&'a Entry>> {
+        let mut sorted: BTreeMap<usize, Vec<&Entry>> = BTreeMap::new();
+        let mut unknown = Vec::new();
+        for lines in file.entries.chunk_by(|a, b| a.node == b.node) {
+            let Some(first) = lines.first() else { continue };
+            let place = format!("line {}:", lines.iter().map(|entry| entry.line).min().unwrap_or(first.line));
+            match whom(by_name, domains, &first.node) {
+                fits if first.node == file.reference
+                    || matches!(fits, Fits::One(domain) if Some(domain) == against) =>
+                {
+                    if !lines.iter().all(Entry::is_identity) {
+                        self.notes.push(format!(
+                            "clock file, {place} {} is the reference, which is not moved: the line was not used",
+                            written(&first.node)
+                        ));
+                    }
+                }
+                Fits::One(domain) => sorted.entry(domain).or_default().extend(lines),
+                Fits::Nobody => unknown.push(written(&first.node)),
+                Fits::Several(names) => self.notes.push(ambiguous(&place, &first.node, &names, "there")),
+            }
+        }
+        if !unknown.is_empty() {
+            let (count, more) = (unknown.len(), unknown.len().saturating_sub(SHOWN));
+            let more = if more > 0 { format!(" and {more} more") } else { String::new() };
+            unknown.truncate(SHOWN);
+            let what =
+                if count == 1 { "1 node that is".to_owned() } else { format!("{count} nodes that are") };
+            self.notes
+                .push(format!("the clock file names {what} not in this job: {}{more}", unknown.join(", ")));
+        }
+        sorted
+    }
+}
+
+fn by_name(domains: &[Named]) -> HashMap<&str, Vec<usize>> {
+    let mut found: HashMap<&str, Vec<usize>> = HashMap::new();
+    for (place, named) in domains.iter().enumerate() {
+        for name in &named.names {
+            let fitting = found.entry(name).or_default();
+            if fitting.last() != Some(&place) {
+                fitting.push(place);
+            }
+        }
+    }
+    found
+}
+
+fn whom(by_name: &HashMap<&str, Vec<usize>>, domains: &[Named], name: &str) -> Fits {
+    match by_name.get(name).map_or(&[][..], Vec::as_slice) {
+        [] => Fits::Nobody,
+        [one] => Fits::One(*one),
+        several => {
+            let names = several.iter().filter_map(|place| domains.get(*place)?.names.first());
+            Fits::Several(names.map(|name| written(name)).collect())
+        }
+    }
+}
+
+/// What is said of a name that fits several clocks.
+fn ambiguous(place: &str, name: &str, names: &[String], where_: &str) -> String {
+    let more = if names.len() > SHOWN { ", ..." } else { "" };
+    let shown: Vec<&str> = names.iter().take(SHOWN).map(String::as_str).collect();
+    format!(
+        "clock file, {place} {} fits {} clocks of this job: nothing {where_} was used; write one of {}{more}",
+        written(name),
+        names.len(),
+        shown.join(", ")
+    )
+}

@@ -1,0 +1,187 @@
+//! The straight pieces that the measurements of one clock lie on, and how far off they may be.
+
+use super::Entry;
+use crate::clock::{BarKnot, DomainFit, Method, TimeMap};
+use rpd_shard::model::LocalNs;
+
+/// Times before the first measurement and behind the last one through which the straight lines there are drawn, ns:
+/// 115 days, so that rounding to whole ns is nothing.
+const REACH: i128 = 10_000_000_000_000_000;
+/// How much the rates of two clocks differ where nothing is said of that.
+const UNKNOWN_RATE: f64 = 20e-6;
+/// How much a rate changes between two measurements and behind them: quartz follows its temperature.
+const WANDER: f64 = 1e-6;
+/// Over so much time the drift is taken that is told, ns.
+const DRIFT_OVER: i64 = 1_000_000_000_000;
+
+/// How the time of a node becomes that of the file's reference.
+pub(super) struct Track {
+    /// (node, reference), at least two, both ascending. Beyond them the lines go on.
+    points: Vec<(i128, i128)>,
+    /// `None` where a measurement does not say how good it is.
+    bars: Option<Bars>,
+}
+
+/// How far off a track may be.
+#[derive(Default)]
+struct Bars {
+    /// Times of the node, ascending, and ns; straight between them. None: nothing is off.
+    knots: Vec<(i128, f64)>,
+    /// By how much they grow before the first and behind the last knot, ns per ns.
+    growth: (f64, f64),
+}
+
+impl Track {
+    /// That of the file's reference.
+    pub(super) fn identity() -> Track {
+        Track { points: vec![(-REACH, -REACH), (REACH, REACH)], bars: Some(Bars::default()) }
+    }
+
+    /// That of measurements, by time, that [`super::check`] has found sound; `None` without any.
+    pub(super) fn through(lines: &[&Entry]) -> Option<Track> {
+        let (first, last) = (lines.first()?, lines.last()?);
+        // Before the first and behind the last the rate is the one that is given there, else that of the next piece.
+        let (rate_before, growth_before) = beyond(first, lines.get(1).map(|second| (*first, *second)));
+        let before_last = lines.len().checked_sub(2).and_then(|place| lines.get(place));
+        let (rate_behind, growth_behind) = beyond(last, before_last.map(|before| (*before, *last)));
+        let at = |entry: &Entry| (i128::from(entry.at()), entry.site());
+        let far = |rate: f64| REACH + (REACH as f64 * rate).round() as i128;
+        let mut points: Vec<(i128, i128)> = lines.iter().map(|line| at(line)).collect();
+        points.insert(0, (at(first).0 - REACH, at(first).1 - far(rate_before)));
+        points.push((at(last).0 + REACH, at(last).1 + far(rate_behind)));
+        let errors: Option<Vec<f64>> = lines.iter().map(|line| line.error.map(|ns| ns as f64)).collect();
+        let bars = errors.map(|errors| {
+            let measured: Vec<(i128, f64)> = lines.iter().map(|line| at(line).0).zip(errors).collect();
+            Bars { knots: with_middles(&measured), growth: (growth_before, growth_behind) }
+        });
+        Some(Track { points, bars })
+    }
+
+    /// A time of the node that was measured at.
+    pub(super) fn middle(&self) -> i64 {
+        let middle = self.points.get(self.points.len() / 2);
+        middle.and_then(|(local, _)| i64::try_from(*local).ok()).unwrap_or(0)
+    }
+
+    /// The time of the file's reference at a time of the node.
+    fn there(&self, local: i128) -> i128 {
+        along(&self.points, local, |point| *point)
+    }
+
+    /// The time of the node at a time of the file's reference.
+    fn back(&self, site: i128) -> i128 {
+        along(&self.points, site, |(local, site)| (*site, *local))
+    }
+
+    /// How a node's time becomes that of a merge whose reference has the track `reference`. Offset and drift that are
+    /// told are those at `middle`, ns of the node.
+    pub(super) fn fit(&self, reference: &Track, middle: i64) -> DomainFit {
+        let here = |their: i128| self.back(reference.there(their));
+        let mut bends: Vec<i128> = self.points.iter().map(|(local, _)| *local).collect();
+        bends.extend(reference.points.iter().map(|(their, _)| here(*their)));
+        let point = |local: &i128| {
+            let job = reference.back(self.there(*local));
+            Some((i64::try_from(*local).ok()?, i64::try_from(job).ok()?))
+        };
+        let map = TimeMap::through(bends.iter().filter_map(point).collect());
+        let job = |local: i64| map.map(LocalNs(local)).ns();
+        let (from, to) = (middle.saturating_sub(DRIFT_OVER / 2), middle.saturating_add(DRIFT_OVER / 2));
+        let (local, site) = (to.saturating_sub(from), job(to).saturating_sub(job(from)));
+        DomainFit {
+            method: Method::ClockFile,
+            offset: job(middle).saturating_sub(middle),
+            drift_ppm: if site > 0 { (local as f64 - site as f64) / site as f64 * 1e6 } else { 0.0 },
+            bars: self.bars_against(reference).unwrap_or_default(),
+            map,
+            ..DomainFit::unknown()
+        }
+    }
+
+    /// The bars of both together, over time of the node; `None` where one of them has none.
+    fn bars_against(&self, reference: &Track) -> Option<Vec<BarKnot>> {
+        let (own, theirs) = (self.bars.as_ref()?, reference.bars.as_ref()?);
+        let moved = theirs.knots.iter().map(|(their, _)| self.back(reference.there(*their)));
+        let mut times: Vec<i128> = own.knots.iter().map(|(local, _)| *local).chain(moved).collect();
+        times.sort_unstable();
+        times.dedup();
+        let last = times.len().saturating_sub(1);
+        let per_second = |rates: [f64; 2]| (rates.iter().sum::<f64>() * 1e9).ceil() as i64;
+        let before = per_second([own.growth.0, theirs.growth.0]);
+        let behind = per_second([own.growth.1, theirs.growth.1]);
+        let knot = |(place, local): (usize, i128)| {
+            let job = reference.back(self.there(local));
+            let growth = match (place == 0, place == last) {
+                (true, true) => before.max(behind),
+                (true, false) => before,
+                _ => behind,
+            };
+            Some(BarKnot {
+                local: i64::try_from(local).ok()?,
+                offset: i64::try_from(job - local).ok()?,
+                bar: (own.at(local) + theirs.at(job)).ceil() as i64,
+                hard: None,
+                growth,
+            })
+        };
+        Some(times.into_iter().enumerate().filter_map(knot).collect())
+    }
+}
+
+impl Bars {
+    /// The bar at a time of the node, ns.
+    fn at(&self, local: i128) -> f64 {
+        let behind = self.knots.partition_point(|(at, _)| *at <= local);
+        let (a, b) = (behind.checked_sub(1).and_then(|place| self.knots.get(place)), self.knots.get(behind));
+        match (a, b) {
+            (Some((from, a)), Some((to, b))) => a + (b - a) * ((local - from) as f64 / (to - from) as f64),
+            (Some((last, bar)), None) => bar + (local - last) as f64 * self.growth.1,
+            (None, Some((first, bar))) => bar + (first - local) as f64 * self.growth.0,
+            (None, None) => 0.0,
+        }
+    }
+}
+
+/// Rate of a straight line beyond a measurement, minus 1, and by how much the bar grows there. `piece` is the one
+/// between it and the next measurement.
+fn beyond(end: &Entry, piece: Option<(&Entry, &Entry)>) -> (f64, f64) {
+    match (end.drift, piece) {
+        (Some(drift), _) => {
+            let faster = drift.ppm * 1e-6;
+            (-faster / (1.0 + faster), drift.error.map_or(UNKNOWN_RATE, |ppm| ppm * 1e-6))
+        }
+        (None, Some((a, b))) => {
+            let (local, site) =
+                ((i128::from(b.at()) - i128::from(a.at())) as f64, (b.site() - a.site()) as f64);
+            let errors = a.error.unwrap_or(0) as f64 + b.error.unwrap_or(0) as f64;
+            (site / local - 1.0, errors / local + WANDER)
+        }
+        (None, None) => (0.0, UNKNOWN_RATE),
+    }
+}
+
+/// Bars that grow from both measurements to the middle between them.
+fn with_middles(measured: &[(i128, f64)]) -> Vec<(i128, f64)> {
+    let mut knots = Vec::with_capacity(2 * measured.len());
+    for (place, (at, error)) in measured.iter().enumerate() {
+        knots.push((*at, *error));
+        if let Some((next, theirs)) = measured.get(place + 1)
+            && next - at > 1
+        {
+            let half = (next - at) / 2;
+            let share = half as f64 / (next - at) as f64;
+            knots.push((at + half, error + (theirs - error) * share + half as f64 * WANDER));
+        }
+    }
+    knots
+}
+
+/// Where a value lies on the lines through points; `sides` gives what it is compared with, and what becomes of it.
+fn along(points: &[(i128, i128)], value: i128, sides: impl Fn(&(i128, i128)) -> (i128, i128)) -> i128 {
+    let behind = points.partition_point(|point| sides(point).0 <= value);
+    let from = behind.clamp(1, points.len().saturating_sub(1).max(1)) - 1;
+    let (Some(a), Some(b)) = (points.get(from), points.get(from + 1)) else { return value };
+    let ((x0, y0), (x1, y1)) = (sides(a), sides(b));
+    // Times of 70 years, added up, are 63 bits long, and so the product has room.
+    let (above, below) = ((value - x0) * (y1 - y0), x1 - x0);
+    y0 + (2 * above + below).div_euclid(2 * below)
+}

@@ -1,0 +1,46 @@
+//! What a collector has in its log about probes of clocks.
+
+use rustix::fs::OFlags;
+use std::fs::OpenOptions;
+use std::io::Read;
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
+
+/// Of a log that much is looked at, bytes: the line is an early one.
+const MOST_BYTES: u64 = 64 << 10;
+/// How the line begins, as docs/COLLECTING.md has it.
+const NO_PROBES: &str = "no clock probes";
+
+/// The log beside a shard, if it says why its node did not measure clocks. Whoever cannot be read says nothing.
+pub fn log_of_no_probes(shard: &Path) -> Option<PathBuf> {
+    let log = shard.with_extension("log");
+    // Nobody may have laid a link here, or something that never ends.
+    let flags = OFlags::NOFOLLOW | OFlags::NONBLOCK;
+    let file = OpenOptions::new().read(true).custom_flags(flags.bits() as i32).open(&log).ok()?;
+    let mut text = Vec::new();
+    file.take(MOST_BYTES).read_to_end(&mut text).ok()?;
+    String::from_utf8_lossy(&text).contains(NO_PROBES).then_some(log)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::fs;
+
+    #[test]
+    fn a_log_is_told_if_it_has_the_line() {
+        let folder = tempfile::tempdir().unwrap();
+        let shard = folder.path().join("rank-00003.rpdshard");
+        let log = folder.path().join("rank-00003.log");
+        assert_eq!(log_of_no_probes(&shard), None);
+        fs::write(&log, "2026-11-21T06:20:20Z warning: something else\n").unwrap();
+        assert_eq!(log_of_no_probes(&shard), None);
+        fs::write(&log, b"\xff\n2026-11-21T06:20:20Z note: no clock probes: no network interface is up\n")
+            .unwrap();
+        assert_eq!(log_of_no_probes(&shard), Some(log.clone()));
+        let elsewhere = folder.path().join("elsewhere");
+        fs::rename(&log, &elsewhere).unwrap();
+        std::os::unix::fs::symlink(&elsewhere, &log).unwrap();
+        assert_eq!(log_of_no_probes(&shard), None, "a link");
+    }
+}

@@ -1,0 +1,103 @@
+//! Domains that hang together by probes or collectives but have no way to the reference: a part is fitted by itself,
+//! relative to one domain of it, and that one's wall clock joins all of it to the reference.
+
+use super::clocks::Method;
+use super::fit::{BarKnot, DomainFit};
+use super::observations::{Attendance, Observations};
+use super::time_map::TimeMap;
+use rpd_shard::model::LocalNs;
+
+/// Improves the fits that are by anchors only. `aligned` fits a part to its reference, by probes and collectives.
+pub(super) fn join_parts(
+    observations: &Observations,
+    fits: &mut [DomainFit],
+    aligned: impl Fn(&Observations) -> Vec<DomainFit>,
+) {
+    let is_apart = |position: usize| match fits.get(position) {
+        Some(fit) => fit.method == Method::RealtimeAnchors,
+        // Bridges have no fit; those on the way to the reference belong to no part.
+        None => position < observations.domains.len() + observations.bridges.len(),
+    };
+    for members in parts(observations, is_apart) {
+        let own = members.iter().copied().filter(|&m| m < fits.len());
+        let Some(head) = own.min_by_key(|&m| observations.domains.get(m)) else { continue };
+        let relative = aligned(&alone(observations, &members, head));
+        let Some(anchored) = fits.get(head).cloned() else { continue };
+        for &member in members.iter().filter(|&&m| m != head) {
+            if let (Some(fit), Some(relative)) = (fits.get_mut(member), relative.get(member))
+                && relative.method != Method::None
+            {
+                *fit = joined(relative, &anchored);
+            }
+        }
+    }
+}
+
+/// The groups of two and more positions that observations connect.
+fn parts(observations: &Observations, is_apart: impl Fn(usize) -> bool) -> Vec<Vec<usize>> {
+    let count = observations.domains.len() + observations.bridges.len();
+    let mut above: Vec<usize> = (0..count).collect();
+    let mut join = |a: usize, b: usize| {
+        if a < count && b < count && is_apart(a) && is_apart(b) {
+            let (a, b) = (top(&mut above, a), top(&mut above, b));
+            above[a.max(b)] = a.min(b);
+        }
+    };
+    observations.bursts.iter().for_each(|burst| join(burst.from, burst.to));
+    for meeting in &observations.meetings {
+        let domain = |a: &Attendance| a.domain as usize;
+        meeting.attendances.windows(2).for_each(|two| join(domain(&two[0]), domain(&two[1])));
+    }
+    let mut groups = vec![Vec::new(); count];
+    for position in (0..count).filter(|&p| is_apart(p)) {
+        groups[top(&mut above, position)].push(position);
+    }
+    groups.retain(|group| group.len() > 1);
+    groups
+}
+
+/// The one that stands for a position's group.
+fn top(above: &mut [usize], mut position: usize) -> usize {
+    while above[position] != position {
+        above[position] = above[above[position]];
+        position = above[position];
+    }
+    position
+}
+
+/// What is known of a part.
+fn alone(observations: &Observations, members: &[usize], head: usize) -> Observations {
+    let is_in = |position: usize| members.binary_search(&position).is_ok();
+    let bursts = observations.bursts.iter().filter(|b| is_in(b.from) && is_in(b.to)).cloned();
+    let meetings =
+        observations.meetings.iter().filter(|m| m.attendances.iter().all(|a| is_in(a.domain as usize)));
+    Observations {
+        domains: observations.domains.clone(),
+        bridges: observations.bridges.clone(),
+        reference: head,
+        sets: observations.sets.clone(),
+        bursts: bursts.collect(),
+        meetings: meetings.cloned().collect(),
+    }
+}
+
+/// A fit to the head of a part, brought to the reference by the head's wall clock. What that is off by is the same for
+/// the whole part, and nothing of it is certain.
+fn joined(relative: &DomainFit, head: &DomainFit) -> DomainFit {
+    let points = relative.map.bends().map(|at| (at.0, head.map.map(LocalNs(relative.map.map(at).ns())).ns()));
+    let common = head.usual_bar().unwrap_or(0);
+    let bar = |bar: &BarKnot| BarKnot {
+        offset: bar.offset.saturating_add(head.offset),
+        bar: bar.bar.saturating_add(common),
+        hard: None,
+        growth: bar.growth.saturating_add(head.bars.last().map_or(0, |b| b.growth)),
+        ..*bar
+    };
+    DomainFit {
+        method: Method::RealtimeAnchors,
+        map: TimeMap::through(points.collect()),
+        offset: relative.offset.saturating_add(head.offset),
+        bars: relative.bars.iter().map(bar).collect(),
+        ..relative.clone()
+    }
+}

@@ -1,0 +1,378 @@
+//! Moves maps within their bars until effects follow their causes: first each map as a whole, then in ever shorter
+//! stretches, down to single collectives, so that what one shift explains is not explained by many.
+
+use super::causality::{Causality, causality};
+use super::fit::DomainFit;
+use super::observations::{Attendance, Needs, Observations};
+use super::time_map::TimeMap;
+use super::track::SECOND;
+use rpd_shard::model::LocalNs;
+
+/// Each stretch is cut into so many for the next round.
+const FINER: usize = 4;
+/// How much of a violation each pass over the collectives removes: less and less, so that those that contradict
+/// each other meet in the middle.
+const PASSES: [f64; 8] = [1.0, 1.0, 1.0, 0.7, 0.5, 0.35, 0.25, 0.15];
+
+/// What a repair did.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Repaired {
+    /// What is still in the wrong order.
+    pub left: Causality,
+    /// How many of these cannot vanish while both maps stay within their bars.
+    pub out_of_reach: u64,
+    /// The largest move, ns.
+    pub moved: i64,
+}
+
+/// Moves the maps so that as few collectives as possible are in the wrong order: each by no more than its bar,
+/// the reference's not at all, and none backwards.
+pub fn repair_causality(observations: &Observations, fits: &mut [DomainFit]) -> Repaired {
+    let before = causality(observations, fits);
+    if before.violations == 0 {
+        return Repaired { left: before, ..Repaired::default() };
+    }
+    let mut moves = Moves::new(observations, fits);
+    let out_of_reach = moves.out_of_reach();
+    let mut left = before;
+    let mut best: Vec<TimeMap> = fits.iter().map(|f| f.map.clone()).collect();
+    let first = best.clone();
+    loop {
+        moves.settle();
+        fits.iter_mut().zip(&first).zip(&moves.domains).for_each(|((fit, first), domain)| {
+            fit.map = domain.moved(fit, first);
+        });
+        let now = causality(observations, fits);
+        if now.violations < left.violations {
+            left = now;
+            best = fits.iter().map(|f| f.map.clone()).collect();
+        }
+        if left.violations <= out_of_reach || !moves.refine() {
+            break;
+        }
+    }
+    let moved = best.iter().zip(&first).flat_map(|(after, before)| {
+        after.bends().map(|at| after.map(at).ns().saturating_sub(before.map(at).ns()).saturating_abs())
+    });
+    let moved = moved.max().unwrap_or(0);
+    fits.iter_mut().zip(best).for_each(|(fit, map)| fit.map = map);
+    Repaired { out_of_reach: out_of_reach.min(left.violations), left, moved }
+}
+
+/// The collectives, and the moves of all domains so far.
+struct Moves {
+    meetings: Vec<(Needs, Vec<Guest>)>,
+    domains: Vec<Domain>,
+    /// So many times of a domain are in one stretch.
+    stride: usize,
+}
+
+/// A rank in a collective: places among the times of its domain.
+#[derive(Clone, Copy)]
+struct Guest {
+    domain: usize,
+    rank: u32,
+    enter: usize,
+    exit: usize,
+}
+
+/// The times at which ranks of a domain entered and left, and how far the map is moved. The moves are known at the
+/// knots, which are every `stride`th of these times and the last one; straight between them. One knot alone moves all.
+#[derive(Default)]
+struct Domain {
+    /// ns of the domain, in order, each once.
+    times: Vec<i64>,
+    /// Their job times by the first map.
+    jobs: Vec<i64>,
+    /// Their bars.
+    rooms: Vec<f64>,
+    stride: usize,
+    moves: Vec<f64>,
+    /// Which knots do not lie between their neighbours.
+    bends: Vec<bool>,
+}
+
+impl Moves {
+    fn new(observations: &Observations, fits: &[DomainFit]) -> Moves {
+        let known = |a: &&Attendance| a.exit >= a.enter && (a.domain as usize) < fits.len();
+        let mut domains: Vec<Domain> = fits.iter().map(|_| Domain::default()).collect();
+        for attendance in observations.meetings.iter().flat_map(|m| m.attendances.iter().filter(known)) {
+            domains[attendance.domain as usize].times.extend([attendance.enter.0, attendance.exit.0]);
+        }
+        for (domain, fit) in domains.iter_mut().zip(fits) {
+            domain.times.sort_unstable();
+            domain.times.dedup();
+            let mut cursor = fit.map.cursor();
+            domain.jobs = domain.times.iter().map(|&at| cursor.map(LocalNs(at)).ns()).collect();
+            let room = |&at: &i64| fit.bar_at(LocalNs(at)).unwrap_or(0).max(0) as f64;
+            domain.rooms = domain.times.iter().map(room).collect();
+            domain.stride = domain.times.len();
+            domain.moves = vec![0.0];
+            domain.bends = vec![true];
+        }
+        let guest = |a: &Attendance| {
+            let domain = a.domain as usize;
+            let place = |at: LocalNs| domains[domain].times.partition_point(|t| *t < at.0);
+            Guest { domain, rank: a.rank, enter: place(a.enter), exit: place(a.exit) }
+        };
+        let meetings = observations.meetings.iter().map(|meeting| {
+            (meeting.needs, meeting.attendances.iter().filter(known).map(guest).collect::<Vec<_>>())
+        });
+        let meetings =
+            meetings.filter(|(needs, guests)| *needs != Needs::Nothing && guests.len() > 1).collect();
+        let longest = domains.iter().map(|d| d.times.len()).max().unwrap_or(0);
+        Moves { meetings, domains, stride: longest.next_power_of_two().max(1) }
+    }
+
+    /// Who left before another one had entered even with both at the far ends of their bars.
+    fn out_of_reach(&self) -> u64 {
+        let early = |g: &Guest| self.domains[g.domain].end(g.enter, -1.0);
+        let late = |g: &Guest| self.domains[g.domain].end(g.exit, 1.0);
+        let out_of_reach = |(needs, guests): &(Needs, Vec<Guest>)| {
+            let awaited: Vec<&Guest> = guests.iter().filter(|g| is_awaited(*needs, g)).collect();
+            // The two latest of different domains: nobody waits for the own one.
+            let key = |g: &&&Guest| (early(g), g.rank);
+            let first = awaited.iter().max_by_key(key);
+            let second =
+                awaited.iter().filter(|g| first.is_none_or(|f| f.domain != g.domain)).max_by_key(key);
+            let is_out = |g: &&Guest| {
+                let other = if first.is_some_and(|f| f.domain == g.domain) { second } else { first };
+                waits(*needs, g) && other.is_some_and(|other| early(other) > late(g))
+            };
+            guests.iter().filter(is_out).count() as u64
+        };
+        self.meetings.iter().map(out_of_reach).sum()
+    }
+
+    /// Moves the knots there are until as few collectives as possible are in the wrong order.
+    fn settle(&mut self) {
+        let mut best = (self.violations(), self.kept());
+        for share in PASSES {
+            if best.0 == 0 {
+                break;
+            }
+            let Moves { meetings, domains, .. } = self;
+            meetings.iter().for_each(|(needs, guests)| relieve(*needs, guests, domains, share));
+            domains.iter_mut().for_each(Domain::put_in_order);
+            let violations = self.violations();
+            if violations < best.0 {
+                best = (violations, self.kept());
+            }
+        }
+        for (domain, (moves, bends)) in self.domains.iter_mut().zip(best.1) {
+            (domain.moves, domain.bends) = (moves, bends);
+        }
+    }
+
+    fn kept(&self) -> Vec<(Vec<f64>, Vec<bool>)> {
+        self.domains.iter().map(|d| (d.moves.clone(), d.bends.clone())).collect()
+    }
+
+    fn violations(&self) -> u64 {
+        let mut count = 0;
+        for (needs, guests) in &self.meetings {
+            violations(*needs, guests, &self.domains, |_, _, _| count += 1);
+        }
+        count
+    }
+
+    /// Shorter stretches; false if each time has its own move already.
+    fn refine(&mut self) -> bool {
+        if self.stride <= 1 {
+            return false;
+        }
+        self.stride = (self.stride / FINER).max(1);
+        let stride = self.stride;
+        self.domains.iter_mut().for_each(|domain| domain.refine(stride));
+        true
+    }
+}
+
+/// Whether others wait for this rank.
+fn is_awaited(needs: Needs, guest: &Guest) -> bool {
+    match needs {
+        Needs::AllOfAll | Needs::AllOfAllByTimes | Needs::RootOfAll(_) => true,
+        Needs::AllOfRoot(root) => guest.rank == root,
+        Needs::Nothing => false,
+    }
+}
+
+/// Whether this rank waits for others.
+fn waits(needs: Needs, guest: &Guest) -> bool {
+    match needs {
+        Needs::AllOfAll | Needs::AllOfAllByTimes | Needs::AllOfRoot(_) => true,
+        Needs::RootOfAll(root) => guest.rank == root,
+        Needs::Nothing => false,
+    }
+}
+
+/// Calls `each` with who left too early, whom it should have waited for, and how late that one was.
+fn violations(needs: Needs, guests: &[Guest], domains: &[Domain], mut each: impl FnMut(&Guest, &Guest, i64)) {
+    let entered = |g: &Guest| domains[g.domain].job(g.enter);
+    let last = guests.iter().filter(|g| is_awaited(needs, g)).max_by_key(|g| (entered(g), g.rank));
+    let Some(last) = last else { return };
+    let at = entered(last);
+    for guest in guests.iter().filter(|g| g.domain != last.domain && waits(needs, g)) {
+        let late = at.saturating_sub(domains[guest.domain].job(guest.exit));
+        if late > 0 {
+            each(guest, last, late);
+        }
+    }
+}
+
+/// Brings a collective in order, by a share: who has more room left gives way more.
+fn relieve(needs: Needs, guests: &[Guest], domains: &mut [Domain], share: f64) {
+    let mut found = Vec::new();
+    violations(needs, guests, domains, |leaver, enterer, _| found.push((*leaver, *enterer)));
+    for (leaver, enterer) in found {
+        // Others of this collective may have moved the two.
+        let (left, entered) =
+            (domains[leaver.domain].job(leaver.exit), domains[enterer.domain].job(enterer.enter));
+        let late = entered.saturating_sub(left) as f64;
+        let later = domains[leaver.domain].room(leaver.exit, 1.0);
+        let earlier = domains[enterer.domain].room(enterer.enter, -1.0);
+        let is_possible =
+            domains[enterer.domain].end(enterer.enter, -1.0) <= domains[leaver.domain].end(leaver.exit, 1.0);
+        if late > 0.0 && later + earlier > 0.0 && is_possible {
+            // Moves are rounded: one more is enough.
+            let by = share * late.min(later + earlier) + 1.0;
+            domains[leaver.domain].push(leaver.exit, by * later / (later + earlier));
+            domains[enterer.domain].push(enterer.enter, -by * earlier / (later + earlier));
+        }
+    }
+}
+
+impl Domain {
+    /// The knots around a place, and how near it is to the second one, 0 to 1.
+    fn around(&self, place: usize) -> (usize, usize, f64) {
+        if self.moves.len() < 2 {
+            return (0, 0, 0.0);
+        }
+        let first = (place / self.stride).min(self.moves.len() - 2);
+        let (a, b) = (self.times[self.place(first)], self.times[self.place(first + 1)]);
+        let share = (self.times[place] as f64 - a as f64) / (b as f64 - a as f64).max(1.0);
+        (first, first + 1, share)
+    }
+
+    /// The place of a knot.
+    fn place(&self, knot: usize) -> usize {
+        (knot * self.stride).min(self.times.len().saturating_sub(1))
+    }
+
+    /// The move at a place.
+    fn at(&self, place: usize) -> f64 {
+        let (a, b, share) = self.around(place);
+        let by = self.moves[a] + (self.moves[b] - self.moves[a]) * share;
+        by.clamp(-self.rooms[place], self.rooms[place])
+    }
+
+    /// The job time at a place, as the map is moved.
+    fn job(&self, place: usize) -> i64 {
+        self.jobs[place].saturating_add(self.at(place) as i64)
+    }
+
+    /// The job time at the end of the bar.
+    fn end(&self, place: usize, sign: f64) -> i64 {
+        self.jobs[place].saturating_add((sign * self.rooms[place]) as i64)
+    }
+
+    /// How far a place may still move in a direction.
+    fn room(&self, place: usize, sign: f64) -> f64 {
+        self.rooms[place] - sign * self.at(place)
+    }
+
+    /// Moves a place by moving the knots around it as little as possible.
+    fn push(&mut self, place: usize, by: f64) {
+        let (a, b, share) = self.around(place);
+        if a == b {
+            let most = self.rooms.iter().copied().fold(0.0, f64::max);
+            self.moves[a] = (self.at(place) + by).clamp(-most, most);
+            return;
+        }
+        let squares = (1.0 - share) * (1.0 - share) + share * share;
+        for (knot, weight) in [(a, 1.0 - share), (b, share)] {
+            if weight > 0.0 {
+                let room = self.rooms[self.place(knot)];
+                self.moves[knot] = (self.moves[knot] + by * weight / squares).clamp(-room, room);
+                self.bends[knot] = true;
+            }
+        }
+    }
+
+    /// No knot before the one in front of it.
+    fn put_in_order(&mut self) {
+        for knot in 1..self.moves.len() {
+            let (before, place) = (self.place(knot - 1), self.place(knot));
+            let apart = self.jobs[place].saturating_sub(self.jobs[before]) as f64;
+            let least = self.moves[knot - 1] - apart;
+            if self.moves[knot] < least {
+                self.moves[knot] = least.min(self.rooms[place]);
+                self.bends[knot] = true;
+            }
+        }
+    }
+
+    fn refine(&mut self, stride: usize) {
+        let Some(last) = self.times.len().checked_sub(1) else { return };
+        if last == 0 || stride > last {
+            return;
+        }
+        let count = last.div_ceil(stride) + 1;
+        let place = |knot: usize| (knot * stride).min(last);
+        let moves = (0..count).map(|knot| self.at(place(knot))).collect();
+        let bends = (0..count).map(|knot| {
+            let (a, b, share) = self.around(place(knot));
+            let is_end = knot == 0 || knot + 1 == count;
+            is_end || (share == 0.0 && self.bends[a]) || (share == 1.0 && self.bends[b])
+        });
+        let bends = bends.collect();
+        (self.moves, self.bends, self.stride) = (moves, bends, stride);
+    }
+
+    /// The first map with the moves, within its bar at each of its knots.
+    fn moved(&self, fit: &DomainFit, first: &TimeMap) -> TimeMap {
+        if self.moves.iter().all(|by| *by == 0.0) || self.times.is_empty() {
+            return first.clone();
+        }
+        let bends = (0..self.moves.len()).filter(|&knot| self.bends[knot]);
+        let mut times: Vec<i64> = bends.map(|knot| self.times[self.place(knot)]).collect();
+        times.extend(first.bends().map(|at| at.0));
+        times.extend(fit.bars.iter().map(|bar| bar.local));
+        times.sort_unstable();
+        times.dedup();
+        // Two points at each end, so that the rates beyond are those of the first map.
+        if let (Some(&start), Some(&end)) = (times.first(), times.last()) {
+            let apart = |count: i64| count * SECOND as i64;
+            times.splice(0..0, [start.saturating_sub(apart(2)), start.saturating_sub(apart(1))]);
+            times.extend([end.saturating_add(apart(1)), end.saturating_add(apart(2))]);
+        }
+        let mut cursor = first.cursor();
+        let mut points: Vec<(i64, [i64; 3])> = times
+            .into_iter()
+            .map(|at| {
+                let (job, room) = (cursor.map(LocalNs(at)).ns(), fit.bar_at(LocalNs(at)).unwrap_or(0).max(0));
+                let (low, high) = (job.saturating_sub(room), job.saturating_add(room));
+                (at, [low, job.saturating_add(self.at_time(at) as i64).clamp(low, high), high])
+            })
+            .collect();
+        // In order without leaving a bar: nobody goes beyond where a later one has to stay before.
+        let mut end = i64::MAX;
+        for (_, [_, job, high]) in points.iter_mut().rev() {
+            end = end.min(*high);
+            *job = (*job).min(end);
+        }
+        TimeMap::through(points.into_iter().map(|(at, [_, job, _])| (at, job)).collect())
+    }
+
+    /// The move at any time.
+    fn at_time(&self, time: i64) -> f64 {
+        let after = self.times.partition_point(|t| *t <= time);
+        let (Some(before), true) = (after.checked_sub(1), after < self.times.len()) else {
+            return self.moves[if after == 0 { 0 } else { self.moves.len() - 1 }];
+        };
+        let (a, b, _) = self.around(before);
+        let (from, to) = (self.times[self.place(a)] as f64, self.times[self.place(b)] as f64);
+        let share = if a == b { 0.0 } else { (time as f64 - from) / (to - from).max(1.0) };
+        self.moves[a] + (self.moves[b] - self.moves[a]) * share
+    }
+}

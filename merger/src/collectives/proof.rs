@@ -1,0 +1,350 @@
+//! Collectives that are known by the order of calls alone are used between clock domains only where their times
+//! show that they are ones, see [`super::evidence`]. All merge ranks come to the same.
+
+use super::agree::Members;
+use super::calls::Waits;
+use super::evidence::{Doubt, FEWEST, Round, Stay, evidence};
+use super::judge::Kept;
+use super::sample::key;
+use crate::comm::Comm;
+use crate::failure::Failure;
+use crate::report::words::{duration, grouped};
+use rpd_shard::record::{ClockDomain, wire};
+use serde::{Deserialize, Serialize};
+use std::collections::{BTreeMap, BTreeSet};
+
+/// Calls of one communicator that are looked at, at most, and stays of all of them in about 8 MB.
+const MOST_CALLS: usize = 4_096;
+const MOST_STAYS: usize = 1 << 18;
+/// Communicators that are told of one by one.
+const SHOWN: usize = 5;
+/// Hosts that are named of one communicator.
+const NAMED: usize = 4;
+/// If more than one call in so many contradicts itself on one node, ranks there are of several communicators.
+const CONTRADICTED: u64 = 20;
+
+/// What became of calls that only their order brings together.
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+pub(super) struct Unproven {
+    /// Matched calls that are not used between some domains.
+    pub(super) calls: u64,
+    /// Which and why, a line for each communicator.
+    pub(super) lines: Vec<String>,
+}
+
+/// A call on its way to rank 0: number, kind; domain, last entry, middle and first exit of each.
+type Row = (u64, u64, Vec<(u32, i64, i64, i64)>);
+/// Calls of a communicator that could be used, and those that contradict themselves.
+type Tally = (u64, u64);
+
+/// What rank 0 tells: by communicator the domains that may be compared.
+#[derive(Debug, Default, Serialize, Deserialize)]
+struct Ruling {
+    parts: BTreeMap<u64, Vec<Vec<u32>>>,
+    unproven: Unproven,
+}
+
+/// Takes calls of several domains apart that are not shown to be one collective. `comms` are the communicators
+/// that are known by order alone; `contradicted` says how many of their calls contradict themselves.
+pub(super) fn prove(
+    comm: &impl Comm,
+    members: &Members,
+    comms: &BTreeSet<u64>,
+    contradicted: &BTreeMap<u64, u64>,
+    kept: &mut Vec<Kept>,
+) -> Result<Unproven, Failure> {
+    let domains = Domains::new(members);
+    if comms.is_empty() || domains.names.len() < 2 {
+        return Ok(Unproven::default());
+    }
+    let mut rows: BTreeMap<u64, Vec<Row>> = BTreeMap::new();
+    let mut tallies: BTreeMap<u64, Tally> = BTreeMap::new();
+    let most = (MOST_STAYS / (domains.names.len() * comms.len())).clamp(2 * FEWEST, MOST_CALLS);
+    for one in kept.iter().filter(|one| comms.contains(&one.comm) && one.waits == Waits::AllForAll) {
+        let stays = domains.stays(one);
+        if stays.len() > 1 {
+            tallies.entry(one.comm).or_default().0 += 1;
+            let rows = rows.entry(one.comm).or_default();
+            rows.push((one.seq, one.kind, stays));
+            if rows.len() > 2 * most {
+                keep_lowest(one.comm, rows, most);
+            }
+        }
+    }
+    contradicted.iter().for_each(|(comm, n)| tallies.entry(*comm).or_default().1 += n);
+    rows.iter_mut().for_each(|(comm, rows)| keep_lowest(*comm, rows, most));
+    let mut outgoing = vec![Vec::new(); comm.size()];
+    if let Some(to_first) = outgoing.first_mut() {
+        *to_first = wire::encode(&(rows, tallies));
+    }
+    let incoming = comm.all_to_all(outgoing);
+    let ruling = if comm.rank() == 0 { rule(incoming, most, &domains, members)? } else { Ruling::default() };
+    let answers = comm.all_gather(wire::encode(&ruling));
+    let answer = answers.first().map_or(&[][..], Vec::as_slice);
+    let ruling: Ruling = wire::decode_message(answer).map_err(Failure::message)?;
+    *kept = std::mem::take(kept).into_iter().flat_map(|one| take_apart(one, &ruling, &domains)).collect();
+    Ok(ruling.unproven)
+}
+
+fn keep_lowest(comm: u64, rows: &mut Vec<Row>, most: usize) {
+    rows.sort_by_key(|row| key(comm, row.0));
+    rows.truncate(most);
+}
+
+/// In rank 0: which domains of each communicator were in the same collectives.
+fn rule(
+    incoming: Vec<Vec<u8>>,
+    most: usize,
+    domains: &Domains<'_>,
+    members: &Members,
+) -> Result<Ruling, Failure> {
+    let mut rows: BTreeMap<u64, Vec<Row>> = BTreeMap::new();
+    let mut tallies: BTreeMap<u64, Tally> = BTreeMap::new();
+    for message in incoming {
+        let theirs: (BTreeMap<u64, Vec<Row>>, BTreeMap<u64, Tally>) =
+            wire::decode_message(&message).map_err(Failure::message)?;
+        theirs.0.into_iter().for_each(|(comm, mut some)| rows.entry(comm).or_default().append(&mut some));
+        for (comm, (used, wrong)) in theirs.1 {
+            let tally = tallies.entry(comm).or_default();
+            *tally = (tally.0 + used, tally.1 + wrong);
+        }
+    }
+    let mut ruling = Ruling::default();
+    let mut more = 0;
+    for (comm, mut rows) in rows {
+        keep_lowest(comm, &mut rows, most);
+        rows.sort_by_key(|row| row.0);
+        let here: Vec<u32> = rows.first().map_or(Vec::new(), |row| row.2.iter().map(|stay| stay.0).collect());
+        rows.retain(|row| row.2.iter().map(|stay| stay.0).eq(here.iter().copied()));
+        let stay = |(_, enter, exit, first_exit): (u32, i64, i64, i64)| Stay { enter, exit, first_exit };
+        let round = |(_, kind, stays): Row| Round { kind, stays: stays.into_iter().map(stay).collect() };
+        let rounds: Vec<Round> = rows.into_iter().map(round).collect();
+        let (used, wrong) = tallies.get(&comm).copied().unwrap_or_default();
+        let why = if wrong * CONTRADICTED > used + wrong {
+            let all = grouped(used + wrong);
+            ruling.parts.insert(comm, Vec::new());
+            Some(format!(
+                "in {} of {all} calls a rank left before another one on its node came",
+                grouped(wrong)
+            ))
+        } else {
+            let found = evidence(&rounds, here.len());
+            let doubt = found.doubts.first().copied();
+            let parts =
+                found.parts.iter().map(|part| part.iter().map(|place| here[*place]).collect()).collect();
+            ruling.parts.insert(comm, parts);
+            doubt.map(|doubt| words(doubt, &here, domains))
+        };
+        let Some(why) = why else { continue };
+        ruling.unproven.calls += used;
+        if ruling.unproven.lines.len() == SHOWN {
+            more += 1;
+            continue;
+        }
+        let parts = ruling.parts.get(&comm).map_or(&[][..], Vec::as_slice);
+        let first = here.first().copied().unwrap_or(0);
+        let reached = parts.iter().find(|part| part.contains(&first)).map_or(&[][..], Vec::as_slice);
+        let out: Vec<u32> = here.iter().copied().filter(|d| *d != first && !reached.contains(d)).collect();
+        let which = format!("{} calls of {}", grouped(used), domains.told(&out, &here, first, members));
+        ruling.unproven.lines.push(format!("{which}: {why}"));
+    }
+    if more > 0 {
+        ruling.unproven.lines.push(format!("and calls on {more} more communicators"));
+    }
+    Ok(ruling)
+}
+
+/// One doubt in words.
+fn words((domain, other, doubt): (usize, usize, Doubt), here: &[u32], domains: &Domains<'_>) -> String {
+    let host = |place: usize| here.get(place).map_or("?", |domain| domains.host(*domain));
+    let (domain, other) = (host(domain), host(other));
+    let ns = |ns: f64| duration(ns as i64);
+    match doubt {
+        Doubt::Few(_) => format!("too few to tell, it takes {FEWEST}"),
+        Doubt::Apart { exits, entries } => format!(
+            "ends on {other} and {domain} are {} apart, beginnings {}: nobody seems to have waited for the others",
+            ns(exits),
+            ns(entries)
+        ),
+        Doubt::Follows { parted, of } => format!(
+            "in {} of {} calls ranks left one after the other, as they had come",
+            grouped(parted as u64),
+            grouped(of as u64)
+        ),
+        Doubt::NeverLast => {
+            format!("{domain} waited for {other}, and nobody ever for {domain}, or too seldom")
+        }
+        Doubt::AlwaysLast => format!("{other} waited for {domain}, and {domain} for nobody, or too seldom"),
+        Doubt::LastWaits { last, .. } => format!(
+            "who came last stayed for times that are {} apart: it waited for a rank that is not among the inputs",
+            ns(last)
+        ),
+    }
+}
+
+/// A call that was one collective stays one; else it becomes one for each part that was, and for each domain.
+fn take_apart(one: Kept, ruling: &Ruling, domains: &Domains<'_>) -> Vec<Kept> {
+    let Some(parts) = ruling.parts.get(&one.comm) else {
+        // Known by more than the order of calls, or on one node only.
+        return vec![one];
+    };
+    let part_of = |participant: u32| {
+        let domain = domains.of.get(participant as usize).copied().unwrap_or(u32::MAX);
+        parts
+            .iter()
+            .find(|part| part.contains(&domain))
+            .and_then(|part| part.first())
+            .copied()
+            .unwrap_or(domain)
+    };
+    let mut by_part: BTreeMap<u32, Kept> = BTreeMap::new();
+    for guest in &one.guests {
+        let part = by_part.entry(part_of(guest.participant));
+        part.or_insert_with(|| Kept { guests: Vec::new(), ..one.clone() }).guests.push(*guest);
+    }
+    by_part.into_values().filter(|part| part.guests.len() > 1).collect()
+}
+
+/// The clock domains of all participants.
+struct Domains<'a> {
+    names: Vec<(&'a ClockDomain, &'a str)>,
+    /// By participant.
+    of: Vec<u32>,
+}
+
+impl<'a> Domains<'a> {
+    /// In order of first occurrence.
+    fn new(members: &'a Members) -> Domains<'a> {
+        let mut places: BTreeMap<&ClockDomain, u32> = BTreeMap::new();
+        let mut domains = Domains { names: Vec::new(), of: Vec::with_capacity(members.all.len()) };
+        for participant in &members.all {
+            let place = *places.entry(&participant.domain).or_insert(domains.names.len() as u32);
+            if place as usize == domains.names.len() {
+                domains.names.push((&participant.domain, &participant.host));
+            }
+            domains.of.push(place);
+        }
+        domains
+    }
+
+    fn host(&self, domain: u32) -> &str {
+        self.names.get(domain as usize).map_or("?", |name| name.1)
+    }
+
+    /// When each domain was in a call, in order of the domains.
+    fn stays(&self, one: &Kept) -> Vec<(u32, i64, i64, i64)> {
+        let mut by_domain: BTreeMap<u32, (i64, Vec<i64>)> = BTreeMap::new();
+        for guest in &one.guests {
+            let Some(domain) = self.of.get(guest.participant as usize) else { continue };
+            let (enter, exits) = by_domain.entry(*domain).or_insert((guest.enter, Vec::new()));
+            *enter = guest.enter.max(*enter);
+            exits.push(guest.exit);
+        }
+        let stay = |(domain, (enter, mut exits)): (u32, (i64, Vec<i64>))| {
+            exits.sort_unstable();
+            let middle = exits.get(exits.len().saturating_sub(1) / 2).copied()?;
+            Some((domain, enter, middle, exits.first().copied()?))
+        };
+        by_domain.into_iter().filter_map(stay).collect()
+    }
+
+    /// Whose calls, and with whom they are not compared.
+    fn told(&self, out: &[u32], here: &[u32], first: u32, members: &Members) -> String {
+        let out = if out.is_empty() { here } else { out };
+        let mut hosts: Vec<&str> = out.iter().take(NAMED).map(|domain| self.host(*domain)).collect();
+        let more = out.len() - hosts.len();
+        let more_hosts = format!("{more} more nodes");
+        if more > 0 {
+            hosts.push(&more_hosts);
+        }
+        let all: BTreeSet<u32> = out.iter().copied().collect();
+        let ranks = members.all.iter().zip(&self.of).filter(|(_, domain)| all.contains(domain));
+        let ranks: Vec<u32> = ranks.filter_map(|(participant, _)| participant.rank).collect();
+        let ranks = match ranks.iter().min().zip(ranks.iter().max()) {
+            Some((low, high)) if low == high => format!(" (rank {low})"),
+            Some((low, high)) => format!(" (ranks {low} to {high})"),
+            None => String::new(),
+        };
+        format!("{}{ranks} and {}", hosts.join(", "), self.host(first))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::agree::Participant;
+    use super::super::judge::Guest;
+    use super::*;
+    use crate::comm::threads;
+
+    const CALLS: u64 = 200;
+
+    fn members() -> Members {
+        let participant = |rank: u32| Participant {
+            rank: Some(rank),
+            pid: 1,
+            host: format!("h{}", rank / 2),
+            domain: ClockDomain { boot_id: format!("node-{}", rank / 2), time_namespace: 0 },
+        };
+        Members { all: (0..6).map(participant).collect(), first: 0 }
+    }
+
+    /// Calls of three nodes with two ranks each; those of the last node are on a communicator of their own.
+    fn calls(comm: u64) -> Vec<Kept> {
+        let call = |seq: u64| {
+            let enter = |rank: u64| (key(key(comm, seq), rank) % 1_000_000 + seq * 5_000_000) as i64;
+            let last = |ranks: std::ops::Range<u64>| ranks.map(enter).max().unwrap_or(0);
+            let exit = |rank: u64| if rank < 4 { last(0..4) } else { last(4..6) + 700_000 } + 9_000;
+            let guest = |rank: u64| Guest {
+                participant: rank as u32,
+                rank: None,
+                enter: if rank < 4 { enter(rank) } else { enter(rank) + 700_000 },
+                exit: exit(rank) + (key(seq, rank) % 2_000) as i64,
+            };
+            let guests = (0..6).map(guest).collect();
+            Kept { comm, seq, kind: 0, by_order: true, waits: Waits::AllForAll, root: None, guests }
+        };
+        (1..=CALLS).map(call).collect()
+    }
+
+    /// All calls that are left, and what is told, of so many merge ranks.
+    fn outcome(ranks: usize, contradicted: u64) -> (Vec<Kept>, Unproven) {
+        let outcomes = threads::run(ranks, |comm| {
+            let mine = |one: &Kept| key(one.comm, one.seq) % comm.size() as u64 == comm.rank() as u64;
+            let mut kept: Vec<Kept> = calls(7).into_iter().chain(calls(8)).filter(mine).collect();
+            let here = if comm.rank() == 0 { contradicted } else { 0 };
+            let wrong = BTreeMap::from([(7, here)]);
+            let unproven = prove(comm, &members(), &BTreeSet::from([7, 9]), &wrong, &mut kept).unwrap();
+            (kept, unproven)
+        });
+        let unproven = outcomes[0].1.clone();
+        assert!(outcomes.iter().all(|outcome| outcome.1 == unproven), "all ranks are told the same");
+        let mut kept: Vec<Kept> = outcomes.into_iter().flat_map(|outcome| outcome.0).collect();
+        kept.sort_by_key(|one| (one.comm, one.seq, one.guests[0].participant));
+        (kept, unproven)
+    }
+
+    #[test]
+    fn calls_are_taken_apart_in_the_same_way_by_any_number_of_merge_ranks() {
+        let (kept, unproven) = outcome(1, 0);
+        assert_eq!(unproven.calls, CALLS);
+        assert_eq!(unproven.lines.len(), 1, "{unproven:?}");
+        assert!(
+            unproven.lines[0].starts_with("200 calls of h2 (ranks 4 to 5) and h0: ends on"),
+            "{unproven:?}"
+        );
+        let sizes =
+            |comm| kept.iter().filter(|one| one.comm == comm).map(|one| one.guests.len()).collect::<Vec<_>>();
+        assert_eq!(sizes(7), [4, 2].repeat(CALLS as usize));
+        assert_eq!(sizes(8), [6].repeat(CALLS as usize), "others are left alone");
+        assert_eq!(outcome(3, 0), (kept, unproven));
+    }
+
+    #[test]
+    fn ranks_of_a_node_that_are_on_several_communicators_tell_nothing_of_other_nodes() {
+        let (kept, unproven) = outcome(2, 20);
+        assert!(kept.iter().filter(|one| one.comm == 7).all(|one| one.guests.len() == 2));
+        let why = "in 20 of 220 calls a rank left before another one on its node came";
+        assert!(unproven.lines[0].ends_with(why), "{unproven:?}");
+        assert!(outcome(2, 5).0.iter().any(|one| one.comm == 7 && one.guests.len() == 4));
+    }
+}

@@ -1,0 +1,65 @@
+//! Numbers as people read them.
+
+/// Nanoseconds for people: `412 s`, `3.1 ms`, `2.0 us`.
+pub fn duration(ns: i64) -> String {
+    let (value, unit) = match ns.unsigned_abs() {
+        0..1_000 => return format!("{ns} ns"),
+        1_000..1_000_000 => (ns as f64 / 1e3, "us"),
+        1_000_000..1_000_000_000 => (ns as f64 / 1e6, "ms"),
+        _ => (ns as f64 / 1e9, "s"),
+    };
+    match value.abs() < 10.0 {
+        true => format!("{value:.1} {unit}"),
+        false => {
+            let (sign, whole) = (if value < 0.0 { "-" } else { "" }, value.abs().round() as u64);
+            format!("{sign}{} {unit}", grouped(whole))
+        }
+    }
+}
+
+/// Thousands set apart.
+pub fn grouped(n: u64) -> String {
+    let digits = n.to_string();
+    let mut out = String::new();
+    for (i, digit) in digits.chars().enumerate() {
+        if i > 0 && (digits.len() - i).is_multiple_of(3) {
+            out.push(',');
+        }
+        out.push(digit);
+    }
+    out
+}
+
+/// A number of things, with thousands set apart: `1 jump`, `2,000 jumps`. The thing is a regular noun.
+pub fn counted(n: u64, thing: &str) -> String {
+    format!("{} {}", grouped(n), noun(n, thing))
+}
+
+/// The noun that goes with a number: `jump`, `jumps`, `processes`.
+pub fn noun(n: u64, thing: &str) -> String {
+    let ending = match n {
+        1 => "",
+        _ if thing.ends_with('s') => "es",
+        _ => "s",
+    };
+    format!("{thing}{ending}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_is_singular_and_all_else_is_not() {
+        let words = [0, 1, 2, 1_000].map(|n| counted(n, "jump"));
+        assert_eq!(words, ["0 jumps", "1 jump", "2 jumps", "1,000 jumps"]);
+        assert_eq!([1, 3].map(|n| counted(n, "process")), ["1 process", "3 processes"]);
+    }
+
+    #[test]
+    fn durations_have_two_digits_and_more_where_they_are_long() {
+        let times = [0, -999, 1_000, -9_940, 12_600, 3_100_000, 412_000_000_000, 5_000_000_000_000];
+        let told = times.map(duration);
+        assert_eq!(told, ["0 ns", "-999 ns", "1.0 us", "-9.9 us", "13 us", "3.1 ms", "412 s", "5,000 s"]);
+    }
+}

@@ -1,0 +1,36 @@
+//! What the software promises, a module for each kind of promise. It is one program, since most of the time of a build
+//! goes into linking.
+#![allow(missing_docs, clippy::unwrap_used)] // clippy takes only functions marked as tests for tests
+
+mod amd_views;
+mod bad_input;
+mod bulk;
+mod clock_tables;
+mod clocks;
+mod cluster;
+mod collectives;
+mod collector_words;
+mod costly_shards;
+mod database_inputs;
+mod database_interruptions;
+mod hostile_shards;
+mod kept_values;
+mod kept_versions;
+mod linkage;
+mod lost_rows;
+mod merged_rows;
+mod mpi_calls;
+mod mpi_end_to_end;
+mod mpi_merge;
+mod one_time;
+mod other_formats;
+mod output_forms;
+mod refused_outputs;
+mod rocpd_input;
+mod rpd_again;
+mod run_folders;
+mod same_inputs;
+mod scale;
+mod synthetic_runs;
+mod system_metrics;
+mod vanishing_inputs;
