@@ -25,6 +25,7 @@ mod mpi_merge;
 mod one_time;
 mod other_formats;
 mod output_forms;
+mod perfetto_packets;
 mod refused_outputs;
 mod rocpd_input;
 mod rpd_again;

@@ -1,5 +1,5 @@
 //! Packets of Perfetto mean to its own trace processor what they are meant to mean.
-#![allow(missing_docs, clippy::unwrap_used)]
+#![allow(clippy::unwrap_used)]
 
 mod model;
 
