@@ -220,7 +220,7 @@ fn merge_once(
         };
         settle(comm, verified)?;
     }
-    if args.format == OutputFormat::Rpd {
+    if args.form() == OutputFormat::Rpd {
         progress.phase("rpd");
         let replaced = match comm.rank() {
             0 => legacy::replace_by_rpd(&path, &partial.converted_path(), &mut report),
@@ -244,7 +244,7 @@ struct Listing {
 
 impl Listing {
     fn new(args: &MergeArgs) -> Result<Listing, Failure> {
-        if args.format == OutputFormat::Rpd && args.layout == Layout::Partitioned {
+        if args.form() == OutputFormat::Rpd && args.layout == Layout::Partitioned {
             let why = "--layout partitioned is one of RocPD databases: leave it out, or --format rpd";
             return Err(Failure::Usage(why.to_owned()));
         }

@@ -6,6 +6,7 @@ use crate::comm::Comm;
 use crate::failure::{Exit, Failure};
 use crate::merge::merge;
 use crate::report::inspect::inspect;
+use crate::together::together;
 use std::io::{ErrorKind, Write};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
@@ -40,6 +41,9 @@ fn attempt(cli: &Cli, comm: &impl Comm) -> Result<(), Failure> {
         return if comm.rank() == 0 { inspect(file, *blocks) } else { Ok(()) };
     }
     let args = &cli.merge;
+    if args.trace_order().map_err(|failure| together(comm, failure))?.is_some() {
+        return Err(together(comm, Failure::Usage("traces cannot be written yet".to_owned())));
+    }
     let cores = || std::thread::available_parallelism().map_or(1, usize::from);
     let threads = args.memory.threads(args.threads.map_or_else(cores, usize::from), 0);
     keep_freed_memory(args.memory.heap_piece(threads));
