@@ -15,3 +15,4 @@ pub mod output;
 pub mod report;
 pub mod run;
 mod together;
+pub mod trace;
