@@ -3,7 +3,7 @@
 mod trace;
 mod window;
 
-pub use trace::{Exclude, MOST_FILES, PERFETTO_PORT, Split, TraceArgs, TraceFormat, TraceOrder};
+pub use trace::{MOST_FILES, PERFETTO_PORT, Split, TraceArgs, TraceFormat, TraceOrder};
 pub use window::{Moment, TimeWindow, WindowError};
 
 use crate::budget::Budget;

@@ -3,8 +3,10 @@
 use super::window::TimeWindow;
 use super::{Layout, MergeArgs, OutputFormat};
 use crate::failure::Failure;
+use crate::trace::item::{Selection, What};
 use clap::{ArgGroup, Args, ValueEnum};
 use rpd_shard::rank_set::RankSet;
+use rpd_shard::record as ranks;
 use rpd_shard::size::Size;
 use std::num::NonZeroU64;
 use std::str::FromStr;
@@ -41,7 +43,7 @@ pub struct TraceArgs {
     /// Do not draw these: regions, kernels, copies, allocations, counters, samples, markers, args, flows, or
     /// category=NAME
     #[arg(long, value_name = "WHAT,...", value_delimiter = ',')]
-    pub exclude: Vec<Exclude>,
+    pub exclude: Vec<What>,
     /// No facts of the slices (arguments, sizes, ids): smaller files
     #[arg(long)]
     pub no_annotations: bool,
@@ -84,31 +86,6 @@ pub enum Split {
     Auto,
 }
 
-/// Something that is not drawn.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub enum Exclude {
-    /// Calls and ranges of threads.
-    Regions,
-    /// Dispatches of kernels.
-    Kernels,
-    /// Copies of memory.
-    Copies,
-    /// Allocations, and the memory that they add up to.
-    Allocations,
-    /// Values over time.
-    Counters,
-    /// Call stacks of samples.
-    Samples,
-    /// Instants.
-    Markers,
-    /// Arguments of calls.
-    Args,
-    /// Arrows.
-    Flows,
-    /// What has this category.
-    Category(String),
-}
-
 /// A text that names nothing that is drawn.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error(
@@ -117,22 +94,22 @@ pub enum Exclude {
 )]
 pub struct ExcludeError(String);
 
-impl FromStr for Exclude {
+impl FromStr for What {
     type Err = ExcludeError;
 
-    fn from_str(text: &str) -> Result<Exclude, ExcludeError> {
+    fn from_str(text: &str) -> Result<What, ExcludeError> {
         Ok(match text.trim() {
-            "regions" => Exclude::Regions,
-            "kernels" => Exclude::Kernels,
-            "copies" => Exclude::Copies,
-            "allocations" => Exclude::Allocations,
-            "counters" => Exclude::Counters,
-            "samples" => Exclude::Samples,
-            "markers" => Exclude::Markers,
-            "args" => Exclude::Args,
-            "flows" => Exclude::Flows,
+            "regions" => What::Regions,
+            "kernels" => What::Kernels,
+            "copies" => What::Copies,
+            "allocations" => What::Allocations,
+            "counters" => What::Counters,
+            "samples" => What::Samples,
+            "markers" => What::Markers,
+            "args" => What::Args,
+            "flows" => What::Flows,
             other => match other.split_once('=') {
-                Some(("category", name)) if !name.is_empty() => Exclude::Category(name.to_owned()),
+                Some(("category", name)) if !name.is_empty() => What::Category(name.to_owned()),
                 _ => return Err(ExcludeError(text.to_owned())),
             },
         })
@@ -157,14 +134,8 @@ pub struct TraceOrder {
     pub split: Split,
     /// The part of the run that is drawn.
     pub window: TimeWindow,
-    /// The ranks that are drawn.
-    pub ranks: RankSet,
-    /// What is not drawn.
-    pub exclude: Vec<Exclude>,
-    /// Whether slices have their facts.
-    pub annotations: bool,
-    /// Whether the work of a GPU is drawn by queue instead of by stream.
-    pub group_by_queue: bool,
+    /// What else of the run is drawn.
+    pub selection: Selection,
     /// Most bytes of a file before compression.
     pub max_file_size: u64,
 }
@@ -198,16 +169,24 @@ impl MergeArgs {
             format,
             split: args.split(self.format),
             window: args.window.unwrap_or_default(),
-            ranks: args.ranks.clone().unwrap_or_default(),
-            exclude: args.exclude.clone(),
-            annotations: !args.no_annotations,
-            group_by_queue: args.group_by_queue,
+            selection: args.selection(),
             max_file_size: args.max_file_size.map_or(LARGEST_FILE, |size| size.0),
         }))
     }
 }
 
 impl TraceArgs {
+    fn selection(&self) -> Selection {
+        let ranges =
+            |chosen: &ranks::Selection| chosen.ranks.iter().map(|&(first, last)| first..=last).collect();
+        Selection {
+            ranks: self.ranks.as_ref().and_then(RankSet::selection).map(ranges),
+            exclude: self.exclude.clone(),
+            annotations: !self.no_annotations,
+            group_by_queue: self.group_by_queue,
+        }
+    }
+
     /// Who only wants to see a run gets files that open.
     fn split(&self, format: Option<OutputFormat>) -> Split {
         let opened_only = format.is_none() && self.opener().is_some();
@@ -301,17 +280,19 @@ mod tests {
             assert_eq!(split(line), Some(wanted), "{line}");
         }
         let all = order(
-            "--format perfetto --window 1..2 --ranks 0-3 --exclude args,category=HIP_API,flows --no-annotations \
+            "--format perfetto --window 1..2 --ranks 8,0-3 --exclude args,category=HIP_API,flows --no-annotations \
              --group-by-queue --max-file-size 2G run",
         );
         let wanted = TraceOrder {
             format: TraceFormat::Perfetto,
             split: Split::Whole,
             window: "1..2".parse().unwrap(),
-            ranks: "0-3".parse().unwrap(),
-            exclude: vec![Exclude::Args, Exclude::Category("HIP_API".to_owned()), Exclude::Flows],
-            annotations: false,
-            group_by_queue: true,
+            selection: Selection {
+                ranks: Some(vec![0..=3, 8..=8]),
+                exclude: vec![What::Args, What::Category("HIP_API".to_owned()), What::Flows],
+                annotations: false,
+                group_by_queue: true,
+            },
             max_file_size: 2 << 30,
         };
         assert_eq!(all, Some(wanted));

@@ -37,6 +37,11 @@ pub enum WindowError {
         "the window {0} is empty: write FROM..TO, with TO later than FROM and than the job's first event"
     )]
     Empty(TimeWindow),
+    /// A time of day that cannot be found in the job.
+    #[error(
+        "no clock told what time of day it was in this job: write the window in seconds since its first event"
+    )]
+    NoWallClock,
 }
 
 impl FromStr for TimeWindow {
@@ -58,17 +63,20 @@ impl FromStr for TimeWindow {
 
 impl TimeWindow {
     /// The window on the job's clock, ns: the first moment inside, and the first behind it; none where an end is open.
-    /// `start` is the time of the first event, and `wall_clock` what a clock on the wall showed then.
+    /// `start` is the time of the first event, and `wall_clock` what time of day that was, where it is known.
     pub fn of_job(
         self,
         start: i64,
-        wall_clock: WallClock,
+        wall_clock: Option<WallClock>,
     ) -> Result<(Option<i64>, Option<i64>), WindowError> {
         let ns = |moment| match moment {
-            Moment::SinceStart(ns) => start.saturating_add(ns),
-            Moment::WallClock(time) => start.saturating_add(time.0.saturating_sub(wall_clock.0)),
+            Moment::SinceStart(ns) => Ok(start.saturating_add(ns)),
+            Moment::WallClock(time) => {
+                let WallClock(begin) = wall_clock.ok_or(WindowError::NoWallClock)?;
+                Ok(start.saturating_add(time.0.saturating_sub(begin)))
+            }
         };
-        let (from, to) = (self.from.map(ns), self.to.map(ns));
+        let (from, to) = (self.from.map(ns).transpose()?, self.to.map(ns).transpose()?);
         let begins = from.map_or(start, |from| from.max(start));
         if to.is_some_and(|to| to <= begins) { Err(WindowError::Empty(self)) } else { Ok((from, to)) }
     }
@@ -152,7 +160,7 @@ mod tests {
     #[test]
     fn a_window_is_put_on_the_clock_of_the_job() {
         let noon: WallClock = "2025-06-01T12:00:00Z".parse().unwrap();
-        let on_job = |text: &str| text.parse::<TimeWindow>().unwrap().of_job(500, noon);
+        let on_job = |text: &str| text.parse::<TimeWindow>().unwrap().of_job(500, Some(noon));
         assert_eq!(on_job(".."), Ok((None, None)));
         assert_eq!(on_job("1..2"), Ok((Some(NS + 500), Some(2 * NS + 500))));
         assert_eq!(on_job("2025-06-01T12:00:01Z..2.5"), Ok((Some(NS + 500), Some(2_500_000_500))));
@@ -164,5 +172,7 @@ mod tests {
         ] {
             assert!(matches!(on_job(empty), Err(WindowError::Empty(_))), "{empty}");
         }
+        let from: TimeWindow = "2025-06-01T12:00:01Z..".parse().unwrap();
+        assert_eq!(from.of_job(500, None), Err(WindowError::NoWallClock));
     }
 }
