@@ -6,7 +6,8 @@ use crate::comm::Comm;
 use crate::failure::{Exit, Failure};
 use crate::merge::merge;
 use crate::report::inspect::inspect;
-use crate::together::together;
+use crate::together::{from_rank_0, together};
+use crate::trace::open::{Trace, open};
 use std::io::{ErrorKind, Write};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
@@ -41,6 +42,21 @@ fn attempt(cli: &Cli, comm: &impl Comm) -> Result<(), Failure> {
         return if comm.rank() == 0 { inspect(file, *blocks) } else { Ok(()) };
     }
     let args = &cli.merge;
+    let port = args.trace.serve;
+    if port.is_some() && comm.size() > 1 {
+        let why = "--serve is for one process: write the trace with all ranks, then rpd-merge --serve it without mpirun";
+        return Err(together(comm, Failure::Usage(why.to_owned())));
+    }
+    if let Some(path) = args.finished_trace() {
+        let mut trace = None;
+        let is_there = from_rank_0(comm, || {
+            trace = Trace::at(path)?;
+            Ok(trace.is_some())
+        })?;
+        if is_there {
+            return trace.map_or(Ok(()), |trace| open(&trace, port));
+        }
+    }
     if args.trace_order().map_err(|failure| together(comm, failure))?.is_some() {
         return Err(together(comm, Failure::Usage("traces cannot be written yet".to_owned())));
     }

@@ -9,6 +9,7 @@ use rpd_shard::rank_set::RankSet;
 use rpd_shard::record as ranks;
 use rpd_shard::size::Size;
 use std::num::NonZeroU64;
+use std::path::Path;
 use std::str::FromStr;
 
 /// Files of one trace: their numbers have five digits.
@@ -148,6 +149,16 @@ impl MergeArgs {
         self.format.unwrap_or(if is_trace { OutputFormat::Perfetto } else { OutputFormat::Rocpd })
     }
 
+    /// What may be a trace already, to be opened as it is: the only input, if nothing is said of another trace.
+    pub fn finished_trace(&self) -> Option<&Path> {
+        let says_nothing =
+            self.format.is_none() && self.output.is_none() && self.trace.drawing_option().is_none();
+        match &self.inputs[..] {
+            [input] if self.trace.opener().is_some() && says_nothing => Some(input),
+            _ => None,
+        }
+    }
+
     /// The trace that is wanted; none if a database is. Options that do not go together are refused.
     pub fn trace_order(&self) -> Result<Option<TraceOrder>, Failure> {
         let format = match self.form() {
@@ -211,7 +222,7 @@ impl TraceArgs {
     }
 
     /// The first of the options that say what is drawn.
-    pub fn drawing_option(&self) -> Option<&'static str> {
+    fn drawing_option(&self) -> Option<&'static str> {
         self.split_option().or_else(|| {
             first([
                 ("--window", self.window.is_some()),
