@@ -1,6 +1,7 @@
 //! What is drawn: the contract between the rows of the database and the formats of traces.
 
 use rpd_perfetto::{CounterValue, Overlaps};
+use serde::{Deserialize, Serialize};
 use std::collections::HashMap;
 use std::ops::RangeInclusive;
 
@@ -154,7 +155,7 @@ pub struct UnitLayout {
 }
 
 /// Numbers of items.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 pub struct Counts {
     /// Slices.
     pub slices: u64,
@@ -308,7 +309,7 @@ pub enum What {
 }
 
 /// What became of the rows of one table.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 pub struct TableFacts {
     /// Rows that were read.
     pub rows: u64,
@@ -327,7 +328,7 @@ pub struct TableFacts {
 /// What was drawn of a unit, to be compared with the database, and what was not. Facts of several units add up.
 ///
 /// Without a window, `rows` of a table is its `count(*)`, and `drawn + left_out + untimed = rows`.
-#[derive(Clone, PartialEq, Eq, Debug, Default)]
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 pub struct Facts {
     /// Rows of `rocpd_region`: a slice each.
     pub regions: TableFacts,
