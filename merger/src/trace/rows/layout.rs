@@ -141,12 +141,7 @@ impl Tracks<'_> {
             return *group;
         }
         let agent = self.agent(place);
-        let name = agent.map_or("unknown agent".to_owned(), |agent| {
-            let sort = if agent.is_gpu { "GPU" } else { "CPU" };
-            let number = agent.number.map_or(String::new(), |number| format!(" {number}"));
-            let pci = agent.pci.as_ref().map_or(String::new(), |pci| format!(" ({pci})"));
-            format!("{sort}{number}{pci}")
-        });
+        let name = agent.map_or_else(|| "unknown agent".to_owned(), Agent::label);
         let model = agent.map(|agent| agent.model.clone()).filter(|model| !model.is_empty());
         let group = self.push(None, name, TrackKind::Group, model);
         self.groups.insert(place, group);

@@ -2,14 +2,26 @@
 //!
 //! * `units`: which rows are drawn at once; `read`: rows by their ids; `strings`, `names`: who is who;
 //! * `survey`: the first pass, which tells the tracks (`places`, `layout`);
+//! * `draw`, `spans`: the second pass. `arrows` knows which call launched what; the rest is done for some events at
+//!   a time, so that memory is bounded: `events` says what they tell (`value`, `stacks`), `joint` which of the calls
+//!   are collectives; `memory` sums up allocations.
 
+mod arrows;
+mod draw;
+mod events;
+mod joint;
 mod layout;
+mod memory;
 mod names;
 mod places;
 mod read;
+mod spans;
+mod stacks;
 mod strings;
 mod survey;
 mod units;
+mod value;
+mod words;
 
 use super::item::{Dictionary, Facts, Item, Selection, Sort, TableFacts, UnitLayout};
 use crate::failure::Failure;
@@ -77,7 +89,9 @@ impl JobRows {
             [space] if space.tags.contains_key(VERSION) => {}
             [_] => return Err(tables.failure("no merge of rpd-merge: merge it first")),
             _ => {
-                return Err(tables.failure("has several sets of tables: merge it to one with --layout merged"));
+                return Err(
+                    tables.failure("has several sets of tables: merge it to one with --layout merged")
+                );
             }
         }
         let strings = strings::Strings::read(&tables)?;
@@ -158,7 +172,7 @@ impl JobRows {
         memory: u64,
         take: &mut TakeItem<'_>,
     ) -> Result<Facts, Failure> {
-        let _ = (unit, layout, dictionary, memory, take, self.window);
-        Ok(Facts::default())
+        let Some(unit) = self.units.get(unit) else { return Ok(Facts::default()) };
+        draw::draw(self, unit, layout, dictionary, memory, take)
     }
 }

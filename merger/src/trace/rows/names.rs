@@ -40,10 +40,6 @@ impl<T> ById<T> {
     pub(super) fn at(&self, place: u32) -> Option<(i64, &T)> {
         self.rows.get(place as usize).map(|(id, row)| (*id, row))
     }
-
-    pub(super) fn len(&self) -> usize {
-        self.rows.len()
-    }
 }
 
 /// A thread.
@@ -62,6 +58,16 @@ pub(super) struct Agent {
     pub(super) model: String,
     /// Its PCI address, where it is known.
     pub(super) pci: Option<String>,
+}
+
+impl Agent {
+    /// `GPU 0 (0000:c1:00.0)`.
+    pub(super) fn label(&self) -> String {
+        let sort = if self.is_gpu { "GPU" } else { "CPU" };
+        let number = self.number.map_or(String::new(), |number| format!(" {number}"));
+        let pci = self.pci.as_ref().map_or(String::new(), |pci| format!(" ({pci})"));
+        format!("{sort}{number}{pci}")
+    }
 }
 
 /// A queue or stream.

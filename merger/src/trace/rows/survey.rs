@@ -1,12 +1,12 @@
 //! The first pass over a unit: which tracks it has, when it was, and which pieces hold which events.
 
+use super::TakeTimes;
 use super::layout::layout;
 use super::names::Names;
 use super::places::{Key, NOBODY, Place, Placing, Recent, Spans};
 use super::read::Tables;
 use super::strings::Strings;
 use super::units::{DRAWN, Process, Unit};
-use super::TakeTimes;
 use crate::failure::Failure;
 use crate::trace::item::{Selection, Sort, UnitLayout, What};
 use rpd_shard::model::{TableId, Value, rocpd};

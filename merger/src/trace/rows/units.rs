@@ -18,6 +18,11 @@ pub(super) const DRAWN: [TableId; 7] = [
     rocpd::PMC_EVENT,
     rocpd::ARG,
 ];
+/// The place of a table in [`DRAWN`], and one behind it for others.
+pub(super) fn place_of(table: TableId) -> usize {
+    DRAWN.iter().position(|drawn| *drawn == table).unwrap_or(DRAWN.len())
+}
+
 /// Tables that say who is who in a process.
 pub(super) const NAMING: [TableId; 7] = [
     rocpd::INFO_THREAD,
