@@ -213,8 +213,8 @@ pub struct Texts {
     bytes: String,
     /// Where each text ends.
     ends: Vec<usize>,
-    /// Hash of a text to the first with this hash.
-    known: HashMap<u64, Vec<TextId>>,
+    /// By hash of the text, or the next free number.
+    known: HashMap<u64, TextId>,
 }
 
 impl Default for Texts {
@@ -251,13 +251,15 @@ impl Texts {
 
     /// The number of a text, which is a new one if the text is.
     pub fn add(&mut self, text: &str) -> TextId {
-        let hash = twox_hash::XxHash3_64::oneshot(text.as_bytes());
+        let mut hash = twox_hash::XxHash3_64::oneshot(text.as_bytes());
         let next = TextId(self.ends.len() as u32);
-        let known = self.known.get(&hash).map_or(&[][..], Vec::as_slice);
-        if let Some(id) = known.iter().find(|id| self.get(**id) == text) {
-            return *id;
+        while let Some(id) = self.known.get(&hash) {
+            if self.get(*id) == text {
+                return *id;
+            }
+            hash = hash.wrapping_add(1);
         }
-        self.known.entry(hash).or_default().push(next);
+        self.known.insert(hash, next);
         self.bytes.push_str(text);
         self.ends.push(self.bytes.len());
         next
