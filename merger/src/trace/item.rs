@@ -1,6 +1,7 @@
 //! What is drawn: the contract between the rows of the database and the formats of traces.
 
 use rpd_perfetto::{CounterValue, Overlaps};
+use serde::{Deserialize, Serialize};
 use std::collections::HashMap;
 use std::ops::RangeInclusive;
 
@@ -154,7 +155,7 @@ pub struct UnitLayout {
 }
 
 /// Numbers of items.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 pub struct Counts {
     /// Slices.
     pub slices: u64,
@@ -212,8 +213,8 @@ pub struct Texts {
     bytes: String,
     /// Where each text ends.
     ends: Vec<usize>,
-    /// Hash of a text to the first with this hash.
-    known: HashMap<u64, Vec<TextId>>,
+    /// By hash of the text, or the next free number.
+    known: HashMap<u64, TextId>,
 }
 
 impl Default for Texts {
@@ -250,13 +251,15 @@ impl Texts {
 
     /// The number of a text, which is a new one if the text is.
     pub fn add(&mut self, text: &str) -> TextId {
-        let hash = twox_hash::XxHash3_64::oneshot(text.as_bytes());
+        let mut hash = twox_hash::XxHash3_64::oneshot(text.as_bytes());
         let next = TextId(self.ends.len() as u32);
-        let known = self.known.get(&hash).map_or(&[][..], Vec::as_slice);
-        if let Some(id) = known.iter().find(|id| self.get(**id) == text) {
-            return *id;
+        while let Some(id) = self.known.get(&hash) {
+            if self.get(*id) == text {
+                return *id;
+            }
+            hash = hash.wrapping_add(1);
         }
-        self.known.entry(hash).or_default().push(next);
+        self.known.insert(hash, next);
         self.bytes.push_str(text);
         self.ends.push(self.bytes.len());
         next
@@ -308,7 +311,7 @@ pub enum What {
 }
 
 /// What became of the rows of one table.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 pub struct TableFacts {
     /// Rows that were read.
     pub rows: u64,
@@ -327,7 +330,7 @@ pub struct TableFacts {
 /// What was drawn of a unit, to be compared with the database, and what was not. Facts of several units add up.
 ///
 /// Without a window, `rows` of a table is its `count(*)`, and `drawn + left_out + untimed = rows`.
-#[derive(Clone, PartialEq, Eq, Debug, Default)]
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 pub struct Facts {
     /// Rows of `rocpd_region`: a slice each.
     pub regions: TableFacts,

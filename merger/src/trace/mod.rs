@@ -1,8 +1,211 @@
-//! Time slices: a view of a merged database.
+//! Time slices: a view of a merged database. [`slices`] reads as the algorithm.
 //!
 //! `rows` reads the database and says what is drawn (`item.rs`); whoever writes a trace knows nothing of the tables.
 
+pub mod drawn;
+mod encode;
+mod files;
+mod form;
+mod index;
 pub mod item;
+pub mod job;
 pub mod open;
+mod order;
+mod packets;
+mod pieces;
+mod place;
 pub mod rows;
 mod serve;
+mod spool;
+mod tracks;
+mod units;
+mod window;
+
+use crate::budget::Budget;
+use crate::cli::{Split, TimeWindow, TraceOrder};
+use crate::comm::Comm;
+use crate::failure::Failure;
+use crate::report::progress::Progress;
+use crate::together::{settle, together};
+use crate::wall_clock::WallClock;
+use drawn::Drawn;
+use files::{Frame, Part};
+use form::Form;
+use index::INDEX;
+use place::Place;
+use rows::JobRows;
+use std::fs::File;
+use std::io::Write;
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::Path;
+use units::{Own, Times};
+use window::{Histogram, Load, Windows};
+
+/// Slices of at most so many events open in a browser, which needs 170 to 310 bytes for each.
+const OPENS: u64 = 2_000_000;
+/// How often files are cut again that came out larger than they were estimated.
+const MOST_CUTS: u32 = 3;
+
+/// Writes the traces of a merged database into the folder of work, up to finished files that have no names yet. All
+/// ranks call this.
+pub(crate) fn slices(
+    comm: &impl Comm,
+    order: &TraceOrder,
+    memory: Budget,
+    database: &Path,
+    place: &Place,
+    progress: &mut Progress,
+) -> Result<Drawn, Failure> {
+    // 1. Every rank opens the database and looks through its units: what tracks they have, and when.
+    let form = Form::of(order.format).map_err(|failure| together(comm, failure))?;
+    let mut rows = settle(comm, JobRows::open(database, &order.selection))?;
+    let mut own = Own::share(&rows, comm.rank(), comm.size());
+    progress.phase_of_bytes("look", own.weight());
+    let counted = order.split != Split::Whole;
+    let histogram = settle(comm, own.survey(&rows, counted.then(|| form.event_bytes(order.selection.annotations)), progress))?;
+    let numbers = tracks::number(comm, &own.layouts().collect::<Vec<_>>())?;
+    let times = own.times(comm)?;
+    let histogram = gather_histogram(comm, histogram)?;
+
+    // 2. The run is cut.
+    let realtime_minus_job = rows.realtime_minus_job_ns();
+    let whole = window(order, times, realtime_minus_job).map_err(|failure| together(comm, failure))?;
+    rows.set_window((order.window != TimeWindow::default()).then(|| (whole.first(), whole.end())));
+    let mut windows = cut(order.split, &whole, &histogram, form.event_bytes(order.selection.annotations));
+
+    // 3. Items become pieces of files; their lengths are known then.
+    let mut cuts = 1;
+    let (frame, made, parts) = loop {
+        let frame = Frame { form, windows: windows.clone(), t0: times.first, realtime_minus_job };
+        progress.phase_of_bytes("draw", own.weight());
+        let made = settle(comm, own.draw(&rows, &numbers, &frame, memory, (place.work(), comm.rank()), progress))?;
+        let parts = files::agree(comm, &made.pieces, &made.tallies)?;
+        match cut_again(order, &whole, &histogram, &windows, &parts).filter(|_| cuts < MOST_CUTS) {
+            Some(finer) => windows = finer,
+            None => break (frame, made, parts),
+        }
+        cuts += 1;
+    };
+    check_sizes(order, &parts).map_err(|failure| together(comm, failure))?;
+
+    // 4. Every rank writes its part of each file.
+    progress.phase("files");
+    let count = windows.len();
+    let path = |number: usize| place.work().join(place.target().name(number, count));
+    let files = files::write(comm, &frame, (&made.pieces, &made.spool), &parts, &path)?;
+    let ranks = index::gather_ranks(comm, &own.ranks_of_files(&made.pieces))?;
+    let facts = units::gather_facts(comm, &made)?;
+    let mut drawn = Drawn::new(place.target().path(), &frame, &parts, &facts);
+    let written = match comm.rank() == 0 && place.target().has_index() {
+        false => Ok(()),
+        true => {
+            let job = index::Job { run_id: rows.run_id(), clock: rows.clock(), not_drawn: &drawn.not_drawn };
+            let text = index::text(&job, &frame, place.target(), &files, &ranks);
+            text.and_then(|text| write_index(&place.work().join(INDEX), &text))
+        }
+    };
+    settle(comm, written)?;
+    drawn.bytes = files.iter().map(|file| file.bytes).sum();
+    Ok(drawn)
+}
+
+fn write_index(path: &Path, text: &str) -> Result<(), Failure> {
+    let file = File::options().write(true).create_new(true).mode(0o600).open(path);
+    file.and_then(|mut file| {
+        writeln!(file, "{text}")?;
+        file.sync_all()
+    })
+    .map_err(|error| Failure::write(path, &error))
+}
+
+/// Adds the histograms of all ranks; all get the sum.
+fn gather_histogram(comm: &impl Comm, own: Histogram) -> Result<Histogram, Failure> {
+    let mut sum = Histogram::default();
+    for message in comm.all_gather(rpd_shard::record::wire::encode(&own)) {
+        sum.join(rpd_shard::record::wire::decode_message(&message).map_err(Failure::message)?);
+    }
+    Ok(sum)
+}
+
+/// The part of the run that is drawn, in one piece.
+fn window(order: &TraceOrder, times: Times, realtime_minus_job: Option<i64>) -> Result<Windows, Failure> {
+    let wall_clock = realtime_minus_job.map(|more| WallClock(times.first.saturating_add(more)));
+    let ends = order.window.of_job(times.first, wall_clock);
+    let (from, to) = ends.map_err(|error| Failure::Usage(error.to_string()))?;
+    let end = times.last.saturating_add(1);
+    Ok(Windows::one(from.unwrap_or(times.first).max(times.first), to.unwrap_or(end).min(end)))
+}
+
+/// Cuts the run as it was asked for. `event_bytes`: what an event takes in a file, about.
+fn cut(split: Split, whole: &Windows, histogram: &Histogram, event_bytes: u64) -> Windows {
+    let events = |_: i64, load: Load| load.events;
+    match split {
+        Split::Whole => whole.clone(),
+        Split::ByTime(count) => Windows::equal(whole.first(), whole.end(), count),
+        Split::ByEvents(most) => histogram.cut(whole, most.get(), events),
+        Split::BySize(most) => histogram.cut(whole, most.div_ceil(event_bytes.max(1)), events),
+        Split::Auto => histogram.cut(whole, OPENS, events),
+    }
+}
+
+/// Cuts finer where sizes matter and files have come out too large: by what events really took.
+fn cut_again(
+    order: &TraceOrder,
+    whole: &Windows,
+    histogram: &Histogram,
+    windows: &Windows,
+    parts: &[Part],
+) -> Option<Windows> {
+    let most = match order.split {
+        Split::BySize(most) => most.min(order.max_file_size),
+        Split::Auto => order.max_file_size,
+        _ => return None,
+    };
+    let largest = parts.iter().map(Part::raw).max().unwrap_or(0);
+    // What is cut by estimates is never exact.
+    if largest <= most.saturating_add(most / 10).min(order.max_file_size) {
+        return None;
+    }
+    let sizes: Vec<(i64, u64, u64)> = windows
+        .iter()
+        .zip(parts)
+        .map(|((from, _), part)| (from, part.raw(), (part.tally.slices + part.tally.instants + part.tally.counters + part.tally.samples).max(1)))
+        .collect();
+    let bytes = |start: i64, load: Load| {
+        let place = sizes.partition_point(|(from, ..)| *from <= start).saturating_sub(1);
+        let (_, raw, events) = sizes.get(place).copied().unwrap_or((0, 1, 1));
+        (u128::from(load.events) * u128::from(raw) / u128::from(events)) as u64
+    };
+    let finer = histogram.cut(whole, most - most / 16, bytes);
+    (finer != *windows).then_some(finer)
+}
+
+/// Refuses files that are too large, and says which split would fit.
+fn check_sizes(order: &TraceOrder, parts: &[Part]) -> Result<(), Failure> {
+    let most = order.max_file_size;
+    let Some((number, largest)) =
+        parts.iter().map(Part::raw).enumerate().max_by_key(|(_, raw)| *raw).filter(|(_, raw)| *raw > most)
+    else {
+        return Ok(());
+    };
+    let mib = |bytes: u64| format!("{}M", bytes.div_ceil(1 << 20));
+    let which = match parts.len() {
+        1 => "the trace".to_owned(),
+        count => format!("file {} of {count}", number + 1),
+    };
+    let next = match order.split {
+        Split::Whole | Split::ByTime(_) | Split::ByEvents(_) => {
+            format!("use --split-by-size {}", mib(most / 2))
+        }
+        Split::BySize(_) | Split::Auto => format!(
+            "so much happens at one time there that no cut helps: leave something out with --exclude, \
+             --no-annotations, --ranks or --window, or give it --max-file-size {}",
+            mib(largest + largest / 8)
+        ),
+    };
+    Err(Failure::Output(format!(
+        "{which} has {} before compression, and --max-file-size is {}: {next}",
+        mib(largest),
+        mib(most)
+    )))
+}

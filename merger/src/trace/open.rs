@@ -54,13 +54,12 @@ struct Entry {
 }
 
 impl Trace {
-    /// The trace at a path: a file of one, or a folder with an index. None: there is none.
+    /// The trace at a path: a file that is named like one, or a folder with an index. None: there is none.
     pub fn at(path: &Path) -> Result<Option<Trace>, Failure> {
         if !path.is_dir() {
-            let folder = path.parent().map(Path::to_path_buf).unwrap_or_default();
-            let name = path.file_name().and_then(|name| name.to_str()).filter(|name| is_trace(&folder, name));
-            let file = |name: &str| TraceFile { name: name.to_owned(), times: None, ranks: String::new() };
-            return Ok(name.map(|name| Trace { folder, files: vec![file(name)], has_index: false }));
+            let (folder, name) = (path.parent().unwrap_or(Path::new("")), path.file_name());
+            let is_named_so = name.and_then(|name| name.to_str()).is_some_and(|name| is_trace(folder, name));
+            return if is_named_so { Trace::of(path).map(Some) } else { Ok(None) };
         }
         let index = path.join(INDEX);
         let Ok(file) = File::open(&index) else { return Ok(None) };
@@ -86,6 +85,18 @@ impl Trace {
             return Err(damaged("it lists no files".to_owned()));
         }
         Ok(Some(Trace { folder: path.to_path_buf(), files: known, has_index: true }))
+    }
+
+    /// The trace that was written to a path: a file of any name, or a folder with an index.
+    pub fn of(path: &Path) -> Result<Trace, Failure> {
+        let missing = || Failure::Input(format!("{} is no trace: name one, or its folder", path.display()));
+        if path.is_dir() {
+            return Trace::at(path)?.ok_or_else(missing);
+        }
+        let name = path.file_name().and_then(|name| name.to_str()).ok_or_else(missing)?.to_owned();
+        let folder = path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
+        let file = TraceFile { name, times: None, ranks: String::new() };
+        Ok(Trace { folder: folder.to_path_buf(), files: vec![file], has_index: false })
     }
 
     /// Names of all files, the index last.
@@ -146,13 +157,17 @@ pub fn open(trace: &Trace, port: Option<u16>) -> Result<(), Failure> {
     }
 }
 
+/// Whether a name can stand in an address as it is.
+pub(super) fn is_plain(name: &str) -> bool {
+    name.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"._-+,=@".contains(&byte))
+}
+
 /// Whether a name is nothing but the name of a file of a trace in a folder.
 fn is_trace(folder: &Path, name: &str) -> bool {
-    let is_plain = name.bytes().all(|byte| byte.is_ascii_graphic() && !b"/\\%?#\"'<>".contains(&byte));
     let ending = ENDINGS.iter().any(|ending| name.ends_with(ending));
     // The file itself, not what a link points to.
     let is_there = || fs::symlink_metadata(folder.join(name)).is_ok_and(|found| found.is_file());
-    is_plain && ending && name != INDEX && !name.starts_with('.') && is_there()
+    is_plain(name) && ending && name != INDEX && !name.starts_with('.') && is_there()
 }
 
 pub(super) fn count(files: usize) -> String {
@@ -242,13 +257,13 @@ mod tests {
         fs::write(&secret, "").unwrap();
         let refused = |name: &str| {
             let folder =
-                folder(&["notes.txt"], &json!({"files": [{"name": name, "from_ns": 0, "to_ns": 1}]}));
+                folder(&["notes.txt", "a b.json"], &json!({"files": [{"name": name, "from_ns": 0, "to_ns": 1}]}));
             symlink(&secret, folder.path().join("link.json")).unwrap();
             let error = Trace::at(folder.path()).unwrap_err().to_string();
             assert!(error.contains("is not there, or no file of a trace"), "{error}");
         };
         let up = format!("../{}/secret.json", outside.path().file_name().unwrap().display());
-        for name in [secret.to_str().unwrap(), &up, "link.json", "notes.txt", INDEX, "", "missing.json"] {
+        for name in [secret.to_str().unwrap(), &up, "link.json", "notes.txt", INDEX, "", "missing.json", "a b.json"] {
             refused(name);
         }
         for text in [json!({"files": []}), json!([]), json!({"files": [{"name": 5}]})] {

@@ -3,7 +3,7 @@
 //! Whoever may run programs on this machine can connect, so that the path has a secret in it. The page of the UI may
 //! read the answers, other pages may not.
 
-use super::open::{Ssh, Trace, count};
+use super::open::{Ssh, Trace, count, is_plain};
 use crate::cli::PERFETTO_PORT;
 use crate::failure::Failure;
 use rustix::event::{PollFd, PollFlags, poll};
@@ -28,6 +28,10 @@ const STALL: Duration = Duration::from_secs(60);
 
 /// Serves the files of a trace until Ctrl-C or SIGTERM. Port 0 is one that is free.
 pub(super) fn serve(trace: &Trace, port: u16, ssh: &Ssh) -> Result<(), Failure> {
+    if let Some(name) = trace.names().find(|name| !is_plain(name)) {
+        let why = "an address has only letters, digits and . _ - + , = @: rename it, or write the trace again";
+        return Err(Failure::Usage(format!("{name:?} cannot be served: {why}")));
+    }
     let stopped = Arc::new(AtomicBool::new(false));
     for signal in [signal_hook::consts::SIGINT, signal_hook::consts::SIGTERM] {
         signal_hook::flag::register(signal, Arc::clone(&stopped))

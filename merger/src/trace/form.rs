@@ -1,0 +1,107 @@
+//! The formats of traces.
+
+use super::encode::{Canvas, Paint, Pieces};
+use super::item::{Dictionary, UnitLayout};
+use super::order::Sorter;
+use super::packets::Packets;
+use super::tracks::Numbers;
+use super::window::Windows;
+use crate::cli::TraceFormat;
+use crate::failure::Failure;
+use rpd_perfetto::{Timestamp, file_head};
+
+/// The format of the files.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Form {
+    Perfetto,
+}
+
+impl Form {
+    pub(super) fn of(format: TraceFormat) -> Result<Form, Failure> {
+        match format {
+            TraceFormat::Perfetto => Ok(Form::Perfetto),
+            TraceFormat::ChromeJson => {
+                Err(Failure::Usage("--format chrome-json cannot be written yet: use perfetto".to_owned()))
+            }
+        }
+    }
+
+    /// As `--format` has it.
+    pub(super) fn name(self) -> &'static str {
+        match self {
+            Form::Perfetto => "perfetto",
+        }
+    }
+
+    /// What names of files end with.
+    pub(super) fn ending(self) -> &'static str {
+        match self {
+            Form::Perfetto => ".pftrace.gz",
+        }
+    }
+
+    /// What a file begins with: `start` is its first time since T0, `wall_clock` the same since 1970, ns.
+    pub(super) fn head(self, start: i64, wall_clock: i64) -> Vec<u8> {
+        match self {
+            Form::Perfetto => {
+                let wall_clock = u64::try_from(wall_clock).unwrap_or(0);
+                file_head(Timestamp::new(start).unwrap_or_default(), wall_clock)
+            }
+        }
+    }
+
+    /// What a file ends with.
+    pub(super) fn tail(self) -> &'static [u8] {
+        match self {
+            Form::Perfetto => b"",
+        }
+    }
+
+    /// What an event takes in a file, about, before compression: bytes. It is checked when the files are there.
+    pub(super) fn event_bytes(self, annotations: bool) -> u64 {
+        match (self, annotations) {
+            (Form::Perfetto, false) => 48,
+            (Form::Perfetto, true) => 96,
+        }
+    }
+}
+
+/// A unit that is drawn.
+#[derive(Clone, Copy)]
+pub(super) struct Unit<'a> {
+    /// Place in the job.
+    pub(super) place: usize,
+    pub(super) layout: &'a UnitLayout,
+    pub(super) dictionary: &'a Dictionary,
+    pub(super) numbers: &'a Numbers,
+}
+
+/// Draws the items of a unit. Returns how many texts were not written as they are.
+pub(super) fn draw(
+    form: Form,
+    unit: Unit<'_>,
+    (windows, t0): (&Windows, i64),
+    items: Sorter<'_>,
+    out: impl Pieces,
+) -> Result<u64, Failure> {
+    let Unit { place, layout, dictionary, numbers } = unit;
+    match form {
+        Form::Perfetto => {
+            let paint = Packets::new(place, layout, dictionary, numbers);
+            draw_with(paint, layout, (windows, t0), items, out)
+        }
+    }
+}
+
+fn draw_with(
+    paint: impl Paint,
+    layout: &UnitLayout,
+    (windows, t0): (&Windows, i64),
+    items: Sorter<'_>,
+    out: impl Pieces,
+) -> Result<u64, Failure> {
+    let mut canvas = Canvas::new(layout, windows, t0, paint, out)?;
+    items.sorted(&mut |item| canvas.draw(item))?;
+    let (_, mended) = canvas.finish()?;
+    Ok(mended)
+}
