@@ -144,7 +144,8 @@ impl Budget {
 
     /// What may be taken while traces are drawn, by so many threads, of so many units.
     pub fn drawing(self, threads: usize, units: usize) -> Drawing {
-        let waiting = usize::try_from((self.0 - ALWAYS) / 4 / PER_PIECE).unwrap_or(usize::MAX).clamp(1, 2 * threads);
+        let waiting =
+            usize::try_from((self.0 - ALWAYS) / 4 / PER_PIECE).unwrap_or(usize::MAX).clamp(1, 2 * threads);
         let left = (self.0 - ALWAYS).saturating_sub(waiting as u64 * PER_PIECE).max(PER_UNIT);
         let fit = usize::try_from(left / PER_UNIT).unwrap_or(usize::MAX);
         let at_once = fit.clamp(1, threads.min(units).max(1));

@@ -105,9 +105,8 @@ impl Partial {
 
     /// Gives the finished file its name.
     pub fn publish(&mut self) -> Result<(), Failure> {
-        let published = File::open(&self.path)
-            .and_then(|file| file.sync_all())
-            .and_then(|()| match self.force {
+        let published =
+            File::open(&self.path).and_then(|file| file.sync_all()).and_then(|()| match self.force {
                 true => fs::rename(&self.path, &self.output),
                 false => rename_new(&self.path, &self.output),
             });

@@ -37,7 +37,11 @@ struct Called {
 }
 
 impl<'a> Chrome<'a> {
-    pub(super) fn new(layout: &'a UnitLayout, dictionary: &'a Dictionary, numbers: &'a Numbers) -> Chrome<'a> {
+    pub(super) fn new(
+        layout: &'a UnitLayout,
+        dictionary: &'a Dictionary,
+        numbers: &'a Numbers,
+    ) -> Chrome<'a> {
         Chrome {
             json: Json::default(),
             layout,
@@ -62,14 +66,18 @@ impl<'a> Chrome<'a> {
     #[cold]
     fn describe_anew(&mut self, track: u32, lane: u32) {
         let place = track as usize;
-        let (Some(found), Some(lanes)) = (self.layout.tracks.get(place), self.lanes.get_mut(place)) else { return };
+        let (Some(found), Some(lanes)) = (self.layout.tracks.get(place), self.lanes.get_mut(place)) else {
+            return;
+        };
         lanes.resize(lanes.len().max(lane as usize + 1), 0);
         if let Some(file) = lanes.get_mut(lane as usize) {
             *file = self.file;
         }
         self.describe_process(found.process);
         // Counters have no thread: they are known by their names.
-        let Some(called) = self.tracks.get(place).filter(|_| !matches!(found.kind, TrackKind::Counter { .. })) else {
+        let Some(called) =
+            self.tracks.get(place).filter(|_| !matches!(found.kind, TrackKind::Counter { .. }))
+        else {
             return;
         };
         let json = &mut self.json;
@@ -89,7 +97,8 @@ impl<'a> Chrome<'a> {
 
     fn describe_process(&mut self, process: u32) {
         let place = process as usize;
-        let (Some(file), Some(found)) = (self.processes.get_mut(place), self.layout.processes.get(place)) else {
+        let (Some(file), Some(found)) = (self.processes.get_mut(place), self.layout.processes.get(place))
+        else {
             return;
         };
         if std::mem::replace(file, self.file) == self.file {

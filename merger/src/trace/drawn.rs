@@ -32,7 +32,12 @@ pub struct Drawn {
 }
 
 impl Drawn {
-    pub(super) fn new(output: PathBuf, frame: &Frame, parts: &[Part], (facts, mended): &(Facts, u64)) -> Drawn {
+    pub(super) fn new(
+        output: PathBuf,
+        frame: &Frame,
+        parts: &[Part],
+        (facts, mended): &(Facts, u64),
+    ) -> Drawn {
         let mut events = Tally::default();
         parts.iter().for_each(|part| events.add(&part.tally));
         Drawn {
@@ -113,15 +118,22 @@ fn not_drawn(facts: &Facts, mended: u64) -> BTreeMap<String, u64> {
         ("argument", &facts.args),
     ];
     for (what, table) in tables {
-        let of = |count: u64| if what == "copy" && count != 1 { "copies".to_owned() } else { noun(count, what) };
+        let of =
+            |count: u64| if what == "copy" && count != 1 { "copies".to_owned() } else { noun(count, what) };
         note(table.left_out, format!("{} left out, as chosen", of(table.left_out)));
         note(table.untimed, format!("{} without a time or an event: not drawn", of(table.untimed)));
-        note(table.clamped, format!("{} that end before they begin: drawn without a duration", of(table.clamped)));
+        note(
+            table.clamped,
+            format!("{} that end before they begin: drawn without a duration", of(table.clamped)),
+        );
     }
     let sinks = "kernels and copies that begin before their call: without an arrow";
     note(facts.backward, sinks.to_owned());
     note(facts.without_event, "rows whose event is missing: without category and arguments".to_owned());
-    note(facts.without_track, "rows whose thread, agent, queue or stream is missing: on tracks of their own".to_owned());
+    note(
+        facts.without_track,
+        "rows whose thread, agent, queue or stream is missing: on tracks of their own".to_owned(),
+    );
     note(facts.cut_stacks, "call stacks cut".to_owned());
     note(facts.mended, "texts that are no UTF-8: U+FFFD stands for what is none".to_owned());
     note(mended, "texts longer than 64 KiB or with NUL, written cut or with U+2400".to_owned());

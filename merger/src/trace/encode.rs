@@ -201,7 +201,13 @@ impl<'a, P: Paint, O: Pieces> Canvas<'a, P, O> {
         Ok((self.out, self.paint.mended()))
     }
 
-    fn slice(&mut self, track: u32, start: Timestamp, end: Timestamp, what: &What<'_>) -> Result<(), Failure> {
+    fn slice(
+        &mut self,
+        track: u32,
+        start: Timestamp,
+        end: Timestamp,
+        what: &What<'_>,
+    ) -> Result<(), Failure> {
         let window = self.window.1;
         let is_new = self.is_untouched(track);
         let overlaps = match self.layout.tracks.get(track as usize).map(|track| &track.kind) {
@@ -216,13 +222,17 @@ impl<'a, P: Paint, O: Pieces> Canvas<'a, P, O> {
             // Whatever goes on in this window has touched its track.
             timeline.open(window, |_| {});
         }
-        let held = (end > window.end()).then(|| {
-            Box::new(Held { name: what.name, category: what.category, extra: what.args.0.into() })
-        });
+        let held = (end > window.end())
+            .then(|| Box::new(Held { name: what.name, category: what.category, extra: what.args.0.into() }));
         let (paint, tally) = (&mut self.paint, &mut self.tally);
         let drawn = timeline.push(span, held, |edge| match edge {
             Edge::Begin { at, lane, span, cut, .. } => {
-                begin(paint, tally, (track, lane), Part { at, until: end.min(window.end()), span, cut, what: *what });
+                begin(
+                    paint,
+                    tally,
+                    (track, lane),
+                    Part { at, until: end.min(window.end()), span, cut, what: *what },
+                );
             }
             Edge::End { at, lane } => paint.end(track, lane as u32, at),
         });
@@ -326,7 +336,8 @@ impl<'a, P: Paint, O: Pieces> Canvas<'a, P, O> {
             }
         }
         // A unit that has ended has no values any more.
-        let ended = self.layout.last.is_some_and(|last| last.saturating_sub(self.t0) < window.start().ns() as i64);
+        let ended =
+            self.layout.last.is_some_and(|last| last.saturating_sub(self.t0) < window.start().ns() as i64);
         for track in self.counters.iter().filter(|_| !ended) {
             let Some(row) = self.rows.get(*track as usize) else { continue };
             if let Some(value) = row.value.filter(|_| row.touched != number + 1) {

@@ -95,14 +95,26 @@ pub(super) fn agree(comm: &impl Comm, pieces: &[Piece], tallies: &[Tally]) -> Re
             let whole = own.iter().map(Piece::checksum).fold(Checksum::default(), Checksum::then);
             let Tally { slices, continued, instants, counters, repeated, samples, flows } = *tally;
             let crc = whole.crc.into();
-            mine.extend([bytes, crc, whole.length, slices, continued, instants, counters, repeated, samples, flows]);
+            mine.extend([
+                bytes,
+                crc,
+                whole.length,
+                slices,
+                continued,
+                instants,
+                counters,
+                repeated,
+                samples,
+                flows,
+            ]);
         }
         let all = sums(comm, &mine)?;
         for place in 0..tallies.len() {
             let mut part = Part::default();
             for (rank, theirs) in all.iter().enumerate() {
                 let numbers = theirs.get(place * 10..place * 10 + 10).unwrap_or_default();
-                let &[bytes, crc, length, slices, continued, instants, counters, repeated, samples, flows] = numbers
+                let &[bytes, crc, length, slices, continued, instants, counters, repeated, samples, flows] =
+                    numbers
                 else {
                     continue;
                 };

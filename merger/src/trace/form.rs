@@ -1,5 +1,6 @@
 //! The formats of traces.
 
+use super::chrome::{self, Chrome};
 use super::encode::{Canvas, Paint, Pieces};
 use super::item::{Dictionary, UnitLayout};
 use super::order::Sorter;
@@ -14,15 +15,14 @@ use rpd_perfetto::{Timestamp, file_head};
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Form {
     Perfetto,
+    Chrome,
 }
 
 impl Form {
-    pub(super) fn of(format: TraceFormat) -> Result<Form, Failure> {
+    pub(super) fn of(format: TraceFormat) -> Form {
         match format {
-            TraceFormat::Perfetto => Ok(Form::Perfetto),
-            TraceFormat::ChromeJson => {
-                Err(Failure::Usage("--format chrome-json cannot be written yet: use perfetto".to_owned()))
-            }
+            TraceFormat::Perfetto => Form::Perfetto,
+            TraceFormat::ChromeJson => Form::Chrome,
         }
     }
 
@@ -30,6 +30,7 @@ impl Form {
     pub(super) fn name(self) -> &'static str {
         match self {
             Form::Perfetto => "perfetto",
+            Form::Chrome => "chrome-json",
         }
     }
 
@@ -37,6 +38,7 @@ impl Form {
     pub(super) fn ending(self) -> &'static str {
         match self {
             Form::Perfetto => ".pftrace.gz",
+            Form::Chrome => ".json.gz",
         }
     }
 
@@ -47,6 +49,7 @@ impl Form {
                 let wall_clock = u64::try_from(wall_clock).unwrap_or(0);
                 file_head(Timestamp::new(start).unwrap_or_default(), wall_clock)
             }
+            Form::Chrome => chrome::HEAD.to_vec(),
         }
     }
 
@@ -54,6 +57,7 @@ impl Form {
     pub(super) fn tail(self) -> &'static [u8] {
         match self {
             Form::Perfetto => b"",
+            Form::Chrome => chrome::TAIL,
         }
     }
 
@@ -62,6 +66,8 @@ impl Form {
         match (self, annotations) {
             (Form::Perfetto, false) => 48,
             (Form::Perfetto, true) => 96,
+            (Form::Chrome, false) => 110,
+            (Form::Chrome, true) => 280,
         }
     }
 }
@@ -88,6 +94,10 @@ pub(super) fn draw(
     match form {
         Form::Perfetto => {
             let paint = Packets::new(place, layout, dictionary, numbers);
+            draw_with(paint, layout, (windows, t0), items, out)
+        }
+        Form::Chrome => {
+            let paint = Chrome::new(layout, dictionary, numbers);
             draw_with(paint, layout, (windows, t0), items, out)
         }
     }

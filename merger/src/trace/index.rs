@@ -44,7 +44,8 @@ pub(super) fn gather_ranks(
     own: &BTreeMap<u32, BTreeSet<u32>>,
 ) -> Result<BTreeMap<u32, BTreeSet<u32>>, Failure> {
     // Neighbours are told together.
-    let runs: Vec<(u32, Vec<(u32, u32)>)> = own.iter().map(|(window, ranks)| (*window, to_runs(ranks))).collect();
+    let runs: Vec<(u32, Vec<(u32, u32)>)> =
+        own.iter().map(|(window, ranks)| (*window, to_runs(ranks))).collect();
     let mut all: BTreeMap<u32, BTreeSet<u32>> = BTreeMap::new();
     for (window, runs) in to_rank_0(comm, &runs)?.into_iter().flatten() {
         all.entry(window).or_default().extend(runs.into_iter().flat_map(|(first, last)| first..=last));

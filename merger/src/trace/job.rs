@@ -44,7 +44,7 @@ pub fn trace(comm: &impl Comm, args: &MergeArgs, order: &TraceOrder) -> Result<T
     progress.phase("plan");
     let (target, files) = from_rank_0(comm, || {
         let found = find(&args.inputs)?;
-        let ending = Form::of(order.format)?.ending();
+        let ending = Form::of(order.format).ending();
         let target = Target::new(args.output.as_deref(), &found.home, order.split, ending, args.force)?;
         Ok((target, found.files))
     })?;

@@ -129,7 +129,10 @@ mod tests {
         let mut json = Json::default();
         json.text("a\0b\0");
         json.text("plain");
-        assert_eq!((String::from_utf8(json.out).unwrap().as_str(), json.mended), ("\"a\u{2400}b\u{2400}\"\"plain\"", 1));
+        assert_eq!(
+            (String::from_utf8(json.out).unwrap().as_str(), json.mended),
+            ("\"a\u{2400}b\u{2400}\"\"plain\"", 1)
+        );
     }
 
     #[test]

@@ -2,6 +2,7 @@
 //!
 //! `rows` reads the database and says what is drawn (`item.rs`); whoever writes a trace knows nothing of the tables.
 
+mod chrome;
 pub mod drawn;
 mod encode;
 mod files;
@@ -9,6 +10,7 @@ mod form;
 mod index;
 pub mod item;
 pub mod job;
+mod json;
 pub mod open;
 mod order;
 mod packets;
@@ -57,12 +59,15 @@ pub(crate) fn slices(
     progress: &mut Progress,
 ) -> Result<Drawn, Failure> {
     // 1. Every rank opens the database and looks through its units: what tracks they have, and when.
-    let form = Form::of(order.format).map_err(|failure| together(comm, failure))?;
+    let form = Form::of(order.format);
     let mut rows = settle(comm, JobRows::open(database, &order.selection))?;
     let mut own = Own::share(&rows, comm.rank(), comm.size());
     progress.phase_of_bytes("look", own.weight());
     let counted = order.split != Split::Whole;
-    let histogram = settle(comm, own.survey(&rows, counted.then(|| form.event_bytes(order.selection.annotations)), progress))?;
+    let histogram = settle(
+        comm,
+        own.survey(&rows, counted.then(|| form.event_bytes(order.selection.annotations)), progress),
+    )?;
     let numbers = tracks::number(comm, &own.layouts().collect::<Vec<_>>())?;
     let times = own.times(comm)?;
     let histogram = gather_histogram(comm, histogram)?;
@@ -78,7 +83,8 @@ pub(crate) fn slices(
     let (frame, made, parts) = loop {
         let frame = Frame { form, windows: windows.clone(), t0: times.first, realtime_minus_job };
         progress.phase_of_bytes("draw", own.weight());
-        let made = settle(comm, own.draw(&rows, &numbers, &frame, memory, (place.work(), comm.rank()), progress))?;
+        let made =
+            settle(comm, own.draw(&rows, &numbers, &frame, memory, (place.work(), comm.rank()), progress))?;
         let parts = files::agree(comm, &made.pieces, &made.tallies)?;
         match cut_again(order, &whole, &histogram, &windows, &parts).filter(|_| cuts < MOST_CUTS) {
             Some(finer) => windows = finer,
@@ -169,7 +175,13 @@ fn cut_again(
     let sizes: Vec<(i64, u64, u64)> = windows
         .iter()
         .zip(parts)
-        .map(|((from, _), part)| (from, part.raw(), (part.tally.slices + part.tally.instants + part.tally.counters + part.tally.samples).max(1)))
+        .map(|((from, _), part)| {
+            (
+                from,
+                part.raw(),
+                (part.tally.slices + part.tally.instants + part.tally.counters + part.tally.samples).max(1),
+            )
+        })
         .collect();
     let bytes = |start: i64, load: Load| {
         let place = sizes.partition_point(|(from, ..)| *from <= start).saturating_sub(1);

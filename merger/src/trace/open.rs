@@ -256,14 +256,18 @@ mod tests {
         let secret = outside.path().join("secret.json");
         fs::write(&secret, "").unwrap();
         let refused = |name: &str| {
-            let folder =
-                folder(&["notes.txt", "a b.json"], &json!({"files": [{"name": name, "from_ns": 0, "to_ns": 1}]}));
+            let folder = folder(
+                &["notes.txt", "a b.json"],
+                &json!({"files": [{"name": name, "from_ns": 0, "to_ns": 1}]}),
+            );
             symlink(&secret, folder.path().join("link.json")).unwrap();
             let error = Trace::at(folder.path()).unwrap_err().to_string();
             assert!(error.contains("is not there, or no file of a trace"), "{error}");
         };
         let up = format!("../{}/secret.json", outside.path().file_name().unwrap().display());
-        for name in [secret.to_str().unwrap(), &up, "link.json", "notes.txt", INDEX, "", "missing.json", "a b.json"] {
+        for name in
+            [secret.to_str().unwrap(), &up, "link.json", "notes.txt", INDEX, "", "missing.json", "a b.json"]
+        {
             refused(name);
         }
         for text in [json!({"files": []}), json!([]), json!({"files": [{"name": 5}]})] {

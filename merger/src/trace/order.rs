@@ -73,7 +73,8 @@ impl<'a> Sorter<'a> {
     ) -> Result<(), Failure> {
         let Some(_) = &self.spooled else {
             self.run.sort();
-            return (0..self.run.keys.len()).try_for_each(|i| self.run.get(i).map_or(Ok(()), |item| each(&item)));
+            return (0..self.run.keys.len())
+                .try_for_each(|i| self.run.get(i).map_or(Ok(()), |item| each(&item)));
         };
         self.put_away()?;
         match self.spooled {
@@ -169,7 +170,11 @@ impl Run {
     fn bytes(&self) -> usize {
         let each = size_of::<(Key, u32)>() + size_of::<Record>();
         // Numbers of records have 32 bits.
-        if self.records.len() >= u32::MAX as usize { usize::MAX } else { self.keys.len() * each + self.extra.len() }
+        if self.records.len() >= u32::MAX as usize {
+            usize::MAX
+        } else {
+            self.keys.len() * each + self.extra.len()
+        }
     }
 
     fn clear(&mut self) {
@@ -474,10 +479,20 @@ mod tests {
                 // Of a constant lifetime for the test alone.
                 OwnedValue::Text(text) => ArgValue::Text(Box::leak(text.clone().into_boxed_str())),
             };
-            let args: Vec<_> = self.args.iter().map(|(n, v)| Arg { name: TextId(*n), value: value(v) }).collect();
+            let args: Vec<_> =
+                self.args.iter().map(|(n, v)| Arg { name: TextId(*n), value: value(v) }).collect();
             let (start, end) = self.times;
             let (name, category) = (TextId(self.name), TextId(self.name / 2));
-            let item = Item { start, end, track: self.track, kind: self.kind, name, category, flows: &self.flows, args: &args };
+            let item = Item {
+                start,
+                end,
+                track: self.track,
+                kind: self.kind,
+                name,
+                category,
+                flows: &self.flows,
+                args: &args,
+            };
             sorter.push(&item).unwrap();
         }
 
@@ -530,16 +545,15 @@ mod tests {
             _ => FlowEnd::Through(id),
         });
         let args = prop::collection::vec((any::<u32>(), value()), 0..4);
-        ((-20i64..20, 0i64..20), 0u32..3, kind, any::<u32>(), prop::collection::vec(flow, 0..3), args).prop_map(
-            |((start, length), track, kind, name, flows, args)| Owned {
+        ((-20i64..20, 0i64..20), 0u32..3, kind, any::<u32>(), prop::collection::vec(flow, 0..3), args)
+            .prop_map(|((start, length), track, kind, name, flows, args)| Owned {
                 times: (start, start + length),
                 track,
                 kind,
                 name,
                 flows,
                 args,
-            },
-        )
+            })
     }
 
     fn sorted(items: &[Owned], memory: u64) -> Vec<Owned> {

@@ -5,8 +5,8 @@ use super::item::{ArgValue, Dictionary, FlowEnd, Frame, StackNumber, TextId, Tra
 use super::order::Extra;
 use super::tracks::Numbers;
 use rpd_perfetto::{
-    Annotation, ChildOrder, CounterValue, Event, Flow, Overlaps, Sequence, StackId, StringId, Timestamp, Unit,
-    Value, Window,
+    Annotation, ChildOrder, CounterValue, Event, Flow, Overlaps, Sequence, StackId, StringId, Timestamp,
+    Unit, Value, Window,
 };
 use rpd_perfetto::{Frame as FrameId, Track as Packet, TrackKind as PacketKind};
 use std::collections::HashMap;
@@ -175,8 +175,8 @@ impl<'a> Packets<'a> {
         let texts = &self.dictionary.texts;
         let text = |id: TextId| move || texts.get(id);
         let name = self.sequence.event_name(StringId(what.name.0), text(what.name));
-        let category =
-            (what.category.0 != 0).then(|| self.sequence.category(StringId(what.category.0), text(what.category)));
+        let category = (what.category.0 != 0)
+            .then(|| self.sequence.category(StringId(what.category.0), text(what.category)));
         let track = self.numbers.track(track, lane);
         let mut event = Event { category, ..Event::new(at, track, name) };
         let cut = part.filter(|part| part.cut.word().is_some());
@@ -236,8 +236,10 @@ impl<'a> Packets<'a> {
         }
         if let Some(word) = part.cut.word() {
             let (id, text) = self.own(Own::Clipped);
-            annotations
-                .push(Annotation { name: self.sequence.annotation_name(id, || text), value: Value::Text(word) });
+            annotations.push(Annotation {
+                name: self.sequence.annotation_name(id, || text),
+                value: Value::Text(word),
+            });
         }
     }
 

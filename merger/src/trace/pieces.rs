@@ -50,7 +50,13 @@ pub(super) struct Store {
 
 impl Store {
     /// For so many units and windows; `waiting` pieces may be in memory at once.
-    pub(super) fn new(folder: &Path, rank: usize, units: usize, windows: usize, waiting: usize) -> Result<Store, Failure> {
+    pub(super) fn new(
+        folder: &Path,
+        rank: usize,
+        units: usize,
+        windows: usize,
+        waiting: usize,
+    ) -> Result<Store, Failure> {
         Ok(Store {
             spool: Spool::create(folder, &format!("pieces-{rank}"))?,
             units: (0..units).map(|_| Mutex::default()).collect(),

@@ -29,7 +29,8 @@ const STALL: Duration = Duration::from_secs(60);
 /// Serves the files of a trace until Ctrl-C or SIGTERM. Port 0 is one that is free.
 pub(super) fn serve(trace: &Trace, port: u16, ssh: &Ssh) -> Result<(), Failure> {
     if let Some(name) = trace.names().find(|name| !is_plain(name)) {
-        let why = "an address has only letters, digits and . _ - + , = @: rename it, or write the trace again";
+        let why =
+            "an address has only letters, digits and . _ - + , = @: rename it, or write the trace again";
         return Err(Failure::Usage(format!("{name:?} cannot be served: {why}")));
     }
     let stopped = Arc::new(AtomicBool::new(false));

@@ -21,8 +21,7 @@ impl Spool {
     pub(super) fn create(folder: &Path, name: &str) -> Result<Spool, Failure> {
         let path = folder.join(name);
         let create = || -> io::Result<File> {
-            let file =
-                File::options().read(true).write(true).create_new(true).mode(0o600).open(&path)?;
+            let file = File::options().read(true).write(true).create_new(true).mode(0o600).open(&path)?;
             fs::remove_file(&path)?;
             Ok(file)
         };

@@ -84,7 +84,8 @@ impl Own {
             Ok((layout, histogram))
         };
         let units: Vec<(usize, &u64)> = self.units.clone().zip(&self.weights).collect();
-        let surveyed: Result<Vec<(UnitLayout, Histogram)>, Failure> = units.into_par_iter().map(survey).collect();
+        let surveyed: Result<Vec<(UnitLayout, Histogram)>, Failure> =
+            units.into_par_iter().map(survey).collect();
         let mut sum = Histogram::default();
         for (layout, histogram) in surveyed? {
             self.layouts.push(layout);
