@@ -339,3 +339,212 @@ impl Paint for Chrome<'_> {
         self.json.mended
     }
 }
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::super::encode::{Pieces, Tally};
+    use super::super::form::{Form, Unit, draw};
+    use super::super::item::{CallStack, DrawnProcess, Frame, Item, Kind, StackNumber};
+    use super::super::order::Sorter;
+    use super::super::tracks;
+    use super::super::window::Windows;
+    use super::*;
+    use crate::comm::Solo;
+    use crate::failure::Failure;
+    use rpd_perfetto::Overlaps;
+    use serde_json::{Value, json};
+    use std::collections::BTreeMap;
+
+    const T0: i64 = 1000;
+
+    /// The bytes of each window.
+    #[derive(Default)]
+    struct Files(BTreeMap<usize, Vec<u8>>);
+
+    impl Pieces for &mut Files {
+        fn piece(&mut self, window: usize, bytes: Vec<u8>) -> Result<Vec<u8>, Failure> {
+            self.0.entry(window).or_default().extend(bytes);
+            Ok(Vec::new())
+        }
+
+        fn done(&mut self, _: usize, _: &Tally) -> Result<(), Failure> {
+            Ok(())
+        }
+    }
+
+    fn track(parent: Option<u32>, name: &str, kind: TrackKind, order: i32) -> Track {
+        Track { process: 0, parent, name: name.to_owned(), kind, order, description: None }
+    }
+
+    fn layout() -> UnitLayout {
+        let process = DrawnProcess {
+            name: "rank 3 (node07)".to_owned(),
+            order: (3, 0, 1),
+            pid: 4711,
+            host: "node07".to_owned(),
+            rank: Some(3),
+            id: 1,
+        };
+        let counter = || TrackKind::Counter { unit: "W".to_owned() };
+        let tracks = vec![
+            track(None, "main", TrackKind::Thread { tid: 4711 }, 1),
+            track(None, "GPU 0", TrackKind::Group, 5),
+            track(Some(1), "stream 1", TrackKind::Slices(Overlaps::Separate), 6),
+            track(Some(1), "power", counter(), 8),
+            track(Some(1), "power", counter(), 7),
+        ];
+        UnitLayout {
+            processes: vec![process],
+            tracks,
+            first: Some(T0),
+            last: Some(T0 + 9000),
+            ..UnitLayout::default()
+        }
+    }
+
+    /// The events of each file.
+    fn written(dictionary: &Dictionary, items: &[Item<'_>], windows: &Windows) -> Vec<Vec<Value>> {
+        let layout = layout();
+        let numbers = tracks::number(&Solo, &[&layout]).unwrap();
+        let folder = tempfile::tempdir().unwrap();
+        let mut sorter = Sorter::new(folder.path(), 1 << 20);
+        items.iter().for_each(|item| sorter.push(item).unwrap());
+        let unit = Unit { place: 0, layout: &layout, dictionary, numbers: &numbers[0] };
+        let mut files = Files::default();
+        draw(Form::Chrome, unit, (windows, T0), sorter, &mut files).unwrap();
+        let read = |events: &Vec<u8>| {
+            let file: Value = serde_json::from_slice(&[HEAD, events, TAIL].concat()).unwrap();
+            file["traceEvents"].as_array().unwrap().clone()
+        };
+        files.0.values().map(read).collect()
+    }
+
+    fn of_phase<'a>(events: &'a [Value], phase: &str) -> Vec<&'a Value> {
+        events.iter().filter(|event| event["ph"] == phase).collect()
+    }
+
+    #[test]
+    fn items_are_written_as_chrome_has_them() {
+        let mut dictionary = Dictionary::default();
+        let mut text = |text| dictionary.texts.add(text);
+        let (launch, kernel, api, x, frame) =
+            (text("launch \"it\""), text("kernel"), text("HIP"), text("x"), text("inner"));
+        dictionary.stacks = vec![CallStack {
+            frames: [launch, frame].map(|function| Frame { function, file: TextId(0), offset: 0 }).to_vec(),
+        }];
+        let plain = Item {
+            start: T0,
+            end: T0,
+            track: 0,
+            kind: Kind::Slice,
+            name: launch,
+            category: api,
+            flows: &[],
+            args: &[],
+        };
+        let at = |start, end| Item { start: T0 + start, end: T0 + end, ..plain };
+        let args = [
+            Arg { name: x, value: ArgValue::Int(-7) },
+            Arg { name: x, value: ArgValue::Known(kernel) },
+            Arg { name: api, value: ArgValue::Uint(u64::MAX) },
+        ];
+        let on_gpu = |start, end| Item { track: 2, name: kernel, category: TextId(0), ..at(start, end) };
+        let value = |start, track, value| Item {
+            track,
+            kind: Kind::Counter(value),
+            name: TextId(0),
+            category: TextId(0),
+            ..at(start, start)
+        };
+        let items = [
+            Item { flows: &[FlowEnd::From(u64::MAX)], args: &args, ..at(1, 2500) },
+            Item { flows: &[FlowEnd::To(u64::MAX)], ..on_gpu(2000, 5000) },
+            on_gpu(3000, 4000),
+            Item { flows: &[FlowEnd::Through(5)], ..at(3000, 3000) },
+            Item { kind: Kind::Instant, ..at(3500, 3500) },
+            Item { kind: Kind::Sample(StackNumber(0)), name: TextId(0), ..at(3600, 3600) },
+            value(100, 3, CounterValue::Double(1.5)),
+            value(100, 4, CounterValue::Int(-2)),
+        ];
+        let [events] = &written(&dictionary, &items, &Windows::one(T0, T0 + 9001))[..] else { panic!() };
+
+        let slices = of_phase(events, "X");
+        let first = slices.iter().find(|slice| slice["ts"] == 0.001).unwrap();
+        assert_eq!(
+            (&first["name"], &first["cat"], &first["dur"]),
+            (&json!("launch \"it\""), &json!("HIP"), &json!(2.499))
+        );
+        assert_eq!(first["args"], json!({"x": -7, "x (2)": "kernel", "HIP": "18446744073709551615"}));
+        let kernels: Vec<_> = slices.iter().filter(|slice| slice["name"] == "kernel").collect();
+        assert_ne!(kernels[0]["tid"], kernels[1]["tid"], "they overlap");
+
+        let names = |what: &str| -> BTreeMap<String, Value> {
+            let named = events.iter().filter(|event| event["name"] == what);
+            named.map(|event| (event["tid"].to_string(), event["args"].clone())).collect()
+        };
+        let threads: Vec<Value> = names("thread_name").into_values().collect();
+        for name in ["main", "GPU 0 stream 1", "GPU 0 stream 1 (lane 2)"] {
+            assert!(threads.contains(&json!({"name": name})), "{name}: {threads:?}");
+        }
+        assert_eq!(threads.len(), 3);
+        let order: Vec<Value> = names("thread_sort_index").into_values().collect();
+        assert_eq!(order.iter().filter(|order| **order == json!({"sort_index": 2})).count(), 2, "{order:?}");
+        let processes: Vec<Value> = names("process_labels").into_values().collect();
+        assert_eq!(processes, [json!({"labels": "process 4711 on node07"})]);
+
+        let flow = |phase: &str| -> Vec<(String, f64, Value)> {
+            let ends = of_phase(events, phase).into_iter();
+            ends.map(|end| {
+                (end["id"].as_str().unwrap().to_owned(), end["ts"].as_f64().unwrap(), end["tid"].clone())
+            })
+            .collect()
+        };
+        let (from, to) = (flow("s"), flow("f"));
+        assert_eq!(from[0], (u64::MAX.to_string(), 0.001, first["tid"].clone()));
+        assert!(to.contains(&(u64::MAX.to_string(), 2.0, kernels[0]["tid"].clone())), "{to:?}");
+        assert!(from.contains(&("5".to_owned(), 3.0, first["tid"].clone())), "{from:?}");
+        assert!(to.contains(&("5".to_owned(), 3.0, first["tid"].clone())), "{to:?}");
+
+        let instants = of_phase(events, "i");
+        assert_eq!((instants[0]["ts"].as_f64(), &instants[0]["s"]), (Some(3.5), &json!("t")));
+        assert_eq!(instants[1]["name"], "inner");
+        assert_eq!(instants[1]["args"], json!({"stack": "launch \"it\";inner"}));
+        let values: BTreeMap<String, Value> = of_phase(events, "C")
+            .into_iter()
+            .map(|value| (value["name"].as_str().unwrap().to_owned(), value["args"].clone()))
+            .collect();
+        assert_eq!(values["GPU 0 power"], json!({"W": 1.5}));
+        assert_eq!(values["GPU 0 power #2"], json!({"W": -2}));
+    }
+
+    #[test]
+    fn each_file_is_whole() {
+        let mut dictionary = Dictionary::default();
+        let name = dictionary.texts.add("long");
+        let flows = [FlowEnd::From(1)];
+        let items = [Item {
+            start: T0,
+            end: T0 + 9000,
+            track: 0,
+            kind: Kind::Slice,
+            name,
+            category: TextId(0),
+            flows: &flows,
+            args: &[],
+        }];
+        let files = written(&dictionary, &items, &Windows::equal(T0, T0 + 9000, 3));
+        let parts: Vec<Value> = files.iter().map(|events| of_phase(events, "X")[0].clone()).collect();
+        let times: Vec<_> = parts.iter().map(|part| (part["ts"].clone(), part["dur"].clone())).collect();
+        assert_eq!(times, [0.0, 3.0, 6.0].map(|ts| (json!(ts), json!(3.0))));
+        for (part, word) in parts.iter().zip(["end", "both", "begin"]) {
+            assert_eq!(part["args"], json!({"orig_ts": 0, "orig_dur": 9000, "clipped": word}));
+        }
+        // The arrow is at the beginning alone.
+        assert_eq!(files.iter().map(|events| of_phase(events, "s").len()).collect::<Vec<_>>(), [1, 0, 0]);
+        for events in &files {
+            let named = events.iter().filter(|event| event["name"] == "process_name");
+            assert_eq!(named.map(|event| &event["args"]["name"]).collect::<Vec<_>>(), ["rank 3 (node07)"]);
+        }
+    }
+}
