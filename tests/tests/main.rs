@@ -35,4 +35,5 @@ mod same_inputs;
 mod scale;
 mod synthetic_runs;
 mod system_metrics;
+mod trace_files;
 mod vanishing_inputs;

@@ -48,8 +48,7 @@ pub(crate) struct Place {
 }
 
 impl Target {
-    /// `output` is what was asked for, `home` the folder where the files go if nothing was. Nothing is changed yet,
-    /// but what cannot be written is refused.
+    /// `output` is what was asked for, `home` the folder where the files go if nothing was.
     pub(crate) fn new(
         output: Option<&Path>,
         home: &Path,
@@ -68,10 +67,8 @@ impl Target {
                     "{shown} is a file, and a trace that is split has several: name a folder with -o"
                 )));
             }
-            let names = Names::Set(ending.to_owned());
-            let target = Target { folder: output.to_owned(), names, force };
-            target.refuse_older_set()?;
-            return Ok(target);
+            // Whether an older one is there is looked at when what a killed run left is cleared away.
+            return Ok(Target { folder: output.to_owned(), names: Names::Set(ending.to_owned()), force });
         }
         let extension = output.extension().and_then(|extension| extension.to_str()).unwrap_or_default();
         if OTHER_ENDINGS.contains(&extension) {
@@ -215,7 +212,6 @@ impl Place {
             ))
         })?);
         self.clear_leftovers()?;
-        // Nobody may have begun a set here in the meantime.
         if target.has_index() {
             target.refuse_older_set()?;
         }
