@@ -1,6 +1,6 @@
 //! The sorted items of a unit, cut into windows: what begins, goes on and ends in each file.
 
-use super::item::{Counts, Kind, StackNumber, TextId, TrackKind, UnitLayout};
+use super::item::{Kind, StackNumber, TextId, TrackKind, UnitLayout};
 use super::order::{Extra, Stored};
 use super::window::Windows;
 use crate::failure::Failure;
@@ -48,7 +48,6 @@ pub(super) struct Part<'a> {
     /// Where it begins in this file.
     pub(super) at: Timestamp,
     /// Where it ends in this file.
-    #[allow(dead_code, reason = "for formats that write slices whole")]
     pub(super) until: Timestamp,
     /// The whole slice.
     pub(super) span: Span,
@@ -121,6 +120,8 @@ pub(super) struct Canvas<'a, P, O> {
 #[derive(Default)]
 struct Row {
     timeline: Option<Timeline<Option<Box<Held>>>>,
+    /// The window that the timeline is in, counted from 1.
+    opened: usize,
     /// When the last of its slices ends.
     end: Timestamp,
     value: Option<CounterValue>,
@@ -209,7 +210,7 @@ impl<'a, P: Paint, O: Pieces> Canvas<'a, P, O> {
         what: &What<'_>,
     ) -> Result<(), Failure> {
         let window = self.window.1;
-        let is_new = self.is_untouched(track);
+        let now = self.window.0 + 1;
         let overlaps = match self.layout.tracks.get(track as usize).map(|track| &track.kind) {
             Some(TrackKind::Thread { .. }) => Overlaps::Nest,
             Some(TrackKind::Slices(overlaps)) => *overlaps,
@@ -218,8 +219,8 @@ impl<'a, P: Paint, O: Pieces> Canvas<'a, P, O> {
         let span = Span::new(start, end).map_err(|error| Failure::Internal(error.to_string()))?;
         let Some(row) = self.rows.get_mut(track as usize) else { return Ok(()) };
         let timeline = row.timeline.get_or_insert_with(|| Timeline::new(overlaps, window));
-        if is_new {
-            // Whatever goes on in this window has touched its track.
+        if std::mem::replace(&mut row.opened, now) != now {
+            // What goes on in this window has opened its timeline.
             timeline.open(window, |_| {});
         }
         let held = (end > window.end())
@@ -303,8 +304,10 @@ impl<'a, P: Paint, O: Pieces> Canvas<'a, P, O> {
         open.retain(|track| self.rows.get(*track as usize).is_some_and(|row| row.end > window.start()));
         for track in open {
             let (paint, tally) = (&mut self.paint, &mut self.tally);
-            let row = self.rows.get_mut(track as usize);
-            if let Some(timeline) = row.and_then(|row| row.timeline.as_mut()) {
+            if let Some(row) = self.rows.get_mut(track as usize)
+                && let Some(timeline) = &mut row.timeline
+            {
+                row.opened = number + 1;
                 timeline.open(window, |edge| {
                     if let Edge::Begin { at, lane, span, cut, item: Some(held) } = edge {
                         let (flows, args) = (Extra::default(), Extra(&held.extra));
@@ -326,8 +329,10 @@ impl<'a, P: Paint, O: Pieces> Canvas<'a, P, O> {
         }
         let paint = &mut self.paint;
         for track in &self.touched {
-            let row = self.rows.get_mut(*track as usize);
-            if let Some(timeline) = row.and_then(|row| row.timeline.as_mut()) {
+            if let Some(row) = self.rows.get_mut(*track as usize)
+                && row.opened == number + 1
+                && let Some(timeline) = &mut row.timeline
+            {
                 timeline.close(|edge| {
                     if let Edge::End { at, lane } = edge {
                         paint.end(*track, lane as u32, at);
@@ -378,9 +383,240 @@ fn begin<P: Paint>(paint: &mut P, tally: &mut Tally, (track, lane): (u32, usize)
     paint.begin(track, lane as u32, &part);
 }
 
-impl From<Tally> for Counts {
-    fn from(tally: Tally) -> Counts {
-        let Tally { slices, instants, counters, samples, flows, .. } = tally;
-        Counts { slices, instants, counters, samples, flows }
+#[cfg(test)]
+mod tests {
+    use super::super::item::{FlowEnd, Item, Track};
+    use super::super::order::Sorter;
+    use super::*;
+    use proptest::prelude::*;
+
+    /// T0 of all tests.
+    const T0: i64 = -1_000;
+
+    #[derive(Clone, Debug, PartialEq)]
+    enum Mark {
+        Begin { track: u32, lane: u32, at: i64, until: i64, name: u32, cut: Cut, flows: usize, args: usize },
+        End { track: u32, lane: u32, at: i64 },
+        Instant { track: u32, at: i64, name: u32 },
+        Counter { track: u32, at: i64, value: i64 },
+        Sample { track: u32, at: i64 },
+    }
+
+    /// Remembers what it is asked to draw, in the clock of the job.
+    #[derive(Default)]
+    struct Notes(Vec<Mark>);
+
+    fn job_time(at: Timestamp) -> i64 {
+        at.ns() as i64 + T0
+    }
+
+    impl Paint for Notes {
+        fn begin_file(&mut self, _: Window) {
+            assert!(self.0.is_empty(), "what stands in one file is taken before the next begins");
+        }
+        fn begin(&mut self, track: u32, lane: u32, part: &Part<'_>) {
+            self.0.push(Mark::Begin {
+                track,
+                lane,
+                at: job_time(part.at),
+                until: job_time(part.until),
+                name: part.what.name.0,
+                cut: part.cut,
+                flows: part.what.flows.flows().count(),
+                args: part.what.args.args().count(),
+            });
+        }
+        fn end(&mut self, track: u32, lane: u32, at: Timestamp) {
+            self.0.push(Mark::End { track, lane, at: job_time(at) });
+        }
+        fn instant(&mut self, track: u32, at: Timestamp, what: &What<'_>) {
+            self.0.push(Mark::Instant { track, at: job_time(at), name: what.name.0 });
+        }
+        fn counter(&mut self, track: u32, at: Timestamp, value: CounterValue) {
+            let CounterValue::Int(value) = value else { panic!("a whole number") };
+            self.0.push(Mark::Counter { track, at: job_time(at), value });
+        }
+        fn sample(&mut self, track: u32, at: Timestamp, _: StackNumber) {
+            self.0.push(Mark::Sample { track, at: job_time(at) });
+        }
+        fn bytes(&self) -> usize {
+            // Some pieces in each file.
+            if self.0.len() > 5 { PIECE } else { self.0.len() }
+        }
+        fn take(&mut self, _: Vec<u8>) -> Vec<u8> {
+            NOTES.with_borrow_mut(|notes| notes.append(&mut self.0));
+            vec![0]
+        }
+        fn mended(&self) -> u64 {
+            0
+        }
+    }
+
+    thread_local! {
+        /// What the pieces of this thread's file hold.
+        static NOTES: std::cell::RefCell<Vec<Mark>> = const { std::cell::RefCell::new(Vec::new()) };
+    }
+
+    /// What is in each window.
+    struct Files(Vec<Option<(Vec<Mark>, Tally)>>);
+
+    impl Pieces for Files {
+        fn piece(&mut self, window: usize, bytes: Vec<u8>) -> Result<Vec<u8>, Failure> {
+            assert!(self.0[window].is_none());
+            Ok(bytes)
+        }
+        fn done(&mut self, window: usize, tally: &Tally) -> Result<(), Failure> {
+            assert!(self.0[window].is_none());
+            self.0[window] = Some((NOTES.take(), *tally));
+            Ok(())
+        }
+    }
+
+    fn track(kind: TrackKind) -> Track {
+        Track { process: 0, parent: None, name: String::new(), kind, order: 0, description: None }
+    }
+
+    /// A thread, a queue and a counter.
+    fn layout(items: &[Drawn]) -> UnitLayout {
+        let counter = TrackKind::Counter { unit: String::new() };
+        UnitLayout {
+            tracks: vec![
+                track(TrackKind::Thread { tid: 7 }),
+                track(TrackKind::Slices(Overlaps::Separate)),
+                track(counter),
+            ],
+            first: items.iter().map(|item| item.start).min(),
+            last: items.iter().map(|item| item.end).max(),
+            ..UnitLayout::default()
+        }
+    }
+
+    #[derive(Clone, Copy, Debug, PartialEq)]
+    struct Drawn {
+        start: i64,
+        end: i64,
+        track: u32,
+        kind: Kind,
+        name: u32,
+    }
+
+    fn run(items: &[Drawn], windows: &Windows) -> Vec<Option<(Vec<Mark>, Tally)>> {
+        let folder = tempfile::tempdir().unwrap();
+        let mut sorter = Sorter::new(folder.path(), 1 << 20);
+        for drawn in items {
+            let Drawn { start, end, track, kind, name } = *drawn;
+            let flows = [FlowEnd::From(name.into())];
+            let (name, category) = (TextId(name), TextId(0));
+            sorter.push(&Item { start, end, track, kind, name, category, flows: &flows, args: &[] }).unwrap();
+        }
+        let layout = layout(items);
+        let files = Files(vec![None; windows.len()]);
+        let mut canvas = Canvas::new(&layout, windows, T0, Notes::default(), files).unwrap();
+        sorter.sorted(&mut |item| canvas.draw(item)).unwrap();
+        canvas.finish().unwrap().0.0
+    }
+
+    fn items() -> impl Strategy<Value = Vec<Drawn>> {
+        let slice = (0u32..2, -1_000i64..1_000, prop_oneof![Just(0i64), 0i64..50, 0i64..2_000])
+            .prop_map(|(track, start, length)| (track, start, start + length, Kind::Slice));
+        let value = (-1_000i64..1_000, any::<i64>())
+            .prop_map(|(at, value)| (2, at, at, Kind::Counter(CounterValue::Int(value))));
+        let moment = (-1_000i64..1_000, any::<bool>()).prop_map(|(at, sample)| {
+            (0, at, at, if sample { Kind::Sample(StackNumber(0)) } else { Kind::Instant })
+        });
+        prop::collection::vec(prop_oneof![4 => slice, 1 => value, 1 => moment], 0..60).prop_map(|items| {
+            let items = items.into_iter().enumerate();
+            items
+                .map(|(i, (track, start, end, kind))| Drawn { start, end, track, kind, name: i as u32 + 1 })
+                .collect()
+        })
+    }
+
+    fn windows() -> impl Strategy<Value = Windows> {
+        (-1_000i64..500, 1i64..3_000, prop::collection::btree_set(-1_000i64..2_000, 0..12))
+            .prop_map(|(from, length, cuts)| Windows::one(from, from + length).cut_at(cuts.into_iter()))
+    }
+
+    proptest! {
+        #[test]
+        fn each_file_has_the_parts_of_its_time(items in items(), windows in windows()) {
+            let files = run(&items, &windows);
+            for ((from, to), file) in windows.iter().zip(&files) {
+                let (marks, tally) = file.clone().unwrap_or_default();
+                let inside = |at: i64| from <= at && at < to;
+                let mut wanted: Vec<(u32, i64, i64, usize)> = items
+                    .iter()
+                    .filter(|item| item.kind == Kind::Slice)
+                    .filter(|item| inside(item.start) || item.start < from && item.end > from)
+                    .map(|item| (item.name, item.start.max(from), item.end.min(to), usize::from(item.start >= from)))
+                    .collect();
+                wanted.sort_unstable();
+                let mut seen: Vec<(u32, i64, i64, usize)> = marks
+                    .iter()
+                    .filter_map(|mark| match mark {
+                        Mark::Begin { at, until, name, flows, .. } => Some((*name, *at, *until, *flows)),
+                        _ => None,
+                    })
+                    .collect();
+                seen.sort_unstable();
+                // Arrows are where a slice begins, and not where it goes on.
+                prop_assert_eq!(&seen, &wanted);
+                let begun: usize = wanted.iter().map(|(.., flows)| flows).sum();
+                prop_assert_eq!((tally.slices, tally.continued), (begun as u64, (wanted.len() - begun) as u64));
+
+                // Ends are those that the beginnings say, on the lanes on which they were.
+                let mut open: std::collections::HashMap<(u32, u32), Vec<i64>> = Default::default();
+                for mark in &marks {
+                    match mark {
+                        Mark::Begin { track, lane, until, .. } => open.entry((*track, *lane)).or_default().push(*until),
+                        Mark::End { track, lane, at } => {
+                            prop_assert_eq!(open.get_mut(&(*track, *lane)).and_then(Vec::pop), Some(*at));
+                        }
+                        _ => {}
+                    }
+                }
+                prop_assert!(open.values().all(Vec::is_empty));
+
+                let moments = items.iter().filter(|item| inside(item.start));
+                let instants = moments.clone().filter(|item| item.kind == Kind::Instant);
+                let samples = moments.filter(|item| matches!(item.kind, Kind::Sample(_)));
+                prop_assert_eq!((tally.instants, tally.samples), (instants.count() as u64, samples.count() as u64));
+                let noted = |wanted: fn(&Mark) -> bool| marks.iter().filter(|mark| wanted(mark)).count() as u64;
+                prop_assert_eq!(noted(|mark| matches!(mark, Mark::Instant { .. })), tally.instants);
+                prop_assert_eq!(noted(|mark| matches!(mark, Mark::Sample { .. })), tally.samples);
+            }
+        }
+
+        #[test]
+        fn a_counter_has_its_value_in_each_file(items in items(), windows in windows()) {
+            let mut values: Vec<(i64, i64)> = items
+                .iter()
+                .filter_map(|item| match item.kind {
+                    Kind::Counter(CounterValue::Int(value)) => Some((item.start, value)),
+                    _ => None,
+                })
+                .collect();
+            values.sort_by_key(|(at, _)| *at);
+            let last = items.iter().map(|item| item.end).max().unwrap_or(i64::MIN);
+            for ((from, to), file) in windows.iter().zip(run(&items, &windows)) {
+                let (marks, tally) = file.unwrap_or_default();
+                let seen: Vec<(i64, i64)> = marks
+                    .iter()
+                    .filter_map(|mark| match mark {
+                        Mark::Counter { at, value, .. } => Some((*at, *value)),
+                        _ => None,
+                    })
+                    .collect();
+                let own: Vec<(i64, i64)> =
+                    values.iter().copied().filter(|(at, _)| (from..to).contains(at)).collect();
+                let before = values.iter().rev().find(|(at, _)| *at < from);
+                let repeated = before.filter(|_| from <= last && own.first().is_none_or(|(at, _)| *at > from));
+                let wanted: Vec<(i64, i64)> =
+                    repeated.map(|(_, value)| (from, *value)).into_iter().chain(own.iter().copied()).collect();
+                prop_assert_eq!(seen, wanted);
+                let counts = (own.len() as u64, u64::from(repeated.is_some()));
+                prop_assert_eq!((tally.counters, tally.repeated), counts);
+            }
+        }
     }
 }
