@@ -232,9 +232,8 @@ fn check(path: &Path) -> Job {
     check_flows(&job);
     let first = job.layouts.iter().filter_map(|layout| layout.first).min();
     let last = job.layouts.iter().filter_map(|layout| layout.last).max();
-    let times = || job.items.iter().filter(|item| item.kind != "counter");
-    assert_eq!(first, times().map(|item| item.start).min());
-    assert_eq!(last, times().map(|item| item.end).max());
+    assert_eq!(first, job.items.iter().map(|item| item.start).min());
+    assert_eq!(last, job.items.iter().map(|item| item.end).max());
     let surveyed: u64 = job.layouts.iter().map(|layout| layout.counts.slices).sum();
     assert_eq!(surveyed, counts.slices);
     job
@@ -383,7 +382,7 @@ fn rows_that_no_process_claims_are_told_apart_by_their_process() {
         let strip = |items: Vec<Drawn>| {
             let without_numbers = |mut item: Drawn| {
                 // Arrows are numbered by unit.
-                item.flows.iter_mut().for_each(|flow| flow.truncate(4));
+                item.flows.iter_mut().for_each(|flow| flow.truncate(flow.find('(').unwrap_or(0)));
                 item
             };
             let mut items: Vec<Drawn> = items.into_iter().map(without_numbers).collect();
@@ -434,9 +433,9 @@ fn a_window_has_what_touches_it_and_the_counters_before() {
     let folder = tempfile::tempdir().unwrap();
     let path = real(folder.path());
     let all = read(&path, &Selection::default(), None, PLENTY);
-    let first = all.layouts.iter().filter_map(|layout| layout.first).min().unwrap();
-    let last = all.layouts.iter().filter_map(|layout| layout.last).max().unwrap();
-    let (from, to) = (first + (last - first) / 3, first + (last - first) / 2);
+    let mut starts: Vec<i64> = all.of("slice").map(|item| item.start).collect();
+    starts.sort_unstable();
+    let (from, to) = (starts[starts.len() / 3], starts[starts.len() / 2]);
     let job = read(&path, &Selection::default(), Some((from, to)), PLENTY);
     let touches = |item: &Drawn| item.start < to && (item.kind == "counter" || item.end >= from);
     let mut expected: Vec<Drawn> = all.items.iter().filter(|item| touches(item)).cloned().collect();
@@ -444,7 +443,9 @@ fn a_window_has_what_touches_it_and_the_counters_before() {
     let facts = job.facts.regions;
     assert_eq!(facts.drawn + facts.left_out, all.facts.regions.rows);
     assert!(facts.left_out > 0 && facts.drawn > 0);
-    assert!(job.sorted() == expected);
+    let found = job.sorted();
+    let differ = found.iter().zip(&expected).find(|(one, other)| one != other);
+    assert_eq!((found.len(), differ), (expected.len(), None));
 }
 
 #[test]

@@ -2,15 +2,15 @@
 
 use super::arrows::{Arrows, arrows};
 use super::events::{Asked, Chunk, Counted, Events, Source, add_text, chunks};
-use super::joint::Joint;
+use super::joint::{Joint, earlier};
 use super::memory::Memory;
 use super::names::{self, ById};
 use super::places::{Key, NOBODY, Place, Placing, Recent, Spans};
 use super::read::Tables;
 use super::stacks::Stacks;
 use super::strings::{StringTexts, Strings};
-use super::survey::{PieceSeen, excludes};
-use super::units::{DRAWN, Unit, place_of};
+use super::survey::{PieceSeen, excludes, is_selected};
+use super::units::{DRAWN, Process, Unit, place_of};
 use super::words::Words;
 use super::{JobRows, TakeItem};
 use crate::failure::Failure;
@@ -21,11 +21,15 @@ use crate::trace::item::{
 use rpd_perfetto::CounterValue;
 use rpd_shard::model::{TableId, rocpd};
 
+/// Track of samples that have nothing but the values of counters.
+const NO_TRACK: u32 = u32::MAX;
+
 /// What draws the rows of a unit.
 pub(super) struct Pen<'a, 'b> {
     pub(super) tables: &'a Tables,
     pub(super) unit: &'a Unit,
     pub(super) placing: &'a Placing<'a>,
+    processes: &'a [Process],
     layout: &'a UnitLayout,
     selection: &'a Selection,
     window: Option<(i64, i64)>,
@@ -94,12 +98,14 @@ pub(super) fn draw(
     };
     let mut facts = Facts { backward: arrows.backward, arrows: arrows.len(), ..Facts::default() };
     let words = Words::new(&mut dictionary.texts, &seen.names);
-    let joint = Joint::new(&mut dictionary.texts);
+    let earlier = if flows { earlier(job, unit)? } else { 0 };
+    let joint = Joint::new(&mut dictionary.texts, earlier);
     let kernels = names::kernels(tables, unit, &mut dictionary.texts, &mut facts.mended)?;
     let mut pen = Pen {
         tables,
         unit,
         placing: &placing,
+        processes: &job.processes,
         layout,
         selection,
         window: job.window,
@@ -253,7 +259,11 @@ impl<'a> Pen<'a, '_> {
         let key = self.placing.key(spans, i);
         let category =
             event.and_then(|event| events.categories.get(event as usize)).copied().unwrap_or_default();
-        let track = self.track(key);
+        let mut track = self.track(key);
+        if track.is_none() && table == rocpd::SAMPLE && is_selected(self.processes, key) {
+            // The survey found that its counters have tracks of their own, and nothing else is here.
+            track = Some(NO_TRACK);
+        }
         let is_asked = !excludes(self.selection, table) && !self.leaves_out(category);
         let is_late = self.window.is_some_and(|(_, to)| start >= to);
         let Some(track) = track.filter(|_| is_asked && !is_late) else {
@@ -368,8 +378,9 @@ impl<'a> Pen<'a, '_> {
         let has_values = row.event.is_some_and(|event| events.attached(event).1 > 0);
         let track = self.layout.tracks.get(row.track as usize);
         let of_thread = track.is_some_and(|track| matches!(track.kind, TrackKind::Thread { .. }));
+        self.facts.cut_stacks += u64::from(row.track == NO_TRACK && stack.is_some());
         let kind = match stack {
-            _ if !row.in_window => None,
+            _ if !row.in_window || row.track == NO_TRACK => None,
             Some(stack) if of_thread => Some(Kind::Sample(StackNumber(stack))),
             None if has_values => None,
             _ => Some(Kind::Instant),

@@ -58,6 +58,9 @@ pub(super) fn chunks(tables: &Tables, unit: &Unit, memory: u64) -> Result<Vec<Ch
         let boundary = tables.first(rocpd::EVENT, piece)?;
         if events > 0 && events + rows > most {
             if let Some(last) = chunks.last_mut() {
+                if boundary <= last.first {
+                    return Err(tables.failure("ids of rocpd_event do not ascend: merge its inputs again"));
+                }
                 last.next = Some(boundary);
             }
             chunks.push(Chunk { pieces: Vec::new(), first: boundary, next: None });
@@ -86,7 +89,7 @@ pub(super) struct Events {
 /// A value of a counter.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct StoredCount {
-    /// Place of the track; `None` where the process is not asked for.
+    /// Place of the track; `None` where it is not asked for.
     pub(super) track: Option<u32>,
     pub(super) value: CounterValue,
 }
@@ -356,7 +359,7 @@ impl Events {
     ) -> Result<(), Failure> {
         let ids = source.unit.ids(rocpd::PMC_EVENT);
         let wanted = &["event_id", "pmc_id", "value"];
-        for piece in source.values.iter().filter(|piece| chunk.touches(piece) && source.asked.values) {
+        for piece in source.values.iter().filter(|piece| chunk.touches(piece)) {
             source.tables.each(rocpd::PMC_EVENT, piece.piece, ids, wanted, &mut |rows, places| {
                 let spans = Spans::of(rocpd::PMC_EVENT, rows, source.placing);
                 let values = rows.column("value");
@@ -375,7 +378,8 @@ impl Events {
                         Value::Real(value) => CounterValue::Double(value),
                         _ => CounterValue::Double(f64::NAN),
                     };
-                    let track = source.tracks.get(&source.placing.key(&spans, i)).copied();
+                    let key = source.placing.key(&spans, i);
+                    let track = source.tracks.get(&key).copied().filter(|_| source.asked.values);
                     let value = StoredCount { track, value };
                     self.values.all.push(Placed { event, position: 0, value });
                 }

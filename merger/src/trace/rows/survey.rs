@@ -128,11 +128,13 @@ impl Survey<'_, '_> {
                 }
                 match table {
                     rocpd::ARG => {}
-                    rocpd::PMC_EVENT if excludes(self.selection, table) => {}
                     rocpd::PMC_EVENT => {
+                        let is_drawn = !excludes(self.selection, table);
                         for i in places {
                             self.counted.extend(spans.event(i));
-                            self.track(self.placing.key(&spans, i));
+                            if is_drawn {
+                                self.track(self.placing.key(&spans, i));
+                            }
                         }
                     }
                     _ if excludes(self.selection, table) => {}
@@ -182,6 +184,8 @@ impl Survey<'_, '_> {
             counts.instants += 1;
             (self.each)(start, start, Sort::Moment);
         }
+        let has_counters = !excludes(self.selection, rocpd::PMC_EVENT);
+        let values = if has_counters { values } else { 0 };
         let ends = if is_moment { 1 } else { 2 };
         counts.counters += values * ends;
         for _ in 0..values {
@@ -190,7 +194,7 @@ impl Survey<'_, '_> {
                 (self.each)(end, end, Sort::Counter);
             }
         }
-        if grows && !excludes(self.selection, rocpd::PMC_EVENT) {
+        if grows && has_counters {
             self.layout.counts.counters += 1;
             (self.each)(end, end, Sort::Counter);
             if let (process, Place::Allocations(agent)) = key {
