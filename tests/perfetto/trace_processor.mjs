@@ -1,11 +1,12 @@
 #!/usr/bin/env node
-// Runs Perfetto's own trace processor, as its UI does, on a trace and some queries.
+// Runs Perfetto's own trace processor, as its UI does, on traces and some queries.
 //
-//     node trace_processor.mjs UI TRACE SQL...
+//     node trace_processor.mjs UI TRACE... -- SQL...
 //
-// UI is a folder of a built Perfetto UI, with engine_bundle.js and the .wasm files. Prints a line for each query:
-// {"columns": [...], "rows": [[...], ...]}, blobs as {"blob": BYTES}. Exit 1, with the reason on standard error, if the
-// trace or a query is refused; 2 if the trace processor itself fails.
+// UI is a folder of a built Perfetto UI, with engine_bundle.js and the .wasm files. The traces are loaded one after the
+// other, each alone. Prints a line for each query of each trace: {"columns": [...], "rows": [[...], ...]}, blobs as
+// {"blob": BYTES}. Exit 1, with the reason on standard error, if a trace or a query is refused; 2 if the trace
+// processor itself fails.
 //
 // The bundle is a web worker. What it finds here looks like one: it is told a port, loads its WebAssembly with fetch,
 // and then takes and gives streams of TraceProcessorRpc messages over the port.
@@ -14,9 +15,11 @@ import path from 'node:path';
 import process from 'node:process';
 import vm from 'node:vm';
 
-const [ui, trace, ...queries] = process.argv.slice(2);
-if (!trace) {
-  console.error('usage: trace_processor.mjs UI TRACE SQL...');
+const [ui, ...rest] = process.argv.slice(2);
+const traces = rest.slice(0, Math.max(rest.indexOf('--'), 0));
+const queries = rest.slice(traces.length + 1);
+if (!traces.length) {
+  console.error('usage: trace_processor.mjs UI TRACE... -- SQL...');
   process.exit(2);
 }
 
@@ -125,7 +128,7 @@ globalThis.process = process;
 
 // --- requests ---------------------------------------------------------------------------------------------
 
-const APPEND = 1, FINALIZE = 2, QUERY = 3;
+const APPEND = 1, FINALIZE = 2, QUERY = 3, RESET = 11;
 let requests = 0;
 
 function fail(status, message) {
@@ -149,11 +152,15 @@ function check(all, result, errorField) {
   for (const answer of all) {
     const found = fieldOf(answer, result);
     const text = found && fieldOf(found, errorField);
-    if (text?.length) fail(1, `the trace is refused: ${text}`);
+    if (text?.length) fail(1, `${loading} is refused: ${text}`);
   }
 }
 
-function load() {
+let loading;
+
+function load(trace) {
+  if (loading) request(RESET);
+  loading = trace;
   const descriptor = fs.openSync(trace, 'r');
   const piece = Buffer.alloc(16 << 20);
   for (;;) {
@@ -199,7 +206,7 @@ function query(sql) {
   for (const answer of request(QUERY, bytesField(103, bytesField(1, Buffer.from(sql))))) {
     for (const [field, value] of fieldsOf(fieldOf(answer, 203) ?? Buffer.alloc(0))) {
       if (field === 1) columns.push(value.toString());
-      if (field === 2 && value.length) fail(1, `the query is refused: ${value}\n${sql}`);
+      if (field === 2 && value.length) fail(1, `${loading}: the query is refused: ${value}\n${sql}`);
       if (field === 3) for (const cell of cells(value)) values.push(cell);
     }
   }
@@ -208,7 +215,9 @@ function query(sql) {
   return `{"columns": ${JSON.stringify(columns)}, "rows": [${rows}]}\n`;
 }
 
-load();
-const output = queries.map(query).join('');
+const output = traces.flatMap((trace) => {
+  load(trace);
+  return queries.map(query);
+});
 // Leaving before it is written would cut it.
-process.stdout.write(output, () => process.exit(0));
+process.stdout.write(output.join(''), () => process.exit(0));

@@ -33,6 +33,7 @@ mod rpd_again;
 mod run_folders;
 mod same_inputs;
 mod scale;
+mod slices;
 mod synthetic_runs;
 mod system_metrics;
 mod trace_files;

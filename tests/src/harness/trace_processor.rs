@@ -57,15 +57,29 @@ impl TraceProcessor {
     /// # Panics
     /// If the trace or a query is refused.
     pub fn queries<const N: usize>(&self, trace: &Path, sql: [&str; N]) -> [Vec<Row>; N] {
+        let [answers] =
+            <[_; 1]>::try_from(self.each(&[trace.to_owned()], sql)).expect("an answer to a trace");
+        answers
+    }
+
+    /// The same for several traces, each alone: one start of Node, which takes a second, does for all.
+    ///
+    /// # Panics
+    /// If a trace or a query is refused.
+    pub fn each<const N: usize>(&self, traces: &[PathBuf], sql: [&str; N]) -> Vec<[Vec<Row>; N]> {
         let outcome = Job::new("node")
             .arg(repository().join("tests/perfetto/trace_processor.mjs"))
-            .args([&self.ui, trace])
+            .arg(&self.ui)
+            .args(traces)
+            .arg("--")
             .args(sql)
-            .limit(Duration::from_secs(100))
+            .limit(Duration::from_secs(200))
             .run()
             .success();
         let answers: Vec<Vec<Row>> = outcome.stdout.lines().map(rows).collect();
-        answers.try_into().unwrap_or_else(|_| panic!("not an answer to each query:\n{outcome}"))
+        assert_eq!(answers.len(), traces.len() * N, "not an answer to each query:\n{}", outcome.stderr);
+        let mut answers = answers.into_iter();
+        traces.iter().map(|_| std::array::from_fn(|_| answers.next().unwrap_or_default())).collect()
     }
 }
 

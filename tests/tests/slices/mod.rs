@@ -1,0 +1,226 @@
+//! Traces show what the merged database of the same run has, whole and in slices: Perfetto's own trace processor is
+//! asked for all of it.
+#![allow(clippy::unwrap_used)]
+
+mod compare;
+mod expected;
+mod read;
+
+use crate::mpi_end_to_end::{collected_training, python_with_mpi};
+use compare::{Window, assert_shows, sums};
+use expected::Drawing;
+use read::{Shown, read};
+use rpd_tests::fixtures;
+use rpd_tests::harness::{Database, Job, RunFolder, TraceProcessor, rpd_merge, rpd_merge_mpi, skip};
+use rpd_tests::synthetic::SyntheticRun;
+use serde_json::Value;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+/// The files of a trace, as its index lists them.
+struct Slices {
+    folder: PathBuf,
+    files: Vec<(PathBuf, Window)>,
+    index: Value,
+}
+
+impl Slices {
+    fn at(folder: &Path) -> Slices {
+        let index: Value = serde_json::from_slice(&fs::read(folder.join("index.json")).unwrap()).unwrap();
+        let file = |file: &Value| {
+            let window = (file["from_ns"].as_i64().unwrap(), file["to_ns"].as_i64().unwrap());
+            (folder.join(file["name"].as_str().unwrap()), window)
+        };
+        let files = index["files"].as_array().unwrap().iter().map(file).collect();
+        Slices { folder: folder.to_owned(), files, index }
+    }
+
+    fn windows(&self) -> Vec<Window> {
+        self.files.iter().map(|(_, window)| *window).collect()
+    }
+
+    /// All files, each unpacked; and one behind the other, unpacked and as they are.
+    fn unpacked(&self) -> (Vec<PathBuf>, PathBuf, PathBuf) {
+        let mut plain = Vec::new();
+        let (mut all, mut packed) = (Vec::new(), Vec::new());
+        for (path, _) in &self.files {
+            let bytes = fs::read(path).unwrap();
+            let unpacked = gunzip(path);
+            let to = path.with_extension("");
+            fs::write(&to, &unpacked).unwrap();
+            plain.push(to);
+            all.extend(unpacked);
+            packed.extend(bytes);
+        }
+        let (together, packed_together) =
+            (self.folder.join("all.pftrace"), self.folder.join("all.pftrace.gz"));
+        fs::write(&together, all).unwrap();
+        fs::write(&packed_together, packed).unwrap();
+        (plain, together, packed_together)
+    }
+}
+
+fn gunzip(path: &Path) -> Vec<u8> {
+    let to = path.with_extension("unpacked");
+    let command = format!("gzip -dc '{}' > '{}'", path.display(), to.display());
+    let _ = Job::new("sh").args(["-c", &command]).run().success();
+    let bytes = fs::read(&to).unwrap();
+    fs::remove_file(&to).unwrap();
+    bytes
+}
+
+/// A run, its merged database, and what a trace of it must show.
+struct Subject {
+    folder: tempfile::TempDir,
+    inputs: Vec<PathBuf>,
+    database: PathBuf,
+    drawing: Drawing,
+}
+
+impl Subject {
+    fn of(inputs: &[PathBuf]) -> Subject {
+        let folder = tempfile::tempdir().unwrap();
+        let database = folder.path().join("merged.db");
+        let _ = rpd_merge().arg("-o").arg(&database).args(inputs).run().success();
+        let drawing = Drawing::of(&Database::open(&database));
+        assert!(!drawing.spans.is_empty());
+        Subject { folder, inputs: inputs.to_vec(), database, drawing }
+    }
+
+    /// Slices of the run, of its inputs or of its database.
+    fn sliced(&self, job: Job, name: &str, options: &[&str], of_database: bool) -> Slices {
+        let folder = self.folder.path().join(name);
+        fs::create_dir(&folder).unwrap();
+        let inputs = if of_database { std::slice::from_ref(&self.database) } else { &self.inputs[..] };
+        let _ = job.args(options).arg("-o").arg(&folder).args(inputs).run().success();
+        Slices::at(&folder)
+    }
+
+    /// Events, and bytes before compression, of the whole.
+    fn size(&self) -> (u64, u64) {
+        let whole = self.sliced(rpd_merge(), "size", &["--format", "perfetto", "--split-by-time", "1"], true);
+        let file = &whole.index["files"][0];
+        let events = file["events"].as_object().unwrap();
+        let events = events
+            .iter()
+            .filter(|(what, _)| *what != "flows")
+            .map(|(_, count)| count.as_u64().unwrap())
+            .sum();
+        (events, file["raw_bytes"].as_u64().unwrap())
+    }
+
+    /// Compares slices with the database: each alone, all together, and their sums with those of the whole.
+    fn check(&self, tp: &TraceProcessor, slices: &Slices, whole: &Shown) {
+        let what = format!("{} of {}", slices.folder.display(), tp.version());
+        let windows = slices.windows();
+        assert!(windows.windows(2).all(|two| two[0].1 == two[1].0), "{what}: {windows:?}");
+        let (mut alone, together, packed) = slices.unpacked();
+        let count = alone.len();
+        // Older versions read the first of several packed files alone.
+        let reads_packed = !tp.version().starts_with("v47");
+        alone.push(together);
+        alone.extend(slices.files.first().map(|(path, _)| path.clone()));
+        alone.extend(reads_packed.then_some(packed));
+        let shown = read(tp, &alone);
+        for (shown, (path, window)) in shown.iter().zip(&slices.files) {
+            assert_shows(shown, &self.drawing, &[*window], &format!("{what}: {}", path.display()));
+        }
+        assert_shows(&shown[count], &self.drawing, &windows, &format!("{what}, together"));
+        assert_shows(&shown[count + 1], &self.drawing, &windows[..1], &format!("{what}, packed"));
+        if let Some(packed) = shown.get(count + 2) {
+            assert_shows(packed, &self.drawing, &windows, &format!("{what}, together and packed"));
+        }
+        assert_eq!(sums(shown[..count].iter()), sums(std::iter::once(whole)), "{what}");
+    }
+
+    /// Compares slices by time, events and size with the database.
+    fn check_all(&self) {
+        let (events, bytes) = self.size();
+        for tp in TraceProcessor::all("slices of a run") {
+            let name = |what: &str| format!("{what}-{}", tp.version());
+            let one = self.sliced(rpd_merge(), &name("whole"), &["--split-by-time", "1"], false);
+            let whole = read(&tp, &one.unpacked().0).remove(0);
+            assert_shows(&whole, &self.drawing, &one.windows(), &tp.version());
+            assert!(!whole.flows.is_empty() || self.drawing.arrows.is_empty());
+            for count in [1u64, 7, 32] {
+                let by_time = ["--split-by-time", &count.to_string()];
+                let by_time = self.sliced(rpd_merge(), &name(&format!("time-{count}")), &by_time, count == 7);
+                assert_eq!(by_time.files.len() as u64, count);
+                let lengths = by_time.windows().into_iter().map(|(from, to)| to - from);
+                assert!(lengths.clone().max().unwrap() - lengths.min().unwrap() <= 1);
+                self.check(&tp, &by_time, &whole);
+
+                let most = (events.div_ceil(count)).to_string();
+                let by_events = ["--split-by-events", &most];
+                let by_events =
+                    self.sliced(rpd_merge(), &name(&format!("events-{count}")), &by_events, count == 1);
+                self.check(&tp, &by_events, &whole);
+
+                let most = (bytes.div_ceil(count)).to_string();
+                let by_size = ["--split-by-size", &most];
+                let by_size = self.sliced(rpd_merge(), &name(&format!("size-{count}")), &by_size, true);
+                self.check(&tp, &by_size, &whole);
+                for files in [by_events.files.len() as u64, by_size.files.len() as u64] {
+                    assert!(count / 2 <= files && files <= 2 * count + 1, "{files} files, {count} would do");
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn slices_of_a_training_show_its_database() {
+    let python = match python_with_mpi() {
+        Ok(python) => python,
+        Err(why) => return skip("slices of the training", why),
+    };
+    let folder = tempfile::tempdir().unwrap();
+    let run = collected_training(&python, folder.path());
+    let subject = Subject::of(&[run]);
+    assert!(!subject.drawing.joint.is_empty(), "the ranks call collectives");
+    subject.check_all();
+}
+
+#[test]
+fn slices_of_overlapping_kernels_and_long_spans_show_their_database() {
+    let run = SyntheticRun { workers: true, equal_pids: true, ..SyntheticRun::default() };
+    let run = RunFolder::new(&run);
+    let subject = Subject::of(std::slice::from_ref(&run.path));
+    let drawing = &subject.drawing;
+    assert!(!drawing.arrows.is_empty() && !drawing.values.is_empty());
+    subject.check_all();
+}
+
+#[test]
+fn slices_of_real_files_show_their_database() {
+    let folder = tempfile::tempdir().unwrap();
+    let rpd = fixtures::rpd_files(&folder.path().join("rpd"));
+    for file in &rpd {
+        Subject::of(std::slice::from_ref(file)).check_all();
+    }
+    let databases = fixtures::rocpd_databases(&folder.path().join("rocpd"));
+    if !databases.is_empty() {
+        Subject::of(&databases).check_all();
+    }
+}
+
+#[test]
+fn any_number_of_merge_ranks_writes_the_same_slices() {
+    if let Some(why) = rpd_tests::harness::mpi_missing() {
+        return skip("slices by several merge ranks", why);
+    }
+    let run = RunFolder::new(&SyntheticRun::default());
+    let subject = Subject::of(std::slice::from_ref(&run.path));
+    let content =
+        |slices: &Slices| -> Vec<Vec<u8>> { slices.files.iter().map(|(path, _)| gunzip(path)).collect() };
+    let alone = subject.sliced(rpd_merge(), "alone", &["--split-by-time", "5"], false);
+    for ranks in [2, 3] {
+        for of_database in [false, true] {
+            let name = format!("{ranks}-{of_database}");
+            let together =
+                subject.sliced(rpd_merge_mpi(ranks), &name, &["--split-by-time", "5"], of_database);
+            assert_eq!(together.windows(), alone.windows());
+            assert!(content(&together) == content(&alone), "{name}");
+        }
+    }
+}
