@@ -131,7 +131,8 @@ fn the_index_says_what_is_in_the_files() {
     for what in ["slices", "instants", "counters", "samples", "flows"] {
         assert_eq!(sum(&one, what), sum(&many, what), "{what}");
     }
-    assert!(sum(&one, "slices") > 5_000 && sum(&one, "continued") == 0 && sum(&many, "continued") > 0);
+    assert!(sum(&one, "slices") > 1_000 && sum(&one, "continued") == 0, "{one}");
+    assert!(sum(&many, "continued") > 0, "{many}");
     assert_eq!(one["files"][0]["name"], "trace.pftrace.gz");
     assert_eq!((&one["t0_ns"], &one["run_id"]), (&many["t0_ns"], &many["run_id"]));
     assert!(one["wall_clock"].as_str().unwrap().ends_with('Z'));

@@ -103,6 +103,7 @@ impl Target {
     /// Where the trace is in the end: the file, or the folder.
     pub(crate) fn path(&self) -> PathBuf {
         match &self.names {
+            Names::One(name) if self.folder == Path::new(".") => name.into(),
             Names::One(name) => self.folder.join(name),
             Names::Set(_) => self.folder.clone(),
         }
@@ -178,15 +179,20 @@ impl Target {
 }
 
 impl Place {
-    /// On rank 0 (`owner`): makes the folders, and clears away what a killed run left.
+    /// On rank 0 (`owner`): makes the folders, and clears away what a killed run left. The others call
+    /// [`Place::share`] when that went well.
     pub(crate) fn begin(target: Target, owner: bool) -> Result<Place, Failure> {
         let work = target.beside(".partial");
         let mut place = Place { target, work, lock: None, armed: false };
         if owner {
             place.prepare()?;
         }
-        place.armed = true;
         Ok(place)
+    }
+
+    /// From now on this rank, too, removes the work if it fails. Before, it may be that of another run.
+    pub(crate) fn share(&mut self) {
+        self.armed = true;
     }
 
     fn prepare(&mut self) -> Result<(), Failure> {
