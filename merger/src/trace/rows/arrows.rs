@@ -147,7 +147,7 @@ pub(super) fn arrows(
         return Ok(Arrows::default());
     }
     let mut sinks: Vec<Sink> = Vec::with_capacity(usize::try_from(all).unwrap_or(0));
-    each_stack(tables, unit, memory, &mut |stacks| {
+    let only = each_stack(tables, unit, memory, &mut |stacks| {
         for (number, table) in (0u8..).zip(SINKS) {
             each_span(tables, unit, table, seen(table), stacks, &mut |stack, start, id| {
                 sinks.push(Sink { stack, table: number, id, start });
@@ -158,13 +158,17 @@ pub(super) fn arrows(
     sinks.sort_unstable();
     let launching = Launching::of(&sinks);
     let mut calls: Vec<Call> = Vec::new();
-    each_stack(tables, unit, memory, &mut |stacks| {
+    let mut find = |stacks: &StackIds| {
         each_span(tables, unit, rocpd::REGION, seen(rocpd::REGION), stacks, &mut |stack, start, id| {
             if launching.has(stack, &sinks) {
                 calls.push(Call { stack, start, id });
             }
         })
-    })?;
+    };
+    match only {
+        Some(stacks) => find(&stacks)?,
+        None => drop(each_stack(tables, unit, memory, &mut find)?),
+    }
     calls.sort_unstable();
     Ok(join(&sinks, &calls, process))
 }
@@ -233,28 +237,31 @@ impl Arrows {
     }
 }
 
-/// Hands on the stack ids of the events, as many at once as fit.
+/// Hands on the stack ids of the events, as many at once as fit. If that are all, they come back.
 fn each_stack(
     tables: &Tables,
     unit: &Unit,
     memory: u64,
     take: &mut dyn FnMut(&StackIds) -> Result<(), Failure>,
-) -> Result<(), Failure> {
+) -> Result<Option<StackIds>, Failure> {
     let ids = unit.ids(rocpd::EVENT);
     let most = (memory / 4 / 16).max(LEAST_EVENTS);
     let mut stacks = StackIds::default();
+    let mut is_only = true;
     for piece in tables.within(rocpd::EVENT, ids)? {
+        if stacks.stacks.len() as u64 >= most {
+            take(&stacks)?;
+            stacks = StackIds::default();
+            is_only = false;
+        }
         tables.each(rocpd::EVENT, piece, ids, &["stack_id"], &mut |rows, places: Range<usize>| {
             let cells = rows.column("stack_id");
             places.for_each(|place| stacks.push(&rows.keys, place, cells.int(place).unwrap_or(0)));
             Ok(())
         })?;
-        if stacks.stacks.len() as u64 >= most {
-            take(&stacks)?;
-            stacks = StackIds::default();
-        }
     }
-    if stacks.stacks.is_empty() { Ok(()) } else { take(&stacks) }
+    take(&stacks)?;
+    Ok(is_only.then_some(stacks))
 }
 
 /// Hands on stack id, start and id of the rows that have one of these stack ids.
