@@ -36,4 +36,5 @@ mod scale;
 mod slices;
 mod synthetic_runs;
 mod system_metrics;
+mod trace_files;
 mod vanishing_inputs;

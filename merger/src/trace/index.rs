@@ -5,11 +5,11 @@ use super::files::Frame;
 use super::place::Target;
 use crate::comm::Comm;
 use crate::failure::Failure;
-use crate::input::ranks::ranges;
+use crate::input::ranks::list;
 use crate::wall_clock::WallClock;
-use rpd_shard::record::wire;
+use rpd_shard::record::{Selection, wire};
 use serde::{Deserialize, Serialize};
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::Read;
 use std::path::Path;
@@ -41,27 +41,14 @@ pub(super) fn gather(comm: &impl Comm, own: Vec<FileFacts>) -> Result<Vec<FileFa
 /// The job's ranks that have something in each file, of all merge ranks, in rank 0.
 pub(super) fn gather_ranks(
     comm: &impl Comm,
-    own: &BTreeMap<u32, BTreeSet<u32>>,
-) -> Result<BTreeMap<u32, BTreeSet<u32>>, Failure> {
-    // Neighbours are told together.
-    let runs: Vec<(u32, Vec<(u32, u32)>)> =
-        own.iter().map(|(window, ranks)| (*window, to_runs(ranks))).collect();
-    let mut all: BTreeMap<u32, BTreeSet<u32>> = BTreeMap::new();
-    for (window, runs) in to_rank_0(comm, &runs)?.into_iter().flatten() {
-        all.entry(window).or_default().extend(runs.into_iter().flat_map(|(first, last)| first..=last));
+    own: &BTreeMap<u32, Selection>,
+) -> Result<BTreeMap<u32, Selection>, Failure> {
+    let mut all: BTreeMap<u32, Selection> = BTreeMap::new();
+    for (window, theirs) in to_rank_0(comm, own)?.into_iter().flatten() {
+        let ranks = all.entry(window).or_default();
+        *ranks = Selection::of(ranks.ranks.iter().chain(&theirs.ranks).copied());
     }
     Ok(all)
-}
-
-fn to_runs(ranks: &BTreeSet<u32>) -> Vec<(u32, u32)> {
-    let mut runs: Vec<(u32, u32)> = Vec::new();
-    for rank in ranks {
-        match runs.last_mut() {
-            Some((_, last)) if *last + 1 == *rank => *last = *rank,
-            _ => runs.push((*rank, *rank)),
-        }
-    }
-    runs
 }
 
 fn to_rank_0<T: Serialize + for<'a> Deserialize<'a>>(comm: &impl Comm, own: &T) -> Result<Vec<T>, Failure> {
@@ -112,19 +99,18 @@ pub(super) fn text(
     frame: &Frame,
     target: &Target,
     files: &[FileFacts],
-    ranks: &BTreeMap<u32, BTreeSet<u32>>,
+    ranks: &BTreeMap<u32, Selection>,
 ) -> Result<String, Failure> {
     let wall_clock = |ns: i64| frame.wall_clock(ns).map(|ns| WallClock(ns).to_string());
     let entry = |file: &FileFacts| {
         let (from, to) = frame.windows.get(file.window).unwrap_or_default();
-        let ranks = ranks.get(&(file.window as u32)).map(|ranks| ranks.iter().copied().collect::<Vec<u32>>());
         Entry {
             name: target.name(file.window, files.len()),
             from_ns: from.saturating_sub(frame.t0),
             to_ns: to.saturating_sub(frame.t0),
             from_wall_clock: wall_clock(from),
             events: file.tally,
-            ranks: ranks.map_or(String::new(), |ranks| ranges(&ranks)),
+            ranks: ranks.get(&(file.window as u32)).map_or(String::new(), |ranks| list(&ranks.ranks)),
             bytes: file.bytes,
             raw_bytes: file.raw_bytes,
             sha256: file.sha256.iter().map(|byte| format!("{byte:02x}")).collect(),

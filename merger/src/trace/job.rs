@@ -48,7 +48,8 @@ pub fn trace(comm: &impl Comm, args: &MergeArgs, order: &TraceOrder) -> Result<T
         let target = Target::new(args.output.as_deref(), &found.home, order.split, ending, args.force)?;
         Ok((target, found.files))
     })?;
-    let place = settle(comm, Place::begin(target, comm.rank() == 0))?;
+    let mut place = settle(comm, Place::begin(target, comm.rank() == 0))?;
+    place.share();
     let direct = from_rank_0(comm, || Ok(merged_database(args, &files)))?;
     let (mut report, partial, database) = match direct {
         Some(database) => (None, None, database),

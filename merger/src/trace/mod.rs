@@ -28,7 +28,7 @@ use crate::cli::{Split, TimeWindow, TraceOrder};
 use crate::comm::Comm;
 use crate::failure::Failure;
 use crate::report::progress::Progress;
-use crate::together::{settle, together};
+use crate::together::{from_rank_0, settle, together};
 use crate::wall_clock::WallClock;
 use drawn::Drawn;
 use files::{Frame, Part};
@@ -36,6 +36,7 @@ use form::Form;
 use index::INDEX;
 use place::Place;
 use rows::JobRows;
+use rpd_shard::record::wire;
 use std::fs::File;
 use std::io::Write;
 use std::os::unix::fs::OpenOptionsExt;
@@ -61,8 +62,9 @@ pub(crate) fn slices(
     // 1. Every rank opens the database and looks through its units: what tracks they have, and when.
     let form = Form::of(order.format);
     let mut rows = settle(comm, JobRows::open(database, &order.selection))?;
-    let mut own = Own::share(&rows, comm.rank(), comm.size());
-    progress.phase_of_bytes("look", own.weight());
+    let length = database.metadata().map_or(0, |found| found.len());
+    let mut own = Own::share(&rows, length, comm.rank(), comm.size());
+    progress.phase_of_bytes("look", own.bytes());
     let counted = order.split != Split::Whole;
     let histogram = settle(
         comm,
@@ -82,7 +84,7 @@ pub(crate) fn slices(
     let mut cuts = 1;
     let (frame, made, parts) = loop {
         let frame = Frame { form, windows: windows.clone(), t0: times.first, realtime_minus_job };
-        progress.phase_of_bytes("draw", own.weight());
+        progress.phase_of_bytes("draw", own.bytes());
         let made =
             settle(comm, own.draw(&rows, &numbers, &frame, memory, (place.work(), comm.rank()), progress))?;
         let parts = files::agree(comm, &made.pieces, &made.tallies)?;
@@ -124,13 +126,21 @@ fn write_index(path: &Path, text: &str) -> Result<(), Failure> {
     .map_err(|error| Failure::write(path, &error))
 }
 
-/// Adds the histograms of all ranks; all get the sum.
+/// Adds the histograms of all ranks, by pairs; all get the sum.
 fn gather_histogram(comm: &impl Comm, own: Histogram) -> Result<Histogram, Failure> {
-    let mut sum = Histogram::default();
-    for message in comm.all_gather(rpd_shard::record::wire::encode(&own)) {
-        sum.join(rpd_shard::record::wire::decode_message(&message).map_err(Failure::message)?);
+    let mut sum = own;
+    let mut step = 1;
+    while step < comm.size() {
+        let mut outgoing = vec![Vec::new(); comm.size()];
+        if comm.rank() % (2 * step) == step {
+            outgoing[comm.rank() - step] = wire::encode(&sum);
+        }
+        for message in comm.all_to_all(outgoing).iter().filter(|message| !message.is_empty()) {
+            sum.join(wire::decode_message(message).map_err(Failure::message)?);
+        }
+        step *= 2;
     }
-    Ok(sum)
+    from_rank_0(comm, || Ok(sum))
 }
 
 /// The part of the run that is drawn, in one piece.
@@ -200,24 +210,28 @@ fn check_sizes(order: &TraceOrder, parts: &[Part]) -> Result<(), Failure> {
     else {
         return Ok(());
     };
-    let mib = |bytes: u64| format!("{}M", bytes.div_ceil(1 << 20));
+    // As options take it; what is below 16M in finer steps.
+    let shown = |bytes: u64| match bytes {
+        0..0x100_0000 => format!("{}K", bytes >> 10),
+        _ => format!("{}M", bytes >> 20),
+    };
     let which = match parts.len() {
         1 => "the trace".to_owned(),
         count => format!("file {} of {count}", number + 1),
     };
     let next = match order.split {
         Split::Whole | Split::ByTime(_) | Split::ByEvents(_) => {
-            format!("use --split-by-size {}", mib(most / 2))
+            format!("use --split-by-size {}", shown(most / 2))
         }
         Split::BySize(_) | Split::Auto => format!(
             "so much happens at one time there that no cut helps: leave something out with --exclude, \
              --no-annotations, --ranks or --window, or give it --max-file-size {}",
-            mib(largest + largest / 8)
+            shown(largest + largest / 8 + 1024)
         ),
     };
     Err(Failure::Output(format!(
         "{which} has {} before compression, and --max-file-size is {}: {next}",
-        mib(largest),
-        mib(most)
+        shown(largest),
+        shown(most)
     )))
 }

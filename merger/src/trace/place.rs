@@ -48,8 +48,7 @@ pub(crate) struct Place {
 }
 
 impl Target {
-    /// `output` is what was asked for, `home` the folder where the files go if nothing was. Nothing is changed yet,
-    /// but what cannot be written is refused.
+    /// `output` is what was asked for, `home` the folder where the files go if nothing was.
     pub(crate) fn new(
         output: Option<&Path>,
         home: &Path,
@@ -68,10 +67,8 @@ impl Target {
                     "{shown} is a file, and a trace that is split has several: name a folder with -o"
                 )));
             }
-            let names = Names::Set(ending.to_owned());
-            let target = Target { folder: output.to_owned(), names, force };
-            target.refuse_older_set()?;
-            return Ok(target);
+            // Whether an older one is there is looked at when what a killed run left is cleared away.
+            return Ok(Target { folder: output.to_owned(), names: Names::Set(ending.to_owned()), force });
         }
         let extension = output.extension().and_then(|extension| extension.to_str()).unwrap_or_default();
         if OTHER_ENDINGS.contains(&extension) {
@@ -106,6 +103,7 @@ impl Target {
     /// Where the trace is in the end: the file, or the folder.
     pub(crate) fn path(&self) -> PathBuf {
         match &self.names {
+            Names::One(name) if self.folder == Path::new(".") => name.into(),
             Names::One(name) => self.folder.join(name),
             Names::Set(_) => self.folder.clone(),
         }
@@ -181,15 +179,20 @@ impl Target {
 }
 
 impl Place {
-    /// On rank 0 (`owner`): makes the folders, and clears away what a killed run left.
+    /// On rank 0 (`owner`): makes the folders, and clears away what a killed run left. The others call
+    /// [`Place::share`] when that went well.
     pub(crate) fn begin(target: Target, owner: bool) -> Result<Place, Failure> {
         let work = target.beside(".partial");
         let mut place = Place { target, work, lock: None, armed: false };
         if owner {
             place.prepare()?;
         }
-        place.armed = true;
         Ok(place)
+    }
+
+    /// From now on this rank, too, removes the work if it fails. Before, it may be that of another run.
+    pub(crate) fn share(&mut self) {
+        self.armed = true;
     }
 
     fn prepare(&mut self) -> Result<(), Failure> {
@@ -215,7 +218,6 @@ impl Place {
             ))
         })?);
         self.clear_leftovers()?;
-        // Nobody may have begun a set here in the meantime.
         if target.has_index() {
             target.refuse_older_set()?;
         }

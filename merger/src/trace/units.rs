@@ -16,8 +16,8 @@ use crate::comm::Comm;
 use crate::failure::Failure;
 use crate::report::progress::Progress;
 use rayon::prelude::*;
-use rpd_shard::record::wire;
-use std::collections::{BTreeMap, BTreeSet};
+use rpd_shard::record::{Selection, wire};
+use std::collections::BTreeMap;
 use std::ops::Range;
 use std::path::Path;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -27,7 +27,8 @@ use std::sync::{Mutex, PoisonError};
 pub(super) struct Own {
     /// Their places in the job.
     units: Range<usize>,
-    weights: Vec<u64>,
+    /// How much of the database each is, for the progress.
+    bytes: Vec<u64>,
     layouts: Vec<UnitLayout>,
 }
 
@@ -50,15 +51,18 @@ pub(super) struct Made {
 
 impl Own {
     /// Deals the units by weight: a run of them to each rank, so that files have them in the order of the job.
-    pub(super) fn share(rows: &JobRows, rank: usize, ranks: usize) -> Own {
+    /// `length`: bytes of the database.
+    pub(super) fn share(rows: &JobRows, length: u64, rank: usize, ranks: usize) -> Own {
         let units = share(rows.units(), rank, ranks);
-        let weights = rows.units().get(units.clone()).unwrap_or_default();
-        let weights = weights.iter().map(|unit| unit.weight).collect();
-        Own { units, weights, layouts: Vec::new() }
+        let all: u128 = rows.units().iter().map(|unit| u128::from(unit.weight)).sum();
+        let bytes = |unit: &UnitPlan| (u128::from(unit.weight) * u128::from(length) / all.max(1)) as u64;
+        let bytes = rows.units().get(units.clone()).unwrap_or_default().iter().map(bytes).collect();
+        Own { units, bytes, layouts: Vec::new() }
     }
 
-    pub(super) fn weight(&self) -> u64 {
-        self.weights.iter().sum()
+    /// Bytes of the database that the units are, about.
+    pub(super) fn bytes(&self) -> u64 {
+        self.bytes.iter().sum()
     }
 
     pub(super) fn layouts(&self) -> impl Iterator<Item = &UnitLayout> {
@@ -72,7 +76,7 @@ impl Own {
         event_bytes: Option<u64>,
         progress: &Progress,
     ) -> Result<Histogram, Failure> {
-        let survey = |(unit, weight): (usize, &u64)| {
+        let survey = |(unit, bytes): (usize, &u64)| {
             let mut histogram = Histogram::default();
             let layout = rows.survey(unit, &mut |start, _, _| {
                 if let Some(bytes) = event_bytes {
@@ -80,10 +84,10 @@ impl Own {
                 }
             })?;
             histogram.settle();
-            progress.add(*weight);
+            progress.add(*bytes);
             Ok((layout, histogram))
         };
-        let units: Vec<(usize, &u64)> = self.units.clone().zip(&self.weights).collect();
+        let units: Vec<(usize, &u64)> = self.units.clone().zip(&self.bytes).collect();
         let surveyed: Result<Vec<(UnitLayout, Histogram)>, Failure> =
             units.into_par_iter().map(survey).collect();
         let mut sum = Histogram::default();
@@ -136,7 +140,7 @@ impl Own {
                             break;
                         }
                         match work.draw(number, scope) {
-                            Ok(()) => progress.add(self.weights.get(number).copied().unwrap_or(0)),
+                            Ok(()) => progress.add(self.bytes.get(number).copied().unwrap_or(0)),
                             Err(failure) => store.fail(failure),
                         }
                     }
@@ -148,15 +152,18 @@ impl Own {
         Ok(Made { pieces, tallies, spool, facts, mended })
     }
 
-    /// The job's ranks that have pieces in each file.
-    pub(super) fn ranks_of_files(&self, pieces: &[Piece]) -> BTreeMap<u32, BTreeSet<u32>> {
-        let mut ranks: BTreeMap<u32, BTreeSet<u32>> = BTreeMap::new();
-        for piece in pieces {
+    /// The job's ranks that have pieces in each file, as ranges.
+    pub(super) fn ranks_of_files(&self, pieces: &[Piece]) -> BTreeMap<u32, Selection> {
+        let windows = pieces.chunk_by(|a, b| a.window == b.window);
+        let ranks_of = |piece: &Piece| {
             let processes = self.layouts.get(piece.unit as usize).map_or(&[][..], |layout| &layout.processes);
-            let theirs = processes.iter().filter_map(|process| process.rank);
-            ranks.entry(piece.window).or_default().extend(theirs);
-        }
-        ranks
+            processes.iter().filter_map(|process| process.rank).map(|rank| (rank, rank))
+        };
+        let units = |pieces: &[Piece]| {
+            let units = pieces.chunk_by(|a, b| a.unit == b.unit).filter_map(|pieces| pieces.first());
+            Selection::of(units.flat_map(ranks_of))
+        };
+        windows.filter_map(|pieces| Some((pieces.first()?.window, units(pieces)))).collect()
     }
 }
 

@@ -2,8 +2,8 @@
 //!
 //! * `units`: which rows are drawn at once; `read`: rows by their ids; `strings`, `names`: who is who;
 //! * `survey`: the first pass, which tells the tracks (`places`, `layout`);
-//! * `draw`, `spans`: the second pass. `arrows` knows which call launched what; the rest is done for some events at
-//!   a time, so that memory is bounded: `events` says what they tell (`value`, `stacks`), `joint` which of the calls
+//! * `draw`, `spans`, `pen`: the second pass. `arrows` knows which call launched what; the rest is done for some events at
+//!   a time, so that memory is bounded: `events` says what they tell (`texts`, `value`, `stacks`), `joint` which of the calls
 //!   are collectives; `memory` sums up allocations.
 
 mod arrows;
@@ -13,12 +13,14 @@ mod joint;
 mod layout;
 mod memory;
 mod names;
+mod pen;
 mod places;
 mod read;
 mod spans;
 mod stacks;
 mod strings;
 mod survey;
+mod texts;
 mod units;
 mod value;
 mod words;

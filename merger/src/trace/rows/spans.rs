@@ -1,10 +1,11 @@
 //! The rows of each table, drawn.
 
 use super::draw::{Drawn, Pen};
-use super::events::{Chunk, Events, each_text};
+use super::events::{Chunk, Events};
 use super::memory::Change;
 use super::names::{ById, Lane};
 use super::places::{Level, Place, Spans};
+use super::texts::each_text;
 use super::value::push_hex;
 use crate::failure::Failure;
 use crate::trace::item::{Arg, ArgValue, TextId};
