@@ -43,6 +43,11 @@ impl TraceProcessor {
         self.ui.file_name().and_then(|name| name.to_str()).unwrap_or_default()
     }
 
+    /// The folder of the UI's first page, if it is there.
+    pub(super) fn site(&self) -> Option<PathBuf> {
+        self.ui.parent().filter(|site| site.join("index.html").is_file()).map(Path::to_path_buf)
+    }
+
     /// What a query finds in a trace.
     ///
     /// # Panics

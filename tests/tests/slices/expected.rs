@@ -150,13 +150,13 @@ impl Drawing {
         });
         each(database, ARROWS, |row| {
             let process: String = row.get(0)?;
-            let from = ((process.clone(), row.get(1)?), row.get(2)?, row.get(3)?);
-            drawing.arrows.push((from, ((process, row.get(4)?), row.get(5)?, row.get(6)?)));
+            let from = ((process.clone(), row.get(1)?), row.get(2)?, text(row, 3)?);
+            drawing.arrows.push((from, ((process, row.get(4)?), row.get(5)?, text(row, 6)?)));
             Ok(())
         });
         let mut joint: BTreeMap<String, Vec<End>> = BTreeMap::new();
         each(database, JOINT, |row| {
-            let end = ((row.get(1)?, row.get(2)?), row.get(3)?, row.get(4)?);
+            let end = ((row.get(1)?, row.get(2)?), row.get(3)?, text(row, 4)?);
             joint.entry(row.get(0)?).or_default().push(end);
             Ok(())
         });
@@ -215,6 +215,12 @@ impl Drawing {
 
 fn key(row: &Row<'_>) -> rusqlite::Result<Key> {
     Ok((row.get(0)?, row.get(1)?))
+}
+
+/// A text, which need not be UTF-8.
+fn text(row: &Row<'_>, column: usize) -> rusqlite::Result<String> {
+    let bytes = row.get_ref(column)?.as_bytes_or_null().unwrap_or_default();
+    Ok(String::from_utf8_lossy(bytes.unwrap_or_default()).into_owned())
 }
 
 fn each(database: &Database, sql: &str, mut take: impl FnMut(&Row<'_>) -> rusqlite::Result<()>) {
