@@ -43,14 +43,17 @@ class Reader {
   get more() {
     return this.at < this.bytes.length;
   }
-  // As a BigInt, since 64 bits are more than a number holds.
+  // As a BigInt, since 64 bits are more than a number holds; seven bytes of it are no more than that.
   varint() {
-    let value = 0n;
-    for (let shift = 0n; ; shift += 7n) {
+    let low = 0, factor = 1, high = 0n;
+    for (let count = 0; ; count++) {
       const byte = this.bytes[this.at++];
       if (byte === undefined) throw new Error('an answer ends within a number');
-      value |= BigInt(byte & 127) << shift;
-      if (byte < 128) return value;
+      if (count < 7) {
+        low += (byte & 127) * factor;
+        factor *= 128;
+      } else high |= BigInt(byte & 127) << BigInt(7 * count);
+      if (byte < 128) return high | BigInt(low);
     }
   }
   take(length) {
@@ -184,12 +187,13 @@ function* cells(batch) {
     if (field === 4) blobs.push(value.length);
     if (field === 5) texts = value.toString().split('\0');
   }
+  let integer = 0, real = 0, blob = 0, text = 0;
   for (const type of types) {
     if (type === 1) yield 'null';
-    else if (type === 2) yield String(BigInt.asIntN(64, integers.shift()));
-    else if (type === 3) yield double(doubles.shift());
-    else if (type === 4) yield JSON.stringify(texts.shift());
-    else if (type === 5) yield `{"blob": ${blobs.shift()}}`;
+    else if (type === 2) yield String(BigInt.asIntN(64, integers[integer++]));
+    else if (type === 3) yield double(doubles[real++]);
+    else if (type === 4) yield JSON.stringify(texts[text++]);
+    else if (type === 5) yield `{"blob": ${blobs[blob++]}}`;
     else throw new Error(`an answer has a cell of type ${type}`);
   }
 }

@@ -133,10 +133,8 @@ impl Drawing {
         database.connection.execute_batch(PREPARE).unwrap();
         let mut drawing = Drawing::default();
         each(database, SPANS, |row| {
-            let name: Option<String> = row.get(4)?;
             let (start, end) = (row.get(2)?, row.get(3)?);
-            let span =
-                Span { key: key(row)?, start, end, name: name.unwrap_or_default(), category: row.get(5)? };
+            let span = Span { key: key(row)?, start, end, name: text(row, 4)?, category: row.get(5)? };
             drawing.spans.push(span);
             Ok(())
         });

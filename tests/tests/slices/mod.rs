@@ -6,6 +6,7 @@ mod chrome;
 mod compare;
 mod edges;
 mod expected;
+mod opening;
 mod read;
 mod ui;
 
@@ -14,7 +15,7 @@ use compare::{Window, assert_shows, sums};
 use expected::Drawing;
 use read::{Shown, read};
 use rpd_tests::fixtures;
-use rpd_tests::harness::{Database, Job, RunFolder, TraceProcessor, rpd_merge, rpd_merge_mpi, skip};
+use rpd_tests::harness::{Database, Job, RunFolder, TraceProcessor, rpd_merge, skip};
 use rpd_tests::synthetic::SyntheticRun;
 use serde_json::Value;
 use std::fs;
@@ -83,16 +84,25 @@ struct Subject {
 impl Subject {
     fn of(inputs: &[PathBuf]) -> Subject {
         let folder = tempfile::tempdir().unwrap();
+        let place = folder.path().join("inputs");
+        fs::create_dir(&place).unwrap();
+        let _ = Job::new("cp").arg("-r").args(inputs).arg(&place).run().success();
+        let inputs = inputs.iter().map(|input| place.join(input.file_name().unwrap())).collect::<Vec<_>>();
         let database = folder.path().join("merged.db");
-        let _ = rpd_merge().arg("-o").arg(&database).args(inputs).run().success();
+        let _ = rpd_merge().arg("-o").arg(&database).args(&inputs).run().success();
         let drawing = Drawing::of(&Database::open(&database));
         assert!(!drawing.spans.is_empty());
-        Subject { folder, inputs: inputs.to_vec(), database, drawing }
+        Subject { folder, inputs, database, drawing }
     }
 
     /// Reads the database again, which was changed.
     fn read_again(&mut self) {
         self.drawing = Drawing::of(&Database::open(&self.database));
+    }
+
+    /// A path beside the database.
+    fn beside(&self, name: &str) -> PathBuf {
+        self.folder.path().join(name)
     }
 
     /// What is said of slices of the database.
@@ -103,7 +113,7 @@ impl Subject {
 
     /// Slices of the run, of its inputs or of its database.
     fn sliced(&self, job: Job, name: &str, options: &[&str], of_database: bool) -> Slices {
-        let folder = self.folder.path().join(name);
+        let folder = self.beside(name);
         fs::create_dir(&folder).unwrap();
         let inputs = if of_database { std::slice::from_ref(&self.database) } else { &self.inputs[..] };
         let _ = job.args(options).arg("-o").arg(&folder).args(inputs).run().success();
@@ -131,7 +141,7 @@ impl Subject {
         let (mut alone, together, packed) = slices.unpacked();
         let count = alone.len();
         // Older versions read the first of several packed files alone.
-        let reads_packed = !tp.version().starts_with("v47");
+        let reads_packed = !tp.version().starts_with("v47") && slices.folder.ends_with("time");
         alone.push(together);
         alone.extend(slices.files.first().map(|(path, _)| path.clone()));
         alone.extend(reads_packed.then_some(packed));
@@ -147,34 +157,31 @@ impl Subject {
         assert_eq!(sums(shown[..count].iter()), sums(std::iter::once(whole)), "{what}");
     }
 
-    /// Compares slices by time, events and size with the database.
-    fn check_all(&self) {
+    /// Compares about so many slices by time, events and size with the database.
+    fn check_cuts(&self, count: u64) {
         let (events, bytes) = self.size();
         let one = self.sliced(rpd_merge(), "whole", &["--split-by-time", "1"], false);
-        let mut sets = Vec::new();
-        for count in [7u64, 32] {
-            let by_time = ["--split-by-time", &count.to_string()];
-            let by_time = self.sliced(rpd_merge(), &format!("time-{count}"), &by_time, count == 7);
-            assert_eq!(by_time.files.len() as u64, count);
-            let lengths = by_time.windows().into_iter().map(|(from, to)| to - from);
-            assert!(lengths.clone().max().unwrap() - lengths.min().unwrap() <= 1);
+        let by_time = ["--split-by-time", &count.to_string()];
+        let by_time = self.sliced(rpd_merge(), "time", &by_time, count == 7);
+        assert_eq!(by_time.files.len() as u64, count);
+        let lengths = by_time.windows().into_iter().map(|(from, to)| to - from);
+        assert!(lengths.clone().max().unwrap() - lengths.min().unwrap() <= 1);
 
-            let by_events = ["--split-by-events", &events.div_ceil(count).to_string()];
-            let by_events = self.sliced(rpd_merge(), &format!("events-{count}"), &by_events, count == 32);
-            let files = by_events.files.len() as u64;
-            assert!(count / 2 <= files && files <= 2 * count, "{files} files, {count} would do");
+        let by_events = ["--split-by-events", &events.div_ceil(count).to_string()];
+        let by_events = self.sliced(rpd_merge(), "events", &by_events, count == 32);
+        let files = by_events.files.len() as u64;
+        assert!(count / 2 <= files && files <= 2 * count, "{files} files, {count} would do");
 
-            // What a file says of its tracks takes a large part of such small ones: there are more than that.
-            let by_size = ["--split-by-size", &bytes.div_ceil(count).to_string()];
-            let by_size = self.sliced(rpd_merge(), &format!("size-{count}"), &by_size, true);
-            assert!(count / 2 <= by_size.files.len() as u64);
-            sets.extend([by_time, by_events, by_size]);
-        }
+        // What a file says of its tracks takes a large part of such small ones: there are more of them.
+        let by_size = ["--split-by-size", &bytes.div_ceil(count).to_string()];
+        let by_size = self.sliced(rpd_merge(), "size", &by_size, true);
+        assert!(count / 2 <= by_size.files.len() as u64);
+
         for tp in TraceProcessor::all("slices of a run") {
             let whole = read(&tp, &one.unpacked().0).remove(0);
             assert_shows(&whole, &self.drawing, &one.windows(), tp.version());
             assert!(!whole.flows.is_empty() || self.drawing.arrows.is_empty());
-            for slices in &sets {
+            for slices in [&by_time, &by_events, &by_size] {
                 self.check(&tp, slices, &whole);
             }
         }
@@ -191,32 +198,52 @@ fn slices_of_an_mpi_training_show_its_database() {
     let run = collected_training(&python, folder.path());
     let subject = Subject::of(&[run]);
     assert!(!subject.drawing.joint.is_empty(), "the ranks call collectives");
-    subject.check_all();
+    subject.check_cuts(7);
 }
 
-#[test]
-fn slices_of_overlapping_kernels_and_long_spans_show_their_database() {
+/// Kernels overlap, ranges are open for long.
+fn synthetic() -> Subject {
     let run = SyntheticRun { workers: true, equal_pids: true, ..SyntheticRun::default() };
     let run = RunFolder::new(&run);
     let subject = Subject::of(std::slice::from_ref(&run.path));
-    let drawing = &subject.drawing;
-    assert!(!drawing.arrows.is_empty() && !drawing.values.is_empty());
-    subject.check_all();
+    assert!(!subject.drawing.arrows.is_empty() && !subject.drawing.values.is_empty());
+    subject
+}
+
+#[test]
+fn a_few_slices_of_overlapping_kernels_show_their_database() {
+    synthetic().check_cuts(7);
+}
+
+#[test]
+fn many_slices_of_overlapping_kernels_show_their_database() {
+    synthetic().check_cuts(32);
+}
+
+/// A file that a user of rocmProfileData made: 0 is small, 1 of PyTorch.
+fn rpd_file(which: usize) -> Option<Subject> {
+    let folder = tempfile::tempdir().unwrap();
+    fixtures::rpd_files(folder.path()).get(which).map(|file| Subject::of(std::slice::from_ref(file)))
 }
 
 #[test]
 fn slices_of_a_small_rpd_file_show_its_database() {
-    let folder = tempfile::tempdir().unwrap();
-    if let Some(file) = fixtures::rpd_files(folder.path()).first() {
-        Subject::of(std::slice::from_ref(file)).check_all();
+    if let Some(subject) = rpd_file(0) {
+        subject.check_cuts(7);
     }
 }
 
 #[test]
-fn slices_of_a_pytorch_rpd_file_show_its_database() {
-    let folder = tempfile::tempdir().unwrap();
-    if let Some(file) = fixtures::rpd_files(folder.path()).get(1) {
-        Subject::of(std::slice::from_ref(file)).check_all();
+fn a_few_slices_of_the_rpd_file_of_a_training_show_its_database() {
+    if let Some(subject) = rpd_file(1) {
+        subject.check_cuts(7);
+    }
+}
+
+#[test]
+fn many_slices_of_the_rpd_file_of_a_training_show_its_database() {
+    if let Some(subject) = rpd_file(1) {
+        subject.check_cuts(32);
     }
 }
 
@@ -225,27 +252,6 @@ fn slices_of_real_databases_show_their_merge() {
     let folder = tempfile::tempdir().unwrap();
     let databases = fixtures::rocpd_databases(folder.path());
     if !databases.is_empty() {
-        Subject::of(&databases).check_all();
-    }
-}
-
-#[test]
-fn any_number_of_mpi_merge_ranks_writes_the_same_slices() {
-    if let Some(why) = rpd_tests::harness::mpi_missing() {
-        return skip("slices by several merge ranks", why);
-    }
-    let run = RunFolder::new(&SyntheticRun::default());
-    let subject = Subject::of(std::slice::from_ref(&run.path));
-    let content =
-        |slices: &Slices| -> Vec<Vec<u8>> { slices.files.iter().map(|(path, _)| gunzip(path)).collect() };
-    let alone = subject.sliced(rpd_merge(), "alone", &["--split-by-time", "5"], false);
-    for ranks in [2, 3] {
-        for of_database in [false, true] {
-            let name = format!("{ranks}-{of_database}");
-            let together =
-                subject.sliced(rpd_merge_mpi(ranks), &name, &["--split-by-time", "5"], of_database);
-            assert_eq!(together.windows(), alone.windows());
-            assert!(content(&together) == content(&alone), "{name}");
-        }
+        Subject::of(&databases).check_cuts(32);
     }
 }
