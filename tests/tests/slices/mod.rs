@@ -62,6 +62,16 @@ impl Slices {
         fs::write(&packed_together, packed).unwrap();
         (plain, together, packed_together)
     }
+
+    /// What is read of them: each file, unpacked; all together; the first as it is; all together as they are, if this
+    /// version reads more than the first of several packed files.
+    fn traces(&self, tp: &TraceProcessor) -> Vec<PathBuf> {
+        let (mut traces, together, packed) = self.unpacked();
+        traces.push(together);
+        traces.extend(self.files.first().map(|(path, _)| path.clone()));
+        traces.extend((!tp.version().starts_with("v47")).then_some(packed));
+        traces
+    }
 }
 
 fn gunzip(path: &Path) -> Vec<u8> {
@@ -133,28 +143,44 @@ impl Subject {
         (events, file["raw_bytes"].as_u64().unwrap())
     }
 
-    /// Compares slices with the database: each alone, all together, and their sums with those of the whole.
-    fn check(&self, tp: &TraceProcessor, slices: &Slices, whole: &Shown) {
-        let what = format!("{} of {}", slices.folder.display(), tp.version());
+    /// Compares the whole, in one file, and sets of slices with the database, with all versions of the trace processor.
+    fn check(&self, whole: &Slices, sets: &[&Slices]) {
+        for tp in TraceProcessor::all("slices of a run") {
+            let plain = whole.unpacked().0;
+            let of_sets: Vec<Vec<PathBuf>> = sets.iter().map(|slices| slices.traces(&tp)).collect();
+            // All in one go, since each start of the trace processor takes seconds.
+            let all: Vec<PathBuf> = plain.into_iter().chain(of_sets.iter().flatten().cloned()).collect();
+            let mut shown = read(&tp, &all).into_iter();
+            let whole_shown = shown.next().unwrap();
+            assert_shows(&whole_shown, &self.drawing, &whole.windows(), tp.version());
+            assert!(!whole_shown.flows.is_empty() || self.drawing.arrows.is_empty());
+            for (slices, traces) in sets.iter().zip(of_sets) {
+                let shown: Vec<Shown> = shown.by_ref().take(traces.len()).collect();
+                self.check_set(&format!("{} of {}", slices.folder.display(), tp.version()), slices, &shown);
+                let alone = shown.get(..slices.files.len()).unwrap();
+                assert_eq!(
+                    sums(alone.iter()),
+                    sums(std::iter::once(&whole_shown)),
+                    "{}",
+                    slices.folder.display()
+                );
+            }
+        }
+    }
+
+    /// Each file, and all together as [`Slices::traces`] has them.
+    fn check_set(&self, what: &str, slices: &Slices, shown: &[Shown]) {
         let windows = slices.windows();
         assert!(windows.windows(2).all(|two| two[0].1 == two[1].0), "{what}: {windows:?}");
-        let (mut alone, together, packed) = slices.unpacked();
-        let count = alone.len();
-        // Older versions read the first of several packed files alone.
-        let reads_packed = !tp.version().starts_with("v47") && slices.folder.ends_with("time");
-        alone.push(together);
-        alone.extend(slices.files.first().map(|(path, _)| path.clone()));
-        alone.extend(reads_packed.then_some(packed));
-        let shown = read(tp, &alone);
-        for (shown, (path, window)) in shown.iter().zip(&slices.files) {
+        let (alone, together) = shown.split_at(slices.files.len());
+        for (shown, (path, window)) in alone.iter().zip(&slices.files) {
             assert_shows(shown, &self.drawing, &[*window], &format!("{what}: {}", path.display()));
         }
-        assert_shows(&shown[count], &self.drawing, &windows, &format!("{what}, together"));
-        assert_shows(&shown[count + 1], &self.drawing, &windows[..1], &format!("{what}, packed"));
-        if let Some(packed) = shown.get(count + 2) {
+        assert_shows(&together[0], &self.drawing, &windows, &format!("{what}, together"));
+        assert_shows(&together[1], &self.drawing, &windows[..1], &format!("{what}, packed"));
+        if let Some(packed) = together.get(2) {
             assert_shows(packed, &self.drawing, &windows, &format!("{what}, together and packed"));
         }
-        assert_eq!(sums(shown[..count].iter()), sums(std::iter::once(whole)), "{what}");
     }
 
     /// Compares about so many slices by time, events and size with the database.
@@ -177,14 +203,7 @@ impl Subject {
         let by_size = self.sliced(rpd_merge(), "size", &by_size, true);
         assert!(count / 2 <= by_size.files.len() as u64);
 
-        for tp in TraceProcessor::all("slices of a run") {
-            let whole = read(&tp, &one.unpacked().0).remove(0);
-            assert_shows(&whole, &self.drawing, &one.windows(), tp.version());
-            assert!(!whole.flows.is_empty() || self.drawing.arrows.is_empty());
-            for slices in [&by_time, &by_events, &by_size] {
-                self.check(&tp, slices, &whole);
-            }
-        }
+        self.check(&one, &[&by_time, &by_events, &by_size]);
     }
 }
 
