@@ -86,7 +86,19 @@ function file(url) {
 }
 
 let answers = [];
+let unread = Buffer.alloc(0);
 let ready;
+
+// The next message of a stream, if all of it is there: fields 1 of a message without end.
+function messageIn(reader) {
+  const head = reader.bytes.subarray(0, 16);
+  if (!head.subarray(1).some((byte) => byte < 128)) return undefined;
+  if (head[0] !== 8 + LENGTH) throw new Error(`a stream of answers begins with ${head[0]}`);
+  reader.at = 1;
+  const length = Number(reader.varint());
+  return reader.at + length > reader.bytes.length ? undefined : reader.take(length);
+}
+
 const started = new Promise((resolve) => (ready = resolve));
 const port = {
   // The worker sets it when its WebAssembly runs.
@@ -94,8 +106,14 @@ const port = {
     this.send = (bytes) => handler({ data: new Uint8Array(bytes) });
     ready();
   },
+  // A stream: a long message comes in pieces.
   postMessage(bytes) {
-    for (const [field, message] of fieldsOf(Buffer.from(bytes))) if (field === 1) answers.push(message);
+    unread = Buffer.concat([unread, Buffer.from(bytes)]);
+    let reader, whole;
+    while ((whole = messageIn((reader = new Reader(unread))))) {
+      answers.push(whole);
+      unread = unread.subarray(reader.at);
+    }
   },
 };
 

@@ -132,7 +132,8 @@ impl Subject {
 
     /// Events, and bytes before compression, of the whole.
     fn size(&self) -> (u64, u64) {
-        let whole = self.sliced(rpd_merge(), "size", &["--format", "perfetto", "--split-by-time", "1"], true);
+        let whole =
+            self.sliced(rpd_merge(), "measured", &["--format", "perfetto", "--split-by-time", "1"], true);
         let file = &whole.index["files"][0];
         let events = file["events"].as_object().unwrap();
         let events = events
@@ -198,10 +199,14 @@ impl Subject {
         let files = by_events.files.len() as u64;
         assert!(count / 2 <= files && files <= 2 * count, "{files} files, {count} would do");
 
-        // What a file says of its tracks takes a large part of such small ones: there are more of them.
-        let by_size = ["--split-by-size", &bytes.div_ceil(count).to_string()];
-        let by_size = self.sliced(rpd_merge(), "size", &by_size, true);
-        assert!(count / 2 <= by_size.files.len() as u64);
+        // What a file says of its tracks takes some 20 KiB of each.
+        let most = bytes.div_ceil(count).max(128 << 10);
+        let by_size = self.sliced(rpd_merge(), "size", &["--split-by-size", &most.to_string()], true);
+        let (files, least) = (by_size.files.len() as u64, bytes / most);
+        assert!(least <= files && files <= 3 * least + 3, "{files} files, {least} would do");
+        for file in by_size.index["files"].as_array().unwrap() {
+            assert!(file["raw_bytes"].as_u64().unwrap() <= most + most / 8, "{file} has more than {most}");
+        }
 
         self.check(&one, &[&by_time, &by_events, &by_size]);
     }
@@ -221,8 +226,8 @@ fn slices_of_an_mpi_training_show_its_database() {
 }
 
 /// Kernels overlap, ranges are open for long.
-fn synthetic() -> Subject {
-    let run = SyntheticRun { workers: true, equal_pids: true, ..SyntheticRun::default() };
+fn synthetic(events_per_rank: usize) -> Subject {
+    let run = SyntheticRun { events_per_rank, workers: true, equal_pids: true, ..SyntheticRun::default() };
     let run = RunFolder::new(&run);
     let subject = Subject::of(std::slice::from_ref(&run.path));
     assert!(!subject.drawing.arrows.is_empty() && !subject.drawing.values.is_empty());
@@ -231,12 +236,12 @@ fn synthetic() -> Subject {
 
 #[test]
 fn a_few_slices_of_overlapping_kernels_show_their_database() {
-    synthetic().check_cuts(7);
+    synthetic(200).check_cuts(7);
 }
 
 #[test]
 fn many_slices_of_overlapping_kernels_show_their_database() {
-    synthetic().check_cuts(32);
+    synthetic(1200).check_cuts(32);
 }
 
 /// A file that a user of rocmProfileData made: 0 is small, 1 of PyTorch.
