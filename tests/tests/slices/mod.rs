@@ -276,6 +276,6 @@ fn slices_of_real_databases_show_their_merge() {
     let folder = tempfile::tempdir().unwrap();
     let databases = fixtures::rocpd_databases(folder.path());
     if !databases.is_empty() {
-        Subject::of(&databases).check_cuts(32);
+        Subject::of(&databases).check_cuts(7);
     }
 }
