@@ -374,10 +374,10 @@ impl JobClocks {
         usual(self.domain_fit(domain), self.span(domain), DomainFit::bar_at)
     }
 
-    /// The same of what is certain, of the same moments, so that it is never less than the bar; `None` where
-    /// nothing is certain for half of the time.
-    pub fn usual_hard(&self, domain: &ClockDomain) -> Option<i64> {
-        usual(self.domain_fit(domain), self.span(domain), DomainFit::hard_at)
+    /// What no time of a domain is off by, for certain, ns: the most of the same moments. `None` where at one of them
+    /// nothing is certain.
+    pub fn most_hard(&self, domain: &ClockDomain) -> Option<i64> {
+        most_hard(self.domain_fit(domain), self.span(domain))
     }
 
     /// From when to when a domain was there, its BOOTTIME, ns.
@@ -396,24 +396,35 @@ impl JobClocks {
     }
 }
 
-/// The middle one of what a fit says at moments spread evenly over a span; over its knots if that is not known.
+/// The middle one of what a fit says at moments of a span.
 fn usual(
     fit: &DomainFit,
     span: Option<(i64, i64)>,
     at: impl Fn(&DomainFit, LocalNs) -> Option<i64>,
 ) -> Option<i64> {
-    let moments: Vec<i64> = match span {
-        _ if fit.method == Method::Reference => return Some(0),
+    let moments = moments(fit, span).into_iter();
+    let mut values: Vec<Option<i64>> = moments.map(|moment| at(fit, LocalNs(moment))).collect();
+    // What is not known is more than anything that is.
+    values.sort_unstable_by_key(|value| (value.is_none(), *value));
+    values.get(values.len() / 2).copied().flatten()
+}
+
+/// The most that a fit is off for certain at moments of a span; `None` if it is not known of one of them.
+fn most_hard(fit: &DomainFit, span: Option<(i64, i64)>) -> Option<i64> {
+    let hard = moments(fit, span).into_iter().map(|moment| fit.hard_at(LocalNs(moment)));
+    hard.collect::<Option<Vec<i64>>>()?.into_iter().max()
+}
+
+/// Moments spread evenly over a span; the knots of the fit if that is not known.
+fn moments(fit: &DomainFit, span: Option<(i64, i64)>) -> Vec<i64> {
+    match span {
+        _ if fit.method == Method::Reference => vec![0],
         Some((first, last)) => {
             let length = i128::from(last) - i128::from(first);
             (0..=MOMENTS).map(|part| (i128::from(first) + length * part / MOMENTS) as i64).collect()
         }
         None => fit.bars.iter().map(|knot| knot.local).collect(),
-    };
-    let mut values: Vec<Option<i64>> = moments.into_iter().map(|moment| at(fit, LocalNs(moment))).collect();
-    // What is not known is more than anything that is.
-    values.sort_unstable_by_key(|value| (value.is_none(), *value));
-    values.get(values.len() / 2).copied().flatten()
+    }
 }
 
 /// How the times of one process become job times.
@@ -461,24 +472,27 @@ mod tests {
             let span = span.map(|(first, length)| (first, first + length));
             let bar = usual(&fit, span, DomainFit::bar_at);
             prop_assert!(bar.is_some());
-            if let Some(hard) = usual(&fit, span, DomainFit::hard_at) {
+            if let Some(hard) = most_hard(&fit, span) {
                 prop_assert!(bar <= Some(hard), "{:?} of {}", bar, hard);
             }
             if fit.bars.iter().all(|knot| knot.hard.is_some()) {
-                prop_assert!(usual(&fit, span, DomainFit::hard_at).is_some());
+                prop_assert!(most_hard(&fit, span).is_some());
             }
         }
     }
 
     #[test]
-    fn bar_and_bound_are_of_the_same_moments() {
+    fn the_bar_is_the_usual_one_and_what_is_certain_holds_always() {
         // Most knots are at the beginning, where all is well known; most of the time is behind it.
         let knot =
             |local: i64, bar: i64| BarKnot { local, offset: 0, bar, hard: Some((-bar, bar)), growth: 0 };
         let bars = [0, 1, 2, 3, 4].map(|at| knot(at * 1_000, 10)).into_iter().chain([knot(1_000_000, 9_000)]);
-        let fit = DomainFit { method: Method::Probes, bars: bars.collect(), ..DomainFit::unknown() };
-        let of = |at: fn(&DomainFit, LocalNs) -> Option<i64>| usual(&fit, Some((0, 1_000_000)), at);
-        assert_eq!(of(DomainFit::bar_at), of(DomainFit::hard_at));
-        assert!(of(DomainFit::hard_at) > Some(4_000));
+        let mut fit = DomainFit { method: Method::Probes, bars: bars.collect(), ..DomainFit::unknown() };
+        let span = Some((0, 1_000_000));
+        let bar = usual(&fit, span, DomainFit::bar_at).unwrap();
+        assert!((4_000..5_000).contains(&bar), "{bar}");
+        assert_eq!(most_hard(&fit, span), Some(9_000));
+        fit.bars[5].hard = None;
+        assert_eq!(most_hard(&fit, span), None);
     }
 }

@@ -9,7 +9,7 @@ use super::locate::{Correction, Located, locate};
 use super::observations::{Align, Observations};
 use super::parts::join_parts;
 use super::probes;
-use super::refuted::is_refuted;
+use super::refuted::{Probed, is_refuted};
 use super::smoother::Noise;
 use super::time_map::TimeMap;
 use super::track::{Knot, Track};
@@ -73,11 +73,9 @@ impl Estimate {
         by_collectives: bool,
     ) -> Estimate {
         let count = domains.clocks.len();
-        let locate = |links: &[Link], corrections: &[Correction], noise| {
-            locate(count, domains.reference, links, corrections, noise)
-        };
+        let all = (count, domains.reference);
         let alone = |links: &[Link], noise| {
-            locate(links, &vec![Correction { bias: 0.0, scale: 1.0 }; links.len()], noise)
+            locate(all, links, &vec![Correction { bias: 0.0, scale: 1.0 }; links.len()], noise, None)
         };
 
         // Each source for itself. Who is last in a collective is known once all are roughly aligned.
@@ -94,21 +92,24 @@ impl Estimate {
 
         // Both together, but for the collectives of those domains of which the probes refute them.
         let certain = bounds(&from_probes, &probed, &[], &[], domains);
+        let probed_alone = Probed { located: &from_probes, certain: &certain };
         let mut refuted = vec![false; count];
         let (links, located, biases, compared) = loop {
             let is_used = |link: &&Link| !refuted[link.u] && !refuted[link.v];
             let used: Vec<Link> = meetings.iter().filter(is_used).cloned().collect();
             let from_collectives = alone(&used, Noise::Guessed);
             let (links, biases) = together(&probed, &from_probes, used, &from_collectives, &habits);
-            let located = locate(&links, &biases.corrections, Noise::Scaled);
+            let located = locate(all, &links, &biases.corrections, Noise::Scaled, Some(&probed_alone));
             let is_wrong = |&d: &usize| {
                 let (Some(probes), false) = (&from_probes[d], refuted[d]) else { return false };
                 let refutes = |other: &Option<Located>| {
                     other.as_ref().is_some_and(|o| is_refuted(probes, &certain[d], o))
                 };
+                let mostly = |l: &Located| 2 * l.refuted.0 > l.refuted.1;
                 // Where the distance of the two is not known, nothing makes up for it.
                 d != domains.reference
-                    && (refutes(&located[d])
+                    && (located[d].as_ref().is_some_and(mostly)
+                        || refutes(&located[d])
                         || !Biases::compares(probes, from_collectives[d].as_ref())
                             && refutes(&from_collectives[d]))
             };
@@ -159,7 +160,10 @@ impl Estimate {
         let map = convert.map();
         let bars = thinned(track).into_iter().filter_map(|(i, knot)| {
             let bound = self.bounds[place].at_knots.get(i).copied().flatten();
-            bar(&convert, knot, self.biases[place], bound)
+            let knot = bar(&convert, knot, self.biases[place], bound)?;
+            // What is certain grows twice as fast as the bar.
+            let growth = (self.bounds[place].growth / 2.0).min(1e9) as i64;
+            Some(BarKnot { growth: knot.growth.max(growth), ..knot })
         });
         let bars: Vec<BarKnot> = bars.collect();
         let steps = track.steps.iter().filter_map(|s| {

@@ -11,6 +11,12 @@ use super::track::{SECOND, Track};
 const SURE: f64 = 4.0;
 /// No rate is better known than this, ns/s.
 const LEAST_RATE: f64 = 1.0;
+/// No two crystals are further apart, ns/s: twice what the worst ones in use are off.
+const MOST_RATE: f64 = 4e5;
+/// The variance of a rate means something if it comes from so many samples.
+const TELLING: usize = 12;
+/// So many stretches of a track are compared with each other to learn what its rate certainly is.
+const STRETCHES: usize = 64;
 
 /// True minus estimated y of one domain at one x: between the two.
 #[derive(Clone, Copy, Debug)]
@@ -27,6 +33,8 @@ pub(super) struct Bounds {
     pub(super) at_knots: Vec<Option<(f64, f64)>>,
     /// Stretches of time in which the bounds exclude each other.
     pub(super) contradictions: u64,
+    /// How fast they widen beyond the knots, ns/s; 0 where the variance of the rate tells it.
+    pub(super) growth: f64,
 }
 
 /// "Whoever of `later` it was, it left after `earlier` had entered": x of both.
@@ -65,7 +73,10 @@ pub(super) fn bounds(
     for &domain in by_rank.iter().skip(1) {
         let certain = certain(domain, &orders[domain], links, located, &bounds);
         if let Some(located) = &located[domain] {
-            bounds[domain] = spread(&located.track, certain);
+            // Where scheduling decides who leaves when, errors of one block are those of the next.
+            let crowded = located.leverage.iter().any(|(i, _)| links[*i].uneven > 0.0);
+            let rate_is_told = located.samples >= TELLING && !crowded;
+            bounds[domain] = spread(&located.track, certain, rate_is_told);
         }
     }
     bounds
@@ -141,16 +152,34 @@ fn certain(
     certain
 }
 
-/// Carries each bound to the knots around it, wider with the drift since; no further than to a jump.
-fn spread(track: &Track, certain: Vec<Bound>) -> Bounds {
-    let rate = track.knots.iter().map(|k| k.rate_var).fold(f64::INFINITY, f64::min).sqrt();
-    let growth = (SURE * rate + LEAST_RATE) / SECOND;
+/// Carries each bound to the knots around it, wider with the drift since; no further than to a jump. The rate is that
+/// of the track, give or take what its variance says, or, unless `rate_is_told`, any that the bounds themselves allow.
+fn spread(track: &Track, certain: Vec<Bound>, rate_is_told: bool) -> Bounds {
     let piece = |x: f64| track.steps.iter().take_while(|s| s.before <= x).count();
     let jumps = |x: f64| track.steps.iter().any(|s| s.after <= x && x <= s.before);
+    let rate = track.knots.iter().map(|k| k.rate_var).fold(f64::INFINITY, f64::min).sqrt();
+    let growth = SURE * rate + LEAST_RATE;
+    let rates: Vec<Option<Rates>> = match rate_is_told {
+        true => Vec::new(),
+        false => (0..=track.steps.len())
+            .map(|wanted| {
+                let of_piece = || certain.iter().filter(|b| piece(b.x) == wanted && !jumps(b.x));
+                Rates::allowed(track, of_piece())
+            })
+            .collect(),
+    };
     let mut at_knots = vec![(f64::NEG_INFINITY, f64::INFINITY); track.knots.len()];
     let widen = |bound: &mut Bound, x: f64| {
-        let by = (x - bound.x).abs() * growth;
-        *bound = Bound { x, low: bound.low - by, high: bound.high + by };
+        let dt = (x - bound.x) / SECOND;
+        let (low, high) = match rates.get(piece(x)).and_then(Option::as_ref) {
+            None => (-growth * dt.abs(), growth * dt.abs()),
+            Some(rates) => {
+                let moved = track.at(x).y - track.at(bound.x).y;
+                let (a, b) = (rates.low * dt - moved, rates.high * dt - moved);
+                (a.min(b), a.max(b))
+            }
+        };
+        *bound = Bound { x, low: bound.low + low, high: bound.high + high };
     };
     let open = Bound { x: 0.0, low: f64::NEG_INFINITY, high: f64::INFINITY };
     for backwards in [false, true] {
@@ -200,10 +229,67 @@ fn spread(track: &Track, certain: Vec<Bound>) -> Bounds {
             }
         })
         .collect();
-    Bounds { at_knots, contradictions }
+    let ends = [(rates.first(), track.knots.first()), (rates.last(), track.knots.last())];
+    let growth = ends.iter().filter_map(|(rates, knot)| {
+        let (rates, knot) = (rates.and_then(Option::as_ref)?, knot.as_ref()?);
+        Some((rates.high - knot.rate).max(knot.rate - rates.low))
+    });
+    Bounds { at_knots, contradictions, growth: growth.fold(0.0, f64::max) }
+}
+
+/// Between which the change of y is, ns/s.
+#[derive(Clone, Copy, Debug)]
+struct Rates {
+    low: f64,
+    high: f64,
+}
+
+impl Rates {
+    /// Those that two bounds, one behind the other, do not exclude; `None` where they exclude all. Of each stretch of a
+    /// track its narrowest ones are enough: the others only say less.
+    fn allowed<'a>(track: &Track, bounds: impl Iterator<Item = &'a Bound>) -> Option<Rates> {
+        let any = Rates { low: -MOST_RATE, high: MOST_RATE };
+        let bounds: Vec<&Bound> = bounds.collect();
+        let (Some(first), Some(last)) = (bounds.first(), bounds.last()) else { return Some(any) };
+        let seconds = (last.x - first.x) / SECOND;
+        let stretch = |b: &Bound| ((b.x - first.x) / (last.x - first.x).max(1.0) * STRETCHES as f64) as usize;
+        let mut lows: Vec<(f64, f64)> = Vec::new();
+        let mut highs: Vec<(f64, f64)> = Vec::new();
+        for near in bounds.chunk_by(|a, b| stretch(a) == stretch(b)) {
+            let low = near.iter().max_by(|a, b| a.low.total_cmp(&b.low));
+            let high = near.iter().min_by(|a, b| a.high.total_cmp(&b.high));
+            lows.extend(low.map(|b| (b.x, track.at(b.x).y + b.low)));
+            highs.extend(high.map(|b| (b.x, track.at(b.x).y + b.high)));
+        }
+        let mut rates = any;
+        for (low, high) in lows.iter().flat_map(|low| highs.iter().map(move |high| (low, high))) {
+            let rate = (high.1 - low.1) / ((high.0 - low.0) / SECOND);
+            if high.0 > low.0 {
+                rates.high = rates.high.min(rate);
+            } else if high.0 < low.0 {
+                rates.low = rates.low.max(rate);
+            }
+        }
+        let wander = LEAST_RATE + SURE * (track.walk * seconds).sqrt();
+        (rates.low <= rates.high).then_some(Rates { low: rates.low - wander, high: rates.high + wander })
+    }
 }
 
 impl Bounds {
+    /// The wider of the bounds at the knots before and behind x: not carried there, which takes the rate. Beyond the knots
+    /// those of the last one, as far as the knots are apart from first to last. `None` where nothing is certain.
+    pub(super) fn near(&self, track: &Track, x: f64) -> Option<(f64, f64)> {
+        let (first, last) = (track.knots.first()?.x, track.knots.last()?.x);
+        if (first - x).max(x - last) > last - first {
+            return None;
+        }
+        let after = track.knots.partition_point(|k| k.x <= x);
+        let around = self.at_knots.get(after.saturating_sub(1)..(after + 1).min(self.at_knots.len()))?;
+        let bounds = around.iter().copied().collect::<Option<Vec<_>>>()?;
+        let wider = bounds.into_iter().reduce(|a, b| (a.0.min(b.0), a.1.max(b.1)))?;
+        (wider.0.is_finite() && wider.1.is_finite()).then_some(wider)
+    }
+
     /// The bounds at x; those of the reference are 0.
     fn at(&self, track: &Track, x: f64) -> Option<(f64, f64)> {
         if track.knots.is_empty() {

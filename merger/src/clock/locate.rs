@@ -1,7 +1,8 @@
 //! From the reference outwards: each domain gets its track from its links to the domains that already have
 //! one, the surest first. Links need not be a tree; who is reached by several of them is smoothed through all.
 
-use super::links::Link;
+use super::links::{Kind, Link};
+use super::refuted::Probed;
 use super::robust;
 use super::smoother::{Noise, Sample, smooth};
 use super::track::{Knot, Track};
@@ -25,17 +26,20 @@ pub(super) struct Located {
     pub(super) leverage: Vec<(usize, f64)>,
     /// How many samples its own links gave.
     pub(super) samples: usize,
+    /// Blocks of collectives on its own links that the probes refute, and all of them.
+    pub(super) refuted: (usize, usize),
     /// How many were located before it.
     pub(super) rank: usize,
 }
 
-/// The tracks of the domains that can be reached. `corrections` are one per link.
+/// The tracks of the domains that can be reached. `corrections` are one per link. Collectives that `probed` refutes
+/// are left out.
 pub(super) fn locate(
-    count: usize,
-    reference: usize,
+    (count, reference): (usize, usize),
     links: &[Link],
     corrections: &[Correction],
     noise: Noise,
+    probed: Option<&Probed<'_>>,
 ) -> Vec<Option<Located>> {
     let mut located: Vec<Option<Located>> = vec![None; count];
     let mut rank = 0;
@@ -49,7 +53,14 @@ pub(super) fn locate(
     // Those whose links say nothing.
     let mut lost = vec![false; count];
     let Some(start) = located.get_mut(reference) else { return located };
-    *start = Some(Located { track: Track::default(), scale: 1.0, leverage: Vec::new(), samples: 0, rank });
+    *start = Some(Located {
+        track: Track::default(),
+        scale: 1.0,
+        leverage: Vec::new(),
+        samples: 0,
+        refuted: (0, 0),
+        rank,
+    });
     cost[reference] = 0.0;
     let mut newest = reference;
     loop {
@@ -61,7 +72,8 @@ pub(super) fn locate(
         }
         let open = (0..count).filter(|&d| located[d].is_none() && !lost[d] && cost[d] < f64::INFINITY);
         let Some(next) = open.min_by(|&a, &b| cost[a].total_cmp(&cost[b])) else { return located };
-        located[next] = place(next, &of_domain[next], links, corrections, noise, &located);
+        let own = (&of_domain[next][..], links, corrections);
+        located[next] = place(next, own, noise, probed, &located);
         if located[next].is_none() {
             lost[next] = true;
             continue;
@@ -81,15 +93,16 @@ fn expense(link: &Link, scale: f64) -> f64 {
     robust::median(&mut vars).map_or(f64::INFINITY, |var| (1.0 + var * scale / count.sqrt()).min(f64::MAX))
 }
 
+/// `links` are the numbers of the domain's own ones, and all with their corrections.
 fn place(
     domain: usize,
-    of_domain: &[usize],
-    links: &[Link],
-    corrections: &[Correction],
+    (of_domain, links, corrections): (&[usize], &[Link], &[Correction]),
     noise: Noise,
+    probed: Option<&Probed<'_>>,
     located: &[Option<Located>],
 ) -> Option<Located> {
     let mut samples: Vec<Sample> = Vec::new();
+    let mut refuted = (0, 0);
     for &i in of_domain {
         let link = &links[i];
         let Some(parent) = &located[link.across(domain)] else { continue };
@@ -106,9 +119,17 @@ fn place(
             let guessed = if theirs < start || theirs > end { at.var } else { at.slack * at.slack };
             let var = pair.var * corrections[i].scale + guessed;
             let sample = Sample { x: own, y: theirs + at.y - own, var, around: pair.around, link: i };
-            if sample.x.is_finite() && sample.y.is_finite() && sample.var.is_finite() {
-                samples.push(sample);
+            if !(sample.x.is_finite() && sample.y.is_finite() && sample.var.is_finite()) {
+                continue;
             }
+            if let (Kind::Collectives, Some(probed)) = (link.kind, probed) {
+                refuted.1 += 1;
+                if probed.refutes(domain, &sample) {
+                    refuted.0 += 1;
+                    continue;
+                }
+            }
+            samples.push(sample);
         }
     }
     samples.sort_by(|a, b| a.x.total_cmp(&b.x).then(a.y.total_cmp(&b.y)).then(a.link.cmp(&b.link)));
@@ -128,7 +149,7 @@ fn place(
         add(knot, &theirs);
     }
     let leverage = leverage(domain, links, located, &samples, &smoothed.weights);
-    Some(Located { track, scale: smoothed.scale, leverage, samples: samples.len(), rank: 0 })
+    Some(Located { track, scale: smoothed.scale, leverage, samples: samples.len(), refuted, rank: 0 })
 }
 
 fn add(knot: &mut Knot, parent: &Knot) {

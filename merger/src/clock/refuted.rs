@@ -1,8 +1,11 @@
 //! Where probes say for certain that collectives mislead: on nodes that share cores, or where the ranks of an
-//! operation leave one after the other, exits are off by far more than a round trip takes.
+//! operation leave one after the other, exits are off by far more than a round trip takes. What is refuted of a domain now
+//! and then is left out; if it is most of it, all of its collectives are.
 
 use super::bounds::Bounds;
 use super::locate::Located;
+use super::smoother::Sample;
+use super::track::SECOND;
 
 /// Within so many standard deviations noise explains it.
 const NOISE: f64 = 3.0;
@@ -25,4 +28,30 @@ pub(super) fn is_refuted(probes: &Located, certain: &Bounds, other: &Located) ->
         refuted += usize::from(is_off || is_vague);
     }
     2 * refuted > all
+}
+
+/// What the probes alone say of each domain.
+pub(super) struct Probed<'a> {
+    pub(super) located: &'a [Option<Located>],
+    pub(super) certain: &'a [Bounds],
+}
+
+impl Probed<'_> {
+    /// Whether a block of collectives is further from the probes' track than that can be wrong: between two bursts, where
+    /// a clock does not run off and come back, and as long behind the last one as there were bursts before.
+    pub(super) fn refutes(&self, domain: usize, sample: &Sample) -> bool {
+        let Some(probes) = &self.located[domain] else { return false };
+        let track = &probes.track;
+        let Some((low, high)) = self.certain[domain].near(track, sample.x) else { return false };
+        let there = track.at(sample.x);
+        let after = track.knots.partition_point(|k| k.x <= sample.x);
+        let around = (after.checked_sub(1).and_then(|i| track.knots.get(i)), track.knots.get(after));
+        let wander = match around {
+            // As the variance of a walk between two ends that are known.
+            (Some(a), Some(b)) => track.walk * ((b.x - a.x) / SECOND).powi(3) / 192.0,
+            _ => 0.0,
+        };
+        let off = sample.y - there.y;
+        (off - high).max(low - off) > NOISE * (there.var + wander + sample.var).sqrt() + there.slack
+    }
 }

@@ -42,9 +42,10 @@ pub struct ClockRow {
     /// measured between the nodes.
     #[serde(default)]
     pub drift_bar_ppm: Option<f64>,
-    /// Job times are off by no more than this in about 95 of 100 cases, ns. `null` if nothing is known.
+    /// Job times are off by no more than this in about 95 of 100 cases, ns: the middle one of moments spread over the
+    /// run. `null` if nothing is known.
     pub bar_ns: Option<i64>,
-    /// The same, and for certain, ns.
+    /// No job time is off by more, for certain, ns: the most of the same moments. `null` if at one of them nothing is.
     pub hard_ns: Option<i64>,
     /// Jumps of its clock.
     pub steps: usize,
@@ -75,7 +76,7 @@ impl ClockRow {
             drift_ppm: fit.drift_ppm,
             drift_bar_ppm: drift_bar(fit),
             bar_ns: clocks.usual_bar(domain),
-            hard_ns: clocks.usual_hard(domain),
+            hard_ns: clocks.most_hard(domain),
             steps: fit.steps.len(),
             contradictions: fit.contradictions,
             violations: clocks.violations.get(domain).copied().unwrap_or(0),

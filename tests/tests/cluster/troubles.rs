@@ -6,6 +6,8 @@ use rpd_tests::harness::{Job, python};
 use std::time::Duration;
 
 const AHEAD: [i64; 4] = [0, 1_500, 777_777, -30];
+/// A node that is probed is off by less, ns.
+const LIMIT: i64 = 100_000;
 /// 6 s of training.
 const STEPS: usize = 300;
 
@@ -29,9 +31,11 @@ fn assert_certain(cluster: &Cluster, merged: &Merged, reference: usize) -> Vec<O
     offsets
 }
 
-/// Nodes with probes all the time, or for the most of it.
+/// Nodes with probes all the time, or for the most of it. Where all cores were busy, an answer may have taken longer than
+/// that; then it has to be said.
 fn assert_close(offsets: &[Offset]) {
-    assert!(offsets.iter().all(|offset| offset.error.abs() < 100_000), "{offsets:?}");
+    let starved = |offset: &Offset| offset.hard.is_some_and(|hard| hard > LIMIT);
+    assert!(offsets.iter().all(|offset| offset.error.abs() < LIMIT || starved(offset)), "{offsets:?}");
 }
 
 /// Collectives count, too, where the probes do not refute them: here the nodes share a few cores.
