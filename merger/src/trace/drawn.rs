@@ -29,6 +29,8 @@ pub struct Drawn {
     pub duration_ns: i64,
     /// Rows that are not in the trace, or not as they are in the database, by why; nothing that is 0.
     pub not_drawn: BTreeMap<String, u64>,
+    /// What was asked for and is not there.
+    pub warnings: Vec<String>,
 }
 
 impl Drawn {
@@ -50,6 +52,7 @@ impl Drawn {
             events,
             duration_ns: frame.windows.end().saturating_sub(frame.windows.first()),
             not_drawn: not_drawn(facts, *mended),
+            warnings: Vec::new(),
         }
     }
 
@@ -69,7 +72,7 @@ impl Drawn {
             what.push(format!("{} from the file before", counted(continued + repeated, "continuation")));
         }
         let files = format!(
-            "{} of {}: {}; {} compressed, {} before",
+            "{}, {} in all: {}; {} compressed, {} before",
             counted(self.files as u64, "file"),
             duration(self.duration_ns),
             what.join(", "),

@@ -27,7 +27,9 @@ use crate::budget::Budget;
 use crate::cli::{Split, TimeWindow, TraceOrder};
 use crate::comm::Comm;
 use crate::failure::Failure;
+use crate::input::ranks::{list, ranges};
 use crate::report::progress::Progress;
+use crate::report::words::duration;
 use crate::together::{from_rank_0, settle, together};
 use crate::wall_clock::WallClock;
 use drawn::Drawn;
@@ -71,7 +73,8 @@ pub(crate) fn slices(
         own.survey(&rows, counted.then(|| form.event_bytes(order.selection.annotations)), progress),
     )?;
     let numbers = tracks::number(comm, &own.layouts().collect::<Vec<_>>())?;
-    let times = own.times(comm)?;
+    let rest = settle(comm, rows.extent(comm.rank(), comm.size()))?;
+    let times = own.times(comm, rest)?;
     let histogram = gather_histogram(comm, histogram)?;
 
     // 2. The run is cut.
@@ -102,8 +105,13 @@ pub(crate) fn slices(
     let path = |number: usize| place.work().join(place.target().name(number, count));
     let files = files::write(comm, &frame, (&made.pieces, &made.spool), &parts, &path)?;
     let ranks = index::gather_ranks(comm, &own.ranks_of_files(&made.pieces))?;
-    let facts = units::gather_facts(comm, &made)?;
+    let mut facts = units::gather_facts(comm, &made)?;
+    facts.0.add(&rows.unasked());
     let mut drawn = Drawn::new(place.target().path(), &frame, &parts, &facts);
+    drawn.warnings = warnings(&rows);
+    if comm.rank() == 0 {
+        drawn.warnings.iter().for_each(|line| eprintln!("warning: {line}"));
+    }
     let written = match comm.rank() == 0 && place.target().has_index() {
         false => Ok(()),
         true => {
@@ -143,12 +151,32 @@ fn gather_histogram(comm: &impl Comm, own: Histogram) -> Result<Histogram, Failu
     from_rank_0(comm, || Ok(sum))
 }
 
+/// What was asked for and is not in the job.
+fn warnings(rows: &JobRows) -> Vec<String> {
+    let unknown = rows.unknown_ranks();
+    if unknown.is_empty() {
+        return Vec::new();
+    }
+    let known = match rows.ranks() {
+        known if known.is_empty() => "no rank is known in it".to_owned(),
+        known => format!("it has {}", ranges(&known)),
+    };
+    vec![format!("--ranks {}: nothing of them is in the job; {known}", list(&unknown))]
+}
+
 /// The part of the run that is drawn, in one piece.
 fn window(order: &TraceOrder, times: Times, realtime_minus_job: Option<i64>) -> Result<Windows, Failure> {
     let wall_clock = realtime_minus_job.map(|more| WallClock(times.first.saturating_add(more)));
     let ends = order.window.of_job(times.first, wall_clock);
     let (from, to) = ends.map_err(|error| Failure::Usage(error.to_string()))?;
     let end = times.last.saturating_add(1);
+    if from.is_some_and(|from| from >= end) {
+        return Err(Failure::Usage(format!(
+            "the window {} begins when the job is over: its last event ends {} after its first one begins",
+            order.window,
+            duration(times.last.saturating_sub(times.first))
+        )));
+    }
     Ok(Windows::one(from.unwrap_or(times.first).max(times.first), to.unwrap_or(end).min(end)))
 }
 

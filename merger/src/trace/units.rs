@@ -98,14 +98,11 @@ impl Own {
         Ok(sum)
     }
 
-    /// First and last time of all units of all ranks; 0 where nothing has a time.
-    pub(super) fn times(&self, comm: &impl Comm) -> Result<Times, Failure> {
-        let first = self.layouts.iter().filter_map(|layout| layout.first).min();
-        let last = self.layouts.iter().filter_map(|layout| layout.last).max();
-        let mine: Vec<u64> = match (first, last) {
-            (Some(first), Some(last)) => vec![1, first as u64, last as u64],
-            _ => vec![0, 0, 0],
-        };
+    /// First and last time of the job; 0 where nothing has a time. `rest`: of what is not drawn.
+    pub(super) fn times(&self, comm: &impl Comm, rest: Option<(i64, i64)>) -> Result<Times, Failure> {
+        let drawn = self.layouts.iter().filter_map(|layout| layout.first.zip(layout.last));
+        let own = drawn.chain(rest).reduce(|a, b| (a.0.min(b.0), a.1.max(b.1)));
+        let mine = own.map_or(vec![0, 0, 0], |(first, last)| vec![1, first as u64, last as u64]);
         let all = sums(comm, &mine)?;
         let times = all.iter().filter_map(|theirs| match theirs[..] {
             [1, first, last] => Some(Times { first: first as i64, last: last as i64 }),

@@ -8,6 +8,7 @@ mod edges;
 mod expected;
 mod opening;
 mod read;
+mod selection;
 mod ui;
 
 use crate::mpi_end_to_end::{collected_training, python_with_mpi};

@@ -1,7 +1,7 @@
 //! From a merged database to items, a unit at a time.
 //!
 //! * `units`: which rows are drawn at once; `read`: rows by their ids; `strings`, `names`: who is who;
-//! * `survey`: the first pass, which tells the tracks (`places`, `layout`);
+//! * `extent`: when the job was; `survey`: the first pass, which tells the tracks (`places`, `layout`);
 //! * `draw`, `spans`, `pen`: the second pass. `arrows` knows which call launched what; the rest is done for some events at
 //!   a time, so that memory is bounded: `events` says what they tell (`texts`, `value`, `stacks`), `joint` which of the calls
 //!   are collectives; `memory` sums up allocations.
@@ -9,6 +9,7 @@
 mod arrows;
 mod draw;
 mod events;
+mod extent;
 mod joint;
 mod layout;
 mod memory;
@@ -128,6 +129,22 @@ impl JobRows {
         }
     }
 
+    /// The ranks of the job, ascending.
+    pub fn ranks(&self) -> Vec<u32> {
+        let mut ranks: Vec<u32> = self.processes.iter().filter_map(|process| process.drawn.rank).collect();
+        ranks.sort_unstable();
+        ranks.dedup();
+        ranks
+    }
+
+    /// Ranges of ranks that are asked for and have no process, first and last of each.
+    pub fn unknown_ranks(&self) -> Vec<(u32, u32)> {
+        let ranks = self.ranks();
+        let asked = self.selection.ranks.iter().flatten();
+        let unknown = asked.filter(|range| !ranks.iter().any(|rank| range.contains(rank)));
+        unknown.map(|range| (*range.start(), *range.end())).collect()
+    }
+
     /// The run that was recorded.
     pub fn run_id(&self) -> &str {
         self.tables.tag("rpd.run_id")
@@ -147,6 +164,18 @@ impl JobRows {
     /// is before `from` may be valid in the window. Ns in the clock of the job; the survey is of all times.
     pub fn set_window(&mut self, window: Option<(i64, i64)>) {
         self.window = window;
+    }
+
+    /// First and last time of the job, as far as `rank` of `ranks` reads it; `None` where the surveys tell it, since
+    /// nothing is left out.
+    ///
+    /// # Errors
+    /// [`Failure::Input`], if rows cannot be read.
+    pub fn extent(&self, rank: usize, ranks: usize) -> Result<Option<(i64, i64)>, Failure> {
+        match self.selection.ranks.is_none() && self.selection.exclude.is_empty() {
+            true => Ok(None),
+            false => extent::extent(&self.tables, rank, ranks),
+        }
     }
 
     /// The first pass over a unit: what tracks it needs. `each` gets the times of all that will be drawn; an end may be
