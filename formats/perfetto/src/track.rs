@@ -1,5 +1,5 @@
 use crate::sequence::Sequence;
-use crate::text::text;
+use crate::text::{Mended, text};
 use crate::wire::{int, message, packet, uint};
 
 /// The number of a track, unique in all files of a run. 0 stands for the whole trace; small ones take fewer bytes.
@@ -21,7 +21,8 @@ pub struct Track<'a> {
     pub children: ChildOrder,
     /// Its place among the children of its parent, if these are ordered by rank.
     pub rank: Option<i32>,
-    /// What else there is to say about it. Readers before Perfetto v50 ignore it.
+    /// What else there is to say about it. Readers before Perfetto v50 ignore it; of a process it is a label, too, which all
+    /// of them know.
     pub description: Option<&'a str>,
 }
 
@@ -109,6 +110,10 @@ impl Sequence {
                     TrackKind::Process { pid } => message(out, 3, |out| {
                         int(out, 1, (*pid).into());
                         text(out, 6, track.name, mended);
+                        if let Some(description) = track.description {
+                            // Counted below.
+                            text(out, 8, description, &mut Mended::default());
+                        }
                     }),
                     TrackKind::Thread(thread) => message(out, 4, |out| {
                         int(out, 1, thread.pid.into());

@@ -448,9 +448,11 @@ fn tracks_are_decoded_as_they_were_written() {
         name: Some(track.name.replace('\0', "\u{2400}")),
         parent_uuid: track.parent.map(|parent| parent.0),
         process: match track.kind {
-            TrackKind::Process { pid } => {
-                Some(messages::ProcessDescriptor { pid: Some(pid), process_name: Some(track.name.into()) })
-            }
+            TrackKind::Process { pid } => Some(messages::ProcessDescriptor {
+                pid: Some(pid),
+                process_name: Some(track.name.into()),
+                process_labels: track.description.map(str::to_owned).into_iter().collect(),
+            }),
             _ => None,
         },
         thread: match track.kind {

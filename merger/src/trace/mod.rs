@@ -29,7 +29,7 @@ use crate::comm::Comm;
 use crate::failure::Failure;
 use crate::input::ranks::{list, ranges};
 use crate::report::progress::Progress;
-use crate::report::words::duration;
+use crate::report::words::{duration, noun};
 use crate::together::{from_rank_0, settle, together};
 use crate::wall_clock::WallClock;
 use drawn::Drawn;
@@ -109,6 +109,11 @@ pub(crate) fn slices(
     facts.0.add(&rows.unasked());
     let mut drawn = Drawn::new(place.target().path(), &frame, &parts, &facts);
     drawn.warnings = warnings(&rows);
+    for (table, count) in from_rank_0(comm, || rows.others())? {
+        drawn
+            .not_drawn
+            .insert(format!("{} of rocpd_{table}: a trace has no place for them", noun(count, "row")), count);
+    }
     if comm.rank() == 0 {
         drawn.warnings.iter().for_each(|line| eprintln!("warning: {line}"));
     }

@@ -7,6 +7,7 @@ mod compare;
 mod edges;
 mod expected;
 mod opening;
+mod processes;
 mod read;
 mod selection;
 mod ui;

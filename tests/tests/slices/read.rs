@@ -48,7 +48,7 @@ pub(crate) struct Shown {
     pub(crate) complaints: Vec<Row>,
 }
 
-fn typed<T: DeserializeOwned>(rows: Vec<Row>) -> Vec<T> {
+pub(crate) fn typed<T: DeserializeOwned>(rows: Vec<Row>) -> Vec<T> {
     rows.into_iter().map(|row| serde_json::from_value(row.into()).unwrap()).collect()
 }
 

@@ -83,6 +83,8 @@ pub(crate) struct ProcessDescriptor {
     pub(crate) pid: Option<i32>,
     #[prost(string, optional, tag = "6")]
     pub(crate) process_name: Option<String>,
+    #[prost(string, repeated, tag = "8")]
+    pub(crate) process_labels: Vec<String>,
 }
 
 #[derive(Clone, PartialEq, Message)]

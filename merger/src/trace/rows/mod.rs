@@ -4,7 +4,8 @@
 //! * `extent`: when the job was; `survey`: the first pass, which tells the tracks (`places`, `layout`);
 //! * `draw`, `spans`, `pen`: the second pass. `arrows` knows which call launched what; the rest is done for some events at
 //!   a time, so that memory is bounded: `events` says what they tell (`texts`, `value`, `stacks`), `joint` which of the calls
-//!   are collectives; `memory` sums up allocations.
+//!   are collectives; `memory` sums up allocations;
+//! * `others`: what is not drawn at all.
 
 mod arrows;
 mod draw;
@@ -14,6 +15,7 @@ mod joint;
 mod layout;
 mod memory;
 mod names;
+mod others;
 mod pen;
 mod places;
 mod read;
@@ -143,6 +145,14 @@ impl JobRows {
         let asked = self.selection.ranks.iter().flatten();
         let unknown = asked.filter(|range| !ranks.iter().any(|rank| range.contains(rank)));
         unknown.map(|range| (*range.start(), *range.end())).collect()
+    }
+
+    /// Tables that a trace has no place for, and their rows.
+    ///
+    /// # Errors
+    /// [`Failure::Input`], if rows cannot be read.
+    pub fn others(&self) -> Result<Vec<(String, u64)>, Failure> {
+        others::others(&self.tables)
     }
 
     /// The run that was recorded.
