@@ -112,7 +112,7 @@ pub(crate) fn slices(
     for (table, count) in from_rank_0(comm, || rows.others())? {
         drawn
             .not_drawn
-            .insert(format!("{} of rocpd_{table}: a trace has no place for them", noun(count, "row")), count);
+            .insert(format!("{} of {table}: a trace has no place for them", noun(count, "row")), count);
     }
     if comm.rank() == 0 {
         drawn.warnings.iter().for_each(|line| eprintln!("warning: {line}"));
