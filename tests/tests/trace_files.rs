@@ -315,3 +315,35 @@ fn splits_by_events_and_size_give_files_of_that_size() {
         assert!((60_000..=225_280).contains(&file["raw_bytes"].as_u64().unwrap()), "{file}");
     }
 }
+
+#[test]
+fn files_below_what_they_say_of_their_tracks_are_refused_with_a_size_that_works() {
+    let run = run();
+    let merged = database(&run);
+    let folder = run.beside("slices");
+    for format in ["perfetto", "chrome-json"] {
+        let slices = |size: &str| {
+            let order = ["--format", format, "--split-by-size", size];
+            rpd_merge().args(order).arg("-o").arg(&folder).arg(&merged).limit(LIMIT).run()
+        };
+        for size in ["1", "1K", "3K"] {
+            let refused = slices(size);
+            assert_refused(&refused, 2, &["cannot be made", "says of its tracks", "use --split-by-size "]);
+            assert!(!folder.exists() || content(&folder).is_empty());
+            let works = refused.stderr.split("use --split-by-size ").nth(1).unwrap();
+            let works = works.split_whitespace().next().unwrap();
+            let _ = slices(works).success();
+            let most = works.trim_end_matches('K').parse::<u64>().unwrap() << 10;
+            let files = index(&folder)["files"].as_array().unwrap().clone();
+            assert!(files.len() > 2, "{} files of {works}", files.len());
+            for file in files {
+                assert!(file["raw_bytes"].as_u64().unwrap() <= most + most / 8, "{works}: {file}");
+            }
+            fs::remove_dir_all(&folder).unwrap();
+        }
+    }
+    // The largest file may be what is too small.
+    let order = ["--split-by-size", "1M", "--max-file-size", "2K", "-o"];
+    let refused = rpd_merge().args(order).arg(&folder).arg(&merged).limit(LIMIT).run();
+    assert_refused(&refused, 5, &["says of its tracks", "--max-file-size is 2K", "give it --max-file-size "]);
+}

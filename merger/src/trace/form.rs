@@ -70,6 +70,14 @@ impl Form {
             (Form::Chrome, true) => 280,
         }
     }
+
+    /// What it takes to say in a file what a track is, about, besides its name: bytes.
+    pub(super) fn track_bytes(self) -> usize {
+        match self {
+            Form::Perfetto => 40,
+            Form::Chrome => 250,
+        }
+    }
 }
 
 /// A unit that is drawn.

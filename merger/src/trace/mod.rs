@@ -3,6 +3,7 @@
 //! `rows` reads the database and says what is drawn (`item.rs`); whoever writes a trace knows nothing of the tables.
 
 mod chrome;
+mod cut;
 pub mod drawn;
 mod encode;
 mod files;
@@ -32,8 +33,9 @@ use crate::report::progress::Progress;
 use crate::report::words::{duration, noun};
 use crate::together::{from_rank_0, settle, together};
 use crate::wall_clock::WallClock;
+use cut::Cutter;
 use drawn::Drawn;
-use files::{Frame, Part};
+use files::Frame;
 use form::Form;
 use index::INDEX;
 use place::Place;
@@ -44,12 +46,7 @@ use std::io::Write;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 use units::{Own, Times};
-use window::{Histogram, Load, Windows};
-
-/// Slices of at most so many events open in a browser, which needs 170 to 310 bytes for each.
-const OPENS: u64 = 2_000_000;
-/// How often files are cut again that came out larger than they were estimated.
-const MOST_CUTS: u32 = 3;
+use window::{Histogram, Windows};
 
 /// Writes the traces of a merged database into the folder of work, up to finished files that have no names yet. All
 /// ranks call this.
@@ -81,23 +78,24 @@ pub(crate) fn slices(
     let realtime_minus_job = rows.realtime_minus_job_ns();
     let whole = window(order, times, realtime_minus_job).map_err(|failure| together(comm, failure))?;
     rows.set_window((order.window != TimeWindow::default()).then(|| (whole.first(), whole.end())));
-    let mut windows = cut(order.split, &whole, &histogram, form.event_bytes(order.selection.annotations));
+    let described = units::described(comm, own.layouts(), form)?;
+    let event_bytes = form.event_bytes(order.selection.annotations);
+    let mut cutter = Cutter::new(order, &whole, histogram, event_bytes, described);
+    let mut windows = cutter.first();
 
     // 3. Items become pieces of files; their lengths are known then.
-    let mut cuts = 1;
     let (frame, made, parts) = loop {
         let frame = Frame { form, windows: windows.clone(), t0: times.first, realtime_minus_job };
         progress.phase_of_bytes("draw", own.bytes());
         let made =
             settle(comm, own.draw(&rows, &numbers, &frame, memory, (place.work(), comm.rank()), progress))?;
         let parts = files::agree(comm, &made.pieces, &made.tallies)?;
-        match cut_again(order, &whole, &histogram, &windows, &parts).filter(|_| cuts < MOST_CUTS) {
+        match cutter.again(&windows, &parts) {
             Some(finer) => windows = finer,
             None => break (frame, made, parts),
         }
-        cuts += 1;
     };
-    check_sizes(order, &parts).map_err(|failure| together(comm, failure))?;
+    cutter.check(&parts).map_err(|failure| together(comm, failure))?;
 
     // 4. Every rank writes its part of each file.
     progress.phase("files");
@@ -183,88 +181,4 @@ fn window(order: &TraceOrder, times: Times, realtime_minus_job: Option<i64>) -> 
         )));
     }
     Ok(Windows::one(from.unwrap_or(times.first).max(times.first), to.unwrap_or(end).min(end)))
-}
-
-/// Cuts the run as it was asked for. `event_bytes`: what an event takes in a file, about.
-fn cut(split: Split, whole: &Windows, histogram: &Histogram, event_bytes: u64) -> Windows {
-    let events = |_: i64, load: Load| load.events;
-    match split {
-        Split::Whole => whole.clone(),
-        Split::ByTime(count) => Windows::equal(whole.first(), whole.end(), count),
-        Split::ByEvents(most) => histogram.cut(whole, most.get(), events),
-        Split::BySize(most) => histogram.cut(whole, most.div_ceil(event_bytes.max(1)), events),
-        Split::Auto => histogram.cut(whole, OPENS, events),
-    }
-}
-
-/// Cuts finer where sizes matter and files have come out too large: by what events really took.
-fn cut_again(
-    order: &TraceOrder,
-    whole: &Windows,
-    histogram: &Histogram,
-    windows: &Windows,
-    parts: &[Part],
-) -> Option<Windows> {
-    let most = match order.split {
-        Split::BySize(most) => most.min(order.max_file_size),
-        Split::Auto => order.max_file_size,
-        _ => return None,
-    };
-    let largest = parts.iter().map(Part::raw).max().unwrap_or(0);
-    // What is cut by estimates is never exact.
-    if largest <= most.saturating_add(most / 10).min(order.max_file_size) {
-        return None;
-    }
-    let sizes: Vec<(i64, u64, u64)> = windows
-        .iter()
-        .zip(parts)
-        .map(|((from, _), part)| {
-            (
-                from,
-                part.raw(),
-                (part.tally.slices + part.tally.instants + part.tally.counters + part.tally.samples).max(1),
-            )
-        })
-        .collect();
-    let bytes = |start: i64, load: Load| {
-        let place = sizes.partition_point(|(from, ..)| *from <= start).saturating_sub(1);
-        let (_, raw, events) = sizes.get(place).copied().unwrap_or((0, 1, 1));
-        (u128::from(load.events) * u128::from(raw) / u128::from(events)) as u64
-    };
-    let finer = histogram.cut(whole, most - most / 16, bytes);
-    (finer != *windows).then_some(finer)
-}
-
-/// Refuses files that are too large, and says which split would fit.
-fn check_sizes(order: &TraceOrder, parts: &[Part]) -> Result<(), Failure> {
-    let most = order.max_file_size;
-    let Some((number, largest)) =
-        parts.iter().map(Part::raw).enumerate().max_by_key(|(_, raw)| *raw).filter(|(_, raw)| *raw > most)
-    else {
-        return Ok(());
-    };
-    // As options take it; what is below 16M in finer steps.
-    let shown = |bytes: u64| match bytes {
-        0..0x100_0000 => format!("{}K", bytes >> 10),
-        _ => format!("{}M", bytes >> 20),
-    };
-    let which = match parts.len() {
-        1 => "the trace".to_owned(),
-        count => format!("file {} of {count}", number + 1),
-    };
-    let next = match order.split {
-        Split::Whole | Split::ByTime(_) | Split::ByEvents(_) => {
-            format!("use --split-by-size {}", shown(most / 2))
-        }
-        Split::BySize(_) | Split::Auto => format!(
-            "so much happens at one time there that no cut helps: leave something out with --exclude, \
-             --no-annotations, --ranks or --window, or give it --max-file-size {}",
-            shown(largest + largest / 8 + 1024)
-        ),
-    };
-    Err(Failure::Output(format!(
-        "{which} has {} before compression, and --max-file-size is {}: {next}",
-        shown(largest),
-        shown(most)
-    )))
 }

@@ -2,8 +2,8 @@
 
 use super::encode::Tally;
 use super::files::Frame;
-use super::form::{Unit, draw};
-use super::item::{Dictionary, Facts, Item, UnitLayout};
+use super::form::{Form, Unit, draw};
+use super::item::{Dictionary, Facts, Item, Track, UnitLayout};
 use super::order::Sorter;
 use super::pieces::{Piece, Store, UnitPieces};
 use super::rows::{JobRows, UnitPlan};
@@ -208,6 +208,21 @@ pub(super) fn gather_facts(comm: &impl Comm, made: &Made) -> Result<(Facts, u64)
         sum.1 += mended;
     }
     Ok(sum)
+}
+
+/// What it takes at most to say in a file which processes and tracks there are, in all units of all ranks: about, bytes.
+pub(super) fn described<'a>(
+    comm: &impl Comm,
+    layouts: impl Iterator<Item = &'a UnitLayout>,
+    form: Form,
+) -> Result<u64, Failure> {
+    let of = |layout: &UnitLayout| {
+        let processes = layout.processes.iter().map(|process| form.track_bytes() + process.name.len());
+        let text = |track: &Track| track.name.len() + track.description.as_ref().map_or(0, String::len);
+        let tracks = layout.tracks.iter().map(|track| form.track_bytes() + text(track));
+        processes.chain(tracks).sum::<usize>() as u64
+    };
+    Ok(sums(comm, &[layouts.map(of).sum()])?.iter().flatten().sum())
 }
 
 /// The units of a rank: a unit belongs to the rank in whose share of all rows its middle lies.

@@ -145,29 +145,44 @@ impl Histogram {
         self.bins = wide;
     }
 
-    /// Cuts a window so that the files have about the same `weight`, and none more than about `most`. What begins
-    /// before the window is not counted.
+    /// Cuts a window into as few files as have no more than about `most` each, the largest of which is as small as it can
+    /// be; a bin is never cut. What begins before the window is not counted.
     pub(super) fn cut(&self, window: &Windows, most: u64, weight: impl Fn(i64, Load) -> u64) -> Windows {
         let start = |bin: i64| bin.checked_shl(self.shift).unwrap_or(0).max(window.first());
-        let inside = || {
-            let bins = self.bins.range(window.first() >> self.shift..=(window.end() - 1) >> self.shift);
-            bins.map(|(bin, load)| (start(*bin), weight(start(*bin), *load)))
-        };
-        let total: u128 = inside().map(|(_, weight)| u128::from(weight)).sum();
-        let count = total.div_ceil(most.max(1).into()).max(1);
-        let mut borders = Vec::new();
-        let mut before: u128 = 0;
-        let mut next = 1;
-        for (start, weight) in inside() {
-            // A border is where the bins before it have their share; the bin that has the middle stays with the nearer side.
-            while next < count && (before + u128::from(weight) / 2) * count >= total * next {
-                borders.push(start);
-                next += 1;
+        let bins = self.bins.range(window.first() >> self.shift..=(window.end() - 1) >> self.shift);
+        let bins: Vec<(i64, u64)> =
+            bins.map(|(bin, load)| (start(*bin), weight(start(*bin), *load))).collect();
+        let total: u128 = bins.iter().map(|(_, weight)| u128::from(*weight)).sum();
+        let most = most.max(1);
+        let count = usize::try_from(total.div_ceil(most.into())).unwrap_or(usize::MAX).max(1);
+        // Bins do not fill files exactly, which is no reason for one more file.
+        let about = most.saturating_add(most / 16);
+        let count = if borders(&bins, about).len() < count { count } else { borders(&bins, about).len() + 1 };
+        let (mut low, mut high) = (0, about);
+        while low < high {
+            let middle = low.midpoint(high);
+            if borders(&bins, middle).len() < count {
+                high = middle;
+            } else {
+                low = middle + 1;
             }
-            before += u128::from(weight);
         }
-        window.clone().cut_at(borders.into_iter())
+        window.clone().cut_at(borders(&bins, high).into_iter())
     }
+}
+
+/// Where the next file has to begin so that none has more than `most`, or is a single bin.
+fn borders(bins: &[(i64, u64)], most: u64) -> Vec<i64> {
+    let mut borders = Vec::new();
+    let mut sum: u64 = 0;
+    for (place, (start, weight)) in bins.iter().enumerate() {
+        sum = sum.saturating_add(*weight);
+        if sum > most && place > 0 {
+            borders.push(*start);
+            sum = *weight;
+        }
+    }
+    borders
 }
 
 #[cfg(test)]
@@ -215,6 +230,23 @@ mod tests {
             }
             prop_assert_eq!(windows.len() as u64, (times.len() as u64).div_ceil(most));
         }
+    }
+
+    #[test]
+    fn what_cannot_be_cut_is_alone_and_the_rest_is_even() {
+        let mut times: Vec<i64> = (0..100).collect();
+        times.extend([50; 70]);
+        let whole = Windows::one(0, 100);
+        let windows = histogram(&times).cut(&whole, 30, |_, load| load.events);
+        let counts: Vec<usize> = windows
+            .iter()
+            .map(|(from, to)| times.iter().filter(|time| from <= **time && **time < to).count())
+            .collect();
+        assert_eq!(counts.iter().max(), Some(&71));
+        assert!(
+            counts.iter().filter(|count| **count != 71).all(|count| (17..=31).contains(count)),
+            "{counts:?}"
+        );
     }
 
     #[test]

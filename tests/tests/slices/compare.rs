@@ -127,16 +127,29 @@ fn assert_same<T: PartialEq + Debug>(found: &[T], wanted: &[T], what: &str) {
     );
 }
 
-/// Of each track: slices that begin in these files, and the sum of their durations.
-pub(crate) fn sums<'a>(
-    files: impl Iterator<Item = &'a Shown>,
-) -> BTreeMap<super::expected::Key, (usize, i64)> {
-    let mut sums: BTreeMap<_, (usize, i64)> = BTreeMap::new();
+/// What there is of a track.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub(crate) struct Sums {
+    /// Slices that begin in these files,
+    slices: usize,
+    /// and the sum of the durations of all that are there.
+    duration: i64,
+    /// First and last time.
+    times: Option<(i64, i64)>,
+}
+
+/// What there is of each track.
+pub(crate) fn sums<'a>(files: impl Iterator<Item = &'a Shown>) -> BTreeMap<super::expected::Key, Sums> {
+    let mut sums: BTreeMap<_, Sums> = BTreeMap::new();
     for part in files.flat_map(|shown| &shown.parts) {
+        assert!(part.duration >= 0, "{part:?}");
         let goes_on = part.cut.as_ref().is_some_and(|(word, ..)| word == "begin" || word == "both");
         let sum = sums.entry(part.key.clone()).or_default();
-        sum.0 += usize::from(!goes_on);
-        sum.1 += part.duration;
+        sum.slices += usize::from(!goes_on);
+        sum.duration += part.duration;
+        let (start, end) = (part.start, part.start + part.duration);
+        let (first, last) = sum.times.unwrap_or((start, end));
+        sum.times = Some((first.min(start), last.max(end)));
     }
     sums
 }

@@ -2,6 +2,7 @@
 
 use rpd_tests::harness::Database;
 use rusqlite::Row;
+use serde_json::Value;
 use std::collections::{BTreeMap, HashMap};
 
 /// Process, and the names of the tracks down to this one, with `/` between them.
@@ -21,7 +22,7 @@ pub(crate) struct Span {
 pub(crate) type End = (Key, i64, String);
 
 /// All that there is to draw.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(crate) struct Drawing {
     /// Regions, kernels, copies, allocations, instants.
     pub(crate) spans: Vec<Span>,
@@ -31,8 +32,8 @@ pub(crate) struct Drawing {
     pub(crate) arrows: Vec<(End, End)>,
     /// The calls of each collective.
     pub(crate) joint: Vec<Vec<End>>,
-    /// Samples of call stacks: thread, time, depth.
-    pub(crate) samples: Vec<(Key, i64, i64)>,
+    /// Samples of call stacks: thread, time, functions from the outermost on.
+    pub(crate) samples: Vec<(Key, i64, String)>,
     /// Last time of each process.
     pub(crate) last: BTreeMap<String, i64>,
 }
@@ -53,6 +54,10 @@ CREATE TEMP TABLE agent AS SELECT id, type = 'GPU' AS gpu,
             coalesce(json_extract(extdata, '$.domain'), 0), json_extract(extdata, '$.location_id') >> 8,
             (json_extract(extdata, '$.location_id') >> 3) & 31, json_extract(extdata, '$.location_id') & 7), NULL))
         || ')', '') || '/' AS name FROM rocpd_info_agent;
+CREATE TEMP TABLE stream AS WITH called AS (SELECT id, pid, coalesce(json_extract(extdata, '$.rpd.id'), id) AS number,
+      CASE WHEN coalesce(name, '') = '' THEN 'stream ' || (row_number() OVER (PARTITION BY pid ORDER BY id) - 1)
+        WHEN name LIKE '%stream%' THEN name ELSE 'stream ' || name END AS name FROM rocpd_info_stream)
+  SELECT id, name || iif(count(*) OVER (PARTITION BY pid, name) > 1, ' [' || number || ']', '') AS name FROM called;
 CREATE TEMP TABLE event AS SELECT e.id, c.string AS category, coalesce(e.stack_id, 0) AS stack,
     nullif(json_extract(e.extdata, '$.message'), '') AS message, e.call_stack,
     (SELECT count(*) FROM rocpd_pmc_event v WHERE v.event_id = e.id) AS counters
@@ -63,9 +68,9 @@ CREATE TEMP TABLE span AS
       s.string AS call
     FROM rocpd_region r JOIN thread t ON t.id = r.tid JOIN rocpd_string s ON s.id = r.name_id
     LEFT JOIN event e ON e.id = r.event_id
-  UNION ALL SELECT 'kernel', k.id, k.pid, a.name || 'stream ' || coalesce(json_extract(q.extdata, '$.rpd.id'), q.id),
+  UNION ALL SELECT 'kernel', k.id, k.pid, a.name || q.name,
       k.start, k.end, coalesce(nullif(s.display_name, ''), s.kernel_name), k.event_id, NULL
-    FROM rocpd_kernel_dispatch k JOIN agent a ON a.id = k.agent_id JOIN rocpd_info_stream q ON q.id = k.stream_id
+    FROM rocpd_kernel_dispatch k JOIN agent a ON a.id = k.agent_id JOIN stream q ON q.id = k.stream_id
     JOIN rocpd_info_kernel_symbol s ON s.id = k.kernel_id
   UNION ALL SELECT 'copy', c.id, c.pid, coalesce(CASE WHEN d.gpu THEN d.name WHEN f.gpu THEN f.name
         ELSE coalesce(d.name, f.name) END, '') || 'copies', c.start, c.end, s.string, c.event_id, NULL
@@ -87,7 +92,7 @@ const SPANS: &str = "SELECT p.name, s.path, s.start - t, max(s.start, s.end) - t
     FROM span s JOIN zero JOIN process p ON p.id = s.pid LEFT JOIN event e ON e.id = s.event_id
     WHERE s.kind NOT IN ('sample', 'values')";
 
-const SAMPLES: &str = "SELECT p.name, s.path, s.start - t, json_array_length(e.call_stack)
+const SAMPLES: &str = "SELECT p.name, s.path, s.start - t, e.call_stack
     FROM span s JOIN zero JOIN process p ON p.id = s.pid LEFT JOIN event e ON e.id = s.event_id
     WHERE s.kind = 'sample'";
 
@@ -139,7 +144,7 @@ impl Drawing {
             Ok(())
         });
         each(database, SAMPLES, |row| {
-            drawing.samples.push((key(row)?, row.get(2)?, row.get(3)?));
+            drawing.samples.push((key(row)?, row.get(2)?, functions(&row.get::<_, String>(3)?)));
             Ok(())
         });
         each(database, VALUES, |row| {
@@ -209,6 +214,21 @@ impl Drawing {
             Ok(())
         });
     }
+}
+
+/// The functions of a call stack, which is stored from the innermost one on; 512 are drawn.
+fn functions(call_stack: &str) -> String {
+    let mut stack: Value = serde_json::from_str(call_stack).unwrap();
+    if let Some(frames) = stack.get_mut("frames") {
+        stack = frames.take();
+    }
+    let name = |frame: &Value| {
+        let names = ["name", "function"].into_iter().filter_map(|name| frame[name].as_str());
+        frame.as_str().into_iter().chain(names).next().unwrap().to_owned()
+    };
+    let mut names: Vec<String> = stack.as_array().unwrap().iter().take(512).map(name).collect();
+    names.reverse();
+    names.join(";")
 }
 
 fn key(row: &Row<'_>) -> rusqlite::Result<Key> {

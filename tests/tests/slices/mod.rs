@@ -9,6 +9,7 @@ mod expected;
 mod opening;
 mod processes;
 mod read;
+mod sampled;
 mod selection;
 mod ui;
 
@@ -17,7 +18,7 @@ use compare::{Window, assert_shows, sums};
 use expected::Drawing;
 use read::{Shown, read};
 use rpd_tests::fixtures;
-use rpd_tests::harness::{Database, Job, RunFolder, TraceProcessor, rpd_merge, skip};
+use rpd_tests::harness::{Database, Job, Outcome, RunFolder, TraceProcessor, rpd_merge, rpd_merge_mpi, skip};
 use rpd_tests::synthetic::SyntheticRun;
 use serde_json::Value;
 use std::fs;
@@ -39,6 +40,12 @@ impl Slices {
         };
         let files = index["files"].as_array().unwrap().iter().map(file).collect();
         Slices { folder: folder.to_owned(), files, index }
+    }
+
+    /// How large the files are before compression.
+    fn raw_bytes(&self) -> Vec<u64> {
+        let files = self.index["files"].as_array().unwrap();
+        files.iter().map(|file| file["raw_bytes"].as_u64().unwrap()).collect()
     }
 
     fn windows(&self) -> Vec<Window> {
@@ -103,13 +110,8 @@ impl Subject {
         let database = folder.path().join("merged.db");
         let _ = rpd_merge().arg("-o").arg(&database).args(&inputs).run().success();
         let drawing = Drawing::of(&Database::open(&database));
-        assert!(!drawing.spans.is_empty());
+        assert!(!drawing.spans.is_empty() || !drawing.values.is_empty());
         Subject { folder, inputs, database, drawing }
-    }
-
-    /// Reads the database again, which was changed.
-    fn read_again(&mut self) {
-        self.drawing = Drawing::of(&Database::open(&self.database));
     }
 
     /// A path beside the database.
@@ -117,10 +119,10 @@ impl Subject {
         self.folder.path().join(name)
     }
 
-    /// What is said of slices of the database.
-    fn told(&self, options: &[&str]) -> String {
+    /// Slices of the inputs, which are thrown away.
+    fn drawn(&self, options: &[&str]) -> Outcome {
         let folder = tempfile::tempdir_in(self.folder.path()).unwrap();
-        rpd_merge().args(options).arg("-o").arg(folder.path()).arg(&self.database).run().success().stderr
+        rpd_merge().args(options).arg("-o").arg(folder.path().join("drawn")).args(&self.inputs).run()
     }
 
     /// Slices of the run, of its inputs or of its database.
@@ -186,29 +188,35 @@ impl Subject {
         }
     }
 
-    /// Compares about so many slices by time, events and size with the database.
-    fn check_cuts(&self, count: u64) {
+    /// Compares so many slices by time, about as many by events, and several by size with the database. They are made
+    /// of the inputs, by two ranks if so asked, or of the database.
+    fn check_cuts(&self, count: u64, by_ranks: bool) {
         let (events, bytes) = self.size();
         let one = self.sliced(rpd_merge(), "whole", &["--split-by-time", "1"], false);
         let by_time = ["--split-by-time", &count.to_string()];
-        let by_time = self.sliced(rpd_merge(), "time", &by_time, count == 7);
+        let job = if by_ranks { rpd_merge_mpi(2) } else { rpd_merge() };
+        let by_time = self.sliced(job, "time", &by_time, count == 7);
         assert_eq!(by_time.files.len() as u64, count);
         let lengths = by_time.windows().into_iter().map(|(from, to)| to - from);
         assert!(lengths.clone().max().unwrap() - lengths.min().unwrap() <= 1);
 
-        let by_events = ["--split-by-events", &events.div_ceil(count).to_string()];
+        let most = events.div_ceil(count);
+        let by_events = ["--split-by-events", &most.to_string()];
         let by_events = self.sliced(rpd_merge(), "events", &by_events, count == 32);
         let files = by_events.files.len() as u64;
         assert!(count / 2 <= files && files <= 2 * count, "{files} files, {count} would do");
 
-        // What a file says of its tracks takes some 20 KiB of each.
-        let most = bytes.div_ceil(count).max(128 << 10);
-        let by_size = self.sliced(rpd_merge(), "size", &["--split-by-size", &most.to_string()], true);
+        // What it costs to say once more which tracks there are, and what things are called.
+        let again = by_time.raw_bytes().iter().sum::<u64>().saturating_sub(bytes) / (count - 1);
+        let most = bytes.div_ceil(count).max(4 * again).max(4 << 10);
+        let job = if by_ranks { rpd_merge_mpi(2) } else { rpd_merge() };
+        let by_size = self.sliced(job, "size", &["--split-by-size", &most.to_string()], !by_ranks);
         let (files, least) = (by_size.files.len() as u64, bytes / most);
         assert!(least <= files && files <= 3 * least + 3, "{files} files, {least} would do");
-        for file in by_size.index["files"].as_array().unwrap() {
-            assert!(file["raw_bytes"].as_u64().unwrap() <= most + most / 8, "{file} has more than {most}");
+        for file in by_size.raw_bytes() {
+            assert!(file <= most + most / 8, "a file has {file} bytes, more than {most}");
         }
+        println!("{files} files of {most} bytes");
 
         self.check(&one, &[&by_time, &by_events, &by_size]);
     }
@@ -224,7 +232,8 @@ fn slices_of_an_mpi_training_show_its_database() {
     let run = collected_training(&python, folder.path());
     let subject = Subject::of(&[run]);
     assert!(!subject.drawing.joint.is_empty(), "the ranks call collectives");
-    subject.check_cuts(7);
+    assert!(!subject.drawing.values.is_empty(), "the node is sampled");
+    subject.check_cuts(32, true);
 }
 
 /// Kernels overlap, ranges are open for long.
@@ -238,12 +247,12 @@ fn synthetic(events_per_rank: usize) -> Subject {
 
 #[test]
 fn a_few_slices_of_overlapping_kernels_show_their_database() {
-    synthetic(200).check_cuts(7);
+    synthetic(200).check_cuts(7, false);
 }
 
 #[test]
 fn many_slices_of_overlapping_kernels_show_their_database() {
-    synthetic(1200).check_cuts(32);
+    synthetic(1200).check_cuts(32, false);
 }
 
 /// A file that a user of rocmProfileData made: 0 is small, 1 of PyTorch.
@@ -255,21 +264,14 @@ fn rpd_file(which: usize) -> Option<Subject> {
 #[test]
 fn slices_of_a_small_rpd_file_show_its_database() {
     if let Some(subject) = rpd_file(0) {
-        subject.check_cuts(7);
+        subject.check_cuts(32, false);
     }
 }
 
 #[test]
-fn a_few_slices_of_the_rpd_file_of_a_training_show_its_database() {
+fn slices_of_the_rpd_file_of_a_training_show_its_database() {
     if let Some(subject) = rpd_file(1) {
-        subject.check_cuts(7);
-    }
-}
-
-#[test]
-fn many_slices_of_the_rpd_file_of_a_training_show_its_database() {
-    if let Some(subject) = rpd_file(1) {
-        subject.check_cuts(32);
+        subject.check_cuts(32, false);
     }
 }
 
@@ -278,6 +280,6 @@ fn slices_of_real_databases_show_their_merge() {
     let folder = tempfile::tempdir().unwrap();
     let databases = fixtures::rocpd_databases(folder.path());
     if !databases.is_empty() {
-        Subject::of(&databases).check_cuts(7);
+        Subject::of(&databases).check_cuts(32, false);
     }
 }

@@ -21,8 +21,11 @@ const FLOWS: &str = "SELECT o.track_id, o.ts, o.name, i.track_id, i.ts, i.name
     FROM flow JOIN slice o ON flow.slice_out = o.id JOIN slice i ON flow.slice_in = i.id";
 
 const SAMPLES: &str =
-    "SELECT p.name, th.name, s.ts, c.depth + 1 FROM perf_sample s JOIN thread th USING (utid)
-    JOIN process p USING (upid) JOIN stack_profile_callsite c ON s.callsite_id = c.id";
+    "SELECT p.name, th.name, s.ts, s.callsite_id FROM perf_sample s JOIN thread th USING (utid)
+    JOIN process p USING (upid)";
+
+/// Call stacks: each frame with the one that called it.
+const FRAMES: &str = "SELECT c.id, c.parent_id, f.name FROM stack_profile_callsite c JOIN stack_profile_frame f ON f.id = c.frame_id";
 
 /// A slice as it is read.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
@@ -43,7 +46,7 @@ pub(crate) struct Shown {
     pub(crate) parts: Vec<Part>,
     pub(crate) values: BTreeMap<Key, Vec<(i64, f64)>>,
     pub(crate) flows: Vec<(End, End)>,
-    pub(crate) samples: Vec<(Key, i64, i64)>,
+    pub(crate) samples: Vec<(Key, i64, String)>,
     /// What the trace processor takes to be wrong.
     pub(crate) complaints: Vec<Row>,
 }
@@ -54,11 +57,11 @@ pub(crate) fn typed<T: DeserializeOwned>(rows: Vec<Row>) -> Vec<T> {
 
 /// Reads traces, each alone.
 pub(crate) fn read(tp: &TraceProcessor, traces: &[PathBuf]) -> Vec<Shown> {
-    let queries = [TRACKS, SLICES, COUNTERS, FLOWS, SAMPLES, TraceProcessor::COMPLAINTS];
+    let queries = [TRACKS, SLICES, COUNTERS, FLOWS, SAMPLES, FRAMES, TraceProcessor::COMPLAINTS];
     tp.each(traces, queries).into_iter().map(shown).collect()
 }
 
-fn shown([tracks, slices, counters, flows, samples, complaints]: [Vec<Row>; 6]) -> Shown {
+fn shown([tracks, slices, counters, flows, samples, frames, complaints]: [Vec<Row>; 7]) -> Shown {
     let tracks = Tracks(
         typed(tracks).into_iter().map(|(id, parent, name, process)| (id, (parent, name, process))).collect(),
     );
@@ -85,14 +88,31 @@ fn shown([tracks, slices, counters, flows, samples, complaints]: [Vec<Row>; 6]) 
         let from = (tracks.key(from), left, call.unwrap_or_default());
         shown.flows.push((from, (tracks.key(to), arrived, what.unwrap_or_default())));
     }
-    for (process, thread, at, depth) in typed(samples) {
-        shown.samples.push(((process, thread), at, depth));
+    let frames: HashMap<i64, (Option<i64>, String)> = typed::<(i64, _, _)>(frames)
+        .into_iter()
+        .map(|(id, called_by, name)| (id, (called_by, name)))
+        .collect();
+    for (process, thread, at, stack) in typed::<(String, String, i64, i64)>(samples) {
+        let mut functions: Vec<&str> = Vec::new();
+        let mut next = Some(stack);
+        while let Some((called_by, name)) = next.and_then(|frame| frames.get(&frame)) {
+            functions.push(name);
+            next = *called_by;
+        }
+        functions.reverse();
+        shown.samples.push(((process, thread), at, functions.join(";")));
     }
-    shown.parts.sort();
-    shown.flows.sort();
-    shown.samples.sort();
-    shown.values.values_mut().for_each(|values| values.sort_by(|a, b| a.partial_cmp(b).unwrap()));
+    shown.sort();
     shown
+}
+
+impl Shown {
+    pub(crate) fn sort(&mut self) {
+        self.parts.sort();
+        self.flows.sort();
+        self.samples.sort();
+        self.values.values_mut().for_each(|values| values.sort_by(|a, b| a.partial_cmp(b).unwrap()));
+    }
 }
 
 type Known = (Option<i64>, Option<String>, Option<String>);

@@ -13,19 +13,19 @@ rank 0 (gpu000) 1
   thread 400001 4
     thread 400001 4
   GPU 0
-    stream 4
-    stream 5
+    Stream 2
+    Stream 3
     copies
     allocations
     memory allocated
     SQ_WAVES
     GRBM_GUI_ACTIVE
   GPU 1
-    stream 1
-    stream 2
-    stream 3
-    stream 4
-    stream 5
+    Default Stream
+    Stream 0
+    Stream 1
+    Stream 2
+    Stream 3
   allocations
 rank 1 (gpu001) 2
   main 2
@@ -33,18 +33,18 @@ rank 1 (gpu001) 2
   thread 401001 6
     thread 401001 6
   GPU 0
-    stream 6
-    stream 9
+    Default Stream
+    Stream 2
     copies
     allocations
     memory allocated
     SQ_WAVES
     GRBM_GUI_ACTIVE
   GPU 1
-    stream 6
-    stream 8
-    stream 9
-    stream 10
+    Default Stream
+    Stream 1
+    Stream 2
+    Stream 3
   allocations
 ";
 

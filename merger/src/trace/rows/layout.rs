@@ -189,10 +189,7 @@ impl Tracks<'_> {
                     false => (&self.names.streams, "stream"),
                 };
                 match lane.and_then(|lane| lanes.at(lane)) {
-                    Some((_, lane)) => {
-                        let name = format!("{word} {}", lane.handle);
-                        (name, TrackKind::Slices(Overlaps::Separate), told(&lane.name))
-                    }
+                    Some((_, lane)) => plain(&lane.name, Overlaps::Separate),
                     None => plain(&format!("unknown {word}"), Overlaps::Separate),
                 }
             }

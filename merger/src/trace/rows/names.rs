@@ -6,9 +6,12 @@ use crate::failure::Failure;
 use crate::trace::item::{TextId, Texts};
 use rpd_shard::model::{Cells, Local, Rows, TableId, Value, rocpd};
 use serde_json::{Map, Value as Json};
+use std::collections::HashMap;
 
 /// Most rows of one of these tables in a unit.
 const MOST: usize = 1 << 22;
+/// Most characters of the name of a queue or stream.
+const LONGEST_LANE: usize = 256;
 
 /// Rows by their ids, which ascend.
 #[derive(Debug)]
@@ -75,7 +78,10 @@ impl Agent {
 pub(super) struct Lane {
     /// Its number in the runtime that it comes from.
     pub(super) handle: i64,
+    /// What it is called: no other one of its process is called so.
     pub(super) name: String,
+    /// Id of its process.
+    process: Option<i64>,
 }
 
 /// A counter.
@@ -120,8 +126,8 @@ impl Names {
                 name: row.text("name"),
             })?,
             agents: rows(tables, unit, rocpd::INFO_AGENT, AGENT, agent)?,
-            queues: rows(tables, unit, rocpd::INFO_QUEUE, &["name", "extdata"], lane)?,
-            streams: rows(tables, unit, rocpd::INFO_STREAM, &["name", "extdata"], lane)?,
+            queues: lanes(tables, unit, rocpd::INFO_QUEUE, "queue")?,
+            streams: lanes(tables, unit, rocpd::INFO_STREAM, "stream")?,
             counters: rows(tables, unit, rocpd::INFO_PMC, COUNTER, |row| Counter {
                 process: row.int("pid"),
                 agent: row.int("agent_id"),
@@ -226,10 +232,41 @@ fn rows<T>(
     Ok(ById { rows: found })
 }
 
+/// Queues or streams, as `word` says.
+fn lanes(tables: &Tables, unit: &Unit, table: TableId, word: &str) -> Result<ById<Lane>, Failure> {
+    let mut lanes = rows(tables, unit, table, &["pid", "name", "extdata"], lane)?;
+    name_lanes(lanes.rows.iter_mut().map(|(_, lane)| lane), word);
+    Ok(lanes)
+}
+
 fn lane(row: &Row<'_>) -> Lane {
     // A merge notes the number where it gave another one.
     let noted = row.json().get("rpd").and_then(|noted| noted.get("id")).and_then(Json::as_i64);
-    Lane { handle: noted.unwrap_or(row.id()), name: row.text("name") }
+    Lane { handle: noted.unwrap_or(row.id()), name: row.text("name"), process: row.int("pid") }
+}
+
+/// Queues or streams are called as the input calls them (`Stream 3`), or by their place in their process (`stream 3`); with
+/// their numbers where that is the same for several, which would be taken for lanes of one.
+fn name_lanes<'a>(lanes: impl Iterator<Item = &'a mut Lane>, word: &str) {
+    let mut lanes: Vec<&mut Lane> = lanes.collect();
+    let mut places: HashMap<Option<i64>, u64> = HashMap::new();
+    let mut known: HashMap<(Option<i64>, String), u32> = HashMap::new();
+    for lane in &mut lanes {
+        let place = places.entry(lane.process).or_insert(0);
+        let name: String = lane.name.chars().take(LONGEST_LANE).collect();
+        lane.name = match name.to_lowercase().contains(word) {
+            true => name,
+            false if name.is_empty() => format!("{word} {place}"),
+            false => format!("{word} {name}"),
+        };
+        *place += 1;
+        *known.entry((lane.process, lane.name.clone())).or_insert(0) += 1;
+    }
+    for lane in lanes {
+        if known.get(&(lane.process, lane.name.clone())).is_some_and(|count| *count > 1) {
+            lane.name = format!("{} [{}]", lane.name, lane.handle);
+        }
+    }
 }
 
 fn agent(row: &Row<'_>) -> Agent {
@@ -267,6 +304,26 @@ mod tests {
         assert_eq!([4, 5, 6, 7, 9, 10].map(found), [None, Some('a'), Some('b'), None, Some('c'), None]);
         assert_eq!(by_id.place(Some(i64::MIN)), None);
         assert_eq!(by_id.place(None), None);
+    }
+
+    #[test]
+    fn streams_are_called_as_their_input_calls_them_and_by_names_of_their_own() {
+        let of = |process, handle, name: &str| Lane { handle, name: name.to_owned(), process: Some(process) };
+        let mut lanes = [
+            of(1, 0, "Default Stream"),
+            of(1, 1, "Stream 0"),
+            of(1, 7, ""),
+            of(1, 8, "(unknown)"),
+            of(2, 4, ""),
+            of(2, 5, "Stream 0"),
+            of(2, 6, "mine"),
+            of(2, 9, "mine"),
+        ];
+        name_lanes(lanes.iter_mut(), "stream");
+        let names = lanes.each_ref().map(|lane| lane.name.as_str());
+        let first = ["Default Stream", "Stream 0", "stream 2", "stream (unknown)"];
+        let second = ["stream 0", "Stream 0", "stream mine [6]", "stream mine [9]"];
+        assert_eq!((&names[..4], &names[4..]), (&first[..], &second[..]));
     }
 
     #[test]

@@ -158,12 +158,23 @@ impl Pen<'_, '_> {
         let track = self.layout.tracks.get(row.track as usize);
         let of_thread = track.is_some_and(|track| matches!(track.kind, TrackKind::Thread { .. }));
         self.facts.cut_stacks += u64::from(row.track == NO_TRACK && stack.is_some());
+        let asked_for = |what| !self.selection.exclude.contains(&what);
+        let leaves_out_stack = stack.is_some() && !asked_for(What::Samples);
+        let shows_values = has_values && asked_for(What::Counters);
         let kind = match stack {
-            _ if !row.in_window || row.track == NO_TRACK => None,
+            _ if !row.in_window || row.track == NO_TRACK || leaves_out_stack => None,
             Some(stack) if of_thread => Some(Kind::Sample(StackNumber(stack))),
             None if has_values => None,
             _ => Some(Kind::Instant),
         };
+        if row.in_window && kind.is_none() && (leaves_out_stack || !shows_values) {
+            self.facts.samples.drawn -= 1;
+            self.facts.samples.left_out += 1;
+            let fate = row.event.and_then(|event| self.fates.get_mut(event as usize));
+            if let Some(fate) = fate.filter(|_| !shows_values) {
+                *fate = Fate::LeftOut;
+            }
+        }
         if let Some(kind) = kind {
             let is_sample = matches!(kind, Kind::Sample(_));
             if !is_sample {

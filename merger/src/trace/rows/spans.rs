@@ -3,7 +3,6 @@
 use super::draw::{Drawn, Pen};
 use super::events::{Chunk, Events};
 use super::memory::Change;
-use super::names::{ById, Lane};
 use super::places::{Level, Place, Spans};
 use super::texts::each_text;
 use super::value::push_hex;
@@ -255,16 +254,14 @@ impl Pen<'_, '_> {
         self.strings.text(id, &mut self.dictionary.texts, &mut self.facts.mended)
     }
 
-    /// The queue and stream of a row, by the numbers of the runtime.
+    /// The queue and stream of a row, as their tracks are called.
     #[inline]
     fn lanes(&self, (queues, streams): (&Cells, &Cells), i: usize, args: &mut Vec<Arg<'_>>) {
-        let names = self.placing.names;
-        let handle = |lanes: &ById<Lane>, id| lanes.at(lanes.place(id)?).map(|(_, lane)| lane.handle);
-        let queue = handle(&names.queues, queues.int(i)).map(|handle| (self.words.queue, handle));
-        let stream = handle(&names.streams, streams.int(i)).map(|handle| (self.words.stream, handle));
-        for (name, handle) in [queue, stream].into_iter().flatten() {
-            args.push(Arg { name, value: ArgValue::Int(handle) });
-        }
+        let (names, words) = (self.placing.names, &self.words);
+        let queue = words.queue_at(names.queues.place(queues.int(i))).map(|name| known(words.queue, name));
+        let stream =
+            words.stream_at(names.streams.place(streams.int(i))).map(|name| known(words.stream, name));
+        args.extend([queue, stream].into_iter().flatten());
     }
 
     /// The region that a kernel or copy was called by.

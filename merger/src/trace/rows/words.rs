@@ -28,6 +28,8 @@ pub(super) struct Words {
     pub(super) unknown: TextId,
     /// By their places.
     agents: Vec<TextId>,
+    queues: Vec<TextId>,
+    streams: Vec<TextId>,
     sizes: HashMap<[i64; 3], TextId>,
     last: ([i64; 3], TextId),
 }
@@ -37,6 +39,9 @@ impl Words {
         let agents =
             (0..).map_while(|place| names.agents.at(place)).map(|(_, agent)| texts.add(&agent.label()));
         let agents = agents.collect();
+        let [queues, streams] = [&names.queues, &names.streams].map(|lanes| {
+            (0..).map_while(|place| lanes.at(place)).map(|(_, lane)| texts.add(&lane.name)).collect()
+        });
         let zero = texts.add("0,0,0");
         Words {
             call: texts.add("call"),
@@ -59,6 +64,8 @@ impl Words {
             track: texts.add("track"),
             unknown: texts.add("(unknown)"),
             agents,
+            queues,
+            streams,
             sizes: HashMap::new(),
             last: ([0; 3], zero),
         }
@@ -67,6 +74,18 @@ impl Words {
     /// What an agent is called.
     pub(super) fn agent_at(&self, place: Option<u32>) -> Option<TextId> {
         self.agents.get(place? as usize).copied()
+    }
+
+    /// What a queue is called.
+    #[inline]
+    pub(super) fn queue_at(&self, place: Option<u32>) -> Option<TextId> {
+        self.queues.get(place? as usize).copied()
+    }
+
+    /// What a stream is called.
+    #[inline]
+    pub(super) fn stream_at(&self, place: Option<u32>) -> Option<TextId> {
+        self.streams.get(place? as usize).copied()
     }
 
     /// Three numbers as one text.
