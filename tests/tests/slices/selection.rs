@@ -41,9 +41,9 @@ fn rows_of_ranks_that_are_not_asked_for_are_counted() {
 #[test]
 fn ranks_and_times_that_are_not_in_the_job_are_told() {
     let subject = synthetic(200);
-    let told = subject.told(&["--split-by-time", "2", "--ranks", "1,77,90-99"]);
+    let told = subject.drawn(&["--split-by-time", "2", "--ranks", "1,77,90-99"]).success().stderr;
     assert!(told.contains("--ranks 77,90-99: nothing of them is in the job"), "{told}");
-    let told = subject.told(&["--split-by-time", "2", "--ranks", "0-99"]);
+    let told = subject.drawn(&["--split-by-time", "2", "--ranks", "0-99"]).success().stderr;
     assert!(!told.contains("--ranks"), "{told}");
 
     let folder = subject.beside("late");
