@@ -62,8 +62,8 @@ impl Held {
     }
 }
 
-/// Least memory of a unit that is drawn.
-const PER_UNIT: u64 = 10 << 20;
+/// Least memory of a unit that is drawn: two pieces of its rows, what their events say, and the items.
+const PER_UNIT: u64 = 12 << 20;
 /// A piece of a trace that is compressed: before, after, and what the compressor takes.
 const PER_PIECE: u64 = 3 << 20;
 

@@ -4,7 +4,7 @@
 //     node trace_processor.mjs UI TRACE... -- SQL...
 //
 // UI is a folder of a built Perfetto UI, with engine_bundle.js and the .wasm files. The traces are loaded one after the
-// other, each alone. Prints a line for each query of each trace: {"columns": [...], "rows": [[...], ...]}, blobs as
+// other, each alone, and standard error tells how long that took. Prints a line for each query of each trace: {"columns": [...], "rows": [[...], ...]}, blobs as
 // {"blob": BYTES}. Exit 1, with the reason on standard error, if a trace or a query is refused; 2 if the trace
 // processor itself fails.
 //
@@ -182,6 +182,7 @@ let loading;
 function load(trace) {
   if (loading) request(RESET);
   loading = trace;
+  const began = performance.now();
   const descriptor = fs.openSync(trace, 'r');
   const piece = Buffer.alloc(16 << 20);
   for (;;) {
@@ -191,6 +192,7 @@ function load(trace) {
   }
   fs.closeSync(descriptor);
   check(request(FINALIZE), 212, 1);
+  error(`loaded in ${(performance.now() - began) / 1000} s`);
 }
 
 // The cells of a batch: their types, and for each type the values one behind the other.

@@ -408,7 +408,7 @@ mod tests {
         let layout = layout();
         let numbers = tracks::number(&Solo, &[&layout]).unwrap();
         let folder = tempfile::tempdir().unwrap();
-        let mut sorter = Sorter::new(folder.path(), 1 << 20);
+        let mut sorter = Sorter::new(folder.path(), 1 << 20, 5);
         items.iter().for_each(|item| sorter.push(item).unwrap());
         let unit = Unit { place: 0, layout: &layout, dictionary, numbers: &numbers[0] };
         let mut files = Files::default();

@@ -502,7 +502,7 @@ mod tests {
 
     fn run(items: &[Drawn], windows: &Windows) -> Vec<Option<(Vec<Mark>, Tally)>> {
         let folder = tempfile::tempdir().unwrap();
-        let mut sorter = Sorter::new(folder.path(), 1 << 20);
+        let mut sorter = Sorter::new(folder.path(), 1 << 20, 5);
         for drawn in items {
             let Drawn { start, end, track, kind, name } = *drawn;
             let flows = [FlowEnd::From(name.into())];

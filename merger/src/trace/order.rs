@@ -51,10 +51,18 @@ impl Stored<'_> {
 }
 
 impl<'a> Sorter<'a> {
-    /// `memory`: bytes that it may take. What does not fit goes to files in `folder`.
-    pub(super) fn new(folder: &'a Path, memory: u64) -> Sorter<'a> {
+    /// `memory`: bytes that it may take. What does not fit goes to files in `folder`. `expected`: how many items will come,
+    /// about.
+    pub(super) fn new(folder: &'a Path, memory: u64, expected: u64) -> Sorter<'a> {
         let memory = usize::try_from(memory).unwrap_or(usize::MAX).clamp(8 * BLOCK, 1 << 30);
-        Sorter { folder, memory, run: Run::default(), spooled: None }
+        let fit = memory / 2 / ITEM;
+        let expected = usize::try_from(expected).unwrap_or(usize::MAX).min(fit);
+        let run = Run {
+            keys: Vec::with_capacity(expected),
+            records: Vec::with_capacity(expected),
+            extra: Vec::new(),
+        };
+        Sorter { folder, memory, run, spooled: None }
     }
 
     pub(super) fn push(&mut self, item: &Item<'_>) -> Result<(), Failure> {
@@ -132,6 +140,9 @@ struct Record {
     kind: u8,
 }
 
+/// Bytes that an item takes in memory, without arrows and annotations.
+const ITEM: usize = size_of::<(Key, u32)>() + size_of::<Record>();
+
 impl Run {
     fn push(&mut self, item: &Item<'_>) -> Result<(), Failure> {
         let extra_at = self.extra.len();
@@ -168,12 +179,11 @@ impl Run {
     }
 
     fn bytes(&self) -> usize {
-        let each = size_of::<(Key, u32)>() + size_of::<Record>();
         // Numbers of records have 32 bits.
         if self.records.len() >= u32::MAX as usize {
             usize::MAX
         } else {
-            self.keys.len() * each + self.extra.len()
+            self.keys.len() * ITEM + self.extra.len()
         }
     }
 
@@ -558,7 +568,7 @@ mod tests {
 
     fn sorted(items: &[Owned], memory: u64) -> Vec<Owned> {
         let folder = tempfile::tempdir().unwrap();
-        let mut sorter = Sorter::new(folder.path(), 0);
+        let mut sorter = Sorter::new(folder.path(), 0, u64::MAX);
         sorter.memory = memory as usize;
         items.iter().for_each(|item| item.push_to(&mut sorter));
         let mut out = Vec::new();

@@ -9,8 +9,9 @@ use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-/// Level of compression. Those above take far longer and gain little, since texts are numbers already.
-pub(super) const LEVEL: u32 = 5;
+/// Level of compression. Of a synthetic run of 4 M slices, 74 bytes each: level 3 left 0.321 at 110 MB/s a core, 1 0.416 at
+/// 210, 4 0.306 at 90, 5 0.290 at 75, 6 0.287 at 39. Compression is a third of all CPU time with 3, and half with 5.
+pub(super) const LEVEL: u32 = 3;
 
 /// A piece that is put away.
 #[derive(Clone, Copy, Debug, Default)]

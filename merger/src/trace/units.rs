@@ -3,7 +3,7 @@
 use super::encode::Tally;
 use super::files::Frame;
 use super::form::{Form, Unit, draw};
-use super::item::{Dictionary, Facts, Item, Track, UnitLayout};
+use super::item::{Counts, Dictionary, Facts, Item, Track, UnitLayout};
 use super::order::Sorter;
 use super::pieces::{Piece, Store, UnitPieces};
 use super::rows::{JobRows, UnitPlan};
@@ -186,7 +186,8 @@ impl<'a> Work<'a> {
         };
         let place = self.own.units.start + number;
         let mut dictionary = Dictionary::default();
-        let mut items = Sorter::new(self.folder, self.means.sorting);
+        let Counts { slices, instants, counters, samples, .. } = layout.counts;
+        let mut items = Sorter::new(self.folder, self.means.sorting, slices + instants + counters + samples);
         let mut take = |item: &Item<'_>| items.push(item);
         let facts = self.rows.items(place, layout, &mut dictionary, self.means.reading, &mut take)?;
         let unit = Unit { place, layout, dictionary: &dictionary, numbers };

@@ -1,193 +1,120 @@
-//! Speed and size of Perfetto packets.
+//! How fast traces are drawn, and how large they become.
 //!
 //! ```text
-//! cargo bench -p rpd-tests --bench perfetto [-- SLICES [ROUNDS]]
+//! ci/bench perfetto [--slices N] [--rounds N] [--dir FOLDER] [--only encoder|command]
 //! ```
 //!
-//! Eight processes with eight threads each, and 300 names. All variants take turns in every round; times are CPU times
-//! of the one thread, so that a busy machine disturbs little; each figure is a median over the rounds.
+//! Of the encoder alone, without and with a category and two annotations: slices/s of one core, bytes per slice, and
+//! what gzip makes of them at several levels. The aims are its.
+//!
+//! Of rpd-merge, on a synthetic run of eight ranks that it has merged before, and once from the shards of the run: time,
+//! slices/s, slices/s per core (by CPU time), and memory, alone with one and two threads, and under mpirun with one and two
+//! ranks of a thread; with and without annotations; as one file and as 32. Bytes per slice before and behind gzip; what
+//! other levels of gzip would make of the same packets; which part of the CPU time is reading, gzip and the rest; and how
+//! long Perfetto's own trace processor takes to load the file.
+//!
+//! All take turns in every round; figures are medians over the rounds, and ratios are taken within a round. Inputs are in
+//! the page cache. Memory and the comparison of the outputs, which must be equal, are in a round of their own.
 
+mod command;
+mod encoder;
 mod job;
+mod load;
+mod report;
+mod stages;
 
-use job::{Call, Job, describe};
-use rpd_perfetto::{Annotation, Event, Sequence, StringId, Timestamp, TrackId, Value, gzip_piece, packed};
+use clap::{Parser, ValueEnum};
+use command::{Inputs, contestants};
+use rpd_tests::harness::repository;
 use rustix::time::{ClockId, clock_gettime};
-use std::hint::black_box;
-use std::mem;
-use std::num::NonZeroU32;
+use std::error::Error;
+use std::path::PathBuf;
 use std::process::ExitCode;
 
-/// Levels of gzip that are measured, and that of packed packets.
-const LEVELS: [u32; 3] = [1, 3, 6];
-const PACKED: u32 = 3;
+/// Ranks of the job.
+const RANKS: u32 = 8;
 
-/// What is written of each slice.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Variant {
-    /// Name and times.
-    Plain,
-    /// A category and two numbers, too.
-    Annotated,
+/// Traces of a synthetic job, measured
+#[derive(Parser)]
+#[command(name = "ci/bench perfetto")]
+struct Arguments {
+    /// Slices of the job, about
+    #[arg(long)]
+    slices: Option<usize>,
+    /// Rounds
+    #[arg(long)]
+    rounds: Option<usize>,
+    /// Where inputs and outputs are written; a folder in it, which is removed [default: target/bench-perfetto]
+    #[arg(long, value_name = "FOLDER")]
+    dir: Option<PathBuf>,
+    /// Measure one part
+    #[arg(long, value_name = "PART")]
+    only: Option<Only>,
+    /// Passed by cargo bench; without it, a short run
+    #[arg(long, hide = true)]
+    bench: bool,
 }
 
-/// What is written from.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Input {
-    /// Beginnings and ends that are in order.
-    Edges,
-    /// Spans that are sorted.
-    Spans,
-}
-
-#[derive(Default)]
-struct Figures {
-    encode: Vec<f64>,
-    from_spans: Vec<f64>,
-    gzip: [Vec<f64>; LEVELS.len()],
-    packed: Vec<f64>,
-    bytes: usize,
-    packed_bytes: usize,
-    gzipped: [usize; LEVELS.len()],
+#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum Only {
+    Encoder,
+    Command,
 }
 
 fn main() -> ExitCode {
-    // cargo passes --bench; `cargo test --benches` does not, and gets a short run.
-    let numbers: Vec<usize> = std::env::args().filter_map(|arg| arg.parse().ok()).collect();
-    let benched = std::env::args().any(|arg| arg == "--bench");
-    let slices = numbers.first().copied().unwrap_or(if benched { 2_000_000 } else { 6_400 });
-    let rounds = numbers.get(1).copied().unwrap_or(if benched { 5 } else { 1 });
-    let job = Job::new(slices);
-    let slices = job.slices();
-    let tracks: usize = job.processes.iter().map(Vec::len).sum();
-    println!("{slices} slices, {tracks} tracks, median of {rounds} rounds, one core");
-
-    let mut sequence = Sequence::new(NonZeroU32::MIN);
-    // One piece for each process, as a thread would write it. Their memory is used again.
-    let mut pieces = vec![Vec::new(); job.processes.len()];
-    let variants = [(Variant::Plain, 10e6, 43.0), (Variant::Annotated, 5e6, 65.0)];
-    let mut measured = [Figures::default(), Figures::default()];
-    for _ in 0..rounds {
-        for ((variant, ..), figures) in variants.into_iter().zip(&mut measured) {
-            for input in [Input::Edges, Input::Spans] {
-                let began = cpu_seconds();
-                write(&job, variant, input, &mut sequence, &mut pieces);
-                let seconds = cpu_seconds() - began;
-                match input {
-                    Input::Edges => figures.encode.push(seconds),
-                    Input::Spans => figures.from_spans.push(seconds),
-                }
-                figures.bytes = pieces.iter().map(Vec::len).sum();
-            }
-            for (i, level) in LEVELS.into_iter().enumerate() {
-                let began = cpu_seconds();
-                let mut file = Vec::new();
-                for piece in &pieces {
-                    gzip_piece(black_box(piece), level, &mut file).expect("memory takes all");
-                }
-                figures.gzip[i].push(cpu_seconds() - began);
-                figures.gzipped[i] = file.len();
-            }
-            let began = cpu_seconds();
-            let mut file = Vec::new();
-            for piece in &pieces {
-                packed(black_box(piece), PACKED, &mut file).expect("memory takes all");
-            }
-            figures.packed.push(cpu_seconds() - began);
-            figures.packed_bytes = file.len();
+    match run(&Arguments::parse()) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("perfetto: {error}");
+            ExitCode::FAILURE
         }
     }
-    let mut hold = true;
-    for ((variant, speed, bytes), figures) in variants.into_iter().zip(&mut measured) {
-        hold &= print(variant, speed, bytes, figures, slices as f64);
-    }
-    if !hold {
+}
+
+fn run(arguments: &Arguments) -> Result<(), Box<dyn Error>> {
+    let default = if arguments.bench { (2_000_000, 3) } else { (6_400, 1) };
+    let slices = arguments.slices.unwrap_or(default.0);
+    let rounds = arguments.rounds.unwrap_or(default.1).max(1);
+    if arguments.only != Some(Only::Command) && !encoder::measure(slices, rounds) {
         println!("some aims are missed");
     }
-    ExitCode::SUCCESS
+    if arguments.only != Some(Only::Encoder) {
+        measure_command(arguments, slices, rounds)?;
+    }
+    Ok(())
 }
 
-/// Writes a piece for each process.
-fn write(job: &Job, variant: Variant, input: Input, sequence: &mut Sequence, pieces: &mut [Vec<u8>]) {
-    for ((threads, piece), number) in job.processes.iter().zip(pieces).zip(1..) {
-        sequence.restart(NonZeroU32::new(number).expect("numbers count from 1"));
-        describe(number, threads, sequence);
-        for thread in threads {
-            let mut edge = |at, call: Option<u32>| match call {
-                Some(call) => begin(job, variant, at, thread.track, &thread.calls[call as usize], sequence),
-                None => sequence.end(at, thread.track),
-            };
-            match input {
-                Input::Edges => thread.edges.iter().for_each(|&(at, call)| edge(at, call)),
-                Input::Spans => thread.in_order(edge),
-            }
+fn measure_command(arguments: &Arguments, slices: usize, rounds: usize) -> Result<(), Box<dyn Error>> {
+    let place = arguments.dir.clone().unwrap_or_else(|| repository().join("target/bench-perfetto"));
+    std::fs::create_dir_all(&place)?;
+    let folder = tempfile::Builder::new().prefix("perfetto-").tempdir_in(&place)?;
+    let inputs = Inputs::write(RANKS, slices / RANKS as usize, folder.path())?;
+    let mut rows = Vec::new();
+    for contestant in contestants() {
+        eprintln!("check: {contestant}");
+        rows.push(report::Row::new(contestant, inputs.check(contestant)?));
+    }
+    for round in 0..rounds {
+        // Each time another one begins, so that none always follows the same one.
+        let first = round % rows.len().max(1);
+        let (ahead, behind) = rows.split_at_mut(first);
+        for row in behind.iter_mut().chain(ahead) {
+            let lap = inputs.lap(row.contestant)?;
+            eprintln!("round {} of {rounds}: {}: {:.2} s", round + 1, row.contestant, lap.seconds);
+            row.laps.push(lap);
         }
-        *piece = sequence.take(mem::take(piece));
-        black_box(piece);
     }
-}
-
-fn begin(job: &Job, variant: Variant, at: Timestamp, track: TrackId, call: &Call, sequence: &mut Sequence) {
-    let name = sequence.event_name(StringId(call.name), || job.name(call.name));
-    let plain = Event::new(at, track, name);
-    if variant == Variant::Plain {
-        return sequence.begin(&plain);
+    report::print(folder.path(), &rows);
+    for annotations in [true, false] {
+        let trace = inputs.trace(annotations)?;
+        stages::print(&inputs.database, &trace, annotations, rounds, report::cpu_alone(&rows, annotations))?;
+        load::print(&trace, rounds);
     }
-    let category = sequence.category(StringId(call.category), || job.category(call.category));
-    let annotations = [
-        Annotation { name: sequence.annotation_name(StringId(0), || "size"), value: Value::Int(call.size) },
-        Annotation {
-            name: sequence.annotation_name(StringId(1), || "correlation"),
-            value: Value::Int(call.correlation),
-        },
-    ];
-    sequence.begin(&Event { category: Some(category), annotations: &annotations, ..plain });
-}
-
-/// Prints the figures of a variant; whether its aims hold.
-fn print(variant: Variant, aim_speed: f64, aim_bytes: f64, figures: &mut Figures, slices: f64) -> bool {
-    println!(
-        "\n{}",
-        match variant {
-            Variant::Plain => "name and times",
-            Variant::Annotated => "with a category and two numbers",
-        }
-    );
-    let [encode, from_spans] =
-        [&mut figures.encode, &mut figures.from_spans].map(|times| slices / median(times));
-    let each = figures.bytes as f64 / slices;
-    println!("  encode              {:>8.2} M slices/s", encode / 1e6);
-    println!("  order and encode    {:>8.2} M slices/s", from_spans / 1e6);
-    println!("  raw                 {each:>8.2} bytes/slice");
-    let compressed = |what: String, bytes: usize, times: &mut [f64]| {
-        let seconds = median(times);
-        println!(
-            "  {what:<20}{:>8.2} bytes/slice, {:.2} M slices/s, {:.0} MB/s",
-            bytes as f64 / slices,
-            slices / seconds / 1e6,
-            figures.bytes as f64 / seconds / 1e6
-        );
-    };
-    for ((level, times), bytes) in LEVELS.into_iter().zip(&mut figures.gzip).zip(figures.gzipped) {
-        compressed(format!("gzip level {level}"), bytes, times);
-    }
-    compressed(format!("packed, level {PACKED}"), figures.packed_bytes, &mut figures.packed);
-    let aims = [
-        (format!("encode over {} M slices/s", aim_speed / 1e6), encode > aim_speed),
-        (format!("at most {aim_bytes} bytes/slice raw"), each <= aim_bytes),
-    ];
-    for (aim, holds) in &aims {
-        println!("  aim: {aim}: {}", if *holds { "holds" } else { "MISSED" });
-    }
-    aims.iter().all(|(_, holds)| *holds)
+    Ok(())
 }
 
 /// CPU time of this thread.
 fn cpu_seconds() -> f64 {
     let now = clock_gettime(ClockId::ThreadCPUTime);
     now.tv_sec as f64 + now.tv_nsec as f64 / 1e9
-}
-
-fn median(values: &mut [f64]) -> f64 {
-    values.sort_by(f64::total_cmp);
-    values.get(values.len() / 2).copied().unwrap_or(f64::NAN)
 }

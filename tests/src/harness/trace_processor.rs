@@ -72,6 +72,22 @@ impl TraceProcessor {
     /// # Panics
     /// If a trace or a query is refused.
     pub fn each<const N: usize>(&self, traces: &[PathBuf], sql: [&str; N]) -> Vec<[Vec<Row>; N]> {
+        self.answers(traces, sql).0
+    }
+
+    /// How many seconds a trace takes to load, without the start of the trace processor, and what queries find in it.
+    ///
+    /// # Panics
+    /// If the trace or a query is refused.
+    pub fn load<const N: usize>(&self, trace: &Path, sql: [&str; N]) -> (f64, [Vec<Row>; N]) {
+        let (mut answers, said) = self.answers(&[trace.to_owned()], sql);
+        let seconds = said.lines().find_map(|line| line.strip_prefix("loaded in ")?.strip_suffix(" s"));
+        let seconds = seconds.and_then(|seconds| seconds.parse().ok());
+        (seconds.expect("the script tells how long it took"), answers.pop().expect("an answer to a trace"))
+    }
+
+    /// What queries find in traces, and what the script says.
+    fn answers<const N: usize>(&self, traces: &[PathBuf], sql: [&str; N]) -> (Vec<[Vec<Row>; N]>, String) {
         let outcome = Job::new("node")
             .arg(repository().join("tests/perfetto/trace_processor.mjs"))
             .arg(&self.ui)
@@ -84,7 +100,8 @@ impl TraceProcessor {
         let answers: Vec<Vec<Row>> = outcome.stdout.lines().map(rows).collect();
         assert_eq!(answers.len(), traces.len() * N, "not an answer to each query:\n{}", outcome.stderr);
         let mut answers = answers.into_iter();
-        traces.iter().map(|_| std::array::from_fn(|_| answers.next().unwrap_or_default())).collect()
+        let answers = traces.iter().map(|_| std::array::from_fn(|_| answers.next().unwrap_or_default()));
+        (answers.collect(), outcome.stderr)
     }
 }
 

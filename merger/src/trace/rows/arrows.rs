@@ -10,12 +10,14 @@ use super::units::{Unit, place_of};
 use crate::failure::Failure;
 use rpd_shard::model::{Keys, TableId, rocpd};
 use std::ops::Range;
-use twox_hash::XxHash3_64;
 
 /// Tables whose rows arrows end at.
 const SINKS: [TableId; 2] = [rocpd::KERNEL_DISPATCH, rocpd::MEMORY_COPY];
 /// Numbers of other arrows have this bit.
 pub(super) const COLLECTIVE: u64 = 1 << 63;
+/// Those of a unit count from its place in the job and 1, shifted by so many bits: eight bytes that differ little from one
+/// arrow to the next, since a compressed file with hashes instead would be half as large again.
+const UNIT_SHIFT: u32 = 40;
 /// Least events whose stack ids are held at once.
 const LEAST_EVENTS: u64 = 1 << 16;
 
@@ -131,13 +133,12 @@ impl Launching {
     }
 }
 
-/// Finds the arrows of a unit. `pieces` are those that the survey saw, by table; `process` is its first process's
-/// id, which together with the stack id makes the number of an arrow one of its own in the job.
+/// Finds the arrows of a unit, whose place in the job is `place`. `pieces` are those that the survey saw, by table.
 pub(super) fn arrows(
     tables: &Tables,
     unit: &Unit,
     pieces: &[Vec<PieceSeen>],
-    process: i64,
+    place: usize,
     memory: u64,
 ) -> Result<Arrows, Failure> {
     let seen = |table| pieces.get(place_of(table)).map_or(&[][..], Vec::as_slice);
@@ -170,12 +171,13 @@ pub(super) fn arrows(
         None => drop(each_stack(tables, unit, memory, &mut find)?),
     }
     calls.sort_unstable();
-    Ok(join(&sinks, &calls, process))
+    Ok(join(&sinks, &calls, place))
 }
 
 /// Both are in order.
-fn join(sinks: &[Sink], calls: &[Call], process: i64) -> Arrows {
+fn join(sinks: &[Sink], calls: &[Call], place: usize) -> Arrows {
     let mut arrows = Arrows::default();
+    let first = (place as u64 + 1) << UNIT_SHIFT & !COLLECTIVE;
     let mut calls = calls;
     for sinks in sinks.chunk_by(|one, other| one.stack == other.stack) {
         let Some(stack) = sinks.first().map(|sink| sink.stack) else { continue };
@@ -184,7 +186,7 @@ fn join(sinks: &[Sink], calls: &[Call], process: i64) -> Arrows {
         if own.is_empty() {
             continue;
         }
-        for (ordinal, sink) in sinks.iter().enumerate() {
+        for sink in sinks {
             let before = own.get(..own.partition_point(|call| call.start <= sink.start)).unwrap_or_default();
             let Some(last) = before.last() else {
                 arrows.backward += 1;
@@ -193,7 +195,7 @@ fn join(sinks: &[Sink], calls: &[Call], process: i64) -> Arrows {
             let Some(call) = before.get(before.partition_point(|call| call.start < last.start)) else {
                 continue;
             };
-            let number = number(process, stack, ordinal as u64);
+            let number = first + arrows.from.len() as u64;
             arrows.from.push((call.id, number));
             if let Some(to) = arrows.to.get_mut(usize::from(sink.table)) {
                 to.push((sink.id, number));
@@ -204,14 +206,6 @@ fn join(sinks: &[Sink], calls: &[Call], process: i64) -> Arrows {
     arrows.from.sort_by_key(|(id, _)| *id);
     arrows.to.iter_mut().for_each(|to| to.sort_unstable());
     arrows
-}
-
-fn number(process: i64, stack: i64, ordinal: u64) -> u64 {
-    let mut bytes = [0; 24];
-    bytes[..8].copy_from_slice(&process.to_le_bytes());
-    bytes[8..16].copy_from_slice(&stack.to_le_bytes());
-    bytes[16..].copy_from_slice(&ordinal.to_le_bytes());
-    (XxHash3_64::oneshot(&bytes) & !COLLECTIVE).max(1)
 }
 
 impl Arrows {
@@ -248,18 +242,16 @@ fn each_stack(
     let most = (memory / 4 / 16).max(LEAST_EVENTS);
     let mut stacks = StackIds::default();
     let mut is_only = true;
-    for piece in tables.within(rocpd::EVENT, ids)? {
+    tables.all(rocpd::EVENT, ids, &["stack_id"], &mut |rows, places: Range<usize>| {
         if stacks.stacks.len() as u64 >= most {
             take(&stacks)?;
             stacks = StackIds::default();
             is_only = false;
         }
-        tables.each(rocpd::EVENT, piece, ids, &["stack_id"], &mut |rows, places: Range<usize>| {
-            let cells = rows.column("stack_id");
-            places.for_each(|place| stacks.push(&rows.keys, place, cells.int(place).unwrap_or(0)));
-            Ok(())
-        })?;
-    }
+        let cells = rows.column("stack_id");
+        places.for_each(|place| stacks.push(&rows.keys, place, cells.int(place).unwrap_or(0)));
+        Ok(())
+    })?;
     take(&stacks)?;
     Ok(is_only.then_some(stacks))
 }
@@ -274,19 +266,18 @@ fn each_span(
     take: &mut dyn FnMut(i64, i64, i64),
 ) -> Result<(), Failure> {
     let Some((first, last)) = stacks.bounds() else { return Ok(()) };
-    for piece in pieces.iter().filter(|piece| piece.events.0 <= last && piece.events.1 >= first) {
-        tables.each(table, piece.piece, unit.ids(table), &["start", "event_id"], &mut |rows, places| {
-            let (starts, events) = (rows.column("start"), rows.column("event_id"));
-            for i in places {
-                let stack = stacks.of(events.int(i));
-                if let Some(start) = starts.int(i).filter(|_| stack != 0) {
-                    take(stack, start, rows.keys.get(i));
-                }
+    let touched = pieces.iter().filter(|piece| piece.events.0 <= last && piece.events.1 >= first);
+    let touched: Vec<usize> = touched.map(|piece| piece.piece).collect();
+    tables.each_of(table, &touched, unit.ids(table), &["start", "event_id"], &mut |_, rows, places| {
+        let (starts, events) = (rows.column("start"), rows.column("event_id"));
+        for i in places {
+            let stack = stacks.of(events.int(i));
+            if let Some(start) = starts.int(i).filter(|_| stack != 0) {
+                take(stack, start, rows.keys.get(i));
             }
-            Ok(())
-        })?;
-    }
-    Ok(())
+        }
+        Ok(())
+    })
 }
 
 #[cfg(test)]
@@ -317,6 +308,7 @@ mod tests {
         let of = |all: &[(i64, u64)], row| all.iter().find(|(id, _)| *id == row).map(|(_, number)| *number);
         assert_eq!(of(&arrows.from, 2), of(&arrows.to[0], 3));
         assert_eq!(of(&arrows.from, 4), of(&arrows.to[1], 1));
+        assert_eq!(of(&arrows.from, 2), Some(2 << 40));
         assert_ne!(of(&arrows.from, 2), of(&join(&sinks, &calls, 2).from, 2));
     }
 

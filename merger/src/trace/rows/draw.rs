@@ -7,6 +7,7 @@ use super::memory::Memory;
 use super::names::{self, ById};
 use super::places::{Key, Placing, Recent};
 use super::read::Tables;
+use super::spans::wanted;
 use super::stacks::Stacks;
 use super::strings::{StringTexts, Strings};
 use super::survey::PieceSeen;
@@ -69,9 +70,10 @@ pub(super) struct Drawn {
     pub(super) in_window: bool,
 }
 
-/// Draws a unit.
+/// Draws a unit, whose place in the job is `place`.
 pub(super) fn draw(
     job: &JobRows,
+    place: usize,
     unit: &Unit,
     layout: &UnitLayout,
     dictionary: &mut Dictionary,
@@ -84,10 +86,8 @@ pub(super) fn draw(
     let asked_for = |what: What| !selection.exclude.contains(&what);
     let flows = asked_for(What::Flows);
     let placing = Placing::new(&seen.names, &job.processes, unit, selection.group_by_queue);
-    let first = unit.processes.first().and_then(|place| job.processes.get(*place as usize));
-    let process = first.filter(|_| !unit.by_pid).map_or(0, |process| process.drawn.id);
     let arrows = match flows {
-        true => arrows(tables, unit, &seen.pieces, process, memory)?,
+        true => arrows(tables, unit, &seen.pieces, place, memory)?,
         false => Arrows::default(),
     };
     let mut facts = Facts { backward: arrows.backward, arrows: arrows.len(), ..Facts::default() };
@@ -133,32 +133,37 @@ pub(super) fn draw(
         },
         memory,
     };
-    for chunk in chunks(tables, unit, memory)? {
-        pen.chunk(&source, &chunk, pieces)?;
+    let mut chunks = chunks(tables, unit, memory)?;
+    chunks.reverse();
+    while let Some(chunk) = chunks.pop() {
+        if !pen.chunk(&source, &chunk, pieces)? {
+            let [first, second] = chunk.split(tables)?;
+            chunks.extend([second, first]);
+        }
     }
     pen.finish(&source)
 }
 
 impl<'a> Pen<'a, '_> {
-    /// Draws the rows of a chunk of events.
+    /// Draws the rows of a chunk of events; `false`, and nothing, if what they say is too much to be held at once.
     fn chunk(
         &mut self,
         source: &Source<'_>,
         chunk: &Chunk,
         pieces: impl Fn(TableId) -> &'a [PieceSeen],
-    ) -> Result<(), Failure> {
+    ) -> Result<bool, Failure> {
         let mut counted = Counted::default();
         let (strings, stacks) = (&mut self.strings, &mut self.stacks);
         let events = Events::read(source, chunk, strings, stacks, self.dictionary, &mut counted)?;
+        self.facts.mended += counted.mended_strings;
+        let Some(events) = events else { return Ok(false) };
         self.fates.clear();
         self.fates.resize(events.len(), Fate::None);
         for table in DRAWN.into_iter().filter(|table| !matches!(*table, rocpd::ARG | rocpd::PMC_EVENT)) {
-            for piece in pieces(table).iter().filter(|piece| chunk.touches(piece)) {
-                self.piece(table, piece, chunk, &events)?;
-            }
+            self.table(table, pieces(table), chunk, &events)?;
         }
         self.settle(&events, &counted, source.asked);
-        Ok(())
+        Ok(true)
     }
 
     /// Counts what became of the args and counter values of a chunk.
@@ -195,29 +200,35 @@ impl<'a> Pen<'a, '_> {
         }
     }
 
-    fn piece(
+    fn table(
         &mut self,
         table: TableId,
-        piece: &PieceSeen,
+        pieces: &[PieceSeen],
         chunk: &Chunk,
         events: &Events,
     ) -> Result<(), Failure> {
-        if self.is_outside(table, piece) {
-            // A piece of several chunks is counted with the first.
-            if chunk.has(Some(piece.events.0)) {
+        let mut drawn = Vec::with_capacity(pieces.len());
+        for piece in pieces.iter().filter(|piece| chunk.touches(piece)) {
+            if !self.is_outside(table, piece) {
+                drawn.push(piece.piece);
+            } else if chunk.has(Some(piece.events.0)) {
+                // A piece of several chunks is counted with the first.
                 let facts = of_table(&mut self.facts, table);
                 facts.rows += piece.rows;
                 facts.left_out += piece.rows;
             }
-            return Ok(());
         }
-        match table {
-            rocpd::REGION => self.regions(piece.piece, chunk, events),
-            rocpd::SAMPLE => self.samples(piece.piece, chunk, events),
-            rocpd::KERNEL_DISPATCH => self.kernels(piece.piece, chunk, events),
-            rocpd::MEMORY_COPY => self.copies(piece.piece, chunk, events),
-            _ => self.allocations(piece.piece, chunk, events),
-        }
+        let (tables, ids) = (self.tables, self.unit.ids(table));
+        tables.each_of(table, &drawn, ids, wanted(table), &mut |_, rows, places| {
+            let these = (rows, places);
+            match table {
+                rocpd::REGION => self.regions(these, chunk, events),
+                rocpd::SAMPLE => self.samples(these, chunk, events),
+                rocpd::KERNEL_DISPATCH => self.kernels(these, chunk, events),
+                rocpd::MEMORY_COPY => self.copies(these, chunk, events),
+                _ => self.allocations(these, chunk, events),
+            }
+        })
     }
 
     /// Whether nothing of a piece can be in the window, nor be a counter value before it.

@@ -20,6 +20,8 @@ use std::ops::Range;
 const BYTES_PER_EVENT: u64 = 512;
 /// Fewest and most events at once.
 const EVENTS: (u64, u64) = (1 << 14, 1 << 20);
+/// Bytes that the args of a piece of events may take, however little memory there is.
+const LEAST_ROOM: u64 = 256 << 20;
 
 /// Events that are looked at together. The chunks of a unit divide all ids, so that each row belongs to one of them,
 /// also where its event is not there.
@@ -41,6 +43,24 @@ impl Chunk {
         self.first <= id && self.next.is_none_or(|next| id < next)
     }
 
+    /// Whether it can be [split](Chunk::split).
+    fn is_divisible(&self) -> bool {
+        self.pieces.len() > 1
+    }
+
+    /// Two halves, of a chunk with several pieces.
+    pub(super) fn split(&self, tables: &Tables) -> Result<[Chunk; 2], Failure> {
+        let (first, second) = self.pieces.split_at(self.pieces.len() / 2);
+        let boundary = second.first().map_or(Ok(i64::MAX), |piece| tables.first(rocpd::EVENT, *piece))?;
+        if boundary <= self.first || self.next.is_some_and(|next| next <= boundary) {
+            return Err(descending(tables));
+        }
+        Ok([
+            Chunk { pieces: first.to_vec(), first: self.first, next: Some(boundary) },
+            Chunk { pieces: second.to_vec(), first: boundary, next: self.next },
+        ])
+    }
+
     /// Whether a piece may have rows of it.
     pub(super) fn touches(&self, piece: &PieceSeen) -> bool {
         self.first <= piece.events.1 && self.next.is_none_or(|next| piece.events.0 < next)
@@ -58,7 +78,7 @@ pub(super) fn chunks(tables: &Tables, unit: &Unit, memory: u64) -> Result<Vec<Ch
         if events > 0 && events + rows > most {
             if let Some(last) = chunks.last_mut() {
                 if boundary <= last.first {
-                    return Err(tables.failure("ids of rocpd_event do not ascend: merge its inputs again"));
+                    return Err(descending(tables));
                 }
                 last.next = Some(boundary);
             }
@@ -71,6 +91,10 @@ pub(super) fn chunks(tables: &Tables, unit: &Unit, memory: u64) -> Result<Vec<Ch
         }
     }
     Ok(chunks)
+}
+
+fn descending(tables: &Tables) -> Failure {
+    tables.failure("ids of rocpd_event do not ascend: merge its inputs again")
 }
 
 /// The events of a chunk.
@@ -223,6 +247,8 @@ pub(super) struct Source<'a> {
 #[derive(Debug, Default)]
 pub(super) struct Counted {
     pub(super) mended: u64,
+    /// The same of strings, which are counted when they are first met.
+    pub(super) mended_strings: u64,
     pub(super) cut_stacks: u64,
     /// Args and values that belong to no event.
     pub(super) stray_args: u64,
@@ -232,7 +258,7 @@ pub(super) struct Counted {
 }
 
 impl Events {
-    /// Reads a chunk.
+    /// Reads a chunk; `None` if its args and counter values do not fit into memory, and it can be split.
     pub(super) fn read(
         source: &Source<'_>,
         chunk: &Chunk,
@@ -240,39 +266,38 @@ impl Events {
         stacks: &mut Stacks,
         dictionary: &mut Dictionary,
         counted: &mut Counted,
-    ) -> Result<Events, Failure> {
+    ) -> Result<Option<Events>, Failure> {
         let mut events = Events::default();
         let (tables, unit) = (source.tables, source.unit);
         let wanted = &["category_id", "call_stack", "extdata"];
-        for piece in &chunk.pieces {
-            tables.each(rocpd::EVENT, *piece, unit.ids(rocpd::EVENT), wanted, &mut |rows, places| {
-                events.ids.extend(&rows.keys, places.clone());
-                let categories = rows.column("category_id");
-                for i in places.clone() {
-                    let category =
-                        strings.text(categories.int(i), &mut dictionary.texts, &mut counted.mended);
-                    events.categories.push(category);
+        let ids = unit.ids(rocpd::EVENT);
+        tables.each_of(rocpd::EVENT, &chunk.pieces, ids, wanted, &mut |_, rows, places| {
+            events.ids.extend(&rows.keys, places.clone());
+            let categories = rows.column("category_id");
+            for i in places.clone() {
+                let category =
+                    strings.text(categories.int(i), &mut dictionary.texts, &mut counted.mended_strings);
+                events.categories.push(category);
+            }
+            let message = |text: &[u8]| message(text, dictionary, &mut counted.mended);
+            each_text(rows.column("extdata"), places.clone(), TextId(0), message, |id| {
+                events.messages.push(id)
+            });
+            let before = events.categories.len() - places.len();
+            let mut at = before;
+            let call_stack = |text: &[u8]| stacks.number(text, dictionary, counted);
+            each_text(rows.column("call_stack"), places, 0, call_stack, |stack| {
+                if stack > 0 {
+                    events.stacks.resize(at, 0);
+                    events.stacks.push(stack);
                 }
-                let message = |text: &[u8]| message(text, dictionary, &mut counted.mended);
-                each_text(rows.column("extdata"), places.clone(), TextId(0), message, |id| {
-                    events.messages.push(id)
-                });
-                let before = events.categories.len() - places.len();
-                let mut at = before;
-                let call_stack = |text: &[u8]| stacks.number(text, dictionary, counted);
-                each_text(rows.column("call_stack"), places, 0, call_stack, |stack| {
-                    if stack > 0 {
-                        events.stacks.resize(at, 0);
-                        events.stacks.push(stack);
-                    }
-                    at += 1;
-                });
-                Ok(())
-            })?;
-        }
-        events.read_args(source, chunk, dictionary, counted)?;
-        events.read_values(source, chunk, counted)?;
-        Ok(events)
+                at += 1;
+            });
+            Ok(())
+        })?;
+        let fits = events.read_args(source, chunk, dictionary, counted)?
+            && events.read_values(source, chunk, counted)?;
+        Ok(fits.then_some(events))
     }
 
     /// The place of an event.
@@ -302,101 +327,112 @@ impl Events {
         (self.args.by_event.of(event).len() as u64, self.values.of(event).len() as u64)
     }
 
+    /// Reads the args; `false` if they are too much for a chunk that can be split.
     fn read_args(
         &mut self,
         source: &Source<'_>,
         chunk: &Chunk,
         dictionary: &mut Dictionary,
         counted: &mut Counted,
-    ) -> Result<(), Failure> {
+    ) -> Result<bool, Failure> {
         let asked = source.asked;
         let needed = ["comm", "seq"].map(|name| dictionary.texts.add(name));
         let ids = source.unit.ids(rocpd::ARG);
         let wanted = &["event_id", "position", "name", "value"];
-        for piece in source.args.iter().filter(|piece| chunk.touches(piece)) {
-            if !asked.args && !asked.collectives {
-                break;
+        let is_read = asked.args || asked.collectives;
+        let pieces = pieces(source.args.iter().filter(|piece| is_read && chunk.touches(piece)));
+        let mut fits = true;
+        source.tables.each_of(rocpd::ARG, &pieces, ids, wanted, &mut |_, rows, places| {
+            if !fits {
+                return Ok(());
             }
-            source.tables.each(rocpd::ARG, piece.piece, ids, wanted, &mut |rows, places| {
-                let spans = Spans::of(rocpd::ARG, rows, source.placing);
-                let (positions, values) = (rows.column("position"), rows.column("value"));
-                let mut names = Vec::with_capacity(places.len());
-                let name = |text: &[u8]| add_text(text, dictionary, &mut counted.mended);
-                each_text(rows.column("name"), places.clone(), TextId(0), name, |id| names.push(id));
-                let mut known = KnownValues::of(values, places.clone());
-                for (i, name) in places.zip(names) {
-                    let event = spans.event(i);
-                    if !chunk.has(event) {
-                        continue;
-                    }
-                    counted.args += 1;
-                    let Some(event) = self.find(event) else {
-                        counted.stray_args += 1;
-                        continue;
-                    };
-                    if !asked.args && !needed.contains(&name) {
-                        continue;
-                    }
-                    let value =
-                        known.stored(values, i, dictionary, &mut self.args.texts, &mut counted.mended);
-                    let position =
-                        positions.int(i).unwrap_or(0).clamp(i32::MIN.into(), i32::MAX.into()) as i32;
-                    self.args.by_event.all.push(Placed { event, position, value: (name, value) });
+            let spans = Spans::of(rocpd::ARG, rows, source.placing);
+            let (positions, values) = (rows.column("position"), rows.column("value"));
+            let mut names = Vec::with_capacity(places.len());
+            let name = |text: &[u8]| add_text(text, dictionary, &mut counted.mended);
+            each_text(rows.column("name"), places.clone(), TextId(0), name, |id| names.push(id));
+            let mut known = KnownValues::of(values, places.clone());
+            for (i, name) in places.zip(names) {
+                let event = spans.event(i);
+                if !chunk.has(event) {
+                    continue;
                 }
-                self.fits(source)
-            })?;
-        }
+                counted.args += 1;
+                let Some(event) = self.find(event) else {
+                    counted.stray_args += 1;
+                    continue;
+                };
+                if !asked.args && !needed.contains(&name) {
+                    continue;
+                }
+                let value = known.stored(values, i, dictionary, &mut self.args.texts, &mut counted.mended);
+                let position = positions.int(i).unwrap_or(0).clamp(i32::MIN.into(), i32::MAX.into()) as i32;
+                self.args.by_event.all.push(Placed { event, position, value: (name, value) });
+            }
+            fits = self.fits(source, chunk)?;
+            Ok(())
+        })?;
         self.args.by_event.order(self.ids.len);
-        Ok(())
+        Ok(fits)
     }
 
+    /// The same for the values of counters.
     fn read_values(
         &mut self,
         source: &Source<'_>,
         chunk: &Chunk,
         counted: &mut Counted,
-    ) -> Result<(), Failure> {
+    ) -> Result<bool, Failure> {
         let ids = source.unit.ids(rocpd::PMC_EVENT);
         let wanted = &["event_id", "pmc_id", "value"];
-        for piece in source.values.iter().filter(|piece| chunk.touches(piece)) {
-            source.tables.each(rocpd::PMC_EVENT, piece.piece, ids, wanted, &mut |rows, places| {
-                let spans = Spans::of(rocpd::PMC_EVENT, rows, source.placing);
-                let values = rows.column("value");
-                for i in places {
-                    let event = spans.event(i);
-                    if !chunk.has(event) {
-                        continue;
-                    }
-                    counted.values += 1;
-                    let Some(event) = self.find(event) else {
-                        counted.stray_values += 1;
-                        continue;
-                    };
-                    let value = match values.get(i) {
-                        Value::Int(value) => CounterValue::Int(value),
-                        Value::Real(value) => CounterValue::Double(value),
-                        _ => CounterValue::Double(f64::NAN),
-                    };
-                    let key = source.placing.key(&spans, i);
-                    let track = source.tracks.get(&key).copied().filter(|_| source.asked.values);
-                    let value = StoredCount { track, value };
-                    self.values.all.push(Placed { event, position: 0, value });
+        let pieces = pieces(source.values.iter().filter(|piece| chunk.touches(piece)));
+        let mut fits = true;
+        source.tables.each_of(rocpd::PMC_EVENT, &pieces, ids, wanted, &mut |_, rows, places| {
+            if !fits {
+                return Ok(());
+            }
+            let spans = Spans::of(rocpd::PMC_EVENT, rows, source.placing);
+            let values = rows.column("value");
+            for i in places {
+                let event = spans.event(i);
+                if !chunk.has(event) {
+                    continue;
                 }
-                self.fits(source)
-            })?;
-        }
+                counted.values += 1;
+                let Some(event) = self.find(event) else {
+                    counted.stray_values += 1;
+                    continue;
+                };
+                let value = match values.get(i) {
+                    Value::Int(value) => CounterValue::Int(value),
+                    Value::Real(value) => CounterValue::Double(value),
+                    _ => CounterValue::Double(f64::NAN),
+                };
+                let key = source.placing.key(&spans, i);
+                let track = source.tracks.get(&key).copied().filter(|_| source.asked.values);
+                let value = StoredCount { track, value };
+                self.values.all.push(Placed { event, position: 0, value });
+            }
+            fits = self.fits(source, chunk)?;
+            Ok(())
+        })?;
         self.values.order(self.ids.len);
-        Ok(())
+        Ok(fits)
     }
 
-    /// Whether what the events say fits into memory.
-    fn fits(&self, source: &Source<'_>) -> Result<(), Failure> {
+    /// Whether what the events say fits into memory, or the chunk has to be split. What is of one piece of events has more
+    /// room, since it cannot.
+    fn fits(&self, source: &Source<'_>, chunk: &Chunk) -> Result<bool, Failure> {
         let of = |count: usize, size: usize| (count as u64).saturating_mul(size as u64);
         let args = of(self.args.by_event.all.len(), size_of::<Placed<(TextId, Stored)>>());
         let values = of(self.values.all.len(), size_of::<Placed<StoredCount>>());
         let bytes = args + values + self.args.texts.len() as u64;
-        if bytes <= source.memory.max(256 << 20) && self.args.texts.len() < u32::MAX as usize {
-            return Ok(());
+        let least = if chunk.is_divisible() { 0 } else { LEAST_ROOM };
+        if bytes <= source.memory.max(least) && self.args.texts.len() < u32::MAX as usize {
+            return Ok(true);
+        }
+        if chunk.is_divisible() {
+            return Ok(false);
         }
         let few = format_args!(
             "{} events have {} MiB of args: leave them out with --no-annotations",
@@ -405,6 +441,11 @@ impl Events {
         );
         Err(source.tables.failure(few))
     }
+}
+
+/// Numbers of these pieces.
+fn pieces<'a>(seen: impl Iterator<Item = &'a PieceSeen>) -> Vec<usize> {
+    seen.map(|piece| piece.piece).collect()
 }
 
 #[cfg(test)]

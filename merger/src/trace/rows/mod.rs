@@ -213,7 +213,7 @@ impl JobRows {
         memory: u64,
         take: &mut TakeItem<'_>,
     ) -> Result<Facts, Failure> {
-        let Some(unit) = self.units.get(unit) else { return Ok(Facts::default()) };
-        draw::draw(self, unit, layout, dictionary, memory, take)
+        let Some(found) = self.units.get(unit) else { return Ok(Facts::default()) };
+        draw::draw(self, unit, found, layout, dictionary, memory, take)
     }
 }

@@ -69,6 +69,9 @@ impl Ids {
 /// Takes rows: those at these places.
 pub(super) type TakeRows<'a> = dyn FnMut(&Rows<Local>, Range<usize>) -> Result<(), Failure> + 'a;
 
+/// Takes rows of several pieces: those at these places, of the piece with this place among them.
+pub(super) type TakePieces<'a> = dyn FnMut(usize, &Rows<Local>, Range<usize>) -> Result<(), Failure> + 'a;
+
 /// The tables of a merged database.
 #[derive(Debug)]
 pub(super) struct Tables {
@@ -205,6 +208,37 @@ impl Tables {
         })
     }
 
+    /// The same for several pieces, one after the other, each with its place among them. While one is looked at, another
+    /// thread may read the next.
+    pub(super) fn each_of(
+        &self,
+        table: TableId,
+        pieces: &[usize],
+        ids: &Ids,
+        wanted: &'static [&'static str],
+        take: &mut TakePieces<'_>,
+    ) -> Result<(), Failure> {
+        let Some(known) = self.tables.get(&table) else { return Ok(()) };
+        let read = |number: usize| {
+            let piece = self.pieces(known).get(*pieces.get(number)?)?;
+            Some((piece, self.database.rows(SPACE, known.place, piece, Wanted::Named(wanted))))
+        };
+        let mut ahead = read(0);
+        for number in 0..pieces.len() {
+            let Some((piece, rows)) = ahead.take() else { continue };
+            rayon::in_place_scope(|scope| {
+                if number + 1 < pieces.len() {
+                    scope.spawn(|_| ahead = read(number + 1));
+                }
+                self.take(known, piece, rows, wanted, &mut |rows| {
+                    let mut places = ids.places(&rows.keys, rows.len);
+                    places.try_for_each(|places| take(number, rows, places))
+                })
+            })?;
+        }
+        Ok(())
+    }
+
     /// Hands on all rows of these ids.
     pub(super) fn all(
         &self,
@@ -213,7 +247,8 @@ impl Tables {
         wanted: &'static [&'static str],
         take: &mut TakeRows<'_>,
     ) -> Result<(), Failure> {
-        self.within(table, ids)?.into_iter().try_for_each(|piece| self.each(table, piece, ids, wanted, take))
+        let pieces = self.within(table, ids)?;
+        self.each_of(table, &pieces, ids, wanted, &mut |_, rows, places| take(rows, places))
     }
 
     /// Reads a piece, in parts where its rows are long.
@@ -224,7 +259,20 @@ impl Tables {
         wanted: &'static [&'static str],
         take: &mut dyn FnMut(&Rows<Local>) -> Result<(), Failure>,
     ) -> Result<(), Failure> {
-        match self.database.rows(SPACE, table.place, piece, Wanted::Named(wanted)) {
+        let rows = self.database.rows(SPACE, table.place, piece, Wanted::Named(wanted));
+        self.take(table, piece, rows, wanted, take)
+    }
+
+    /// Hands on the rows of a piece, if they could be read at once; else those of its parts.
+    fn take(
+        &self,
+        table: &OneTable,
+        piece: &Piece,
+        rows: Result<Rows<Local>, ReadError>,
+        wanted: &'static [&'static str],
+        take: &mut dyn FnMut(&Rows<Local>) -> Result<(), Failure>,
+    ) -> Result<(), Failure> {
+        match rows {
             Ok(rows) => take(&rows),
             Err(error @ ReadError::TooLarge { .. }) => {
                 let smaller =

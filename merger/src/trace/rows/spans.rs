@@ -8,7 +8,7 @@ use super::texts::each_text;
 use super::value::push_hex;
 use crate::failure::Failure;
 use crate::trace::item::{Arg, ArgValue, TextId};
-use rpd_shard::model::{Cells, Value, rocpd};
+use rpd_shard::model::{Cells, Local, Rows, TableId, Value, rocpd};
 use std::ops::Range;
 
 const REGION: &[&str] = &["pid", "tid", "start", "end", "name_id", "event_id", "extdata"];
@@ -60,193 +60,212 @@ const ALLOCATE: &[&str] = &[
     "event_id",
 ];
 
+/// The columns that a table is drawn with.
+pub(super) fn wanted(table: TableId) -> &'static [&'static str] {
+    match table {
+        rocpd::REGION => REGION,
+        rocpd::SAMPLE => SAMPLE,
+        rocpd::KERNEL_DISPATCH => DISPATCH,
+        rocpd::MEMORY_COPY => COPY,
+        _ => ALLOCATE,
+    }
+}
+
+/// Rows, and which of them.
+pub(super) type TheseRows<'r> = (&'r Rows<Local>, Range<usize>);
+
 /// Args of one row, at most, without those that were recorded.
 const ARGS: usize = 16;
 
 impl Pen<'_, '_> {
-    pub(super) fn regions(&mut self, piece: usize, chunk: &Chunk, events: &Events) -> Result<(), Failure> {
+    pub(super) fn regions(
+        &mut self,
+        (rows, places): TheseRows<'_>,
+        chunk: &Chunk,
+        events: &Events,
+    ) -> Result<(), Failure> {
         let table = rocpd::REGION;
-        let (tables, ids) = (self.tables, self.unit.ids(table));
-        tables.each(table, piece, ids, REGION, &mut |rows, places| {
-            let spans = Spans::of(table, rows, self.placing);
-            let names = rows.column("name_id");
-            let mut arrow = self.first_arrow(table, rows.keys.get(places.start));
-            let open = open(rows.column("extdata"), places.clone());
-            let mut args: Vec<Arg<'_>> = Vec::with_capacity(ARGS);
-            for i in places.clone() {
-                let Some(row) = self.enter(table, &spans, i, chunk, events) else { continue };
-                let name = self.string(names.int(i));
-                args.clear();
-                self.set_flows(table, rows.keys.get(i), &mut arrow);
-                self.add_collective(&row, name, events);
-                if self.annotates() {
-                    if row.message != TextId(0) && row.message != name {
-                        args.push(known(self.words.call, name));
-                    }
-                    if open.get(i - places.start).is_some_and(|open| *open) {
-                        args.push(Arg { name: self.words.open, value: ArgValue::Bool(true) });
-                    }
+        let spans = Spans::of(table, rows, self.placing);
+        let names = rows.column("name_id");
+        let mut arrow = self.first_arrow(table, rows.keys.get(places.start));
+        let open = open(rows.column("extdata"), places.clone());
+        let mut args: Vec<Arg<'_>> = Vec::with_capacity(ARGS);
+        for i in places.clone() {
+            let Some(row) = self.enter(table, &spans, i, chunk, events) else { continue };
+            let name = self.string(names.int(i));
+            args.clear();
+            self.set_flows(table, rows.keys.get(i), &mut arrow);
+            self.add_collective(&row, name, events);
+            if self.annotates() {
+                if row.message != TextId(0) && row.message != name {
+                    args.push(known(self.words.call, name));
                 }
-                self.slice(&row, message_or(&row, name), &mut args, events)?;
+                if open.get(i - places.start).is_some_and(|open| *open) {
+                    args.push(Arg { name: self.words.open, value: ArgValue::Bool(true) });
+                }
             }
-            Ok(())
-        })
+            self.slice(&row, message_or(&row, name), &mut args, events)?;
+        }
+        Ok(())
     }
 
-    pub(super) fn samples(&mut self, piece: usize, chunk: &Chunk, events: &Events) -> Result<(), Failure> {
+    pub(super) fn samples(
+        &mut self,
+        (rows, places): TheseRows<'_>,
+        chunk: &Chunk,
+        events: &Events,
+    ) -> Result<(), Failure> {
         let table = rocpd::SAMPLE;
-        let (tables, ids) = (self.tables, self.unit.ids(table));
-        tables.each(table, piece, ids, SAMPLE, &mut |rows, places| {
-            let spans = Spans::of(table, rows, self.placing);
-            let tracks = rows.column("track_id");
-            let mut args: Vec<Arg<'_>> = Vec::with_capacity(ARGS);
-            for i in places {
-                let Some(row) = self.enter(table, &spans, i, chunk, events) else { continue };
-                let tracks_known = &self.placing.names.tracks;
-                let track = tracks_known.place(tracks.int(i)).and_then(|place| tracks_known.at(place));
-                let name = self.string(track.and_then(|(_, track)| track.name));
-                args.clear();
-                if self.annotates() && row.message != TextId(0) && row.message != name {
-                    args.push(known(self.words.track, name));
-                }
-                self.moment(&row, message_or(&row, name), &mut args, events)?;
+        let spans = Spans::of(table, rows, self.placing);
+        let tracks = rows.column("track_id");
+        let mut args: Vec<Arg<'_>> = Vec::with_capacity(ARGS);
+        for i in places {
+            let Some(row) = self.enter(table, &spans, i, chunk, events) else { continue };
+            let tracks_known = &self.placing.names.tracks;
+            let track = tracks_known.place(tracks.int(i)).and_then(|place| tracks_known.at(place));
+            let name = self.string(track.and_then(|(_, track)| track.name));
+            args.clear();
+            if self.annotates() && row.message != TextId(0) && row.message != name {
+                args.push(known(self.words.track, name));
             }
-            Ok(())
-        })
+            self.moment(&row, message_or(&row, name), &mut args, events)?;
+        }
+        Ok(())
     }
 
-    pub(super) fn kernels(&mut self, piece: usize, chunk: &Chunk, events: &Events) -> Result<(), Failure> {
+    pub(super) fn kernels(
+        &mut self,
+        (rows, places): TheseRows<'_>,
+        chunk: &Chunk,
+        events: &Events,
+    ) -> Result<(), Failure> {
         let table = rocpd::KERNEL_DISPATCH;
-        let (tables, ids) = (self.tables, self.unit.ids(table));
-        tables.each(table, piece, ids, DISPATCH, &mut |rows, places| {
-            let spans = Spans::of(table, rows, self.placing);
-            let column = |name| rows.column(name);
-            let (kernels, dispatches) = (column("kernel_id"), column("dispatch_id"));
-            let workgroup = ["workgroup_size_x", "workgroup_size_y", "workgroup_size_z"].map(column);
-            let grid = ["grid_size_x", "grid_size_y", "grid_size_z"].map(column);
-            let (queues, streams) = (column("queue_id"), column("stream_id"));
-            let sizes = [column("group_segment_size"), column("private_segment_size")];
-            let regions = column("region_name_id");
-            let mut arrow = self.first_arrow(table, rows.keys.get(places.start));
-            let mut args: Vec<Arg<'_>> = Vec::with_capacity(ARGS);
-            for i in places {
-                let Some(row) = self.enter(table, &spans, i, chunk, events) else { continue };
-                let kernel = self.kernels.place(kernels.int(i)).and_then(|place| self.kernels.at(place));
-                let name = kernel.map_or(self.words.unknown, |(_, name)| *name);
-                args.clear();
-                self.set_flows(table, rows.keys.get(i), &mut arrow);
-                if self.annotates() {
-                    let [grid, workgroup] = [grid, workgroup].map(|of| {
-                        let sizes = of.map(|cells| cells.int(i).unwrap_or(0));
-                        self.words.sizes(sizes, &mut self.dictionary.texts)
-                    });
-                    args.push(known(self.words.grid, grid));
-                    args.push(known(self.words.workgroup, workgroup));
-                    self.lanes((queues, streams), i, &mut args);
-                    number(self.words.dispatch, dispatches.get(i), &mut args);
-                    for (name, cells) in [self.words.lds, self.words.scratch].into_iter().zip(sizes) {
-                        if cells.int(i) != Some(0) {
-                            number(name, cells.get(i), &mut args);
-                        }
+        let spans = Spans::of(table, rows, self.placing);
+        let column = |name| rows.column(name);
+        let (kernels, dispatches) = (column("kernel_id"), column("dispatch_id"));
+        let workgroup = ["workgroup_size_x", "workgroup_size_y", "workgroup_size_z"].map(column);
+        let grid = ["grid_size_x", "grid_size_y", "grid_size_z"].map(column);
+        let (queues, streams) = (column("queue_id"), column("stream_id"));
+        let sizes = [column("group_segment_size"), column("private_segment_size")];
+        let regions = column("region_name_id");
+        let mut arrow = self.first_arrow(table, rows.keys.get(places.start));
+        let mut args: Vec<Arg<'_>> = Vec::with_capacity(ARGS);
+        for i in places {
+            let Some(row) = self.enter(table, &spans, i, chunk, events) else { continue };
+            let kernel = self.kernels.place(kernels.int(i)).and_then(|place| self.kernels.at(place));
+            let name = kernel.map_or(self.words.unknown, |(_, name)| *name);
+            args.clear();
+            self.set_flows(table, rows.keys.get(i), &mut arrow);
+            if self.annotates() {
+                let [grid, workgroup] = [grid, workgroup].map(|of| {
+                    let sizes = of.map(|cells| cells.int(i).unwrap_or(0));
+                    self.words.sizes(sizes, &mut self.dictionary.texts)
+                });
+                args.push(known(self.words.grid, grid));
+                args.push(known(self.words.workgroup, workgroup));
+                self.lanes((queues, streams), i, &mut args);
+                number(self.words.dispatch, dispatches.get(i), &mut args);
+                for (name, cells) in [self.words.lds, self.words.scratch].into_iter().zip(sizes) {
+                    if cells.int(i) != Some(0) {
+                        number(name, cells.get(i), &mut args);
                     }
-                    self.region(regions, i, &mut args);
                 }
-                self.slice(&row, name, &mut args, events)?;
+                self.region(regions, i, &mut args);
             }
-            Ok(())
-        })
+            self.slice(&row, name, &mut args, events)?;
+        }
+        Ok(())
     }
 
-    pub(super) fn copies(&mut self, piece: usize, chunk: &Chunk, events: &Events) -> Result<(), Failure> {
+    pub(super) fn copies(
+        &mut self,
+        (rows, places): TheseRows<'_>,
+        chunk: &Chunk,
+        events: &Events,
+    ) -> Result<(), Failure> {
         let table = rocpd::MEMORY_COPY;
-        let (tables, ids) = (self.tables, self.unit.ids(table));
-        tables.each(table, piece, ids, COPY, &mut |rows, places| {
-            let spans = Spans::of(table, rows, self.placing);
-            let column = |name| rows.column(name);
-            let (names, sizes) = (column("name_id"), column("size"));
-            let (to, from) = (column("dst_agent_id"), column("src_agent_id"));
-            let (queues, streams) = (column("queue_id"), column("stream_id"));
-            let regions = column("region_name_id");
-            let mut arrow = self.first_arrow(table, rows.keys.get(places.start));
-            let mut args: Vec<Arg<'_>> = Vec::with_capacity(ARGS);
-            for i in places {
-                let Some(row) = self.enter(table, &spans, i, chunk, events) else { continue };
-                let name = self.string(names.int(i));
-                args.clear();
-                self.set_flows(table, rows.keys.get(i), &mut arrow);
-                if self.annotates() {
-                    number(self.words.size, sizes.get(i), &mut args);
-                    for (name, agents) in [(self.words.src, from), (self.words.dst, to)] {
-                        let agent = self.words.agent_at(self.placing.names.agents.place(agents.int(i)));
-                        args.extend(agent.map(|agent| known(name, agent)));
-                    }
-                    self.lanes((queues, streams), i, &mut args);
-                    self.region(regions, i, &mut args);
+        let spans = Spans::of(table, rows, self.placing);
+        let column = |name| rows.column(name);
+        let (names, sizes) = (column("name_id"), column("size"));
+        let (to, from) = (column("dst_agent_id"), column("src_agent_id"));
+        let (queues, streams) = (column("queue_id"), column("stream_id"));
+        let regions = column("region_name_id");
+        let mut arrow = self.first_arrow(table, rows.keys.get(places.start));
+        let mut args: Vec<Arg<'_>> = Vec::with_capacity(ARGS);
+        for i in places {
+            let Some(row) = self.enter(table, &spans, i, chunk, events) else { continue };
+            let name = self.string(names.int(i));
+            args.clear();
+            self.set_flows(table, rows.keys.get(i), &mut arrow);
+            if self.annotates() {
+                number(self.words.size, sizes.get(i), &mut args);
+                for (name, agents) in [(self.words.src, from), (self.words.dst, to)] {
+                    let agent = self.words.agent_at(self.placing.names.agents.place(agents.int(i)));
+                    args.extend(agent.map(|agent| known(name, agent)));
                 }
-                self.slice(&row, name, &mut args, events)?;
+                self.lanes((queues, streams), i, &mut args);
+                self.region(regions, i, &mut args);
             }
-            Ok(())
-        })
+            self.slice(&row, name, &mut args, events)?;
+        }
+        Ok(())
     }
 
     pub(super) fn allocations(
         &mut self,
-        piece: usize,
+        (rows, places): TheseRows<'_>,
         chunk: &Chunk,
         events: &Events,
     ) -> Result<(), Failure> {
         let table = rocpd::MEMORY_ALLOCATE;
-        let (tables, ids) = (self.tables, self.unit.ids(table));
-        tables.each(table, piece, ids, ALLOCATE, &mut |rows, places| {
-            let spans = Spans::of(table, rows, self.placing);
-            let column = |name| rows.column(name);
-            let (kinds, levels) = (column("type"), column("level"));
-            let (addresses, sizes) = (column("address"), column("size"));
-            let (queues, streams) = (column("queue_id"), column("stream_id"));
-            let [mut names, mut known_levels] = [const { Vec::new() }; 2];
-            each_text(
-                kinds,
-                places.clone(),
-                self.words.unknown,
-                |text| self.known_text(text),
-                |id| names.push(id),
-            );
-            each_text(
-                levels,
-                places.clone(),
-                TextId(0),
-                |text| self.known_text(text),
-                |id| known_levels.push(id),
-            );
-            let hex = Hex::of(addresses, places.clone());
-            let mut args: Vec<Arg<'_>> = Vec::with_capacity(ARGS);
-            for (place, i) in places.enumerate() {
-                let Some(row) = self.enter(table, &spans, i, chunk, events) else { continue };
-                if let Some(change) = Change::of(kinds.get(i)) {
-                    let (level, times) = (Level::of(levels.get(i)), (row.start, row.end));
-                    let bytes = sizes.int(i).unwrap_or(0);
-                    self.memory.add(row.key, level, change, times, addresses.int(i), bytes);
-                }
-                args.clear();
-                self.clear_flows();
-                if self.annotates() {
-                    number(self.words.size, sizes.get(i), &mut args);
-                    if let Some(address) = hex.at(place) {
-                        args.push(Arg { name: self.words.address, value: ArgValue::Text(address) });
-                    }
-                    let level = known_levels.get(place).copied().filter(|level| *level != TextId(0));
-                    args.extend(level.map(|level| known(self.words.level, level)));
-                    if let (_, Place::Allocations(agent)) = row.key {
-                        let agent = self.words.agent_at(agent);
-                        args.extend(agent.map(|agent| known(self.words.agent, agent)));
-                    }
-                    self.lanes((queues, streams), i, &mut args);
-                }
-                let name = names.get(place).copied().unwrap_or_default();
-                self.slice(&row, name, &mut args, events)?;
+        let spans = Spans::of(table, rows, self.placing);
+        let column = |name| rows.column(name);
+        let (kinds, levels) = (column("type"), column("level"));
+        let (addresses, sizes) = (column("address"), column("size"));
+        let (queues, streams) = (column("queue_id"), column("stream_id"));
+        let [mut names, mut known_levels] = [const { Vec::new() }; 2];
+        each_text(
+            kinds,
+            places.clone(),
+            self.words.unknown,
+            |text| self.known_text(text),
+            |id| names.push(id),
+        );
+        each_text(
+            levels,
+            places.clone(),
+            TextId(0),
+            |text| self.known_text(text),
+            |id| known_levels.push(id),
+        );
+        let hex = Hex::of(addresses, places.clone());
+        let mut args: Vec<Arg<'_>> = Vec::with_capacity(ARGS);
+        for (place, i) in places.enumerate() {
+            let Some(row) = self.enter(table, &spans, i, chunk, events) else { continue };
+            if let Some(change) = Change::of(kinds.get(i)) {
+                let (level, times) = (Level::of(levels.get(i)), (row.start, row.end));
+                let bytes = sizes.int(i).unwrap_or(0);
+                self.memory.add(row.key, level, change, times, addresses.int(i), bytes);
             }
-            Ok(())
-        })
+            args.clear();
+            self.clear_flows();
+            if self.annotates() {
+                number(self.words.size, sizes.get(i), &mut args);
+                if let Some(address) = hex.at(place) {
+                    args.push(Arg { name: self.words.address, value: ArgValue::Text(address) });
+                }
+                let level = known_levels.get(place).copied().filter(|level| *level != TextId(0));
+                args.extend(level.map(|level| known(self.words.level, level)));
+                if let (_, Place::Allocations(agent)) = row.key {
+                    let agent = self.words.agent_at(agent);
+                    args.extend(agent.map(|agent| known(self.words.agent, agent)));
+                }
+                self.lanes((queues, streams), i, &mut args);
+            }
+            let name = names.get(place).copied().unwrap_or_default();
+            self.slice(&row, name, &mut args, events)?;
+        }
+        Ok(())
     }
 
     #[inline]

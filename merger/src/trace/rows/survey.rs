@@ -107,56 +107,59 @@ pub(super) fn survey(
 impl Survey<'_, '_> {
     fn table(&mut self, tables: &Tables, unit: &Unit, table: TableId) -> Result<Vec<PieceSeen>, Failure> {
         let ids = unit.ids(table);
-        let mut pieces = Vec::new();
+        let all = tables.within(table, ids)?;
+        let mut pieces: Vec<PieceSeen> = Vec::new();
         let mut before: Option<i64> = None;
-        for piece in tables.within(table, ids)? {
-            let mut seen =
-                PieceSeen { piece, events: (i64::MAX, i64::MIN), times: (i64::MAX, i64::MIN), rows: 0 };
-            tables.each(table, piece, ids, wanted(table), &mut |rows, places| {
-                let spans = Spans::of(table, rows, &self.placing);
-                let first = rows.keys.get(places.start);
-                if before.is_some_and(|before| before >= first) {
-                    return Err(
-                        tables.failure(format_args!("ids of {table} do not ascend: merge its inputs again"))
-                    );
+        tables.each_of(table, &all, ids, wanted(table), &mut |number, rows, places| {
+            let Some(&piece) = all.get(number) else { return Ok(()) };
+            if pieces.last().is_none_or(|seen| seen.piece != piece) {
+                if self.tracks.len() > MOST_TRACKS {
+                    return Err(tables.failure(format_args!("a process has more than {MOST_TRACKS} tracks")));
                 }
-                before = places.end.checked_sub(1).map(|last| rows.keys.get(last));
-                seen.rows += places.len() as u64;
-                for i in places.clone() {
-                    let event = spans.event(i).unwrap_or(i64::MIN);
-                    seen.events = (seen.events.0.min(event), seen.events.1.max(event));
-                }
-                match table {
-                    rocpd::ARG => {}
-                    rocpd::PMC_EVENT => {
-                        let is_drawn = !excludes(self.selection, table);
-                        for i in places {
-                            self.counted.extend(spans.event(i));
-                            if is_drawn {
-                                self.track(self.placing.key(&spans, i));
-                            }
-                        }
-                    }
-                    _ if excludes(self.selection, table) => {}
-                    _ => {
-                        let kinds = rows.column("type");
-                        for i in places {
-                            let Some((start, end)) = spans.times(i) else { continue };
-                            seen.times = (seen.times.0.min(start), seen.times.1.max(end).max(start));
-                            let grows = table == rocpd::MEMORY_ALLOCATE
-                                && matches!(kinds.get(i), Value::Text(b"ALLOC" | b"REALLOC"));
-                            self.row(table, &spans, i, (start, end), grows);
+                let (events, times) = ((i64::MAX, i64::MIN), (i64::MAX, i64::MIN));
+                pieces.push(PieceSeen { piece, events, times, rows: 0 });
+            }
+            let Some(seen) = pieces.last_mut() else { return Ok(()) };
+            let spans = Spans::of(table, rows, &self.placing);
+            let first = rows.keys.get(places.start);
+            if before.is_some_and(|before| before >= first) {
+                return Err(
+                    tables.failure(format_args!("ids of {table} do not ascend: merge its inputs again"))
+                );
+            }
+            before = places.end.checked_sub(1).map(|last| rows.keys.get(last));
+            seen.rows += places.len() as u64;
+            for i in places.clone() {
+                let event = spans.event(i).unwrap_or(i64::MIN);
+                seen.events = (seen.events.0.min(event), seen.events.1.max(event));
+            }
+            match table {
+                rocpd::ARG => {}
+                rocpd::PMC_EVENT => {
+                    let is_drawn = !excludes(self.selection, table);
+                    for i in places {
+                        self.counted.extend(spans.event(i));
+                        if is_drawn {
+                            self.track(self.placing.key(&spans, i));
                         }
                     }
                 }
-                Ok(())
-            })?;
-            if seen.rows > 0 {
-                pieces.push(seen);
+                _ if excludes(self.selection, table) => {}
+                _ => {
+                    let kinds = rows.column("type");
+                    for i in places {
+                        let Some((start, end)) = spans.times(i) else { continue };
+                        seen.times = (seen.times.0.min(start), seen.times.1.max(end).max(start));
+                        let grows = table == rocpd::MEMORY_ALLOCATE
+                            && matches!(kinds.get(i), Value::Text(b"ALLOC" | b"REALLOC"));
+                        self.row(table, &spans, i, (start, end), grows);
+                    }
+                }
             }
-            if self.tracks.len() > MOST_TRACKS {
-                return Err(tables.failure(format_args!("a process has more than {MOST_TRACKS} tracks")));
-            }
+            Ok(())
+        })?;
+        if self.tracks.len() > MOST_TRACKS {
+            return Err(tables.failure(format_args!("a process has more than {MOST_TRACKS} tracks")));
         }
         Ok(pieces)
     }
