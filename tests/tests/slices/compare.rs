@@ -153,3 +153,86 @@ pub(crate) fn sums<'a>(files: impl Iterator<Item = &'a Shown>) -> BTreeMap<super
     }
     sums
 }
+
+/// A drawing with one of each, and what a trace shows of it in a window that cuts its first slice.
+fn small() -> (Drawing, Shown, Window) {
+    let key = |track: &str| ("rank 0 (node)".to_owned(), track.to_owned());
+    let span = |track: &str, start, end, name: &str| Span {
+        key: key(track),
+        start,
+        end,
+        name: name.to_owned(),
+        category: Some("HIP".to_owned()),
+    };
+    let call = (key("main"), 20, "launch".to_owned());
+    let kernel = (key("GPU 0/Stream 0"), 30, "gemm".to_owned());
+    let sample = (key("main"), 25, "main;launch".to_owned());
+    let value = |at| (at, at as f64);
+    let drawing = Drawing {
+        spans: vec![
+            span("main", 0, 90, "main"),
+            span("main", 20, 22, "launch"),
+            span("GPU 0/Stream 0", 30, 40, "gemm"),
+        ],
+        values: BTreeMap::from([(key("power"), vec![value(5), value(15)])]),
+        arrows: vec![(call.clone(), kernel.clone())],
+        joint: vec![vec![call.clone(), kernel.clone()]],
+        samples: vec![sample.clone()],
+        last: BTreeMap::from([("rank 0 (node)".to_owned(), 90)]),
+    };
+    let part = |span: &Span, cut| Part {
+        key: span.key.clone(),
+        start: span.start.max(10),
+        duration: span.end.min(50) - span.start.max(10),
+        name: span.name.clone(),
+        category: span.category.clone(),
+        cut,
+    };
+    let mut shown = Shown {
+        parts: vec![
+            part(&drawing.spans[0], Some(("both".to_owned(), 0, 90))),
+            part(&drawing.spans[1], None),
+            part(&drawing.spans[2], None),
+        ],
+        values: BTreeMap::from([(key("power"), vec![(10, 5.0), value(15)])]),
+        flows: vec![(call.clone(), kernel.clone()), (call, kernel)],
+        samples: vec![sample],
+        complaints: Vec::new(),
+    };
+    shown.sort();
+    (drawing, shown, (10, 50))
+}
+
+#[test]
+fn whatever_differs_is_found() {
+    let (drawing, shown, window) = small();
+    assert_shows(&shown, &drawing, &[window], "as it is");
+    type Change = fn(&mut Shown);
+    let changes: [(&str, Change); 16] = [
+        ("a slice is missing", |shown| drop(shown.parts.pop())),
+        ("a slice is there twice", |shown| shown.parts.push(shown.parts[2].clone())),
+        ("a slice begins later", |shown| shown.parts[1].start += 1),
+        ("a slice is longer", |shown| shown.parts[1].duration += 1),
+        ("a slice has no end", |shown| shown.parts[2].duration = -1),
+        ("a slice is on another track", |shown| shown.parts[1].key.1.push('2')),
+        ("another name", |shown| shown.parts[1].name.push('2')),
+        ("another category", |shown| shown.parts[1].category = None),
+        ("it is not said that it is cut", |shown| shown.parts.iter_mut().for_each(|part| part.cut = None)),
+        ("an arrow is missing", |shown| drop(shown.flows.pop())),
+        ("an arrow goes elsewhere", |shown| shown.flows[0].1.1 += 1),
+        ("a sample is missing", |shown| shown.samples.clear()),
+        ("another call stack", |shown| shown.samples[0].2.push('2')),
+        ("a value is missing", |shown| drop(shown.values.values_mut().next().unwrap().pop())),
+        ("a value is not repeated", |shown| drop(shown.values.values_mut().next().unwrap().remove(0))),
+        ("a complaint", |shown| shown.complaints.push(vec!["error".into(), 1.into()])),
+    ];
+    for (what, change) in changes {
+        let (_, mut shown, _) = small();
+        change(&mut shown);
+        let found = std::panic::catch_unwind(|| assert_shows(&shown, &drawing, &[window], what));
+        assert!(found.is_err(), "not found: {what}");
+    }
+    let (_, mut longer, _) = small();
+    longer.parts[1].duration += 1;
+    assert_ne!(sums(std::iter::once(&longer)), sums(std::iter::once(&shown)));
+}

@@ -60,7 +60,8 @@ CREATE TEMP TABLE stream AS WITH called AS (SELECT id, pid, coalesce(json_extrac
   SELECT id, name || iif(count(*) OVER (PARTITION BY pid, name) > 1, ' [' || number || ']', '') AS name FROM called;
 CREATE TEMP TABLE event AS SELECT e.id, c.string AS category, coalesce(e.stack_id, 0) AS stack,
     nullif(json_extract(e.extdata, '$.message'), '') AS message, e.call_stack,
-    (SELECT count(*) FROM rocpd_pmc_event v WHERE v.event_id = e.id) AS counters
+    e.id IN (SELECT event_id FROM rocpd_pmc_event) AS counts,
+    coalesce(json_extract(e.extdata, '$.message'), '') <> '' OR e.id IN (SELECT event_id FROM rocpd_arg) AS says
   FROM rocpd_event e LEFT JOIN rocpd_string c ON c.id = e.category_id;
 CREATE UNIQUE INDEX temp.event_id ON event (id);
 CREATE TEMP TABLE span AS
@@ -78,8 +79,8 @@ CREATE TEMP TABLE span AS
     LEFT JOIN agent f ON f.id = c.src_agent_id
   UNION ALL SELECT 'allocation', m.id, m.pid, coalesce(a.name, '') || 'allocations', m.start, m.end, m.type, m.event_id, NULL
     FROM rocpd_memory_allocate m LEFT JOIN agent a ON a.id = m.agent_id
-  UNION ALL SELECT CASE WHEN e.call_stack NOT IN ('{}', '[]') AND t.tid IS NOT NULL THEN 'sample'
-        WHEN e.call_stack NOT IN ('{}', '[]') OR coalesce(e.counters, 0) = 0 THEN 'instant' ELSE 'values' END,
+  UNION ALL SELECT CASE WHEN e.call_stack NOT IN ('{}', '[]') AND t.tid IS NOT NULL AND NOT e.says THEN 'sample'
+        WHEN e.call_stack NOT IN ('{}', '[]') OR e.says OR NOT coalesce(e.counts, 0) THEN 'instant' ELSE 'values' END,
       p.id, t.pid, coalesce(h.name, nullif(s.string, ''), 'samples'), p.timestamp, p.timestamp,
       coalesce(e.message, s.string), p.event_id, NULL
     FROM rocpd_sample p JOIN rocpd_track t ON t.id = p.track_id LEFT JOIN thread h ON h.id = t.tid

@@ -6,11 +6,13 @@ use rpd_tests::databases::{DatabaseJob, change};
 use rpd_tests::harness::Database;
 use rpd_tests::synthetic::SyntheticRun;
 
-/// Samples that are left out with `--exclude samples`, and with `--exclude counters`.
+/// Samples that are left out with `--exclude samples`, and with `--exclude counters`: none with a text or args of its own.
 const LEFT_OUT: [(&str, &str); 2] = [
     ("samples", "e.call_stack <> '{}'"),
     ("counters", "e.call_stack = '{}' AND e.id IN (SELECT event_id FROM rocpd_pmc_event)"),
 ];
+const SAYS_NOTHING: &str =
+    "json_extract(e.extdata, '$.message') IS NULL AND e.id NOT IN (SELECT event_id FROM rocpd_arg)";
 
 /// Compares slices in both formats, made with some options, with the database.
 fn check(subject: &Subject, name: &str, options: &[&str]) {
@@ -24,7 +26,12 @@ fn check(subject: &Subject, name: &str, options: &[&str]) {
 
 /// Databases whose samples have call stacks, of all forms that there are, counters, both, or neither.
 fn sampled() -> Subject {
-    let job = DatabaseJob::new(&SyntheticRun { nodes: 1, ..SyntheticRun::default() });
+    let job = DatabaseJob::new(&SyntheticRun { nodes: 1, events_per_rank: 600, ..SyntheticRun::default() });
+    // Most samples say nothing else: they are no marks.
+    let plain = "UPDATE rocpd_event<uuid> SET extdata = '{}'
+        WHERE id % 7 <> 0 AND id IN (SELECT event_id FROM rocpd_sample<uuid>)";
+    let bare = "DELETE FROM rocpd_arg<uuid> WHERE event_id % 7 <> 0
+        AND event_id IN (SELECT event_id FROM rocpd_sample<uuid>)";
     let deep: Vec<String> = (0..600).map(|depth| format!("\"level {depth}\"")).collect();
     let stacks = format!(
         r#"UPDATE rocpd_event<uuid> SET call_stack = CASE id % 5 WHEN 0 THEN '["kernel_launch", "step", "main"]'
@@ -37,12 +44,16 @@ fn sampled() -> Subject {
     let values = "INSERT INTO rocpd_pmc_event<uuid> (event_id, pmc_id, value)
         SELECT event_id, (SELECT min(id) FROM rocpd_info_pmc<uuid>), event_id * 1.5 FROM rocpd_sample<uuid>
         WHERE event_id % 2 = 0";
-    job.inputs.iter().for_each(|input| change(input, &[&stacks, values]));
+    job.inputs.iter().for_each(|input| change(input, &[plain, bare, &stacks, values]));
     // And samples with a call stack that are of no thread.
     let of_nobody = "(SELECT max(track_id) FROM rocpd_sample<uuid>)";
     let statements = [
         format!(
-            "UPDATE rocpd_event<uuid> SET call_stack = '[\"f\"]' WHERE id IN
+            "UPDATE rocpd_event<uuid> SET call_stack = '[\"f\"]', extdata = '{{}}' WHERE id IN
+                (SELECT event_id FROM rocpd_sample<uuid> WHERE track_id = {of_nobody})"
+        ),
+        format!(
+            "DELETE FROM rocpd_arg<uuid> WHERE event_id IN
                 (SELECT event_id FROM rocpd_sample<uuid> WHERE track_id = {of_nobody})"
         ),
         format!("UPDATE rocpd_track<uuid> SET tid = NULL WHERE id = {of_nobody}"),
@@ -52,7 +63,7 @@ fn sampled() -> Subject {
 }
 
 /// The track of samples of no thread.
-const OF_NOBODY: &str = "HIP_RUNTIME_API_EXT";
+const OF_NOBODY: &str = "roctxMark";
 
 #[test]
 fn recorded_call_stacks_are_drawn_where_their_thread_was() {
@@ -68,7 +79,7 @@ fn recorded_call_stacks_are_drawn_where_their_thread_was() {
 
     let rows = LEFT_OUT.map(|(what, condition)| {
         let sql = format!(
-            "SELECT count(*) FROM rocpd_sample s JOIN rocpd_event e ON e.id = s.event_id WHERE {condition}"
+            "SELECT count(*) FROM rocpd_sample s JOIN rocpd_event e ON e.id = s.event_id WHERE {condition} AND {SAYS_NOTHING}"
         );
         let rows = Database::open(&subject.database).number(&sql);
         assert!(rows > 5, "{rows} of {what}");

@@ -159,12 +159,14 @@ impl Pen<'_, '_> {
         let of_thread = track.is_some_and(|track| matches!(track.kind, TrackKind::Thread { .. }));
         self.facts.cut_stacks += u64::from(row.track == NO_TRACK && stack.is_some());
         let asked_for = |what| !self.selection.exclude.contains(&what);
-        let leaves_out_stack = stack.is_some() && !asked_for(What::Samples);
+        // A mark with a call stack or counters stays a mark: nothing else shows its text and args.
+        let is_mark = row.message != TextId(0) || row.event.is_some_and(|event| events.attached(event).0 > 0);
+        let leaves_out_stack = stack.is_some() && !is_mark && !asked_for(What::Samples);
         let shows_values = has_values && asked_for(What::Counters);
         let kind = match stack {
             _ if !row.in_window || row.track == NO_TRACK || leaves_out_stack => None,
-            Some(stack) if of_thread => Some(Kind::Sample(StackNumber(stack))),
-            None if has_values => None,
+            Some(stack) if of_thread && !is_mark => Some(Kind::Sample(StackNumber(stack))),
+            None if has_values && !is_mark => None,
             _ => Some(Kind::Instant),
         };
         if row.in_window && kind.is_none() && (leaves_out_stack || !shows_values) {
