@@ -15,7 +15,7 @@ use std::path::Path;
 /// Levels of gzip that are measured.
 const LEVELS: [u32; 5] = [1, 2, 3, 5, 6];
 /// The level of rpd-merge.
-const LEVEL: u32 = 5;
+const LEVEL: u32 = 3;
 /// What rpd-merge compresses at once.
 const PIECE: usize = 1 << 20;
 /// Memory for what the events of a unit say.
