@@ -47,7 +47,7 @@ pub(crate) fn print(
         let began = cpu_seconds();
         let rows = JobRows::open(database, &selection)?;
         let units = 0..rows.units().len();
-        let layouts = units.map(|unit| rows.survey(unit, &mut |start, _, _| drop(black_box(start))));
+        let layouts = units.map(|unit| rows.survey(unit, &mut |start, _, _| _ = black_box(start)));
         let layouts = layouts.collect::<Result<Vec<_>, _>>()?;
         times.look.push(cpu_seconds() - began);
         let began = cpu_seconds();
