@@ -7,6 +7,7 @@ use serde_json::Value;
 use std::error::Error;
 use std::fmt;
 use std::fs;
+use std::hash::Hasher;
 use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::process::Child;

@@ -15,7 +15,7 @@ use std::path::Path;
 /// Levels of gzip that are measured.
 const LEVELS: [u32; 5] = [1, 2, 3, 5, 6];
 /// The level of rpd-merge.
-const LEVEL: u32 = 5;
+const LEVEL: u32 = 3;
 /// What rpd-merge compresses at once.
 const PIECE: usize = 1 << 20;
 /// Memory for what the events of a unit say.
@@ -47,7 +47,7 @@ pub(crate) fn print(
         let began = cpu_seconds();
         let rows = JobRows::open(database, &selection)?;
         let units = 0..rows.units().len();
-        let layouts = units.map(|unit| rows.survey(unit, &mut |start, _, _| drop(black_box(start))));
+        let layouts = units.map(|unit| rows.survey(unit, &mut |start, _, _| _ = black_box(start)));
         let layouts = layouts.collect::<Result<Vec<_>, _>>()?;
         times.look.push(cpu_seconds() - began);
         let began = cpu_seconds();

@@ -222,8 +222,10 @@ fn whatever_differs_is_found() {
         ("an arrow goes elsewhere", |shown| shown.flows[0].1.1 += 1),
         ("a sample is missing", |shown| shown.samples.clear()),
         ("another call stack", |shown| shown.samples[0].2.push('2')),
-        ("a value is missing", |shown| drop(shown.values.values_mut().next().unwrap().pop())),
-        ("a value is not repeated", |shown| drop(shown.values.values_mut().next().unwrap().remove(0))),
+        ("a value is missing", |shown| shown.values.values_mut().for_each(|values| values.truncate(1))),
+        ("a value is not repeated", |shown| {
+            shown.values.values_mut().for_each(|values| values.retain(|(at, _)| *at != 10))
+        }),
         ("a complaint", |shown| shown.complaints.push(vec!["error".into(), 1.into()])),
     ];
     for (what, change) in changes {

@@ -79,6 +79,10 @@ fn shown([tracks, slices, counters, flows, samples, frames, complaints]: [Vec<Ro
     let mut of_key: BTreeMap<Key, BTreeSet<i64>> = BTreeMap::new();
     for (track, at, value) in typed::<(i64, i64, f64)>(counters) {
         let key = tracks.key(track);
+        if key == ("no process".to_owned(), "cpu-clock".to_owned()) {
+            // The trace processor counts samples itself.
+            continue;
+        }
         of_key.entry(key.clone()).or_default().insert(track);
         shown.values.entry(key).or_default().push((at, value));
     }
