@@ -4,7 +4,9 @@
 //! file is one member, though many threads write it: each piece is a row of deflate blocks that refers to nothing
 //! before it and ends at a byte, by a flush. The last block, which is empty, and the checksum of all come at the end.
 
+use flate2::read::GzDecoder;
 use flate2::{Compress, CompressError, Compression, Crc, FlushCompress, Status};
+use std::io::{self, Read};
 
 /// What a gzip file starts with: deflate, no name, no date, no system.
 pub const GZIP_HEAD: [u8; 10] = [0x1f, 0x8b, 8, 0, 0, 0, 0, 0, 0, 0xff];
@@ -39,6 +41,16 @@ pub fn gzip_piece(packets: &[u8], level: u32, out: &mut Vec<u8>) -> Result<Check
     let mut crc = Crc::new();
     crc.update(packets);
     Ok(Checksum { crc: crc.sum(), length: packets.len() as u64 })
+}
+
+/// What a gzip file says first, unpacked: this many bytes, or all that there are.
+///
+/// # Errors
+/// If it cannot be read, or is no gzip file.
+pub fn gunzip_start(file: impl Read, most: usize) -> io::Result<Vec<u8>> {
+    let mut start = Vec::new();
+    GzDecoder::new(file).take(most as u64).read_to_end(&mut start)?;
+    Ok(start)
 }
 
 /// Compresses all bytes, and appends all that comes of them.

@@ -17,15 +17,37 @@ pub fn file_head(start: Timestamp, wall_clock_ns: u64) -> Vec<u8> {
             }
         });
     });
-    message(&mut out, 1, |out| {
+    order(&mut out);
+    out
+}
+
+/// The order of processes and threads.
+fn order(out: &mut Vec<u8>) {
+    message(out, 1, |out| {
         message(out, packet::TRACK_DESCRIPTOR, |out| {
             uint(out, 1, 0);
             uint(out, PROCESS_ORDERING, EXPLICIT);
             uint(out, THREAD_ORDERING, EXPLICIT);
         });
     });
-    out
 }
+
+/// No [`file_head`] is longer, bytes.
+pub const MAX_HEAD: usize = 128;
+
+/// Whether a file that begins like this was begun by [`file_head`]: a snapshot of clocks, and the very order of processes.
+pub fn is_file_head(start: &[u8]) -> bool {
+    // A message of less than 128 bytes: its length is one byte.
+    let [_, length, ..] = *start else { return false };
+    let mut order_of_processes = Vec::new();
+    order(&mut order_of_processes);
+    start.first() == Some(&PACKET)
+        && start.get(2).is_some_and(|tag| u32::from(tag >> 3) == packet::CLOCK_SNAPSHOT)
+        && start.get(2 + usize::from(length)..).is_some_and(|rest| rest.starts_with(&order_of_processes))
+}
+
+/// Field 1 of a trace, with a length.
+const PACKET: u8 = 1 << 3 | 2;
 
 const PROCESS_ORDERING: u32 = 19;
 const THREAD_ORDERING: u32 = 20;

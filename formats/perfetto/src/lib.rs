@@ -41,8 +41,8 @@ mod track;
 mod wire;
 
 pub use event::{Annotation, CounterValue, Event, Flow, Value};
-pub use gzip::{Checksum, GZIP_HEAD, gzip_piece, gzip_tail};
-pub use head::file_head;
+pub use gzip::{Checksum, GZIP_HEAD, gunzip_start, gzip_piece, gzip_tail};
+pub use head::{MAX_HEAD, file_head, is_file_head};
 pub use iids::StringId;
 pub use lanes::Overlaps;
 pub use packed::packed;

@@ -159,12 +159,30 @@ impl MergeArgs {
         }
     }
 
+    /// A database is not named like a trace.
+    fn refuse_name_of_trace(&self) -> Result<(), Failure> {
+        let Some(output) = &self.output else { return Ok(()) };
+        let name = output.file_name().and_then(|name| name.to_str()).unwrap_or_default();
+        let format = match name.trim_end_matches(".gz") {
+            plain if plain.ends_with(".pftrace") => "perfetto",
+            plain if plain.ends_with(".json") => "chrome-json",
+            _ => return Ok(()),
+        };
+        Err(Failure::Usage(format!(
+            "{} is named like a trace: add --format {format}, or name a database like trace.db",
+            output.display()
+        )))
+    }
+
     /// The trace that is wanted; none if a database is. Options that do not go together are refused.
     pub fn trace_order(&self) -> Result<Option<TraceOrder>, Failure> {
         let format = match self.form() {
             OutputFormat::Perfetto => TraceFormat::Perfetto,
             OutputFormat::ChromeJson => TraceFormat::ChromeJson,
-            database => return self.trace.refuse_beside(database).map(|()| None),
+            database => {
+                self.trace.refuse_beside(database)?;
+                return self.refuse_name_of_trace().map(|()| None);
+            }
         };
         let refused = [
             (self.layout == Layout::Partitioned, "--layout partitioned is one of databases"),

@@ -200,8 +200,9 @@ impl<'a> Chrome<'a> {
             for phase in phases {
                 self.begin_event(phase, track, lane, at);
                 self.json.raw(if *phase == "f" { ",\"bp\":\"e\",\"id\":\"" } else { ",\"id\":\"" });
-                // As text, since numbers have 53 bits.
-                self.json.digits(id);
+                // As text, since numbers have 53 bits; Perfetto takes a text to be hexadecimal.
+                self.json.raw("0x");
+                self.json.hex(id);
                 self.json.raw("\",\"name\":\"flow\",\"cat\":\"flow\"},\n");
             }
         }
@@ -501,8 +502,8 @@ mod tests {
             .collect()
         };
         let (from, to) = (flow("s"), flow("f"));
-        assert_eq!(from[0], (u64::MAX.to_string(), 0.001, first["tid"].clone()));
-        assert!(to.contains(&(u64::MAX.to_string(), 2.0, kernels[0]["tid"].clone())), "{to:?}");
+        assert_eq!(from[0], (format!("{:#x}", u64::MAX), 0.001, first["tid"].clone()));
+        assert!(to.contains(&(format!("{:#x}", u64::MAX), 2.0, kernels[0]["tid"].clone())), "{to:?}");
         assert!(from.contains(&("5".to_owned(), 3.0, first["tid"].clone())), "{from:?}");
         assert!(to.contains(&("5".to_owned(), 3.0, first["tid"].clone())), "{to:?}");
 

@@ -69,7 +69,10 @@ impl Drawn {
         let there = kinds.into_iter().filter(|(count, what)| *count > 0 || *what == "slice");
         let mut what: Vec<String> = there.map(|(count, what)| counted(count, what)).collect();
         if continued + repeated > 0 {
-            what.push(format!("{} from the file before", counted(continued + repeated, "continuation")));
+            what.push(format!(
+                "{} of what began before its file",
+                counted(continued + repeated, "continuation")
+            ));
         }
         let files = format!(
             "{}, {} in all: {}; {} compressed, {} before",
@@ -124,7 +127,11 @@ fn not_drawn(facts: &Facts, mended: u64) -> BTreeMap<String, u64> {
         let of =
             |count: u64| if what == "copy" && count != 1 { "copies".to_owned() } else { noun(count, what) };
         note(table.left_out, format!("{} left out, as chosen", of(table.left_out)));
-        note(table.untimed, format!("{} without a time or an event: not drawn", of(table.untimed)));
+        let why = match what {
+            "counter value" | "argument" => "whose event is none of a row of their process",
+            _ => "without a time, or with one that no clock shows",
+        };
+        note(table.untimed, format!("{} {why}: not drawn", of(table.untimed)));
         note(
             table.clamped,
             format!("{} that end before they begin: drawn without a duration", of(table.clamped)),
@@ -138,6 +145,7 @@ fn not_drawn(facts: &Facts, mended: u64) -> BTreeMap<String, u64> {
         "rows whose thread, agent, queue or stream is missing: on tracks of their own".to_owned(),
     );
     note(facts.cut_stacks, "call stacks cut".to_owned());
+    note(facts.no_numbers, "values of counters that are no numbers: drawn as gaps".to_owned());
     note(facts.mended, "texts that are no UTF-8: U+FFFD stands for what is none".to_owned());
     note(mended, "texts longer than 64 KiB or with NUL, written cut or with U+2400".to_owned());
     all

@@ -9,7 +9,9 @@ use super::tracks::Numbers;
 use super::window::Windows;
 use crate::cli::TraceFormat;
 use crate::failure::Failure;
-use rpd_perfetto::{Timestamp, file_head};
+use rpd_perfetto::{MAX_HEAD, Timestamp, file_head, gunzip_start, is_file_head};
+use std::fs::File;
+use std::path::Path;
 
 /// The format of the files.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -51,6 +53,12 @@ impl Form {
             }
             Form::Chrome => chrome::HEAD.to_vec(),
         }
+    }
+
+    /// Whether a file is one of ours, of any format: by what it begins with.
+    pub(super) fn is_ours(path: &Path) -> bool {
+        let start = File::open(path).and_then(|file| gunzip_start(file, MAX_HEAD.max(chrome::HEAD.len())));
+        start.is_ok_and(|start| is_file_head(&start) || start.starts_with(chrome::HEAD))
     }
 
     /// What a file ends with.

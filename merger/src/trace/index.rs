@@ -17,7 +17,7 @@ use std::path::Path;
 /// Name of the index.
 pub(super) const INDEX: &str = "index.json";
 /// Version of its form.
-const VERSION: u32 = 1;
+pub(super) const VERSION: u32 = 1;
 /// Longest index that is read: 99,999 files of 500 bytes.
 const MAX_BYTES: u64 = 64 << 20;
 
@@ -133,8 +133,7 @@ pub(super) fn text(
 /// What has to be known of an index to replace its files.
 #[derive(Deserialize)]
 struct Known {
-    #[serde(rename = "version")]
-    _version: u32,
+    version: u32,
     #[serde(rename = "t0_ns")]
     _t0: i64,
     files: Vec<KnownFile>,
@@ -146,9 +145,13 @@ struct KnownFile {
 }
 
 fn known(path: &Path) -> Option<Known> {
+    // A pipe of that name would be waited for.
+    if !std::fs::metadata(path).ok()?.is_file() {
+        return None;
+    }
     let mut text = String::new();
     File::open(path).ok()?.take(MAX_BYTES).read_to_string(&mut text).ok()?;
-    serde_json::from_str(&text).ok()
+    serde_json::from_str(&text).ok().filter(|known: &Known| known.version == VERSION)
 }
 
 /// Whether a file is an index of ours.

@@ -363,6 +363,8 @@ pub struct Facts {
     pub mended: u64,
     /// Call stacks that were cut because they are too deep, or cannot be read.
     pub cut_stacks: u64,
+    /// Values of counters that are no numbers.
+    pub no_numbers: u64,
 }
 
 impl Facts {
@@ -393,6 +395,7 @@ impl Facts {
         self.without_track += other.without_track;
         self.mended += other.mended;
         self.cut_stacks += other.cut_stacks;
+        self.no_numbers += other.no_numbers;
     }
 }
 

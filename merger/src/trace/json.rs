@@ -73,6 +73,13 @@ impl Json {
         self.out.extend_from_slice(digits.get(at..).unwrap_or_default());
     }
 
+    /// Hexadecimal digits.
+    pub(super) fn hex(&mut self, value: u64) {
+        let bits = (u64::BITS - value.leading_zeros()).max(1).next_multiple_of(4);
+        let digit = |shift: u32| b"0123456789abcdef".get((value >> shift & 15) as usize);
+        self.out.extend((0..bits).step_by(4).rev().filter_map(digit));
+    }
+
     /// A whole number; as text where readers would round it.
     pub(super) fn uint(&mut self, value: u64) {
         let quote = if value > EXACT { "\"" } else { "" };

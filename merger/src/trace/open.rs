@@ -1,5 +1,6 @@
 //! How a trace that is written is opened.
 
+use super::index::{INDEX, VERSION};
 use super::serve::serve;
 use crate::failure::Failure;
 use serde::Deserialize;
@@ -8,7 +9,6 @@ use std::fs::{self, File};
 use std::io::Read;
 use std::path::{Path, PathBuf};
 
-const INDEX: &str = "index.json";
 /// Longest index that is read: 99,999 files of 600 bytes.
 const MAX_INDEX: u64 = 64 << 20;
 const ENDINGS: [&str; 4] = [".pftrace.gz", ".pftrace", ".json.gz", ".json"];
@@ -41,6 +41,7 @@ pub struct TraceFile {
 /// What is read of an index.
 #[derive(Deserialize)]
 struct Index {
+    version: u32,
     files: Vec<Entry>,
 }
 
@@ -56,12 +57,20 @@ struct Entry {
 impl Trace {
     /// The trace at a path: a file that is named like one, or a folder with an index. None: there is none.
     pub fn at(path: &Path) -> Result<Option<Trace>, Failure> {
+        if path.ends_with(INDEX) && !path.is_dir() {
+            let folder = path.parent().filter(|parent| !parent.as_os_str().is_empty());
+            return Trace::at(folder.unwrap_or(Path::new(".")));
+        }
         if !path.is_dir() {
             let (folder, name) = (path.parent().unwrap_or(Path::new("")), path.file_name());
             let is_named_so = name.and_then(|name| name.to_str()).is_some_and(|name| is_trace(folder, name));
             return if is_named_so { Trace::of(path).map(Some) } else { Ok(None) };
         }
         let index = path.join(INDEX);
+        // A pipe of that name would be waited for.
+        if !index.is_file() {
+            return Ok(None);
+        }
         let Ok(file) = File::open(&index) else { return Ok(None) };
         let mut text = Vec::new();
         let damaged = |why: String| {
@@ -71,8 +80,11 @@ impl Trace {
             ))
         };
         file.take(MAX_INDEX).read_to_end(&mut text).map_err(|error| damaged(error.to_string()))?;
-        let Index { files } = serde_json::from_slice(&text)
+        let Index { version, files } = serde_json::from_slice(&text)
             .map_err(|error| damaged(format!("it is no index of a trace ({error})")))?;
+        if version != VERSION {
+            return Err(damaged(format!("its version is {version}, and this rpd-merge knows {VERSION}")));
+        }
         let mut known = Vec::with_capacity(files.len());
         for Entry { name, from_ns, to_ns, mut ranks } in files {
             if !is_trace(path, &name) {

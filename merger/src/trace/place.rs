@@ -1,12 +1,13 @@
 //! Where the files of a trace go: a folder of work beside them, from which they get their names when all are there.
 
+use super::form::Form;
 use super::index::INDEX;
 use crate::cli::Split;
 use crate::failure::Failure;
 use crate::output::partial::{Lock, lock_file};
 use serde::{Deserialize, Serialize};
 use std::fs::{self, DirBuilder, File};
-use std::io::{self, ErrorKind, Read};
+use std::io::{self, ErrorKind};
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
@@ -78,6 +79,16 @@ impl Target {
                 example.display()
             )));
         }
+        let others: &[&str] = match ending {
+            ".json.gz" => &[".json", ".pftrace", ".pftrace.gz"],
+            _ => &[".json", ".json.gz"],
+        };
+        let name = output.file_name().and_then(|name| name.to_str()).unwrap_or_default();
+        if let Some(other) = others.iter().find(|ending| name.ends_with(*ending)) {
+            return Err(Failure::Usage(format!(
+                "{shown} is named {other}, and this trace is {ending}: change the name or --format"
+            )));
+        }
         let Some(name) = output.file_name().and_then(|name| name.to_str()) else {
             return Err(Failure::Usage(format!("{shown} is no name of a file: choose another one with -o")));
         };
@@ -88,7 +99,7 @@ impl Target {
                     "{shown} is there already: use --force to overwrite it, or -o for another place"
                 )));
             }
-            Ok(found) if !found.is_file() || found.len() > 0 && !is_gzip(output) => {
+            Ok(found) if !found.is_file() || found.len() > 0 && !Form::is_ours(output) => {
                 return Err(Failure::Output(format!(
                     "{shown} is no trace: --force overwrites nothing else; remove it yourself, or use -o"
                 )));
@@ -132,7 +143,19 @@ impl Target {
                 index.display()
             )));
         }
-        match self.older_files()?.first() {
+        let older = self.older_files()?;
+        let is_ours = |path: &&PathBuf| {
+            path.ends_with(INDEX)
+                || fs::symlink_metadata(path).is_ok_and(|found| found.is_file()) && Form::is_ours(path)
+        };
+        if let Some(other) = older.iter().find(|path| !is_ours(path)) {
+            return Err(Failure::Output(format!(
+                "{} is called like a file of a trace, and was not written by rpd-merge: move it away, or choose another \
+                 folder with -o",
+                other.display()
+            )));
+        }
+        match older.first() {
             Some(older) if !self.force => Err(Failure::Output(format!(
                 "{shown} holds a trace already ({}): use --force to replace it, or -o for another place",
                 older.file_name().unwrap_or_default().to_string_lossy()
@@ -314,12 +337,6 @@ impl Drop for Place {
             let _ = fs::remove_dir_all(&self.work);
         }
     }
-}
-
-fn is_gzip(path: &Path) -> bool {
-    let mut head = [0; 2];
-    let read = File::open(path).and_then(|mut file| file.read_exact(&mut head));
-    read.is_ok() && head == [0x1f, 0x8b]
 }
 
 /// Whether a file is called as one of a set.

@@ -170,6 +170,9 @@ impl<'a> Pen<'a, '_> {
     fn settle(&mut self, events: &Events, counted: &Counted, asked: Asked) {
         self.facts.mended += counted.mended;
         self.facts.cut_stacks += counted.cut_stacks;
+        if asked.values {
+            self.facts.no_numbers += counted.no_numbers;
+        }
         let mut fates = [[0u64; 2]; 3];
         for (event, fate) in (0u32..).zip(&self.fates) {
             let (args, values) = events.attached(event);

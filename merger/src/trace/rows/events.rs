@@ -250,6 +250,8 @@ pub(super) struct Counted {
     /// The same of strings, which are counted when they are first met.
     pub(super) mended_strings: u64,
     pub(super) cut_stacks: u64,
+    /// Values of counters that are none.
+    pub(super) no_numbers: u64,
     /// Args and values that belong to no event.
     pub(super) stray_args: u64,
     pub(super) stray_values: u64,
@@ -406,7 +408,10 @@ impl Events {
                 let value = match values.get(i) {
                     Value::Int(value) => CounterValue::Int(value),
                     Value::Real(value) => CounterValue::Double(value),
-                    _ => CounterValue::Double(f64::NAN),
+                    _ => {
+                        counted.no_numbers += 1;
+                        CounterValue::Double(f64::NAN)
+                    }
                 };
                 let key = source.placing.key(&spans, i);
                 let track = source.tracks.get(&key).copied().filter(|_| source.asked.values);

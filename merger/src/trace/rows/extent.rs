@@ -1,5 +1,6 @@
 //! When a job was, whatever of it is drawn: traces of some of its ranks have the times of those of all.
 
+use super::places::times;
 use super::read::{Ids, Tables};
 use crate::failure::Failure;
 use rayon::prelude::*;
@@ -33,7 +34,7 @@ pub(super) fn extent(tables: &Tables, rank: usize, ranks: usize) -> Result<Optio
                 return Ok(());
             };
             for i in places {
-                let (Some(start), Some(end)) = (start.int(i), end.int(i)) else { continue };
+                let Some((start, end)) = times(start, end, i) else { continue };
                 found = join(found, Some((start, start.max(end))));
             }
             Ok(())

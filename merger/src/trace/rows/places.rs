@@ -58,6 +58,15 @@ pub(super) struct Spans<'a> {
     who: [&'a Cells; 2],
 }
 
+/// Start and end of a row; `None` without both, and where they are 146 years from 0, as no clock of a job is. So the
+/// distance of any two is a number of ns.
+#[inline]
+pub(super) fn times(start: &Cells, end: &Cells, i: usize) -> Option<(i64, i64)> {
+    const MOST: i64 = i64::MAX / 2;
+    let is_time = |ns: &i64| (-MOST..=MOST).contains(ns);
+    Some((start.int(i).filter(is_time)?, end.int(i).filter(is_time)?))
+}
+
 impl<'a> Spans<'a> {
     pub(super) fn of(table: TableId, rows: &'a Rows<Local>, placing: &Placing<'_>) -> Spans<'a> {
         let who = match table {
@@ -79,10 +88,10 @@ impl<'a> Spans<'a> {
         }
     }
 
-    /// Start and end of a row, as they stand there; `None` without both.
+    /// Start and end of a row, as they stand there; `None` without both, and for times that no job has.
     #[inline]
     pub(super) fn times(&self, i: usize) -> Option<(i64, i64)> {
-        Some((self.start.int(i)?, self.end.int(i)?))
+        times(self.start, self.end, i)
     }
 
     /// Level of the memory of an allocation.
