@@ -120,7 +120,18 @@ try {
     if (dialog) throw new Error(`the UI says: ${dialog}`);
     await sleep(200);
   }
-  await sleep(2000);
+  // Plugins add their tracks one after the other: the tree is whole when it has been the same for a while.
+  let before = '', calm = 0;
+  while (calm < 6) {
+    await sleep(500);
+    const now = await inPage(() => {
+      const trace = app.trace ?? app._activeTrace;
+      const names = (node) => node.children.map((child) => [child.title ?? child.name, names(child)]);
+      return JSON.stringify([Boolean(app.isLoadingTrace), names(trace.workspace ?? trace.workspaces.currentWorkspace)]);
+    });
+    calm = now === before && !now.startsWith('[true') ? calm + 1 : 0;
+    before = now;
+  }
   const found = await inPage(async (depth) => {
     const trace = app.trace ?? app._activeTrace;
     const workspace = trace.workspace ?? trace.workspaces.currentWorkspace;

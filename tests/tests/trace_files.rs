@@ -218,6 +218,68 @@ fn an_older_trace_is_replaced_as_a_whole_and_only_if_asked() {
 }
 
 #[test]
+fn what_somebody_else_compressed_is_never_overwritten() {
+    let run = run();
+    let merged = database(&run);
+    let folder = run.beside("slices");
+    let backup = folder.join("backup.tar.gz");
+    let slice = folder.join("trace-00001-of-00002.pftrace.gz");
+    fs::create_dir(&folder).unwrap();
+    let _ = Job::new("sh").args(["-c", "echo backup | gzip > \"$0\""]).arg(&backup).run().success();
+    let before = fs::read(&backup).unwrap();
+    let drawn = |output: &Path, options: &[&str]| {
+        rpd_merge().args(["--force", "-o"]).arg(output).args(options).arg(&merged).run()
+    };
+    assert_refused(&drawn(&backup, &["--format", "perfetto"]), 5, &["is no trace"]);
+    assert_eq!(fs::read(&backup).unwrap(), before);
+    // Also where a name tells otherwise.
+    for text in [&before[..], b"x"] {
+        fs::write(&slice, text).unwrap();
+        assert_refused(&drawn(&folder, &["--split-by-time", "3"]), 5, &["was not written by rpd-merge"]);
+        assert_eq!(fs::read(&slice).unwrap(), text);
+    }
+    fs::remove_file(&slice).unwrap();
+    std::os::unix::fs::symlink(&backup, &slice).unwrap();
+    assert_refused(&drawn(&folder, &["--split-by-time", "3"]), 5, &["was not written by rpd-merge"]);
+    fs::remove_file(&slice).unwrap();
+    for format in ["perfetto", "chrome-json", "perfetto"] {
+        let _ = drawn(&folder, &["--split-by-time", "3", "--format", format]).success();
+    }
+    assert_eq!(fs::read(&backup).unwrap(), before);
+    assert!(!folder.join("trace-00001-of-00003.json.gz").exists());
+}
+
+#[test]
+fn names_say_what_is_in_the_files() {
+    let run = run();
+    let merged = database(&run);
+    let output = |name: &str, options: &[&str]| {
+        let outcome = rpd_merge().args(options).arg("-o").arg(run.beside(name)).arg(&merged).run();
+        assert!(!run.beside(name).exists(), "{outcome}");
+        outcome
+    };
+    assert_refused(&output("a.pftrace.gz", &[]), 2, &["named like a trace", "--format perfetto"]);
+    assert_refused(&output("a.json", &[]), 2, &["named like a trace", "--format chrome-json"]);
+    assert_refused(&output("a.json.gz", &["--format", "perfetto"]), 2, &["this trace is .pftrace.gz"]);
+    assert_refused(&output("a.json", &["--format", "chrome-json"]), 2, &["this trace is .json.gz"]);
+    assert_refused(&output("a.pftrace", &["--format", "chrome-json"]), 2, &["this trace is .json.gz"]);
+}
+
+/// A rank that opened the database before it was whole failed one time in ten.
+#[test]
+fn all_ranks_wait_for_the_database_that_they_draw() {
+    if let Some(why) = mpi_missing() {
+        return skip("ranks that merge and draw", why);
+    }
+    let run = RunFolder::new(&SyntheticRun { events_per_rank: 100, ..SyntheticRun::default() });
+    for _ in 0..20 {
+        let mut job = rpd_merge_mpi(2).args(["--split", "auto", "--force", "-o"]).arg(run.beside("drawn/"));
+        job = job.arg(&run.path).limit(LIMIT);
+        let _ = job.run().success();
+    }
+}
+
+#[test]
 fn what_a_killed_run_left_is_no_trace_and_is_cleared_away() {
     let run = RunFolder::new(&SyntheticRun { events_per_rank: 6_000, ..SyntheticRun::default() });
     let merged = database(&run);

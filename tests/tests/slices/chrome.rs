@@ -2,7 +2,7 @@
 
 use super::compare::assert_shows;
 use super::expected::{Drawing, End, Key};
-use super::read::{Part, Shown};
+use super::read::{Part, Shown, typed};
 use super::{Slices, Subject, rpd_merge};
 use rpd_tests::harness::{Row, RunFolder, TraceProcessor};
 use rpd_tests::synthetic::SyntheticRun;
@@ -13,6 +13,11 @@ use std::path::{Path, PathBuf};
 const SLICES: &str =
     "SELECT p.name, th.name, s.ts, s.dur, s.name FROM slice s JOIN thread_track t ON s.track_id = t.id
     JOIN thread th USING (utid) JOIN process p USING (upid)";
+
+/// Start of the call, start and name of what it launched.
+const ARROWS: &str = "SELECT o.ts, i.ts, i.name FROM flow f JOIN slice o ON f.slice_out = o.id
+    JOIN slice i ON f.slice_in = i.id JOIN thread_track t ON i.track_id = t.id JOIN thread th USING (utid)
+    WHERE th.name LIKE 'GPU %'";
 
 const VALUES: &str = "SELECT count(*), sum(c.value) FROM counter c";
 
@@ -30,6 +35,13 @@ fn expected(drawing: &Drawing, (from, to): (i64, i64)) -> Vec<(String, String, i
         .collect();
     slices.sort();
     slices
+}
+
+/// The arrows from calls to kernels and copies that begin and end in a window.
+fn launched(drawing: &Drawing, (from, to): (i64, i64)) -> Vec<(i64, i64, String)> {
+    let inside = |end: &End| from <= end.1 && end.1 < to;
+    let arrows = drawing.arrows.iter().filter(|(call, sink)| inside(call) && inside(sink));
+    arrows.map(|(call, sink)| (call.1, sink.1, sink.2.clone())).collect()
 }
 
 fn told(rows: &[Row]) -> Vec<(String, String, i64, i64, String)> {
@@ -164,14 +176,20 @@ fn slices_of_chrome_show_the_database() {
     check(&subject, &slices);
     let paths: Vec<PathBuf> = slices.files.iter().map(|(path, _)| path.clone()).collect();
     for tp in TraceProcessor::all("slices in Chrome's format") {
-        let answers = tp.each(&paths, [SLICES, VALUES, TraceProcessor::COMPLAINTS]);
-        for ([found, values, complaints], (path, window)) in answers.iter().zip(&slices.files) {
+        let answers = tp.each(&paths, [SLICES, ARROWS, VALUES, TraceProcessor::COMPLAINTS]);
+        let mut drawn = 0;
+        for ([found, arrows, values, complaints], (path, window)) in answers.into_iter().zip(&slices.files) {
             let what = format!("{} of {}", path.display(), tp.version());
-            let (mut found, mut wanted) = (told(found), expected(&subject.drawing, *window));
+            let (mut found, mut wanted) = (told(&found), expected(&subject.drawing, *window));
+            let mut arrows: Vec<(i64, i64, String)> = typed(arrows);
+            let mut wanted_arrows = launched(&subject.drawing, *window);
             if tp.version().starts_with("v47") {
                 // It drops a nanosecond where the microseconds are no round number in binary.
                 for slice in found.iter_mut().chain(&mut wanted) {
                     (slice.2, slice.3) = (0, 0);
+                }
+                for arrow in arrows.iter_mut().chain(&mut wanted_arrows) {
+                    (arrow.0, arrow.1) = (0, 0);
                 }
                 found.sort();
                 wanted.sort();
@@ -180,9 +198,14 @@ fn slices_of_chrome_show_the_database() {
             for (found, wanted) in found.iter().zip(&wanted) {
                 assert_eq!(found, wanted, "{what}");
             }
+            arrows.sort();
+            wanted_arrows.sort();
+            assert_eq!(arrows, wanted_arrows, "{what}");
+            drawn += arrows.len();
             assert!(values[0][0].as_i64() > Some(0), "{what}");
-            assert_no_complaints(complaints, &what);
+            assert_no_complaints(&complaints, &what);
         }
+        assert!(drawn > 50, "{drawn} arrows");
     }
 }
 

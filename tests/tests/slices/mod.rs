@@ -6,6 +6,7 @@ mod chrome;
 mod compare;
 mod edges;
 mod expected;
+mod garbage;
 mod opening;
 mod processes;
 mod read;
