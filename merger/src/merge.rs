@@ -222,6 +222,8 @@ fn merge_once(
         let metadata = provenance::metadata(&plan, &report, &clocks, &found.nodes);
         seal::finish(&path, &sets, &schema, &found.nodes, &index, &metadata)?;
     }
+    // Whoever draws it reads the whole of it.
+    comm.all_gather(Vec::new());
     if args.verify {
         progress.phase("verify");
         let verified = match comm.rank() {
