@@ -58,8 +58,6 @@ pub fn trace(comm: &impl Comm, args: &MergeArgs, order: &TraceOrder) -> Result<T
             let mut listing = from_rank_0(comm, || Listing::of(files, output.clone(), args))?;
             let partial = settle(comm, Partial::begin(&output, comm.rank() == 0, false))?;
             let report = merge_listed(comm, args, &mut listing, Some(&partial), &mut progress)?;
-            // Rank 0 is the last one that writes to it.
-            from_rank_0(comm, || Ok(()))?;
             let database = partial.path().to_owned();
             (Some(report), Some(partial), database)
         }
