@@ -71,13 +71,13 @@ mod tests {
         let (mut packets, mut sizes) = (Vec::new(), Vec::new());
         while let Some(end) = packet_end(packed, 0) {
             // Tag and length, and inside of it two bytes of tag, 50 << 3 | 2, and a length again.
-            let inner = packed[..end].windows(2).position(|bytes| bytes == [0x92, 0x03]);
-            match inner.filter(|at| *at <= 6) {
-                Some(at) => {
+            let at = 2 + packed[1..].iter().position(|byte| byte & 0x80 == 0).unwrap();
+            match packed[at..end].starts_with(&[0x92, 0x03]) {
+                true => {
                     let length = packed[at + 2..].iter().position(|byte| byte & 0x80 == 0).unwrap() + 1;
                     ZlibDecoder::new(&packed[at + 2 + length..end]).read_to_end(&mut packets).unwrap();
                 }
-                None => packets.extend_from_slice(&packed[..end]),
+                false => packets.extend_from_slice(&packed[..end]),
             }
             sizes.push(end);
             packed = &packed[end..];

@@ -504,8 +504,8 @@ mod tests {
         let (from, to) = (flow("s"), flow("f"));
         assert_eq!(from[0], (format!("{:#x}", u64::MAX), 0.001, first["tid"].clone()));
         assert!(to.contains(&(format!("{:#x}", u64::MAX), 2.0, kernels[0]["tid"].clone())), "{to:?}");
-        assert!(from.contains(&("5".to_owned(), 3.0, first["tid"].clone())), "{from:?}");
-        assert!(to.contains(&("5".to_owned(), 3.0, first["tid"].clone())), "{to:?}");
+        assert!(from.contains(&("0x5".to_owned(), 3.0, first["tid"].clone())), "{from:?}");
+        assert!(to.contains(&("0x5".to_owned(), 3.0, first["tid"].clone())), "{to:?}");
 
         let instants = of_phase(events, "i");
         assert_eq!((instants[0]["ts"].as_f64(), &instants[0]["s"]), (Some(3.5), &json!("t")));

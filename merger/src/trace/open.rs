@@ -270,7 +270,7 @@ mod tests {
         let refused = |name: &str| {
             let folder = folder(
                 &["notes.txt", "a b.json"],
-                &json!({"files": [{"name": name, "from_ns": 0, "to_ns": 1}]}),
+                &json!({"version": 1, "files": [{"name": name, "from_ns": 0, "to_ns": 1}]}),
             );
             symlink(&secret, folder.path().join("link.json")).unwrap();
             let error = Trace::at(folder.path()).unwrap_err().to_string();
@@ -282,7 +282,12 @@ mod tests {
         {
             refused(name);
         }
-        for text in [json!({"files": []}), json!([]), json!({"files": [{"name": 5}]})] {
+        for text in [
+            json!({"version": 1, "files": []}),
+            json!([]),
+            json!({"version": 1, "files": [{"name": 5}]}),
+            json!({"version": 2, "files": [{"name": "a b.json", "from_ns": 0, "to_ns": 1}]}),
+        ] {
             assert!(matches!(Trace::at(folder(&[], &text).path()), Err(Failure::Input(_))), "{text}");
         }
     }

@@ -235,7 +235,6 @@ fn slices_of_an_mpi_training_show_its_database() {
     let run = collected_training(&python, folder.path());
     let subject = Subject::of(&[run]);
     assert!(!subject.drawing.joint.is_empty(), "the ranks call collectives");
-    assert!(!subject.drawing.values.is_empty(), "the node is sampled");
     subject.check_cuts(32, true);
 }
 

@@ -15,7 +15,8 @@ fn processes_keep_the_numbers_that_they_had() {
         "SELECT 'process ' || p.pid || ' on ' || n.hostname FROM rocpd_info_process p
         JOIN rocpd_info_node n ON n.id = p.nid WHERE p.id IN (SELECT pid FROM rocpd_region) ORDER BY 1",
     );
-    let expected: Vec<String> = expected.into_iter().flatten().collect();
+    let expected: Vec<String> =
+        expected.iter().flatten().map(|label| label.trim_matches('\'').to_owned()).collect();
     assert!(expected.len() > 3, "{expected:?}");
     let whole = subject.sliced(rpd_merge(), "whole", &["--split-by-time", "1"], true);
     let plain = whole.unpacked().0;
