@@ -52,3 +52,29 @@ const PACKET: u8 = 1 << 3 | 2;
 const PROCESS_ORDERING: u32 = 19;
 const THREAD_ORDERING: u32 = 20;
 const EXPLICIT: u64 = 1;
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+    use crate::{GZIP_HEAD, gunzip_start, gzip_piece, gzip_tail};
+
+    #[test]
+    fn a_file_is_known_by_its_head() {
+        for (start, wall_clock) in [(0, 0), (7_000, 1_700_000_000_000_007_000), (i64::MAX, u64::MAX)] {
+            let head = file_head(Timestamp::new(start).unwrap(), wall_clock);
+            assert!(head.len() <= MAX_HEAD);
+            assert!(is_file_head(&head) && is_file_head(&[&head[..], b"more"].concat()));
+            for cut in 0..head.len() {
+                assert!(!is_file_head(&head[..cut]), "{cut}");
+            }
+            let mut packed = GZIP_HEAD.to_vec();
+            let checksum = gzip_piece(&head, 6, &mut packed).unwrap();
+            packed.extend(gzip_tail(checksum));
+            assert_eq!(gunzip_start(&packed[..], MAX_HEAD).unwrap(), head);
+            assert_eq!(gunzip_start(&packed[..], 5).unwrap(), head[..5]);
+        }
+        assert!(!is_file_head(b"{\"traceEvents\":[]}") && !is_file_head(&[0x0a; 200]));
+        assert!(gunzip_start(&b"no gzip"[..], 10).is_err());
+    }
+}

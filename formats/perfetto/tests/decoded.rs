@@ -7,9 +7,8 @@ use messages::{DebugAnnotation, Trace, TracePacket, TrackEvent};
 use proptest::prelude::*;
 use prost::Message;
 use rpd_perfetto::{
-    Annotation, ChildOrder, CounterValue, Event, Flow, GZIP_HEAD, MAX_HEAD, Sequence, StackId, StringId,
-    Thread, Timestamp, Track, TrackId, TrackKind, Unit, Value, file_head, gunzip_start, gzip_piece,
-    gzip_tail, is_file_head,
+    Annotation, ChildOrder, CounterValue, Event, Flow, Sequence, StackId, StringId, Thread, Timestamp, Track,
+    TrackId, TrackKind, Unit, Value, file_head,
 };
 use std::collections::BTreeMap;
 use std::num::NonZeroU32;
@@ -413,25 +412,6 @@ fn a_file_starts_with_its_clocks() {
     assert_eq!(clocks, [(Some(6), Some(7_000)), (Some(1), Some(1_700_000_000_000_007_000))]);
     let order = trace.packet[1].track_descriptor.as_ref().unwrap();
     assert_eq!((order.uuid, order.process_ordering, order.thread_ordering), (Some(0), Some(1), Some(1)));
-}
-
-#[test]
-fn a_file_is_known_by_its_head() {
-    for (start, wall_clock) in [(0, 0), (7_000, 1_700_000_000_000_007_000), (i64::MAX, u64::MAX)] {
-        let head = file_head(time(start), wall_clock);
-        assert!(head.len() <= MAX_HEAD);
-        assert!(is_file_head(&head) && is_file_head(&[&head[..], b"more"].concat()));
-        for cut in 0..head.len() {
-            assert!(!is_file_head(&head[..cut]), "{cut}");
-        }
-        let mut packed = GZIP_HEAD.to_vec();
-        let checksum = gzip_piece(&head, 6, &mut packed).unwrap();
-        packed.extend(gzip_tail(checksum));
-        assert_eq!(gunzip_start(&packed[..], MAX_HEAD).unwrap(), head);
-        assert_eq!(gunzip_start(&packed[..], 5).unwrap(), head[..5]);
-    }
-    assert!(!is_file_head(b"{\"traceEvents\":[]}") && !is_file_head(&[0x0a; 200]));
-    assert!(gunzip_start(&b"no gzip"[..], 10).is_err());
 }
 
 #[test]

@@ -31,7 +31,7 @@ pub enum Traced {
         /// The database.
         database: PathBuf,
         /// The trace.
-        trace: Drawn,
+        trace: Box<Drawn>,
         /// Wall time.
         seconds: f64,
     },
@@ -75,7 +75,7 @@ pub fn trace(comm: &impl Comm, args: &MergeArgs, order: &TraceOrder) -> Result<T
             report.seconds = seconds;
             Traced::Merged(Box::new(report))
         }
-        None => Traced::Direct { database, trace: drawn, seconds },
+        None => Traced::Direct { database, trace: Box::new(drawn), seconds },
     })
 }
 
