@@ -258,6 +258,11 @@ fn names_say_what_is_in_the_files() {
         assert!(!run.beside(name).exists(), "{outcome}");
         outcome
     };
+    assert_refused(
+        &output("too-large", &["--split-by-time", "2", "--max-file-size", "1K"]),
+        5,
+        &["--split-by-size"],
+    );
     assert_refused(&output("a.pftrace.gz", &[]), 2, &["named like a trace", "--format perfetto"]);
     assert_refused(&output("a.json", &[]), 2, &["named like a trace", "--format chrome-json"]);
     assert_refused(&output("a.json.gz", &["--format", "perfetto"]), 2, &["this trace is .pftrace.gz"]);

@@ -44,8 +44,10 @@ pub(crate) struct Place {
     work: PathBuf,
     /// Held by rank 0.
     lock: Option<Lock>,
-    /// Whether this rank removes the work on failure.
+    /// Whether this rank removes the work on failure,
     armed: bool,
+    /// and the folder of the files, which was made for them.
+    made_folder: bool,
 }
 
 impl Target {
@@ -206,7 +208,7 @@ impl Place {
     /// [`Place::share`] when that went well.
     pub(crate) fn begin(target: Target, owner: bool) -> Result<Place, Failure> {
         let work = target.beside(".partial");
-        let mut place = Place { target, work, lock: None, armed: false };
+        let mut place = Place { target, work, lock: None, armed: false, made_folder: false };
         if owner {
             place.prepare()?;
         }
@@ -230,7 +232,8 @@ impl Place {
                 )));
             }
             Err(error) if error.kind() != ErrorKind::AlreadyExists => return Err(target.cannot(&error)),
-            _ => {}
+            Err(_) => {}
+            Ok(()) => self.made_folder = true,
         }
         let lock = lock_file(target.beside(".lock")).map_err(|error| target.cannot(&error))?;
         self.lock = Some(lock.ok_or_else(|| {
@@ -335,6 +338,11 @@ impl Drop for Place {
     fn drop(&mut self) {
         if self.armed {
             let _ = fs::remove_dir_all(&self.work);
+        }
+        self.lock = None;
+        if self.made_folder {
+            // Only if there is nothing in it.
+            let _ = fs::remove_dir(&self.target.folder);
         }
     }
 }
