@@ -31,7 +31,6 @@ pub mod log;
 pub mod machine;
 pub mod output;
 pub mod probe;
-pub mod rank_set;
 pub mod session;
 pub mod system;
 pub mod utc;

@@ -35,7 +35,7 @@ int main(int argc, char **argv) {
 
 fn place(root: &Path) -> ShardPlace {
     ShardPlace {
-        ranks: rpd_collect::rank_set::RankSet::default(),
+        ranks: rpd_shard::rank_set::RankSet::default(),
         root: root.to_owned(),
         run: RunIdentity {
             run_id: "run".to_owned(),

@@ -62,6 +62,24 @@ impl Held {
     }
 }
 
+/// Least memory of a unit that is drawn: two pieces of its rows, what their events say, and the items.
+const PER_UNIT: u64 = 12 << 20;
+/// A piece of a trace that is compressed: before, after, and what the compressor takes.
+const PER_PIECE: u64 = 3 << 20;
+
+/// What may be taken while traces are drawn.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Drawing {
+    /// Units at once.
+    pub at_once: usize,
+    /// Pieces that wait to be compressed.
+    pub waiting: usize,
+    /// Bytes of a unit's items that are sorted in memory.
+    pub sorting: u64,
+    /// Bytes for reading a unit's rows.
+    pub reading: u64,
+}
+
 /// Part of the memory that is there for each stack id of an input: they are collected, sorted and kept.
 const PER_STACK_ID: u64 = 256;
 
@@ -122,6 +140,17 @@ impl Budget {
     /// Bytes of pages that are kept to be used again.
     pub fn spare_bytes(self) -> usize {
         usize::try_from(self.0 / 16).unwrap_or(usize::MAX).min(64 << 20)
+    }
+
+    /// What may be taken while traces are drawn, by so many threads, of so many units.
+    pub fn drawing(self, threads: usize, units: usize) -> Drawing {
+        let waiting =
+            usize::try_from((self.0 - ALWAYS) / 4 / PER_PIECE).unwrap_or(usize::MAX).clamp(1, 2 * threads);
+        let left = (self.0 - ALWAYS).saturating_sub(waiting as u64 * PER_PIECE).max(PER_UNIT);
+        let fit = usize::try_from(left / PER_UNIT).unwrap_or(usize::MAX);
+        let at_once = fit.clamp(1, threads.min(units).max(1));
+        let each = left / at_once as u64;
+        Drawing { at_once, waiting, sorting: each / 2, reading: each / 4 }
     }
 
     /// Bytes of SQLite's cache.

@@ -1,5 +1,11 @@
 //! What was typed. What it means is decided in the phases.
 
+mod trace;
+mod window;
+
+pub use trace::{MOST_FILES, PERFETTO_PORT, Split, TraceArgs, TraceFormat, TraceOrder};
+pub use window::{Moment, TimeWindow, WindowError};
+
 use crate::budget::Budget;
 use crate::clock::Align;
 use clap::{Args, Parser, Subcommand, ValueEnum};
@@ -21,6 +27,11 @@ Examples:
                                          fail if anything is missing; report for machines
   rpd-merge --align collectives --clock-plot clocks.svg rpd-out/4711.0
                                          align clocks by collectives only, and draw them
+  rpd-merge --split-by-time 32 rpd-out/4711.0
+                                         32 slices of the run for ui.perfetto.dev, and index.json
+  rpd-merge --split auto --window 60..90 --ranks 0-3 -o slices/ trace.db
+                                         half a minute of four ranks, from a merged database
+  rpd-merge --serve slices/              look at it in a browser, here or by ssh
   rpd-merge inspect rank-00003.rpdshard  what is in a shard
 
 Then:
@@ -29,7 +40,7 @@ Then:
 Exit codes: 0 merged; 1 internal fault, or --verify found one; 2 wrong usage; 3 incomplete input under --strict;
 4 unreadable or incompatible input; 5 the output cannot be written.";
 
-/// Merges the profiles of a job into one RocPD database
+/// Merges the profiles of a job into one RocPD database, or draws them as traces
 ///
 /// Aligns the clocks of the nodes, deduplicates strings, renumbers ids. Under mpirun or srun all ranks
 /// work on one merge. Rows that are missing are reported, never passed over.
@@ -56,13 +67,16 @@ pub enum Layout {
 }
 
 /// What is written.
-#[derive(ValueEnum, Clone, Copy, PartialEq, Eq, Debug, Default)]
+#[derive(ValueEnum, Clone, Copy, PartialEq, Eq, Debug)]
 pub enum OutputFormat {
     /// A RocPD database of ROCm 7
-    #[default]
     Rocpd,
     /// A .rpd of rocmProfileData. It holds calls, operations and counters; what it has no place for is told
     Rpd,
+    /// A trace for ui.perfetto.dev: one file, or slices of the run
+    Perfetto,
+    /// The same as Chrome's JSON, for chrome://tracing and tools that read rpd2tracing's output
+    ChromeJson,
 }
 
 /// Subcommands.
@@ -85,15 +99,16 @@ pub struct MergeArgs {
     /// [default: the newest run below $RPD_OUTPUT or ./rpd-out]
     #[arg(value_name = "INPUT")]
     pub inputs: Vec<PathBuf>,
-    /// The file to write [default: trace.db, or trace.rpd, in the first input's directory]
-    #[arg(short, long, value_name = "FILE")]
+    /// The file to write, or the folder of a trace's files [default: trace.db, trace.rpd, or the trace, in the first
+    /// input's directory]
+    #[arg(short, long, value_name = "PATH")]
     pub output: Option<PathBuf>,
     /// How processes are put into tables
     #[arg(long, value_enum, default_value_t, value_name = "LAYOUT")]
     pub layout: Layout,
-    /// What is written
-    #[arg(long, value_enum, default_value_t, value_name = "FORMAT")]
-    pub format: OutputFormat,
+    /// What is written [default: rocpd; perfetto with an option that splits or opens]
+    #[arg(long, value_enum, value_name = "FORMAT")]
+    pub format: Option<OutputFormat>,
     /// Keep only these variables of recorded environments, and those that tell the rank
     ///
     /// Without it all recorded variables are kept. What looks like a secret is masked either way.
@@ -137,4 +152,7 @@ pub struct MergeArgs {
     /// Threads of each merge rank [default: the cores that this process may use]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
     pub threads: Option<u16>,
+    /// Options of traces
+    #[command(flatten)]
+    pub trace: TraceArgs,
 }

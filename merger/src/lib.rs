@@ -15,3 +15,5 @@ pub mod output;
 pub mod report;
 pub mod run;
 mod together;
+pub mod trace;
+pub mod wall_clock;

@@ -63,14 +63,7 @@ pub fn merge(comm: &impl Comm, args: &MergeArgs) -> Result<Report, Failure> {
         true => None,
         false => Some(Partial::begin(&listing.output, comm.rank() == 0, args.force)?),
     };
-    let folder = translate_foreign(comm, &mut listing)?;
-    let mut since = Since::default();
-    let mut report = loop {
-        match merge_once(comm, args, &listing, &mut since, partial.as_ref(), &mut progress) {
-            Err(Failure::Anew(gone)) => from_rank_0(comm, || since.add(gone))?,
-            ended => break ended?,
-        }
-    };
+    let mut report = merge_listed(comm, args, &mut listing, partial.as_ref(), &mut progress)?;
     if let Some(mut partial) = partial {
         if comm.rank() == 0 {
             partial.publish()?;
@@ -78,10 +71,27 @@ pub fn merge(comm: &impl Comm, args: &MergeArgs) -> Result<Report, Failure> {
         comm.all_gather(Vec::new());
         partial.release();
     }
-    drop(folder);
     progress.finish();
     report.seconds = begun.elapsed().as_secs_f64();
     Ok(report)
+}
+
+/// Merges listed inputs, up to the finished file that has no name yet. Every rank calls this.
+pub(crate) fn merge_listed(
+    comm: &impl Comm,
+    args: &MergeArgs,
+    listing: &mut Listing,
+    partial: Option<&Partial>,
+    progress: &mut Progress,
+) -> Result<Report, Failure> {
+    let _folder = translate_foreign(comm, listing)?;
+    let mut since = Since::default();
+    loop {
+        match merge_once(comm, args, listing, &mut since, partial, progress) {
+            Err(Failure::Anew(gone)) => from_rank_0(comm, || since.add(gone))?,
+            ended => return ended,
+        }
+    }
 }
 
 /// Merges what is left of the listed inputs, up to the finished file that has no name yet.
@@ -212,6 +222,8 @@ fn merge_once(
         let metadata = provenance::metadata(&plan, &report, &clocks, &found.nodes);
         seal::finish(&path, &sets, &schema, &found.nodes, &index, &metadata)?;
     }
+    // Whoever draws it reads the whole of it.
+    comm.all_gather(Vec::new());
     if args.verify {
         progress.phase("verify");
         let verified = match comm.rank() {
@@ -220,7 +232,7 @@ fn merge_once(
         };
         settle(comm, verified)?;
     }
-    if args.format == OutputFormat::Rpd {
+    if args.form() == OutputFormat::Rpd {
         progress.phase("rpd");
         let replaced = match comm.rank() {
             0 => legacy::replace_by_rpd(&path, &partial.converted_path(), &mut report),
@@ -233,7 +245,7 @@ fn merge_once(
 
 /// The files to merge and where their merge goes.
 #[derive(Serialize, Deserialize)]
-struct Listing {
+pub(crate) struct Listing {
     files: Vec<Listed>,
     output: PathBuf,
     /// What there is to say about the files that are translated.
@@ -244,18 +256,23 @@ struct Listing {
 
 impl Listing {
     fn new(args: &MergeArgs) -> Result<Listing, Failure> {
-        if args.format == OutputFormat::Rpd && args.layout == Layout::Partitioned {
+        if args.form() == OutputFormat::Rpd && args.layout == Layout::Partitioned {
             let why = "--layout partitioned is one of RocPD databases: leave it out, or --format rpd";
             return Err(Failure::Usage(why.to_owned()));
         }
-        let clock_file = args.clock_file.as_deref().map(ClockFile::read).transpose();
-        let clock_file = clock_file.map_err(|error| Failure::Usage(error.to_string()))?;
         let mut found = find(&args.inputs)?;
         let output = output_of(&mut found, args)?;
+        Listing::of(found.files, output, args)
+    }
+
+    /// Of files that were found.
+    pub(crate) fn of(files: Vec<Listed>, output: PathBuf, args: &MergeArgs) -> Result<Listing, Failure> {
+        let clock_file = args.clock_file.as_deref().map(ClockFile::read).transpose();
+        let clock_file = clock_file.map_err(|error| Failure::Usage(error.to_string()))?;
         if let Some(plot) = &args.clock_plot {
             check_place(plot, &output, args.force)?;
         }
-        Ok(Listing { files: found.files, output, told: Told::default(), clock_file })
+        Ok(Listing { files, output, told: Told::default(), clock_file })
     }
 }
 

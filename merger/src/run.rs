@@ -1,11 +1,15 @@
 //! From arguments to an exit code: the same for both binaries.
 
 use crate::allocator::keep_freed_memory;
-use crate::cli::{Cli, Inspect};
+use crate::cli::{Cli, Inspect, MergeArgs};
 use crate::comm::Comm;
 use crate::failure::{Exit, Failure};
 use crate::merge::merge;
 use crate::report::inspect::inspect;
+use crate::together::{from_rank_0, together};
+use crate::trace::job::trace;
+use crate::trace::open::{Trace, open};
+use serde::Serialize;
 use std::io::{ErrorKind, Write};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
@@ -40,6 +44,22 @@ fn attempt(cli: &Cli, comm: &impl Comm) -> Result<(), Failure> {
         return if comm.rank() == 0 { inspect(file, *blocks) } else { Ok(()) };
     }
     let args = &cli.merge;
+    let port = args.trace.serve;
+    if port.is_some() && comm.size() > 1 {
+        let why = "--serve is for one process: write the trace with all ranks, then rpd-merge --serve it without mpirun";
+        return Err(together(comm, Failure::Usage(why.to_owned())));
+    }
+    if let Some(path) = args.finished_trace() {
+        let mut trace = None;
+        let is_there = from_rank_0(comm, || {
+            trace = Trace::at(path)?;
+            Ok(trace.is_some())
+        })?;
+        if is_there {
+            return trace.map_or(Ok(()), |trace| open(&trace, port));
+        }
+    }
+    let order = args.trace_order().map_err(|failure| together(comm, failure))?;
     let cores = || std::thread::available_parallelism().map_or(1, usize::from);
     let threads = args.memory.threads(args.threads.map_or_else(cores, usize::from), 0);
     keep_freed_memory(args.memory.heap_piece(threads));
@@ -49,21 +69,42 @@ fn attempt(cli: &Cli, comm: &impl Comm) -> Result<(), Failure> {
         .map_err(|error| Failure::Internal(format!("cannot start {threads} threads: {error}")))?;
     // Past a file size limit a write shall fail and be told, not kill the process.
     let _ = signal_hook::flag::register(signal_hook::consts::SIGXFSZ, Arc::default());
-    let report = merge(comm, args)?;
+    match order {
+        Some(order) => {
+            let traced = trace(comm, args, &order)?;
+            tell(comm, args, "trace", &traced, || traced.summary())?;
+            let wanted = comm.rank() == 0 && (args.trace.open || port.is_some());
+            if wanted { open(&Trace::of(traced.output())?, port) } else { Ok(()) }
+        }
+        None => {
+            let report = merge(comm, args)?;
+            tell(comm, args, "database", &report, || report.summary(args.dry_run))
+        }
+    }
+}
+
+/// Tells on rank 0 how it went: `made` is written.
+fn tell(
+    comm: &impl Comm,
+    args: &MergeArgs,
+    made: &str,
+    report: &impl Serialize,
+    summary: impl Fn() -> String,
+) -> Result<(), Failure> {
     if comm.rank() != 0 {
         return Ok(());
     }
     if !args.quiet {
-        eprint!("{}", report.summary(args.dry_run));
+        eprint!("{}", summary());
     }
     if args.json {
-        let json = serde_json::to_string_pretty(&report)
+        let json = serde_json::to_string_pretty(report)
             .map_err(|error| Failure::Internal(format!("the report cannot be written as JSON: {error}")))?;
-        // The database is written; a reader that has gone away is no failure of it.
+        // A reader that has gone away is no failure.
         match writeln!(std::io::stdout(), "{json}") {
             Err(error) if error.kind() != ErrorKind::BrokenPipe => {
                 return Err(Failure::Output(format!(
-                    "cannot print the report: {error}; the database is whole"
+                    "cannot print the report: {error}; the {made} is whole"
                 )));
             }
             _ => {}

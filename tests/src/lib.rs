@@ -8,7 +8,8 @@
 //! * [`clocks`] makes jobs whose clocks are known, and what a collector sees of them;
 //! * [`crafted`] makes shards with given rows, given bytes or given damage;
 //! * [`databases`] are jobs of databases, to be damaged;
-//! * [`harness`] starts the built programs with a time limit, under `mpirun` where there is one.
+//! * [`harness`] starts the built programs with a time limit, under `mpirun` where there is one;
+//! * [`measure`] is what benchmarks need besides.
 //!
 //! The promises themselves are in `tests/`, a module each.
 pub mod clocks;
@@ -17,6 +18,7 @@ pub mod crafted;
 pub mod databases;
 pub mod fixtures;
 pub mod harness;
+pub mod measure;
 pub mod plain;
 pub mod synthetic;
 pub mod views;

@@ -12,7 +12,7 @@ use std::time::Duration;
 const RANKS: usize = 4;
 
 /// Python, if it has what the workload needs.
-fn python_with_mpi() -> Result<PathBuf, &'static str> {
+pub(crate) fn python_with_mpi() -> Result<PathBuf, &'static str> {
     if let Some(why) = mpi_missing() {
         return Err(why);
     }
@@ -32,6 +32,16 @@ fn counted(prefix: &Path, ending: &str) -> BTreeMap<String, i64> {
         counts.into_iter().for_each(|(name, calls)| *sum.entry(name).or_insert(0) += calls);
     }
     sum
+}
+
+/// A short training that is recorded; returns its run folder, which is below `folder`.
+pub(crate) fn collected_training(python: &Path, folder: &Path) -> PathBuf {
+    let runs = folder.join("runs");
+    let job = mpirun(RANKS).arg(binary("rpd-collect")).arg("-o").arg(&runs).arg("--").arg(python);
+    let job =
+        job.arg(repository().join("tests/workloads/train.py")).args(["--steps", "12", "--delay-ms", "5"]);
+    let _ = job.limit(Duration::from_secs(90)).run().success();
+    only_folder(&runs)
 }
 
 /// The only directory in a directory.

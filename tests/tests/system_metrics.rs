@@ -2,6 +2,8 @@
 
 use rpd_tests::harness::{Database, Job, binary, repository, rpd_merge};
 use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 /// The first SQL block of a page.
@@ -15,19 +17,26 @@ fn documented_query() -> String {
 const EVERYWHERE: [&str; 6] =
     ["cpu.idle", "cpu.iowait", "cpu.system", "cpu.user", "memory.swap_used", "memory.used"];
 
-#[test]
-fn a_merged_run_has_a_time_series_for_each_counter() {
-    let folder = tempfile::tempdir().unwrap();
-    let runs = folder.path().join("runs");
+/// Records `sleep` on this node; returns the run folder, which is below `folder`.
+pub(crate) fn collected_sleep(folder: &Path) -> PathBuf {
+    let runs = folder.join("runs");
     // No other collector of this run is on the node, or that one might sample.
-    let run_id = format!("metrics-{}", std::process::id());
+    static RUNS: AtomicU32 = AtomicU32::new(0);
+    let run_id = format!("metrics-{}-{}", std::process::id(), RUNS.fetch_add(1, Ordering::Relaxed));
     let launchers =
         ["OMPI_COMM_WORLD_RANK", "PMI_RANK", "PMIX_RANK", "SLURM_PROCID", "RPD_RUN_ID", "RPD_OUTPUT"];
     let collect = Job::new(binary("rpd-collect")).limit(Duration::from_secs(60)).arg("-o").arg(&runs);
     let collect = launchers.iter().fold(collect, |job, name| job.without_env(name));
     let _ = collect.args(["--run-id", &run_id, "--", "sleep", "2.5"]).run().success();
+    runs.join(run_id)
+}
+
+#[test]
+fn a_merged_run_has_a_time_series_for_each_counter() {
+    let folder = tempfile::tempdir().unwrap();
+    let run = collected_sleep(folder.path());
     let path = folder.path().join("trace.db");
-    let _ = rpd_merge().args(["--strict", "-o"]).arg(&path).arg(runs.join(&run_id)).run().success();
+    let _ = rpd_merge().args(["--strict", "-o"]).arg(&path).arg(run).run().success();
 
     let database = Database::open(&path);
     database.assert_sound();

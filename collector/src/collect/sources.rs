@@ -3,10 +3,10 @@
 use super::pairing::ProcessLog;
 use crate::launcher::{Environment, RankIdentity, detect_rank};
 use crate::machine;
-use crate::rank_set::RankSet;
 use rpd_ring::header::{Header, ThreadFacts};
 use rpd_ring::identity::{self, Identity};
 use rpd_shard::identity::{masked_command, masked_environment};
+use rpd_shard::rank_set::RankSet;
 use rpd_shard::record::{Clock, ClockDomain, Exit, Node, Process, SYSTEM_SOURCE};
 use rustix::fd::OwnedFd;
 use rustix::process::{Pid, PidfdFlags, pidfd_open};

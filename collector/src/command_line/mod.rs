@@ -7,8 +7,8 @@ pub use trace::{Trace, TraceError};
 
 use crate::output::DEFAULT_MAX_BYTES;
 use crate::probe::{DEFAULT_RATE, ProbeChoice, ProbeInterface, ProbePorts, ProbeRate};
-use crate::rank_set::RankSet;
 use clap::Parser;
+use rpd_shard::rank_set::RankSet;
 use std::ffi::OsString;
 use std::fmt::Display;
 use std::path::PathBuf;

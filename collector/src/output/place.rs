@@ -1,6 +1,6 @@
 //! Where the shard goes.
 
-use crate::rank_set::RankSet;
+use rpd_shard::rank_set::RankSet;
 use rpd_shard::record::{ClockDomain, RunIdentity};
 use std::fs::{DirBuilder, File, OpenOptions, Permissions};
 use std::io;

@@ -15,7 +15,7 @@ use std::io;
 use std::time::{Duration, Instant};
 
 use crate::probe::ProbeChoice;
-use crate::rank_set::RankSet;
+use rpd_shard::rank_set::RankSet;
 
 /// Most bytes of a message.
 const PACKET_BYTES: usize = 64 << 10;

@@ -155,8 +155,8 @@ mod tests {
     use super::*;
     use crate::collect::SourceDefaults;
     use crate::launcher::RankIdentity;
-    use crate::rank_set::RankSet;
     use rpd_shard::model::rocpd::{EVENT, PMC_EVENT, SAMPLE};
+    use rpd_shard::rank_set::RankSet;
     use std::path::PathBuf;
 
     const PERIOD: Duration = Duration::from_millis(100);

@@ -3,6 +3,7 @@ pub mod codec;
 pub mod file;
 pub mod identity;
 pub mod model;
+pub mod rank_set;
 pub mod record;
 pub mod size;
 

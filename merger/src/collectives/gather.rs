@@ -137,7 +137,7 @@ const WORLD: &str = "MPI_COMM_WORLD";
 
 /// Whether the name of a communicator means the same in all processes. That of one whose making was not seen, of
 /// one that all ranks have for themselves, and of what was made from these, does not.
-fn is_shared(name: &str) -> bool {
+pub(crate) fn is_shared(name: &str) -> bool {
     let first = name.split('/').next().unwrap_or(name);
     let unseen = first.strip_prefix("comm-").is_some_and(|n| n.len() < 16);
     !(unseen || first == "MPI_COMM_SELF" || first.starts_with("nccl-local-"))

@@ -121,8 +121,8 @@ impl Plan {
 
 /// Where the output of these inputs goes. A file of that name that lies in a folder of inputs is none of them.
 pub fn output_of(found: &mut Found, args: &MergeArgs) -> Result<PathBuf, Failure> {
-    let name = match args.format {
-        OutputFormat::Rocpd => DEFAULT_OUTPUT,
+    let name = match args.form() {
+        OutputFormat::Rocpd | OutputFormat::Perfetto | OutputFormat::ChromeJson => DEFAULT_OUTPUT,
         OutputFormat::Rpd => DEFAULT_RPD,
     };
     let output = args.output.clone().unwrap_or_else(|| found.home.join(name));

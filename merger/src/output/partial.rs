@@ -26,7 +26,7 @@ pub struct Partial {
 /// A locked file beside the output: two merges must not write, or clear away, the same file. The lock
 /// goes with its process, so a killed merge blocks nobody.
 #[derive(Debug)]
-struct Lock {
+pub(crate) struct Lock {
     path: PathBuf,
     _file: File,
 }
@@ -105,9 +105,11 @@ impl Partial {
 
     /// Gives the finished file its name.
     pub fn publish(&mut self) -> Result<(), Failure> {
-        let published = File::open(&self.path)
-            .and_then(|file| file.sync_all())
-            .and_then(|()| if self.force { fs::rename(&self.path, &self.output) } else { self.rename_new() });
+        let published =
+            File::open(&self.path).and_then(|file| file.sync_all()).and_then(|()| match self.force {
+                true => fs::rename(&self.path, &self.output),
+                false => rename_new(&self.path, &self.output),
+            });
         published.map_err(|error| {
             let output = self.output.display();
             Failure::Output(match error.kind() {
@@ -119,17 +121,6 @@ impl Partial {
         })?;
         self.release();
         Ok(())
-    }
-
-    /// A rename that never replaces a file.
-    fn rename_new(&self) -> io::Result<()> {
-        match fs::hard_link(&self.path, &self.output) {
-            Ok(()) => fs::remove_file(&self.path),
-            Err(error) if error.kind() == ErrorKind::AlreadyExists => Err(error),
-            // A file system without hard links.
-            Err(_) if self.output.exists() => Err(ErrorKind::AlreadyExists.into()),
-            Err(_) => fs::rename(&self.path, &self.output),
-        }
     }
 
     /// The merge went well: the file is no longer this rank's to remove.
@@ -146,8 +137,19 @@ fn is_leftover(path: &Path) -> bool {
     begins_like_a_database(path) || read.is_ok() && header == [0; 16]
 }
 
+/// A rename that never replaces a file.
+pub(crate) fn rename_new(from: &Path, to: &Path) -> io::Result<()> {
+    match fs::hard_link(from, to) {
+        Ok(()) => fs::remove_file(from),
+        Err(error) if error.kind() == ErrorKind::AlreadyExists => Err(error),
+        // A file system without hard links.
+        Err(_) if to.exists() => Err(ErrorKind::AlreadyExists.into()),
+        Err(_) => fs::rename(from, to),
+    }
+}
+
 /// Takes the lock; `None` if another process has it.
-fn lock_file(path: PathBuf) -> io::Result<Option<Lock>> {
+pub(crate) fn lock_file(path: PathBuf) -> io::Result<Option<Lock>> {
     loop {
         let file = OpenOptions::new().write(true).create(true).truncate(false).mode(0o600).open(&path)?;
         if file.metadata()?.len() > 0 {

@@ -15,6 +15,7 @@ use crate::input::plan::Plan;
 use crate::input::ranks::{Ranks, ranges};
 use crate::input::schema::JobSchema;
 use crate::output::verify::Verification;
+use crate::trace::drawn::Drawn;
 use rpd_shard::model::{TableId, rocpd};
 use rpd_shard::record::{Loss, LossCause};
 use serde::Serialize;
@@ -110,6 +111,9 @@ pub struct Report {
     pub verify: Option<Verification>,
     /// What is no loss, and yet may surprise.
     pub notes: Vec<String>,
+    /// The trace that was made of the database, where one was wanted instead of it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub trace: Option<Drawn>,
     /// Wall time of the merge.
     pub seconds: f64,
 }
@@ -200,6 +204,7 @@ impl Report {
                 .chain(former::notes(plan, clocks, nodes))
                 .chain(impossible_bursts(clocks.impossible))
                 .collect(),
+            trace: None,
             seconds: 0.0,
         }
     }
@@ -378,6 +383,7 @@ impl Report {
         }
         let verified = self.verify.iter().flat_map(Verification::lines);
         verified.for_each(|text| line("verify", text));
+        self.trace.iter().flat_map(Drawn::lines).for_each(|(label, text)| line(label, text));
         if !dry_run {
             line("output", self.output.display().to_string());
         }

@@ -2,9 +2,9 @@
 
 use crate::checks::{Checked, checked};
 use crate::inputs::Inputs;
-use crate::peak;
 use crate::sync::SyncWatch;
 use rpd_tests::harness::{Job, binary, mpi_missing, mpirun, rpd_merge, rpd_merge_mpi};
+use rpd_tests::measure::peak_of_merge_ranks;
 use rpd_tests::plain;
 use std::fmt;
 use std::fs::File;
@@ -117,7 +117,7 @@ impl<'a> Contest<'a> {
     pub(crate) fn check(&self, contestant: Contestant) -> Result<Option<Checked>, String> {
         self.clear()?;
         let mut peak = 0;
-        self.run(contestant, |child| peak = peak::watch(child))?;
+        self.run(contestant, |child| peak = peak_of_merge_ranks(child))?;
         match contestant {
             Contestant::Start(_) => Ok(None),
             _ => checked(&self.output, peak, contestant != Contestant::Cat).map(Some),

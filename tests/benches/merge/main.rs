@@ -16,7 +16,6 @@
 mod checks;
 mod contest;
 mod inputs;
-mod peak;
 mod report;
 mod sync;
 

@@ -3,8 +3,8 @@
 use crate::checks::Checked;
 use crate::contest::{Contestant, From, How, Lap};
 use crate::inputs::Inputs;
+use rpd_tests::measure::{machine, median};
 use std::collections::BTreeSet;
-use std::fs;
 use std::path::Path;
 
 const MIB: f64 = (1 << 20) as f64;
@@ -131,46 +131,4 @@ fn aim(what: &str, holds: bool) {
 fn ratio(rows: &[Row], first: Contestant, second: Contestant, time: impl Fn(&Lap) -> f64) -> f64 {
     let laps = |contestant| rows.iter().filter(move |row| row.contestant == contestant).flat_map(|r| &r.laps);
     median(laps(first).zip(laps(second)).map(|(a, b)| time(a) / time(b)))
-}
-
-fn median(values: impl Iterator<Item = f64>) -> f64 {
-    let mut values: Vec<f64> = values.collect();
-    values.sort_by(f64::total_cmp);
-    let middle = values.len() / 2;
-    match values.len() % 2 {
-        0 if middle > 0 => (values[middle - 1] + values[middle]) / 2.0,
-        _ => values.get(middle).copied().unwrap_or(f64::NAN),
-    }
-}
-
-/// The machine in a line.
-fn machine(folder: &Path) -> String {
-    let cores = std::thread::available_parallelism().map_or(0, usize::from);
-    let read = |path: &str| fs::read_to_string(path).unwrap_or_default();
-    let after = |text: &str, key: &str| {
-        let line = text.lines().find(|line| line.starts_with(key)).unwrap_or_default();
-        line.split_once(':').map_or("?".to_owned(), |(_, value)| value.trim().to_owned())
-    };
-    let processor = after(&read("/proc/cpuinfo"), "model name");
-    let memory = after(&read("/proc/meminfo"), "MemTotal");
-    let memory = memory.split(' ').next().and_then(|kib| kib.parse::<f64>().ok()).unwrap_or(0.0) / MIB;
-    let uname = rustix::system::uname();
-    let kernel = format!("{} {}", uname.sysname().to_string_lossy(), uname.release().to_string_lossy());
-    let sqlite = rusqlite::version();
-    format!(
-        "{cores} cores ({processor}), {memory:.0} GiB, {kernel}, {}, SQLite {sqlite}.",
-        file_system(folder).unwrap_or("?".into())
-    )
-}
-
-/// The type of the file system of a folder: that of the mount point that is the longest prefix.
-fn file_system(folder: &Path) -> Option<String> {
-    let folder = folder.canonicalize().ok()?;
-    let mounts = fs::read_to_string("/proc/self/mounts").ok()?;
-    let mounts = mounts.lines().filter_map(|line| {
-        let mut words = line.split(' ');
-        let (point, kind) = (words.nth(1)?, words.next()?);
-        folder.starts_with(point).then(|| (point.len(), kind.to_owned()))
-    });
-    mounts.max_by_key(|(length, _)| *length).map(|(_, kind)| kind)
 }

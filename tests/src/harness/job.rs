@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 /// Longest run of a job that was given no other limit.
 const LIMIT: Duration = Duration::from_secs(60);
 /// Most output that is kept of each stream.
-const KEPT: u64 = 16 << 20;
+const KEPT: u64 = 128 << 20;
 
 /// A command with a hard time limit, in a process group of its own.
 #[derive(Clone, Debug)]

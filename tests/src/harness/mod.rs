@@ -5,7 +5,9 @@ mod database;
 mod job;
 mod merge;
 mod mpi;
+mod perfetto_ui;
 mod report;
+mod trace_processor;
 mod tree;
 
 pub use binaries::{binary, python, repository};
@@ -13,7 +15,9 @@ pub use database::{AMD_TAGS, Database, dump_difference};
 pub use job::{Job, Outcome};
 pub use merge::{RunFolder, losses, losses_of_all, remove, replaced, rpd_merge, rpd_merge_mpi};
 pub use mpi::{mpi_missing, mpirun};
+pub use perfetto_ui::{Opened, PerfettoUi};
 pub use report::{assert_refused, leftovers};
+pub use trace_processor::{Row, TraceProcessor};
 
 /// Says that a test did not run, and why: where the output of passed tests is shown too.
 pub fn skip(what: &str, why: &str) {

@@ -1,16 +1,16 @@
-//! Which ranks are recorded.
+//! Ranks as people type them.
 
-use rpd_shard::record::Selection;
+use crate::record::Selection;
 use serde::{Deserialize, Serialize};
 use std::str::FromStr;
 
 /// Ranges in one set; more do not fit into any command line that someone typed.
 const MOST_RANGES: usize = 1000;
 
-/// Ranks, as `--ranks 0,8-15` names them.
+/// Ranks, as `--ranks 0,8-15` names them: those that are recorded, or drawn.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 pub struct RankSet {
-    /// None: every rank.
+    /// None: all ranks.
     chosen: Option<Selection>,
 }
 
@@ -34,13 +34,13 @@ pub enum RankSetError {
 }
 
 impl RankSet {
-    /// Whether a rank is recorded. Who has no rank is.
+    /// Whether a rank is one of them. Who has no rank is.
     pub fn contains(&self, rank: Option<u32>) -> bool {
         let (Some(chosen), Some(rank)) = (&self.chosen, rank) else { return true };
         chosen.contains(rank)
     }
 
-    /// For the shard; none if every rank is recorded.
+    /// For the shard; none if all ranks are meant.
     pub fn selection(&self) -> Option<&Selection> {
         self.chosen.as_ref()
     }

@@ -1,4 +1,4 @@
-//! Most memory of each merge rank, from `/proc`.
+//! Most memory of a merge rank, from `/proc`.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -7,7 +7,7 @@ use std::time::Duration;
 
 /// Looks at a job every 5 ms until it ends. The most resident bytes of any one merge process below it:
 /// the kernel keeps that number, so that only what came within the last 5 ms of a process is missed.
-pub(crate) fn watch(child: &mut Child) -> u64 {
+pub fn peak_of_merge_ranks(child: &mut Child) -> u64 {
     let mut peaks = BTreeMap::new();
     while matches!(child.try_wait(), Ok(None)) {
         for pid in family(child.id()) {

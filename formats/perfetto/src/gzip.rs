@@ -1,0 +1,175 @@
+//! One gzip member of pieces that were compressed apart.
+//!
+//! Perfetto up to v47 at least reads the first member of a gzip file and nothing else, and does not complain. So a
+//! file is one member, though many threads write it: each piece is a row of deflate blocks that refers to nothing
+//! before it and ends at a byte, by a flush. The last block, which is empty, and the checksum of all come at the end.
+
+use flate2::read::GzDecoder;
+use flate2::{Compress, CompressError, Compression, Crc, FlushCompress, Status};
+use std::io::{self, Read};
+
+/// What a gzip file starts with: deflate, no name, no date, no system.
+pub const GZIP_HEAD: [u8; 10] = [0x1f, 0x8b, 8, 0, 0, 0, 0, 0, 0, 0xff];
+
+/// Checksum and length of the bytes of a piece, or of pieces that stand one behind the other.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Checksum {
+    /// Their CRC-32.
+    pub crc: u32,
+    /// How many there are.
+    pub length: u64,
+}
+
+impl Checksum {
+    /// That of these bytes with others behind them.
+    #[must_use]
+    pub fn then(self, next: Checksum) -> Checksum {
+        let crc = multiply(x_to_the(next.length), self.crc) ^ next.crc;
+        Checksum { crc, length: self.length.wrapping_add(next.length) }
+    }
+}
+
+/// Appends packets to `out` as a compressed piece of a gzip file. Levels are 0 to 9; a higher one is taken for 9.
+///
+/// A file is [`GZIP_HEAD`], any number of pieces, and [`gzip_tail`]. The bytes depend on the packets and the level alone.
+///
+/// # Errors
+/// If the compressor fails, which it does not for want of space.
+pub fn gzip_piece(packets: &[u8], level: u32, out: &mut Vec<u8>) -> Result<Checksum, CompressError> {
+    let mut compress = Compress::new(Compression::new(level.min(9)), false);
+    deflate(&mut compress, packets, FlushCompress::Sync, out)?;
+    let mut crc = Crc::new();
+    crc.update(packets);
+    Ok(Checksum { crc: crc.sum(), length: packets.len() as u64 })
+}
+
+/// What a gzip file says first, unpacked: this many bytes, or all that there are.
+///
+/// # Errors
+/// If it cannot be read, or is no gzip file.
+pub fn gunzip_start(file: impl Read, most: usize) -> io::Result<Vec<u8>> {
+    let mut start = Vec::new();
+    GzDecoder::new(file).take(most as u64).read_to_end(&mut start)?;
+    Ok(start)
+}
+
+/// Compresses all bytes, and appends all that comes of them.
+pub(crate) fn deflate(
+    compress: &mut Compress,
+    bytes: &[u8],
+    flush: FlushCompress,
+    out: &mut Vec<u8>,
+) -> Result<(), CompressError> {
+    let before = compress.total_in();
+    loop {
+        let rest = bytes.get((compress.total_in() - before) as usize..).unwrap_or_default();
+        // Enough for most, so that a second turn is seldom.
+        out.reserve(rest.len() / 3 + 4096);
+        let status = compress.compress_vec(rest, out, flush)?;
+        // With space left, all of it is out. Nothing to do is what a turn too many finds.
+        if status != Status::Ok || out.len() < out.capacity() {
+            return Ok(());
+        }
+    }
+}
+
+/// What a gzip file ends with, from the checksum of all its pieces.
+pub fn gzip_tail(whole: Checksum) -> [u8; 10] {
+    // A last block with nothing in it; then the checksum, and the length modulo 2^32.
+    let mut tail = [0x03, 0x00, 0, 0, 0, 0, 0, 0, 0, 0];
+    tail[2..6].copy_from_slice(&whole.crc.to_le_bytes());
+    tail[6..].copy_from_slice(&(whole.length as u32).to_le_bytes());
+    tail
+}
+
+/// The polynomial of CRC-32, with the coefficient of x^0 in the highest bit.
+const POLYNOMIAL: u32 = 0xedb8_8320;
+const ONE: u32 = 1 << 31;
+const X_TO_THE_8: u32 = 1 << (31 - 8);
+
+/// A product of polynomials over two elements, modulo that of the CRC.
+fn multiply(a: u32, mut b: u32) -> u32 {
+    let mut product = 0;
+    for bit in (0..32).rev() {
+        if a >> bit & 1 == 1 {
+            product ^= b;
+        }
+        b = if b & 1 == 1 { b >> 1 ^ POLYNOMIAL } else { b >> 1 };
+    }
+    product
+}
+
+/// The polynomial that a number of bytes behind a piece multiplies its checksum with.
+fn x_to_the(bytes: u64) -> u32 {
+    let (mut power, mut square) = (ONE, X_TO_THE_8);
+    let mut rest = bytes;
+    while rest > 0 {
+        if rest & 1 == 1 {
+            power = multiply(power, square);
+        }
+        square = multiply(square, square);
+        rest >>= 1;
+    }
+    power
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use flate2::read::{GzDecoder, MultiGzDecoder};
+    use proptest::prelude::*;
+    use std::io::Read;
+
+    fn file(pieces: &[Vec<u8>], level: u32) -> Vec<u8> {
+        let mut file = GZIP_HEAD.to_vec();
+        let sums = pieces.iter().map(|piece| gzip_piece(piece, level, &mut file).unwrap());
+        let whole = sums.fold(Checksum::default(), Checksum::then);
+        file.extend(gzip_tail(whole));
+        file
+    }
+
+    /// Bytes of any length that can and cannot be compressed.
+    fn piece() -> impl Strategy<Value = Vec<u8>> {
+        let random = prop::collection::vec(any::<u8>(), 0..2000);
+        let long = (any::<u8>(), 0usize..300_000).prop_map(|(byte, len)| vec![byte; len]);
+        prop_oneof![random, long]
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(64))]
+        #[test]
+        fn pieces_are_one_member(pieces in prop::collection::vec(piece(), 0..6), level in 0u32..12) {
+            let file = file(&pieces, level);
+            let mut read = Vec::new();
+            // This decoder reads one member, and checks its checksum and length.
+            let mut decoder = GzDecoder::new(&file[..]);
+            decoder.read_to_end(&mut read).unwrap();
+            prop_assert!(decoder.into_inner().is_empty());
+            prop_assert!(read == pieces.concat());
+        }
+
+        #[test]
+        fn checksums_add_up_in_any_grouping(a: Vec<u8>, b: Vec<u8>, c: Vec<u8>) {
+            let [x, y, z] = [&a, &b, &c].map(|bytes| gzip_piece(bytes, 1, &mut Vec::new()).unwrap());
+            let whole = gzip_piece(&[a, b, c].concat(), 1, &mut Vec::new()).unwrap();
+            prop_assert_eq!(x.then(y).then(z), whole);
+            prop_assert_eq!(x.then(y.then(z)), whole);
+        }
+    }
+
+    #[test]
+    fn what_cannot_be_compressed_is_whole() {
+        let mut noise = Vec::new();
+        let mut state = 1u64;
+        while noise.len() < 3_000_000 {
+            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+            noise.push((state >> 33) as u8);
+        }
+        for level in [0, 1, 6, 9] {
+            let two = [file(&[noise.clone()], level), file(&[vec![], noise.clone()], level)].concat();
+            let mut read = Vec::new();
+            MultiGzDecoder::new(&two[..]).read_to_end(&mut read).unwrap();
+            assert!(read == [&noise[..], &noise].concat(), "{level}");
+        }
+    }
+}

@@ -1,0 +1,54 @@
+//! Perfetto traces, written in bulk.
+//!
+//! * [`Sequence`] writes the packets of one process and one file: tracks, interned texts, slices, instants, counters,
+//!   samples;
+//! * [`file_head`] is what a file starts with; [`gzip_piece`] compresses a piece of a gzip file, [`packed`] packets into
+//!   packets;
+//! * [`Timeline`] turns spans into beginnings and ends in the order that a track needs, with lanes for overlaps
+//!   and cuts where a file ends;
+//! * [`Timestamp`], [`Span`] and [`Window`] are checked when they are made, so that nothing behind them can fail.
+//!
+//! A trace is a row of packets and nothing else: any pieces that are written one behind the other are a trace. The packets are described in `docs/FORMATS.md`.
+//!
+//! ```
+//! use rpd_perfetto::{Event, Sequence, StringId, Timestamp, Track, TrackId, TrackKind, file_head};
+//! use std::num::NonZeroU32;
+//!
+//! let begin = Timestamp::new(1_000)?;
+//! let mut file = file_head(begin, 1_700_000_000_000_001_000);
+//! let mut sequence = Sequence::new(NonZeroU32::MIN);
+//! let process = TrackId(1);
+//! sequence.track(&Track { kind: TrackKind::Process { pid: 1 }, ..Track::new(process, "rank 0 (node7)") });
+//! let name = sequence.event_name(StringId(12), || "step");
+//! sequence.begin(&Event::new(begin, process, name));
+//! sequence.end(Timestamp::new(3_000)?, process);
+//! file.extend_from_slice(sequence.packets());
+//! # Ok::<(), rpd_perfetto::NoTimestamp>(())
+//! ```
+
+mod event;
+mod gzip;
+mod head;
+mod iids;
+mod lanes;
+mod packed;
+mod sample;
+mod sequence;
+mod text;
+mod time;
+mod timeline;
+mod track;
+mod wire;
+
+pub use event::{Annotation, CounterValue, Event, Flow, Value};
+pub use gzip::{Checksum, GZIP_HEAD, gunzip_start, gzip_piece, gzip_tail};
+pub use head::{MAX_HEAD, file_head, is_file_head};
+pub use iids::StringId;
+pub use lanes::Overlaps;
+pub use packed::packed;
+pub use sample::{CallStack, Frame, Mapping, StackId};
+pub use sequence::{AnnotationName, AnnotationText, Category, EventName, Sequence};
+pub use text::{MAX_TEXT, Mended};
+pub use time::{Clipped, Cut, EmptyWindow, NegativeDuration, NoTimestamp, Span, Timestamp, Window};
+pub use timeline::{Edge, Misplaced, Timeline};
+pub use track::{ChildOrder, Thread, Track, TrackId, TrackKind, Unit};

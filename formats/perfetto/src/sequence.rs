@@ -1,0 +1,216 @@
+use crate::iids::{Iids, StringId};
+use crate::text::{Mended, text};
+use crate::wire::{self, Small, message, packet, uint};
+use std::num::NonZeroU32;
+
+/// Interning id of the name of events, for the sequence and file that gave it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct EventName(pub(crate) u32);
+
+/// Interning id of a category of events, for the sequence and file that gave it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Category(pub(crate) u32);
+
+/// Interning id of the name of an annotation, for the sequence and file that gave it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct AnnotationName(pub(crate) u32);
+
+/// Interning id of a text that is the value of annotations, for the sequence and file that gave it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct AnnotationText(pub(crate) u32);
+
+/// Writes the packets of one process in one file.
+///
+/// Texts are interned: a text is written when it is first used, and then it is a small number. Such numbers count
+/// anew in every file, so that each file can be read alone; [`Sequence::restart`] forgets them and keeps the memory.
+/// A number of one file means another text in the next one.
+///
+/// Packets may stand in any order of time, but on one track, those with the same time are taken in the order in
+/// which they are written: see [`Timeline`](crate::Timeline).
+#[derive(Debug)]
+pub struct Sequence {
+    pub(crate) out: Vec<u8>,
+    /// What each packet starts with: flags and number, lowest byte first, and how many bytes these are.
+    prefix: (u64, usize),
+    id: NonZeroU32,
+    pub(crate) mended: Mended,
+    pub(crate) interned: Interned,
+}
+
+#[derive(Debug, Default)]
+pub(crate) struct Interned {
+    event_names: Iids,
+    categories: Iids,
+    annotation_names: Iids,
+    annotation_texts: Iids,
+    pub(crate) stacks: Iids,
+    pub(crate) mappings: Iids,
+    pub(crate) frames: u32,
+}
+
+impl Sequence {
+    /// Starts the packets of a process. The number must be unique in a file, and the same process has the same
+    /// one in all files of a run. Small numbers take fewer bytes.
+    pub fn new(id: NonZeroU32) -> Sequence {
+        let mut sequence = Sequence {
+            out: Vec::new(),
+            prefix: (0, 0),
+            id,
+            mended: Mended::default(),
+            interned: Interned::default(),
+        };
+        sequence.restart(id);
+        sequence
+    }
+
+    /// Starts the packets of another process or another file: nothing is interned, and no packets are here but
+    /// the first one, which says so.
+    pub fn restart(&mut self, id: NonZeroU32) {
+        self.id = id;
+        self.out.clear();
+        let Interned {
+            event_names,
+            categories,
+            annotation_names,
+            annotation_texts,
+            stacks,
+            mappings,
+            frames,
+        } = &mut self.interned;
+        for iids in [event_names, categories, annotation_names, annotation_texts, stacks, mappings] {
+            iids.clear();
+        }
+        *frames = 0;
+        self.prefix = prefix(id);
+        self.mended = Mended::default();
+        message(&mut self.out, 1, |out| {
+            uint(out, packet::SEQUENCE_FLAGS, packet::STATE_CLEARED | packet::NEEDS_STATE);
+            uint(out, packet::SEQUENCE_ID, id.get().into());
+            message(out, packet::DEFAULTS, |out| uint(out, 58, wire::CLOCK_BOOTTIME));
+        });
+    }
+
+    /// The packets since the start, or since the last [`Sequence::take`].
+    pub fn packets(&self) -> &[u8] {
+        &self.out
+    }
+
+    /// Takes the packets that are here, and goes on in `empty`, whose memory is used again. What was interned
+    /// stays so: the pieces belong into one file, in this order.
+    pub fn take(&mut self, mut empty: Vec<u8>) -> Vec<u8> {
+        empty.clear();
+        std::mem::replace(&mut self.out, empty)
+    }
+
+    /// How many texts of this file were not written as they are.
+    pub fn mended(&self) -> Mended {
+        self.mended
+    }
+
+    /// The name of events; its text is asked for at the first use.
+    #[inline]
+    pub fn event_name<T: AsRef<str>>(&mut self, id: StringId, text: impl FnOnce() -> T) -> EventName {
+        match self.interned.event_names.get(id.0) {
+            0 => {
+                let iid = self.interned.event_names.add(id.0);
+                self.intern(2, iid, text().as_ref());
+                EventName(iid)
+            }
+            iid => EventName(iid),
+        }
+    }
+
+    /// A category of events; its text is asked for at the first use.
+    #[inline]
+    pub fn category<T: AsRef<str>>(&mut self, id: StringId, text: impl FnOnce() -> T) -> Category {
+        match self.interned.categories.get(id.0) {
+            0 => {
+                let iid = self.interned.categories.add(id.0);
+                self.intern(1, iid, text().as_ref());
+                Category(iid)
+            }
+            iid => Category(iid),
+        }
+    }
+
+    /// The name of an annotation; its text is asked for at the first use. It must not be empty.
+    #[inline]
+    pub fn annotation_name<T: AsRef<str>>(
+        &mut self,
+        id: StringId,
+        text: impl FnOnce() -> T,
+    ) -> AnnotationName {
+        match self.interned.annotation_names.get(id.0) {
+            0 => {
+                let iid = self.interned.annotation_names.add(id.0);
+                self.intern(3, iid, text().as_ref());
+                AnnotationName(iid)
+            }
+            iid => AnnotationName(iid),
+        }
+    }
+
+    /// A text that is the value of annotations, and comes again; it is asked for at the first use.
+    #[inline]
+    pub fn annotation_text<T: AsRef<str>>(
+        &mut self,
+        id: StringId,
+        text: impl FnOnce() -> T,
+    ) -> AnnotationText {
+        match self.interned.annotation_texts.get(id.0) {
+            0 => {
+                let iid = self.interned.annotation_texts.add(id.0);
+                self.intern(29, iid, text().as_ref());
+                AnnotationText(iid)
+            }
+            iid => AnnotationText(iid),
+        }
+    }
+
+    /// Writes an entry of a table of interned texts.
+    #[cold]
+    #[inline(never)]
+    pub(crate) fn intern(&mut self, table: u32, iid: u32, value: &str) {
+        self.interned_data(table, |out, mended| {
+            uint(out, 1, iid.into());
+            text(out, 2, value, mended);
+        });
+    }
+
+    /// Writes an entry of a table of interned data.
+    pub(crate) fn interned_data(&mut self, table: u32, entry: impl FnOnce(&mut Vec<u8>, &mut Mended)) {
+        self.packet(|out, mended| {
+            message(out, packet::INTERNED_DATA, |out| message(out, table, |out| entry(out, mended)));
+        });
+    }
+
+    /// Writes a packet of which nothing is known.
+    pub(crate) fn packet(&mut self, content: impl FnOnce(&mut Vec<u8>, &mut Mended)) {
+        let (word, len) = self.prefix;
+        let mended = &mut self.mended;
+        message(&mut self.out, 1, |out| {
+            out.extend_from_slice(&word.to_le_bytes()[..len]);
+            content(out, mended);
+        });
+    }
+
+    /// The start of a packet whose length is still to be set, in the byte at 1.
+    #[inline(always)]
+    pub(crate) fn small_packet(&self) -> Small {
+        let mut small = Small::new();
+        small.byte(packet::TAG);
+        small.byte(0);
+        small.word(self.prefix.0, self.prefix.1);
+        small
+    }
+}
+
+fn prefix(id: NonZeroU32) -> (u64, usize) {
+    let mut bytes = Vec::with_capacity(8);
+    uint(&mut bytes, packet::SEQUENCE_FLAGS, packet::NEEDS_STATE);
+    uint(&mut bytes, packet::SEQUENCE_ID, id.get().into());
+    let mut word = [0; 8];
+    // Two tags, one byte of flags and five of a number at most.
+    word[..bytes.len()].copy_from_slice(&bytes);
+    (u64::from_le_bytes(word), bytes.len())
+}

@@ -1,0 +1,371 @@
+//! What was typed of traces: how the run is cut, and what of it is drawn.
+
+use super::window::TimeWindow;
+use super::{Layout, MergeArgs, OutputFormat};
+use crate::failure::Failure;
+use crate::trace::item::{Selection, What};
+use clap::{ArgGroup, Args, ValueEnum};
+use rpd_shard::rank_set::RankSet;
+use rpd_shard::record as ranks;
+use rpd_shard::size::Size;
+use std::num::NonZeroU64;
+use std::path::Path;
+use std::str::FromStr;
+
+/// Files of one trace: their numbers have five digits.
+pub const MOST_FILES: u32 = 99_999;
+/// Most bytes of a file before compression, unless it is said.
+const LARGEST_FILE: u64 = 1 << 30;
+/// The only port that the content security policy of ui.perfetto.dev lets it fetch from.
+pub const PERFETTO_PORT: u16 = 9001;
+
+/// Options of traces.
+#[derive(Args, Debug, Clone, Default)]
+#[command(next_help_heading = "Traces", group = ArgGroup::new("splits").multiple(false))]
+pub struct TraceArgs {
+    /// Cut the run into N files of equal time. Without --format they are Perfetto's
+    #[arg(long, value_name = "N", group = "splits", value_parser = clap::value_parser!(u32).range(1..=MOST_FILES as i64))]
+    pub split_by_time: Option<u32>,
+    /// Cut it into files of about N events each
+    #[arg(long, value_name = "N", group = "splits")]
+    pub split_by_events: Option<NonZeroU64>,
+    /// Cut it into files of about this size each, before compression: 500M
+    #[arg(long, value_name = "SIZE", group = "splits")]
+    pub split_by_size: Option<Size>,
+    /// auto: cut it so that a browser can open each file
+    #[arg(long, value_enum, value_name = "HOW", group = "splits")]
+    pub split: Option<AutoSplit>,
+    /// Draw this part: seconds since the job's first event, or times as 2025-06-01T12:00:00Z; 10..20, 10.., ..20
+    #[arg(long, value_name = "FROM..TO")]
+    pub window: Option<TimeWindow>,
+    /// Draw these ranks only: 0,8-15
+    #[arg(long, value_name = "RANKS")]
+    pub ranks: Option<RankSet>,
+    /// Do not draw these: regions, kernels, copies, allocations, counters, samples, markers, args, flows, or
+    /// category=NAME
+    #[arg(long, value_name = "WHAT,...", value_delimiter = ',')]
+    pub exclude: Vec<What>,
+    /// No facts of the slices (arguments, sizes, ids): smaller files
+    #[arg(long)]
+    pub no_annotations: bool,
+    /// GPU work by hardware queue [default: by stream]
+    #[arg(long)]
+    pub group_by_queue: bool,
+    /// Write no file that is larger than this before compression; say instead what split would fit [default: 1GiB]
+    #[arg(long, value_name = "SIZE")]
+    pub max_file_size: Option<Size>,
+    /// Tell how to open the trace, here and from afar. INPUT may be a trace that is there, or its folder
+    #[arg(long)]
+    pub open: bool,
+    /// Serve the trace on this machine's loopback, for ui.perfetto.dev, until Ctrl-C [default port: 9001]
+    ///
+    /// Nothing listens without it. Only who knows the address that is printed can fetch the files.
+    #[arg(long, value_name = "PORT", num_args = 0..=1, require_equals = true, default_missing_value = "9001")]
+    pub serve: Option<u16>,
+}
+
+/// How files are cut without a number.
+#[derive(ValueEnum, Clone, Copy, PartialEq, Eq, Debug)]
+pub enum AutoSplit {
+    /// Each file opens in a browser
+    Auto,
+}
+
+/// How a run is cut into files.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum Split {
+    /// One file.
+    #[default]
+    Whole,
+    /// So many files of equal time, at most [`MOST_FILES`].
+    ByTime(u32),
+    /// About so many events in each file.
+    ByEvents(NonZeroU64),
+    /// About so many bytes in each file, before compression.
+    BySize(u64),
+    /// As many files as it takes for a browser to open each.
+    Auto,
+}
+
+/// A text that names nothing that is drawn.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "{0:?} is nothing that is drawn: write regions, kernels, copies, allocations, counters, samples, markers, args, \
+     flows, or category=NAME"
+)]
+pub struct ExcludeError(String);
+
+impl FromStr for What {
+    type Err = ExcludeError;
+
+    fn from_str(text: &str) -> Result<What, ExcludeError> {
+        Ok(match text.trim() {
+            "regions" => What::Regions,
+            "kernels" => What::Kernels,
+            "copies" => What::Copies,
+            "allocations" => What::Allocations,
+            "counters" => What::Counters,
+            "samples" => What::Samples,
+            "markers" => What::Markers,
+            "args" => What::Args,
+            "flows" => What::Flows,
+            other => match other.split_once('=') {
+                Some(("category", name)) if !name.is_empty() => What::Category(name.to_owned()),
+                _ => return Err(ExcludeError(text.to_owned())),
+            },
+        })
+    }
+}
+
+/// A format of traces.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum TraceFormat {
+    /// Packets of Perfetto.
+    Perfetto,
+    /// JSON of Chrome.
+    ChromeJson,
+}
+
+/// The trace that is wanted.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct TraceOrder {
+    /// How it is written.
+    pub format: TraceFormat,
+    /// Into which files.
+    pub split: Split,
+    /// The part of the run that is drawn.
+    pub window: TimeWindow,
+    /// What else of the run is drawn.
+    pub selection: Selection,
+    /// Most bytes of a file before compression.
+    pub max_file_size: u64,
+}
+
+impl MergeArgs {
+    /// What is written.
+    pub fn form(&self) -> OutputFormat {
+        let trace = &self.trace;
+        let is_trace = trace.split_option().is_some() || trace.opener().is_some();
+        self.format.unwrap_or(if is_trace { OutputFormat::Perfetto } else { OutputFormat::Rocpd })
+    }
+
+    /// What may be a trace already, to be opened as it is: the only input, if nothing is said of another trace.
+    pub fn finished_trace(&self) -> Option<&Path> {
+        let says_nothing =
+            self.format.is_none() && self.output.is_none() && self.trace.drawing_option().is_none();
+        match &self.inputs[..] {
+            [input] if self.trace.opener().is_some() && says_nothing => Some(input),
+            _ => None,
+        }
+    }
+
+    /// A database is not named like a trace.
+    fn refuse_name_of_trace(&self) -> Result<(), Failure> {
+        let Some(output) = &self.output else { return Ok(()) };
+        let name = output.file_name().and_then(|name| name.to_str()).unwrap_or_default();
+        let format = match name.trim_end_matches(".gz") {
+            plain if plain.ends_with(".pftrace") => "perfetto",
+            plain if plain.ends_with(".json") => "chrome-json",
+            _ => return Ok(()),
+        };
+        Err(Failure::Usage(format!(
+            "{} is named like a trace: add --format {format}, or name a database like trace.db",
+            output.display()
+        )))
+    }
+
+    /// The trace that is wanted; none if a database is. Options that do not go together are refused.
+    pub fn trace_order(&self) -> Result<Option<TraceOrder>, Failure> {
+        let format = match self.form() {
+            OutputFormat::Perfetto => TraceFormat::Perfetto,
+            OutputFormat::ChromeJson => TraceFormat::ChromeJson,
+            database => {
+                self.trace.refuse_beside(database)?;
+                return self.refuse_name_of_trace().map(|()| None);
+            }
+        };
+        let refused = [
+            (self.layout == Layout::Partitioned, "--layout partitioned is one of databases"),
+            (self.verify, "--verify compares a database with its inputs"),
+            (self.dry_run, "--dry-run writes no database that a trace could be made of"),
+        ];
+        if let Some((_, why)) = refused.into_iter().find(|(given, _)| *given) {
+            let merge_first = "merge to trace.db with it, then make the trace of that";
+            return Err(Failure::Usage(format!("{why}: leave it out of a trace, or {merge_first}")));
+        }
+        let args = &self.trace;
+        Ok(Some(TraceOrder {
+            format,
+            split: args.split(self.format),
+            window: args.window.unwrap_or_default(),
+            selection: args.selection(),
+            max_file_size: args.max_file_size.map_or(LARGEST_FILE, |size| size.0),
+        }))
+    }
+}
+
+impl TraceArgs {
+    fn selection(&self) -> Selection {
+        let ranges =
+            |chosen: &ranks::Selection| chosen.ranks.iter().map(|&(first, last)| first..=last).collect();
+        Selection {
+            ranks: self.ranks.as_ref().and_then(RankSet::selection).map(ranges),
+            exclude: self.exclude.clone(),
+            annotations: !self.no_annotations,
+            group_by_queue: self.group_by_queue,
+        }
+    }
+
+    /// Who only wants to see a run gets files that open.
+    fn split(&self, format: Option<OutputFormat>) -> Split {
+        let opened_only = format.is_none() && self.opener().is_some();
+        match (self.split_by_time, self.split_by_events, self.split_by_size, self.split) {
+            (Some(files), ..) => Split::ByTime(files),
+            (_, Some(events), ..) => Split::ByEvents(events),
+            (_, _, Some(size), _) => Split::BySize(size.0),
+            (.., Some(AutoSplit::Auto)) => Split::Auto,
+            _ if opened_only => Split::Auto,
+            _ => Split::Whole,
+        }
+    }
+
+    /// The first of the options that cut.
+    fn split_option(&self) -> Option<&'static str> {
+        first([
+            ("--split-by-time", self.split_by_time.is_some()),
+            ("--split-by-events", self.split_by_events.is_some()),
+            ("--split-by-size", self.split_by_size.is_some()),
+            ("--split", self.split.is_some()),
+        ])
+    }
+
+    /// The first of the options that say what is drawn.
+    fn drawing_option(&self) -> Option<&'static str> {
+        self.split_option().or_else(|| {
+            first([
+                ("--window", self.window.is_some()),
+                ("--ranks", self.ranks.is_some()),
+                ("--exclude", !self.exclude.is_empty()),
+                ("--no-annotations", self.no_annotations),
+                ("--group-by-queue", self.group_by_queue),
+                ("--max-file-size", self.max_file_size.is_some()),
+            ])
+        })
+    }
+
+    /// The first of the options that open.
+    fn opener(&self) -> Option<&'static str> {
+        first([("--open", self.open), ("--serve", self.serve.is_some())])
+    }
+
+    fn refuse_beside(&self, database: OutputFormat) -> Result<(), Failure> {
+        let Some(option) = self.drawing_option().or_else(|| self.opener()) else { return Ok(()) };
+        let name = if database == OutputFormat::Rpd { "--format rpd" } else { "a database" };
+        Err(Failure::Usage(format!(
+            "{option} is one of traces, not of {name}: add --format perfetto or --format chrome-json, or leave it out"
+        )))
+    }
+}
+
+fn first<const N: usize>(options: [(&'static str, bool); N]) -> Option<&'static str> {
+    options.into_iter().find_map(|(name, given)| given.then_some(name))
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+    use crate::cli::Cli;
+    use clap::Parser;
+
+    fn typed(line: &str) -> Result<MergeArgs, clap::Error> {
+        let words = ["rpd-merge"].into_iter().chain(line.split_whitespace());
+        Cli::try_parse_from(words).map(|cli| cli.merge)
+    }
+
+    fn order(line: &str) -> Option<TraceOrder> {
+        typed(line).unwrap().trace_order().unwrap()
+    }
+
+    #[test]
+    fn what_is_typed_says_which_trace_is_wanted() {
+        assert_eq!(order("run"), None);
+        assert_eq!(order("--format rpd run"), None);
+        let split = |line: &str| order(line).map(|order| (order.format, order.split));
+        for (line, wanted) in [
+            ("--format perfetto", (TraceFormat::Perfetto, Split::Whole)),
+            ("--format perfetto --open", (TraceFormat::Perfetto, Split::Whole)),
+            ("--format chrome-json --split-by-time 32", (TraceFormat::ChromeJson, Split::ByTime(32))),
+            (
+                "--split-by-events 5",
+                (TraceFormat::Perfetto, Split::ByEvents(NonZeroU64::MIN.saturating_add(4))),
+            ),
+            ("--split-by-size 1M", (TraceFormat::Perfetto, Split::BySize(1 << 20))),
+            ("--split auto", (TraceFormat::Perfetto, Split::Auto)),
+            ("--open run", (TraceFormat::Perfetto, Split::Auto)),
+            ("--serve run", (TraceFormat::Perfetto, Split::Auto)),
+            ("--serve=9002 --split-by-time 2 run", (TraceFormat::Perfetto, Split::ByTime(2))),
+        ] {
+            assert_eq!(split(line), Some(wanted), "{line}");
+        }
+        let all = order(
+            "--format perfetto --window 1..2 --ranks 8,0-3 --exclude args,category=HIP_API,flows --no-annotations \
+             --group-by-queue --max-file-size 2G run",
+        );
+        let wanted = TraceOrder {
+            format: TraceFormat::Perfetto,
+            split: Split::Whole,
+            window: "1..2".parse().unwrap(),
+            selection: Selection {
+                ranks: Some(vec![0..=3, 8..=8]),
+                exclude: vec![What::Args, What::Category("HIP_API".to_owned()), What::Flows],
+                annotations: false,
+                group_by_queue: true,
+            },
+            max_file_size: 2 << 30,
+        };
+        assert_eq!(all, Some(wanted));
+    }
+
+    #[test]
+    fn a_port_is_part_of_the_option_so_that_an_input_may_follow() {
+        let args = typed("--serve run").unwrap();
+        assert_eq!((args.trace.serve, args.inputs), (Some(PERFETTO_PORT), vec!["run".into()]));
+        assert_eq!(typed("--serve=9002 run").unwrap().trace.serve, Some(9002));
+    }
+
+    #[test]
+    fn what_does_not_go_together_is_refused() {
+        for line in [
+            "--split-by-time 0",
+            "--split-by-time 100000",
+            "--split-by-events 0",
+            "--split-by-size 0",
+            "--split never",
+            "--split auto --split-by-time 3",
+            "--split-by-time 3 --split-by-events 3",
+            "--window 5..5",
+            "--window 5",
+            "--ranks 3-1",
+            "--exclude threads",
+            "--exclude category=",
+            "--serve=70000",
+            "--max-file-size none",
+        ] {
+            assert!(typed(line).is_err(), "{line}");
+        }
+        for (line, words) in [
+            ("--format rocpd --split-by-time 3", "--split-by-time is one of traces, not of a database"),
+            ("--format rpd --split auto", "--split is one of traces, not of --format rpd"),
+            ("--format rocpd --open", "--open is one of traces"),
+            ("--window 1..2", "--window is one of traces"),
+            ("--ranks 1", "--ranks is one of traces"),
+            ("--split auto --layout partitioned", "--layout partitioned"),
+            ("--split auto --verify", "--verify"),
+            ("--format chrome-json --dry-run", "--dry-run"),
+        ] {
+            let error = typed(line).unwrap().trace_order().unwrap_err();
+            assert!(matches!(&error, Failure::Usage(text) if text.starts_with(words)), "{line}: {error}");
+        }
+    }
+}

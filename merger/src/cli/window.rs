@@ -1,0 +1,178 @@
+//! A part of the time of a job, as it was typed.
+
+use crate::wall_clock::WallClock;
+use std::str::FromStr;
+
+const NS: i64 = 1_000_000_000;
+
+/// One end of a window.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Moment {
+    /// Nanoseconds since the first event of the job; not negative.
+    SinceStart(i64),
+    /// A time of day.
+    WallClock(WallClock),
+}
+
+/// A part of the time of a job: from its first end to before its second.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct TimeWindow {
+    /// None: from the first event.
+    pub from: Option<Moment>,
+    /// None: to the last event.
+    pub to: Option<Moment>,
+}
+
+/// A text that is no window, or a window that has nothing in it.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum WindowError {
+    /// Not two ends.
+    #[error("{0:?} is no window: write FROM..TO, as 10..20, 10.5.. or 2025-06-01T12:00:00Z..")]
+    NoWindow(String),
+    /// An end is no time.
+    #[error("{0:?} is no time: write seconds since the job's first event, or a time as 2025-06-01T12:00:00Z")]
+    NoTime(String),
+    /// Nothing can be in it.
+    #[error(
+        "the window {0} is empty: write FROM..TO, with TO later than FROM and than the job's first event"
+    )]
+    Empty(TimeWindow),
+    /// A time of day that cannot be found in the job.
+    #[error(
+        "no clock told what time of day it was in this job: write the window in seconds since its first event"
+    )]
+    NoWallClock,
+}
+
+impl FromStr for TimeWindow {
+    type Err = WindowError;
+
+    fn from_str(text: &str) -> Result<TimeWindow, WindowError> {
+        let (from, to) = text.split_once("..").ok_or_else(|| WindowError::NoWindow(text.to_owned()))?;
+        let window = TimeWindow { from: end(from)?, to: end(to)? };
+        let empty = match (window.from, window.to) {
+            (Some(Moment::SinceStart(from)), Some(Moment::SinceStart(to))) => from >= to,
+            (Some(Moment::WallClock(from)), Some(Moment::WallClock(to))) => from >= to,
+            (None, Some(Moment::SinceStart(to))) => to == 0,
+            // Where a clock on the wall was at the first event is known later.
+            _ => false,
+        };
+        if empty { Err(WindowError::Empty(window)) } else { Ok(window) }
+    }
+}
+
+impl TimeWindow {
+    /// The window on the job's clock, ns: the first moment inside, and the first behind it; none where an end is open.
+    /// `start` is the time of the first event, and `wall_clock` what time of day that was, where it is known.
+    pub fn of_job(
+        self,
+        start: i64,
+        wall_clock: Option<WallClock>,
+    ) -> Result<(Option<i64>, Option<i64>), WindowError> {
+        let ns = |moment| match moment {
+            Moment::SinceStart(ns) => Ok(start.saturating_add(ns)),
+            Moment::WallClock(time) => {
+                let WallClock(begin) = wall_clock.ok_or(WindowError::NoWallClock)?;
+                Ok(start.saturating_add(time.0.saturating_sub(begin)))
+            }
+        };
+        let (from, to) = (self.from.map(ns).transpose()?, self.to.map(ns).transpose()?);
+        let begins = from.map_or(start, |from| from.max(start));
+        if to.is_some_and(|to| to <= begins) { Err(WindowError::Empty(self)) } else { Ok((from, to)) }
+    }
+}
+
+fn end(text: &str) -> Result<Option<Moment>, WindowError> {
+    let text = text.trim();
+    if text.is_empty() {
+        return Ok(None);
+    }
+    let moment = seconds(text).map(Moment::SinceStart).or_else(|| text.parse().ok().map(Moment::WallClock));
+    moment.map(Some).ok_or_else(|| WindowError::NoTime(text.to_owned()))
+}
+
+/// Nanoseconds of seconds with at most nine decimals.
+fn seconds(text: &str) -> Option<i64> {
+    let (whole, part) = text.split_once('.').unwrap_or((text, ""));
+    let digits = |text: &str| text.bytes().all(|byte| byte.is_ascii_digit());
+    if whole.is_empty() || !digits(whole) || !digits(part) || part.len() > 9 {
+        return None;
+    }
+    let part: i64 = format!("{part:0<9}").parse().ok()?;
+    whole.parse::<i64>().ok()?.checked_mul(NS)?.checked_add(part)
+}
+
+impl std::fmt::Display for Moment {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Moment::SinceStart(ns) => {
+                let decimals = format!("{:09}", ns % NS);
+                let decimals = decimals.trim_end_matches('0');
+                let point = if decimals.is_empty() { "" } else { "." };
+                write!(f, "{}{point}{decimals}", ns / NS)
+            }
+            Moment::WallClock(time) => time.fmt(f),
+        }
+    }
+}
+
+impl std::fmt::Display for TimeWindow {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let text = |end: Option<Moment>| end.map_or(String::new(), |moment| moment.to_string());
+        write!(f, "{}..{}", text(self.from), text(self.to))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+
+    #[test]
+    fn windows_are_understood_to_the_nanosecond() {
+        for (given, shown) in [
+            ("10..20", "10..20"),
+            ("..0.000000001", "..0.000000001"),
+            (" 1.50 .. ", "1.5.."),
+            ("..", ".."),
+            ("0..9223372036.854775807", "0..9223372036.854775807"),
+            (
+                "2025-06-01T12:00:00Z..2025-06-01T14:00:01.5+02:00",
+                "2025-06-01T12:00:00Z..2025-06-01T12:00:01.5Z",
+            ),
+            ("2025-06-01T12:00:00Z..3", "2025-06-01T12:00:00Z..3"),
+        ] {
+            let window: TimeWindow = given.parse().unwrap();
+            assert_eq!(window.to_string(), shown, "{given}");
+            assert_eq!(shown.parse::<TimeWindow>().unwrap(), window);
+        }
+        for nonsense in
+            ["", "5", "a..", "-1..", "1..2..3", "1e3..", "0x1..", ".5..", "9223372037..", "1.0000000001.."]
+        {
+            let error = nonsense.parse::<TimeWindow>().unwrap_err();
+            assert!(matches!(error, WindowError::NoWindow(_) | WindowError::NoTime(_)), "{nonsense}");
+        }
+        for empty in ["3..3", "4..3", "..0", "2025-06-01T12:00:00Z..2025-06-01T14:00:00+02:00"] {
+            assert!(matches!(empty.parse::<TimeWindow>(), Err(WindowError::Empty(_))), "{empty}");
+        }
+    }
+
+    #[test]
+    fn a_window_is_put_on_the_clock_of_the_job() {
+        let noon: WallClock = "2025-06-01T12:00:00Z".parse().unwrap();
+        let on_job = |text: &str| text.parse::<TimeWindow>().unwrap().of_job(500, Some(noon));
+        assert_eq!(on_job(".."), Ok((None, None)));
+        assert_eq!(on_job("1..2"), Ok((Some(NS + 500), Some(2 * NS + 500))));
+        assert_eq!(on_job("2025-06-01T12:00:01Z..2.5"), Ok((Some(NS + 500), Some(2_500_000_500))));
+        assert_eq!(on_job("2025-06-01T11:59:59Z.."), Ok((Some(500 - NS), None)));
+        for empty in [
+            "..2025-06-01T12:00:00Z",
+            "2025-06-01T12:00:02Z..2",
+            "2025-06-01T11:00:00Z..2025-06-01T11:30:00Z",
+        ] {
+            assert!(matches!(on_job(empty), Err(WindowError::Empty(_))), "{empty}");
+        }
+        let from: TimeWindow = "2025-06-01T12:00:01Z..".parse().unwrap();
+        assert_eq!(from.of_job(500, None), Err(WindowError::NoWallClock));
+    }
+}

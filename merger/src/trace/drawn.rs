@@ -1,0 +1,152 @@
+//! What became of a trace, for the summary and for machines.
+
+use super::encode::Tally;
+use super::files::{Frame, Part};
+use super::item::{Facts, TableFacts};
+use crate::report::words::{counted, duration, noun};
+use serde::Serialize;
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+
+/// A trace that was written.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize)]
+pub struct Drawn {
+    /// The file, or the folder of the files.
+    pub output: PathBuf,
+    /// The format.
+    pub format: &'static str,
+    /// How many files there are.
+    pub files: usize,
+    /// Their bytes.
+    pub bytes: u64,
+    /// The same before compression; and of the largest one.
+    pub raw_bytes: u64,
+    /// The largest one, before compression.
+    pub largest_raw_bytes: u64,
+    /// What is in them.
+    events: Tally,
+    /// The time that they show, ns.
+    pub duration_ns: i64,
+    /// Rows that are not in the trace, or not as they are in the database, by why; nothing that is 0.
+    pub not_drawn: BTreeMap<String, u64>,
+    /// What was asked for and is not there.
+    pub warnings: Vec<String>,
+}
+
+impl Drawn {
+    pub(super) fn new(
+        output: PathBuf,
+        frame: &Frame,
+        parts: &[Part],
+        (facts, mended): &(Facts, u64),
+    ) -> Drawn {
+        let mut events = Tally::default();
+        parts.iter().for_each(|part| events.add(&part.tally));
+        Drawn {
+            output,
+            format: frame.form.name(),
+            files: parts.len(),
+            bytes: 0,
+            raw_bytes: parts.iter().map(Part::raw).sum(),
+            largest_raw_bytes: parts.iter().map(Part::raw).max().unwrap_or(0),
+            events,
+            duration_ns: frame.windows.end().saturating_sub(frame.windows.first()),
+            not_drawn: not_drawn(facts, *mended),
+            warnings: Vec::new(),
+        }
+    }
+
+    /// Lines of the summary: label and text.
+    pub(crate) fn lines(&self) -> Vec<(&'static str, String)> {
+        let Tally { slices, instants, counters, samples, flows, continued, repeated } = self.events;
+        let kinds = [
+            (slices, "slice"),
+            (instants, "instant"),
+            (counters, "counter value"),
+            (samples, "sample"),
+            (flows, "arrow end"),
+        ];
+        let there = kinds.into_iter().filter(|(count, what)| *count > 0 || *what == "slice");
+        let mut what: Vec<String> = there.map(|(count, what)| counted(count, what)).collect();
+        if continued + repeated > 0 {
+            what.push(format!(
+                "{} of what began before its file",
+                counted(continued + repeated, "continuation")
+            ));
+        }
+        let files = format!(
+            "{}, {} in all: {}; {} compressed, {} before",
+            counted(self.files as u64, "file"),
+            duration(self.duration_ns),
+            what.join(", "),
+            size(self.bytes),
+            size(self.raw_bytes),
+        );
+        let largest = match self.files {
+            0 | 1 => String::new(),
+            _ => format!(", the largest {}", size(self.largest_raw_bytes)),
+        };
+        let mut lines = vec![("trace", files + &largest)];
+        lines.extend(self.not_drawn.iter().map(|(why, count)| ("drawn", format!("{} {why}", words(*count)))));
+        lines
+    }
+}
+
+fn words(count: u64) -> String {
+    crate::report::words::grouped(count)
+}
+
+/// Bytes for people.
+fn size(bytes: u64) -> String {
+    match bytes {
+        0..10_000 => counted(bytes, "byte"),
+        10_000..10_000_000 => format!("{} kB", bytes / 1000),
+        10_000_000..10_000_000_000 => format!("{} MB", bytes / 1_000_000),
+        _ => format!("{} GB", bytes / 1_000_000_000),
+    }
+}
+
+/// What is missing, and what is not as it was.
+fn not_drawn(facts: &Facts, mended: u64) -> BTreeMap<String, u64> {
+    let mut all = BTreeMap::new();
+    let mut note = |count: u64, why: String| {
+        if count > 0 {
+            all.insert(why, count);
+        }
+    };
+    let tables: [(&str, &TableFacts); 7] = [
+        ("region", &facts.regions),
+        ("kernel", &facts.kernels),
+        ("copy", &facts.copies),
+        ("allocation", &facts.allocations),
+        ("sample", &facts.samples),
+        ("counter value", &facts.values),
+        ("argument", &facts.args),
+    ];
+    for (what, table) in tables {
+        let of =
+            |count: u64| if what == "copy" && count != 1 { "copies".to_owned() } else { noun(count, what) };
+        note(table.left_out, format!("{} left out, as chosen", of(table.left_out)));
+        let why = match what {
+            "counter value" | "argument" => "whose event is none of a row of their process",
+            _ => "without a time, or with one that no clock shows",
+        };
+        note(table.untimed, format!("{} {why}: not drawn", of(table.untimed)));
+        note(
+            table.clamped,
+            format!("{} that end before they begin: drawn without a duration", of(table.clamped)),
+        );
+    }
+    let sinks = "kernels and copies that begin before their call: without an arrow";
+    note(facts.backward, sinks.to_owned());
+    note(facts.without_event, "rows whose event is missing: without category and arguments".to_owned());
+    note(
+        facts.without_track,
+        "rows whose thread, agent, queue or stream is missing: on tracks of their own".to_owned(),
+    );
+    note(facts.cut_stacks, "call stacks cut".to_owned());
+    note(facts.no_numbers, "values of counters that are no numbers: drawn as gaps".to_owned());
+    note(facts.mended, "texts that are no UTF-8: U+FFFD stands for what is none".to_owned());
+    note(mended, "texts longer than 64 KiB or with NUL, written cut or with U+2400".to_owned());
+    all
+}

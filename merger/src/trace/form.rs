@@ -1,0 +1,133 @@
+//! The formats of traces.
+
+use super::chrome::{self, Chrome};
+use super::encode::{Canvas, Paint, Pieces};
+use super::item::{Dictionary, UnitLayout};
+use super::order::Sorter;
+use super::packets::Packets;
+use super::tracks::Numbers;
+use super::window::Windows;
+use crate::cli::TraceFormat;
+use crate::failure::Failure;
+use rpd_perfetto::{MAX_HEAD, Timestamp, file_head, gunzip_start, is_file_head};
+use std::fs::File;
+use std::path::Path;
+
+/// The format of the files.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Form {
+    Perfetto,
+    Chrome,
+}
+
+impl Form {
+    pub(super) fn of(format: TraceFormat) -> Form {
+        match format {
+            TraceFormat::Perfetto => Form::Perfetto,
+            TraceFormat::ChromeJson => Form::Chrome,
+        }
+    }
+
+    /// As `--format` has it.
+    pub(super) fn name(self) -> &'static str {
+        match self {
+            Form::Perfetto => "perfetto",
+            Form::Chrome => "chrome-json",
+        }
+    }
+
+    /// What names of files end with.
+    pub(super) fn ending(self) -> &'static str {
+        match self {
+            Form::Perfetto => ".pftrace.gz",
+            Form::Chrome => ".json.gz",
+        }
+    }
+
+    /// What a file begins with: `start` is its first time since T0, `wall_clock` the same since 1970, ns.
+    pub(super) fn head(self, start: i64, wall_clock: i64) -> Vec<u8> {
+        match self {
+            Form::Perfetto => {
+                let wall_clock = u64::try_from(wall_clock).unwrap_or(0);
+                file_head(Timestamp::new(start).unwrap_or_default(), wall_clock)
+            }
+            Form::Chrome => chrome::HEAD.to_vec(),
+        }
+    }
+
+    /// Whether a file is one of ours, of any format: by what it begins with.
+    pub(super) fn is_ours(path: &Path) -> bool {
+        let start = File::open(path).and_then(|file| gunzip_start(file, MAX_HEAD.max(chrome::HEAD.len())));
+        start.is_ok_and(|start| is_file_head(&start) || start.starts_with(chrome::HEAD))
+    }
+
+    /// What a file ends with.
+    pub(super) fn tail(self) -> &'static [u8] {
+        match self {
+            Form::Perfetto => b"",
+            Form::Chrome => chrome::TAIL,
+        }
+    }
+
+    /// What an event takes in a file, about, before compression: bytes. It is checked when the files are there.
+    pub(super) fn event_bytes(self, annotations: bool) -> u64 {
+        match (self, annotations) {
+            (Form::Perfetto, false) => 48,
+            (Form::Perfetto, true) => 96,
+            (Form::Chrome, false) => 110,
+            (Form::Chrome, true) => 280,
+        }
+    }
+
+    /// What it takes to say in a file what a track is, about, besides its name: bytes.
+    pub(super) fn track_bytes(self) -> usize {
+        match self {
+            Form::Perfetto => 40,
+            Form::Chrome => 250,
+        }
+    }
+}
+
+/// A unit that is drawn.
+#[derive(Clone, Copy)]
+pub(super) struct Unit<'a> {
+    /// Place in the job.
+    pub(super) place: usize,
+    pub(super) layout: &'a UnitLayout,
+    pub(super) dictionary: &'a Dictionary,
+    pub(super) numbers: &'a Numbers,
+}
+
+/// Draws the items of a unit. Returns how many texts were not written as they are.
+pub(super) fn draw(
+    form: Form,
+    unit: Unit<'_>,
+    (windows, t0): (&Windows, i64),
+    items: Sorter<'_>,
+    out: impl Pieces,
+) -> Result<u64, Failure> {
+    let Unit { place, layout, dictionary, numbers } = unit;
+    match form {
+        Form::Perfetto => {
+            let paint = Packets::new(place, layout, dictionary, numbers);
+            draw_with(paint, layout, (windows, t0), items, out)
+        }
+        Form::Chrome => {
+            let paint = Chrome::new(layout, dictionary, numbers);
+            draw_with(paint, layout, (windows, t0), items, out)
+        }
+    }
+}
+
+fn draw_with(
+    paint: impl Paint,
+    layout: &UnitLayout,
+    (windows, t0): (&Windows, i64),
+    items: Sorter<'_>,
+    out: impl Pieces,
+) -> Result<u64, Failure> {
+    let mut canvas = Canvas::new(layout, windows, t0, paint, out)?;
+    items.sorted(&mut |item| canvas.draw(item))?;
+    let (_, mended) = canvas.finish()?;
+    Ok(mended)
+}

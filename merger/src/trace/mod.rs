@@ -1,0 +1,184 @@
+//! Time slices: a view of a merged database. [`slices`] reads as the algorithm.
+//!
+//! `rows` reads the database and says what is drawn (`item.rs`); whoever writes a trace knows nothing of the tables.
+
+mod chrome;
+mod cut;
+pub mod drawn;
+mod encode;
+mod files;
+mod form;
+mod index;
+pub mod item;
+pub mod job;
+mod json;
+pub mod open;
+mod order;
+mod packets;
+mod pieces;
+mod place;
+pub mod rows;
+mod serve;
+mod spool;
+mod tracks;
+mod units;
+mod window;
+
+use crate::budget::Budget;
+use crate::cli::{Split, TimeWindow, TraceOrder};
+use crate::comm::Comm;
+use crate::failure::Failure;
+use crate::input::ranks::{list, ranges};
+use crate::report::progress::Progress;
+use crate::report::words::{duration, noun};
+use crate::together::{from_rank_0, settle, together};
+use crate::wall_clock::WallClock;
+use cut::Cutter;
+use drawn::Drawn;
+use files::Frame;
+use form::Form;
+use index::INDEX;
+use place::Place;
+use rows::JobRows;
+use rpd_shard::record::wire;
+use std::fs::File;
+use std::io::Write;
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::Path;
+use units::{Own, Times};
+use window::{Histogram, Windows};
+
+/// Writes the traces of a merged database into the folder of work, up to finished files that have no names yet. All
+/// ranks call this.
+pub(crate) fn slices(
+    comm: &impl Comm,
+    order: &TraceOrder,
+    memory: Budget,
+    database: &Path,
+    place: &Place,
+    progress: &mut Progress,
+) -> Result<Drawn, Failure> {
+    // 1. Every rank opens the database and looks through its units: what tracks they have, and when.
+    let form = Form::of(order.format);
+    let mut rows = settle(comm, JobRows::open(database, &order.selection))?;
+    let length = database.metadata().map_or(0, |found| found.len());
+    let mut own = Own::share(&rows, length, comm.rank(), comm.size());
+    progress.phase_of_bytes("look", own.bytes());
+    let counted = order.split != Split::Whole;
+    let histogram = settle(
+        comm,
+        own.survey(&rows, counted.then(|| form.event_bytes(order.selection.annotations)), progress),
+    )?;
+    let numbers = tracks::number(comm, &own.layouts().collect::<Vec<_>>())?;
+    let rest = settle(comm, rows.extent(comm.rank(), comm.size()))?;
+    let times = own.times(comm, rest)?;
+    let histogram = gather_histogram(comm, histogram)?;
+
+    // 2. The run is cut.
+    let realtime_minus_job = rows.realtime_minus_job_ns();
+    let whole = window(order, times, realtime_minus_job).map_err(|failure| together(comm, failure))?;
+    rows.set_window((order.window != TimeWindow::default()).then(|| (whole.first(), whole.end())));
+    let described = units::described(comm, own.layouts(), form)?;
+    let event_bytes = form.event_bytes(order.selection.annotations);
+    let mut cutter = Cutter::new(order, &whole, histogram, event_bytes, described);
+    let mut windows = cutter.first();
+
+    // 3. Items become pieces of files; their lengths are known then.
+    let (frame, made, parts) = loop {
+        let frame = Frame { form, windows: windows.clone(), t0: times.first, realtime_minus_job };
+        progress.phase_of_bytes("draw", own.bytes());
+        let made =
+            settle(comm, own.draw(&rows, &numbers, &frame, memory, (place.work(), comm.rank()), progress))?;
+        let parts = files::agree(comm, &made.pieces, &made.tallies)?;
+        match cutter.again(&windows, &parts) {
+            Some(finer) => windows = finer,
+            None => break (frame, made, parts),
+        }
+    };
+    cutter.check(&parts).map_err(|failure| together(comm, failure))?;
+
+    // 4. Every rank writes its part of each file.
+    progress.phase("files");
+    let count = windows.len();
+    let path = |number: usize| place.work().join(place.target().name(number, count));
+    let files = files::write(comm, &frame, (&made.pieces, &made.spool), &parts, &path)?;
+    let ranks = index::gather_ranks(comm, &own.ranks_of_files(&made.pieces))?;
+    let mut facts = units::gather_facts(comm, &made)?;
+    facts.0.add(&rows.unasked());
+    let mut drawn = Drawn::new(place.target().path(), &frame, &parts, &facts);
+    drawn.warnings = warnings(&rows);
+    for (table, count) in from_rank_0(comm, || rows.others())? {
+        drawn
+            .not_drawn
+            .insert(format!("{} of {table}: a trace has no place for them", noun(count, "row")), count);
+    }
+    if comm.rank() == 0 {
+        drawn.warnings.iter().for_each(|line| eprintln!("warning: {line}"));
+    }
+    let written = match comm.rank() == 0 && place.target().has_index() {
+        false => Ok(()),
+        true => {
+            let job = index::Job { run_id: rows.run_id(), clock: rows.clock(), not_drawn: &drawn.not_drawn };
+            let text = index::text(&job, &frame, place.target(), &files, &ranks);
+            text.and_then(|text| write_index(&place.work().join(INDEX), &text))
+        }
+    };
+    settle(comm, written)?;
+    drawn.bytes = files.iter().map(|file| file.bytes).sum();
+    Ok(drawn)
+}
+
+fn write_index(path: &Path, text: &str) -> Result<(), Failure> {
+    let file = File::options().write(true).create_new(true).mode(0o600).open(path);
+    file.and_then(|mut file| {
+        writeln!(file, "{text}")?;
+        file.sync_all()
+    })
+    .map_err(|error| Failure::write(path, &error))
+}
+
+/// Adds the histograms of all ranks, by pairs; all get the sum.
+fn gather_histogram(comm: &impl Comm, own: Histogram) -> Result<Histogram, Failure> {
+    let mut sum = own;
+    let mut step = 1;
+    while step < comm.size() {
+        let mut outgoing = vec![Vec::new(); comm.size()];
+        if comm.rank() % (2 * step) == step {
+            outgoing[comm.rank() - step] = wire::encode(&sum);
+        }
+        for message in comm.all_to_all(outgoing).iter().filter(|message| !message.is_empty()) {
+            sum.join(wire::decode_message(message).map_err(Failure::message)?);
+        }
+        step *= 2;
+    }
+    from_rank_0(comm, || Ok(sum))
+}
+
+/// What was asked for and is not in the job.
+fn warnings(rows: &JobRows) -> Vec<String> {
+    let unknown = rows.unknown_ranks();
+    if unknown.is_empty() {
+        return Vec::new();
+    }
+    let known = match rows.ranks() {
+        known if known.is_empty() => "no rank is known in it".to_owned(),
+        known => format!("it has {}", ranges(&known)),
+    };
+    vec![format!("--ranks {}: nothing of them is in the job; {known}", list(&unknown))]
+}
+
+/// The part of the run that is drawn, in one piece.
+fn window(order: &TraceOrder, times: Times, realtime_minus_job: Option<i64>) -> Result<Windows, Failure> {
+    let wall_clock = realtime_minus_job.map(|more| WallClock(times.first.saturating_add(more)));
+    let ends = order.window.of_job(times.first, wall_clock);
+    let (from, to) = ends.map_err(|error| Failure::Usage(error.to_string()))?;
+    let end = times.last.saturating_add(1);
+    if from.is_some_and(|from| from >= end) {
+        return Err(Failure::Usage(format!(
+            "the window {} begins when the job is over: its last event ends {} after its first one begins",
+            order.window,
+            duration(times.last.saturating_sub(times.first))
+        )));
+    }
+    Ok(Windows::one(from.unwrap_or(times.first).max(times.first), to.unwrap_or(end).min(end)))
+}

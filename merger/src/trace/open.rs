@@ -1,0 +1,303 @@
+//! How a trace that is written is opened.
+
+use super::index::{INDEX, VERSION};
+use super::serve::serve;
+use crate::failure::Failure;
+use serde::Deserialize;
+use std::fmt::Write as _;
+use std::fs::{self, File};
+use std::io::Read;
+use std::path::{Path, PathBuf};
+
+/// Longest index that is read: 99,999 files of 600 bytes.
+const MAX_INDEX: u64 = 64 << 20;
+const ENDINGS: [&str; 4] = [".pftrace.gz", ".pftrace", ".json.gz", ".json"];
+/// Files that are listed; of more, the first ones.
+const LISTED: usize = 64;
+const NS: f64 = 1e9;
+
+/// The files of a trace.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Trace {
+    /// Where they are.
+    pub folder: PathBuf,
+    /// In the order of time.
+    pub files: Vec<TraceFile>,
+    /// Whether their index is there, too.
+    pub has_index: bool,
+}
+
+/// A file of a trace.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct TraceFile {
+    /// Its name in the folder: nothing but a name.
+    pub name: String,
+    /// Its times, ns since the start of the job, where an index says so.
+    pub times: Option<(i64, i64)>,
+    /// The ranks with something in it, as `0-3,8`.
+    pub ranks: String,
+}
+
+/// What is read of an index.
+#[derive(Deserialize)]
+struct Index {
+    version: u32,
+    files: Vec<Entry>,
+}
+
+#[derive(Deserialize)]
+struct Entry {
+    name: String,
+    from_ns: i64,
+    to_ns: i64,
+    #[serde(default)]
+    ranks: String,
+}
+
+impl Trace {
+    /// The trace at a path: a file that is named like one, or a folder with an index. None: there is none.
+    pub fn at(path: &Path) -> Result<Option<Trace>, Failure> {
+        if path.ends_with(INDEX) && !path.is_dir() {
+            let folder = path.parent().filter(|parent| !parent.as_os_str().is_empty());
+            return Trace::at(folder.unwrap_or(Path::new(".")));
+        }
+        if !path.is_dir() {
+            let (folder, name) = (path.parent().unwrap_or(Path::new("")), path.file_name());
+            let is_named_so = name.and_then(|name| name.to_str()).is_some_and(|name| is_trace(folder, name));
+            return if is_named_so { Trace::of(path).map(Some) } else { Ok(None) };
+        }
+        let index = path.join(INDEX);
+        // A pipe of that name would be waited for.
+        if !index.is_file() {
+            return Ok(None);
+        }
+        let Ok(file) = File::open(&index) else { return Ok(None) };
+        let mut text = Vec::new();
+        let damaged = |why: String| {
+            Failure::Input(format!(
+                "{}: {why}; write the trace again, or name one of its files",
+                index.display()
+            ))
+        };
+        file.take(MAX_INDEX).read_to_end(&mut text).map_err(|error| damaged(error.to_string()))?;
+        let Index { version, files } = serde_json::from_slice(&text)
+            .map_err(|error| damaged(format!("it is no index of a trace ({error})")))?;
+        if version != VERSION {
+            return Err(damaged(format!("its version is {version}, and this rpd-merge knows {VERSION}")));
+        }
+        let mut known = Vec::with_capacity(files.len());
+        for Entry { name, from_ns, to_ns, mut ranks } in files {
+            if !is_trace(path, &name) {
+                return Err(damaged(format!("{name:?} is not there, or no file of a trace")));
+            }
+            ranks.retain(|c| c.is_ascii_digit() || matches!(c, ',' | '-' | ' '));
+            known.push(TraceFile { name, times: Some((from_ns, to_ns)), ranks });
+        }
+        if known.is_empty() {
+            return Err(damaged("it lists no files".to_owned()));
+        }
+        Ok(Some(Trace { folder: path.to_path_buf(), files: known, has_index: true }))
+    }
+
+    /// The trace that was written to a path: a file of any name, or a folder with an index.
+    pub fn of(path: &Path) -> Result<Trace, Failure> {
+        let missing = || Failure::Input(format!("{} is no trace: name one, or its folder", path.display()));
+        if path.is_dir() {
+            return Trace::at(path)?.ok_or_else(missing);
+        }
+        let name = path.file_name().and_then(|name| name.to_str()).ok_or_else(missing)?.to_owned();
+        let folder = path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
+        let file = TraceFile { name, times: None, ranks: String::new() };
+        Ok(Trace { folder: folder.to_path_buf(), files: vec![file], has_index: false })
+    }
+
+    /// Names of all files, the index last.
+    pub fn names(&self) -> impl Iterator<Item = &str> {
+        let index = self.has_index.then_some(INDEX);
+        self.files.iter().map(|file| file.name.as_str()).chain(index)
+    }
+
+    /// What to do to see it, in lines. `of_file` says where to get a file.
+    pub(super) fn table(&self, of_file: impl Fn(&TraceFile) -> String) -> String {
+        let mut text = String::new();
+        for file in self.files.iter().take(LISTED) {
+            let times = file.times.map_or(String::new(), |(from, to)| {
+                format!("{:>12.6} s to {:>12.6} s  ", from as f64 / NS, to as f64 / NS)
+            });
+            let ranks = if file.ranks.is_empty() { String::new() } else { format!("  ranks {}", file.ranks) };
+            let _ = writeln!(text, "  {times}{}{ranks}", of_file(file));
+        }
+        if self.files.len() > LISTED {
+            let _ = writeln!(text, "  and {} more: {INDEX} lists all", self.files.len() - LISTED);
+        }
+        text
+    }
+
+    /// How it is opened, for people.
+    fn instructions(&self, ssh: &Ssh) -> String {
+        let folder = fs::canonicalize(&self.folder).unwrap_or_else(|_| self.folder.clone());
+        let first = self.files.first().map_or("", |file| &file.name);
+        let name = if self.has_index { self.folder.clone() } else { self.folder.join(first) };
+        let mut text = format!("trace: {} in {}\n", count(self.files.len()), folder.display());
+        text += &self.table(|file| file.name.clone());
+        let _ = write!(
+            text,
+            "open:  https://ui.perfetto.dev, \"Open trace file\"; the browser reads it, nothing is uploaded\n\
+             afar:  on this machine  rpd-merge --serve {}\n       \
+             on yours         ssh -L 9001:127.0.0.1:9001 {ssh}\n       \
+             then open the address that the first one prints\n       \
+             or copy it:      scp {ssh}:{}/{first} .\n",
+            quoted(&name),
+            quoted(&folder),
+        );
+        if self.files.len() > 1 {
+            text += "       neighbours open as one: gunzip and cat them\n";
+        }
+        text
+    }
+}
+
+/// Tells how a trace is opened, and serves it at a port of this machine where that is wanted.
+pub fn open(trace: &Trace, port: Option<u16>) -> Result<(), Failure> {
+    let ssh = Ssh::here();
+    match port {
+        None => {
+            eprint!("{}", trace.instructions(&ssh));
+            Ok(())
+        }
+        Some(port) => serve(trace, port, &ssh),
+    }
+}
+
+/// Whether a name can stand in an address as it is.
+pub(super) fn is_plain(name: &str) -> bool {
+    name.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"._-+,=@".contains(&byte))
+}
+
+/// Whether a name is nothing but the name of a file of a trace in a folder.
+fn is_trace(folder: &Path, name: &str) -> bool {
+    let ending = ENDINGS.iter().any(|ending| name.ends_with(ending));
+    // The file itself, not what a link points to.
+    let is_there = || fs::symlink_metadata(folder.join(name)).is_ok_and(|found| found.is_file());
+    is_plain(name) && ending && name != INDEX && !name.starts_with('.') && is_there()
+}
+
+pub(super) fn count(files: usize) -> String {
+    if files == 1 { "1 file".to_owned() } else { format!("{files} files") }
+}
+
+/// A path as a shell takes it.
+fn quoted(path: &Path) -> String {
+    let text = path.display().to_string();
+    let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"/._-+:,=@".contains(&byte);
+    if !text.is_empty() && text.bytes().all(is_plain) {
+        return text;
+    }
+    format!("'{}'", text.replace('\'', "'\\''"))
+}
+
+/// Who is logged in where.
+pub(super) struct Ssh {
+    user: String,
+    host: String,
+}
+
+impl Ssh {
+    fn here() -> Ssh {
+        let plain =
+            |text: &str| text.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"._-".contains(&byte));
+        let or = |text: String, otherwise: &str| {
+            if text.is_empty() || !plain(&text) { otherwise.to_owned() } else { text }
+        };
+        let user = ["USER", "LOGNAME"].iter().find_map(|name| std::env::var(name).ok()).unwrap_or_default();
+        let host = rustix::system::uname().nodename().to_string_lossy().into_owned();
+        Ssh { user: or(user, "user"), host: or(host, "host") }
+    }
+}
+
+impl std::fmt::Display for Ssh {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{}@{}", self.user, self.host)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+    use serde_json::json;
+    use std::os::unix::fs::symlink;
+
+    fn folder(names: &[&str], index: &serde_json::Value) -> tempfile::TempDir {
+        let folder = tempfile::tempdir().unwrap();
+        for name in names {
+            fs::write(folder.path().join(name), "").unwrap();
+        }
+        fs::write(folder.path().join(INDEX), index.to_string()).unwrap();
+        folder
+    }
+
+    #[test]
+    fn a_trace_is_found_by_its_index_or_its_name() {
+        let names = ["trace-00001-of-00002.pftrace.gz", "trace-00002-of-00002.pftrace.gz"];
+        let entry = |name: &str| json!({"name": name, "from_ns": 0, "to_ns": 1_500_000_000, "ranks": "0-3", "more": 1});
+        let folder = folder(&names, &json!({"version": 1, "files": names.map(entry)}));
+        let trace = Trace::at(folder.path()).unwrap().unwrap();
+        assert_eq!(trace.names().collect::<Vec<_>>(), [names[0], names[1], INDEX]);
+        let ssh = Ssh { user: "me".to_owned(), host: "login1".to_owned() };
+        let told = trace.instructions(&ssh);
+        for wanted in [
+            "2 files in /",
+            "0.000000 s to     1.500000 s  trace-00002-of-00002.pftrace.gz  ranks 0-3\n",
+            "https://ui.perfetto.dev",
+            "ssh -L 9001:127.0.0.1:9001 me@login1\n",
+        ] {
+            assert!(told.contains(wanted), "{wanted:?} is not in\n{told}");
+        }
+
+        let one = Trace::at(&folder.path().join(names[1])).unwrap().unwrap();
+        assert_eq!(one.names().collect::<Vec<_>>(), [names[1]]);
+        assert_eq!(Trace::at(&folder.path().join("trace.db")).unwrap(), None);
+        assert_eq!(Trace::at(&folder.path().join("missing.pftrace")).unwrap(), None);
+        assert_eq!(Trace::at(tempfile::tempdir().unwrap().path()).unwrap(), None);
+    }
+
+    #[test]
+    fn an_index_names_nothing_but_traces_in_its_folder() {
+        let outside = tempfile::tempdir().unwrap();
+        let secret = outside.path().join("secret.json");
+        fs::write(&secret, "").unwrap();
+        let refused = |name: &str| {
+            let folder = folder(
+                &["notes.txt", "a b.json"],
+                &json!({"version": 1, "files": [{"name": name, "from_ns": 0, "to_ns": 1}]}),
+            );
+            symlink(&secret, folder.path().join("link.json")).unwrap();
+            let error = Trace::at(folder.path()).unwrap_err().to_string();
+            assert!(error.contains("is not there, or no file of a trace"), "{error}");
+        };
+        let up = format!("../{}/secret.json", outside.path().file_name().unwrap().display());
+        for name in
+            [secret.to_str().unwrap(), &up, "link.json", "notes.txt", INDEX, "", "missing.json", "a b.json"]
+        {
+            refused(name);
+        }
+        for text in [
+            json!({"version": 1, "files": []}),
+            json!([]),
+            json!({"version": 1, "files": [{"name": 5}]}),
+            json!({"version": 2, "files": [{"name": "a b.json", "from_ns": 0, "to_ns": 1}]}),
+        ] {
+            assert!(matches!(Trace::at(folder(&[], &text).path()), Err(Failure::Input(_))), "{text}");
+        }
+    }
+
+    #[test]
+    fn paths_are_quoted_for_the_shell() {
+        for (path, wanted) in
+            [("a/b-1.gz", "a/b-1.gz"), ("my run", "'my run'"), ("it's", "'it'\\''s'"), ("", "''")]
+        {
+            assert_eq!(quoted(Path::new(path)), wanted);
+        }
+    }
+}

@@ -1,0 +1,224 @@
+//! Where the rows of a unit are drawn.
+
+use super::names::Names;
+use super::units::{Process, Unit};
+use rpd_shard::model::{Cells, Local, Rows, TableId, Value, rocpd};
+use std::collections::HashMap;
+
+/// Place of the process that rows have whose own one is not there.
+pub(super) const NOBODY: u32 = u32::MAX;
+
+/// A track, by the places of rows in [`Names`]; `None` for what is not there. Their order is that of drawing.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub(super) enum Place {
+    /// Regions, and samples of a thread.
+    Thread(Option<u32>),
+    /// Samples of no thread.
+    Moments(Option<u32>),
+    /// Kernels of an agent by their stream or queue.
+    Lane(Option<u32>, Option<u32>),
+    /// Copies, by their agent.
+    Copies(Option<u32>),
+    /// Allocations, by their agent.
+    Allocations(Option<u32>),
+    /// Allocated memory, by agent and level.
+    Sum(Option<u32>, Level),
+    /// Values of a counter.
+    Counter(Option<u32>),
+}
+
+/// Which memory is allocated.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub(super) enum Level {
+    Real,
+    Virtual,
+    Scratch,
+}
+
+impl Level {
+    pub(super) fn of(value: Value<'_>) -> Level {
+        match value {
+            Value::Text(b"VIRTUAL") => Level::Virtual,
+            Value::Text(b"SCRATCH") => Level::Scratch,
+            _ => Level::Real,
+        }
+    }
+}
+
+/// A track of a process. The process is a place among all of the job, or [`NOBODY`].
+pub(super) type Key = (u32, Place);
+
+/// The columns that say when and where the rows of a table are drawn.
+pub(super) struct Spans<'a> {
+    table: TableId,
+    pid: &'a Cells,
+    start: &'a Cells,
+    end: &'a Cells,
+    event: &'a Cells,
+    who: [&'a Cells; 2],
+}
+
+/// Start and end of a row; `None` without both, and where they are 146 years from 0, as no clock of a job is. So the
+/// distance of any two is a number of ns.
+#[inline]
+pub(super) fn times(start: &Cells, end: &Cells, i: usize) -> Option<(i64, i64)> {
+    const MOST: i64 = i64::MAX / 2;
+    let is_time = |ns: &i64| (-MOST..=MOST).contains(ns);
+    Some((start.int(i).filter(is_time)?, end.int(i).filter(is_time)?))
+}
+
+impl<'a> Spans<'a> {
+    pub(super) fn of(table: TableId, rows: &'a Rows<Local>, placing: &Placing<'_>) -> Spans<'a> {
+        let who = match table {
+            rocpd::REGION => ["tid", ""],
+            rocpd::SAMPLE => ["track_id", ""],
+            rocpd::KERNEL_DISPATCH => ["agent_id", if placing.by_queue { "queue_id" } else { "stream_id" }],
+            rocpd::MEMORY_COPY => ["dst_agent_id", "src_agent_id"],
+            rocpd::MEMORY_ALLOCATE => ["agent_id", "level"],
+            _ => ["pmc_id", ""],
+        };
+        let (start, end) = if table == rocpd::SAMPLE { ("timestamp", "timestamp") } else { ("start", "end") };
+        Spans {
+            table,
+            pid: rows.column("pid"),
+            start: rows.column(start),
+            end: rows.column(end),
+            event: rows.column("event_id"),
+            who: who.map(|column| rows.column(column)),
+        }
+    }
+
+    /// Start and end of a row, as they stand there; `None` without both, and for times that no job has.
+    #[inline]
+    pub(super) fn times(&self, i: usize) -> Option<(i64, i64)> {
+        times(self.start, self.end, i)
+    }
+
+    /// Level of the memory of an allocation.
+    pub(super) fn level(&self, i: usize) -> Level {
+        Level::of(self.who[1].get(i))
+    }
+
+    /// Id of its event.
+    #[inline]
+    pub(super) fn event(&self, i: usize) -> Option<i64> {
+        self.event.int(i)
+    }
+}
+
+/// Who is who, to say where rows are drawn.
+#[derive(Debug)]
+pub(super) struct Placing<'a> {
+    pub(super) names: &'a Names,
+    /// The process of all rows; `None` where each row says it.
+    one: Option<u32>,
+    /// Places of the processes by their ids.
+    processes: HashMap<i64, u32>,
+    by_queue: bool,
+}
+
+impl<'a> Placing<'a> {
+    /// `processes`: all of the job.
+    pub(super) fn new(names: &'a Names, processes: &[Process], unit: &Unit, by_queue: bool) -> Placing<'a> {
+        let own = &unit.processes;
+        let id = |place: &u32| Some((processes.get(*place as usize)?.drawn.id, *place));
+        Placing {
+            names,
+            one: own.first().copied().filter(|_| !unit.by_pid),
+            processes: own.iter().filter_map(id).collect(),
+            by_queue,
+        }
+    }
+
+    fn process(&self, id: Option<i64>) -> u32 {
+        match self.one {
+            Some(one) => one,
+            None => id.and_then(|id| self.processes.get(&id).copied()).unwrap_or(NOBODY),
+        }
+    }
+
+    /// The track of a row.
+    #[inline]
+    pub(super) fn key(&self, spans: &Spans<'_>, i: usize) -> Key {
+        let names = self.names;
+        let [first, second] = spans.who;
+        let pid = || if self.one.is_some() { None } else { spans.pid.int(i) };
+        match spans.table {
+            rocpd::REGION => (self.process(pid()), Place::Thread(names.threads.place(first.int(i)))),
+            rocpd::KERNEL_DISPATCH => {
+                let lanes = if self.by_queue { &names.queues } else { &names.streams };
+                let agent = names.agents.place(first.int(i));
+                (self.process(pid()), Place::Lane(agent, lanes.place(second.int(i))))
+            }
+            rocpd::MEMORY_COPY => {
+                let (to, from) = (names.agents.place(first.int(i)), names.agents.place(second.int(i)));
+                let gpu = |agent: &Option<u32>| {
+                    agent.and_then(|place| names.agents.at(place)).is_some_and(|(_, agent)| agent.is_gpu)
+                };
+                let agent = [to, from].into_iter().find(gpu).unwrap_or(to.or(from));
+                (self.process(pid()), Place::Copies(agent))
+            }
+            rocpd::MEMORY_ALLOCATE => {
+                (self.process(pid()), Place::Allocations(names.agents.place(first.int(i))))
+            }
+            rocpd::SAMPLE => {
+                let place = names.tracks.place(first.int(i));
+                let Some((_, track)) = place.and_then(|place| names.tracks.at(place)) else {
+                    return (self.process(None), Place::Moments(None));
+                };
+                let thread = names.threads.place(track.thread);
+                let on = thread.map_or(Place::Moments(place), |thread| Place::Thread(Some(thread)));
+                (self.process(track.process), on)
+            }
+            _ => self.counter(first.int(i)),
+        }
+    }
+
+    /// The track of a counter.
+    pub(super) fn counter(&self, id: Option<i64>) -> Key {
+        let place = self.names.counters.place(id);
+        let counter = place.and_then(|place| self.names.counters.at(place));
+        (self.process(counter.and_then(|(_, counter)| counter.process)), Place::Counter(place))
+    }
+}
+
+/// What was found last, for keys that take turns.
+#[derive(Debug)]
+pub(super) struct Recent<V> {
+    slots: Vec<Option<(Key, V)>>,
+}
+
+const SLOTS: usize = 64;
+
+impl<V: Copy> Default for Recent<V> {
+    fn default() -> Recent<V> {
+        Recent { slots: vec![None; SLOTS] }
+    }
+}
+
+impl<V: Copy> Recent<V> {
+    #[inline]
+    fn slot((process, place): Key) -> usize {
+        let number = |place: Option<u32>| place.map_or(0, |place| place.wrapping_add(1));
+        let place = match place {
+            Place::Thread(place) | Place::Moments(place) | Place::Copies(place) => number(place),
+            Place::Allocations(place) | Place::Sum(place, _) | Place::Counter(place) => number(place),
+            Place::Lane(agent, lane) => number(agent).wrapping_mul(8).wrapping_add(number(lane)),
+        };
+        place.wrapping_add(process.wrapping_mul(16)) as usize % SLOTS
+    }
+
+    #[inline]
+    pub(super) fn get(&self, key: Key) -> Option<V> {
+        match self.slots.get(Self::slot(key)) {
+            Some(Some((known, value))) if *known == key => Some(*value),
+            _ => None,
+        }
+    }
+
+    pub(super) fn put(&mut self, key: Key, value: V) {
+        if let Some(slot) = self.slots.get_mut(Self::slot(key)) {
+            *slot = Some((key, value));
+        }
+    }
+}

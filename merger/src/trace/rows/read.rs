@@ -1,0 +1,322 @@
+//! Rows of the database by ranges of ids.
+
+use crate::failure::Failure;
+use rpd_rocpd::read::{Database, Piece, ReadError, Wanted};
+use rpd_shard::model::{Keys, Local, Rows, TableId};
+use std::collections::HashMap;
+use std::ops::Range;
+use std::sync::OnceLock;
+
+/// A merged database has all of its tables in one set.
+const SPACE: usize = 0;
+
+/// Ascending ranges of ids, first and last; they do not touch each other.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub(super) struct Ids(Vec<(i64, i64)>);
+
+impl Ids {
+    /// No ids.
+    pub(super) const fn none() -> Ids {
+        Ids(Vec::new())
+    }
+
+    /// Those from `first` to `last`; none where that is before `first`.
+    pub(super) fn range(first: i64, last: i64) -> Ids {
+        Ids(if first <= last { vec![(first, last)] } else { Vec::new() })
+    }
+
+    /// Those from `first` to `last` that are in none of these ranges, which ascend.
+    pub(super) fn between(first: i64, last: i64, taken: &[(i64, i64)]) -> Ids {
+        let mut free = Vec::new();
+        let mut next = Some(first);
+        for (from, to) in taken {
+            let Some(start) = next.filter(|start| *start <= last) else { break };
+            if *from > start {
+                free.push((start, (from - 1).min(last)));
+            }
+            next = to.checked_add(1).map(|behind| behind.max(start));
+        }
+        if let Some(start) = next.filter(|start| *start <= last) {
+            free.push((start, last));
+        }
+        Ids(free)
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// How many ids there are at most.
+    pub(super) fn count(&self) -> u64 {
+        let width = |(first, last): &(i64, i64)| last.abs_diff(*first).saturating_add(1);
+        self.0.iter().map(width).fold(0, u64::saturating_add)
+    }
+
+    /// The places of the rows with these keys that are among these ids.
+    fn places(&self, keys: &Keys, len: usize) -> impl Iterator<Item = Range<usize>> {
+        let below = move |id: i64| match keys {
+            Keys::Dense(first) => usize::try_from(i128::from(id) - i128::from(*first)).unwrap_or(0).min(len),
+            Keys::Sparse(keys) => keys.partition_point(|key| *key < id),
+        };
+        let place = move |(first, last): &(i64, i64)| {
+            let end = last.checked_add(1).map_or(len, below);
+            below(*first).min(end)..end
+        };
+        self.0.iter().map(place).filter(|places| !places.is_empty())
+    }
+}
+
+/// Takes rows: those at these places.
+pub(super) type TakeRows<'a> = dyn FnMut(&Rows<Local>, Range<usize>) -> Result<(), Failure> + 'a;
+
+/// Takes rows of several pieces: those at these places, of the piece with this place among them.
+pub(super) type TakePieces<'a> = dyn FnMut(usize, &Rows<Local>, Range<usize>) -> Result<(), Failure> + 'a;
+
+/// The tables of a merged database.
+#[derive(Debug)]
+pub(super) struct Tables {
+    database: Database,
+    tables: HashMap<TableId, OneTable>,
+}
+
+#[derive(Debug)]
+struct OneTable {
+    place: usize,
+    /// First id of each piece, as far as it was asked for.
+    firsts: Vec<OnceLock<i64>>,
+}
+
+impl Tables {
+    pub(super) fn new(database: Database) -> Tables {
+        let tables = database.spaces().get(SPACE).map_or(&[][..], |space| &space.tables);
+        let one = |(place, table): (usize, &rpd_rocpd::read::SpaceTable)| {
+            let firsts = table.pieces.iter().map(|_| OnceLock::new()).collect();
+            (table.table.id, OneTable { place, firsts })
+        };
+        let tables = tables.iter().enumerate().map(one).collect();
+        Tables { database, tables }
+    }
+
+    pub(super) fn database(&self) -> &Database {
+        &self.database
+    }
+
+    /// A metadata tag, empty where it is missing.
+    pub(super) fn tag(&self, name: &str) -> &str {
+        self.database.spaces().get(SPACE).and_then(|space| space.tags.get(name)).map_or("", String::as_str)
+    }
+
+    /// A failure with the name of the file.
+    pub(super) fn failure(&self, what: impl std::fmt::Display) -> Failure {
+        Failure::Input(format!("{}: {what}", self.database.path().display()))
+    }
+
+    fn pieces(&self, table: &OneTable) -> &[Piece] {
+        let tables = self.database.spaces().get(SPACE).map_or(&[][..], |space| &space.tables);
+        tables.get(table.place).map_or(&[], |table| &table.pieces)
+    }
+
+    /// How many rows a piece has, about.
+    pub(super) fn rows_of(&self, table: TableId, piece: usize) -> u64 {
+        let table = self.tables.get(&table);
+        table.and_then(|table| self.pieces(table).get(piece)).map_or(0, |piece| piece.rows)
+    }
+
+    /// First and last id of a table; `None` where it has no rows.
+    pub(super) fn bounds(&self, table: TableId) -> Result<Option<(i64, i64)>, Failure> {
+        let Some(known) = self.tables.get(&table) else { return Ok(None) };
+        let Some(last_piece) = self.pieces(known).last() else { return Ok(None) };
+        let mut last = None;
+        // The last page alone, where it is one.
+        let parts = last_piece.split();
+        for part in parts.iter().rev() {
+            self.part(known, part, &[], &mut |rows| {
+                let end = rows.len.checked_sub(1).map(|place| rows.keys.get(place));
+                last = last.max(end);
+                Ok(())
+            })?;
+            if last.is_some() {
+                break;
+            }
+        }
+        let first = self.first(table, 0)?;
+        Ok(last.map(|last| (first, last)))
+    }
+
+    /// First id of a piece; where it has no rows, one that no row has.
+    pub(super) fn first(&self, table: TableId, piece: usize) -> Result<i64, Failure> {
+        let Some(known) = self.tables.get(&table) else { return Ok(i64::MAX) };
+        let Some((cell, of)) = known.firsts.get(piece).zip(self.pieces(known).get(piece)) else {
+            return Ok(i64::MAX);
+        };
+        if let Some(first) = cell.get() {
+            return Ok(*first);
+        }
+        let mut first = None;
+        for part in of.split() {
+            self.part(known, &part, &[], &mut |rows| {
+                if rows.len > 0 {
+                    first.get_or_insert_with(|| rows.keys.get(0));
+                }
+                Ok(())
+            })?;
+            if first.is_some() {
+                break;
+            }
+        }
+        Ok(*cell.get_or_init(|| first.unwrap_or(i64::MAX)))
+    }
+
+    /// The pieces that hold rows of these ids, ascending.
+    pub(super) fn within(&self, table: TableId, ids: &Ids) -> Result<Vec<usize>, Failure> {
+        let Some(known) = self.tables.get(&table) else { return Ok(Vec::new()) };
+        let all = self.pieces(known).len();
+        let mut found: Vec<usize> = Vec::new();
+        for (first, last) in &ids.0 {
+            // The first piece that begins behind an id.
+            let behind = |id: i64| -> Result<usize, Failure> {
+                let (mut low, mut high) = (0, all);
+                while low < high {
+                    let middle = low.midpoint(high);
+                    if self.first(table, middle)? > id {
+                        high = middle;
+                    } else {
+                        low = middle + 1;
+                    }
+                }
+                Ok(low)
+            };
+            let next = found.last().map_or(0, |last| last + 1);
+            found.extend(behind(*first)?.saturating_sub(1).max(next)..behind(*last)?);
+        }
+        Ok(found)
+    }
+
+    /// Hands on the rows of a piece with these ids. Only the wanted columns are there.
+    pub(super) fn each(
+        &self,
+        table: TableId,
+        piece: usize,
+        ids: &Ids,
+        wanted: &'static [&'static str],
+        take: &mut TakeRows<'_>,
+    ) -> Result<(), Failure> {
+        let Some(known) = self.tables.get(&table) else { return Ok(()) };
+        let Some(piece) = self.pieces(known).get(piece) else { return Ok(()) };
+        self.part(known, piece, wanted, &mut |rows| {
+            ids.places(&rows.keys, rows.len).try_for_each(|places| take(rows, places))
+        })
+    }
+
+    /// The same for several pieces, one after the other, each with its place among them. While one is looked at, another
+    /// thread may read the next.
+    pub(super) fn each_of(
+        &self,
+        table: TableId,
+        pieces: &[usize],
+        ids: &Ids,
+        wanted: &'static [&'static str],
+        take: &mut TakePieces<'_>,
+    ) -> Result<(), Failure> {
+        let Some(known) = self.tables.get(&table) else { return Ok(()) };
+        let read = |number: usize| {
+            let piece = self.pieces(known).get(*pieces.get(number)?)?;
+            Some((piece, self.database.rows(SPACE, known.place, piece, Wanted::Named(wanted))))
+        };
+        let mut ahead = read(0);
+        for number in 0..pieces.len() {
+            let Some((piece, rows)) = ahead.take() else { continue };
+            rayon::in_place_scope(|scope| {
+                if number + 1 < pieces.len() {
+                    scope.spawn(|_| ahead = read(number + 1));
+                }
+                self.take(known, piece, rows, wanted, &mut |rows| {
+                    let mut places = ids.places(&rows.keys, rows.len);
+                    places.try_for_each(|places| take(number, rows, places))
+                })
+            })?;
+        }
+        Ok(())
+    }
+
+    /// Hands on all rows of these ids.
+    pub(super) fn all(
+        &self,
+        table: TableId,
+        ids: &Ids,
+        wanted: &'static [&'static str],
+        take: &mut TakeRows<'_>,
+    ) -> Result<(), Failure> {
+        let pieces = self.within(table, ids)?;
+        self.each_of(table, &pieces, ids, wanted, &mut |_, rows, places| take(rows, places))
+    }
+
+    /// Reads a piece, in parts where its rows are long.
+    fn part(
+        &self,
+        table: &OneTable,
+        piece: &Piece,
+        wanted: &'static [&'static str],
+        take: &mut dyn FnMut(&Rows<Local>) -> Result<(), Failure>,
+    ) -> Result<(), Failure> {
+        let rows = self.database.rows(SPACE, table.place, piece, Wanted::Named(wanted));
+        self.take(table, piece, rows, wanted, take)
+    }
+
+    /// Hands on the rows of a piece, if they could be read at once; else those of its parts.
+    fn take(
+        &self,
+        table: &OneTable,
+        piece: &Piece,
+        rows: Result<Rows<Local>, ReadError>,
+        wanted: &'static [&'static str],
+        take: &mut dyn FnMut(&Rows<Local>) -> Result<(), Failure>,
+    ) -> Result<(), Failure> {
+        match rows {
+            Ok(rows) => take(&rows),
+            Err(error @ ReadError::TooLarge { .. }) => {
+                let smaller =
+                    self.database.smaller(SPACE, table.place, piece).map_err(|error| damaged(&error))?;
+                if smaller.first() == Some(piece) {
+                    return Err(damaged(&error));
+                }
+                smaller.iter().try_for_each(|part| self.part(table, part, wanted, take))
+            }
+            Err(error) => Err(damaged(&error)),
+        }
+    }
+}
+
+/// Rows that cannot be read: the message has the file.
+pub(super) fn damaged(error: &ReadError) -> Failure {
+    let cause = std::error::Error::source(error).map_or(String::new(), |source| format!(" ({source})"));
+    Failure::Input(format!("{error}{cause}: merge its inputs again"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_not_taken_is_free() {
+        assert_eq!(Ids::between(1, 10, &[]).0, [(1, 10)]);
+        assert_eq!(Ids::between(1, 10, &[(1, 3), (4, 10)]).0, []);
+        assert_eq!(Ids::between(1, 10, &[(2, 3), (6, 8)]).0, [(1, 1), (4, 5), (9, 10)]);
+        assert_eq!(Ids::between(5, 10, &[(1, 3), (8, 20)]).0, [(5, 7)]);
+        assert_eq!(Ids::between(5, 10, &[(1, i64::MAX)]).0, []);
+        assert_eq!(Ids::between(i64::MIN, i64::MAX, &[(0, 0)]).0, [(i64::MIN, -1), (1, i64::MAX)]);
+        assert_eq!(Ids::between(i64::MIN, i64::MAX, &[]).count(), u64::MAX);
+    }
+
+    #[test]
+    fn rows_are_found_by_their_ids() {
+        let places = |ids: &Ids, keys: &Keys, len| ids.places(keys, len).collect::<Vec<_>>();
+        let ids = Ids(vec![(3, 5), (9, i64::MAX)]);
+        assert_eq!(places(&ids, &Keys::Dense(1), 20), [2..5, 8..20]);
+        assert_eq!(places(&ids, &Keys::Sparse(vec![1, 4, 8, 11]), 4), [1..2, 3..4]);
+        assert_eq!(places(&ids, &Keys::Dense(6), 3), []);
+        let all = places(&Ids::range(i64::MIN, i64::MAX), &Keys::Dense(-3), 7);
+        assert_eq!(all, std::slice::from_ref(&(0..7)));
+        assert_eq!(places(&Ids::range(5, 4), &Keys::Dense(-3), 7), []);
+    }
+}

@@ -1,0 +1,46 @@
+//! A temporary file without a name: it vanishes with the program, however that ends.
+
+use crate::failure::Failure;
+use std::fs::{self, File};
+use std::io;
+use std::os::unix::fs::{FileExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// Bytes that are put away, by any number of threads.
+#[derive(Debug)]
+pub(super) struct Spool {
+    file: File,
+    /// What it was called, for messages.
+    path: PathBuf,
+    end: AtomicU64,
+}
+
+impl Spool {
+    /// A new one in a folder that nobody else uses; `name` is one that no other file of this moment has.
+    pub(super) fn create(folder: &Path, name: &str) -> Result<Spool, Failure> {
+        let path = folder.join(name);
+        let create = || -> io::Result<File> {
+            let file = File::options().read(true).write(true).create_new(true).mode(0o600).open(&path)?;
+            fs::remove_file(&path)?;
+            Ok(file)
+        };
+        let file = create().map_err(|error| Failure::write(&path, &error))?;
+        Ok(Spool { file, path, end: AtomicU64::new(0) })
+    }
+
+    /// Puts bytes away and returns their place.
+    pub(super) fn write(&self, bytes: &[u8]) -> Result<u64, Failure> {
+        let place = self.end.fetch_add(bytes.len() as u64, Ordering::Relaxed);
+        self.file.write_all_at(bytes, place).map_err(|error| Failure::write(&self.path, &error))?;
+        Ok(place)
+    }
+
+    /// Fills `bytes` with those at a place.
+    pub(super) fn read(&self, place: u64, bytes: &mut [u8]) -> Result<(), Failure> {
+        self.file.read_exact_at(bytes, place).map_err(|error| {
+            let path = self.path.display();
+            Failure::Output(format!("cannot read {path} again: {error}; check its file system, or use -o"))
+        })
+    }
+}

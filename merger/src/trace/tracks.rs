@@ -1,0 +1,118 @@
+//! Numbers of processes, threads and tracks that are unique in the job, and the same in all files.
+
+use super::item::{TrackKind, UnitLayout};
+use crate::agree::strings::sums;
+use crate::comm::Comm;
+use crate::failure::Failure;
+use rpd_perfetto::{Thread, TrackId};
+
+/// How many numbers something needs: a unit, or the whole job.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub(super) struct Demand {
+    pub(super) processes: u64,
+    pub(super) threads: u64,
+    pub(super) tracks: u64,
+}
+
+impl Demand {
+    pub(super) fn of(layout: &UnitLayout) -> Demand {
+        let is_thread = |kind: &TrackKind| matches!(kind, TrackKind::Thread { .. });
+        Demand {
+            processes: layout.processes.len() as u64,
+            threads: layout.tracks.iter().filter(|track| is_thread(&track.kind)).count() as u64,
+            tracks: layout.tracks.len() as u64,
+        }
+    }
+
+    fn then(self, other: Demand) -> Demand {
+        Demand {
+            processes: self.processes + other.processes,
+            threads: self.threads + other.threads,
+            tracks: self.tracks + other.tracks,
+        }
+    }
+}
+
+/// The numbers of a unit.
+#[derive(Clone, Debug)]
+pub(super) struct Numbers {
+    /// What the units before it need.
+    before: Demand,
+    /// What the job needs.
+    all: Demand,
+    /// Which thread of the unit each track is.
+    threads: Vec<Option<Thread>>,
+}
+
+/// Deals numbers to the units of all ranks; those of this rank are wanted. All ranks call this.
+pub(super) fn number(comm: &impl Comm, own: &[&UnitLayout]) -> Result<Vec<Numbers>, Failure> {
+    let demands: Vec<Demand> = own.iter().map(|layout| Demand::of(layout)).collect();
+    let mine = demands.iter().fold(Demand::default(), |sum, demand| sum.then(*demand));
+    let ranks = sums(comm, &[mine.processes, mine.threads, mine.tracks])?;
+    let mut before = Demand::default();
+    let mut all = Demand::default();
+    for (rank, theirs) in ranks.iter().enumerate() {
+        let &[processes, threads, tracks] = &theirs[..] else { continue };
+        let theirs = Demand { processes, threads, tracks };
+        before = if rank < comm.rank() { before.then(theirs) } else { before };
+        all = all.then(theirs);
+    }
+    if i32::try_from(all.processes + all.threads).is_err() {
+        return Err(Failure::Input(format!(
+            "{} processes with {} threads are more than a trace can number: choose some with --ranks",
+            all.processes, all.threads
+        )));
+    }
+    let numbers = own.iter().zip(demands).map(|(layout, demand)| {
+        let numbers = Numbers::new(layout, before, all);
+        before = before.then(demand);
+        numbers
+    });
+    Ok(numbers.collect())
+}
+
+impl Numbers {
+    fn new(layout: &UnitLayout, before: Demand, all: Demand) -> Numbers {
+        let mut numbers = Numbers { before, all, threads: vec![None; layout.tracks.len()] };
+        let mut next = all.processes + before.threads;
+        let mut has_main = vec![false; layout.processes.len()];
+        for (place, track) in layout.tracks.iter().enumerate() {
+            let TrackKind::Thread { tid } = track.kind else { continue };
+            let process = track.process as usize;
+            let pid = numbers.pid(track.process);
+            next += 1;
+            // The main thread is known by the number of its process.
+            let is_main = layout.processes.get(process).is_some_and(|process| process.pid == tid)
+                && !std::mem::replace(&mut has_main[process], true);
+            let tid = if is_main { pid } else { next as i32 };
+            numbers.threads[place] = Some(Thread { pid, tid });
+        }
+        numbers
+    }
+
+    /// Number of a process of the unit, for readers: from 1.
+    pub(super) fn pid(&self, process: u32) -> i32 {
+        (self.before.processes + u64::from(process) + 1) as i32
+    }
+
+    /// Where a process stands among those of the job, from 0.
+    pub(super) fn process_rank(&self, process: u32) -> i32 {
+        self.pid(process) - 1
+    }
+
+    /// The thread that a track is.
+    pub(super) fn thread(&self, track: u32) -> Option<Thread> {
+        self.threads.get(track as usize).copied().flatten()
+    }
+
+    /// The track of a process.
+    pub(super) fn process_track(&self, process: u32) -> TrackId {
+        TrackId(1 + self.before.processes + u64::from(process))
+    }
+
+    /// A lane of a track. The first lanes of all tracks have small numbers.
+    pub(super) fn track(&self, track: u32, lane: u32) -> TrackId {
+        let all = self.all.processes + self.all.tracks;
+        TrackId(1 + self.all.processes + self.before.tracks + u64::from(track) + u64::from(lane) * all)
+    }
+}

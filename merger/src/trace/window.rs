@@ -1,0 +1,267 @@
+//! How the time of the run is cut into files.
+
+use std::collections::BTreeMap;
+
+/// Most bins of a [`Histogram`].
+const MOST_BINS: usize = 1 << 16;
+
+/// The times of all files: each begins where the one before it ends. Ns in the clock of the job.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(super) struct Windows {
+    /// Where each begins, and where the last one ends: ascending, two at least.
+    borders: Vec<i64>,
+}
+
+impl Windows {
+    /// One window. `to` is behind its last time; a window has a nanosecond at least.
+    pub(super) fn one(from: i64, to: i64) -> Windows {
+        let from = from.min(i64::MAX - 1);
+        Windows { borders: vec![from, to.max(from + 1)] }
+    }
+
+    /// A window cut into `count` equal ones, as far as nanoseconds go.
+    pub(super) fn equal(from: i64, to: i64, count: u32) -> Windows {
+        let whole = Windows::one(from, to);
+        let (from, to) = (i128::from(whole.first()), i128::from(whole.end()));
+        let border = |i: u32| from + (to - from) * i128::from(i) / i128::from(count.max(1));
+        whole.cut_at((1..count.max(1)).map(|i| border(i) as i64))
+    }
+
+    /// A window cut at these times, which ascend. Those that are not inside of it are left out.
+    pub(super) fn cut_at(self, times: impl Iterator<Item = i64>) -> Windows {
+        let (first, end) = (self.first(), self.end());
+        let mut borders = vec![first];
+        borders.extend(times.filter(|time| first < *time && *time < end));
+        borders.push(end);
+        borders.dedup();
+        Windows { borders }
+    }
+
+    /// How many there are.
+    pub(super) fn len(&self) -> usize {
+        self.borders.len() - 1
+    }
+
+    /// First time of all.
+    pub(super) fn first(&self) -> i64 {
+        self.borders.first().copied().unwrap_or_default()
+    }
+
+    /// The first time behind all.
+    pub(super) fn end(&self) -> i64 {
+        self.borders.last().copied().unwrap_or_default()
+    }
+
+    /// First time of a window, and the first one behind it.
+    pub(super) fn get(&self, number: usize) -> Option<(i64, i64)> {
+        Some((*self.borders.get(number)?, *self.borders.get(number + 1)?))
+    }
+
+    /// All of them.
+    pub(super) fn iter(&self) -> impl Iterator<Item = (i64, i64)> + '_ {
+        self.borders.windows(2).filter_map(|pair| Some((*pair.first()?, *pair.last()?)))
+    }
+}
+
+/// What begins in some time.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, serde::Serialize, serde::Deserialize)]
+pub(super) struct Load {
+    /// Events.
+    pub(super) events: u64,
+    /// What they take in a file, about.
+    pub(super) bytes: u64,
+}
+
+impl Load {
+    fn add(&mut self, other: Load) {
+        self.events = self.events.saturating_add(other.events);
+        self.bytes = self.bytes.saturating_add(other.bytes);
+    }
+}
+
+/// How much begins when. Bins of all histograms begin at multiples of their width, which is a power of two and doubles
+/// when there are too many: so the sum of several does not depend on how the job was dealt to them.
+#[derive(Clone, Debug, PartialEq, Eq, Default, serde::Serialize, serde::Deserialize)]
+pub(super) struct Histogram {
+    /// The width is two to the power of this, ns.
+    shift: u32,
+    bins: BTreeMap<i64, Load>,
+    /// The bin that was added to last, which is not in the map: the next event is often in it, too.
+    last: Option<(i64, Load)>,
+}
+
+impl Histogram {
+    /// Adds an event.
+    pub(super) fn add(&mut self, start: i64, bytes: u64) {
+        let bin = start >> self.shift;
+        let load = Load { events: 1, bytes };
+        match &mut self.last {
+            Some((last, sum)) if *last == bin => sum.add(load),
+            _ => {
+                self.settle();
+                // The width may have changed.
+                self.last = Some((start >> self.shift, load));
+            }
+        }
+    }
+
+    /// Adds another histogram.
+    pub(super) fn join(&mut self, mut other: Histogram) {
+        self.settle();
+        other.settle();
+        let shift = self.shift.max(other.shift);
+        self.widen(shift);
+        other.widen(shift);
+        for (bin, load) in other.bins {
+            self.bins.entry(bin).or_default().add(load);
+        }
+        self.shrink();
+    }
+
+    /// The last bin goes into the map.
+    pub(super) fn settle(&mut self) {
+        if let Some((bin, load)) = self.last.take() {
+            self.bins.entry(bin).or_default().add(load);
+            self.shrink();
+        }
+    }
+
+    fn shrink(&mut self) {
+        while self.bins.len() > MOST_BINS {
+            self.widen(self.shift + 1);
+        }
+    }
+
+    fn widen(&mut self, shift: u32) {
+        let by = shift - self.shift;
+        if by == 0 {
+            return;
+        }
+        self.shift = shift;
+        let mut wide: BTreeMap<i64, Load> = BTreeMap::new();
+        for (bin, load) in std::mem::take(&mut self.bins) {
+            wide.entry(bin >> by.min(63)).or_default().add(load);
+        }
+        self.bins = wide;
+    }
+
+    /// Cuts a window into as few files as have no more than about `most` each, the largest of which is as small as it can
+    /// be; a bin is never cut. What begins before the window is not counted.
+    pub(super) fn cut(&self, window: &Windows, most: u64, weight: impl Fn(i64, Load) -> u64) -> Windows {
+        let start = |bin: i64| bin.checked_shl(self.shift).unwrap_or(0).max(window.first());
+        let bins = self.bins.range(window.first() >> self.shift..=(window.end() - 1) >> self.shift);
+        let bins: Vec<(i64, u64)> =
+            bins.map(|(bin, load)| (start(*bin), weight(start(*bin), *load))).collect();
+        let total: u128 = bins.iter().map(|(_, weight)| u128::from(*weight)).sum();
+        let most = most.max(1);
+        let count = usize::try_from(total.div_ceil(most.into())).unwrap_or(usize::MAX).max(1);
+        // Bins do not fill files exactly, which is no reason for one more file.
+        let about = most.saturating_add(most / 16);
+        let count = if borders(&bins, about).len() < count { count } else { borders(&bins, about).len() + 1 };
+        let (mut low, mut high) = (0, about);
+        while low < high {
+            let middle = low.midpoint(high);
+            if borders(&bins, middle).len() < count {
+                high = middle;
+            } else {
+                low = middle + 1;
+            }
+        }
+        window.clone().cut_at(borders(&bins, high).into_iter())
+    }
+}
+
+/// Where the next file has to begin so that none has more than `most`, or is a single bin.
+fn borders(bins: &[(i64, u64)], most: u64) -> Vec<i64> {
+    let mut borders = Vec::new();
+    let mut sum: u64 = 0;
+    for (place, (start, weight)) in bins.iter().enumerate() {
+        sum = sum.saturating_add(*weight);
+        if sum > most && place > 0 {
+            borders.push(*start);
+            sum = *weight;
+        }
+    }
+    borders
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn equal_windows_are_the_whole() {
+        let windows = Windows::equal(-5, 96, 32);
+        assert_eq!((windows.len(), windows.first(), windows.end()), (32, -5, 96));
+        assert!(windows.iter().all(|(from, to)| (3..=4).contains(&(to - from))));
+        // There is no less than a nanosecond.
+        assert_eq!(Windows::equal(7, 10, 99_999).iter().collect::<Vec<_>>(), [(7, 8), (8, 9), (9, 10)]);
+        assert_eq!(Windows::equal(7, 7, 3).iter().collect::<Vec<_>>(), [(7, 8)]);
+        assert_eq!(Windows::equal(i64::MIN, i64::MAX, 4).get(2), Some((-1, i64::MAX / 2)));
+    }
+
+    fn histogram(times: &[i64]) -> Histogram {
+        let mut histogram = Histogram::default();
+        times.iter().for_each(|time| histogram.add(*time, 10));
+        histogram.settle();
+        histogram
+    }
+
+    proptest! {
+        #[test]
+        fn the_sum_does_not_depend_on_who_counted(times in prop::collection::vec(-1000i64..1000, 0..200), at in 0usize..200) {
+            let (one, other) = times.split_at(at.min(times.len()));
+            let mut sum = histogram(other);
+            sum.join(histogram(one));
+            prop_assert_eq!(sum, histogram(&times));
+        }
+
+        #[test]
+        fn windows_have_their_share(mut times in prop::collection::vec(0i64..100_000, 1..500), most in 1u64..200) {
+            times.sort_unstable();
+            times.dedup();
+            let whole = Windows::one(0, 100_000);
+            let windows = histogram(&times).cut(&whole, most, |_, load| load.events);
+            prop_assert_eq!((windows.first(), windows.end()), (0, 100_000));
+            for (from, to) in windows.iter() {
+                let count = times.iter().filter(|time| from <= **time && **time < to).count();
+                prop_assert!(count as u64 <= most + 1);
+            }
+            prop_assert_eq!(windows.len() as u64, (times.len() as u64).div_ceil(most));
+        }
+    }
+
+    #[test]
+    fn what_cannot_be_cut_is_alone_and_the_rest_is_even() {
+        let mut times: Vec<i64> = (0..100).collect();
+        times.extend([50; 70]);
+        let whole = Windows::one(0, 100);
+        let windows = histogram(&times).cut(&whole, 30, |_, load| load.events);
+        let counts: Vec<usize> = windows
+            .iter()
+            .map(|(from, to)| times.iter().filter(|time| from <= **time && **time < to).count())
+            .collect();
+        assert_eq!(counts.iter().max(), Some(&71));
+        assert!(
+            counts.iter().filter(|count| **count != 71).all(|count| (17..=31).contains(count)),
+            "{counts:?}"
+        );
+    }
+
+    #[test]
+    fn a_long_run_has_wide_bins_whoever_counted() {
+        let times: Vec<i64> = (0..300_000i64).map(|i| i * 1_000_003).collect();
+        let whole = histogram(&times);
+        assert!(whole.bins.len() <= MOST_BINS && whole.bins.len() > MOST_BINS / 2);
+        let mut sum = Histogram::default();
+        times.chunks(7_777).rev().for_each(|part| sum.join(histogram(part)));
+        assert_eq!(sum, whole);
+        let windows = whole.cut(&Windows::one(0, 300_000_000_000), 30_000, |_, load| load.events);
+        assert_eq!(windows.len(), 10);
+        for (from, to) in windows.iter() {
+            let count = times.iter().filter(|time| from <= **time && **time < to).count();
+            assert!((29_900..=30_020).contains(&count), "{count}");
+        }
+    }
+}

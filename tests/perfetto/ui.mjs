@@ -1,0 +1,163 @@
+#!/usr/bin/env node
+// Opens a trace in Perfetto's UI in a Chromium without a window.
+//
+//     node ui.mjs SITE TRACE PICTURE.png [DEPTH]
+//
+// SITE is the folder of a built Perfetto UI that has index.html. Chromium is the program that RPD_CHROMIUM names, or
+// chromium. Tracks are opened down to DEPTH (2: the ones below processes). Prints a line of JSON: {"tracks": [{"name",
+// "children"}, ...], "slices": NUMBER, "errors": [...], "dialog": TEXT or null} and writes a picture of what is seen. Exit 1, with the reason on standard error, if the trace does not come up.
+//
+// Chromium talks over a pipe: no port is open but that of the site, on loopback, and no other host can be reached.
+import { spawn } from 'node:child_process';
+import fs from 'node:fs';
+import http from 'node:http';
+import os from 'node:os';
+import path from 'node:path';
+import process from 'node:process';
+
+const [site, trace, picture, depth = '2'] = process.argv.slice(2);
+if (!picture) {
+  console.error('usage: ui.mjs SITE TRACE PICTURE.png [DEPTH]');
+  process.exit(2);
+}
+const WIDTH = 1600, HEIGHT = 1000, PATIENCE = 90_000;
+
+// --- the site ---------------------------------------------------------------------------------------------
+
+const TYPES = {
+  '.html': 'text/html', '.js': 'text/javascript', '.css': 'text/css', '.wasm': 'application/wasm',
+  '.json': 'application/json', '.png': 'image/png', '.svg': 'image/svg+xml', '.woff2': 'font/woff2',
+};
+const server = http.createServer((request, response) => {
+  const name = decodeURIComponent(request.url.split('?')[0]);
+  const file = name === '/opened-trace' ? trace : path.join(site, path.normalize(name === '/' ? '/index.html' : name));
+  fs.readFile(file, (error, bytes) => {
+    const type = TYPES[path.extname(file)] ?? 'application/octet-stream';
+    response.writeHead(error ? 404 : 200, { 'content-type': type, 'cache-control': 'no-store' });
+    response.end(error ? undefined : bytes);
+  });
+});
+await new Promise((resolve) => server.listen(0, '127.0.0.1', resolve));
+const home = `http://127.0.0.1:${server.address().port}`;
+
+// --- the browser ------------------------------------------------------------------------------------------
+
+const profile = fs.mkdtempSync(path.join(os.tmpdir(), 'perfetto-ui-'));
+const browser = spawn(
+  process.env.RPD_CHROMIUM || 'chromium',
+  [
+    '--headless', '--remote-debugging-pipe', '--no-sandbox', '--disable-dev-shm-usage', '--disable-gpu',
+    '--enable-unsafe-swiftshader', '--no-first-run', '--disable-background-networking', '--disable-component-update',
+    '--disable-sync', '--hide-scrollbars', '--host-resolver-rules=MAP * ~NOTFOUND, EXCLUDE 127.0.0.1',
+    `--user-data-dir=${profile}`, `--window-size=${WIDTH},${HEIGHT}`, 'about:blank',
+  ],
+  { stdio: ['ignore', 'ignore', 'pipe', 'pipe', 'pipe'] },
+);
+let said = '';
+browser.stderr.on('data', (text) => (said = (said + text).slice(-4000)));
+browser.on('error', (error) => leave(1, `chromium cannot be started: ${error.message}`));
+browser.on('exit', (code) => leaving || leave(1, `chromium ended with ${code}:\n${said}`));
+
+let leaving = false;
+function leave(status, reason) {
+  if (leaving) return;
+  leaving = true;
+  if (reason) console.error(reason);
+  browser.kill('SIGKILL');
+  server.close();
+  setTimeout(() => {
+    fs.rmSync(profile, { recursive: true, force: true, maxRetries: 10 });
+    process.exit(status);
+  }, 100);
+}
+setTimeout(() => leave(1, `the trace did not come up within ${PATIENCE / 1000} s\n${said}`), PATIENCE);
+
+const [, , , toBrowser, fromBrowser] = browser.stdio;
+const answers = new Map();
+const heard = [];
+let messages = 0, session, rest = '';
+fromBrowser.setEncoding('utf8');
+fromBrowser.on('data', (text) => {
+  const all = (rest + text).split('\0');
+  rest = all.pop();
+  for (const message of all.map((one) => JSON.parse(one))) {
+    if (message.id) answers.get(message.id)?.(message);
+    else if (message.method === 'Runtime.exceptionThrown') {
+      const { text, exception } = message.params.exceptionDetails;
+      heard.push(`exception: ${exception?.description ?? text}`.slice(0, 500));
+    }
+  }
+});
+function tell(method, params = {}) {
+  const id = ++messages;
+  toBrowser.write(`${JSON.stringify({ id, method, params, sessionId: session })}\0`);
+  return new Promise((resolve, reject) => {
+    answers.set(id, (message) => (message.error ? reject(new Error(`${method}: ${message.error.message}`)) : resolve(message.result)));
+  });
+}
+const sleep = (ms) => new Promise((resolve) => setTimeout(resolve, ms));
+
+// Runs a function in the page; it may return a promise, and must return what JSON has.
+async function inPage(code, ...args) {
+  const expression = `(${code})(...${JSON.stringify(args)})`;
+  const { result, exceptionDetails } = await tell('Runtime.evaluate', { expression, awaitPromise: true, returnByValue: true });
+  if (exceptionDetails) throw new Error(exceptionDetails.exception?.description ?? exceptionDetails.text);
+  return result.value;
+}
+
+// --- the page ---------------------------------------------------------------------------------------------
+
+try {
+  const { targetId } = await tell('Target.createTarget', { url: 'about:blank' });
+  session = (await tell('Target.attachToTarget', { targetId, flatten: true })).sessionId;
+  await tell('Runtime.enable');
+  await tell('Page.enable');
+  await tell('Emulation.setDeviceMetricsOverride', { width: WIDTH, height: HEIGHT, deviceScaleFactor: 1, mobile: false });
+  await tell('Page.navigate', { url: `${home}/#!/?url=${home}/opened-trace` });
+  // It moves to the page of the trace when all is loaded.
+  while (!(await inPage(() => location.hash.startsWith('#!/viewer') && Boolean(globalThis.app?.trace ?? globalThis.app?._activeTrace)).catch(() => false))) {
+    const dialog = await inPage(() => document.querySelector('.pf-modal-dialog, .modal-dialog')?.innerText).catch(() => undefined);
+    if (dialog) throw new Error(`the UI says: ${dialog}`);
+    await sleep(200);
+  }
+  // Plugins add their tracks one after the other: the tree is whole when it has been the same for a while.
+  let before = '', calm = 0;
+  while (calm < 6) {
+    await sleep(500);
+    const now = await inPage(() => {
+      const trace = app.trace ?? app._activeTrace;
+      const names = (node) => node.children.map((child) => [child.title ?? child.name, names(child)]);
+      return JSON.stringify([Boolean(app.isLoadingTrace), names(trace.workspace ?? trace.workspaces.currentWorkspace)]);
+    });
+    calm = now === before && !now.startsWith('[true') ? calm + 1 : 0;
+    before = now;
+  }
+  const found = await inPage(async (depth) => {
+    const trace = app.trace ?? app._activeTrace;
+    const workspace = trace.workspace ?? trace.workspaces.currentWorkspace;
+    const tree = (node) => node.children.map((child) => ({ name: child.title ?? child.name, children: tree(child) }));
+    const open = (node, left) => {
+      if (left <= 0) return;
+      node.expand?.();
+      node.children.forEach((child) => open(child, left - 1));
+    };
+    workspace.children.forEach((child) => open(child, depth));
+    if (app.sidebar?.visible) app.sidebar.toggleVisibility();
+    (globalThis.raf ?? app.raf)?.scheduleFullRedraw?.();
+    const answer = await trace.engine.query('SELECT count(*) AS slices FROM slice');
+    return {
+      tracks: tree(workspace),
+      slices: Number(answer.firstRow({ slices: 0 }).slices),
+      // A number in some versions, texts in others.
+      errors: [trace.traceInfo?.importErrors, trace.loadingErrors].flat().filter(Boolean),
+      dialog: document.querySelector('.pf-modal-dialog, .modal-dialog')?.innerText ?? null,
+    };
+  }, Number(depth));
+  await sleep(2500);
+  const { data } = await tell('Page.captureScreenshot', { format: 'png' });
+  fs.writeFileSync(picture, Buffer.from(data, 'base64'));
+  found.errors.push(...heard);
+  process.stdout.write(`${JSON.stringify(found)}\n`, () => leave(0));
+} catch (error) {
+  leave(1, `${error.message}\n${heard.join('\n')}`);
+}

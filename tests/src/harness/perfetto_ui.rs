@@ -1,0 +1,92 @@
+use super::TraceProcessor;
+use super::binaries::repository;
+use super::job::Job;
+use super::skip;
+use serde_json::Value;
+use std::env;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+/// Perfetto's UI in a Chromium without a window.
+#[derive(Clone, Debug)]
+pub struct PerfettoUi {
+    /// The folder with its index.html.
+    site: PathBuf,
+}
+
+/// What the UI shows of a trace.
+#[derive(Clone, Debug)]
+pub struct Opened {
+    /// The tracks below each other: `{"name", "children"}`.
+    pub tracks: Vec<Value>,
+    /// How many slices it has loaded.
+    pub slices: u64,
+    /// Its complaints about the trace: import errors, a dialog, exceptions of its own.
+    pub errors: Vec<String>,
+}
+
+impl PerfettoUi {
+    /// The newest one that ci/setup installed; where there is none, or no Chromium, says that `what` is skipped.
+    ///
+    /// # Panics
+    /// If there is none, and `RPD_CI_CHROMIUM` is 1.
+    pub fn newest(what: &str) -> Option<PerfettoUi> {
+        let asked = env::var("RPD_CI_CHROMIUM").unwrap_or_default();
+        let found = if asked == "0" { Err("RPD_CI_CHROMIUM is 0") } else { found(what) };
+        found
+            .map_err(|why| {
+                assert!(asked != "1", "{what}: RPD_CI_CHROMIUM is 1, but {why}");
+                skip(what, why);
+            })
+            .ok()
+    }
+
+    /// Opens a trace with its processes and GPUs unfolded, and writes a picture of it.
+    ///
+    /// # Panics
+    /// If it does not come up.
+    pub fn open(&self, trace: &Path, picture: &Path) -> Opened {
+        let outcome = Job::new("node")
+            .arg(repository().join("tests/perfetto/ui.mjs"))
+            .args([&self.site, trace, picture])
+            .limit(Duration::from_secs(100))
+            .run()
+            .success();
+        let shown: Value = serde_json::from_str(&outcome.stdout).expect("the script writes JSON");
+        let list = |what: &str| shown[what].as_array().cloned().unwrap_or_default();
+        let mut errors: Vec<String> = list("errors").iter().map(Value::to_string).collect();
+        errors.extend(shown["dialog"].as_str().map(str::to_owned));
+        Opened {
+            tracks: list("tracks"),
+            slices: shown["slices"].as_u64().expect("a number of slices"),
+            errors,
+        }
+    }
+}
+
+fn found(what: &str) -> Result<PerfettoUi, &'static str> {
+    let chromium = env::var_os("RPD_CHROMIUM").unwrap_or_else(|| "chromium".into());
+    if Job::new("sh").args(["-c", "command -v \"$0\""]).arg(chromium).run().code() != Some(0) {
+        return Err("chromium is not here");
+    }
+    let site = TraceProcessor::all(what).last().and_then(TraceProcessor::site);
+    let site = site.ok_or("no UI is here: ci/setup --test installs it")?;
+    Ok(PerfettoUi { site })
+}
+
+impl Opened {
+    /// The names of the tracks, a line each, two more spaces for each level; without those of the UI itself.
+    pub fn tree(&self) -> String {
+        fn lines(tracks: &[Value], depth: usize, out: &mut String) {
+            for track in tracks {
+                let name = track["name"].as_str().unwrap_or_default();
+                out.push_str(&format!("{:width$}{name}\n", "", width = 2 * depth));
+                lines(track["children"].as_array().map_or(&[], Vec::as_slice), depth + 1, out);
+            }
+        }
+        let own: Vec<Value> = self.tracks.iter().filter(|track| track["name"] != "System").cloned().collect();
+        let mut out = String::new();
+        lines(&own, 0, &mut out);
+        out
+    }
+}

@@ -1,0 +1,18 @@
+//! What benchmarks need besides the programs.
+
+mod machine;
+mod peak;
+
+pub use machine::machine;
+pub use peak::peak_of_merge_ranks;
+
+/// The middle one of some values, NaN where there are none.
+pub fn median(values: impl Iterator<Item = f64>) -> f64 {
+    let mut values: Vec<f64> = values.collect();
+    values.sort_by(f64::total_cmp);
+    let middle = values.len() / 2;
+    match values.len() % 2 {
+        0 if middle > 0 => (values[middle - 1] + values[middle]) / 2.0,
+        _ => values.get(middle).copied().unwrap_or(f64::NAN),
+    }
+}
