@@ -1,5 +1,6 @@
 //! What a running job takes: CPU time and memory of its processes, from `/proc`.
 
+use rpd_tests::measure::family;
 use std::fs;
 use std::process::Child;
 use std::time::{Duration, Instant};
@@ -33,22 +34,6 @@ pub(crate) fn watch(mut child: Child) -> Taken {
         std::thread::sleep(Duration::from_millis(20));
     }
     taken
-}
-
-/// A process and everything below it.
-fn family(root: u32) -> Vec<u32> {
-    let mut all = vec![root];
-    let mut at = 0;
-    while let Some(pid) = all.get(at) {
-        let tasks = fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten().flatten();
-        let children: Vec<u32> = tasks
-            .filter_map(|task| fs::read_to_string(task.path().join("children")).ok())
-            .flat_map(|text| text.split_whitespace().filter_map(|pid| pid.parse().ok()).collect::<Vec<_>>())
-            .collect();
-        all.extend(children);
-        at += 1;
-    }
-    all
 }
 
 fn is_collector(pid: u32) -> bool {

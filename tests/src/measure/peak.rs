@@ -30,7 +30,7 @@ fn peak_of_merge(pid: u32) -> Option<u64> {
 }
 
 /// A process and everything below it.
-fn family(root: u32) -> Vec<u32> {
+pub fn family(root: u32) -> Vec<u32> {
     let mut all = vec![root];
     let mut at = 0;
     while let Some(pid) = all.get(at) {
