@@ -3,8 +3,9 @@
 
 use rpd_shard::model::{Cells, Keys, Nulls, TextCells, Value};
 use rpd_sqlite::read::{Database, Wanted};
-use rpd_sqlite::write::{Affinity, Field, LeafWriter, LogicalPage};
+use rpd_sqlite::write::{Affinity, Field, LeafWriter, LogicalPage, PageMemory};
 use std::io::Write;
+use std::sync::Arc;
 use std::time::Instant;
 
 const ROWS: usize = 65_536;
@@ -57,7 +58,7 @@ fn main() {
 }
 
 fn measure(name: &str, fields: &[Field<'_>]) {
-    let mut memory = Vec::new();
+    let memory = Arc::new(PageMemory::new(64 << 20));
     let mut best = f64::MAX;
     let mut bytes = 0;
     // A header of pages of 4096 bytes, and the leaves behind it.
@@ -69,7 +70,7 @@ fn measure(name: &str, fields: &[Field<'_>]) {
     for round in 0..ROUNDS {
         let first = 10_000_000 + (round * ROWS) as i64;
         let begin = Instant::now();
-        let mut writer = LeafWriter::new(memory);
+        let mut writer = LeafWriter::new(memory.clone());
         writer.append(&Keys::Dense(first), fields, ROWS).unwrap();
         let run = writer.finish();
         best = best.min(begin.elapsed().as_secs_f64());
@@ -78,7 +79,7 @@ fn measure(name: &str, fields: &[Field<'_>]) {
         if round == 0 {
             run.write_to(&file).unwrap();
         }
-        memory = run.into_memory();
+        run.recycle(&memory);
     }
     let rate = ROWS as f64 / best / 1e6;
     println!("{name}: encoded {rate:.1} M rows/s, {} bytes a row", bytes as usize / ROWS);

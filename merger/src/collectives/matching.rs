@@ -12,6 +12,7 @@ use super::sample::{JobSample, Sample};
 use crate::agree::strings::sums;
 use crate::comm::Comm;
 use crate::failure::Failure;
+use rayon::prelude::*;
 use rpd_shard::record::wire;
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
@@ -77,7 +78,7 @@ pub fn compare(comm: &impl Comm, sample: &Sample, own: Vec<(Participant, Said)>)
     }
 
     let mut records = exchange(comm, members.first, &mut said)?;
-    records.sort_unstable();
+    records.par_sort_unstable();
     let mut kept = Vec::new();
     let mut counts = Counts::default();
     let mut faults: Vec<Fault> = Vec::new();

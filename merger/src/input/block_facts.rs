@@ -2,12 +2,13 @@
 
 use super::death::OpenSpans;
 use super::expand::{self, Word};
-use super::opened::{Tables, block_rows};
+use super::opened::{Tables, block_rows, needed_rows};
 use super::source::{NO_THREAD, join, stack_key};
 use crate::collectives::gather::of_block;
 use crate::collectives::{Said, Sample};
 use rpd_shard::Shard;
 use rpd_shard::file::{BlockError, BlockKind, BlockRef, ShardStrings};
+use rpd_shard::model::native::{MARK, RANGE, is_native};
 use rpd_shard::model::{Cells, Kind, Local, Rows, TableId, Value};
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -81,6 +82,11 @@ fn plain(cells: &Cells) -> Option<&[i64]> {
     }
 }
 
+/// Whether more than NULLs are looked at in columns of this kind.
+fn is_looked_at(kind: &Kind) -> bool {
+    matches!(kind, Kind::Ref(_) | Kind::Stack | Kind::Str)
+}
+
 /// Decodes a block. `threads` are the key ranges of the process's thread rows, ascending.
 pub(super) fn facts(
     shard: &Shard,
@@ -90,7 +96,13 @@ pub(super) fn facts(
     threads: &[(i64, i64)],
     sample: &Sample,
 ) -> Result<(BlockFacts, Gathered), BlockError> {
-    let rows = block_rows(shard, tables, block)?;
+    // Of calls nearly all is looked at.
+    let rows = match block.header.kind {
+        BlockKind::Rows(table) if is_native(table) && !matches!(table, RANGE | MARK) => {
+            block_rows(shard, tables, block)?
+        }
+        _ => needed_rows(shard, tables, block, &|column| is_looked_at(&column.kind))?,
+    };
     let collectives = of_block(&rows, strings, sample);
     let mut told = Gathered { open: OpenSpans::of(&rows), collectives, ..Gathered::default() };
     for (column, cells) in rows.table.columns.iter().zip(&rows.columns) {
@@ -112,9 +124,15 @@ pub(super) fn facts(
                 told.stacks = join(told.stacks, found);
             }
             Kind::Str => {
+                // Neighbours mostly have the same one.
+                let mut known = None;
                 told.lost_strings |= (0..rows.len).any(|i| match cells.get(i) {
                     Value::Null => column.sql.not_null,
-                    Value::Int(id) => strings.get(id).is_none(),
+                    Value::Int(id) if known == Some(id) => false,
+                    Value::Int(id) => {
+                        known = Some(id);
+                        strings.get(id).is_none()
+                    }
                     _ => true,
                 });
             }

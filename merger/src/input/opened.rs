@@ -8,7 +8,7 @@ use crate::failure::Failure;
 use rpd_rocpd::read::{Database, Piece, Space, Wanted};
 use rpd_shard::Shard;
 use rpd_shard::file::{BlockDamage, BlockError, BlockKind, BlockRef, ShardStrings};
-use rpd_shard::model::{Local, Rows, Table, TableId, Value};
+use rpd_shard::model::{Column, Local, Rows, Table, TableId, Value};
 use rpd_shard::record::{ClockSet, ProbeBurst, Process};
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -181,13 +181,26 @@ pub fn shard_source_id(shard: &Shard, p: &Process) -> u128 {
 
 /// The rows of a block, in the job's terms.
 pub fn block_rows(shard: &Shard, tables: &Tables, block: &BlockRef) -> Result<Rows<Local>, BlockError> {
-    let mut rows = shard.rows(block)?;
+    Ok(adopted(shard.rows(block)?, tables, block))
+}
+
+/// The same, without the columns of integers that are not `needed`, see [`Shard::needed_rows`].
+pub fn needed_rows(
+    shard: &Shard,
+    tables: &Tables,
+    block: &BlockRef,
+    needed: &dyn Fn(&Column) -> bool,
+) -> Result<Rows<Local>, BlockError> {
+    Ok(adopted(shard.needed_rows(block, needed)?, tables, block))
+}
+
+fn adopted(mut rows: Rows<Local>, tables: &Tables, block: &BlockRef) -> Rows<Local> {
     if let BlockKind::Rows(table) = block.header.kind
         && let Some(adopted) = tables.get(&table)
     {
         rows.table = adopted.clone();
     }
-    Ok(rows)
+    rows
 }
 
 /// Global ids of the strings of one string table of an input.

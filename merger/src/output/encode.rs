@@ -10,17 +10,15 @@ use crate::input::schema::JobSchema;
 use crate::report::progress::Progress;
 use rpd_rocpd::schema::default_value;
 use rpd_shard::model::{Cells, Column, Kind, Merged, OwnedValue, Rows, Table, TableId, Value};
-use rpd_sqlite::write::{Affinity, Field, LeafRun, LeafWriter};
+use rpd_sqlite::write::{Affinity, Field, LeafRun, LeafWriter, PageMemory};
 use std::borrow::Cow;
 use std::collections::BTreeMap;
-use std::sync::{Mutex, PoisonError};
+use std::sync::Arc;
 
 /// Pages of a unit that are in memory at once.
 const MOST_BYTES: usize = 6 << 20;
 /// Bytes of text that are turned into pages at once.
 const MOST_TEXT: usize = 2 << 20;
-/// Runs whose memory is kept.
-const MOST_SPARE: usize = 32;
 
 /// How rows of one table are stored: its columns with what SQLite would do to their values.
 #[derive(Debug)]
@@ -143,10 +141,7 @@ pub struct Encoder<'a> {
     rows: RowMaker<'a>,
     forms: Forms,
     progress: &'a Progress,
-    /// Memory of runs that were written: the first touch of fresh memory takes as long as the encoding.
-    spare: Mutex<Vec<Vec<u8>>>,
-    /// Most bytes of it.
-    spare_bytes: usize,
+    memory: Arc<PageMemory>,
 }
 
 impl<'a> Encoder<'a> {
@@ -158,7 +153,7 @@ impl<'a> Encoder<'a> {
         progress: &'a Progress,
         spare_bytes: usize,
     ) -> Encoder<'a> {
-        Encoder { units, rows, forms, progress, spare: Mutex::default(), spare_bytes }
+        Encoder { units, rows, forms, progress, memory: Arc::new(PageMemory::new(spare_bytes)) }
     }
 
     /// How many units there are.
@@ -194,21 +189,13 @@ impl<'a> Encoder<'a> {
 
     fn append(&self, open: &mut OpenUnit, set: u32, rows: &Rows<Merged>) -> Result<(), Failure> {
         let slot = Slot { set, table: rows.id() };
-        let writer = open.writers.entry(slot).or_insert_with(|| LeafWriter::new(self.memory()));
+        let writer = open.writers.entry(slot).or_insert_with(|| LeafWriter::new(self.memory.clone()));
         append(writer, &self.forms, set, rows)
     }
 
-    fn memory(&self) -> Vec<u8> {
-        self.spare.lock().unwrap_or_else(PoisonError::into_inner).pop().unwrap_or_default()
-    }
-
-    /// Takes the memory of a run that was written.
-    pub fn recycle(&self, memory: Vec<u8>) {
-        let mut spare = self.spare.lock().unwrap_or_else(PoisonError::into_inner);
-        let kept: usize = spare.iter().map(Vec::capacity).sum();
-        if spare.len() < MOST_SPARE && kept + memory.capacity() <= self.spare_bytes {
-            spare.push(memory);
-        }
+    /// Where the memory of pages that were written goes.
+    pub fn memory(&self) -> &Arc<PageMemory> {
+        &self.memory
     }
 
     /// So many bytes of inputs are done.

@@ -97,7 +97,7 @@ fn write(
     kept: &[Kept],
     means: Means,
 ) -> Result<Placed, Failure> {
-    let stream = PageStream::begin(target.path, means.stream_bytes)?;
+    let stream = PageStream::begin(target.path, means.stream_bytes, encoder.memory().clone())?;
     let ready = in_turns(
         encoder.units(),
         means.threads,
@@ -114,9 +114,7 @@ fn write(
                 state.placed.index.add(slot, state.next, run.last_rowids());
                 let pages = run.pages();
                 let place = target.first.plus(state.next);
-                let placed = run.place(place).map_err(|e| Failure::Output(e.to_string()))?;
-                state.stream.push(&placed)?;
-                encoder.recycle(placed.into_memory());
+                state.stream.push(run.place(place).map_err(|e| Failure::Output(e.to_string()))?)?;
                 state.next += pages;
             }
             state.placed.written.add(unit.written);

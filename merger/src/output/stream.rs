@@ -1,150 +1,69 @@
 //! This rank's pages on their way to the disk.
 //!
-//! Pages come in the order of their places. They are gathered to pieces of some MiB, which a thread of its
-//! own writes past the page cache: nobody reads them soon, and the first touch of a page of the cache takes
-//! as long as encoding it. Where the file system wants the cache, they go through it.
+//! Runs of pages come in the order of their places. A thread of its own writes them past the page cache, from the
+//! memory that they were encoded to: nobody reads them soon, and the first touch of a page of the cache takes as
+//! long as encoding it. Where the file system wants the cache, they go through it.
 
 use crate::failure::Failure;
-use rpd_sqlite::write::{PAGE_SIZE, PlacedRun};
+use rpd_sqlite::write::{PAGE_SIZE, PageMemory, PlacedRun};
 use rustix::fs::OFlags;
 use std::fs::File;
-use std::io::{self, ErrorKind};
-use std::os::unix::fs::{FileExt, OpenOptionsExt};
+use std::io::{self, ErrorKind, IoSlice};
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
-use std::sync::Arc;
-use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 
-/// Pieces: one that is filled, one that is written, and those between them.
-const PIECES: usize = 6;
-/// Least bytes of a piece.
-const LEAST_BYTES: usize = 256 << 10;
-
-/// Memory that begins at a page, as direct I/O asks for.
-#[derive(Debug)]
-struct Piece {
-    memory: Vec<u8>,
-    /// Where the first page begins in it.
-    start: usize,
-    /// Bytes that are filled.
-    length: usize,
-    /// Offset in the file.
-    offset: u64,
-}
-
-impl Piece {
-    /// Of so many bytes, which are whole pages.
-    fn new(bytes: usize) -> Piece {
-        let memory = vec![0; bytes + PAGE_SIZE];
-        let start = memory.as_ptr().align_offset(PAGE_SIZE).min(PAGE_SIZE);
-        Piece { memory, start, length: 0, offset: 0 }
-    }
-
-    fn room(&self) -> usize {
-        self.memory.len() - PAGE_SIZE - self.length
-    }
-
-    fn bytes(&self) -> &[u8] {
-        &self.memory[self.start..self.start + self.length]
-    }
-
-    /// Takes as many bytes as there is room for, if they follow those that are here; returns how many.
-    fn fill(&mut self, offset: u64, bytes: &[u8]) -> usize {
-        if self.length == 0 {
-            self.offset = offset;
-        } else if self.offset + self.length as u64 != offset {
-            return 0;
-        }
-        let taken = bytes.len().min(self.room());
-        let from = self.start + self.length;
-        self.memory[from..from + taken].copy_from_slice(&bytes[..taken]);
-        self.length += taken;
-        taken
-    }
-}
+/// Writes at once that the memory has room for: some wait while one is written.
+const WRITES: usize = 6;
+/// Pieces of memory in one call; the system takes 1,024.
+const MOST_SLICES: usize = 512;
 
 /// Writes pages to their places, in the order in which they come.
 #[derive(Debug)]
 pub struct PageStream {
-    open: Piece,
-    full: Option<SyncSender<Piece>>,
-    empty: Receiver<Piece>,
+    queue: Arc<Queue>,
     writer: Option<JoinHandle<io::Result<()>>>,
     path: Arc<Path>,
 }
 
 impl PageStream {
-    /// Into this file, with so much memory.
-    pub fn begin(path: &Path, memory: usize) -> Result<PageStream, Failure> {
-        let piece_bytes = (memory / PIECES).max(LEAST_BYTES).next_multiple_of(PAGE_SIZE);
-        let files = Files::open(path).map_err(|error| Failure::write(path, &error))?;
-        let (full, pieces) = sync_channel::<Piece>(PIECES);
-        let (spare, empty) = sync_channel::<Piece>(PIECES);
-        for _ in 1..PIECES {
-            // There is room for all of them.
-            let _ = spare.send(Piece::new(piece_bytes));
-        }
+    /// Into this file, with so many bytes of pages on their way; what is written is given back to `spare`.
+    pub fn begin(path: &Path, bytes: usize, spare: Arc<PageMemory>) -> Result<PageStream, Failure> {
+        let mut files = Files::open(path).map_err(|error| Failure::write(path, &error))?;
+        let queue = Arc::new(Queue { state: Mutex::default(), changed: Condvar::new(), most: bytes });
+        let runs = queue.clone();
         let write = move || {
-            let mut files = files;
             let mut result = Ok(());
-            for mut piece in pieces {
-                if result.is_ok() {
-                    result = files.write(piece.offset, piece.bytes());
-                }
-                // Behind an error pieces are thrown away, so that nobody waits.
-                piece.length = 0;
-                if result.is_err() || spare.send(piece).is_err() {
-                    break;
+            while let Some(some) = runs.next() {
+                // Behind an error runs are thrown away, so that nobody waits.
+                result = result.and_then(|()| files.write(&some));
+                runs.done();
+                some.into_iter().for_each(|run| run.recycle(&spare));
+                if result.is_err() {
+                    runs.end(true);
                 }
             }
             result
         };
         let writer = std::thread::Builder::new().name("write".to_owned()).spawn(write);
         let writer = writer.map_err(|error| Failure::Internal(format!("cannot start a thread: {error}")))?;
-        Ok(PageStream {
-            open: Piece::new(piece_bytes),
-            full: Some(full),
-            empty,
-            writer: Some(writer),
-            path: path.into(),
-        })
+        Ok(PageStream { queue, writer: Some(writer), path: path.into() })
     }
 
-    /// Adds the pages of a run.
-    pub fn push(&mut self, run: &PlacedRun) -> Result<(), Failure> {
-        for (mut offset, mut bytes) in run.pieces() {
-            while !bytes.is_empty() {
-                let taken = self.open.fill(offset, bytes);
-                offset += taken as u64;
-                bytes = &bytes[taken..];
-                if taken == 0 || self.open.room() == 0 {
-                    self.flush()?;
-                }
-            }
-        }
-        Ok(())
-    }
-
-    fn flush(&mut self) -> Result<(), Failure> {
-        let Ok(empty) = self.empty.recv() else { return self.ended() };
-        let full = std::mem::replace(&mut self.open, empty);
-        match &self.full {
-            Some(sender) if sender.send(full).is_ok() => Ok(()),
-            _ => self.ended(),
-        }
+    /// Adds a run; waits while there are too many bytes on their way.
+    pub fn push(&mut self, run: PlacedRun) -> Result<(), Failure> {
+        if self.queue.push(run) { Ok(()) } else { self.ended() }
     }
 
     /// Waits until all pages are written.
     pub fn finish(mut self) -> Result<(), Failure> {
-        if self.open.length > 0 {
-            self.flush()?;
-        }
         self.ended()
     }
 
     /// The writing thread's last word.
     fn ended(&mut self) -> Result<(), Failure> {
-        self.full = None;
+        self.queue.end(false);
         let Some(writer) = self.writer.take() else {
             return Err(Failure::Internal("the output is written by nobody".to_owned()));
         };
@@ -153,6 +72,103 @@ impl PageStream {
             Err(_) => Err(Failure::Internal("the thread that writes the output panicked".to_owned())),
         }
     }
+}
+
+impl Drop for PageStream {
+    /// Where the merge failed, the thread ends with what it has.
+    fn drop(&mut self) {
+        self.queue.end(false);
+    }
+}
+
+/// Runs between those who encode and the one who writes.
+#[derive(Debug)]
+struct Queue {
+    state: Mutex<Waiting>,
+    changed: Condvar,
+    /// Most bytes on their way.
+    most: usize,
+}
+
+#[derive(Debug, Default)]
+struct Waiting {
+    runs: Vec<PlacedRun>,
+    /// Bytes of these.
+    bytes: usize,
+    /// Bytes of those that are being written.
+    in_work: usize,
+    /// Somebody waits for room.
+    is_full: bool,
+    /// No more come.
+    ended: bool,
+    /// Nobody writes any more.
+    failed: bool,
+}
+
+impl Queue {
+    fn lock(&self) -> MutexGuard<'_, Waiting> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn wait<'a>(&self, state: MutexGuard<'a, Waiting>) -> MutexGuard<'a, Waiting> {
+        self.changed.wait(state).unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Adds a run, unless nobody writes any more.
+    fn push(&self, run: PlacedRun) -> bool {
+        let bytes = bytes_of(&run);
+        let mut state = self.lock();
+        // A run that is larger than all there may be goes alone.
+        while !state.failed
+            && state.bytes + state.in_work > 0
+            && state.bytes + state.in_work + bytes > self.most
+        {
+            state.is_full = true;
+            self.changed.notify_all();
+            state = self.wait(state);
+        }
+        state.is_full = false;
+        state.bytes += bytes;
+        state.runs.push(run);
+        if state.bytes >= self.most / WRITES {
+            self.changed.notify_all();
+        }
+        !state.failed
+    }
+
+    /// What is to be written next: some MiB, or less where somebody waits. `None` behind the last.
+    fn next(&self) -> Option<Vec<PlacedRun>> {
+        let mut state = self.lock();
+        loop {
+            let is_due = state.ended || state.is_full || state.bytes >= self.most / WRITES;
+            if is_due && !state.runs.is_empty() {
+                state.in_work = std::mem::take(&mut state.bytes);
+                return Some(std::mem::take(&mut state.runs));
+            }
+            if state.ended {
+                return None;
+            }
+            state = self.wait(state);
+        }
+    }
+
+    /// What was to be written next, is.
+    fn done(&self) {
+        self.lock().in_work = 0;
+        self.changed.notify_all();
+    }
+
+    fn end(&self, failed: bool) {
+        let mut state = self.lock();
+        state.ended = true;
+        state.failed |= failed;
+        drop(state);
+        self.changed.notify_all();
+    }
+}
+
+fn bytes_of(run: &PlacedRun) -> usize {
+    run.pages() as usize * PAGE_SIZE
 }
 
 /// The file, opened twice.
@@ -168,14 +184,47 @@ impl Files {
         Ok(Files { cached: File::options().write(true).open(path)?, direct })
     }
 
-    fn write(&mut self, offset: u64, bytes: &[u8]) -> io::Result<()> {
+    /// Runs in the order of their places: what is together in the file is written together.
+    fn write(&mut self, runs: &[PlacedRun]) -> io::Result<()> {
+        let mut together: Vec<&[u8]> = Vec::new();
+        let (mut first, mut next) = (0, 0);
+        for (offset, bytes) in runs.iter().flat_map(PlacedRun::pieces) {
+            if offset != next || together.len() == MOST_SLICES {
+                self.write_together(first, &together)?;
+                together.clear();
+                first = offset;
+            }
+            together.push(bytes);
+            next = offset + bytes.len() as u64;
+        }
+        self.write_together(first, &together)
+    }
+
+    fn write_together(&mut self, offset: u64, pieces: &[&[u8]]) -> io::Result<()> {
         if let Some(direct) = &self.direct {
-            match direct.write_all_at(bytes, offset) {
+            match write_all(direct, offset, pieces) {
                 // The device wants other limits than pages: as before, through the cache.
                 Err(error) if error.kind() == ErrorKind::InvalidInput => self.direct = None,
                 done => return done,
             }
         }
-        self.cached.write_all_at(bytes, offset)
+        write_all(&self.cached, offset, pieces)
     }
+}
+
+fn write_all(file: &File, mut offset: u64, pieces: &[&[u8]]) -> io::Result<()> {
+    let mut slices: Vec<IoSlice<'_>> = pieces.iter().map(|piece| IoSlice::new(piece)).collect();
+    let mut rest = &mut slices[..];
+    while !rest.is_empty() {
+        match rustix::io::pwritev(file, rest, offset) {
+            Ok(0) => return Err(ErrorKind::WriteZero.into()),
+            Ok(written) => {
+                offset += written as u64;
+                IoSlice::advance_slices(&mut rest, written);
+            }
+            Err(rustix::io::Errno::INTR) => {}
+            Err(error) => return Err(error.into()),
+        }
+    }
+    Ok(())
 }

@@ -1,5 +1,5 @@
 use super::codes::{self, Codes, Shared};
-use super::varint::{put, put_all, take, take_all, unzigzag, zigzag};
+use super::varint::{put, put_all, skip_all, take, take_all, unzigzag, zigzag};
 use super::{DecodeError, MAX_RAW_BYTES};
 use crate::model::{Cells, Column, Kind, Nulls, OwnedValue, Table, TextCells};
 
@@ -169,20 +169,78 @@ fn encode_any(value: &OwnedValue, out: &mut Vec<u8>) {
 
 /// Reads the columns of `rows` rows of `table`; the caller has bounded `rows` by
 /// [`super::MAX_ROWS`] and the input by [`super::MAX_RAW_BYTES`].
-pub fn decode_columns(table: &Table, mut input: &[u8], rows: usize) -> Result<Vec<Cells>, DecodeError> {
+pub fn decode_columns(table: &Table, input: &[u8], rows: usize) -> Result<Vec<Cells>, DecodeError> {
+    decode_needed(table, input, rows, &|_| true)
+}
+
+/// The same, for one who does not look at some columns: those that are not `needed` may be [`Cells::Absent`] if they
+/// are integers without NULL. Fails where [`decode_columns`] fails.
+pub fn decode_needed(
+    table: &Table,
+    input: &[u8],
+    rows: usize,
+    needed: &dyn Fn(&Column) -> bool,
+) -> Result<Vec<Cells>, DecodeError> {
+    let skips = |i: usize| table.columns.get(i).is_some_and(|column| !needed(column));
+    match decode_all(table, input, rows, skips) {
+        // What is needed is told as differences to what is not.
+        Err(Stop::Skipped) => decode_needed(table, input, rows, &|_| true),
+        Err(Stop::Damage(damage)) => Err(damage),
+        Ok(columns) => Ok(columns),
+    }
+}
+
+/// Why columns are not decoded.
+enum Stop {
+    Damage(DecodeError),
+    /// What a column is told by was skipped.
+    Skipped,
+}
+
+impl From<DecodeError> for Stop {
+    fn from(damage: DecodeError) -> Stop {
+        Stop::Damage(damage)
+    }
+}
+
+fn decode_all(
+    table: &Table,
+    mut input: &[u8],
+    rows: usize,
+    skips: impl Fn(usize) -> bool,
+) -> Result<Vec<Cells>, Stop> {
     let stored = take(&mut input)?;
-    let mut columns: Vec<Cells> = Vec::with_capacity(table.columns.len());
-    let mut codes = None;
-    for _ in 0..stored.min(MAX_COLUMNS) {
-        let cells = decode(&mut input, &columns, &mut codes, rows)?;
-        columns.push(cells);
+    let mut earlier = Earlier { columns: Vec::with_capacity(table.columns.len()), skipped: 0, codes: None };
+    for i in 0..stored.min(MAX_COLUMNS) {
+        let cells = decode(&mut input, &mut earlier, skips(i as usize), rows)?;
+        earlier.columns.push(cells);
     }
     if !input.is_empty() {
-        return Err(DecodeError::LeftOver(input.len()));
+        return Err(DecodeError::LeftOver(input.len()).into());
     }
     // Columns of a newer writer are not of this description, those of an older one are missing.
+    let mut columns = earlier.columns;
     columns.resize(table.columns.len(), Cells::Absent);
     Ok(columns)
+}
+
+/// What a column may be told by.
+struct Earlier<'a> {
+    columns: Vec<Cells>,
+    /// A bit for each column of integers whose values were skipped.
+    skipped: u64,
+    codes: Option<Codes<'a>>,
+}
+
+impl Earlier<'_> {
+    /// Whether a column can be read as differences to this one, and its values unless they were skipped.
+    fn base(&self, column: u8) -> Result<Option<&[i64]>, DecodeError> {
+        match self.columns.get(usize::from(column)) {
+            Some(Cells::Int { values, .. }) => Ok(Some(values)),
+            Some(Cells::Absent) if self.skipped >> column & 1 == 1 => Ok(None),
+            _ => Err(DecodeError::Near(column)),
+        }
+    }
 }
 
 fn take_bytes<'a>(input: &mut &'a [u8], count: usize) -> Result<&'a [u8], DecodeError> {
@@ -200,18 +258,20 @@ fn take_real(input: &mut &[u8]) -> Result<f64, DecodeError> {
     Ok(f64::from_le_bytes(bytes.try_into().map_err(|_| DecodeError::Short)?))
 }
 
+/// The next column. One that is skipped comes as absent, if it is of integers without NULL.
 fn decode<'a>(
     input: &mut &'a [u8],
-    earlier: &[Cells],
-    codes: &mut Option<Codes<'a>>,
+    earlier: &mut Earlier<'a>,
+    skip: bool,
     rows: usize,
-) -> Result<Cells, DecodeError> {
+) -> Result<Cells, Stop> {
     let first = take_byte(input)?;
     let has_nulls = first & HAS_NULLS != 0;
     if let encoding @ (INT_CODES | INT_FOLLOWS) = first & !HAS_NULLS {
-        let leader = if encoding == INT_FOLLOWS { Some(codes.ok_or(DecodeError::NoCodes)?) } else { None };
+        let leader =
+            if encoding == INT_FOLLOWS { Some(earlier.codes.ok_or(DecodeError::NoCodes)?) } else { None };
         let (cells, read) = codes::decode(input, leader, has_nulls, rows)?;
-        *codes = Some(read);
+        earlier.codes = Some(read);
         return Ok(cells);
     }
     let nulls = if has_nulls {
@@ -220,6 +280,14 @@ fn decode<'a>(
         Nulls::default()
     };
     match first & !HAS_NULLS {
+        encoding @ (INT_PLAIN | INT_DELTA | INT_NEAR) if skip && !has_nulls => {
+            if encoding == INT_NEAR {
+                earlier.base(take_byte(input)?)?;
+            }
+            skip_all(input, rows)?;
+            earlier.skipped |= 1 << earlier.columns.len();
+            Ok(Cells::Absent)
+        }
         ABSENT => Ok(Cells::Absent),
         INT_CONSTANT => Ok(Cells::Int { values: vec![unzigzag(take(input)?); rows], nulls }),
         INT_PLAIN => Ok(Cells::Int { values: take_all(input, rows, unzigzag)?, nulls }),
@@ -234,25 +302,23 @@ fn decode<'a>(
         }
         INT_NEAR => {
             let other = take_byte(input)?;
-            let Some(Cells::Int { values: base, .. }) = earlier.get(usize::from(other)) else {
-                return Err(DecodeError::Near(other));
-            };
+            let base = earlier.base(other)?.ok_or(Stop::Skipped)?;
             let mut values = take_all(input, rows, unzigzag)?;
             values.iter_mut().zip(base).for_each(|(v, b)| *v = v.wrapping_add(*b));
             Ok(Cells::Int { values, nulls })
         }
         REAL_RAW => {
             if input.len() < rows * 8 {
-                return Err(DecodeError::Short);
+                return Err(DecodeError::Short.into());
             }
-            let values = (0..rows).map(|_| take_real(input)).collect::<Result<_, _>>()?;
+            let values = (0..rows).map(|_| take_real(input)).collect::<Result<_, DecodeError>>()?;
             Ok(Cells::Real { values, nulls })
         }
         encoding @ (TEXT_DICTIONARY | TEXT_IN_ORDER | TEXT_CONSTANT) => {
-            decode_text(encoding, input, &nulls, rows).map(Cells::Text)
+            Ok(Cells::Text(decode_text(encoding, input, &nulls, rows)?))
         }
-        ANY => (0..rows).map(|_| decode_any(input)).collect::<Result<_, _>>().map(Cells::Any),
-        other => Err(DecodeError::Encoding(other)),
+        ANY => Ok(Cells::Any((0..rows).map(|_| decode_any(input)).collect::<Result<_, DecodeError>>()?)),
+        other => Err(DecodeError::Encoding(other).into()),
     }
 }
 
@@ -377,13 +443,46 @@ mod tests {
             }
         }
 
+        /// What is needed is read whatever else is skipped, and only integers without NULL are skipped.
+        #[test]
+        fn some_columns_are_read_as_all_are(
+            columns in proptest::collection::vec(column_of_values(), 7),
+            needed in proptest::collection::vec(any::<bool>(), 7),
+            near in proptest::collection::vec(proptest::option::of(0u8..7), 7),
+        ) {
+            let mut table = Table::clone(Schema::builtin().get(crate::model::rocpd::EVENT).unwrap());
+            for (i, column) in table.columns.iter_mut().enumerate() {
+                column.near = near[i].filter(|n| usize::from(*n) < i);
+            }
+            let is_needed: Vec<&str> =
+                table.columns.iter().zip(&needed).filter(|(_, n)| **n).map(|(c, _)| c.name.as_str()).collect();
+            let mut builder = RowsBuilder::new(&table.clone().into());
+            for row in 0..40 {
+                let values: Vec<Value<'_>> = columns.iter().map(|c| c[row].as_value()).collect();
+                builder.push(&values);
+            }
+            let rows = builder.finish(1);
+            let mut bytes = Vec::new();
+            encode_columns(&table, &rows.columns, rows.len, &mut bytes);
+            let all = decode_columns(&table, &bytes, rows.len).unwrap();
+            let some = decode_needed(&table, &bytes, rows.len, &|c: &Column| is_needed.contains(&c.name.as_str())).unwrap();
+            for ((some, all), needed) in some.iter().zip(&all).zip(&needed) {
+                let is_plain = matches!(all, Cells::Int { nulls, .. } if !nulls.any());
+                prop_assert!(some == all || !needed && is_plain && *some == Cells::Absent, "{:?} {:?}", some, all);
+            }
+        }
+
         #[test]
         fn garbage_is_an_error_or_rows_but_never_a_panic(bytes in proptest::collection::vec(any::<u8>(), 0..200)) {
             let table = Schema::builtin().get(crate::model::native::MPI_CALL).unwrap();
-            if let Ok(columns) = decode_columns(table, &bytes, 9) {
-                for cells in &columns {
+            let all = decode_columns(table, &bytes, 9);
+            if let Ok(columns) = &all {
+                for cells in columns {
                     (0..9).for_each(|i| { cells.get(i); });
                 }
+            }
+            for kind in [Kind::Time, Kind::Stack, Kind::Int] {
+                prop_assert_eq!(decode_needed(table, &bytes, 9, &|c: &Column| c.kind == kind).err(), all.clone().err());
             }
         }
     }

@@ -7,7 +7,7 @@ mod codes;
 mod column;
 pub(crate) mod varint;
 
-pub use column::{decode_columns, encode_columns};
+pub use column::{decode_columns, decode_needed, encode_columns};
 
 /// Most rows of one block.
 pub const MAX_ROWS: usize = 65_536;

@@ -137,6 +137,31 @@ pub(crate) fn take_all<T>(
     Ok(out)
 }
 
+/// Goes over `count` numbers, and fails where [`take_all`] fails.
+pub(crate) fn skip_all(input: &mut &[u8], count: usize) -> Result<(), DecodeError> {
+    if count > input.len() {
+        return Err(DecodeError::Short);
+    }
+    let (mut rest, mut left) = (*input, count);
+    // As many as a word may end.
+    while left >= 8 {
+        let Some(word) = rest.first_chunk::<8>().map(|bytes| u64::from_le_bytes(*bytes)) else { break };
+        let ends = !word & CONTINUED;
+        if ends == 0 {
+            take(&mut rest)?;
+            left -= 1;
+        } else {
+            left -= ends.count_ones() as usize;
+            rest = &rest[8 - ends.leading_zeros() as usize / 8..];
+        }
+    }
+    for _ in 0..left {
+        take(&mut rest)?;
+    }
+    *input = rest;
+    Ok(())
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -157,13 +182,20 @@ mod tests {
             prop_assert_eq!(&many, &single);
             many.extend(behind);
             let mut input = many.as_slice();
-            prop_assert_eq!(take_all(&mut input, numbers.len(), |v| v), Ok(numbers));
+            prop_assert_eq!(take_all(&mut input, numbers.len(), |v| v), Ok(numbers.clone()));
             prop_assert_eq!(input, behind.as_slice());
+            let mut skipped = many.as_slice();
+            prop_assert_eq!(skip_all(&mut skipped, numbers.len()), Ok(()));
+            prop_assert_eq!(skipped, behind.as_slice());
         }
 
         #[test]
-        fn many_numbers_are_read_as_one_by_one_whatever_the_bytes(bytes in proptest::collection::vec(any::<u8>(), 0..60), count in 0usize..20) {
+        fn many_numbers_are_read_as_one_by_one_whatever_the_bytes(bytes in proptest::collection::vec(prop_oneof![any::<u8>(), 0x80u8..], 0..90), count in 0usize..40) {
             let (mut many, mut single) = (bytes.as_slice(), bytes.as_slice());
+            let mut skipped = bytes.as_slice();
+            prop_assert_eq!(skip_all(&mut skipped, count), take_all(&mut many, count, |v| v).map(drop));
+            prop_assert!(many.len() == bytes.len() || many == skipped);
+            many = bytes.as_slice();
             let one_by_one: Result<Vec<u64>, _> = (0..count).map(|_| take(&mut single)).collect();
             match (take_all(&mut many, count, |v| v), one_by_one) {
                 (Ok(a), Ok(b)) => {

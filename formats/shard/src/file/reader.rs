@@ -1,8 +1,8 @@
 use super::block::{BLOCK_HEADER_BYTES, BlockHeader, BlockKind};
 use super::strings::{MAX_STRING_LENGTH, ShardStrings};
 use super::{Bytes, FILE_HEADER_BYTES, FILE_MAGIC, Version, checksum, index, le};
-use crate::codec::{DecodeError, decode_columns};
-use crate::model::{FIRST_CARRIED_TABLE, Keys, Local, Rows, Schema, Table, rocpd};
+use crate::codec::{DecodeError, decode_needed};
+use crate::model::{Column, FIRST_CARRIED_TABLE, Keys, Local, Rows, Schema, Table, rocpd};
 use crate::record::{ClockSet, Ledger, ProbeBurst, Process, RunIdentity, Selection, wire};
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -251,16 +251,30 @@ impl Shard {
 
     /// The rows of a block of [`BlockKind::Rows`].
     pub fn rows(&self, block: &BlockRef) -> Result<Rows<Local>, BlockError> {
-        self.rows_of(block).map_err(|cause| self.error(block, cause))
+        self.rows_of(block, &|_| true).map_err(|cause| self.error(block, cause))
     }
 
-    fn rows_of(&self, block: &BlockRef) -> Result<Rows<Local>, BlockDamage> {
+    /// The same, for one who does not look at some columns: those that are not `needed` may be absent if they are
+    /// integers without NULL. Fails where [`Shard::rows`] fails.
+    pub fn needed_rows(
+        &self,
+        block: &BlockRef,
+        needed: &dyn Fn(&Column) -> bool,
+    ) -> Result<Rows<Local>, BlockError> {
+        self.rows_of(block, needed).map_err(|cause| self.error(block, cause))
+    }
+
+    fn rows_of(
+        &self,
+        block: &BlockRef,
+        needed: &dyn Fn(&Column) -> bool,
+    ) -> Result<Rows<Local>, BlockDamage> {
         let header = &block.header;
         let BlockKind::Rows(table) = header.kind else { return Err(BlockDamage::UnknownTable) };
         let table = self.schema.get(table).ok_or(BlockDamage::UnknownTable)?;
         let raw = payload(&self.bytes, block)?;
         let rows = header.rows as usize;
-        let columns = decode_columns(table, &raw, rows)?;
+        let columns = decode_needed(table, &raw, rows, needed)?;
         Ok(Rows::new(table.clone(), Keys::Dense(header.first_key), columns, rows))
     }
 
@@ -270,7 +284,7 @@ impl Shard {
         let mut errors = Vec::new();
         let of_strings = |b: &&BlockRef| b.header.kind == BlockKind::Rows(rocpd::STRING);
         for block in self.blocks.iter().filter(of_strings) {
-            let added = self.rows_of(block).and_then(|rows| {
+            let added = self.rows_of(block, &|_| true).and_then(|rows| {
                 let cells = rows.column("string");
                 let text = |i| match cells.get(i) {
                     crate::model::Value::Text(text) => text,

@@ -41,15 +41,35 @@ const PADDING: usize = 64;
 const FLOOR: usize = 8192;
 /// In [`Plan::types`]: the type is longer than a byte, and in [`Plan::long_types`].
 const LONG: u8 = 0xff;
+/// Slots of a record's header: of its types the last has the last one, and in front of the first is its length.
+const SLOTS: usize = 128;
+/// Slots in a word.
+const WORD: usize = 8;
 
 /// The steps that encode a row, from the last column to the first. Columns without bytes have none.
 #[derive(Debug)]
 pub(super) struct Plan<'a> {
     steps: Vec<(usize, Step<'a>)>,
-    /// Serial types of the current row, at the end, and the header length in front of them.
-    types: [u8; 128],
-    long_types: [u64; 128],
+    types: Types,
     columns: usize,
+}
+
+/// The header of the current row, a byte for each slot. Single bytes are put together to words in a register: a
+/// processor waits long for a wide load of what it stored byte by byte a moment ago.
+#[derive(Debug)]
+struct Types {
+    /// The words of this row; the first slot of each is in its lowest byte.
+    words: [u64; SLOTS / WORD],
+    /// What is the same in all rows.
+    same: [u64; SLOTS / WORD],
+    /// Types of more than a byte.
+    long: [u64; SLOTS],
+}
+
+/// Where a slot is: its word, and its bits in that.
+#[inline(always)]
+fn place(slot: usize) -> (usize, usize) {
+    (slot / WORD % (SLOTS / WORD), slot % WORD * 8)
 }
 
 #[derive(Debug)]
@@ -119,38 +139,44 @@ impl<'a> Plan<'a> {
         if columns > MOST_COLUMNS {
             return None;
         }
-        let mut plan = Plan { steps: Vec::new(), types: [0; 128], long_types: [0; 128], columns };
-        plan.types[127 - columns] = columns as u8 + 1;
+        let mut same = [0; SLOTS / WORD];
+        let mut always = |slot, serial: u8| {
+            let (word, bits) = place(slot);
+            same[word] |= u64::from(serial) << bits;
+        };
+        always(SLOTS - 1 - columns, columns as u8 + 1);
+        let mut steps: Vec<(usize, Step<'a>)> = Vec::new();
         for (i, field) in fields.iter().enumerate().rev() {
-            let slot = 128 - columns + i;
+            let slot = SLOTS - columns + i;
             match step(field, rows) {
-                Step::Short(short) if short.bytes.len() == PADDING => plan.types[slot] = short.serial,
+                Step::Short(short) if short.bytes.len() == PADDING => always(slot, short.serial),
                 Step::Ints(more) => {
                     let more = more.into_iter().map(|(_, values)| (slot, values));
-                    match plan.steps.last_mut() {
+                    match steps.last_mut() {
                         Some((_, Step::Ints(columns))) => columns.extend(more),
-                        _ => plan.steps.push((slot, Step::Ints(more.collect()))),
+                        _ => steps.push((slot, Step::Ints(more.collect()))),
                     }
                 }
-                step => plan.steps.push((slot, step)),
+                step => steps.push((slot, step)),
             }
         }
-        Some(plan)
+        let types = Types { words: same, same, long: [0; SLOTS] };
+        Some(Plan { steps, types, columns })
     }
 
     /// Writes the record of a row in front of `end`; returns where it starts.
     #[inline(always)]
     pub(super) fn record(&mut self, stage: &mut Bytes, end: usize, row: usize) -> Result<usize, TooLong> {
-        let Plan { steps, types, long_types, columns } = self;
-        let mut out = Out { stage, types, long_types, long: false };
+        let Plan { steps, types, columns } = self;
+        let mut out = Out { stage, types, word: 0, of_word: 0, long: false };
         // Not in `out`, so that it stays in a register.
         let mut start = end;
         for (slot, step) in steps.iter() {
-            let slot = *slot & 127;
+            let slot = *slot;
             start = match step {
-                Step::Ints(columns) => columns
-                    .iter()
-                    .fold(start, |start, (slot, values)| out.int(start, *slot & 127, values[row])),
+                Step::Ints(columns) => {
+                    columns.iter().fold(start, |start, (slot, values)| out.int(start, *slot, values[row]))
+                }
                 Step::IntOrNull { nulls, null, .. } if nulls.get(row) => out.short(start, slot, null),
                 Step::IntOrNull { values, .. } => out.int(start, slot, values[row]),
                 Step::Text { cells, null } => match cells.codes[row] {
@@ -171,6 +197,7 @@ impl<'a> Plan<'a> {
                 Step::Same(stored) => out.stored(start, slot, *stored)?,
             };
         }
+        out.turn(0);
         Ok(if out.long { out.long_header(start, *columns) } else { out.header(start, *columns) })
     }
 }
@@ -281,24 +308,42 @@ pub(super) fn int_type(v: i64) -> (u8, usize) {
 /// is written then starts.
 struct Out<'a> {
     stage: &'a mut Bytes,
-    types: &'a mut [u8; 128],
-    long_types: &'a mut [u64; 128],
+    types: &'a mut Types,
+    /// The word of the types that is put together, and what it has so far.
+    word: usize,
+    of_word: u64,
     /// Whether any type is longer than a byte.
     long: bool,
 }
 
 impl Out<'_> {
     #[inline(always)]
+    fn put_type(&mut self, slot: usize, serial: u8) {
+        let (word, bits) = place(slot);
+        if word != self.word {
+            self.turn(word);
+        }
+        self.of_word |= u64::from(serial) << bits;
+    }
+
+    /// Goes on with another word of the types.
+    #[inline(always)]
+    fn turn(&mut self, word: usize) {
+        self.types.words[self.word] = self.types.same[self.word] | self.of_word;
+        (self.word, self.of_word) = (word, 0);
+    }
+
+    #[inline(always)]
     fn int(&mut self, start: usize, slot: usize, v: i64) -> usize {
         let (serial, length) = int_type(v);
         put_number(self.stage, start, v as u64);
-        self.types[slot] = serial;
+        self.put_type(slot, serial);
         start - length
     }
 
     #[inline(always)]
     fn short(&mut self, start: usize, slot: usize, value: &Short) -> usize {
-        self.types[slot] = value.serial;
+        self.put_type(slot, value.serial);
         self.copy(start, &value.bytes, PADDING, value.bytes.len())
     }
 
@@ -309,7 +354,7 @@ impl Out<'_> {
         if to - from > SHORT {
             return self.bytes(start, slot, &cells.bytes[from..to], 13);
         }
-        self.types[slot] = 13 + 2 * (to - from) as u8;
+        self.put_type(slot, 13 + 2 * (to - from) as u8);
         Ok(self.copy(start, &cells.bytes, from, to))
     }
 
@@ -335,10 +380,10 @@ impl Out<'_> {
         self.stage[start - value.len()..start].copy_from_slice(value);
         let serial = empty + 2 * value.len() as u64;
         match u8::try_from(serial) {
-            Ok(serial) if serial < 0x80 => self.types[slot] = serial,
+            Ok(serial) if serial < 0x80 => self.put_type(slot, serial),
             _ => {
-                self.types[slot] = LONG;
-                self.long_types[slot] = serial;
+                self.put_type(slot, LONG);
+                self.types.long[slot % SLOTS] = serial;
                 self.long = true;
             }
         }
@@ -348,11 +393,11 @@ impl Out<'_> {
     #[inline]
     fn stored(&mut self, start: usize, slot: usize, stored: Stored<'_>) -> Result<usize, TooLong> {
         match stored {
-            Stored::Null => self.types[slot] = 0,
+            Stored::Null => self.put_type(slot, 0),
             Stored::Int(v) => return Ok(self.int(start, slot, v)),
             Stored::Real(v) => {
                 put_number(self.stage, start, v.to_bits());
-                self.types[slot] = 7;
+                self.put_type(slot, 7);
                 return Ok(start - 8);
             }
             Stored::Number(digits) => return self.bytes(start, slot, digits.as_bytes(), 13),
@@ -364,9 +409,8 @@ impl Out<'_> {
 
     #[inline(always)]
     fn header(&mut self, start: usize, columns: usize) -> usize {
-        for copied in (0..=columns).step_by(STEP) {
-            let (from_end, to_end) = (128 - copied, start - copied);
-            self.stage[to_end - STEP..to_end].copy_from_slice(&self.types[from_end - STEP..from_end]);
+        for (word, copied) in self.types.words.iter().rev().zip((0..=columns).step_by(WORD)) {
+            put_number(self.stage, start - copied, word.swap_bytes());
         }
         start - (columns + 1)
     }
@@ -374,9 +418,10 @@ impl Out<'_> {
     #[cold]
     fn long_header(&mut self, body: usize, columns: usize) -> usize {
         let mut start = body;
-        for slot in (128 - columns..128).rev() {
-            let serial = match self.types[slot] {
-                LONG => self.long_types[slot],
+        for slot in (SLOTS - columns..SLOTS).rev() {
+            let (word, bits) = place(slot);
+            let serial = match (self.types.words[word] >> bits) as u8 {
+                LONG => self.types.long[slot],
                 serial => u64::from(serial),
             };
             start = put_varint(self.stage, start, serial);

@@ -2,12 +2,14 @@
 
 use super::error::WriteError;
 use super::field::{Field, Plan};
+use super::memory::PageMemory;
 use super::record::Record;
 use super::run::{LeafRun, Link};
 use super::stage::{Leaves, push_varint, put_varint};
 use super::{PAGE_SIZE, run};
 use crate::format::local_payload;
 use rpd_shard::model::Keys;
+use std::sync::Arc;
 
 /// SQLite's limit for a row.
 const MOST_BYTES: u64 = 1_000_000_000;
@@ -26,20 +28,19 @@ pub struct LeafWriter {
 
 impl Default for LeafWriter {
     fn default() -> Self {
-        LeafWriter::new(Vec::new())
+        LeafWriter::new(Arc::default())
     }
 }
 
 impl LeafWriter {
-    /// Pages are put into `memory`, whose content is dropped: the first touch of fresh memory takes as long
-    /// as the encoding.
-    pub fn new(memory: Vec<u8>) -> LeafWriter {
+    /// Pages are put into this memory.
+    pub fn new(memory: Arc<PageMemory>) -> LeafWriter {
         LeafWriter { leaves: Leaves::new(memory), overflow: Vec::new(), links: Vec::new(), last: None }
     }
 
     /// Bytes of the pages that are full.
     pub fn bytes(&self) -> usize {
-        self.leaves.done.len() + self.overflow.len()
+        self.leaves.done.count() * PAGE_SIZE + self.overflow.len()
     }
 
     /// Adds `rows` rows, with larger keys than those before. `fields` are the columns of the table in the
@@ -121,9 +122,9 @@ impl LeafWriter {
     }
 
     /// The pages of all rows.
-    pub fn finish(mut self) -> LeafRun {
-        self.leaves.finish_page();
-        LeafRun::new(self.leaves.done, self.leaves.last_rowids, &self.overflow, self.links)
+    pub fn finish(self) -> LeafRun {
+        let (pages, last_rowids) = self.leaves.finish(&self.overflow);
+        LeafRun::new(pages, last_rowids, self.links)
     }
 }
 

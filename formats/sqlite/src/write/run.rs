@@ -1,17 +1,53 @@
 //! Pages whose place in the file is not known yet, and their place.
 
 use super::PAGE_SIZE;
+use super::memory::{PageMemory, PagePiece};
 use super::page_map::{LogicalPage, PageNumberError, offset};
 use std::fs::File;
 use std::io;
 use std::os::unix::fs::FileExt;
 
 /// Consecutive leaves of one table, then the overflow pages of their rows in the order of the rows.
-#[derive(Clone, PartialEq, Eq, Debug, Default)]
+#[derive(Debug, Default)]
 pub struct LeafRun {
-    bytes: Vec<u8>,
+    pages: Pages,
     last_rowids: Vec<i64>,
     links: Vec<Link>,
+}
+
+/// Consecutive pages.
+#[derive(Debug, Default)]
+pub(super) struct Pages {
+    pieces: Vec<PagePiece>,
+    count: usize,
+}
+
+impl Pages {
+    /// The page behind the last one, with any content.
+    pub(super) fn next_page(&mut self, memory: &PageMemory) -> &mut [u8] {
+        if self.pieces.last().is_none_or(PagePiece::is_full) {
+            self.pieces.push(memory.take(self.count));
+        }
+        self.count += 1;
+        let last = self.pieces.len() - 1;
+        self.pieces[last].next_page()
+    }
+
+    /// Number of pages.
+    pub(super) fn count(&self) -> usize {
+        self.count
+    }
+
+    /// Writes a number at an offset, which does not go over the end of a page.
+    fn set(&mut self, mut at: usize, number: u32) {
+        for piece in &mut self.pieces {
+            let bytes = piece.bytes_mut();
+            if let Some(bytes) = bytes.get_mut(at..at + 4) {
+                return bytes.copy_from_slice(&number.to_be_bytes());
+            }
+            at -= bytes.len();
+        }
+    }
 }
 
 /// A page number that is written when the place of the run is known.
@@ -30,14 +66,8 @@ pub(super) enum Place {
 }
 
 impl LeafRun {
-    pub(super) fn new(
-        mut leaves: Vec<u8>,
-        last_rowids: Vec<i64>,
-        overflow: &[u8],
-        links: Vec<Link>,
-    ) -> LeafRun {
-        leaves.extend_from_slice(overflow);
-        LeafRun { bytes: leaves, last_rowids, links }
+    pub(super) fn new(pages: Pages, last_rowids: Vec<i64>, links: Vec<Link>) -> LeafRun {
+        LeafRun { pages, last_rowids, links }
     }
 
     /// The largest rowid of each leaf, in their order.
@@ -52,7 +82,7 @@ impl LeafRun {
 
     /// Number of pages: leaves and overflow pages.
     pub fn pages(&self) -> u64 {
-        (self.bytes.len() / PAGE_SIZE) as u64
+        self.pages.count as u64
     }
 
     /// Settles where the first page goes; the others follow it.
@@ -65,34 +95,46 @@ impl LeafRun {
                 Place::Overflow(at) => self.last_rowids.len() * PAGE_SIZE + at,
             };
             let page = first.plus(leaves + link.page).physical()?;
-            self.bytes[at..at + 4].copy_from_slice(&page.to_be_bytes());
+            self.pages.set(at, page);
         }
-        Ok(PlacedRun { bytes: self.bytes, last_rowids: self.last_rowids, first })
+        Ok(PlacedRun { pages: self.pages, last_rowids: self.last_rowids, first })
     }
 }
 
 /// A run with its place in the file.
-#[derive(Clone, PartialEq, Eq, Debug)]
+#[derive(Debug)]
 pub struct PlacedRun {
-    bytes: Vec<u8>,
+    pages: Pages,
     last_rowids: Vec<i64>,
     first: LogicalPage,
 }
 
 impl PlacedRun {
-    /// The pages as pieces of the file: offset in bytes, and content. Two where the run goes over the lock page.
+    /// The pages as pieces of the file, in their order: offset in bytes, and content, which begins at a multiple of
+    /// the page size in memory, too. No piece goes over the lock page.
     pub fn pieces(&self) -> impl Iterator<Item = (u64, &[u8])> {
-        let consecutive = usize::try_from(self.first.consecutive()).unwrap_or(usize::MAX);
-        let (near, far) = self.bytes.split_at(self.bytes.len().min(consecutive.saturating_mul(PAGE_SIZE)));
-        let behind = self.first.plus((near.len() / PAGE_SIZE) as u64);
-        // `place` has seen that all pages have a number.
-        let piece = |(first, bytes): (LogicalPage, _)| Some((offset(first.physical().ok()?), bytes));
-        [(self.first, near), (behind, far)].into_iter().filter(|(_, b)| !b.is_empty()).filter_map(piece)
+        let mut first = self.first;
+        self.pages.pieces.iter().flat_map(move |piece| {
+            let consecutive = usize::try_from(first.consecutive()).unwrap_or(usize::MAX);
+            let bytes = piece.bytes();
+            let (near, far) = bytes.split_at(bytes.len().min(consecutive.saturating_mul(PAGE_SIZE)));
+            let behind = first.plus((near.len() / PAGE_SIZE) as u64);
+            // `place` has seen that all pages have a number.
+            let piece = |(first, bytes): (LogicalPage, _)| Some((offset(first.physical().ok()?), bytes));
+            let pieces = [(first, near), (behind, far)];
+            first = first.plus((bytes.len() / PAGE_SIZE) as u64);
+            pieces.into_iter().filter(|(_, b)| !b.is_empty()).filter_map(piece)
+        })
     }
 
     /// Writes the pages to their place. Any number of runs are written at once.
     pub fn write_to(&self, file: &File) -> io::Result<()> {
         self.pieces().try_for_each(|(offset, bytes)| file.write_all_at(bytes, offset))
+    }
+
+    /// Number of pages.
+    pub fn pages(&self) -> u64 {
+        self.pages.count as u64
     }
 
     /// Page and largest rowid of each leaf, in their order: what a [`Sealer`](super::Sealer) needs.
@@ -102,11 +144,11 @@ impl PlacedRun {
 
     /// The first usable page behind the run.
     pub fn end(&self) -> LogicalPage {
-        self.first.plus((self.bytes.len() / PAGE_SIZE) as u64)
+        self.first.plus(self.pages())
     }
 
-    /// The memory, for another [`LeafWriter`](super::LeafWriter).
-    pub fn into_memory(self) -> Vec<u8> {
-        self.bytes
+    /// Gives the memory back, for another [`LeafWriter`](super::LeafWriter).
+    pub fn recycle(self, memory: &PageMemory) {
+        memory.give(self.pages.pieces);
     }
 }

@@ -266,31 +266,26 @@ impl Node {
         }
     }
 
-    fn page(&self) -> Vec<u8> {
+    fn page(&self) -> [u8; PAGE_SIZE] {
         let (last, celled) =
             self.children.split_last().map_or((0, &[][..]), |((page, _), rest)| (*page, rest));
-        let mut cells = Vec::new();
-        let mut pointers = Vec::new();
-        // SQLite, too, puts the first cell last.
-        for (page, rowid) in celled.iter().rev() {
-            let mut cell = page.to_be_bytes().to_vec();
+        let mut bytes = [0; PAGE_SIZE];
+        let mut content = PAGE_SIZE;
+        let mut cell = Vec::with_capacity(4 + 9);
+        for (i, (page, rowid)) in celled.iter().enumerate() {
+            cell.clear();
+            cell.extend_from_slice(&page.to_be_bytes());
             push_varint(&mut cell, *rowid as u64);
-            cells.push(cell);
+            // SQLite, too, puts the first cell last.
+            content -= cell.len();
+            bytes[content..content + cell.len()].copy_from_slice(&cell);
+            let pointer = INTERIOR_HEAD + 2 * i;
+            bytes[pointer..pointer + 2].copy_from_slice(&(content as u16).to_be_bytes());
         }
-        let content = PAGE_SIZE - cells.iter().map(Vec::len).sum::<usize>();
-        let mut offset = PAGE_SIZE;
-        for cell in cells.iter().rev() {
-            offset -= cell.len();
-            pointers.extend_from_slice(&(offset as u16).to_be_bytes());
-        }
-        let mut page = vec![TABLE_INTERIOR, 0, 0];
-        page.extend_from_slice(&(celled.len() as u16).to_be_bytes());
-        page.extend_from_slice(&(content as u16).to_be_bytes());
-        page.push(0);
-        page.extend_from_slice(&last.to_be_bytes());
-        page.extend_from_slice(&pointers);
-        page.resize(content, 0);
-        page.extend(cells.into_iter().flatten());
-        page
+        bytes[0] = TABLE_INTERIOR;
+        bytes[3..5].copy_from_slice(&(celled.len() as u16).to_be_bytes());
+        bytes[5..7].copy_from_slice(&(content as u16).to_be_bytes());
+        bytes[8..INTERIOR_HEAD].copy_from_slice(&last.to_be_bytes());
+        bytes
     }
 }

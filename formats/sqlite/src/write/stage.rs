@@ -1,7 +1,10 @@
 //! The page that is being filled.
 
 use super::PAGE_SIZE;
+use super::memory::PageMemory;
+use super::run::Pages;
 use crate::format::TABLE_LEAF;
+use std::sync::Arc;
 
 /// Room in front of the page: a cell is encoded before it is known whether it fits.
 const HEADROOM: usize = 3 * PAGE_SIZE;
@@ -21,9 +24,11 @@ pub(super) type Bytes = [u8; STAGE];
 #[derive(Debug)]
 pub(super) struct Leaves {
     /// Finished pages.
-    pub(super) done: Vec<u8>,
+    pub(super) done: Pages,
+    /// Where their memory comes from.
+    memory: Arc<PageMemory>,
     /// The last rowid of each finished page.
-    pub(super) last_rowids: Vec<i64>,
+    last_rowids: Vec<i64>,
     /// The cells of the current page, at its end.
     pub(super) stage: Box<Bytes>,
     /// Where they begin in `stage`.
@@ -35,11 +40,10 @@ pub(super) struct Leaves {
 }
 
 impl Leaves {
-    /// Pages are put into `done`, which is emptied.
-    pub(super) fn new(mut done: Vec<u8>) -> Leaves {
-        done.clear();
+    pub(super) fn new(memory: Arc<PageMemory>) -> Leaves {
         Leaves {
-            done,
+            done: Pages::default(),
+            memory,
             last_rowids: Vec::new(),
             stage: Box::new([0; STAGE]),
             start: STAGE,
@@ -69,7 +73,7 @@ impl Leaves {
         let start = self.start - cell.len();
         self.stage[start..self.start].copy_from_slice(cell);
         self.take(start, rowid);
-        self.done.len() + self.start - HEADROOM
+        self.done.count() * PAGE_SIZE + self.start - HEADROOM
     }
 
     /// Finishes the page without the cell at `start`, which becomes the last of a new one.
@@ -82,7 +86,7 @@ impl Leaves {
     }
 
     /// Finishes the page; an empty one is left out.
-    pub(super) fn finish_page(&mut self) {
+    fn finish_page(&mut self) {
         if self.cells == 0 {
             return;
         }
@@ -100,13 +104,22 @@ impl Leaves {
             content_low,
             0,
         ]);
-        let end = self.done.len() + PAGE_SIZE;
-        self.done.extend_from_slice(&self.head[..head]);
-        self.done.resize(end - cells.len(), 0);
-        self.done.extend_from_slice(cells);
+        let page = self.done.next_page(&self.memory);
+        page[..head].copy_from_slice(&self.head[..head]);
+        page[head..PAGE_SIZE - cells.len()].fill(0);
+        page[PAGE_SIZE - cells.len()..].copy_from_slice(cells);
         self.last_rowids.push(self.last_rowid);
         self.cells = 0;
         self.start = STAGE;
+    }
+
+    /// Finishes the page, and adds pages that are no leaves.
+    pub(super) fn finish(mut self, overflow: &[u8]) -> (Pages, Vec<i64>) {
+        self.finish_page();
+        for page in overflow.chunks_exact(PAGE_SIZE) {
+            self.done.next_page(&self.memory).copy_from_slice(page);
+        }
+        (self.done, self.last_rowids)
     }
 }
 
