@@ -5,6 +5,7 @@ use super::number;
 use super::record::header_length;
 use super::stage::{Bytes, put_number, put_varint};
 use rpd_shard::model::{Cells, Nulls, TextCells, Value};
+use std::ops::Range;
 
 /// How one column of the record is made.
 #[derive(Clone, Copy, Debug)]
@@ -74,6 +75,9 @@ fn place(slot: usize) -> (usize, usize) {
 
 #[derive(Debug)]
 enum Step<'a> {
+    /// Columns of integers that take as many bytes in all rows, the last first: each with that number. Their types
+    /// are the same in all rows.
+    Fixed(Vec<(&'a [i64], usize)>),
     /// Columns without NULL, the last first: each with its slot.
     Ints(Vec<(usize, &'a [i64])>),
     IntOrNull {
@@ -133,8 +137,8 @@ fn any<'a>(cells: &'a Cells, row: usize, null: Stored<'a>, affinity: Affinity) -
 }
 
 impl<'a> Plan<'a> {
-    /// The steps for these columns, or `None` if there are too many.
-    pub(super) fn new(fields: &[Field<'a>], rows: usize) -> Option<Plan<'a>> {
+    /// The steps for these columns in some rows, or `None` if there are too many.
+    pub(super) fn new(fields: &[Field<'a>], rows: Range<usize>) -> Option<Plan<'a>> {
         let columns = fields.len();
         if columns > MOST_COLUMNS {
             return None;
@@ -148,9 +152,20 @@ impl<'a> Plan<'a> {
         let mut steps: Vec<(usize, Step<'a>)> = Vec::new();
         for (i, field) in fields.iter().enumerate().rev() {
             let slot = SLOTS - columns + i;
-            match step(field, rows) {
+            match step(field, rows.clone()) {
                 Step::Short(short) if short.bytes.len() == PADDING => always(slot, short.serial),
                 Step::Ints(more) => {
+                    if let [(_, values)] = more[..]
+                        && let Some((serial, length)) = fixed_type(&values[rows.clone()])
+                    {
+                        always(slot, serial);
+                        match steps.last_mut() {
+                            _ if length == 0 => {}
+                            Some((_, Step::Fixed(columns))) => columns.push((values, length)),
+                            _ => steps.push((slot, Step::Fixed(vec![(values, length)]))),
+                        }
+                        continue;
+                    }
                     let more = more.into_iter().map(|(_, values)| (slot, values));
                     match steps.last_mut() {
                         Some((_, Step::Ints(columns))) => columns.extend(more),
@@ -174,6 +189,10 @@ impl<'a> Plan<'a> {
         for (slot, step) in steps.iter() {
             let slot = *slot;
             start = match step {
+                Step::Fixed(columns) => columns.iter().fold(start, |start, (values, length)| {
+                    put_number(out.stage, start, values[row] as u64);
+                    start - length
+                }),
                 Step::Ints(columns) => {
                     columns.iter().fold(start, |start, (slot, values)| out.int(start, *slot, values[row]))
                 }
@@ -203,7 +222,7 @@ impl<'a> Plan<'a> {
 }
 
 /// What a column needs.
-fn step<'a>(field: &Field<'a>, rows: usize) -> Step<'a> {
+fn step<'a>(field: &Field<'a>, rows: Range<usize>) -> Step<'a> {
     let (cells, null, affinity) = match *field {
         Field::Key => return Step::Short(Short::number(0)),
         Field::Same { value, affinity } => return same(store(value, affinity)),
@@ -222,14 +241,15 @@ fn step<'a>(field: &Field<'a>, rows: usize) -> Step<'a> {
         Cells::Real { values, nulls } if affinity != Affinity::Text => {
             Step::Real { values, nulls, null, affinity }
         }
-        Cells::Text(text) if !(affinity.prefers_numbers() && may_hold_numbers(text)) => match Short::of(null)
-        {
-            _ if text.ends.len() == 1 && text.codes.iter().take(rows).all(|code| *code == 0) => {
-                same(Stored::Text(text.entry(0)))
+        Cells::Text(text) if !(affinity.prefers_numbers() && may_hold_numbers(text, rows.clone())) => {
+            match Short::of(null) {
+                _ if text.ends.len() == 1 && text.codes[rows].iter().all(|code| *code == 0) => {
+                    same(Stored::Text(text.entry(0)))
+                }
+                Some(null) => Step::Text { cells: text, null },
+                None => any,
             }
-            Some(null) => Step::Text { cells: text, null },
-            None => any,
-        },
+        }
         Cells::Int { .. } | Cells::Real { .. } | Cells::Text(_) | Cells::Any(_) => any,
     }
 }
@@ -238,12 +258,13 @@ fn same(stored: Stored<'_>) -> Step<'_> {
     Short::of(stored).map_or(Step::Same(stored), Step::Short)
 }
 
-/// Whether any distinct text could read as a number.
-fn may_hold_numbers(cells: &TextCells) -> bool {
-    let starts = std::iter::once(0).chain(cells.ends.iter().map(|end| *end as usize));
-    starts.zip(&cells.ends).any(|(start, end)| {
-        start < *end as usize && cells.bytes.get(start).is_some_and(|first| number::may_start(*first))
-    })
+/// Whether a text of these rows could read as a number.
+fn may_hold_numbers(cells: &TextCells, rows: Range<usize>) -> bool {
+    let is_one = |code: u32| cells.entry(code).first().is_some_and(|first| number::may_start(*first));
+    if cells.ends.len() <= rows.len() {
+        return (0..cells.ends.len() as u32).any(is_one);
+    }
+    cells.codes[rows].iter().any(|code| *code != TextCells::NULL && is_one(*code))
 }
 
 impl Short {
@@ -302,6 +323,22 @@ pub(super) fn int_type(v: i64) -> (u8, usize) {
     let place = if (v as u64) < 2 { 64 + v as u64 } else { bits };
     let found = TYPES[(place & 127) as usize];
     (found as u8, usize::from(found >> 8))
+}
+
+/// Serial type and length that all of these have, if they have one. Ids and times mostly do, in rows that stand
+/// together.
+fn fixed_type(values: &[i64]) -> Option<(u8, usize)> {
+    let (any, all) = values.iter().fold((0, -1), |(any, all), v| (any | v, all & v));
+    let (serial, length) = int_type(any);
+    // The least number of that length; 0 and 1 take no bytes.
+    let least = match length {
+        0 | 1 => 2,
+        6 => 1 << 31,
+        8 => 1 << 47,
+        _ => 1 << (8 * length - 9),
+    };
+    let is_fixed = any == all || any >= 0 && length > 0 && values.iter().all(|v| *v >= least);
+    (is_fixed && !values.is_empty()).then_some((serial, length))
 }
 
 /// A row that is being written, from its end. Each method writes in front of `start`, and returns where what
@@ -427,5 +464,31 @@ impl Out<'_> {
             start = put_varint(self.stage, start, serial);
         }
         put_varint(self.stage, start, header_length((body - start) as u64))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{fixed_type, int_type};
+    use proptest::prelude::*;
+
+    proptest! {
+        #[test]
+        fn a_fixed_type_is_that_of_each_value(
+            near in (any::<i64>(), 0u32..64, 0i64..3),
+            differences in proptest::collection::vec(-3i64..4, 1..20),
+        ) {
+            let (base, shift, one) = near;
+            let base = (base >> shift).wrapping_add(one);
+            for base in [base, 1 << (shift % 63), (1 << (shift % 63)) - 1] {
+                let values: Vec<i64> = differences.iter().map(|d| base.wrapping_add(*d)).collect();
+                let types: Vec<_> = values.iter().map(|v| int_type(*v)).collect();
+                let same = types.iter().all(|t| *t == types[0]);
+                match fixed_type(&values) {
+                    Some(found) => prop_assert!(same && found == types[0], "{values:?} {found:?}"),
+                    None => prop_assert!(!same || values.iter().any(|v| *v < 0), "{values:?}"),
+                }
+            }
+        }
     }
 }

@@ -13,6 +13,8 @@ use std::sync::Arc;
 
 /// SQLite's limit for a row.
 const MOST_BYTES: u64 = 1_000_000_000;
+/// Rows that are planned together: so few that many columns have one type in all of them.
+const TOGETHER: usize = 1024;
 /// Longest record without overflow pages.
 const LOCAL: usize = PAGE_SIZE - 35;
 
@@ -57,24 +59,28 @@ impl LeafWriter {
             Keys::Dense(first) => first.wrapping_add(row as i64),
             Keys::Sparse(keys) => keys[row],
         };
-        let Some(mut plan) = Plan::new(fields, rows) else {
-            return (0..rows).try_for_each(|row| {
-                self.ascending(key(row))?;
-                self.long_row(fields, row, key(row))
-            });
-        };
-        for row in 0..rows {
-            let rowid = key(row);
-            self.ascending(rowid)?;
-            let Leaves { stage, start: end, .. } = &mut self.leaves;
-            let end = *end;
-            match plan.record(stage, end, row) {
-                Ok(start) if end - start <= LOCAL => {
-                    let cell = put_varint(stage, start, rowid as u64);
-                    let cell = put_varint(stage, cell, (end - start) as u64);
-                    self.leaves.take(cell, rowid);
+        for from in (0..rows).step_by(TOGETHER) {
+            let some = from..rows.min(from + TOGETHER);
+            let Some(mut plan) = Plan::new(fields, some.clone()) else {
+                some.into_iter().try_for_each(|row| {
+                    self.ascending(key(row))?;
+                    self.long_row(fields, row, key(row))
+                })?;
+                continue;
+            };
+            for row in some {
+                let rowid = key(row);
+                self.ascending(rowid)?;
+                let Leaves { stage, start: end, .. } = &mut self.leaves;
+                let end = *end;
+                match plan.record(stage, end, row) {
+                    Ok(start) if end - start <= LOCAL => {
+                        let cell = put_varint(stage, start, rowid as u64);
+                        let cell = put_varint(stage, cell, (end - start) as u64);
+                        self.leaves.take(cell, rowid);
+                    }
+                    _ => self.long_row(fields, row, rowid)?,
                 }
-                _ => self.long_row(fields, row, rowid)?,
             }
         }
         Ok(())

@@ -3,10 +3,8 @@
 use super::PAGE_SIZE;
 use std::sync::{Mutex, PoisonError};
 
-/// Pages of the largest piece.
-const MOST_PAGES: usize = 32;
-/// Pages of the smallest: most tables of a small input have few rows.
-const FEWEST_PAGES: usize = 4;
+/// Sizes of pieces: 1, 2, 4, 8, 16 and 32 pages.
+const SIZES: usize = 6;
 
 /// Consecutive pages in memory. They begin at a multiple of the page size, as direct I/O asks for, and stay where
 /// they are.
@@ -54,34 +52,46 @@ impl PagePiece {
 /// encoding. Threads share it.
 #[derive(Debug, Default)]
 pub struct PageMemory {
-    spare: Mutex<Vec<PagePiece>>,
-    /// Most pieces that are kept.
+    spare: Mutex<Spare>,
+    /// Most bytes that are kept.
     most: usize,
+}
+
+#[derive(Debug, Default)]
+struct Spare {
+    /// Pieces of each size.
+    pieces: [Vec<PagePiece>; SIZES],
+    bytes: usize,
 }
 
 impl PageMemory {
     /// Keeps at most so many bytes that are not in use.
     pub fn new(bytes: usize) -> PageMemory {
-        PageMemory { spare: Mutex::default(), most: bytes / (MOST_PAGES * PAGE_SIZE) }
+        PageMemory { spare: Mutex::default(), most: bytes }
     }
 
-    /// A piece for what comes behind so many pages of a run.
+    /// A piece for what comes behind so many pages of a run: most tables of a small input have few rows.
     pub(super) fn take(&self, behind: usize) -> PagePiece {
-        let pages = behind.next_power_of_two().clamp(FEWEST_PAGES, MOST_PAGES);
-        let spare = match pages {
-            MOST_PAGES => self.spare.lock().unwrap_or_else(PoisonError::into_inner).pop(),
-            _ => None,
-        };
-        spare.unwrap_or_else(|| PagePiece::new(pages))
+        let size = (behind + 1).ilog2().min(SIZES as u32 - 1) as usize;
+        let mut spare = self.spare.lock().unwrap_or_else(PoisonError::into_inner);
+        match spare.pieces[size].pop() {
+            Some(piece) => {
+                spare.bytes -= piece.memory.len();
+                piece
+            }
+            None => PagePiece::new(1 << size),
+        }
     }
 
     /// Takes back pieces whose pages were written.
     pub(super) fn give(&self, pieces: Vec<PagePiece>) {
         let mut spare = self.spare.lock().unwrap_or_else(PoisonError::into_inner);
         for mut piece in pieces {
-            if spare.len() < self.most && piece.capacity() == MOST_PAGES * PAGE_SIZE {
+            if spare.bytes + piece.memory.len() <= self.most {
+                spare.bytes += piece.memory.len();
                 piece.length = 0;
-                spare.push(piece);
+                let size = (piece.capacity() / PAGE_SIZE).ilog2() as usize;
+                spare.pieces[size].push(piece);
             }
         }
     }
