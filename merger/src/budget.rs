@@ -80,6 +80,8 @@ pub struct Drawing {
     pub reading: u64,
 }
 
+/// Part of the memory that a row may take: it is there several times while it is read, rewritten and put into pages.
+const LONG_ROW_TIMES: u64 = 8;
 /// Part of the memory that is there for each stack id of an input: they are collected, sorted and kept.
 const PER_STACK_ID: u64 = 256;
 
@@ -119,14 +121,15 @@ impl FromStr for Budget {
 impl Budget {
     /// Threads that fit, of those that are wanted. Each may need the string table of an input, of so many bytes.
     pub fn threads(self, wanted: usize, largest: u64) -> usize {
-        let fit = (self.0 - ALWAYS) / (PER_THREAD + largest);
+        let on_their_way = self.stream_bytes() as u64 + self.spare_bytes() as u64;
+        let fit = (self.0 - ALWAYS).saturating_sub(on_their_way) / (PER_THREAD + largest);
         usize::try_from(fit).unwrap_or(usize::MAX).clamp(1, wanted.max(1))
     }
 
     /// Largest piece of memory that stays with the process when it is freed: each of so many threads has a heap, of
     /// which twice that much may be free.
     pub fn heap_piece(self, threads: usize) -> usize {
-        usize::try_from(self.0 / 32)
+        usize::try_from(self.0 / 64)
             .unwrap_or(usize::MAX)
             .div_euclid(threads.max(1))
             .clamp(128 << 10, 8 << 20)
@@ -134,12 +137,12 @@ impl Budget {
 
     /// Bytes of pages that are on their way to the disk at once.
     pub fn stream_bytes(self) -> usize {
-        usize::try_from(self.0 / 8).unwrap_or(usize::MAX).min(24 << 20)
+        usize::try_from(self.0 / 12).unwrap_or(usize::MAX).min(24 << 20)
     }
 
     /// Bytes of pages that are kept to be used again.
     pub fn spare_bytes(self) -> usize {
-        usize::try_from(self.0 / 16).unwrap_or(usize::MAX).min(64 << 20)
+        usize::try_from(self.0 / 32).unwrap_or(usize::MAX).min(64 << 20)
     }
 
     /// What may be taken while traces are drawn, by so many threads, of so many units.
@@ -203,6 +206,23 @@ impl Budget {
         )))
     }
 
+    /// Bytes of a row of a database that is read whole: it is there several times while it is rewritten.
+    pub fn row_bytes(self) -> u64 {
+        self.0 / LONG_ROW_TIMES
+    }
+
+    /// Refuses a row that is longer, given its bytes.
+    pub fn check_row(self, longest: Option<u64>) -> Result<(), Failure> {
+        let Some(bytes) = longest else { return Ok(()) };
+        let more = mebibytes(bytes.saturating_mul(LONG_ROW_TIMES).saturating_add(2 * LEAST));
+        Err(Failure::Usage(format!(
+            "--memory {} is too little for an input with a row of {} MiB: give it --memory {more}, or leave that input \
+             out",
+            Size(self.0),
+            bytes.div_ceil(1 << 20)
+        )))
+    }
+
     /// What is left to work with.
     pub fn without(self, held: Held) -> Budget {
         Budget(self.0.saturating_sub(held.kept()).max(LEAST))
@@ -222,7 +242,7 @@ mod tests {
     fn memory_decides_about_threads_and_strings() {
         let small: Budget = "32M".parse().unwrap();
         assert_eq!(small.threads(64, 0), 1);
-        assert_eq!(Budget::default().threads(100, 0), 42);
+        assert_eq!(Budget::default().threads(100, 0), 39);
         assert_eq!(Budget::default().threads(2, 0), 2);
         assert_eq!(Budget::default().collectives(), MOST_CALLS);
         assert!((10_000..50_000).contains(&small.collectives()));

@@ -20,7 +20,7 @@ use crate::input::former::FormerMerge;
 use crate::input::gone::Since;
 use crate::input::plan::{Plan, PlannedInput, output_of, plan, share};
 use crate::input::schema::JobSchema;
-use crate::input::source::StackRoom;
+use crate::input::source::{RowRoom, StackRoom};
 use crate::input::survey::{Survey, survey};
 use crate::input::translate::{self, Folder, Told, Translated};
 use crate::number::{Bases, bases, demand};
@@ -111,6 +111,7 @@ fn merge_once(
     })?;
     let mut schema = JobSchema::new(&plan.schema);
     schema.stacks = StackRoom::new(args.memory.stack_ids());
+    schema.rows = RowRoom::new(args.memory.row_bytes());
     let own = Own::new(&plan, comm);
     progress.phase_of_bytes("read", own.inputs.iter().map(|s| s.bytes).sum());
     let sample = Sample::new(args.memory.collectives());
@@ -371,6 +372,7 @@ fn survey_all(
             surveys.push(survey);
         }
         args.memory.check_stacks(schema.stacks.wanted())?;
+        args.memory.check_row(schema.rows.longest())?;
         read += bytes(some);
         held.strings = distinct.len();
         args.memory.check(held, (read, all))?;

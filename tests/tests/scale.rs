@@ -278,6 +278,33 @@ fn more_strings_than_there_is_memory_for_are_refused_and_what_is_asked_for_is_en
     assert!(Database::open(&output).count("rocpd_string") > distinct_strings as i64 * 9 / 10);
 }
 
+#[test]
+fn long_texts_and_many_strings_are_within_any_memory_that_is_enough() {
+    let folder = tempfile::tempdir().unwrap();
+    let inputs = folder.path().join("in");
+    let (distinct_strings, events_per_rank) = if soak() { (1_000_000, 150_000) } else { (150_000, 30_000) };
+    let run =
+        BulkRun { ranks: 4, events_per_rank, distinct_strings, payload_bytes: 20_000, ..BulkRun::default() };
+    write_bulk_rocpd(&inputs, &run).unwrap();
+    let output = refused_with_and_merged_with_what_is_asked_for(&inputs, "34M");
+    let bytes = fs::read(&output).unwrap();
+    // With more memory there are more threads, and more pages on their way.
+    for mebibytes in [if soak() { 104 } else { 64 }, 112, 128, 160, 200] {
+        let job = rpd_merge().args(["--force", "--quiet", "--threads", "3", "-o"]).arg(&output).arg(&inputs);
+        let _ = limited(job.limit(LIMIT), &format!("{mebibytes}M")).run().success();
+        assert!(fs::read(&output).unwrap() == bytes, "another file, {mebibytes} MiB");
+    }
+}
+
+#[test]
+fn a_row_that_there_is_no_room_for_is_refused_unread() {
+    let folder = tempfile::tempdir().unwrap();
+    let long = "UPDATE rocpd_arg{} SET value = hex(zeroblob(15 << 20)) WHERE id = 1";
+    let inputs = changed(folder.path(), 100, long);
+    let output = Database::open(&refused_with_and_merged_with_what_is_asked_for(&inputs, "32M"));
+    assert_eq!(output.number("SELECT count(*) FROM rocpd_arg WHERE length(value) = 30 << 20"), 1);
+}
+
 /// A small database after this statement.
 fn changed(folder: &Path, events_per_rank: usize, sql: &str) -> PathBuf {
     let run = BulkRun { events_per_rank, ..BulkRun::tiny(1) };

@@ -5,7 +5,7 @@ use super::collectives::of_space;
 use super::expand::Word;
 use super::opened::{Input, OpenDatabase, StringPieces, Tables};
 use super::schema::JobSchema;
-use super::source::{KeySpace, Piece, Source, StackSpace, Tracks, join, stack_key};
+use super::source::{KeySpace, Piece, RowRoom, Source, StackSpace, Tracks, join, stack_key};
 use super::survey::{Survey, hashes_of_words, reserve_placeholders, shorten};
 use crate::agree::clocks::MERGED;
 use crate::agree::strings::{Hash, hash};
@@ -41,7 +41,7 @@ pub(super) fn survey_database(
     for space in taken {
         let Some(found) = database.spaces().get(*space) else { continue };
         let adopted: Tables = job.adopt(&found.schema);
-        let reader = Reader { database: &database, space: *space, found, tables: &adopted };
+        let reader = Reader { database: &database, space: *space, found, tables: &adopted, room: &job.rows };
         let source = reader.survey(job, sample, &mut string_tables, &mut survey);
         survey.sources.push(source);
     }
@@ -57,6 +57,7 @@ struct Reader<'a> {
     space: usize,
     found: &'a Space,
     tables: &'a Tables,
+    room: &'a RowRoom,
 }
 
 /// The strings of a space.
@@ -258,6 +259,11 @@ impl Reader<'_> {
         piece: rpd_rocpd::read::Piece,
         read: &(impl Fn(&rpd_rocpd::read::Piece) -> Result<PieceFacts, ReadError> + Sync),
     ) -> Vec<(rpd_rocpd::read::Piece, Result<PieceFacts, ReadError>)> {
+        // The merge is refused for a row that there is no room for, so nobody needs to know what it says. One that is
+        // longer than the file is damaged.
+        if piece.bytes <= self.database.bytes() && !self.room.has(piece.bytes) {
+            return Vec::new();
+        }
         let told = read(&piece);
         if matches!(told, Err(ReadError::TooLarge { .. }))
             && let Ok(parts) = self.database.smaller(self.space, place, &piece)

@@ -2,7 +2,7 @@
 //! that only an input knows.
 
 use super::opened::Tables;
-use super::source::StackRoom;
+use super::source::{RowRoom, StackRoom};
 use rpd_shard::model::{Column, FIRST_CARRIED_TABLE, Kind, Schema, Table, TableId, rocpd};
 use serde::{Deserialize, Serialize};
 use std::borrow::Cow;
@@ -122,6 +122,8 @@ pub struct JobSchema {
     numbered: Vec<TableId>,
     /// How many stack ids of an input may be numbered anew.
     pub stacks: StackRoom,
+    /// How long a row of a database may be.
+    pub rows: RowRoom,
     /// Tables of inputs that are adopted already: most inputs of a job have the same.
     adopted: Mutex<Vec<(Schema, Tables)>>,
 }
@@ -133,8 +135,8 @@ impl JobSchema {
         planned.widened.iter().for_each(|table| schema.define(table.clone()));
         let numbered = schema.output_tables().map(|t| t.id);
         let numbered = numbered.filter(|id| !matches!(*id, rocpd::STRING | rocpd::INFO_NODE)).collect();
-        let (stacks, adopted) = (StackRoom::default(), Mutex::default());
-        JobSchema { version: planned.version, schema, numbered, stacks, adopted }
+        let (stacks, rows, adopted) = (StackRoom::default(), RowRoom::default(), Mutex::default());
+        JobSchema { version: planned.version, schema, numbered, stacks, rows, adopted }
     }
 
     /// All tables, native ones too.

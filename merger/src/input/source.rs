@@ -7,7 +7,7 @@ use rpd_shard::file::BlockRef;
 use rpd_shard::model::{Kind, Local, Rows, Table, TableId, Value, rocpd};
 use rpd_shard::record::{Node, Process};
 use std::collections::BTreeMap;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 /// Stack ids beyond this are numbered anew instead of shifted.
@@ -194,6 +194,40 @@ impl StackRoom {
     /// How many would have been enough, where a source had more.
     pub fn wanted(&self) -> Option<usize> {
         Some(self.wanted.load(Ordering::Relaxed)).filter(|wanted| *wanted > 0)
+    }
+}
+
+/// How long a row may be that is read whole.
+#[derive(Debug)]
+pub struct RowRoom {
+    most: u64,
+    /// The longest that was longer; 0 where none was.
+    longest: AtomicU64,
+}
+
+impl Default for RowRoom {
+    fn default() -> RowRoom {
+        RowRoom::new(u64::MAX)
+    }
+}
+
+impl RowRoom {
+    /// For rows of so many bytes.
+    pub fn new(most: u64) -> RowRoom {
+        RowRoom { most, longest: AtomicU64::new(0) }
+    }
+
+    /// Whether there is room for so many bytes; it is noted where there is not.
+    pub(super) fn has(&self, bytes: u64) -> bool {
+        if bytes > self.most {
+            self.longest.fetch_max(bytes, Ordering::Relaxed);
+        }
+        bytes <= self.most
+    }
+
+    /// The longest row that there was no room for.
+    pub fn longest(&self) -> Option<u64> {
+        Some(self.longest.load(Ordering::Relaxed)).filter(|bytes| *bytes > 0)
     }
 }
 

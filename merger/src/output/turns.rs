@@ -50,6 +50,9 @@ pub type HandOn<'a, T> = dyn FnMut(T) -> Result<(), Failure> + 'a;
 /// Makes `count` things with `threads` threads. `turn` gets them one by one in their order and may change
 /// what all share. A thing that grows too large is
 /// handed on in parts by `make`; its last part is what `make` returns. The first failure ends the work.
+///
+/// The threads are those of rayon, so `make` must not use rayon itself: a thread that waits there may be given a
+/// thing that waits for its own.
 pub fn in_turns<T, S: Send>(
     count: usize,
     threads: usize,
@@ -87,9 +90,10 @@ pub fn in_turns<T, S: Send>(
             hand_on(number, last, true)?;
         }
     };
-    thread::scope(|scope| {
+    // Threads that are there already: each new one would have a heap of its own, beside what the others keep.
+    rayon::scope(|scope| {
         for _ in 0..threads.min(count) {
-            scope.spawn(|| work().unwrap_or_else(|failure| turns.fail(Some(failure))));
+            scope.spawn(|_| work().unwrap_or_else(|failure| turns.fail(Some(failure))));
         }
     });
     let state = turns.state.into_inner().unwrap_or_else(PoisonError::into_inner);

@@ -22,7 +22,7 @@ const PIECE_BYTES: usize = 1 << 20;
 /// Rows are guessed from pages: one takes about this many bytes.
 const ROW_BYTES: usize = 64;
 /// Most bytes of a piece of leaf pages on overflow pages; a page with more is read by its cells.
-const MOST_OVERFLOW: u64 = 4 << 20;
+const MOST_OVERFLOW: u64 = 2 << 20;
 /// Most bytes of text in a piece of several rows that SQLite reads.
 const MOST_TEXT: usize = 256 << 20;
 

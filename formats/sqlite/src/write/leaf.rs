@@ -4,7 +4,7 @@ use super::error::WriteError;
 use super::field::{Field, Plan};
 use super::memory::PageMemory;
 use super::record::Record;
-use super::run::{LeafRun, Link};
+use super::run::{LeafRun, Link, Pages};
 use super::stage::{Leaves, push_varint, put_varint};
 use super::{PAGE_SIZE, run};
 use crate::format::local_payload;
@@ -23,7 +23,7 @@ const LOCAL: usize = PAGE_SIZE - 35;
 pub struct LeafWriter {
     leaves: Leaves,
     /// Overflow pages; links count from the first of them.
-    overflow: Vec<u8>,
+    overflow: Pages,
     links: Vec<Link>,
     last: Option<i64>,
 }
@@ -37,12 +37,12 @@ impl Default for LeafWriter {
 impl LeafWriter {
     /// Pages are put into this memory.
     pub fn new(memory: Arc<PageMemory>) -> LeafWriter {
-        LeafWriter { leaves: Leaves::new(memory), overflow: Vec::new(), links: Vec::new(), last: None }
+        LeafWriter { leaves: Leaves::new(memory), overflow: Pages::default(), links: Vec::new(), last: None }
     }
 
     /// Bytes of the pages that are full.
     pub fn bytes(&self) -> usize {
-        self.leaves.done.count() * PAGE_SIZE + self.overflow.len()
+        (self.leaves.done.count() + self.overflow.count()) * PAGE_SIZE
     }
 
     /// Adds `rows` rows, with larger keys than those before. `fields` are the columns of the table in the
@@ -107,8 +107,9 @@ impl LeafWriter {
         push_varint(&mut cell, record.length);
         push_varint(&mut cell, rowid as u64);
         let here = cell.len() + local;
-        let first = self.overflow.len();
-        let mut chain = Chain { pages: &mut self.overflow, links: &mut self.links };
+        let first = self.overflow.count();
+        let Leaves { memory, .. } = &self.leaves;
+        let mut chain = Chain { pages: &mut self.overflow, memory, links: &mut self.links, room: 0 };
         record.pieces(|piece| {
             let (near, far) = piece.split_at(piece.len().min(here - cell.len()));
             cell.extend_from_slice(near);
@@ -121,44 +122,55 @@ impl LeafWriter {
         }
         let place = self.leaves.take_bytes(&cell, rowid);
         if overflows {
-            let page = (first / PAGE_SIZE) as u64;
-            self.links.push(Link { at: run::Place::Leaf(place + cell.len() - 4), page });
+            self.links.push(Link { at: run::Place::Leaf(place + cell.len() - 4), page: first as u64 });
         }
         Ok(())
     }
 
     /// The pages of all rows.
     pub fn finish(self) -> LeafRun {
-        let (pages, last_rowids) = self.leaves.finish(&self.overflow);
+        let (pages, last_rowids) = self.leaves.finish(self.overflow);
         LeafRun::new(pages, last_rowids, self.links)
     }
 }
 
 /// Overflow pages of one row: a link to the next page, then bytes.
 struct Chain<'a> {
-    pages: &'a mut Vec<u8>,
+    pages: &'a mut Pages,
+    memory: &'a PageMemory,
     links: &'a mut Vec<Link>,
+    /// Bytes that are left in the last page.
+    room: usize,
 }
 
 impl Chain<'_> {
     fn extend(&mut self, mut bytes: &[u8]) {
         while !bytes.is_empty() {
-            if self.pages.len().is_multiple_of(PAGE_SIZE) {
-                self.pages.extend_from_slice(&[0; 4]);
+            if self.room == 0 {
+                self.pages.next_page(self.memory)[..4].fill(0);
+                self.room = PAGE_SIZE - 4;
             }
-            let room = PAGE_SIZE - self.pages.len() % PAGE_SIZE;
-            let (here, rest) = bytes.split_at(bytes.len().min(room));
-            self.pages.extend_from_slice(here);
+            let (here, rest) = bytes.split_at(bytes.len().min(self.room));
+            let behind = self.behind();
+            behind[..here.len()].copy_from_slice(here);
+            self.room -= here.len();
             bytes = rest;
         }
     }
 
-    /// Fills the last page up, and links the pages from offset `first` on.
+    /// What is left of the last page.
+    fn behind(&mut self) -> &mut [u8] {
+        let page = self.pages.last_page();
+        let from = page.len() - self.room;
+        &mut page[from..]
+    }
+
+    /// Fills the last page up, and links the pages from this one on.
     fn end(&mut self, first: usize) {
-        self.pages.resize(self.pages.len().next_multiple_of(PAGE_SIZE), 0);
-        for next in (first + PAGE_SIZE..self.pages.len()).step_by(PAGE_SIZE) {
-            let page = (next / PAGE_SIZE) as u64;
-            self.links.push(Link { at: run::Place::Overflow(next - PAGE_SIZE), page });
+        self.behind().fill(0);
+        for next in first + 1..self.pages.count() {
+            let at = run::Place::Overflow((next - 1) * PAGE_SIZE);
+            self.links.push(Link { at, page: next as u64 });
         }
     }
 }

@@ -33,6 +33,19 @@ impl Pages {
         self.pieces[last].next_page()
     }
 
+    /// The last page; nothing where there is none.
+    pub(super) fn last_page(&mut self) -> &mut [u8] {
+        let bytes = self.pieces.last_mut().map_or(&mut [][..], PagePiece::bytes_mut);
+        let from = bytes.len().saturating_sub(PAGE_SIZE);
+        &mut bytes[from..]
+    }
+
+    /// Adds pages behind these.
+    pub(super) fn append(&mut self, behind: Pages) {
+        self.count += behind.count;
+        self.pieces.extend(behind.pieces);
+    }
+
     /// Number of pages.
     pub(super) fn count(&self) -> usize {
         self.count

@@ -26,7 +26,7 @@ pub(super) struct Leaves {
     /// Finished pages.
     pub(super) done: Pages,
     /// Where their memory comes from.
-    memory: Arc<PageMemory>,
+    pub(super) memory: Arc<PageMemory>,
     /// The last rowid of each finished page.
     last_rowids: Vec<i64>,
     /// The cells of the current page, at its end.
@@ -114,11 +114,9 @@ impl Leaves {
     }
 
     /// Finishes the page, and adds pages that are no leaves.
-    pub(super) fn finish(mut self, overflow: &[u8]) -> (Pages, Vec<i64>) {
+    pub(super) fn finish(mut self, overflow: Pages) -> (Pages, Vec<i64>) {
         self.finish_page();
-        for page in overflow.chunks_exact(PAGE_SIZE) {
-            self.done.next_page(&self.memory).copy_from_slice(page);
-        }
+        self.done.append(overflow);
         (self.done, self.last_rowids)
     }
 }
