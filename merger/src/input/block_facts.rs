@@ -8,7 +8,7 @@ use crate::collectives::gather::of_block;
 use crate::collectives::{Said, Sample};
 use rpd_shard::Shard;
 use rpd_shard::file::{BlockError, BlockKind, BlockRef, ShardStrings};
-use rpd_shard::model::native::{MARK, RANGE, is_native};
+use rpd_shard::model::native::{MARK, is_native};
 use rpd_shard::model::{Cells, Kind, Local, Rows, TableId, Value};
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -96,11 +96,9 @@ pub(super) fn facts(
     threads: &[(i64, i64)],
     sample: &Sample,
 ) -> Result<(BlockFacts, Gathered), BlockError> {
-    // Of calls nearly all is looked at.
+    // Of ranges and calls nearly all is looked at.
     let rows = match block.header.kind {
-        BlockKind::Rows(table) if is_native(table) && !matches!(table, RANGE | MARK) => {
-            block_rows(shard, tables, block)?
-        }
+        BlockKind::Rows(table) if is_native(table) && table != MARK => block_rows(shard, tables, block)?,
         _ => needed_rows(shard, tables, block, &|column| is_looked_at(&column.kind))?,
     };
     let collectives = of_block(&rows, strings, sample);

@@ -34,11 +34,7 @@ impl OpenSpans {
     /// Those of a block.
     pub(super) fn of(rows: &Rows<Local>) -> OpenSpans {
         let ends = rows.column("end");
-        // A column without NULL may have been left out.
-        let all_ended = match ends {
-            Cells::Int { nulls, .. } => !nulls.any(),
-            other => matches!(other, Cells::Absent),
-        };
+        let all_ended = matches!(ends, Cells::Int { nulls, .. } if !nulls.any());
         if all_ended || !REGIONS.contains(&rows.id()) {
             return OpenSpans::default();
         }
