@@ -107,7 +107,7 @@ impl Database {
         }
         let Catalog { entries, remarks, others } = catalog;
         damage.add(remarks);
-        let groups = space::group(&entries);
+        let (groups, strays) = space::group(&entries);
         if groups.is_empty() {
             return Err(ReadError::NotRocPd(path.to_owned()));
         }
@@ -119,7 +119,8 @@ impl Database {
             spaces.push(file.space(suffix, tables, &mut damage)?);
         }
         if let Some(first) = spaces.first_mut() {
-            first.left_out.extend(file.others(others));
+            first.left_out.extend(file.others(strays, "its name ends with no uuid of the file"));
+            first.left_out.extend(file.others(others, "it is none of RocPD's"));
         }
         Ok(Database { file, spaces, damage })
     }
@@ -387,9 +388,8 @@ impl Reader {
         facts
     }
 
-    /// Tables with rows that are none of RocPD's. Of very many only some are counted.
-    fn others(&self, names: Vec<String>) -> Vec<LeftOut> {
-        let why = "it is none of RocPD's";
+    /// Tables with rows that belong to no space. Of very many only some are counted.
+    fn others(&self, names: Vec<String>, why: &'static str) -> Vec<LeftOut> {
         let more = names.len().saturating_sub(MAX_OTHERS);
         let counted = names.into_iter().take(MAX_OTHERS).map(|name| self.left_out(name.clone(), &name, why));
         let mut others: Vec<_> = counted.filter(|other| other.rows != Some(0)).collect();
