@@ -12,8 +12,8 @@ use crate::agree::strings::{Hash, hash};
 use crate::collectives::Sample;
 use crate::collectives::calls::Function;
 use rayon::prelude::*;
-use rpd_rocpd::read::{Database, ProcessFacts, ReadError, Space, Wanted};
-use rpd_shard::identity::unknown_boot;
+use rpd_rocpd::read::{Database, ProcessFacts, ReadError, Space, TakeRows, Wanted};
+use rpd_shard::identity::{boot_of_machine, unknown_boot, unnamed_node};
 use rpd_shard::model::{Cells, Keys, Kind, Local, Rows, Schema, Table, TableId, Value, rocpd};
 use rpd_shard::record::{Clock, ClockDomain, Loss, LossCause, Node, Process};
 use std::collections::{BTreeMap, BTreeSet};
@@ -198,11 +198,28 @@ impl Reader<'_> {
                 Node { machine_id: boot_id.clone(), boot_id, hostname, ..Node::default() },
             )];
         }
-        let node = |(key, node): &(i64, Node)| {
-            let boot_id = unknown_boot(&node.machine_id);
-            (*key, Node { boot_id, ..node.clone() })
+        let node = |(number, (key, node)): (usize, &(i64, Node))| {
+            let mut node = node.clone();
+            node.boot_id = match boot_of_machine(&node) {
+                Some(boot_id) => boot_id,
+                // All sets of a merge have the same nodes.
+                None if is_merged(self.found) => unknown_boot(""),
+                None => {
+                    let Node { machine_id, boot_id, hostname, .. } =
+                        unnamed_node(number as i64, &self.processes());
+                    (node.machine_id, node.hostname) = (machine_id, hostname);
+                    boot_id
+                }
+            };
+            (*key, node)
         };
-        self.found.nodes.iter().map(node).collect()
+        self.found.nodes.iter().enumerate().map(node).collect()
+    }
+
+    /// Pid and first time of each process.
+    fn processes(&self) -> Vec<(i32, i64)> {
+        let seen = |p: &ProcessFacts| (i32::try_from(p.pid).unwrap_or(-1), p.start.unwrap_or(0));
+        self.found.processes.iter().map(seen).collect()
     }
 
     /// The pieces of a table that can be read, with what they tell. What cannot be read is noted.
