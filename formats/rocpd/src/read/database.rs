@@ -301,7 +301,9 @@ impl Reader {
         let (metadata, tables): (Vec<_>, Vec<_>) =
             tables.into_iter().partition(|(name, _)| name == crate::schema::METADATA);
         for (_, entry) in metadata {
-            space.tags = self.tags(entry, &space.suffix, damage)?;
+            let (tags, warnings) = self.tags(entry, &space.suffix, damage)?;
+            space.tags = tags;
+            warnings.into_iter().for_each(|warning| space.warn(warning));
         }
         match tags::version(&space.tags) {
             Ok(Some(version)) => space.version = version,
@@ -341,19 +343,19 @@ impl Reader {
         Ok(space)
     }
 
-    /// Reads the metadata rows.
+    /// Reads the metadata rows. What is not as it should be is told, too.
     fn tags(
         &self,
         entry: &Entry,
         suffix: &str,
         damage: &mut Damage,
-    ) -> Result<BTreeMap<String, String>, ReadError> {
+    ) -> Result<(BTreeMap<String, String>, Vec<String>), ReadError> {
         let mut tags = BTreeMap::new();
         let file = match self.declaration(entry, Names { suffix, guid: None }, damage)? {
             Ok(file) => file,
             Err(why) => {
                 damage.add([format!("{} is not read: {why}", entry.name)]);
-                return Ok(tags);
+                return Ok((tags, Vec::new()));
             }
         };
         let table = &*tags::METADATA;
@@ -365,7 +367,7 @@ impl Reader {
                 Err(error) => damage.add([error.to_string()]),
             });
         }
-        Ok(tags)
+        Ok((tags, found.warnings))
     }
 
     /// The facts in the rows of a table.
