@@ -96,9 +96,16 @@ impl Reader<'_> {
         survey.warnings.extend(self.found.warnings.iter().map(|line| format!("{path}: {line}")));
         for left_out in &self.found.left_out {
             survey.warnings.push(format!("{path}: {left_out}"));
-            survey.lose(None, LossCause::UnknownTable, left_out.rows);
+            match Schema::builtin().by_name(&left_out.table) {
+                Some(known) => survey.lose(Some(known.id), LossCause::DamagedBlock, left_out.rows),
+                None => survey.lose(None, LossCause::UnknownTable, left_out.rows),
+            }
         }
-        for missing in Schema::builtin().rocpd_tables().filter(|t| self.found.position(t.id).is_none()) {
+        let is_missing = |table: &&Arc<Table>| {
+            let is_left_out = self.found.left_out.iter().any(|left_out| left_out.table == table.name);
+            self.found.position(table.id).is_none() && !is_left_out
+        };
+        for missing in Schema::builtin().rocpd_tables().filter(is_missing) {
             survey.warnings.push(format!("{path}: table {} is missing", missing.name));
             survey.lose(Some(missing.id), LossCause::DamagedBlock, None);
         }
