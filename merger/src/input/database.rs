@@ -174,13 +174,10 @@ impl Reader<'_> {
         };
         readable.table = place;
         for piece in &self.found.tables[place].pieces {
-            self.database.each(self.space, place, piece, &mut |piece, rows| {
+            self.each_string(place, piece, &mut |piece, rows| {
                 let rows = match rows {
                     Ok(rows) => rows,
-                    Err(error) => {
-                        survey.warn(&error);
-                        return survey.lose(Some(rocpd::STRING), LossCause::DamagedBlock, None);
-                    }
+                    Err(error) => return survey.lose_to(rocpd::STRING, &error, true),
                 };
                 readable.pieces.push(piece.clone());
                 runs_of(&rows).iter().for_each(|(first, next)| space.add_keys(*first, *next));
@@ -193,6 +190,20 @@ impl Reader<'_> {
             });
         }
         Texts { keys: space, hashes, readable, functions }
+    }
+
+    /// Hands on the strings of a piece, page by page where one has the last of all ids.
+    fn each_string(&self, place: usize, piece: &rpd_rocpd::read::Piece, take: &mut TakeRows<'_>) {
+        let name = &self.found.tables[place].table.name;
+        self.database.each(self.space, place, piece, &mut |piece, rows| {
+            let checked = rows.and_then(|rows| self.ends_before_the_last_id(name, &rows).map(|()| rows));
+            match checked {
+                Err(ReadError::LastId { .. }) if piece.is_divisible() => {
+                    piece.split().iter().for_each(|part| self.each_string(place, part, take));
+                }
+                rows => take(piece, rows),
+            }
+        });
     }
 
     /// The nodes by their keys; one that stands for them where they are lost.
@@ -239,11 +250,7 @@ impl Reader<'_> {
     ) -> Vec<(rpd_rocpd::read::Piece, PieceFacts)> {
         let read = |piece: &rpd_rocpd::read::Piece| {
             let rows = self.database.rows(self.space, place, piece, Wanted::Links)?;
-            // There is no key behind it, which runs of keys need.
-            if rows.len > 0 && rows.keys.get(rows.len - 1) == i64::MAX {
-                let (path, table) = (self.database.path().to_owned(), table.name.clone());
-                return Err(ReadError::Order { path, table, key: i64::MAX });
-            }
+            self.ends_before_the_last_id(&table.name, &rows)?;
             Ok(known.facts(table, &rows))
         };
         let mut good = Vec::new();
@@ -256,23 +263,33 @@ impl Reader<'_> {
                     Ok(facts) => good.push((piece, facts)),
                     // Page by page, so that one that is damaged costs no other.
                     Err(error) if piece.is_divisible() => {
-                        survey.warn(&error);
+                        // That is told with the number of rows that it costs.
+                        let is_told = !matches!(error, ReadError::LastId { .. });
+                        if is_told {
+                            survey.warn(&error);
+                        }
                         for part in piece.split() {
                             match read(&part) {
                                 Ok(facts) if facts.rows == 0 => {}
                                 Ok(facts) => good.push((part, facts)),
-                                Err(_) => survey.lose(Some(table.id), LossCause::DamagedBlock, None),
+                                Err(error) => survey.lose_to(table.id, &error, !is_told),
                             }
                         }
                     }
-                    Err(error) => {
-                        survey.warn(&error);
-                        survey.lose(Some(table.id), LossCause::DamagedBlock, None);
-                    }
+                    Err(error) => survey.lose_to(table.id, &error, true),
                 }
             }
         }
         good
+    }
+
+    /// Checks that there is an id behind those of some rows, which runs of keys need.
+    fn ends_before_the_last_id(&self, table: &str, rows: &Rows<Local>) -> Result<(), ReadError> {
+        if rows.len == 0 || rows.keys.get(rows.len - 1) != i64::MAX {
+            return Ok(());
+        }
+        let (path, table) = (self.database.path().to_owned(), table.to_owned());
+        Err(ReadError::LastId { path, table, rows: rows.len as u64 })
     }
 
     /// What a piece tells; where its rows are too long to be read at once, what its parts tell.
@@ -414,6 +431,16 @@ impl Survey {
         self.losses.push(Loss { source: 0, table, cause, rows });
     }
 
+    /// Notes the rows that cannot be read for a reason, and tells it.
+    fn lose_to(&mut self, table: TableId, error: &ReadError, tell: bool) {
+        if tell {
+            self.warn(error);
+        }
+        let rows = if let ReadError::LastId { rows, .. } = error { Some(*rows) } else { None };
+        self.lose(Some(table), LossCause::DamagedBlock, rows);
+    }
+
+    /// Tells what cannot be read. That the file was cut is told already.
     fn warn(&mut self, error: &ReadError) {
         let cause = error.source().map_or(String::new(), |source| format!(" ({source})"));
         self.warnings.push(format!("{error}{cause}"));

@@ -119,6 +119,19 @@ pub enum ReadError {
         /// The key.
         key: i64,
     },
+    /// A row has the largest id that there is, and rows are numbered up to the id behind the last one.
+    #[error(
+        "{rows} rows of {table} in {} are left out: one of them has the id {}, and no id is left behind it",
+        path.display(), i64::MAX
+    )]
+    LastId {
+        /// The file.
+        path: PathBuf,
+        /// Name of the table.
+        table: String,
+        /// How many rows are left out with it.
+        rows: u64,
+    },
     /// SQLite cannot read the schema.
     #[error("read the schema of {}: check it with \"PRAGMA integrity_check\" of sqlite3", path.display())]
     Schema {
