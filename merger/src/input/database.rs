@@ -34,7 +34,8 @@ pub(super) fn survey_database(
 ) -> Survey {
     let mut survey = Survey::default();
     for line in database.damage() {
-        survey.warnings.push(format!("{}: {line}", database.path().display()));
+        let path = database.path().display().to_string();
+        survey.warnings.push(if line.contains(&path) { line.clone() } else { format!("{path}: {line}") });
         survey.lose(None, LossCause::Truncated, None);
     }
     let mut string_tables = Vec::new();
@@ -45,6 +46,9 @@ pub(super) fn survey_database(
         let source = reader.survey(job, sample, &mut string_tables, &mut survey);
         survey.sources.push(source);
     }
+    // Damage is met when a file is opened, and again where its rows are read.
+    let mut told = BTreeSet::new();
+    survey.warnings.retain(|line| told.insert(line.clone()));
     shorten(&mut survey.warnings, MAX_WARNINGS, database.path());
     survey.sources.sort_by_cached_key(Source::order);
     database.release();
@@ -442,6 +446,9 @@ impl Survey {
 
     /// Tells what cannot be read. That the file was cut is told already.
     fn warn(&mut self, error: &ReadError) {
+        if matches!(error, ReadError::Cut { .. }) {
+            return;
+        }
         let cause = error.source().map_or(String::new(), |source| format!(" ({source})"));
         self.warnings.push(format!("{error}{cause}"));
     }

@@ -69,6 +69,13 @@ impl Damage {
             }
         }
     }
+
+    /// Rows that cannot be read. That a file was cut is told once.
+    fn add_error(&mut self, error: &ReadError) {
+        if !matches!(error, ReadError::Cut { .. }) {
+            self.add([error.to_string()]);
+        }
+    }
 }
 
 impl Database {
@@ -95,7 +102,10 @@ impl Database {
         let missing = pages.as_ref().map_or(0, pages::Database::truncated_pages);
         let mut damage = Damage::default();
         if missing > 0 {
-            damage.add([format!("the file ends at byte {bytes}, and its last {missing} pages are missing")]);
+            let pages = if missing == 1 { "page is" } else { "pages are" };
+            damage.add([format!(
+                "the file is cut: it ends at byte {bytes}, its last {missing} {pages} missing, and so are their rows"
+            )]);
         }
         let file = Reader { pages, sql: Connections::new(path, bytes, missing > 0) };
         let catalog = match &file.pages {
@@ -364,7 +374,7 @@ impl Reader {
         for piece in self.pieces(&stored, damage)? {
             self.each(&stored, &found.table, &piece, &mut |_, rows| match rows {
                 Ok(rows) => tags::add(&mut tags, &rows),
-                Err(error) => damage.add([error.to_string()]),
+                Err(error) => damage.add_error(&error),
             });
         }
         Ok((tags, found.warnings))
@@ -383,7 +393,7 @@ impl Reader {
         for piece in &table.pieces {
             self.each(&table.stored, &table.table, piece, &mut |_, rows| match rows {
                 Ok(rows) => facts.extend(of(rows).take(MAX_FACTS.saturating_sub(facts.len()))),
-                Err(error) => damage.add([error.to_string()]),
+                Err(error) => damage.add_error(&error),
             });
         }
         facts.shrink_to_fit();
