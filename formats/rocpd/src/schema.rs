@@ -13,6 +13,8 @@ use std::sync::Arc;
 
 /// Version of the schema that we write: major, minor, patch.
 pub const VERSION: [u32; 3] = [3, 0, 0];
+/// The newest version of which this release knows what it adds, and AMD's rules.
+pub const NEWEST: [u32; 3] = [3, 0, 5];
 
 /// The data and summary views. They read the `rocpd_<x>` views, not the tables, as AMD's do: a tool
 /// that puts several databases behind those views gets the sum of them here too.

@@ -2,7 +2,7 @@
 
 use crate::connect::{self, identifier, literal};
 use crate::guid::Guid;
-use crate::schema::{self, METADATA, VERSION};
+use crate::schema::{self, METADATA, NEWEST, VERSION};
 use crate::set::TableSet;
 use crate::shape::{self, Shape};
 use crate::writer::REQUIRED_TAGS;
@@ -11,9 +11,6 @@ use rusqlite::{Connection, OpenFlags};
 use std::collections::BTreeMap;
 use std::fmt;
 use std::path::{Path, PathBuf};
-
-/// Versions that AMD's checks accept.
-const KNOWN_VERSIONS: [&str; 6] = ["3.0.0", "3.0.1", "3.0.2", "3.0.3", "3.0.4", "3.0.5"];
 
 /// What was found in a database.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
@@ -270,7 +267,8 @@ fn check_metadata(
     ];
     let is_known = match expected {
         Some(expected) => report.version == text_of(expected.version),
-        None => KNOWN_VERSIONS.contains(&report.version.as_str()),
+        // Those that AMD's checks accept.
+        None => (0..=NEWEST[2]).any(|patch| report.version == text_of([NEWEST[0], NEWEST[1], patch])),
     };
     if !is_known {
         let found = vec![report.version.clone()];

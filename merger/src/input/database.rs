@@ -12,8 +12,8 @@ use crate::agree::strings::{Hash, hash};
 use crate::collectives::Sample;
 use crate::collectives::calls::Function;
 use rayon::prelude::*;
-use rpd_rocpd::read::{Database, ProcessFacts, ReadError, Space, Wanted};
-use rpd_shard::identity::unknown_boot;
+use rpd_rocpd::read::{Database, ProcessFacts, ReadError, Space, TakeRows, Wanted};
+use rpd_shard::identity::{boot_of_machine, unknown_boot, unnamed_node};
 use rpd_shard::model::{Cells, Keys, Kind, Local, Rows, Schema, Table, TableId, Value, rocpd};
 use rpd_shard::record::{Clock, ClockDomain, Loss, LossCause, Node, Process};
 use std::collections::{BTreeMap, BTreeSet};
@@ -34,7 +34,8 @@ pub(super) fn survey_database(
 ) -> Survey {
     let mut survey = Survey::default();
     for line in database.damage() {
-        survey.warnings.push(format!("{}: {line}", database.path().display()));
+        let path = database.path().display().to_string();
+        survey.warnings.push(if line.contains(&path) { line.clone() } else { format!("{path}: {line}") });
         survey.lose(None, LossCause::Truncated, None);
     }
     let mut string_tables = Vec::new();
@@ -45,6 +46,9 @@ pub(super) fn survey_database(
         let source = reader.survey(job, sample, &mut string_tables, &mut survey);
         survey.sources.push(source);
     }
+    // Damage is met when a file is opened, and again where its rows are read.
+    let mut told = BTreeSet::new();
+    survey.warnings.retain(|line| told.insert(line.clone()));
     shorten(&mut survey.warnings, MAX_WARNINGS, database.path());
     survey.sources.sort_by_cached_key(Source::order);
     database.release();
@@ -97,9 +101,16 @@ impl Reader<'_> {
         survey.warnings.extend(self.found.warnings.iter().map(|line| format!("{path}: {line}")));
         for left_out in &self.found.left_out {
             survey.warnings.push(format!("{path}: {left_out}"));
-            survey.lose(None, LossCause::UnknownTable, left_out.rows);
+            match Schema::builtin().by_name(&left_out.table) {
+                Some(known) => survey.lose(Some(known.id), LossCause::DamagedBlock, left_out.rows),
+                None => survey.lose(None, LossCause::UnknownTable, left_out.rows),
+            }
         }
-        for missing in Schema::builtin().rocpd_tables().filter(|t| self.found.position(t.id).is_none()) {
+        let is_missing = |table: &&Arc<Table>| {
+            let is_left_out = self.found.left_out.iter().any(|left_out| left_out.table == table.name);
+            self.found.position(table.id).is_none() && !is_left_out
+        };
+        for missing in Schema::builtin().rocpd_tables().filter(is_missing) {
             survey.warnings.push(format!("{path}: table {} is missing", missing.name));
             survey.lose(Some(missing.id), LossCause::DamagedBlock, None);
         }
@@ -168,13 +179,10 @@ impl Reader<'_> {
         };
         readable.table = place;
         for piece in &self.found.tables[place].pieces {
-            self.database.each(self.space, place, piece, &mut |piece, rows| {
+            self.each_string(place, piece, &mut |piece, rows| {
                 let rows = match rows {
                     Ok(rows) => rows,
-                    Err(error) => {
-                        survey.warn(&error);
-                        return survey.lose(Some(rocpd::STRING), LossCause::DamagedBlock, None);
-                    }
+                    Err(error) => return survey.lose_to(rocpd::STRING, &error, true),
                 };
                 readable.pieces.push(piece.clone());
                 runs_of(&rows).iter().for_each(|(first, next)| space.add_keys(*first, *next));
@@ -189,6 +197,20 @@ impl Reader<'_> {
         Texts { keys: space, hashes, readable, functions }
     }
 
+    /// Hands on the strings of a piece, page by page where one has the last of all ids.
+    fn each_string(&self, place: usize, piece: &rpd_rocpd::read::Piece, take: &mut TakeRows<'_>) {
+        let name = &self.found.tables[place].table.name;
+        self.database.each(self.space, place, piece, &mut |piece, rows| {
+            let checked = rows.and_then(|rows| self.ends_before_the_last_id(name, &rows).map(|()| rows));
+            match checked {
+                Err(ReadError::LastId { .. }) if piece.is_divisible() => {
+                    piece.split().iter().for_each(|part| self.each_string(place, part, take));
+                }
+                rows => take(piece, rows),
+            }
+        });
+    }
+
     /// The nodes by their keys; one that stands for them where they are lost.
     fn nodes(&self) -> Vec<(i64, Node)> {
         if self.found.nodes.is_empty() {
@@ -199,11 +221,28 @@ impl Reader<'_> {
                 Node { machine_id: boot_id.clone(), boot_id, hostname, ..Node::default() },
             )];
         }
-        let node = |(key, node): &(i64, Node)| {
-            let boot_id = unknown_boot(&node.machine_id);
-            (*key, Node { boot_id, ..node.clone() })
+        let node = |(number, (key, node)): (usize, &(i64, Node))| {
+            let mut node = node.clone();
+            node.boot_id = match boot_of_machine(&node) {
+                Some(boot_id) => boot_id,
+                // All sets of a merge have the same nodes.
+                None if is_merged(self.found) => unknown_boot(""),
+                None => {
+                    let Node { machine_id, boot_id, hostname, .. } =
+                        unnamed_node(number as i64, &self.processes());
+                    (node.machine_id, node.hostname) = (machine_id, hostname);
+                    boot_id
+                }
+            };
+            (*key, node)
         };
-        self.found.nodes.iter().map(node).collect()
+        self.found.nodes.iter().enumerate().map(node).collect()
+    }
+
+    /// Pid and first time of each process.
+    fn processes(&self) -> Vec<(i32, i64)> {
+        let seen = |p: &ProcessFacts| (i32::try_from(p.pid).unwrap_or(-1), p.start.unwrap_or(0));
+        self.found.processes.iter().map(seen).collect()
     }
 
     /// The pieces of a table that can be read, with what they tell. What cannot be read is noted.
@@ -216,11 +255,7 @@ impl Reader<'_> {
     ) -> Vec<(rpd_rocpd::read::Piece, PieceFacts)> {
         let read = |piece: &rpd_rocpd::read::Piece| {
             let rows = self.database.rows(self.space, place, piece, Wanted::Links)?;
-            // There is no key behind it, which runs of keys need.
-            if rows.len > 0 && rows.keys.get(rows.len - 1) == i64::MAX {
-                let (path, table) = (self.database.path().to_owned(), table.name.clone());
-                return Err(ReadError::Order { path, table, key: i64::MAX });
-            }
+            self.ends_before_the_last_id(&table.name, &rows)?;
             Ok(known.facts(table, &rows))
         };
         let mut good = Vec::new();
@@ -233,23 +268,33 @@ impl Reader<'_> {
                     Ok(facts) => good.push((piece, facts)),
                     // Page by page, so that one that is damaged costs no other.
                     Err(error) if piece.is_divisible() => {
-                        survey.warn(&error);
+                        // That is told with the number of rows that it costs.
+                        let is_told = !matches!(error, ReadError::LastId { .. });
+                        if is_told {
+                            survey.warn(&error);
+                        }
                         for part in piece.split() {
                             match read(&part) {
                                 Ok(facts) if facts.rows == 0 => {}
                                 Ok(facts) => good.push((part, facts)),
-                                Err(_) => survey.lose(Some(table.id), LossCause::DamagedBlock, None),
+                                Err(error) => survey.lose_to(table.id, &error, !is_told),
                             }
                         }
                     }
-                    Err(error) => {
-                        survey.warn(&error);
-                        survey.lose(Some(table.id), LossCause::DamagedBlock, None);
-                    }
+                    Err(error) => survey.lose_to(table.id, &error, true),
                 }
             }
         }
         good
+    }
+
+    /// Checks that there is an id behind those of some rows, which runs of keys need.
+    fn ends_before_the_last_id(&self, table: &str, rows: &Rows<Local>) -> Result<(), ReadError> {
+        if rows.len == 0 || rows.keys.get(rows.len - 1) != i64::MAX {
+            return Ok(());
+        }
+        let (path, table) = (self.database.path().to_owned(), table.to_owned());
+        Err(ReadError::LastId { path, table, rows: rows.len as u64 })
     }
 
     /// What a piece tells; where its rows are too long to be read at once, what its parts tell.
@@ -396,7 +441,20 @@ impl Survey {
         self.losses.push(Loss { source: 0, table, cause, rows });
     }
 
+    /// Notes the rows that cannot be read for a reason, and tells it.
+    fn lose_to(&mut self, table: TableId, error: &ReadError, tell: bool) {
+        if tell {
+            self.warn(error);
+        }
+        let rows = if let ReadError::LastId { rows, .. } = error { Some(*rows) } else { None };
+        self.lose(Some(table), LossCause::DamagedBlock, rows);
+    }
+
+    /// Tells what cannot be read. That the file was cut is told already.
     fn warn(&mut self, error: &ReadError) {
+        if matches!(error, ReadError::Cut { .. }) {
+            return;
+        }
         let cause = error.source().map_or(String::new(), |source| format!(" ({source})"));
         self.warnings.push(format!("{error}{cause}"));
     }

@@ -13,9 +13,10 @@ use super::translate::Told;
 use crate::cli::{MergeArgs, OutputFormat};
 use crate::failure::Failure;
 use rayon::prelude::*;
+use rpd_rocpd::schema::NEWEST;
 use serde::{Deserialize, Serialize};
 use std::cmp::Reverse;
-use std::collections::HashMap;
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::fs::{self, File};
 use std::io::Read;
 use std::ops::Range;
@@ -205,6 +206,7 @@ pub fn plan(files: &[Listed], output: PathBuf, told: &Told, since: &Since) -> Re
     }
     let schemas: Vec<_> = candidates.iter().flat_map(|c| c.schemas.iter().map(|(v, s)| (*v, s))).collect();
     let schema = PlannedSchema::join(&schemas);
+    let newer = newer_versions(&candidates);
     let kept_guid = match &candidates[..] {
         [only] if only.is_merged && only.guids.len() == 1 => only.guids.first().cloned(),
         _ => None,
@@ -212,7 +214,7 @@ pub fn plan(files: &[Listed], output: PathBuf, told: &Told, since: &Since) -> Re
     let former_merges = candidates.iter().filter_map(|c| c.former_merge.clone()).collect();
     let inputs = candidates.into_iter().map(planned).collect();
     let lost = lost::sum(since.lost().into_iter().chain(left.lost));
-    let notes = told.notes.iter().cloned().chain(since.notes()).collect();
+    let notes = told.notes.iter().cloned().chain(newer).chain(since.notes()).collect();
     Ok(Plan {
         run_id,
         inputs,
@@ -232,6 +234,25 @@ pub fn plan(files: &[Listed], output: PathBuf, told: &Told, since: &Since) -> Re
         names,
         kept_guid,
     })
+}
+
+/// A note for each version of RocPD's schema that came after this release, with the number of its inputs.
+fn newer_versions(candidates: &[Candidate]) -> Vec<String> {
+    let mut inputs: BTreeMap<[u32; 3], usize> = BTreeMap::new();
+    for candidate in candidates {
+        let versions: BTreeSet<[u32; 3]> = candidate.schemas.iter().map(|(version, _)| *version).collect();
+        versions.into_iter().filter(|v| *v > NEWEST).for_each(|v| *inputs.entry(v).or_default() += 1);
+    }
+    let text = |version: [u32; 3]| version.map(|part| part.to_string()).join(".");
+    let note = |(version, inputs): (&[u32; 3], &usize)| {
+        let (version, newest) = (text(*version), text(NEWEST));
+        let verb = if *inputs == 1 { "1 input has".to_owned() } else { format!("{inputs} inputs have") };
+        format!(
+            "{verb} RocPD schema {version}, which is newer than this release knows ({newest}): what it added is carried \
+         along as it is"
+        )
+    };
+    inputs.iter().map(note).collect()
 }
 
 /// A text with the names that the user knows in the place of those of translated files.

@@ -5,6 +5,7 @@ use super::format::Format;
 use rayon::prelude::*;
 use rpd_shard::record::RunIdentity;
 use serde::{Deserialize, Serialize};
+use std::collections::BTreeSet;
 use std::fs::{self, File};
 use std::io::{self, BufWriter, Write};
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
@@ -91,10 +92,12 @@ pub fn replace(files: &mut [Listed], translated: impl IntoIterator<Item = Transl
     let mut sorted: Vec<_> = translated.into_iter().collect();
     sorted.sort_by_key(|t| t.position);
     let mut all = Told::default();
+    let mut told_notes = BTreeSet::new();
     for Translated { position, shard, told } in sorted {
         let Some(listed) = files.get_mut(position) else { continue };
         all.warnings.extend(told.warnings);
-        all.notes.extend(told.notes);
+        // What many files have in common is told once.
+        all.notes.extend(told.notes.into_iter().filter(|note| told_notes.insert(note.clone())));
         match shard {
             Ok(path) => {
                 listed.origin = Some(std::mem::replace(&mut listed.path, path));
@@ -131,6 +134,11 @@ fn translate_file(listed: &Listed, to: &Path, told: &mut Told) -> Result<(), Str
             let options = rpd_legacy::Options { run, clock: None, marker_offset: None };
             let (sink, account) =
                 rpd_legacy::translate(from, sink, &options).map_err(|error| chain(&error))?;
+            if let Some(what) = account.unknown_version() {
+                notes.push(format!(
+                    "{what}, and this release knows 2 and 3: it is read as if it were one of them"
+                ));
+            }
             account.warnings.into_iter().for_each(&mut tell);
             for ((table, column), count) in account.misses.iter().take(MAX_TOLD) {
                 tell(format!(

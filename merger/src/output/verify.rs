@@ -2,6 +2,7 @@
 
 use crate::failure::Failure;
 use crate::input::schema::JobSchema;
+use rpd_rocpd::schema::NEWEST;
 use rpd_rocpd::verify::{CheckError, Expected, check_against};
 use rpd_shard::model::TableId;
 use serde::Serialize;
@@ -50,6 +51,8 @@ pub struct Verification {
     pub converted: BTreeMap<String, (u64, u64)>,
     /// Version of the schema.
     pub version: String,
+    /// Whether this release knows AMD's rules for that version.
+    pub rules_known: bool,
     /// Sets of tables.
     pub sets: usize,
     /// Broken rules, none in a good file.
@@ -80,6 +83,7 @@ pub fn verify(
     let report = check_against(path, expected).map_err(|error| unreadable(&error))?;
     let mut found = Verification {
         version: report.version,
+        rules_known: schema.version <= NEWEST,
         sets: report.sets,
         problems: report.problems.iter().map(ToString::to_string).collect(),
         ..Verification::default()
@@ -140,10 +144,16 @@ impl Verification {
         lines.extend(self.problems.iter().map(|problem| format!("problem: {problem}")));
         if self.problems.is_empty() {
             let sets = if self.sets == 1 { "table set" } else { "table sets" };
-            lines.push(format!(
-                "integrity_check, foreign_key_check and AMD's rules: ok, schema {}, {} {sets}",
-                self.version, self.sets
-            ));
+            let Verification { version, sets: number, .. } = self;
+            lines.push(match self.rules_known {
+                true => format!(
+                    "integrity_check, foreign_key_check and AMD's rules: ok, schema {version}, {number} {sets}"
+                ),
+                false => format!(
+                    "integrity_check and foreign_key_check: ok, schema {version}, of which AMD's rules are not known, \
+                     {number} {sets}"
+                ),
+            });
         }
         lines
     }

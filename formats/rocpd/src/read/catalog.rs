@@ -47,8 +47,7 @@ impl Catalog {
 
 /// The schema of a file by its pages.
 pub(super) fn by_pages(database: &pages::Database) -> Result<Catalog, ReadError> {
-    let rows =
-        database.schema().map_err(|error| ReadError::page(error, database.page_size(), "sqlite_master"))?;
+    let rows = database.schema().map_err(|error| ReadError::page(error, database, "sqlite_master"))?;
     catalog(rows, database.path())
 }
 

@@ -69,6 +69,13 @@ impl Damage {
             }
         }
     }
+
+    /// Rows that cannot be read. That a file was cut is told once.
+    fn add_error(&mut self, error: &ReadError) {
+        if !matches!(error, ReadError::Cut { .. }) {
+            self.add([error.to_string()]);
+        }
+    }
 }
 
 impl Database {
@@ -95,7 +102,10 @@ impl Database {
         let missing = pages.as_ref().map_or(0, pages::Database::truncated_pages);
         let mut damage = Damage::default();
         if missing > 0 {
-            damage.add([format!("the file ends at byte {bytes}, and its last {missing} pages are missing")]);
+            let pages = if missing == 1 { "page is" } else { "pages are" };
+            damage.add([format!(
+                "the file is cut: it ends at byte {bytes}, its last {missing} {pages} missing, and so are their rows"
+            )]);
         }
         let file = Reader { pages, sql: Connections::new(path, bytes, missing > 0) };
         let catalog = match &file.pages {
@@ -107,7 +117,7 @@ impl Database {
         }
         let Catalog { entries, remarks, others } = catalog;
         damage.add(remarks);
-        let groups = space::group(&entries);
+        let (groups, strays) = space::group(&entries);
         if groups.is_empty() {
             return Err(ReadError::NotRocPd(path.to_owned()));
         }
@@ -119,7 +129,8 @@ impl Database {
             spaces.push(file.space(suffix, tables, &mut damage)?);
         }
         if let Some(first) = spaces.first_mut() {
-            first.left_out.extend(file.others(others));
+            first.left_out.extend(file.others(strays, "its name ends with no uuid of the file"));
+            first.left_out.extend(file.others(others, "it is none of RocPD's"));
         }
         Ok(Database { file, spaces, damage })
     }
@@ -300,7 +311,9 @@ impl Reader {
         let (metadata, tables): (Vec<_>, Vec<_>) =
             tables.into_iter().partition(|(name, _)| name == crate::schema::METADATA);
         for (_, entry) in metadata {
-            space.tags = self.tags(entry, &space.suffix, damage)?;
+            let (tags, warnings) = self.tags(entry, &space.suffix, damage)?;
+            space.tags = tags;
+            warnings.into_iter().for_each(|warning| space.warn(warning));
         }
         match tags::version(&space.tags) {
             Ok(Some(version)) => space.version = version,
@@ -340,19 +353,19 @@ impl Reader {
         Ok(space)
     }
 
-    /// Reads the metadata rows.
+    /// Reads the metadata rows. What is not as it should be is told, too.
     fn tags(
         &self,
         entry: &Entry,
         suffix: &str,
         damage: &mut Damage,
-    ) -> Result<BTreeMap<String, String>, ReadError> {
+    ) -> Result<(BTreeMap<String, String>, Vec<String>), ReadError> {
         let mut tags = BTreeMap::new();
         let file = match self.declaration(entry, Names { suffix, guid: None }, damage)? {
             Ok(file) => file,
             Err(why) => {
                 damage.add([format!("{} is not read: {why}", entry.name)]);
-                return Ok(tags);
+                return Ok((tags, Vec::new()));
             }
         };
         let table = &*tags::METADATA;
@@ -361,10 +374,10 @@ impl Reader {
         for piece in self.pieces(&stored, damage)? {
             self.each(&stored, &found.table, &piece, &mut |_, rows| match rows {
                 Ok(rows) => tags::add(&mut tags, &rows),
-                Err(error) => damage.add([error.to_string()]),
+                Err(error) => damage.add_error(&error),
             });
         }
-        Ok(tags)
+        Ok((tags, found.warnings))
     }
 
     /// The facts in the rows of a table.
@@ -380,16 +393,15 @@ impl Reader {
         for piece in &table.pieces {
             self.each(&table.stored, &table.table, piece, &mut |_, rows| match rows {
                 Ok(rows) => facts.extend(of(rows).take(MAX_FACTS.saturating_sub(facts.len()))),
-                Err(error) => damage.add([error.to_string()]),
+                Err(error) => damage.add_error(&error),
             });
         }
         facts.shrink_to_fit();
         facts
     }
 
-    /// Tables with rows that are none of RocPD's. Of very many only some are counted.
-    fn others(&self, names: Vec<String>) -> Vec<LeftOut> {
-        let why = "it is none of RocPD's";
+    /// Tables with rows that belong to no space. Of very many only some are counted.
+    fn others(&self, names: Vec<String>, why: &'static str) -> Vec<LeftOut> {
         let more = names.len().saturating_sub(MAX_OTHERS);
         let counted = names.into_iter().take(MAX_OTHERS).map(|name| self.left_out(name.clone(), &name, why));
         let mut others: Vec<_> = counted.filter(|other| other.rows != Some(0)).collect();

@@ -2,7 +2,8 @@
 
 use super::declaration::{FileColumn, FileTable, Literal};
 use super::shared::Shared;
-use rpd_shard::model::{Column, Declared, Kind, Table, TableId, rocpd};
+use crate::schema::METADATA;
+use rpd_shard::model::{Column, Declared, Kind, Schema, Table, TableId, rocpd};
 use std::collections::HashMap;
 use std::sync::Arc;
 
@@ -11,6 +12,13 @@ const IMPLIED: [&str; 2] = ["id", "guid"];
 
 /// Tables that are not as the data model has them.
 static TABLES: Shared<Table> = Shared::new();
+
+/// Whether equal rows of all inputs become one, which has no room for a value of its own from each.
+fn is_shared(name: &str) -> bool {
+    let builtin = Schema::builtin();
+    let shared = [rocpd::STRING, rocpd::INFO_NODE].into_iter().filter_map(|id| builtin.get(id));
+    name == METADATA || shared.into_iter().any(|table| table.name == name)
+}
 
 /// A table in the words of the data model, and where the file has its columns.
 pub(super) struct Described {
@@ -24,7 +32,7 @@ pub(super) struct Described {
 ///
 /// A known column has the kind that the model gives it, wherever it stands; the file says whether it
 /// may be NULL, and which words it may have. The others come behind the column that they stand behind
-/// in the file.
+/// in the file; those of tables whose equal rows become one are left out.
 pub(super) fn describe(
     id: TableId,
     name: &str,
@@ -55,6 +63,13 @@ pub(super) fn describe(
         let is_implied = IMPLIED.iter().any(|implied| found.name.eq_ignore_ascii_case(implied));
         if found.stored_at.is_none() && !is_listed {
             warnings.push(format!("{name}.{} is computed and is left out", found.name));
+            continue;
+        }
+        if !is_listed && !is_implied && is_shared(name) {
+            warnings.push(format!(
+                "the column {} of {name} is left out: its rows are there once for all inputs",
+                found.name.escape_debug()
+            ));
             continue;
         }
         if !is_listed && !is_implied {

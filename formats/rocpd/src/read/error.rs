@@ -1,6 +1,6 @@
 //! Why a database, or a piece of one, cannot be read.
 
-use rpd_sqlite::read::{OpenError, PageError, PageProblem};
+use rpd_sqlite::read::{Database, OpenError, PageError, PageProblem};
 use std::io;
 use std::path::{Path, PathBuf};
 
@@ -95,6 +95,14 @@ pub enum ReadError {
         /// What is wrong.
         reason: String,
     },
+    /// The file was cut, which [`damage`](super::Database::damage) tells, and the rows are behind its end.
+    #[error("{} is cut, and rows of {table} are behind its end", path.display())]
+    Cut {
+        /// The file.
+        path: PathBuf,
+        /// Name of the table, with its suffix.
+        table: String,
+    },
     /// SQLite cannot read some rows.
     #[error("read rows with ids {first} to {last} of {table} in {}", path.display())]
     Rows {
@@ -118,6 +126,19 @@ pub enum ReadError {
         table: String,
         /// The key.
         key: i64,
+    },
+    /// A row has the largest id that there is, and rows are numbered up to the id behind the last one.
+    #[error(
+        "{rows} rows of {table} in {} are left out: one of them has the id {}, and no id is left behind it",
+        path.display(), i64::MAX
+    )]
+    LastId {
+        /// The file.
+        path: PathBuf,
+        /// Name of the table.
+        table: String,
+        /// How many rows are left out with it.
+        rows: u64,
     },
     /// SQLite cannot read the schema.
     #[error("read the schema of {}: check it with \"PRAGMA integrity_check\" of sqlite3", path.display())]
@@ -147,15 +168,17 @@ impl ReadError {
     }
 
     /// A page of `table` cannot be read.
-    pub(super) fn page(error: PageError, page_size: usize, table: &str) -> ReadError {
+    pub(super) fn page(error: PageError, database: &Database, table: &str) -> ReadError {
+        let is_cut = is_behind_the_end(&error, database);
         let PageError { path, page, problem } = error;
         let (path, table) = (path.to_path_buf(), table.to_owned());
         match problem {
             PageProblem::Changed => ReadError::Changed(path),
             PageProblem::Io(source) => ReadError::Io { path, source },
             PageProblem::TooLong => ReadError::TooLarge { path, table },
+            _ if is_cut => ReadError::Cut { path, table },
             problem => {
-                let offset = u64::from(page.saturating_sub(1)) * page_size as u64;
+                let offset = u64::from(page.saturating_sub(1)) * database.page_size() as u64;
                 ReadError::Page { path, table, page, offset, reason: problem.to_string() }
             }
         }
@@ -165,6 +188,16 @@ impl ReadError {
     pub(super) fn schema(path: &Path) -> impl Fn(rusqlite::Error) -> ReadError {
         move |source| ReadError::Schema { path: path.to_owned(), source }
     }
+}
+
+/// Whether a page is damaged because a file was cut, and not by itself.
+pub(super) fn is_behind_the_end(error: &PageError, database: &Database) -> bool {
+    let is_behind = match error.problem {
+        PageProblem::Missing => true,
+        PageProblem::Overflow { overflow, .. } => overflow > database.page_count(),
+        _ => false,
+    };
+    is_behind && database.truncated_pages() > 0
 }
 
 impl From<OpenError> for ReadError {

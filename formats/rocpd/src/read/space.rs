@@ -114,8 +114,12 @@ pub(super) fn is_mark(name: &str) -> bool {
     MARKS.iter().any(|mark| end_of(name, mark).is_some())
 }
 
-/// The ends of table names that tell spaces apart, and the tables of each by name without it.
-pub(super) fn group(entries: &[Entry]) -> BTreeMap<String, Vec<(String, &Entry)>> {
+/// The tables of each space, by the end of their names.
+pub(super) type Groups<'a> = BTreeMap<String, Vec<(String, &'a Entry)>>;
+
+/// The ends of table names that tell spaces apart, and the tables of each by name without it. The names of tables that
+/// belong to none are given, too.
+pub(super) fn group(entries: &[Entry]) -> (Groups<'_>, Vec<String>) {
     let ends = |mark: &str| -> BTreeSet<&str> {
         entries.iter().filter_map(|entry| end_of(&entry.name, mark)).collect()
     };
@@ -127,17 +131,21 @@ pub(super) fn group(entries: &[Entry]) -> BTreeMap<String, Vec<(String, &Entry)>
     };
     let mut suffixes: BTreeSet<&str> = metadata.intersection(&process).copied().collect();
     suffixes.extend(metadata.symmetric_difference(&process).filter(|end| !is_inside(end)));
-    let mut groups: BTreeMap<String, Vec<(String, &Entry)>> = BTreeMap::new();
+    let mut groups = Groups::new();
+    let mut strays = Vec::new();
     for entry in entries {
         // The longest suffix that fits.
         let at = entry.name.match_indices('_').map(|(at, _)| at);
         let found = at.skip(1).find(|at| suffixes.contains(&entry.name[*at..]));
-        if let Some(at) = found {
-            let (name, suffix) = entry.name.split_at(at);
-            groups.entry(suffix.to_owned()).or_default().push((name.to_owned(), entry));
+        match found {
+            Some(at) => {
+                let (name, suffix) = entry.name.split_at(at);
+                groups.entry(suffix.to_owned()).or_default().push((name.to_owned(), entry));
+            }
+            None => strays.push(entry.name.clone()),
         }
     }
-    groups
+    (groups, strays)
 }
 
 /// A table of the file with its declaration.

@@ -3,7 +3,7 @@
 use super::catalog::Entry;
 use super::database::Wanted;
 use super::declaration::{FileColumn, FileTable, Literal};
-use super::error::ReadError;
+use super::error::{ReadError, is_behind_the_end};
 use super::piece::{Piece, Place};
 use super::shared::Shared;
 use crate::connect::identifier;
@@ -80,11 +80,15 @@ impl Stored {
         self.columns.iter().flatten().all(|source| source.default.is_some())
     }
 
-    /// Divides the table into pieces by its leaf pages. What is lost is told, one line each.
+    /// Divides the table into pieces by its leaf pages. What is lost is told, one line each, but for what is behind the
+    /// end of a file that was cut.
     pub(super) fn page_pieces(&self, database: &pages::Database) -> (Vec<Piece>, Vec<String>) {
         let found = database.leaves(self.root);
-        let damage =
-            found.damage.iter().map(|error| format!("rows of {} are lost: {error}", self.name)).collect();
+        let told = found.damage.iter().filter(|error| !is_behind_the_end(error, database));
+        let line = |error: &pages::PageError| {
+            format!("rows of {} are lost: page {}: {}", self.name, error.page, error.problem)
+        };
+        let damage = told.map(line).collect();
         let many = (PIECE_BYTES / database.page_size()).max(1);
         let piece = |pages: &[u32]| {
             let rows = pages.len() * database.page_size() / ROW_BYTES;
@@ -98,8 +102,7 @@ impl Stored {
         match &piece.place {
             Place::Pages(leaves) if leaves.len() == 1 => {
                 let payloads = database.payloads(leaves[0]);
-                let payloads =
-                    payloads.map_err(|error| ReadError::page(error, database.page_size(), &self.name))?;
+                let payloads = payloads.map_err(|error| ReadError::page(error, database, &self.name))?;
                 // Rows that share overflow pages would be more than the file.
                 let sum = payloads.iter().fold(0u64, |sum, length| sum.saturating_add(*length));
                 if sum > u64::from(database.page_count()) * database.page_size() as u64 {
@@ -139,7 +142,7 @@ impl Stored {
             // The keys are looked for by SQLite.
             Place::Keys { .. } => return Err(ReadError::Changed(database.path().to_owned())),
         };
-        let mut rows = rows.map_err(|error| ReadError::page(error, database.page_size(), &self.name))?;
+        let mut rows = rows.map_err(|error| ReadError::page(error, database, &self.name))?;
         let columns = sources().zip(&table.columns).map(|(source, column)| {
             let cells = source.and_then(|source| rows.columns.get_mut(source.at)).map(std::mem::take);
             // NULL in all rows is what an absent column without a default means, and costs nothing.

@@ -52,6 +52,9 @@ const UNKNOWN: &[u8] = b"(unknown)";
 /// Most rows of metadata, and bytes of each value, that are kept.
 const MAX_METADATA: (i64, usize) = (4096, 64 << 10);
 
+/// Most letters of a version that are told.
+const MAX_VERSION: usize = 32;
+
 /// What the caller knows and the file does not.
 #[derive(Clone, Debug)]
 pub struct Options {
@@ -99,6 +102,21 @@ pub fn peek(path: &Path) -> Result<Vec<Process>, TranslateError> {
     let census = Census::take(&input)?;
     let (clock, _) = census.clock(None, None);
     Ok((1..=census.processes.len() as u32).filter_map(|source| census.process(source, clock)).collect())
+}
+
+impl Translation {
+    /// What the file says of its schema, where that is none of the versions that this release knows.
+    pub fn unknown_version(&self) -> Option<String> {
+        let tagged = self.metadata.iter().find(|(tag, _)| tag == "schema_version");
+        match tagged.map(|(_, version)| version.trim()) {
+            None => Some("a .rpd does not say its schema version".to_owned()),
+            Some("2" | "3") => None,
+            Some(other) => {
+                let other: String = other.chars().take(MAX_VERSION).collect();
+                Some(format!("a .rpd has schema version {other:?}"))
+            }
+        }
+    }
 }
 
 /// Whether a file is a `.rpd` that [`crate::write()`] wrote: it tells its clock.

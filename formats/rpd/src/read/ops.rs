@@ -204,7 +204,19 @@ pub(super) fn translate<W: Write>(
     let columns = OpColumns::add(&mut select);
     let mut query = input.conn.prepare(&select.sql("ORDER BY o.id")).map_err(failed)?;
     let mut rows = query.query([]).map_err(failed)?;
-    let mut pairs = input.conn.prepare(&pairs_sql(input)).map_err(failed)?;
+    let mut further = 0;
+    let pairs_sql = match pairs_sql(input) {
+        Some(sql) => sql,
+        None => {
+            if input.has_rows("rocpd_op")? {
+                output.lose_unknown();
+                let what = "there is no table rocpd_api_ops with op_id and api_id: no operation is linked to its call";
+                output.account.warnings.push(what.to_owned());
+            }
+            "SELECT NULL LIMIT 0".to_owned()
+        }
+    };
+    let mut pairs = input.conn.prepare(&pairs_sql).map_err(failed)?;
     let pairs = pairs.query([]).map_err(failed)?;
     let mut pairs = Follow::new(pairs, input, "rocpd_api_ops", |row| row.get_ref(1).ok().and_then(int))?;
     let mut launches = Launches::new(input)?;
@@ -220,10 +232,7 @@ pub(super) fn translate<W: Write>(
                 (_, None) => output.miss("rocpd_api_ops", "api_id"),
                 (None, found) => call = found,
                 // An operation has one call; further ones are not kept.
-                (Some(_), Some(_)) => {
-                    output.miss("rocpd_api_ops", "op_id");
-                    output.lose(0, "rocpd_api_ops", Some(rocpd::EVENT), 1);
-                }
+                (Some(_), Some(_)) => further += 1,
             }
         }
         // A call without a time is no row of the shard, but its sizes and its process hold.
@@ -256,19 +265,21 @@ pub(super) fn translate<W: Write>(
     let (read, strays) = pairs.finish()?;
     output.reads("rocpd_api_ops", read);
     output.misses("rocpd_api_ops", "op_id", strays);
-    output.lose(0, "rocpd_api_ops", Some(rocpd::EVENT), strays);
+    // No event is lost with a link, and RocPD has no table for links.
+    output.lose(0, "rocpd_api_ops", None, strays + further);
+    if further > 0 {
+        let why = "RocPD links an operation to one call, and these lead to a further one";
+        output.account.warnings.push(format!("rows of rocpd_api_ops that are left out: {further}; {why}"));
+    }
     Ok((ids, last))
 }
 
-/// Operation and call, in the order of the operations.
-fn pairs_sql(input: &Input) -> String {
-    match input.table("rocpd_api_ops") {
-        Some(info) if info.column("op_id").is_some() && info.column("api_id").is_some() => {
-            let order = info.column("id").map_or(String::new(), |id| format!(", {}", identifier(&id.name)));
-            format!("SELECT op_id, api_id FROM rocpd_api_ops ORDER BY op_id{order}")
-        }
-        _ => "SELECT NULL LIMIT 0".to_owned(),
-    }
+/// Operation and call, in the order of the operations; `None` where the file cannot tell.
+fn pairs_sql(input: &Input) -> Option<String> {
+    let info = input.table("rocpd_api_ops")?;
+    info.column("op_id").and(info.column("api_id"))?;
+    let order = info.column("id").map_or(String::new(), |id| format!(", {}", identifier(&id.name)));
+    Some(format!("SELECT op_id, api_id FROM rocpd_api_ops ORDER BY op_id{order}"))
 }
 
 /// One operation.

@@ -114,6 +114,11 @@ impl<'a, W: Write> Output<'a, W> {
         }
     }
 
+    /// Notes that rows of a table that has no place in the shard are lost, and nobody knows how many.
+    pub(super) fn lose_unknown(&mut self) {
+        self.writer.loss(Loss { source: 0, table: None, cause: LossCause::UnknownTable, rows: None });
+    }
+
     /// Ends the shard.
     pub(super) fn finish(self) -> Result<(W, Translation), TranslateError> {
         let sink = self.writer.finish().map_err(|e| self.input.shard_error(e))?;

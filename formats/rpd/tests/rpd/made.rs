@@ -2,7 +2,7 @@
 
 use crate::support::{lines, number, options, shard, tables};
 use rpd_legacy::{Options, peek};
-use rpd_shard::record::Clock;
+use rpd_shard::record::{Clock, LossCause};
 use rusqlite::Connection;
 use std::path::{Path, PathBuf};
 
@@ -95,6 +95,49 @@ fn processes_of_one_file_keep_their_rows_apart() {
 }
 
 #[test]
+fn links_that_are_left_out_are_lost_as_links() {
+    let dir = tempfile::tempdir().unwrap();
+    let rows =
+        "INSERT INTO rocpd_api VALUES (1, 5, 5, 10, 20, 2, 1, 3, NULL), (2, 5, 5, 30, 40, 2, 1, 3, NULL);
+         INSERT INTO rocpd_op VALUES (1, 0, 0, 0, 100, 110, 7, 6);
+         INSERT INTO rocpd_api_ops (api_id, op_id) VALUES (1, 1), (2, 1);";
+    let lost = |path: &Path| {
+        let (made, account) = shard(path, &options());
+        let losses = made.ledger.as_ref().unwrap().losses.clone();
+        let losses: Vec<_> = losses.iter().map(|loss| (loss.table, loss.cause, loss.rows)).collect();
+        (losses, account)
+    };
+    let path = make(dir.path(), rows);
+    let (losses, account) = lost(&path);
+    assert_eq!(losses, [(None, LossCause::UnknownTable, Some(1))]);
+    assert_eq!(account.lost.get("rocpd_api_ops"), Some(&1));
+    assert!(account.misses.is_empty(), "{:?}", account.misses);
+    let told = "rows of rocpd_api_ops that are left out: 1; RocPD links an operation to one call, and these lead to a further one";
+    assert_eq!(account.warnings, [told]);
+
+    Connection::open(&path).unwrap().execute_batch("DROP TABLE rocpd_api_ops").unwrap();
+    let (losses, account) = lost(&path);
+    assert_eq!(losses, [(None, LossCause::UnknownTable, None)]);
+    assert!(account.warnings[0].starts_with("there is no table rocpd_api_ops"), "{:?}", account.warnings);
+}
+
+#[test]
+fn a_schema_version_that_is_not_known_is_told() {
+    let dir = tempfile::tempdir().unwrap();
+    for (statement, expected) in [
+        ("", None),
+        ("UPDATE rocpd_metadata SET value = '2'", None),
+        ("UPDATE rocpd_metadata SET value = '9'", Some("a .rpd has schema version \"9\"")),
+        ("DELETE FROM rocpd_metadata", Some("a .rpd does not say its schema version")),
+    ] {
+        let path = make(dir.path(), statement);
+        let (_, account) = shard(&path, &options());
+        assert_eq!(account.unknown_version().as_deref(), expected, "{statement}");
+        std::fs::remove_file(&path).unwrap();
+    }
+}
+
+#[test]
 fn what_refers_to_nothing_is_kept_and_counted() {
     let dir = tempfile::tempdir().unwrap();
     let path = make(
@@ -125,7 +168,7 @@ fn what_refers_to_nothing_is_kept_and_counted() {
             "rocpd_api.start 1",
             "rocpd_api.tid 1",
             "rocpd_api_ops.api_id 1",
-            "rocpd_api_ops.op_id 2",
+            "rocpd_api_ops.op_id 1",
             "rocpd_counter.name_id 1",
             "rocpd_counter.op_id 1",
             "rocpd_kernelapi.api_ptr_id 1",

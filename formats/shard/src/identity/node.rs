@@ -12,10 +12,16 @@ pub fn unknown_boot(machine: &str) -> String {
     format!("unknown:{machine}")
 }
 
-/// The boot of a node by its machine id, else by its name; `None` where it has neither.
+/// The boot of a node by its machine id and its name, since cloned images share the former; `None` where it has neither.
 pub fn boot_of_machine(node: &Node) -> Option<String> {
-    let machine = [&node.machine_id, &node.hostname].into_iter().find(|name| !name.is_empty())?;
-    Some(unknown_boot(machine))
+    let (machine, name) = (node.machine_id.as_str(), node.hostname.as_str());
+    match (machine, name) {
+        ("", "") => None,
+        ("", name) => Some(unknown_boot(name)),
+        // A merge names a machine without an id by its host.
+        (machine, name) if name.is_empty() || name.starts_with(machine) => Some(unknown_boot(machine)),
+        (machine, name) => Some(unknown_boot(&format!("{machine}@{name}"))),
+    }
 }
 
 /// Stands for the node of a file that names none: nobody can say whether two such files are of one node, so that each
@@ -63,6 +69,18 @@ mod tests {
         assert_eq!(boot_of_machine(&node), Some(node.boot_id));
         let named = Node { hostname: "n1".into(), ..Node::default() };
         assert_eq!(boot_of_machine(&named), Some(unknown_boot("n1")));
+        let merged = Node { machine_id: "n1".into(), ..named };
+        assert_eq!(boot_of_machine(&merged), Some(unknown_boot("n1")));
         assert_eq!(boot_of_machine(&Node::default()), None);
+    }
+
+    #[test]
+    fn cloned_machines_have_different_boots() {
+        let clone = |name: &str| {
+            let node = Node { machine_id: "m".into(), hostname: name.into(), ..Node::default() };
+            boot_of_machine(&node)
+        };
+        assert_eq!(clone("n1"), clone("n1"));
+        assert_ne!(clone("n1"), clone("n2"));
     }
 }

@@ -53,6 +53,7 @@ fn check(path: &Path, whole: &Content, what: &str) -> usize {
                     error,
                     ReadError::Schema { .. }
                         | ReadError::Page { .. }
+                        | ReadError::Cut { .. }
                         | ReadError::NotRocPd(_)
                         | ReadError::NotADatabase(_)
                         | ReadError::Empty(_)
