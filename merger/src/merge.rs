@@ -61,7 +61,11 @@ pub fn merge(comm: &impl Comm, args: &MergeArgs) -> Result<Report, Failure> {
     let mut listing = from_rank_0(comm, || Listing::new(args))?;
     let partial = match args.dry_run {
         true => None,
-        false => Some(Partial::begin(&listing.output, comm.rank() == 0, args.force)?),
+        false => {
+            let mut partial = settle(comm, Partial::begin(&listing.output, comm.rank() == 0, args.force))?;
+            partial.share();
+            Some(partial)
+        }
     };
     let mut report = merge_listed(comm, args, &mut listing, partial.as_ref(), &mut progress)?;
     if let Some(mut partial) = partial {
@@ -283,7 +287,7 @@ fn translate_foreign(comm: &impl Comm, listing: &mut Listing) -> Result<Option<F
         return Ok(None);
     }
     let begun = Folder::begin(&listing.output, comm.rank() == 0);
-    let folder = settle(comm, begun.map_err(|error| Failure::write(&listing.output, &error)))?;
+    let folder = settle(comm, begun)?;
     let own = translate::translate(&listing.files, &folder, comm.rank(), comm.size());
     let mut all: Vec<Translated> = Vec::new();
     for message in comm.all_gather(wire::encode(&own)) {

@@ -10,8 +10,13 @@ use rpd_tests::synthetic::{SyntheticRun, write_shards};
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// Looks like a database that somebody needs.
-const OLD_DATABASE: &[u8] = b"SQLite format 3\0 and so on";
+/// Looks like a database that a merge made.
+fn old_merge() -> Vec<u8> {
+    let mut header = b"SQLite format 3\0".to_vec();
+    header.resize(100, 1);
+    header[68..72].copy_from_slice(b"rpdm");
+    header
+}
 
 fn small() -> RunFolder {
     RunFolder::new(&SyntheticRun::default())
@@ -237,10 +242,10 @@ fn a_flipped_byte_costs_one_block_and_the_ledger_says_so() {
 #[test]
 fn an_output_that_is_there_is_kept_without_force() {
     let run = small();
-    fs::write(run.path.join("trace.db"), OLD_DATABASE).unwrap();
+    fs::write(run.path.join("trace.db"), old_merge()).unwrap();
     let outcome = rpd_merge().arg(&run.path).run();
     assert_refused(&outcome, 5, &["trace.db", "--force"]);
-    assert_eq!(fs::read(run.path.join("trace.db")).unwrap(), OLD_DATABASE);
+    assert_eq!(fs::read(run.path.join("trace.db")).unwrap(), old_merge());
     let _ = rpd_merge().arg("--force").arg(&run.path).run().success();
     run.database().assert_sound();
 }
@@ -248,12 +253,12 @@ fn an_output_that_is_there_is_kept_without_force() {
 #[test]
 fn a_failed_merge_keeps_the_output_that_was_there() {
     let run = small();
-    fs::write(run.path.join("trace.db"), OLD_DATABASE).unwrap();
+    fs::write(run.path.join("trace.db"), old_merge()).unwrap();
     let other = RunFolder::new(&SyntheticRun { seed: 2, ..SyntheticRun::default() });
     fs::copy(other.shard(3), run.path.join("rank-00007.rpdshard")).unwrap();
     let outcome = rpd_merge().arg("--force").arg(&run.path).run();
     assert_refused(&outcome, 4, &["rank-00007.rpdshard"]);
-    assert_eq!(fs::read(run.path.join("trace.db")).unwrap(), OLD_DATABASE);
+    assert_eq!(fs::read(run.path.join("trace.db")).unwrap(), old_merge());
 }
 
 #[test]
@@ -309,10 +314,21 @@ fn a_full_output_disk_leaves_no_file_behind() {
 #[test]
 fn a_stale_partial_file_of_a_killed_merge_is_cleared_away() {
     let run = small();
-    fs::write(run.path.join("trace.db.partial"), OLD_DATABASE).unwrap();
-    let database = run.merged();
-    database.assert_sound();
-    assert_eq!(leftovers(&run.path).iter().map(|path| name(path)).collect::<Vec<_>>(), ["trace.db"]);
+    let (partial, lock) = (run.path.join("trace.db.partial"), run.path.join("trace.db.lock"));
+    let only_the_output = || {
+        assert_eq!(leftovers(&run.path).iter().map(|path| name(path)).collect::<Vec<_>>(), ["trace.db"]);
+    };
+    for left in [Vec::new(), old_merge()] {
+        fs::write(&partial, left).unwrap();
+        let _ = rpd_merge().arg("--force").arg(&run.path).run().success();
+        only_the_output();
+    }
+    // SQLite had not written the first page: the lock tells whose it was.
+    fs::write(&partial, [0; 4096]).unwrap();
+    fs::write(&lock, "").unwrap();
+    let _ = rpd_merge().arg("--force").arg(&run.path).run().success();
+    only_the_output();
+    run.database().assert_sound();
 }
 
 #[test]

@@ -178,8 +178,8 @@ fn is_result(path: &Path) -> bool {
     path.file_stem().is_some_and(|stem| stem.to_string_lossy().ends_with("_results"))
 }
 
-/// Whether a file is one that a merge wrote.
-fn is_merge(path: &Path) -> bool {
+/// Whether a file is one that a merge wrote, by its metadata.
+pub(crate) fn is_merge(path: &Path) -> bool {
     match format_of(path) {
         Ok(Format::RocPd) => {
             Database::open(path).is_ok_and(|database| database.spaces().iter().any(is_merged))

@@ -56,7 +56,8 @@ pub fn trace(comm: &impl Comm, args: &MergeArgs, order: &TraceOrder) -> Result<T
         None => {
             let output = place.work().join("merged.db");
             let mut listing = from_rank_0(comm, || Listing::of(files, output.clone(), args))?;
-            let partial = settle(comm, Partial::begin(&output, comm.rank() == 0, false))?;
+            let mut partial = settle(comm, Partial::begin(&output, comm.rank() == 0, false))?;
+            partial.share();
             let report = merge_listed(comm, args, &mut listing, Some(&partial), &mut progress)?;
             let database = partial.path().to_owned();
             (Some(report), Some(partial), database)
