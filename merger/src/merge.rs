@@ -157,12 +157,15 @@ fn merge_once(
     report.note_clock_file(&clocks);
     report.note_options_without_effect(args, &plan);
     report.note_unprobed(&clocks.logs);
+    let incomplete = if args.strict { report.incomplete() } else { None };
     if comm.rank() == 0 {
-        since.print(report.warning_lines());
+        let mut warnings = report.warning_lines();
+        // What the error will say is not said before it.
+        let told = incomplete.as_ref().and_then(|(_, warning)| warning.as_ref());
+        warnings.retain(|line| Some(line) != told);
+        since.print(warnings);
     }
-    if args.strict
-        && let Some(reason) = report.incomplete()
-    {
+    if let Some((reason, _)) = incomplete {
         return Err(together(comm, Failure::Incomplete(reason)));
     }
 

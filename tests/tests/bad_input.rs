@@ -102,6 +102,23 @@ fn a_file_that_is_no_shard_among_good_ones_is_left_out_and_told() {
 }
 
 #[test]
+fn what_the_error_of_strict_says_is_not_a_warning_before_it() {
+    let run = small();
+    fs::write(run.path.join("rank-00008.rpdshard"), b"RPDSHARX nonsense").unwrap();
+    fs::write(run.path.join("rank-00009.rpdshard"), b"RPDSHARX nonsense").unwrap();
+    let outcome = rpd_merge().arg("--strict").arg(&run.path).run();
+    assert_refused(&outcome, 3, &["rank-00008.rpdshard"]);
+    for name in ["rank-00008.rpdshard", "rank-00009.rpdshard"] {
+        let lines = outcome.stderr.lines().filter(|line| line.contains(name)).count();
+        assert_eq!(lines, 1, "{name}: {outcome}");
+    }
+    let missing = RunFolder::new(&SyntheticRun { missing_rank: Some(2), ..SyntheticRun::default() });
+    let outcome = rpd_merge().arg("--strict").arg(&missing.path).run();
+    assert_refused(&outcome, 3, &["nothing of rank 2", "did its collector start"]);
+    assert_eq!(outcome.stderr.matches("nothing of rank 2").count(), 1, "{outcome}");
+}
+
+#[test]
 fn a_shard_of_another_run_is_refused() {
     let run = small();
     let other = RunFolder::new(&SyntheticRun { seed: 2, ..SyntheticRun::default() });
