@@ -119,6 +119,18 @@ fn what_the_error_of_strict_says_is_not_a_warning_before_it() {
 }
 
 #[test]
+fn a_name_with_a_line_end_takes_one_line() {
+    let run = small();
+    fs::write(run.path.join("a\nerror: b\x1b[2J.rpdshard"), b"RPDSHARX nonsense").unwrap();
+    let outcome = rpd_merge().arg(&run.path).run().success();
+    assert!(outcome.stderr.contains("a\\nerror: b\\u{1b}[2J.rpdshard"), "{outcome}");
+    assert!(!outcome.stderr.contains('\x1b'), "{outcome}");
+    assert!(!outcome.stderr.lines().any(|line| line.starts_with("error:")), "{outcome}");
+    let outcome = rpd_merge().arg("--force").arg(run.path.join("none\nhere.db")).run();
+    assert_refused(&outcome, 4, &["none\\nhere.db"]);
+}
+
+#[test]
 fn a_shard_of_another_run_is_refused() {
     let run = small();
     let other = RunFolder::new(&SyntheticRun { seed: 2, ..SyntheticRun::default() });

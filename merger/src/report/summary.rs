@@ -1,7 +1,7 @@
 use super::clock_table::impossible_bursts;
 use super::clocks::ClockRow;
 use super::former::{self, clock_rows};
-use super::words::{counted, noun};
+use super::words::{counted, noun, one_line};
 use crate::agree::clocks::{JobClocks, Repair};
 use crate::agree::findings::Found;
 use crate::collectives::late::LateRank;
@@ -225,7 +225,7 @@ impl Report {
     /// Keeps what was found in the output; a fault of it is told with all its lines.
     pub fn verified(&mut self, found: Verification) -> Result<(), Failure> {
         if let Some(failure) = found.failure() {
-            found.lines().iter().for_each(|line| eprintln!("verify     {line}"));
+            found.lines().iter().for_each(|line| eprintln!("verify     {}", one_line(line)));
             return Err(failure);
         }
         self.verify = Some(found);
@@ -331,7 +331,7 @@ impl Report {
             id => format!("run {id}: "),
         };
         let mut line = |label: &str, text: String| {
-            let _ = writeln!(out, "{label:<10} {text}");
+            let _ = writeln!(out, "{label:<10} {}", one_line(&text));
         };
         line(
             verb,

@@ -15,6 +15,7 @@ use crate::merge::{Listing, merge_listed};
 use crate::output::partial::Partial;
 use crate::report::Report;
 use crate::report::progress::Progress;
+use crate::report::words::one_line;
 use crate::together::{from_rank_0, settle};
 use serde::Serialize;
 use std::path::{Path, PathBuf};
@@ -113,7 +114,7 @@ impl Traced {
                 let mut lines = vec![("drawn", format!("{} in {seconds:.1} s", database.display()))];
                 lines.extend(trace.lines());
                 lines.push(("output", trace.output.display().to_string()));
-                lines.into_iter().map(|(label, text)| format!("{label:<10} {text}\n")).collect()
+                lines.into_iter().map(|(label, text)| format!("{label:<10} {}\n", one_line(&text))).collect()
             }
         }
     }
