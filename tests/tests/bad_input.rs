@@ -7,7 +7,9 @@ use rpd_tests::harness::{
     Database, Job, RunFolder, assert_refused, binary, leftovers, losses, rpd_merge, skip,
 };
 use rpd_tests::synthetic::{SyntheticRun, write_shards};
+use std::ffi::OsString;
 use std::fs;
+use std::os::unix::ffi::OsStringExt;
 use std::path::{Path, PathBuf};
 
 /// Looks like a database that a merge made.
@@ -128,6 +130,47 @@ fn a_name_with_a_line_end_takes_one_line() {
     assert!(!outcome.stderr.lines().any(|line| line.starts_with("error:")), "{outcome}");
     let outcome = rpd_merge().arg("--force").arg(run.path.join("none\nhere.db")).run();
     assert_refused(&outcome, 4, &["none\\nhere.db"]);
+}
+
+#[test]
+fn a_name_that_is_no_utf_8_costs_that_file_alone() {
+    let run = small();
+    let odd = |name: &[u8]| OsString::from_vec(name.to_vec());
+    let shard = run.path.join(odd(b"caf\xe9.rpdshard"));
+    let database = run.path.join(odd(b"caf\xe9.db"));
+    fs::rename(run.shard(3), &shard).unwrap();
+    fs::write(&database, old_merge()).unwrap();
+    for arguments in [&["--dry-run"][..], &["--force"], &["--force", "--json"]] {
+        let outcome = rpd_merge().args(arguments).arg(&run.path).run().success();
+        for name in ["caf\\xE9.rpdshard: its name is no UTF-8", "caf\\xE9.db: its name is no UTF-8"] {
+            assert_eq!(outcome.stderr.matches(name).count(), 1, "{outcome}");
+        }
+        assert!(outcome.stderr.contains("left out   2 inputs"), "{outcome}");
+    }
+    assert_eq!(run.database().metadata()["rpd.missing_ranks"], ["[3]"]);
+    let strict = rpd_merge().args(["--strict", "--force"]).arg(&run.path).run();
+    assert_refused(&strict, 3, &["is no UTF-8"]);
+    // Named itself, as input or output.
+    assert_refused(&rpd_merge().arg("--force").arg(&shard).run(), 4, &["caf\\xE9.rpdshard", "no UTF-8"]);
+    let place = run.beside("place");
+    fs::create_dir(&place).unwrap();
+    for format in ["rocpd", "rpd", "perfetto", "chrome-json"] {
+        let outcome =
+            rpd_merge().args(["--format", format, "-o"]).arg(place.join(odd(b"o\xe9"))).arg(&run.path);
+        assert_refused(&outcome.run(), 5, &["o\\xE9", "no UTF-8"]);
+    }
+    let folder = run.beside("folder").with_file_name(odd(b"f\xe9"));
+    fs::create_dir(&folder).unwrap();
+    fs::copy(run.shard(0), folder.join("rank-00000.rpdshard")).unwrap();
+    assert_refused(&rpd_merge().arg(&folder).run(), 4, &["f\\xE9", "no UTF-8"]);
+    assert_eq!(fs::read_dir(&place).unwrap().count(), 0);
+}
+
+#[test]
+fn a_variable_that_is_no_utf_8_is_no_hindrance() {
+    let run = small();
+    let outcome = rpd_merge().env("X", OsString::from_vec(b"caf\xe9".to_vec())).arg(&run.path).run();
+    let _ = outcome.success();
 }
 
 #[test]

@@ -1,7 +1,7 @@
 //! Phase 1: which inputs are merged, in which order, by whom.
 
 use super::candidate::{Candidate, Refused};
-use super::find::{DEFAULT_OUTPUT, DEFAULT_RPD, Found, Listed, SHARD_ENDING};
+use super::find::{DEFAULT_OUTPUT, DEFAULT_RPD, Found, Listed, SHARD_ENDING, is_text};
 use super::format::Format;
 use super::former::FormerMerge;
 use super::gone::Since;
@@ -316,9 +316,20 @@ fn planned(candidate: Candidate) -> PlannedInput {
     }
 }
 
+/// Refuses a path that other ranks cannot be told.
+pub(crate) fn check_text(output: &Path) -> Result<(), Failure> {
+    match is_text(output) {
+        true => Ok(()),
+        false => {
+            Err(Failure::Output(format!("{output:?}: this name is no UTF-8: choose another one with -o")))
+        }
+    }
+}
+
 /// Resolves the output to the file that it names, and refuses what is better not overwritten.
 fn check_output(output: &Path, args: &MergeArgs) -> Result<PathBuf, Failure> {
     let refuse = |what: &str| Err(Failure::Output(format!("{} {what}", output.display())));
+    check_text(output)?;
     if output.extension().is_some_and(|e| e == SHARD_ENDING) {
         return refuse("is named like a shard: name a database with -o, for example trace.db");
     }
@@ -329,6 +340,7 @@ fn check_output(output: &Path, args: &MergeArgs) -> Result<PathBuf, Failure> {
     let Ok(target) = fs::canonicalize(output) else {
         return refuse("is a link that leads nowhere: remove it, or choose another place with -o");
     };
+    check_text(&target)?;
     let Ok(found) = fs::metadata(&target) else {
         return refuse("cannot be looked at: check its permissions");
     };
