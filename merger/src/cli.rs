@@ -117,7 +117,7 @@ pub struct MergeArgs {
     /// Read the output again before it gets its name: rows against those read, references, integrity
     #[arg(long, conflicts_with = "dry_run")]
     pub verify: bool,
-    /// Overwrite the output if it is there
+    /// Overwrite the output if it is there and rpd-merge wrote it
     #[arg(long)]
     pub force: bool,
     /// Stop with exit code 3 if a rank, a block or a row is missing; never for clocks that are not aligned

@@ -61,7 +61,11 @@ pub fn merge(comm: &impl Comm, args: &MergeArgs) -> Result<Report, Failure> {
     let mut listing = from_rank_0(comm, || Listing::new(args))?;
     let partial = match args.dry_run {
         true => None,
-        false => Some(Partial::begin(&listing.output, comm.rank() == 0, args.force)?),
+        false => {
+            let mut partial = settle(comm, Partial::begin(&listing.output, comm.rank() == 0, args.force))?;
+            partial.share();
+            Some(partial)
+        }
     };
     let mut report = merge_listed(comm, args, &mut listing, partial.as_ref(), &mut progress)?;
     if let Some(mut partial) = partial {
@@ -154,12 +158,15 @@ fn merge_once(
     report.note_clock_file(&clocks);
     report.note_options_without_effect(args, &plan);
     report.note_unprobed(&clocks.logs);
+    let incomplete = if args.strict { report.incomplete() } else { None };
     if comm.rank() == 0 {
-        since.print(report.warning_lines());
+        let mut warnings = report.warning_lines();
+        // What the error will say is not said before it.
+        let told = incomplete.as_ref().and_then(|(_, warning)| warning.as_ref());
+        warnings.retain(|line| Some(line) != told);
+        since.print(warnings);
     }
-    if args.strict
-        && let Some(reason) = report.incomplete()
-    {
+    if let Some((reason, _)) = incomplete {
         return Err(together(comm, Failure::Incomplete(reason)));
     }
 
@@ -284,7 +291,7 @@ fn translate_foreign(comm: &impl Comm, listing: &mut Listing) -> Result<Option<F
         return Ok(None);
     }
     let begun = Folder::begin(&listing.output, comm.rank() == 0);
-    let folder = settle(comm, begun.map_err(|error| Failure::write(&listing.output, &error)))?;
+    let folder = settle(comm, begun)?;
     let own = translate::translate(&listing.files, &folder, comm.rank(), comm.size());
     let mut all: Vec<Translated> = Vec::new();
     for message in comm.all_gather(wire::encode(&own)) {

@@ -6,6 +6,7 @@ use crate::comm::Comm;
 use crate::failure::{Exit, Failure};
 use crate::merge::merge;
 use crate::report::inspect::inspect;
+use crate::report::words::one_line;
 use crate::together::{from_rank_0, together};
 use crate::trace::job::trace;
 use crate::trace::open::{Trace, open};
@@ -30,7 +31,7 @@ pub fn run(cli: &Cli, comm: &impl Comm) -> Outcome {
         Ok(Ok(())) => Outcome { exit: Exit::Ok, shared: true },
         Ok(Err(failure)) => {
             if !matches!(failure, Failure::ToldByRank0(_)) {
-                eprintln!("error: {failure}");
+                eprintln!("error: {}", one_line(&failure.to_string()));
             }
             Outcome { exit: failure.exit(), shared: failure.is_shared() }
         }

@@ -7,11 +7,18 @@ use rpd_tests::harness::{
     Database, Job, RunFolder, assert_refused, binary, leftovers, losses, rpd_merge, skip,
 };
 use rpd_tests::synthetic::{SyntheticRun, write_shards};
+use std::ffi::OsString;
 use std::fs;
+use std::os::unix::ffi::OsStringExt;
 use std::path::{Path, PathBuf};
 
-/// Looks like a database that somebody needs.
-const OLD_DATABASE: &[u8] = b"SQLite format 3\0 and so on";
+/// Looks like a database that a merge made.
+fn old_merge() -> Vec<u8> {
+    let mut header = b"SQLite format 3\0".to_vec();
+    header.resize(100, 1);
+    header[68..72].copy_from_slice(b"rpdm");
+    header
+}
 
 fn small() -> RunFolder {
     RunFolder::new(&SyntheticRun::default())
@@ -94,6 +101,76 @@ fn a_file_that_is_no_shard_among_good_ones_is_left_out_and_told() {
     assert!(outcome.stderr.contains("rank-00009.rpdshard"), "{outcome}");
     let outcome = rpd_merge().args(["--strict", "--force"]).arg(&run.path).run();
     assert_refused(&outcome, 3, &["rank-00009.rpdshard"]);
+}
+
+#[test]
+fn what_the_error_of_strict_says_is_not_a_warning_before_it() {
+    let run = small();
+    fs::write(run.path.join("rank-00008.rpdshard"), b"RPDSHARX nonsense").unwrap();
+    fs::write(run.path.join("rank-00009.rpdshard"), b"RPDSHARX nonsense").unwrap();
+    let outcome = rpd_merge().arg("--strict").arg(&run.path).run();
+    assert_refused(&outcome, 3, &["rank-00008.rpdshard"]);
+    for name in ["rank-00008.rpdshard", "rank-00009.rpdshard"] {
+        let lines = outcome.stderr.lines().filter(|line| line.contains(name)).count();
+        assert_eq!(lines, 1, "{name}: {outcome}");
+    }
+    let missing = RunFolder::new(&SyntheticRun { missing_rank: Some(2), ..SyntheticRun::default() });
+    let outcome = rpd_merge().arg("--strict").arg(&missing.path).run();
+    assert_refused(&outcome, 3, &["nothing of rank 2", "did its collector start"]);
+    assert_eq!(outcome.stderr.matches("nothing of rank 2").count(), 1, "{outcome}");
+}
+
+#[test]
+fn a_name_with_a_line_end_takes_one_line() {
+    let run = small();
+    fs::write(run.path.join("a\nerror: b\x1b[2J.rpdshard"), b"RPDSHARX nonsense").unwrap();
+    let outcome = rpd_merge().arg(&run.path).run().success();
+    assert!(outcome.stderr.contains("a\\nerror: b\\u{1b}[2J.rpdshard"), "{outcome}");
+    assert!(!outcome.stderr.contains('\x1b'), "{outcome}");
+    assert!(!outcome.stderr.lines().any(|line| line.starts_with("error:")), "{outcome}");
+    let outcome = rpd_merge().arg("--force").arg(run.path.join("none\nhere.db")).run();
+    assert_refused(&outcome, 4, &["none\\nhere.db"]);
+}
+
+#[test]
+fn a_name_that_is_no_utf_8_costs_that_file_alone() {
+    let run = small();
+    let odd = |name: &[u8]| OsString::from_vec(name.to_vec());
+    let shard = run.path.join(odd(b"caf\xe9.rpdshard"));
+    let database = run.path.join(odd(b"caf\xe9.db"));
+    fs::rename(run.shard(3), &shard).unwrap();
+    fs::write(&database, old_merge()).unwrap();
+    for arguments in [&["--dry-run"][..], &["--force"], &["--force", "--json"]] {
+        let outcome = rpd_merge().args(arguments).arg(&run.path).run().success();
+        for name in ["caf\\xE9.rpdshard: its name is no UTF-8", "caf\\xE9.db: its name is no UTF-8"] {
+            assert_eq!(outcome.stderr.matches(name).count(), 1, "{outcome}");
+        }
+        assert!(outcome.stderr.contains("left out   2 inputs"), "{outcome}");
+    }
+    assert_eq!(run.database().metadata()["rpd.missing_ranks"], ["[3]"]);
+    let strict = rpd_merge().args(["--strict", "--force"]).arg(&run.path).run();
+    assert_refused(&strict, 3, &["is no UTF-8"]);
+    // Named itself, as input or output.
+    assert_refused(&rpd_merge().arg("--force").arg(&shard).run(), 4, &["caf\\xE9.rpdshard", "no UTF-8"]);
+    let place = run.beside("place");
+    fs::create_dir(&place).unwrap();
+    for format in ["rocpd", "rpd", "perfetto", "chrome-json"] {
+        let outcome =
+            rpd_merge().args(["--format", format, "-o"]).arg(place.join(odd(b"o\xe9"))).arg(&run.path);
+        assert_refused(&outcome.run(), 5, &["o\\xE9", "no UTF-8"]);
+    }
+    let folder = run.beside("folder").with_file_name(odd(b"f\xe9"));
+    fs::create_dir(&folder).unwrap();
+    fs::copy(run.shard(0), folder.join("rank-00000.rpdshard")).unwrap();
+    assert_refused(&rpd_merge().arg(&folder).run(), 4, &["f\\xE9", "no UTF-8"]);
+    assert_eq!(fs::read_dir(&place).unwrap().count(), 0);
+}
+
+#[test]
+fn a_variable_that_is_no_utf_8_is_no_hindrance() {
+    let run = small();
+    let outcome = rpd_merge().env("X", OsString::from_vec(b"caf\xe9".to_vec())).arg(&run.path).run();
+    let _ = outcome.success();
 }
 
 #[test]
@@ -237,10 +314,10 @@ fn a_flipped_byte_costs_one_block_and_the_ledger_says_so() {
 #[test]
 fn an_output_that_is_there_is_kept_without_force() {
     let run = small();
-    fs::write(run.path.join("trace.db"), OLD_DATABASE).unwrap();
+    fs::write(run.path.join("trace.db"), old_merge()).unwrap();
     let outcome = rpd_merge().arg(&run.path).run();
     assert_refused(&outcome, 5, &["trace.db", "--force"]);
-    assert_eq!(fs::read(run.path.join("trace.db")).unwrap(), OLD_DATABASE);
+    assert_eq!(fs::read(run.path.join("trace.db")).unwrap(), old_merge());
     let _ = rpd_merge().arg("--force").arg(&run.path).run().success();
     run.database().assert_sound();
 }
@@ -248,12 +325,12 @@ fn an_output_that_is_there_is_kept_without_force() {
 #[test]
 fn a_failed_merge_keeps_the_output_that_was_there() {
     let run = small();
-    fs::write(run.path.join("trace.db"), OLD_DATABASE).unwrap();
+    fs::write(run.path.join("trace.db"), old_merge()).unwrap();
     let other = RunFolder::new(&SyntheticRun { seed: 2, ..SyntheticRun::default() });
     fs::copy(other.shard(3), run.path.join("rank-00007.rpdshard")).unwrap();
     let outcome = rpd_merge().arg("--force").arg(&run.path).run();
     assert_refused(&outcome, 4, &["rank-00007.rpdshard"]);
-    assert_eq!(fs::read(run.path.join("trace.db")).unwrap(), OLD_DATABASE);
+    assert_eq!(fs::read(run.path.join("trace.db")).unwrap(), old_merge());
 }
 
 #[test]
@@ -309,10 +386,21 @@ fn a_full_output_disk_leaves_no_file_behind() {
 #[test]
 fn a_stale_partial_file_of_a_killed_merge_is_cleared_away() {
     let run = small();
-    fs::write(run.path.join("trace.db.partial"), OLD_DATABASE).unwrap();
-    let database = run.merged();
-    database.assert_sound();
-    assert_eq!(leftovers(&run.path).iter().map(|path| name(path)).collect::<Vec<_>>(), ["trace.db"]);
+    let (partial, lock) = (run.path.join("trace.db.partial"), run.path.join("trace.db.lock"));
+    let only_the_output = || {
+        assert_eq!(leftovers(&run.path).iter().map(|path| name(path)).collect::<Vec<_>>(), ["trace.db"]);
+    };
+    for left in [Vec::new(), old_merge()] {
+        fs::write(&partial, left).unwrap();
+        let _ = rpd_merge().arg("--force").arg(&run.path).run().success();
+        only_the_output();
+    }
+    // SQLite had not written the first page: the lock tells whose it was.
+    fs::write(&partial, [0; 4096]).unwrap();
+    fs::write(&lock, "").unwrap();
+    let _ = rpd_merge().arg("--force").arg(&run.path).run().success();
+    only_the_output();
+    run.database().assert_sound();
 }
 
 #[test]

@@ -186,7 +186,8 @@ fn an_rpd_is_the_only_thing_that_is_left_and_is_called_so() {
     let merge = || rpd_merge().args(["--format", "rpd", "--force"]).arg(job.place());
     // What a killed merge may leave.
     fs::write(job.place().join("trace.rpd.partial"), "").unwrap();
-    fs::write(job.place().join("trace.rpd.partial.rpd"), b"SQLite format 3\0 and more").unwrap();
+    fs::write(job.place().join("trace.rpd.partial.rpd"), [0; 4096]).unwrap();
+    fs::write(job.place().join("trace.rpd.lock"), "").unwrap();
     let _ = merge().run().success();
     let output = job.place().join("trace.rpd");
     let database = Database::open(&output);

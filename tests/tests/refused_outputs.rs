@@ -1,5 +1,7 @@
 //! What a merge never overwrites, and what it does when nobody can read its report.
 
+use rpd_tests::databases::DatabaseJob;
+use rpd_tests::fixtures;
 use rpd_tests::harness::{Outcome, RunFolder, assert_refused, leftovers, rpd_merge};
 use rpd_tests::synthetic::{SyntheticRun, write_shards};
 use std::fs;
@@ -16,7 +18,7 @@ fn forced(run: &RunFolder, output: &Path) -> Outcome {
 }
 
 #[test]
-fn force_overwrites_databases_and_nothing_else() {
+fn force_overwrites_no_shard_no_text_and_no_device() {
     let run = run();
     let shard = fs::read(run.shard(0)).unwrap();
     assert_refused(&forced(&run, &run.shard(0)), 5, &["rank-00000.rpdshard", "-o"]);
@@ -32,6 +34,92 @@ fn force_overwrites_databases_and_nothing_else() {
     assert_refused(&forced(&run, &run.path.join("new.db")), 5, &["new.db.partial"]);
     assert!(partial.exists());
     assert_refused(&forced(&run, Path::new("/dev/null")), 5, &["/dev/null", "no regular file"]);
+}
+
+/// A database that no merge made.
+fn accounts(path: &Path) {
+    let bank = rusqlite::Connection::open(path).unwrap();
+    bank.execute_batch("CREATE TABLE accounts(id, v); INSERT INTO accounts VALUES (1, 2)").unwrap();
+}
+
+#[test]
+fn force_overwrites_what_a_merge_made_and_no_other_database() {
+    let job = DatabaseJob::small();
+    let forced = |format: &str, output: &Path| {
+        let merge = rpd_merge().args(["--force", "--format", format, "-o"]).arg(output);
+        merge.arg(&job.inputs[1]).run()
+    };
+    let (bank, raw, rpd) = (job.beside("bank.db"), job.beside("raw.db"), job.beside("raw.rpd"));
+    accounts(&bank);
+    fs::copy(&job.inputs[0], &raw).unwrap();
+    let legacy = job.beside("legacy");
+    fs::create_dir(&legacy).unwrap();
+    let legacy = fixtures::rpd_files(&legacy);
+    if let Some(path) = legacy.first() {
+        fs::copy(path, &rpd).unwrap();
+    }
+    let others = [
+        (&bank, "is a SQLite database of somebody else"),
+        (&raw, "is a RocPD database of a profiler"),
+        (&rpd, "is a .rpd of a profiler"),
+    ];
+    for (path, what) in others.into_iter().filter(|(path, _)| path.exists()) {
+        let before = fs::read(path).unwrap();
+        for format in ["rocpd", "rpd"] {
+            assert_refused(&forced(format, path), 5, &[&path.to_string_lossy(), what, "move it away"]);
+            assert!(fs::read(path).unwrap() == before, "{}", path.display());
+        }
+    }
+    // What a merge made is replaced, in any format, also by its metadata alone, and where it is damaged.
+    let ours = job.beside("ours.db");
+    for format in ["rocpd", "rpd", "rpd", "rocpd"] {
+        let _ = forced(format, &ours).success();
+        let file = rusqlite::Connection::open(&ours).unwrap();
+        let id: i64 = file.query_row("PRAGMA application_id", [], |row| row.get(0)).unwrap();
+        assert_eq!(id, i64::from(u32::from_be_bytes(*b"rpdm")), "{format}");
+        file.execute_batch("PRAGMA application_id = 0").unwrap();
+    }
+    let _ = forced("rocpd", &ours).success();
+    fs::OpenOptions::new().write(true).open(&ours).unwrap().set_len(5_000).unwrap();
+    let _ = forced("rocpd", &ours).success();
+}
+
+#[test]
+fn what_no_merge_left_stays_whatever_it_is_called() {
+    let job = DatabaseJob::small();
+    let bank = job.beside("bank.db");
+    accounts(&bank);
+    for ending in ["partial", "partial.rpd"] {
+        let output = job.beside("out.db");
+        let own = job.beside(&format!("out.db.{ending}"));
+        for content in [&bank, &job.inputs[0]] {
+            fs::copy(content, &own).unwrap();
+            let merge = || rpd_merge().arg("-o").arg(&output);
+            let outcome = merge().arg(&job.inputs[1]).run();
+            assert_refused(&outcome, 5, &[&own.to_string_lossy(), "was not left by a merge"]);
+            // And where it is an input itself.
+            let outcome = merge().arg(&own).run();
+            assert_refused(&outcome, 5, &[&own.to_string_lossy(), "one of the inputs"]);
+            assert!(fs::read(&own).unwrap() == fs::read(content).unwrap());
+        }
+        fs::remove_file(&own).unwrap();
+        symlink(&bank, &own).unwrap();
+        let outcome = rpd_merge().arg("-o").arg(&output).arg(&job.inputs[1]).run();
+        assert_refused(&outcome, 5, &["was not left by a merge"]);
+        fs::remove_file(&own).unwrap();
+        assert!(!output.exists());
+    }
+    let folder = job.beside("out.db.translated");
+    fs::create_dir(&folder).unwrap();
+    fs::write(folder.join("mine.txt"), "mine").unwrap();
+    let legacy = job.beside("legacy");
+    fs::create_dir(&legacy).unwrap();
+    if fixtures::rpd_files(&legacy).is_empty() {
+        return;
+    }
+    let outcome = rpd_merge().arg("-o").arg(job.beside("out.db")).arg(&legacy).run();
+    assert_refused(&outcome, 5, &["out.db.translated", "was not left by a merge"]);
+    assert_eq!(fs::read_to_string(folder.join("mine.txt")).unwrap(), "mine");
 }
 
 #[test]

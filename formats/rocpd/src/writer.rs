@@ -5,6 +5,7 @@ use crate::guid::Guid;
 use crate::insert::{Insert, Refused, absent_columns};
 use crate::schema::{self, METADATA, VERSION, table_name};
 use crate::set::TableSet;
+use rpd_shard::MERGE_APPLICATION_ID;
 use rpd_shard::model::{Merged, Rows, Schema, TableId, native};
 use rusqlite::{Connection, ErrorCode, OpenFlags};
 use std::collections::HashMap;
@@ -226,6 +227,11 @@ impl Writer {
              BEGIN EXCLUSIVE;",
         )?;
         Ok(writer)
+    }
+
+    /// Notes in the header that a merge makes this file.
+    pub fn mark_as_merge(&self) -> Result<(), WriteError> {
+        self.statement("mark", &format!("PRAGMA application_id = {MERGE_APPLICATION_ID}"))
     }
 
     /// Adds rows to the first set; see [`Writer::append_to`].

@@ -30,7 +30,14 @@ pub enum Launcher {
 impl Launcher {
     /// Looks at the variables of this process.
     pub fn detect() -> Launcher {
-        Launcher::from_variables(&std::env::vars().collect())
+        Launcher::from_environment(std::env::vars_os())
+    }
+
+    /// Looks at an environment. What is no text is none of a launcher.
+    fn from_environment(variables: impl Iterator<Item = (OsString, OsString)>) -> Launcher {
+        let texts =
+            variables.filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)));
+        Launcher::from_variables(&texts.collect())
     }
 
     /// Looks at these variables.
@@ -63,6 +70,14 @@ pub fn exec_mpi_twin(arguments: impl Iterator<Item = OsString>) -> (PathBuf, std
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::os::unix::ffi::OsStringExt;
+
+    #[test]
+    fn a_variable_that_is_no_text_hides_no_other() {
+        let bytes = || OsString::from_vec(b"caf\xe9".to_vec());
+        let all = [(bytes(), "1".into()), ("X".into(), bytes()), ("PMI_SIZE".into(), "2".into())];
+        assert_eq!(Launcher::from_environment(all.into_iter()), Launcher::Mpi(Some(2)));
+    }
 
     fn launcher(variables: &[(&str, &str)]) -> Launcher {
         Launcher::from_variables(&variables.iter().map(|(k, v)| ((*k).to_owned(), (*v).to_owned())).collect())

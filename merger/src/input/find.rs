@@ -63,6 +63,9 @@ pub fn find(inputs: &[PathBuf]) -> Result<Found, Failure> {
     let mut files: Vec<(PathBuf, bool)> = Vec::new();
     let mut passed_over: Vec<(PathBuf, String)> = Vec::new();
     for input in inputs {
+        if !is_text(input) {
+            return Err(Failure::Input(not_text(input)));
+        }
         let kind = fs::metadata(input)
             .map_err(|e| Failure::Input(format!("cannot read {}: {e}; check the path", input.display())))?;
         if !kind.is_dir() {
@@ -73,9 +76,15 @@ pub fn find(inputs: &[PathBuf]) -> Result<Found, Failure> {
         let profiles = profiles_in(input, found.is_empty())?;
         found.extend(profiles.files);
         passed_over.extend(profiles.passed_over);
+        for path in found.extract_if(.., |path| !is_text(path)) {
+            passed_over.push((as_text(&path).into(), not_text(&path)));
+        }
         if found.is_empty() && passed_over.is_empty() {
             // The output root instead of a run is a common slip; with one run in it, it is clear.
             home = one_run_in(input)?;
+            if !is_text(&home) {
+                return Err(Failure::Input(not_text(&home)));
+            }
             found = shards_in(&home)?;
         }
         files.extend(found.into_iter().map(|file| (file, false)));
@@ -96,6 +105,20 @@ pub fn find(inputs: &[PathBuf]) -> Result<Found, Failure> {
     let refused = |(path, reason)| Listed { path, format: Err(reason), named: false, origin: None };
     files.extend(passed_over.into_iter().map(refused));
     Ok(Found { files, home })
+}
+
+/// Whether a path can be told to other ranks, and written into the output.
+pub(crate) fn is_text(path: &Path) -> bool {
+    path.to_str().is_some()
+}
+
+/// A path that is no text, as one.
+fn as_text(path: &Path) -> String {
+    format!("{path:?}").trim_matches('"').to_owned()
+}
+
+fn not_text(path: &Path) -> String {
+    format!("{}: its name is no UTF-8: rename it, and merge again", as_text(path))
 }
 
 /// What profilers left in a folder.
@@ -143,7 +166,8 @@ fn profiles_in(dir: &Path, all: bool) -> Result<Profiles, Failure> {
         }
     }
     found.files.sort();
-    let (merges, others): (Vec<_>, Vec<_>) = found.files.into_iter().partition(|path| is_merge(path));
+    let (merges, others): (Vec<_>, Vec<_>) =
+        found.files.into_iter().partition(|path| is_text(path) && is_merge(path));
     Ok(Profiles { files: if others.is_empty() && all { merges } else { others }, ..found })
 }
 
@@ -178,8 +202,8 @@ fn is_result(path: &Path) -> bool {
     path.file_stem().is_some_and(|stem| stem.to_string_lossy().ends_with("_results"))
 }
 
-/// Whether a file is one that a merge wrote.
-fn is_merge(path: &Path) -> bool {
+/// Whether a file is one that a merge wrote, by its metadata.
+pub(crate) fn is_merge(path: &Path) -> bool {
     match format_of(path) {
         Ok(Format::RocPd) => {
             Database::open(path).is_ok_and(|database| database.spaces().iter().any(is_merged))

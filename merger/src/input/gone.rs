@@ -6,6 +6,7 @@ use super::lost::{LostCause, LostRows};
 use super::schema::JobSchema;
 use super::survey::Survey;
 use crate::failure::Failure;
+use crate::report::words::one_line;
 use rustix::io::Errno;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
@@ -84,7 +85,7 @@ impl Since {
     pub fn print(&mut self, warnings: Vec<String>) {
         for line in warnings {
             if !self.printed.contains(&line) {
-                eprintln!("warning: {line}");
+                eprintln!("warning: {}", one_line(&line));
                 self.printed.insert(line);
             }
         }

@@ -1,7 +1,7 @@
 //! Phase 1: which inputs are merged, in which order, by whom.
 
 use super::candidate::{Candidate, Refused};
-use super::find::{DEFAULT_OUTPUT, DEFAULT_RPD, Found, Listed, SHARD_ENDING};
+use super::find::{DEFAULT_OUTPUT, DEFAULT_RPD, Found, Listed, SHARD_ENDING, is_text};
 use super::format::Format;
 use super::former::FormerMerge;
 use super::gone::Since;
@@ -12,13 +12,14 @@ use super::schema::PlannedSchema;
 use super::translate::Told;
 use crate::cli::{MergeArgs, OutputFormat};
 use crate::failure::Failure;
+use crate::output::own::{is_made_by_merge, may_be_left, what_else};
+use crate::output::partial::temporary_names;
 use rayon::prelude::*;
 use rpd_rocpd::schema::NEWEST;
 use serde::{Deserialize, Serialize};
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
-use std::fs::{self, File};
-use std::io::Read;
+use std::fs;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 
@@ -120,7 +121,8 @@ impl Plan {
     }
 }
 
-/// Where the output of these inputs goes. A file of that name that lies in a folder of inputs is none of them.
+/// Where the output of these inputs goes. A file of that name that lies in a folder of inputs is none of them, nor
+/// is what a killed merge left beside it.
 pub fn output_of(found: &mut Found, args: &MergeArgs) -> Result<PathBuf, Failure> {
     let name = match args.form() {
         OutputFormat::Rocpd | OutputFormat::Perfetto | OutputFormat::ChromeJson => DEFAULT_OUTPUT,
@@ -128,14 +130,26 @@ pub fn output_of(found: &mut Found, args: &MergeArgs) -> Result<PathBuf, Failure
     };
     let output = args.output.clone().unwrap_or_else(|| found.home.join(name));
     let output = check_output(&output, args)?;
-    let is_output = |listed: &&Listed| fs::canonicalize(&listed.path).is_ok_and(|path| path == output);
-    found.files.retain(|listed| listed.named || !is_output(&listed));
-    match found.files.iter().find(is_output) {
-        Some(_) if !args.dry_run => Err(Failure::Output(format!(
-            "{} is one of the inputs: choose another place with -o",
-            output.display()
+    let temporary = temporary_names(&output);
+    let places = temporary.iter().chain([&output]);
+    let there: Vec<_> = places.filter_map(|place| Some((place, fs::canonicalize(place).ok()?))).collect();
+    let mut input = None;
+    found.files.retain(|listed| {
+        let path = if there.is_empty() { None } else { fs::canonicalize(&listed.path).ok() };
+        let Some((place, _)) = there.iter().find(|(_, real)| path.as_ref() == Some(real)) else {
+            return true;
+        };
+        let is_input = listed.named || *place != &output && !may_be_left(place, true);
+        input = input.or(is_input.then_some(*place));
+        is_input
+    });
+    match input {
+        Some(path) if !args.dry_run => Err(Failure::Output(format!(
+            "{} is one of the inputs, and a merge to {} writes there: choose another place with -o",
+            path.display(),
+            output.display(),
         ))),
-        _ => Ok(output),
+        _ => Ok(output.clone()),
     }
 }
 
@@ -323,9 +337,20 @@ fn planned(candidate: Candidate) -> PlannedInput {
     }
 }
 
+/// Refuses a path that other ranks cannot be told.
+pub(crate) fn check_text(output: &Path) -> Result<(), Failure> {
+    match is_text(output) {
+        true => Ok(()),
+        false => {
+            Err(Failure::Output(format!("{output:?}: this name is no UTF-8: choose another one with -o")))
+        }
+    }
+}
+
 /// Resolves the output to the file that it names, and refuses what is better not overwritten.
 fn check_output(output: &Path, args: &MergeArgs) -> Result<PathBuf, Failure> {
     let refuse = |what: &str| Err(Failure::Output(format!("{} {what}", output.display())));
+    check_text(output)?;
     if output.extension().is_some_and(|e| e == SHARD_ENDING) {
         return refuse("is named like a shard: name a database with -o, for example trace.db");
     }
@@ -336,6 +361,7 @@ fn check_output(output: &Path, args: &MergeArgs) -> Result<PathBuf, Failure> {
     let Ok(target) = fs::canonicalize(output) else {
         return refuse("is a link that leads nowhere: remove it, or choose another place with -o");
     };
+    check_text(&target)?;
     let Ok(found) = fs::metadata(&target) else {
         return refuse("cannot be looked at: check its permissions");
     };
@@ -352,19 +378,13 @@ fn check_output(output: &Path, args: &MergeArgs) -> Result<PathBuf, Failure> {
     if !args.force {
         return refuse("is there already: use --force to overwrite it, or -o for another place");
     }
-    if found.len() > 0 && !begins_like_a_database(&target) {
-        return refuse(
-            "is no SQLite database: --force overwrites nothing else; remove it yourself, or use -o",
-        );
+    if found.len() > 0 && !is_made_by_merge(&target) {
+        let what = what_else(&target);
+        return refuse(&format!(
+            "{what}, and --force overwrites what rpd-merge wrote and nothing else: move it away, or use -o"
+        ));
     }
     Ok(target)
-}
-
-/// Whether a file has SQLite's header.
-pub fn begins_like_a_database(path: &Path) -> bool {
-    let mut header = [0; 16];
-    let read = File::open(path).and_then(|mut file| file.read_exact(&mut header));
-    read.is_ok() && &header == b"SQLite format 3\0"
 }
 
 fn nothing_readable(files: usize, unreadable: &[(PathBuf, String)]) -> Failure {

@@ -2,10 +2,12 @@
 
 use super::find::Listed;
 use super::format::Format;
+use crate::failure::Failure;
 use rayon::prelude::*;
 use rpd_shard::record::RunIdentity;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
+use std::ffi::OsStr;
 use std::fs::{self, File};
 use std::io::{self, BufWriter, Write};
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
@@ -13,6 +15,8 @@ use std::path::{Path, PathBuf};
 
 /// Where the run id of a translated file comes from: it has none.
 pub const TRANSLATED: &str = "translated";
+/// Ends the names of translated files, behind their number.
+const TRANSLATED_ENDING: &str = ".rpdshard";
 /// Values of one file that are told one by one.
 const MAX_TOLD: usize = 3;
 
@@ -26,18 +30,36 @@ pub struct Folder {
 
 impl Folder {
     /// Names the folder for this output; its owner makes it, and clears away what a killed merge left.
-    pub fn begin(output: &Path, owned: bool) -> io::Result<Folder> {
+    pub fn begin(output: &Path, owned: bool) -> Result<Folder, Failure> {
+        let failed = |error: io::Error| Failure::write(output, &error);
         let mut path = output.as_os_str().to_owned();
         path.push(".translated");
-        let folder = Folder { path: path.into(), owned };
+        let path = PathBuf::from(path);
         if owned {
-            if folder.path.exists() {
-                fs::remove_dir_all(&folder.path)?;
+            if fs::symlink_metadata(&path).is_ok() {
+                if !is_left(&path) {
+                    return Err(Failure::Output(format!(
+                        "{} was not left by a merge: move it away, or use -o",
+                        path.display()
+                    )));
+                }
+                fs::remove_dir_all(&path).map_err(failed)?;
             }
-            fs::DirBuilder::new().mode(0o700).create(&folder.path)?;
+            fs::DirBuilder::new().mode(0o700).create(&path).map_err(failed)?;
         }
-        Ok(folder)
+        Ok(Folder { path, owned })
     }
+}
+
+/// Whether this is a folder of translated files, and holds nothing else.
+fn is_left(path: &Path) -> bool {
+    let is_number = |name: &OsStr| {
+        let number = name.to_str().and_then(|name| name.strip_suffix(TRANSLATED_ENDING));
+        number.is_some_and(|number| number.bytes().all(|byte| byte.is_ascii_digit()))
+    };
+    let is_folder = fs::symlink_metadata(path).is_ok_and(|found| found.is_dir());
+    let entries = || fs::read_dir(path).into_iter().flatten();
+    is_folder && entries().all(|entry| entry.is_ok_and(|entry| is_number(&entry.file_name())))
 }
 
 impl Drop for Folder {
@@ -78,7 +100,7 @@ pub fn translate(files: &[Listed], folder: &Folder, rank: usize, ranks: usize) -
     let own: Vec<_> = foreign.into_iter().skip(rank).step_by(ranks).collect();
     own.par_iter()
         .map(|(position, listed)| {
-            let to = folder.path.join(format!("{position}.rpdshard"));
+            let to = folder.path.join(format!("{position}{TRANSLATED_ENDING}"));
             let mut told = Told::default();
             let shard = translate_file(listed, &to, &mut told).map(|()| to);
             Translated { position: *position, shard, told }

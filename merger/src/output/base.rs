@@ -33,6 +33,7 @@ impl BaseFile {
         let mut pages = 0;
         if comm.rank() == 0 {
             let writer = Writer::create_of(path, sets.all(), schema.version, schema.schema())?;
+            writer.mark_as_merge()?;
             let (found, count) = writer.roots()?;
             for (set, names) in (0u32..).zip(sets.all()) {
                 let slot = |table| {

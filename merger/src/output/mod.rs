@@ -5,6 +5,7 @@ pub mod counts;
 pub mod encode;
 pub mod index;
 pub mod legacy;
+pub mod own;
 pub mod partial;
 pub mod place;
 pub mod provenance;

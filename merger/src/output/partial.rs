@@ -1,13 +1,15 @@
 //! The output under its temporary name.
 
+use super::own::may_be_left;
 use crate::failure::Failure;
-use crate::input::plan::begins_like_a_database;
 use std::fs::{self, File, OpenOptions, TryLockError};
-use std::io::{self, ErrorKind, Read};
+use std::io::{self, ErrorKind};
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
-/// Ends the name of what the partial file is turned into.
+/// Ends the name of the partial file.
+const PARTIAL: &str = ".partial";
+/// Ends the name of what it is turned into.
 const CONVERTED: &str = ".partial.rpd";
 
 /// `NAME.partial` beside the output; renamed when it is whole, removed when the merge fails.
@@ -29,6 +31,8 @@ pub struct Partial {
 pub(crate) struct Lock {
     path: PathBuf,
     _file: File,
+    /// Whether the file was there: a killed merge leaves it.
+    was_there: bool,
 }
 
 impl Drop for Lock {
@@ -38,14 +42,10 @@ impl Drop for Lock {
 }
 
 impl Partial {
-    /// `force` says whether an output that is there may be replaced. Names the file; on rank 0 (`owner`) also locks it, and clears away what a killed merge left.
+    /// `force` says whether an output that is there may be replaced. Names the file; on rank 0 (`owner`) also locks it,
+    /// and clears away what a killed merge left. The others call [`Partial::share`] when that went well.
     pub fn begin(output: &Path, owner: bool, force: bool) -> Result<Partial, Failure> {
-        let beside = |ending: &str| -> PathBuf {
-            let mut name = output.as_os_str().to_owned();
-            name.push(ending);
-            name.into()
-        };
-        let path = beside(".partial");
+        let path = beside(output, PARTIAL);
         let cannot = |error: io::Error| {
             if error.kind() == ErrorKind::NotFound {
                 let folder = path.parent().unwrap_or(Path::new(".")).display();
@@ -59,27 +59,33 @@ impl Partial {
         };
         let mut lock = None;
         if owner {
-            lock = Some(lock_file(beside(".lock")).map_err(cannot)?.ok_or_else(|| {
+            let taken = lock_file(beside(output, ".lock")).map_err(cannot)?.ok_or_else(|| {
                 let output = output.display();
                 Failure::Output(format!(
                     "another merge is writing {output}: wait for it, or choose another place with -o"
                 ))
-            })?);
-            for left in [&path, &beside(CONVERTED)] {
+            })?;
+            for left in temporary_names(output) {
                 // A file of that name that no merge has left is somebody's own.
-                if fs::metadata(left).is_ok_and(|found| found.len() > 0) && !is_leftover(left) {
+                if fs::symlink_metadata(&left).is_ok() && !may_be_left(&left, taken.was_there) {
                     let left = left.display();
                     return Err(Failure::Output(format!(
                         "{left} was not left by a merge: move it away, or use -o"
                     )));
                 }
-                match fs::remove_file(left) {
+                match fs::remove_file(&left) {
                     Err(error) if error.kind() != ErrorKind::NotFound => return Err(cannot(error)),
                     _ => {}
                 }
             }
+            lock = Some(taken);
         }
-        Ok(Partial { path, output: output.to_owned(), lock, force, armed: true })
+        Ok(Partial { path, output: output.to_owned(), lock, force, armed: owner })
+    }
+
+    /// From now on this rank, too, removes the file if it fails. Before, it may be somebody else's.
+    pub fn share(&mut self) {
+        self.armed = true;
     }
 
     /// Where to write.
@@ -98,9 +104,7 @@ impl Partial {
 
     /// Where to write what it is turned into.
     pub fn converted_path(&self) -> PathBuf {
-        let mut name = self.output.as_os_str().to_owned();
-        name.push(CONVERTED);
-        name.into()
+        beside(&self.output, CONVERTED)
     }
 
     /// Gives the finished file its name.
@@ -130,11 +134,15 @@ impl Partial {
     }
 }
 
-/// Whether a file may be what a killed merge left: SQLite writes its first page last.
-fn is_leftover(path: &Path) -> bool {
-    let mut header = [0; 16];
-    let read = File::open(path).and_then(|mut file| file.read_exact(&mut header));
-    begins_like_a_database(path) || read.is_ok() && header == [0; 16]
+/// What a merge to this output writes before it gets its name. No merge keeps it.
+pub fn temporary_names(output: &Path) -> [PathBuf; 2] {
+    [PARTIAL, CONVERTED].map(|ending| beside(output, ending))
+}
+
+fn beside(output: &Path, ending: &str) -> PathBuf {
+    let mut name = output.as_os_str().to_owned();
+    name.push(ending);
+    name.into()
 }
 
 /// A rename that never replaces a file.
@@ -151,6 +159,7 @@ pub(crate) fn rename_new(from: &Path, to: &Path) -> io::Result<()> {
 /// Takes the lock; `None` if another process has it.
 pub(crate) fn lock_file(path: PathBuf) -> io::Result<Option<Lock>> {
     loop {
+        let was_there = fs::symlink_metadata(&path).is_ok();
         let file = OpenOptions::new().write(true).create(true).truncate(false).mode(0o600).open(&path)?;
         if file.metadata()?.len() > 0 {
             return Err(io::Error::other("its .lock file was not left by a merge: move it away"));
@@ -159,12 +168,12 @@ pub(crate) fn lock_file(path: PathBuf) -> io::Result<Option<Lock>> {
             Ok(()) => {}
             Err(TryLockError::WouldBlock) => return Ok(None),
             // A file system without locks, as Lustre may be mounted: the file alone has to do.
-            Err(TryLockError::Error(_)) => return Ok(Some(Lock { path, _file: file })),
+            Err(TryLockError::Error(_)) => return Ok(Some(Lock { path, _file: file, was_there })),
         }
         // The holder before may have removed the file between the opening and the locking.
         let locked = file.metadata()?.ino();
         if fs::metadata(&path).is_ok_and(|now| now.ino() == locked) {
-            return Ok(Some(Lock { path, _file: file }));
+            return Ok(Some(Lock { path, _file: file, was_there }));
         }
     }
 }

@@ -1,7 +1,7 @@
 use super::clock_table::impossible_bursts;
 use super::clocks::ClockRow;
 use super::former::{self, clock_rows};
-use super::words::{counted, noun};
+use super::words::{counted, noun, one_line};
 use crate::agree::clocks::{JobClocks, Repair};
 use crate::agree::findings::Found;
 use crate::collectives::late::LateRank;
@@ -225,7 +225,7 @@ impl Report {
     /// Keeps what was found in the output; a fault of it is told with all its lines.
     pub fn verified(&mut self, found: Verification) -> Result<(), Failure> {
         if let Some(failure) = found.failure() {
-            found.lines().iter().for_each(|line| eprintln!("verify     {line}"));
+            found.lines().iter().for_each(|line| eprintln!("verify     {}", one_line(line)));
             return Err(failure);
         }
         self.verify = Some(found);
@@ -243,25 +243,25 @@ impl Report {
         self.left_out_of_rpd = left_out;
     }
 
-    /// Why this run is not whole, for `--strict`; `None` if it is.
-    pub fn incomplete(&self) -> Option<String> {
+    /// Why this run is not whole, for `--strict`, and the warning that says the same; `None` if it is.
+    pub fn incomplete(&self) -> Option<(String, Option<String>)> {
+        let (fact, warning) = if let Some((path, reason)) = self.unreadable.first() {
+            let fact = left_out(path, reason);
+            (fact.clone(), Some(format!("left out: {fact}")))
+        } else if !self.missing_ranks.is_empty() {
+            (self.missing(), Some(self.missing()))
+        } else if !self.repeated_ranks.is_empty() {
+            (self.repeated(), Some(self.repeated()))
+        } else if let Some(path) = self.unfinished.first() {
+            (format!("{} was not finished by its collector", path.display()), Some(unfinished(path)))
+        } else {
+            let warning = self.warnings.first().cloned();
+            let loss = self.losses.first().map(LossRow::line);
+            let both: Vec<String> = warning.iter().cloned().chain(loss).collect();
+            (both.join("; "), warning)
+        };
         let without = "merge without --strict to take what is there";
-        if let Some((path, reason)) = self.unreadable.first() {
-            return Some(format!("{}; {without}", left_out(path, reason)));
-        }
-        if !self.missing_ranks.is_empty() {
-            return Some(format!("nothing of rank {}; {without}", ranges(&self.missing_ranks)));
-        }
-        if !self.repeated_ranks.is_empty() {
-            return Some(format!("{}; {without}", self.repeated()));
-        }
-        if let Some(path) = self.unfinished.first() {
-            return Some(format!("{} was not finished by its collector; {without}", path.display()));
-        }
-        let warning = self.warnings.first().cloned();
-        let loss = self.losses.first().map(LossRow::line);
-        let both: Vec<String> = warning.into_iter().chain(loss).collect();
-        (!both.is_empty()).then(|| format!("{}; {without}", both.join("; ")))
+        (!fact.is_empty()).then(|| (format!("{fact}; {without}"), warning))
     }
 
     /// One line for each thing that is not whole.
@@ -272,20 +272,13 @@ impl Report {
             .map(|(path, reason)| format!("left out: {}", left_out(path, reason)))
             .collect();
         if !self.missing_ranks.is_empty() {
-            let why = if self.shards > 0 {
-                "did its collector start, and did the rank call roctx, MPI or RCCL?"
-            } else {
-                "did its profiler write a file, and is that among the inputs?"
-            };
-            lines.push(format!("nothing of rank {}: {why}", ranges(&self.missing_ranks)));
+            lines.push(self.missing());
         }
         if !self.repeated_ranks.is_empty() {
             lines.push(self.repeated());
         }
         lines.extend(self.disagreement.clone());
-        let unfinished = self.unfinished.iter().map(|path| {
-            format!("{} was not finished by its collector: merged as far as it goes", path.display())
-        });
+        let unfinished = self.unfinished.iter().map(|path| unfinished(path));
         let all: Vec<String> = unfinished.chain(self.warnings.iter().cloned()).collect();
         lines.extend(all.iter().take(SHOWN).cloned());
         if all.len() > SHOWN {
@@ -304,6 +297,15 @@ impl Report {
         ];
         let there = kinds.into_iter().filter(|(count, _)| *count > 0).map(|(_, text)| text);
         there.collect::<Vec<_>>().join(", ")
+    }
+
+    fn missing(&self) -> String {
+        let why = if self.shards > 0 {
+            "did its collector start, and did the rank call roctx, MPI or RCCL?"
+        } else {
+            "did its profiler write a file, and is that among the inputs?"
+        };
+        format!("nothing of rank {}: {why}", ranges(&self.missing_ranks))
     }
 
     fn repeated(&self) -> String {
@@ -329,7 +331,7 @@ impl Report {
             id => format!("run {id}: "),
         };
         let mut line = |label: &str, text: String| {
-            let _ = writeln!(out, "{label:<10} {text}");
+            let _ = writeln!(out, "{label:<10} {}", one_line(&text));
         };
         line(
             verb,
@@ -389,6 +391,10 @@ impl Report {
         }
         out
     }
+}
+
+fn unfinished(path: &Path) -> String {
+    format!("{} was not finished by its collector: merged as far as it goes", path.display())
 }
 
 impl LossRow {

@@ -1,4 +1,6 @@
-//! Numbers as people read them.
+//! Numbers and texts as people read them.
+
+use std::fmt::Write;
 
 /// Nanoseconds for people: `412 s`, `3.1 ms`, `2.0 us`.
 pub fn duration(ns: i64) -> String {
@@ -45,9 +47,29 @@ pub fn noun(n: u64, thing: &str) -> String {
     format!("{thing}{ending}")
 }
 
+/// A text as one line: paths, and names in the inputs, may have line ends and codes of a terminal in them.
+pub fn one_line(text: &str) -> String {
+    let mut line = String::with_capacity(text.len());
+    for character in text.chars() {
+        match character {
+            '\t' => line.push(' '),
+            control if control.is_control() => {
+                let _ = write!(line, "{}", control.escape_default());
+            }
+            other => line.push(other),
+        }
+    }
+    line
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_line_has_no_control_characters() {
+        assert_eq!(one_line("a\nb\r\x1b[1m\u{9b}c\té"), "a\\nb\\r\\u{1b}[1m\\u{9b}c é");
+    }
 
     #[test]
     fn one_is_singular_and_all_else_is_not() {

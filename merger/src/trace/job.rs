@@ -15,6 +15,7 @@ use crate::merge::{Listing, merge_listed};
 use crate::output::partial::Partial;
 use crate::report::Report;
 use crate::report::progress::Progress;
+use crate::report::words::one_line;
 use crate::together::{from_rank_0, settle};
 use serde::Serialize;
 use std::path::{Path, PathBuf};
@@ -56,7 +57,8 @@ pub fn trace(comm: &impl Comm, args: &MergeArgs, order: &TraceOrder) -> Result<T
         None => {
             let output = place.work().join("merged.db");
             let mut listing = from_rank_0(comm, || Listing::of(files, output.clone(), args))?;
-            let partial = settle(comm, Partial::begin(&output, comm.rank() == 0, false))?;
+            let mut partial = settle(comm, Partial::begin(&output, comm.rank() == 0, false))?;
+            partial.share();
             let report = merge_listed(comm, args, &mut listing, Some(&partial), &mut progress)?;
             let database = partial.path().to_owned();
             (Some(report), Some(partial), database)
@@ -112,7 +114,7 @@ impl Traced {
                 let mut lines = vec![("drawn", format!("{} in {seconds:.1} s", database.display()))];
                 lines.extend(trace.lines());
                 lines.push(("output", trace.output.display().to_string()));
-                lines.into_iter().map(|(label, text)| format!("{label:<10} {text}\n")).collect()
+                lines.into_iter().map(|(label, text)| format!("{label:<10} {}\n", one_line(&text))).collect()
             }
         }
     }

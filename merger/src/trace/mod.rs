@@ -30,7 +30,7 @@ use crate::comm::Comm;
 use crate::failure::Failure;
 use crate::input::ranks::{list, ranges};
 use crate::report::progress::Progress;
-use crate::report::words::{duration, noun};
+use crate::report::words::{duration, noun, one_line};
 use crate::together::{from_rank_0, settle, together};
 use crate::wall_clock::WallClock;
 use cut::Cutter;
@@ -113,7 +113,7 @@ pub(crate) fn slices(
             .insert(format!("{} of {table}: a trace has no place for them", noun(count, "row")), count);
     }
     if comm.rank() == 0 {
-        drawn.warnings.iter().for_each(|line| eprintln!("warning: {line}"));
+        drawn.warnings.iter().for_each(|line| eprintln!("warning: {}", one_line(line)));
     }
     let written = match comm.rank() == 0 && place.target().has_index() {
         false => Ok(()),

@@ -4,6 +4,7 @@ use super::form::Form;
 use super::index::INDEX;
 use crate::cli::Split;
 use crate::failure::Failure;
+use crate::input::plan::check_text;
 use crate::output::partial::{Lock, lock_file};
 use serde::{Deserialize, Serialize};
 use std::fs::{self, DirBuilder, File};
@@ -61,6 +62,7 @@ impl Target {
     ) -> Result<Target, Failure> {
         let home = if home.as_os_str().is_empty() { Path::new(".") } else { home };
         let output = output.unwrap_or(home);
+        check_text(output)?;
         let shown = output.display();
         let is_folder = output.is_dir() || output.as_os_str().as_encoded_bytes().ends_with(b"/");
         if is_folder || split != Split::Whole {

@@ -1,6 +1,6 @@
 //! What of a recorded process may be passed on.
 
-use rpd_shard::identity::{is_rank_variable, is_secret_variable, masked_line, masked_text};
+use rpd_shard::identity::{is_rank_variable, is_secret_variable, masked_line, masked_text, masked_variable};
 use serde_json::{Map, Value as Json};
 
 /// What stands for a secret.
@@ -18,12 +18,16 @@ pub enum Keep<'a> {
     Listed(&'a [String]),
 }
 
-/// The recorded environment, a JSON object, without secrets: masked are the values of variables whose
-/// name sounds like a secret, and what looks like one inside of the other values.
+/// The recorded environment, a JSON object or a list of variables, without secrets: masked are the values of variables
+/// whose name sounds like a secret, and what looks like one inside of the other values.
 ///
-/// A text in which there is nothing to change is given back as it is. One that is no JSON object is
-/// masked as a text, and dropped (`{}`) where only some variables are to be kept.
+/// A text in which there is nothing to change is given back as it is. One that is neither is masked as a text, and
+/// dropped (`{}`) where only some variables are to be kept.
 pub fn redacted_environment(json: &str, keep: Keep<'_>) -> String {
+    if let Ok(mut variables) = serde_json::from_str::<Vec<Json>>(json) {
+        let changed = redact_variables(&mut variables, keep);
+        return if changed { Json::Array(variables).to_string() } else { json.to_owned() };
+    }
     let Ok(mut environment) = serde_json::from_str::<Map<String, Json>>(json) else {
         return match keep {
             Keep::All => masked_text(json),
@@ -46,7 +50,7 @@ pub fn redacted_environment(json: &str, keep: Keep<'_>) -> String {
 fn mask(name: &str, value: &mut Json) -> bool {
     let masked = match value {
         Json::String(text) if is_secret_variable(name) && !text.is_empty() => MASK.to_owned(),
-        Json::String(text) => masked_text(text),
+        Json::String(text) => masked_variable(name, text),
         Json::Array(values) => {
             return values.iter_mut().fold(false, |changed, value| mask(name, value) | changed);
         }
@@ -90,17 +94,7 @@ fn redact_member(name: &str, value: &mut Json, keep: Keep<'_>) -> bool {
             *text = redacted;
             changed
         }
-        Json::Array(variables) if is_environment(name) => {
-            let before = variables.len();
-            if let Keep::Listed(names) = keep {
-                variables.retain(|variable| {
-                    let name = variable.as_str().and_then(|text| text.split_once('=')).map(|(name, _)| name);
-                    name.is_some_and(|name| names.iter().any(|one| one == name) || is_rank_variable(name))
-                });
-            }
-            let is_shorter = variables.len() != before;
-            variables.iter_mut().fold(is_shorter, |changed, variable| mask_variable(variable) | changed)
-        }
+        Json::Array(variables) if is_environment(name) => redact_variables(variables, keep),
         _ if is_secret_variable(name) => mask(name, value),
         Json::Object(members) => members
             .iter_mut()
@@ -140,8 +134,40 @@ fn redact_list(name: &str, values: &mut [Json], keep: Keep<'_>) -> bool {
     changed
 }
 
-/// `NAME=X`
+/// A list of variables, each of them `NAME=X` or an object with its name and value.
+fn redact_variables(variables: &mut Vec<Json>, keep: Keep<'_>) -> bool {
+    let before = variables.len();
+    if let Keep::Listed(names) = keep {
+        variables.retain(|variable| {
+            let name = match variable {
+                Json::Object(members) => name_of(members),
+                other => other.as_str().and_then(|text| text.split_once('=')).map(|(name, _)| name),
+            };
+            name.is_some_and(|name| names.iter().any(|one| one == name) || is_rank_variable(name))
+        });
+    }
+    let is_shorter = variables.len() != before;
+    variables.iter_mut().fold(is_shorter, |changed, variable| mask_variable(variable) | changed)
+}
+
+/// The name in `{"name": NAME, "value": X}`.
+fn name_of(members: &Map<String, Json>) -> Option<&str> {
+    let of = |wanted: &str| members.iter().find(|(member, _)| member.eq_ignore_ascii_case(wanted));
+    ["name", "key", "variable"].into_iter().find_map(|wanted| of(wanted)?.1.as_str())
+}
+
+/// `NAME=X`, or `{"name": NAME, "value": X}`
 fn mask_variable(variable: &mut Json) -> bool {
+    if let Json::Object(members) = variable
+        && let Some(name) = name_of(members).map(str::to_owned)
+    {
+        // The name itself is no secret, whatever its member is called.
+        let others = members.iter_mut().filter(|(_, value)| value.as_str() != Some(&name));
+        return others.fold(false, |changed, (member, value)| {
+            let is_secret = is_secret_variable(member);
+            mask(if is_secret { member } else { &name }, value) | changed
+        });
+    }
     let Some((name, value)) = variable.as_str().and_then(|text| text.split_once('=')) else {
         return mask("", variable);
     };
@@ -213,6 +239,20 @@ mod tests {
         ] {
             assert!(!redacted_environment(text, Keep::All).contains("hush"), "{text}");
         }
+    }
+
+    #[test]
+    fn a_list_of_variables_is_masked_and_chosen_from_like_an_object() {
+        let list = r#"[{"name":"HF_TOKEN","value":"hush"},{"name":"HOME","value":"/u"},"A_KEY=hush",{"key":"N_KEY","value":5}]"#;
+        let masked = r#"[{"name":"HF_TOKEN","value":"***"},{"name":"HOME","value":"/u"},"A_KEY=***",{"key":"N_KEY","value":"***"}]"#;
+        assert_eq!(redacted_environment(list, Keep::All), masked);
+        assert_eq!(redacted_environment(masked, Keep::All), masked);
+        let names = ["HOME".to_owned()];
+        assert_eq!(redacted_environment(list, Keep::Listed(&names)), r#"[{"name":"HOME","value":"/u"}]"#);
+        assert_eq!(
+            redacted_environment(r#"{"CURL_OPTS":"-u me:hush"}"#, Keep::All),
+            r#"{"CURL_OPTS":"-u ***"}"#
+        );
     }
 
     #[test]

@@ -23,6 +23,7 @@ pub use error::WriteError;
 
 use crate::quiet;
 use crate::{CLOCK_TAG, CLOCKS, GPU_STRIDE, ONE_TIME, ONE_TIME_TAG, PID_STRIDE};
+use rpd_shard::MERGE_APPLICATION_ID;
 use rpd_shard::model::Schema;
 use rpd_shard::record::Clock;
 use rusqlite::types::ValueRef;
@@ -113,6 +114,7 @@ fn open(out: &Path) -> rusqlite::Result<Connection> {
         "PRAGMA journal_mode = OFF; PRAGMA synchronous = OFF; PRAGMA locking_mode = EXCLUSIVE;
          PRAGMA foreign_keys = OFF; PRAGMA trusted_schema = OFF; PRAGMA cache_size = -65536;",
     )?;
+    conn.execute_batch(&format!("PRAGMA application_id = {MERGE_APPLICATION_ID}"))?;
     Ok(conn)
 }
 

@@ -8,5 +8,6 @@ mod rank;
 pub use node::{boot_of_machine, unknown_boot, unnamed_node};
 pub use privacy::{
     is_secret_name, is_secret_variable, masked_command, masked_environment, masked_line, masked_text,
+    masked_variable,
 };
 pub use rank::{RankIdentity, detect_rank, is_rank_variable};

@@ -18,7 +18,7 @@ pub use names::{is_secret_name, is_secret_variable};
 
 use names::{is_name_byte, is_secret_setting};
 use values::{Header, is_scheme, is_token, mask_values};
-use words::mask_words;
+use words::{mask_words, mask_words_behind};
 
 /// What stands for a secret.
 const MASK: &str = "***";
@@ -59,9 +59,19 @@ pub fn masked_text(text: &str) -> String {
     mask_values(&mask_words(text), Header::Line)
 }
 
-/// Variables without the secrets in their values: a proxy's URL may hold a password.
+/// The value of a variable whose name is none of a secret, secrets inside of it masked: a proxy's URL may hold a
+/// password, and `CURL_OPTS` is what stands behind `curl`.
+pub fn masked_variable(name: &str, value: &str) -> String {
+    mask_values(&mask_words_behind(name, value), Header::Line)
+}
+
+/// Variables without the secrets in their values.
 pub fn masked_environment(variables: Vec<(String, String)>) -> Vec<(String, String)> {
-    variables.into_iter().map(|(name, value)| (name, masked_text(&value))).collect()
+    let masked = |(name, value): (String, String)| {
+        let value = masked_variable(&name, &value);
+        (name, value)
+    };
+    variables.into_iter().map(masked).collect()
 }
 
 /// One argument, and whether the next one is a secret.

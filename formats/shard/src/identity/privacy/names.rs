@@ -37,6 +37,8 @@ const RUNTIMES: [&str; 20] = [
     "OMP_", "GOMP_", "KMP_", "OMPI_", "PMIX_", "PRTE_", "I_MPI_", "MPICH_", "MV2_", "MPI_", "SLURM_", "PBS_",
     "NCCL_", "RCCL_", "HSA_", "HIP_", "ROCR_", "MIOPEN_", "UCX_", "FI_",
 ];
+/// Ends of names of headers whose value has several words.
+const HEADERS: [&str; 2] = ["AUTHORIZATION", "COOKIE"];
 /// Names that take a value behind a `:` without a blank.
 const COLON_WORDS: [&str; 9] =
     ["TOKEN", "PASSWORD", "PASSWD", "PASSPHRASE", "PASS", "PWD", "PW", "SECRET", "APIKEY"];
@@ -113,7 +115,14 @@ pub(super) fn is_secret_parameter(name: &str, value: &str) -> bool {
 pub(super) fn takes_colon(name: &str, value: &str) -> bool {
     let upper = name.to_ascii_uppercase();
     let is_key = ["API_KEY", "API-KEY", "ACCESS_KEY", "ACCESS-KEY"].iter().any(|key| upper.ends_with(key));
-    is_secret_option(name, value) && (is_key || COLON_WORDS.contains(&last_word(&upper))) || upper == "PASS"
+    is_secret_option(name, value) && (is_key || COLON_WORDS.contains(&last_word(&upper)) || is_header(name))
+        || upper == "PASS"
+}
+
+/// Whether this is a header with a secret, perhaps right behind its option: `-HAuthorization`.
+pub(super) fn is_header(name: &str) -> bool {
+    let upper = name.to_ascii_uppercase();
+    HEADERS.iter().any(|header| upper.ends_with(header))
 }
 
 fn words(upper: &str) -> impl Iterator<Item = &str> {

@@ -113,6 +113,15 @@ fn the_traced_program_goes_by_the_same_parts() {
 }
 
 #[test]
+fn variables_with_the_options_of_a_program_are_masked() {
+    let masked = |name: &str, value: &str| masked_environment(vec![(name.to_owned(), value.to_owned())]);
+    assert_eq!(masked("CURL_OPTS", "-u me:hush -s")[0].1, "-u *** -s");
+    assert_eq!(masked("MY_CURL_ARGS", "--user=me:hush")[0].1, "--user=***");
+    assert_eq!(masked("DOCKER_OPTS", "-u 1000:1000 -p 80:80")[0].1, "-u 1000:1000 -p 80:80");
+    assert_eq!(masked("OPTS", "-u 1000:1000")[0].1, "-u 1000:1000");
+}
+
+#[test]
 fn urls_in_variables_are_masked() {
     let variable = |value: &str| vec![("UCX_X".to_owned(), value.to_owned())];
     assert_eq!(masked_environment(variable("a,http://me:pw@proxy:1")), variable("a,http://me:***@proxy:1"));
@@ -155,6 +164,14 @@ fn recorded_lines_are_masked_by_their_arguments() {
         "p --Token:hush /password:hush token:hush -n 2",
         "curl -su user:hush http://h -n 2",
         "curl -b hush -u u:hush -n 2",
+        "curl --user=u:hush -n 2",
+        "curl --user=\"u:hush hush\" -n 2",
+        "curl -H Authorization:hush -n 2",
+        "curl -HAuthorization:hush -sHProxy-Authorization:hush -n 2",
+        "curl --header=Authorization:hush --header Authorization:hush -n 2",
+        "curl --header=Authorization:Bearer hush -n 2",
+        "curl -H Authorization:Basic hush -n 2",
+        "curl -H 'Authorization:Token hush' -H Cookie:a=hush -n 2",
         "mpirun -genv HF_TOKEN hush -n 2",
         "mpiexec -genv HF_TOKEN=hush -x MY_SECRET=hush -n 2",
         "wandb login hush -n 2",

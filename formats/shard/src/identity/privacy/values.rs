@@ -2,7 +2,8 @@
 
 use super::extent::{argument, header_words, is_quote, part, quoted, until};
 use super::names::{
-    is_name_byte, is_secret_name, is_secret_option, is_secret_parameter, is_secret_setting, takes_colon,
+    is_header, is_name_byte, is_secret_name, is_secret_option, is_secret_parameter, is_secret_setting,
+    takes_colon,
 };
 use super::{MASK, NAME_BYTES};
 
@@ -150,7 +151,7 @@ fn value(text: &str, at: usize, header: Header) -> Option<(usize, usize)> {
     if let Some(inside) = quoted(text, from) {
         return Some(inside);
     }
-    if is_colon && !is_quoted && !is_bare_colon {
+    if is_colon && !is_quoted && (!is_bare_colon || is_header(name)) {
         return Some(match (header, before) {
             (Header::Words, Some(quote @ ('"' | '\''))) => until(text, from, |c| c == quote || c == '\n'),
             (Header::Words, _) => header_words(text, from),

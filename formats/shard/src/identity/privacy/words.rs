@@ -1,6 +1,6 @@
 //! Words of a command that are secrets by what is before them, also in a script that is one argument.
 
-use super::extent::argument;
+use super::extent::{argument, quoted};
 use super::names::{is_name_byte, is_secret_option, is_secret_setting};
 use super::{MASK, NAME_BYTES};
 
@@ -53,7 +53,7 @@ const KNOWN: [Known; 27] = [
     known("curl", "", "-u", Behind::Either),
     known("curl", "", "-U", Behind::Either),
     known("curl", "", "-b", Behind::Either),
-    known("curl", "", "--user", Behind::Next),
+    known("curl", "", "--user", Behind::Either),
     known("smbclient", "", "-U", Behind::Percent),
     known("rpcclient", "", "-U", Behind::Percent),
     known("smbclient", "", "--user", Behind::Percent),
@@ -93,7 +93,14 @@ struct Command {
 
 /// Masks the words of a command that are secrets by the words before them.
 pub(super) fn mask_words(text: &str) -> String {
+    mask_words_behind("", text)
+}
+
+/// The same for words that are the arguments of the programs that the name of a variable has in it: `CURL_OPTS`.
+pub(super) fn mask_words_behind(variable: &str, text: &str) -> String {
     let mut command = Command { options: Vec::new(), positional: None, is_htpasswd: false, next: Next::Any };
+    let lower = variable.to_ascii_lowercase();
+    lower.split(['_', '-', '.']).for_each(|word| command.begin(word));
     let mut masked = String::with_capacity(text.len());
     let (mut done, mut at) = (0, 0);
     while let Some(word) = word_at(text, at) {
@@ -138,7 +145,7 @@ impl Command {
             return None;
         }
         self.begin(plain);
-        let secret = self.option(plain, start).or_else(|| self.place(text, plain, from));
+        let secret = self.option(text, plain, start).or_else(|| self.place(text, plain, from));
         if secret.is_none() && self.next == Next::Any {
             let is_option = plain.starts_with('-') && is_name(plain);
             let value = &text[to..];
@@ -185,7 +192,7 @@ impl Command {
     }
 
     /// A short option of a known program.
-    fn option(&mut self, plain: &str, start: usize) -> Option<(usize, usize)> {
+    fn option(&mut self, text: &str, plain: &str, start: usize) -> Option<(usize, usize)> {
         let own = self.options.iter().filter(|own| own.command.is_empty() && !own.option.is_empty());
         let (own, behind) = own.copied().find_map(|own| Some((own, value_behind(plain, own)?)))?;
         if own.program == "sshpass" {
@@ -198,7 +205,7 @@ impl Command {
             Behind::Percent if is_bare => self.next = Next::Login,
             Behind::Percent => return after_percent(plain.get(behind..)?, start + behind),
             Behind::Attached | Behind::Either if !is_bare => {
-                return Some((start + behind, start + plain.len()));
+                return quoted(text, start + behind).or(Some((start + behind, start + plain.len())));
             }
             _ => {}
         }

@@ -1,0 +1,50 @@
+//! What rpd-merge made itself, and may therefore replace or clear away.
+
+use crate::input::find::is_merge;
+use crate::input::format::{Format, format_of};
+use rpd_shard::MERGE_APPLICATION_ID;
+use std::fs::{self, File};
+use std::io::Read;
+use std::path::Path;
+
+/// Bytes of the header of a SQLite database.
+const HEADER: usize = 100;
+/// What it begins with.
+const MAGIC: &[u8] = b"SQLite format 3\0";
+/// Where the application is named in it.
+const APPLICATION_ID: usize = 68;
+
+/// Whether a merge of ours made this database, or began to: its header says so, or, of an older one, its metadata.
+pub fn is_made_by_merge(path: &Path) -> bool {
+    header(path).is_some_and(|header| is_marked(&header)) || is_merge(path)
+}
+
+/// Whether a file with the name of an unfinished output may be what a killed merge left. SQLite writes the first page
+/// last: of a file without it only the lock of the merge tells (`was_locked`) whose it was.
+pub fn may_be_left(path: &Path, was_locked: bool) -> bool {
+    let Ok(found) = fs::symlink_metadata(path) else { return false };
+    let has_no_header = || was_locked && header(path).is_some_and(|header| header == [0; HEADER]);
+    found.is_file() && (found.len() == 0 || is_made_by_merge(path) || has_no_header())
+}
+
+/// What a file is that no merge made.
+pub fn what_else(path: &Path) -> &'static str {
+    match format_of(path) {
+        Ok(Format::RocPd) => "is a RocPD database of a profiler",
+        Ok(Format::LegacyRpd) => "is a .rpd of a profiler",
+        _ if header(path).is_some_and(|header| header.starts_with(MAGIC)) => {
+            "is a SQLite database of somebody else"
+        }
+        _ => "is no SQLite database",
+    }
+}
+
+fn header(path: &Path) -> Option<[u8; HEADER]> {
+    let mut header = [0; HEADER];
+    File::open(path).and_then(|mut file| file.read_exact(&mut header)).ok()?;
+    Some(header)
+}
+
+fn is_marked(header: &[u8; HEADER]) -> bool {
+    header.starts_with(MAGIC) && header[APPLICATION_ID..].starts_with(&MERGE_APPLICATION_ID.to_be_bytes())
+}
