@@ -73,7 +73,11 @@ fn columns_that_no_version_has_are_not_filled_where_rows_are_there_once() {
         let columns = format!("SELECT count(*) FROM pragma_table_info('{table}') WHERE name = 'xtra'");
         assert_eq!(job.database().number(&columns), 0, "{table}");
     }
-    job.assert_holds(&job.inputs[1..].iter().chain(&job.inputs[..1]).cloned().collect::<Vec<_>>());
+    let merged = job.database();
+    for rows in ["rocpd_region", "regions", "rocpd_kernel_dispatch", "kernels"] {
+        let all: i64 = job.inputs.iter().map(|input| Database::open(input).count(rows)).sum();
+        assert_eq!(merged.count(rows), all, "{rows}");
+    }
     assert_eq!(job.merge(&["--strict"]).code(), Some(3));
 }
 
@@ -174,7 +178,8 @@ fn the_largest_of_all_ids_is_told_as_such_and_the_rows_are_counted() {
         assert_eq!(lost_table.as_deref(), Some(table));
         if table == "rocpd_event" {
             let all: i64 = job.inputs.iter().map(|input| Database::open(input).count(table)).sum();
-            assert_eq!(database.count(table) + rows, all);
+            // One row stands for those that others refer to.
+            assert_eq!(database.count(table) - 1 + rows, all);
         }
         assert!((1..500).contains(rows), "{rows}");
     }
@@ -186,11 +191,9 @@ fn a_cut_database_is_told_in_one_line_with_its_missing_pages() {
     let cut = &job.inputs[2];
     let bytes = fs::read(cut).unwrap();
     let pages = bytes.len() / 4096;
-    for (length, missing) in [
-        (bytes.len() - 1, 1),
-        (4096 * (pages - pages / 4), pages / 4),
-        (4096 * (pages / 2), pages - pages / 2),
-    ] {
+    for (length, missing) in
+        [(bytes.len() - 1, 1), (4096 * (pages - 2), 2), (4096 * (pages - pages / 4), pages / 4)]
+    {
         fs::write(cut, &bytes[..length]).unwrap();
         let outcome = job.merge(&[]).success();
         let warnings = warnings_about(&outcome, cut);

@@ -267,6 +267,8 @@ fn merged(folder: &Path, inputs: &[PathBuf]) -> PathBuf {
     path
 }
 
-fn real(folder: &Path) -> PathBuf {
-    merged(folder, &rocpd_databases(folder))
+/// A merge of the real databases; `None` where they are not here.
+fn real(folder: &Path) -> Option<PathBuf> {
+    let databases = rocpd_databases(folder);
+    (!databases.is_empty()).then(|| merged(folder, &databases))
 }
