@@ -34,6 +34,7 @@ impl PageStream {
         let queue = Arc::new(Queue { state: Mutex::default(), changed: Condvar::new(), most: bytes });
         let runs = queue.clone();
         let write = move || {
+            let _ended = Ended(&runs);
             let mut result = Ok(());
             while let Some(some) = runs.next() {
                 // Behind an error runs are thrown away, so that nobody waits.
@@ -78,6 +79,15 @@ impl Drop for PageStream {
     /// Where the merge failed, the thread ends with what it has.
     fn drop(&mut self) {
         self.queue.end(false);
+    }
+}
+
+/// Tells those who encode that nobody writes any more, also where the thread panicked: they would wait for ever.
+struct Ended<'a>(&'a Queue);
+
+impl Drop for Ended<'_> {
+    fn drop(&mut self) {
+        self.0.end(true);
     }
 }
 
