@@ -7,9 +7,10 @@ use crate::record::{
 };
 use crate::survey::{RECORDS, Sections, Survey, survey};
 use rpd_shard::ShardWriter;
+use rpd_shard::file::Owner;
 use rpd_shard::identity::{boot_of_machine, unnamed_node};
 use rpd_shard::model::{TableId, Value, rocpd};
-use rpd_shard::record::{Clock, ClockDomain, Exit, LossCause, Node, Process, RunIdentity};
+use rpd_shard::record::{Clock, ClockDomain, Exit, LossCause, Node, Process};
 use std::collections::BTreeMap;
 use std::io::Write;
 use std::path::Path;
@@ -21,13 +22,9 @@ const COUNTERS: &str = "callback_records.counter_collection";
 /// Writes what a file holds as a shard, a source for each process; returns the sink and what became of
 /// the file. A file that ends early or is damaged somewhere yields what stands before, a warning, and
 /// a loss of unknown size.
-pub fn translate<W: Write>(
-    path: &Path,
-    sink: W,
-    run: &RunIdentity,
-) -> Result<(W, Translation), TranslateError> {
+pub fn translate<W: Write>(path: &Path, sink: W, owner: &Owner) -> Result<(W, Translation), TranslateError> {
     let Survey { processes, damage, ignored, warnings } = survey(path)?;
-    let shard = ShardWriter::new(sink, run)?;
+    let shard = ShardWriter::of_owner(sink, owner)?;
     let (rows, lost) = (BTreeMap::new(), BTreeMap::new());
     let mut out = Output { path, shard, source: 0, rows, lost, ignored, warnings };
     for (source, sections) in (1..).zip(&processes) {

@@ -1,6 +1,5 @@
 //! What rank 0 learns of an input when it looks into it, before anything is merged.
 
-use super::format::Format;
 use super::former::FormerMerge;
 use super::opened::shard_source_id;
 use rpd_rocpd::Guid;
@@ -8,6 +7,7 @@ use rpd_rocpd::read::{Database, ReadError, Space, Wanted};
 use rpd_shard::model::{Schema, rocpd};
 use rpd_shard::record::{SYSTEM_SOURCE, Selection};
 use rpd_shard::{OpenError, Shard};
+use rpd_translate::Format;
 use std::error::Error;
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};

@@ -1,9 +1,9 @@
 //! From what was typed to a list of files.
 
 use super::candidate::is_merged;
-use super::format::{Format, format_of};
 use crate::failure::Failure;
 use rpd_rocpd::read::Database;
+use rpd_translate::{Format, format_of};
 use serde::{Deserialize, Serialize};
 use std::fs;
 use std::io;

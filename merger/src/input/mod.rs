@@ -7,7 +7,6 @@ pub mod database;
 pub mod death;
 pub mod expand;
 pub mod find;
-pub mod format;
 pub mod former;
 pub mod gone;
 mod kept;

@@ -2,7 +2,6 @@
 
 use super::candidate::{Candidate, Refused};
 use super::find::{DEFAULT_OUTPUT, DEFAULT_RPD, Found, Listed, SHARD_ENDING, is_text};
-use super::format::Format;
 use super::former::FormerMerge;
 use super::gone::Since;
 use super::lost::{self, LostRows};
@@ -16,6 +15,7 @@ use crate::output::own::{is_made_by_merge, may_be_left, what_else};
 use crate::output::partial::temporary_names;
 use rayon::prelude::*;
 use rpd_rocpd::schema::NEWEST;
+use rpd_translate::Format;
 use serde::{Deserialize, Serialize};
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet, HashMap};

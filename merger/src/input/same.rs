@@ -5,13 +5,13 @@
 //! they have nothing in common but the guid, and both are merged.
 
 use super::candidate::Candidate;
-use super::format::Format;
 use super::lost::{LostCause, LostRows};
 use rayon::prelude::*;
 use rpd_rocpd::read::Database;
 use rpd_shard::Shard;
 use rpd_shard::file::BlockKind;
 use rpd_shard::model::Value;
+use rpd_translate::Format;
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;

@@ -1,10 +1,11 @@
 //! Files of other formats become shards, before anything is planned: each rank translates some.
 
 use super::find::Listed;
-use super::format::Format;
 use crate::failure::Failure;
 use rayon::prelude::*;
+use rpd_shard::file::Owner;
 use rpd_shard::record::RunIdentity;
+use rpd_translate::Format;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
 use std::ffi::OsStr;
@@ -17,8 +18,6 @@ use std::path::{Path, PathBuf};
 pub const TRANSLATED: &str = "translated";
 /// Ends the names of translated files, behind their number.
 const TRANSLATED_ENDING: &str = ".rpdshard";
-/// Values of one file that are told one by one.
-const MAX_TOLD: usize = 3;
 
 /// The folder of translated files: beside the output, so that all ranks see it. Removed when the merge ends.
 #[derive(Debug)]
@@ -145,59 +144,9 @@ fn translate_file(listed: &Listed, to: &Path, told: &mut Told) -> Result<(), Str
         size: None,
         version: env!("CARGO_PKG_VERSION").to_owned(),
     };
-    let Told { warnings, notes } = told;
-    let name = from.display().to_string();
-    let mut tell = |line: String| {
-        let is_named = line.contains(&name);
-        warnings.push(if is_named { line } else { format!("{name}: {line}") });
-    };
-    let mut sink = match listed.format {
-        Ok(Format::LegacyRpd) => {
-            let options = rpd_legacy::Options { run, clock: None, marker_offset: None };
-            let (sink, account) =
-                rpd_legacy::translate(from, sink, &options).map_err(|error| chain(&error))?;
-            if let Some(what) = account.unknown_version() {
-                notes.push(format!(
-                    "{what}, and this release knows 2 and 3: it is read as if it were one of them"
-                ));
-            }
-            account.warnings.into_iter().for_each(&mut tell);
-            for ((table, column), count) in account.misses.iter().take(MAX_TOLD) {
-                tell(format!(
-                    "{count} values of {table}.{column} are missing, no usable number, or lead nowhere"
-                ));
-            }
-            if let Some(more @ 1..) = account.misses.len().checked_sub(MAX_TOLD) {
-                tell(format!("and {more} more columns with such values"));
-            }
-            if account.cut_texts > 0 {
-                tell(format!("{} texts of more than a megabyte were cut", account.cut_texts));
-            }
-            sink
-        }
-        _ => {
-            let (sink, account) =
-                rpd_rocprofv3::translate(from, sink, &run).map_err(|error| chain(&error))?;
-            account.warnings.into_iter().for_each(&mut tell);
-            for (what, count) in account.ignored.iter().take(MAX_TOLD) {
-                notes.push(format!("{}: {count} of {what} have no place in RocPD", from.display()));
-            }
-            sink
-        }
-    };
+    let Ok(format) = listed.format else { return Err(format!("{} is of no known format", from.display())) };
+    let (mut sink, account) = rpd_translate::translate(from, format, sink, &Owner::unknown(run))?;
+    told.warnings.extend(account.warnings);
+    told.notes.extend(account.notes);
     sink.flush().map_err(write)
-}
-
-/// An error with what the system said.
-fn chain(error: &dyn std::error::Error) -> String {
-    let mut text = error.to_string();
-    let mut next = error.source();
-    while let Some(cause) = next {
-        let cause_text = cause.to_string();
-        if !text.contains(&cause_text) {
-            text = format!("{text} ({cause_text})");
-        }
-        next = cause.source();
-    }
-    text
 }

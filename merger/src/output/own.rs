@@ -1,8 +1,8 @@
 //! What rpd-merge made itself, and may therefore replace or clear away.
 
 use crate::input::find::is_merge;
-use crate::input::format::{Format, format_of};
 use rpd_shard::MERGE_APPLICATION_ID;
+use rpd_translate::{Format, format_of};
 use std::fs::{self, File};
 use std::io::Read;
 use std::path::Path;

@@ -7,6 +7,7 @@ mod shard;
 
 use made_up::{AGENTS, MadeUp, ordered};
 use rpd_rocprofv3::{TranslateError, Translation, is_rocprofv3_json, peek, translate};
+use rpd_shard::file::Owner;
 use rpd_shard::model::{OwnedValue, rocpd};
 use rpd_shard::record::{Clock, LossCause};
 use serde_json::{Value as Json, json};
@@ -24,7 +25,7 @@ fn file(text: &[u8]) -> (tempfile::TempDir, PathBuf) {
 
 fn try_translated(text: &[u8]) -> Result<(Contents, Translation), TranslateError> {
     let (_dir, path) = file(text);
-    let (bytes, translation) = translate(&path, Vec::new(), &run())?;
+    let (bytes, translation) = translate(&path, Vec::new(), &Owner::unknown(run()))?;
     let contents = Contents::of(&bytes);
     contents.check_references();
     Ok((contents, translation))
@@ -455,7 +456,7 @@ fn a_real_file_is_in_its_shard() {
     let Some(path) = real_file(dir.path()) else { return };
     assert!(is_rocprofv3_json(&path));
     let json: Json = serde_json::from_slice(&std::fs::read(&path).unwrap()).unwrap();
-    let (bytes, translation) = translate(&path, Vec::new(), &run()).unwrap();
+    let (bytes, translation) = translate(&path, Vec::new(), &Owner::unknown(run())).unwrap();
     let shard = Contents::of(&bytes);
     shard.check_references();
     no_warnings(&translation);

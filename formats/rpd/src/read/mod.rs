@@ -34,8 +34,9 @@ use census::Census;
 use devices::Devices;
 use output::Output;
 use rpd_shard::ShardWriter;
+use rpd_shard::file::Owner;
 use rpd_shard::model::Value;
-use rpd_shard::record::{Clock, Process, RunIdentity};
+use rpd_shard::record::{Clock, Process};
 use schema::Input;
 use std::collections::BTreeMap;
 use std::io::Write;
@@ -58,8 +59,8 @@ const MAX_VERSION: usize = 32;
 /// What the caller knows and the file does not.
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// The run that the shard is to belong to.
-    pub run: RunIdentity,
+    /// Whose the file is.
+    pub owner: Owner,
     /// The clock of all times. Without it that of the file is taken: what its metadata says, else
     /// `CLOCK_MONOTONIC`; but `CLOCK_BOOTTIME` where roctx ranges are seen to be on another clock than calls.
     pub clock: Option<Clock>,
@@ -137,7 +138,7 @@ pub fn translate<W: Write>(
     let input = Input::open(path)?;
     let census = Census::take(&input)?;
     let (clock, mixed) = census.clock(options.clock, options.marker_offset);
-    let writer = ShardWriter::new(sink, &options.run).map_err(|e| input.shard_error(e))?;
+    let writer = ShardWriter::of_owner(sink, &options.owner).map_err(|e| input.shard_error(e))?;
     let account = Translation {
         clock,
         processes: census.processes.len() as u32,

@@ -2,7 +2,7 @@
 
 use rpd_legacy::{Options, Translation, translate};
 use rpd_shard::Shard;
-use rpd_shard::file::BlockKind;
+use rpd_shard::file::{BlockKind, Owner};
 use rpd_shard::model::Value;
 use rpd_shard::record::RunIdentity;
 use rusqlite::Connection;
@@ -20,7 +20,7 @@ pub(crate) fn options() -> Options {
         size: None,
         version: "0".into(),
     };
-    Options { run, clock: None, marker_offset: None }
+    Options { owner: Owner::unknown(run), clock: None, marker_offset: None }
 }
 
 /// A real file, unpacked into `dir`; `None`, with a note, where the shared directory is missing.

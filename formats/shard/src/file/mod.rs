@@ -13,12 +13,14 @@ mod block;
 mod bytes;
 mod ending;
 mod index;
+mod owner;
 mod reader;
 mod strings;
 mod writer;
 
 pub use block::{BLOCK_HEADER_BYTES, BlockHeader, BlockKind};
 use bytes::Bytes;
+pub use owner::{KnownProcesses, Owner};
 pub use reader::{BlockDamage, BlockError, BlockRef, Damage, OpenError, Shard};
 pub use strings::{MAX_STRING_BYTES, MAX_STRING_LENGTH, MAX_STRINGS, ShardStrings};
 pub use writer::{MAX_VALUE_BYTES, ShardWriter, WriteError};

@@ -1,6 +1,7 @@
 use super::block::{BlockHeader, BlockKind};
 use super::ending::{Reserve, most_block_bytes};
 use super::index::ENTRY_BYTES;
+use super::owner::Owner;
 use super::reader::BlockRef;
 use super::strings::{MAX_STRING_BYTES, MAX_STRING_LENGTH, MAX_STRINGS};
 use super::{ZSTD_LEVEL, checksum, file_header};
@@ -76,6 +77,8 @@ pub struct ShardWriter<W: Write> {
     pub(super) stored: Vec<u8>,
     zstd: zstd::bulk::Compressor<'static>,
     pub(super) reserve: Reserve,
+    /// Who knows the processes better than whoever describes them here.
+    owner: Option<Box<Owner>>,
 }
 
 /// An open block.
@@ -162,9 +165,19 @@ impl<W: Write> ShardWriter<W> {
             stored: Vec::new(),
             zstd: zstd::bulk::Compressor::new(ZSTD_LEVEL)?,
             reserve: Reserve::default(),
+            owner: None,
         };
         writer.write(&file_header())?;
         writer.record(BlockKind::Identity, 0, &wire::encode(run))?;
+        Ok(writer)
+    }
+
+    /// Starts the shard of a translated file, with all that its owner knows.
+    pub fn of_owner(sink: W, owner: &Owner) -> Result<ShardWriter<W>, WriteError> {
+        let mut writer = ShardWriter::new(sink, &owner.run)?;
+        writer.reserve.limit = owner.most_bytes;
+        owner.clocks.iter().try_for_each(|set| writer.clock(set))?;
+        writer.owner = owner.processes.is_some().then(|| Box::new(owner.clone()));
         Ok(writer)
     }
 
@@ -209,9 +222,13 @@ impl<W: Write> ShardWriter<W> {
         Ok(i64::from(code) + 1)
     }
 
-    /// Describes a process; again when it has ended. The last description counts.
+    /// Describes a process; again when it has ended. The last description counts. What the owner of the file knows
+    /// better is told in its place.
     pub fn process(&mut self, process: &Process) -> Result<(), WriteError> {
-        let raw = wire::encode(process);
+        let raw = match &self.owner {
+            Some(owner) => wire::encode(&owner.describe(process.clone())),
+            None => wire::encode(process),
+        };
         let most = most_block_bytes(raw.len());
         let before = self.processes.insert(process.source, raw.clone());
         self.reserve.process_bytes += most;

@@ -1,0 +1,119 @@
+//! Whose a file of another profiler is, for the shard that it is translated to.
+
+use crate::record::{ClockSet, Process, RunIdentity};
+
+/// What is known of a file beside the file itself: next to nothing where a merge translates what somebody
+/// names, all of it where a collector ran the profiler.
+#[derive(Clone, Debug)]
+pub struct Owner {
+    /// The run that the shard is to belong to.
+    pub run: RunIdentity,
+    /// Who its processes are, where somebody knows that better than the file.
+    pub processes: Option<KnownProcesses>,
+    /// Clock sets of the node, ns.
+    pub clocks: Vec<ClockSet>,
+    /// Most bytes of the shard; from there on rows are counted.
+    pub most_bytes: u64,
+}
+
+/// The processes that a collector saw.
+#[derive(Clone, Debug)]
+pub struct KnownProcesses {
+    /// The rank's own process, or what is common to all of them.
+    pub usual: Process,
+    /// All that were seen, `usual` or not.
+    pub seen: Vec<Process>,
+}
+
+impl Owner {
+    /// Of a file of which nobody knows more than it says.
+    pub fn unknown(run: RunIdentity) -> Owner {
+        Owner { run, processes: None, clocks: Vec::new(), most_bytes: u64::MAX }
+    }
+
+    /// A process as the file describes it, with what is known better: rank, node, clock domain. The clock that its
+    /// times are stamped with, its number and its times are those of the file.
+    pub fn describe(&self, told: Process) -> Process {
+        let Some(known) = &self.processes else { return told };
+        let seen = known.seen.iter().rev().find(|process| process.pid == told.pid);
+        let known = match seen {
+            Some(process) => process.clone(),
+            // Its parent's rank is its own, as with all that a rank starts.
+            None => Process {
+                worker: known.usual.worker || (told.pid != known.usual.pid && told.pid > 0),
+                pid: if told.pid > 0 { told.pid } else { known.usual.pid },
+                ppid: told.ppid,
+                start_ticks: 0,
+                command: String::new(),
+                exit: None,
+                ..known.usual.clone()
+            },
+        };
+        Process {
+            source: told.source,
+            clock: told.clock,
+            first_seen: told.first_seen,
+            last_seen: told.last_seen,
+            command: if known.command.is_empty() { told.command } else { known.command.clone() },
+            exit: known.exit.or(told.exit),
+            ..known
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::record::{Clock, ClockDomain, Node};
+
+    fn process(pid: i32, rank: Option<u32>, boot: &str, clock: Clock) -> Process {
+        Process {
+            source: 9,
+            rank,
+            size: None,
+            local_rank: None,
+            rank_from: None,
+            worker: false,
+            restart: 0,
+            node: Node { boot_id: boot.into(), ..Node::default() },
+            domain: ClockDomain { boot_id: boot.into(), time_namespace: 1 },
+            clock,
+            pid,
+            ppid: 1,
+            start_ticks: 5,
+            first_seen: 100,
+            last_seen: Some(200),
+            command: format!("of {boot}"),
+            environment: Vec::new(),
+            exit: None,
+        }
+    }
+
+    #[test]
+    fn identity_comes_from_who_saw_the_process_and_times_from_the_file() {
+        let run = RunIdentity {
+            run_id: "r".into(),
+            run_id_from: "t".into(),
+            rank: None,
+            size: None,
+            version: "0".into(),
+        };
+        let usual = process(70, Some(3), "known", Clock::Boottime);
+        let other = process(71, Some(4), "known", Clock::Boottime);
+        let told = |pid| Process { first_seen: 7, ..process(pid, None, "told", Clock::Realtime) };
+        let mut owner = Owner::unknown(run);
+        assert_eq!(owner.describe(told(70)), told(70));
+        owner.processes = Some(KnownProcesses { usual, seen: vec![other] });
+        let same = owner.describe(told(70));
+        assert_eq!(
+            (same.rank, same.worker, same.clock, same.first_seen),
+            (Some(3), false, Clock::Realtime, 7)
+        );
+        assert_eq!((same.node.boot_id.as_str(), same.command.as_str()), ("known", "of told"));
+        assert_eq!(owner.describe(told(71)).rank, Some(4));
+        let child = owner.describe(told(72));
+        assert_eq!((child.rank, child.worker, child.pid, child.start_ticks), (Some(3), true, 72, 0));
+        let unnamed = owner.describe(told(0));
+        assert_eq!((unnamed.pid, unnamed.worker), (70, false));
+    }
+}

@@ -1,0 +1,31 @@
+//! Files of profilers, told apart by what is in them and read as shards.
+//!
+//! The collector does this with what a profiler left in its scratch folder, the merge with what
+//! somebody names. Each format has a crate of its own; here is what they have in common.
+
+mod account;
+mod format;
+
+pub use account::Account;
+pub use format::{Format, format_of};
+
+use rpd_shard::file::Owner;
+use std::io::Write;
+use std::path::Path;
+
+/// Writes what a file holds as a shard; returns the sink and what is to be said. An error is told in one line.
+pub fn translate<W: Write>(
+    path: &Path,
+    format: Format,
+    sink: W,
+    owner: &Owner,
+) -> Result<(W, Account), String> {
+    let mut account = Account::of(path);
+    let sink = match format {
+        Format::LegacyRpd => account::legacy(path, sink, owner, &mut account)?,
+        Format::Rocprofv3Json => account::rocprofv3(path, sink, owner, &mut account)?,
+        Format::Shard => return Err(format!("{} is a shard already", path.display())),
+        Format::RocPd => return Err(format!("{} is merged as it is", path.display())),
+    };
+    Ok((sink, account))
+}
