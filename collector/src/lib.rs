@@ -9,6 +9,7 @@
 //! * [`command_line`]: what was typed.
 //! * [`launcher`]: which run, which rank: from the launcher's variables.
 //! * [`session`]: the whole of one run, from the socket to the exit status, in two processes.
+//! * [`backend`]: profilers that run the command, or inside of it, and what becomes of their files.
 //! * [`child`]: the command: starting it, its library, its signals, its end.
 //! * [`collect`]: rings in, rows out.
 //! * [`output`]: rows in, shard out.
@@ -20,6 +21,7 @@
 //! * [`log`]: where the collector says what there is to say.
 //! * [`doctor`]: what would happen, and whether everything is there that it takes.
 
+pub mod backend;
 pub mod cgroup;
 pub mod child;
 mod claim;

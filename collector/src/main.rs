@@ -1,16 +1,23 @@
 //! `rpd-collect`: see the library.
 
 use clap::Parser;
+use rpd_collect::backend::start;
 use rpd_collect::command_line::{Options, command_alone};
 use rpd_collect::session::{self, Session};
 use rpd_collect::{child, doctor, warn};
 use std::ffi::OsString;
+
+/// Exit status for options that make no sense.
+const MISTAKE: i32 = 2;
 
 fn main() {
     let arguments: Vec<OsString> = std::env::args_os().collect();
     let first = arguments.get(1).and_then(|argument| argument.to_str());
     if first == Some(session::COLLECT) {
         std::process::exit(collect());
+    }
+    if first == Some(start::START) {
+        std::process::exit(start::main(&arguments));
     }
     if first == Some(doctor::NAME) {
         std::process::exit(doctor::main(&arguments));
@@ -21,6 +28,10 @@ fn main() {
         std::process::exit(child::replace(&command));
     }
     let (options, warnings) = Options::parse().or_variables(|name| std::env::var_os(name));
+    if let Err(error) = options.check() {
+        warn(format_args!("error: {error}"));
+        std::process::exit(MISTAKE);
+    }
     let session = match Session::prepare(&options, warnings) {
         Ok(session) => session,
         Err(error) => {

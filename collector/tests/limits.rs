@@ -47,6 +47,7 @@ fn place(root: &Path) -> ShardPlace {
         domain: domain(),
         max_bytes: DEFAULT_MAX_BYTES,
         share_group: false,
+        always: false,
     }
 }
 

@@ -199,6 +199,7 @@ impl Node {
             domain: domain.clone(),
             max_bytes: DEFAULT_MAX_BYTES,
             share_group: false,
+            always: false,
         };
         let (output, finished) = Output::start(place).unwrap();
         let rank = RankIdentity::default();

@@ -28,6 +28,7 @@ impl Block {
             kind: BlockKind::Rows(table),
             source: u32::from(table != rocpd::STRING),
             first_key,
+            handles: false,
             rows,
             raw_bytes: raw.len() as u32,
             stored_bytes: stored.len() as u32,

@@ -114,6 +114,7 @@ fn damage_between_whole_headers_is_searched_in_seconds() {
         kind: BlockKind::Unknown(0x9000),
         source: 0,
         first_key: 0,
+        handles: false,
         rows: 0,
         raw_bytes: 0,
         stored_bytes: 0,

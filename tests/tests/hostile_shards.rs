@@ -59,6 +59,7 @@ fn block(table: TableId, first_key: i64, rows: u32, raw: &[u8], raw_bytes: u32) 
         kind: BlockKind::Rows(table),
         source: 1,
         first_key,
+        handles: false,
         rows,
         raw_bytes,
         stored_bytes: stored.len() as u32,

@@ -13,6 +13,7 @@ mod collector_words;
 mod costly_shards;
 mod database_inputs;
 mod database_interruptions;
+mod database_shards;
 mod drawn_rows;
 mod hostile_shards;
 mod kept_values;

@@ -31,7 +31,7 @@ pub fn replace(command: &[OsString]) -> i32 {
 }
 
 /// Starts the command with some variables more. On failure, the exit status.
-pub fn start(command: &[OsString], variables: &[(&str, OsString)]) -> Result<Child, i32> {
+pub fn start(command: &[OsString], variables: &[(String, OsString)]) -> Result<Child, i32> {
     let Some((program, arguments)) = command.split_first() else { return Err(NOT_FOUND) };
     let spawn =
         |command: &mut Command| command.envs(variables.iter().map(|(name, value)| (name, value))).spawn();

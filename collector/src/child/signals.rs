@@ -51,6 +51,8 @@ const SIGSTKFLT: i32 = Signal::STKFLT.as_raw();
 const REAL_TIME: std::ops::RangeInclusive<i32> = 34..=64;
 /// Signals of timers that survive an exec.
 const TIMERS: [i32; 3] = [SIGALRM, SIGVTALRM, SIGPROF];
+/// Signals that a batch system sends some time before it kills a job.
+const EARLY: [i32; 3] = [SIGUSR1, SIGUSR2, SIGXCPU];
 /// Signals that stop a process.
 const STOPS: [i32; 3] = [SIGTSTP, SIGTTIN, SIGTTOU];
 /// A command that does something before it stops has this long, and then we stay awake.
@@ -92,7 +94,10 @@ struct Target {
 impl Forwarder {
     /// Catches the signals. Handlers fall back to the default in the command when it is started, so
     /// its dispositions are what ours were; those that were ignored stay so and are not caught.
-    pub fn install() -> io::Result<Forwarder> {
+    ///
+    /// With `ends_early`, what a batch system sends some time before the end becomes SIGTERM, unless the command handles
+    /// it: a profiler writes when the program ends, and it cannot write after SIGKILL.
+    pub fn install(ends_early: bool) -> io::Result<Forwarder> {
         let ignored = |signal: i32| is_set("SigIgn:", "/proc/self/status", signal);
         let caught = FORWARDED.into_iter().chain(REAL_TIME).filter(|signal| !ignored(*signal));
         if ignored(SIGCHLD) {
@@ -115,7 +120,7 @@ impl Forwarder {
                 if continued && !is_stopped(target.pid) {
                     continue;
                 }
-                forward(&origin, target);
+                forward(&origin, target, ends_early);
                 if STOPS.contains(&origin.signal) && comes_to_a_stop(target.pid) {
                     stopped = true;
                     let _ = kill_process(getpid(), Signal::STOP);
@@ -132,18 +137,21 @@ impl Forwarder {
     }
 }
 
-fn forward(origin: &Origin, target: &Target) {
-    if !is_for_us_alone(origin, target.pid) {
+fn forward(origin: &Origin, target: &Target, ends_early: bool) {
+    let status = format!("/proc/{}/status", target.pid);
+    let ends = ends_early && EARLY.contains(&origin.signal) && !is_set("SigCgt:", &status, origin.signal);
+    if !ends && !is_for_us_alone(origin, target.pid) {
         return;
     }
+    let number = if ends { SIGTERM } else { origin.signal };
     // By pidfd, which cannot hit a later process with the same number.
-    match (Signal::from_named_raw(origin.signal), &target.pidfd) {
+    match (Signal::from_named_raw(number), &target.pidfd) {
         (Some(signal), Some(pidfd)) => {
             let _ = pidfd_send_signal(pidfd, signal);
         }
         // The real-time ones have no names. They are rare enough for a shell.
         _ => {
-            let command = format!("kill -{} {}", origin.signal, target.pid);
+            let command = format!("kill -{number} {}", target.pid);
             let _ = Command::new("/bin/sh").args(["-c", &command]).stderr(Stdio::null()).status();
         }
     }

@@ -262,6 +262,8 @@ fn number_at(place: usize) -> u32 {
 pub struct ProcessStat {
     /// Parent's process id.
     pub ppid: i32,
+    /// When it began, clock ticks since boot.
+    pub start_ticks: u64,
 }
 
 /// Reads `/proc/PID/stat`; none if the process is gone.
@@ -271,6 +273,8 @@ pub fn process_stat(pid: i32) -> Option<ProcessStat> {
     }
     let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
     // The command in parentheses may hold anything, so count from its end.
-    let ppid = stat.rsplit_once(')')?.1.split_whitespace().nth(1)?.parse().ok()?;
-    Some(ProcessStat { ppid })
+    let mut fields = stat.rsplit_once(')')?.1.split_whitespace().skip(1);
+    let ppid = fields.next()?.parse().ok()?;
+    let start_ticks = fields.nth(17)?.parse().ok()?;
+    Some(ProcessStat { ppid, start_ticks })
 }

@@ -5,14 +5,19 @@ mod trace;
 pub use rpd_shard::size::{Size, SizeError};
 pub use trace::{Trace, TraceError};
 
+use crate::backend::{Asked, BackendChoice, ChoiceError};
 use crate::output::DEFAULT_MAX_BYTES;
 use crate::probe::{DEFAULT_RATE, ProbeChoice, ProbeInterface, ProbePorts, ProbeRate};
 use clap::Parser;
 use rpd_shard::rank_set::RankSet;
 use std::ffi::OsString;
 use std::fmt::Display;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::str::FromStr;
+use std::time::Duration;
+
+/// Seconds that a profiler has to start the command.
+const DEFAULT_WAIT: u32 = 60;
 
 const EXAMPLES: &str = "\
 EXAMPLES:
@@ -29,6 +34,16 @@ EXAMPLES:
   A large job: MPI calls of 9 ranks, 200 MiB each at most:
       srun -n 4096 rpd-collect --ranks 0,8-15 --trace mpi --max-size 200M -- ./simulation
 
+  GPU kernels, with AMD's profiler, and MPI calls with our own library:
+      srun -n 16 rpd-collect --backend rocprofv3,native --trace mpi,system -- ./simulation
+
+  PyTorch's profiler in every rank, for a minute of the run:
+      srun -n 16 rpd-collect --backend torch,native --backend-arg delay=600 --backend-arg duration=60 \\
+          -- python train.py
+
+  Which kernel faults?
+      srun -n 16 rpd-collect --debug-agent -- python train.py
+
   What would happen here, and is everything there that it takes?
       rpd-collect doctor -- ./simulation
 
@@ -40,6 +55,8 @@ ENVIRONMENT:
   RPD_RUN_ID       run id, like --run-id
   RPD_RANKS        like --ranks
   RPD_TRACE        like --trace
+  RPD_BACKEND      like --backend
+  RPD_SCRATCH      like --scratch
   RPD_MAX_SIZE     like --max-size
   RPD_RING_BYTES   like --ring-size
   RPD_RING_MEMORY  like --ring-memory
@@ -117,6 +134,34 @@ pub struct Options {
     /// Most answers to other nodes a second [default: 10000]
     #[arg(long, value_name = "NUMBER")]
     pub probe_rate: Option<ProbeRate>,
+
+    /// What records: native, rocprofv3, rocprof-sys, rpd-tracer, torch, as a list; none; or auto [default: auto]
+    #[arg(long, value_name = "LIST")]
+    pub backend: Option<BackendChoice>,
+
+    /// Argument for the profiler, once for each: --backend-arg=--pmc; a variable for rpd-tracer, a setting for torch
+    #[arg(long, value_name = "ARG", allow_hyphen_values = true)]
+    pub backend_arg: Vec<OsString>,
+
+    /// Configuration of the profiler: -i of rocprofv3, -c of rocprof-sys (`rocprof-sys-avail -G FILE -d` writes one)
+    #[arg(long, value_name = "FILE")]
+    pub backend_config: Option<PathBuf>,
+
+    /// Seconds that a profiler has to start the command, before it is run without [default: 60]
+    #[arg(long, value_name = "SECONDS", value_parser = clap::value_parser!(u32).range(1..=3600))]
+    pub backend_wait: Option<u32>,
+
+    /// Where a profiler writes on the node, until its files are shards [default: $TMPDIR, else /tmp]
+    #[arg(long, value_name = "DIR")]
+    pub scratch: Option<PathBuf>,
+
+    /// Leave the profiler's own files on the node
+    #[arg(long)]
+    pub keep_scratch: bool,
+
+    /// Run under the ROCm Debug Agent, which names the kernel that faults
+    #[arg(long)]
+    pub debug_agent: bool,
 
     /// The command to run, and its arguments
     #[arg(required = true, trailing_var_arg = true, value_name = "COMMAND")]
@@ -204,6 +249,16 @@ impl Options {
                 .or_else(|| parsed("RPD_PROBE_INTERFACE", set, &mut warnings)),
             probe_ports: self.probe_ports.or_else(|| parsed("RPD_PROBE_PORTS", set, &mut warnings)),
             probe_rate: self.probe_rate.or_else(|| parsed("RPD_PROBE_RATE", set, &mut warnings)),
+            backend: self.backend.or_else(|| parsed("RPD_BACKEND", set, &mut warnings)),
+            backend_arg: self.backend_arg,
+            backend_config: self.backend_config,
+            backend_wait: self.backend_wait,
+            scratch: self
+                .scratch
+                .filter(|path| !path.as_os_str().is_empty())
+                .or_else(|| Some(set("RPD_SCRATCH").or_else(|| set("TMPDIR"))?.into())),
+            keep_scratch: self.keep_scratch,
+            debug_agent: self.debug_agent,
             command: self.command,
         };
         (options, warnings)
@@ -217,6 +272,27 @@ impl Options {
             rate: self.probe_rate.map_or(DEFAULT_RATE, |rate| rate.0),
         };
         (self.probes != Some(Probes::Off)).then_some(choice)
+    }
+
+    /// Whether what is asked for goes together.
+    pub fn check(&self) -> Result<(), ChoiceError> {
+        let library = self.trace.clone().unwrap_or_default().library;
+        self.backend.as_ref().map_or(Ok(()), |choice| choice.check(&library))
+    }
+
+    /// What is asked of profilers.
+    pub fn asked(&self) -> Asked<'_> {
+        static AUTO: BackendChoice = BackendChoice::Auto;
+        Asked {
+            choice: self.backend.as_ref().unwrap_or(&AUTO),
+            named: self.backend.is_some(),
+            arguments: &self.backend_arg,
+            config: self.backend_config.as_deref(),
+            debug_agent: self.debug_agent,
+            scratch: self.scratch.as_deref().unwrap_or(Path::new("/tmp")),
+            keep: self.keep_scratch,
+            wait: Duration::from_secs(self.backend_wait.unwrap_or(DEFAULT_WAIT).into()),
+        }
     }
 
     /// Most bytes of a shard.
@@ -280,6 +356,7 @@ mod tests {
     fn a_variable_that_makes_no_sense_is_named_and_left_aside() {
         let names = [
             "RPD_RANKS",
+            "RPD_BACKEND",
             "RPD_TRACE",
             "RPD_MAX_SIZE",
             "RPD_RING_BYTES",
@@ -335,6 +412,8 @@ mod tests {
             "--probe-interface 10.0.0.0/99",
             "--probe-ports 80-90",
             "--probe-rate 0",
+            "--backend rocprof4",
+            "--backend-wait 0",
         ] {
             assert!(Options::try_parse_from(format!("c {typed} -- a").split(' ')).is_err(), "{typed}");
         }

@@ -8,6 +8,7 @@ mod memory;
 mod program;
 mod surroundings;
 
+use crate::backend::{Backend, BackendChoice, Plan};
 use crate::command_line::Options;
 use crate::launcher::Environment;
 use crate::session::{self, Identity};
@@ -127,10 +128,15 @@ fn what_would_happen(options: &Options, identity: &Identity) {
         line("command", &format_args!("{command}, as if rpd-collect was not there: RPD_DISABLE is set"));
         return;
     }
-    let set = session::variables(options, "@rpd-...").unwrap_or_default();
+    let (backends, why) = options.asked().choice.resolve();
+    let native = backends.contains(&Backend::Native);
+    let plan = Plan { native, ..Plan::default() };
+    let set = session::variables(options, &plan, "@rpd-...").unwrap_or_default();
     let set: Vec<String> =
         set.iter().map(|(name, value)| format!("{name}={}", value.to_string_lossy())).collect();
     line("command", &format_args!("{} {command}", set.join(" ")));
+    let names = BackendChoice::These(backends).to_string();
+    line("backend", &why.map_or(names, |why| why.trim_start_matches("backend ").to_owned()));
     let run = &identity.run;
     line("run id", &format_args!("{} (from {})", run.id, run.from));
     let file = format!("rank-{:05}.rpdshard", identity.rank.rank.unwrap_or(0));

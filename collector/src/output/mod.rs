@@ -12,6 +12,7 @@ pub use place::{DEFAULT_MAX_BYTES, PlaceError, ShardPlace};
 pub use rows::{Batch, CommunicatorRow, Item, MpiRow, NameId, RcclRow, RequestRow, Span};
 
 use std::io;
+use std::path::PathBuf;
 use std::sync::mpsc::{Receiver, sync_channel};
 
 /// The way to the writing thread.
@@ -20,13 +21,12 @@ pub struct Output {
 }
 
 impl Output {
-    /// Starts the thread. The receiver hears when the shard is finished, or that there is none.
-    pub fn start(place: ShardPlace) -> io::Result<(Output, Receiver<()>)> {
+    /// Starts the thread. The receiver hears which shard is finished, or that there is none.
+    pub fn start(place: ShardPlace) -> io::Result<(Output, Receiver<Option<PathBuf>>)> {
         let (batches, incoming) = queue::queue();
         let (done, finished) = sync_channel(1);
         std::thread::Builder::new().name("rpd-writer".to_owned()).spawn(move || {
-            writer::write_all(&place, &incoming);
-            let _ = done.send(());
+            let _ = done.send(writer::write_all(&place, &incoming));
         })?;
         Ok((Output { batches }, finished))
     }

@@ -49,6 +49,8 @@ pub struct ShardPlace {
     pub max_bytes: u64,
     /// The group may read it, too.
     pub share_group: bool,
+    /// It is made even if nothing happens: for its clocks and its identity.
+    pub always: bool,
 }
 
 /// A shard that did not exist before.
@@ -86,6 +88,33 @@ impl ShardPlace {
         }
         let source = io::Error::from(io::ErrorKind::AlreadyExists);
         Err(PlaceError::File { path: folder.join(format!("rank-{rank:05}.rpdshard")), source })
+    }
+}
+
+impl ShardPlace {
+    /// Creates `<root>/<run id>/rank-<rank>.<label>.<ending>`, or with a number behind the label if that exists.
+    pub(crate) fn create_beside(&self, label: &str, ending: &str) -> Result<(File, PathBuf), PlaceError> {
+        let mode = if self.share_group { 0o640 } else { 0o600 };
+        let folder = self.root.join(&self.run.run_id);
+        let failed = |source| PlaceError::Folder { path: folder.clone(), source };
+        make_run_folder(&self.root, &folder, self.share_group).map_err(failed)?;
+        let rank = self.run.rank.unwrap_or(0);
+        let mut path = folder.join(format!("rank-{rank:05}.{label}.{ending}"));
+        for attempt in 1..MOST_OF_ONE_RANK {
+            match create_new(&path, mode) {
+                Ok(file) => {
+                    if self.share_group {
+                        let _ = file.set_permissions(Permissions::from_mode(mode));
+                    }
+                    return Ok((file, path));
+                }
+                Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
+                    path = folder.join(format!("rank-{rank:05}.{label}.{attempt}.{ending}"));
+                }
+                Err(source) => return Err(PlaceError::File { path, source }),
+            }
+        }
+        Err(PlaceError::File { path, source: io::ErrorKind::AlreadyExists.into() })
     }
 }
 

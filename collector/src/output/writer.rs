@@ -26,8 +26,8 @@ const FLUSH_ROWS: usize = 2 * 65_536;
 /// `NFS_SUPER_MAGIC`.
 const NFS: u32 = 0x6969;
 
-/// Writes batches until [`Item::End`]. After an error it goes on taking them, so that nobody waits.
-pub(super) fn write_all(place: &ShardPlace, batches: &Receiver) {
+/// Writes batches until [`Item::End`]; returns the shard. After an error it goes on taking them, so that nobody waits.
+pub(super) fn write_all(place: &ShardPlace, batches: &Receiver) -> Option<PathBuf> {
     let mut shard: Option<Option<Recording>> = None;
     let mut last_flush = Instant::now();
     let mut events = false;
@@ -47,17 +47,17 @@ pub(super) fn write_all(place: &ShardPlace, batches: &Receiver) {
                 if let Some(Some(open)) = &mut shard {
                     open.flush();
                 }
-                return;
+                return None;
             }
         }
         if end {
             if !events {
                 crate::log::note_empty();
             }
-            if let Some(Some(open)) = shard {
-                open.finish();
-            }
-            return;
+            let open = shard.flatten()?;
+            let path = open.path.clone();
+            open.finish();
+            return Some(path);
         }
         let many = matches!(&shard, Some(Some(open)) if open.file.writer.pending_rows() >= FLUSH_ROWS);
         if many || last_flush.elapsed() >= FLUSH_EVERY {
@@ -86,7 +86,7 @@ fn take(place: &ShardPlace, shard: &mut Option<Option<Recording>>, batch: &Batch
         let silent_end = batch.is_last() && !something;
         // A rank that was not to be recorded leaves nothing, and the other shards say so.
         let expected = place.run.rank.is_some() && place.ranks.contains(place.run.rank);
-        if something || silent_end && expected {
+        if something || silent_end && (expected || place.always) {
             *shard = Some(Recording::create(place));
         }
     }

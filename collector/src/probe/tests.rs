@@ -45,7 +45,7 @@ fn domain(node: u64) -> ClockDomain {
 struct Node {
     agent: ProbeAgent,
     output: Output,
-    finished: Receiver<()>,
+    finished: Receiver<Option<PathBuf>>,
     shard: PathBuf,
 }
 
@@ -78,6 +78,7 @@ fn start(config: ProbeConfig) -> Node {
         domain: config.domain.clone(),
         max_bytes: DEFAULT_MAX_BYTES,
         share_group: config.share_group,
+        always: false,
     };
     let (output, finished) = Output::start(place).unwrap();
     let agent = ProbeAgent::start(config, output.side()).unwrap();

@@ -4,7 +4,9 @@
 //! stopped or killed. What is meant for the job's processes does not end it before the shard is
 //! complete, and when memory runs out the kernel takes it before any of the job's.
 
-use super::control::{Control, Received, Start, ToCollector, ToLauncher};
+use super::command;
+use super::control::{Control, Received, Start, ToCollector, ToLauncher, Wanted};
+use crate::backend::harvest::{Target, bring_in};
 use crate::child::signals;
 use crate::collect::{Collector, Finish, Listener, SourceDefaults, process_stat};
 use crate::launcher::{Environment, RankIdentity, detect_rank, is_on_one_node};
@@ -13,19 +15,23 @@ use crate::output::{Output, ShardPlace, SideOutput};
 use crate::probe::{ProbeAgent, ProbeConfig};
 use crate::system::{SystemConfig, SystemSampler};
 use crate::{machine, next_step, warn};
-use rpd_shard::record::{ClockDomain, Exit, SYSTEM_SOURCE};
+use rpd_shard::record::{ClockDomain, Exit, Process, SYSTEM_SOURCE};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fd::{AsFd, OwnedFd};
 use rustix::process::{Pid, PidfdFlags, Resource, Rlimit, getrlimit, pidfd_open, setrlimit};
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::mpsc::Receiver;
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::time::{Duration, Instant};
 
 /// A file system that takes longer to take the rest of a shard is given up, when nobody waits any
 /// more.
 const TIME_ALONE: Duration = Duration::from_secs(60);
+/// So long the launcher waits for files of profilers to be read; what is not read by then goes on without it.
+const TIME_TO_HARVEST: Duration = Duration::from_secs(30 * 60);
+/// It waits no longer than some seconds for a word.
+const TELL_EVERY: Duration = Duration::from_secs(1);
 /// Who is killed together with us is gone after this time.
 const TIME_TO_FOLLOW: Duration = Duration::from_millis(500);
 /// Time between two looks at a process.
@@ -41,7 +47,7 @@ pub fn main() -> io::Result<()> {
     let log = log_path(&start);
     open_log(&start, log.clone(), &control);
     let result = step_aside().and_then(|()| begin(&start, socket));
-    let Begun { collector, system, probes, finished } = match result {
+    let Begun { collector, system, probes, finished, side, defaults, place } = match result {
         Ok(begun) => begun,
         Err(error) => {
             let text = format!("warning: the collector failed to start: {error}{}", next_step(&error));
@@ -49,9 +55,20 @@ pub fn main() -> io::Result<()> {
         }
     };
     start.warnings.iter().for_each(|warning| warn(format_args!("{warning}")));
-    let mut agent = None;
-    let started = || agent = probes.and_then(ProbePlan::start);
+    let (mut agent, mut own) = (None, None);
+    let started = |pid: i32| {
+        agent = probes.and_then(ProbePlan::start);
+        let process = command::process(&defaults, pid, &start.command);
+        own = Some(process.clone());
+        if start.wanted == Wanted::Identity {
+            command::tell(&side, process);
+        }
+    };
     let Some(finish) = until_the_end(&control, started) else { return Ok(()) };
+    let own = own.map(|own| Process { last_seen: Some(machine::boottime()), exit: Some(finish.exit), ..own });
+    if let Some(own) = own.clone().filter(|_| start.wanted == Wanted::Identity) {
+        command::tell(&side, own);
+    }
     // The last burst goes on while the counters end.
     agent.iter_mut().for_each(ProbeAgent::stop);
     // Its last counters go in front of the end of the shard.
@@ -60,11 +77,16 @@ pub fn main() -> io::Result<()> {
     }
     agent.iter_mut().for_each(ProbeAgent::wait_until_measured);
     collector.finish(finish);
-    let _ = finished.recv_timeout(TIME_ALONE);
+    let shard = finished.recv_timeout(TIME_ALONE).ok().flatten();
     if let Some(agent) = agent {
         agent.leave();
     }
-    if log::is_empty() {
+    if let (Some(harvest), Some(usual)) = (&start.harvest, own) {
+        let busy = Busy::begin(&control);
+        bring_in(harvest, &Target { place: &place, shard, usual });
+        busy.end();
+    }
+    if log::is_empty() && start.wanted == Wanted::Events {
         explain_empty(&start, &control);
     }
     let _ = control.send(&ToLauncher::Done { warnings: log::close(), log: log.into() });
@@ -104,7 +126,10 @@ struct Begun {
     collector: Collector,
     system: Option<SystemSampler>,
     probes: Option<ProbePlan>,
-    finished: Receiver<()>,
+    finished: Receiver<Option<PathBuf>>,
+    side: SideOutput,
+    defaults: SourceDefaults,
+    place: ShardPlace,
 }
 
 /// What starts with the command, so that one that cannot be started leaves nothing.
@@ -148,6 +173,7 @@ fn begin(start: &Start, socket: OwnedFd) -> io::Result<Begun> {
         domain,
         max_bytes: start.max_bytes,
         share_group: start.share_group,
+        always: start.wanted != Wanted::Events && start.ranks.contains(start.run.rank),
     };
     let metrics = SystemConfig {
         source: SYSTEM_SOURCE,
@@ -156,7 +182,8 @@ fn begin(start: &Start, socket: OwnedFd) -> io::Result<Begun> {
         root: PathBuf::from("/"),
         retry: SystemConfig::RETRY,
     };
-    let (output, finished) = Output::start(place)?;
+    let (output, finished) = Output::start(place.clone())?;
+    let side = output.side();
     // Of a node without a rank that is recorded there are no counters either.
     let wanted = start.system && start.ranks.contains(start.run.rank);
     let system = wanted.then(|| SystemSampler::start(metrics, output.side())).transpose();
@@ -165,19 +192,19 @@ fn begin(start: &Start, socket: OwnedFd) -> io::Result<Begun> {
         None
     });
     let probes = ProbePlan::of(start, &defaults.rank, &defaults.domain, &output);
-    let collector = Collector::start(Listener::new(socket), defaults, output)?;
-    Ok(Begun { collector, system, probes, finished })
+    let collector = Collector::start(Listener::new(socket), defaults.clone(), output)?;
+    Ok(Begun { collector, system, probes, finished, side, defaults, place })
 }
 
 /// Waits for the end of the command, and says when it has begun. None if it was never started.
-fn until_the_end(control: &Control, begun: impl FnOnce()) -> Option<Finish> {
+fn until_the_end(control: &Control, begun: impl FnOnce(i32)) -> Option<Finish> {
     let (mut command, mut begun) = (None, Some(begun));
     loop {
         match control.receive(None) {
             Received::Message(ToCollector::Started { pid }) => {
                 command = Some(Command::of(pid));
                 if let Some(begun) = begun.take() {
-                    begun();
+                    begun(pid);
                 }
             }
             Received::Message(ToCollector::Finish { pid, exit }) => return Some(Finish { pid, exit }),
@@ -192,6 +219,30 @@ fn until_the_end(control: &Control, begun: impl FnOnce()) -> Option<Finish> {
     warn(format_args!("warning: rpd-collect was killed, {what}; how the command ended is not known"));
     command.wait(None);
     Some(Finish { pid: command.pid, exit: Exit::Unknown })
+}
+
+/// Tells the launcher every second that it has to wait on, for a time.
+struct Busy(Sender<()>);
+
+impl Busy {
+    fn begin(control: &Arc<Control>) -> Busy {
+        let (ended, end) = channel();
+        let control = Arc::clone(control);
+        let tell = move || {
+            let until = Instant::now() + TIME_TO_HARVEST;
+            while Instant::now() < until
+                && control.send(&ToLauncher::Busy).is_ok()
+                && end.recv_timeout(TELL_EVERY) == Err(RecvTimeoutError::Timeout)
+            {}
+        };
+        // Without the thread, the launcher leaves earlier, and this goes on alone.
+        let _ = std::thread::Builder::new().name("rpd-busy".to_owned()).spawn(tell);
+        Busy(ended)
+    }
+
+    fn end(self) {
+        let _ = self.0.send(());
+    }
 }
 
 /// An empty result says why: a rank of a job in its log, a lone process where it is looked for.

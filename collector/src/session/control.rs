@@ -14,6 +14,7 @@ use std::ffi::OsString;
 use std::io;
 use std::time::{Duration, Instant};
 
+use crate::backend::harvest::Harvest;
 use crate::probe::ProbeChoice;
 use rpd_shard::rank_set::RankSet;
 
@@ -62,6 +63,23 @@ pub(super) struct Start {
     pub(super) probes: Option<ProbeChoice>,
     /// For the log.
     pub(super) warnings: Vec<String>,
+    /// What profilers leave behind.
+    pub(super) harvest: Option<Harvest>,
+    /// What is kept of a command that does nothing that is recorded.
+    pub(super) wanted: Wanted,
+    /// The command line, secrets masked.
+    pub(super) command: String,
+}
+
+/// What is kept of a command that does nothing that is recorded.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub(super) enum Wanted {
+    /// Nothing, unless it has a rank.
+    Events,
+    /// The clocks, which files of profilers need.
+    Clocks,
+    /// The clocks and who it is.
+    Identity,
 }
 
 /// What the collector process says.
@@ -72,6 +90,8 @@ pub(super) enum ToLauncher {
         /// One line.
         text: String,
     },
+    /// It takes longer: files of profilers are read.
+    Busy,
     /// The shard is complete, or there is none.
     Done {
         /// Warnings in the log, ...

@@ -10,20 +10,26 @@
 //! command nor its exit status along.
 
 mod collecting;
+mod command;
 mod control;
+mod front;
 mod spawn;
+mod variables;
 
 pub use collecting::main as collect;
 pub use spawn::COLLECT;
+pub use variables::variables;
 
+use crate::backend::{Plan, plan};
 use crate::cgroup;
 use crate::child::{self, Ending, preload, signals::Forwarder};
 use crate::collect::Listener;
 use crate::command_line::{Options, Share};
 use crate::launcher::{self, Environment, RankIdentity, RunId};
 use crate::warn;
-use control::{Control, Received, Start, ToCollector, ToLauncher};
-use rpd_ring::message::{MEMORY_VARIABLE, RING_VARIABLE, SOCKET_VARIABLE, TRACE_VARIABLE};
+use control::{Control, Received, Start, ToCollector, ToLauncher, Wanted};
+use front::Front;
+use rpd_shard::identity::masked_command;
 use rpd_shard::record::RunIdentity;
 use spawn::Inherited;
 use std::ffi::OsString;
@@ -37,6 +43,8 @@ use std::time::{Duration, Instant, SystemTime};
 const TIME_TO_FINISH: Duration = Duration::from_secs(5);
 /// A collector that has said its last word is gone at once.
 const LAST_MOMENT: Duration = Duration::from_millis(100);
+/// Characters of a command line that are told to the collector.
+const LONGEST_COMMAND: usize = 4096;
 /// Lines of the collector that no log could hold; more would be a flood.
 const MOST_LINES: usize = 20;
 
@@ -89,41 +97,24 @@ impl Identity {
         Identity { rank, run, root: std::path::absolute(root).unwrap_or_else(|_| root.to_owned()) }
     }
 
+    /// Names this rank in the name of a folder on its node.
+    fn label(&self) -> String {
+        let rank = self.rank.rank.map_or("none".to_owned(), |rank| format!("{rank:05}"));
+        let run: String = self.run.id.chars().filter(char::is_ascii_alphanumeric).take(40).collect();
+        format!("{run}-{rank}")
+    }
+
     /// One rank speaks for all.
     pub fn speaks(&self) -> bool {
         self.rank.rank.is_none_or(|rank| rank == 0)
     }
 }
 
-/// What the command finds in its environment beyond what is there.
-pub fn variables(
-    options: &Options,
-    socket: &str,
-) -> Result<Vec<(&'static str, OsString)>, preload::PreloadError> {
-    let trace = options.trace.clone().unwrap_or_default();
-    let mut variables =
-        vec![(SOCKET_VARIABLE, socket.into()), (TRACE_VARIABLE, trace.library_words().into())];
-    if !trace.library.is_empty() {
-        let executable = std::env::current_exe().unwrap_or_default();
-        let library = preload::find_library(std::env::var_os("RPD_INTERCEPT").as_deref(), &executable)?;
-        let before = std::env::var_os("LD_PRELOAD");
-        variables.push(("LD_PRELOAD", preload::with_library(before.as_deref(), &library)));
-        let sanitizer = std::env::var_os("ASAN_OPTIONS");
-        variables.push(("ASAN_OPTIONS", preload::address_sanitizer_options(sanitizer.as_deref())));
-    }
-    if let Some(size) = options.ring_size {
-        let bytes = rpd_ring::layout::ring_bytes(size.as_usize());
-        variables.push((RING_VARIABLE, bytes.to_string().into()));
-    }
-    if let Some(size) = options.ring_memory {
-        variables.push((MEMORY_VARIABLE, size.0.to_string().into()));
-    }
-    Ok(variables)
-}
-
 /// Everything that is ready before the command starts.
 pub struct Session {
-    variables: Vec<(&'static str, OsString)>,
+    variables: Vec<(String, OsString)>,
+    /// A profiler that starts the command.
+    front: Option<Front>,
     forwarder: Forwarder,
     control: Control,
     collector: Child,
@@ -143,12 +134,16 @@ impl Session {
         let random = random().map_err(failed("read /dev/urandom"))?;
         let (socket, name) =
             Listener::bind(random).map_err(failed("open a socket for the traced processes"))?;
-        let variables = variables(options, &name)?;
-
         let own = Identity::detect(options, &Environment::of_this_process(), random);
         let speaks = own.speaks();
+        let is_recorded = options.ranks.clone().unwrap_or_default().contains(own.rank.rank);
+        let mut plan = plan(&options.asked(), &own.label(), is_recorded);
+        let variables = variables(options, &plan, &name)?;
+        warnings.append(&mut plan.said);
         if speaks {
-            warnings.drain(..).for_each(|warning| warn(format_args!("{warning}")));
+            let (told, logged) = warnings.into_iter().partition(|line| line.starts_with("warning"));
+            warnings = logged;
+            Vec::into_iter(told).for_each(|line| warn(format_args!("{line}")));
             if let Some(chosen) = options.run_id.as_ref().filter(|chosen| **chosen != own.run.id) {
                 let id = &own.run.id;
                 warnings
@@ -156,18 +151,23 @@ impl Session {
             }
         }
 
-        let forwarder = Forwarder::install().map_err(failed("catch signals"))?;
+        let forwarder = Forwarder::install(plan.ends_early).map_err(failed("catch signals"))?;
         let (control, theirs) = Control::pair().map_err(failed("open sockets"))?;
-        let start = start_of(options, own, warnings);
+        let front = Front::of(&mut plan, options, &name)?;
+        let start = start_of(options, own, plan, warnings);
         control.send(&ToCollector::Start(Box::new(start))).map_err(failed("describe the run"))?;
         let collector =
             spawn::start(&inherited, theirs, socket).map_err(failed("start the collector process"))?;
-        Ok(Session { variables, forwarder, control, collector, speaks })
+        Ok(Session { variables, front, forwarder, control, collector, speaks })
     }
 
     /// Runs the command to its end, waits for the shard, and says how to end.
     pub fn run(mut self, command: &[OsString]) -> Ending {
-        let mut child = match child::start(command, &self.variables) {
+        let started = match &self.front {
+            Some(front) => front.start(command, &self.variables),
+            None => child::start(command, &self.variables),
+        };
+        let mut child = match started {
             Ok(child) => child,
             Err(code) => {
                 drop(self.control);
@@ -193,7 +193,7 @@ impl Session {
 
     /// Waits for the collector, and says what is in no log.
     fn hear_out(mut self) {
-        let until = Instant::now() + TIME_TO_FINISH;
+        let mut until = Instant::now() + TIME_TO_FINISH;
         let mut lines = Vec::new();
         let mut done = false;
         loop {
@@ -202,6 +202,7 @@ impl Session {
                     lines.push(text);
                     lines.truncate(MOST_LINES);
                 }
+                Received::Message(ToLauncher::Busy) => until = Instant::now() + TIME_TO_FINISH,
                 Received::Message(ToLauncher::Done { warnings, log }) => {
                     done = true;
                     if warnings > 0 && self.speaks {
@@ -241,7 +242,7 @@ fn why_it_died(status: Option<ExitStatus>) -> String {
     format!("warning: the collector {how} before the command did; what it recorded until then can be read")
 }
 
-fn start_of(options: &Options, own: Identity, warnings: Vec<String>) -> Start {
+fn start_of(options: &Options, own: Identity, plan: Plan, warnings: Vec<String>) -> Start {
     let run = RunIdentity {
         run_id: own.run.id,
         run_id_from: own.run.from,
@@ -250,6 +251,14 @@ fn start_of(options: &Options, own: Identity, warnings: Vec<String>) -> Start {
         version: env!("CARGO_PKG_VERSION").to_owned(),
     };
     let trace = options.trace.clone().unwrap_or_default();
+    let library = if plan.native { trace.library } else { Vec::new() };
+    let wanted = match (&plan.harvest, plan.nothing) {
+        (_, true) => Wanted::Identity,
+        (Some(_), _) => Wanted::Clocks,
+        (None, false) => Wanted::Events,
+    };
+    let command: Vec<String> =
+        options.command.iter().map(|word| word.to_string_lossy().into_owned()).collect();
     Start {
         run,
         root: own.root.into(),
@@ -257,10 +266,14 @@ fn start_of(options: &Options, own: Identity, warnings: Vec<String>) -> Start {
         ranks: options.ranks.clone().unwrap_or_default(),
         max_bytes: options.max_bytes(),
         share_group: options.share == Some(Share::Group),
-        library: trace.library.iter().map(|word| (*word).to_owned()).collect(),
-        system: trace.system,
+        library: library.iter().map(|word| (*word).to_owned()).collect(),
+        system: trace.system && !plan.nothing,
         probes: options.probe_choice(),
         warnings,
+        harvest: plan.harvest,
+        wanted,
+        // A packet has to hold it.
+        command: masked_command(&command).chars().take(LONGEST_COMMAND).collect(),
     }
 }
 

@@ -2,6 +2,7 @@
 //!
 //! * [`schema`]: the statements that make the tables and views, generated from the data model.
 //! * [`read`]: databases of any 3.x as input of a merge.
+//! * [`translate()`]: a database of one process as a shard.
 //! * [`Writer`]: rows of the merged output into a new database.
 //! * [`verify`]: whether a finished database keeps AMD's rules, and its most expensive operations.
 //!
@@ -16,9 +17,11 @@ pub mod read;
 pub mod schema;
 mod set;
 mod shape;
+mod translate;
 pub mod verify;
 mod writer;
 
 pub use guid::{Guid, NotAGuid};
 pub use set::{MAX_SETS, TableSet};
+pub use translate::{TranslateError, Translation, translate};
 pub use writer::{WriteError, Writer};

@@ -67,6 +67,17 @@ pub(crate) fn legacy<W: Write>(
     Ok(sink)
 }
 
+pub(crate) fn rocpd<W: Write>(
+    path: &Path,
+    sink: W,
+    owner: &Owner,
+    account: &mut Account,
+) -> Result<W, String> {
+    let (sink, told) = rpd_rocpd::translate(path, sink, owner).map_err(|error| chain(&error))?;
+    told.warnings.into_iter().for_each(|line| account.warn(line));
+    Ok(sink)
+}
+
 pub(crate) fn rocprofv3<W: Write>(
     path: &Path,
     sink: W,

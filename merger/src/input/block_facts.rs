@@ -19,6 +19,8 @@ const MAX_TRACKS: usize = 65_536;
 #[derive(Debug)]
 pub(super) struct BlockFacts {
     pub(super) block: BlockRef,
+    /// Runs of consecutive keys: first, and behind the last.
+    pub(super) runs: Vec<(i64, i64)>,
     /// Rows that it expands to, per table.
     pub(super) expanded: Vec<(TableId, u64)>,
 }
@@ -141,7 +143,7 @@ pub(super) fn facts(
         told.tracks = threads_of(&rows, threads).into_iter().map(|thread| (thread, name)).collect();
     }
     let expanded = if expand::is_native(rows.id()) { expand::counts(&rows) } else { Vec::new() };
-    Ok((BlockFacts { block: *block, expanded }, told))
+    Ok((BlockFacts { block: *block, runs: rows.keys.runs(rows.len), expanded }, told))
 }
 
 /// The threads of samples.

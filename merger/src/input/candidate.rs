@@ -86,7 +86,7 @@ impl Candidate {
             .collect();
         processes.sort();
         let path = processes.is_empty().then(|| path.to_owned());
-        let carries = shard.schema().tables().iter().any(|table| Schema::builtin().get(table.id).is_none());
+        let carries = !same_tables(shard.schema());
         Ok(Candidate {
             path: shard.path().to_owned(),
             format: Format::Shard,

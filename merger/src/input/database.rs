@@ -14,7 +14,7 @@ use crate::collectives::calls::Function;
 use rayon::prelude::*;
 use rpd_rocpd::read::{Database, ProcessFacts, ReadError, Space, TakeRows, Wanted};
 use rpd_shard::identity::{boot_of_machine, unknown_boot, unnamed_node};
-use rpd_shard::model::{Cells, Keys, Kind, Local, Rows, Schema, Table, TableId, Value, rocpd};
+use rpd_shard::model::{Cells, Kind, Local, Rows, Schema, Table, TableId, Value, rocpd};
 use rpd_shard::record::{Clock, ClockDomain, Loss, LossCause, Node, Process};
 use std::collections::{BTreeMap, BTreeSet};
 use std::error::Error;
@@ -185,7 +185,7 @@ impl Reader<'_> {
                     Err(error) => return survey.lose_to(rocpd::STRING, &error, true),
                 };
                 readable.pieces.push(piece.clone());
-                runs_of(&rows).iter().for_each(|(first, next)| space.add_keys(*first, *next));
+                rows.keys.runs(rows.len).iter().for_each(|(first, next)| space.add_keys(*first, *next));
                 let texts = rows.column("string");
                 hashes
                     .extend((hashes.len() as u32..).zip((0..rows.len).map(|i| hash(text_of(texts.get(i))))));
@@ -338,7 +338,8 @@ struct Known<'a> {
 
 impl Known<'_> {
     fn facts(&self, table: &Table, rows: &Rows<Local>) -> PieceFacts {
-        let mut facts = PieceFacts { runs: runs_of(rows), rows: rows.len as u64, ..PieceFacts::default() };
+        let mut facts =
+            PieceFacts { runs: rows.keys.runs(rows.len), rows: rows.len as u64, ..PieceFacts::default() };
         for (column, cells) in table.columns.iter().zip(&rows.columns) {
             match column.kind {
                 Kind::Ref(target) if column.sql.not_null => {
@@ -382,18 +383,6 @@ impl Known<'_> {
             }
         }
         facts
-    }
-}
-
-/// Runs of consecutive keys, `first..next`.
-fn runs_of(rows: &Rows<Local>) -> Vec<(i64, i64)> {
-    match &rows.keys {
-        _ if rows.len == 0 => Vec::new(),
-        Keys::Dense(first) => vec![(*first, first + rows.len as i64)],
-        Keys::Sparse(keys) => {
-            let runs = keys.chunk_by(|a, b| a.checked_add(1) == Some(*b));
-            runs.filter_map(|run| Some((*run.first()?, run.last()?.checked_add(1)?))).collect()
-        }
     }
 }
 

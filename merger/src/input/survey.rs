@@ -7,7 +7,7 @@ use super::database::survey_database;
 use super::death::Death;
 use super::expand::{self, Word};
 use super::gone::changed;
-use super::opened::{Input, Tables};
+use super::opened::{Input, Tables, needed_rows};
 use super::plan::PlannedInput;
 use super::schema::JobSchema;
 use super::source::{ExpandedKeys, KeySpace, Piece, Source, StackSpace, Tracks};
@@ -21,7 +21,7 @@ use rpd_rocpd::read::Database;
 use rpd_shard::Shard;
 use rpd_shard::file::{BlockError, BlockKind, BlockRef, ShardStrings};
 use rpd_shard::identity::unnamed_node;
-use rpd_shard::model::{Kind, TableId, rocpd};
+use rpd_shard::model::{Column, Kind, TableId, rocpd};
 use rpd_shard::record::{Clock, ClockDomain, Loss, LossCause, Node, Process};
 use rpd_translate::Format;
 use std::collections::{BTreeMap, BTreeSet};
@@ -200,7 +200,7 @@ fn gather(
     }
     let mut gathered = Gathered::default();
     let mut good = Vec::new();
-    let mut next: BTreeMap<BlockKind, i64> = BTreeMap::new();
+    let mut next: BTreeMap<BlockKind, (i64, i64)> = BTreeMap::new();
     for some in blocks.chunks(BLOCKS_AT_ONCE) {
         let decoded: Vec<_> =
             some.par_iter().map(|block| facts(shard, tables, block, strings, &threads, sample)).collect();
@@ -214,17 +214,18 @@ fn gather(
             };
             // Keys of one process's table ascend through the file. A block that repeats some is not ours.
             let header = &fact.block.header;
-            let next = next.entry(header.kind).or_insert(1);
-            if header.first_key < *next {
+            let (next, next_key) = next.entry(header.kind).or_insert((1, i64::MIN));
+            let first = fact.runs.first().map_or(header.first_key, |run| run.0);
+            if header.first_key < *next || first < *next_key {
                 warnings.push(format!(
-                    "{}: block at offset {} repeats keys from {} on: left out",
+                    "{}: block at offset {} repeats keys from {first} on: left out",
                     shard.path().display(),
                     fact.block.offset,
-                    header.first_key
                 ));
                 continue;
             }
             *next = header.next_key();
+            *next_key = fact.runs.last().map_or(*next_key, |run| run.1);
             gathered.add(told, sample);
             good.push(fact);
         }
@@ -247,7 +248,8 @@ fn source(
         let header = fact.block.header;
         let BlockKind::Rows(table) = header.kind else { continue };
         let Some(table) = tables.get(&table) else { continue };
-        spaces.entry(table.id).or_default().add_keys(header.first_key, header.next_key());
+        let space = spaces.entry(table.id).or_default();
+        fact.runs.iter().for_each(|(first, next)| space.add_keys(*first, *next));
     }
     for space in spaces.values_mut() {
         space.expanded = (space.next, space.next);
@@ -281,7 +283,15 @@ fn source(
         None => true,
     };
     let missing = gathered.refs.iter().filter(|(table, (low, high))| holes(table, *low, *high));
-    let missing = missing.map(|(table, _)| *table).collect();
+    let mut missing: BTreeSet<TableId> = missing.map(|(table, _)| *table).collect();
+    // Keys that are handles have holes where nothing is lost.
+    if stored.iter().any(|fact| fact.block.header.handles) {
+        missing.retain(|target| {
+            let leads_nowhere =
+                |fact: &BlockFacts| leads_nowhere(shard, tables, &fact.block, *target, &spaces);
+            stored.par_iter().any(leads_nowhere)
+        });
+    }
     reserve_placeholders(&mut spaces, missing, job);
     let blocks = stored.iter().chain(&native);
     let stacks =
@@ -297,6 +307,24 @@ fn source(
     let (spaces, pieces, tables) = (spaces.into(), pieces.into(), tables.clone());
     let collectives = Said::default();
     Source { process, nodes, spaces, stacks, pieces, tracks, string_table: 0, tables, collectives }
+}
+
+/// Whether a row of a block lacks a row of `target` that must be there.
+fn leads_nowhere(
+    shard: &Shard,
+    tables: &Tables,
+    block: &BlockRef,
+    target: TableId,
+    spaces: &BTreeMap<TableId, KeySpace>,
+) -> bool {
+    let is_link = |column: &Column| column.kind == Kind::Ref(target) && column.sql.not_null;
+    let space = spaces.get(&target);
+    let is_there = |key| space.is_some_and(|space| space.stored(key).is_some());
+    // What cannot be read was told before.
+    let Ok(rows) = needed_rows(shard, tables, block, &is_link) else { return false };
+    let links = rows.table.columns.iter().zip(&rows.columns).filter(|(column, _)| is_link(column));
+    let mut missing = links.flat_map(|(_, cells)| (0..rows.len).map(|i| cells.int(i)));
+    missing.any(|key| !key.is_some_and(is_there))
 }
 
 /// Sets a number aside in every table that is referred to where it has no row.

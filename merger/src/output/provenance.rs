@@ -47,14 +47,16 @@ pub fn process_row(shard: &Shard, map: &SourceMap<'_>, job: &Job<'_>) -> Option<
         "rows": row_ranges(map, job.schema),
     }});
     let environment = redacted_environment(&Json::Object(environment).to_string(), job.keep);
+    // What another format's file does not tell is 0.
+    let started = Value::from(Some(process.first_seen).filter(|start| *start != 0));
     let mut rows = RowsBuilder::new(Schema::builtin().get(rocpd::INFO_PROCESS)?);
     rows.push(&[
         Value::Int(1),
         Value::Int(process.ppid.into()),
         Value::Int(process.pid.into()),
-        Value::Int(process.first_seen),
+        started,
         process.last_seen.into(),
-        Value::Int(process.first_seen),
+        started,
         process.last_seen.into(),
         redacted_command(&process.command).as_str().into(),
         environment.as_str().into(),

@@ -236,7 +236,12 @@ fn block_pieces(
     let rows = block_rows(shard, &map.source.tables, block);
     let rows = rows.map_err(|error| changed(shard.path(), &error.cause))?;
     let Some(keys) = keys else {
-        return take(&map.renumber(rows, Origin::Stored, replaced));
+        let handles = block.header.handles.then(|| rows.keys.clone());
+        let mut merged = map.renumber(rows, Origin::Stored, replaced);
+        if let Some(handles) = handles {
+            provenance::note_handles(&mut merged, &handles);
+        }
+        return take(&merged);
     };
     let mut keys = *keys;
     for from in (0..rows.len).step_by(EXPANDED_AT_ONCE) {

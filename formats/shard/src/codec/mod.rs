@@ -5,9 +5,11 @@
 
 mod codes;
 mod column;
+mod handles;
 pub(crate) mod varint;
 
 pub use column::{decode_columns, decode_needed, encode_columns};
+pub(crate) use handles::{decode_handles, encode_handles};
 
 /// Most rows of one block.
 pub const MAX_ROWS: usize = 65_536;
@@ -39,6 +41,9 @@ pub enum DecodeError {
     /// Repeated texts come to more than a block may hold.
     #[error("texts of the block come to more than {MAX_RAW_BYTES} bytes")]
     TooMuchText,
+    /// Keys of rows that do not ascend, or that leave no room behind them.
+    #[error("the keys of the rows do not ascend")]
+    Keys,
     /// Bytes behind the last column.
     #[error("{0} bytes are left over")]
     LeftOver(usize),

@@ -75,8 +75,10 @@ pub struct BlockHeader {
     pub kind: BlockKind,
     /// The process that the rows belong to, 0 for the shard itself (strings, records).
     pub source: u32,
-    /// Key of the first row; the others follow without holes.
+    /// Key of the first row; the others follow without holes. Where the keys are handles, the number of the row.
     pub first_key: i64,
+    /// Whether the payload begins with a key for each row.
+    pub handles: bool,
     /// Number of rows.
     pub rows: u32,
     /// Bytes before compression.
@@ -98,6 +100,7 @@ impl BlockHeader {
         out[..7].copy_from_slice(BLOCK_MAGIC);
         out[7] = Version::CURRENT.0;
         out[8..10].copy_from_slice(&self.kind.code().to_le_bytes());
+        out[10] = u8::from(self.handles);
         out[12..16].copy_from_slice(&self.source.to_le_bytes());
         out[16..24].copy_from_slice(&self.first_key.to_le_bytes());
         out[24..28].copy_from_slice(&self.rows.to_le_bytes());
@@ -121,6 +124,7 @@ impl BlockHeader {
             kind: BlockKind::from_code(u16::from_le_bytes(le(bytes, 8))),
             source: u32::from_le_bytes(le(bytes, 12)),
             first_key: i64::from_le_bytes(le(bytes, 16)),
+            handles: bytes[10] & 1 == 1,
             rows: u32::from_le_bytes(le(bytes, 24)),
             raw_bytes: u32::from_le_bytes(le(bytes, 28)),
             stored_bytes: u32::from_le_bytes(le(bytes, 32)),

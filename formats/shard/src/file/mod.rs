@@ -32,8 +32,9 @@ use twox_hash::XxHash3_64;
 pub struct Version(pub u8);
 
 impl Version {
-    /// What this release writes, and the newest that it reads. Version 1 had no probes between nodes.
-    pub const CURRENT: Version = Version(2);
+    /// What this release writes, and the newest that it reads. Version 1 had no probes between nodes,
+    /// version 2 no keys that are handles.
+    pub const CURRENT: Version = Version(3);
 }
 
 /// First bytes of a shard.

@@ -39,9 +39,15 @@ impl Owner {
         let known = match seen {
             Some(process) => process.clone(),
             // Its parent's rank is its own, as with all that a rank starts.
+            None if told.pid <= 0 || told.pid == known.usual.pid => known.usual.clone(),
             None => Process {
-                worker: known.usual.worker || (told.pid != known.usual.pid && told.pid > 0),
-                pid: if told.pid > 0 { told.pid } else { known.usual.pid },
+                rank: told.rank.or(known.usual.rank),
+                size: told.size.or(known.usual.size),
+                local_rank: told.local_rank.or(known.usual.local_rank),
+                rank_from: told.rank_from.clone().or_else(|| known.usual.rank_from.clone()),
+                // Below one collector there may be the ranks of several processes.
+                worker: told.rank.is_none() || (told.rank, told.size) == (known.usual.rank, known.usual.size),
+                pid: told.pid,
                 ppid: told.ppid,
                 start_ticks: 0,
                 command: String::new(),

@@ -1,8 +1,8 @@
 use super::block::{BLOCK_HEADER_BYTES, BlockHeader, BlockKind};
 use super::strings::{MAX_STRING_LENGTH, ShardStrings};
 use super::{Bytes, FILE_HEADER_BYTES, FILE_MAGIC, Version, checksum, index, le};
-use crate::codec::{DecodeError, decode_needed};
-use crate::model::{Column, FIRST_CARRIED_TABLE, Keys, Local, Rows, Schema, Table, rocpd};
+use crate::codec::{DecodeError, decode_handles, decode_needed};
+use crate::model::{Column, FIRST_CARRIED_TABLE, Keys, Local, Rows, Schema, Table, is_wider, rocpd};
 use crate::record::{ClockSet, Ledger, ProbeBurst, Process, RunIdentity, Selection, wire};
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -274,8 +274,13 @@ impl Shard {
         let table = self.schema.get(table).ok_or(BlockDamage::UnknownTable)?;
         let raw = payload(&self.bytes, block)?;
         let rows = header.rows as usize;
-        let columns = decode_needed(table, &raw, rows, needed)?;
-        Ok(Rows::new(table.clone(), Keys::Dense(header.first_key), columns, rows))
+        let mut input = &raw[..];
+        let keys = match header.handles {
+            true => Keys::Sparse(decode_handles(&mut input, rows)?),
+            false => Keys::Dense(header.first_key),
+        };
+        let columns = decode_needed(table, input, rows, needed)?;
+        Ok(Rows::new(table.clone(), keys, columns, rows))
     }
 
     /// The string table, and the string blocks that could not be read.
@@ -294,6 +299,7 @@ impl Shard {
                 let longest = (0..rows.len).map(|i| text(i).len()).max();
                 if longest > Some(MAX_STRING_LENGTH)
                     || block.header.first_key < 1
+                    || block.header.handles
                     || !strings.has_room(block.header.first_key, rows.len, bytes)
                 {
                     return Err(BlockDamage::Strings);
@@ -369,7 +375,8 @@ impl Records {
             BlockKind::Table => {
                 let table: Table = wire::decode(raw).ok()?;
                 let schema = self.schema.get_or_insert_with(|| Schema::builtin().clone());
-                if table.id < FIRST_CARRIED_TABLE || schema.tables().len() > 1024 {
+                let widens = schema.get(table.id).is_some_and(|known| is_wider(&table, known));
+                if (table.id < FIRST_CARRIED_TABLE && !widens) || schema.tables().len() > 1024 {
                     return None;
                 }
                 schema.define(table);

@@ -5,9 +5,10 @@ use super::owner::Owner;
 use super::reader::BlockRef;
 use super::strings::{MAX_STRING_BYTES, MAX_STRING_LENGTH, MAX_STRINGS};
 use super::{ZSTD_LEVEL, checksum, file_header};
-use crate::codec::{MAX_RAW_BYTES, MAX_ROWS, encode_columns};
+use crate::codec::{MAX_RAW_BYTES, MAX_ROWS, encode_columns, encode_handles};
 use crate::model::{
-    FIRST_CARRIED_TABLE, Local, Rows, RowsBuilder, Schema, Table, TableId, TextCells, Value, rocpd,
+    FIRST_CARRIED_TABLE, Keys, Local, Rows, RowsBuilder, Schema, Table, TableId, TextCells, Value, is_wider,
+    rocpd,
 };
 use crate::record::{ClockSet, Loss, LossCause, ProbeBurst, Process, RunIdentity, Selection, wire};
 use std::collections::{BTreeMap, HashMap};
@@ -90,6 +91,8 @@ pub(super) struct Pending {
     /// Rows that came when the shard was full, or were given up.
     pub(super) lost: u64,
     rows: RowsBuilder,
+    /// Key of each row of the open block, where they are handles.
+    handles: Vec<i64>,
 }
 
 impl Pending {
@@ -105,6 +108,7 @@ impl Pending {
         if let Some(description) = schema.get(self.table) {
             self.rows = RowsBuilder::new(description);
         }
+        self.handles.clear();
     }
 }
 
@@ -181,9 +185,10 @@ impl<W: Write> ShardWriter<W> {
         Ok(writer)
     }
 
-    /// Describes a table that is not built in, before its first row.
+    /// Describes a table that is not built in, or has more columns than the built-in one, before its first row.
     pub fn table(&mut self, table: &Table) -> Result<(), WriteError> {
-        if table.id < FIRST_CARRIED_TABLE {
+        let widens = self.schema.get(table.id).is_some_and(|known| is_wider(table, known));
+        if table.id < FIRST_CARRIED_TABLE && !widens {
             return Err(WriteError::Reserved(table.id));
         }
         self.schema.define(table.clone());
@@ -287,6 +292,27 @@ impl<W: Write> ShardWriter<W> {
         self.pushed(place)
     }
 
+    /// Adds a row whose key is a handle. All rows of a table of a process have such a key, or none, and they ascend.
+    pub fn push_with_key(
+        &mut self,
+        source: u32,
+        table: TableId,
+        key: i64,
+        row: &[Value<'_>],
+    ) -> Result<(), WriteError> {
+        let place = self.place(source, table)?;
+        if !self.reserve.full {
+            self.pending[place].handles.push(key);
+        }
+        let pushed = self.push(source, table, row);
+        // A row that is refused has no key either; one that closed its block went with it.
+        if pushed.is_err() {
+            let open = &mut self.pending[place];
+            open.handles.truncate(open.rows.len());
+        }
+        pushed.map(drop)
+    }
+
     /// Place of the open block of a table.
     #[inline]
     fn place(&mut self, source: u32, table: TableId) -> Result<usize, WriteError> {
@@ -305,7 +331,7 @@ impl<W: Write> ShardWriter<W> {
         let description = self.schema.get(table).ok_or(WriteError::UnknownTable(table))?;
         let rows = RowsBuilder::new(description);
         self.places.insert((source, table), self.pending.len());
-        self.pending.push(Pending { source, table, kept: 0, lost: 0, rows });
+        self.pending.push(Pending { source, table, kept: 0, lost: 0, rows, handles: Vec::new() });
         Ok(self.pending.len() - 1)
     }
 
@@ -354,9 +380,15 @@ impl<W: Write> ShardWriter<W> {
                 continue;
             }
             let rows = std::mem::replace(&mut open.rows, RowsBuilder::new(description));
-            let rows = rows.finish(open.kept as i64 + 1);
+            let handles = std::mem::take(&mut open.handles);
+            // Where blocks were lost for want of room, numbers of rows go on behind those that were kept.
+            let first = open.kept as i64 + 1;
+            let mut rows = rows.finish(first);
+            if !handles.is_empty() {
+                rows.keys = Keys::Sparse(handles);
+            }
             self.pending_rows = self.pending_rows.saturating_sub(rows.len);
-            let written = self.rows(source, &rows);
+            let written = self.rows(source, first, &rows);
             let open = &mut self.pending[place];
             let kept = matches!(written, Ok(true));
             *(if kept { &mut open.kept } else { &mut open.lost }) += rows.len as u64;
@@ -395,24 +427,32 @@ impl<W: Write> ShardWriter<W> {
             }
             // Those that find no room are counted when the shard is declared full, with all others.
             let rows = rows.finish(first as i64 + 1);
-            if self.rows(0, &rows)? {
+            if self.rows(0, first as i64 + 1, &rows)? {
                 self.strings.flushed += rows.len;
             }
         }
         Ok(())
     }
 
-    /// Writes a block of rows. Returns false if the shard is full.
-    fn rows(&mut self, source: u32, rows: &Rows<Local>) -> Result<bool, WriteError> {
+    /// Writes a block of rows, the first of which has this number. Returns false if the shard is full.
+    fn rows(&mut self, source: u32, first: i64, rows: &Rows<Local>) -> Result<bool, WriteError> {
         let mut raw = std::mem::take(&mut self.raw);
         raw.clear();
+        let handles = match &rows.keys {
+            Keys::Sparse(keys) => {
+                encode_handles(keys, &mut raw);
+                true
+            }
+            Keys::Dense(_) => false,
+        };
         encode_columns(&rows.table, &rows.columns, rows.len, &mut raw);
         let (min_time, max_time) = rows.time_bounds().unwrap_or((i64::MAX, i64::MIN));
         let written = self.block(
             BlockHeader {
                 kind: BlockKind::Rows(rows.id()),
                 source,
-                first_key: rows.keys.get(0),
+                first_key: first,
+                handles,
                 rows: rows.len as u32,
                 raw_bytes: 0,
                 stored_bytes: 0,
@@ -483,6 +523,7 @@ pub(super) fn record_header(kind: BlockKind, source: u32) -> BlockHeader {
         kind,
         source,
         first_key: 0,
+        handles: false,
         rows: 0,
         raw_bytes: 0,
         stored_bytes: 0,

@@ -31,6 +31,19 @@ impl Keys {
             Keys::Sparse(keys) => keys[i],
         }
     }
+
+    /// Runs of consecutive keys of so many rows: the first of each, and the number behind its last. A key that is
+    /// the greatest of all numbers has none behind it and is in no run.
+    pub fn runs(&self, rows: usize) -> Vec<(i64, i64)> {
+        match self {
+            _ if rows == 0 => Vec::new(),
+            Keys::Dense(first) => vec![(*first, first + rows as i64)],
+            Keys::Sparse(keys) => {
+                let runs = keys.chunk_by(|a, b| a.checked_add(1) == Some(*b));
+                runs.filter_map(|run| Some((*run.first()?, run.last()?.checked_add(1)?))).collect()
+            }
+        }
+    }
 }
 
 /// One bit per row, set where the value is NULL. Empty when no row is NULL.

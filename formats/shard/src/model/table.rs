@@ -96,6 +96,19 @@ impl Table {
     }
 }
 
+/// Whether a table of RocPD is a built-in one with the columns of a later version.
+pub fn is_wider(table: &Table, known: &Table) -> bool {
+    let is_there = |column: &Column| {
+        let found = table.position(&column.name).and_then(|at| table.columns.get(at));
+        found.is_some_and(|found| found.kind == column.kind)
+    };
+    table.id == known.id
+        && !super::native::is_native(table.id)
+        && table.name == known.name
+        && table.columns.len() > known.columns.len()
+        && known.columns.iter().all(is_there)
+}
+
 impl fmt::Display for TableId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match Schema::builtin().get(*self) {

@@ -1,0 +1,232 @@
+//! Which profilers were asked for, and whether they can be together.
+
+use super::tool;
+use std::fmt;
+use std::str::FromStr;
+
+/// A way to record what a rank does.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub enum Backend {
+    /// Our own library: roctx, MPI, RCCL, and the counters of the node.
+    Native,
+    /// AMD's `rocprofv3`.
+    Rocprofv3,
+    /// AMD's `rocprof-sys-sample` (Omnitrace).
+    RocprofSys,
+    /// The tracer of rocmProfileData.
+    RpdTracer,
+    /// PyTorch's profiler.
+    Torch,
+}
+
+/// All of them, with the words that name them.
+const BACKENDS: [(Backend, &str); 5] = [
+    (Backend::Native, "native"),
+    (Backend::Rocprofv3, "rocprofv3"),
+    (Backend::RocprofSys, "rocprof-sys"),
+    (Backend::RpdTracer, "rpd-tracer"),
+    (Backend::Torch, "torch"),
+];
+const NONE: &str = "none";
+const AUTO: &str = "auto";
+/// The device of AMD's driver: without it there is nothing for a profiler of GPUs to do.
+const DEVICE: &str = "/dev/kfd";
+
+impl Backend {
+    /// The word that names it.
+    pub fn name(self) -> &'static str {
+        BACKENDS.iter().find(|(backend, _)| *backend == self).map_or("", |(_, name)| name)
+    }
+
+    /// Whether it hooks the API of ROCm: of those there can be one in a process.
+    fn hooks_rocm(self) -> bool {
+        matches!(self, Backend::Rocprofv3 | Backend::RocprofSys | Backend::RpdTracer)
+    }
+
+    /// What of [`rpd_ring::message::TRACED`] it records by itself.
+    fn records(self) -> &'static [&'static str] {
+        match self {
+            Backend::Native | Backend::Torch => &[],
+            Backend::Rocprofv3 | Backend::RpdTracer => &["roctx"],
+            Backend::RocprofSys => &["roctx", "mpi", "rccl"],
+        }
+    }
+
+    /// Whether it writes its files when the process ends, and not before.
+    pub fn writes_at_exit(self) -> bool {
+        !matches!(self, Backend::Native | Backend::RpdTracer)
+    }
+}
+
+/// What was asked for.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub enum BackendChoice {
+    /// Whatever there is.
+    #[default]
+    Auto,
+    /// These, each once; none for identity and clocks alone.
+    These(Vec<Backend>),
+}
+
+/// A word that names no backend, or words that do not go together.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum ChoiceError {
+    /// No such backend.
+    #[error(
+        "there is no backend {0:?}: there are native, rocprofv3, rocprof-sys, rpd-tracer, torch, none and auto"
+    )]
+    Unknown(String),
+    /// rocprof v1 or v2.
+    #[error("{0:?} writes CSV without a time base that could be merged: use rocprofv3, its successor")]
+    Predecessor(String),
+    /// `none` or `auto` with others.
+    #[error("{0:?} stands alone")]
+    Alone(&'static str),
+    /// Two that hook the same calls.
+    #[error(
+        "{} and {} cannot run together: both are called by ROCm in the place of its functions, and the second one \
+         would see nothing or break the first; run them in two jobs, or on different ranks", .0.name(), .1.name()
+    )]
+    Twice(Backend, Backend),
+    /// The library records what a profiler records, too.
+    #[error(
+        "{} and native both put themselves in the place of {what}, so calls would be lost or counted twice: say \
+         --trace {instead} to leave that to {}", .backend.name(), .backend.name()
+    )]
+    Overlap {
+        /// The profiler.
+        backend: Backend,
+        /// What both record.
+        what: String,
+        /// What native may record beside it.
+        instead: String,
+    },
+}
+
+impl FromStr for BackendChoice {
+    type Err = ChoiceError;
+
+    fn from_str(text: &str) -> Result<BackendChoice, ChoiceError> {
+        let words: Vec<&str> = text.split(',').map(str::trim).filter(|word| !word.is_empty()).collect();
+        for alone in [NONE, AUTO] {
+            if words.contains(&alone) && words.len() > 1 {
+                return Err(ChoiceError::Alone(alone));
+            }
+        }
+        if words == [AUTO] {
+            return Ok(BackendChoice::Auto);
+        }
+        let mut chosen = Vec::new();
+        for word in words.into_iter().filter(|word| *word != NONE) {
+            let known = BACKENDS.iter().find(|(_, name)| *name == word);
+            match known {
+                Some((backend, _)) if !chosen.contains(backend) => chosen.push(*backend),
+                Some(_) => {}
+                None if matches!(word, "rocprof" | "rocprofv2" | "rocprofv1") => {
+                    return Err(ChoiceError::Predecessor(word.to_owned()));
+                }
+                None => return Err(ChoiceError::Unknown(word.to_owned())),
+            }
+        }
+        if text.trim().is_empty() {
+            return Err(ChoiceError::Unknown(String::new()));
+        }
+        let mut hooks = chosen.iter().filter(|backend| backend.hooks_rocm());
+        if let (Some(first), Some(second)) = (hooks.next(), hooks.next()) {
+            return Err(ChoiceError::Twice(*first, *second));
+        }
+        chosen.sort();
+        Ok(BackendChoice::These(chosen))
+    }
+}
+
+impl fmt::Display for BackendChoice {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            BackendChoice::Auto => f.write_str(AUTO),
+            BackendChoice::These(chosen) if chosen.is_empty() => f.write_str(NONE),
+            BackendChoice::These(chosen) => {
+                let names: Vec<_> = chosen.iter().map(|backend| backend.name()).collect();
+                f.write_str(&names.join(","))
+            }
+        }
+    }
+}
+
+impl BackendChoice {
+    /// Whether the library may record these words of [`rpd_ring::message::TRACED`] beside the others.
+    pub fn check(&self, library: &[&'static str]) -> Result<(), ChoiceError> {
+        let BackendChoice::These(chosen) = self else { return Ok(()) };
+        if !chosen.contains(&Backend::Native) {
+            return Ok(());
+        }
+        for backend in chosen {
+            let both: Vec<_> =
+                library.iter().copied().filter(|word| backend.records().contains(word)).collect();
+            if !both.is_empty() {
+                let rest: Vec<_> = rpd_ring::message::TRACED
+                    .iter()
+                    .copied()
+                    .filter(|word| !backend.records().contains(word))
+                    .chain(["system"])
+                    .collect();
+                let (what, instead) = (both.join(" and "), rest.join(","));
+                return Err(ChoiceError::Overlap { backend: *backend, what, instead });
+            }
+        }
+        Ok(())
+    }
+
+    /// The backends, and why `auto` chose them.
+    pub fn resolve(&self) -> (Vec<Backend>, Option<String>) {
+        match self {
+            BackendChoice::These(chosen) => (chosen.clone(), None),
+            BackendChoice::Auto => automatic(),
+        }
+    }
+}
+
+fn automatic() -> (Vec<Backend>, Option<String>) {
+    let profiler = tool::find("rocprofv3");
+    let device = std::path::Path::new(DEVICE).exists();
+    let (chosen, why) = match (profiler, device) {
+        (Some(path), true) => (Backend::Rocprofv3, format!("{} and {DEVICE} are there", path.display())),
+        (Some(path), false) => {
+            (Backend::Native, format!("{} is there, and no {DEVICE} of a GPU", path.display()))
+        }
+        (None, true) => (Backend::Native, format!("{DEVICE} is there, and no rocprofv3 in {}", tool::PLACES)),
+        (None, false) => (Backend::Native, format!("there are neither rocprofv3 nor {DEVICE}")),
+    };
+    (vec![chosen], Some(format!("backend auto: {}, since {why}", chosen.name())))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn words_name_backends_and_none_stands_alone() {
+        let parsed = |text: &str| text.parse::<BackendChoice>();
+        assert_eq!(parsed("auto"), Ok(BackendChoice::Auto));
+        assert_eq!(parsed("none"), Ok(BackendChoice::These(Vec::new())));
+        assert_eq!(parsed("torch, native,torch").unwrap().to_string(), "native,torch");
+        for bad in
+            ["", "rocprof4", "none,torch", "auto,native", "rocprofv3,rpd-tracer", "rocprof-sys,rocprofv3"]
+        {
+            assert!(parsed(bad).is_err(), "{bad}");
+        }
+        assert!(parsed("rocprof").unwrap_err().to_string().contains("rocprofv3"));
+    }
+
+    #[test]
+    fn two_that_record_the_same_are_refused_with_the_way_out() {
+        let check =
+            |choice: &str, library: &[&'static str]| choice.parse::<BackendChoice>().unwrap().check(library);
+        assert_eq!(check("native,torch", &["roctx", "mpi", "rccl"]), Ok(()));
+        assert_eq!(check("rocprofv3,native", &["mpi", "rccl"]), Ok(()));
+        assert_eq!(check("rocprofv3", &["roctx"]), Ok(()));
+        let refused = check("rocprofv3,native", &["roctx", "mpi"]).unwrap_err().to_string();
+        assert!(refused.contains("roctx") && refused.contains("--trace mpi,rccl,system"), "{refused}");
+        assert!(check("rocprof-sys,native", &["mpi"]).is_err());
+    }
+}

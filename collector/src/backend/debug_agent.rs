@@ -1,0 +1,94 @@
+//! The ROCm Debug Agent: when a kernel faults, it writes which one, and the code object that it is from.
+
+use super::plan::{Plan, Unavailable};
+use super::tool;
+use std::ffi::OsString;
+use std::path::Path;
+
+const LIBRARIES: [&str; 2] = ["librocm-debug-agent.so.2", "librocm-debug-agent.so"];
+/// Name of the dump.
+pub(super) const DUMP: &str = "debug-agent.txt";
+/// Name of the folder with the code objects.
+pub(super) const CODE_OBJECTS: &str = "code-objects";
+/// Most bytes of a dump that are searched.
+const MAX_DUMP: usize = 64 << 20;
+/// Longest name of a kernel or code object that is told.
+const MAX_NAME: usize = 1024;
+
+/// Its variables, as the documents of ROCm give them. Options of the user stand behind ours.
+pub(super) fn prepare(folder: &Path, plan: &mut Plan) -> Result<(), Unavailable> {
+    let library = tool::find_library(&LIBRARIES).ok_or_else(|| {
+        Unavailable(format!(
+            "no {} in {}: the command runs without --debug-agent; install rocm-debug-agent",
+            LIBRARIES[0],
+            tool::LIBRARY_PLACES
+        ))
+    })?;
+    let objects = folder.join(CODE_OBJECTS);
+    std::fs::create_dir_all(&objects)
+        .map_err(|error| Unavailable(format!("{}: cannot be made: {error}", objects.display())))?;
+    let mut options = OsString::from("--all --output=");
+    options.push(folder.join(DUMP));
+    options.push(" --save-code-objects=");
+    options.push(&objects);
+    if let Some(more) = std::env::var_os("ROCM_DEBUG_AGENT_OPTIONS").filter(|more| !more.is_empty()) {
+        options.push(" ");
+        options.push(more);
+    }
+    plan.say(format!("debug agent: {}", library.display()));
+    plan.variables.push(("HSA_TOOLS_LIB".to_owned(), library.into()));
+    plan.variables.push(("HSA_ENABLE_DEBUG".to_owned(), "1".into()));
+    plan.variables.push(("ROCM_DEBUG_AGENT_OPTIONS".to_owned(), options));
+    Ok(())
+}
+
+/// What a dump says.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(super) struct Fault {
+    /// The kernel; the address of its code where it has no name.
+    pub(super) kernel: String,
+    /// URI of the code object, where it is told.
+    pub(super) code_object: Option<String>,
+    /// The line that says why, where there is one.
+    pub(super) reason: Option<String>,
+}
+
+/// The first fault in a dump.
+pub(super) fn fault_in(dump: &[u8]) -> Option<Fault> {
+    let text = String::from_utf8_lossy(&dump[..dump.len().min(MAX_DUMP)]);
+    let shortened = |name: &str| name.trim().chars().take(MAX_NAME).collect::<String>();
+    let reason =
+        text.lines().find(|line| line.contains("stopped, reason:") || line.contains("Memory access fault"));
+    let at = text.find("Disassembly for function ")?;
+    let rest = &text[at + "Disassembly for function ".len()..];
+    let kernel = rest.lines().next()?.trim_end().trim_end_matches(':');
+    // The URI stands behind the words, or on the line below them.
+    let code_object = rest.lines().take(20).skip_while(|line| !line.contains("code object:"));
+    let code_object = code_object.flat_map(|line| line.split_whitespace()).find(|word| word.contains("://"));
+    Some(Fault {
+        kernel: shortened(kernel),
+        code_object: code_object.map(shortened),
+        reason: reason.map(shortened),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_dump_names_kernel_and_code_object() {
+        let dump =
+            b"Queue error\nwave_1: pc=0x7f (stopped, reason: MEMORY_VIOLATION)\n\nDisassembly for function \
+vector_add(int*, int*):\n    code object:\nfile:///a/b#offset=14309&size=31336\n    loaded at: [0x1-0x2]\n";
+        let fault = fault_in(dump).unwrap();
+        assert_eq!(fault.kernel, "vector_add(int*, int*)");
+        assert_eq!(fault.code_object.as_deref(), Some("file:///a/b#offset=14309&size=31336"));
+        assert!(fault.reason.unwrap().contains("MEMORY_VIOLATION"));
+        let one_line = b"Disassembly for function k:\n    code object: memory://7#offset=1&size=2\n";
+        assert_eq!(fault_in(one_line).unwrap().code_object.as_deref(), Some("memory://7#offset=1&size=2"));
+        for none in [&b""[..], b"Disassembly for", b"\xff\xfe\n"] {
+            assert_eq!(fault_in(none), None);
+        }
+    }
+}

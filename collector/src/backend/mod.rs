@@ -1,0 +1,30 @@
+//! Profilers that run the command, or run inside of it, and whose files become shards of the rank.
+//!
+//! ```text
+//! --backend ──choice──> which ones, and whether they can be together
+//!             plan      what they need: words in front of the command, variables, libraries
+//!             start     runs the command in their hands, or without them if they do not start it
+//!             harvest   afterwards: their files, from node-local scratch to shards beside the rank's own
+//! ```
+//!
+//! * [`choice`]: what was asked for, and `auto`.
+//! * `rocprofv3`, `rocprof_sys`, `rpd_tracer`, `torch`, `debug_agent`: one profiler each, as its documents describe it.
+//! * `tool`: finding a program of ROCm, and asking it what it can do.
+//! * [`scratch`]: the folder on the node that they write to.
+//! * [`start`]: whether a profiler has started the command is known by a mark that the command's own process leaves.
+//! * [`harvest`]: runs in the collector process when the command has ended.
+
+pub mod choice;
+mod debug_agent;
+pub mod harvest;
+mod plan;
+mod rocprof_sys;
+mod rocprofv3;
+mod rpd_tracer;
+pub mod scratch;
+pub mod start;
+mod tool;
+mod torch;
+
+pub use choice::{Backend, BackendChoice, ChoiceError};
+pub use plan::{Asked, Plan, plan};

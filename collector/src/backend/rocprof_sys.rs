@@ -1,0 +1,119 @@
+//! `rocprof-sys-sample` of ROCm Systems Profiler (before: Omnitrace). It becomes the command by exec; settings are
+//! variables with the prefix `ROCPROFSYS_`.
+
+use super::plan::{Asked, Plan, Unavailable};
+use super::tool;
+use std::ffi::{OsStr, OsString};
+use std::path::Path;
+
+const PROGRAM: &str = "rocprof-sys-sample";
+/// Writes a file with all settings that there are.
+const SETTINGS: &str = "rocprof-sys-avail";
+/// Its name before ROCm 6.3, with other variables.
+const PREDECESSOR: &str = "omnitrace-sample";
+/// What `-I` and `-E` call the same things before and since ROCm 6.4.
+const RENAMED: [(&[&str], &str); 2] =
+    [(&["rocm-smi"], "amd-smi"), (&["roctracer", "rocprofiler", "roctx"], "rocm")];
+/// Options that take such words.
+const TAKING: [&str; 4] = ["-I", "--include", "-E", "--exclude"];
+
+/// What to put in front of the command, and its variables.
+pub(super) fn prepare(asked: &Asked<'_>, folder: &Path, plan: &mut Plan) -> Result<(), Unavailable> {
+    let Some(program) = tool::find(PROGRAM) else {
+        let old = tool::find(PREDECESSOR).map_or(String::new(), |path| {
+            format!("; {} is Omnitrace of ROCm 6.2, which is not driven", path.display())
+        });
+        return Err(Unavailable::missing("rocprof-sys", &format!("no {PROGRAM} in {}{old}", tool::PLACES)));
+    };
+    let Some(help) = tool::ask(&program, &["--help".as_ref()], folder) else {
+        return Err(Unavailable(format!(
+            "{} --help does not answer: check that it runs on this node, or use --backend native",
+            program.display()
+        )));
+    };
+    let is_old = help.contains("roctracer");
+    let settings = settings(folder);
+    let has = |name: &str| settings.as_ref().is_none_or(|known| known.contains(name));
+    let mut set = |name: &str, value: OsString| {
+        // An unknown setting is an error where the configuration is strict.
+        if has(name) {
+            plan.variables.push((name.to_owned(), value));
+        }
+    };
+    set("ROCPROFSYS_OUTPUT_PATH", folder.into());
+    set("ROCPROFSYS_TIME_OUTPUT", "OFF".into());
+    set("ROCPROFSYS_USE_PID", "ON".into());
+    set("ROCPROFSYS_USE_ROCPD", "ON".into());
+    set("ROCPROFSYS_PERFETTO_BACKEND", "inprocess".into());
+    plan.say(format!(
+        "backend rocprof-sys: {}, {}",
+        program.display(),
+        if has("ROCPROFSYS_USE_ROCPD") { "output as rocpd and Perfetto" } else { "output as Perfetto" }
+    ));
+    let mut front: Vec<OsString> = vec![program.into()];
+    if let Some(config) = asked.config {
+        front.extend(["-c".into(), config.into()]);
+    }
+    front.extend(renamed(asked.arguments, is_old));
+    front.push("--".into());
+    plan.front = front;
+    Ok(())
+}
+
+/// The settings that this release knows, as a default configuration lists them. `None` where nobody says.
+fn settings(folder: &Path) -> Option<String> {
+    let program = tool::find(SETTINGS)?;
+    let file = folder.join("defaults.cfg");
+    tool::ask(&program, &["-G".as_ref(), file.as_os_str(), "-d".as_ref()], folder)?;
+    let text = std::fs::read_to_string(&file).ok();
+    let _ = std::fs::remove_file(&file);
+    text.filter(|text| text.contains("ROCPROFSYS_"))
+}
+
+/// The arguments in the words of the release that is there.
+fn renamed(arguments: &[OsString], is_old: bool) -> Vec<OsString> {
+    let mut takes = false;
+    let mut new: Vec<OsString> = Vec::new();
+    for argument in arguments {
+        let text = argument.to_string_lossy();
+        if text.starts_with('-') {
+            takes = TAKING.contains(&text.as_ref());
+            new.push(argument.clone());
+            continue;
+        }
+        let before = new.len();
+        for (old, now) in RENAMED.iter().filter(|_| takes) {
+            match is_old {
+                true if text == *now => new.extend(old.iter().map(OsString::from)),
+                false if old.contains(&text.as_ref()) => new.push(OsStr::new(now).to_owned()),
+                _ => {}
+            }
+        }
+        if new.len() == before {
+            new.push(argument.clone());
+        } else if new[..before].last() == new.last() {
+            // Two words of before are one now.
+            new.pop();
+        }
+    }
+    new
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn words(text: &str) -> Vec<OsString> {
+        text.split(' ').map(OsString::from).collect()
+    }
+
+    #[test]
+    fn what_is_included_is_named_as_the_release_names_it() {
+        let asked = words("-I mpip roctracer rocprofiler rocm-smi -f 100 roctx");
+        assert_eq!(renamed(&asked, true), asked);
+        assert_eq!(renamed(&asked, false), words("-I mpip rocm amd-smi -f 100 roctx"));
+        let asked = words("-I rocm amd-smi kokkosp");
+        assert_eq!(renamed(&asked, false), asked);
+        assert_eq!(renamed(&asked, true), words("-I roctracer rocprofiler roctx rocm-smi kokkosp"));
+    }
+}

@@ -1,0 +1,37 @@
+//! The tracer of rocmProfileData, as its `runTracer.sh` starts it: a library in the program, and the name of a file.
+
+use super::plan::{Asked, Plan, Unavailable};
+use super::tool;
+use std::path::Path;
+
+const LIBRARY: &str = "librpd_tracer.so";
+/// Implementations of roctx that pass ranges on to the tracer; that of ROCm 7 first.
+const ROCTX: [&str; 3] = ["librocprofiler-sdk-roctx.so", "libroctx64.so", "libroctx64.so.4"];
+/// All processes of a rank write to one file; those of different ranks must not.
+const FILE: &str = "trace.rpd";
+
+pub(super) fn prepare(asked: &Asked<'_>, folder: &Path, plan: &mut Plan) -> Result<(), Unavailable> {
+    let tracer = tool::find_library(&[LIBRARY]).ok_or_else(|| {
+        Unavailable::missing("rpd-tracer", &format!("no {LIBRARY} in {}", tool::LIBRARY_PLACES))
+    })?;
+    // It is set up by variables.
+    for argument in asked.arguments {
+        let text = argument.to_string_lossy();
+        let Some((name, value)) = text.split_once('=').filter(|(name, _)| name.starts_with("RPDT_")) else {
+            return Err(Unavailable(format!(
+                "--backend-arg {text}: rpd-tracer takes variables, as RPDT_AUTOSTART=0"
+            )));
+        };
+        plan.variables.push((name.to_owned(), value.into()));
+    }
+    plan.variables.push(("RPDT_FILENAME".to_owned(), folder.join(FILE).into()));
+    let roctx = tool::find_library(&ROCTX);
+    plan.say(format!(
+        "backend rpd-tracer: {}{}",
+        tracer.display(),
+        roctx.as_ref().map_or(", without roctx".to_owned(), |roctx| format!(" with {}", roctx.display()))
+    ));
+    plan.preload.extend(roctx);
+    plan.preload.push(tracer);
+    Ok(())
+}

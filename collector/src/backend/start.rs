@@ -1,0 +1,100 @@
+//! Whether a profiler has started the command.
+//!
+//! A profiler stands in front of the command and becomes it. If it fails before that, the command has to run without
+//! it, and must not run twice. So what the profiler starts is `rpd-collect @start MARK COMMAND...`: it makes the mark,
+//! which can be made once, and becomes the command. Who wants to start the command without the profiler makes the mark
+//! first: a profiler that comes to it later starts nothing.
+
+use crate::child::replace;
+use std::ffi::OsString;
+use std::fs::{File, OpenOptions};
+use std::io::Write;
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, ExitStatus};
+use std::time::{Duration, Instant};
+
+/// First argument of what a profiler starts.
+pub const START: &str = "@start";
+/// Name of the mark in the scratch folder.
+const MARK: &str = "started";
+/// Time between two looks.
+const LOOK_EVERY: Duration = Duration::from_millis(2);
+/// Signals that a batch system sends some time before the end. The profiler writes when the program ends, so they must
+/// not end it by themselves: the launcher makes SIGTERM of them.
+const EARLY: &str = "USR1 USR2 XCPU";
+
+/// The words that a profiler is given as the command.
+pub fn words(scratch: &Path, ends_early: bool) -> Vec<OsString> {
+    let executable = std::env::current_exe().unwrap_or_else(|_| "rpd-collect".into());
+    let mode = if ends_early { "early" } else { "plain" };
+    vec![executable.into(), START.into(), mode.into(), scratch.join(MARK).into()]
+}
+
+/// Runs as what the profiler starts. Returns the exit status if the command cannot be executed.
+pub fn main(arguments: &[OsString]) -> i32 {
+    let [_, _, mode, mark, command @ ..] = arguments else { return 2 };
+    if claim(Path::new(mark)).is_err() {
+        // It was started without the profiler.
+        return 0;
+    }
+    if mode == "early" {
+        let shell = Path::new("/bin/sh");
+        if shell.exists() && crate::child::find(command.first().map_or("".as_ref(), |name| name)).is_some() {
+            use std::os::unix::process::CommandExt;
+            let script = format!("trap '' {EARLY}; exec \"$@\"");
+            // Only what cannot be executed comes back, and is told below.
+            let _ = Command::new(shell).args(["-c", &script, "sh"]).args(command).exec();
+        }
+    }
+    replace(command)
+}
+
+fn claim(mark: &Path) -> std::io::Result<File> {
+    let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(mark)?;
+    write!(file, "{}", std::process::id())?;
+    Ok(file)
+}
+
+/// What became of a profiler that was to start the command.
+#[derive(Debug)]
+pub enum Started {
+    /// The command runs, or has run.
+    Yes,
+    /// It ended before.
+    Ended(ExitStatus),
+    /// It took too long, and is dead now.
+    TooLong,
+}
+
+/// Waits until the command runs. What is not [`Started::Yes`] has to be started by the caller, who has the mark now.
+pub fn wait(child: &mut Child, scratch: &Path, most: Duration) -> Started {
+    let mark = scratch.join(MARK);
+    let until = Instant::now() + most;
+    loop {
+        let ended = child.try_wait().ok().flatten();
+        if mark.exists() {
+            return Started::Yes;
+        }
+        if ended.is_none() && Instant::now() < until {
+            std::thread::sleep(LOOK_EVERY);
+            continue;
+        }
+        // Whoever makes the mark starts the command.
+        if claim(&mark).is_err() {
+            return Started::Yes;
+        }
+        let Some(status) = ended else {
+            let _ = child.kill();
+            let _ = child.wait();
+            return Started::TooLong;
+        };
+        return Started::Ended(status);
+    }
+}
+
+/// Process id of the command, as its mark says: a profiler may stay above it.
+pub fn pid(scratch: &Path) -> Option<i32> {
+    let path: PathBuf = scratch.join(MARK);
+    std::fs::read_to_string(path).ok()?.trim().parse().ok()
+}

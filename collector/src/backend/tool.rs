@@ -1,0 +1,86 @@
+//! Programs and libraries of ROCm: where they are, and what they say of themselves.
+
+use rustix::process::{Pid, Signal, kill_process_group};
+use std::ffi::OsStr;
+use std::io::Read;
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::sync::mpsc::sync_channel;
+use std::time::Duration;
+
+/// Where programs are looked for, in words.
+pub(super) const PLACES: &str = "PATH, $ROCM_PATH/bin and /opt/rocm/bin";
+/// Where libraries are looked for, in words.
+pub(super) const LIBRARY_PLACES: &str =
+    "LD_LIBRARY_PATH, $ROCM_PATH/lib, /opt/rocm/lib, /usr/local/lib and /usr/lib";
+/// ROCm, unless ROCM_PATH says otherwise.
+const ROCM: &str = "/opt/rocm";
+/// A program that says nothing by then is asked no longer.
+const TIME_TO_ANSWER: Duration = Duration::from_secs(10);
+/// Most bytes of an answer.
+const MAX_ANSWER: u64 = 1 << 20;
+
+fn rocm() -> PathBuf {
+    std::env::var_os("ROCM_PATH").filter(|path| !path.is_empty()).map_or_else(|| ROCM.into(), PathBuf::from)
+}
+
+/// A program by its name.
+pub(super) fn find(name: &str) -> Option<PathBuf> {
+    let by_path = crate::child::find(OsStr::new(name));
+    let places = [rocm().join("bin"), Path::new(ROCM).join("bin")];
+    by_path.or_else(|| places.into_iter().map(|place| place.join(name)).find(|path| path.is_file()))
+}
+
+/// A library by one of its names, the first one first.
+pub(super) fn find_library(names: &[&str]) -> Option<PathBuf> {
+    let paths = std::env::var_os("LD_LIBRARY_PATH").unwrap_or_default();
+    let places: Vec<PathBuf> = std::env::split_paths(&paths)
+        .chain([rocm().join("lib"), Path::new(ROCM).join("lib")])
+        .chain(["/usr/local/lib", "/usr/lib", "/usr/lib64"].map(PathBuf::from))
+        .filter(|place| !place.as_os_str().is_empty())
+        .collect();
+    names.iter().find_map(|name| places.iter().map(|place| place.join(name)).find(|path| path.is_file()))
+}
+
+/// What a program prints, on both of its outputs. `None` if it cannot be run, or takes too long; what it began is
+/// killed then.
+pub(super) fn ask(program: &Path, arguments: &[&OsStr], folder: &Path) -> Option<String> {
+    let mut child = Command::new(program)
+        .args(arguments)
+        .current_dir(folder)
+        .env_remove("LD_PRELOAD")
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .process_group(0)
+        .spawn()
+        .ok()?;
+    let (done, answers) = sync_channel(2);
+    let outputs: [Option<Box<dyn Read + Send>>; 2] = [
+        child.stdout.take().map(|out| Box::new(out) as _),
+        child.stderr.take().map(|out| Box::new(out) as _),
+    ];
+    for output in outputs.into_iter().flatten() {
+        let done = done.clone();
+        let reader = move || {
+            let mut text = Vec::new();
+            let read = output.take(MAX_ANSWER).read_to_end(&mut text);
+            let _ = done.send(read.is_ok().then_some(text));
+        };
+        std::thread::Builder::new().name("rpd-ask".to_owned()).spawn(reader).ok()?;
+    }
+    let mut answer = String::new();
+    let mut in_time = true;
+    for _ in 0..2 {
+        match answers.recv_timeout(TIME_TO_ANSWER) {
+            Ok(text) => answer += &String::from_utf8_lossy(&text.unwrap_or_default()),
+            Err(_) => in_time = false,
+        }
+    }
+    if !in_time && let Some(group) = Pid::from_raw(child.id() as i32) {
+        let _ = kill_process_group(group, Signal::KILL);
+    }
+    let _ = child.wait();
+    in_time.then_some(answer)
+}

@@ -1,0 +1,284 @@
+"""Starts PyTorch's profiler in a program that knows nothing of it.
+
+Python imports this module when it starts. It waits for the program to import torch, profiles from then on, and writes
+a trace when the program ends. What it promises:
+
+* A sitecustomize that was there before is run as if this one were not there.
+* Nothing is imported that the program does not import, and nothing is printed.
+* Worker processes (DataLoader, multiprocessing, other forks) and launchers (torchrun) are left alone.
+* A program that starts a profiler of its own keeps it: this one ends before that begins.
+* An error in here is a line in a file, and never one in the program.
+"""
+
+import os
+import sys
+
+_FOLDER = os.environ.get("RPD_TORCH_OUTPUT", "")
+_LAUNCHERS = ("torchrun", "torch.distributed.run", "torch.distributed.launch", "accelerate", "deepspeed")
+
+
+def _note(text):
+    try:
+        with open(os.path.join(_FOLDER, "torch-%d.note" % os.getpid()), "a") as notes:
+            notes.write(text + "\n")
+    except OSError:
+        pass
+
+
+def _run_the_other_sitecustomize():
+    """Runs the module of this name that would have been imported, under its own name."""
+    import importlib.machinery
+    import importlib.util
+
+    own = os.path.dirname(os.path.abspath(__file__))
+    path = [folder for folder in sys.path if os.path.abspath(folder or ".") != own]
+    spec = importlib.machinery.PathFinder.find_spec("sitecustomize", path)
+    if spec is None or spec.loader is None:
+        return
+    module = importlib.util.module_from_spec(spec)
+    ours = sys.modules.get("sitecustomize")
+    sys.modules["sitecustomize"] = module
+    try:
+        spec.loader.exec_module(module)
+    except BaseException:
+        if ours is not None:
+            sys.modules["sitecustomize"] = ours
+        raise
+
+
+def _is_worker():
+    """Whether multiprocessing started this interpreter."""
+    words = getattr(sys, "orig_argv", None) or sys.argv
+    return any("multiprocessing" in word and ("spawn_main" in word or "forkserver" in word or "resource_tracker" in word) for word in words)
+
+
+def _is_launcher():
+    """Whether this is a program that starts the ranks, and is none."""
+    words = getattr(sys, "orig_argv", None) or sys.argv
+    names = [os.path.basename(word) for word in words[1:3]] + list(words[1:4])
+    return "TORCHELASTIC_RUN_ID" not in os.environ and any(name in _LAUNCHERS for name in names)
+
+
+def _number(name):
+    try:
+        return max(0.0, float(os.environ.get(name, "") or 0))
+    except ValueError:
+        return 0.0
+
+
+def _is_on(name):
+    return os.environ.get(name, "").lower() in ("1", "on", "true", "yes")
+
+
+class _Recording:
+    """One profiler of one process."""
+
+    def __init__(self, torch):
+        self.torch = torch
+        self.owner = os.getpid()
+        self.profiler = None
+        self.times = None
+        self.done = False
+
+    def start(self):
+        import time
+
+        if self.done or self.profiler is not None or os.getpid() != self.owner:
+            return
+        torch = self.torch
+        settings = {
+            "record_shapes": _is_on("RPD_TORCH_SHAPES"),
+            "with_stack": _is_on("RPD_TORCH_STACK"),
+            "profile_memory": _is_on("RPD_TORCH_MEMORY"),
+            "with_flops": _is_on("RPD_TORCH_FLOPS"),
+        }
+        kineto = getattr(torch.profiler, "kineto_available", lambda: True)()
+        if kineto:
+            profiler = torch.profiler.profile(**settings)
+        else:
+            from torch.autograd import profiler_legacy
+
+            profiler = profiler_legacy.profile(**settings)
+        _Guard.ours = True
+        try:
+            before = time.clock_gettime_ns(time.CLOCK_BOOTTIME), time.clock_gettime_ns(time.CLOCK_REALTIME)
+            profiler.__enter__()
+            after = time.clock_gettime_ns(time.CLOCK_BOOTTIME)
+        finally:
+            _Guard.ours = False
+        self.times = before + (after, kineto)
+        self.profiler = profiler
+
+    def stop(self, why):
+        import json
+
+        profiler, self.profiler = self.profiler, None
+        self.done = True
+        if profiler is None or os.getpid() != self.owner:
+            return
+        _Guard.ours = True
+        try:
+            profiler.__exit__(None, None, None)
+            name = os.path.join(_FOLDER, "torch-%d.pt.trace.json" % self.owner)
+            profiler.export_chrome_trace(name + ".partial")
+            boottime, realtime, after, kineto = self.times
+            facts = {
+                "pid": self.owner,
+                "rank": os.environ.get("RANK"),
+                "world_size": os.environ.get("WORLD_SIZE"),
+                "start_boottime_ns": boottime,
+                "start_realtime_ns": realtime,
+                "start_bracket_ns": after - boottime,
+                "kineto": kineto,
+                "torch": str(getattr(self.torch, "__version__", "")),
+                "ended": why,
+            }
+            with open(name + ".rpd.json", "w") as sidecar:
+                json.dump(facts, sidecar)
+            os.rename(name + ".partial", name)
+        except BaseException as error:
+            _note("the profiler's trace could not be written: %s: %s" % (type(error).__name__, error))
+        finally:
+            _Guard.ours = False
+
+
+class _Guard:
+    """Whether a profiler is started or stopped by us at the moment."""
+
+    ours = False
+
+
+def _yield_to_others(torch, recording):
+    """Ends our profiler before the program starts one."""
+
+    def guarded(function, name):
+        def begin(*arguments, **named):
+            if not _Guard.ours and os.getpid() == recording.owner and not recording.done:
+                recording.stop("the program started a profiler of its own (%s)" % name)
+                _note("the program started a profiler of its own (%s): the trace ends there" % name)
+            return function(*arguments, **named)
+
+        begin.__wrapped__ = function
+        begin.__name__ = getattr(function, "__name__", "begin")
+        begin.__doc__ = getattr(function, "__doc__", None)
+        return begin
+
+    from torch.autograd import profiler as autograd
+
+    places = [(autograd.profile, "__enter__"), (torch.profiler.profile, "start"), (torch.profiler.profile, "__enter__")]
+    try:
+        from torch.autograd import profiler_legacy
+
+        places.append((profiler_legacy.profile, "__enter__"))
+    except ImportError:
+        pass
+    places.append((autograd.emit_nvtx, "__enter__"))
+    for holder, method in places:
+        own = holder.__dict__.get(method) or getattr(holder, method, None)
+        if own is not None:
+            setattr(holder, method, guarded(own, "%s.%s" % (holder.__module__, holder.__qualname__)))
+
+
+def _end_with_the_program(recording):
+    """Writes the trace when the program ends, or is asked to by SIGTERM and has no answer of its own to that."""
+    import atexit
+    import signal
+    import threading
+
+    atexit.register(recording.stop, "the program ended")
+    if threading.current_thread() is threading.main_thread() and signal.getsignal(signal.SIGTERM) is signal.SIG_DFL:
+
+        def write_and_die(number, frame):
+            if os.getpid() == recording.owner:
+                recording.stop("SIGTERM")
+            signal.signal(signal.SIGTERM, signal.SIG_DFL)
+            os.kill(os.getpid(), signal.SIGTERM)
+
+        signal.signal(signal.SIGTERM, write_and_die)
+
+        def forget_it():
+            if signal.getsignal(signal.SIGTERM) is write_and_die:
+                signal.signal(signal.SIGTERM, signal.SIG_DFL)
+
+        os.register_at_fork(after_in_child=forget_it)
+
+
+def _after(seconds, action):
+    import threading
+
+    timer = threading.Timer(seconds, action)
+    timer.daemon = True
+    timer.start()
+
+
+def _attach(torch):
+    recording = _Recording(torch)
+
+    def leave_the_child_alone():
+        recording.done = True
+
+    os.register_at_fork(after_in_child=leave_the_child_alone)
+    _yield_to_others(torch, recording)
+    _end_with_the_program(recording)
+    delay, duration = _number("RPD_TORCH_DELAY"), _number("RPD_TORCH_DURATION")
+    if delay > 0:
+        # The profiler is per process: which thread starts it makes no difference to CPU events of others only where
+        # torch says so, so the program's own thread starts it at its next profiled call.
+        _note("delay=%g: the profiler is started by a timer" % delay)
+        _after(delay, recording.start)
+    else:
+        recording.start()
+    if duration > 0:
+        _after(delay + duration, lambda: recording.stop("the time was over"))
+
+
+class _Finder:
+    """Hears of the import of torch, once."""
+
+    def __init__(self):
+        self.busy = False
+
+    def find_spec(self, name, path=None, target=None):
+        if name != "torch" or self.busy:
+            return None
+        import importlib.util
+
+        self.busy = True
+        try:
+            spec = importlib.util.find_spec("torch")
+        finally:
+            self.busy = False
+        if spec is None or spec.loader is None:
+            return None
+        sys.meta_path[:] = [finder for finder in sys.meta_path if finder is not self]
+        spec.loader = _Loader(spec.loader)
+        return spec
+
+
+class _Loader:
+    """The loader of torch, and what comes behind it."""
+
+    def __init__(self, loader):
+        self.loader = loader
+
+    def __getattr__(self, name):
+        return getattr(self.loader, name)
+
+    def create_module(self, spec):
+        return self.loader.create_module(spec)
+
+    def exec_module(self, module):
+        spec = getattr(module, "__spec__", None)
+        if spec is not None:
+            spec.loader = self.loader
+        module.__loader__ = self.loader
+        self.loader.exec_module(module)
+        try:
+            _attach(module)
+        except BaseException as error:
+            _note("the profiler could not be started: %s: %s" % (type(error).__name__, error))
+
+
+if _FOLDER and not _is_worker() and not _is_launcher():
+    sys.meta_path.insert(0, _Finder())
+_run_the_other_sitecustomize()

@@ -1,0 +1,55 @@
+//! What the command finds in its environment beyond what is there.
+
+use crate::backend::Plan;
+use crate::child::preload;
+use crate::command_line::Options;
+use rpd_ring::message::{MEMORY_VARIABLE, RING_VARIABLE, SOCKET_VARIABLE, TRACE_VARIABLE};
+use std::ffi::OsString;
+
+/// Variables for our own library, and for the profilers of the plan.
+pub fn variables(
+    options: &Options,
+    plan: &Plan,
+    socket: &str,
+) -> Result<Vec<(String, OsString)>, preload::PreloadError> {
+    let mut variables: Vec<(String, OsString)> = plan.variables.clone();
+    let mut set = |name: &str, value: OsString| variables.push((name.to_owned(), value));
+    let mut preloaded = std::env::var_os("LD_PRELOAD");
+    let before = preloaded.clone();
+    for library in plan.preload.iter().rev() {
+        preloaded = Some(preload::with_library(preloaded.as_deref(), library));
+    }
+    let trace = options.trace.clone().unwrap_or_default();
+    if plan.native {
+        set(SOCKET_VARIABLE, socket.into());
+        set(TRACE_VARIABLE, trace.library_words().into());
+    }
+    if plan.native && !trace.library.is_empty() {
+        let executable = std::env::current_exe().unwrap_or_default();
+        let library = preload::find_library(std::env::var_os("RPD_INTERCEPT").as_deref(), &executable)?;
+        preloaded = Some(preload::with_library(preloaded.as_deref(), &library));
+        let sanitizer = std::env::var_os("ASAN_OPTIONS");
+        set("ASAN_OPTIONS", preload::address_sanitizer_options(sanitizer.as_deref()));
+    }
+    if preloaded != before
+        && let Some(preloaded) = preloaded
+    {
+        set("LD_PRELOAD", preloaded);
+    }
+    if let Some(folder) = &plan.python {
+        let mut path = folder.clone().into_os_string();
+        if let Some(before) = std::env::var_os("PYTHONPATH").filter(|before| !before.is_empty()) {
+            path.push(":");
+            path.push(before);
+        }
+        set("PYTHONPATH", path);
+    }
+    if let Some(size) = options.ring_size {
+        let bytes = rpd_ring::layout::ring_bytes(size.as_usize());
+        set(RING_VARIABLE, bytes.to_string().into());
+    }
+    if let Some(size) = options.ring_memory {
+        set(MEMORY_VARIABLE, size.0.to_string().into());
+    }
+    Ok(variables)
+}

@@ -1,0 +1,145 @@
+//! A database that was made a shard, as the collector does with what a profiler wrote, is merged to what the database
+//! itself is merged to.
+
+use rpd_rocpd::TranslateError;
+use rpd_shard::Shard;
+use rpd_shard::file::Owner;
+use rpd_shard::record::RunIdentity;
+use rpd_tests::databases::{DatabaseJob, change};
+use rpd_tests::harness::{Database, losses, rpd_merge};
+use std::fs;
+use std::path::{Path, PathBuf};
+
+fn owner() -> Owner {
+    Owner::unknown(RunIdentity {
+        run_id: "translated".into(),
+        run_id_from: "test".into(),
+        rank: None,
+        size: None,
+        version: "0".into(),
+    })
+}
+
+/// Shards of these databases, in a folder below `folder`.
+fn shards(inputs: &[PathBuf], folder: &Path) -> Vec<PathBuf> {
+    fs::create_dir_all(folder).unwrap();
+    let shard = |(number, input): (usize, &PathBuf)| {
+        let (bytes, _) = rpd_rocpd::translate(input, Vec::new(), &owner()).unwrap();
+        let path = folder.join(format!("{number}.rpdshard"));
+        fs::write(&path, bytes).unwrap();
+        path
+    };
+    inputs.iter().enumerate().map(shard).collect()
+}
+
+fn merged(inputs: &[PathBuf], out: &Path) -> Database {
+    let _ = rpd_merge().arg("-o").arg(out).args(inputs).run().success();
+    let database = Database::open(out);
+    database.assert_sound();
+    database
+}
+
+/// All rows of all tables, but what says which job it is, and who the processes are.
+fn rows(database: &Database) -> Vec<(String, Vec<Vec<String>>)> {
+    let tables = database
+        .rows("SELECT name FROM sqlite_master WHERE type = 'view' AND name LIKE 'rocpd_%' ORDER BY 1");
+    let tables = tables.into_iter().map(|row| row[0].trim_matches('\'').to_owned());
+    let tables = tables.filter(|name| name != "rocpd_metadata");
+    let of = |table: String| {
+        let columns =
+            database.rows(&format!("SELECT name FROM pragma_table_info('{table}') WHERE name <> 'guid'"));
+        let mut columns: Vec<String> =
+            columns.iter().map(|row| format!("\"{}\"", row[0].trim_matches('\''))).collect();
+        if table == "rocpd_info_process" {
+            columns.retain(|column| {
+                ["\"id\"", "\"nid\"", "\"pid\"", "\"start\"", "\"end\""].contains(&column.as_str())
+            });
+        }
+        let rows = database.rows(&format!("SELECT {} FROM \"{table}\" ORDER BY 1", columns.join(", ")));
+        (table, rows)
+    };
+    tables.map(of).collect()
+}
+
+fn assert_same(left: &Database, right: &Database) {
+    let (left, right) = (rows(left), rows(right));
+    assert_eq!(
+        left.iter().map(|(table, rows)| (table, rows.len())).collect::<Vec<_>>(),
+        right.iter().map(|(table, rows)| (table, rows.len())).collect::<Vec<_>>()
+    );
+    assert!(left.iter().map(|(_, rows)| rows.len()).sum::<usize>() > 1_000);
+    for ((table, left), (_, right)) in left.iter().zip(&right) {
+        for (a, b) in left.iter().zip(right) {
+            assert_eq!(a, b, "{table}");
+        }
+    }
+}
+
+#[test]
+fn a_merge_of_shards_of_databases_is_the_merge_of_the_databases() {
+    let job = DatabaseJob::small();
+    let shards = shards(&job.inputs, &job.beside("shards"));
+    assert_same(&merged(&shards, &job.beside("a.db")), &merged(&job.inputs, &job.beside("b.db")));
+    let bytes = |paths: &[PathBuf]| paths.iter().map(|path| fs::metadata(path).unwrap().len()).sum::<u64>();
+    assert!(bytes(&shards) * 4 < bytes(&job.inputs), "{} of {}", bytes(&shards), bytes(&job.inputs));
+}
+
+#[test]
+fn columns_and_tables_of_others_and_negative_keys_come_along() {
+    let job = DatabaseJob::small();
+    let input = &job.inputs[0];
+    let uuid = Database::open(input).rows("SELECT value FROM rocpd_metadata WHERE tag = 'uuid'");
+    let uuid = uuid[0][0].trim_matches('\'');
+    change(
+        input,
+        &[
+            &format!(
+                "ALTER TABLE \"rocpd_kernel_dispatch{uuid}\" ADD COLUMN graph_node_id INTEGER DEFAULT 7"
+            ),
+            &format!("UPDATE \"rocpd_kernel_dispatch{uuid}\" SET graph_node_id = id * 3 WHERE id % 2"),
+            &format!("CREATE TABLE \"rocpd_extra{uuid}\" (id INTEGER PRIMARY KEY, note TEXT, amount REAL)"),
+            &format!(
+                "INSERT INTO \"rocpd_extra{uuid}\" VALUES (-5, 'five', 0.5), (3, NULL, 1e300), (9000000000000, x'00ff', 2)"
+            ),
+        ],
+    );
+    let shards = shards(&job.inputs, &job.beside("shards"));
+    let (left, right) = (merged(&shards, &job.beside("a.db")), merged(&job.inputs, &job.beside("b.db")));
+    assert_same(&left, &right);
+    assert_eq!(left.rows("SELECT note, amount FROM rocpd_extra ORDER BY id")[0], ["'five'", "0.5"]);
+    assert!(left.number("SELECT count(DISTINCT graph_node_id) FROM rocpd_kernel_dispatch") > 2);
+}
+
+#[test]
+fn what_is_lost_of_a_cut_database_is_lost_of_its_shard() {
+    let job = DatabaseJob::small();
+    let bytes = fs::read(&job.inputs[0]).unwrap();
+    fs::write(&job.inputs[0], &bytes[..bytes.len() * 2 / 3]).unwrap();
+    let shards = shards(&job.inputs, &job.beside("shards"));
+    let (left, right) = (merged(&shards, &job.beside("a.db")), merged(&job.inputs, &job.beside("b.db")));
+    assert_same(&left, &right);
+    assert!(losses(&left).iter().any(|(_, cause, _)| cause == "truncated"), "{:?}", losses(&left));
+}
+
+#[test]
+fn a_shard_that_is_full_counts_the_rest_of_the_rows() {
+    let job = DatabaseJob::small();
+    let whole = rpd_rocpd::translate(&job.inputs[0], Vec::new(), &owner()).unwrap();
+    let limited = Owner { most_bytes: whole.0.len() as u64 * 2 / 3, ..owner() };
+    let (bytes, told) = rpd_rocpd::translate(&job.inputs[0], Vec::new(), &limited).unwrap();
+    assert!(bytes.len() as u64 <= limited.most_bytes);
+    let shard = Shard::from_memory("limited", &bytes).unwrap();
+    let ledger = shard.ledger.as_ref().unwrap();
+    let written: u64 = ledger.written.iter().map(|(.., rows)| rows).sum();
+    let lost: u64 = ledger.losses.iter().filter_map(|loss| loss.rows).sum();
+    assert!(lost > 0 && written > 0);
+    assert_eq!(written + lost, told.rows.values().sum::<u64>());
+}
+
+#[test]
+fn several_processes_in_one_file_are_no_shard() {
+    let job = DatabaseJob::small();
+    let _ = job.merge(&[]).success();
+    let refused = rpd_rocpd::translate(&job.output(), Vec::new(), &owner());
+    assert!(matches!(refused, Err(TranslateError::NotOne { .. })));
+}
