@@ -2,6 +2,7 @@
 //! into linking.
 #![allow(clippy::unwrap_used)] // clippy takes only functions marked as tests for tests
 
+mod backends;
 mod doctor;
 mod faults;
 mod interruptions;

@@ -172,7 +172,7 @@ fn a_program_of_less_than_a_second_is_not_sampled() {
 /// A collector with nothing but its sampler.
 struct Node {
     output: Output,
-    finished: std::sync::mpsc::Receiver<()>,
+    finished: std::sync::mpsc::Receiver<Option<PathBuf>>,
     sampler: SystemSampler,
     shard: PathBuf,
 }

@@ -1,0 +1,142 @@
+#!/usr/bin/env python3
+"""Stands for AMD's profilers, of which none runs without a GPU: it is called by their names, checks that it is called
+as their documents say, starts the program, and leaves a real file of the format.
+
+STAND_IN says what goes wrong: fails, hangs, silent, cut, forks. STAND_IN_AGE=old is a release of ROCm 6.
+"""
+import json
+import os
+import signal
+import sqlite3
+import sys
+import time
+
+NAME = os.path.basename(sys.argv[0])
+HERE = os.path.dirname(os.path.abspath(sys.argv[0]))
+WRONG = os.environ.get("STAND_IN", "")
+OLD = os.environ.get("STAND_IN_AGE") == "old"
+# Of a cut file, the schema is at the beginning.
+CALLS = 20000 if WRONG == "cut" else 50
+
+
+def refuse(why):
+    print(NAME + ": " + why, file=sys.stderr)
+    sys.exit(2)
+
+
+def note(kind, words):
+    with open(os.path.join(HERE, "calls.jsonl"), "a") as calls:
+        variables = {name: value for name, value in os.environ.items() if name.startswith(("ROCPROFSYS_", "RPDT_", "HSA_", "ROCM_DEBUG"))}
+        calls.write(json.dumps({"name": NAME, "kind": kind, "words": words, "variables": variables}) + "\n")
+
+
+def database(path, pid):
+    schema = open(os.path.join(HERE, "schema.sql")).read()
+    uuid = open(os.path.join(HERE, "uuid")).read().strip()
+    db = sqlite3.connect(path)
+    db.executescript("PRAGMA foreign_keys = OFF;" + schema)
+    now = time.clock_gettime_ns(time.CLOCK_BOOTTIME)
+    for tag, value in [("schema_version", "3.0.0"), ("uuid", uuid), ("guid", uuid[1:].replace("_", "-"))]:
+        db.execute(f'INSERT INTO "rocpd_metadata{uuid}" (tag, value) VALUES (?, ?)', (tag, value))
+    db.execute(f'INSERT INTO "rocpd_string{uuid}" (id, string) VALUES (1, \'HIP_RUNTIME_API\'), (2, \'hipLaunchKernel\')')
+    db.execute(f'INSERT INTO "rocpd_info_node{uuid}" (id, hash, machine_id, hostname) VALUES (77, 77, \'other\', \'elsewhere\')')
+    db.execute(f'INSERT INTO "rocpd_info_process{uuid}" (id, nid, ppid, pid, command, start) VALUES (?, 77, 1, ?, \'app\', ?)', (pid, pid, now - 10**9))
+    db.execute(f'INSERT INTO "rocpd_info_thread{uuid}" (id, nid, ppid, pid, tid) VALUES (?, 77, 1, ?, ?)', (pid, pid, pid))
+    for i in range(CALLS):
+        db.execute(f'INSERT INTO "rocpd_event{uuid}" (id, category_id, stack_id) VALUES (?, 1, ?)', (i + 1, i + 1))
+        row = (3 * i - 20, pid, pid, now - 10**9 + 1000 * i, now - 10**9 + 1000 * i + 500, i + 1)
+        db.execute(f'INSERT INTO "rocpd_region{uuid}" (id, nid, pid, tid, start, end, name_id, event_id) VALUES (?, 77, ?, ?, ?, ?, 2, ?)', row)
+    db.commit()
+    db.close()
+
+
+def json_file(path, pid):
+    now = time.clock_gettime_ns(time.CLOCK_BOOTTIME)
+    call = lambda i: {
+        "size": 64, "kind": 1, "operation": 0, "thread_id": pid, "correlation_id": {"internal": i + 1, "external": 0},
+        "start_timestamp": now + 1000 * i, "end_timestamp": now + 1000 * i + 500,
+    }
+    tool = {
+        "metadata": {"node": {"id": 1, "hash": 1, "machine_id": "other", "hostname": "elsewhere"}, "pid": pid, "init_time": now, "fini_time": now + 10**6, "command": ["app"]},
+        "agents": [], "counters": [], "code_objects": [], "kernel_symbols": [],
+        "strings": {"callback_records": [], "buffer_records": [{"kind": "NONE", "operations": []}, {"kind": "HIP_RUNTIME_API", "operations": ["hipLaunchKernel"]}]},
+        "callback_records": {}, "buffer_records": {"hip_api": [call(i) for i in range(CALLS)]},
+    }
+    with open(path, "w") as out:
+        json.dump({"rocprofiler-sdk-tool": [tool]}, out)
+
+
+def files_of(pid, words):
+    """The files of one process, as the profiler names them."""
+    if NAME == "rocprofv3":
+        folder = os.path.join(words[words.index("-d") + 1], os.uname().nodename)
+        os.makedirs(folder, exist_ok=True)
+        form = words[words.index("-f") + 1]
+        if form == "rocpd" and OLD:
+            refuse("invalid choice: 'rocpd' (choose from 'csv', 'json', 'pftrace')")
+        if form == "json":
+            yield os.path.join(folder, "%d_results.json" % pid), json_file
+        else:
+            yield os.path.join(folder, "%d_results.db" % pid), database
+    else:
+        folder = os.environ["ROCPROFSYS_OUTPUT_PATH"]
+        open(os.path.join(folder, "wall_clock-%d.txt" % pid), "w").write("for people")
+        if os.environ.get("ROCPROFSYS_USE_ROCPD") == "ON":
+            yield os.path.join(folder, "rocpd-%d.db" % pid), database
+
+
+def write(pid, words):
+    if WRONG == "silent":
+        return
+    for path, writer in files_of(pid, words):
+        writer(path, pid)
+        if WRONG == "cut":
+            os.truncate(path, os.path.getsize(path) * 2 // 3)
+
+
+def settings(words):
+    if words[:1] != ["-G"] or words[2:] != ["-d"]:
+        refuse("usage: rocprof-sys-avail -G FILE -d")
+    names = ["OUTPUT_PATH", "TIME_OUTPUT", "USE_PID", "PERFETTO_BACKEND"] + ([] if OLD else ["USE_ROCPD"])
+    open(words[1], "w").write("".join("ROCPROFSYS_%s = x\n" % name for name in names))
+    sys.exit(0)
+
+
+def main():
+    words = sys.argv[1:]
+    if words == ["--help"]:
+        if WRONG == "no-help":
+            time.sleep(3600)
+        if NAME == "rocprofv3":
+            print("  -f, --output-format {csv,json,pftrace%s} [...]" % ("" if OLD else ",otf2,rocpd"))
+        else:
+            print("-I, --include: kokkosp mpip ompt rcclp " + ("rocm-smi roctracer rocprofiler roctx" if OLD else "amd-smi rocm"))
+        sys.exit(0)
+    if words == ["--version"]:
+        print("    version: %s\n    git_revision: 0" % ("0.5.0" if OLD else "1.0.0"))
+        sys.exit(0)
+    if NAME == "rocprof-sys-avail":
+        settings(words)
+    at = words.index("--")
+    ours, command = words[:at], words[at + 1:]
+    note("run", ours)
+    if WRONG == "fails":
+        refuse("error while loading shared libraries: libamdhip64.so")
+    if WRONG == "hangs":
+        time.sleep(3600)
+    child = os.fork()
+    if child == 0:
+        os.execvp(command[0], command)
+    signal.signal(signal.SIGTERM, lambda number, frame: os.kill(child, number))
+    _, status = os.waitpid(child, 0)
+    write(child, ours)
+    if WRONG == "forks":
+        for other in range(3):
+            write(child + 1 + other, ours)
+    if os.WIFSIGNALED(status):
+        signal.signal(os.WTERMSIG(status), signal.SIG_DFL)
+        os.kill(os.getpid(), os.WTERMSIG(status))
+    sys.exit(os.WEXITSTATUS(status))
+
+
+main()

@@ -1,0 +1,162 @@
+//! rocprofv3 and rocprof-sys.
+
+use super::{CALLS, Rocm, is_in, rows, runs_as_ever};
+use crate::support::{ending, until};
+use rpd_shard::model::rocpd::REGION;
+use rpd_shard::record::{Clock, LossCause};
+use std::process::Stdio;
+
+const ROCPROFV3: [&str; 1] = ["rocprofv3"];
+const SYSTEMS: [&str; 2] = ["rocprof-sys-sample", "rocprof-sys-avail"];
+
+#[test]
+fn rocprofv3_is_called_as_documented_and_its_database_becomes_the_ranks_shard() {
+    let Some(rocm) = Rocm::new(&ROCPROFV3) else { return };
+    let stderr = runs_as_ever(rocm.collect().args(["--backend", "rocprofv3"]));
+    assert_eq!(stderr, "err\n", "nothing is said where all is well");
+    let (words, _) = rocm.calls().remove(0);
+    let [trace, f, format, d, folder] = &words[..] else { panic!("{words:?}") };
+    assert_eq!([trace, f, format, d], ["--runtime-trace", "-f", "rocpd", "-d"]);
+    assert!(is_in(folder, &rocm.scratch));
+    let shards = rocm.shards("rocprofv3");
+    let [shard] = &shards[..] else { panic!("{}", rocm.log()) };
+    assert_eq!((rows(shard, REGION), shard.complete(), shard.damage().len()), (CALLS, true, 0));
+    let process = &shard.processes[&1];
+    assert_eq!(
+        (process.rank, process.size, process.worker, process.clock),
+        (Some(3), Some(4), false, Clock::Boottime)
+    );
+    // The node is this one, whatever the file says.
+    assert!(process.domain.boot_id.len() == 36 && !shard.clocks.is_empty(), "{process:?}");
+    assert!(shard.clocks.iter().all(|set| set.domain == process.domain));
+    assert!(process.command.contains("echo out"), "{}", process.command);
+    assert!(rocm.left().is_empty(), "{:?}", rocm.left());
+    assert!(rocm.log().contains("rocprofv3 1.0.0, output as rocpd"), "{}", rocm.log());
+}
+
+#[test]
+fn rocm_6_writes_json_and_options_of_the_user_come_in_the_place_of_ours() {
+    let Some(rocm) = Rocm::new(&ROCPROFV3) else { return };
+    let mut command = rocm.collect();
+    command.env("STAND_IN_AGE", "old").args([
+        "--backend",
+        "rocprofv3",
+        "--backend-arg=--hip-trace",
+        "--keep-scratch",
+    ]);
+    runs_as_ever(&mut command);
+    let (words, _) = rocm.calls().remove(0);
+    assert_eq!(words[..4], ["--hip-trace", "-f", "json", "-d"]);
+    let shards = rocm.shards("rocprofv3");
+    assert_eq!(shards.iter().map(|shard| rows(shard, REGION)).collect::<Vec<_>>(), [CALLS], "{}", rocm.log());
+    assert_eq!(shards[0].processes[&1].rank, Some(3));
+    assert_eq!(rocm.left().len(), 1);
+    assert!(rocm.log().contains("stays on this node (--keep-scratch)"), "{}", rocm.log());
+}
+
+#[test]
+fn processes_of_one_rank_have_files_of_their_own() {
+    let Some(rocm) = Rocm::new(&ROCPROFV3) else { return };
+    runs_as_ever(rocm.collect().env("STAND_IN", "forks").args(["--backend", "rocprofv3"]));
+    let shards = rocm.shards("rocprofv3");
+    assert_eq!(shards.len(), 4, "{}", rocm.log());
+    let mut pids: Vec<i32> = shards.iter().map(|shard| shard.processes[&1].pid).collect();
+    pids.dedup();
+    assert_eq!(pids.len(), 4);
+    let own = shards.iter().filter(|shard| !shard.processes[&1].worker).count();
+    assert_eq!(own, 1, "the others are below the rank");
+}
+
+#[test]
+fn a_profiler_that_does_not_start_the_program_costs_nothing_but_its_trace() {
+    let Some(rocm) = Rocm::new(&ROCPROFV3) else { return };
+    for (wrong, wait, why) in
+        [("fails", "60", "ended before it started the command"), ("hangs", "1", "within 1 s")]
+    {
+        let mut command = rocm.collect();
+        command.env("STAND_IN", wrong).args(["--backend", "rocprofv3", "--backend-wait", wait]);
+        let stderr = runs_as_ever(&mut command);
+        assert!(stderr.contains(why) && stderr.contains("--backend native"), "{wrong}: {stderr}");
+        assert!(rocm.log().contains("wrote no file"), "{}", rocm.log());
+        assert!(rocm.left().is_empty());
+    }
+}
+
+#[test]
+fn a_missing_profiler_is_named_with_the_places() {
+    let Some(rocm) = Rocm::new(&[]) else { return };
+    for backend in ["rocprofv3", "rocprof-sys", "rpd-tracer"] {
+        let mut command = rocm.collect();
+        command
+            .env_remove("RANK")
+            .env_remove("WORLD_SIZE")
+            .env("LD_LIBRARY_PATH", "")
+            .args(["--backend", backend]);
+        let stderr = runs_as_ever(&mut command);
+        for word in [format!("backend {backend} is not installed: no "), "--backend native".into()] {
+            assert!(stderr.contains(&word), "{backend}: {stderr}");
+        }
+        assert!(rocm.left().is_empty());
+    }
+}
+
+#[test]
+fn what_is_not_written_or_cut_is_told_and_what_is_whole_is_kept() {
+    let Some(rocm) = Rocm::new(&ROCPROFV3) else { return };
+    runs_as_ever(rocm.collect().env("STAND_IN", "silent").args(["--backend", "rocprofv3"]));
+    assert!(
+        rocm.log().contains("warning: rocprofv3 wrote no file: the program ended with status 7"),
+        "{}",
+        rocm.log()
+    );
+    runs_as_ever(rocm.collect().env("STAND_IN", "cut").args(["--backend", "rocprofv3"]));
+    assert!(rocm.log().contains("the file is cut"), "{}", rocm.log());
+    let shards = rocm.shards("rocprofv3");
+    let [shard] = &shards[..] else { panic!("{}", rocm.log()) };
+    assert!(rows(shard, REGION) > CALLS);
+    let ledger = shard.ledger.as_ref().unwrap();
+    assert!(ledger.losses.iter().any(|loss| loss.cause == LossCause::Truncated), "{ledger:?}");
+}
+
+#[test]
+fn an_early_signal_lets_the_profiler_write() {
+    let Some(rocm) = Rocm::new(&ROCPROFV3) else { return };
+    let mut command = rocm.collect();
+    command.args(["--backend", "rocprofv3", "--", "sh", "-c", "echo ready > here; exec sleep 60"]);
+    let child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    until("the program", || rocm.bench.path("here").exists());
+    crate::support::kill(child.id(), 10);
+    let output = crate::support::wait(child);
+    assert_eq!(ending(&output), -15, "{}", String::from_utf8_lossy(&output.stderr));
+    assert_eq!(rocm.shards("rocprofv3").iter().map(|shard| rows(shard, REGION)).sum::<usize>(), CALLS);
+}
+
+#[test]
+fn rocprof_sys_is_set_up_by_variables_and_named_in_the_words_of_its_release() {
+    let Some(rocm) = Rocm::new(&SYSTEMS) else { return };
+    let config = rocm.bench.path("my.cfg");
+    std::fs::write(&config, "ROCPROFSYS_PROFILE = OFF\n").unwrap();
+    for (age, words, rocpd) in
+        [("new", "rocm amd-smi", Some("ON")), ("old", "roctracer rocprofiler roctx rocm-smi", None)]
+    {
+        let mut command = rocm.collect();
+        command.env("STAND_IN_AGE", age).args(["--backend", "rocprof-sys", "--backend-config"]).arg(&config);
+        command.args(["--backend-arg=-I", "--backend-arg=rocm", "--backend-arg=amd-smi"]);
+        runs_as_ever(&mut command);
+        let (called, variables) = rocm.calls().pop().unwrap();
+        let expected: Vec<&str> =
+            ["-c", config.to_str().unwrap(), "-I"].into_iter().chain(words.split(' ')).collect();
+        assert_eq!(called, expected);
+        assert!(is_in(variables["ROCPROFSYS_OUTPUT_PATH"].as_str().unwrap(), &rocm.scratch));
+        for (name, value) in [("TIME_OUTPUT", "OFF"), ("USE_PID", "ON"), ("PERFETTO_BACKEND", "inprocess")] {
+            assert_eq!(variables[format!("ROCPROFSYS_{name}")], value, "{name}");
+        }
+        assert_eq!(
+            variables["ROCPROFSYS_USE_ROCPD"].as_str(),
+            rocpd,
+            "a setting that the release does not have"
+        );
+    }
+    let shards = rocm.shards("rocprof-sys");
+    assert_eq!(shards.iter().map(|shard| rows(shard, REGION)).collect::<Vec<_>>(), [CALLS], "{}", rocm.log());
+}

@@ -1,0 +1,85 @@
+//! What goes together, what does not, and the tracer of rocmProfileData.
+
+use super::{Rocm, is_in, runs_as_ever};
+use crate::support::{ending, run};
+use rpd_shard::Shard;
+use rpd_shard::record::Exit;
+
+#[test]
+fn interposers_of_the_same_calls_are_refused_with_the_reason() {
+    let Some(rocm) = Rocm::new(&["rocprofv3"]) else { return };
+    for (options, words) in [
+        (&["--backend", "rocprofv3,native"][..], ["roctx", "--trace mpi,rccl,system"]),
+        (&["--backend", "rocprofv3,rpd-tracer"], ["cannot run together", "rocprofv3 and rpd-tracer"]),
+        (&["--backend", "rocprof"], ["CSV", "rocprofv3"]),
+        (&["--backend", "none,torch"], ["stands alone", "none"]),
+    ] {
+        let output = run(rocm.collect().args(options).args(["--", "touch", "ran"]));
+        let stderr = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert_eq!(ending(&output), 2, "{stderr}");
+        assert!(words.iter().all(|word| stderr.contains(word)), "{stderr}");
+        assert!(!rocm.bench.path("ran").exists());
+    }
+}
+
+#[test]
+fn native_records_mpi_beside_rocprofv3() {
+    let Some(rocm) = Rocm::new(&["rocprofv3"]) else { return };
+    runs_as_ever(rocm.collect().args(["--backend", "rocprofv3,native", "--trace", "mpi"]));
+    assert_eq!(rocm.shards("rocprofv3").len(), 1, "{}", rocm.log());
+    let preloaded = |backends: &str| {
+        let output = run(rocm.collect().args(["--backend", backends, "--trace", "mpi", "--", "env"]));
+        let environment = String::from_utf8_lossy(&output.stdout).into_owned();
+        let line = environment.lines().find(|line| line.starts_with("LD_PRELOAD="));
+        line.is_some_and(|line| line.contains("librpd_intercept.so"))
+    };
+    assert!(preloaded("rocprofv3,native"));
+    assert!(!preloaded("rocprofv3"));
+}
+
+#[test]
+fn none_leaves_identity_and_clocks() {
+    let Some(rocm) = Rocm::new(&[]) else { return };
+    runs_as_ever(rocm.collect().args(["--backend", "none"]));
+    let shard = Shard::open(&rocm.bench.path("out/run/rank-00003.rpdshard")).unwrap();
+    let process = &shard.processes[&1];
+    assert_eq!((process.rank, process.exit, shard.clocks.len() >= 2), (Some(3), Some(Exit::Code(7)), true));
+    assert_eq!(shard.blocks().iter().map(|block| block.header.rows).sum::<u32>(), 0);
+    assert_eq!(rocm.log(), "");
+}
+
+#[test]
+fn auto_says_what_it_chose_and_why() {
+    let Some(rocm) = Rocm::new(&["rocprofv3"]) else { return };
+    runs_as_ever(rocm.collect().args(["--backend", "auto"]));
+    let chosen = if std::path::Path::new("/dev/kfd").exists() { "rocprofv3" } else { "native" };
+    assert!(rocm.log().contains(&format!("backend auto: {chosen}, since ")), "{}", rocm.log());
+}
+
+#[test]
+fn ranks_that_are_not_recorded_run_without_a_profiler() {
+    let Some(rocm) = Rocm::new(&["rocprofv3"]) else { return };
+    runs_as_ever(rocm.collect().args(["--backend", "rocprofv3", "--ranks", "0-2"]));
+    assert!(rocm.calls().is_empty() && rocm.left().is_empty());
+    assert!(!rocm.bench.path("out/run/rank-00003.rpdshard").exists());
+}
+
+#[test]
+fn the_rpd_tracer_is_preloaded_behind_roctx_with_a_file_of_its_own() {
+    let Some(rocm) = Rocm::new(&[]) else { return };
+    // The library of the stand-in writes nothing: how it is loaded is what counts.
+    let tracer = rocm.bench.library_of("rocm/lib/librpd_tracer.so", "int rpd_stand_in;");
+    let roctx = rocm.bench.library_of("rocm/lib/librocprofiler-sdk-roctx.so", "int roctx_stand_in;");
+    let mut command = rocm.collect();
+    command.args(["--backend", "rpd-tracer", "--backend-arg", "RPDT_AUTOSTART=0", "--", "env"]);
+    let output = run(&mut command);
+    let environment = String::from_utf8_lossy(&output.stdout).into_owned();
+    let value = |name: &str| {
+        let line = environment.lines().find_map(|line| line.strip_prefix(&format!("{name}=")));
+        line.unwrap_or_default().to_owned()
+    };
+    assert_eq!(value("LD_PRELOAD"), format!("{}:{}", roctx.display(), tracer.display()), "{environment}");
+    assert!(is_in(&value("RPDT_FILENAME"), &rocm.scratch), "{environment}");
+    assert_eq!(value("RPDT_AUTOSTART"), "0");
+    assert!(rocm.log().contains("rpd-tracer wrote no file"), "{}", rocm.log());
+}
