@@ -70,6 +70,39 @@ def _is_on(name):
     return os.environ.get(name, "").lower() in ("1", "on", "true", "yes")
 
 
+def _write_records(threads, path):
+    """What torch without Kineto recorded, in the form in which it writes traces: times are us from the start.
+
+    Its own writer fails where a range ends in another thread than it began, or began before the profiler, as with
+    collectives of gloo. Returns how many beginnings and ends have no other side.
+    """
+    import json
+
+    began, beginning, unmatched = {}, None, 0
+    for record in (record for records in threads for record in records):
+        if record.name() == "__start_profile":
+            beginning = beginning or record
+        elif record.kind() == "push":
+            began[record.handle(), record.node_id()] = record
+    with open(path, "w") as trace:
+        trace.write("[")
+        between = ""
+        for record in (record for records in threads for record in records):
+            if record.kind() != "pop":
+                continue
+            start = began.pop((record.handle(), record.node_id()), None)
+            if start is None:
+                unmatched += 1
+                continue
+            at, end = beginning.cpu_elapsed_us(start), beginning.cpu_elapsed_us(record)
+            event = {"name": start.name(), "ph": "X", "ts": round(at, 3), "dur": round(end - at, 3), "tid": start.thread_id(), "pid": "CPU functions"}
+            event["args"] = {"Input Dims": start.shapes()} if start.shapes() else {}
+            trace.write(between + json.dumps(event))
+            between = ",\n"
+        trace.write("]\n")
+    return unmatched + len(began)
+
+
 class _Recording:
     """One profiler of one process."""
 
@@ -118,10 +151,14 @@ class _Recording:
             return
         _Guard.ours = True
         try:
-            profiler.__exit__(None, None, None)
             name = os.path.join(_FOLDER, "torch-%d.pt.trace.json" % self.owner)
-            profiler.export_chrome_trace(name + ".partial")
             boottime, realtime, after, kineto = self.times
+            unmatched = 0
+            if kineto:
+                profiler.__exit__(None, None, None)
+                profiler.export_chrome_trace(name + ".partial")
+            else:
+                unmatched = _write_records(self.torch.autograd._disable_profiler_legacy(), name + ".partial")
             facts = {
                 "pid": self.owner,
                 "rank": os.environ.get("RANK"),
@@ -130,6 +167,7 @@ class _Recording:
                 "start_realtime_ns": realtime,
                 "start_bracket_ns": after - boottime,
                 "kineto": kineto,
+                "unmatched": unmatched,
                 "torch": str(getattr(self.torch, "__version__", "")),
                 "ended": why,
             }
