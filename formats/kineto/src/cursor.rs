@@ -3,8 +3,8 @@
 //! The scanner of formats/rocprofv3 goes byte by byte through a reader and copies what it cuts out; this one looks at
 //! eight bytes at once and is several times as fast, which is what matters for files of gigabytes.
 
-/// Deepest nesting of arrays and objects. No profiler goes beyond 8.
-const MAX_DEPTH: u32 = 256;
+/// Deepest nesting of arrays and objects. No profiler goes beyond 8, and readers of RocPD stop at 128.
+const MAX_DEPTH: u32 = 120;
 
 /// Why there is no value.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

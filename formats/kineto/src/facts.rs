@@ -104,8 +104,8 @@ pub(crate) fn sidecar(trace: &Path) -> Result<Sidecar, String> {
     let Ok(file) = File::open(&path) else { return Ok(Sidecar::default()) };
     let mut text = Vec::new();
     let read = file.take(MAX_SIDECAR).read_to_end(&mut text);
-    let parsed = read.map_err(|error| error.to_string()).and_then(|_| {
-        serde_json::from_slice::<Sidecar>(&text).map_err(|error| error.to_string())
-    });
+    let parsed = read
+        .map_err(|error| error.to_string())
+        .and_then(|_| serde_json::from_slice::<Sidecar>(&text).map_err(|error| error.to_string()));
     parsed.map_err(|why| format!("{} is not used: {why}", path.display()))
 }

@@ -259,7 +259,13 @@ impl Known {
         }
         let name = unescape(raw_name);
         let name = Value::Text(short(&name));
-        add(&mut self.kernels, hash, out, rocpd::INFO_KERNEL_SYMBOL, &[OWNER, OWNER, Value::Int(1), name, name])
+        add(
+            &mut self.kernels,
+            hash,
+            out,
+            rocpd::INFO_KERNEL_SYMBOL,
+            &[OWNER, OWNER, Value::Int(1), name, name],
+        )
     }
 
     /// A counter of a GPU or of the host.

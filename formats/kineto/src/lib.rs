@@ -19,7 +19,9 @@
 //! | `s`, `f` ac2g | nothing of their own: the correlation is the stack id of call and kernel |
 //! | `s`, `f` fwdbwd, others | an arg of the event that they leave or reach: type `flow start` or `flow end`, its id |
 //! | `M` thread_name, process_name, process_labels | name of the thread, command of the process, which pid is the rank |
-//! | `M` sort indexes | counted as without a place |
+//! | `M` sort indexes | nothing: how a screen sorts |
+//! | `M` other | counted as without a place |
+//! | any other phase | in the loss ledger |
 //! | `cat` | category of the event, letter by letter |
 //! | `args` | `$.args` of the event's extdata as JSON, letter by letter: seldom asked for one by one, and as rows they would be most of a database |
 //! | `args` External id, correlation | correlation id and stack id of the event, too |
@@ -72,8 +74,12 @@ pub fn is_kineto(path: &Path) -> bool {
             let events: &[u8] = b"\"traceEvents\"";
             let before = text.windows(events.len()).position(|window| window == events);
             let top = text.get(..before.unwrap_or(text.len())).unwrap_or_default();
-            let members: [&[u8]; 4] =
-                [b"\"schemaVersion\"", b"\"deviceProperties\"", b"\"baseTimeNanoseconds\"", b"\"distributedInfo\""];
+            let members: [&[u8]; 4] = [
+                b"\"schemaVersion\"",
+                b"\"deviceProperties\"",
+                b"\"baseTimeNanoseconds\"",
+                b"\"distributedInfo\"",
+            ];
             let begins = top.get(1..).is_some_and(|rest| rest.trim_ascii().is_empty());
             let words: [&[u8]; 3] = [b"\"External id\"", b"\"Ev Idx\"", b"\"cpu_op\""];
             members.iter().any(|member| has(top, member))

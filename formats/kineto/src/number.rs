@@ -113,7 +113,9 @@ mod tests {
 
     #[test]
     fn what_is_no_number_or_too_large_is_none() {
-        for text in ["", "-", ".", "1.2.3", "1e", "1e99", "9223372036854775808", "abc", "1e400", ".5", "NaN", "--1"] {
+        for text in
+            ["", "-", ".", "1.2.3", "1e", "1e99", "9223372036854775808", "abc", "1e400", ".5", "NaN", "--1"]
+        {
             assert_eq!(nanoseconds(text.as_bytes()), None, "{text}");
         }
         for text in ["1.5", "", "-", "9223372036854775808", "0x1", "1e3"] {

@@ -1,8 +1,8 @@
 //! Events as rows. The table is in the documentation of the crate.
 
+use crate::cursor::{Value as Json, elements, members};
 use crate::event::{Event, Place, sizes};
 use crate::known::{Known, NULL, OWNER, Refused, ZERO};
-use crate::cursor::{Value as Json, elements, members};
 use crate::number::integer;
 use crate::output::Output;
 use crate::text::unescape;
@@ -489,7 +489,8 @@ impl<W: Write> Rows<W> {
                     self.process_name = Some(name);
                 }
             }
-            b"process_labels" => {}
+            // How a screen sorts is no part of what happened.
+            b"process_labels" | b"process_sort_index" | b"thread_sort_index" => {}
             other => {
                 let other = String::from_utf8_lossy(crate::text::cut(other, 64)).into_owned();
                 self.out.ignore(&format!("metadata \"{other}\""));

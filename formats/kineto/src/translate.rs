@@ -137,7 +137,8 @@ impl<W: Write> Run<'_, W> {
             Err(Refused::Write(error)) => Err(error),
             Err(refused) => {
                 let (why, cause) = refused.words();
-                let table = (event.phase == b'X').then(|| Kind::of(event.category.unwrap_or_default()).table());
+                let table =
+                    (event.phase == b'X').then(|| Kind::of(event.category.unwrap_or_default()).table());
                 self.rows.out.leave_out(at, why, cause, table);
                 Ok(())
             }

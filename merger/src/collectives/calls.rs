@@ -125,7 +125,9 @@ impl Function {
     /// large counts, of RCCL also as `rccl...`.
     pub fn named(name: &[u8]) -> Option<Function> {
         // Most strings are something else.
-        if name.len() > LONGEST || !matches!(name.get(..4), Some(b"MPI_" | b"nccl" | b"rccl" | b"gloo" | b"reco")) {
+        if name.len() > LONGEST
+            || !matches!(name.get(..4), Some(b"MPI_" | b"nccl" | b"rccl" | b"gloo" | b"reco"))
+        {
             return None;
         }
         let name = std::str::from_utf8(name).ok()?;
@@ -235,15 +237,28 @@ mod tests {
         assert_eq!(Function::of_torch("_allgather_base"), Function::named(b"ncclAllGather"));
         assert!(TORCH.iter().all(|(name, _)| Function::of_torch(name).is_some()));
         assert_eq!(Function::of_torch("wait"), None);
-        for other in ["gloo:send", "nccl:all_reduce", "record_function", "MPI_Send", "MPI_IAllreduce", "MPI_Init", "ncclGroupEnd", "MPI_", "MPI_I", "MPI_Iä", ""]
-        {
+        for other in [
+            "gloo:send",
+            "nccl:all_reduce",
+            "record_function",
+            "MPI_Send",
+            "MPI_IAllreduce",
+            "MPI_Init",
+            "ncclGroupEnd",
+            "MPI_",
+            "MPI_I",
+            "MPI_Iä",
+            "",
+        ] {
             assert_eq!(Function::named(other.as_bytes()), None, "{other}");
         }
     }
 
     #[test]
     fn a_function_survives_a_message() {
-        for name in ["MPI_Barrier", "MPI_Ibarrier", "ncclAllToAllv", "MPI_Reduce_scatter_block", "gloo:barrier"] {
+        for name in
+            ["MPI_Barrier", "MPI_Ibarrier", "ncclAllToAllv", "MPI_Reduce_scatter_block", "gloo:barrier"]
+        {
             let function = Function::named(name.as_bytes()).unwrap();
             assert_eq!(Function::of_byte(function.byte()), Some(function));
             assert_eq!(function.name(), name);

@@ -183,7 +183,8 @@ fn renumber_all(
         // Also the calls of the first: all of a communicator must have numbers, and hashes, of one making.
         for (kind, processes) in kinds {
             let places = calls_of(kind).and_then(|own| align(reference, own));
-            let missing = places.as_ref().map_or(kind.len, |p| p.iter().filter(|at| at.is_none()).count() as u64);
+            let missing =
+                places.as_ref().map_or(kind.len, |p| p.iter().filter(|at| at.is_none()).count() as u64);
             found.calls += missing * processes;
             if missing > 0 || kind.len != first.len {
                 found.pair.get_or_insert_with(|| ((*first).clone(), (*kind).clone()));
@@ -191,7 +192,8 @@ fn renumber_all(
             let alike = by_group.get(group).into_iter().flatten();
             let alike = alike.filter(|brief| (brief.digest, brief.len) == (kind.digest, kind.len));
             for brief in alike {
-                let own = brief.participant.checked_sub(members.first).and_then(|at| said.get_mut(at as usize));
+                let own =
+                    brief.participant.checked_sub(members.first).and_then(|at| said.get_mut(at as usize));
                 match (&places, own) {
                     (None, _) => drop(found.others.insert((brief.participant, brief.comm))),
                     (Some(places), Some(own)) => own.renumber(brief.comm, places),

@@ -57,8 +57,8 @@ fn backwards(a: usize, b: usize, history: &[Vec<usize>]) -> Vec<Option<usize>> {
         // Index of a diagonal in `before`; those outside were not reached.
         let at = |k: isize| usize::try_from(k + d as isize).ok().and_then(|k| before.get(k)).copied();
         let k = x as isize - y as isize;
-        let is_down = k == -(d as isize)
-            || k != d as isize && at(k - 1).unwrap_or(0) < at(k + 1).unwrap_or(0);
+        let is_down =
+            k == -(d as isize) || k != d as isize && at(k - 1).unwrap_or(0) < at(k + 1).unwrap_or(0);
         let (from_x, from_y) = match d {
             0 => (0, 0),
             _ => {

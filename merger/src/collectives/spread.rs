@@ -30,16 +30,16 @@ pub fn spread(
 ) -> Result<Option<Spread>, Failure> {
     let fit_of: Vec<Option<&DomainFit>> =
         matched.members.all.iter().map(|participant| fits.get(&participant.domain)).collect();
-    let comparable = matched.kept.iter().filter(|kept| {
-        kept.guests.len() > 1 && is_comparable(kept, &matched.members.all, &fit_of)
-    });
+    let comparable = matched
+        .kept
+        .iter()
+        .filter(|kept| kept.guests.len() > 1 && is_comparable(kept, &matched.members.all, &fit_of));
     let distance = |kept: &super::Kept| {
-        let ends = kept.guests.iter().map(|guest| {
-            match fit_of.get(guest.participant as usize).copied().flatten() {
+        let ends =
+            kept.guests.iter().map(|guest| match fit_of.get(guest.participant as usize).copied().flatten() {
                 Some(fit) => fit.map.map(LocalNs(guest.exit)).ns(),
                 None => guest.exit,
-            }
-        });
+            });
         let (first, last) = ends.fold((i64::MAX, i64::MIN), |(a, b), end| (a.min(end), b.max(end)));
         last.saturating_sub(first)
     };
