@@ -58,7 +58,10 @@ fn totals_of_file(path: &Path, totals: &mut Totals) -> usize {
 fn totals_of_rows(rows: Vec<Vec<String>>) -> Totals {
     let number = |text: &String| text.parse::<i64>().unwrap();
     let total = |row: Vec<String>| {
-        ((number(&row[0]), row[1].clone()), (number(&row[2]), number(&row[3]), number(&row[4])))
+        (
+            (number(&row[0]), row[1].trim_matches('\'').to_owned()),
+            (number(&row[2]), number(&row[3]), number(&row[4])),
+        )
     };
     rows.into_iter().map(total).collect()
 }
@@ -100,7 +103,8 @@ fn two_ranks_of_a_real_job_are_in_one_database_and_one_trace() {
         fs::create_dir(&drawn).unwrap();
         let _ = rpd_merge().args(["--format", "perfetto", "-o"]).arg(&drawn).arg(&output).run().success();
         let slices = "SELECT p.pid, s.category, count(*), sum(s.dur), min(s.ts) FROM slice s
-            JOIN thread_track t ON t.id = s.track_id JOIN thread USING (utid) JOIN process p USING (upid) GROUP BY 1, 2";
+            JOIN thread_track t ON t.id = s.track_id JOIN thread USING (utid) JOIN process p USING (upid)
+            WHERE s.category IN ('cpu_op', 'user_annotation', 'Trace') GROUP BY 1, 2";
         let [rows] = processor.queries(&drawn.join("trace.pftrace.gz"), [slices]);
         let rows = rows.into_iter().map(|row| {
             let cells: Vec<Json> = serde_json::from_value(row.into()).unwrap();

@@ -189,7 +189,7 @@ impl Profiles {
 /// Whether a file has the name of a profile. JSON has to be one, too, since many write some. What is named
 /// like one and cannot be read is told later.
 fn is_profile(path: &Path) -> bool {
-    let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
+    let name = path.file_name().unwrap_or_default().to_string_lossy();
     let ending = PROFILE_ENDINGS.iter().find(|ending| name.len() > ending.len() && name.ends_with(**ending));
     let is_json = ending.is_some_and(|ending| ending.starts_with(".json"));
     ending.is_some()
