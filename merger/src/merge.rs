@@ -12,6 +12,7 @@ use crate::cli::{Layout, MergeArgs, OutputFormat};
 use crate::clock::Align;
 use crate::collectives::late::late_ranks;
 use crate::collectives::matching::compare;
+use crate::collectives::spread::spread;
 use crate::collectives::{Matched, Participant, Said, Sample, meetings};
 use crate::comm::Comm;
 use crate::failure::Failure;
@@ -137,6 +138,7 @@ fn merge_once(
     let clock_file = listing.clock_file.as_ref();
     let clocks = align_clocks(comm, args, &plan, clock_file, recorded, &matched, &found.nodes)?;
     let late_ranks = late_ranks(comm, &matched, &clocks.fits)?;
+    matched.counts.spread = spread(comm, &matched, &clocks.fits)?;
     matched.kept = Vec::new();
     let guid = job_guid(&plan, &found.inputs);
     let sets = match args.layout {

@@ -22,6 +22,11 @@ pub fn rocprofv3_json(into: &Path) -> Option<PathBuf> {
     unpacked("rocprofv3", into).pop()
 }
 
+/// Traces of the PyTorch profiler: both ranks of a job with gloo on one node; or none.
+pub fn kineto_ddp(into: &Path) -> Vec<PathBuf> {
+    unpacked("kineto/ddp2", into)
+}
+
 /// Unpacks the files of a kind into a folder.
 ///
 /// # Panics

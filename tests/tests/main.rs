@@ -18,6 +18,7 @@ mod drawn_rows;
 mod hostile_shards;
 mod kept_values;
 mod kept_versions;
+mod kineto;
 mod linkage;
 mod lost_rows;
 mod merged_rows;

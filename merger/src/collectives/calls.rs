@@ -1,4 +1,4 @@
-//! The functions of MPI and RCCL that are collectives.
+//! The functions of MPI and RCCL that are collectives, and what torch calls those of gloo.
 
 use std::borrow::Cow;
 
@@ -40,7 +40,7 @@ const fn collective(name: &'static str, waits: Waits, data: Data) -> Collective 
 
 /// In `Alltoallv` and `Alltoallw` two ranks may have nothing for each other, in `Reduce_scatter` a rank may
 /// get nothing, and the sizes that are recorded are sums: nothing follows from them.
-const COLLECTIVES: [Collective; 32] = [
+const COLLECTIVES: [Collective; 43] = [
     collective("MPI_Barrier", Waits::AllForAll, Data::None),
     collective("MPI_Bcast", Waits::AllForRoot, Data::Same),
     collective("MPI_Gather", Waits::RootForAll, Data::Own),
@@ -73,6 +73,42 @@ const COLLECTIVES: [Collective; 32] = [
     collective("ncclScatter", Waits::AllForRoot, Data::Same),
     collective("ncclAllToAll", Waits::AllForAll, Data::Same),
     collective("ncclAllToAllv", Waits::Unknown, Data::Own),
+    collective("gloo:all_reduce", Waits::AllForAll, Data::Same),
+    collective("gloo:sparse_all_reduce", Waits::AllForAll, Data::Own),
+    collective("gloo:broadcast", Waits::AllForRoot, Data::Same),
+    collective("gloo:reduce", Waits::RootForAll, Data::Same),
+    collective("gloo:all_gather", Waits::AllForAll, Data::Same),
+    collective("gloo:gather", Waits::RootForAll, Data::Own),
+    collective("gloo:scatter", Waits::AllForRoot, Data::Own),
+    collective("gloo:all_to_all", Waits::Unknown, Data::Own),
+    collective("gloo:reduce_scatter", Waits::AllForAll, Data::Same),
+    collective("gloo:barrier", Waits::AllForAll, Data::None),
+    collective(BY_ARGS, Waits::Unknown, Data::Own),
+];
+
+/// What torch calls every call of RCCL: which it was is in its args.
+const BY_ARGS: &str = "record_param_comms";
+/// What torch calls the functions of RCCL there. A barrier is an all-reduce of one element.
+const TORCH: [(&str, &str); 19] = [
+    ("allreduce", "ncclAllReduce"),
+    ("all_reduce", "ncclAllReduce"),
+    ("allreduce_coalesced", "ncclAllReduce"),
+    ("barrier", "ncclAllReduce"),
+    ("broadcast", "ncclBroadcast"),
+    ("_broadcast_oop", "ncclBroadcast"),
+    ("reduce", "ncclReduce"),
+    ("_reduce_oop", "ncclReduce"),
+    ("allgather", "ncclAllGather"),
+    ("all_gather", "ncclAllGather"),
+    ("_allgather_base", "ncclAllGather"),
+    ("allgather_into_tensor_coalesced", "ncclAllGather"),
+    ("reduce_scatter", "ncclReduceScatter"),
+    ("_reduce_scatter_base", "ncclReduceScatter"),
+    ("reduce_scatter_tensor_coalesced", "ncclReduceScatter"),
+    ("gather", "ncclGather"),
+    ("scatter", "ncclScatter"),
+    ("all_to_all", "ncclAllToAllv"),
+    ("all_to_allv", "ncclAllToAllv"),
 ];
 
 /// No function has a longer name.
@@ -89,10 +125,15 @@ impl Function {
     /// large counts, of RCCL also as `rccl...`.
     pub fn named(name: &[u8]) -> Option<Function> {
         // Most strings are something else.
-        if name.len() > LONGEST || !matches!(name.get(..4), Some(b"MPI_" | b"nccl" | b"rccl")) {
+        if name.len() > LONGEST
+            || !matches!(name.get(..4), Some(b"MPI_" | b"nccl" | b"rccl" | b"gloo" | b"reco"))
+        {
             return None;
         }
         let name = std::str::from_utf8(name).ok()?;
+        if name == BY_ARGS || name.starts_with("gloo:") {
+            return Function::exactly(|known| known == name);
+        }
         let name = name.strip_suffix("_c").unwrap_or(name);
         if let Some(rest) = name.strip_prefix("rccl").or_else(|| name.strip_prefix("nccl")) {
             return Function::exactly(|known| known.strip_prefix("nccl") == Some(rest));
@@ -114,6 +155,22 @@ impl Function {
     fn exactly(is_it: impl Fn(&str) -> bool) -> Option<Function> {
         let place = COLLECTIVES.iter().position(|c| is_it(c.name))?;
         u8::try_from(place).ok().map(Function)
+    }
+
+    /// The function of RCCL that torch calls so in the args of a call.
+    pub fn of_torch(name: &str) -> Option<Function> {
+        let (_, known) = TORCH.iter().find(|(torch, _)| *torch == name)?;
+        Function::exactly(|function| function == *known)
+    }
+
+    /// Whether its args have to say which function it is.
+    pub fn is_by_args(self) -> bool {
+        self.known().is_some_and(|known| known.name == BY_ARGS)
+    }
+
+    /// Whether torch's threads ran it beside others.
+    pub fn is_gloo(self) -> bool {
+        self.known().is_some_and(|known| known.name.starts_with("gloo:"))
     }
 
     /// Its name, as it is called.
@@ -174,15 +231,34 @@ mod tests {
         assert_eq!(started.name(), "MPI_Iallreduce");
         assert_eq!(Function::named(b"rcclAllReduce"), Function::named(b"ncclAllReduce"));
         assert!(Function::named(b"ncclAllReduce").unwrap().is_rccl());
-        for other in ["MPI_Send", "MPI_IAllreduce", "MPI_Init", "ncclGroupEnd", "MPI_", "MPI_I", "MPI_Iä", ""]
-        {
+        let gloo = Function::named(b"gloo:all_reduce").unwrap();
+        assert!(gloo.is_gloo() && !gloo.is_rccl() && gloo.waits() == Waits::AllForAll);
+        assert!(Function::named(b"record_param_comms").unwrap().is_by_args());
+        assert_eq!(Function::of_torch("_allgather_base"), Function::named(b"ncclAllGather"));
+        assert!(TORCH.iter().all(|(name, _)| Function::of_torch(name).is_some()));
+        assert_eq!(Function::of_torch("wait"), None);
+        for other in [
+            "gloo:send",
+            "nccl:all_reduce",
+            "record_function",
+            "MPI_Send",
+            "MPI_IAllreduce",
+            "MPI_Init",
+            "ncclGroupEnd",
+            "MPI_",
+            "MPI_I",
+            "MPI_Iä",
+            "",
+        ] {
             assert_eq!(Function::named(other.as_bytes()), None, "{other}");
         }
     }
 
     #[test]
     fn a_function_survives_a_message() {
-        for name in ["MPI_Barrier", "MPI_Ibarrier", "ncclAllToAllv", "MPI_Reduce_scatter_block"] {
+        for name in
+            ["MPI_Barrier", "MPI_Ibarrier", "ncclAllToAllv", "MPI_Reduce_scatter_block", "gloo:barrier"]
+        {
             let function = Function::named(name.as_bytes()).unwrap();
             assert_eq!(Function::of_byte(function.byte()), Some(function));
             assert_eq!(function.name(), name);

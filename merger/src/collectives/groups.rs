@@ -1,9 +1,12 @@
 //! Whether calls without numbers are the same in all processes: only then the n-th of one is the n-th of
-//! the others.
+//! the others. Of those that torch's profiler told of, processes may have some more and some less: the others are
+//! numbered as in the process that most are like.
 
 use super::agree::Members;
 use super::gather::Said;
-use super::regions::Spec;
+use super::regions::{Sequence, Spec};
+use super::resync::align;
+use super::sample::key;
 use crate::comm::Comm;
 use crate::failure::Failure;
 use rpd_shard::record::wire;
@@ -12,6 +15,8 @@ use std::collections::{BTreeMap, BTreeSet};
 
 /// Differences that are told.
 const SHOWN: usize = 5;
+/// Different sequences of one communicator that are looked at.
+const MOST_DIFFERENT: usize = 64;
 
 /// A sequence of one process, in short.
 #[derive(Clone, Serialize, Deserialize)]
@@ -21,6 +26,24 @@ struct Brief {
     comm: u64,
     len: u64,
     digest: u64,
+    is_named: bool,
+    /// Processes may have more calls than others, and all calls are known.
+    may_differ: bool,
+}
+
+/// A communicator of several processes: by its name, or by its place where it has none.
+type Group = (bool, u64);
+
+impl Brief {
+    fn new(participant: u32, sequence: &Sequence) -> Brief {
+        let Sequence { place, comm, len, digest, is_named, is_torch, .. } = *sequence;
+        let may_differ = is_torch && sequence.specs.len() as u64 == len;
+        Brief { participant, place, comm, len, digest, is_named, may_differ }
+    }
+
+    fn group(&self) -> Group {
+        if self.is_named { (true, self.comm) } else { (false, u64::from(self.place)) }
+    }
 }
 
 /// What is not the same.
@@ -28,7 +51,9 @@ struct Brief {
 pub(super) struct Differences {
     /// Communicators whose calls cannot be compared.
     pub(super) comms: BTreeSet<u64>,
-    /// Calls on them, of all processes.
+    /// Participants, and communicators of which their calls cannot be compared with those of the others.
+    pub(super) others: BTreeSet<(u32, u64)>,
+    /// Calls that cannot be compared, of all processes.
     pub(super) calls: u64,
     /// A line for each of the first ones.
     pub(super) lines: Vec<String>,
@@ -37,31 +62,40 @@ pub(super) struct Differences {
 }
 
 /// Compares the sequences of all processes, which have the same communicator if they used it as the same
-/// how-manieth one.
-pub(super) fn compare(comm: &impl Comm, members: &Members, said: &[Said]) -> Result<Differences, Failure> {
+/// how-manieth one, or if it has the same name. Where `renumber` says that all calls are there, those that processes
+/// have in common get the same numbers.
+pub(super) fn compare(
+    comm: &impl Comm,
+    members: &Members,
+    said: &mut [Said],
+    renumber: bool,
+) -> Result<Differences, Failure> {
     let mut mine = Vec::new();
-    for (participant, said) in (members.first..).zip(said) {
-        mine.extend(said.sequences.iter().map(|s| Brief {
-            participant,
-            place: s.place,
-            comm: s.comm,
-            len: s.len,
-            digest: s.digest,
-        }));
+    for (participant, said) in (members.first..).zip(said.iter()) {
+        mine.extend(said.sequences.iter().map(|sequence| Brief::new(participant, sequence)));
     }
-    let mut by_place: BTreeMap<u32, Vec<Brief>> = BTreeMap::new();
+    let mut by_group: BTreeMap<Group, Vec<Brief>> = BTreeMap::new();
     for message in comm.all_gather(wire::encode(&mine)) {
         let theirs: Vec<Brief> = wire::decode_message(&message).map_err(Failure::message)?;
-        theirs.into_iter().for_each(|brief| by_place.entry(brief.place).or_default().push(brief));
+        theirs.into_iter().for_each(|brief| by_group.entry(brief.group()).or_default().push(brief));
     }
     let mut differences = Differences::default();
     let mut pairs = Vec::new();
-    for briefs in by_place.values() {
+    let renumbered = if renumber { renumber_all(comm, members, said, &by_group)? } else { BTreeMap::new() };
+    for (group, briefs) in &by_group {
         differences.by_order.extend(briefs.iter().map(|brief| brief.comm));
         let Some((first, others)) = briefs.split_first() else { continue };
         let Some(other) = others.iter().find(|o| (o.digest, o.len) != (first.digest, first.len)) else {
             continue;
         };
+        if let Some(found) = renumbered.get(group) {
+            differences.calls += found.calls;
+            differences.others.extend(&found.others);
+            if let Some(pair) = found.pair.clone().filter(|_| pairs.len() < SHOWN) {
+                pairs.push(pair);
+            }
+            continue;
+        }
         differences.comms.extend(briefs.iter().map(|brief| brief.comm));
         differences.calls += briefs.iter().map(|b| b.len).sum::<u64>();
         if pairs.len() < SHOWN {
@@ -73,7 +107,7 @@ pub(super) fn compare(comm: &impl Comm, members: &Members, said: &[Said]) -> Res
     let asked: BTreeSet<(u32, u32)> =
         pairs.iter().flat_map(|(a, b)| [(a.participant, a.place), (b.participant, b.place)]).collect();
     let mut mine: Vec<(u32, u32, Vec<Spec>)> = Vec::new();
-    for (participant, said) in (members.first..).zip(said) {
+    for (participant, said) in (members.first..).zip(said.iter()) {
         let shown = said.sequences.iter().filter(|s| asked.contains(&(participant, s.place)));
         mine.extend(shown.map(|s| (participant, s.place, s.specs.clone())));
     }
@@ -90,6 +124,103 @@ pub(super) fn compare(comm: &impl Comm, members: &Members, said: &[Said]) -> Res
     };
     differences.lines = pairs.iter().map(line).collect();
     Ok(differences)
+}
+
+/// What became of the calls of one communicator that were numbered anew.
+#[derive(Default)]
+struct Renumbered {
+    calls: u64,
+    others: BTreeSet<(u32, u64)>,
+    /// The first two that differ in more than the order of neighbours.
+    pair: Option<(Brief, Brief)>,
+}
+
+/// Numbers the calls of processes that differ as those of the process that most are like. All merge ranks come to the
+/// same.
+fn renumber_all(
+    comm: &impl Comm,
+    members: &Members,
+    said: &mut [Said],
+    by_group: &BTreeMap<Group, Vec<Brief>>,
+) -> Result<BTreeMap<Group, Renumbered>, Failure> {
+    // One process stands for all that have the same calls.
+    let mut wanted: BTreeMap<Group, Vec<(&Brief, u64)>> = BTreeMap::new();
+    for (group, briefs) in by_group {
+        let mut kinds: Vec<(&Brief, u64)> = Vec::new();
+        for brief in briefs {
+            let has_room = kinds.len() <= MOST_DIFFERENT;
+            match kinds.iter_mut().find(|(kind, _)| (kind.digest, kind.len) == (brief.digest, brief.len)) {
+                Some((_, processes)) => *processes += 1,
+                None if has_room => kinds.push((brief, 1)),
+                None => break,
+            }
+        }
+        let all_may = briefs.iter().all(|brief| brief.may_differ);
+        if all_may && (2..=MOST_DIFFERENT).contains(&kinds.len()) {
+            // Of as many processes the longer one: nobody has calls that it has not.
+            kinds.sort_by_key(|(kind, processes)| std::cmp::Reverse((*processes, kind.len)));
+            wanted.insert(*group, kinds);
+        }
+    }
+    let asked: BTreeSet<(u32, u32)> =
+        wanted.values().flatten().map(|(kind, _)| (kind.participant, kind.place)).collect();
+    let mut mine: Vec<(u32, u32, Vec<u64>)> = Vec::new();
+    for (participant, said) in (members.first..).zip(said.iter()) {
+        let shown = said.sequences.iter().filter(|s| asked.contains(&(participant, s.place)));
+        mine.extend(shown.filter_map(|s| Some((participant, s.place, s.hashes()?))));
+    }
+    let mut hashes: BTreeMap<(u32, u32), Vec<u64>> = BTreeMap::new();
+    for message in comm.all_gather(wire::encode(&mine)) {
+        let theirs: Vec<(u32, u32, Vec<u64>)> = wire::decode_message(&message).map_err(Failure::message)?;
+        hashes.extend(theirs.into_iter().map(|(participant, place, calls)| ((participant, place), calls)));
+    }
+    let mut renumbered = BTreeMap::new();
+    for (group, kinds) in &wanted {
+        let Some((first, _)) = kinds.first() else { continue };
+        let calls_of = |kind: &Brief| hashes.get(&(kind.participant, kind.place));
+        let Some(reference) = calls_of(first) else { continue };
+        let mut found = Renumbered::default();
+        // Also the calls of the first: all of a communicator must have numbers, and hashes, of one making.
+        for (kind, processes) in kinds {
+            let places = calls_of(kind).and_then(|own| align(reference, own));
+            let missing =
+                places.as_ref().map_or(kind.len, |p| p.iter().filter(|at| at.is_none()).count() as u64);
+            found.calls += missing * processes;
+            if missing > 0 || kind.len != first.len {
+                found.pair.get_or_insert_with(|| ((*first).clone(), (*kind).clone()));
+            }
+            let alike = by_group.get(group).into_iter().flatten();
+            let alike = alike.filter(|brief| (brief.digest, brief.len) == (kind.digest, kind.len));
+            for brief in alike {
+                let own =
+                    brief.participant.checked_sub(members.first).and_then(|at| said.get_mut(at as usize));
+                match (&places, own) {
+                    (None, _) => drop(found.others.insert((brief.participant, brief.comm))),
+                    (Some(places), Some(own)) => own.renumber(brief.comm, places),
+                    (Some(_), None) => {}
+                }
+            }
+        }
+        renumbered.insert(*group, found);
+    }
+    Ok(renumbered)
+}
+
+impl Said {
+    /// Gives the calls on a communicator other numbers: `places` are those, from 0, of the calls in their order. Calls
+    /// without a place are dropped.
+    fn renumber(&mut self, comm: u64, places: &[Option<usize>]) {
+        self.calls.retain_mut(|call| {
+            if call.comm != comm {
+                return true;
+            }
+            let before = usize::try_from(call.seq).ok().and_then(|seq| seq.checked_sub(1));
+            let Some(place) = before.and_then(|at| *places.get(at)?) else { return false };
+            call.seq = place as u64 + 1;
+            call.key = key(call.comm, call.seq);
+            true
+        });
+    }
 }
 
 /// Where two processes first did not call the same: name, number of calls, the first calls.

@@ -139,7 +139,7 @@ impl Sum {
 }
 
 /// Whether the times of all ranks are of one clock, or of clocks that are aligned.
-fn is_comparable(kept: &Kept, all: &[Participant], fit_of: &[Option<&DomainFit>]) -> bool {
+pub(super) fn is_comparable(kept: &Kept, all: &[Participant], fit_of: &[Option<&DomainFit>]) -> bool {
     let domain = |participant: u32| all.get(participant as usize).map(|p| &p.domain);
     let is_aligned = |participant: u32| {
         let fit = fit_of.get(participant as usize).copied().flatten();

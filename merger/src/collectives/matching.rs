@@ -9,6 +9,7 @@ use super::groups;
 use super::judge::{Kept, Record, Verdict, judge};
 use super::proof::prove;
 use super::sample::{JobSample, Sample};
+use super::spread::Spread;
 use crate::agree::strings::sums;
 use crate::comm::Comm;
 use crate::failure::Failure;
@@ -45,6 +46,9 @@ pub struct Counts {
     /// part in the same: they are not used between nodes.
     #[serde(default)]
     pub unproven: u64,
+    /// How far apart ranks left those whose times say something, if that can be told.
+    #[serde(default)]
+    pub spread: Option<Spread>,
 }
 
 /// The collectives that match, each in one merge rank, and what there is to say of the others.
@@ -71,10 +75,12 @@ pub fn compare(comm: &impl Comm, sample: &Sample, own: Vec<(Participant, Said)>)
     let counted = sums(comm, &counted)?;
     let job = sample.of_job(&counted.iter().map(|c| c[..c.len() - 1].to_vec()).collect::<Vec<_>>());
     let alone = counted.iter().filter_map(|c| c.last()).sum();
-    let differences = groups::compare(comm, &members, &said)?;
-    for said in &mut said {
+    let differences = groups::compare(comm, &members, &mut said, job.level == 0)?;
+    for (participant, said) in (members.first..).zip(&mut said) {
         said.thin_out(job.level);
-        said.comms.retain(|hash, _| !differences.comms.contains(hash));
+        said.comms.retain(|hash, _| {
+            !differences.comms.contains(hash) && !differences.others.contains(&(participant, *hash))
+        });
     }
 
     let mut records = exchange(comm, members.first, &mut said)?;
@@ -136,6 +142,7 @@ pub fn compare(comm: &impl Comm, sample: &Sample, own: Vec<(Participant, Said)>)
         alone,
         different: differences.calls,
         unproven: unproven.calls,
+        spread: None,
     };
     Ok(Matched { kept, members, counts, faults, unproven: unproven.lines })
 }

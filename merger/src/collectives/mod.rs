@@ -7,10 +7,12 @@
 //! * [`gather`]: those of one process, from native rows; [`regions`]: from the regions of other formats, which
 //!   have no numbers.
 //! * [`sample`]: which of them are kept where they are too many.
-//! * [`agree`]: who takes part; [`groups`]: whether calls without numbers are the same in all processes.
+//! * [`agree`]: who takes part; [`groups`]: whether calls without numbers are the same in all processes;
+//!   `resync`: which of them are, where some have more than others.
 //! * [`evidence`]: whether calls of several nodes that only their order brings together are one collective by their
 //!   times; [`proof`]: what becomes of those that are not.
-//! * [`matching`]: the exchange between merge ranks; [`meetings`]: what the clocks get; [`late`]: who is late.
+//! * [`matching`]: the exchange between merge ranks; [`meetings`]: what the clocks get; [`late`]: who is late;
+//!   [`spread`]: how far apart ranks leave.
 
 pub mod agree;
 pub mod calls;
@@ -23,7 +25,9 @@ pub mod matching;
 pub mod meetings;
 mod proof;
 pub mod regions;
+mod resync;
 pub mod sample;
+pub mod spread;
 
 pub use agree::{Members, Participant};
 pub use gather::Said;

@@ -3,6 +3,9 @@
 //! the same calls, see [`super::groups`].
 //!
 //! A call of RCCL ends before the operation does. Its times are those of the kernel that it launched.
+//!
+//! Torch's profiler tells more: the process group of a call of RCCL, and mostly its number there. Of gloo it tells no
+//! group, and its threads begin neighbouring calls in any order.
 
 use super::calls::Function;
 use super::gather::{Call, Said};
@@ -17,13 +20,15 @@ use twox_hash::XxHash3_64;
 const MOST_REGIONS: usize = 1 << 20;
 /// Calls of a sequence that are kept to tell where it differs from another one.
 const MOST_SPECS: usize = 1 << 14;
+/// Longest name of a process group that is kept.
+const MAX_GROUP: usize = 200;
 /// What kernels of RCCL are called.
 const KERNELS: [&str; 2] = ["ncclDevKernel", "ncclKernel"];
 
 /// Columns that are read of each table.
 const REGION: [&str; 4] = ["name_id", "event_id", "start", "end"];
 const ARG: [&str; 3] = ["event_id", "name", "value"];
-const EVENT: [&str; 1] = ["stack_id"];
+const EVENT: [&str; 2] = ["stack_id", "correlation_id"];
 const SYMBOL: [&str; 2] = ["kernel_name", "display_name"];
 const DISPATCH: [&str; 4] = ["event_id", "kernel_id", "start", "end"];
 
@@ -74,6 +79,22 @@ pub struct Sequence {
     pub digest: u64,
     /// The first ones.
     pub specs: Vec<Spec>,
+    /// The communicator has a name that is the same in all processes.
+    pub is_named: bool,
+    /// Torch's profiler told of them, which may begin and end at any time: some processes may have more calls.
+    pub is_torch: bool,
+}
+
+impl Sequence {
+    fn new(comm: u64, place: u32, is_named: bool) -> Sequence {
+        Sequence { comm, place, len: 0, digest: 0, specs: Vec::new(), is_named, is_torch: true }
+    }
+
+    /// Hashes of its calls: equal ones are the same call. `None` if not all of them are known.
+    pub(super) fn hashes(&self) -> Option<Vec<u64>> {
+        let is_whole = self.specs.len() as u64 == self.len;
+        is_whole.then(|| self.specs.iter().map(|spec| digest(0, spec)).collect())
+    }
 }
 
 /// A region that is a collective.
@@ -84,6 +105,11 @@ struct Found {
     datatype: u64,
     has_bytes: bool,
     kernel: Kernel,
+    /// What torch tells of the group of a call, where it tells it.
+    group: Option<Box<str>>,
+    seq: Option<u64>,
+    /// Torch told of it.
+    is_torch: bool,
 }
 
 /// The dispatches that a call launched.
@@ -141,6 +167,8 @@ pub fn of_regions(names: &BTreeMap<i64, Function>, read: &mut Read<'_>, sample: 
         return said;
     }
     read(rocpd::ARG, &mut |rows| args(rows, &by_event, &mut found));
+    // Torch tells of waiting and of messages in the same words.
+    found.iter_mut().filter(|f| !f.call.function.is_rccl()).for_each(|f| f.group = None);
     if found.iter().any(|f| f.call.function.is_rccl()) {
         kernels(read, &by_event, &mut found);
     }
@@ -150,10 +178,26 @@ pub fn of_regions(names: &BTreeMap<i64, Function>, read: &mut Read<'_>, sample: 
     said
 }
 
+impl Found {
+    /// A host call of RCCL says nothing of when the operation was.
+    fn times_of_kernel(&mut self) {
+        if self.call.function.is_rccl() {
+            self.call.exit = None;
+            if let Kernel::One { start, end, .. } = self.kernel
+                && end >= start
+            {
+                (self.call.enter, self.call.exit) = (start, Some(end));
+            }
+        }
+    }
+}
+
 fn new_found(function: Function, enter: i64, exit: Option<i64>) -> Found {
     let exit = exit.filter(|exit| *exit >= enter && !function.only_starts());
     let call = Call { key: 0, comm: 0, seq: 0, function, root: None, size: None, enter, exit };
-    Found { call, handle: 0, datatype: 0, has_bytes: false, kernel: Kernel::None }
+    let is_torch = function.is_gloo() || function.is_by_args();
+    let (handle, datatype, has_bytes, kernel) = (0, 0, false, Kernel::None);
+    Found { call, handle, datatype, has_bytes, kernel, group: None, seq: None, is_torch }
 }
 
 /// Notes what the args of a call say of it.
@@ -168,6 +212,14 @@ fn args(rows: &Rows<Local>, by_event: &HashMap<i64, usize>, found: &mut [Found])
         let text = value.text_lossy().unwrap_or_default();
         let number = || text.trim().parse::<i64>().ok().filter(|n| *n >= 0);
         match name {
+            b"collective" if found.call.function.is_by_args() => {
+                found.call.function = Function::of_torch(&text).unwrap_or(found.call.function);
+            }
+            b"comm" if found.is_torch => {
+                found.handle = XxHash3_64::oneshot(text.as_bytes()).max(1);
+                found.group = Some(text.chars().take(MAX_GROUP).collect::<String>().into());
+            }
+            b"seq" if found.is_torch => found.seq = number().and_then(|seq| u64::try_from(seq).ok()),
             b"comm" => found.handle = XxHash3_64::oneshot(text.as_bytes()).max(1),
             b"datatype" | b"sendtype" => found.datatype = XxHash3_64::oneshot(text.as_bytes()),
             b"root" => found.call.root = number().and_then(|root| u32::try_from(root).ok()),
@@ -182,16 +234,23 @@ fn args(rows: &Rows<Local>, by_event: &HashMap<i64, usize>, found: &mut [Found])
     }
 }
 
-/// Finds the kernel of each call of RCCL: the dispatch with its stack id.
+/// Finds the kernel of each call of RCCL: the dispatch with its stack id, or with its correlation id where torch told
+/// of it.
 fn kernels(read: &mut Read<'_>, by_event: &HashMap<i64, usize>, found: &mut [Found]) {
     let mut by_stack: HashMap<i64, usize> = HashMap::new();
+    let mut by_correlation: HashMap<i64, usize> = HashMap::new();
     let stack = |rows: &Rows<Local>, i| stack_key(rows.column(EVENT[0]).get(i)).filter(|stack| *stack != 0);
+    let correlation = |rows: &Rows<Local>, i| rows.column(EVENT[1]).int(i).filter(|id| *id != 0);
     read(rocpd::EVENT, &mut |rows| {
         for i in 0..rows.len {
             let place = by_event.get(&rows.keys.get(i)).copied();
             let place = place.filter(|p| found.get(*p).is_some_and(|f| f.call.function.is_rccl()));
             if let (Some(place), Some(stack)) = (place, stack(rows, i)) {
                 by_stack.insert(stack, place);
+            }
+            let of_torch = place.filter(|p| found.get(*p).is_some_and(|f| f.is_torch));
+            if let (Some(place), Some(correlation)) = (of_torch, correlation(rows, i)) {
+                by_correlation.insert(correlation, place);
             }
         }
     });
@@ -200,6 +259,7 @@ fn kernels(read: &mut Read<'_>, by_event: &HashMap<i64, usize>, found: &mut [Fou
         for i in 0..rows.len {
             let event = rows.keys.get(i);
             let place = stack(rows, i).and_then(|stack| by_stack.get(&stack));
+            let place = place.or_else(|| by_correlation.get(&correlation(rows, i)?));
             if let Some(place) = place.filter(|_| !by_event.contains_key(&event)) {
                 launched.insert(event, *place);
             }
@@ -233,34 +293,48 @@ fn number(mut found: Vec<Found>, said: &mut Said) {
     found.sort_by_key(|f| f.call.enter);
     let mut sequences: Vec<Sequence> = Vec::new();
     let mut by_handle: HashMap<u64, usize> = HashMap::new();
+    let mut numbered: HashSet<(u64, u64)> = HashSet::new();
     for mut one in found {
+        if one.call.function.is_by_args() {
+            continue;
+        }
+        let group = one.group.take();
+        if let (Some(group), Some(seq)) = (&group, one.seq) {
+            match said.note_comm(&format!("process group {group}"), None) {
+                // What torch puts together to one operation has one number.
+                Some(comm) if numbered.insert((comm, seq)) => {
+                    one.times_of_kernel();
+                    said.calls.push(Call { key: key(comm, seq), comm, seq, ..one.call });
+                }
+                Some(_) => {}
+                None => said.alone += 1,
+            }
+            continue;
+        }
         let next = sequences.len();
         let place = *by_handle.entry(one.handle).or_insert(next);
         if place == next {
-            let name = format!("regions, communicator {}", next + 1);
+            let name = match &group {
+                Some(group) => format!("process group {group}, by order"),
+                None => format!("regions, communicator {}", next + 1),
+            };
             let Some(comm) = said.note_comm(&name, None) else {
                 said.alone += 1;
                 by_handle.remove(&one.handle);
                 continue;
             };
-            sequences.push(Sequence { comm, place: next as u32, len: 0, digest: 0, specs: Vec::new() });
+            sequences.push(Sequence::new(comm, next as u32, group.is_some()));
         }
         let Some(sequence) = sequences.get_mut(place) else { continue };
         let Call { function, size, root, .. } = one.call;
         let spec = Spec { function: function.byte(), size, datatype: one.datatype, root };
         sequence.len += 1;
+        sequence.is_torch &= one.is_torch;
         sequence.digest = digest(sequence.digest, &spec);
         if sequence.specs.len() < MOST_SPECS {
             sequence.specs.push(spec);
         }
-        if function.is_rccl() {
-            one.call.exit = None;
-            if let Kernel::One { start, end, .. } = one.kernel
-                && end >= start
-            {
-                (one.call.enter, one.call.exit) = (start, Some(end));
-            }
-        }
+        one.times_of_kernel();
         let (comm, seq) = (sequence.comm, sequence.len);
         said.calls.push(Call { key: key(comm, seq), comm, seq, ..one.call });
     }

@@ -12,8 +12,8 @@ use std::time::SystemTime;
 
 /// Ending of a shard's file name.
 pub const SHARD_ENDING: &str = "rpdshard";
-/// Endings of files that profilers write: RocPD, RPD, rocprofv3's JSON.
-const PROFILE_ENDINGS: [&str; 3] = ["db", "rpd", "json"];
+/// Endings of files that profilers write: RocPD, RPD, and the JSON of rocprofv3 and the PyTorch profiler.
+const PROFILE_ENDINGS: [&str; 4] = [".db", ".rpd", ".json", ".json.gz"];
 /// Where runs are collected unless something else is said.
 const DEFAULT_ROOT: &str = "rpd-out";
 /// Name of the output unless something else is said.
@@ -189,9 +189,10 @@ impl Profiles {
 /// Whether a file has the name of a profile. JSON has to be one, too, since many write some. What is named
 /// like one and cannot be read is told later.
 fn is_profile(path: &Path) -> bool {
-    let ending = path.extension().and_then(|e| e.to_str());
-    let is_json = ending == Some("json");
-    ending.is_some_and(|e| PROFILE_ENDINGS.contains(&e))
+    let name = path.file_name().unwrap_or_default().to_string_lossy();
+    let ending = PROFILE_ENDINGS.iter().find(|ending| name.len() > ending.len() && name.ends_with(**ending));
+    let is_json = ending.is_some_and(|ending| ending.starts_with(".json"));
+    ending.is_some()
         && !path.is_dir()
         && !is_default_output(path)
         && (!is_json || is_result(path) || format_of(path).is_ok())
@@ -292,7 +293,7 @@ fn one_run_in(dir: &Path) -> Result<PathBuf, Failure> {
     match runs.as_slice() {
         [run] => Ok(run.clone()),
         [] => Err(Failure::Input(format!(
-            "no *.{SHARD_ENDING} in {dir}, nor *.db, *.rpd or *.json of a profiler: was the program run under rpd-collect, and did it call roctx, MPI or RCCL?"
+            "no *.{SHARD_ENDING} in {dir}, nor *.db, *.rpd, *.json or *.json.gz of a profiler: was the program run under rpd-collect, and did it call roctx, MPI or RCCL?"
         ))),
         runs => {
             let names: Vec<_> = runs.iter().filter_map(|r| Some(r.file_name()?.to_string_lossy())).collect();

@@ -61,6 +61,15 @@ impl Report {
             }
             lines.push(("matched", text));
         }
+        if let Some(spread) = counts.spread {
+            let text = format!(
+                "ranks left a collective within {} of one another (the middle one of {}), and within {} at most",
+                duration(spread.median_ns),
+                grouped(spread.collectives),
+                duration(spread.most_ns)
+            );
+            lines.push(("spread", text));
+        }
         lines.extend(self.collective_faults.iter().map(|fault| ("mismatch", fault.clone())));
         if !self.collectives_not_used.is_empty() {
             let text = "profilers' files name no communicators, and the times of these calls do not show that all nodes were in the same ones: clocks do not go by them, and ranks are compared on their own nodes only. Record with rpd-collect, or give --clock-file FILE";

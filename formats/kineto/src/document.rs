@@ -1,0 +1,287 @@
+//! The whole file as a stream: members at the top, and events one by one.
+
+use crate::cursor::{Cursor, Stop, Value};
+use crate::event::Event;
+use crate::input::Input;
+
+/// Longest event, and longest member at the top that is looked at.
+pub(crate) const MAX_VALUE: usize = 16 << 20;
+
+/// What comes by.
+pub(crate) enum Item<'b> {
+    /// A member at the top, and its value.
+    Fact(&'b [u8], Value<'b>),
+    /// The events begin. Those of torch without Kineto are all there is.
+    Events {
+        /// There is nothing around them.
+        bare: bool,
+    },
+    /// An event, and where it begins.
+    Event(u64, Event<'b>),
+    /// An element of the events that makes no sense: where, and why.
+    Broken {
+        at: u64,
+        why: &'static str,
+        /// Only this one. Otherwise nobody knows how many there were until the next one that makes sense.
+        alone: bool,
+    },
+    /// An event of more than [`MAX_VALUE`].
+    TooLong(u64),
+}
+
+/// How the walk ended.
+#[derive(Debug, Default)]
+pub(crate) struct Ending {
+    /// Where it could not go on, and why.
+    pub(crate) damage: Option<(u64, String)>,
+    /// There were events, if only none of them.
+    pub(crate) has_events: bool,
+}
+
+/// Places that are tried behind broken JSON, and bytes of an event that are looked at there.
+const TRIES: usize = 1000;
+const TRIED_BYTES: usize = 64 << 10;
+
+/// What is read of the events.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Depth {
+    Everything,
+    /// They are passed over.
+    FactsOnly,
+}
+
+/// Walks over a file and hands on what comes by.
+pub(crate) fn walk<E>(
+    input: &mut Input,
+    depth: Depth,
+    take: &mut impl FnMut(Item<'_>) -> Result<(), E>,
+) -> Result<Ending, E> {
+    let mut ending = Ending::default();
+    let walked = match input.peek() {
+        Some(b'[') => {
+            ending.has_events = true;
+            take(Item::Events { bare: true })?;
+            events(input, depth, take)?
+        }
+        Some(b'{') => top(input, depth, &mut ending, take)?,
+        Some(_) => Err((0, "expected an object or an array")),
+        None => Err((0, "the file is empty")),
+    };
+    if let Err((at, why)) = walked {
+        ending.damage = Some((at, input.damage().unwrap_or(why).to_owned()));
+    }
+    Ok(ending)
+}
+
+/// Where and why the walk ended too early.
+type Walked = Result<(), (u64, &'static str)>;
+
+const CUT: &str = "the file ends too early";
+
+fn top<E>(
+    input: &mut Input,
+    depth: Depth,
+    ending: &mut Ending,
+    take: &mut impl FnMut(Item<'_>) -> Result<(), E>,
+) -> Result<Walked, E> {
+    input.pass(1);
+    let mut name = Vec::new();
+    let mut first = true;
+    loop {
+        match input.peek() {
+            None => return Ok(Err((input.offset(), CUT))),
+            Some(b'}') => {
+                input.pass(1);
+                return Ok(Ok(()));
+            }
+            Some(b',') if !first => input.pass(1),
+            Some(_) if first => {}
+            Some(_) => return Ok(Err((input.offset(), "expected a comma"))),
+        }
+        first = false;
+        let begin = input.offset();
+        if let Err(why) = member_name(input, &mut name) {
+            return Ok(Err((begin, why)));
+        }
+        if name == b"traceEvents" && input.peek() == Some(b'[') {
+            ending.has_events = true;
+            take(Item::Events { bare: false })?;
+            if let Err(stopped) = events(input, depth, take)? {
+                return Ok(Err(stopped));
+            }
+            continue;
+        }
+        match whole_value(input) {
+            Whole::Length(length) => {
+                if let Ok(value) = Cursor::new(input.bytes()).value() {
+                    take(Item::Fact(&name, value))?;
+                }
+                input.pass(length);
+            }
+            Whole::Bad(why) => return Ok(Err((begin, why))),
+            Whole::TooLong if input.pass_value() => {}
+            Whole::TooLong | Whole::Cut => return Ok(Err((begin, CUT))),
+        }
+    }
+}
+
+/// The name of a member at the top, up to its value.
+fn member_name(input: &mut Input, name: &mut Vec<u8>) -> Result<(), &'static str> {
+    loop {
+        let mut cursor = Cursor::new(input.bytes());
+        let read = cursor.string().and_then(|text| {
+            let is_colon = cursor.peek()? == b':';
+            is_colon.then_some(text).ok_or(Stop::Bad(cursor.at(), "expected a colon"))
+        });
+        match read {
+            Ok(text) => {
+                name.clear();
+                name.extend_from_slice(text);
+                let length = cursor.at() + 1;
+                input.pass(length);
+                return Ok(());
+            }
+            Err(Stop::Bad(_, why)) => return Err(why),
+            Err(Stop::More) => {}
+        }
+        if input.bytes().len() >= MAX_VALUE || !input.more() {
+            return Err(CUT);
+        }
+    }
+}
+
+enum Whole {
+    Length(usize),
+    Bad(&'static str),
+    TooLong,
+    Cut,
+}
+
+/// Reads on until the next value is in the buffer.
+fn whole_value(input: &mut Input) -> Whole {
+    loop {
+        let mut cursor = Cursor::new(input.bytes());
+        match cursor.value() {
+            Ok(_) => return Whole::Length(cursor.at()),
+            Err(Stop::Bad(_, why)) => return Whole::Bad(why),
+            Err(Stop::More) => {}
+        }
+        if input.bytes().len() >= MAX_VALUE {
+            return Whole::TooLong;
+        }
+        if !input.more() {
+            return Whole::Cut;
+        }
+    }
+}
+
+/// The events, from their bracket on.
+fn events<E>(
+    input: &mut Input,
+    depth: Depth,
+    take: &mut impl FnMut(Item<'_>) -> Result<(), E>,
+) -> Result<Walked, E> {
+    let begin = input.offset();
+    if depth == Depth::FactsOnly {
+        return Ok(if input.pass_value() { Ok(()) } else { Err((begin, CUT)) });
+    }
+    input.pass(1);
+    if input.peek() == Some(b']') {
+        input.pass(1);
+        return Ok(Ok(()));
+    }
+    loop {
+        if input.peek().is_none() {
+            return Ok(Err((input.offset(), CUT)));
+        }
+        let begin = input.offset();
+        let read = match Event::read(input.bytes()) {
+            Ok((event, length)) => {
+                take(Item::Event(begin, event))?;
+                Ok(length)
+            }
+            Err(stop) => Err(stop),
+        };
+        match read {
+            Ok(length) => input.pass(length),
+            Err(Stop::More) if input.bytes().len() >= MAX_VALUE => {
+                take(Item::TooLong(begin))?;
+                if !input.pass_value() {
+                    return Ok(Err((begin, CUT)));
+                }
+            }
+            Err(Stop::More) if input.more() => continue,
+            Err(Stop::More) => return Ok(Err((begin, CUT))),
+            Err(Stop::Bad(place, why)) => {
+                let at = begin + place as u64;
+                match leave(input) {
+                    Left::Behind => take(Item::Broken { at, why, alone: true })?,
+                    Left::Before => {
+                        take(Item::Broken { at, why, alone: false })?;
+                        continue;
+                    }
+                    Left::Nowhere => return Ok(Err((at, why))),
+                }
+            }
+        }
+        match input.peek() {
+            None => return Ok(Err((input.offset(), CUT))),
+            Some(b',') => input.pass(1),
+            Some(b']') => {
+                input.pass(1);
+                return Ok(Ok(()));
+            }
+            Some(_) => return Ok(Err((input.offset(), "expected a comma or the end of the events"))),
+        }
+    }
+}
+
+/// Where the walk stands once it has left broken JSON.
+enum Left {
+    /// Behind the element that was broken.
+    Behind,
+    /// Before an event that makes sense.
+    Before,
+    Nowhere,
+}
+
+/// Leaves an element that makes no sense: by its brackets, or else to the next event that does.
+fn leave(input: &mut Input) -> Left {
+    if let Whole::Length(length) = whole_value(input) {
+        let mut behind = Cursor::new(input.bytes().get(length..).unwrap_or_default());
+        if matches!(behind.peek(), Ok(b',' | b']')) {
+            input.pass(length);
+            return Left::Behind;
+        }
+    }
+    input.pass(1);
+    let mut tries = 0;
+    while tries < TRIES {
+        // An event stands behind a comma, its args behind a colon.
+        let bytes = input.bytes();
+        let comma = bytes.iter().position(|byte| *byte == b',');
+        let Some(comma) = comma else {
+            let all = bytes.len();
+            input.pass(all);
+            if input.more() {
+                continue;
+            }
+            return Left::Nowhere;
+        };
+        input.pass(comma + 1);
+        while input.bytes().len() < TRIED_BYTES && input.more() {}
+        let bytes = input.bytes();
+        let mut cursor = Cursor::new(bytes.get(..TRIED_BYTES.min(bytes.len())).unwrap_or_default());
+        if cursor.peek() != Ok(b'{') {
+            continue;
+        }
+        tries += 1;
+        let space = cursor.at();
+        let tried = bytes.get(space..TRIED_BYTES.min(bytes.len())).unwrap_or_default();
+        if Event::read(tried).is_ok_and(|(event, _)| event.phase != 0) {
+            input.pass(space);
+            return Left::Before;
+        }
+    }
+    Left::Nowhere
+}

@@ -1,0 +1,180 @@
+//! One element of `traceEvents`, its fields picked out by name while it is walked over once.
+
+use crate::cursor::{Cursor, Stop, Value, elements};
+use crate::number::{integer, nanoseconds};
+
+/// A process or thread, as events name it: by number, or by a word that somebody made up.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub(crate) enum Place<'b> {
+    /// Nothing is said.
+    #[default]
+    None,
+    Number(i64),
+    /// With its escapes.
+    Word(&'b [u8]),
+}
+
+impl<'b> Place<'b> {
+    fn of(value: Value<'b>) -> Place<'b> {
+        match value {
+            Value::Scalar(text) | Value::Text(text) if integer(text).is_some() => {
+                integer(text).map_or(Place::None, Place::Number)
+            }
+            Value::Scalar(text) | Value::Text(text) => Place::Word(text),
+            Value::Array(_) | Value::Object(_) => Place::None,
+        }
+    }
+
+    pub(crate) fn number(self) -> Option<i64> {
+        match self {
+            Place::Number(number) => Some(number),
+            _ => None,
+        }
+    }
+}
+
+/// What is taken of an event. Texts have their escapes.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Event<'b> {
+    /// `ph`, 0 where it is no single letter.
+    pub(crate) phase: u8,
+    pub(crate) name: &'b [u8],
+    pub(crate) category: Option<&'b [u8]>,
+    pub(crate) pid: Place<'b>,
+    pub(crate) tid: Place<'b>,
+    /// ns since the base of the file.
+    pub(crate) ts: Option<i64>,
+    /// ns; 0 where there is none.
+    pub(crate) dur: Option<i64>,
+    /// Of a flow.
+    pub(crate) id: &'b [u8],
+    pub(crate) args: Args<'b>,
+}
+
+/// What is taken of `args`.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Args<'b> {
+    /// The whole object, with its brackets.
+    pub(crate) all: Option<&'b [u8]>,
+    /// `External id`: of the operator that something was launched by.
+    pub(crate) external: Option<i64>,
+    pub(crate) correlation: Option<i64>,
+    pub(crate) stream: Option<i64>,
+    pub(crate) device: Option<i64>,
+    pub(crate) bytes: Option<i64>,
+    pub(crate) shared_memory: Option<i64>,
+    /// An array of three numbers each.
+    pub(crate) grid: Option<&'b [u8]>,
+    pub(crate) block: Option<&'b [u8]>,
+    /// Of metadata.
+    pub(crate) name: Option<&'b [u8]>,
+    pub(crate) labels: Option<&'b [u8]>,
+    pub(crate) collective: CollectiveArgs<'b>,
+}
+
+/// What a collective says of itself.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct CollectiveArgs<'b> {
+    pub(crate) name: Option<&'b [u8]>,
+    pub(crate) elements: Option<&'b [u8]>,
+    pub(crate) datatype: Option<&'b [u8]>,
+    pub(crate) group: Option<&'b [u8]>,
+    pub(crate) ranks: Option<&'b [u8]>,
+    pub(crate) group_size: Option<&'b [u8]>,
+    pub(crate) sequence: Option<&'b [u8]>,
+    /// `Input Dims` and `Input type`: arrays with an element for each input.
+    pub(crate) dims: Option<&'b [u8]>,
+    pub(crate) types: Option<&'b [u8]>,
+}
+
+impl<'b> Event<'b> {
+    /// Reads the event that the bytes begin with; returns it and its length.
+    #[inline]
+    pub(crate) fn read(bytes: &'b [u8]) -> Result<(Event<'b>, usize), Stop> {
+        let mut cursor = Cursor::new(bytes);
+        let mut event = Event { dur: Some(0), ..Event::default() };
+        cursor.enter()?;
+        let mut first = true;
+        while let Some(name) = cursor.member(&mut first)? {
+            if name == b"args" && cursor.peek()? == b'{' {
+                event.args = Args::read(bytes, &mut cursor)?;
+                continue;
+            }
+            let value = cursor.value()?;
+            match name {
+                b"ph" => {
+                    event.phase = match value {
+                        Value::Text(&[phase]) => phase,
+                        _ => 0,
+                    }
+                }
+                b"name" => event.name = value.plain().unwrap_or_default(),
+                b"cat" => event.category = value.plain(),
+                b"pid" => event.pid = Place::of(value),
+                b"tid" => event.tid = Place::of(value),
+                b"ts" => event.ts = value.plain().and_then(nanoseconds),
+                b"dur" => event.dur = value.plain().and_then(nanoseconds),
+                b"id" => event.id = value.plain().unwrap_or_default(),
+                _ => {}
+            }
+        }
+        Ok((event, cursor.at()))
+    }
+}
+
+impl<'b> Args<'b> {
+    fn read(bytes: &'b [u8], cursor: &mut Cursor<'b>) -> Result<Args<'b>, Stop> {
+        let begin = cursor.at();
+        let mut args = Args::default();
+        cursor.enter()?;
+        let mut first = true;
+        while let Some(name) = cursor.member(&mut first)? {
+            let value = cursor.value()?;
+            args.take(name, value);
+        }
+        args.all = bytes.get(begin..cursor.at());
+        Ok(args)
+    }
+
+    #[inline]
+    fn take(&mut self, name: &[u8], value: Value<'b>) {
+        let plain = value.plain();
+        let number = || plain.and_then(integer);
+        let array = || match value {
+            Value::Array(array) => Some(array),
+            _ => None,
+        };
+        match name {
+            b"External id" | b"external id" => self.external = number(),
+            b"correlation" => self.correlation = number(),
+            b"stream" => self.stream = number(),
+            b"device" => self.device = number(),
+            b"bytes" => self.bytes = number(),
+            b"shared memory" => self.shared_memory = number(),
+            b"grid" => self.grid = array(),
+            b"block" => self.block = array(),
+            b"name" => self.name = plain,
+            b"labels" => self.labels = plain,
+            b"Input Dims" => self.collective.dims = array(),
+            b"Input type" => self.collective.types = array(),
+            b"Collective name" => self.collective.name = plain,
+            b"In msg nelems" => self.collective.elements = plain,
+            b"dtype" => self.collective.datatype = plain,
+            b"Process Group Name" => self.collective.group = plain,
+            b"Process Group Ranks" | b"Ranks" => self.collective.ranks = plain.or(array()),
+            b"Group size" => self.collective.group_size = plain,
+            b"Seq" => self.collective.sequence = plain,
+            _ => {}
+        }
+    }
+}
+
+/// The three numbers of a size; 1 where there are fewer.
+pub(crate) fn sizes(array: Option<&[u8]>) -> [i64; 3] {
+    let mut sizes = [1; 3];
+    let values = elements(array.unwrap_or_default()).map(|value| value.plain().and_then(integer));
+    for (size, value) in sizes.iter_mut().zip(values) {
+        *size = value.filter(|value| *value >= 0).unwrap_or(1);
+    }
+    if array.is_none() { [0; 3] } else { sizes }
+}

@@ -1,0 +1,111 @@
+//! What a file says of itself beside its events, and what a sidecar says of it.
+
+use crate::cursor::{Value, elements, members};
+use crate::input::lossy;
+use crate::number::integer;
+use serde::Deserialize;
+use std::fs::File;
+use std::io::Read;
+use std::path::{Path, PathBuf};
+
+/// Longest sidecar.
+const MAX_SIDECAR: u64 = 64 << 10;
+/// GPUs that are described, and bytes of each description that is kept.
+const MAX_DEVICES: (usize, usize) = (1024, 64 << 10);
+/// Longest name of a host or device.
+const MAX_NAME: usize = 1024;
+
+/// Members at the top.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Facts {
+    /// `baseTimeNanoseconds`: what all times count from, ns of `CLOCK_REALTIME`.
+    pub(crate) base: Option<i64>,
+    pub(crate) rank: Option<u32>,
+    pub(crate) world: Option<u32>,
+    pub(crate) host: Option<String>,
+    /// `deviceProperties`.
+    pub(crate) devices: Vec<Device>,
+}
+
+/// A GPU as the file describes it.
+#[derive(Clone, Debug)]
+pub(crate) struct Device {
+    pub(crate) id: i64,
+    pub(crate) name: String,
+    /// The whole description.
+    pub(crate) json: Vec<u8>,
+}
+
+impl Facts {
+    /// Notes a member.
+    pub(crate) fn take(&mut self, name: &[u8], value: Value<'_>) {
+        match (name, value) {
+            (b"baseTimeNanoseconds", value) => self.base = value.plain().and_then(integer),
+            (b"host_name", value) => {
+                let named = |host: &String| !host.is_empty() && host.len() <= MAX_NAME;
+                self.host = lossy(value).filter(named);
+            }
+            (b"distributedInfo", Value::Object(object)) => {
+                for (name, value) in members(object) {
+                    let number = || u32::try_from(value.plain().and_then(integer)?).ok();
+                    match name {
+                        b"rank" => self.rank = number(),
+                        b"world_size" => self.world = number().filter(|size| *size > 0),
+                        _ => {}
+                    }
+                }
+            }
+            (b"deviceProperties", Value::Array(array)) => {
+                self.devices = elements(array).filter_map(Device::of).take(MAX_DEVICES.0).collect();
+            }
+            _ => {}
+        }
+    }
+}
+
+impl Device {
+    fn of(value: Value<'_>) -> Option<Device> {
+        let Value::Object(object) = value else { return None };
+        let (mut id, mut device_name) = (None, String::new());
+        for (name, value) in members(object) {
+            match name {
+                b"id" => id = value.plain().and_then(integer),
+                b"name" => device_name = lossy(value).filter(|n| n.len() <= MAX_NAME).unwrap_or_default(),
+                _ => {}
+            }
+        }
+        let json = if object.len() <= MAX_DEVICES.1 { object.to_vec() } else { b"{}".to_vec() };
+        Some(Device { id: id?, name: device_name, json })
+    }
+}
+
+/// What the collector's hook knew when the profiler was started.
+#[derive(Clone, Debug, Default, Deserialize)]
+pub(crate) struct Sidecar {
+    /// When the profiler was started, ns of `CLOCK_BOOTTIME`.
+    #[serde(default)]
+    pub(crate) start_boottime_ns: Option<i64>,
+    #[serde(default)]
+    pub(crate) rank: Option<u32>,
+    #[serde(default)]
+    pub(crate) pid: Option<i32>,
+}
+
+/// `TRACE.rpd.json` beside a trace.
+pub(crate) fn sidecar_path(trace: &Path) -> PathBuf {
+    let mut name = trace.as_os_str().to_owned();
+    name.push(".rpd.json");
+    PathBuf::from(name)
+}
+
+/// The sidecar of a trace: nothing where there is none, an error in words where it makes no sense.
+pub(crate) fn sidecar(trace: &Path) -> Result<Sidecar, String> {
+    let path = sidecar_path(trace);
+    let Ok(file) = File::open(&path) else { return Ok(Sidecar::default()) };
+    let mut text = Vec::new();
+    let read = file.take(MAX_SIDECAR).read_to_end(&mut text);
+    let parsed = read
+        .map_err(|error| error.to_string())
+        .and_then(|_| serde_json::from_slice::<Sidecar>(&text).map_err(|error| error.to_string()));
+    parsed.map_err(|why| format!("{} is not used: {why}", path.display()))
+}

@@ -1,0 +1,177 @@
+//! The bytes of a file, plain or packed, in a buffer that holds whole values.
+
+use crate::cursor::Value;
+use flate2::read::MultiGzDecoder;
+use std::fs::File;
+use std::io::{self, Read};
+use std::path::Path;
+
+/// Bytes read at once.
+const CHUNK: usize = 256 << 10;
+/// First bytes of a gzip member.
+const GZIP: [u8; 2] = [0x1f, 0x8b];
+
+/// Opens a file, and unpacks it if it is packed, whatever its name.
+pub(crate) fn open(path: &Path) -> io::Result<Box<dyn Read>> {
+    let mut head = Vec::new();
+    File::open(path)?.take(GZIP.len() as u64).read_to_end(&mut head)?;
+    let file = File::open(path)?;
+    Ok(if head == GZIP { Box::new(MultiGzDecoder::new(file)) } else { Box::new(file) })
+}
+
+/// See the module.
+pub(crate) struct Input {
+    source: Box<dyn Read>,
+    buffer: Vec<u8>,
+    /// Next byte in `buffer`.
+    at: usize,
+    /// Place of `buffer[0]` in the unpacked file.
+    base: u64,
+    /// Nothing comes any more.
+    ended: bool,
+    /// Why it ended too early: a packed file that is cut or damaged.
+    damage: Option<String>,
+    /// The file system said no.
+    error: Option<io::Error>,
+}
+
+impl Input {
+    pub(crate) fn new(source: Box<dyn Read>) -> Input {
+        Input { source, buffer: Vec::new(), at: 0, base: 0, ended: false, damage: None, error: None }
+    }
+
+    /// What is there of the rest.
+    #[inline]
+    pub(crate) fn bytes(&self) -> &[u8] {
+        self.buffer.get(self.at..).unwrap_or_default()
+    }
+
+    /// Passes over bytes that are there.
+    #[inline]
+    pub(crate) fn pass(&mut self, bytes: usize) {
+        self.at = (self.at + bytes).min(self.buffer.len());
+    }
+
+    /// Place of the next byte in the unpacked file.
+    #[inline]
+    pub(crate) fn offset(&self) -> u64 {
+        self.base + self.at as u64
+    }
+
+    /// Why the file ended too early, if it did.
+    pub(crate) fn damage(&self) -> Option<&str> {
+        self.damage.as_deref()
+    }
+
+    /// What the file system said, once.
+    pub(crate) fn take_error(&mut self) -> Option<io::Error> {
+        self.error.take()
+    }
+
+    /// Reads on; false where nothing comes any more.
+    pub(crate) fn more(&mut self) -> bool {
+        if self.ended {
+            return false;
+        }
+        self.buffer.drain(..self.at);
+        self.base += self.at as u64;
+        self.at = 0;
+        let before = self.buffer.len();
+        self.buffer.resize(before + CHUNK, 0);
+        let mut filled = before;
+        while filled < self.buffer.len() {
+            match self.source.read(&mut self.buffer[filled..]) {
+                Ok(0) => {
+                    self.ended = true;
+                    break;
+                }
+                Ok(read) => filled += read,
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => {
+                    self.ended = true;
+                    use io::ErrorKind::{InvalidData, InvalidInput, UnexpectedEof};
+                    match error.kind() {
+                        InvalidData | InvalidInput | UnexpectedEof => self.damage = Some(error.to_string()),
+                        _ => self.error = Some(error),
+                    }
+                    break;
+                }
+            }
+        }
+        self.buffer.truncate(filled);
+        filled > before
+    }
+
+    /// The next byte that is no white space, which is not passed over; `None` at the end.
+    pub(crate) fn peek(&mut self) -> Option<u8> {
+        loop {
+            let space = self.bytes().iter().take_while(|byte| byte.is_ascii_whitespace()).count();
+            self.pass(space);
+            if let Some(byte) = self.bytes().first() {
+                return Some(*byte);
+            }
+            if !self.more() {
+                return None;
+            }
+        }
+    }
+
+    /// Passes over a value of any length without keeping it; false where the file ends before it does.
+    pub(crate) fn pass_value(&mut self) -> bool {
+        let Some(first) = self.peek() else { return false };
+        let mut walk = Walk::default();
+        let is_scalar = !matches!(first, b'"' | b'[' | b'{');
+        loop {
+            let bytes = self.bytes();
+            let end = match is_scalar {
+                true => bytes.iter().position(|byte| matches!(byte, b',' | b']' | b'}')),
+                false => walk.end(bytes),
+            };
+            let (passed, is_end) = (end.unwrap_or(bytes.len()), end.is_some());
+            self.pass(passed);
+            if is_end || !self.more() {
+                return is_end;
+            }
+        }
+    }
+}
+
+/// Where a string, array or object ends that is looked at piece by piece.
+#[derive(Default)]
+struct Walk {
+    depth: u64,
+    in_string: bool,
+    escaped: bool,
+}
+
+impl Walk {
+    /// Length of the value's end in this piece.
+    fn end(&mut self, bytes: &[u8]) -> Option<usize> {
+        for (at, byte) in bytes.iter().enumerate() {
+            match byte {
+                _ if self.escaped => self.escaped = false,
+                b'\\' if self.in_string => self.escaped = true,
+                b'"' => {
+                    self.in_string = !self.in_string;
+                    if !self.in_string && self.depth == 0 {
+                        return Some(at + 1);
+                    }
+                }
+                b'[' | b'{' if !self.in_string => self.depth += 1,
+                b']' | b'}' if !self.in_string => {
+                    self.depth = self.depth.saturating_sub(1);
+                    if self.depth == 0 {
+                        return Some(at + 1);
+                    }
+                }
+                _ => {}
+            }
+        }
+        None
+    }
+}
+
+/// A copy of a plain value as text.
+pub(crate) fn lossy(value: Value<'_>) -> Option<String> {
+    Some(String::from_utf8_lossy(&crate::text::unescape(value.plain()?)).into_owned())
+}

@@ -1,0 +1,518 @@
+//! Events as rows. The table is in the documentation of the crate.
+
+use crate::cursor::{Value as Json, elements, members};
+use crate::event::{Event, Place, sizes};
+use crate::known::{Known, NULL, OWNER, Refused, ZERO};
+use crate::number::integer;
+use crate::output::Output;
+use crate::text::unescape;
+use rpd_shard::model::{TableId, Value, rocpd};
+use serde_json::json;
+use std::borrow::Cow;
+use std::io::Write;
+
+/// Longest args that are kept.
+const MAX_ARGS: usize = 4 << 20;
+/// Counters of one event.
+const MAX_COUNTERS: usize = 64;
+/// What torch calls the instants that say how much memory there is, and their values that are counters.
+const MEMORY: &[u8] = b"[memory]";
+const MEMORY_COUNTERS: [&[u8]; 2] = [b"Total Allocated", b"Total Reserved"];
+/// `Device Type` of the host.
+const HOST: i64 = 0;
+/// How torch's ranges of gloo begin.
+const GLOO: &[u8] = b"gloo:";
+
+/// Copies by a part of their names: name in RocPD, and whether they end and begin on the GPU.
+const COPIES: [(&[&str], &str, bool, bool); 6] = [
+    (&["HtoD", "HostToDevice"], "MEMORY_COPY_HOST_TO_DEVICE", true, false),
+    (&["DtoH", "DeviceToHost"], "MEMORY_COPY_DEVICE_TO_HOST", false, true),
+    (&["DtoD", "DeviceToDevice"], "MEMORY_COPY_DEVICE_TO_DEVICE", true, true),
+    (&["PtoP", "PeerToPeer"], "MEMORY_COPY_DEVICE_TO_DEVICE", true, true),
+    (&["HtoH", "HostToHost"], "MEMORY_COPY_HOST_TO_HOST", false, false),
+    (&["HtoA", "AtoH", "AtoA", "AtoD", "DtoA"], "MEMORY_COPY_NONE", true, true),
+];
+
+/// What a span is, by its category.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Kind {
+    Dispatch,
+    Copy,
+    /// A range that the profiler puts on a stream.
+    OnStream,
+    Region,
+}
+
+impl Kind {
+    /// The categories of old releases begin with a capital.
+    pub(crate) fn of(category: &[u8]) -> Kind {
+        match category {
+            b"kernel" | b"gpu_memset" | b"Kernel" | b"Memset" => Kind::Dispatch,
+            b"gpu_memcpy" | b"Memcpy" => Kind::Copy,
+            b"gpu_user_annotation" => Kind::OnStream,
+            _ => Kind::Region,
+        }
+    }
+
+    pub(crate) fn table(self) -> TableId {
+        match self {
+            Kind::Dispatch => rocpd::KERNEL_DISPATCH,
+            Kind::Copy => rocpd::MEMORY_COPY,
+            Kind::OnStream | Kind::Region => rocpd::REGION,
+        }
+    }
+}
+
+/// Whether spans of a category are on threads of the rank's own process.
+fn is_of_process(category: &[u8]) -> bool {
+    let known: [&[u8]; 10] = [
+        b"cpu_op",
+        b"user_annotation",
+        b"python_function",
+        b"cuda_runtime",
+        b"cuda_driver",
+        b"hip_runtime",
+        b"ac2g",
+        b"Operator",
+        b"Runtime",
+        b"cpu_instant_event",
+    ];
+    known.contains(&category)
+}
+
+/// Where the last spans were, and the events that they became: flows come just behind the span that they leave.
+#[derive(Debug, Default)]
+struct LastSpan {
+    spot: Option<(crate::known::Key, crate::known::Key, i64)>,
+    event: i64,
+}
+
+/// Makes the rows.
+pub(crate) struct Rows<W: Write> {
+    pub(crate) out: Output<W>,
+    pub(crate) known: Known,
+    /// Added to all times, ns.
+    pub(crate) base: i64,
+    /// First and last time.
+    pub(crate) first: Option<i64>,
+    pub(crate) last: Option<i64>,
+    dispatches: i64,
+    last_span: LastSpan,
+    /// Extdata of one event, for its memory.
+    extdata: Vec<u8>,
+    /// What the process is called.
+    pub(crate) process_name: Option<String>,
+}
+
+impl<W: Write> Rows<W> {
+    pub(crate) fn new(out: Output<W>) -> Rows<W> {
+        Rows {
+            out,
+            known: Known::default(),
+            base: 0,
+            first: None,
+            last: None,
+            dispatches: 0,
+            last_span: LastSpan::default(),
+            extdata: Vec::new(),
+            process_name: None,
+        }
+    }
+
+    /// Adds the rows of one event.
+    #[inline]
+    pub(crate) fn add(&mut self, event: &Event<'_>) -> Result<(), Refused> {
+        match event.phase {
+            b'X' => self.span(event),
+            b'i' | b'I' | b'R' => self.instant(event),
+            b'C' => self.counters(event),
+            b's' | b't' | b'f' => self.flow(event),
+            b'M' => {
+                self.metadata(event);
+                Ok(())
+            }
+            0 => Err(Refused::Bad("it has no phase")),
+            _ => Err(Refused::NoPlace),
+        }
+    }
+
+    /// A time of the file as one of the clock.
+    fn time(&mut self, event: &Event<'_>) -> Result<i64, Refused> {
+        let ts = event.ts.ok_or(Refused::Bad("its time is missing or no number"))?;
+        let time = ts.checked_add(self.base).ok_or(Refused::Bad("its time is out of range"))?;
+        self.first = Some(self.first.map_or(time, |first| first.min(time)));
+        Ok(time)
+    }
+
+    /// The category as it is stored; torch without Kineto has it in the place of the process.
+    fn category(&mut self, event: &Event<'_>) -> Result<Value<'static>, Refused> {
+        let text = match (event.category, event.pid) {
+            (Some(category), _) => unescape(category),
+            (None, Place::Word(pid)) => unescape(pid),
+            (None, _) => Cow::Borrowed(&b""[..]),
+        };
+        Ok(self.out.string(&text)?)
+    }
+
+    fn name(&mut self, event: &Event<'_>) -> Result<Value<'static>, Refused> {
+        Ok(self.out.string(&unescape(event.name))?)
+    }
+
+    /// The event of a row. `message` is what an instant is called.
+    #[inline]
+    fn event(
+        &mut self,
+        event: &Event<'_>,
+        category: Value<'_>,
+        stack: i64,
+        message: Option<&[u8]>,
+    ) -> Result<i64, Refused> {
+        let args = event.args.all.filter(|args| args.len() <= MAX_ARGS);
+        if args.is_none() && event.args.all.is_some() {
+            self.out.ignore("args of more than 4 MiB");
+        }
+        self.extdata.clear();
+        self.extdata.push(b'{');
+        if let Some(message) = message {
+            self.extdata.extend_from_slice(b"\"message\":");
+            let message = json!(String::from_utf8_lossy(crate::output::short(message)));
+            self.extdata.extend_from_slice(message.to_string().as_bytes());
+        }
+        if let Some(inner) = args.map(|args| inner(args)).filter(|inner| !inner.is_empty()) {
+            let before: &[u8] = if message.is_some() { b",\"args\":{" } else { b"\"args\":{" };
+            self.extdata.extend_from_slice(before);
+            self.extdata.extend_from_slice(inner);
+            self.extdata.push(b'}');
+        }
+        self.extdata.push(b'}');
+        let external = Value::Int(event.args.external.unwrap_or(0));
+        let extdata = Value::Text(&self.extdata);
+        let row = [category, Value::Int(stack), ZERO, external, NULL, NULL, extdata];
+        Ok(self.out.push(rocpd::EVENT, &row)?)
+    }
+
+    fn span(&mut self, event: &Event<'_>) -> Result<(), Refused> {
+        let start = self.time(event)?;
+        let dur = event.dur.filter(|dur| *dur >= 0);
+        let dur = dur.ok_or(Refused::Bad("its duration is negative or no number"))?;
+        let end = start.checked_add(dur).ok_or(Refused::Bad("its time is out of range"))?;
+        let raw_category = event.category.unwrap_or_default();
+        let kind = Kind::of(raw_category);
+        if self.known.pid.is_none() && is_of_process(raw_category) {
+            self.known.pid = event.pid.number();
+        }
+        let category = self.category(event)?;
+        let stack = event.args.correlation.filter(|id| *id > 0).unwrap_or(0);
+        let key = match kind {
+            Kind::Region | Kind::OnStream => {
+                let thread = self.known.thread(&mut self.out, event.pid, event.tid)?;
+                let name = self.name(event)?;
+                let key = self.event(event, category, stack, None)?;
+                let (start, end) = (Value::Int(start), Value::Int(end));
+                let row = [OWNER, OWNER, Value::Int(thread), start, end, name, Value::Int(key)];
+                self.out.push(rocpd::REGION, &row)?;
+                self.collective(event, key)?;
+                key
+            }
+            Kind::Dispatch => self.dispatch(event, category, stack, (start, end))?,
+            Kind::Copy => self.copy(event, category, stack, (start, end))?,
+        };
+        let (pid, tid) = (crate::known::Key::of(event.pid), crate::known::Key::of(event.tid));
+        self.last_span = LastSpan { spot: Some((pid, tid, start)), event: key };
+        self.last = Some(self.last.map_or(end, |last| last.max(end)));
+        Ok(())
+    }
+
+    /// GPU and stream of a span, by its args or else by its place.
+    fn on_gpu(&self, event: &Event<'_>) -> (i64, i64) {
+        let number = |place: Place<'_>| match place {
+            Place::Number(number) => Some(number),
+            Place::Word(word) => integer(word.rsplit(|byte| *byte == b' ').find(|part| !part.is_empty())?),
+            Place::None => None,
+        };
+        let gpu = event.args.device.or(number(event.pid)).unwrap_or(0);
+        (gpu, event.args.stream.or(number(event.tid)).unwrap_or(0))
+    }
+
+    fn dispatch(
+        &mut self,
+        event: &Event<'_>,
+        category: Value<'_>,
+        stack: i64,
+        (start, end): (i64, i64),
+    ) -> Result<i64, Refused> {
+        let (gpu, stream) = self.on_gpu(event);
+        let thread = self.known.unknown_thread(&mut self.out)?;
+        let agent = self.known.agent(&mut self.out, Some(gpu))?;
+        let stream = Value::Int(self.known.stream(&mut self.out, gpu, stream)?);
+        let kernel = self.known.kernel(&mut self.out, event.name)?;
+        let region_name = self.out.string(b"")?;
+        let key = self.event(event, category, stack, None)?;
+        self.dispatches += 1;
+        let ([grid_x, grid_y, grid_z], [block_x, block_y, block_z]) =
+            (sizes(event.args.grid), sizes(event.args.block));
+        let row = [
+            OWNER,
+            OWNER,
+            Value::Int(thread),
+            Value::Int(agent),
+            Value::Int(kernel),
+            Value::Int(self.dispatches),
+            stream,
+            stream,
+            Value::Int(start),
+            Value::Int(end),
+            NULL,
+            event.args.shared_memory.filter(|bytes| *bytes >= 0).into(),
+            Value::Int(block_x),
+            Value::Int(block_y),
+            Value::Int(block_z),
+            Value::Int(grid_x),
+            Value::Int(grid_y),
+            Value::Int(grid_z),
+            region_name,
+            Value::Int(key),
+        ];
+        self.out.push(rocpd::KERNEL_DISPATCH, &row)?;
+        Ok(key)
+    }
+
+    fn copy(
+        &mut self,
+        event: &Event<'_>,
+        category: Value<'_>,
+        stack: i64,
+        (start, end): (i64, i64),
+    ) -> Result<i64, Refused> {
+        let (gpu, stream) = self.on_gpu(event);
+        let thread = self.known.unknown_thread(&mut self.out)?;
+        let name = unescape(event.name);
+        let shown = String::from_utf8_lossy(crate::output::short(&name));
+        let known = COPIES.iter().find(|copy| copy.0.iter().any(|part| shown.contains(part)));
+        let (to_gpu, from_gpu) = known.map_or((true, true), |copy| (copy.2, copy.3));
+        let to = self.known.agent(&mut self.out, to_gpu.then_some(gpu))?;
+        let from = self.known.agent(&mut self.out, from_gpu.then_some(gpu))?;
+        let stream = Value::Int(self.known.stream(&mut self.out, gpu, stream)?);
+        let copy_name = self.out.string(known.map_or("MEMORY_COPY_NONE", |copy| copy.1).as_bytes())?;
+        let region_name = self.out.string(b"")?;
+        let key = self.event(event, category, stack, None)?;
+        let bytes = event.args.bytes.filter(|bytes| *bytes >= 0);
+        if bytes.is_none() {
+            self.out.ignore("copies without a size, which are told as ones of 0 bytes,");
+        }
+        let extdata = json!({ "name": shown }).to_string();
+        let row = [
+            OWNER,
+            OWNER,
+            Value::Int(thread),
+            Value::Int(start),
+            Value::Int(end),
+            copy_name,
+            Value::Int(to),
+            NULL,
+            Value::Int(from),
+            NULL,
+            Value::Int(bytes.unwrap_or(0)),
+            stream,
+            stream,
+            region_name,
+            Value::Int(key),
+            Value::from(extdata.as_str()),
+        ];
+        self.out.push(rocpd::MEMORY_COPY, &row)?;
+        Ok(key)
+    }
+
+    /// What a collective says of itself, as args: a merge finds those of all ranks by them.
+    #[inline]
+    fn collective(&mut self, event: &Event<'_>, key: i64) -> Result<(), Refused> {
+        let said = &event.args.collective;
+        if said.name.is_none() && !event.name.starts_with(GLOO) {
+            return Ok(());
+        }
+        // The elements of the first input: the product of its sizes.
+        let product = |dims: &[u8]| {
+            let sizes = elements(dims).map(|size| size.plain().and_then(integer).filter(|size| *size >= 0));
+            sizes.into_iter().try_fold(1i64, |product, size| product.checked_mul(size?))
+        };
+        let counted = first_element(said.dims).filter(|dims| dims.starts_with(b"[")).and_then(product);
+        let counted = counted.map(|count| count.to_string());
+        let args: [(&str, &str, Option<&[u8]>); 7] = [
+            ("collective", "string", said.name),
+            ("comm", "string", said.group),
+            ("ranks", "string", said.ranks),
+            ("size", "int", said.group_size),
+            ("seq", "int", said.sequence),
+            ("count", "int", said.elements.or(counted.as_ref().map(|count| count.as_bytes()))),
+            ("datatype", "string", said.datatype.or(first_element(said.types))),
+        ];
+        let args = args.into_iter().filter_map(|(name, kind, value)| Some((name, kind, value?)));
+        for (position, (name, kind, value)) in (0i64..).zip(args) {
+            let value = unescape(value);
+            let value = Value::Text(crate::output::short(&value));
+            let row = [Value::Int(key), Value::Int(position), Value::from(kind), Value::from(name), value];
+            self.out.push(rocpd::ARG, &row)?;
+        }
+        Ok(())
+    }
+
+    /// A moment: a sample, and the values of counters if it is one of memory.
+    fn instant(&mut self, event: &Event<'_>) -> Result<(), Refused> {
+        let time = self.time(event)?;
+        if self.known.pid.is_none() && is_of_process(event.category.unwrap_or_default()) {
+            self.known.pid = event.pid.number();
+        }
+        if event.name == MEMORY {
+            return self.memory(event, time);
+        }
+        let thread = self.known.thread(&mut self.out, event.pid, event.tid)?;
+        let category = self.category(event)?;
+        let track = match category {
+            Value::Int(name) => self.known.track(&mut self.out, Some(thread), name)?,
+            _ => return Err(Refused::Bad("it has no category")),
+        };
+        let name = unescape(event.name);
+        let key = self.event(event, category, 0, Some(&name))?;
+        self.out.push(rocpd::SAMPLE, &[Value::Int(track), Value::Int(time), Value::Int(key)])?;
+        self.last = Some(self.last.map_or(time, |last| last.max(time)));
+        Ok(())
+    }
+
+    fn memory(&mut self, event: &Event<'_>, time: i64) -> Result<(), Refused> {
+        let mut device = (HOST, 0);
+        let mut values = [None; MEMORY_COUNTERS.len()];
+        for (name, value) in members(event.args.all.unwrap_or_default()) {
+            match name {
+                b"Device Type" => device.0 = value.plain().and_then(integer).unwrap_or(HOST),
+                b"Device Id" => device.1 = value.plain().and_then(integer).unwrap_or(0),
+                _ => {
+                    let place = MEMORY_COUNTERS.iter().position(|known| *known == name);
+                    if let Some(place) = place.and_then(|place| values.get_mut(place)) {
+                        *place = real(value);
+                    }
+                }
+            }
+        }
+        let gpu = (device.0 != HOST).then_some(device.1.max(0));
+        let key = self.sample_of_counters(event, time)?;
+        for (symbol, value) in MEMORY_COUNTERS.iter().zip(values) {
+            let Some(value) = value else { continue };
+            let name = [b"memory.", *symbol].concat();
+            let counter = self.known.counter(&mut self.out, gpu, (&name, symbol), "bytes")?;
+            let row = [Value::Int(key), Value::Int(counter), Value::Real(value)];
+            self.out.push(rocpd::PMC_EVENT, &row)?;
+        }
+        Ok(())
+    }
+
+    /// Counters that the program counts: each number of the args is one.
+    fn counters(&mut self, event: &Event<'_>) -> Result<(), Refused> {
+        let time = self.time(event)?;
+        let values = members(event.args.all.unwrap_or_default());
+        let values: Vec<_> =
+            values.filter_map(|(name, value)| Some((name, real(value)?))).take(MAX_COUNTERS).collect();
+        let key = self.sample_of_counters(event, time)?;
+        let counter_name = unescape(event.name);
+        for (symbol, value) in &values {
+            let symbol = unescape(symbol);
+            let name = [&counter_name, &b"."[..], &symbol].concat();
+            let counter = self.known.counter(&mut self.out, None, (&name, &symbol), "")?;
+            let row = [Value::Int(key), Value::Int(counter), Value::Real(*value)];
+            self.out.push(rocpd::PMC_EVENT, &row)?;
+        }
+        Ok(())
+    }
+
+    /// The moment of some values, on a track of the process with the name of the event.
+    fn sample_of_counters(&mut self, event: &Event<'_>, time: i64) -> Result<i64, Refused> {
+        let category = self.category(event)?;
+        let track = match self.name(event)? {
+            Value::Int(name) => self.known.track(&mut self.out, None, name)?,
+            _ => return Err(Refused::Bad("it has no name")),
+        };
+        let key = self.event(event, category, 0, None)?;
+        self.out.push(rocpd::SAMPLE, &[Value::Int(track), Value::Int(time), Value::Int(key)])?;
+        self.last = Some(self.last.map_or(time, |last| last.max(time)));
+        Ok(key)
+    }
+
+    /// One end of an arrow. Those from calls to kernels are the stack ids of both. Those from an operator to its
+    /// backward become an arg of each, with the same number.
+    fn flow(&mut self, event: &Event<'_>) -> Result<(), Refused> {
+        let category = event.category.unwrap_or_default();
+        if matches!(category, b"ac2g" | b"async_gpu" | b"async_cpu_to_gpu" | b"cpu_to_cuda" | b"cpu_to_gpu") {
+            return Ok(());
+        }
+        let time = event.ts.and_then(|ts| ts.checked_add(self.base));
+        let (pid, tid) = (crate::known::Key::of(event.pid), crate::known::Key::of(event.tid));
+        let is_there = self.last_span.spot.zip(time).is_some_and(|(spot, time)| spot == (pid, tid, time));
+        if !is_there {
+            let category = String::from_utf8_lossy(crate::text::cut(category, 64)).into_owned();
+            self.out.ignore(&format!("flow ends \"{category}\" without an event before them"));
+            return Ok(());
+        }
+        let (position, kind) = match event.phase {
+            b's' => (0, "flow start"),
+            b't' => (1, "flow step"),
+            _ => (2, "flow end"),
+        };
+        let (name, id) = (unescape(category), unescape(event.id));
+        let (name, id) = (crate::output::short(&name), crate::output::short(&id));
+        let row = [
+            Value::Int(self.last_span.event),
+            Value::Int(position),
+            Value::from(kind),
+            Value::Text(name),
+            Value::Text(id),
+        ];
+        self.out.push(rocpd::ARG, &row)?;
+        Ok(())
+    }
+
+    /// Names of processes and threads; how they are sorted on a screen has no place.
+    fn metadata(&mut self, event: &Event<'_>) {
+        match event.name {
+            b"thread_name" => {
+                let name = event.args.name.unwrap_or_default();
+                if !self.known.name_thread(event.pid, event.tid, name) {
+                    self.out.ignore("names of threads that came behind their events");
+                }
+            }
+            b"process_labels" if event.args.labels == Some(b"CPU") => {
+                self.known.pid = self.known.pid.or(event.pid.number());
+            }
+            b"process_name" => {
+                let is_own = self.known.pid.is_none_or(|pid| event.pid.number() == Some(pid));
+                if self.process_name.is_none() && is_own {
+                    let name = unescape(event.args.name.unwrap_or_default());
+                    let name = String::from_utf8_lossy(crate::text::cut(&name, 1024)).into_owned();
+                    self.process_name = Some(name);
+                }
+            }
+            // How a screen sorts is no part of what happened.
+            b"process_labels" | b"process_sort_index" | b"thread_sort_index" => {}
+            other => {
+                let other = String::from_utf8_lossy(crate::text::cut(other, 64)).into_owned();
+                self.out.ignore(&format!("metadata \"{other}\""));
+            }
+        }
+    }
+}
+
+/// What stands between the brackets of an object.
+fn inner(object: &[u8]) -> &[u8] {
+    let inner = object.strip_prefix(b"{").and_then(|rest| rest.strip_suffix(b"}"));
+    inner.unwrap_or_default().trim_ascii()
+}
+
+fn first_element(array: Option<&[u8]>) -> Option<&[u8]> {
+    match elements(array?).next()? {
+        Json::Array(text) | Json::Text(text) | Json::Scalar(text) => Some(text),
+        Json::Object(_) => None,
+    }
+}
+
+fn real(value: Json<'_>) -> Option<f64> {
+    let text = std::str::from_utf8(value.plain()?).ok()?;
+    text.parse().ok().filter(|value: &f64| value.is_finite())
+}

@@ -1,0 +1,94 @@
+//! The contents of JSON strings.
+
+use std::borrow::Cow;
+
+/// The text of a string from what stands between its quotes. Escapes that JSON does not know stand for the byte behind
+/// the backslash, and half a surrogate pair for U+FFFD: a name that somebody forgot to escape is still a name.
+pub(crate) fn unescape(raw: &[u8]) -> Cow<'_, [u8]> {
+    if !raw.contains(&b'\\') {
+        return Cow::Borrowed(raw);
+    }
+    let mut text = Vec::with_capacity(raw.len());
+    let mut rest = raw;
+    while let Some((byte, behind)) = rest.split_first() {
+        rest = behind;
+        if *byte != b'\\' {
+            text.push(*byte);
+            continue;
+        }
+        let Some((escape, behind)) = rest.split_first() else { break };
+        rest = behind;
+        match escape {
+            b'n' => text.push(b'\n'),
+            b't' => text.push(b'\t'),
+            b'r' => text.push(b'\r'),
+            b'b' => text.push(8),
+            b'f' => text.push(12),
+            b'u' => {
+                let (letter, behind) = letter(rest);
+                rest = behind;
+                text.extend_from_slice(letter.encode_utf8(&mut [0; 4]).as_bytes());
+            }
+            other => text.push(*other),
+        }
+    }
+    Cow::Owned(text)
+}
+
+/// The letter behind `\u`, which may take a second escape, and what stands behind it.
+fn letter(rest: &[u8]) -> (char, &[u8]) {
+    let (Some(first), Some(behind)) = (unit(rest), rest.get(4..)) else {
+        return (char::REPLACEMENT_CHARACTER, rest);
+    };
+    if (0xd800..0xdc00).contains(&first)
+        && let Some(second) = behind.strip_prefix(b"\\u").and_then(unit)
+        && (0xdc00..0xe000).contains(&second)
+    {
+        let letter = 0x10000 + ((first - 0xd800) << 10) + (second - 0xdc00);
+        let behind = behind.get(6..).unwrap_or_default();
+        return (char::from_u32(letter).unwrap_or(char::REPLACEMENT_CHARACTER), behind);
+    }
+    (char::from_u32(first).unwrap_or(char::REPLACEMENT_CHARACTER), behind)
+}
+
+fn unit(rest: &[u8]) -> Option<u32> {
+    let digits = rest.get(..4)?;
+    digits.iter().try_fold(0, |sum, digit| Some(sum * 16 + char::from(*digit).to_digit(16)?))
+}
+
+/// As much of a text as `most` bytes, cut between letters.
+pub(crate) fn cut(text: &[u8], most: usize) -> &[u8] {
+    if text.len() <= most {
+        return text;
+    }
+    let is_inside = |byte: &u8| byte & 0xc0 == 0x80;
+    let end = (most.saturating_sub(3)..=most).rev().find(|at| !text.get(*at).is_some_and(is_inside));
+    text.get(..end.unwrap_or(most)).unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn escapes_are_those_of_json_and_no_text_is_refused() {
+        for (raw, text) in [
+            (r"a\n\t\r\b\f\\\/\x", "a\n\t\r\u{8}\u{c}\\/x".as_bytes()),
+            (r"A😀", "A😀".as_bytes()),
+            (r"\ud83dx\ude00", "\u{fffd}x\u{fffd}".as_bytes()),
+            (r"\u12", "\u{fffd}12".as_bytes()),
+            ("plain", b"plain"),
+            ("\\", b""),
+        ] {
+            assert_eq!(unescape(raw.as_bytes()), text, "{raw}");
+        }
+        assert_eq!(unescape(br#"a\"b"#), &b"a\"b"[..]);
+    }
+
+    #[test]
+    fn a_cut_text_ends_with_a_whole_letter() {
+        assert_eq!(cut("aé".as_bytes(), 2), b"a");
+        assert_eq!(cut("aé".as_bytes(), 3), "aé".as_bytes());
+        assert_eq!(cut(b"abc", 2), b"ab");
+    }
+}

@@ -1,0 +1,210 @@
+use crate::document::{Depth, Ending, Item, walk};
+use crate::error::TranslateError;
+use crate::event::Event;
+use crate::facts::{Facts, Sidecar, sidecar, sidecar_path};
+use crate::input::{Input, open};
+use crate::known::Refused;
+use crate::output::{Output, SOURCE, Translation};
+use crate::rows::{Kind, Rows};
+use rpd_shard::file::Owner;
+use rpd_shard::identity::{boot_of_machine, unnamed_node};
+use rpd_shard::record::{Clock, ClockDomain, Exit, LossCause, Node, Process};
+use rpd_shard::{ShardWriter, WriteError};
+use std::convert::Infallible;
+use std::io::Write;
+use std::path::Path;
+
+/// Times from here on, ns, are ones of the wall clock without a base: microseconds with 16 digits.
+const WALL_CLOCK: i64 = 1_000_000_000_000_000_000;
+
+/// Writes what a file holds as a shard with one process; returns the sink and what became of the file. The file is read
+/// once; twice if the time that all others count from does not stand before the events. What is broken is told and in
+/// the loss ledger, and all that is whole is read.
+pub fn translate<W: Write>(path: &Path, sink: W, owner: &Owner) -> Result<(W, Translation), TranslateError> {
+    let mut input = opened(path)?;
+    let shard = ShardWriter::of_owner(sink, owner)?;
+    let mut run = Run {
+        path,
+        rows: Rows::new(Output::new(shard)),
+        facts: Facts::default(),
+        sidecar: Sidecar::default(),
+        clock: Clock::Realtime,
+        is_first: true,
+        unbased: false,
+    };
+    match sidecar(path) {
+        Ok(found) => run.sidecar = found,
+        Err(why) => run.rows.out.warn(why),
+    }
+    run.rows.out.shard.process(&run.process(None))?;
+    let ending = walk(&mut input, Depth::Everything, &mut |item| run.take(item))?;
+    failed(path, &mut input)?;
+    run.end(ending)
+}
+
+fn opened(path: &Path) -> Result<Input, TranslateError> {
+    let source = open(path).map_err(|source| TranslateError::Io { path: path.to_owned(), source })?;
+    Ok(Input::new(source))
+}
+
+fn failed(path: &Path, input: &mut Input) -> Result<(), TranslateError> {
+    match input.take_error() {
+        Some(source) => Err(TranslateError::Io { path: path.to_owned(), source }),
+        None => Ok(()),
+    }
+}
+
+/// One file on its way.
+struct Run<'a, W: Write> {
+    path: &'a Path,
+    rows: Rows<W>,
+    facts: Facts,
+    sidecar: Sidecar,
+    clock: Clock,
+    /// No span came by yet.
+    is_first: bool,
+    /// The file does not tell what its times count from, and is no legacy one.
+    unbased: bool,
+}
+
+impl<W: Write> Run<'_, W> {
+    fn take(&mut self, item: Item<'_>) -> Result<(), TranslateError> {
+        match item {
+            Item::Fact(name, value) => self.facts.take(name, value),
+            Item::Events { bare } => self.begin(bare)?,
+            Item::Event(at, event) => self.event(at, &event)?,
+            Item::Broken { at, why, alone } => {
+                let out = &mut self.rows.out;
+                out.leave_out(at, why, LossCause::BadRecord, None);
+                if !alone {
+                    out.lose_unknown(LossCause::BadRecord);
+                }
+            }
+            Item::TooLong(at) => {
+                self.rows.out.leave_out(at, "it has more than 16 MiB", LossCause::OverLimit, None);
+            }
+        }
+        Ok(())
+    }
+
+    /// What times count from has to be known before the first one.
+    fn begin(&mut self, bare: bool) -> Result<(), TranslateError> {
+        if bare {
+            return self.begin_legacy();
+        }
+        if self.facts.base.is_none() {
+            let mut input = opened(self.path)?;
+            let mut facts = Facts::default();
+            let Ok(_) = walk::<Infallible>(&mut input, Depth::FactsOnly, &mut |item| {
+                if let Item::Fact(name, value) = item {
+                    facts.take(name, value);
+                }
+                Ok(())
+            });
+            failed(self.path, &mut input)?;
+            self.facts.base = facts.base;
+            if self.facts.devices.is_empty() {
+                self.facts.devices = facts.devices;
+            }
+        }
+        self.unbased = self.facts.base.is_none();
+        self.rows.base = self.facts.base.unwrap_or(0);
+        self.rows.known.devices = std::mem::take(&mut self.facts.devices);
+        Ok(())
+    }
+
+    /// Torch without Kineto: times count from the start of the profiler, which only others know.
+    fn begin_legacy(&mut self) -> Result<(), TranslateError> {
+        self.clock = Clock::Boottime;
+        match self.sidecar.start_boottime_ns {
+            Some(start) => self.rows.base = start,
+            None => self.rows.out.warn(format!(
+                "it was written by torch without Kineto and has no times of day, and there is no {} that tells when its profiler was started: its times count from then, and DO NOT LINE UP with those of other files",
+                sidecar_path(self.path).display()
+            )),
+        }
+        Ok(())
+    }
+
+    #[inline]
+    fn event(&mut self, at: u64, event: &Event<'_>) -> Result<(), WriteError> {
+        if self.is_first && event.phase == b'X' {
+            self.first_span(event);
+        }
+        self.rows.out.account.events += 1;
+        match self.rows.add(event) {
+            Ok(()) => Ok(()),
+            Err(Refused::Write(error)) => Err(error),
+            Err(refused) => {
+                let (why, cause) = refused.words();
+                let table =
+                    (event.phase == b'X').then(|| Kind::of(event.category.unwrap_or_default()).table());
+                self.rows.out.leave_out(at, why, cause, table);
+                Ok(())
+            }
+        }
+    }
+
+    fn first_span(&mut self, event: &Event<'_>) {
+        self.is_first = false;
+        if self.unbased && event.ts.is_some_and(|ts| ts < WALL_CLOCK) {
+            self.rows.out.warn(
+                "it has no baseTimeNanoseconds, and its times are too small for times of day: what they count from is not known, and they DO NOT LINE UP with those of other files"
+                    .to_owned(),
+            );
+        }
+    }
+
+    /// The rank, as far as the file tells.
+    fn process(&self, exit: Option<Exit>) -> Process {
+        let pid = self.rows.known.pid.and_then(|pid| i32::try_from(pid).ok()).filter(|pid| *pid > 0);
+        let pid = pid.or(self.sidecar.pid).unwrap_or(0);
+        let first_seen = self.rows.first.unwrap_or(0);
+        let hostname = self.facts.host.clone().unwrap_or_default();
+        let node = Node { hostname, ..Node::default() };
+        let node = match boot_of_machine(&node) {
+            Some(boot_id) => Node { machine_id: node.hostname.clone(), boot_id, ..node },
+            None => unnamed_node(0, &[(pid, first_seen)]),
+        };
+        let rank = self.facts.rank;
+        Process {
+            source: SOURCE,
+            rank: rank.or(self.sidecar.rank),
+            size: self.facts.world,
+            local_rank: None,
+            rank_from: rank.map(|_| "distributedInfo".to_owned()),
+            worker: false,
+            restart: 0,
+            domain: ClockDomain { boot_id: node.boot_id.clone(), time_namespace: 0 },
+            node,
+            clock: self.clock,
+            pid,
+            ppid: 0,
+            start_ticks: 0,
+            first_seen,
+            last_seen: self.rows.last,
+            command: self.rows.process_name.clone().unwrap_or_default(),
+            environment: Vec::new(),
+            exit,
+        }
+    }
+
+    fn end(mut self, ending: Ending) -> Result<(W, Translation), TranslateError> {
+        if let Some((at, why)) = ending.damage {
+            if !ending.has_events {
+                return Err(TranslateError::NoTrace { path: self.path.to_owned(), offset: at, reason: why });
+            }
+            let out = &mut self.rows.out;
+            out.warn(format!("it is damaged at byte {at}: {why}; what stands behind is lost"));
+            out.lose_unknown(LossCause::Truncated);
+        }
+        if !ending.has_events {
+            let reason = "there are no traceEvents".to_owned();
+            return Err(TranslateError::NoTrace { path: self.path.to_owned(), offset: 0, reason });
+        }
+        // The profiler writes its file while the process runs on.
+        let process = self.process(self.rows.last.map(|_| Exit::Unknown));
+        self.rows.out.shard.process(&process)?;
+        Ok(self.rows.out.finish()?)
+    }
+}

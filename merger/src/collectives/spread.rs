@@ -1,0 +1,85 @@
+//! How far apart ranks leave a collective. All have what they came for at about the same time: what is between them is
+//! the network, the machine, or the clocks.
+
+use super::late::is_comparable;
+use super::matching::Matched;
+use crate::clock::DomainFit;
+use crate::comm::Comm;
+use crate::failure::Failure;
+use rpd_shard::model::LocalNs;
+use rpd_shard::record::{ClockDomain, wire};
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+
+/// The distance of the first and the last end of a collective, ns.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct Spread {
+    /// Collectives that were looked at.
+    pub collectives: u64,
+    /// The middle one.
+    pub median_ns: i64,
+    /// The greatest one.
+    pub most_ns: i64,
+}
+
+/// The spread of the matched collectives whose times say something, the same in all merge ranks. `fits` are by domain.
+pub fn spread(
+    comm: &impl Comm,
+    matched: &Matched,
+    fits: &BTreeMap<ClockDomain, DomainFit>,
+) -> Result<Option<Spread>, Failure> {
+    let fit_of: Vec<Option<&DomainFit>> =
+        matched.members.all.iter().map(|participant| fits.get(&participant.domain)).collect();
+    let comparable = matched
+        .kept
+        .iter()
+        .filter(|kept| kept.guests.len() > 1 && is_comparable(kept, &matched.members.all, &fit_of));
+    let distance = |kept: &super::Kept| {
+        let ends =
+            kept.guests.iter().map(|guest| match fit_of.get(guest.participant as usize).copied().flatten() {
+                Some(fit) => fit.map.map(LocalNs(guest.exit)).ns(),
+                None => guest.exit,
+            });
+        let (first, last) = ends.fold((i64::MAX, i64::MIN), |(a, b), end| (a.min(end), b.max(end)));
+        last.saturating_sub(first)
+    };
+    let mine: Vec<i64> = comparable.map(distance).collect();
+    let mut outgoing = vec![Vec::new(); comm.size()];
+    if let Some(to_first) = outgoing.first_mut() {
+        *to_first = wire::encode(&mine);
+    }
+    drop(mine);
+    let incoming = comm.all_to_all(outgoing);
+    let mut all: Vec<i64> = Vec::new();
+    for message in incoming.iter().filter(|_| comm.rank() == 0) {
+        let theirs: Vec<i64> = wire::decode_message(message).map_err(Failure::message)?;
+        all.extend(theirs);
+    }
+    let told = Spread::of(all);
+    let messages = comm.all_gather(if comm.rank() == 0 { wire::encode(&told) } else { Vec::new() });
+    match messages.first() {
+        Some(message) => wire::decode_message(message).map_err(Failure::message),
+        None => Ok(None),
+    }
+}
+
+impl Spread {
+    fn of(mut distances: Vec<i64>) -> Option<Spread> {
+        distances.sort_unstable();
+        let most_ns = *distances.last()?;
+        let median_ns = *distances.get(distances.len() / 2)?;
+        Some(Spread { collectives: distances.len() as u64, median_ns, most_ns })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_spread_is_the_middle_and_the_greatest_distance() {
+        assert_eq!(Spread::of(Vec::new()), None);
+        let spread = Spread { collectives: 3, median_ns: 5, most_ns: 90 };
+        assert_eq!(Spread::of(vec![90, 1, 5]), Some(spread));
+    }
+}
