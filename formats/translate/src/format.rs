@@ -1,5 +1,6 @@
 //! What kind of input a file is, by its first bytes and not by its name.
 
+use rpd_perfetto::read::is_perfetto;
 use rpd_rocpd::read::{FileKind, sniff};
 use rpd_rocprofv3::is_rocprofv3_json;
 use rpd_shard::file::FILE_MAGIC;
@@ -19,6 +20,8 @@ pub enum Format {
     LegacyRpd,
     /// The JSON of rocprofv3 in ROCm 6.
     Rocprofv3Json,
+    /// A Perfetto trace of track events, as rocprof-sys writes.
+    PerfettoTrace,
 }
 
 /// Looks into a file. What is none of them is told in the words behind its path.
@@ -40,7 +43,8 @@ pub fn format_of(path: &Path) -> Result<Format, &'static str> {
         ),
         FileKind::Empty => Err("is empty: its writer was killed before it wrote anything"),
         FileKind::NotADatabase if is_rocprofv3_json(path) => Ok(Format::Rocprofv3Json),
-        FileKind::NotADatabase => Err("is no shard, no RocPD or RPD database and no JSON of rocprofv3"),
+        FileKind::NotADatabase if is_perfetto(path) => Ok(Format::PerfettoTrace),
+        FileKind::NotADatabase => Err("is no shard, no RocPD or RPD database, no JSON of rocprofv3 and no Perfetto trace"),
         FileKind::Unreadable => Err("cannot be read: check that it is there, and its permissions"),
     }
 }

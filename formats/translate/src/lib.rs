@@ -24,6 +24,7 @@ pub fn translate<W: Write>(
     let sink = match format {
         Format::LegacyRpd => account::legacy(path, sink, owner, &mut account)?,
         Format::Rocprofv3Json => account::rocprofv3(path, sink, owner, &mut account)?,
+        Format::PerfettoTrace => account::perfetto(path, sink, owner, &mut account)?,
         Format::Shard => return Err(format!("{} is a shard already", path.display())),
         Format::RocPd => return Err(format!("{} is merged as it is", path.display())),
     };
