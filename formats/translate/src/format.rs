@@ -44,7 +44,9 @@ pub fn format_of(path: &Path) -> Result<Format, &'static str> {
         FileKind::Empty => Err("is empty: its writer was killed before it wrote anything"),
         FileKind::NotADatabase if is_rocprofv3_json(path) => Ok(Format::Rocprofv3Json),
         FileKind::NotADatabase if is_perfetto(path) => Ok(Format::PerfettoTrace),
-        FileKind::NotADatabase => Err("is no shard, no RocPD or RPD database, no JSON of rocprofv3 and no Perfetto trace"),
+        FileKind::NotADatabase => {
+            Err("is no shard, no RocPD or RPD database, no JSON of rocprofv3 and no Perfetto trace")
+        }
         FileKind::Unreadable => Err("cannot be read: check that it is there, and its permissions"),
     }
 }

@@ -183,7 +183,8 @@ impl Profiles {
             .filter(|path| path.extension().is_some_and(|ending| ending == "db") && !is_merge(path))
             .filter_map(|path| path.parent().map(Path::to_path_buf))
             .collect();
-        let is_beside = |path: &Path| path.parent().is_some_and(|folder| folders.iter().any(|of| of == folder));
+        let is_beside =
+            |path: &Path| path.parent().is_some_and(|folder| folders.iter().any(|of| of == folder));
         let traces = self.files.extract_if(.., |path| {
             is_beside(path) && format_of(path) == Ok(Format::PerfettoTrace) && !is_output(path)
         });
@@ -216,7 +217,8 @@ impl Profiles {
 fn is_profile(path: &Path) -> bool {
     let Some(name) = path.file_name() else { return false };
     let name = name.to_string_lossy();
-    let ends = |endings: &[&str]| endings.iter().any(|ending| name.len() > ending.len() && name.ends_with(ending));
+    let ends =
+        |endings: &[&str]| endings.iter().any(|ending| name.len() > ending.len() && name.ends_with(ending));
     let is_named = ends(&PROFILE_ENDINGS) || name.ends_with("_results.json");
     (is_named || ends(&SHARED_ENDINGS))
         && !path.is_dir()

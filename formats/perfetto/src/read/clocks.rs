@@ -217,15 +217,13 @@ mod tests {
         assert_eq!(clocks.time(1, Some(3), 10), Some(10));
         assert_eq!((clocks.target(), clocks.time(1, Some(6), 10)), (Clock::Monotonic, None));
         let mut clocks = Clocks::default();
-        let bytes = snapshot(&[(6, 100, false, 1), (3, 70, false, 1), (1, 5_000, false, 1), (5, 60, false, 1)]);
+        let bytes =
+            snapshot(&[(6, 100, false, 1), (3, 70, false, 1), (1, 5_000, false, 1), (5, 60, false, 1)]);
         clocks.survey(Fields(&bytes)).unwrap();
-        assert_eq!([3, 4, 1, 5, 6].map(|id| clocks.time(1, Some(id), 80)), [
-            Some(110),
-            Some(110),
-            Some(-4820),
-            Some(120),
-            Some(80)
-        ]);
+        assert_eq!(
+            [3, 4, 1, 5, 6].map(|id| clocks.time(1, Some(id), 80)),
+            [Some(110), Some(110), Some(-4820), Some(120), Some(80)]
+        );
         let reading = Reading { boottime: 100, monotonic: 70, monotonic_raw: 60, realtime: 5_000 };
         assert_eq!((clocks.target(), clocks.readings.as_slice()), (Clock::Boottime, &[reading][..]));
         assert_eq!(clocks.time(1, Some(6), u64::MAX), None);

@@ -98,7 +98,9 @@ fn is_packet(packet: &[u8]) -> bool {
         match field {
             // Times, sequences, flags; snapshots, events, interned data, defaults, tracks, packed packets, settings.
             Ok((8 | 10 | 13 | 58 | 3 | 79, Field::Varint(_))) => known = true,
-            Ok((6 | 11 | 12 | 33 | 35 | 36 | 45 | 50 | 59 | 60 | 66 | 69 | 89, Field::Bytes(_))) => known = true,
+            Ok((6 | 11 | 12 | 33 | 35 | 36 | 45 | 50 | 59 | 60 | 66 | 69 | 89, Field::Bytes(_))) => {
+                known = true
+            }
             Ok((1..=MOST, _)) => {}
             _ => return false,
         }
@@ -115,7 +117,12 @@ mod tests {
         let head = crate::file_head(crate::Timestamp::default(), 5);
         assert!(begins_with_packets(&head) && begins_with_packets(&[&head[..], &[PACKET, 100, 1]].concat()));
         assert!(!begins_with_packets(b"") && !begins_with_packets(b"\n"));
-        for text in ["\n{\"traceEvents\": []}", "\n\n\n\n\n\n\n\n\n\n\n\n", "\n  timestamp,metric\n1,2\n", "SQLite format 3"] {
+        for text in [
+            "\n{\"traceEvents\": []}",
+            "\n\n\n\n\n\n\n\n\n\n\n\n",
+            "\n  timestamp,metric\n1,2\n",
+            "SQLite format 3",
+        ] {
             assert!(!begins_with_packets(text.as_bytes()), "{text:?}");
         }
         assert!(!begins_with_packets(&[0x0a; 300]));

@@ -83,7 +83,14 @@ impl<'a, W: Write> Output<'a, W> {
     }
 
     /// Counts what is in no row.
-    pub(super) fn lose(&mut self, what: &str, source: u32, table: Option<TableId>, cause: LossCause, rows: u64) {
+    pub(super) fn lose(
+        &mut self,
+        what: &str,
+        source: u32,
+        table: Option<TableId>,
+        cause: LossCause,
+        rows: u64,
+    ) {
         if rows > 0 {
             *self.account.lost.entry(what.to_owned()).or_default() += rows;
             self.shard.loss(Loss { source, table, cause, rows: Some(rows) });

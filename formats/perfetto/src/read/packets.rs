@@ -100,7 +100,8 @@ impl<R: BufRead> Packets<R> {
 
     fn byte(&mut self, head: &mut u64) -> Result<Option<u8>, Stop> {
         let filled = self.input.fill_buf();
-        let Some(byte) = filled.map(|bytes| bytes.first().copied()).map_err(|error| self.failed(error))? else {
+        let Some(byte) = filled.map(|bytes| bytes.first().copied()).map_err(|error| self.failed(error))?
+        else {
             return Ok(None);
         };
         self.input.consume(1);

@@ -89,7 +89,9 @@ impl StackTables {
         let ids = self.stacks.get(&stack)?;
         // The innermost ones stand last.
         let ids = &ids[ids.len().saturating_sub(MAX_FRAMES)..];
-        Some(ids.iter().map(|id| self.frames.get(id).map_or_else(Frame::default, |f| self.frame(f))).collect())
+        Some(
+            ids.iter().map(|id| self.frames.get(id).map_or_else(Frame::default, |f| self.frame(f))).collect(),
+        )
     }
 
     fn frame(&self, frame: &InternedFrame) -> Frame<'_> {

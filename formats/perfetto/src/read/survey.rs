@@ -83,7 +83,8 @@ impl Survey {
     fn process(&mut self, pid: i32, name: &[u8]) {
         match self.processes.iter().position(|(known, _)| *known == pid) {
             Some(place) => {
-                if let Some((_, known)) = self.processes.get_mut(place).filter(|(_, known)| known.is_empty()) {
+                if let Some((_, known)) = self.processes.get_mut(place).filter(|(_, known)| known.is_empty())
+                {
                     *known = name.to_vec();
                 }
             }

@@ -268,7 +268,8 @@ impl<W: Write> Reader<'_, W> {
             return Ok(());
         }
         let Some(Some(at)) = time else {
-            let what = if time.is_none() { "events without a time" } else { "events on a clock of their own" };
+            let what =
+                if time.is_none() { "events without a time" } else { "events on a clock of their own" };
             self.lose(0, Lost(what, None, LossCause::BadRecord));
             return Ok(());
         };
@@ -300,14 +301,22 @@ impl<W: Write> Reader<'_, W> {
                 *self.odd.entry(what).or_default() += count;
             }
         }
-        self.output.lose("values without a counter", 0, Some(rocpd::PMC_EVENT), LossCause::BadRecord, event.strays);
+        self.output.lose(
+            "values without a counter",
+            0,
+            Some(rocpd::PMC_EVENT),
+            LossCause::BadRecord,
+            event.strays,
+        );
         for (counter, value) in std::mem::take(&mut event.others) {
             self.count(sequence, (counter, value), at, b"")?;
         }
         match event.kind {
             Kind::Counter => match event.value {
                 Some(value) => self.count(sequence, (track, value), at, &event.category)?,
-                None => self.lose(0, Lost("counters without a value", Some(rocpd::SAMPLE), LossCause::BadRecord)),
+                None => {
+                    self.lose(0, Lost("counters without a value", Some(rocpd::SAMPLE), LossCause::BadRecord))
+                }
             },
             Kind::Unknown => self.lose(0, Lost("events of an unknown kind", None, LossCause::BadRecord)),
             Kind::End => match self.slices.end(number, track) {
@@ -320,7 +329,8 @@ impl<W: Write> Reader<'_, W> {
                     let args = event.annotations.len() as u64;
                     self.output.lose("args of ends", 0, Some(rocpd::ARG), LossCause::BadRecord, args);
                     if !self.slices.stray_end(track, at) {
-                        let lost = Lost("ends without a beginning", Some(rocpd::REGION), LossCause::OverLimit);
+                        let lost =
+                            Lost("ends without a beginning", Some(rocpd::REGION), LossCause::OverLimit);
                         self.lose(0, lost);
                     }
                 }
@@ -355,7 +365,8 @@ impl<W: Write> Reader<'_, W> {
             let Value::Int(name) = self.output.string(name)? else { return Ok(()) };
             let open = Open::new(place, at, name, row, event.annotations.len() as i64);
             if !self.slices.begin(sequence, track, open) {
-                let lost = Lost("slices of which too many are open", Some(rocpd::REGION), LossCause::OverLimit);
+                let lost =
+                    Lost("slices of which too many are open", Some(rocpd::REGION), LossCause::OverLimit);
                 self.lose(place.source, lost);
             }
             return Ok(());
@@ -377,8 +388,7 @@ impl<W: Write> Reader<'_, W> {
         event: &Event,
         extdata: Option<&str>,
     ) -> Result<i64, TranslateError> {
-        let category =
-            if event.category.is_empty() { NULL } else { self.output.string(&event.category)? };
+        let category = if event.category.is_empty() { NULL } else { self.output.string(&event.category)? };
         for _ in event.flows.iter().skip(1) {
             self.output.ignore("flows of an event beside its first");
         }
@@ -484,7 +494,10 @@ impl<W: Write> Reader<'_, W> {
 
     /// Ends what is open.
     fn rest(&mut self) -> Result<(), TranslateError> {
-        for rest in std::mem::take(&mut self.slices).rest() {
+        let mut left = std::mem::take(&mut self.slices).rest();
+        // What is open ends with its process, whose last time may be an end that is still to be paired.
+        left.sort_by_key(|rest| matches!(rest, Rest::Open(_)));
+        for rest in left {
             match rest {
                 Rest::Ended(open, at) => {
                     self.tracks.seen(open.place_source, at);
@@ -516,7 +529,9 @@ impl<W: Write> Reader<'_, W> {
     fn readings(&mut self) -> Result<(), TranslateError> {
         let processes = described(&self.tracks.processes, self.clocks.target());
         let Some(Process { domain, .. }) = processes.first() else { return Ok(()) };
-        for Reading { boottime, monotonic, monotonic_raw, realtime } in std::mem::take(&mut self.clocks.readings) {
+        for Reading { boottime, monotonic, monotonic_raw, realtime } in
+            std::mem::take(&mut self.clocks.readings)
+        {
             let (domain, bracket) = (domain.clone(), SNAPSHOT_BRACKET);
             let set = ClockSet { domain, boottime, monotonic_raw, monotonic, realtime, bracket };
             self.output.shard.clock(&set)?;

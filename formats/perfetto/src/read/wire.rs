@@ -169,7 +169,9 @@ mod tests {
     #[test]
     fn what_is_no_field_is_malformed() {
         let long = [0xff; 11];
-        for bytes in [&[0x0a, 5, 1][..], &[0x0b], &[0x0c], &[0x0e], &[0x00, 0], &[0x09, 1, 2], &[0x0d, 1], &long] {
+        for bytes in
+            [&[0x0a, 5, 1][..], &[0x0b], &[0x0c], &[0x0e], &[0x00, 0], &[0x09, 1, 2], &[0x0d, 1], &long]
+        {
             assert_eq!(Fields(bytes).collect::<Vec<_>>(), [Err(Malformed)], "{bytes:x?}");
         }
         // A length of nearly 2^64.
