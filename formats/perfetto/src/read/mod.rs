@@ -28,6 +28,7 @@ mod error;
 mod event;
 mod output;
 mod packets;
+mod rows;
 mod sequence;
 mod slices;
 mod stacks;
