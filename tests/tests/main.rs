@@ -30,6 +30,7 @@ mod one_time;
 mod other_formats;
 mod output_forms;
 mod perfetto_packets;
+mod profiler_files;
 mod refused_outputs;
 mod rocpd_input;
 mod rpd_again;

@@ -1,4 +1,4 @@
-//! Perfetto traces, written in bulk.
+//! Perfetto traces, written in bulk and read as shards.
 //!
 //! * [`Sequence`] writes the packets of one process and one file: tracks, interned texts, slices, instants, counters,
 //!   samples;
@@ -6,6 +6,7 @@
 //!   packets;
 //! * [`Timeline`] turns spans into beginnings and ends in the order that a track needs, with lanes for overlaps
 //!   and cuts where a file ends;
+//! * [`read`] turns a trace of any writer into a shard;
 //! * [`Timestamp`], [`Span`] and [`Window`] are checked when they are made, so that nothing behind them can fail.
 //!
 //! A trace is a row of packets and nothing else: any pieces that are written one behind the other are a trace. The packets are described in `docs/FORMATS.md`.
@@ -32,6 +33,7 @@ mod head;
 mod iids;
 mod lanes;
 mod packed;
+pub mod read;
 mod sample;
 mod sequence;
 mod text;

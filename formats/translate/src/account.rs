@@ -102,6 +102,29 @@ pub(crate) fn kineto<W: Write>(
     Ok(sink)
 }
 
+pub(crate) fn perfetto<W: Write>(
+    path: &Path,
+    sink: W,
+    owner: &Owner,
+    account: &mut Account,
+) -> Result<W, String> {
+    let (sink, told) = rpd_perfetto::read::translate(path, sink, owner).map_err(|error| chain(&error))?;
+    told.warnings.into_iter().for_each(|line| account.warn(line));
+    account.ignored(&told.ignored);
+    Ok(sink)
+}
+
+pub(crate) fn omnistat<W: Write>(
+    path: &Path,
+    sink: W,
+    owner: &Owner,
+    account: &mut Account,
+) -> Result<W, String> {
+    let (sink, told) = rpd_omnistat::translate(path, sink, owner).map_err(|error| chain(&error))?;
+    told.warnings.into_iter().for_each(|line| account.warn(line));
+    Ok(sink)
+}
+
 /// An error with what the system said.
 pub(crate) fn chain(error: &dyn std::error::Error) -> String {
     let mut text = error.to_string();

@@ -1,6 +1,9 @@
 //! What kind of input a file is, by its first bytes and not by its name.
 
+use crate::refused::why_refused;
 use rpd_kineto::is_kineto;
+use rpd_omnistat::is_omnistat;
+use rpd_perfetto::read::is_perfetto;
 use rpd_rocpd::read::{FileKind, sniff};
 use rpd_rocprofv3::is_rocprofv3_json;
 use rpd_shard::file::FILE_MAGIC;
@@ -22,7 +25,15 @@ pub enum Format {
     Rocprofv3Json,
     /// A trace of the PyTorch profiler, plain or gzip.
     Kineto,
+    /// A Perfetto trace of track events, as rocprof-sys writes.
+    PerfettoTrace,
+    /// A table of `omnistat-query --export`.
+    OmnistatCsv,
 }
+
+/// What is said of a file of which nothing else can be said.
+const UNKNOWN: &str = "is no shard, no RocPD or RPD database, no JSON of rocprofv3 or the PyTorch profiler, no Perfetto trace and no table of \
+                       omnistat";
 
 /// Looks into a file. What is none of them is told in the words behind its path.
 pub fn format_of(path: &Path) -> Result<Format, &'static str> {
@@ -44,9 +55,9 @@ pub fn format_of(path: &Path) -> Result<Format, &'static str> {
         FileKind::Empty => Err("is empty: its writer was killed before it wrote anything"),
         FileKind::NotADatabase if is_rocprofv3_json(path) => Ok(Format::Rocprofv3Json),
         FileKind::NotADatabase if is_kineto(path) => Ok(Format::Kineto),
-        FileKind::NotADatabase => {
-            Err("is no shard, no RocPD or RPD database and no JSON of rocprofv3 or the PyTorch profiler")
-        }
+        FileKind::NotADatabase if is_perfetto(path) => Ok(Format::PerfettoTrace),
+        FileKind::NotADatabase if is_omnistat(path) => Ok(Format::OmnistatCsv),
+        FileKind::NotADatabase => Err(why_refused(path).unwrap_or(UNKNOWN)),
         FileKind::Unreadable => Err("cannot be read: check that it is there, and its permissions"),
     }
 }

@@ -5,6 +5,7 @@
 
 mod account;
 mod format;
+mod refused;
 
 pub use account::Account;
 pub use format::{Format, format_of};
@@ -25,6 +26,8 @@ pub fn translate<W: Write>(
         Format::LegacyRpd => account::legacy(path, sink, owner, &mut account)?,
         Format::Rocprofv3Json => account::rocprofv3(path, sink, owner, &mut account)?,
         Format::Kineto => account::kineto(path, sink, owner, &mut account)?,
+        Format::PerfettoTrace => account::perfetto(path, sink, owner, &mut account)?,
+        Format::OmnistatCsv => account::omnistat(path, sink, owner, &mut account)?,
         Format::Shard => return Err(format!("{} is a shard already", path.display())),
         Format::RocPd => account::rocpd(path, sink, owner, &mut account)?,
     };

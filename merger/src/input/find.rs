@@ -12,8 +12,11 @@ use std::time::SystemTime;
 
 /// Ending of a shard's file name.
 pub const SHARD_ENDING: &str = "rpdshard";
-/// Endings of files that profilers write: RocPD, RPD, and the JSON of rocprofv3 and the PyTorch profiler.
-const PROFILE_ENDINGS: [&str; 4] = [".db", ".rpd", ".json", ".json.gz"];
+/// Endings of files that profilers write: RocPD, RPD.
+const PROFILE_ENDINGS: [&str; 2] = [".db", ".rpd"];
+/// Endings of files that others write, too, so that only their content tells: JSON of rocprofv3 and the PyTorch profiler, Perfetto traces,
+/// tables of omnistat.
+const SHARED_ENDINGS: [&str; 6] = [".json", ".json.gz", ".proto", ".pftrace", ".pftrace.gz", ".csv"];
 /// Where runs are collected unless something else is said.
 const DEFAULT_ROOT: &str = "rpd-out";
 /// Name of the output unless something else is said.
@@ -166,15 +169,38 @@ fn profiles_in(dir: &Path, all: bool) -> Result<Profiles, Failure> {
         }
     }
     found.files.sort();
+    found.pass_over_traces();
     let (merges, others): (Vec<_>, Vec<_>) =
-        found.files.into_iter().partition(|path| is_text(path) && is_merge(path));
+        found.files.into_iter().partition(|path| is_text(path) && is_output(path));
     Ok(Profiles { files: if others.is_empty() && all { merges } else { others }, ..found })
 }
 
 impl Profiles {
+    /// Leaves traces out that lie beside databases: rocprofv3 and rocprof-sys write what they saw in both forms, and it
+    /// would be there twice.
+    fn pass_over_traces(&mut self) {
+        let folders: Vec<PathBuf> = (self.files.iter())
+            .filter(|path| path.extension().is_some_and(|ending| ending == "db") && !is_merge(path))
+            .filter_map(|path| path.parent().map(Path::to_path_buf))
+            .collect();
+        let is_beside =
+            |path: &Path| path.parent().is_some_and(|folder| folders.iter().any(|of| of == folder));
+        let traces = self.files.extract_if(.., |path| {
+            is_beside(path) && format_of(path) == Ok(Format::PerfettoTrace) && !is_output(path)
+        });
+        for trace in traces {
+            let shown = trace.display().to_string();
+            let reason = format!(
+                "{shown} is left out: databases lie beside it, and profilers write the same to both; name it to have \
+                 it merged, too"
+            );
+            self.passed_over.push((PathBuf::from(shown), reason));
+        }
+    }
+
     /// Notes a folder if it holds profiles.
     fn pass_over(&mut self, folder: &Path, inside: &[PathBuf], above: &Path) {
-        let profiles = inside.iter().filter(|path| is_profile(path) && !is_merge(path)).count();
+        let profiles = inside.iter().filter(|path| is_profile(path) && !is_output(path)).count();
         if profiles > 0 {
             let (folder, above) = (folder.display(), above.display());
             let reason = format!(
@@ -186,21 +212,18 @@ impl Profiles {
     }
 }
 
-/// Whether a file has the name of a profile. JSON has to be one, too, since many write some. What is named
-/// like one and cannot be read is told later.
+/// Whether a file has the name of a profile. JSON, CSV and traces have to be one, too, since many write some. What is
+/// named like one and cannot be read is told later.
 fn is_profile(path: &Path) -> bool {
-    let name = path.file_name().unwrap_or_default().to_string_lossy();
-    let ending = PROFILE_ENDINGS.iter().find(|ending| name.len() > ending.len() && name.ends_with(**ending));
-    let is_json = ending.is_some_and(|ending| ending.starts_with(".json"));
-    ending.is_some()
+    let Some(name) = path.file_name() else { return false };
+    let name = name.to_string_lossy();
+    let ends =
+        |endings: &[&str]| endings.iter().any(|ending| name.len() > ending.len() && name.ends_with(ending));
+    let is_named = ends(&PROFILE_ENDINGS) || name.ends_with("_results.json");
+    (is_named || ends(&SHARED_ENDINGS))
         && !path.is_dir()
         && !is_default_output(path)
-        && (!is_json || is_result(path) || format_of(path).is_ok())
-}
-
-/// Whether a file is named as rocprofv3 names its JSON: where it is none, that is worth a word.
-fn is_result(path: &Path) -> bool {
-    path.file_stem().is_some_and(|stem| stem.to_string_lossy().ends_with("_results"))
+        && (is_named || format_of(path).is_ok())
 }
 
 /// Whether a file is one that a merge wrote, by its metadata.
@@ -212,6 +235,11 @@ pub(crate) fn is_merge(path: &Path) -> bool {
         Ok(Format::LegacyRpd) => rpd_legacy::is_merge(path),
         _ => false,
     }
+}
+
+/// The same of traces, too, which a merge leaves beside its inputs.
+fn is_output(path: &Path) -> bool {
+    is_merge(path) || format_of(path) == Ok(Format::PerfettoTrace) && rpd_perfetto::read::is_ours(path)
 }
 
 /// Whether a file has the name that a merge gives its output.
@@ -293,7 +321,7 @@ fn one_run_in(dir: &Path) -> Result<PathBuf, Failure> {
     match runs.as_slice() {
         [run] => Ok(run.clone()),
         [] => Err(Failure::Input(format!(
-            "no *.{SHARD_ENDING} in {dir}, nor *.db, *.rpd, *.json or *.json.gz of a profiler: was the program run under rpd-collect, and did it call roctx, MPI or RCCL?"
+            "no *.{SHARD_ENDING} in {dir}, nor *.db, *.rpd, *.json, *.json.gz, *.proto, *.pftrace or *.csv of a profiler: was the program run under rpd-collect, and did it call roctx, MPI or RCCL?"
         ))),
         runs => {
             let names: Vec<_> = runs.iter().filter_map(|r| Some(r.file_name()?.to_string_lossy())).collect();

@@ -12,6 +12,7 @@ pub mod gone;
 mod kept;
 pub mod lost;
 pub mod opened;
+pub mod pass;
 pub mod plan;
 pub mod ranks;
 mod same;

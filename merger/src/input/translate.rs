@@ -90,7 +90,7 @@ pub struct Told {
 
 /// Whether a file has to be translated.
 pub fn is_foreign(listed: &Listed) -> bool {
-    matches!(listed.format, Ok(Format::LegacyRpd | Format::Rocprofv3Json | Format::Kineto))
+    !matches!(listed.format, Ok(Format::Shard | Format::RocPd) | Err(_))
 }
 
 /// Translates every `ranks`th of the files that need it, beginning with that of `rank`.

@@ -1,12 +1,13 @@
 //! Where the rows come from: process rows with rank and clock, and the metadata of the job.
 //!
 //! Nothing here may depend on the date, on paths, or on the number of merge ranks: the same inputs
-//! give the same database.
+//! give the same database. Only the name of a pass comes from the name of its file.
 
 use crate::agree::clocks::JobClocks;
 use crate::agree::nodes::Nodes;
 use crate::input::death::signal_name;
 use crate::input::opened::shard_source_id;
+use crate::input::pass::pass_of;
 use crate::input::plan::Plan;
 use crate::input::schema::JobSchema;
 use crate::input::source::Origin;
@@ -20,6 +21,7 @@ use rpd_shard::Shard;
 use rpd_shard::model::{Cells, Keys, Kind, Merged, OwnedValue, Rows, RowsBuilder, Schema, Value, rocpd};
 use rpd_shard::record::{Clock, Exit};
 use serde_json::{Map, Value as Json, json};
+use std::path::Path;
 
 /// The row of `rocpd_info_process`; `extdata.rpd` says what RocPD has no column for.
 ///
@@ -136,11 +138,11 @@ pub fn note_handles(rows: &mut Rows<Merged>, keys: &Keys) {
 }
 
 /// Rows of `rocpd_info_process` of a database: rank, host and clock are noted as for shards, and secrets
-/// are masked. `keys` are the input's. A process that a merge has noted already keeps what it said.
+/// are masked; of one pass of several, which it was. `keys` are the input's. A process that a merge has noted already keeps what it said.
 pub fn complete_processes(
     rows: &mut Rows<Merged>,
     keys: &Keys,
-    space: &Space,
+    (path, space): (&Path, &Space),
     map: &SourceMap<'_>,
     job: &Job<'_>,
 ) {
@@ -163,7 +165,7 @@ pub fn complete_processes(
         let facts = space.processes.iter().find(|p| p.key == keys.get(i)).cloned().unwrap_or_default();
         let host = space.nodes.iter().find(|(key, _)| *key == facts.nid).map(|(_, node)| &node.hostname);
         let alone = space.processes.len() == 1;
-        let noted = json!({
+        let mut noted = json!({
             "rank": facts.rank,
             "size": facts.size,
             "local_rank": facts.local_rank,
@@ -173,6 +175,9 @@ pub fn complete_processes(
             "clock": clock_note(Clock::Boottime, map, job),
             "rows": alone.then(|| row_ranges(map, job.schema)),
         });
+        if let Some(pass) = pass_of(path) {
+            noted["pass"] = pass.into();
+        }
         extdata.insert("rpd".to_owned(), noted);
     });
 }

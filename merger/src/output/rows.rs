@@ -163,7 +163,13 @@ impl<'a> RowMaker<'a> {
                 if let Some(found) = open.space_of(source)
                     && merged.id() == rocpd::INFO_PROCESS
                 {
-                    provenance::complete_processes(&mut merged, &keys, found, &map, self.job);
+                    provenance::complete_processes(
+                        &mut merged,
+                        &keys,
+                        (open.database.path(), found),
+                        &map,
+                        self.job,
+                    );
                 }
                 count(&merged)?;
             }

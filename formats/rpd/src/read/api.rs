@@ -26,6 +26,8 @@ const CATEGORIES: [(&str, &str); 4] =
 /// Beginnings of rocprofv3's categories, and the domains that a merge writes for them.
 const DOMAINS: [(&str, &str); 4] =
     [("HIP_", "hip"), ("HSA_", "hsa"), ("MARKER_", "roctx"), ("RCCL_", "rccl")];
+/// What categories of rocprof-sys begin with.
+const SYS_PREFIX: &str = "rocm_";
 /// Most frames of one call, and bytes of their names.
 const MAX_FRAMES: (usize, usize) = (1024, 256 << 10);
 
@@ -397,11 +399,11 @@ impl<W: Write> Calls<'_, '_, '_, W> {
     }
 }
 
-/// The category of a call: as it stands there, if that is how rocprofv3 spells it; else rocprofv3's for its domain,
+/// The category of a call: as it stands there, if that is how rocprofv3 or rocprof-sys spells it; else rocprofv3's for its domain,
 /// else the domain itself; in schema 2, by its name.
 fn category(is_range: bool, domain: &[u8], spelled: &[u8], name: &[u8]) -> Vec<u8> {
     let is_known = DOMAINS.iter().any(|(prefix, of)| {
-        starts(spelled, prefix) && domain == of.as_bytes() && is_range == (*of == "roctx")
+        starts(plain(spelled), prefix) && domain == of.as_bytes() && is_range == (*of == "roctx")
     });
     if is_known {
         return spelled.into();
@@ -419,8 +421,13 @@ fn category(is_range: bool, domain: &[u8], spelled: &[u8], name: &[u8]) -> Vec<u
 
 /// The domain that a merge writes for a category.
 fn domain_of(category: &[u8]) -> &[u8] {
-    let known = DOMAINS.iter().find(|(prefix, _)| starts(category, prefix));
+    let known = DOMAINS.iter().find(|(prefix, _)| starts(plain(category), prefix));
     known.map_or(category, |(_, domain)| domain.as_bytes())
+}
+
+/// A category as rocprofv3 would call it: rocprof-sys puts `rocm_` before it.
+fn plain(category: &[u8]) -> &[u8] {
+    if starts(category, SYS_PREFIX) { category.get(SYS_PREFIX.len()..).unwrap_or(category) } else { category }
 }
 
 fn starts(text: &[u8], prefix: &str) -> bool {
@@ -483,6 +490,8 @@ mod tests {
         assert_eq!(of(false, "rocfft", "hipMalloc"), "rocfft");
         assert_eq!(spelled(false, "hip", "HIP_COMPILER_API", "f"), "HIP_COMPILER_API");
         assert_eq!(spelled(true, "roctx", "MARKER_CORE_API", "UserMarker"), "MARKER_CORE_API");
+        assert_eq!(spelled(false, "hip", "rocm_hip_api", "f"), "rocm_hip_api");
+        assert_eq!(spelled(true, "roctx", "rocm_marker_api", "UserMarker"), "rocm_marker_api");
         assert_eq!(spelled(true, "roctx", "HIP_COMPILER_API", "UserMarker"), "MARKER_CORE_RANGE_API");
         assert_eq!(spelled(false, "hip", "memory", "f"), "HIP_RUNTIME_API_EXT");
     }

@@ -31,17 +31,18 @@ SELECT CAST(needed.string AS TEXT) FROM needed
 -- Texts of calls begin with the empty one.
 INSERT INTO rocpd_ustring (id, string) VALUES (1, '');
 
--- Categories of RocPD and the domains of RPD.
+-- Categories of RocPD and the domains of RPD. rocprof-sys spells them `rocm_hip_api` and so on; LIKE takes capitals and
+-- small letters to be the same.
 CREATE TEMP TABLE category (id INTEGER PRIMARY KEY, is_range INTEGER NOT NULL, domain_id INTEGER NOT NULL);
 INSERT INTO category
-SELECT name.id, name.string LIKE 'MARKER\_%' ESCAPE '\',
+SELECT name.id, name.api LIKE 'MARKER\_%' ESCAPE '\',
        (SELECT min(id) FROM rocpd_string WHERE string = CASE
-            WHEN name.string LIKE 'HIP\_%' ESCAPE '\' THEN 'hip'
-            WHEN name.string LIKE 'HSA\_%' ESCAPE '\' THEN 'hsa'
-            WHEN name.string LIKE 'MARKER\_%' ESCAPE '\' THEN 'roctx'
-            WHEN name.string LIKE 'RCCL\_%' ESCAPE '\' THEN 'rccl'
+            WHEN name.api LIKE 'HIP\_%' ESCAPE '\' THEN 'hip'
+            WHEN name.api LIKE 'HSA\_%' ESCAPE '\' THEN 'hsa'
+            WHEN name.api LIKE 'MARKER\_%' ESCAPE '\' THEN 'roctx'
+            WHEN name.api LIKE 'RCCL\_%' ESCAPE '\' THEN 'rccl'
             ELSE name.string END)
-  FROM temp.string name
+  FROM (SELECT id, string, iif(string LIKE 'rocm\_%' ESCAPE '\', substr(string, 6), string) AS api FROM temp.string) name
  WHERE name.id IN (SELECT DISTINCT category_id FROM temp.event);
 
 -- Kernels by their symbol.

@@ -109,7 +109,8 @@ impl Pen<'_, '_> {
         *known.get_or_insert_with(|| {
             let category = texts.get(category);
             selection.exclude.iter().any(|what| match what {
-                What::Markers => category.starts_with("MARKER_"),
+                // As rocprofv3 and as rocprof-sys spell it.
+                What::Markers => ["MARKER_", "rocm_marker_"].iter().any(|start| category.starts_with(start)),
                 What::Category(name) => category == name,
                 _ => false,
             })

@@ -1,0 +1,55 @@
+//! Tables of `omnistat-query --export`, read as shards: counters of nodes and GPUs over time.
+//!
+//! omnistat writes `omnistat-rocm.gpu.csv`, `omnistat-network.csv` and others, all of one form. Each column is a series;
+//! its labels stand above it, a line each, and below the line `timestamp` are its values:
+//!
+//! ```text
+//! metric,rocm_utilization_percentage,rocm_utilization_percentage
+//! instance,node01,node02
+//! card,0,0
+//! timestamp,,
+//! 2025-01-01 10:00:00,100.0,97.5
+//! ```
+//!
+//! | table | shard |
+//! |---|---|
+//! | `instance` | a process with the id 0 on a node of this name, since a table says nothing else of it |
+//! | `card`, `accel` | an agent of that process: the GPU with this number on the node |
+//! | a column | a counter, called like the metric, with the labels that are left: `omnistat_network_rx_bytes{interface=hsn0}`. Its unit is that at the end of the metric's name |
+//! | a line and an instance | an event and a sample, category `SYSTEM_METRICS`, on the track `system`, as with the counters of rpd-collect |
+//! | a value | `rocpd_pmc_event` |
+//!
+//! Times are `CLOCK_REALTIME`, ns; the table has them in UTC, without saying so, to the second mostly. An empty cell is no
+//! value. A value that is no number, and a line without a time, is in the loss ledger.
+
+mod error;
+mod series;
+mod table;
+mod time;
+mod translate;
+
+pub use error::TranslateError;
+pub use translate::{Translation, peek, translate};
+
+use std::io::Read;
+use std::path::Path;
+
+/// How much of a file is looked at to know it.
+const HEAD_BYTES: u64 = 64 << 10;
+/// What the first line begins with, and the second.
+const FIRST: &[u8] = b"metric,";
+const SECOND: &[u8] = b"instance,";
+
+/// Whether a file begins like a table of omnistat. A file that cannot be read is none.
+pub fn is_omnistat(path: &Path) -> bool {
+    let mut head = Vec::new();
+    let read = std::fs::File::open(path).and_then(|file| file.take(HEAD_BYTES).read_to_end(&mut head));
+    if read.is_err() || !head.starts_with(FIRST) {
+        return false;
+    }
+    // The labels of many series are more than is looked at.
+    match head.iter().position(|byte| *byte == b'\n') {
+        Some(end) => head.get(end + 1..).is_some_and(|rest| rest.starts_with(SECOND)),
+        None => head.len() as u64 == HEAD_BYTES,
+    }
+}

@@ -1,0 +1,231 @@
+//! Times of packets, ns of one clock.
+//!
+//! A packet says which clock its time is on: one of the system (1 to 6), or one that a snapshot of clocks defines,
+//! for one sequence (64 to 127) or for all. Clocks of snapshots may count in units and by differences. All times of a
+//! file become those of one clock: BOOTTIME where the file ties its clock to it, as Perfetto does, else the clock that
+//! comes first.
+
+use super::wire::{Fields, Malformed};
+use rpd_shard::record::Clock;
+use std::collections::HashMap;
+
+const REALTIME: u32 = 1;
+const REALTIME_COARSE: u32 = 2;
+const MONOTONIC: u32 = 3;
+const MONOTONIC_COARSE: u32 = 4;
+const MONOTONIC_RAW: u32 = 5;
+const BOOTTIME: u32 = 6;
+/// The clocks that other ones are tied to, the best one first.
+const TIED_TO: [u32; 4] = [BOOTTIME, MONOTONIC, REALTIME, MONOTONIC_RAW];
+/// Ids of clocks that belong to one sequence.
+const OF_SEQUENCE: std::ops::Range<u32> = 64..128;
+/// Most clocks that snapshots define, and clocks of one snapshot.
+const MAX_DEFINED: usize = 1 << 16;
+const MAX_CLOCKS: usize = 64;
+/// Most readings of all clocks that are kept.
+const MAX_READINGS: usize = 4096;
+
+/// The clocks of the system at one moment, ns.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Reading {
+    pub(super) boottime: i64,
+    pub(super) monotonic: i64,
+    pub(super) monotonic_raw: i64,
+    pub(super) realtime: i64,
+}
+
+/// A clock that a snapshot defines.
+#[derive(Clone, Copy, Debug)]
+struct Defined {
+    unit: i64,
+    is_incremental: bool,
+    /// Its time, ns: of the snapshot, or of the last packet.
+    last: i64,
+    /// Its time at the snapshot, and that of a clock of the system.
+    at: i64,
+    tied: Option<(u32, i64)>,
+}
+
+/// The clocks of a file.
+#[derive(Debug, Default)]
+pub(super) struct Clocks {
+    defined: HashMap<(u32, u32), Defined>,
+    /// What is added to times of the first clock to have those of the second one.
+    offsets: HashMap<(u32, u32), i64>,
+    /// The clock of packets that do not say theirs.
+    primary: Option<u32>,
+    /// The clock that all times become.
+    target: Option<u32>,
+    pub(super) readings: Vec<Reading>,
+}
+
+/// A clock of a snapshot.
+struct Stamp {
+    id: u32,
+    /// In its unit.
+    time: i64,
+    is_incremental: bool,
+    unit: i64,
+}
+
+impl Clocks {
+    /// The clock that all times are on.
+    pub(super) fn target(&self) -> Clock {
+        match self.target {
+            Some(MONOTONIC) => Clock::Monotonic,
+            Some(REALTIME) => Clock::Realtime,
+            _ => Clock::Boottime,
+        }
+    }
+
+    /// Learns how far clocks are from each other, before the first time is asked for.
+    pub(super) fn survey(&mut self, snapshot: Fields<'_>) -> Result<(), Malformed> {
+        let stamps = self.stamps(snapshot)?;
+        for (from, to, offset) in offsets(&stamps) {
+            self.offsets.entry((from, to)).or_insert(offset);
+        }
+        let of = |id| stamps.iter().find(|stamp| stamp.id == id).map(|stamp| stamp.time);
+        if let (Some(boottime), Some(monotonic), Some(monotonic_raw), Some(realtime)) =
+            (of(BOOTTIME), of(MONOTONIC), of(MONOTONIC_RAW), of(REALTIME))
+            && self.readings.len() < MAX_READINGS
+        {
+            self.readings.push(Reading { boottime, monotonic, monotonic_raw, realtime });
+        }
+        Ok(())
+    }
+
+    /// Takes in a snapshot of a sequence.
+    pub(super) fn snapshot(&mut self, sequence: u32, snapshot: Fields<'_>) -> Result<(), Malformed> {
+        let stamps = self.stamps(snapshot)?;
+        self.offsets.extend(offsets(&stamps).map(|(from, to, offset)| ((from, to), offset)));
+        let find = |id: &u32| Some((*id, stamps.iter().find(|stamp| stamp.id == *id)?.time));
+        let tied = TIED_TO.iter().find_map(find);
+        for stamp in stamps.iter().filter(|stamp| stamp.id > BOOTTIME) {
+            let key = (if OF_SEQUENCE.contains(&stamp.id) { sequence } else { 0 }, stamp.id);
+            let at = stamp.time.saturating_mul(stamp.unit);
+            let defined =
+                Defined { unit: stamp.unit, is_incremental: stamp.is_incremental, last: at, at, tied };
+            if self.defined.len() < MAX_DEFINED || self.defined.contains_key(&key) {
+                self.defined.insert(key, defined);
+            }
+        }
+        Ok(())
+    }
+
+    fn stamps(&mut self, snapshot: Fields<'_>) -> Result<Vec<Stamp>, Malformed> {
+        let mut stamps = Vec::new();
+        for field in snapshot {
+            match field? {
+                (1, clock) if stamps.len() < MAX_CLOCKS => {
+                    let mut stamp = Stamp { id: 0, time: 0, is_incremental: false, unit: 1 };
+                    for field in clock.message()? {
+                        match field? {
+                            (1, id) => stamp.id = id.uint32()?,
+                            (2, time) => stamp.time = i64::try_from(time.uint()?).map_err(|_| Malformed)?,
+                            (3, is) => stamp.is_incremental = is.uint()? != 0,
+                            (4, unit) => stamp.unit = unit.int()?.max(1),
+                            _ => {}
+                        }
+                    }
+                    stamps.push(stamp);
+                }
+                (2, primary) => self.primary = Some(primary.uint32()?),
+                _ => {}
+            }
+        }
+        Ok(stamps)
+    }
+
+    /// The time of a packet, ns of [`Clocks::target`]; `None` where nothing ties its clock to that.
+    pub(super) fn time(&mut self, sequence: u32, clock: Option<u32>, timestamp: u64) -> Option<i64> {
+        let clock = clock.or(self.primary).unwrap_or(BOOTTIME);
+        let timestamp = i64::try_from(timestamp).ok()?;
+        let (clock, time) = match clock {
+            REALTIME_COARSE => (REALTIME, timestamp),
+            MONOTONIC_COARSE => (MONOTONIC, timestamp),
+            1..=BOOTTIME => (clock, timestamp),
+            _ => {
+                let key = (if OF_SEQUENCE.contains(&clock) { sequence } else { 0 }, clock);
+                let defined = self.defined.get_mut(&key)?;
+                let mut time = timestamp.checked_mul(defined.unit)?;
+                if defined.is_incremental {
+                    time = time.checked_add(defined.last)?;
+                    defined.last = time;
+                }
+                let (tied, then) = defined.tied?;
+                (tied, then.checked_add(time.checked_sub(defined.at)?)?)
+            }
+        };
+        let target = match self.target {
+            Some(target) => target,
+            None => {
+                let to_boottime = clock == BOOTTIME || self.offsets.contains_key(&(clock, BOOTTIME));
+                let target = if to_boottime { BOOTTIME } else { clock };
+                if target == MONOTONIC_RAW {
+                    return None;
+                }
+                *self.target.insert(target)
+            }
+        };
+        if clock == target {
+            return Some(time);
+        }
+        time.checked_add(*self.offsets.get(&(clock, target))?)
+    }
+}
+
+/// How far the clocks of the system are from each other at a snapshot.
+fn offsets(stamps: &[Stamp]) -> impl Iterator<Item = (u32, u32, i64)> {
+    let system = || stamps.iter().filter(|stamp| TIED_TO.contains(&stamp.id));
+    system().flat_map(move |from| system().map(move |to| (from.id, to.id, to.time.saturating_sub(from.time))))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::wire::{message, uint};
+
+    fn snapshot(clocks: &[(u64, u64, bool, u64)]) -> Vec<u8> {
+        let mut out = Vec::new();
+        for (id, time, is_incremental, unit) in clocks {
+            message(&mut out, 1, |out| {
+                uint(out, 1, *id);
+                uint(out, 2, *time);
+                uint(out, 3, (*is_incremental).into());
+                uint(out, 4, *unit);
+            });
+        }
+        out
+    }
+
+    #[test]
+    fn clocks_of_a_sequence_count_by_differences_and_in_units() {
+        let mut clocks = Clocks::default();
+        let bytes = snapshot(&[(6, 1_000_000, false, 1), (64, 5, true, 1000), (65, 7, false, 1000)]);
+        clocks.snapshot(3, Fields(&bytes)).unwrap();
+        assert_eq!(clocks.time(3, Some(64), 2), Some(1_002_000));
+        assert_eq!(clocks.time(3, Some(64), 1), Some(1_003_000));
+        assert_eq!(clocks.time(3, Some(65), 9), Some(1_002_000));
+        assert_eq!(clocks.time(3, None, 55), Some(55));
+        assert_eq!(clocks.time(4, Some(64), 2), None, "another sequence");
+        assert_eq!(clocks.target(), Clock::Boottime);
+    }
+
+    #[test]
+    fn all_times_become_those_of_one_clock() {
+        let mut clocks = Clocks::default();
+        assert_eq!(clocks.time(1, Some(3), 10), Some(10));
+        assert_eq!((clocks.target(), clocks.time(1, Some(6), 10)), (Clock::Monotonic, None));
+        let mut clocks = Clocks::default();
+        let bytes =
+            snapshot(&[(6, 100, false, 1), (3, 70, false, 1), (1, 5_000, false, 1), (5, 60, false, 1)]);
+        clocks.survey(Fields(&bytes)).unwrap();
+        assert_eq!(
+            [3, 4, 1, 5, 6].map(|id| clocks.time(1, Some(id), 80)),
+            [Some(110), Some(110), Some(-4820), Some(120), Some(80)]
+        );
+        let reading = Reading { boottime: 100, monotonic: 70, monotonic_raw: 60, realtime: 5_000 };
+        assert_eq!((clocks.target(), clocks.readings.as_slice()), (Clock::Boottime, &[reading][..]));
+        assert_eq!(clocks.time(1, Some(6), u64::MAX), None);
+    }
+}

@@ -1,0 +1,131 @@
+//! Perfetto traces of track events, read as shards: what rocprof-sys writes (`perfetto-trace-*.proto`), what Perfetto's
+//! interface saves, and what [`crate::Sequence`] writes.
+//!
+//! | trace | shard |
+//! |---|---|
+//! | process id of a descriptor | a process; its rank and node are not in the file. What is of no process is of the only one, or of one with the id 0 |
+//! | track of a thread | that thread |
+//! | any other track with slices: a GPU queue or stream of rocprof-sys, an asynchronous track | a thread with a negative id, called like the track and those above it: `GPU 0 / queue 1`. No agent is invented: kernels are regions, with all that is known of them in their args |
+//! | slice | event and region, with the event's category as it is spelled; several are joined with commas |
+//! | slice without an end | a region up to the last time of its process, with `$.rpd.open` |
+//! | instant | event and sample, on a track with the name of its category; its name is the event's `$.message` |
+//! | counter, also those beside an event | `rocpd_info_pmc` with the unit of its track; per value an event, a sample and a value |
+//! | debug annotation | an arg with its type; a list or dictionary is JSON |
+//! | call stack of an event, sample of a profiler | the event's call stack, innermost frame first |
+//! | flow | the stack id of the events that it joins; further ones of an event are counted |
+//! | snapshot of clocks | times of all clocks become those of one, see `clocks.rs`; the readings are clock sets |
+//!
+//! Packets that refer to interned data behind a gap cannot be understood, and are in the loss ledger; so is an end
+//! without a beginning. What has no place is counted by the number of its field. Files may be packed with gzip, and
+//! packets in packets (`compressed_packets`).
+//!
+//! Memory is bounded whatever the file: 16 MiB for a packet, 256 MiB for interned data, a million tracks, and a million
+//! slices that are open.
+
+mod annotations;
+mod clocks;
+mod error;
+mod event;
+mod output;
+mod packets;
+mod rows;
+mod sequence;
+mod slices;
+mod stacks;
+mod survey;
+mod tracks;
+mod translate;
+mod wire;
+
+pub use error::TranslateError;
+pub use output::Translation;
+pub use translate::{peek, translate};
+
+use packets::{GZIP, PACKET};
+use std::io::Read;
+use std::path::Path;
+use wire::{Field, Fields};
+
+/// How much of a file is looked at to know it.
+const HEAD_BYTES: u64 = 64 << 10;
+
+/// Whether a file begins like a Perfetto trace, packed with gzip or not. A file that cannot be read is none.
+pub fn is_perfetto(path: &Path) -> bool {
+    let mut head = Vec::new();
+    let Ok(file) = std::fs::File::open(path) else { return false };
+    if file.take(HEAD_BYTES).read_to_end(&mut head).is_err() {
+        return false;
+    }
+    if head.starts_with(&GZIP) {
+        let mut unpacked = Vec::new();
+        // The end is missing: what came before is there.
+        let _ = flate2::read::GzDecoder::new(&head[..]).take(HEAD_BYTES).read_to_end(&mut unpacked);
+        head = unpacked;
+    }
+    begins_with_packets(&head)
+}
+
+/// Whether a trace is one that [`crate::file_head`] begins. A file that cannot be read is none.
+pub fn is_ours(path: &Path) -> bool {
+    let mut head = Vec::new();
+    let Ok(file) = std::fs::File::open(path) else { return false };
+    let read = file.take(HEAD_BYTES).read_to_end(&mut head);
+    if head.starts_with(&GZIP) {
+        head = crate::gunzip_start(&head[..], crate::MAX_HEAD).unwrap_or_default();
+    }
+    read.is_ok() && crate::is_file_head(&head)
+}
+
+/// Whether all packets that are whole here have fields that packets have. Text that begins with an empty line has not.
+fn begins_with_packets(head: &[u8]) -> bool {
+    let is_full = head.len() as u64 >= HEAD_BYTES;
+    let mut packets = 0;
+    for packet in Fields(head) {
+        match packet {
+            Ok((1, Field::Bytes(packet))) if is_packet(packet) => packets += 1,
+            Ok(_) => return false,
+            // The last packet is not here as a whole.
+            Err(_) => break,
+        }
+    }
+    let starts = head.first() == Some(&PACKET);
+    packets > 0 || starts && is_full && head.get(1).is_some_and(|length| length & 0x80 != 0)
+}
+
+fn is_packet(packet: &[u8]) -> bool {
+    const MOST: u32 = 2000;
+    let mut known = packet.is_empty();
+    for field in Fields(packet) {
+        match field {
+            // Times, sequences, flags; snapshots, events, interned data, defaults, tracks, packed packets, settings.
+            Ok((8 | 10 | 13 | 58 | 3 | 79, Field::Varint(_))) => known = true,
+            Ok((6 | 11 | 12 | 33 | 35 | 36 | 45 | 50 | 59 | 60 | 66 | 69 | 89, Field::Bytes(_))) => {
+                known = true
+            }
+            Ok((1..=MOST, _)) => {}
+            _ => return false,
+        }
+    }
+    known
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn text_is_no_trace() {
+        let head = crate::file_head(crate::Timestamp::default(), 5);
+        assert!(begins_with_packets(&head) && begins_with_packets(&[&head[..], &[PACKET, 100, 1]].concat()));
+        assert!(!begins_with_packets(b"") && !begins_with_packets(b"\n"));
+        for text in [
+            "\n{\"traceEvents\": []}",
+            "\n\n\n\n\n\n\n\n\n\n\n\n",
+            "\n  timestamp,metric\n1,2\n",
+            "SQLite format 3",
+        ] {
+            assert!(!begins_with_packets(text.as_bytes()), "{text:?}");
+        }
+        assert!(!begins_with_packets(&[0x0a; 300]));
+    }
+}

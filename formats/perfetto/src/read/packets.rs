@@ -1,0 +1,129 @@
+//! The packets of a file, one by one.
+
+use flate2::read::{MultiGzDecoder, ZlibDecoder};
+use std::fs::File;
+use std::io::{self, BufRead, BufReader, Read};
+use std::path::Path;
+
+/// Longest packet that is read; Perfetto writes none over 512 KiB.
+pub(super) const MAX_PACKET: u64 = 16 << 20;
+/// What `Trace.packet` begins with: field 1, with a length.
+pub(super) const PACKET: u8 = 1 << 3 | 2;
+/// What a gzip file begins with.
+pub(super) const GZIP: [u8; 2] = [0x1f, 0x8b];
+const READ_BYTES: usize = 1 << 18;
+
+/// Where reading ended before the end of the file.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Damage {
+    /// Bytes from the beginning, unpacked.
+    pub(super) offset: u64,
+    pub(super) reason: String,
+}
+
+/// Why there is no next packet.
+#[derive(Debug)]
+pub(super) enum Stop {
+    Io(io::Error),
+    Damage(Damage),
+}
+
+/// A packet, or one that is too long to be looked at.
+#[derive(Debug)]
+pub(super) enum Packet<'a> {
+    Whole(&'a [u8]),
+    TooLong,
+}
+
+/// Reads packet after packet.
+pub(super) struct Packets<R> {
+    input: R,
+    /// Where the next packet begins.
+    offset: u64,
+    buffer: Vec<u8>,
+}
+
+/// Opens a trace; one that is packed with gzip is unpacked as it is read.
+pub(super) fn open(path: &Path) -> io::Result<Packets<Box<dyn BufRead>>> {
+    let mut file = BufReader::with_capacity(READ_BYTES, File::open(path)?);
+    let packed = file.fill_buf()?.starts_with(&GZIP);
+    let input: Box<dyn BufRead> = match packed {
+        true => Box::new(BufReader::with_capacity(READ_BYTES, MultiGzDecoder::new(file))),
+        false => Box::new(file),
+    };
+    Ok(Packets { input, offset: 0, buffer: Vec::new() })
+}
+
+/// The packets that are packed into one.
+pub(super) fn unpack(packed: &[u8]) -> Packets<BufReader<ZlibDecoder<&[u8]>>> {
+    Packets { input: BufReader::new(ZlibDecoder::new(packed)), offset: 0, buffer: Vec::new() }
+}
+
+impl<R: BufRead> Packets<R> {
+    /// Where the packet that came last ends.
+    pub(super) fn offset(&self) -> u64 {
+        self.offset
+    }
+
+    /// The next packet; `None` at the end of the file.
+    pub(super) fn next(&mut self) -> Result<Option<Packet<'_>>, Stop> {
+        let mut head = 0;
+        let Some(tag) = self.byte(&mut head)? else { return Ok(None) };
+        if tag != PACKET {
+            return Err(self.damage(format!("byte {tag:#04x} begins no packet")));
+        }
+        let mut length = 0;
+        for place in 0.. {
+            let Some(byte) = self.byte(&mut head)? else { return Err(self.cut()) };
+            length |= u64::from(byte & 0x7f).checked_shl(7 * place).unwrap_or(0);
+            if byte & 0x80 == 0 {
+                break;
+            }
+            if place == 9 {
+                return Err(self.damage("the length of a packet makes no sense".to_owned()));
+            }
+        }
+        self.buffer.clear();
+        let mut content = (&mut self.input).take(length);
+        // What is allocated grows with what is there, and not with what is announced.
+        let read = match length > MAX_PACKET {
+            true => io::copy(&mut content, &mut io::sink()),
+            false => content.read_to_end(&mut self.buffer).map(|read| read as u64),
+        };
+        let read = read.map_err(|error| self.failed(error))?;
+        if read < length {
+            return Err(self.cut());
+        }
+        self.offset += head + length;
+        Ok(Some(if length > MAX_PACKET { Packet::TooLong } else { Packet::Whole(&self.buffer) }))
+    }
+
+    fn byte(&mut self, head: &mut u64) -> Result<Option<u8>, Stop> {
+        let filled = self.input.fill_buf();
+        let Some(byte) = filled.map(|bytes| bytes.first().copied()).map_err(|error| self.failed(error))?
+        else {
+            return Ok(None);
+        };
+        self.input.consume(1);
+        *head += 1;
+        Ok(Some(byte))
+    }
+
+    fn cut(&self) -> Stop {
+        self.damage("it ends inside of a packet".to_owned())
+    }
+
+    fn damage(&self, reason: String) -> Stop {
+        Stop::Damage(Damage { offset: self.offset, reason })
+    }
+
+    /// What is packed and cannot be unpacked is damage; all else the file system said.
+    fn failed(&self, error: io::Error) -> Stop {
+        match error.kind() {
+            io::ErrorKind::InvalidData | io::ErrorKind::InvalidInput | io::ErrorKind::UnexpectedEof => {
+                self.damage(format!("it cannot be unpacked further: {error}"))
+            }
+            _ => Stop::Io(error),
+        }
+    }
+}

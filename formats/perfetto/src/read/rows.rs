@@ -1,0 +1,232 @@
+//! Rows of what packets say happened.
+
+use super::error::TranslateError;
+use super::event::{Event, Kind};
+use super::output::{NULL, ZERO};
+use super::sequence::Sequence;
+use super::slices::Open;
+use super::tracks::Place;
+use super::translate::{Lost, Reader, Refused};
+use super::wire::Fields;
+use rpd_shard::model::{Value, rocpd};
+use rpd_shard::record::LossCause;
+use serde_json::json;
+use std::io::Write;
+
+/// Category of samples of call stacks.
+const SAMPLED: &[u8] = b"PERF_SAMPLE";
+/// Category of counters, and track of moments, that have none.
+const COUNTER: &[u8] = b"PERFETTO_COUNTER";
+const INSTANT: &[u8] = b"instant";
+/// What a slice is called that has no name.
+const UNNAMED: &[u8] = b"(unnamed)";
+
+impl<W: Write> Reader<'_, W> {
+    pub(super) fn event(
+        &mut self,
+        number: u32,
+        sequence: &mut Sequence,
+        at: i64,
+        mut event: Event,
+    ) -> Result<(), TranslateError> {
+        let track = event.track.unwrap_or(0);
+        for (what, count) in [
+            ("values without a counter", event.strays),
+            ("values nested too deep", event.too_deep),
+            ("events that refer to what is not there", event.is_unknown.into()),
+        ] {
+            if count > 0 {
+                *self.odd.entry(what).or_default() += count;
+            }
+        }
+        self.output.lose(
+            "values without a counter",
+            0,
+            Some(rocpd::PMC_EVENT),
+            LossCause::BadRecord,
+            event.strays,
+        );
+        for (counter, value) in std::mem::take(&mut event.others) {
+            self.count(sequence, (counter, value), at, b"")?;
+        }
+        match event.kind {
+            Kind::Counter => match event.value {
+                Some(value) => self.count(sequence, (track, value), at, &event.category)?,
+                None => {
+                    self.lose(0, Lost("counters without a value", Some(rocpd::SAMPLE), LossCause::BadRecord))
+                }
+            },
+            Kind::Unknown => self.lose(0, Lost("events of an unknown kind", None, LossCause::BadRecord)),
+            Kind::End => match self.slices.end(number, track) {
+                Some(open) => {
+                    self.tracks.seen(open.place_source, at);
+                    self.args(open.place_source, open.event, open.args, &event)?;
+                    self.region(&open, at, false)?;
+                }
+                None => {
+                    let args = event.annotations.len() as u64;
+                    self.output.lose("args of ends", 0, Some(rocpd::ARG), LossCause::BadRecord, args);
+                    if !self.slices.stray_end(track, at) {
+                        let lost =
+                            Lost("ends without a beginning", Some(rocpd::REGION), LossCause::OverLimit);
+                        self.lose(0, lost);
+                    }
+                }
+            },
+            Kind::Begin | Kind::Instant => {
+                let Some(place) = self.tracks.place(track, &mut self.output)? else {
+                    self.lose(0, Lost("events of too many tracks", None, LossCause::OverLimit));
+                    return Ok(());
+                };
+                self.tracks.seen(place.source, at);
+                self.begin_or_instant(number, track, place, at, &event)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn begin_or_instant(
+        &mut self,
+        sequence: u32,
+        track: u64,
+        place: Place,
+        at: i64,
+        event: &Event,
+    ) -> Result<(), TranslateError> {
+        let is_slice = event.kind == Kind::Begin;
+        // A region has its name; a sample has it here only.
+        let name = event.name.as_deref().unwrap_or(UNNAMED);
+        let message = (!is_slice).then(|| json!({ "message": String::from_utf8_lossy(name) }).to_string());
+        let row = self.event_row(place.source, event, message.as_deref())?;
+        self.args(place.source, row, 0, event)?;
+        if is_slice {
+            let Value::Int(name) = self.output.string(name)? else { return Ok(()) };
+            let open = Open::new(place, at, name, row, event.annotations.len() as i64);
+            if !self.slices.begin(sequence, track, open) {
+                let lost =
+                    Lost("slices of which too many are open", Some(rocpd::REGION), LossCause::OverLimit);
+                self.lose(place.source, lost);
+            }
+            return Ok(());
+        }
+        let kind = if event.category.is_empty() { INSTANT } else { &event.category };
+        match self.tracks.moments(place, kind, &mut self.output)? {
+            Some(track) => self.moment(place.source, track, at, row),
+            None => {
+                self.lose(place.source, Lost("instants", Some(rocpd::SAMPLE), LossCause::OverLimit));
+                Ok(())
+            }
+        }
+    }
+
+    /// The row of an event. The first flow is its stack id, which those that it flows to have, too.
+    fn event_row(
+        &mut self,
+        source: u32,
+        event: &Event,
+        extdata: Option<&str>,
+    ) -> Result<i64, TranslateError> {
+        let category = if event.category.is_empty() { NULL } else { self.output.string(&event.category)? };
+        for _ in event.flows.iter().skip(1) {
+            self.output.ignore("flows of an event beside its first");
+        }
+        let id = |id: Option<u64>| Value::Int(id.unwrap_or(0) as i64);
+        let stack = event.call_stack.as_deref().map_or(Value::from("{}"), Value::from);
+        let row = [
+            category,
+            id(event.flows.first().copied()),
+            ZERO,
+            id(event.correlation),
+            stack,
+            Value::from("{}"),
+            extdata.map_or(Value::from("{}"), Value::from),
+        ];
+        self.output.push(source, rocpd::EVENT, &row)
+    }
+
+    fn args(&mut self, source: u32, row: i64, first: i64, event: &Event) -> Result<(), TranslateError> {
+        for (position, annotation) in (first..).zip(&event.annotations) {
+            let value = (annotation.kind, &annotation.name[..], &annotation.value[..]);
+            self.output.arg(source, row, position, value)?;
+        }
+        Ok(())
+    }
+
+    fn moment(&mut self, source: u32, track: i64, at: i64, event: i64) -> Result<(), TranslateError> {
+        self.output.push(source, rocpd::SAMPLE, &[Value::Int(track), Value::Int(at), Value::Int(event)])?;
+        Ok(())
+    }
+
+    pub(super) fn region(&mut self, open: &Open, end: i64, is_open: bool) -> Result<(), TranslateError> {
+        if end < open.start {
+            *self.odd.entry("slices that end before they begin").or_default() += 1;
+        }
+        let [thread, start, name, event] = [open.thread, open.start, open.name, open.event].map(Value::Int);
+        let extdata = if is_open { r#"{"rpd":{"open":true}}"# } else { "{}" };
+        let row =
+            [Value::Int(1), Value::Int(1), thread, start, Value::Int(end), name, event, Value::from(extdata)];
+        self.output.push(open.place_source, rocpd::REGION, &row)?;
+        Ok(())
+    }
+
+    /// A value of a counter: an event, a sample and a value.
+    fn count(
+        &mut self,
+        sequence: &mut Sequence,
+        (track, value): (u64, f64),
+        at: i64,
+        category: &[u8],
+    ) -> Result<(), TranslateError> {
+        let Some(counter) = self.tracks.counter(track, &mut self.output)? else {
+            self.lose(0, Lost("values of too many counters", Some(rocpd::PMC_EVENT), LossCause::OverLimit));
+            return Ok(());
+        };
+        self.tracks.seen(counter.source, at);
+        let mut value = value;
+        if counter.is_incremental {
+            let sum = sequence.sums.entry(track).or_default();
+            *sum += value;
+            value = *sum;
+        }
+        value *= if counter.multiplier == 0 { 1.0 } else { counter.multiplier as f64 };
+        let category = [category, &counter.category, COUNTER].into_iter().find(|text| !text.is_empty());
+        let event = Event { category: category.unwrap_or_default().to_vec(), ..Event::default() };
+        let row = self.event_row(counter.source, &event, None)?;
+        self.moment(counter.source, counter.track, at, row)?;
+        let value = [Value::Int(row), Value::Int(counter.pmc), Value::Real(value)];
+        self.output.push(counter.source, rocpd::PMC_EVENT, &value)?;
+        Ok(())
+    }
+
+    /// Where a thread was at a time.
+    pub(super) fn sample(&mut self, sequence: &Sequence, at: i64, sample: Fields<'_>) -> Result<(), Refused> {
+        let (mut pid, mut tid, mut stack) = (0, 0, None);
+        for field in sample {
+            match field? {
+                (2, id) => pid = id.int32()?,
+                (3, id) => tid = id.int32()?,
+                (4, iid) => stack = Some(iid.uint()?),
+                // The mode of the processor goes without saying.
+                (5, _) => {}
+                (number, _) => self.output.ignore(&format!("PerfSample, field {number}")),
+            }
+        }
+        let Some(place) = self.tracks.thread_of(pid, tid, &mut self.output)? else {
+            self.lose(0, Lost("samples of too many threads", Some(rocpd::SAMPLE), LossCause::OverLimit));
+            return Ok(());
+        };
+        self.tracks.seen(place.source, at);
+        let frames = stack.and_then(|stack| sequence.frames(stack));
+        if stack.is_some() && frames.is_none() {
+            *self.odd.entry("events that refer to what is not there").or_default() += 1;
+        }
+        let call_stack = frames.and_then(|frames| super::stacks::json(&frames));
+        let event = Event { category: SAMPLED.to_vec(), call_stack, ..Event::default() };
+        let row = self.event_row(place.source, &event, None)?;
+        match self.tracks.moments(place, SAMPLED, &mut self.output)? {
+            Some(track) => self.moment(place.source, track, at, row)?,
+            None => self.lose(place.source, Lost("samples", Some(rocpd::SAMPLE), LossCause::OverLimit)),
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,165 @@
+//! What is remembered of a sequence of packets: interned data, and what is left out because it is the same every time.
+
+use super::stacks::{Frame, StackTables};
+use super::wire::{Fields, Malformed};
+use std::collections::HashMap;
+use std::rc::Rc;
+
+/// Most bytes of interned data of all sequences together.
+const MAX_INTERNED: usize = 256 << 20;
+/// What an entry of a table takes beside its text.
+const ENTRY: usize = 64;
+/// Longest text that is kept of one value, bytes.
+pub(super) const MAX_TEXT: usize = 1 << 20;
+/// Flags of a packet.
+const STATE_CLEARED: u64 = 1;
+const NEEDS_STATE: u64 = 2;
+
+/// Texts by their interning ids.
+pub(super) type Texts = HashMap<u64, Rc<[u8]>>;
+
+/// Of how much interned data there is no room any more.
+#[derive(Debug, Default)]
+pub(super) struct Room {
+    used: usize,
+    /// Entries that were left out.
+    pub(super) left_out: u64,
+}
+
+impl Room {
+    fn take(&mut self, bytes: usize) -> bool {
+        let fits = self.used + bytes <= MAX_INTERNED;
+        self.used += if fits { bytes } else { 0 };
+        self.left_out += u64::from(!fits);
+        fits
+    }
+}
+
+/// What packets of a sequence leave out.
+#[derive(Debug, Default)]
+pub(super) struct Defaults {
+    pub(super) clock: Option<u32>,
+    pub(super) track: Option<u64>,
+    pub(super) counters: Vec<u64>,
+    pub(super) double_counters: Vec<u64>,
+}
+
+/// A sequence of packets.
+#[derive(Debug, Default)]
+pub(super) struct Sequence {
+    /// Whether all is known that packets refer to: not before its first packet, and not behind a gap.
+    valid: bool,
+    pub(super) defaults: Defaults,
+    pub(super) categories: Texts,
+    pub(super) names: Texts,
+    pub(super) keys: Texts,
+    pub(super) values: Texts,
+    pub(super) stacks: StackTables,
+    /// Sums of counters that tell differences, by track.
+    pub(super) sums: HashMap<u64, f64>,
+    bytes: usize,
+}
+
+impl Sequence {
+    /// Looks at the flags of a packet and whether packets before it were dropped; says whether the packet can be
+    /// understood.
+    pub(super) fn begin(&mut self, flags: u64, cleared: bool, dropped: bool, room: &mut Room) -> bool {
+        if flags & STATE_CLEARED != 0 || cleared {
+            room.used -= self.bytes;
+            *self = Sequence { valid: true, ..Sequence::default() };
+        } else if dropped {
+            self.valid = false;
+        }
+        self.valid || flags & NEEDS_STATE == 0
+    }
+
+    /// Takes in a packet's defaults.
+    pub(super) fn defaults(&mut self, defaults: Fields<'_>) -> Result<(), Malformed> {
+        for field in defaults {
+            match field? {
+                (58, clock) => self.defaults.clock = Some(clock.uint32()?),
+                (11, of_events) => {
+                    for field in of_events.message()? {
+                        match field? {
+                            (11, track) => self.defaults.track = Some(track.uint()?),
+                            (31, tracks) => tracks.uints(&mut self.defaults.counters)?,
+                            (45, tracks) => tracks.uints(&mut self.defaults.double_counters)?,
+                            _ => {}
+                        }
+                    }
+                }
+                _ => {}
+            }
+        }
+        Ok(())
+    }
+
+    /// Takes in interned data; what it has no table for is told by its number.
+    pub(super) fn intern(
+        &mut self,
+        data: Fields<'_>,
+        room: &mut Room,
+        mut unread: impl FnMut(u32),
+    ) -> Result<(), Malformed> {
+        for field in data {
+            let (table, entry) = field?;
+            if !matches!(table, 1..=3 | 5..=7 | 16..=19 | 29) {
+                unread(table);
+                continue;
+            }
+            let bytes = entry.bytes()?.len() + ENTRY;
+            // Build ids are the one thing that a call stack does without.
+            if table == 16 || !room.take(bytes) {
+                continue;
+            }
+            self.bytes += bytes;
+            let entry = entry.message()?;
+            match table {
+                6 => self.stacks.add_frame(entry)?,
+                7 => self.stacks.add_stack(entry)?,
+                19 => self.stacks.add_mapping(entry)?,
+                _ => {
+                    let (iid, text) = text(entry)?;
+                    let texts = match table {
+                        1 => &mut self.categories,
+                        2 => &mut self.names,
+                        3 => &mut self.keys,
+                        5 => &mut self.stacks.functions,
+                        17 => &mut self.stacks.paths,
+                        18 => &mut self.stacks.sources,
+                        _ => &mut self.values,
+                    };
+                    texts.insert(iid, text);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// The frames of an interned call stack, outermost first.
+    pub(super) fn frames(&self, stack: u64) -> Option<Vec<Frame<'_>>> {
+        self.stacks.frames(stack)
+    }
+}
+
+/// An entry of a table of texts.
+fn text(entry: Fields<'_>) -> Result<(u64, Rc<[u8]>), Malformed> {
+    let (mut iid, mut text) = (0, &[][..]);
+    for field in entry {
+        match field? {
+            (1, id) => iid = id.uint()?,
+            (2, bytes) => text = bytes.bytes()?,
+            _ => {}
+        }
+    }
+    Ok((iid, text.into()))
+}
+
+/// As much of a text as is kept. Never half a character, where it is UTF-8.
+pub(super) fn cut(text: &[u8]) -> &[u8] {
+    let mut end = text.len().min(MAX_TEXT);
+    while end > 0 && text.get(end).is_some_and(|byte| byte & 0xc0 == 0x80) && MAX_TEXT - end < 4 {
+        end -= 1;
+    }
+    text.get(..end).unwrap_or(text)
+}

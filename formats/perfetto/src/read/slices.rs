@@ -1,0 +1,144 @@
+//! Beginnings and ends of slices, paired.
+//!
+//! Of one sequence and track, the slice that began last ends first, in the order of the file: whoever wrote them may
+//! have had them in another order than that of time, as writers of device work have. What finds no partner so is
+//! paired at the end by time, since a slice may end on another thread.
+
+use super::tracks::Place;
+use std::collections::HashMap;
+
+/// Most slices that are open at one time, and ends that wait for their beginnings.
+const MAX_WAITING: usize = 1 << 20;
+
+/// A slice that has begun.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Open {
+    pub(super) place_source: u32,
+    pub(super) thread: i64,
+    pub(super) start: i64,
+    /// Id of its name.
+    pub(super) name: i64,
+    pub(super) event: i64,
+    /// How many args it has.
+    pub(super) args: i64,
+}
+
+impl Open {
+    pub(super) fn new(place: Place, start: i64, name: i64, event: i64, args: i64) -> Open {
+        Open { place_source: place.source, thread: place.thread, start, name, event, args }
+    }
+}
+
+/// What has begun and not ended, and what has ended and not begun.
+#[derive(Debug, Default)]
+pub(super) struct Slices {
+    open: HashMap<(u32, u64), Vec<Open>>,
+    waiting: usize,
+    /// Times of ends, by track.
+    ends: HashMap<u64, Vec<i64>>,
+}
+
+/// What became of a slice at the end of the file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Rest {
+    /// It ends here, on another sequence.
+    Ended(Open, i64),
+    /// It has no end.
+    Open(Open),
+    /// It has no beginning.
+    NotBegun(u64),
+}
+
+impl Slices {
+    /// Begins a slice; `false` where too many are open.
+    pub(super) fn begin(&mut self, sequence: u32, track: u64, open: Open) -> bool {
+        let fits = self.waiting < MAX_WAITING;
+        if fits {
+            self.open.entry((sequence, track)).or_default().push(open);
+            self.waiting += 1;
+        }
+        fits
+    }
+
+    /// The slice that ends next on a track.
+    pub(super) fn end(&mut self, sequence: u32, track: u64) -> Option<Open> {
+        let stack = self.open.get_mut(&(sequence, track))?;
+        let open = stack.pop();
+        if stack.is_empty() {
+            self.open.remove(&(sequence, track));
+        }
+        self.waiting -= usize::from(open.is_some());
+        open
+    }
+
+    /// Keeps an end without a beginning; `false` where there are too many.
+    pub(super) fn stray_end(&mut self, track: u64, at: i64) -> bool {
+        let fits = self.waiting < MAX_WAITING;
+        if fits {
+            self.ends.entry(track).or_default().push(at);
+            self.waiting += 1;
+        }
+        fits
+    }
+
+    /// All that is left, track by track.
+    pub(super) fn rest(self) -> Vec<Rest> {
+        let mut tracks: std::collections::BTreeMap<u64, (Vec<Open>, Vec<i64>)> = Default::default();
+        for ((_, track), open) in self.open {
+            tracks.entry(track).or_default().0.extend(open);
+        }
+        for (track, ends) in self.ends {
+            tracks.entry(track).or_default().1.extend(ends);
+        }
+        let mut rest = Vec::new();
+        for (track, (mut open, mut ends)) in tracks {
+            open.sort_unstable_by_key(|open| (open.start, open.event));
+            ends.sort_unstable();
+            let (mut begun, mut next) = (Vec::new(), open.into_iter().peekable());
+            for end in ends {
+                while let Some(open) = next.next_if(|open| open.start <= end) {
+                    begun.push(open);
+                }
+                rest.push(begun.pop().map_or(Rest::NotBegun(track), |open| Rest::Ended(open, end)));
+            }
+            rest.extend(begun.into_iter().chain(next).map(Rest::Open));
+        }
+        rest
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn open(start: i64, event: i64) -> Open {
+        Open { place_source: 1, thread: 1, start, name: 1, event, args: 0 }
+    }
+
+    #[test]
+    fn slices_end_in_the_order_of_their_sequence() {
+        let mut slices = Slices::default();
+        // As rocprof-sys writes kernels that overlap: each with its end behind it.
+        for (start, event) in [(10, 1), (15, 2)] {
+            assert!(slices.begin(1, 7, open(start, event)));
+            assert_eq!(slices.end(1, 7), Some(open(start, event)));
+        }
+        assert!(slices.begin(1, 7, open(1, 3)) && slices.begin(2, 7, open(2, 4)));
+        assert_eq!(slices.end(2, 7), Some(open(2, 4)));
+        assert_eq!(slices.end(2, 7), None);
+        assert_eq!(slices.rest(), [Rest::Open(open(1, 3))]);
+    }
+
+    #[test]
+    fn what_is_left_is_paired_by_time() {
+        let mut slices = Slices::default();
+        for (start, event) in [(10, 1), (20, 2), (50, 3)] {
+            slices.begin(1, 7, open(start, event));
+        }
+        for at in [40, 5, 30] {
+            slices.stray_end(7, at);
+        }
+        let (ended, rest) = (|start, event, at| Rest::Ended(open(start, event), at), slices.rest());
+        assert_eq!(rest, [Rest::NotBegun(7), ended(20, 2, 30), ended(10, 1, 40), Rest::Open(open(50, 3))]);
+    }
+}

@@ -1,0 +1,95 @@
+//! The first pass over a file: its tracks and processes, and how far its clocks are from each other.
+
+use super::clocks::Clocks;
+use super::error::TranslateError;
+use super::packets::{self, Damage, Packet, Packets, Stop};
+use super::tracks::Described;
+use super::wire::{Fields, Malformed};
+use std::collections::HashMap;
+use std::io::BufRead;
+use std::path::Path;
+
+/// Most tracks and processes of one file.
+pub(super) const MAX_TRACKS: usize = 1 << 20;
+pub(super) const MAX_PROCESSES: usize = 4096;
+
+/// What a file describes.
+#[derive(Debug, Default)]
+pub(super) struct Survey {
+    pub(super) tracks: HashMap<u64, Described>,
+    /// Process ids and names, in the order of the file.
+    pub(super) processes: Vec<(i32, Vec<u8>)>,
+    pub(super) clocks: Clocks,
+    /// Where the file ends early.
+    pub(super) damage: Option<Damage>,
+}
+
+/// Reads all packets once. A file that ends early yields what stands before.
+pub(super) fn survey(path: &Path) -> Result<Survey, TranslateError> {
+    let io = |source| TranslateError::Io { path: path.to_owned(), source };
+    let mut survey = Survey::default();
+    let mut packets = packets::open(path).map_err(io)?;
+    match survey.take(&mut packets, true) {
+        Ok(()) => {}
+        Err(Stop::Io(source)) => return Err(io(source)),
+        Err(Stop::Damage(Damage { offset: 0, reason })) => {
+            return Err(TranslateError::NoPacket { path: path.to_owned(), offset: 0, reason });
+        }
+        Err(Stop::Damage(damage)) => survey.damage = Some(damage),
+    }
+    Ok(survey)
+}
+
+impl Survey {
+    fn take<R: BufRead>(&mut self, packets: &mut Packets<R>, may_be_packed: bool) -> Result<(), Stop> {
+        while let Some(packet) = packets.next()? {
+            let Packet::Whole(bytes) = packet else { continue };
+            // What is malformed is counted when it is read.
+            let _ = self.packet(bytes, may_be_packed);
+        }
+        Ok(())
+    }
+
+    fn packet(&mut self, bytes: &[u8], may_be_packed: bool) -> Result<(), Malformed> {
+        for field in Fields(bytes) {
+            match field? {
+                (6, snapshot) => self.clocks.survey(snapshot.message()?)?,
+                (60, track) => self.track(track.message()?)?,
+                (50, packed) if may_be_packed => {
+                    let mut packets = packets::unpack(packed.bytes()?);
+                    let _ = self.take(&mut packets, false);
+                }
+                _ => {}
+            }
+        }
+        Ok(())
+    }
+
+    fn track(&mut self, descriptor: Fields<'_>) -> Result<(), Malformed> {
+        let (uuid, described) = Described::read(descriptor)?;
+        if let Some((pid, name)) = &described.process {
+            self.process(*pid, name);
+        }
+        if let Some(thread) = &described.thread {
+            self.process(thread.pid, b"");
+        }
+        if self.tracks.len() < MAX_TRACKS || self.tracks.contains_key(&uuid) {
+            // What a later description leaves out, an earlier one may have said.
+            self.tracks.entry(uuid).or_default().update(described);
+        }
+        Ok(())
+    }
+
+    fn process(&mut self, pid: i32, name: &[u8]) {
+        match self.processes.iter().position(|(known, _)| *known == pid) {
+            Some(place) => {
+                if let Some((_, known)) = self.processes.get_mut(place).filter(|(_, known)| known.is_empty())
+                {
+                    *known = name.to_vec();
+                }
+            }
+            None if self.processes.len() < MAX_PROCESSES => self.processes.push((pid, name.to_vec())),
+            None => {}
+        }
+    }
+}

@@ -1,0 +1,402 @@
+//! Tracks, and the threads and counters that they become.
+//!
+//! A track of a thread is that thread. Any other track with slices is a thread row, too, with the names of the tracks
+//! above it below the process; its id is negative, since it is none of the system. Tracks with the same parent and the
+//! same name are one, as Perfetto draws them.
+
+use super::error::TranslateError;
+use super::output::{NULL, OWNER, Output, ZERO};
+use super::sequence::cut;
+use super::survey::{MAX_PROCESSES, MAX_TRACKS};
+use super::wire::{Fields, Malformed};
+use rpd_shard::model::{Value, rocpd};
+use std::collections::HashMap;
+use std::io::Write;
+
+/// How deep tracks may be below each other.
+const MAX_DEPTH: usize = 64;
+/// Longest name of a track with those above it.
+const MAX_NAME: usize = 4096;
+
+/// A thread of a descriptor.
+#[derive(Clone, Debug, Default)]
+pub(super) struct ThreadId {
+    pub(super) pid: i32,
+    tid: i32,
+    name: Vec<u8>,
+}
+
+/// A counter of a descriptor.
+#[derive(Clone, Debug)]
+struct CounterOf {
+    unit: Vec<u8>,
+    multiplier: i64,
+    is_incremental: bool,
+    category: Vec<u8>,
+}
+
+/// What a file says of a track.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Described {
+    parent: Option<u64>,
+    name: Vec<u8>,
+    description: Vec<u8>,
+    pub(super) process: Option<(i32, Vec<u8>)>,
+    pub(super) thread: Option<ThreadId>,
+    counter: Option<CounterOf>,
+}
+
+impl Described {
+    /// Reads a descriptor: the track's number, and what is said of it.
+    pub(super) fn read(descriptor: Fields<'_>) -> Result<(u64, Described), Malformed> {
+        let (mut uuid, mut read) = (0, Described::default());
+        for field in descriptor {
+            match field? {
+                (1, number) => uuid = number.uint()?,
+                (2 | 10 | 13, name) => read.name = short(name.bytes()?),
+                (14, description) => read.description = short(description.bytes()?),
+                (5, parent) => read.parent = Some(parent.uint()?).filter(|parent| *parent != 0),
+                (3, process) => {
+                    let (mut pid, mut name, mut command) = (0, Vec::new(), Vec::new());
+                    for field in process.message()? {
+                        match field? {
+                            (1, id) => pid = id.int32()?,
+                            (2, word) => {
+                                command.extend_from_slice(if command.is_empty() { b"" } else { b" " });
+                                command.extend_from_slice(word.bytes()?);
+                            }
+                            (6, text) => name = text.bytes()?.to_vec(),
+                            _ => {}
+                        }
+                    }
+                    let shown = if command.is_empty() { &name } else { &command };
+                    read.process = Some((pid, short(shown)));
+                }
+                (4, thread) => {
+                    let mut of = ThreadId::default();
+                    for field in thread.message()? {
+                        match field? {
+                            (1, id) => of.pid = id.int32()?,
+                            (2, id) => of.tid = id.int32()?,
+                            (5, name) => of.name = short(name.bytes()?),
+                            _ => {}
+                        }
+                    }
+                    read.thread = Some(of);
+                }
+                (8, counter) => read.counter = Some(counter_of(counter.message()?)?),
+                _ => {}
+            }
+        }
+        Ok((uuid, read))
+    }
+
+    /// Takes over what a later descriptor says.
+    pub(super) fn update(&mut self, later: Described) {
+        let text = |own: &mut Vec<u8>, later: Vec<u8>| {
+            if !later.is_empty() {
+                *own = later;
+            }
+        };
+        text(&mut self.name, later.name);
+        text(&mut self.description, later.description);
+        self.parent = later.parent.or(self.parent);
+        self.process = later.process.or(self.process.take());
+        self.thread = later.thread.or(self.thread.take());
+        self.counter = later.counter.or(self.counter.take());
+    }
+}
+
+fn counter_of(counter: Fields<'_>) -> Result<CounterOf, Malformed> {
+    let mut of = CounterOf { unit: Vec::new(), multiplier: 1, is_incremental: false, category: Vec::new() };
+    for field in counter {
+        match field? {
+            (2, category) => of.category = short(category.bytes()?),
+            (3, unit) if of.unit.is_empty() => {
+                of.unit = match unit.uint()? {
+                    1 => b"ns".to_vec(),
+                    2 => b"count".to_vec(),
+                    3 => b"bytes".to_vec(),
+                    _ => Vec::new(),
+                }
+            }
+            (4, multiplier) => of.multiplier = multiplier.int()?,
+            (5, is) => of.is_incremental = is.uint()? != 0,
+            (6, name) => of.unit = short(name.bytes()?),
+            _ => {}
+        }
+    }
+    Ok(of)
+}
+
+fn short(text: &[u8]) -> Vec<u8> {
+    text.get(..MAX_NAME).unwrap_or(text).to_vec()
+}
+
+/// Where what happens on a track goes.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Place {
+    pub(super) source: u32,
+    pub(super) thread: i64,
+}
+
+/// A counter.
+#[derive(Clone, Debug)]
+pub(super) struct Counter {
+    pub(super) source: u32,
+    pub(super) pmc: i64,
+    pub(super) track: i64,
+    pub(super) multiplier: i64,
+    pub(super) is_incremental: bool,
+    pub(super) category: Vec<u8>,
+}
+
+/// A process of the file.
+#[derive(Clone, Debug)]
+pub(super) struct Found {
+    pub(super) pid: i32,
+    pub(super) command: Vec<u8>,
+    /// Its first and last time, ns.
+    pub(super) seen: Option<(i64, i64)>,
+}
+
+/// A thread: of the system, or a track of another kind.
+#[derive(Clone, PartialEq, Eq, Hash)]
+enum ThreadKey {
+    Tid(i32),
+    Track(Vec<u8>),
+}
+
+/// The tracks of a file, and what they became so far.
+pub(super) struct Tracks {
+    described: HashMap<u64, Described>,
+    /// By their number in the shard, from 1.
+    pub(super) processes: Vec<Found>,
+    places: HashMap<u64, Place>,
+    threads: HashMap<(u32, ThreadKey), i64>,
+    /// How many tracks of each process are no threads.
+    others: HashMap<u32, i64>,
+    counters: HashMap<u64, Counter>,
+    known_counters: HashMap<(u32, Vec<u8>), (i64, i64)>,
+    samples: HashMap<(Place2, Vec<u8>), i64>,
+}
+
+/// Process and thread of a track of samples.
+type Place2 = (u32, Option<i64>);
+
+impl Tracks {
+    pub(super) fn new(described: HashMap<u64, Described>, processes: Vec<(i32, Vec<u8>)>) -> Tracks {
+        let found = |(pid, command)| Found { pid, command, seen: None };
+        Tracks {
+            described,
+            processes: processes.into_iter().map(found).collect(),
+            places: HashMap::new(),
+            threads: HashMap::new(),
+            others: HashMap::new(),
+            counters: HashMap::new(),
+            known_counters: HashMap::new(),
+            samples: HashMap::new(),
+        }
+    }
+
+    /// Where slices and instants of a track go; `None` where there are too many tracks.
+    pub(super) fn place<W: Write>(
+        &mut self,
+        uuid: u64,
+        output: &mut Output<'_, W>,
+    ) -> Result<Option<Place>, TranslateError> {
+        if let Some(place) = self.places.get(&uuid) {
+            return Ok(Some(*place));
+        }
+        if self.places.len() >= MAX_TRACKS {
+            return Ok(None);
+        }
+        let thread = self.described.get(&uuid).and_then(|described| described.thread.clone());
+        let place = match thread {
+            Some(thread) => {
+                let Some(source) = self.source(Some(thread.pid)) else { return Ok(None) };
+                let described = self.described.get(&uuid).map_or(&[][..], |described| &described.name);
+                let name = if thread.name.is_empty() { described } else { &thread.name };
+                let (key, name) = (ThreadKey::Tid(thread.tid), name.to_vec());
+                Place { source, thread: self.thread(source, key, thread.tid.into(), &name, output)? }
+            }
+            None => {
+                let (pid, name) = self.path(uuid);
+                let Some(source) = self.source(pid) else { return Ok(None) };
+                let key = ThreadKey::Track(name.clone());
+                let number = -1 - self.others.get(&source).copied().unwrap_or(0);
+                Place { source, thread: self.thread(source, key, number, &name, output)? }
+            }
+        };
+        self.places.insert(uuid, place);
+        Ok(Some(place))
+    }
+
+    /// The thread with these ids, which may have no track.
+    pub(super) fn thread_of<W: Write>(
+        &mut self,
+        pid: i32,
+        tid: i32,
+        output: &mut Output<'_, W>,
+    ) -> Result<Option<Place>, TranslateError> {
+        if self.threads.len() >= MAX_TRACKS {
+            return Ok(None);
+        }
+        let Some(source) = self.source(Some(pid)) else { return Ok(None) };
+        let thread = self.thread(source, ThreadKey::Tid(tid), tid.into(), b"", output)?;
+        Ok(Some(Place { source, thread }))
+    }
+
+    /// The counter of a track; `None` where there are too many.
+    pub(super) fn counter<W: Write>(
+        &mut self,
+        uuid: u64,
+        output: &mut Output<'_, W>,
+    ) -> Result<Option<Counter>, TranslateError> {
+        if let Some(counter) = self.counters.get(&uuid) {
+            return Ok(Some(counter.clone()));
+        }
+        if self.counters.len() >= MAX_TRACKS {
+            return Ok(None);
+        }
+        let (pid, mut name) = self.path(uuid);
+        if name.is_empty() {
+            name = format!("counter {uuid}").into_bytes();
+        }
+        let Some(source) = self.source(pid) else { return Ok(None) };
+        let described = self.described.get(&uuid).cloned().unwrap_or_default();
+        let of = described.counter.unwrap_or(CounterOf {
+            unit: Vec::new(),
+            multiplier: 1,
+            is_incremental: false,
+            category: Vec::new(),
+        });
+        let key = (source, name);
+        let (pmc, track) = match self.known_counters.get(&key) {
+            Some(known) => *known,
+            None => {
+                let name = &key.1;
+                let pmc = [
+                    OWNER,
+                    OWNER,
+                    NULL,
+                    // A track does not say whose counter it is.
+                    NULL,
+                    ZERO,
+                    ZERO,
+                    Value::Text(name),
+                    Value::Text(name),
+                    Value::Text(&described.description),
+                    Value::from(""),
+                    Value::from("perfetto"),
+                    Value::Text(&of.unit),
+                    Value::from("ABS"),
+                    Value::from(""),
+                    Value::from(""),
+                    ZERO,
+                    ZERO,
+                ];
+                let pmc = output.push(source, rocpd::INFO_PMC, &pmc)?;
+                let name = output.string(name)?;
+                let track = output.push(source, rocpd::TRACK, &[OWNER, OWNER, NULL, name])?;
+                self.known_counters.insert(key, (pmc, track));
+                (pmc, track)
+            }
+        };
+        let CounterOf { multiplier, is_incremental, category, .. } = of;
+        let counter = Counter { source, pmc, track, multiplier, is_incremental, category };
+        self.counters.insert(uuid, counter.clone());
+        Ok(Some(counter))
+    }
+
+    /// The track of a thread's moments of one kind.
+    pub(super) fn moments<W: Write>(
+        &mut self,
+        place: Place,
+        name: &[u8],
+        output: &mut Output<'_, W>,
+    ) -> Result<Option<i64>, TranslateError> {
+        let key = ((place.source, Some(place.thread)), name.to_vec());
+        if let Some(track) = self.samples.get(&key) {
+            return Ok(Some(*track));
+        }
+        if self.samples.len() >= MAX_TRACKS {
+            return Ok(None);
+        }
+        let row = [OWNER, OWNER, Value::Int(place.thread), output.string(name)?];
+        let track = output.push(place.source, rocpd::TRACK, &row)?;
+        self.samples.insert(key, track);
+        Ok(Some(track))
+    }
+
+    /// Notes that a process was there at a time.
+    pub(super) fn seen(&mut self, source: u32, at: i64) {
+        if let Some(found) = self.processes.get_mut(source as usize - 1) {
+            let (first, last) = found.seen.unwrap_or((at, at));
+            found.seen = Some((first.min(at), last.max(at)));
+        }
+    }
+
+    fn thread<W: Write>(
+        &mut self,
+        source: u32,
+        key: ThreadKey,
+        tid: i64,
+        name: &[u8],
+        output: &mut Output<'_, W>,
+    ) -> Result<i64, TranslateError> {
+        let is_track = matches!(key, ThreadKey::Track(_));
+        let key = (source, key);
+        if let Some(thread) = self.threads.get(&key) {
+            return Ok(*thread);
+        }
+        *self.others.entry(source).or_default() += i64::from(is_track);
+        let name = if name.is_empty() { NULL } else { Value::Text(cut(name)) };
+        let row = [OWNER, NULL, OWNER, Value::Int(tid), name];
+        let thread = output.push(source, rocpd::INFO_THREAD, &row)?;
+        self.threads.insert(key, thread);
+        Ok(thread)
+    }
+
+    /// Process id of a track, and its name behind those of the tracks between them.
+    fn path(&self, uuid: u64) -> (Option<i32>, Vec<u8>) {
+        let (mut pid, mut names, mut next) = (None, Vec::new(), Some(uuid));
+        for depth in 0..MAX_DEPTH {
+            let Some(described) = next.and_then(|uuid| self.described.get(&uuid)) else { break };
+            let of_process = described.process.as_ref().map(|(pid, _)| *pid);
+            let of_thread = described.thread.as_ref().map(|thread| thread.pid);
+            pid = of_thread.or(of_process);
+            if of_process.is_none() || depth == 0 {
+                let thread = described.thread.as_ref().map_or(&[][..], |thread| &thread.name);
+                let name = if described.name.is_empty() { thread } else { &described.name[..] };
+                let process = described.process.as_ref().map_or(&[][..], |(_, name)| name);
+                names.push(if name.is_empty() { process } else { name });
+            }
+            if pid.is_some() {
+                break;
+            }
+            next = described.parent;
+        }
+        names.retain(|name| !name.is_empty());
+        names.reverse();
+        (pid, short(&names.join(&b" / "[..])))
+    }
+
+    /// The process with this id. What is of none belongs to the only one there is, or to one with the id 0.
+    fn source(&mut self, pid: Option<i32>) -> Option<u32> {
+        let pid = match (pid, &self.processes[..]) {
+            (None, [only]) => only.pid,
+            (pid, _) => pid.unwrap_or(0),
+        };
+        let known = self.processes.iter().position(|found| found.pid == pid);
+        let place = match known {
+            Some(place) => place,
+            None if self.processes.len() >= MAX_PROCESSES => return None,
+            None => {
+                self.processes.push(Found { pid, command: Vec::new(), seen: None });
+                self.processes.len() - 1
+            }
+        };
+        Some(place as u32 + 1)
+    }
+}

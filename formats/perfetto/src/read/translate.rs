@@ -1,0 +1,385 @@
+//! The second pass over a file: packets to rows.
+
+use super::clocks::Reading;
+use super::error::TranslateError;
+use super::event::decode;
+use super::output::{Output, Translation};
+use super::packets::{self, Damage, Packet, Packets, Stop};
+use super::sequence::{Room, Sequence};
+use super::slices::{Rest, Slices};
+use super::survey::{Survey, survey};
+use super::tracks::{Found, Tracks};
+use super::wire::{Field, Fields, Malformed};
+use rpd_shard::ShardWriter;
+use rpd_shard::file::Owner;
+use rpd_shard::identity::unnamed_node;
+use rpd_shard::model::{TableId, rocpd};
+use rpd_shard::record::{Clock, ClockDomain, ClockSet, LossCause, Process};
+use std::collections::{BTreeMap, HashMap};
+use std::io::{BufRead, Write};
+use std::path::Path;
+
+/// Most sequences of one file.
+const MAX_SEQUENCES: usize = 1 << 16;
+/// How far the clocks of a snapshot may have been read from each other, ns: Perfetto reads one behind the other.
+const SNAPSHOT_BRACKET: i64 = 1_000;
+/// Writes a trace as a shard, a source for each process; returns the sink and what became of the file. It is read
+/// twice. A file that ends early or is damaged somewhere yields what stands before, a warning, and a loss of unknown
+/// size.
+pub fn translate<W: Write>(path: &Path, sink: W, owner: &Owner) -> Result<(W, Translation), TranslateError> {
+    let Survey { tracks, processes, clocks, damage } = survey(path)?;
+    let mut shard = ShardWriter::of_owner(sink, owner)?;
+    let mut reader = Reader {
+        output: Output::new(&mut shard),
+        tracks: Tracks::new(tracks, processes),
+        clocks,
+        sequences: HashMap::new(),
+        room: Room::default(),
+        slices: Slices::default(),
+        odd: BTreeMap::new(),
+    };
+    // Whose rows these are stands before them; when they were is known behind them.
+    reader.processes()?;
+    let mut packets = packets::open(path).map_err(|source| io(path, source))?;
+    match reader.packets(&mut packets, true) {
+        Ok(()) => {}
+        Err(Ended::Stop(Stop::Io(source))) => return Err(io(path, source)),
+        // The file may have changed between the two passes; what the second one found is what counts.
+        Err(Ended::Stop(Stop::Damage(damage))) => reader.output.damaged(&damage, ""),
+        Err(Ended::Error(error)) => return Err(error),
+    }
+    debug_assert!(damage.is_none() || !reader.output.account.warnings.is_empty());
+    reader.rest()?;
+    reader.processes()?;
+    if owner.clocks.is_empty() && owner.processes.is_none() {
+        reader.readings()?;
+    }
+    reader.told();
+    let mut account = reader.output.account;
+    for warning in &mut account.warnings {
+        *warning = format!("{}: {warning}", path.display());
+    }
+    Ok((shard.finish()?, account))
+}
+
+/// The processes of a trace, in its order, as [`translate`] describes them, but for their times. Reads all of the file.
+pub fn peek(path: &Path) -> Result<Vec<Process>, TranslateError> {
+    let Survey { tracks, processes, clocks, .. } = survey(path)?;
+    Ok(described(&Tracks::new(tracks, processes).processes, clocks.target()))
+}
+
+fn io(path: &Path, source: std::io::Error) -> TranslateError {
+    TranslateError::Io { path: path.to_owned(), source }
+}
+
+/// Processes as a shard describes them. The file names neither rank nor node.
+fn described(processes: &[Found], clock: Clock) -> Vec<Process> {
+    let first = |found: &Found| found.seen.map_or(0, |(first, _)| first);
+    let on_node: Vec<(i32, i64)> = processes.iter().map(|found| (found.pid, first(found))).collect();
+    let node = unnamed_node(0, &on_node);
+    (1..)
+        .zip(processes)
+        .map(|(source, found)| Process {
+            source,
+            rank: None,
+            size: None,
+            local_rank: None,
+            rank_from: None,
+            worker: false,
+            restart: 0,
+            domain: ClockDomain { boot_id: node.boot_id.clone(), time_namespace: 0 },
+            node: node.clone(),
+            clock,
+            pid: found.pid,
+            ppid: 0,
+            start_ticks: 0,
+            first_seen: first(found),
+            last_seen: found.seen.map(|(_, last)| last),
+            command: String::from_utf8_lossy(&found.command).into_owned(),
+            environment: Vec::new(),
+            exit: None,
+        })
+        .collect()
+}
+
+/// Why packets are not read on.
+enum Ended {
+    Stop(Stop),
+    Error(TranslateError),
+}
+
+impl From<Stop> for Ended {
+    fn from(stop: Stop) -> Ended {
+        Ended::Stop(stop)
+    }
+}
+
+impl From<TranslateError> for Ended {
+    fn from(error: TranslateError) -> Ended {
+        Ended::Error(error)
+    }
+}
+
+/// What is known while packets are read.
+pub(super) struct Reader<'a, W: Write> {
+    pub(super) output: Output<'a, W>,
+    pub(super) tracks: Tracks,
+    clocks: super::clocks::Clocks,
+    sequences: HashMap<u32, Sequence>,
+    room: Room,
+    pub(super) slices: Slices,
+    /// What is told once for all: how often it was.
+    pub(super) odd: BTreeMap<&'static str, u64>,
+}
+
+/// The parts of a packet.
+#[derive(Default)]
+struct Parts<'a> {
+    timestamp: Option<u64>,
+    clock: Option<u32>,
+    sequence: u32,
+    flags: u64,
+    cleared: bool,
+    dropped: bool,
+    snapshot: Option<Field<'a>>,
+    interned: Option<Field<'a>>,
+    defaults: Option<Field<'a>>,
+    event: Option<Field<'a>>,
+    sample: Option<Field<'a>>,
+    packed: Option<Field<'a>>,
+    others: Vec<u32>,
+}
+
+impl<'a> Parts<'a> {
+    fn read(packet: &'a [u8]) -> Result<Parts<'a>, Malformed> {
+        let mut parts = Parts::default();
+        for field in Fields(packet) {
+            let (number, field) = field?;
+            match number {
+                8 => parts.timestamp = Some(field.uint()?),
+                58 => parts.clock = Some(field.uint32()?),
+                10 => parts.sequence = field.uint32()?,
+                13 => parts.flags = field.uint()?,
+                41 => parts.cleared = field.uint()? != 0,
+                42 => parts.dropped = field.uint()? != 0,
+                6 => parts.snapshot = Some(field),
+                11 => parts.event = Some(field),
+                12 => parts.interned = Some(field),
+                50 => parts.packed = Some(field),
+                59 => parts.defaults = Some(field),
+                66 => parts.sample = Some(field),
+                // Tracks are known; who sent the packet is of no interest; the rest is about the tracing itself.
+                60 | 3 | 79 | 87 | 98 | 33 | 35 | 36 | 69 | 89 | 90 => {}
+                _ => parts.others.push(number),
+            }
+        }
+        Ok(parts)
+    }
+}
+
+/// What cannot be kept, and in which table it would have been.
+pub(super) struct Lost(pub(super) &'static str, pub(super) Option<TableId>, pub(super) LossCause);
+
+impl<W: Write> Reader<'_, W> {
+    fn packets<R: BufRead>(&mut self, packets: &mut Packets<R>, may_be_packed: bool) -> Result<(), Ended> {
+        while let Some(packet) = packets.next()? {
+            let Packet::Whole(bytes) = packet else {
+                self.lose(0, Lost("packets that are too long", None, LossCause::OverLimit));
+                continue;
+            };
+            let packed = match Parts::read(bytes).and_then(|parts| self.packet(parts)) {
+                Ok(Outcome::Done) => continue,
+                Ok(Outcome::Packed(packed)) if may_be_packed => packed,
+                Ok(Outcome::Failed(error)) => return Err(error.into()),
+                Ok(Outcome::Packed(_)) | Err(Malformed) => {
+                    self.lose(0, Lost("packets that make no sense", None, LossCause::BadRecord));
+                    continue;
+                }
+            };
+            let mut inside = packets::unpack(packed);
+            match self.packets(&mut inside, false) {
+                Err(Ended::Stop(Stop::Damage(Damage { reason, .. }))) => {
+                    let damage = Damage { offset: packets.offset(), reason };
+                    self.output.damaged(&damage, ", in a packet of packed ones");
+                }
+                other => other?,
+            }
+        }
+        Ok(())
+    }
+
+    /// Takes in a packet: first what its event refers to.
+    fn packet<'p>(&mut self, parts: Parts<'p>) -> Result<Outcome<'p>, Malformed> {
+        if let Some(packed) = parts.packed {
+            return packed.bytes().map(Outcome::Packed);
+        }
+        if self.sequences.len() >= MAX_SEQUENCES && !self.sequences.contains_key(&parts.sequence) {
+            self.lose(0, Lost("packets of too many sequences", None, LossCause::OverLimit));
+            return Ok(Outcome::Done);
+        }
+        let mut sequence = self.sequences.remove(&parts.sequence).unwrap_or_default();
+        let known = sequence.begin(parts.flags, parts.cleared, parts.dropped, &mut self.room);
+        let taken = self.with(&mut sequence, &parts, known);
+        self.sequences.insert(parts.sequence, sequence);
+        match taken {
+            Ok(()) => Ok(Outcome::Done),
+            Err(Refused::Malformed) => Err(Malformed),
+            Err(Refused::Error(error)) => Ok(Outcome::Failed(error)),
+        }
+    }
+
+    fn with(&mut self, sequence: &mut Sequence, parts: &Parts<'_>, known: bool) -> Result<(), Refused> {
+        for number in &parts.others {
+            self.output.ignore(&packet_field(*number));
+        }
+        if let Some(snapshot) = parts.snapshot {
+            self.clocks.snapshot(parts.sequence, snapshot.message()?)?;
+        }
+        if parts.dropped {
+            *self.odd.entry("times a writer dropped packets").or_default() += 1;
+        }
+        let happens = parts.event.or(parts.sample);
+        if !known {
+            if happens.is_some() {
+                self.lose(0, Lost("events behind a gap", None, LossCause::Truncated));
+            }
+            return Ok(());
+        }
+        if let Some(defaults) = parts.defaults {
+            sequence.defaults(defaults.message()?)?;
+        }
+        if let Some(interned) = parts.interned {
+            let ignore = |number| self.output.ignore(&format!("InternedData, field {number}"));
+            sequence.intern(interned.message()?, &mut self.room, ignore)?;
+        }
+        // Clocks of differences count on with each packet that has a time.
+        let clock = parts.clock.or(sequence.defaults.clock);
+        let time = parts.timestamp.map(|ns| self.clocks.time(parts.sequence, clock, ns));
+        if happens.is_none() {
+            return Ok(());
+        }
+        let Some(Some(at)) = time else {
+            let what =
+                if time.is_none() { "events without a time" } else { "events on a clock of their own" };
+            self.lose(0, Lost(what, None, LossCause::BadRecord));
+            return Ok(());
+        };
+        if let Some(event) = parts.event {
+            let unread = |number| self.output.ignore(&format!("TrackEvent, field {number}"));
+            let event = decode(event.message()?, sequence, unread)?;
+            self.event(parts.sequence, sequence, at, event)?;
+        }
+        if let Some(sample) = parts.sample {
+            self.sample(sequence, at, sample.message()?)?;
+        }
+        Ok(())
+    }
+
+    /// Ends what is open.
+    fn rest(&mut self) -> Result<(), TranslateError> {
+        let mut left = std::mem::take(&mut self.slices).rest();
+        // What is open ends with its process, whose last time may be an end that is still to be paired.
+        left.sort_by_key(|rest| matches!(rest, Rest::Open(_)));
+        for rest in left {
+            match rest {
+                Rest::Ended(open, at) => {
+                    self.tracks.seen(open.place_source, at);
+                    self.region(&open, at, false)?;
+                }
+                Rest::Open(open) => {
+                    let process = self.tracks.processes.get(open.place_source as usize - 1);
+                    let last = process.and_then(|found| found.seen).map_or(open.start, |(_, last)| last);
+                    *self.odd.entry("slices without an end, which end with their process").or_default() += 1;
+                    self.region(&open, last.max(open.start), true)?;
+                }
+                Rest::NotBegun(_) => {
+                    let lost = Lost("ends without a beginning", Some(rocpd::REGION), LossCause::BadRecord);
+                    self.lose(0, lost);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn processes(&mut self) -> Result<(), TranslateError> {
+        for process in described(&self.tracks.processes, self.clocks.target()) {
+            self.output.shard.process(&process)?;
+        }
+        Ok(())
+    }
+
+    /// Readings of all clocks of the node, by which its times can be compared with those of others.
+    fn readings(&mut self) -> Result<(), TranslateError> {
+        let processes = described(&self.tracks.processes, self.clocks.target());
+        let Some(Process { domain, .. }) = processes.first() else { return Ok(()) };
+        for Reading { boottime, monotonic, monotonic_raw, realtime } in
+            std::mem::take(&mut self.clocks.readings)
+        {
+            let (domain, bracket) = (domain.clone(), SNAPSHOT_BRACKET);
+            let set = ClockSet { domain, boottime, monotonic_raw, monotonic, realtime, bracket };
+            self.output.shard.clock(&set)?;
+        }
+        Ok(())
+    }
+
+    pub(super) fn lose(&mut self, source: u32, Lost(what, table, cause): Lost) {
+        self.output.lose(what, source, table, cause, 1);
+    }
+
+    /// Says what was odd, and what was lost.
+    fn told(&mut self) {
+        if self.room.left_out > 0 {
+            self.odd.insert("interned texts for which there was no room", self.room.left_out);
+        }
+        for (what, count) in std::mem::take(&mut self.odd) {
+            self.output.warn(format!("{count} {what}"));
+        }
+        for (what, count) in self.output.account.lost.clone() {
+            self.output.warn(format!("{count} {what} are lost"));
+        }
+    }
+}
+
+/// What is to be done behind a packet.
+enum Outcome<'a> {
+    Done,
+    /// It holds packets.
+    Packed(&'a [u8]),
+    Failed(TranslateError),
+}
+
+/// Why a packet is not taken in.
+pub(super) enum Refused {
+    Malformed,
+    Error(TranslateError),
+}
+
+impl From<Malformed> for Refused {
+    fn from(_: Malformed) -> Refused {
+        Refused::Malformed
+    }
+}
+
+impl From<TranslateError> for Refused {
+    fn from(error: TranslateError) -> Refused {
+        Refused::Error(error)
+    }
+}
+
+/// A field of a packet that is not read, by its name where it is a common one.
+fn packet_field(number: u32) -> String {
+    let name = match number {
+        1 => "ftrace events",
+        2 => "process trees",
+        9 => "process statistics",
+        37 => "heap profiles",
+        43 | 44 => "descriptors of the old form",
+        45 => "system information",
+        46 => "triggers",
+        53 => "events of GPU stages",
+        54 => "packets of a streaming profiler",
+        52 => "values of GPU counters",
+        _ => return format!("packets with field {number}"),
+    };
+    name.to_owned()
+}

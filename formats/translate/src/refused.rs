@@ -1,0 +1,72 @@
+//! Files of AMD's profilers that are no timelines, or hold less than another form of the same: known by their headers,
+//! so that whoever names one hears what to name in its place.
+
+use std::fs::File;
+use std::io::{BufRead, BufReader, Read};
+use std::path::Path;
+
+/// How much of a header is looked at.
+const HEAD_BYTES: u64 = 4096;
+
+/// Tables that say how long calls and kernels took together.
+const SUMS: &str = "is a CSV table of sums, without times: name the database of the same run, or record one with \
+                    rocprofv3 -f rocpd";
+const V3: &str = "is CSV of rocprofv3, which has not all that was recorded: name the database of the same run \
+                  (*_results.db), or record one with rocprofv3 -f rocpd";
+const OLD: &str = "is CSV of rocprof or rocprofv2, which cannot be merged: record with rocprofv3 -f rocpd";
+
+/// Columns that tell one of these files, all of which are in its first line.
+const HEADERS: [(&[&str], &str); 8] = [
+    (&["Name", "Calls", "TotalDurationNs"], SUMS),
+    // results.csv of rocprof: kernels, and counters.
+    (&["Index", "KernelName"], OLD),
+    // rocprofv2: kernels, counters, calls.
+    (&["Dispatch_ID", "GPU_ID", "Queue_ID"], OLD),
+    (&["Domain", "Function", "Start_Timestamp", "End_Timestamp", "Correlation_ID"], OLD),
+    (&["Kind", "Start_Timestamp", "End_Timestamp"], V3),
+    (&["Domain", "Function", "Process_Id", "Correlation_Id"], V3),
+    (&["Correlation_Id", "Dispatch_Id", "Counter_Name"], V3),
+    (&["Node_Id", "Logical_Node_Id", "Agent_Type"], V3),
+];
+
+/// Why a file cannot be merged, where its first line says what it is.
+pub(crate) fn why_refused(path: &Path) -> Option<&'static str> {
+    let mut line = Vec::new();
+    let file = File::open(path).ok()?;
+    BufReader::new(file).take(HEAD_BYTES).read_until(b'\n', &mut line).ok()?;
+    let line = String::from_utf8_lossy(&line);
+    let columns: Vec<&str> = line.split(',').map(|cell| cell.trim().trim_matches('"')).collect();
+    HEADERS.iter().find(|(wanted, _)| wanted.iter().all(|name| columns.contains(name))).map(|(_, why)| *why)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Format, format_of};
+
+    #[test]
+    fn tables_of_profilers_are_refused_with_what_to_name_instead() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("table.csv");
+        let told = |text: &str| {
+            std::fs::write(&path, text).unwrap();
+            format_of(&path)
+        };
+        let v3 = "\"Kind\",\"Agent_Id\",\"Queue_Id\",\"Kernel_Name\",\"Start_Timestamp\",\"End_Timestamp\"\n";
+        for (header, why) in [
+            ("\"Name\",\"Calls\",\"TotalDurationNs\",\"AverageNs\",\"Percentage\"\r\n", SUMS),
+            ("Index,KernelName,gpu-id,queue-id,pid,tid,grd,wgp\n0,\"k\"\n", OLD),
+            ("\"Domain\",\"Function\",\"Start_Timestamp\",\"End_Timestamp\",\"Correlation_ID\"\n", OLD),
+            (v3, V3),
+            (
+                "\"Domain\",\"Function\",\"Process_Id\",\"Thread_Id\",\"Correlation_Id\",\"Start_Timestamp\"\n",
+                V3,
+            ),
+        ] {
+            assert_eq!(told(header), Err(why), "{header}");
+        }
+        assert_eq!(told("metric,a\ninstance,n\ntimestamp,\n"), Ok(Format::OmnistatCsv));
+        let other = told("a,b\n1,2\n").unwrap_err();
+        assert!(other.starts_with("is no shard"), "{other}");
+    }
+}
