@@ -17,7 +17,7 @@ pub(crate) enum Item<'b> {
         bare: bool,
     },
     /// An event, and where it begins.
-    Event(u64, Event<'b>),
+    Event(u64, &'b Event<'b>),
     /// An element of the events that makes no sense: where, and why.
     Broken {
         at: u64,
@@ -197,7 +197,7 @@ fn events<E>(
         let begin = input.offset();
         let read = match Event::read(input.bytes()) {
             Ok((event, length)) => {
-                take(Item::Event(begin, event))?;
+                take(Item::Event(begin, &event))?;
                 Ok(length)
             }
             Err(stop) => Err(stop),

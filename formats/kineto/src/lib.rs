@@ -35,6 +35,7 @@ mod document;
 mod error;
 mod event;
 mod facts;
+mod gpu;
 mod input;
 mod known;
 mod number;

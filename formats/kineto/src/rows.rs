@@ -1,7 +1,7 @@
 //! Events as rows. The table is in the documentation of the crate.
 
 use crate::cursor::{Value as Json, elements, members};
-use crate::event::{Event, Place, sizes};
+use crate::event::{Event, Place};
 use crate::known::{Known, NULL, OWNER, Refused, ZERO};
 use crate::number::integer;
 use crate::output::Output;
@@ -22,16 +22,6 @@ const MEMORY_COUNTERS: [&[u8]; 2] = [b"Total Allocated", b"Total Reserved"];
 const HOST: i64 = 0;
 /// How torch's ranges of gloo begin.
 const GLOO: &[u8] = b"gloo:";
-
-/// Copies by a part of their names: name in RocPD, and whether they end and begin on the GPU.
-const COPIES: [(&[&str], &str, bool, bool); 6] = [
-    (&["HtoD", "HostToDevice"], "MEMORY_COPY_HOST_TO_DEVICE", true, false),
-    (&["DtoH", "DeviceToHost"], "MEMORY_COPY_DEVICE_TO_HOST", false, true),
-    (&["DtoD", "DeviceToDevice"], "MEMORY_COPY_DEVICE_TO_DEVICE", true, true),
-    (&["PtoP", "PeerToPeer"], "MEMORY_COPY_DEVICE_TO_DEVICE", true, true),
-    (&["HtoH", "HostToHost"], "MEMORY_COPY_HOST_TO_HOST", false, false),
-    (&["HtoA", "AtoH", "AtoA", "AtoD", "DtoA"], "MEMORY_COPY_NONE", true, true),
-];
 
 /// What a span is, by its category.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -96,7 +86,7 @@ pub(crate) struct Rows<W: Write> {
     /// First and last time.
     pub(crate) first: Option<i64>,
     pub(crate) last: Option<i64>,
-    dispatches: i64,
+    pub(crate) dispatches: i64,
     last_span: LastSpan,
     /// Extdata of one event, for its memory.
     extdata: Vec<u8>,
@@ -160,7 +150,7 @@ impl<W: Write> Rows<W> {
 
     /// The event of a row. `message` is what an instant is called.
     #[inline]
-    fn event(
+    pub(crate) fn event(
         &mut self,
         event: &Event<'_>,
         category: Value<'_>,
@@ -178,7 +168,7 @@ impl<W: Write> Rows<W> {
             let message = json!(String::from_utf8_lossy(crate::output::short(message)));
             self.extdata.extend_from_slice(message.to_string().as_bytes());
         }
-        if let Some(inner) = args.map(|args| inner(args)).filter(|inner| !inner.is_empty()) {
+        if let Some(inner) = args.map(inner).filter(|inner| !inner.is_empty()) {
             let before: &[u8] = if message.is_some() { b",\"args\":{" } else { b"\"args\":{" };
             self.extdata.extend_from_slice(before);
             self.extdata.extend_from_slice(inner);
@@ -221,106 +211,6 @@ impl<W: Write> Rows<W> {
         self.last_span = LastSpan { spot: Some((pid, tid, start)), event: key };
         self.last = Some(self.last.map_or(end, |last| last.max(end)));
         Ok(())
-    }
-
-    /// GPU and stream of a span, by its args or else by its place.
-    fn on_gpu(&self, event: &Event<'_>) -> (i64, i64) {
-        let number = |place: Place<'_>| match place {
-            Place::Number(number) => Some(number),
-            Place::Word(word) => integer(word.rsplit(|byte| *byte == b' ').find(|part| !part.is_empty())?),
-            Place::None => None,
-        };
-        let gpu = event.args.device.or(number(event.pid)).unwrap_or(0);
-        (gpu, event.args.stream.or(number(event.tid)).unwrap_or(0))
-    }
-
-    fn dispatch(
-        &mut self,
-        event: &Event<'_>,
-        category: Value<'_>,
-        stack: i64,
-        (start, end): (i64, i64),
-    ) -> Result<i64, Refused> {
-        let (gpu, stream) = self.on_gpu(event);
-        let thread = self.known.unknown_thread(&mut self.out)?;
-        let agent = self.known.agent(&mut self.out, Some(gpu))?;
-        let stream = Value::Int(self.known.stream(&mut self.out, gpu, stream)?);
-        let kernel = self.known.kernel(&mut self.out, event.name)?;
-        let region_name = self.out.string(b"")?;
-        let key = self.event(event, category, stack, None)?;
-        self.dispatches += 1;
-        let ([grid_x, grid_y, grid_z], [block_x, block_y, block_z]) =
-            (sizes(event.args.grid), sizes(event.args.block));
-        let row = [
-            OWNER,
-            OWNER,
-            Value::Int(thread),
-            Value::Int(agent),
-            Value::Int(kernel),
-            Value::Int(self.dispatches),
-            stream,
-            stream,
-            Value::Int(start),
-            Value::Int(end),
-            NULL,
-            event.args.shared_memory.filter(|bytes| *bytes >= 0).into(),
-            Value::Int(block_x),
-            Value::Int(block_y),
-            Value::Int(block_z),
-            Value::Int(grid_x),
-            Value::Int(grid_y),
-            Value::Int(grid_z),
-            region_name,
-            Value::Int(key),
-        ];
-        self.out.push(rocpd::KERNEL_DISPATCH, &row)?;
-        Ok(key)
-    }
-
-    fn copy(
-        &mut self,
-        event: &Event<'_>,
-        category: Value<'_>,
-        stack: i64,
-        (start, end): (i64, i64),
-    ) -> Result<i64, Refused> {
-        let (gpu, stream) = self.on_gpu(event);
-        let thread = self.known.unknown_thread(&mut self.out)?;
-        let name = unescape(event.name);
-        let shown = String::from_utf8_lossy(crate::output::short(&name));
-        let known = COPIES.iter().find(|copy| copy.0.iter().any(|part| shown.contains(part)));
-        let (to_gpu, from_gpu) = known.map_or((true, true), |copy| (copy.2, copy.3));
-        let to = self.known.agent(&mut self.out, to_gpu.then_some(gpu))?;
-        let from = self.known.agent(&mut self.out, from_gpu.then_some(gpu))?;
-        let stream = Value::Int(self.known.stream(&mut self.out, gpu, stream)?);
-        let copy_name = self.out.string(known.map_or("MEMORY_COPY_NONE", |copy| copy.1).as_bytes())?;
-        let region_name = self.out.string(b"")?;
-        let key = self.event(event, category, stack, None)?;
-        let bytes = event.args.bytes.filter(|bytes| *bytes >= 0);
-        if bytes.is_none() {
-            self.out.ignore("copies without a size, which are told as ones of 0 bytes,");
-        }
-        let extdata = json!({ "name": shown }).to_string();
-        let row = [
-            OWNER,
-            OWNER,
-            Value::Int(thread),
-            Value::Int(start),
-            Value::Int(end),
-            copy_name,
-            Value::Int(to),
-            NULL,
-            Value::Int(from),
-            NULL,
-            Value::Int(bytes.unwrap_or(0)),
-            stream,
-            stream,
-            region_name,
-            Value::Int(key),
-            Value::from(extdata.as_str()),
-        ];
-        self.out.push(rocpd::MEMORY_COPY, &row)?;
-        Ok(key)
     }
 
     /// What a collective says of itself, as args: a merge finds those of all ranks by them.

@@ -72,7 +72,7 @@ impl<W: Write> Run<'_, W> {
         match item {
             Item::Fact(name, value) => self.facts.take(name, value),
             Item::Events { bare } => self.begin(bare)?,
-            Item::Event(at, event) => self.event(at, &event)?,
+            Item::Event(at, event) => self.event(at, event)?,
             Item::Broken { at, why, alone } => {
                 let out = &mut self.rows.out;
                 out.leave_out(at, why, LossCause::BadRecord, None);

@@ -1,0 +1,122 @@
+//! What ran on a GPU, as rows: kernels, fills and copies.
+
+use crate::event::{Event, Place, sizes};
+use crate::known::{NULL, OWNER, Refused};
+use crate::number::integer;
+use crate::rows::Rows;
+use crate::text::unescape;
+use rpd_shard::model::{Value, rocpd};
+use serde_json::json;
+use std::io::Write;
+
+/// Copies by a part of their names: name in RocPD, and whether they end and begin on the GPU.
+const COPIES: [(&[&str], &str, bool, bool); 6] = [
+    (&["HtoD", "HostToDevice"], "MEMORY_COPY_HOST_TO_DEVICE", true, false),
+    (&["DtoH", "DeviceToHost"], "MEMORY_COPY_DEVICE_TO_HOST", false, true),
+    (&["DtoD", "DeviceToDevice"], "MEMORY_COPY_DEVICE_TO_DEVICE", true, true),
+    (&["PtoP", "PeerToPeer"], "MEMORY_COPY_DEVICE_TO_DEVICE", true, true),
+    (&["HtoH", "HostToHost"], "MEMORY_COPY_HOST_TO_HOST", false, false),
+    (&["HtoA", "AtoH", "AtoA", "AtoD", "DtoA"], "MEMORY_COPY_NONE", true, true),
+];
+
+impl<W: Write> Rows<W> {
+    /// GPU and stream of a span, by its args or else by its place.
+    fn on_gpu(&self, event: &Event<'_>) -> (i64, i64) {
+        let number = |place: Place<'_>| match place {
+            Place::Number(number) => Some(number),
+            Place::Word(word) => integer(word.rsplit(|byte| *byte == b' ').find(|part| !part.is_empty())?),
+            Place::None => None,
+        };
+        let gpu = event.args.device.or(number(event.pid)).unwrap_or(0);
+        (gpu, event.args.stream.or(number(event.tid)).unwrap_or(0))
+    }
+
+    pub(crate) fn dispatch(
+        &mut self,
+        event: &Event<'_>,
+        category: Value<'_>,
+        stack: i64,
+        (start, end): (i64, i64),
+    ) -> Result<i64, Refused> {
+        let (gpu, stream) = self.on_gpu(event);
+        let thread = self.known.unknown_thread(&mut self.out)?;
+        let agent = self.known.agent(&mut self.out, Some(gpu))?;
+        let stream = Value::Int(self.known.stream(&mut self.out, gpu, stream)?);
+        let kernel = self.known.kernel(&mut self.out, event.name)?;
+        let region_name = self.out.string(b"")?;
+        let key = self.event(event, category, stack, None)?;
+        self.dispatches += 1;
+        let ([grid_x, grid_y, grid_z], [block_x, block_y, block_z]) =
+            (sizes(event.args.grid), sizes(event.args.block));
+        let row = [
+            OWNER,
+            OWNER,
+            Value::Int(thread),
+            Value::Int(agent),
+            Value::Int(kernel),
+            Value::Int(self.dispatches),
+            stream,
+            stream,
+            Value::Int(start),
+            Value::Int(end),
+            NULL,
+            event.args.shared_memory.filter(|bytes| *bytes >= 0).into(),
+            Value::Int(block_x),
+            Value::Int(block_y),
+            Value::Int(block_z),
+            Value::Int(grid_x),
+            Value::Int(grid_y),
+            Value::Int(grid_z),
+            region_name,
+            Value::Int(key),
+        ];
+        self.out.push(rocpd::KERNEL_DISPATCH, &row)?;
+        Ok(key)
+    }
+
+    pub(crate) fn copy(
+        &mut self,
+        event: &Event<'_>,
+        category: Value<'_>,
+        stack: i64,
+        (start, end): (i64, i64),
+    ) -> Result<i64, Refused> {
+        let (gpu, stream) = self.on_gpu(event);
+        let thread = self.known.unknown_thread(&mut self.out)?;
+        let name = unescape(event.name);
+        let shown = String::from_utf8_lossy(crate::output::short(&name));
+        let known = COPIES.iter().find(|copy| copy.0.iter().any(|part| shown.contains(part)));
+        let (to_gpu, from_gpu) = known.map_or((true, true), |copy| (copy.2, copy.3));
+        let to = self.known.agent(&mut self.out, to_gpu.then_some(gpu))?;
+        let from = self.known.agent(&mut self.out, from_gpu.then_some(gpu))?;
+        let stream = Value::Int(self.known.stream(&mut self.out, gpu, stream)?);
+        let copy_name = self.out.string(known.map_or("MEMORY_COPY_NONE", |copy| copy.1).as_bytes())?;
+        let region_name = self.out.string(b"")?;
+        let key = self.event(event, category, stack, None)?;
+        let bytes = event.args.bytes.filter(|bytes| *bytes >= 0);
+        if bytes.is_none() {
+            self.out.ignore("copies without a size, which are told as ones of 0 bytes,");
+        }
+        let extdata = json!({ "name": shown }).to_string();
+        let row = [
+            OWNER,
+            OWNER,
+            Value::Int(thread),
+            Value::Int(start),
+            Value::Int(end),
+            copy_name,
+            Value::Int(to),
+            NULL,
+            Value::Int(from),
+            NULL,
+            Value::Int(bytes.unwrap_or(0)),
+            stream,
+            stream,
+            region_name,
+            Value::Int(key),
+            Value::from(extdata.as_str()),
+        ];
+        self.out.push(rocpd::MEMORY_COPY, &row)?;
+        Ok(key)
+    }
+}
