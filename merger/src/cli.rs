@@ -95,7 +95,7 @@ pub enum Inspect {
 /// Arguments of a merge.
 #[derive(Args, Debug, Clone, Default)]
 pub struct MergeArgs {
-    /// Run directories, shards, RocPD databases, .rpd files, JSON of rocprofv3, or folders of them
+    /// Run directories, shards, RocPD databases, .rpd files, JSON of rocprofv3, Perfetto traces, CSV of omnistat, or folders of them
     /// [default: the newest run below $RPD_OUTPUT or ./rpd-out]
     #[arg(value_name = "INPUT")]
     pub inputs: Vec<PathBuf>,

@@ -4,7 +4,6 @@
 use super::candidate::is_merged;
 use super::opened::block_rows;
 use super::source::{Piece, Source};
-use super::translate::TRANSLATED;
 use crate::collectives::calls::Function;
 use crate::collectives::regions::{columns, of_regions};
 use crate::collectives::{Said, Sample};
@@ -12,7 +11,7 @@ use rayon::prelude::*;
 use rpd_rocpd::read::{Database, Space, Wanted};
 use rpd_shard::Shard;
 use rpd_shard::file::{BlockKind, ShardStrings};
-use rpd_shard::model::{Local, Rows, TableId};
+use rpd_shard::model::{Local, Rows, TableId, rocpd};
 use rpd_shard::record::{Clock, Process};
 use std::collections::BTreeMap;
 
@@ -29,9 +28,13 @@ pub(super) fn settle_collectives(
 ) {
     let nodes = sources.windows(2).any(|two| two[0].process.node != two[1].process.node);
     // A file of another format with several nodes is a merge: its times are job times.
-    if shard.identity.run_id_from == TRANSLATED && !nodes {
+    let has_regions = |source: &Source| {
+        let is_region = |piece: &Piece| matches!(piece, Piece::Block(block, None) if block.header.kind == BlockKind::Rows(rocpd::REGION));
+        source.pieces.iter().any(is_region)
+    };
+    if !nodes && sources.iter().any(has_regions) {
         let functions = strings.iter().filter_map(|(id, text)| Some((id, Function::named(text)?))).collect();
-        for source in sources.iter_mut() {
+        for source in sources.iter_mut().filter(|source| has_regions(source)) {
             source.collectives = of_blocks(shard, source, &functions, sample);
         }
     }

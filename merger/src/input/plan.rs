@@ -197,7 +197,11 @@ pub fn plan(files: &[Listed], output: PathBuf, told: &Told, since: &Since) -> Re
     let mut unreadable = left.files;
     let repeated_ranks = repeated_ranks(&candidates);
     let is_silent = |s: &&Candidate| s.order.processes.is_empty();
-    let silent_ranks = candidates.iter().filter(is_silent).filter_map(|s| s.collector).collect();
+    let silent = candidates.iter().filter(is_silent).filter_map(|s| s.collector);
+    // What a profiler recorded of a rank is in a shard of its own.
+    let heard: BTreeSet<u32> =
+        candidates.iter().filter(|s| s.collector.is_none()).flat_map(|s| s.ranks.iter().copied()).collect();
+    let silent_ranks = silent.filter(|rank| !heard.contains(rank)).collect();
     let names: Vec<_> = files.iter().filter_map(Listed::names).collect();
     for (path, reason) in &mut unreadable {
         *path = in_own_names(&names, &path.display().to_string()).into();

@@ -66,6 +66,11 @@ def _number(name):
         return 0.0
 
 
+def _integer(name):
+    text = os.environ.get(name, "")
+    return int(text) if text.isdecimal() and len(text) < 10 else None
+
+
 def _is_on(name):
     return os.environ.get(name, "").lower() in ("1", "on", "true", "yes")
 
@@ -161,8 +166,8 @@ class _Recording:
                 unmatched = _write_records(self.torch.autograd._disable_profiler_legacy(), name + ".partial")
             facts = {
                 "pid": self.owner,
-                "rank": os.environ.get("RANK"),
-                "world_size": os.environ.get("WORLD_SIZE"),
+                "rank": _integer("RANK"),
+                "world_size": _integer("WORLD_SIZE"),
                 "start_boottime_ns": boottime,
                 "start_realtime_ns": realtime,
                 "start_bracket_ns": after - boottime,
