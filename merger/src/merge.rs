@@ -19,6 +19,7 @@ use crate::failure::Failure;
 use crate::input::find::{Listed, find};
 use crate::input::former::FormerMerge;
 use crate::input::gone::Since;
+use crate::input::home::Homes;
 use crate::input::plan::{Plan, PlannedInput, output_of, plan, share};
 use crate::input::schema::JobSchema;
 use crate::input::source::{RowRoom, StackRoom};
@@ -307,6 +308,7 @@ fn translate_foreign(comm: &impl Comm, listing: &mut Listing) -> Result<Option<F
 /// The inputs of this rank.
 struct Own<'a> {
     inputs: &'a [PlannedInput],
+    homes: &'a Homes,
     /// Runs of them that stand together, counted from the first.
     groups: Vec<Range<usize>>,
 }
@@ -319,7 +321,7 @@ impl<'a> Own<'a> {
         let first = groups.first().map_or(0, |g| g.start);
         let next = groups.last().map_or(first, |g| g.end);
         let groups = groups.iter().map(|g| g.start - first..g.end - first).collect();
-        Own { inputs: &plan.inputs[first..next], groups }
+        Own { inputs: &plan.inputs[first..next], homes: &plan.homes, groups }
     }
 }
 
@@ -353,7 +355,7 @@ fn survey_all(
         let (some, behind) = left.split_at(at_once.min(left.len()));
         left = behind;
         let survey_one = |planned: &PlannedInput| {
-            let surveyed = survey(planned, schema, sample);
+            let surveyed = survey(planned, schema, own.homes, sample);
             progress.add(planned.bytes);
             surveyed
         };
@@ -426,7 +428,13 @@ fn align_clocks(
         true => meetings::gather(comm, matched, &observed.observations.domains)?,
         false => Vec::new(),
     };
-    let how = How { align: args.align, repair_causality: args.repair_causality, clock_file, nodes };
+    let how = How {
+        align: args.align,
+        repair_causality: args.repair_causality,
+        clock_file,
+        nodes,
+        homes: &plan.homes,
+    };
     observed.align(comm, meetings, &how)
 }
 

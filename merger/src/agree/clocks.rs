@@ -10,6 +10,7 @@ use crate::clock::{
 };
 use crate::comm::Comm;
 use crate::failure::Failure;
+use crate::input::home::{Homes, Step, to_boottime};
 use crate::input::source::Source;
 use crate::input::survey::Survey;
 use clap::ValueEnum;
@@ -24,7 +25,15 @@ pub const MERGED: u64 = u64::MAX;
 /// Moments of a run at which bars are looked at.
 const MOMENTS: i128 = 64;
 /// Domains, domains without a process, best clock sets, other clocks than BOOTTIME, spans, logs.
-type Short = (Vec<ClockDomain>, Vec<ClockDomain>, Vec<ClockSet>, BTreeMap<ClockDomain, Clock>, Spans, Logs);
+type Short = (
+    Vec<ClockDomain>,
+    Vec<ClockDomain>,
+    Vec<ClockSet>,
+    BTreeMap<ClockDomain, Clock>,
+    Spans,
+    Logs,
+    BTreeSet<(ClockDomain, Clock)>,
+);
 /// Of each domain a collector's log that says why it had no probes.
 type Logs = BTreeMap<ClockDomain, String>;
 
@@ -38,6 +47,8 @@ pub struct Recorded {
     best: BestSets,
     /// What processes stamped their times with, where it is not BOOTTIME.
     stamped: BTreeMap<ClockDomain, Clock>,
+    /// All that they stamped them with.
+    stamps: BTreeSet<(ClockDomain, Clock)>,
     /// First and last BOOTTIME that a clock set or a process tells.
     spans: Spans,
     sets: BTreeMap<ClockDomain, Vec<Set>>,
@@ -62,6 +73,7 @@ pub struct Observed {
     pub observations: Observations,
     best: BestSets,
     stamped: BTreeMap<ClockDomain, Clock>,
+    stamps: BTreeSet<(ClockDomain, Clock)>,
     spans: Spans,
     logs: Logs,
     /// The first so many domains have processes.
@@ -76,6 +88,7 @@ impl Recorded {
         for source in &survey.sources {
             domains_of(source).into_iter().for_each(|domain| add_distinct(&mut self.domains, domain));
             let process = &source.process;
+            self.stamps.insert((process.domain.clone(), process.clock));
             if process.clock != Clock::Boottime {
                 self.stamped.entry(process.domain.clone()).or_insert(process.clock);
             } else if process.first_seen > 0 {
@@ -127,14 +140,16 @@ impl Observed {
     /// The reference is the node of the lowest rank; one of `preferred`, whose times cannot move, if it is there.
     pub fn gather(comm: &impl Comm, own: Recorded, preferred: &[ClockDomain]) -> Result<Observed, Failure> {
         let best: Vec<&ClockSet> = own.best.values().collect();
-        let short = (&own.domains, &own.silent, best, &own.stamped, &own.spans, &own.logs);
+        let short = (&own.domains, &own.silent, best, &own.stamped, &own.spans, &own.logs, &own.stamps);
         let mut domains: Vec<ClockDomain> = Vec::new();
         let mut all_silent = Vec::new();
         let mut best = BestSets::new();
         let (mut stamped, mut spans, mut logs) = (BTreeMap::new(), Spans::new(), Logs::new());
+        let mut stamps = BTreeSet::new();
         for message in comm.all_gather(wire::encode(&short)) {
-            let (theirs, silent, sets, others, known, told): Short =
+            let (theirs, silent, sets, others, known, told, theirs_stamped): Short =
                 wire::decode_message(&message).map_err(Failure::message)?;
+            stamps.extend(theirs_stamped);
             known.iter().for_each(|(domain, span)| widen(&mut spans, domain, *span));
             others.into_iter().for_each(|(domain, clock)| {
                 stamped.entry(domain).or_insert(clock);
@@ -164,7 +179,7 @@ impl Observed {
             let all: Result<Vec<Message>, _> = incoming.iter().map(|m| wire::decode_message(m)).collect();
             impossible = put_together(all.map_err(Failure::message)?, &mut observations);
         }
-        Ok(Observed { observations, best, stamped, spans, logs, of_processes, impossible })
+        Ok(Observed { observations, best, stamped, stamps, spans, logs, of_processes, impossible })
     }
 
     /// Whether there is more than one clock to align.
@@ -227,6 +242,8 @@ impl Observed {
             reference,
             best: self.best,
             spans: self.spans,
+            stamps: self.stamps,
+            homes: how.homes.clone(),
             unknown: DomainFit::unknown(),
         })
     }
@@ -242,6 +259,8 @@ pub struct How<'a> {
     pub clock_file: Option<&'a ClockFile>,
     /// Where the domains are: host names, machine ids.
     pub nodes: &'a Nodes,
+    /// How other clocks of a node become its BOOTTIME.
+    pub homes: &'a Homes,
 }
 
 impl Nodes {
@@ -354,6 +373,8 @@ pub struct JobClocks {
     pub clock: Clock,
     best: BestSets,
     spans: Spans,
+    stamps: BTreeSet<(ClockDomain, Clock)>,
+    homes: Homes,
     unknown: DomainFit,
 }
 
@@ -385,14 +406,16 @@ impl JobClocks {
         self.spans.get(domain).copied()
     }
 
+    /// The clocks, other than BOOTTIME, that times of a domain are stamped with, and what brings them to it.
+    pub fn conversions(&self, domain: &ClockDomain) -> impl Iterator<Item = (Clock, &[Step])> {
+        let others = self.stamps.iter().filter(move |(of, clock)| of == domain && *clock != Clock::Boottime);
+        others.map(|(of, clock)| (*clock, self.homes.steps(of, *clock)))
+    }
+
     /// How times of a process become job times.
     pub fn process_fit(&self, process: &Process) -> ProcessFit<'_> {
-        let to_boottime = self.best.get(&process.domain).map_or(0, |set| match process.clock {
-            Clock::Boottime => 0,
-            Clock::Monotonic => set.boottime.saturating_sub(set.monotonic),
-            Clock::Realtime => set.boottime.saturating_sub(set.realtime),
-        });
-        ProcessFit { fit: self.domain_fit(&process.domain), to_boottime }
+        let steps = self.homes.steps(&process.domain, process.clock);
+        ProcessFit { fit: self.domain_fit(&process.domain), steps }
     }
 }
 
@@ -432,14 +455,22 @@ fn moments(fit: &DomainFit, span: Option<(i64, i64)>) -> Vec<i64> {
 pub struct ProcessFit<'a> {
     /// That of its domain.
     pub fit: &'a DomainFit,
-    /// Added to bring the process's own clock to its domain's BOOTTIME, ns.
-    to_boottime: i64,
+    /// What brings the process's own clock to its domain's BOOTTIME.
+    steps: &'a [Step],
 }
 
 impl ProcessFit<'_> {
     /// Puts job times in the place of times of the process.
     pub fn map_all(&self, times: &mut [i64]) {
-        self.fit.map.map_all(times, self.to_boottime);
+        let shift = match self.steps {
+            [] => 0,
+            [only] => only.offset,
+            steps => {
+                times.iter_mut().for_each(|time| *time = to_boottime(steps, *time));
+                0
+            }
+        };
+        self.fit.map.map_all(times, shift);
     }
 }
 

@@ -1,6 +1,7 @@
 //! What rank 0 learns of an input when it looks into it, before anything is merged.
 
 use super::former::FormerMerge;
+use super::home::Homes;
 use super::opened::shard_source_id;
 use rpd_rocpd::Guid;
 use rpd_rocpd::read::{Database, ReadError, Space, Wanted};
@@ -49,6 +50,8 @@ pub(super) struct Candidate {
     pub(super) former_losses: Vec<String>,
     /// Metadata that neither RocPD nor a merge of ours knows: tag and value.
     pub(super) tags: Vec<(String, String)>,
+    /// The clocks of its node.
+    pub(super) homes: Homes,
 }
 
 /// Merge order of inputs. It does not depend on their names, but for inputs without any process.
@@ -86,6 +89,8 @@ impl Candidate {
             .collect();
         processes.sort();
         let path = processes.is_empty().then(|| path.to_owned());
+        let mut homes = Homes::default();
+        homes.add(&shard);
         let carries = !same_tables(shard.schema());
         Ok(Candidate {
             path: shard.path().to_owned(),
@@ -114,6 +119,7 @@ impl Candidate {
             former_merge: None,
             former_losses: Vec::new(),
             tags: Vec::new(),
+            homes,
         })
     }
 
@@ -167,6 +173,7 @@ impl Candidate {
                 .filter(|(tag, _)| is_foreign(tag))
                 .map(own)
                 .collect(),
+            homes: Homes::default(),
         })
     }
 }

@@ -2,6 +2,7 @@
 //! once more if their names say that there are any.
 
 use super::candidate::is_merged;
+use super::home::{Homes, to_boottime};
 use super::opened::block_rows;
 use super::source::{Piece, Source};
 use crate::collectives::calls::Function;
@@ -12,7 +13,7 @@ use rpd_rocpd::read::{Database, Space, Wanted};
 use rpd_shard::Shard;
 use rpd_shard::file::{BlockKind, ShardStrings};
 use rpd_shard::model::{Local, Rows, TableId, rocpd};
-use rpd_shard::record::{Clock, Process};
+use rpd_shard::record::Process;
 use std::collections::BTreeMap;
 
 /// Pieces that are decoded at once.
@@ -23,6 +24,7 @@ const PIECES_AT_ONCE: usize = 16;
 pub(super) fn settle_collectives(
     shard: &Shard,
     strings: &ShardStrings,
+    homes: &Homes,
     sample: &Sample,
     sources: &mut [Source],
 ) {
@@ -43,9 +45,10 @@ pub(super) fn settle_collectives(
         let process = &source.process;
         let said = &mut source.collectives;
         said.settle(process.rank.filter(|_| !process.worker));
-        // Their times would have to be converted first; no collector of ours records such.
-        if process.clock != Clock::Boottime && !shard.clocks.is_empty() {
-            *said = Said::default();
+        let steps = homes.steps(&process.domain, process.clock);
+        for call in &mut said.calls {
+            call.enter = to_boottime(steps, call.enter);
+            call.exit = call.exit.map(|exit| to_boottime(steps, exit));
         }
         if process.rank.is_some() {
             let mut earlier = BTreeMap::new();

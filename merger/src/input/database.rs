@@ -3,6 +3,7 @@
 use super::candidate::is_merged;
 use super::collectives::of_space;
 use super::expand::Word;
+use super::home::Homes;
 use super::opened::{Input, OpenDatabase, StringPieces, Tables};
 use super::schema::JobSchema;
 use super::source::{KeySpace, Piece, RowRoom, Source, StackSpace, Tracks, join, stack_key};
@@ -30,6 +31,7 @@ pub(super) fn survey_database(
     database: Database,
     taken: &[usize],
     job: &JobSchema,
+    homes: &Homes,
     sample: &Sample,
 ) -> Survey {
     let mut survey = Survey::default();
@@ -43,7 +45,12 @@ pub(super) fn survey_database(
         let Some(found) = database.spaces().get(*space) else { continue };
         let adopted: Tables = job.adopt(&found.schema);
         let reader = Reader { database: &database, space: *space, found, tables: &adopted, room: &job.rows };
-        let source = reader.survey(job, sample, &mut string_tables, &mut survey);
+        let mut source = reader.survey(job, sample, &mut string_tables, &mut survey);
+        if let [(_, node)] = &mut source.nodes[..]
+            && homes.settle(&mut source.process)
+        {
+            node.clone_from(&source.process.node);
+        }
         survey.sources.push(source);
     }
     // Damage is met when a file is opened, and again where its rows are read.

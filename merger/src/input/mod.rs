@@ -9,6 +9,7 @@ pub mod expand;
 pub mod find;
 pub mod former;
 pub mod gone;
+pub mod home;
 mod kept;
 pub mod lost;
 pub mod opened;

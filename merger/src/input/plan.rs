@@ -4,6 +4,7 @@ use super::candidate::{Candidate, Refused};
 use super::find::{DEFAULT_OUTPUT, DEFAULT_RPD, Found, Listed, SHARD_ENDING, is_text};
 use super::former::FormerMerge;
 use super::gone::Since;
+use super::home::Homes;
 use super::lost::{self, LostRows};
 use super::ranks::Ranks;
 use super::same::{LeftOut, keep_each_guid_once, keep_one_of_each};
@@ -65,6 +66,8 @@ pub struct Plan {
     pub tags: Vec<(String, String)>,
     /// Names of translated files, and what the user calls them.
     names: Vec<(String, String)>,
+    /// The nodes that have shards, and their clocks.
+    pub homes: Homes,
     /// Guid of the only input, where it is a merge of ours: it stays the same database.
     pub kept_guid: Option<String>,
 }
@@ -229,6 +232,8 @@ pub fn plan(files: &[Listed], output: PathBuf, told: &Told, since: &Since) -> Re
         [only] if only.is_merged && only.guids.len() == 1 => only.guids.first().cloned(),
         _ => None,
     };
+    let mut homes = Homes::default();
+    candidates.iter_mut().for_each(|candidate| homes.join(std::mem::take(&mut candidate.homes)));
     let former_merges = candidates.iter().filter_map(|c| c.former_merge.clone()).collect();
     let inputs = candidates.into_iter().map(planned).collect();
     let lost = lost::sum(since.lost().into_iter().chain(left.lost));
@@ -247,6 +252,7 @@ pub fn plan(files: &[Listed], output: PathBuf, told: &Told, since: &Since) -> Re
         lost,
         blind_ranks: since.blind_ranks(),
         former_losses,
+        homes,
         former_merges,
         tags,
         names,

@@ -7,6 +7,7 @@ use super::database::survey_database;
 use super::death::Death;
 use super::expand::{self, Word};
 use super::gone::changed;
+use super::home::Homes;
 use super::opened::{Input, Tables, needed_rows};
 use super::plan::PlannedInput;
 use super::schema::JobSchema;
@@ -57,7 +58,12 @@ pub struct Survey {
 
 /// Surveys an input as it was planned. One that vanished, shrank or became another one in the meantime is
 /// gone; a shard may have grown.
-pub fn survey(planned: &PlannedInput, job: &JobSchema, sample: &Sample) -> Result<Survey, Failure> {
+pub fn survey(
+    planned: &PlannedInput,
+    job: &JobSchema,
+    homes: &Homes,
+    sample: &Sample,
+) -> Result<Survey, Failure> {
     let path = &planned.path;
     let another = |what: &str| changed(path, &io::Error::other(what.to_owned()));
     if planned.format == Format::RocPd {
@@ -68,17 +74,17 @@ pub fn survey(planned: &PlannedInput, job: &JobSchema, sample: &Sample) -> Resul
         {
             return Err(another("it is another database than it was"));
         }
-        return Ok(survey_database(database, &planned.spaces, job, sample));
+        return Ok(survey_database(database, &planned.spaces, job, homes, sample));
     }
     let shard = Shard::open(path).map_err(|error| changed(path, &error))?;
     if shard.bytes() < planned.bytes {
         return Err(another("it is shorter than it was"));
     }
-    Ok(survey_shard(shard, job, sample))
+    Ok(survey_shard(shard, job, homes, sample))
 }
 
 /// Surveys a shard, its blocks in parallel.
-fn survey_shard(shard: Shard, job: &JobSchema, sample: &Sample) -> Survey {
+fn survey_shard(shard: Shard, job: &JobSchema, homes: &Homes, sample: &Sample) -> Survey {
     let tables: Tables = job.adopt(shard.schema());
     let is_merged = |table| is_merged(table, &tables);
     let (strings, string_errors) = shard.strings();
@@ -99,6 +105,9 @@ fn survey_shard(shard: Shard, job: &JobSchema, sample: &Sample) -> Survey {
         let said = std::mem::take(&mut gathered.collectives);
         let mut source = source(&shard, number, &tables, job, &gathered, facts);
         source.collectives = said;
+        if homes.settle(&mut source.process) {
+            source.nodes = vec![(1, source.process.node.clone())];
+        }
         if gathered.lost_strings || source.spaces.values().any(|s| s.placeholder.is_some()) {
             words.insert(Word::Lost);
         }
@@ -113,7 +122,7 @@ fn survey_shard(shard: Shard, job: &JobSchema, sample: &Sample) -> Survey {
     if shard.identity.run_id_from != TRANSLATED {
         sources.sort_by_cached_key(Source::order);
     }
-    settle_collectives(&shard, &strings, sample, &mut sources);
+    settle_collectives(&shard, &strings, homes, sample, &mut sources);
     losses.extend(missing_rows(&shard, is_merged, &readable));
     warnings.extend(shard.damage().iter().map(|damage| {
         let path = shard.path().display();

@@ -26,7 +26,8 @@ impl Report {
         if let ([row], [name]) = (self.clocks.as_slice(), names.as_slice())
             && row.is_reference()
         {
-            return vec![("clock", format!("one clock, of {name}: times unchanged"))];
+            let one = ("clock", format!("one clock, of {name}: times unchanged"));
+            return std::iter::once(one).chain(self.conversions(&names)).collect();
         }
         let (unknown, known): (Vec<usize>, Vec<usize>) =
             (0..self.clocks.len()).partition(|place| self.clocks[*place].method == Method::None);
@@ -38,7 +39,22 @@ impl Report {
         lines.extend(self.unknown(&unknown, &names));
         let mut lines: Vec<_> = lines.into_iter().map(|line| ("clock", line)).collect();
         lines.extend(self.legend(&shown).map(|text| ("bar", text)));
+        lines.extend(self.conversions(&names));
         lines
+    }
+
+    /// How times of other clocks of a node were brought to its BOOTTIME.
+    fn conversions(&self, names: &[String]) -> Vec<(&'static str, String)> {
+        let of = |(row, name): (&ClockRow, &String)| -> Vec<String> {
+            row.converted.iter().map(|conversion| format!("{name}: {}", conversion.line())).collect()
+        };
+        let lines: Vec<String> = self.clocks.iter().zip(names).flat_map(of).collect();
+        let more = lines.len().saturating_sub(ALL);
+        let mut shown: Vec<_> = lines.into_iter().take(ALL).map(|line| ("converted", line)).collect();
+        if more > 0 {
+            shown.push(("converted", format!("and {more} more; --json lists all")));
+        }
+        shown
     }
 
     /// All, or the reference and those that need a look most, in the order of the nodes; and the others.

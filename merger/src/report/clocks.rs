@@ -4,8 +4,9 @@ use super::Report;
 use crate::agree::clocks::{JobClocks, MERGED};
 use crate::agree::findings::Found;
 use crate::clock::{DomainFit, Method};
+use crate::input::home::Step;
 use crate::input::ranks::ranges;
-use rpd_shard::record::ClockDomain;
+use rpd_shard::record::{Clock, ClockDomain};
 use serde::{Deserialize, Serialize};
 
 /// Hosts of one clock that are named.
@@ -54,9 +55,59 @@ pub struct ClockRow {
     /// How often one of its ranks left a collective before another one entered whom it waits for, by the aligned
     /// times.
     pub violations: u64,
+    /// Other clocks that its times were stamped with.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub converted: Vec<Conversion>,
     /// Guid of the former merge that did this, against a reference of its own; its times were not touched again.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub former_merge: Option<String>,
+}
+
+/// How times of another clock became BOOTTIME of their node.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Conversion {
+    /// The clock, as `CLOCK_REALTIME`.
+    pub clock: String,
+    /// Added to it, ns; at first, where the clock was set in the meantime. `null` where nothing is known: the times are
+    /// as they were recorded.
+    pub offset_ns: Option<i64>,
+    /// The offset is off by no more than this, ns.
+    pub hard_ns: Option<i64>,
+    /// How often the clock was set while it was watched.
+    pub steps: usize,
+}
+
+impl Conversion {
+    fn of((clock, steps): (Clock, &[Step])) -> Conversion {
+        Conversion {
+            clock: clock.name().to_owned(),
+            offset_ns: steps.first().map(|step| step.offset),
+            hard_ns: steps.iter().map(|step| step.bracket / 2 + step.bracket % 2).max(),
+            steps: steps.len().saturating_sub(1),
+        }
+    }
+
+    /// In words.
+    pub(super) fn line(&self) -> String {
+        let Conversion { clock, offset_ns, hard_ns, steps } = self;
+        let (Some(offset), Some(hard)) = (offset_ns, hard_ns) else {
+            return format!("{clock} as it was recorded: no shard tells how far it was from CLOCK_BOOTTIME");
+        };
+        let set = match steps {
+            0 => String::new(),
+            1 => {
+                "; the clock was set once, and times behind that are converted by what it was then".to_owned()
+            }
+            n => format!("; the clock was set {n} times, and each time is converted by what it was then"),
+        };
+        let sign = if *offset < 0 { '-' } else { '+' };
+        let ns = offset.unsigned_abs();
+        format!(
+            "{clock} {sign} {}.{:09} s = CLOCK_BOOTTIME, to {hard} ns{set}",
+            ns / 1_000_000_000,
+            ns % 1_000_000_000
+        )
+    }
 }
 
 impl ClockRow {
@@ -80,6 +131,7 @@ impl ClockRow {
             steps: fit.steps.len(),
             contradictions: fit.contradictions,
             violations: clocks.violations.get(domain).copied().unwrap_or(0),
+            converted: clocks.conversions(domain).map(Conversion::of).collect(),
             former_merge: None,
         }
     }

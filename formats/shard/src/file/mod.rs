@@ -14,6 +14,7 @@ mod bytes;
 mod ending;
 mod index;
 mod owner;
+mod pending;
 mod reader;
 mod strings;
 mod writer;

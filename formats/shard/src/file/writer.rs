@@ -2,16 +2,16 @@ use super::block::{BlockHeader, BlockKind};
 use super::ending::{Reserve, most_block_bytes};
 use super::index::ENTRY_BYTES;
 use super::owner::Owner;
+use super::pending::{Pending, Strings};
 use super::reader::BlockRef;
 use super::strings::{MAX_STRING_BYTES, MAX_STRING_LENGTH, MAX_STRINGS};
 use super::{ZSTD_LEVEL, checksum, file_header};
 use crate::codec::{MAX_RAW_BYTES, MAX_ROWS, encode_columns, encode_handles};
 use crate::model::{
-    FIRST_CARRIED_TABLE, Keys, Local, Rows, RowsBuilder, Schema, Table, TableId, TextCells, Value, is_wider,
-    rocpd,
+    FIRST_CARRIED_TABLE, Keys, Local, Rows, RowsBuilder, Schema, Table, TableId, Value, is_wider, rocpd,
 };
 use crate::record::{ClockSet, Loss, LossCause, ProbeBurst, Process, RunIdentity, Selection, wire};
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
 use std::io::{self, Write};
 use twox_hash::XxHash3_64;
 
@@ -80,72 +80,6 @@ pub struct ShardWriter<W: Write> {
     pub(super) reserve: Reserve,
     /// Who knows the processes better than whoever describes them here.
     owner: Option<Box<Owner>>,
-}
-
-/// An open block.
-pub(super) struct Pending {
-    source: u32,
-    table: TableId,
-    /// Rows in blocks. Keys of one process's table are dense from 1.
-    pub(super) kept: u64,
-    /// Rows that came when the shard was full, or were given up.
-    pub(super) lost: u64,
-    rows: RowsBuilder,
-    /// Key of each row of the open block, where they are handles.
-    handles: Vec<i64>,
-}
-
-impl Pending {
-    /// Key of the last row.
-    #[inline]
-    fn last_key(&self) -> i64 {
-        (self.kept + self.lost) as i64 + self.rows.len() as i64
-    }
-
-    /// Counts the rows of the open block as lost.
-    pub(super) fn lose_pending(&mut self, schema: &Schema) {
-        self.lost += self.rows.len() as u64;
-        if let Some(description) = schema.get(self.table) {
-            self.rows = RowsBuilder::new(description);
-        }
-        self.handles.clear();
-    }
-}
-
-/// Strings seen so far; those from `flushed` on are in no block yet.
-#[derive(Default)]
-pub(super) struct Strings {
-    cells: TextCells,
-    codes: HashMap<u64, u32>,
-    pub(super) flushed: usize,
-    /// How many came when the shard was full, or were given up.
-    pub(super) lost: u64,
-}
-
-impl Strings {
-    /// Counts the strings that are in no block as lost. The texts are not needed any more.
-    pub(super) fn lose_pending(&mut self) {
-        self.lost += self.cells.ends.len().saturating_sub(self.flushed) as u64;
-        self.cells = TextCells::default();
-    }
-
-    /// Counts the last `rows` strings of blocks as lost.
-    pub(super) fn give_up(&mut self, rows: u64) {
-        self.flushed = self.flushed.saturating_sub(rows as usize);
-        self.lost += rows;
-    }
-
-    /// Counts a string that comes when the shard is full, once; of more than a shard may have, each time.
-    fn lose(&mut self, hash: u64) -> i64 {
-        let code = (self.flushed as u64 + self.lost) as u32;
-        if self.codes.len() >= MAX_STRINGS {
-            self.lost += 1;
-            return i64::from(code) + 1;
-        }
-        let known = *self.codes.entry(hash).or_insert(code);
-        self.lost += u64::from(known == code);
-        i64::from(known) + 1
-    }
 }
 
 impl<W: Write> ShardWriter<W> {

@@ -1,0 +1,222 @@
+//! The nodes of the job and their clocks, as shards tell them: where a file of another profiler was recorded, which
+//! names a host at best, and how its clock becomes that node's `CLOCK_BOOTTIME`.
+
+use crate::agree::clocks::MERGED;
+use rpd_shard::Shard;
+use rpd_shard::record::{Clock, ClockDomain, ClockSet, Node, Process};
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+
+/// Two readings of how far two clocks are apart that differ by no more than this, and their brackets, are one, ns.
+const SAME: i64 = 1_000;
+/// Times that a wall clock was set, of one node, that are kept.
+const MOST_STEPS: usize = 1_024;
+/// A file belongs to a boot if its times are so near to those of the shards of that boot, ns.
+const NEAR: i64 = 3_600 * 1_000_000_000;
+
+/// From some moment on a clock is so far behind BOOTTIME.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Serialize, Deserialize)]
+pub struct Step {
+    /// When that was read first, BOOTTIME, ns.
+    from: i64,
+    /// BOOTTIME minus the clock, ns.
+    pub offset: i64,
+    /// The offset is exact to half of this, ns.
+    pub bracket: i64,
+}
+
+/// The clocks of one boot of a node.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+struct NodeClocks {
+    /// As a process of it says; without a name where no process does.
+    node: Node,
+    domain: ClockDomain,
+    /// First and last BOOTTIME that was read, ns.
+    first: i64,
+    last: i64,
+    monotonic: Vec<Step>,
+    realtime: Vec<Step>,
+}
+
+/// All that have shards.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub struct Homes(Vec<NodeClocks>);
+
+/// Readings that follow one another, put together while they say the same.
+fn steps(mut readings: Vec<Step>) -> Vec<Step> {
+    readings.sort_unstable();
+    let mut steps: Vec<Step> = Vec::new();
+    for reading in readings {
+        let is_the_same = |last: &&mut Step| {
+            reading.offset.saturating_sub(last.offset).saturating_abs()
+                <= SAME.saturating_add(last.bracket).saturating_add(reading.bracket)
+        };
+        let has_room = steps.len() < MOST_STEPS;
+        match steps.last_mut().filter(is_the_same) {
+            Some(last) if reading.bracket < last.bracket => {
+                (last.offset, last.bracket) = (reading.offset, reading.bracket);
+            }
+            Some(_) => {}
+            None if has_room => steps.push(reading),
+            None => {}
+        }
+    }
+    steps
+}
+
+/// The BOOTTIME at which a clock showed a time. Where it was set back, a time that it showed twice is the first one.
+pub fn to_boottime(steps: &[Step], time: i64) -> i64 {
+    let next = |place: usize| steps.get(place + 1).map_or(i64::MAX, |next| next.from);
+    let mut all = steps.iter().enumerate().map(|(place, step)| (place, time.saturating_add(step.offset)));
+    let found = all.find(|(place, boottime)| *boottime < next(*place));
+    found.map_or(time, |(_, boottime)| boottime)
+}
+
+impl NodeClocks {
+    fn of(shard: &Shard) -> Vec<NodeClocks> {
+        let mut domains: BTreeMap<&ClockDomain, Vec<&ClockSet>> = BTreeMap::new();
+        for set in &shard.clocks {
+            domains.entry(&set.domain).or_default().push(set);
+        }
+        let of = |(domain, sets): (&ClockDomain, Vec<&ClockSet>)| {
+            let process = shard.processes.values().find(|process| process.domain == *domain);
+            let step = |set: &&ClockSet, clock: i64| Step {
+                from: set.boottime,
+                offset: set.boottime.saturating_sub(clock),
+                bracket: set.bracket.max(0),
+            };
+            Some(NodeClocks {
+                node: process.map(|process| process.node.clone()).unwrap_or_default(),
+                domain: domain.clone(),
+                first: sets.iter().map(|set| set.boottime).min()?,
+                last: sets.iter().map(|set| set.boottime).max()?,
+                monotonic: steps(sets.iter().map(|set| step(set, set.monotonic)).collect()),
+                realtime: steps(sets.iter().map(|set| step(set, set.realtime)).collect()),
+            })
+        };
+        domains.into_iter().filter_map(of).collect()
+    }
+
+    fn join(&mut self, other: NodeClocks) {
+        if self.node.hostname.is_empty() {
+            self.node = other.node;
+        }
+        (self.first, self.last) = (self.first.min(other.first), self.last.max(other.last));
+        let both = |a: &mut Vec<Step>, b: Vec<Step>| *a = steps(a.drain(..).chain(b).collect());
+        both(&mut self.monotonic, other.monotonic);
+        both(&mut self.realtime, other.realtime);
+    }
+
+    fn steps(&self, clock: Clock) -> &[Step] {
+        match clock {
+            Clock::Boottime => &[],
+            Clock::Monotonic => &self.monotonic,
+            Clock::Realtime => &self.realtime,
+        }
+    }
+
+    /// Whether a file that names its node so is of this machine.
+    fn is_called(&self, node: &Node) -> bool {
+        let same = |a: &str, b: &str| !a.is_empty() && a == b;
+        let (machine, host) = (&node.machine_id, &node.hostname);
+        match machine.is_empty() || machine == host {
+            true => same(&self.node.hostname, host),
+            false => {
+                same(&self.node.machine_id, machine) && (host.is_empty() || same(&self.node.hostname, host))
+            }
+        }
+    }
+
+    /// Whether it ran when something happened.
+    fn was_there(&self, clock: Clock, time: i64) -> bool {
+        let boottime = to_boottime(self.steps(clock), time);
+        time != 0 && boottime >= self.first.saturating_sub(NEAR) && boottime <= self.last.saturating_add(NEAR)
+    }
+}
+
+impl Homes {
+    /// Adds what a shard says.
+    pub(super) fn add(&mut self, shard: &Shard) {
+        NodeClocks::of(shard).into_iter().for_each(|found| self.put(found));
+    }
+
+    /// Adds what others say.
+    pub(super) fn join(&mut self, others: Homes) {
+        for found in others.0 {
+            self.put(found);
+        }
+    }
+
+    fn put(&mut self, found: NodeClocks) {
+        match self.0.iter_mut().find(|known| known.domain == found.domain) {
+            Some(known) => known.join(found),
+            None => self.0.push(found),
+        }
+    }
+
+    /// How a clock of a domain becomes its BOOTTIME; empty where that is not known, or there is nothing to do.
+    pub fn steps(&self, domain: &ClockDomain, clock: Clock) -> &[Step] {
+        self.0.iter().find(|known| known.domain == *domain).map_or(&[], |known| known.steps(clock))
+    }
+
+    /// Finds the node and the boot of a process of which no collector told, and puts them in the place of what its file
+    /// says. That is the node of the same name that ran at the time; where a file names none, the only node that there is.
+    /// Returns whether it was found.
+    pub(super) fn settle(&self, process: &mut Process) -> bool {
+        let is_unknown = process.domain.time_namespace != MERGED
+            && process.domain.boot_id == process.node.boot_id
+            && !self.0.iter().any(|known| known.domain.boot_id == process.domain.boot_id);
+        if !is_unknown {
+            return false;
+        }
+        let is_named = !process.node.machine_id.starts_with("unknown-");
+        let there = |known: &&NodeClocks| {
+            !known.node.hostname.is_empty() && known.was_there(process.clock, process.first_seen)
+        };
+        let mut found = match is_named {
+            true => {
+                self.0.iter().filter(|known| known.is_called(&process.node)).filter(there).collect::<Vec<_>>()
+            }
+            false if self.0.len() == 1 => self.0.iter().filter(there).collect(),
+            false => Vec::new(),
+        };
+        let (Some(home), true) = (found.pop(), found.is_empty()) else { return false };
+        (process.node, process.domain) = (home.node.clone(), home.domain.clone());
+        true
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SECOND: i64 = 1_000_000_000;
+
+    fn reading(from: i64, offset: i64) -> Step {
+        Step { from: from * SECOND, offset, bracket: 100 }
+    }
+
+    #[test]
+    fn readings_are_one_step_until_the_clock_is_set() {
+        let found = steps(vec![
+            reading(5, -40),
+            reading(1, -50),
+            reading(9, 7 * SECOND),
+            reading(12, 7 * SECOND + 30),
+        ]);
+        assert_eq!(found.iter().map(|step| step.from / SECOND).collect::<Vec<_>>(), [1, 9]);
+        // Before the first reading, between both, and behind the second.
+        assert_eq!(to_boottime(&found, -3 * SECOND), -3 * SECOND - 50);
+        assert_eq!(to_boottime(&found, 8 * SECOND), 8 * SECOND - 50);
+        assert_eq!(to_boottime(&found, 20 * SECOND), 27 * SECOND);
+        assert_eq!(to_boottime(&[], 7), 7);
+    }
+
+    #[test]
+    fn a_time_that_was_skipped_is_placed_behind_the_step() {
+        // At 10 s the wall clock was set forward by 5 s.
+        let found = steps(vec![reading(0, 0), reading(10, -5 * SECOND)]);
+        assert_eq!(to_boottime(&found, 9 * SECOND), 9 * SECOND);
+        assert_eq!(to_boottime(&found, 16 * SECOND), 11 * SECOND);
+    }
+}
