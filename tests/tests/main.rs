@@ -26,6 +26,7 @@ mod mpi_calls;
 mod mpi_end_to_end;
 mod mpi_merge;
 mod odd_databases;
+mod one_axis;
 mod one_time;
 mod other_formats;
 mod output_forms;
