@@ -41,5 +41,6 @@ mod scale;
 mod slices;
 mod synthetic_runs;
 mod system_metrics;
+mod torch_backend;
 mod trace_files;
 mod vanishing_inputs;

@@ -409,7 +409,9 @@ impl JobClocks {
     /// The clocks, other than BOOTTIME, that times of a domain are stamped with, and what brings them to it.
     pub fn conversions(&self, domain: &ClockDomain) -> impl Iterator<Item = (Clock, &[Step])> {
         let others = self.stamps.iter().filter(move |(of, clock)| of == domain && *clock != Clock::Boottime);
-        others.map(|(of, clock)| (*clock, self.homes.steps(of, *clock)))
+        let all = others.map(|(of, clock)| (*clock, self.homes.steps(of, *clock)));
+        // Where no shard tells of any clock, there is nothing to compare with.
+        all.filter(|_| !self.homes.is_empty())
     }
 
     /// How times of a process become job times.

@@ -30,13 +30,17 @@ pub(super) fn settle_collectives(
 ) {
     let nodes = sources.windows(2).any(|two| two[0].process.node != two[1].process.node);
     // A file of another format with several nodes is a merge: its times are job times.
-    let has_regions = |source: &Source| {
-        let is_region = |piece: &Piece| matches!(piece, Piece::Block(block, None) if block.header.kind == BlockKind::Rows(rocpd::REGION));
-        source.pieces.iter().any(is_region)
+    // Where our own library recorded the calls, that says more than regions.
+    let has_regions_alone = |source: &Source| {
+        let is_region = |piece: &Piece| match piece {
+            Piece::Block(block, None) => block.header.kind == BlockKind::Rows(rocpd::REGION),
+            _ => false,
+        };
+        source.collectives.is_empty() && source.collectives.alone == 0 && source.pieces.iter().any(is_region)
     };
-    if !nodes && sources.iter().any(has_regions) {
+    if !nodes && sources.iter().any(has_regions_alone) {
         let functions = strings.iter().filter_map(|(id, text)| Some((id, Function::named(text)?))).collect();
-        for source in sources.iter_mut().filter(|source| has_regions(source)) {
+        for source in sources.iter_mut().filter(|source| has_regions_alone(source)) {
             source.collectives = of_blocks(shard, source, &functions, sample);
         }
     }

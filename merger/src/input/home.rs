@@ -135,6 +135,11 @@ impl NodeClocks {
 }
 
 impl Homes {
+    /// Whether no shard tells of clocks.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
     /// Adds what a shard says.
     pub(super) fn add(&mut self, shard: &Shard) {
         NodeClocks::of(shard).into_iter().for_each(|found| self.put(found));

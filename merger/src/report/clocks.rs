@@ -56,7 +56,7 @@ pub struct ClockRow {
     /// times.
     pub violations: u64,
     /// Other clocks that its times were stamped with.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[serde(default)]
     pub converted: Vec<Conversion>,
     /// Guid of the former merge that did this, against a reference of its own; its times were not touched again.
     #[serde(default, skip_serializing_if = "Option::is_none")]

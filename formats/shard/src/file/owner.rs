@@ -115,7 +115,7 @@ mod tests {
             (same.rank, same.worker, same.clock, same.first_seen),
             (Some(3), false, Clock::Realtime, 7)
         );
-        assert_eq!((same.node.boot_id.as_str(), same.command.as_str()), ("known", "of told"));
+        assert_eq!((same.node.boot_id.as_str(), same.command.as_str()), ("known", "of known"));
         assert_eq!(owner.describe(told(71)).rank, Some(4));
         let child = owner.describe(told(72));
         assert_eq!((child.rank, child.worker, child.pid, child.start_ticks), (Some(3), true, 72, 0));

@@ -1,0 +1,167 @@
+//! PyTorch's profiler under rpd-collect, with a real torch: the program does what it does without.
+
+use rpd_shard::Shard;
+use rpd_tests::harness::{Database, Job, Outcome, binary, rpd_merge, skip};
+use std::fs;
+use std::path::{Path, PathBuf};
+
+/// Two ranks train over gloo, with worker processes that load data, and print each loss to the last bit.
+const TRAIN: &str = r#"
+import torch, torch.distributed as dist
+from torch.utils.data import DataLoader, TensorDataset
+torch.manual_seed(0)
+torch.set_num_threads(1)
+dist.init_process_group("gloo")
+rank = dist.get_rank()
+net = torch.nn.Sequential(torch.nn.Linear(16, 32), torch.nn.ReLU(), torch.nn.Linear(32, 1))
+model = torch.nn.parallel.DistributedDataParallel(net)
+step = torch.optim.SGD(model.parameters(), lr=0.01)
+noise = torch.Generator().manual_seed(rank)
+data = TensorDataset(torch.randn(64, 16, generator=noise), torch.randn(64, 1, generator=noise))
+for x, y in DataLoader(data, batch_size=8, num_workers=2):
+    loss = torch.nn.functional.mse_loss(model(x), y)
+    step.zero_grad()
+    loss.backward()
+    step.step()
+    print(loss.item().hex())
+dist.destroy_process_group()
+"#;
+
+/// A program with a profiler of its own.
+const OWN: &str = r#"
+import torch
+from torch.autograd import profiler_legacy
+torch.ones(3) + 1
+with profiler_legacy.profile() as mine:
+    for i in range(5):
+        torch.ones(3) * 2
+print(len([event for event in mine.function_events if event.name == "aten::mul"]))
+"#;
+
+/// A Python that has torch, and whether that has no Kineto.
+fn python() -> Option<&'static str> {
+    let found = ["python3", "/usr/bin/python3"].into_iter().find(|python| {
+        let asked = std::process::Command::new(python).args(["-c", "import torch.distributed"]).output();
+        asked.is_ok_and(|output| output.status.success())
+    });
+    if found.is_none() {
+        skip("the torch backend", "no Python here has torch");
+    }
+    found
+}
+
+fn script(folder: &Path, name: &str, text: &str) -> PathBuf {
+    let path = folder.join(name);
+    fs::write(&path, text).unwrap();
+    path
+}
+
+/// The program, under rpd-collect with these options, or as it is.
+fn job(folder: &Path, python: &str, script: &Path, options: Option<&[&str]>) -> Job {
+    let job = match options {
+        Some(options) => Job::new(binary("rpd-collect"))
+            .args(["--run-id", "run", "-o"])
+            .arg(folder.join("out"))
+            .args(options)
+            .arg("--")
+            .arg(python),
+        None => Job::new(python),
+    };
+    let scratch = folder.join("scratch");
+    fs::create_dir_all(&scratch).unwrap();
+    job.arg(script).env("TMPDIR", scratch).env("PYTHONDONTWRITEBYTECODE", "1").folder(folder)
+}
+
+/// Both ranks at once.
+fn train(folder: &Path, python: &str, port: u16, options: Option<&[&str]>) -> Vec<Outcome> {
+    let path = script(folder, "train.py", TRAIN);
+    let rank = |rank: u32| {
+        job(folder, python, &path, options)
+            .env("RANK", rank.to_string())
+            .env("LOCAL_RANK", rank.to_string())
+            .env("WORLD_SIZE", "2")
+            .env("MASTER_ADDR", "127.0.0.1")
+            .env("MASTER_PORT", port.to_string())
+    };
+    std::thread::scope(|scope| {
+        let ranks: Vec<_> =
+            [0, 1].map(|number| scope.spawn(move || rank(number).run())).into_iter().collect();
+        ranks.into_iter().map(|rank| rank.join().unwrap().success()).collect()
+    })
+}
+
+fn free_port() -> u16 {
+    std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
+}
+
+#[test]
+fn losses_are_the_same_to_the_last_bit_and_workers_are_left_alone() {
+    let Some(python) = python() else { return };
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    let plain = train(folder, python, free_port(), None);
+    let profiled = train(folder, python, free_port(), Some(&["--backend", "torch,native"]));
+    for (plain, profiled) in plain.iter().zip(&profiled) {
+        assert_eq!(plain.stdout.lines().count(), 8);
+        assert_eq!(plain.stdout, profiled.stdout);
+    }
+    assert_eq!(fs::read_dir(folder.join("scratch")).unwrap().count(), 0, "scratch is removed");
+
+    // One trace for each rank, and none of the four workers that load data.
+    let run = folder.join("out/run");
+    let log = |rank: u32| fs::read_to_string(run.join(format!("rank-{rank:05}.log"))).unwrap();
+    for rank in [0, 1] {
+        let shard = Shard::open(&run.join(format!("rank-{rank:05}.torch-1.rpdshard"))).unwrap();
+        assert!(shard.complete(), "{}", log(rank));
+        let process = &shard.processes[&1];
+        assert_eq!((process.rank, process.size, process.worker), (Some(rank), Some(2), false));
+        assert!(!run.join(format!("rank-{rank:05}.torch-2.rpdshard")).exists(), "{}", log(rank));
+        assert!(!log(rank).contains("warning"), "{}", log(rank));
+    }
+    let outcome = rpd_merge().args(["--strict", "-o"]).arg(folder.join("all.db")).arg(&run).run().success();
+    assert!(outcome.stderr.contains("run run: 2 ranks"), "{}", outcome.stderr);
+    let database = Database::open(&folder.join("all.db"));
+    database.assert_sound();
+    // Each rank calls it once a step, while it runs.
+    let sql = "SELECT count(*), count(DISTINCT pid), \
+                   sum(r.start BETWEEN p.start AND p.end AND r.\"end\" BETWEEN p.start AND p.end)
+               FROM regions r JOIN (SELECT pid AS id, start, end FROM rocpd_info_process) p ON p.id = r.pid
+               WHERE r.name = 'aten::mse_loss'";
+    assert_eq!(database.rows(sql), [["16", "2", "16"]], "{}", outcome.stderr);
+}
+
+#[test]
+fn a_program_with_a_profiler_of_its_own_keeps_it() {
+    let Some(python) = python() else { return };
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    let path = script(folder, "own.py", OWN);
+    let plain = job(folder, python, &path, None).run();
+    if plain.code() != Some(0) {
+        return skip("a profiler of its own", "this torch has no legacy profiler");
+    }
+    let profiled = job(folder, python, &path, Some(&["--backend", "torch"])).run().success();
+    assert_eq!((plain.stdout.as_str(), profiled.stdout.as_str()), ("5\n", "5\n"));
+    let log = fs::read_to_string(folder.join("out/run/rank-00000.log")).unwrap();
+    assert!(log.contains("started a profiler of its own"), "{log}");
+    let shard = Shard::open(&folder.join("out/run/rank-00000.torch-1.rpdshard")).unwrap();
+    let (strings, _) = shard.strings();
+    let has = |name: &[u8]| strings.iter().any(|(_, text)| text == name);
+    assert!(has(b"aten::add") && !has(b"aten::mul"), "ours has what was before, and no more");
+}
+
+#[test]
+fn a_sitecustomize_that_was_there_is_run_once_and_nothing_else_is_imported() {
+    let Some(python) = python() else { return };
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    fs::create_dir(folder.join("site")).unwrap();
+    script(&folder.join("site"), "sitecustomize.py", "print('site', __name__)\nMARK = 7\n");
+    let text = "import sys, sitecustomize\nprint(sitecustomize.MARK, sorted(set(sys.modules) & {'torch', 'json', 'threading'}))\n";
+    let path = script(folder, "plain.py", text);
+    let run =
+        |options| job(folder, python, &path, options).env("PYTHONPATH", folder.join("site")).run().success();
+    let (plain, profiled) = (run(None), run(Some(&["--backend", "torch"])));
+    assert_eq!(plain.stdout, "site sitecustomize\n7 []\n");
+    assert_eq!(plain.stdout, profiled.stdout);
+}
