@@ -151,6 +151,23 @@ fn a_program_with_a_profiler_of_its_own_keeps_it() {
 }
 
 #[test]
+fn a_window_of_the_program_is_recorded_in_its_own_thread() {
+    let Some(python) = python() else { return };
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    let text = "import time, torch\nuntil, done = time.monotonic() + 2, 0\nwhile time.monotonic() < until:\n    \
+                torch.ones(3) * 2\n    done += 1\n    time.sleep(0.01)\nprint(done)\n";
+    let path = script(folder, "loop.py", text);
+    let options = ["--backend", "torch", "--backend-arg", "delay=0.4", "--backend-arg", "duration=0.8"];
+    let outcome = job(folder, python, &path, Some(&options)).run().success();
+    let done: i64 = outcome.stdout.trim().parse().unwrap();
+    let out = folder.join("all.db");
+    let _ = rpd_merge().arg("-o").arg(&out).arg(folder.join("out/run")).run().success();
+    let seen = Database::open(&out).number("SELECT count(*) FROM regions WHERE name = 'aten::mul'");
+    assert!(seen > 0 && seen < done, "{seen} of {done}");
+}
+
+#[test]
 fn a_sitecustomize_that_was_there_is_run_once_and_nothing_else_is_imported() {
     let Some(python) = python() else { return };
     let folder = tempfile::tempdir().unwrap();

@@ -38,9 +38,9 @@ impl Backend {
         BACKENDS.iter().find(|(backend, _)| *backend == self).map_or("", |(_, name)| name)
     }
 
-    /// Whether it hooks the API of ROCm: of those there can be one in a process.
-    fn hooks_rocm(self) -> bool {
-        matches!(self, Backend::Rocprofv3 | Backend::RocprofSys | Backend::RpdTracer)
+    /// Whether it has ROCm tell it what GPUs do: of those there can be one in a process.
+    fn listens_to_rocm(self) -> bool {
+        self != Backend::Native
     }
 
     /// What of [`rpd_ring::message::TRACED`] it records by itself.
@@ -52,9 +52,9 @@ impl Backend {
         }
     }
 
-    /// Whether it writes its files when the process ends, and not before.
+    /// Whether it writes its files when the process ends well, also by SIGTERM, and not before.
     pub fn writes_at_exit(self) -> bool {
-        !matches!(self, Backend::Native | Backend::RpdTracer)
+        matches!(self, Backend::Rocprofv3 | Backend::RocprofSys)
     }
 }
 
@@ -82,10 +82,10 @@ pub enum ChoiceError {
     /// `none` or `auto` with others.
     #[error("{0:?} stands alone")]
     Alone(&'static str),
-    /// Two that hook the same calls.
+    /// Two that want the same of ROCm.
     #[error(
-        "{} and {} cannot run together: both are called by ROCm in the place of its functions, and the second one \
-         would see nothing or break the first; run them in two jobs, or on different ranks", .0.name(), .1.name()
+        "{} and {} cannot run together: ROCm tells one of them what its GPUs do, and the other would see nothing or \
+         break the first; run them in two jobs, or on different ranks", .0.name(), .1.name()
     )]
     Twice(Backend, Backend),
     /// The library records what a profiler records, too.
@@ -131,8 +131,8 @@ impl FromStr for BackendChoice {
         if text.trim().is_empty() {
             return Err(ChoiceError::Unknown(String::new()));
         }
-        let mut hooks = chosen.iter().filter(|backend| backend.hooks_rocm());
-        if let (Some(first), Some(second)) = (hooks.next(), hooks.next()) {
+        let mut listeners = chosen.iter().filter(|backend| backend.listens_to_rocm());
+        if let (Some(first), Some(second)) = (listeners.next(), listeners.next()) {
             return Err(ChoiceError::Twice(*first, *second));
         }
         chosen.sort();
@@ -177,10 +177,14 @@ impl BackendChoice {
         Ok(())
     }
 
-    /// The backends, and why `auto` chose them.
-    pub fn resolve(&self) -> (Vec<Backend>, Option<String>) {
+    /// The backends, and why `auto` chose them. Who says what our own library is to record asks for that.
+    pub fn resolve(&self, library_is_asked_for: bool) -> (Vec<Backend>, Option<String>) {
         match self {
             BackendChoice::These(chosen) => (chosen.clone(), None),
+            BackendChoice::Auto if library_is_asked_for => (
+                vec![Backend::Native],
+                Some("backend auto: native, since --trace says what it records".to_owned()),
+            ),
             BackendChoice::Auto => automatic(),
         }
     }
@@ -211,7 +215,7 @@ mod tests {
         assert_eq!(parsed("none"), Ok(BackendChoice::These(Vec::new())));
         assert_eq!(parsed("torch, native,torch").unwrap().to_string(), "native,torch");
         for bad in
-            ["", "rocprof4", "none,torch", "auto,native", "rocprofv3,rpd-tracer", "rocprof-sys,rocprofv3"]
+            ["", "rocprof4", "none,torch", "auto,native", "rocprofv3,rpd-tracer", "rocprofv3,torch"]
         {
             assert!(parsed(bad).is_err(), "{bad}");
         }

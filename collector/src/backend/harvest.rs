@@ -144,6 +144,10 @@ impl Gathering<'_> {
             ("torch", Some(Exit::Code(0))) => {
                 "the program did not import torch, ended by os._exit, or runs its own profiler".to_owned()
             }
+            ("torch", Some(Exit::Signal(signal))) => format!(
+                "it writes at the end of the program, which died by signal {signal}; --backend-arg duration=60 has it \
+                 write after a minute"
+            ),
             (_, Some(Exit::Code(0))) => {
                 "the program used no GPU through ROCm, or ended by _exit before the profiler could write"
                     .to_owned()

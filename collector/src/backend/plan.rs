@@ -15,6 +15,8 @@ pub struct Asked<'a> {
     pub choice: &'a BackendChoice,
     /// Whether they were named, by an option or a variable.
     pub named: bool,
+    /// Whether it was said what our own library records.
+    pub library: bool,
     /// Handed on to the profiler.
     pub arguments: &'a [OsString],
     /// Its configuration.
@@ -77,12 +79,15 @@ impl Plan {
 /// Finds the profilers and prepares them. What is missing is said, and the command runs without it. `rank` names the
 /// folder on the node; one that is not recorded gets no profiler.
 pub fn plan(asked: &Asked<'_>, rank: &str, is_recorded: bool) -> Plan {
-    let (chosen, why) = asked.choice.resolve();
+    let (chosen, why) = asked.choice.resolve(asked.library);
     let mut plan = Plan { nothing: chosen.is_empty() && asked.named, ..Plan::default() };
     plan.native = chosen.contains(&Backend::Native);
     // Who asked for nothing hears only of what is unusual.
     plan.said.extend(why.filter(|_| asked.named || !plan.native));
     let others: Vec<Backend> = chosen.iter().copied().filter(|backend| *backend != Backend::Native).collect();
+    if asked.library && !plan.native {
+        plan.say("warning: --trace is about roctx, MPI and RCCL of native, which was not chosen: add native to --backend".to_owned());
+    }
     if !asked.arguments.is_empty() && others.is_empty() {
         plan.say(
             "warning: --backend-arg is for rocprofv3, rocprof-sys, rpd-tracer and torch: it has no effect"

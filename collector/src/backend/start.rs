@@ -8,7 +8,7 @@
 use crate::child::replace;
 use std::ffi::OsString;
 use std::fs::{File, OpenOptions};
-use std::io::Write;
+use std::io::{Read, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus};
@@ -31,6 +31,8 @@ pub fn words(scratch: &Path, ends_early: bool) -> Vec<OsString> {
     vec![executable.into(), START.into(), mode.into(), scratch.join(MARK).into()]
 }
 
+const SHELLS: [&str; 8] = ["sh", "bash", "dash", "ksh", "zsh", "csh", "tcsh", "fish"];
+
 /// Runs as what the profiler starts. Returns the exit status if the command cannot be executed.
 pub fn main(arguments: &[OsString]) -> i32 {
     let [_, _, mode, mark, command @ ..] = arguments else { return 2 };
@@ -40,7 +42,9 @@ pub fn main(arguments: &[OsString]) -> i32 {
     }
     if mode == "early" {
         let shell = Path::new("/bin/sh");
-        if shell.exists() && crate::child::find(command.first().map_or("".as_ref(), |name| name)).is_some() {
+        let program = command.first().and_then(|name| crate::child::find(name));
+        // A shell can never trap what was ignored when it began.
+        if shell.exists() && program.is_some_and(|program| !is_shell(&program)) {
             use std::os::unix::process::CommandExt;
             let script = format!("trap '' {EARLY}; exec \"$@\"");
             // Only what cannot be executed comes back, and is told below.
@@ -48,6 +52,22 @@ pub fn main(arguments: &[OsString]) -> i32 {
         }
     }
     replace(command)
+}
+
+/// Whether a program is a shell, or a script for one.
+fn is_shell(program: &Path) -> bool {
+    let named = |path: &Path| path.file_name().is_some_and(|name| SHELLS.iter().any(|shell| name == *shell));
+    let interpreter = crate::child::interpreter_of(program).unwrap_or_default();
+    named(program) || named(Path::new(&interpreter)) || is_for_a_shell_by_env(program)
+}
+
+/// Whether the first line is `#!/usr/bin/env bash` or the like.
+fn is_for_a_shell_by_env(program: &Path) -> bool {
+    let mut line = Vec::new();
+    let read = File::open(program).and_then(|file| file.take(256).read_to_end(&mut line));
+    let text = String::from_utf8_lossy(&line);
+    let first = text.lines().next().unwrap_or_default();
+    read.is_ok() && first.starts_with("#!") && first.split_whitespace().any(|word| SHELLS.contains(&word))
 }
 
 fn claim(mark: &Path) -> std::io::Result<File> {

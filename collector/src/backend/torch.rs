@@ -18,14 +18,14 @@ const SETTINGS: [(&str, &str); 6] = [
 pub(super) fn prepare(asked: &Asked<'_>, folder: &Path, plan: &mut Plan) -> Result<(), Unavailable> {
     for argument in asked.arguments {
         let text = argument.to_string_lossy();
-        // Beside rocprofv3, arguments are for that.
-        let Some((name, value)) = text.split_once('=') else { continue };
-        if let Some((_, variable)) = SETTINGS.iter().find(|(setting, _)| *setting == name) {
-            plan.variables.push(((*variable).to_owned(), value.into()));
-        } else if plan.front.is_empty() {
+        let setting = text.split_once('=').and_then(|(name, value)| {
+            Some((SETTINGS.iter().find(|(setting, _)| *setting == name)?.1, value))
+        });
+        let Some((variable, value)) = setting else {
             let known: Vec<_> = SETTINGS.iter().map(|(setting, _)| *setting).collect();
-            return Err(Unavailable(format!("--backend-arg {name}: torch takes {}", known.join(", "))));
-        }
+            return Err(Unavailable(format!("--backend-arg {text}: torch takes {}, as duration=60", known.join(", "))));
+        };
+        plan.variables.push((variable.to_owned(), value.into()));
     }
     let python = folder.join("python");
     let hook = python.join("sitecustomize.py");

@@ -87,7 +87,7 @@ pub(crate) fn find(program: &OsStr) -> Option<PathBuf> {
 }
 
 /// What the first line of a script names.
-fn interpreter_of(path: &Path) -> Option<String> {
+pub(crate) fn interpreter_of(path: &Path) -> Option<String> {
     let mut start = Vec::new();
     std::fs::File::open(path).ok()?.take(256).read_to_end(&mut start).ok()?;
     let line = start.strip_prefix(b"#!")?.split(|byte| *byte == b'\n').next()?;

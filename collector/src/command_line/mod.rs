@@ -286,6 +286,7 @@ impl Options {
         Asked {
             choice: self.backend.as_ref().unwrap_or(&AUTO),
             named: self.backend.is_some(),
+            library: self.trace.as_ref().is_some_and(|trace| !trace.library.is_empty()),
             arguments: &self.backend_arg,
             config: self.backend_config.as_deref(),
             debug_agent: self.debug_agent,

@@ -128,7 +128,7 @@ fn what_would_happen(options: &Options, identity: &Identity) {
         line("command", &format_args!("{command}, as if rpd-collect was not there: RPD_DISABLE is set"));
         return;
     }
-    let (backends, why) = options.asked().choice.resolve();
+    let (backends, why) = options.asked().choice.resolve(options.asked().library);
     let native = backends.contains(&Backend::Native);
     let plan = Plan { native, ..Plan::default() };
     let set = session::variables(options, &plan, "@rpd-...").unwrap_or_default();

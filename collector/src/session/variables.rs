@@ -28,13 +28,15 @@ pub fn variables(
         let executable = std::env::current_exe().unwrap_or_default();
         let library = preload::find_library(std::env::var_os("RPD_INTERCEPT").as_deref(), &executable)?;
         preloaded = Some(preload::with_library(preloaded.as_deref(), &library));
-        let sanitizer = std::env::var_os("ASAN_OPTIONS");
-        set("ASAN_OPTIONS", preload::address_sanitizer_options(sanitizer.as_deref()));
     }
     if preloaded != before
         && let Some(preloaded) = preloaded
     {
         set("LD_PRELOAD", preloaded);
+    }
+    if plan.native && !trace.library.is_empty() {
+        let sanitizer = std::env::var_os("ASAN_OPTIONS");
+        set("ASAN_OPTIONS", preload::address_sanitizer_options(sanitizer.as_deref()));
     }
     if let Some(folder) = &plan.python {
         let mut path = folder.clone().into_os_string();

@@ -66,6 +66,29 @@ def json_file(path, pid):
         json.dump({"rocprofiler-sdk-tool": [tool]}, out)
 
 
+def perfetto_file(path, pid):
+    """Slices on the track of a thread, as packets of perfetto's trace.proto and track_event.proto."""
+    def varint(value):
+        out = b""
+        while value > 127:
+            out, value = out + bytes([value & 127 | 128]), value >> 7
+        return out + bytes([value])
+
+    number = lambda field, value: varint(field << 3) + varint(value)
+    block = lambda field, value: varint(field << 3 | 2) + varint(len(value)) + value
+    now = time.clock_gettime_ns(time.CLOCK_BOOTTIME)
+    packet = lambda content: block(1, number(10, 7) + number(58, 6) + content)
+    process = number(1, 1) + block(3, number(1, pid))
+    thread = number(1, 2) + number(5, 1) + block(4, number(1, pid) + number(2, pid) + block(5, b"main"))
+    out = packet(number(13, 1) + block(60, process)) + packet(block(60, thread))
+    for i in range(CALLS):
+        begin = number(9, 1) + number(11, 2) + block(22, b"rocm_hip_api") + block(23, b"hipLaunchKernel")
+        out += packet(number(8, now + 1000 * i) + block(11, begin))
+        out += packet(number(8, now + 1000 * i + 500) + block(11, number(9, 2) + number(11, 2)))
+    with open(path, "wb") as trace:
+        trace.write(out)
+
+
 def files_of(pid, words):
     """The files of one process, as the profiler names them."""
     if NAME == "rocprofv3":
@@ -81,6 +104,7 @@ def files_of(pid, words):
     else:
         folder = os.environ["ROCPROFSYS_OUTPUT_PATH"]
         open(os.path.join(folder, "wall_clock-%d.txt" % pid), "w").write("for people")
+        yield os.path.join(folder, "perfetto-trace-%d.proto" % pid), perfetto_file
         if os.environ.get("ROCPROFSYS_USE_ROCPD") == "ON":
             yield os.path.join(folder, "rocpd-%d.db" % pid), database
 

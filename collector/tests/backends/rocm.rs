@@ -122,13 +122,40 @@ fn what_is_not_written_or_cut_is_told_and_what_is_whole_is_kept() {
 fn an_early_signal_lets_the_profiler_write() {
     let Some(rocm) = Rocm::new(&ROCPROFV3) else { return };
     let mut command = rocm.collect();
-    command.args(["--backend", "rocprofv3", "--", "sh", "-c", "echo ready > here; exec sleep 60"]);
+    command.args([
+        "--backend",
+        "rocprofv3",
+        "--",
+        "python3",
+        "-c",
+        "import time; open('here', 'w').close(); time.sleep(60)",
+    ]);
     let child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
     until("the program", || rocm.bench.path("here").exists());
     crate::support::kill(child.id(), 10);
     let output = crate::support::wait(child);
     assert_eq!(ending(&output), -15, "{}", String::from_utf8_lossy(&output.stderr));
     assert_eq!(rocm.shards("rocprofv3").iter().map(|shard| rows(shard, REGION)).sum::<usize>(), CALLS);
+}
+
+#[test]
+fn a_shell_can_trap_what_a_batch_system_sends() {
+    let Some(rocm) = Rocm::new(&ROCPROFV3) else { return };
+    let script = "trap 'echo trapped; exit 5' USR1; echo ready > here; while :; do sleep 0.05; done";
+    let mut command = rocm.collect();
+    command.args(["--backend", "rocprofv3", "--", "sh", "-c", script]);
+    let child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    until("the program", || rocm.bench.path("here").exists());
+    // As a batch system does: every process of the step.
+    let pid: u32 = std::fs::read_to_string(started(&rocm)).unwrap().trim().parse().unwrap();
+    crate::support::kill(pid, 10);
+    let output = crate::support::wait(child);
+    assert_eq!((ending(&output), &output.stdout[..]), (5, &b"trapped\n"[..]));
+}
+
+/// The mark that the command left.
+fn started(rocm: &Rocm) -> std::path::PathBuf {
+    rocm.scratch.join(rocm.left().pop().unwrap()).join("started")
 }
 
 #[test]
@@ -157,6 +184,13 @@ fn rocprof_sys_is_set_up_by_variables_and_named_in_the_words_of_its_release() {
             "a setting that the release does not have"
         );
     }
+    // A Perfetto trace of the old release; of the new one the database, and not the same once more.
     let shards = rocm.shards("rocprof-sys");
-    assert_eq!(shards.iter().map(|shard| rows(shard, REGION)).collect::<Vec<_>>(), [CALLS], "{}", rocm.log());
+    assert_eq!(
+        shards.iter().map(|shard| rows(shard, REGION)).collect::<Vec<_>>(),
+        [CALLS, CALLS],
+        "{}",
+        rocm.log()
+    );
+    assert!(shards.iter().all(|shard| shard.processes[&1].rank == Some(3) && !shard.processes[&1].worker));
 }

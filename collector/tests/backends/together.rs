@@ -1,6 +1,6 @@
 //! What goes together, what does not, and the tracer of rocmProfileData.
 
-use super::{Rocm, is_in, runs_as_ever};
+use super::{Rocm, is_in, rows, runs_as_ever};
 use crate::support::{ending, run};
 use rpd_shard::Shard;
 use rpd_shard::record::Exit;
@@ -54,6 +54,51 @@ fn auto_says_what_it_chose_and_why() {
     runs_as_ever(rocm.collect().args(["--backend", "auto"]));
     let chosen = if std::path::Path::new("/dev/kfd").exists() { "rocprofv3" } else { "native" };
     assert!(rocm.log().contains(&format!("backend auto: {chosen}, since ")), "{}", rocm.log());
+}
+
+#[test]
+fn what_native_records_is_native_and_without_it_that_is_said() {
+    let Some(rocm) = Rocm::new(&["rocprofv3"]) else { return };
+    runs_as_ever(rocm.collect().args(["--trace", "mpi"]));
+    assert!(rocm.calls().is_empty(), "auto does not leave out what --trace asks for");
+    runs_as_ever(rocm.collect().args(["--backend", "rocprofv3", "--trace", "mpi"]));
+    assert!(rocm.log().contains("add native to --backend"), "{}", rocm.log());
+}
+
+#[test]
+fn the_file_of_the_rpd_tracer_becomes_a_shard() {
+    let Some(rocm) = Rocm::new(&[]) else { return };
+    let _ = rocm.bench.library_of("rocm/lib/librpd_tracer.so", "int rpd_stand_in;");
+    // The program stands for the tracer in it.
+    let program = r#"
+import os, sqlite3
+rpd = sqlite3.connect(os.environ["RPDT_FILENAME"])
+for statement in [
+    "TABLE rocpd_metadata (id INTEGER PRIMARY KEY AUTOINCREMENT, tag TEXT NOT NULL, value TEXT NOT NULL)",
+    "TABLE rocpd_string (id INTEGER NOT NULL PRIMARY KEY AUTOINCREMENT, string TEXT NOT NULL)",
+    "TABLE rocpd_api (id INTEGER NOT NULL PRIMARY KEY AUTOINCREMENT, pid INTEGER, tid INTEGER, start INTEGER, end INTEGER,"
+    " apiName_id INTEGER, args_id INTEGER)",
+    "TABLE rocpd_op (id INTEGER NOT NULL PRIMARY KEY AUTOINCREMENT, gpuId INTEGER, queueId INTEGER, sequenceId INTEGER,"
+    " completionSignal TEXT, start INTEGER, end INTEGER, description_id INTEGER, opType_id INTEGER)",
+    "TABLE rocpd_api_ops (id INTEGER NOT NULL PRIMARY KEY AUTOINCREMENT, api_id INTEGER, op_id INTEGER)",
+]:
+    rpd.execute("CREATE " + statement.replace(" end ", ' "end" '))
+rpd.execute("INSERT INTO rocpd_metadata (tag, value) VALUES ('schema_version', '2')")
+rpd.execute("INSERT INTO rocpd_string VALUES (1, ''), (2, 'hipMalloc')")
+for i in range(9):
+    row = (os.getpid(), os.getpid(), 1000 + i, 1001 + i)
+    rpd.execute("INSERT INTO rocpd_api VALUES (NULL, ?, ?, ?, ?, 2, 1)", row)
+rpd.commit()
+"#;
+    std::fs::write(rocm.bench.path("program.py"), program).unwrap();
+    let output = run(rocm.collect().args(["--backend", "rpd-tracer", "--", "python3", "program.py"]));
+    assert_eq!(ending(&output), 0, "{}", String::from_utf8_lossy(&output.stderr));
+    let shards = rocm.shards("rpd-tracer");
+    let [shard] = &shards[..] else { panic!("{}", rocm.log()) };
+    assert_eq!(rows(shard, rpd_shard::model::rocpd::REGION), 9);
+    let process = &shard.processes[&1];
+    assert_eq!((process.rank, process.worker), (Some(3), false));
+    assert!(rocm.left().is_empty());
 }
 
 #[test]

@@ -4,7 +4,8 @@ Python imports this module when it starts. It waits for the program to import to
 a trace when the program ends. What it promises:
 
 * A sitecustomize that was there before is run as if this one were not there.
-* Nothing is imported that the program does not import, and nothing is printed.
+* Nothing is imported before the program imports torch, and nothing is printed.
+* Signals, exit status and output are none of its business.
 * Worker processes (DataLoader, multiprocessing, other forks) and launchers (torchrun) are left alone.
 * A program that starts a profiler of its own keeps it: this one ends before that begins.
 * An error in here is a line in a file, and never one in the program.
@@ -48,13 +49,15 @@ def _run_the_other_sitecustomize():
 
 def _is_worker():
     """Whether multiprocessing started this interpreter."""
-    words = getattr(sys, "orig_argv", None) or sys.argv
+    words = getattr(sys, "orig_argv", None) or getattr(sys, "argv", [])
+    if "--multiprocessing-fork" in words:
+        return True
     return any("multiprocessing" in word and ("spawn_main" in word or "forkserver" in word or "resource_tracker" in word) for word in words)
 
 
 def _is_launcher():
     """Whether this is a program that starts the ranks, and is none."""
-    words = getattr(sys, "orig_argv", None) or sys.argv
+    words = getattr(sys, "orig_argv", None) or getattr(sys, "argv", [])
     names = [os.path.basename(word) for word in words[1:3]] + list(words[1:4])
     return "TORCHELASTIC_RUN_ID" not in os.environ and any(name in _LAUNCHERS for name in names)
 
@@ -222,39 +225,38 @@ def _yield_to_others(torch, recording):
             setattr(holder, method, guarded(own, "%s.%s" % (holder.__module__, holder.__qualname__)))
 
 
-def _end_with_the_program(recording):
-    """Writes the trace when the program ends, or is asked to by SIGTERM and has no answer of its own to that."""
-    import atexit
-    import signal
-    import threading
+_KEPT = []
 
-    atexit.register(recording.stop, "the program ended")
-    if threading.current_thread() is threading.main_thread() and signal.getsignal(signal.SIGTERM) is signal.SIG_DFL:
 
-        def write_and_die(number, frame):
-            if os.getpid() == recording.owner:
-                recording.stop("SIGTERM")
-            signal.signal(signal.SIGTERM, signal.SIG_DFL)
-            os.kill(os.getpid(), signal.SIGTERM)
+def _in_the_main_thread(action):
+    """What a profiler records belongs to the thread that starts it: the interpreter runs this between two steps of the
+    program's own thread."""
+    import ctypes
 
-        signal.signal(signal.SIGTERM, write_and_die)
+    def call(_):
+        try:
+            action()
+        except BaseException as error:
+            _note("%s: %s" % (type(error).__name__, error))
+        return 0
 
-        def forget_it():
-            if signal.getsignal(signal.SIGTERM) is write_and_die:
-                signal.signal(signal.SIGTERM, signal.SIG_DFL)
-
-        os.register_at_fork(after_in_child=forget_it)
+    callback = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p)(call)
+    _KEPT.append(callback)
+    if ctypes.pythonapi.Py_AddPendingCall(callback, None) != 0:
+        _note("the interpreter takes no more calls: the profiler is neither started nor stopped")
 
 
 def _after(seconds, action):
     import threading
 
-    timer = threading.Timer(seconds, action)
+    timer = threading.Timer(seconds, _in_the_main_thread, [action])
     timer.daemon = True
     timer.start()
 
 
 def _attach(torch):
+    import atexit
+
     recording = _Recording(torch)
 
     def leave_the_child_alone():
@@ -262,12 +264,9 @@ def _attach(torch):
 
     os.register_at_fork(after_in_child=leave_the_child_alone)
     _yield_to_others(torch, recording)
-    _end_with_the_program(recording)
+    atexit.register(recording.stop, "the program ended")
     delay, duration = _number("RPD_TORCH_DELAY"), _number("RPD_TORCH_DURATION")
     if delay > 0:
-        # The profiler is per process: which thread starts it makes no difference to CPU events of others only where
-        # torch says so, so the program's own thread starts it at its next profiled call.
-        _note("delay=%g: the profiler is started by a timer" % delay)
         _after(delay, recording.start)
     else:
         recording.start()
