@@ -214,9 +214,7 @@ mod tests {
         assert_eq!(parsed("auto"), Ok(BackendChoice::Auto));
         assert_eq!(parsed("none"), Ok(BackendChoice::These(Vec::new())));
         assert_eq!(parsed("torch, native,torch").unwrap().to_string(), "native,torch");
-        for bad in
-            ["", "rocprof4", "none,torch", "auto,native", "rocprofv3,rpd-tracer", "rocprofv3,torch"]
-        {
+        for bad in ["", "rocprof4", "none,torch", "auto,native", "rocprofv3,rpd-tracer", "rocprofv3,torch"] {
             assert!(parsed(bad).is_err(), "{bad}");
         }
         assert!(parsed("rocprof").unwrap_err().to_string().contains("rocprofv3"));

@@ -24,6 +24,12 @@ pub(super) fn prepare(folder: &Path, plan: &mut Plan) -> Result<(), Unavailable>
             tool::LIBRARY_PLACES
         ))
     })?;
+    if folder.to_string_lossy().contains(' ') {
+        return Err(Unavailable(format!(
+            "{}: the Debug Agent takes no path with a space: choose another with --scratch",
+            folder.display()
+        )));
+    }
     let objects = folder.join(CODE_OBJECTS);
     std::fs::create_dir_all(&objects)
         .map_err(|error| Unavailable(format!("{}: cannot be made: {error}", objects.display())))?;
@@ -53,20 +59,36 @@ pub(super) struct Fault {
     pub(super) reason: Option<String>,
 }
 
-/// The first fault in a dump.
+/// The fault in a dump. With `--all` it has all waves: that which stopped for a reason is the one, and its line names
+/// the kernel; the disassembly of that kernel names the code object.
 pub(super) fn fault_in(dump: &[u8]) -> Option<Fault> {
+    const DISASSEMBLY: &str = "Disassembly for function ";
     let text = String::from_utf8_lossy(&dump[..dump.len().min(MAX_DUMP)]);
     let shortened = |name: &str| name.trim().chars().take(MAX_NAME).collect::<String>();
-    let reason =
-        text.lines().find(|line| line.contains("stopped, reason:") || line.contains("Memory access fault"));
-    let at = text.find("Disassembly for function ")?;
-    let rest = &text[at + "Disassembly for function ".len()..];
-    let kernel = rest.lines().next()?.trim_end().trim_end_matches(':');
+    let is_fault = |line: &&str| {
+        let stopped = line.split_once("stopped, reason:");
+        stopped.is_some_and(|(_, reason)| !reason.trim_start().starts_with("NONE"))
+            || line.contains("Memory access fault")
+    };
+    let reason = text.lines().find(is_fault);
+    let named = reason.and_then(|line| {
+        let (_, behind) = line.split_once("kernel_code_entry=")?;
+        let inside = behind.split_once('<')?.1.split_once(">)")?.0;
+        Some(inside.split('+').next().unwrap_or(inside).trim())
+    });
+    let kernel_of =
+        |part: &str| part.lines().next().unwrap_or_default().trim_end().trim_end_matches(':').to_owned();
+    let mut parts = text.split(DISASSEMBLY).skip(1);
+    let part = match named {
+        Some(named) => parts.find(|part| kernel_of(part) == named),
+        None => parts.next(),
+    };
+    let kernel = named.map(str::to_owned).or_else(|| part.map(kernel_of))?;
     // The URI stands behind the words, or on the line below them.
-    let code_object = rest.lines().take(20).skip_while(|line| !line.contains("code object:"));
-    let code_object = code_object.flat_map(|line| line.split_whitespace()).find(|word| word.contains("://"));
+    let lines = part.unwrap_or_default().lines().take(20).skip_while(|line| !line.contains("code object:"));
+    let code_object = lines.flat_map(str::split_whitespace).find(|word| word.contains("://"));
     Some(Fault {
-        kernel: shortened(kernel),
+        kernel: shortened(&kernel),
         code_object: code_object.map(shortened),
         reason: reason.map(shortened),
     })
@@ -87,6 +109,18 @@ vector_add(int*, int*):\n    code object:\nfile:///a/b#offset=14309&size=31336\n
         assert!(fault.reason.unwrap().contains("MEMORY_VIOLATION"));
         let one_line = b"Disassembly for function k:\n    code object: memory://7#offset=1&size=2\n";
         assert_eq!(fault_in(one_line).unwrap().code_object.as_deref(), Some("memory://7#offset=1&size=2"));
+        let two = b"wave_1: pc=0x1 (kernel_code_entry=0x10 <innocent(float*)>) (stopped, reason: NONE)\n\
+wave_2: pc=0x2 (kernel_code_entry=0x20 <guilty(float*)>) (stopped, reason: MEMORY_VIOLATION)\n\
+Disassembly for function innocent(float*):\n    code object: file:///i\n\
+Disassembly for function guilty(float*):\n    code object: file:///g\n";
+        let fault = fault_in(two).unwrap();
+        assert_eq!(
+            (fault.kernel.as_str(), fault.code_object.as_deref()),
+            ("guilty(float*)", Some("file:///g"))
+        );
+        let alone =
+            b"wave_2: pc=0x2 (kernel_code_entry=0x20 <guilty(float*)>) (stopped, reason: ASSERT_TRAP)\n";
+        assert_eq!(fault_in(alone).unwrap().kernel, "guilty(float*)");
         for none in [&b""[..], b"Disassembly for", b"\xff\xfe\n"] {
             assert_eq!(fault_in(none), None);
         }

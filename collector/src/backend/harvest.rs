@@ -56,6 +56,12 @@ pub struct Target<'a> {
     pub shard: Option<PathBuf>,
     /// The command's own process.
     pub usual: Process,
+    /// The profiler in front of the command did not start it.
+    pub without_front: bool,
+}
+
+fn target_is_without(target: &Target<'_>, backend: &str) -> bool {
+    target.without_front && matches!(backend, "rocprofv3" | "rocprof-sys")
 }
 
 /// Makes shards of all that is there, and removes the folder.
@@ -66,7 +72,13 @@ pub fn bring_in(harvest: &Harvest, target: &Target<'_>) {
         (shard.processes.into_values().filter(|process| !is_of_the_node(process)).collect(), shard.clocks)
     });
     let mut usual = target.usual.clone();
-    if let Some(pid) = start::pid(scratch_folder) {
+    if start::was_asked_again(scratch_folder) {
+        warn(format_args!(
+            "warning: the profiler wanted to run the command more than once, as for several passes of counters; it ran once: \
+             give each pass a job of its own"
+        ));
+    }
+    if let Some(pid) = start::pid(scratch_folder).filter(|_| !target.without_front) {
         usual.pid = pid;
     }
     let mut gathering = Gathering { target, usual, seen, clocks, lost: false };
@@ -134,7 +146,9 @@ impl Gathering<'_> {
                 }
             }
         }
-        if files.is_empty() {
+        if files.is_empty() && target_is_without(self.target, backend) {
+            warn(format_args!("{backend} did not run"));
+        } else if files.is_empty() {
             warn(format_args!("warning: {backend} wrote no file: {}", self.why_nothing(backend)));
         }
     }
@@ -142,7 +156,9 @@ impl Gathering<'_> {
     fn why_nothing(&self, backend: &str) -> String {
         match (backend, self.target.usual.exit) {
             ("torch", Some(Exit::Code(0))) => {
-                "the program did not import torch, ended by os._exit, or runs its own profiler".to_owned()
+                "the program did not import torch or computed nothing with it, ended by os._exit, was started by \
+                 torch.multiprocessing.spawn, or runs its own profiler"
+                    .to_owned()
             }
             ("torch", Some(Exit::Signal(signal))) => format!(
                 "it writes at the end of the program, which died by signal {signal}; --backend-arg duration=60 has it \
@@ -318,6 +334,8 @@ fn has_ending(path: &Path, ending: &str) -> bool {
 fn is_for_people(path: &Path) -> bool {
     let name = path.file_name().map_or(String::new(), |name| name.to_string_lossy().into_owned());
     FOR_PEOPLE.iter().any(|ending| has_ending(path, ending))
+        // What rocprof-sys says of itself.
+        || ["metadata-", "functions-"].iter().any(|begin| name.starts_with(begin) && has_ending(path, "json"))
         || ["-wal", "-shm", "-journal", ".rpd.json"].iter().any(|ending| name.ends_with(ending))
         || path.components().any(|part| part.as_os_str() == "__pycache__")
 }

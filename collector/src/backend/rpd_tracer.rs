@@ -14,6 +14,12 @@ pub(super) fn prepare(asked: &Asked<'_>, folder: &Path, plan: &mut Plan) -> Resu
     let tracer = tool::find_library(&[LIBRARY]).ok_or_else(|| {
         Unavailable::missing("rpd-tracer", &format!("no {LIBRARY} in {}", tool::LIBRARY_PLACES))
     })?;
+    if tracer.to_string_lossy().contains([' ', ':']) {
+        return Err(Unavailable(format!(
+            "{}: LD_PRELOAD takes no path with a space or a colon: install it elsewhere",
+            tracer.display()
+        )));
+    }
     // It is set up by variables.
     for argument in asked.arguments {
         let text = argument.to_string_lossy();

@@ -18,6 +18,8 @@ use std::time::{Duration, Instant};
 pub const START: &str = "@start";
 /// Name of the mark in the scratch folder.
 const MARK: &str = "started";
+/// Made when the mark was there already.
+const AGAIN: &str = "again";
 /// Time between two looks.
 const LOOK_EVERY: Duration = Duration::from_millis(2);
 /// Signals that a batch system sends some time before the end. The profiler writes when the program ends, so they must
@@ -37,7 +39,8 @@ const SHELLS: [&str; 8] = ["sh", "bash", "dash", "ksh", "zsh", "csh", "tcsh", "f
 pub fn main(arguments: &[OsString]) -> i32 {
     let [_, _, mode, mark, command @ ..] = arguments else { return 2 };
     if claim(Path::new(mark)).is_err() {
-        // It was started without the profiler.
+        // It was started without the profiler, or before.
+        let _ = File::create(Path::new(mark).with_file_name(AGAIN));
         return 0;
     }
     if mode == "early" {
@@ -111,6 +114,11 @@ pub fn wait(child: &mut Child, scratch: &Path, most: Duration) -> Started {
         };
         return Started::Ended(status);
     }
+}
+
+/// Whether a profiler came to start the command when it had been started already.
+pub fn was_asked_again(scratch: &Path) -> bool {
+    scratch.join(AGAIN).exists()
 }
 
 /// Process id of the command, as its mark says: a profiler may stay above it.

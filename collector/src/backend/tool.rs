@@ -17,7 +17,7 @@ pub(super) const LIBRARY_PLACES: &str =
 /// ROCm, unless ROCM_PATH says otherwise.
 const ROCM: &str = "/opt/rocm";
 /// A program that says nothing by then is asked no longer.
-const TIME_TO_ANSWER: Duration = Duration::from_secs(10);
+const TIME_TO_ANSWER: Duration = Duration::from_secs(30);
 /// Most bytes of an answer.
 const MAX_ANSWER: u64 = 1 << 20;
 

@@ -23,8 +23,14 @@ pub(super) fn prepare(asked: &Asked<'_>, folder: &Path, plan: &mut Plan) -> Resu
         });
         let Some((variable, value)) = setting else {
             let known: Vec<_> = SETTINGS.iter().map(|(setting, _)| *setting).collect();
-            return Err(Unavailable(format!("--backend-arg {text}: torch takes {}, as duration=60", known.join(", "))));
+            return Err(Unavailable(format!(
+                "--backend-arg {text}: torch takes {}, as duration=60",
+                known.join(", ")
+            )));
         };
+        if value.parse::<f64>().is_err() && !["on", "true", "yes", "off", "false", "no"].contains(&value) {
+            return Err(Unavailable(format!("--backend-arg {text}: {value:?} is no number")));
+        }
         plan.variables.push((variable.to_owned(), value.into()));
     }
     let python = folder.join("python");

@@ -227,6 +227,7 @@ impl Options {
     pub fn or_variables(self, variable: impl Fn(&str) -> Option<OsString>) -> (Options, Vec<String>) {
         let set = &|name: &str| variable(name).filter(|value| !value.is_empty());
         let mut warnings = Vec::new();
+        let is_typed = self.backend.is_some();
         let options = Options {
             output: self
                 .output
@@ -261,6 +262,12 @@ impl Options {
             debug_agent: self.debug_agent,
             command: self.command,
         };
+        let mut options = options;
+        // The same as above: what was not typed stops no job.
+        if !is_typed && let Err(error) = options.check() {
+            warnings.push(format!("warning: RPD_BACKEND: {error}; the default is used"));
+            options.backend = None;
+        }
         (options, warnings)
     }
 

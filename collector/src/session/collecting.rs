@@ -55,8 +55,10 @@ pub fn main() -> io::Result<()> {
         }
     };
     start.warnings.iter().for_each(|warning| warn(format_args!("{warning}")));
-    let (mut agent, mut own) = (None, None);
-    let started = |pid: i32| {
+    let (mut agent, mut own, mut without_front) = (None, None, false);
+    let started = |pid: i32, without: Option<String>| {
+        without_front = without.is_some();
+        without.iter().for_each(|line| warn(format_args!("{line}")));
         agent = probes.and_then(ProbePlan::start);
         let process = command::process(&defaults, pid, &start.command);
         own = Some(process.clone());
@@ -83,7 +85,7 @@ pub fn main() -> io::Result<()> {
     }
     if let (Some(harvest), Some(usual)) = (&start.harvest, own) {
         let busy = Busy::begin(&control);
-        bring_in(harvest, &Target { place: &place, shard, usual });
+        bring_in(harvest, &Target { place: &place, shard, usual, without_front });
         busy.end();
     }
     if log::is_empty() && start.wanted == Wanted::Events {
@@ -197,14 +199,14 @@ fn begin(start: &Start, socket: OwnedFd) -> io::Result<Begun> {
 }
 
 /// Waits for the end of the command, and says when it has begun. None if it was never started.
-fn until_the_end(control: &Control, begun: impl FnOnce(i32)) -> Option<Finish> {
+fn until_the_end(control: &Control, begun: impl FnOnce(i32, Option<String>)) -> Option<Finish> {
     let (mut command, mut begun) = (None, Some(begun));
     loop {
         match control.receive(None) {
-            Received::Message(ToCollector::Started { pid }) => {
+            Received::Message(ToCollector::Started { pid, without }) => {
                 command = Some(Command::of(pid));
                 if let Some(begun) = begun.take() {
-                    begun(pid);
+                    begun(pid, without);
                 }
             }
             Received::Message(ToCollector::Finish { pid, exit }) => return Some(Finish { pid, exit }),

@@ -30,6 +30,8 @@ pub(super) enum ToCollector {
     Started {
         /// Its process id.
         pid: i32,
+        /// Why it runs without the profiler that was to start it.
+        without: Option<String>,
     },
     /// The command has ended.
     Finish {
@@ -183,10 +185,10 @@ mod tests {
     #[test]
     fn messages_arrive_whole_and_an_end_is_seen() {
         let (ours, theirs) = pair();
-        ours.send(&ToCollector::Started { pid: 7 }).unwrap();
+        ours.send(&ToCollector::Started { pid: 7, without: None }).unwrap();
         ours.send(&ToCollector::Finish { pid: 7, exit: Exit::Signal(9) }).unwrap();
         drop(ours);
-        let Received::Message(ToCollector::Started { pid: 7 }) = theirs.receive(None) else { panic!() };
+        let Received::Message(ToCollector::Started { pid: 7, .. }) = theirs.receive(None) else { panic!() };
         let Received::Message(ToCollector::Finish { exit, .. }) = theirs.receive(None) else { panic!() };
         assert_eq!(exit, Exit::Signal(9));
         assert!(matches!(theirs.receive::<ToCollector>(None), Received::Closed));

@@ -28,7 +28,7 @@ use crate::command_line::{Options, Share};
 use crate::launcher::{self, Environment, RankIdentity, RunId};
 use crate::warn;
 use control::{Control, Received, Start, ToCollector, ToLauncher, Wanted};
-use front::Front;
+use front::{Front, Running};
 use rpd_shard::identity::masked_command;
 use rpd_shard::record::RunIdentity;
 use spawn::Inherited;
@@ -153,7 +153,7 @@ impl Session {
 
         let forwarder = Forwarder::install(plan.ends_early).map_err(failed("catch signals"))?;
         let (control, theirs) = Control::pair().map_err(failed("open sockets"))?;
-        let front = Front::of(&mut plan, options, &name)?;
+        let front = Front::of(&mut plan);
         let start = start_of(options, own, plan, warnings);
         control.send(&ToCollector::Start(Box::new(start))).map_err(failed("describe the run"))?;
         let collector =
@@ -165,20 +165,22 @@ impl Session {
     pub fn run(mut self, command: &[OsString]) -> Ending {
         let started = match &self.front {
             Some(front) => front.start(command, &self.variables),
-            None => child::start(command, &self.variables),
+            None => child::start(command, &self.variables)
+                .map(|child| Running { child, without: None })
+                .map_err(Ending::Code),
         };
-        let mut child = match started {
-            Ok(child) => child,
-            Err(code) => {
+        let Running { mut child, without } = match started {
+            Ok(running) => running,
+            Err(ending) => {
                 drop(self.control);
                 spawn::wait(&mut self.collector, Instant::now() + LAST_MOMENT);
-                return Ending::Code(code);
+                return ending;
             }
         };
         let pid = child.id() as i32;
         self.forwarder.set_target(pid);
         // A collector that is gone is told about at the end.
-        let _ = self.control.send(&ToCollector::Started { pid });
+        let _ = self.control.send(&ToCollector::Started { pid, without });
         let ending = match child.wait() {
             Ok(status) => Ending::from(status),
             Err(error) => {

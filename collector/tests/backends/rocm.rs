@@ -77,9 +77,23 @@ fn a_profiler_that_does_not_start_the_program_costs_nothing_but_its_trace() {
         command.env("STAND_IN", wrong).args(["--backend", "rocprofv3", "--backend-wait", wait]);
         let stderr = runs_as_ever(&mut command);
         assert!(stderr.contains(why) && stderr.contains("--backend native"), "{wrong}: {stderr}");
-        assert!(rocm.log().contains("wrote no file"), "{}", rocm.log());
-        assert!(rocm.left().is_empty());
+        // Its log says it, too, and nothing that is not so.
+        assert!(rocm.log().contains(why) && rocm.log().contains("rocprofv3 did not run"), "{}", rocm.log());
+        assert!(!rocm.log().contains("wrote no file") && rocm.left().is_empty(), "{}", rocm.log());
     }
+}
+
+#[test]
+fn a_job_that_is_cancelled_while_the_profiler_starts_does_not_run() {
+    let Some(rocm) = Rocm::new(&ROCPROFV3) else { return };
+    let mut command = rocm.collect();
+    command.env("STAND_IN", "hangs").args(["--backend", "rocprofv3", "--", "touch", "ran"]);
+    let child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    until("the profiler", || rocm.bin.join("calls.jsonl").exists());
+    crate::support::kill(crate::support::below(child.id()).command, 15);
+    let output = crate::support::wait(child);
+    assert_eq!(ending(&output), -15, "{}", String::from_utf8_lossy(&output.stderr));
+    assert!(!rocm.bench.path("ran").exists());
 }
 
 #[test]

@@ -23,6 +23,13 @@ fn interposers_of_the_same_calls_are_refused_with_the_reason() {
 }
 
 #[test]
+fn a_variable_that_makes_no_sense_stops_no_job() {
+    let Some(rocm) = Rocm::new(&["rocprofv3"]) else { return };
+    let stderr = runs_as_ever(rocm.collect().env("RANK", "0").env("RPD_BACKEND", "rocprofv3,native"));
+    assert!(stderr.contains("warning: RPD_BACKEND: ") && rocm.calls().is_empty(), "{stderr}");
+}
+
+#[test]
 fn native_records_mpi_beside_rocprofv3() {
     let Some(rocm) = Rocm::new(&["rocprofv3"]) else { return };
     runs_as_ever(rocm.collect().args(["--backend", "rocprofv3,native", "--trace", "mpi"]));

@@ -177,7 +177,9 @@ impl<W: Write> Rows<W> {
         self.extdata.push(b'}');
         let external = Value::Int(event.args.external.unwrap_or(0));
         let extdata = Value::Text(&self.extdata);
-        let row = [category, Value::Int(stack), ZERO, external, NULL, NULL, extdata];
+        // Views join by it: rows without a correlation must not meet.
+        let stack = if stack == 0 { NULL } else { Value::Int(stack) };
+        let row = [category, stack, ZERO, external, NULL, NULL, extdata];
         Ok(self.out.push(rocpd::EVENT, &row)?)
     }
 

@@ -17,6 +17,7 @@ const PROFILE_ENDINGS: [&str; 2] = [".db", ".rpd"];
 /// Endings of files that others write, too, so that only their content tells: JSON of rocprofv3 and the PyTorch profiler, Perfetto traces,
 /// tables of omnistat.
 const SHARED_ENDINGS: [&str; 6] = [".json", ".json.gz", ".proto", ".pftrace", ".pftrace.gz", ".csv"];
+const TRACE_ENDINGS: [&str; 3] = [".proto", ".pftrace", ".pftrace.gz"];
 /// Where runs are collected unless something else is said.
 const DEFAULT_ROOT: &str = "rpd-out";
 /// Name of the output unless something else is said.
@@ -179,15 +180,18 @@ impl Profiles {
     /// Leaves traces out that lie beside databases: rocprofv3 and rocprof-sys write what they saw in both forms, and it
     /// would be there twice.
     fn pass_over_traces(&mut self) {
+        // Looking into databases takes time: thousands of them are usual, and traces beside them are not.
+        if !self.files.iter().any(|path| is_called_trace(path)) {
+            return;
+        }
         let folders: Vec<PathBuf> = (self.files.iter())
             .filter(|path| path.extension().is_some_and(|ending| ending == "db") && !is_merge(path))
             .filter_map(|path| path.parent().map(Path::to_path_buf))
             .collect();
         let is_beside =
             |path: &Path| path.parent().is_some_and(|folder| folders.iter().any(|of| of == folder));
-        let traces = self.files.extract_if(.., |path| {
-            is_beside(path) && format_of(path) == Ok(Format::PerfettoTrace) && !is_output(path)
-        });
+        let traces =
+            self.files.extract_if(.., |path| is_called_trace(path) && is_beside(path) && !is_output(path));
         for trace in traces {
             let shown = trace.display().to_string();
             let reason = format!(
@@ -239,7 +243,13 @@ pub(crate) fn is_merge(path: &Path) -> bool {
 
 /// The same of traces, too, which a merge leaves beside its inputs.
 fn is_output(path: &Path) -> bool {
-    is_merge(path) || format_of(path) == Ok(Format::PerfettoTrace) && rpd_perfetto::read::is_ours(path)
+    if is_called_trace(path) { rpd_perfetto::read::is_ours(path) } else { is_merge(path) }
+}
+
+/// Whether a file has the name of a Perfetto trace. Those that are listed are some, by their content.
+fn is_called_trace(path: &Path) -> bool {
+    let name = path.file_name().map_or_else(Default::default, |name| name.to_string_lossy());
+    TRACE_ENDINGS.iter().any(|ending| name.ends_with(ending))
 }
 
 /// Whether a file has the name that a merge gives its output.

@@ -58,8 +58,15 @@ def _is_worker():
 def _is_launcher():
     """Whether this is a program that starts the ranks, and is none."""
     words = getattr(sys, "orig_argv", None) or getattr(sys, "argv", [])
-    names = [os.path.basename(word) for word in words[1:3]] + list(words[1:4])
-    return "TORCHELASTIC_RUN_ID" not in os.environ and any(name in _LAUNCHERS for name in names)
+    program, module = "", False
+    for word in words[1:]:
+        if module or not word.startswith("-"):
+            program = word
+            break
+        if word == "-c":
+            break
+        module = word == "-m"
+    return "TORCHELASTIC_RUN_ID" not in os.environ and os.path.basename(program) in _LAUNCHERS
 
 
 def _number(name):
@@ -82,11 +89,11 @@ def _write_records(threads, path):
     """What torch without Kineto recorded, in the form in which it writes traces: times are us from the start.
 
     Its own writer fails where a range ends in another thread than it began, or began before the profiler, as with
-    collectives of gloo. Returns how many beginnings and ends have no other side.
+    collectives of gloo. Returns how many beginnings and ends have no other side, and how many ranges there are.
     """
     import json
 
-    began, beginning, unmatched = {}, None, 0
+    began, beginning, unmatched, events = {}, None, 0, 0
     for record in (record for records in threads for record in records):
         if record.name() == "__start_profile":
             beginning = beginning or record
@@ -107,8 +114,9 @@ def _write_records(threads, path):
             event["args"] = {"Input Dims": start.shapes()} if start.shapes() else {}
             trace.write(between + json.dumps(event))
             between = ",\n"
+            events += 1
         trace.write("]\n")
-    return unmatched + len(began)
+    return unmatched + len(began), events
 
 
 class _Recording:
@@ -161,12 +169,16 @@ class _Recording:
         try:
             name = os.path.join(_FOLDER, "torch-%d.pt.trace.json" % self.owner)
             boottime, realtime, after, kineto = self.times
-            unmatched = 0
+            unmatched, events = 0, 1
             if kineto:
                 profiler.__exit__(None, None, None)
                 profiler.export_chrome_trace(name + ".partial")
             else:
-                unmatched = _write_records(self.torch.autograd._disable_profiler_legacy(), name + ".partial")
+                unmatched, events = _write_records(self.torch.autograd._disable_profiler_legacy(), name + ".partial")
+            if not events:
+                _note("the program imported torch and computed nothing with it")
+                os.unlink(name + ".partial")
+                return
             facts = {
                 "pid": self.owner,
                 "rank": _integer("RANK"),
@@ -199,7 +211,8 @@ def _yield_to_others(torch, recording):
 
     def guarded(function, name):
         def begin(*arguments, **named):
-            if not _Guard.ours and os.getpid() == recording.owner and not recording.done:
+            is_on = getattr(arguments[0], "enabled", True) if arguments else True
+            if is_on and not _Guard.ours and os.getpid() == recording.owner and not recording.done:
                 recording.stop("the program started a profiler of its own (%s)" % name)
                 _note("the program started a profiler of its own (%s): the trace ends there" % name)
             return function(*arguments, **named)
@@ -256,6 +269,7 @@ def _after(seconds, action):
 
 def _attach(torch):
     import atexit
+    import threading
 
     recording = _Recording(torch)
 
@@ -268,8 +282,10 @@ def _attach(torch):
     delay, duration = _number("RPD_TORCH_DELAY"), _number("RPD_TORCH_DURATION")
     if delay > 0:
         _after(delay, recording.start)
-    else:
+    elif threading.current_thread() is threading.main_thread():
         recording.start()
+    else:
+        _in_the_main_thread(recording.start)
     if duration > 0:
         _after(delay + duration, lambda: recording.stop("the time was over"))
 
@@ -292,16 +308,17 @@ class _Finder:
             self.busy = False
         if spec is None or spec.loader is None:
             return None
-        sys.meta_path[:] = [finder for finder in sys.meta_path if finder is not self]
-        spec.loader = _Loader(spec.loader)
+        # Who only asks where torch is does not import it: this stays until somebody does.
+        spec.loader = _Loader(spec.loader, self)
         return spec
 
 
 class _Loader:
     """The loader of torch, and what comes behind it."""
 
-    def __init__(self, loader):
+    def __init__(self, loader, finder):
         self.loader = loader
+        self.finder = finder
 
     def __getattr__(self, name):
         return getattr(self.loader, name)
@@ -314,6 +331,7 @@ class _Loader:
         if spec is not None:
             spec.loader = self.loader
         module.__loader__ = self.loader
+        sys.meta_path[:] = [finder for finder in sys.meta_path if finder is not self.finder]
         self.loader.exec_module(module)
         try:
             _attach(module)

@@ -92,7 +92,8 @@ impl Contents {
                     category: self.name(event, "category_id"),
                     start: int(row, "start"),
                     end: int(row, "end"),
-                    stack: int(event, "stack_id"),
+                    // What has no correlation must meet nothing where rows are joined.
+                    stack: if event["stack_id"] == OwnedValue::Null { 0 } else { int(event, "stack_id") },
                     external: int(event, "correlation_id"),
                     args: json(event).get("args").cloned().unwrap_or_else(|| serde_json::json!({})),
                 });
