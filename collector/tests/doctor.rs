@@ -131,3 +131,53 @@ fn a_mistake_is_a_mistake() {
     let output = run(doctor(&bench).args(["--ranks", "many"]));
     assert_eq!((ending(&output), output.stdout.len()), (2, 0), "{output:?}");
 }
+
+/// Runs the doctor with a file of `#!/bin/sh` as `rocprofv3`, and options.
+fn with_rocprofv3(bench: &Bench, options: &[&str]) -> Output {
+    let bin = bench.path("bin");
+    std::fs::create_dir_all(&bin).unwrap();
+    let tool = bin.join("rocprofv3");
+    std::fs::write(
+        &tool,
+        "#!/bin/sh\necho 'rocprofv3 version: 1.0.0'; echo '--output-format {rocpd,json}'\n",
+    )
+    .unwrap();
+    std::fs::set_permissions(&tool, std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
+    std::fs::create_dir_all(bench.path("scratch")).unwrap();
+    let mut command = doctor(bench);
+    let path = std::env::join_paths(
+        [bin].into_iter().chain(std::env::split_paths(&std::env::var_os("PATH").unwrap())),
+    );
+    command.env("PATH", path.unwrap()).env("TMPDIR", bench.path("scratch"));
+    run(command.args(options).args(["--", "true"]))
+}
+
+#[test]
+fn a_profiler_that_is_there_stands_in_front_of_the_command() {
+    let Some(bench) = Bench::new() else { return };
+    let output = with_rocprofv3(&bench, &["--backend", "rocprofv3"]);
+    let text = lines(&output).join("\n");
+    assert_eq!((ending(&output), output.stderr.len()), (0, 0), "{output:?}");
+    for wanted in ["/rocprofv3 ", "what rocprofv3 records; ranks: all", "  backend   rocprofv3"] {
+        assert!(text.contains(wanted), "{wanted} in\n{text}");
+    }
+    assert!(!text.contains("LD_PRELOAD="), "{text}");
+    assert_eq!(std::fs::read_dir(bench.path("scratch")).unwrap().count(), 0, "scratch is left");
+}
+
+#[test]
+fn a_profiler_that_is_missing_is_a_problem() {
+    let Some(bench) = Bench::new() else { return };
+    let output =
+        run(doctor(&bench).args(["--backend", "native,rocprof-sys", "--trace", "system", "--", "true"]));
+    assert_problem(&output, "backend", "rocprof-sys is not installed");
+    assert!(lines(&output).iter().any(|line| line.trim() == "backend   native"), "{output:?}");
+}
+
+#[test]
+fn profilers_that_cannot_be_together_are_a_problem() {
+    let Some(bench) = Bench::new() else { return };
+    let output = with_rocprofv3(&bench, &["--backend", "native,rocprofv3"]);
+    assert_problem(&output, "backend", "rocprofv3 and native both put themselves in the place of roctx");
+    assert_eq!(std::fs::read_dir(bench.path("scratch")).unwrap().count(), 0, "scratch is left");
+}

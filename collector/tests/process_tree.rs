@@ -176,8 +176,8 @@ int main(void) {
     let output = bench.run(&program, &[]);
     assert_eq!((ending(&output), output.stdout.len()), (0, 0));
     let trace = bench.trace();
-    assert_eq!(trace.ranges.len() as u64 + trace.lost(), 10_000);
-    assert_eq!((trace.lost(), trace.threads.len()), (0, 10_000));
+    assert_eq!(trace.ledger(), []);
+    assert_eq!((trace.ranges.len(), trace.threads.len()), (10_000, 10_000));
 }
 
 /// More threads at a time than there is memory for rings: what is not recorded is counted.

@@ -2,16 +2,17 @@
 //!
 //! Nothing of the command is run, and nothing is left behind.
 
+mod backends;
 mod folder;
 mod library;
 mod memory;
 mod program;
 mod surroundings;
 
-use crate::backend::{Backend, BackendChoice, Plan};
 use crate::command_line::Options;
 use crate::launcher::Environment;
 use crate::session::{self, Identity};
+use backends::Prepared;
 use clap::{CommandFactory, FromArgMatches};
 use program::Program;
 use rpd_shard::identity::masked_command;
@@ -96,7 +97,9 @@ pub fn main(arguments: &[OsString]) -> i32 {
     report.print("clocks", surroundings::clocks(options.probe_choice(), &identity, &environment));
     report.print("mpi", surroundings::mpi(program.as_ref()));
     report.print("rocm", surroundings::rocm());
-    what_would_happen(&options, &identity);
+    let prepared = Prepared::of(&options, &identity);
+    report.print("backend", prepared.check(&options));
+    what_would_happen(&options, &identity, &prepared);
     match report.problems {
         0 => 0,
         n => {
@@ -117,7 +120,7 @@ fn options(arguments: &[OsString]) -> Options {
     Options::from_arg_matches(&matches).unwrap_or_else(|error| error.exit())
 }
 
-fn what_would_happen(options: &Options, identity: &Identity) {
+fn what_would_happen(options: &Options, identity: &Identity, prepared: &Prepared) {
     let line = |about: &str, text: &dyn Display| say(format_args!("  {about:9} {text}"));
     say(format_args!("\nwhat would happen"));
     let command: Vec<String> =
@@ -128,21 +131,17 @@ fn what_would_happen(options: &Options, identity: &Identity) {
         line("command", &format_args!("{command}, as if rpd-collect was not there: RPD_DISABLE is set"));
         return;
     }
-    let (backends, why) = options.asked().choice.resolve(options.asked().library);
-    let native = backends.contains(&Backend::Native);
-    let plan = Plan { native, ..Plan::default() };
-    let set = session::variables(options, &plan, "@rpd-...").unwrap_or_default();
-    let set: Vec<String> =
-        set.iter().map(|(name, value)| format!("{name}={}", value.to_string_lossy())).collect();
-    line("command", &format_args!("{} {command}", set.join(" ")));
-    let names = BackendChoice::These(backends).to_string();
-    line("backend", &why.map_or(names, |why| why.trim_start_matches("backend ").to_owned()));
+    let set = session::variables(options, &prepared.plan, "@rpd-...").unwrap_or_default();
+    let set = set.iter().map(|(name, value)| format!("{name}={}", value.to_string_lossy()));
+    let front = prepared.plan.front.iter().map(|word| word.to_string_lossy().into_owned());
+    let words: Vec<String> = set.chain(front).chain([command]).collect();
+    line("command", &words.join(" "));
+    line("backend", &prepared.names());
     let run = &identity.run;
     line("run id", &format_args!("{} (from {})", run.id, run.from));
     let file = format!("rank-{:05}.rpdshard", identity.rank.rank.unwrap_or(0));
     line("shard", &identity.root.join(&run.id).join(file).display());
     let ranks = options.ranks.clone().unwrap_or_default();
-    let trace = options.trace.clone().unwrap_or_default();
-    line("recorded", &format_args!("{trace}; ranks: {ranks}"));
+    line("recorded", &format_args!("{}; ranks: {ranks}", prepared.recorded(options)));
     line("at most", &crate::command_line::Size(options.max_bytes()));
 }

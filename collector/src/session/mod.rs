@@ -98,7 +98,7 @@ impl Identity {
     }
 
     /// Names this rank in the name of a folder on its node.
-    fn label(&self) -> String {
+    pub fn label(&self) -> String {
         let rank = self.rank.rank.map_or("none".to_owned(), |rank| format!("{rank:05}"));
         let run: String = self.run.id.chars().filter(char::is_ascii_alphanumeric).take(40).collect();
         format!("{run}-{rank}")

@@ -7,6 +7,7 @@ use rpd_shard::file::BlockKind;
 use rpd_shard::model::native::{COMMUNICATOR, MARK, MPI_CALL, RANGE, RCCL_CALL};
 use rpd_shard::model::rocpd::INFO_THREAD;
 use rpd_shard::model::{Kind, TableId, Value};
+use rpd_shard::record::Loss;
 use std::collections::BTreeMap;
 use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
@@ -279,10 +280,14 @@ impl Trace {
         self.ranges.iter().filter(|row| text(row, "name_id") == name).count()
     }
 
-    /// Rows in the loss ledger.
+    /// The loss ledger.
+    pub(crate) fn ledger(&self) -> &[Loss] {
+        &self.shard.ledger.as_ref().expect("a finished shard has a ledger").losses
+    }
+
+    /// Rows in the loss ledger, as far as their number is known.
     pub(crate) fn lost(&self) -> u64 {
-        let ledger = self.shard.ledger.as_ref().expect("a finished shard has a ledger");
-        ledger.losses.iter().filter_map(|loss| loss.rows).sum()
+        self.ledger().iter().filter_map(|loss| loss.rows).sum()
     }
 }
 

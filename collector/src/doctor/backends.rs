@@ -1,0 +1,81 @@
+//! Profilers: prepared as for a run, in a folder that goes again.
+
+use super::Finding;
+use crate::backend::{self, Backend, BackendChoice, Plan, scratch};
+use crate::command_line::Options;
+use crate::session::Identity;
+use std::path::Path;
+
+/// What a run would start the command with. Removes what was made for it on the node.
+pub(super) struct Prepared {
+    pub(super) plan: Plan,
+    /// Those that are there.
+    pub(super) usable: Vec<Backend>,
+    /// Why, where nobody has named them.
+    why: Option<String>,
+}
+
+impl Prepared {
+    /// Finds the profilers, and asks them for their versions.
+    pub(super) fn of(options: &Options, identity: &Identity) -> Prepared {
+        let asked = options.asked();
+        let is_recorded = options.ranks.clone().unwrap_or_default().contains(identity.rank.rank);
+        let plan = backend::plan(&asked, &identity.label(), is_recorded);
+        let (mut usable, why) = asked.choice.resolve(asked.library);
+        let prepared = |backend: &Backend| {
+            let mut harvested = plan.harvest.iter().flat_map(|harvest| &harvest.backends);
+            harvested.any(|name| name == backend.name())
+        };
+        usable.retain(|backend| *backend == Backend::Native || !is_recorded || prepared(backend));
+        Prepared { plan, usable, why }
+    }
+
+    /// Whether what is asked for is there, and goes together.
+    pub(super) fn check(&self, options: &Options) -> Vec<Finding> {
+        if let Err(error) = options.check() {
+            return vec![Finding::problem(error, "a run refuses this, and starts no command")];
+        }
+        let mut findings: Vec<Finding> = self.plan.said.iter().map(|line| finding(line)).collect();
+        if findings.is_empty() {
+            findings.push(self.why.as_deref().map_or_else(|| Finding::Ok(self.names()), finding));
+        }
+        findings
+    }
+
+    /// The names of those that are there.
+    pub(super) fn names(&self) -> String {
+        BackendChoice::These(self.usable.clone()).to_string()
+    }
+
+    /// What is recorded, and by whom.
+    pub(super) fn recorded(&self, options: &Options) -> String {
+        let trace = options.trace.clone().unwrap_or_default();
+        let each = self.usable.iter().map(|backend| match backend {
+            Backend::Native => trace.to_string(),
+            other => format!("what {} records", other.name()),
+        });
+        match each.collect::<Vec<_>>() {
+            nothing if nothing.is_empty() => "identity and clocks alone".to_owned(),
+            each => each.join(", and "),
+        }
+    }
+}
+
+impl Drop for Prepared {
+    fn drop(&mut self) {
+        if let Some(harvest) = &self.plan.harvest {
+            scratch::remove(Path::new(&harvest.scratch));
+        }
+    }
+}
+
+/// From a line for the log: its last part is what to do.
+fn finding(line: &str) -> Finding {
+    let Some(warning) = line.strip_prefix("warning: ") else {
+        return Finding::Ok(line.trim_start_matches("backend ").to_owned());
+    };
+    match warning.rsplit_once("; ").or_else(|| warning.rsplit_once(": ")) {
+        Some((what, next)) => Finding::problem(what, next),
+        None => Finding::problem(warning, "see docs/BACKENDS.md"),
+    }
+}
