@@ -178,7 +178,8 @@ fn receive_message(connection: &OwnedFd) -> Received {
         match recvmsg(connection, &mut parts, &mut control, RecvFlags::CMSG_CLOEXEC | RecvFlags::DONTWAIT) {
             Ok(message) => message.bytes,
             Err(Errno::AGAIN | Errno::INTR) => return Received::NotYet,
-            Err(_) => return Received::Closed,
+            // The kernel could not give it to us: what came with it is lost, and counted.
+            Err(_) => return Received::Message(None, None),
         };
     let mut file = None;
     for message in control.drain() {
