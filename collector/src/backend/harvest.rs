@@ -4,6 +4,7 @@
 //! folder stays: nothing is thrown away that is nowhere else.
 
 use super::debug_agent::{self, DUMP, Fault};
+use super::found::{Found, files_in, flat_name, is_trace};
 use super::{scratch, start};
 use crate::output::ShardPlace;
 use crate::warn;
@@ -20,18 +21,14 @@ use std::fs::{self, File};
 use std::io::{self, BufWriter, Read, Write};
 use std::path::{Path, PathBuf};
 
-/// Folders in folders that are looked into.
-const MAX_DEPTH: usize = 6;
-/// Files that are looked at.
-const MAX_FILES: usize = 100_000;
 /// Lines about one file.
 const MAX_TOLD: usize = 5;
 /// Most bytes of a text that a hook left for the log, or of a dump that is searched.
 const MAX_TEXT: u64 = 64 << 20;
 /// Bytes that are written at once.
 const WRITE_BYTES: usize = 1 << 20;
-/// Endings of files that a profiler writes for people, and that hold no events that are nowhere else.
-const FOR_PEOPLE: [&str; 8] = ["txt", "csv", "cfg", "py", "pyc", "note", "partial", "log"];
+/// Texts of one profiler that are fetched.
+const MAX_TEXTS: usize = 200;
 
 /// What is fetched when the command has ended.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -112,18 +109,24 @@ struct Gathering<'a> {
 impl Gathering<'_> {
     /// The files of one profiler.
     fn backend(&mut self, backend: &str, folder: &Path) {
-        let files = files_in(folder);
-        for note in files.iter().filter(|path| has_ending(path, "note")) {
+        let found = Found::in_folder(folder);
+        for note in &found.notes {
             for line in text_of(note).lines().take(MAX_TOLD) {
                 warn(format_args!("{backend}: {line}"));
             }
         }
+        if found.more || found.texts.len() > MAX_TEXTS {
+            self.lost = true;
+            warn(format_args!(
+                "warning: {backend}: not all of its files are fetched: they are too many, or too deep in folders"
+            ));
+        }
+        for text in found.texts.iter().take(MAX_TEXTS) {
+            self.keep_beside(&format!("{backend}."), text, folder);
+        }
         // rocprof-sys writes the same events in two formats; RocPD has more of what belongs together.
-        let mut files: Vec<(PathBuf, Result<Format, &'static str>)> = files
-            .into_iter()
-            .filter(|path| !is_for_people(path))
-            .map(|path| (path.clone(), format_of(&path)))
-            .collect();
+        let mut files: Vec<(PathBuf, Result<Format, &'static str>)> =
+            found.traces.into_iter().map(|path| (path.clone(), format_of(&path))).collect();
         let databases: BTreeSet<Option<String>> = files
             .iter()
             .filter(|(_, format)| *format == Ok(Format::RocPd))
@@ -141,8 +144,10 @@ impl Gathering<'_> {
             match format {
                 Ok(format) => taken += usize::from(self.file(backend, taken + 1, path, *format)),
                 Err(reason) => {
-                    self.lost = true;
                     warn(format_args!("warning: {backend}: {} {reason}", path.display()));
+                    if fs::metadata(path).is_ok_and(|found| found.len() > 0) {
+                        self.keep_beside(&format!("{backend}."), path, folder);
+                    }
                 }
             }
         }
@@ -216,7 +221,7 @@ impl Gathering<'_> {
                 if !has_rows {
                     let _ = fs::remove_file(&name);
                 }
-                if format == Format::RocPd && !has_rows && self.copy(&label, path) {
+                if format == Format::RocPd && !has_rows && self.copy(&label, "db", path).is_ok() {
                     warn(format_args!("{backend}: {reason}"));
                     return true;
                 }
@@ -227,15 +232,14 @@ impl Gathering<'_> {
         }
     }
 
-    /// A database that is no shard, for a merge as it is. Returns whether that worked.
-    fn copy(&self, label: &str, path: &Path) -> bool {
-        let Ok((mut file, name)) = self.target.place.create_beside(label, "db") else { return false };
-        let copied = File::open(path).and_then(|mut from| io::copy(&mut from, &mut file));
-        if let Err(error) = &copied {
-            let _ = fs::remove_file(&name);
-            warn(format_args!("warning: {} cannot be copied: {error}", path.display()));
+    /// Copies a file to the run's folder as it is.
+    fn copy(&self, label: &str, ending: &str, path: &Path) -> io::Result<()> {
+        let mut from = File::open(path)?;
+        if from.metadata()?.len() > self.target.place.max_bytes {
+            return Err(io::Error::other("it is larger than --max-size"));
         }
-        copied.is_ok()
+        let (mut to, name) = self.target.place.create_beside(label, ending).map_err(io::Error::other)?;
+        io::copy(&mut from, &mut to).map(drop).inspect_err(|_| drop(fs::remove_file(&name)))
     }
 
     fn owner(&self) -> Owner {
@@ -256,13 +260,15 @@ impl Gathering<'_> {
         let text = bytes_of(&path);
         let Some(fault) = debug_agent::fault_in(&text) else {
             if !text.is_empty() {
-                self.keep_beside("debug-agent", "txt", &path);
+                self.keep_as("debug-agent", "txt", &path);
             }
             return;
         };
-        self.keep_beside("debug-agent", "txt", &path);
-        for (number, object) in files_in(&folder.join(debug_agent::CODE_OBJECTS)).iter().enumerate() {
-            self.keep_beside(&format!("code-object-{}", number + 1), "co", object);
+        self.keep_as("debug-agent", "txt", &path);
+        let (objects, more) = files_in(&folder.join(debug_agent::CODE_OBJECTS));
+        self.lost |= more;
+        for (number, object) in objects.iter().enumerate() {
+            self.keep_as(&format!("code-object-{}", number + 1), "co", object);
         }
         let from = fault.code_object.as_deref().map_or(String::new(), |uri| format!(", code object {uri}"));
         let reason = fault.reason.as_deref().map_or(String::new(), |reason| format!(" ({reason})"));
@@ -275,14 +281,14 @@ impl Gathering<'_> {
         }
     }
 
-    fn keep_beside(&mut self, label: &str, ending: &str, path: &Path) {
-        let copied = self.target.place.create_beside(label, ending).map_err(io::Error::other).and_then(
-            |(mut to, _)| {
-                let mut from = File::open(path)?;
-                io::copy(&mut from, &mut to)
-            },
-        );
-        if let Err(error) = copied {
+    /// A file that is no trace, under its own name behind the rank's.
+    fn keep_beside(&mut self, label: &str, path: &Path, folder: &Path) {
+        let (name, ending) = flat_name(path, folder);
+        self.keep_as(&format!("{label}{name}"), &ending, path);
+    }
+
+    fn keep_as(&mut self, label: &str, ending: &str, path: &Path) {
+        if let Err(error) = self.copy(label, ending, path) {
             self.lost = true;
             warn(format_args!("warning: {} cannot be copied: {error}", path.display()));
         }
@@ -307,41 +313,6 @@ impl Gathering<'_> {
         shard.finish()?.flush()?;
         Ok(())
     }
-}
-
-/// The regular files below a folder, by name. Links are not followed.
-fn files_in(folder: &Path) -> Vec<PathBuf> {
-    let mut files = Vec::new();
-    let mut folders = vec![(folder.to_owned(), 0)];
-    while let Some((folder, depth)) = folders.pop() {
-        for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
-            match entry.file_type() {
-                Ok(kind) if kind.is_dir() && depth < MAX_DEPTH => folders.push((entry.path(), depth + 1)),
-                Ok(kind) if kind.is_file() && files.len() < MAX_FILES => files.push(entry.path()),
-                _ => {}
-            }
-        }
-    }
-    files.sort();
-    files
-}
-
-fn has_ending(path: &Path, ending: &str) -> bool {
-    path.extension().is_some_and(|found| found == ending)
-}
-
-/// What is no trace: texts, settings, and what belongs to a file beside it.
-fn is_for_people(path: &Path) -> bool {
-    let name = path.file_name().map_or(String::new(), |name| name.to_string_lossy().into_owned());
-    FOR_PEOPLE.iter().any(|ending| has_ending(path, ending))
-        // What rocprof-sys says of itself.
-        || ["metadata-", "functions-"].iter().any(|begin| name.starts_with(begin) && has_ending(path, "json"))
-        || ["-wal", "-shm", "-journal", ".rpd.json"].iter().any(|ending| name.ends_with(ending))
-        || path.components().any(|part| part.as_os_str() == "__pycache__")
-}
-
-fn is_trace(path: &Path) -> bool {
-    ["proto", "pftrace"].iter().any(|ending| has_ending(path, ending))
 }
 
 /// The last number in a file's name: profilers put the process there.
@@ -371,15 +342,5 @@ mod tests {
         assert_eq!(pid("perfetto-trace-4711.proto").as_deref(), Some("4711"));
         assert_eq!(pid("/d7/rocpd-4711.db").as_deref(), Some("4711"));
         assert_eq!(pid("trace.db"), None);
-    }
-
-    #[test]
-    fn texts_and_journals_are_no_traces() {
-        for text in
-            ["wall_clock-1.txt", "a.db-wal", "python/__pycache__/x.bin", "torch-1.pt.trace.json.rpd.json"]
-        {
-            assert!(is_for_people(Path::new(text)), "{text}");
-        }
-        assert!(!is_for_people(Path::new("torch-1.pt.trace.json")));
     }
 }

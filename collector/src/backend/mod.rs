@@ -12,10 +12,12 @@
 //! * `tool`: finding a program of ROCm, and asking it what it can do.
 //! * [`scratch`]: the folder on the node that they write to.
 //! * [`start`]: whether a profiler has started the command is known by a mark that the command's own process leaves.
+//! * `found`: the files that it left, told apart by their names.
 //! * [`harvest`]: runs in the collector process when the command has ended.
 
 pub mod choice;
 mod debug_agent;
+mod found;
 pub mod harvest;
 mod plan;
 mod rocprof_sys;

@@ -2,7 +2,7 @@
 """Stands for AMD's profilers, of which none runs without a GPU: it is called by their names, checks that it is called
 as their documents say, starts the program, and leaves a real file of the format.
 
-STAND_IN says what goes wrong: fails, hangs, silent, cut, forks. STAND_IN_AGE=old is a release of ROCm 6.
+STAND_IN says what goes wrong: fails, hangs, silent, cut, forks; or that there are tables, too. STAND_IN_AGE=old is a release of ROCm 6.
 """
 import json
 import os
@@ -101,6 +101,9 @@ def files_of(pid, words):
             yield os.path.join(folder, "%d_results.json" % pid), json_file
         else:
             yield os.path.join(folder, "%d_results.db" % pid), database
+        if WRONG == "tables":
+            open(os.path.join(folder, "%d_kernel_stats.csv" % pid), "w").write('"Name","Calls","TotalDurationNs"\n')
+            open(os.path.join(folder, "%d_results.otf2" % pid), "w").write("OTF2")
     else:
         folder = os.environ["ROCPROFSYS_OUTPUT_PATH"]
         open(os.path.join(folder, "wall_clock-%d.txt" % pid), "w").write("for people")

@@ -34,6 +34,28 @@ fn rocprofv3_is_called_as_documented_and_its_database_becomes_the_ranks_shard() 
     assert!(rocm.log().contains("rocprofv3 1.0.0, output as rocpd"), "{}", rocm.log());
 }
 
+/// The names of what lies beside the shards of rank 3 and begins like this.
+fn beside(rocm: &Rocm, begin: &str) -> Vec<String> {
+    let entries = std::fs::read_dir(rocm.bench.path("out/run")).unwrap();
+    let names = entries.map(|entry| entry.unwrap().file_name().to_string_lossy().into_owned());
+    let mut names: Vec<String> = names.filter(|name| name.starts_with(begin)).collect();
+    names.sort();
+    names
+}
+
+#[test]
+fn tables_and_texts_of_a_profiler_come_to_the_shards() {
+    let Some(rocm) = Rocm::new(&ROCPROFV3) else { return };
+    runs_as_ever(rocm.collect().env("STAND_IN", "tables").args(["--backend", "rocprofv3"]));
+    let names = beside(&rocm, "rank-00003.rocprofv3.");
+    let [table, unknown] = &names[..] else { panic!("{names:?}") };
+    assert!(table.ends_with("_kernel_stats.csv") && unknown.ends_with("_results.otf2"), "{names:?}");
+    let text = std::fs::read_to_string(rocm.bench.path("out/run").join(table)).unwrap();
+    assert!(text.starts_with("\"Name\",\"Calls\""), "{text}");
+    assert_eq!(rocm.shards("rocprofv3").len(), 1);
+    assert!(rocm.left().is_empty(), "{:?}", rocm.left());
+}
+
 #[test]
 fn rocm_6_writes_json_and_options_of_the_user_come_in_the_place_of_ours() {
     let Some(rocm) = Rocm::new(&ROCPROFV3) else { return };

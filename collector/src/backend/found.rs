@@ -1,0 +1,157 @@
+//! The files that a profiler left in its folder, told apart by their names.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+/// Folders in folders that are looked into.
+const MAX_DEPTH: usize = 6;
+/// Files that are looked at.
+const MAX_FILES: usize = 100_000;
+/// Endings of what is for the hooks and profilers themselves.
+const INTERNAL: [&str; 4] = ["cfg", "py", "pyc", "partial"];
+/// Endings of what a profiler writes for people.
+const FOR_PEOPLE: [&str; 3] = ["txt", "csv", "log"];
+/// Characters of a name that is made of a path.
+const LONGEST_NAME: usize = 120;
+
+/// The regular files below a folder, by name. Links are not followed.
+#[derive(Default)]
+pub(super) struct Found {
+    /// Lines for the log that a hook left.
+    pub(super) notes: Vec<PathBuf>,
+    /// Tables and texts for people.
+    pub(super) texts: Vec<PathBuf>,
+    /// All that may be a trace.
+    pub(super) traces: Vec<PathBuf>,
+    /// There is more, too deep or too many.
+    pub(super) more: bool,
+}
+
+impl Found {
+    /// Looks into a folder and those below it.
+    pub(super) fn in_folder(folder: &Path) -> Found {
+        let (files, more) = files_in(folder);
+        let mut found = Found { more, ..Found::default() };
+        for path in files.into_iter().filter(|path| !is_internal(path)) {
+            if has_ending(&path, &["note"]) {
+                found.notes.push(path);
+            } else if has_ending(&path, &FOR_PEOPLE) {
+                found.texts.push(path);
+            } else {
+                found.traces.push(path);
+            }
+        }
+        found
+    }
+}
+
+/// The files below a folder, and whether there are more that were not looked at.
+pub(super) fn files_in(folder: &Path) -> (Vec<PathBuf>, bool) {
+    let (mut files, mut more) = (Vec::new(), false);
+    let mut folders = vec![(folder.to_owned(), 0)];
+    while let Some((folder, depth)) = folders.pop() {
+        for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
+            match entry.file_type() {
+                Ok(kind) if kind.is_dir() && depth < MAX_DEPTH => folders.push((entry.path(), depth + 1)),
+                Ok(kind) if kind.is_file() && files.len() < MAX_FILES => files.push(entry.path()),
+                Ok(kind) => more |= kind.is_dir() || kind.is_file(),
+                Err(_) => more = true,
+            }
+        }
+    }
+    files.sort();
+    (files, more)
+}
+
+/// What belongs to a file beside it, what the hooks are made of, and what rocprof-sys says of itself, with its whole
+/// environment.
+fn is_internal(path: &Path) -> bool {
+    let name = path.file_name().map_or(String::new(), |name| name.to_string_lossy().into_owned());
+    has_ending(path, &INTERNAL)
+        || ["metadata-", "functions-"].iter().any(|begin| name.starts_with(begin) && name.ends_with(".json"))
+        || ["-wal", "-shm", "-journal", ".rpd.json"].iter().any(|ending| name.ends_with(ending))
+        || path.components().any(|part| part.as_os_str() == "__pycache__")
+}
+
+fn has_ending(path: &Path, endings: &[&str]) -> bool {
+    path.extension().is_some_and(|found| endings.iter().any(|ending| found == *ending))
+}
+
+/// Whether a file has the name of a Perfetto trace.
+pub(super) fn is_trace(path: &Path) -> bool {
+    has_ending(path, &["proto", "pftrace"])
+}
+
+/// A path below a folder as the name of one file, and its ending: `node7/41_kernel_stats.csv` is
+/// `node7.41_kernel_stats` and `csv`.
+pub(super) fn flat_name(path: &Path, folder: &Path) -> (String, String) {
+    let plain = |text: &str| -> String {
+        let plain = |c: char| if c.is_ascii_alphanumeric() || "._-".contains(c) { c } else { '_' };
+        text.chars().map(plain).collect()
+    };
+    let below = path.strip_prefix(folder).unwrap_or(path);
+    let ending = below.extension().map_or("txt".to_owned(), |ending| plain(&ending.to_string_lossy()));
+    let parts: Vec<String> = below
+        .with_extension("")
+        .components()
+        .map(|part| plain(&part.as_os_str().to_string_lossy()))
+        .collect();
+    let name = parts.join(".");
+    // The end of a path says more than its beginning.
+    let cut = name.len().saturating_sub(LONGEST_NAME);
+    (name.get(cut..).unwrap_or_default().to_owned(), ending.chars().take(LONGEST_NAME).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn texts_journals_and_traces_are_told_apart() {
+        let folder = tempfile::tempdir().unwrap();
+        let names = [
+            "node/1_results.db",
+            "node/1_results.db-wal",
+            "node/1_kernel_stats.csv",
+            "hook.note",
+            "settings.cfg",
+            "python/__pycache__/x.bin",
+            "torch-1.pt.trace.json",
+            "torch-1.pt.trace.json.rpd.json",
+            "metadata-1.json",
+            "wall_clock-1.txt",
+        ];
+        for name in names {
+            let path = folder.path().join(name);
+            fs::create_dir_all(path.parent().unwrap()).unwrap();
+            fs::write(path, "x").unwrap();
+        }
+        let found = Found::in_folder(folder.path());
+        let names = |paths: &[PathBuf]| -> Vec<(String, String)> {
+            paths.iter().map(|path| flat_name(path, folder.path())).collect()
+        };
+        let of = |name: &str, ending: &str| (name.to_owned(), ending.to_owned());
+        assert_eq!(names(&found.notes), [of("hook", "note")]);
+        assert_eq!(names(&found.texts), [of("node.1_kernel_stats", "csv"), of("wall_clock-1", "txt")]);
+        assert_eq!(names(&found.traces), [of("node.1_results", "db"), of("torch-1.pt.trace", "json")]);
+        assert!(!found.more);
+    }
+
+    #[test]
+    fn what_is_too_deep_is_told() {
+        let folder = tempfile::tempdir().unwrap();
+        let deep = (0..=MAX_DEPTH).fold(folder.path().to_owned(), |path, _| path.join("d"));
+        fs::create_dir_all(&deep).unwrap();
+        fs::write(deep.join("trace.db"), "x").unwrap();
+        let found = Found::in_folder(folder.path());
+        assert!(found.more && found.traces.is_empty());
+    }
+
+    #[test]
+    fn a_name_is_plain_and_not_too_long() {
+        let (name, ending) = flat_name(Path::new("/s/a b/c\"d.tx t"), Path::new("/s"));
+        assert_eq!((name.as_str(), ending.as_str()), ("a_b.c_d", "tx_t"));
+        let (name, _) = flat_name(Path::new(&format!("/s/{}.db", "é".repeat(300))), Path::new("/s"));
+        assert_eq!(name.len(), LONGEST_NAME);
+    }
+}
