@@ -27,6 +27,25 @@ for x, y in DataLoader(data, batch_size=8, num_workers=2):
 dist.destroy_process_group()
 "#;
 
+/// Two ranks by torch.multiprocessing.spawn, each with a worker that loads data and is spawned, too.
+const SPAWN: &str = r#"
+import os, torch, torch.distributed as dist, torch.multiprocessing as mp
+from torch.utils.data import DataLoader, TensorDataset
+
+def rank(index, size):
+    dist.init_process_group("gloo", rank=index, world_size=size)
+    data = TensorDataset(torch.arange(8.0))
+    total = torch.zeros(1)
+    for (x,) in DataLoader(data, batch_size=4, num_workers=1, multiprocessing_context="spawn"):
+        total += x.sum()
+    dist.all_reduce(total)
+    print(f"{index} {total.item()}\n", end="", flush=True)
+    dist.destroy_process_group()
+
+if __name__ == "__main__":
+    mp.spawn(rank, args=(2,), nprocs=2)
+"#;
+
 /// A program with a profiler of its own.
 const OWN: &str = r#"
 import importlib.util
@@ -131,6 +150,30 @@ fn losses_are_the_same_to_the_last_bit_and_workers_are_left_alone() {
                FROM regions r JOIN (SELECT pid AS id, start, end FROM rocpd_info_process) p ON p.id = r.pid
                WHERE r.name = 'aten::mse_loss'";
     assert_eq!(database.rows(sql), [["16", "2", "16"]], "{}", outcome.stderr);
+}
+
+#[test]
+fn ranks_that_torch_spawns_are_recorded_and_their_workers_are_not() {
+    let Some(python) = python() else { return };
+    let folder = tempfile::tempdir().unwrap();
+    let path = script(folder.path(), "spawn.py", SPAWN);
+    let outcome = job(folder.path(), python, &path, Some(&["--backend", "torch"]))
+        .env("MASTER_ADDR", "127.0.0.1")
+        .env("MASTER_PORT", free_port().to_string())
+        .run()
+        .success();
+    let mut lines: Vec<&str> = outcome.stdout.lines().collect();
+    lines.sort_unstable();
+    assert_eq!(lines, ["0 56.0", "1 56.0"], "{outcome:?}");
+    let run = folder.path().join("out/run");
+    let files = fs::read_dir(&run).unwrap().map(|entry| entry.unwrap().path());
+    let shards = files.filter(|path| path.to_string_lossy().contains(".torch-"));
+    let mut ranks: Vec<_> = shards
+        .map(|path| Shard::open(&path).unwrap().processes[&1].clone())
+        .map(|process| (process.rank, process.worker))
+        .collect();
+    ranks.sort_unstable();
+    assert_eq!(ranks, [(Some(0), false), (Some(1), false)]);
 }
 
 #[test]

@@ -161,8 +161,7 @@ impl Gathering<'_> {
     fn why_nothing(&self, backend: &str) -> String {
         match (backend, self.target.usual.exit) {
             ("torch", Some(Exit::Code(0))) => {
-                "the program did not import torch or computed nothing with it, ended by os._exit, was started by \
-                 torch.multiprocessing.spawn, or runs its own profiler"
+                "the program did not import torch or computed nothing with it, ended by os._exit, or runs its own profiler"
                     .to_owned()
             }
             ("torch", Some(Exit::Signal(signal))) => format!(

@@ -6,7 +6,8 @@ a trace when the program ends. What it promises:
 * A sitecustomize that was there before is run as if this one were not there.
 * Nothing is imported before the program imports torch, and nothing is printed.
 * Signals, exit status and output are none of its business.
-* Worker processes (DataLoader, multiprocessing, other forks) and launchers (torchrun) are left alone.
+* Worker processes (DataLoader, multiprocessing, other forks) and launchers (torchrun) are left alone. What
+  torch.multiprocessing.spawn starts is a rank, and no worker.
 * A program that starts a profiler of its own keeps it: this one ends before that begins.
 * An error in here is a line in a file, and never one in the program.
 """
@@ -15,6 +16,9 @@ import os
 import sys
 
 _FOLDER = os.environ.get("RPD_TORCH_OUTPUT", "")
+# Where functions are from that run a rank in a process that multiprocessing has started.
+_RANKS = ("torch.multiprocessing.spawn",)
+_WORLD_SIZES = ("WORLD_SIZE", "SLURM_NTASKS", "OMPI_COMM_WORLD_SIZE", "PMI_SIZE")
 _LAUNCHERS = ("torchrun", "torch.distributed.run", "torch.distributed.launch", "accelerate", "deepspeed")
 
 
@@ -81,6 +85,18 @@ def _integer(name):
     return int(text) if text.isdecimal() and len(text) < 10 else None
 
 
+def _rank_of(torch, index):
+    """Rank and number of ranks: of the process group, by the variables, or the number that spawn has given where there
+    is no other process with ranks."""
+    group = getattr(torch, "distributed", None)
+    if group is not None and group.is_available() and group.is_initialized():
+        return group.get_rank(), group.get_world_size()
+    rank = _integer("RANK")
+    if rank is None and not any((_integer(name) or 1) > 1 for name in _WORLD_SIZES):
+        rank = index
+    return rank, _integer("WORLD_SIZE")
+
+
 def _is_on(name):
     return os.environ.get(name, "").lower() in ("1", "on", "true", "yes")
 
@@ -122,8 +138,9 @@ def _write_records(threads, path):
 class _Recording:
     """One profiler of one process."""
 
-    def __init__(self, torch):
+    def __init__(self, torch, index):
         self.torch = torch
+        self.index = index
         self.owner = os.getpid()
         self.profiler = None
         self.times = None
@@ -179,10 +196,11 @@ class _Recording:
                 _note("the program imported torch and computed nothing with it")
                 os.unlink(name + ".partial")
                 return
+            rank, size = _rank_of(self.torch, self.index)
             facts = {
                 "pid": self.owner,
-                "rank": _integer("RANK"),
-                "world_size": _integer("WORLD_SIZE"),
+                "rank": rank,
+                "world_size": size,
                 "start_boottime_ns": boottime,
                 "start_realtime_ns": realtime,
                 "start_bracket_ns": after - boottime,
@@ -267,11 +285,30 @@ def _after(seconds, action):
     timer.start()
 
 
-def _attach(torch):
+def _attach_to_a_rank(torch):
+    """Waits for the function of a process that multiprocessing has started. It is not known before."""
+    from multiprocessing import process
+
+    run = process.BaseProcess.run
+
+    def run_and_record(self):
+        process.BaseProcess.run = run
+        try:
+            if getattr(self._target, "__module__", None) in _RANKS:
+                index = self._args[1] if len(self._args) > 1 else None
+                _attach(torch, index if isinstance(index, int) else None)
+        except BaseException as error:
+            _note("the profiler could not be started: %s: %s" % (type(error).__name__, error))
+        return run(self)
+
+    process.BaseProcess.run = run_and_record
+
+
+def _attach(torch, index=None):
     import atexit
     import threading
 
-    recording = _Recording(torch)
+    recording = _Recording(torch, index)
 
     def leave_the_child_alone():
         recording.done = True
@@ -334,11 +371,11 @@ class _Loader:
         sys.meta_path[:] = [finder for finder in sys.meta_path if finder is not self.finder]
         self.loader.exec_module(module)
         try:
-            _attach(module)
+            (_attach_to_a_rank if _is_worker() else _attach)(module)
         except BaseException as error:
             _note("the profiler could not be started: %s: %s" % (type(error).__name__, error))
 
 
-if _FOLDER and not _is_worker() and not _is_launcher():
+if _FOLDER and not _is_launcher():
     sys.meta_path.insert(0, _Finder())
 _run_the_other_sitecustomize()
