@@ -4,11 +4,11 @@ use crate::event::Event;
 use crate::facts::{Facts, Sidecar, sidecar, sidecar_path};
 use crate::input::{Input, open};
 use crate::known::Refused;
-use crate::output::{Output, SOURCE, Translation};
+use crate::output::{Output, Translation};
 use crate::rows::{Kind, Rows};
 use rpd_shard::file::Owner;
-use rpd_shard::identity::{boot_of_machine, unnamed_node};
-use rpd_shard::record::{Clock, ClockDomain, Exit, LossCause, Node, Process};
+use rpd_shard::identity::node_of_file;
+use rpd_shard::record::{Clock, Exit, LossCause, Node, Process};
 use rpd_shard::{ShardWriter, WriteError};
 use std::convert::Infallible;
 use std::io::Write;
@@ -167,31 +167,19 @@ impl<W: Write> Run<'_, W> {
         let pid = pid.or(self.sidecar.pid).unwrap_or(0);
         let first_seen = self.rows.first.unwrap_or(0);
         let hostname = self.facts.host.clone().unwrap_or_default();
-        let node = Node { hostname, ..Node::default() };
-        let node = match boot_of_machine(&node) {
-            Some(boot_id) => Node { machine_id: node.hostname.clone(), boot_id, ..node },
-            None => unnamed_node(0, &[(pid, first_seen)]),
-        };
+        let node = Node { machine_id: hostname.clone(), hostname, ..Node::default() };
+        let node = node_of_file(node, (pid, first_seen));
         let rank = self.facts.rank;
         Process {
-            source: SOURCE,
             rank: rank.or(self.sidecar.rank),
             size: self.facts.world,
-            local_rank: None,
             rank_from: rank.map(|_| "distributedInfo".to_owned()),
-            worker: false,
-            restart: 0,
-            domain: ClockDomain { boot_id: node.boot_id.clone(), time_namespace: 0 },
-            node,
-            clock: self.clock,
             pid,
-            ppid: 0,
-            start_ticks: 0,
             first_seen,
             last_seen: self.rows.last,
             command: self.rows.process_name.clone().unwrap_or_default(),
-            environment: Vec::new(),
             exit,
+            ..Process::of_file(node, self.clock)
         }
     }
 
