@@ -51,6 +51,13 @@ pub struct Translation {
     pub rows: BTreeMap<TableId, u64>,
     /// What is lost, one line each. It is in the ledger of the shard, too.
     pub warnings: Vec<String>,
+    /// Tags of its metadata that are no part of RocPD. A shard has no room for them.
+    pub tags: Vec<String>,
+}
+
+/// Whether a tag of the metadata is none of RocPD's own.
+fn is_foreign(tag: &str) -> bool {
+    !tag.starts_with("schema_version") && !matches!(tag, "uuid" | "guid")
 }
 
 /// Writes what a database holds as a shard; returns the sink. A journal that a killed writer left is used first,
@@ -71,6 +78,7 @@ pub fn translate<W: Write>(path: &Path, sink: W, owner: &Owner) -> Result<(W, Tr
         Output { path, database: &database, shard, strings: HashMap::new(), told: Translation::default() };
     output.process(space)?;
     output.losses(space);
+    output.told.tags = space.tags.keys().filter(|tag| is_foreign(tag)).cloned().collect();
     for (place, table) in space.tables.iter().enumerate() {
         match table.table.id {
             rocpd::STRING => output.strings(place, table)?,
