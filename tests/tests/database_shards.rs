@@ -110,6 +110,59 @@ fn columns_and_tables_of_others_and_negative_keys_come_along() {
     assert!(left.number("SELECT count(DISTINCT graph_node_id) FROM rocpd_kernel_dispatch") > 2);
 }
 
+/// What each version of RocPD added to a table, and the tables that it added.
+const VERSIONS: [(&str, &[&str]); 4] = [
+    (
+        "3.0.2",
+        &[
+            "ALTER TABLE \"rocpd_kernel_dispatch<uuid>\" ADD COLUMN graph_exec_id INTEGER NOT NULL DEFAULT 0",
+            "ALTER TABLE \"rocpd_kernel_dispatch<uuid>\" ADD COLUMN graph_node_id INTEGER NOT NULL DEFAULT 0",
+        ],
+    ),
+    ("3.0.3", &["ALTER TABLE \"rocpd_pmc_event<uuid>\" ADD COLUMN sample_id INTEGER"]),
+    (
+        "3.0.4",
+        &["CREATE TABLE \"rocpd_hip_event<uuid>\" (id INTEGER PRIMARY KEY, guid TEXT, handle INTEGER)"],
+    ),
+    ("3.0.5", &["ALTER TABLE \"rocpd_pmc_event<uuid>\" ADD COLUMN wgp INTEGER"]),
+];
+
+#[test]
+fn a_merge_of_shards_has_the_version_of_the_databases_that_they_were() {
+    let job = DatabaseJob::small();
+    let version = |database: &Database| database.metadata()["schema_version"].clone();
+    let before = merged(&shards(&job.inputs, &job.beside("before")), &job.beside("before.db"));
+    assert_eq!(version(&before), ["3.0.0"]);
+    for (name, statements) in VERSIONS {
+        let patch = name.rsplit('.').next().unwrap();
+        let told = [("schema_version", name), ("schema_version_patch", patch)].map(|(tag, value)| {
+            format!("UPDATE \"rocpd_metadata<uuid>\" SET value = '{value}' WHERE tag = '{tag}'")
+        });
+        change(&job.inputs[1], statements);
+        change(&job.inputs[1], &told.each_ref().map(String::as_str));
+        let shards = shards(&job.inputs, &job.beside(name));
+        let (left, right) = (job.beside(&format!("{name}.a.db")), job.beside(&format!("{name}.b.db")));
+        let (left, right) = (merged(&shards, &left), merged(&job.inputs, &right));
+        assert_eq!((version(&left), version(&right)), (vec![name.to_owned()], vec![name.to_owned()]));
+        // Of 3.0.1 there are kinds of agents that were none before.
+        let words = left.rows("SELECT sql FROM sqlite_master WHERE name LIKE 'rocpd_info_agent_%'");
+        assert!(words[0][0].contains("NIC"), "{words:?}");
+    }
+}
+
+#[test]
+fn tags_that_a_shard_has_no_room_for_are_told() {
+    let job = DatabaseJob::small();
+    let input = &job.inputs[0];
+    change(input, &["INSERT INTO \"rocpd_metadata<uuid>\" (tag, value) VALUES ('tool', 'x'), ('site', 'y')"]);
+    let (_, told) = rpd_rocpd::translate(input, Vec::new(), &owner()).unwrap();
+    assert_eq!(told.tags, ["site", "tool"]);
+    let (_, account) =
+        rpd_translate::translate(input, rpd_translate::Format::RocPd, Vec::new(), &owner()).unwrap();
+    let [note] = &account.notes[..] else { panic!("{:?}", account.notes) };
+    assert!(note.ends_with("a shard has no room for 2 tags of its metadata: site, tool"), "{note}");
+}
+
 #[test]
 fn what_is_lost_of_a_cut_database_is_lost_of_its_shard() {
     let job = DatabaseJob::small();

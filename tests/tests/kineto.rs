@@ -9,7 +9,7 @@ use serde_json::Value as Json;
 use serde_json::value::RawValue;
 use std::collections::BTreeMap;
 use std::fs::{self, File};
-use std::io::Write;
+use std::io::{Read, Write};
 use std::path::{Path, PathBuf};
 
 /// How many spans there are of a process and category, how long they are together, and when the first begins, ns.
@@ -159,6 +159,51 @@ fn write(path: &Path, rank: i64, calls: &[(i64, Call)]) -> PathBuf {
     encoder.write_all(text.as_bytes()).unwrap();
     encoder.finish().unwrap();
     path.to_owned()
+}
+
+#[test]
+fn a_kernel_without_a_correlation_has_no_call() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("rank0.pt.trace.json");
+    let call = |at: i64, args: &str| {
+        format!(
+            r#"{{"ph":"X","cat":"cuda_runtime","name":"hipLaunchKernel","pid":70,"tid":71,"ts":{at},"dur":1,"args":{{{args}}}}}"#
+        )
+    };
+    let kernel = |at: i64, args: &str| {
+        format!(
+            r#"{{"ph":"X","cat":"kernel","name":"gemm","pid":0,"tid":7,"ts":{at},"dur":1,"args":{{"device":0,"stream":7{args}}}}}"#
+        )
+    };
+    let events = [
+        call(10, ""),
+        call(12, r#""correlation":0"#),
+        call(14, r#""correlation":5"#),
+        kernel(20, ""),
+        kernel(22, r#","correlation":0"#),
+        kernel(24, r#","correlation":5"#),
+        kernel(26, r#","correlation":"none""#),
+    ];
+    let text = format!(
+        r#"{{"schemaVersion": 1, "baseTimeNanoseconds": 1790857026000000000, "traceEvents": [{}]}}"#,
+        events.join(",")
+    );
+    fs::write(&path, text).unwrap();
+    let output = folder.path().join("out.db");
+    let _ = rpd_merge().args(["--strict", "-o"]).arg(&output).arg(&path).run().success();
+    let database = Database::open(&output);
+    assert_eq!(database.count("rocpd_kernel_dispatch"), 4);
+    let pairs = "SELECT r.start % 1000000, k.start % 1000000 FROM rocpd_kernel_dispatch k JOIN rocpd_event ke ON ke.id = k.event_id
+        JOIN rocpd_event re ON re.stack_id = ke.stack_id AND re.guid = ke.guid JOIN rocpd_region r ON r.event_id = re.id
+        WHERE ke.stack_id <> 0";
+    assert_eq!(database.rows(pairs), [["14000", "24000"]]);
+    // And there is one arrow.
+    let trace = folder.path().join("trace.json.gz");
+    let _ = rpd_merge().args(["--format", "chrome-json", "-o"]).arg(&trace).arg(&output).run().success();
+    let mut text = String::new();
+    let file = File::open(&trace).unwrap();
+    let _ = flate2::read::GzDecoder::new(file).read_to_string(&mut text).unwrap();
+    assert_eq!(text.matches(r#""ph":"s""#).count(), 1, "{text}");
 }
 
 /// The counts of the collectives of two ranks.

@@ -15,6 +15,7 @@ mod database_inputs;
 mod database_interruptions;
 mod database_shards;
 mod drawn_rows;
+mod file_nodes;
 mod hostile_shards;
 mod kept_values;
 mod kept_versions;

@@ -3,7 +3,8 @@
 
 use rpd_perfetto::{Event, Sequence, StringId, Thread, Timestamp, Track, TrackId, TrackKind};
 use rpd_tests::content::{Content, differences};
-use rpd_tests::databases::{DatabaseJob, change, content_of};
+use rpd_tests::databases::{DatabaseJob, change, content_of, warnings_about};
+use rpd_tests::fixtures;
 use rpd_tests::harness::{
     Database, RunFolder, TraceProcessor, assert_refused, dump_difference, losses, rpd_merge,
 };
@@ -12,7 +13,7 @@ use serde_json::Value as Json;
 use std::fs;
 use std::io::Read;
 use std::num::NonZeroU32;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 /// A trace of one slice, as another profiler may write it.
 fn small_trace(pid: i32, name: &str) -> Vec<u8> {
@@ -296,4 +297,129 @@ fn databases_of_passes_say_which_pass_they_are() {
     let again = merged(&[&renamed], &job.beside("again.db"));
     assert_eq!(differences(&content_of(&[job.output()]), &content_of(&[job.beside("again.db")])), "");
     assert_eq!(again.rows(passes), job.database().rows(passes));
+}
+
+#[test]
+fn passes_of_one_program_are_all_there_and_a_copy_of_one_is_told() {
+    let job = DatabaseJob::small();
+    let dispatches = |inputs: &[&Path], name: &str| {
+        let database = merged(inputs, &job.beside(name));
+        let by_pass = "SELECT json_extract(p.extdata, '$.rpd.pass'), count(*) FROM rocpd_kernel_dispatch k
+                         JOIN rocpd_info_process p ON p.id = k.pid GROUP BY 1 ORDER BY 1";
+        words(database.rows(by_pass))
+    };
+    // The same program is run again: the same process id, the same kernels, another guid.
+    let alone = dispatches(&[&job.inputs[0]], "alone.db");
+    let kernels = alone[0][1].clone();
+    let folder = job.beside("workload");
+    fs::create_dir(&folder).unwrap();
+    let passes = ["pmc_perf_0.db", "pmc_perf_1.db"].map(|name| folder.join(name));
+    fs::copy(&job.inputs[0], &passes[0]).unwrap();
+    let pass = fs::read(&job.inputs[0]).unwrap();
+    let guid = Database::open(&job.inputs[0]).metadata()["guid"][0].clone();
+    let other = |text: &str| text.replace(&guid[..8], "0badcafe");
+    let renamed = |bytes: Vec<u8>, from: &str| {
+        let mut bytes = bytes;
+        let places: Vec<usize> =
+            (0..bytes.len() - from.len()).filter(|at| bytes[*at..].starts_with(from.as_bytes())).collect();
+        places.iter().for_each(|at| bytes[*at..*at + from.len()].copy_from_slice(other(from).as_bytes()));
+        bytes
+    };
+    fs::write(&passes[1], renamed(pass, &guid[..8])).unwrap();
+    assert_eq!(
+        dispatches(&[&folder], "both.db"),
+        [["pmc_perf_0", kernels.as_str()], ["pmc_perf_1", kernels.as_str()]]
+    );
+    // A pass that was copied is none of its own.
+    let copy = folder.join("pmc_perf_2.db");
+    fs::copy(&passes[1], &copy).unwrap();
+    let outcome = rpd_merge().args(["--force", "-o"]).arg(job.output()).arg(&folder).run().success();
+    let told = [warnings_about(&outcome, &passes[1]), warnings_about(&outcome, &copy)].concat();
+    assert!(told.iter().any(|line| line.contains("a copy, which is left out")), "{outcome}");
+    assert_eq!(
+        job.database().number("SELECT count(*) FROM rocpd_kernel_dispatch").to_string(),
+        (2 * kernels.parse::<i64>().unwrap()).to_string()
+    );
+}
+
+#[test]
+fn what_rocprof_sys_says_of_itself_is_no_trace_and_stops_no_merge() {
+    let job = DatabaseJob::small();
+    let metadata = job.place().join("metadata-4711.json");
+    let functions = job.place().join("functions-4711.json");
+    fs::write(&metadata, "{\n    \"rocprofiler-systems\": {\n        \"metadata\": {\"pid\": 4711}}}")
+        .unwrap();
+    fs::write(&functions, "{\"omnitrace\": {\"functions\": [{\"name\": \"main\", \"ph\": \"X\"}]}}").unwrap();
+    // In a folder it is none of a merge's business.
+    let wanted = content_of(&job.inputs);
+    let _ = job.merge(&["--strict"]).success();
+    assert_eq!(differences(&wanted, &content_of(&[job.output()])), "");
+    // Named, it is told what it is, and the rest is merged.
+    let outcome = rpd_merge()
+        .args(["--force", "-o"])
+        .arg(job.output())
+        .args(&job.inputs)
+        .args([&metadata, &functions])
+        .run()
+        .success();
+    for file in [&metadata, &functions] {
+        let told = warnings_about(&outcome, file);
+        assert!(told.iter().any(|line| line.contains("is JSON of rocprof-sys about a run")), "{outcome}");
+    }
+    assert_eq!(differences(&wanted, &content_of(&[job.output()])), "");
+}
+
+#[test]
+fn a_path_may_have_any_letters() {
+    let folder = tempfile::tempdir().unwrap();
+    let odd = folder.path().join("it's a \"job\" of 100%20 #1?mode=ro;");
+    fs::create_dir(&odd).unwrap();
+    let run = RunFolder::new(&SyntheticRun { events_per_rank: 30, ..SyntheticRun::default() });
+    let job = DatabaseJob::small();
+    let plain = |name: &str, bytes: &[u8]| {
+        let path = folder.path().join(name);
+        fs::write(&path, bytes).unwrap();
+        path
+    };
+    let kineto = r#"{"schemaVersion": 1, "baseTimeNanoseconds": 1790857026000000000, "traceEvents":
+        [{"ph":"X","cat":"cpu_op","name":"op","pid":70,"tid":71,"ts":10,"dur":1}]}"#;
+    let mut inputs: Vec<PathBuf> = vec![
+        run.shard(0),
+        job.inputs[0].clone(),
+        plain("trace.json", kineto.as_bytes()),
+        plain("trace.proto", &small_trace(70, "first")),
+        plain("table.csv", OMNISTAT.as_bytes()),
+    ];
+    inputs.extend(fixtures::rpd_files(&folder.path().join("rpd")).into_iter().last());
+    inputs.extend(fixtures::rocprofv3_json(&folder.path().join("json")));
+    for (number, input) in inputs.iter().enumerate() {
+        let name = input.file_name().unwrap().to_str().unwrap();
+        let copy = odd.join(format!("a 'b' \"{name}"));
+        fs::copy(input, &copy).unwrap();
+        let merge = |input: &Path, to: &Path| {
+            let _ = rpd_merge().arg("-o").arg(to).arg(input).run().success();
+            Database::open(to).dump()
+        };
+        let (left, right) = (folder.path().join(format!("{number}.db")), odd.join(format!("{number}.db")));
+        assert_eq!(dump_difference(&merge(input, &left), &merge(&copy, &right)), None, "{name}");
+    }
+}
+
+#[test]
+fn collectives_are_found_whatever_their_category_is_called() {
+    let run = SyntheticRun { events_per_rank: 600, ranks_per_node: 1, ..SyntheticRun::default() };
+    let told = |to: Option<&str>| {
+        let job = DatabaseJob::new(&run);
+        for (input, to) in job.inputs.iter().zip(to.into_iter().cycle()) {
+            let rename = format!(
+                "UPDATE \"rocpd_string<uuid>\" SET string = '{to}' || lower(string) WHERE string IN ('RCCL_API', 'MPI_API')"
+            );
+            change(input, &[&rename]);
+        }
+        let _ = job.merge(&[]).success();
+        job.database().metadata()["rpd.collectives"].clone()
+    };
+    let plain = told(None);
+    assert!(!plain[0].contains("\"matched\":0,"), "{plain:?}");
+    assert_eq!(told(Some("rocm_")), plain);
 }

@@ -34,8 +34,19 @@ pub(crate) enum Item<'b> {
 pub(crate) struct Ending {
     /// Where it could not go on, and why.
     pub(crate) damage: Option<(u64, String)>,
+    /// What is wrong behind a document that is whole: where it ends, and what is there.
+    pub(crate) behind: Option<(u64, Behind)>,
     /// There were events, if only none of them.
     pub(crate) has_events: bool,
+}
+
+/// What should not be behind the document.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Behind {
+    /// So many bytes that are not white space alone, read to their end.
+    Bytes(u64),
+    /// The packed file could not be read to its end: its checksum is wrong or missing, or no member follows. Why.
+    Packing(String),
 }
 
 /// Places that are tried behind broken JSON, and bytes of an event that are looked at there.
@@ -57,6 +68,7 @@ pub(crate) fn walk<E>(
     take: &mut impl FnMut(Item<'_>) -> Result<(), E>,
 ) -> Result<Ending, E> {
     let mut ending = Ending::default();
+    input.pass_mark();
     let walked = match input.peek() {
         Some(b'[') => {
             ending.has_events = true;
@@ -67,10 +79,23 @@ pub(crate) fn walk<E>(
         Some(_) => Err((0, "expected an object or an array")),
         None => Err((0, "the file is empty")),
     };
-    if let Err((at, why)) = walked {
-        ending.damage = Some((at, input.damage().unwrap_or(why).to_owned()));
+    match walked {
+        Err((at, why)) => ending.damage = Some((at, input.damage().unwrap_or(why).to_owned())),
+        Ok(()) if depth == Depth::Everything => ending.behind = behind(input),
+        Ok(()) => {}
     }
     Ok(ending)
+}
+
+/// Reads what is behind the document. Only at its very end a packed file says whether all of it was right.
+fn behind(input: &mut Input) -> Option<(u64, Behind)> {
+    let end = input.offset();
+    let first = input.peek().map(|_| input.offset());
+    while input.more() {
+        input.pass(input.bytes().len());
+    }
+    let packing = input.damage().map(|why| (end, Behind::Packing(why.to_owned())));
+    packing.or_else(|| first.map(|at| (at, Behind::Bytes(input.end() - at))))
 }
 
 /// Where and why the walk ended too early.

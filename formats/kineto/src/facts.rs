@@ -3,6 +3,7 @@
 use crate::cursor::{Value, elements, members};
 use crate::input::lossy;
 use crate::number::integer;
+use crate::text::cut;
 use serde::Deserialize;
 use std::fs::File;
 use std::io::Read;
@@ -14,12 +15,16 @@ const MAX_SIDECAR: u64 = 64 << 10;
 const MAX_DEVICES: (usize, usize) = (1024, 64 << 10);
 /// Longest name of a host or device.
 const MAX_NAME: usize = 1024;
+/// Bytes of a value that are told.
+const MAX_SHOWN: usize = 40;
 
 /// Members at the top.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Facts {
     /// `baseTimeNanoseconds`: what all times count from, ns of `CLOCK_REALTIME`.
     pub(crate) base: Option<i64>,
+    /// What stands there instead, if it is no such number.
+    pub(crate) bad_base: Option<String>,
     pub(crate) rank: Option<u32>,
     pub(crate) world: Option<u32>,
     pub(crate) host: Option<String>,
@@ -40,7 +45,10 @@ impl Facts {
     /// Notes a member.
     pub(crate) fn take(&mut self, name: &[u8], value: Value<'_>) {
         match (name, value) {
-            (b"baseTimeNanoseconds", value) => self.base = value.plain().and_then(integer),
+            (b"baseTimeNanoseconds", value) => {
+                self.base = value.plain().and_then(integer);
+                self.bad_base = self.base.is_none().then(|| shown(value));
+            }
             (b"host_name", value) => {
                 let named = |host: &String| !host.is_empty() && host.len() <= MAX_NAME;
                 self.host = lossy(value).filter(named);
@@ -61,6 +69,13 @@ impl Facts {
             _ => {}
         }
     }
+}
+
+/// The beginning of a value as it stands in the file.
+fn shown(value: Value<'_>) -> String {
+    let (Value::Text(text) | Value::Scalar(text) | Value::Array(text) | Value::Object(text)) = value;
+    let text = String::from_utf8_lossy(cut(text, MAX_SHOWN)).into_owned();
+    text.chars().map(|letter| if letter.is_control() { ' ' } else { letter }).collect()
 }
 
 impl Device {

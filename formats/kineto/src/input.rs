@@ -10,6 +10,8 @@ use std::path::Path;
 const CHUNK: usize = 256 << 10;
 /// First bytes of a gzip member.
 const GZIP: [u8; 2] = [0x1f, 0x8b];
+/// The mark that some editors put before UTF-8.
+pub(crate) const BYTE_ORDER_MARK: &[u8] = b"\xef\xbb\xbf";
 
 /// Opens a file, and unpacks it if it is packed, whatever its name.
 pub(crate) fn open(path: &Path) -> io::Result<Box<dyn Read>> {
@@ -56,6 +58,21 @@ impl Input {
     #[inline]
     pub(crate) fn offset(&self) -> u64 {
         self.base + self.at as u64
+    }
+
+    /// Place behind the last byte that was read.
+    pub(crate) fn end(&self) -> u64 {
+        self.base + self.buffer.len() as u64
+    }
+
+    /// Passes over a byte order mark at the beginning.
+    pub(crate) fn pass_mark(&mut self) {
+        if self.offset() == 0
+            && (!self.bytes().is_empty() || self.more())
+            && self.bytes().starts_with(BYTE_ORDER_MARK)
+        {
+            self.pass(BYTE_ORDER_MARK.len());
+        }
     }
 
     /// Why the file ended too early, if it did.

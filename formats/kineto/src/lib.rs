@@ -68,7 +68,7 @@ pub fn is_kineto(path: &Path) -> bool {
         return false;
     }
     let has = |bytes: &[u8], word: &[u8]| bytes.windows(word.len()).any(|window| window == word);
-    let text = head.trim_ascii_start();
+    let text = head.strip_prefix(input::BYTE_ORDER_MARK).unwrap_or(&head).trim_ascii_start();
     match text.first() {
         Some(b'[') => has(text, b"\"ph\"") && has(text, LEGACY_PID),
         Some(b'{') => {

@@ -1,14 +1,14 @@
-use crate::document::{Depth, Ending, Item, walk};
+use crate::document::{Behind, Depth, Ending, Item, walk};
 use crate::error::TranslateError;
 use crate::event::Event;
 use crate::facts::{Facts, Sidecar, sidecar, sidecar_path};
 use crate::input::{Input, open};
 use crate::known::Refused;
-use crate::output::{Output, SOURCE, Translation};
+use crate::output::{Output, Translation};
 use crate::rows::{Kind, Rows};
 use rpd_shard::file::Owner;
-use rpd_shard::identity::{boot_of_machine, unnamed_node};
-use rpd_shard::record::{Clock, ClockDomain, Exit, LossCause, Node, Process};
+use rpd_shard::identity::node_of_file;
+use rpd_shard::record::{Clock, Exit, LossCause, Node, Process};
 use rpd_shard::{ShardWriter, WriteError};
 use std::convert::Infallible;
 use std::io::Write;
@@ -103,11 +103,17 @@ impl<W: Write> Run<'_, W> {
             });
             failed(self.path, &mut input)?;
             self.facts.base = facts.base;
+            self.facts.bad_base = facts.bad_base.or(self.facts.bad_base.take());
             if self.facts.devices.is_empty() {
                 self.facts.devices = facts.devices;
             }
         }
         self.unbased = self.facts.base.is_none();
+        if let (true, Some(bad)) = (self.unbased, &self.facts.bad_base) {
+            self.rows.out.warn(format!(
+                "its baseTimeNanoseconds is \"{bad}\", which is no number of nanoseconds or has no place in 64 bits: it is not used"
+            ));
+        }
         self.rows.base = self.facts.base.unwrap_or(0);
         self.rows.known.devices = std::mem::take(&mut self.facts.devices);
         Ok(())
@@ -148,10 +154,10 @@ impl<W: Write> Run<'_, W> {
     fn first_span(&mut self, event: &Event<'_>) {
         self.is_first = false;
         if self.unbased && event.ts.is_some_and(|ts| ts < WALL_CLOCK) {
-            self.rows.out.warn(
-                "it has no baseTimeNanoseconds, and its times are too small for times of day: what they count from is not known, and they DO NOT LINE UP with those of other files"
-                    .to_owned(),
-            );
+            let usable = if self.facts.bad_base.is_some() { "usable " } else { "" };
+            self.rows.out.warn(format!(
+                "it has no {usable}baseTimeNanoseconds, and its times are too small for times of day: what they count from is not known, and they DO NOT LINE UP with those of other files"
+            ));
         }
     }
 
@@ -161,31 +167,19 @@ impl<W: Write> Run<'_, W> {
         let pid = pid.or(self.sidecar.pid).unwrap_or(0);
         let first_seen = self.rows.first.unwrap_or(0);
         let hostname = self.facts.host.clone().unwrap_or_default();
-        let node = Node { hostname, ..Node::default() };
-        let node = match boot_of_machine(&node) {
-            Some(boot_id) => Node { machine_id: node.hostname.clone(), boot_id, ..node },
-            None => unnamed_node(0, &[(pid, first_seen)]),
-        };
+        let node = Node { machine_id: hostname.clone(), hostname, ..Node::default() };
+        let node = node_of_file(node, (pid, first_seen));
         let rank = self.facts.rank;
         Process {
-            source: SOURCE,
             rank: rank.or(self.sidecar.rank),
             size: self.facts.world,
-            local_rank: None,
             rank_from: rank.map(|_| "distributedInfo".to_owned()),
-            worker: false,
-            restart: 0,
-            domain: ClockDomain { boot_id: node.boot_id.clone(), time_namespace: 0 },
-            node,
-            clock: self.clock,
             pid,
-            ppid: 0,
-            start_ticks: 0,
             first_seen,
             last_seen: self.rows.last,
             command: self.rows.process_name.clone().unwrap_or_default(),
-            environment: Vec::new(),
             exit,
+            ..Process::of_file(node, self.clock)
         }
     }
 
@@ -202,9 +196,31 @@ impl<W: Write> Run<'_, W> {
             let reason = "there are no traceEvents".to_owned();
             return Err(TranslateError::NoTrace { path: self.path.to_owned(), offset: 0, reason });
         }
+        if let Some((at, behind)) = ending.behind {
+            self.take_behind(at, behind);
+        }
         // The profiler writes its file while the process runs on.
         let process = self.process(self.rows.last.map(|_| Exit::Unknown));
         self.rows.out.shard.process(&process)?;
         Ok(self.rows.out.finish()?)
+    }
+
+    /// Nobody knows which rows a wrong checksum is about, or how many are in what is not read.
+    fn take_behind(&mut self, at: u64, behind: Behind) {
+        let out = &mut self.rows.out;
+        match behind {
+            Behind::Bytes(bytes) => {
+                out.warn(format!(
+                    "the trace ends at byte {at}, and {bytes} more bytes are behind it, which are not read: is it more than one trace, or was it written over a longer file?"
+                ));
+                out.lose_unknown(LossCause::BadRecord);
+            }
+            Behind::Packing(why) => {
+                out.warn(format!(
+                    "it is damaged behind byte {at}, where the trace ends: {why}; all of its events were read, and some of them may be wrong"
+                ));
+                out.lose_unknown(LossCause::Truncated);
+            }
+        }
     }
 }

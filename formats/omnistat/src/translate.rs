@@ -3,9 +3,9 @@ use crate::series::{Head, Series};
 use crate::table::{Cells, Line, Lines};
 use crate::time;
 use rpd_shard::file::Owner;
-use rpd_shard::identity::{boot_of_machine, unnamed_node};
+use rpd_shard::identity::node_of_file;
 use rpd_shard::model::{TableId, Value, rocpd};
-use rpd_shard::record::{Clock, ClockDomain, Loss, LossCause, Node, Process};
+use rpd_shard::record::{Clock, Loss, LossCause, Node, Process};
 use rpd_shard::{ShardWriter, WriteError};
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -91,29 +91,13 @@ fn processes(head: &Head, seen: &[Seen]) -> Vec<Process> {
         .map(|(source, (instance, seen))| {
             let (first_seen, last_seen) = (seen.map_or(0, |(first, _)| first), seen.map(|(_, last)| last));
             let node = Node { hostname: instance.clone(), ..Node::default() };
-            let node = match boot_of_machine(&node) {
-                Some(boot_id) => Node { boot_id, ..node },
-                None => unnamed_node(0, &[(0, first_seen)]),
-            };
+            let node = node_of_file(node, (0, first_seen));
             Process {
                 source,
-                rank: None,
-                size: None,
-                local_rank: None,
-                rank_from: None,
-                worker: false,
-                restart: 0,
-                domain: ClockDomain { boot_id: node.boot_id.clone(), time_namespace: 0 },
-                node,
-                clock: Clock::Realtime,
-                pid: 0,
-                ppid: 0,
-                start_ticks: 0,
                 first_seen,
                 last_seen,
                 command: COMMAND.to_owned(),
-                environment: Vec::new(),
-                exit: None,
+                ..Process::of_file(node, Clock::Realtime)
             }
         })
         .collect()

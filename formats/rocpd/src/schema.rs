@@ -24,6 +24,49 @@ const DATA_VIEWS: &str = include_str!("views.sql");
 /// model does not know it.
 pub const METADATA: &str = "rocpd_metadata";
 
+/// What each version added, by table; `None` stands for the table itself.
+const ADDED: [([u32; 3], &str, Option<&str>); 9] = [
+    ([3, 0, 2], "rocpd_kernel_dispatch", Some("graph_exec_id")),
+    ([3, 0, 2], "rocpd_memory_copy", Some("graph_exec_id")),
+    ([3, 0, 2], "rocpd_graph_launch", None),
+    ([3, 0, 3], "rocpd_pmc_event", Some("sample_id")),
+    ([3, 0, 3], "rocpd_pmc_event", Some("shader_engine")),
+    ([3, 0, 3], "rocpd_info_pmc", Some("spm_support")),
+    ([3, 0, 4], "rocpd_hip_event", None),
+    ([3, 0, 5], "rocpd_pmc_event", Some("shader_array")),
+    ([3, 0, 5], "rocpd_pmc_event", Some("wgp")),
+];
+/// Columns of the kind of a processor, which may be a NIC from a version on.
+const WITH_NIC: ([u32; 3], [(&str, &str); 2]) =
+    ([3, 0, 1], [("rocpd_info_agent", "type"), ("rocpd_info_pmc", "target_arch")]);
+
+/// The version of tables whose file does not tell it, as a shard: the newest one that added any of them or of their
+/// columns. What no version added says nothing.
+pub fn version_of(schema: &Schema) -> [u32; 3] {
+    let is_there = |table: &str, column: Option<&str>| {
+        let table = schema.by_name(table);
+        table.is_some_and(|table| column.is_none_or(|column| table.position(column).is_some()))
+    };
+    let there = ADDED.iter().filter(|(_, table, column)| is_there(table, *column));
+    there.map(|(version, ..)| *version).max().unwrap_or(VERSION)
+}
+
+/// A schema with the kinds of processors that its version allows.
+pub fn with_words_of(version: [u32; 3], schema: &Schema) -> Schema {
+    let mut schema = schema.clone();
+    for (name, column) in WITH_NIC.1.iter().filter(|_| version >= WITH_NIC.0) {
+        let Some(mut table) = schema.by_name(name).map(|table| (**table).clone()) else { continue };
+        let column = table.columns.iter_mut().find(|found| found.name == *column);
+        if let Some(words) = column.map(|column| &mut column.sql.one_of).filter(|words| !words.is_empty())
+            && !words.iter().any(|word| word == "NIC")
+        {
+            words.push("NIC".to_owned());
+            schema.define(table);
+        }
+    }
+    schema
+}
+
 /// The tables of RocPD, in the order in which they are made: a table stands behind those that it
 /// refers to.
 pub fn tables() -> impl Iterator<Item = &'static Arc<Table>> {

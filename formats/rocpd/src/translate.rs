@@ -5,9 +5,9 @@
 
 use crate::read::{Database, ReadError, Space, SpaceTable, redacted_command};
 use rpd_shard::file::Owner;
-use rpd_shard::identity::{boot_of_machine, unnamed_node};
+use rpd_shard::identity::node_of_file;
 use rpd_shard::model::{FIRST_CARRIED_TABLE, Kind, Local, Rows, Schema, TableId, Value, is_wider, rocpd};
-use rpd_shard::record::{Clock, ClockDomain, Loss, LossCause, Process};
+use rpd_shard::record::{Clock, Loss, LossCause, Process};
 use rpd_shard::{ShardWriter, WriteError};
 use rusqlite::{Connection, OpenFlags};
 use std::collections::{BTreeMap, HashMap};
@@ -51,6 +51,13 @@ pub struct Translation {
     pub rows: BTreeMap<TableId, u64>,
     /// What is lost, one line each. It is in the ledger of the shard, too.
     pub warnings: Vec<String>,
+    /// Tags of its metadata that are no part of RocPD. A shard has no room for them.
+    pub tags: Vec<String>,
+}
+
+/// Whether a tag of the metadata is none of RocPD's own.
+fn is_foreign(tag: &str) -> bool {
+    !tag.starts_with("schema_version") && !matches!(tag, "uuid" | "guid")
 }
 
 /// Writes what a database holds as a shard; returns the sink. A journal that a killed writer left is used first,
@@ -71,6 +78,7 @@ pub fn translate<W: Write>(path: &Path, sink: W, owner: &Owner) -> Result<(W, Tr
         Output { path, database: &database, shard, strings: HashMap::new(), told: Translation::default() };
     output.process(space)?;
     output.losses(space);
+    output.told.tags = space.tags.keys().filter(|tag| is_foreign(tag)).cloned().collect();
     for (place, table) in space.tables.iter().enumerate() {
         match table.table.id {
             rocpd::STRING => output.strings(place, table)?,
@@ -125,30 +133,19 @@ impl<W: Write> Output<'_, W> {
     fn process(&mut self, space: &Space) -> Result<(), WriteError> {
         let facts = space.processes.first().cloned().unwrap_or_default();
         let (pid, start) = (i32::try_from(facts.pid).unwrap_or(-1), facts.start.unwrap_or(0));
-        let mut node = space.nodes.first().map(|(_, node)| node.clone()).unwrap_or_default();
-        match boot_of_machine(&node) {
-            Some(boot_id) => node.boot_id = boot_id,
-            None => node = unnamed_node(0, &[(pid, start)]),
-        }
+        let node = space.nodes.first().map(|(_, node)| node.clone()).unwrap_or_default();
+        let node = node_of_file(node, (pid, start));
         let process = Process {
-            source: SOURCE,
             rank: facts.rank,
             size: facts.size,
             local_rank: facts.local_rank,
             rank_from: facts.rank_from,
-            worker: false,
-            restart: 0,
-            domain: ClockDomain { boot_id: node.boot_id.clone(), time_namespace: 0 },
-            node,
-            clock: Clock::Boottime,
             pid,
             ppid: -1,
-            start_ticks: 0,
             first_seen: start,
             last_seen: facts.end,
             command: self.command(space),
-            environment: Vec::new(),
-            exit: None,
+            ..Process::of_file(node, Clock::Boottime)
         };
         self.shard.process(&process)
     }

@@ -8,9 +8,9 @@ use crate::record::{
 use crate::survey::{RECORDS, Sections, Survey, survey};
 use rpd_shard::ShardWriter;
 use rpd_shard::file::Owner;
-use rpd_shard::identity::{boot_of_machine, unnamed_node};
+use rpd_shard::identity::node_of_file;
 use rpd_shard::model::{TableId, Value, rocpd};
-use rpd_shard::record::{Clock, ClockDomain, Exit, LossCause, Node, Process};
+use rpd_shard::record::{Clock, Exit, LossCause, Node, Process};
 use std::collections::BTreeMap;
 use std::io::Write;
 use std::path::Path;
@@ -71,30 +71,17 @@ fn process(source: u32, sections: &Sections) -> Process {
         hardware_name: node.hardware_name,
         domain_name: node.domain_name,
     };
-    let node = match boot_of_machine(&node) {
-        Some(boot_id) => Node { boot_id, ..node },
-        None => unnamed_node(0, &[(pid, first_seen)]),
-    };
+    let node = node_of_file(node, (pid, first_seen));
     Process {
         source,
-        rank: None,
-        size: None,
-        local_rank: None,
-        rank_from: None,
-        worker: false,
-        restart: 0,
-        domain: ClockDomain { boot_id: node.boot_id.clone(), time_namespace: 0 },
-        node,
-        clock: Clock::Boottime,
         pid,
         ppid: ppid.unwrap_or(0),
-        start_ticks: 0,
         first_seen,
         last_seen: fini_time,
         command: command.join(" "),
-        environment: Vec::new(),
         // The file is written when it ends.
         exit: fini_time.map(|_| Exit::Unknown),
+        ..Process::of_file(node, Clock::Boottime)
     }
 }
 

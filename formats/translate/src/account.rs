@@ -75,6 +75,13 @@ pub(crate) fn rocpd<W: Write>(
 ) -> Result<W, String> {
     let (sink, told) = rpd_rocpd::translate(path, sink, owner).map_err(|error| chain(&error))?;
     told.warnings.into_iter().for_each(|line| account.warn(line));
+    let shown: Vec<&str> = told.tags.iter().take(MAX_TOLD).map(String::as_str).collect();
+    if !shown.is_empty() {
+        let (all, more) = (told.tags.len(), if told.tags.len() > MAX_TOLD { ", ..." } else { "" });
+        let tags = if all == 1 { "1 tag" } else { &format!("{all} tags") };
+        let line = format!("{}: a shard has no room for {tags} of its metadata: ", account.name);
+        account.notes.push(line + &shown.join(", ") + more);
+    }
     Ok(sink)
 }
 

@@ -2,7 +2,7 @@
 //! so that whoever names one hears what to name in its place.
 
 use std::fs::File;
-use std::io::{BufRead, BufReader, Read};
+use std::io::Read;
 use std::path::Path;
 
 /// How much of a header is looked at.
@@ -29,12 +29,31 @@ const HEADERS: [(&[&str], &str); 8] = [
     (&["Node_Id", "Logical_Node_Id", "Agent_Type"], V3),
 ];
 
-/// Why a file cannot be merged, where its first line says what it is.
+/// What rocprof-sys writes beside its traces (metadata, functions, sums): JSON whose only member is called like the tool,
+/// which had other names before, or like the library that writes it.
+const SYS: &str = "is JSON of rocprof-sys about a run or its sums, without times: name the database of the same run \
+                   (ROCPROFSYS_USE_ROCPD=ON) or perfetto-trace-*.proto";
+const SYS_MEMBERS: [&str; 6] =
+    ["rocprofiler-systems", "rocprofiler_systems", "rocprofsys", "rocprof-sys", "omnitrace", "timemory"];
+
+/// Whether JSON begins with a member of rocprof-sys.
+fn is_of_sys(head: &[u8]) -> bool {
+    let name = head.trim_ascii_start().strip_prefix(b"{").map(<[u8]>::trim_ascii_start);
+    let name = name.and_then(|rest| rest.strip_prefix(b"\"")).unwrap_or_default();
+    SYS_MEMBERS
+        .iter()
+        .any(|known| name.strip_prefix(known.as_bytes()).is_some_and(|rest| rest.first() == Some(&b'"')))
+}
+
+/// Why a file cannot be merged, where its beginning says what it is.
 pub(crate) fn why_refused(path: &Path) -> Option<&'static str> {
-    let mut line = Vec::new();
-    let file = File::open(path).ok()?;
-    BufReader::new(file).take(HEAD_BYTES).read_until(b'\n', &mut line).ok()?;
-    let line = String::from_utf8_lossy(&line);
+    let mut head = Vec::new();
+    File::open(path).ok()?.take(HEAD_BYTES).read_to_end(&mut head).ok()?;
+    if is_of_sys(&head) {
+        return Some(SYS);
+    }
+    let line = head.split(|byte| *byte == b'\n').next().unwrap_or_default();
+    let line = String::from_utf8_lossy(line);
     let columns: Vec<&str> = line.split(',').map(|cell| cell.trim().trim_matches('"')).collect();
     HEADERS.iter().find(|(wanted, _)| wanted.iter().all(|name| columns.contains(name))).map(|(_, why)| *why)
 }
@@ -66,6 +85,13 @@ mod tests {
             assert_eq!(told(header), Err(why), "{header}");
         }
         assert_eq!(told("metric,a\ninstance,n\ntimestamp,\n"), Ok(Format::OmnistatCsv));
+        for tool in ["rocprofiler-systems", "omnitrace"] {
+            for what in ["metadata", "functions"] {
+                let json = format!("{{\n    \"{tool}\": {{\n \"{what}\": {{}} }} }}\n");
+                assert_eq!(told(&json), Err(SYS), "{json}");
+            }
+        }
+        assert_ne!(told("{\"omnitraces\": {}}"), Err(SYS));
         let other = told("a,b\n1,2\n").unwrap_err();
         assert!(other.starts_with("is no shard"), "{other}");
     }

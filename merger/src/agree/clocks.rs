@@ -24,7 +24,10 @@ use std::collections::{BTreeMap, BTreeSet};
 pub const MERGED: u64 = u64::MAX;
 /// Moments of a run at which bars are looked at.
 const MOMENTS: i128 = 64;
-/// Domains, domains without a process, best clock sets, other clocks than BOOTTIME, spans, logs.
+/// Times before this, ns of a wall clock, are none that one showed: September 2001.
+const FIRST_WALL_TIME: i64 = 1_000_000_000_000_000_000;
+/// Domains, domains without a process, best clock sets, other clocks than BOOTTIME, spans, logs, all clocks, times of
+/// wall clocks.
 type Short = (
     Vec<ClockDomain>,
     Vec<ClockDomain>,
@@ -33,6 +36,7 @@ type Short = (
     Spans,
     Logs,
     BTreeSet<(ClockDomain, Clock)>,
+    Spans,
 );
 /// Of each domain a collector's log that says why it had no probes.
 type Logs = BTreeMap<ClockDomain, String>;
@@ -51,6 +55,8 @@ pub struct Recorded {
     stamps: BTreeSet<(ClockDomain, Clock)>,
     /// First and last BOOTTIME that a clock set or a process tells.
     spans: Spans,
+    /// First and last time that is stamped with REALTIME.
+    walls: Spans,
     sets: BTreeMap<ClockDomain, Vec<Set>>,
     bursts: BTreeMap<(ClockDomain, ClockDomain), Vec<Timed>>,
     logs: Logs,
@@ -89,6 +95,10 @@ impl Recorded {
             domains_of(source).into_iter().for_each(|domain| add_distinct(&mut self.domains, domain));
             let process = &source.process;
             self.stamps.insert((process.domain.clone(), process.clock));
+            if process.clock == Clock::Realtime && process.first_seen >= FIRST_WALL_TIME {
+                let last = process.last_seen.unwrap_or(process.first_seen);
+                widen(&mut self.walls, &process.domain, (process.first_seen, last.max(process.first_seen)));
+            }
             if process.clock != Clock::Boottime {
                 self.stamped.entry(process.domain.clone()).or_insert(process.clock);
             } else if process.first_seen > 0 {
@@ -140,16 +150,18 @@ impl Observed {
     /// The reference is the node of the lowest rank; one of `preferred`, whose times cannot move, if it is there.
     pub fn gather(comm: &impl Comm, own: Recorded, preferred: &[ClockDomain]) -> Result<Observed, Failure> {
         let best: Vec<&ClockSet> = own.best.values().collect();
-        let short = (&own.domains, &own.silent, best, &own.stamped, &own.spans, &own.logs, &own.stamps);
+        let short =
+            (&own.domains, &own.silent, best, &own.stamped, &own.spans, &own.logs, &own.stamps, &own.walls);
         let mut domains: Vec<ClockDomain> = Vec::new();
         let mut all_silent = Vec::new();
         let mut best = BestSets::new();
         let (mut stamped, mut spans, mut logs) = (BTreeMap::new(), Spans::new(), Logs::new());
-        let mut stamps = BTreeSet::new();
+        let (mut stamps, mut walls) = (BTreeSet::new(), Spans::new());
         for message in comm.all_gather(wire::encode(&short)) {
-            let (theirs, silent, sets, others, known, told, theirs_stamped): Short =
+            let (theirs, silent, sets, others, known, told, theirs_stamped, seen): Short =
                 wire::decode_message(&message).map_err(Failure::message)?;
             stamps.extend(theirs_stamped);
+            seen.iter().for_each(|(domain, span)| widen(&mut walls, domain, *span));
             known.iter().for_each(|(domain, span)| widen(&mut spans, domain, *span));
             others.into_iter().for_each(|(domain, clock)| {
                 stamped.entry(domain).or_insert(clock);
@@ -167,7 +179,16 @@ impl Observed {
         let known = || domains.iter().enumerate().filter(|(_, domain)| best.contains_key(domain));
         let chosen = known().find(|(_, domain)| preferred.contains(domain)).or_else(|| known().next());
         let reference = chosen.map_or(0, |(place, _)| place);
-        let mut observations = Observations { domains, reference, ..Observations::default() };
+        // Of a domain with times of several clocks nobody knows how these are apart.
+        let is_wall = |domain: &ClockDomain| {
+            let mut of = stamps.iter().filter(|(of, _)| of == domain);
+            !best.contains_key(domain) && of.all(|(_, clock)| *clock == Clock::Realtime)
+        };
+        let wall = |(place, domain): (usize, &ClockDomain)| {
+            Some((place, *walls.get(domain).filter(|_| is_wall(domain))?))
+        };
+        let walls = domains.iter().enumerate().filter_map(wall).collect();
+        let mut observations = Observations { domains, reference, walls, ..Observations::default() };
 
         let mut outgoing = vec![Vec::new(); comm.size()];
         if let Some(to_first) = outgoing.first_mut() {

@@ -299,9 +299,12 @@ fn bar(convert: &Convert<'_>, knot: &Knot, bias: f64, bound: Option<(f64, f64)>)
 
 /// The domains that are left, by their wall clocks. How good these are, the others tell.
 fn by_anchors(observations: &Observations, fits: &mut [DomainFit]) {
-    let anchors: Vec<Option<Anchor>> = (0..fits.len())
-        .map(|position| Anchor::new(observations.sets.get(position).map_or(&[][..], Vec::as_slice)))
-        .collect();
+    let anchor = |position: usize| {
+        let sets = observations.sets.get(position).map_or(&[][..], Vec::as_slice);
+        let wall = || observations.walls.get(&position).map(|ends| Anchor::of_wall_clock(*ends));
+        Anchor::new(sets).or_else(wall)
+    };
+    let anchors: Vec<Option<Anchor>> = (0..fits.len()).map(anchor).collect();
     let Some(Some(reference)) = anchors.get(observations.reference) else { return };
     let off = fits
         .iter()

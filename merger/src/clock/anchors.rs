@@ -11,7 +11,7 @@ pub(super) const UNMEASURED: f64 = 10e6;
 /// Nodes whose anchors can be compared with something better, before that says what anchors are worth.
 const ENOUGH: usize = 3;
 
-/// REALTIME minus BOOTTIME of a domain.
+/// REALTIME minus BOOTTIME of a domain, or minus what its times are otherwise stamped with.
 pub(super) struct Anchor {
     /// The middle one over the run, ns.
     pub(super) ns: i64,
@@ -35,6 +35,11 @@ impl Anchor {
             moved: (last - first) as f64,
             ends: (times().min()?, times().max()?),
         })
+    }
+
+    /// Of a domain whose times are those of its wall clock, first and last.
+    pub(super) fn of_wall_clock(ends: (i64, i64)) -> Anchor {
+        Anchor { ns: 0, moved: 0.0, ends }
     }
 }
 

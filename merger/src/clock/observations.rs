@@ -1,5 +1,6 @@
 use rpd_shard::model::LocalNs;
 use rpd_shard::record::{ClockDomain, ClockSet};
+use std::collections::BTreeMap;
 
 /// What is known of the clocks of a job. Domains are positions in `domains`; what names a position that is
 /// not there is ignored.
@@ -14,6 +15,9 @@ pub struct Observations {
     pub reference: usize,
     /// Clock sets of each domain; none for the domains of bare databases.
     pub sets: Vec<Vec<ClockSet>>,
+    /// Domains without clock sets whose times are those of the wall clock itself: from when to when there are any,
+    /// ns of `CLOCK_REALTIME`.
+    pub walls: BTreeMap<usize, (i64, i64)>,
     /// Bursts of probes.
     pub bursts: Vec<Burst>,
     /// Matched collectives, or some of them.

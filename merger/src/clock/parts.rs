@@ -76,6 +76,7 @@ fn alone(observations: &Observations, members: &[usize], head: usize) -> Observa
         bridges: observations.bridges.clone(),
         reference: head,
         sets: observations.sets.clone(),
+        walls: observations.walls.clone(),
         bursts: bursts.collect(),
         meetings: meetings.cloned().collect(),
     }

@@ -5,6 +5,7 @@ use super::home::Homes;
 use super::opened::shard_source_id;
 use rpd_rocpd::Guid;
 use rpd_rocpd::read::{Database, ReadError, Space, Wanted};
+use rpd_rocpd::schema::{version_of, with_words_of};
 use rpd_shard::model::{Schema, rocpd};
 use rpd_shard::record::{SYSTEM_SOURCE, Selection};
 use rpd_shard::{OpenError, Shard};
@@ -91,7 +92,9 @@ impl Candidate {
         let path = processes.is_empty().then(|| path.to_owned());
         let mut homes = Homes::default();
         homes.add(&shard);
+        // What a collector made a shard of may be of any version.
         let carries = !same_tables(shard.schema());
+        let version = version_of(shard.schema());
         Ok(Candidate {
             path: shard.path().to_owned(),
             format: Format::Shard,
@@ -114,7 +117,11 @@ impl Candidate {
             guids: Vec::new(),
             spaces: Vec::new(),
             members: shard.processes.values().map(|p| member(shard_source_id(&shard, p))).collect(),
-            schemas: if carries { vec![([3, 0, 0], shard.schema().clone())] } else { Vec::new() },
+            schemas: if carries {
+                vec![(version, with_words_of(version, shard.schema()))]
+            } else {
+                Vec::new()
+            },
             is_merged: false,
             former_merge: None,
             former_losses: Vec::new(),

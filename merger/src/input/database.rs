@@ -413,22 +413,15 @@ fn main_process(space: &Space, nodes: &[(i64, Node)]) -> Process {
         size,
         local_rank,
         rank_from,
-        worker: false,
-        restart: 0,
         domain: ClockDomain {
             boot_id: node.boot_id.clone(),
             time_namespace: if is_merged(space) { MERGED } else { 0 },
         },
-        node,
-        clock: Clock::Boottime,
         pid: i32::try_from(pid).unwrap_or(-1),
         ppid: -1,
-        start_ticks: 0,
         first_seen: start.unwrap_or(0),
         last_seen: end,
-        command: String::new(),
-        environment: Vec::new(),
-        exit: None,
+        ..Process::of_file(node, Clock::Boottime)
     }
 }
 

@@ -5,7 +5,7 @@ use crate::agree::clocks::MERGED;
 use rpd_shard::Shard;
 use rpd_shard::record::{Clock, ClockDomain, ClockSet, Node, Process};
 use serde::{Deserialize, Serialize};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// Two readings of how far two clocks are apart that differ by no more than this, and their brackets, are one, ns.
 const SAME: i64 = 1_000;
@@ -40,7 +40,11 @@ struct NodeClocks {
 
 /// All that have shards.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
-pub struct Homes(Vec<NodeClocks>);
+pub struct Homes {
+    nodes: Vec<NodeClocks>,
+    /// All names of hosts that shards and translated files say.
+    names: BTreeSet<String>,
+}
 
 /// Readings that follow one another, put together while they say the same.
 fn steps(mut readings: Vec<Step>) -> Vec<Step> {
@@ -115,15 +119,12 @@ impl NodeClocks {
         }
     }
 
-    /// Whether a file that names its node so is of this machine.
-    fn is_called(&self, node: &Node) -> bool {
-        let same = |a: &str, b: &str| !a.is_empty() && a == b;
+    /// Whether a file that names its node so is of this machine. `same` tells whether two names are of one host.
+    fn is_called(&self, node: &Node, same: impl Fn(&str, &str) -> bool) -> bool {
         let (machine, host) = (&node.machine_id, &node.hostname);
         match machine.is_empty() || machine == host {
             true => same(&self.node.hostname, host),
-            false => {
-                same(&self.node.machine_id, machine) && (host.is_empty() || same(&self.node.hostname, host))
-            }
+            false => self.node.machine_id == *machine && (host.is_empty() || same(&self.node.hostname, host)),
         }
     }
 
@@ -137,31 +138,43 @@ impl NodeClocks {
 impl Homes {
     /// Whether no shard tells of clocks.
     pub fn is_empty(&self) -> bool {
-        self.0.is_empty()
+        self.nodes.is_empty()
     }
 
     /// Adds what a shard says.
     pub(super) fn add(&mut self, shard: &Shard) {
         NodeClocks::of(shard).into_iter().for_each(|found| self.put(found));
+        self.names.extend(shard.processes.values().map(|process| process.node.hostname.clone()));
     }
 
     /// Adds what others say.
     pub(super) fn join(&mut self, others: Homes) {
-        for found in others.0 {
+        for found in others.nodes {
             self.put(found);
         }
+        self.names.extend(others.names);
+    }
+
+    /// Whether two names are of one host: the same, or one is the other without its domain and all others that begin
+    /// so are the same.
+    fn are_of_one(&self, a: &str, b: &str) -> bool {
+        let (short, long) = if a.len() < b.len() { (a, b) } else { (b, a) };
+        let is_long = |name: &str| name.strip_prefix(short).is_some_and(|rest| rest.starts_with('.'));
+        let first = format!("{short}.");
+        let mut others = self.names.range(first.clone()..).take_while(|name| name.starts_with(&first));
+        !short.is_empty() && (a == b || is_long(long) && others.all(|other| other == long))
     }
 
     fn put(&mut self, found: NodeClocks) {
-        match self.0.iter_mut().find(|known| known.domain == found.domain) {
+        match self.nodes.iter_mut().find(|known| known.domain == found.domain) {
             Some(known) => known.join(found),
-            None => self.0.push(found),
+            None => self.nodes.push(found),
         }
     }
 
     /// How a clock of a domain becomes its BOOTTIME; empty where that is not known, or there is nothing to do.
     pub fn steps(&self, domain: &ClockDomain, clock: Clock) -> &[Step] {
-        self.0.iter().find(|known| known.domain == *domain).map_or(&[], |known| known.steps(clock))
+        self.nodes.iter().find(|known| known.domain == *domain).map_or(&[], |known| known.steps(clock))
     }
 
     /// Finds the node and the boot of a process of which no collector told, and puts them in the place of what its file
@@ -170,7 +183,7 @@ impl Homes {
     pub(super) fn settle(&self, process: &mut Process) -> bool {
         let is_unknown = process.domain.time_namespace != MERGED
             && process.domain.boot_id == process.node.boot_id
-            && !self.0.iter().any(|known| known.domain.boot_id == process.domain.boot_id);
+            && !self.nodes.iter().any(|known| known.domain.boot_id == process.domain.boot_id);
         if !is_unknown {
             return false;
         }
@@ -180,9 +193,11 @@ impl Homes {
         };
         let mut found = match is_named {
             true => {
-                self.0.iter().filter(|known| known.is_called(&process.node)).filter(there).collect::<Vec<_>>()
+                let same = |a: &str, b: &str| self.are_of_one(a, b);
+                let called = self.nodes.iter().filter(|known| known.is_called(&process.node, same));
+                called.filter(there).collect::<Vec<_>>()
             }
-            false if self.0.len() == 1 => self.0.iter().filter(there).collect(),
+            false if self.nodes.len() == 1 => self.nodes.iter().filter(there).collect(),
             false => Vec::new(),
         };
         let (Some(home), true) = (found.pop(), found.is_empty()) else { return false };
@@ -223,5 +238,22 @@ mod tests {
         let found = steps(vec![reading(0, 0), reading(10, -5 * SECOND)]);
         assert_eq!(to_boottime(&found, 9 * SECOND), 9 * SECOND);
         assert_eq!(to_boottime(&found, 16 * SECOND), 11 * SECOND);
+    }
+
+    #[test]
+    fn a_name_without_its_domain_is_known_if_it_is_that_of_one_host() {
+        let homes = |names: &[&str]| Homes {
+            nodes: Vec::new(),
+            names: names.iter().map(|name| (*name).to_owned()).collect(),
+        };
+        let one = homes(&["node7", "node7.cluster", "node70.cluster", "node8"]);
+        assert!(one.are_of_one("node7", "node7.cluster") && one.are_of_one("node7.cluster", "node7"));
+        assert!(one.are_of_one("node8", "node8") && one.are_of_one("node9", "node9.cluster"));
+        for (a, b) in [("node7", "node70.cluster"), ("node7", "node8"), ("", ".cluster"), ("", "")] {
+            assert!(!one.are_of_one(a, b), "{a} {b}");
+        }
+        let two = homes(&["node7.a", "node7.b"]);
+        assert!(!two.are_of_one("node7", "node7.a") && !two.are_of_one("node7.a", "node7.b"));
+        assert!(two.are_of_one("node7.a", "node7.a"));
     }
 }

@@ -75,11 +75,16 @@ pub struct Conversion {
     pub hard_ns: Option<i64>,
     /// How often the clock was set while it was watched.
     pub steps: usize,
+    /// No shard tells of the node's clocks: its wall clock and that of the reference are taken for one.
+    #[serde(default)]
+    pub by_wall_clocks: bool,
 }
 
 impl Conversion {
-    fn of((clock, steps): (Clock, &[Step])) -> Conversion {
+    fn of((clock, steps): (Clock, &[Step]), method: Method) -> Conversion {
+        let is_wall = clock == Clock::Realtime && method == Method::RealtimeAnchors;
         Conversion {
+            by_wall_clocks: is_wall && steps.is_empty(),
             clock: clock.name().to_owned(),
             offset_ns: steps.first().map(|step| step.offset),
             hard_ns: steps.iter().map(|step| step.bracket / 2 + step.bracket % 2).max(),
@@ -89,7 +94,10 @@ impl Conversion {
 
     /// In words.
     pub(super) fn line(&self) -> String {
-        let Conversion { clock, offset_ns, hard_ns, steps } = self;
+        let Conversion { clock, offset_ns, hard_ns, steps, by_wall_clocks } = self;
+        if *by_wall_clocks {
+            return format!("{clock}, taken for that of the reference: no shard is of this node");
+        }
         let (Some(offset), Some(hard)) = (offset_ns, hard_ns) else {
             return format!("{clock} as it was recorded: no shard tells how far it was from CLOCK_BOOTTIME");
         };
@@ -131,7 +139,7 @@ impl ClockRow {
             steps: fit.steps.len(),
             contradictions: fit.contradictions,
             violations: clocks.violations.get(domain).copied().unwrap_or(0),
-            converted: clocks.conversions(domain).map(Conversion::of).collect(),
+            converted: clocks.conversions(domain).map(|one| Conversion::of(one, fit.method)).collect(),
             former_merge: None,
         }
     }

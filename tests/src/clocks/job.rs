@@ -4,6 +4,7 @@ use super::{collectives, network};
 use crate::synthetic::Random;
 use rpd_merge::clock::Observations;
 use rpd_shard::model::LocalNs;
+use std::collections::BTreeMap;
 
 /// A job with clocks of which the truth is known. Node 0 is the reference.
 #[derive(Clone, Debug)]
@@ -70,6 +71,7 @@ impl Job {
             bridges: Vec::new(),
             reference: 0,
             sets,
+            walls: BTreeMap::new(),
             bursts: network::bursts(scenario, &clocks, &joined, seconds, &mut random),
             meetings: collectives::meetings(scenario, &clocks, &joined, seconds, &mut random),
         };

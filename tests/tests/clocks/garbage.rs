@@ -70,6 +70,8 @@ fn observations() -> impl Strategy<Value = Observations> {
             domains: (0..4).map(domain).collect(),
             bridges: vec![domain(4)],
             reference,
+            // Of nodes without clock sets, and of some that have them or are not there.
+            walls: (2..6).map(|place| (place, (i64::MIN, i64::MAX))).collect(),
             sets,
             bursts,
             meetings,

@@ -172,6 +172,7 @@ fn nodes_that_probed_a_node_without_a_shard_are_aligned_through_it() {
             bridges: vec![job.observations.domains[0].clone()],
             reference: 0,
             sets: job.observations.sets[1..].to_vec(),
+            walls: Default::default(),
             bursts: job.observations.bursts.clone(),
             meetings: Vec::new(),
         };

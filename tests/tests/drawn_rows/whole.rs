@@ -3,6 +3,7 @@
 use super::{Drawn, PLENTY, check, merged, read, real};
 use rpd_merge::trace::item::{Dictionary, FlowEnd, Selection};
 use rpd_merge::trace::rows::JobRows;
+use rpd_tests::databases::{DatabaseJob, change};
 use rpd_tests::fixtures::rpd_files;
 use rpd_tests::harness::{Database, RunFolder};
 use rpd_tests::synthetic::SyntheticRun;
@@ -52,6 +53,59 @@ fn all_rows_of_synthetic_runs_are_drawn() {
         }
         assert!(ranks.values().any(|ranks| ranks.len() == 4), "{seed}: {}", ranks.len());
     }
+}
+
+/// What rocprof-sys writes of one reading of a GPU: an event, a sample on a track for each metric, and their values.
+#[test]
+fn values_of_an_event_that_several_samples_share_are_drawn_once() {
+    let job = DatabaseJob::small();
+    let counters = || {
+        let _ = job.merge(&[]).success();
+        let drawn = check(&job.output());
+        let surveyed: u64 = drawn.layouts.iter().map(|layout| layout.counts.counters).sum();
+        (drawn.facts.items.counters, surveyed, drawn)
+    };
+    let (drawn, surveyed, _) = counters();
+    let three = "WITH three(n) AS (VALUES (1), (2), (3))";
+    let node = "(SELECT min(id) FROM \"rocpd_info_node<uuid>\")";
+    let process = "(SELECT min(id) FROM \"rocpd_info_process<uuid>\")";
+    let at = "(SELECT max(start) FROM \"rocpd_region<uuid>\")";
+    let category = "(SELECT min(id) FROM \"rocpd_string<uuid>\")";
+    change(
+        &job.inputs[0],
+        &[
+            &format!(
+                "INSERT INTO \"rocpd_event<uuid>\" (id, category_id) VALUES (900000, {category}), (900001, {category})"
+            ),
+            &format!(
+                "INSERT INTO \"rocpd_track<uuid>\" (id, nid, pid) {three} SELECT 900000 + n, {node}, {process} FROM three"
+            ),
+            &format!(
+                "INSERT INTO \"rocpd_info_pmc<uuid>\" (id, nid, pid, name, symbol) {three} SELECT 900000 + n, {node}, {process}, 'metric ' || n, 'm' FROM three"
+            ),
+            // Three samples of one moment, one of another moment, and one with an event of its own.
+            &format!(
+                "INSERT INTO \"rocpd_sample<uuid>\" (id, track_id, timestamp, event_id) {three} SELECT 900000 + n, 900000 + n, {at}, 900000 FROM three"
+            ),
+            &format!(
+                "INSERT INTO \"rocpd_sample<uuid>\" (id, track_id, timestamp, event_id) VALUES (900010, 900001, {at} + 7, 900000), (900011, 900002, {at}, 900001)"
+            ),
+            &format!(
+                "INSERT INTO \"rocpd_pmc_event<uuid>\" (id, event_id, pmc_id, value) {three} SELECT 900000 + n, 900000, 900000 + n, n / 2.0 FROM three"
+            ),
+            "INSERT INTO \"rocpd_pmc_event<uuid>\" (id, event_id, pmc_id, value) VALUES (900010, 900001, 900003, 9)",
+        ],
+    );
+    let (more, more_surveyed, job) = counters();
+    assert_eq!((more - drawn, more_surveyed - surveyed), (7, 7));
+    let metrics: Vec<String> = job
+        .of("counter")
+        .filter(|item| item.track.contains("metric "))
+        .map(|item| format!("{} {}", item.track.split("metric ").nth(1).unwrap(), item.value))
+        .collect();
+    let count = |line: &str| metrics.iter().filter(|metric| *metric == line).count();
+    let twice = ["1 Double(0.5)", "2 Double(1.0)", "3 Double(1.5)"].map(count);
+    assert_eq!((twice, metrics.len()), ([2, 2, 2], 7), "{metrics:?}");
 }
 
 #[test]

@@ -51,8 +51,56 @@ fn a_bad_tail_of_a_packed_file_costs_no_more_than_the_tail() {
         let found = contents.spans();
         assert_eq!(found, spans[..found.len()], "{what}");
         assert!(found.len() > 500, "{what}: {}", found.len());
-        let is_told = translation.warnings.len() == 1 && !contents.losses.is_empty();
-        assert_eq!(is_told, found.len() < spans.len(), "{what}: {:?}", translation.warnings);
+        assert_eq!(translation.warnings.len(), 1, "{what}: {:?}", translation.warnings);
+        assert!(contents.losses.iter().any(|loss| loss.cause == LossCause::Truncated), "{what}");
+    }
+}
+
+#[test]
+fn a_packed_file_whose_checksum_or_length_is_wrong_is_read_and_counted_as_damaged() {
+    let whole = file(20);
+    let spans = translated(&whole).0.spans();
+    let (front, back) = whole.as_bytes().split_at(whole.len() / 2);
+    for good in [packed(whole.as_bytes()), [packed(front), packed(back)].concat()] {
+        assert_eq!(try_translated(&good).unwrap().1.warnings, [""; 0]);
+        // A member ends with four bytes of checksum and four of length.
+        for from_end in 1..=8 {
+            let mut bad = good.clone();
+            let place = bad.len() - from_end;
+            bad[place] ^= 0x10;
+            for bad in [&bad[..], &good[..place]] {
+                let (contents, translation) = try_translated(bad).unwrap();
+                assert_eq!(contents.spans(), spans, "{from_end}");
+                let [told] = &translation.warnings[..] else { panic!("{:?}", translation.warnings) };
+                assert!(told.contains("damaged behind byte"), "{told}");
+                let [loss] = &contents.losses[..] else { panic!("{:?}", contents.losses) };
+                assert_eq!((loss.cause, loss.rows), (LossCause::Truncated, None));
+            }
+        }
+    }
+}
+
+#[test]
+fn what_stands_behind_the_trace_is_told_and_counted() {
+    let whole = file(3);
+    let spans = translated(&whole).0.spans();
+    let long = format!("{}{}", " ".repeat(300_000), file(5000));
+    for behind in [file(2), "x".to_owned(), "\n\n]".to_owned(), "\0\0\0".to_owned(), long] {
+        let text = format!("{whole}{behind}");
+        for bytes in [text.clone().into_bytes(), packed(text.as_bytes())] {
+            let (contents, translation) = try_translated(&bytes).unwrap();
+            assert_eq!(contents.spans(), spans);
+            let [told] = &translation.warnings[..] else { panic!("{:?}", translation.warnings) };
+            let solid = behind.trim_ascii_start().len();
+            let words = format!("ends at byte {}, and {solid} more bytes", text.len() - solid);
+            assert!(told.contains(&words), "{told}");
+            let [loss] = &contents.losses[..] else { panic!("{:?}", contents.losses) };
+            assert_eq!((loss.cause, loss.rows), (LossCause::BadRecord, None));
+        }
+    }
+    for space in ["\n", " \r\n\t ", &" ".repeat(600_000)] {
+        let (contents, translation) = translated(&format!("{whole}{space}"));
+        assert_eq!((contents.losses.len(), translation.warnings.len()), (0, 0));
     }
 }
 

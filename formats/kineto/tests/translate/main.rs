@@ -132,6 +132,39 @@ fn old_files_have_times_of_day_to_the_last_digit() {
 }
 
 #[test]
+fn a_base_that_is_no_time_is_told_as_what_it_is() {
+    for bad in ["99999999999999999999", "-1e40", "1.5", "null", "[1]", "\"soon\""] {
+        let top = format!("\"baseTimeNanoseconds\": {bad}, ");
+        let behind = format!("{{\"traceEvents\": [{OPERATOR}], \"baseTimeNanoseconds\": {bad}}}");
+        for text in [of_events(&top, &[OPERATOR]), behind] {
+            let (contents, translation) = translated(&text);
+            assert_eq!(contents.spans()[0].start, 10_250, "{bad}");
+            let [value, axis] = &translation.warnings[..] else { panic!("{:?}", translation.warnings) };
+            assert!(value.contains(&format!("\"{}\"", bad.trim_matches('"'))), "{value}");
+            assert!(
+                axis.contains("no usable baseTimeNanoseconds") && axis.contains("DO NOT LINE UP"),
+                "{axis}"
+            );
+        }
+    }
+}
+
+#[test]
+fn a_byte_order_mark_is_no_part_of_the_trace() {
+    let text = of_events("\"baseTimeNanoseconds\": 1000, ", &[OPERATOR]);
+    let plain = translated(&text).0.spans();
+    let marked = [b"\xef\xbb\xbf", text.as_bytes()].concat();
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("trace");
+    for bytes in [marked.clone(), packed(&marked)] {
+        std::fs::write(&path, bytes).unwrap();
+        assert!(is_kineto(&path));
+        let (contents, translation) = translated_file(&path).unwrap();
+        assert_eq!((contents.spans(), translation.warnings.len()), (plain.clone(), 0));
+    }
+}
+
+#[test]
 fn the_base_may_stand_behind_the_events() {
     let text = format!("{{\"traceEvents\": [{OPERATOR}], \"baseTimeNanoseconds\": 1000000}}");
     let (contents, translation) = translated(&text);

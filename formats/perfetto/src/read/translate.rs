@@ -14,7 +14,7 @@ use rpd_shard::ShardWriter;
 use rpd_shard::file::Owner;
 use rpd_shard::identity::unnamed_node;
 use rpd_shard::model::{TableId, rocpd};
-use rpd_shard::record::{Clock, ClockDomain, ClockSet, LossCause, Process};
+use rpd_shard::record::{Clock, ClockSet, LossCause, Process};
 use std::collections::{BTreeMap, HashMap};
 use std::io::{BufRead, Write};
 use std::path::Path;
@@ -81,23 +81,11 @@ fn described(processes: &[Found], clock: Clock) -> Vec<Process> {
         .zip(processes)
         .map(|(source, found)| Process {
             source,
-            rank: None,
-            size: None,
-            local_rank: None,
-            rank_from: None,
-            worker: false,
-            restart: 0,
-            domain: ClockDomain { boot_id: node.boot_id.clone(), time_namespace: 0 },
-            node: node.clone(),
-            clock,
             pid: found.pid,
-            ppid: 0,
-            start_ticks: 0,
             first_seen: first(found),
             last_seen: found.seen.map(|(_, last)| last),
             command: String::from_utf8_lossy(&found.command).into_owned(),
-            environment: Vec::new(),
-            exit: None,
+            ..Process::of_file(node.clone(), clock)
         })
         .collect()
 }

@@ -6,7 +6,7 @@ use super::schema::{Input, identifier};
 use super::value::{int, text};
 use crate::{CLOCK_TAG, CLOCKS, ONE_TIME, ONE_TIME_TAG};
 use rpd_shard::identity::unnamed_node;
-use rpd_shard::record::{Clock, ClockDomain, Node, Process};
+use rpd_shard::record::{Clock, Node, Process};
 use std::collections::{BTreeMap, HashMap, HashSet};
 
 /// Most processes of one file. A process that records opens a session; this is more than a node can run.
@@ -273,23 +273,10 @@ impl Census {
         let node = self.named.get(&found.node)?.clone();
         Some(Process {
             source,
-            rank: None,
-            size: None,
-            local_rank: None,
-            rank_from: None,
-            worker: false,
-            restart: 0,
-            domain: ClockDomain { boot_id: node.boot_id.clone(), time_namespace: 0 },
-            node,
-            clock,
             pid: found.pid,
-            ppid: 0,
-            start_ticks: 0,
             first_seen: found.first,
             last_seen: Some(found.last),
-            command: String::new(),
-            environment: Vec::new(),
-            exit: None,
+            ..Process::of_file(node, clock)
         })
     }
 }

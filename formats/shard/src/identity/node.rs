@@ -24,6 +24,15 @@ pub fn boot_of_machine(node: &Node) -> Option<String> {
     }
 }
 
+/// The node of a file of one process (pid and first time, ns), as far as the file describes it: with its boot where it is
+/// known, and else with a name that stands for it.
+pub fn node_of_file(told: Node, process: (i32, i64)) -> Node {
+    match boot_of_machine(&told) {
+        Some(boot_id) => Node { boot_id, ..told },
+        None => unnamed_node(0, &[process]),
+    }
+}
+
 /// Stands for the node of a file that names none: nobody can say whether two such files are of one node, so that each
 /// has its own, named by its processes (pid and first time, ns). `number` is that of a node among several of one file.
 pub fn unnamed_node(number: i64, processes: &[(i32, i64)]) -> Node {
@@ -66,9 +75,11 @@ mod tests {
     #[test]
     fn the_boot_of_a_machine_is_the_same_once_its_row_is_read_again() {
         let node = unnamed_node(0, &[(1, 2)]);
-        assert_eq!(boot_of_machine(&node), Some(node.boot_id));
+        assert_eq!(boot_of_machine(&node), Some(node.boot_id.clone()));
         let named = Node { hostname: "n1".into(), ..Node::default() };
         assert_eq!(boot_of_machine(&named), Some(unknown_boot("n1")));
+        let of_file = node_of_file(named.clone(), (1, 2));
+        assert_eq!((of_file.boot_id, node_of_file(Node::default(), (1, 2))), (unknown_boot("n1"), node));
         let merged = Node { machine_id: "n1".into(), ..named };
         assert_eq!(boot_of_machine(&merged), Some(unknown_boot("n1")));
         assert_eq!(boot_of_machine(&Node::default()), None);

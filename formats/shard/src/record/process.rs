@@ -94,3 +94,30 @@ pub struct Process {
     /// How it ended, once it has.
     pub exit: Option<Exit>,
 }
+
+impl Process {
+    /// A process of a file of another profiler, as little as any such file tells: the only one of its shard, without a
+    /// rank, and without times, which are ns of `clock`. Its clocks are those of the boot of the node.
+    pub fn of_file(node: Node, clock: Clock) -> Process {
+        Process {
+            source: 1,
+            rank: None,
+            size: None,
+            local_rank: None,
+            rank_from: None,
+            worker: false,
+            restart: 0,
+            domain: ClockDomain { boot_id: node.boot_id.clone(), time_namespace: 0 },
+            node,
+            clock,
+            pid: 0,
+            ppid: 0,
+            start_ticks: 0,
+            first_seen: 0,
+            last_seen: None,
+            command: String::new(),
+            environment: Vec::new(),
+            exit: None,
+        }
+    }
+}

@@ -42,6 +42,8 @@ pub(super) struct Pen<'a, 'b> {
     pub(super) left_out: Vec<Option<bool>>,
     /// What became of the events of the chunk.
     pub(super) fates: Vec<Fate>,
+    /// At which time the counter values of each event of the chunk were drawn last.
+    pub(super) valued: Vec<Option<i64>>,
     pub(super) flows: Vec<FlowEnd>,
     pub(super) facts: Facts,
     pub(super) take: &'a mut TakeItem<'b>,
@@ -114,6 +116,7 @@ pub(super) fn draw(
         recent: Recent::default(),
         left_out: Vec::new(),
         fates: Vec::new(),
+        valued: Vec::new(),
         flows: Vec::new(),
         facts,
         take,
@@ -159,6 +162,8 @@ impl<'a> Pen<'a, '_> {
         let Some(events) = events else { return Ok(false) };
         self.fates.clear();
         self.fates.resize(events.len(), Fate::None);
+        self.valued.clear();
+        self.valued.resize(events.len(), None);
         for table in DRAWN.into_iter().filter(|table| !matches!(*table, rocpd::ARG | rocpd::PMC_EVENT)) {
             self.table(table, pieces(table), chunk, &events)?;
         }

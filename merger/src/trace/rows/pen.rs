@@ -196,9 +196,14 @@ impl Pen<'_, '_> {
         self.values(row, events)
     }
 
-    /// The values of the counters of an event: from the start of the row on, and 0 behind its end if it has one.
+    /// The values of the counters of an event: from the start of the row on, and 0 behind its end if it has one. Samples
+    /// of one moment may share an event, as those of one reading of a GPU by rocprof-sys: its values are there once.
     fn values(&mut self, row: &Drawn, events: &Events) -> Result<(), Failure> {
         let Some(event) = row.event else { return Ok(()) };
+        let before = self.valued.get_mut(event as usize).and_then(|at| at.replace(row.start));
+        if before == Some(row.start) {
+            return Ok(());
+        }
         let is_moment = matches!(row.key.1, Place::Thread(_) | Place::Moments(_)) && row.start == row.end;
         for value in events.values(event) {
             let Some(track) = value.track else { continue };

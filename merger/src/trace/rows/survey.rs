@@ -64,6 +64,8 @@ struct Survey<'a, 'b> {
     recent: Recent<()>,
     /// Ids of the events of counter values, ascending.
     counted: Vec<i64>,
+    /// For the first value of each event the time at which it is drawn last, once there is one.
+    drawn_at: Vec<i64>,
     layout: UnitLayout,
 }
 
@@ -86,6 +88,7 @@ pub(super) fn survey(
         tracks: BTreeSet::new(),
         recent: Recent::default(),
         counted: Vec::new(),
+        drawn_at: Vec::new(),
         layout: UnitLayout::default(),
     };
     // Which samples have counters must be known before them.
@@ -95,6 +98,7 @@ pub(super) fn survey(
         }
         if table == rocpd::PMC_EVENT {
             survey.counted.sort_unstable();
+            survey.drawn_at = vec![i64::MIN; survey.counted.len()];
         }
     }
     let Survey { tracks, layout: mut found, .. } = survey;
@@ -173,7 +177,7 @@ impl Survey<'_, '_> {
         let layout = &mut self.layout;
         layout.first = Some(layout.first.map_or(start, |first| first.min(start)));
         layout.last = Some(layout.last.map_or(start, |last| last.max(start)).max(end));
-        let values = self.values(spans.event(i));
+        let (values, is_first) = self.values(spans.event(i), start);
         let is_moment = table == rocpd::SAMPLE;
         // A sample whose counters have values is nothing but their time.
         if !(is_moment && values > 0 && matches!(key.1, Place::Moments(_))) {
@@ -188,7 +192,7 @@ impl Survey<'_, '_> {
             (self.each)(start, start, Sort::Moment);
         }
         let has_counters = !excludes(self.selection, rocpd::PMC_EVENT);
-        let values = if has_counters { values } else { 0 };
+        let values = if has_counters && is_first { values } else { 0 };
         let ends = if is_moment { 1 } else { 2 };
         counts.counters += values * ends;
         for _ in 0..values {
@@ -215,13 +219,15 @@ impl Survey<'_, '_> {
         }
     }
 
-    /// How many values of counters an event has.
+    /// How many values of counters an event has, and whether no row of the same moment has them, too.
     #[inline]
-    fn values(&self, event: Option<i64>) -> u64 {
-        let Some(event) = event.filter(|_| !self.counted.is_empty()) else { return 0 };
+    fn values(&mut self, event: Option<i64>, at: i64) -> (u64, bool) {
+        let Some(event) = event.filter(|_| !self.counted.is_empty()) else { return (0, true) };
         let first = self.counted.partition_point(|other| *other < event);
         let behind = self.counted.get(first..).unwrap_or_default();
-        behind.iter().take_while(|other| **other == event).count() as u64
+        let values = behind.iter().take_while(|other| **other == event).count() as u64;
+        let drawn_at = self.drawn_at.get_mut(first).filter(|_| values > 0);
+        (values, drawn_at.is_none_or(|drawn_at| std::mem::replace(drawn_at, at) != at))
     }
 }
 
