@@ -183,6 +183,9 @@ mod tests {
         drop(scratch);
         let mut command = std::process::Command::new("sleep");
         let mut child = command.arg("60").env("SOME_OUTPUT", path.join("files")).spawn().unwrap();
+        // A program that begins has no variables for a moment.
+        let environment = format!("/proc/{}/environ", child.id());
+        while fs::read(&environment).unwrap().is_empty() {}
         assert_eq!(clear_up(root.path()), 0);
         child.kill().unwrap();
         child.wait().unwrap();

@@ -239,11 +239,14 @@ fn a_killed_rpd_collect_leaves_the_profiler_to_its_collector() {
     let child = start(&rocm, "hangs", &[], &["touch", "ran"]);
     until("the profiler", || rocm.bin.join("calls.jsonl").exists());
     let below = below(child.id());
+    // It is started by the executable of the one that is killed.
+    let name = format!("/proc/{}/comm", below.collector);
+    until("the collector", || std::fs::read_to_string(&name).is_ok_and(|name| name == "rpd-collector\n"));
     kill(child.id(), 9);
     assert_eq!(ending(&wait_for_it(child)), -9);
     assert_eq!(rocm.left().len(), 1);
     kill(below.command, 9);
-    until("the collector", || !is_there(below.collector));
+    until("its end", || !is_there(below.collector));
     assert!(rocm.left().is_empty(), "{:?}", rocm.left());
     assert!(rocm.log().contains("rpd-collect was killed"), "{}", rocm.log());
 }
