@@ -23,8 +23,8 @@
 //! caught: sent to this process alone, it leaves the command running.
 //!
 //! While a profiler that is to start the command starts, signals are its own, and one that would end a program without a
-//! handler ends the job: [`cancelled`] tells who starts the command. What the profiler was sent the command is sent once
-//! more if it is another process: at the beginning it has no handler, so this only makes sure.
+//! handler ends the job: [`cancelled`] tells who starts the command. What the profiler was sent and the command began nevertheless,
+//! the command is sent once more: it has no handler so early, so this only makes sure.
 //!
 //! Not passed on: what reports an error or an event of this process itself (SIGSEGV, SIGBUS, SIGFPE,
 //! SIGILL, SIGSYS, SIGTRAP, SIGABRT, SIGPIPE, SIGXFSZ, SIGCHLD). The value of a real-time signal is
@@ -228,9 +228,8 @@ impl Aim {
 
     fn set(&self, target: Target) {
         let mut state = self.state();
-        let before = state.target.as_ref().map(|before| before.pid);
         // A profiler may have kept for itself what was for the job.
-        if target.is_command && before.is_some_and(|before| before != target.pid) {
+        if target.is_command {
             std::mem::take(&mut state.sent).into_iter().for_each(|signal| target.send(signal));
         }
         state.target = Some(target);

@@ -22,7 +22,7 @@ pub use collecting::main as collect;
 pub use spawn::COLLECT;
 pub use variables::variables;
 
-use crate::backend::scratch::Scratch;
+use crate::backend::scratch::{self, Scratch};
 use crate::backend::{Plan, mark, plan};
 use crate::cgroup;
 use crate::child::{self, Ending, preload, signals, signals::Forwarder};
@@ -208,7 +208,11 @@ impl Session {
         let profiler = below.is_some().then_some(top);
         let _ = self.control.send(&ToCollector::Started { pid, profiler, without });
         let ending = match &below {
-            None => wait_for(&mut child),
+            None => {
+                let ending = wait_for(&mut child);
+                let above = self.scratch.as_ref().and_then(|scratch| mark::Record::read(scratch.path()));
+                above.and_then(|record| record.ending).unwrap_or(ending)
+            }
             Some(below) => {
                 let ended = below.wait(&mut child, &self.forwarder);
                 for text in ended.notes {
@@ -277,6 +281,11 @@ impl Session {
         let ended = spawn::wait(&mut self.collector, if done { Instant::now() + LAST_MOMENT } else { until });
         if !done && lines.is_empty() {
             lines.push(why_it_died(ended));
+        }
+        if let Some(scratch) = self.scratch.filter(|scratch| !done && scratch.path().exists()) {
+            let path = scratch.path().display();
+            lines.push(format!("warning: what profilers wrote stays on this node, in {path}"));
+            scratch::leave(scratch.path());
         }
         lines.iter().for_each(|line| warn(format_args!("{line}")));
     }

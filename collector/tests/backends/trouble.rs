@@ -251,6 +251,47 @@ fn a_killed_rpd_collect_leaves_the_profiler_to_its_collector() {
     assert!(rocm.log().contains("rpd-collect was killed"), "{}", rocm.log());
 }
 
+#[test]
+fn how_a_command_below_a_profiler_ended_is_known_although_rpd_collect_was_killed() {
+    let Some(rocm) = Rocm::new(&ROCPROFV3) else { return };
+    let script = "echo > here; while [ -e here ]; do sleep 0.02; done; exit 6";
+    let child = start(&rocm, "", &[], &["sh", "-c", script]);
+    until("the program", || rocm.bench.path("here").exists());
+    let collector = below(child.id()).collector;
+    let name = format!("/proc/{collector}/comm");
+    until("the collector", || std::fs::read_to_string(&name).is_ok_and(|name| name == "rpd-collector\n"));
+    kill(child.id(), 9);
+    assert_eq!(ending(&wait_for_it(child)), -9);
+    std::fs::remove_file(rocm.bench.path("here")).unwrap();
+    until("its end", || !is_there(collector));
+    let log = rocm.log();
+    assert!(log.contains("rpd-collect was killed, ") && !log.contains("not known"), "{log}");
+    assert!(rocm.left().is_empty());
+    // The profiler has written when the command had ended, and that was waited for.
+    assert_eq!(rocm.shards("rocprofv3").iter().map(|shard| rows(shard, REGION)).sum::<usize>(), CALLS);
+    assert_eq!(rocm.shards("rocprofv3")[0].processes[&1].exit, Some(Exit::Code(6)));
+}
+
+#[test]
+fn files_of_a_profiler_that_nobody_fetched_are_named_and_stay() {
+    let Some(rocm) = Rocm::new(&ROCPROFV3) else { return };
+    let script = "echo > here; while [ -e here ]; do sleep 0.02; done";
+    let child = start(&rocm, "", &[], &["sh", "-c", script]);
+    until("the program", || rocm.bench.path("here").exists());
+    kill(below(child.id()).collector, 9);
+    std::fs::remove_file(rocm.bench.path("here")).unwrap();
+    let output = wait(child);
+    assert_eq!(ending(&output), 0);
+    let [left] = &rocm.left()[..] else { panic!("{:?}", rocm.left()) };
+    let left = left.to_str().unwrap();
+    assert!(
+        said(&output).contains("stays on this node") && said(&output).contains(left),
+        "{}",
+        said(&output)
+    );
+    assert!(!rocm.scratch.join(left).join("owner").exists(), "nobody clears it up");
+}
+
 /// The outputs are still held by others.
 fn wait_for_it(mut child: Child) -> Output {
     drop((child.stdout.take(), child.stderr.take()));
