@@ -90,7 +90,7 @@ pub fn below(arguments: &[OsString]) -> Ending {
 fn wait_for(mode: &OsStr, scratch: &Path, preload: Option<&OsString>, command: &[OsString]) -> Ending {
     let own = Named::of(std::process::id() as i32);
     // Without a thread for it, signals end this process instead.
-    let forwarder = Forwarder::install().ok();
+    let forwarder = Forwarder::install(false).ok();
     let variables: Vec<(String, OsString)> =
         preload.map(|preload| (PRELOAD.to_owned(), preload.clone())).into_iter().collect();
     let words = with_early_signals_ignored(mode, command);

@@ -111,6 +111,8 @@ struct Aim {
 #[derive(Default)]
 struct State {
     target: Option<Target>,
+    /// Nobody is started for a while.
+    alone: bool,
     /// What a batch system sends some time before the end becomes SIGTERM, unless the command handles it.
     ends_early: bool,
     /// Passed on to a profiler that has not started the command.
@@ -129,8 +131,9 @@ struct Target {
 impl Forwarder {
     /// Catches the signals. Handlers fall back to the default in the command when it is started, so
     /// its dispositions are what ours were; those that were ignored stay so and are not caught.
-    /// They are held until there is somebody to pass them on to, and [`cancelled`] tells of them.
-    pub fn install() -> io::Result<Forwarder> {
+    /// They are held until there is somebody to pass them on to, and [`cancelled`] tells of them. With `alone`, that may
+    /// take a time, and what stops a process stops this one.
+    pub fn install(alone: bool) -> io::Result<Forwarder> {
         let ignored = |signal: i32| is_set("SigIgn:", "/proc/self/status", signal);
         let caught = FORWARDED.into_iter().chain(REAL_TIME).filter(|signal| !ignored(*signal));
         if ignored(SIGCHLD) {
@@ -142,12 +145,13 @@ impl Forwarder {
             // A line on stderr, in a file that is over `ulimit -f`, is not worth our end.
             signal_hook::flag::register(SIGXFSZ, Arc::default())?;
         }
-        let aim = Arc::new(Aim { state: Mutex::default(), changed: Condvar::new() });
+        let state = State { alone, ..State::default() };
+        let aim = Arc::new(Aim { state: Mutex::new(state), changed: Condvar::new() });
         let for_thread = Arc::clone(&aim);
         std::thread::Builder::new().name("rpd-signals".to_owned()).spawn(move || {
             let mut stopped = false;
             for origin in signals.forever() {
-                if for_thread.has_no_target() && stop_alone(origin.signal) {
+                if for_thread.is_alone() && stop_alone(origin.signal) {
                     continue;
                 }
                 for_thread.note(&origin);
@@ -167,10 +171,11 @@ impl Forwarder {
         Ok(Forwarder { aim })
     }
 
-    /// With `ends_early`, what a batch system sends some time before the end becomes SIGTERM, unless the command handles
-    /// it: a profiler writes when the program ends, and it cannot write after SIGKILL.
-    pub fn end_early(&self, ends_early: bool) {
-        self.aim.state().ends_early = ends_early;
+    /// The command is about to be started. With `ends_early`, what a batch system sends some time before the end becomes
+    /// SIGTERM, unless the command handles it: a profiler writes when the program ends, and it cannot write after SIGKILL.
+    pub fn get_ready(&self, ends_early: bool) {
+        let mut state = self.aim.state();
+        (state.alone, state.ends_early) = (false, ends_early);
     }
 
     /// Names a profiler that is to start the command. Signals that came before are passed on now.
@@ -211,8 +216,8 @@ impl Aim {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn has_no_target(&self) -> bool {
-        self.state().target.is_none()
+    fn is_alone(&self) -> bool {
+        self.state().alone
     }
 
     /// Waits until there is somebody to pass signals on to.
@@ -269,7 +274,7 @@ impl Aim {
     }
 }
 
-/// Stops this process by a signal that means this, while there is no other one. Returns whether that is all that the
+/// Stops this process by a signal that means this. Returns whether that is all that the
 /// signal means.
 fn stop_alone(signal: i32) -> bool {
     if STOPS.contains(&signal) {

@@ -148,7 +148,7 @@ impl Session {
         let speaks = own.speaks();
         let is_recorded = options.ranks.clone().unwrap_or_default().contains(own.rank.rank);
         // Who is ended while profilers are asked has to clear up.
-        let forwarder = Forwarder::install().map_err(failed("catch signals"))?;
+        let forwarder = Forwarder::install(true).map_err(failed("catch signals"))?;
         let mut plan = plan(&options.asked(), &own.label(), is_recorded);
         let scratch = plan.scratch.take();
         let prepared = match signals::cancelled() {
@@ -164,7 +164,7 @@ impl Session {
                 warnings
                     .push(format!("warning: run id {chosen:?} is no name for a folder; the folder is {id}"));
             }
-            forwarder.end_early(plan.ends_early);
+            forwarder.get_ready(plan.ends_early);
             let (control, theirs) = Control::pair().map_err(failed("open sockets"))?;
             let front = Front::of(&mut plan);
             let start = start_of(options, own, plan, warnings);
