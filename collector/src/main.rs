@@ -2,9 +2,10 @@
 
 use clap::Parser;
 use rpd_collect::backend::start;
+use rpd_collect::child::{self, Ending};
 use rpd_collect::command_line::{Options, command_alone};
-use rpd_collect::session::{self, Session};
-use rpd_collect::{child, doctor, warn};
+use rpd_collect::session::{self, PrepareError, Session};
+use rpd_collect::{doctor, warn};
 use std::ffi::OsString;
 
 /// Exit status for options that make no sense.
@@ -18,6 +19,9 @@ fn main() {
     }
     if first == Some(start::START) {
         std::process::exit(start::main(&arguments));
+    }
+    if first == Some(start::BELOW) {
+        start::below(&arguments).leave();
     }
     if first == Some(doctor::NAME) {
         std::process::exit(doctor::main(&arguments));
@@ -34,6 +38,7 @@ fn main() {
     }
     let session = match Session::prepare(&options, warnings) {
         Ok(session) => session,
+        Err(PrepareError::Cancelled(signal)) => Ending::Signal(signal).leave(),
         Err(error) => {
             warn(format_args!("warning: {error}; the command runs untraced"));
             std::process::exit(child::replace(&options.command));

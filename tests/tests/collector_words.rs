@@ -213,8 +213,8 @@ fn shards_that_disagree_on_the_chosen_ranks_are_told_and_all_their_choices_count
     );
 }
 
-const NOTHING_SEEN: &str =
-    "no roctx, MPI or RCCL call was recorded in any rank: for GPU kernels run rocprofv3";
+const NOTHING_SEEN: &str = "no event was recorded in any rank: rank-*.log beside the shards may say why; GPU kernels need \
+                            --backend rocprofv3";
 
 /// The notes of a run of one rank with these rows.
 fn notes_of(rows: impl FnOnce(&mut ShardWriter<Vec<u8>>) -> Result<(), WriteError>) -> Vec<String> {

@@ -10,8 +10,9 @@
 //! * [`choice`]: what was asked for, and `auto`.
 //! * `rocprofv3`, `rocprof_sys`, `rpd_tracer`, `torch`, `debug_agent`: one profiler each, as its documents describe it.
 //! * `tool`: finding a program of ROCm, and asking it what it can do.
-//! * [`scratch`]: the folder on the node that they write to.
-//! * [`start`]: whether a profiler has started the command is known by a mark that the command's own process leaves.
+//! * [`scratch`]: the folder on the node that they write to, and who looks after it.
+//! * [`start`]: what a profiler starts in the place of the command. `mark`: who starts the command, once, and how it ended.
+//! * `processes`: those of a profiler, to be killed, and never those of the command.
 //! * `found`: the files that it left, told apart by their names.
 //! * [`harvest`]: runs in the collector process when the command has ended.
 
@@ -19,7 +20,9 @@ pub mod choice;
 mod debug_agent;
 mod found;
 pub mod harvest;
+pub(crate) mod mark;
 mod plan;
+pub(crate) mod processes;
 mod rocprof_sys;
 mod rocprofv3;
 mod rpd_tracer;

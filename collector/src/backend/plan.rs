@@ -62,6 +62,8 @@ pub struct Plan {
     pub said: Vec<String>,
     /// What is fetched when the command has ended.
     pub harvest: Option<Harvest>,
+    /// The folder on the node, which we look after.
+    pub scratch: Option<Scratch>,
     /// A signal before the end has to end the program well, or nothing is written.
     pub ends_early: bool,
 }
@@ -147,5 +149,6 @@ pub fn plan(asked: &Asked<'_>, rank: &str, is_recorded: bool) -> Plan {
         keep: asked.keep,
         wait_seconds: asked.wait.as_secs(),
     });
+    plan.scratch = Some(scratch);
     plan
 }

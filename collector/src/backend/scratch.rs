@@ -1,17 +1,30 @@
 //! A folder on the node for what profilers write, one for each rank and run of a command.
+//!
+//! Its file `owner` is locked as long as somebody looks after the folder, and says on which boot of a node that was. So
+//! a folder whose owners were killed is found by the next one of the same user.
 
-use std::fs::DirBuilder;
-use std::io;
-use std::os::unix::fs::DirBuilderExt;
+use super::{mark, processes};
+use crate::machine;
+use rustix::fs::{FlockOperation, OFlags, flock};
+use std::fs::{self, DirBuilder, File, OpenOptions};
+use std::io::{self, Read, Write};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 /// Begins its name; `ci` and site scripts find what is left behind by it.
 pub const PREFIX: &str = "rpd-scratch-";
+const OWNER: &str = "owner";
+/// Entries that are looked at beside a folder.
+const MOST_ENTRIES: usize = 100_000;
+/// Files of a command that ran may be nowhere else, and are left for so long.
+const TIME_TO_FETCH: Duration = Duration::from_secs(24 * 3600);
 
 /// The folder. It is made anew, for the user alone.
 #[derive(Debug)]
 pub struct Scratch {
     path: PathBuf,
+    _held: Option<Held>,
 }
 
 impl Scratch {
@@ -21,7 +34,14 @@ impl Scratch {
         let root = std::path::absolute(root)?;
         let path = root.join(format!("{PREFIX}{rank}-{random:016x}"));
         DirBuilder::new().mode(0o700).create(&path)?;
-        Ok(Scratch { path })
+        let prepared = Held::begin(&path).and_then(|held| mark::make(&path).map(|()| held));
+        match prepared {
+            Ok(held) => Ok(Scratch { path, _held: held }),
+            Err(error) => {
+                remove(&path);
+                Err(error)
+            }
+        }
     }
 
     /// Where it is.
@@ -42,10 +62,133 @@ impl Scratch {
     }
 }
 
+/// Somebody looks after a folder, until this is dropped or its process ends.
+#[derive(Debug)]
+pub struct Held {
+    _lock: File,
+}
+
+impl Held {
+    /// Of a new folder. `None` where files cannot be locked: there nobody clears up after us.
+    fn begin(folder: &Path) -> io::Result<Option<Held>> {
+        let mut file =
+            OpenOptions::new().write(true).create_new(true).mode(0o600).open(folder.join(OWNER))?;
+        if flock(&file, FlockOperation::NonBlockingLockShared).is_err() {
+            return Ok(None);
+        }
+        // Without these words nobody is the owner, so the lock comes first.
+        file.write_all(machine::node().boot_id.as_bytes())?;
+        Ok(Some(Held { _lock: file }))
+    }
+
+    /// Beside the process that made the folder.
+    pub fn join(folder: &Path) -> Option<Held> {
+        let file = File::open(folder.join(OWNER)).ok()?;
+        flock(&file, FlockOperation::NonBlockingLockShared).ok()?;
+        Some(Held { _lock: file })
+    }
+}
+
 /// Removes a scratch folder. What is a link in it is removed, and not what it leads to.
 pub fn remove(path: &Path) {
-    let is_ours = path.file_name().is_some_and(|name| name.to_string_lossy().starts_with(PREFIX));
-    if is_ours {
-        let _ = std::fs::remove_dir_all(path);
+    if is_named_so(path) {
+        let _ = fs::remove_dir_all(path);
+    }
+}
+
+/// A folder that is still there, and was told to the user, is left alone from now on.
+pub fn leave(path: &Path) {
+    let _ = fs::remove_file(path.join(OWNER));
+}
+
+/// Removes folders in `root` that were left by processes of this user that were killed. Returns how many.
+pub fn clear_up(root: &Path) -> usize {
+    let boot_id = machine::node().boot_id;
+    let entries = fs::read_dir(root).into_iter().flatten().flatten().take(MOST_ENTRIES);
+    let left = entries.map(|entry| entry.path()).filter(|path| is_named_so(path));
+    left.filter(|path| {
+        let Some(_lock) = abandoned(path, &boot_id) else { return false };
+        // The sign that nobody owns it goes last: this may be interrupted, too.
+        let entries = fs::read_dir(path).into_iter().flatten().flatten();
+        entries.filter(|entry| entry.file_name() != OWNER).for_each(|entry| drop(clear(&entry.path())));
+        remove(path);
+        !path.exists()
+    })
+    .count()
+}
+
+fn clear(path: &Path) -> io::Result<()> {
+    if fs::symlink_metadata(path)?.is_dir() { fs::remove_dir_all(path) } else { fs::remove_file(path) }
+}
+
+/// The lock of a folder that nobody looks after or writes to.
+fn abandoned(path: &Path, boot_id: &str) -> Option<File> {
+    let folder = fs::symlink_metadata(path).ok()?;
+    if !folder.is_dir() || folder.uid() != rustix::process::geteuid().as_raw() {
+        return None;
+    }
+    let mut options = OpenOptions::new();
+    let owner =
+        options.read(true).custom_flags(OFlags::NOFOLLOW.bits() as i32).open(path.join(OWNER)).ok()?;
+    let mut text = String::new();
+    (&owner).take(64).read_to_string(&mut text).ok()?;
+    // The lock of another node may not be seen here, and a node that was booted again has lost its processes' names.
+    if text.is_empty() || text != boot_id {
+        return None;
+    }
+    flock(&owner, FlockOperation::NonBlockingLockExclusive).ok()?;
+    let age = owner.metadata().ok()?.modified().ok()?.elapsed().unwrap_or_default();
+    let is_done_with = !mark::is_claimed(path) || age > TIME_TO_FETCH;
+    (is_done_with && !processes::know(path)).then_some(owner)
+}
+
+fn is_named_so(path: &Path) -> bool {
+    path.file_name().is_some_and(|name| name.to_string_lossy().starts_with(PREFIX))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_nobody_looks_after_is_removed_and_nothing_else() {
+        let root = tempfile::tempdir().unwrap();
+        let root = root.path();
+        let make = |rank: &str| Scratch::make(root, rank).unwrap();
+        let (held, started, told, elsewhere, left) =
+            (make("held"), make("started"), make("told"), make("elsewhere"), make("left"));
+        let joined = make("joined");
+        let by_another = Held::join(joined.path()).unwrap();
+        mark::claim(started.path()).unwrap();
+        leave(told.path());
+        fs::write(elsewhere.path().join(OWNER), "another boot").unwrap();
+        fs::create_dir(root.join("other")).unwrap();
+        fs::create_dir(root.join(format!("{PREFIX}of-an-older-release"))).unwrap();
+        std::os::unix::fs::symlink(left.path(), root.join(format!("{PREFIX}link"))).unwrap();
+        let path = left.path().to_owned();
+        assert_eq!(clear_up(root), 0);
+        drop((started, told, elsewhere, left, joined));
+        assert_eq!(clear_up(root), 1);
+        assert!(!path.exists() && held.path().exists());
+        drop((by_another, held));
+        assert_eq!(clear_up(root), 2);
+        assert_eq!(clear_up(root), 0);
+    }
+
+    #[test]
+    fn a_folder_that_a_process_knows_of_stays() {
+        let root = tempfile::tempdir().unwrap();
+        let scratch = Scratch::make(root.path(), "x").unwrap();
+        let path = scratch.path().to_owned();
+        drop(scratch);
+        let mut command = std::process::Command::new("sleep");
+        let mut child = command.arg("60").env("SOME_OUTPUT", path.join("files")).spawn().unwrap();
+        // A program that begins has no variables for a moment.
+        let environment = format!("/proc/{}/environ", child.id());
+        while fs::read(&environment).unwrap().is_empty() {}
+        assert_eq!(clear_up(root.path()), 0);
+        child.kill().unwrap();
+        child.wait().unwrap();
+        assert_eq!(clear_up(root.path()), 1);
     }
 }

@@ -1,66 +1,131 @@
-//! Whether a profiler has started the command.
+//! What a profiler starts in the place of the command.
 //!
 //! A profiler stands in front of the command and becomes it. If it fails before that, the command has to run without
-//! it, and must not run twice. So what the profiler starts is `rpd-collect @start MARK COMMAND...`: it makes the mark,
-//! which can be made once, and becomes the command. Who wants to start the command without the profiler makes the mark
-//! first: a profiler that comes to it later starts nothing.
+//! it, and must not run twice. So what the profiler starts is `rpd-collect @start ... COMMAND`: it takes the mark
+//! (`mark`), which can be taken once, and becomes the command. Who wants to start the command without the profiler takes
+//! the mark first: a profiler that comes to it later starts nothing.
+//!
+//! A profiler may also stay above the command. Then its exit status is its own, and only a parent learns that of the
+//! command: so `rpd-collect @below ...` stays between the two, passes signals on, writes to the mark how the command ended,
+//! and ends the same way.
 
-use crate::child::replace;
-use std::ffi::OsString;
-use std::fs::{File, OpenOptions};
-use std::io::{Read, Write};
-use std::os::unix::fs::OpenOptionsExt;
-use std::path::{Path, PathBuf};
+use super::{mark, processes};
+use crate::child::signals::{self, Forwarder};
+use crate::child::{self, Ending, replace};
+use crate::warn;
+use mark::{Named, Record};
+use std::ffi::{OsStr, OsString};
+use std::fs::File;
+use std::io::Read;
+use std::os::unix::process::CommandExt;
+use std::path::Path;
 use std::process::{Child, Command, ExitStatus};
 use std::time::{Duration, Instant};
 
 /// First argument of what a profiler starts.
 pub const START: &str = "@start";
-/// Name of the mark in the scratch folder.
-const MARK: &str = "started";
-/// Made when the mark was there already.
-const AGAIN: &str = "again";
+/// First argument of what stays between a profiler and the command.
+pub const BELOW: &str = "@below";
 /// Time between two looks.
 const LOOK_EVERY: Duration = Duration::from_millis(2);
+/// A profiler has this long to end well when the job is cancelled.
+const TIME_TO_LEAVE: Duration = Duration::from_millis(300);
+/// Who has the mark writes it at once.
+const TIME_TO_WRITE: Duration = Duration::from_secs(2);
 /// Signals that a batch system sends some time before the end. The profiler writes when the program ends, so they must
 /// not end it by themselves: the launcher makes SIGTERM of them.
 const EARLY: &str = "USR1 USR2 XCPU";
+/// Set for a profiler by the user or by us; a process that stays between is none of those that are profiled.
+const PRELOAD: &str = "LD_PRELOAD";
 
 /// The words that a profiler is given as the command.
 pub fn words(scratch: &Path, ends_early: bool) -> Vec<OsString> {
     let executable = std::env::current_exe().unwrap_or_else(|_| "rpd-collect".into());
     let mode = if ends_early { "early" } else { "plain" };
-    vec![executable.into(), START.into(), mode.into(), scratch.join(MARK).into()]
+    let parent = std::process::id().to_string();
+    vec![executable.into(), START.into(), mode.into(), scratch.into(), parent.into()]
 }
 
 const SHELLS: [&str; 8] = ["sh", "bash", "dash", "ksh", "zsh", "csh", "tcsh", "fish"];
 
 /// Runs as what the profiler starts. Returns the exit status if the command cannot be executed.
 pub fn main(arguments: &[OsString]) -> i32 {
-    let [_, _, mode, mark, command @ ..] = arguments else { return 2 };
-    if claim(Path::new(mark)).is_err() {
-        // It was started without the profiler, or before.
-        let _ = File::create(Path::new(mark).with_file_name(AGAIN));
-        return 0;
-    }
-    if mode == "early" {
-        let shell = Path::new("/bin/sh");
-        let program = command.first().and_then(|name| crate::child::find(name));
-        // A shell can never trap what was ignored when it began.
-        if shell.exists() && program.is_some_and(|program| !is_shell(&program)) {
-            use std::os::unix::process::CommandExt;
-            let script = format!("trap '' {EARLY}; exec \"$@\"");
-            // Only what cannot be executed comes back, and is told below.
-            let _ = Command::new(shell).args(["-c", &script, "sh"]).args(command).exec();
+    let [executable, _, mode, folder, parent, command @ ..] = arguments else { return 2 };
+    let scratch = Path::new(folder);
+    match mark::claim(scratch) {
+        Ok(true) => {}
+        Ok(false) => {
+            // It was started without the profiler, or before.
+            mark::note_again(scratch);
+            return 0;
+        }
+        Err(error) => {
+            warn(format_args!("warning: the mark in {} cannot be taken: {error}", scratch.display()));
+            return 1;
         }
     }
-    replace(command)
+    let is_child = rustix::process::getppid().is_some_and(|own| *parent == *own.as_raw_nonzero().to_string());
+    if is_child {
+        let own = Named::of(std::process::id() as i32);
+        // Without it, the number is that of the child.
+        let _ = Record::new(own, None, None).write(scratch);
+        return replace(&with_early_signals_ignored(mode, command).unwrap_or_else(|| command.to_vec()));
+    }
+    if let Some(preload) = std::env::var_os(PRELOAD) {
+        // Once more, without the libraries that record programs.
+        let mut alone = Command::new("/proc/self/exe");
+        alone.arg0(executable).args([BELOW.as_ref(), &**mode, &**folder, &*preload]).args(command);
+        // Else it goes on with them.
+        let _ = alone.env_remove(PRELOAD).exec();
+    }
+    wait_for(mode, scratch, None, command).leave()
+}
+
+/// Runs between a profiler and the command, and ends like this.
+pub fn below(arguments: &[OsString]) -> Ending {
+    let [_, _, mode, folder, preload, command @ ..] = arguments else { return Ending::Code(2) };
+    wait_for(mode, Path::new(folder), Some(preload), command)
+}
+
+fn wait_for(mode: &OsStr, scratch: &Path, preload: Option<&OsString>, command: &[OsString]) -> Ending {
+    let own = Named::of(std::process::id() as i32);
+    // Without a thread for it, signals end this process instead.
+    let forwarder = Forwarder::install(false).ok();
+    let variables: Vec<(String, OsString)> =
+        preload.map(|preload| (PRELOAD.to_owned(), preload.clone())).into_iter().collect();
+    let words = with_early_signals_ignored(mode, command);
+    let (started, ending) = match child::start(words.as_deref().unwrap_or(command), &variables) {
+        Ok(mut child) => {
+            let started = Named::of(child.id() as i32);
+            let _ = Record::new(started, Some(own), None).write(scratch);
+            if let Some(forwarder) = &forwarder {
+                forwarder.aim_at_command(started.pid, started.pid);
+            }
+            (started, child.wait().map_or(Ending::Code(1), Ending::from))
+        }
+        Err(code) => (own, Ending::Code(code)),
+    };
+    let _ = Record::new(started, Some(own), Some(ending)).write(scratch);
+    ending
+}
+
+/// The words of a shell that ignores signals and becomes the command, where that is wanted and works.
+fn with_early_signals_ignored(mode: &OsStr, command: &[OsString]) -> Option<Vec<OsString>> {
+    let shell = Path::new("/bin/sh");
+    let program = child::find(command.first()?)?;
+    // A shell can never trap what was ignored when it began.
+    if mode != "early" || !shell.exists() || is_shell(&program) {
+        return None;
+    }
+    let script = format!("trap '' {EARLY}; exec \"$@\"");
+    let words = [shell.into(), "-c".into(), script.into(), "sh".into()];
+    Some(words.into_iter().chain(command.iter().cloned()).collect())
 }
 
 /// Whether a program is a shell, or a script for one.
 fn is_shell(program: &Path) -> bool {
     let named = |path: &Path| path.file_name().is_some_and(|name| SHELLS.iter().any(|shell| name == *shell));
-    let interpreter = crate::child::interpreter_of(program).unwrap_or_default();
+    let interpreter = child::interpreter_of(program).unwrap_or_default();
     named(program) || named(Path::new(&interpreter)) || is_for_a_shell_by_env(program)
 }
 
@@ -73,12 +138,6 @@ fn is_for_a_shell_by_env(program: &Path) -> bool {
     read.is_ok() && first.starts_with("#!") && first.split_whitespace().any(|word| SHELLS.contains(&word))
 }
 
-fn claim(mark: &Path) -> std::io::Result<File> {
-    let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(mark)?;
-    write!(file, "{}", std::process::id())?;
-    Ok(file)
-}
-
 /// What became of a profiler that was to start the command.
 #[derive(Debug)]
 pub enum Started {
@@ -88,41 +147,68 @@ pub enum Started {
     Ended(ExitStatus),
     /// It took too long, and is dead now.
     TooLong,
+    /// This signal ended the job before.
+    Cancelled(i32),
 }
 
-/// Waits until the command runs. What is not [`Started::Yes`] has to be started by the caller, who has the mark now.
+/// Waits until the command runs. What is not [`Started::Yes`] has to be started by the caller, who has the mark now. Then
+/// nothing is left of the profiler.
 pub fn wait(child: &mut Child, scratch: &Path, most: Duration) -> Started {
-    let mark = scratch.join(MARK);
+    let top = child.id() as i32;
     let until = Instant::now() + most;
     loop {
-        let ended = child.try_wait().ok().flatten();
-        if mark.exists() {
+        let mut ended = child.try_wait().ok().flatten();
+        if mark::is_claimed(scratch) {
             return Started::Yes;
         }
-        if ended.is_none() && Instant::now() < until {
+        let cancelled = signals::cancelled();
+        if ended.is_none() && cancelled.is_none() && Instant::now() < until {
             std::thread::sleep(LOOK_EVERY);
             continue;
         }
-        // Whoever makes the mark starts the command.
-        if claim(&mark).is_err() {
+        // Whoever takes the mark starts the command.
+        if !mark::claim(scratch).unwrap_or_else(|_| !mark::is_claimed(scratch)) {
             return Started::Yes;
         }
-        let Some(status) = ended else {
-            let _ = child.kill();
-            let _ = child.wait();
-            return Started::TooLong;
+        let until = Instant::now() + TIME_TO_LEAVE;
+        while cancelled.is_some() && ended.is_none() && Instant::now() < until {
+            std::thread::sleep(LOOK_EVERY);
+            ended = child.try_wait().ok().flatten();
+        }
+        // A number that was waited for may be another one's.
+        processes::kill(scratch, ended.is_none().then_some(top), true);
+        return match (cancelled, ended) {
+            (Some(signal), _) => {
+                let _ = child.wait();
+                Started::Cancelled(signal)
+            }
+            (None, Some(status)) => Started::Ended(status),
+            (None, None) => {
+                let _ = child.wait();
+                Started::TooLong
+            }
         };
-        return Started::Ended(status);
+    }
+}
+
+/// What the mark of a command that runs says; `None` if nobody could write it.
+pub(crate) fn record(scratch: &Path) -> Option<Record> {
+    let until = Instant::now() + TIME_TO_WRITE;
+    loop {
+        let record = Record::read(scratch);
+        if record.is_some() || Instant::now() >= until {
+            return record;
+        }
+        std::thread::sleep(LOOK_EVERY);
     }
 }
 
 /// Whether a profiler came to start the command when it had been started already.
 pub fn was_asked_again(scratch: &Path) -> bool {
-    scratch.join(AGAIN).exists()
+    mark::was_asked_again(scratch)
 }
 
 /// Process id of the command, as its mark says: a profiler may stay above it.
 pub fn pid(scratch: &Path) -> Option<i32> {
-    let path: PathBuf = scratch.join(MARK);
-    std::fs::read_to_string(path).ok()?.trim().parse().ok()
+    Record::read(scratch).map(|record| record.command.pid)
 }

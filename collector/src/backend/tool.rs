@@ -1,13 +1,14 @@
 //! Programs and libraries of ROCm: where they are, and what they say of themselves.
 
+use crate::child::signals::cancelled;
 use rustix::process::{Pid, Signal, kill_process_group};
 use std::ffi::OsStr;
 use std::io::Read;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
-use std::sync::mpsc::sync_channel;
-use std::time::Duration;
+use std::sync::mpsc::{RecvTimeoutError, sync_channel};
+use std::time::{Duration, Instant};
 
 /// Where programs are looked for, in words.
 pub(super) const PLACES: &str = "PATH, $ROCM_PATH/bin and /opt/rocm/bin";
@@ -18,6 +19,8 @@ pub(super) const LIBRARY_PLACES: &str =
 const ROCM: &str = "/opt/rocm";
 /// A program that says nothing by then is asked no longer.
 const TIME_TO_ANSWER: Duration = Duration::from_secs(30);
+/// Who waits for an answer looks this often whether the job is cancelled.
+const LOOK_EVERY: Duration = Duration::from_millis(20);
 /// Most bytes of an answer.
 const MAX_ANSWER: u64 = 1 << 20;
 
@@ -44,8 +47,11 @@ pub(super) fn find_library(names: &[&str]) -> Option<PathBuf> {
 }
 
 /// What a program prints, on both of its outputs. `None` if it cannot be run, or takes too long; what it began is
-/// killed then.
+/// killed then, and when the job is cancelled.
 pub(super) fn ask(program: &Path, arguments: &[&OsStr], folder: &Path) -> Option<String> {
+    if cancelled().is_some() {
+        return None;
+    }
     let mut child = Command::new(program)
         .args(arguments)
         .current_dir(folder)
@@ -72,11 +78,23 @@ pub(super) fn ask(program: &Path, arguments: &[&OsStr], folder: &Path) -> Option
     }
     let mut answer = String::new();
     let mut in_time = true;
-    for _ in 0..2 {
-        match answers.recv_timeout(TIME_TO_ANSWER) {
-            Ok(text) => answer += &String::from_utf8_lossy(&text.unwrap_or_default()),
-            Err(_) => in_time = false,
+    let mut until = Instant::now() + TIME_TO_ANSWER;
+    let mut told = 0;
+    while told < 2 && in_time {
+        match answers.recv_timeout(LOOK_EVERY) {
+            Ok(text) => {
+                answer += &String::from_utf8_lossy(&text.unwrap_or_default());
+                told += 1;
+                until = Instant::now() + TIME_TO_ANSWER;
+            }
+            Err(RecvTimeoutError::Timeout) => in_time = cancelled().is_none() && Instant::now() < until,
+            Err(RecvTimeoutError::Disconnected) => in_time = false,
         }
+    }
+    // It may close its outputs and stay.
+    while in_time && matches!(child.try_wait(), Ok(None)) {
+        std::thread::sleep(LOOK_EVERY / 10);
+        in_time = cancelled().is_none() && Instant::now() < until;
     }
     if !in_time && let Some(group) = Pid::from_raw(child.id() as i32) {
         let _ = kill_process_group(group, Signal::KILL);

@@ -6,6 +6,7 @@ pub mod signals;
 use crate::{next_step, warn};
 use rpd_shard::record::Exit;
 use std::ffi::{OsStr, OsString};
+use std::fmt;
 use std::io::{self, Read};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::process::{CommandExt, ExitStatusExt};
@@ -21,26 +22,33 @@ const NO_FORMAT: i32 = 8;
 /// `E2BIG`: arguments and environment are over the limit of the system.
 const TOO_BIG: i32 = 7;
 
+/// Set for a profiler that is to start the command: its scratch folder. What it starts inherits it, but not the command.
+pub(crate) const PROFILER: &str = "RPD_PROFILER";
+
 /// Becomes the command. Returns only if that fails, with the exit status.
 pub fn replace(command: &[OsString]) -> i32 {
     let Some((program, arguments)) = command.split_first() else { return NOT_FOUND };
-    let error = Command::new(program).args(arguments).exec();
-    let error =
-        if error.raw_os_error() == Some(NO_FORMAT) { shell_for(program, arguments).exec() } else { error };
+    let error = of_no_profiler(Command::new(program).args(arguments)).exec();
+    let error = if error.raw_os_error() == Some(NO_FORMAT) {
+        of_no_profiler(&mut shell_for(program, arguments)).exec()
+    } else {
+        error
+    };
     failed_to_start(program, &error)
 }
 
 /// Starts the command with some variables more. On failure, the exit status.
 pub fn start(command: &[OsString], variables: &[(String, OsString)]) -> Result<Child, i32> {
     let Some((program, arguments)) = command.split_first() else { return Err(NOT_FOUND) };
-    let spawn =
-        |command: &mut Command| command.envs(variables.iter().map(|(name, value)| (name, value))).spawn();
+    let spawn = |command: &mut Command| {
+        of_no_profiler(command).envs(variables.iter().map(|(name, value)| (name, value))).spawn()
+    };
     spawn(Command::new(program).args(arguments))
         .or_else(|error| match error.raw_os_error() {
             Some(NO_FORMAT) => spawn(&mut shell_for(program, arguments)),
             Some(TOO_BIG) => {
                 // There is room for the program's own environment, but not for ours beside it.
-                let child = Command::new(program).args(arguments).spawn()?;
+                let child = of_no_profiler(Command::new(program).args(arguments)).spawn()?;
                 warn(format_args!(
                     "warning: the environment has no room for our variables; the command runs untraced"
                 ));
@@ -49,6 +57,11 @@ pub fn start(command: &[OsString], variables: &[(String, OsString)]) -> Result<C
             _ => Err(error),
         })
         .map_err(|error| failed_to_start(program, &error))
+}
+
+/// Takes the sign of a profiler away. Where it is not set, the environment stays in its order.
+fn of_no_profiler(command: &mut Command) -> &mut Command {
+    if std::env::var_os(PROFILER).is_some() { command.env_remove(PROFILER) } else { command }
 }
 
 /// What `execvp` does with a file that the kernel cannot execute.
@@ -101,6 +114,15 @@ pub enum Ending {
     Code(i32),
     /// By this signal.
     Signal(i32),
+}
+
+impl fmt::Display for Ending {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Ending::Code(code) => write!(f, "status {code}"),
+            Ending::Signal(signal) => write!(f, "signal {signal}"),
+        }
+    }
 }
 
 impl From<ExitStatus> for Ending {

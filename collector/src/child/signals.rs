@@ -22,6 +22,10 @@
 //! SIGTTOU this process stops if the command does, and SIGCONT is passed on. SIGSTOP cannot be
 //! caught: sent to this process alone, it leaves the command running.
 //!
+//! While a profiler that is to start the command starts, signals are its own, and one that would end a program without a
+//! handler ends the job: [`cancelled`] tells who starts the command. What the profiler was sent and the command began nevertheless,
+//! the command is sent once more: it has no handler so early, so this only makes sure.
+//!
 //! Not passed on: what reports an error or an event of this process itself (SIGSEGV, SIGBUS, SIGFPE,
 //! SIGILL, SIGSYS, SIGTRAP, SIGABRT, SIGPIPE, SIGXFSZ, SIGCHLD). The value of a real-time signal is
 //! lost.
@@ -37,7 +41,8 @@ use signal_hook::iterator::exfiltrator::WithOrigin;
 use signal_hook::low_level::siginfo::{Cause, Origin};
 use std::io;
 use std::process::{Command, Stdio};
-use std::sync::{Arc, OnceLock};
+use std::sync::atomic::{AtomicI32, Ordering::Relaxed};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 /// Signals that may mean something to the command, besides the real-time ones.
@@ -55,6 +60,8 @@ const TIMERS: [i32; 3] = [SIGALRM, SIGVTALRM, SIGPROF];
 const EARLY: [i32; 3] = [SIGUSR1, SIGUSR2, SIGXCPU];
 /// Signals that stop a process.
 const STOPS: [i32; 3] = [SIGTSTP, SIGTTIN, SIGTTOU];
+/// Signals that end no program that has no handler for them.
+const HARMLESS: [i32; 6] = [SIGWINCH, SIGURG, SIGCONT, SIGTSTP, SIGTTIN, SIGTTOU];
 /// A command that does something before it stops has this long, and then we stay awake.
 const TIME_TO_STOP: Duration = Duration::from_secs(1);
 
@@ -81,23 +88,52 @@ pub fn survive() -> io::Result<()> {
     Ok(())
 }
 
+/// A signal that ended the job before its command ran; 0 if there was none.
+static CANCELLED: AtomicI32 = AtomicI32::new(0);
+
+/// The signal by which the job ends although its command does not run yet. A command would have no handler for it so
+/// early. Who prepares something looks from time to time.
+pub fn cancelled() -> Option<i32> {
+    Some(CANCELLED.load(Relaxed)).filter(|signal| *signal != 0)
+}
+
 /// Passes signals on to the command from now until the process ends.
 pub struct Forwarder {
-    target: Arc<OnceLock<Target>>,
+    aim: Arc<Aim>,
+}
+
+/// Whom signals are passed on to.
+struct Aim {
+    state: Mutex<State>,
+    changed: Condvar,
+}
+
+#[derive(Default)]
+struct State {
+    target: Option<Target>,
+    /// Nobody is started for a while.
+    alone: bool,
+    /// What a batch system sends some time before the end becomes SIGTERM, unless the command handles it.
+    ends_early: bool,
+    /// Passed on to a profiler that has not started the command.
+    sent: Vec<i32>,
 }
 
 struct Target {
     pid: i32,
     pidfd: Option<OwnedFd>,
+    /// The process that was started: the command, or a profiler above it.
+    top: i32,
+    /// It is not a profiler that is to start the command.
+    is_command: bool,
 }
 
 impl Forwarder {
     /// Catches the signals. Handlers fall back to the default in the command when it is started, so
     /// its dispositions are what ours were; those that were ignored stay so and are not caught.
-    ///
-    /// With `ends_early`, what a batch system sends some time before the end becomes SIGTERM, unless the command handles
-    /// it: a profiler writes when the program ends, and it cannot write after SIGKILL.
-    pub fn install(ends_early: bool) -> io::Result<Forwarder> {
+    /// They are held until there is somebody to pass them on to, and [`cancelled`] tells of them. With `alone`, that may
+    /// take a time, and what stops a process stops this one.
+    pub fn install(alone: bool) -> io::Result<Forwarder> {
         let ignored = |signal: i32| is_set("SigIgn:", "/proc/self/status", signal);
         let caught = FORWARDED.into_iter().chain(REAL_TIME).filter(|signal| !ignored(*signal));
         if ignored(SIGCHLD) {
@@ -109,52 +145,142 @@ impl Forwarder {
             // A line on stderr, in a file that is over `ulimit -f`, is not worth our end.
             signal_hook::flag::register(SIGXFSZ, Arc::default())?;
         }
-        let target = Arc::new(OnceLock::new());
-        let for_thread = Arc::clone(&target);
+        let state = State { alone, ..State::default() };
+        let aim = Arc::new(Aim { state: Mutex::new(state), changed: Condvar::new() });
+        let for_thread = Arc::clone(&aim);
         std::thread::Builder::new().name("rpd-signals".to_owned()).spawn(move || {
             let mut stopped = false;
             for origin in signals.forever() {
-                let target: &Target = for_thread.wait();
-                // A group that is continued was continued as a whole.
-                let continued = origin.signal == SIGCONT && std::mem::take(&mut stopped);
-                if continued && !is_stopped(target.pid) {
+                if for_thread.is_alone() && stop_alone(origin.signal) {
                     continue;
                 }
-                forward(&origin, target, ends_early);
-                if STOPS.contains(&origin.signal) && comes_to_a_stop(target.pid) {
+                for_thread.note(&origin);
+                let pid = for_thread.pid();
+                // A group that is continued was continued as a whole.
+                let continued = origin.signal == SIGCONT && std::mem::take(&mut stopped);
+                if continued && !is_stopped(pid) {
+                    continue;
+                }
+                for_thread.forward(&origin);
+                if STOPS.contains(&origin.signal) && comes_to_a_stop(pid) {
                     stopped = true;
                     let _ = kill_process(getpid(), Signal::STOP);
                 }
             }
         })?;
-        Ok(Forwarder { target })
+        Ok(Forwarder { aim })
     }
 
-    /// Names the command. Signals that came before are passed on now.
-    pub fn set_target(&self, pid: i32) {
-        let pidfd = Pid::from_raw(pid).and_then(|pid| pidfd_open(pid, PidfdFlags::empty()).ok());
-        let _ = self.target.set(Target { pid, pidfd });
+    /// The command is about to be started. With `ends_early`, what a batch system sends some time before the end becomes
+    /// SIGTERM, unless the command handles it: a profiler writes when the program ends, and it cannot write after SIGKILL.
+    pub fn get_ready(&self, ends_early: bool) {
+        let mut state = self.aim.state();
+        (state.alone, state.ends_early) = (false, ends_early);
+    }
+
+    /// Names a profiler that is to start the command. Signals that came before are passed on now.
+    pub fn aim_at_profiler(&self, pid: i32) {
+        self.aim.set(Target::new(pid, pid, false));
+    }
+
+    /// Names the command. Signals that came before are passed on now. `top` is the process that was started: the command
+    /// itself, or a profiler that stays above it.
+    pub fn aim_at_command(&self, pid: i32, top: i32) {
+        self.aim.set(Target::new(pid, top, true));
     }
 }
 
-fn forward(origin: &Origin, target: &Target, ends_early: bool) {
-    let status = format!("/proc/{}/status", target.pid);
-    let ends = ends_early && EARLY.contains(&origin.signal) && !is_set("SigCgt:", &status, origin.signal);
-    if !ends && !is_for_us_alone(origin, target.pid) {
-        return;
+impl Target {
+    fn new(pid: i32, top: i32, is_command: bool) -> Target {
+        let pidfd = Pid::from_raw(pid).and_then(|pid| pidfd_open(pid, PidfdFlags::empty()).ok());
+        Target { pid, pidfd, top, is_command }
     }
-    let number = if ends { SIGTERM } else { origin.signal };
-    // By pidfd, which cannot hit a later process with the same number.
-    match (Signal::from_named_raw(number), &target.pidfd) {
-        (Some(signal), Some(pidfd)) => {
-            let _ = pidfd_send_signal(pidfd, signal);
-        }
-        // The real-time ones have no names. They are rare enough for a shell.
-        _ => {
-            let command = format!("kill -{number} {}", target.pid);
-            let _ = Command::new("/bin/sh").args(["-c", &command]).stderr(Stdio::null()).status();
+
+    fn send(&self, number: i32) {
+        // By pidfd, which cannot hit a later process with the same number.
+        match (Signal::from_named_raw(number), &self.pidfd) {
+            (Some(signal), Some(pidfd)) => {
+                let _ = pidfd_send_signal(pidfd, signal);
+            }
+            // The real-time ones have no names. They are rare enough for a shell.
+            _ => {
+                let command = format!("kill -{number} {}", self.pid);
+                let _ = Command::new("/bin/sh").args(["-c", &command]).stderr(Stdio::null()).status();
+            }
         }
     }
+}
+
+impl Aim {
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn is_alone(&self) -> bool {
+        self.state().alone
+    }
+
+    /// Waits until there is somebody to pass signals on to.
+    fn pid(&self) -> i32 {
+        let mut state = self.state();
+        loop {
+            if let Some(target) = &state.target {
+                return target.pid;
+            }
+            state = self.changed.wait(state).unwrap_or_else(PoisonError::into_inner);
+        }
+    }
+
+    fn set(&self, target: Target) {
+        let mut state = self.state();
+        // A profiler may have kept for itself what was for the job.
+        if target.is_command {
+            std::mem::take(&mut state.sent).into_iter().for_each(|signal| target.send(signal));
+        }
+        state.target = Some(target);
+        self.changed.notify_all();
+    }
+
+    /// Notes a signal that ends the job before its command runs.
+    fn note(&self, origin: &Origin) {
+        let state = self.state();
+        let target = state.target.as_ref();
+        if HARMLESS.contains(&origin.signal) || target.is_some_and(|target| target.is_command) {
+            return;
+        }
+        let sender = origin.process.as_ref().map_or(0, |process| process.pid);
+        if target.is_some_and(|target| sender > 0 && is_below(sender, target.top)) {
+            return;
+        }
+        let ends = state.ends_early && EARLY.contains(&origin.signal);
+        let signal = if ends { SIGTERM } else { origin.signal };
+        let _ = CANCELLED.compare_exchange(0, signal, Relaxed, Relaxed);
+    }
+
+    fn forward(&self, origin: &Origin) {
+        let mut state = self.state();
+        let Some(target) = &state.target else { return };
+        let status = format!("/proc/{}/status", target.pid);
+        let ends =
+            state.ends_early && EARLY.contains(&origin.signal) && !is_set("SigCgt:", &status, origin.signal);
+        if !ends && !is_for_us_alone(origin, target) {
+            return;
+        }
+        let number = if ends { SIGTERM } else { origin.signal };
+        target.send(number);
+        if !target.is_command && !HARMLESS.contains(&number) && !state.sent.contains(&number) {
+            state.sent.push(number);
+        }
+    }
+}
+
+/// Stops this process by a signal that means this. Returns whether that is all that the
+/// signal means.
+fn stop_alone(signal: i32) -> bool {
+    if STOPS.contains(&signal) {
+        let _ = kill_process(getpid(), Signal::STOP);
+    }
+    STOPS.contains(&signal) || signal == SIGCONT
 }
 
 /// Whether a process stops now, or soon.
@@ -175,12 +301,13 @@ fn is_stopped(pid: i32) -> bool {
     stat.rsplit_once(')').is_some_and(|(_, rest)| rest.trim_start().starts_with('T'))
 }
 
-fn is_for_us_alone(origin: &Origin, command: i32) -> bool {
+fn is_for_us_alone(origin: &Origin, target: &Target) -> bool {
+    let command = target.pid;
     if matches!(origin.cause, Cause::Kernel) {
         return TIMERS.contains(&origin.signal);
     }
     let Some(sender) = origin.process.as_ref().map(|process| process.pid) else { return true };
-    if sender > 0 && is_below(sender, command) {
+    if sender > 0 && is_below(sender, target.top) {
         return false;
     }
     if !is_set("SigCgt:", &format!("/proc/{command}/status"), origin.signal) {

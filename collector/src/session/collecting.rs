@@ -6,9 +6,11 @@
 
 use super::command;
 use super::control::{Control, Received, Start, ToCollector, ToLauncher, Wanted};
+use super::watched::Watched;
 use crate::backend::harvest::{Target, bring_in};
-use crate::child::signals;
-use crate::collect::{Collector, Finish, Listener, SourceDefaults, process_stat};
+use crate::backend::{mark, scratch};
+use crate::child::{Ending, signals};
+use crate::collect::{Collector, Finish, Listener, SourceDefaults};
 use crate::launcher::{Environment, RankIdentity, detect_rank, is_on_one_node};
 use crate::log::{self, LogPlace};
 use crate::output::{Output, ShardPlace, SideOutput};
@@ -16,13 +18,13 @@ use crate::probe::{ProbeAgent, ProbeConfig};
 use crate::system::{SystemConfig, SystemSampler};
 use crate::{machine, next_step, warn};
 use rpd_shard::record::{ClockDomain, Exit, Process, SYSTEM_SOURCE};
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fd::{AsFd, OwnedFd};
-use rustix::process::{Pid, PidfdFlags, Resource, Rlimit, getrlimit, pidfd_open, setrlimit};
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
+use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 /// A file system that takes longer to take the rest of a shard is given up, when nobody waits any
@@ -34,8 +36,6 @@ const TIME_TO_HARVEST: Duration = Duration::from_secs(30 * 60);
 const TELL_EVERY: Duration = Duration::from_secs(1);
 /// Who is killed together with us is gone after this time.
 const TIME_TO_FOLLOW: Duration = Duration::from_millis(500);
-/// Time between two looks at a process.
-const LOOK_EVERY: Duration = Duration::from_millis(200);
 
 /// Runs the collector process. Stdin is the control channel, stdout the listening socket.
 pub fn main() -> io::Result<()> {
@@ -44,6 +44,8 @@ pub fn main() -> io::Result<()> {
     let Received::Message(ToCollector::Start(start)) = control.receive(None) else {
         return Err(io::Error::other("this argument is for rpd-collect itself"));
     };
+    let scratch = start.harvest.as_ref().map(|harvest| PathBuf::from(&harvest.scratch));
+    let _held = scratch.as_deref().and_then(scratch::Held::join);
     let log = log_path(&start);
     open_log(&start, log.clone(), &control);
     let result = step_aside().and_then(|()| begin(&start, socket));
@@ -55,20 +57,26 @@ pub fn main() -> io::Result<()> {
         }
     };
     start.warnings.iter().for_each(|warning| warn(format_args!("{warning}")));
-    let (mut agent, mut own, mut without_front) = (None, None, false);
+    let clearing = scratch.clone().and_then(clear_up_beside);
+    let (mut agent, mut own, mut without_front, mut is_told) = (None, None, false, false);
     let started = |pid: i32, without: Option<String>| {
         without_front = without.is_some();
+        // Where a profiler was to tell of it and did not start it, nobody else does.
+        is_told = start.wanted == Wanted::Identity || without_front && start.library.is_empty();
         without.iter().for_each(|line| warn(format_args!("{line}")));
         agent = probes.and_then(ProbePlan::start);
         let process = command::process(&defaults, pid, &start.command);
         own = Some(process.clone());
-        if start.wanted == Wanted::Identity {
+        if is_told {
             command::tell(&side, process);
         }
     };
-    let Some(finish) = until_the_end(&control, started) else { return Ok(()) };
+    let Some(finish) = until_the_end(&control, scratch.as_deref(), started) else {
+        scratch.iter().for_each(|folder| scratch::remove(folder));
+        return Ok(());
+    };
     let own = own.map(|own| Process { last_seen: Some(machine::boottime()), exit: Some(finish.exit), ..own });
-    if let Some(own) = own.clone().filter(|_| start.wanted == Wanted::Identity) {
+    if let Some(own) = own.clone().filter(|_| is_told) {
         command::tell(&side, own);
     }
     // The last burst goes on while the counters end.
@@ -88,6 +96,9 @@ pub fn main() -> io::Result<()> {
         bring_in(harvest, &Target { place: &place, shard, usual, without_front });
         busy.end();
     }
+    // What is left was told in the log.
+    scratch.iter().for_each(|folder| scratch::leave(folder));
+    clearing.into_iter().for_each(|thread| drop(thread.join()));
     if log::is_empty() && start.wanted == Wanted::Events {
         explain_empty(&start, &control);
     }
@@ -108,6 +119,18 @@ fn open_log(start: &Start, path: PathBuf, control: &Arc<Control>) {
     log::open(LogPlace { path, shared: start.share_group, instead });
     // A fault of ours belongs into the log, not into the void of our stderr.
     std::panic::set_hook(Box::new(|panic| warn(format_args!("warning: a fault of rpd-collect: {panic}"))));
+}
+
+/// Removes what runs that were killed have left on this node, while the command runs.
+fn clear_up_beside(scratch: PathBuf) -> Option<JoinHandle<()>> {
+    let clear_up = move || {
+        let removed = scratch.parent().map_or(0, scratch::clear_up);
+        if removed > 0 {
+            let root = scratch.parent().unwrap_or(&scratch).display();
+            warn(format_args!("scratch folders in {root} of runs that were killed: {removed} removed"));
+        }
+    };
+    std::thread::Builder::new().name("rpd-clear".to_owned()).spawn(clear_up).ok()
 }
 
 /// Lets nothing end this process that is meant for the job, and holds nothing that the job needs.
@@ -199,28 +222,43 @@ fn begin(start: &Start, socket: OwnedFd) -> io::Result<Begun> {
 }
 
 /// Waits for the end of the command, and says when it has begun. None if it was never started.
-fn until_the_end(control: &Control, begun: impl FnOnce(i32, Option<String>)) -> Option<Finish> {
-    let (mut command, mut begun) = (None, Some(begun));
+fn until_the_end(
+    control: &Control,
+    scratch: Option<&Path>,
+    begun: impl FnOnce(i32, Option<String>),
+) -> Option<Finish> {
+    let (mut command, mut profiler, mut begun) = (None, None, Some(begun));
     loop {
         match control.receive(None) {
-            Received::Message(ToCollector::Started { pid, without }) => {
-                command = Some(Command::of(pid));
+            Received::Message(ToCollector::Starting { pid }) => profiler = Some(Watched::of(pid)),
+            Received::Message(ToCollector::Started { pid, profiler: above, without }) => {
+                command = Some(Watched::of(pid));
+                profiler = above.map(Watched::of);
                 if let Some(begun) = begun.take() {
                     begun(pid, without);
                 }
             }
+            Received::Message(ToCollector::Nothing) => return None,
+            Received::Message(ToCollector::Note { text }) => warn(format_args!("{text}")),
             Received::Message(ToCollector::Finish { pid, exit }) => return Some(Finish { pid, exit }),
             Received::Message(ToCollector::Start(_)) | Received::Nothing => {}
             Received::Closed => break,
         }
     }
-    let command = command?;
+    // A profiler that had not started the command yet does so now, or becomes it.
+    let processes: Vec<Watched> = command.into_iter().chain(profiler).collect();
+    let pid = processes.first()?.pid;
+    if let Some(begun) = begun {
+        begun(pid, None);
+    }
     // A launcher that ends a job kills both.
-    let together = command.wait(Some(TIME_TO_FOLLOW));
+    let together = processes.iter().all(|process| process.wait(Some(TIME_TO_FOLLOW)));
+    let _ = processes.iter().all(|process| process.wait(None));
+    let exit = scratch.and_then(mark::Record::read).and_then(|record| record.ending);
     let what = if together { "and the command ended with it" } else { "the command ran on without it" };
-    warn(format_args!("warning: rpd-collect was killed, {what}; how the command ended is not known"));
-    command.wait(None);
-    Some(Finish { pid: command.pid, exit: Exit::Unknown })
+    let unknown = if exit.is_none() { "; how the command ended is not known" } else { "" };
+    warn(format_args!("warning: rpd-collect was killed, {what}{unknown}"));
+    Some(Finish { pid, exit: exit.map_or(Exit::Unknown, Ending::exit) })
 }
 
 /// Tells the launcher every second that it has to wait on, for a time.
@@ -275,38 +313,5 @@ fn name_of(word: &str) -> &str {
         "mpi" => "MPI",
         "rccl" => "RCCL",
         word => word,
-    }
-}
-
-/// The command, of which this process is not the parent.
-struct Command {
-    pid: i32,
-    pidfd: Option<OwnedFd>,
-}
-
-impl Command {
-    fn of(pid: i32) -> Command {
-        let pidfd = Pid::from_raw(pid).and_then(|pid| pidfd_open(pid, PidfdFlags::empty()).ok());
-        Command { pid, pidfd }
-    }
-
-    /// Waits for its end, at most for a time. Returns whether it has ended.
-    fn wait(&self, most: Option<Duration>) -> bool {
-        let until = most.map(|most| Instant::now() + most);
-        while !self.has_ended(LOOK_EVERY) {
-            if until.is_some_and(|until| Instant::now() >= until) {
-                return false;
-            }
-        }
-        true
-    }
-
-    fn has_ended(&self, wait: Duration) -> bool {
-        let Some(pidfd) = &self.pidfd else {
-            std::thread::sleep(wait);
-            return process_stat(self.pid).is_none();
-        };
-        let timeout = Timespec { tv_sec: 0, tv_nsec: i64::from(wait.subsec_nanos()) };
-        poll(&mut [PollFd::new(pidfd, PollFlags::IN)], Some(&timeout)).is_ok_and(|ready| ready > 0)
     }
 }

@@ -26,10 +26,17 @@ const PACKET_BYTES: usize = 64 << 10;
 pub(super) enum ToCollector {
     /// What to do. The first message.
     Start(Box<Start>),
+    /// A profiler runs that is to start the command.
+    Starting {
+        /// Its process id.
+        pid: i32,
+    },
     /// The command runs.
     Started {
         /// Its process id.
         pid: i32,
+        /// That of a profiler that stays above it.
+        profiler: Option<i32>,
         /// Why it runs without the profiler that was to start it.
         without: Option<String>,
     },
@@ -39,6 +46,13 @@ pub(super) enum ToCollector {
         pid: i32,
         /// How it ended.
         exit: Exit,
+    },
+    /// The command cannot be started.
+    Nothing,
+    /// Something for the log.
+    Note {
+        /// One line.
+        text: String,
     },
 }
 
@@ -185,7 +199,7 @@ mod tests {
     #[test]
     fn messages_arrive_whole_and_an_end_is_seen() {
         let (ours, theirs) = pair();
-        ours.send(&ToCollector::Started { pid: 7, without: None }).unwrap();
+        ours.send(&ToCollector::Started { pid: 7, profiler: None, without: None }).unwrap();
         ours.send(&ToCollector::Finish { pid: 7, exit: Exit::Signal(9) }).unwrap();
         drop(ours);
         let Received::Message(ToCollector::Started { pid: 7, .. }) = theirs.receive(None) else { panic!() };

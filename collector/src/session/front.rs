@@ -1,8 +1,10 @@
 //! A profiler in front of the command: it starts the command, or the command is started without it.
 
-use crate::backend::Plan;
+use super::below::Below;
+use super::control::{Control, ToCollector};
 use crate::backend::start::{self, Started};
-use crate::child::{self, Ending};
+use crate::backend::{Plan, mark};
+use crate::child::{self, Ending, PROFILER, signals, signals::Forwarder};
 use crate::warn;
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -22,9 +24,25 @@ pub(super) struct Front {
 
 /// The command runs.
 pub(super) struct Running {
+    /// What was started: the command, or a profiler above it.
     pub(super) child: Child,
+    /// The command, if a profiler stays above it.
+    pub(super) below: Option<Below>,
     /// Why it runs without the profiler.
     pub(super) without: Option<String>,
+}
+
+/// The command does not run.
+pub(super) struct NotStarted {
+    pub(super) ending: Ending,
+    /// The profiler that was to start it, and why it did not.
+    pub(super) profiler: Option<(i32, String)>,
+}
+
+impl From<i32> for NotStarted {
+    fn from(code: i32) -> NotStarted {
+        NotStarted { ending: Ending::Code(code), profiler: None }
+    }
 }
 
 impl Front {
@@ -43,29 +61,55 @@ impl Front {
         &self,
         command: &[OsString],
         variables: &[(String, OsString)],
-    ) -> Result<Running, Ending> {
+        forwarder: &Forwarder,
+        control: &Control,
+    ) -> Result<Running, NotStarted> {
         let whole: Vec<OsString> = self.words.iter().chain(command).cloned().collect();
-        let why = match child::start(&whole, variables) {
-            Err(_) => "cannot be started".to_owned(),
-            Ok(mut child) => match start::wait(&mut child, &self.scratch, self.wait) {
-                Started::Yes => return Ok(Running { child, without: None }),
-                Started::Ended(status) => match Ending::from(status) {
-                    Ending::Signal(signal) if CANCELS.contains(&signal) => {
-                        return Err(Ending::Signal(signal));
-                    }
-                    _ => format!("ended before it started the command ({status})"),
-                },
-                Started::TooLong => {
-                    format!("did not start the command within {} s, and was killed", self.wait.as_secs())
-                }
-            },
-        };
+        let sign = (PROFILER.to_owned(), self.scratch.clone().into_os_string());
+        let of_profiler: Vec<_> = variables.iter().cloned().chain([sign]).collect();
         let name = self.words.first().map(|word| word.to_string_lossy().into_owned()).unwrap_or_default();
+        let why = match child::start(&whole, &of_profiler) {
+            Err(_) => "cannot be started".to_owned(),
+            Ok(mut child) => {
+                let pid = child.id() as i32;
+                forwarder.aim_at_profiler(pid);
+                let _ = control.send(&ToCollector::Starting { pid });
+                let ended_by = |signal: i32| {
+                    let why = format!("signal {signal} ended the job before {name} had started the command");
+                    NotStarted { ending: Ending::Signal(signal), profiler: Some((pid, why)) }
+                };
+                match start::wait(&mut child, &self.scratch, self.wait) {
+                    Started::Yes => return Ok(self.running(child)),
+                    Started::Cancelled(signal) => return Err(ended_by(signal)),
+                    Started::Ended(status) => match Ending::from(status) {
+                        Ending::Signal(signal) if CANCELS.contains(&signal) => return Err(ended_by(signal)),
+                        _ => format!("ended before it started the command ({status})"),
+                    },
+                    Started::TooLong => {
+                        format!("did not start the command within {} s, and was killed", self.wait.as_secs())
+                    }
+                }
+            }
+        };
         let without = format!(
             "warning: {name} {why}: the command runs without it; try it by hand on this node, or use --backend native"
         );
         warn(format_args!("{without}"));
-        let child = child::start(command, variables).map_err(Ending::Code)?;
-        Ok(Running { child, without: Some(without) })
+        if let Some(signal) = signals::cancelled() {
+            return Err(NotStarted { ending: Ending::Signal(signal), profiler: None });
+        }
+        let child = child::start(command, variables)?;
+        Ok(Running { child, below: None, without: Some(without) })
+    }
+
+    fn running(&self, child: Child) -> Running {
+        let record = start::record(&self.scratch).filter(mark::Record::is_of_here);
+        let below = record.and_then(|record| Below::of(&record, self, child.id() as i32));
+        Running { child, below, without: None }
+    }
+
+    /// Where its files are, and how long it may take to begin, and to end.
+    pub(super) fn bounds(&self) -> (PathBuf, Duration) {
+        (self.scratch.clone(), self.wait)
     }
 }

@@ -9,26 +9,29 @@
 //! Two processes, so that a collector that is killed, stopped or out of memory takes neither the
 //! command nor its exit status along.
 
+mod below;
 mod collecting;
 mod command;
 mod control;
 mod front;
 mod spawn;
 mod variables;
+mod watched;
 
 pub use collecting::main as collect;
 pub use spawn::COLLECT;
 pub use variables::variables;
 
-use crate::backend::{Plan, plan};
+use crate::backend::scratch::{self, Scratch};
+use crate::backend::{Plan, mark, plan};
 use crate::cgroup;
-use crate::child::{self, Ending, preload, signals::Forwarder};
+use crate::child::{self, Ending, preload, signals, signals::Forwarder};
 use crate::collect::Listener;
 use crate::command_line::{Options, Share};
 use crate::launcher::{self, Environment, RankIdentity, RunId};
 use crate::warn;
 use control::{Control, Received, Start, ToCollector, ToLauncher, Wanted};
-use front::{Front, Running};
+use front::{Front, NotStarted, Running};
 use rpd_shard::identity::masked_command;
 use rpd_shard::record::RunIdentity;
 use spawn::Inherited;
@@ -68,6 +71,9 @@ pub enum PrepareError {
         /// What the system said.
         source: io::Error,
     },
+    /// The job was ended by a signal while profilers were asked what they can do.
+    #[error("signal {0} ended the job before it began")]
+    Cancelled(i32),
 }
 
 /// Who this collector is, and where its shard goes.
@@ -115,11 +121,15 @@ pub struct Session {
     variables: Vec<(String, OsString)>,
     /// A profiler that starts the command.
     front: Option<Front>,
+    /// What profilers write on the node.
+    scratch: Option<Scratch>,
     forwarder: Forwarder,
     control: Control,
     collector: Child,
     /// This rank says where the log is.
     speaks: bool,
+    /// Warnings that it has said, which are in the log, too.
+    said: u64,
 }
 
 impl Session {
@@ -137,59 +147,100 @@ impl Session {
         let own = Identity::detect(options, &Environment::of_this_process(), random);
         let speaks = own.speaks();
         let is_recorded = options.ranks.clone().unwrap_or_default().contains(own.rank.rank);
+        // Who is ended while profilers are asked has to clear up.
+        let forwarder = Forwarder::install(true).map_err(failed("catch signals"))?;
         let mut plan = plan(&options.asked(), &own.label(), is_recorded);
-        let variables = variables(options, &plan, &name)?;
-        warnings.append(&mut plan.said);
-        if speaks {
-            let (told, logged) = warnings.into_iter().partition(|line| line.starts_with("warning"));
-            warnings = logged;
-            Vec::into_iter(told).for_each(|line| warn(format_args!("{line}")));
-            if let Some(chosen) = options.run_id.as_ref().filter(|chosen| **chosen != own.run.id) {
+        let scratch = plan.scratch.take();
+        let prepared = match signals::cancelled() {
+            Some(signal) => Err(PrepareError::Cancelled(signal)),
+            None => variables(options, &plan, &name).map_err(PrepareError::from),
+        };
+        let started = prepared.and_then(|variables| {
+            warnings.append(&mut plan.said);
+            let told = warnings.iter().filter(|line| speaks && line.starts_with("warning"));
+            let said = told.inspect(|line| warn(format_args!("{line}"))).count() as u64;
+            if let Some(chosen) = options.run_id.as_ref().filter(|chosen| speaks && **chosen != own.run.id) {
                 let id = &own.run.id;
                 warnings
                     .push(format!("warning: run id {chosen:?} is no name for a folder; the folder is {id}"));
             }
+            forwarder.get_ready(plan.ends_early);
+            let (control, theirs) = Control::pair().map_err(failed("open sockets"))?;
+            let front = Front::of(&mut plan);
+            let start = start_of(options, own, plan, warnings);
+            control.send(&ToCollector::Start(Box::new(start))).map_err(failed("describe the run"))?;
+            let collector =
+                spawn::start(&inherited, theirs, socket).map_err(failed("start the collector process"))?;
+            Ok((variables, front, control, collector, said))
+        });
+        match started {
+            Ok((variables, front, control, collector, said)) => {
+                Ok(Session { variables, front, scratch, forwarder, control, collector, speaks, said })
+            }
+            Err(error) => {
+                scratch.iter().for_each(Scratch::remove);
+                // A signal that came meanwhile would be lost.
+                Err(signals::cancelled().map_or(error, PrepareError::Cancelled))
+            }
         }
-
-        let forwarder = Forwarder::install(plan.ends_early).map_err(failed("catch signals"))?;
-        let (control, theirs) = Control::pair().map_err(failed("open sockets"))?;
-        let front = Front::of(&mut plan);
-        let start = start_of(options, own, plan, warnings);
-        control.send(&ToCollector::Start(Box::new(start))).map_err(failed("describe the run"))?;
-        let collector =
-            spawn::start(&inherited, theirs, socket).map_err(failed("start the collector process"))?;
-        Ok(Session { variables, front, forwarder, control, collector, speaks })
     }
 
     /// Runs the command to its end, waits for the shard, and says how to end.
-    pub fn run(mut self, command: &[OsString]) -> Ending {
+    pub fn run(self, command: &[OsString]) -> Ending {
         let started = match &self.front {
-            Some(front) => front.start(command, &self.variables),
+            Some(front) => front.start(command, &self.variables, &self.forwarder, &self.control),
             None => child::start(command, &self.variables)
-                .map(|child| Running { child, without: None })
-                .map_err(Ending::Code),
+                .map(|child| Running { child, below: None, without: None })
+                .map_err(NotStarted::from),
         };
-        let Running { mut child, without } = match started {
+        let Running { mut child, below, without } = match started {
             Ok(running) => running,
-            Err(ending) => {
-                drop(self.control);
-                spawn::wait(&mut self.collector, Instant::now() + LAST_MOMENT);
-                return ending;
-            }
+            Err(not_started) => return self.give_up(not_started),
         };
-        let pid = child.id() as i32;
-        self.forwarder.set_target(pid);
+        let top = child.id() as i32;
+        let pid = below.as_ref().map_or(top, |below| below.pid);
+        self.forwarder.aim_at_command(pid, top);
+        if let Some(scratch) = self.scratch.as_ref().filter(|_| self.front.is_none()) {
+            // What the command writes there may be nowhere else.
+            let _ = mark::claim(scratch.path());
+        }
         // A collector that is gone is told about at the end.
-        let _ = self.control.send(&ToCollector::Started { pid, without });
-        let ending = match child.wait() {
-            Ok(status) => Ending::from(status),
-            Err(error) => {
-                warn(format_args!("failed to wait for the command: {error}"));
-                Ending::Code(1)
+        let profiler = below.is_some().then_some(top);
+        let _ = self.control.send(&ToCollector::Started { pid, profiler, without });
+        let ending = match &below {
+            None => {
+                let ending = wait_for(&mut child);
+                let above = self.scratch.as_ref().and_then(|scratch| mark::Record::read(scratch.path()));
+                above.and_then(|record| record.ending).unwrap_or(ending)
+            }
+            Some(below) => {
+                let ended = below.wait(&mut child, &self.forwarder);
+                for text in ended.notes {
+                    let _ = self.control.send(&ToCollector::Note { text });
+                }
+                ended.ending
             }
         };
         let _ = self.control.send(&ToCollector::Finish { pid, exit: ending.exit() });
         self.hear_out();
+        ending
+    }
+
+    /// Ends without a command. A profiler that ran is worth a word in the log.
+    fn give_up(mut self, NotStarted { ending, profiler }: NotStarted) -> Ending {
+        match profiler {
+            Some((pid, why)) => {
+                let _ = self.control.send(&ToCollector::Started { pid, profiler: None, without: Some(why) });
+                let _ = self.control.send(&ToCollector::Finish { pid, exit: ending.exit() });
+                self.hear_out();
+            }
+            None => {
+                let _ = self.control.send(&ToCollector::Nothing);
+                drop(self.control);
+                spawn::wait(&mut self.collector, Instant::now() + LAST_MOMENT);
+                self.scratch.iter().for_each(Scratch::remove);
+            }
+        }
         ending
     }
 
@@ -207,6 +258,7 @@ impl Session {
                 Received::Message(ToLauncher::Busy) => until = Instant::now() + TIME_TO_FINISH,
                 Received::Message(ToLauncher::Done { warnings, log }) => {
                     done = true;
+                    let warnings = warnings.saturating_sub(self.said);
                     if warnings > 0 && self.speaks {
                         let (s, log) = (if warnings > 1 { "s" } else { "" }, Path::new(&log).display());
                         lines.push(format!("warning: {warnings} warning{s} about this run in {log}"));
@@ -230,8 +282,23 @@ impl Session {
         if !done && lines.is_empty() {
             lines.push(why_it_died(ended));
         }
+        if let Some(scratch) = self.scratch.filter(|scratch| !done && scratch.path().exists()) {
+            let path = scratch.path().display();
+            lines.push(format!("warning: what profilers wrote stays on this node, in {path}"));
+            scratch::leave(scratch.path());
+        }
         lines.iter().for_each(|line| warn(format_args!("{line}")));
     }
+}
+
+fn wait_for(command: &mut Child) -> Ending {
+    command.wait().map_or_else(
+        |error| {
+            warn(format_args!("failed to wait for the command: {error}"));
+            Ending::Code(1)
+        },
+        Ending::from,
+    )
 }
 
 fn why_it_died(status: Option<ExitStatus>) -> String {
@@ -254,10 +321,13 @@ fn start_of(options: &Options, own: Identity, plan: Plan, warnings: Vec<String>)
     };
     let trace = options.trace.clone().unwrap_or_default();
     let library = if plan.native { trace.library } else { Vec::new() };
-    let wanted = match (&plan.harvest, plan.nothing) {
-        (_, true) => Wanted::Identity,
-        (Some(_), _) => Wanted::Clocks,
-        (None, false) => Wanted::Events,
+    let ranks = options.ranks.clone().unwrap_or_default();
+    let wanted = match &plan.harvest {
+        _ if !ranks.contains(own.rank.rank) => Wanted::Events,
+        Some(_) if !plan.nothing => Wanted::Clocks,
+        None if !plan.nothing && plan.native => Wanted::Events,
+        // Nothing was asked for, or nothing of it is there.
+        _ => Wanted::Identity,
     };
     let command: Vec<String> =
         options.command.iter().map(|word| word.to_string_lossy().into_owned()).collect();
@@ -265,7 +335,7 @@ fn start_of(options: &Options, own: Identity, plan: Plan, warnings: Vec<String>)
         run,
         root: own.root.into(),
         rank_env: options.rank_env.clone(),
-        ranks: options.ranks.clone().unwrap_or_default(),
+        ranks,
         max_bytes: options.max_bytes(),
         share_group: options.share == Some(Share::Group),
         library: library.iter().map(|word| (*word).to_owned()).collect(),

@@ -4,6 +4,7 @@
 mod agent;
 mod rocm;
 mod together;
+mod trouble;
 
 use crate::support;
 use rpd_rocpd::Guid;
@@ -111,4 +112,16 @@ fn runs_as_ever(command: &mut Command) -> String {
 /// Whether two paths are one.
 fn is_in(path: &str, folder: &Path) -> bool {
     Path::new(path).starts_with(folder)
+}
+
+/// The command's process, as its mark says.
+fn command(rocm: &Rocm) -> u32 {
+    let mut pid = None;
+    support::until("the mark", || {
+        let mark = rocm.left().pop().map(|folder| rocm.scratch.join(folder).join("started"));
+        let text = mark.and_then(|mark| std::fs::read_to_string(mark).ok()).unwrap_or_default();
+        pid = text.contains('\n').then(|| text.split(' ').next().unwrap().parse().unwrap());
+        pid.is_some()
+    });
+    pid.unwrap()
 }

@@ -2,7 +2,10 @@
 """Stands for AMD's profilers, of which none runs without a GPU: it is called by their names, checks that it is called
 as their documents say, starts the program, and leaves a real file of the format.
 
-STAND_IN says what goes wrong: fails, hangs, silent, cut, forks; or that there are tables, too. STAND_IN_AGE=old is a release of ROCm 6.
+STAND_IN says what goes wrong: fails, hangs, silent, cut, forks; deaf: hangs, with a child, and SIGTERM ends it with a
+status; crashes-behind, hangs-behind: when the program has ended; leaves: while it runs; passes: it runs it twice; tables: it
+leaves tables, too.
+STAND_IN_AGE=old is a release of ROCm 6.
 """
 import json
 import os
@@ -129,6 +132,25 @@ def settings(words):
     sys.exit(0)
 
 
+def number_of_the_program(words):
+    """Profilers write in the program, whose number they know; this one stays above it."""
+    folder = words[words.index("-d") + 1] if NAME == "rocprofv3" else os.environ["ROCPROFSYS_OUTPUT_PATH"]
+    mark = os.path.join(os.path.dirname(folder), "started")
+    while not (os.path.exists(mark) and "\n" in open(mark).read()):
+        time.sleep(0.005)
+    return int(open(mark).read().split()[0])
+
+
+def with_a_child():
+    """Starts one that holds the outputs, and which nobody waits for, so that its parent is another one."""
+    if os.fork() == 0:
+        if os.fork() == 0:
+            open(os.path.join(HERE, "child"), "w").write("%d\n" % os.getpid())
+            time.sleep(3600)
+        os._exit(0)
+    os.wait()
+
+
 def main():
     words = sys.argv[1:]
     if words == ["--help"]:
@@ -151,15 +173,32 @@ def main():
         refuse("error while loading shared libraries: libamdhip64.so")
     if WRONG == "hangs":
         time.sleep(3600)
+    if WRONG == "deaf":
+        with_a_child()
+        signal.signal(signal.SIGTERM, lambda number, frame: os._exit(4))
+        note("deaf", [])
+        time.sleep(3600)
     child = os.fork()
     if child == 0:
         os.execvp(command[0], command)
+    program = number_of_the_program(ours)
+    if WRONG == "leaves":
+        os._exit(9)
     signal.signal(signal.SIGTERM, lambda number, frame: os.kill(child, number))
     _, status = os.waitpid(child, 0)
-    write(child, ours)
+    write(program, ours)
     if WRONG == "forks":
         for other in range(3):
-            write(child + 1 + other, ours)
+            write(program + 1 + other, ours)
+    if WRONG == "crashes-behind":
+        os.kill(os.getpid(), signal.SIGSEGV)
+    if WRONG == "hangs-behind":
+        with_a_child()
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)
+        time.sleep(3600)
+    if WRONG == "passes":
+        again = os.spawnvp(os.P_WAIT, command[0], command)
+        sys.exit(1 if status or again else 0)
     if os.WIFSIGNALED(status):
         signal.signal(os.WTERMSIG(status), signal.SIG_DFL)
         os.kill(os.getpid(), os.WTERMSIG(status))

@@ -106,37 +106,6 @@ fn a_profiler_that_does_not_start_the_program_costs_nothing_but_its_trace() {
 }
 
 #[test]
-fn a_job_that_is_cancelled_while_the_profiler_starts_does_not_run() {
-    let Some(rocm) = Rocm::new(&ROCPROFV3) else { return };
-    let mut command = rocm.collect();
-    command.env("STAND_IN", "hangs").args(["--backend", "rocprofv3", "--", "touch", "ran"]);
-    let child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
-    until("the profiler", || rocm.bin.join("calls.jsonl").exists());
-    crate::support::kill(crate::support::below(child.id()).command, 15);
-    let output = crate::support::wait(child);
-    assert_eq!(ending(&output), -15, "{}", String::from_utf8_lossy(&output.stderr));
-    assert!(!rocm.bench.path("ran").exists());
-}
-
-#[test]
-fn a_missing_profiler_is_named_with_the_places() {
-    let Some(rocm) = Rocm::new(&[]) else { return };
-    for backend in ["rocprofv3", "rocprof-sys", "rpd-tracer"] {
-        let mut command = rocm.collect();
-        command
-            .env_remove("RANK")
-            .env_remove("WORLD_SIZE")
-            .env("LD_LIBRARY_PATH", "")
-            .args(["--backend", backend]);
-        let stderr = runs_as_ever(&mut command);
-        for word in [format!("backend {backend} is not installed: no "), "--backend native".into()] {
-            assert!(stderr.contains(&word), "{backend}: {stderr}");
-        }
-        assert!(rocm.left().is_empty());
-    }
-}
-
-#[test]
 fn what_is_not_written_or_cut_is_told_and_what_is_whole_is_kept() {
     let Some(rocm) = Rocm::new(&ROCPROFV3) else { return };
     runs_as_ever(rocm.collect().env("STAND_IN", "silent").args(["--backend", "rocprofv3"]));
@@ -183,15 +152,10 @@ fn a_shell_can_trap_what_a_batch_system_sends() {
     let child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
     until("the program", || rocm.bench.path("here").exists());
     // As a batch system does: every process of the step.
-    let pid: u32 = std::fs::read_to_string(started(&rocm)).unwrap().trim().parse().unwrap();
+    let pid = super::command(&rocm);
     crate::support::kill(pid, 10);
     let output = crate::support::wait(child);
     assert_eq!((ending(&output), &output.stdout[..]), (5, &b"trapped\n"[..]));
-}
-
-/// The mark that the command left.
-fn started(rocm: &Rocm) -> std::path::PathBuf {
-    rocm.scratch.join(rocm.left().pop().unwrap()).join("started")
 }
 
 #[test]

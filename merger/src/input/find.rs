@@ -317,9 +317,18 @@ fn is_shard(path: &Path) -> bool {
     path.extension().is_some_and(|e| e == SHARD_ENDING)
 }
 
+/// Whether a collector has said something in a folder.
+fn has_log(folder: &Path) -> bool {
+    let is_log = |path: &PathBuf| {
+        let name = path.file_name().unwrap_or_default().to_string_lossy();
+        name.starts_with("rank-") && name.ends_with(".log")
+    };
+    entries(folder).is_ok_and(|entries| entries.iter().any(is_log))
+}
+
 /// The run in an output root that holds just one; else says what is there.
-fn one_run_in(dir: &Path) -> Result<PathBuf, Failure> {
-    let mut runs: Vec<PathBuf> = fs::read_dir(dir)
+fn one_run_in(folder: &Path) -> Result<PathBuf, Failure> {
+    let mut runs: Vec<PathBuf> = fs::read_dir(folder)
         .into_iter()
         .flatten()
         .flatten()
@@ -327,9 +336,12 @@ fn one_run_in(dir: &Path) -> Result<PathBuf, Failure> {
         .filter(|path| path.is_dir() && shards_in(path).is_ok_and(|s| !s.is_empty()))
         .collect();
     runs.sort();
-    let dir = dir.display();
+    let dir = folder.display();
     match runs.as_slice() {
         [run] => Ok(run.clone()),
+        [] if has_log(folder) => {
+            Err(Failure::Input(format!("no *.{SHARD_ENDING} in {dir}: rank-*.log in it says why")))
+        }
         [] => Err(Failure::Input(format!(
             "no *.{SHARD_ENDING} in {dir}, nor *.db, *.rpd, *.json, *.json.gz, *.proto, *.pftrace or *.csv of a profiler: was the program run under rpd-collect, and did it call roctx, MPI or RCCL?"
         ))),

@@ -216,7 +216,8 @@ impl Report {
         let mut events = REGIONS.iter().chain(&SAMPLES).chain(&stored);
         let seen = events.any(|table| read.get(table).is_some_and(|rows| *rows > 0));
         if !seen && self.losses.is_empty() && self.unreadable.is_empty() {
-            let text = "no roctx, MPI or RCCL call was recorded in any rank: for GPU kernels run rocprofv3";
+            let text = "no event was recorded in any rank: rank-*.log beside the shards may say why; GPU kernels need \
+                        --backend rocprofv3";
             self.notes.push(text.to_owned());
             self.nothing_seen = true;
         }

@@ -1,0 +1,178 @@
+//! The mark in the scratch folder by which a command is started once, and by which it is known how it ended.
+//!
+//! `ready` is made with the folder, with room for all that is written later: a full disk must start no command twice and
+//! lose no exit status. Whoever renames it to `started` starts the command. It is written over in place:
+//!
+//! ```text
+//! PID TICKS            the command, and when it began: field 22 of /proc/PID/stat
+//! PID TICKS NAMESPACE  who waits for it, where a profiler stays above it, and the pid namespace of both
+//! code 7               how it ended; or `signal 9`
+//! ```
+
+use crate::child::Ending;
+use crate::collect::process_stat;
+use std::fs::{DirBuilder, File, OpenOptions};
+use std::io::{self, Read, Write};
+use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
+use std::path::Path;
+
+const READY: &str = "ready";
+const STARTED: &str = "started";
+/// Made when somebody came to start the command for a second time.
+const AGAIN: &str = "again";
+/// Room for all that is written.
+const BYTES: usize = 256;
+
+/// Makes the mark in a new folder.
+pub(super) fn make(folder: &Path) -> io::Result<()> {
+    let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(folder.join(READY))?;
+    file.write_all(&[b' '; BYTES])
+}
+
+/// Takes the mark. False if somebody else has it, or if the folder is gone.
+pub(crate) fn claim(folder: &Path) -> io::Result<bool> {
+    match std::fs::rename(folder.join(READY), folder.join(STARTED)) {
+        Ok(()) => Ok(true),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
+        Err(error) => Err(error),
+    }
+}
+
+/// Whether somebody has the mark.
+pub(super) fn is_claimed(folder: &Path) -> bool {
+    folder.join(STARTED).exists()
+}
+
+/// Notes that somebody came for the mark who did not get it.
+pub(super) fn note_again(folder: &Path) {
+    if is_claimed(folder) {
+        let _ = DirBuilder::new().create(folder.join(AGAIN));
+    }
+}
+
+/// Whether a profiler came to start the command when it had been started already.
+pub(super) fn was_asked_again(folder: &Path) -> bool {
+    folder.join(AGAIN).exists()
+}
+
+/// A process, and when it began.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Named {
+    pub(crate) pid: i32,
+    ticks: u64,
+}
+
+impl Named {
+    pub(super) fn of(pid: i32) -> Named {
+        Named { pid, ticks: process_stat(pid).map_or(0, |stat| stat.start_ticks) }
+    }
+
+    /// Whether it is still there; its number may have been given to another process.
+    pub(crate) fn is_there(self) -> bool {
+        process_stat(self.pid).is_some_and(|stat| stat.start_ticks == self.ticks)
+    }
+}
+
+/// What the mark says.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Record {
+    pub(crate) command: Named,
+    /// Who waits for the command, where a profiler stays above it.
+    pub(crate) witness: Option<Named>,
+    /// How it ended, if somebody waited for it.
+    pub(crate) ending: Option<Ending>,
+    namespace: u64,
+}
+
+impl Record {
+    pub(super) fn new(command: Named, witness: Option<Named>, ending: Option<Ending>) -> Record {
+        Record { command, witness, ending, namespace: namespace() }
+    }
+
+    /// Whether its numbers are those of processes that this process can see.
+    pub(crate) fn is_of_here(&self) -> bool {
+        self.namespace == namespace()
+    }
+
+    pub(super) fn write(&self, folder: &Path) -> io::Result<()> {
+        let Record { command, witness, ending, namespace } = self;
+        let witness = witness.unwrap_or(Named { pid: 0, ticks: 0 });
+        let mut text =
+            format!("{} {}\n{} {} {namespace}\n", command.pid, command.ticks, witness.pid, witness.ticks);
+        match ending {
+            Some(Ending::Code(code)) => text += &format!("code {code}\n"),
+            Some(Ending::Signal(signal)) => text += &format!("signal {signal}\n"),
+            None => {}
+        }
+        OpenOptions::new().write(true).open(folder.join(STARTED))?.write_all_at(text.as_bytes(), 0)
+    }
+
+    /// `None` as long as nothing is written, and for a mark that its taker left empty.
+    pub(crate) fn read(folder: &Path) -> Option<Record> {
+        let mut text = String::new();
+        File::open(folder.join(STARTED)).ok()?.take(BYTES as u64).read_to_string(&mut text).ok()?;
+        // What is behind the last end of a line is room.
+        let mut lines = text.rsplit_once('\n')?.0.lines();
+        let named = |words: &mut std::str::SplitWhitespace<'_>| {
+            Some(Named { pid: words.next()?.parse().ok()?, ticks: words.next()?.parse().ok()? })
+        };
+        let command = named(&mut lines.next()?.split_whitespace())?;
+        let mut words = lines.next()?.split_whitespace();
+        let witness = named(&mut words)?;
+        let namespace = words.next()?.parse().ok()?;
+        let ending = lines.next().and_then(|line| {
+            let (kind, number) = line.split_once(' ')?;
+            let number = number.parse().ok()?;
+            Some(if kind == "signal" { Ending::Signal(number) } else { Ending::Code(number) })
+        });
+        Some(Record { command, witness: Some(witness).filter(|witness| witness.pid > 0), ending, namespace })
+    }
+}
+
+/// The pid namespace of this process.
+fn namespace() -> u64 {
+    std::fs::metadata("/proc/self/ns/pid").map_or(0, |found| found.ino())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_mark_is_taken_once_and_says_what_was_written_last() {
+        let folder = tempfile::tempdir().unwrap();
+        let folder = folder.path();
+        assert!(!claim(folder).unwrap() && !is_claimed(folder), "there is none");
+        make(folder).unwrap();
+        note_again(folder);
+        assert_eq!((claim(folder).unwrap(), claim(folder).unwrap()), (true, false));
+        assert!(is_claimed(folder) && !was_asked_again(folder) && Record::read(folder).is_none());
+        note_again(folder);
+        assert!(was_asked_again(folder));
+        let own = Named::of(std::process::id() as i32);
+        for (witness, ending) in [
+            (None, None),
+            (Some(own), None),
+            (Some(own), Some(Ending::Code(-7))),
+            (None, Some(Ending::Signal(9))),
+        ] {
+            let record = Record::new(own, witness, ending);
+            record.write(folder).unwrap();
+            let read = Record::read(folder).unwrap();
+            // Nothing is taken back.
+            assert_eq!((read.command, read.witness), (own, witness));
+            assert!(read.ending == ending || ending.is_none());
+            assert!(read.is_of_here() && read.command.is_there());
+        }
+        assert_eq!(std::fs::metadata(folder.join(STARTED)).unwrap().len(), BYTES as u64);
+    }
+
+    #[test]
+    fn a_mark_that_says_something_else_says_nothing() {
+        let folder = tempfile::tempdir().unwrap();
+        for text in ["", "\n", "7", "7 8\n", "x 8\n0 0 1\n", "7 8\n0 0 x\n"] {
+            std::fs::write(folder.path().join(STARTED), text).unwrap();
+            assert!(Record::read(folder.path()).is_none(), "{text:?}");
+        }
+    }
+}

@@ -1,0 +1,104 @@
+//! Processes of a profiler: those that inherited a variable from the one that was started, which the command never has.
+//!
+//! A process group of its own would take the terminal away from the command, and parents die.
+
+use crate::child::PROFILER;
+use crate::collect::process_stat;
+use rustix::fd::OwnedFd;
+use rustix::process::{Pid, PidfdFlags, Signal, kill_process, pidfd_open, pidfd_send_signal};
+use std::collections::BTreeMap;
+use std::fs::{self, File};
+use std::io::Read;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::MetadataExt;
+use std::path::Path;
+
+/// Looks for processes that came since the last look. What is found is stopped, so that two looks are enough.
+const MOST_LOOKS: usize = 20;
+/// Most bytes of an environment.
+const MOST_BYTES: u64 = 16 << 20;
+/// Processes between one and its ancestor.
+const MOST_ANCESTORS: usize = 64;
+
+/// Kills the profiler that was started as `top` and not waited for yet, and what it has started, unless it is of the command. `all_below` says
+/// that there is no command.
+pub(crate) fn kill(folder: &Path, top: Option<i32>, all_below: bool) {
+    let mut stopped: BTreeMap<i32, Option<OwnedFd>> = BTreeMap::new();
+    let own = std::process::id() as i32;
+    for _ in 0..MOST_LOOKS {
+        let before = stopped.len();
+        for pid in own_processes().filter(|pid| *pid != own) {
+            if stopped.contains_key(&pid) {
+                continue;
+            }
+            // Whoever has the number later is another one.
+            let pidfd = Pid::from_raw(pid).and_then(|pid| pidfd_open(pid, PidfdFlags::empty()).ok());
+            let is_of_top = top.is_some_and(|top| pid == top || all_below && is_below(pid, top));
+            if is_of_top || inherited(pid, folder) {
+                send(pid, pidfd.as_ref(), Signal::STOP);
+                stopped.insert(pid, pidfd);
+            }
+        }
+        if stopped.len() == before {
+            break;
+        }
+    }
+    for (pid, pidfd) in &stopped {
+        send(*pid, pidfd.as_ref(), Signal::KILL);
+    }
+}
+
+fn send(pid: i32, pidfd: Option<&OwnedFd>, signal: Signal) {
+    let _ = match (pidfd, Pid::from_raw(pid)) {
+        (Some(pidfd), _) => pidfd_send_signal(pidfd, signal),
+        (None, Some(pid)) => kill_process(pid, signal),
+        (None, None) => Ok(()),
+    };
+}
+
+/// Whether any process of this user was told of a folder, in its words or variables.
+pub(super) fn know(folder: &Path) -> bool {
+    let own = std::process::id() as i32;
+    own_processes().filter(|pid| *pid != own).any(|pid| {
+        ["cmdline", "environ"].iter().any(|file| contains(&read(pid, file), folder.as_os_str().as_bytes()))
+    })
+}
+
+/// The processes of this user.
+fn own_processes() -> impl Iterator<Item = i32> {
+    let user = rustix::process::geteuid().as_raw();
+    let entries = fs::read_dir("/proc").into_iter().flatten().flatten();
+    entries.filter_map(move |entry| {
+        let pid: i32 = entry.file_name().to_str()?.parse().ok()?;
+        entry.metadata().is_ok_and(|found| found.uid() == user).then_some(pid)
+    })
+}
+
+fn inherited(pid: i32, folder: &Path) -> bool {
+    let mut entry = format!("{PROFILER}=").into_bytes();
+    entry.extend(folder.as_os_str().as_bytes());
+    read(pid, "environ").split(|byte| *byte == 0).any(|variable| variable == entry)
+}
+
+fn read(pid: i32, file: &str) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    let opened = File::open(format!("/proc/{pid}/{file}"));
+    // What cannot be read, or only in part, is of somebody else.
+    let _ = opened.and_then(|file| file.take(MOST_BYTES).read_to_end(&mut bytes));
+    bytes
+}
+
+fn contains(bytes: &[u8], part: &[u8]) -> bool {
+    bytes.windows(part.len().max(1)).any(|window| window == part)
+}
+
+fn is_below(mut pid: i32, ancestor: i32) -> bool {
+    for _ in 0..MOST_ANCESTORS {
+        match process_stat(pid) {
+            Some(stat) if stat.ppid == ancestor => return true,
+            Some(stat) if stat.ppid > 1 => pid = stat.ppid,
+            _ => return false,
+        }
+    }
+    false
+}

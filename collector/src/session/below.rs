@@ -1,0 +1,103 @@
+//! A command below a profiler that stays: two ends to wait for, and one of them is the job's.
+
+use super::front::Front;
+use super::spawn;
+use super::watched::Watched;
+use crate::backend::mark::Record;
+use crate::backend::processes;
+use crate::child::{Ending, signals::Forwarder};
+use rustix::process::{Pid, Signal, kill_process};
+use std::path::PathBuf;
+use std::process::Child;
+use std::time::{Duration, Instant};
+
+/// A profiler that is asked to end has this long.
+const TIME_TO_END: Duration = Duration::from_secs(3);
+/// Who was killed is gone by then, unless the kernel cannot let go of it.
+const TIME_TO_DIE: Duration = Duration::from_secs(5);
+
+/// The command.
+pub(super) struct Below {
+    pub(super) pid: i32,
+    command: Watched,
+    /// Who waits for it, and ends as it does.
+    witness: Watched,
+    scratch: PathBuf,
+    /// A profiler may stay so long behind its end.
+    patience: Duration,
+}
+
+/// How it ended, and how its profiler did.
+pub(super) struct Ended {
+    pub(super) ending: Ending,
+    /// For the log.
+    pub(super) notes: Vec<String>,
+}
+
+impl Below {
+    /// `None` where the command is the process that was started.
+    pub(super) fn of(record: &Record, front: &Front, top: i32) -> Option<Below> {
+        let witness = record.witness.filter(|_| record.command.pid != top)?;
+        let (scratch, patience) = front.bounds();
+        Some(Below {
+            pid: record.command.pid,
+            command: watched(record.command),
+            witness: watched(witness),
+            scratch,
+            patience,
+        })
+    }
+
+    /// Waits for the end of the command, and for that of the profiler, which has to come then.
+    pub(super) fn wait(&self, profiler: &mut Child, forwarder: &Forwarder) -> Ended {
+        self.witness.wait(None);
+        let mut told = Record::read(&self.scratch).and_then(|record| record.ending);
+        if told.is_none() && !self.command.wait(Some(Duration::ZERO)) {
+            // Only SIGKILL ends the witness before the command, and whoever sent it to the witness meant the command.
+            self.command.send(Signal::KILL);
+            self.command.wait(None);
+            told = Some(Ending::Signal(Signal::KILL.as_raw()));
+        }
+        let top = profiler.id() as i32;
+        forwarder.aim_at_command(top, top);
+        let mut notes = Vec::new();
+        let mut status = spawn::wait(profiler, Instant::now() + self.patience);
+        if status.is_none() {
+            notes.push(format!(
+                "warning: the profiler had not ended {} s after the command, and was killed: its files may be \
+                 incomplete; --backend-wait gives it more time",
+                self.patience.as_secs()
+            ));
+            if let Some(pid) = Pid::from_raw(top) {
+                let _ = kill_process(pid, Signal::TERM);
+            }
+            status = spawn::wait(profiler, Instant::now() + TIME_TO_END);
+            processes::kill(&self.scratch, status.is_none().then_some(top), false);
+            status = status.or_else(|| spawn::wait(profiler, Instant::now() + TIME_TO_DIE));
+        }
+        let of_profiler = status.map(Ending::from);
+        let ending = told.or(of_profiler).unwrap_or(Ending::Code(1));
+        if let Some(other) = of_profiler.filter(|other| *other != ending && notes.is_empty()) {
+            // Some have one status for all that is not success.
+            let warning = if ending == Ending::Code(0) || matches!(other, Ending::Signal(_)) {
+                "warning: "
+            } else {
+                ""
+            };
+            notes.push(format!(
+                "{warning}the command ended with {ending}, and the profiler above it with {other}"
+            ));
+        }
+        if told.is_none() {
+            notes.push(
+                "warning: how the command ended is not known; the exit status is the profiler's".to_owned(),
+            );
+        }
+        Ended { ending, notes }
+    }
+}
+
+fn watched(process: crate::backend::mark::Named) -> Watched {
+    let watched = Watched::of(process.pid);
+    if process.is_there() { watched } else { Watched::gone(process.pid) }
+}

@@ -1,0 +1,64 @@
+//! A process whose end is waited for by one that is not its parent.
+
+use crate::collect::process_stat;
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::fd::OwnedFd;
+use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
+use std::time::{Duration, Instant};
+
+/// Time between two looks at a process, where the kernel does not tell of its end.
+const LOOK_EVERY: Duration = Duration::from_millis(200);
+
+/// The process.
+pub(super) struct Watched {
+    pub(super) pid: i32,
+    pidfd: Option<OwnedFd>,
+    /// It had ended before, and another process may have its number.
+    is_gone: bool,
+}
+
+impl Watched {
+    pub(super) fn of(pid: i32) -> Watched {
+        let pidfd = Pid::from_raw(pid).and_then(|pid| pidfd_open(pid, PidfdFlags::empty()).ok());
+        Watched { pid, pidfd, is_gone: false }
+    }
+
+    /// One that has ended.
+    pub(super) fn gone(pid: i32) -> Watched {
+        Watched { pid, pidfd: None, is_gone: true }
+    }
+
+    /// Sends a signal, if it is still there and the kernel tells it from others.
+    pub(super) fn send(&self, signal: Signal) {
+        if let Some(pidfd) = &self.pidfd {
+            let _ = pidfd_send_signal(pidfd, signal);
+        }
+    }
+
+    /// Waits for its end, at most for a time. Returns whether it has ended.
+    pub(super) fn wait(&self, most: Option<Duration>) -> bool {
+        let until = most.map(|most| Instant::now() + most);
+        loop {
+            let left = until.map(|until| until.saturating_duration_since(Instant::now()));
+            if self.has_ended(left) {
+                return true;
+            }
+            if left.is_some_and(|left| left.is_zero()) {
+                return false;
+            }
+        }
+    }
+
+    fn has_ended(&self, wait: Option<Duration>) -> bool {
+        if self.is_gone {
+            return true;
+        }
+        let Some(pidfd) = &self.pidfd else {
+            std::thread::sleep(wait.unwrap_or(LOOK_EVERY).min(LOOK_EVERY));
+            return process_stat(self.pid).is_none();
+        };
+        let timeout = wait
+            .map(|wait| Timespec { tv_sec: wait.as_secs() as i64, tv_nsec: i64::from(wait.subsec_nanos()) });
+        poll(&mut [PollFd::new(pidfd, PollFlags::IN)], timeout.as_ref()).is_ok_and(|ready| ready > 0)
+    }
+}
