@@ -390,7 +390,8 @@ fn a_path_may_have_any_letters() {
         plain("trace.proto", &small_trace(70, "first")),
         plain("table.csv", OMNISTAT.as_bytes()),
     ];
-    inputs.extend(fixtures::rpd_files(&folder.path().join("rpd")).into_iter().last());
+    let size = |path: &PathBuf| fs::metadata(path).unwrap().len();
+    inputs.extend(fixtures::rpd_files(&folder.path().join("rpd")).into_iter().min_by_key(size));
     inputs.extend(fixtures::rocprofv3_json(&folder.path().join("json")));
     for (number, input) in inputs.iter().enumerate() {
         let name = input.file_name().unwrap().to_str().unwrap();
@@ -398,10 +399,14 @@ fn a_path_may_have_any_letters() {
         fs::copy(input, &copy).unwrap();
         let merge = |input: &Path, to: &Path| {
             let _ = rpd_merge().arg("-o").arg(to).arg(input).run().success();
-            Database::open(to).dump()
+            let tables = ["region", "kernel_dispatch", "sample", "arg", "info_thread", "info_node", "string"];
+            let database = Database::open(to);
+            tables.map(|table| database.count(&format!("rocpd_{table}")))
         };
         let (left, right) = (folder.path().join(format!("{number}.db")), odd.join(format!("{number}.db")));
-        assert_eq!(dump_difference(&merge(input, &left), &merge(&copy, &right)), None, "{name}");
+        let rows = merge(input, &left);
+        assert_eq!(rows, merge(&copy, &right), "{name}");
+        assert!(rows[..3].iter().sum::<i64>() > 0, "{name}: {rows:?}");
     }
 }
 
