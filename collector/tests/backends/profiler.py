@@ -143,12 +143,16 @@ def number_of_the_program(words):
 
 def with_a_child():
     """Starts one that holds the outputs, and which nobody waits for, so that its parent is another one."""
+    child = os.path.join(HERE, "child")
     if os.fork() == 0:
         if os.fork() == 0:
-            open(os.path.join(HERE, "child"), "w").write("%d\n" % os.getpid())
+            with open(child, "w") as number:
+                number.write("%d\n" % os.getpid())
             time.sleep(3600)
         os._exit(0)
     os.wait()
+    while not (os.path.exists(child) and open(child).read()):
+        time.sleep(0.005)
 
 
 def main():
