@@ -19,7 +19,7 @@ use std::fs::File;
 use std::io::Read;
 use std::os::unix::process::CommandExt;
 use std::path::Path;
-use std::process::{Child, Command, ExitStatus};
+use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
 /// First argument of what a profiler starts.
@@ -41,7 +41,7 @@ const PRELOAD: &str = "LD_PRELOAD";
 /// The words that a profiler is given as the command.
 pub fn words(scratch: &Path, ends_early: bool) -> Vec<OsString> {
     let executable = std::env::current_exe().unwrap_or_else(|_| "rpd-collect".into());
-    let mode = if ends_early { "early" } else { "plain" };
+    let mode = if ends_early { ignoring() } else { "plain" };
     let parent = std::process::id().to_string();
     vec![executable.into(), START.into(), mode.into(), scratch.into(), parent.into()]
 }
@@ -109,16 +109,37 @@ fn wait_for(mode: &OsStr, scratch: &Path, preload: Option<&OsString>, command: &
     ending
 }
 
-/// The words of a shell that ignores signals and becomes the command, where that is wanted and works.
+/// What starts a program with signals ignored: `env` of coreutils 8.31 and later, which leaves the environment as it is,
+/// else a shell, which may drop what it could not have set: functions that bash has exported.
+fn ignoring() -> &'static str {
+    let mut env = Command::new("env");
+    env.args([ignore_option().as_str(), "true"]).env_remove(PRELOAD);
+    let asked = env.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).status();
+    if asked.is_ok_and(|status| status.success()) { "env" } else { "sh" }
+}
+
+fn ignore_option() -> String {
+    format!("--ignore-signal={}", EARLY.replace(' ', ","))
+}
+
+/// The words that start the command with signals ignored, where that is wanted and works.
 fn with_early_signals_ignored(mode: &OsStr, command: &[OsString]) -> Option<Vec<OsString>> {
-    let shell = Path::new("/bin/sh");
     let program = child::find(command.first()?)?;
     // A shell can never trap what was ignored when it began.
-    if mode != "early" || !shell.exists() || is_shell(&program) {
+    if is_shell(&program) {
         return None;
     }
     let script = format!("trap '' {EARLY}; exec \"$@\"");
-    let words = [shell.into(), "-c".into(), script.into(), "sh".into()];
+    let words: Vec<OsString> = match mode.to_str() {
+        // It would take a `=` in the command's name for a variable.
+        Some("env") if !command.first()?.as_encoded_bytes().contains(&b'=') => {
+            vec!["env".into(), ignore_option().into()]
+        }
+        Some("env" | "sh") if Path::new("/bin/sh").exists() => {
+            vec!["/bin/sh".into(), "-c".into(), script.into(), "sh".into()]
+        }
+        _ => return None,
+    };
     Some(words.into_iter().chain(command.iter().cloned()).collect())
 }
 

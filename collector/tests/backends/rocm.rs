@@ -1,7 +1,7 @@
 //! rocprofv3 and rocprof-sys.
 
 use super::{CALLS, Rocm, is_in, rows, runs_as_ever};
-use crate::support::{ending, until};
+use crate::support::{ending, run, until};
 use rpd_shard::model::rocpd::REGION;
 use rpd_shard::record::{Clock, LossCause};
 use std::process::Stdio;
@@ -141,6 +141,17 @@ fn an_early_signal_lets_the_profiler_write() {
     let output = crate::support::wait(child);
     assert_eq!(ending(&output), -15, "{}", String::from_utf8_lossy(&output.stderr));
     assert_eq!(rocm.shards("rocprofv3").iter().map(|shard| rows(shard, REGION)).sum::<usize>(), CALLS);
+}
+
+/// `module` of a site is such a function.
+#[test]
+fn functions_that_bash_has_exported_reach_the_program() {
+    let Some(rocm) = Rocm::new(&ROCPROFV3) else { return };
+    let read = "import os; print(os.environ.get('BASH_FUNC_module%%'))";
+    let mut command = rocm.collect();
+    command.args(["--backend", "rocprofv3", "--", "python3", "-c", read]);
+    let output = run(command.env("BASH_FUNC_module%%", "() {  :\n}"));
+    assert_eq!(String::from_utf8_lossy(&output.stdout), "() {  :\n}\n");
 }
 
 #[test]
