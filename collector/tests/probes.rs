@@ -8,7 +8,7 @@ use std::fs;
 use std::path::PathBuf;
 use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
-use support::{Bench, below, ending, kill, until, wait};
+use support::{Bench, TIME_LIMIT, below, ending, kill, until, wait};
 
 /// Words in front of a command that give it clocks of its own, so many seconds ahead.
 fn shifted(seconds: i64) -> Vec<String> {
@@ -210,24 +210,34 @@ fn threads_and_sockets(collector: u32) -> (Vec<String>, usize) {
 #[test]
 fn a_lone_node_and_one_with_probes_off_have_no_socket_no_thread_and_no_file() {
     let Some(bench) = Bench::new() else { return };
-    let look = |variables: &[(&str, &str)], options: &[&str]| {
+    /// Both threads, their socket, and the folder in which nodes find each other.
+    const ALL: (usize, usize, bool) = (2, 1, true);
+    let look_for = |patience: Duration, variables: &[(&str, &str)], options: &[&str]| {
         let mut command = bench.collect();
-        command.args(options).args(["--", "sleep", "0.8"]).envs(variables.iter().copied());
-        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        // It ends when it is told to: on a busy machine a thread may come late.
+        command.args(options).args(["--", "cat"]).envs(variables.iter().copied());
+        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
         let child = command.spawn().unwrap();
         let collector = below(child.id()).collector;
-        std::thread::sleep(Duration::from_millis(300));
-        let (threads, sockets) = threads_and_sockets(collector);
-        assert!(threads.iter().any(|name| name == "rpd-writer"), "{threads:?}");
-        let clocks = bench.path("out/run/clocks").exists();
-        let probing = threads.iter().filter(|name| ["rpd-clocks", "rpd-probes"].contains(&name.as_str()));
-        let found = (probing.count(), sockets, clocks);
+        let (mut found, begin) = ((0, 0, false), Instant::now());
+        let mut writes = false;
+        while !writes || found != ALL && begin.elapsed() < patience {
+            std::thread::sleep(Duration::from_millis(20));
+            assert!(begin.elapsed() < TIME_LIMIT, "nobody writes");
+            let (threads, sockets) = threads_and_sockets(collector);
+            writes = threads.iter().any(|name| name == "rpd-writer");
+            let probing = threads.iter().filter(|name| ["rpd-clocks", "rpd-probes"].contains(&name.as_str()));
+            found = (probing.count(), sockets, bench.path("out/run/clocks").exists());
+        }
         assert_eq!(ending(&wait(child)), 0);
         let _ = fs::remove_dir_all(bench.path("out"));
         found
     };
     let (rank, two) = (("RANK", "0"), ("WORLD_SIZE", "2"));
-    assert_eq!(look(&[rank, two], &LO), (2, 1, true), "otherwise this test would see nothing");
+    assert_eq!(look_for(TIME_LIMIT, &[rank, two], &LO), ALL, "otherwise this test would see nothing");
+    let look = |variables: &[(&str, &str)], options: &[&str]| {
+        look_for(Duration::from_millis(300), variables, options)
+    };
     let nothing = (0, 0, false);
     assert_eq!(look(&[rank, two], &["--probes", "off"]), nothing);
     assert_eq!(look(&[rank, two, ("RPD_PROBES", "off")], &LO), nothing);
