@@ -147,6 +147,10 @@ impl Candidate {
         let mut places: Vec<_> = processes().map(place).collect();
         places.sort();
         let merged: Vec<_> = spaces.iter().filter(|space| is_merged(space)).collect();
+        let mut homes = Homes::default();
+        if let Some(process) = nameless(spaces).filter(|_| merged.is_empty()) {
+            homes.add_nameless(path, process);
+        }
         let is_usual = |space: &&Space| space.version == [3, 0, 0] && same_tables(&space.schema);
         Ok(Candidate {
             path: path.to_owned(),
@@ -180,9 +184,22 @@ impl Candidate {
                 .filter(|(tag, _)| is_foreign(tag))
                 .map(own)
                 .collect(),
-            homes: Homes::default(),
+            homes,
         })
     }
+}
+
+/// A process of a database that says nothing of its node.
+fn nameless(spaces: &[Space]) -> Option<Process> {
+    let is_nameless = |space: &&Space| {
+        let node = space.nodes.first().map(|(_, node)| node);
+        space.nodes.len() <= 1 && node.is_none_or(|node| boot_of_machine(node).is_none())
+    };
+    let facts = spaces.iter().find(is_nameless)?.processes.first()?;
+    let (pid, start) = (i32::try_from(facts.pid).unwrap_or(-1), facts.start.unwrap_or(0));
+    let node = unnamed_node(0, &[(pid, start)]);
+    let (rank, size) = (facts.rank, facts.size);
+    Some(Process { rank, size, pid, first_seen: start, ..Process::of_file(node, Clock::Boottime) })
 }
 
 /// The guid of a process of a shard.

@@ -6,6 +6,16 @@ use rpd_shard::Shard;
 use rpd_shard::record::{Clock, ClockDomain, ClockSet, Node, Process};
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
+use std::path::Path;
+
+/// Begins the machine id of a node that no file names.
+const UNNAMED: &str = "unknown-";
+/// Variables that tell how many nodes a job has; that of the step first, which may be on some of them.
+const NODES_OF_JOB: [&str; 4] =
+    ["SLURM_STEP_NUM_NODES", "SLURM_JOB_NUM_NODES", "SLURM_NNODES", "FLUX_JOB_NNODES"];
+/// Variables that tell how many ranks are on a node.
+const RANKS_OF_NODE: [&str; 4] =
+    ["OMPI_COMM_WORLD_LOCAL_SIZE", "MPI_LOCALNRANKS", "MV2_COMM_WORLD_LOCAL_SIZE", "LOCAL_WORLD_SIZE"];
 
 /// Two readings of how far two clocks are apart that differ by no more than this, and their brackets, are one, ns.
 const SAME: i64 = 1_000;
@@ -44,6 +54,48 @@ pub struct Homes {
     nodes: Vec<NodeClocks>,
     /// All names of hosts that shards and translated files say.
     names: BTreeSet<String>,
+    job: JobExtent,
+    /// Files that name no host, and a process of each.
+    nameless: Vec<(String, Process)>,
+}
+
+/// How far the job goes, as shards with clocks tell it.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+struct JobExtent {
+    ranks: BTreeSet<u32>,
+    size: u32,
+    nodes: u32,
+    ranks_of_node: u32,
+}
+
+impl JobExtent {
+    fn add(&mut self, process: &Process) {
+        let number = |names: &[&str]| {
+            let of = |name: &&str| process.environment.iter().find(|(key, _)| key == name);
+            names.iter().find_map(|name| of(name)?.1.parse::<u32>().ok()).unwrap_or(0)
+        };
+        self.ranks.extend(process.rank);
+        self.size = self.size.max(process.size.unwrap_or(0));
+        self.nodes = self.nodes.max(number(&NODES_OF_JOB));
+        self.ranks_of_node = self.ranks_of_node.max(number(&RANKS_OF_NODE));
+    }
+
+    fn join(&mut self, other: JobExtent) {
+        self.ranks.extend(other.ranks);
+        self.size = self.size.max(other.size);
+        self.nodes = self.nodes.max(other.nodes);
+        self.ranks_of_node = self.ranks_of_node.max(other.ranks_of_node);
+    }
+
+    /// Whether a process may be elsewhere than on the only node that has shards. One of a rank that has a shard is not.
+    fn goes_beyond(&self, process: &Process) -> bool {
+        if process.rank.is_some_and(|rank| self.ranks.contains(&rank)) {
+            return false;
+        }
+        let size = if self.ranks.is_empty() { 0 } else { process.size.unwrap_or(0).max(self.size) };
+        let here = self.ranks_of_node.max(self.ranks.len() as u32);
+        self.nodes > 1 || size > here
+    }
 }
 
 /// Readings that follow one another, put together while they say the same.
@@ -66,6 +118,11 @@ fn steps(mut readings: Vec<Step>) -> Vec<Step> {
         }
     }
     steps
+}
+
+/// Whether a file says nothing of its node.
+fn is_nameless(node: &Node) -> bool {
+    node.machine_id.starts_with(UNNAMED)
 }
 
 /// The BOOTTIME at which a clock showed a time. Where it was set back, a time that it showed twice is the first one.
@@ -145,6 +202,46 @@ impl Homes {
     pub(super) fn add(&mut self, shard: &Shard) {
         NodeClocks::of(shard).into_iter().for_each(|found| self.put(found));
         self.names.extend(shard.processes.values().map(|process| process.node.hostname.clone()));
+        match shard.clocks.is_empty() {
+            false => shard.processes.values().for_each(|process| self.job.add(process)),
+            true => {
+                let nameless = shard.processes.values().find(|process| is_nameless(&process.node));
+                let known = nameless.map(|process| (shard.path().display().to_string(), process.clone()));
+                self.nameless.extend(known);
+            }
+        }
+    }
+
+    /// Adds a file that is no shard and names no host.
+    pub(super) fn add_nameless(&mut self, path: &Path, process: Process) {
+        self.nameless.push((path.display().to_string(), process));
+    }
+
+    /// What is to be said of files that name no host, where there is one node that has shards.
+    pub(super) fn notes(&mut self) -> Vec<String> {
+        let nameless = std::mem::take(&mut self.nameless);
+        let [only] = &self.nodes[..] else { return Vec::new() };
+        let (mut assumed, mut elsewhere) = (Vec::new(), Vec::new());
+        for (path, process) in nameless {
+            let mut settled = process.clone();
+            if self.settle(&mut settled) {
+                assumed.push(path);
+            } else if self.job.goes_beyond(&process) {
+                elsewhere.push(path);
+            }
+        }
+        let files = |paths: &[String]| match paths {
+            [] => None,
+            [path] => Some(format!("{path} names no host")),
+            [path, ..] => Some(format!("{} files name no host, as {path}", paths.len())),
+        };
+        let host = &only.node.hostname;
+        let assumed = files(&assumed)
+            .map(|files| format!("{files}: taken to be of {host}, the only node that has shards"));
+        let elsewhere = files(&elsewhere).map(|files| {
+            format!("{files}, and the job has ranks or nodes without shards: not taken to be of {host}, and aligned by wall clocks at best")
+        });
+        assumed.into_iter().chain(elsewhere).collect()
     }
 
     /// Adds what others say.
@@ -153,6 +250,8 @@ impl Homes {
             self.put(found);
         }
         self.names.extend(others.names);
+        self.job.join(others.job);
+        self.nameless.extend(others.nameless);
     }
 
     /// Whether two names are of one host: the same, or one is the other without its domain and all others that begin
@@ -178,8 +277,8 @@ impl Homes {
     }
 
     /// Finds the node and the boot of a process of which no collector told, and puts them in the place of what its file
-    /// says. That is the node of the same name that ran at the time; where a file names none, the only node that there is.
-    /// Returns whether it was found.
+    /// says. That is the node of the same name that ran at the time; where a file names none, the only node that there
+    /// is, if no shard says that the job goes beyond it. Returns whether it was found.
     pub(super) fn settle(&self, process: &mut Process) -> bool {
         let is_unknown = process.domain.time_namespace != MERGED
             && process.domain.boot_id == process.node.boot_id
@@ -187,18 +286,19 @@ impl Homes {
         if !is_unknown {
             return false;
         }
-        let is_named = !process.node.machine_id.starts_with("unknown-");
         let there = |known: &&NodeClocks| {
             !known.node.hostname.is_empty() && known.was_there(process.clock, process.first_seen)
         };
-        let mut found = match is_named {
-            true => {
+        let mut found = match is_nameless(&process.node) {
+            false => {
                 let same = |a: &str, b: &str| self.are_of_one(a, b);
                 let called = self.nodes.iter().filter(|known| known.is_called(&process.node, same));
                 called.filter(there).collect::<Vec<_>>()
             }
-            false if self.nodes.len() == 1 => self.nodes.iter().filter(there).collect(),
-            false => Vec::new(),
+            true if self.nodes.len() == 1 && !self.job.goes_beyond(process) => {
+                self.nodes.iter().filter(there).collect()
+            }
+            true => Vec::new(),
         };
         let (Some(home), true) = (found.pop(), found.is_empty()) else { return false };
         (process.node, process.domain) = (home.node.clone(), home.domain.clone());
@@ -243,8 +343,8 @@ mod tests {
     #[test]
     fn a_name_without_its_domain_is_known_if_it_is_that_of_one_host() {
         let homes = |names: &[&str]| Homes {
-            nodes: Vec::new(),
             names: names.iter().map(|name| (*name).to_owned()).collect(),
+            ..Homes::default()
         };
         let one = homes(&["node7", "node7.cluster", "node70.cluster", "node8"]);
         assert!(one.are_of_one("node7", "node7.cluster") && one.are_of_one("node7.cluster", "node7"));

@@ -237,7 +237,8 @@ pub fn plan(files: &[Listed], output: PathBuf, told: &Told, since: &Since) -> Re
     let former_merges = candidates.iter().filter_map(|c| c.former_merge.clone()).collect();
     let inputs = candidates.into_iter().map(planned).collect();
     let lost = lost::sum(since.lost().into_iter().chain(left.lost));
-    let notes = told.notes.iter().cloned().chain(newer).chain(since.notes()).collect();
+    let assumed = homes.notes().into_iter().map(|note| in_own_names(&names, &note));
+    let notes = told.notes.iter().cloned().chain(newer).chain(since.notes()).chain(assumed).collect();
     Ok(Plan {
         run_id,
         inputs,

@@ -5,7 +5,7 @@ mod node;
 mod privacy;
 mod rank;
 
-pub use node::{boot_of_machine, node_of_file, unknown_boot, unnamed_node};
+pub use node::{boot_of_machine, is_no_name, node_of_file, unknown_boot, unnamed_node};
 pub use privacy::{
     is_secret_name, is_secret_variable, masked_command, masked_environment, masked_line, masked_text,
     masked_variable,

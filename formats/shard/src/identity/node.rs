@@ -6,6 +6,12 @@ use twox_hash::XxHash3_64;
 /// Processes that are named in the name of an unknown node.
 const NAMED: usize = 2;
 
+/// Whether a name is one that every host has for itself, or none: it tells no host from another.
+pub fn is_no_name(hostname: &str) -> bool {
+    let local = |name: &str| name.eq_ignore_ascii_case(hostname.trim());
+    ["", "localhost", "localhost.localdomain", "localhost4", "localhost6", "(none)"].into_iter().any(local)
+}
+
 /// The boot of a node of which only the machine is known: the machine stands for it, since no profiler's clock goes on
 /// over a boot. Whatever format a file has, and however often it is merged, this is the same.
 pub fn unknown_boot(machine: &str) -> String {
@@ -14,7 +20,10 @@ pub fn unknown_boot(machine: &str) -> String {
 
 /// The boot of a node by its machine id and its name, since cloned images share the former; `None` where it has neither.
 pub fn boot_of_machine(node: &Node) -> Option<String> {
-    let (machine, name) = (node.machine_id.as_str(), node.hostname.as_str());
+    let (mut machine, mut name) = (node.machine_id.as_str(), node.hostname.as_str());
+    if is_no_name(machine) && is_no_name(name) {
+        (machine, name) = ("", "");
+    }
     match (machine, name) {
         ("", "") => None,
         ("", name) => Some(unknown_boot(name)),
@@ -83,6 +92,23 @@ mod tests {
         let merged = Node { machine_id: "n1".into(), ..named };
         assert_eq!(boot_of_machine(&merged), Some(unknown_boot("n1")));
         assert_eq!(boot_of_machine(&Node::default()), None);
+    }
+
+    #[test]
+    fn a_name_that_every_host_has_is_none() {
+        let named = |machine: &str, host: &str| Node {
+            machine_id: machine.into(),
+            hostname: host.into(),
+            ..Node::default()
+        };
+        for host in ["", "localhost", "LocalHost", "localhost.localdomain"] {
+            let of = |process| node_of_file(named(host, host), process);
+            assert_eq!(of((1, 2)), unnamed_node(0, &[(1, 2)]), "{host}");
+            assert_ne!(of((1, 2)).boot_id, of((1, 3)).boot_id, "{host}");
+        }
+        // A machine id tells more than any name.
+        assert_eq!(boot_of_machine(&named("m", "localhost")), Some(unknown_boot("m@localhost")));
+        assert_eq!(boot_of_machine(&named("", "localhost7")), Some(unknown_boot("localhost7")));
     }
 
     #[test]
