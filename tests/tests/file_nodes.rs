@@ -130,3 +130,50 @@ fn a_host_is_known_with_and_without_its_domain_if_there_is_one_domain() {
         assert_eq!(clock(&report, host)["method"], "realtime_anchors");
     }
 }
+
+/// A shard of a rank, and a trace that names no host or one that all hosts have.
+fn with_one_shard(size: u32, rank: u32, host: Option<&str>) -> (Outcome, Json, i64) {
+    let run =
+        SyntheticRun { ranks: 1, ranks_per_node: 1, max_anchor_error: 2 * MS, ..SyntheticRun::default() };
+    let folder = RunFolder::new(&run);
+    let set = Shard::open(folder.shard(0)).unwrap().clocks[1].clone();
+    let out = folder.beside("out.db");
+    let file = kineto(out.parent().unwrap(), 5, host, set.realtime);
+    let told = format!("\"distributedInfo\": {{\"rank\": {rank}, \"world_size\": {size}}}, \"traceEvents\"");
+    let text = fs::read_to_string(&file).unwrap().replace("\"traceEvents\"", &told);
+    fs::write(&file, text).unwrap();
+    let (outcome, report) = merge(&out, &[folder.path.clone(), file]);
+    let off = start(&out, 5) - set.boottime;
+    (outcome, report, off)
+}
+
+#[test]
+fn a_file_without_a_host_is_of_the_only_node_unless_the_job_goes_beyond_it() {
+    // The rank that has the shard, and a job of which it is all.
+    for (size, rank, host) in [(1, 0, None), (2, 0, None), (1, 0, Some("localhost"))] {
+        let (outcome, report, off) = with_one_shard(size, rank, host);
+        assert_eq!(report["nodes"], 1, "{outcome}");
+        assert!(off.abs() < 1_000, "{off}");
+        let line =
+            "worker5.pt.trace.json names no host: taken to be of gpu000, the only node that has shards";
+        assert!(outcome.stderr.contains(line), "{outcome}");
+    }
+    for host in [None, Some("localhost.localdomain")] {
+        let (outcome, report, _) = with_one_shard(2, 1, host);
+        let row = clock(&report, "unknown-");
+        assert_eq!((&row["method"], &report["nodes"]), (&"realtime_anchors".into(), &2.into()), "{row}");
+        assert!(row["bar_ns"].as_i64().unwrap() >= 10 * MS, "{row}");
+        let line = "worker5.pt.trace.json names no host, and the job has ranks or nodes without shards";
+        assert!(outcome.stderr.contains(line), "{outcome}");
+    }
+}
+
+#[test]
+fn two_files_that_say_localhost_are_not_of_one_clock() {
+    let folder = tempfile::tempdir().unwrap();
+    let (out, at) = (folder.path().join("out.db"), 1_763_800_000_000_000_000);
+    let files = [1, 2].map(|pid| kineto(folder.path(), pid, Some("localhost"), at));
+    let (outcome, report) = merge(&out, &files);
+    assert_eq!(report["nodes"], 2, "{outcome}");
+    assert!(outcome.stderr.contains("wall clocks, as exact as NTP"), "{outcome}");
+}

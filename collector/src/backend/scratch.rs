@@ -3,6 +3,7 @@
 //! Its file `owner` is locked as long as somebody looks after the folder, and says on which boot of a node that was. So
 //! a folder whose owners were killed is found by the next one of the same user.
 
+use super::found::files_in;
 use super::{mark, processes};
 use crate::machine;
 use rustix::fs::{FlockOperation, OFlags, flock};
@@ -137,9 +138,20 @@ fn abandoned(path: &Path, boot_id: &str) -> Option<File> {
         return None;
     }
     flock(&owner, FlockOperation::NonBlockingLockExclusive).ok()?;
-    let age = owner.metadata().ok()?.modified().ok()?.elapsed().unwrap_or_default();
-    let is_done_with = !mark::is_claimed(path) || age > TIME_TO_FETCH;
+    let is_done_with = || age(path, &owner).is_some_and(|age| age > TIME_TO_FETCH);
+    let is_done_with = !mark::is_claimed(path) || is_done_with();
     (is_done_with && !processes::know(path)).then_some(owner)
+}
+
+/// Time since the newest file below a folder was written; `None` if that cannot be told.
+fn age(folder: &Path, owner: &File) -> Option<Duration> {
+    let (files, more) = files_in(folder);
+    let written = |found: io::Result<fs::Metadata>| found.ok()?.modified().ok();
+    let mut newest = written(owner.metadata())?;
+    for file in files {
+        newest = newest.max(written(fs::symlink_metadata(&file))?);
+    }
+    newest.elapsed().ok().filter(|_| !more)
 }
 
 fn is_named_so(path: &Path) -> bool {
@@ -173,6 +185,23 @@ mod tests {
         drop((by_another, held));
         assert_eq!(clear_up(root), 2);
         assert_eq!(clear_up(root), 0);
+    }
+
+    #[test]
+    fn what_was_written_lately_is_young_however_long_the_job_ran() {
+        let root = tempfile::tempdir().unwrap();
+        let scratch = Scratch::make(root.path(), "x").unwrap();
+        mark::claim(scratch.path()).unwrap();
+        let folder = scratch.folder("rocprofv3").unwrap();
+        fs::write(folder.join("1_results.db"), "x").unwrap();
+        let path = scratch.path().to_owned();
+        drop(scratch);
+        let long_ago = std::time::SystemTime::now() - TIME_TO_FETCH * 2;
+        let set_back = |file: PathBuf| File::open(file).unwrap().set_modified(long_ago).unwrap();
+        for (file, gone) in [(OWNER, 0), ("started", 0), ("rocprofv3/1_results.db", 1)] {
+            set_back(path.join(file));
+            assert_eq!(clear_up(root.path()), gone, "{file}");
+        }
     }
 
     #[test]

@@ -7,7 +7,7 @@
 //!   the command is a member: not passed on.
 //! * The command or a process below it that signals its parent or its group has seen it, or does not
 //!   want it: not passed on.
-//! * If the command has no handler for the signal, it does not matter how often it gets it: passed
+//! * If the command has no handler for the signal and does not block it, it does not matter how often it gets it: passed
 //!   on, so that it is never lost.
 //! * A launcher's daemon signals the group or the whole step: not passed on to a handler.
 //! * A timer that was set before rpd-collect was started (`alarm`, then exec) is the kernel's, and
@@ -41,7 +41,7 @@ use signal_hook::iterator::exfiltrator::WithOrigin;
 use signal_hook::low_level::siginfo::{Cause, Origin};
 use std::io;
 use std::process::{Command, Stdio};
-use std::sync::atomic::{AtomicI32, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicI32, Ordering::Relaxed};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -58,6 +58,8 @@ const REAL_TIME: std::ops::RangeInclusive<i32> = 34..=64;
 const TIMERS: [i32; 3] = [SIGALRM, SIGVTALRM, SIGPROF];
 /// Signals that a batch system sends some time before it kills a job.
 const EARLY: [i32; 3] = [SIGUSR1, SIGUSR2, SIGXCPU];
+/// Signals that end jobs.
+const ENDS: [i32; 4] = [SIGHUP, SIGINT, SIGQUIT, SIGTERM];
 /// Signals that stop a process.
 const STOPS: [i32; 3] = [SIGTSTP, SIGTTIN, SIGTTOU];
 /// Signals that end no program that has no handler for them.
@@ -95,6 +97,14 @@ static CANCELLED: AtomicI32 = AtomicI32::new(0);
 /// early. Who prepares something looks from time to time.
 pub fn cancelled() -> Option<i32> {
     Some(CANCELLED.load(Relaxed)).filter(|signal| *signal != 0)
+}
+
+/// Whether a signal came that ends jobs.
+static ENDING: AtomicBool = AtomicBool::new(false);
+
+/// Whether a signal came that ends jobs: what is still there is killed soon.
+pub fn is_ending() -> bool {
+    ENDING.load(Relaxed)
 }
 
 /// Passes signals on to the command from now until the process ends.
@@ -154,6 +164,7 @@ impl Forwarder {
                 if for_thread.is_alone() && stop_alone(origin.signal) {
                     continue;
                 }
+                ENDING.fetch_or(ENDS.contains(&origin.signal), Relaxed);
                 for_thread.note(&origin);
                 let pid = for_thread.pid();
                 // A group that is continued was continued as a whole.
@@ -260,9 +271,7 @@ impl Aim {
     fn forward(&self, origin: &Origin) {
         let mut state = self.state();
         let Some(target) = &state.target else { return };
-        let status = format!("/proc/{}/status", target.pid);
-        let ends =
-            state.ends_early && EARLY.contains(&origin.signal) && !is_set("SigCgt:", &status, origin.signal);
+        let ends = state.ends_early && EARLY.contains(&origin.signal) && !takes(target.pid, origin.signal);
         if !ends && !is_for_us_alone(origin, target) {
             return;
         }
@@ -310,13 +319,26 @@ fn is_for_us_alone(origin: &Origin, target: &Target) -> bool {
     if sender > 0 && is_below(sender, target.top) {
         return false;
     }
-    if !is_set("SigCgt:", &format!("/proc/{command}/status"), origin.signal) {
+    if !takes(command, origin.signal) {
         return true;
     }
     // A sender outside of our pid namespace has number 0 and no name.
     let name = std::fs::read_to_string(format!("/proc/{sender}/comm")).unwrap_or_default();
     let signals_all = LAUNCHERS.contains(&name.trim()) || name.trim() == "timeout" && leads_our_group(sender);
     !signals_all
+}
+
+/// Whether a process has a handler for a signal, or takes it by a descriptor or `sigwait`, for which it blocks it first.
+fn takes(pid: i32, signal: i32) -> bool {
+    let status = format!("/proc/{pid}/status");
+    ["SigCgt:", "SigBlk:"].iter().any(|set| is_set(set, &status, signal)) || waits_for_signals(pid)
+}
+
+/// Whether a thread of a process is in `sigwait`. What it waits for is not among what is blocked meanwhile.
+fn waits_for_signals(pid: i32) -> bool {
+    let threads = std::fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten().flatten();
+    let place = |thread: std::fs::DirEntry| std::fs::read_to_string(thread.path().join("wchan"));
+    threads.filter_map(|thread| place(thread).ok()).any(|place| place.contains("sigtimedwait"))
 }
 
 /// `timeout` makes a group of its own and signals all of it, unless it is told `--foreground`.

@@ -5,14 +5,19 @@ use super::spawn;
 use super::watched::Watched;
 use crate::backend::mark::Record;
 use crate::backend::processes;
-use crate::child::{Ending, signals::Forwarder};
+use crate::child::Ending;
+use crate::child::signals::{self, Forwarder};
 use rustix::process::{Pid, Signal, kill_process};
 use std::path::PathBuf;
-use std::process::Child;
+use std::process::{Child, ExitStatus};
 use std::time::{Duration, Instant};
 
 /// A profiler that is asked to end has this long.
 const TIME_TO_END: Duration = Duration::from_secs(3);
+/// Batch systems leave 30 s between SIGTERM and SIGKILL, and files have to be fetched, too.
+const TIME_BEFORE_A_KILL: Duration = Duration::from_secs(15);
+/// Time between two looks whether the job is to end.
+const LOOK_EVERY: Duration = Duration::from_millis(100);
 /// Who was killed is gone by then, unless the kernel cannot let go of it.
 const TIME_TO_DIE: Duration = Duration::from_secs(5);
 
@@ -61,12 +66,13 @@ impl Below {
         let top = profiler.id() as i32;
         forwarder.aim_at_command(top, top);
         let mut notes = Vec::new();
-        let mut status = spawn::wait(profiler, Instant::now() + self.patience);
+        let (mut status, waited) = self.wait_behind(profiler);
         if status.is_none() {
             notes.push(format!(
                 "warning: the profiler had not ended {} s after the command, and was killed: its files may be \
-                 incomplete; --backend-wait gives it more time",
-                self.patience.as_secs()
+                 incomplete{}",
+                waited.as_secs(),
+                if waited < self.patience { "" } else { "; --backend-wait gives it more time" }
             ));
             if let Some(pid) = Pid::from_raw(top) {
                 let _ = kill_process(pid, Signal::TERM);
@@ -94,6 +100,23 @@ impl Below {
             );
         }
         Ended { ending, notes }
+    }
+
+    /// Waits for a profiler whose command has ended: less long where a signal has ended the job, since a batch system kills
+    /// what is still there soon. Returns how long that was.
+    fn wait_behind(&self, profiler: &mut Child) -> (Option<ExitStatus>, Duration) {
+        let began = Instant::now();
+        loop {
+            let patience = match signals::is_ending() {
+                true => self.patience.min(TIME_BEFORE_A_KILL),
+                false => self.patience,
+            };
+            let until = began + patience;
+            let status = spawn::wait(profiler, until.min(Instant::now() + LOOK_EVERY));
+            if status.is_some() || Instant::now() >= until {
+                return (status, patience);
+            }
+        }
     }
 }
 

@@ -8,7 +8,7 @@ use super::command;
 use super::control::{Control, Received, Start, ToCollector, ToLauncher, Wanted};
 use super::watched::Watched;
 use crate::backend::harvest::{Target, bring_in};
-use crate::backend::{mark, scratch};
+use crate::backend::{mark, processes, scratch};
 use crate::child::{Ending, signals};
 use crate::collect::{Collector, Finish, Listener, SourceDefaults};
 use crate::launcher::{Environment, RankIdentity, detect_rank, is_on_one_node};
@@ -37,6 +37,9 @@ const TELL_EVERY: Duration = Duration::from_secs(1);
 /// Who is killed together with us is gone after this time.
 const TIME_TO_FOLLOW: Duration = Duration::from_millis(500);
 
+/// Who was killed is gone by then, unless the kernel cannot let go of it.
+const TIME_TO_DIE: Duration = Duration::from_secs(5);
+
 /// Runs the collector process. Stdin is the control channel, stdout the listening socket.
 pub fn main() -> io::Result<()> {
     let control = Arc::new(Control::from_descriptor(io::stdin().as_fd().try_clone_to_owned()?));
@@ -61,8 +64,9 @@ pub fn main() -> io::Result<()> {
     let (mut agent, mut own, mut without_front, mut is_told) = (None, None, false, false);
     let started = |pid: i32, without: Option<String>| {
         without_front = without.is_some();
-        // Where a profiler was to tell of it and did not start it, nobody else does.
-        is_told = start.wanted == Wanted::Identity || without_front && start.library.is_empty();
+        // Our own library numbers the processes that it sees. Where there is none, a profiler may tell of the command, but one
+        // that crashes with it does not.
+        is_told = start.wanted != Wanted::Events && start.library.is_empty();
         without.iter().for_each(|line| warn(format_args!("{line}")));
         agent = probes.and_then(ProbePlan::start);
         let process = command::process(&defaults, pid, &start.command);
@@ -71,7 +75,9 @@ pub fn main() -> io::Result<()> {
             command::tell(&side, process);
         }
     };
-    let Some(finish) = until_the_end(&control, scratch.as_deref(), started) else {
+    let patience =
+        start.harvest.as_ref().map_or(Duration::ZERO, |harvest| Duration::from_secs(harvest.wait_seconds));
+    let Some(finish) = until_the_end(&control, scratch.as_deref(), patience, started) else {
         scratch.iter().for_each(|folder| scratch::remove(folder));
         return Ok(());
     };
@@ -225,6 +231,7 @@ fn begin(start: &Start, socket: OwnedFd) -> io::Result<Begun> {
 fn until_the_end(
     control: &Control,
     scratch: Option<&Path>,
+    patience: Duration,
     begun: impl FnOnce(i32, Option<String>),
 ) -> Option<Finish> {
     let (mut command, mut profiler, mut begun) = (None, None, Some(begun));
@@ -246,19 +253,35 @@ fn until_the_end(
         }
     }
     // A profiler that had not started the command yet does so now, or becomes it.
-    let processes: Vec<Watched> = command.into_iter().chain(profiler).collect();
-    let pid = processes.first()?.pid;
+    let above = profiler.take_if(|_| command.is_some());
+    let process = command.or(profiler)?;
     if let Some(begun) = begun {
-        begun(pid, None);
+        begun(process.pid, None);
     }
     // A launcher that ends a job kills both.
-    let together = processes.iter().all(|process| process.wait(Some(TIME_TO_FOLLOW)));
-    let _ = processes.iter().all(|process| process.wait(None));
+    let together = process.wait(Some(TIME_TO_FOLLOW));
+    process.wait(None);
     let exit = scratch.and_then(mark::Record::read).and_then(|record| record.ending);
     let what = if together { "and the command ended with it" } else { "the command ran on without it" };
-    let unknown = if exit.is_none() { "; how the command ended is not known" } else { "" };
-    warn(format_args!("warning: rpd-collect was killed, {what}{unknown}"));
-    Some(Finish { pid, exit: exit.map_or(Exit::Unknown, Ending::exit) })
+    let how =
+        exit.map_or("how the command ended is not known".to_owned(), |exit| format!("it ended with {exit}"));
+    warn(format_args!("warning: rpd-collect was killed, {what}; {how}"));
+    if let (Some(above), Some(scratch)) = (above, scratch) {
+        end_in_time(&above, scratch, patience);
+    }
+    Some(Finish { pid: process.pid, exit: exit.map_or(Exit::Unknown, Ending::exit) })
+}
+
+/// Waits for a profiler whose command has ended, and kills it if it stays too long.
+fn end_in_time(profiler: &Watched, scratch: &Path, patience: Duration) {
+    if !profiler.wait(Some(patience)) {
+        warn(format_args!(
+            "warning: the profiler had not ended {} s after the command, and was killed: its files may be incomplete",
+            patience.as_secs()
+        ));
+        processes::kill(scratch, Some(profiler.pid), false);
+        profiler.wait(Some(TIME_TO_DIE));
+    }
 }
 
 /// Tells the launcher every second that it has to wait on, for a time.

@@ -194,6 +194,49 @@ fn a_profiler_that_hangs_behind_the_command_is_killed_and_what_the_command_left_
     assert_eq!(rocm.shards("rocprofv3").iter().map(|shard| rows(shard, REGION)).sum::<usize>(), CALLS);
 }
 
+/// Takes as long as a batch system gives, so it runs with RPD_SOAK alone.
+#[test]
+fn a_cancelled_job_does_not_wait_for_a_profiler_that_hangs_until_it_is_killed() {
+    let Some(rocm) = Rocm::new(&ROCPROFV3) else { return };
+    if std::env::var_os("RPD_SOAK").is_none() {
+        return eprintln!("SKIPPED: set RPD_SOAK to have the time");
+    }
+    let child = start(&rocm, "hangs-behind", &[], &["sh", "-c", "echo > here; exec sleep 100"]);
+    until("the program", || rocm.bench.path("here").exists());
+    let began = Instant::now();
+    kill(child.id(), 15);
+    let output = wait(child);
+    assert_eq!(ending(&output), -15, "{}", said(&output));
+    assert!(
+        began.elapsed() < Duration::from_secs(25),
+        "{:?}: Slurm sends SIGKILL after 30 s",
+        began.elapsed()
+    );
+    assert_eq!(rocm.shards("rocprofv3").iter().map(|shard| rows(shard, REGION)).sum::<usize>(), CALLS);
+}
+
+#[test]
+fn a_rank_that_dies_with_its_profiler_is_told_with_its_end() {
+    let Some(rocm) = Rocm::new(&ROCPROFV3) else { return };
+    let output = wait(start(&rocm, "silent", &[], &["sh", "-c", "kill -SEGV $$"]));
+    assert_eq!(ending(&output), -11, "{}", said(&output));
+    let shard = own_shard(&rocm);
+    let process = shard.processes.values().find(|process| process.rank == Some(3)).expect("the rank's");
+    assert_eq!((process.exit, process.worker), (Some(Exit::Signal(11)), false));
+}
+
+#[test]
+fn a_program_that_takes_signals_by_sigwait_gets_them_as_they_are() {
+    let Some(rocm) = Rocm::new(&ROCPROFV3) else { return };
+    let program = "import signal\nsignal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGUSR1])\n\
+                   open('here', 'w').close()\nprint('checkpoint', int(signal.sigwait([signal.SIGUSR1])))";
+    let child = start(&rocm, "", &[], &["python3", "-c", program]);
+    until("the program", || rocm.bench.path("here").exists());
+    kill(child.id(), 10);
+    let output = wait(child);
+    assert_eq!((ending(&output), &output.stdout[..]), (0, &b"checkpoint 10\n"[..]), "{}", said(&output));
+}
+
 #[test]
 fn a_signal_reaches_the_command_below_a_profiler_once() {
     let Some(rocm) = Rocm::new(&ROCPROFV3) else { return };

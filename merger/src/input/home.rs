@@ -3,6 +3,7 @@
 
 use crate::agree::clocks::MERGED;
 use rpd_shard::Shard;
+use rpd_shard::identity::is_no_name;
 use rpd_shard::record::{Clock, ClockDomain, ClockSet, Node, Process};
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
@@ -181,7 +182,9 @@ impl NodeClocks {
         let (machine, host) = (&node.machine_id, &node.hostname);
         match machine.is_empty() || machine == host {
             true => same(&self.node.hostname, host),
-            false => self.node.machine_id == *machine && (host.is_empty() || same(&self.node.hostname, host)),
+            false => {
+                self.node.machine_id == *machine && (is_no_name(host) || same(&self.node.hostname, host))
+            }
         }
     }
 
