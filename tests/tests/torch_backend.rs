@@ -27,13 +27,14 @@ for x, y in DataLoader(data, batch_size=8, num_workers=2):
 dist.destroy_process_group()
 "#;
 
-/// Two ranks by torch.multiprocessing.spawn, each with a worker that loads data and is spawned, too.
+/// Two ranks by torch.multiprocessing.spawn, each with a worker that loads data and is spawned, too. Their numbers are
+/// not those of spawn.
 const SPAWN: &str = r#"
 import os, torch, torch.distributed as dist, torch.multiprocessing as mp
 from torch.utils.data import DataLoader, TensorDataset
 
 def rank(index, size):
-    dist.init_process_group("gloo", rank=index, world_size=size)
+    dist.init_process_group("gloo", rank=size - 1 - index, world_size=size)
     data = TensorDataset(torch.arange(8.0))
     total = torch.zeros(1)
     for (x,) in DataLoader(data, batch_size=4, num_workers=1, multiprocessing_context="spawn"):
@@ -44,6 +45,40 @@ def rank(index, size):
 
 if __name__ == "__main__":
     mp.spawn(rank, args=(2,), nprocs=2)
+"#;
+
+/// Two processes by torch.multiprocessing.spawn that join no process group; the second one ends without a word.
+const QUIET_END: &str = r#"
+import os, torch, torch.multiprocessing as mp
+
+def rank(index, size):
+    torch.ones(8) + 1
+    if index == 1:
+        os._exit(0)
+
+if __name__ == "__main__":
+    mp.spawn(rank, args=(2,), nprocs=2)
+"#;
+
+/// Two processes of multiprocessing. Each is a process group of its own, as rank 0, if there is a port for it.
+const CHILDREN: &str = r#"
+import sys, torch, torch.multiprocessing as mp
+from torch.distributed import init_process_group, destroy_process_group
+
+def child(port):
+    torch.ones(8) + 1
+    if port:
+        init_process_group("gloo", init_method=f"tcp://127.0.0.1:{port}", rank=0, world_size=1)
+        torch.ones(8) * 2
+        destroy_process_group()
+
+if __name__ == "__main__":
+    context = mp.get_context(METHOD)
+    children = [context.Process(target=child, args=(port,)) for port in (PORT, 0)]
+    for child in children:
+        child.start()
+    for child in children:
+        child.join()
 "#;
 
 /// A program with a profiler of its own.
@@ -160,20 +195,103 @@ fn ranks_that_torch_spawns_are_recorded_and_their_workers_are_not() {
     let outcome = job(folder.path(), python, &path, Some(&["--backend", "torch"]))
         .env("MASTER_ADDR", "127.0.0.1")
         .env("MASTER_PORT", free_port().to_string())
+        // A launcher has started this and another, whose ranks have other numbers.
+        .env("OMPI_COMM_WORLD_RANK", "1")
+        .env("OMPI_COMM_WORLD_SIZE", "2")
         .run()
         .success();
     let mut lines: Vec<&str> = outcome.stdout.lines().collect();
     lines.sort_unstable();
     assert_eq!(lines, ["0 56.0", "1 56.0"], "{outcome:?}");
-    let run = folder.path().join("out/run");
-    let files = fs::read_dir(&run).unwrap().map(|entry| entry.unwrap().path());
+    assert_eq!(
+        recorded(folder.path()),
+        [(Some(0), Some(2), "torch.distributed"), (Some(1), Some(2), "torch.distributed")]
+            .map(|(rank, size, from)| (rank, size, Some(from.to_owned()), false))
+    );
+}
+
+/// Rank, size, who says so, and whether it is a worker, of each trace of torch.
+fn recorded(folder: &Path) -> Vec<(Option<u32>, Option<u32>, Option<String>, bool)> {
+    let files = fs::read_dir(folder.join("out/run")).unwrap().map(|entry| entry.unwrap().path());
     let shards = files.filter(|path| path.to_string_lossy().contains(".torch-"));
     let mut ranks: Vec<_> = shards
         .map(|path| Shard::open(&path).unwrap().processes[&1].clone())
-        .map(|process| (process.rank, process.worker))
+        .map(|process| (process.rank, process.size, process.rank_from, process.worker))
         .collect();
     ranks.sort_unstable();
-    assert_eq!(ranks, [(Some(0), false), (Some(1), false)]);
+    ranks
+}
+
+fn log_of(folder: &Path, rank: u32) -> String {
+    fs::read_to_string(folder.join(format!("out/run/rank-{rank:05}.log"))).unwrap()
+}
+
+#[test]
+fn a_rank_that_nobody_knows_has_none_and_one_that_wrote_nothing_is_named() {
+    let Some(python) = python() else { return };
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    let path = script(folder, "quiet.py", QUIET_END);
+    let job = job(folder, python, &path, Some(&["--backend", "torch"]))
+        .env("OMPI_COMM_WORLD_RANK", "1")
+        .env("OMPI_COMM_WORLD_SIZE", "2");
+    let _ = job.run().success();
+    assert_eq!(recorded(folder), [(None, None, Some("torch.multiprocessing.spawn".to_owned()), false)]);
+    let log = log_of(folder, 1);
+    assert!(log.contains("is a rank, and nobody knows which"), "{log}");
+    let told: Vec<_> = log.lines().filter(|line| line.contains("torch wrote no file for process")).collect();
+    assert!(told.len() == 1 && told[0].contains("(number 1 of torch.multiprocessing.spawn)"), "{log}");
+}
+
+#[test]
+fn a_child_that_is_spawned_is_a_rank_once_it_joins_a_process_group() {
+    let Some(python) = python() else { return };
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    let text = CHILDREN.replace("METHOD", "'spawn'").replace("PORT", &free_port().to_string());
+    let path = script(folder, "children.py", &text);
+    let _ = job(folder, python, &path, Some(&["--backend", "torch"])).run().success();
+    assert_eq!(recorded(folder), [(Some(0), Some(1), Some("torch.distributed".to_owned()), false)]);
+    let (strings, _) = Shard::open(&folder.join("out/run/rank-00000.torch-1.rpdshard")).unwrap().strings();
+    let has = |name: &[u8]| strings.iter().any(|(_, text)| text == name);
+    assert!(has(b"aten::mul") && !has(b"aten::add"), "from the process group on");
+}
+
+#[test]
+fn children_that_are_left_out_are_told_with_what_to_do() {
+    let Some(python) = python() else { return };
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    let text = CHILDREN.replace("METHOD", "'fork'").replace("PORT", &free_port().to_string());
+    let path = script(folder, "children.py", &text);
+    let _ = job(folder, python, &path, Some(&["--backend", "torch"])).run().success();
+    assert_eq!(recorded(folder), []);
+    let log = log_of(folder, 0);
+    assert!(log.contains("processes that were forked are ranks of a process group"), "{log}");
+    assert!(log.contains("children of multiprocessing were left out: start ranks by torchrun"), "{log}");
+}
+
+#[test]
+fn a_python_that_cannot_load_the_hook_is_told() {
+    let Some(python) = python() else { return };
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    let path = script(folder, "nothing.py", "");
+    let told = |option: &str| {
+        let run = folder.join("out/run");
+        let _ = fs::remove_dir_all(&run);
+        let collect = Job::new(binary("rpd-collect")).args(["--run-id", "run", "-o"]).arg(folder.join("out"));
+        let _ = collect
+            .args(["--backend", "torch", "--scratch"])
+            .arg(folder)
+            .args(["--", python, option])
+            .arg(&path)
+            .run()
+            .success();
+        log_of(folder, 0)
+    };
+    assert!(told("-I").contains("has loaded its hook: with -E, -I or -S"));
+    assert!(told("-B").contains("the program did not import torch"));
 }
 
 #[test]

@@ -8,7 +8,7 @@ const MAX_DEPTH: usize = 6;
 /// Files that are looked at.
 const MAX_FILES: usize = 100_000;
 /// Endings of what is for the hooks and profilers themselves.
-const INTERNAL: [&str; 4] = ["cfg", "py", "pyc", "partial"];
+const INTERNAL: [&str; 5] = ["cfg", "py", "pyc", "partial", "state"];
 /// Endings of what a profiler writes for people.
 const FOR_PEOPLE: [&str; 3] = ["txt", "csv", "log"];
 /// Characters of a name that is made of a path.
@@ -19,6 +19,8 @@ const LONGEST_NAME: usize = 120;
 pub(super) struct Found {
     /// Lines for the log that a hook left.
     pub(super) notes: Vec<PathBuf>,
+    /// Marks of processes whose profiler did not write, by a hook.
+    pub(super) marks: Vec<PathBuf>,
     /// Tables and texts for people.
     pub(super) texts: Vec<PathBuf>,
     /// All that may be a trace.
@@ -35,6 +37,8 @@ impl Found {
         for path in files.into_iter().filter(|path| !is_internal(path)) {
             if has_ending(&path, &["note"]) {
                 found.notes.push(path);
+            } else if has_ending(&path, &["mark"]) {
+                found.marks.push(path);
             } else if has_ending(&path, &FOR_PEOPLE) {
                 found.texts.push(path);
             } else {
@@ -68,7 +72,7 @@ pub(super) fn files_in(folder: &Path) -> (Vec<PathBuf>, bool) {
 fn is_internal(path: &Path) -> bool {
     let name = path.file_name().map_or(String::new(), |name| name.to_string_lossy().into_owned());
     has_ending(path, &INTERNAL)
-        || ["metadata-", "functions-"].iter().any(|begin| name.starts_with(begin) && name.ends_with(".json"))
+        || ["metadata-", "functions-"].iter().any(|part| name.contains(part) && name.ends_with(".json"))
         || ["-wal", "-shm", "-journal", ".rpd.json"].iter().any(|ending| name.ends_with(ending))
         || path.components().any(|part| part.as_os_str() == "__pycache__")
 }
@@ -119,6 +123,10 @@ mod tests {
             "torch-1.pt.trace.json",
             "torch-1.pt.trace.json.rpd.json",
             "metadata-1.json",
+            "mine-metadata-1.json",
+            "mine.functions-1.json",
+            "torch-1.mark",
+            "torch.loaded.state",
             "wall_clock-1.txt",
         ];
         for name in names {
@@ -132,6 +140,7 @@ mod tests {
         };
         let of = |name: &str, ending: &str| (name.to_owned(), ending.to_owned());
         assert_eq!(names(&found.notes), [of("hook", "note")]);
+        assert_eq!(names(&found.marks), [of("torch-1", "mark")]);
         assert_eq!(names(&found.texts), [of("node.1_kernel_stats", "csv"), of("wall_clock-1", "txt")]);
         assert_eq!(names(&found.traces), [of("node.1_results", "db"), of("torch-1.pt.trace", "json")]);
         assert!(!found.more);

@@ -5,7 +5,7 @@
 
 use super::debug_agent::{self, DUMP, Fault};
 use super::found::{Found, files_in, flat_name, is_trace};
-use super::{scratch, start};
+use super::{scratch, start, torch};
 use crate::output::ShardPlace;
 use crate::warn;
 use rpd_shard::Shard;
@@ -151,23 +151,32 @@ impl Gathering<'_> {
                 }
             }
         }
+        // What a signal did to the command's own process is told better below.
+        let is_told_below = files.is_empty() && matches!(self.target.usual.exit, Some(Exit::Signal(_)));
+        let unwritten = torch::unwritten(&found.marks);
+        for (number, process) in unwritten.iter().enumerate() {
+            if number == MAX_TOLD {
+                warn(format_args!(
+                    "warning: torch wrote no file for {} more processes",
+                    unwritten.len() - MAX_TOLD
+                ));
+                break;
+            }
+            if !is_told_below || process.pid != self.usual.pid {
+                warn(format_args!("warning: {}", process.line()));
+            }
+        }
         if files.is_empty() && target_is_without(self.target, backend) {
             warn(format_args!("{backend} did not run"));
-        } else if files.is_empty() {
-            warn(format_args!("warning: {backend} wrote no file: {}", self.why_nothing(backend)));
+        } else if files.is_empty() && (unwritten.is_empty() || is_told_below) {
+            let why = self.why_nothing(backend, folder);
+            warn(format_args!("warning: {backend} wrote no file: {why}"));
         }
     }
 
-    fn why_nothing(&self, backend: &str) -> String {
+    fn why_nothing(&self, backend: &str, folder: &Path) -> String {
         match (backend, self.target.usual.exit) {
-            ("torch", Some(Exit::Code(0))) => {
-                "the program did not import torch or computed nothing with it, ended by os._exit, or runs its own profiler"
-                    .to_owned()
-            }
-            ("torch", Some(Exit::Signal(signal))) => format!(
-                "it writes at the end of the program, which died by signal {signal}; --backend-arg duration=60 has it \
-                 write after a minute"
-            ),
+            ("torch", exit) => torch::why_nothing(folder, exit),
             (_, Some(Exit::Code(0))) => {
                 "the program used no GPU through ROCm, or ended by _exit before the profiler could write"
                     .to_owned()

@@ -1,6 +1,9 @@
 //! PyTorch's profiler, hooked in by a `sitecustomize` that Python imports when it starts.
 
 use super::plan::{Asked, Plan, Unavailable};
+use rpd_shard::record::Exit;
+use std::fs::{self, File};
+use std::io::Read;
 use std::path::Path;
 
 /// The hook. It runs in the user's program: see what it promises there.
@@ -14,6 +17,9 @@ const SETTINGS: [(&str, &str); 6] = [
     ("memory", "RPD_TORCH_MEMORY"),
     ("flops", "RPD_TORCH_FLOPS"),
 ];
+
+/// Most bytes of what the hook says of a process.
+const MAX_MARK: u64 = 200;
 
 pub(super) fn prepare(asked: &Asked<'_>, folder: &Path, plan: &mut Plan) -> Result<(), Unavailable> {
     for argument in asked.arguments {
@@ -41,4 +47,99 @@ pub(super) fn prepare(asked: &Asked<'_>, folder: &Path, plan: &mut Plan) -> Resu
     plan.python = Some(python);
     plan.say("backend torch: torch.profiler from the import of torch to the end of the program".to_owned());
     Ok(())
+}
+
+/// A process whose profiler ran and wrote nothing.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(super) struct Unwritten {
+    pub(super) pid: i32,
+    /// Its rank or number, if known.
+    who: String,
+}
+
+impl Unwritten {
+    /// For the log.
+    pub(super) fn line(&self) -> String {
+        let Unwritten { pid, who } = self;
+        let who = if who.is_empty() { String::new() } else { format!(" ({who})") };
+        format!(
+            "torch wrote no file for process {pid}{who}: a signal, os._exit or exec ended it before its profiler could \
+             write; --backend-arg duration=60 has it write after a minute"
+        )
+    }
+}
+
+/// The marks that the hook left in its folder and did not remove.
+pub(super) fn unwritten(marks: &[std::path::PathBuf]) -> Vec<Unwritten> {
+    let of_mark = |path: &std::path::PathBuf| {
+        let name = path.file_stem()?.to_str()?;
+        let pid = name.strip_prefix("torch-")?.parse().ok()?;
+        let mut text = Vec::new();
+        File::open(path).ok()?.take(MAX_MARK).read_to_end(&mut text).ok()?;
+        let who = String::from_utf8_lossy(&text).chars().filter(|c| !c.is_control()).collect();
+        Some(Unwritten { pid, who })
+    };
+    marks.iter().filter_map(of_mark).collect()
+}
+
+/// Why there is no file, and no mark of a process either: as far as the hook came.
+pub(super) fn why_nothing(folder: &Path, exit: Option<Exit>) -> String {
+    let came_to = |state: &str| fs::exists(folder.join(format!("torch.{state}.state"))).unwrap_or(false);
+    if !came_to("loaded") {
+        return "no Python that the program runs has loaded its hook: with -E, -I or -S, or without PYTHONPATH, it cannot; \
+                run Python without these options"
+            .to_owned();
+    }
+    if !came_to("imported") {
+        return "the program did not import torch".to_owned();
+    }
+    if let Some(Exit::Signal(signal)) = exit {
+        return format!(
+            "it writes at the end of the program, which died by signal {signal}; --backend-arg duration=60 has it write \
+             after a minute"
+        );
+    }
+    if came_to("children") {
+        return "the program itself computed nothing with torch, and its children of multiprocessing were left out: start \
+                ranks by torchrun or torch.multiprocessing.spawn, or set multiprocessing's start method to spawn and have \
+                them join a process group"
+            .to_owned();
+    }
+    "the program computed nothing with torch, ended before --backend-arg delay was over, or runs its own profiler".to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_mark_names_its_process() {
+        let folder = tempfile::tempdir().unwrap();
+        let marks: Vec<_> = [("torch-41.mark", "rank 1 of 2"), ("torch-42.mark", ""), ("torch-x.mark", "")]
+            .map(|(name, text)| {
+                let path = folder.path().join(name);
+                fs::write(&path, text).unwrap();
+                path
+            })
+            .into();
+        let found = unwritten(&marks);
+        assert_eq!(found.iter().map(|found| found.pid).collect::<Vec<_>>(), [41, 42]);
+        assert!(found[0].line().starts_with("torch wrote no file for process 41 (rank 1 of 2): "));
+        assert!(found[1].line().starts_with("torch wrote no file for process 42: "));
+    }
+
+    #[test]
+    fn why_there_is_nothing_is_told_by_how_far_the_hook_came() {
+        let folder = tempfile::tempdir().unwrap();
+        let why = |exit| why_nothing(folder.path(), Some(exit));
+        let came_to = |state: &str| fs::write(folder.path().join(format!("torch.{state}.state")), "").unwrap();
+        assert!(why(Exit::Code(0)).contains("-E, -I"));
+        came_to("loaded");
+        assert!(why(Exit::Signal(15)).contains("did not import torch"));
+        came_to("imported");
+        assert!(why(Exit::Code(0)).contains("computed nothing with torch"));
+        assert!(why(Exit::Signal(15)).contains("signal 15"));
+        came_to("children");
+        assert!(why(Exit::Code(1)).contains("torchrun"));
+    }
 }

@@ -103,7 +103,19 @@ pub(crate) struct Sidecar {
     #[serde(default)]
     pub(crate) rank: Option<u32>,
     #[serde(default)]
+    pub(crate) world_size: Option<u32>,
+    /// Who says the rank. A name without a rank: it is one, and nobody knows which.
+    #[serde(default)]
+    pub(crate) rank_from: Option<String>,
+    #[serde(default)]
     pub(crate) pid: Option<i32>,
+}
+
+impl Sidecar {
+    /// Who says the rank, if that is a name.
+    pub(crate) fn name(&self) -> Option<String> {
+        self.rank_from.clone().filter(|name| !name.is_empty() && name.len() <= MAX_NAME)
+    }
 }
 
 /// `TRACE.rpd.json` beside a trace.

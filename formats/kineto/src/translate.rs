@@ -172,8 +172,8 @@ impl<W: Write> Run<'_, W> {
         let rank = self.facts.rank;
         Process {
             rank: rank.or(self.sidecar.rank),
-            size: self.facts.world,
-            rank_from: rank.map(|_| "distributedInfo".to_owned()),
+            size: self.facts.world.or(self.sidecar.world_size),
+            rank_from: rank.map_or_else(|| self.sidecar.name(), |_| Some("distributedInfo".to_owned())),
             pid,
             first_seen,
             last_seen: self.rows.last,

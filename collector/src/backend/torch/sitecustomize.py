@@ -7,9 +7,13 @@ a trace when the program ends. What it promises:
 * Nothing is imported before the program imports torch, and nothing is printed.
 * Signals, exit status and output are none of its business.
 * Worker processes (DataLoader, multiprocessing, other forks) and launchers (torchrun) are left alone. What
-  torch.multiprocessing.spawn starts is a rank, and no worker.
+  torch.multiprocessing.spawn starts is a rank, and no worker; so is what multiprocessing spawns (and does not fork)
+  and joins a process group, from then on.
 * A program that starts a profiler of its own keeps it: this one ends before that begins.
 * An error in here is a line in a file, and never one in the program.
+
+What it leaves beside traces, for the collector: `torch-PID.mark` while a profiler has not written, with who that is;
+`torch.loaded.state`, `torch.imported.state` and `torch.children.state` when some process came that far.
 """
 
 import os
@@ -18,7 +22,8 @@ import sys
 _FOLDER = os.environ.get("RPD_TORCH_OUTPUT", "")
 # Where functions are from that run a rank in a process that multiprocessing has started.
 _RANKS = ("torch.multiprocessing.spawn",)
-_WORLD_SIZES = ("WORLD_SIZE", "SLURM_NTASKS", "OMPI_COMM_WORLD_SIZE", "PMI_SIZE")
+# Whether a launcher has started several processes, which all may spawn ranks.
+_WORLD_SIZES = ("WORLD_SIZE", "SLURM_NTASKS", "OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "MV2_COMM_WORLD_SIZE", "FLUX_JOB_SIZE")
 _LAUNCHERS = ("torchrun", "torch.distributed.run", "torch.distributed.launch", "accelerate", "deepspeed")
 
 
@@ -28,6 +33,15 @@ def _note(text):
             notes.write(text + "\n")
     except OSError:
         pass
+
+
+def _state(name):
+    """Leaves a file that says that some process came this far. Returns whether this is the first one."""
+    try:
+        os.close(os.open(os.path.join(_FOLDER, "torch.%s.state" % name), os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
+        return True
+    except OSError:
+        return False
 
 
 def _run_the_other_sitecustomize():
@@ -85,16 +99,53 @@ def _integer(name):
     return int(text) if text.isdecimal() and len(text) < 10 else None
 
 
-def _rank_of(torch, index):
-    """Rank and number of ranks: of the process group, by the variables, or the number that spawn has given where there
-    is no other process with ranks."""
-    group = getattr(torch, "distributed", None)
-    if group is not None and group.is_available() and group.is_initialized():
-        return group.get_rank(), group.get_world_size()
-    rank = _integer("RANK")
-    if rank is None and not any((_integer(name) or 1) > 1 for name in _WORLD_SIZES):
-        rank = index
-    return rank, _integer("WORLD_SIZE")
+class _Place:
+    """Which rank a process is, of how many, and who says so."""
+
+    def __init__(self, is_spawned=False, index=None, group=None):
+        self.is_spawned = is_spawned
+        self.index = index
+        # What stands in RANK when the process begins is that of its parent, and the same for all that it spawns.
+        self.inherited = os.environ.get("RANK") if is_spawned else None
+        self.group = group
+
+    def told(self, torch):
+        """Of the first process group, by the variables, or the number that spawn has given where there is no other
+        process that spawns ranks. A name without a rank: this is a rank, and nobody knows which."""
+        group = getattr(torch, "distributed", None)
+        if self.group is None and group is not None and group.is_available() and group.is_initialized():
+            self.group = group.get_rank(), group.get_world_size()
+        if self.group is not None:
+            return self.group + ("torch.distributed",)
+        rank = _integer("RANK")
+        if rank is not None and os.environ.get("RANK") != self.inherited:
+            return rank, _integer("WORLD_SIZE"), "RANK"
+        if not self.is_spawned:
+            return None, None, None
+        is_alone = rank is None and not any((_integer(name) or 1) > 1 for name in _WORLD_SIZES)
+        return self.index if is_alone else None, None, "torch.multiprocessing.spawn"
+
+
+def _watch_groups(joined):
+    """Calls `joined` with rank and size when a process group is there. `init_process_group` looks this function up when
+    it is called, so that it may have been imported by name before; the program sees no other function."""
+    c10d = sys.modules.get("torch.distributed.distributed_c10d")
+    update = getattr(c10d, "_update_default_pg", None)
+    if update is None:
+        return
+
+    def update_and_tell(group, *arguments, **named):
+        result = update(group, *arguments, **named)
+        try:
+            if callable(getattr(group, "rank", None)):
+                joined(group.rank(), group.size())
+        except Exception as error:
+            _note("the process group is not known: %s: %s" % (type(error).__name__, error))
+        return result
+
+    update_and_tell.__wrapped__ = update
+    update_and_tell.__name__ = update.__name__
+    c10d._update_default_pg = update_and_tell
 
 
 def _is_on(name):
@@ -138,13 +189,14 @@ def _write_records(threads, path):
 class _Recording:
     """One profiler of one process."""
 
-    def __init__(self, torch, index):
+    def __init__(self, torch, place):
         self.torch = torch
-        self.index = index
+        self.place = place
         self.owner = os.getpid()
         self.profiler = None
         self.times = None
         self.done = False
+        self.has_forked = False
 
     def start(self):
         import time
@@ -174,6 +226,37 @@ class _Recording:
             _Guard.ours = False
         self.times = before + (after, kineto)
         self.profiler = profiler
+        self.mark()
+
+    def joined(self, rank, size):
+        """A process group is there, in this process or in one that it forked."""
+        if os.getpid() == self.owner:
+            self.place.group = self.place.group or (rank, size)
+            self.mark()
+        elif _state("forked"):
+            _note(
+                "processes that were forked are ranks of a process group, and are left out, since a profiler does not "
+                "survive a fork: start ranks by torchrun or torch.multiprocessing.spawn, or set multiprocessing's start "
+                "method to spawn"
+            )
+
+    def _mark_path(self):
+        return os.path.join(_FOLDER, "torch-%d.mark" % self.owner)
+
+    def mark(self):
+        """Leaves word of a profiler that has not written."""
+        if self.profiler is None:
+            return
+        text = ""
+        if self.place.group is not None:
+            text = "rank %d of %d" % self.place.group
+        elif self.place.is_spawned and self.place.index is not None:
+            text = "number %d of torch.multiprocessing.spawn" % self.place.index
+        try:
+            with open(self._mark_path(), "w") as mark:
+                mark.write(text)
+        except OSError:
+            pass
 
     def stop(self, why):
         import json
@@ -196,11 +279,17 @@ class _Recording:
                 _note("the program imported torch and computed nothing with it")
                 os.unlink(name + ".partial")
                 return
-            rank, size = _rank_of(self.torch, self.index)
+            rank, size, rank_from = self.place.told(self.torch)
+            if rank is None and rank_from is not None:
+                _note(
+                    "process %d is a rank, and nobody knows which: it had no process group, and its launcher started "
+                    "several processes that may spawn ranks" % self.owner
+                )
             facts = {
                 "pid": self.owner,
                 "rank": rank,
                 "world_size": size,
+                "rank_from": rank_from,
                 "start_boottime_ns": boottime,
                 "start_realtime_ns": realtime,
                 "start_bracket_ns": after - boottime,
@@ -216,6 +305,10 @@ class _Recording:
             _note("the profiler's trace could not be written: %s: %s" % (type(error).__name__, error))
         finally:
             _Guard.ours = False
+            try:
+                os.unlink(self._mark_path())
+            except OSError:
+                pass
 
 
 class _Guard:
@@ -293,27 +386,47 @@ def _attach_to_a_rank(torch):
 
     def run_and_record(self):
         process.BaseProcess.run = run
+        owner, recordings = os.getpid(), []
+
+        def joined(rank, size):
+            if os.getpid() == owner and not recordings:
+                recordings.append(_attach(torch, _Place(True, None, (rank, size))))
+
         try:
             if getattr(self._target, "__module__", None) in _RANKS:
                 index = self._args[1] if len(self._args) > 1 else None
-                _attach(torch, index if isinstance(index, int) else None)
+                recordings.append(_attach(torch, _Place(True, index if isinstance(index, int) else None)))
+            else:
+                _state("children")
+                _watch_groups(joined)
         except BaseException as error:
             _note("the profiler could not be started: %s: %s" % (type(error).__name__, error))
-        return run(self)
+        try:
+            return run(self)
+        finally:
+            # Children of a fork server leave by os._exit.
+            for recording in recordings:
+                recording.stop("the process ended")
 
     process.BaseProcess.run = run_and_record
 
 
-def _attach(torch, index=None):
+def _attach(torch, place):
     import atexit
     import threading
 
-    recording = _Recording(torch, index)
+    recording = _Recording(torch, place)
 
     def leave_the_child_alone():
         recording.done = True
 
-    os.register_at_fork(after_in_child=leave_the_child_alone)
+    def tell_of_the_child():
+        if not recording.has_forked:
+            recording.has_forked = True
+            _state("children")
+
+    os.register_at_fork(after_in_child=leave_the_child_alone, after_in_parent=tell_of_the_child)
+    _watch_groups(recording.joined)
     _yield_to_others(torch, recording)
     atexit.register(recording.stop, "the program ended")
     delay, duration = _number("RPD_TORCH_DELAY"), _number("RPD_TORCH_DURATION")
@@ -325,6 +438,7 @@ def _attach(torch, index=None):
         _in_the_main_thread(recording.start)
     if duration > 0:
         _after(delay + duration, lambda: recording.stop("the time was over"))
+    return recording
 
 
 class _Finder:
@@ -371,11 +485,17 @@ class _Loader:
         sys.meta_path[:] = [finder for finder in sys.meta_path if finder is not self.finder]
         self.loader.exec_module(module)
         try:
-            (_attach_to_a_rank if _is_worker() else _attach)(module)
+            _state("imported")
+            if _is_worker():
+                _attach_to_a_rank(module)
+            else:
+                _attach(module, _Place())
         except BaseException as error:
             _note("the profiler could not be started: %s: %s" % (type(error).__name__, error))
 
 
-if _FOLDER and not _is_launcher():
-    sys.meta_path.insert(0, _Finder())
+if _FOLDER:
+    _state("loaded")
+    if not _is_launcher():
+        sys.meta_path.insert(0, _Finder())
 _run_the_other_sitecustomize()

@@ -40,6 +40,20 @@ impl Owner {
             Some(process) => process.clone(),
             // Its parent's rank is its own, as with all that a rank starts.
             None if told.pid <= 0 || told.pid == known.usual.pid => known.usual.clone(),
+            // The file says that it is a rank, and not which: it is not that of its parent.
+            None if told.rank.is_none() && told.rank_from.is_some() => Process {
+                rank: None,
+                size: None,
+                local_rank: None,
+                rank_from: told.rank_from.clone(),
+                worker: false,
+                pid: told.pid,
+                ppid: told.ppid,
+                start_ticks: 0,
+                command: String::new(),
+                exit: None,
+                ..known.usual.clone()
+            },
             None => Process {
                 rank: told.rank.or(known.usual.rank),
                 size: told.size.or(known.usual.size),
