@@ -134,9 +134,9 @@ fn a_host_is_known_with_and_without_its_domain_if_there_is_one_domain() {
 /// A shard of a rank, and a trace that names no host or one that all hosts have.
 fn with_one_shard(size: u32, rank: u32, host: Option<&str>) -> (Outcome, Json, i64) {
     let run =
-        SyntheticRun { ranks: 1, ranks_per_node: 1, max_anchor_error: 2 * MS, ..SyntheticRun::default() };
+        SyntheticRun { nodes: 1, ranks_per_node: 1, max_anchor_error: 2 * MS, ..SyntheticRun::default() };
     let folder = RunFolder::new(&run);
-    let set = Shard::open(folder.shard(0)).unwrap().clocks[1].clone();
+    let set = Shard::open(&folder.shard(0)).unwrap().clocks[1].clone();
     let out = folder.beside("out.db");
     let file = kineto(out.parent().unwrap(), 5, host, set.realtime);
     let told = format!("\"distributedInfo\": {{\"rank\": {rank}, \"world_size\": {size}}}, \"traceEvents\"");

@@ -210,8 +210,11 @@ fn ranks_that_torch_spawns_are_recorded_and_their_workers_are_not() {
     );
 }
 
-/// Rank, size, who says so, and whether it is a worker, of each trace of torch.
-fn recorded(folder: &Path) -> Vec<(Option<u32>, Option<u32>, Option<String>, bool)> {
+/// Rank, size, who says so, and whether it is a worker.
+type Identity = (Option<u32>, Option<u32>, Option<String>, bool);
+
+/// Who each trace of torch is of.
+fn recorded(folder: &Path) -> Vec<Identity> {
     let files = fs::read_dir(folder.join("out/run")).unwrap().map(|entry| entry.unwrap().path());
     let shards = files.filter(|path| path.to_string_lossy().contains(".torch-"));
     let mut ranks: Vec<_> = shards

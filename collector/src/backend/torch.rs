@@ -132,7 +132,8 @@ mod tests {
     fn why_there_is_nothing_is_told_by_how_far_the_hook_came() {
         let folder = tempfile::tempdir().unwrap();
         let why = |exit| why_nothing(folder.path(), Some(exit));
-        let came_to = |state: &str| fs::write(folder.path().join(format!("torch.{state}.state")), "").unwrap();
+        let came_to =
+            |state: &str| fs::write(folder.path().join(format!("torch.{state}.state")), "").unwrap();
         assert!(why(Exit::Code(0)).contains("-E, -I"));
         came_to("loaded");
         assert!(why(Exit::Signal(15)).contains("did not import torch"));
