@@ -2,6 +2,7 @@
 //! [`crate::agree`] and [`crate::collectives`], which are called from here), on the main thread, by every
 //! rank alike.
 
+use crate::agree::apart::note_of_files_far_apart;
 use crate::agree::clock_file::ClockFile;
 use crate::agree::clocks::{How, JobClocks, Observed, Recorded};
 use crate::agree::findings::agree_on_findings;
@@ -138,6 +139,7 @@ fn merge_once(
     let mut matched = compare(comm, &sample, take_collectives(&mut surveys))?;
     let clock_file = listing.clock_file.as_ref();
     let clocks = align_clocks(comm, args, &plan, clock_file, recorded, &matched, &found.nodes)?;
+    let far_apart = note_of_files_far_apart(comm, &surveys, &clocks)?;
     let late_ranks = late_ranks(comm, &matched, &clocks.fits)?;
     matched.counts.spread = spread(comm, &matched, &clocks.fits)?;
     matched.kept = Vec::new();
@@ -159,6 +161,7 @@ fn merge_once(
         None => report.note_collectives(&matched, late_ranks),
     }
     report.note_clock_file(&clocks);
+    report.notes.extend(far_apart.map(|note| plan.in_own_names(&note)));
     report.note_options_without_effect(args, &plan);
     report.note_unprobed(&clocks.logs);
     let incomplete = if args.strict { report.incomplete() } else { None };

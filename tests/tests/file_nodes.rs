@@ -75,6 +75,34 @@ fn a_time_that_no_wall_clock_showed_is_aligned_by_none() {
     assert_eq!((methods, start(&out, 2)), (vec![&"none".into(), &"reference".into()], 5 * MS));
 }
 
+#[test]
+fn a_time_that_is_yet_to_come_is_told_and_aligned_by_none() {
+    let folder = tempfile::tempdir().unwrap();
+    let out = folder.path().join("out.db");
+    let files = [
+        kineto(folder.path(), 1, Some("n1"), 1_763_800_000_000_000_000),
+        kineto(folder.path(), 2, Some("n2"), 3_600_000_000_000_000_000),
+    ];
+    let (outcome, report) = merge(&out, &files);
+    assert_eq!(clock(&report, "n2")["method"], "none", "{outcome}");
+    assert!(outcome.stderr.contains("worker2.pt.trace.json: its times begin in the year 2084"), "{outcome}");
+}
+
+#[test]
+fn a_file_of_another_week_is_noted() {
+    let folder = tempfile::tempdir().unwrap();
+    let (out, at) = (folder.path().join("out.db"), 1_763_800_000_000_000_000);
+    let days = 86_400 * 1_000 * MS;
+    let files: Vec<_> = [(1, 0), (2, 3 * days), (3, -9 * days)]
+        .map(|(pid, off)| kineto(folder.path(), pid, Some("n1"), at + off))
+        .into();
+    let note = "worker3.pt.trace.json has times that are 8 days from those of the others";
+    let (outcome, _) = merge(&out, &files);
+    assert!(outcome.stderr.contains(note), "{outcome}");
+    let (outcome, _) = merge(&out, &files[..2]);
+    assert!(!outcome.stderr.contains("of the others"), "{outcome}");
+}
+
 /// Shards of two nodes, called gpu000 and gpu001, and a clock set of the first and of the second.
 fn shards() -> (RunFolder, [ClockSet; 2]) {
     let run = SyntheticRun { ranks_per_node: 1, max_anchor_error: 2 * MS, ..SyntheticRun::default() };

@@ -52,6 +52,11 @@ impl Backend {
         }
     }
 
+    /// Whether it takes a configuration.
+    pub fn has_configuration(self) -> bool {
+        matches!(self, Backend::Rocprofv3 | Backend::RocprofSys)
+    }
+
     /// Whether it writes its files when the process ends well, also by SIGTERM, and not before.
     pub fn writes_at_exit(self) -> bool {
         matches!(self, Backend::Rocprofv3 | Backend::RocprofSys)

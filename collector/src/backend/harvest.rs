@@ -13,6 +13,7 @@ use rpd_shard::ShardWriter;
 use rpd_shard::file::{KnownProcesses, Owner, WriteError};
 use rpd_shard::model::{Value, native, rocpd};
 use rpd_shard::record::{ClockSet, Exit, Process, RunIdentity};
+use rustix::process::Signal;
 use rpd_translate::{Format, format_of, translate};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
@@ -186,6 +187,10 @@ impl Gathering<'_> {
                     "the program ended with status {code}; if that is the profiler's, what it printed says why"
                 )
             }
+            (_, Some(Exit::Signal(signal))) if is_crash(signal) => format!(
+                "it writes at the end of the program, which crashed by signal {signal}: --backend native keeps what came \
+                 before a crash"
+            ),
             (_, Some(Exit::Signal(signal))) => format!(
                 "it writes at the end of the program, which died by signal {signal}: have the batch system send \
                  SIGUSR1 some time before (sbatch --signal=USR1@120)"
@@ -324,6 +329,11 @@ impl Gathering<'_> {
 }
 
 /// The last number in a file's name: profilers put the process there.
+/// Whether a program gets a signal for what it did itself: nobody sends it one before.
+fn is_crash(signal: i32) -> bool {
+    [Signal::ILL, Signal::ABORT, Signal::BUS, Signal::FPE, Signal::SEGV].map(Signal::as_raw).contains(&signal)
+}
+
 fn pid_in(path: &Path) -> Option<String> {
     let stem = path.file_stem()?.to_string_lossy().into_owned();
     let last = stem.rsplit(|c: char| !c.is_ascii_digit()).find(|digits| !digits.is_empty());

@@ -5,6 +5,8 @@ use super::harvest::Harvest;
 use super::scratch::Scratch;
 use super::{debug_agent, rocprof_sys, rocprofv3, rpd_tracer, torch};
 use std::ffi::OsString;
+use std::fs::File;
+use std::io;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -34,6 +36,24 @@ pub struct Asked<'a> {
 /// Why a profiler is not used: one line, with the next step.
 #[derive(Debug)]
 pub(super) struct Unavailable(pub(super) String);
+
+impl Asked<'_> {
+    /// The configuration, if one was named; it has to be a file that can be read.
+    pub(super) fn readable_config(&self) -> Result<Option<&Path>, Unavailable> {
+        let Some(path) = self.config else { return Ok(None) };
+        let readable = File::open(path).and_then(|file| match file.metadata()?.is_file() {
+            true => Ok(()),
+            false => Err(io::Error::other("it is no file")),
+        });
+        let refused = |error| {
+            Unavailable(format!(
+                "--backend-config {}: {error}: the command runs without a profiler; name a file that each node can read",
+                path.display()
+            ))
+        };
+        readable.map(|()| Some(path)).map_err(refused)
+    }
+}
 
 impl Unavailable {
     pub(super) fn missing(backend: &str, looked_for: &str) -> Unavailable {
@@ -95,6 +115,9 @@ pub fn plan(asked: &Asked<'_>, rank: &str, is_recorded: bool) -> Plan {
             "warning: --backend-arg is for rocprofv3, rocprof-sys, rpd-tracer and torch: it has no effect"
                 .to_owned(),
         );
+    }
+    if asked.config.is_some() && !others.iter().any(|backend| backend.has_configuration()) {
+        plan.say("warning: --backend-config is for rocprofv3 and rocprof-sys: it has no effect".to_owned());
     }
     if others.is_empty() && !asked.debug_agent || !is_recorded {
         return plan;

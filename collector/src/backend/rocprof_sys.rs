@@ -25,6 +25,7 @@ pub(super) fn prepare(asked: &Asked<'_>, folder: &Path, plan: &mut Plan) -> Resu
         });
         return Err(Unavailable::missing("rocprof-sys", &format!("no {PROGRAM} in {}{old}", tool::PLACES)));
     };
+    let config = asked.readable_config()?;
     let Some(help) = tool::ask(&program, &["--help".as_ref()], folder) else {
         return Err(Unavailable(format!(
             "{} --help does not answer: check that it runs on this node, or use --backend native",
@@ -51,7 +52,7 @@ pub(super) fn prepare(asked: &Asked<'_>, folder: &Path, plan: &mut Plan) -> Resu
         if has("ROCPROFSYS_USE_ROCPD") { "output as rocpd and Perfetto" } else { "output as Perfetto" }
     ));
     let mut front: Vec<OsString> = vec![program.into()];
-    if let Some(config) = asked.config {
+    if let Some(config) = config {
         front.extend(["-c".into(), config.into()]);
     }
     front.extend(renamed(asked.arguments, is_old));

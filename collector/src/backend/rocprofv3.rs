@@ -26,6 +26,7 @@ const SELECTING: [&str; 9] = [
 pub(super) fn prepare(asked: &Asked<'_>, folder: &Path, plan: &mut Plan) -> Result<(), Unavailable> {
     let program = tool::find(PROGRAM)
         .ok_or_else(|| Unavailable::missing(PROGRAM, &format!("no {PROGRAM} in {}", tool::PLACES)))?;
+    let config = asked.readable_config()?;
     if let Some(ours) = asked.arguments.iter().find(|argument| is_ours(argument)) {
         return Err(Unavailable(format!(
             "--backend-arg {}: where and in which format {PROGRAM} writes is up to rpd-collect",
@@ -49,7 +50,7 @@ pub(super) fn prepare(asked: &Asked<'_>, folder: &Path, plan: &mut Plan) -> Resu
         version.map_or(String::new(), |version| format!(" {version}"))
     ));
     let mut front: Vec<OsString> = vec![program.into()];
-    if let Some(config) = asked.config {
+    if let Some(config) = config {
         front.extend(["-i".into(), config.into()]);
     }
     if asked.config.is_none() && !asked.arguments.iter().any(|argument| is_selecting(argument)) {

@@ -72,6 +72,26 @@ fn a_missing_profiler_is_named_with_the_places() {
 }
 
 #[test]
+fn a_configuration_that_cannot_be_read_is_told_and_the_command_runs() {
+    for (backend, program) in [("rocprofv3", "rocprofv3"), ("rocprof-sys", "rocprof-sys-run")] {
+        let Some(rocm) = Rocm::new(&[program]) else { return };
+        for (file, why) in [("missing.cfg", "No such file"), (".", "it is no file")] {
+            let mut command = rocm.collect();
+            command.env_remove("RANK").env_remove("WORLD_SIZE");
+            command.args(["--backend", backend, "--backend-config", file]);
+            let stderr = runs_as_ever(&mut command);
+            assert!(stderr.contains(&format!("warning: --backend-config {file}: {why}")), "{stderr}");
+            assert!(rocm.left().is_empty());
+        }
+    }
+    let Some(rocm) = Rocm::new(&[]) else { return };
+    let mut command = rocm.collect();
+    command.env_remove("RANK").env_remove("WORLD_SIZE");
+    command.args(["--backend", "native", "--backend-config", "missing.cfg"]);
+    assert!(runs_as_ever(&mut command).contains("--backend-config is for rocprofv3 and rocprof-sys"));
+}
+
+#[test]
 fn a_signal_to_rpd_collect_while_the_profiler_starts_ends_the_job_at_once() {
     for (wrong, signal, by) in
         [("hangs", 15, 15), ("deaf", 15, 15), ("hangs", 2, 2), ("deaf", 10, 15), ("deaf", 40, 40)]

@@ -25,6 +25,8 @@ pub(crate) struct Facts {
     pub(crate) base: Option<i64>,
     /// What stands there instead, if it is no such number.
     pub(crate) bad_base: Option<String>,
+    /// Another base that stands there, too.
+    pub(crate) second_base: Option<i64>,
     pub(crate) rank: Option<u32>,
     pub(crate) world: Option<u32>,
     pub(crate) host: Option<String>,
@@ -46,8 +48,15 @@ impl Facts {
     pub(crate) fn take(&mut self, name: &[u8], value: Value<'_>) {
         match (name, value) {
             (b"baseTimeNanoseconds", value) => {
-                self.base = value.plain().and_then(integer);
-                self.bad_base = self.base.is_none().then(|| shown(value));
+                let base = value.plain().and_then(integer);
+                match self.base {
+                    None => {
+                        self.base = base;
+                        self.bad_base = base.is_none().then(|| shown(value));
+                    }
+                    // The first one counts: it may be in use.
+                    Some(first) => self.second_base = self.second_base.or(base.filter(|base| *base != first)),
+                }
             }
             (b"host_name", value) => {
                 let named = |host: &String| !host.is_empty() && host.len() <= MAX_NAME;

@@ -1,9 +1,9 @@
 //! The bytes of a file, plain or packed, in a buffer that holds whole values.
 
 use crate::cursor::Value;
-use flate2::read::MultiGzDecoder;
+use flate2::bufread::GzDecoder;
 use std::fs::File;
-use std::io::{self, Read};
+use std::io::{self, BufRead, BufReader, Read};
 use std::path::Path;
 
 /// Bytes read at once.
@@ -18,7 +18,48 @@ pub(crate) fn open(path: &Path) -> io::Result<Box<dyn Read>> {
     let mut head = Vec::new();
     File::open(path)?.take(GZIP.len() as u64).read_to_end(&mut head)?;
     let file = File::open(path)?;
-    Ok(if head == GZIP { Box::new(MultiGzDecoder::new(file)) } else { Box::new(file) })
+    Ok(if head == GZIP { Box::new(Members::of(file)) } else { Box::new(file) })
+}
+
+/// The members of a packed file one after the other, as `gzip -d` unpacks them: zeros behind them are padding.
+struct Members {
+    /// The one that is read; none behind the last.
+    member: Option<GzDecoder<BufReader<File>>>,
+}
+
+impl Members {
+    fn of(file: File) -> Members {
+        Members { member: Some(GzDecoder::new(BufReader::with_capacity(CHUNK, file))) }
+    }
+}
+
+impl Read for Members {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        while let Some(member) = &mut self.member {
+            let read = member.read(buffer)?;
+            if read > 0 || buffer.is_empty() {
+                return Ok(read);
+            }
+            self.member = self.member.take().map(GzDecoder::into_inner).map_or(Ok(None), next_member)?;
+        }
+        Ok(0)
+    }
+}
+
+/// What stands behind a member and the zeros behind it.
+fn next_member(mut file: BufReader<File>) -> io::Result<Option<GzDecoder<BufReader<File>>>> {
+    loop {
+        let bytes = file.fill_buf()?;
+        if bytes.is_empty() {
+            return Ok(None);
+        }
+        let zeros = bytes.iter().take_while(|byte| **byte == 0).count();
+        let only_zeros = zeros == bytes.len();
+        file.consume(zeros);
+        if !only_zeros {
+            return Ok(Some(GzDecoder::new(file)));
+        }
+    }
 }
 
 /// See the module.

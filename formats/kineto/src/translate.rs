@@ -8,7 +8,7 @@ use crate::output::{Output, Translation};
 use crate::rows::{Kind, Rows};
 use rpd_shard::file::Owner;
 use rpd_shard::identity::node_of_file;
-use rpd_shard::record::{Clock, Exit, LossCause, Node, Process};
+use rpd_shard::record::{Clock, Exit, LossCause, Node, Process, is_wall_time};
 use rpd_shard::{ShardWriter, WriteError};
 use std::convert::Infallible;
 use std::io::Write;
@@ -16,6 +16,8 @@ use std::path::Path;
 
 /// Times from here on, ns, are ones of the wall clock without a base: microseconds with 16 digits.
 const WALL_CLOCK: i64 = 1_000_000_000_000_000_000;
+/// A year of the calendar, ns.
+const YEAR: i64 = 31_556_952_000_000_000;
 
 /// Writes what a file holds as a shard with one process; returns the sink and what became of the file. The file is read
 /// once; twice if the time that all others count from does not stand before the events. What is broken is told and in
@@ -31,6 +33,7 @@ pub fn translate<W: Write>(path: &Path, sink: W, owner: &Owner) -> Result<(W, Tr
         clock: Clock::Realtime,
         is_first: true,
         unbased: false,
+        told_axis: false,
     };
     match sidecar(path) {
         Ok(found) => run.sidecar = found,
@@ -65,6 +68,8 @@ struct Run<'a, W: Write> {
     is_first: bool,
     /// The file does not tell what its times count from, and is no legacy one.
     unbased: bool,
+    /// That its times are no times of day has been said.
+    told_axis: bool,
 }
 
 impl<W: Write> Run<'_, W> {
@@ -103,6 +108,7 @@ impl<W: Write> Run<'_, W> {
             });
             failed(self.path, &mut input)?;
             self.facts.base = facts.base;
+            self.facts.second_base = facts.second_base;
             self.facts.bad_base = facts.bad_base.or(self.facts.bad_base.take());
             if self.facts.devices.is_empty() {
                 self.facts.devices = facts.devices;
@@ -154,6 +160,7 @@ impl<W: Write> Run<'_, W> {
     fn first_span(&mut self, event: &Event<'_>) {
         self.is_first = false;
         if self.unbased && event.ts.is_some_and(|ts| ts < WALL_CLOCK) {
+            self.told_axis = true;
             let usable = if self.facts.bad_base.is_some() { "usable " } else { "" };
             self.rows.out.warn(format!(
                 "it has no {usable}baseTimeNanoseconds, and its times are too small for times of day: what they count from is not known, and they DO NOT LINE UP with those of other files"
@@ -199,10 +206,27 @@ impl<W: Write> Run<'_, W> {
         if let Some((at, behind)) = ending.behind {
             self.take_behind(at, behind);
         }
+        self.check_times();
         // The profiler writes its file while the process runs on.
         let process = self.process(self.rows.last.map(|_| Exit::Unknown));
         self.rows.out.shard.process(&process)?;
         Ok(self.rows.out.finish()?)
+    }
+
+    /// Times that no wall clock has shown are told: nothing aligns them.
+    fn check_times(&mut self) {
+        if let (Some(first), Some(second)) = (self.facts.base, self.facts.second_base) {
+            self.rows.out.warn(format!(
+                "it says baseTimeNanoseconds twice, {first} and {second}: its times count from the first, and if that is the wrong one they DO NOT LINE UP with those of other files"
+            ));
+        }
+        let first = self.rows.first.filter(|first| self.clock == Clock::Realtime && !is_wall_time(*first));
+        if let (false, Some(first)) = (self.told_axis, first) {
+            let year = 1970 + first.div_euclid(YEAR);
+            self.rows.out.warn(format!(
+                "its times begin in the year {year}, which no wall clock showed: is its baseTimeNanoseconds in another unit? They DO NOT LINE UP with those of other files"
+            ));
+        }
     }
 
     /// Nobody knows which rows a wrong checksum is about, or how many are in what is not read.

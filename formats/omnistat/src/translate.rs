@@ -21,6 +21,8 @@ const CATEGORY: &[u8] = b"SYSTEM_METRICS";
 const TRACK: &[u8] = b"system";
 /// What collected them.
 const COMMAND: &str = "omnistat";
+/// ns.
+const SECOND: i64 = 1_000_000_000;
 /// Rows that wait for their blocks.
 const MAX_PENDING: usize = 1 << 18;
 
@@ -41,7 +43,7 @@ pub fn translate<W: Write>(path: &Path, sink: W, owner: &Owner) -> Result<(W, Tr
     let mut lines = open(path)?;
     let head = Head::read(&mut lines, path)?;
     let shard = ShardWriter::of_owner(sink, owner)?;
-    let mut writer = Writer { shard, told: Translation::default(), seen: vec![None; head.instances.len()] };
+    let mut writer = Writer { shard, told: Translation::default(), seen: vec![None; head.instances.len()], timed: (0, 0) };
     for process in processes(&head, &writer.seen) {
         writer.shard.process(&process)?;
     }
@@ -62,7 +64,13 @@ pub fn translate<W: Write>(path: &Path, sink: W, owner: &Owner) -> Result<(W, Tr
     for process in processes(&head, &writer.seen) {
         writer.shard.process(&process)?;
     }
-    let Writer { shard, mut told, .. } = writer;
+    let Writer { shard, mut told, timed: (timed, exact), .. } = writer;
+    if timed > 1 && exact == 0 {
+        told.warnings.push(
+            "its times are in whole seconds: each sample may be up to a second from where it stands, whatever the clocks' bars say"
+                .to_owned(),
+        );
+    }
     if let Some(line) = first_bad {
         told.warnings.push(format!("line {line} has no time, is cut or too long"));
     }
@@ -108,6 +116,8 @@ struct Writer<W: Write> {
     shard: ShardWriter<W>,
     told: Translation,
     seen: Vec<Seen>,
+    /// Lines with a time, and those of them whose time has a part of a second.
+    timed: (u64, u64),
 }
 
 impl<W: Write> Writer<W> {
@@ -189,6 +199,8 @@ impl<W: Write> Writer<W> {
     /// Adds the values of a line; `false` where it has no time.
     fn line(&mut self, head: &Head, counters: &[i64], mut cells: Cells<'_>) -> Result<bool, WriteError> {
         let Some(at) = cells.next().and_then(|cell| time::parse(&cell)) else { return Ok(false) };
+        self.timed.0 += 1;
+        self.timed.1 += u64::from(at % SECOND != 0);
         // An event for each instance that has a value.
         let mut events: BTreeMap<u32, i64> = BTreeMap::new();
         let mut series = head.series.iter().zip(counters);

@@ -15,7 +15,7 @@ use crate::input::source::Source;
 use crate::input::survey::Survey;
 use clap::ValueEnum;
 use rpd_shard::model::LocalNs;
-use rpd_shard::record::{Clock, ClockDomain, ClockSet, ProbeBurst, Process, wire};
+use rpd_shard::record::{Clock, ClockDomain, ClockSet, ProbeBurst, Process, is_wall_time, wire};
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -24,8 +24,6 @@ use std::collections::{BTreeMap, BTreeSet};
 pub const MERGED: u64 = u64::MAX;
 /// Moments of a run at which bars are looked at.
 const MOMENTS: i128 = 64;
-/// Times before this, ns of a wall clock, are none that one showed: September 2001.
-const FIRST_WALL_TIME: i64 = 1_000_000_000_000_000_000;
 /// Domains, domains without a process, best clock sets, other clocks than BOOTTIME, spans, logs, all clocks, times of
 /// wall clocks.
 type Short = (
@@ -95,8 +93,8 @@ impl Recorded {
             domains_of(source).into_iter().for_each(|domain| add_distinct(&mut self.domains, domain));
             let process = &source.process;
             self.stamps.insert((process.domain.clone(), process.clock));
-            if process.clock == Clock::Realtime && process.first_seen >= FIRST_WALL_TIME {
-                let last = process.last_seen.unwrap_or(process.first_seen);
+            if process.clock == Clock::Realtime && is_wall_time(process.first_seen) {
+                let last = process.last_seen.filter(|last| is_wall_time(*last)).unwrap_or(process.first_seen);
                 widen(&mut self.walls, &process.domain, (process.first_seen, last.max(process.first_seen)));
             }
             if process.clock != Clock::Boottime {

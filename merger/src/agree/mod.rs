@@ -1,5 +1,6 @@
 //! Phase 2: what the ranks agree on: strings, nodes, clocks, what was found.
 
+pub mod apart;
 pub mod clock_file;
 pub mod clocks;
 pub mod findings;

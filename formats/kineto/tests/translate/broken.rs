@@ -15,7 +15,7 @@ fn event(number: usize) -> String {
 
 fn file(events: usize) -> String {
     let events: Vec<String> = (0..events).map(event).collect();
-    of_events("\"baseTimeNanoseconds\": 7, ", &events.iter().map(String::as_str).collect::<Vec<_>>())
+    of_events("\"baseTimeNanoseconds\": 1763800000000000007, ", &events.iter().map(String::as_str).collect::<Vec<_>>())
 }
 
 #[test]
@@ -77,6 +77,24 @@ fn a_packed_file_whose_checksum_or_length_is_wrong_is_read_and_counted_as_damage
                 assert_eq!((loss.cause, loss.rows), (LossCause::Truncated, None));
             }
         }
+    }
+}
+
+#[test]
+fn zeros_behind_a_packed_file_are_padding() {
+    let whole = file(20);
+    let (front, back) = whole.as_bytes().split_at(whole.len() / 2);
+    let zeros = vec![0; 600_000];
+    for good in [packed(whole.as_bytes()), [packed(front), packed(back)].concat()] {
+        for padding in [1, 512, zeros.len()] {
+            let (contents, translation) = try_translated(&[&good[..], &zeros[..padding]].concat()).unwrap();
+            assert_eq!(contents.spans(), translated(&whole).0.spans());
+            assert_eq!((&translation.warnings[..], contents.losses.len()), (&[][..], 0), "{padding}");
+        }
+        // What is no padding is told as ever.
+        let (contents, translation) = try_translated(&[&good[..], &zeros[..7], b"x"].concat()).unwrap();
+        assert!(translation.warnings[0].contains("damaged behind byte"), "{:?}", translation.warnings);
+        assert_eq!(contents.losses.len(), 1);
     }
 }
 
@@ -154,7 +172,7 @@ fn values_that_make_no_sense_are_counted_in_the_ledger() {
         r#"{"ph":"B","name":"begins","pid":1,"tid":1,"ts":1}"#,
         r#"{}"#,
     ];
-    let (contents, translation) = translated(&of_events("\"baseTimeNanoseconds\": 1, ", &bad));
+    let (contents, translation) = translated(&of_events("\"baseTimeNanoseconds\": 1763800000000000001, ", &bad));
     assert_eq!((contents.spans().len(), translation.lost), (0, bad.len() as u64));
     assert_eq!(contents.losses.iter().filter_map(|loss| loss.rows).sum::<u64>(), bad.len() as u64);
     assert!(!translation.warnings.is_empty());

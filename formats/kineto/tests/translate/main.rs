@@ -69,7 +69,7 @@ const OPERATOR: &str = r#"{"ph":"X","cat":"cpu_op","name":"aten::add","pid":70,"
 #[test]
 fn a_kernel_is_a_dispatch_joined_to_its_call() {
     let text = of_events(
-        r#""baseTimeNanoseconds": 0, "deviceProperties": [{"id": 2, "name": "AMD Instinct MI300X", "numSms": 304}], "#,
+        r#""baseTimeNanoseconds": 1763800000000000000, "deviceProperties": [{"id": 2, "name": "AMD Instinct MI300X", "numSms": 304}], "#,
         &[
             r#"{"ph":"M","name":"process_labels","pid":70,"tid":0,"ts":0,"args":{"labels":"CPU"}}"#,
             OPERATOR,
@@ -151,7 +151,7 @@ fn a_base_that_is_no_time_is_told_as_what_it_is() {
 
 #[test]
 fn a_byte_order_mark_is_no_part_of_the_trace() {
-    let text = of_events("\"baseTimeNanoseconds\": 1000, ", &[OPERATOR]);
+    let text = of_events("\"baseTimeNanoseconds\": 1763800000000001000, ", &[OPERATOR]);
     let plain = translated(&text).0.spans();
     let marked = [b"\xef\xbb\xbf", text.as_bytes()].concat();
     let folder = tempfile::tempdir().unwrap();
@@ -165,10 +165,43 @@ fn a_byte_order_mark_is_no_part_of_the_trace() {
 }
 
 #[test]
+fn times_that_no_wall_clock_showed_are_told_with_their_year() {
+    // In microseconds; before 1970; added to times that are whole already.
+    let absolute = r#"{"ph":"X","cat":"cpu_op","name":"a","pid":1,"tid":1,"ts":1763800000000000.5,"dur":1}"#;
+    for (base, event, year) in [
+        ("1763800000000000", OPERATOR, "1970"),
+        ("-1763800000000000000", OPERATOR, "1914"),
+        ("1763800000000000000", absolute, "2081"),
+    ] {
+        let (_, translation) = translated(&of_events(&format!("\"baseTimeNanoseconds\": {base}, "), &[event]));
+        let [line] = &translation.warnings[..] else { panic!("{:?}", translation.warnings) };
+        assert!(line.contains(&format!("in the year {year},")) && line.contains("DO NOT LINE UP"), "{line}");
+    }
+}
+
+#[test]
+fn a_second_base_is_told() {
+    let first = "\"baseTimeNanoseconds\": 1763800000000000000";
+    for second in ["1763800000000000000", "1763800000000000001"] {
+        let second = format!("\"baseTimeNanoseconds\": {second}");
+        for text in [
+            format!("{{{first}, {second}, \"traceEvents\": [{OPERATOR}]}}"),
+            format!("{{{first}, \"traceEvents\": [{OPERATOR}], {second}}}"),
+            format!("{{\"traceEvents\": [{OPERATOR}], {first}, {second}}}"),
+        ] {
+            let (contents, translation) = translated(&text);
+            assert_eq!(contents.spans()[0].start, 1_763_800_000_000_010_250);
+            let told = translation.warnings.iter().filter(|line| line.contains("twice")).count();
+            assert_eq!(told, usize::from(second.ends_with('1')), "{:?}", translation.warnings);
+        }
+    }
+}
+
+#[test]
 fn the_base_may_stand_behind_the_events() {
-    let text = format!("{{\"traceEvents\": [{OPERATOR}], \"baseTimeNanoseconds\": 1000000}}");
+    let text = format!("{{\"traceEvents\": [{OPERATOR}], \"baseTimeNanoseconds\": 1763800000001000000}}");
     let (contents, translation) = translated(&text);
-    assert_eq!((contents.spans()[0].start, translation.warnings.len()), (1_010_250, 0));
+    assert_eq!((contents.spans()[0].start, translation.warnings.len()), (1_763_800_000_001_010_250, 0));
 }
 
 #[test]

@@ -86,6 +86,13 @@ fn values(shard: &Shard, source: u32) -> Vec<(String, String, Option<i64>, i64, 
 }
 
 #[test]
+fn times_in_whole_seconds_are_told() {
+    let (_, told) = try_translated(TABLE.replace(".500", "").as_bytes()).unwrap();
+    let [line] = &told.warnings[..] else { panic!("{:?}", told.warnings) };
+    assert!(line.contains("in whole seconds"), "{line}");
+}
+
+#[test]
 fn values_are_those_of_their_node_and_gpu() {
     let (bytes, told) = try_translated(TABLE.as_bytes()).unwrap();
     assert_eq!((told.warnings.len(), told.lost.len()), (0, 0));

@@ -1,4 +1,10 @@
 use serde::{Deserialize, Serialize};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+/// Of a job of today no wall clock shows less, ns: in the year 2001. Less is no time of day, or one in other units.
+const FIRST_WALL_TIME: i64 = 1_000_000_000_000_000_000;
+/// Wall clocks of nodes are wrong by less than that.
+const WRONG_BY: Duration = Duration::from_secs(86_400);
 
 /// A Linux clock that times can be stamped with.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Serialize, Deserialize)]
@@ -20,6 +26,12 @@ impl Clock {
             Clock::Realtime => "CLOCK_REALTIME",
         }
     }
+}
+
+/// Whether a wall clock can have shown a time, ns since 1970, by the clock of this machine.
+pub fn is_wall_time(ns: i64) -> bool {
+    let latest = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default() + WRONG_BY;
+    ns >= FIRST_WALL_TIME && i128::from(ns) <= latest.as_nanos() as i128
 }
 
 /// Processes that read the same clocks: one boot of one node, one time namespace. Never the host name.

@@ -9,7 +9,7 @@ mod process;
 mod selection;
 pub mod wire;
 
-pub use clock::{Clock, ClockDomain, ClockSet, Probe, ProbeBurst};
+pub use clock::{Clock, ClockDomain, ClockSet, Probe, ProbeBurst, is_wall_time};
 pub use loss::{Ledger, Loss, LossCause};
 pub use process::{Exit, Node, Process, RunIdentity, SYSTEM_SOURCE};
 pub use selection::Selection;

@@ -1,0 +1,114 @@
+//! Files whose times are far from those of all others: mostly they are of another run.
+
+use super::clocks::{JobClocks, MERGED};
+use crate::clock::Method;
+use crate::comm::Comm;
+use crate::failure::Failure;
+use crate::input::survey::Survey;
+use crate::report::words::{counted, grouped};
+use rpd_shard::record::wire;
+
+const DAY: i64 = 86_400_000_000_000;
+/// Parts of a run are not that far from one another, ns.
+const FAR: i64 = 7 * DAY;
+
+/// From when to when there are times of a file, job time, ns.
+type Span = (i64, i64);
+
+/// What there is to say of files that are a week or more from most others, in the same words on all ranks.
+pub fn note_of_files_far_apart(
+    comm: &impl Comm,
+    surveys: &[Survey],
+    clocks: &JobClocks,
+) -> Result<Option<String>, Failure> {
+    let own: Vec<Option<Span>> = surveys.iter().map(|survey| span(survey, clocks)).collect();
+    let mut all: Vec<Span> = Vec::new();
+    for message in comm.all_gather(wire::encode(&own.iter().flatten().collect::<Vec<_>>())) {
+        let theirs: Vec<Span> = wire::decode_message(&message).map_err(Failure::message)?;
+        all.extend(theirs);
+    }
+    let Some(most) = most(all) else { return Ok(None) };
+    let mine = own.iter().zip(surveys).filter_map(|(span, survey)| {
+        let far = distance((*span)?, most);
+        (far >= FAR).then(|| (survey.input.path().display().to_string(), far))
+    });
+    let mut found: Vec<(String, i64)> = Vec::new();
+    for message in comm.all_gather(wire::encode(&mine.collect::<Vec<_>>())) {
+        let theirs: Vec<(String, i64)> = wire::decode_message(&message).map_err(Failure::message)?;
+        found.extend(theirs);
+    }
+    Ok(words(&found))
+}
+
+/// Of a survey, as far as its times are known and aligned.
+fn span(survey: &Survey, clocks: &JobClocks) -> Option<Span> {
+    let of_source = |process: &rpd_shard::record::Process| {
+        let fit = clocks.process_fit(process);
+        let is_known = process.first_seen > 0
+            && process.domain.time_namespace != MERGED
+            && fit.fit.method != Method::None;
+        let mut ends = [process.first_seen, process.last_seen.unwrap_or(process.first_seen)];
+        fit.map_all(&mut ends);
+        is_known.then_some((ends[0], ends[1].max(ends[0])))
+    };
+    let spans = survey.sources.iter().filter_map(|source| of_source(&source.process));
+    spans.reduce(|a, b| (a.0.min(b.0), a.1.max(b.1)))
+}
+
+/// The span that most files share, if there are others: those with gaps of less than [`FAR`] between them.
+fn most(mut spans: Vec<Span>) -> Option<Span> {
+    spans.sort_unstable();
+    let mut groups: Vec<(Span, usize)> = Vec::new();
+    for span in spans {
+        match groups.last_mut() {
+            Some((known, count)) if distance(span, *known) < FAR => {
+                (known.1, *count) = (known.1.max(span.1), *count + 1);
+            }
+            _ => groups.push((span, 1)),
+        }
+    }
+    let several = groups.len() > 1;
+    // Of as many the later one: what was done before is more easily left over.
+    groups.into_iter().max_by_key(|(_, count)| *count).map(|(span, _)| span).filter(|_| several)
+}
+
+/// The gap between two spans, ns; 0 where they overlap.
+fn distance(a: Span, b: Span) -> i64 {
+    a.0.saturating_sub(b.1).max(b.0.saturating_sub(a.1)).max(0)
+}
+
+fn words(found: &[(String, i64)]) -> Option<String> {
+    let (path, far) = found.first()?;
+    let files = match found.len() {
+        1 => format!("{path} has"),
+        count => format!("{} have", counted(count as u64, "file") + ", as " + path + ","),
+    };
+    let days = grouped((far / DAY) as u64);
+    Some(format!("{files} times that are {days} days from those of the others: is that another run?"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_most_files_share_is_found() {
+        let at = |day: i64| (day * DAY, day * DAY + 1);
+        assert_eq!(most(vec![at(0), at(1), at(2)]), None);
+        // A long run, with files of each week.
+        assert_eq!(most(vec![(0, 20 * DAY), at(19), at(25), at(30)]), None);
+        assert_eq!(most(vec![at(40), at(0), at(41), at(20)]), Some((40 * DAY, 41 * DAY + 1)));
+        assert_eq!(most(vec![at(0), at(20)]), Some(at(20)));
+        assert_eq!(distance(at(0), (40 * DAY, 41 * DAY)), 40 * DAY - 1);
+        assert_eq!(distance(at(1), (0, 2 * DAY)), 0);
+    }
+
+    #[test]
+    fn one_file_is_named_and_several_are_counted() {
+        let one = words(&[("a.json".into(), 9 * DAY + 5)]).unwrap();
+        assert_eq!(one, "a.json has times that are 9 days from those of the others: is that another run?");
+        let two = words(&[("a.json".into(), 9_000 * DAY), ("b.json".into(), 8 * DAY)]).unwrap();
+        assert!(two.starts_with("2 files, as a.json, have times that are 9,000 days"), "{two}");
+        assert_eq!(words(&[]), None);
+    }
+}
