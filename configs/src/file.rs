@@ -1,0 +1,152 @@
+//! One file: its tables, with the line of each key.
+
+use std::io;
+use std::ops::Range;
+use toml::Spanned;
+use toml::de::{DeTable, DeValue};
+
+/// Largest file.
+pub(crate) const MAX_BYTES: u64 = 1 << 20;
+/// Tables that a file may have.
+const TABLES: [&str; 2] = ["collect", "merge"];
+/// The key that names the keys which only the site's file may set.
+const LOCKED: &str = "locked";
+
+/// What is wrong with a file. All say where.
+#[derive(Debug, thiserror::Error)]
+pub enum FileError {
+    /// It cannot be read.
+    #[error("{name}: {source}")]
+    Unreadable {
+        /// The file.
+        name: String,
+        /// Why.
+        source: io::Error,
+    },
+    /// A name that is none of a preset.
+    #[error(
+        "there is no preset {0:?}{near}: there are default, pytorch-training, inference-server, hpc-mpi, low-overhead and \
+         full; a file of yours is named with a / or .toml", near = nearest(.0, crate::PRESETS.iter().map(|(name, _)| *name))
+    )]
+    NoPreset(String),
+    /// Something in it.
+    #[error("{name}:{line}: {what}")]
+    At {
+        /// The file.
+        name: String,
+        /// From 1.
+        line: usize,
+        /// In words, with what to do.
+        what: String,
+    },
+}
+
+/// A value as it would be typed.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) enum Typed {
+    /// Whether an option without a value is given.
+    Switch(bool),
+    /// The values of an option.
+    Values(Vec<String>),
+}
+
+/// A key, its value and its line.
+#[derive(Clone, Debug)]
+pub(crate) struct Entry {
+    pub(crate) key: String,
+    pub(crate) value: Typed,
+    pub(crate) line: usize,
+}
+
+/// The table of one program.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Table {
+    /// What the file is called.
+    pub(crate) name: String,
+    pub(crate) entries: Vec<Entry>,
+    /// Keys that nobody else may set, and where that is said.
+    pub(crate) locked: Vec<(String, usize)>,
+}
+
+impl Table {
+    /// Reads the table of a program; one that is not there is empty. Other tables must be those of other programs.
+    pub(crate) fn read(name: &str, text: &str, program: &str) -> Result<Table, FileError> {
+        let at = |span: Range<usize>, what: String| FileError::At {
+            name: name.to_owned(),
+            line: line_of(text, span.start),
+            what,
+        };
+        let document = DeTable::parse(text)
+            .map_err(|error| at(error.span().unwrap_or_default(), error.message().to_owned()))?;
+        let mut table = Table { name: name.to_owned(), ..Table::default() };
+        for (key, value) in document.get_ref() {
+            let (word, span) = (key.get_ref().as_ref(), key.span());
+            if !TABLES.contains(&word) {
+                let near = nearest(word, TABLES.into_iter());
+                let what = format!("there is no table {word:?}{near}: options stand in [collect] or [merge]");
+                return Err(at(span, what));
+            }
+            let DeValue::Table(entries) = value.get_ref() else {
+                return Err(at(span, format!("{word} is a table: write [{word}], and its options below it")));
+            };
+            if word == program {
+                table.take(entries, &at, |place| line_of(text, place))?;
+            }
+        }
+        table.entries.sort_by_key(|entry| entry.line);
+        Ok(table)
+    }
+
+    fn take(
+        &mut self,
+        entries: &DeTable<'_>,
+        at: &impl Fn(Range<usize>, String) -> FileError,
+        line: impl Fn(usize) -> usize,
+    ) -> Result<(), FileError> {
+        for (key, value) in entries {
+            let word = key.get_ref().to_string();
+            let line = line(key.span().start);
+            let typed = typed(value).map_err(|what| at(value.span(), format!("{word}: {what}")))?;
+            match (word == LOCKED, typed) {
+                (true, Typed::Values(keys)) => self.locked.extend(keys.into_iter().map(|key| (key, line))),
+                (true, Typed::Switch(_)) => {
+                    return Err(at(value.span(), format!("{LOCKED} is a list of keys: [\"probes\"]")));
+                }
+                (false, value) => self.entries.push(Entry { key: word, value, line }),
+            }
+        }
+        Ok(())
+    }
+}
+
+fn typed(value: &Spanned<DeValue<'_>>) -> Result<Typed, &'static str> {
+    let one = |value: &DeValue<'_>| match value {
+        DeValue::String(text) => Ok(text.to_string()),
+        DeValue::Integer(number) if number.radix() == 10 => Ok(number.as_str().to_owned()),
+        DeValue::Float(number) => Ok(number.as_str().to_owned()),
+        _ => Err("write a text, a number, true or false, or a list of texts"),
+    };
+    match value.get_ref() {
+        DeValue::Boolean(given) => Ok(Typed::Switch(*given)),
+        DeValue::Array(values) => {
+            let values = values.iter().map(|value| one(value.get_ref())).collect::<Result<_, _>>()?;
+            Ok(Typed::Values(values))
+        }
+        value => Ok(Typed::Values(vec![one(value)?])),
+    }
+}
+
+/// From 1.
+fn line_of(text: &str, place: usize) -> usize {
+    text.bytes().take(place).filter(|byte| *byte == b'\n').count() + 1
+}
+
+/// `, did you mean "max-size"`, if there is something close.
+pub(crate) fn nearest<'a>(word: &str, known: impl Iterator<Item = &'a str>) -> String {
+    let close = known.map(|name| (strsim::damerau_levenshtein(word, name), name)).min();
+    // Half of a short word is another one.
+    match close.filter(|(distance, name)| *distance * 3 <= name.len().max(3)) {
+        Some((_, name)) => format!(", did you mean {name:?}"),
+        None => String::new(),
+    }
+}

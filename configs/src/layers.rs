@@ -1,0 +1,339 @@
+//! Who says what an option is.
+
+use crate::file::{Entry, FileError, Table, Typed, nearest};
+use crate::preset;
+use clap::parser::ValueSource;
+use clap::{Arg, ArgAction, ArgMatches, Command};
+use std::ffi::{OsStr, OsString};
+use std::fmt;
+use std::path::Path;
+
+/// A program whose options may stand in files.
+#[derive(Clone, Debug)]
+pub struct Program<'a> {
+    /// Its table: `collect` or `merge`.
+    pub table: &'static str,
+    /// Its options.
+    pub command: Command,
+    /// Those that a variable of the environment may say, and the variable.
+    pub variables: &'a [(&'a str, &'a str)],
+    /// Those that no file may say.
+    pub typed_only: &'a [&'a str],
+}
+
+/// Who says what an option is.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Origin {
+    /// Nobody.
+    Default,
+    /// The site's file, or the one that was named, at a line.
+    File(String, usize),
+    /// The site's file, at a line, and nobody else may.
+    Locked(String, usize),
+    /// A variable of the environment.
+    Variable(String),
+    /// The command line.
+    Typed,
+}
+
+impl fmt::Display for Origin {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Origin::Default => f.write_str("default"),
+            Origin::File(name, line) => write!(f, "{name}, line {line}"),
+            Origin::Locked(name, line) => write!(f, "locked by the site: {name}, line {line}"),
+            Origin::Variable(name) => write!(f, "{name} in the environment"),
+            Origin::Typed => f.write_str("typed"),
+        }
+    }
+}
+
+/// An option as it counts.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Setting {
+    /// Its long name.
+    pub key: String,
+    /// Its values as they would be typed; `None` for what is not given.
+    pub values: Option<Vec<String>>,
+    /// Whether it takes none.
+    pub is_switch: bool,
+    /// Who says so.
+    pub origin: Origin,
+}
+
+/// What counts in the end.
+#[derive(Clone, Debug)]
+pub struct Layered {
+    /// For the program's own parser, with the program's name: what is typed and what files say. What variables say is
+    /// not in it.
+    pub arguments: Vec<OsString>,
+    /// All options, in the order of the help.
+    pub settings: Vec<Setting>,
+    /// What is not as somebody wanted it, a line each.
+    pub warnings: Vec<String>,
+}
+
+/// Why there are no settings.
+#[derive(Debug, thiserror::Error)]
+pub enum ConfigError {
+    /// The file that was named.
+    #[error(transparent)]
+    File(#[from] FileError),
+}
+
+impl Program<'_> {
+    /// Puts together what was typed, variables, the file that was named and the site's. A mistake in the file that was
+    /// named is an error; one in the site's file costs the site's settings, since it is not this user's.
+    pub fn layered(
+        &self,
+        typed: &ArgMatches,
+        named: Option<&OsStr>,
+        site: Option<&Path>,
+        variable: impl Fn(&str) -> Option<OsString>,
+    ) -> Result<Layered, ConfigError> {
+        let mut warnings = Vec::new();
+        let site = site.filter(|path| path.exists()).map_or(Ok(Table::default()), |path| {
+            preset::read(path).and_then(|(name, text)| self.checked(&name, &text))
+        });
+        let site = site.unwrap_or_else(|error| {
+            warnings.push(format!("warning: {error}; the site's settings are left aside"));
+            Table::default()
+        });
+        let own = match named {
+            Some(name) => {
+                let (name, text) = preset::named(name)?;
+                self.checked(&name, &text)?
+            }
+            None => Table::default(),
+        };
+        let mut arguments = vec![OsString::from(self.command.get_name())];
+        let mut settings = Vec::new();
+        for arg in self.options() {
+            let key = key_of(arg);
+            let locked = site.locked.iter().find(|(word, _)| word == key);
+            let by_site = site.find(key);
+            let wanted = self.wanted(arg, typed, &own, &variable);
+            let setting = match (locked, wanted, by_site) {
+                (Some((_, line)), wanted, by_site) => {
+                    let origin = Origin::Locked(site.name.clone(), by_site.map_or(*line, |entry| entry.line));
+                    let setting = of_file(by_site, origin, arg);
+                    if let Some(wanted) = wanted.filter(|wanted| wanted.values != setting.values) {
+                        warnings.push(overruled(&wanted, &setting));
+                    }
+                    setting
+                }
+                (None, Some(wanted), _) => wanted,
+                (None, None, Some(entry)) if !self.is_excluded(arg, typed) => {
+                    of_file(Some(entry), Origin::File(site.name.clone(), entry.line), arg)
+                }
+                _ => by_default(arg),
+            };
+            match &setting.origin {
+                Origin::Typed => arguments.extend(typed_again(arg, typed)),
+                Origin::File(..) | Origin::Locked(..) => arguments.extend(as_typed(arg, &setting)),
+                Origin::Default | Origin::Variable(_) => {}
+            }
+            settings.push(setting);
+        }
+        arguments.push("--".into());
+        let positionals = self.command.get_positionals().map(|arg| arg.get_id().as_str());
+        arguments.extend(positionals.flat_map(|id| raw(typed, id).into_iter().flatten().map(OsStr::to_owned)));
+        Ok(Layered { arguments, settings, warnings })
+    }
+
+    /// The options that have a long name, without those about the program itself.
+    fn options(&self) -> impl Iterator<Item = &Arg> {
+        let is_about_itself = |arg: &Arg| {
+            use ArgAction::{Help, HelpLong, HelpShort, Version};
+            matches!(arg.get_action(), Help | HelpLong | HelpShort | Version)
+        };
+        self.command.get_arguments().filter(move |arg| arg.get_long().is_some() && !is_about_itself(arg))
+    }
+
+    fn may_stand_in_files(&self, arg: &Arg) -> bool {
+        !self.typed_only.contains(&key_of(arg))
+    }
+
+    /// The table of a file, whose keys are options and whose values the program can read.
+    fn checked(&self, name: &str, text: &str) -> Result<Table, FileError> {
+        let table = Table::read(name, text, self.table)?;
+        let at = |line, what| FileError::At { name: name.to_owned(), line, what };
+        let known = || self.options().filter(|arg| self.may_stand_in_files(arg));
+        let find = |key: &str, line| {
+            let found = known().find(|arg| key_of(arg) == key);
+            found.ok_or_else(|| {
+                if self.options().any(|arg| key_of(arg) == key) {
+                    return at(line, format!("{key} is for the command line alone"));
+                }
+                let near = nearest(key, known().map(key_of));
+                let program = self.command.get_name();
+                at(line, format!("there is no option {key:?}{near}: {program} --help lists them, without their dashes"))
+            })
+        };
+        for (key, line) in &table.locked {
+            find(key, *line)?;
+        }
+        for Entry { key, value, line } in &table.entries {
+            let arg = find(key, *line)?;
+            let setting = of_file(table.find(key), Origin::Default, arg);
+            let is_switch = matches!(value, Typed::Switch(_));
+            if is_switch != setting.is_switch {
+                let what = if setting.is_switch { "is true or false" } else { "takes a value" };
+                return Err(at(*line, format!("{key} {what}")));
+            }
+            self.read(as_typed(arg, &setting)).map_err(|what| at(*line, what))?;
+        }
+        Ok(table)
+    }
+
+    /// Has the program's parser read an option alone.
+    fn read(&self, arguments: Vec<OsString>) -> Result<(), String> {
+        let alone = self.command.clone().mut_args(|arg| arg.required(false));
+        let name = OsString::from(self.command.get_name());
+        let read = alone.try_get_matches_from(std::iter::once(name).chain(arguments));
+        read.map(drop).map_err(|error| {
+            let text = error.render().to_string();
+            let first = text.lines().next().unwrap_or_default();
+            first.trim_start_matches("error: ").to_owned()
+        })
+    }
+
+    /// What the user wants an option to be, if anything.
+    fn wanted(
+        &self,
+        arg: &Arg,
+        typed: &ArgMatches,
+        own: &Table,
+        variable: &impl Fn(&str) -> Option<OsString>,
+    ) -> Option<Setting> {
+        let key = key_of(arg);
+        let setting = |values, origin| Setting {
+            key: key.to_owned(),
+            values: Some(values),
+            is_switch: is_switch(arg),
+            origin,
+        };
+        if is_typed(arg.get_id().as_str(), typed) {
+            let values = raw(typed, arg.get_id().as_str()).into_iter().flatten();
+            let values = values.map(|value| value.to_string_lossy().into_owned()).collect();
+            return Some(setting(values, Origin::Typed));
+        }
+        let by_variable = self.variables.iter().find(|(option, _)| *option == key).and_then(|(_, name)| {
+            let value = variable(name).filter(|value| !value.is_empty())?.to_string_lossy().into_owned();
+            let said = setting(vec![value], Origin::Variable((*name).to_owned()));
+            // One that makes no sense counts as unset.
+            self.read(as_typed(arg, &said)).ok().map(|()| said)
+        });
+        let by_file = || {
+            let entry = own.find(key).filter(|_| !self.is_excluded(arg, typed))?;
+            Some(of_file(Some(entry), Origin::File(own.name.clone(), entry.line), arg))
+        };
+        by_variable.or_else(by_file)
+    }
+
+    /// Whether an option that was typed does not go together with this one: what is typed counts.
+    fn is_excluded(&self, arg: &Arg, typed: &ArgMatches) -> bool {
+        let is_other = |id: &str| id != arg.get_id().as_str() && is_typed(id, typed);
+        let has = |of: &Arg, other: &Arg| {
+            self.command.get_arg_conflicts_with(of).iter().any(|found| found.get_id() == other.get_id())
+        };
+        let mut groups = self.command.get_groups().filter(|group| {
+            let is_of_it = group.get_args().any(|id| id == arg.get_id());
+            is_of_it && !(*group).clone().is_multiple()
+        });
+        groups.any(|group| group.get_args().any(|id| is_other(id.as_str())))
+            || self
+                .options()
+                .any(|other| is_other(other.get_id().as_str()) && (has(arg, other) || has(other, arg)))
+    }
+}
+
+impl Table {
+    fn find(&self, key: &str) -> Option<&Entry> {
+        self.entries.iter().find(|entry| entry.key == key)
+    }
+}
+
+fn key_of(arg: &Arg) -> &str {
+    arg.get_long().unwrap_or_default()
+}
+
+fn is_switch(arg: &Arg) -> bool {
+    !arg.get_action().takes_values()
+}
+
+fn is_typed(id: &str, typed: &ArgMatches) -> bool {
+    typed.try_contains_id(id).is_ok() && typed.value_source(id) == Some(ValueSource::CommandLine)
+}
+
+/// An entry of a file; without one the option is as if nobody had said anything.
+fn of_file(entry: Option<&Entry>, origin: Origin, arg: &Arg) -> Setting {
+    let values = entry.and_then(|entry| match &entry.value {
+        Typed::Switch(true) => Some(Vec::new()),
+        Typed::Switch(false) => None,
+        // A list is typed as one value, unless each has the option in front of it.
+        Typed::Values(values) if is_repeated(arg) => Some(values.clone()),
+        Typed::Values(values) => Some(vec![values.join(",")]),
+    });
+    Setting { key: key_of(arg).to_owned(), values, is_switch: is_switch(arg), origin }
+}
+
+/// As the help says it, in words.
+fn by_default(arg: &Arg) -> Setting {
+    let help = arg.get_help().map(ToString::to_string).unwrap_or_default();
+    let told = help.rsplit_once("[default: ").and_then(|(_, rest)| rest.split_once(']'));
+    let own = arg.get_default_values().first().map(|value| value.to_string_lossy().into_owned());
+    let value = own.or_else(|| told.map(|(value, _)| value.to_owned())).filter(|_| !is_switch(arg));
+    Setting {
+        key: key_of(arg).to_owned(),
+        values: value.map(|value| vec![value]),
+        is_switch: is_switch(arg),
+        origin: Origin::Default,
+    }
+}
+
+fn is_repeated(arg: &Arg) -> bool {
+    matches!(arg.get_action(), ArgAction::Append) && arg.get_value_delimiter().is_none()
+}
+
+/// A setting as it is typed.
+fn as_typed(arg: &Arg, setting: &Setting) -> Vec<OsString> {
+    let key = key_of(arg);
+    match &setting.values {
+        None => Vec::new(),
+        Some(_) if setting.is_switch => vec![format!("--{key}").into()],
+        Some(values) => values.iter().map(|value| format!("--{key}={value}").into()).collect(),
+    }
+}
+
+/// What was typed, each value as it was.
+fn typed_again(arg: &Arg, typed: &ArgMatches) -> Vec<OsString> {
+    let option = || OsString::from(format!("--{}", key_of(arg)));
+    if is_switch(arg) {
+        return vec![option()];
+    }
+    let delimiter = arg.get_value_delimiter().map(|letter| letter.to_string());
+    let with_value = |values: Vec<&OsStr>| {
+        let mut text = option();
+        text.push("=");
+        text.push(values.join(OsStr::new(delimiter.as_deref().unwrap_or(","))));
+        text
+    };
+    let all = raw(typed, arg.get_id().as_str());
+    all.into_iter().map(with_value).collect()
+}
+
+/// The values of each time that an option was typed.
+fn raw<'a>(typed: &'a ArgMatches, id: &str) -> Vec<Vec<&'a OsStr>> {
+    let found = typed.try_get_raw_occurrences(id).ok().flatten();
+    found.map_or(Vec::new(), |found| found.map(Iterator::collect).collect())
+}
+
+fn overruled(wanted: &Setting, by_site: &Setting) -> String {
+    let value = match &by_site.values {
+        None => "not given".to_owned(),
+        Some(_) if by_site.is_switch => "given".to_owned(),
+        Some(values) => values.join(" "),
+    };
+    format!("warning: --{} is {value}, not as {} says: it is {}", wanted.key, wanted.origin, by_site.origin)
+}

@@ -1,0 +1,49 @@
+//! Settings for people, and for the next file.
+
+use crate::layers::{Layered, Origin, Setting};
+use std::fmt::Write;
+
+impl Layered {
+    /// A table as a file has it, with where each value comes from. What is a default stands behind a `#`.
+    pub fn show(&self, table: &str) -> String {
+        let lines: Vec<(String, String)> =
+            self.settings.iter().map(|setting| (line(setting), setting.origin.to_string())).collect();
+        let width = lines.iter().map(|(line, _)| line.chars().count()).max().unwrap_or(0);
+        let mut text = format!("[{table}]\n");
+        for (line, origin) in lines {
+            // Writing to a text cannot fail.
+            let _ = writeln!(text, "{line:width$}  # {origin}");
+        }
+        text
+    }
+}
+
+fn line(setting: &Setting) -> String {
+    let value = match &setting.values {
+        values if setting.is_switch => values.is_some().to_string(),
+        None => "\"\"".to_owned(),
+        Some(values) => match &values[..] {
+            [one] => text(one),
+            several => format!("[{}]", several.iter().map(|one| text(one)).collect::<Vec<_>>().join(", ")),
+        },
+    };
+    let sign = if setting.origin == Origin::Default { "# " } else { "" };
+    format!("{sign}{} = {value}", setting.key)
+}
+
+/// A basic string of TOML.
+fn text(value: &str) -> String {
+    let mut out = String::from("\"");
+    for letter in value.chars() {
+        match letter {
+            '"' => out.push_str("\\\""),
+            '\\' => out.push_str("\\\\"),
+            letter if letter.is_control() => {
+                let _ = write!(out, "\\u{:04X}", letter as u32);
+            }
+            letter => out.push(letter),
+        }
+    }
+    out.push('"');
+    out
+}
