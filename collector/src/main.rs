@@ -1,12 +1,12 @@
 //! `rpd-collect`: see the library.
 
-use clap::Parser;
 use rpd_collect::backend::start;
 use rpd_collect::child::{self, Ending};
-use rpd_collect::command_line::{Options, command_alone};
+use rpd_collect::command_line::{Loaded, Options, TABLE, command_alone};
 use rpd_collect::session::{self, PrepareError, Session};
 use rpd_collect::{doctor, warn};
 use std::ffi::OsString;
+use std::io::Write;
 
 /// Exit status for options that make no sense.
 const MISTAKE: i32 = 2;
@@ -31,7 +31,16 @@ fn main() {
     {
         std::process::exit(child::replace(&command));
     }
-    let (options, warnings) = Options::parse().or_variables(|name| std::env::var_os(name));
+    let loaded = Options::load(Options::parser(), &arguments, |name| std::env::var_os(name));
+    let Loaded { options, warnings, settings } = loaded.unwrap_or_else(|error| {
+        warn(format_args!("error: {error}"));
+        std::process::exit(MISTAKE);
+    });
+    if options.print_config {
+        warnings.iter().for_each(|line| warn(format_args!("{line}")));
+        let printed = std::io::stdout().write_all(settings.show(TABLE).as_bytes());
+        std::process::exit(i32::from(printed.is_err()));
+    }
     if let Err(error) = options.check() {
         warn(format_args!("error: {error}"));
         std::process::exit(MISTAKE);

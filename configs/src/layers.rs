@@ -64,9 +64,10 @@ pub struct Setting {
 /// What counts in the end.
 #[derive(Clone, Debug)]
 pub struct Layered {
-    /// For the program's own parser, with the program's name: what is typed and what files say. What variables say is
-    /// not in it.
+    /// For the program's own parser, with the program's name: what is typed and what files say.
     pub arguments: Vec<OsString>,
+    /// The same, with what variables say.
+    by_variables: Vec<OsString>,
     /// All options, in the order of the help.
     pub settings: Vec<Setting>,
     /// What is not as somebody wanted it, a line each.
@@ -79,6 +80,15 @@ pub enum ConfigError {
     /// The file that was named.
     #[error(transparent)]
     File(#[from] FileError),
+}
+
+impl Layered {
+    /// [`Layered::arguments`], for a parser that does not look for variables itself.
+    pub fn with_variables(&self) -> Vec<OsString> {
+        let mut all = self.arguments.clone();
+        all.splice(1..1, self.by_variables.iter().cloned());
+        all
+    }
 }
 
 impl Program<'_> {
@@ -106,7 +116,7 @@ impl Program<'_> {
             }
             None => Table::default(),
         };
-        let mut arguments = vec![OsString::from(self.command.get_name())];
+        let (mut arguments, mut by_variables) = (vec![OsString::from(self.command.get_name())], Vec::new());
         let mut settings = Vec::new();
         for arg in self.options() {
             let key = key_of(arg);
@@ -131,14 +141,16 @@ impl Program<'_> {
             match &setting.origin {
                 Origin::Typed => arguments.extend(typed_again(arg, typed)),
                 Origin::File(..) | Origin::Locked(..) => arguments.extend(as_typed(arg, &setting)),
-                Origin::Default | Origin::Variable(_) => {}
+                Origin::Variable(_) => by_variables.extend(as_typed(arg, &setting)),
+                Origin::Default => {}
             }
             settings.push(setting);
         }
         arguments.push("--".into());
         let positionals = self.command.get_positionals().map(|arg| arg.get_id().as_str());
-        arguments.extend(positionals.flat_map(|id| raw(typed, id).into_iter().flatten().map(OsStr::to_owned)));
-        Ok(Layered { arguments, settings, warnings })
+        arguments
+            .extend(positionals.flat_map(|id| raw(typed, id).into_iter().flatten().map(OsStr::to_owned)));
+        Ok(Layered { arguments, by_variables, settings, warnings })
     }
 
     /// The options that have a long name, without those about the program itself.
@@ -167,7 +179,12 @@ impl Program<'_> {
                 }
                 let near = nearest(key, known().map(key_of));
                 let program = self.command.get_name();
-                at(line, format!("there is no option {key:?}{near}: {program} --help lists them, without their dashes"))
+                at(
+                    line,
+                    format!(
+                        "there is no option {key:?}{near}: {program} --help lists them, without their dashes"
+                    ),
+                )
             })
         };
         for (key, line) in &table.locked {

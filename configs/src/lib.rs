@@ -26,7 +26,9 @@ mod file;
 mod layers;
 mod preset;
 mod show;
+mod site;
 
 pub use file::FileError;
 pub use layers::{ConfigError, Layered, Origin, Program, Setting};
 pub use preset::PRESETS;
+pub use site::site_file;

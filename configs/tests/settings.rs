@@ -39,7 +39,8 @@ fn layered(typed: &str, own: &str, site: &str, variable: Option<&str>) -> Result
         variables: &[("max-size", "MAX_SIZE")],
         typed_only: &["config"],
     };
-    let typed = command().get_matches_from(format!("program {typed} -- run -x --max-size=3").split_whitespace());
+    let typed =
+        command().get_matches_from(format!("program {typed} -- run -x --max-size=3").split_whitespace());
     let found = program.layered(&typed, Some(own.as_os_str()), Some(&site), |name| {
         variable.filter(|_| name == "MAX_SIZE").map(OsString::from)
     });
@@ -76,7 +77,8 @@ fn arguments(found: &Layered) -> Vec<String> {
 #[test]
 fn what_is_typed_counts_before_variables_files_the_site_and_defaults() {
     let (own, site) = ("[collect]\nmax-size = 2\n", "[collect]\n\nmax-size = 1\n");
-    let max_size = |typed, own, site, variable| origin(&layered(typed, own, site, variable).unwrap(), "max-size");
+    let max_size =
+        |typed, own, site, variable| origin(&layered(typed, own, site, variable).unwrap(), "max-size");
     assert_eq!(max_size("--max-size 4", own, site, Some("3")), is(&["4"], "typed"));
     assert_eq!(max_size("", own, site, Some("3")), is(&["3"], "MAX_SIZE in the environment"));
     assert_eq!(max_size("", own, site, Some("")), is(&["2"], "own.toml:2"));
@@ -98,7 +100,10 @@ fn what_the_site_has_locked_counts_before_all_and_is_told() {
     assert_eq!(origin(&found, "verify"), (None, "locked site.toml:3".to_owned()));
     assert_eq!(arguments(&found), ["--max-size=1"]);
     let [size, verify] = &found.warnings[..] else { panic!("{:?}", found.warnings) };
-    assert!(size.contains("--max-size is 1, not as typed says") && size.contains("site.toml, line 2"), "{size}");
+    assert!(
+        size.contains("--max-size is 1, not as typed says") && size.contains("site.toml, line 2"),
+        "{size}"
+    );
     assert!(verify.contains("--verify is not given"), "{verify}");
     // Who wants what the site wants hears nothing.
     assert_eq!(layered("--max-size 1", "", site, None).unwrap().warnings, [""; 0]);
@@ -111,9 +116,15 @@ fn what_the_site_has_locked_counts_before_all_and_is_told() {
 fn lists_switches_and_what_is_typed_go_to_the_program_as_they_are() {
     let own = "[collect]\ntrace = [\"mpi\", \"system\"]\neach = [\"a b\", \"-c\"]\nnames = [\"x\", \"y\"]\nverify = true\n";
     let found = layered("", own, "", None).unwrap();
-    assert_eq!(arguments(&found), ["--trace=mpi,system", "--each=a b", "--each=-c", "--names=x,y", "--verify"]);
+    assert_eq!(
+        arguments(&found),
+        ["--trace=mpi,system", "--each=a b", "--each=-c", "--names=x,y", "--verify"]
+    );
     let found = layered("--each=1 --each=2 --names p,q --names=r --trace=", own, "", None).unwrap();
-    assert_eq!(arguments(&found), ["--trace=", "--each=1", "--each=2", "--names=p,q", "--names=r", "--verify"]);
+    assert_eq!(
+        arguments(&found),
+        ["--trace=", "--each=1", "--each=2", "--names=p,q", "--names=r", "--verify"]
+    );
     let off = layered("", "[collect]\nverify = false", "[collect]\nverify = true", None).unwrap();
     assert_eq!(arguments(&off), [""; 0]);
 }
@@ -128,7 +139,10 @@ fn what_is_typed_is_not_in_conflict_with_files() {
 #[test]
 fn a_mistake_in_a_file_is_named_with_its_line() {
     for (own, told) in [
-        ("[collect]\n\nmax-sise = 3", "own.toml:3: there is no option \"max-sise\", did you mean \"max-size\""),
+        (
+            "[collect]\n\nmax-sise = 3",
+            "own.toml:3: there is no option \"max-sise\", did you mean \"max-size\"",
+        ),
         ("[collect]\ncolour = 3", "own.toml:2: there is no option \"colour\": program --help lists them"),
         ("[colect]\n", "own.toml:1: there is no table \"colect\", did you mean \"collect\""),
         ("max-size = 3", "own.toml:1: there is no table \"max-size\""),

@@ -1,8 +1,10 @@
 //! What was typed. What it means is decided in the phases.
 
+mod load;
 mod trace;
 mod window;
 
+pub use load::{Call, TABLE};
 pub use trace::{MOST_FILES, PERFETTO_PORT, Split, TraceArgs, TraceFormat, TraceOrder};
 pub use window::{Moment, TimeWindow, WindowError};
 
@@ -152,6 +154,12 @@ pub struct MergeArgs {
     /// Threads of each merge rank [default: the cores that this process may use]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
     pub threads: Option<u16>,
+    /// Options from a preset (default, pytorch-training, inference-server, hpc-mpi, low-overhead, full) or a TOML file
+    #[arg(long, value_name = "PRESET|FILE")]
+    pub config: Option<PathBuf>,
+    /// Print all options as they count, and who said so, as a file for --config; merge nothing
+    #[arg(long)]
+    pub print_config: bool,
     /// Options of traces
     #[command(flatten)]
     pub trace: TraceArgs,

@@ -1,7 +1,6 @@
 //! `rpd-merge`: one rank with all cores, or the door to `rpd-merge-mpi` under a launcher.
 
-use clap::Parser;
-use rpd_merge::cli::Cli;
+use rpd_merge::cli::Call;
 use rpd_merge::comm::Solo;
 use rpd_merge::comm::launcher::{Launcher, exec_mpi_twin};
 use rpd_merge::failure::Exit;
@@ -9,8 +8,8 @@ use rpd_merge::run::run;
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
-    let cli = Cli::parse();
-    if cli.command.is_none() {
+    let call = Call::load(std::env::args_os());
+    if call.cli.command.is_none() {
         match Launcher::detect() {
             Launcher::None | Launcher::Mpi(Some(1)) => {}
             Launcher::Mpi(_) => {
@@ -31,5 +30,5 @@ fn main() -> ExitCode {
             }
         }
     }
-    run(&cli, &Solo).exit.into()
+    call.tell().unwrap_or_else(|| run(&call.cli, &Solo).exit).into()
 }

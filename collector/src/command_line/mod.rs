@@ -1,7 +1,9 @@
 //! The command line.
 
+mod load;
 mod trace;
 
+pub use load::{Loaded, TABLE};
 pub use rpd_shard::size::{Size, SizeError};
 pub use trace::{Trace, TraceError};
 
@@ -44,6 +46,10 @@ EXAMPLES:
   Which kernel faults?
       srun -n 16 rpd-collect --debug-agent -- python train.py
 
+  With the options of a preset, and which those are:
+      srun -n 16 rpd-collect --config low-overhead -- ./simulation
+      rpd-collect --config low-overhead --print-config
+
   What would happen here, and is everything there that it takes?
       rpd-collect doctor -- ./simulation
 
@@ -63,6 +69,7 @@ ENVIRONMENT:
   RPD_SHARE        like --share
   RPD_PROBES, RPD_PROBE_INTERFACE, RPD_PROBE_PORTS, RPD_PROBE_RATE
                    like --probes and so on
+  RPD_CONFIG       like --config
   RPD_DISABLE      1: run the command without tracing it
   RPD_INTERCEPT    path of librpd_intercept.so, if it is not beside rpd-collect or in ../lib
   An empty variable counts as unset. One that makes no sense is named in a warning and left aside.
@@ -163,8 +170,16 @@ pub struct Options {
     #[arg(long)]
     pub debug_agent: bool,
 
+    /// Options from a preset (default, pytorch-training, inference-server, hpc-mpi, low-overhead, full) or a TOML file
+    #[arg(long, value_name = "PRESET|FILE")]
+    pub config: Option<PathBuf>,
+
+    /// Print all options as they count, and who said so, as a file for --config; run nothing
+    #[arg(long)]
+    pub print_config: bool,
+
     /// The command to run, and its arguments
-    #[arg(required = true, trailing_var_arg = true, value_name = "COMMAND")]
+    #[arg(required_unless_present = "print_config", trailing_var_arg = true, value_name = "COMMAND")]
     pub command: Vec<OsString>,
 }
 
@@ -260,6 +275,8 @@ impl Options {
                 .or_else(|| Some(set("RPD_SCRATCH").or_else(|| set("TMPDIR"))?.into())),
             keep_scratch: self.keep_scratch,
             debug_agent: self.debug_agent,
+            config: self.config,
+            print_config: self.print_config,
             command: self.command,
         };
         let mut options = options;

@@ -9,11 +9,11 @@ mod memory;
 mod program;
 mod surroundings;
 
-use crate::command_line::Options;
+use crate::command_line::{Loaded, Options};
 use crate::launcher::Environment;
 use crate::session::{self, Identity};
 use backends::Prepared;
-use clap::{CommandFactory, FromArgMatches};
+use clap::Command;
 use program::Program;
 use rpd_shard::identity::masked_command;
 use std::ffi::OsString;
@@ -81,7 +81,15 @@ fn say(line: std::fmt::Arguments<'_>) {
 
 /// Examines, prints, and returns the exit status.
 pub fn main(arguments: &[OsString]) -> i32 {
-    let (options, warnings) = options(arguments).or_variables(|name| std::env::var_os(name));
+    let loaded =
+        Options::load(parser(), arguments.get(1..).unwrap_or_default(), |name| std::env::var_os(name));
+    let Loaded { options, warnings, .. } = match loaded {
+        Ok(loaded) => loaded,
+        Err(error) => {
+            say(format_args!("problem  options   {error}: a run refuses this, and starts no command"));
+            return 1;
+        }
+    };
     let environment = Environment::of_this_process();
     let random = session::random().unwrap_or_default();
     let identity = Identity::detect(&options, &environment, random);
@@ -109,15 +117,13 @@ pub fn main(arguments: &[OsString]) -> i32 {
     }
 }
 
-/// The options of a run, of which the command may be missing.
-fn options(arguments: &[OsString]) -> Options {
-    let command = Options::command().name("rpd-collect doctor").bin_name("rpd-collect doctor");
-    let command = command
+/// The parser of a run, of which the command may be missing.
+fn parser() -> Command {
+    let command = Options::parser().name("rpd-collect doctor").bin_name("rpd-collect doctor");
+    command
         .about("Checks whether everything is there that recording takes, and prints what would happen")
         .after_help(HELP)
-        .mut_arg("command", |argument| argument.required(false));
-    let matches = command.get_matches_from(arguments.iter().skip(1));
-    Options::from_arg_matches(&matches).unwrap_or_else(|error| error.exit())
+        .mut_arg("command", |argument| argument.required(false))
 }
 
 fn what_would_happen(options: &Options, identity: &Identity, prepared: &Prepared) {

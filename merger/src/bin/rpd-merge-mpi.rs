@@ -3,9 +3,8 @@
 #[path = "../comm/mpi.rs"]
 mod comm_mpi;
 
-use clap::Parser;
 use comm_mpi::Mpi;
-use rpd_merge::cli::Cli;
+use rpd_merge::cli::Call;
 use rpd_merge::comm::Comm;
 use rpd_merge::comm::launcher::Launcher;
 use rpd_merge::failure::Exit;
@@ -13,7 +12,7 @@ use rpd_merge::run::run;
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
-    let cli = Cli::parse();
+    let call = Call::load(std::env::args_os());
     let Some(comm) = Mpi::initialize() else {
         eprintln!(
             "error: MPI cannot be initialised (or only twice): check that mpirun and libmpi are of one installation"
@@ -31,7 +30,15 @@ fn main() -> ExitCode {
         );
         comm.abort(Exit::Usage as i32);
     }
-    let outcome = run(&cli, &comm);
+    if comm.rank() == 0
+        && let Some(exit) = call.tell()
+    {
+        return exit.into();
+    }
+    if call.cli.merge.print_config {
+        return Exit::Ok.into();
+    }
+    let outcome = run(&call.cli, &comm);
     if !outcome.shared {
         comm.abort(outcome.exit as i32);
     }

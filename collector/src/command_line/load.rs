@@ -1,0 +1,145 @@
+//! The options of a call: what is typed, variables of the environment, and files.
+
+use super::Options;
+use clap::{ArgMatches, Command, CommandFactory, FromArgMatches};
+use rpd_configs::{ConfigError, Layered, Program, site_file};
+use std::ffi::{OsStr, OsString};
+
+/// The table of our options in a file.
+pub const TABLE: &str = "collect";
+/// Names a file, like `--config`.
+const CONFIG: &str = "RPD_CONFIG";
+/// Options that a variable may say, too.
+const VARIABLES: [(&str, &str); 14] = [
+    ("output", "RPD_OUTPUT"),
+    ("run-id", "RPD_RUN_ID"),
+    ("ranks", "RPD_RANKS"),
+    ("trace", "RPD_TRACE"),
+    ("max-size", "RPD_MAX_SIZE"),
+    ("ring-size", "RPD_RING_BYTES"),
+    ("ring-memory", "RPD_RING_MEMORY"),
+    ("share", "RPD_SHARE"),
+    ("probes", "RPD_PROBES"),
+    ("probe-interface", "RPD_PROBE_INTERFACE"),
+    ("probe-ports", "RPD_PROBE_PORTS"),
+    ("probe-rate", "RPD_PROBE_RATE"),
+    ("backend", "RPD_BACKEND"),
+    ("scratch", "RPD_SCRATCH"),
+];
+/// Options about a single call.
+const TYPED_ONLY: [&str; 2] = ["config", "print-config"];
+
+/// The options of a call, and what there is to say about them.
+#[derive(Clone, Debug)]
+pub struct Loaded {
+    /// What counts, with variables.
+    pub options: Options,
+    /// For the log.
+    pub warnings: Vec<String>,
+    /// Who said what.
+    pub settings: Layered,
+}
+
+impl Options {
+    /// Reads the options of a call. What is wrong with what was typed ends the process, as do `--help` and `--version`;
+    /// what is wrong with a file that was typed is an error, and with one that was not, a warning.
+    pub fn load(
+        command: Command,
+        arguments: &[OsString],
+        variable: impl Fn(&str) -> Option<OsString>,
+    ) -> Result<Loaded, ConfigError> {
+        let matches = command.clone().get_matches_from(arguments);
+        let typed = read(&matches);
+        let program = Program {
+            table: TABLE,
+            command: command.clone(),
+            variables: &VARIABLES,
+            typed_only: &TYPED_ONLY,
+        };
+        let site = site_file();
+        let layered = |named: Option<&OsStr>| program.layered(&matches, named, site.as_deref(), &variable);
+        let by_variable = variable(CONFIG).filter(|name| !name.is_empty());
+        let mut warnings = Vec::new();
+        let settings = match (&typed.config, &by_variable) {
+            (Some(named), _) => layered(Some(named.as_os_str()))?,
+            (None, Some(named)) => layered(Some(named)).or_else(|error| {
+                warnings.push(format!("warning: {CONFIG}: {error}; it is left aside"));
+                layered(None)
+            })?,
+            (None, None) => layered(None)?,
+        };
+        let matches = command.get_matches_from(&settings.arguments);
+        let (options, about_variables) = read(&matches).or_variables(variable);
+        warnings.extend(settings.warnings.iter().cloned().chain(about_variables));
+        Ok(Loaded { options: Options { command: typed.command, ..options }, warnings, settings })
+    }
+
+    /// The parser of a run.
+    pub fn parser() -> Command {
+        Options::command()
+    }
+}
+
+fn read(matches: &ArgMatches) -> Options {
+    Options::from_arg_matches(matches).unwrap_or_else(|error| error.exit())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::Parser;
+
+    fn load(words: &[&str], variable: &str) -> Loaded {
+        let arguments: Vec<OsString> = words.iter().map(OsString::from).collect();
+        let named = |name: &str| (name == CONFIG && !variable.is_empty()).then(|| variable.into());
+        Options::load(Options::parser(), &arguments, named).unwrap()
+    }
+
+    #[test]
+    fn without_files_all_is_as_it_was_typed() {
+        for words in [
+            &["c", "a"][..],
+            &["c", "--", "a", "--", "-o", "x"],
+            &["c", "a", "--", "b", "--max-size=3"],
+            &["c", "--max-size", "3", "-o", "a b", "--", "--", "a"],
+            &[
+                "c",
+                "--backend-arg=--pmc",
+                "--backend-arg",
+                "-x=,",
+                "--keep-scratch",
+                "python3",
+                "-c",
+                "a = 1\n",
+            ],
+            &["c", "--ranks", "0,8-15", "--trace=mpi,system", "--probes", "off", "a", ""],
+        ] {
+            let plain = Options::try_parse_from(words).unwrap();
+            assert_eq!(format!("{:?}", load(words, "").options), format!("{plain:?}"), "{words:?}");
+        }
+    }
+
+    #[test]
+    fn a_preset_says_what_nobody_else_does() {
+        let words = ["c", "--config", "low-overhead", "--max-size=3", "--", "a"];
+        for (words, variable) in [(&words[..], ""), (&["c", "--max-size=3", "a"][..], "low-overhead")] {
+            let options = load(words, variable).options;
+            assert_eq!((options.max_size.unwrap().0, options.ring_size.unwrap().0), (3, 256 << 10));
+        }
+    }
+
+    #[test]
+    fn each_preset_is_read_by_the_parser_of_both_tables() {
+        for (name, _) in rpd_configs::PRESETS {
+            assert_eq!(load(&["c", "--config", name, "a"], "").warnings, [""; 0], "{name}");
+        }
+    }
+
+    #[test]
+    fn a_variable_that_names_no_file_stops_no_job() {
+        let loaded = load(&["c", "a"], "high-overhead");
+        assert!(loaded.warnings[0].contains("RPD_CONFIG: there is no preset"), "{:?}", loaded.warnings);
+        let arguments = ["c", "--config", "high-overhead", "a"].map(OsString::from);
+        assert!(Options::load(Options::parser(), &arguments, |_| None).is_err());
+    }
+}

@@ -1,0 +1,69 @@
+//! The options of a call: what is typed, variables of the environment, and files.
+
+use super::Cli;
+use crate::failure::Exit;
+use clap::{CommandFactory, FromArgMatches};
+use rpd_configs::{Layered, Program, site_file};
+use std::ffi::{OsStr, OsString};
+use std::io::Write;
+
+/// The table of our options in a file.
+pub const TABLE: &str = "merge";
+/// Names a file, like `--config`.
+const CONFIG: &str = "RPD_CONFIG";
+/// Options that a variable may say, too: what differs between machines and steps of a job.
+const VARIABLES: [(&str, &str); 3] =
+    [("align", "RPD_MERGE_ALIGN"), ("memory", "RPD_MERGE_MEMORY"), ("threads", "RPD_MERGE_THREADS")];
+/// Options about a single call.
+const TYPED_ONLY: [&str; 5] = ["config", "print-config", "output", "open", "serve"];
+
+/// A call of rpd-merge.
+#[derive(Clone, Debug)]
+pub struct Call {
+    /// What counts.
+    pub cli: Cli,
+    warnings: Vec<String>,
+    settings: Option<Layered>,
+}
+
+impl Call {
+    /// Reads the options. A mistake in them or in a file that is named ends the process, as do `--help` and
+    /// `--version`.
+    pub fn load(arguments: impl Iterator<Item = OsString>) -> Call {
+        let command = Cli::command();
+        let matches = command.clone().get_matches_from(arguments);
+        let typed = Cli::from_arg_matches(&matches).unwrap_or_else(|error| error.exit());
+        if typed.command.is_some() {
+            return Call { cli: typed, warnings: Vec::new(), settings: None };
+        }
+        let program = Program {
+            table: TABLE,
+            command: command.clone(),
+            variables: &VARIABLES,
+            typed_only: &TYPED_ONLY,
+        };
+        let by_variable = std::env::var_os(CONFIG).filter(|name| !name.is_empty());
+        let named: Option<&OsStr> = typed.merge.config.as_deref().map(|path| path.as_os_str());
+        let site = site_file();
+        let layered = program.layered(&matches, named.or(by_variable.as_deref()), site.as_deref(), |name| {
+            std::env::var_os(name)
+        });
+        let settings = layered.unwrap_or_else(|error| {
+            eprintln!("error: {error}");
+            std::process::exit(Exit::Usage as i32);
+        });
+        let matches = command.get_matches_from(settings.with_variables());
+        let cli = Cli::from_arg_matches(&matches).unwrap_or_else(|error| error.exit());
+        Call { cli, warnings: settings.warnings.clone(), settings: Some(settings) }
+    }
+
+    /// Tells what is not as somebody wanted it. Returns an exit code if that is all there is to do.
+    pub fn tell(&self) -> Option<Exit> {
+        self.warnings.iter().for_each(|line| eprintln!("{line}"));
+        let settings = self.settings.as_ref().filter(|_| self.cli.merge.print_config)?;
+        match std::io::stdout().write_all(settings.show(TABLE).as_bytes()) {
+            Ok(()) => Some(Exit::Ok),
+            Err(_) => Some(Exit::Output),
+        }
+    }
+}
