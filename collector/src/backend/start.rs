@@ -11,15 +11,13 @@
 
 use super::{mark, processes};
 use crate::child::signals::{self, Forwarder};
-use crate::child::{self, Ending, replace};
+use crate::child::{self, Ending, ignoring, replace};
 use crate::warn;
 use mark::{Named, Record};
 use std::ffi::{OsStr, OsString};
-use std::fs::File;
-use std::io::Read;
 use std::os::unix::process::CommandExt;
 use std::path::Path;
-use std::process::{Child, Command, ExitStatus, Stdio};
+use std::process::{Child, Command, ExitStatus};
 use std::time::{Duration, Instant};
 
 /// First argument of what a profiler starts.
@@ -41,12 +39,10 @@ const PRELOAD: &str = "LD_PRELOAD";
 /// The words that a profiler is given as the command.
 pub fn words(scratch: &Path, ends_early: bool) -> Vec<OsString> {
     let executable = std::env::current_exe().unwrap_or_else(|_| "rpd-collect".into());
-    let mode = if ends_early { ignoring() } else { "plain" };
+    let mode = if ends_early { ignoring::way(EARLY) } else { ignoring::NO_WAY };
     let parent = std::process::id().to_string();
     vec![executable.into(), START.into(), mode.into(), scratch.into(), parent.into()]
 }
-
-const SHELLS: [&str; 8] = ["sh", "bash", "dash", "ksh", "zsh", "csh", "tcsh", "fish"];
 
 /// Runs as what the profiler starts. Returns the exit status if the command cannot be executed.
 pub fn main(arguments: &[OsString]) -> i32 {
@@ -69,7 +65,7 @@ pub fn main(arguments: &[OsString]) -> i32 {
         let own = Named::of(std::process::id() as i32);
         // Without it, the number is that of the child.
         let _ = Record::new(own, None, None).write(scratch);
-        return replace(&with_early_signals_ignored(mode, command).unwrap_or_else(|| command.to_vec()));
+        return replace(&ignoring::words(mode, EARLY, command).unwrap_or_else(|| command.to_vec()));
     }
     if let Some(preload) = std::env::var_os(PRELOAD) {
         // Once more, without the libraries that record programs.
@@ -93,7 +89,7 @@ fn wait_for(mode: &OsStr, scratch: &Path, preload: Option<&OsString>, command: &
     let forwarder = Forwarder::install(false).ok();
     let variables: Vec<(String, OsString)> =
         preload.map(|preload| (PRELOAD.to_owned(), preload.clone())).into_iter().collect();
-    let words = with_early_signals_ignored(mode, command);
+    let words = ignoring::words(mode, EARLY, command);
     let (started, ending) = match child::start(words.as_deref().unwrap_or(command), &variables) {
         Ok(mut child) => {
             let started = Named::of(child.id() as i32);
@@ -107,56 +103,6 @@ fn wait_for(mode: &OsStr, scratch: &Path, preload: Option<&OsString>, command: &
     };
     let _ = Record::new(started, Some(own), Some(ending)).write(scratch);
     ending
-}
-
-/// What starts a program with signals ignored: `env` of coreutils 8.31 and later, which leaves the environment as it is,
-/// else a shell, which may drop what it could not have set: functions that bash has exported.
-fn ignoring() -> &'static str {
-    let mut env = Command::new("env");
-    env.args([ignore_option().as_str(), "true"]).env_remove(PRELOAD);
-    let asked = env.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).status();
-    if asked.is_ok_and(|status| status.success()) { "env" } else { "sh" }
-}
-
-fn ignore_option() -> String {
-    format!("--ignore-signal={}", EARLY.replace(' ', ","))
-}
-
-/// The words that start the command with signals ignored, where that is wanted and works.
-fn with_early_signals_ignored(mode: &OsStr, command: &[OsString]) -> Option<Vec<OsString>> {
-    let program = child::find(command.first()?)?;
-    // A shell can never trap what was ignored when it began.
-    if is_shell(&program) {
-        return None;
-    }
-    let script = format!("trap '' {EARLY}; exec \"$@\"");
-    let words: Vec<OsString> = match mode.to_str() {
-        // It would take a `=` in the command's name for a variable.
-        Some("env") if !command.first()?.as_encoded_bytes().contains(&b'=') => {
-            vec!["env".into(), ignore_option().into()]
-        }
-        Some("env" | "sh") if Path::new("/bin/sh").exists() => {
-            vec!["/bin/sh".into(), "-c".into(), script.into(), "sh".into()]
-        }
-        _ => return None,
-    };
-    Some(words.into_iter().chain(command.iter().cloned()).collect())
-}
-
-/// Whether a program is a shell, or a script for one.
-fn is_shell(program: &Path) -> bool {
-    let named = |path: &Path| path.file_name().is_some_and(|name| SHELLS.iter().any(|shell| name == *shell));
-    let interpreter = child::interpreter_of(program).unwrap_or_default();
-    named(program) || named(Path::new(&interpreter)) || is_for_a_shell_by_env(program)
-}
-
-/// Whether the first line is `#!/usr/bin/env bash` or the like.
-fn is_for_a_shell_by_env(program: &Path) -> bool {
-    let mut line = Vec::new();
-    let read = File::open(program).and_then(|file| file.take(256).read_to_end(&mut line));
-    let text = String::from_utf8_lossy(&line);
-    let first = text.lines().next().unwrap_or_default();
-    read.is_ok() && first.starts_with("#!") && first.split_whitespace().any(|word| SHELLS.contains(&word))
 }
 
 /// What became of a profiler that was to start the command.

@@ -1,5 +1,6 @@
 //! The command: how it is started, and how its end becomes ours.
 
+pub mod ignoring;
 pub mod preload;
 pub mod signals;
 

@@ -118,6 +118,9 @@ struct Aim {
     changed: Condvar,
 }
 
+/// Hears the number of a signal.
+pub type Warned = Box<dyn Fn(i32) + Send>;
+
 #[derive(Default)]
 struct State {
     target: Option<Target>,
@@ -127,6 +130,10 @@ struct State {
     ends_early: bool,
     /// Passed on to a profiler that has not started the command.
     sent: Vec<i32>,
+    /// Told of signals that come some time before the end.
+    warned: Option<Warned>,
+    /// Passed on to nobody but a handler.
+    warn_signal: Option<i32>,
 }
 
 struct Target {
@@ -187,6 +194,13 @@ impl Forwarder {
     pub fn get_ready(&self, ends_early: bool) {
         let mut state = self.aim.state();
         (state.alone, state.ends_early) = (false, ends_early);
+    }
+
+    /// Has somebody told of each signal that comes before an end, from now on. `warn_signal` is one that ends nobody: it is
+    /// passed on if the command handles it.
+    pub fn warn(&self, warn_signal: Option<i32>, warned: Warned) {
+        let mut state = self.aim.state();
+        (state.warn_signal, state.warned) = (warn_signal, Some(warned));
     }
 
     /// Names a profiler that is to start the command. Signals that came before are passed on now.
@@ -270,7 +284,14 @@ impl Aim {
 
     fn forward(&self, origin: &Origin) {
         let mut state = self.state();
+        if let Some(warned) = state.warned.as_ref().filter(|_| comes_before_an_end(origin.signal)) {
+            warned(origin.signal);
+        }
         let Some(target) = &state.target else { return };
+        let is_warning = state.warn_signal == Some(origin.signal);
+        if is_warning && !state.ends_early && !takes(target.pid, origin.signal) {
+            return;
+        }
         let ends = state.ends_early && EARLY.contains(&origin.signal) && !takes(target.pid, origin.signal);
         if !ends && !is_for_us_alone(origin, target) {
             return;
@@ -281,6 +302,10 @@ impl Aim {
             state.sent.push(number);
         }
     }
+}
+
+fn comes_before_an_end(signal: i32) -> bool {
+    EARLY.contains(&signal) || ENDS.contains(&signal)
 }
 
 /// Stops this process by a signal that means this. Returns whether that is all that the

@@ -10,7 +10,7 @@ pub const TABLE: &str = "collect";
 /// Names a file, like `--config`.
 const CONFIG: &str = "RPD_CONFIG";
 /// Options that a variable may say, too.
-const VARIABLES: [(&str, &str); 14] = [
+const VARIABLES: [(&str, &str); 15] = [
     ("output", "RPD_OUTPUT"),
     ("run-id", "RPD_RUN_ID"),
     ("ranks", "RPD_RANKS"),
@@ -24,6 +24,7 @@ const VARIABLES: [(&str, &str); 14] = [
     ("probe-ports", "RPD_PROBE_PORTS"),
     ("probe-rate", "RPD_PROBE_RATE"),
     ("backend", "RPD_BACKEND"),
+    ("warn-signal", "RPD_WARN_SIGNAL"),
     ("scratch", "RPD_SCRATCH"),
 ];
 /// Options about a single call.

@@ -2,10 +2,12 @@
 
 mod load;
 mod trace;
+mod warn_signal;
 
 pub use load::{Loaded, TABLE};
 pub use rpd_shard::size::{Size, SizeError};
 pub use trace::{Trace, TraceError};
+pub use warn_signal::{WarnSignal, WarnSignalError};
 
 use crate::backend::{Asked, BackendChoice, ChoiceError};
 use crate::output::DEFAULT_MAX_BYTES;
@@ -69,6 +71,7 @@ ENVIRONMENT:
   RPD_SHARE        like --share
   RPD_PROBES, RPD_PROBE_INTERFACE, RPD_PROBE_PORTS, RPD_PROBE_RATE
                    like --probes and so on
+  RPD_WARN_SIGNAL  like --warn-signal
   RPD_CONFIG       like --config
   RPD_DISABLE      1: run the command without tracing it
   RPD_INTERCEPT    path of librpd_intercept.so, if it is not beside rpd-collect or in ../lib
@@ -141,6 +144,11 @@ pub struct Options {
     /// Most answers to other nodes a second [default: 10000]
     #[arg(long, value_name = "NUMBER")]
     pub probe_rate: Option<ProbeRate>,
+
+    /// Signal that warns of the end of the job, as --signal of sbatch sends it: USR1, USR2 or XCPU. All is written then, and
+    /// the command goes on, and gets the signal only if it handles it
+    #[arg(long, value_name = "SIGNAL")]
+    pub warn_signal: Option<WarnSignal>,
 
     /// What records: native, rocprofv3, rocprof-sys, rpd-tracer, torch, as a list; none; or auto [default: auto]
     #[arg(long, value_name = "LIST")]
@@ -265,6 +273,7 @@ impl Options {
                 .or_else(|| parsed("RPD_PROBE_INTERFACE", set, &mut warnings)),
             probe_ports: self.probe_ports.or_else(|| parsed("RPD_PROBE_PORTS", set, &mut warnings)),
             probe_rate: self.probe_rate.or_else(|| parsed("RPD_PROBE_RATE", set, &mut warnings)),
+            warn_signal: self.warn_signal.or_else(|| parsed("RPD_WARN_SIGNAL", set, &mut warnings)),
             backend: self.backend.or_else(|| parsed("RPD_BACKEND", set, &mut warnings)),
             backend_arg: self.backend_arg,
             backend_config: self.backend_config,

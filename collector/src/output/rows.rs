@@ -123,6 +123,11 @@ pub enum Item {
     System(Box<SystemRows>),
     /// Something that is lost.
     Loss(Loss),
+    /// All that came before goes to the disk now: a signal says that the end is near.
+    Keep {
+        /// Its number.
+        signal: i32,
+    },
     /// The shard is complete.
     End,
 }

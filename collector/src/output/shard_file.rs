@@ -21,6 +21,8 @@ pub(super) trait Disk {
     fn write_at(&self, bytes: &[u8], offset: u64) -> io::Result<usize>;
     /// Cuts the file, as `ftruncate(2)`.
     fn cut(&self, length: u64) -> io::Result<()>;
+    /// Keeps what was written, as `fdatasync(2)`.
+    fn sync(&self) -> io::Result<()>;
 }
 
 impl Disk for File {
@@ -30,6 +32,10 @@ impl Disk for File {
 
     fn cut(&self, length: u64) -> io::Result<()> {
         self.set_len(length)
+    }
+
+    fn sync(&self) -> io::Result<()> {
+        self.sync_data()
     }
 }
 
@@ -67,6 +73,11 @@ impl<D: Disk> ShardFile<D> {
     pub(super) fn flush(&mut self) -> Result<(), WriteError> {
         let flushed = self.writer.flush();
         self.write().and(flushed)
+    }
+
+    /// Has the disk keep what is written.
+    pub(super) fn sync(&self) -> io::Result<()> {
+        self.disk.sync()
     }
 
     /// Gives up on more rows: from now on they are counted.

@@ -39,6 +39,9 @@ pub(super) fn write_all(place: &ShardPlace, batches: &Receiver) -> Option<PathBu
                 end = batch.is_last();
                 events |= !batch.ranges.is_empty() || batch.items.iter().any(is_of_a_process);
                 take(place, &mut shard, &batch);
+                if let Some(Item::Keep { signal }) = batch.items.last() {
+                    keep(&mut shard, *signal);
+                }
                 batches.give_back(batch);
             }
             Received::Nothing => {}
@@ -69,10 +72,28 @@ pub(super) fn write_all(place: &ShardPlace, batches: &Receiver) -> Option<PathBu
     }
 }
 
+/// Has the file system keep what there is. Rows of the last moments follow within [`FLUSH_EVERY`].
+fn keep(shard: &mut Option<Option<Recording>>, signal: i32) {
+    let Some(Some(open)) = shard else { return };
+    open.flush();
+    match open.file.sync() {
+        Ok(()) => {
+            warn(format_args!("signal {signal}: what was recorded so far is written, and recording goes on"))
+        }
+        Err(error) => warn(format_args!(
+            "warning: signal {signal}: the file system does not keep {}: {error}",
+            open.path.display()
+        )),
+    }
+}
+
 /// Whether an item comes from a traced process: counters and clocks of nodes alone are no answer to why
 /// there is nothing else.
 fn is_of_a_process(item: &Item) -> bool {
-    !matches!(item, Item::Clock(_) | Item::Probes(_) | Item::End | Item::System(_) | Item::Process(_))
+    !matches!(
+        item,
+        Item::Clock(_) | Item::Probes(_) | Item::Keep { .. } | Item::End | Item::System(_) | Item::Process(_)
+    )
 }
 
 /// Takes a batch to the shard, which is made if this is the first that calls for one. An inner `None`
@@ -82,7 +103,7 @@ fn take(place: &ShardPlace, shard: &mut Option<Option<Recording>>, batch: &Batch
         // Clocks and the end alone make no shard: nothing has happened yet. A rank of a launcher leaves
         // one nevertheless, or nobody could tell a silent rank from a missing one.
         let something = !batch.ranges.is_empty()
-            || batch.items.iter().any(|item| !matches!(item, Item::Clock(_) | Item::End));
+            || batch.items.iter().any(|item| !matches!(item, Item::Clock(_) | Item::Keep { .. } | Item::End));
         let silent_end = batch.is_last() && !something;
         // A rank that was not to be recorded leaves nothing, and the other shards say so.
         let expected = place.run.rank.is_some() && place.ranks.contains(place.run.rank);
@@ -291,7 +312,7 @@ impl Rows<'_> {
             Item::Clock(set) => self.writer.clock(set)?,
             Item::Probes(burst) => self.writer.probes(burst)?,
             Item::Loss(loss) => self.writer.loss(loss.clone()),
-            Item::End => {}
+            Item::Keep { .. } | Item::End => {}
         }
         Ok(())
     }
@@ -355,8 +376,12 @@ fn row_of(item: &Item) -> (u32, Option<TableId>) {
         Item::Rccl(span, _) => (span.source, Some(RCCL_CALL)),
         Item::Request(span, _) => (span.source, Some(MPI_REQUEST)),
         Item::Communicator(span, _) => (span.source, Some(COMMUNICATOR)),
-        Item::System(_) | Item::Process(_) | Item::Clock(_) | Item::Probes(_) | Item::Loss(_) | Item::End => {
-            (0, None)
-        }
+        Item::System(_)
+        | Item::Process(_)
+        | Item::Clock(_)
+        | Item::Probes(_)
+        | Item::Loss(_)
+        | Item::Keep { .. }
+        | Item::End => (0, None),
     }
 }

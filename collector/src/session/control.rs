@@ -49,6 +49,11 @@ pub(super) enum ToCollector {
     },
     /// The command cannot be started.
     Nothing,
+    /// A signal came that batch systems send some time before the end.
+    Warned {
+        /// Its number.
+        signal: i32,
+    },
     /// Something for the log.
     Note {
         /// One line.

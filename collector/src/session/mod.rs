@@ -25,9 +25,9 @@ pub use variables::variables;
 use crate::backend::scratch::{self, Scratch};
 use crate::backend::{Plan, mark, plan};
 use crate::cgroup;
-use crate::child::{self, Ending, preload, signals, signals::Forwarder};
+use crate::child::{self, Ending, ignoring, preload, signals, signals::Forwarder};
 use crate::collect::Listener;
-use crate::command_line::{Options, Share};
+use crate::command_line::{Options, Share, WarnSignal};
 use crate::launcher::{self, Environment, RankIdentity, RunId};
 use crate::warn;
 use control::{Control, Received, Start, ToCollector, ToLauncher, Wanted};
@@ -40,6 +40,7 @@ use std::io::{self, Read};
 use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, ExitStatus};
+use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 
 /// After the command is dead, the launcher waits for nobody but us.
@@ -124,7 +125,9 @@ pub struct Session {
     /// What profilers write on the node.
     scratch: Option<Scratch>,
     forwarder: Forwarder,
-    control: Control,
+    control: Arc<Control>,
+    /// Does not end the command.
+    warn_signal: Option<WarnSignal>,
     collector: Child,
     /// This rank says where the log is.
     speaks: bool,
@@ -166,16 +169,31 @@ impl Session {
             }
             forwarder.get_ready(plan.ends_early);
             let (control, theirs) = Control::pair().map_err(failed("open sockets"))?;
+            let control = Arc::new(control);
             let front = Front::of(&mut plan);
             let start = start_of(options, own, plan, warnings);
             control.send(&ToCollector::Start(Box::new(start))).map_err(failed("describe the run"))?;
             let collector =
                 spawn::start(&inherited, theirs, socket).map_err(failed("start the collector process"))?;
+            let told = Arc::clone(&control);
+            let warned = move |signal| drop(told.send(&ToCollector::Warned { signal }));
+            forwarder.warn(options.warn_signal.map(|signal| signal.number), Box::new(warned));
             Ok((variables, front, control, collector, said))
         });
         match started {
             Ok((variables, front, control, collector, said)) => {
-                Ok(Session { variables, front, scratch, forwarder, control, collector, speaks, said })
+                let warn_signal = options.warn_signal;
+                Ok(Session {
+                    variables,
+                    front,
+                    scratch,
+                    forwarder,
+                    control,
+                    warn_signal,
+                    collector,
+                    speaks,
+                    said,
+                })
             }
             Err(error) => {
                 scratch.iter().for_each(Scratch::remove);
@@ -189,7 +207,7 @@ impl Session {
     pub fn run(self, command: &[OsString]) -> Ending {
         let started = match &self.front {
             Some(front) => front.start(command, &self.variables, &self.forwarder, &self.control),
-            None => child::start(command, &self.variables)
+            None => child::start(&self.words(command), &self.variables)
                 .map(|child| Running { child, below: None, without: None })
                 .map_err(NotStarted::from),
         };
@@ -224,6 +242,14 @@ impl Session {
         let _ = self.control.send(&ToCollector::Finish { pid, exit: ending.exit() });
         self.hear_out();
         ending
+    }
+
+    /// What starts the command.
+    fn words(&self, command: &[OsString]) -> Vec<OsString> {
+        let ignoring = self
+            .warn_signal
+            .and_then(|WarnSignal { name, .. }| ignoring::words(ignoring::way(name).as_ref(), name, command));
+        ignoring.unwrap_or_else(|| command.to_vec())
     }
 
     /// Ends without a command. A profiler that ran is worth a word in the log.

@@ -1,0 +1,45 @@
+use std::str::FromStr;
+
+/// Signals that batch systems are asked to send some time before they end a job.
+const KNOWN: [(&str, i32); 3] = [("USR1", 10), ("USR2", 12), ("XCPU", 24)];
+
+/// A signal that warns of the end of a job.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct WarnSignal {
+    /// As `kill -l` has it.
+    pub name: &'static str,
+    /// Its number.
+    pub number: i32,
+}
+
+/// Text that names no such signal.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("a job is warned by USR1, USR2 or XCPU, not by {0:?}")]
+pub struct WarnSignalError(String);
+
+impl FromStr for WarnSignal {
+    type Err = WarnSignalError;
+
+    fn from_str(text: &str) -> Result<WarnSignal, WarnSignalError> {
+        let word = text.trim().to_ascii_uppercase();
+        let word = word.strip_prefix("SIG").unwrap_or(&word);
+        let found = KNOWN.iter().find(|(name, number)| *name == word || number.to_string() == word);
+        let &(name, number) = found.ok_or_else(|| WarnSignalError(text.to_owned()))?;
+        Ok(WarnSignal { name, number })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_and_numbers_are_read() {
+        for text in ["USR1", "SIGUSR1", "sigusr1", " usr1 ", "10"] {
+            assert_eq!(text.parse(), Ok(WarnSignal { name: "USR1", number: 10 }), "{text}");
+        }
+        for text in ["", "KILL", "SIG", "TERM", "9", "USR3"] {
+            assert!(text.parse::<WarnSignal>().is_err(), "{text}");
+        }
+    }
+}
