@@ -154,6 +154,13 @@ pub struct MergeArgs {
     /// Threads of each merge rank [default: the cores that this process may use]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
     pub threads: Option<u16>,
+    /// For the end of a batch job: merge once, however often this is called, overwrite an older merge, and say in the
+    /// folder of the run, in merge.status (trace.status), what became of it
+    #[arg(long, conflicts_with = "dry_run")]
+    pub epilog: bool,
+    /// Seconds that such a merge may take. Another may begin then
+    #[arg(long, value_name = "SECONDS", default_value_t = 1800, value_parser = clap::value_parser!(u32).range(1..=604_800))]
+    pub lease: u32,
     /// Options from a preset (default, pytorch-training, inference-server, hpc-mpi, low-overhead, full) or a TOML file
     #[arg(long, value_name = "PRESET|FILE")]
     pub config: Option<PathBuf>,

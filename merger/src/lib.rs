@@ -7,6 +7,7 @@ pub mod cli;
 pub mod clock;
 pub mod collectives;
 pub mod comm;
+pub mod epilog;
 pub mod failure;
 pub mod input;
 pub mod merge;

@@ -1,18 +1,21 @@
 //! From arguments to an exit code: the same for both binaries.
 
 use crate::allocator::keep_freed_memory;
-use crate::cli::{Cli, Inspect, MergeArgs};
+use crate::cli::{Cli, Inspect, MergeArgs, TraceOrder};
 use crate::comm::Comm;
+use crate::epilog::{Begun, Epilog};
 use crate::failure::{Exit, Failure};
 use crate::merge::merge;
+use crate::report::Report;
 use crate::report::inspect::inspect;
 use crate::report::words::one_line;
 use crate::together::{from_rank_0, together};
-use crate::trace::job::trace;
+use crate::trace::job::{Traced, trace};
 use crate::trace::open::{Trace, open};
 use serde::Serialize;
 use std::io::{ErrorKind, Write};
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::path::PathBuf;
 use std::sync::Arc;
 
 /// How a run ended in this rank.
@@ -61,6 +64,38 @@ fn attempt(cli: &Cli, comm: &impl Comm) -> Result<(), Failure> {
         }
     }
     let order = args.trace_order().map_err(|failure| together(comm, failure))?;
+    if !args.epilog {
+        return merge_or_trace(comm, args, order.as_ref()).map(drop);
+    }
+    let epilog = match Epilog::begin(comm, args)? {
+        Begun::Merge(epilog) => epilog,
+        Begun::Nothing(why) => {
+            if comm.rank() == 0 && !args.quiet {
+                eprintln!("{why}");
+            }
+            return Ok(());
+        }
+    };
+    let made = merge_or_trace(comm, &MergeArgs { force: true, ..args.clone() }, order.as_ref());
+    epilog.end(made.as_ref().map(|Made { output, missing }| (output.as_path(), missing.clone())));
+    made.map(drop)
+}
+
+/// What was made.
+struct Made {
+    output: PathBuf,
+    /// What of the run is not in it.
+    missing: Option<String>,
+}
+
+impl Made {
+    fn of(report: &Report) -> Made {
+        Made { output: report.output.clone(), missing: report.lack().map(|(why, _)| why) }
+    }
+}
+
+fn merge_or_trace(comm: &impl Comm, args: &MergeArgs, order: Option<&TraceOrder>) -> Result<Made, Failure> {
+    let port = args.trace.serve;
     let cores = || std::thread::available_parallelism().map_or(1, usize::from);
     let threads = args.memory.threads(args.threads.map_or_else(cores, usize::from), 0);
     keep_freed_memory(args.memory.heap_piece(threads));
@@ -72,14 +107,21 @@ fn attempt(cli: &Cli, comm: &impl Comm) -> Result<(), Failure> {
     let _ = signal_hook::flag::register(signal_hook::consts::SIGXFSZ, Arc::default());
     match order {
         Some(order) => {
-            let traced = trace(comm, args, &order)?;
+            let traced = trace(comm, args, order)?;
             tell(comm, args, "trace", &traced, || traced.summary())?;
             let wanted = comm.rank() == 0 && (args.trace.open || port.is_some());
-            if wanted { open(&Trace::of(traced.output())?, port) } else { Ok(()) }
+            if wanted {
+                open(&Trace::of(traced.output())?, port)?;
+            }
+            Ok(match &traced {
+                Traced::Merged(report) => Made::of(report),
+                Traced::Direct { .. } => Made { output: traced.output().to_owned(), missing: None },
+            })
         }
         None => {
             let report = merge(comm, args)?;
-            tell(comm, args, "database", &report, || report.summary(args.dry_run))
+            tell(comm, args, "database", &report, || report.summary(args.dry_run))?;
+            Ok(Made::of(&report))
         }
     }
 }

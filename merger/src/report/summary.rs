@@ -246,6 +246,12 @@ impl Report {
 
     /// Why this run is not whole, for `--strict`, and the warning that says the same; `None` if it is.
     pub fn incomplete(&self) -> Option<(String, Option<String>)> {
+        let (fact, warning) = self.lack()?;
+        Some((format!("{fact}; merge without --strict to take what is there"), warning))
+    }
+
+    /// What of this run is missing, and the warning that says the same; `None` if nothing is.
+    pub fn lack(&self) -> Option<(String, Option<String>)> {
         let (fact, warning) = if let Some((path, reason)) = self.unreadable.first() {
             let fact = left_out(path, reason);
             (fact.clone(), Some(format!("left out: {fact}")))
@@ -261,8 +267,7 @@ impl Report {
             let both: Vec<String> = warning.iter().cloned().chain(loss).collect();
             (both.join("; "), warning)
         };
-        let without = "merge without --strict to take what is there";
-        (!fact.is_empty()).then(|| (format!("{fact}; {without}"), warning))
+        (!fact.is_empty()).then_some((fact, warning))
     }
 
     /// One line for each thing that is not whole.

@@ -1,0 +1,163 @@
+//! Who merges a run: a file that says until when. File systems of clusters may have no locks; they make a new file once.
+
+use super::now;
+use serde::{Deserialize, Serialize};
+use std::fmt;
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, ErrorKind, Read, Write};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+/// Begins the name; a number follows.
+const NAME: &str = "merge.lease.";
+/// Most bytes of one.
+const MAX_BYTES: u64 = 64 << 10;
+/// Merges that may have been killed with a lease.
+const MOST: u32 = 1000;
+
+/// A lease that this process has.
+#[derive(Debug)]
+pub(super) struct Lease {
+    path: PathBuf,
+    holder: Holder,
+}
+
+/// What stands in the file.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub(super) struct Holder {
+    host: String,
+    pid: u32,
+    /// Seconds since 1970.
+    until: u64,
+}
+
+impl fmt::Display for Holder {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "process {} on {}", self.pid, self.host)
+    }
+}
+
+impl Lease {
+    /// Seconds since 1970.
+    pub(super) fn until(&self) -> u64 {
+        self.holder.until
+    }
+
+    /// Lets others merge.
+    pub(super) fn give_back(self) {
+        // Who took longer than it had may find another's: that has another number, or another holder.
+        if read(&self.path).as_ref() == Some(&self.holder) {
+            let _ = fs::remove_file(&self.path);
+        }
+    }
+}
+
+/// Takes the lease of a folder, or says who has it. The file with the greatest number counts; one that has expired is
+/// followed by the next number, which one process alone can make.
+pub(super) fn take(folder: &Path, length: Duration) -> io::Result<Result<Lease, Holder>> {
+    let host = rustix::system::uname().nodename().to_string_lossy().into_owned();
+    loop {
+        let last = last_number(folder)?;
+        if let Some(number) = last
+            && let Some(holder) = holder(&path(folder, number), length)
+        {
+            return Ok(Err(holder));
+        }
+        let number = last.map_or(0, |number| number + 1);
+        if number > MOST {
+            return Err(io::Error::other(format!("{MOST} merges were killed here: remove {NAME}*")));
+        }
+        let holder = Holder { host: host.clone(), pid: std::process::id(), until: now() + length.as_secs() };
+        let path = path(folder, number);
+        match OpenOptions::new().write(true).create_new(true).mode(0o600).open(&path) {
+            Ok(mut file) => {
+                file.write_all(serde_json::to_string(&holder)?.as_bytes())?;
+                return Ok(Ok(Lease { path, holder }));
+            }
+            // Somebody was faster.
+            Err(error) if error.kind() == ErrorKind::AlreadyExists => {}
+            Err(error) => return Err(error),
+        }
+    }
+}
+
+fn path(folder: &Path, number: u32) -> PathBuf {
+    folder.join(format!("{NAME}{number}"))
+}
+
+fn last_number(folder: &Path) -> io::Result<Option<u32>> {
+    let mut last = None;
+    for entry in fs::read_dir(folder)? {
+        let name = entry?.file_name();
+        let number = name.to_str().and_then(|name| name.strip_prefix(NAME)?.parse().ok());
+        last = last.max(number);
+    }
+    Ok(last)
+}
+
+/// Who has a lease; `None` if it is over.
+fn holder(path: &Path, length: Duration) -> Option<Holder> {
+    match read(path) {
+        Some(holder) => Some(holder).filter(|holder| holder.until > now()),
+        // It is just being written, or its holder was killed before: a new file is somebody's.
+        None => {
+            let age =
+                fs::metadata(path).and_then(|found| found.modified()).ok()?.elapsed().unwrap_or_default();
+            let other = Holder { host: "another node".to_owned(), pid: 0, until: 0 };
+            (age < length).then_some(other)
+        }
+    }
+}
+
+fn read(path: &Path) -> Option<Holder> {
+    let mut text = String::new();
+    File::open(path).ok()?.take(MAX_BYTES).read_to_string(&mut text).ok()?;
+    serde_json::from_str(&text).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const HOUR: Duration = Duration::from_secs(3600);
+
+    #[test]
+    fn one_has_it_until_it_gives_it_back() {
+        let folder = tempfile::tempdir().unwrap();
+        let first = take(folder.path(), HOUR).unwrap().unwrap();
+        let other = take(folder.path(), HOUR).unwrap().unwrap_err();
+        assert_eq!((other.pid, &other), (std::process::id(), &first.holder));
+        first.give_back();
+        assert!(fs::read_dir(folder.path()).unwrap().next().is_none());
+        take(folder.path(), HOUR).unwrap().unwrap();
+    }
+
+    #[test]
+    fn one_that_is_over_is_followed_by_the_next() {
+        let folder = tempfile::tempdir().unwrap();
+        let killed = take(folder.path(), Duration::ZERO).unwrap().unwrap();
+        let next = take(folder.path(), HOUR).unwrap().unwrap();
+        assert!(next.path.ends_with("merge.lease.1"));
+        // The slow one comes back: the other's stays.
+        killed.give_back();
+        assert!(take(folder.path(), HOUR).unwrap().is_err());
+        next.give_back();
+        // A torn file is somebody's for a time.
+        fs::write(folder.path().join("merge.lease.7"), "{\"host\": ").unwrap();
+        assert!(take(folder.path(), HOUR).unwrap().is_err());
+        assert!(take(folder.path(), Duration::ZERO).unwrap().unwrap().path.ends_with("merge.lease.8"));
+    }
+
+    #[test]
+    fn of_many_at_once_one_gets_it() {
+        let folder = tempfile::tempdir().unwrap();
+        take(folder.path(), Duration::ZERO).unwrap().unwrap();
+        let taken = std::thread::scope(|scope| {
+            let threads: Vec<_> =
+                (0..16).map(|_| scope.spawn(|| take(folder.path(), HOUR).unwrap().is_ok())).collect();
+            threads.into_iter().map(|thread| thread.join().unwrap()).filter(|taken| *taken).count()
+        });
+        assert_eq!(taken, 1);
+    }
+}

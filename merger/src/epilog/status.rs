@@ -1,0 +1,173 @@
+//! What became of a merge: a small JSON file in the folder of the run.
+
+use serde::{Deserialize, Serialize};
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, Read, Write};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
+use std::time::{SystemTime, UNIX_EPOCH};
+
+/// Most bytes of one.
+const MAX_BYTES: u64 = 64 << 10;
+/// Most bytes of a reason.
+const MAX_WHY: usize = 4096;
+
+/// How a merge stands.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum State {
+    /// It runs, or was killed: see `until`.
+    Merging,
+    /// All that was recorded is in the output.
+    Done,
+    /// What is in the output is right, and something of the run is missing.
+    Partial,
+    /// There is no new output.
+    Failed,
+}
+
+/// What became of a merge.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct Status {
+    /// How it stands.
+    pub state: State,
+    /// Why, in one line.
+    pub why: String,
+    /// The database, or the folder of traces.
+    pub output: Option<PathBuf>,
+    /// Of which inputs.
+    pub inputs: Inputs,
+    /// Seconds since 1970.
+    pub begun: u64,
+    /// Seconds since 1970; a merge that has not ended by then was killed.
+    pub until: u64,
+    /// Seconds since 1970.
+    pub ended: Option<u64>,
+    /// Of rpd-merge.
+    pub version: String,
+}
+
+/// The inputs of a merge, as far as it takes to see whether others came.
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+pub struct Inputs {
+    /// How many.
+    pub files: u64,
+    /// Of all together.
+    pub bytes: u64,
+    /// When the last one was written, nanoseconds since 1970.
+    pub newest: u64,
+}
+
+impl Inputs {
+    /// Looks at files. One that is gone counts as empty.
+    pub(super) fn of<'a>(files: impl Iterator<Item = &'a Path>) -> Inputs {
+        let mut inputs = Inputs::default();
+        for path in files {
+            inputs.files += 1;
+            let Ok(found) = fs::metadata(path) else { continue };
+            let written = found.modified().ok().and_then(|time| time.duration_since(UNIX_EPOCH).ok());
+            inputs.bytes += found.len();
+            inputs.newest = inputs.newest.max(written.map_or(0, |time| time.as_nanos() as u64));
+        }
+        inputs
+    }
+}
+
+impl Status {
+    /// Of a merge that begins.
+    pub(super) fn begin(inputs: Inputs, until: u64) -> Status {
+        Status {
+            state: State::Merging,
+            why: "it has not ended: if the time is past `until`, it was killed, and can be begun again"
+                .to_owned(),
+            output: None,
+            inputs,
+            begun: now(),
+            until,
+            ended: None,
+            version: env!("CARGO_PKG_VERSION").to_owned(),
+        }
+    }
+
+    pub(super) fn end(&mut self, state: State, why: &str, output: Option<&Path>) {
+        let line = why.lines().next().unwrap_or_default();
+        let mut length = line.len().min(MAX_WHY);
+        while !line.is_char_boundary(length) {
+            length -= 1;
+        }
+        (self.state, self.why, self.ended) = (state, line[..length].to_owned(), Some(now()));
+        self.output = output.map(Path::to_owned);
+    }
+
+    /// The output, if it was made of these inputs and is there.
+    pub(super) fn into_output(self, inputs: &Inputs) -> Option<PathBuf> {
+        let is_made = matches!(self.state, State::Done | State::Partial) && self.inputs == *inputs;
+        self.output.filter(|output| is_made && output.exists())
+    }
+
+    /// Puts it in the place of the last one, whole.
+    pub(super) fn write(&self, path: &Path) -> io::Result<()> {
+        let own = path.with_extension(format!("status.{}", std::process::id()));
+        let written = || {
+            let mut file =
+                OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&own)?;
+            file.write_all((serde_json::to_string_pretty(self)? + "\n").as_bytes())?;
+            fs::rename(&own, path)
+        };
+        written().inspect_err(|_| drop(fs::remove_file(&own)))
+    }
+}
+
+/// The name of the file: traces have their own.
+pub(super) fn name(is_trace: bool) -> &'static str {
+    if is_trace { "trace.status" } else { "merge.status" }
+}
+
+/// The last one, if there is one that can be read.
+pub(super) fn read(path: &Path) -> Option<Status> {
+    let mut text = String::new();
+    File::open(path).ok()?.take(MAX_BYTES).read_to_string(&mut text).ok()?;
+    serde_json::from_str(&text).ok()
+}
+
+/// Seconds since 1970.
+pub(super) fn now() -> u64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_status_counts_while_its_inputs_and_its_output_are_there() {
+        let folder = tempfile::tempdir().unwrap();
+        let place = |name: &str| folder.path().join(name);
+        let (shard, output, path) = (place("rank-00000.rpdshard"), place("trace.db"), place(name(false)));
+        fs::write(&shard, "one").unwrap();
+        fs::write(&output, "").unwrap();
+        let inputs = || Inputs::of([shard.as_path()].into_iter());
+        let mut status = Status::begin(inputs(), now());
+        status.write(&path).unwrap();
+        assert_eq!(read(&path).unwrap().into_output(&inputs()), None, "it runs");
+        status.end(
+            State::Partial,
+            &format!("rank 1 is missing{}\nnot this", "é".repeat(4000)),
+            Some(&output),
+        );
+        status.write(&path).unwrap();
+        let back = read(&path).unwrap();
+        assert_eq!(back, status);
+        assert!(back.why.len() <= MAX_WHY);
+        assert_eq!(back.clone().into_output(&inputs()), Some(output.clone()));
+        fs::write(&shard, "more").unwrap();
+        assert_eq!(back.clone().into_output(&inputs()), None, "a shard has grown");
+        fs::write(&shard, "one").unwrap();
+        assert_eq!(back.clone().into_output(&inputs()), None, "a shard was written again");
+        let mut again = back;
+        again.inputs = inputs();
+        fs::remove_file(&output).unwrap();
+        assert_eq!(again.into_output(&inputs()), None, "the output is gone");
+        assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 2, "nothing is left");
+    }
+}
