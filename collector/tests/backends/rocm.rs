@@ -51,7 +51,7 @@ fn beside(rocm: &Rocm, begin: &str) -> Vec<String> {
 fn tables_and_texts_of_a_profiler_come_to_the_shards() {
     let Some(rocm) = Rocm::new(&ROCPROFV3) else { return };
     let mut command = rocm.collect();
-    runs_as_ever(command.env("STAND_IN", "tables").args(["--backend", "rocprofv3", "--share-group"]));
+    runs_as_ever(command.env("STAND_IN", "tables").args(["--backend", "rocprofv3", "--share", "group"]));
     let names = beside(&rocm, "rank-00003.rocprofv3.");
     let [table, unknown] = &names[..] else { panic!("{names:?}") };
     assert!(table.ends_with("_kernel_stats.csv") && unknown.ends_with("_results.otf2"), "{names:?}");
