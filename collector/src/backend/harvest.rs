@@ -306,7 +306,7 @@ impl Gathering<'_> {
         if tells_environment(path) {
             self.lost = true;
             warn(format_args!(
-                "warning: {} is not copied: it tells the environment of the program, where secrets may be",
+                "warning: {} is not copied: it may tell the environment of the program, where secrets may be",
                 path.display()
             ));
             return;

@@ -4,7 +4,7 @@ as their documents say, starts the program, and leaves a real file of the format
 
 STAND_IN says what goes wrong: fails, hangs, silent, cut, forks; deaf: hangs, with a child, and SIGTERM ends it with a
 status; crashes-behind, hangs-behind: when the program has ended; leaves: while it runs; passes: it runs it twice; tables: it
-leaves tables, too; tree: its database has several processes; nodes: of several nodes; about: it leaves JSON about itself.
+leaves tables, too; tree: its database has several processes; nodes: of several nodes; about: it leaves JSON about itself, and a torn database.
 STAND_IN_AGE=old is a release of ROCm 6.
 """
 import json
@@ -131,6 +131,8 @@ def files_of(pid, words):
                 json.dump(about, out, indent=4)
             with open(os.path.join(folder, "other.json"), "w") as out:
                 json.dump({"calls": [1] * 10**6, "environment": {"MY_TOKEN": "hunter2"}}, out)
+            with open(os.path.join(folder, "torn.db"), "w") as out:
+                out.write("a page of a database that has lost its first one: MY_TOKEN=hunter2")
         if WRONG == "tables":
             open(os.path.join(folder, "%d_kernel_stats.csv" % pid), "w").write('"Name","Calls","TotalDurationNs"\n')
             open(os.path.join(folder, "%d_results.otf2" % pid), "w").write("OTF2")

@@ -120,11 +120,11 @@ fn a_database_that_is_no_shard_stays_on_the_node_and_is_named() {
 }
 
 #[test]
-fn json_that_tells_the_environment_is_not_copied_whatever_its_name_is() {
+fn what_tells_the_environment_is_not_copied_whatever_its_name_is() {
     let Some(rocm) = Rocm::new(&ROCPROFV3) else { return };
     runs_as_ever(rocm.collect().env("STAND_IN", "about").args(["--backend", "rocprofv3"]));
     assert_eq!(with_the_secret(&rocm), [""; 0]);
-    for name in ["mine.json", "other.json"] {
+    for name in ["mine.json", "other.json", "torn.db"] {
         assert!(rocm.log().contains(&format!("{name} is not copied")), "{}", rocm.log());
     }
     assert_eq!((rocm.shards("rocprofv3").len(), rocm.left().len()), (1, 1), "{}", rocm.log());

@@ -7,6 +7,9 @@ use std::path::Path;
 
 /// How much of a header is looked at.
 const HEAD_BYTES: u64 = 4096;
+/// How a SQLite database begins, and what one is called whose beginning is lost.
+const SQLITE: &[u8] = b"SQLite format 3\0";
+const DATABASES: [&str; 4] = ["db", "rpd", "sqlite", "sqlite3"];
 /// What some writers put in front of UTF-8.
 const BYTE_ORDER: &[u8] = b"\xef\xbb\xbf";
 /// Bytes that are searched at once.
@@ -51,10 +54,11 @@ fn is_of_sys(head: &[u8]) -> bool {
         .any(|known| name.strip_prefix(known.as_bytes()).is_some_and(|rest| rest.first() == Some(&b'"')))
 }
 
-/// Whether a file may tell the variables of a program, among which are its secrets: one that rocprof-sys wrote about the
-/// run, or with a member of JSON that is called like that. What cannot be read tells nothing.
+/// Whether a file may tell the variables of a program, among which are its secrets: a database, one that rocprof-sys
+/// wrote about the run, or with a member of JSON that is called like that. What cannot be read tells nothing.
 pub fn tells_environment(path: &Path) -> bool {
-    find_environment(path).unwrap_or(false)
+    let is_ending = |ending: &&str| path.extension().is_some_and(|found| found.eq_ignore_ascii_case(ending));
+    DATABASES.iter().any(is_ending) || find_environment(path).unwrap_or(false)
 }
 
 fn find_environment(path: &Path) -> io::Result<bool> {
@@ -68,7 +72,10 @@ fn find_environment(path: &Path) -> io::Result<bool> {
             return Ok(false);
         }
         let new = bytes.get(before..).unwrap_or_default();
-        if is_first && is_of_sys(new.strip_prefix(BYTE_ORDER).unwrap_or(new)) {
+        let is_told = |head: &[u8]| {
+            head.starts_with(SQLITE) || is_of_sys(head.strip_prefix(BYTE_ORDER).unwrap_or(head))
+        };
+        if is_first && is_told(new) {
             return Ok(true);
         }
         is_first = false;
@@ -112,13 +119,14 @@ mod tests {
         assert!(tells(b"\xef\xbb\xbf {\n\"rocprofiler-systems\": {}}"));
         assert!(tells(b"[{\"Environment\" : [\"A=1\"]}]"));
         assert!(!tells(b"{\"timemories\": {\"kinds\": [\"environments\", \"environment of\"]}}"));
-        assert!(!tells(b""));
+        assert!(!tells(b"") && tells(b"SQLite format 3\0and pages"));
         for place in SEARCH_BYTES - 14..SEARCH_BYTES + 2 {
             let mut bytes = vec![b' '; place];
             bytes.extend(b"\"environment\": {}");
             assert!(tells(&bytes), "{place}");
         }
         assert!(!tells_environment(&folder.path().join("not there")));
+        assert!(tells_environment(Path::new("1_results.db")), "whatever is left of it");
     }
 
     #[test]
