@@ -268,7 +268,7 @@ fn processes_with_a_set_of_tables_each_become_one_shard() {
         );
     }
     let input = in_one_file(&job.inputs[..2]);
-    let shards = shards(&[input.clone()], &job.beside("shards"));
+    let shards = shards(std::slice::from_ref(&input), &job.beside("shards"));
     let shard = Shard::open(&shards[0]).unwrap();
     assert_eq!((shard.processes.len(), rows_of(&shard, EVENT).len()), (2, 2));
     let (left, right) = (merged(&shards, &job.beside("a.db")), merged(&[input], &job.beside("b.db")));
@@ -283,7 +283,7 @@ fn processes_with_a_set_of_tables_each_become_one_shard() {
 fn processes_in_one_set_of_tables_are_told_apart() {
     let job = DatabaseJob::small();
     let input = in_one_set(&job);
-    let shards = shards(&[input.clone()], &job.beside("shards"));
+    let shards = shards(std::slice::from_ref(&input), &job.beside("shards"));
     let shard = Shard::open(&shards[0]).unwrap();
     let ranks: Vec<_> = shard.processes.values().map(|process| process.rank).collect();
     assert_eq!(ranks, [Some(0), Some(1)]);
