@@ -43,7 +43,8 @@ pub fn translate<W: Write>(path: &Path, sink: W, owner: &Owner) -> Result<(W, Tr
     let mut lines = open(path)?;
     let head = Head::read(&mut lines, path)?;
     let shard = ShardWriter::of_owner(sink, owner)?;
-    let mut writer = Writer { shard, told: Translation::default(), seen: vec![None; head.instances.len()], timed: (0, 0) };
+    let mut writer =
+        Writer { shard, told: Translation::default(), seen: vec![None; head.instances.len()], timed: (0, 0) };
     for process in processes(&head, &writer.seen) {
         writer.shard.process(&process)?;
     }

@@ -15,7 +15,10 @@ fn event(number: usize) -> String {
 
 fn file(events: usize) -> String {
     let events: Vec<String> = (0..events).map(event).collect();
-    of_events("\"baseTimeNanoseconds\": 1763800000000000007, ", &events.iter().map(String::as_str).collect::<Vec<_>>())
+    of_events(
+        "\"baseTimeNanoseconds\": 1763800000000000007, ",
+        &events.iter().map(String::as_str).collect::<Vec<_>>(),
+    )
 }
 
 #[test]
@@ -172,7 +175,8 @@ fn values_that_make_no_sense_are_counted_in_the_ledger() {
         r#"{"ph":"B","name":"begins","pid":1,"tid":1,"ts":1}"#,
         r#"{}"#,
     ];
-    let (contents, translation) = translated(&of_events("\"baseTimeNanoseconds\": 1763800000000000001, ", &bad));
+    let (contents, translation) =
+        translated(&of_events("\"baseTimeNanoseconds\": 1763800000000000001, ", &bad));
     assert_eq!((contents.spans().len(), translation.lost), (0, bad.len() as u64));
     assert_eq!(contents.losses.iter().filter_map(|loss| loss.rows).sum::<u64>(), bad.len() as u64);
     assert!(!translation.warnings.is_empty());

@@ -173,7 +173,8 @@ fn times_that_no_wall_clock_showed_are_told_with_their_year() {
         ("-1763800000000000000", OPERATOR, "1914"),
         ("1763800000000000000", absolute, "2081"),
     ] {
-        let (_, translation) = translated(&of_events(&format!("\"baseTimeNanoseconds\": {base}, "), &[event]));
+        let (_, translation) =
+            translated(&of_events(&format!("\"baseTimeNanoseconds\": {base}, "), &[event]));
         let [line] = &translation.warnings[..] else { panic!("{:?}", translation.warnings) };
         assert!(line.contains(&format!("in the year {year},")) && line.contains("DO NOT LINE UP"), "{line}");
     }
