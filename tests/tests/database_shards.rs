@@ -3,10 +3,15 @@
 
 use rpd_rocpd::TranslateError;
 use rpd_shard::Shard;
+use rpd_shard::file::BlockKind;
 use rpd_shard::file::Owner;
+use rpd_shard::model::rocpd::{EVENT, KERNEL_DISPATCH};
 use rpd_shard::record::RunIdentity;
-use rpd_tests::databases::{DatabaseJob, change};
+use rpd_tests::content::differences;
+use rpd_tests::databases::{DatabaseJob, change, content_of};
 use rpd_tests::harness::{Database, losses, rpd_merge};
+use rusqlite::Connection;
+use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -67,7 +72,7 @@ fn assert_same(left: &Database, right: &Database) {
         left.iter().map(|(table, rows)| (table, rows.len())).collect::<Vec<_>>(),
         right.iter().map(|(table, rows)| (table, rows.len())).collect::<Vec<_>>()
     );
-    assert!(left.iter().map(|(_, rows)| rows.len()).sum::<usize>() > 1_000);
+    assert!(left.iter().map(|(_, rows)| rows.len()).sum::<usize>() > 500);
     for ((table, left), (_, right)) in left.iter().zip(&right) {
         for (a, b) in left.iter().zip(right) {
             assert_eq!(a, b, "{table}");
@@ -189,10 +194,144 @@ fn a_shard_that_is_full_counts_the_rest_of_the_rows() {
     assert_eq!(written + lost, told.rows.values().sum::<u64>());
 }
 
+/// Copies the tables of other databases into the first one, as a profiler does that writes one file for a tree of
+/// processes.
+fn in_one_file(inputs: &[PathBuf]) -> PathBuf {
+    let [first, others @ ..] = inputs else { panic!("no database") };
+    let database = Connection::open(first).unwrap();
+    for other in others {
+        database.execute("ATTACH ? AS other", [other.to_str().unwrap()]).unwrap();
+        let tables: Vec<(String, String)> = {
+            let sql = "SELECT name, sql FROM other.sqlite_master WHERE type = 'table' AND name LIKE 'rocpd%'";
+            let mut tables = database.prepare(sql).unwrap();
+            let tables = tables.query_map([], |row| Ok((row.get(0)?, row.get(1)?))).unwrap();
+            tables.collect::<Result<_, _>>().unwrap()
+        };
+        assert!(tables.len() > 15);
+        for (name, sql) in tables {
+            database.execute_batch(&sql).unwrap();
+            let insert = format!("INSERT INTO main.\"{name}\" SELECT * FROM other.\"{name}\"");
+            database.execute_batch(&insert).unwrap();
+        }
+        database.execute_batch("DETACH other").unwrap();
+    }
+    first.clone()
+}
+
+/// Tables whose rows have an event.
+const WITH_EVENTS: [&str; 7] =
+    ["arg", "pmc_event", "region", "sample", "kernel_dispatch", "memory_copy", "memory_allocate"];
+
+/// The first two databases of a job in one set of tables, their rows in no order, as if no merge had made it.
+fn in_one_set(job: &DatabaseJob) -> PathBuf {
+    let path = job.beside("one-set.db");
+    let _ = rpd_merge().arg("-o").arg(&path).args(&job.inputs[..2]).run().success();
+    let spread = |column: &str| format!("-({column} * 7919 % 1000003) - 10");
+    let spread_column = |table: &str, column: &str| {
+        format!("UPDATE \"rocpd_{table}<uuid>\" SET {column} = {}", spread(column))
+    };
+    let mut statements = vec![
+        "DELETE FROM \"rocpd_metadata<uuid>\" WHERE tag LIKE 'rpd.%'".to_owned(),
+        "UPDATE \"rocpd_info_process<uuid>\" SET extdata = '{}'".to_owned(),
+        spread_column("event", "id"),
+        spread_column("region", "id"),
+    ];
+    let database = Database::open(&path);
+    let has_events =
+        |table: &&&str| database.number(&format!("SELECT count(event_id) FROM rocpd_{table}")) > 0;
+    statements.extend(WITH_EVENTS.iter().filter(has_events).map(|table| spread_column(table, "event_id")));
+    assert!(statements.len() > 6, "{statements:?}");
+    drop(database);
+    change(&path, &statements.iter().map(String::as_str).collect::<Vec<_>>());
+    path
+}
+
+/// How many rows each process of a shard has in a table.
+fn rows_of(shard: &Shard, table: rpd_shard::model::TableId) -> BTreeMap<u32, u64> {
+    let mut rows = BTreeMap::new();
+    for block in shard.blocks().iter().filter(|block| block.header.kind == BlockKind::Rows(table)) {
+        *rows.entry(block.header.source).or_default() += u64::from(block.header.rows);
+    }
+    rows
+}
+
 #[test]
-fn several_processes_in_one_file_are_no_shard() {
+fn processes_with_a_set_of_tables_each_become_one_shard() {
     let job = DatabaseJob::small();
-    let _ = job.merge(&[]).success();
-    let refused = rpd_rocpd::translate(&job.output(), Vec::new(), &owner());
-    assert!(matches!(refused, Err(TranslateError::NotOne { .. })));
+    for (input, extra) in [(0, "extra"), (1, "more"), (1, "extra")] {
+        change(
+            &job.inputs[input],
+            &[
+                &format!("CREATE TABLE \"rocpd_{extra}<uuid>\" (id INTEGER PRIMARY KEY, note TEXT)"),
+                &format!("INSERT INTO \"rocpd_{extra}<uuid>\" VALUES (-5, '{extra} of {input}'), (3, NULL)"),
+            ],
+        );
+    }
+    let input = in_one_file(&job.inputs[..2]);
+    let shards = shards(std::slice::from_ref(&input), &job.beside("shards"));
+    let shard = Shard::open(&shards[0]).unwrap();
+    assert_eq!((shard.processes.len(), rows_of(&shard, EVENT).len()), (2, 2));
+    let (left, right) = (merged(&shards, &job.beside("a.db")), merged(&[input], &job.beside("b.db")));
+    assert_same(&left, &right);
+    let notes =
+        |table: &str| left.rows(&format!("SELECT note FROM rocpd_{table} WHERE note IS NOT NULL ORDER BY 1"));
+    assert_eq!(notes("extra"), [["'extra of 0'"], ["'extra of 1'"]]);
+    assert_eq!(notes("more"), [["'more of 1'"]]);
+}
+
+#[test]
+fn processes_in_one_set_of_tables_are_told_apart() {
+    let job = DatabaseJob::small();
+    let input = in_one_set(&job);
+    let shards = shards(std::slice::from_ref(&input), &job.beside("shards"));
+    let shard = Shard::open(&shards[0]).unwrap();
+    let ranks: Vec<_> = shard.processes.values().map(|process| process.rank).collect();
+    assert_eq!(ranks, [Some(0), Some(1)]);
+    for table in [EVENT, KERNEL_DISPATCH] {
+        let found = rows_of(&shard, table);
+        let single = |input: &PathBuf| {
+            let sql = format!("SELECT count(*) FROM {table}");
+            Database::open(input).number(&sql) as u64
+        };
+        assert_eq!(
+            found,
+            BTreeMap::from([(1, single(&job.inputs[0])), (2, single(&job.inputs[1]))]),
+            "{table}"
+        );
+    }
+    let (left, right) = (job.beside("a.db"), job.beside("b.db"));
+    assert_eq!(losses(&merged(&shards, &left)), []);
+    merged(&[input], &right);
+    for path in [&left, &right] {
+        // A shard does not know it of a file.
+        change(path, &["UPDATE \"rocpd_info_process<uuid>\" SET ppid = -1"]);
+    }
+    assert_eq!(differences(&content_of(&[left]), &content_of(&[right])), "");
+}
+
+/// Why a database is no shard.
+fn refusal(input: &Path) -> &'static str {
+    match rpd_rocpd::translate(input, Vec::new(), &owner()) {
+        Err(TranslateError::Unfit { what, .. }) => what,
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn what_cannot_be_told_apart_is_no_shard() {
+    let job = DatabaseJob::small();
+    assert_eq!(
+        refusal(&in_one_file(&[job.inputs[2].clone(), job.inputs[0].clone()])),
+        "has processes of several nodes"
+    );
+    let _ = rpd_merge().arg("-o").arg(job.output()).args(&job.inputs[..2]).run().success();
+    assert_eq!(refusal(&job.output()), "is the output of a merge");
+    let input = in_one_set(&job);
+    let other_agent = "UPDATE \"rocpd_kernel_dispatch<uuid>\" SET agent_id = \
+                       (SELECT max(id) FROM rocpd_info_agent) WHERE id = (SELECT min(id) FROM rocpd_kernel_dispatch)";
+    change(&input, &[other_agent]);
+    assert_eq!(refusal(&input), "has rows that belong to several of its processes");
+    let wider = "ALTER TABLE \"rocpd_region<uuid>\" ADD COLUMN note TEXT";
+    change(&job.inputs[1], &[wider]);
+    assert_eq!(refusal(&in_one_file(&job.inputs[..2])), "has sets of tables with different columns");
 }

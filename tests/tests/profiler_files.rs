@@ -206,8 +206,9 @@ fn tables_of_omnistat_are_counters_and_those_of_rocprof_are_refused() {
     assert_eq!(database.number("SELECT max(timestamp) - min(timestamp) FROM rocpd_sample"), 1_000_000_000);
     // A trace of it has a counter for each node.
     let trace = folder.path().join("t.json.gz");
-    let _ =
+    let outcome =
         rpd_merge().args(["--format", "chrome-json", "--force", "-o"]).arg(&trace).arg(&path).run().success();
+    assert!(outcome.stderr.contains("its times are in whole seconds"), "{outcome}");
 
     let table = folder.path().join("kernel_trace.csv");
     for (header, words) in [

@@ -75,10 +75,10 @@ def child(port):
 if __name__ == "__main__":
     context = mp.get_context(METHOD)
     children = [context.Process(target=child, args=(port,)) for port in (PORT, 0)]
-    for child in children:
-        child.start()
-    for child in children:
-        child.join()
+    for process in children:
+        process.start()
+    for process in children:
+        process.join()
 "#;
 
 /// A program with a profiler of its own.

@@ -1,7 +1,8 @@
 //! What profilers left on the node, as shards beside the rank's own.
 //!
 //! This runs in the collector process when the command has ended. A file that cannot be a shard is told, and its
-//! folder stays: nothing is thrown away that is nowhere else.
+//! folder stays: nothing is thrown away that is nowhere else. Shards mask secrets. What is copied as it is does not, so
+//! no database is, and nothing that tells an environment.
 
 use super::debug_agent::{self, DUMP, Fault};
 use super::found::{Found, files_in, flat_name, is_trace};
@@ -13,13 +14,14 @@ use rpd_shard::ShardWriter;
 use rpd_shard::file::{KnownProcesses, Owner, WriteError};
 use rpd_shard::model::{Value, native, rocpd};
 use rpd_shard::record::{ClockSet, Exit, Process, RunIdentity};
-use rpd_translate::{Format, format_of, translate};
+use rpd_translate::{Format, format_of, tells_environment, translate};
 use rustix::process::Signal;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
 use std::ffi::OsString;
-use std::fs::{self, File};
+use std::fs::{self, File, Permissions};
 use std::io::{self, BufWriter, Read, Write};
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
 /// Lines about one file.
@@ -28,6 +30,8 @@ const MAX_TOLD: usize = 5;
 const MAX_TEXT: u64 = 64 << 20;
 /// Bytes that are written at once.
 const WRITE_BYTES: usize = 1 << 20;
+/// Permissions of a copy.
+const COPY_MODE: u32 = 0o600;
 /// Texts of one profiler that are fetched.
 const MAX_TEXTS: usize = 200;
 
@@ -234,10 +238,7 @@ impl Gathering<'_> {
                 if !has_rows {
                     let _ = fs::remove_file(&name);
                 }
-                if format == Format::RocPd && !has_rows && self.copy(&label, "db", path).is_ok() {
-                    warn(format_args!("{backend}: {reason}"));
-                    return true;
-                }
+                // It is not copied as it is: databases have the whole environment.
                 self.lost = true;
                 warn(format_args!("warning: {backend}: {reason}"));
                 false
@@ -245,13 +246,14 @@ impl Gathering<'_> {
         }
     }
 
-    /// Copies a file to the run's folder as it is.
+    /// Copies a file to the run's folder as it is, for the user alone: nothing in it is masked.
     fn copy(&self, label: &str, ending: &str, path: &Path) -> io::Result<()> {
         let mut from = File::open(path)?;
         if from.metadata()?.len() > self.target.place.max_bytes {
             return Err(io::Error::other("it is larger than --max-size"));
         }
         let (mut to, name) = self.target.place.create_beside(label, ending).map_err(io::Error::other)?;
+        to.set_permissions(Permissions::from_mode(COPY_MODE))?;
         io::copy(&mut from, &mut to).map(drop).inspect_err(|_| drop(fs::remove_file(&name)))
     }
 
@@ -301,6 +303,14 @@ impl Gathering<'_> {
     }
 
     fn keep_as(&mut self, label: &str, ending: &str, path: &Path) {
+        if tells_environment(path) {
+            self.lost = true;
+            warn(format_args!(
+                "warning: {} is not copied: it may tell the environment of the program, where secrets may be",
+                path.display()
+            ));
+            return;
+        }
         if let Err(error) = self.copy(label, ending, path) {
             self.lost = true;
             warn(format_args!("warning: {} cannot be copied: {error}", path.display()));

@@ -37,6 +37,10 @@ const TELL_EVERY: Duration = Duration::from_secs(1);
 /// Who is killed together with us is gone after this time.
 const TIME_TO_FOLLOW: Duration = Duration::from_millis(500);
 
+/// What writes down how the command ended has this long.
+const TIME_TO_WRITE: Duration = Duration::from_secs(2);
+/// Time between two looks for that.
+const LOOK_EVERY: Duration = Duration::from_millis(5);
 /// Who was killed is gone by then, unless the kernel cannot let go of it.
 const TIME_TO_DIE: Duration = Duration::from_secs(5);
 
@@ -264,7 +268,14 @@ fn until_the_end(
     // A launcher that ends a job kills both.
     let together = process.wait(Some(TIME_TO_FOLLOW));
     process.wait(None);
-    let exit = scratch.and_then(mark::Record::read).and_then(|record| record.ending);
+    // Who stands between a profiler and the command writes it down as soon as it knows.
+    let ending = || scratch.and_then(mark::Record::read).and_then(|record| record.ending);
+    let until = Instant::now() + TIME_TO_WRITE;
+    let mut exit = ending();
+    while exit.is_none() && above.is_some() && Instant::now() < until {
+        std::thread::sleep(LOOK_EVERY);
+        exit = ending();
+    }
     let what = if together { "and the command ended with it" } else { "the command ran on without it" };
     let how =
         exit.map_or("how the command ended is not known".to_owned(), |exit| format!("it ended with {exit}"));

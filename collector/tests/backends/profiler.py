@@ -4,11 +4,12 @@ as their documents say, starts the program, and leaves a real file of the format
 
 STAND_IN says what goes wrong: fails, hangs, silent, cut, forks; deaf: hangs, with a child, and SIGTERM ends it with a
 status; crashes-behind, hangs-behind: when the program has ended; leaves: while it runs; passes: it runs it twice; tables: it
-leaves tables, too.
+leaves tables, too; tree: its database has several processes; nodes: of several nodes; about: it leaves JSON about itself, and a torn database.
 STAND_IN_AGE=old is a release of ROCm 6.
 """
 import json
 import os
+import re
 import signal
 import sqlite3
 import sys
@@ -34,23 +35,43 @@ def note(kind, words):
 
 
 def database(path, pid):
+    """Of one process; of three for a tree, two of which share a set of tables."""
     schema = open(os.path.join(HERE, "schema.sql")).read()
     uuid = open(os.path.join(HERE, "uuid")).read().strip()
+    is_tree = WRONG in ("tree", "nodes")
     db = sqlite3.connect(path)
     db.executescript("PRAGMA foreign_keys = OFF;" + schema)
-    now = time.clock_gettime_ns(time.CLOCK_BOOTTIME)
-    for tag, value in [("schema_version", "3.0.0"), ("uuid", uuid), ("guid", uuid[1:].replace("_", "-"))]:
-        db.execute(f'INSERT INTO "rocpd_metadata{uuid}" (tag, value) VALUES (?, ?)', (tag, value))
-    db.execute(f'INSERT INTO "rocpd_string{uuid}" (id, string) VALUES (1, \'HIP_RUNTIME_API\'), (2, \'hipLaunchKernel\')')
-    db.execute(f'INSERT INTO "rocpd_info_node{uuid}" (id, hash, machine_id, hostname) VALUES (77, 77, \'other\', \'elsewhere\')')
-    db.execute(f'INSERT INTO "rocpd_info_process{uuid}" (id, nid, ppid, pid, command, start) VALUES (?, 77, 1, ?, \'app\', ?)', (pid, pid, now - 10**9))
-    db.execute(f'INSERT INTO "rocpd_info_thread{uuid}" (id, nid, ppid, pid, tid) VALUES (?, 77, 1, ?, ?)', (pid, pid, pid))
-    for i in range(CALLS):
-        db.execute(f'INSERT INTO "rocpd_event{uuid}" (id, category_id, stack_id) VALUES (?, 1, ?)', (i + 1, i + 1))
-        row = (3 * i - 20, pid, pid, now - 10**9 + 1000 * i, now - 10**9 + 1000 * i + 500, i + 1)
-        db.execute(f'INSERT INTO "rocpd_region{uuid}" (id, nid, pid, tid, start, end, name_id, event_id) VALUES (?, 77, ?, ?, ?, ?, 2, ?)', row)
+    fill(db, uuid, [pid, pid + 1] if is_tree else [pid], "elsewhere")
+    if is_tree:
+        # The views are there once.
+        other = uuid[:-1] + "8"
+        for table in re.findall("CREATE TABLE[^;]*;", schema):
+            db.execute(table.replace(uuid, other).replace(guid_of(uuid), guid_of(other)))
+        fill(db, other, [pid + 2], "elsewhere" if WRONG == "tree" else "far")
     db.commit()
     db.close()
+
+
+def guid_of(uuid):
+    return uuid[1:].replace("_", "-")
+
+
+def fill(db, uuid, pids, host):
+    now = time.clock_gettime_ns(time.CLOCK_BOOTTIME)
+    for tag, value in [("schema_version", "3.0.0"), ("uuid", uuid), ("guid", guid_of(uuid))]:
+        db.execute(f'INSERT INTO "rocpd_metadata{uuid}" (tag, value) VALUES (?, ?)', (tag, value))
+    db.execute(f'INSERT INTO "rocpd_string{uuid}" (id, string) VALUES (1, \'HIP_RUNTIME_API\'), (2, \'hipLaunchKernel\')')
+    db.execute(f'INSERT INTO "rocpd_info_node{uuid}" (id, hash, machine_id, hostname) VALUES (77, 77, \'other\', ?)', (host,))
+    command = "app --token=hunter2"
+    environment = json.dumps({"MY_TOKEN": "hunter2"})
+    for number, pid in enumerate(pids):
+        first = number * CALLS
+        db.execute(f'INSERT INTO "rocpd_info_process{uuid}" (id, nid, ppid, pid, command, start, environment) VALUES (?, 77, 1, ?, ?, ?, ?)', (pid, pid, command, now - 10**9, environment))
+        db.execute(f'INSERT INTO "rocpd_info_thread{uuid}" (id, nid, ppid, pid, tid) VALUES (?, 77, 1, ?, ?)', (pid, pid, pid))
+        for i in range(CALLS):
+            db.execute(f'INSERT INTO "rocpd_event{uuid}" (id, category_id, stack_id) VALUES (?, 1, ?)', (first + i + 1, i + 1))
+            row = (3 * (first + i) - 20, pid, pid, now - 10**9 + 1000 * i, now - 10**9 + 1000 * i + 500, first + i + 1)
+            db.execute(f'INSERT INTO "rocpd_region{uuid}" (id, nid, pid, tid, start, end, name_id, event_id) VALUES (?, 77, ?, ?, ?, ?, 2, ?)', row)
 
 
 def json_file(path, pid):
@@ -104,6 +125,14 @@ def files_of(pid, words):
             yield os.path.join(folder, "%d_results.json" % pid), json_file
         else:
             yield os.path.join(folder, "%d_results.db" % pid), database
+        if WRONG == "about":
+            about = {"timemory": {"metadata": {"environment": [{"key": "MY_TOKEN", "value": "hunter2"}]}}}
+            with open(os.path.join(folder, "mine.json"), "w") as out:
+                json.dump(about, out, indent=4)
+            with open(os.path.join(folder, "other.json"), "w") as out:
+                json.dump({"calls": [1] * 10**6, "environment": {"MY_TOKEN": "hunter2"}}, out)
+            with open(os.path.join(folder, "torn.db"), "w") as out:
+                out.write("a page of a database that has lost its first one: MY_TOKEN=hunter2")
         if WRONG == "tables":
             open(os.path.join(folder, "%d_kernel_stats.csv" % pid), "w").write('"Name","Calls","TotalDurationNs"\n')
             open(os.path.join(folder, "%d_results.otf2" % pid), "w").write("OTF2")

@@ -2,8 +2,12 @@
 
 use super::{CALLS, Rocm, is_in, rows, runs_as_ever};
 use crate::support::{ending, run, until};
+use rpd_shard::Shard;
+use rpd_shard::file::BlockKind;
 use rpd_shard::model::rocpd::REGION;
 use rpd_shard::record::{Clock, LossCause};
+use std::collections::BTreeMap;
+use std::os::unix::fs::PermissionsExt;
 use std::process::Stdio;
 
 const ROCPROFV3: [&str; 1] = ["rocprofv3"];
@@ -46,14 +50,84 @@ fn beside(rocm: &Rocm, begin: &str) -> Vec<String> {
 #[test]
 fn tables_and_texts_of_a_profiler_come_to_the_shards() {
     let Some(rocm) = Rocm::new(&ROCPROFV3) else { return };
-    runs_as_ever(rocm.collect().env("STAND_IN", "tables").args(["--backend", "rocprofv3"]));
+    let mut command = rocm.collect();
+    runs_as_ever(command.env("STAND_IN", "tables").args(["--backend", "rocprofv3", "--share", "group"]));
     let names = beside(&rocm, "rank-00003.rocprofv3.");
     let [table, unknown] = &names[..] else { panic!("{names:?}") };
     assert!(table.ends_with("_kernel_stats.csv") && unknown.ends_with("_results.otf2"), "{names:?}");
     let text = std::fs::read_to_string(rocm.bench.path("out/run").join(table)).unwrap();
     assert!(text.starts_with("\"Name\",\"Calls\""), "{text}");
+    for name in &names {
+        let found = std::fs::metadata(rocm.bench.path("out/run").join(name)).unwrap();
+        assert_eq!(found.permissions().mode() & 0o777, 0o600, "{name}");
+    }
     assert_eq!(rocm.shards("rocprofv3").len(), 1);
     assert!(rocm.left().is_empty(), "{:?}", rocm.left());
+}
+
+/// Files of the run that a secret of the stand-in is in.
+fn with_the_secret(rocm: &Rocm) -> Vec<String> {
+    let folder = rocm.bench.path("out/run");
+    let has_it = |name: &String| {
+        let bytes = std::fs::read(folder.join(name)).unwrap();
+        bytes.windows(7).any(|found| found == b"hunter2")
+    };
+    beside(rocm, "").into_iter().filter(has_it).collect()
+}
+
+#[test]
+fn a_database_of_a_tree_of_processes_becomes_one_shard_with_ranks_and_without_secrets() {
+    let Some(rocm) = Rocm::new(&ROCPROFV3) else { return };
+    runs_as_ever(rocm.collect().env("STAND_IN", "tree").args(["--backend", "rocprofv3"]));
+    let shards = rocm.shards("rocprofv3");
+    let [shard] = &shards[..] else { panic!("{}", rocm.log()) };
+    let own = Shard::open(&rocm.bench.path("out/run/rank-00003.rpdshard")).unwrap();
+    let own = &own.processes[&1];
+    let told = shard.processes.values().map(|process| {
+        assert_eq!((&process.domain, process.clock, process.size), (&own.domain, Clock::Boottime, Some(4)));
+        (process.pid - own.pid, process.rank, process.worker)
+    });
+    assert_eq!(
+        told.collect::<Vec<_>>(),
+        [(0, Some(3), false), (1, Some(3), true), (2, Some(3), true)],
+        "{}",
+        rocm.log()
+    );
+    let mut calls = BTreeMap::new();
+    for block in shard.blocks().iter().filter(|block| block.header.kind == BlockKind::Rows(REGION)) {
+        *calls.entry(block.header.source).or_default() += shard.rows(block).unwrap().len;
+    }
+    assert_eq!(calls, BTreeMap::from([(1, CALLS), (2, CALLS), (3, CALLS)]));
+    assert!(shard.processes[&2].command.starts_with("app --token="), "{:?}", shard.processes[&2]);
+    assert!(shard.processes.values().all(|process| !process.command.contains("hunter2")));
+    assert_eq!(with_the_secret(&rocm), [""; 0]);
+    assert!(rocm.left().is_empty(), "{:?}", rocm.left());
+}
+
+#[test]
+fn a_database_that_is_no_shard_stays_on_the_node_and_is_named() {
+    let Some(rocm) = Rocm::new(&ROCPROFV3) else { return };
+    runs_as_ever(rocm.collect().env("STAND_IN", "nodes").args(["--backend", "rocprofv3"]));
+    assert_eq!((rocm.shards("rocprofv3").len(), rocm.left().len()), (0, 1), "{}", rocm.log());
+    let folder = rocm.scratch.join(rocm.left().remove(0));
+    for words in
+        ["_results.db has processes of several nodes", "can be merged", &folder.display().to_string()]
+    {
+        assert!(rocm.log().contains(words), "{words}: {}", rocm.log());
+    }
+    assert_eq!(beside(&rocm, "rank-00003.rocprofv3"), [""; 0]);
+    assert_eq!(with_the_secret(&rocm), [""; 0]);
+}
+
+#[test]
+fn what_tells_the_environment_is_not_copied_whatever_its_name_is() {
+    let Some(rocm) = Rocm::new(&ROCPROFV3) else { return };
+    runs_as_ever(rocm.collect().env("STAND_IN", "about").args(["--backend", "rocprofv3"]));
+    assert_eq!(with_the_secret(&rocm), [""; 0]);
+    for name in ["mine.json", "other.json", "torn.db"] {
+        assert!(rocm.log().contains(&format!("{name} is not copied")), "{}", rocm.log());
+    }
+    assert_eq!((rocm.shards("rocprofv3").len(), rocm.left().len()), (1, 1), "{}", rocm.log());
 }
 
 #[test]

@@ -73,7 +73,7 @@ fn a_missing_profiler_is_named_with_the_places() {
 
 #[test]
 fn a_configuration_that_cannot_be_read_is_told_and_the_command_runs() {
-    for (backend, program) in [("rocprofv3", "rocprofv3"), ("rocprof-sys", "rocprof-sys-run")] {
+    for (backend, program) in [("rocprofv3", "rocprofv3"), ("rocprof-sys", "rocprof-sys-sample")] {
         let Some(rocm) = Rocm::new(&[program]) else { return };
         for (file, why) in [("missing.cfg", "No such file"), (".", "it is no file")] {
             let mut command = rocm.collect();

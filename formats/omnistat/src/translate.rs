@@ -33,6 +33,8 @@ pub struct Translation {
     pub rows: BTreeMap<TableId, u64>,
     /// What could not be kept, by what it was. It is in the shard's ledger too.
     pub lost: BTreeMap<&'static str, u64>,
+    /// All times are in whole seconds: each sample may be up to a second from where it stands.
+    pub whole_seconds: bool,
     /// One line for each thing that is not as it should be.
     pub warnings: Vec<String>,
 }
@@ -66,12 +68,7 @@ pub fn translate<W: Write>(path: &Path, sink: W, owner: &Owner) -> Result<(W, Tr
         writer.shard.process(&process)?;
     }
     let Writer { shard, mut told, timed: (timed, exact), .. } = writer;
-    if timed > 1 && exact == 0 {
-        told.warnings.push(
-            "its times are in whole seconds: each sample may be up to a second from where it stands, whatever the clocks' bars say"
-                .to_owned(),
-        );
-    }
+    told.whole_seconds = timed > 1 && exact == 0;
     if let Some(line) = first_bad {
         told.warnings.push(format!("line {line} has no time, is cut or too long"));
     }

@@ -2,7 +2,7 @@
 //!
 //! * [`schema`]: the statements that make the tables and views, generated from the data model.
 //! * [`read`]: databases of any 3.x as input of a merge.
-//! * [`translate()`]: a database of one process as a shard.
+//! * [`translate()`]: a database as a shard, a source for each process.
 //! * [`Writer`]: rows of the merged output into a new database.
 //! * [`verify`]: whether a finished database keeps AMD's rules, and its most expensive operations.
 //!

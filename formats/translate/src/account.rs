@@ -128,6 +128,13 @@ pub(crate) fn omnistat<W: Write>(
     account: &mut Account,
 ) -> Result<W, String> {
     let (sink, told) = rpd_omnistat::translate(path, sink, owner).map_err(|error| chain(&error))?;
+    if told.whole_seconds {
+        account.notes.push(format!(
+            "{}: its times are in whole seconds: each sample may be up to a second from where it stands, whatever the \
+             clocks' bars say",
+            account.name
+        ));
+    }
     told.warnings.into_iter().for_each(|line| account.warn(line));
     Ok(sink)
 }

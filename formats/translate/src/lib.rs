@@ -9,6 +9,7 @@ mod refused;
 
 pub use account::Account;
 pub use format::{Format, format_of};
+pub use refused::tells_environment;
 
 use rpd_shard::file::Owner;
 use std::io::Write;

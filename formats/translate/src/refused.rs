@@ -2,11 +2,20 @@
 //! so that whoever names one hears what to name in its place.
 
 use std::fs::File;
-use std::io::Read;
+use std::io::{self, Read};
 use std::path::Path;
 
 /// How much of a header is looked at.
 const HEAD_BYTES: u64 = 4096;
+/// How a SQLite database begins, and what one is called whose beginning is lost.
+const SQLITE: &[u8] = b"SQLite format 3\0";
+const DATABASES: [&str; 4] = ["db", "rpd", "sqlite", "sqlite3"];
+/// What some writers put in front of UTF-8.
+const BYTE_ORDER: &[u8] = b"\xef\xbb\xbf";
+/// Bytes that are searched at once.
+const SEARCH_BYTES: usize = 1 << 20;
+/// Members of JSON that hold the variables of a process.
+const ENVIRONMENTS: [&[u8]; 3] = [b"\"environment\"", b"\"environ\"", b"\"env\""];
 
 /// Tables that say how long calls and kernels took together.
 const SUMS: &str = "is a CSV table of sums, without times: name the database of the same run, or record one with \
@@ -45,6 +54,41 @@ fn is_of_sys(head: &[u8]) -> bool {
         .any(|known| name.strip_prefix(known.as_bytes()).is_some_and(|rest| rest.first() == Some(&b'"')))
 }
 
+/// Whether a file may tell the variables of a program, among which are its secrets: a database, one that rocprof-sys
+/// wrote about the run, or with a member of JSON that is called like that. What cannot be read tells nothing.
+pub fn tells_environment(path: &Path) -> bool {
+    let is_ending = |ending: &&str| path.extension().is_some_and(|found| found.eq_ignore_ascii_case(ending));
+    DATABASES.iter().any(is_ending) || find_environment(path).unwrap_or(false)
+}
+
+fn find_environment(path: &Path) -> io::Result<bool> {
+    let mut file = File::open(path)?;
+    let mut bytes = Vec::new();
+    let mut is_first = true;
+    loop {
+        let before = bytes.len();
+        (&mut file).take(SEARCH_BYTES as u64).read_to_end(&mut bytes)?;
+        if bytes.len() == before {
+            return Ok(false);
+        }
+        let new = bytes.get(before..).unwrap_or_default();
+        let is_told = |head: &[u8]| {
+            head.starts_with(SQLITE) || is_of_sys(head.strip_prefix(BYTE_ORDER).unwrap_or(head))
+        };
+        if is_first && is_told(new) {
+            return Ok(true);
+        }
+        is_first = false;
+        bytes.make_ascii_lowercase();
+        if ENVIRONMENTS.iter().any(|name| bytes.windows(name.len()).any(|found| found == *name)) {
+            return Ok(true);
+        }
+        // A name may lie across the border.
+        let longest = ENVIRONMENTS.iter().map(|name| name.len()).max().unwrap_or(0);
+        bytes.drain(..bytes.len().saturating_sub(longest));
+    }
+}
+
 /// Why a file cannot be merged, where its beginning says what it is.
 pub(crate) fn why_refused(path: &Path) -> Option<&'static str> {
     let mut head = Vec::new();
@@ -62,6 +106,28 @@ pub(crate) fn why_refused(path: &Path) -> Option<&'static str> {
 mod tests {
     use super::*;
     use crate::{Format, format_of};
+
+    #[test]
+    fn a_file_that_tells_the_environment_is_known_by_what_is_in_it() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("mine.json");
+        let tells = |bytes: &[u8]| {
+            std::fs::write(&path, bytes).unwrap();
+            tells_environment(&path)
+        };
+        assert!(tells(b"{\"timemory\": {\"settings\": {}}}"));
+        assert!(tells(b"\xef\xbb\xbf {\n\"rocprofiler-systems\": {}}"));
+        assert!(tells(b"[{\"Environment\" : [\"A=1\"]}]"));
+        assert!(!tells(b"{\"timemories\": {\"kinds\": [\"environments\", \"environment of\"]}}"));
+        assert!(!tells(b"") && tells(b"SQLite format 3\0and pages"));
+        for place in SEARCH_BYTES - 14..SEARCH_BYTES + 2 {
+            let mut bytes = vec![b' '; place];
+            bytes.extend(b"\"environment\": {}");
+            assert!(tells(&bytes), "{place}");
+        }
+        assert!(!tells_environment(&folder.path().join("not there")));
+        assert!(tells_environment(Path::new("1_results.db")), "whatever is left of it");
+    }
 
     #[test]
     fn tables_of_profilers_are_refused_with_what_to_name_instead() {

@@ -25,6 +25,9 @@ pub struct KnownProcesses {
     pub seen: Vec<Process>,
 }
 
+/// Who says the rank of a process that has joined a process group of torch itself.
+const PROCESS_GROUPS: [&str; 2] = ["distributedInfo", "torch.distributed"];
+
 impl Owner {
     /// Of a file of which nobody knows more than it says.
     pub fn unknown(run: RunIdentity) -> Owner {
@@ -35,8 +38,19 @@ impl Owner {
     /// times are stamped with, its number and its times are those of the file.
     pub fn describe(&self, told: Process) -> Process {
         let Some(known) = &self.processes else { return told };
+        let is_usual = (told.rank, told.size) == (known.usual.rank, known.usual.size);
+        // A variable with the rank is inherited; a place in a process group is not.
+        let is_member = told.rank_from.as_deref().is_some_and(|from| PROCESS_GROUPS.contains(&from));
         let seen = known.seen.iter().rev().find(|process| process.pid == told.pid);
         let known = match seen {
+            // What was started below a rank, and nothing else was known.
+            Some(process) if process.worker && is_member => Process {
+                rank: told.rank,
+                size: told.size,
+                rank_from: told.rank_from.clone(),
+                worker: false,
+                ..process.clone()
+            },
             Some(process) => process.clone(),
             // Its parent's rank is its own, as with all that a rank starts.
             None if told.pid <= 0 || told.pid == known.usual.pid => known.usual.clone(),
@@ -60,7 +74,7 @@ impl Owner {
                 local_rank: told.local_rank.or(known.usual.local_rank),
                 rank_from: told.rank_from.clone().or_else(|| known.usual.rank_from.clone()),
                 // Below one collector there may be the ranks of several processes.
-                worker: told.rank.is_none() || (told.rank, told.size) == (known.usual.rank, known.usual.size),
+                worker: told.rank.is_none() || is_usual && !is_member,
                 pid: told.pid,
                 ppid: told.ppid,
                 start_ticks: 0,
@@ -133,6 +147,20 @@ mod tests {
         assert_eq!(owner.describe(told(71)).rank, Some(4));
         let child = owner.describe(told(72));
         assert_eq!((child.rank, child.worker, child.pid, child.start_ticks), (Some(3), true, 72, 0));
+        // The rank of its parent is inherited by a variable, and its own in a process group.
+        let from = |name: &str| {
+            let told = Process { rank: Some(3), rank_from: Some(name.to_owned()), ..told(72) };
+            owner.describe(told).worker
+        };
+        assert_eq!(
+            (from("OMPI_COMM_WORLD_RANK"), from("distributedInfo"), from("torch.distributed")),
+            (true, false, false)
+        );
+        let worker = Process { worker: true, ..process(73, Some(3), "known", Clock::Boottime) };
+        owner.processes.as_mut().unwrap().seen.push(worker);
+        let group = Some("torch.distributed".to_owned());
+        let joined = owner.describe(Process { rank: Some(5), rank_from: group, ..told(73) });
+        assert_eq!((joined.rank, joined.worker, owner.describe(told(73)).worker), (Some(5), false, true));
         let unnamed = owner.describe(told(0));
         assert_eq!((unnamed.pid, unnamed.worker), (70, false));
     }

@@ -1,0 +1,375 @@
+//! A database as a shard: what a profiler wrote on a node, on its way to the shared file system.
+//!
+//! Rows keep their keys, which are handles, and their stack ids; only strings get the ids of the shard. So a merge of
+//! the shard is the merge of the database, but for the processes: who they are is known better. Each process is a source
+//! with keys and stack ids of its own, whether it has a set of tables to itself or shares one with others.
+
+mod tables;
+mod whose;
+
+use crate::read::{Database, ProcessFacts, ReadError, Space, SpaceTable, Wanted, redacted_command};
+use rpd_shard::file::Owner;
+use rpd_shard::identity::{boot_of_machine, unnamed_node};
+use rpd_shard::model::{
+    FIRST_CARRIED_TABLE, Kind, Local, Rows, Schema, Table, TableId, Value, is_wider, rocpd,
+};
+use rpd_shard::record::{Clock, Loss, LossCause, Node, Process};
+use rpd_shard::{ShardWriter, WriteError};
+use rusqlite::{Connection, OpenFlags};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use whose::{Links, Whose};
+
+/// Number of the first process in the shard.
+const FIRST: u32 = 1;
+/// Key of the row of a process, and of that of its node, among the rows of its source.
+const ONLY: Value<'static> = Value::Int(1);
+/// An id that no string has.
+const NO_STRING: Value<'static> = Value::Int(0);
+/// Most lines about one file.
+const MAX_WARNINGS: usize = 20;
+/// Most processes of one file.
+const MAX_PROCESSES: usize = 4096;
+/// Rows of many processes that wait for their blocks to be full.
+const MAX_PENDING: usize = 2 << 20;
+
+/// Why a database cannot be a shard.
+#[derive(Debug, thiserror::Error)]
+pub enum TranslateError {
+    /// It cannot be read.
+    #[error(transparent)]
+    Read(#[from] ReadError),
+    /// The shard cannot be written.
+    #[error(transparent)]
+    Write(#[from] WriteError),
+    /// What is in it has no place in one shard; it can be merged as it is.
+    #[error("{} {what}: it is no shard, but can be merged as it is", path.display())]
+    Unfit {
+        /// The file.
+        path: PathBuf,
+        /// What there is too much of, or what is not to be told apart.
+        what: &'static str,
+    },
+}
+
+/// What became of a database.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Translation {
+    /// Rows of the shard, per table.
+    pub rows: BTreeMap<TableId, u64>,
+    /// What is lost, one line each. It is in the ledger of the shard, too.
+    pub warnings: Vec<String>,
+    /// Tags of its metadata that are no part of RocPD. A shard has no room for them.
+    pub tags: Vec<String>,
+}
+
+/// Whether a tag of the metadata is none of RocPD's own.
+fn is_foreign(tag: &str) -> bool {
+    !tag.starts_with("schema_version") && !matches!(tag, "uuid" | "guid")
+}
+
+/// Writes what a database holds as a shard; returns the sink. A journal that a killed writer left is used first,
+/// which changes the file: it has to be a copy that nobody else needs.
+pub fn translate<W: Write>(path: &Path, sink: W, owner: &Owner) -> Result<(W, Translation), TranslateError> {
+    settle(path);
+    let database = Database::open(path)?;
+    let parts = parts(&database).map_err(|what| TranslateError::Unfit { path: path.to_owned(), what })?;
+    let shard = ShardWriter::of_owner(sink, owner)?;
+    let mut output = Output {
+        path,
+        database: &database,
+        shard,
+        defined: BTreeSet::new(),
+        strings: HashMap::new(),
+        told: Translation::default(),
+    };
+    output.damage();
+    for part in &parts {
+        output.part(part)?;
+    }
+    let tags = parts.iter().flat_map(|part| part.space.tags.keys()).filter(|tag| is_foreign(tag)).cloned();
+    output.told.tags = tags.collect::<BTreeSet<_>>().into_iter().collect();
+    Ok((output.shard.finish()?, output.told))
+}
+
+/// A set of tables on its way into the shard.
+struct Part<'a> {
+    space: &'a Space,
+    /// Its place in [`Database::spaces`].
+    number: usize,
+    /// Its tables, as they are in the shard.
+    tables: Vec<Arc<Table>>,
+    /// Number in the shard of the first of its processes.
+    first: u32,
+    whose: Whose,
+}
+
+/// The sets of tables that something is in. Says why they are no shard, where that is so.
+fn parts(database: &Database) -> Result<Vec<Part<'_>>, &'static str> {
+    let all = database.spaces();
+    let spaces: Vec<(usize, &Space)> = (0..)
+        .zip(all)
+        .filter(|(number, space)| all.len() == 1 || has_content(database, *number, space))
+        .collect();
+    let processes = || spaces.iter().flat_map(|(_, space)| &space.processes);
+    if processes().count() > MAX_PROCESSES {
+        return Err("has more than 4096 processes");
+    }
+    let is_of_a_merge = |space: &Space| space.tags.keys().any(|tag| tag.starts_with("rpd."));
+    if processes().count() > 1 && spaces.iter().any(|(_, space)| is_of_a_merge(space)) {
+        // Its times are not those of this node any more.
+        return Err("is the output of a merge");
+    }
+    let nodes = spaces.iter().flat_map(|(_, space)| &space.nodes);
+    if nodes.map(|(_, node)| (&node.machine_id, &node.hostname)).collect::<BTreeSet<_>>().len() > 1 {
+        return Err("has processes of several nodes");
+    }
+    let sets: Vec<&Space> = spaces.iter().map(|(_, space)| *space).collect();
+    let mut first = FIRST;
+    let mut parts = Vec::with_capacity(sets.len());
+    for ((number, space), tables) in spaces.into_iter().zip(tables::described(&sets)?) {
+        parts.push(Part { space, number, tables, first, whose: Whose::of(database, number, space)? });
+        first += space.processes.len().max(1) as u32;
+    }
+    Ok(parts)
+}
+
+/// Whether there is anything in a set of tables. An empty table may have a piece.
+fn has_content(database: &Database, number: usize, space: &Space) -> bool {
+    let has_rows = |(place, table): (usize, &SpaceTable)| {
+        let rows = |piece| database.rows(number, place, piece, Wanted::Named(&[]));
+        table.pieces.iter().any(|piece| rows(piece).map_or(true, |rows| rows.len > 0))
+    };
+    !space.processes.is_empty() || !space.left_out.is_empty() || space.tables.iter().enumerate().any(has_rows)
+}
+
+/// Lets SQLite finish what a killed writer began. Where it cannot, opening the file says why.
+fn settle(path: &Path) {
+    let is_there = |ending: &str| {
+        let mut name = path.as_os_str().to_owned();
+        name.push(ending);
+        std::fs::metadata(name).is_ok_and(|found| found.len() > 0)
+    };
+    if is_there("-wal") || is_there("-journal") {
+        let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+        let _ = Connection::open_with_flags(path, flags)
+            .and_then(|conn| conn.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |_| Ok(())));
+    }
+}
+
+struct Output<'a, W: Write> {
+    path: &'a Path,
+    database: &'a Database,
+    shard: ShardWriter<W>,
+    /// Tables that are described in the shard.
+    defined: BTreeSet<TableId>,
+    /// Id in the shard of each string of the set, by its key.
+    strings: HashMap<i64, i64>,
+    told: Translation,
+}
+
+impl<W: Write> Output<'_, W> {
+    fn warn(&mut self, line: &str) {
+        if self.told.warnings.len() < MAX_WARNINGS {
+            let path = self.path.display().to_string();
+            self.told.warnings.push(if line.contains(&path) {
+                line.to_owned()
+            } else {
+                format!("{path}: {line}")
+            });
+        }
+    }
+
+    /// Counts what a part is known to have lost. Which of its processes the rows were of is not known.
+    fn lose(&mut self, source: u32, table: Option<TableId>, cause: LossCause, rows: Option<u64>) {
+        self.shard.loss(Loss { source, table, cause, rows });
+    }
+
+    /// What the whole file is known to have lost before any row is read.
+    fn damage(&mut self) {
+        for line in self.database.damage() {
+            self.warn(line);
+            self.lose(FIRST, None, LossCause::Truncated, None);
+        }
+    }
+
+    fn part(&mut self, part: &Part<'_>) -> Result<(), WriteError> {
+        self.strings.clear();
+        self.processes(part)?;
+        self.left_out(part);
+        for (place, table) in part.space.tables.iter().enumerate() {
+            match table.table.id {
+                rocpd::STRING => self.strings(part, place, table)?,
+                // The process records are in their place.
+                rocpd::INFO_NODE | rocpd::INFO_PROCESS => {}
+                _ => self.table(part, place, table)?,
+            }
+        }
+        Ok(())
+    }
+
+    /// Describes the processes, as far as the file knows them.
+    fn processes(&mut self, part: &Part<'_>) -> Result<(), WriteError> {
+        let space = part.space;
+        let commands = self.commands(part);
+        let unknown = [ProcessFacts::default()];
+        let all = if space.processes.is_empty() { &unknown } else { &space.processes[..] };
+        let seen = |facts: &ProcessFacts| (i32::try_from(facts.pid).unwrap_or(-1), facts.start.unwrap_or(0));
+        let everybody: Vec<(i32, i64)> = all.iter().map(seen).collect();
+        for (source, facts) in (part.first..).zip(all) {
+            let (pid, start) = seen(facts);
+            let node = space.nodes.iter().find(|(key, _)| *key == facts.nid).or(space.nodes.first());
+            let node = node.map(|(_, node)| node.clone()).unwrap_or_default();
+            let node = match boot_of_machine(&node) {
+                Some(boot_id) => Node { boot_id, ..node },
+                None => unnamed_node(0, &everybody),
+            };
+            let process = Process {
+                source,
+                rank: facts.rank,
+                size: facts.size,
+                local_rank: facts.local_rank,
+                rank_from: facts.rank_from.clone(),
+                pid,
+                ppid: -1,
+                first_seen: start,
+                last_seen: facts.end,
+                command: commands.get(&facts.key).cloned().unwrap_or_default(),
+                ..Process::of_file(node, Clock::Boottime)
+            };
+            self.shard.process(&process)?;
+        }
+        Ok(())
+    }
+
+    /// The command lines in the file, without secrets, by the keys of their processes.
+    fn commands(&self, part: &Part<'_>) -> HashMap<i64, String> {
+        let mut commands = HashMap::new();
+        let Some(place) = part.space.position(rocpd::INFO_PROCESS) else { return commands };
+        for piece in part.space.tables.get(place).iter().flat_map(|table| &table.pieces) {
+            self.database.each(part.number, place, piece, &mut |_, rows| {
+                let Ok(rows) = rows else { return };
+                let texts = rows.column("command");
+                let command =
+                    |row| Some((rows.keys.get(row), redacted_command(&texts.get(row).text_lossy()?)));
+                commands.extend((0..rows.len).filter_map(command));
+            });
+        }
+        commands
+    }
+
+    /// What of a set of tables is known to be lost before any row is read.
+    fn left_out(&mut self, part: &Part<'_>) {
+        part.space.warnings.iter().for_each(|line| self.warn(line));
+        for left_out in &part.space.left_out {
+            self.warn(&left_out.to_string());
+            match Schema::builtin().by_name(&left_out.table) {
+                Some(known) => self.lose(part.first, Some(known.id), LossCause::DamagedBlock, left_out.rows),
+                None => self.lose(part.first, None, LossCause::UnknownTable, left_out.rows),
+            }
+        }
+    }
+
+    fn strings(&mut self, part: &Part<'_>, place: usize, table: &SpaceTable) -> Result<(), WriteError> {
+        self.each(part, place, table, |output, rows| {
+            let texts = rows.column("string");
+            for i in 0..rows.len {
+                let text = match texts.get(i) {
+                    Value::Text(text) | Value::Blob(text) => text,
+                    _ => b"",
+                };
+                match output.shard.string(text) {
+                    Ok(id) => drop(output.strings.insert(rows.keys.get(i), id)),
+                    Err(error) => output.too_long(part.first, rocpd::STRING, error)?,
+                }
+            }
+            *output.told.rows.entry(rocpd::STRING).or_default() += rows.len as u64;
+            Ok(())
+        })
+    }
+
+    fn table(&mut self, part: &Part<'_>, place: usize, table: &SpaceTable) -> Result<(), WriteError> {
+        let description = &*part.tables[place];
+        let id = description.id;
+        let widens = Schema::builtin().get(id).is_some_and(|known| is_wider(description, known));
+        if (id >= FIRST_CARRIED_TABLE || widens) && self.defined.insert(id) {
+            self.shard.table(description)?;
+        }
+        self.each(part, place, table, |output, rows| {
+            let links = Links::of(rows);
+            let mut values = Vec::with_capacity(rows.columns.len());
+            for i in 0..rows.len {
+                let key = rows.keys.get(i);
+                let source = part.first + part.whose.place(rows, &links, i);
+                if key == i64::MAX {
+                    output.warn(&format!(
+                        "a row of {} has the id {key}, behind which there is none",
+                        rows.table.name
+                    ));
+                    output.lose(source, Some(id), LossCause::OverLimit, Some(1));
+                    continue;
+                }
+                values.clear();
+                for (column, cells) in rows.table.columns.iter().zip(&rows.columns) {
+                    values.push(match (&column.kind, cells.get(i)) {
+                        (_, Value::Null) => Value::Null,
+                        (Kind::Ref(rocpd::INFO_NODE | rocpd::INFO_PROCESS), _) => ONLY,
+                        (Kind::Str, Value::Int(key)) => {
+                            output.strings.get(&key).map_or(NO_STRING, |id| Value::Int(*id))
+                        }
+                        (_, value) => value,
+                    });
+                }
+                match output.shard.push_with_key(source, id, key, &values) {
+                    Ok(()) => *output.told.rows.entry(id).or_default() += 1,
+                    Err(error) => output.too_long(source, id, error)?,
+                }
+            }
+            if output.shard.pending_rows() > MAX_PENDING {
+                output.shard.flush()?;
+            }
+            Ok(())
+        })
+    }
+
+    /// Counts a row that no shard can hold; any other error ends the shard.
+    fn too_long(&mut self, source: u32, table: TableId, error: WriteError) -> Result<(), WriteError> {
+        let WriteError::TextTooLong { .. } = error else { return Err(error) };
+        self.warn(&error.to_string());
+        self.lose(source, Some(table), LossCause::OverLimit, Some(1));
+        Ok(())
+    }
+
+    /// Hands on the rows of a table, and counts those that cannot be read.
+    fn each(
+        &mut self,
+        part: &Part<'_>,
+        place: usize,
+        table: &SpaceTable,
+        mut take: impl FnMut(&mut Self, &Rows<Local>) -> Result<(), WriteError>,
+    ) -> Result<(), WriteError> {
+        let database = self.database;
+        let mut pieces: Vec<_> = table.pieces.iter().rev().cloned().collect();
+        let mut done = Ok(());
+        while let Some(piece) = pieces.pop() {
+            let mut parts = Vec::new();
+            database.each(part.number, place, &piece, &mut |piece, rows| match rows {
+                _ if done.is_err() => {}
+                Ok(rows) => done = take(self, &rows),
+                // Page by page, so that one that is damaged costs no other.
+                Err(_) if piece.is_divisible() => parts.extend(piece.split()),
+                Err(error) => {
+                    if !matches!(error, ReadError::Cut { .. }) {
+                        self.warn(&error.to_string());
+                    }
+                    self.lose(part.first, Some(part.tables[place].id), LossCause::DamagedBlock, None);
+                }
+            });
+            std::mem::replace(&mut done, Ok(()))?;
+            pieces.extend(parts.into_iter().rev());
+        }
+        Ok(())
+    }
+}

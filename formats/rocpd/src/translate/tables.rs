@@ -1,0 +1,69 @@
+//! The tables of a file that has several sets of them, described once.
+
+use crate::read::Space;
+use rpd_shard::model::{FIRST_CARRIED_TABLE, Kind, Table, TableId};
+use std::collections::HashMap;
+use std::sync::Arc;
+
+/// Most columns of a table in a shard.
+const MAX_COLUMNS: usize = 64;
+/// Most tables of all sets that the data model does not have.
+const MAX_CARRIED: usize = 256;
+
+const TOO_WIDE: &str = "has a table of more than 64 columns";
+const TOO_MANY: &str = "has too many tables that are none of RocPD's";
+const DIFFERENT: &str = "has sets of tables with different columns";
+
+/// The tables of each set, in its order, as they are in the shard: what has one name has one number. Says why there are
+/// none, where that is so.
+pub(super) fn described(spaces: &[&Space]) -> Result<Vec<Vec<Arc<Table>>>, &'static str> {
+    let mut numbers: HashMap<String, TableId> = HashMap::new();
+    let mut known: HashMap<TableId, Arc<Table>> = HashMap::new();
+    let mut all = Vec::with_capacity(spaces.len());
+    for space in spaces {
+        let mut own = HashMap::new();
+        for table in &space.tables {
+            let id = table.table.id;
+            if id < FIRST_CARRIED_TABLE {
+                own.insert(id, id);
+                continue;
+            }
+            let next = TableId(FIRST_CARRIED_TABLE.0 + numbers.len() as u16);
+            own.insert(id, *numbers.entry(table.table.name.clone()).or_insert(next));
+            if numbers.len() > MAX_CARRIED {
+                return Err(TOO_MANY);
+            }
+        }
+        let mut tables = Vec::with_capacity(space.tables.len());
+        for table in &space.tables {
+            if table.table.columns.len() > MAX_COLUMNS {
+                return Err(TOO_WIDE);
+            }
+            let table = renumbered(&table.table, &own);
+            if known.entry(table.id).or_insert_with(|| table.clone()) != &table {
+                return Err(DIFFERENT);
+            }
+            tables.push(table);
+        }
+        all.push(tables);
+    }
+    Ok(all)
+}
+
+/// A table with other numbers of tables.
+fn renumbered(table: &Arc<Table>, numbers: &HashMap<TableId, TableId>) -> Arc<Table> {
+    let new = |id: TableId| numbers.get(&id).copied().unwrap_or(id);
+    if numbers.iter().all(|(old, new)| old == new) {
+        return table.clone();
+    }
+    let mut table = Table::clone(table);
+    table.id = new(table.id);
+    for column in &mut table.columns {
+        match &mut column.kind {
+            Kind::Ref(target) => *target = new(*target),
+            Kind::Json(refs) => refs.iter_mut().for_each(|reference| reference.table = new(reference.table)),
+            _ => {}
+        }
+    }
+    Arc::new(table)
+}

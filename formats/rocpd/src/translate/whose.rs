@@ -1,0 +1,229 @@
+//! Which process each row of a set of tables is of.
+//!
+//! Most rows name it. The others are of the process of what they refer to, or of what refers to them: an event is
+//! that of its region.
+
+use crate::read::{Database, Piece, ReadError, Space, SpaceTable, Wanted};
+use rpd_shard::model::{Cells, Kind, Local, Rows, TableId, rocpd};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+
+/// Most rows that are remembered, of tables that others refer to.
+const MAX_ROWS: usize = 1 << 26;
+/// How often tables are looked through before what is left belongs to nobody.
+const MAX_ROUNDS: usize = 8;
+/// The process of a row of which it is not known.
+const NOBODY: u32 = u32::MAX;
+
+const SHARED: &str = "has rows that belong to several of its processes";
+const TOO_MANY: &str = "has several processes, and more rows than can be told apart";
+
+/// The process of each row, by its place in [`Space::processes`].
+#[derive(Debug, Default)]
+pub(super) struct Whose {
+    /// Places by key; empty where there are not several processes.
+    places: HashMap<i64, u32>,
+    /// Rows that others refer to.
+    targets: BTreeMap<TableId, Owners>,
+}
+
+/// The processes of the rows of one table.
+#[derive(Debug, Default)]
+struct Owners {
+    /// Ascending.
+    keys: Vec<i64>,
+    places: Vec<u32>,
+}
+
+impl Owners {
+    fn at(&self, key: i64) -> Option<usize> {
+        self.keys.binary_search(&key).ok()
+    }
+
+    fn of(&self, key: i64) -> Option<u32> {
+        self.places.get(self.at(key)?).copied().filter(|place| *place != NOBODY)
+    }
+
+    /// Notes the process of a row. Returns whether that is new.
+    fn note(&mut self, key: i64, place: u32) -> bool {
+        let Some(known) = self.at(key).and_then(|at| self.places.get_mut(at)) else { return false };
+        std::mem::replace(known, place) != place
+    }
+}
+
+/// The columns of some rows that lead to their process.
+pub(super) struct Links<'a> {
+    processes: Vec<&'a Cells>,
+    others: Vec<(TableId, &'a Cells)>,
+}
+
+impl<'a> Links<'a> {
+    pub(super) fn of(rows: &'a Rows<Local>) -> Links<'a> {
+        let mut links = Links { processes: Vec::new(), others: Vec::new() };
+        for (column, cells) in rows.table.columns.iter().zip(&rows.columns) {
+            match target(&column.kind) {
+                Some(target) => links.others.push((target, cells)),
+                None if column.kind == Kind::Ref(rocpd::INFO_PROCESS) => links.processes.push(cells),
+                None => {}
+            }
+        }
+        links
+    }
+}
+
+impl Whose {
+    /// Looks through the rows of a set of tables, unless they are all of one process. Says why they cannot be told
+    /// apart, where that is so.
+    pub(super) fn of(database: &Database, number: usize, space: &Space) -> Result<Whose, &'static str> {
+        let mut whose = Whose::default();
+        if space.processes.len() < 2 {
+            return Ok(whose);
+        }
+        whose.places = (0..).zip(&space.processes).map(|(place, facts)| (facts.key, place)).collect();
+        whose.take_keys(database, number, space)?;
+        let mut open: Vec<usize> =
+            (0..space.tables.len()).filter(|at| has_links(&space.tables[*at])).collect();
+        let mut otherwise = None;
+        for round in 1.. {
+            let (found, left) = whose.look_through(database, number, space, &open, otherwise)?;
+            if left.is_empty() {
+                break;
+            }
+            open = left;
+            // What nothing leads to is of the first process, as in a merge.
+            otherwise = (found == 0 || round >= MAX_ROUNDS).then_some(0);
+        }
+        Ok(whose)
+    }
+
+    /// The place of the process of a row.
+    pub(super) fn place(&self, rows: &Rows<Local>, links: &Links<'_>, row: usize) -> u32 {
+        if self.places.is_empty() {
+            return 0;
+        }
+        let known = self.targets.get(&rows.id()).and_then(|owners| owners.of(rows.keys.get(row)));
+        known.or_else(|| self.claims(links, row).next()).unwrap_or(0)
+    }
+
+    /// Takes in the keys of the rows that others refer to.
+    fn take_keys(&mut self, database: &Database, number: usize, space: &Space) -> Result<(), &'static str> {
+        let columns = space.tables.iter().flat_map(|table| &table.table.columns);
+        let targets: BTreeSet<TableId> = columns.filter_map(|column| target(&column.kind)).collect();
+        let mut room = MAX_ROWS;
+        for (place, table) in space.tables.iter().enumerate().filter(|(_, t)| targets.contains(&t.table.id)) {
+            let mut owners = Owners::default();
+            each(database, number, place, table, &mut |rows| {
+                let keys = (0..rows.len).map(|row| rows.keys.get(row));
+                owners.keys.extend(keys.take((room + 1).saturating_sub(owners.keys.len())));
+            });
+            room = room.checked_sub(owners.keys.len()).ok_or(TOO_MANY)?;
+            owners.places = vec![NOBODY; owners.keys.len()];
+            self.targets.insert(table.table.id, owners);
+        }
+        Ok(())
+    }
+
+    /// Looks once through tables. Returns how much became known, and the tables that have rows of which it is not
+    /// known yet whose they are.
+    fn look_through(
+        &mut self,
+        database: &Database,
+        number: usize,
+        space: &Space,
+        tables: &[usize],
+        otherwise: Option<u32>,
+    ) -> Result<(u64, Vec<usize>), &'static str> {
+        let (mut found, mut left) = (0, Vec::new());
+        for place in tables {
+            let mut is_whole = true;
+            let mut done = Ok(());
+            each(database, number, *place, &space.tables[*place], &mut |rows| {
+                let links = Links::of(rows);
+                for row in 0..rows.len {
+                    match self.look(rows, &links, row, otherwise) {
+                        _ if done.is_err() => return,
+                        Ok(Some(new)) => found += new,
+                        Ok(None) => is_whole = false,
+                        Err(why) => done = Err(why),
+                    }
+                }
+            });
+            done?;
+            if !is_whole {
+                left.push(*place);
+            }
+        }
+        Ok((found, left))
+    }
+
+    /// Brings together whose a row is and whose the rows are that it refers to. Returns how many of them became
+    /// known, or `None` where nobody knows yet.
+    fn look(
+        &mut self,
+        rows: &Rows<Local>,
+        links: &Links<'_>,
+        row: usize,
+        otherwise: Option<u32>,
+    ) -> Result<Option<u64>, &'static str> {
+        let own = (rows.id(), rows.keys.get(row));
+        let known = self.targets.get(&own.0).and_then(|owners| owners.of(own.1));
+        let mut claims = known.into_iter().chain(self.claims(links, row));
+        let Some(process) = claims.next().or(otherwise) else { return Ok(None) };
+        if claims.any(|other| other != process) {
+            return Err(SHARED);
+        }
+        drop(claims);
+        let targets = links.others.iter().filter_map(|(table, cells)| Some((*table, cells.int(row)?)));
+        let mut found = 0;
+        for (table, key) in targets.chain([own]) {
+            found += u64::from(self.targets.get_mut(&table).is_some_and(|owners| owners.note(key, process)));
+        }
+        Ok(Some(found))
+    }
+
+    /// Places of the processes that a row names, and of those that it refers to.
+    fn claims<'a>(&'a self, links: &'a Links<'_>, row: usize) -> impl Iterator<Item = u32> + 'a {
+        let named =
+            links.processes.iter().filter_map(move |cells| self.places.get(&cells.int(row)?).copied());
+        let of_target =
+            move |(table, cells): &(TableId, &Cells)| self.targets.get(table)?.of(cells.int(row)?);
+        named.chain(links.others.iter().filter_map(of_target))
+    }
+}
+
+/// The table that a column refers to, if its rows are of a process.
+fn target(kind: &Kind) -> Option<TableId> {
+    match kind {
+        Kind::Ref(rocpd::INFO_NODE | rocpd::INFO_PROCESS) => None,
+        Kind::Ref(target) => Some(*target),
+        _ => None,
+    }
+}
+
+fn has_links(table: &SpaceTable) -> bool {
+    let is_link = |kind: &Kind| *kind == Kind::Ref(rocpd::INFO_PROCESS) || target(kind).is_some();
+    table.table.id != rocpd::INFO_PROCESS && table.table.columns.iter().any(|column| is_link(&column.kind))
+}
+
+/// Hands on what leads from row to row, of all rows of a table that can be read. The others are counted when all of
+/// them is read.
+fn each(
+    database: &Database,
+    number: usize,
+    place: usize,
+    table: &SpaceTable,
+    take: &mut dyn FnMut(&Rows<Local>),
+) {
+    let mut pieces: Vec<Piece> = table.pieces.iter().rev().cloned().collect();
+    while let Some(piece) = pieces.pop() {
+        let parts = match database.rows(number, place, &piece, Wanted::Links) {
+            Ok(rows) => {
+                take(&rows);
+                continue;
+            }
+            Err(ReadError::TooLarge { .. }) => database.smaller(number, place, &piece).unwrap_or_default(),
+            Err(_) if piece.is_divisible() => piece.split(),
+            Err(_) => continue,
+        };
+        pieces.extend(parts.into_iter().rev().filter(|part| *part != piece));
+    }
+}
