@@ -6,6 +6,7 @@ use crate::comm::Comm;
 use crate::epilog::{Begun, Epilog};
 use crate::failure::{Exit, Failure};
 use crate::merge::merge;
+use crate::input::wait::wait_for_shards;
 use crate::report::Report;
 use crate::report::inspect::inspect;
 use crate::report::words::one_line;
@@ -17,6 +18,7 @@ use std::io::{ErrorKind, Write};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::time::Duration;
 
 /// How a run ended in this rank.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -64,6 +66,13 @@ fn attempt(cli: &Cli, comm: &impl Comm) -> Result<(), Failure> {
         }
     }
     let order = args.trace_order().map_err(|failure| together(comm, failure))?;
+    if args.wait > 0 {
+        from_rank_0(comm, || {
+            let late = wait_for_shards(&args.inputs, Duration::from_secs(args.wait.into()));
+            late.into_iter().for_each(|line| eprintln!("warning: {line}"));
+            Ok(())
+        })?;
+    }
     if !args.epilog {
         return merge_or_trace(comm, args, order.as_ref()).map(drop);
     }

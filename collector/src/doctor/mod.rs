@@ -15,6 +15,7 @@ use crate::session::{self, Identity};
 use backends::Prepared;
 use clap::Command;
 use program::Program;
+use rpd_shard::file::folder_of_ranks;
 use rpd_shard::identity::masked_command;
 use std::ffi::OsString;
 use std::fmt::Display;
@@ -146,7 +147,8 @@ fn what_would_happen(options: &Options, identity: &Identity, prepared: &Prepared
     let run = &identity.run;
     line("run id", &format_args!("{} (from {})", run.id, run.from));
     let file = format!("rank-{:05}.rpdshard", identity.rank.rank.unwrap_or(0));
-    line("shard", &identity.root.join(&run.id).join(file).display());
+    let below = folder_of_ranks(identity.rank.rank, identity.rank.size).unwrap_or_default();
+    line("shard", &identity.root.join(&run.id).join(below).join(file).display());
     let ranks = options.ranks.clone().unwrap_or_default();
     line("recorded", &format_args!("{}; ranks: {ranks}", prepared.recorded(options)));
     line("at most", &crate::command_line::Size(options.max_bytes()));

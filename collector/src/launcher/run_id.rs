@@ -28,7 +28,7 @@ impl RunId {
 /// 2. The PMIx namespace of an MPI launcher. Open MPI 4 makes it from 16 bits of the process id, so
 ///    its random transport key is added where there is one. Slurm's own namespace is left to 4.
 /// 3. Hydra: where its proxies call back (`hydra` is asked only if `PMI_RANK` is set).
-/// 4. `SLURM_JOB_ID.SLURM_STEP_ID`, which only `srun` sets.
+/// 4. `SLURM_JOB_ID.SLURM_STEP_ID`, which only `srun` sets, with `-r1` and so on in a job that was requeued.
 /// 5. Other launchers' job ids, then torchrun's run id unless it is `none`.
 pub fn detect_run_id(
     chosen: Option<&str>,
@@ -46,7 +46,10 @@ pub fn detect_run_id(
         .or_else(|| {
             let job = environment.get("SLURM_JOB_ID")?;
             let step = environment.number("SLURM_STEP_ID")?;
-            Some(RunId::new(&format!("{job}.{step}"), "SLURM_JOB_ID"))
+            // A job that was requeued has the number that it had.
+            let again = environment.number("SLURM_RESTART_COUNT").filter(|times| *times > 0);
+            let again = again.map_or(String::new(), |times| format!("-r{times}"));
+            Some(RunId::new(&format!("{job}.{step}{again}"), "SLURM_JOB_ID"))
         })
         .or_else(|| {
             let job_ids = ["PMIX_NAMESPACE", "PMI_JOBID", "PALS_APID", "FLUX_JOB_ID"];
@@ -104,6 +107,8 @@ mod tests {
     fn launchers_name_their_runs() {
         let cases = [
             ("SLURM_JOB_ID=12 SLURM_STEP_ID=3", Some(("12.3", "SLURM_JOB_ID"))),
+            ("SLURM_JOB_ID=12 SLURM_STEP_ID=3 SLURM_RESTART_COUNT=0", Some(("12.3", "SLURM_JOB_ID"))),
+            ("SLURM_JOB_ID=12 SLURM_STEP_ID=3 SLURM_RESTART_COUNT=2", Some(("12.3-r2", "SLURM_JOB_ID"))),
             // A batch script has a job, but is no step.
             ("SLURM_JOB_ID=12", None),
             (

@@ -7,7 +7,7 @@ mod rows;
 mod shard_file;
 mod writer;
 
-pub(crate) use place::make_run_folder;
+pub(crate) use place::{folder_of, make_run_folder};
 pub use place::{DEFAULT_MAX_BYTES, PlaceError, ShardPlace};
 pub use rows::{Batch, CommunicatorRow, Item, MpiRow, NameId, RcclRow, RequestRow, Span};
 

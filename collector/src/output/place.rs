@@ -1,5 +1,6 @@
 //! Where the shard goes.
 
+use rpd_shard::file::folder_of_ranks;
 use rpd_shard::rank_set::RankSet;
 use rpd_shard::record::{ClockDomain, RunIdentity};
 use std::fs::{DirBuilder, File, OpenOptions, Permissions};
@@ -62,11 +63,11 @@ pub(super) struct NewShard {
 }
 
 impl ShardPlace {
-    /// Creates `<root>/<run id>/rank-<rank>.rpdshard`, or `.1.rpdshard` and so on if that exists.
+    /// Creates `rank-<rank>.rpdshard` in [`folder_of`] the rank, or `.1.rpdshard` and so on if that exists.
     /// The folder is for the user alone, and so is the file, unless they are shared with the group.
     pub(super) fn create(&self) -> Result<NewShard, PlaceError> {
         let file_mode = if self.share_group { 0o640 } else { 0o600 };
-        let folder = self.root.join(&self.run.run_id);
+        let folder = folder_of(&self.root, &self.run);
         let failed = |source| PlaceError::Folder { path: folder.clone(), source };
         make_run_folder(&self.root, &folder, self.share_group).map_err(failed)?;
         let rank = self.run.rank.unwrap_or(0);
@@ -92,10 +93,10 @@ impl ShardPlace {
 }
 
 impl ShardPlace {
-    /// Creates `<root>/<run id>/rank-<rank>.<label>.<ending>`, or with a number behind the label if that exists.
+    /// Creates `rank-<rank>.<label>.<ending>` there, or with a number behind the label if that exists.
     pub(crate) fn create_beside(&self, label: &str, ending: &str) -> Result<(File, PathBuf), PlaceError> {
         let mode = if self.share_group { 0o640 } else { 0o600 };
-        let folder = self.root.join(&self.run.run_id);
+        let folder = folder_of(&self.root, &self.run);
         let failed = |source| PlaceError::Folder { path: folder.clone(), source };
         make_run_folder(&self.root, &folder, self.share_group).map_err(failed)?;
         let rank = self.run.rank.unwrap_or(0);
@@ -118,10 +119,17 @@ impl ShardPlace {
     }
 }
 
-/// Makes the folder of a run and the output root, for the user alone or shared with the group.
+/// The folder of a rank's files: that of the run, or one below it in a run of many ranks.
+pub(crate) fn folder_of(root: &Path, run: &RunIdentity) -> PathBuf {
+    let of_run = root.join(&run.run_id);
+    folder_of_ranks(run.rank, run.size).map_or(of_run.clone(), |below| of_run.join(below))
+}
+
+/// Makes a folder of a run and those above it, up to the output root, for the user alone or shared with the group.
 pub(crate) fn make_run_folder(root: &Path, folder: &Path, share_group: bool) -> io::Result<()> {
     let mode = if share_group { 0o750 } else { 0o700 };
-    let new: Vec<&Path> = [root, folder].into_iter().filter(|made| !made.exists()).collect();
+    let above = folder.ancestors().take_while(|above| above.starts_with(root));
+    let new: Vec<&Path> = above.filter(|made| !made.exists()).collect();
     DirBuilder::new().recursive(true).mode(mode).create(folder)?;
     // The user's word counts before the umask. Other ranks make the same folders: who is too late to
     // make one may be too early to find it shared, but it will be.

@@ -13,7 +13,7 @@ use crate::child::{Ending, signals};
 use crate::collect::{Collector, Finish, Listener, SourceDefaults};
 use crate::launcher::{Environment, RankIdentity, detect_rank, is_on_one_node};
 use crate::log::{self, LogPlace};
-use crate::output::{Batch, Item, Output, ShardPlace, SideOutput};
+use crate::output::{Batch, Item, Output, ShardPlace, SideOutput, folder_of};
 use crate::probe::{ProbeAgent, ProbeConfig};
 use crate::system::{SystemConfig, SystemSampler};
 use crate::{machine, next_step, warn};
@@ -119,7 +119,7 @@ pub fn main() -> io::Result<()> {
 
 fn log_path(start: &Start) -> PathBuf {
     let name = format!("rank-{:05}.log", start.run.rank.unwrap_or(0));
-    Path::new(&start.root).join(&start.run.run_id).join(name)
+    folder_of(Path::new(&start.root), &start.run).join(name)
 }
 
 fn open_log(start: &Start, path: PathBuf, control: &Arc<Control>) {

@@ -12,8 +12,12 @@ pub const TABLE: &str = "merge";
 /// Names a file, like `--config`.
 const CONFIG: &str = "RPD_CONFIG";
 /// Options that a variable may say, too: what differs between machines and steps of a job.
-const VARIABLES: [(&str, &str); 3] =
-    [("align", "RPD_MERGE_ALIGN"), ("memory", "RPD_MERGE_MEMORY"), ("threads", "RPD_MERGE_THREADS")];
+const VARIABLES: [(&str, &str); 4] = [
+    ("align", "RPD_MERGE_ALIGN"),
+    ("memory", "RPD_MERGE_MEMORY"),
+    ("threads", "RPD_MERGE_THREADS"),
+    ("wait", "RPD_MERGE_WAIT"),
+];
 /// Options about a single call.
 const TYPED_ONLY: [&str; 5] = ["config", "print-config", "output", "open", "serve"];
 

@@ -3,6 +3,7 @@
 use super::candidate::is_merged;
 use crate::failure::Failure;
 use rpd_rocpd::read::Database;
+use rpd_shard::file::is_folder_of_ranks;
 use rpd_translate::{Format, format_of};
 use serde::{Deserialize, Serialize};
 use std::fs;
@@ -156,7 +157,7 @@ fn profiles_in(dir: &Path, all: bool) -> Result<Profiles, Failure> {
             Err(_) => continue,
         };
         // Runs of rpd-collect are chosen by name, or by being the only one.
-        if inside.iter().any(|path| is_shard(path)) {
+        if is_of_ranks(&below) || inside.iter().any(|path| is_shard(path) || is_of_ranks(path)) {
             continue;
         }
         if beside {
@@ -307,10 +308,18 @@ fn newest_run(root: &Path) -> Result<PathBuf, Failure> {
 }
 
 fn shards_in(dir: &Path) -> Result<Vec<PathBuf>, Failure> {
-    let mut shards = entries(dir)?;
+    let (folders, mut shards): (Vec<_>, Vec<_>) = entries(dir)?.into_iter().partition(|path| is_of_ranks(path));
+    for folder in folders {
+        shards.extend(entries(&folder)?);
+    }
     shards.retain(|path| is_shard(path));
     shards.sort();
     Ok(shards)
+}
+
+/// Whether something in the folder of a run is a folder of its ranks.
+fn is_of_ranks(path: &Path) -> bool {
+    path.file_name().and_then(|name| name.to_str()).is_some_and(is_folder_of_ranks) && path.is_dir()
 }
 
 fn is_shard(path: &Path) -> bool {

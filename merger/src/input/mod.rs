@@ -21,3 +21,4 @@ pub mod schema;
 pub mod source;
 pub mod survey;
 pub mod translate;
+pub mod wait;

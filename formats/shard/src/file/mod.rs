@@ -12,6 +12,7 @@
 mod block;
 mod bytes;
 mod ending;
+mod folder;
 mod index;
 mod owner;
 mod pending;
@@ -21,6 +22,7 @@ mod writer;
 
 pub use block::{BLOCK_HEADER_BYTES, BlockHeader, BlockKind};
 use bytes::Bytes;
+pub use folder::{folder_of_ranks, is_folder_of_ranks};
 pub use owner::{KnownProcesses, Owner};
 pub use reader::{BlockDamage, BlockError, BlockRef, Damage, OpenError, Shard};
 pub use strings::{MAX_STRING_BYTES, MAX_STRING_LENGTH, MAX_STRINGS, ShardStrings};

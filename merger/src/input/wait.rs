@@ -1,0 +1,76 @@
+//! Waiting for shards: on a shared file system a file may be visible on another node only some seconds after it was closed.
+
+use super::find::{SHARD_ENDING, find};
+use rpd_shard::Shard;
+use std::collections::BTreeSet;
+use std::path::PathBuf;
+use std::thread::sleep;
+use std::time::{Duration, Instant};
+
+/// Time between two looks.
+const LOOK_EVERY: Duration = Duration::from_millis(500);
+
+/// What is not there yet.
+#[derive(Clone, PartialEq, Eq, Debug)]
+enum Missing {
+    /// No shard, and nothing else to merge.
+    All,
+    /// So many ranks of the job.
+    Ranks(usize),
+    /// So many shards have no end.
+    Ends(usize),
+}
+
+impl std::fmt::Display for Missing {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Missing::All => write!(f, "no shard is there"),
+            Missing::Ranks(count) => write!(f, "{count} ranks have no shard"),
+            Missing::Ends(count) => write!(f, "{count} shards have no end"),
+        }
+    }
+}
+
+/// Waits until the shards of all ranks of the job are there and ended, at most so long. Says what was still missing, if
+/// something was.
+pub fn wait_for_shards(inputs: &[PathBuf], most: Duration) -> Option<String> {
+    let until = Instant::now() + most;
+    loop {
+        let missing = missing(inputs)?;
+        let left = until.saturating_duration_since(Instant::now());
+        if left.is_zero() {
+            return Some(format!("waited for {} s, and {missing}", most.as_secs()));
+        }
+        sleep(LOOK_EVERY.min(left));
+    }
+}
+
+fn missing(inputs: &[PathBuf]) -> Option<Missing> {
+    let Ok(found) = find(inputs) else { return Some(Missing::All) };
+    let is_shard = |path: &PathBuf| path.extension().is_some_and(|ending| ending == SHARD_ENDING);
+    let paths: Vec<PathBuf> = found.files.into_iter().map(|listed| listed.path).collect();
+    let shards: Vec<&PathBuf> = paths.iter().filter(|path| is_shard(path)).collect();
+    if shards.is_empty() {
+        return paths.is_empty().then_some(Missing::All);
+    }
+    let (mut ranks, mut size, mut open) = (BTreeSet::new(), 0, 0);
+    for path in shards {
+        // One that cannot be opened has no header yet.
+        let Ok(shard) = Shard::open(path) else {
+            open += 1;
+            continue;
+        };
+        open += usize::from(!shard.complete());
+        // What was not to be recorded does not come.
+        if shard.selection.is_none() {
+            size = size.max(shard.identity.size.unwrap_or(0) as usize);
+        }
+        ranks.extend(shard.identity.rank);
+    }
+    let without = size.saturating_sub(ranks.len());
+    match (without, open) {
+        (0, 0) => None,
+        (0, open) => Some(Missing::Ends(open)),
+        (without, _) => Some(Missing::Ranks(without)),
+    }
+}
