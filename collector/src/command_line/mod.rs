@@ -150,6 +150,10 @@ pub struct Options {
     #[arg(long, value_name = "SIGNAL")]
     pub warn_signal: Option<WarnSignal>,
 
+    /// Ask the site to merge the run when the job is over, where it does: leaves merge.wanted in the folder of the run
+    #[arg(long)]
+    pub ask_merge: bool,
+
     /// What records: native, rocprofv3, rocprof-sys, rpd-tracer, torch, as a list; none; or auto [default: auto]
     #[arg(long, value_name = "LIST")]
     pub backend: Option<BackendChoice>,
@@ -275,6 +279,7 @@ impl Options {
             probe_rate: self.probe_rate.or_else(|| parsed("RPD_PROBE_RATE", set, &mut warnings)),
             warn_signal: self.warn_signal.or_else(|| parsed("RPD_WARN_SIGNAL", set, &mut warnings)),
             backend: self.backend.or_else(|| parsed("RPD_BACKEND", set, &mut warnings)),
+            ask_merge: self.ask_merge,
             backend_arg: self.backend_arg,
             backend_config: self.backend_config,
             backend_wait: self.backend_wait,

@@ -8,6 +8,8 @@ use std::io;
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
+/// Asks the site for a merge of the run that it lies in.
+const MERGE_WANTED: &str = "merge.wanted";
 /// Shards of one rank in one folder: several steps may have the same run id by mistake.
 const MOST_OF_ONE_RANK: u32 = 1000;
 
@@ -116,6 +118,25 @@ impl ShardPlace {
             }
         }
         Err(PlaceError::File { path, source: io::ErrorKind::AlreadyExists.into() })
+    }
+}
+
+impl ShardPlace {
+    /// Asks the site to merge the run: one rank does, which all runs have.
+    pub(crate) fn ask_for_merge(&self) -> Result<(), PlaceError> {
+        if self.run.rank.is_some_and(|rank| rank != 0) {
+            return Ok(());
+        }
+        let folder = self.root.join(&self.run.run_id);
+        let failed = |source| PlaceError::Folder { path: folder.clone(), source };
+        make_run_folder(&self.root, &folder, self.share_group).map_err(failed)?;
+        let path = folder.join(MERGE_WANTED);
+        match create_new(&path, 0o600) {
+            Err(error) if error.kind() != io::ErrorKind::AlreadyExists => {
+                Err(PlaceError::File { path, source: error })
+            }
+            _ => Ok(()),
+        }
     }
 }
 

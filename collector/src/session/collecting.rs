@@ -90,6 +90,9 @@ pub fn main() -> io::Result<()> {
     if let Some(own) = own.clone().filter(|_| is_told) {
         command::tell(&side, own);
     }
+    if start.ask_merge && let Err(error) = place.ask_for_merge() {
+        warn(format_args!("warning: {error}; no merge is asked for"));
+    }
     // The last burst goes on while the counters end.
     agent.iter_mut().for_each(ProbeAgent::stop);
     // Its last counters go in front of the end of the shard.

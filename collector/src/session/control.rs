@@ -76,6 +76,8 @@ pub(super) struct Start {
     pub(super) max_bytes: u64,
     /// The group may read the files.
     pub(super) share_group: bool,
+    /// The site is asked to merge the run.
+    pub(super) ask_merge: bool,
     /// What the library records: words of [`rpd_ring::message::TRACED`].
     pub(super) library: Vec<String>,
     /// The metrics of the node are recorded.

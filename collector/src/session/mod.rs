@@ -364,6 +364,7 @@ fn start_of(options: &Options, own: Identity, plan: Plan, warnings: Vec<String>)
         ranks,
         max_bytes: options.max_bytes(),
         share_group: options.share == Some(Share::Group),
+        ask_merge: options.ask_merge,
         library: library.iter().map(|word| (*word).to_owned()).collect(),
         system: trace.system && !plan.nothing,
         probes: options.probe_choice(),

@@ -14,9 +14,14 @@ use crate::together::from_rank_0;
 use lease::Lease;
 use serde::{Deserialize, Serialize};
 use status::{Inputs, now};
+use std::fs;
+use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
 use std::time::Duration;
+
+/// Asks the site for a merge of the run that it lies in: `rpd-collect --ask-merge`.
+const WANTED: &str = "merge.wanted";
 
 /// What is to be done.
 pub enum Begun {
@@ -77,6 +82,10 @@ impl Epilog {
             Err(failure) => status.end(State::Failed, &failure.to_string(), None),
         }
         tell(&status, &path);
+        if status.state != State::Failed {
+            // Who asked the site for it has it.
+            let _ = fs::remove_file(path.with_file_name(WANTED));
+        }
         lease.give_back();
     }
 }
