@@ -72,6 +72,10 @@ pub fn main() -> io::Result<()> {
         // that crashes with it does not.
         is_told = start.wanted != Wanted::Events && start.library.is_empty();
         without.iter().for_each(|line| warn(format_args!("{line}")));
+        // Now, since the job may be killed.
+        if start.ask_merge && let Err(error) = place.ask_for_merge() {
+            warn(format_args!("warning: {error}; no merge is asked for"));
+        }
         agent = probes.and_then(ProbePlan::start);
         let process = command::process(&defaults, pid, &start.command);
         own = Some(process.clone());
@@ -89,9 +93,6 @@ pub fn main() -> io::Result<()> {
     let own = own.map(|own| Process { last_seen: Some(machine::boottime()), exit: Some(finish.exit), ..own });
     if let Some(own) = own.clone().filter(|_| is_told) {
         command::tell(&side, own);
-    }
-    if start.ask_merge && let Err(error) = place.ask_for_merge() {
-        warn(format_args!("warning: {error}; no merge is asked for"));
     }
     // The last burst goes on while the counters end.
     agent.iter_mut().for_each(ProbeAgent::stop);

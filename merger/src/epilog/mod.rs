@@ -15,7 +15,6 @@ use lease::Lease;
 use serde::{Deserialize, Serialize};
 use status::{Inputs, now};
 use std::fs;
-use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
 use std::time::Duration;
