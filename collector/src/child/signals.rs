@@ -127,6 +127,8 @@ struct State {
     ends_early: bool,
     /// Passed on to a profiler that has not started the command.
     sent: Vec<i32>,
+    /// The command has ended: nothing is passed on to who stays above it.
+    spared: bool,
 }
 
 struct Target {
@@ -192,6 +194,11 @@ impl Forwarder {
     /// Names a profiler that is to start the command. Signals that came before are passed on now.
     pub fn aim_at_profiler(&self, pid: i32) {
         self.aim.set(Target::new(pid, pid, false));
+    }
+
+    /// The command has ended, and a profiler above it may still write: signals only tell that the end is near.
+    pub fn spare(&self) {
+        self.aim.state().spared = true;
     }
 
     /// Names the command. Signals that came before are passed on now. `top` is the process that was started: the command
@@ -270,7 +277,7 @@ impl Aim {
 
     fn forward(&self, origin: &Origin) {
         let mut state = self.state();
-        let Some(target) = &state.target else { return };
+        let Some(target) = state.target.as_ref().filter(|_| !state.spared) else { return };
         let ends = state.ends_early && EARLY.contains(&origin.signal) && !takes(target.pid, origin.signal);
         if !ends && !is_for_us_alone(origin, target) {
             return;
