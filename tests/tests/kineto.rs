@@ -211,8 +211,11 @@ fn compared(calls: [&[(i64, Call)]; 2]) -> Json {
     compared_files(&[(0, 0, calls[0]), (1, 0, calls[1])])
 }
 
+/// A rank, the how-manieth process of it, and its calls with the millisecond of each.
+type FileOf<'a> = (i64, i64, &'a [(i64, Call)]);
+
 /// The same of files, each of a rank and of the how-manieth process of it.
-fn compared_files(files: &[(i64, i64, &[(i64, Call)])]) -> Json {
+fn compared_files(files: &[FileOf<'_>]) -> Json {
     let folder = tempfile::tempdir().unwrap();
     for (number, (rank, process, calls)) in files.iter().enumerate() {
         let path = folder.path().join(format!("rank{rank}.{number}.pt.trace.json.gz"));
