@@ -127,8 +127,9 @@ type Call = (&'static str, i64, Option<(&'static str, i64)>);
 /// Writes what a process of a rank did, a millisecond for each call.
 fn write(path: &Path, rank: i64, process: i64, calls: &[(i64, Call)]) -> PathBuf {
     let pid = 100 + rank + 1000 * process;
+    let begin = calls.first().map_or(1, |(at, _)| *at) * 1000 - 1000;
     let mut events = vec![format!(
-        r#"{{"ph":"X","cat":"cpu_op","name":"step","pid":{},"tid":{},"ts":0.500,"dur":900000}}"#,
+        r#"{{"ph":"X","cat":"cpu_op","name":"step","pid":{},"tid":{},"ts":{begin}.500,"dur":900000}}"#,
         pid, pid
     )];
     for (at, (name, elements, group)) in calls {

@@ -35,8 +35,9 @@ from torch.utils.data import DataLoader, TensorDataset
 
 def rank(index, size):
     marks = ctypes.CDLL(None)
-    if hasattr(marks, "roctxMarkA"):
-        marks.roctxMarkA(f"spawned {size - 1 - index}".encode())
+    if hasattr(marks, "roctxRangePushA"):
+        marks.roctxRangePushA(f"spawned {size - 1 - index}".encode())
+        marks.roctxRangePop()
     dist.init_process_group("gloo", rank=size - 1 - index, world_size=size)
     data = TensorDataset(torch.arange(8.0))
     total = torch.zeros(1)
@@ -215,10 +216,9 @@ fn ranks_that_torch_spawns_are_recorded_and_their_workers_are_not() {
     // What our own library saw of them is of the same ranks.
     let out = folder.path().join("out.db");
     let _ = rpd_merge().arg("-o").arg(&out).arg(folder.path().join("out/run")).run().success();
-    let ranks = "SELECT DISTINCT json_extract(e.extdata, '$.message'), json_extract(p.extdata, '$.rpd.rank')
-        FROM rocpd_region r JOIN rocpd_event e ON e.id = r.event_id JOIN rocpd_info_process me ON me.id = r.pid
-        JOIN rocpd_info_process p ON p.pid = me.pid WHERE e.extdata LIKE '%spawned%' ORDER BY 1";
-    assert_eq!(Database::open(&out).rows(ranks), [["spawned 0", "0"], ["spawned 1", "1"]]);
+    let ranks = "SELECT DISTINCT r.name, json_extract(p.extdata, '$.rpd.rank') FROM regions r
+        JOIN rocpd_info_process p ON p.pid = r.pid WHERE r.name LIKE 'spawned %' ORDER BY 1";
+    assert_eq!(Database::open(&out).rows(ranks), [["'spawned 0'", "0"], ["'spawned 1'", "1"]]);
 }
 
 /// Rank, size, who says so, and whether it is a worker.
