@@ -7,7 +7,7 @@ use rpd_tests::fixtures;
 use rpd_tests::harness::{Database, TraceProcessor, rpd_merge};
 use serde_json::Value as Json;
 use serde_json::value::RawValue;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{self, File};
 use std::io::{Read, Write};
 use std::path::{Path, PathBuf};
@@ -225,6 +225,11 @@ fn compared_files(files: &[FileOf<'_>]) -> Json {
     let output = folder.path().join("out.db");
     let _ = rpd_merge().arg("-o").arg(&output).arg(folder.path()).run().success();
     let metadata = Database::open(&output).metadata();
+    // Each rank is late once, whatever it has been in.
+    let late: Vec<Json> =
+        metadata.get("rpd.late_ranks").map_or(Vec::new(), |found| serde_json::from_str(&found[0]).unwrap());
+    let ranks: BTreeSet<i64> = late.iter().map(|row| row["rank"].as_i64().unwrap()).collect();
+    assert_eq!(ranks.len(), late.len(), "{late:?}");
     serde_json::from_str(&metadata["rpd.collectives"][0]).unwrap()
 }
 

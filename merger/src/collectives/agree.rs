@@ -63,6 +63,17 @@ impl Members {
         self.all.get(number as usize)
     }
 
+    /// For each participant the first one of the same rank on the same node: a rank may have several processes, and a
+    /// process several files.
+    pub(super) fn firsts<'a>(&'a self) -> Vec<u32> {
+        let mut known: BTreeMap<(u32, bool, &str), u32> = BTreeMap::new();
+        let first = |(number, member): (u32, &'a Participant)| match member.rank {
+            Some(rank) => *known.entry((rank, member.worker, &member.host)).or_insert(number),
+            None => number,
+        };
+        (0..).zip(&self.all).map(first).collect()
+    }
+
     /// As a participant is told.
     pub fn name(&self, number: u32) -> String {
         self.get(number).map_or_else(|| "a process".to_owned(), Participant::name)
