@@ -404,8 +404,11 @@ fn take_collectives(surveys: &mut [Survey]) -> Vec<(Participant, Said)> {
     let some = sources.filter(|source| !source.collectives.is_empty() || source.collectives.alone > 0);
     some.map(|source| {
         let process = &source.process;
+        let first_call = source.collectives.calls.iter().map(|call| call.enter).min();
         let participant = Participant {
             rank: process.rank,
+            worker: process.worker,
+            began: first_call.unwrap_or(process.first_seen),
             pid: process.pid,
             host: process.node.hostname.clone(),
             domain: process.domain.clone(),

@@ -182,8 +182,7 @@ fn a_file_without_a_host_is_of_the_only_node_unless_the_job_goes_beyond_it() {
         let (outcome, report, off) = with_one_shard(size, rank, host);
         assert_eq!(report["nodes"], 1, "{outcome}");
         assert!(off.abs() < 1_000, "{off}");
-        let line =
-            "worker5.pt.trace.json names no host: taken to be of gpu000, the only node that has shards";
+        let line = "worker5.pt.trace.json names no host of its own: taken to be of gpu000, the only node that has shards";
         assert!(outcome.stderr.contains(line), "{outcome}");
     }
     for host in [None, Some("localhost.localdomain")] {
@@ -191,7 +190,8 @@ fn a_file_without_a_host_is_of_the_only_node_unless_the_job_goes_beyond_it() {
         let row = clock(&report, "unknown-");
         assert_eq!((&row["method"], &report["nodes"]), (&"realtime_anchors".into(), &2.into()), "{row}");
         assert!(row["bar_ns"].as_i64().unwrap() >= 10 * MS, "{row}");
-        let line = "worker5.pt.trace.json names no host, and the job has ranks or nodes without shards";
+        let line =
+            "worker5.pt.trace.json names no host of its own, and the job has ranks or nodes without shards";
         assert!(outcome.stderr.contains(line), "{outcome}");
     }
 }

@@ -7,7 +7,7 @@ use rpd_tests::fixtures;
 use rpd_tests::harness::{Database, TraceProcessor, rpd_merge};
 use serde_json::Value as Json;
 use serde_json::value::RawValue;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{self, File};
 use std::io::{Read, Write};
 use std::path::{Path, PathBuf};
@@ -124,12 +124,13 @@ fn two_ranks_of_a_real_job_are_in_one_database_and_one_trace() {
 /// A collective of a rank: name, elements, process group and number where torch tells them.
 type Call = (&'static str, i64, Option<(&'static str, i64)>);
 
-/// Writes what a rank did, a millisecond for each call; `skipped` are milliseconds in which it did nothing.
-fn write(path: &Path, rank: i64, calls: &[(i64, Call)]) -> PathBuf {
+/// Writes what a process of a rank did, a millisecond for each call.
+fn write(path: &Path, rank: i64, process: i64, calls: &[(i64, Call)]) -> PathBuf {
+    let pid = 100 + rank + 1000 * process;
+    let begin = calls.first().map_or(1, |(at, _)| *at) * 1000 - 1000;
     let mut events = vec![format!(
-        r#"{{"ph":"X","cat":"cpu_op","name":"step","pid":{},"tid":{},"ts":0.500,"dur":900000}}"#,
-        100 + rank,
-        100 + rank
+        r#"{{"ph":"X","cat":"cpu_op","name":"step","pid":{},"tid":{},"ts":{begin}.500,"dur":900000}}"#,
+        pid, pid
     )];
     for (at, (name, elements, group)) in calls {
         let ts = at * 1000 + rank;
@@ -140,7 +141,7 @@ fn write(path: &Path, rank: i64, calls: &[(i64, Call)]) -> PathBuf {
             ),
         };
         let shown = if group.is_some() { "record_param_comms" } else { name };
-        let (pid, tid) = (100 + rank, 200 + rank);
+        let tid = 200 + rank;
         events.push(format!(
             r#"{{"ph":"X","cat":"user_annotation","name":"{shown}","pid":{pid},"tid":{tid},"ts":{ts}.001,"dur":500.000,"args":{{{args}}}}}"#
         ));
@@ -208,13 +209,27 @@ fn a_kernel_without_a_correlation_has_no_call() {
 
 /// The counts of the collectives of two ranks.
 fn compared(calls: [&[(i64, Call)]; 2]) -> Json {
+    compared_files(&[(0, 0, calls[0]), (1, 0, calls[1])])
+}
+
+/// A rank, the how-manieth process of it, and its calls with the millisecond of each.
+type FileOf<'a> = (i64, i64, &'a [(i64, Call)]);
+
+/// The same of files, each of a rank and of the how-manieth process of it.
+fn compared_files(files: &[FileOf<'_>]) -> Json {
     let folder = tempfile::tempdir().unwrap();
-    for (rank, calls) in (0..).zip(calls) {
-        let _ = write(&folder.path().join(format!("rank{rank}.pt.trace.json.gz")), rank, calls);
+    for (number, (rank, process, calls)) in files.iter().enumerate() {
+        let path = folder.path().join(format!("rank{rank}.{number}.pt.trace.json.gz"));
+        let _ = write(&path, *rank, *process, calls);
     }
     let output = folder.path().join("out.db");
     let _ = rpd_merge().arg("-o").arg(&output).arg(folder.path()).run().success();
     let metadata = Database::open(&output).metadata();
+    // Each rank is late once, whatever it has been in.
+    let late: Vec<Json> =
+        metadata.get("rpd.late_ranks").map_or(Vec::new(), |found| serde_json::from_str(&found[0]).unwrap());
+    let ranks: BTreeSet<i64> = late.iter().map(|row| row["rank"].as_i64().unwrap()).collect();
+    assert_eq!(ranks.len(), late.len(), "{late:?}");
     serde_json::from_str(&metadata["rpd.collectives"][0]).unwrap()
 }
 
@@ -252,6 +267,27 @@ fn calls_that_only_their_order_tells_are_found_again_behind_one_too_many() {
     let counts = compared([&whole, &swapped]);
     assert_eq!(numbers(&counts)[1..], [0, 0, 0]);
     assert_eq!(counts["matched"].as_i64().unwrap() + counts["contradicted"].as_i64().unwrap(), 60);
+}
+
+#[test]
+fn several_files_of_a_rank_are_matched_in_turn() {
+    let later = |calls: &[(i64, Call)]| -> Vec<(i64, Call)> {
+        calls.iter().map(|(at, call)| (at + 100_000, *call)).collect()
+    };
+    let numbered: Vec<(i64, Call)> = (1..=60).map(|n| (n, ("allreduce", 1 << 20, Some(("0", n))))).collect();
+    for calls in [rounds(), numbered] {
+        let again = later(&calls);
+        let (first, second) = calls.split_at(30);
+        // Windows of one profiler; two trainings of one job. The second file of a rank may be named in front.
+        for (turns, matched) in [([(0, first), (0, second)], 60), ([(0, &calls), (1, &again)], 120)] {
+            let [(one, begin), (other, end)] = turns;
+            let counts =
+                compared_files(&[(0, other, end), (0, one, begin), (1, one, begin), (1, other, end)]);
+            assert_eq!(numbers(&counts), [matched, 0, 0, 0], "{counts}");
+            assert_eq!(counts["contradicted"], 0);
+            assert_eq!(counts["spread"]["median_ns"], 1000);
+        }
+    }
 }
 
 #[test]

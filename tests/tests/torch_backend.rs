@@ -30,10 +30,14 @@ dist.destroy_process_group()
 /// Two ranks by torch.multiprocessing.spawn, each with a worker that loads data and is spawned, too. Their numbers are
 /// not those of spawn.
 const SPAWN: &str = r#"
-import os, torch, torch.distributed as dist, torch.multiprocessing as mp
+import ctypes, os, torch, torch.distributed as dist, torch.multiprocessing as mp
 from torch.utils.data import DataLoader, TensorDataset
 
 def rank(index, size):
+    marks = ctypes.CDLL(None)
+    if hasattr(marks, "roctxRangePushA"):
+        marks.roctxRangePushA(f"spawned {size - 1 - index}".encode())
+        marks.roctxRangePop()
     dist.init_process_group("gloo", rank=size - 1 - index, world_size=size)
     data = TensorDataset(torch.arange(8.0))
     total = torch.zeros(1)
@@ -192,7 +196,8 @@ fn ranks_that_torch_spawns_are_recorded_and_their_workers_are_not() {
     let Some(python) = python() else { return };
     let folder = tempfile::tempdir().unwrap();
     let path = script(folder.path(), "spawn.py", SPAWN);
-    let outcome = job(folder.path(), python, &path, Some(&["--backend", "torch"]))
+    let options = ["--backend", "torch,native", "--trace", "roctx"];
+    let outcome = job(folder.path(), python, &path, Some(&options))
         .env("MASTER_ADDR", "127.0.0.1")
         .env("MASTER_PORT", free_port().to_string())
         // A launcher has started this and another, whose ranks have other numbers.
@@ -205,9 +210,15 @@ fn ranks_that_torch_spawns_are_recorded_and_their_workers_are_not() {
     assert_eq!(lines, ["0 56.0", "1 56.0"], "{outcome:?}");
     assert_eq!(
         recorded(folder.path()),
-        [(Some(0), Some(2), "torch.distributed"), (Some(1), Some(2), "torch.distributed")]
+        [(Some(0), Some(2), "torch.distributed, spawned"), (Some(1), Some(2), "torch.distributed, spawned")]
             .map(|(rank, size, from)| (rank, size, Some(from.to_owned()), false))
     );
+    // What our own library saw of them is of the same ranks.
+    let out = folder.path().join("out.db");
+    let _ = rpd_merge().arg("-o").arg(&out).arg(folder.path().join("out/run")).run().success();
+    let ranks = "SELECT DISTINCT r.name, json_extract(p.extdata, '$.rpd.rank') FROM regions r
+        JOIN rocpd_info_process p ON p.pid = r.pid WHERE r.name LIKE 'spawned %' ORDER BY 1";
+    assert_eq!(Database::open(&out).rows(ranks), [["'spawned 0'", "0"], ["'spawned 1'", "1"]]);
 }
 
 /// Rank, size, who says so, and whether it is a worker.
@@ -254,7 +265,7 @@ fn a_child_that_is_spawned_is_a_rank_once_it_joins_a_process_group() {
     let text = CHILDREN.replace("METHOD", "'spawn'").replace("PORT", &free_port().to_string());
     let path = script(folder, "children.py", &text);
     let _ = job(folder, python, &path, Some(&["--backend", "torch"])).run().success();
-    assert_eq!(recorded(folder), [(Some(0), Some(1), Some("torch.distributed".to_owned()), false)]);
+    assert_eq!(recorded(folder), [(Some(0), Some(1), Some("torch.distributed, spawned".to_owned()), false)]);
     let (strings, _) = Shard::open(&folder.join("out/run/rank-00000.torch-1.rpdshard")).unwrap().strings();
     let has = |name: &[u8]| strings.iter().any(|(_, text)| text == name);
     assert!(has(b"aten::mul") && !has(b"aten::add"), "from the process group on");

@@ -195,6 +195,10 @@ impl Gathering<'_> {
                 "it writes at the end of the program, which crashed by signal {signal}: --backend native keeps what came \
                  before a crash"
             ),
+            (_, Some(Exit::Signal(signal))) if signal == Signal::TERM.as_raw() => {
+                "signal 15 ended the program, and it with that: what it printed may say why it did not write"
+                    .to_owned()
+            }
             (_, Some(Exit::Signal(signal))) => format!(
                 "it writes at the end of the program, which died by signal {signal}: have the batch system send \
                  SIGUSR1 some time before (sbatch --signal=USR1@120)"

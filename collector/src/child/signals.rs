@@ -130,10 +130,15 @@ struct State {
     ends_early: bool,
     /// Passed on to a profiler that has not started the command.
     sent: Vec<i32>,
+<<<<<<< HEAD
     /// Told of signals that come some time before the end.
     warned: Option<Warned>,
     /// Passed on to nobody but a handler.
     warn_signal: Option<i32>,
+=======
+    /// The command has ended: nothing is passed on to who stays above it.
+    spared: bool,
+>>>>>>> main
 }
 
 struct Target {
@@ -206,6 +211,11 @@ impl Forwarder {
     /// Names a profiler that is to start the command. Signals that came before are passed on now.
     pub fn aim_at_profiler(&self, pid: i32) {
         self.aim.set(Target::new(pid, pid, false));
+    }
+
+    /// The command has ended, and a profiler above it may still write: signals only tell that the end is near.
+    pub fn spare(&self) {
+        self.aim.state().spared = true;
     }
 
     /// Names the command. Signals that came before are passed on now. `top` is the process that was started: the command
@@ -284,6 +294,7 @@ impl Aim {
 
     fn forward(&self, origin: &Origin) {
         let mut state = self.state();
+<<<<<<< HEAD
         if let Some(warned) = state.warned.as_ref().filter(|_| comes_before_an_end(origin.signal)) {
             warned(origin.signal);
         }
@@ -292,6 +303,9 @@ impl Aim {
         if is_warning && !state.ends_early && !takes(target.pid, origin.signal) {
             return;
         }
+=======
+        let Some(target) = state.target.as_ref().filter(|_| !state.spared) else { return };
+>>>>>>> main
         let ends = state.ends_early && EARLY.contains(&origin.signal) && !takes(target.pid, origin.signal);
         if !ends && !is_for_us_alone(origin, target) {
             return;

@@ -64,7 +64,8 @@ impl Below {
             told = Some(Ending::Signal(Signal::KILL.as_raw()));
         }
         let top = profiler.id() as i32;
-        forwarder.aim_at_command(top, top);
+        // A profiler that writes is not to be ended by what was for the command, which is gone.
+        forwarder.spare();
         let mut notes = Vec::new();
         let (mut status, waited) = self.wait_behind(profiler);
         if status.is_none() {

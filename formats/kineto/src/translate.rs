@@ -180,7 +180,7 @@ impl<W: Write> Run<'_, W> {
         Process {
             rank: rank.or(self.sidecar.rank),
             size: self.facts.world.or(self.sidecar.world_size),
-            rank_from: rank.map_or_else(|| self.sidecar.name(), |_| Some("distributedInfo".to_owned())),
+            rank_from: self.sidecar.name().or_else(|| rank.map(|_| "distributedInfo".to_owned())),
             pid,
             first_seen,
             last_seen: self.rows.last,
@@ -224,7 +224,7 @@ impl<W: Write> Run<'_, W> {
         if let (false, Some(first)) = (self.told_axis, first) {
             let year = 1970 + first.div_euclid(YEAR);
             self.rows.out.warn(format!(
-                "its times begin in the year {year}, which no wall clock showed: is its baseTimeNanoseconds in another unit? They DO NOT LINE UP with those of other files"
+                "its times begin in the year {year}, and no wall clock has shown them: is its baseTimeNanoseconds in another unit? They DO NOT LINE UP with those of other files"
             ));
         }
     }

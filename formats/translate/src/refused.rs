@@ -15,7 +15,10 @@ const BYTE_ORDER: &[u8] = b"\xef\xbb\xbf";
 /// Bytes that are searched at once.
 const SEARCH_BYTES: usize = 1 << 20;
 /// Members of JSON that hold the variables of a process.
-const ENVIRONMENTS: [&[u8]; 3] = [b"\"environment\"", b"\"environ\"", b"\"env\""];
+const ENVIRONMENTS: [&[u8]; 4] = [b"\"environment\"", b"\"environ\"", b"\"env\"", b"\"env_vars\""];
+/// How files begin that are not looked into: gzip, zstd, xz, bzip2, zip and text of UTF-16.
+const CLOSED: [&[u8]; 7] =
+    [b"\x1f\x8b", b"\x28\xb5\x2f\xfd", b"\xfd7zXZ", b"BZh", b"PK\x03\x04", b"\xff\xfe", b"\xfe\xff"];
 
 /// Tables that say how long calls and kernels took together.
 const SUMS: &str = "is a CSV table of sums, without times: name the database of the same run, or record one with \
@@ -55,7 +58,7 @@ fn is_of_sys(head: &[u8]) -> bool {
 }
 
 /// Whether a file may tell the variables of a program, among which are its secrets: a database, one that rocprof-sys
-/// wrote about the run, or with a member of JSON that is called like that. What cannot be read tells nothing.
+/// wrote about the run, one with a member of JSON that is called like that, or one that is packed. What cannot be read tells nothing.
 pub fn tells_environment(path: &Path) -> bool {
     let is_ending = |ending: &&str| path.extension().is_some_and(|found| found.eq_ignore_ascii_case(ending));
     DATABASES.iter().any(is_ending) || find_environment(path).unwrap_or(false)
@@ -73,7 +76,9 @@ fn find_environment(path: &Path) -> io::Result<bool> {
         }
         let new = bytes.get(before..).unwrap_or_default();
         let is_told = |head: &[u8]| {
-            head.starts_with(SQLITE) || is_of_sys(head.strip_prefix(BYTE_ORDER).unwrap_or(head))
+            head.starts_with(SQLITE)
+                || CLOSED.iter().any(|begin| head.starts_with(begin))
+                || is_of_sys(head.strip_prefix(BYTE_ORDER).unwrap_or(head))
         };
         if is_first && is_told(new) {
             return Ok(true);
@@ -120,6 +125,7 @@ mod tests {
         assert!(tells(b"[{\"Environment\" : [\"A=1\"]}]"));
         assert!(!tells(b"{\"timemories\": {\"kinds\": [\"environments\", \"environment of\"]}}"));
         assert!(!tells(b"") && tells(b"SQLite format 3\0and pages"));
+        assert!(tells(b"\x1f\x8b packed") && tells(b"PK\x03\x04") && tells(b"\xff\xfe{\0"));
         for place in SEARCH_BYTES - 14..SEARCH_BYTES + 2 {
             let mut bytes = vec![b' '; place];
             bytes.extend(b"\"environment\": {}");

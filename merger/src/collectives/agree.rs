@@ -13,6 +13,10 @@ use std::collections::{BTreeMap, BTreeSet};
 pub struct Participant {
     /// Its rank in the job, where it has one.
     pub rank: Option<u32>,
+    /// Whether it is a child of its rank.
+    pub worker: bool,
+    /// When its rank began with it, ns of a clock of its node.
+    pub began: i64,
     /// Its process id.
     pub pid: i32,
     /// Where it ran.
@@ -59,10 +63,64 @@ impl Members {
         self.all.get(number as usize)
     }
 
+    /// For each participant the first one of the same rank on the same node: a rank may have several processes, and a
+    /// process several files.
+    pub(super) fn firsts<'a>(&'a self) -> Vec<u32> {
+        let mut known: BTreeMap<(u32, bool, &str), u32> = BTreeMap::new();
+        let first = |(number, member): (u32, &'a Participant)| match member.rank {
+            Some(rank) => *known.entry((rank, member.worker, &member.host)).or_insert(number),
+            None => number,
+        };
+        (0..).zip(&self.all).map(first).collect()
+    }
+
     /// As a participant is told.
     pub fn name(&self, number: u32) -> String {
         self.get(number).map_or_else(|| "a process".to_owned(), Participant::name)
     }
+}
+
+/// A participant that used a communicator: whether it is a worker, when it began, and its number.
+type User = (bool, i64, u32);
+
+/// Tells apart what several processes of one rank did on communicators of one name, and several files of one process, each
+/// with a part of its calls: the first ones of all ranks belong together, then the second ones.
+pub(super) fn tell_apart(comm: &impl Comm, members: &Members, said: &mut [Said]) -> Result<(), Failure> {
+    let mut of_rank: BTreeMap<u32, u32> = BTreeMap::new();
+    for rank in members.all.iter().filter_map(|member| member.rank) {
+        *of_rank.entry(rank).or_default() += 1;
+    }
+    let is_one_of_several = |member: &Participant| {
+        member.rank.is_some_and(|rank| of_rank.get(&rank).is_some_and(|count| *count > 1))
+    };
+    let numbers = || (members.first..).zip(members.all.iter().skip(members.first as usize));
+    let mine: Vec<(u32, Vec<u64>)> = numbers()
+        .zip(said.iter())
+        .filter(|((_, member), _)| is_one_of_several(member))
+        .map(|((number, _), said)| (number, said.comms.keys().copied().collect()))
+        .collect();
+    let mut by_comm: BTreeMap<(u32, u64), Vec<User>> = BTreeMap::new();
+    for message in comm.all_gather(wire::encode(&mine)) {
+        let theirs: Vec<(u32, Vec<u64>)> = wire::decode_message(&message).map_err(Failure::message)?;
+        for (number, comms) in theirs {
+            let Some(member) = members.get(number) else { continue };
+            let Some(rank) = member.rank else { continue };
+            for hash in comms {
+                by_comm.entry((rank, hash)).or_default().push((member.worker, member.began, number));
+            }
+        }
+    }
+    by_comm.values_mut().for_each(|users| users.sort_unstable());
+    for ((number, member), said) in numbers().zip(said) {
+        let Some(rank) = member.rank.filter(|_| is_one_of_several(member)) else { continue };
+        let place = |hash: &u64| {
+            let users = by_comm.get(&(rank, *hash))?;
+            Some((*hash, users.iter().position(|(_, _, user)| *user == number)? as u32))
+        };
+        let earlier = said.comms.keys().filter_map(place).collect();
+        said.tell_apart(&earlier);
+    }
+    Ok(())
 }
 
 /// For each process of this merge rank, and each of its communicators, how many processes of the job it has.

@@ -128,7 +128,12 @@ impl Said {
             Some(n) => comm_hash(&[&hash.to_le_bytes()[..], &n.to_le_bytes()[..]].concat()),
         };
         self.calls.iter_mut().for_each(|call| call.comm = renamed(call.comm));
-        self.sequences.iter_mut().for_each(|sequence| sequence.comm = renamed(sequence.comm));
+        for sequence in &mut self.sequences {
+            // Those without a name are found by their place among the communicators of their process.
+            let turn = times.get(&sequence.comm).copied().unwrap_or(0);
+            sequence.place = sequence.place.saturating_add(turn.saturating_mul(MOST_COMMS as u32));
+            sequence.comm = renamed(sequence.comm);
+        }
         self.comms = std::mem::take(&mut self.comms).into_iter().map(|(h, c)| (renamed(h), c)).collect();
     }
 }

@@ -79,12 +79,14 @@ pub fn late_ranks(
         *to_first = wire::encode(&mine);
     }
     drop(mine);
+    let firsts = matched.members.firsts();
     let mut all: BTreeMap<u32, Sum> = BTreeMap::new();
     let incoming = comm.all_to_all(outgoing);
     for message in incoming.iter().filter(|_| comm.rank() == 0) {
         let theirs: Vec<(u32, Sum)> = wire::decode_message(message).map_err(Failure::message)?;
         for (participant, sum) in theirs {
-            let known = all.entry(participant).or_default();
+            let first = firsts.get(participant as usize).copied().unwrap_or(participant);
+            let known = all.entry(first).or_default();
             known.waited = known.waited.saturating_add(sum.waited);
             known.collectives += sum.collectives;
             known.behind.extend(sum.behind);

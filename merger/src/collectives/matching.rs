@@ -70,6 +70,7 @@ pub struct Matched {
 pub fn compare(comm: &impl Comm, sample: &Sample, own: Vec<(Participant, Said)>) -> Result<Matched, Failure> {
     let (participants, mut said): (Vec<Participant>, Vec<Said>) = own.into_iter().unzip();
     let members = Members::gather(comm, &participants)?;
+    agree::tell_apart(comm, &members, &mut said)?;
     let mut counted = sample.counts();
     counted.push(said.iter().map(|said| said.alone).sum());
     let counted = sums(comm, &counted)?;
@@ -297,7 +298,7 @@ mod tests {
 
     fn participant(rank: u32) -> Participant {
         let domain = ClockDomain { boot_id: format!("node-{}", rank / 2), time_namespace: 0 };
-        Participant { rank: Some(rank), pid: 1, host: "h".into(), domain }
+        Participant { rank: Some(rank), worker: false, began: 0, pid: 1, host: "h".into(), domain }
     }
 
     /// Calls of one process of a communicator: function, and what befell it in each of 4 processes.

@@ -281,6 +281,8 @@ mod tests {
     fn members() -> Members {
         let participant = |rank: u32| Participant {
             rank: Some(rank),
+            worker: false,
+            began: 0,
             pid: 1,
             host: format!("h{}", rank / 2),
             domain: ClockDomain { boot_id: format!("node-{}", rank / 2), time_namespace: 0 },

@@ -19,8 +19,7 @@ use std::collections::BTreeMap;
 /// Pieces that are decoded at once.
 const PIECES_AT_ONCE: usize = 16;
 
-/// What the blocks of a shard told is completed: by the regions of a translated file, by ranks, and by which of
-/// several processes of one rank did what. `sources` are in output order.
+/// What the blocks of a shard told is completed: by the regions of a translated file, and by ranks. `sources` are in output order.
 pub(super) fn settle_collectives(
     shard: &Shard,
     strings: &ShardStrings,
@@ -44,7 +43,6 @@ pub(super) fn settle_collectives(
             source.collectives = of_blocks(shard, source, &functions, sample);
         }
     }
-    let mut times: BTreeMap<(Option<u32>, u64), u32> = BTreeMap::new();
     for source in sources {
         let process = &source.process;
         let said = &mut source.collectives;
@@ -53,15 +51,6 @@ pub(super) fn settle_collectives(
         for call in &mut said.calls {
             call.enter = to_boottime(steps, call.enter);
             call.exit = call.exit.map(|exit| to_boottime(steps, exit));
-        }
-        if process.rank.is_some() {
-            let mut earlier = BTreeMap::new();
-            for comm in said.comms.keys() {
-                let times = times.entry((process.rank, *comm)).or_default();
-                earlier.insert(*comm, *times);
-                *times += 1;
-            }
-            said.tell_apart(&earlier);
         }
     }
 }

@@ -3,6 +3,7 @@
 
 use crate::agree::clocks::MERGED;
 use rpd_shard::Shard;
+use rpd_shard::identity::SPAWNED_MEMBER;
 use rpd_shard::identity::is_no_name;
 use rpd_shard::record::{Clock, ClockDomain, ClockSet, Node, Process};
 use serde::{Deserialize, Serialize};
@@ -56,6 +57,8 @@ pub struct Homes {
     /// All names of hosts that shards and translated files say.
     names: BTreeSet<String>,
     job: JobExtent,
+    /// Processes that torch has spawned, by run, boot and number: what they are, which only torch's own files say.
+    spawned: BTreeMap<ProcessKey, RankAndSize>,
     /// Files that name no host, and a process of each.
     nameless: Vec<(String, Process)>,
 }
@@ -119,6 +122,15 @@ fn steps(mut readings: Vec<Step>) -> Vec<Step> {
         }
     }
     steps
+}
+
+/// Run, boot and number of a process.
+type ProcessKey = (String, String, i32);
+/// Of a process, as far as they are known.
+type RankAndSize = (Option<u32>, Option<u32>);
+
+fn key_of(run: &str, process: &Process) -> ProcessKey {
+    (run.to_owned(), process.node.boot_id.clone(), process.pid)
 }
 
 /// Whether a file says nothing of its node.
@@ -205,6 +217,12 @@ impl Homes {
     pub(super) fn add(&mut self, shard: &Shard) {
         NodeClocks::of(shard).into_iter().for_each(|found| self.put(found));
         self.names.extend(shard.processes.values().map(|process| process.node.hostname.clone()));
+        for process in shard.processes.values() {
+            if process.rank_from.as_deref() == Some(SPAWNED_MEMBER) {
+                let key = key_of(&shard.identity.run_id, process);
+                self.spawned.insert(key, (process.rank, process.size));
+            }
+        }
         match shard.clocks.is_empty() {
             false => shard.processes.values().for_each(|process| self.job.add(process)),
             true => {
@@ -235,8 +253,8 @@ impl Homes {
         }
         let files = |paths: &[String]| match paths {
             [] => None,
-            [path] => Some(format!("{path} names no host")),
-            [path, ..] => Some(format!("{} files name no host, as {path}", paths.len())),
+            [path] => Some(format!("{path} names no host of its own")),
+            [path, ..] => Some(format!("{} files name no host of their own, as {path}", paths.len())),
         };
         let host = &only.node.hostname;
         let assumed = files(&assumed)
@@ -253,6 +271,7 @@ impl Homes {
             self.put(found);
         }
         self.names.extend(others.names);
+        self.spawned.extend(others.spawned);
         self.job.join(others.job);
         self.nameless.extend(others.nameless);
     }
@@ -277,6 +296,18 @@ impl Homes {
     /// How a clock of a domain becomes its BOOTTIME; empty where that is not known, or there is nothing to do.
     pub fn steps(&self, domain: &ClockDomain, clock: Clock) -> &[Step] {
         self.nodes.iter().find(|known| known.domain == *domain).map_or(&[], |known| known.steps(clock))
+    }
+
+    /// Gives a process that torch has spawned, and that another collector's library or profiler saw, too, the rank that it
+    /// has in torch: to a launcher it is part of what it started.
+    pub(super) fn settle_rank(&self, run: &str, process: &mut Process) {
+        if self.spawned.is_empty() || process.rank_from.as_deref() == Some(SPAWNED_MEMBER) {
+            return;
+        }
+        if let Some((rank, size)) = self.spawned.get(&key_of(run, process)) {
+            (process.rank, process.size, process.worker) = (*rank, *size, false);
+            (process.local_rank, process.rank_from) = (None, Some(SPAWNED_MEMBER.to_owned()));
+        }
     }
 
     /// Finds the node and the boot of a process of which no collector told, and puts them in the place of what its file

@@ -105,6 +105,7 @@ fn survey_shard(shard: Shard, job: &JobSchema, homes: &Homes, sample: &Sample) -
         let said = std::mem::take(&mut gathered.collectives);
         let mut source = source(&shard, number, &tables, job, &gathered, facts);
         source.collectives = said;
+        homes.settle_rank(&shard.identity.run_id, &mut source.process);
         if homes.settle(&mut source.process) {
             source.nodes = vec![(1, source.process.node.clone())];
         }

@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used)] // clippy takes only functions marked as tests for tests
 
 mod aligned;
+mod batch;
 mod drift;
 mod rig;
 mod troubles;

@@ -61,6 +61,11 @@ impl Cluster {
     /// A node for each number of seconds by which its clock is ahead. `None`, and a line that says why, where
     /// this machine cannot have nodes.
     pub(crate) fn new(ahead: &[i64], what: &str) -> Option<Cluster> {
+        Cluster::of_a_site(ahead, what, None)
+    }
+
+    /// The same with more lines for `slurm.conf`, in a file.
+    pub(crate) fn of_a_site(ahead: &[i64], what: &str, settings: Option<&Path>) -> Option<Cluster> {
         if let Some(why) = missing() {
             skip(what, &why);
             return None;
@@ -70,6 +75,7 @@ impl Cluster {
         let folder = std::env::temp_dir().join(format!("rpd-cluster-{}-{number}", std::process::id()));
         let mut command = Command::new(script());
         command.arg("up").arg(&folder).args(ahead.iter().map(i64::to_string));
+        command.envs(settings.map(|path| ("RPD_CLUSTER_SITE", path)));
         // A group of its own: who kills the test leaves it alive to clear away what it made.
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).process_group(0);
         let mut leader = command.spawn().unwrap();

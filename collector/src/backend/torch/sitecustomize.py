@@ -116,7 +116,7 @@ class _Place:
         if self.group is None and group is not None and group.is_available() and group.is_initialized():
             self.group = group.get_rank(), group.get_world_size()
         if self.group is not None:
-            return self.group + ("torch.distributed",)
+            return self.group + ("torch.distributed, spawned" if self.is_spawned else "torch.distributed",)
         rank = _integer("RANK")
         if rank is not None and os.environ.get("RANK") != self.inherited:
             return rank, _integer("WORLD_SIZE"), "RANK"

@@ -1,5 +1,6 @@
 //! Whose a file of another profiler is, for the shard that it is translated to.
 
+use crate::identity::{SPAWNED_MEMBER, masked_line};
 use crate::record::{ClockSet, Process, RunIdentity};
 
 /// What is known of a file beside the file itself: next to nothing where a merge translates what somebody
@@ -26,7 +27,7 @@ pub struct KnownProcesses {
 }
 
 /// Who says the rank of a process that has joined a process group of torch itself.
-const PROCESS_GROUPS: [&str; 2] = ["distributedInfo", "torch.distributed"];
+const PROCESS_GROUPS: [&str; 3] = ["distributedInfo", "torch.distributed", SPAWNED_MEMBER];
 
 impl Owner {
     /// Of a file of which nobody knows more than it says.
@@ -41,10 +42,12 @@ impl Owner {
         let is_usual = (told.rank, told.size) == (known.usual.rank, known.usual.size);
         // A variable with the rank is inherited; a place in a process group is not.
         let is_member = told.rank_from.as_deref().is_some_and(|from| PROCESS_GROUPS.contains(&from));
+        // Below one collector there are several of these, and what a launcher says is not about them.
+        let is_spawned = told.rank_from.as_deref() == Some(SPAWNED_MEMBER);
         let seen = known.seen.iter().rev().find(|process| process.pid == told.pid);
         let known = match seen {
             // What was started below a rank, and nothing else was known.
-            Some(process) if process.worker && is_member => Process {
+            Some(process) if is_spawned || process.worker && is_member => Process {
                 rank: told.rank,
                 size: told.size,
                 rank_from: told.rank_from.clone(),
@@ -88,7 +91,11 @@ impl Owner {
             clock: told.clock,
             first_seen: told.first_seen,
             last_seen: told.last_seen,
-            command: if known.command.is_empty() { told.command } else { known.command.clone() },
+            command: if known.command.is_empty() {
+                masked_line(&told.command)
+            } else {
+                known.command.clone()
+            },
             exit: known.exit.or(told.exit),
             ..known
         }
@@ -156,6 +163,11 @@ mod tests {
             (from("OMPI_COMM_WORLD_RANK"), from("distributedInfo"), from("torch.distributed")),
             (true, false, false)
         );
+        let told_line = Process { command: "app --password SECRET --token=SECRET".into(), ..told(72) };
+        assert!(!owner.describe(told_line).command.contains("SECRET"));
+        // What a launcher says is not about processes that torch has spawned.
+        let spawned = Process { rank: Some(6), rank_from: Some(SPAWNED_MEMBER.to_owned()), ..told(71) };
+        assert_eq!((owner.describe(spawned).rank, owner.describe(told(71)).rank), (Some(6), Some(4)));
         let worker = Process { worker: true, ..process(73, Some(3), "known", Clock::Boottime) };
         owner.processes.as_mut().unwrap().seen.push(worker);
         let group = Some("torch.distributed".to_owned());
