@@ -130,15 +130,12 @@ struct State {
     ends_early: bool,
     /// Passed on to a profiler that has not started the command.
     sent: Vec<i32>,
-<<<<<<< HEAD
     /// Told of signals that come some time before the end.
     warned: Option<Warned>,
     /// Passed on to nobody but a handler.
     warn_signal: Option<i32>,
-=======
     /// The command has ended: nothing is passed on to who stays above it.
     spared: bool,
->>>>>>> main
 }
 
 struct Target {
@@ -294,18 +291,14 @@ impl Aim {
 
     fn forward(&self, origin: &Origin) {
         let mut state = self.state();
-<<<<<<< HEAD
         if let Some(warned) = state.warned.as_ref().filter(|_| comes_before_an_end(origin.signal)) {
             warned(origin.signal);
         }
-        let Some(target) = &state.target else { return };
+        let Some(target) = state.target.as_ref().filter(|_| !state.spared) else { return };
         let is_warning = state.warn_signal == Some(origin.signal);
         if is_warning && !state.ends_early && !takes(target.pid, origin.signal) {
             return;
         }
-=======
-        let Some(target) = state.target.as_ref().filter(|_| !state.spared) else { return };
->>>>>>> main
         let ends = state.ends_early && EARLY.contains(&origin.signal) && !takes(target.pid, origin.signal);
         if !ends && !is_for_us_alone(origin, target) {
             return;
