@@ -5,8 +5,8 @@ use crate::cli::{Cli, Inspect, MergeArgs, TraceOrder};
 use crate::comm::Comm;
 use crate::epilog::{Begun, Epilog};
 use crate::failure::{Exit, Failure};
-use crate::merge::merge;
 use crate::input::wait::wait_for_shards;
+use crate::merge::merge;
 use crate::report::Report;
 use crate::report::inspect::inspect;
 use crate::report::words::one_line;
@@ -99,7 +99,7 @@ struct Made {
 
 impl Made {
     fn of(report: &Report) -> Made {
-        Made { output: report.output.clone(), missing: report.lack().map(|(why, _)| why) }
+        Made { output: report.output.clone(), missing: report.all_that_lacks() }
     }
 }
 
