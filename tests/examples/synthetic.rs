@@ -60,17 +60,14 @@ fn main() -> std::io::Result<()> {
     }
     .plan();
     let began = Instant::now();
-    let written = if arguments.rocpd {
-        write_rocpd(&run, &arguments.out)?
-    } else {
-        let dir = write_shards(&run, &arguments.out)?;
-        let files = std::fs::read_dir(&dir)?.map(|entry| Ok(entry?.path()));
-        files.collect::<std::io::Result<_>>()?
+    let folder = match arguments.rocpd {
+        true => {
+            write_rocpd(&run, &arguments.out)?;
+            arguments.out
+        }
+        false => write_shards(&run, &arguments.out)?,
     };
-    let bytes: u64 = written.iter().filter_map(|path| path.metadata().ok()).map(|m| m.len()).sum();
-    eprintln!("{} files, {bytes} bytes, {:.1} s", written.len(), began.elapsed().as_secs_f64());
-    if let Some(folder) = written.first().and_then(|path| path.parent()) {
-        println!("{}", folder.display());
-    }
+    eprintln!("{} processes, {:.1} s", run.processes().count(), began.elapsed().as_secs_f64());
+    println!("{}", folder.display());
     Ok(())
 }

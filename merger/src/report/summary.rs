@@ -1,6 +1,7 @@
 use super::clock_table::impossible_bursts;
 use super::clocks::ClockRow;
 use super::former::{self, clock_rows};
+use super::progress::PhaseTime;
 use super::words::{counted, noun, one_line};
 use crate::agree::clocks::{JobClocks, Repair};
 use crate::agree::findings::Found;
@@ -114,8 +115,10 @@ pub struct Report {
     /// The trace that was made of the database, where one was wanted instead of it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub trace: Option<Drawn>,
-    /// Wall time of the merge.
+    /// Wall time of the merge,
     pub seconds: f64,
+    /// and of each of its phases.
+    pub phases: Vec<PhaseTime>,
 }
 
 /// Rows of one table.
@@ -206,6 +209,7 @@ impl Report {
                 .collect(),
             trace: None,
             seconds: 0.0,
+            phases: Vec::new(),
         }
     }
 
