@@ -163,7 +163,7 @@ fn merge_once(
         None => report.note_collectives(&matched, late_ranks),
     }
     report.note_clock_file(&clocks);
-    report.notes.extend(far_apart.map(|note| plan.in_own_names(&note)));
+    report.notes.extend(far_apart.map(|note| plan.names.put_into(&note)));
     report.note_options_without_effect(args, &plan);
     report.note_unprobed(&clocks.logs);
     let incomplete = if args.strict { report.incomplete() } else { None };

@@ -35,6 +35,9 @@ struct Arguments {
     /// Every second rank has a worker process
     #[arg(long)]
     workers: bool,
+    /// The nodes measure their clocks against each other
+    #[arg(long)]
+    probes: bool,
     /// RocPD databases as rocprofv3 writes them
     #[arg(long)]
     rocpd: bool,
@@ -56,6 +59,7 @@ fn main() -> std::io::Result<()> {
         max_drift_ppb: arguments.drift_ppm * 1_000,
         max_anchor_error: arguments.anchor_error_us * 1_000,
         workers: arguments.workers,
+        probes: arguments.probes,
         ..SyntheticRun::default()
     }
     .plan();

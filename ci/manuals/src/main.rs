@@ -23,7 +23,8 @@ fn main() -> ExitCode {
         return ExitCode::from(2);
     };
     let prefix = Path::new(&prefix);
-    let written = [Options::parser(), Cli::command()].into_iter().try_for_each(|command| write(&command, prefix));
+    let written =
+        [Options::parser(), Cli::command()].into_iter().try_for_each(|command| write(&command, prefix));
     match written {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {

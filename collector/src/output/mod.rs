@@ -7,8 +7,8 @@ mod rows;
 mod shard_file;
 mod writer;
 
-pub(crate) use place::{folder_of, make_run_folder};
 pub use place::{DEFAULT_MAX_BYTES, PlaceError, ShardPlace};
+pub(crate) use place::{folder_of, make_run_folder};
 pub use rows::{Batch, CommunicatorRow, Item, MpiRow, NameId, RcclRow, RequestRow, Span};
 
 use std::io;

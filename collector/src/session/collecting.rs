@@ -73,7 +73,9 @@ pub fn main() -> io::Result<()> {
         is_told = start.wanted != Wanted::Events && start.library.is_empty();
         without.iter().for_each(|line| warn(format_args!("{line}")));
         // Now, since the job may be killed.
-        if start.ask_merge && let Err(error) = place.ask_for_merge() {
+        if start.ask_merge
+            && let Err(error) = place.ask_for_merge()
+        {
             warn(format_args!("warning: {error}; no merge is asked for"));
         }
         agent = probes.and_then(ProbePlan::start);

@@ -308,7 +308,8 @@ fn newest_run(root: &Path) -> Result<PathBuf, Failure> {
 }
 
 fn shards_in(dir: &Path) -> Result<Vec<PathBuf>, Failure> {
-    let (folders, mut shards): (Vec<_>, Vec<_>) = entries(dir)?.into_iter().partition(|path| is_of_ranks(path));
+    let (folders, mut shards): (Vec<_>, Vec<_>) =
+        entries(dir)?.into_iter().partition(|path| is_of_ranks(path));
     for folder in folders {
         shards.extend(entries(&folder)?);
     }

@@ -44,7 +44,12 @@ pub(crate) fn print(run: &SyntheticRun, measured: &[(Way, Measured)], baseline: 
             seen.bytes as f64 / 1e6,
             if told.is_whole() { "nothing lost" } else { "ROWS LOST" }
         );
-        println!("    clocks                  {} of {} nodes: {}", told.clocks.len(), told.nodes, methods(seen));
+        println!(
+            "    clocks                  {} of {} nodes: {}",
+            told.clocks.len(),
+            told.nodes,
+            methods(seen)
+        );
         println!("    lines on the terminal   {}", seen.lines);
     }
     println!("\nreading all shards once: {:.2} s", baseline.reading);
@@ -59,7 +64,10 @@ pub(crate) fn print(run: &SyntheticRun, measured: &[(Way, Measured)], baseline: 
     let database = measured.iter().find(|(way, _)| *way == Way::Database);
     if let Some((_, seen)) = database {
         let faster = each * f64::from(ranks) / seen.seconds;
-        println!("rpd-merge, {:.2} ms each: {faster:.1} times as fast", seen.seconds * 1e3 / f64::from(ranks));
+        println!(
+            "rpd-merge, {:.2} ms each: {faster:.1} times as fast",
+            seen.seconds * 1e3 / f64::from(ranks)
+        );
     }
     for (way, seen) in measured {
         let sum = seen.peaks.iter().sum::<u64>() as f64 / MIB;

@@ -122,7 +122,11 @@ impl Site {
     /// The training loop on the ranks of a step.
     fn train(&self, steps: u32) -> String {
         let train = repository().join("tests/workloads/train.py");
-        format!("{} {} --steps {steps} --width 8 --batch 16 --delay-ms 2", python().display(), train.display())
+        format!(
+            "{} {} --steps {steps} --width 8 --batch 16 --delay-ms 2",
+            python().display(),
+            train.display()
+        )
     }
 
     /// The only run of a job.

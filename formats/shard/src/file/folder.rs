@@ -35,6 +35,10 @@ mod tests {
             assert_eq!(found.as_deref(), folder, "{rank:?} {size:?}");
             assert!(found.is_none_or(|name| is_folder_of_ranks(&name)));
         }
-        assert!(!is_folder_of_ranks("ranks-") && !is_folder_of_ranks("ranks-0x000") && !is_folder_of_ranks("rank-00000"));
+        assert!(
+            !is_folder_of_ranks("ranks-")
+                && !is_folder_of_ranks("ranks-0x000")
+                && !is_folder_of_ranks("rank-00000")
+        );
     }
 }
