@@ -78,7 +78,7 @@ pub fn merge(comm: &impl Comm, args: &MergeArgs) -> Result<Report, Failure> {
         comm.all_gather(Vec::new());
         partial.release();
     }
-    progress.finish();
+    report.phases = progress.finish();
     report.seconds = begun.elapsed().as_secs_f64();
     Ok(report)
 }
@@ -136,7 +136,9 @@ fn merge_once(
     let memory = args.memory.without(held);
     let strings = strings::number(comm, distinct)?;
     let found = agree_on_findings(comm, &surveys)?;
+    progress.phase("match");
     let mut matched = compare(comm, &sample, take_collectives(&mut surveys))?;
+    progress.phase("align");
     let clock_file = listing.clock_file.as_ref();
     let clocks = align_clocks(comm, args, &plan, clock_file, recorded, &matched, &found.nodes)?;
     let far_apart = note_of_files_far_apart(comm, &surveys, &clocks)?;
@@ -161,7 +163,7 @@ fn merge_once(
         None => report.note_collectives(&matched, late_ranks),
     }
     report.note_clock_file(&clocks);
-    report.notes.extend(far_apart.map(|note| plan.in_own_names(&note)));
+    report.notes.extend(far_apart.map(|note| plan.names.put_into(&note)));
     report.note_options_without_effect(args, &plan);
     report.note_unprobed(&clocks.logs);
     let incomplete = if args.strict { report.incomplete() } else { None };
@@ -177,6 +179,7 @@ fn merge_once(
     }
 
     // 3. Number: every source learns the first id of each of its tables.
+    progress.phase("number");
     let mut numbered = agree_on_bases(comm, &schema, &surveys)?;
     let small = match sets.is_partitioned() {
         false => SmallRows { strings: strings.distinct, nodes: report.nodes as u64 },

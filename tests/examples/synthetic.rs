@@ -35,6 +35,9 @@ struct Arguments {
     /// Every second rank has a worker process
     #[arg(long)]
     workers: bool,
+    /// The nodes measure their clocks against each other
+    #[arg(long)]
+    probes: bool,
     /// RocPD databases as rocprofv3 writes them
     #[arg(long)]
     rocpd: bool,
@@ -56,21 +59,19 @@ fn main() -> std::io::Result<()> {
         max_drift_ppb: arguments.drift_ppm * 1_000,
         max_anchor_error: arguments.anchor_error_us * 1_000,
         workers: arguments.workers,
+        probes: arguments.probes,
         ..SyntheticRun::default()
     }
     .plan();
     let began = Instant::now();
-    let written = if arguments.rocpd {
-        write_rocpd(&run, &arguments.out)?
-    } else {
-        let dir = write_shards(&run, &arguments.out)?;
-        let files = std::fs::read_dir(&dir)?.map(|entry| Ok(entry?.path()));
-        files.collect::<std::io::Result<_>>()?
+    let folder = match arguments.rocpd {
+        true => {
+            write_rocpd(&run, &arguments.out)?;
+            arguments.out
+        }
+        false => write_shards(&run, &arguments.out)?,
     };
-    let bytes: u64 = written.iter().filter_map(|path| path.metadata().ok()).map(|m| m.len()).sum();
-    eprintln!("{} files, {bytes} bytes, {:.1} s", written.len(), began.elapsed().as_secs_f64());
-    if let Some(folder) = written.first().and_then(|path| path.parent()) {
-        println!("{}", folder.display());
-    }
+    eprintln!("{} processes, {:.1} s", run.processes().count(), began.elapsed().as_secs_f64());
+    println!("{}", folder.display());
     Ok(())
 }

@@ -121,7 +121,7 @@ fn a_merge_that_is_ended_or_late_says_so_and_leaves_no_lease() {
     let ended = child.wait().unwrap();
     let told = status(home);
     assert_eq!((told["state"].as_str(), leases(home)), (Some("failed"), 0), "{ended:?} {told}");
-    assert!(told["why"].as_str().unwrap().contains("signal 15"), "{told}");
+    assert!(told["why"].as_str().unwrap().contains("SIGTERM"), "{told}");
     assert_eq!(ended.signal(), Some(15));
 
     fs::remove_file(home.join("merge.status")).unwrap();

@@ -1,13 +1,15 @@
-//! Many inputs, many strings, large payloads, little memory, few open files: the same file byte for byte.
+//! Many ranks, many inputs, many strings, large payloads, little memory, few open files: the same file byte for byte.
 
-use rpd_shard::model::{Value, native};
+use rpd_shard::model::{TableId, Value, native, rocpd};
 use rpd_shard::size::Size;
 use rpd_tests::crafted::{push_thread, shard_of};
 use rpd_tests::harness::{
-    Database, Job, binary, leftovers, mpi_missing, mpirun, rpd_merge, rpd_merge_mpi, skip,
+    Database, Job, RunFolder, binary, leftovers, mpi_missing, mpirun, rpd_merge, rpd_merge_mpi, skip,
 };
-use rpd_tests::synthetic::{BulkRun, SyntheticRun, write_bulk_rocpd, write_bulk_shards};
-use std::fs;
+use rpd_tests::synthetic::{BulkRun, SyntheticRun, expand, write_bulk_rocpd, write_bulk_shards};
+use serde_json::{Value as Json, json};
+use std::collections::BTreeMap;
+use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 use tempfile::TempDir;
@@ -367,4 +369,93 @@ fn a_partitioned_output_of_more_processes_than_sqlite_joins_is_refused() {
     let errors: Vec<_> = outcome.stderr.lines().filter(|line| line.contains("error:")).collect();
     assert!(errors.len() == 1 && errors[0].contains("500") && errors[0].contains("504"), "{outcome}");
     assert!(!output.exists());
+}
+
+/// A run of 1,200 ranks, in folders of 1,000, on 150 nodes that have measured their clocks against each other.
+fn many_ranks() -> SyntheticRun {
+    SyntheticRun {
+        nodes: 150,
+        ranks_per_node: 8,
+        events_per_rank: 20,
+        threads: 1,
+        kernels: 4,
+        probes: true,
+        missing_rank: Some(1_100),
+        ..SyntheticRun::default()
+    }
+}
+
+#[test]
+fn a_run_in_folders_of_a_thousand_ranks_is_merged_as_a_whole_and_told_in_few_lines() {
+    let config = many_ranks();
+    let run = RunFolder::new(&config);
+    let plan = config.plan();
+    for (rank, folder) in [(7, "ranks-00000"), (1_042, "ranks-01000")] {
+        assert!(run.shard(rank).starts_with(run.path.join(folder)) && run.shard(rank).is_file());
+    }
+    // Files of a run that was begun by an older version, which had no folders, are of it as well.
+    fs::rename(run.shard(7), run.path.join("rank-00007.rpdshard")).unwrap();
+    fs::rename(run.shard(1_042), run.path.join("rank-01042.rpdshard")).unwrap();
+    let whole = rpd_merge().args(["--threads", "2", "--json"]).arg(&run.path).run().success();
+    let merged = fs::read(run.path.join("trace.db")).unwrap();
+    let told: Json = serde_json::from_str(&whole.stdout).unwrap();
+    let (ranks, shards) = (&told["ranks"], &told["shards"]);
+    assert_eq!((ranks.as_u64(), shards.as_u64()), (Some(1_199), Some(1_199)), "{whole}");
+    assert_eq!(told["missing_ranks"], json!([1_100]));
+
+    // Every row of every rank is there.
+    let database = run.database();
+    let mut rows: BTreeMap<TableId, usize> = BTreeMap::new();
+    for process in plan.processes() {
+        let own = expand(&plan.rows(process));
+        own.tables.iter().for_each(|(table, some)| *rows.entry(*table).or_default() += some.len());
+    }
+    assert!(rows.len() > 8 && rows[&rocpd::REGION] > 1_199 * 20, "{rows:?}");
+    for (table, count) in rows {
+        assert_eq!(database.count(&table.to_string()), count as i64, "{table}");
+    }
+    assert_eq!(database.count("rocpd_info_node"), 150);
+    assert_eq!(database.count("rocpd_info_process"), 1_199);
+
+    // All clocks are aligned, and on a terminal only some of them are told.
+    let clocks = told["clocks"].as_array().unwrap();
+    let by = |method: &str| clocks.iter().filter(|clock| clock["method"] == method).count();
+    assert_eq!((by("reference"), by("probes") + by("fusion")), (1, 149), "{whole}");
+    let lines: Vec<&str> = whole.stderr.lines().collect();
+    assert!(lines.len() < 40, "{} lines: {whole}", lines.len());
+    assert!(lines.iter().any(|line| line.contains("138 more") && line.contains("--json")), "{whole}");
+    assert!(lines.iter().any(|line| line.contains("nothing of rank 1100")), "{whole}");
+
+    // What a phase took is told, and all of them together are the merge.
+    let phases = told["phases"].as_array().unwrap();
+    let names: Vec<&str> = phases.iter().filter_map(|phase| phase["phase"].as_str()).collect();
+    assert_eq!(names, ["plan", "read", "agree", "match", "align", "number", "write", "seal"]);
+    let sum: f64 = phases.iter().filter_map(|phase| phase["seconds"].as_f64()).sum();
+    let seconds = told["seconds"].as_f64().unwrap();
+    assert!(sum <= seconds && sum > seconds * 0.5, "{sum} of {seconds}");
+
+    // Reading alone finds the same; so does a merge with few open files.
+    let dry = rpd_merge().args(["--dry-run", "--json", "-q"]).arg(&run.path).run().success();
+    let dry: Json = serde_json::from_str(&dry.stdout).unwrap();
+    assert_eq!((&dry["rows"], &dry["rows_read"]), (&told["rows"], &told["rows_read"]));
+    let few_files = ["-c", "ulimit -n 64 && exec \"$@\"", "sh"];
+    let job = rpd_merge().args(["--threads", "1", "-q", "--force"]).arg(&run.path).wrapped("sh", &few_files);
+    let _ = job.run().success();
+    assert!(fs::read(run.path.join("trace.db")).unwrap() == merged, "another file");
+}
+
+#[test]
+fn inputs_that_cannot_be_read_are_told_in_few_lines_however_many_they_are() {
+    let run = RunFolder::new(&SyntheticRun { nodes: 150, kernels: 1, events_per_rank: 5, ..many_ranks() });
+    // Every other rank found a full disk.
+    for rank in (0..1_200).step_by(2).filter(|rank| *rank != 1_100) {
+        File::create(run.shard(rank)).unwrap();
+    }
+    let outcome = rpd_merge().args(["--json"]).arg(&run.path).run().success();
+    let told: Json = serde_json::from_str(&outcome.stdout).unwrap();
+    assert_eq!(told["unreadable"].as_array().unwrap().len(), 599);
+    assert_eq!(told["missing_ranks"].as_array().unwrap().len(), 600);
+    assert!(outcome.stderr.contains("589 more inputs"), "{outcome}");
+    assert!(outcome.stderr.contains("rank 0,2,4,") && outcome.stderr.contains("(600 ranks)"), "{outcome}");
+    assert!(outcome.stderr.lines().count() < 50 && outcome.stderr.len() < 16_000, "{outcome}");
 }

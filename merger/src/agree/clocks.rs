@@ -43,9 +43,9 @@ type Logs = BTreeMap<ClockDomain, String>;
 #[derive(Debug, Default)]
 pub struct Recorded {
     /// Domains of processes, by first occurrence, in merge order.
-    domains: Vec<ClockDomain>,
+    domains: Distinct,
     /// Those of shards without any process.
-    silent: Vec<ClockDomain>,
+    silent: Distinct,
     best: BestSets,
     /// What processes stamped their times with, where it is not BOOTTIME.
     stamped: BTreeMap<ClockDomain, Clock>,
@@ -90,7 +90,7 @@ impl Recorded {
     /// Adds what the next input says.
     pub fn add(&mut self, survey: &Survey) {
         for source in &survey.sources {
-            domains_of(source).into_iter().for_each(|domain| add_distinct(&mut self.domains, domain));
+            domains_of(source).into_iter().for_each(|domain| self.domains.add(domain));
             let process = &source.process;
             self.stamps.insert((process.domain.clone(), process.clock));
             if process.clock == Clock::Realtime && is_wall_time(process.first_seen) {
@@ -106,7 +106,7 @@ impl Recorded {
         }
         let sets = survey.input.clocks();
         if let Some(first) = sets.first() {
-            add_distinct(&mut self.silent, first.domain.clone());
+            self.silent.add(first.domain.clone());
             if survey.input.probes().is_empty()
                 && !self.logs.contains_key(&first.domain)
                 && let Some(log) = log_of_no_probes(survey.input.path())
@@ -119,16 +119,16 @@ impl Recorded {
             widen(&mut self.spans, domain, (*boottime, *boottime));
             let known = self.sets.entry(domain.clone()).or_default();
             known.push([*boottime, *monotonic_raw, *monotonic, *realtime, *bracket]);
+            thin_out_sets(known);
         }
-        self.sets.values_mut().for_each(thin_out_sets);
         for ProbeBurst { from, to, sent, answered, spread, best } in survey.input.probes() {
             let Some(first) = best.first() else { continue };
             let trip = first.round_trip().unwrap_or(i64::MAX);
             let best = best.iter().map(|p| [p.t1, p.t2, p.t3, p.t4]).collect();
             let known = self.bursts.entry((from.clone(), to.clone())).or_default();
             known.push((first.t1, trip, *sent, *answered, *spread, best));
+            thin_out_bursts(known);
         }
-        self.bursts.values_mut().for_each(thin_out_bursts);
     }
 
     fn message(self) -> Message {
@@ -148,9 +148,17 @@ impl Observed {
     /// The reference is the node of the lowest rank; one of `preferred`, whose times cannot move, if it is there.
     pub fn gather(comm: &impl Comm, own: Recorded, preferred: &[ClockDomain]) -> Result<Observed, Failure> {
         let best: Vec<&ClockSet> = own.best.values().collect();
-        let short =
-            (&own.domains, &own.silent, best, &own.stamped, &own.spans, &own.logs, &own.stamps, &own.walls);
-        let mut domains: Vec<ClockDomain> = Vec::new();
+        let short = (
+            &own.domains.all,
+            &own.silent.all,
+            best,
+            &own.stamped,
+            &own.spans,
+            &own.logs,
+            &own.stamps,
+            &own.walls,
+        );
+        let mut domains = Distinct::default();
         let mut all_silent = Vec::new();
         let mut best = BestSets::new();
         let (mut stamped, mut spans, mut logs) = (BTreeMap::new(), Spans::new(), Logs::new());
@@ -167,12 +175,13 @@ impl Observed {
             told.into_iter().for_each(|(domain, log)| {
                 logs.entry(domain).or_insert(log);
             });
-            theirs.into_iter().for_each(|domain| add_distinct(&mut domains, domain));
+            theirs.into_iter().for_each(|domain| domains.add(domain));
             all_silent.extend(silent);
             keep_best(&mut best, sets);
         }
-        let of_processes = domains.len();
-        all_silent.into_iter().for_each(|domain| add_distinct(&mut domains, domain));
+        let of_processes = domains.all.len();
+        all_silent.into_iter().for_each(|domain| domains.add(domain));
+        let Distinct { all: domains, .. } = domains;
         // The node of the lowest rank; one whose clocks are not known can be no reference for others.
         let known = || domains.iter().enumerate().filter(|(_, domain)| best.contains_key(domain));
         let chosen = known().find(|(_, domain)| preferred.contains(domain)).or_else(|| known().next());
@@ -285,7 +294,7 @@ pub struct How<'a> {
 impl Nodes {
     /// The names of a domain, that of the host first. Other domains may have the same.
     pub fn names(&self, domain: &ClockDomain) -> Vec<String> {
-        let nodes = self.nodes().iter().filter(|node| node.boot_id == domain.boot_id);
+        let nodes = self.of_boot(&domain.boot_id);
         let names = nodes.flat_map(|node| [node.hostname.clone(), node.machine_id.clone()]);
         names.chain([domain.boot_id.clone()]).filter(|name| !name.is_empty()).collect()
     }
@@ -343,10 +352,19 @@ fn domains_of(source: &Source) -> Vec<ClockDomain> {
     }
 }
 
-fn add_distinct(all: &mut Vec<ClockDomain>, domain: ClockDomain) {
-    // Mostly that of the process before.
-    if all.last() != Some(&domain) && !all.contains(&domain) {
-        all.push(domain);
+/// Domains, each once, in the order in which they came.
+#[derive(Debug, Default)]
+struct Distinct {
+    all: Vec<ClockDomain>,
+    known: BTreeSet<ClockDomain>,
+}
+
+impl Distinct {
+    fn add(&mut self, domain: ClockDomain) {
+        // Mostly that of the process before.
+        if self.all.last() != Some(&domain) && self.known.insert(domain.clone()) {
+            self.all.push(domain);
+        }
     }
 }
 
@@ -427,7 +445,9 @@ impl JobClocks {
 
     /// The clocks, other than BOOTTIME, that times of a domain are stamped with, and what brings them to it.
     pub fn conversions(&self, domain: &ClockDomain) -> impl Iterator<Item = (Clock, &[Step])> {
-        let others = self.stamps.iter().filter(move |(of, clock)| of == domain && *clock != Clock::Boottime);
+        let of_domain =
+            self.stamps.range((domain.clone(), Clock::Boottime)..).take_while(move |(of, _)| of == domain);
+        let others = of_domain.filter(|(_, clock)| *clock != Clock::Boottime);
         let all = others.map(|(of, clock)| (*clock, self.homes.steps(of, *clock)));
         // Where no shard tells of any clock, there is nothing to compare with.
         all.filter(|_| !self.homes.is_empty())

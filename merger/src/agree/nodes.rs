@@ -11,6 +11,8 @@ use twox_hash::XxHash3_64;
 pub struct Nodes {
     ids: HashMap<(String, String), i64>,
     nodes: Vec<Node>,
+    /// Their places by boot ids.
+    boots: HashMap<String, Vec<usize>>,
 }
 
 fn key(node: &Node) -> (String, String) {
@@ -24,6 +26,7 @@ impl Nodes {
     pub fn add(&mut self, node: &Node) {
         let next = self.nodes.len() as i64 + 1;
         self.ids.entry(key(node)).or_insert_with(|| {
+            self.boots.entry(node.boot_id.clone()).or_default().push(self.nodes.len());
             self.nodes.push(node.clone());
             next
         });
@@ -32,6 +35,12 @@ impl Nodes {
     /// The nodes by id.
     pub fn nodes(&self) -> &[Node] {
         &self.nodes
+    }
+
+    /// Those of a boot, by id.
+    pub fn of_boot(&self, boot_id: &str) -> impl Iterator<Item = &Node> {
+        let places = self.boots.get(boot_id).into_iter().flatten();
+        places.filter_map(|place| self.nodes.get(*place))
     }
 
     /// The id of a node.

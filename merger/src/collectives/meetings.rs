@@ -31,7 +31,9 @@ struct Candidate {
 
 /// The meetings for the clocks, in rank 0; nothing in the others. `domains` are all clock domains.
 pub fn gather(comm: &impl Comm, matched: &Matched, domains: &[ClockDomain]) -> Result<Vec<Meeting>, Failure> {
-    let domain_of: Vec<Option<u32>> = matched.members.all.iter().map(|p| place(domains, &p.domain)).collect();
+    let places: BTreeMap<&ClockDomain, u32> = domains.iter().zip(0..).collect();
+    let domain_of: Vec<Option<u32>> =
+        matched.members.all.iter().map(|p| places.get(&p.domain).copied()).collect();
     let shared = || matched.kept.iter().filter_map(|kept| Shared::new(kept, &domain_of));
     let spans = spans(comm, shared(), domains.len())?;
     let most = (MOST / (PARTS as usize * spans.iter().flatten().count().max(1))).max(1);
@@ -74,10 +76,6 @@ pub fn gather(comm: &impl Comm, matched: &Matched, domains: &[ClockDomain]) -> R
         meetings.extend(chosen.into_iter().map(|(_, candidate)| candidate.meeting(&domain_of)));
     }
     Ok(meetings)
-}
-
-fn place(domains: &[ClockDomain], domain: &ClockDomain) -> Option<u32> {
-    domains.iter().position(|known| known == domain).and_then(|place| u32::try_from(place).ok())
 }
 
 fn keep_lowest<T>(chosen: &mut Vec<(u64, T)>, most: usize) {

@@ -207,7 +207,8 @@ impl Watch {
                 }
                 number => {
                     if !ended {
-                        self.fail(&format!("it was ended by signal {number}: merge again"));
+                        let name = signal_hook::low_level::signal_name(number).unwrap_or("a signal");
+                        self.fail(&format!("it was ended by {name}: merge again"));
                         self.lease.give_back();
                     }
                     let _ = signal_hook::low_level::emulate_default_handler(number);

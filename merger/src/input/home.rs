@@ -7,6 +7,7 @@ use rpd_shard::identity::SPAWNED_MEMBER;
 use rpd_shard::identity::is_no_name;
 use rpd_shard::record::{Clock, ClockDomain, ClockSet, Node, Process};
 use serde::{Deserialize, Serialize};
+use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
@@ -42,7 +43,6 @@ pub struct Step {
 struct NodeClocks {
     /// As a process of it says; without a name where no process does.
     node: Node,
-    domain: ClockDomain,
     /// First and last BOOTTIME that was read, ns.
     first: i64,
     last: i64,
@@ -53,7 +53,7 @@ struct NodeClocks {
 /// All that have shards.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct Homes {
-    nodes: Vec<NodeClocks>,
+    nodes: BTreeMap<ClockDomain, NodeClocks>,
     /// All names of hosts that shards and translated files say.
     names: BTreeSet<String>,
     job: JobExtent,
@@ -147,7 +147,7 @@ pub fn to_boottime(steps: &[Step], time: i64) -> i64 {
 }
 
 impl NodeClocks {
-    fn of(shard: &Shard) -> Vec<NodeClocks> {
+    fn of(shard: &Shard) -> Vec<(ClockDomain, NodeClocks)> {
         let mut domains: BTreeMap<&ClockDomain, Vec<&ClockSet>> = BTreeMap::new();
         for set in &shard.clocks {
             domains.entry(&set.domain).or_default().push(set);
@@ -159,14 +159,14 @@ impl NodeClocks {
                 offset: set.boottime.saturating_sub(clock),
                 bracket: set.bracket.max(0),
             };
-            Some(NodeClocks {
+            let clocks = NodeClocks {
                 node: process.map(|process| process.node.clone()).unwrap_or_default(),
-                domain: domain.clone(),
                 first: sets.iter().map(|set| set.boottime).min()?,
                 last: sets.iter().map(|set| set.boottime).max()?,
                 monotonic: steps(sets.iter().map(|set| step(set, set.monotonic)).collect()),
                 realtime: steps(sets.iter().map(|set| step(set, set.realtime)).collect()),
-            })
+            };
+            Some((domain.clone(), clocks))
         };
         domains.into_iter().filter_map(of).collect()
     }
@@ -215,7 +215,7 @@ impl Homes {
 
     /// Adds what a shard says.
     pub(super) fn add(&mut self, shard: &Shard) {
-        NodeClocks::of(shard).into_iter().for_each(|found| self.put(found));
+        NodeClocks::of(shard).into_iter().for_each(|(domain, found)| self.put(domain, found));
         self.names.extend(shard.processes.values().map(|process| process.node.hostname.clone()));
         for process in shard.processes.values() {
             if process.rank_from.as_deref() == Some(SPAWNED_MEMBER) {
@@ -241,7 +241,9 @@ impl Homes {
     /// What is to be said of files that name no host, where there is one node that has shards.
     pub(super) fn notes(&mut self) -> Vec<String> {
         let nameless = std::mem::take(&mut self.nameless);
-        let [only] = &self.nodes[..] else { return Vec::new() };
+        let Some(only) = self.nodes.values().next().filter(|_| self.nodes.len() == 1) else {
+            return Vec::new();
+        };
         let (mut assumed, mut elsewhere) = (Vec::new(), Vec::new());
         for (path, process) in nameless {
             let mut settled = process.clone();
@@ -267,8 +269,8 @@ impl Homes {
 
     /// Adds what others say.
     pub(super) fn join(&mut self, others: Homes) {
-        for found in others.nodes {
-            self.put(found);
+        for (domain, found) in others.nodes {
+            self.put(domain, found);
         }
         self.names.extend(others.names);
         self.spawned.extend(others.spawned);
@@ -286,16 +288,22 @@ impl Homes {
         !short.is_empty() && (a == b || is_long(long) && others.all(|other| other == long))
     }
 
-    fn put(&mut self, found: NodeClocks) {
-        match self.nodes.iter_mut().find(|known| known.domain == found.domain) {
-            Some(known) => known.join(found),
-            None => self.nodes.push(found),
+    fn put(&mut self, domain: ClockDomain, found: NodeClocks) {
+        match self.nodes.entry(domain) {
+            Entry::Occupied(mut known) => known.get_mut().join(found),
+            Entry::Vacant(place) => _ = place.insert(found),
         }
+    }
+
+    /// Whether shards tell of the clocks of a boot.
+    fn knows_boot(&self, boot_id: &str) -> bool {
+        let first = ClockDomain { boot_id: boot_id.to_owned(), time_namespace: 0 };
+        self.nodes.range(first..).next().is_some_and(|(domain, _)| domain.boot_id == boot_id)
     }
 
     /// How a clock of a domain becomes its BOOTTIME; empty where that is not known, or there is nothing to do.
     pub fn steps(&self, domain: &ClockDomain, clock: Clock) -> &[Step] {
-        self.nodes.iter().find(|known| known.domain == *domain).map_or(&[], |known| known.steps(clock))
+        self.nodes.get(domain).map_or(&[], |known| known.steps(clock))
     }
 
     /// Gives a process that torch has spawned, and that another collector's library or profiler saw, too, the rank that it
@@ -316,17 +324,17 @@ impl Homes {
     pub(super) fn settle(&self, process: &mut Process) -> bool {
         let is_unknown = process.domain.time_namespace != MERGED
             && process.domain.boot_id == process.node.boot_id
-            && !self.nodes.iter().any(|known| known.domain.boot_id == process.domain.boot_id);
+            && !self.knows_boot(&process.domain.boot_id);
         if !is_unknown {
             return false;
         }
-        let there = |known: &&NodeClocks| {
+        let there = |(_, known): &(&ClockDomain, &NodeClocks)| {
             !known.node.hostname.is_empty() && known.was_there(process.clock, process.first_seen)
         };
         let mut found = match is_nameless(&process.node) {
             false => {
                 let same = |a: &str, b: &str| self.are_of_one(a, b);
-                let called = self.nodes.iter().filter(|known| known.is_called(&process.node, same));
+                let called = self.nodes.iter().filter(|(_, known)| known.is_called(&process.node, same));
                 called.filter(there).collect::<Vec<_>>()
             }
             true if self.nodes.len() == 1 && !self.job.goes_beyond(process) => {
@@ -334,8 +342,8 @@ impl Homes {
             }
             true => Vec::new(),
         };
-        let (Some(home), true) = (found.pop(), found.is_empty()) else { return false };
-        (process.node, process.domain) = (home.node.clone(), home.domain.clone());
+        let (Some((domain, home)), true) = (found.pop(), found.is_empty()) else { return false };
+        (process.node, process.domain) = (home.node.clone(), domain.clone());
         true
     }
 }

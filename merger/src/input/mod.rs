@@ -13,6 +13,7 @@ pub mod home;
 mod kept;
 pub mod lost;
 pub mod opened;
+pub(crate) mod own_names;
 pub mod pass;
 pub mod plan;
 pub mod ranks;

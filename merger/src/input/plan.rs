@@ -6,6 +6,7 @@ use super::former::FormerMerge;
 use super::gone::Since;
 use super::home::Homes;
 use super::lost::{self, LostRows};
+use super::own_names::OwnNames;
 use super::ranks::Ranks;
 use super::same::{LeftOut, keep_each_guid_once, keep_one_of_each};
 use super::schema::PlannedSchema;
@@ -65,7 +66,7 @@ pub struct Plan {
     /// Metadata of the inputs that is passed on: tag and value.
     pub tags: Vec<(String, String)>,
     /// Names of translated files, and what the user calls them.
-    names: Vec<(String, String)>,
+    pub names: OwnNames,
     /// The nodes that have shards, and their clocks.
     pub homes: Homes,
     /// Guid of the only input, where it is a merge of ours: it stays the same database.
@@ -100,11 +101,6 @@ impl PlannedInput {
 }
 
 impl Plan {
-    /// A text with the names that the user knows in the place of those of translated files.
-    pub fn in_own_names(&self, text: &str) -> String {
-        in_own_names(&self.names, text)
-    }
-
     /// The only input, if that is a merge of ours: what it says stays as it is.
     pub fn only_former(&self) -> Option<&FormerMerge> {
         match (&self.inputs[..], &self.former_merges[..]) {
@@ -205,10 +201,10 @@ pub fn plan(files: &[Listed], output: PathBuf, told: &Told, since: &Since) -> Re
     let heard: BTreeSet<u32> =
         candidates.iter().filter(|s| s.collector.is_none()).flat_map(|s| s.ranks.iter().copied()).collect();
     let silent_ranks = silent.filter(|rank| !heard.contains(rank)).collect();
-    let names: Vec<_> = files.iter().filter_map(Listed::names).collect();
+    let names = OwnNames::new(files.iter().filter_map(Listed::names));
     for (path, reason) in &mut unreadable {
-        *path = in_own_names(&names, &path.display().to_string()).into();
-        *reason = in_own_names(&names, reason);
+        *path = names.put_into(&path.display().to_string()).into();
+        *reason = names.put_into(reason);
     }
     let mut warnings = told.warnings.clone();
     warnings.extend(left.warnings);
@@ -237,7 +233,7 @@ pub fn plan(files: &[Listed], output: PathBuf, told: &Told, since: &Since) -> Re
     let former_merges = candidates.iter().filter_map(|c| c.former_merge.clone()).collect();
     let inputs = candidates.into_iter().map(planned).collect();
     let lost = lost::sum(since.lost().into_iter().chain(left.lost));
-    let assumed = homes.notes().into_iter().map(|note| in_own_names(&names, &note));
+    let assumed = homes.notes().into_iter().map(|note| names.put_into(&note));
     let notes = told.notes.iter().cloned().chain(newer).chain(since.notes()).chain(assumed).collect();
     Ok(Plan {
         run_id,
@@ -278,11 +274,6 @@ fn newer_versions(candidates: &[Candidate]) -> Vec<String> {
         )
     };
     inputs.iter().map(note).collect()
-}
-
-/// A text with the names that the user knows in the place of those of translated files.
-fn in_own_names(names: &[(String, String)], text: &str) -> String {
-    names.iter().fold(text.to_owned(), |text, (shard, own)| text.replace(shard, own))
 }
 
 /// The run that the inputs belong to. Databases of profilers do not say.

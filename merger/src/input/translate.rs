@@ -17,7 +17,7 @@ use std::path::{Path, PathBuf};
 /// Where the run id of a translated file comes from: it has none.
 pub const TRANSLATED: &str = "translated";
 /// Ends the names of translated files, behind their number.
-const TRANSLATED_ENDING: &str = ".rpdshard";
+pub(super) const TRANSLATED_ENDING: &str = ".rpdshard";
 
 /// The folder of translated files: beside the output, so that all ranks see it. Removed when the merge ends.
 #[derive(Debug)]

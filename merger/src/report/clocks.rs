@@ -8,6 +8,7 @@ use crate::input::home::Step;
 use crate::input::ranks::ranges;
 use rpd_shard::record::{Clock, ClockDomain};
 use serde::{Deserialize, Serialize};
+use std::collections::{BTreeMap, BTreeSet};
 
 /// Hosts of one clock that are named.
 const MOST_HOSTS: usize = 3;
@@ -121,9 +122,8 @@ impl Conversion {
 impl ClockRow {
     pub(super) fn new(domain: &ClockDomain, clocks: &JobClocks, found: &Found) -> ClockRow {
         let fit = clocks.domain_fit(domain);
-        let hosts = found.nodes.nodes().iter().filter(|n| n.boot_id == domain.boot_id);
         ClockRow {
-            hosts: hosts.map(|n| n.hostname.clone()).collect(),
+            hosts: found.nodes.of_boot(&domain.boot_id).map(|node| node.hostname.clone()).collect(),
             ranks: found.ranks.get(domain).map_or(Vec::new(), |ranks| ranks.iter().copied().collect()),
             boot_id: domain.boot_id.clone(),
             time_namespace: if domain.time_namespace == MERGED { 0 } else { domain.time_namespace },
@@ -210,17 +210,22 @@ fn drift_bar(fit: &DomainFit) -> Option<f64> {
 pub(super) fn shown_domains(clocks: &JobClocks, found: &Found) -> Vec<ClockDomain> {
     let nodes = &found.nodes;
     let mut domains = clocks.domains.clone();
+    let mut boots: BTreeSet<String> = domains.iter().map(|domain| domain.boot_id.clone()).collect();
     // Nodes of which no clock set came along are in no domain that has one.
     for node in nodes.nodes() {
-        if !domains.iter().any(|d| d.boot_id == node.boot_id) {
+        if boots.insert(node.boot_id.clone()) {
             domains.push(ClockDomain { boot_id: node.boot_id.clone(), time_namespace: 0 });
         }
     }
+    let mut places: BTreeMap<&str, usize> = BTreeMap::new();
+    for (place, node) in nodes.nodes().iter().enumerate() {
+        places.entry(&node.boot_id).or_insert(place);
+    }
     // Clocks that no process read are nobody's.
-    domains.retain(|d| nodes.nodes().iter().any(|n| n.boot_id == d.boot_id));
-    let place = |boot_id: &str| nodes.nodes().iter().position(|n| n.boot_id == *boot_id);
+    domains.retain(|d| places.contains_key(d.boot_id.as_str()));
+    let place = |d: &ClockDomain| places.get(d.boot_id.as_str()).copied();
     let first = |d: &ClockDomain| found.ranks.get(d).and_then(|ranks| ranks.first().copied());
-    domains.sort_by_key(|d| (*d != clocks.reference, place(&d.boot_id), first(d), d.time_namespace));
+    domains.sort_by_cached_key(|d| (*d != clocks.reference, place(d), first(d), d.time_namespace));
     domains
 }
 

@@ -2,6 +2,7 @@
 //! ranks other than 0.
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use serde::Serialize;
 use std::io::IsTerminal;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -19,6 +20,19 @@ pub struct Progress {
     phase: &'static str,
     done: AtomicU64,
     total: u64,
+    /// When the phase began.
+    since: Instant,
+    /// What the phases before it took.
+    took: Vec<PhaseTime>,
+}
+
+/// How long a phase took.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct PhaseTime {
+    /// Its name, as a bar shows it.
+    pub phase: &'static str,
+    /// Wall time in this rank, with waiting for others. A phase that was begun anew counts as a whole.
+    pub seconds: f64,
 }
 
 impl Progress {
@@ -28,7 +42,15 @@ impl Progress {
         let bar =
             (shown && terminal).then(|| ProgressBar::with_draw_target(None, ProgressDrawTarget::stderr()));
         let last_line = (shown && !terminal).then(|| Mutex::new(Instant::now()));
-        Progress { bar, last_line, phase: "", done: AtomicU64::new(0), total: 0 }
+        Progress {
+            bar,
+            last_line,
+            phase: "",
+            done: AtomicU64::new(0),
+            total: 0,
+            since: Instant::now(),
+            took: Vec::new(),
+        }
     }
 
     /// A phase of unknown length begins.
@@ -38,6 +60,7 @@ impl Progress {
 
     /// A phase begins that works through so many bytes of inputs.
     pub fn phase_of_bytes(&mut self, phase: &'static str, total: u64) {
+        self.end_phase();
         self.phase = phase;
         self.total = total;
         self.done.store(0, Ordering::Relaxed);
@@ -52,6 +75,17 @@ impl Progress {
         bar.set_prefix(phase);
         bar.reset();
         bar.set_length(total);
+    }
+
+    /// The time up to now is that of the phase that ends.
+    fn end_phase(&mut self) {
+        let seconds = self.since.elapsed().as_secs_f64();
+        self.since = Instant::now();
+        match self.took.iter_mut().find(|known| known.phase == self.phase) {
+            Some(known) => known.seconds += seconds,
+            None if self.phase.is_empty() => {}
+            None => self.took.push(PhaseTime { phase: self.phase, seconds }),
+        }
     }
 
     /// So many bytes are done.
@@ -70,10 +104,29 @@ impl Progress {
         }
     }
 
-    /// Clears the bar.
-    pub fn finish(&self) {
+    /// Clears the bar; returns the phases in their order.
+    pub fn finish(mut self) -> Vec<PhaseTime> {
+        self.end_phase();
         if let Some(bar) = &self.bar {
             bar.finish_and_clear();
         }
+        self.took
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn phases_are_told_in_their_order_and_once() {
+        let mut progress = Progress::new(false);
+        for phase in ["plan", "read", "plan", "read", "write"] {
+            progress.phase(phase);
+            std::thread::sleep(Duration::from_millis(2));
+        }
+        let took = progress.finish();
+        assert_eq!(took.iter().map(|one| one.phase).collect::<Vec<_>>(), ["plan", "read", "write"]);
+        assert!(took[0].seconds >= 0.004 && took[2].seconds >= 0.002, "{took:?}");
     }
 }

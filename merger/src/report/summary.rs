@@ -1,6 +1,7 @@
 use super::clock_table::impossible_bursts;
 use super::clocks::ClockRow;
 use super::former::{self, clock_rows};
+use super::progress::PhaseTime;
 use super::words::{counted, noun, one_line};
 use crate::agree::clocks::{JobClocks, Repair};
 use crate::agree::findings::Found;
@@ -114,8 +115,10 @@ pub struct Report {
     /// The trace that was made of the database, where one was wanted instead of it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub trace: Option<Drawn>,
-    /// Wall time of the merge.
+    /// Wall time of the merge,
     pub seconds: f64,
+    /// and of each of its phases.
+    pub phases: Vec<PhaseTime>,
 }
 
 /// Rows of one table.
@@ -146,10 +149,7 @@ impl Report {
     pub fn new(plan: &Plan, schema: &JobSchema, clocks: &JobClocks, found: &Found) -> Report {
         let nodes = &found.nodes;
         let databases = plan.inputs.iter().filter(|input| input.format == Format::RocPd).count();
-        let is_translated = |path: &Path| {
-            let path = path.display().to_string();
-            plan.in_own_names(&path) != path
-        };
+        let is_translated = |path: &Path| plan.names.is_translated(&path.display().to_string());
         let other_files = plan.inputs.iter().filter(|input| is_translated(&input.path)).count();
         Report {
             run_id: plan.run_id.clone(),
@@ -190,7 +190,7 @@ impl Report {
                 .warnings
                 .iter()
                 .chain(&found.warnings)
-                .map(|line| plan.in_own_names(line))
+                .map(|line| plan.names.put_into(line))
                 .collect(),
             nothing_seen: false,
             merged_before: false,
@@ -206,6 +206,7 @@ impl Report {
                 .collect(),
             trace: None,
             seconds: 0.0,
+            phases: Vec::new(),
         }
     }
 
@@ -280,11 +281,11 @@ impl Report {
 
     /// One line for each thing that is not whole.
     pub fn warning_lines(&self) -> Vec<String> {
-        let mut lines: Vec<String> = self
-            .unreadable
-            .iter()
-            .map(|(path, reason)| format!("left out: {}", left_out(path, reason)))
-            .collect();
+        let line = |(path, reason): &(PathBuf, String)| format!("left out: {}", left_out(path, reason));
+        let mut lines: Vec<String> = self.unreadable.iter().take(SHOWN).map(line).collect();
+        if let Some(more @ 1..) = self.unreadable.len().checked_sub(SHOWN) {
+            lines.push(format!("left out: and {}; --json lists all", counted(more as u64, "more input")));
+        }
         if !self.missing_ranks.is_empty() {
             lines.push(self.missing());
         }

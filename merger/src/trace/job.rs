@@ -13,7 +13,7 @@ use crate::input::find::{Listed, find};
 use crate::merge::{Listing, merge_listed};
 use crate::output::partial::Partial;
 use crate::report::Report;
-use crate::report::progress::Progress;
+use crate::report::progress::{PhaseTime, Progress};
 use crate::report::words::one_line;
 use crate::together::{from_rank_0, settle};
 use rpd_translate::Format;
@@ -33,8 +33,10 @@ pub enum Traced {
         database: PathBuf,
         /// The trace.
         trace: Box<Drawn>,
-        /// Wall time.
+        /// Wall time,
         seconds: f64,
+        /// and that of each phase.
+        phases: Vec<PhaseTime>,
     },
 }
 
@@ -68,16 +70,17 @@ pub fn trace(comm: &impl Comm, args: &MergeArgs, order: &TraceOrder) -> Result<T
     drop(partial);
     let published = if comm.rank() == 0 { place.publish(drawn.files) } else { Ok(()) };
     settle(comm, published)?;
-    progress.finish();
+    let phases = progress.finish();
     let seconds = begun.elapsed().as_secs_f64();
     Ok(match report.take() {
         Some(mut report) => {
             report.output = drawn.output.clone();
             report.trace = Some(drawn);
             report.seconds = seconds;
+            report.phases = phases;
             Traced::Merged(Box::new(report))
         }
-        None => Traced::Direct { database, trace: Box::new(drawn), seconds },
+        None => Traced::Direct { database, trace: Box::new(drawn), seconds, phases },
     })
 }
 
@@ -110,7 +113,7 @@ impl Traced {
     pub fn summary(&self) -> String {
         match self {
             Traced::Merged(report) => report.summary(false),
-            Traced::Direct { database, trace, seconds } => {
+            Traced::Direct { database, trace, seconds, .. } => {
                 let mut lines = vec![("drawn", format!("{} in {seconds:.1} s", database.display()))];
                 lines.extend(trace.lines());
                 lines.push(("output", trace.output.display().to_string()));

@@ -3,6 +3,7 @@ use super::database::Database;
 use super::job::Job;
 use super::mpi::mpirun;
 use crate::synthetic::{SyntheticRun, write_shards};
+use rpd_shard::file::folder_of_ranks;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -36,6 +37,7 @@ pub fn rpd_merge_mpi(ranks: usize) -> Job {
 #[derive(Debug)]
 pub struct RunFolder {
     folder: TempDir,
+    ranks: u32,
     /// The run directory.
     pub path: PathBuf,
 }
@@ -48,12 +50,13 @@ impl RunFolder {
     pub fn new(run: &SyntheticRun) -> RunFolder {
         let folder = tempfile::tempdir().unwrap_or_else(|error| panic!("temporary folder: {error}"));
         let path = write_shards(&run.plan(), folder.path()).unwrap_or_else(|error| panic!("shards: {error}"));
-        RunFolder { folder, path }
+        RunFolder { folder, ranks: run.nodes * run.ranks_per_node, path }
     }
 
     /// The shard of a rank.
     pub fn shard(&self, rank: u32) -> PathBuf {
-        self.path.join(format!("rank-{rank:05}.rpdshard"))
+        let below = folder_of_ranks(Some(rank), Some(self.ranks)).unwrap_or_default();
+        self.path.join(below).join(format!("rank-{rank:05}.rpdshard"))
     }
 
     /// A file beside the run directory.

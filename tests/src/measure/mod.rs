@@ -4,7 +4,7 @@ mod machine;
 mod peak;
 
 pub use machine::machine;
-pub use peak::{family, peak_of_merge_ranks};
+pub use peak::{family, peak_of_merge_ranks, peaks_of_merge_ranks};
 
 /// The middle one of some values, NaN where there are none.
 pub fn median(values: impl Iterator<Item = f64>) -> f64 {

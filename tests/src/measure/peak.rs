@@ -5,9 +5,14 @@ use std::fs;
 use std::process::Child;
 use std::time::Duration;
 
-/// Looks at a job every 5 ms until it ends. The most resident bytes of any one merge process below it:
-/// the kernel keeps that number, so that only what came within the last 5 ms of a process is missed.
+/// Looks at a job every 5 ms until it ends. The most resident bytes of any one merge process below it.
 pub fn peak_of_merge_ranks(child: &mut Child) -> u64 {
+    peaks_of_merge_ranks(child).into_iter().max().unwrap_or(0)
+}
+
+/// The most resident bytes of each merge process below a job, in the order of their ids: the kernel keeps that number, so
+/// that only what came within the last 5 ms of a process is missed.
+pub fn peaks_of_merge_ranks(child: &mut Child) -> Vec<u64> {
     let mut peaks = BTreeMap::new();
     while matches!(child.try_wait(), Ok(None)) {
         for pid in family(child.id()) {
@@ -17,7 +22,7 @@ pub fn peak_of_merge_ranks(child: &mut Child) -> u64 {
         }
         std::thread::sleep(Duration::from_millis(5));
     }
-    peaks.into_values().max().unwrap_or(0)
+    peaks.into_values().collect()
 }
 
 fn peak_of_merge(pid: u32) -> Option<u64> {

@@ -20,15 +20,15 @@ impl Run {
     /// The bursts that the collector of a rank recorded, in the order of their times: those of its node if it is
     /// the lowest rank there that left something. Its agent asks its parent in a binomial tree over the nodes.
     pub fn probes(&self, rank: &Rank) -> Vec<ProbeBurst> {
-        let mut nodes: Vec<usize> = Vec::new();
-        for node in self.present().map(|rank| rank.node) {
-            if !nodes.contains(&node) {
-                nodes.push(node);
-            }
+        let mut of_node = self.present().filter(|other| other.node == rank.node);
+        if of_node.next() != Some(rank) {
+            return Vec::new();
         }
-        let is_agent = self.present().find(|other| other.node == rank.node) == Some(rank);
+        // Ranks stand in the order of their nodes.
+        let mut nodes: Vec<usize> = self.present().map(|rank| rank.node).collect();
+        nodes.dedup();
         match nodes.iter().position(|node| *node == rank.node) {
-            Some(place @ 1..) if is_agent => {
+            Some(place @ 1..) => {
                 let parent = nodes[place & (place - 1)];
                 self.probes_between(rank.node, parent, [0, self.length()])
             }

@@ -3,6 +3,7 @@ use super::clock::RUN_START;
 use super::native::{Call, Native};
 use super::process::ProcessRows;
 use super::run::{PlannedProcess, Rank, Run};
+use rpd_shard::file::folder_of_ranks;
 use rpd_shard::model::{TableId, Value, native, rocpd};
 use rpd_shard::record::{Clock, ClockSet, Exit, ProbeBurst, Process, RunIdentity};
 use rpd_shard::{ShardWriter, WriteError};
@@ -16,12 +17,16 @@ const PORTIONS: usize = 3;
 /// Most rows of a table in one portion.
 const PORTION_ROWS: usize = 40_000;
 
-/// Writes `<dir>/<run id>/rank-%05d.rpdshard` for every rank that is there; returns `<dir>/<run id>`.
+/// Writes the shard of every rank that is there below `<dir>/<run id>`, which is returned: where rpd-collect puts them,
+/// those of more than 1,000 ranks in folders of 1,000.
 pub fn write_shards(run: &Run, dir: &Path) -> io::Result<PathBuf> {
     let dir = dir.join(&run.run_id);
     fs::create_dir_all(&dir)?;
     for rank in run.present() {
-        let path = dir.join(format!("rank-{:05}.rpdshard", rank.rank));
+        let below = folder_of_ranks(Some(rank.rank), Some(run.ranks.len() as u32));
+        let folder = below.map_or(dir.clone(), |below| dir.join(below));
+        fs::create_dir_all(&folder)?;
+        let path = folder.join(format!("rank-{:05}.rpdshard", rank.rank));
         let file = BufWriter::with_capacity(1 << 20, File::create(path)?);
         write_shard(run, rank, file).map_err(io::Error::other)?.flush()?;
     }

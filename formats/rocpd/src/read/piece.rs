@@ -90,6 +90,13 @@ impl Piece {
         }
     }
 
+    /// The piece in parts of so many pages at most; alone where it is not of pages.
+    pub fn of_at_most(&self, pages: usize) -> Vec<Piece> {
+        let Place::Pages(all) = &self.place else { return vec![self.clone()] };
+        let rows = |part: &[u32]| self.rows * part.len() as u64 / all.len() as u64;
+        all.chunks(pages.max(1)).map(|part| Piece::of_pages(part, rows(part))).collect()
+    }
+
     /// Whether it is of pages, which are divided where their rows are long.
     pub(super) fn has_pages(&self) -> bool {
         matches!(self.place, Place::Pages(_))
@@ -116,6 +123,18 @@ mod tests {
         assert!(parts.len() <= 256);
         assert!(matches!(parts[0].place, Place::Keys { first: i64::MIN, .. }));
         assert!(matches!(parts[parts.len() - 1].place, Place::Keys { last: i64::MAX, .. }));
+    }
+
+    #[test]
+    fn pages_are_divided_and_nothing_else_is() {
+        let piece = Piece::of_pages([7, 8, 9, 20, 21], 100);
+        let parts = [Piece::of_pages([7, 8], 40), Piece::of_pages([9, 20], 40), Piece::of_pages([21], 20)];
+        assert_eq!(piece.of_at_most(2), parts);
+        assert_eq!(piece.of_at_most(5), [piece.clone()]);
+        assert_eq!(piece.of_at_most(0).len(), 5);
+        assert_eq!(Piece::of_pages([], 0).of_at_most(3), []);
+        let keys = Piece::keys(1, 1000, 1000);
+        assert_eq!(keys.of_at_most(1), [keys]);
     }
 
     #[test]

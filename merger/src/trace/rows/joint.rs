@@ -33,9 +33,13 @@ pub(super) fn earlier(job: &JobRows, unit: &Unit) -> Result<u32, Failure> {
         process.and_then(|place| job.processes.get(*place as usize)).map(|process| &process.drawn)
     };
     let Some(own) = of(unit).filter(|own| own.rank.is_some()) else { return Ok(0) };
-    let before = |other: &&Unit| of(other).is_some_and(|other| other.rank == own.rank && other.id < own.id);
+    // Units stand in the order of their ranks; those of a rank stand together.
+    let first = job.units.partition_point(|unit| of(unit).is_some_and(|other| other.order.0 < own.order.0));
+    let of_rank =
+        job.units.iter().skip(first).take_while(|unit| of(unit).is_some_and(|other| other.rank == own.rank));
+    let before = |other: &&Unit| of(other).is_some_and(|other| other.id < own.id);
     let mut earlier = 0;
-    for other in job.units.iter().filter(before) {
+    for other in of_rank.filter(before) {
         earlier += u32::from(calls(job, other)?);
     }
     Ok(earlier)

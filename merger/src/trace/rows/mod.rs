@@ -86,7 +86,7 @@ impl JobRows {
     /// [`Failure::Input`], if it cannot be read, is damaged, or is no merge of ours.
     pub fn open(path: &Path, selection: &Selection) -> Result<JobRows, Failure> {
         let database = Database::open(path).map_err(|error| read::damaged(&error))?;
-        let tables = read::Tables::new(database);
+        let mut tables = read::Tables::new(database);
         if let Some(damage) = tables.database().damage().first() {
             return Err(tables.failure(format_args!("{damage}: merge its inputs again")));
         }
@@ -102,6 +102,7 @@ impl JobRows {
         let strings = strings::Strings::read(&tables)?;
         let processes = units::processes(&tables, selection)?;
         let (units, unasked) = units::units(&tables, &processes)?;
+        tables.divide(units.len());
         let plans = units.iter().map(|unit| UnitPlan { weight: unit.weight() }).collect();
         let selection = selection.clone();
         Ok(JobRows { tables, strings, selection, processes, units, plans, unasked, window: None })

@@ -9,6 +9,8 @@ use std::sync::OnceLock;
 
 /// A merged database has all of its tables in one set.
 const SPACE: usize = 0;
+/// Least pages that are read at once.
+const LEAST_PAGES: usize = 4;
 
 /// Ascending ranges of ids, first and last; they do not touch each other.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
@@ -82,19 +84,38 @@ pub(super) struct Tables {
 #[derive(Debug)]
 struct OneTable {
     place: usize,
+    pieces: Vec<Piece>,
     /// First id of each piece, as far as it was asked for.
     firsts: Vec<OnceLock<i64>>,
 }
 
+impl OneTable {
+    fn new(place: usize, pieces: Vec<Piece>) -> OneTable {
+        let firsts = pieces.iter().map(|_| OnceLock::new()).collect();
+        OneTable { place, pieces, firsts }
+    }
+}
+
 impl Tables {
-    pub(super) fn new(database: Database) -> Tables {
+    pub(super) fn new(mut database: Database) -> Tables {
         let tables = database.spaces().get(SPACE).map_or(&[][..], |space| &space.tables);
         let one = |(place, table): (usize, &rpd_rocpd::read::SpaceTable)| {
-            let firsts = table.pieces.iter().map(|_| OnceLock::new()).collect();
-            (table.table.id, OneTable { place, firsts })
+            (table.table.id, OneTable::new(place, table.pieces.clone()))
         };
         let tables = tables.iter().enumerate().map(one).collect();
+        database.forget_pieces();
         Tables { database, tables }
+    }
+
+    /// Divides the pieces so that one has the rows of one unit, about: where many units have few rows, each would read
+    /// those of hundreds of others.
+    pub(super) fn divide(&mut self, units: usize) {
+        for table in self.tables.values_mut() {
+            let pages: usize = table.pieces.iter().map(Piece::pages).sum();
+            let most = pages.div_ceil(units.max(1)).max(LEAST_PAGES);
+            let pieces = table.pieces.iter().flat_map(|piece| piece.of_at_most(most)).collect();
+            *table = OneTable::new(table.place, pieces);
+        }
     }
 
     pub(super) fn database(&self) -> &Database {
@@ -111,21 +132,16 @@ impl Tables {
         Failure::Input(format!("{}: {what}", self.database.path().display()))
     }
 
-    fn pieces(&self, table: &OneTable) -> &[Piece] {
-        let tables = self.database.spaces().get(SPACE).map_or(&[][..], |space| &space.tables);
-        tables.get(table.place).map_or(&[], |table| &table.pieces)
-    }
-
     /// How many rows a piece has, about.
     pub(super) fn rows_of(&self, table: TableId, piece: usize) -> u64 {
         let table = self.tables.get(&table);
-        table.and_then(|table| self.pieces(table).get(piece)).map_or(0, |piece| piece.rows)
+        table.and_then(|table| table.pieces.get(piece)).map_or(0, |piece| piece.rows)
     }
 
     /// First and last id of a table; `None` where it has no rows.
     pub(super) fn bounds(&self, table: TableId) -> Result<Option<(i64, i64)>, Failure> {
         let Some(known) = self.tables.get(&table) else { return Ok(None) };
-        let Some(last_piece) = self.pieces(known).last() else { return Ok(None) };
+        let Some(last_piece) = known.pieces.last() else { return Ok(None) };
         let mut last = None;
         // The last page alone, where it is one.
         let parts = last_piece.split();
@@ -146,7 +162,7 @@ impl Tables {
     /// First id of a piece; where it has no rows, one that no row has.
     pub(super) fn first(&self, table: TableId, piece: usize) -> Result<i64, Failure> {
         let Some(known) = self.tables.get(&table) else { return Ok(i64::MAX) };
-        let Some((cell, of)) = known.firsts.get(piece).zip(self.pieces(known).get(piece)) else {
+        let Some((cell, of)) = known.firsts.get(piece).zip(known.pieces.get(piece)) else {
             return Ok(i64::MAX);
         };
         if let Some(first) = cell.get() {
@@ -170,7 +186,7 @@ impl Tables {
     /// The pieces that hold rows of these ids, ascending.
     pub(super) fn within(&self, table: TableId, ids: &Ids) -> Result<Vec<usize>, Failure> {
         let Some(known) = self.tables.get(&table) else { return Ok(Vec::new()) };
-        let all = self.pieces(known).len();
+        let all = known.pieces.len();
         let mut found: Vec<usize> = Vec::new();
         for (first, last) in &ids.0 {
             // The first piece that begins behind an id.
@@ -202,7 +218,7 @@ impl Tables {
         take: &mut TakeRows<'_>,
     ) -> Result<(), Failure> {
         let Some(known) = self.tables.get(&table) else { return Ok(()) };
-        let Some(piece) = self.pieces(known).get(piece) else { return Ok(()) };
+        let Some(piece) = known.pieces.get(piece) else { return Ok(()) };
         self.part(known, piece, wanted, &mut |rows| {
             ids.places(&rows.keys, rows.len).try_for_each(|places| take(rows, places))
         })
@@ -220,7 +236,7 @@ impl Tables {
     ) -> Result<(), Failure> {
         let Some(known) = self.tables.get(&table) else { return Ok(()) };
         let read = |number: usize| {
-            let piece = self.pieces(known).get(*pieces.get(number)?)?;
+            let piece = known.pieces.get(*pieces.get(number)?)?;
             Some((piece, self.database.rows(SPACE, known.place, piece, Wanted::Named(wanted))))
         };
         let mut ahead = read(0);

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 /// The ranks of a run, with the ranges of each.
 fn ranks(site: &Site, run: &Path) -> Vec<(i64, i64)> {
     let database = site.work().join(format!("{}.db", run.file_name().unwrap().display()));
-    let _ = site.user(&["rpd-merge", "-q", "-f", "-o"]).arg(&database).arg(run).run().success();
+    let _ = site.user(&["rpd-merge", "-q", "--force", "-o"]).arg(&database).arg(run).run().success();
     let rows = Database::open(&database).rows(
         "SELECT json_extract(p.extdata, '$.rpd.rank'), count(*) FROM rocpd_region r JOIN rocpd_info_process p ON r.pid = p.id \
          WHERE r.name_id IN (SELECT id FROM rocpd_string WHERE string = 'tick') GROUP BY 1 ORDER BY 1",

@@ -96,13 +96,12 @@ fn workers_of_torchrun_are_ranks_of_one_run_under_slurm() {
     let Some(site) = Site::new("torchrun") else { return };
     let script = site.work().join("train.py");
     fs::write(&script, TORCH).unwrap();
-    let options = ["-N", "2", "--output=torch.out"];
     let template = site.template("torchrun.sbatch");
-    let script = script.display().to_string();
-    let job = site.submit_with(
-        &[("RPD_WORKERS", "2"), ("OMP_NUM_THREADS", "1")],
-        &words(&options, &[template, script]),
-    );
+    // torch 1.13 cannot start with Python 3.11 unless it is told where outputs go.
+    let torch = "-r 0:1,1:1 -t 0:1,1:1 --log_dir logs".split(' ').map(str::to_owned);
+    let program: Vec<String> = torch.chain([script.display().to_string()]).collect();
+    let variables = [("RPD_WORKERS", "2"), ("OMP_NUM_THREADS", "1")];
+    let job = site.submit_with(&variables, &words(&["-N", "2", "--output=torch.out", &template], &program));
     site.completed(job);
     for worker in 0..4 {
         assert!(site.printed().contains(&format!("worker {worker} of 4 1024.0")), "{}", site.printed());

@@ -1,0 +1,82 @@
+//! What the user calls the files that were translated.
+
+use super::translate::TRANSLATED_ENDING;
+use serde::{Deserialize, Serialize};
+use std::collections::HashMap;
+
+/// The names of translated files, all in one folder, and of what they were made of.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub struct OwnNames {
+    /// Begins the names of the translated.
+    folder: String,
+    names: HashMap<String, String>,
+}
+
+impl OwnNames {
+    /// Of pairs of both names.
+    pub(super) fn new(names: impl Iterator<Item = (String, String)>) -> OwnNames {
+        let names: HashMap<String, String> = names.collect();
+        let folder = names.keys().next().and_then(|name| Some(name.rsplit_once('/')?.0));
+        OwnNames { folder: folder.map_or(String::new(), |folder| format!("{folder}/")), names }
+    }
+
+    /// Whether this is the path of a translated file.
+    pub(crate) fn is_translated(&self, path: &str) -> bool {
+        self.names.contains_key(path)
+    }
+
+    /// A text with the user's names in the place of those of translated files. Of ten thousand files ten thousand texts
+    /// may speak: it looks for what all names have in common.
+    pub(crate) fn put_into(&self, text: &str) -> String {
+        let mut out = String::with_capacity(text.len());
+        let mut rest = text;
+        while let Some(start) = rest.find(&self.folder).filter(|_| !self.folder.is_empty()) {
+            let end = rest[start..].find(TRANSLATED_ENDING).map(|at| start + at + TRANSLATED_ENDING.len());
+            let known = end.and_then(|end| Some((end, self.names.get(&rest[start..end])?)));
+            let behind = match known {
+                Some((end, own)) => {
+                    out.push_str(&rest[..start]);
+                    out.push_str(own);
+                    end
+                }
+                None => {
+                    let behind = start + self.folder.len();
+                    out.push_str(&rest[..behind]);
+                    behind
+                }
+            };
+            rest = &rest[behind..];
+        }
+        out + rest
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_replaced_wherever_they_stand() {
+        let pair =
+            |(number, own): (u32, &str)| (format!("/out.db.translated/{number}.rpdshard"), own.to_owned());
+        let names = OwnNames::new([(1, "/a.json"), (11, "/b.json")].into_iter().map(pair));
+        for (text, wanted) in [
+            ("/out.db.translated/1.rpdshard", "/a.json"),
+            ("/out.db.translated/11.rpdshard: cut", "/b.json: cut"),
+            (
+                "both /out.db.translated/1.rpdshard and /out.db.translated/11.rpdshard",
+                "both /a.json and /b.json",
+            ),
+            // Of no file.
+            ("/out.db.translated/2.rpdshard", "/out.db.translated/2.rpdshard"),
+            ("/out.db.translated/: /out.db.translated/1.rpdshard", "/out.db.translated/: /a.json"),
+            ("/run/1.rpdshard", "/run/1.rpdshard"),
+            ("", ""),
+        ] {
+            assert_eq!(names.put_into(text), wanted);
+        }
+        assert!(names.is_translated("/out.db.translated/1.rpdshard") && !names.is_translated("/a.json"));
+        let none = OwnNames::new(std::iter::empty());
+        assert_eq!(none.put_into("/run/1.rpdshard"), "/run/1.rpdshard");
+    }
+}
