@@ -51,6 +51,17 @@ rpd_merge_one() {
     local end=$1 run=$2 name=$3 status=0
     shift 3
     rpd_try "$end" "$@" "$run" || status=$?
+    case $status in
+    0 | [345] | 124) ;;
+    *)
+        # No step could be started, or not with this MPI.
+        if [ "${RPD_EPILOG_MERGE:-rpd-merge}" != rpd-merge ]; then
+            echo "rpd-epilog: '$RPD_EPILOG_MERGE' failed with $status: merging in one process" >&2
+            status=0
+            RPD_EPILOG_MERGE=rpd-merge rpd_try "$end" "$@" "$run" || status=$?
+        fi
+        ;;
+    esac
     # Nothing can be written there: it is full, or somebody else's.
     if [ "$status" = 5 ] && [ -n "${RPD_EPILOG_ELSEWHERE:=${SLURM_SUBMIT_DIR:-}}" ]; then
         echo "rpd-epilog: merging $run into $RPD_EPILOG_ELSEWHERE/$name" >&2

@@ -2,6 +2,7 @@
 
 use crate::file::{Entry, FileError, Table, Typed, nearest};
 use crate::preset;
+use clap::error::ErrorKind;
 use clap::parser::ValueSource;
 use clap::{Arg, ArgAction, ArgMatches, Command};
 use std::ffi::{OsStr, OsString};
@@ -205,10 +206,14 @@ impl Program<'_> {
 
     /// Has the program's parser read an option alone.
     fn read(&self, arguments: Vec<OsString>) -> Result<(), String> {
-        let alone = self.command.clone().mut_args(|arg| arg.required(false));
         let name = OsString::from(self.command.get_name());
-        let read = alone.try_get_matches_from(std::iter::once(name).chain(arguments));
-        read.map(drop).map_err(|error| {
+        let read = self.command.clone().try_get_matches_from(std::iter::once(name).chain(arguments));
+        // Whatever else it wants, such as a command to run, is for the command line.
+        let read = read.map(drop).or_else(|error| match error.kind() {
+            ErrorKind::MissingRequiredArgument => Ok(()),
+            _ => Err(error),
+        });
+        read.map_err(|error| {
             let text = error.render().to_string();
             let first = text.lines().next().unwrap_or_default();
             first.trim_start_matches("error: ").to_owned()

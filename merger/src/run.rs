@@ -3,7 +3,7 @@
 use crate::allocator::keep_freed_memory;
 use crate::cli::{Cli, Inspect, MergeArgs, TraceOrder};
 use crate::comm::Comm;
-use crate::epilog::{Begun, Epilog};
+use crate::epilog::{Begun, Epilog, State};
 use crate::failure::{Exit, Failure};
 use crate::input::wait::wait_for_shards;
 use crate::merge::merge;
@@ -86,20 +86,35 @@ fn attempt(cli: &Cli, comm: &impl Comm) -> Result<(), Failure> {
         }
     };
     let made = merge_or_trace(comm, &MergeArgs { force: true, ..args.clone() }, order.as_ref());
-    epilog.end(made.as_ref().map(|Made { output, missing }| (output.as_path(), missing.clone())));
+    epilog.end(made.as_ref().map(|made| (made.output.as_path(), made.state, made.why.as_str())));
     made.map(drop)
 }
+
+/// Of a merge that lacks nothing.
+const WHOLE: &str = "all that was recorded is in it";
 
 /// What was made.
 struct Made {
     output: PathBuf,
-    /// What of the run is not in it.
-    missing: Option<String>,
+    state: State,
+    why: String,
 }
 
 impl Made {
+    fn whole(output: PathBuf, died: u64) -> Made {
+        let why = match died {
+            0 => WHOLE.to_owned(),
+            1 => format!("{WHOLE}; 1 process died"),
+            died => format!("{WHOLE}; {died} processes died"),
+        };
+        Made { output, state: State::Done, why }
+    }
+
     fn of(report: &Report) -> Made {
-        Made { output: report.output.clone(), missing: report.all_that_lacks() }
+        match report.all_that_lacks() {
+            Some(why) => Made { output: report.output.clone(), state: State::Partial, why },
+            None => Made::whole(report.output.clone(), report.died),
+        }
     }
 }
 
@@ -124,7 +139,7 @@ fn merge_or_trace(comm: &impl Comm, args: &MergeArgs, order: Option<&TraceOrder>
             }
             Ok(match &traced {
                 Traced::Merged(report) => Made::of(report),
-                Traced::Direct { .. } => Made { output: traced.output().to_owned(), missing: None },
+                Traced::Direct { .. } => Made::whole(traced.output().to_owned(), 0),
             })
         }
         None => {

@@ -12,7 +12,10 @@
 #
 # SlurmUser must be root, or may run sbatch and this folder's wanted.sh as other users by sudo (docs/SITES.md).
 #
-#   RPD_SITE_SBATCH      options for the merge job (default: --time=30 --ntasks=1 --mem=2G), by the site's rpd-site.conf
+# The site's rpd-site.conf beside this file may set:
+#   RPD_SITE_SBATCH      options for the merge job (default: --time=30 --ntasks=1 --mem=2G)
+#   RPD_SITE_PATH        where sbatch is, if not in /usr/bin
+#   SLURM_CONF           where slurm.conf is, if Slurm does not know
 set -u
 PATH=/usr/sbin:/usr/bin:/sbin:/bin
 export PATH
@@ -31,12 +34,14 @@ case $job$uid$gid in '' | *[!0-9]*) exit 0 ;; esac
 # A merge job asks for no other, and root's jobs are not users'.
 case ${SLURM_JOB_NAME:-} in rpd-merge) exit 0 ;; esac
 
-facts=$(timeout 10 scontrol --oneliner show job "$job" 2>/dev/null) || exit 0
-# A field of that line, which ends where the next one begins.
-field() { sed -n "s/.*[[:space:]]$1=\(.*\)/\1/p" <<<"$facts" | sed 's/ [A-Za-z][A-Za-z:]*=.*//'; }
-folder=$(field WorkDir)
-comment=$(field Comment)
-case $comment in *rpd-output=/*) folder=${comment#*rpd-output=} ; folder=${folder%% *} ;; *) folder=$folder/rpd-out ;; esac
+# slurmctld tells both.
+folder=${SLURM_JOB_WORK_DIR:-}/rpd-out
+comment=${SLURM_JOB_COMMENT:-}
+case $comment in *rpd-output=/*)
+    folder=${comment#*rpd-output=}
+    folder=${folder%% *}
+    ;;
+esac
 case $folder in /*) ;; *) exit 0 ;; esac
 
 # As the job's owner, with nothing of ours.

@@ -165,7 +165,7 @@ fn shards_that_come_late_are_waited_for_and_no_longer_than_that() {
     fs::rename(&late, &aside).unwrap();
     let outcome = rpd_merge().args(["--wait", "1"]).arg(home).run().success();
     assert!(outcome.stderr.contains("waited for 1 s, and"), "{outcome}");
-    let waits = rpd_merge().args(["--wait", "50", "--strict", "-f"]).arg(home).start();
+    let waits = rpd_merge().args(["--wait", "50", "--strict", "--force"]).arg(home).start();
     sleep(Duration::from_millis(700));
     fs::rename(&aside, &late).unwrap();
     let outcome = waits.wait_with_output().unwrap();

@@ -1,10 +1,10 @@
 //! The collecting thread.
 
-use super::Finish;
 use super::listener::{Arrival, Listener};
 use super::outbox::Outbox;
 use super::pairing::ThreadLog;
 use super::sources::{Entered, SourceDefaults, Sources};
+use super::{Command, Finish};
 use crate::output::{Item, Output};
 use crate::{machine, warn};
 use rpd_ring::layout::{Counted, Dropped};
@@ -42,7 +42,7 @@ pub(super) struct Drain {
     sources: Sources,
     rings: Vec<Ring>,
     out: Outbox,
-    commands: Receiver<Finish>,
+    commands: Receiver<Command>,
     wake: Arc<OwnedFd>,
     /// The clocks at the start, until there is a shard to write them to.
     start_clocks: Option<ClockSet>,
@@ -77,7 +77,7 @@ impl Drain {
         listener: Listener,
         defaults: SourceDefaults,
         output: Output,
-        commands: Receiver<Finish>,
+        commands: Receiver<Command>,
         wake: Arc<OwnedFd>,
     ) -> Drain {
         let start_clocks = Some(machine::clock_set(&defaults.domain));
@@ -103,11 +103,16 @@ impl Drain {
         let mut clocks = Instant::now();
         let finish = loop {
             let ended = self.wait(pause);
-            if let Ok(finish) = self.commands.try_recv() {
+            let (finish, warned) = self.told();
+            if let Some(finish) = finish {
                 break finish;
             }
             self.take_in();
             let fullness = self.drain_all();
+            if let Some(signal) = warned {
+                self.keep(signal);
+                sent = Instant::now();
+            }
             for at in ended {
                 self.end_source(at, Exit::Unknown);
             }
@@ -123,6 +128,28 @@ impl Drain {
             }
         };
         self.finish(finish);
+    }
+
+    /// What there is to do: to finish, or to keep what is there because of a signal.
+    fn told(&self) -> (Option<Finish>, Option<i32>) {
+        // Before the commands are read: one that comes now wakes us again.
+        let _ = rustix::io::read(&*self.wake, &mut [0; 8]);
+        let (mut finish, mut warned) = (None, None);
+        for command in self.commands.try_iter() {
+            match command {
+                Command::Finish(last) => finish = Some(last),
+                Command::Keep(signal) => warned = Some(signal),
+            }
+        }
+        (finish, warned)
+    }
+
+    /// Hands over all that is there, to be kept.
+    fn keep(&mut self, signal: i32) {
+        // What a budget has left.
+        self.drain_all();
+        self.out.push(Item::Keep { signal });
+        self.out.send();
     }
 
     /// Waits for news, at most for the pause. Returns the processes that have ended: everything that

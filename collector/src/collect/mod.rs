@@ -31,9 +31,17 @@ pub struct Finish {
     pub exit: Exit,
 }
 
+/// What the collecting thread is told.
+#[derive(Clone, Copy, Debug)]
+enum Command {
+    /// Has all that was recorded so far written and kept by the file system, since this signal warns of an end.
+    Keep(i32),
+    Finish(Finish),
+}
+
 /// The collecting thread.
 pub struct Collector {
-    commands: SyncSender<Finish>,
+    commands: SyncSender<Command>,
     wake: Arc<OwnedFd>,
 }
 
@@ -41,7 +49,7 @@ impl Collector {
     /// Starts the thread.
     pub fn start(listener: Listener, defaults: SourceDefaults, output: Output) -> io::Result<Collector> {
         let wake = Arc::new(eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?);
-        let (commands, incoming) = sync_channel(1);
+        let (commands, incoming) = sync_channel(2);
         let drain = Drain::new(listener, defaults, output, incoming, Arc::clone(&wake));
         std::thread::Builder::new().name("rpd-collect".to_owned()).spawn(move || drain.run())?;
         Ok(Collector { commands, wake })
@@ -49,7 +57,14 @@ impl Collector {
 
     /// Asks the thread to finish. The output says when that is done.
     pub fn finish(&self, finish: Finish) {
-        let _ = self.commands.send(finish);
+        let _ = self.commands.send(Command::Finish(finish));
+        let _ = rustix::io::write(&*self.wake, &1u64.to_ne_bytes());
+    }
+
+    /// Has all that was recorded so far written and kept by the file system: the end may come without another word.
+    pub fn keep(&self, signal: i32) {
+        // Where there is no room, one that comes later is on its way.
+        let _ = self.commands.try_send(Command::Keep(signal));
         let _ = rustix::io::write(&*self.wake, &1u64.to_ne_bytes());
     }
 }

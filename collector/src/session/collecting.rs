@@ -13,7 +13,7 @@ use crate::child::{Ending, signals};
 use crate::collect::{Collector, Finish, Listener, SourceDefaults};
 use crate::launcher::{Environment, RankIdentity, detect_rank, is_on_one_node};
 use crate::log::{self, LogPlace};
-use crate::output::{Batch, Item, Output, ShardPlace, SideOutput, folder_of};
+use crate::output::{Output, ShardPlace, SideOutput, folder_of};
 use crate::probe::{ProbeAgent, ProbeConfig};
 use crate::system::{SystemConfig, SystemSampler};
 use crate::{machine, next_step, warn};
@@ -92,7 +92,7 @@ pub fn main() -> io::Result<()> {
     };
     let patience =
         start.harvest.as_ref().map_or(Duration::ZERO, |harvest| Duration::from_secs(harvest.wait_seconds));
-    let warned = |signal| write_all_of(&side, signal);
+    let warned = |signal| collector.keep(signal);
     let Some(finish) = until_the_end(&control, scratch.as_deref(), patience, started, warned) else {
         scratch.iter().for_each(|folder| scratch::remove(folder));
         return Ok(());
@@ -295,13 +295,6 @@ fn until_the_end(
         end_in_time(&above, scratch, patience);
     }
     Some(Finish { pid: process.pid, exit: exit.map_or(Exit::Unknown, Ending::exit) })
-}
-
-/// Has all that came so far written and kept by the file system: the end may come without another word.
-fn write_all_of(side: &SideOutput, signal: i32) {
-    let keep = Batch::of(vec![Item::Keep { signal }]);
-    // A writer that has no room is busy writing.
-    let _ = side.try_send(keep);
 }
 
 /// Waits for a profiler whose command has ended, and kills it if it stays too long.

@@ -82,15 +82,12 @@ impl Epilog {
         })
     }
 
-    /// Says how it went, and gives the lease back. `what` is the output and, if something of the run is missing, what.
-    pub fn end(self, what: Result<(&Path, Option<String>), &Failure>) {
+    /// Says how it went, and gives the lease back. `what` is the output, how it stands, and why.
+    pub fn end(self, what: Result<(&Path, State, &str), &Failure>) {
         let Some(Held { lease, mut status, path, wanted, ended }) = self.held else { return };
         let _ = ended.send(());
         match what {
-            Ok((output, None)) => {
-                status.end(State::Done, "all that was recorded is in it", Some(&absolute(output)))
-            }
-            Ok((output, Some(missing))) => status.end(State::Partial, &missing, Some(&absolute(output))),
+            Ok((output, state, why)) => status.end(state, why, Some(&absolute(output))),
             Err(failure) => status.end(State::Failed, &failure.to_string(), None),
         }
         tell(&status, &path);

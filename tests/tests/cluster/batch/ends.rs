@@ -18,8 +18,9 @@ impl Pair {
     }
 }
 
-fn plain(site: &Site, name: &str, options: &[&str], program: &[String]) -> u32 {
-    let script = site.script(name, &format!("exec srun --mpi=none {}\n", program.join(" ")));
+/// `srun` is how the script starts it.
+fn plain(site: &Site, name: &str, srun: &str, options: &[&str], program: &[String]) -> u32 {
+    let script = site.script(name, &format!("{srun} --mpi=none {}\n", program.join(" ")));
     let output = format!("--output={name}.out");
     site.submit(&words(&[options, &[output.as_str(), script.as_str()]].concat(), &[]))
 }
@@ -48,7 +49,10 @@ fn a_job_that_is_cancelled_or_loses_a_rank_or_a_node_is_merged_by_the_job_behind
     let dies = ticks("--ticks 50 --die 1 --counts dead");
     let small = ["-N", "2", "--ntasks-per-node=1", "--no-requeue"];
     let (dead, dead_behind) = submit("dead", &small, &dies);
-    let dead = Pair { traced: dead, plain: plain(&site, "dead-plain", &small, &ticks("--ticks 50 --die 1")) };
+    let dead = Pair {
+        traced: dead,
+        plain: plain(&site, "dead-plain", "exec srun", &small, &ticks("--ticks 50 --die 1")),
+    };
     let ended = dead.ended(&site);
     assert_eq!(ended.state, "FAILED");
     site.completed(dead_behind);
@@ -62,10 +66,13 @@ fn a_job_that_is_cancelled_or_loses_a_rank_or_a_node_is_merged_by_the_job_behind
     let (cancelled, cancelled_behind) = submit("cancelled", &on("n0,n1"), &endless("cancelled"));
     let cancelled = Pair {
         traced: cancelled,
-        plain: plain(&site, "cancelled-plain", &on("n0,n1"), &endless("cancelled-plain")),
+        plain: plain(&site, "cancelled-plain", "exec srun", &on("n0,n1"), &endless("cancelled-plain")),
     };
     let (lost, lost_behind) = submit("lost", &on("n2,n3"), &endless("lost"));
-    let lost = Pair { traced: lost, plain: plain(&site, "lost-plain", &on("n2,n3"), &endless("lost-plain")) };
+    let lost = Pair {
+        traced: lost,
+        plain: plain(&site, "lost-plain", "exec srun", &on("n2,n3"), &endless("lost-plain")),
+    };
     for name in ["cancelled", "cancelled-plain", "lost", "lost-plain"] {
         site.has_counted(name, 2, 300);
     }
@@ -114,7 +121,8 @@ fn a_job_that_is_out_of_time_has_merged_what_is_there_under_slurm() {
     let [each, behind] =
         site.submit_both(&mpi, &words(&[&each[..], &[template.as_str()]].concat(), &program));
     let options = ["-N", "1", "--ntasks-per-node=2", "--time=1"];
-    let plain = plain(&site, "over-plain", &options, &ticks("--ticks 100000 --counts over-plain"));
+    let endless = ticks("--ticks 100000");
+    let plain = ["srun", "exec srun"].map(|srun| plain(&site, srun, srun, &options, &endless));
 
     // Merged when it was warned, and it runs.
     let run = site.run(over);
@@ -126,9 +134,9 @@ fn a_job_that_is_out_of_time_has_merged_what_is_there_under_slurm() {
     assert_eq!(site.facts(over)["JobState"], "RUNNING", "{first}");
     assert!(early > 0 && early <= site.counted("over", 0));
 
-    let ended = site.ended(plain);
-    assert_eq!(ended.state, "TIMEOUT");
-    for job in [over, each] {
+    for (job, plain) in [(over, plain[0]), (each, plain[1])] {
+        let ended = site.ended(plain);
+        assert_eq!(ended.state, "TIMEOUT");
         assert_eq!(site.ended(job), ended, "job {job}\n{}", site.printed());
     }
     site.completed(behind);

@@ -57,9 +57,6 @@ impl Site {
         let site = folder.path().join("site");
         symlink(&prefix, &site).unwrap();
         let scripts = site.join("share/rpd/slurm/site");
-        let own = "RPD_SITE_SBATCH='--time=5 --ntasks=1'\n";
-        let own = format!("{own}RPD_SITE_SCRATCH='{}'\n", folder.path().join("scratch").display());
-        fs::write(scripts.join("rpd-site.conf"), own).unwrap();
         let settings: String = [
             ("EpilogSlurmctld", "epilogslurmctld.sh"),
             ("Epilog", "epilog.sh"),
@@ -71,6 +68,12 @@ impl Site {
         let more = folder.path().join("slurm.more");
         fs::write(&more, settings + LIMITS).unwrap();
         let cluster = Cluster::of_a_site(&AHEAD, what, Some(&more))?;
+        let own = format!(
+            "RPD_SITE_SBATCH='--time=5 --ntasks=1'\nRPD_SITE_SCRATCH='{}'\nSLURM_CONF='{}'\n",
+            folder.path().join("scratch").display(),
+            cluster.folder.join("slurm.conf").display()
+        );
+        fs::write(scripts.join("rpd-site.conf"), own).unwrap();
         let site = Site { cluster, folder };
         for name in ["work", "scratch"] {
             fs::create_dir(site.folder.path().join(name)).unwrap();
@@ -174,7 +177,7 @@ impl Site {
 
     /// A script of the user.
     fn script(&self, name: &str, text: &str) -> String {
-        let path = self.work().join(name);
+        let path = self.work().join(format!("{name}.sh"));
         fs::write(&path, format!("#!/bin/bash\n{text}")).unwrap();
         path.display().to_string()
     }
