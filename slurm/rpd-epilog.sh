@@ -14,36 +14,62 @@
 #   RPD_OUTPUT           where runs are (default: rpd-out in the folder that the job was submitted from)
 #   RPD_EPILOG_SECONDS   most seconds of a merge (default: 1500; 25 after TERM, which is followed by KILL after 30)
 #   RPD_EPILOG_MERGE     command that merges (default: rpd-merge); such as "srun --overlap --mpi=pmix rpd-merge"
-#   RPD_EPILOG_ARGS      more options for it, such as "--split-by-time 32"
+#   RPD_EPILOG_ELSEWHERE folder for the database where nothing can be written to that of the run, as when it is full
+#                        (default: the one that the job was submitted from)
+#   RPD_EPILOG_SPLIT     so many Perfetto traces beside the database (default: 0)
+#   RPD_EPILOG_ARGS      more options of rpd-merge, such as "--align collectives"
 #
 # It never fails the job: what became of a merge is in merge.status in the folder of the run. Calling it again is
 # harmless: who comes second finds nothing to do, or merges what has come since.
 
-# Folders of runs of this job.
+# Folders of runs of this job: those of srun have its number, others a file that says it.
 rpd_runs() {
     local root=${RPD_OUTPUT:-${SLURM_SUBMIT_DIR:-$PWD}/rpd-out} job=${RPD_JOB_ID:-${SLURM_JOB_ID:-none}} run
-    for run in "$root/$job".* "$root/job-$job-"*; do
+    for run in "$root/$job".* "$root"/*/"slurm-job.$job"; do
+        run=${run%/slurm-job."$job"}
         if [ -d "$run" ]; then printf '%s\0' "$run"; fi
     done
 }
 
 # rpd_merge SECONDS RUN...: each of them, one after the other, in that time altogether.
 rpd_merge() {
-    local end=$((SECONDS + $1)) run left merge more
+    local end=$((SECONDS + $1)) run name
     shift
-    read -ra merge <<<"${RPD_EPILOG_MERGE:-rpd-merge}"
-    read -ra more <<<"${RPD_EPILOG_ARGS:-}"
     for run in "$@"; do
-        left=$((end - SECONDS))
-        if [ "$left" -lt 1 ]; then
-            echo "rpd-epilog: no time left for $run: run 'rpd-merge $run'" >&2
-            continue
+        name=${run%/}
+        name=rpd-${name##*/}
+        rpd_merge_one "$end" "$run" "$name.db"
+        if [ "${RPD_EPILOG_SPLIT:-0}" != 0 ]; then
+            rpd_merge_one "$end" "$run" "$name-traces" --split-by-time "$RPD_EPILOG_SPLIT"
         fi
-        # It ends itself in time, and says so; the other one is for the case that it hangs.
-        timeout --kill-after=5 "$((left + 5))" "${merge[@]}" --epilog --lease "$left" "${more[@]}" "$run" >&2 ||
-            echo "rpd-epilog: rpd-merge failed with $?: see $run/merge.status" >&2
     done
     return 0
+}
+
+# rpd_merge_one END RUN NAME [OPTION]...: until END; if the run's folder cannot take it, as NAME in another one.
+rpd_merge_one() {
+    local end=$1 run=$2 name=$3 status=0
+    shift 3
+    rpd_try "$end" "$@" "$run" || status=$?
+    # Nothing can be written there: it is full, or somebody else's.
+    if [ "$status" = 5 ] && [ -n "${RPD_EPILOG_ELSEWHERE:=${SLURM_SUBMIT_DIR:-}}" ]; then
+        echo "rpd-epilog: merging $run into $RPD_EPILOG_ELSEWHERE/$name" >&2
+        status=0
+        rpd_try "$end" "$@" -o "$RPD_EPILOG_ELSEWHERE/$name" "$run" || status=$?
+    fi
+    if [ "$status" != 0 ]; then echo "rpd-epilog: $run is not merged ($status): run 'rpd-merge $run'" >&2; fi
+    return 0
+}
+
+# rpd_try END WORD...: rpd-merge with these.
+rpd_try() {
+    local left=$(($1 - SECONDS)) merge more
+    shift
+    if [ "$left" -lt 1 ]; then return 124; fi
+    read -ra merge <<<"${RPD_EPILOG_MERGE:-rpd-merge}"
+    read -ra more <<<"${RPD_EPILOG_ARGS:-}"
+    # It ends itself in time, and says so; the other one is for the case that it hangs.
+    timeout --kill-after=5 "$((left + 5))" "${merge[@]}" --epilog --lease "$left" "${more[@]}" "$@" >&2
 }
 
 rpd_epilog() {
@@ -54,14 +80,16 @@ rpd_epilog() {
 
 # rpd_run COMMAND...: runs it and returns its status. Signals to the script reach it at once.
 rpd_run() {
-    local status=0
+    local status=0 again
     "$@" &
     rpd_child=$!
     wait "$rpd_child" || status=$?
-    # A trap ends `wait` before the child has ended.
-    while kill -0 "$rpd_child" 2>/dev/null; do
-        status=0
-        wait "$rpd_child" || status=$?
+    # A trap ends `wait`, and may take longer than the child.
+    while [ -n "${rpd_heard:-}" ]; do
+        rpd_heard=
+        again=0
+        wait "$rpd_child" || again=$?
+        if [ "$again" != 127 ]; then status=$again; fi
     done
     rpd_child=
     return "$status"
@@ -69,20 +97,25 @@ rpd_run() {
 
 # The batch system says that the time is nearly over: the program hears it, and what is there is merged.
 rpd_warned() {
+    rpd_heard=1
     if [ -n "${rpd_child:-}" ]; then kill -USR1 "$rpd_child" 2>/dev/null || true; fi
     sleep "${RPD_EPILOG_GRACE:-5}"
     rpd_epilog "${RPD_EPILOG_SECONDS:-1500}"
 }
 
-# The job is cancelled: everything dies soon.
+# The job is cancelled or out of time: everything dies soon, and no step can be started any more.
 rpd_cancelled() {
     trap '' TERM
+    local end=$((SECONDS + ${RPD_EPILOG_SECONDS:-25})) left
     if [ -n "${rpd_child:-}" ]; then
         kill -TERM "$rpd_child" 2>/dev/null || true
         wait "$rpd_child" 2>/dev/null || true
     fi
     trap - EXIT
-    rpd_epilog "${RPD_EPILOG_SECONDS:-25}"
+    left=$((end - SECONDS))
+    # One process, here; the database alone.
+    RPD_EPILOG_MERGE=rpd-merge RPD_EPILOG_SPLIT=0
+    rpd_epilog "$((left > 1 ? left : 1))"
     trap - TERM
     kill -TERM $$
 }
@@ -95,6 +128,8 @@ rpd_ended() {
 }
 
 if [ "${BASH_SOURCE[0]}" != "$0" ]; then
+    # rpd-collect writes all it has when it hears that, and the program lives on.
+    export RPD_WARN_SIGNAL=${RPD_WARN_SIGNAL:-USR1}
     trap rpd_ended EXIT
     trap rpd_warned USR1
     trap rpd_cancelled TERM

@@ -99,7 +99,7 @@ struct Made {
 
 impl Made {
     fn of(report: &Report) -> Made {
-        Made { output: report.output.clone(), missing: report.lack().map(|(why, _)| why) }
+        Made { output: report.output.clone(), missing: report.all_that_lacks() }
     }
 }
 

@@ -2,7 +2,8 @@
 # Whether a job wants its runs merged; run as the job's owner.
 #
 #   wanted.sh FOLDER JOB
-for run in "$1/$2".* "$1/job-$2-"*; do
+for run in "$1/$2".* "$1"/*/"slurm-job.$2"; do
+    run=${run%/slurm-job."$2"}
     if [ -f "$run/merge.wanted" ] && [ ! -L "$run/merge.wanted" ]; then exit 0; fi
 done
 exit 1

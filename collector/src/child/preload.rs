@@ -1,11 +1,17 @@
 //! Where `librpd_intercept.so` is, and how the command gets it.
 
 use std::ffi::{OsStr, OsString};
+use std::fs::{self, DirBuilder};
+use std::io;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, symlink};
 use std::path::{Path, PathBuf};
+use twox_hash::XxHash3_64;
 
 /// File name of the library.
 pub const LIBRARY: &str = "librpd_intercept.so";
+/// Names that are tried for a link to it.
+const MOST_LINKS: u32 = 8;
 
 /// The library is not where it should be.
 #[derive(Debug, thiserror::Error)]
@@ -19,9 +25,19 @@ pub enum PreloadError {
          or set RPD_INTERCEPT to its path"
     )]
     NotInstalled(PathBuf),
-    /// The loader splits LD_PRELOAD at spaces and colons.
-    #[error("failed to preload {0}: LD_PRELOAD takes no path with a space or a colon; move the library")]
-    Unspeakable(PathBuf),
+    /// The loader splits LD_PRELOAD at spaces and colons, and there is no other name for it.
+    #[error(
+        "failed to preload {path}: LD_PRELOAD takes no path with a space or a colon, and no link to it can be made \
+         in {folder}: {source}; move the library"
+    )]
+    Unspeakable {
+        /// The library.
+        path: PathBuf,
+        /// For temporary files.
+        folder: PathBuf,
+        /// Of the system.
+        source: io::Error,
+    },
 }
 
 /// The library's path: `RPD_INTERCEPT` if it is set to something, or beside the executable, or in `../lib`, `../lib64`.
@@ -41,10 +57,53 @@ pub fn find_library(named: Option<&OsStr>, executable: &Path) -> Result<PathBuf,
             found.ok_or_else(|| PreloadError::NotInstalled(folder.to_owned()))?
         }
     };
-    if path.to_string_lossy().contains([' ', ':']) {
-        return Err(PreloadError::Unspeakable(path));
+    if !is_split(&path) {
+        return Ok(path);
     }
-    Ok(path)
+    let folder = Some(std::env::temp_dir()).filter(|folder| !is_split(folder));
+    let folder = folder.unwrap_or_else(|| PathBuf::from("/tmp"));
+    link_to(&path, &folder).map_err(|source| PreloadError::Unspeakable { path, folder, source })
+}
+
+/// Whether the loader takes it for several paths.
+fn is_split(path: &Path) -> bool {
+    path.as_os_str().as_bytes().iter().any(|byte| b" :".contains(byte))
+}
+
+/// Another name for a library, below a folder for temporary files: a link in a folder that only the user can write to. It
+/// stays, since processes of the job may outlive us, and all ranks and jobs on the node use the same.
+fn link_to(library: &Path, folder: &Path) -> io::Result<PathBuf> {
+    let library = library.canonicalize()?;
+    let user = rustix::process::geteuid().as_raw();
+    let name = format!("rpd-lib-{user}-{:016x}", XxHash3_64::oneshot(library.as_os_str().as_bytes()));
+    let mut last = io::Error::from(io::ErrorKind::AlreadyExists);
+    for attempt in 0..MOST_LINKS {
+        let own = folder.join(if attempt == 0 { name.clone() } else { format!("{name}.{attempt}") });
+        match link_in(&library, &own, user) {
+            Ok(link) => return Ok(link),
+            // Somebody else's, who was there first.
+            Err(error) => last = error,
+        }
+    }
+    Err(last)
+}
+
+fn link_in(library: &Path, own: &Path, user: u32) -> io::Result<PathBuf> {
+    let exists = |error: &io::Error| error.kind() == io::ErrorKind::AlreadyExists;
+    DirBuilder::new()
+        .mode(0o700)
+        .create(own)
+        .or_else(|error| if exists(&error) { Ok(()) } else { Err(error) })?;
+    let found = fs::symlink_metadata(own)?;
+    if !found.is_dir() || found.uid() != user || found.mode() & 0o022 != 0 {
+        return Err(io::Error::other(format!("{} is somebody else's", own.display())));
+    }
+    let link = own.join(LIBRARY);
+    match symlink(library, &link) {
+        Ok(()) => Ok(link),
+        Err(error) if exists(&error) && fs::read_link(&link)? == library => Ok(link),
+        Err(error) => Err(error),
+    }
 }
 
 /// `LD_PRELOAD` with the library in front of what is there: a tool like Darshan passes calls of MPI on to
@@ -111,6 +170,26 @@ mod tests {
         );
         assert_eq!(address_sanitizer_options(None), "verify_asan_link_order=0");
         assert_eq!(address_sanitizer_options(Some(OsStr::new("a=1"))), "verify_asan_link_order=0:a=1");
+    }
+
+    #[test]
+    fn a_path_with_a_space_has_another_name_that_nobody_else_made() {
+        let folder = tempfile::tempdir().unwrap();
+        let library = folder.path().join("a prefix").join(LIBRARY);
+        std::fs::create_dir(library.parent().unwrap()).unwrap();
+        std::fs::write(&library, "it").unwrap();
+        let links = tempfile::tempdir().unwrap();
+        let link = link_to(&library, links.path()).unwrap();
+        assert!(!is_split(&link) && std::fs::read(&link).unwrap() == b"it", "{}", link.display());
+        assert_eq!(link_to(&library, links.path()).unwrap(), link, "one for all");
+        // What others may write to is not followed.
+        let own = link.parent().unwrap();
+        std::fs::set_permissions(own, std::os::unix::fs::PermissionsExt::from_mode(0o777)).unwrap();
+        let next = link_to(&library, links.path()).unwrap();
+        assert!(next != link && next.starts_with(links.path()));
+        std::fs::remove_dir_all(next.parent().unwrap()).unwrap();
+        symlink("/", next.parent().unwrap()).unwrap();
+        assert!(!link_to(&library, links.path()).unwrap().starts_with(next.parent().unwrap()));
     }
 
     #[test]

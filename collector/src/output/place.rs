@@ -10,6 +10,8 @@ use std::path::{Path, PathBuf};
 
 /// Asks the site for a merge of the run that it lies in.
 const MERGE_WANTED: &str = "merge.wanted";
+/// Begins the name of the file that says of which Slurm job a run is.
+const JOB: &str = "slurm-job.";
 /// Shards of one rank in one folder: several steps may have the same run id by mistake.
 const MOST_OF_ONE_RANK: u32 = 1000;
 
@@ -122,16 +124,26 @@ impl ShardPlace {
 }
 
 impl ShardPlace {
-    /// Asks the site to merge the run: one rank does, which all runs have.
+    /// Asks the site to merge the run.
     pub(crate) fn ask_for_merge(&self) -> Result<(), PlaceError> {
+        self.leave(MERGE_WANTED)
+    }
+
+    /// Says of which Slurm job the run is: that of an mpirun has a name of its own.
+    pub(crate) fn tell_job(&self, job: &str) -> Result<(), PlaceError> {
+        self.leave(&format!("{JOB}{job}"))
+    }
+
+    /// An empty file in the folder of the run. One rank makes it, which all runs have.
+    fn leave(&self, name: &str) -> Result<(), PlaceError> {
         if self.run.rank.is_some_and(|rank| rank != 0) {
             return Ok(());
         }
         let folder = self.root.join(&self.run.run_id);
         let failed = |source| PlaceError::Folder { path: folder.clone(), source };
         make_run_folder(&self.root, &folder, self.share_group).map_err(failed)?;
-        let path = folder.join(MERGE_WANTED);
-        match create_new(&path, 0o600) {
+        let path = folder.join(name);
+        match create_new(&path, if self.share_group { 0o640 } else { 0o600 }) {
             Err(error) if error.kind() != io::ErrorKind::AlreadyExists => {
                 Err(PlaceError::File { path, source: error })
             }

@@ -76,12 +76,11 @@ pub(super) fn write_all(place: &ShardPlace, batches: &Receiver) -> Option<PathBu
 fn keep(shard: &mut Option<Option<Recording>>, signal: i32) {
     let Some(Some(open)) = shard else { return };
     open.flush();
+    let signal = signal_hook::low_level::signal_name(signal).unwrap_or("a signal");
     match open.file.sync() {
-        Ok(()) => {
-            warn(format_args!("signal {signal}: what was recorded so far is written, and recording goes on"))
-        }
+        Ok(()) => warn(format_args!("{signal}: what was recorded so far is written, and recording goes on")),
         Err(error) => warn(format_args!(
-            "warning: signal {signal}: the file system does not keep {}: {error}",
+            "warning: {signal}: the file system does not keep {}: {error}",
             open.path.display()
         )),
     }

@@ -78,6 +78,11 @@ pub fn main() -> io::Result<()> {
         {
             warn(format_args!("warning: {error}; no merge is asked for"));
         }
+        if let Some(job) = &start.job
+            && let Err(error) = place.tell_job(job)
+        {
+            warn(format_args!("warning: {error}; a merge at the end of the job does not find the run"));
+        }
         agent = probes.and_then(ProbePlan::start);
         let process = command::process(&defaults, pid, &start.command);
         own = Some(process.clone());

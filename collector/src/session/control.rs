@@ -78,6 +78,8 @@ pub(super) struct Start {
     pub(super) share_group: bool,
     /// The site is asked to merge the run.
     pub(super) ask_merge: bool,
+    /// The Slurm job that the run belongs to, where its name does not tell.
+    pub(super) job: Option<String>,
     /// What the library records: words of [`rpd_ring::message::TRACED`].
     pub(super) library: Vec<String>,
     /// The metrics of the node are recorded.

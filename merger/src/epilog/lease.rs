@@ -9,15 +9,13 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-/// Begins the name; a number follows.
-const NAME: &str = "merge.lease.";
 /// Most bytes of one.
 const MAX_BYTES: u64 = 64 << 10;
 /// Merges that may have been killed with a lease.
 const MOST: u32 = 1000;
 
 /// A lease that this process has.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct Lease {
     path: PathBuf,
     holder: Holder,
@@ -53,26 +51,31 @@ impl Lease {
     }
 }
 
-/// Takes the lease of a folder, or says who has it. The file with the greatest number counts; one that has expired is
-/// followed by the next number, which one process alone can make.
-pub(super) fn take(folder: &Path, length: Duration) -> io::Result<Result<Lease, Holder>> {
+/// Takes the lease that is named `stem`, or says who has it. A number follows the stem: the file with the greatest one
+/// counts; one that has expired is followed by the next number, which one process alone can make.
+pub(super) fn take(stem: &Path, length: Duration) -> io::Result<Result<Lease, Holder>> {
     let host = rustix::system::uname().nodename().to_string_lossy().into_owned();
     loop {
-        let last = last_number(folder)?;
+        let last = last_number(stem)?;
         if let Some(number) = last
-            && let Some(holder) = holder(&path(folder, number), length)
+            && let Some(holder) = holder(&path(stem, number), length)
         {
             return Ok(Err(holder));
         }
         let number = last.map_or(0, |number| number + 1);
         if number > MOST {
-            return Err(io::Error::other(format!("{MOST} merges were killed here: remove {NAME}*")));
+            return Err(io::Error::other(format!(
+                "{MOST} merges were killed here: remove {}.*",
+                stem.display()
+            )));
         }
         let holder = Holder { host: host.clone(), pid: std::process::id(), until: now() + length.as_secs() };
-        let path = path(folder, number);
+        let path = path(stem, number);
         match OpenOptions::new().write(true).create_new(true).mode(0o600).open(&path) {
             Ok(mut file) => {
-                file.write_all(serde_json::to_string(&holder)?.as_bytes())?;
+                let written = file.write_all(serde_json::to_string(&holder)?.as_bytes());
+                // An empty one, where there is no room, would keep others away.
+                written.inspect_err(|_| drop(fs::remove_file(&path)))?;
                 return Ok(Ok(Lease { path, holder }));
             }
             // Somebody was faster.
@@ -82,15 +85,20 @@ pub(super) fn take(folder: &Path, length: Duration) -> io::Result<Result<Lease, 
     }
 }
 
-fn path(folder: &Path, number: u32) -> PathBuf {
-    folder.join(format!("{NAME}{number}"))
+fn path(stem: &Path, number: u32) -> PathBuf {
+    let mut name = stem.as_os_str().to_owned();
+    name.push(format!(".{number}"));
+    name.into()
 }
 
-fn last_number(folder: &Path) -> io::Result<Option<u32>> {
+fn last_number(stem: &Path) -> io::Result<Option<u32>> {
+    let folder = stem.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    let own = stem.file_name().unwrap_or_default().as_encoded_bytes();
     let mut last = None;
     for entry in fs::read_dir(folder)? {
         let name = entry?.file_name();
-        let number = name.to_str().and_then(|name| name.strip_prefix(NAME)?.parse().ok());
+        let number = name.as_encoded_bytes().strip_prefix(own).and_then(|rest| rest.strip_prefix(b"."));
+        let number = number.and_then(|number| std::str::from_utf8(number).ok()?.parse().ok());
         last = last.max(number);
     }
     Ok(last)
@@ -125,37 +133,44 @@ mod tests {
     #[test]
     fn one_has_it_until_it_gives_it_back() {
         let folder = tempfile::tempdir().unwrap();
-        let first = take(folder.path(), HOUR).unwrap().unwrap();
-        let other = take(folder.path(), HOUR).unwrap().unwrap_err();
+        let first = take(&folder.path().join("merge.lease"), HOUR).unwrap().unwrap();
+        let other = take(&folder.path().join("merge.lease"), HOUR).unwrap().unwrap_err();
         assert_eq!((other.pid, &other), (std::process::id(), &first.holder));
         first.give_back();
         assert!(fs::read_dir(folder.path()).unwrap().next().is_none());
-        take(folder.path(), HOUR).unwrap().unwrap();
+        take(&folder.path().join("merge.lease"), HOUR).unwrap().unwrap();
     }
 
     #[test]
     fn one_that_is_over_is_followed_by_the_next() {
         let folder = tempfile::tempdir().unwrap();
-        let killed = take(folder.path(), Duration::ZERO).unwrap().unwrap();
-        let next = take(folder.path(), HOUR).unwrap().unwrap();
+        let killed = take(&folder.path().join("merge.lease"), Duration::ZERO).unwrap().unwrap();
+        let next = take(&folder.path().join("merge.lease"), HOUR).unwrap().unwrap();
         assert!(next.path.ends_with("merge.lease.1"));
         // The slow one comes back: the other's stays.
         killed.give_back();
-        assert!(take(folder.path(), HOUR).unwrap().is_err());
+        assert!(take(&folder.path().join("merge.lease"), HOUR).unwrap().is_err());
         next.give_back();
         // A torn file is somebody's for a time.
         fs::write(folder.path().join("merge.lease.7"), "{\"host\": ").unwrap();
-        assert!(take(folder.path(), HOUR).unwrap().is_err());
-        assert!(take(folder.path(), Duration::ZERO).unwrap().unwrap().path.ends_with("merge.lease.8"));
+        assert!(take(&folder.path().join("merge.lease"), HOUR).unwrap().is_err());
+        assert!(
+            take(&folder.path().join("merge.lease"), Duration::ZERO)
+                .unwrap()
+                .unwrap()
+                .path
+                .ends_with("merge.lease.8")
+        );
     }
 
     #[test]
     fn of_many_at_once_one_gets_it() {
         let folder = tempfile::tempdir().unwrap();
-        take(folder.path(), Duration::ZERO).unwrap().unwrap();
+        take(&folder.path().join("merge.lease"), Duration::ZERO).unwrap().unwrap();
         let taken = std::thread::scope(|scope| {
-            let threads: Vec<_> =
-                (0..16).map(|_| scope.spawn(|| take(folder.path(), HOUR).unwrap().is_ok())).collect();
+            let threads: Vec<_> = (0..16)
+                .map(|_| scope.spawn(|| take(&folder.path().join("merge.lease"), HOUR).unwrap().is_ok()))
+                .collect();
             threads.into_iter().map(|thread| thread.join().unwrap()).filter(|taken| *taken).count()
         });
         assert_eq!(taken, 1);

@@ -271,6 +271,14 @@ impl Report {
         (!fact.is_empty()).then_some((fact, warning))
     }
 
+    /// All that is missing, in one line; `None` if nothing is.
+    pub fn all_that_lacks(&self) -> Option<String> {
+        let (first, _) = self.lack()?;
+        let losses = self.losses.iter().take(SHOWN).map(|loss| format!("lost: {}", loss.line()));
+        let lines: Vec<String> = self.warning_lines().into_iter().chain(losses).collect();
+        Some(if lines.is_empty() { first } else { lines.join("; ") })
+    }
+
     /// One line for each thing that is not whole.
     pub fn warning_lines(&self) -> Vec<String> {
         let line = |(path, reason): &(PathBuf, String)| format!("left out: {}", left_out(path, reason));

@@ -1,0 +1,173 @@
+//! Merges at the end of a job: once, in time, and with a status that tells the truth.
+
+use rpd_tests::harness::{Job, RunFolder, mpi_missing, rpd_merge, rpd_merge_mpi, skip};
+use rpd_tests::synthetic::SyntheticRun;
+use serde_json::Value as Json;
+use std::fs;
+use std::os::unix::process::ExitStatusExt;
+use std::path::Path;
+use std::process::Child;
+use std::thread::sleep;
+use std::time::{Duration, Instant};
+
+fn run() -> RunFolder {
+    RunFolder::new(&SyntheticRun { kernels: 50, ..SyntheticRun::default() })
+}
+
+fn status(home: &Path) -> Json {
+    serde_json::from_str(&fs::read_to_string(home.join("merge.status")).unwrap()).unwrap()
+}
+
+fn leases(home: &Path) -> usize {
+    let names = fs::read_dir(home).unwrap().map(|entry| entry.unwrap().file_name());
+    names.filter(|name| name.to_string_lossy().contains(".lease")).count()
+}
+
+#[test]
+fn a_run_is_merged_once_and_again_when_more_has_come() {
+    let run = run();
+    let home = &run.path;
+    let late = run.shard(1);
+    let aside = run.beside("aside");
+    fs::rename(&late, &aside).unwrap();
+    fs::write(home.join("merge.wanted"), "").unwrap();
+    let merge = || rpd_merge().arg("--epilog").arg(home).run().success();
+    let _ = merge();
+    let first = status(home);
+    assert_eq!(first["state"], "partial", "{first}");
+    assert!(first["why"].as_str().unwrap().contains("rank 1"), "{first}");
+    assert!(!home.join("merge.wanted").exists());
+    assert!(merge().stderr.contains("nothing to merge"));
+    fs::rename(&aside, &late).unwrap();
+    let _ = merge();
+    let second = status(home);
+    assert_eq!((&second["state"], leases(home)), (&"done".into(), 0), "{second}");
+    assert_eq!(second["output"].as_str().map(Path::new), Some(&*home.join("trace.db")));
+    assert!(second["begun"].as_u64() <= second["ended"].as_u64());
+    // Traces have a status of their own, and are made although the database is.
+    let _ = rpd_merge().args(["--epilog", "--split-by-time", "2"]).arg(home).run().success();
+    assert!(home.join("trace.status").exists());
+    assert_eq!(status(home), second);
+    // So has another place.
+    let outcome = rpd_merge().args(["--epilog", "-o"]).arg(run.beside("other.db")).arg(home).run().success();
+    assert!(run.beside("other.db").exists(), "{outcome}");
+}
+
+#[test]
+fn of_many_at_once_one_merges() {
+    let run = run();
+    let home = &run.path;
+    let children: Vec<_> = (0..6).map(|_| rpd_merge().arg("--epilog").arg(home).start()).collect();
+    let said: Vec<String> = children
+        .into_iter()
+        .map(|child| {
+            let outcome = child.wait_with_output().unwrap();
+            assert!(outcome.status.success());
+            String::from_utf8_lossy(&outcome.stderr).into_owned()
+        })
+        .collect();
+    let idle = said.iter().filter(|text| text.contains("nothing to")).count();
+    assert_eq!((idle, status(home)["state"].as_str()), (5, Some("done")), "{said:#?}");
+}
+
+#[test]
+fn who_has_the_lease_keeps_others_away_until_it_is_over_and_failures_are_told() {
+    let run = run();
+    let home = &run.path;
+    fs::remove_file(run.shard(1)).unwrap();
+    // Somebody who has the lease and is gone.
+    let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap().as_secs();
+    let lease = |until: u64| format!("{{\"host\":\"n7\",\"pid\":4711,\"until\":{until}}}");
+    fs::write(home.join("merge.lease.0"), lease(now + 3600)).unwrap();
+    let outcome = rpd_merge().arg("--epilog").arg(home).run().success();
+    assert!(outcome.stderr.contains("process 4711 on n7 merges it"), "{outcome}");
+    assert!(!home.join("trace.db").exists());
+    fs::write(home.join("merge.lease.0"), lease(now - 1)).unwrap();
+    let _ = rpd_merge().arg("--epilog").arg(home).run().success();
+    assert_eq!(status(home)["state"], "partial");
+    // Nothing to write to, and no words for it: told by the exit code and in the status.
+    let folder = run.beside("a-folder");
+    fs::create_dir(&folder).unwrap();
+    fs::write(folder.join("x"), "").unwrap();
+    let outcome = rpd_merge().args(["--epilog", "-o"]).arg(&folder).arg(home).run();
+    assert!(outcome.code() != Some(0), "{outcome}");
+    let told = status(home);
+    assert_eq!(told["state"], "failed", "{told}");
+    assert!(outcome.stderr.contains(told["why"].as_str().unwrap()), "{outcome} {told}");
+}
+
+/// A merge that takes a second, stopped when it has just begun.
+fn stopped(home: &Path, options: &[&str]) -> Child {
+    let child = rpd_merge().args(["--epilog", "--threads", "1"]).args(options).arg(home).start();
+    let until = Instant::now() + Duration::from_secs(20);
+    while !home.join("merge.status").exists() && Instant::now() < until {
+        sleep(Duration::from_millis(1));
+    }
+    send(&child, "-STOP");
+    child
+}
+
+fn send(child: &Child, signal: &str) {
+    let _ = Job::new("kill").args([signal, &child.id().to_string()]).run().success();
+}
+
+#[test]
+fn a_merge_that_is_ended_or_late_says_so_and_leaves_no_lease() {
+    let run = RunFolder::new(&SyntheticRun { kernels: 60_000, ..SyntheticRun::default() });
+    let home = &run.path;
+    let mut child = stopped(home, &[]);
+    send(&child, "-TERM");
+    send(&child, "-CONT");
+    let ended = child.wait().unwrap();
+    let told = status(home);
+    assert_eq!((told["state"].as_str(), leases(home)), (Some("failed"), 0), "{ended:?} {told}");
+    assert!(told["why"].as_str().unwrap().contains("SIGTERM"), "{told}");
+    assert_eq!(ended.signal(), Some(15));
+
+    fs::remove_file(home.join("merge.status")).unwrap();
+    let mut child = stopped(home, &["--lease", "1"]);
+    sleep(Duration::from_millis(1100));
+    send(&child, "-CONT");
+    assert_eq!(child.wait().unwrap().code(), Some(5));
+    assert!(status(home)["why"].as_str().unwrap().contains("--lease"), "{}", status(home));
+
+    // One that is killed cannot say so; its lease ends.
+    fs::remove_file(home.join("merge.status")).unwrap();
+    let mut child = stopped(home, &["--lease", "1"]);
+    send(&child, "-KILL");
+    child.wait().unwrap();
+    assert_eq!(status(home)["state"], "merging");
+    sleep(Duration::from_millis(1100));
+    let _ = rpd_merge().arg("--epilog").arg(home).run().success();
+    assert_eq!(status(home)["state"], "done");
+}
+
+#[test]
+fn ranks_of_mpi_merge_once_together() {
+    if let Some(why) = mpi_missing() {
+        return skip("merges at the end of a job under MPI", why);
+    }
+    let run = run();
+    let home = &run.path;
+    let merge = || rpd_merge_mpi(3).arg("--epilog").arg(home).run().success();
+    let _ = merge();
+    assert_eq!((status(home)["state"].as_str(), leases(home)), (Some("done"), 0));
+    let again = merge();
+    assert_eq!(again.stderr.matches("nothing to merge").count(), 1, "{again}");
+}
+
+#[test]
+fn shards_that_come_late_are_waited_for_and_no_longer_than_that() {
+    let run = run();
+    let home = &run.path;
+    let late = run.shard(1);
+    let aside = run.beside("aside");
+    fs::rename(&late, &aside).unwrap();
+    let outcome = rpd_merge().args(["--wait", "1"]).arg(home).run().success();
+    assert!(outcome.stderr.contains("waited for 1 s, and"), "{outcome}");
+    let waits = rpd_merge().args(["--wait", "50", "--strict", "-f"]).arg(home).start();
+    sleep(Duration::from_millis(700));
+    fs::rename(&aside, &late).unwrap();
+    let outcome = waits.wait_with_output().unwrap();
+    assert!(outcome.status.success(), "{}", String::from_utf8_lossy(&outcome.stderr));
+}

@@ -1,0 +1,157 @@
+//! Options from presets, files, variables and the site, by the programs as they are built.
+
+use rpd_tests::harness::{Database, Job, binary, python, repository, rpd_merge};
+use std::fs;
+use std::path::{Path, PathBuf};
+use tempfile::TempDir;
+
+/// Programs installed below a prefix, with a file of the site.
+struct Prefix(TempDir);
+
+impl Prefix {
+    fn new(site: &str) -> Prefix {
+        let prefix = Prefix(tempfile::tempdir().unwrap());
+        for (folder, file) in [("bin", "rpd-collect"), ("bin", "rpd-merge"), ("lib", "librpd_intercept.so")] {
+            let folder = prefix.0.path().join(folder);
+            fs::create_dir_all(&folder).unwrap();
+            fs::copy(binary("rpd-collect").with_file_name(file), folder.join(file)).unwrap();
+        }
+        let settings = prefix.0.path().join("etc/rpd");
+        fs::create_dir_all(&settings).unwrap();
+        fs::write(settings.join("rpd.toml"), site).unwrap();
+        prefix
+    }
+
+    fn program(&self, name: &str) -> Job {
+        Job::new(self.0.path().join("bin").join(name)).folder(self.0.path())
+    }
+
+    /// The line of a key in `--print-config`.
+    fn line(job: &Job, key: &str) -> String {
+        let outcome = job.clone().arg("--print-config").run().success();
+        let found = outcome.stdout.lines().find(|line| line.trim_start_matches("# ").starts_with(key));
+        let words: Vec<&str> = found.unwrap_or_else(|| panic!("{outcome}")).split_whitespace().collect();
+        words.join(" ")
+    }
+}
+
+fn presets() -> Vec<PathBuf> {
+    let files = fs::read_dir(repository().join("configs")).unwrap().map(|entry| entry.unwrap().path());
+    let is_preset = |path: &PathBuf| {
+        path.extension().is_some_and(|ending| ending == "toml") && !path.ends_with("Cargo.toml")
+    };
+    let mut presets: Vec<PathBuf> = files.filter(is_preset).collect();
+    presets.sort();
+    assert!(presets.len() >= 6, "{presets:?}");
+    presets
+}
+
+fn regions(database: &Path) -> Vec<(String, i64)> {
+    Database::open(database).counts("SELECT name FROM regions").into_iter().collect()
+}
+
+#[test]
+fn every_preset_runs_the_workload_and_its_merge() {
+    let folder = tempfile::tempdir().unwrap();
+    let plain = folder.path().join("plain");
+    let training = |job: Job, counts: &Path| {
+        let job = job.arg(python()).arg(repository().join("tests/workloads/train.py"));
+        job.args(["--no-mpi", "--steps", "6", "--counts"]).arg(counts).run().success()
+    };
+    let printed = training(Job::new("env"), &plain).stdout;
+    for preset in presets() {
+        let name = preset.file_stem().unwrap().to_str().unwrap();
+        // By its name and by its file.
+        for by in [Path::new(name), &preset] {
+            let runs = tempfile::tempdir().unwrap();
+            let job = Job::new(binary("rpd-collect")).arg("--config").arg(by).arg("-o").arg(runs.path());
+            let counts = runs.path().join("counts");
+            let outcome = training(job.arg("--"), &counts);
+            assert_eq!(outcome.stdout, printed, "{outcome}");
+            let job = rpd_merge().arg("--config").arg(by).arg("-o").arg(runs.path().join("trace.db"));
+            let _ = job.arg(runs.path()).run().success();
+            let counted: std::collections::BTreeMap<String, i64> =
+                serde_json::from_str(&fs::read_to_string(runs.path().join("counts.0.json")).unwrap())
+                    .unwrap();
+            let counted: Vec<(String, i64)> = counted.into_iter().collect();
+            assert_eq!(regions(&runs.path().join("trace.db")), counted, "{name}");
+        }
+    }
+}
+
+#[test]
+fn what_counts_is_shown_with_who_said_it() {
+    let site = "[collect]\nmax-size = \"3G\"\nprobe-rate = 50\nring-size = \"2M\"\nshare = \"group\"\n\
+                [merge]\nwait = 7\nmemory = \"2GiB\"\n";
+    let prefix = Prefix::new(site);
+    fs::write(
+        prefix.0.path().join("mine.toml"),
+        "[collect]\nprobe-rate = 60\nring-size = \"3M\"\nshare = \"user\"\n[merge]\nwait = 8\n",
+    )
+    .unwrap();
+    let collect = prefix.program("rpd-collect").args(["--config", "./mine.toml"]);
+    let collect = collect.env("RPD_RING_BYTES", "4M").env("RPD_SHARE", "group").args(["--share", "user"]);
+    let by_site = prefix.0.path().join("etc/rpd/rpd.toml").display().to_string();
+    for (key, line) in [
+        ("share", "share = \"user\" # typed".to_owned()),
+        ("ring-size", "ring-size = \"4M\" # RPD_RING_BYTES".to_owned()),
+        ("probe-rate", "probe-rate = \"60\" # ./mine.toml".to_owned()),
+        ("max-size", format!("max-size = \"3G\" # {by_site}")),
+        ("ring-memory", "# ring-memory = \"\" # default".to_owned()),
+    ] {
+        assert_eq!(Prefix::line(&collect, key), line);
+    }
+    let merge = prefix.program("rpd-merge").env("RPD_CONFIG", "./mine.toml").env("RPD_MERGE_MEMORY", "3GiB");
+    assert!(Prefix::line(&merge, "wait").starts_with("wait = \"8\" # ./mine.toml"));
+    assert!(Prefix::line(&merge, "memory").starts_with("memory = \"3GiB\" # RPD_MERGE_MEMORY"));
+    // What is shown is a file that says the same, to the program without any.
+    let shown = collect.clone().arg("--print-config").run().success().stdout;
+    fs::write(prefix.0.path().join("shown.toml"), shown).unwrap();
+    let again = Job::new(binary("rpd-collect")).folder(prefix.0.path()).args(["--config", "./shown.toml"]);
+    assert!(Prefix::line(&again, "max-size").starts_with("max-size = \"3G\" # ./shown.toml"));
+}
+
+#[test]
+fn what_a_site_has_locked_nobody_changes_and_a_job_runs_all_the_same() {
+    let prefix = Prefix::new(
+        "[collect]\ntrace = [\"roctx\"]\nmax-size = \"1G\"\nlocked = [\"trace\", \"max-size\"]\n",
+    );
+    fs::write(prefix.0.path().join("mine.toml"), "[collect]\ntrace = [\"mpi\"]\n").unwrap();
+    let run = prefix.program("rpd-collect").args([
+        "--config",
+        "./mine.toml",
+        "--max-size",
+        "2G",
+        "-o",
+        "runs",
+        "--",
+    ]);
+    let outcome = run.env("RPD_TRACE", "system").args(["sh", "-c", "echo ran; exit 7"]).run();
+    assert_eq!((outcome.code(), outcome.stdout.as_str()), (Some(7), "ran\n"), "{outcome}");
+    let shown = prefix.program("rpd-collect").args(["--max-size", "2G", "--print-config"]);
+    let shown = shown.env("RPD_TRACE", "system").run().success();
+    assert!(shown.stdout.contains("max-size = \"1G\"") && !shown.stdout.contains("system"), "{shown}");
+    // Who asked for something else hears of it.
+    assert_eq!(shown.stderr.matches("locked").count(), 2, "{shown}");
+}
+
+#[test]
+fn a_mistake_of_the_site_costs_its_file_and_one_that_was_typed_ends_the_call() {
+    let prefix = Prefix::new("[collect]\nmax-size = \"3G\"\nmax-sise = \"1G\"\n");
+    let shown = prefix.program("rpd-collect").arg("--print-config").run().success();
+    assert!(shown.stdout.contains("# max-size"), "{shown}");
+    for words in ["rpd.toml", "line 3", "max-sise", "max-size"] {
+        assert!(shown.stderr.contains(words), "{words} in {shown}");
+    }
+    let outcome = prefix.program("rpd-collect").args(["-o", "runs", "--", "echo", "ran"]).run().success();
+    assert_eq!(outcome.stdout, "ran\n");
+    fs::write(prefix.0.path().join("mine.toml"), "[merge]\n\nmemry = \"1GiB\"\n").unwrap();
+    let outcome = prefix.program("rpd-merge").args(["--config", "./mine.toml"]).run();
+    assert_eq!(outcome.code(), Some(2), "{outcome}");
+    for words in ["./mine.toml", "line 3", "memry", "memory"] {
+        assert!(outcome.stderr.contains(words), "{words} in {outcome}");
+    }
+    let outcome = prefix.program("rpd-collect").args(["--config", "hpc-mp", "--", "true"]).run();
+    assert_eq!(outcome.code(), Some(2), "{outcome}");
+    assert!(outcome.stderr.contains("hpc-mpi"), "{outcome}");
+}
