@@ -1,12 +1,15 @@
 //! `rpd-manuals PREFIX`: writes the man pages and the completions of the programs below a prefix, as `ci/install` has it.
 
+mod page;
+
 use clap::{Command, CommandFactory};
 use clap_complete::{Shell, generate_to};
-use clap_mangen::Man;
+use page::page;
 use rpd_collect::command_line::Options;
+use rpd_collect::doctor;
 use rpd_merge::cli::Cli;
-use std::fs::{self, File};
-use std::io::{self, BufWriter, Write};
+use std::fs;
+use std::io;
 use std::path::Path;
 use std::process::ExitCode;
 
@@ -23,9 +26,7 @@ fn main() -> ExitCode {
         return ExitCode::from(2);
     };
     let prefix = Path::new(&prefix);
-    let written =
-        [Options::parser(), Cli::command()].into_iter().try_for_each(|command| write(&command, prefix));
-    match written {
+    match write(prefix) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             eprintln!("error: below {}: {error}", prefix.display());
@@ -34,20 +35,34 @@ fn main() -> ExitCode {
     }
 }
 
-fn write(command: &Command, prefix: &Path) -> io::Result<()> {
-    let name = command.get_name().to_owned();
+fn write(prefix: &Path) -> io::Result<()> {
+    let programs = [Options::parser(), Cli::command()];
     let manuals = prefix.join("share/man/man1");
     fs::create_dir_all(&manuals)?;
-    let mut file = BufWriter::new(File::create(manuals.join(format!("{name}.1")))?);
-    Man::new(command.clone()).render(&mut file)?;
-    file.flush()?;
+    // The doctor has a parser of its own.
+    for command in programs.iter().cloned().chain([doctor::parser()]) {
+        write_pages(&command.get_name().replace(' ', "-"), &command, &manuals)?;
+    }
+    programs.iter().try_for_each(|program| write_completions(program, prefix))
+}
+
+/// The page of a command, and those of its subcommands.
+fn write_pages(name: &str, command: &Command, folder: &Path) -> io::Result<()> {
+    fs::write(folder.join(format!("{name}.1")), page(name, command.clone())?)?;
+    command
+        .get_subcommands()
+        .try_for_each(|below| write_pages(&format!("{name}-{}", below.get_name()), below, folder))
+}
+
+fn write_completions(program: &Command, prefix: &Path) -> io::Result<()> {
+    let name = program.get_name();
     for (shell, folder) in COMPLETIONS {
         let folder = prefix.join(folder);
         fs::create_dir_all(&folder)?;
-        generate_to(shell, &mut command.clone(), &name, &folder)?;
+        generate_to(shell, &mut program.clone(), name, &folder)?;
         if shell == Shell::Bash {
             // bash-completion loads a file by the name of the command.
-            fs::rename(folder.join(format!("{name}.bash")), folder.join(&name))?;
+            fs::rename(folder.join(format!("{name}.bash")), folder.join(name))?;
         }
     }
     Ok(())

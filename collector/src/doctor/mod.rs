@@ -119,7 +119,7 @@ pub fn main(arguments: &[OsString]) -> i32 {
 }
 
 /// The parser of a run, of which the command may be missing.
-fn parser() -> Command {
+pub fn parser() -> Command {
     let command = Options::parser().name("rpd-collect doctor").bin_name("rpd-collect doctor");
     command
         .about("Checks whether everything is there that recording takes, and prints what would happen")
