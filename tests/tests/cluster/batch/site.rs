@@ -113,9 +113,14 @@ fn tasks_get_the_scratch_of_their_job_and_a_job_that_is_requeued_a_folder_of_its
     let job = site.submit(&words(&[&site.script("again", &text)], &[]));
     site.has_counted("again", 1, 100);
     let _ = site.user(&["scontrol", "requeue", &job.to_string()]).run().success();
-    until("the job was requeued", || site.facts(job).get("Restarts").filter(|n| *n == "1").map(drop));
-    let begin = format!("JobId={job}");
-    let _ = site.user(&["scontrol", "update", &begin, "StartTime=now"]).run();
+    // Slurm would wait for two minutes.
+    let start = ["scontrol", "update", &format!("JobId={job}"), "StartTime=now"];
+    until("the job was requeued and runs", || {
+        let _ = site.user(&start).run();
+        let facts = site.facts(job);
+        let runs = facts["Restarts"] == "1" && ["RUNNING", "COMPLETED"].contains(&facts["JobState"].as_str());
+        runs.then_some(())
+    });
     site.completed(job);
     let [first, second] = [site.run(job), site.work().join(format!("rpd-out/{job}.0-r1"))];
     for run in [&first, &second] {
