@@ -13,14 +13,14 @@
 # SlurmUser must be root, or may run sbatch and this folder's wanted.sh as other users by sudo (docs/SITES.md).
 #
 # The site's rpd-site.conf beside this file may set:
-#   RPD_SITE_SBATCH      options for the merge job (default: --time=30 --ntasks=1 --mem=2G)
+#   RPD_SITE_SBATCH      options for the merge job (default: --time=30 --ntasks=1 --mem-per-cpu=2G)
 #   RPD_SITE_PATH        where sbatch is, if not in /usr/bin
 #   SLURM_CONF           where slurm.conf is, if Slurm does not know
 set -u
 PATH=/usr/sbin:/usr/bin:/sbin:/bin
 export PATH
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd) || exit 0
-RPD_SITE_SBATCH='--time=30 --ntasks=1 --mem=2G'
+RPD_SITE_SBATCH='--time=30 --ntasks=1 --mem-per-cpu=2G'
 RPD_SITE_PATH=
 # shellcheck source=/dev/null
 if [ -r "$here/rpd-site.conf" ]; then . "$here/rpd-site.conf"; fi

@@ -2,9 +2,14 @@
 # TaskEpilog: says in the job's output where the log of a task is, if its collector had something to warn of.
 #
 #   TaskEpilog=/opt/rpd/share/rpd/slurm/site/task-epilog.sh        in slurm.conf
-root=${RPD_OUTPUT:-${SLURM_SUBMIT_DIR:-.}/rpd-out}
-log=$root/${SLURM_JOB_ID:-none}.${SLURM_STEP_ID:-0}/rank-$(printf '%05d' "${SLURM_PROCID:-0}").log
-if [ -r "$log" ] && grep -q ' warning: ' "$log" 2>/dev/null; then
-    echo "rpd-collect: rank ${SLURM_PROCID:-0} has warnings in $log" >&2
-fi
+rank=${SLURM_PROCID:-0}
+run=${RPD_OUTPUT:-${SLURM_SUBMIT_DIR:-.}/rpd-out}/${SLURM_JOB_ID:-none}.${SLURM_STEP_ID:-0}
+if [ "${SLURM_RESTART_COUNT:-0}" != 0 ]; then run=$run-r$SLURM_RESTART_COUNT; fi
+# Above 1,000 ranks, each thousand has a folder.
+for folder in "$run" "$run/$(printf 'ranks-%05d' $((rank / 1000 * 1000)))"; do
+    log=$folder/$(printf 'rank-%05d' "$rank").log
+    if [ -r "$log" ] && grep -q ' warning: ' "$log" 2>/dev/null; then
+        echo "rpd-collect: rank $rank has warnings in $log" >&2
+    fi
+done
 exit 0

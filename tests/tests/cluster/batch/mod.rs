@@ -69,7 +69,7 @@ impl Site {
         fs::write(&more, settings + LIMITS).unwrap();
         let cluster = Cluster::of_a_site(&AHEAD, what, Some(&more))?;
         let own = format!(
-            "RPD_SITE_SBATCH='--time=5 --ntasks=1'\nRPD_SITE_SCRATCH='{}'\nSLURM_CONF='{}'\n",
+            "RPD_SITE_SCRATCH='{}'\nSLURM_CONF='{}'\n",
             folder.path().join("scratch").display(),
             cluster.folder.join("slurm.conf").display()
         );
