@@ -60,7 +60,8 @@ mod tests {
     #[test]
     fn headings_are_sections_and_what_is_typed_stays_as_it_is() {
         let text = "EXAMPLES:\n  First:\n    a --b \\\n\n  .c\n\nExit codes: 0\n.d";
-        let wanted = ".SH \"EXAMPLES\"\n.nf\n  First:\n    a \\-\\-b \\e\n\n  .c\n\n.fi\nExit codes: 0\n\\&.d\n";
+        let wanted =
+            ".SH \"EXAMPLES\"\n.nf\n  First:\n    a \\-\\-b \\e\n\n  .c\n\n.fi\nExit codes: 0\n\\&.d\n";
         assert_eq!(sections(text), wanted);
         assert_eq!(sections("A:\n  b"), ".SH \"A\"\n.nf\n  b\n.fi\n");
         assert_eq!(sections(""), "");
