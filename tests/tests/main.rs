@@ -18,6 +18,7 @@ mod drawn_rows;
 mod epilog;
 mod file_nodes;
 mod hostile_shards;
+mod installed;
 mod kept_values;
 mod kept_versions;
 mod kineto;

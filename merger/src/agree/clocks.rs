@@ -1,6 +1,7 @@
 //! What all inputs say of the clocks, brought together in rank 0; the fits that follow from it, told to all.
 
 use super::clock_file::{ClockFile, Named};
+use super::domains::{Distinct, domains_of};
 use super::logs::log_of_no_probes;
 use super::nodes::Nodes;
 use super::observations::{Message, Set, Timed, put_together, thin_out_bursts, thin_out_sets};
@@ -11,7 +12,6 @@ use crate::clock::{
 use crate::comm::Comm;
 use crate::failure::Failure;
 use crate::input::home::{Homes, Step, to_boottime};
-use crate::input::source::Source;
 use crate::input::survey::Survey;
 use clap::ValueEnum;
 use rpd_shard::model::LocalNs;
@@ -334,37 +334,6 @@ impl How<'_> {
             ));
         }
         notes
-    }
-}
-
-/// The domains that a source's times are of.
-fn domains_of(source: &Source) -> Vec<ClockDomain> {
-    match source.process.domain.time_namespace {
-        MERGED => {
-            let merged = |(_, node): &(i64, rpd_shard::record::Node)| ClockDomain {
-                boot_id: node.boot_id.clone(),
-                time_namespace: MERGED,
-            };
-            let own = [source.process.domain.clone()];
-            own.into_iter().chain(source.nodes.iter().map(merged)).collect()
-        }
-        _ => vec![source.process.domain.clone()],
-    }
-}
-
-/// Domains, each once, in the order in which they came.
-#[derive(Debug, Default)]
-struct Distinct {
-    all: Vec<ClockDomain>,
-    known: BTreeSet<ClockDomain>,
-}
-
-impl Distinct {
-    fn add(&mut self, domain: ClockDomain) {
-        // Mostly that of the process before.
-        if self.all.last() != Some(&domain) && self.known.insert(domain.clone()) {
-            self.all.push(domain);
-        }
     }
 }
 

@@ -3,6 +3,7 @@
 pub mod apart;
 pub mod clock_file;
 pub mod clocks;
+mod domains;
 pub mod findings;
 pub mod logs;
 pub mod nodes;

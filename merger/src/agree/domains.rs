@@ -1,0 +1,37 @@
+//! The clock domains of the job, as they come.
+
+use super::clocks::MERGED;
+use crate::input::source::Source;
+use rpd_shard::record::{ClockDomain, Node};
+use std::collections::BTreeSet;
+
+/// The domains that a source's times are of.
+pub(super) fn domains_of(source: &Source) -> Vec<ClockDomain> {
+    match source.process.domain.time_namespace {
+        MERGED => {
+            let merged = |(_, node): &(i64, Node)| ClockDomain {
+                boot_id: node.boot_id.clone(),
+                time_namespace: MERGED,
+            };
+            let own = [source.process.domain.clone()];
+            own.into_iter().chain(source.nodes.iter().map(merged)).collect()
+        }
+        _ => vec![source.process.domain.clone()],
+    }
+}
+
+/// Domains, each once, in the order in which they came.
+#[derive(Debug, Default)]
+pub(super) struct Distinct {
+    pub(super) all: Vec<ClockDomain>,
+    known: BTreeSet<ClockDomain>,
+}
+
+impl Distinct {
+    pub(super) fn add(&mut self, domain: ClockDomain) {
+        // Mostly that of the process before.
+        if self.all.last() != Some(&domain) && self.known.insert(domain.clone()) {
+            self.all.push(domain);
+        }
+    }
+}
