@@ -69,6 +69,8 @@ pub struct Layered {
     pub arguments: Vec<OsString>,
     /// The same, with what variables say.
     by_variables: Vec<OsString>,
+    /// Variables whose options the site has locked: nothing comes from them, whatever the site says.
+    pub locked_variables: Vec<String>,
     /// All options, in the order of the help.
     pub settings: Vec<Setting>,
     /// What is not as somebody wanted it, a line each.
@@ -118,7 +120,7 @@ impl Program<'_> {
             None => Table::default(),
         };
         let (mut arguments, mut by_variables) = (vec![OsString::from(self.command.get_name())], Vec::new());
-        let mut settings = Vec::new();
+        let (mut settings, mut locked_variables) = (Vec::new(), Vec::new());
         for arg in self.options() {
             let key = key_of(arg);
             let locked = site.locked.iter().find(|(word, _)| word == key);
@@ -145,13 +147,21 @@ impl Program<'_> {
                 Origin::Variable(_) => by_variables.extend(as_typed(arg, &setting)),
                 Origin::Default => {}
             }
-            settings.push(setting);
+            if let (Origin::Locked(..), Some((_, name))) =
+                (&setting.origin, self.variables.iter().find(|(option, _)| *option == key))
+            {
+                locked_variables.push((*name).to_owned());
+            }
+            // What is about a single call is for no file.
+            if self.may_stand_in_files(arg) {
+                settings.push(setting);
+            }
         }
         arguments.push("--".into());
         let positionals = self.command.get_positionals().map(|arg| arg.get_id().as_str());
         arguments
             .extend(positionals.flat_map(|id| raw(typed, id).into_iter().flatten().map(OsStr::to_owned)));
-        Ok(Layered { arguments, by_variables, settings, warnings })
+        Ok(Layered { arguments, by_variables, locked_variables, settings, warnings })
     }
 
     /// The options that have a long name, without those about the program itself.

@@ -94,9 +94,9 @@ fn what_counts_is_shown_with_who_said_it() {
     let by_site = prefix.0.path().join("etc/rpd/rpd.toml").display().to_string();
     for (key, line) in [
         ("share", "share = \"user\" # typed".to_owned()),
-        ("ring-size", "ring-size = \"4M\" # RPD_RING_BYTES".to_owned()),
-        ("probe-rate", "probe-rate = \"60\" # ./mine.toml".to_owned()),
-        ("max-size", format!("max-size = \"3G\" # {by_site}")),
+        ("ring-size", "ring-size = \"4M\" # RPD_RING_BYTES in the environment".to_owned()),
+        ("probe-rate", "probe-rate = \"60\" # ./mine.toml, line 2".to_owned()),
+        ("max-size", format!("max-size = \"3G\" # {by_site}, line 2")),
         ("ring-memory", "# ring-memory = \"\" # default".to_owned()),
     ] {
         assert_eq!(Prefix::line(&collect, key), line);
@@ -129,10 +129,14 @@ fn what_a_site_has_locked_nobody_changes_and_a_job_runs_all_the_same() {
     let outcome = run.env("RPD_TRACE", "system").args(["sh", "-c", "echo ran; exit 7"]).run();
     assert_eq!((outcome.code(), outcome.stdout.as_str()), (Some(7), "ran\n"), "{outcome}");
     let shown = prefix.program("rpd-collect").args(["--max-size", "2G", "--print-config"]);
-    let shown = shown.env("RPD_TRACE", "system").run().success();
+    let shown = shown.env("RPD_TRACE", "system").env("RPD_PROBES", "off").run().success();
     assert!(shown.stdout.contains("max-size = \"1G\"") && !shown.stdout.contains("system"), "{shown}");
     // Who asked for something else hears of it.
-    assert_eq!(shown.stderr.matches("locked").count(), 2, "{shown}");
+    assert_eq!(shown.stderr.matches("locked").count(), 3, "{shown}");
+    // Locked without a value: as it is without anybody's word, for the run, too.
+    let doctor = prefix.program("rpd-collect").env("RPD_PROBES", "none-of-these").args(["--", "true"]);
+    let outcome = doctor.env("RPD_OUTPUT", prefix.0.path().join("again")).run().success();
+    assert!(!outcome.stderr.contains("RPD_PROBES"), "{outcome}");
 }
 
 #[test]
@@ -140,7 +144,7 @@ fn a_mistake_of_the_site_costs_its_file_and_one_that_was_typed_ends_the_call() {
     let prefix = Prefix::new("[collect]\nmax-size = \"3G\"\nmax-sise = \"1G\"\n");
     let shown = prefix.program("rpd-collect").arg("--print-config").run().success();
     assert!(shown.stdout.contains("# max-size"), "{shown}");
-    for words in ["rpd.toml", "line 3", "max-sise", "max-size"] {
+    for words in ["rpd.toml:3:", "max-sise", "max-size"] {
         assert!(shown.stderr.contains(words), "{words} in {shown}");
     }
     let outcome = prefix.program("rpd-collect").args(["-o", "runs", "--", "echo", "ran"]).run().success();
@@ -148,7 +152,7 @@ fn a_mistake_of_the_site_costs_its_file_and_one_that_was_typed_ends_the_call() {
     fs::write(prefix.0.path().join("mine.toml"), "[merge]\n\nmemry = \"1GiB\"\n").unwrap();
     let outcome = prefix.program("rpd-merge").args(["--config", "./mine.toml"]).run();
     assert_eq!(outcome.code(), Some(2), "{outcome}");
-    for words in ["./mine.toml", "line 3", "memry", "memory"] {
+    for words in ["./mine.toml:3:", "memry", "memory"] {
         assert!(outcome.stderr.contains(words), "{words} in {outcome}");
     }
     let outcome = prefix.program("rpd-collect").args(["--config", "hpc-mp", "--", "true"]).run();

@@ -70,7 +70,9 @@ impl Options {
             (None, None) => layered(None)?,
         };
         let matches = command.get_matches_from(&settings.arguments);
-        let (options, about_variables) = read(&matches).or_variables(variable);
+        let is_locked = |name: &str| settings.locked_variables.iter().any(|locked| locked == name);
+        let open = |name: &str| variable(name).filter(|_| !is_locked(name));
+        let (options, about_variables) = read(&matches).or_variables(open);
         warnings.extend(settings.warnings.iter().cloned().chain(about_variables));
         Ok(Loaded { options: Options { command: typed.command, ..options }, warnings, settings })
     }
