@@ -41,17 +41,17 @@ fn write(prefix: &Path) -> io::Result<()> {
     fs::create_dir_all(&manuals)?;
     // The doctor has a parser of its own.
     for command in programs.iter().cloned().chain([doctor::parser()]) {
-        write_pages(&command.get_name().replace(' ', "-"), &command, &manuals)?;
+        write_pages(command.get_name(), &command, &manuals)?;
     }
     programs.iter().try_for_each(|program| write_completions(program, prefix))
 }
 
-/// The page of a command, and those of its subcommands.
-fn write_pages(name: &str, command: &Command, folder: &Path) -> io::Result<()> {
-    fs::write(folder.join(format!("{name}.1")), page(name, command.clone())?)?;
-    command
-        .get_subcommands()
-        .try_for_each(|below| write_pages(&format!("{name}-{}", below.get_name()), below, folder))
+/// The page of a command that is called by these words, and those of its subcommands.
+fn write_pages(words: &str, command: &Command, folder: &Path) -> io::Result<()> {
+    let file = format!("{}.1", words.replace(' ', "-"));
+    fs::write(folder.join(file), page(words, command.clone())?)?;
+    let below = |below: &Command| write_pages(&format!("{words} {}", below.get_name()), below, folder);
+    command.get_subcommands().try_for_each(below)
 }
 
 fn write_completions(program: &Command, prefix: &Path) -> io::Result<()> {

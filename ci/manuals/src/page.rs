@@ -6,10 +6,13 @@ use clap_mangen::Man;
 use std::fmt::Write;
 use std::io;
 
-/// The page, for `man 1`, called like its command: `rpd-merge inspect` is rpd-merge-inspect.
-pub(crate) fn page(name: &str, command: Command) -> io::Result<String> {
+/// The page of a command that is called by these words: that of `rpd-merge inspect` is named rpd-merge-inspect.
+pub(crate) fn page(words: &str, command: Command) -> io::Result<String> {
+    let name = words.replace(' ', "-");
     let behind = command.get_after_help().map(ToString::to_string).unwrap_or_default();
-    let command = command.display_name(name).after_help(Resettable::Reset);
+    // There is no page of the word help.
+    let command = command.disable_help_subcommand(true).after_help(Resettable::Reset);
+    let command = command.bin_name(words).display_name(&name);
     let mut page = Vec::new();
     Man::new(command).title(name).source(concat!("rpd ", env!("CARGO_PKG_VERSION"))).render(&mut page)?;
     let page = String::from_utf8_lossy(&page).into_owned();

@@ -47,15 +47,20 @@ fn every_option_is_in_the_man_page_of_its_program() {
     for words in PROGRAMS {
         let path = folder.join(format!("{}.1", words.join("-")));
         let (page, options) = (page(&path), options(&installed, words));
-        let headings = page.split("\n.SH OPTIONS\n").nth(1).unwrap().split("\n.SH ").next().unwrap();
+        // Each stands at the head of a paragraph, below the heading that its group has.
+        let heads: Vec<&str> = page.split("\n.TP\n").filter_map(|part| part.lines().next()).collect();
         assert!(options.contains("help"), "{words:?}: {options:?}");
         for option in &options {
             let named = |line: &str| {
-                let words = line.split([' ', ',', '=']);
+                let words = line.split([' ', ',', '=', '[']);
                 words.into_iter().any(|word| word.strip_prefix("--") == Some(option))
             };
-            assert!(headings.lines().any(named), "{words:?}: --{option} is not in {headings}");
+            assert!(heads.iter().any(|head| named(head)), "{words:?}: --{option} is not in {heads:?}");
         }
+        // It is called as it is typed, and names no page that is not there.
+        let synopsis = page.split(".SH SYNOPSIS\n").nth(1).unwrap();
+        assert!(synopsis.starts_with(&words.join(" ")), "{page}");
+        assert!(!page.contains("help(1)"), "{page}");
         // What is to be typed stays in its line.
         assert!(words.len() > 1 || page.contains("\n.nf\n") && page.contains(".SH \"EXAMPLES\""), "{page}");
     }
@@ -67,7 +72,7 @@ fn every_option_is_in_the_man_page_of_its_program() {
     }
     for words in PROGRAMS {
         let path = folder.join(format!("{}.1", words.join("-")));
-        let checked = Job::new("groff").args(["-man", "-ww", "-Tascii", "-z"]).arg(&path).run().success();
+        let checked = Job::new("groff").args(["-man", "-ww", "-Tutf8", "-z"]).arg(&path).run().success();
         assert_eq!(checked.stderr, "", "{}", path.display());
     }
 }
