@@ -130,7 +130,7 @@ mod tests {
         let piece = Piece::of_pages([7, 8, 9, 20, 21], 100);
         let parts = [Piece::of_pages([7, 8], 40), Piece::of_pages([9, 20], 40), Piece::of_pages([21], 20)];
         assert_eq!(piece.of_at_most(2), parts);
-        assert_eq!(piece.of_at_most(5), [piece.clone()]);
+        assert_eq!(piece.of_at_most(5), std::slice::from_ref(&piece));
         assert_eq!(piece.of_at_most(0).len(), 5);
         assert_eq!(Piece::of_pages([], 0).of_at_most(3), []);
         let keys = Piece::keys(1, 1000, 1000);
