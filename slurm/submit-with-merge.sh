@@ -10,8 +10,20 @@ if [ $# -eq 0 ] || [ "$1" = -h ] || [ "$1" = --help ]; then
     sed -n '2,/^set /s/^# \{0,1\}//p' "$0" | head -n -1
     exit 2
 fi
-read -ra more <<<"${RPD_MERGE_SBATCH:-}"
+for word in "$@"; do
+    case $word in
+    -a | -a[0-9]* | --array | --array=*)
+        echo "submit-with-merge.sh: tasks of an array merge themselves: sbatch --array=... array.sbatch" >&2
+        exit 2
+        ;;
+    --test-only) exec sbatch "$@" ;;
+    esac
+done
+IFS=$' \t\n' read -ra more <<<"${RPD_MERGE_SBATCH:-}"
 job=$(sbatch --parsable "$@")
 job=${job%%;*}
-merge=$(sbatch --parsable --dependency="afterany:$job" "${more[@]}" "$here/merge.sbatch" "$job")
+merge=$(sbatch --parsable --dependency="afterany:$job" ${more[@]+"${more[@]}"} "$here/merge.sbatch" "$job") || {
+    echo "submit-with-merge.sh: job $job was submitted; its merge was not: sbatch --dependency=afterany:$job $here/merge.sbatch $job" >&2
+    exit 1
+}
 echo "job $job, merged by job ${merge%%;*}"

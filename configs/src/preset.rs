@@ -32,11 +32,11 @@ pub(crate) fn read(path: &Path) -> Result<(String, String), FileError> {
     let name = path.display().to_string();
     let read = || -> io::Result<String> {
         let mut text = String::new();
-        let file = File::open(path)?;
-        if !file.metadata()?.is_file() {
+        // Before it is opened: that of a pipe would wait for a writer.
+        if !std::fs::metadata(path)?.is_file() {
             return Err(io::Error::other("it is no file"));
         }
-        file.take(MAX_BYTES + 1).read_to_string(&mut text)?;
+        File::open(path)?.take(MAX_BYTES + 1).read_to_string(&mut text)?;
         match text.len() as u64 > MAX_BYTES {
             true => Err(io::Error::other("it has more than 1 MiB")),
             false => Ok(text),

@@ -11,7 +11,7 @@ if [ ! -e "$2/owner" ] && [ "$minutes" -lt 1440 ]; then minutes=1440; fi
 # Something in it is young: a long run that writes seldom.
 if [ -n "$(find -P "$2" -mmin "-$minutes" -print -quit 2>/dev/null)" ]; then exit 1; fi
 # Its collector holds this file as long as it lives.
-if [ -e "$2/owner" ] && [ ! -L "$2/owner" ]; then
+if [ -f "$2/owner" ] && [ ! -L "$2/owner" ]; then
     exec 9<"$2/owner" || exit 1
     flock --nonblock 9 || exit 1
 fi

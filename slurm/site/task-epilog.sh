@@ -8,7 +8,7 @@ if [ "${SLURM_RESTART_COUNT:-0}" != 0 ]; then run=$run-r$SLURM_RESTART_COUNT; fi
 # Above 1,000 ranks, each thousand has a folder.
 for folder in "$run" "$run/$(printf 'ranks-%05d' $((rank / 1000 * 1000)))"; do
     log=$folder/$(printf 'rank-%05d' "$rank").log
-    if [ -r "$log" ] && grep -q ' warning: ' "$log" 2>/dev/null; then
+    if [ -f "$log" ] && [ -r "$log" ] && grep -q ' warning: ' "$log" 2>/dev/null; then
         echo "rpd-collect: rank $rank has warnings in $log" >&2
     fi
 done

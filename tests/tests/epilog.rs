@@ -48,6 +48,9 @@ fn a_run_is_merged_once_and_again_when_more_has_come() {
     let _ = rpd_merge().args(["--epilog", "--split-by-time", "2"]).arg(home).run().success();
     assert!(home.join("trace.status").exists());
     assert_eq!(status(home), second);
+    let _ = rpd_merge().args(["--epilog", "--split-by-time", "3"]).arg(home).run().success();
+    let traces = fs::read_dir(home).unwrap().flatten().map(|entry| entry.file_name());
+    assert_eq!(traces.filter(|name| name.to_string_lossy().contains(".pftrace")).count(), 3);
     // So has another place.
     let outcome = rpd_merge().args(["--epilog", "-o"]).arg(run.beside("other.db")).arg(home).run().success();
     assert!(run.beside("other.db").exists(), "{outcome}");
@@ -79,9 +82,10 @@ fn who_has_the_lease_keeps_others_away_until_it_is_over_and_failures_are_told() 
     let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap().as_secs();
     let lease = |until: u64| format!("{{\"host\":\"n7\",\"pid\":4711,\"until\":{until}}}");
     fs::write(home.join("merge.lease.0"), lease(now + 3600)).unwrap();
-    let outcome = rpd_merge().arg("--epilog").arg(home).run().success();
-    assert!(outcome.stderr.contains("process 4711 on n7 merges it"), "{outcome}");
-    assert!(!home.join("trace.db").exists());
+    let outcome = rpd_merge().args(["--epilog", "--lease", "1"]).arg(home).run();
+    assert_eq!(outcome.code(), Some(3), "{outcome}");
+    assert!(outcome.stderr.contains("process 4711 on n7 still merges"), "{outcome}");
+    assert!(!home.join("trace.db").exists() && !home.join("merge.status").exists());
     fs::write(home.join("merge.lease.0"), lease(now - 1)).unwrap();
     let _ = rpd_merge().arg("--epilog").arg(home).run().success();
     assert_eq!(status(home)["state"], "partial");
@@ -128,18 +132,33 @@ fn a_merge_that_is_ended_or_late_says_so_and_leaves_no_lease() {
     let mut child = stopped(home, &["--lease", "1"]);
     sleep(Duration::from_millis(1100));
     send(&child, "-CONT");
-    assert_eq!(child.wait().unwrap().code(), Some(5));
+    assert_eq!(child.wait().unwrap().code(), Some(3));
     assert!(status(home)["why"].as_str().unwrap().contains("--lease"), "{}", status(home));
 
-    // One that is killed cannot say so; its lease ends.
+    // One that is killed cannot say so; its lease ends with it, for others on this node.
     fs::remove_file(home.join("merge.status")).unwrap();
-    let mut child = stopped(home, &["--lease", "1"]);
+    let mut child = stopped(home, &[]);
     send(&child, "-KILL");
     child.wait().unwrap();
-    assert_eq!(status(home)["state"], "merging");
-    sleep(Duration::from_millis(1100));
+    assert_eq!((status(home)["state"].as_str(), leases(home)), (Some("merging"), 2));
     let _ = rpd_merge().arg("--epilog").arg(home).run().success();
     assert_eq!(status(home)["state"], "done");
+}
+
+#[test]
+fn a_run_without_anything_says_so() {
+    let folder = tempfile::tempdir().unwrap();
+    let outcome = rpd_merge().arg("--epilog").arg(folder.path()).run();
+    assert_eq!(outcome.code(), Some(4), "{outcome}");
+    assert_eq!(status(folder.path())["state"], "failed");
+}
+
+#[test]
+fn a_variable_that_names_no_file_stops_no_merge() {
+    let run = run();
+    let outcome = rpd_merge().arg("--epilog").arg(&run.path).env("RPD_CONFIG", "typo").run().success();
+    assert!(outcome.stderr.contains("RPD_CONFIG: there is no preset"), "{outcome}");
+    assert_eq!(status(&run.path)["state"], "done");
 }
 
 #[test]

@@ -97,7 +97,7 @@ fn what_counts_is_shown_with_who_said_it() {
         ("ring-size", "ring-size = \"4M\" # RPD_RING_BYTES in the environment".to_owned()),
         ("probe-rate", "probe-rate = \"60\" # ./mine.toml, line 2".to_owned()),
         ("max-size", format!("max-size = \"3G\" # {by_site}, line 2")),
-        ("ring-memory", "# ring-memory = \"\" # default".to_owned()),
+        ("ring-memory", "# ring-memory = \"64M\" # default".to_owned()),
     ] {
         assert_eq!(Prefix::line(&collect, key), line);
     }
@@ -114,7 +114,7 @@ fn what_counts_is_shown_with_who_said_it() {
 #[test]
 fn what_a_site_has_locked_nobody_changes_and_a_job_runs_all_the_same() {
     let prefix = Prefix::new(
-        "[collect]\ntrace = [\"roctx\"]\nmax-size = \"1G\"\nlocked = [\"trace\", \"max-size\"]\n",
+        "[collect]\ntrace = [\"roctx\"]\nmax-size = \"1G\"\nlocked = [\"trace\", \"max-size\", \"probes\"]\n",
     );
     fs::write(prefix.0.path().join("mine.toml"), "[collect]\ntrace = [\"mpi\"]\n").unwrap();
     let run = prefix.program("rpd-collect").args([
@@ -152,6 +152,12 @@ fn a_mistake_of_the_site_costs_its_file_and_one_that_was_typed_ends_the_call() {
     fs::write(prefix.0.path().join("mine.toml"), "[merge]\n\nmemry = \"1GiB\"\n").unwrap();
     let outcome = prefix.program("rpd-merge").args(["--config", "./mine.toml"]).run();
     assert_eq!(outcome.code(), Some(2), "{outcome}");
+    // A pipe that nobody writes to is no file.
+    let pipe = prefix.0.path().join("pipe.toml");
+    let _ = Job::new("mkfifo").arg(&pipe).run().success();
+    let piped =
+        prefix.program("rpd-collect").env("RPD_CONFIG", &pipe).args(["-o", "runs", "--", "echo", "ran"]);
+    assert_eq!(piped.run().success().stdout, "ran\n");
     for words in ["./mine.toml:3:", "memry", "memory"] {
         assert!(outcome.stderr.contains(words), "{words} in {outcome}");
     }

@@ -60,9 +60,16 @@ pub fn find_library(named: Option<&OsStr>, executable: &Path) -> Result<PathBuf,
     if !is_split(&path) {
         return Ok(path);
     }
-    let folder = Some(std::env::temp_dir()).filter(|folder| !is_split(folder));
-    let folder = folder.unwrap_or_else(|| PathBuf::from("/tmp"));
-    link_to(&path, &folder).map_err(|source| PreloadError::Unspeakable { path, folder, source })
+    let own = std::path::absolute(std::env::temp_dir()).ok().filter(|folder| !is_split(folder));
+    let mut failed = None;
+    for folder in own.into_iter().chain(["/tmp", "/dev/shm"].map(PathBuf::from)) {
+        match link_to(&path, &folder) {
+            Ok(link) => return Ok(link),
+            Err(source) => failed = failed.or(Some((folder, source))),
+        }
+    }
+    let (folder, source) = failed.unwrap_or_else(|| ("/tmp".into(), io::ErrorKind::NotFound.into()));
+    Err(PreloadError::Unspeakable { path, folder, source })
 }
 
 /// Whether the loader takes it for several paths.

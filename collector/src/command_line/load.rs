@@ -49,6 +49,10 @@ impl Options {
         arguments: &[OsString],
         variable: impl Fn(&str) -> Option<OsString>,
     ) -> Result<Loaded, ConfigError> {
+        // What only asks runs nothing.
+        let mut ours = arguments.iter().take_while(|word| *word != "--");
+        let asks = ours.any(|word| word == "--print-config");
+        let command = if asks { command.mut_arg("command", |arg| arg.required(false)) } else { command };
         let matches = command.clone().get_matches_from(arguments);
         let typed = read(&matches);
         let program = Program {

@@ -191,7 +191,7 @@ pub struct Options {
     pub print_config: bool,
 
     /// The command to run, and its arguments
-    #[arg(required_unless_present = "print_config", trailing_var_arg = true, value_name = "COMMAND")]
+    #[arg(required = true, trailing_var_arg = true, value_name = "COMMAND")]
     pub command: Vec<OsString>,
 }
 
@@ -405,6 +405,7 @@ mod tests {
             "RPD_PROBE_INTERFACE",
             "RPD_PROBE_PORTS",
             "RPD_PROBE_RATE",
+            "RPD_WARN_SIGNAL",
         ];
         let (nonsense, warnings) = options("c -- a").or_variables(|_| Some("? ?".into()));
         assert_eq!(warnings.len(), names.len(), "{warnings:?}");

@@ -46,12 +46,13 @@ pub fn variables(
         }
         set("PYTHONPATH", path);
     }
-    if let Some(size) = options.ring_size {
-        let bytes = rpd_ring::layout::ring_bytes(size.as_usize());
-        set(RING_VARIABLE, bytes.to_string().into());
-    }
-    if let Some(size) = options.ring_memory {
-        set(MEMORY_VARIABLE, size.0.to_string().into());
+    // Empty is unset: the library shall not read what did not count here, as where a site has locked it.
+    let ring = options.ring_size.map(|size| rpd_ring::layout::ring_bytes(size.as_usize()).to_string());
+    let memory = options.ring_memory.map(|size| size.0.to_string());
+    for (name, value) in [(RING_VARIABLE, ring), (MEMORY_VARIABLE, memory)] {
+        if value.is_some() || std::env::var_os(name).is_some() {
+            set(name, value.unwrap_or_default().into());
+        }
     }
     Ok(variables)
 }

@@ -47,18 +47,28 @@ impl Call {
             typed_only: &TYPED_ONLY,
         };
         let by_variable = std::env::var_os(CONFIG).filter(|name| !name.is_empty());
-        let named: Option<&OsStr> = typed.merge.config.as_deref().map(|path| path.as_os_str());
         let site = site_file();
-        let layered = program.layered(&matches, named.or(by_variable.as_deref()), site.as_deref(), |name| {
-            std::env::var_os(name)
-        });
+        let layered = |named: Option<&OsStr>| {
+            program.layered(&matches, named, site.as_deref(), |name| std::env::var_os(name))
+        };
+        let mut warnings = Vec::new();
+        let layered = match (&typed.merge.config, &by_variable) {
+            (Some(named), _) => layered(Some(named.as_os_str())),
+            // As rpd-collect does: the variable may be older than this call.
+            (None, Some(named)) => layered(Some(named)).or_else(|error| {
+                warnings.push(format!("warning: {CONFIG}: {error}; it is left aside"));
+                layered(None)
+            }),
+            (None, None) => layered(None),
+        };
         let settings = layered.unwrap_or_else(|error| {
             eprintln!("error: {error}");
             std::process::exit(Exit::Usage as i32);
         });
+        warnings.extend(settings.warnings.iter().cloned());
         let matches = command.get_matches_from(settings.with_variables());
         let cli = Cli::from_arg_matches(&matches).unwrap_or_else(|error| error.exit());
-        Call { cli, warnings: settings.warnings.clone(), settings: Some(settings) }
+        Call { cli, warnings, settings: Some(settings) }
     }
 
     /// Tells what is not as somebody wanted it. Returns an exit code if that is all there is to do.

@@ -7,12 +7,17 @@ use std::fs::{self, File, OpenOptions};
 use std::io::{self, ErrorKind, Read, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
+use std::thread::sleep;
 use std::time::Duration;
 
 /// Most bytes of one.
 const MAX_BYTES: u64 = 64 << 10;
 /// Merges that may have been killed with a lease.
 const MOST: u32 = 1000;
+/// Longest lease: that of a clock which is wrong ends, too.
+const LONGEST: Duration = Duration::from_secs(604_800);
+/// Times that one is looked for which another process makes at the same moment.
+const TRIES: u32 = 1000;
 
 /// A lease that this process has.
 #[derive(Clone, Debug)]
@@ -55,14 +60,14 @@ impl Lease {
 /// counts; one that has expired is followed by the next number, which one process alone can make.
 pub(super) fn take(stem: &Path, length: Duration) -> io::Result<Result<Lease, Holder>> {
     let host = rustix::system::uname().nodename().to_string_lossy().into_owned();
-    loop {
+    for _ in 0..TRIES {
         let last = last_number(stem)?;
         if let Some(number) = last
-            && let Some(holder) = holder(&path(stem, number), length)
+            && let Some(holder) = holder(&path(stem, number), length, &host)
         {
             return Ok(Err(holder));
         }
-        let number = last.map_or(0, |number| number + 1);
+        let number = last.map_or(0, |number| number.saturating_add(1));
         if number > MOST {
             return Err(io::Error::other(format!(
                 "{MOST} merges were killed here: remove {}.*",
@@ -78,11 +83,12 @@ pub(super) fn take(stem: &Path, length: Duration) -> io::Result<Result<Lease, Ho
                 written.inspect_err(|_| drop(fs::remove_file(&path)))?;
                 return Ok(Ok(Lease { path, holder }));
             }
-            // Somebody was faster.
-            Err(error) if error.kind() == ErrorKind::AlreadyExists => {}
+            // Somebody was faster, and a file system may show it late.
+            Err(error) if error.kind() == ErrorKind::AlreadyExists => sleep(Duration::from_millis(1)),
             Err(error) => return Err(error),
         }
     }
+    Err(io::Error::other(format!("others take {} again and again", stem.display())))
 }
 
 fn path(stem: &Path, number: u32) -> PathBuf {
@@ -104,14 +110,17 @@ fn last_number(stem: &Path) -> io::Result<Option<u32>> {
     Ok(last)
 }
 
-/// Who has a lease; `None` if it is over.
-fn holder(path: &Path, length: Duration) -> Option<Holder> {
+/// Who has a lease; `None` if it is over, or its holder was on this node and is gone.
+fn holder(path: &Path, length: Duration, host: &str) -> Option<Holder> {
+    let written = fs::metadata(path).and_then(|found| found.modified()).ok()?;
+    let age = written.elapsed().unwrap_or_default();
     match read(path) {
-        Some(holder) => Some(holder).filter(|holder| holder.until > now()),
+        Some(holder) => {
+            let is_gone = holder.host == host && !Path::new("/proc").join(holder.pid.to_string()).exists();
+            Some(holder).filter(|holder| !is_gone && holder.until > now() && age < LONGEST)
+        }
         // It is just being written, or its holder was killed before: a new file is somebody's.
         None => {
-            let age =
-                fs::metadata(path).and_then(|found| found.modified()).ok()?.elapsed().unwrap_or_default();
             let other = Holder { host: "another node".to_owned(), pid: 0, until: 0 };
             (age < length).then_some(other)
         }
@@ -120,6 +129,8 @@ fn holder(path: &Path, length: Duration) -> Option<Holder> {
 
 fn read(path: &Path) -> Option<Holder> {
     let mut text = String::new();
+    // A pipe would wait for a writer.
+    fs::metadata(path).ok().filter(fs::Metadata::is_file)?;
     File::open(path).ok()?.take(MAX_BYTES).read_to_string(&mut text).ok()?;
     serde_json::from_str(&text).ok()
 }

@@ -21,12 +21,15 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::time::{Duration, Instant};
+use twox_hash::XxHash3_64;
 
 /// Signals that end a merge: of the user, of the batch system, and of a terminal.
 const ENDING: [i32; 3] =
     [signal_hook::consts::SIGTERM, signal_hook::consts::SIGINT, signal_hook::consts::SIGHUP];
 /// Time between two looks for one.
 const LOOK_EVERY: Duration = Duration::from_millis(50);
+/// Time between two looks whether another merge has ended.
+const ASK_EVERY: Duration = Duration::from_secs(1);
 
 /// Asks the site for a merge of the run that it lies in: `rpd-collect --ask-merge`.
 const WANTED: &str = "merge.wanted";
@@ -67,7 +70,7 @@ impl Epilog {
     pub fn begin(comm: &impl Comm, args: &MergeArgs) -> Result<Begun, Failure> {
         let mut held = None;
         let told = from_rank_0(comm, || {
-            let found = find(&args.inputs)?;
+            let found = find(&args.inputs).inspect_err(|failure| nothing_found(args, failure))?;
             Ok(match take(args, &found)? {
                 Ok(taken) => {
                     held = Some(taken);
@@ -83,8 +86,8 @@ impl Epilog {
     }
 
     /// Says how it went, and gives the lease back. `what` is the output, how it stands, and why.
-    pub fn end(self, what: Result<(&Path, State, &str), &Failure>) {
-        let Some(Held { lease, mut status, path, wanted, ended }) = self.held else { return };
+    pub fn end(mut self, what: Result<(&Path, State, &str), &Failure>) {
+        let Some(Held { lease, mut status, path, wanted, ended }) = self.held.take() else { return };
         let _ = ended.send(());
         match what {
             Ok((output, state, why)) => status.end(state, why, Some(&absolute(output))),
@@ -99,6 +102,45 @@ impl Epilog {
     }
 }
 
+impl Drop for Epilog {
+    /// Of a merge that came to no end: it has panicked.
+    fn drop(&mut self) {
+        let fault = Failure::Internal("the merge came to no end".to_owned());
+        if let Some(held) = self.held.take() {
+            Epilog { held: Some(held) }.end(Err(&fault));
+        }
+    }
+}
+
+/// Says in the folder that was named why there is nothing to merge.
+fn nothing_found(args: &MergeArgs, failure: &Failure) {
+    let [home] = &args.inputs[..] else { return };
+    if !home.is_dir() {
+        return;
+    }
+    let is_trace = args.trace_order().is_ok_and(|order| order.is_some());
+    let mut status = Status::begin(Inputs::default(), options(args), now());
+    status.end(State::Failed, &failure.to_string(), None);
+    tell(&status, &home.join(status::name(is_trace)));
+}
+
+/// Merges with the same are the same.
+fn options(args: &MergeArgs) -> String {
+    let about_the_call = MergeArgs {
+        inputs: Vec::new(),
+        output: None,
+        config: None,
+        threads: None,
+        wait: 0,
+        lease: 0,
+        json: false,
+        quiet: false,
+        force: false,
+        ..args.clone()
+    };
+    format!("{:016x}", XxHash3_64::oneshot(format!("{about_the_call:?}").as_bytes()))
+}
+
 /// Where the lease and the status of a merge are.
 struct Place {
     lease: PathBuf,
@@ -107,7 +149,8 @@ struct Place {
 
 /// The places for them: in the folder of the run; and, where nothing can be written to that, beside the output.
 fn places(args: &MergeArgs, home: &Path, is_trace: bool) -> Vec<Place> {
-    let in_run = Place { lease: home.join("merge.lease"), status: home.join(status::name(is_trace)) };
+    let lease = if is_trace { "trace.lease" } else { "merge.lease" };
+    let in_run = Place { lease: home.join(lease), status: home.join(status::name(is_trace)) };
     let beside = args.output.as_ref().map(|output| {
         let named = |end: &str| {
             let mut name = output.as_os_str().to_owned();
@@ -124,45 +167,69 @@ fn absolute(path: &Path) -> PathBuf {
     std::path::absolute(path).unwrap_or_else(|_| path.to_owned())
 }
 
-/// The lease and the first status of a merge, or why there is nothing to do.
+/// The lease and the first status of a merge, or why there is nothing to do. Who merges the same is waited for.
 fn take(args: &MergeArgs, found: &Found) -> Result<Result<Held, String>, Failure> {
-    let inputs = Inputs::of(found.files.iter().map(|listed| listed.path.as_path()));
     let places = places(args, &found.home, args.trace_order()?.is_some());
-    for place in &places {
-        let made = status::read(&place.status).and_then(|last| last.into_output(&inputs));
-        // Another output than that is another merge.
-        let is_wanted = |made: &PathBuf| args.output.as_ref().is_none_or(|wanted| absolute(wanted) == *made);
-        if let Some(output) = made.filter(is_wanted) {
-            return Ok(Err(format!("{} has all that is there: nothing to merge", output.display())));
-        }
-    }
     let length = Duration::from_secs(args.lease.into());
-    let mut cannot = None;
-    for place in places {
-        match place.take(&inputs, length, &found.home) {
-            Ok(taken) => return Ok(taken),
-            Err(error) => cannot = cannot.or(Some(error)),
+    let until = Instant::now() + length;
+    loop {
+        let inputs = Inputs::of(found.files.iter().map(|listed| listed.path.as_path()));
+        for place in &places {
+            let made = status::read(&place.status).and_then(|last| last.into_output(&inputs, &options(args)));
+            // Another output than that is another merge.
+            let is_wanted =
+                |made: &PathBuf| args.output.as_ref().is_none_or(|wanted| absolute(wanted) == *made);
+            if let Some(output) = made.filter(is_wanted) {
+                return Ok(Err(format!("{} has all that is there: nothing to merge", output.display())));
+            }
         }
+        let mut cannot = None;
+        let mut other = None;
+        for place in &places {
+            match place.take(&inputs, args, &found.home) {
+                Ok(Ok(taken)) => return Ok(Ok(taken)),
+                Ok(Err(holder)) => {
+                    other = Some(holder);
+                    break;
+                }
+                Err(error) => cannot = cannot.or(Some(error)),
+            }
+        }
+        let folder = found.home.display();
+        let Some(other) = other else {
+            let cannot = cannot.map_or_else(String::new, |error| error.to_string());
+            return Err(Failure::Output(format!(
+                "cannot write to {folder}: {cannot}; choose another place with -o"
+            )));
+        };
+        let left = until.saturating_duration_since(Instant::now());
+        if left.is_zero() {
+            return Err(Failure::Incomplete(format!(
+                "{other} still merges {folder} after {} s; this merge did nothing",
+                length.as_secs()
+            )));
+        }
+        std::thread::sleep(ASK_EVERY.min(left));
     }
-    let cannot = cannot.map_or_else(String::new, |error| error.to_string());
-    let folder = found.home.display();
-    Err(Failure::Output(format!("cannot write to {folder}: {cannot}; choose another place with -o")))
 }
 
 impl Place {
-    fn take(self, inputs: &Inputs, length: Duration, home: &Path) -> io::Result<Result<Held, String>> {
+    /// The lease and the first status, or who has the lease.
+    fn take(&self, inputs: &Inputs, args: &MergeArgs, home: &Path) -> io::Result<Result<Held, String>> {
+        let length = Duration::from_secs(args.lease.into());
         let lease = match lease::take(&self.lease, length)? {
             Ok(lease) => lease,
-            Err(other) => return Ok(Err(format!("{other} merges it: nothing to do"))),
+            Err(other) => return Ok(Err(other.to_string())),
         };
-        let status = Status::begin(inputs.clone(), lease.until());
+        let status = Status::begin(inputs.clone(), options(args), lease.until());
         if let Err(error) = status.write(&self.status) {
             lease.give_back();
             return Err(error);
         }
-        let watch = Watch { lease: lease.clone(), status: status.clone(), path: self.status.clone(), length };
+        let (path, wanted) = (self.status.clone(), home.join(WANTED));
+        let watch = Watch { lease: lease.clone(), status: status.clone(), path: path.clone(), length };
         let ended = watch.start();
-        Ok(Ok(Held { lease, status, path: self.status, wanted: home.join(WANTED), ended }))
+        Ok(Ok(Held { lease, status, path, wanted, ended }))
     }
 }
 
@@ -200,7 +267,7 @@ impl Watch {
                     self.fail(&format!(
                         "it took longer than {given} s, and was ended: give it more with --lease"
                     ));
-                    std::process::exit(Exit::Output as i32);
+                    std::process::exit(Exit::Incomplete as i32);
                 }
                 number => {
                     if !ended {

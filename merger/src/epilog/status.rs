@@ -45,6 +45,9 @@ pub struct Status {
     pub ended: Option<u64>,
     /// Of rpd-merge.
     pub version: String,
+    /// Tells merges with other options apart.
+    #[serde(default)]
+    pub options: String,
 }
 
 /// The inputs of a merge, as far as it takes to see whether others came.
@@ -75,7 +78,7 @@ impl Inputs {
 
 impl Status {
     /// Of a merge that begins.
-    pub(super) fn begin(inputs: Inputs, until: u64) -> Status {
+    pub(super) fn begin(inputs: Inputs, options: String, until: u64) -> Status {
         Status {
             state: State::Merging,
             why: "it has not ended: if the time is past `until`, it was killed, and can be begun again"
@@ -86,6 +89,7 @@ impl Status {
             until,
             ended: None,
             version: env!("CARGO_PKG_VERSION").to_owned(),
+            options,
         }
     }
 
@@ -99,9 +103,11 @@ impl Status {
         self.output = output.map(Path::to_owned);
     }
 
-    /// The output, if it was made of these inputs and is there.
-    pub(super) fn into_output(self, inputs: &Inputs) -> Option<PathBuf> {
-        let is_made = matches!(self.state, State::Done | State::Partial) && self.inputs == *inputs;
+    /// The output, if it was made of these inputs with these options, and is there.
+    pub(super) fn into_output(self, inputs: &Inputs, options: &str) -> Option<PathBuf> {
+        let is_made = matches!(self.state, State::Done | State::Partial)
+            && self.inputs == *inputs
+            && self.options == options;
         self.output.filter(|output| is_made && output.exists())
     }
 
@@ -126,6 +132,8 @@ pub(super) fn name(is_trace: bool) -> &'static str {
 /// The last one, if there is one that can be read.
 pub(super) fn read(path: &Path) -> Option<Status> {
     let mut text = String::new();
+    // A pipe would wait for a writer.
+    fs::metadata(path).ok().filter(fs::Metadata::is_file)?;
     File::open(path).ok()?.take(MAX_BYTES).read_to_string(&mut text).ok()?;
     serde_json::from_str(&text).ok()
 }
@@ -147,9 +155,9 @@ mod tests {
         fs::write(&shard, "one").unwrap();
         fs::write(&output, "").unwrap();
         let inputs = || Inputs::of([shard.as_path()].into_iter());
-        let mut status = Status::begin(inputs(), now());
+        let mut status = Status::begin(inputs(), "a".to_owned(), now());
         status.write(&path).unwrap();
-        assert_eq!(read(&path).unwrap().into_output(&inputs()), None, "it runs");
+        assert_eq!(read(&path).unwrap().into_output(&inputs(), "a"), None, "it runs");
         status.end(
             State::Partial,
             &format!("rank 1 is missing{}\nnot this", "é".repeat(4000)),
@@ -159,15 +167,15 @@ mod tests {
         let back = read(&path).unwrap();
         assert_eq!(back, status);
         assert!(back.why.len() <= MAX_WHY);
-        assert_eq!(back.clone().into_output(&inputs()), Some(output.clone()));
+        assert_eq!(back.clone().into_output(&inputs(), "a"), Some(output.clone()));
         fs::write(&shard, "more").unwrap();
-        assert_eq!(back.clone().into_output(&inputs()), None, "a shard has grown");
+        assert_eq!(back.clone().into_output(&inputs(), "a"), None, "a shard has grown");
         fs::write(&shard, "one").unwrap();
-        assert_eq!(back.clone().into_output(&inputs()), None, "a shard was written again");
+        assert_eq!(back.clone().into_output(&inputs(), "a"), None, "a shard was written again");
         let mut again = back;
         again.inputs = inputs();
         fs::remove_file(&output).unwrap();
-        assert_eq!(again.into_output(&inputs()), None, "the output is gone");
+        assert_eq!(again.into_output(&inputs(), "a"), None, "the output is gone");
         assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 2, "nothing is left");
     }
 }
