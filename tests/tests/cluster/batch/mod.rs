@@ -75,10 +75,12 @@ impl Site {
         );
         fs::write(scripts.join("rpd-site.conf"), own).unwrap();
         let site = Site { cluster, folder };
-        for name in ["work", "scratch"] {
+        for name in ["work", "scratch", "tmp"] {
             fs::create_dir(site.folder.path().join(name)).unwrap();
         }
-        chown(site.work(), Some(USER), Some(USER)).unwrap();
+        for folder in [site.work(), site.temporary()] {
+            chown(folder, Some(USER), Some(USER)).unwrap();
+        }
         fs::set_permissions(site.scratch(), PermissionsExt::from_mode(0o1777)).unwrap();
         Some(site)
     }
@@ -86,6 +88,11 @@ impl Site {
     /// The user's folder, which all nodes see.
     fn work(&self) -> PathBuf {
         self.folder.path().join("work")
+    }
+
+    /// `TMPDIR` of jobs.
+    fn temporary(&self) -> PathBuf {
+        self.folder.path().join("tmp")
     }
 
     /// Scratch; one for all nodes.
@@ -108,6 +115,7 @@ impl Site {
             .folder(&self.work())
             .env("PATH", path)
             .env("HOME", self.work())
+            .env("TMPDIR", self.temporary())
             .env("OMPI_MCA_pml", "ob1")
             .env("OMPI_MCA_btl", "tcp,self")
             .env("OMPI_MCA_mpi_yield_when_idle", "1")
