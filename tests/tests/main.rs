@@ -19,6 +19,7 @@ mod epilog;
 mod file_nodes;
 mod hostile_shards;
 mod installed;
+mod job_scripts;
 mod kept_values;
 mod kept_versions;
 mod kineto;

@@ -1,0 +1,197 @@
+//! The scripts of slurm/ without a cluster: what they do to a program, and what they do when something is not there.
+
+use rpd_tests::harness::{Job, Outcome, RunFolder, binary, repository};
+use rpd_tests::synthetic::SyntheticRun;
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use tempfile::TempDir;
+
+fn script(name: &str) -> PathBuf {
+    repository().join("slurm").join(name)
+}
+
+/// A folder with programs in the place of others.
+struct Stage(TempDir);
+
+impl Stage {
+    fn new() -> Stage {
+        Stage(tempfile::tempdir().unwrap())
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.0.path().join(name)
+    }
+
+    fn program(&self, name: &str, text: &str) -> PathBuf {
+        let path = self.path(name);
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(&path, format!("#!/bin/bash\n{text}\n")).unwrap();
+        fs::set_permissions(&path, PermissionsExt::from_mode(0o755)).unwrap();
+        path
+    }
+
+    /// A job's script that sources rpd-epilog.sh, with the built rpd-merge on its path.
+    fn job(&self, text: &str) -> Job {
+        let epilog = script("rpd-epilog.sh");
+        let path = self.program("job.sh", &format!("set -euo pipefail\n. {}\n{text}", epilog.display()));
+        let merge = binary("rpd-merge");
+        let folders = format!("{}:/usr/bin:/bin", merge.parent().unwrap().display());
+        Job::new(path).folder(self.0.path()).env("PATH", folders).env("SLURM_JOB_ID", "4711")
+    }
+
+    fn text(&self, name: &str) -> String {
+        fs::read_to_string(self.path(name)).unwrap_or_default()
+    }
+}
+
+fn ended_with(outcome: &Outcome, code: i32) {
+    assert_eq!(outcome.code(), Some(code), "{outcome}");
+}
+
+#[test]
+fn a_program_has_its_input_its_signals_and_its_status() {
+    let stage = Stage::new();
+    fs::write(stage.path("input"), "of the program\n").unwrap();
+    let outcome = stage.job("rpd_run cat <input").run().success();
+    assert_eq!(outcome.stdout, "of the program\n");
+    let ignored = "rpd_run grep SigIgn /proc/self/status";
+    let plain = Job::new("grep").args(["SigIgn", "/proc/self/status"]).run().success();
+    assert_eq!(stage.job(ignored).run().success().stdout, plain.stdout);
+    ended_with(&stage.job("rpd_run sh -c 'exit 7'").run(), 7);
+    ended_with(&stage.job("mine() { return 9; }\nrpd_run mine").run(), 9);
+    // A warning in the middle of it, and an end before its merge has ended.
+    let warned = "export RPD_EPILOG_GRACE=1\n(sleep 0.3; kill -USR1 $$) &\n\
+                  rpd_run bash -c \"trap '' USR1; sleep 0.6; exit 5\"";
+    ended_with(&stage.job(warned).run(), 5);
+}
+
+#[test]
+fn who_is_asked_to_merge_does_so_whatever_stands_in_the_environment() {
+    let run = RunFolder::new(&SyntheticRun::default());
+    let stage = Stage::new();
+    let root = run.beside("out");
+    fs::create_dir(&root).unwrap();
+    fs::rename(&run.path, root.join("4711.0")).unwrap();
+    let merged = root.join("4711.0/merge.status");
+    let job = |text: &str| stage.job(text).env("RPD_OUTPUT", &root);
+    // The strict mode of many scripts, and numbers that are none.
+    let outcome =
+        job("IFS=$'\\n\\t'\nexport RPD_EPILOG_MERGE='env rpd-merge' RPD_EPILOG_ARGS='--align none' \
+                       RPD_EPILOG_SECONDS=10m RPD_EPILOG_GRACE=2x\nrpd_run true")
+        .run()
+        .success();
+    assert!(fs::read_to_string(&merged).unwrap().contains("\"done\""), "{outcome}");
+    // A merge step that dies with the lease.
+    fs::remove_file(&merged).unwrap();
+    fs::remove_file(root.join("4711.0/trace.db")).unwrap();
+    let dies = stage.program(
+        "dies",
+        "printf '{\"host\":\"%s\",\"pid\":%d,\"until\":99999999999}' \"$(hostname)\" $$ >\"${@: -1}/merge.lease.0\"\nkill -KILL $$",
+    );
+    let outcome = job("rpd_run true").env("RPD_EPILOG_MERGE", &dies).run().success();
+    assert!(outcome.stderr.contains("merging in one process"), "{outcome}");
+    assert!(fs::read_to_string(&merged).unwrap().contains("\"done\""), "{outcome}");
+    // A job of a shell that is not bash runs.
+    let sh = format!(". {}\nrpd_run echo ran", script("rpd-epilog.sh").display());
+    let outcome = Job::new("dash").args(["-c", &sh]).run().success();
+    assert_eq!(outcome.stdout, "ran\n");
+}
+
+/// A folder as it is installed, with an sbatch that notes how it was called.
+fn site(stage: &Stage) -> PathBuf {
+    let folder = stage.path("slurm");
+    let _ = Job::new("cp").arg("-r").arg(repository().join("slurm")).arg(&folder).run().success();
+    stage.program(
+        "bin/sbatch",
+        &format!("env >'{0}/env'\necho \"$@\" >'{0}/called'\necho 12", stage.0.path().display()),
+    );
+    fs::write(
+        folder.join("site/rpd-site.conf"),
+        format!("RPD_SITE_PATH='{}'\nRPD_SITE_SCRATCH=$NOBODY_SET_THIS\n", stage.path("bin").display()),
+    )
+    .unwrap();
+    folder.join("site")
+}
+
+#[test]
+fn the_controllers_epilogue_submits_a_job_of_the_owner_and_nothing_for_root() {
+    if rustix::process::geteuid().as_raw() != 0 {
+        return rpd_tests::harness::skip("the controller's epilogue", "only root can become others");
+    }
+    let stage = Stage::new();
+    fs::set_permissions(stage.0.path(), PermissionsExt::from_mode(0o777)).unwrap();
+    let scripts = site(&stage);
+    let run = stage.path("work/rpd-out/4711.0");
+    fs::create_dir_all(&run).unwrap();
+    let epilogue = |uid: &str| {
+        let job =
+            Job::new("env").args(["-i", "SLURM_JOB_ID=4711", "SLURM_JOB_USER=nobody", "SLURM_JOB_GID=65534"]);
+        let work = format!("SLURM_JOB_WORK_DIR={}", stage.path("work").display());
+        job.arg(format!("SLURM_JOB_UID={uid}")).arg(work).arg(scripts.join("epilogslurmctld.sh")).run()
+    };
+    // Nobody asks.
+    ended_with(&epilogue("65534"), 0);
+    assert_eq!(stage.text("called"), "");
+    fs::write(run.join("merge.wanted"), "").unwrap();
+    ended_with(&epilogue("0"), 0);
+    assert_eq!(stage.text("called"), "");
+    ended_with(&epilogue("65534"), 0);
+    assert!(stage.text("called").ends_with("/merge.sbatch 4711\n"), "{}", stage.text("called"));
+    let environment = stage.text("env");
+    // Slurm would take an empty one for a path.
+    assert!(!environment.lines().any(|line| line.starts_with("SLURM_CONF=")), "{environment}");
+    assert!(environment.contains(&format!("RPD_OUTPUT={}", stage.path("work/rpd-out").display())));
+}
+
+#[test]
+fn an_epilogue_succeeds_whatever_stands_in_its_settings() {
+    let stage = Stage::new();
+    let scripts = site(&stage);
+    for settings in ["RPD_SITE_SCRATCH=$NOBODY_SET_THIS", "[ -d /nowhere ] || exit 1", "if then", "false"] {
+        fs::write(scripts.join("rpd-site.conf"), settings).unwrap();
+        for name in ["epilog.sh", "epilogslurmctld.sh", "task-prolog.sh", "task-epilog.sh"] {
+            ended_with(&Job::new("env").arg("-i").arg(scripts.join(name)).run(), 0);
+        }
+    }
+}
+
+#[test]
+fn a_merge_that_cannot_be_submitted_leaves_the_jobs_number() {
+    let stage = Stage::new();
+    stage.program("bin/sbatch", "case \"$*\" in *merge.sbatch*) exit 1 ;; esac\necho 17");
+    let submit = |words: &[&str]| {
+        let path = format!("{}:/usr/bin:/bin", stage.path("bin").display());
+        Job::new(script("submit-with-merge.sh")).args(words).env("PATH", path).run()
+    };
+    let outcome = submit(&["job.sh"]);
+    ended_with(&outcome, 1);
+    assert!(outcome.stderr.contains("job 17 was submitted"), "{outcome}");
+    let outcome = submit(&["--array=0-3", "job.sh"]);
+    ended_with(&outcome, 2);
+    assert!(outcome.stderr.contains("array.sbatch"), "{outcome}");
+}
+
+#[test]
+fn every_script_is_run_by_a_test_of_jobs() {
+    fn all(folder: &Path, found: &mut Vec<String>) {
+        for entry in fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()) {
+            let name = entry.file_name().unwrap().to_str().unwrap().to_owned();
+            match entry.extension().and_then(|ending| ending.to_str()) {
+                Some("sh" | "sbatch") => found.push(name),
+                _ if entry.is_dir() && name != "modulefiles" => all(&entry, found),
+                _ => {}
+            }
+        }
+    }
+    let mut scripts = Vec::new();
+    all(&repository().join("slurm"), &mut scripts);
+    // Those that only other scripts start.
+    let inner = ["wanted.sh", "merge-as-owner.sh", "clean-scratch.sh", "remove-scratch.sh"];
+    let tests: String = ["mod.rs", "site.rs", "templates.rs", "steps.rs", "ends.rs", "full.rs"]
+        .map(|name| fs::read_to_string(repository().join("tests/tests/cluster/batch").join(name)).unwrap())
+        .concat();
+    for name in scripts.iter().filter(|name| !inner.contains(&name.as_str())) {
+        assert!(tests.contains(&format!("\"{name}\"")), "{name} is run by no job");
+    }
+}
