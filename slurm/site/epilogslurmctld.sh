@@ -14,7 +14,7 @@
 #
 # The site's rpd-site.conf beside this file may set:
 #   RPD_SITE_SBATCH      options for the merge job (default: --time=30 --ntasks=1 --mem-per-cpu=2G)
-#   RPD_SITE_PATH        where sbatch is, if not in /usr/bin
+#   RPD_SITE_PATH        where sbatch and srun are, in front of /usr/bin
 #   SLURM_CONF           where slurm.conf is, if Slurm does not know
 trap 'exit 0' EXIT
 set -u
@@ -30,7 +30,7 @@ if [ -r "$here/rpd-site.conf" ]; then
     set -u
 fi
 # Where Slurm itself is, if that is another place.
-PATH=$PATH${RPD_SITE_PATH:+:$RPD_SITE_PATH}
+PATH=${RPD_SITE_PATH:+$RPD_SITE_PATH:}$PATH
 
 say() { logger -t rpd-epilog -- "$*" 2>/dev/null || true; }
 
