@@ -187,7 +187,7 @@ fn every_script_is_run_by_a_test_of_jobs() {
     let mut scripts = Vec::new();
     all(&repository().join("slurm"), &mut scripts);
     // Those that only other scripts start.
-    let inner = ["wanted.sh", "merge-as-owner.sh", "clean-scratch.sh", "remove-scratch.sh"];
+    let inner = ["merge.sbatch", "wanted.sh", "merge-as-owner.sh", "clean-scratch.sh", "remove-scratch.sh"];
     let tests: String = ["mod.rs", "site.rs", "templates.rs", "steps.rs", "ends.rs", "full.rs"]
         .map(|name| fs::read_to_string(repository().join("tests/tests/cluster/batch").join(name)).unwrap())
         .concat();
