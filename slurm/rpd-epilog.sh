@@ -35,6 +35,9 @@ fi
 
 # Folders of runs of this job: those of srun have its number, others a file that says it.
 rpd_runs() {
+    # The script that sourced this may have turned them off.
+    set +f
+    shopt -u failglob
     local root=${RPD_OUTPUT:-${SLURM_SUBMIT_DIR:-$PWD}/rpd-out} job=${RPD_JOB_ID:-${SLURM_JOB_ID:-none}} run
     for run in "$root/$job".* "$root"/*/"slurm-job.$job"; do
         run=${run%/slurm-job."$job"}

@@ -92,6 +92,11 @@ impl Layered {
         all.splice(1..1, self.by_variables.iter().cloned());
         all
     }
+
+    /// The options that the site has locked.
+    pub fn locked(&self) -> impl Iterator<Item = &Setting> {
+        self.settings.iter().filter(|setting| matches!(setting.origin, Origin::Locked(..)))
+    }
 }
 
 impl Program<'_> {

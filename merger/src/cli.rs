@@ -10,6 +10,7 @@ pub use window::{Moment, TimeWindow, WindowError};
 
 use crate::budget::Budget;
 use crate::clock::Align;
+use crate::output::share::Share;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use std::path::PathBuf;
 
@@ -105,6 +106,9 @@ pub struct MergeArgs {
     /// input's directory]
     #[arg(short, long, value_name = "PATH")]
     pub output: Option<PathBuf>,
+    /// Who may read the output and the status of --epilog
+    #[arg(long, value_enum, default_value_t, value_name = "WHO")]
+    pub share: Share,
     /// How processes are put into tables
     #[arg(long, value_enum, default_value_t, value_name = "LAYOUT")]
     pub layout: Layout,

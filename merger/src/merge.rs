@@ -73,7 +73,7 @@ pub fn merge(comm: &impl Comm, args: &MergeArgs) -> Result<Report, Failure> {
     let mut report = merge_listed(comm, args, &mut listing, partial.as_ref(), &mut progress)?;
     if let Some(mut partial) = partial {
         if comm.rank() == 0 {
-            partial.publish()?;
+            partial.publish(args.share)?;
         }
         comm.all_gather(Vec::new());
         partial.release();

@@ -8,7 +8,8 @@
 # says what it did in the log of slurmctld's host: logger -t rpd-epilog.
 #
 # A job asks with `rpd-collect --ask-merge`, which leaves merge.wanted in the folder of the run. Where that is:
-#   sbatch --comment=rpd-output=/scratch/me/rpd-out       else rpd-out in the working directory of the job
+#   sbatch --comment=rpd-output=/scratch/me/rpd-out       else rpd-out in the working directory of the job;
+#                                                         with spaces: --comment="rpd-output='/scratch/my own'"
 #
 # SlurmUser must be root, or may run this folder's merge-as-owner.sh as other users by sudo (docs/SITES.md).
 #
@@ -47,6 +48,10 @@ comment=${SLURM_JOB_COMMENT:-}
 case $comment in *rpd-output=/*)
     folder=${comment#*rpd-output=}
     folder=${folder%% *}
+    ;;
+*rpd-output=\'/*\'*)
+    folder=${comment#*rpd-output=\'}
+    folder=${folder%%\'*}
     ;;
 esac
 case $folder in /*) ;; *) exit 0 ;; esac

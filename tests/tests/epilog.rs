@@ -4,6 +4,7 @@ use rpd_tests::harness::{Job, RunFolder, mpi_missing, rpd_merge, rpd_merge_mpi, 
 use rpd_tests::synthetic::SyntheticRun;
 use serde_json::Value as Json;
 use std::fs;
+use std::os::unix::fs::PermissionsExt;
 use std::os::unix::process::ExitStatusExt;
 use std::path::Path;
 use std::process::Child;
@@ -162,6 +163,29 @@ fn a_variable_that_names_no_file_stops_no_merge() {
 }
 
 #[test]
+fn what_is_shared_the_group_reads_and_nobody_else() {
+    let run = run();
+    let home = &run.path;
+    let mode = |name: &str| fs::metadata(home.join(name)).unwrap().permissions().mode() & 0o777;
+    let merge = |options: &[&str]| rpd_merge().arg("--epilog").args(options).arg(home);
+    let _ = merge(&[]).run().success();
+    assert_eq!(["trace.db", "merge.status"].map(mode), [0o600; 2]);
+    let _ = merge(&[]).env("RPD_SHARE", "group").run().success();
+    assert_eq!(["trace.db", "merge.status"].map(mode), [0o640; 2]);
+    let traces = home.join("traces");
+    let split = ["--split-by-time", "2", "--share", "group", "-o", traces.to_str().unwrap()];
+    let _ = merge(&split).run().success();
+    assert_eq!(["traces", "trace.status"].map(mode), [0o750, 0o640]);
+    let traces: Vec<_> = fs::read_dir(traces).unwrap().map(|entry| entry.unwrap()).collect();
+    assert!(traces.len() > 2, "an index, too");
+    for trace in traces {
+        let is_lock = trace.file_name().to_string_lossy().ends_with(".lock");
+        let wanted = if is_lock { 0o600 } else { 0o640 };
+        assert_eq!(trace.metadata().unwrap().permissions().mode() & 0o777, wanted, "{trace:?}");
+    }
+}
+
+#[test]
 fn ranks_of_mpi_merge_once_together() {
     if let Some(why) = mpi_missing() {
         return skip("merges at the end of a job under MPI", why);
@@ -184,6 +208,10 @@ fn shards_that_come_late_are_waited_for_and_no_longer_than_that() {
     fs::rename(&late, &aside).unwrap();
     let outcome = rpd_merge().args(["--wait", "1"]).arg(home).run().success();
     assert!(outcome.stderr.contains("waited for 1 s, and"), "{outcome}");
+    // Who names a shard does not wait for the others.
+    let one = rpd_merge().args(["--wait", "50", "-o"]).arg(run.beside("one.db")).arg(run.shard(0));
+    let outcome = one.run().success();
+    assert!(!outcome.stderr.contains("waited"), "{outcome}");
     let waits = rpd_merge().args(["--wait", "50", "--strict", "--force"]).arg(home).start();
     sleep(Duration::from_millis(700));
     fs::rename(&aside, &late).unwrap();

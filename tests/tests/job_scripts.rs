@@ -77,7 +77,7 @@ fn who_is_asked_to_merge_does_so_whatever_stands_in_the_environment() {
     let job = |text: &str| stage.job(text).env("RPD_OUTPUT", &root);
     // The strict mode of many scripts, and numbers that are none.
     let outcome =
-        job("IFS=$'\\n\\t'\nexport RPD_EPILOG_MERGE='env rpd-merge' RPD_EPILOG_ARGS='--align none' \
+        job("IFS=$'\\n\\t'\nset -f\nshopt -s failglob\nexport RPD_EPILOG_MERGE='env rpd-merge' RPD_EPILOG_ARGS='--align none' \
                        RPD_EPILOG_SECONDS=10m RPD_EPILOG_GRACE=2x\nrpd_run true")
         .run()
         .success();
@@ -124,24 +124,39 @@ fn the_controllers_epilogue_submits_a_job_of_the_owner_and_nothing_for_root() {
     let scripts = site(&stage);
     let run = stage.path("work/rpd-out/4711.0");
     fs::create_dir_all(&run).unwrap();
-    let epilogue = |uid: &str| {
+    let epilogue = |uid: &str, comment: &str| {
         let job =
             Job::new("env").args(["-i", "SLURM_JOB_ID=4711", "SLURM_JOB_USER=nobody", "SLURM_JOB_GID=65534"]);
         let work = format!("SLURM_JOB_WORK_DIR={}", stage.path("work").display());
-        job.arg(format!("SLURM_JOB_UID={uid}")).arg(work).arg(scripts.join("epilogslurmctld.sh")).run()
+        job.arg(format!("SLURM_JOB_UID={uid}"))
+            .arg(comment)
+            .arg(work)
+            .arg(scripts.join("epilogslurmctld.sh"))
+            .run()
     };
     // Nobody asks.
-    ended_with(&epilogue("65534"), 0);
+    ended_with(&epilogue("65534", "SLURM_JOB_COMMENT="), 0);
     assert_eq!(stage.text("called"), "");
     fs::write(run.join("merge.wanted"), "").unwrap();
-    ended_with(&epilogue("0"), 0);
+    ended_with(&epilogue("0", "SLURM_JOB_COMMENT="), 0);
     assert_eq!(stage.text("called"), "");
-    ended_with(&epilogue("65534"), 0);
+    ended_with(&epilogue("65534", "SLURM_JOB_COMMENT="), 0);
     assert!(stage.text("called").ends_with("/merge.sbatch 4711\n"), "{}", stage.text("called"));
     let environment = stage.text("env");
     // Slurm would take an empty one for a path.
     assert!(!environment.lines().any(|line| line.starts_with("SLURM_CONF=")), "{environment}");
     assert!(environment.contains(&format!("RPD_OUTPUT={}", stage.path("work/rpd-out").display())));
+    // Somewhere else, as the job's comment says.
+    let aside = stage.path("my own runs");
+    fs::rename(stage.path("work/rpd-out"), &aside).unwrap();
+    let comment = format!("SLURM_JOB_COMMENT=a 'b' rpd-output='{}' c", aside.display());
+    fs::remove_file(stage.path("env")).unwrap();
+    ended_with(&epilogue("65534", &comment), 0);
+    assert!(
+        stage.text("env").contains(&format!("RPD_OUTPUT={}\n", aside.display())),
+        "{}",
+        stage.text("env")
+    );
 }
 
 #[test]

@@ -140,6 +140,16 @@ fn what_a_site_has_locked_nobody_changes_and_a_job_runs_all_the_same() {
 }
 
 #[test]
+fn what_does_not_go_together_with_a_lock_names_it() {
+    let prefix = Prefix::new("[merge]\nverify = true\nlocked = [\"verify\"]\n");
+    let outcome = prefix.program("rpd-merge").arg("--dry-run").run();
+    assert_eq!(outcome.code(), Some(2), "{outcome}");
+    for words in ["--verify is locked by the site:", "rpd.toml, line 2", "'--dry-run"] {
+        assert!(outcome.stderr.contains(words), "{words} in {outcome}");
+    }
+}
+
+#[test]
 fn a_mistake_of_the_site_costs_its_file_and_one_that_was_typed_ends_the_call() {
     let prefix = Prefix::new("[collect]\nmax-size = \"3G\"\nmax-sise = \"1G\"\n");
     let shown = prefix.program("rpd-collect").arg("--print-config").run().success();

@@ -35,6 +35,8 @@ const SEND_EVERY: Duration = Duration::from_millis(250);
 const CLOCKS_EVERY: Duration = Duration::from_secs(5);
 /// Bytes of a ring that are read before it is the next one's turn.
 const BUDGET: u64 = 1 << 20;
+/// All that a ring held when it was looked at: what comes meanwhile is not waited for.
+const WHOLE: u64 = u64::MAX;
 
 /// The state of the collecting thread.
 pub(super) struct Drain {
@@ -56,7 +58,6 @@ pub(super) struct Drain {
 
 /// Times that rings which wait for a descriptor are asked for at the end.
 const MOST_ROUNDS: usize = 1000;
-
 /// Processes that are remembered for what they have still to say.
 const MOST_UNCOUNTED: usize = 1 << 16;
 
@@ -108,7 +109,7 @@ impl Drain {
                 break finish;
             }
             self.take_in();
-            let fullness = self.drain_all();
+            let fullness = self.drain_all(BUDGET);
             if let Some(signal) = warned {
                 self.keep(signal);
                 sent = Instant::now();
@@ -146,8 +147,7 @@ impl Drain {
 
     /// Hands over all that is there, to be kept.
     fn keep(&mut self, signal: i32) {
-        // What a budget has left.
-        self.drain_all();
+        self.drain_all(WHOLE);
         self.out.push(Item::Keep { signal });
         self.out.send();
     }
@@ -253,11 +253,11 @@ impl Drain {
     }
 
     /// Reads every ring once. Returns how full the fullest one was.
-    fn drain_all(&mut self) -> f32 {
+    fn drain_all(&mut self, budget: u64) -> f32 {
         let mut fullest: f32 = 0.0;
         let mut at = 0;
         while at < self.rings.len() {
-            let (drained, done) = self.drain_one(at, BUDGET);
+            let (drained, done) = self.drain_one(at, budget);
             fullest = fullest.max(drained.fullness);
             if done {
                 self.remove_ring(at);
@@ -297,7 +297,7 @@ impl Drain {
     fn end_ring(&mut self, at: usize) {
         let mut rounds = 0;
         // A thread that is given up may write for ever; one ring's worth and what came meanwhile.
-        while rounds < 4 && matches!(self.drain_one(at, u64::MAX), (Drained { records: 1.., .. }, false)) {
+        while rounds < 4 && matches!(self.drain_one(at, WHOLE), (Drained { records: 1.., .. }, false)) {
             rounds += 1;
         }
         self.remove_ring(at);
@@ -364,7 +364,7 @@ impl Drain {
     /// what is open in them stays open.
     fn finish(mut self, finish: Finish) {
         self.take_in();
-        self.drain_all();
+        self.drain_all(BUDGET);
         self.end_living(finish);
         // What ended has given its descriptors back, for rings that still wait for one.
         let mut rounds = 0;

@@ -12,9 +12,11 @@ pub const TABLE: &str = "merge";
 /// Names a file, like `--config`.
 const CONFIG: &str = "RPD_CONFIG";
 /// Options that a variable may say, too: what differs between machines and steps of a job.
-const VARIABLES: [(&str, &str); 4] = [
+const VARIABLES: [(&str, &str); 5] = [
     ("align", "RPD_MERGE_ALIGN"),
     ("memory", "RPD_MERGE_MEMORY"),
+    // As rpd-collect's: a job that says it once means both.
+    ("share", "RPD_SHARE"),
     ("threads", "RPD_MERGE_THREADS"),
     ("wait", "RPD_MERGE_WAIT"),
 ];
@@ -66,8 +68,14 @@ impl Call {
             std::process::exit(Exit::Usage as i32);
         });
         warnings.extend(settings.warnings.iter().cloned());
-        let matches = command.get_matches_from(settings.with_variables());
-        let cli = Cli::from_arg_matches(&matches).unwrap_or_else(|error| error.exit());
+        let cli = command
+            .try_get_matches_from(settings.with_variables())
+            .and_then(|matches| Cli::from_arg_matches(&matches))
+            .unwrap_or_else(|error| {
+                // What was typed went well: it does not go together with what the site has locked.
+                settings.locked().for_each(|locked| eprintln!("note: --{} is {}", locked.key, locked.origin));
+                error.exit()
+            });
         Call { cli, warnings, settings: Some(settings) }
     }
 

@@ -119,7 +119,7 @@ fn nothing_found(args: &MergeArgs, failure: &Failure) {
         return;
     }
     let is_trace = args.trace_order().is_ok_and(|order| order.is_some());
-    let mut status = Status::begin(Inputs::default(), options(args), now());
+    let mut status = Status::begin(Inputs::default(), options(args), now(), args.share);
     status.end(State::Failed, &failure.to_string(), None);
     tell(&status, &home.join(status::name(is_trace)));
 }
@@ -221,7 +221,7 @@ impl Place {
             Ok(lease) => lease,
             Err(other) => return Ok(Err(other.to_string())),
         };
-        let status = Status::begin(inputs.clone(), options(args), lease.until());
+        let status = Status::begin(inputs.clone(), options(args), lease.until(), args.share);
         if let Err(error) = status.write(&self.status) {
             lease.give_back();
             return Err(error);

@@ -1,5 +1,6 @@
 //! What became of a merge: a small JSON file in the folder of the run.
 
+use crate::output::share::Share;
 use serde::{Deserialize, Serialize};
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read, Write};
@@ -48,6 +49,9 @@ pub struct Status {
     /// Tells merges with other options apart.
     #[serde(default)]
     pub options: String,
+    /// Who may read it.
+    #[serde(skip)]
+    share: Share,
 }
 
 /// The inputs of a merge, as far as it takes to see whether others came.
@@ -78,7 +82,7 @@ impl Inputs {
 
 impl Status {
     /// Of a merge that begins.
-    pub(super) fn begin(inputs: Inputs, options: String, until: u64) -> Status {
+    pub(super) fn begin(inputs: Inputs, options: String, until: u64, share: Share) -> Status {
         Status {
             state: State::Merging,
             why: "it has not ended: if the time is past `until`, it was killed, and can be begun again"
@@ -90,6 +94,7 @@ impl Status {
             ended: None,
             version: env!("CARGO_PKG_VERSION").to_owned(),
             options,
+            share,
         }
     }
 
@@ -117,6 +122,7 @@ impl Status {
         let written = || {
             let mut file =
                 OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&own)?;
+            self.share.file(&own);
             file.write_all((serde_json::to_string_pretty(self)? + "\n").as_bytes())?;
             fs::rename(&own, path)
         };
@@ -155,7 +161,7 @@ mod tests {
         fs::write(&shard, "one").unwrap();
         fs::write(&output, "").unwrap();
         let inputs = || Inputs::of([shard.as_path()].into_iter());
-        let mut status = Status::begin(inputs(), "a".to_owned(), now());
+        let mut status = Status::begin(inputs(), "a".to_owned(), now(), Share::User);
         status.write(&path).unwrap();
         assert_eq!(read(&path).unwrap().into_output(&inputs(), "a"), None, "it runs");
         status.end(

@@ -67,7 +67,9 @@ fn missing(inputs: &[PathBuf]) -> Option<Missing> {
         }
         ranks.extend(shard.identity.rank);
     }
-    let without = size.saturating_sub(ranks.len());
+    // Who names single shards does not want those of the others.
+    let wants_all = inputs.iter().any(|input| !input.is_file());
+    let without = if wants_all { size.saturating_sub(ranks.len()) } else { 0 };
     match (without, open) {
         (0, 0) => None,
         (0, open) => Some(Missing::Ends(open)),

@@ -12,6 +12,7 @@ pub mod provenance;
 pub mod rows;
 pub mod seal;
 pub mod sets;
+pub mod share;
 pub mod stream;
 pub mod turns;
 pub mod units;

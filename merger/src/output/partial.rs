@@ -2,6 +2,7 @@
 
 use super::own::may_be_left;
 use crate::failure::Failure;
+use crate::output::share::Share;
 use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io::{self, ErrorKind};
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
@@ -108,7 +109,8 @@ impl Partial {
     }
 
     /// Gives the finished file its name.
-    pub fn publish(&mut self) -> Result<(), Failure> {
+    pub fn publish(&mut self, share: Share) -> Result<(), Failure> {
+        share.file(&self.path);
         let published =
             File::open(&self.path).and_then(|file| file.sync_all()).and_then(|()| match self.force {
                 true => fs::rename(&self.path, &self.output),

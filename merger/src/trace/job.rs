@@ -68,7 +68,7 @@ pub fn trace(comm: &impl Comm, args: &MergeArgs, order: &TraceOrder) -> Result<T
     };
     let drawn = slices(comm, order, args.memory, &database, &place, &mut progress)?;
     drop(partial);
-    let published = if comm.rank() == 0 { place.publish(drawn.files) } else { Ok(()) };
+    let published = if comm.rank() == 0 { place.publish(drawn.files, args.share) } else { Ok(()) };
     settle(comm, published)?;
     let phases = progress.finish();
     let seconds = begun.elapsed().as_secs_f64();

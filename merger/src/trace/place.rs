@@ -6,6 +6,7 @@ use crate::cli::Split;
 use crate::failure::Failure;
 use crate::input::plan::check_text;
 use crate::output::partial::{Lock, lock_file};
+use crate::output::share::Share;
 use serde::{Deserialize, Serialize};
 use std::fs::{self, DirBuilder, File};
 use std::io::{self, ErrorKind};
@@ -298,7 +299,7 @@ impl Place {
 
     /// Gives all files their names: rank 0 calls this when all are written. An older trace goes first, and the index
     /// comes last, so that what is there in between is no trace with an index.
-    pub(crate) fn publish(&self, count: usize) -> Result<(), Failure> {
+    pub(crate) fn publish(&self, count: usize, share: Share) -> Result<(), Failure> {
         let target = &self.target;
         let cannot = |error: &io::Error| {
             let path = target.path();
@@ -312,12 +313,16 @@ impl Place {
                 fs::remove_file(&older).map_err(|error| cannot(&error))?;
             }
         }
+        if self.made_folder {
+            share.folder(&target.folder);
+        }
         let mut names: Vec<String> = (0..count).map(|number| target.name(number, count)).collect();
         if target.has_index() {
             names.push(INDEX.to_owned());
         }
         for name in names {
             let (from, to) = (self.work.join(&name), target.folder.join(&name));
+            share.file(&from);
             let renamed = match target.force {
                 true => fs::rename(&from, &to),
                 false => crate::output::partial::rename_new(&from, &to),

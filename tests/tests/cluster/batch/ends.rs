@@ -58,8 +58,7 @@ fn a_job_that_is_cancelled_or_loses_a_rank_or_a_node_is_merged_by_the_job_behind
     site.completed(dead_behind);
     let database = site.run(dead.traced).join("trace.db");
     assert_eq!([0, 1].map(|rank| ticks_of(&database, rank)), [50, 50], "{}", site.printed());
-    let found = status(&site.run(dead.traced).join("merge.status"));
-    assert!(["done", "partial"].contains(&found["state"].as_str().unwrap()), "{found}");
+    assert_status(&site.run(dead.traced), "done", "1 process died");
 
     // Two at a time: one is cancelled in the middle, the other one loses a node.
     let on = |nodes: &'static str| ["-N", "2", "--ntasks-per-node=1", "--no-requeue", "-w", nodes];
@@ -92,8 +91,7 @@ fn a_job_that_is_cancelled_or_loses_a_rank_or_a_node_is_merged_by_the_job_behind
         let [found, counted] = [ticks_of(&run.join("trace.db"), rank), site.counted("cancelled", rank)];
         assert!((counted..=counted + 1).contains(&found), "rank {rank} counted {counted} of {found}");
     }
-    let found = status(&run.join("merge.status"));
-    assert!(["done", "partial"].contains(&found["state"].as_str().unwrap()), "{found}");
+    assert_status(&run, "done", "2 processes died");
 
     let ended = lost.ended(&site);
     assert_eq!(ended.state, "NODE_FAIL");

@@ -1,6 +1,6 @@
 //! Nodes without room: in `/dev/shm`, and in the folder of the run.
 
-use super::{Site, status, ticks, ticks_of, words};
+use super::{Site, assert_status, status, ticks, ticks_of, words};
 use rpd_tests::harness::Database;
 use serde_json::Value as Json;
 use std::fs;
@@ -29,12 +29,9 @@ fn a_full_dev_shm_and_a_full_folder_cost_what_they_say_and_never_the_job_under_s
     let told = status(&run.join("merge.status"));
     let log =
         [0, 1].map(|rank| fs::read_to_string(run.join(format!("rank-{rank:05}.log"))).unwrap_or_default());
-    eprintln!("{filled}\n{recorded:?} {told}\n{log:?}");
-    if recorded == [200, 200] {
-        assert_eq!(told["state"], "done", "{told}");
-    } else {
-        assert_eq!(told["state"], "partial", "{told}");
-    }
+    let lost = 400 - recorded.iter().sum::<i64>();
+    assert!(lost > 0, "{filled} {recorded:?} {told} {log:?}");
+    assert_status(&run, "partial", &format!("{lost} rows"));
 
     site.completed(full);
     assert!(site.printed().contains("rank 0: 3000 ticks"), "{}", site.printed());
