@@ -9,9 +9,12 @@
 # By itself, in a step of its own or in a job that depends on the first one:
 #
 #   rpd-epilog.sh [RUN]...                # folders of runs; without any, those of this job below $RPD_OUTPUT
+#   rpd-epilog.sh --job JOB               # those of another job, of a task of an array (4711_2), or of all its tasks (4711);
+#                                         # ends with 4 if there is none, and else as the merges did
 #
 #   RPD_JOB_ID           whose runs these are (default: this job)
-#   RPD_OUTPUT           where runs are (default: rpd-out in the folder that the job was submitted from)
+#   RPD_OUTPUT           where runs are (default: rpd-out in the folder that the job was submitted from); the line above exports
+#                        it for rpd-collect, as an absolute path
 #   RPD_EPILOG_SECONDS   most seconds of all merges (default: 1500, and never more than the job has left, where Slurm tells)
 #   RPD_EPILOG_LAST_SECONDS  the same after TERM, which is followed by KILL after Slurm's KillWait (default: 25)
 #   RPD_EPILOG_MERGE     command that merges (default: rpd-merge); such as "srun --overlap --mpi=pmix rpd-merge"
@@ -19,43 +22,72 @@
 #                        (default: the one that the job was submitted from)
 #   RPD_EPILOG_SPLIT     so many Perfetto traces beside the database (default: 0)
 #   RPD_EPILOG_ARGS      more options of rpd-merge, such as "--align collectives"
+#   RPD_EPILOG_FORWARD   1: what rpd_run has started hears USR1, too (default: 0). srun hands it to all ranks, where rpd-collect keeps
+#                        it from a program without a handler; but a function, a shell or a waiting step ends by it
+#   RPD_EPILOG_GRACE     seconds for them before the merge (default: 5)
 #
-# Needs bash 4.4; in another shell the job runs, and nothing is merged. A trap for EXIT, USR1 or TERM of the script itself has to come
-# behind the line that sources this, and takes the place of ours. Behind a pipe, as in `rpd_run ... | tee log`, USR1 is not heard.
+# On USR1, as of --signal=B:USR1@180, what is there is merged and the program runs on. Steps beside each other go into a function:
+#
+#   both() { srun rpd-collect -- ./a & srun rpd-collect -- ./b & wait; }
+#   rpd_run both
+#
+# since a `wait` of the script itself ends when USR1 comes. Needs bash 4.4; in another shell the job runs, and nothing is merged. A trap for
+# EXIT, USR1 or TERM of the script itself has to come behind the line that sources this, and takes the place of ours. Behind a pipe, as in
+# `rpd_run ... | tee log`, USR1 is not heard.
 #
 # It never fails the job: what became of a merge is in merge.status in the folder of the run. Calling it again is
 # harmless: who comes second finds nothing to do, or merges what has come since.
 
+rpd_lacks=
 if [ -z "${BASH_VERSION:-}" ]; then
+    rpd_lacks='this shell is not bash'
+else
+    case $BASH_VERSION in
+    [1-3].* | 4.[0-3].*) rpd_lacks="bash $BASH_VERSION is too old" ;;
+    # No process substitution.
+    4.* | 5.0.*) if shopt -qo posix; then rpd_lacks="bash $BASH_VERSION as sh lacks what this takes"; fi ;;
+    esac
+fi
+if [ -n "$rpd_lacks" ]; then
     rpd_run() { "$@"; }
-    echo "rpd-epilog: this shell is not bash: merge with 'rpd-merge' behind the job" >&2
+    echo "rpd-epilog: $rpd_lacks: merge with 'rpd-merge' behind the job" >&2
     # shellcheck disable=SC2317  # it is sourced
     return 0 2>/dev/null || exit 0
 fi
+
+# The job, and where its runs are.
+rpd_job() { echo "${RPD_JOB_ID:-${SLURM_JOB_ID:-none}}"; }
+rpd_root() { echo "${RPD_OUTPUT:-${SLURM_SUBMIT_DIR:-$PWD}/rpd-out}"; }
 
 # Folders of runs of this job: those of srun have its number, others a file that says it.
 rpd_runs() {
     # The script that sourced this may have turned them off.
     set +f
     shopt -u failglob
-    local root=${RPD_OUTPUT:-${SLURM_SUBMIT_DIR:-$PWD}/rpd-out} job=${RPD_JOB_ID:-${SLURM_JOB_ID:-none}} run
+    local root job run
+    root=$(rpd_root) job=$(rpd_job)
     for run in "$root/$job".* "$root"/*/"slurm-job.$job"; do
         run=${run%/slurm-job."$job"}
         if [ -d "$run" ]; then printf '%s\0' "$run"; fi
+    done
+    # A task of an array is a job of its own, and asks for its own runs alone.
+    if [ -z "${rpd_named:-}" ]; then return 0; fi
+    for run in "$root"/*/"slurm-array.$job" "$root"/*/"slurm-array.${job}_"*; do
+        if [ -f "$run" ]; then printf '%s\0' "${run%/slurm-array.*}"; fi
     done
 }
 
 # rpd_merge SECONDS RUN...: each of them, one after the other, in that time altogether.
 rpd_merge() {
-    local end=$((SECONDS + $1)) run name
+    local end=$((SECONDS + $1)) run name split
+    split=$(rpd_number "${RPD_EPILOG_SPLIT:-}" 0)
     shift
     for run in "$@"; do
         name=${run%/}
         name=rpd-${name##*/}
         rpd_merge_one "$end" "$run" "$name.db"
-        if [ "${RPD_EPILOG_SPLIT:-0}" != 0 ]; then
-            rpd_merge_one "$end" "$run" "$name-traces" --split-by-time "$RPD_EPILOG_SPLIT"
-        fi
+        # Who comes late was waited for.
+        if [ "$split" != 0 ]; then RPD_MERGE_WAIT=0 rpd_merge_one "$end" "$run" "$name-traces" --split-by-time "$split"; fi
     done
     return 0
 }
@@ -82,7 +114,10 @@ rpd_merge_one() {
         status=0
         rpd_try "$end" "$@" -o "$RPD_EPILOG_ELSEWHERE/$name" -- "$run" || status=$?
     fi
-    if [ "$status" != 0 ]; then echo "rpd-epilog: $run is not merged ($status): run 'rpd-merge $run'" >&2; fi
+    if [ "$status" != 0 ]; then
+        echo "rpd-epilog: $run is not merged ($status): run 'rpd-merge $*${1:+ }$run'" >&2
+        rpd_worst=$status
+    fi
     return 0
 }
 
@@ -104,11 +139,18 @@ rpd_number() {
 
 # Seconds until the job's time is over, if Slurm says so, less some to end in good order.
 rpd_left() {
-    local most=$1 left
-    case ${SLURM_JOB_END_TIME:-} in
+    local most=$1 left end=${SLURM_JOB_END_TIME:-}
+    # Slurm before 23.02 does not say it by itself.
+    if [ -z "$end" ] && [ -n "${SLURM_JOB_ID:-}" ]; then
+        end=$(timeout 10 squeue --noheader --jobs="$SLURM_JOB_ID" --format=%e 2>/dev/null) || end=
+        case $end in
+        [0-9]*T*:*) end=$(date -d "${end%%[!0-9T:-]*}" +%s 2>/dev/null) || end= ;;
+        esac
+    fi
+    case $end in
     '' | *[!0-9]*) ;;
     *)
-        left=$((SLURM_JOB_END_TIME - $(date +%s) - 15))
+        left=$((end - $(date +%s) - 15))
         if [ "$left" -lt "$most" ]; then most=$left; fi
         ;;
     esac
@@ -118,7 +160,12 @@ rpd_left() {
 rpd_epilog() {
     local seconds=$1 runs=()
     mapfile -d '' -t runs < <(rpd_runs)
-    if [ "${#runs[@]}" -gt 0 ]; then rpd_merge "$seconds" "${runs[@]}"; fi
+    if [ "${#runs[@]}" -gt 0 ]; then
+        rpd_merge "$seconds" "${runs[@]}"
+    else
+        rpd_worst=4
+        echo "rpd-epilog: no run of job $(rpd_job) in $(rpd_root): nothing is merged; rpd-collect writes to \$RPD_OUTPUT" >&2
+    fi
 }
 
 # rpd_run COMMAND...: runs it and returns its status. Signals to the script reach it at once.
@@ -146,11 +193,14 @@ rpd_run() {
     return "$status"
 }
 
-# The batch system says that the time is nearly over: the program hears it, and what is there is merged.
+# The batch system says that the time is nearly over: what is there is merged. That is all but the last second; the program is none
+# of our business, unless somebody wants it to hear the signal.
 rpd_warned() {
     rpd_heard=1
-    if [ -n "${rpd_child:-}" ]; then kill -USR1 "$rpd_child" 2>/dev/null || true; fi
-    sleep "$(rpd_number "${RPD_EPILOG_GRACE:-}" 5)" || true
+    if [ "$(rpd_number "${RPD_EPILOG_FORWARD:-}" 0)" != 0 ] && [ -n "${rpd_child:-}" ]; then
+        kill -USR1 "$rpd_child" 2>/dev/null || true
+        sleep "$(rpd_number "${RPD_EPILOG_GRACE:-}" 5)" || true
+    fi
     rpd_epilog "$(rpd_left "$(rpd_number "${RPD_EPILOG_SECONDS:-}" 1500)")"
 }
 
@@ -168,6 +218,7 @@ rpd_cancelled() {
     left=$((end - SECONDS))
     # One process, here; the database alone.
     RPD_EPILOG_MERGE=rpd-merge RPD_EPILOG_SPLIT=0
+    export RPD_MERGE_WAIT=0
     rpd_epilog "$((left > 1 ? left : 1))"
     trap - TERM
     kill -TERM $$
@@ -185,13 +236,25 @@ rpd_ended() {
 }
 
 if [ "${BASH_SOURCE[0]}" != "$0" ]; then
+    # Where rpd-collect writes and where this looks is one folder, wherever the script goes.
+    RPD_OUTPUT=$(rpd_root)
+    case $RPD_OUTPUT in /*) ;; *) RPD_OUTPUT=$PWD/$RPD_OUTPUT ;; esac
+    export RPD_OUTPUT
     # rpd-collect writes all it has when it hears that, and the program lives on.
-    export RPD_WARN_SIGNAL=${RPD_WARN_SIGNAL:-USR1}
+    if [ "$(rpd_number "${RPD_EPILOG_FORWARD:-}" 0)" != 0 ]; then export RPD_WARN_SIGNAL=${RPD_WARN_SIGNAL:-USR1}; fi
     trap rpd_ended EXIT
     trap rpd_warned USR1
     trap rpd_cancelled TERM
 elif [ "${1:-}" = -h ] || [ "${1:-}" = --help ]; then
     sed -n '2,/^$/s/^# \{0,1\}//p' "$0"
+elif [ "${1:-}" = --job ]; then
+    if [ $# -ne 2 ]; then
+        echo "usage: rpd-epilog.sh --job JOB" >&2
+        exit 2
+    fi
+    RPD_JOB_ID=$2 rpd_named=1
+    rpd_epilog "$(rpd_left "$(rpd_number "${RPD_EPILOG_SECONDS:-}" 1500)")"
+    exit "${rpd_worst:-0}"
 elif [ $# -gt 0 ]; then
     rpd_merge "$(rpd_left "$(rpd_number "${RPD_EPILOG_SECONDS:-}" 1500)")" "$@"
 else

@@ -3,12 +3,13 @@
 //! One line per message, `2026-08-14T12:34:56Z warning: text`. The file exists only if there is
 //! something to say. A thread of its own writes it, so that a file system that stalls holds up nobody.
 
+use crate::output::make_run_folder;
 use crate::utc::Utc;
 use rustix::fs::OFlags;
 use std::fmt::Arguments;
-use std::fs::{DirBuilder, File, OpenOptions, Permissions};
+use std::fs::{File, OpenOptions, Permissions};
 use std::io::{self, Write};
-use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt, PermissionsExt};
+use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
@@ -125,10 +126,10 @@ fn write_all(place: &LogPlace, lines: &Receiver<String>) -> u64 {
 
 impl LogPlace {
     fn create(&self) -> io::Result<File> {
-        let (folder_mode, file_mode) = if self.shared { (0o750, 0o640) } else { (0o700, 0o600) };
+        let file_mode = if self.shared { 0o640 } else { 0o600 };
         let folder = self.path.parent().unwrap_or(Path::new("/"));
         if !FOLDER_MADE.load(Relaxed) {
-            DirBuilder::new().recursive(true).mode(folder_mode).create(folder)?;
+            make_run_folder(folder, self.shared)?;
         }
         let mut options = OpenOptions::new();
         options.append(true).create(true).mode(file_mode);

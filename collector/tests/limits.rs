@@ -138,6 +138,22 @@ fn files_are_private_or_the_group_may_read_them() {
     }
 }
 
+#[test]
+fn what_is_shared_is_so_whatever_the_umask_and_also_if_the_log_came_first() {
+    let Some(bench) = Bench::new() else { return };
+    for size in ["1G", "much"] {
+        let shell = format!("umask 077; export RPD_MAX_SIZE={size}; exec \"$@\"");
+        let output = run(&mut collect_in(&bench, &shell, &["--share", "group", "--ask-merge", "--", "true"]));
+        assert!(output.status.success(), "{output:?}");
+        let mode = |path: &str| bench.path(path).metadata().unwrap().permissions().mode() & 0o777;
+        assert_eq!(["out", "out/run"].map(mode), [0o750; 2], "{size}");
+        for name in ["merge.wanted", "rank-00000.rpdshard"] {
+            assert_eq!(mode(&format!("out/run/{name}")), 0o640, "{name}");
+        }
+        std::fs::remove_dir_all(bench.path("out")).unwrap();
+    }
+}
+
 /// `rpd-collect` behind a command of the shell, which has it as `"$@"`.
 fn collect_in(bench: &Bench, shell: &str, arguments: &[&str]) -> Command {
     let collect = bench.collect();

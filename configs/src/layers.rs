@@ -4,7 +4,7 @@ use crate::file::{Entry, FileError, Table, Typed, nearest};
 use crate::preset;
 use clap::error::ErrorKind;
 use clap::parser::ValueSource;
-use clap::{Arg, ArgAction, ArgMatches, Command};
+use clap::{Arg, ArgAction, ArgGroup, ArgMatches, Command};
 use std::ffi::{OsStr, OsString};
 use std::fmt;
 use std::path::Path;
@@ -35,6 +35,20 @@ pub enum Origin {
     Variable(String),
     /// The command line.
     Typed,
+}
+
+impl Origin {
+    /// Who counts more has more; `site` is the name of the site's file.
+    fn rank(&self, site: &str) -> u8 {
+        match self {
+            Origin::Default => 0,
+            Origin::File(name, _) if name == site => 1,
+            Origin::File(..) => 2,
+            Origin::Variable(_) => 3,
+            Origin::Typed => 4,
+            Origin::Locked(..) => 5,
+        }
+    }
 }
 
 impl fmt::Display for Origin {
@@ -93,6 +107,12 @@ impl Layered {
         all
     }
 
+    /// Who says what an option is.
+    pub fn origin(&self, key: &str) -> &Origin {
+        let found = self.settings.iter().find(|setting| setting.key == key);
+        found.map_or(&Origin::Default, |setting| &setting.origin)
+    }
+
     /// The options that the site has locked.
     pub fn locked(&self) -> impl Iterator<Item = &Setting> {
         self.settings.iter().filter(|setting| matches!(setting.origin, Origin::Locked(..)))
@@ -124,8 +144,7 @@ impl Program<'_> {
             }
             None => Table::default(),
         };
-        let (mut arguments, mut by_variables) = (vec![OsString::from(self.command.get_name())], Vec::new());
-        let (mut settings, mut locked_variables) = (Vec::new(), Vec::new());
+        let mut all: Vec<(&Arg, Setting)> = Vec::new();
         for arg in self.options() {
             let key = key_of(arg);
             let locked = site.locked.iter().find(|(word, _)| word == key);
@@ -146,6 +165,13 @@ impl Program<'_> {
                 }
                 _ => by_default(arg),
             };
+            all.push((arg, setting));
+        }
+        warnings.extend(self.leave_out(&mut all, &site.name));
+        let (mut arguments, mut by_variables) = (vec![OsString::from(self.command.get_name())], Vec::new());
+        let (mut settings, mut locked_variables) = (Vec::new(), Vec::new());
+        for (arg, setting) in all {
+            let key = key_of(arg);
             match &setting.origin {
                 Origin::Typed => arguments.extend(typed_again(arg, typed)),
                 Origin::File(..) | Origin::Locked(..) => arguments.extend(as_typed(arg, &setting)),
@@ -270,18 +296,44 @@ impl Program<'_> {
 
     /// Whether an option that was typed does not go together with this one: what is typed counts.
     fn is_excluded(&self, arg: &Arg, typed: &ArgMatches) -> bool {
-        let is_other = |id: &str| id != arg.get_id().as_str() && is_typed(id, typed);
+        self.options().any(|other| is_typed(other.get_id().as_str(), typed) && self.excludes(arg, other))
+    }
+
+    /// Whether two options do not go together.
+    fn excludes(&self, one: &Arg, other: &Arg) -> bool {
         let has = |of: &Arg, other: &Arg| {
             self.command.get_arg_conflicts_with(of).iter().any(|found| found.get_id() == other.get_id())
         };
-        let mut groups = self.command.get_groups().filter(|group| {
-            let is_of_it = group.get_args().any(|id| id == arg.get_id());
-            is_of_it && !(*group).clone().is_multiple()
-        });
-        groups.any(|group| group.get_args().any(|id| is_other(id.as_str())))
-            || self
-                .options()
-                .any(|other| is_other(other.get_id().as_str()) && (has(arg, other) || has(other, arg)))
+        let mut groups = self.command.get_groups().filter(|group| !(*group).clone().is_multiple());
+        let is_of = |group: &ArgGroup, arg: &Arg| group.get_args().any(|id| id == arg.get_id());
+        one.get_id() != other.get_id()
+            && (has(one, other)
+                || has(other, one)
+                || groups.any(|group| is_of(group, one) && is_of(group, other)))
+    }
+
+    /// Leaves out what nobody typed and does not go together with the word of somebody who comes before, and tells it.
+    /// What was typed is the caller's to judge.
+    fn leave_out(&self, all: &mut [(&Arg, Setting)], site: &str) -> Vec<String> {
+        let mut warnings = Vec::new();
+        let mut order: Vec<usize> = (0..all.len()).filter(|at| is_given(all, *at)).collect();
+        order.sort_by_key(|at| std::cmp::Reverse(all.get(*at).map(|(_, setting)| setting.origin.rank(site))));
+        for (place, at) in order.iter().enumerate() {
+            let Some((arg, setting)) = all.get(*at) else { continue };
+            let mut before = order.iter().take(place).filter(|other| is_given(all, **other));
+            let stronger =
+                before.find_map(|other| all.get(*other).filter(|(of_it, _)| self.excludes(arg, of_it)));
+            let Some((_, stronger)) = stronger.filter(|_| setting.origin != Origin::Typed) else { continue };
+            warnings.push(format!(
+                "warning: --{} ({}) does not go together with --{} ({}), and is left out",
+                setting.key, setting.origin, stronger.key, stronger.origin
+            ));
+            let left_out = by_default(arg);
+            if let Some((_, setting)) = all.get_mut(*at) {
+                *setting = left_out;
+            }
+        }
+        warnings
     }
 }
 
@@ -289,6 +341,10 @@ impl Table {
     fn find(&self, key: &str) -> Option<&Entry> {
         self.entries.iter().find(|entry| entry.key == key)
     }
+}
+
+fn is_given(all: &[(&Arg, Setting)], at: usize) -> bool {
+    all.get(at).is_some_and(|(_, setting)| setting.origin != Origin::Default && setting.values.is_some())
 }
 
 fn key_of(arg: &Arg) -> &str {

@@ -3,7 +3,7 @@
 use crate::allocator::keep_freed_memory;
 use crate::cli::{Cli, Inspect, MergeArgs, TraceOrder};
 use crate::comm::Comm;
-use crate::epilog::{Begun, Epilog, State};
+use crate::epilog::{Begun, Epilog, State, is_merged};
 use crate::failure::{Exit, Failure};
 use crate::input::wait::wait_for_shards;
 use crate::merge::merge;
@@ -16,7 +16,7 @@ use crate::trace::open::{Trace, open};
 use serde::Serialize;
 use std::io::{ErrorKind, Write};
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -68,6 +68,10 @@ fn attempt(cli: &Cli, comm: &impl Comm) -> Result<(), Failure> {
     let order = args.trace_order().map_err(|failure| together(comm, failure))?;
     if args.wait > 0 {
         from_rank_0(comm, || {
+            // Who finds it merged waits for nobody.
+            if args.epilog && is_merged(args) {
+                return Ok(());
+            }
             let late = wait_for_shards(&args.inputs, Duration::from_secs(args.wait.into()));
             late.into_iter().for_each(|line| eprintln!("warning: {line}"));
             Ok(())
@@ -110,6 +114,11 @@ impl Made {
         Made { output, state: State::Done, why }
     }
 
+    /// Drawn of a database that was merged before: what that lacks was told then.
+    fn drawn(database: &Path, output: PathBuf) -> Made {
+        Made { output, state: State::Done, why: format!("all that is in {} is in it", database.display()) }
+    }
+
     fn of(report: &Report) -> Made {
         match report.all_that_lacks() {
             Some(why) => Made { output: report.output.clone(), state: State::Partial, why },
@@ -139,7 +148,7 @@ fn merge_or_trace(comm: &impl Comm, args: &MergeArgs, order: Option<&TraceOrder>
             }
             Ok(match &traced {
                 Traced::Merged(report) => Made::of(report),
-                Traced::Direct { .. } => Made::whole(traced.output().to_owned(), 0),
+                Traced::Direct { database, trace, .. } => Made::drawn(database, trace.output.clone()),
             })
         }
         None => {

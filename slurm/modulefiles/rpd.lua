@@ -8,4 +8,4 @@ whatis("Description: distributed collection and merge of GPU and HPC profiles")
 -- The prefix that ci/install was given.
 local prefix = "@PREFIX@"
 prepend_path("PATH", pathJoin(prefix, "bin"))
-prepend_path("MANPATH", pathJoin(prefix, "share/man"))
+-- man finds share/man by PATH; a MANPATH would hide the pages of the system.

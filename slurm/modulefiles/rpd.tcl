@@ -9,4 +9,4 @@ module-whatis "distributed collection and merge of GPU and HPC profiles"
 # The prefix that ci/install was given.
 set prefix {@PREFIX@}
 prepend-path PATH $prefix/bin
-prepend-path MANPATH $prefix/share/man
+# man finds share/man by PATH; a MANPATH would hide the pages of the system.

@@ -12,5 +12,5 @@ if [ -n "$4" ]; then export SLURM_CONF=$4; fi
 timeout --kill-after=5 10 "$here/wanted.sh" "$folder" "$job" >/dev/null 2>&1 || exit 0
 IFS=$' \t\n' read -ra options <<<"$5"
 export RPD_OUTPUT=$folder
-exec timeout --kill-after=5 20 sbatch --parsable --job-name=rpd-merge --output="$folder/rpd-merge-%j.out" --chdir=/ \
+exec timeout --kill-after=5 20 sbatch --parsable --job-name=rpd-merge --output="${folder//%/%%}/rpd-merge-%j.out" --chdir=/ \
     --export="RPD_OUTPUT,PATH=$here/../../../../bin:$PATH" ${options[@]+"${options[@]}"} "$here/../merge.sbatch" "$job"

@@ -3,8 +3,9 @@
 #
 #   TaskEpilog=/opt/rpd/share/rpd/slurm/site/task-epilog.sh        in slurm.conf
 rank=${SLURM_PROCID:-0}
-run=${RPD_OUTPUT:-${SLURM_SUBMIT_DIR:-.}/rpd-out}/${SLURM_JOB_ID:-none}.${SLURM_STEP_ID:-0}
-if [ "${SLURM_RESTART_COUNT:-0}" != 0 ]; then run=$run-r$SLURM_RESTART_COUNT; fi
+name=${SLURM_JOB_ID:-none}.${SLURM_STEP_ID:-0}
+if [ "${SLURM_RESTART_COUNT:-0}" != 0 ]; then name=$name-r$SLURM_RESTART_COUNT; fi
+run=${RPD_OUTPUT:-${SLURM_SUBMIT_DIR:-.}/rpd-out}/${RPD_RUN_ID:-$name}
 # Above 1,000 ranks, each thousand has a folder.
 for folder in "$run" "$run/$(printf 'ranks-%05d' $((rank / 1000 * 1000)))"; do
     log=$folder/$(printf 'rank-%05d' "$rank").log

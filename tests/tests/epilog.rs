@@ -206,8 +206,8 @@ fn shards_that_come_late_are_waited_for_and_no_longer_than_that() {
     let late = run.shard(1);
     let aside = run.beside("aside");
     fs::rename(&late, &aside).unwrap();
-    let outcome = rpd_merge().args(["--wait", "1"]).arg(home).run().success();
-    assert!(outcome.stderr.contains("waited for 1 s, and"), "{outcome}");
+    let outcome = rpd_merge().args(["--wait", "3"]).arg(home).run().success();
+    assert!(outcome.stderr.contains("waited for 3 s, and"), "{outcome}");
     // Who names a shard does not wait for the others.
     let one = rpd_merge().args(["--wait", "50", "-o"]).arg(run.beside("one.db")).arg(run.shard(0));
     let outcome = one.run().success();
@@ -217,4 +217,34 @@ fn shards_that_come_late_are_waited_for_and_no_longer_than_that() {
     fs::rename(&aside, &late).unwrap();
     let outcome = waits.wait_with_output().unwrap();
     assert!(outcome.status.success(), "{}", String::from_utf8_lossy(&outcome.stderr));
+}
+
+#[test]
+fn nobody_waits_for_what_is_long_over_or_merged() {
+    let run = run();
+    let home = &run.path;
+    fs::remove_file(run.shard(1)).unwrap();
+    for rank in [0, 2, 3] {
+        let long_ago = std::time::SystemTime::now() - Duration::from_secs(3600);
+        fs::File::options().append(true).open(run.shard(rank)).unwrap().set_modified(long_ago).unwrap();
+    }
+    let merge = || rpd_merge().args(["--epilog", "--wait", "600"]).arg(home).run().success();
+    let outcome = merge();
+    assert!(outcome.stderr.contains("nothing was written for"), "{outcome}");
+    assert!(outcome.stderr.contains("1 ranks have no shard"), "{outcome}");
+    let outcome = merge();
+    assert!(outcome.stderr.contains("nothing to merge"), "{outcome}");
+    assert!(!outcome.stderr.contains("nothing was written"), "{outcome}");
+    // The shards are gone: what was made of them is still as good.
+    let told = status(home);
+    for rank in [0, 2, 3] {
+        fs::remove_file(run.shard(rank)).unwrap();
+    }
+    assert_eq!(rpd_merge().arg("--epilog").arg(home).run().code(), Some(4));
+    assert_eq!(status(home), told);
+    // Traces that are drawn of it have what it has.
+    let database = home.join("trace.db");
+    let _ = rpd_merge().args(["--epilog", "--split-by-time", "2"]).arg(&database).run().success();
+    let drawn: Json = serde_json::from_str(&fs::read_to_string(home.join("trace.status")).unwrap()).unwrap();
+    assert!(drawn["why"].as_str().unwrap().contains("trace.db is in it"), "{drawn}");
 }

@@ -61,9 +61,97 @@ fn a_program_has_its_input_its_signals_and_its_status() {
     ended_with(&stage.job("rpd_run sh -c 'exit 7'").run(), 7);
     ended_with(&stage.job("mine() { return 9; }\nrpd_run mine").run(), 9);
     // A warning in the middle of it, and an end before its merge has ended.
-    let warned = "export RPD_EPILOG_GRACE=1\n(sleep 0.3; kill -USR1 $$) &\n\
-                  rpd_run bash -c \"trap '' USR1; sleep 0.6; exit 5\"";
-    ended_with(&stage.job(warned).run(), 5);
+    let warned = |program: &str| stage.job(&format!("(sleep 0.3; kill -USR1 $$) &\n{program}"));
+    ended_with(&warned("rpd_run sh -c 'sleep 0.6; exit 6'").run(), 6);
+    ended_with(&warned("mine() { sleep 0.6 & wait; return 8; }\nrpd_run mine").run(), 8);
+    // Who wants it hears it.
+    let handles = "trap 'echo heard' USR1; sleep 0.6 & wait; wait; exit 5";
+    let outcome = warned(&format!("rpd_run bash -c \"{handles}\""));
+    assert_eq!(outcome.clone().run().stdout, "");
+    let outcome = outcome.env("RPD_EPILOG_FORWARD", "1").env("RPD_EPILOG_GRACE", "1").run();
+    ended_with(&outcome, 5);
+    assert_eq!(outcome.stdout, "heard\n", "{outcome}");
+}
+
+#[test]
+fn the_collector_writes_where_the_merge_looks_and_a_job_without_a_run_is_told() {
+    let stage = Stage::new();
+    fs::create_dir(stage.path("below")).unwrap();
+    let text = "cd below\nrpd_run sh -c 'echo $RPD_OUTPUT'";
+    for (given, wanted) in [("", "rpd-out"), ("mine", "mine")] {
+        let outcome = stage.job(text).env("RPD_OUTPUT", given).run().success();
+        let wanted = stage.path(wanted).display().to_string();
+        assert_eq!(outcome.stdout.trim_end(), wanted);
+        assert!(outcome.stderr.contains(&format!("no run of job 4711 in {wanted}")), "{outcome}");
+    }
+    let outcome = Job::new(script("rpd-epilog.sh")).args(["--job", "99"]).folder(stage.0.path()).run();
+    ended_with(&outcome, 4);
+}
+
+#[test]
+fn the_time_that_a_job_has_bounds_its_merge() {
+    let stage = Stage::new();
+    fs::create_dir_all(stage.path("rpd-out/4711.0")).unwrap();
+    let merge = stage.program("merge", &format!("echo \"$@\" >'{}'", stage.path("called").display()));
+    stage.program("bin/squeue", "date -d '+100 seconds' +%Y-%m-%dT%H:%M:%S");
+    let path = format!("{}:/usr/bin:/bin", stage.path("bin").display());
+    let job = stage.job("rpd_run true").env("RPD_EPILOG_MERGE", merge).env("PATH", path);
+    let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap().as_secs();
+    let told = job.clone().env("SLURM_JOB_END_TIME", (now + 100).to_string());
+    for job in [told, job] {
+        let _ = job.run().success();
+        let called = stage.text("called");
+        let words: Vec<&str> = called.split_whitespace().collect();
+        let at = words.iter().position(|word| *word == "--lease").unwrap_or_else(|| panic!("{called}"));
+        let lease: u32 = words[at + 1].parse().unwrap();
+        assert!((60..=85).contains(&lease), "{called}");
+        fs::remove_file(stage.path("called")).unwrap();
+    }
+}
+
+#[test]
+fn tasks_of_an_array_are_found_by_its_number_or_theirs() {
+    let stage = Stage::new();
+    for (run, task) in [("4712.0", 1), ("4711.0", 2)] {
+        let run = stage.path("rpd-out").join(run);
+        fs::create_dir_all(&run).unwrap();
+        fs::write(run.join(format!("slurm-array.4711_{task}")), "").unwrap();
+    }
+    let merge = stage.program("merge", "echo \"merged ${@: -1}\"");
+    let merged = |job: &str| {
+        let script = Job::new(script("rpd-epilog.sh")).args(["--job", job]).folder(stage.0.path());
+        let outcome = script.env("RPD_EPILOG_MERGE", &merge).run();
+        let mut lines: Vec<String> = outcome.stderr.lines().map(str::to_owned).collect();
+        lines.sort();
+        lines.dedup();
+        (
+            outcome.code(),
+            lines.iter().filter_map(|line| Some(line.rsplit_once('/')?.1.to_owned())).collect::<Vec<_>>(),
+        )
+    };
+    assert_eq!(merged("4711"), (Some(0), vec!["4711.0".to_owned(), "4712.0".to_owned()]));
+    assert_eq!(merged("4711_1"), (Some(0), vec!["4712.0".to_owned()]));
+    assert_eq!(merged("4711_3").0, Some(4));
+}
+
+#[test]
+fn a_template_runs_its_program_without_the_script_that_merges() {
+    let stage = Stage::new();
+    let runs = "while [[ $1 == -* ]]; do shift; done\nexec \"$@\"";
+    stage.program("bin/srun", runs);
+    // A wrapper of the site's own.
+    stage.program("bin/rpd-collect", &format!("shift\n{runs}"));
+    stage.program("bin/torchrun", runs);
+    let path = format!("{}:/usr/bin:/bin", stage.path("bin").display());
+    for name in ["collect-and-merge.sbatch", "torchrun.sbatch", "array.sbatch", "collect.sbatch"] {
+        let job =
+            Job::new("bash").arg(script(name)).args(["sh", "-c", "echo ran; exit 7"]).env("PATH", &path);
+        let job = job.env("SLURM_JOB_ID", "4711").env("SLURM_SUBMIT_DIR", stage.0.path());
+        let outcome = job.env("SLURM_JOB_NUM_NODES", "1").env("MASTER_ADDR", "n0").run();
+        ended_with(&outcome, 7);
+        assert_eq!(outcome.stdout, "ran\n", "{outcome}");
+        assert_eq!(outcome.stderr.contains("is not merged"), name != "collect.sbatch", "{outcome}");
+    }
 }
 
 #[test]
@@ -147,11 +235,12 @@ fn the_controllers_epilogue_submits_a_job_of_the_owner_and_nothing_for_root() {
     assert!(!environment.lines().any(|line| line.starts_with("SLURM_CONF=")), "{environment}");
     assert!(environment.contains(&format!("RPD_OUTPUT={}", stage.path("work/rpd-out").display())));
     // Somewhere else, as the job's comment says.
-    let aside = stage.path("my own runs");
+    let aside = stage.path("my %j runs");
     fs::rename(stage.path("work/rpd-out"), &aside).unwrap();
     let comment = format!("SLURM_JOB_COMMENT=a 'b' rpd-output='{}' c", aside.display());
     fs::remove_file(stage.path("env")).unwrap();
     ended_with(&epilogue("65534", &comment), 0);
+    assert!(stage.text("called").contains("/my %%j runs/rpd-merge-%j.out"), "{}", stage.text("called"));
     assert!(
         stage.text("env").contains(&format!("RPD_OUTPUT={}\n", aside.display())),
         "{}",
@@ -163,10 +252,18 @@ fn the_controllers_epilogue_submits_a_job_of_the_owner_and_nothing_for_root() {
 fn an_epilogue_succeeds_whatever_stands_in_its_settings() {
     let stage = Stage::new();
     let scripts = site(&stage);
-    for settings in ["RPD_SITE_SCRATCH=$NOBODY_SET_THIS", "[ -d /nowhere ] || exit 1", "if then", "false"] {
-        fs::write(scripts.join("rpd-site.conf"), settings).unwrap();
+    for settings in ["RPD_SITE_SBATCH=$NOBODY_SET_THIS", "[ -d /nowhere ] || exit 1", "if then", "false"] {
+        // Of the machine's own folders nothing is that old.
+        fs::write(scripts.join("rpd-site.conf"), format!("RPD_SITE_AGE=100000000\n{settings}")).unwrap();
         for name in ["epilog.sh", "epilogslurmctld.sh", "task-prolog.sh", "task-epilog.sh"] {
-            ended_with(&Job::new("env").arg("-i").arg(scripts.join(name)).run(), 0);
+            let job = Job::new("env").args([
+                "-i",
+                "SLURM_JOB_ID=4711",
+                "SLURM_JOB_UID=65534",
+                "SLURM_JOB_GID=65534",
+            ]);
+            let work = format!("SLURM_JOB_WORK_DIR={}", stage.0.path().display());
+            ended_with(&job.arg("SLURM_JOB_USER=nobody").arg(work).arg(scripts.join(name)).run(), 0);
         }
     }
 }
@@ -182,9 +279,20 @@ fn a_merge_that_cannot_be_submitted_leaves_the_jobs_number() {
     let outcome = submit(&["job.sh"]);
     ended_with(&outcome, 1);
     assert!(outcome.stderr.contains("job 17 was submitted"), "{outcome}");
-    let outcome = submit(&["--array=0-3", "job.sh"]);
-    ended_with(&outcome, 2);
-    assert!(outcome.stderr.contains("array.sbatch"), "{outcome}");
+    // Nothing was submitted.
+    stage.program("bin/sbatch", "exit 0");
+    let outcome = submit(&["--test-only", "job.sh"]);
+    ended_with(&outcome, 0);
+    assert_eq!(outcome.stdout, "");
+    // Words of the program are its own; on another cluster it is merged there.
+    stage.program(
+        "bin/sbatch",
+        "case \"$*\" in *merge.sbatch*) echo \"$@\" >&2; echo '18;big' ;; *) echo '17;big' ;; esac",
+    );
+    let outcome = submit(&["-M", "big", "job.sh", "--test-only", "-a"]);
+    ended_with(&outcome, 0);
+    assert!(outcome.stderr.contains("--dependency=afterany:17 --clusters=big"), "{outcome}");
+    assert_eq!(outcome.stdout, "job 17, merged by job 18\n");
 }
 
 #[test]

@@ -140,6 +140,68 @@ fn what_a_site_has_locked_nobody_changes_and_a_job_runs_all_the_same() {
 }
 
 #[test]
+fn the_list_of_options_is_whole_and_each_may_be_said_as_it_stands() {
+    let prefix = Prefix::new("");
+    let list = fs::read_to_string(repository().join("configs/default.toml")).unwrap();
+    let words: Vec<&str> = list.split(|c: char| !(c.is_ascii_lowercase() || c == '-')).collect();
+    let is_key = |line: &str| line.split_once(" = ").is_some_and(|(key, _)| !key.contains(' '));
+    let bare = |line: &str| line.strip_prefix("# ").filter(|line| is_key(line)).unwrap_or(line).to_owned();
+    let said: Vec<String> = list.lines().map(bare).collect();
+    fs::write(prefix.0.path().join("all.toml"), said.join("\n")).unwrap();
+    for name in ["rpd-collect", "rpd-merge"] {
+        let shown = prefix.program(name).args(["--config", "./all.toml", "--print-config"]).run().success();
+        assert_eq!(shown.stderr, "", "{shown}");
+        let of_program =
+            shown.stdout.lines().filter_map(|line| line.trim_start_matches("# ").split_once(" = "));
+        let missing: Vec<&str> = of_program.map(|(key, _)| key).filter(|key| !words.contains(key)).collect();
+        assert!(missing.is_empty(), "{missing:?} of {name}");
+    }
+}
+
+#[test]
+fn what_nobody_typed_stops_no_job_whatever_it_says() {
+    let job = |prefix: &Prefix| prefix.program("rpd-collect").args(["-o", "runs", "--backend-wait", "1"]);
+    let ran = |job: Job| {
+        let outcome = job.args(["--", "sh", "-c", "echo ran; exit 4"]).run();
+        assert_eq!((outcome.code(), outcome.stdout.as_str()), (Some(4), "ran\n"), "{outcome}");
+    };
+    let both = "backend = [\"rpd-tracer\", \"native\"]\n";
+    let mine = |prefix: &Prefix, text: &str| fs::write(prefix.0.path().join("mine.toml"), text).unwrap();
+
+    let prefix = Prefix::new("");
+    mine(&prefix, &format!("[collect]\n{both}trace = [\"roctx\", \"mpi\"]\n"));
+    ran(job(&prefix).env("RPD_CONFIG", "./mine.toml"));
+    ran(job(&prefix).args(["--config", "./mine.toml"]));
+    let shown =
+        prefix.program("rpd-collect").args(["--config", "./mine.toml", "--print-config"]).run().success();
+    assert!(shown.stderr.contains("native leaves it to the profiler"), "{shown}");
+
+    let prefix = Prefix::new(&format!("[collect]\n{both}"));
+    ran(job(&prefix).env("RPD_TRACE", "roctx"));
+    ran(job(&prefix).args(["--trace", "roctx"]));
+    let prefix = Prefix::new("[collect]\ntrace = [\"roctx\", \"mpi\"]\n");
+    ran(job(&prefix).args(["--backend", "rpd-tracer,native"]));
+
+    let prefix = Prefix::new("[collect]\nbackend = [\"rocprofv3\", \"native\"]\nlocked = [\"backend\"]\n");
+    for preset in presets() {
+        ran(job(&prefix).arg("--config").arg(preset.file_stem().unwrap()));
+    }
+    ran(job(&prefix).args(["--trace", "roctx"]));
+    // Who types both means something that cannot be.
+    let prefix = Prefix::new("");
+    let typed = job(&prefix).args(["--backend", "rpd-tracer,native", "--trace", "roctx", "--", "true"]);
+    assert_eq!(typed.run().code(), Some(2));
+
+    // Of a merge, the user's file counts before the site's.
+    let prefix = Prefix::new("[merge]\nverify = true\n");
+    mine(&prefix, "[merge]\ndry-run = true\n");
+    let merge = || prefix.program("rpd-merge").env("RPD_CONFIG", "./mine.toml");
+    let shown = merge().arg("--print-config").run().success();
+    assert!(shown.stdout.contains("dry-run = true") && !shown.stdout.contains("\nverify = true"), "{shown}");
+    assert!(shown.stderr.contains("--verify") && shown.stderr.contains("left out"), "{shown}");
+}
+
+#[test]
 fn what_does_not_go_together_with_a_lock_names_it() {
     let prefix = Prefix::new("[merge]\nverify = true\nlocked = [\"verify\"]\n");
     let outcome = prefix.program("rpd-merge").arg("--dry-run").run();

@@ -182,6 +182,13 @@ impl BackendChoice {
         Ok(())
     }
 
+    /// What our own library may record beside them, of these words.
+    pub fn beside(&self, library: &[&'static str]) -> Vec<&'static str> {
+        let BackendChoice::These(chosen) = self else { return library.to_vec() };
+        let is_free = |word: &&str| !chosen.iter().any(|backend| backend.records().contains(word));
+        library.iter().copied().filter(is_free).collect()
+    }
+
     /// The backends, and why `auto` chose them. Who says what our own library is to record asks for that.
     pub fn resolve(&self, library_is_asked_for: bool) -> (Vec<Backend>, Option<String>) {
         match self {

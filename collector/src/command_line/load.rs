@@ -2,7 +2,7 @@
 
 use super::Options;
 use clap::{ArgMatches, Command, CommandFactory, FromArgMatches};
-use rpd_configs::{ConfigError, Layered, Program, site_file};
+use rpd_configs::{ConfigError, Layered, Origin, Program, site_file};
 use std::ffi::{OsStr, OsString};
 
 /// The table of our options in a file.
@@ -27,6 +27,9 @@ const VARIABLES: [(&str, &str); 15] = [
     ("warn-signal", "RPD_WARN_SIGNAL"),
     ("scratch", "RPD_SCRATCH"),
 ];
+/// Options that may contradict each other.
+const BACKEND: &str = "backend";
+const TRACE: &str = "trace";
 /// Options about a single call.
 const TYPED_ONLY: [&str; 2] = ["config", "print-config"];
 
@@ -78,13 +81,38 @@ impl Options {
         let open = |name: &str| variable(name).filter(|_| !is_locked(name));
         let (options, about_variables) = read(&matches).or_variables(open);
         warnings.extend(settings.warnings.iter().cloned().chain(about_variables));
-        Ok(Loaded { options: Options { command: typed.command, ..options }, warnings, settings })
+        let options = together(Options { command: typed.command, ..options }, &settings, &mut warnings);
+        Ok(Loaded { options, warnings, settings })
     }
 
     /// The parser of a run.
     pub fn parser() -> Command {
         Options::command()
     }
+}
+
+/// What does not go together ends the call only if it was typed: else the job runs, with as much of it as goes.
+fn together(mut options: Options, settings: &Layered, warnings: &mut Vec<String>) -> Options {
+    let Err(error) = options.check() else { return options };
+    match (settings.origin(BACKEND), settings.origin(TRACE)) {
+        (Origin::Typed, Origin::Typed | Origin::Default) => return options,
+        // What is typed counts.
+        (backend, Origin::Typed) if !matches!(backend, Origin::Locked(..)) => {
+            warnings.push(format!("warning: --{BACKEND}, as {backend} says: {error}; the default is used"));
+            options.backend = None;
+        }
+        (backend, trace) => {
+            let mut less = options.trace.clone().unwrap_or_default();
+            if let Some(choice) = &options.backend {
+                less.library = choice.beside(&less.library);
+            }
+            warnings.push(format!(
+                "warning: --{BACKEND} ({backend}) and --{TRACE} ({trace}): {error}; native leaves it to the profiler"
+            ));
+            options.trace = Some(less);
+        }
+    }
+    options
 }
 
 fn read(matches: &ArgMatches) -> Options {

@@ -8,7 +8,7 @@ mod run_id;
 
 pub use hydra::hydra_job;
 pub use rpd_shard::identity::RankIdentity;
-pub use run_id::{RunId, detect_run_id, lone_run_id};
+pub use run_id::{RunId, detect_run_id, lone_run_id, slurm_marks};
 
 use std::collections::HashMap;
 

@@ -61,6 +61,16 @@ pub fn detect_run_id(
         })
 }
 
+/// Names of empty files in a run's folder, by which a script at the end of a Slurm job finds it: `slurm-job.12` where the
+/// name of the run does not begin with the job's number, and `slurm-array.11_3` in a task of an array.
+pub fn slurm_marks(environment: &Environment, run: &RunId) -> Vec<String> {
+    let number = |name: &str| environment.number(name);
+    let job = number("SLURM_JOB_ID").filter(|job| !run.id.starts_with(&format!("{job}.")));
+    let task = number("SLURM_ARRAY_JOB_ID").zip(number("SLURM_ARRAY_TASK_ID"));
+    let job = job.map(|job| format!("slurm-job.{job}"));
+    job.into_iter().chain(task.map(|(array, task)| format!("slurm-array.{array}_{task}"))).collect()
+}
+
 fn open_mpi(environment: &Environment) -> Option<RunId> {
     let from = ["PMIX_NAMESPACE", "OMPI_MCA_ess_base_jobid"]
         .into_iter()

@@ -10,8 +10,6 @@ use std::path::{Path, PathBuf};
 
 /// Asks the site for a merge of the run that it lies in.
 const MERGE_WANTED: &str = "merge.wanted";
-/// Begins the name of the file that says of which Slurm job a run is.
-const JOB: &str = "slurm-job.";
 /// Shards of one rank in one folder: several steps may have the same run id by mistake.
 const MOST_OF_ONE_RANK: u32 = 1000;
 
@@ -73,7 +71,7 @@ impl ShardPlace {
         let file_mode = if self.share_group { 0o640 } else { 0o600 };
         let folder = folder_of(&self.root, &self.run);
         let failed = |source| PlaceError::Folder { path: folder.clone(), source };
-        make_run_folder(&self.root, &folder, self.share_group).map_err(failed)?;
+        make_run_folder(&folder, self.share_group).map_err(failed)?;
         let rank = self.run.rank.unwrap_or(0);
         for attempt in 0..MOST_OF_ONE_RANK {
             let path = match attempt {
@@ -102,7 +100,7 @@ impl ShardPlace {
         let mode = if self.share_group { 0o640 } else { 0o600 };
         let folder = folder_of(&self.root, &self.run);
         let failed = |source| PlaceError::Folder { path: folder.clone(), source };
-        make_run_folder(&self.root, &folder, self.share_group).map_err(failed)?;
+        make_run_folder(&folder, self.share_group).map_err(failed)?;
         let rank = self.run.rank.unwrap_or(0);
         let mut path = folder.join(format!("rank-{rank:05}.{label}.{ending}"));
         for attempt in 1..MOST_OF_ONE_RANK {
@@ -129,21 +127,23 @@ impl ShardPlace {
         self.leave(MERGE_WANTED)
     }
 
-    /// Says of which Slurm job the run is: that of an mpirun has a name of its own.
-    pub(crate) fn tell_job(&self, job: &str) -> Result<(), PlaceError> {
-        self.leave(&format!("{JOB}{job}"))
-    }
-
     /// An empty file in the folder of the run. One rank makes it, which all runs have.
-    fn leave(&self, name: &str) -> Result<(), PlaceError> {
+    pub(crate) fn leave(&self, name: &str) -> Result<(), PlaceError> {
         if self.run.rank.is_some_and(|rank| rank != 0) {
             return Ok(());
         }
         let folder = self.root.join(&self.run.run_id);
         let failed = |source| PlaceError::Folder { path: folder.clone(), source };
-        make_run_folder(&self.root, &folder, self.share_group).map_err(failed)?;
+        make_run_folder(&folder, self.share_group).map_err(failed)?;
         let path = folder.join(name);
-        match create_new(&path, if self.share_group { 0o640 } else { 0o600 }) {
+        let mode = if self.share_group { 0o640 } else { 0o600 };
+        match create_new(&path, mode) {
+            Ok(file) => {
+                if self.share_group {
+                    let _ = file.set_permissions(Permissions::from_mode(mode));
+                }
+                Ok(())
+            }
             Err(error) if error.kind() != io::ErrorKind::AlreadyExists => {
                 Err(PlaceError::File { path, source: error })
             }
@@ -158,11 +158,10 @@ pub(crate) fn folder_of(root: &Path, run: &RunIdentity) -> PathBuf {
     folder_of_ranks(run.rank, run.size).map_or(of_run.clone(), |below| of_run.join(below))
 }
 
-/// Makes a folder of a run and those above it, up to the output root, for the user alone or shared with the group.
-pub(crate) fn make_run_folder(root: &Path, folder: &Path, share_group: bool) -> io::Result<()> {
+/// Makes a folder of a run and those above it, for the user alone or shared with the group.
+pub(crate) fn make_run_folder(folder: &Path, share_group: bool) -> io::Result<()> {
     let mode = if share_group { 0o750 } else { 0o700 };
-    let above = folder.ancestors().take_while(|above| above.starts_with(root));
-    let new: Vec<&Path> = above.filter(|made| !made.exists()).collect();
+    let new: Vec<&Path> = folder.ancestors().take_while(|made| !made.exists()).collect();
     DirBuilder::new().recursive(true).mode(mode).create(folder)?;
     // The user's word counts before the umask. Other ranks make the same folders: who is too late to
     // make one may be too early to find it shared, but it will be.

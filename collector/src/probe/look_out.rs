@@ -78,7 +78,7 @@ impl LookOut {
                 Err(_) => {}
             }
         };
-        make_run_folder(&self.config.root, &run, self.config.share_group)?;
+        make_run_folder(&run, self.config.share_group)?;
         loop {
             let folder = Folder::make(&run, self.config.share_group, self.own)?;
             let Some(rank) = self.take_office(&folder)? else { return Ok(()) };

@@ -78,9 +78,7 @@ pub fn main() -> io::Result<()> {
         {
             warn(format_args!("warning: {error}; no merge is asked for"));
         }
-        if let Some(job) = &start.job
-            && let Err(error) = place.tell_job(job)
-        {
+        if let Err(error) = start.marks.iter().try_for_each(|mark| place.leave(mark)) {
             warn(format_args!("warning: {error}; a merge at the end of the job does not find the run"));
         }
         agent = probes.and_then(ProbePlan::start);

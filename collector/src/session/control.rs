@@ -78,8 +78,8 @@ pub(super) struct Start {
     pub(super) share_group: bool,
     /// The site is asked to merge the run.
     pub(super) ask_merge: bool,
-    /// The Slurm job that the run belongs to, where its name does not tell.
-    pub(super) job: Option<String>,
+    /// Names of empty files in the folder of the run, by which scripts find it.
+    pub(super) marks: Vec<String>,
     /// What the library records: words of [`rpd_ring::message::TRACED`].
     pub(super) library: Vec<String>,
     /// The metrics of the node are recorded.
@@ -175,7 +175,8 @@ impl Control {
             }
             let mut bytes = vec![0; PACKET_BYTES + 1];
             return match recv(&self.0, &mut bytes[..], RecvFlags::DONTWAIT) {
-                Err(Errno::AGAIN | Errno::INTR) => continue,
+                // The other end was closed before it had read all that we sent: said once, in front of what it sent.
+                Err(Errno::AGAIN | Errno::INTR | Errno::CONNRESET) => continue,
                 Ok((0, _)) | Err(_) => Received::Closed,
                 Ok((got, _)) => {
                     let packet = bytes.get(..got).filter(|packet| packet.len() <= PACKET_BYTES);
@@ -227,6 +228,16 @@ mod tests {
         assert!(matches!(ours.receive::<ToCollector>(Some(soon)), Received::Nothing));
         assert!(ours.send(&ToLauncher::Say { text: "x".repeat(PACKET_BYTES) }).is_err());
         drop(theirs);
+    }
+
+    #[test]
+    fn what_was_said_before_an_end_is_heard_also_if_the_other_end_did_not_listen() {
+        let (ours, theirs) = pair();
+        ours.send(&ToCollector::Warned { signal: 10 }).unwrap();
+        theirs.send(&ToLauncher::Busy).unwrap();
+        drop(theirs);
+        assert!(matches!(ours.receive::<ToLauncher>(None), Received::Message(ToLauncher::Busy)));
+        assert!(matches!(ours.receive::<ToLauncher>(None), Received::Closed));
     }
 
     #[test]

@@ -84,8 +84,8 @@ pub struct Identity {
     pub rank: RankIdentity,
     /// The run.
     pub run: RunId,
-    /// The Slurm job, where the name of the run does not tell.
-    pub job: Option<String>,
+    /// Names of empty files in the folder of the run, by which scripts find it.
+    pub marks: Vec<String>,
     /// Output root, absolute.
     pub root: PathBuf,
 }
@@ -103,10 +103,8 @@ impl Identity {
             .unwrap_or_else(|| launcher::lone_run_id(SystemTime::now(), std::process::id(), random as u32));
         let root = options.output.as_deref().unwrap_or(Path::new("rpd-out"));
         // The file is made later, by another process: by then the path must not depend on anything.
-        // Those of srun begin with it.
-        let job = environment.number("SLURM_JOB_ID").map(|job| job.to_string());
-        let job = job.filter(|job| !run.id.starts_with(&format!("{job}.")));
-        Identity { rank, run, job, root: std::path::absolute(root).unwrap_or_else(|_| root.to_owned()) }
+        let root = std::path::absolute(root).unwrap_or_else(|_| root.to_owned());
+        Identity { marks: launcher::slurm_marks(environment, &run), rank, run, root }
     }
 
     /// Names this rank in the name of a folder on its node.
@@ -370,7 +368,7 @@ fn start_of(options: &Options, own: Identity, plan: Plan, warnings: Vec<String>)
         max_bytes: options.max_bytes(),
         share_group: options.share == Some(Share::Group),
         ask_merge: options.ask_merge,
-        job: own.job,
+        marks: own.marks,
         library: library.iter().map(|word| (*word).to_owned()).collect(),
         system: trace.system && !plan.nothing,
         probes: options.probe_choice(),

@@ -50,6 +50,9 @@ impl FromStr for RankSet {
     type Err = RankSetError;
 
     fn from_str(text: &str) -> Result<RankSet, RankSetError> {
+        if text.trim() == "all" {
+            return Ok(RankSet::default());
+        }
         let ranges: Vec<(u32, u32)> = text.split(',').map(range).collect::<Result<_, _>>()?;
         if ranges.len() > MOST_RANGES {
             return Err(RankSetError::TooMany);

@@ -22,6 +22,8 @@ const TRIES: u32 = 1000;
 /// A lease that this process has.
 #[derive(Clone, Debug)]
 pub(super) struct Lease {
+    stem: PathBuf,
+    number: u32,
     path: PathBuf,
     holder: Holder,
 }
@@ -51,6 +53,8 @@ impl Lease {
     pub(super) fn give_back(self) {
         // Who took longer than it had may find another's: that has another number, or another holder.
         if read(&self.path).as_ref() == Some(&self.holder) {
+            // Those of merges that were killed are over, and ours goes last, since the greatest number counts.
+            (0..self.number).for_each(|over| drop(fs::remove_file(path(&self.stem, over))));
             let _ = fs::remove_file(&self.path);
         }
     }
@@ -81,7 +85,7 @@ pub(super) fn take(stem: &Path, length: Duration) -> io::Result<Result<Lease, Ho
                 let written = file.write_all(serde_json::to_string(&holder)?.as_bytes());
                 // An empty one, where there is no room, would keep others away.
                 written.inspect_err(|_| drop(fs::remove_file(&path)))?;
-                return Ok(Ok(Lease { path, holder }));
+                return Ok(Ok(Lease { stem: stem.to_owned(), number, path, holder }));
             }
             // Somebody was faster, and a file system may show it late.
             Err(error) if error.kind() == ErrorKind::AlreadyExists => sleep(Duration::from_millis(1)),
@@ -162,6 +166,7 @@ mod tests {
         killed.give_back();
         assert!(take(&folder.path().join("merge.lease"), HOUR).unwrap().is_err());
         next.give_back();
+        assert!(fs::read_dir(folder.path()).unwrap().next().is_none());
         // A torn file is somebody's for a time.
         fs::write(folder.path().join("merge.lease.7"), "{\"host\": ").unwrap();
         assert!(take(&folder.path().join("merge.lease"), HOUR).unwrap().is_err());

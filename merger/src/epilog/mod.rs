@@ -112,16 +112,20 @@ impl Drop for Epilog {
     }
 }
 
-/// Says in the folder that was named why there is nothing to merge.
+/// Says in the folder of a run that was named why there is nothing to merge, unless something was merged there.
 fn nothing_found(args: &MergeArgs, failure: &Failure) {
     let [home] = &args.inputs[..] else { return };
     if !home.is_dir() {
         return;
     }
     let is_trace = args.trace_order().is_ok_and(|order| order.is_some());
+    let path = home.join(status::name(is_trace));
+    if status::read(&path).is_some_and(|last| last.state != State::Failed) {
+        return;
+    }
     let mut status = Status::begin(Inputs::default(), options(args), now(), args.share);
     status.end(State::Failed, &failure.to_string(), None);
-    tell(&status, &home.join(status::name(is_trace)));
+    tell(&status, &path);
 }
 
 /// Merges with the same are the same.
@@ -167,21 +171,31 @@ fn absolute(path: &Path) -> PathBuf {
     std::path::absolute(path).unwrap_or_else(|_| path.to_owned())
 }
 
+/// Whether the merge that `args` ask for is there, with all inputs that are there.
+pub fn is_merged(args: &MergeArgs) -> bool {
+    let Ok(found) = find(&args.inputs) else { return false };
+    let is_trace = args.trace_order().is_ok_and(|order| order.is_some());
+    merged(args, &places(args, &found.home, is_trace), &Inputs::of_files(&found)).is_some()
+}
+
+/// The output of such a merge.
+fn merged(args: &MergeArgs, places: &[Place], inputs: &Inputs) -> Option<PathBuf> {
+    let options = options(args);
+    // Another output than that is another merge.
+    let is_wanted = |made: &PathBuf| args.output.as_ref().is_none_or(|wanted| absolute(wanted) == *made);
+    let of = |place: &Place| status::read(&place.status)?.into_output(inputs, &options).filter(is_wanted);
+    places.iter().find_map(of)
+}
+
 /// The lease and the first status of a merge, or why there is nothing to do. Who merges the same is waited for.
 fn take(args: &MergeArgs, found: &Found) -> Result<Result<Held, String>, Failure> {
     let places = places(args, &found.home, args.trace_order()?.is_some());
     let length = Duration::from_secs(args.lease.into());
     let until = Instant::now() + length;
     loop {
-        let inputs = Inputs::of(found.files.iter().map(|listed| listed.path.as_path()));
-        for place in &places {
-            let made = status::read(&place.status).and_then(|last| last.into_output(&inputs, &options(args)));
-            // Another output than that is another merge.
-            let is_wanted =
-                |made: &PathBuf| args.output.as_ref().is_none_or(|wanted| absolute(wanted) == *made);
-            if let Some(output) = made.filter(is_wanted) {
-                return Ok(Err(format!("{} has all that is there: nothing to merge", output.display())));
-            }
+        let inputs = Inputs::of_files(found);
+        if let Some(output) = merged(args, &places, &inputs) {
+            return Ok(Err(format!("{} has all that is there: nothing to merge", output.display())));
         }
         let mut cannot = None;
         let mut other = None;

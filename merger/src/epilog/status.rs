@@ -1,5 +1,6 @@
 //! What became of a merge: a small JSON file in the folder of the run.
 
+use crate::input::find::Found;
 use crate::output::share::Share;
 use serde::{Deserialize, Serialize};
 use std::fs::{self, File, OpenOptions};
@@ -66,8 +67,13 @@ pub struct Inputs {
 }
 
 impl Inputs {
+    /// Looks at the inputs that were found.
+    pub(super) fn of_files(found: &Found) -> Inputs {
+        Inputs::of(found.files.iter().map(|listed| listed.path.as_path()))
+    }
+
     /// Looks at files. One that is gone counts as empty.
-    pub(super) fn of<'a>(files: impl Iterator<Item = &'a Path>) -> Inputs {
+    fn of<'a>(files: impl Iterator<Item = &'a Path>) -> Inputs {
         let mut inputs = Inputs::default();
         for path in files {
             inputs.files += 1;

@@ -3,9 +3,10 @@
 use super::find::{SHARD_ENDING, find};
 use rpd_shard::Shard;
 use std::collections::BTreeSet;
+use std::fs;
 use std::path::PathBuf;
 use std::thread::sleep;
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime};
 
 /// Time between two looks.
 const LOOK_EVERY: Duration = Duration::from_millis(500);
@@ -31,12 +32,16 @@ impl std::fmt::Display for Missing {
     }
 }
 
-/// Waits until the shards of all ranks of the job are there and ended, at most so long. Says what was still missing, if
-/// something was.
+/// Waits until the shards of all ranks of the job are there and ended, at most so long, and not if nothing was written for as
+/// long. Says what was still missing, if something was.
 pub fn wait_for_shards(inputs: &[PathBuf], most: Duration) -> Option<String> {
+    let (first, newest) = missing(inputs)?;
+    if let Some(quiet) = newest.and_then(|newest| newest.elapsed().ok()).filter(|quiet| *quiet > most) {
+        return Some(format!("nothing was written for {} s, and {first}", quiet.as_secs()));
+    }
     let until = Instant::now() + most;
     loop {
-        let missing = missing(inputs)?;
+        let (missing, _) = missing(inputs)?;
         let left = until.saturating_duration_since(Instant::now());
         if left.is_zero() {
             return Some(format!("waited for {} s, and {missing}", most.as_secs()));
@@ -45,16 +50,19 @@ pub fn wait_for_shards(inputs: &[PathBuf], most: Duration) -> Option<String> {
     }
 }
 
-fn missing(inputs: &[PathBuf]) -> Option<Missing> {
-    let Ok(found) = find(inputs) else { return Some(Missing::All) };
+/// What is missing, and when the newest shard was written.
+fn missing(inputs: &[PathBuf]) -> Option<(Missing, Option<SystemTime>)> {
+    let Ok(found) = find(inputs) else { return Some((Missing::All, None)) };
     let is_shard = |path: &PathBuf| path.extension().is_some_and(|ending| ending == SHARD_ENDING);
     let paths: Vec<PathBuf> = found.files.into_iter().map(|listed| listed.path).collect();
     let shards: Vec<&PathBuf> = paths.iter().filter(|path| is_shard(path)).collect();
     if shards.is_empty() {
-        return paths.is_empty().then_some(Missing::All);
+        return paths.is_empty().then_some((Missing::All, None));
     }
     let (mut ranks, mut size, mut open) = (BTreeSet::new(), 0, 0);
+    let mut newest = None;
     for path in shards {
+        newest = newest.max(fs::metadata(path).and_then(|found| found.modified()).ok());
         // One that cannot be opened has no header yet.
         let Ok(shard) = Shard::open(path) else {
             open += 1;
@@ -70,9 +78,10 @@ fn missing(inputs: &[PathBuf]) -> Option<Missing> {
     // Who names single shards does not want those of the others.
     let wants_all = inputs.iter().any(|input| !input.is_file());
     let without = if wants_all { size.saturating_sub(ranks.len()) } else { 0 };
-    match (without, open) {
-        (0, 0) => None,
-        (0, open) => Some(Missing::Ends(open)),
-        (without, _) => Some(Missing::Ranks(without)),
-    }
+    let missing = match (without, open) {
+        (0, 0) => return None,
+        (0, open) => Missing::Ends(open),
+        (without, _) => Missing::Ranks(without),
+    };
+    Some((missing, newest))
 }

@@ -108,7 +108,12 @@ fn a_job_that_is_out_of_time_has_merged_what_is_there_under_slurm() {
     let Some(site) = Site::new("jobs out of time") else { return };
     let template = site.template("collect-and-merge.sbatch");
     let small = ["-N", "1", "--ntasks-per-node=2", "--time=1", "--signal=B:USR1@25", "--output=over.out"];
-    let mpi = [("RPD_SRUN_MPI", "none"), ("RPD_EPILOG_MERGE", "rpd-merge"), ("RPD_EPILOG_GRACE", "1")];
+    let mpi = [
+        ("RPD_SRUN_MPI", "none"),
+        ("RPD_EPILOG_MERGE", "rpd-merge"),
+        ("RPD_EPILOG_FORWARD", "1"),
+        ("RPD_EPILOG_GRACE", "1"),
+    ];
     let program = ticks("--ticks 100000 --counts over");
     let over = site.submit_with(&mpi, &words(&[&small[..], &[template.as_str()]].concat(), &program));
     // All ranks are warned.

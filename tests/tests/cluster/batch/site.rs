@@ -75,6 +75,8 @@ fn a_site_merges_for_who_asks_and_clears_its_nodes_under_slurm() {
     // Slurm starts the epilog of the controller behind the job.
     std::thread::sleep(std::time::Duration::from_secs(2));
     assert!(!site.run(says_nothing).join("merge.status").exists());
+    let merges = site.user(&["squeue", "--noheader", "--states=all", "--name=rpd-merge", "--format=%i"]);
+    assert_eq!(merges.run().success().stdout.lines().count(), 2, "one for each job that asks");
 
     let mut left: Vec<String> = fs::read_dir(site.scratch())
         .unwrap()
