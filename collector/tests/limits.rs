@@ -142,7 +142,7 @@ fn files_are_private_or_the_group_may_read_them() {
 fn what_is_shared_is_so_whatever_the_umask_and_also_if_the_log_came_first() {
     let Some(bench) = Bench::new() else { return };
     for size in ["1G", "much"] {
-        let shell = format!("umask 077; export RPD_MAX_SIZE={size}; exec \"$@\"");
+        let shell = format!("umask 077; export RANK=0 WORLD_SIZE=1 RPD_MAX_SIZE={size}; exec \"$@\"");
         let output = run(&mut collect_in(&bench, &shell, &["--share", "group", "--ask-merge", "--", "true"]));
         assert!(output.status.success(), "{output:?}");
         let mode = |path: &str| bench.path(path).metadata().unwrap().permissions().mode() & 0o777;

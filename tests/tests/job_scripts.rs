@@ -140,7 +140,7 @@ fn a_template_runs_its_program_without_the_script_that_merges() {
     let runs = "while [[ $1 == -* ]]; do shift; done\nexec \"$@\"";
     stage.program("bin/srun", runs);
     // A wrapper of the site's own.
-    stage.program("bin/rpd-collect", &format!("shift\n{runs}"));
+    stage.program("bin/rpd-collect", "while [ \"$1\" != -- ]; do shift; done\nshift\nexec \"$@\"");
     stage.program("bin/torchrun", runs);
     let path = format!("{}:/usr/bin:/bin", stage.path("bin").display());
     for name in ["collect-and-merge.sbatch", "torchrun.sbatch", "array.sbatch", "collect.sbatch"] {

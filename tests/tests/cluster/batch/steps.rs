@@ -92,6 +92,14 @@ fn a_job_is_merged_while_it_runs_and_warned_without_an_end_under_slurm() {
         handles.join(" ")
     );
     let job = site.submit(&[&site.script("runs", &script)]);
+    // A script of its own kind, with a function that has the step: only the script is warned, and it merges.
+    let script = format!(
+        "#SBATCH -n 1 --output=script.out\nset -euo pipefail\n\
+         . \"$(dirname \"$(command -v rpd-collect)\")/../share/rpd/slurm/rpd-epilog.sh\"\n\
+         steps() {{ srun --mpi=none rpd-collect -- {} & wait $!; }}\nrpd_run steps\n",
+        ticks("--ticks 1000 --counts script").join(" ")
+    );
+    let of_script = site.submit(&[&site.script("script", &script)]);
     site.has_counted("runs", 2, 200);
     let before = [0, 1].map(|rank| site.counted("runs", rank));
     let _ = site.user(&["scancel", "--signal=USR1", &format!("{job}.0")]).run().success();
@@ -104,6 +112,16 @@ fn a_job_is_merged_while_it_runs_and_warned_without_an_end_under_slurm() {
         let found = ticks_of(&database, rank as u32);
         assert!((before[rank]..1500).contains(&found), "{found} of {before:?}\n{outcome}");
     }
+    site.has_counted("script", 1, 100);
+    let before = site.counted("script", 0);
+    let _ = site.user(&["scancel", "--batch", "--signal=USR1", &of_script.to_string()]).run().success();
+    let run = site.run(of_script);
+    until("a merge of the script", || run.join("trace.db").exists().then_some(()));
+    // What was recorded a second before is on the disk.
+    let found = ticks_of(&run.join("trace.db"), 0);
+    assert!((before - 250..1000).contains(&found), "{found} of {before}");
+    site.completed(of_script);
+    assert_eq!(ticks_of(&run.join("trace.db"), 0), 1000, "{}", site.printed());
     site.completed(job);
     assert_eq!(site.printed().matches("heard").count(), 2, "{}", site.printed());
     assert_eq!(ranks(&site, &site.run(job)), [(0, 1500), (1, 1500)]);

@@ -1,6 +1,6 @@
 //! The scripts that users submit, and one of their own.
 
-use super::{Site, assert_status, assert_training, status, train, words};
+use super::{Site, assert_status, assert_training, status, ticks, ticks_of, train, words};
 use rpd_tests::harness::Database;
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -53,6 +53,10 @@ fn sixteen_ranks_are_collected_and_merged_in_one_job_an_array_and_a_job_behind_i
     let training = train(7, &work.join("two"));
     let options = ["-N", "4", "--ntasks-per-node=1", "--output=two.out", &template];
     let [two, behind] = site.submit_both(&[], &words(&options, &training));
+    // One merge job for all tasks of an array.
+    let options = ["-N", "1", "--ntasks-per-node=1", "--array=3-4", "--output=tasks-%a.out", &template];
+    let [tasks, behind_tasks] =
+        site.submit_both(&[("RPD_SRUN_MPI", "none")], &words(&options, &ticks("--ticks 20")));
 
     site.completed(both);
     assert_training(&site.run(both).join("trace.db"), &work.join("both"), 16, 10);
@@ -83,6 +87,15 @@ fn sixteen_ranks_are_collected_and_merged_in_one_job_an_array_and_a_job_behind_i
     site.completed(behind);
     assert_training(&site.run(two).join("trace.db"), &work.join("two"), 4, 7);
     assert_status(&site.run(two), "done", "all that was recorded");
+    site.completed(behind_tasks);
+    for task in [3, 4] {
+        let facts = site.facts(&format!("{tasks}_{task}"));
+        let run = site.run(facts["JobId"].parse().unwrap());
+        assert_eq!(ticks_of(&run.join("trace.db"), 0), 20, "{}", site.printed());
+        assert_status(&run, "done", "all that was recorded");
+    }
+    let nobodys = site.submit(&[&site.template("merge.sbatch"), "99999"]);
+    assert_eq!(site.ended(nobodys).code, "4:0");
     // Once more is once too often.
     let again = site.user(&[&site.template("rpd-epilog.sh")]).arg(site.run(two)).run().success();
     assert!(again.stderr.contains("nothing to merge"), "{again}");
