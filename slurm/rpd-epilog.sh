@@ -139,13 +139,15 @@ rpd_number() {
 
 # Seconds until the job's time is over, if Slurm says so, less some to end in good order.
 rpd_left() {
-    local most=$1 left end=${SLURM_JOB_END_TIME:-}
+    local most=$1 left job told end=${SLURM_JOB_END_TIME:-}
     # Slurm before 23.02 does not say it by itself.
     if [ -z "$end" ] && [ -n "${SLURM_JOB_ID:-}" ]; then
-        end=$(timeout 10 squeue --noheader --jobs="$SLURM_JOB_ID" --format=%e 2>/dev/null) || end=
-        case $end in
-        [0-9]*T*:*) end=$(date -d "${end%%[!0-9T:-]*}" +%s 2>/dev/null) || end= ;;
-        esac
+        while IFS=' ' read -r job told; do
+            # An array has the number of its last task.
+            case $job,$told in
+            "$SLURM_JOB_ID",[0-9]*T*:*) end=$(date -d "$told" +%s 2>/dev/null) || end= ;;
+            esac
+        done < <(timeout 10 squeue --noheader --jobs="$SLURM_JOB_ID" --format='%A %e' 2>/dev/null)
     fi
     case $end in
     '' | *[!0-9]*) ;;

@@ -93,7 +93,11 @@ fn the_time_that_a_job_has_bounds_its_merge() {
     let stage = Stage::new();
     fs::create_dir_all(stage.path("rpd-out/4711.0")).unwrap();
     let merge = stage.program("merge", &format!("echo \"$@\" >'{}'", stage.path("called").display()));
-    stage.program("bin/squeue", "date -d '+100 seconds' +%Y-%m-%dT%H:%M:%S");
+    // The last task of an array has its number, too: another task is over.
+    stage.program(
+        "bin/squeue",
+        "date +'4710 %Y-%m-%dT%H:%M:%S'\ndate -d '+100 seconds' +'4711 %Y-%m-%dT%H:%M:%S'\ndate +'4712 %Y-%m-%dT%H:%M:%S'",
+    );
     let path = format!("{}:/usr/bin:/bin", stage.path("bin").display());
     let job = stage.job("rpd_run true").env("RPD_EPILOG_MERGE", merge).env("PATH", path);
     let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap().as_secs();
