@@ -89,7 +89,7 @@ fn sixteen_ranks_are_collected_and_merged_in_one_job_an_array_and_a_job_behind_i
     assert_status(&site.run(two), "done", "all that was recorded");
     site.completed(behind_tasks);
     for task in [3, 4] {
-        let facts = site.facts(&format!("{tasks}_{task}"));
+        let facts = site.facts(format!("{tasks}_{task}"));
         let run = site.run(facts["JobId"].parse().unwrap());
         assert_eq!(ticks_of(&run.join("trace.db"), 0), 20, "{}", site.printed());
         assert_status(&run, "done", "all that was recorded");
