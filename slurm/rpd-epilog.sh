@@ -64,7 +64,7 @@ rpd_runs() {
     # The script that sourced this may have turned them off.
     set +f
     shopt -u failglob
-    local root job run
+    local GLOBIGNORE='' root job run
     root=$(rpd_root) job=$(rpd_job)
     for run in "$root/$job".* "$root"/*/"slurm-job.$job"; do
         run=${run%/slurm-job."$job"}
@@ -73,6 +73,8 @@ rpd_runs() {
     # A task of an array is a job of its own, and asks for its own runs alone.
     if [ -z "${rpd_named:-}" ]; then return 0; fi
     for run in "$root"/*/"slurm-array.$job" "$root"/*/"slurm-array.${job}_"*; do
+        # The last task has the number of the array, and was found above.
+        case $run in "$root/$job".*) continue ;; esac
         if [ -f "$run" ]; then printf '%s\0' "${run%/slurm-array.*}"; fi
     done
 }
@@ -147,13 +149,17 @@ rpd_left() {
             case $job,$told in
             "$SLURM_JOB_ID",[0-9]*T*:*) end=$(date -d "$told" +%s 2>/dev/null) || end= ;;
             esac
-        done < <(timeout 10 squeue --noheader --jobs="$SLURM_JOB_ID" --format='%A %e' 2>/dev/null)
+        done < <(SLURM_TIME_FORMAT=standard timeout 5 squeue --noheader --jobs="$SLURM_JOB_ID" --format='%A %e' 2>/dev/null || true)
     fi
     case $end in
     '' | *[!0-9]*) ;;
     *)
-        left=$((end - $(date +%s) - 15))
-        if [ "$left" -lt "$most" ]; then most=$left; fi
+        left=$((end - $(date +%s)))
+        # Past it, the site lets jobs go on.
+        if [ "$left" -gt 0 ]; then
+            left=$((left > 20 ? left - 15 : 5))
+            if [ "$left" -lt "$most" ]; then most=$left; fi
+        fi
         ;;
     esac
     echo "$most"
@@ -203,27 +209,42 @@ rpd_warned() {
         kill -USR1 "$rpd_child" 2>/dev/null || true
         sleep "$(rpd_number "${RPD_EPILOG_GRACE:-}" 5)" || true
     fi
-    rpd_epilog "$(rpd_left "$(rpd_number "${RPD_EPILOG_SECONDS:-}" 1500)")"
+    # A message that finds no room on the disk ends no job.
+    rpd_epilog "$(rpd_left "$(rpd_number "${RPD_EPILOG_SECONDS:-}" 1500)")" || true
+}
+
+# The last merge before everything is killed: in one process, here; the database alone.
+rpd_last() {
+    RPD_EPILOG_MERGE=rpd-merge RPD_EPILOG_SPLIT=0
+    export RPD_MERGE_WAIT=0
+    rpd_epilog "$1" || true
 }
 
 # The job is cancelled or out of time: everything dies soon, and no step can be started any more.
 rpd_cancelled() {
     trap '' TERM
-    local end left
+    local last end left
     # KILL follows after 30 s, or what the site has for that.
-    end=$((SECONDS + $(rpd_number "${RPD_EPILOG_LAST_SECONDS:-}" 25)))
+    last=$(rpd_number "${RPD_EPILOG_LAST_SECONDS:-}" 25)
+    end=$((SECONDS + last))
     if [ -n "${rpd_child:-}" ]; then
         kill -TERM "$rpd_child" 2>/dev/null || true
-        wait "$rpd_child" 2>/dev/null || true
+        # One that does not end, or takes its time, has most of it; what there is is merged in the rest.
+        while kill -0 "$rpd_child" 2>/dev/null && [ $((end - SECONDS)) -gt $((last * 2 / 5)) ]; do sleep 0.1 || true; done
     fi
     trap - EXIT
     left=$((end - SECONDS))
-    # One process, here; the database alone.
-    RPD_EPILOG_MERGE=rpd-merge RPD_EPILOG_SPLIT=0
-    export RPD_MERGE_WAIT=0
-    rpd_epilog "$((left > 1 ? left : 1))"
+    rpd_last "$((left > 1 ? left : 1))"
     trap - TERM
     kill -TERM $$
+}
+
+# The same when the program had ended before: its status stays.
+rpd_cancelled_late() {
+    trap '' TERM
+    trap - EXIT
+    rpd_last "$(rpd_number "${RPD_EPILOG_LAST_SECONDS:-}" 25)"
+    exit "$1"
 }
 
 rpd_ended() {
@@ -231,7 +252,7 @@ rpd_ended() {
     # The program has ended: nothing that comes now is for it, nor changes how it ended.
     trap '' USR1
     # shellcheck disable=SC2064  # the status of now
-    trap "exit $status" TERM
+    trap "rpd_cancelled_late $status" TERM
     trap - EXIT
     rpd_epilog "$(rpd_left "$(rpd_number "${RPD_EPILOG_SECONDS:-}" 1500)")" || true
     exit "$status"
@@ -255,6 +276,8 @@ elif [ "${1:-}" = --job ]; then
         exit 2
     fi
     RPD_JOB_ID=$2 rpd_named=1
+    # The site merges what asked for it, and nothing else that has its number.
+    if [ -n "${RPD_EPILOG_TASK:-}" ]; then rpd_named=; fi
     rpd_epilog "$(rpd_left "$(rpd_number "${RPD_EPILOG_SECONDS:-}" 1500)")"
     exit "${rpd_worst:-0}"
 elif [ $# -gt 0 ]; then

@@ -13,11 +13,19 @@ if [ $# -eq 0 ] || [ "$1" = -h ] || [ "$1" = --help ]; then
     exit 2
 fi
 IFS=$' \t\n' read -ra more <<<"${RPD_MERGE_SBATCH:-}"
-submitted=$(sbatch --parsable "$@")
+status=0
+# With --wait that is the status of the job.
+submitted=$(sbatch --parsable "$@") || status=$?
+# A wrapper of the site may say something in front of it.
+submitted=${submitted##*$'\n'}
 job=${submitted%%;*}
 case $job in
 # Nothing was submitted, as with --test-only: sbatch has said why.
-'' | *[!0-9]*) exit 0 ;;
+'') exit "$status" ;;
+*[!0-9]*)
+    echo "submit-with-merge.sh: sbatch printed no number, and nothing merges the job: $submitted" >&2
+    exit 1
+    ;;
 esac
 # On another cluster.
 if [ "$submitted" != "$job" ]; then more+=(--clusters="${submitted#*;}"); fi
@@ -25,4 +33,6 @@ merge=$(sbatch --parsable --dependency="afterany:$job" ${more[@]+"${more[@]}"} "
     echo "submit-with-merge.sh: job $job was submitted; its merge was not: sbatch --dependency=afterany:$job $here/merge.sbatch $job" >&2
     exit 1
 }
+merge=${merge##*$'\n'}
 echo "job $job, merged by job ${merge%%;*}"
+exit "$status"

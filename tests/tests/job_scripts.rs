@@ -64,6 +64,12 @@ fn a_program_has_its_input_its_signals_and_its_status() {
     let warned = |program: &str| stage.job(&format!("(sleep 0.3; kill -USR1 $$) &\n{program}"));
     ended_with(&warned("rpd_run sh -c 'sleep 0.6; exit 6'").run(), 6);
     ended_with(&warned("mine() { sleep 0.6 & wait; return 8; }\nrpd_run mine").run(), 8);
+    // Nor does a message that finds no room.
+    let full = format!("exec 2>/dev/full\n{}", "rpd_run sh -c 'sleep 0.6; exit 6'");
+    ended_with(&warned(&full).run(), 6);
+    // Nor a trap of the user's own, whatever is missing.
+    let strict = "set -E\ntrap 'kill $$' ERR\nrpd_run sh -c 'sleep 0.6'";
+    ended_with(&warned(strict).run(), 0);
     // Who wants it hears it.
     let handles = "trap 'echo heard' USR1; sleep 0.6 & wait; wait; exit 5";
     let outcome = warned(&format!("rpd_run bash -c \"{handles}\""));
@@ -114,6 +120,27 @@ fn the_time_that_a_job_has_bounds_its_merge() {
 }
 
 #[test]
+fn a_cancelled_job_is_merged_also_if_its_program_does_not_end_or_ended_before() {
+    let stage = Stage::new();
+    fs::create_dir_all(stage.path("rpd-out/4711.0")).unwrap();
+    let slow = format!("echo merged >>'{}'\nsleep 0.5", stage.path("called").display());
+    let slow = stage.program("slow", &slow);
+    stage.program("rpd-merge", &format!("echo last >>'{}'", stage.path("called").display()));
+    let path = format!("{}:/usr/bin:/bin", stage.0.path().display());
+    let job = |text: &str| {
+        let job = stage.job(&format!("(sleep 0.5; kill -TERM $$) &\n{text}")).env("PATH", &path);
+        job.env("RPD_EPILOG_MERGE", &slow).env("RPD_EPILOG_LAST_SECONDS", "2")
+    };
+    let outcome = job("rpd_run bash -c \"trap '' TERM; sleep 3\"").run();
+    assert_eq!((outcome.code(), stage.text("called").as_str()), (None, "last\n"), "{outcome}");
+    fs::remove_file(stage.path("called")).unwrap();
+    // In the middle of the merge: that of rpd-merge is made once more, in time, and the status stays.
+    let outcome = job("sleep 0.2; rpd_run sh -c 'exit 7'").run();
+    ended_with(&outcome, 7);
+    assert_eq!(stage.text("called"), "merged\nlast\n", "{outcome}");
+}
+
+#[test]
 fn tasks_of_an_array_are_found_by_its_number_or_theirs() {
     let stage = Stage::new();
     for (run, task) in [("4712.0", 1), ("4711.0", 2)] {
@@ -136,6 +163,10 @@ fn tasks_of_an_array_are_found_by_its_number_or_theirs() {
     assert_eq!(merged("4711"), (Some(0), vec!["4711.0".to_owned(), "4712.0".to_owned()]));
     assert_eq!(merged("4711_1"), (Some(0), vec!["4712.0".to_owned()]));
     assert_eq!(merged("4711_3").0, Some(4));
+    // The site merges what has asked for it.
+    let own = Job::new(script("rpd-epilog.sh")).args(["--job", "4711"]).folder(stage.0.path());
+    let own = own.env("RPD_EPILOG_MERGE", &merge).env("RPD_EPILOG_TASK", "1").run().success();
+    assert!(own.stderr.contains("/4711.0") && !own.stderr.contains("/4712.0"), "{own}");
 }
 
 #[test]
@@ -297,6 +328,14 @@ fn a_merge_that_cannot_be_submitted_leaves_the_jobs_number() {
     ended_with(&outcome, 0);
     assert!(outcome.stderr.contains("--dependency=afterany:17 --clusters=big"), "{outcome}");
     assert_eq!(outcome.stdout, "job 17, merged by job 18\n");
+    // A job that was waited for, and a wrapper that says more.
+    stage.program("bin/sbatch", "case \"$*\" in *merge.sbatch*) echo 18 ;; *) echo 17; exit 7 ;; esac");
+    ended_with(&submit(&["--wait", "job.sh"]), 7);
+    stage.program(
+        "bin/sbatch",
+        "echo 'be nice'\ncase \"$*\" in *merge.sbatch*) echo 18 ;; *) echo 17 ;; esac",
+    );
+    assert_eq!(submit(&["job.sh"]).stdout, "job 17, merged by job 18\n");
 }
 
 #[test]

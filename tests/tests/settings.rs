@@ -1,6 +1,7 @@
 //! Options from presets, files, variables and the site, by the programs as they are built.
 
-use rpd_tests::harness::{Database, Job, binary, python, repository, rpd_merge};
+use rpd_tests::harness::{Database, Job, RunFolder, binary, python, repository, rpd_merge};
+use rpd_tests::synthetic::SyntheticRun;
 use std::fs;
 use std::path::{Path, PathBuf};
 use tempfile::TempDir;
@@ -156,6 +157,10 @@ fn the_list_of_options_is_whole_and_each_may_be_said_as_it_stands() {
         let missing: Vec<&str> = of_program.map(|(key, _)| key).filter(|key| !words.contains(key)).collect();
         assert!(missing.is_empty(), "{missing:?} of {name}");
     }
+    let run = RunFolder::new(&SyntheticRun::default());
+    let merge = prefix.program("rpd-merge").args(["--config", "./all.toml", "--epilog"]).arg(&run.path);
+    let _ = merge.run().success();
+    assert!(run.path.join("trace.db").is_file());
 }
 
 #[test]
@@ -199,6 +204,24 @@ fn what_nobody_typed_stops_no_job_whatever_it_says() {
     let shown = merge().arg("--print-config").run().success();
     assert!(shown.stdout.contains("dry-run = true") && !shown.stdout.contains("\nverify = true"), "{shown}");
     assert!(shown.stderr.contains("--verify") && shown.stderr.contains("left out"), "{shown}");
+    // What is said of traces is for traces, and of two ways to split one counts.
+    let run = RunFolder::new(&SyntheticRun::default());
+    let prefix = Prefix::new("[merge]\nmax-file-size = \"2GiB\"\nsplit-by-size = \"1M\"\n");
+    let merge = |words: &[&str], output: &str| {
+        let merge = prefix.program("rpd-merge").args(words).arg("-o").arg(run.beside(output));
+        merge.arg(&run.path).run().success()
+    };
+    let _ = merge(&["--format", "rocpd"], "a.db");
+    assert!(run.beside("a.db").is_file());
+    let _ = merge(&["--split-by-time", "2"], "split");
+    let prefix = Prefix::new("[merge]\nverify = true\nformat = \"rpd\"\nwindow = \"1..2\"\n");
+    let merge = |words: &[&str], output: &str| {
+        let merge = prefix.program("rpd-merge").args(words).arg("-o").arg(run.beside(output));
+        merge.arg(&run.path).run().success()
+    };
+    let _ = merge(&[], "b.rpd");
+    let _ = merge(&["--split-by-time", "2"], "again");
+    assert!(run.beside("again").is_dir());
 }
 
 #[test]

@@ -55,7 +55,9 @@ impl Options {
         // What only asks runs nothing.
         let mut ours = arguments.iter().take_while(|word| *word != "--");
         let asks = ours.any(|word| word == "--print-config");
-        let command = if asks { command.mut_arg("command", |arg| arg.required(false)) } else { command };
+        let mut command = if asks { command.mut_arg("command", |arg| arg.required(false)) } else { command };
+        // Only then groups of options have their members.
+        command.build();
         let matches = command.clone().get_matches_from(arguments);
         let typed = read(&matches);
         let program = Program {
@@ -94,24 +96,19 @@ impl Options {
 /// What does not go together ends the call only if it was typed: else the job runs, with as much of it as goes.
 fn together(mut options: Options, settings: &Layered, warnings: &mut Vec<String>) -> Options {
     let Err(error) = options.check() else { return options };
-    match (settings.origin(BACKEND), settings.origin(TRACE)) {
-        (Origin::Typed, Origin::Typed | Origin::Default) => return options,
-        // What is typed counts.
-        (backend, Origin::Typed) if !matches!(backend, Origin::Locked(..)) => {
-            warnings.push(format!("warning: --{BACKEND}, as {backend} says: {error}; the default is used"));
-            options.backend = None;
-        }
-        (backend, trace) => {
-            let mut less = options.trace.clone().unwrap_or_default();
-            if let Some(choice) = &options.backend {
-                less.library = choice.beside(&less.library);
-            }
-            warnings.push(format!(
-                "warning: --{BACKEND} ({backend}) and --{TRACE} ({trace}): {error}; native leaves it to the profiler"
-            ));
-            options.trace = Some(less);
-        }
+    let (backend, trace) = (settings.origin(BACKEND), settings.origin(TRACE));
+    if *backend == Origin::Typed && matches!(trace, Origin::Typed | Origin::Default) {
+        return options;
     }
+    // It is recorded either way.
+    let mut less = options.trace.clone().unwrap_or_default();
+    if let Some(choice) = &options.backend {
+        less.library = choice.beside(&less.library);
+    }
+    warnings.push(format!(
+        "warning: --{BACKEND} ({backend}) and --{TRACE} ({trace}): {error}; native leaves it to the profiler"
+    ));
+    options.trace = Some(less);
     options
 }
 

@@ -254,7 +254,6 @@ impl Options {
     pub fn or_variables(self, variable: impl Fn(&str) -> Option<OsString>) -> (Options, Vec<String>) {
         let set = &|name: &str| variable(name).filter(|value| !value.is_empty());
         let mut warnings = Vec::new();
-        let is_typed = self.backend.is_some();
         let options = Options {
             output: self
                 .output
@@ -293,12 +292,6 @@ impl Options {
             print_config: self.print_config,
             command: self.command,
         };
-        let mut options = options;
-        // The same as above: what was not typed stops no job.
-        if !is_typed && let Err(error) = options.check() {
-            warnings.push(format!("warning: RPD_BACKEND: {error}; the default is used"));
-            options.backend = None;
-        }
         (options, warnings)
     }
 

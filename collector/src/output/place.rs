@@ -166,7 +166,9 @@ pub(crate) fn make_run_folder(folder: &Path, share_group: bool) -> io::Result<()
     // The user's word counts before the umask. Other ranks make the same folders: who is too late to
     // make one may be too early to find it shared, but it will be.
     for made in new.into_iter().filter(|_| share_group) {
-        let _ = std::fs::set_permissions(made, Permissions::from_mode(mode));
+        // Files go on to belong to the group of the folder, where that is so.
+        let inherited = made.metadata().map_or(0, |found| found.permissions().mode() & 0o2000);
+        let _ = std::fs::set_permissions(made, Permissions::from_mode(mode | inherited));
     }
     crate::log::note_folder();
     Ok(())

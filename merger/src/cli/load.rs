@@ -1,9 +1,10 @@
 //! The options of a call: what is typed, variables of the environment, and files.
 
-use super::Cli;
+use super::trace::SPLITS;
+use super::{Cli, Layout, MergeArgs};
 use crate::failure::Exit;
 use clap::{CommandFactory, FromArgMatches};
-use rpd_configs::{Layered, Program, site_file};
+use rpd_configs::{Layered, Origin, Program, site_file};
 use std::ffi::{OsStr, OsString};
 use std::io::Write;
 
@@ -36,7 +37,9 @@ impl Call {
     /// Reads the options. A mistake in them or in a file that is named ends the process, as do `--help` and
     /// `--version`.
     pub fn load(arguments: impl Iterator<Item = OsString>) -> Call {
-        let command = Cli::command();
+        let mut command = Cli::command();
+        // Only then groups of options have their members.
+        command.build();
         let matches = command.clone().get_matches_from(arguments);
         let typed = Cli::from_arg_matches(&matches).unwrap_or_else(|error| error.exit());
         if typed.command.is_some() {
@@ -76,6 +79,8 @@ impl Call {
                 settings.locked().for_each(|locked| eprintln!("note: --{} is {}", locked.key, locked.origin));
                 error.exit()
             });
+        let mut cli = cli;
+        together(&mut cli.merge, &settings, &mut warnings);
         Call { cli, warnings, settings: Some(settings) }
     }
 
@@ -86,6 +91,40 @@ impl Call {
         match std::io::stdout().write_all(settings.show(TABLE).as_bytes()) {
             Ok(()) => Some(Exit::Ok),
             Err(_) => Some(Exit::Output),
+        }
+    }
+}
+
+/// Options of traces in a file are for calls that draw, and no fault of those that do not; and a format in a file is none of calls that
+/// split. What was typed is left as it is.
+fn together(args: &mut MergeArgs, settings: &Layered, warnings: &mut Vec<String>) {
+    let is_typed = |key: &str| *settings.origin(key) == Origin::Typed;
+    if args.trace_order().is_ok() {
+        return;
+    }
+    if !is_typed("format") && (args.trace.is_opened() || SPLITS.iter().any(|key| is_typed(key))) {
+        let origin = settings.origin("format");
+        warnings.push(format!("warning: --format ({origin}) is left out: what is typed is for a trace"));
+        args.format = None;
+    }
+    if args.trace_order().is_err() {
+        for key in SPLITS.iter().filter(|key| *settings.origin(key) != Origin::Default && !is_typed(key)) {
+            let origin = settings.origin(key);
+            warnings.push(format!("warning: --{key} ({origin}) is left out: this is no trace"));
+        }
+        args.trace.leave_out(is_typed);
+    }
+    // These are for databases, and a trace is wanted.
+    let of_databases = [("verify", args.verify), ("layout", args.layout != Layout::default())];
+    for (key, _) in of_databases.into_iter().filter(|(key, given)| *given && !is_typed(key)) {
+        if args.trace_order().is_ok() {
+            return;
+        }
+        warnings
+            .push(format!("warning: --{key} ({}) is left out: it is for databases", settings.origin(key)));
+        match key {
+            "verify" => args.verify = false,
+            _ => args.layout = Layout::default(),
         }
     }
 }

@@ -204,7 +204,34 @@ impl MergeArgs {
     }
 }
 
+/// Options that cut a trace.
+pub(super) const SPLITS: [&str; 4] = ["split-by-time", "split-by-events", "split-by-size", "split"];
+
 impl TraceArgs {
+    /// Whether a viewer is wanted.
+    pub(super) fn is_opened(&self) -> bool {
+        self.opener().is_some()
+    }
+
+    /// Forgets what nobody typed of what is drawn.
+    pub(super) fn leave_out(&mut self, is_typed: impl Fn(&str) -> bool) {
+        fn forget<T: Default>(is_typed: bool, option: &mut T) {
+            if !is_typed {
+                *option = T::default();
+            }
+        }
+        forget(is_typed("split-by-time"), &mut self.split_by_time);
+        forget(is_typed("split-by-events"), &mut self.split_by_events);
+        forget(is_typed("split-by-size"), &mut self.split_by_size);
+        forget(is_typed("split"), &mut self.split);
+        forget(is_typed("window"), &mut self.window);
+        forget(is_typed("ranks"), &mut self.ranks);
+        forget(is_typed("exclude"), &mut self.exclude);
+        forget(is_typed("no-annotations"), &mut self.no_annotations);
+        forget(is_typed("group-by-queue"), &mut self.group_by_queue);
+        forget(is_typed("max-file-size"), &mut self.max_file_size);
+    }
+
     fn selection(&self) -> Selection {
         let ranges =
             |chosen: &ranks::Selection| chosen.ranks.iter().map(|&(first, last)| first..=last).collect();

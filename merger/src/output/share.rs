@@ -1,7 +1,7 @@
 //! Who may read an output.
 
 use clap::ValueEnum;
-use std::fs::{Permissions, set_permissions};
+use std::fs::{self, Permissions};
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
@@ -24,12 +24,14 @@ impl Share {
 
     /// The same for a folder.
     pub fn folder(self, made: &Path) {
-        self.apply(made, 0o750);
+        // Files go on to belong to the group of the folder, where that is so.
+        let inherited = fs::metadata(made).map_or(0, |found| found.permissions().mode() & 0o2000);
+        self.apply(made, 0o750 | inherited);
     }
 
     fn apply(self, made: &Path, mode: u32) {
         if self == Share::Group
-            && let Err(error) = set_permissions(made, Permissions::from_mode(mode))
+            && let Err(error) = fs::set_permissions(made, Permissions::from_mode(mode))
         {
             eprintln!("warning: {} is for you alone: {error}", made.display());
         }
