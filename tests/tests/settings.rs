@@ -226,6 +226,8 @@ fn what_nobody_typed_stops_no_job_whatever_it_says() {
 
 #[test]
 fn what_does_not_go_together_with_a_lock_names_it() {
+    let prefix = Prefix::new("[merge]\nformat = \"rocpd\"\nlocked = [\"format\"]\n");
+    assert_eq!(prefix.program("rpd-merge").args(["--split-by-time", "2"]).run().code(), Some(2));
     let prefix = Prefix::new("[merge]\nverify = true\nlocked = [\"verify\"]\n");
     let outcome = prefix.program("rpd-merge").arg("--dry-run").run();
     assert_eq!(outcome.code(), Some(2), "{outcome}");

@@ -102,7 +102,9 @@ fn together(args: &mut MergeArgs, settings: &Layered, warnings: &mut Vec<String>
     if args.trace_order().is_ok() {
         return;
     }
-    if !is_typed("format") && (args.trace.is_opened() || SPLITS.iter().any(|key| is_typed(key))) {
+    let is_locked = matches!(settings.origin("format"), Origin::Locked(..));
+    if !is_typed("format") && !is_locked && (args.trace.is_opened() || SPLITS.iter().any(|key| is_typed(key)))
+    {
         let origin = settings.origin("format");
         warnings.push(format!("warning: --format ({origin}) is left out: what is typed is for a trace"));
         args.format = None;
