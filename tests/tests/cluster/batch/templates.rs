@@ -30,8 +30,6 @@ fn traces(folder: &Path) -> usize {
 fn sixteen_ranks_are_collected_and_merged_in_one_job_an_array_and_a_job_behind_it_under_slurm() {
     let Some(site) = Site::new("batch jobs") else { return };
     let work = site.work();
-    // Open MPI clears its folder on a node when a job ends, also below another job of the same user that begins there.
-    let alone = ("SBATCH_EXCLUSIVE", "exclusive");
     let both = site.script(
         "both.sh",
         &format!(
@@ -42,23 +40,23 @@ fn sixteen_ranks_are_collected_and_merged_in_one_job_an_array_and_a_job_behind_i
             train(10, &work.join("both")).join(" ")
         ),
     );
-    let both = site.submit_with(&[alone], &[&both]);
+    let both = site.submit(&[&both]);
     let template = site.template("collect-and-merge.sbatch");
     let options = ["-N", "2", "--ntasks-per-node=2", "--output=one.out", &template];
     let training = train(8, &work.join("one"));
-    let one = site.submit_with(&[alone, ("RPD_EPILOG_SPLIT", "3")], &words(&options, &training));
+    let one = site.submit_with(&[("RPD_EPILOG_SPLIT", "3")], &words(&options, &training));
     let template = site.template("array.sbatch");
     let of_task = train(5, &work.join("array-${SLURM_ARRAY_TASK_ID}")).join(" ");
     let options = ["-n", "2", "--array=0-1", "--output=array-%a.out", &template, "bash", "-c"];
-    let array = site.submit_with(&[alone], &words(&options, &[format!("exec {of_task}")]));
+    let array = site.submit(&words(&options, &[format!("exec {of_task}")]));
     let template = site.template("collect.sbatch");
     let training = train(7, &work.join("two"));
     let options = ["-N", "4", "--ntasks-per-node=1", "--output=two.out", &template];
-    let [two, behind] = site.submit_both(&[alone], &words(&options, &training));
+    let [two, behind] = site.submit_both(&[], &words(&options, &training));
     // One merge job for all tasks of an array.
     let options = ["-N", "1", "--ntasks-per-node=1", "--array=3-4", "--output=tasks-%a.out", &template];
     let [tasks, behind_tasks] =
-        site.submit_both(&[alone, ("RPD_EPILOG_MERGE", "rpd-merge")], &words(&options, &ticks("--ticks 20")));
+        site.submit_both(&[("RPD_SRUN_MPI", "none")], &words(&options, &ticks("--ticks 20")));
 
     site.completed(both);
     assert_training(&site.run(both).join("trace.db"), &work.join("both"), 16, 10);
