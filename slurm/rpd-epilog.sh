@@ -75,6 +75,7 @@ rpd_runs() {
     for run in "$root"/*/"slurm-array.$job" "$root"/*/"slurm-array.${job}_"*; do
         # The last task has the number of the array, and was found above.
         case $run in "$root/$job".*) continue ;; esac
+        if [ -f "${run%/*}/slurm-job.$job" ]; then continue; fi
         if [ -f "$run" ]; then printf '%s\0' "${run%/slurm-array.*}"; fi
     done
 }
@@ -134,9 +135,9 @@ rpd_try() {
     timeout --kill-after=5 "$((left + 5))" "${merge[@]}" --epilog --lease "$left" "${more[@]}" "$@" >&2 </dev/null
 }
 
-# A number of seconds that somebody gave, or another one.
+# A number that somebody gave, or another one.
 rpd_number() {
-    case $1 in '' | *[!0-9]*) echo "$2" ;; *) echo "$1" ;; esac
+    case $1 in '' | *[!0-9]* | ???????*) echo "$2" ;; *) echo "$((10#$1))" ;; esac
 }
 
 # Seconds until the job's time is over, if Slurm says so, less some to end in good order.
@@ -189,6 +190,7 @@ rpd_run() {
         "$@" <&0 &
     fi
     rpd_child=$!
+    rpd_kind=$(type -t -- "$1") || rpd_kind=
     wait "$rpd_child" || status=$?
     # A trap ends `wait`, and may take longer than the child.
     while [ -n "${rpd_heard:-}" ]; do
@@ -209,8 +211,8 @@ rpd_warned() {
         kill -USR1 "$rpd_child" 2>/dev/null || true
         sleep "$(rpd_number "${RPD_EPILOG_GRACE:-}" 5)" || true
     fi
-    # A message that finds no room on the disk ends no job.
-    rpd_epilog "$(rpd_left "$(rpd_number "${RPD_EPILOG_SECONDS:-}" 1500)")" || true
+    # Ranks that run on have no end to wait for. A message that finds no room on the disk ends no job.
+    RPD_MERGE_WAIT=0 rpd_epilog "$(rpd_left "$(rpd_number "${RPD_EPILOG_SECONDS:-}" 1500)")" || true
 }
 
 # The last merge before everything is killed: in one process, here; the database alone.
@@ -218,6 +220,24 @@ rpd_last() {
     RPD_EPILOG_MERGE=rpd-merge RPD_EPILOG_SPLIT=0
     export RPD_MERGE_WAIT=0
     rpd_epilog "$1" || true
+}
+
+# Asks what `rpd_run` has started to end. srun kills its step at once when it gets TERM, so steps are asked by Slurm: which does it by
+# itself when the job ends, but not if the script alone got the signal, as of --signal=B:TERM@120.
+rpd_end_child() {
+    local job told name='' state=''
+    read -r name 2>/dev/null <"/proc/$rpd_child/comm" || true
+    if { [ "$name" = srun ] || [ "$rpd_kind" = function ]; } && [ -n "${SLURM_JOB_ID:-}" ]; then
+        while IFS=' ' read -r job told; do
+            if [ "$job" = "$SLURM_JOB_ID" ]; then state=$told; fi
+        done < <(timeout 3 squeue --noheader --jobs="$SLURM_JOB_ID" --format='%A %T' 2>/dev/null || true)
+    fi
+    case $state in
+    '') ;;
+    RUNNING) if timeout 3 scancel --signal=TERM "$SLURM_JOB_ID" 2>/dev/null; then return 0; fi ;;
+    *) return 0 ;;
+    esac
+    kill -TERM "$rpd_child" 2>/dev/null || true
 }
 
 # The job is cancelled or out of time: everything dies soon, and no step can be started any more.
@@ -228,9 +248,10 @@ rpd_cancelled() {
     last=$(rpd_number "${RPD_EPILOG_LAST_SECONDS:-}" 25)
     end=$((SECONDS + last))
     if [ -n "${rpd_child:-}" ]; then
-        kill -TERM "$rpd_child" 2>/dev/null || true
+        rpd_end_child
         # One that does not end, or takes its time, has most of it; what there is is merged in the rest.
         while kill -0 "$rpd_child" 2>/dev/null && [ $((end - SECONDS)) -gt $((last * 2 / 5)) ]; do sleep 0.1 || true; done
+        kill -TERM "$rpd_child" 2>/dev/null || true
     fi
     trap - EXIT
     left=$((end - SECONDS))
@@ -270,16 +291,15 @@ if [ "${BASH_SOURCE[0]}" != "$0" ]; then
     trap rpd_cancelled TERM
 elif [ "${1:-}" = -h ] || [ "${1:-}" = --help ]; then
     sed -n '2,/^$/s/^# \{0,1\}//p' "$0"
-elif [ "${1:-}" = --job ]; then
-    if [ $# -ne 2 ]; then
-        echo "usage: rpd-epilog.sh --job JOB" >&2
-        exit 2
-    fi
+elif [ "${1:-}" = --job ] && [ $# -eq 2 ] && [ -n "$2" ]; then
     RPD_JOB_ID=$2 rpd_named=1
     # The site merges what asked for it, and nothing else that has its number.
     if [ -n "${RPD_EPILOG_TASK:-}" ]; then rpd_named=; fi
     rpd_epilog "$(rpd_left "$(rpd_number "${RPD_EPILOG_SECONDS:-}" 1500)")"
     exit "${rpd_worst:-0}"
+elif [[ ${1:-} = -* ]]; then
+    echo "usage: rpd-epilog.sh [RUN]... | --job JOB | --help" >&2
+    exit 2
 elif [ $# -gt 0 ]; then
     rpd_merge "$(rpd_left "$(rpd_number "${RPD_EPILOG_SECONDS:-}" 1500)")" "$@"
 else

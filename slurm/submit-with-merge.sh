@@ -8,10 +8,13 @@
 #   RPD_MERGE_SBATCH   options for the merge job, such as "--account=tools --time=20"
 set -euo pipefail
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
-if [ $# -eq 0 ] || [ "$1" = -h ] || [ "$1" = --help ]; then
+case ${1:-} in
+'' | -h | --help)
     sed -n '2,/^set /s/^# \{0,1\}//p' "$0" | head -n -1
+    if [ $# -gt 0 ]; then exit 0; fi
     exit 2
-fi
+    ;;
+esac
 IFS=$' \t\n' read -ra more <<<"${RPD_MERGE_SBATCH:-}"
 status=0
 # With --wait that is the status of the job.

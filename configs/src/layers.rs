@@ -79,16 +79,30 @@ pub struct Setting {
 /// What counts in the end.
 #[derive(Clone, Debug)]
 pub struct Layered {
-    /// For the program's own parser, with the program's name: what is typed and what files say.
-    pub arguments: Vec<OsString>,
-    /// The same, with what variables say.
-    by_variables: Vec<OsString>,
+    program: OsString,
+    /// Each option that is given, as it is typed.
+    options: Vec<Given>,
+    /// What is typed behind them.
+    positionals: Vec<OsString>,
+    /// The name of the site's file.
+    site: String,
     /// Variables whose options the site has locked: nothing comes from them, whatever the site says.
     pub locked_variables: Vec<String>,
     /// All options, in the order of the help.
     pub settings: Vec<Setting>,
     /// What is not as somebody wanted it, a line each.
     pub warnings: Vec<String>,
+    /// Variables that make no sense and count as unset, a line each, for a program that does not read them itself.
+    pub unread_variables: Vec<String>,
+}
+
+/// An option for the program's own parser.
+#[derive(Clone, Debug)]
+struct Given {
+    words: Vec<OsString>,
+    by_variable: bool,
+    /// The option as nobody had said anything of it.
+    default: Setting,
 }
 
 /// Why there are no settings.
@@ -100,11 +114,41 @@ pub enum ConfigError {
 }
 
 impl Layered {
-    /// [`Layered::arguments`], for a parser that does not look for variables itself.
+    /// For the program's own parser, with the program's name: what is typed and what files say.
+    pub fn arguments(&self) -> Vec<OsString> {
+        self.those(|option| !option.by_variable)
+    }
+
+    /// The same, with what variables say.
     pub fn with_variables(&self) -> Vec<OsString> {
-        let mut all = self.arguments.clone();
-        all.splice(1..1, self.by_variables.iter().cloned());
-        all
+        self.those(|_| true)
+    }
+
+    /// The same, without some options.
+    pub(crate) fn arguments_without(&self, keys: &[&str]) -> Vec<OsString> {
+        self.those(|option| !keys.contains(&option.default.key.as_str()))
+    }
+
+    fn those(&self, wanted: impl Fn(&Given) -> bool) -> Vec<OsString> {
+        let options = self.options.iter().filter(|option| wanted(option));
+        let words = options.flat_map(|option| &option.words);
+        let end = OsString::from("--");
+        [&self.program].into_iter().chain(words).chain([&end]).chain(&self.positionals).cloned().collect()
+    }
+
+    /// Makes an option one of which nobody has said anything; it may be shown all the same.
+    pub(crate) fn forget(&mut self, key: &str, is_shown: bool) {
+        let Some(at) = self.options.iter().position(|option| option.default.key == key) else { return };
+        let option = self.options.remove(at);
+        let setting = self.settings.iter_mut().find(|setting| setting.key == key);
+        if let Some(setting) = setting.filter(|_| !is_shown) {
+            *setting = option.default;
+        }
+    }
+
+    /// Who counts more has more.
+    pub(crate) fn rank(&self, origin: &Origin) -> u8 {
+        origin.rank(&self.site)
     }
 
     /// Who says what an option is.
@@ -144,12 +188,12 @@ impl Program<'_> {
             }
             None => Table::default(),
         };
-        let mut all: Vec<(&Arg, Setting)> = Vec::new();
+        let (mut all, mut unread_variables) = (Vec::<(&Arg, Setting)>::new(), Vec::new());
         for arg in self.options() {
             let key = key_of(arg);
             let locked = site.locked.iter().find(|(word, _)| word == key);
             let by_site = site.find(key);
-            let wanted = self.wanted(arg, typed, &own, &variable);
+            let wanted = self.wanted(arg, typed, &own, &variable, &mut unread_variables);
             let setting = match (locked, wanted, by_site) {
                 (Some((_, line)), wanted, by_site) => {
                     let origin = Origin::Locked(site.name.clone(), by_site.map_or(*line, |entry| entry.line));
@@ -168,15 +212,17 @@ impl Program<'_> {
             all.push((arg, setting));
         }
         warnings.extend(self.leave_out(&mut all, &site.name));
-        let (mut arguments, mut by_variables) = (vec![OsString::from(self.command.get_name())], Vec::new());
-        let (mut settings, mut locked_variables) = (Vec::new(), Vec::new());
+        let (mut options, mut settings, mut locked_variables) = (Vec::new(), Vec::new(), Vec::new());
         for (arg, setting) in all {
             let key = key_of(arg);
-            match &setting.origin {
-                Origin::Typed => arguments.extend(typed_again(arg, typed)),
-                Origin::File(..) | Origin::Locked(..) => arguments.extend(as_typed(arg, &setting)),
-                Origin::Variable(_) => by_variables.extend(as_typed(arg, &setting)),
-                Origin::Default => {}
+            let words = match &setting.origin {
+                Origin::Typed => typed_again(arg, typed),
+                Origin::Default => Vec::new(),
+                _ => as_typed(arg, &setting),
+            };
+            if !words.is_empty() {
+                let by_variable = matches!(setting.origin, Origin::Variable(_));
+                options.push(Given { words, by_variable, default: by_default(arg) });
             }
             if let (Origin::Locked(..), Some((_, name))) =
                 (&setting.origin, self.variables.iter().find(|(option, _)| *option == key))
@@ -188,11 +234,19 @@ impl Program<'_> {
                 settings.push(setting);
             }
         }
-        arguments.push("--".into());
         let positionals = self.command.get_positionals().map(|arg| arg.get_id().as_str());
-        arguments
-            .extend(positionals.flat_map(|id| raw(typed, id).into_iter().flatten().map(OsStr::to_owned)));
-        Ok(Layered { arguments, by_variables, locked_variables, settings, warnings })
+        let positionals =
+            positionals.flat_map(|id| raw(typed, id).into_iter().flatten().map(OsStr::to_owned));
+        Ok(Layered {
+            program: self.command.get_name().into(),
+            options,
+            positionals: positionals.collect(),
+            site: site.name,
+            locked_variables,
+            settings,
+            warnings,
+            unread_variables,
+        })
     }
 
     /// The options that have a long name, without those about the program itself.
@@ -268,6 +322,7 @@ impl Program<'_> {
         typed: &ArgMatches,
         own: &Table,
         variable: &impl Fn(&str) -> Option<OsString>,
+        unread: &mut Vec<String>,
     ) -> Option<Setting> {
         let key = key_of(arg);
         let setting = |values, origin| Setting {
@@ -284,8 +339,13 @@ impl Program<'_> {
         let by_variable = self.variables.iter().find(|(option, _)| *option == key).and_then(|(_, name)| {
             let value = variable(name).filter(|value| !value.is_empty())?.to_string_lossy().into_owned();
             let said = setting(vec![value], Origin::Variable((*name).to_owned()));
-            // One that makes no sense counts as unset.
-            self.read(as_typed(arg, &said)).ok().map(|()| said)
+            match self.read(as_typed(arg, &said)) {
+                Ok(()) => Some(said),
+                Err(what) => {
+                    unread.push(format!("warning: {name}: {what}; it counts as unset"));
+                    None
+                }
+            }
         });
         let by_file = || {
             let entry = own.find(key).filter(|_| !self.is_excluded(arg, typed))?;

@@ -25,6 +25,7 @@
 mod file;
 mod layers;
 mod preset;
+mod reconcile;
 mod show;
 mod site;
 

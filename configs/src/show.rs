@@ -27,7 +27,9 @@ fn line(setting: &Setting) -> String {
             several => format!("[{}]", several.iter().map(|one| text(one)).collect::<Vec<_>>().join(", ")),
         },
     };
-    let sign = if setting.origin == Origin::Default { "# " } else { "" };
+    // What the site has locked to nothing is no value that a file could have.
+    let is_nothing = setting.values.is_none() && !setting.is_switch;
+    let sign = if setting.origin == Origin::Default || is_nothing { "# " } else { "" };
     format!("{sign}{} = {value}", setting.key)
 }
 

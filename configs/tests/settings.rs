@@ -66,11 +66,11 @@ fn is(values: &[&str], origin: &str) -> (Option<Vec<String>>, String) {
 
 /// The arguments in front of the command, which is as it was.
 fn arguments(found: &Layered) -> Vec<String> {
-    let all: Vec<String> = found.arguments.iter().map(|word| word.to_string_lossy().into_owned()).collect();
+    let all: Vec<String> = found.arguments().iter().map(|word| word.to_string_lossy().into_owned()).collect();
     let at = all.iter().position(|word| word == "--").unwrap();
     assert_eq!(all[at + 1..], ["run", "-x", "--max-size=3"]);
     assert_eq!(all[0], "program");
-    command().try_get_matches_from(&found.arguments).unwrap();
+    command().try_get_matches_from(found.arguments()).unwrap();
     all[1..at].to_vec()
 }
 
@@ -137,6 +137,48 @@ fn what_is_typed_is_not_in_conflict_with_files() {
 }
 
 #[test]
+fn of_what_nobody_typed_the_least_is_left_out_that_lets_the_rest_go_together() {
+    // A made-up rule: `trace` goes neither with `each` nor with `names`.
+    let reconciled = |typed: &str, own: &str, site: &str| {
+        let mut found = layered(typed, own, site, None).unwrap();
+        let goes = found.reconcile(&["each", "names", "trace"], &["names"], |arguments| {
+            let has = |name: &str| arguments.iter().any(|word| word.to_string_lossy().starts_with(name));
+            match has("--trace") && (has("--each") || has("--names")) {
+                true => Err("trace stands alone".to_owned()),
+                false => Ok(()),
+            }
+        });
+        let told = |line: &String| {
+            assert!(line.contains(" is left out: trace stands alone"), "{line}");
+            line.trim_start_matches("warning: --").split(' ').next().unwrap().to_owned()
+        };
+        let told: Vec<String> = found.warnings.iter().map(told).collect();
+        (goes.is_ok(), arguments(&found), told)
+    };
+    let both = "[collect]\neach = [\"a\"]\nnames = [\"x\"]\n";
+    let trace = "[collect]\ntrace = \"mpi\"\n";
+    let answer = |goes: bool, arguments: &[&str], told: &[&str]| {
+        let owned = |words: &[&str]| words.iter().map(|word| (*word).to_owned()).collect::<Vec<_>>();
+        (goes, owned(arguments), owned(told))
+    };
+    assert_eq!(reconciled("", both, ""), answer(true, &["--each=a", "--names=x"], &[]));
+    // One that counts more stays, whatever goes for it; else as few go as can be. A detail goes without a word.
+    assert_eq!(reconciled("", trace, both), answer(true, &["--trace=mpi"], &["each"]));
+    assert_eq!(reconciled("", both, trace), answer(true, &["--each=a", "--names=x"], &["trace"]));
+    assert_eq!(
+        reconciled("", &format!("{both}trace = \"mpi\"\n"), ""),
+        answer(true, &["--each=a", "--names=x"], &["trace"])
+    );
+    assert_eq!(reconciled("--trace mpi", both, ""), answer(true, &["--trace=mpi"], &["each"]));
+    // What was typed and what is locked stays: the caller refuses it. Locks alone stop nobody.
+    assert_eq!(reconciled("--trace mpi --each a", "", ""), answer(false, &["--trace=mpi", "--each=a"], &[]));
+    let lock = "[collect]\neach = [\"a\"]\nlocked = [\"each\"]\n";
+    assert_eq!(reconciled("--trace mpi", "", lock), answer(false, &["--trace=mpi", "--each=a"], &[]));
+    let locks = "[collect]\neach = [\"a\"]\ntrace = \"mpi\"\nlocked = [\"each\", \"trace\"]\n";
+    assert_eq!(reconciled("", "", locks), answer(true, &["--trace=mpi"], &["each"]));
+}
+
+#[test]
 fn a_mistake_in_a_file_is_named_with_its_line() {
     for (own, told) in [
         (
@@ -188,7 +230,7 @@ fn what_is_shown_is_a_file_that_says_the_same() {
     let shown = found.show("collect");
     assert!(shown.contains("# align = \"auto\"") && shown.contains("own.toml, line 4"), "{shown}");
     let again = layered("", &shown, "", None).unwrap();
-    assert_eq!(again.arguments, found.arguments, "{shown}");
+    assert_eq!(again.arguments(), found.arguments(), "{shown}");
 }
 
 #[test]

@@ -158,7 +158,8 @@ pub struct MergeArgs {
     /// Threads of each merge rank [default: the cores that this process may use]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
     pub threads: Option<u16>,
-    /// Seconds to wait for the shards of all ranks to be there and ended, as on file systems that show a file late
+    /// Seconds to wait for the shards of all ranks to be there and ended, as on file systems that show a file late. With
+    /// --epilog at most half of --lease
     #[arg(long, value_name = "SECONDS", default_value_t = 0, value_parser = clap::value_parser!(u32).range(0..=86_400))]
     pub wait: u32,
     /// For the end of a batch job: merge once, however often this is called, overwrite an older merge, and say in the

@@ -273,10 +273,7 @@ pub(crate) struct Listing {
 
 impl Listing {
     fn new(args: &MergeArgs) -> Result<Listing, Failure> {
-        if args.form() == OutputFormat::Rpd && args.layout == Layout::Partitioned {
-            let why = "--layout partitioned is one of RocPD databases: leave it out, or --format rpd";
-            return Err(Failure::Usage(why.to_owned()));
-        }
+        args.check()?;
         let mut found = find(&args.inputs)?;
         let output = output_of(&mut found, args)?;
         Listing::of(found.files, output, args)

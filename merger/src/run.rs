@@ -18,7 +18,7 @@ use std::io::{ErrorKind, Write};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// How a run ended in this rank.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -66,17 +66,24 @@ fn attempt(cli: &Cli, comm: &impl Comm) -> Result<(), Failure> {
         }
     }
     let order = args.trace_order().map_err(|failure| together(comm, failure))?;
+    let mut args = args.clone();
     if args.wait > 0 {
+        let began = Instant::now();
+        // A part of the time of a merge that has one.
+        let most = if args.epilog { args.wait.min(args.lease / 2) } else { args.wait };
         from_rank_0(comm, || {
             // Who finds it merged waits for nobody.
-            if args.epilog && is_merged(args) {
+            if args.epilog && is_merged(&args) {
                 return Ok(());
             }
-            let late = wait_for_shards(&args.inputs, Duration::from_secs(args.wait.into()));
+            let late = wait_for_shards(&args.inputs, Duration::from_secs(most.into()));
             late.into_iter().for_each(|line| eprintln!("warning: {line}"));
             Ok(())
         })?;
+        let waited = u32::try_from(began.elapsed().as_secs()).unwrap_or(u32::MAX);
+        args.lease = args.lease.saturating_sub(waited).max(1);
     }
+    let args = &args;
     if !args.epilog {
         return merge_or_trace(comm, args, order.as_ref()).map(drop);
     }

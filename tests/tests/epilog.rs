@@ -220,6 +220,30 @@ fn shards_that_come_late_are_waited_for_and_no_longer_than_that() {
 }
 
 #[test]
+fn the_wait_of_a_merge_that_has_a_time_is_a_part_of_it() {
+    let run = run();
+    let home = &run.path;
+    fs::remove_file(run.shard(1)).unwrap();
+    let begun = Instant::now();
+    let merge = || rpd_merge().args(["--epilog", "--wait", "600", "--lease", "6"]).arg(home).run().success();
+    let outcome = merge();
+    assert!(outcome.stderr.contains("waited for 3 s, and"), "{outcome}");
+    assert!(begun.elapsed() < Duration::from_secs(60));
+    let told = status(home);
+    assert!(told["until"].as_f64().unwrap() - told["begun"].as_f64().unwrap() < 4.0, "{told}");
+    // Another budget is no other merge, nor is another way to the same output.
+    let again = |options: &[&str]| rpd_merge().args(["--epilog"]).args(options).arg(home).run().success();
+    for options in [
+        &["--memory", "300M", "--threads", "1"][..],
+        &["-o", &format!("{}/../trace.db", home.join("clocks").display())],
+    ] {
+        fs::create_dir_all(home.join("clocks")).unwrap();
+        let outcome = again(options);
+        assert!(outcome.stderr.contains("nothing to merge"), "{outcome}");
+    }
+}
+
+#[test]
 fn nobody_waits_for_what_is_long_over_or_merged() {
     let run = run();
     let home = &run.path;

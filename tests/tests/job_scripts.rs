@@ -90,8 +90,16 @@ fn the_collector_writes_where_the_merge_looks_and_a_job_without_a_run_is_told() 
         assert_eq!(outcome.stdout.trim_end(), wanted);
         assert!(outcome.stderr.contains(&format!("no run of job 4711 in {wanted}")), "{outcome}");
     }
-    let outcome = Job::new(script("rpd-epilog.sh")).args(["--job", "99"]).folder(stage.0.path()).run();
-    ended_with(&outcome, 4);
+    let by_itself =
+        |words: &[&str]| Job::new(script("rpd-epilog.sh")).args(words).folder(stage.0.path()).run();
+    ended_with(&by_itself(&["--job", "99"]), 4);
+    for wrong in [&["--job=99"][..], &["--job", ""], &["--jobs", "99"]] {
+        let outcome = by_itself(wrong);
+        ended_with(&outcome, 2);
+        assert!(outcome.stderr.contains("usage:"), "{outcome}");
+    }
+    ended_with(&Job::new(script("submit-with-merge.sh")).arg("--help").run(), 0);
+    ended_with(&Job::new(script("submit-with-merge.sh")).run(), 2);
 }
 
 #[test]
@@ -116,6 +124,14 @@ fn the_time_that_a_job_has_bounds_its_merge() {
         let lease: u32 = words[at + 1].parse().unwrap();
         assert!((60..=85).contains(&lease), "{called}");
         fs::remove_file(stage.path("called")).unwrap();
+    }
+    // As somebody types it.
+    for (seconds, lease) in [("08", "8"), ("soon", "1500"), ("99999999999999999999", "1500")] {
+        let merge = stage.path("merge");
+        let job = stage.job("rpd_run true").env("RPD_EPILOG_MERGE", merge).env("RPD_EPILOG_SECONDS", seconds);
+        let _ = job.run().success();
+        let called = stage.text("called");
+        assert!(called.contains(&format!("--lease {lease} ")), "{seconds}: {called}");
     }
 }
 

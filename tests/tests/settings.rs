@@ -214,7 +214,7 @@ fn what_nobody_typed_stops_no_job_whatever_it_says() {
     let _ = merge(&["--format", "rocpd"], "a.db");
     assert!(run.beside("a.db").is_file());
     let _ = merge(&["--split-by-time", "2"], "split");
-    let prefix = Prefix::new("[merge]\nverify = true\nformat = \"rpd\"\nwindow = \"1..2\"\n");
+    let prefix = Prefix::new("[merge]\nverify = true\nformat = \"rpd\"\nwindow = \"0..1\"\n");
     let merge = |words: &[&str], output: &str| {
         let merge = prefix.program("rpd-merge").args(words).arg("-o").arg(run.beside(output));
         merge.arg(&run.path).run().success()
@@ -225,9 +225,73 @@ fn what_nobody_typed_stops_no_job_whatever_it_says() {
 }
 
 #[test]
+fn what_is_typed_of_a_merge_is_done_whatever_files_say() {
+    let run = RunFolder::new(&SyntheticRun::default());
+    let merged = |file: &str, words: &[&str], output: &str| {
+        let prefix = Prefix::new(&format!("[merge]\n{file}"));
+        let merge = prefix.program("rpd-merge").args(words).arg("-o").arg(run.beside(output)).arg(&run.path);
+        merge.run().success().stderr
+    };
+    let left_out = |told: &str| -> Vec<String> {
+        let lines = told.lines().filter(|line| line.contains(" is left out"));
+        let word = |line: &str| line.trim_start_matches("warning: --").split(' ').next().unwrap().to_owned();
+        lines.map(word).collect()
+    };
+    // What else is said of traces counts for the trace that is typed.
+    let file = "verify = true\nlayout = \"partitioned\"\nranks = \"0\"\nwindow = \"0..1000\"\n";
+    let told = merged(file, &["--split-by-time", "2"], "split");
+    assert_eq!(left_out(&told), ["verify", "layout"], "{told}");
+    let index = fs::read_to_string(run.beside("split/index.json")).unwrap();
+    assert!(!index.contains("rank 1"), "{index}");
+    let trace = "format = \"perfetto\"\nwindow = \"0..1\"\n";
+    for (words, output) in [
+        (&["--verify"][..], "verified.db"),
+        (&["--layout", "partitioned"], "partitioned.db"),
+        (&["--dry-run"], "none.db"),
+        (&[], "named.db"),
+    ] {
+        let told = merged(trace, words, output);
+        assert_eq!(left_out(&told), ["format"], "{words:?}: {told}");
+        assert_eq!(run.beside(output).is_file(), output != "none.db");
+    }
+    let told = merged("dry-run = true\n", &["--split-by-time", "2"], "made");
+    assert!(left_out(&told) == ["dry-run"] && run.beside("made").is_dir(), "{told}");
+    let told = merged("format = \"rpd\"\nlayout = \"partitioned\"\n", &[], "of.rpd");
+    assert!(left_out(&told) == ["layout"] && run.beside("of.rpd").is_file(), "{told}");
+    // A variable that makes no sense is named.
+    let outcome = Prefix::new("")
+        .program("rpd-merge")
+        .env("RPD_MERGE_WAIT", "abc")
+        .arg("--print-config")
+        .run()
+        .success();
+    assert!(
+        outcome.stderr.contains("RPD_MERGE_WAIT: ") && outcome.stderr.contains("counts as unset"),
+        "{outcome}"
+    );
+    // Nothing is in the way of these.
+    for (file, words, output) in [
+        ("verify = true\n", &["--format", "rocpd"][..], "one.db"),
+        ("split-by-time = 2\n", &["--format", "perfetto"], "two"),
+        ("window = \"0..1\"\nformat = \"chrome-json\"\n", &[], "three.json.gz"),
+    ] {
+        assert_eq!(left_out(&merged(file, words, output)), [""; 0], "{file}");
+    }
+}
+
+#[test]
 fn what_does_not_go_together_with_a_lock_names_it() {
     let prefix = Prefix::new("[merge]\nformat = \"rocpd\"\nlocked = [\"format\"]\n");
-    assert_eq!(prefix.program("rpd-merge").args(["--split-by-time", "2"]).run().code(), Some(2));
+    let outcome = prefix.program("rpd-merge").args(["--split-by-time", "2"]).run();
+    assert_eq!(outcome.code(), Some(2), "{outcome}");
+    assert!(outcome.stderr.contains("--format is locked by the site:"), "{outcome}");
+    for locked in ["verify = true", "layout = \"partitioned\""] {
+        let key = locked.split(' ').next().unwrap();
+        let prefix = Prefix::new(&format!("[merge]\n{locked}\nlocked = [\"{key}\"]\n"));
+        let outcome = prefix.program("rpd-merge").args(["--split-by-time", "2"]).run();
+        assert_eq!(outcome.code(), Some(2), "{outcome}");
+        assert!(outcome.stderr.contains(&format!("--{key} is locked by the site:")), "{outcome}");
+    }
     let prefix = Prefix::new("[merge]\nverify = true\nlocked = [\"verify\"]\n");
     let outcome = prefix.program("rpd-merge").arg("--dry-run").run();
     assert_eq!(outcome.code(), Some(2), "{outcome}");

@@ -89,6 +89,11 @@ pub struct Plan {
 }
 
 impl Plan {
+    /// Whether a profiler is there, beside our own library.
+    pub fn has_profiler(&self) -> bool {
+        self.harvest.as_ref().is_some_and(|harvest| !harvest.backends.is_empty())
+    }
+
     pub(super) fn say(&mut self, line: String) {
         self.said.push(line);
     }

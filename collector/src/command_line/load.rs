@@ -78,7 +78,7 @@ impl Options {
             })?,
             (None, None) => layered(None)?,
         };
-        let matches = command.get_matches_from(&settings.arguments);
+        let matches = command.get_matches_from(settings.arguments());
         let is_locked = |name: &str| settings.locked_variables.iter().any(|locked| locked == name);
         let open = |name: &str| variable(name).filter(|_| !is_locked(name));
         let (options, about_variables) = read(&matches).or_variables(open);
@@ -101,14 +101,16 @@ fn together(mut options: Options, settings: &Layered, warnings: &mut Vec<String>
         return options;
     }
     // It is recorded either way.
-    let mut less = options.trace.clone().unwrap_or_default();
+    let all = options.trace.unwrap_or_default();
+    let mut less = all.clone();
     if let Some(choice) = &options.backend {
         less.library = choice.beside(&less.library);
     }
     warnings.push(format!(
-        "warning: --{BACKEND} ({backend}) and --{TRACE} ({trace}): {error}; native leaves it to the profiler"
+        "warning: --{BACKEND} ({backend}) and --{TRACE} ({trace}): {error}; native leaves it to the profiler if that is there"
     ));
     options.trace = Some(less);
+    options.without_profiler = Some(all);
     options
 }
 

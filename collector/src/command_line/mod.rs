@@ -9,7 +9,7 @@ pub use rpd_shard::size::{Size, SizeError};
 pub use trace::{Trace, TraceError};
 pub use warn_signal::{WarnSignal, WarnSignalError};
 
-use crate::backend::{Asked, BackendChoice, ChoiceError};
+use crate::backend::{Asked, BackendChoice, ChoiceError, Plan};
 use crate::output::DEFAULT_MAX_BYTES;
 use crate::probe::{DEFAULT_RATE, ProbeChoice, ProbeInterface, ProbePorts, ProbeRate};
 use clap::Parser;
@@ -190,6 +190,10 @@ pub struct Options {
     #[arg(long)]
     pub print_config: bool,
 
+    /// What to record where there is no profiler that records a part of it.
+    #[arg(skip)]
+    pub without_profiler: Option<Trace>,
+
     /// The command to run, and its arguments
     #[arg(required = true, trailing_var_arg = true, value_name = "COMMAND")]
     pub command: Vec<OsString>,
@@ -290,6 +294,7 @@ impl Options {
             debug_agent: self.debug_agent,
             config: self.config,
             print_config: self.print_config,
+            without_profiler: self.without_profiler,
             command: self.command,
         };
         (options, warnings)
@@ -309,6 +314,12 @@ impl Options {
     pub fn check(&self) -> Result<(), ChoiceError> {
         let library = self.trace.clone().unwrap_or_default().library;
         self.backend.as_ref().map_or(Ok(()), |choice| choice.check(&library))
+    }
+
+    /// What is recorded, as the profilers that the plan found leave it.
+    pub fn recorded(&self, plan: &Plan) -> Trace {
+        let alone = self.without_profiler.as_ref().filter(|_| !plan.has_profiler());
+        alone.or(self.trace.as_ref()).cloned().unwrap_or_default()
     }
 
     /// What is asked of profilers.

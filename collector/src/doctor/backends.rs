@@ -49,7 +49,7 @@ impl Prepared {
 
     /// What is recorded, and by whom.
     pub(super) fn recorded(&self, options: &Options) -> String {
-        let trace = options.trace.clone().unwrap_or_default();
+        let trace = options.recorded(&self.plan);
         let each = self.usable.iter().map(|backend| match backend {
             Backend::Native => trace.to_string(),
             other => format!("what {} records", other.name()),

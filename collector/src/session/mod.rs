@@ -348,7 +348,7 @@ fn start_of(options: &Options, own: Identity, plan: Plan, warnings: Vec<String>)
         size: own.rank.size,
         version: env!("CARGO_PKG_VERSION").to_owned(),
     };
-    let trace = options.trace.clone().unwrap_or_default();
+    let trace = options.recorded(&plan);
     let library = if plan.native { trace.library } else { Vec::new() };
     let ranks = options.ranks.clone().unwrap_or_default();
     let wanted = match &plan.harvest {

@@ -19,7 +19,7 @@ pub fn variables(
     for library in plan.preload.iter().rev() {
         preloaded = Some(preload::with_library(preloaded.as_deref(), library));
     }
-    let trace = options.trace.clone().unwrap_or_default();
+    let trace = options.recorded(plan);
     if plan.native {
         set(SOCKET_VARIABLE, socket.into());
         set(TRACE_VARIABLE, trace.library_words().into());

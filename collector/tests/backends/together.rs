@@ -37,6 +37,21 @@ fn a_variable_that_makes_no_sense_stops_no_job() {
 }
 
 #[test]
+fn native_leaves_nothing_to_a_profiler_that_is_not_there() {
+    let traced = |tools: &[&str]| {
+        let rocm = Rocm::new(tools)?;
+        let collect =
+            rocm.collect().env("RPD_BACKEND", "rocprofv3,native").args(["--", "env"]).output().unwrap();
+        let environment = String::from_utf8_lossy(&collect.stdout).into_owned();
+        let line = environment.lines().find(|line| line.starts_with("RPD_TRACE="));
+        Some(line.unwrap_or_default().to_owned())
+    };
+    let (Some(there), Some(gone)) = (traced(&["rocprofv3"]), traced(&[])) else { return };
+    assert!(there.contains("mpi") && !there.contains("roctx"), "{there}");
+    assert!(gone.contains("mpi") && gone.contains("roctx"), "{gone}");
+}
+
+#[test]
 fn native_records_mpi_beside_rocprofv3() {
     let Some(rocm) = Rocm::new(&["rocprofv3"]) else { return };
     runs_as_ever(rocm.collect().args(["--backend", "rocprofv3,native", "--trace", "mpi"]));

@@ -1,10 +1,9 @@
 //! The options of a call: what is typed, variables of the environment, and files.
 
-use super::trace::SPLITS;
-use super::{Cli, Layout, MergeArgs};
+use super::Cli;
 use crate::failure::Exit;
 use clap::{CommandFactory, FromArgMatches};
-use rpd_configs::{Layered, Origin, Program, site_file};
+use rpd_configs::{Layered, Program, site_file};
 use std::ffi::{OsStr, OsString};
 use std::io::Write;
 
@@ -23,6 +22,29 @@ const VARIABLES: [(&str, &str); 5] = [
 ];
 /// Options about a single call.
 const TYPED_ONLY: [&str; 5] = ["config", "print-config", "output", "open", "serve"];
+
+/// Options that do not all go together. What is for databases alone gives way to what is for traces alone.
+const ABOUT_THE_OUTPUT: [&str; 15] = [
+    "verify",
+    "layout",
+    "dry-run",
+    "max-file-size",
+    "no-annotations",
+    "group-by-queue",
+    "exclude",
+    "ranks",
+    "window",
+    "split",
+    "split-by-size",
+    "split-by-events",
+    "split-by-time",
+    "format",
+    "epilog",
+];
+
+/// Those of them that say more of a trace, and mean nothing where none is drawn.
+const DETAILS: [&str; 6] =
+    ["max-file-size", "no-annotations", "group-by-queue", "exclude", "ranks", "window"];
 
 /// A call of rpd-merge.
 #[derive(Clone, Debug)]
@@ -66,21 +88,28 @@ impl Call {
             }),
             (None, None) => layered(None),
         };
-        let settings = layered.unwrap_or_else(|error| {
+        let mut settings = layered.unwrap_or_else(|error| {
             eprintln!("error: {error}");
             std::process::exit(Exit::Usage as i32);
         });
-        warnings.extend(settings.warnings.iter().cloned());
-        let cli = command
-            .try_get_matches_from(settings.with_variables())
-            .and_then(|matches| Cli::from_arg_matches(&matches))
-            .unwrap_or_else(|error| {
-                // What was typed went well: it does not go together with what the site has locked.
-                settings.locked().for_each(|locked| eprintln!("note: --{} is {}", locked.key, locked.origin));
-                error.exit()
-            });
-        let mut cli = cli;
-        together(&mut cli.merge, &settings, &mut warnings);
+        let parse = |arguments: Vec<OsString>| {
+            let matches = command.clone().try_get_matches_from(arguments);
+            matches.and_then(|matches| Cli::from_arg_matches(&matches))
+        };
+        let together = settings.reconcile(&ABOUT_THE_OUTPUT, &DETAILS, |arguments| {
+            let cli = parse(arguments.to_vec()).map_err(|error| error.kind().to_string())?;
+            cli.merge.check().map_err(|failure| failure.to_string())
+        });
+        warnings.extend(settings.warnings.iter().chain(&settings.unread_variables).cloned());
+        let locks = || settings.locked().map(|locked| format!("note: --{} is {}", locked.key, locked.origin));
+        let cli = parse(settings.with_variables()).unwrap_or_else(|error| {
+            // What was typed went well: it does not go together with what the site has locked.
+            locks().for_each(|note| eprintln!("{note}"));
+            error.exit()
+        });
+        if together.is_err() {
+            warnings.extend(locks());
+        }
         Call { cli, warnings, settings: Some(settings) }
     }
 
@@ -91,42 +120,6 @@ impl Call {
         match std::io::stdout().write_all(settings.show(TABLE).as_bytes()) {
             Ok(()) => Some(Exit::Ok),
             Err(_) => Some(Exit::Output),
-        }
-    }
-}
-
-/// Options of traces in a file are for calls that draw, and no fault of those that do not; and a format in a file is none of calls that
-/// split. What was typed is left as it is.
-fn together(args: &mut MergeArgs, settings: &Layered, warnings: &mut Vec<String>) {
-    let is_typed = |key: &str| *settings.origin(key) == Origin::Typed;
-    if args.trace_order().is_ok() {
-        return;
-    }
-    let is_locked = matches!(settings.origin("format"), Origin::Locked(..));
-    if !is_typed("format") && !is_locked && (args.trace.is_opened() || SPLITS.iter().any(|key| is_typed(key)))
-    {
-        let origin = settings.origin("format");
-        warnings.push(format!("warning: --format ({origin}) is left out: what is typed is for a trace"));
-        args.format = None;
-    }
-    if args.trace_order().is_err() {
-        for key in SPLITS.iter().filter(|key| *settings.origin(key) != Origin::Default && !is_typed(key)) {
-            let origin = settings.origin(key);
-            warnings.push(format!("warning: --{key} ({origin}) is left out: this is no trace"));
-        }
-        args.trace.leave_out(is_typed);
-    }
-    // These are for databases, and a trace is wanted.
-    let of_databases = [("verify", args.verify), ("layout", args.layout != Layout::default())];
-    for (key, _) in of_databases.into_iter().filter(|(key, given)| *given && !is_typed(key)) {
-        if args.trace_order().is_ok() {
-            return;
-        }
-        warnings
-            .push(format!("warning: --{key} ({}) is left out: it is for databases", settings.origin(key)));
-        match key {
-            "verify" => args.verify = false,
-            _ => args.layout = Layout::default(),
         }
     }
 }

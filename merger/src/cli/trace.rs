@@ -3,7 +3,9 @@
 use super::window::TimeWindow;
 use super::{Layout, MergeArgs, OutputFormat};
 use crate::failure::Failure;
+use crate::trace::form::Form;
 use crate::trace::item::{Selection, What};
+use crate::trace::place::refuse_name_of_database;
 use clap::{ArgGroup, Args, ValueEnum};
 use rpd_shard::rank_set::RankSet;
 use rpd_shard::record as ranks;
@@ -174,6 +176,19 @@ impl MergeArgs {
         )))
     }
 
+    /// Whether options go together, as far as can be said without the inputs.
+    pub fn check(&self) -> Result<(), Failure> {
+        if self.form() == OutputFormat::Rpd && self.layout == Layout::Partitioned {
+            let why = "--layout partitioned is one of RocPD databases: leave it out, or --format rpd";
+            return Err(Failure::Usage(why.to_owned()));
+        }
+        let whole = self.trace_order()?.filter(|order| order.split == Split::Whole);
+        match (whole, self.output.as_deref().filter(|output| !output.is_dir())) {
+            (Some(order), Some(output)) => refuse_name_of_database(output, Form::of(order.format).ending()),
+            _ => Ok(()),
+        }
+    }
+
     /// The trace that is wanted; none if a database is. Options that do not go together are refused.
     pub fn trace_order(&self) -> Result<Option<TraceOrder>, Failure> {
         let format = match self.form() {
@@ -204,34 +219,7 @@ impl MergeArgs {
     }
 }
 
-/// Options that cut a trace.
-pub(super) const SPLITS: [&str; 4] = ["split-by-time", "split-by-events", "split-by-size", "split"];
-
 impl TraceArgs {
-    /// Whether a viewer is wanted.
-    pub(super) fn is_opened(&self) -> bool {
-        self.opener().is_some()
-    }
-
-    /// Forgets what nobody typed of what is drawn.
-    pub(super) fn leave_out(&mut self, is_typed: impl Fn(&str) -> bool) {
-        fn forget<T: Default>(is_typed: bool, option: &mut T) {
-            if !is_typed {
-                *option = T::default();
-            }
-        }
-        forget(is_typed("split-by-time"), &mut self.split_by_time);
-        forget(is_typed("split-by-events"), &mut self.split_by_events);
-        forget(is_typed("split-by-size"), &mut self.split_by_size);
-        forget(is_typed("split"), &mut self.split);
-        forget(is_typed("window"), &mut self.window);
-        forget(is_typed("ranks"), &mut self.ranks);
-        forget(is_typed("exclude"), &mut self.exclude);
-        forget(is_typed("no-annotations"), &mut self.no_annotations);
-        forget(is_typed("group-by-queue"), &mut self.group_by_queue);
-        forget(is_typed("max-file-size"), &mut self.max_file_size);
-    }
-
     fn selection(&self) -> Selection {
         let ranges =
             |chosen: &ranks::Selection| chosen.ranks.iter().map(|&(first, last)| first..=last).collect();

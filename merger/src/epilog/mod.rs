@@ -6,6 +6,7 @@ mod status;
 
 pub use status::{State, Status};
 
+use crate::budget::Budget;
 use crate::cli::MergeArgs;
 use crate::comm::Comm;
 use crate::failure::{Exit, Failure};
@@ -135,6 +136,7 @@ fn options(args: &MergeArgs) -> String {
         output: None,
         config: None,
         threads: None,
+        memory: Budget::default(),
         wait: 0,
         lease: 0,
         json: false,
@@ -168,7 +170,13 @@ fn places(args: &MergeArgs, home: &Path, is_trace: bool) -> Vec<Place> {
 
 /// A path that means the same in another folder.
 fn absolute(path: &Path) -> PathBuf {
-    std::path::absolute(path).unwrap_or_else(|_| path.to_owned())
+    let path = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
+    // `..` is another folder than it looks like where the one before is a link.
+    let folder = path.parent().and_then(|folder| folder.canonicalize().ok());
+    match (folder, path.file_name()) {
+        (Some(folder), Some(name)) => folder.join(name),
+        _ => path,
+    }
 }
 
 /// Whether the merge that `args` ask for is there, with all inputs that are there.

@@ -15,13 +15,13 @@ use std::path::Path;
 
 /// The format of the files.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Form {
+pub(crate) enum Form {
     Perfetto,
     Chrome,
 }
 
 impl Form {
-    pub(super) fn of(format: TraceFormat) -> Form {
+    pub(crate) fn of(format: TraceFormat) -> Form {
         match format {
             TraceFormat::Perfetto => Form::Perfetto,
             TraceFormat::ChromeJson => Form::Chrome,
@@ -37,7 +37,7 @@ impl Form {
     }
 
     /// What names of files end with.
-    pub(super) fn ending(self) -> &'static str {
+    pub(crate) fn ending(self) -> &'static str {
         match self {
             Form::Perfetto => ".pftrace.gz",
             Form::Chrome => ".json.gz",

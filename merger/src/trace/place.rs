@@ -52,6 +52,19 @@ pub(crate) struct Place {
     made_folder: bool,
 }
 
+/// A trace is not named like a database.
+pub(crate) fn refuse_name_of_database(output: &Path, ending: &str) -> Result<(), Failure> {
+    let extension = output.extension().and_then(|extension| extension.to_str()).unwrap_or_default();
+    if !OTHER_ENDINGS.contains(&extension) {
+        return Ok(());
+    }
+    Err(Failure::Usage(format!(
+        "{} is named like a database, and a trace is none: name it like {}",
+        output.display(),
+        output.with_extension(ending.trim_start_matches('.')).display()
+    )))
+}
+
 impl Target {
     /// `output` is what was asked for, `home` the folder where the files go if nothing was.
     pub(crate) fn new(
@@ -76,14 +89,7 @@ impl Target {
             // Whether an older one is there is looked at when what a killed run left is cleared away.
             return Ok(Target { folder: output.to_owned(), names: Names::Set(ending.to_owned()), force });
         }
-        let extension = output.extension().and_then(|extension| extension.to_str()).unwrap_or_default();
-        if OTHER_ENDINGS.contains(&extension) {
-            let example = output.with_extension(ending.trim_start_matches('.'));
-            return Err(Failure::Usage(format!(
-                "{shown} is named like a database, and a trace is none: name it like {}",
-                example.display()
-            )));
-        }
+        refuse_name_of_database(output, ending)?;
         let others: &[&str] = match ending {
             ".json.gz" => &[".json", ".pftrace", ".pftrace.gz"],
             _ => &[".json", ".json.gz"],

@@ -126,3 +126,46 @@ fn a_job_is_merged_while_it_runs_and_warned_without_an_end_under_slurm() {
     assert_eq!(site.printed().matches("heard").count(), 2, "{}", site.printed());
     assert_eq!(ranks(&site, &site.run(job)), [(0, 1500), (1, 1500)]);
 }
+
+#[test]
+fn a_script_that_alone_gets_term_leaves_its_ranks_the_time_to_end_under_slurm() {
+    let Some(site) = Site::new("a script with TERM") else { return };
+    // Ends in its own time, as a program does that writes a checkpoint.
+    let ends = "import signal, runpy, sys, time\n\
+                def asked(*_):\n    time.sleep(3)\n    print('saved', flush=True)\n    sys.exit(3)\n\
+                signal.signal(signal.SIGTERM, asked)\n\
+                sys.argv = sys.argv[1:]\n\
+                runpy.run_path(sys.argv[0], run_name='__main__')\n";
+    fs::write(site.work().join("ends.py"), ends).unwrap();
+    let submit = |name: &str, text: &str| {
+        let mut program = ticks(&format!("--ticks 3000 --counts {name}"));
+        program.insert(1, "ends.py".to_owned());
+        let step = format!("srun --mpi=none rpd-collect -- {}", program.join(" "));
+        let script = format!(
+            "#SBATCH -n 2 --output={name}.out\nset -euo pipefail\n\
+             . \"$(dirname \"$(command -v rpd-collect)\")/../share/rpd/slurm/rpd-epilog.sh\"\n{}\n",
+            text.replace("STEP", &step)
+        );
+        site.submit(&[&site.script(name, &script)])
+    };
+    let jobs = [
+        ("step", submit("step", "rpd_run STEP")),
+        ("both", submit("both", "both() { STEP; }\nrpd_run both")),
+    ];
+    for (name, job) in jobs {
+        site.has_counted(name, 2, 20);
+        let _ = site.user(&["scancel", "--batch", "--signal=TERM", &job.to_string()]).run().success();
+    }
+    for (name, job) in jobs {
+        assert_ne!(site.ended(job).state, "COMPLETED");
+        let printed = fs::read_to_string(site.work().join(format!("{name}.out"))).unwrap();
+        assert_eq!(printed.matches("saved").count(), 2, "{printed}");
+        // All that each has counted; the last one may have been interrupted.
+        for rank in 0..2 {
+            let (found, counted) =
+                (ticks_of(&site.run(job).join("trace.db"), rank), site.counted(name, rank));
+            assert!((counted..=counted + 1).contains(&found), "{found} of {counted}: {printed}");
+        }
+        assert_status(&site.run(job), "done", "all that was recorded");
+    }
+}

@@ -1,0 +1,68 @@
+//! Options of files and variables that do not go together with the rest of a call.
+
+use crate::layers::{Layered, Origin, Setting};
+use std::ffi::OsString;
+
+/// Options of which all choices are tried: more are not given at once, of those that can contradict each other.
+const MOST: usize = 12;
+
+impl Layered {
+    /// Leaves out what nobody typed and the site has not locked, as little of it as makes the call one that `goes`, and tells
+    /// it in [`Layered::warnings`]. One that counts more stays rather than any number that count less; of others, those
+    /// that stand in front in `keys` go first. Where even that is no way out, all stays as it is, and the reason is returned.
+    ///
+    /// `details` are those of `keys` that mean something for other calls only, and are no fault of this one: they go without a
+    /// word, and are shown as they are.
+    pub fn reconcile(
+        &mut self,
+        keys: &[&str],
+        details: &[&str],
+        goes: impl Fn(&[OsString]) -> Result<(), String>,
+    ) -> Result<(), String> {
+        let Err(reason) = goes(&self.with_variables()) else { return Ok(()) };
+        let given: Vec<&Setting> = keys.iter().filter_map(|key| self.given(key)).collect();
+        let is_locked = |setting: &&Setting| matches!(setting.origin, Origin::Locked(..));
+        let is_typed = |setting: &&Setting| setting.origin == Origin::Typed;
+        let mut free: Vec<String> = Vec::new();
+        let mut costs: Vec<u64> = Vec::new();
+        // A lock holds against what is typed; only locks that contradict each other stop no job.
+        let locks_alone = !given.iter().any(is_typed) && given.iter().all(is_locked);
+        for setting in
+            given.into_iter().filter(|setting| !is_typed(setting) && (locks_alone || !is_locked(setting)))
+        {
+            free.push(setting.key.clone());
+            costs.push(1 << (8 * u32::from(self.rank(&setting.origin))));
+        }
+        free.truncate(MOST);
+        let mut choices: Vec<u32> = (1..1 << free.len()).collect();
+        let cost = |choice: u32| -> u64 {
+            costs.iter().enumerate().filter(|(at, _)| choice & 1 << at != 0).map(|(_, cost)| cost).sum()
+        };
+        choices.sort_by_key(|choice| (cost(*choice), *choice));
+        for choice in choices {
+            let chosen = |at: usize| choice & 1 << at != 0;
+            let without: Vec<&str> =
+                free.iter().enumerate().filter(|(at, _)| chosen(*at)).map(|(_, key)| key.as_str()).collect();
+            if goes(&self.arguments_without(&without)).is_ok() {
+                for key in without {
+                    if !details.contains(&key) {
+                        self.tell(key, &reason);
+                    }
+                    self.forget(key, details.contains(&key));
+                }
+                return Ok(());
+            }
+        }
+        Err(reason)
+    }
+
+    fn given(&self, key: &str) -> Option<&Setting> {
+        let found = self.settings.iter().find(|setting| setting.key == key)?;
+        (found.origin != Origin::Default && found.values.is_some()).then_some(found)
+    }
+
+    fn tell(&mut self, key: &str, reason: &str) {
+        let line = format!("warning: --{key} ({}) is left out: {reason}", self.origin(key));
+        self.warnings.push(line);
+    }
+}
