@@ -51,7 +51,8 @@ const browser = spawn(
     '--disable-sync', '--hide-scrollbars', '--host-resolver-rules=MAP * ~NOTFOUND, EXCLUDE 127.0.0.1',
     `--user-data-dir=${profile}`, `--window-size=${WIDTH},${HEIGHT}`, 'about:blank',
   ],
-  { stdio: ['ignore', 'ignore', 'pipe', 'pipe', 'pipe'] },
+  // What it leaves behind when it is killed goes with the profile.
+  { stdio: ['ignore', 'ignore', 'pipe', 'pipe', 'pipe'], env: { ...process.env, TMPDIR: profile } },
 );
 let said = '';
 browser.stderr.on('data', (text) => (said = (said + text).slice(-4000)));
