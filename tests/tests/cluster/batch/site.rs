@@ -115,14 +115,15 @@ fn tasks_get_the_scratch_of_their_job_and_a_job_that_is_requeued_a_folder_of_its
     let job = site.submit(&words(&[&site.script("again", &text)], &[]));
     site.has_counted("again", 1, 100);
     let _ = site.user(&["scontrol", "requeue", &job.to_string()]).run().success();
-    // Slurm would wait for two minutes.
-    let start = ["scontrol", "update", &format!("JobId={job}"), "StartTime=now"];
-    until("the job was requeued and runs", || {
-        let _ = site.user(&start).run();
+    let is_again = |states: &[&str]| {
         let facts = site.facts(job);
-        let runs = facts["Restarts"] == "1" && ["RUNNING", "COMPLETED"].contains(&facts["JobState"].as_str());
-        runs.then_some(())
-    });
+        (facts["Restarts"] == "1" && states.contains(&facts["JobState"].as_str())).then_some(())
+    };
+    until("the job was requeued", || is_again(&["PENDING"]));
+    // Slurm would wait for two minutes; slurmd starts it in no second in which it was ended.
+    let start = ["scontrol", "update", &format!("JobId={job}"), "StartTime=now+3"];
+    let _ = site.user(&start).run().success();
+    until("the job runs again", || is_again(&["RUNNING", "COMPLETED"]));
     site.completed(job);
     let [first, second] = [site.run(job), site.work().join(format!("rpd-out/{job}.0-r1"))];
     for run in [&first, &second] {
