@@ -3,7 +3,7 @@
 use super::Cli;
 use crate::failure::Exit;
 use clap::{CommandFactory, FromArgMatches};
-use rpd_configs::{Layered, Program, site_file};
+use rpd_configs::{Layered, Program, Setting, site_file};
 use std::ffi::{OsStr, OsString};
 use std::io::Write;
 
@@ -101,14 +101,15 @@ impl Call {
             cli.merge.check().map_err(|failure| failure.to_string())
         });
         warnings.extend(settings.warnings.iter().chain(&settings.unread_variables).cloned());
-        let locks = || settings.locked().map(|locked| format!("note: --{} is {}", locked.key, locked.origin));
+        let note = |locked: &Setting| format!("note: --{} is {}", locked.key, locked.origin);
         let cli = parse(settings.with_variables()).unwrap_or_else(|error| {
             // What was typed went well: it does not go together with what the site has locked.
-            locks().for_each(|note| eprintln!("{note}"));
+            settings.locked().for_each(|locked| eprintln!("{}", note(locked)));
             error.exit()
         });
         if together.is_err() {
-            warnings.extend(locks());
+            let is_about_it = |locked: &&Setting| ABOUT_THE_OUTPUT.contains(&locked.key.as_str());
+            warnings.extend(settings.locked().filter(is_about_it).map(note));
         }
         Call { cli, warnings, settings: Some(settings) }
     }

@@ -102,6 +102,35 @@ fn sixteen_ranks_are_collected_and_merged_in_one_job_an_array_and_a_job_behind_i
 }
 
 #[test]
+fn a_merge_that_loses_a_rank_is_made_by_one_process_under_slurm() {
+    let Some(site) = Site::new("a merge that loses a rank") else { return };
+    let options = ["-N", "1", "--ntasks-per-node=2", "--output=run.out", &site.template("collect.sbatch")];
+    let run = site.submit(&words(&options, &ticks("--ticks 30")));
+    site.completed(run);
+    // In a step rank 1 dies, as it may in MPI_Init, and the others wait for it.
+    let prefix = site.folder.path().join("a prefix/bin");
+    let broken = site.work().join("broken");
+    fs::create_dir(&broken).unwrap();
+    let dies = format!(
+        "#!/bin/bash\nif [ -n \"${{SLURM_STEP_NUM_TASKS:-}}\" ]; then\n\
+         if [ \"$SLURM_PROCID\" = 1 ]; then kill -SEGV $$; fi\nsleep 600\nfi\nexec '{}' \"$@\"\n",
+        prefix.join("rpd-merge").display()
+    );
+    fs::write(broken.join("rpd-merge"), dies).unwrap();
+    fs::set_permissions(broken.join("rpd-merge"), PermissionsExt::from_mode(0o755)).unwrap();
+    let path = format!("{}:{}:/usr/bin:/bin", broken.display(), prefix.display());
+    let merge = site.template("merge.sbatch");
+    let options = ["--output=merge.out", "--ntasks=2", &merge, &run.to_string()];
+    let merge = site.submit_with(&[("PATH", &path), ("RPD_SRUN_MPI", "none")], &options);
+    site.completed(merge);
+    assert!(site.printed().contains("merging in one process"), "{}", site.printed());
+    for rank in 0..2 {
+        assert_eq!(ticks_of(&site.run(run).join("trace.db"), rank), 30);
+    }
+    assert_status(&site.run(run), "done", "all that was recorded");
+}
+
+#[test]
 fn workers_of_torchrun_are_ranks_of_one_run_under_slurm() {
     if !Path::new("/usr/bin/torchrun").exists() {
         return rpd_tests::harness::skip("torchrun", "there is no torchrun here");
