@@ -180,8 +180,10 @@ rpd_epilog() {
 # rpd_run COMMAND...: runs it and returns its status. Signals to the script reach it at once.
 rpd_run() {
     local status=0 again
+    # A signal may come as soon as it runs.
+    rpd_kind=$(type -t -- "$1") || rpd_kind=
     # In the background, with the input and the signals that it would have in front.
-    if [ "$(type -t -- "$1")" = file ]; then
+    if [ "$rpd_kind" = file ]; then
         (
             trap - INT QUIT
             exec "$@"
@@ -190,7 +192,6 @@ rpd_run() {
         "$@" <&0 &
     fi
     rpd_child=$!
-    rpd_kind=$(type -t -- "$1") || rpd_kind=
     wait "$rpd_child" || status=$?
     # A trap ends `wait`, and may take longer than the child.
     while [ -n "${rpd_heard:-}" ]; do
