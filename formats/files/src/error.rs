@@ -1,0 +1,57 @@
+//! Why a file is refused though the file system would open it.
+
+use crate::owner::user_name;
+use std::io;
+
+/// Why a file is refused though the file system would open it.
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum FileRefused {
+    /// A symbolic link that another user made.
+    #[error("it is a symbolic link of {}, and links of other users are not followed; name the file that it leads to", user_name(*owner))]
+    Link {
+        /// User id of the owner of the link.
+        owner: u32,
+    },
+    /// A symbolic link where no link is followed at all.
+    #[error("it is a symbolic link, and no link is followed here; remove it")]
+    AnyLink,
+    /// A FIFO, a socket, a device or a folder.
+    #[error("it is no regular file")]
+    NotRegular,
+    /// A second name of a file that belongs neither to this user nor to the owner of the folder.
+    #[error("it is a hard link to a file of {}, which the owner of the folder may not be allowed to read; copy the file", user_name(*owner))]
+    HardLink {
+        /// User id of the owner of the file.
+        owner: u32,
+    },
+    /// A file that this user is about to write and did not make.
+    #[error("it belongs to {}, not to the user of this process", user_name(*owner))]
+    OtherOwner {
+        /// User id of the owner of the file.
+        owner: u32,
+    },
+    /// Another process exchanged the file, or a folder above it, while it was opened.
+    #[error("it was exchanged while it was opened")]
+    Exchanged,
+    /// A name with a `/` in it, or `.` or `..`.
+    #[error("it is not the name of an entry of a folder")]
+    NotAName,
+}
+
+impl FileRefused {
+    /// The refusal inside of an error of this crate; `None` for what the file system says.
+    pub fn in_error(error: &io::Error) -> Option<&FileRefused> {
+        error.get_ref()?.downcast_ref()
+    }
+}
+
+impl From<FileRefused> for io::Error {
+    fn from(refused: FileRefused) -> io::Error {
+        let kind = match refused {
+            FileRefused::NotRegular | FileRefused::NotAName => io::ErrorKind::InvalidInput,
+            _ => io::ErrorKind::PermissionDenied,
+        };
+        io::Error::new(kind, refused)
+    }
+}

@@ -1,0 +1,32 @@
+//! Opens files below folders that other users may write to.
+//!
+//! A user names a folder; what lies in it may have been planted by somebody else. [`HeldFolder`] holds such a folder by
+//! its descriptor and reaches its entries relative to that, so that a folder that is renamed or replaced between two
+//! calls changes nothing. [`open_input`] and [`open_output`] do the same for paths: [`anchor`] holds a folder for the
+//! life of the process, and paths below it are resolved from its descriptor.
+//!
+//! Invariant: no symbolic link of another user is followed, and nothing but a regular file is opened, so that no call
+//! waits for a writer. docs/SECURITY.md says what this protects against.
+
+mod anchor;
+mod by_path;
+mod error;
+mod folder;
+mod named;
+mod open;
+mod output;
+mod owner;
+
+pub use anchor::{AnchorUse, anchor};
+pub use by_path::{is_safe_folder, open_by_path};
+pub use error::FileRefused;
+pub use folder::{EntryKind, EntryStat, FileAccess, HeldFolder};
+pub use open::{entry_stat, open_input, open_input_folder, open_output};
+pub use output::{
+    create_output, create_output_folder, open_or_create_output, output_place, remove_output,
+    remove_output_folder, rename_output, rename_output_to_new, set_output_mode,
+};
+pub use owner::{effective_uid, user_name};
+
+#[cfg(test)]
+mod tests;
