@@ -3,7 +3,9 @@
 
 use rpd_shard::file::BlockKind;
 use rpd_shard::model::{Value, native, rocpd};
-use rpd_shard::record::{ClockDomain, ClockSet, LossCause, Probe, ProbeBurst, RunIdentity};
+use rpd_shard::record::{
+    Clock, ClockDomain, ClockSet, Exit, LossCause, Node, Probe, ProbeBurst, Process, RunIdentity,
+};
 use rpd_shard::{Shard, ShardWriter};
 
 fn writer() -> ShardWriter<Vec<u8>> {
@@ -117,4 +119,38 @@ fn a_full_shard_goes_on_counting() {
     assert_eq!(shard.push(2, native::RANGE, &row).unwrap(), 1);
     let read = ended(&file, &shard.end(u64::MAX).unwrap().unwrap());
     assert_eq!((ranges(&read), lost(&read, native::RANGE), lost(&read, rocpd::STRING)), (30, 2, 2));
+}
+
+fn command(exit: Option<Exit>) -> Process {
+    let words = "sh -c 'exit 3'".to_owned();
+    Process { command: words, exit, ..Process::of_file(Node::default(), Clock::Boottime) }
+}
+
+#[test]
+fn the_last_record_of_the_command_counts_also_where_its_blocks_are_given_up() {
+    let mut shard = writer();
+    shard.command(&command(None)).unwrap();
+    let mut file = blocks(&mut shard, 3);
+    let early = Shard::from_memory("s", &file).unwrap();
+    assert_eq!((early.command.as_deref(), early.processes.len()), (Some(&command(None)), 0));
+    shard.command(&command(Some(Exit::Code(3)))).unwrap();
+    let (_, bytes) = shard.unwritten();
+    file.extend_from_slice(bytes);
+    let whole = shard.end(u64::MAX).unwrap().unwrap();
+    assert_eq!(ended(&file, &whole).command.as_deref(), Some(&command(Some(Exit::Code(3)))));
+    // No more room than that of the first block: the command is in the end alone.
+    let mut shard = writer();
+    let file = blocks(&mut shard, 3);
+    shard.stop(file.len() as u64);
+    shard.command(&command(Some(Exit::Signal(9)))).unwrap();
+    let end = shard.end(file.len() as u64).unwrap().unwrap();
+    assert_eq!(ended(&file, &end).command.as_deref(), Some(&command(Some(Exit::Signal(9)))));
+}
+
+#[test]
+fn a_command_of_another_number_is_damage() {
+    let mut shard = writer();
+    shard.command(&Process { source: 2, ..command(None) }).unwrap();
+    let shard = Shard::from_memory("s", &shard.finish().unwrap()).unwrap();
+    assert_eq!((shard.command.as_ref(), shard.damage().len()), (None, 2));
 }

@@ -30,6 +30,8 @@ pub enum BlockKind {
     Selection,
     /// A [`crate::record::ProbeBurst`].
     Probes,
+    /// The command of the rank: a [`crate::record::Process`].
+    Command,
     /// A record of a newer release; readers pass over it.
     Unknown(u16),
 }
@@ -48,6 +50,7 @@ impl BlockKind {
             BlockKind::Index => RECORD + 6,
             BlockKind::Selection => RECORD + 7,
             BlockKind::Probes => RECORD + 8,
+            BlockKind::Command => RECORD + 9,
             BlockKind::Unknown(code) => code,
         }
     }
@@ -63,6 +66,7 @@ impl BlockKind {
             code if code == RECORD + 6 => BlockKind::Index,
             code if code == RECORD + 7 => BlockKind::Selection,
             code if code == RECORD + 8 => BlockKind::Probes,
+            code if code == RECORD + 9 => BlockKind::Command,
             code => BlockKind::Unknown(code),
         }
     }

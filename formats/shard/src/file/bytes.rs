@@ -1,3 +1,4 @@
+use rpd_files::open_input;
 use std::fs::File;
 use std::io;
 use std::os::unix::fs::{FileExt, MetadataExt};
@@ -26,11 +27,7 @@ pub(super) struct OpenFile {
 
 impl Bytes {
     pub(super) fn open(path: &Path) -> io::Result<Bytes> {
-        // Looked at before it is opened: opening a FIFO would wait for a writer.
-        if !std::fs::metadata(path)?.is_file() {
-            return Err(io::Error::new(io::ErrorKind::InvalidInput, "it is no regular file"));
-        }
-        let file = File::open(path)?;
+        let file = open_input(path)?;
         let found = file.metadata()?;
         Ok(Bytes::File(OpenFile {
             path: path.to_owned(),
@@ -81,7 +78,7 @@ impl OpenFile {
         if let Some(file) = &*open {
             return Ok(file.clone());
         }
-        let file = File::open(&self.path)?;
+        let file = open_input(&self.path)?;
         let found = file.metadata()?;
         if (found.dev(), found.ino()) != self.id || found.len() < self.length {
             return Err(io::Error::other("the file was replaced or cut in the meantime"));

@@ -88,7 +88,7 @@ impl<W: Write> ShardWriter<W> {
         let (written, lost) = LEDGER_ENTRY_BYTES;
         let ledger = LEDGER_LENGTH_BYTES + tables * written + (self.losses.len() + tables) * lost;
         let clocks = self.reserve.clocks_from(self.position);
-        let records = self.processes.len() + clocks.len() + 2;
+        let records = self.processes.len() + usize::from(self.command.is_some()) + clocks.len() + 2;
         let index = (self.blocks.len() + records) * ENTRY_BYTES;
         most_block_bytes(ledger)
             + self.reserve.process_bytes
@@ -154,6 +154,7 @@ impl<W: Write> ShardWriter<W> {
         if extras >= Extras::Processes {
             let processes = self.processes.iter();
             records.extend(processes.map(|(source, raw)| (BlockKind::Process, *source, raw.clone())));
+            records.extend(self.command.iter().map(|raw| (BlockKind::Command, 0, raw.clone())));
         }
         if extras >= Extras::ProcessesAndClocks {
             let clocks = self.reserve.clocks_from(self.position).iter();

@@ -3,7 +3,7 @@ use super::strings::{MAX_STRING_LENGTH, ShardStrings};
 use super::{Bytes, FILE_HEADER_BYTES, FILE_MAGIC, Version, checksum, index, le};
 use crate::codec::{DecodeError, decode_handles, decode_needed};
 use crate::model::{Column, FIRST_CARRIED_TABLE, Keys, Local, Rows, Schema, Table, is_wider, rocpd};
-use crate::record::{ClockSet, Ledger, ProbeBurst, Process, RunIdentity, Selection, wire};
+use crate::record::{COMMAND_SOURCE, ClockSet, Ledger, ProbeBurst, Process, RunIdentity, Selection, wire};
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::io;
@@ -14,7 +14,7 @@ use zstd::bulk::Decompressor;
 const MAX_CLOCK_SETS: usize = 1 << 17;
 /// Most bursts of probes that are kept from one shard: as many.
 const MAX_PROBE_BURSTS: usize = 1 << 17;
-/// Longest record of a run, a process, a selection or a burst: a process's command and chosen environment are the bulk of it.
+/// Longest record of a run, a process, a command, a selection or a burst: a process's command and chosen environment are the bulk of it.
 const MAX_RECORD_BYTES: usize = 256 << 10;
 /// Most bytes of all process records of one shard.
 const MAX_PROCESS_BYTES: usize = 128 << 20;
@@ -136,6 +136,8 @@ pub struct Shard {
     pub identity: RunIdentity,
     /// The processes, by their number.
     pub processes: BTreeMap<u32, Process>,
+    /// The command that the collector was started for, traced or not. Older releases did not record it.
+    pub command: Option<Box<Process>>,
     /// Clock sets in the order of recording.
     pub clocks: Vec<ClockSet>,
     /// Probes of this node to others, in the order of recording. One collector of a node has them.
@@ -191,6 +193,7 @@ impl Shard {
             damage,
             identity,
             processes: records.processes,
+            command: records.command,
             clocks: records.clocks,
             probes: records.probes,
             ledger: records.ledger,
@@ -225,12 +228,12 @@ impl Shard {
     }
 
     /// Keeps of a shard what its strings and single blocks are read with, for somebody who has noted the rest:
-    /// forgets the other blocks, the damage, processes, ledger and selection.
+    /// forgets the other blocks, the damage, processes, command, ledger and selection.
     pub fn forget_records(&mut self) {
         self.blocks.retain(|block| block.header.kind == BlockKind::Rows(rocpd::STRING));
         self.blocks.shrink_to_fit();
         self.damage = Vec::new();
-        self.processes = BTreeMap::new();
+        (self.processes, self.command) = (BTreeMap::new(), None);
         (self.ledger, self.selection) = (None, None);
     }
 
@@ -331,6 +334,7 @@ struct Records {
     identity: Option<RunIdentity>,
     processes: BTreeMap<u32, Process>,
     process_bytes: usize,
+    command: Option<Box<Process>>,
     clocks: Vec<ClockSet>,
     probes: Vec<ProbeBurst>,
     ledger: Option<Ledger>,
@@ -352,7 +356,11 @@ impl Records {
     /// Takes in a record; `None` where it cannot be decoded or is out of bounds.
     fn take(&mut self, kind: BlockKind, raw: &[u8]) -> Option<()> {
         match kind {
-            BlockKind::Identity | BlockKind::Process | BlockKind::Selection | BlockKind::Probes
+            BlockKind::Identity
+            | BlockKind::Process
+            | BlockKind::Command
+            | BlockKind::Selection
+            | BlockKind::Probes
                 if raw.len() > MAX_RECORD_BYTES =>
             {
                 return None;
@@ -365,6 +373,10 @@ impl Records {
                     return None;
                 }
                 self.processes.insert(process.source, process);
+            }
+            BlockKind::Command => {
+                let is_sound = |command: &Process| command.source == COMMAND_SOURCE;
+                self.command = Some(Box::new(wire::decode(raw).ok().filter(is_sound)?));
             }
             BlockKind::Clock => self.clocks.push(wire::decode(raw).ok()?),
             BlockKind::Probes => self.probes.push(wire::decode(raw).ok().filter(ProbeBurst::is_sound)?),

@@ -61,6 +61,8 @@ pub struct ShardWriter<W: Write> {
     pub(super) identity: Vec<u8>,
     /// The last record of each process, as it is stored.
     pub(super) processes: BTreeMap<u32, Vec<u8>>,
+    /// The last record of the command, as it is stored.
+    pub(super) command: Option<Vec<u8>>,
     pub(super) losses: BTreeMap<(u32, Option<TableId>, LossCause), Option<u64>>,
     /// Places of open blocks, which stay in use once they are.
     pub(super) places: BTreeMap<(u32, TableId), usize>,
@@ -91,6 +93,7 @@ impl<W: Write> ShardWriter<W> {
             schema: Schema::builtin().clone(),
             identity: wire::encode(run),
             processes: BTreeMap::new(),
+            command: None,
             losses: BTreeMap::new(),
             places: BTreeMap::new(),
             pending: Vec::new(),
@@ -174,6 +177,16 @@ impl<W: Write> ShardWriter<W> {
         self.reserve.process_bytes -= before.map_or(0, |before| most_block_bytes(before.len()));
         self.record(BlockKind::Process, process.source, &raw)?;
         Ok(())
+    }
+
+    /// Describes the command that the collector was started for, traced or not; again when it has ended. The last
+    /// description counts. A reader takes only what is number [`crate::record::COMMAND_SOURCE`].
+    pub fn command(&mut self, command: &Process) -> Result<(), WriteError> {
+        let raw = wire::encode(command);
+        self.reserve.process_bytes += most_block_bytes(raw.len());
+        let before = self.command.replace(raw.clone());
+        self.reserve.process_bytes -= before.map_or(0, |before| most_block_bytes(before.len()));
+        self.record(BlockKind::Command, 0, &raw).map(drop)
     }
 
     /// Stores a clock set.

@@ -11,6 +11,6 @@ pub const SPAWNED_MEMBER: &str = "torch.distributed, spawned";
 pub use node::{boot_of_machine, is_no_name, node_of_file, unknown_boot, unnamed_node};
 pub use privacy::{
     is_secret_name, is_secret_variable, masked_command, masked_environment, masked_line, masked_text,
-    masked_variable,
+    masked_value, masked_variable,
 };
 pub use rank::{RankIdentity, detect_rank, is_rank_variable};

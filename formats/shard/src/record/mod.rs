@@ -11,5 +11,5 @@ pub mod wire;
 
 pub use clock::{Clock, ClockDomain, ClockSet, Probe, ProbeBurst, is_wall_time};
 pub use loss::{Ledger, Loss, LossCause};
-pub use process::{Exit, Node, Process, RunIdentity, SYSTEM_SOURCE};
+pub use process::{COMMAND_SOURCE, Exit, Node, Process, RunIdentity, SYSTEM_SOURCE};
 pub use selection::Selection;

@@ -38,7 +38,7 @@ pub struct Node {
 }
 
 /// How a process ended.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Serialize, Deserialize)]
 pub enum Exit {
     /// It called exit with this status.
     Code(i32),
@@ -51,6 +51,9 @@ pub enum Exit {
 /// Number in the shard of the process that stands for the collector, where it records the counters of its
 /// node. Processes that are traced pass over it.
 pub const SYSTEM_SOURCE: u32 = 1 << 20;
+
+/// Number of the command in its own record, and in a merge of a shard that describes no traced process.
+pub const COMMAND_SOURCE: u32 = 1;
 
 /// One traced process: a source of rows with key and stack id spaces of its own.
 ///

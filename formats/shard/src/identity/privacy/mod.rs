@@ -3,12 +3,14 @@
 //! * [`names`]: which names of options and variables sound like those of a secret.
 //! * [`extent`]: where a value ends that is quoted, a word, or a header.
 //! * [`words`]: secrets by the word before them, as of `--password X`.
+//! * [`short_options`]: `-pX` and `-u user:X` of programs that are not known.
 //! * [`values`]: secrets inside of words, as of `token=X` and URLs.
 //!
 //! Each of them goes through a text once: time is linear in its length.
 
 mod extent;
 mod names;
+mod short_options;
 #[cfg(test)]
 mod tests;
 mod values;
@@ -16,7 +18,8 @@ mod words;
 
 pub use names::{is_secret_name, is_secret_variable};
 
-use names::{is_name_byte, is_secret_setting};
+use names::{is_name_byte, is_secret_option, is_secret_setting};
+use short_options::{attached_secret, login_secret, takes_login};
 use values::{Header, is_scheme, is_token, mask_values};
 use words::{mask_words, mask_words_behind};
 
@@ -29,12 +32,20 @@ const NAME_BYTES: usize = 64;
 ///
 /// Masked are the values of options whose name sounds like a secret (`--api-key X`, `--token=X`,
 /// `SECRET=X`), words that look like well-known tokens, passwords in URLs, and inside of longer
-/// arguments (a script, JSON, a header) the values behind such names. A short option is one only of programs that are
-/// known for it: `sshpass -p X` is masked, `serve -p 8080` is not.
+/// arguments (a script, JSON, a header) the values behind such names. `sshpass -p X`, `-pX` and `-u user:X` are
+/// masked, `serve -p 8080` is not: [`short_options`] has the rule.
 pub fn masked_command(arguments: &[String]) -> String {
     let mut masked = Vec::with_capacity(arguments.len());
     let mut value_is_secret = false;
+    let mut option = "";
     for argument in arguments {
+        let before = std::mem::replace(&mut option, argument);
+        if let Some(text) = masked_value(before, argument) {
+            masked.push(text);
+            // `-password X` may be `-p` with a password, and is more often an option with one.
+            value_is_secret = argument.bytes().all(is_name_byte) && is_secret_option(argument, "");
+            continue;
+        }
         if std::mem::take(&mut value_is_secret) && !argument.starts_with('-') {
             masked.push(MASK.to_owned());
             // `Authorization: Bearer X` in three words.
@@ -46,6 +57,14 @@ pub fn masked_command(arguments: &[String]) -> String {
         masked.push(text);
     }
     masked_line(&masked.join(" "))
+}
+
+/// An argument whose secret a short option in it or before it tells; `None` if there is none. Blanks are a part of the
+/// secret, as they are not where arguments are joined.
+pub fn masked_value(before: &str, argument: &str) -> Option<String> {
+    let login = if takes_login(before) { login_secret(argument) } else { None };
+    let secret = login.or_else(|| attached_secret(argument))?;
+    Some(format!("{}{MASK}", &argument[..secret]))
 }
 
 /// A recorded command line whose arguments are joined already, secrets masked as by [`masked_command`]. What is in
@@ -65,10 +84,11 @@ pub fn masked_variable(name: &str, value: &str) -> String {
     mask_values(&mask_words_behind(name, value), Header::Line)
 }
 
-/// Variables without the secrets in their values.
+/// Variables without their secrets: values of names that sound like a secret, and secrets inside of the others.
 pub fn masked_environment(variables: Vec<(String, String)>) -> Vec<(String, String)> {
     let masked = |(name, value): (String, String)| {
-        let value = masked_variable(&name, &value);
+        let is_secret = is_secret_variable(&name) && !value.is_empty();
+        let value = if is_secret { MASK.to_owned() } else { masked_variable(&name, &value) };
         (name, value)
     };
     variables.into_iter().map(masked).collect()

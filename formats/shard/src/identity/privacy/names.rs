@@ -25,6 +25,9 @@ const HARMLESS_PARTS: [&str; 8] =
     ["TOKENIZER", "TOKENS", "KEYWORD", "KEYBOARD", "CREDIT", "AUTHORS", "COOKIE-JAR", "COOKIEJAR"];
 /// Whole words that mean a secret as the last one of the name of an option: `--db-pass`.
 const LAST_OPTION_WORDS: [&str; 7] = ["PWD", "PW", "PASS", "PASSCODE", "BEARER", "PSK", "HMAC"];
+/// More of them, unless the value is that of a switch: `-pin on` pins threads.
+const CODES: [&str; 6] = ["PIN", "PAT", "OTP", "SALT", "SAS", "TOK"];
+const SWITCHES: [&str; 8] = ["on", "off", "auto", "yes", "no", "true", "false", "1"];
 /// Words before `PASS` with which it is a turn.
 const TURNS: [&str; 9] = ["FIRST", "SECOND", "ONE", "TWO", "SINGLE", "MULTI", "NO", "FORWARD", "BACKWARD"];
 /// Whole words that mean a secret anywhere in the name of a variable.
@@ -32,11 +35,8 @@ const VARIABLE_WORDS: [&str; 5] = ["BEARER", "HMAC", "MFA", "SIGNATURE", "NETRC"
 /// Whole words that mean one at its end. `PIN_MEMORY` and `LOGIN_NODE` are none.
 const LAST_VARIABLE_WORDS: [&str; 10] =
     ["PAT", "PW", "SK", "OTP", "PIN", "SAS", "SALT", "TOK", "LOGIN", "PSK"];
-/// Beginnings of names of variables of runtimes, of which no short word means a secret: `I_MPI_PIN`.
-const RUNTIMES: [&str; 20] = [
-    "OMP_", "GOMP_", "KMP_", "OMPI_", "PMIX_", "PRTE_", "I_MPI_", "MPICH_", "MV2_", "MPI_", "SLURM_", "PBS_",
-    "NCCL_", "RCCL_", "HSA_", "HIP_", "ROCR_", "MIOPEN_", "UCX_", "FI_",
-];
+/// Variables that end like a secret and say where threads run: the switch of Intel MPI.
+const PINNING: [&str; 1] = ["I_MPI_PIN"];
 /// Ends of names of headers whose value has several words.
 const HEADERS: [&str; 2] = ["AUTHORIZATION", "COOKIE"];
 /// Names that take a value behind a `:` without a blank.
@@ -64,7 +64,7 @@ pub fn is_secret_variable(name: &str) -> bool {
     HARMLESS_VARIABLE_PARTS.iter().for_each(|harmless| upper = upper.replace(harmless, ""));
     is_secret_name(&upper)
         || SECRET_VARIABLE_PARTS.iter().any(|part| upper.contains(part))
-        || !RUNTIMES.iter().any(|runtime| upper.starts_with(runtime)) && has_secret_word(&upper)
+        || !PINNING.contains(&upper.as_str()) && has_secret_word(&upper)
 }
 
 fn has_secret_word(upper: &str) -> bool {
@@ -91,6 +91,9 @@ pub(super) fn is_secret_option(name: &str, value: &str) -> bool {
             let is_turn = before.is_some_and(|before| TURNS.contains(&last_word(before)));
             let is_number = value.len() <= 2 && value.bytes().all(|byte| byte.is_ascii_digit());
             !is_turn && (!is_number || value.is_empty())
+        }
+        _ if CODES.contains(&last) => {
+            !SWITCHES.iter().any(|switch| !value.is_empty() && switch.starts_with(value))
         }
         _ => LAST_OPTION_WORDS.contains(&last) || upper == "PROXY-USER",
     }

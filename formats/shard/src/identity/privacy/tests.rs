@@ -135,6 +135,83 @@ proptest! {
     }
 }
 
+/// Command lines of programs that nobody knows, with a secret in short options.
+const SHORT_OPTIONS: [&str; 13] = [
+    "tool -phush -n 2",
+    "tool -p=hush -n 2",
+    "/opt/x/tool run -pS3-hush! -n 2",
+    "tool -p'hush hush' -n 2",
+    "tool -p\"hush hush\" -n 2",
+    "tool -u user:hush -n 2",
+    "tool -U user:hush:hush -n 2",
+    "tool -uuser:hush -n 2",
+    "tool --user user:hush -n 2",
+    "tool --user=user:hush -n 2",
+    "tool -u 'user:hush hush' -n 2",
+    "tool -p''hush -n 2",
+    "mpirun -np 2 tool -v -u user:hush -phush -n 2",
+];
+
+#[test]
+fn short_options_of_unknown_programs_are_masked() {
+    for given in SHORT_OPTIONS {
+        let line = masked_line(given);
+        assert!(!line.contains("hush") && line.ends_with(" -n 2"), "{given} became {line}");
+        assert_eq!(masked_line(&line), line, "masking again");
+        assert!(!masked_text(given).contains("hush"), "{given}");
+        let script = ["sh", "-c", given].map(str::to_owned);
+        assert!(!masked_command(&script).contains("hush"), "{given}");
+        assert_eq!(masked_environment(vec![("TOOL_OPTS".into(), given.into())])[0].1, masked_text(given));
+    }
+    let blanks = ["tool", "-u", "user:hush hush", "-phush hush", "-n", "2"].map(str::to_owned);
+    assert_eq!(masked_command(&blanks), "tool -u user:*** -p*** -n 2");
+    for kept in [
+        "serve -p 8080 -p8080:80 -p 127.0.0.1:80:80 -p=8080",
+        "docker run -u 1000:1000 -u0:0 image",
+        "mpirun -ppn 4 -pernode -prefix /opt -prepend-rank a.out",
+        "tar -pxf a.tar -pvr",
+        "cc -pthread -pipe -print-search-dirs -pedantic a.c",
+        "ksp -pc_type gamg -pc_factor_levels 2",
+        "python3 -u train.py -u http://host/x --user me",
+        "curl -u",
+    ] {
+        assert_eq!(masked_line(kept), kept);
+        let arguments: Vec<String> = kept.split(' ').map(str::to_owned).collect();
+        assert_eq!(masked_command(&arguments), kept);
+    }
+}
+
+proptest! {
+    #[test]
+    fn no_secret_of_a_short_option_is_left(
+        secret in "hush[a-zA-Z0-9!@#%^*+~?_-]{0,20}",
+        before in "[a-z./-]{0,8}",
+        after in "[a-z0-9 ./-]{0,12}",
+    ) {
+        for line in [
+            format!("tool {before} -p{secret} {after}"),
+            format!("tool {before} -u me:{secret} {after}"),
+            format!("tool {before} --user=me:{secret} {after}"),
+        ] {
+            prop_assert!(!masked_line(&line).contains("hush"), "{} became {}", line, masked_line(&line));
+            let arguments: Vec<String> = line.split(' ').map(str::to_owned).collect();
+            prop_assert!(!masked_command(&arguments).contains("hush"), "{}", line);
+        }
+    }
+}
+
+#[test]
+fn variables_of_any_runtime_are_masked_by_their_names() {
+    let masked = masked_environment(vec![
+        ("RCCL_PIN".to_owned(), "hush".to_owned()),
+        ("SLURM_PASS".to_owned(), "hush".to_owned()),
+        ("RCCL_DEBUG".to_owned(), "INFO".to_owned()),
+        ("I_MPI_PIN".to_owned(), "1".to_owned()),
+    ]);
+    let values: Vec<&str> = masked.iter().map(|(_, value)| value.as_str()).collect();
+    assert_eq!(values, ["***", "***", "INFO", "1"]);
+}
+
 #[test]
 fn recorded_lines_are_masked_by_their_arguments() {
     let masked = [
@@ -227,11 +304,11 @@ fn recorded_lines_are_masked_by_their_arguments() {
 #[test]
 fn variables_of_secrets_are_whole_words() {
     let secret = "GH_PAT BEARER PW DBPW ROOT_PW AWS_SK HMAC OTP PIN CARD_PIN A_MFA_B AZ_SAS_URL SQL_CONNECTION_STRING \
-        SIGNATURE SALT NETRC VAULT_UNSEAL_1 REFRESH_TOK LOGIN";
+        SIGNATURE SALT NETRC VAULT_UNSEAL_1 REFRESH_TOK LOGIN RCCL_PIN NCCL_PIN SLURM_PSK HIP_PAT OMPI_OTP OMP_PIN";
     for name in secret.split_whitespace() {
         assert!(is_secret_variable(name), "{name}");
     }
-    let harmless = "OMP_NUM_THREADS OMP_PIN PWD OLDPWD PATH MIOPEN_FIND_MODE ROCR_VISIBLE_DEVICES PINNED_MEMORY \
+    let harmless = "OMP_NUM_THREADS PWD OLDPWD PATH MIOPEN_FIND_MODE ROCR_VISIBLE_DEVICES PINNED_MEMORY \
         PIN_MEMORY TEST_SKIP HOSTNAME HOST LOGNAME LOGIN_NODE I_MPI_PIN I_MPI_PIN_DOMAIN LD_LIBRARY_PATH PATTERN \
         SASS_HOME SALTED MASK RISK_LEVEL SHELL";
     for name in harmless.split_whitespace() {
@@ -281,6 +358,11 @@ fn long_hostile_texts_take_no_long_time() {
         "Bearer ",
         "curl ",
         "curl -u ",
+        "-u $( ",
+        "-u '",
+        "-u a:b",
+        "-pxxxx",
+        "-pxxxx $(",
         "wandb login ",
         "htpasswd -b ",
         "Cookie: a; ",
@@ -295,4 +377,20 @@ fn long_hostile_texts_take_no_long_time() {
         let _ = masked_text(&text);
     }
     assert!(started.elapsed() < std::time::Duration::from_secs(60), "{:?}", started.elapsed());
+}
+
+#[test]
+fn options_that_begin_like_a_password_are_masked_with_their_value() {
+    for option in ["-password", "-passphrase", "-private_key", "-proxy-pass", "-passwd", "-postgres-password"]
+    {
+        let arguments = ["run", option, "ZqA1xx", "train.py"].map(str::to_owned);
+        let masked = masked_command(&arguments);
+        assert!(!masked.contains("ZqA1xx"), "{masked}");
+        let line = masked_line(&arguments.join(" "));
+        assert!(!line.contains("ZqA1xx") && line.ends_with("train.py"), "{line}");
+    }
+    for option in ["--pin", "--db-pin", "--otp", "--gh-pat", "--salt"] {
+        assert!(!masked_line(&format!("run {option} 4711xx")).contains("4711xx"), "{option}");
+    }
+    assert_eq!(masked_line("gmx mdrun -pin on -ntomp 4"), "gmx mdrun -pin on -ntomp 4");
 }

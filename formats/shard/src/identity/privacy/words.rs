@@ -2,6 +2,7 @@
 
 use super::extent::{argument, quoted};
 use super::names::{is_name_byte, is_secret_option, is_secret_setting};
+use super::short_options::{attached_secret, login_secret, takes_login};
 use super::{MASK, NAME_BYTES};
 
 /// A short option that means a secret, of a program that is known for it: `-p` of most programs is a port.
@@ -78,6 +79,8 @@ enum Next {
     Secret,
     /// `user%password`
     Login,
+    /// `user:password`, or a user alone.
+    User,
     /// The name of a variable whose value follows.
     Name,
 }
@@ -134,6 +137,13 @@ impl Command {
         match std::mem::replace(&mut self.next, Next::Any) {
             Next::Secret if is_value || word.starts_with('`') => return Some(argument(text, from)),
             Next::Login if is_value => return after_percent(plain, start),
+            // The rest of a text is looked at only if it is masked then: time stays linear.
+            Next::User if is_value => {
+                if let Some(at) = login_secret(plain) {
+                    let from_secret = start + at;
+                    return Some((from_secret, argument(text, from).1.max(from_secret)));
+                }
+            }
             Next::Name if is_name(plain) && is_secret_setting(&plain.to_ascii_uppercase(), "") => {
                 self.next = Next::Secret;
                 return None;
@@ -146,12 +156,14 @@ impl Command {
         }
         self.begin(plain);
         let secret = self.option(text, plain, start).or_else(|| self.place(text, plain, from));
+        let short = if secret.is_none() { self.short_option(text, plain, start) } else { None };
         if secret.is_none() && self.next == Next::Any {
             let is_option = plain.starts_with('-') && is_name(plain);
             let value = &text[to..];
             let value = value.trim_ascii_start();
             let few = value.char_indices().nth(3).map_or(value.len(), |(at, _)| at);
             let few = value[..few].split_ascii_whitespace().next().unwrap_or("");
+            // `-password X` may be `-p` with a password, and is more often an option with one.
             if is_option && is_secret_option(plain, few) {
                 self.next = Next::Secret;
             } else if SETTERS.contains(&plain) {
@@ -161,7 +173,7 @@ impl Command {
         if word.ends_with(';') {
             self.forget();
         }
-        secret
+        secret.or(short)
     }
 
     fn forget(&mut self) {
@@ -210,6 +222,20 @@ impl Command {
             _ => {}
         }
         None
+    }
+
+    /// A short option of a program that is not known for it.
+    fn short_option(&mut self, text: &str, plain: &str, start: usize) -> Option<(usize, usize)> {
+        if self.next != Next::Any {
+            return None;
+        }
+        if takes_login(plain) {
+            self.next = Next::User;
+            return None;
+        }
+        let secret = start + attached_secret(plain)?;
+        let in_quotes = quoted(text, secret).filter(|(from, to)| from < to);
+        in_quotes.or(Some((secret, start + plain.len())))
     }
 
     /// A word that is a secret by its place.

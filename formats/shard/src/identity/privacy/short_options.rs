@@ -1,0 +1,95 @@
+//! Short options that hold a secret in programs that are not known: `-pX`, and `-u user:X`.
+//!
+//! The rule, which docs/COLLECTING.md states for users:
+//! * `-pX` is a password, unless `X` has fewer than four characters, is a number or a list of numbers (a port), or the
+//!   first word of the option is one of [`WORDS`];
+//! * what follows the first `:` of the value of `-u`, `-U` or `--user` is a password, unless both sides are numbers
+//!   (user and group), or the value is a URL.
+
+/// Options with one dash and several letters that are common in command lines of programs, compilers and launchers.
+const WORDS: [&str; 42] = [
+    "pack",
+    "page",
+    "parallel",
+    "param",
+    "params",
+    "parse",
+    "part",
+    "particles",
+    "partition",
+    "path",
+    "pattern",
+    "pc",
+    "pedantic",
+    "perhost",
+    "pernode",
+    "persocket",
+    "phase",
+    "physics",
+    "pidfile",
+    "pipe",
+    "plot",
+    "plugin",
+    "pool",
+    "port",
+    "precision",
+    "prefix",
+    "prepend",
+    "pressure",
+    "print",
+    "priority",
+    "problem",
+    "proc",
+    "process",
+    "processes",
+    "procs",
+    "profile",
+    "progress",
+    "project",
+    "properties",
+    "property",
+    "pthread",
+    "pthreads",
+];
+/// Options whose value is a user, or a user and a password.
+const LOGIN_OPTIONS: [&str; 3] = ["-u", "-U", "--user"];
+/// Fewest characters of a value of `-p` that is a password: below that are letters of other options, as of `tar -pxf`.
+const MIN_PASSWORD_CHARS: usize = 4;
+
+/// Where the secret begins in an option that has its value in the same word.
+pub(super) fn attached_secret(option: &str) -> Option<usize> {
+    attached_password(option).or_else(|| attached_login(option))
+}
+
+/// Whether the next word may be a user and a password.
+pub(super) fn takes_login(option: &str) -> bool {
+    LOGIN_OPTIONS.contains(&option)
+}
+
+/// Where the password begins in `user:password`.
+pub(super) fn login_secret(value: &str) -> Option<usize> {
+    let (user, password) = value.split_once(':')?;
+    let is_number = |text: &str| text.bytes().all(|byte| byte.is_ascii_digit());
+    let is_url = password.starts_with("//");
+    let is_login = !user.is_empty() && !password.is_empty() && !is_url;
+    (is_login && !(is_number(user) && is_number(password))).then_some(user.len() + 1)
+}
+
+fn attached_password(option: &str) -> Option<usize> {
+    let value = option.strip_prefix("-p")?;
+    let bare = value.strip_prefix('=').unwrap_or(value);
+    let word = option[1..].split(['=', '_', '-', ':', '.']).next().unwrap_or("");
+    let is_numbers = bare.bytes().all(|byte| byte.is_ascii_digit() || b":,./-".contains(&byte));
+    let is_password =
+        bare.chars().nth(MIN_PASSWORD_CHARS - 1).is_some() && !is_numbers && !WORDS.contains(&word);
+    is_password.then_some(option.len() - bare.len())
+}
+
+fn attached_login(option: &str) -> Option<usize> {
+    let value = LOGIN_OPTIONS.iter().find_map(|name| {
+        let value = option.strip_prefix(name)?;
+        let behind_equals = value.strip_prefix('=');
+        if name.starts_with("--") { behind_equals } else { behind_equals.or(Some(value)) }
+    })?;
+    Some(option.len() - value.len() + login_secret(value)?)
+}
