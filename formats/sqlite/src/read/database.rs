@@ -3,9 +3,9 @@
 use super::error::{OpenError, PageError, PageProblem};
 use super::file::QuietFile;
 use crate::format::{HEADER, MAGIC, at, u16_at, u32_at};
+use rpd_files::{EntryKind, EntryStat, entry_stat, open_input};
 use std::ffi::OsString;
-use std::fs::File;
-use std::io::{self, Read};
+use std::io::{self, ErrorKind, Read};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -33,12 +33,11 @@ impl Database {
     /// if `path` is a symbolic link, as SQLite does.
     pub fn open(path: &Path) -> Result<Database, OpenError> {
         let failed = |source| OpenError::Io { path: path.to_owned(), source };
-        // Looked at before it is opened: opening a FIFO would wait for a writer.
-        let found = std::fs::metadata(path).map_err(failed)?;
-        if !found.is_file() {
+        let found = entry_stat(path).map_err(failed)?;
+        if found.kind != EntryKind::File {
             return Err(OpenError::NoFile { path: path.to_owned() });
         }
-        if found.len() == 0 {
+        if found.length == 0 {
             return Err(OpenError::Empty { path: path.to_owned() });
         }
         let file = QuietFile::open(Arc::from(path)).map_err(failed)?;
@@ -130,22 +129,33 @@ fn nothing_beside(path: &Path) -> Result<(), OpenError> {
         PathBuf::from(name)
     };
     let (journal, wal) = (beside("-journal"), beside("-wal"));
-    let failed = |source| OpenError::Io { path: journal.clone(), source };
-    if is_hot(&journal).map_err(failed)? {
-        return Err(OpenError::HotJournal { path: path.to_owned(), journal });
+    let path = path.to_owned();
+    match is_hot(&journal) {
+        Ok(false) => {}
+        Ok(true) => return Err(OpenError::HotJournal { path, journal }),
+        Err(source) => return Err(OpenError::Journal { path, journal, source }),
     }
-    match std::fs::metadata(&wal) {
-        Ok(found) if found.len() > 0 => Err(OpenError::Wal { path: path.to_owned(), wal }),
-        _ => Ok(()),
+    match stat_if_there(&wal) {
+        Ok(Some(found)) if found.length > 0 => Err(OpenError::Wal { path, wal }),
+        Ok(_) => Ok(()),
+        Err(source) => Err(OpenError::Journal { path, journal: wal, source }),
+    }
+}
+
+/// What the file system says of an entry; `None` if there is none.
+fn stat_if_there(path: &Path) -> io::Result<Option<EntryStat>> {
+    match entry_stat(path) {
+        Err(error) if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::InvalidFilename) => Ok(None),
+        found => found.map(Some),
     }
 }
 
 /// Whether a journal is not empty and its header was not zeroed.
 fn is_hot(journal: &Path) -> io::Result<bool> {
-    if !std::fs::metadata(journal).is_ok_and(|found| found.is_file()) {
+    if stat_if_there(journal)?.is_none_or(|found| found.kind != EntryKind::File) {
         return Ok(false);
     }
     let mut header = Vec::new();
-    File::open(journal)?.take(JOURNAL_HEADER as u64).read_to_end(&mut header)?;
+    open_input(journal)?.take(JOURNAL_HEADER as u64).read_to_end(&mut header)?;
     Ok(header.iter().any(|byte| *byte != 0))
 }

@@ -64,6 +64,20 @@ pub enum OpenError {
         /// Its log.
         wal: PathBuf,
     },
+    /// A journal or write-ahead log that cannot be looked at: rows may be in it, and not in the file.
+    #[error(
+        "{}: its journal {} cannot be read ({source}), and rows may be in it; check the permissions of the journal",
+        path.display(),
+        journal.display()
+    )]
+    Journal {
+        /// The file.
+        path: PathBuf,
+        /// What cannot be read.
+        journal: PathBuf,
+        /// What the system said.
+        source: io::Error,
+    },
     /// A database that only SQLite itself can read.
     #[error("{}: {what} can only be read by SQLite itself", path.display())]
     Unsupported {

@@ -1,6 +1,7 @@
 //! A file that can be closed and opened again.
 
 use super::error::PageProblem;
+use rpd_files::{FileRefused, open_input};
 use std::fs::{File, Metadata};
 use std::io;
 use std::os::unix::fs::{FileExt, MetadataExt};
@@ -25,9 +26,8 @@ struct Identity {
 }
 
 impl QuietFile {
-    /// The caller has seen that it is a regular file.
     pub(super) fn open(path: Arc<Path>) -> io::Result<QuietFile> {
-        let file = File::open(&path)?;
+        let file = open_input(&path)?;
         let identity = Identity::of(&file.metadata()?);
         Ok(QuietFile { path, identity, file: Mutex::new(Some(Arc::new(file))) })
     }
@@ -59,11 +59,10 @@ impl QuietFile {
         if let Some(file) = &*open {
             return Ok(file.clone());
         }
-        // Looked at before it is opened: opening a FIFO would wait for a writer.
-        if Identity::of(&std::fs::metadata(&self.path)?) != self.identity {
-            return Err(PageProblem::Changed);
-        }
-        let file = File::open(&self.path)?;
+        let file = open_input(&self.path).map_err(|error| match FileRefused::in_error(&error) {
+            Some(_) => PageProblem::Changed,
+            None => PageProblem::Io(error),
+        })?;
         if Identity::of(&file.metadata()?) != self.identity {
             return Err(PageProblem::Changed);
         }

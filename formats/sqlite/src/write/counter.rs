@@ -2,7 +2,7 @@
 
 use super::error::SealError;
 use crate::format::{HEADER, u32_at};
-use std::fs::File;
+use rpd_files::{FileAccess, open_output};
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 
@@ -13,7 +13,7 @@ const COUNTERS: [usize; 2] = [24, 92];
 /// are to be the same. Nobody else may have the file open.
 pub fn reset_change_counter(path: &Path) -> Result<(), SealError> {
     let failed = |source| SealError::Io { path: path.to_owned(), source };
-    let file = File::options().read(true).write(true).open(path).map_err(failed)?;
+    let file = open_output(path, FileAccess::ReadWrite).map_err(failed)?;
     let mut header = [0; HEADER];
     file.read_exact_at(&mut header, 0).map_err(failed)?;
     let [first, second] = COUNTERS.map(|offset| u32_at(&header, offset));

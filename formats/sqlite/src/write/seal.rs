@@ -5,6 +5,7 @@ use super::error::SealError;
 use super::page_map::{LogicalPage, PageNumberError, offset};
 use super::stage::push_varint;
 use crate::format::{HEADER, MAGIC, TABLE_INTERIOR, TABLE_LEAF, at, u16_at, u32_at};
+use rpd_files::{FileAccess, open_output};
 use std::fs::File;
 use std::io;
 use std::mem;
@@ -53,7 +54,7 @@ impl Sealer {
     /// them, and all pages between the file's own and `end` hold runs.
     pub fn open(path: &Path, end: LogicalPage) -> Result<Sealer, SealError> {
         let failed = |source| SealError::Io { path: path.to_owned(), source };
-        let file = File::options().read(true).write(true).open(path).map_err(failed)?;
+        let file = open_output(path, FileAccess::ReadWrite).map_err(failed)?;
         let mut header = [0; HEADER];
         file.read_exact_at(&mut header, 0).map_err(failed)?;
         if let Some(problem) = unfit(&header) {

@@ -74,6 +74,25 @@ fn journals_and_logs_are_seen_also_through_a_link() {
 }
 
 #[test]
+fn a_journal_that_cannot_be_read_is_not_taken_for_none() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("a.db");
+    Connection::open(&path).unwrap().execute_batch("CREATE TABLE t(a)").unwrap();
+    for name in ["a.db-wal", "a.db-journal"] {
+        // A link that leads to itself can be read by no user, root included.
+        std::os::unix::fs::symlink(name, folder.path().join(name)).unwrap();
+        let error = Database::open(&path).unwrap_err();
+        assert!(matches!(&error, OpenError::Journal { journal, .. } if journal.ends_with(name)), "{error}");
+        assert!(
+            error.to_string().contains("cannot be read (") && error.to_string().contains(name),
+            "{error}"
+        );
+        std::fs::remove_file(folder.path().join(name)).unwrap();
+    }
+    Database::open(&path).unwrap();
+}
+
+#[test]
 fn a_database_in_wal_mode_is_read_when_its_log_is_gone() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("a.db");
