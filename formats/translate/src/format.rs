@@ -1,6 +1,8 @@
 //! What kind of input a file is, by its first bytes and not by its name.
 
-use crate::refused::why_refused;
+use crate::packed::why_packed;
+use crate::refused::{ANALYSIS, why_refused};
+use rpd_files::{EntryKind, entry_stat, open_input};
 use rpd_kineto::is_kineto;
 use rpd_omnistat::is_omnistat;
 use rpd_perfetto::read::is_perfetto;
@@ -8,7 +10,6 @@ use rpd_rocpd::read::{FileKind, sniff};
 use rpd_rocprofv3::is_rocprofv3_json;
 use rpd_shard::file::FILE_MAGIC;
 use serde::{Deserialize, Serialize};
-use std::fs::File;
 use std::io::Read;
 use std::path::Path;
 
@@ -38,16 +39,22 @@ const UNKNOWN: &str = "is no shard, no RocPD or RPD database, no JSON of rocprof
 /// Looks into a file. What is none of them is told in the words behind its path.
 pub fn format_of(path: &Path) -> Result<Format, &'static str> {
     // Opening a pipe would wait for its writer.
-    if !std::fs::metadata(path).is_ok_and(|found| found.is_file()) {
+    if !entry_stat(path).is_ok_and(|found| found.kind == EntryKind::File) {
         return Err("is no regular file, or cannot be looked at");
     }
     let mut head = [0; FILE_MAGIC.len()];
     let is_shard =
-        File::open(path).and_then(|mut file| file.read_exact(&mut head)).is_ok() && head == *FILE_MAGIC;
+        open_input(path).and_then(|mut file| file.read_exact(&mut head)).is_ok() && head == *FILE_MAGIC;
+    if is_shard {
+        return Ok(Format::Shard);
+    }
     match sniff(path) {
-        _ if is_shard => Ok(Format::Shard),
         FileKind::RocPd => Ok(Format::RocPd),
         FileKind::LegacyRpd => Ok(Format::LegacyRpd),
+        FileKind::ComputeAnalysis => Err(ANALYSIS),
+        FileKind::UnclearProfile => Err(
+            "is a SQLite database with tables rocpd_*, but without those that tell RocPD from RPD: its writer was killed, or it is of another release",
+        ),
         FileKind::OtherDatabase => Err("is a SQLite database of neither RocPD nor RPD"),
         FileKind::DamagedDatabase => Err(
             "is a SQLite database whose schema cannot be read: it is damaged, or was cut at its beginning",
@@ -57,7 +64,7 @@ pub fn format_of(path: &Path) -> Result<Format, &'static str> {
         FileKind::NotADatabase if is_kineto(path) => Ok(Format::Kineto),
         FileKind::NotADatabase if is_perfetto(path) => Ok(Format::PerfettoTrace),
         FileKind::NotADatabase if is_omnistat(path) => Ok(Format::OmnistatCsv),
-        FileKind::NotADatabase => Err(why_refused(path).unwrap_or(UNKNOWN)),
+        FileKind::NotADatabase => Err(why_refused(path).or_else(|| why_packed(path)).unwrap_or(UNKNOWN)),
         FileKind::Unreadable => Err("cannot be read: check that it is there, and its permissions"),
     }
 }

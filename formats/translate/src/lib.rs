@@ -5,11 +5,17 @@
 
 mod account;
 mod format;
+mod head;
+mod json_head;
+mod origin;
+mod packed;
 mod refused;
 
 pub use account::Account;
 pub use format::{Format, format_of};
-pub use refused::tells_environment;
+pub use origin::{holds_profile, may_be_profile};
+pub use packed::why_packed;
+pub use refused::{holds_less, tells_environment};
 
 use rpd_shard::file::Owner;
 use std::io::Write;

@@ -1,17 +1,17 @@
 //! Files of AMD's profilers that are no timelines, or hold less than another form of the same: known by their headers,
 //! so that whoever names one hears what to name in its place.
 
-use std::fs::File;
+use rpd_files::open_input;
 use std::io::{self, Read};
 use std::path::Path;
 
 /// How much of a header is looked at.
-const HEAD_BYTES: u64 = 4096;
+const HEAD_BYTES: usize = 4096;
 /// How a SQLite database begins, and what one is called whose beginning is lost.
-const SQLITE: &[u8] = b"SQLite format 3\0";
+pub(crate) const SQLITE: &[u8] = b"SQLite format 3\0";
 const DATABASES: [&str; 4] = ["db", "rpd", "sqlite", "sqlite3"];
 /// What some writers put in front of UTF-8.
-const BYTE_ORDER: &[u8] = b"\xef\xbb\xbf";
+pub(crate) const BYTE_ORDER: &[u8] = b"\xef\xbb\xbf";
 /// Bytes that are searched at once.
 const SEARCH_BYTES: usize = 1 << 20;
 /// Members of JSON that hold the variables of a process.
@@ -26,6 +26,10 @@ const SUMS: &str = "is a CSV table of sums, without times: name the database of 
 const V3: &str = "is CSV of rocprofv3, which has not all that was recorded: name the database of the same run \
                   (*_results.db), or record one with rocprofv3 -f rocpd";
 const OLD: &str = "is CSV of rocprof or rocprofv2, which cannot be merged: record with rocprofv3 -f rocpd";
+
+/// What `rocprof-compute analyze` makes of the databases of its passes.
+pub(crate) const ANALYSIS: &str = "is an analysis database of rocprof-compute (tables compute_*), which holds metrics and no \
+                                   events; merge the databases of its passes (pmc_perf_*.db) instead";
 
 /// Columns that tell one of these files, all of which are in its first line.
 const HEADERS: [(&[&str], &str); 8] = [
@@ -49,7 +53,7 @@ const SYS_MEMBERS: [&str; 6] =
     ["rocprofiler-systems", "rocprofiler_systems", "rocprofsys", "rocprof-sys", "omnitrace", "timemory"];
 
 /// Whether JSON begins with a member of rocprof-sys.
-fn is_of_sys(head: &[u8]) -> bool {
+pub(crate) fn is_of_sys(head: &[u8]) -> bool {
     let name = head.trim_ascii_start().strip_prefix(b"{").map(<[u8]>::trim_ascii_start);
     let name = name.and_then(|rest| rest.strip_prefix(b"\"")).unwrap_or_default();
     SYS_MEMBERS
@@ -65,7 +69,7 @@ pub fn tells_environment(path: &Path) -> bool {
 }
 
 fn find_environment(path: &Path) -> io::Result<bool> {
-    let mut file = File::open(path)?;
+    let mut file = open_input(path)?;
     let mut bytes = Vec::new();
     let mut is_first = true;
     loop {
@@ -94,11 +98,23 @@ fn find_environment(path: &Path) -> io::Result<bool> {
     }
 }
 
+/// Whether a file is one of a profiler that holds sums, descriptions, or less than another file of the same run: where that is
+/// merged, nothing is lost without it.
+pub fn holds_less(path: &Path) -> bool {
+    why_refused(path).is_some()
+}
+
 /// Why a file cannot be merged, where its beginning says what it is.
 pub(crate) fn why_refused(path: &Path) -> Option<&'static str> {
     let mut head = Vec::new();
-    File::open(path).ok()?.take(HEAD_BYTES).read_to_end(&mut head).ok()?;
-    if is_of_sys(&head) {
+    open_input(path).ok()?.take(HEAD_BYTES as u64).read_to_end(&mut head).ok()?;
+    why_refused_head(head.strip_prefix(BYTE_ORDER).unwrap_or(&head))
+}
+
+/// The same of the beginning of a file, without the mark of its byte order.
+pub(crate) fn why_refused_head(head: &[u8]) -> Option<&'static str> {
+    let head = head.get(..HEAD_BYTES).unwrap_or(head);
+    if is_of_sys(head) {
         return Some(SYS);
     }
     let line = head.split(|byte| *byte == b'\n').next().unwrap_or_default();
