@@ -72,9 +72,14 @@ fn kind(byte: u8) -> u8 {
     KINDS[usize::from(byte)]
 }
 
+/// Whether a number or a word ends before this byte.
+pub(crate) fn is_end(byte: u8) -> bool {
+    kind(byte) & END != 0
+}
+
 /// Place of the first quote or backslash from `at` on.
 #[inline]
-fn quote_or_backslash(bytes: &[u8], mut at: usize) -> Option<usize> {
+pub(crate) fn quote_or_backslash(bytes: &[u8], mut at: usize) -> Option<usize> {
     const ONES: u64 = 0x0101_0101_0101_0101;
     const HIGH: u64 = 0x8080_8080_8080_8080;
     let zeros = |word: u64| word.wrapping_sub(ONES) & !word & HIGH;

@@ -1,7 +1,9 @@
-//! The whole file as a stream: members at the top, and events one by one.
+//! The whole file as a stream: members at the top, in any order, and events one by one. Members that nobody asks for are
+//! passed over without being kept, however long or deep they are.
 
 use crate::cursor::{Cursor, Stop, Value};
 use crate::event::Event;
+use crate::facts::is_fact;
 use crate::input::Input;
 
 /// Longest event, and longest member at the top that is looked at.
@@ -9,8 +11,10 @@ pub(crate) const MAX_VALUE: usize = 16 << 20;
 
 /// What comes by.
 pub(crate) enum Item<'b> {
-    /// A member at the top, and its value.
+    /// A member at the top that matters, and its value.
     Fact(&'b [u8], Value<'b>),
+    /// A member that would matter and is not used: its name, and why.
+    UnusedFact(&'b [u8], &'static str),
     /// The events begin. Those of torch without Kineto are all there is.
     Events {
         /// There is nothing around them.
@@ -110,44 +114,75 @@ fn top<E>(
     take: &mut impl FnMut(Item<'_>) -> Result<(), E>,
 ) -> Result<Walked, E> {
     input.pass(1);
-    let mut name = Vec::new();
-    let mut first = true;
+    let (mut name, mut is_first) = (Vec::new(), true);
     loop {
-        match input.peek() {
-            None => return Ok(Err((input.offset(), CUT))),
-            Some(b'}') => {
-                input.pass(1);
-                return Ok(Ok(()));
-            }
-            Some(b',') if !first => input.pass(1),
-            Some(_) if first => {}
-            Some(_) => return Ok(Err((input.offset(), "expected a comma"))),
+        match next_member(input, &mut is_first, &mut name) {
+            Ok(true) => {}
+            Ok(false) => return Ok(Ok(())),
+            Err(stopped) => return Ok(Err(stopped)),
         }
-        first = false;
         let begin = input.offset();
-        if let Err(why) = member_name(input, &mut name) {
-            return Ok(Err((begin, why)));
-        }
         if name == b"traceEvents" && input.peek() == Some(b'[') {
             ending.has_events = true;
             take(Item::Events { bare: false })?;
             if let Err(stopped) = events(input, depth, take)? {
                 return Ok(Err(stopped));
             }
-            continue;
-        }
-        match whole_value(input) {
-            Whole::Length(length) => {
-                if let Ok(value) = Cursor::new(input.bytes()).value() {
-                    take(Item::Fact(&name, value))?;
-                }
-                input.pass(length);
+        } else if is_fact(&name) {
+            if let Err(why) = fact(input, &name, take)? {
+                return Ok(Err((begin, why)));
             }
-            Whole::Bad(why) => return Ok(Err((begin, why))),
-            Whole::TooLong if input.pass_value() => {}
-            Whole::TooLong | Whole::Cut => return Ok(Err((begin, CUT))),
+        } else if !input.pass_value() {
+            let why = if input.peek().is_some() { "expected a value" } else { CUT };
+            return Ok(Err((begin, why)));
         }
     }
+}
+
+/// Reads up to the value of the next member at the top; false behind the last one. `is_first` is true until there was
+/// one.
+pub(crate) fn next_member(
+    input: &mut Input,
+    is_first: &mut bool,
+    name: &mut Vec<u8>,
+) -> Result<bool, (u64, &'static str)> {
+    match input.peek() {
+        None => return Err((input.offset(), CUT)),
+        Some(b'}') => {
+            input.pass(1);
+            return Ok(false);
+        }
+        Some(b',') if !*is_first => input.pass(1),
+        Some(_) if *is_first => {}
+        Some(_) => return Err((input.offset(), "expected a comma")),
+    }
+    *is_first = false;
+    let begin = input.offset();
+    member_name(input, name).map_err(|why| (begin, why))?;
+    Ok(true)
+}
+
+/// Hands on a member that matters. One that is too long or nested too deep is passed over; an error where the value
+/// has no end.
+fn fact<E>(
+    input: &mut Input,
+    name: &[u8],
+    take: &mut impl FnMut(Item<'_>) -> Result<(), E>,
+) -> Result<Result<(), &'static str>, E> {
+    let why = match whole_value(input) {
+        Whole::Length(length) => {
+            if let Ok(value) = Cursor::new(input.bytes()).value() {
+                take(Item::Fact(name, value))?;
+            }
+            input.pass(length);
+            return Ok(Ok(()));
+        }
+        Whole::Cut => return Ok(Err(CUT)),
+        Whole::Bad(why) => why,
+        Whole::TooLong => "it has more than 16 MiB",
+    };
+    take(Item::UnusedFact(name, why))?;
+    Ok(if input.pass_value() { Ok(()) } else { Err(why) })
 }
 
 /// The name of a member at the top, up to its value.

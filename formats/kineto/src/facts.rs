@@ -5,7 +5,6 @@ use crate::input::lossy;
 use crate::number::integer;
 use crate::text::cut;
 use serde::Deserialize;
-use std::fs::File;
 use std::io::Read;
 use std::path::{Path, PathBuf};
 
@@ -41,6 +40,11 @@ pub(crate) struct Device {
     pub(crate) name: String,
     /// The whole description.
     pub(crate) json: Vec<u8>,
+}
+
+/// Whether a member at the top is one of those that [`Facts`] keeps.
+pub(crate) fn is_fact(name: &[u8]) -> bool {
+    matches!(name, b"baseTimeNanoseconds" | b"host_name" | b"distributedInfo" | b"deviceProperties")
 }
 
 impl Facts {
@@ -137,7 +141,7 @@ pub(crate) fn sidecar_path(trace: &Path) -> PathBuf {
 /// The sidecar of a trace: nothing where there is none, an error in words where it makes no sense.
 pub(crate) fn sidecar(trace: &Path) -> Result<Sidecar, String> {
     let path = sidecar_path(trace);
-    let Ok(file) = File::open(&path) else { return Ok(Sidecar::default()) };
+    let Ok(file) = rpd_files::open_input(&path) else { return Ok(Sidecar::default()) };
     let mut text = Vec::new();
     let read = file.take(MAX_SIDECAR).read_to_end(&mut text);
     let parsed = read

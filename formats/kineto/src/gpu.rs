@@ -1,7 +1,7 @@
 //! What ran on a GPU, as rows: kernels, fills and copies.
 
 use crate::event::{Event, Place, sizes};
-use crate::known::{NULL, OWNER, Refused};
+use crate::known::{NULL, OWNER, Refused, ZERO};
 use crate::number::integer;
 use crate::rows::Rows;
 use crate::text::unescape;
@@ -18,6 +18,16 @@ const COPIES: [(&[&str], &str, bool, bool); 6] = [
     (&["HtoH", "HostToHost"], "MEMORY_COPY_HOST_TO_HOST", false, false),
     (&["HtoA", "AtoH", "AtoA", "AtoD", "DtoA"], "MEMORY_COPY_NONE", true, true),
 ];
+
+/// The mark of a dispatch whose sizes the file does not say: RocPD has 0 there, since NULL is not allowed.
+fn no_sizes(no_grid: bool, no_workgroup: bool) -> Option<&'static str> {
+    match (no_grid, no_workgroup) {
+        (false, false) => None,
+        (true, false) => Some(r#"{"rpd":{"no_grid":true}}"#),
+        (false, true) => Some(r#"{"rpd":{"no_workgroup":true}}"#),
+        (true, true) => Some(r#"{"rpd":{"no_grid":true,"no_workgroup":true}}"#),
+    }
+}
 
 impl<W: Write> Rows<W> {
     /// GPU and stream of a span, by its args or else by its place.
@@ -39,8 +49,8 @@ impl<W: Write> Rows<W> {
         (start, end): (i64, i64),
     ) -> Result<i64, Refused> {
         let (gpu, stream) = self.on_gpu(event);
-        let thread = self.known.unknown_thread(&mut self.out)?;
-        let agent = self.known.agent(&mut self.out, Some(gpu))?;
+        let thread = self.known.threads.unknown()?;
+        let agent = self.known.agent(Some(gpu))?;
         let stream = Value::Int(self.known.stream(&mut self.out, gpu, stream)?);
         let kernel = self.known.kernel(&mut self.out, event.name)?;
         let region_name = self.out.string(b"")?;
@@ -48,6 +58,7 @@ impl<W: Write> Rows<W> {
         self.dispatches += 1;
         let ([grid_x, grid_y, grid_z], [block_x, block_y, block_z]) =
             (sizes(event.args.grid), sizes(event.args.block));
+        let extdata = no_sizes(event.args.grid.is_none(), event.args.block.is_none());
         let row = [
             OWNER,
             OWNER,
@@ -69,6 +80,7 @@ impl<W: Write> Rows<W> {
             Value::Int(grid_z),
             region_name,
             Value::Int(key),
+            extdata.map_or(NULL, Value::from),
         ];
         self.out.push(rocpd::KERNEL_DISPATCH, &row)?;
         Ok(key)
@@ -82,13 +94,13 @@ impl<W: Write> Rows<W> {
         (start, end): (i64, i64),
     ) -> Result<i64, Refused> {
         let (gpu, stream) = self.on_gpu(event);
-        let thread = self.known.unknown_thread(&mut self.out)?;
+        let thread = self.known.threads.unknown()?;
         let name = unescape(event.name);
         let shown = String::from_utf8_lossy(crate::output::short(&name));
         let known = COPIES.iter().find(|copy| copy.0.iter().any(|part| shown.contains(part)));
         let (to_gpu, from_gpu) = known.map_or((true, true), |copy| (copy.2, copy.3));
-        let to = self.known.agent(&mut self.out, to_gpu.then_some(gpu))?;
-        let from = self.known.agent(&mut self.out, from_gpu.then_some(gpu))?;
+        let to = self.known.agent(to_gpu.then_some(gpu))?;
+        let from = self.known.agent(from_gpu.then_some(gpu))?;
         let stream = Value::Int(self.known.stream(&mut self.out, gpu, stream)?);
         let copy_name = self.out.string(known.map_or("MEMORY_COPY_NONE", |copy| copy.1).as_bytes())?;
         let region_name = self.out.string(b"")?;
@@ -98,6 +110,8 @@ impl<W: Write> Rows<W> {
             self.out.ignore("copies without a size, which are told as ones of 0 bytes,");
         }
         let extdata = json!({ "name": shown }).to_string();
+        let said = [Value::Int(key), ZERO, Value::from("string"), Value::from("name"), Value::from(&*shown)];
+        self.out.push(rocpd::ARG, &said)?;
         let row = [
             OWNER,
             OWNER,

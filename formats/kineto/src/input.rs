@@ -1,7 +1,8 @@
 //! The bytes of a file, plain or packed, in a buffer that holds whole values.
 
-use crate::cursor::Value;
+use crate::cursor::{Value, is_end, quote_or_backslash};
 use flate2::bufread::GzDecoder;
+use rpd_files::open_input;
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, Read};
 use std::path::Path;
@@ -16,8 +17,8 @@ pub(crate) const BYTE_ORDER_MARK: &[u8] = b"\xef\xbb\xbf";
 /// Opens a file, and unpacks it if it is packed, whatever its name.
 pub(crate) fn open(path: &Path) -> io::Result<Box<dyn Read>> {
     let mut head = Vec::new();
-    File::open(path)?.take(GZIP.len() as u64).read_to_end(&mut head)?;
-    let file = File::open(path)?;
+    open_input(path)?.take(GZIP.len() as u64).read_to_end(&mut head)?;
+    let file = open_input(path)?;
     Ok(if head == GZIP { Box::new(Members::of(file)) } else { Box::new(file) })
 }
 
@@ -174,21 +175,38 @@ impl Input {
         }
     }
 
-    /// Passes over a value of any length without keeping it; false where the file ends before it does.
+    /// Passes over a value of any length and depth without keeping it; false where there is none, or the file ends before
+    /// it does.
     pub(crate) fn pass_value(&mut self) -> bool {
         let Some(first) = self.peek() else { return false };
+        if !matches!(first, b'"' | b'[' | b'{') {
+            return self.pass_scalar();
+        }
         let mut walk = Walk::default();
-        let is_scalar = !matches!(first, b'"' | b'[' | b'{');
         loop {
             let bytes = self.bytes();
-            let end = match is_scalar {
-                true => bytes.iter().position(|byte| matches!(byte, b',' | b']' | b'}')),
-                false => walk.end(bytes),
-            };
+            let end = walk.end(bytes);
             let (passed, is_end) = (end.unwrap_or(bytes.len()), end.is_some());
             self.pass(passed);
             if is_end || !self.more() {
                 return is_end;
+            }
+        }
+    }
+
+    /// Passes over a number or a word.
+    fn pass_scalar(&mut self) -> bool {
+        let begin = self.offset();
+        loop {
+            let bytes = self.bytes();
+            let end = bytes.iter().position(|byte| is_end(*byte));
+            let (passed, is_end) = (end.unwrap_or(bytes.len()), end.is_some());
+            self.pass(passed);
+            if is_end {
+                return self.offset() > begin;
+            }
+            if !self.more() {
+                return false;
             }
         }
     }
@@ -199,30 +217,34 @@ impl Input {
 struct Walk {
     depth: u64,
     in_string: bool,
-    escaped: bool,
+    /// The piece before ended behind a backslash.
+    is_escaped: bool,
 }
 
 impl Walk {
     /// Length of the value's end in this piece.
     fn end(&mut self, bytes: &[u8]) -> Option<usize> {
-        for (at, byte) in bytes.iter().enumerate() {
-            match byte {
-                _ if self.escaped => self.escaped = false,
-                b'\\' if self.in_string => self.escaped = true,
-                b'"' => {
-                    self.in_string = !self.in_string;
-                    if !self.in_string && self.depth == 0 {
-                        return Some(at + 1);
+        let mut at = usize::from(std::mem::take(&mut self.is_escaped));
+        while let Some(&byte) = bytes.get(at) {
+            if self.in_string {
+                let found = quote_or_backslash(bytes, at)?;
+                self.in_string = bytes.get(found) == Some(&b'\\');
+                at = found + 1 + usize::from(self.in_string);
+                self.is_escaped = at > bytes.len();
+            } else {
+                at += 1;
+                match byte {
+                    b'"' => {
+                        self.in_string = true;
+                        continue;
                     }
+                    b'[' | b'{' => self.depth += 1,
+                    b']' | b'}' => self.depth = self.depth.saturating_sub(1),
+                    _ => continue,
                 }
-                b'[' | b'{' if !self.in_string => self.depth += 1,
-                b']' | b'}' if !self.in_string => {
-                    self.depth = self.depth.saturating_sub(1);
-                    if self.depth == 0 {
-                        return Some(at + 1);
-                    }
-                }
-                _ => {}
+            }
+            if self.depth == 0 && !self.in_string {
+                return Some(at);
             }
         }
         None

@@ -1,10 +1,11 @@
 //! What events refer to: threads, agents, queues, streams, kernels, counters and tracks. Their rows are made when the
-//! first event names them.
+//! first event names them; those of threads and agents at the end of the file, since their names may stand anywhere.
 
 use crate::event::Place;
 use crate::facts::Device;
 use crate::output::{Output, short};
 use crate::text::unescape;
+use crate::threads::Threads;
 use rpd_shard::WriteError;
 use rpd_shard::model::{TableId, Value, rocpd};
 use rpd_shard::record::LossCause;
@@ -21,12 +22,8 @@ pub(crate) const ZERO: Value<'static> = Value::Int(0);
 const EMPTY_JSON: Value<'static> = Value::Text(b"{}");
 /// Most rows of each kind.
 const MAX_ENTRIES: usize = 1 << 20;
-/// Most names of threads that wait for their first event, and bytes of each.
-const MAX_NAMES: (usize, usize) = (1 << 16, 256);
-/// Thread ids from here on are made up: Linux gives none above.
-const MADE_UP: i64 = 1 << 22;
 /// Stands for what the file does not tell.
-const UNKNOWN: &str = "(unknown)";
+pub(crate) const UNKNOWN: &str = "(unknown)";
 
 /// Why an event yields no row.
 #[derive(Debug)]
@@ -80,21 +77,15 @@ impl Key {
     }
 }
 
-/// Process and thread of an event.
-type Spot = (Key, Key);
-
 /// See the module.
 #[derive(Debug, Default)]
 pub(crate) struct Known {
-    /// Process id of the rank: the one that runs operators.
-    pub(crate) pid: Option<i64>,
+    pub(crate) threads: Threads,
     pub(crate) devices: Vec<Device>,
-    names: HashMap<Spot, Box<[u8]>>,
-    threads: HashMap<Spot, i64>,
-    last_thread: Option<(Spot, i64)>,
-    made_up: i64,
-    /// By GPU; `None` is the host.
+    /// Keys of the rows that the agents will get, by GPU; `None` is the host.
     agents: HashMap<Option<i64>, i64>,
+    /// In the order of their keys.
+    agent_list: Vec<Option<i64>>,
     /// By GPU and stream. Each has a queue with the same key.
     streams: HashMap<(i64, i64), i64>,
     kernels: HashMap<u128, i64>,
@@ -120,88 +111,44 @@ fn add<W: Write, K: Hash + Eq>(
     Ok(id)
 }
 
+/// Gives something its key, which is that of its row later.
+pub(crate) fn list<K: Hash + Eq, T>(
+    known: &mut HashMap<K, i64>,
+    list: &mut Vec<T>,
+    key: K,
+    listed: T,
+) -> Result<i64, Refused> {
+    if list.len() >= MAX_ENTRIES {
+        return Err(Refused::OverLimit);
+    }
+    list.push(listed);
+    let id = list.len() as i64;
+    known.insert(key, id);
+    Ok(id)
+}
+
 impl Known {
-    /// Notes what a thread is called; false where it has a row already.
-    pub(crate) fn name_thread(&mut self, pid: Place<'_>, tid: Place<'_>, name: &[u8]) -> bool {
-        let spot = (Key::of(pid), Key::of(tid));
-        let name = unescape(name);
-        let name = crate::text::cut(&name, MAX_NAMES.1).trim_ascii();
-        if self.threads.contains_key(&spot)
-            || self.names.len() >= MAX_NAMES.0 && !self.names.contains_key(&spot)
-        {
-            return self.names.get(&spot).is_some_and(|known| **known == *name);
-        }
-        self.names.insert(spot, name.into());
-        true
-    }
-
-    /// The thread of a span on a processor.
-    #[inline]
-    pub(crate) fn thread<W: Write>(
-        &mut self,
-        out: &mut Output<W>,
-        pid: Place<'_>,
-        tid: Place<'_>,
-    ) -> Result<i64, Refused> {
-        let spot = (Key::of(pid), Key::of(tid));
-        match self.last_thread {
-            Some((last, thread)) if last == spot => return Ok(thread),
-            _ => {}
-        }
-        let thread = match self.threads.get(&spot) {
-            Some(thread) => *thread,
-            None => self.new_thread(out, spot, pid, tid)?,
-        };
-        self.last_thread = Some((spot, thread));
-        Ok(thread)
-    }
-
-    fn new_thread<W: Write>(
-        &mut self,
-        out: &mut Output<W>,
-        spot: Spot,
-        pid: Place<'_>,
-        tid: Place<'_>,
-    ) -> Result<i64, Refused> {
-        let is_own = match pid {
-            Place::Number(pid) => self.pid == Some(pid),
-            Place::Word(word) => word == crate::LEGACY_PID,
-            Place::None => true,
-        };
-        let own = tid.number().filter(|tid| is_own && (1..MADE_UP).contains(tid));
-        let name = match (own, self.names.get(&spot)) {
-            (Some(_), Some(name)) => Some(String::from_utf8_lossy(name).into_owned()),
-            (Some(_), None) => None,
-            (None, name) => Some(made_up_name(pid, tid, name.map(|name| &**name))),
-        };
-        let tid = own.unwrap_or_else(|| {
-            self.made_up += 1;
-            MADE_UP + self.made_up
-        });
-        let name = name.as_deref().map_or(NULL, Value::from);
-        add(&mut self.threads, spot, out, rocpd::INFO_THREAD, &[OWNER, NULL, OWNER, Value::Int(tid), name])
-    }
-
-    /// Stands for the thread that launched something, which the file does not tell.
-    pub(crate) fn unknown_thread<W: Write>(&mut self, out: &mut Output<W>) -> Result<i64, Refused> {
-        let spot = (Key::None, Key::Word(0));
-        match self.threads.get(&spot) {
-            Some(thread) => Ok(*thread),
-            None => {
-                let row = [OWNER, NULL, OWNER, ZERO, Value::from(UNKNOWN)];
-                add(&mut self.threads, spot, out, rocpd::INFO_THREAD, &row)
-            }
-        }
-    }
-
     /// A GPU by its index, or the host.
-    pub(crate) fn agent<W: Write>(&mut self, out: &mut Output<W>, gpu: Option<i64>) -> Result<i64, Refused> {
+    pub(crate) fn agent(&mut self, gpu: Option<i64>) -> Result<i64, Refused> {
         if let Some(agent) = self.agents.get(&gpu) {
             return Ok(*agent);
         }
         if gpu.is_some() {
-            self.agent(out, None)?;
+            self.agent(None)?;
         }
+        list(&mut self.agents, &mut self.agent_list, gpu, gpu)
+    }
+
+    /// Adds the rows of threads and agents, when the whole file has been read.
+    pub(crate) fn finish<W: Write>(&mut self, out: &mut Output<W>) -> Result<(), WriteError> {
+        self.threads.finish(out)?;
+        for gpu in std::mem::take(&mut self.agent_list) {
+            self.push_agent(out, gpu)?;
+        }
+        Ok(())
+    }
+
+    fn push_agent<W: Write>(&self, out: &mut Output<W>, gpu: Option<i64>) -> Result<(), WriteError> {
         let described = self.devices.iter().find(|device| Some(device.id) == gpu);
         let (kind, vendor) = if gpu.is_some() { ("GPU", "AMD") } else { ("CPU", "CPU") };
         let name = gpu.map_or("CPU".to_owned(), |gpu| format!("GPU {gpu}"));
@@ -223,7 +170,7 @@ impl Known {
             product,
             described.map_or(EMPTY_JSON, |device| Value::Text(&device.json)),
         ];
-        add(&mut self.agents, gpu, out, rocpd::INFO_AGENT, &row)
+        out.push(rocpd::INFO_AGENT, &row).map(drop)
     }
 
     /// A stream of a GPU, and its queue: both have this key.
@@ -280,7 +227,7 @@ impl Known {
         if let Some(counter) = self.counters.get(&key) {
             return Ok(*counter);
         }
-        let agent = self.agent(out, gpu)?;
+        let agent = self.agent(gpu)?;
         let row = [
             OWNER,
             OWNER,
@@ -316,26 +263,5 @@ impl Known {
         }
         let row = [OWNER, OWNER, thread.into(), Value::Int(name), EMPTY_JSON];
         add(&mut self.tracks, (thread, name), out, rocpd::TRACK, &row)
-    }
-}
-
-/// What a thread is called that no process has: a stream of a GPU, or a word of the profiler.
-fn made_up_name(pid: Place<'_>, tid: Place<'_>, name: Option<&[u8]>) -> String {
-    let word = |place: Place<'_>| match place {
-        Place::None => String::new(),
-        Place::Number(number) => number.to_string(),
-        Place::Word(word) => String::from_utf8_lossy(short(&unescape(word))).into_owned(),
-    };
-    let thread = match (name, tid) {
-        (Some(name), _) => String::from_utf8_lossy(name).into_owned(),
-        (None, tid) => word(tid),
-    };
-    let process = match pid {
-        Place::Number(gpu) if thread.starts_with("stream") => format!("GPU {gpu}"),
-        pid => word(pid),
-    };
-    match format!("{process} {thread}").trim() {
-        "" => "(unnamed)".to_owned(),
-        name => name.to_owned(),
     }
 }

@@ -34,12 +34,12 @@ pub(crate) enum Kind {
 }
 
 impl Kind {
-    /// The categories of old releases begin with a capital.
+    /// Releases before that of torch 1.12 have the categories that begin with a capital.
     pub(crate) fn of(category: &[u8]) -> Kind {
         match category {
-            b"kernel" | b"gpu_memset" | b"Kernel" | b"Memset" => Kind::Dispatch,
-            b"gpu_memcpy" | b"Memcpy" => Kind::Copy,
-            b"gpu_user_annotation" => Kind::OnStream,
+            b"kernel" | b"gpu_memset" | b"Kernel" | b"Memset" | b"memset" => Kind::Dispatch,
+            b"gpu_memcpy" | b"Memcpy" | b"memcpy" => Kind::Copy,
+            b"gpu_user_annotation" | b"User" => Kind::OnStream,
             _ => Kind::Region,
         }
     }
@@ -55,7 +55,7 @@ impl Kind {
 
 /// Whether spans of a category are on threads of the rank's own process.
 fn is_of_process(category: &[u8]) -> bool {
-    let known: [&[u8]; 10] = [
+    let known: [&[u8]; 12] = [
         b"cpu_op",
         b"user_annotation",
         b"python_function",
@@ -64,7 +64,9 @@ fn is_of_process(category: &[u8]) -> bool {
         b"hip_runtime",
         b"ac2g",
         b"Operator",
+        b"operator",
         b"Runtime",
+        b"runtime",
         b"cpu_instant_event",
     ];
     known.contains(&category)
@@ -90,8 +92,6 @@ pub(crate) struct Rows<W: Write> {
     last_span: LastSpan,
     /// Extdata of one event, for its memory.
     extdata: Vec<u8>,
-    /// What the process is called.
-    pub(crate) process_name: Option<String>,
 }
 
 impl<W: Write> Rows<W> {
@@ -105,7 +105,6 @@ impl<W: Write> Rows<W> {
             dispatches: 0,
             last_span: LastSpan::default(),
             extdata: Vec::new(),
-            process_name: None,
         }
     }
 
@@ -117,10 +116,7 @@ impl<W: Write> Rows<W> {
             b'i' | b'I' | b'R' => self.instant(event),
             b'C' => self.counters(event),
             b's' | b't' | b'f' => self.flow(event),
-            b'M' => {
-                self.metadata(event);
-                Ok(())
-            }
+            b'M' => self.metadata(event),
             0 => Err(Refused::Bad("it has no phase")),
             _ => Err(Refused::NoPlace),
         }
@@ -190,14 +186,14 @@ impl<W: Write> Rows<W> {
         let end = start.checked_add(dur).ok_or(Refused::Bad("its time is out of range"))?;
         let raw_category = event.category.unwrap_or_default();
         let kind = Kind::of(raw_category);
-        if self.known.pid.is_none() && is_of_process(raw_category) {
-            self.known.pid = event.pid.number();
+        if self.known.threads.pid.is_none() && is_of_process(raw_category) {
+            self.known.threads.pid = event.pid.number();
         }
         let category = self.category(event)?;
         let stack = event.args.correlation.filter(|id| *id > 0).unwrap_or(0);
         let key = match kind {
             Kind::Region | Kind::OnStream => {
-                let thread = self.known.thread(&mut self.out, event.pid, event.tid)?;
+                let thread = self.known.threads.of(event.pid, event.tid)?;
                 let name = self.name(event)?;
                 let key = self.event(event, category, stack, None)?;
                 let (start, end) = (Value::Int(start), Value::Int(end));
@@ -251,13 +247,13 @@ impl<W: Write> Rows<W> {
     /// A moment: a sample, and the values of counters if it is one of memory.
     fn instant(&mut self, event: &Event<'_>) -> Result<(), Refused> {
         let time = self.time(event)?;
-        if self.known.pid.is_none() && is_of_process(event.category.unwrap_or_default()) {
-            self.known.pid = event.pid.number();
+        if self.known.threads.pid.is_none() && is_of_process(event.category.unwrap_or_default()) {
+            self.known.threads.pid = event.pid.number();
         }
         if event.name == MEMORY {
             return self.memory(event, time);
         }
-        let thread = self.known.thread(&mut self.out, event.pid, event.tid)?;
+        let thread = self.known.threads.of(event.pid, event.tid)?;
         let category = self.category(event)?;
         let track = match category {
             Value::Int(name) => self.known.track(&mut self.out, Some(thread), name)?,
@@ -332,7 +328,7 @@ impl<W: Write> Rows<W> {
     /// backward become an arg of each, with the same number.
     fn flow(&mut self, event: &Event<'_>) -> Result<(), Refused> {
         let category = event.category.unwrap_or_default();
-        if matches!(category, b"ac2g" | b"async_gpu" | b"async_cpu_to_gpu" | b"cpu_to_cuda" | b"cpu_to_gpu") {
+        if is_launch(category, event.name) {
             return Ok(());
         }
         let time = event.ts.and_then(|ts| ts.checked_add(self.base));
@@ -362,25 +358,19 @@ impl<W: Write> Rows<W> {
     }
 
     /// Names of processes and threads; how they are sorted on a screen has no place.
-    fn metadata(&mut self, event: &Event<'_>) {
+    fn metadata(&mut self, event: &Event<'_>) -> Result<(), Refused> {
+        let threads = &mut self.known.threads;
         match event.name {
             b"thread_name" => {
                 let name = event.args.name.unwrap_or_default();
-                if !self.known.name_thread(event.pid, event.tid, name) {
-                    self.out.ignore("names of threads that came behind their events");
+                if !threads.name(event.pid, event.tid, name)? {
+                    self.out.ignore("names of threads that have another one later");
                 }
             }
             b"process_labels" if event.args.labels == Some(b"CPU") => {
-                self.known.pid = self.known.pid.or(event.pid.number());
+                threads.pid = threads.pid.or(event.pid.number());
             }
-            b"process_name" => {
-                let is_own = self.known.pid.is_none_or(|pid| event.pid.number() == Some(pid));
-                if self.process_name.is_none() && is_own {
-                    let name = unescape(event.args.name.unwrap_or_default());
-                    let name = String::from_utf8_lossy(crate::text::cut(&name, 1024)).into_owned();
-                    self.process_name = Some(name);
-                }
-            }
+            b"process_name" => threads.name_process(event.pid, event.args.name.unwrap_or_default())?,
             // How a screen sorts is no part of what happened.
             b"process_labels" | b"process_sort_index" | b"thread_sort_index" => {}
             other => {
@@ -388,6 +378,16 @@ impl<W: Write> Rows<W> {
                 self.out.ignore(&format!("metadata \"{other}\""));
             }
         }
+        Ok(())
+    }
+}
+
+/// Whether a flow leads from a call to its kernel.
+fn is_launch(category: &[u8], name: &[u8]) -> bool {
+    match category {
+        b"ac2g" | b"async_gpu" | b"async_cpu_to_gpu" | b"cpu_to_cuda" | b"cpu_to_gpu" => true,
+        b"async" => name == b"launch",
+        _ => false,
     }
 }
 

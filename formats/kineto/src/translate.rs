@@ -76,6 +76,10 @@ impl<W: Write> Run<'_, W> {
     fn take(&mut self, item: Item<'_>) -> Result<(), TranslateError> {
         match item {
             Item::Fact(name, value) => self.facts.take(name, value),
+            Item::UnusedFact(name, why) => {
+                let name = String::from_utf8_lossy(name);
+                self.rows.out.warn(format!("its member \"{name}\" is not used: {why}"));
+            }
             Item::Events { bare } => self.begin(bare)?,
             Item::Event(at, event) => self.event(at, event)?,
             Item::Broken { at, why, alone } => {
@@ -110,9 +114,6 @@ impl<W: Write> Run<'_, W> {
             self.facts.base = facts.base;
             self.facts.second_base = facts.second_base;
             self.facts.bad_base = facts.bad_base.or(self.facts.bad_base.take());
-            if self.facts.devices.is_empty() {
-                self.facts.devices = facts.devices;
-            }
         }
         self.unbased = self.facts.base.is_none();
         if let (true, Some(bad)) = (self.unbased, &self.facts.bad_base) {
@@ -121,7 +122,6 @@ impl<W: Write> Run<'_, W> {
             ));
         }
         self.rows.base = self.facts.base.unwrap_or(0);
-        self.rows.known.devices = std::mem::take(&mut self.facts.devices);
         Ok(())
     }
 
@@ -170,7 +170,7 @@ impl<W: Write> Run<'_, W> {
 
     /// The rank, as far as the file tells.
     fn process(&self, exit: Option<Exit>) -> Process {
-        let pid = self.rows.known.pid.and_then(|pid| i32::try_from(pid).ok()).filter(|pid| *pid > 0);
+        let pid = self.rows.known.threads.pid.and_then(|pid| i32::try_from(pid).ok()).filter(|pid| *pid > 0);
         let pid = pid.or(self.sidecar.pid).unwrap_or(0);
         let first_seen = self.rows.first.unwrap_or(0);
         let hostname = self.facts.host.clone().unwrap_or_default();
@@ -184,7 +184,7 @@ impl<W: Write> Run<'_, W> {
             pid,
             first_seen,
             last_seen: self.rows.last,
-            command: self.rows.process_name.clone().unwrap_or_default(),
+            command: self.rows.known.threads.process_name().unwrap_or_default().to_owned(),
             exit,
             ..Process::of_file(node, self.clock)
         }
@@ -207,6 +207,8 @@ impl<W: Write> Run<'_, W> {
             self.take_behind(at, behind);
         }
         self.check_times();
+        self.rows.known.devices = std::mem::take(&mut self.facts.devices);
+        self.rows.known.finish(&mut self.rows.out)?;
         // The profiler writes its file while the process runs on.
         let process = self.process(self.rows.last.map(|_| Exit::Unknown));
         self.rows.out.shard.process(&process)?;

@@ -3,6 +3,9 @@
 
 mod broken;
 mod generated;
+mod order;
+mod real;
+mod said;
 mod shard;
 
 use flate2::Compression;
@@ -22,7 +25,7 @@ pub(crate) fn packed(text: &[u8]) -> Vec<u8> {
     encoder.finish().unwrap()
 }
 
-fn translated_file(path: &Path) -> Result<(Contents, Translation), TranslateError> {
+pub(crate) fn translated_file(path: &Path) -> Result<(Contents, Translation), TranslateError> {
     let (bytes, translation) = translate(path, Vec::new(), &Owner::unknown(run()))?;
     Ok((Contents::of(&bytes), translation))
 }

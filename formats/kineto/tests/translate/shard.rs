@@ -12,7 +12,7 @@ pub(crate) type Row = BTreeMap<String, OwnedValue>;
 pub(crate) struct Contents {
     pub(crate) process: Process,
     pub(crate) losses: Vec<Loss>,
-    tables: BTreeMap<TableId, Vec<Row>>,
+    pub(crate) tables: BTreeMap<TableId, Vec<Row>>,
     strings: ShardStrings,
 }
 

@@ -1,0 +1,209 @@
+//! Threads of a file and their names. Their rows are made at the end of the file: names may stand anywhere.
+
+use crate::event::Place;
+use crate::known::{Key, NULL, OWNER, Refused, UNKNOWN, ZERO, list};
+use crate::output::{Output, short};
+use crate::text::{cut, unescape};
+use rpd_shard::WriteError;
+use rpd_shard::model::{Value, rocpd};
+use std::borrow::Cow;
+use std::collections::HashMap;
+use std::io::Write;
+
+/// Most names of threads, and bytes of each.
+const MAX_NAMES: (usize, usize) = (1 << 16, 256);
+/// Most processes whose names are kept, and bytes of each.
+const MAX_PROCESS_NAMES: (usize, usize) = (1024, 1024);
+/// Bytes of all words that threads are named by in the place of numbers.
+const MAX_WORD_BYTES: usize = 64 << 20;
+/// Thread ids from here on are made up: Linux gives none above.
+const MADE_UP: i64 = 1 << 22;
+
+/// Process and thread of an event.
+type Spot = (Key, Key);
+
+/// A [`Place`] of its own, without escapes.
+#[derive(Debug)]
+enum OwnedPlace {
+    None,
+    Number(i64),
+    Word(Box<[u8]>),
+}
+
+impl OwnedPlace {
+    fn of(place: Place<'_>) -> OwnedPlace {
+        match place {
+            Place::None => OwnedPlace::None,
+            Place::Number(number) => OwnedPlace::Number(number),
+            Place::Word(word) => OwnedPlace::Word(short(&unescape(word)).into()),
+        }
+    }
+
+    fn text(&self) -> Cow<'_, str> {
+        match self {
+            OwnedPlace::None => Cow::Borrowed(""),
+            OwnedPlace::Number(number) => Cow::Owned(number.to_string()),
+            OwnedPlace::Word(word) => String::from_utf8_lossy(word),
+        }
+    }
+}
+
+/// A thread that gets its row at the end of the file.
+#[derive(Debug)]
+enum Thread {
+    /// Stands for the threads that launched something, which the file does not tell.
+    Unknown,
+    Listed {
+        spot: Spot,
+        pid: OwnedPlace,
+        tid: OwnedPlace,
+    },
+}
+
+/// See the module.
+#[derive(Debug, Default)]
+pub(crate) struct Threads {
+    /// Process id of the rank: the one that runs operators.
+    pub(crate) pid: Option<i64>,
+    names: HashMap<Spot, Box<[u8]>>,
+    process_names: HashMap<Key, String>,
+    /// The process that was named first.
+    first_process: Option<Key>,
+    /// Keys of the rows that the threads will get.
+    keys: HashMap<Spot, i64>,
+    /// In the order of their keys.
+    listed: Vec<Thread>,
+    last: Option<(Spot, i64)>,
+    word_bytes: usize,
+}
+
+impl Threads {
+    /// Notes what a thread is called, wherever that stands; false where it was called otherwise before.
+    pub(crate) fn name(&mut self, pid: Place<'_>, tid: Place<'_>, name: &[u8]) -> Result<bool, Refused> {
+        let spot = (Key::of(pid), Key::of(tid));
+        let name = unescape(name);
+        let name = cut(&name, MAX_NAMES.1).trim_ascii();
+        if self.names.len() >= MAX_NAMES.0 && !self.names.contains_key(&spot) {
+            return Err(Refused::OverLimit);
+        }
+        let before = self.names.insert(spot, name.into());
+        Ok(before.is_none_or(|before| *before == *name))
+    }
+
+    /// Notes what a process is called. The first name of each counts.
+    pub(crate) fn name_process(&mut self, pid: Place<'_>, name: &[u8]) -> Result<(), Refused> {
+        let key = Key::of(pid);
+        if self.process_names.contains_key(&key) {
+            return Ok(());
+        }
+        if self.process_names.len() >= MAX_PROCESS_NAMES.0 {
+            return Err(Refused::OverLimit);
+        }
+        let name = unescape(name);
+        let name = String::from_utf8_lossy(cut(&name, MAX_PROCESS_NAMES.1)).into_owned();
+        self.process_names.insert(key, name);
+        self.first_process.get_or_insert(key);
+        Ok(())
+    }
+
+    /// What the rank's process is called, or else the first one that has a name.
+    pub(crate) fn process_name(&self) -> Option<&str> {
+        let own = self.pid.and_then(|pid| self.process_names.get(&Key::Number(pid)));
+        let first = || self.process_names.get(&self.first_process?);
+        own.or_else(first).map(String::as_str)
+    }
+
+    /// The thread of a span on a processor.
+    #[inline]
+    pub(crate) fn of(&mut self, pid: Place<'_>, tid: Place<'_>) -> Result<i64, Refused> {
+        let spot = (Key::of(pid), Key::of(tid));
+        match self.last {
+            Some((last, thread)) if last == spot => return Ok(thread),
+            _ => {}
+        }
+        let thread = match self.keys.get(&spot) {
+            Some(thread) => *thread,
+            None => self.new_thread(spot, pid, tid)?,
+        };
+        self.last = Some((spot, thread));
+        Ok(thread)
+    }
+
+    fn new_thread(&mut self, spot: Spot, pid: Place<'_>, tid: Place<'_>) -> Result<i64, Refused> {
+        let words = [pid, tid].map(|place| if let Place::Word(word) = place { word.len() } else { 0 });
+        let words: usize = words.iter().sum();
+        if words > MAX_WORD_BYTES - self.word_bytes {
+            return Err(Refused::OverLimit);
+        }
+        self.word_bytes += words;
+        let (pid, tid) = (OwnedPlace::of(pid), OwnedPlace::of(tid));
+        list(&mut self.keys, &mut self.listed, spot, Thread::Listed { spot, pid, tid })
+    }
+
+    /// Stands for the thread that launched something, which the file does not tell.
+    pub(crate) fn unknown(&mut self) -> Result<i64, Refused> {
+        let spot = (Key::None, Key::Word(0));
+        match self.keys.get(&spot) {
+            Some(thread) => Ok(*thread),
+            None => list(&mut self.keys, &mut self.listed, spot, Thread::Unknown),
+        }
+    }
+
+    /// Adds the rows, when the whole file has been read.
+    pub(crate) fn finish<W: Write>(&mut self, out: &mut Output<W>) -> Result<(), WriteError> {
+        let mut made_up = MADE_UP;
+        for thread in std::mem::take(&mut self.listed) {
+            self.push(out, &thread, &mut made_up)?;
+        }
+        Ok(())
+    }
+
+    /// `made_up` is the last thread id that was made up.
+    fn push<W: Write>(
+        &self,
+        out: &mut Output<W>,
+        thread: &Thread,
+        made_up: &mut i64,
+    ) -> Result<(), WriteError> {
+        let Thread::Listed { spot, pid, tid } = thread else {
+            let row = [OWNER, NULL, OWNER, ZERO, Value::from(UNKNOWN)];
+            return out.push(rocpd::INFO_THREAD, &row).map(drop);
+        };
+        let is_own = match pid {
+            OwnedPlace::Number(pid) => self.pid == Some(*pid),
+            OwnedPlace::Word(word) => **word == *crate::LEGACY_PID,
+            OwnedPlace::None => true,
+        };
+        let own = match tid {
+            OwnedPlace::Number(tid) if is_own && (1..MADE_UP).contains(tid) => Some(*tid),
+            _ => None,
+        };
+        let name = match (own, self.names.get(spot)) {
+            (Some(_), Some(name)) => Some(String::from_utf8_lossy(name).into_owned()),
+            (Some(_), None) => None,
+            (None, name) => Some(made_up_name(pid, tid, name.map(|name| &**name))),
+        };
+        let tid = own.unwrap_or_else(|| {
+            *made_up += 1;
+            *made_up
+        });
+        let name = name.as_deref().map_or(NULL, Value::from);
+        out.push(rocpd::INFO_THREAD, &[OWNER, NULL, OWNER, Value::Int(tid), name]).map(drop)
+    }
+}
+
+/// What a thread is called that no process has: a stream of a GPU, or a word of the profiler.
+fn made_up_name(pid: &OwnedPlace, tid: &OwnedPlace, name: Option<&[u8]>) -> String {
+    let thread = match (name, tid) {
+        (Some(name), _) => String::from_utf8_lossy(name),
+        (None, tid) => tid.text(),
+    };
+    let process = match pid {
+        OwnedPlace::Number(gpu) if thread.starts_with("stream") => Cow::Owned(format!("GPU {gpu}")),
+        pid => pid.text(),
+    };
+    match format!("{process} {thread}").trim() {
+        "" => "(unnamed)".to_owned(),
+        name => name.to_owned(),
+    }
+}

@@ -1,0 +1,89 @@
+//! Real files, counted: every event is in the row that its phase and category say, or nowhere for a reason.
+
+use crate::shard::Contents;
+use crate::translated_file;
+use rpd_kineto::is_kineto;
+use rpd_shard::model::rocpd;
+use serde_json::Value as Json;
+use std::collections::BTreeMap;
+use std::fs::{self, File};
+use std::io::Read;
+use std::path::{Path, PathBuf};
+
+/// The files of a folder of the shared data; none where there is no such folder.
+fn files(folder: &str) -> Vec<PathBuf> {
+    let repository = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../..");
+    let shared = std::env::var_os("RPD_SHARED").map_or(repository.join("shared"), PathBuf::from);
+    let Ok(entries) = fs::read_dir(shared.join("data/kineto").join(folder)) else {
+        eprintln!("SKIPPED: no data/kineto/{folder} in {} (set RPD_SHARED)", shared.display());
+        return Vec::new();
+    };
+    entries.map(|entry| entry.unwrap().path()).collect()
+}
+
+/// How many spans and moments there are of each category, by the table that they belong to.
+type Counts = BTreeMap<(&'static str, String), usize>;
+
+fn counts_of_tree(tree: &Json) -> Counts {
+    let mut counts = Counts::new();
+    for event in tree["traceEvents"].as_array().unwrap() {
+        // What has no category is of the process that it is listed under.
+        let category = event["cat"].as_str().or(event["pid"].as_str()).unwrap_or_default();
+        let table = match (event["ph"].as_str().unwrap(), category) {
+            ("X", "kernel" | "gpu_memset") => "dispatch",
+            ("X", "gpu_memcpy") => "copy",
+            ("X", _) => "region",
+            ("i", _) => "sample",
+            _ => continue,
+        };
+        *counts.entry((table, category.to_owned())).or_default() += 1;
+    }
+    counts
+}
+
+fn counts_of_rows(contents: &Contents) -> Counts {
+    let tables = [
+        ("dispatch", rocpd::KERNEL_DISPATCH),
+        ("copy", rocpd::MEMORY_COPY),
+        ("region", rocpd::REGION),
+        ("sample", rocpd::SAMPLE),
+    ];
+    let mut counts = Counts::new();
+    for (name, table) in tables {
+        for row in contents.rows(table) {
+            let event = contents.referred(row, "event_id", rocpd::EVENT);
+            *counts.entry((name, contents.name(event, "category_id"))).or_default() += 1;
+        }
+    }
+    counts
+}
+
+/// Names of threads that are the rank's, from the metadata of a file; of two of one thread the last.
+fn thread_names(tree: &Json, pid: i64) -> BTreeMap<i64, String> {
+    let events = tree["traceEvents"].as_array().unwrap().iter();
+    let named = events.filter(|event| event["name"] == "thread_name" && event["pid"] == pid);
+    let name =
+        |event: &Json| Some((event["tid"].as_i64()?, event["args"]["name"].as_str()?.trim().to_owned()));
+    named.filter_map(name).collect()
+}
+
+#[test]
+fn events_of_real_files_are_rows_of_their_categories() {
+    for path in files("real").into_iter().chain(files("ddp2")) {
+        assert!(is_kineto(&path), "{}", path.display());
+        let mut text = String::new();
+        let _ = flate2::read::GzDecoder::new(File::open(&path).unwrap()).read_to_string(&mut text).unwrap();
+        let tree: Json = serde_json::from_str(&text).unwrap();
+        let (contents, translation) = translated_file(&path).unwrap();
+        assert_eq!(counts_of_rows(&contents), counts_of_tree(&tree), "{}", path.display());
+        assert_eq!(translation.events, tree["traceEvents"].as_array().unwrap().len() as u64);
+        assert_eq!((translation.lost, contents.losses.len()), (0, 0), "{:?}", translation.warnings);
+        assert_eq!(contents.process.rank.map(Json::from), tree["distributedInfo"].get("rank").cloned());
+        let names = thread_names(&tree, contents.process.pid.into());
+        for row in contents.rows(rocpd::INFO_THREAD) {
+            if let Some(name) = names.get(&crate::int(row, "tid")) {
+                assert_eq!(*name, crate::text(row, "name"), "{}", path.display());
+            }
+        }
+    }
+}
