@@ -4,6 +4,8 @@ use crate::error::TranslateError;
 use crate::known::{Known, NODE, PROCESS};
 use crate::output::{Array, Output, Refused, number, optional};
 use crate::record::{Agent, CodeObject, Counter, KernelSymbol, KindNames, Message, Wide};
+use crate::scan::Scanner;
+use crate::source::Source;
 use crate::survey::{Section, Sections};
 use rpd_shard::model::{TableId, Value, rocpd};
 use serde_json::{Map, Value as Json};
@@ -17,6 +19,7 @@ const MAX_NAME_BYTES: usize = 16 << 20;
 /// Reads the tables of a process. Agents come before what refers to them.
 pub(crate) fn describe<W: Write>(
     out: &mut Output<'_, W>,
+    scanner: &mut Scanner<Source>,
     sections: &Sections,
 ) -> Result<Known, TranslateError> {
     let mut known = Known::new(sections.metadata.as_ref().and_then(|m| m.ppid));
@@ -25,35 +28,36 @@ pub(crate) fn describe<W: Write>(
         (Array { name, table, most: MAX_ELEMENT_BYTES }, section)
     };
 
-    kinds(out, &mut known, table("strings.buffer_records", None))?;
+    kinds(out, scanner, &mut known, table("strings.buffer_records", None))?;
     let (array, section) = table("strings.marker_api", None);
-    out.each(&array, section, |_, bytes| {
+    out.each(scanner, &array, section, |_, bytes| {
         let Message { key, value } = serde_json::from_slice(bytes)?;
         known.markers.add(key, &value)
     })?;
     let (array, section) = table("strings.correlation_id.external", None);
-    out.each(&array, section, |_, bytes| {
+    out.each(scanner, &array, section, |_, bytes| {
         let Message { key, value } = serde_json::from_slice(bytes)?;
         known.renames.add(key, &value)
     })?;
     let (array, section) = table("agents", Some(rocpd::INFO_AGENT));
-    out.each(&array, section, |out, bytes| agent(out, &mut known, bytes))?;
+    out.each(scanner, &array, section, |out, bytes| agent(out, &mut known, bytes))?;
     let (array, section) = table("code_objects", Some(rocpd::INFO_CODE_OBJECT));
-    out.each(&array, section, |out, bytes| code_object(out, &mut known, bytes))?;
+    out.each(scanner, &array, section, |out, bytes| code_object(out, &mut known, bytes))?;
     let (array, section) = table("kernel_symbols", Some(rocpd::INFO_KERNEL_SYMBOL));
-    out.each(&array, section, |out, bytes| kernel_symbol(out, &mut known, bytes))?;
+    out.each(scanner, &array, section, |out, bytes| kernel_symbol(out, &mut known, bytes))?;
     let (array, section) = table("counters", Some(rocpd::INFO_PMC));
-    out.each(&array, section, |out, bytes| counter(out, &mut known, bytes))?;
+    out.each(scanner, &array, section, |out, bytes| counter(out, &mut known, bytes))?;
     Ok(known)
 }
 
 fn kinds<W: Write>(
     out: &mut Output<'_, W>,
+    scanner: &mut Scanner<Source>,
     known: &mut Known,
     (array, section): (Array<'_>, Section),
 ) -> Result<(), TranslateError> {
     let mut room = MAX_NAME_BYTES;
-    out.each(&array, section, |_, bytes| {
+    out.each(scanner, &array, section, |_, bytes| {
         let names = match room.checked_sub(bytes.len()) {
             Some(left) => {
                 room = left;

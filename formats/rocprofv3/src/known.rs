@@ -188,7 +188,7 @@ impl Known {
 }
 
 /// The row of a queue or stream: 0 is the default one, the others count in the order in which they
-/// appear.
+/// appear. The handle is `$.rpd.id` of its extdata.
 fn numbered<W: Write>(
     handles: &mut Handles,
     out: &mut Output<'_, W>,
@@ -199,12 +199,13 @@ fn numbered<W: Write>(
     if let Some(key) = handles.get(handle) {
         return Ok(key);
     }
-    if handle == 0 {
-        let name = format!("Default {what}");
-        return handles.add(0, out, table, &[NODE, PROCESS, name.as_str().into()]);
-    }
-    // The default one stands first.
-    numbered(handles, out, 0, table, what)?;
-    let name = format!("{what} {}", handles.next_key() - 2);
-    handles.add(handle, out, table, &[NODE, PROCESS, name.as_str().into()])
+    let name = if handle == 0 {
+        format!("Default {what}")
+    } else {
+        // The default one stands first.
+        numbered(handles, out, 0, table, what)?;
+        format!("{what} {}", handles.next_key() - 2)
+    };
+    let extdata = format!("{{\"rpd\":{{\"id\":{handle}}}}}");
+    handles.add(handle, out, table, &[NODE, PROCESS, name.as_str().into(), extdata.as_str().into()])
 }

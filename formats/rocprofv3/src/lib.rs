@@ -9,11 +9,11 @@
 //!
 //! A file is read twice, since its members may stand in any order. The survey walks over it once and
 //! remembers where each array begins and how many elements it has; then the tables are read, and the
-//! records an element at a time. Memory does not grow with the file. An element that makes no sense
+//! records an element at a time. A packed file (gzip) is unpacked as often as that takes it back. Memory does not grow with the file. An element that makes no sense
 //! is counted, and the rest goes on. A file that ends early yields what came before.
 //!
 //! Times are `CLOCK_BOOTTIME`, ns. The file has neither the rank nor the environment of the process.
-//! Command lines are handed on as they are: whoever shows them masks the secrets.
+//! Secrets of command lines are masked here, where it is known which words are one argument.
 
 mod describe;
 mod error;
@@ -22,6 +22,7 @@ mod messages;
 mod output;
 mod record;
 mod scan;
+mod source;
 mod survey;
 mod translate;
 
@@ -37,13 +38,14 @@ const TOOL: &str = "rocprofiler-sdk-tool";
 /// How far into a file its name is looked for.
 const HEAD_BYTES: u64 = 4096;
 
-/// Whether a file begins like rocprofv3's JSON. Reads its first bytes only; a file that cannot be read
+/// Whether a file begins like rocprofv3's JSON, plain or packed. Reads its first bytes only; a file that cannot be read
 /// is none.
 pub fn is_rocprofv3_json(path: &Path) -> bool {
     let mut head = Vec::new();
-    let read = std::fs::File::open(path).and_then(|file| file.take(HEAD_BYTES).read_to_end(&mut head));
+    // A packed file that is cut has a head all the same.
+    let _ = source::Source::open(path).and_then(|source| source.take(HEAD_BYTES).read_to_end(&mut head));
     let name = format!("\"{TOOL}\"");
-    read.is_ok()
+    !head.is_empty()
         && head.iter().find(|b| !b.is_ascii_whitespace()) == Some(&b'{')
         && head.windows(name.len()).any(|w| w == name.as_bytes())
 }

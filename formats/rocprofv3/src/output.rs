@@ -1,13 +1,13 @@
 //! The shard that is written, and the word about it.
 
 use crate::error::TranslateError;
-use crate::scan::{ScanError, Scanner};
+use crate::scan::{Fault, ScanError, Scanner};
+use crate::source::Source;
 use crate::survey::{Ignored, Section};
 use rpd_shard::model::{TableId, Value};
 use rpd_shard::record::{Loss, LossCause};
 use rpd_shard::{ShardWriter, WriteError};
 use std::collections::BTreeMap;
-use std::fs::File;
 use std::io::Write;
 use std::path::Path;
 
@@ -96,6 +96,7 @@ impl<W: Write> Output<'_, W> {
     /// Hands the elements of an array to `take`, one after the other, and counts those that it refuses.
     pub(crate) fn each(
         &mut self,
+        scanner: &mut Scanner<Source>,
         array: &Array<'_>,
         section: Section,
         mut take: impl FnMut(&mut Self, &[u8]) -> Result<(), Refused>,
@@ -104,13 +105,11 @@ impl<W: Write> Output<'_, W> {
         if section.elements == 0 {
             return Ok(());
         }
-        let io = |source| TranslateError::Io { path: self.path.to_owned(), source };
-        let file = File::open(self.path).map_err(io)?;
         let mut bytes = Vec::new();
         let mut done = 0;
         let mut refused = 0;
-        let walk = || -> Result<(), Stop> {
-            let mut scanner = Scanner::at(file, section.offset)?;
+        let mut walk = || -> Result<(), Stop> {
+            scanner.go_to(section.offset)?;
             scanner.open_array()?;
             while done < section.elements {
                 let at = scanner.offset();
@@ -147,9 +146,11 @@ impl<W: Write> Output<'_, W> {
             Err(Stop::Scan(ScanError { offset, fault })) => {
                 let left = section.elements - done;
                 self.lose(name, table, LossCause::Truncated, Some(left));
-                self.warn(format!(
-                    "{name} changed while it was read, at byte {offset}: {fault}; {left} lost"
-                ));
+                let what = match fault {
+                    Fault::Io(_) => "cannot be read again",
+                    _ => "changed while it was read",
+                };
+                self.warn(format!("{name} {what}, at byte {offset}: {fault}; {left} lost"));
             }
         }
         if refused > 1 {

@@ -30,6 +30,8 @@ pub(crate) enum Fault {
     TooDeep,
     #[error("the name of a member is broken or has more than {MAX_NAME_BYTES} bytes")]
     BadName,
+    #[error("the packed file is damaged: {0}")]
+    Packing(String),
     #[error(transparent)]
     Io(#[from] io::Error),
 }
@@ -42,19 +44,39 @@ pub(crate) struct Scanner<R> {
     at: usize,
     /// Place of `buffer[0]` in the file.
     base: u64,
+    /// Why a packed file ends behind `buffer`.
+    damage: Option<String>,
 }
 
 impl<R: Read + Seek> Scanner<R> {
-    /// Starts at a byte of the file.
-    pub(crate) fn at(mut source: R, offset: u64) -> Result<Scanner<R>, ScanError> {
-        match source.seek(SeekFrom::Start(offset)) {
-            Ok(_) => Ok(Scanner { source, buffer: Vec::with_capacity(BUFFER_BYTES), at: 0, base: offset }),
-            Err(error) => Err(ScanError { offset, fault: error.into() }),
+    /// Goes to a byte of the file. What was read already is not read again.
+    pub(crate) fn go_to(&mut self, offset: u64) -> Result<(), ScanError> {
+        let at = offset.checked_sub(self.base).and_then(|at| usize::try_from(at).ok());
+        if let Some(at) = at.filter(|at| *at <= self.buffer.len()) {
+            self.at = at;
+            return Ok(());
         }
+        self.source
+            .seek(SeekFrom::Start(offset))
+            .map_err(|error| ScanError { offset, fault: error.into() })?;
+        self.buffer.clear();
+        (self.at, self.base, self.damage) = (0, offset, None);
+        Ok(())
     }
 }
 
+/// Whether bytes make no sense to the unpacker, or end too early. Everything else is between us and the file system.
+fn is_damage(error: &io::Error) -> bool {
+    use io::ErrorKind::{InvalidData, InvalidInput, UnexpectedEof};
+    matches!(error.kind(), InvalidData | InvalidInput | UnexpectedEof)
+}
+
 impl<R: Read> Scanner<R> {
+    /// Starts at the beginning of a file.
+    pub(crate) fn new(source: R) -> Scanner<R> {
+        Scanner { source, buffer: Vec::with_capacity(BUFFER_BYTES), at: 0, base: 0, damage: None }
+    }
+
     /// Place of the next byte in the file.
     pub(crate) fn offset(&self) -> u64 {
         self.base + self.at as u64
@@ -70,12 +92,25 @@ impl<R: Read> Scanner<R> {
             self.base += self.at as u64;
             self.at = 0;
             self.buffer.clear();
-            let read = (&mut self.source).take(BUFFER_BYTES as u64).read_to_end(&mut self.buffer);
-            if let Err(error) = read {
-                return self.error(error.into());
-            }
+            self.fill()?;
         }
         Ok(self.buffer.get(self.at..).unwrap_or_default())
+    }
+
+    /// Reads on into the empty buffer. What stands before damage counts.
+    fn fill(&mut self) -> Result<(), ScanError> {
+        if self.damage.is_none() {
+            let read = (&mut self.source).take(BUFFER_BYTES as u64).read_to_end(&mut self.buffer);
+            match read {
+                Ok(_) => {}
+                Err(error) if is_damage(&error) => self.damage = Some(error.to_string()),
+                Err(error) => return self.error(error.into()),
+            }
+        }
+        match &self.damage {
+            Some(why) if self.buffer.is_empty() => self.error(Fault::Packing(why.clone())),
+            _ => Ok(()),
+        }
     }
 
     /// The next byte that is no space, or `None` at the end of the file.
@@ -319,7 +354,7 @@ mod tests {
     }
 
     fn cut_out(text: &str) -> Result<Vec<u8>, ScanError> {
-        let mut scanner = Scanner::at(Cursor::new(text.as_bytes()), 0)?;
+        let mut scanner = Scanner::new(Cursor::new(text.as_bytes()));
         let mut bytes = Vec::new();
         assert!(scanner.value(&mut bytes, usize::MAX)?);
         Ok(bytes)
@@ -360,7 +395,7 @@ mod tests {
         ) {
             let text = serde_json::to_string(&values).unwrap();
             let cut = &text.as_bytes()[..at.index(text.len())];
-            let mut scanner = Scanner::at(Cursor::new(cut), 0).unwrap();
+            let mut scanner = Scanner::new(Cursor::new(cut));
             let mut found = Vec::new();
             let mut read = || -> Result<(), ScanError> {
                 let mut more = scanner.open_array()?;
@@ -386,7 +421,7 @@ mod tests {
         let text = br#"{"a\"}": [1, {"b": "\\"}, -2.5e3], "c": null} "#;
         for drip in 1..text.len() {
             let source = Drip(Cursor::new(text), drip);
-            let mut scanner = Scanner { source, buffer: Vec::new(), at: 0, base: 0 };
+            let mut scanner = Scanner::new(source);
             let mut bytes = Vec::new();
             assert!(scanner.value(&mut bytes, 1000).unwrap());
             assert_eq!(bytes, text[..text.len() - 1]);
@@ -396,7 +431,7 @@ mod tests {
     #[test]
     fn a_value_that_is_too_long_is_stepped_over() {
         let text = format!("[\"{}\", 5]", "x".repeat(3 << 20));
-        let mut scanner = Scanner::at(Cursor::new(text.as_bytes()), 0).unwrap();
+        let mut scanner = Scanner::new(Cursor::new(text.as_bytes()));
         let mut bytes = Vec::new();
         assert!(scanner.open_array().unwrap());
         assert!(!scanner.value(&mut bytes, 1000).unwrap());

@@ -4,8 +4,8 @@ use crate::TOOL;
 use crate::error::TranslateError;
 use crate::record::Metadata;
 use crate::scan::{Fault, ScanError, Scanner};
+use crate::source::Source;
 use std::collections::BTreeMap;
-use std::fs::File;
 use std::path::Path;
 
 /// The member with the records.
@@ -82,12 +82,12 @@ impl Ignored {
     }
 }
 
-/// Walks over a file.
-pub(crate) fn survey(path: &Path) -> Result<Survey, TranslateError> {
+/// Walks over a file. Returns its scanner, too, which finds the arrays again.
+pub(crate) fn survey(path: &Path) -> Result<(Survey, Scanner<Source>), TranslateError> {
     let io = |source| TranslateError::Io { path: path.to_owned(), source };
-    let file = File::open(path).map_err(io)?;
+    let mut scanner = Scanner::new(Source::open(path).map_err(io)?);
     let mut walk = Walk { survey: Survey::default(), inside: String::new() };
-    let walked = Scanner::at(file, 0).and_then(|mut scanner| walk.file(&mut scanner));
+    let walked = walk.file(&mut scanner);
     let Walk { mut survey, inside } = walk;
     let (offset, reason) = match walked {
         Err(ScanError { fault: Fault::Io(source), .. }) => return Err(io(source)),
@@ -104,7 +104,7 @@ pub(crate) fn survey(path: &Path) -> Result<Survey, TranslateError> {
     if !survey.processes.iter().any(known) {
         return Err(TranslateError::NoProcess { path: path.to_owned(), offset, reason });
     }
-    Ok(survey)
+    Ok((survey, scanner))
 }
 
 struct Walk {
@@ -115,7 +115,7 @@ struct Walk {
 
 impl Walk {
     /// Returns the length of the file.
-    fn file(&mut self, scanner: &mut Scanner<File>) -> Result<u64, ScanError> {
+    fn file(&mut self, scanner: &mut Scanner<Source>) -> Result<u64, ScanError> {
         let mut more = scanner.open_object()?;
         while more {
             let name = scanner.name()?;
@@ -133,7 +133,7 @@ impl Walk {
         Ok(scanner.offset())
     }
 
-    fn processes(&mut self, scanner: &mut Scanner<File>) -> Result<(), ScanError> {
+    fn processes(&mut self, scanner: &mut Scanner<Source>) -> Result<(), ScanError> {
         let mut more = scanner.open_array()?;
         while more {
             if scanner.token()? == b'{' && self.survey.processes.len() < MAX_PROCESSES {
@@ -147,7 +147,7 @@ impl Walk {
         Ok(())
     }
 
-    fn process(&mut self, scanner: &mut Scanner<File>) -> Result<(), ScanError> {
+    fn process(&mut self, scanner: &mut Scanner<Source>) -> Result<(), ScanError> {
         let mut more = scanner.open_object()?;
         while more {
             match scanner.name()?.as_str() {
@@ -171,7 +171,7 @@ impl Walk {
         Ok(())
     }
 
-    fn strings(&mut self, scanner: &mut Scanner<File>, member: &str) -> Result<(), ScanError> {
+    fn strings(&mut self, scanner: &mut Scanner<Source>, member: &str) -> Result<(), ScanError> {
         match member {
             "buffer_records" => self.table(scanner, "strings.buffer_records"),
             "marker_api" => self.table(scanner, "strings.marker_api"),
@@ -180,21 +180,21 @@ impl Walk {
         }
     }
 
-    fn correlation(&mut self, scanner: &mut Scanner<File>, member: &str) -> Result<(), ScanError> {
+    fn correlation(&mut self, scanner: &mut Scanner<Source>, member: &str) -> Result<(), ScanError> {
         match member {
             "external" => self.table(scanner, "strings.correlation_id.external"),
             other => self.ignore(scanner, &format!("strings.correlation_id.{other}")),
         }
     }
 
-    fn callbacks(&mut self, scanner: &mut Scanner<File>, member: &str) -> Result<(), ScanError> {
+    fn callbacks(&mut self, scanner: &mut Scanner<Source>, member: &str) -> Result<(), ScanError> {
         match member {
             "counter_collection" => self.table(scanner, "callback_records.counter_collection"),
             other => self.ignore(scanner, &format!("callback_records.{other}")),
         }
     }
 
-    fn buffers(&mut self, scanner: &mut Scanner<File>, kind: &str) -> Result<(), ScanError> {
+    fn buffers(&mut self, scanner: &mut Scanner<Source>, kind: &str) -> Result<(), ScanError> {
         let name = format!("buffer_records.{kind}");
         let Some(process) = self.survey.processes.last_mut() else { return scanner.skip() };
         if !is_taken(kind) || process.records.len() >= MAX_KINDS {
@@ -210,7 +210,7 @@ impl Walk {
         self.elements(scanner, name, |process| process.records.last_mut().map(|(_, section)| section))
     }
 
-    fn metadata(&mut self, scanner: &mut Scanner<File>) -> Result<(), ScanError> {
+    fn metadata(&mut self, scanner: &mut Scanner<Source>) -> Result<(), ScanError> {
         let at = scanner.offset();
         let mut bytes = Vec::new();
         let fits = scanner.value(&mut bytes, MAX_METADATA_BYTES)?;
@@ -231,7 +231,7 @@ impl Walk {
     }
 
     /// Remembers a table.
-    fn table(&mut self, scanner: &mut Scanner<File>, name: &'static str) -> Result<(), ScanError> {
+    fn table(&mut self, scanner: &mut Scanner<Source>, name: &'static str) -> Result<(), ScanError> {
         let array = scanner.token()? == b'[';
         match self.survey.processes.last_mut() {
             Some(process) if array && process.tables.contains_key(name) => self.repeated(scanner, name),
@@ -246,7 +246,7 @@ impl Walk {
     /// Counts the elements of an array that was remembered.
     fn elements(
         &mut self,
-        scanner: &mut Scanner<File>,
+        scanner: &mut Scanner<Source>,
         name: String,
         section: impl Fn(&mut Sections) -> Option<&mut Section>,
     ) -> Result<(), ScanError> {
@@ -264,7 +264,7 @@ impl Walk {
     }
 
     /// An array that came before: which one counts is anyone's guess, so the first one does.
-    fn repeated(&mut self, scanner: &mut Scanner<File>, name: &str) -> Result<(), ScanError> {
+    fn repeated(&mut self, scanner: &mut Scanner<Source>, name: &str) -> Result<(), ScanError> {
         let at = scanner.offset();
         let elements = self.count(scanner)?;
         self.survey.ignored.add(&format!("{name} (again)"), elements);
@@ -280,9 +280,9 @@ impl Walk {
     /// Walks over an object, each member of which `member` steps over.
     fn object(
         &mut self,
-        scanner: &mut Scanner<File>,
+        scanner: &mut Scanner<Source>,
         name: &str,
-        member: fn(&mut Walk, &mut Scanner<File>, &str) -> Result<(), ScanError>,
+        member: fn(&mut Walk, &mut Scanner<Source>, &str) -> Result<(), ScanError>,
     ) -> Result<(), ScanError> {
         if scanner.token()? != b'{' {
             return self.malformed(scanner, name, "object");
@@ -297,7 +297,12 @@ impl Walk {
     }
 
     /// Steps over a value of another type than it should have. `null` stands for nothing.
-    fn malformed(&mut self, scanner: &mut Scanner<File>, name: &str, wanted: &str) -> Result<(), ScanError> {
+    fn malformed(
+        &mut self,
+        scanner: &mut Scanner<Source>,
+        name: &str,
+        wanted: &str,
+    ) -> Result<(), ScanError> {
         if scanner.token()? == b'n' {
             return scanner.skip();
         }
@@ -314,14 +319,14 @@ impl Walk {
     }
 
     /// Steps over a value that is not taken.
-    fn ignore(&mut self, scanner: &mut Scanner<File>, name: &str) -> Result<(), ScanError> {
+    fn ignore(&mut self, scanner: &mut Scanner<Source>, name: &str) -> Result<(), ScanError> {
         let elements = self.count(scanner)?;
         self.survey.ignored.add(name, elements);
         Ok(())
     }
 
     /// Steps over a value: an array counts by its elements, `null` and an empty object not at all.
-    fn count(&mut self, scanner: &mut Scanner<File>) -> Result<u64, ScanError> {
+    fn count(&mut self, scanner: &mut Scanner<Source>) -> Result<u64, ScanError> {
         match scanner.token()? {
             b'[' => {
                 let mut elements = 0;

@@ -5,10 +5,12 @@ use crate::output::{Array, Output, Refused, Translation, number, optional};
 use crate::record::{
     Argument, Correlation, Counted, CounterValue, DispatchInfo, Metadata, Record, RecordSeed,
 };
+use crate::scan::Scanner;
+use crate::source::Source;
 use crate::survey::{RECORDS, Sections, Survey, survey};
 use rpd_shard::ShardWriter;
 use rpd_shard::file::Owner;
-use rpd_shard::identity::node_of_file;
+use rpd_shard::identity::{masked_command, node_of_file};
 use rpd_shard::model::{TableId, Value, rocpd};
 use rpd_shard::record::{Clock, Exit, LossCause, Node, Process};
 use std::collections::BTreeMap;
@@ -23,14 +25,14 @@ const COUNTERS: &str = "callback_records.counter_collection";
 /// the file. A file that ends early or is damaged somewhere yields what stands before, a warning, and
 /// a loss of unknown size.
 pub fn translate<W: Write>(path: &Path, sink: W, owner: &Owner) -> Result<(W, Translation), TranslateError> {
-    let Survey { processes, damage, ignored, warnings } = survey(path)?;
+    let (Survey { processes, damage, ignored, warnings }, mut scanner) = survey(path)?;
     let shard = ShardWriter::of_owner(sink, owner)?;
     let (rows, lost) = (BTreeMap::new(), BTreeMap::new());
     let mut out = Output { path, shard, source: 0, rows, lost, ignored, warnings };
     for (source, sections) in (1..).zip(&processes) {
         out.source = source;
         out.shard.process(&process(source, sections))?;
-        process_rows(&mut out, sections)?;
+        process_rows(&mut out, &mut scanner, sections)?;
         // In a file that ends early they may have stood behind its end.
         if !sections.has_records && damage.is_none() {
             out.warn(format!("process {source} has no {RECORDS}: what it did is not in the file"));
@@ -52,7 +54,7 @@ pub fn translate<W: Write>(path: &Path, sink: W, owner: &Owner) -> Result<(W, Tr
 /// The processes of a file, in its order, as [`translate`] describes them in a shard. Reads all of the
 /// file: the last process may stand at its end.
 pub fn peek(path: &Path) -> Result<Vec<Process>, TranslateError> {
-    let survey = survey(path)?;
+    let (survey, _) = survey(path)?;
     Ok((1..).zip(&survey.processes).map(|(source, sections)| process(source, sections)).collect())
 }
 
@@ -78,7 +80,7 @@ fn process(source: u32, sections: &Sections) -> Process {
         ppid: ppid.unwrap_or(0),
         first_seen,
         last_seen: fini_time,
-        command: command.join(" "),
+        command: masked_command(&command),
         // The file is written when it ends.
         exit: fini_time.map(|_| Exit::Unknown),
         ..Process::of_file(node, Clock::Boottime)
@@ -102,16 +104,20 @@ fn table_of(array: &str) -> Option<TableId> {
 }
 
 /// The tables and records of one process. Dispatches come before the counters that belong to them.
-fn process_rows<W: Write>(out: &mut Output<'_, W>, sections: &Sections) -> Result<(), TranslateError> {
+fn process_rows<W: Write>(
+    out: &mut Output<'_, W>,
+    scanner: &mut Scanner<Source>,
+    sections: &Sections,
+) -> Result<(), TranslateError> {
     if sections.metadata.is_none() {
         out.warn(format!("process {} has no metadata: who it is, is not known", out.source));
     }
-    let mut known = describe(out, sections)?;
+    let mut known = describe(out, scanner, sections)?;
     let counted = sections.tables.get(COUNTERS).copied().unwrap_or_default();
     for (kind, section) in &sections.records {
         let name = format!("buffer_records.{kind}");
         let array = Array { name: &name, table: table_of(&name), most: MAX_RECORD_BYTES };
-        out.each(&array, *section, |out, bytes| {
+        out.each(scanner, &array, *section, |out, bytes| {
             let record = RecordSeed { kind, ignored: &mut out.ignored }.read(bytes)?;
             let mut rows = RecordRows { out, known: &mut known };
             match kind.as_str() {
@@ -123,7 +129,7 @@ fn process_rows<W: Write>(out: &mut Output<'_, W>, sections: &Sections) -> Resul
         })?;
     }
     let array = Array { name: COUNTERS, table: table_of(COUNTERS), most: MAX_RECORD_BYTES };
-    out.each(&array, counted, |out, bytes| {
+    out.each(scanner, &array, counted, |out, bytes| {
         RecordRows { out, known: &mut known }.counters(&serde_json::from_slice(bytes)?)
     })?;
     for (name, elements) in &sections.repeated {

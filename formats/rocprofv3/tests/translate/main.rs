@@ -2,6 +2,7 @@
 #![allow(missing_docs, clippy::unwrap_used)]
 
 mod made_up;
+mod packed;
 mod plain;
 mod shard;
 

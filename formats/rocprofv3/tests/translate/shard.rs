@@ -12,7 +12,7 @@ pub(crate) type Row = BTreeMap<String, OwnedValue>;
 pub(crate) struct Contents {
     pub(crate) processes: Vec<Process>,
     pub(crate) losses: Vec<Loss>,
-    tables: BTreeMap<(u32, TableId), Vec<Row>>,
+    pub(crate) tables: BTreeMap<(u32, TableId), Vec<Row>>,
     strings: ShardStrings,
 }
 

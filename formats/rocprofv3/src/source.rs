@@ -1,0 +1,82 @@
+//! The bytes of a file, plain or packed, from any place on.
+
+use flate2::bufread::MultiGzDecoder;
+use std::fs::File;
+use std::io::{self, BufReader, Read, Seek, SeekFrom};
+use std::path::Path;
+
+/// First bytes of a gzip file.
+const GZIP: [u8; 2] = [0x1f, 0x8b];
+/// Packed bytes that are read at once.
+const PACKED_BYTES: usize = 128 << 10;
+/// How often a packed file is unpacked from its beginning, at most. A process takes about four times.
+const MAX_RESTARTS: u32 = 64;
+
+/// A file whose places count in unpacked bytes. A packed one can be read from its beginning only: a place that was
+/// passed costs all that stands before it.
+pub(crate) enum Source {
+    Plain(File),
+    Packed { unpacked: Box<Unpacked>, at: u64, restarts: u32 },
+}
+
+type Unpacked = MultiGzDecoder<BufReader<File>>;
+
+impl Source {
+    /// Opens a file; its first bytes say whether it is packed.
+    ///
+    /// # Errors
+    /// If it cannot be read.
+    pub(crate) fn open(path: &Path) -> io::Result<Source> {
+        let mut file = rpd_files::open_input(path)?;
+        let mut head = Vec::new();
+        (&mut file).take(GZIP.len() as u64).read_to_end(&mut head)?;
+        file.rewind()?;
+        Ok(match head == GZIP {
+            true => Source::Packed { unpacked: unpacked(file), at: 0, restarts: 0 },
+            false => Source::Plain(file),
+        })
+    }
+}
+
+fn unpacked(file: File) -> Box<Unpacked> {
+    Box::new(MultiGzDecoder::new(BufReader::with_capacity(PACKED_BYTES, file)))
+}
+
+impl Read for Source {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        match self {
+            Source::Plain(file) => file.read(buffer),
+            Source::Packed { unpacked, at, .. } => {
+                let read = unpacked.read(buffer)?;
+                *at += read as u64;
+                Ok(read)
+            }
+        }
+    }
+}
+
+impl Seek for Source {
+    /// Goes to a place from the beginning; other ways are not supported.
+    fn seek(&mut self, to: SeekFrom) -> io::Result<u64> {
+        let SeekFrom::Start(place) = to else { return Err(io::ErrorKind::Unsupported.into()) };
+        match self {
+            Source::Plain(file) => return file.seek(to),
+            Source::Packed { unpacked: reader, at, restarts } if place < *at => {
+                if *restarts == MAX_RESTARTS {
+                    return Err(io::Error::other(
+                        "it has too many processes for a packed file: unpack it first",
+                    ));
+                }
+                *restarts += 1;
+                let mut file = reader.get_ref().get_ref().try_clone()?;
+                file.rewind()?;
+                (*reader, *at) = (unpacked(file), 0);
+            }
+            Source::Packed { .. } => {}
+        }
+        if let Source::Packed { unpacked, at, .. } = self {
+            *at += io::copy(&mut unpacked.take(place - *at), &mut io::sink())?;
+        }
+        Ok(place)
+    }
+}
