@@ -43,7 +43,7 @@ const SECOND: &[u8] = b"instance,";
 /// Whether a file begins like a table of omnistat. A file that cannot be read is none.
 pub fn is_omnistat(path: &Path) -> bool {
     let mut head = Vec::new();
-    let read = std::fs::File::open(path).and_then(|file| file.take(HEAD_BYTES).read_to_end(&mut head));
+    let read = rpd_files::open_input(path).and_then(|file| file.take(HEAD_BYTES).read_to_end(&mut head));
     if read.is_err() || !head.starts_with(FIRST) {
         return false;
     }

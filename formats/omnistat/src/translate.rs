@@ -2,6 +2,7 @@ use crate::error::TranslateError;
 use crate::series::{Head, Series};
 use crate::table::{Cells, Line, Lines};
 use crate::time;
+use rpd_files::open_input;
 use rpd_shard::file::Owner;
 use rpd_shard::identity::node_of_file;
 use rpd_shard::model::{TableId, Value, rocpd};
@@ -84,7 +85,7 @@ pub fn peek(path: &Path) -> Result<Vec<Process>, TranslateError> {
 }
 
 fn open(path: &Path) -> Result<Lines<BufReader<File>>, TranslateError> {
-    let file = File::open(path).map_err(|source| TranslateError::Io { path: path.to_owned(), source })?;
+    let file = open_input(path).map_err(|source| TranslateError::Io { path: path.to_owned(), source })?;
     Ok(Lines::new(BufReader::with_capacity(1 << 18, file)))
 }
 

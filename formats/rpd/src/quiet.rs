@@ -1,8 +1,8 @@
 //! Opens a database that nobody writes, without leaving anything beside it.
 
+use rpd_files::{AnchorUse, entry_stat, open_by_path, open_input};
 use rusqlite::limits::Limit;
-use rusqlite::{Connection, OpenFlags};
-use std::fs::File;
+use rusqlite::{Connection, OpenFlags, ffi};
 use std::io::{self, Read};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
@@ -59,6 +59,19 @@ pub enum NotQuiet {
         /// Its log.
         wal: PathBuf,
     },
+    /// A journal or write-ahead log that cannot be looked at: rows may be in it, and not in the file.
+    #[error(
+        "{}: its journal {} cannot be read ({source}), and rows may be in it; check the permissions of the journal",
+        path.display(), journal.display()
+    )]
+    Journal {
+        /// The file.
+        path: PathBuf,
+        /// What cannot be read.
+        journal: PathBuf,
+        /// What the system said.
+        source: io::Error,
+    },
     /// SQLite said no.
     #[error("failed to open {}: {source}", path.display())]
     Sqlite {
@@ -77,7 +90,10 @@ pub(crate) fn open(path: &Path) -> Result<Connection, NotQuiet> {
         | OpenFlags::SQLITE_OPEN_URI
         | OpenFlags::SQLITE_OPEN_NO_MUTEX
         | OpenFlags::SQLITE_OPEN_PRIVATE_CACHE;
-    let conn = Connection::open_with_flags(uri(path), flags).map_err(sqlite)?;
+    let connected =
+        open_by_path(path, AnchorUse::Inputs, |path| Connection::open_with_flags(uri(path), flags));
+    let io = |source| NotQuiet::Io { path: path.to_owned(), source };
+    let conn = connected.map_err(io)?.map_err(sqlite)?;
     bound(&conn).map_err(sqlite)?;
     // The schema is not ours: its functions may not run, and no index is made behind our back.
     conn.execute_batch(
@@ -88,6 +104,11 @@ pub(crate) fn open(path: &Path) -> Result<Connection, NotQuiet> {
     Ok(conn)
 }
 
+/// The file system's error, as SQLite would report it.
+pub(crate) fn cannot_open(error: &io::Error) -> rusqlite::Error {
+    rusqlite::Error::SqliteFailure(ffi::Error::new(ffi::SQLITE_CANTOPEN), Some(error.to_string()))
+}
+
 /// Bounds the values of a connection.
 pub(crate) fn bound(conn: &Connection) -> rusqlite::Result<()> {
     conn.set_limit(Limit::SQLITE_LIMIT_LENGTH, MAX_LENGTH).map(drop)
@@ -96,7 +117,7 @@ pub(crate) fn bound(conn: &Connection) -> rusqlite::Result<()> {
 /// Whether the file is a database that nobody writes.
 pub(crate) fn check(path: &Path) -> Result<(), NotQuiet> {
     let io = |source| NotQuiet::Io { path: path.to_owned(), source };
-    let mut file = File::open(path).map_err(io)?;
+    let mut file = open_input(path).map_err(io)?;
     let bytes = file.metadata().map_err(io)?.len();
     let mut magic = [0; MAGIC.len()];
     match file.read_exact(&mut magic) {
@@ -108,12 +129,18 @@ pub(crate) fn check(path: &Path) -> Result<(), NotQuiet> {
     let real = std::fs::canonicalize(path).map_err(io)?;
     for name in [path, &real] {
         let journal = beside(name, "-journal");
-        if starts_with_journal_magic(&journal).map_err(io)? {
-            return Err(NotQuiet::HotJournal { path: path.to_owned(), journal });
+        match starts_with_journal_magic(&journal) {
+            Ok(false) => {}
+            Ok(true) => return Err(NotQuiet::HotJournal { path: path.to_owned(), journal }),
+            Err(source) => return Err(NotQuiet::Journal { path: path.to_owned(), journal, source }),
         }
         let wal = beside(name, "-wal");
-        if std::fs::metadata(&wal).is_ok_and(|wal| wal.len() > 0) {
-            return Err(NotQuiet::Wal { path: path.to_owned(), wal });
+        match entry_stat(&wal) {
+            Ok(found) if found.length > 0 => return Err(NotQuiet::Wal { path: path.to_owned(), wal }),
+            Err(source) if !is_missing(&source) => {
+                return Err(NotQuiet::Journal { path: path.to_owned(), journal: wal, source });
+            }
+            _ => {}
         }
     }
     Ok(())
@@ -127,13 +154,16 @@ fn beside(path: &Path, suffix: &str) -> PathBuf {
 
 fn starts_with_journal_magic(journal: &Path) -> io::Result<bool> {
     let mut magic = [0; JOURNAL_MAGIC.len()];
-    match File::open(journal).and_then(|mut file| file.read_exact(&mut magic)) {
+    match open_input(journal).and_then(|mut file| file.read_exact(&mut magic)) {
         Ok(()) => Ok(magic == JOURNAL_MAGIC),
-        Err(error) => match error.kind() {
-            io::ErrorKind::NotFound | io::ErrorKind::UnexpectedEof => Ok(false),
-            _ => Err(error),
-        },
+        Err(error) if is_missing(&error) || error.kind() == io::ErrorKind::UnexpectedEof => Ok(false),
+        Err(error) => Err(error),
     }
+}
+
+/// Whether an error says that there is no entry.
+fn is_missing(error: &io::Error) -> bool {
+    matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::InvalidFilename)
 }
 
 /// The URI under which SQLite opens the file as one that does not change.

@@ -359,7 +359,11 @@ impl OpRow<'_> {
         let kernel = devices.kernel(self.source, ids, (shown, self.launch.kernel_name.as_deref()), output)?;
         let agent = devices.agent(self.source, place.gpu, output)?;
         let spelled = (op_type != DISPATCH).then_some(op_type);
-        let extdata = self.extdata(spelled, None);
+        let sizes = &self.launch.sizes;
+        let is_missing =
+            |of: std::ops::Range<usize>| sizes.get(of).is_some_and(|s| s.iter().all(Option::is_none));
+        let marks = [("no_grid", is_missing(0..3)), ("no_workgroup", is_missing(3..6))];
+        let extdata = self.extdata(spelled, None, &marks);
         let region_name = output.string(b"")?;
         let [grid_x, grid_y, grid_z, group_x, group_y, group_z, group_segment, private_segment] =
             self.launch.sizes;
@@ -407,7 +411,8 @@ impl OpRow<'_> {
         let name = output.string(known.map_or(op_type, |(name, _)| name.as_bytes()))?;
         let usual = COPIES.iter().any(|copy| copy.0.as_bytes() == op_type);
         let description = text(self.value(self.columns.description)).filter(|text| !text.is_empty());
-        let extdata = self.extdata((!usual && known.is_some()).then_some(op_type), description.as_deref());
+        let spelled = (!usual && known.is_some()).then_some(op_type);
+        let extdata = self.extdata(spelled, description.as_deref(), &[]);
         let region_name = output.string(b"")?;
         if self.launch.copy_size.is_none() {
             output.account.unknown_copy_sizes += 1;
@@ -434,8 +439,13 @@ impl OpRow<'_> {
         output.push(self.source, rocpd::MEMORY_COPY, &row).map(drop)
     }
 
-    /// What an operation has beside the columns, as far as it is not what it always is.
-    fn extdata(&self, op_type: Option<&[u8]>, description: Option<&[u8]>) -> Option<String> {
+    /// What an operation has beside the columns, as far as it is not what it always is. `marks` are those that may be set.
+    fn extdata(
+        &self,
+        op_type: Option<&[u8]>,
+        description: Option<&[u8]>,
+        marks: &[(&str, bool)],
+    ) -> Option<String> {
         let lossy = |text: &[u8]| json!(String::from_utf8_lossy(super::value::cut(text, 64 << 10)));
         let sequence = self.int(self.columns.sequence).filter(|sequence| *sequence != 0);
         let signal = text(self.value(self.columns.signal)).filter(|signal| !signal.is_empty());
@@ -445,8 +455,10 @@ impl OpRow<'_> {
             ("sequence", sequence.map(|sequence| json!(sequence))),
             ("signal", signal.map(|signal| lossy(&signal))),
         ];
+        let marks = marks.iter().map(|(key, is_set)| (*key, is_set.then_some(json!(true))));
+        let all = all.into_iter().chain(marks);
         let there: serde_json::Map<_, _> =
-            all.into_iter().filter_map(|(key, value)| Some((key.to_owned(), value?))).collect();
+            all.filter_map(|(key, value)| Some((key.to_owned(), value?))).collect();
         (!there.is_empty()).then(|| json!({ "rpd": there }).to_string())
     }
 }

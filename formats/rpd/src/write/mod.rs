@@ -23,15 +23,15 @@ pub use error::WriteError;
 
 use crate::quiet;
 use crate::{CLOCK_TAG, CLOCKS, GPU_STRIDE, ONE_TIME, ONE_TIME_TAG, PID_STRIDE};
+use rpd_files::{AnchorUse, open_by_path, output_place};
 use rpd_shard::MERGE_APPLICATION_ID;
 use rpd_shard::model::Schema;
 use rpd_shard::record::Clock;
 use rusqlite::types::ValueRef;
 use rusqlite::{Connection, ErrorCode, OpenFlags, Statement};
 use std::collections::BTreeMap;
-use std::fs::{File, OpenOptions};
+use std::fs::File;
 use std::io;
-use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 
 /// The steps, in their order, and what they write.
@@ -70,14 +70,14 @@ pub struct Written {
 /// the tag `rpd.clock.one_time` says so.
 pub fn write(merged: &Path, out: &Path) -> Result<Written, WriteError> {
     quiet::check(merged)?;
-    let made = OpenOptions::new().write(true).create_new(true).mode(0o600).open(out);
+    let made = output_place(out).and_then(|(folder, name)| folder.create(name, 0o600));
     let file = made.map_err(|source| match source.kind() {
         io::ErrorKind::AlreadyExists => WriteError::Exists { path: out.to_owned() },
         _ => WriteError::Create { path: out.to_owned(), source },
     })?;
     fill(merged, out, &file).inspect_err(|_| {
         // Nobody else knows that there is a file.
-        let _ = std::fs::remove_file(out);
+        let _ = output_place(out).and_then(|(folder, name)| folder.remove(name));
     })
 }
 
@@ -104,11 +104,13 @@ fn fill(merged: &Path, out: &Path, file: &File) -> Result<Written, WriteError> {
 
 /// Opens the file, which is empty and nobody else's: without locks, which Lustre may not have, and without journal.
 fn open(out: &Path) -> rusqlite::Result<Connection> {
-    let path = std::path::absolute(out).unwrap_or_else(|_| out.to_owned());
     let flags =
         OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX | OpenFlags::SQLITE_OPEN_URI;
-    let uri = quiet::uri(&path).replace("?mode=ro&immutable=1", "?mode=rw");
-    let conn = Connection::open_with_flags_and_vfs(uri, flags, "unix-none")?;
+    let opened = open_by_path(out, AnchorUse::Outputs, |out| {
+        let uri = quiet::uri(out).replace("?mode=ro&immutable=1", "?mode=rw");
+        Connection::open_with_flags_and_vfs(uri, flags, "unix-none")
+    });
+    let conn = opened.unwrap_or_else(|refused| Err(quiet::cannot_open(&refused)))?;
     quiet::bound(&conn)?;
     conn.execute_batch(
         "PRAGMA journal_mode = OFF; PRAGMA synchronous = OFF; PRAGMA locking_mode = EXCLUSIVE;
@@ -129,7 +131,10 @@ impl Target<'_> {
     /// Attaches the database, and gives its tables plain names.
     fn attach(&self) -> Result<(), WriteError> {
         let failed = |source| sqlite(self.out, "the input", source);
-        self.conn.execute("ATTACH ? AS src", [quiet::uri(self.merged)]).map_err(failed)?;
+        let attached = open_by_path(self.merged, AnchorUse::Outputs, |merged| {
+            self.conn.execute("ATTACH ? AS src", [quiet::uri(merged)])
+        });
+        attached.unwrap_or_else(|refused| Err(quiet::cannot_open(&refused))).map_err(failed)?;
         let suffix = self.suffix()?;
         let mut sql = format!("CREATE TEMP VIEW metadata AS SELECT * FROM src.\"rocpd_metadata{suffix}\";\n");
         for table in Schema::builtin().rocpd_tables() {

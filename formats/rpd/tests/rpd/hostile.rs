@@ -63,6 +63,24 @@ fn a_file_that_is_being_written_is_refused_and_left_alone() {
 }
 
 #[test]
+fn a_journal_that_cannot_be_read_is_not_taken_for_none() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = make(dir.path(), "");
+    for name in ["made.rpd-wal", "made.rpd-journal"] {
+        // A link that leads to itself can be read by no user, root included.
+        std::os::unix::fs::symlink(name, dir.path().join(name)).unwrap();
+        let error = failure(&path);
+        assert!(matches!(error, TranslateError::Open(NotQuiet::Journal { .. })), "{error:?}");
+        assert!(
+            error.to_string().contains(name) && error.to_string().contains("cannot be read ("),
+            "{error}"
+        );
+        std::fs::remove_file(dir.path().join(name)).unwrap();
+    }
+    assert!(peek(&path).is_ok());
+}
+
+#[test]
 fn a_file_in_wal_mode_is_read_without_a_trace() {
     let dir = tempfile::tempdir().unwrap();
     let path = make(

@@ -415,3 +415,29 @@ fn many_rows_of_many_processes_are_all_there() {
         CROSS JOIN rocpd_kernel_dispatch d ON d.source = x.source AND d.event_id = x.o WHERE r.start = d.start";
     assert_eq!(number(&made, references), 120_000);
 }
+
+#[test]
+fn a_dispatch_whose_sizes_are_not_said_is_marked() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = make(
+        dir.path(),
+        "INSERT INTO rocpd_api VALUES (1, 70, 70, 100, 200, 2, 1, 3, NULL), (2, 70, 70, 300, 400, 2, 1, 3, NULL);
+         INSERT INTO rocpd_op VALUES (1, 0, 0, 0, 1000, 1100, 7, 6), (2, 0, 0, 0, 1200, 1400, 7, 6),
+             (3, 0, 0, 5, 2000, 2001, 7, 6);
+         INSERT INTO rocpd_api_ops (api_id, op_id) VALUES (1, 1), (2, 2);
+         INSERT INTO rocpd_kernelapi (api_ptr_id, stream, gridX, gridY, gridZ, workgroupX) VALUES
+             (1, '', 4, 5, 6, 64), (2, '', 4, 5, 6, NULL);",
+    );
+    let made = tables(&shard(&path, &options()).0);
+    assert_eq!(
+        lines(
+            &made,
+            "SELECT grid_size_x, workgroup_size_x, extdata FROM rocpd_kernel_dispatch ORDER BY dispatch_id"
+        ),
+        [
+            "4 | 64 | {}",
+            r#"4 | 0 | {"rpd":{"no_workgroup":true}}"#,
+            r#"0 | 0 | {"rpd":{"no_grid":true,"no_workgroup":true,"sequence":5}}"#,
+        ]
+    );
+}
