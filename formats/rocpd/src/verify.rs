@@ -6,6 +6,7 @@ use crate::schema::{self, METADATA, NEWEST, VERSION};
 use crate::set::TableSet;
 use crate::shape::{self, Shape};
 use crate::writer::REQUIRED_TAGS;
+use rpd_files::AnchorUse;
 use rpd_shard::model::Schema;
 use rusqlite::{Connection, OpenFlags};
 use std::collections::BTreeMap;
@@ -23,6 +24,8 @@ pub struct CheckReport {
     pub version: String,
     /// Rows of every table, by name without the suffix; of all sets together.
     pub rows: BTreeMap<String, u64>,
+    /// Rows of every table of each set, by the whole name.
+    pub tables: BTreeMap<String, u64>,
     /// Broken rules, none in a good database.
     pub problems: Vec<Problem>,
 }
@@ -169,10 +172,36 @@ pub fn check_integrity(path: &Path) -> Result<Vec<Problem>, CheckError> {
         .and_then(|conn| integrity(&conn).map_err(|source| CheckError { path: path.to_owned(), source }))
 }
 
+/// Counts the rows of every table of any SQLite database, by name. It opens the file as other programs do: with
+/// locks, where the file system has them, and with the journals beside it.
+///
+/// # Errors
+/// If SQLite cannot read the file or its schema.
+pub fn table_rows(path: &Path) -> Result<BTreeMap<String, u64>, CheckError> {
+    let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+    // SQLite reads a leading `file:` as a URI.
+    let absolute = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
+    let usual = Connection::open_with_flags(absolute, flags).and_then(|conn| count_tables(&conn));
+    let counted = usual.or_else(|first| {
+        connect::open(path, AnchorUse::Inputs).and_then(|conn| count_tables(&conn)).map_err(|_| first)
+    });
+    counted.map_err(|source| CheckError { path: path.to_owned(), source })
+}
+
+fn count_tables(conn: &Connection) -> rusqlite::Result<BTreeMap<String, u64>> {
+    let names = shape::tables(conn)?.into_iter().map(|(name, _)| name);
+    let count = |name: String| {
+        let sql = format!("SELECT count(*) FROM {}", identifier(&name));
+        let rows: i64 = conn.query_row(&sql, [], |row| row.get(0))?;
+        Ok((name, rows.unsigned_abs()))
+    };
+    names.map(count).collect()
+}
+
 fn open(path: &Path) -> Result<Connection, CheckError> {
     // SQLite forgets the CHECKs of a database that is opened for reading only, and integrity_check
     // would pass over them. A write-protected file is still opened.
-    let conn = connect::open(path, OpenFlags::SQLITE_OPEN_READ_WRITE);
+    let conn = connect::open(path, AnchorUse::Inputs);
     conn.and_then(|conn| {
         conn.execute_batch("PRAGMA query_only = ON; PRAGMA cache_size = -65536;")?;
         Ok(conn)
@@ -331,6 +360,7 @@ fn check_tables(
             |row| Ok((row.get::<_, i64>(0)?, row.get::<_, bool>(1)?)),
         )?;
         *report.rows.entry(name.clone()).or_default() += rows.unsigned_abs();
+        report.tables.insert(table.clone(), rows.unsigned_abs());
         if behind {
             report.problems.push(Problem::Sequence(name.clone()));
         }

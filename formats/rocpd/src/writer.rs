@@ -5,13 +5,12 @@ use crate::guid::Guid;
 use crate::insert::{Insert, Refused, absent_columns};
 use crate::schema::{self, METADATA, VERSION, table_name};
 use crate::set::TableSet;
+use rpd_files::{AnchorUse, output_place};
 use rpd_shard::MERGE_APPLICATION_ID;
 use rpd_shard::model::{Merged, Rows, Schema, TableId, native};
-use rusqlite::{Connection, ErrorCode, OpenFlags};
+use rusqlite::{Connection, ErrorCode};
 use std::collections::HashMap;
-use std::fs::OpenOptions;
 use std::io;
-use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
 /// Metadata tags that [`Writer::create`] writes. A database has each of them exactly once.
@@ -148,14 +147,14 @@ impl Writer {
         version: [u32; 3],
         schema: &Schema,
     ) -> Result<Writer, WriteError> {
-        let made = OpenOptions::new().write(true).create_new(true).mode(0o600).open(path);
-        made.map_err(|source| match source.kind() {
+        let created = output_place(path).and_then(|(folder, name)| folder.create(name, 0o600));
+        created.map_err(|source| match source.kind() {
             io::ErrorKind::AlreadyExists => WriteError::Exists { path: path.to_owned() },
             _ => WriteError::Create { path: path.to_owned(), source },
         })?;
         Writer::fill(path, sets, version, schema).inspect_err(|_| {
             // The caller has no writer and does not know that there is a file.
-            let _ = std::fs::remove_file(path);
+            let _ = output_place(path).and_then(|(folder, name)| folder.remove(name));
         })
     }
 
@@ -207,7 +206,7 @@ impl Writer {
     }
 
     fn connect(path: &Path, sets: &[TableSet]) -> Result<Writer, WriteError> {
-        let conn = connect::open(path, OpenFlags::SQLITE_OPEN_READ_WRITE)
+        let conn = connect::open(path, AnchorUse::Outputs)
             .map_err(|source| WriteError::Open { path: path.to_owned(), source })?;
         // Enough for the statements of every table with some variants of absent columns.
         conn.set_prepared_statement_cache_capacity(256);

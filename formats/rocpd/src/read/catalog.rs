@@ -78,9 +78,10 @@ pub(super) fn of_any(path: &Path) -> Result<Catalog, ReadError> {
         Err(
             pages::OpenError::Unsupported { .. }
             | pages::OpenError::HotJournal { .. }
+            | pages::OpenError::Journal { .. }
             | pages::OpenError::Wal { .. },
         ) => {
-            let conn = connections::connect(path, false).map_err(ReadError::schema(path))?;
+            let conn = connections::connect(path, false)?;
             by_sql(&conn, path)
         }
         Err(error) => Err(error.into()),

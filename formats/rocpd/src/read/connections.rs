@@ -1,6 +1,7 @@
 //! Connections of SQLite to a file that is only read.
 
 use super::error::ReadError;
+use rpd_files::{AnchorUse, entry_stat, open_by_path};
 use rusqlite::config::DbConfig;
 use rusqlite::{Connection, OpenFlags};
 use std::fmt::Write as _;
@@ -68,11 +69,11 @@ impl Connections {
     }
 
     fn open(&self) -> Result<Connection, ReadError> {
-        let meta = std::fs::metadata(&self.path).map_err(ReadError::io(&self.path))?;
-        if meta.len() != self.bytes {
+        let found = entry_stat(&self.path).map_err(ReadError::io(&self.path))?;
+        if found.length != self.bytes {
             return Err(ReadError::Changed(self.path.clone()));
         }
-        connect(&self.path, self.is_torn()).map_err(ReadError::schema(&self.path))
+        connect(&self.path, self.is_torn())
     }
 }
 
@@ -80,7 +81,12 @@ impl Connections {
 ///
 /// The schema may be anybody's: no view, trigger or function of it is ever run. `torn` lets SQLite
 /// open a file whose end is missing, or with entries in its schema that it does not understand.
-pub(super) fn connect(path: &Path, torn: bool) -> rusqlite::Result<Connection> {
+pub(super) fn connect(path: &Path, torn: bool) -> Result<Connection, ReadError> {
+    let connected = open_by_path(path, AnchorUse::Inputs, |path| connect_to(path, torn));
+    connected.map_err(ReadError::io(path))?.map_err(ReadError::schema(path))
+}
+
+fn connect_to(path: &Path, torn: bool) -> rusqlite::Result<Connection> {
     let flags =
         OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_URI | OpenFlags::SQLITE_OPEN_NO_MUTEX;
     let conn = Connection::open_with_flags(uri(path), flags)?;
@@ -109,4 +115,36 @@ fn uri(path: &Path) -> String {
         }
     }
     uri + "?immutable=1&mode=ro"
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::fs::{Permissions, rename, set_permissions, write};
+    use std::os::unix::fs::PermissionsExt;
+    use std::process::Command;
+    use std::sync::mpsc::channel;
+    use std::time::Duration;
+
+    /// SQLite has to be built as .cargo/config.toml says.
+    #[test]
+    fn sqlite_does_not_wait_for_a_fifo_in_place_of_a_database() {
+        let folder = tempfile::tempdir().unwrap();
+        // Another user may exchange what is in it.
+        set_permissions(&folder, Permissions::from_mode(0o777)).unwrap();
+        let [path, fifo] = ["trace.db", "fifo"].map(|name| folder.path().join(name));
+        write(&path, "").unwrap();
+        assert!(Command::new("mkfifo").arg(&fifo).status().unwrap().success());
+        let (done, opened) = channel();
+        std::thread::spawn(move || {
+            let exchange_and_open = |path: &Path| {
+                rename(&fifo, path).unwrap();
+                connect_to(path, false)?.query_row("SELECT count(*) FROM sqlite_schema", [], |row| row.get(0))
+            };
+            let opened = open_by_path::<i64, _>(&path, AnchorUse::Inputs, exchange_and_open);
+            done.send(opened.map_err(|error| error.to_string()).map(|_| ()))
+        });
+        let opened = opened.recv_timeout(Duration::from_secs(10)).expect("SQLite waits for a writer");
+        assert_eq!(opened.unwrap_err(), "it was exchanged while it was opened");
+    }
 }

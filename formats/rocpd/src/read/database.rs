@@ -98,7 +98,7 @@ impl Database {
     }
 
     fn read(path: &Path, pages: Option<pages::Database>) -> Result<Database, ReadError> {
-        let bytes = std::fs::metadata(path).map_err(ReadError::io(path))?.len();
+        let bytes = rpd_files::entry_stat(path).map_err(ReadError::io(path))?.length;
         let missing = pages.as_ref().map_or(0, pages::Database::truncated_pages);
         let mut damage = Damage::default();
         if missing > 0 {

@@ -1,6 +1,8 @@
 //! What of a recorded process may be passed on.
 
-use rpd_shard::identity::{is_rank_variable, is_secret_variable, masked_line, masked_text, masked_variable};
+use rpd_shard::identity::{
+    is_rank_variable, is_secret_variable, masked_line, masked_text, masked_value, masked_variable,
+};
 use serde_json::{Map, Value as Json};
 
 /// What stands for a secret.
@@ -114,9 +116,16 @@ fn redact_member(name: &str, value: &mut Json, keep: Keep<'_>) -> bool {
 fn redact_list(name: &str, values: &mut [Json], keep: Keep<'_>) -> bool {
     let mut changed = false;
     let mut is_value = false;
+    let mut option = String::new();
     for value in values {
         let is_secret = std::mem::take(&mut is_value);
+        let before = std::mem::take(&mut option);
+        let login = value.as_str().and_then(|text| masked_value(&before, text));
         match value {
+            Json::String(text) if login.as_ref().is_some_and(|masked| masked != text) => {
+                changed = true;
+                *text = login.unwrap_or_default();
+            }
             Json::String(text) if is_secret && !text.starts_with('-') => {
                 changed |= text != MASK;
                 *text = MASK.to_owned();
@@ -126,6 +135,7 @@ fn redact_list(name: &str, values: &mut [Json], keep: Keep<'_>) -> bool {
                 let probe = format!("{text} {PROBE}");
                 is_value =
                     text.starts_with('-') && !text.contains([' ', '=']) && masked_line(&probe) != probe;
+                option.clone_from(text);
                 changed |= redact_member(name, value, keep);
             }
             _ => changed |= redact_member(name, value, keep),
@@ -275,6 +285,11 @@ mod tests {
             (&extdata["environment"], &extdata["env"]),
             (&serde_json::json!({}), &serde_json::json!([]))
         );
+        let short = r#"{"argv":["x","-u","me:hush hush","-phush hush","-p","8080","-u","0:0"],"env":{"RCCL_PIN":"hush"}}"#;
+        let mut extdata = read(short);
+        assert!(redact_extdata(&mut extdata, Keep::All));
+        assert_eq!(extdata, read(&short.replace("hush hush", "***").replace("hush", "***")));
+        assert!(!redact_extdata(&mut extdata, Keep::All), "masking again changes nothing");
         let harmless = r#"{"a":{"n":[1,"-p",8080,null]},"command":"serve -p 8080","pid":5}"#;
         assert!(!redact_extdata(&mut read(harmless), Keep::All));
     }

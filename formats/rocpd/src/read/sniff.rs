@@ -12,6 +12,10 @@ pub enum FileKind {
     RocPd,
     /// A legacy `.rpd`.
     LegacyRpd,
+    /// What `rocprof-compute analyze` writes: metrics of kernels, in tables called `compute_*`, and no events.
+    ComputeAnalysis,
+    /// A database with tables called `rocpd_*`, of which none tells the format.
+    UnclearProfile,
     /// A database of something else.
     OtherDatabase,
     /// A database whose schema cannot be read.
@@ -24,11 +28,18 @@ pub enum FileKind {
     Unreadable,
 }
 
+/// How names of the tables of an analysis begin.
+const ANALYSIS: &str = "compute_";
+
 /// Looks into a file, but not at its rows. A journal beside it does not matter here.
 pub fn sniff(path: &Path) -> FileKind {
     match catalog::of_any(path) {
         Ok(catalog) if catalog.is_legacy() => FileKind::LegacyRpd,
         Ok(catalog) if catalog.entries.iter().any(|entry| is_mark(&entry.name)) => FileKind::RocPd,
+        Ok(catalog) if catalog.others.iter().any(|name| name.starts_with(ANALYSIS)) => {
+            FileKind::ComputeAnalysis
+        }
+        Ok(catalog) if !catalog.entries.is_empty() || !catalog.remarks.is_empty() => FileKind::UnclearProfile,
         Ok(_) => FileKind::OtherDatabase,
         Err(ReadError::Empty(_)) => FileKind::Empty,
         Err(ReadError::NotADatabase(_)) => FileKind::NotADatabase,
