@@ -1,15 +1,16 @@
 use crate::time::Timestamp;
 use crate::wire::{CLOCK_BOOTTIME, CLOCK_REALTIME, message, packet, uint};
 
-/// What a file starts with: which wall clock time, in ns since 1970, its first time was, and that processes and
-/// threads are listed in the order of their ranks.
+/// What a file starts with: which wall clock time, in ns since 1970, its first time was, where that is known, and that
+/// processes and threads are listed in the order of their ranks.
 ///
 /// Readers before Perfetto v57 do not know that order and ignore it.
-pub fn file_head(start: Timestamp, wall_clock_ns: u64) -> Vec<u8> {
+pub fn file_head(start: Timestamp, wall_clock_ns: Option<u64>) -> Vec<u8> {
     let mut out = Vec::with_capacity(64);
     message(&mut out, 1, |out| {
         message(out, packet::CLOCK_SNAPSHOT, |out| {
-            for (clock, time) in [(CLOCK_BOOTTIME, start.ns()), (CLOCK_REALTIME, wall_clock_ns)] {
+            let wall_clock = wall_clock_ns.map(|time| (CLOCK_REALTIME, time));
+            for (clock, time) in [(CLOCK_BOOTTIME, start.ns())].into_iter().chain(wall_clock) {
                 message(out, 1, |out| {
                     uint(out, 1, clock);
                     uint(out, 2, time);
@@ -61,7 +62,8 @@ mod tests {
 
     #[test]
     fn a_file_is_known_by_its_head() {
-        for (start, wall_clock) in [(0, 0), (7_000, 1_700_000_000_000_007_000), (i64::MAX, u64::MAX)] {
+        let wall_clocks = [None, Some(0), Some(1_700_000_000_000_007_000), Some(u64::MAX)];
+        for (start, wall_clock) in [0, 7_000, 0, i64::MAX].into_iter().zip(wall_clocks) {
             let head = file_head(Timestamp::new(start).unwrap(), wall_clock);
             assert!(head.len() <= MAX_HEAD);
             assert!(is_file_head(&head) && is_file_head(&[&head[..], b"more"].concat()));

@@ -16,7 +16,7 @@
 //! use std::num::NonZeroU32;
 //!
 //! let begin = Timestamp::new(1_000)?;
-//! let mut file = file_head(begin, 1_700_000_000_000_001_000);
+//! let mut file = file_head(begin, Some(1_700_000_000_000_001_000));
 //! let mut sequence = Sequence::new(NonZeroU32::MIN);
 //! let process = TrackId(1);
 //! sequence.track(&Track { kind: TrackKind::Process { pid: 1 }, ..Track::new(process, "rank 0 (node7)") });

@@ -406,7 +406,7 @@ proptest! {
 
 #[test]
 fn a_file_starts_with_its_clocks() {
-    let trace = Trace::decode(&file_head(time(7_000), 1_700_000_000_000_007_000)[..]).unwrap();
+    let trace = Trace::decode(&file_head(time(7_000), Some(1_700_000_000_000_007_000))[..]).unwrap();
     let clocks = trace.packet[0].clock_snapshot.as_ref().unwrap();
     let clocks: Vec<_> = clocks.clocks.iter().map(|clock| (clock.clock_id, clock.timestamp)).collect();
     assert_eq!(clocks, [(Some(6), Some(7_000)), (Some(1), Some(1_700_000_000_000_007_000))]);

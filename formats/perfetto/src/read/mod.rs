@@ -52,7 +52,7 @@ const HEAD_BYTES: u64 = 64 << 10;
 /// Whether a file begins like a Perfetto trace, packed with gzip or not. A file that cannot be read is none.
 pub fn is_perfetto(path: &Path) -> bool {
     let mut head = Vec::new();
-    let Ok(file) = std::fs::File::open(path) else { return false };
+    let Ok(file) = rpd_files::open_input(path) else { return false };
     if file.take(HEAD_BYTES).read_to_end(&mut head).is_err() {
         return false;
     }
@@ -68,7 +68,7 @@ pub fn is_perfetto(path: &Path) -> bool {
 /// Whether a trace is one that [`crate::file_head`] begins. A file that cannot be read is none.
 pub fn is_ours(path: &Path) -> bool {
     let mut head = Vec::new();
-    let Ok(file) = std::fs::File::open(path) else { return false };
+    let Ok(file) = rpd_files::open_input(path) else { return false };
     let read = file.take(HEAD_BYTES).read_to_end(&mut head);
     if head.starts_with(&GZIP) {
         head = crate::gunzip_start(&head[..], crate::MAX_HEAD).unwrap_or_default();
@@ -115,7 +115,7 @@ mod tests {
 
     #[test]
     fn text_is_no_trace() {
-        let head = crate::file_head(crate::Timestamp::default(), 5);
+        let head = crate::file_head(crate::Timestamp::default(), Some(5));
         assert!(begins_with_packets(&head) && begins_with_packets(&[&head[..], &[PACKET, 100, 1]].concat()));
         assert!(!begins_with_packets(b"") && !begins_with_packets(b"\n"));
         for text in [

@@ -1,7 +1,7 @@
 //! The packets of a file, one by one.
 
 use flate2::read::{MultiGzDecoder, ZlibDecoder};
-use std::fs::File;
+use rpd_files::open_input;
 use std::io::{self, BufRead, BufReader, Read};
 use std::path::Path;
 
@@ -45,7 +45,7 @@ pub(super) struct Packets<R> {
 
 /// Opens a trace; one that is packed with gzip is unpacked as it is read.
 pub(super) fn open(path: &Path) -> io::Result<Packets<Box<dyn BufRead>>> {
-    let mut file = BufReader::with_capacity(READ_BYTES, File::open(path)?);
+    let mut file = BufReader::with_capacity(READ_BYTES, open_input(path)?);
     let packed = file.fill_buf()?.starts_with(&GZIP);
     let input: Box<dyn BufRead> = match packed {
         true => Box::new(BufReader::with_capacity(READ_BYTES, MultiGzDecoder::new(file))),

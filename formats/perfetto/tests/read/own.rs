@@ -110,7 +110,7 @@ pub(crate) fn written(given: &[Given]) -> Vec<u8> {
             }
         }
     }
-    [&file_head(time(0), 1_700_000_000_000_000_000), sequence.packets()].concat()
+    [&file_head(time(0), Some(1_700_000_000_000_000_000)), sequence.packets()].concat()
 }
 
 fn span(given: &Given) -> Span {
