@@ -17,6 +17,7 @@
 //! * [`probe`]: the clocks of nodes against each other.
 //! * `claim`: one collector per node for what needs to be done once.
 //! * [`cgroup`]: the memory that the job may have.
+//! * `program`: the command, looked at without running it.
 //! * [`machine`]: this node and its clocks.
 //! * [`log`]: where the collector says what there is to say.
 //! * [`doctor`]: what would happen, and whether everything is there that it takes.
@@ -33,15 +34,18 @@ pub mod log;
 pub mod machine;
 pub mod output;
 pub mod probe;
+mod program;
 pub mod session;
 pub mod system;
 pub mod utc;
 
 use std::io::Write;
 
+/// `EMFILE`
+pub(crate) const TOO_MANY_FILES: i32 = 24;
+
 /// What to do about an error of the system, behind its text; empty where that says enough.
 pub fn next_step(error: &std::io::Error) -> &'static str {
-    const TOO_MANY_FILES: i32 = 24;
     const TOO_MANY_PROCESSES: i32 = 11;
     match error.raw_os_error() {
         Some(TOO_MANY_FILES) => "; raise the limit with `ulimit -n 64` or more",

@@ -3,14 +3,13 @@
 //! One line per message, `2026-08-14T12:34:56Z warning: text`. The file exists only if there is
 //! something to say. A thread of its own writes it, so that a file system that stalls holds up nobody.
 
-use crate::output::make_run_folder;
+use crate::output::RankFolder;
 use crate::utc::Utc;
-use rustix::fs::OFlags;
+use rpd_files::FileRefused;
 use std::fmt::Arguments;
-use std::fs::{File, OpenOptions, Permissions};
+use std::fs::{File, Permissions};
 use std::io::{self, Write};
-use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
-use std::path::{Path, PathBuf};
+use std::os::unix::fs::PermissionsExt;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
@@ -26,18 +25,20 @@ const CHANNEL: usize = 64;
 
 /// The command has ended, and there was nothing to record.
 static EMPTY: AtomicBool = AtomicBool::new(false);
+/// The metrics of the node were recorded.
+static METRICS: AtomicBool = AtomicBool::new(false);
 /// The run folder was made: if it is gone, somebody does not want it.
 static FOLDER_MADE: AtomicBool = AtomicBool::new(false);
 static LOG: OnceLock<Mutex<Log>> = OnceLock::new();
 
 /// Where the log goes, and who hears what it cannot hold.
-pub struct LogPlace {
-    /// The file; its folder is made if there is something to say, but not for a second time.
-    pub path: PathBuf,
-    /// The group may read it.
-    pub shared: bool,
+pub(crate) struct LogPlace {
+    /// The folder; it is made if there is something to say, but not for a second time.
+    pub(crate) folder: RankFolder,
+    /// The name of the file in it.
+    pub(crate) name: String,
     /// Hears every line that could not be written.
-    pub instead: Box<dyn Fn(&str) + Send>,
+    pub(crate) instead: Box<dyn Fn(&str) + Send>,
 }
 
 /// The log of this process.
@@ -86,9 +87,15 @@ pub(crate) fn note_folder() {
     FOLDER_MADE.store(true, Relaxed);
 }
 
-/// Notes that there was nothing to record. Who knows why says so at the end.
-pub(crate) fn note_empty() {
+/// Notes that no event was recorded, and whether metrics of the node were. The collecting process prints why at the end.
+pub(crate) fn note_empty(metrics: bool) {
+    METRICS.store(metrics, Relaxed);
     EMPTY.store(true, Relaxed);
+}
+
+/// Whether metrics of the node were recorded and no event.
+pub(crate) fn has_metrics() -> bool {
+    METRICS.load(Relaxed)
 }
 
 /// Whether there was nothing to record.
@@ -103,6 +110,12 @@ fn log() -> Option<MutexGuard<'static, Log>> {
 /// The logging thread. Returns the number of warnings that are in the file.
 fn write_all(place: &LogPlace, lines: &Receiver<String>) -> u64 {
     let mut file = place.create();
+    if let Err(error) = &file
+        && FileRefused::in_error(error).is_some()
+    {
+        let path = place.folder.path().join(&place.name);
+        (place.instead)(&format!("warning: log {} is not written: {error}", path.display()));
+    }
     let (mut warnings, mut written) = (0, 0);
     for line in lines {
         written += 1;
@@ -126,18 +139,14 @@ fn write_all(place: &LogPlace, lines: &Receiver<String>) -> u64 {
 
 impl LogPlace {
     fn create(&self) -> io::Result<File> {
-        let file_mode = if self.shared { 0o640 } else { 0o600 };
-        let folder = self.path.parent().unwrap_or(Path::new("/"));
-        if !FOLDER_MADE.load(Relaxed) {
-            make_run_folder(folder, self.shared)?;
-        }
-        let mut options = OpenOptions::new();
-        options.append(true).create(true).mode(file_mode);
-        // Nobody may have laid a link here that leads to another file of the user.
-        let file = options.custom_flags(OFlags::NOFOLLOW.bits() as i32).open(&self.path)?;
-        if self.shared {
+        let folder = match FOLDER_MADE.load(Relaxed) {
+            true => self.folder.open()?,
+            false => self.folder.make()?,
+        };
+        let file = folder.append(&self.name, self.folder.file_mode())?;
+        if self.folder.is_shared() {
             // Whatever the umask says: it was asked for.
-            let _ = file.set_permissions(Permissions::from_mode(file_mode));
+            let _ = file.set_permissions(Permissions::from_mode(self.folder.file_mode()));
         }
         Ok(file)
     }
@@ -167,14 +176,18 @@ fn one_line(now: SystemTime, text: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::path::Path;
     use std::sync::{Arc, Mutex};
     use std::time::{Duration, UNIX_EPOCH};
 
-    fn place(path: &Path) -> (LogPlace, Arc<Mutex<Vec<String>>>) {
+    const NAME: &str = "rank-00000.log";
+
+    fn place(root: &Path, share_group: bool) -> (LogPlace, Arc<Mutex<Vec<String>>>) {
         let heard = Arc::new(Mutex::new(Vec::new()));
         let hears = Arc::clone(&heard);
         let instead = Box::new(move |line: &str| hears.lock().unwrap().push(line.to_owned()));
-        (LogPlace { path: path.to_owned(), shared: false, instead }, heard)
+        let folder = RankFolder::of_run(root, "run", share_group);
+        (LogPlace { folder, name: NAME.to_owned(), instead }, heard)
     }
 
     fn written(place: &LogPlace, lines: &[&str]) -> u64 {
@@ -196,8 +209,8 @@ mod tests {
     #[test]
     fn a_log_is_private_and_grows() {
         let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join("run/rank-00000.log");
-        let (place, heard) = place(&path);
+        let path = folder.path().join("run").join(NAME);
+        let (place, heard) = place(folder.path(), false);
         assert_eq!(written(&place, &["warning: a", "b"]), 1);
         assert_eq!(written(&place, &["warning: c"]), 1);
         let text = std::fs::read_to_string(&path).unwrap();
@@ -214,21 +227,26 @@ mod tests {
     #[test]
     fn a_log_is_shared_if_that_is_wanted() {
         let folder = tempfile::tempdir().unwrap();
-        let (mut place, _) = place(&folder.path().join("rank-00000.log"));
-        place.shared = true;
+        let (place, _) = place(folder.path(), true);
         written(&place, &["a"]);
-        assert_eq!(std::fs::metadata(&place.path).unwrap().permissions().mode() & 0o777, 0o640);
+        let path = folder.path().join("run").join(NAME);
+        assert_eq!(std::fs::metadata(path).unwrap().permissions().mode() & 0o777, 0o640);
     }
 
     #[test]
     fn what_a_log_cannot_hold_is_said_elsewhere() {
         let folder = tempfile::tempdir().unwrap();
         std::fs::write(folder.path().join("other"), "mine").unwrap();
-        std::os::unix::fs::symlink(folder.path().join("other"), folder.path().join("rank-00000.log"))
+        std::fs::create_dir(folder.path().join("run")).unwrap();
+        std::os::unix::fs::symlink(folder.path().join("other"), folder.path().join("run").join(NAME))
             .unwrap();
-        let (place, heard) = place(&folder.path().join("rank-00000.log"));
+        let (place, heard) = place(folder.path(), false);
         assert_eq!(written(&place, &["warning: a", "b"]), 0);
-        assert_eq!(*heard.lock().unwrap(), ["warning: a", "note: b"]);
+        let why = format!(
+            "warning: log {} is not written: it is a symbolic link, and no link is followed here; remove it",
+            folder.path().join("run").join(NAME).display()
+        );
+        assert_eq!(*heard.lock().unwrap(), [&*why, "warning: a", "note: b"]);
         assert_eq!(std::fs::read(folder.path().join("other")).unwrap(), b"mine");
     }
 }

@@ -1,9 +1,9 @@
 //! `rpd-collect`: see the library.
 
 use rpd_collect::backend::start;
-use rpd_collect::child::{self, Ending};
+use rpd_collect::child;
 use rpd_collect::command_line::{Loaded, Options, TABLE, command_alone};
-use rpd_collect::session::{self, PrepareError, Session};
+use rpd_collect::session::{self, Session};
 use rpd_collect::{doctor, warn};
 use std::ffi::OsString;
 use std::io::Write;
@@ -47,11 +47,7 @@ fn main() {
     }
     let session = match Session::prepare(&options, warnings) {
         Ok(session) => session,
-        Err(PrepareError::Cancelled(signal)) => Ending::Signal(signal).leave(),
-        Err(error) => {
-            warn(format_args!("warning: {error}; the command runs untraced"));
-            std::process::exit(child::replace(&options.command));
-        }
+        Err(error) => session::run_unrecorded(&options, &error),
     };
     session.run(&options.command).leave()
 }

@@ -7,7 +7,7 @@
 use super::debug_agent::{self, DUMP, Fault};
 use super::found::{Found, files_in, flat_name, is_trace};
 use super::{scratch, start, torch};
-use crate::output::ShardPlace;
+use crate::output::{ShardPlace, identity};
 use crate::warn;
 use rpd_shard::Shard;
 use rpd_shard::ShardWriter;
@@ -218,6 +218,7 @@ impl Gathering<'_> {
                 return false;
             }
         };
+        let created = identity(&file);
         let sink = BufWriter::with_capacity(WRITE_BYTES, file);
         let done = translate(path, format, sink, &self.owner()).and_then(|(mut sink, account)| {
             let written =
@@ -239,8 +240,8 @@ impl Gathering<'_> {
                 // What is in a shard without an end is whole; one without rows is none.
                 let has_rows = Shard::open(&name)
                     .is_ok_and(|shard| shard.blocks().iter().any(|block| block.header.rows > 0));
-                if !has_rows {
-                    let _ = fs::remove_file(&name);
+                if !has_rows && let Ok(created) = created {
+                    self.target.place.folder().remove_file(&name, created);
                 }
                 // It is not copied as it is: databases have the whole environment.
                 self.lost = true;
@@ -258,7 +259,11 @@ impl Gathering<'_> {
         }
         let (mut to, name) = self.target.place.create_beside(label, ending).map_err(io::Error::other)?;
         to.set_permissions(Permissions::from_mode(COPY_MODE))?;
-        io::copy(&mut from, &mut to).map(drop).inspect_err(|_| drop(fs::remove_file(&name)))
+        let created = identity(&to)?;
+        let copied = io::copy(&mut from, &mut to).map(drop);
+        copied.inspect_err(|_| {
+            self.target.place.folder().remove_file(&name, created);
+        })
     }
 
     fn owner(&self) -> Owner {

@@ -33,3 +33,4 @@ mod torch;
 
 pub use choice::{Backend, BackendChoice, ChoiceError};
 pub use plan::{Asked, Plan, plan};
+pub(crate) use tool::ask;

@@ -6,6 +6,7 @@
 use super::found::files_in;
 use super::{mark, processes};
 use crate::machine;
+use rpd_files::is_safe_folder;
 use rustix::fs::{FlockOperation, OFlags, flock};
 use std::fs::{self, DirBuilder, File, OpenOptions};
 use std::io::{self, Read, Write};
@@ -33,6 +34,10 @@ impl Scratch {
     pub fn make(root: &Path, rank: &str) -> io::Result<Scratch> {
         let random = crate::session::random()? as u64;
         let root = std::path::absolute(root)?;
+        // A profiler hook from such a folder could be code of another user.
+        if root.exists() && !is_safe_folder(&root) {
+            return Err(io::Error::other("other users may exchange folders in it"));
+        }
         let path = root.join(format!("{PREFIX}{rank}-{random:016x}"));
         DirBuilder::new().mode(0o700).create(&path)?;
         let prepared = Held::begin(&path).and_then(|held| mark::make(&path).map(|()| held));
@@ -104,6 +109,10 @@ pub fn leave(path: &Path) {
 
 /// Removes folders in `root` that were left by processes of this user that were killed. Returns how many.
 pub fn clear_up(root: &Path) -> usize {
+    // A folder that is exchanged between a look and its removal could be any other one.
+    if !is_safe_folder(root) {
+        return 0;
+    }
     let boot_id = machine::node().boot_id;
     let entries = fs::read_dir(root).into_iter().flatten().flatten().take(MOST_ENTRIES);
     let left = entries.map(|entry| entry.path()).filter(|path| is_named_so(path));

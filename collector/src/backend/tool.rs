@@ -48,7 +48,7 @@ pub(super) fn find_library(names: &[&str]) -> Option<PathBuf> {
 
 /// What a program prints, on both of its outputs. `None` if it cannot be run, or takes too long; what it began is
 /// killed then, and when the job is cancelled.
-pub(super) fn ask(program: &Path, arguments: &[&OsStr], folder: &Path) -> Option<String> {
+pub(crate) fn ask(program: &Path, arguments: &[&OsStr], folder: &Path) -> Option<String> {
     if cancelled().is_some() {
         return None;
     }

@@ -1,8 +1,9 @@
 //! The options of a call: what is typed, variables of the environment, and files.
 
-use super::Options;
+use super::{Options, Size};
 use clap::{ArgMatches, Command, CommandFactory, FromArgMatches};
 use rpd_configs::{ConfigError, Layered, Origin, Program, site_file};
+use rpd_ring::layout::{RING_MAX, RING_MIN, ring_bytes};
 use std::ffi::{OsStr, OsString};
 
 /// The table of our options in a file.
@@ -30,6 +31,7 @@ const VARIABLES: [(&str, &str); 15] = [
 /// Options that may contradict each other.
 const BACKEND: &str = "backend";
 const TRACE: &str = "trace";
+const RING_SIZE: &str = "ring-size";
 /// Options about a single call.
 const TYPED_ONLY: [&str; 2] = ["config", "print-config"];
 
@@ -84,6 +86,7 @@ impl Options {
         let (options, about_variables) = read(&matches).or_variables(open);
         warnings.extend(settings.warnings.iter().cloned().chain(about_variables));
         let options = together(Options { command: typed.command, ..options }, &settings, &mut warnings);
+        warnings.extend(other_ring_size(&options, &settings));
         Ok(Loaded { options, warnings, settings })
     }
 
@@ -91,6 +94,21 @@ impl Options {
     pub fn parser() -> Command {
         Options::command()
     }
+}
+
+/// Says which size a ring gets whose wanted size is none that a ring can have.
+fn other_ring_size(options: &Options, settings: &Layered) -> Option<String> {
+    let wanted = options.ring_size?;
+    let taken = ring_bytes(wanted.as_usize());
+    (taken as u64 != wanted.0).then(|| {
+        let [taken, least, most] = [taken, RING_MIN, RING_MAX].map(|bytes| Size(bytes as u64));
+        format!(
+            "warning: --{RING_SIZE} ({}): a ring of {} bytes is made as one of {taken}: its size is a power of two \
+             from {least} to {most}",
+            settings.origin(RING_SIZE),
+            wanted.0
+        )
+    })
 }
 
 /// What does not go together ends the call only if it was typed: else the job runs, with as much of it as goes.
@@ -159,6 +177,21 @@ mod tests {
         for (words, variable) in [(&words[..], ""), (&["c", "--max-size=3", "a"][..], "low-overhead")] {
             let options = load(words, variable).options;
             assert_eq!((options.max_size.unwrap().0, options.ring_size.unwrap().0), (3, 256 << 10));
+        }
+    }
+
+    #[test]
+    fn a_ring_size_that_no_ring_has_is_named_with_the_one_that_is_made() {
+        for (typed, taken) in [("3000", "16 KiB"), ("17K", "32 KiB"), ("3M", "4 MiB"), ("1G", "256 MiB")] {
+            let warnings = load(&["c", "--ring-size", typed, "a"], "").warnings;
+            let [line] = warnings.as_slice() else { panic!("{typed}: {warnings:?}") };
+            assert!(line.starts_with("warning: --ring-size ("), "{line}");
+            let wanted =
+                format!("is made as one of {taken}: its size is a power of two from 16 KiB to 256 MiB");
+            assert!(line.ends_with(&wanted), "{line}");
+        }
+        for typed in ["16K", "1M", "256M"] {
+            assert_eq!(load(&["c", "--ring-size", typed, "a"], "").warnings, [""; 0]);
         }
     }
 

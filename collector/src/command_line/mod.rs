@@ -87,7 +87,7 @@ LIMITS:
 
 EXIT STATUS:
   That of the command. 126 if it cannot be executed, 127 if it is not found, 2 for a mistake in the
-  options. If the command dies by a signal, so does rpd-collect.";
+  options, 125 if --require did not let it start. If the command dies by a signal, so does rpd-collect.";
 
 /// Runs a command and records its roctx ranges, MPI and RCCL calls.
 #[derive(Parser, Debug, Clone)]
@@ -153,6 +153,11 @@ pub struct Options {
     /// Ask the site to merge the run when the job is over, where it does: leaves merge.wanted in the folder of the run
     #[arg(long)]
     pub ask_merge: bool,
+
+    /// Do not start the command if it cannot be recorded: no place for the shard, no library, or a static or setuid
+    /// program, into which no library can be preloaded; exit status 125
+    #[arg(long)]
+    pub require: bool,
 
     /// What records: native, rocprofv3, rocprof-sys, rpd-tracer, torch, as a list; none; or auto [default: auto]
     #[arg(long, value_name = "LIST")]
@@ -283,6 +288,7 @@ impl Options {
             warn_signal: self.warn_signal.or_else(|| parsed("RPD_WARN_SIGNAL", set, &mut warnings)),
             backend: self.backend.or_else(|| parsed("RPD_BACKEND", set, &mut warnings)),
             ask_merge: self.ask_merge,
+            require: self.require,
             backend_arg: self.backend_arg,
             backend_config: self.backend_config,
             backend_wait: self.backend_wait,

@@ -2,9 +2,10 @@
 
 use super::Finding;
 use crate::command_line::Size;
-use std::fs::{DirBuilder, File, OpenOptions};
+use rpd_files::HeldFolder;
+use std::fs::DirBuilder;
 use std::io::{self, Write};
-use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 
 /// With less than this, even a short run does not fit.
@@ -66,10 +67,11 @@ fn try_out(root: &Path) -> io::Result<()> {
 
 fn make_and_write(root: &Path) -> io::Result<()> {
     DirBuilder::new().recursive(true).mode(0o700).create(root)?;
-    let path = root.join(format!(".rpd-doctor-{}", std::process::id()));
-    let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&path)?;
-    let written = file.write_all(&[0; TRIAL]).and_then(|()| File::sync_all(&file));
-    std::fs::remove_file(&path)?;
+    let folder = HeldFolder::open(root)?;
+    let name = format!(".rpd-doctor-{}", std::process::id());
+    let mut file = folder.create(&name, 0o600)?;
+    let written = file.write_all(&[0; TRIAL]).and_then(|()| file.sync_all());
+    folder.remove(&name)?;
     written
 }
 

@@ -1,9 +1,9 @@
 //! The library, and the socket between it and the collector.
 
 use super::Finding;
-use super::program::Program;
 use crate::child::preload;
 use crate::collect::Listener;
+use crate::program::ProgramFile;
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, connect, socket_with};
 use std::path::Path;
 use std::process::{Command, Stdio};
@@ -12,7 +12,7 @@ use std::process::{Command, Stdio};
 const HARMLESS: &str = "/bin/true";
 
 /// Whether the library is there, and gets loaded into the command.
-pub(super) fn check(program: Option<&Program>) -> Vec<Finding> {
+pub(super) fn check(program: Option<&ProgramFile>) -> Vec<Finding> {
     let executable = std::env::current_exe().unwrap_or_default();
     let library = match preload::find_library(std::env::var_os("RPD_INTERCEPT").as_deref(), &executable) {
         Ok(library) => library,
@@ -26,27 +26,25 @@ pub(super) fn check(program: Option<&Program>) -> Vec<Finding> {
         }
     }];
     let next = "what it calls is not recorded; trace the program that it starts, or link it dynamically";
+    if let Some((what, next)) = program.and_then(ProgramFile::unseen) {
+        findings.push(Finding::problem(what, next));
+        return findings;
+    }
     match program {
-        None => {}
-        Some(Program::Missing(name)) => {
+        // A loader, which is started with the name of a program.
+        None | Some(ProgramFile::Static(_)) => {}
+        Some(ProgramFile::Missing(name)) => {
             let name = name.to_string_lossy();
             findings.push(Finding::problem(
                 format!("{name} is not found"),
                 "correct the command, or load its module",
             ));
         }
-        Some(Program::Static(path)) => {
-            findings.push(Finding::problem(format!("{} is a static program", path.display()), next));
-        }
-        Some(Program::Foreign(path)) => {
+        Some(ProgramFile::Foreign(path)) => {
             let what = format!("{} is no program of this machine's kind", path.display());
             findings.push(Finding::problem(what, next));
         }
-        Some(Program::Dynamic { path, privileged: true, .. }) => {
-            let what = format!("{} runs with other rights, and takes no library from us", path.display());
-            findings.push(Finding::problem(what, next));
-        }
-        Some(Program::Dynamic { path, loader, .. }) => {
+        Some(ProgramFile::Dynamic { path, loader, .. }) => {
             findings.push(match needed(path, loader, Some(&library)) {
                 Ok(list) if list.lines().any(|line| line.contains(preload::LIBRARY)) => {
                     Finding::Ok(format!("{} takes it", path.display()))

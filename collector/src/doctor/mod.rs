@@ -6,15 +6,15 @@ mod backends;
 mod folder;
 mod library;
 mod memory;
-mod program;
+mod python;
 mod surroundings;
 
 use crate::command_line::{Loaded, Options};
 use crate::launcher::Environment;
+use crate::program::ProgramFile;
 use crate::session::{self, Identity};
 use backends::Prepared;
 use clap::Command;
-use program::Program;
 use rpd_shard::file::folder_of_ranks;
 use rpd_shard::identity::masked_command;
 use std::ffi::OsString;
@@ -94,7 +94,7 @@ pub fn main(arguments: &[OsString]) -> i32 {
     let environment = Environment::of_this_process();
     let random = session::random().unwrap_or_default();
     let identity = Identity::detect(&options, &environment, random);
-    let program = options.command.first().map(|name| Program::find(name));
+    let program = options.command.first().map(|name| ProgramFile::find(name));
 
     let mut report = Report::default();
     report.print("options", surroundings::variables(&warnings));
@@ -104,7 +104,8 @@ pub fn main(arguments: &[OsString]) -> i32 {
     report.print("output", folder::check(&identity.root, options.max_bytes()));
     report.print("launcher", surroundings::launcher(&identity));
     report.print("clocks", surroundings::clocks(options.probe_choice(), &identity, &environment));
-    report.print("mpi", surroundings::mpi(program.as_ref()));
+    report
+        .print("mpi", surroundings::mpi(options.command.first().map(OsString::as_os_str), program.as_ref()));
     report.print("rocm", surroundings::rocm());
     let prepared = Prepared::of(&options, &identity);
     report.print("backend", prepared.check(&options));

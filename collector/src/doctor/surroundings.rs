@@ -1,14 +1,14 @@
 //! What is around the command: variables, launcher, MPI, ROCm.
 
-use super::program::Program;
-use super::{Finding, library};
+use super::{Finding, library, python};
 use crate::child;
 use crate::launcher::{Environment, is_on_one_node};
 use crate::probe::{self, ProbeChoice};
+use crate::program::ProgramFile;
 use crate::session::Identity;
 use std::ffi::OsStr;
 use std::net::IpAddr;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 /// Variables that make no sense.
@@ -57,8 +57,13 @@ pub(super) fn clocks(
 }
 
 /// Whether MPI is there, and whether the command uses it.
-pub(super) fn mpi(program: Option<&Program>) -> Vec<Finding> {
-    if let Some(Program::Dynamic { path, loader, is_interpreter, .. }) = program {
+pub(super) fn mpi(command: Option<&OsStr>, program: Option<&ProgramFile>) -> Vec<Finding> {
+    if let Some(ProgramFile::Dynamic { path, loader, is_interpreter, .. }) = program {
+        let command = command.and_then(child::find);
+        let programs: Vec<&Path> = command.iter().map(PathBuf::as_path).chain([path.as_path()]).collect();
+        if let Some(finding) = python::mpi_of(&programs, loader) {
+            return vec![finding];
+        }
         let list = library::needed(path, loader, None).unwrap_or_default();
         return vec![match (list.lines().find(|line| is_mpi(line)), is_interpreter) {
             (Some(line), _) => Finding::Ok(format!("{} uses {}", path.display(), library_of(line))),
@@ -82,14 +87,14 @@ pub(super) fn mpi(program: Option<&Program>) -> Vec<Finding> {
 }
 
 /// Whether a line of the loader is about an MPI library: `libmpi.so.40 => /lib/libmpi.so.40 (0x1)`.
-fn is_mpi(line: &str) -> bool {
+pub(super) fn is_mpi(line: &str) -> bool {
     let name = line.trim_start();
     ["libmpi.so", "libmpich.so", "libmpi_cray", "libmpi_gnu", "libmpi_intel"]
         .iter()
         .any(|mpi| name.starts_with(mpi))
 }
 
-fn library_of(line: &str) -> String {
+pub(super) fn library_of(line: &str) -> String {
     let path = line.split_once("=> ").map_or(line, |(_, path)| path);
     path.split_whitespace().next().unwrap_or_default().to_owned()
 }

@@ -1,15 +1,18 @@
 //! Rows in, shard out: one thread that encodes, compresses and writes, so that a file system that
 //! stalls holds up nobody but itself for a while.
 
+mod early;
 mod place;
 mod queue;
 mod rows;
+mod run_folder;
 mod shard_file;
 mod writer;
 
+pub(crate) use early::{EarlyShard, ShardBeginning, ShardCreation};
 pub use place::{DEFAULT_MAX_BYTES, PlaceError, ShardPlace};
-pub(crate) use place::{folder_of, make_run_folder};
 pub use rows::{Batch, CommunicatorRow, Item, MpiRow, NameId, RcclRow, RequestRow, Span};
+pub(crate) use run_folder::{RankFolder, identity};
 
 use std::io;
 use std::path::PathBuf;
@@ -23,10 +26,19 @@ pub struct Output {
 impl Output {
     /// Starts the thread. The receiver hears which shard is finished, or that there is none.
     pub fn start(place: ShardPlace) -> io::Result<(Output, Receiver<Option<PathBuf>>)> {
+        Output::start_with(place, ShardBeginning::Nothing)
+    }
+
+    /// Starts the thread with a shard that was created before the command, if there is one. It is removed at the end if
+    /// nothing happened.
+    pub(crate) fn start_with(
+        place: ShardPlace,
+        beginning: ShardBeginning,
+    ) -> io::Result<(Output, Receiver<Option<PathBuf>>)> {
         let (batches, incoming) = queue::queue();
         let (done, finished) = sync_channel(1);
         std::thread::Builder::new().name("rpd-writer".to_owned()).spawn(move || {
-            let _ = done.send(writer::write_all(&place, &incoming));
+            let _ = done.send(writer::write_all(&place, beginning, &incoming));
         })?;
         Ok((Output { batches }, finished))
     }

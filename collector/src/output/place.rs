@@ -1,12 +1,13 @@
 //! Where the shard goes.
 
-use rpd_shard::file::folder_of_ranks;
+use super::run_folder::RankFolder;
+use rpd_files::{EntryKind, HeldFolder, effective_uid, user_name};
 use rpd_shard::rank_set::RankSet;
 use rpd_shard::record::{ClockDomain, RunIdentity};
-use std::fs::{DirBuilder, File, OpenOptions, Permissions};
+use std::fs::{File, Permissions};
 use std::io;
-use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt, PermissionsExt};
-use std::path::{Path, PathBuf};
+use std::os::unix::fs::PermissionsExt;
+use std::path::PathBuf;
 
 /// Asks the site for a merge of the run that it lies in.
 const MERGE_WANTED: &str = "merge.wanted";
@@ -23,6 +24,14 @@ pub enum PlaceError {
         path: PathBuf,
         /// Why.
         source: io::Error,
+    },
+    /// Something else has the name of an empty file that scripts look for.
+    #[error("failed to leave {path}: {what} has that name; remove it")]
+    Taken {
+        /// The file.
+        path: PathBuf,
+        /// What has the name.
+        what: String,
     },
     /// No file.
     #[error("failed to create {path}: {source}; choose another place with -o DIR or RPD_OUTPUT")]
@@ -60,64 +69,64 @@ pub struct ShardPlace {
 pub(super) struct NewShard {
     pub(super) file: File,
     pub(super) path: PathBuf,
-    /// Another shard of this rank is already there.
-    pub(super) beside_another: bool,
+    /// What has the usual name of the shard, if that was taken.
+    pub(super) beside: Option<String>,
 }
 
 impl ShardPlace {
-    /// Creates `rank-<rank>.rpdshard` in [`folder_of`] the rank, or `.1.rpdshard` and so on if that exists.
+    /// Creates `rank-<rank>.rpdshard` in the folder of the rank, or `.1.rpdshard` and so on if that exists.
     /// The folder is for the user alone, and so is the file, unless they are shared with the group.
     pub(super) fn create(&self) -> Result<NewShard, PlaceError> {
-        let file_mode = if self.share_group { 0o640 } else { 0o600 };
-        let folder = folder_of(&self.root, &self.run);
-        let failed = |source| PlaceError::Folder { path: folder.clone(), source };
-        make_run_folder(&folder, self.share_group).map_err(failed)?;
         let rank = self.run.rank.unwrap_or(0);
-        for attempt in 0..MOST_OF_ONE_RANK {
-            let path = match attempt {
-                0 => folder.join(format!("rank-{rank:05}.rpdshard")),
-                n => folder.join(format!("rank-{rank:05}.{n}.rpdshard")),
-            };
-            match create_new(&path, file_mode) {
-                Ok(file) => {
-                    if self.share_group {
-                        let _ = file.set_permissions(Permissions::from_mode(file_mode));
-                    }
-                    return Ok(NewShard { file, path, beside_another: attempt > 0 });
-                }
-                Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
-                Err(source) => return Err(PlaceError::File { path, source }),
-            }
-        }
-        let source = io::Error::from(io::ErrorKind::AlreadyExists);
-        Err(PlaceError::File { path: folder.join(format!("rank-{rank:05}.rpdshard")), source })
+        let (file, path, attempt) = self.create_numbered(|attempt| match attempt {
+            0 => format!("rank-{rank:05}.rpdshard"),
+            n => format!("rank-{rank:05}.{n}.rpdshard"),
+        })?;
+        let beside = (attempt > 0).then(|| self.taken_by(&format!("rank-{rank:05}.rpdshard")));
+        Ok(NewShard { file, path, beside })
     }
 }
 
 impl ShardPlace {
+    /// What has the usual name of a shard.
+    fn taken_by(&self, name: &str) -> String {
+        let trap = self.folder().open().ok().and_then(|folder| trap_in(&folder, name));
+        trap.map_or_else(|| "a shard".to_owned(), |what| format!("{what} in place of the shard"))
+    }
+
     /// Creates `rank-<rank>.<label>.<ending>` there, or with a number behind the label if that exists.
     pub(crate) fn create_beside(&self, label: &str, ending: &str) -> Result<(File, PathBuf), PlaceError> {
-        let mode = if self.share_group { 0o640 } else { 0o600 };
-        let folder = folder_of(&self.root, &self.run);
-        let failed = |source| PlaceError::Folder { path: folder.clone(), source };
-        make_run_folder(&folder, self.share_group).map_err(failed)?;
         let rank = self.run.rank.unwrap_or(0);
-        let mut path = folder.join(format!("rank-{rank:05}.{label}.{ending}"));
-        for attempt in 1..MOST_OF_ONE_RANK {
-            match create_new(&path, mode) {
-                Ok(file) => {
-                    if self.share_group {
-                        let _ = file.set_permissions(Permissions::from_mode(mode));
-                    }
-                    return Ok((file, path));
+        let (file, path, _) = self.create_numbered(|attempt| match attempt {
+            0 => format!("rank-{rank:05}.{label}.{ending}"),
+            n => format!("rank-{rank:05}.{label}.{n}.{ending}"),
+        })?;
+        Ok((file, path))
+    }
+
+    /// Creates the first file that does not exist, and says at which attempt.
+    fn create_numbered(&self, name: impl Fn(u32) -> String) -> Result<(File, PathBuf, u32), PlaceError> {
+        let place = self.folder();
+        let failed = |source| PlaceError::Folder { path: place.path(), source };
+        let folder = place.make().map_err(failed)?;
+        for attempt in 0..MOST_OF_ONE_RANK {
+            match create_in(&folder, &name(attempt), &place) {
+                Ok(file) => return Ok((file, place.path().join(name(attempt)), attempt)),
+                Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
+                Err(source) => {
+                    return Err(PlaceError::File { path: place.path().join(name(attempt)), source });
                 }
-                Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
-                    path = folder.join(format!("rank-{rank:05}.{label}.{attempt}.{ending}"));
-                }
-                Err(source) => return Err(PlaceError::File { path, source }),
             }
         }
-        Err(PlaceError::File { path, source: io::ErrorKind::AlreadyExists.into() })
+        Err(PlaceError::File {
+            path: place.path().join(name(0)),
+            source: io::ErrorKind::AlreadyExists.into(),
+        })
+    }
+
+    /// The folder of the rank's files.
+    pub(crate) fn folder(&self) -> RankFolder {
+        RankFolder::new(&self.root, &self.run, self.share_group)
     }
 }
 
@@ -132,48 +141,37 @@ impl ShardPlace {
         if self.run.rank.is_some_and(|rank| rank != 0) {
             return Ok(());
         }
-        let folder = self.root.join(&self.run.run_id);
-        let failed = |source| PlaceError::Folder { path: folder.clone(), source };
-        make_run_folder(&folder, self.share_group).map_err(failed)?;
-        let path = folder.join(name);
-        let mode = if self.share_group { 0o640 } else { 0o600 };
-        match create_new(&path, mode) {
-            Ok(file) => {
-                if self.share_group {
-                    let _ = file.set_permissions(Permissions::from_mode(mode));
-                }
-                Ok(())
-            }
-            Err(error) if error.kind() != io::ErrorKind::AlreadyExists => {
-                Err(PlaceError::File { path, source: error })
-            }
-            _ => Ok(()),
+        let place = RankFolder::of_run(&self.root, &self.run.run_id, self.share_group);
+        let folder = place.make().map_err(|source| PlaceError::Folder { path: place.path(), source })?;
+        let path = place.path().join(name);
+        match create_in(&folder, name, &place) {
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => match trap_in(&folder, name) {
+                Some(what) => Err(PlaceError::Taken { path, what }),
+                None => Ok(()),
+            },
+            Err(source) => Err(PlaceError::File { path, source }),
+            Ok(_) => Ok(()),
         }
     }
 }
 
-/// The folder of a rank's files: that of the run, or one below it in a run of many ranks.
-pub(crate) fn folder_of(root: &Path, run: &RunIdentity) -> PathBuf {
-    let of_run = root.join(&run.run_id);
-    folder_of_ranks(run.rank, run.size).map_or(of_run.clone(), |below| of_run.join(below))
-}
-
-/// Makes a folder of a run and those above it, for the user alone or shared with the group.
-pub(crate) fn make_run_folder(folder: &Path, share_group: bool) -> io::Result<()> {
-    let mode = if share_group { 0o750 } else { 0o700 };
-    let new: Vec<&Path> = folder.ancestors().take_while(|made| !made.exists()).collect();
-    DirBuilder::new().recursive(true).mode(mode).create(folder)?;
-    // The user's word counts before the umask. Other ranks make the same folders: who is too late to
-    // make one may be too early to find it shared, but it will be.
-    for made in new.into_iter().filter(|_| share_group) {
-        // Files go on to belong to the group of the folder, where that is so.
-        let inherited = made.metadata().map_or(0, |found| found.permissions().mode() & 0o2000);
-        let _ = std::fs::set_permissions(made, Permissions::from_mode(mode | inherited));
+/// What has the name of an empty file; `None` if an earlier process of this user left that, or if nothing has it any more.
+fn trap_in(folder: &HeldFolder, name: &str) -> Option<String> {
+    let found = folder.stat(name).ok()?;
+    match found.kind {
+        EntryKind::File if found.owner == effective_uid() => None,
+        EntryKind::File => Some(format!("a file of {}", user_name(found.owner))),
+        EntryKind::Folder => Some("a folder".to_owned()),
+        EntryKind::Link => Some("a symbolic link".to_owned()),
+        EntryKind::Other => Some("a FIFO, a socket or a device".to_owned()),
     }
-    crate::log::note_folder();
-    Ok(())
 }
 
-fn create_new(path: &Path, mode: u32) -> io::Result<File> {
-    OpenOptions::new().write(true).create_new(true).mode(mode).open(path)
+/// Creates a file that the group may read if the folder is shared, whatever the umask is.
+fn create_in(folder: &HeldFolder, name: &str, place: &RankFolder) -> io::Result<File> {
+    let file = folder.create(name, place.file_mode())?;
+    if place.is_shared() {
+        let _ = file.set_permissions(Permissions::from_mode(place.file_mode()));
+    }
+    Ok(file)
 }

@@ -115,6 +115,8 @@ pub enum Item {
     Communicator(Span, CommunicatorRow),
     /// A process, new or changed.
     Process(Box<Process>),
+    /// The command of this rank, started or ended.
+    Command(Box<Process>),
     /// A reading of the clocks.
     Clock(Box<ClockSet>),
     /// Clocks of another node.

@@ -75,6 +75,11 @@ impl<D: Disk> ShardFile<D> {
         self.write().and(flushed)
     }
 
+    /// Gives the disk back; what is buffered is dropped.
+    pub(super) fn into_disk(self) -> D {
+        self.disk
+    }
+
     /// Has the disk keep what is written.
     pub(super) fn sync(&self) -> io::Result<()> {
         self.disk.sync()

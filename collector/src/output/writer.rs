@@ -1,9 +1,11 @@
 //! The writing thread.
 
+use super::early::{self, EarlyShard, ShardBeginning};
+use super::place::NewShard;
 use super::queue::{Received, Receiver};
 use super::rows::{Batch, CommunicatorRow, Item, MpiRow, NameId, RcclRow, RequestRow, Span};
 use super::shard_file::{Ended, ShardFile};
-use super::{PlaceError, ShardPlace};
+use super::{PlaceError, ShardPlace, identity};
 use crate::warn;
 use rpd_shard::ShardWriter;
 use rpd_shard::file::WriteError;
@@ -12,7 +14,7 @@ use rpd_shard::model::rocpd::{INFO_THREAD, STRING};
 use rpd_shard::model::{TableId, Value};
 use rpd_shard::record::{Loss, LossCause};
 use rustix::fs::fstatfs;
-use std::fs::{File, Metadata};
+use std::fs::File;
 use std::os::unix::fs::MetadataExt;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
@@ -27,18 +29,27 @@ const FLUSH_ROWS: usize = 2 * 65_536;
 const NFS: u32 = 0x6969;
 
 /// Writes batches until [`Item::End`]; returns the shard. After an error it goes on taking them, so that nobody waits.
-pub(super) fn write_all(place: &ShardPlace, batches: &Receiver) -> Option<PathBuf> {
-    let mut shard: Option<Option<Recording>> = None;
+pub(super) fn write_all(
+    place: &ShardPlace,
+    beginning: ShardBeginning,
+    batches: &Receiver,
+) -> Option<PathBuf> {
+    let (mut early, mut shard): (_, Option<Option<Recording>>) = match beginning {
+        ShardBeginning::Nothing => (None, None),
+        ShardBeginning::Shard(file, early) => (Some((file, early)), None),
+        ShardBeginning::Refused => (None, Some(None)),
+    };
     let mut last_flush = Instant::now();
-    let mut events = false;
+    let (mut events, mut metrics) = (false, false);
     loop {
         let wait = FLUSH_EVERY.saturating_sub(last_flush.elapsed());
         let mut end = false;
         match batches.receive(wait) {
             Received::Batch(batch) => {
                 end = batch.is_last();
+                metrics |= batch.items.iter().any(|item| matches!(item, Item::System(_)));
                 events |= !batch.ranges.is_empty() || batch.items.iter().any(is_of_a_process);
-                take(place, &mut shard, &batch);
+                take(place, &mut early, &mut shard, &batch);
                 if let Some(Item::Keep { signal }) = batch.items.last() {
                     keep(&mut shard, *signal);
                 }
@@ -55,11 +66,14 @@ pub(super) fn write_all(place: &ShardPlace, batches: &Receiver) -> Option<PathBu
         }
         if end {
             if !events {
-                crate::log::note_empty();
+                crate::log::note_empty(metrics);
+            }
+            if let Some((_, unused)) = early {
+                unused.remove();
             }
             let open = shard.flatten()?;
             let path = open.path.clone();
-            open.finish();
+            open.finish(place);
             return Some(path);
         }
         let many = matches!(&shard, Some(Some(open)) if open.file.writer.pending_rows() >= FLUSH_ROWS);
@@ -91,13 +105,24 @@ fn keep(shard: &mut Option<Option<Recording>>, signal: i32) {
 fn is_of_a_process(item: &Item) -> bool {
     !matches!(
         item,
-        Item::Clock(_) | Item::Probes(_) | Item::Keep { .. } | Item::End | Item::System(_) | Item::Process(_)
+        Item::Clock(_)
+            | Item::Probes(_)
+            | Item::Keep { .. }
+            | Item::End
+            | Item::System(_)
+            | Item::Process(_)
+            | Item::Command(_)
     )
 }
 
 /// Takes a batch to the shard, which is made if this is the first that calls for one. An inner `None`
 /// is a shard that cannot be made.
-fn take(place: &ShardPlace, shard: &mut Option<Option<Recording>>, batch: &Batch) {
+fn take(
+    place: &ShardPlace,
+    early: &mut Option<(File, EarlyShard)>,
+    shard: &mut Option<Option<Recording>>,
+    batch: &Batch,
+) {
     if shard.is_none() {
         // Clocks and the end alone make no shard: nothing has happened yet. A rank of a launcher leaves
         // one nevertheless, or nobody could tell a silent rank from a missing one.
@@ -107,7 +132,7 @@ fn take(place: &ShardPlace, shard: &mut Option<Option<Recording>>, batch: &Batch
         // A rank that was not to be recorded leaves nothing, and the other shards say so.
         let expected = place.run.rank.is_some() && place.ranks.contains(place.run.rank);
         if something || silent_end && (expected || place.always) {
-            *shard = Some(Recording::create(place));
+            *shard = Some(Recording::create(place, early.take()));
         }
     }
     if let Some(Some(shard)) = shard {
@@ -127,25 +152,27 @@ struct Recording {
 }
 
 impl Recording {
-    /// Makes the shard, or says why there is none.
-    fn create(place: &ShardPlace) -> Option<Recording> {
+    /// Makes the shard, or goes on with the one that was created before the command; or says why there is none.
+    fn create(place: &ShardPlace, early: Option<(File, EarlyShard)>) -> Option<Recording> {
         let failed = |error: &dyn std::fmt::Display| {
             warn(format_args!("warning: {error}; the command runs on untraced"));
         };
-        let new = place.create().map_err(|error: PlaceError| failed(&error)).ok()?;
-        if new.beside_another {
+        let early = early.map(|(file, early)| NewShard { file, path: early.path(), beside: early.beside });
+        let new = early.map_or_else(|| place.create(), Ok);
+        let new = new.map_err(|error: PlaceError| failed(&error)).ok()?;
+        if let Some(taken_by) = &new.beside {
             warn(format_args!(
-                "warning: run {} already has a shard of this rank; this one is {}",
+                "warning: run {} already has {taken_by} of this rank; this one is {}",
                 place.run.run_id,
                 new.path.display()
             ));
         }
-        let file = ShardFile::new(new.file, &place.run, place.max_bytes);
-        let mut file = file.map_err(|error| failed(&error)).ok()?;
-        if let Some(selection) = place.ranks.selection() {
-            file.writer.selection(selection).map_err(|error| failed(&error)).ok()?;
-        }
-        Some(Recording { file, path: new.path, max_bytes: place.max_bytes, names: Vec::new(), told: false })
+        let file = early::begin(new.file, place).map_err(|error| failed(&error)).ok()?;
+        let mut recording =
+            Recording { file, path: new.path, max_bytes: place.max_bytes, names: Vec::new(), told: false };
+        // A collector that is killed before its first flush leaves a shard that names its rank.
+        recording.flush();
+        Some(recording)
     }
 
     fn write(&mut self, batch: &Batch) {
@@ -188,7 +215,7 @@ impl Recording {
         }
     }
 
-    fn finish(mut self) {
+    fn finish(mut self, place: &ShardPlace) {
         self.flush();
         let path = self.path.display();
         let (file, ended) = self.file.finish();
@@ -196,12 +223,10 @@ impl Recording {
             Ended::Complete => {}
             // Less than its header and identity: nobody could tell what it is.
             Ended::Cut(0, error) => {
-                let id = |found: Metadata| (found.dev(), found.ino());
-                let here = std::fs::metadata(&self.path).map(id);
-                if here.is_ok_and(|here| file.metadata().map(id).is_ok_and(|own| own == here)) {
-                    let _ = std::fs::remove_file(&self.path);
-                }
-                warn(format_args!("warning: {error}; nothing is recorded, and {path} is removed"));
+                let is_removed =
+                    identity(&file).is_ok_and(|identity| place.folder().remove_file(&self.path, identity));
+                let removed = if is_removed { format!(", and {path} is removed") } else { String::new() };
+                warn(format_args!("warning: {error}; nothing is recorded{removed}"));
                 return;
             }
             Ended::Cut(_, error) => {
@@ -308,6 +333,7 @@ impl Rows<'_> {
             }
             Item::System(rows) => rows.write(self.writer)?,
             Item::Process(process) => self.writer.process(process)?,
+            Item::Command(command) => self.writer.command(command)?,
             Item::Clock(set) => self.writer.clock(set)?,
             Item::Probes(burst) => self.writer.probes(burst)?,
             Item::Loss(loss) => self.writer.loss(loss.clone()),
@@ -377,6 +403,7 @@ fn row_of(item: &Item) -> (u32, Option<TableId>) {
         Item::Communicator(span, _) => (span.source, Some(COMMUNICATOR)),
         Item::System(_)
         | Item::Process(_)
+        | Item::Command(_)
         | Item::Clock(_)
         | Item::Probes(_)
         | Item::Loss(_)

@@ -12,14 +12,15 @@
 
 use super::interfaces::{MOST_ADDRESSES, is_global};
 use super::packet::Key;
+use rpd_files::FileRefused;
 use rpd_shard::record::ClockDomain;
-use rustix::fs::OFlags;
 use std::collections::HashMap;
-use std::fs::{self, DirBuilder, DirEntry, File, OpenOptions, Permissions};
+use std::ffi::OsString;
+use std::fs::{File, Permissions};
 use std::io::{self, Read, Write};
 use std::net::SocketAddr;
-use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, PermissionsExt};
-use std::path::{Path, PathBuf};
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
+use std::sync::Arc;
 use std::time::Duration;
 use twox_hash::XxHash3_128;
 
@@ -88,23 +89,25 @@ pub(super) struct Claimed {
 /// The folder, as one collector sees it.
 #[derive(Debug)]
 pub(super) struct Folder {
-    path: PathBuf,
+    run: Arc<rpd_files::HeldFolder>,
+    entries: rpd_files::HeldFolder,
     shared: bool,
     own: DomainId,
 }
 
 impl Folder {
     /// Makes it below the run folder, if it is not there.
-    pub(super) fn make(run: &Path, shared: bool, own: DomainId) -> io::Result<Folder> {
-        let (path, mode) = (run.join(NAME), if shared { 0o750 } else { 0o700 });
-        match DirBuilder::new().mode(mode).create(&path) {
-            // Whatever the umask says: it was asked for.
-            Ok(()) if shared => fs::set_permissions(&path, Permissions::from_mode(mode))?,
-            Ok(()) => {}
-            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
-            Err(error) => return Err(error),
+    pub(super) fn make(run: &Arc<rpd_files::HeldFolder>, shared: bool, own: DomainId) -> io::Result<Folder> {
+        let mode = if shared { 0o750 } else { 0o700 };
+        let (entries, is_new) = run.make_folder(NAME, mode)?;
+        if !entries.is_own() {
+            return Err(FileRefused::OtherOwner { owner: entries.owner() }.into());
         }
-        Ok(Folder { path, shared, own })
+        if is_new && shared {
+            // Whatever the umask says: it was asked for.
+            entries.set_mode(mode)?;
+        }
+        Ok(Folder { run: Arc::clone(run), entries, shared, own })
     }
 
     /// The secret of the run. Makes one if there is none: of several collectors that do, one is first.
@@ -124,7 +127,7 @@ impl Folder {
 
     /// `None` where there is none, or not all of it yet.
     fn read_secret(&self) -> io::Result<Option<Key>> {
-        let file = match self.open(SECRET) {
+        let file = match self.entries.open_file(SECRET) {
             Ok(file) => file,
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
             Err(error) => return Err(error),
@@ -167,9 +170,8 @@ impl Folder {
 
     /// All agents in order, the own one included, each domain once.
     pub(super) fn list(&self) -> io::Result<Vec<Listed>> {
-        let names = fs::read_dir(&self.path)?.take(MOST_LISTED).filter_map(Result::ok);
-        let mut listed: Vec<Listed> =
-            names.filter_map(|entry| parse_name(entry.file_name().to_str()?)).collect();
+        let names = self.entries.names(MOST_LISTED)?;
+        let mut listed: Vec<Listed> = names.iter().filter_map(|name| parse_name(name.to_str()?)).collect();
         listed.sort_unstable();
         let mut seen = std::collections::HashSet::new();
         listed.retain(|agent| seen.insert(agent.domain));
@@ -186,15 +188,14 @@ impl Folder {
     /// for `expiry` is gone.
     pub(super) fn leave(&self, rank: u32, holder: u128, expiry: Duration) {
         if self.claimed().is_ok_and(|claimed| claimed.is_none_or(|claimed| claimed.holder == holder)) {
-            let _ = fs::remove_file(self.path.join(card_name(Listed { rank, domain: self.own })));
-            let _ = fs::remove_file(self.path.join(self.claim_name()));
+            let _ = self.entries.remove(card_name(Listed { rank, domain: self.own }));
+            let _ = self.entries.remove(self.claim_name());
         }
         self.sweep(expiry + STALE);
-        let names = fs::read_dir(&self.path).into_iter().flatten().filter_map(Result::ok);
-        let mut others = names.filter(|entry| entry.file_name() != SECRET);
-        if others.next().is_none() {
-            let _ = fs::remove_file(self.path.join(SECRET));
-            let _ = fs::remove_dir(&self.path);
+        let left = self.entries.names(2).unwrap_or_default();
+        if left.iter().all(|name| name == SECRET) {
+            let _ = self.entries.remove(SECRET);
+            let _ = self.run.remove_folder(NAME);
         }
     }
 
@@ -202,25 +203,21 @@ impl Folder {
     /// system: the clocks of agents are not comparable.
     fn sweep(&self, silent: Duration) {
         // The own files were removed just now.
-        let Ok(now) = fs::metadata(&self.path).and_then(|folder| folder.modified()) else { return };
-        let is_old = |entry: &DirEntry| {
-            let written = entry.metadata().and_then(|file| file.modified());
+        let Ok(now) = self.entries.own_stat().map(|folder| folder.modified) else { return };
+        let is_old = |name: &OsString| {
+            let written = self.entries.stat(name).map(|file| file.modified);
             written.is_ok_and(|written| now.duration_since(written).is_ok_and(|age| age > silent))
         };
-        let entries = fs::read_dir(&self.path).into_iter().flatten().filter_map(Result::ok);
-        let entries: Vec<DirEntry> = entries.take(MOST_LISTED).collect();
-        let claimed = |entry: &DirEntry| {
-            let name = entry.file_name();
-            Some((name.to_str()?.strip_suffix(".agent")?.to_owned(), is_old(entry)))
-        };
-        let claims: HashMap<String, bool> = entries.iter().filter_map(claimed).collect();
-        for entry in entries.iter().filter(|entry| entry.file_name() != SECRET) {
+        let names = self.entries.names(MOST_LISTED).unwrap_or_default();
+        let claimed =
+            |name: &OsString| Some((name.to_str()?.strip_suffix(".agent")?.to_owned(), is_old(name)));
+        let claims: HashMap<String, bool> = names.iter().filter_map(claimed).collect();
+        for name in names.iter().filter(|name| *name != SECRET) {
             // A card is written once: whether its agent lives is in the claim.
-            let name = entry.file_name();
             let card = name.to_str().and_then(parse_name);
             let claim = card.and_then(|card| claims.get(&card.domain.to_string()));
-            if claim.copied().unwrap_or_else(|| is_old(entry)) {
-                let _ = fs::remove_file(entry.path());
+            if claim.copied().unwrap_or_else(|| is_old(name)) {
+                let _ = self.entries.remove(name);
             }
         }
     }
@@ -235,48 +232,38 @@ impl Folder {
 
     fn read(&self, name: &str) -> io::Result<String> {
         let mut text = String::new();
-        self.open(name)?.take(MOST_BYTES).read_to_string(&mut text)?;
+        self.entries.open_file(name)?.take(MOST_BYTES).read_to_string(&mut text)?;
         Ok(text)
-    }
-
-    /// Nobody may have laid a link here, or something that never ends.
-    fn open(&self, name: &str) -> io::Result<File> {
-        let flags = OFlags::NOFOLLOW | OFlags::NONBLOCK;
-        OpenOptions::new().read(true).custom_flags(flags.bits() as i32).open(self.path.join(name))
     }
 
     /// Makes a file that is not there. It appears whole where the file system knows links.
     fn put_new(&self, name: &str, bytes: &[u8], mode: u32) -> io::Result<()> {
-        let (draft, path) = (self.draft(name, bytes, mode)?, self.path.join(name));
-        let linked = fs::hard_link(&draft, &path);
-        let _ = fs::remove_file(&draft);
+        let draft = self.draft(name, bytes, mode)?;
+        let linked = self.entries.link(&draft, name);
+        let _ = self.entries.remove(&draft);
         match linked {
-            Err(error) if error.kind() != io::ErrorKind::AlreadyExists => write_new(&path, bytes, mode),
+            Err(error) if error.kind() != io::ErrorKind::AlreadyExists => self.write_new(name, bytes, mode),
             other => other,
         }
     }
 
     fn replace(&self, name: &str, bytes: &[u8]) -> io::Result<()> {
         let draft = self.draft(name, bytes, self.mode())?;
-        fs::rename(&draft, self.path.join(name)).inspect_err(|_| {
-            let _ = fs::remove_file(&draft);
-        })
+        self.entries.rename(&draft, name).inspect_err(|_| drop(self.entries.remove(&draft)))
     }
 
     /// A file under a name that nobody else takes.
-    fn draft(&self, name: &str, bytes: &[u8], mode: u32) -> io::Result<PathBuf> {
-        let draft = self.path.join(format!(".{name}.{:016x}", crate::session::random()? as u64));
-        write_new(&draft, bytes, mode).inspect_err(|_| {
-            let _ = fs::remove_file(&draft);
-        })?;
+    fn draft(&self, name: &str, bytes: &[u8], mode: u32) -> io::Result<String> {
+        let draft = format!(".{name}.{:016x}", crate::session::random()? as u64);
+        self.write_new(&draft, bytes, mode).inspect_err(|_| drop(self.entries.remove(&draft)))?;
         Ok(draft)
     }
-}
 
-fn write_new(path: &Path, bytes: &[u8], mode: u32) -> io::Result<()> {
-    let mut file = OpenOptions::new().write(true).create_new(true).mode(mode).open(path)?;
-    file.set_permissions(Permissions::from_mode(mode))?;
-    file.write_all(bytes)
+    fn write_new(&self, name: &str, bytes: &[u8], mode: u32) -> io::Result<()> {
+        let mut file = self.entries.create(name, mode)?;
+        file.set_permissions(Permissions::from_mode(mode))?;
+        file.write_all(bytes)
+    }
 }
 
 fn card_name(agent: Listed) -> String {
@@ -336,7 +323,9 @@ fn parse_card(text: &str) -> Option<Card> {
 mod tests {
     use super::*;
     use crate::probe::packet::{Kind, tests::packet};
-    use std::sync::{Arc, Barrier};
+    use std::fs;
+    use std::path::Path;
+    use std::sync::Barrier;
 
     const EXPIRY: Duration = Duration::from_secs(30);
 
@@ -350,7 +339,8 @@ mod tests {
     }
 
     fn folder(run: &Path, time_namespace: u64) -> Folder {
-        Folder::make(run, false, DomainId::of(&domain(time_namespace))).unwrap()
+        let run = Arc::new(rpd_files::HeldFolder::open(run).unwrap());
+        Folder::make(&run, false, DomainId::of(&domain(time_namespace))).unwrap()
     }
 
     #[test]

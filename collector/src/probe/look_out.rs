@@ -6,7 +6,7 @@ use super::packet::Key;
 use super::sockets::Sockets;
 use super::{ProbeConfig, interfaces, tree};
 use crate::claim::Claim;
-use crate::output::{SideOutput, make_run_folder};
+use crate::output::{RankFolder, SideOutput};
 use crate::{machine, session, warn};
 use std::collections::HashMap;
 use std::io;
@@ -78,7 +78,8 @@ impl LookOut {
                 Err(_) => {}
             }
         };
-        make_run_folder(&run, self.config.share_group)?;
+        let run = RankFolder::of_run(&self.config.root, &self.config.run_id, self.config.share_group);
+        let run = Arc::new(run.make()?);
         loop {
             let folder = Folder::make(&run, self.config.share_group, self.own)?;
             let Some(rank) = self.take_office(&folder)? else { return Ok(()) };

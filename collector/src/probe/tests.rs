@@ -136,6 +136,7 @@ fn asked(bursts: &[ProbeBurst]) -> Vec<u64> {
 fn folder(root: &Path, test: &str, node: u64) -> Folder {
     let run = root.join(run_id(test));
     std::fs::create_dir_all(&run).unwrap();
+    let run = std::sync::Arc::new(rpd_files::HeldFolder::open(&run).unwrap());
     Folder::make(&run, false, DomainId::of(&domain(node))).unwrap()
 }
 

@@ -13,13 +13,14 @@ use crate::child::{Ending, signals};
 use crate::collect::{Collector, Finish, Listener, SourceDefaults};
 use crate::launcher::{Environment, RankIdentity, detect_rank, is_on_one_node};
 use crate::log::{self, LogPlace};
-use crate::output::{Output, ShardPlace, SideOutput, folder_of};
+use crate::output::{Output, RankFolder, ShardBeginning, ShardPlace, SideOutput};
 use crate::probe::{ProbeAgent, ProbeConfig};
 use crate::system::{SystemConfig, SystemSampler};
-use crate::{machine, next_step, warn};
+use crate::{TOO_MANY_FILES, machine, next_step, warn};
 use rpd_shard::record::{ClockDomain, Exit, Process, SYSTEM_SOURCE};
 use rustix::fd::{AsFd, OwnedFd};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+use std::fs::File;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -48,14 +49,15 @@ const TIME_TO_DIE: Duration = Duration::from_secs(5);
 pub fn main() -> io::Result<()> {
     let control = Arc::new(Control::from_descriptor(io::stdin().as_fd().try_clone_to_owned()?));
     let socket = io::stdout().as_fd().try_clone_to_owned()?;
-    let Received::Message(ToCollector::Start(start)) = control.receive(None) else {
+    let (Received::Message(ToCollector::Start(start)), shard) = control.receive_with(None) else {
         return Err(io::Error::other("this argument is for rpd-collect itself"));
     };
     let scratch = start.harvest.as_ref().map(|harvest| PathBuf::from(&harvest.scratch));
     let _held = scratch.as_deref().and_then(scratch::Held::join);
     let log = log_path(&start);
-    open_log(&start, log.clone(), &control);
-    let result = step_aside().and_then(|()| begin(&start, socket));
+    open_log(&start, &control);
+    let beginning = beginning(&start, shard);
+    let result = step_aside().and_then(|()| begin(&start, beginning?, socket));
     let Begun { collector, system, probes, finished, side, defaults, place } = match result {
         Ok(begun) => begun,
         Err(error) => {
@@ -84,6 +86,9 @@ pub fn main() -> io::Result<()> {
         agent = probes.and_then(ProbePlan::start);
         let process = command::process(&defaults, pid, &start.command);
         own = Some(process.clone());
+        if start.is_recorded() {
+            command::record(&side, process.clone());
+        }
         if is_told {
             command::tell(&side, process);
         }
@@ -96,6 +101,9 @@ pub fn main() -> io::Result<()> {
         return Ok(());
     };
     let own = own.map(|own| Process { last_seen: Some(machine::boottime()), exit: Some(finish.exit), ..own });
+    if let Some(own) = own.clone().filter(|_| start.is_recorded()) {
+        command::record(&side, own);
+    }
     if let Some(own) = own.clone().filter(|_| is_told) {
         command::tell(&side, own);
     }
@@ -119,7 +127,7 @@ pub fn main() -> io::Result<()> {
     // What is left was told in the log.
     scratch.iter().for_each(|folder| scratch::leave(folder));
     clearing.into_iter().for_each(|thread| drop(thread.join()));
-    if log::is_empty() && start.wanted == Wanted::Events {
+    if log::is_empty() && start.wanted == Wanted::Events && !start.refused {
         explain_empty(&start, &control);
     }
     let _ = control.send(&ToLauncher::Done { warnings: log::close(), log: log.into() });
@@ -127,16 +135,23 @@ pub fn main() -> io::Result<()> {
 }
 
 fn log_path(start: &Start) -> PathBuf {
-    let name = format!("rank-{:05}.log", start.run.rank.unwrap_or(0));
-    folder_of(Path::new(&start.root), &start.run).join(name)
+    log_folder(start).path().join(log_name(start))
 }
 
-fn open_log(start: &Start, path: PathBuf, control: &Arc<Control>) {
+fn log_folder(start: &Start) -> RankFolder {
+    RankFolder::new(Path::new(&start.root), &start.run, start.share_group)
+}
+
+fn log_name(start: &Start) -> String {
+    format!("rank-{:05}.log", start.run.rank.unwrap_or(0))
+}
+
+fn open_log(start: &Start, control: &Arc<Control>) {
     let launcher = Arc::clone(control);
     let instead = Box::new(move |line: &str| {
         let _ = launcher.send(&ToLauncher::Say { text: line.to_owned() });
     });
-    log::open(LogPlace { path, shared: start.share_group, instead });
+    log::open(LogPlace { folder: log_folder(start), name: log_name(start), instead });
     // A fault of ours belongs into the log, not into the void of our stderr.
     std::panic::set_hook(Box::new(|panic| warn(format_args!("warning: a fault of rpd-collect: {panic}"))));
 }
@@ -202,7 +217,18 @@ impl ProbePlan {
     }
 }
 
-fn begin(start: &Start, socket: OwnedFd) -> io::Result<Begun> {
+/// What the launcher has made of the shard.
+fn beginning(start: &Start, file: Option<File>) -> io::Result<ShardBeginning> {
+    let Some(early) = start.early.clone() else {
+        return Ok(if start.refused { ShardBeginning::Refused } else { ShardBeginning::Nothing });
+    };
+    log::note_folder();
+    // The kernel passes no file to a process that has no descriptor left for it.
+    let file = file.ok_or_else(|| io::Error::from_raw_os_error(TOO_MANY_FILES))?;
+    Ok(ShardBeginning::Shard(file, early))
+}
+
+fn begin(start: &Start, beginning: ShardBeginning, socket: OwnedFd) -> io::Result<Begun> {
     let domain = machine::clock_domain();
     let defaults = SourceDefaults {
         rank: detect_rank(&Environment::of_this_process(), start.rank_env.as_deref()),
@@ -211,23 +237,15 @@ fn begin(start: &Start, socket: OwnedFd) -> io::Result<Begun> {
         node: machine::node(),
         domain: domain.clone(),
     };
-    let place = ShardPlace {
-        root: start.root.clone().into(),
-        run: start.run.clone(),
-        ranks: start.ranks.clone(),
-        domain,
-        max_bytes: start.max_bytes,
-        share_group: start.share_group,
-        always: start.wanted != Wanted::Events && start.ranks.contains(start.run.rank),
-    };
+    let place = start.place(domain);
     let metrics = SystemConfig {
         source: SYSTEM_SOURCE,
-        run_id: start.run.run_id.clone(),
+        run: Path::new(&start.root).join(&start.run.run_id),
         defaults: defaults.clone(),
         root: PathBuf::from("/"),
         retry: SystemConfig::RETRY,
     };
-    let (output, finished) = Output::start(place.clone())?;
+    let (output, finished) = Output::start_with(place.clone(), beginning)?;
     let side = output.side();
     // Of a node without a rank that is recorded there are no counters either.
     let wanted = start.system && start.ranks.contains(start.run.rank);
@@ -333,24 +351,35 @@ impl Busy {
 
 /// An empty result says why: a rank of a job in its log, a lone process where it is looked for.
 fn explain_empty(start: &Start, launcher: &Control) {
-    let rank = start.run.rank;
-    let why = if let Some(rank) = rank.filter(|_| !start.ranks.contains(rank)) {
-        format!("rank {rank} is not among the ranks to record, {}", start.ranks)
-    } else {
-        let calls: Vec<&str> = start.library.iter().map(|word| name_of(word)).collect();
-        match calls.split_last() {
-            None => "no kind of call was to be recorded".to_owned(),
-            Some((last, [])) => format!("no {last} call was seen; for GPU kernels run rocprofv3"),
-            Some((last, others)) => {
-                format!("no {} or {last} call was seen; for GPU kernels run rocprofv3", others.join(", "))
-            }
-        }
-    };
-    let text = format!("nothing was recorded: {why}");
-    match rank {
+    let metrics = log::has_metrics();
+    let Some(why) = why_empty(start, metrics) else { return };
+    let beside = if metrics { " beside system metrics" } else { "" };
+    let text = format!("nothing was recorded{beside}: {why}");
+    match start.run.rank {
         Some(_) => warn(format_args!("{text}")),
         None => drop(launcher.send(&ToLauncher::Say { text })),
     }
+}
+
+/// The reason why no event was recorded; `None` if metrics of the node are all that was to be recorded, and they were.
+fn why_empty(start: &Start, metrics: bool) -> Option<String> {
+    if let Some(rank) = start.run.rank.filter(|_| !start.is_recorded()) {
+        return Some(format!("rank {rank} is not among the ranks to record, {}", start.ranks));
+    }
+    let calls: Vec<&str> = start.library.iter().map(|word| name_of(word)).collect();
+    let kinds = match calls.split_last() {
+        // Of the ranks of a node, one reads the metrics.
+        None if metrics || start.system && start.run.rank.is_some() => return None,
+        None if start.system => {
+            return Some(
+                "the command ended before the system metrics were read for the first time".to_owned(),
+            );
+        }
+        None => return Some("no kind of call was to be recorded".to_owned()),
+        Some((last, [])) => (*last).to_owned(),
+        Some((last, others)) => format!("{} or {last}", others.join(", ")),
+    };
+    Some(format!("no {kinds} call was seen; to record GPU kernels, add --backend rocprofv3"))
 }
 
 /// What people call what `--trace` calls by this word.

@@ -6,10 +6,7 @@ use crate::machine;
 use crate::output::{Batch, Item, SideOutput};
 use rpd_ring::identity::is_recorded;
 use rpd_shard::identity::masked_environment;
-use rpd_shard::record::{Clock, Process};
-
-/// Its number in the shard where nothing else is told of it.
-const SOURCE: u32 = 1;
+use rpd_shard::record::{COMMAND_SOURCE, Clock, Process};
 
 /// Describes it. `command` is its command line without secrets.
 pub(super) fn process(defaults: &SourceDefaults, pid: i32, command: &str) -> Process {
@@ -20,7 +17,7 @@ pub(super) fn process(defaults: &SourceDefaults, pid: i32, command: &str) -> Pro
     let mut recorded: Vec<(String, String)> = variables.filter(|(name, _)| is_recorded(name)).collect();
     recorded.sort();
     Process {
-        source: SOURCE,
+        source: COMMAND_SOURCE,
         rank,
         size,
         local_rank,
@@ -31,7 +28,8 @@ pub(super) fn process(defaults: &SourceDefaults, pid: i32, command: &str) -> Pro
         domain: defaults.domain.clone(),
         clock: Clock::Boottime,
         pid,
-        ppid: stat.as_ref().map_or(-1, |stat| stat.ppid),
+        // A command that has ended already is, like this process, a child of the launcher.
+        ppid: stat.as_ref().map_or_else(|| std::os::unix::process::parent_id() as i32, |stat| stat.ppid),
         start_ticks: stat.map_or(0, |stat| stat.start_ticks),
         first_seen: machine::boottime(),
         last_seen: None,
@@ -39,6 +37,11 @@ pub(super) fn process(defaults: &SourceDefaults, pid: i32, command: &str) -> Pro
         environment: masked_environment(recorded),
         exit: None,
     }
+}
+
+/// Has its start, or its end, written to the shard, whether it is traced or not.
+pub(super) fn record(side: &SideOutput, command: Process) {
+    let _ = side.send(Batch::of(vec![Item::Command(Box::new(command))]));
 }
 
 /// Has it written to the shard.

@@ -3,18 +3,24 @@
 //! Both are the same executable, so the messages have no version. The kernel keeps packets whole;
 //! nobody waits when the other side does not read.
 
-use rpd_shard::record::{Exit, RunIdentity, wire};
+use rpd_shard::record::{ClockDomain, Exit, RunIdentity, wire};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use rustix::fd::OwnedFd;
+use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::io::Errno;
-use rustix::net::{AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType, recv, send, socketpair};
+use rustix::net::{
+    AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer,
+    SendAncillaryMessage, SendFlags, SocketFlags, SocketType, recvmsg, sendmsg, socketpair,
+};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use std::ffi::OsString;
-use std::io;
+use std::fs::File;
+use std::io::{self, IoSlice, IoSliceMut};
+use std::mem::MaybeUninit;
 use std::time::{Duration, Instant};
 
 use crate::backend::harvest::Harvest;
+use crate::output::{EarlyShard, ShardPlace};
 use crate::probe::ProbeChoice;
 use rpd_shard::rank_set::RankSet;
 
@@ -94,6 +100,30 @@ pub(super) struct Start {
     pub(super) wanted: Wanted,
     /// The command line, secrets masked.
     pub(super) command: String,
+    /// The shard, if it was created before the command. The open file comes with this message.
+    pub(super) early: Option<EarlyShard>,
+    /// The file system has refused the shard, and that was said.
+    pub(super) refused: bool,
+}
+
+impl Start {
+    /// Where the shard of this rank goes.
+    pub(super) fn place(&self, domain: ClockDomain) -> ShardPlace {
+        ShardPlace {
+            root: self.root.clone().into(),
+            run: self.run.clone(),
+            ranks: self.ranks.clone(),
+            domain,
+            max_bytes: self.max_bytes,
+            share_group: self.share_group,
+            always: self.wanted != Wanted::Events && self.is_recorded(),
+        }
+    }
+
+    /// Whether this rank is one of those to record.
+    pub(super) fn is_recorded(&self) -> bool {
+        self.ranks.contains(self.run.rank)
+    }
 }
 
 /// What is kept of a command that does nothing that is recorded.
@@ -155,36 +185,57 @@ impl Control {
 
     /// Sends a message, or gives up at once.
     pub(super) fn send<T: Serialize>(&self, message: &T) -> io::Result<()> {
+        self.send_with(message, None)
+    }
+
+    /// Sends a message and a copy of an open file, or gives up at once.
+    pub(super) fn send_with<T: Serialize>(&self, message: &T, file: Option<&File>) -> io::Result<()> {
         let bytes = wire::encode(message);
         if bytes.len() > PACKET_BYTES {
             return Err(io::ErrorKind::FileTooLarge.into());
         }
-        send(&self.0, &bytes, SendFlags::NOSIGNAL | SendFlags::DONTWAIT)?;
+        let files: Vec<BorrowedFd<'_>> = file.into_iter().map(File::as_fd).collect();
+        let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
+        let mut rights = SendAncillaryBuffer::new(&mut space);
+        if !files.is_empty() {
+            rights.push(SendAncillaryMessage::ScmRights(&files));
+        }
+        let flags = SendFlags::NOSIGNAL | SendFlags::DONTWAIT;
+        sendmsg(&self.0, &[IoSlice::new(&bytes)], &mut rights, flags)?;
         Ok(())
     }
 
     /// Waits for a message, if a moment is given until then.
     pub(super) fn receive<T: DeserializeOwned>(&self, until: Option<Instant>) -> Received<T> {
+        self.receive_with(until).0
+    }
+
+    /// Waits for a message, and for the file that came with it.
+    pub(super) fn receive_with<T: DeserializeOwned>(
+        &self,
+        until: Option<Instant>,
+    ) -> (Received<T>, Option<File>) {
         loop {
             let left = until.map(|until| until.saturating_duration_since(Instant::now()));
             match self.wait(left) {
-                Ok(false) => return Received::Nothing,
+                Ok(false) => return (Received::Nothing, None),
                 Ok(true) => {}
                 Err(Errno::INTR) => continue,
-                Err(_) => return Received::Closed,
+                Err(_) => return (Received::Closed, None),
             }
             let mut bytes = vec![0; PACKET_BYTES + 1];
-            return match recv(&self.0, &mut bytes[..], RecvFlags::DONTWAIT) {
+            let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
+            let mut rights = RecvAncillaryBuffer::new(&mut space);
+            let flags = RecvFlags::CMSG_CLOEXEC | RecvFlags::DONTWAIT;
+            let got = match recvmsg(&self.0, &mut [IoSliceMut::new(&mut bytes)], &mut rights, flags) {
                 // The other end was closed before it had read all that we sent: said once, in front of what it sent.
                 Err(Errno::AGAIN | Errno::INTR | Errno::CONNRESET) => continue,
-                Ok((0, _)) | Err(_) => Received::Closed,
-                Ok((got, _)) => {
-                    let packet = bytes.get(..got).filter(|packet| packet.len() <= PACKET_BYTES);
-                    packet
-                        .and_then(|packet| wire::decode(packet).ok())
-                        .map_or(Received::Closed, Received::Message)
-                }
+                Err(_) => 0,
+                Ok(message) => message.bytes,
             };
+            let packet = bytes.get(..got).filter(|packet| (1..=PACKET_BYTES).contains(&packet.len()));
+            let message = packet.and_then(|packet| wire::decode(packet).ok());
+            return (message.map_or(Received::Closed, Received::Message), last_file(&mut rights));
         }
     }
 
@@ -197,9 +248,19 @@ impl Control {
     }
 }
 
+/// The file that came with a message.
+fn last_file(rights: &mut RecvAncillaryBuffer<'_>) -> Option<File> {
+    let files = rights.drain().filter_map(|message| match message {
+        RecvAncillaryMessage::ScmRights(mut files) => files.next(),
+        _ => None,
+    });
+    files.last().map(File::from)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+    use rustix::net::send;
 
     fn pair() -> (Control, Control) {
         let (ours, theirs) = Control::pair().unwrap();
@@ -216,6 +277,24 @@ mod tests {
         let Received::Message(ToCollector::Finish { exit, .. }) = theirs.receive(None) else { panic!() };
         assert_eq!(exit, Exit::Signal(9));
         assert!(matches!(theirs.receive::<ToCollector>(None), Received::Closed));
+    }
+
+    #[test]
+    fn a_file_comes_with_its_message() {
+        use std::io::{Read, Seek, Write};
+        let (ours, theirs) = pair();
+        let mut file = tempfile::tempfile().unwrap();
+        ours.send_with(&ToCollector::Nothing, Some(&file)).unwrap();
+        ours.send(&ToCollector::Nothing).unwrap();
+        file.write_all(b"header").unwrap();
+        file.rewind().unwrap();
+        let (Received::Message(ToCollector::Nothing), Some(mut same)) = theirs.receive_with(None) else {
+            panic!()
+        };
+        let mut text = String::new();
+        same.read_to_string(&mut text).unwrap();
+        assert_eq!(text, "header");
+        assert!(matches!(theirs.receive_with::<ToCollector>(None), (Received::Message(_), None)));
     }
 
     #[test]

@@ -14,24 +14,30 @@ mod collecting;
 mod command;
 mod control;
 mod front;
+mod launch;
 mod spawn;
+mod unrecorded;
 mod variables;
 mod watched;
 
 pub use collecting::main as collect;
 pub use spawn::COLLECT;
+pub use unrecorded::{PrepareError, run_unrecorded};
 pub use variables::variables;
 
 use crate::backend::scratch::{self, Scratch};
 use crate::backend::{Plan, mark, plan};
 use crate::cgroup;
-use crate::child::{self, Ending, ignoring, preload, signals, signals::Forwarder};
+use crate::child::{self, Ending, ignoring, signals, signals::Forwarder};
 use crate::collect::Listener;
 use crate::command_line::{Options, Share, WarnSignal};
 use crate::launcher::{self, Environment, RankIdentity, RunId};
+use crate::output::EarlyShard;
+use crate::program::ProgramFile;
 use crate::warn;
 use control::{Control, Received, Start, ToCollector, ToLauncher, Wanted};
 use front::{Front, NotStarted, Running};
+use launch::{LaunchedCommand, launch};
 use rpd_shard::identity::masked_command;
 use rpd_shard::record::RunIdentity;
 use spawn::Inherited;
@@ -42,6 +48,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, ExitStatus};
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
+use unrecorded::{SMALLEST_CGROUP, is_first};
 
 /// After the command is dead, the launcher waits for nobody but us.
 const TIME_TO_FINISH: Duration = Duration::from_secs(5);
@@ -49,33 +56,10 @@ const TIME_TO_FINISH: Duration = Duration::from_secs(5);
 const LAST_MOMENT: Duration = Duration::from_millis(100);
 /// Characters of a command line that are told to the collector.
 const LONGEST_COMMAND: usize = 4096;
+/// How a line of the collector begins that is no warning.
+const NOTE: &str = "note: ";
 /// Lines of the collector that no log could hold; more would be a flood.
 const MOST_LINES: usize = 20;
-
-/// In a memory cgroup with fewer bytes there is no room for two processes more.
-const SMALLEST_CGROUP: u64 = 32 << 20;
-
-/// Why a command cannot be traced.
-#[derive(Debug, thiserror::Error)]
-pub enum PrepareError {
-    /// The library is missing.
-    #[error("{0}")]
-    Preload(#[from] preload::PreloadError),
-    /// Its memory would be missing in the job.
-    #[error("the memory cgroup of the job may have {0} KiB, and {SMALLEST_CGROUP} are needed to record: give the job more", SMALLEST_CGROUP = SMALLEST_CGROUP >> 10)]
-    Memory(u64),
-    /// The socket, a thread, a process or a descriptor could not be had.
-    #[error("failed to {what}: {source}{}", crate::next_step(source))]
-    Resource {
-        /// What was tried.
-        what: &'static str,
-        /// What the system said.
-        source: io::Error,
-    },
-    /// The job was ended by a signal while profilers were asked what they can do.
-    #[error("signal {0} ended the job before it began")]
-    Cancelled(i32),
-}
 
 /// Who this collector is, and where its shard goes.
 #[derive(Debug)]
@@ -132,6 +116,10 @@ pub struct Session {
     /// Does not end the command.
     warn_signal: Option<WarnSignal>,
     collector: Child,
+    /// Has its header before the command starts.
+    early: Option<EarlyShard>,
+    /// There is no place for a shard, and that was said.
+    refused: bool,
     /// This rank says where the log is.
     speaks: bool,
     /// Warnings that it has said, which are in the log, too.
@@ -139,8 +127,8 @@ pub struct Session {
 }
 
 impl Session {
-    /// Gets ready: finds the library, opens the socket, starts the collector. No file is made yet.
-    /// The warnings are about the options.
+    /// Gets ready: finds the library, opens the socket, creates the shard, starts the collector. The warnings are
+    /// about the options.
     pub fn prepare(options: &Options, mut warnings: Vec<String>) -> Result<Session, PrepareError> {
         let failed = |what| move |source| PrepareError::Resource { what, source };
         if let Some(cgroup) = cgroup::tightest().filter(|cgroup| cgroup.limit < SMALLEST_CGROUP) {
@@ -163,6 +151,10 @@ impl Session {
         };
         let started = prepared.and_then(|variables| {
             warnings.append(&mut plan.said);
+            if options.require && is_recorded {
+                refuse_unseen(options, &plan, own.rank.rank)?;
+            }
+            warnings.extend(unseen_command(options, &plan));
             let told = warnings.iter().filter(|line| speaks && line.starts_with("warning"));
             let said = told.inspect(|line| warn(format_args!("{line}"))).count() as u64;
             if let Some(chosen) = options.run_id.as_ref().filter(|chosen| speaks && **chosen != own.run.id) {
@@ -175,17 +167,17 @@ impl Session {
             let control = Arc::new(control);
             let front = Front::of(&mut plan);
             let start = start_of(options, own, plan, warnings);
-            control.send(&ToCollector::Start(Box::new(start))).map_err(failed("describe the run"))?;
-            let collector =
-                spawn::start(&inherited, theirs, socket).map_err(failed("start the collector process"))?;
+            let spawn = || spawn::start(&inherited, theirs, socket);
+            let launched = launch(start, options.require, &control, spawn)?;
             let told = Arc::clone(&control);
             let warned = move |signal| drop(told.send(&ToCollector::Warned { signal }));
             forwarder.warn(options.warn_signal.map(|signal| signal.number), Box::new(warned));
-            Ok((variables, front, control, collector, said))
+            Ok((variables, front, control, launched, said))
         });
         match started {
-            Ok((variables, front, control, collector, said)) => {
+            Ok((variables, front, control, launched, said)) => {
                 let warn_signal = options.warn_signal;
+                let LaunchedCommand { collector, early, refused } = launched;
                 Ok(Session {
                     variables,
                     front,
@@ -194,6 +186,8 @@ impl Session {
                     control,
                     warn_signal,
                     collector,
+                    early,
+                    refused,
                     speaks,
                     said,
                 })
@@ -267,10 +261,16 @@ impl Session {
                 let _ = self.control.send(&ToCollector::Nothing);
                 drop(self.control);
                 spawn::wait(&mut self.collector, Instant::now() + LAST_MOMENT);
+                self.early.iter().for_each(EarlyShard::remove);
                 self.scratch.iter().for_each(Scratch::remove);
             }
         }
         ending
+    }
+
+    /// Whether another rank prints a line of the collector: a note, or a consequence of what was said at the start.
+    fn is_said(&self, text: &str) -> bool {
+        !self.speaks && (text.starts_with(NOTE) || self.refused && self.scratch.is_none())
     }
 
     /// Waits for the collector, and says what is in no log.
@@ -280,6 +280,8 @@ impl Session {
         let mut done = false;
         loop {
             match self.control.receive(Some(until)) {
+                // Without a place for the log, either.
+                Received::Message(ToLauncher::Say { text }) if self.is_said(&text) => {}
                 Received::Message(ToLauncher::Say { text }) => {
                     lines.push(text);
                     lines.truncate(MOST_LINES);
@@ -340,6 +342,29 @@ fn why_it_died(status: Option<ExitStatus>) -> String {
     format!("warning: the collector {how} before the command did; what it recorded until then can be read")
 }
 
+/// Warns of a command that our library cannot be in.
+fn unseen_command(options: &Options, plan: &Plan) -> Option<String> {
+    let (what, next) = traced_program(options, plan)?.unseen()?;
+    Some(format!("warning: {what}; {next}"))
+}
+
+/// Refuses a command that our library certainly cannot be in.
+fn refuse_unseen(options: &Options, plan: &Plan, rank: Option<u32>) -> Result<(), PrepareError> {
+    match traced_program(options, plan).and_then(|program| program.unseen()) {
+        Some((what, next)) => {
+            let ranks = options.ranks.clone().unwrap_or_default();
+            Err(PrepareError::Unseen { what, next, speaks: is_first(rank, &ranks) })
+        }
+        None => Ok(()),
+    }
+}
+
+/// The program that our library is to be in; `None` if it is to be in none.
+fn traced_program(options: &Options, plan: &Plan) -> Option<ProgramFile> {
+    let wanted = plan.native && !options.recorded(plan).library.is_empty();
+    options.command.first().filter(|_| wanted).map(|name| ProgramFile::find(name))
+}
+
 fn start_of(options: &Options, own: Identity, plan: Plan, warnings: Vec<String>) -> Start {
     let run = RunIdentity {
         run_id: own.run.id,
@@ -377,6 +402,8 @@ fn start_of(options: &Options, own: Identity, plan: Plan, warnings: Vec<String>)
         wanted,
         // A packet has to hold it.
         command: masked_command(&command).chars().take(LONGEST_COMMAND).collect(),
+        early: None,
+        refused: false,
     }
 }
 

@@ -78,7 +78,30 @@ fn executable(inherited: &[u32]) -> Command {
     let closed: String =
         inherited.iter().filter(|number| *number <= highest).map(|number| format!(" {number}>&-")).collect();
     let mut command = Command::new(shell);
-    let script = format!("exec{closed}; exec \"$0\" \"$1\"");
-    command.args(*options).arg(script).arg(format!("/proc/{}/exe", std::process::id())).arg(COLLECT);
+    command.args(*options).arg(shell_script(&closed));
+    command.arg(format!("/proc/{}/exe", std::process::id())).arg(COLLECT);
+    command.arg(std::env::current_exe().unwrap_or_else(|_| "rpd-collect".into()));
     command
+}
+
+/// Executes `$0 $1`; or `$2 $1`, since the link `$0` in /proc is gone if the launcher was killed in the meantime.
+fn shell_script(closed: &str) -> String {
+    format!("exec{closed}; if [ -x \"$0\" ]; then exec \"$0\" \"$1\"; fi; exec \"$2\" \"$1\"")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_collector_starts_after_its_launcher_was_killed() {
+        for (shell, options, _) in SHELLS.iter().filter(|(shell, ..)| Path::new(shell).exists()) {
+            for link in ["/proc/self/no-link", "/bin/echo"] {
+                let mut command = Command::new(shell);
+                command.args(*options).arg(shell_script(" 5>&-")).args([link, COLLECT, "/bin/echo"]);
+                let output = command.output().unwrap();
+                assert_eq!(output.stdout, format!("{COLLECT}\n").as_bytes(), "{shell} {link}: {output:?}");
+            }
+        }
+    }
 }

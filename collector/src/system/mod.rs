@@ -42,8 +42,8 @@ const TIME_TO_STOP: Duration = Duration::from_millis(100);
 pub struct SystemConfig {
     /// Its number among the processes of the shard.
     pub source: u32,
-    /// The run: one sampler per run and node.
-    pub run_id: String,
+    /// Folder of the run: one sampler of each run on each node. Two runs with one id in two folders are two runs.
+    pub run: PathBuf,
     /// The collector: rank, node, clocks.
     pub defaults: SourceDefaults,
     /// What `proc` and `sys` are in: `/`.
@@ -86,7 +86,7 @@ impl SystemSampler {
 fn run(config: &SystemConfig, output: SideOutput, stopped: &Receiver<()>) {
     let began = Instant::now();
     let _claim = loop {
-        match Claim::take("system", &config.run_id) {
+        match Claim::take("system", &config.run.to_string_lossy()) {
             Ok(claim) => break claim,
             Err(_) if sleep_until(Instant::now() + config.retry, stopped) => {}
             Err(_) => return,

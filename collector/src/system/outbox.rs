@@ -166,7 +166,7 @@ mod tests {
         let (rank, node) = (RankIdentity::default(), machine::node());
         SystemConfig {
             source: 9,
-            run_id: "run".to_owned(),
+            run: PathBuf::from("run"),
             defaults: SourceDefaults { rank, rank_is_named: false, ranks: RankSet::default(), node, domain },
             root: PathBuf::from("/nowhere"),
             retry: PERIOD,

@@ -1,21 +1,52 @@
-//! The command, looked at without running it.
+//! The command, looked at without running it: what would run, and whether our library can be in it.
 
 use crate::child;
+use rustix::process::{getegid, geteuid};
 use std::ffi::{OsStr, OsString};
 use std::fs::File;
 use std::io::Read;
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::{FileExt, PermissionsExt};
+use std::os::unix::fs::{FileExt, MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
+/// What runs a file that the kernel cannot execute.
+const SHELL: &str = "/bin/sh";
 /// Scripts whose interpreter is a script, ...
 const DEPTH: usize = 4;
 /// Most bytes of an ELF file that are looked at for its loader.
 const HEADERS: u16 = 512;
 
+/// Rights that a file gives to whoever runs it, for which the loader ignores `LD_PRELOAD`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum ProgramRights {
+    /// Those of its owner or its group.
+    SetId,
+    /// File capabilities.
+    Capabilities,
+}
+
+impl ProgramRights {
+    /// Whether the file gives them to this user, who does not have them: the loader disregards others.
+    fn are_new(self, path: &Path) -> bool {
+        match self {
+            ProgramRights::SetId => gives_other_id(path),
+            ProgramRights::Capabilities => !geteuid().is_root(),
+        }
+    }
+}
+
+impl std::fmt::Display for ProgramRights {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match self {
+            ProgramRights::SetId => "is setuid or setgid",
+            ProgramRights::Capabilities => "has file capabilities",
+        })
+    }
+}
+
 /// What a command would run.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum Program {
+pub(crate) enum ProgramFile {
     /// There is no such file.
     Missing(OsString),
     /// Started by this loader.
@@ -26,8 +57,8 @@ pub(super) enum Program {
         loader: PathBuf,
         /// It is the interpreter of a script.
         is_interpreter: bool,
-        /// It runs with rights of another user.
-        privileged: bool,
+        /// What keeps the loader from preloading a library, if anything does.
+        rights: Option<ProgramRights>,
     },
     /// No loader, so nothing can be preloaded.
     Static(PathBuf),
@@ -35,41 +66,79 @@ pub(super) enum Program {
     Foreign(PathBuf),
 }
 
-impl Program {
+impl ProgramFile {
     /// What a command would run, scripts followed to their interpreter.
-    pub(super) fn find(name: &OsStr) -> Program {
+    pub(crate) fn find(name: &OsStr) -> ProgramFile {
         let mut name = name.to_owned();
         for depth in 0..DEPTH {
-            let Some(path) = child::find(&name) else { return Program::Missing(name) };
+            let Some(path) = child::find(&name) else { return ProgramFile::Missing(name) };
             match interpreter(&path) {
                 Some(interpreter) => name = interpreter,
-                None => return Program::of(path, depth > 0),
+                None => return ProgramFile::of(path, depth > 0),
             }
         }
-        Program::Missing(name)
+        ProgramFile::Missing(name)
     }
 
-    fn of(path: PathBuf, is_interpreter: bool) -> Program {
-        let mode = std::fs::metadata(&path).map_or(0, |file| file.permissions().mode());
+    fn of(path: PathBuf, is_interpreter: bool) -> ProgramFile {
         match loader(&path) {
             Some(Some(loader)) => {
-                Program::Dynamic { path, loader, is_interpreter, privileged: mode & 0o6000 != 0 }
+                let rights = rights_of(&path);
+                ProgramFile::Dynamic { path, loader, is_interpreter, rights }
             }
-            Some(None) => Program::Static(path),
+            Some(None) => ProgramFile::Static(path),
             // What the kernel cannot execute is given to a shell.
-            None if !is_interpreter && !is_elf(&path) => Program::find(OsStr::new("/bin/sh")).interpreting(),
-            None => Program::Foreign(path),
+            None if !is_interpreter && !is_elf(&path) => ProgramFile::of(PathBuf::from(SHELL), true),
+            None => ProgramFile::Foreign(path),
         }
     }
 
-    fn interpreting(self) -> Program {
+    /// Why no library of ours can be in it, and what to do about that; `None` if nothing is known to be in the way.
+    pub(crate) fn unseen(&self) -> Option<(String, &'static str)> {
         match self {
-            Program::Dynamic { path, loader, privileged, .. } => {
-                Program::Dynamic { path, loader, is_interpreter: true, privileged }
-            }
-            other => other,
+            // A loader that is started with the name of a program loads it as any other.
+            ProgramFile::Static(path) if is_loader(path) => None,
+            ProgramFile::Static(path) => Some((
+                format!(
+                    "{} is a static program, so no library can be preloaded into it, and what it calls is not recorded",
+                    path.display()
+                ),
+                "link it dynamically, without -static",
+            )),
+            ProgramFile::Dynamic { path, rights: Some(rights), .. } if rights.are_new(path) => Some((
+                format!(
+                    "{} {rights}: the loader preloads no library of ours, and what it calls is not recorded",
+                    path.display()
+                ),
+                "run a copy without these rights, as `cp` makes it",
+            )),
+            _ => None,
         }
     }
+}
+
+/// Whether a setuid or setgid file gives this user an id that it does not have.
+fn gives_other_id(path: &Path) -> bool {
+    std::fs::metadata(path).is_ok_and(|file| {
+        let mode = file.permissions().mode();
+        mode & 0o4000 != 0 && file.uid() != geteuid().as_raw()
+            || mode & 0o2000 != 0 && file.gid() != getegid().as_raw()
+    })
+}
+
+fn is_loader(path: &Path) -> bool {
+    let name = path.file_name().unwrap_or_default().to_string_lossy();
+    ["ld-linux", "ld64", "ld-musl", "ld.so"].iter().any(|loader| name.starts_with(loader))
+}
+
+fn rights_of(path: &Path) -> Option<ProgramRights> {
+    let mode = std::fs::metadata(path).map_or(0, |file| file.permissions().mode());
+    if mode & 0o6000 != 0 {
+        return Some(ProgramRights::SetId);
+    }
+    let mut value = [0_u8; 64];
+    let bytes = rustix::fs::getxattr(path, "security.capability", &mut value[..]);
+    bytes.is_ok_and(|bytes| bytes > 0).then_some(ProgramRights::Capabilities)
 }
 
 /// What the first line of a script names; behind `env`, what that looks for.
@@ -145,32 +214,34 @@ mod tests {
     fn a_script_is_followed_to_its_interpreter() {
         for text in ["#!/bin/sh\n", "#! /usr/bin/env -S A=1 sh -e\n", "echo\n"] {
             let (_folder, path) = script(text.as_bytes());
-            let found = Program::find(path.as_os_str());
-            let Program::Dynamic { is_interpreter: true, path, .. } = found else {
+            let found = ProgramFile::find(path.as_os_str());
+            let ProgramFile::Dynamic { is_interpreter: true, path, .. } = found else {
                 panic!("{text}: {found:?}")
             };
             assert!(path.ends_with("sh"), "{path:?}");
         }
         let (_folder, path) = script(b"#!/no/such/interpreter\n");
-        assert_eq!(Program::find(path.as_os_str()), Program::Missing("/no/such/interpreter".into()));
+        assert_eq!(ProgramFile::find(path.as_os_str()), ProgramFile::Missing("/no/such/interpreter".into()));
     }
 
     #[test]
     fn files_that_are_cut_or_lie_are_no_programs_and_no_panic() {
         let whole = std::fs::read("/bin/sh").unwrap();
-        assert!(matches!(Program::find(OsStr::new("/bin/sh")), Program::Dynamic { .. }));
+        assert!(matches!(ProgramFile::find(OsStr::new("/bin/sh")), ProgramFile::Dynamic { .. }));
         for length in [4, 6, 63, 64, 65, 120, 600] {
             let (_folder, path) = script(&whole[..length]);
             assert!(
-                !matches!(Program::find(path.as_os_str()), Program::Dynamic { is_interpreter: false, .. })
-                    || length >= 600
+                !matches!(
+                    ProgramFile::find(path.as_os_str()),
+                    ProgramFile::Dynamic { is_interpreter: false, .. }
+                ) || length >= 600
             );
         }
         for at in (32..64).chain(64..400) {
             let mut lies = whole[..4096].to_vec();
             lies[at] = 0xff;
             let (_folder, path) = script(&lies);
-            Program::find(path.as_os_str());
+            ProgramFile::find(path.as_os_str());
         }
     }
 }

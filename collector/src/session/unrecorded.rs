@@ -1,0 +1,140 @@
+//! A command that cannot be recorded: the reason, the rank that prints it, and whether the command runs.
+
+use super::control::Start;
+use crate::child::{self, Ending, preload, signals};
+use crate::command_line::Options;
+use crate::output::{PlaceError, RankFolder, ShardCreation};
+use crate::{TOO_MANY_FILES, warn};
+use rpd_shard::rank_set::RankSet;
+use std::fs::File;
+use std::io;
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+/// In a memory cgroup with fewer bytes there is no room for two processes more.
+pub(super) const SMALLEST_CGROUP: u64 = 32 << 20;
+/// Exit status of a call that does not start its command, as of `env` and `timeout`.
+const NOT_STARTED: i32 = 125;
+/// A file system that does not answer within this time does not delay the command any longer.
+pub(super) const MAX_CREATE_TIME: Duration = Duration::from_secs(1);
+/// The same with `--require`, where the answer decides whether the command starts.
+const MAX_REQUIRED_CREATE_TIME: Duration = Duration::from_secs(30);
+/// If the first rank fails, too, its launcher has ended the job by then: mpirun of Open MPI takes two seconds.
+const TIME_FOR_THE_FIRST_RANK: Duration = Duration::from_secs(8);
+/// Time between two looks whether the job is being ended.
+const LOOK_EVERY: Duration = Duration::from_millis(20);
+
+/// Why a command cannot be traced.
+#[derive(Debug, thiserror::Error)]
+pub enum PrepareError {
+    /// The library is missing.
+    #[error("{0}")]
+    Preload(#[from] preload::PreloadError),
+    /// Its memory would be missing in the job.
+    #[error("the memory cgroup of the job may have {0} KiB, and {SMALLEST_CGROUP} are needed to record: give the job more", SMALLEST_CGROUP = SMALLEST_CGROUP >> 10)]
+    Memory(u64),
+    /// The socket, a thread, a process or a descriptor could not be had.
+    #[error("failed to {what}: {source}{}", crate::next_step(source))]
+    Resource {
+        /// What was tried.
+        what: &'static str,
+        /// What the system said.
+        source: io::Error,
+    },
+    /// The output folder cannot be written.
+    #[error("{source}")]
+    Place {
+        /// What the file system said.
+        source: PlaceError,
+        /// This rank prints it for all of them.
+        speaks: bool,
+    },
+    /// No library can be preloaded into the command.
+    #[error("{what}; {next}")]
+    Unseen {
+        /// The program, and the reason.
+        what: String,
+        /// What the user can do about it.
+        next: &'static str,
+        /// This rank prints it for all of them.
+        speaks: bool,
+    },
+    /// The job was ended by a signal while profilers were asked what they can do.
+    #[error("signal {0} ended the job before it began")]
+    Cancelled(i32),
+}
+
+/// Waits for the shard of a rank, and notes it in what the collector gets. No file if the file system is too slow, when
+/// the collector creates the shard later, or refuses it, which one rank prints.
+///
+/// # Errors
+/// With `require`, if there is no shard.
+pub(super) fn wait_for_shard(
+    creation: Option<ShardCreation>,
+    start: &mut Start,
+    require: bool,
+) -> Result<Option<File>, PrepareError> {
+    if !start.ranks.contains(start.run.rank) {
+        return Ok(None);
+    }
+    let limit = if require { MAX_REQUIRED_CREATE_TIME } else { MAX_CREATE_TIME };
+    let source = match creation.map_or(Ok(None), |creation| creation.wait(limit)) {
+        Ok(Some((file, early))) => {
+            start.early = Some(early);
+            return Ok(Some(file));
+        }
+        Ok(None) if !require => return Ok(None),
+        Ok(None) => {
+            let path = RankFolder::new(Path::new(&start.root), &start.run, start.share_group).path();
+            PlaceError::Folder { path, source: io::ErrorKind::TimedOut.into() }
+        }
+        Err(PlaceError::File { source, .. }) if source.raw_os_error() == Some(TOO_MANY_FILES) => {
+            return Err(PrepareError::Resource { what: "create the shard", source });
+        }
+        Err(error) => error,
+    };
+    let speaks = is_first(start.run.rank, &start.ranks);
+    if require {
+        return Err(PrepareError::Place { source, speaks });
+    }
+    if speaks {
+        warn(format_args!("warning: {source}; nothing of this run is recorded"));
+    }
+    start.refused = true;
+    Ok(None)
+}
+
+/// Whether this rank prints what all recorded ranks would print: the lowest one that is recorded does.
+pub(super) fn is_first(rank: Option<u32>, ranks: &RankSet) -> bool {
+    let chosen = ranks.selection().and_then(|chosen| chosen.ranks.first());
+    rank.is_none_or(|rank| rank == chosen.map_or(0, |(first, _)| *first))
+}
+
+/// Runs the command without recording it, or ends the call where `--require` asks for that.
+pub fn run_unrecorded(options: &Options, error: &PrepareError) -> ! {
+    if let PrepareError::Cancelled(signal) = error {
+        Ending::Signal(*signal).leave();
+    }
+    if options.require {
+        if let PrepareError::Place { speaks: false, .. } | PrepareError::Unseen { speaks: false, .. } = error
+        {
+            wait_for_first_rank();
+        }
+        warn(format_args!("error: {error}; the command is not started, as --require demands"));
+        std::process::exit(NOT_STARTED);
+    }
+    warn(format_args!("warning: {error}; the command runs untraced"));
+    std::process::exit(child::replace(&options.command));
+}
+
+/// Gives the first rank the time to print for all of them. A signal that ends the job meanwhile ends this
+/// process without a word.
+fn wait_for_first_rank() {
+    let until = Instant::now() + TIME_FOR_THE_FIRST_RANK;
+    while Instant::now() < until {
+        if signals::is_ending() {
+            std::process::exit(NOT_STARTED);
+        }
+        std::thread::sleep(LOOK_EVERY);
+    }
+}
