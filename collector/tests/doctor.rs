@@ -81,9 +81,21 @@ fn a_command_that_cannot_be_traced_is_named() {
         assert_problem(
             &run(doctor(&bench).arg("--").arg(bench.path("static"))),
             "library",
-            "is a static program",
+            "is a static program, so no library can be preloaded into it, and what it calls is not recorded: link it \
+             dynamically, without -static",
         );
     }
+    let program = bench.program("with-rights", "int main(void) { return 0; }");
+    if std::os::unix::fs::chown(&program, Some(60001), Some(60001)).is_err() {
+        return eprintln!("SKIPPED: a program of another user, only root can make it");
+    }
+    std::fs::set_permissions(&program, std::os::unix::fs::PermissionsExt::from_mode(0o4755)).unwrap();
+    assert_problem(
+        &run(doctor(&bench).arg("--").arg(&program)),
+        "library",
+        "is setuid or setgid: the loader preloads no library of ours, and what it calls is \
+         not recorded: run a copy without these rights, as `cp` makes it",
+    );
 }
 
 #[test]
@@ -180,4 +192,27 @@ fn profilers_that_cannot_be_together_are_a_problem() {
     let output = with_rocprofv3(&bench, &["--backend", "native,rocprofv3"]);
     assert_problem(&output, "backend", "rocprofv3 and native both put themselves in the place of roctx");
     assert_eq!(std::fs::read_dir(bench.path("scratch")).unwrap().count(), 0, "scratch is left");
+}
+
+#[test]
+fn the_mpi_of_mpi4py_is_found_without_running_the_program() {
+    let Some(bench) = Bench::new() else { return };
+    let has_module = Command::new("python3").args(["-c", "from mpi4py import MPI"]).output();
+    if !has_module.is_ok_and(|output| output.status.success()) {
+        eprintln!("skipped: no python3 with mpi4py");
+        return;
+    }
+    let script = bench.path("train.py");
+    std::fs::write(&script, "#!/usr/bin/env python3\nopen('ran', 'w')\n").unwrap();
+    std::fs::set_permissions(&script, std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
+    for command in [&["python3", "train.py"][..], &["./train.py"]] {
+        let output = run(doctor(&bench).arg("--").args(command));
+        let all = lines(&output);
+        let line = all.iter().find(|line| line.split_whitespace().nth(1) == Some("mpi")).unwrap();
+        assert!(
+            line.starts_with("ok ") && line.contains("mpi4py of python") && line.contains("/libmpi"),
+            "{line}"
+        );
+        assert!(!bench.path("ran").exists());
+    }
 }

@@ -4,7 +4,9 @@
 
 mod backends;
 mod doctor;
+mod endings;
 mod faults;
+mod first_moments;
 mod interruptions;
 mod kill_points;
 mod limits;
@@ -21,5 +23,7 @@ mod roctx_api;
 mod support;
 mod system;
 mod torchrun;
+mod unseen_programs;
+mod unwritable;
 mod valgrind;
 mod volume;

@@ -1,6 +1,7 @@
 //! The collector is a process beside the command: what happens to one does not happen to the other.
 
 use crate::support;
+use rpd_shard::Shard;
 use rpd_shard::record::Exit;
 use std::io::{BufRead, BufReader, Read};
 use std::os::unix::fs::PermissionsExt;
@@ -209,8 +210,9 @@ fn a_signal_to_the_whole_step_does_not_end_the_collector() {
     let counter = bench.program("counter", COUNTER);
     let (child, stdout) = ready(bench.collect().arg("--").arg(&counter));
     let Below { collector, command } = below(child.id());
-    // A mark in the shard's folder: by then the collector has long been ready for signals.
-    until("the shard is there", || bench.shard_path().exists());
+    // By the time of its first rows the collector has long been ready for signals.
+    let has_rows = |shard: Shard| !shard.processes.is_empty();
+    until("the shard has rows", || Shard::open(&bench.shard_path()).is_ok_and(has_rows));
     for signal in [1, 2, 3, 10, 12, 13, 14, 15, 16, 20, 21, 22, 24, 25, 26, 27, 29, 30, 34, 64] {
         kill(collector, signal);
     }
