@@ -12,6 +12,7 @@ use crate::budget::Budget;
 use crate::clock::Align;
 use crate::output::share::Share;
 use clap::{Args, Parser, Subcommand, ValueEnum};
+use rpd_shard::size::Size;
 use std::path::PathBuf;
 
 const EXAMPLES: &str = "\
@@ -41,7 +42,7 @@ Then:
   sqlite3 trace.db 'select * from top limit 10'
 
 Exit codes: 0 merged; 1 internal fault, or --verify found one; 2 wrong usage; 3 incomplete input under --strict;
-4 unreadable or incompatible input; 5 the output cannot be written.";
+4 unreadable or incompatible input; 5 the output cannot be written, or is too large; 130 Ctrl-C, 143 SIGTERM, 129 SIGHUP.";
 
 /// Merges the profiles of a job into one RocPD database, or draws them as traces
 ///
@@ -85,9 +86,10 @@ pub enum OutputFormat {
 /// Subcommands.
 #[derive(Subcommand, Debug, Clone)]
 pub enum Inspect {
-    /// Shows a shard's header, processes, blocks, clocks and loss ledger
+    /// Shows a shard's header, processes, blocks, clocks and loss ledger; of a run folder, a database or a trace, what it is and
+    /// what to do with it
     Inspect {
-        /// The shard
+        /// The shard, folder, database or trace
         file: PathBuf,
         /// List every block
         #[arg(long)]
@@ -155,6 +157,10 @@ pub struct MergeArgs {
     /// Memory of each merge rank: 512M, 2GiB. Fewer threads and smaller buffers where it is short
     #[arg(long, value_name = "SIZE", default_value = "1GiB")]
     pub memory: Budget,
+    /// Most bytes of the output, with what it is converted from: 512M, 2GiB. A larger merge ends before it writes
+    /// [default: no limit; under --epilog and for files of another owner 2000 times the inputs, and 16GiB at least]
+    #[arg(long, value_name = "SIZE")]
+    pub max_output: Option<Size>,
     /// Threads of each merge rank [default: the cores that this process may use]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
     pub threads: Option<u16>,

@@ -10,6 +10,8 @@ pub mod comm;
 pub mod epilog;
 pub mod failure;
 pub mod input;
+mod interrupt;
+mod listing;
 pub mod merge;
 pub mod number;
 pub mod output;

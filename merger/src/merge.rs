@@ -17,39 +17,37 @@ use crate::collectives::spread::spread;
 use crate::collectives::{Matched, Participant, Said, Sample, meetings};
 use crate::comm::Comm;
 use crate::failure::Failure;
-use crate::input::find::{Listed, find};
 use crate::input::former::FormerMerge;
 use crate::input::gone::Since;
 use crate::input::home::Homes;
-use crate::input::plan::{Plan, PlannedInput, output_of, plan, share};
+use crate::input::plan::{Plan, PlannedInput, plan, share};
 use crate::input::schema::JobSchema;
 use crate::input::source::{RowRoom, StackRoom};
 use crate::input::survey::{Survey, survey};
-use crate::input::translate::{self, Folder, Told, Translated};
+use crate::listing::{Listing, translate_foreign};
 use crate::number::{Bases, bases, demand};
 use crate::output::base::BaseFile;
 use crate::output::counts::{compare_counts, row_counts};
 use crate::output::encode::{Encoder, Forms};
 use crate::output::partial::Partial;
 use crate::output::place::{Means, Placed, Target, place};
+use crate::output::planned_size::{Numbers, PlannedContent, planned_bytes, with_converted};
 use crate::output::rows::{Job, RowMaker};
 use crate::output::sets::{self, SetStrings, Sets, SmallRows};
 use crate::output::units::units;
-use crate::output::verify::verify;
+use crate::output::verify::{verify, verify_published};
 use crate::output::{legacy, provenance, seal};
 use crate::report::Report;
-use crate::report::plot::{check_place, plot};
+use crate::report::plot::plot;
 use crate::report::progress::Progress;
 use crate::together::{from_rank_0, settle, together};
 use rayon::prelude::*;
 use rpd_rocpd::read::Keep;
 use rpd_rocpd::{Guid, Writer};
 use rpd_shard::model::{TableId, rocpd};
-use rpd_shard::record::{ClockDomain, wire};
-use serde::{Deserialize, Serialize};
+use rpd_shard::record::ClockDomain;
 use std::collections::BTreeMap;
 use std::ops::Range;
-use std::path::PathBuf;
 use std::time::Instant;
 use twox_hash::XxHash3_128;
 
@@ -73,7 +71,10 @@ pub fn merge(comm: &impl Comm, args: &MergeArgs) -> Result<Report, Failure> {
     let mut report = merge_listed(comm, args, &mut listing, partial.as_ref(), &mut progress)?;
     if let Some(mut partial) = partial {
         if comm.rank() == 0 {
-            partial.publish(args.share)?;
+            let published = partial.publish(args.share)?;
+            if let Some(verified) = &report.verify {
+                verify_published(&listing.output, published, &verified.contents)?;
+            }
         }
         comm.all_gather(Vec::new());
         partial.release();
@@ -91,6 +92,7 @@ pub(crate) fn merge_listed(
     partial: Option<&Partial>,
     progress: &mut Progress,
 ) -> Result<Report, Failure> {
+    listing.hold_folders();
     let _folder = translate_foreign(comm, listing)?;
     let mut since = Since::default();
     loop {
@@ -114,7 +116,7 @@ fn merge_once(
     progress.phase("plan");
     let plan = from_rank_0(comm, || {
         partial.map_or(Ok(()), Partial::forget)?;
-        plan(&listing.files, listing.output.clone(), &listing.told, since)
+        plan((&listing.files, &listing.unused), listing.output.clone(), &listing.told, since)
     })?;
     let mut schema = JobSchema::new(&plan.schema);
     schema.stacks = StackRoom::new(args.memory.stack_ids());
@@ -123,7 +125,7 @@ fn merge_once(
     progress.phase_of_bytes("read", own.inputs.iter().map(|s| s.bytes).sum());
     let sample = Sample::new(args.memory.collectives());
     let surveyed = settle(comm, survey_all(&own, &schema, &sample, args, progress))?;
-    let Surveyed { mut surveys, distinct, mut held, recorded } = surveyed;
+    let Surveyed { mut surveys, distinct, mut held, recorded, content } = surveyed;
 
     // 2. Agree: strings, nodes, what is missing, collectives, clocks.
     progress.phase("agree");
@@ -158,6 +160,9 @@ fn merge_once(
     report.note_if_empty(&found.rows_read);
     report.died = found.died;
     report.deaths = found.deaths;
+    (report.crashes, report.crashed) = (found.crashes, found.crashed);
+    report.stopped = found.stopped;
+    report.commands_ended = found.commands.list();
     match plan.only_former() {
         Some(former) => report.take_over(former),
         None => report.note_collectives(&matched, late_ranks),
@@ -189,7 +194,17 @@ fn merge_once(
     if let Some(path) = &args.clock_plot {
         from_rank_0(comm, || plot(path, &clocks, &report))?;
     }
+    let numbers = Numbers { schema: &schema, totals: &numbered.totals, sets: sets.all().len() as u64 };
+    report.planned_bytes = with_converted(planned_bytes(comm, &content, numbers)?, args.form());
+    let fits = from_rank_0(comm, || {
+        let fits = listing.limit.check(report.planned_bytes, &plan.output);
+        match args.dry_run {
+            true => Ok(fits.err().map(|failure| failure.to_string())),
+            false => fits.map(|()| None),
+        }
+    })?;
     if args.dry_run {
+        report.notes.extend(fits);
         report.rows = row_counts(&schema, &numbered.totals);
         return Ok(report);
     }
@@ -211,6 +226,7 @@ fn merge_once(
         threads: memory.threads(rayon::current_num_threads(), held.largest),
         stream_bytes: memory.stream_bytes(),
         kept_bytes: memory.kept_bytes(),
+        most_bytes: listing.limit.bytes(),
     };
     let Placed { mut written, index, pages } = place(comm, target, &encoder, means)?;
     drop(encoder);
@@ -260,54 +276,6 @@ fn merge_once(
     Ok(report)
 }
 
-/// The files to merge and where their merge goes.
-#[derive(Serialize, Deserialize)]
-pub(crate) struct Listing {
-    files: Vec<Listed>,
-    output: PathBuf,
-    /// What there is to say about the files that are translated.
-    told: Told,
-    /// What a site says of its clocks.
-    clock_file: Option<ClockFile>,
-}
-
-impl Listing {
-    fn new(args: &MergeArgs) -> Result<Listing, Failure> {
-        args.check()?;
-        let mut found = find(&args.inputs)?;
-        let output = output_of(&mut found, args)?;
-        Listing::of(found.files, output, args)
-    }
-
-    /// Of files that were found.
-    pub(crate) fn of(files: Vec<Listed>, output: PathBuf, args: &MergeArgs) -> Result<Listing, Failure> {
-        let clock_file = args.clock_file.as_deref().map(ClockFile::read).transpose();
-        let clock_file = clock_file.map_err(|error| Failure::Usage(error.to_string()))?;
-        if let Some(plot) = &args.clock_plot {
-            check_place(plot, &output, args.force)?;
-        }
-        Ok(Listing { files, output, told: Told::default(), clock_file })
-    }
-}
-
-/// Translates the files that are neither shards nor RocPD, and puts the shards in their place; returns the
-/// folder that holds them.
-fn translate_foreign(comm: &impl Comm, listing: &mut Listing) -> Result<Option<Folder>, Failure> {
-    if !listing.files.iter().any(translate::is_foreign) {
-        return Ok(None);
-    }
-    let begun = Folder::begin(&listing.output, comm.rank() == 0);
-    let folder = settle(comm, begun)?;
-    let own = translate::translate(&listing.files, &folder, comm.rank(), comm.size());
-    let mut all: Vec<Translated> = Vec::new();
-    for message in comm.all_gather(wire::encode(&own)) {
-        let theirs: Vec<Translated> = wire::decode_message(&message).map_err(Failure::message)?;
-        all.extend(theirs);
-    }
-    listing.told = translate::replace(&mut listing.files, all);
-    Ok(Some(folder))
-}
-
 /// The inputs of this rank.
 struct Own<'a> {
     inputs: &'a [PlannedInput],
@@ -334,6 +302,7 @@ struct Surveyed {
     distinct: Distinct,
     held: Held,
     recorded: Recorded,
+    content: PlannedContent,
 }
 
 /// Surveys this rank's inputs, as many at once as there are threads and room: of the strings of an input only those
@@ -349,6 +318,7 @@ fn survey_all(
     let mut distinct = Distinct::default();
     let mut held = Held::default();
     let mut recorded = Recorded::default();
+    let mut content = PlannedContent::default();
     let bytes = |inputs: &[PlannedInput]| inputs.iter().map(|input| input.bytes).sum::<u64>();
     let (mut read, all) = (0, bytes(own.inputs));
     let mut all_gone = Vec::new();
@@ -381,6 +351,8 @@ fn survey_all(
                 distinct.add_table(hashes.into_iter())?;
             }
             recorded.add(&survey);
+            content.add(&survey);
+            survey.texts.clear();
             survey.shrink();
             held.inputs += survey.bytes() as u64;
             surveys.push(survey);
@@ -392,7 +364,7 @@ fn survey_all(
         args.memory.check(held, (read, all))?;
     }
     if all_gone.is_empty() {
-        Ok(Surveyed { surveys, distinct, held, recorded })
+        Ok(Surveyed { surveys, distinct, held, recorded, content })
     } else {
         Err(Failure::Gone(all_gone))
     }

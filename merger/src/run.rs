@@ -3,9 +3,10 @@
 use crate::allocator::keep_freed_memory;
 use crate::cli::{Cli, Inspect, MergeArgs, TraceOrder};
 use crate::comm::Comm;
-use crate::epilog::{Begun, Epilog, State, is_merged};
+use crate::epilog::{Begun, Epilog, State, check_owners, is_merged};
 use crate::failure::{Exit, Failure};
 use crate::input::wait::wait_for_shards;
+use crate::interrupt::InterruptWatch;
 use crate::merge::merge;
 use crate::report::Report;
 use crate::report::inspect::inspect;
@@ -67,6 +68,9 @@ fn attempt(cli: &Cli, comm: &impl Comm) -> Result<(), Failure> {
     }
     let order = args.trace_order().map_err(|failure| together(comm, failure))?;
     let mut args = args.clone();
+    if args.epilog {
+        from_rank_0(comm, || check_owners(&args))?;
+    }
     if args.wait > 0 {
         let began = Instant::now();
         // A part of the time of a merge that has one.
@@ -145,9 +149,12 @@ fn merge_or_trace(comm: &impl Comm, args: &MergeArgs, order: Option<&TraceOrder>
         .map_err(|error| Failure::Internal(format!("cannot start {threads} threads: {error}")))?;
     // Past a file size limit a write shall fail and be told, not kill the process.
     let _ = signal_hook::flag::register(signal_hook::consts::SIGXFSZ, Arc::default());
+    // The watch of an epilog also writes the status.
+    let interrupts = (!args.epilog).then(|| InterruptWatch::begin(comm.rank() == 0));
     match order {
         Some(order) => {
             let traced = trace(comm, args, order)?;
+            drop(interrupts);
             tell(comm, args, "trace", &traced, || traced.summary())?;
             let wanted = comm.rank() == 0 && (args.trace.open || port.is_some());
             if wanted {
@@ -160,6 +167,7 @@ fn merge_or_trace(comm: &impl Comm, args: &MergeArgs, order: Option<&TraceOrder>
         }
         None => {
             let report = merge(comm, args)?;
+            drop(interrupts);
             tell(comm, args, "database", &report, || report.summary(args.dry_run))?;
             Ok(Made::of(&report))
         }

@@ -3,7 +3,8 @@
 use super::nodes::Nodes;
 use crate::comm::Comm;
 use crate::failure::Failure;
-use crate::input::death::Death;
+use crate::input::command_endings::CommandEndings;
+use crate::input::death::{Death, StoppedProcesses};
 use crate::input::opened::Input;
 use crate::input::source::KeySpace;
 use crate::input::survey::Survey;
@@ -25,6 +26,10 @@ struct Findings {
     /// Processes that died by a signal; the first ones.
     deaths: Vec<Death>,
     died: u64,
+    crashes: Vec<Death>,
+    crashed: u64,
+    stopped: StoppedProcesses,
+    commands: CommandEndings,
     ranks: RanksOfDomains,
 }
 
@@ -50,6 +55,14 @@ pub struct Found {
     pub deaths: Vec<Death>,
     /// How many died.
     pub died: u64,
+    /// Those of them of which there is more to report than the ending of a command; the first ones.
+    pub crashes: Vec<Death>,
+    /// How many these are.
+    pub crashed: u64,
+    /// Those of them that were ended from outside.
+    pub stopped: StoppedProcesses,
+    /// How the commands ended.
+    pub commands: CommandEndings,
     /// The ranks that read the clocks of each domain, as far as they are known.
     pub ranks: RanksOfDomains,
 }
@@ -59,6 +72,9 @@ pub fn agree_on_findings(comm: &impl Comm, surveys: &[Survey]) -> Result<Found, 
     let sources = || surveys.iter().flat_map(|s| &s.sources);
     let mut nodes = Nodes::default();
     sources().flat_map(|s| &s.nodes).for_each(|(_, node)| nodes.add(node));
+    let deaths =
+        || surveys.iter().flat_map(|s| s.deaths.iter().map(move |death| (s.commands.include(death), death)));
+    let crashes = || deaths().filter(|(is_command, death)| !is_command || death.open > 0);
     let mut mine = Findings {
         nodes: nodes.nodes().to_vec(),
         inputs: surveys.iter().flat_map(|s| s.sources.iter().map(|source| s.input.id_of(source))).collect(),
@@ -66,11 +82,17 @@ pub fn agree_on_findings(comm: &impl Comm, surveys: &[Survey]) -> Result<Found, 
         losses: sum_losses(surveys.iter().flat_map(|s| &s.losses)),
         warnings: surveys.iter().flat_map(|s| s.warnings.clone()).collect(),
         rows_read: BTreeMap::new(),
-        deaths: first_deaths(surveys.iter().flat_map(|s| s.deaths.iter().cloned())),
-        died: surveys.iter().map(|s| s.deaths.len() as u64).sum(),
+        deaths: first_deaths(deaths().map(|(_, death)| death.clone())),
+        died: deaths().count() as u64,
+        crashes: first_deaths(crashes().map(|(_, death)| death.clone())),
+        crashed: crashes().count() as u64,
+        stopped: StoppedProcesses::default(),
+        commands: CommandEndings::default(),
         ranks: ranks_of_domains(surveys),
     };
     surveys.iter().for_each(|s| add_rows(&mut mine.rows_read, &s.rows_read));
+    crashes().for_each(|(is_command, death)| mine.stopped.add(death, is_command));
+    surveys.iter().for_each(|s| mine.commands.join(s.commands.clone()));
     let mut found = Found::default();
     for message in comm.all_gather(wire::encode(&mine)) {
         let theirs: Findings = wire::decode_message(&message).map_err(Failure::message)?;
@@ -82,11 +104,16 @@ pub fn agree_on_findings(comm: &impl Comm, surveys: &[Survey]) -> Result<Found, 
         found.warnings.extend(theirs.warnings);
         found.deaths.extend(theirs.deaths);
         found.died += theirs.died;
+        found.crashes.extend(theirs.crashes);
+        found.crashed += theirs.crashed;
+        found.stopped.join(theirs.stopped);
+        found.commands.join(theirs.commands);
         for (domain, ranks) in theirs.ranks {
             found.ranks.entry(domain).or_default().extend(ranks);
         }
     }
     found.deaths = first_deaths(found.deaths.into_iter());
+    found.crashes = first_deaths(found.crashes.into_iter());
     found.losses = sum_losses(found.losses.iter());
     Ok(found)
 }

@@ -1,9 +1,7 @@
 //! What a collector has in its log about probes of clocks.
 
-use rustix::fs::OFlags;
-use std::fs::OpenOptions;
+use rpd_files::open_input_folder;
 use std::io::Read;
-use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
 /// Of a log that much is looked at, bytes: the line is an early one.
@@ -15,8 +13,7 @@ const NO_PROBES: &str = "no clock probes";
 pub fn log_of_no_probes(shard: &Path) -> Option<PathBuf> {
     let log = shard.with_extension("log");
     // Nobody may have laid a link here, or something that never ends.
-    let flags = OFlags::NOFOLLOW | OFlags::NONBLOCK;
-    let file = OpenOptions::new().read(true).custom_flags(flags.bits() as i32).open(&log).ok()?;
+    let file = open_input_folder(log.parent()?).ok()?.open_file(log.file_name()?).ok()?;
     let mut text = Vec::new();
     file.take(MOST_BYTES).read_to_end(&mut text).ok()?;
     String::from_utf8_lossy(&text).contains(NO_PROBES).then_some(log)

@@ -1,6 +1,7 @@
 //! The options of a call: what is typed, variables of the environment, and files.
 
-use super::Cli;
+use super::{Cli, MergeArgs};
+use crate::epilog::become_job_user;
 use crate::failure::Exit;
 use clap::{CommandFactory, FromArgMatches};
 use rpd_configs::{Layered, Program, Setting, site_file};
@@ -67,6 +68,16 @@ impl Call {
         if typed.command.is_some() {
             return Call { cli: typed, warnings: Vec::new(), settings: None };
         }
+        // Must precede every read of a file of the user.
+        let become_user = |merge: &MergeArgs| {
+            become_job_user(&merge.inputs).unwrap_or_else(|failure| {
+                eprintln!("error: {failure}");
+                std::process::exit(failure.exit() as i32);
+            });
+        };
+        if typed.merge.epilog {
+            become_user(&typed.merge);
+        }
         let program = Program {
             table: TABLE,
             command: command.clone(),
@@ -107,6 +118,9 @@ impl Call {
             settings.locked().for_each(|locked| eprintln!("{}", note(locked)));
             error.exit()
         });
+        if cli.merge.epilog {
+            become_user(&cli.merge);
+        }
         if together.is_err() {
             let is_about_it = |locked: &&Setting| ABOUT_THE_OUTPUT.contains(&locked.key.as_str());
             warnings.extend(settings.locked().filter(is_about_it).map(note));

@@ -57,8 +57,10 @@ pub(super) struct Differences {
     pub(super) calls: u64,
     /// A line for each of the first ones.
     pub(super) lines: Vec<String>,
-    /// All communicators that are known by the order of calls alone.
+    /// All communicators whose calls are known by their order alone.
     pub(super) by_order: BTreeSet<u64>,
+    /// Those of them that have a name.
+    pub(super) named: BTreeSet<u64>,
 }
 
 /// Compares the sequences of all processes, which have the same communicator if they used it as the same
@@ -84,6 +86,7 @@ pub(super) fn compare(
     let renumbered = if renumber { renumber_all(comm, members, said, &by_group)? } else { BTreeMap::new() };
     for (group, briefs) in &by_group {
         differences.by_order.extend(briefs.iter().map(|brief| brief.comm));
+        differences.named.extend(briefs.iter().filter(|brief| brief.is_named).map(|brief| brief.comm));
         let Some((first, others)) = briefs.split_first() else { continue };
         let Some(other) = others.iter().find(|o| (o.digest, o.len) != (first.digest, first.len)) else {
             continue;

@@ -64,6 +64,8 @@ pub struct Matched {
     pub faults: Vec<String>,
     /// Those that are not used between nodes, and why, in words.
     pub unproven: Vec<String>,
+    /// Whether some of those are on communicators that have a name.
+    pub has_unproven_names: bool,
 }
 
 /// Compares the collectives of all processes: `own` are those of this merge rank, in merge order.
@@ -145,7 +147,8 @@ pub fn compare(comm: &impl Comm, sample: &Sample, own: Vec<(Participant, Said)>)
         unproven: unproven.calls,
         spread: None,
     };
-    Ok(Matched { kept, members, counts, faults, unproven: unproven.lines })
+    let has_unproven_names = !unproven.comms.is_disjoint(&differences.named);
+    Ok(Matched { kept, members, counts, faults, unproven: unproven.lines, has_unproven_names })
 }
 
 /// Sends each call to the merge rank that owns it; returns those that this one owns.

@@ -30,6 +30,8 @@ pub(super) struct Unproven {
     pub(super) calls: u64,
     /// Which and why, a line for each communicator.
     pub(super) lines: Vec<String>,
+    /// Their communicators.
+    pub(super) comms: BTreeSet<u64>,
 }
 
 /// A call on its way to rank 0: number, kind; domain, last entry, middle and first exit of each.
@@ -137,6 +139,7 @@ fn rule(
         };
         let Some(why) = why else { continue };
         ruling.unproven.calls += used;
+        ruling.unproven.comms.insert(comm);
         if ruling.unproven.lines.len() == SHOWN {
             more += 1;
             continue;

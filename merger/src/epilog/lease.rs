@@ -1,14 +1,16 @@
 //! Who merges a run: a file that says until when. File systems of clusters may have no locks; they make a new file once.
 
 use super::now;
+use rpd_files::{EntryKind, EntryStat, HeldFolder, effective_uid};
 use serde::{Deserialize, Serialize};
+use std::collections::BTreeSet;
 use std::fmt;
-use std::fs::{self, File, OpenOptions};
 use std::io::{self, ErrorKind, Read, Write};
-use std::os::unix::fs::OpenOptionsExt;
-use std::path::{Path, PathBuf};
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::thread::sleep;
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 /// Most bytes of one.
 const MAX_BYTES: u64 = 64 << 10;
@@ -16,15 +18,18 @@ const MAX_BYTES: u64 = 64 << 10;
 const MOST: u32 = 1000;
 /// Longest lease: that of a clock which is wrong ends, too.
 const LONGEST: Duration = Duration::from_secs(604_800);
+/// How long a lease file without a holder counts: its writer may be between creating and writing it where the file
+/// system has no hard links. Clocks of nodes and file servers are closer to each other.
+const UNWRITTEN: Duration = Duration::from_secs(10);
 /// Times that one is looked for which another process makes at the same moment.
 const TRIES: u32 = 1000;
 
 /// A lease that this process has.
 #[derive(Clone, Debug)]
 pub(super) struct Lease {
-    stem: PathBuf,
+    folder: Arc<HeldFolder>,
+    stem: String,
     number: u32,
-    path: PathBuf,
     holder: Holder,
 }
 
@@ -51,142 +56,197 @@ impl Lease {
 
     /// Lets others merge.
     pub(super) fn give_back(self) {
+        let own = name(&self.stem, self.number);
         // Who took longer than it had may find another's: that has another number, or another holder.
-        if read(&self.path).as_ref() == Some(&self.holder) {
+        if read(&self.folder, &own).as_ref() == Some(&self.holder) {
             // Those of merges that were killed are over, and ours goes last, since the greatest number counts.
-            (0..self.number).for_each(|over| drop(fs::remove_file(path(&self.stem, over))));
-            let _ = fs::remove_file(&self.path);
+            (0..self.number).for_each(|over| drop(self.folder.remove(name(&self.stem, over))));
+            let _ = self.folder.remove(own);
         }
     }
 }
 
 /// Takes the lease that is named `stem`, or says who has it. A number follows the stem: the file with the greatest one
 /// counts; one that has expired is followed by the next number, which one process alone can make.
-pub(super) fn take(stem: &Path, length: Duration) -> io::Result<Result<Lease, Holder>> {
+pub(super) fn take(
+    folder: &Arc<HeldFolder>,
+    stem: &str,
+    length: Duration,
+) -> io::Result<Result<Lease, Holder>> {
     let host = rustix::system::uname().nodename().to_string_lossy().into_owned();
     for _ in 0..TRIES {
-        let last = last_number(stem)?;
+        let (last, next) = numbers(folder, stem)?;
         if let Some(number) = last
-            && let Some(holder) = holder(&path(stem, number), length, &host)
+            && let Some(holder) = holder(folder, &name(stem, number), &host)
         {
             return Ok(Err(holder));
         }
-        let number = last.map_or(0, |number| number.saturating_add(1));
+        let number = next;
         if number > MOST {
             return Err(io::Error::other(format!(
                 "{MOST} merges were killed here: remove {}.*",
-                stem.display()
+                folder.path().join(stem).display()
             )));
         }
         let holder = Holder { host: host.clone(), pid: std::process::id(), until: now() + length.as_secs() };
-        let path = path(stem, number);
-        match OpenOptions::new().write(true).create_new(true).mode(0o600).open(&path) {
-            Ok(mut file) => {
-                let written = file.write_all(serde_json::to_string(&holder)?.as_bytes());
-                // An empty one, where there is no room, would keep others away.
-                written.inspect_err(|_| drop(fs::remove_file(&path)))?;
-                return Ok(Ok(Lease { stem: stem.to_owned(), number, path, holder }));
+        match put_new(folder, &name(stem, number), serde_json::to_string(&holder)?.as_bytes()) {
+            Ok(()) => {
+                return Ok(Ok(Lease { folder: Arc::clone(folder), stem: stem.to_owned(), number, holder }));
             }
             // Somebody was faster, and a file system may show it late.
             Err(error) if error.kind() == ErrorKind::AlreadyExists => sleep(Duration::from_millis(1)),
             Err(error) => return Err(error),
         }
     }
-    Err(io::Error::other(format!("others take {} again and again", stem.display())))
+    Err(io::Error::other(format!("others take {} again and again", folder.path().join(stem).display())))
 }
 
-fn path(stem: &Path, number: u32) -> PathBuf {
-    let mut name = stem.as_os_str().to_owned();
-    name.push(format!(".{number}"));
-    name.into()
-}
-
-fn last_number(stem: &Path) -> io::Result<Option<u32>> {
-    let folder = stem.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
-    let own = stem.file_name().unwrap_or_default().as_encoded_bytes();
-    let mut last = None;
-    for entry in fs::read_dir(folder)? {
-        let name = entry?.file_name();
-        let number = name.as_encoded_bytes().strip_prefix(own).and_then(|rest| rest.strip_prefix(b"."));
-        let number = number.and_then(|number| std::str::from_utf8(number).ok()?.parse().ok());
-        last = last.max(number);
+/// Makes a file that does not exist. It appears whole where the file system has hard links: an empty one, as of a
+/// process that is killed or a disk that is full, would keep other merges away.
+fn put_new(folder: &HeldFolder, name: &str, bytes: &[u8]) -> io::Result<()> {
+    static NEXT: AtomicU32 = AtomicU32::new(0);
+    let draft = format!(".{name}.{}.{}", std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed));
+    // Of a process with this number that was killed.
+    let _ = folder.remove(&draft);
+    folder.create(&draft, 0o600)?.write_all(bytes).inspect_err(|_| drop(folder.remove(&draft)))?;
+    let linked = folder.link(&draft, name);
+    let _ = folder.remove(&draft);
+    match linked {
+        Err(error) if error.kind() != ErrorKind::AlreadyExists => {
+            let mut file = folder.create(name, 0o600)?;
+            file.write_all(bytes).inspect_err(|_| drop(folder.remove(name)))
+        }
+        other => other,
     }
-    Ok(last)
+}
+
+fn name(stem: &str, number: u32) -> String {
+    format!("{stem}.{number}")
+}
+
+/// Number of the last lease of this user, and the next number that no entry has.
+fn numbers(folder: &HeldFolder, stem: &str) -> io::Result<(Option<u32>, u32)> {
+    let (mut own, mut taken) = (None, BTreeSet::new());
+    for name in folder.names(usize::MAX)? {
+        let rest = name.as_encoded_bytes().strip_prefix(stem.as_bytes());
+        let number = rest.and_then(|rest| rest.strip_prefix(b"."));
+        let number: Option<u32> = number.and_then(|number| std::str::from_utf8(number).ok()?.parse().ok());
+        let Some(number) = number else { continue };
+        taken.insert(number);
+        if folder.stat(&name).is_ok_and(|found| is_of_this_user(&found)) {
+            own = own.max(Some(number));
+        }
+    }
+    let first = own.map_or(0, |own: u32| own.saturating_add(1));
+    let next = (first..=MOST).find(|number| !taken.contains(number)).unwrap_or(MOST + 1);
+    Ok((own, next))
 }
 
 /// Who has a lease; `None` if it is over, or its holder was on this node and is gone.
-fn holder(path: &Path, length: Duration, host: &str) -> Option<Holder> {
-    let written = fs::metadata(path).and_then(|found| found.modified()).ok()?;
-    let age = written.elapsed().unwrap_or_default();
-    match read(path) {
+fn holder(folder: &HeldFolder, name: &str, host: &str) -> Option<Holder> {
+    // What is no file was never a lease.
+    let found = folder.stat(name).ok().filter(is_of_this_user)?;
+    match read(folder, name) {
         Some(holder) => {
             let is_gone = holder.host == host && !Path::new("/proc").join(holder.pid.to_string()).exists();
-            Some(holder).filter(|holder| !is_gone && holder.until > now() && age < LONGEST)
+            let is_young = distance_to_now(&found) < LONGEST;
+            Some(holder).filter(|holder| !is_gone && holder.until > now() && is_young)
         }
-        // It is just being written, or its holder was killed before: a new file is somebody's.
         None => {
-            let other = Holder { host: "another node".to_owned(), pid: 0, until: 0 };
-            (age < length).then_some(other)
+            // A second name of another file was never a lease.
+            let may_be_unwritten = found.links == 1;
+            let other =
+                Holder { host: format!("another node ({name} is not written yet)"), pid: 0, until: 0 };
+            (may_be_unwritten && distance_to_now(&found) < UNWRITTEN).then_some(other)
         }
     }
 }
 
-fn read(path: &Path) -> Option<Holder> {
+/// Whether this user may have created the lease. Another user must not be able to block merges.
+fn is_of_this_user(found: &EntryStat) -> bool {
+    found.kind == EntryKind::File && found.owner == effective_uid()
+}
+
+/// How far from now a file was written: one of the future is as wrong as an old one.
+fn distance_to_now(found: &EntryStat) -> Duration {
+    let now = SystemTime::now();
+    now.duration_since(found.modified).unwrap_or_else(|error| error.duration())
+}
+
+fn read(folder: &HeldFolder, name: &str) -> Option<Holder> {
     let mut text = String::new();
-    // A pipe would wait for a writer.
-    fs::metadata(path).ok().filter(fs::Metadata::is_file)?;
-    File::open(path).ok()?.take(MAX_BYTES).read_to_string(&mut text).ok()?;
+    folder.open_file(name).ok()?.take(MAX_BYTES).read_to_string(&mut text).ok()?;
     serde_json::from_str(&text).ok()
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::fs;
 
     const HOUR: Duration = Duration::from_secs(3600);
+
+    fn take(folder: &tempfile::TempDir, length: Duration) -> Result<Lease, Holder> {
+        let opened = Arc::new(HeldFolder::open(folder.path()).unwrap());
+        super::take(&opened, "merge.lease", length).unwrap()
+    }
 
     #[test]
     fn one_has_it_until_it_gives_it_back() {
         let folder = tempfile::tempdir().unwrap();
-        let first = take(&folder.path().join("merge.lease"), HOUR).unwrap().unwrap();
-        let other = take(&folder.path().join("merge.lease"), HOUR).unwrap().unwrap_err();
+        let first = take(&folder, HOUR).unwrap();
+        let other = take(&folder, HOUR).unwrap_err();
         assert_eq!((other.pid, &other), (std::process::id(), &first.holder));
         first.give_back();
         assert!(fs::read_dir(folder.path()).unwrap().next().is_none());
-        take(&folder.path().join("merge.lease"), HOUR).unwrap().unwrap();
+        take(&folder, HOUR).unwrap();
     }
 
     #[test]
     fn one_that_is_over_is_followed_by_the_next() {
         let folder = tempfile::tempdir().unwrap();
-        let killed = take(&folder.path().join("merge.lease"), Duration::ZERO).unwrap().unwrap();
-        let next = take(&folder.path().join("merge.lease"), HOUR).unwrap().unwrap();
-        assert!(next.path.ends_with("merge.lease.1"));
+        let killed = take(&folder, Duration::ZERO).unwrap();
+        let next = take(&folder, HOUR).unwrap();
+        assert_eq!(next.number, 1);
         // The slow one comes back: the other's stays.
         killed.give_back();
-        assert!(take(&folder.path().join("merge.lease"), HOUR).unwrap().is_err());
+        assert!(take(&folder, HOUR).is_err());
         next.give_back();
         assert!(fs::read_dir(folder.path()).unwrap().next().is_none());
-        // A torn file is somebody's for a time.
-        fs::write(folder.path().join("merge.lease.7"), "{\"host\": ").unwrap();
-        assert!(take(&folder.path().join("merge.lease"), HOUR).unwrap().is_err());
-        assert!(
-            take(&folder.path().join("merge.lease"), Duration::ZERO)
-                .unwrap()
-                .unwrap()
-                .path
-                .ends_with("merge.lease.8")
-        );
+    }
+
+    #[test]
+    fn an_unwritten_lease_counts_for_seconds_whatever_its_time_is() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("merge.lease.7");
+        fs::write(&path, "{\"host\": ").unwrap();
+        assert!(take(&folder, HOUR).is_err());
+        let file = fs::File::options().write(true).open(&path).unwrap();
+        for modified in [SystemTime::now() - 2 * UNWRITTEN, SystemTime::now() + HOUR] {
+            file.set_modified(modified).unwrap();
+            let lease = take(&folder, HOUR).unwrap();
+            assert_eq!(lease.number, 8);
+            lease.folder.remove("merge.lease.8").unwrap();
+        }
+    }
+
+    #[test]
+    fn what_is_no_file_is_no_lease() {
+        let folder = tempfile::tempdir().unwrap();
+        std::os::unix::fs::symlink("nowhere", folder.path().join("merge.lease.0")).unwrap();
+        fs::create_dir(folder.path().join("merge.lease.1")).unwrap();
+        assert_eq!(take(&folder, HOUR).unwrap().number, 2);
+        fs::create_dir(folder.path().join("merge.lease.4294967295")).unwrap();
+        assert!(take(&folder, HOUR).is_err(), "the lease of this process counts");
+        assert!(!folder.path().join("nowhere").exists());
     }
 
     #[test]
     fn of_many_at_once_one_gets_it() {
         let folder = tempfile::tempdir().unwrap();
-        take(&folder.path().join("merge.lease"), Duration::ZERO).unwrap().unwrap();
+        take(&folder, Duration::ZERO).unwrap();
         let taken = std::thread::scope(|scope| {
-            let threads: Vec<_> = (0..16)
-                .map(|_| scope.spawn(|| take(&folder.path().join("merge.lease"), HOUR).unwrap().is_ok()))
-                .collect();
+            let threads: Vec<_> = (0..16).map(|_| scope.spawn(|| take(&folder, HOUR).is_ok())).collect();
             threads.into_iter().map(|thread| thread.join().unwrap()).filter(|taken| *taken).count()
         });
         assert_eq!(taken, 1);

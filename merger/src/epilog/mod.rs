@@ -1,9 +1,11 @@
 //! A merge at the end of a batch job: called by several scripts, or again, it is done once; it ends in time; and a file
 //! in the folder of the run says what became of it.
 
+mod job_user;
 mod lease;
 mod status;
 
+pub use job_user::become_job_user;
 pub use status::{State, Status};
 
 use crate::budget::Budget;
@@ -12,10 +14,11 @@ use crate::comm::Comm;
 use crate::failure::{Exit, Failure};
 use crate::input::find::{Found, find};
 use crate::together::from_rank_0;
+use job_user::check_owner;
 use lease::Lease;
+use rpd_files::{HeldFolder, output_place};
 use serde::{Deserialize, Serialize};
-use status::{Inputs, now};
-use std::fs;
+use status::{Inputs, StatusPlace, now};
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -51,9 +54,9 @@ pub struct Epilog {
 struct Held {
     lease: Lease,
     status: Status,
-    path: PathBuf,
-    /// Where the site is asked for the merge.
-    wanted: PathBuf,
+    place: StatusPlace,
+    /// The folder of the run, where the site is asked for the merge.
+    home: Arc<HeldFolder>,
     /// Tells the watch that the merge has ended.
     ended: Sender<()>,
 }
@@ -88,16 +91,16 @@ impl Epilog {
 
     /// Says how it went, and gives the lease back. `what` is the output, how it stands, and why.
     pub fn end(mut self, what: Result<(&Path, State, &str), &Failure>) {
-        let Some(Held { lease, mut status, path, wanted, ended }) = self.held.take() else { return };
+        let Some(Held { lease, mut status, place, home, ended }) = self.held.take() else { return };
         let _ = ended.send(());
         match what {
             Ok((output, state, why)) => status.end(state, why, Some(&absolute(output))),
             Err(failure) => status.end(State::Failed, &failure.to_string(), None),
         }
-        tell(&status, &path);
+        tell(&status, &place);
         if status.state != State::Failed {
             // Who asked the site for it has it.
-            let _ = fs::remove_file(wanted);
+            let _ = home.remove(WANTED);
         }
         lease.give_back();
     }
@@ -116,17 +119,15 @@ impl Drop for Epilog {
 /// Says in the folder of a run that was named why there is nothing to merge, unless something was merged there.
 fn nothing_found(args: &MergeArgs, failure: &Failure) {
     let [home] = &args.inputs[..] else { return };
-    if !home.is_dir() {
-        return;
-    }
+    let Ok(folder) = HeldFolder::open_to_read(home) else { return };
     let is_trace = args.trace_order().is_ok_and(|order| order.is_some());
-    let path = home.join(status::name(is_trace));
-    if status::read(&path).is_some_and(|last| last.state != State::Failed) {
+    let place = StatusPlace { folder: Arc::new(folder), name: status::name(is_trace).to_owned() };
+    if !place.folder.is_own() || place.read().is_some_and(|last| last.state != State::Failed) {
         return;
     }
     let mut status = Status::begin(Inputs::default(), options(args), now(), args.share);
     status.end(State::Failed, &failure.to_string(), None);
-    tell(&status, &path);
+    tell(&status, &place);
 }
 
 /// Merges with the same are the same.
@@ -137,6 +138,7 @@ fn options(args: &MergeArgs) -> String {
         config: None,
         threads: None,
         memory: Budget::default(),
+        max_output: None,
         wait: 0,
         lease: 0,
         json: false,
@@ -149,23 +151,30 @@ fn options(args: &MergeArgs) -> String {
 
 /// Where the lease and the status of a merge are.
 struct Place {
-    lease: PathBuf,
-    status: PathBuf,
+    folder: Arc<HeldFolder>,
+    lease: String,
+    status: String,
 }
 
 /// The places for them: in the folder of the run; and, where nothing can be written to that, beside the output.
-fn places(args: &MergeArgs, home: &Path, is_trace: bool) -> Vec<Place> {
+fn places(args: &MergeArgs, home: &Arc<HeldFolder>, is_trace: bool) -> Vec<Place> {
     let lease = if is_trace { "trace.lease" } else { "merge.lease" };
-    let in_run = Place { lease: home.join(lease), status: home.join(status::name(is_trace)) };
-    let beside = args.output.as_ref().map(|output| {
-        let named = |end: &str| {
-            let mut name = output.as_os_str().to_owned();
-            name.push(end);
-            PathBuf::from(name)
-        };
-        Place { lease: named(".lease"), status: named(".status") }
+    let folder = Arc::clone(home);
+    let in_run = Place { folder, lease: lease.to_owned(), status: status::name(is_trace).to_owned() };
+    let beside = args.output.as_ref().and_then(|output| {
+        let (folder, name) = output_place(output).ok()?;
+        let name = name.to_str()?;
+        Some(Place { folder, lease: format!("{name}.lease"), status: format!("{name}.status") })
     });
     std::iter::once(in_run).chain(beside).collect()
+}
+
+/// Opens the folder of a run that is to be merged, which has to be one of this user.
+fn open_home(found: &Found) -> Result<Arc<HeldFolder>, Failure> {
+    check_owner(&found.home)?;
+    let opened = HeldFolder::open_to_read(&found.home).map(Arc::new);
+    opened
+        .map_err(|error| Failure::Input(format!("cannot open the folder {}: {error}", found.home.display())))
 }
 
 /// A path that means the same in another folder.
@@ -179,11 +188,17 @@ fn absolute(path: &Path) -> PathBuf {
     }
 }
 
+/// Refuses folders of other users among the inputs, before anything in them is looked at.
+pub fn check_owners(args: &MergeArgs) -> Result<(), Failure> {
+    args.inputs.iter().filter(|input| input.is_dir()).try_for_each(|input| check_owner(input))
+}
+
 /// Whether the merge that `args` ask for is there, with all inputs that are there.
 pub fn is_merged(args: &MergeArgs) -> bool {
     let Ok(found) = find(&args.inputs) else { return false };
     let is_trace = args.trace_order().is_ok_and(|order| order.is_some());
-    merged(args, &places(args, &found.home, is_trace), &Inputs::of_files(&found)).is_some()
+    let Ok(home) = open_home(&found) else { return false };
+    merged(args, &places(args, &home, is_trace), &Inputs::of_files(&found)).is_some()
 }
 
 /// The output of such a merge.
@@ -191,13 +206,14 @@ fn merged(args: &MergeArgs, places: &[Place], inputs: &Inputs) -> Option<PathBuf
     let options = options(args);
     // Another output than that is another merge.
     let is_wanted = |made: &PathBuf| args.output.as_ref().is_none_or(|wanted| absolute(wanted) == *made);
-    let of = |place: &Place| status::read(&place.status)?.into_output(inputs, &options).filter(is_wanted);
+    let of = |place: &Place| place.status().read()?.into_output(inputs, &options).filter(is_wanted);
     places.iter().find_map(of)
 }
 
 /// The lease and the first status of a merge, or why there is nothing to do. Who merges the same is waited for.
 fn take(args: &MergeArgs, found: &Found) -> Result<Result<Held, String>, Failure> {
-    let places = places(args, &found.home, args.trace_order()?.is_some());
+    let home = open_home(found)?;
+    let places = places(args, &home, args.trace_order()?.is_some());
     let length = Duration::from_secs(args.lease.into());
     let until = Instant::now() + length;
     loop {
@@ -208,7 +224,7 @@ fn take(args: &MergeArgs, found: &Found) -> Result<Result<Held, String>, Failure
         let mut cannot = None;
         let mut other = None;
         for place in &places {
-            match place.take(&inputs, args, &found.home) {
+            match place.take(&inputs, args, &home) {
                 Ok(Ok(taken)) => return Ok(Ok(taken)),
                 Ok(Err(holder)) => {
                     other = Some(holder);
@@ -237,21 +253,30 @@ fn take(args: &MergeArgs, found: &Found) -> Result<Result<Held, String>, Failure
 
 impl Place {
     /// The lease and the first status, or who has the lease.
-    fn take(&self, inputs: &Inputs, args: &MergeArgs, home: &Path) -> io::Result<Result<Held, String>> {
+    fn take(
+        &self,
+        inputs: &Inputs,
+        args: &MergeArgs,
+        home: &Arc<HeldFolder>,
+    ) -> io::Result<Result<Held, String>> {
         let length = Duration::from_secs(args.lease.into());
-        let lease = match lease::take(&self.lease, length)? {
+        let lease = match lease::take(&self.folder, &self.lease, length)? {
             Ok(lease) => lease,
             Err(other) => return Ok(Err(other.to_string())),
         };
         let status = Status::begin(inputs.clone(), options(args), lease.until(), args.share);
-        if let Err(error) = status.write(&self.status) {
+        let place = self.status();
+        if let Err(error) = status.write(&place) {
             lease.give_back();
-            return Err(error);
+            return Err(io::Error::new(error.kind(), format!("{}: {error}", place.path().display())));
         }
-        let (path, wanted) = (self.status.clone(), home.join(WANTED));
-        let watch = Watch { lease: lease.clone(), status: status.clone(), path: path.clone(), length };
+        let watch = Watch { lease: lease.clone(), status: status.clone(), place: place.clone(), length };
         let ended = watch.start();
-        Ok(Ok(Held { lease, status, path, wanted, ended }))
+        Ok(Ok(Held { lease, status, place, home: Arc::clone(home), ended }))
+    }
+
+    fn status(&self) -> StatusPlace {
+        StatusPlace { folder: Arc::clone(&self.folder), name: self.status.clone() }
     }
 }
 
@@ -259,7 +284,7 @@ impl Place {
 struct Watch {
     lease: Lease,
     status: Status,
-    path: PathBuf,
+    place: StatusPlace,
     length: Duration,
 }
 
@@ -289,12 +314,14 @@ impl Watch {
                     self.fail(&format!(
                         "it took longer than {given} s, and was ended: give it more with --lease"
                     ));
+                    crate::interrupt::remove_unfinished();
                     std::process::exit(Exit::Incomplete as i32);
                 }
                 number => {
                     if !ended {
                         let name = signal_hook::low_level::signal_name(number).unwrap_or("a signal");
                         self.fail(&format!("it was ended by {name}: merge again"));
+                        crate::interrupt::remove_unfinished();
                         self.lease.give_back();
                     }
                     let _ = signal_hook::low_level::emulate_default_handler(number);
@@ -306,13 +333,13 @@ impl Watch {
 
     fn fail(&mut self, why: &str) {
         self.status.end(State::Failed, why, None);
-        tell(&self.status, &self.path);
+        tell(&self.status, &self.place);
         eprintln!("error: {why}");
     }
 }
 
-fn tell(status: &Status, path: &Path) {
-    if let Err(error) = status.write(path) {
-        eprintln!("warning: {}: {error}", path.display());
+fn tell(status: &Status, place: &StatusPlace) {
+    if let Err(error) = status.write(place) {
+        eprintln!("warning: {}: {error}", place.path().display());
     }
 }

@@ -2,11 +2,12 @@
 
 use crate::input::find::Found;
 use crate::output::share::Share;
+use rpd_files::{HeldFolder, effective_uid, entry_stat};
 use serde::{Deserialize, Serialize};
-use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read, Write};
-use std::os::unix::fs::OpenOptionsExt;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 /// Most bytes of one.
@@ -77,9 +78,9 @@ impl Inputs {
         let mut inputs = Inputs::default();
         for path in files {
             inputs.files += 1;
-            let Ok(found) = fs::metadata(path) else { continue };
-            let written = found.modified().ok().and_then(|time| time.duration_since(UNIX_EPOCH).ok());
-            inputs.bytes += found.len();
+            let Ok(found) = entry_stat(path) else { continue };
+            let written = found.modified.duration_since(UNIX_EPOCH).ok();
+            inputs.bytes += found.length;
             inputs.newest = inputs.newest.max(written.map_or(0, |time| time.as_nanos() as u64));
         }
         inputs
@@ -123,16 +124,18 @@ impl Status {
     }
 
     /// Puts it in the place of the last one, whole.
-    pub(super) fn write(&self, path: &Path) -> io::Result<()> {
-        let own = path.with_extension(format!("status.{}", std::process::id()));
+    pub(super) fn write(&self, place: &StatusPlace) -> io::Result<()> {
+        let StatusPlace { folder, name } = place;
+        let draft = format!(".{name}.{}", std::process::id());
+        // A killed process with this pid may have left a draft; this removes a planted link or FIFO as well.
+        let _ = folder.remove(&draft);
         let written = || {
-            let mut file =
-                OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&own)?;
-            self.share.file(&own);
+            let mut file = folder.create(&draft, 0o600)?;
+            self.share.open_file(&file, &place.path());
             file.write_all((serde_json::to_string_pretty(self)? + "\n").as_bytes())?;
-            fs::rename(&own, path)
+            folder.rename(&draft, name)
         };
-        written().inspect_err(|_| drop(fs::remove_file(&own)))
+        written().inspect_err(|_| drop(folder.remove(&draft)))
     }
 }
 
@@ -141,13 +144,28 @@ pub(super) fn name(is_trace: bool) -> &'static str {
     if is_trace { "trace.status" } else { "merge.status" }
 }
 
-/// The last one, if there is one that can be read.
-pub(super) fn read(path: &Path) -> Option<Status> {
-    let mut text = String::new();
-    // A pipe would wait for a writer.
-    fs::metadata(path).ok().filter(fs::Metadata::is_file)?;
-    File::open(path).ok()?.take(MAX_BYTES).read_to_string(&mut text).ok()?;
-    serde_json::from_str(&text).ok()
+/// Where a status is.
+#[derive(Clone, Debug)]
+pub(super) struct StatusPlace {
+    pub(super) folder: Arc<HeldFolder>,
+    pub(super) name: String,
+}
+
+impl StatusPlace {
+    /// Its path, for messages.
+    pub(super) fn path(&self) -> PathBuf {
+        self.folder.path().join(&self.name)
+    }
+
+    /// The last status, if there is one that can be read.
+    pub(super) fn read(&self) -> Option<Status> {
+        let mut text = String::new();
+        let file = self.folder.open_file(&self.name).ok()?;
+        // A status of another user must not suppress the merge.
+        file.metadata().ok().filter(|found| found.uid() == effective_uid())?;
+        file.take(MAX_BYTES).read_to_string(&mut text).ok()?;
+        serde_json::from_str(&text).ok()
+    }
 }
 
 /// Seconds since 1970.
@@ -158,25 +176,28 @@ pub(super) fn now() -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::fs;
 
     #[test]
     fn a_status_counts_while_its_inputs_and_its_output_are_there() {
         let folder = tempfile::tempdir().unwrap();
         let place = |name: &str| folder.path().join(name);
-        let (shard, output, path) = (place("rank-00000.rpdshard"), place("trace.db"), place(name(false)));
+        let (shard, output) = (place("rank-00000.rpdshard"), place("trace.db"));
+        let opened = Arc::new(HeldFolder::open(folder.path()).unwrap());
+        let path = StatusPlace { folder: opened, name: name(false).to_owned() };
         fs::write(&shard, "one").unwrap();
         fs::write(&output, "").unwrap();
         let inputs = || Inputs::of([shard.as_path()].into_iter());
         let mut status = Status::begin(inputs(), "a".to_owned(), now(), Share::User);
         status.write(&path).unwrap();
-        assert_eq!(read(&path).unwrap().into_output(&inputs(), "a"), None, "it runs");
+        assert_eq!(path.read().unwrap().into_output(&inputs(), "a"), None, "it runs");
         status.end(
             State::Partial,
             &format!("rank 1 is missing{}\nnot this", "é".repeat(4000)),
             Some(&output),
         );
         status.write(&path).unwrap();
-        let back = read(&path).unwrap();
+        let back = path.read().unwrap();
         assert_eq!(back, status);
         assert!(back.why.len() <= MAX_WHY);
         assert_eq!(back.clone().into_output(&inputs(), "a"), Some(output.clone()));

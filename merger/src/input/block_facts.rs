@@ -3,6 +3,7 @@
 use super::death::OpenSpans;
 use super::expand::{self, Word};
 use super::opened::{Tables, block_rows, needed_rows};
+use super::row_texts::text_bytes;
 use super::source::{NO_THREAD, join, stack_key};
 use crate::collectives::gather::of_block;
 use crate::collectives::{Said, Sample};
@@ -23,6 +24,8 @@ pub(super) struct BlockFacts {
     pub(super) runs: Vec<(i64, i64)>,
     /// Rows that it expands to, per table.
     pub(super) expanded: Vec<(TableId, u64)>,
+    /// Bytes of text that it has in the output, per table.
+    pub(super) texts: Vec<(TableId, u64)>,
 }
 
 impl BlockFacts {
@@ -143,7 +146,8 @@ pub(super) fn facts(
         told.tracks = threads_of(&rows, threads).into_iter().map(|thread| (thread, name)).collect();
     }
     let expanded = if expand::is_native(rows.id()) { expand::counts(&rows) } else { Vec::new() };
-    Ok((BlockFacts { block: *block, runs: rows.keys.runs(rows.len), expanded }, told))
+    let texts = text_bytes(&rows, strings);
+    Ok((BlockFacts { block: *block, runs: rows.keys.runs(rows.len), expanded, texts }, told))
 }
 
 /// The threads of samples.

@@ -33,6 +33,8 @@ pub(super) struct Candidate {
     pub(super) order: Order,
     pub(super) ranks: Vec<u32>,
     pub(super) size: Option<u32>,
+    /// The command of a shard that describes no traced process.
+    pub(super) command: Option<Process>,
     /// Rank of the collector.
     pub(super) collector: Option<u32>,
     pub(super) selection: Option<Selection>,
@@ -56,12 +58,17 @@ pub(super) struct Candidate {
     pub(super) homes: Homes,
 }
 
-/// Merge order of inputs. It does not depend on their names, but for inputs without any process.
+/// Order of a process: restart, worker, when first seen, boot or guid, pid, start.
+type ProcessOrder = (u32, bool, i64, String, i64, u64);
+
+/// Merge order of inputs. It does not depend on their names, but for inputs without any process or command.
 #[derive(PartialEq, Eq, PartialOrd, Ord, Clone)]
 pub(super) struct Order {
     pub(super) rank: u32,
-    /// Each process: restart, worker, when first seen, boot or guid, pid, start.
-    pub(super) processes: Vec<(u32, bool, i64, String, i64, u64)>,
+    /// Each process.
+    pub(super) processes: Vec<ProcessOrder>,
+    /// The command of a shard that describes no traced process.
+    pub(super) command: Option<ProcessOrder>,
     pub(super) path: Option<PathBuf>,
 }
 
@@ -85,12 +92,11 @@ impl Candidate {
             .values()
             // The counters of a node are not what a rank has done.
             .filter(|p| p.source != SYSTEM_SOURCE)
-            .map(|p| {
-                (p.restart, p.worker, p.first_seen, p.domain.boot_id.clone(), p.pid.into(), p.start_ticks)
-            })
+            .map(process_order)
             .collect();
         processes.sort();
-        let path = processes.is_empty().then(|| path.to_owned());
+        let command = shard.command.as_deref().filter(|_| processes.is_empty()).cloned();
+        let path = (processes.is_empty() && command.is_none()).then(|| path.to_owned());
         let mut homes = Homes::default();
         homes.add(&shard);
         // What a collector made a shard of may be of any version.
@@ -104,7 +110,12 @@ impl Candidate {
             bytes: shard.bytes(),
             complete: shard.complete(),
             // Shards without any rank come last.
-            order: Order { rank: ranks.first().copied().unwrap_or(u32::MAX), processes, path },
+            order: Order {
+                rank: ranks.first().copied().unwrap_or(u32::MAX),
+                processes,
+                command: command.as_ref().map(process_order),
+                path,
+            },
             ranks,
             collector: shard.identity.rank,
             selection: shard.selection.clone(),
@@ -117,7 +128,13 @@ impl Candidate {
                 .map(|s| s.min(MAX_SIZE)),
             guids: Vec::new(),
             spaces: Vec::new(),
-            members: shard.processes.values().map(|p| member(shard_source_id(&shard, p))).collect(),
+            members: shard
+                .processes
+                .values()
+                .chain(&command)
+                .map(|p| member(shard_source_id(&shard, p)))
+                .collect(),
+            command,
             schemas: if carries {
                 vec![(version, with_words_of(version, shard.schema()))]
             } else {
@@ -163,8 +180,10 @@ impl Candidate {
                 rank: ranks.first().copied().unwrap_or(u32::MAX),
                 path: places.is_empty().then(|| path.to_owned()),
                 processes: places,
+                command: None,
             },
             ranks,
+            command: None,
             collector: None,
             selection: None,
             size: processes().filter_map(|(_, p)| p.size).max().map(|s| s.min(MAX_SIZE)),
@@ -188,6 +207,10 @@ impl Candidate {
             homes,
         })
     }
+}
+
+fn process_order(p: &Process) -> ProcessOrder {
+    (p.restart, p.worker, p.first_seen, p.domain.boot_id.clone(), p.pid.into(), p.start_ticks)
 }
 
 /// A process of a database that says nothing of its node.
@@ -258,7 +281,7 @@ fn own((tag, value): (&String, &String)) -> (String, String) {
 }
 
 /// Whether a merge of ours wrote a space.
-pub(super) fn is_merged(space: &Space) -> bool {
+pub(crate) fn is_merged(space: &Space) -> bool {
     space.tags.contains_key("rpd.version") || space.tags.contains_key(FURTHER_SET)
 }
 

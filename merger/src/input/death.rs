@@ -1,11 +1,14 @@
 //! Processes that died by a signal, ranks that failed, and what they were doing.
 
 use super::expand::{REGIONS, Word};
+use super::ranks::ranges;
+use crate::report::words::counted;
 use rpd_shard::file::ShardStrings;
 use rpd_shard::model::{Cells, Local, Rows};
 use rpd_shard::record::{Exit, Process};
 use serde::{Deserialize, Serialize};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGKILL, SIGTERM};
+use std::collections::{BTreeMap, BTreeSet};
 
 /// Open ranges and calls of one process that are kept, the last begun ones.
 const MAX_KEPT: usize = 1_024;
@@ -80,7 +83,7 @@ impl OpenSpans {
 }
 
 /// A process that died by a signal, or a rank that ended with an exit code other than 0.
-#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 pub struct Death {
     /// Its rank, where it has one.
     pub rank: Option<u32>,
@@ -128,8 +131,21 @@ impl Death {
     /// Order of telling: first those that died by their own doing. When one rank crashes, the launcher
     /// ends all others, and the one must not be lost among them.
     pub fn order(&self) -> impl Ord + use<> {
-        let sent = matches!(self.signal, Some(SIGHUP | SIGINT | SIGKILL | SIGTERM));
-        (sent, self.rank.unwrap_or(u32::MAX), self.worker, self.pid)
+        (self.sent_signal().is_some(), self.rank.unwrap_or(u32::MAX), self.worker, self.pid)
+    }
+
+    /// The signal, if it is one that comes from outside: of a launcher that ends a job, or of a user.
+    pub fn sent_signal(&self) -> Option<i32> {
+        self.signal.filter(|signal| matches!(*signal, SIGHUP | SIGINT | SIGKILL | SIGTERM))
+    }
+
+    /// How it ended.
+    pub fn exit(&self) -> Exit {
+        match (self.signal, self.code) {
+            (Some(signal), _) => Exit::Signal(signal),
+            (None, Some(code)) => Exit::Code(code),
+            (None, None) => Exit::Unknown,
+        }
     }
 
     /// One line.
@@ -139,16 +155,66 @@ impl Death {
             Some(rank) => format!("rank {rank} (pid {}{worker})", self.pid),
             None => format!("pid {}", self.pid),
         };
-        let exit = match (self.signal, self.code) {
-            (Some(signal), _) => Exit::Signal(signal),
-            (None, Some(code)) => Exit::Code(code),
-            (None, None) => Exit::Unknown,
-        };
-        let died = format!("{who} {}", ending(exit));
+        let died = format!("{who} {}", ending(self.exit()));
         match self.open {
             0 => died,
             open => format!("{died}; {open} open at its end: {}", self.innermost.join(" > ")),
         }
+    }
+}
+
+/// Processes that were ended from outside, by the signal that did it.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub struct StoppedProcesses(BTreeMap<i32, StoppedGroup>);
+
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+struct StoppedGroup {
+    count: u64,
+    /// Those of them whose ending the line of all commands has, too.
+    commands: u64,
+    ranks: BTreeSet<u32>,
+}
+
+impl StoppedProcesses {
+    /// Counts a process if it was ended from outside.
+    pub fn add(&mut self, death: &Death, is_command: bool) {
+        if let Some(signal) = death.sent_signal() {
+            let group = self.0.entry(signal).or_default();
+            group.count += 1;
+            group.commands += u64::from(is_command);
+            group.ranks.extend(death.rank);
+        }
+    }
+
+    /// Adds those of another merge rank.
+    pub fn join(&mut self, other: StoppedProcesses) {
+        for (signal, theirs) in other.0 {
+            let own = self.0.entry(signal).or_default();
+            own.count += theirs.count;
+            own.commands += theirs.commands;
+            own.ranks.extend(theirs.ranks);
+        }
+    }
+
+    /// Whether a line of several processes names this one.
+    pub fn names(&self, death: &Death) -> bool {
+        death.sent_signal().and_then(|signal| self.0.get(&signal)).is_some_and(|group| group.count > 1)
+    }
+
+    /// For each signal that ended several processes the number of these, and a line, unless the line of all commands
+    /// has them all.
+    pub fn lines(&self) -> Vec<(u64, Option<String>)> {
+        let several = self.0.iter().filter(|(_, group)| group.count > 1);
+        several
+            .map(|(signal, StoppedGroup { count, commands, ranks })| {
+                let ranks: Vec<u32> = ranks.iter().copied().collect();
+                let ranks =
+                    if ranks.is_empty() { String::new() } else { format!("rank {}: ", ranges(&ranks)) };
+                let died = ending(Exit::Signal(*signal));
+                let line = format!("{ranks}{} {died}, sent from outside", counted(*count, "process"));
+                (*count, (commands < count).then_some(line))
+            })
+            .collect()
     }
 }
 

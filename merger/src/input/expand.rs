@@ -111,7 +111,7 @@ impl Word {
 const WORDS_FROM: u32 = u32::MAX - 64;
 
 /// Columns that become args: name of the arg and C type. A communicator's type is its library's.
-const ARGS: [(&str, &str, &str); 11] = [
+pub(super) const ARGS: [(&str, &str, &str); 11] = [
     ("comm_id", "comm", "MPI_Comm"),
     ("label_id", "name", "char*"),
     ("size", "size", "int"),
@@ -128,7 +128,7 @@ const ARGS: [(&str, &str, &str); 11] = [
 const RCCL_PREFIX: &[u8] = b"nccl";
 
 /// Longest name that is repeated as an event's message: what the collector records of one at most.
-const MESSAGE_LIMIT: usize = 4096;
+pub(super) const MESSAGE_LIMIT: usize = 4096;
 
 /// Tables whose rows become regions.
 pub const REGIONS: [TableId; 3] = [native::RANGE, native::MPI_CALL, native::RCCL_CALL];
@@ -138,6 +138,12 @@ pub const SAMPLES: [TableId; 3] = [native::MARK, native::MPI_REQUEST, native::CO
 /// Whether rows of this table are expanded.
 pub fn is_native(table: TableId) -> bool {
     REGIONS.contains(&table) || SAMPLES.contains(&table)
+}
+
+/// Whether events of rows of this table have the name as a message. AMD's tools read the text of a marker there. A
+/// call has its name in its region, a sample nowhere else.
+pub(super) fn has_message(table: TableId) -> bool {
+    !matches!(table, native::MPI_CALL | native::RCCL_CALL)
 }
 
 /// How many rows of each table these native rows become.
@@ -244,8 +250,7 @@ fn events(rows: &Rows<Local>, keys: &ExpandedKeys, category: Word, context: &Con
         ("parent_stack_id", rows.column("parent_stack_id").clone()),
         ("correlation_id", Cells::ints(vec![0; n])),
     ];
-    // AMD's tools read the text of a marker here. A call has its name in its region, a sample nowhere else.
-    if !matches!(rows.id(), native::MPI_CALL | native::RCCL_CALL) {
+    if has_message(rows.id()) {
         named.push(("extdata", messages(rows, context.strings)));
     }
     build(rocpd::EVENT, keys.event, n, named)

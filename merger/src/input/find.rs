@@ -1,7 +1,12 @@
 //! From what was typed to a list of files.
 
 use super::candidate::is_merged;
+use super::others::{closed_run, runs_of_others};
+use super::path_text::{self, path_text};
 use crate::failure::Failure;
+use rpd_files::{
+    AnchorUse, EntryKind, FileRefused, anchor, effective_uid, entry_stat, open_input, open_input_folder,
+};
 use rpd_rocpd::read::Database;
 use rpd_shard::file::is_folder_of_ranks;
 use rpd_translate::{Format, format_of};
@@ -13,11 +18,9 @@ use std::time::SystemTime;
 
 /// Ending of a shard's file name.
 pub const SHARD_ENDING: &str = "rpdshard";
-/// Endings of files that profilers write: RocPD, RPD.
-const PROFILE_ENDINGS: [&str; 2] = [".db", ".rpd"];
-/// Endings of files that others write, too, so that only their content tells: JSON of rocprofv3 and the PyTorch profiler, Perfetto traces,
-/// tables of omnistat.
-const SHARED_ENDINGS: [&str; 6] = [".json", ".json.gz", ".proto", ".pftrace", ".pftrace.gz", ".csv"];
+/// Endings of files that are looked into, in lower case: databases, JSON of rocprofv3 and the PyTorch profiler, Perfetto traces,
+/// tables of omnistat. Other programs write files of such names, too, so that only their content tells.
+const ENDINGS: [&str; 8] = [".db", ".rpd", ".json", ".json.gz", ".proto", ".pftrace", ".pftrace.gz", ".csv"];
 const TRACE_ENDINGS: [&str; 3] = [".proto", ".pftrace", ".pftrace.gz"];
 /// Where runs are collected unless something else is said.
 const DEFAULT_ROOT: &str = "rpd-out";
@@ -30,6 +33,7 @@ pub const DEFAULT_RPD: &str = "trace.rpd";
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Listed {
     /// Where it is.
+    #[serde(with = "path_text")]
     pub path: PathBuf,
     /// What it is; why it cannot be merged.
     pub format: Result<Format, String>,
@@ -53,10 +57,24 @@ pub struct Found {
     pub files: Vec<Listed>,
     /// Folder for the output unless `-o` says otherwise.
     pub home: PathBuf,
+    /// The inputs that are folders.
+    pub(super) folders: Vec<PathBuf>,
+    /// Folders of which every file was looked at.
+    pub(super) searched: Vec<PathBuf>,
 }
 
-/// Lists the files of these inputs; without any, the shards of the newest run below the output root.
+/// Lists the files of these inputs; without any, the shards of the newest run below the output root. Files of other
+/// formats that cannot be merged are listed only if they were named: [`super::unused::find_all`] lists the others, too.
+///
+/// # Errors
+/// [`Failure::Input`], if an input cannot be listed, or holds nothing to merge.
 pub fn find(inputs: &[PathBuf]) -> Result<Found, Failure> {
+    search(inputs, &|_| false)
+}
+
+/// Lists the files of these inputs. A folder without any is an error, unless `says_why` finds files in the folders that were
+/// searched that say themselves why they cannot be merged.
+pub(super) fn search(inputs: &[PathBuf], says_why: &dyn Fn(&[PathBuf]) -> bool) -> Result<Found, Failure> {
     let newest;
     let inputs = if inputs.is_empty() {
         newest = [newest_run(&output_root())?];
@@ -67,6 +85,7 @@ pub fn find(inputs: &[PathBuf]) -> Result<Found, Failure> {
     let mut home = PathBuf::new();
     let mut files: Vec<(PathBuf, bool)> = Vec::new();
     let mut passed_over: Vec<(PathBuf, String)> = Vec::new();
+    let (mut folders, mut searched) = (Vec::new(), Vec::new());
     for input in inputs {
         if !is_text(input) {
             return Err(Failure::Input(not_text(input)));
@@ -77,22 +96,25 @@ pub fn find(inputs: &[PathBuf]) -> Result<Found, Failure> {
             files.push((input.clone(), true));
             continue;
         }
-        let mut found = shards_in(input)?;
-        let profiles = profiles_in(input, found.is_empty())?;
-        found.extend(profiles.files);
-        passed_over.extend(profiles.passed_over);
-        for path in found.extract_if(.., |path| !is_text(path)) {
-            passed_over.push((as_text(&path).into(), not_text(&path)));
-        }
-        if found.is_empty() && passed_over.is_empty() {
+        hold(input)?;
+        folders.push(input.clone());
+        let mut found = Profiles::of_folder(input)?;
+        if found.files.is_empty() && found.passed_over.is_empty() && !found.has_unsearched {
             // The output root instead of a run is a common slip; with one run in it, it is clear.
-            home = one_run_in(input)?;
-            if !is_text(&home) {
-                return Err(Failure::Input(not_text(&home)));
+            match one_run_in(input)? {
+                Some(run) if !is_text(&run) => return Err(Failure::Input(not_text(&run))),
+                Some(run) => {
+                    hold(&run)?;
+                    found.add(Profiles::of_folder(&run)?);
+                    home = run;
+                }
+                None if says_why(&found.searched) => {}
+                None => return Err(nothing_in(input)),
             }
-            found = shards_in(&home)?;
         }
-        files.extend(found.into_iter().map(|file| (file, false)));
+        files.extend(found.files.into_iter().map(|file| (file, false)));
+        passed_over.extend(found.passed_over);
+        searched.extend(found.searched);
     }
     if home.as_os_str().is_empty() {
         home = match &inputs[0] {
@@ -102,14 +124,31 @@ pub fn find(inputs: &[PathBuf]) -> Result<Found, Failure> {
     }
     remove_repeated(&mut files);
     let listed = |(path, named): (PathBuf, bool)| {
-        let format = format_of(&path).map_err(|reason| format!("{} {reason}", path.display()));
+        let format = format_of(&path).map_err(|reason| match refused(&path) {
+            Some(refused) => format!("{} is not read: {refused}", path_text(&path)),
+            None => format!("{} {reason}", path_text(&path)),
+        });
         Listed { path, format, named, origin: None }
     };
     let mut files: Vec<Listed> = files.into_iter().map(listed).collect();
     passed_over.sort();
     let refused = |(path, reason)| Listed { path, format: Err(reason), named: false, origin: None };
     files.extend(passed_over.into_iter().map(refused));
-    Ok(Found { files, home })
+    Ok(Found { files, home, folders, searched })
+}
+
+/// Why a file is not opened though the file system would open it.
+pub(super) fn refused(path: &Path) -> Option<String> {
+    let error = open_input(path).err()?;
+    FileRefused::in_error(&error).map(ToString::to_string)
+}
+
+/// Holds a searched folder by its descriptor; files below it are opened relative to that.
+pub(crate) fn hold(folder: &Path) -> Result<(), Failure> {
+    let held = anchor(folder, AnchorUse::Inputs);
+    held.map(drop).map_err(|error| {
+        Failure::Input(format!("cannot open the folder {}: {error}; check its permissions", folder.display()))
+    })
 }
 
 /// Whether a path can be told to other ranks, and written into the output.
@@ -117,21 +156,20 @@ pub(crate) fn is_text(path: &Path) -> bool {
     path.to_str().is_some()
 }
 
-/// A path that is no text, as one.
-fn as_text(path: &Path) -> String {
-    format!("{path:?}").trim_matches('"').to_owned()
-}
-
 fn not_text(path: &Path) -> String {
-    format!("{}: its name is no UTF-8: rename it, and merge again", as_text(path))
+    format!("{}: its name is no UTF-8: rename it, and merge again", path_text(path))
 }
 
-/// What profilers left in a folder.
+/// What collectors and profilers left in a folder.
 #[derive(Default)]
 struct Profiles {
     files: Vec<PathBuf>,
     /// Folders that were not looked into, though they may hold some, and why.
     passed_over: Vec<(PathBuf, String)>,
+    /// Folders of which every file was looked at.
+    searched: Vec<PathBuf>,
+    /// Whether a folder that was not looked into holds some.
+    has_unsearched: bool,
 }
 
 /// What profilers left in a folder; where that is `all` there is, also what is in the folders below, since
@@ -143,15 +181,17 @@ fn profiles_in(dir: &Path, all: bool) -> Result<Profiles, Failure> {
         ..Profiles::default()
     };
     let folders = |dir: &Path| -> Result<Vec<PathBuf>, Failure> {
-        Ok(entries(dir)?.into_iter().filter(|path| path.is_dir()).collect())
+        Ok(entries(dir)?.into_iter().filter(|path| is_folder(path)).collect())
     };
+    found.searched.push(dir.to_owned());
     let beside = !found.files.is_empty() || !all;
     for below in folders(dir)? {
         let inside = match entries(&below) {
             Ok(inside) => inside,
             // Beside shards there may be anything.
             Err(error) if all => {
-                found.passed_over.push((below, error.to_string()));
+                let reason = closed_run(&below).unwrap_or_else(|| error.to_string());
+                found.passed_over.push((below, reason));
                 continue;
             }
             Err(_) => continue,
@@ -161,23 +201,40 @@ fn profiles_in(dir: &Path, all: bool) -> Result<Profiles, Failure> {
             continue;
         }
         if beside {
-            found.pass_over(&below, &inside, dir);
+            found.note_unsearched(&inside);
             continue;
         }
         found.files.extend(inside.iter().filter(|path| is_profile(path)).cloned());
+        found.searched.push(below.clone());
         for deeper in folders(&below)? {
-            let inside = entries(&deeper).unwrap_or_default();
-            found.pass_over(&deeper, &inside, &below);
+            found.note_unsearched(&entries(&deeper).unwrap_or_default());
         }
     }
     found.files.sort();
     found.pass_over_traces();
-    let (merges, others): (Vec<_>, Vec<_>) =
-        found.files.into_iter().partition(|path| is_text(path) && is_output(path));
+    let (merges, others): (Vec<_>, Vec<_>) = found.files.into_iter().partition(|path| is_output(path));
     Ok(Profiles { files: if others.is_empty() && all { merges } else { others }, ..found })
 }
 
 impl Profiles {
+    /// The shards of a folder, and what profilers left in it.
+    fn of_folder(dir: &Path) -> Result<Profiles, Failure> {
+        let shards = shards_in(dir)?;
+        let mut found = profiles_in(dir, shards.is_empty())?;
+        let profiles = std::mem::replace(&mut found.files, shards);
+        found.files.extend(profiles);
+        // A name that is no text is refused by the walk over all folders.
+        found.files.retain(|path| is_text(path));
+        Ok(found)
+    }
+
+    fn add(&mut self, other: Profiles) {
+        self.files.extend(other.files);
+        self.passed_over.extend(other.passed_over);
+        self.searched.extend(other.searched);
+        self.has_unsearched |= other.has_unsearched;
+    }
+
     /// Leaves traces out that lie beside databases: rocprofv3 and rocprof-sys write what they saw in both forms, and it
     /// would be there twice.
     fn pass_over_traces(&mut self) {
@@ -186,7 +243,9 @@ impl Profiles {
             return;
         }
         let folders: Vec<PathBuf> = (self.files.iter())
-            .filter(|path| path.extension().is_some_and(|ending| ending == "db") && !is_merge(path))
+            .filter(|path| {
+                path.extension().is_some_and(|ending| ending.eq_ignore_ascii_case("db")) && !is_merge(path)
+            })
             .filter_map(|path| path.parent().map(Path::to_path_buf))
             .collect();
         let is_beside =
@@ -194,41 +253,41 @@ impl Profiles {
         let traces =
             self.files.extract_if(.., |path| is_called_trace(path) && is_beside(path) && !is_output(path));
         for trace in traces {
-            let shown = trace.display().to_string();
+            let shown = path_text(&trace);
             let reason = format!(
                 "{shown} is left out: databases lie beside it, and profilers write the same to both; name it to have \
                  it merged, too"
             );
-            self.passed_over.push((PathBuf::from(shown), reason));
+            self.passed_over.push((trace, reason));
         }
     }
 
-    /// Notes a folder if it holds profiles.
-    fn pass_over(&mut self, folder: &Path, inside: &[PathBuf], above: &Path) {
-        let profiles = inside.iter().filter(|path| is_profile(path) && !is_output(path)).count();
-        if profiles > 0 {
-            let (folder, above) = (folder.display(), above.display());
-            let reason = format!(
-                "{folder} holds {profiles} profiles and is not looked into, since others are in {above}: name it to \
-                 have them merged"
-            );
-            self.passed_over.push((PathBuf::from(folder.to_string()), reason));
-        }
+    /// Notes that a folder with these entries is not looked into. The walk over all folders counts its profiles.
+    fn note_unsearched(&mut self, inside: &[PathBuf]) {
+        self.has_unsearched =
+            self.has_unsearched || inside.iter().any(|path| is_profile(path) && !is_output(path));
     }
 }
 
-/// Whether a file has the name of a profile. JSON, CSV and traces have to be one, too, since many write some. What is
-/// named like one and cannot be read is told later.
+/// Whether files of such a name are looked into. The case of its letters does not matter.
+pub(super) fn is_looked_into(name: &str) -> bool {
+    let name = name.to_ascii_lowercase();
+    ENDINGS.iter().any(|ending| name.len() > ending.len() && name.ends_with(ending))
+}
+
+/// Whether a file is a profile that can be merged: by its content, since other programs give files the same names.
 fn is_profile(path: &Path) -> bool {
     let Some(name) = path.file_name() else { return false };
-    let name = name.to_string_lossy();
-    let ends =
-        |endings: &[&str]| endings.iter().any(|ending| name.len() > ending.len() && name.ends_with(ending));
-    let is_named = ends(&PROFILE_ENDINGS) || name.ends_with("_results.json");
-    (is_named || ends(&SHARED_ENDINGS))
-        && !path.is_dir()
+    is_text(path)
+        && is_looked_into(&name.to_string_lossy())
+        && !is_folder(path)
         && !is_default_output(path)
-        && (is_named || format_of(path).is_ok())
+        && (format_of(path).is_ok() || is_gone(path))
+}
+
+/// Whether a file that was listed does not exist any more: it is an input that cannot be read.
+fn is_gone(path: &Path) -> bool {
+    fs::symlink_metadata(path).is_err_and(|error| error.kind() == io::ErrorKind::NotFound)
 }
 
 /// Whether a file is one that a merge wrote, by its metadata.
@@ -243,26 +302,31 @@ pub(crate) fn is_merge(path: &Path) -> bool {
 }
 
 /// The same of traces, too, which a merge leaves beside its inputs.
-fn is_output(path: &Path) -> bool {
+pub(super) fn is_output(path: &Path) -> bool {
     if is_called_trace(path) { rpd_perfetto::read::is_ours(path) } else { is_merge(path) }
 }
 
 /// Whether a file has the name of a Perfetto trace. Those that are listed are some, by their content.
 fn is_called_trace(path: &Path) -> bool {
-    let name = path.file_name().map_or_else(Default::default, |name| name.to_string_lossy());
+    let name = path.file_name().unwrap_or_default().to_string_lossy().to_ascii_lowercase();
     TRACE_ENDINGS.iter().any(|ending| name.ends_with(ending))
 }
 
 /// Whether a file has the name that a merge gives its output.
-fn is_default_output(path: &Path) -> bool {
+pub(super) fn is_default_output(path: &Path) -> bool {
     path.file_name().is_some_and(|name| name == DEFAULT_OUTPUT)
 }
 
 fn entries(dir: &Path) -> Result<Vec<PathBuf>, Failure> {
     let unreadable =
         |e: io::Error| Failure::Input(format!("cannot list {}: {e}; check its permissions", dir.display()));
-    let entries = fs::read_dir(dir).map_err(unreadable)?;
-    entries.map(|entry| Ok(entry.map_err(unreadable)?.path())).collect()
+    let names = open_input_folder(dir).and_then(|folder| folder.names(usize::MAX)).map_err(unreadable)?;
+    Ok(names.into_iter().map(|name| dir.join(name)).collect())
+}
+
+/// Whether a path leads to a folder, by links of this user at most.
+pub(super) fn is_folder(path: &Path) -> bool {
+    entry_stat(path).is_ok_and(|found| found.kind == EntryKind::Folder)
 }
 
 /// `$RPD_OUTPUT` or `./rpd-out`.
@@ -280,34 +344,35 @@ fn newest_run(root: &Path) -> Result<PathBuf, Failure> {
             root.display()
         ))
     };
-    let mut newest: Option<(SystemTime, PathBuf)> = None;
+    // Runs of this user come before those of others, which may lie below a shared root.
+    let mut newest: Option<(bool, SystemTime, PathBuf)> = None;
     for run in fs::read_dir(root).map_err(missing)? {
         let run = run.map_err(missing)?.path();
         if !run.is_dir() {
             continue;
         }
-        // Another user's run below a shared root is none of ours.
         let written = shards_in(&run)
             .unwrap_or_default()
             .iter()
-            .filter_map(|s| fs::metadata(s).ok()?.modified().ok())
+            .filter_map(|shard| Some(entry_stat(shard).ok()?.modified))
             .max();
         if let Some(written) = written
-            && newest.as_ref().is_none_or(|(time, path)| (*time, path) < (written, &run))
+            && let is_own = entry_stat(&run).is_ok_and(|found| found.owner == effective_uid())
+            && newest.as_ref().is_none_or(|(own, time, path)| (*own, *time, path) < (is_own, written, &run))
         {
-            newest = Some((written, run));
+            newest = Some((is_own, written, run));
         }
     }
-    match newest {
-        Some((_, run)) => Ok(run),
-        None => Err(Failure::Input(format!(
-            "no input named and no run with shards in {}; name a run directory, or set RPD_OUTPUT",
-            root.display()
-        ))),
-    }
+    newest.map(|(.., run)| run).ok_or_else(|| {
+        let none = format!("no input named and no run with shards in {}", root.display());
+        Failure::Input(match runs_of_others(root) {
+            Some(others) => format!("{none}: {others}"),
+            None => format!("{none}; name a run directory, or set RPD_OUTPUT"),
+        })
+    })
 }
 
-fn shards_in(dir: &Path) -> Result<Vec<PathBuf>, Failure> {
+pub(crate) fn shards_in(dir: &Path) -> Result<Vec<PathBuf>, Failure> {
     let (folders, mut shards): (Vec<_>, Vec<_>) =
         entries(dir)?.into_iter().partition(|path| is_of_ranks(path));
     for folder in folders {
@@ -320,15 +385,15 @@ fn shards_in(dir: &Path) -> Result<Vec<PathBuf>, Failure> {
 
 /// Whether something in the folder of a run is a folder of its ranks.
 fn is_of_ranks(path: &Path) -> bool {
-    path.file_name().and_then(|name| name.to_str()).is_some_and(is_folder_of_ranks) && path.is_dir()
+    path.file_name().and_then(|name| name.to_str()).is_some_and(is_folder_of_ranks) && is_folder(path)
 }
 
-fn is_shard(path: &Path) -> bool {
+pub(crate) fn is_shard(path: &Path) -> bool {
     path.extension().is_some_and(|e| e == SHARD_ENDING)
 }
 
-/// Whether a collector has said something in a folder.
-fn has_log(folder: &Path) -> bool {
+/// Whether a folder has a log of a collector.
+pub(crate) fn has_log(folder: &Path) -> bool {
     let is_log = |path: &PathBuf| {
         let name = path.file_name().unwrap_or_default().to_string_lossy();
         name.starts_with("rank-") && name.ends_with(".log")
@@ -336,8 +401,8 @@ fn has_log(folder: &Path) -> bool {
     entries(folder).is_ok_and(|entries| entries.iter().any(is_log))
 }
 
-/// The run in an output root that holds just one; else says what is there.
-fn one_run_in(folder: &Path) -> Result<PathBuf, Failure> {
+/// The run in an output root that holds just one; `None` where there is none. Of several it says which there are.
+fn one_run_in(folder: &Path) -> Result<Option<PathBuf>, Failure> {
     let mut runs: Vec<PathBuf> = fs::read_dir(folder)
         .into_iter()
         .flatten()
@@ -348,18 +413,23 @@ fn one_run_in(folder: &Path) -> Result<PathBuf, Failure> {
     runs.sort();
     let dir = folder.display();
     match runs.as_slice() {
-        [run] => Ok(run.clone()),
+        [run] => Ok(Some(run.clone())),
         [] if has_log(folder) => {
             Err(Failure::Input(format!("no *.{SHARD_ENDING} in {dir}: rank-*.log in it says why")))
         }
-        [] => Err(Failure::Input(format!(
-            "no *.{SHARD_ENDING} in {dir}, nor *.db, *.rpd, *.json, *.json.gz, *.proto, *.pftrace or *.csv of a profiler: was the program run under rpd-collect, and did it call roctx, MPI or RCCL?"
-        ))),
+        [] => Ok(None),
         runs => {
             let names: Vec<_> = runs.iter().filter_map(|r| Some(r.file_name()?.to_string_lossy())).collect();
             Err(Failure::Input(format!("{dir} holds several runs; name one of them: {}", names.join(", "))))
         }
     }
+}
+
+fn nothing_in(folder: &Path) -> Failure {
+    let dir = folder.display();
+    Failure::Input(format!(
+        "no *.{SHARD_ENDING} in {dir}, nor *.db, *.rpd, *.json, *.json.gz, *.proto, *.pftrace or *.csv of a profiler: was the program run under rpd-collect, and did it call roctx, MPI or RCCL?"
+    ))
 }
 
 /// One file named twice, or by two paths, is merged once.

@@ -7,11 +7,11 @@ use super::schema::JobSchema;
 use super::survey::Survey;
 use crate::failure::Failure;
 use crate::report::words::one_line;
+use rpd_files::open_input;
 use rustix::io::Errno;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
 use std::error::Error;
-use std::fs::File;
 use std::io;
 use std::path::{Path, PathBuf};
 
@@ -105,7 +105,7 @@ impl Since {
         }
         for gone in all {
             let Gone { path, rank, is_missing, .. } = &gone;
-            if *rank > 0 && *is_missing && File::open(path).is_ok() {
+            if *rank > 0 && *is_missing && open_input(path).is_ok() {
                 if !self.is_blind(*rank) {
                     self.blind.push((*rank, path.clone()));
                 }
@@ -143,6 +143,11 @@ impl Since {
         }
     }
 
+    /// Whether a listed file cannot be read any more.
+    pub fn has(&self, path: &Path) -> bool {
+        self.gone.iter().any(|gone| gone.path == path)
+    }
+
     /// What is lost with them.
     pub fn lost(&self) -> Vec<LostRows> {
         let lost = |gone: &Gone| match &gone.rows {
@@ -151,10 +156,11 @@ impl Since {
                     table: Some(table.clone()),
                     cause: LostCause::InputVanished,
                     rows: Some(*rows),
+                    file: None,
                 };
                 rows.iter().map(lost).collect()
             }
-            None => vec![LostRows { table: None, cause: LostCause::InputVanished, rows: None }],
+            None => vec![LostRows { table: None, cause: LostCause::InputVanished, rows: None, file: None }],
         };
         self.gone.iter().flat_map(lost).collect()
     }

@@ -1,7 +1,11 @@
 //! Rows that are lost with whole inputs.
 
+use super::path_text::path_text;
+use crate::report::words::counted;
 use serde::{Deserialize, Serialize};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
+use std::ffi::OsStr;
+use std::path::{Path, PathBuf};
 
 /// Why the rows of an input are not in the output.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Serialize, Deserialize)]
@@ -10,6 +14,8 @@ pub enum LostCause {
     InputVanished,
     /// Another input claims to be the same, has other rows, and is merged instead.
     OtherContents,
+    /// It looks like data of a profiler, and cannot be merged or was not looked into.
+    FileNotUsed,
 }
 
 impl LostCause {
@@ -18,6 +24,7 @@ impl LostCause {
         match self {
             LostCause::InputVanished => "input_vanished",
             LostCause::OtherContents => "other_contents",
+            LostCause::FileNotUsed => "file_not_used",
         }
     }
 }
@@ -31,14 +38,98 @@ pub struct LostRows {
     pub cause: LostCause,
     /// How many, where it is known.
     pub rows: Option<u64>,
+    /// Of which file, where it is lost as a whole.
+    pub file: Option<LostFile>,
 }
 
-/// One entry per table and cause.
+/// A file that is lost as a whole.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug, Serialize, Deserialize)]
+pub struct LostFile {
+    /// Its path below the folder of the inputs, so that the ledger does not depend on where that is.
+    pub name: String,
+    /// Why, in words that follow the name.
+    pub reason: String,
+}
+
+/// Files that the ledger names; further ones are counted.
+const MAX_NAMED: usize = 100;
+
+/// The ledger entries of files that are not used: their paths, and reasons that may name them. `folders` are the inputs that
+/// are folders.
+pub fn files_not_used(files: &[(PathBuf, String)], folders: &[PathBuf]) -> Vec<LostRows> {
+    let (first, further) = files.split_at(files.len().min(MAX_NAMED));
+    let paths: Vec<&Path> = first.iter().map(|(path, _)| path.as_path()).collect();
+    let names = short_names(&paths, folders);
+    let named = first.iter().zip(names).map(|((path, reason), name)| {
+        let reason = without_folders(reason, path, folders);
+        let reason = [&path_text(path), &name]
+            .iter()
+            .find_map(|name| reason.strip_prefix(name.as_str()))
+            .unwrap_or(&reason);
+        LostFile { reason: reason.trim_start_matches([':', ' ']).to_owned(), name }
+    });
+    let mut named: Vec<LostFile> = named.collect();
+    // The order of names, and not that of paths.
+    named.sort();
+    let more = (!further.is_empty())
+        .then(|| LostFile { name: counted(further.len() as u64, "further file"), reason: String::new() });
+    let lost = |file| LostRows { table: None, cause: LostCause::FileNotUsed, rows: None, file: Some(file) };
+    named.into_iter().chain(more).map(lost).collect()
+}
+
+/// Names of files that do not depend on where the inputs are: the paths below the folders of the inputs. Names that are equal
+/// get folders in front, until they differ.
+fn short_names(paths: &[&Path], folders: &[PathBuf]) -> Vec<String> {
+    let parts: Vec<Vec<&OsStr>> = paths.iter().map(|path| path.iter().collect()).collect();
+    let mut lengths: Vec<usize> = paths.iter().map(|path| below(path, folders).max(1)).collect();
+    let end = |place: usize, length: usize| {
+        let parts = parts.get(place).map_or(&[][..], Vec::as_slice);
+        parts.get(parts.len().saturating_sub(length)..).unwrap_or_default()
+    };
+    loop {
+        let mut uses: HashMap<&[&OsStr], usize> = HashMap::new();
+        lengths
+            .iter()
+            .enumerate()
+            .for_each(|(place, length)| *uses.entry(end(place, *length)).or_default() += 1);
+        let mut is_longer = false;
+        for (place, length) in lengths.iter_mut().enumerate() {
+            let name = end(place, *length);
+            if uses.get(name).is_some_and(|uses| *uses > 1) && end(place, *length + 1).len() > name.len() {
+                (*length, is_longer) = (*length + 1, true);
+            }
+        }
+        if !is_longer {
+            break;
+        }
+    }
+    let name = |(place, length): (usize, usize)| path_text(&end(place, length).iter().collect::<PathBuf>());
+    lengths.into_iter().enumerate().map(name).collect()
+}
+
+/// Parts of a path below the innermost of these folders that holds it; 0 if none does.
+fn below(path: &Path, folders: &[PathBuf]) -> usize {
+    let below = folders.iter().filter_map(|folder| path.strip_prefix(folder).ok());
+    below.map(|rest| rest.iter().count()).min().unwrap_or(0)
+}
+
+/// A reason without the folders that a path in it begins with.
+fn without_folders(reason: &str, path: &Path, folders: &[PathBuf]) -> String {
+    let holds = folders.iter().filter(|folder| path.starts_with(folder));
+    let parents = holds.map(PathBuf::as_path).chain(path.parent());
+    let mut reason = reason.to_owned();
+    for folder in parents.map(|folder| format!("{}/", path_text(folder))).filter(|folder| folder.len() > 1) {
+        reason = reason.replace(&folder, "");
+    }
+    reason
+}
+
+/// One entry per table, cause and file.
 pub fn sum(lost: impl IntoIterator<Item = LostRows>) -> Vec<LostRows> {
     let mut sums: BTreeMap<_, Option<u64>> = BTreeMap::new();
-    for LostRows { table, cause, rows } in lost {
-        let sum = sums.entry((table, cause)).or_insert(Some(0));
+    for LostRows { table, cause, rows, file } in lost {
+        let sum = sums.entry((table, cause, file)).or_insert(Some(0));
         *sum = sum.zip(rows).map(|(a, b)| a.saturating_add(b));
     }
-    sums.into_iter().map(|((table, cause), rows)| LostRows { table, cause, rows }).collect()
+    sums.into_iter().map(|((table, cause, file), rows)| LostRows { table, cause, rows, file }).collect()
 }

@@ -3,6 +3,7 @@
 use super::translate::TRANSLATED_ENDING;
 use serde::{Deserialize, Serialize};
 use std::collections::HashMap;
+use std::path::{Path, PathBuf};
 
 /// The names of translated files, all in one folder, and of what they were made of.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
@@ -23,6 +24,11 @@ impl OwnNames {
     /// Whether this is the path of a translated file.
     pub(crate) fn is_translated(&self, path: &str) -> bool {
         self.names.contains_key(path)
+    }
+
+    /// The path of the file that a path was translated from; any other path as it is.
+    pub(super) fn own_path(&self, path: &Path) -> PathBuf {
+        path.to_str().map_or_else(|| path.to_owned(), |text| self.put_into(text).into())
     }
 
     /// A text with the user's names in the place of those of translated files. Of ten thousand files ten thousand texts

@@ -7,21 +7,25 @@ use super::gone::Since;
 use super::home::Homes;
 use super::lost::{self, LostRows};
 use super::own_names::OwnNames;
+use super::path_text::path_text;
 use super::ranks::Ranks;
 use super::same::{LeftOut, keep_each_guid_once, keep_one_of_each};
 use super::schema::PlannedSchema;
 use super::translate::Told;
+use super::unused::{UnusedFiles, UnusedKind};
 use crate::cli::{MergeArgs, OutputFormat};
 use crate::failure::Failure;
 use crate::output::own::{is_made_by_merge, may_be_left, what_else};
 use crate::output::partial::temporary_names;
 use rayon::prelude::*;
+use rpd_files::{EntryStat, FileRefused, entry_stat};
 use rpd_rocpd::schema::NEWEST;
 use rpd_translate::Format;
 use serde::{Deserialize, Serialize};
 use std::cmp::Reverse;
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::fs;
+use std::io::ErrorKind;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 
@@ -51,6 +55,8 @@ pub struct Plan {
     pub repeated_ranks: Vec<u32>,
     /// Inputs that are left out, with the reason.
     pub unreadable: Vec<(PathBuf, String)>,
+    /// All files below the inputs that are not merged.
+    pub unused: UnusedFiles,
     /// What translated inputs lack, one line each.
     pub warnings: Vec<String>,
     /// What they have and no RocPD database has, one line each.
@@ -90,6 +96,10 @@ pub struct PlannedInput {
     pub bytes: u64,
     /// Whether its collector finished it.
     pub complete: bool,
+    /// Whether it describes no process: a shard of which no more than the header was written, or of a silent rank.
+    pub has_no_process: bool,
+    /// Whether its command becomes a process: no shard describes a traced process of its rank.
+    pub shows_command: bool,
 }
 
 impl PlannedInput {
@@ -154,7 +164,12 @@ pub fn output_of(found: &mut Found, args: &MergeArgs) -> Result<PathBuf, Failure
 
 /// Looks into each of the listed files and checks that they belong together. What was found out `since` they
 /// were listed counts.
-pub fn plan(files: &[Listed], output: PathBuf, told: &Told, since: &Since) -> Result<Plan, Failure> {
+pub fn plan(
+    (files, unused): (&[Listed], &UnusedFiles),
+    output: PathBuf,
+    told: &Told,
+    since: &Since,
+) -> Result<Plan, Failure> {
     let mut files = files.to_vec();
     since.mark(&mut files);
     let look = |listed: &Listed| match &listed.format {
@@ -181,6 +196,7 @@ pub fn plan(files: &[Listed], output: PathBuf, told: &Told, since: &Since) -> Re
     if candidates.is_empty() {
         return Err(nothing_readable(files.len(), &unreadable));
     }
+    let refused = unreadable.len();
     let run_id = one_run(&candidates)?;
     let seen = candidates.iter().flat_map(|s| s.ranks.iter().copied()).collect();
     let size = candidates.iter().filter_map(|s| s.size).max().unwrap_or(0);
@@ -195,17 +211,42 @@ pub fn plan(files: &[Listed], output: PathBuf, told: &Told, since: &Since) -> Re
     candidates = keep_each_guid_once(candidates, &mut left);
     let mut unreadable = left.files;
     let repeated_ranks = repeated_ranks(&candidates);
-    let is_silent = |s: &&Candidate| s.order.processes.is_empty();
+    // A rank whose collector was killed at once may have called anything.
+    let is_silent = |s: &&Candidate| s.order.processes.is_empty() && s.complete;
     let silent = candidates.iter().filter(is_silent).filter_map(|s| s.collector);
     // What a profiler recorded of a rank is in a shard of its own.
     let heard: BTreeSet<u32> =
         candidates.iter().filter(|s| s.collector.is_none()).flat_map(|s| s.ranks.iter().copied()).collect();
     let silent_ranks = silent.filter(|rank| !heard.contains(rank)).collect();
+    let is_heard_without_rank =
+        candidates.iter().any(|s| s.ranks.is_empty() && !s.order.processes.is_empty());
+    let shows_command = |s: &Candidate| {
+        s.command.is_some() && s.collector.map_or(!is_heard_without_rank, |rank| !heard.contains(&rank))
+    };
     let names = OwnNames::new(files.iter().filter_map(Listed::names));
+    // What a file that vanished had is counted otherwise, or not known.
+    let not_used = unreadable.iter().take(refused).filter(|(path, _)| is_there(path) && !since.has(path));
+    let not_used: Vec<_> =
+        not_used.map(|(path, reason)| (names.own_path(path), names.put_into(reason))).collect();
     for (path, reason) in &mut unreadable {
-        *path = names.put_into(&path.display().to_string()).into();
+        *path = names.own_path(path);
         *reason = names.put_into(reason);
     }
+    let mut unused = unused.clone();
+    let merged: HashSet<PathBuf> = candidates.iter().map(|c| names.own_path(&c.path)).collect();
+    // The walk names each file of a folder, and each folder that cannot be listed.
+    let named: HashSet<String> = unused.files().iter().map(|file| file.path.clone()).collect();
+    for (place, (path, reason)) in unreadable.iter().enumerate() {
+        let kind = if place < refused { UnusedKind::Refused } else { UnusedKind::Duplicate };
+        // Of some inputs only a part is merged.
+        let is_named = path.is_dir() || named.contains(&path_text(path)) || merged.contains(path);
+        if is_there(path) && !is_named {
+            unused.add(kind, path, reason);
+        }
+    }
+    unused.order();
+    let lost_files = lost::files_not_used(&not_used, unused.folders());
+    let unreadable = unreadable.into_iter().map(|(path, reason)| (path_text(&path).into(), reason)).collect();
     let mut warnings = told.warnings.clone();
     warnings.extend(left.warnings);
     let mut former_losses = Vec::new();
@@ -231,10 +272,12 @@ pub fn plan(files: &[Listed], output: PathBuf, told: &Told, since: &Since) -> Re
     let mut homes = Homes::default();
     candidates.iter_mut().for_each(|candidate| homes.join(std::mem::take(&mut candidate.homes)));
     let former_merges = candidates.iter().filter_map(|c| c.former_merge.clone()).collect();
-    let inputs = candidates.into_iter().map(planned).collect();
-    let lost = lost::sum(since.lost().into_iter().chain(left.lost));
+    let inputs =
+        candidates.into_iter().map(|candidate| planned(shows_command(&candidate), candidate)).collect();
+    let lost = lost::sum(since.lost().into_iter().chain(left.lost).chain(lost_files));
     let assumed = homes.notes().into_iter().map(|note| names.put_into(&note));
-    let notes = told.notes.iter().cloned().chain(newer).chain(since.notes()).chain(assumed).collect();
+    let notes = told.notes.iter().cloned().chain(newer).chain(since.notes()).chain(assumed);
+    let notes = notes.chain(unused.notes()).collect();
     Ok(Plan {
         run_id,
         inputs,
@@ -244,6 +287,7 @@ pub fn plan(files: &[Listed], output: PathBuf, told: &Told, since: &Since) -> Re
         silent_ranks,
         repeated_ranks,
         unreadable,
+        unused,
         warnings,
         notes,
         lost,
@@ -255,6 +299,11 @@ pub fn plan(files: &[Listed], output: PathBuf, told: &Told, since: &Since) -> Re
         names,
         kept_guid,
     })
+}
+
+/// Whether a file is still there, be it a link that leads nowhere. One that cannot be looked at is.
+fn is_there(path: &Path) -> bool {
+    !fs::symlink_metadata(path).is_err_and(|error| error.kind() == ErrorKind::NotFound)
 }
 
 /// A note for each version of RocPD's schema that came after this release, with the number of its inputs.
@@ -326,10 +375,12 @@ fn leave_out_merged(
     Ok(())
 }
 
-fn planned(candidate: Candidate) -> PlannedInput {
+fn planned(shows_command: bool, candidate: Candidate) -> PlannedInput {
     let guid = |space: &usize| candidate.guids.get(*space).cloned();
     PlannedInput {
         guids: candidate.spaces.iter().filter_map(guid).collect(),
+        has_no_process: candidate.order.processes.is_empty(),
+        shows_command,
         spaces: candidate.spaces,
         rank: candidate.ranks.first().copied(),
         path: candidate.path,
@@ -359,11 +410,19 @@ fn check_output(output: &Path, args: &MergeArgs) -> Result<PathBuf, Failure> {
     if fs::symlink_metadata(output).is_err() {
         return Ok(output.to_owned());
     }
-    // A link keeps being one: the file that it points at is written.
+    // A link keeps being one: the file that it points at is written. It must not be one of another user.
+    let checked = entry_stat(output);
+    if let Some(refused) = checked.as_ref().err().and_then(FileRefused::in_error) {
+        return refuse(&format!("is not written: {refused}"));
+    }
     let Ok(target) = fs::canonicalize(output) else {
         return refuse("is a link that leads nowhere: remove it, or choose another place with -o");
     };
     check_text(&target)?;
+    let is_same = |checked: EntryStat| entry_stat(&target).is_ok_and(|now| now.identity == checked.identity);
+    if !checked.is_ok_and(is_same) {
+        return refuse("was exchanged while it was looked at: merge again, or choose another place with -o");
+    }
     let Ok(found) = fs::metadata(&target) else {
         return refuse("cannot be looked at: check its permissions");
     };
@@ -453,7 +512,17 @@ mod tests {
     fn shard(bytes: u64) -> PlannedInput {
         let path = "s".into();
         let (spaces, guids) = (Vec::new(), Vec::new());
-        PlannedInput { path, format: Format::Shard, spaces, guids, rank: None, bytes, complete: true }
+        PlannedInput {
+            path,
+            format: Format::Shard,
+            spaces,
+            guids,
+            rank: None,
+            bytes,
+            complete: true,
+            has_no_process: false,
+            shows_command: false,
+        }
     }
 
     proptest! {

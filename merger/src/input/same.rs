@@ -7,6 +7,7 @@
 use super::candidate::Candidate;
 use super::lost::{LostCause, LostRows};
 use rayon::prelude::*;
+use rpd_files::open_input;
 use rpd_rocpd::read::Database;
 use rpd_shard::Shard;
 use rpd_shard::file::BlockKind;
@@ -14,7 +15,6 @@ use rpd_shard::model::Value;
 use rpd_translate::Format;
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
-use std::fs::File;
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 use twox_hash::xxhash3_128::Hasher;
@@ -58,6 +58,7 @@ impl Contents {
             table: Some(table.clone()),
             cause: LostCause::OtherContents,
             rows: *rows,
+            file: None,
         })
     }
 
@@ -209,7 +210,7 @@ pub(super) fn keep_each_guid_once(mut candidates: Vec<Candidate>, left: &mut Lef
 
 /// Whether a file begins with all bytes of another one.
 fn begins_with(long: &Path, short: &Path) -> io::Result<bool> {
-    let (mut long, mut short) = (File::open(long)?, File::open(short)?);
+    let (mut long, mut short) = (open_input(long)?, open_input(short)?);
     let (mut own, mut other) = (Vec::new(), Vec::new());
     loop {
         own.clear();

@@ -3,9 +3,11 @@
 
 use super::block_facts::{BlockFacts, Gathered, facts};
 use super::collectives::settle_collectives;
+use super::command_endings::CommandEndings;
 use super::database::survey_database;
 use super::death::Death;
 use super::expand::{self, Word};
+use super::foreign_blocks::ForeignBlocks;
 use super::gone::changed;
 use super::home::Homes;
 use super::opened::{Input, Tables, needed_rows};
@@ -23,7 +25,7 @@ use rpd_shard::Shard;
 use rpd_shard::file::{BlockError, BlockKind, BlockRef, ShardStrings};
 use rpd_shard::identity::unnamed_node;
 use rpd_shard::model::{Column, Kind, TableId, rocpd};
-use rpd_shard::record::{Clock, ClockDomain, Loss, LossCause, Node, Process};
+use rpd_shard::record::{COMMAND_SOURCE, Clock, ClockDomain, Loss, LossCause, Node, Process};
 use rpd_translate::Format;
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
@@ -54,6 +56,10 @@ pub struct Survey {
     pub warnings: Vec<String>,
     /// Processes that died by a signal.
     pub deaths: Vec<Death>,
+    /// How the command of a shard ended.
+    pub commands: CommandEndings,
+    /// Bytes of text that rows of a shard have in the output, per table, until they are counted.
+    pub texts: BTreeMap<TableId, u64>,
 }
 
 /// Surveys an input as it was planned. One that vanished, shrank or became another one in the meantime is
@@ -76,9 +82,12 @@ pub fn survey(
         }
         return Ok(survey_database(database, &planned.spaces, job, homes, sample));
     }
-    let shard = Shard::open(path).map_err(|error| changed(path, &error))?;
+    let mut shard = Shard::open(path).map_err(|error| changed(path, &error))?;
     if shard.bytes() < planned.bytes {
         return Err(another("it is shorter than it was"));
+    }
+    if let Some(command) = shard.command.clone().filter(|_| planned.shows_command) {
+        shard.processes.entry(COMMAND_SOURCE).or_insert(*command);
     }
     Ok(survey_shard(shard, job, homes, sample))
 }
@@ -95,14 +104,23 @@ fn survey_shard(shard: Shard, job: &JobSchema, homes: &Homes, sample: &Sample) -
     let mut words = BTreeSet::new();
     let mut sources = Vec::new();
     let mut deaths = Vec::new();
+    let mut foreign = ForeignBlocks::default();
+    let mut texts: BTreeMap<TableId, u64> = BTreeMap::new();
+    texts.insert(rocpd::STRING, strings.iter().map(|(_, text)| text.len() as u64).sum());
     for (number, blocks) in blocks_by_source(&shard, is_merged, &mut losses) {
         let (mut gathered, facts) = gather(&shard, &tables, &blocks, &strings, sample, &mut warnings);
         for fact in &facts {
             let BlockKind::Rows(table) = fact.block.header.kind else { continue };
             *readable.entry((number, table)).or_default() += u64::from(fact.block.header.rows);
             words.extend(Word::of_table(table));
+            for (table, bytes) in &fact.texts {
+                let known = texts.entry(*table).or_default();
+                *known = known.saturating_add(*bytes);
+            }
         }
         let said = std::mem::take(&mut gathered.collectives);
+        let native: Vec<BlockRef> =
+            facts.iter().filter(|fact| fact.is_native()).map(|fact| fact.block).collect();
         let mut source = source(&shard, number, &tables, job, &gathered, facts);
         source.collectives = said;
         homes.settle_rank(&shard.identity.run_id, &mut source.process);
@@ -112,10 +130,12 @@ fn survey_shard(shard: Shard, job: &JobSchema, homes: &Homes, sample: &Sample) -
         if gathered.lost_strings || source.spaces.values().any(|s| s.placeholder.is_some()) {
             words.insert(Word::Lost);
         }
-        if !shard.processes.contains_key(&number) {
-            let table = Some(rocpd::INFO_PROCESS);
-            losses.push(Loss { source: number, table, cause: LossCause::DamagedBlock, rows: Some(1) });
+        if shard.processes.contains_key(&number) {
+            foreign.check_pid(&shard, number, &mut source.process, !native.is_empty());
+        } else {
+            foreign.without_record(&shard, number);
         }
+        foreign.check_threads((&shard, &tables), number, &native, source.spaces.get(&rocpd::INFO_THREAD));
         deaths.extend(Death::of(&source.process, &gathered.open, &strings));
         sources.push(source);
     }
@@ -123,8 +143,12 @@ fn survey_shard(shard: Shard, job: &JobSchema, homes: &Homes, sample: &Sample) -
     if shard.identity.run_id_from != TRANSLATED {
         sources.sort_by_cached_key(Source::order);
     }
+    let commands = CommandEndings::of(shard.command.as_deref());
     settle_collectives(&shard, &strings, homes, sample, &mut sources);
     losses.extend(missing_rows(&shard, is_merged, &readable));
+    foreign.check_counts(&shard, &readable);
+    warnings.extend(foreign.warnings);
+    losses.extend(foreign.losses);
     warnings.extend(shard.damage().iter().map(|damage| {
         let path = shard.path().display();
         format!("{path}: {} bytes at offset {} are damaged", damage.bytes, damage.offset)
@@ -140,7 +164,8 @@ fn survey_shard(shard: Shard, job: &JobSchema, homes: &Homes, sample: &Sample) -
     losses.iter_mut().for_each(|loss| loss.table = loss.table.map(job_id));
     shard.release();
     let set_strings = Vec::new();
-    Survey { input: Input::Shard(shard), hashes, set_strings, sources, losses, rows_read, warnings, deaths }
+    let input = Input::Shard(shard);
+    Survey { input, hashes, set_strings, sources, losses, rows_read, warnings, deaths, commands, texts }
 }
 
 /// The words in use. They stand behind the strings of their table.
@@ -423,8 +448,8 @@ fn unknown_process(shard: &Shard, number: u32) -> Process {
         node: sibling.map_or(Node { boot_id, ..Node::default() }, |p| p.node.clone()),
         domain,
         clock: Clock::Boottime,
-        pid: -1,
-        ppid: -1,
+        pid: 0,
+        ppid: 0,
         start_ticks: 0,
         first_seen: 0,
         last_seen: None,

@@ -2,16 +2,17 @@
 
 use super::find::Listed;
 use crate::failure::Failure;
+use crate::interrupt::{Unfinished, keep_on_interrupt, remove_on_interrupt};
 use rayon::prelude::*;
+use rpd_files::{create_output, create_output_folder, remove_output_folder};
 use rpd_shard::file::Owner;
 use rpd_shard::record::RunIdentity;
 use rpd_translate::Format;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
 use std::ffi::OsStr;
-use std::fs::{self, File};
+use std::fs::{self};
 use std::io::{self, BufWriter, Write};
-use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
 /// Where the run id of a translated file comes from: it has none.
@@ -42,9 +43,10 @@ impl Folder {
                         path.display()
                     )));
                 }
-                fs::remove_dir_all(&path).map_err(failed)?;
+                remove_output_folder(&path).map_err(failed)?;
             }
-            fs::DirBuilder::new().mode(0o700).create(&path).map_err(failed)?;
+            remove_on_interrupt(Unfinished::Folder(path.clone()));
+            create_output_folder(&path, 0o700).map_err(failed)?;
         }
         Ok(Folder { path, owned })
     }
@@ -64,7 +66,8 @@ fn is_left(path: &Path) -> bool {
 impl Drop for Folder {
     fn drop(&mut self) {
         if self.owned {
-            let _ = fs::remove_dir_all(&self.path);
+            let _ = remove_output_folder(&self.path);
+            keep_on_interrupt(&self.path);
         }
     }
 }
@@ -134,7 +137,7 @@ fn translate_file(listed: &Listed, to: &Path, told: &mut Told) -> Result<(), Str
     let from = &listed.path;
     let write =
         |error: io::Error| format!("{}: cannot be translated to {}: {error}", from.display(), to.display());
-    let file = File::options().write(true).create_new(true).mode(0o600).open(to).map_err(write)?;
+    let file = create_output(to, 0o600).map_err(write)?;
     let sink = BufWriter::with_capacity(1 << 20, file);
     // The run is whatever it is merged with.
     let run = RunIdentity {

@@ -1,9 +1,9 @@
 //! Waiting for shards: on a shared file system a file may be visible on another node only some seconds after it was closed.
 
 use super::find::{SHARD_ENDING, find};
+use rpd_files::entry_stat;
 use rpd_shard::Shard;
 use std::collections::BTreeSet;
-use std::fs;
 use std::path::PathBuf;
 use std::thread::sleep;
 use std::time::{Duration, Instant, SystemTime};
@@ -62,7 +62,7 @@ fn missing(inputs: &[PathBuf]) -> Option<(Missing, Option<SystemTime>)> {
     let (mut ranks, mut size, mut open) = (BTreeSet::new(), 0, 0);
     let mut newest = None;
     for path in shards {
-        newest = newest.max(fs::metadata(path).and_then(|found| found.modified()).ok());
+        newest = newest.max(entry_stat(path).map(|found| found.modified).ok());
         // One that cannot be opened has no header yet.
         let Ok(shard) = Shard::open(path) else {
             open += 1;

@@ -3,10 +3,10 @@
 use super::verify::Verification;
 use crate::failure::Failure;
 use crate::report::Report;
+use rpd_files::{remove_output, rename_output};
 use rpd_legacy::WriteError;
-use rpd_rocpd::verify::check_integrity;
+use rpd_rocpd::verify::{check_integrity, table_rows};
 use std::error::Error;
-use std::fs;
 use std::path::Path;
 
 /// Writes the database that is at `path` as a `.rpd` to `beside`, and puts that in its place.
@@ -19,8 +19,8 @@ pub fn replace_by_rpd(path: &Path, beside: &Path, report: &mut Report) -> Result
         }
         check(beside, verification)?;
     }
-    fs::rename(beside, path).map_err(|error| {
-        let _ = fs::remove_file(beside);
+    rename_output(beside, path).map_err(|error| {
+        let _ = remove_output(beside);
         Failure::write(path, &error)
     })
 }
@@ -32,8 +32,12 @@ fn check(path: &Path, verification: &mut Verification) -> Result<(), Failure> {
         Ok(problems) => verification.problems.extend(problems.iter().map(|p| format!("the .rpd: {p}"))),
         Err(error) => verification.problems.push(format!("the .rpd cannot be read again: {error}")),
     }
+    match table_rows(path) {
+        Ok(rows) => verification.contents = rows,
+        Err(error) => verification.problems.push(format!("the .rpd cannot be read again: {error}")),
+    }
     verification.failure().map_or(Ok(()), |failure| {
-        let _ = fs::remove_file(path);
+        let _ = remove_output(path);
         Err(failure)
     })
 }

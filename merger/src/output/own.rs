@@ -1,9 +1,11 @@
 //! What rpd-merge made itself, and may therefore replace or clear away.
 
 use crate::input::find::is_merge;
+use rpd_files::open_input;
+use rpd_rocpd::read::{FileKind, sniff};
 use rpd_shard::MERGE_APPLICATION_ID;
 use rpd_translate::{Format, format_of};
-use std::fs::{self, File};
+use std::fs;
 use std::io::Read;
 use std::path::Path;
 
@@ -27,21 +29,26 @@ pub fn may_be_left(path: &Path, was_locked: bool) -> bool {
     found.is_file() && (found.len() == 0 || is_made_by_merge(path) || has_no_header())
 }
 
-/// What a file is that no merge made.
-pub fn what_else(path: &Path) -> &'static str {
-    match format_of(path) {
+/// What a file is that no merge made, or why that is not known.
+pub fn what_else(path: &Path) -> String {
+    if let Err(error) = open_input(path) {
+        return format!("cannot be read ({error})");
+    }
+    let what = match format_of(path) {
         Ok(Format::RocPd) => "is a RocPD database of a profiler",
         Ok(Format::LegacyRpd) => "is a .rpd of a profiler",
+        _ if sniff(path) == FileKind::ComputeAnalysis => "is an analysis database of rocprof-compute",
         _ if header(path).is_some_and(|header| header.starts_with(MAGIC)) => {
             "is a SQLite database of somebody else"
         }
         _ => "is no SQLite database",
-    }
+    };
+    what.to_owned()
 }
 
 fn header(path: &Path) -> Option<[u8; HEADER]> {
     let mut header = [0; HEADER];
-    File::open(path).and_then(|mut file| file.read_exact(&mut header)).ok()?;
+    open_input(path).and_then(|mut file| file.read_exact(&mut header)).ok()?;
     Some(header)
 }
 

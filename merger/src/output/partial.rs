@@ -2,10 +2,13 @@
 
 use super::own::may_be_left;
 use crate::failure::Failure;
+use crate::interrupt::{Unfinished, keep_on_interrupt, make_removed_on_interrupt, remove_on_interrupt};
+use crate::output::journals;
 use crate::output::share::Share;
-use std::fs::{self, File, OpenOptions, TryLockError};
+use rpd_files::{FileAccess, open_output, output_place, remove_output, rename_output, rename_output_to_new};
+use std::fs::{self, File, TryLockError};
 use std::io::{self, ErrorKind};
-use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 /// Ends the name of the partial file.
@@ -38,7 +41,8 @@ pub(crate) struct Lock {
 
 impl Drop for Lock {
     fn drop(&mut self) {
-        let _ = fs::remove_file(&self.path);
+        let _ = remove_output(&self.path);
+        keep_on_interrupt(&self.path);
     }
 }
 
@@ -66,7 +70,9 @@ impl Partial {
                     "another merge is writing {output}: wait for it, or choose another place with -o"
                 ))
             })?;
+            journals::check(output)?;
             for left in temporary_names(output) {
+                journals::clear(&left)?;
                 // A file of that name that no merge has left is somebody's own.
                 if fs::symlink_metadata(&left).is_ok() && !may_be_left(&left, taken.was_there) {
                     let left = left.display();
@@ -74,19 +80,36 @@ impl Partial {
                         "{left} was not left by a merge: move it away, or use -o"
                     )));
                 }
-                match fs::remove_file(&left) {
+                match remove_output(&left) {
                     Err(error) if error.kind() != ErrorKind::NotFound => return Err(cannot(error)),
                     _ => {}
                 }
             }
             lock = Some(taken);
         }
-        Ok(Partial { path, output: output.to_owned(), lock, force, armed: owner })
+        let partial = Partial { path, output: output.to_owned(), lock, force, armed: owner };
+        if owner {
+            partial.remove_on_interrupt();
+        }
+        Ok(partial)
     }
 
     /// From now on this rank, too, removes the file if it fails. Before, it may be somebody else's.
     pub fn share(&mut self) {
+        if !self.armed {
+            self.remove_on_interrupt();
+        }
         self.armed = true;
+    }
+
+    fn remove_on_interrupt(&self) {
+        for path in temporary_names(&self.output) {
+            remove_on_interrupt(Unfinished::File(path));
+        }
+    }
+
+    fn keep_on_interrupt(&self) {
+        temporary_names(&self.output).iter().for_each(|path| keep_on_interrupt(path));
     }
 
     /// Where to write.
@@ -97,7 +120,7 @@ impl Partial {
     /// Forgets what is written: the merge begins anew. A rank whose writing was cut short may still be at it,
     /// in the file that has no name any more.
     pub fn forget(&self) -> Result<(), Failure> {
-        match fs::remove_file(&self.path) {
+        match remove_output(&self.path) {
             Err(error) if error.kind() != ErrorKind::NotFound => Err(Failure::write(&self.path, &error)),
             _ => Ok(()),
         }
@@ -108,15 +131,31 @@ impl Partial {
         beside(&self.output, CONVERTED)
     }
 
-    /// Gives the finished file its name.
-    pub fn publish(&mut self, share: Share) -> Result<(), Failure> {
+    /// Gives the finished file its name, and removes journals that an older file of that name has left. A program that
+    /// opened the older file in between leaves new ones, which are looked for afterwards.
+    ///
+    /// Returns device and inode of the file.
+    pub fn publish(&mut self, share: Share) -> Result<(u64, u64), Failure> {
+        journals::clear(&self.output)?;
+        let identity = self.rename(share)?;
+        journals::clear_published(&self.output)?;
+        self.release();
+        Ok(identity)
+    }
+
+    fn rename(&self, share: Share) -> Result<(u64, u64), Failure> {
         share.file(&self.path);
-        let published =
-            File::open(&self.path).and_then(|file| file.sync_all()).and_then(|()| match self.force {
-                true => fs::rename(&self.path, &self.output),
-                false => rename_new(&self.path, &self.output),
-            });
-        published.map_err(|error| {
+        let publish = || {
+            let file = open_output(&self.path, FileAccess::Write)?;
+            file.sync_all()?;
+            match self.force {
+                true => rename_output(&self.path, &self.output)?,
+                false => rename_output_to_new(&self.path, &self.output)?,
+            }
+            let found = file.metadata()?;
+            Ok((found.dev(), found.ino()))
+        };
+        publish().map_err(|error: io::Error| {
             let output = self.output.display();
             Failure::Output(match error.kind() {
                 ErrorKind::AlreadyExists => format!(
@@ -124,14 +163,13 @@ impl Partial {
                 ),
                 _ => format!("cannot finish {output}: {error}; free space or choose another place with -o"),
             })
-        })?;
-        self.release();
-        Ok(())
+        })
     }
 
     /// The merge went well: the file is no longer this rank's to remove.
     pub fn release(&mut self) {
         self.armed = false;
+        self.keep_on_interrupt();
         self.lock = None;
     }
 }
@@ -147,45 +185,81 @@ fn beside(output: &Path, ending: &str) -> PathBuf {
     name.into()
 }
 
-/// A rename that never replaces a file.
-pub(crate) fn rename_new(from: &Path, to: &Path) -> io::Result<()> {
-    match fs::hard_link(from, to) {
-        Ok(()) => fs::remove_file(from),
-        Err(error) if error.kind() == ErrorKind::AlreadyExists => Err(error),
-        // A file system without hard links.
-        Err(_) if to.exists() => Err(ErrorKind::AlreadyExists.into()),
-        Err(_) => fs::rename(from, to),
+/// Takes the lock; `None` if another process has it.
+///
+/// The file is created, or is an empty file of this user that a killed merge has left: a link, a FIFO or a file of
+/// somebody else is an error, and is not waited for. From its creation on an interrupted merge removes it.
+pub(crate) fn lock_file(path: PathBuf) -> io::Result<Option<Lock>> {
+    let (folder, name) = output_place(&path)?;
+    loop {
+        let created = make_removed_on_interrupt(&path, || folder.create(&name, 0o600));
+        let (file, was_there) = match created {
+            Err(error) if error.kind() == ErrorKind::AlreadyExists => {
+                match folder.open_own(&name, FileAccess::Write) {
+                    // Its holder has just removed it.
+                    Err(error) if error.kind() == ErrorKind::NotFound => continue,
+                    opened => (opened.map_err(|error| foreign_lock(&path, &error))?, true),
+                }
+            }
+            created => (created?, false),
+        };
+        let lock = || lock_opened(&file, &path, || Ok(folder.stat(&name)?.identity));
+        let locked = match was_there {
+            true => make_removed_on_interrupt(&path, lock),
+            false => lock().inspect_err(|_| keep_on_interrupt(&path)),
+        };
+        match locked {
+            Ok(()) => return Ok(Some(Lock { path, _file: file, was_there })),
+            Err(NotLocked::Held) => return Ok(None),
+            Err(NotLocked::Exchanged) => {}
+            Err(NotLocked::Refused(error)) => return Err(error),
+        }
     }
 }
 
-/// Takes the lock; `None` if another process has it.
-pub(crate) fn lock_file(path: PathBuf) -> io::Result<Option<Lock>> {
-    loop {
-        let was_there = fs::symlink_metadata(&path).is_ok();
-        let file = OpenOptions::new().write(true).create(true).truncate(false).mode(0o600).open(&path)?;
-        if file.metadata()?.len() > 0 {
-            return Err(io::Error::other("its .lock file was not left by a merge: move it away"));
-        }
-        match file.try_lock() {
-            Ok(()) => {}
-            Err(TryLockError::WouldBlock) => return Ok(None),
-            // A file system without locks, as Lustre may be mounted: the file alone has to do.
-            Err(TryLockError::Error(_)) => return Ok(Some(Lock { path, _file: file, was_there })),
-        }
-        // The holder before may have removed the file between the opening and the locking.
-        let locked = file.metadata()?.ino();
-        if fs::metadata(&path).is_ok_and(|now| now.ino() == locked) {
-            return Ok(Some(Lock { path, _file: file, was_there }));
-        }
+/// Why an open file is not the lock of this process.
+enum NotLocked {
+    /// Another process has locked it.
+    Held,
+    /// Its holder removed it between the opening and the locking.
+    Exchanged,
+    /// It is no lock.
+    Refused(io::Error),
+}
+
+/// Locks a file; `identity` is that of the file that has its name by then.
+fn lock_opened(
+    file: &File,
+    path: &Path,
+    identity: impl FnOnce() -> io::Result<(u64, u64)>,
+) -> Result<(), NotLocked> {
+    let found = file.metadata().map_err(NotLocked::Refused)?;
+    if found.len() > 0 {
+        return Err(NotLocked::Refused(foreign_lock(path, "it is not empty")));
     }
+    match file.try_lock() {
+        Ok(()) => {}
+        Err(TryLockError::WouldBlock) => return Err(NotLocked::Held),
+        // A file system without locks, as Lustre may be mounted: the file alone has to do.
+        Err(TryLockError::Error(_)) => return Ok(()),
+    }
+    match identity() {
+        Ok(now) if now == (found.dev(), found.ino()) => Ok(()),
+        _ => Err(NotLocked::Exchanged),
+    }
+}
+
+fn foreign_lock(path: &Path, why: impl std::fmt::Display) -> io::Error {
+    io::Error::other(format!("its lock {} was not left by a merge ({why}); move it away", path.display()))
 }
 
 impl Drop for Partial {
     /// A failing rank removes the file, whichever it is: after it the launcher kills the others.
     fn drop(&mut self) {
         if self.armed {
-            let _ = fs::remove_file(&self.path);
-            let _ = fs::remove_file(self.converted_path());
+            let _ = remove_output(&self.path);
+            let _ = remove_output(&self.converted_path());
+            self.keep_on_interrupt();
         }
     }
 }

@@ -8,6 +8,7 @@
 use super::encode::{EncodedUnit, Encoder};
 use super::index::LeafIndex;
 use super::rows::Written;
+use super::size_limit::SizeLimit;
 use super::stream::PageStream;
 use super::turns::in_turns;
 use crate::agree::strings::sums;
@@ -27,6 +28,8 @@ pub struct Means {
     pub stream_bytes: usize,
     /// Bytes of pages that are kept between the two passes of several ranks.
     pub kept_bytes: u64,
+    /// Bytes that the output may have.
+    pub most_bytes: u64,
 }
 
 /// What this rank wrote.
@@ -116,6 +119,9 @@ fn write(
                 let place = target.first.plus(state.next);
                 state.stream.push(run.place(place).map_err(|e| Failure::Output(e.to_string()))?)?;
                 state.next += pages;
+                if state.next.saturating_mul(PAGE_SIZE as u64) > means.most_bytes {
+                    return Err(SizeLimit::exceeded(means.most_bytes, target.path));
+                }
             }
             state.placed.written.add(unit.written);
             encoder.finished(unit.finished);

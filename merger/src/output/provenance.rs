@@ -111,6 +111,9 @@ pub fn metadata(plan: &Plan, report: &Report, clocks: &JobClocks, nodes: &Nodes)
         ("rpd.replaced", json!(report.replaced).to_string()),
     ];
     let mut all: Vec<_> = own.into_iter().map(|(tag, value)| (tag.to_owned(), value)).collect();
+    if !report.commands_ended.is_empty() {
+        all.push(("rpd.commands_ended".to_owned(), json!(report.commands_ended).to_string()));
+    }
     if let Some(repair) = &report.repaired {
         all.push(("rpd.clock.repair".to_owned(), json!(repair).to_string()));
     }

@@ -5,11 +5,10 @@
 //! long as encoding it. Where the file system wants the cache, they go through it.
 
 use crate::failure::Failure;
+use rpd_files::{FileAccess, open_output};
 use rpd_sqlite::write::{PAGE_SIZE, PageMemory, PlacedRun};
-use rustix::fs::OFlags;
 use std::fs::File;
 use std::io::{self, ErrorKind, IoSlice};
-use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
@@ -190,8 +189,8 @@ struct Files {
 
 impl Files {
     fn open(path: &Path) -> io::Result<Files> {
-        let direct = File::options().write(true).custom_flags(OFlags::DIRECT.bits() as i32).open(path).ok();
-        Ok(Files { cached: File::options().write(true).open(path)?, direct })
+        let direct = open_output(path, FileAccess::WriteDirect).ok();
+        Ok(Files { cached: open_output(path, FileAccess::Write)?, direct })
     }
 
     /// Runs in the order of their places: what is together in the file is written together.

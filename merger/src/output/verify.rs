@@ -1,14 +1,14 @@
 //! `--verify`: the finished file is read again, before it gets its name.
 
-use crate::failure::Failure;
+use crate::failure::{Exit, Failure};
 use crate::input::schema::JobSchema;
+use rpd_files::{open_input, output_place};
 use rpd_rocpd::schema::NEWEST;
-use rpd_rocpd::verify::{CheckError, Expected, check_against};
+use rpd_rocpd::verify::{CheckError, Expected, check_against, table_rows};
 use rpd_shard::model::TableId;
 use serde::Serialize;
 use std::collections::BTreeMap;
 use std::error::Error;
-use std::fs::File;
 use std::io::{self, Read};
 use std::path::Path;
 
@@ -57,6 +57,9 @@ pub struct Verification {
     pub sets: usize,
     /// Broken rules, none in a good file.
     pub problems: Vec<String>,
+    /// Rows of every table by its whole name, to be found again under the name of the output.
+    #[serde(skip)]
+    pub contents: BTreeMap<String, u64>,
 }
 
 /// Bytes that are read at once.
@@ -65,7 +68,7 @@ const READ_AHEAD: usize = 4 << 20;
 /// Reads the file from its begin to its end. It was written past the page cache, and tables stand in it in turns: SQLite
 /// would fetch page after page from all over the disk, which takes fifty times as long.
 fn read_ahead(path: &Path) -> io::Result<()> {
-    let mut file = File::open(path)?;
+    let mut file = open_input(path)?;
     let mut some = vec![0; READ_AHEAD];
     while file.read(&mut some)? > 0 {}
     Ok(())
@@ -86,6 +89,7 @@ pub fn verify(
         rules_known: schema.version <= NEWEST,
         sets: report.sets,
         problems: report.problems.iter().map(ToString::to_string).collect(),
+        contents: report.tables,
         ..Verification::default()
     };
     for (table, account) in accounts {
@@ -103,6 +107,37 @@ pub fn verify(
         }
     }
     Ok(found)
+}
+
+/// Opens the output under its own name, as its users do, and compares the rows of each table with those that were
+/// found before it got that name. An output that differs is removed: what stands beside it changes what is read.
+///
+/// # Errors
+/// Exit code 1 if it differs or cannot be read.
+pub fn verify_published(
+    output: &Path,
+    published: (u64, u64),
+    contents: &BTreeMap<String, u64>,
+) -> Result<(), Failure> {
+    let difference = match table_rows(output) {
+        Ok(found) => contents.iter().find_map(|(table, rows)| match found.get(table) {
+            Some(found) if found == rows => None,
+            Some(found) => Some(format!("{table} has {found} rows instead of {rows}")),
+            None => Some(format!("{table} is not there")),
+        }),
+        Err(error) => Some(error.source().map_or_else(|| error.to_string(), ToString::to_string)),
+    };
+    let Some(difference) = difference else { return Ok(()) };
+    // Another file may have replaced the output.
+    let _ = output_place(output).and_then(|(folder, name)| folder.remove_if(name, published));
+    let output = output.display();
+    Err(Failure::Told(
+        Exit::Internal,
+        format!(
+            "{output} reads otherwise under its name than before it got that ({difference}), and is removed: close \
+             programs that have {output} open, and merge again"
+        ),
+    ))
 }
 
 /// A file that was just written and cannot be read is broken.
@@ -174,7 +209,6 @@ impl Verification {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::failure::Exit;
     use crate::input::schema::PlannedSchema;
     use rpd_rocpd::{Guid, TableSet, Writer};
     use rpd_shard::model::{Keys, RowsBuilder, Schema, Value, rocpd};

@@ -15,6 +15,7 @@ impl Report {
         self.collectives = matched.counts.clone();
         self.collective_faults = matched.faults.clone();
         self.collectives_not_used = matched.unproven.clone();
+        self.has_unproven_names = matched.has_unproven_names;
         self.late_ranks = late_ranks;
         if self.late_ranks.is_empty() && self.processes > 1 {
             let why = match (self.collectives.calls, self.collectives.matched) {
@@ -72,8 +73,12 @@ impl Report {
         }
         lines.extend(self.collective_faults.iter().map(|fault| ("mismatch", fault.clone())));
         if !self.collectives_not_used.is_empty() {
-            let text = "profilers' files name no communicators, and the times of these calls do not show that all nodes were in the same ones: clocks do not go by them, and ranks are compared on their own nodes only. Record with rpd-collect, or give --clock-file FILE";
-            lines.push(("warning", text.to_owned()));
+            let what =
+                if self.has_unproven_names { "do not number these calls" } else { "name no communicators" };
+            let text = format!(
+                "profilers' files {what}, and the times of these calls do not show that all nodes were in the same ones: clocks do not go by them, and ranks are compared on their own nodes only. Record with rpd-collect, or give --clock-file FILE"
+            );
+            lines.push(("warning", text));
             lines.extend(self.collectives_not_used.iter().map(|text| ("not used", text.clone())));
         }
         lines.extend(worth_telling(&self.late_ranks).map(|late| ("late", late.line())));

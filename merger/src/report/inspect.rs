@@ -1,5 +1,6 @@
-//! `rpd-merge inspect FILE`: what is in a shard.
+//! `rpd-merge inspect PATH`: what is in a shard; of anything else what it is, and what to do.
 
+use super::inspect_other::describe;
 use crate::failure::Failure;
 use crate::input::death::ending;
 use crate::input::ranks::list;
@@ -11,11 +12,14 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::io::{self, Write};
 use std::path::Path;
 
-/// Prints a shard's header, processes, blocks, clocks and ledger on standard output.
+/// Prints a shard's header, processes, blocks, clocks and ledger on standard output, or what else a path is.
 pub fn inspect(path: &Path, every_block: bool) -> Result<(), Failure> {
-    let shard = Shard::open(path)?;
     let mut out = io::stdout().lock();
-    match print(&shard, every_block, &mut out) {
+    let printed = match describe(path)? {
+        Some(lines) => lines.iter().try_for_each(|line| writeln!(out, "{line}")),
+        None => print(&Shard::open(path)?, every_block, &mut out),
+    };
+    match printed {
         // `| head` closed the pipe: that is no failure.
         Err(error) if error.kind() != io::ErrorKind::BrokenPipe => {
             Err(Failure::Output(format!("cannot write to standard output: {error}")))
@@ -53,6 +57,11 @@ fn print(shard: &Shard, every_block: bool, out: &mut impl Write) -> io::Result<(
             process.command,
             process.clock.name(),
         )?;
+    }
+    if let Some(command) = &shard.command {
+        let exit = command.exit.map_or("still running when last seen".to_owned(), ending);
+        let host = &command.node.hostname;
+        writeln!(out, "command    pid {} on {host}: {} ({exit})", command.pid, command.command)?;
     }
     if let (Some(first), Some(last)) = (shard.clocks.first(), shard.clocks.last()) {
         let tightest = shard.clocks.iter().map(|c| c.bracket).min().unwrap_or(0);

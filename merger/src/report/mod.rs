@@ -6,10 +6,15 @@ mod collectives;
 mod drawing;
 pub mod former;
 pub mod inspect;
+mod inspect_other;
+mod losses;
+mod not_used;
 pub mod plot;
 pub mod progress;
 mod summary;
 pub mod words;
 
 pub use clocks::ClockRow;
-pub use summary::{LossRow, Report, RowCount, SHOWN};
+pub use losses::LossRow;
+pub use not_used::NotUsed;
+pub use summary::{Report, RowCount, SHOWN};

@@ -7,11 +7,11 @@ use super::words::{counted, duration};
 use crate::agree::clocks::JobClocks;
 use crate::clock::{DomainFit, Method};
 use crate::failure::Failure;
+use rpd_files::{create_output, open_input, remove_output, rename_output};
 use rpd_shard::model::LocalNs;
 use std::cmp::Reverse;
-use std::fs::{self, File, OpenOptions};
+use std::fs::{self};
 use std::io::{ErrorKind, Read, Write};
-use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
 /// Clocks that are drawn.
@@ -48,7 +48,7 @@ const BEGINNING: &[u8] = b"<svg";
 
 fn begins_like_a_drawing(path: &Path) -> bool {
     let mut beginning = [0; BEGINNING.len()];
-    let read = File::open(path).and_then(|mut file| file.read_exact(&mut beginning));
+    let read = open_input(path).and_then(|mut file| file.read_exact(&mut beginning));
     read.is_ok() && beginning == BEGINNING
 }
 
@@ -59,13 +59,13 @@ pub fn plot(path: &Path, clocks: &JobClocks, report: &Report) -> Result<(), Fail
     let mut draft = path.as_os_str().to_owned();
     draft.push(format!(".{}.partial", std::process::id()));
     let draft = PathBuf::from(draft);
-    let made = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&draft);
-    made.and_then(|mut file| file.write_all(svg.as_bytes())).and_then(|()| fs::rename(&draft, path)).map_err(
-        |error| {
-            let _ = fs::remove_file(&draft);
+    let made = create_output(&draft, 0o600);
+    made.and_then(|mut file| file.write_all(svg.as_bytes()))
+        .and_then(|()| rename_output(&draft, path))
+        .map_err(|error| {
+            let _ = remove_output(&draft);
             Failure::write(path, &error)
-        },
-    )
+        })
 }
 
 /// A clock that can be drawn.

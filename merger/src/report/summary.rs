@@ -1,6 +1,8 @@
 use super::clock_table::impossible_bursts;
 use super::clocks::ClockRow;
 use super::former::{self, clock_rows};
+use super::losses::{LossRow, loss_row, lost_row};
+use super::not_used::NotUsed;
 use super::progress::PhaseTime;
 use super::words::{counted, noun, one_line};
 use crate::agree::clocks::{JobClocks, Repair};
@@ -8,16 +10,18 @@ use crate::agree::findings::Found;
 use crate::collectives::late::LateRank;
 use crate::collectives::matching::Counts;
 use crate::failure::Failure;
-use crate::input::death::Death;
+use crate::input::command_endings::{CommandEnding, endings_line};
+use crate::input::death::{Death, StoppedProcesses};
 use crate::input::expand::{REGIONS, SAMPLES};
-use crate::input::lost::LostRows;
-use crate::input::plan::Plan;
+use crate::input::plan::{Plan, PlannedInput};
 use crate::input::ranks::{Ranks, ranges};
 use crate::input::schema::JobSchema;
+use crate::output::size_limit::free_bytes;
 use crate::output::verify::Verification;
 use crate::trace::drawn::Drawn;
 use rpd_shard::model::{TableId, rocpd};
-use rpd_shard::record::{Loss, LossCause};
+
+use rpd_shard::size::Size;
 use rpd_translate::Format;
 use serde::Serialize;
 use std::collections::BTreeMap;
@@ -56,8 +60,14 @@ pub struct Report {
     pub repeated_ranks: Vec<u32>,
     /// Inputs that are left out, and why.
     pub unreadable: Vec<(PathBuf, String)>,
-    /// Shards whose collector did not finish them.
+    /// Files below the inputs that are not merged.
+    #[serde(flatten)]
+    pub not_used: NotUsed,
+    /// Shards whose collector did not finish them,
     pub unfinished: Vec<PathBuf>,
+    /// and what is known of each of them.
+    #[serde(skip)]
+    unfinished_lines: Vec<String>,
     /// Rows read per table of the inputs.
     pub rows_read: Vec<RowCount>,
     /// Rows per table: written, or counted in a dry run.
@@ -80,6 +90,9 @@ pub struct Report {
     /// Collectives that are not used between nodes, since neither input nor times tell whether all took part in the
     /// same: which and why.
     pub collectives_not_used: Vec<String>,
+    /// Whether some of those are on communicators that have a name.
+    #[serde(skip)]
+    pub has_unproven_names: bool,
     /// The ranks that others waited for most.
     pub late_ranks: Vec<LateRank>,
     /// The loss ledger.
@@ -91,6 +104,18 @@ pub struct Report {
     pub deaths: Vec<Death>,
     /// Number of processes that died by a signal and of ranks that failed.
     pub died: u64,
+    /// Those of them of which there is more to report than `commands_ended`; the first ten, ...
+    #[serde(skip)]
+    pub crashes: Vec<Death>,
+    /// ... and how many there are.
+    #[serde(skip)]
+    pub crashed: u64,
+    /// Each way in which commands ended, where collectors have recorded that.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub commands_ended: Vec<CommandEnding>,
+    /// Those of `crashes` that were ended from outside: one line for each signal.
+    #[serde(skip)]
+    pub stopped: StoppedProcesses,
     /// Damaged places.
     pub warnings: Vec<String>,
     /// Whether no event was seen in any rank.
@@ -115,6 +140,8 @@ pub struct Report {
     /// The trace that was made of the database, where one was wanted instead of it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub trace: Option<Drawn>,
+    /// Bytes that the output was planned to take, with what it is converted from.
+    pub planned_bytes: u64,
     /// Wall time of the merge,
     pub seconds: f64,
     /// and of each of its phases.
@@ -128,20 +155,6 @@ pub struct RowCount {
     pub table: String,
     /// How many were written.
     pub rows: u64,
-}
-
-/// One sum of the loss ledger.
-#[derive(Debug, Serialize)]
-pub struct LossRow {
-    /// The table, where it is known.
-    pub table: Option<String>,
-    /// Why.
-    pub cause: &'static str,
-    /// What keeps it from happening again.
-    #[serde(skip)]
-    next_step: Option<&'static str>,
-    /// How many rows; `null` where nobody knows.
-    pub rows: Option<u64>,
 }
 
 impl Report {
@@ -165,7 +178,9 @@ impl Report {
             silent_ranks: plan.silent_ranks.clone(),
             repeated_ranks: plan.repeated_ranks.clone(),
             unreadable: plan.unreadable.clone(),
+            not_used: NotUsed::new(plan.unused.clone()),
             unfinished: plan.inputs.iter().filter(|s| !s.complete).map(|s| s.path.clone()).collect(),
+            unfinished_lines: plan.inputs.iter().filter(|s| !s.complete).map(unfinished).collect(),
             rows_read: Vec::new(),
             rows: Vec::new(),
             placeholders: Vec::new(),
@@ -176,6 +191,7 @@ impl Report {
             collectives: Counts::default(),
             collective_faults: Vec::new(),
             collectives_not_used: Vec::new(),
+            has_unproven_names: false,
             late_ranks: Vec::new(),
             losses: found
                 .losses
@@ -186,6 +202,10 @@ impl Report {
             replaced: Vec::new(),
             deaths: Vec::new(),
             died: 0,
+            crashes: Vec::new(),
+            crashed: 0,
+            commands_ended: Vec::new(),
+            stopped: StoppedProcesses::default(),
             warnings: plan
                 .warnings
                 .iter()
@@ -205,6 +225,7 @@ impl Report {
                 .chain(impossible_bursts(clocks.impossible))
                 .collect(),
             trace: None,
+            planned_bytes: 0,
             seconds: 0.0,
             phases: Vec::new(),
         }
@@ -260,8 +281,8 @@ impl Report {
             (self.missing(), Some(self.missing()))
         } else if !self.repeated_ranks.is_empty() {
             (self.repeated(), Some(self.repeated()))
-        } else if let Some(path) = self.unfinished.first() {
-            (format!("{} was not finished by its collector", path.display()), Some(unfinished(path)))
+        } else if let (Some(path), Some(line)) = (self.unfinished.first(), self.unfinished_lines.first()) {
+            (format!("{} was not finished by its collector", path.display()), Some(line.clone()))
         } else {
             let warning = self.warnings.first().cloned();
             let loss = self.losses.first().map(LossRow::line);
@@ -293,8 +314,7 @@ impl Report {
             lines.push(self.repeated());
         }
         lines.extend(self.disagreement.clone());
-        let unfinished = self.unfinished.iter().map(|path| unfinished(path));
-        let all: Vec<String> = unfinished.chain(self.warnings.iter().cloned()).collect();
+        let all: Vec<String> = self.unfinished_lines.iter().chain(&self.warnings).cloned().collect();
         lines.extend(all.iter().take(SHOWN).cloned());
         if all.len() > SHOWN {
             lines.push(format!("and {} more; --json lists all", all.len() - SHOWN));
@@ -312,6 +332,35 @@ impl Report {
         ];
         let there = kinds.into_iter().filter(|(count, _)| *count > 0).map(|(_, text)| text);
         there.collect::<Vec<_>>().join(", ")
+    }
+
+    fn planned_output(&self) -> String {
+        let free = free_bytes(&self.output).map(|free| format!("; {} are free there", Size(free)));
+        let (output, planned) = (self.output.display(), Size(self.planned_bytes));
+        format!("{output} would take about {planned}{}", free.unwrap_or_default())
+    }
+
+    /// How all commands ended; `None` if all ended well, or if the line of the only one that there is says more.
+    fn endings_line(&self) -> Option<String> {
+        match (self.commands_ended.as_slice(), self.crashes.as_slice()) {
+            ([only], [death]) if only.is_of(death) => None,
+            (endings, _) => endings_line(endings),
+        }
+    }
+
+    /// Lines of processes that died, beside the line of all commands.
+    fn death_lines(&self) -> Vec<String> {
+        let single = self.crashes.iter().filter(|death| !self.stopped.names(death));
+        let mut lines: Vec<String> = single.map(Death::line).collect();
+        let mut reported = lines.len() as u64;
+        for (count, line) in self.stopped.lines() {
+            reported += count;
+            lines.extend(line);
+        }
+        if let Some(more @ 1..) = self.crashed.checked_sub(reported) {
+            lines.push(format!("and {more} more"));
+        }
+        lines
     }
 
     fn missing(&self) -> String {
@@ -385,12 +434,20 @@ impl Report {
                 line("lost", "nothing of what was read".to_owned());
             }
             [] => line("lost", "nothing".to_owned()),
-            losses => losses.iter().for_each(|loss| line("lost", loss.line_with_next_step())),
+            losses => {
+                let is_file = |loss: &&LossRow| loss.file.is_some();
+                let (files, rows): (Vec<_>, Vec<_>) = losses.iter().partition(is_file);
+                rows.iter().for_each(|loss| line("lost", loss.line_with_next_step()));
+                files.iter().take(SHOWN).for_each(|loss| line("lost", loss.line()));
+                if let Some(more @ 1..) = files.len().checked_sub(SHOWN) {
+                    let more = counted(more as u64, "further file");
+                    line("lost", format!("all of {more} (file_not_used); --json names them"));
+                }
+            }
         }
-        self.deaths.iter().for_each(|death| line("died", death.line()));
-        if let Some(more @ 1..) = self.died.checked_sub(self.deaths.len() as u64) {
-            line("died", format!("and {more} more"));
-        }
+        self.not_used.line().into_iter().for_each(|text| line("not used", text));
+        self.endings_line().into_iter().for_each(|text| line("ended", text));
+        self.death_lines().into_iter().for_each(|text| line("died", text));
         self.notes.iter().for_each(|note| line("note", note.clone()));
         for (table, column, rows) in &self.replaced {
             line(
@@ -401,40 +458,32 @@ impl Report {
         let verified = self.verify.iter().flat_map(Verification::lines);
         verified.for_each(|text| line("verify", text));
         self.trace.iter().flat_map(Drawn::lines).for_each(|(label, text)| line(label, text));
-        if !dry_run {
+        if dry_run {
+            line("output", self.planned_output());
+        } else {
             line("output", self.output.display().to_string());
         }
         out
     }
 }
 
-fn unfinished(path: &Path) -> String {
-    format!("{} was not finished by its collector: merged as far as it goes", path.display())
-}
-
-impl LossRow {
-    fn line(&self) -> String {
-        let table = self.table.as_deref().unwrap_or("unknown tables");
-        match self.rows {
-            Some(rows) => format!("{rows} {} of {table} ({})", noun(rows, "row"), self.cause),
-            None => format!("an unknown number of rows of {table} ({})", self.cause),
-        }
+/// How far the collector of a shard came that it did not finish.
+fn unfinished(input: &PlannedInput) -> String {
+    let path = input.path.display();
+    let rank = input.rank.map_or(String::new(), |rank| format!("rank {rank}: "));
+    if input.has_no_process && input.shows_command {
+        return format!(
+            "{rank}its collector still records or was killed before it recorded a call: {path} has the start of the command \
+             alone; the log beside it may say why"
+        );
     }
-
-    fn line_with_next_step(&self) -> String {
-        let next_step = self.next_step.map_or(String::new(), |step| format!(": next time, {step}"));
-        self.line() + &next_step
+    if input.has_no_process {
+        return format!(
+            "{rank}its collector still records or was killed before it recorded anything: {path} has only its header; the log \
+             beside it may say why"
+        );
     }
-}
-
-/// What the user can do about a loss, in terms of the collector's options.
-fn next_step(cause: LossCause) -> Option<&'static str> {
-    match cause {
-        LossCause::RingFull => Some("raise --ring-size"),
-        LossCause::NoMemory => Some("raise --ring-memory, or give the job more memory"),
-        LossCause::NoSpace => Some("raise --max-size or choose another place with -o DIR"),
-        _ => None,
-    }
+    format!("{rank}{path} was not finished by its collector: merged as far as it goes")
 }
 
 /// Which ranks were recorded, where not all were to be.
@@ -449,13 +498,4 @@ fn chosen(ranks: &Ranks) -> Option<String> {
 fn left_out(path: &Path, reason: &str) -> String {
     let path = path.display().to_string();
     if reason.contains(&path) { reason.to_owned() } else { format!("{path}: {reason}") }
-}
-
-fn loss_row(loss: &Loss, schema: &JobSchema) -> LossRow {
-    let table = loss.table.map(|t| schema.name(t).into_owned());
-    LossRow { table, cause: loss.cause.name(), next_step: next_step(loss.cause), rows: loss.rows }
-}
-
-fn lost_row(lost: &LostRows) -> LossRow {
-    LossRow { table: lost.table.clone(), cause: lost.cause.name(), next_step: None, rows: lost.rows }
 }

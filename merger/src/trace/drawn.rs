@@ -3,10 +3,18 @@
 use super::encode::Tally;
 use super::files::{Frame, Part};
 use super::item::{Facts, TableFacts};
-use crate::report::words::{counted, duration, noun};
+use crate::cli::Split;
+use crate::report::words::{counted, duration, grouped, noun};
 use serde::Serialize;
 use std::collections::BTreeMap;
 use std::path::PathBuf;
+
+/// How a reason ends whose rows are not in the files.
+const NOT_DRAWN: &str = ": not drawn";
+/// The same of rows that options leave out.
+const AS_CHOSEN: &str = "left out, as chosen";
+/// The same of rows of tables that traces do not show.
+pub(super) const NO_PLACE: &str = ": a trace has no place for them";
 
 /// A trace that was written.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize)]
@@ -29,9 +37,17 @@ pub struct Drawn {
     pub duration_ns: i64,
     /// Rows that are not in the trace, or not as they are in the database, by why; nothing that is 0.
     pub not_drawn: BTreeMap<String, u64>,
+    /// Names of the files that have no event; of very many the first.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub empty_files: Vec<String>,
     /// What was asked for and is not there.
     pub warnings: Vec<String>,
 }
+
+/// Empty files that are named.
+const MAX_EMPTY: usize = 1_000;
+/// Those that the warning names.
+const SHOWN_EMPTY: usize = 3;
 
 impl Drawn {
     pub(super) fn new(
@@ -52,8 +68,41 @@ impl Drawn {
             events,
             duration_ns: frame.windows.end().saturating_sub(frame.windows.first()),
             not_drawn: not_drawn(facts, *mended),
+            empty_files: Vec::new(),
             warnings: Vec::new(),
         }
+    }
+
+    /// Names the files of several that have no event, and the option that makes none.
+    pub(super) fn note_empty_files(&mut self, split: Split, parts: &[Part], name: impl Fn(usize) -> String) {
+        let is_empty = |part: &Part| {
+            let Tally { slices, instants, counters, samples, continued, .. } = part.tally;
+            slices + instants + counters + samples + continued == 0
+        };
+        let empty = || parts.iter().enumerate().filter(|(_, part)| is_empty(part));
+        let count = empty().count() as u64;
+        if count == 0 || parts.len() < 2 {
+            return;
+        }
+        self.empty_files = empty().take(MAX_EMPTY).map(|(number, _)| name(number)).collect();
+        let mut shown: Vec<&str> = self.empty_files.iter().take(SHOWN_EMPTY).map(String::as_str).collect();
+        if count > shown.len() as u64 {
+            shown.push("...");
+        }
+        let Tally { slices, instants, counters, samples, .. } = self.events;
+        let each = (slices + instants + counters + samples).div_ceil(parts.len() as u64).max(1);
+        let option = if let Split::ByTime(files) = split {
+            format!("--split-by-time {files}: ")
+        } else {
+            String::new()
+        };
+        self.warnings.push(format!(
+            "{option}{} of {} files have no event, as nothing was recorded in their time ({}); use --split-by-events {each} \
+             to cut the run where events are",
+            grouped(count),
+            grouped(parts.len() as u64),
+            shown.join(", "),
+        ));
     }
 
     /// Lines of the summary: label and text.
@@ -87,13 +136,17 @@ impl Drawn {
             _ => format!(", the largest {}", size(self.largest_raw_bytes)),
         };
         let mut lines = vec![("trace", files + &largest)];
-        lines.extend(self.not_drawn.iter().map(|(why, count)| ("drawn", format!("{} {why}", words(*count)))));
+        lines.extend(self.not_drawn.iter().map(|(why, count)| not_drawn_line(why, *count)));
         lines
     }
 }
 
-fn words(count: u64) -> String {
-    crate::report::words::grouped(count)
+/// Label and text of what is missing in a trace, or not as it was in the database.
+fn not_drawn_line(why: &str, count: u64) -> (&'static str, String) {
+    let missing = why.strip_suffix(NOT_DRAWN);
+    let is_missing = missing.is_some() || why.ends_with(AS_CHOSEN) || why.ends_with(NO_PLACE);
+    let label = if is_missing { "not drawn" } else { "drawn" };
+    (label, format!("{} {}", grouped(count), missing.unwrap_or(why)))
 }
 
 /// Bytes for people.
@@ -126,16 +179,23 @@ fn not_drawn(facts: &Facts, mended: u64) -> BTreeMap<String, u64> {
     for (what, table) in tables {
         let of =
             |count: u64| if what == "copy" && count != 1 { "copies".to_owned() } else { noun(count, what) };
-        note(table.left_out, format!("{} left out, as chosen", of(table.left_out)));
+        note(table.left_out, format!("{} {AS_CHOSEN}", of(table.left_out)));
         let why = match what {
             "counter value" | "argument" => "whose event is none of a row of their process",
             _ => "without a time, or with one that no clock shows",
         };
-        note(table.untimed, format!("{} {why}: not drawn", of(table.untimed)));
+        note(table.untimed, format!("{} {why}{NOT_DRAWN}", of(table.untimed)));
+        let arguments = noun(table.event_args, "argument");
+        let rows = if what == "copy" { "copies".to_owned() } else { noun(2, what) };
+        note(table.event_args, format!("{arguments} of {rows} in the extdata of their events{NOT_DRAWN}"));
         note(
             table.clamped,
             format!("{} that end before they begin: drawn without a duration", of(table.clamped)),
         );
+    }
+    for (category, arrows) in &facts.other_arrows {
+        let arrows_of = format!("{} of category {category:?}", noun(*arrows, "arrow"));
+        note(*arrows, format!("{arrows_of}, whose ends are arguments of their slices{NOT_DRAWN}"));
     }
     let sinks = "kernels and copies that begin before their call: without an arrow";
     note(facts.backward, sinks.to_owned());

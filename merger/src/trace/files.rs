@@ -11,11 +11,11 @@ use crate::comm::Comm;
 use crate::failure::Failure;
 use crate::together::settle;
 use rayon::prelude::*;
+use rpd_files::{open_input, open_or_create_output};
 use rpd_perfetto::{Checksum, GZIP_HEAD, gzip_piece, gzip_tail};
 use sha2::{Digest, Sha256};
-use std::fs::File;
 use std::io::Read;
-use std::os::unix::fs::{FileExt, OpenOptionsExt};
+use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
 /// Windows that the ranks tell each other of at once.
@@ -38,7 +38,7 @@ impl Frame {
     /// The bytes before the pieces, compressed, and the checksum of what is in them.
     fn head(&self, window: usize) -> Result<(Vec<u8>, Checksum), Failure> {
         let start = self.windows.get(window).map_or(0, |(from, _)| from);
-        let head = self.form.head(start.saturating_sub(self.t0), self.wall_clock(start).unwrap_or(0));
+        let head = self.form.head(start.saturating_sub(self.t0), self.wall_clock(start));
         let mut out = GZIP_HEAD.to_vec();
         let checksum = compress(&head, &mut out)?;
         Ok((out, checksum))
@@ -153,7 +153,7 @@ pub(super) fn write(
             return Ok(());
         }
         let path = path(window);
-        let file = File::options().write(true).create(true).truncate(false).mode(0o600).open(&path);
+        let file = open_or_create_output(&path, 0o600);
         let file = file.map_err(|error| Failure::write(&path, &error))?;
         let put = |bytes: &[u8], place: u64| {
             file.write_all_at(bytes, place).map_err(|error| Failure::write(&path, &error))
@@ -191,7 +191,7 @@ pub(super) fn write(
 /// Length and SHA-256 of a file.
 fn digest(path: &Path) -> Result<(u64, [u8; 32]), Failure> {
     let read = || -> std::io::Result<(u64, [u8; 32])> {
-        let mut file = File::open(path)?;
+        let mut file = open_input(path)?;
         let mut hash = Sha256::new();
         let mut bytes = vec![0; READ_AT_ONCE];
         let mut length = 0;

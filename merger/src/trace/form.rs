@@ -9,8 +9,8 @@ use super::tracks::Numbers;
 use super::window::Windows;
 use crate::cli::TraceFormat;
 use crate::failure::Failure;
+use rpd_files::open_input;
 use rpd_perfetto::{MAX_HEAD, Timestamp, file_head, gunzip_start, is_file_head};
-use std::fs::File;
 use std::path::Path;
 
 /// The format of the files.
@@ -44,11 +44,11 @@ impl Form {
         }
     }
 
-    /// What a file begins with: `start` is its first time since T0, `wall_clock` the same since 1970, ns.
-    pub(super) fn head(self, start: i64, wall_clock: i64) -> Vec<u8> {
+    /// What a file begins with: `start` is its first time since T0, `wall_clock` the same since 1970, where that is known; ns.
+    pub(super) fn head(self, start: i64, wall_clock: Option<i64>) -> Vec<u8> {
         match self {
             Form::Perfetto => {
-                let wall_clock = u64::try_from(wall_clock).unwrap_or(0);
+                let wall_clock = wall_clock.and_then(|time| u64::try_from(time).ok());
                 file_head(Timestamp::new(start).unwrap_or_default(), wall_clock)
             }
             Form::Chrome => chrome::HEAD.to_vec(),
@@ -57,7 +57,7 @@ impl Form {
 
     /// Whether a file is one of ours, of any format: by what it begins with.
     pub(super) fn is_ours(path: &Path) -> bool {
-        let start = File::open(path).and_then(|file| gunzip_start(file, MAX_HEAD.max(chrome::HEAD.len())));
+        let start = open_input(path).and_then(|file| gunzip_start(file, MAX_HEAD.max(chrome::HEAD.len())));
         start.is_ok_and(|start| is_file_head(&start) || start.starts_with(chrome::HEAD))
     }
 

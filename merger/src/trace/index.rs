@@ -7,10 +7,10 @@ use crate::comm::Comm;
 use crate::failure::Failure;
 use crate::input::ranks::list;
 use crate::wall_clock::WallClock;
+use rpd_files::open_input;
 use rpd_shard::record::{Selection, wire};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
-use std::fs::File;
 use std::io::Read;
 use std::path::Path;
 
@@ -71,6 +71,8 @@ struct Index<'a> {
     wall_clock: Option<String>,
     files: Vec<Entry>,
     not_drawn: &'a BTreeMap<String, u64>,
+    #[serde(skip_serializing_if = "<[String]>::is_empty")]
+    empty_files: &'a [String],
 }
 
 #[derive(Serialize)]
@@ -91,6 +93,7 @@ pub(super) struct Job<'a> {
     pub(super) run_id: &'a str,
     pub(super) clock: &'a str,
     pub(super) not_drawn: &'a BTreeMap<String, u64>,
+    pub(super) empty_files: &'a [String],
 }
 
 /// The text of the index. Times are ns since T0.
@@ -125,6 +128,7 @@ pub(super) fn text(
         wall_clock: wall_clock(frame.t0),
         files: files.iter().map(entry).collect(),
         not_drawn: job.not_drawn,
+        empty_files: job.empty_files,
     };
     let text = serde_json::to_string_pretty(&index);
     text.map_err(|error| Failure::Internal(format!("the index cannot be written: {error}")))
@@ -145,12 +149,8 @@ struct KnownFile {
 }
 
 fn known(path: &Path) -> Option<Known> {
-    // A pipe of that name would be waited for.
-    if !std::fs::metadata(path).ok()?.is_file() {
-        return None;
-    }
     let mut text = String::new();
-    File::open(path).ok()?.take(MAX_BYTES).read_to_string(&mut text).ok()?;
+    open_input(path).ok()?.take(MAX_BYTES).read_to_string(&mut text).ok()?;
     serde_json::from_str(&text).ok().filter(|known: &Known| known.version == VERSION)
 }
 

@@ -2,7 +2,7 @@
 
 use rpd_perfetto::{CounterValue, Overlaps};
 use serde::{Deserialize, Serialize};
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::ops::RangeInclusive;
 
 /// Number of a text in the [`Texts`] of a unit, dense. 0 is the empty text.
@@ -325,7 +325,14 @@ pub struct TableFacts {
     pub clamped: u64,
     /// Sum of the durations that were drawn, ns.
     pub duration: u128,
+    /// Arguments of the drawn rows in `$.args` of the extdata of their events, where arguments are asked for: not drawn.
+    pub event_args: u64,
 }
+
+/// Categories of arrows that are counted one by one.
+const MAX_ARROW_CATEGORIES: usize = 64;
+/// Longest name of such a category, characters.
+const MAX_CATEGORY: usize = 64;
 
 /// What was drawn of a unit, to be compared with the database, and what was not. Facts of several units add up.
 ///
@@ -365,6 +372,8 @@ pub struct Facts {
     pub cut_stacks: u64,
     /// Values of counters that are no numbers.
     pub no_numbers: u64,
+    /// Arrows that an input keeps as args of their ends, by category, where arrows are asked for: not drawn.
+    pub other_arrows: BTreeMap<String, u64>,
 }
 
 impl Facts {
@@ -386,6 +395,7 @@ impl Facts {
             sum.untimed += more.untimed;
             sum.clamped += more.clamped;
             sum.duration += more.duration;
+            sum.event_args += more.event_args;
         }
         self.items.add(&other.items);
         self.arrows += other.arrows;
@@ -396,6 +406,18 @@ impl Facts {
         self.mended += other.mended;
         self.cut_stacks += other.cut_stacks;
         self.no_numbers += other.no_numbers;
+        for (category, arrows) in &other.other_arrows {
+            self.add_other_arrows(category, *arrows);
+        }
+    }
+
+    /// Counts arrows of a category that are not drawn. Of very many categories the last ones are counted together.
+    pub(super) fn add_other_arrows(&mut self, category: &str, arrows: u64) {
+        let is_named =
+            self.other_arrows.len() < MAX_ARROW_CATEGORIES || self.other_arrows.contains_key(category);
+        let category: String = category.chars().take(MAX_CATEGORY).collect();
+        let category = if is_named { category } else { "(others)".to_owned() };
+        *self.other_arrows.entry(category).or_insert(0) += arrows;
     }
 }
 

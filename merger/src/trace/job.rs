@@ -9,12 +9,16 @@ use crate::cli::{MergeArgs, TraceOrder};
 use crate::clock::Align;
 use crate::comm::Comm;
 use crate::failure::Failure;
-use crate::input::find::{Listed, find};
-use crate::merge::{Listing, merge_listed};
+use crate::input::find::Listed;
+use crate::input::unused::find_all;
+use crate::listing::Listing;
+use crate::merge::merge_listed;
 use crate::output::partial::Partial;
-use crate::report::Report;
+use crate::output::planned_size::trace_bytes;
+use crate::output::size_limit::SizeLimit;
 use crate::report::progress::{PhaseTime, Progress};
 use crate::report::words::one_line;
+use crate::report::{NotUsed, Report};
 use crate::together::{from_rank_0, settle};
 use rpd_translate::Format;
 use serde::Serialize;
@@ -33,6 +37,9 @@ pub enum Traced {
         database: PathBuf,
         /// The trace.
         trace: Box<Drawn>,
+        /// Files beside it that are not merged.
+        #[serde(flatten)]
+        unused: NotUsed,
         /// Wall time,
         seconds: f64,
         /// and that of each phase.
@@ -45,20 +52,28 @@ pub fn trace(comm: &impl Comm, args: &MergeArgs, order: &TraceOrder) -> Result<T
     let begun = Instant::now();
     let mut progress = Progress::new(comm.rank() == 0 && !args.quiet);
     progress.phase("plan");
-    let (target, files) = from_rank_0(comm, || {
-        let found = find(&args.inputs)?;
+    let (target, files, unused) = from_rank_0(comm, || {
+        let (found, unused) = find_all(&args.inputs)?;
         let ending = Form::of(order.format).ending();
         let target = Target::new(args.output.as_deref(), &found.home, order.split, ending, args.force)?;
-        Ok((target, found.files))
+        Ok((target, found.files, unused))
     })?;
     let mut place = settle(comm, Place::begin(target, comm.rank() == 0))?;
     place.share();
-    let direct = from_rank_0(comm, || Ok(merged_database(args, &files)))?;
+    let direct = from_rank_0(comm, || {
+        let database = merged_database(args, &files);
+        if let Some(length) = database.as_ref().and_then(|path| path.metadata().ok()).map(|found| found.len())
+        {
+            SizeLimit::of(args, &files).check(trace_bytes(length), place.work())?;
+        }
+        Ok(database)
+    })?;
     let (mut report, partial, database) = match direct {
         Some(database) => (None, None, database),
         None => {
             let output = place.work().join("merged.db");
-            let mut listing = from_rank_0(comm, || Listing::of(files, output.clone(), args))?;
+            let mut listing =
+                from_rank_0(comm, || Listing::of((files, unused.clone()), output.clone(), args))?;
             let mut partial = settle(comm, Partial::begin(&output, comm.rank() == 0, false))?;
             partial.share();
             let report = merge_listed(comm, args, &mut listing, Some(&partial), &mut progress)?;
@@ -80,7 +95,10 @@ pub fn trace(comm: &impl Comm, args: &MergeArgs, order: &TraceOrder) -> Result<T
             report.phases = phases;
             Traced::Merged(Box::new(report))
         }
-        None => Traced::Direct { database, trace: Box::new(drawn), seconds, phases },
+        None => {
+            let unused = NotUsed::new(unused);
+            Traced::Direct { database, trace: Box::new(drawn), unused, seconds, phases }
+        }
     })
 }
 
@@ -113,9 +131,10 @@ impl Traced {
     pub fn summary(&self) -> String {
         match self {
             Traced::Merged(report) => report.summary(false),
-            Traced::Direct { database, trace, seconds, .. } => {
+            Traced::Direct { database, trace, seconds, unused, .. } => {
                 let mut lines = vec![("drawn", format!("{} in {seconds:.1} s", database.display()))];
                 lines.extend(trace.lines());
+                lines.extend(unused.line().map(|text| ("not used", text)));
                 lines.push(("output", trace.output.display().to_string()));
                 lines.into_iter().map(|(label, text)| format!("{label:<10} {}\n", one_line(&text))).collect()
             }

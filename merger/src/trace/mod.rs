@@ -34,16 +34,15 @@ use crate::report::words::{duration, noun, one_line};
 use crate::together::{from_rank_0, settle, together};
 use crate::wall_clock::WallClock;
 use cut::Cutter;
-use drawn::Drawn;
+use drawn::{Drawn, NO_PLACE};
 use files::Frame;
 use form::Form;
 use index::INDEX;
 use place::Place;
 use rows::JobRows;
+use rpd_files::{create_output, open_input};
 use rpd_shard::record::wire;
-use std::fs::File;
-use std::io::Write;
-use std::os::unix::fs::OpenOptionsExt;
+use std::io::{Read, Write};
 use std::path::Path;
 use units::{Own, Times};
 use window::{Histogram, Windows};
@@ -75,7 +74,7 @@ pub(crate) fn slices(
     let histogram = gather_histogram(comm, histogram)?;
 
     // 2. The run is cut.
-    let realtime_minus_job = rows.realtime_minus_job_ns();
+    let realtime_minus_job = rows.realtime_minus_job_ns(times.first);
     let whole = window(order, times, realtime_minus_job).map_err(|failure| together(comm, failure))?;
     rows.set_window((order.window != TimeWindow::default()).then(|| (whole.first(), whole.end())));
     let described = units::described(comm, own.layouts(), form)?;
@@ -107,10 +106,9 @@ pub(crate) fn slices(
     facts.0.add(&rows.unasked());
     let mut drawn = Drawn::new(place.target().path(), &frame, &parts, &facts);
     drawn.warnings = warnings(&rows);
+    drawn.note_empty_files(order.split, &parts, |number| place.target().name(number, count));
     for (table, count) in from_rank_0(comm, || rows.others())? {
-        drawn
-            .not_drawn
-            .insert(format!("{} of {table}: a trace has no place for them", noun(count, "row")), count);
+        drawn.not_drawn.insert(format!("{} of {table}{NO_PLACE}", noun(count, "row")), count);
     }
     if comm.rank() == 0 {
         drawn.warnings.iter().for_each(|line| eprintln!("warning: {}", one_line(line)));
@@ -118,7 +116,8 @@ pub(crate) fn slices(
     let written = match comm.rank() == 0 && place.target().has_index() {
         false => Ok(()),
         true => {
-            let job = index::Job { run_id: rows.run_id(), clock: rows.clock(), not_drawn: &drawn.not_drawn };
+            let Drawn { not_drawn, empty_files, .. } = &drawn;
+            let job = index::Job { run_id: rows.run_id(), clock: rows.clock(), not_drawn, empty_files };
             let text = index::text(&job, &frame, place.target(), &files, &ranks);
             text.and_then(|text| write_index(&place.work().join(INDEX), &text))
         }
@@ -128,8 +127,21 @@ pub(crate) fn slices(
     Ok(drawn)
 }
 
+/// Whether a file is one that a merge writes beside databases and traces of Perfetto: a trace of Chrome, an index of traces, or
+/// what `--json` prints.
+pub(crate) fn is_result(path: &Path) -> bool {
+    Form::is_ours(path) || index::is_ours(path) || is_report(path)
+}
+
+/// Whether a file begins like what `--json` prints.
+fn is_report(path: &Path) -> bool {
+    let begin = b"{\n  \"run_id\": ";
+    let mut head = [0; 14];
+    open_input(path).and_then(|mut file| file.read_exact(&mut head)).is_ok() && head == *begin
+}
+
 fn write_index(path: &Path, text: &str) -> Result<(), Failure> {
-    let file = File::options().write(true).create_new(true).mode(0o600).open(path);
+    let file = create_output(path, 0o600);
     file.and_then(|mut file| {
         writeln!(file, "{text}")?;
         file.sync_all()

@@ -3,9 +3,10 @@
 use super::index::{INDEX, VERSION};
 use super::serve::serve;
 use crate::failure::Failure;
+use rpd_files::open_input;
 use serde::Deserialize;
 use std::fmt::Write as _;
-use std::fs::{self, File};
+use std::fs::{self};
 use std::io::Read;
 use std::path::{Path, PathBuf};
 
@@ -67,11 +68,7 @@ impl Trace {
             return if is_named_so { Trace::of(path).map(Some) } else { Ok(None) };
         }
         let index = path.join(INDEX);
-        // A pipe of that name would be waited for.
-        if !index.is_file() {
-            return Ok(None);
-        }
-        let Ok(file) = File::open(&index) else { return Ok(None) };
+        let Ok(file) = open_input(&index) else { return Ok(None) };
         let mut text = Vec::new();
         let damaged = |why: String| {
             Failure::Input(format!(

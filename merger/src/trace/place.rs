@@ -5,12 +5,16 @@ use super::index::INDEX;
 use crate::cli::Split;
 use crate::failure::Failure;
 use crate::input::plan::check_text;
+use crate::interrupt::{Unfinished, keep_on_interrupt, remove_on_interrupt};
 use crate::output::partial::{Lock, lock_file};
 use crate::output::share::Share;
+use rpd_files::{
+    create_output, create_output_folder, remove_output, remove_output_folder, rename_output,
+    rename_output_to_new,
+};
 use serde::{Deserialize, Serialize};
-use std::fs::{self, DirBuilder, File};
+use std::fs::{self};
 use std::io::{self, ErrorKind};
-use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
 /// Begins the names of files in a folder.
@@ -226,12 +230,15 @@ impl Place {
 
     /// From now on this rank, too, removes the work if it fails. Before, it may be that of another run.
     pub(crate) fn share(&mut self) {
+        if !self.armed {
+            remove_on_interrupt(Unfinished::Folder(self.work.clone()));
+        }
         self.armed = true;
     }
 
     fn prepare(&mut self) -> Result<(), Failure> {
         let target = &self.target;
-        let made = DirBuilder::new().mode(0o700).create(&target.folder);
+        let made = create_output_folder(&target.folder, 0o700);
         match made {
             Err(error) if error.kind() == ErrorKind::NotFound => {
                 let parent = target.folder.parent().unwrap_or(Path::new(".")).display();
@@ -242,7 +249,10 @@ impl Place {
             }
             Err(error) if error.kind() != ErrorKind::AlreadyExists => return Err(target.cannot(&error)),
             Err(_) => {}
-            Ok(()) => self.made_folder = true,
+            Ok(()) => {
+                self.made_folder = true;
+                remove_on_interrupt(Unfinished::EmptyFolder(target.folder.clone()));
+            }
         }
         let lock = lock_file(target.beside(".lock")).map_err(|error| target.cannot(&error))?;
         self.lock = Some(lock.ok_or_else(|| {
@@ -256,10 +266,11 @@ impl Place {
         if target.has_index() {
             target.refuse_older_set()?;
         }
-        let made = DirBuilder::new().mode(0o700).create(&self.work);
+        remove_on_interrupt(Unfinished::Folder(self.work.clone()));
+        let made = create_output_folder(&self.work, 0o700);
         made.map_err(|error| target.cannot(&error))?;
         self.armed = true;
-        let mark = File::options().write(true).create_new(true).mode(0o600).open(self.work.join(MARK));
+        let mark = create_output(&self.work.join(MARK), 0o600);
         mark.map(drop).map_err(|error| target.cannot(&error))
     }
 
@@ -285,12 +296,12 @@ impl Place {
             false => super::index::names(&self.work.join(INDEX)),
         };
         for name in names.iter().filter(|name| is_name_of_set(name)) {
-            match fs::remove_file(self.target.folder.join(name)) {
+            match remove_output(&self.target.folder.join(name)) {
                 Err(error) if error.kind() != ErrorKind::NotFound => return Err(cannot(error)),
                 _ => {}
             }
         }
-        fs::remove_dir_all(&self.work).map_err(cannot)
+        remove_output_folder(&self.work).map_err(cannot)
     }
 
     /// The folder of work, for this program alone.
@@ -316,7 +327,7 @@ impl Place {
         };
         if target.has_index() && target.force {
             for older in target.older_files()? {
-                fs::remove_file(&older).map_err(|error| cannot(&error))?;
+                remove_output(&older).map_err(|error| cannot(&error))?;
             }
         }
         if self.made_folder {
@@ -330,8 +341,8 @@ impl Place {
             let (from, to) = (self.work.join(&name), target.folder.join(&name));
             share.file(&from);
             let renamed = match target.force {
-                true => fs::rename(&from, &to),
-                false => crate::output::partial::rename_new(&from, &to),
+                true => rename_output(&from, &to),
+                false => rename_output_to_new(&from, &to),
             };
             renamed.map_err(|error| match error.kind() {
                 ErrorKind::AlreadyExists => Failure::Output(format!(
@@ -350,12 +361,14 @@ impl Drop for Place {
     /// there no more.
     fn drop(&mut self) {
         if self.armed {
-            let _ = fs::remove_dir_all(&self.work);
+            let _ = remove_output_folder(&self.work);
+            keep_on_interrupt(&self.work);
         }
         self.lock = None;
         if self.made_folder {
             // Only if there is nothing in it.
             let _ = fs::remove_dir(&self.target.folder);
+            keep_on_interrupt(&self.target.folder);
         }
     }
 }

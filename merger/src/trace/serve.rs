@@ -6,6 +6,7 @@
 use super::open::{Ssh, Trace, count, is_plain};
 use crate::cli::PERFETTO_PORT;
 use crate::failure::Failure;
+use rpd_files::open_input;
 use rustix::event::{PollFd, PollFlags, poll};
 use std::fs::File;
 use std::io::{self, Read, Write};
@@ -126,7 +127,7 @@ impl Site {
                 respond(&mut stream, "204 No Content", 0, more)
             }
             Answer::File { name, body } => {
-                let Ok(file) = File::open(self.trace.folder.join(name)) else {
+                let Ok(file) = open_input(&self.trace.folder.join(name)) else {
                     return respond(&mut stream, "404 Not Found", 0, "");
                 };
                 let length = file.metadata()?.len();

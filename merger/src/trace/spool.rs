@@ -1,9 +1,10 @@
 //! A temporary file without a name: it vanishes with the program, however that ends.
 
 use crate::failure::Failure;
-use std::fs::{self, File};
+use rpd_files::{create_output, remove_output};
+use std::fs::File;
 use std::io;
-use std::os::unix::fs::{FileExt, OpenOptionsExt};
+use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -21,8 +22,8 @@ impl Spool {
     pub(super) fn create(folder: &Path, name: &str) -> Result<Spool, Failure> {
         let path = folder.join(name);
         let create = || -> io::Result<File> {
-            let file = File::options().read(true).write(true).create_new(true).mode(0o600).open(&path)?;
-            fs::remove_file(&path)?;
+            let file = create_output(&path, 0o600)?;
+            remove_output(&path)?;
             Ok(file)
         };
         let file = create().map_err(|error| Failure::write(&path, &error))?;

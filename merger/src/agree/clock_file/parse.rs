@@ -1,7 +1,7 @@
 //! Text to lines. Each is words, of which those in quotes may have spaces.
 
 use super::{ClockFile, Drift, Entry, MOST_PPM, USUAL_PPM, check, doubt};
-use std::fs::File;
+use rpd_files::open_input;
 use std::io::{self, Read};
 use std::path::Path;
 
@@ -34,7 +34,7 @@ impl ClockFile {
     pub fn read(path: &Path) -> Result<ClockFile, ClockFileError> {
         let name = path.display().to_string();
         let mut text = String::new();
-        let read = File::open(path).and_then(|file| file.take(MAX_BYTES + 1).read_to_string(&mut text));
+        let read = open_input(path).and_then(|file| file.take(MAX_BYTES + 1).read_to_string(&mut text));
         read.map_err(|error| ClockFileError::Io(name.clone(), error))?;
         if text.len() as u64 > MAX_BYTES {
             let error = io::Error::other(format!("it is longer than {MAX_BYTES} bytes"));

@@ -46,6 +46,8 @@ pub(super) struct Pen<'a, 'b> {
     pub(super) valued: Vec<Option<i64>>,
     pub(super) flows: Vec<FlowEnd>,
     pub(super) facts: Facts,
+    /// Whether arguments are asked for.
+    pub(super) shows_args: bool,
     pub(super) take: &'a mut TakeItem<'b>,
 }
 
@@ -119,6 +121,7 @@ pub(super) fn draw(
         valued: Vec::new(),
         flows: Vec::new(),
         facts,
+        shows_args: selection.annotations && asked_for(What::Args),
         take,
     };
     let pieces = |table| seen.pieces.get(place_of(table)).map_or(&[][..], Vec::as_slice);
@@ -130,9 +133,10 @@ pub(super) fn draw(
         args: pieces(rocpd::ARG),
         values: pieces(rocpd::PMC_EVENT),
         asked: Asked {
-            args: selection.annotations && asked_for(What::Args),
+            args: pen.shows_args,
             collectives: flows && asked_for(What::Regions),
             values: asked_for(What::Counters),
+            flows,
         },
         memory,
     };
@@ -177,6 +181,11 @@ impl<'a> Pen<'a, '_> {
         self.facts.cut_stacks += counted.cut_stacks;
         if asked.values {
             self.facts.no_numbers += counted.no_numbers;
+        }
+        for (event, category) in events.other_arrows() {
+            if self.fates.get(*event as usize) == Some(&Fate::Drawn) {
+                self.facts.add_other_arrows(self.dictionary.texts.get(*category), 1);
+            }
         }
         let mut fates = [[0u64; 2]; 3];
         for (event, fate) in (0u32..).zip(&self.fates) {

@@ -23,6 +23,9 @@ const EVENTS: (u64, u64) = (1 << 14, 1 << 20);
 /// Bytes that the args of a piece of events may take, however little memory there is.
 const LEAST_ROOM: u64 = 256 << 20;
 
+/// Type of the args that say where an arrow begins.
+const FLOW_START: &[u8] = b"flow start";
+
 /// Events that are looked at together. The chunks of a unit divide all ids, so that each row belongs to one of them,
 /// also where its event is not there.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -105,6 +108,10 @@ pub(super) struct Events {
     pub(super) messages: Vec<TextId>,
     /// Number of the call stack and 1; 0 for none. Empty where no event has one.
     stacks: Vec<u32>,
+    /// How many arguments the extdata of each event has. Those behind the last one have none.
+    extdata_args: Vec<u32>,
+    /// Events at which arrows begin that are not drawn, and the categories of these.
+    other_arrows: Vec<(u32, TextId)>,
     pub(super) args: Args,
     values: ByEvent<StoredCount>,
 }
@@ -228,6 +235,7 @@ pub(super) struct Asked {
     /// Whether args are needed to find collectives.
     pub(super) collectives: bool,
     pub(super) values: bool,
+    pub(super) flows: bool,
 }
 
 /// What is read of a unit, and where texts go.
@@ -282,8 +290,12 @@ impl Events {
                 events.categories.push(category);
             }
             let message = |text: &[u8]| message(text, dictionary, &mut counted.mended);
-            each_text(rows.column("extdata"), places.clone(), TextId(0), message, |id| {
-                events.messages.push(id)
+            each_text(rows.column("extdata"), places.clone(), (TextId(0), 0), message, |(id, args)| {
+                if args > 0 {
+                    events.extdata_args.resize(events.messages.len(), 0);
+                    events.extdata_args.push(args);
+                }
+                events.messages.push(id);
             });
             let before = events.categories.len() - places.len();
             let mut at = before;
@@ -324,6 +336,17 @@ impl Events {
         self.values.of(event).iter().map(|placed| placed.value)
     }
 
+    /// How many arguments the extdata of an event has.
+    #[inline]
+    pub(super) fn extdata_args(&self, event: u32) -> u64 {
+        self.extdata_args.get(event as usize).map_or(0, |args| u64::from(*args))
+    }
+
+    /// Events at which arrows begin that are not drawn, and the categories of these.
+    pub(super) fn other_arrows(&self) -> &[(u32, TextId)] {
+        &self.other_arrows
+    }
+
     /// How many args and values of counters each event has.
     pub(super) fn attached(&self, event: u32) -> (u64, u64) {
         (self.args.by_event.of(event).len() as u64, self.values.of(event).len() as u64)
@@ -340,7 +363,7 @@ impl Events {
         let asked = source.asked;
         let needed = ["comm", "seq"].map(|name| dictionary.texts.add(name));
         let ids = source.unit.ids(rocpd::ARG);
-        let wanted = &["event_id", "position", "name", "value"];
+        let wanted = &["event_id", "position", "type", "name", "value"];
         let is_read = asked.args || asked.collectives;
         let pieces = pieces(source.args.iter().filter(|piece| is_read && chunk.touches(piece)));
         let mut fits = true;
@@ -354,7 +377,12 @@ impl Events {
             let name = |text: &[u8]| add_text(text, dictionary, &mut counted.mended);
             each_text(rows.column("name"), places.clone(), TextId(0), name, |id| names.push(id));
             let mut known = KnownValues::of(values, places.clone());
-            for (i, name) in places.zip(names) {
+            let mut begins = Vec::new();
+            if asked.flows {
+                let is_begin = |kind: &[u8]| kind == FLOW_START;
+                each_text(rows.column("type"), places.clone(), false, is_begin, |begin| begins.push(begin));
+            }
+            for (place, (i, name)) in places.zip(names).enumerate() {
                 let event = spans.event(i);
                 if !chunk.has(event) {
                     continue;
@@ -364,6 +392,9 @@ impl Events {
                     counted.stray_args += 1;
                     continue;
                 };
+                if begins.get(place) == Some(&true) {
+                    self.other_arrows.push((event, name));
+                }
                 if !asked.args && !needed.contains(&name) {
                     continue;
                 }
@@ -431,7 +462,8 @@ impl Events {
         let of = |count: usize, size: usize| (count as u64).saturating_mul(size as u64);
         let args = of(self.args.by_event.all.len(), size_of::<Placed<(TextId, Stored)>>());
         let values = of(self.values.all.len(), size_of::<Placed<StoredCount>>());
-        let bytes = args + values + self.args.texts.len() as u64;
+        let arrows = of(self.other_arrows.len(), size_of::<(u32, TextId)>());
+        let bytes = args + values + arrows + self.args.texts.len() as u64;
         let least = if chunk.is_divisible() { 0 } else { LEAST_ROOM };
         if bytes <= source.memory.max(least) && self.args.texts.len() < u32::MAX as usize {
             return Ok(true);

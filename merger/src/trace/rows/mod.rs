@@ -13,6 +13,7 @@ mod events;
 mod extent;
 mod joint;
 mod layout;
+mod members;
 mod memory;
 mod names;
 mod others;
@@ -32,6 +33,7 @@ use super::item::{Dictionary, Facts, Item, Selection, Sort, TableFacts, UnitLayo
 use crate::failure::Failure;
 use rpd_rocpd::read::Database;
 use rpd_shard::model::{TableId, rocpd};
+use rpd_shard::record::{Clock, is_wall_time};
 use std::collections::HashMap;
 use std::path::Path;
 
@@ -166,9 +168,12 @@ impl JobRows {
         self.tables.tag("rpd.clock")
     }
 
-    /// What the times of the job need to become ns since 1970, where a clock told.
-    pub fn realtime_minus_job_ns(&self) -> Option<i64> {
-        self.tables.tag("rpd.clock.realtime_minus_boottime_ns").parse().ok()
+    /// What the times of the job need to become ns since 1970, where that is known: `first` is the first of them. Times of
+    /// profilers that record the wall clock itself need nothing, as long as a wall clock can have shown them.
+    pub fn realtime_minus_job_ns(&self, first: i64) -> Option<i64> {
+        let measured = self.tables.tag("rpd.clock.realtime_minus_boottime_ns").parse().ok();
+        let is_wall_clock = self.clock().starts_with(Clock::Realtime.name()) && is_wall_time(first);
+        measured.or(is_wall_clock.then_some(0))
     }
 
     /// From now on only items that touch `[from, to)` are handed on, and all counter values before `to`, since one that

@@ -74,6 +74,9 @@ impl Pen<'_, '_> {
         }
         facts.drawn += 1;
         facts.duration += u128::from(end.abs_diff(start));
+        if let Some(event) = event.filter(|_| self.shows_args) {
+            facts.event_args += events.extdata_args(event);
+        }
         self.facts.without_event += u64::from(event.is_none());
         self.facts.without_track += u64::from(is_unknown(key));
         self.note(event, Fate::Drawn);

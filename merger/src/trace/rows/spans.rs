@@ -157,12 +157,13 @@ impl Pen<'_, '_> {
             args.clear();
             self.set_flows(table, rows.keys.get(i), &mut arrow);
             if self.annotates() {
-                let [grid, workgroup] = [grid, workgroup].map(|of| {
+                for (word, of) in [(self.words.grid, grid), (self.words.workgroup, workgroup)] {
                     let sizes = of.map(|cells| cells.int(i).unwrap_or(0));
-                    self.words.sizes(sizes, &mut self.dictionary.texts)
-                });
-                args.push(known(self.words.grid, grid));
-                args.push(known(self.words.workgroup, workgroup));
+                    // Inputs that do not say a size have 0 there: RocPD allows no NULL.
+                    if sizes != [0; 3] {
+                        args.push(known(word, self.words.sizes(sizes, &mut self.dictionary.texts)));
+                    }
+                }
                 self.lanes((queues, streams), i, &mut args);
                 number(self.words.dispatch, dispatches.get(i), &mut args);
                 for (name, cells) in [self.words.lds, self.words.scratch].into_iter().zip(sizes) {

@@ -1,5 +1,6 @@
 //! Texts of columns: each distinct one is looked at once.
 
+use super::members::MemberCount;
 use super::value::{Stored, number_or_text};
 use crate::trace::item::{Dictionary, TextId};
 use rpd_shard::model::{Cells, TextCells, Value};
@@ -7,20 +8,25 @@ use serde::Deserialize;
 use std::borrow::Cow;
 use std::ops::Range;
 
-/// The message in the extdata of an event, 0 where there is none.
-pub(super) fn message(extdata: &[u8], dictionary: &mut Dictionary, mended: &mut u64) -> TextId {
+/// The message in the extdata of an event, 0 where there is none, and how many arguments it has.
+pub(super) fn message(extdata: &[u8], dictionary: &mut Dictionary, mended: &mut u64) -> (TextId, u32) {
     #[derive(Deserialize)]
     struct Extdata<'a> {
         #[serde(borrow, default)]
         message: Option<Cow<'a, str>>,
+        #[serde(default)]
+        args: MemberCount,
     }
-    if extdata.len() < br#"{"message":""}"#.len() {
-        return TextId(0);
+    if extdata.len() < br#"{"args":{"a":1}}"#.len().min(br#"{"message":""}"#.len()) {
+        return (TextId(0), 0);
     }
     let text = String::from_utf8_lossy(extdata);
     *mended += u64::from(matches!(text, Cow::Owned(_)));
-    let message = serde_json::from_str::<Extdata<'_>>(&text).ok().and_then(|extdata| extdata.message);
-    message.map_or(TextId(0), |message| dictionary.texts.add(&message))
+    // serde would read the elements of an array as struct fields.
+    let object = Some(&*text).filter(|text| text.trim_start().starts_with('{'));
+    let parsed = object.and_then(|text| serde_json::from_str::<Extdata<'_>>(text).ok());
+    let Some(extdata) = parsed else { return (TextId(0), 0) };
+    (extdata.message.map_or(TextId(0), |message| dictionary.texts.add(&message)), extdata.args.0)
 }
 
 pub(super) fn add_text(text: &[u8], dictionary: &mut Dictionary, mended: &mut u64) -> TextId {
@@ -131,7 +137,7 @@ mod tests {
         let mut dictionary = Dictionary::default();
         let mut mended = 0;
         let mut of = |text: &str| {
-            let id = message(text.as_bytes(), &mut dictionary, &mut mended);
+            let (id, _) = message(text.as_bytes(), &mut dictionary, &mut mended);
             dictionary.texts.get(id).to_owned()
         };
         assert_eq!(of(r#"{"message": "step \"1\""}"#), "step \"1\"");
@@ -140,6 +146,18 @@ mod tests {
             ["{}", "", r#"{"message":17}"#, r#"{"message":null}"#, r#"["message","a"]"#, "{\"message\":\"x"]
         {
             assert_eq!(of(none), "", "{none}");
+        }
+        assert_eq!(of(r#"{"message":"kept","args":[{"a":1}, 2.5, true, null]}"#), "kept");
+        let mut count = |text: &str| message(text.as_bytes(), &mut dictionary, &mut mended).1;
+        assert_eq!(count(r#"{"args":{"External id":5,"Input Dims":[[1,2],{"a":3}],"c":"d"}}"#), 3);
+        assert_eq!(count(r#"{"message":"a","args":{"b":null}}"#), 1);
+        for none in [
+            "{\"args\":{}}      ",
+            r#"{"args":[1,2,3,4]}"#,
+            r#"{"args":"text of some"}"#,
+            r#"{"args":-1234567}"#,
+        ] {
+            assert_eq!(count(none), 0, "{none}");
         }
     }
 }

@@ -1,0 +1,89 @@
+//! The user that a merge at the end of a job runs as.
+
+use crate::failure::Failure;
+use nix::unistd::{Gid, Uid, User, initgroups, setgid, setgroups, setuid};
+use rpd_files::{HeldFolder, effective_uid, user_name};
+use std::ffi::CString;
+use std::path::{Path, PathBuf};
+
+/// Slurm tells an epilog of the site the job's user and group by these.
+const JOB_UID: &str = "SLURM_JOB_UID";
+const JOB_GID: &str = "SLURM_JOB_GID";
+/// The folder of runs, if none is named.
+const OUTPUT: &str = "RPD_OUTPUT";
+const DEFAULT_ROOT: &str = "rpd-out";
+
+/// Makes root the user of the job: what a user left in a run folder must not lead root anywhere.
+///
+/// The user is that of `SLURM_JOB_UID`, or else the owner of the first input. Any other user than root stays. Call
+/// this before a file of the user is touched; it cannot be taken back.
+pub fn become_job_user(inputs: &[PathBuf]) -> Result<(), Failure> {
+    if effective_uid() != 0 {
+        return Ok(());
+    }
+    let Some(uid) = job_user(inputs)?.filter(|uid| *uid != 0) else { return Ok(()) };
+    let failed = |error: &dyn std::fmt::Display| {
+        Failure::Usage(format!(
+            "cannot become {}, the user of the job ({error}); run rpd-merge --epilog as that user",
+            user_name(uid)
+        ))
+    };
+    let known = User::from_uid(Uid::from_raw(uid)).ok().flatten();
+    let group = known.as_ref().map(|user| user.gid).or_else(|| number(JOB_GID).map(Gid::from_raw));
+    let group = group.unwrap_or(Gid::from_raw(uid));
+    let name = known.and_then(|user| CString::new(user.name).ok());
+    let grouped = match name {
+        Some(name) => initgroups(&name, group),
+        None => setgroups(&[]),
+    };
+    grouped.and_then(|()| setgid(group)).and_then(|()| setuid(Uid::from_raw(uid))).map_err(|e| failed(&e))?;
+    match setuid(Uid::from_raw(0)) {
+        Err(_) => Ok(()),
+        Ok(()) => Err(failed(&"the rights of root could not be given up")),
+    }
+}
+
+/// Rejects a run of another user: with `--epilog`, no person reads the warnings of the merge.
+pub(super) fn check_owner(folder: &Path) -> Result<(), Failure> {
+    let opened = HeldFolder::open_to_read(folder).map_err(|error| {
+        Failure::Input(format!("cannot open the folder {}: {error}; check its permissions", folder.display()))
+    })?;
+    if opened.is_own() {
+        return Ok(());
+    }
+    Err(Failure::Input(format!(
+        "{} belongs to {}, and this merge runs as {}; with --epilog only the owner merges a run: run rpd-merge as \
+         the owner, or without --epilog and with -o FILE",
+        folder.display(),
+        user_name(opened.owner()),
+        user_name(effective_uid()),
+    )))
+}
+
+/// The user of the job; `None` if neither Slurm nor a folder identifies one.
+fn job_user(inputs: &[PathBuf]) -> Result<Option<u32>, Failure> {
+    if let Some(told) = std::env::var_os(JOB_UID).filter(|told| !told.is_empty()) {
+        let uid = number(JOB_UID).ok_or_else(|| {
+            Failure::Usage(format!(
+                "{JOB_UID} is {told:?}, which is no user id; unset it, or name the job's user"
+            ))
+        });
+        return uid.map(Some);
+    }
+    let root = || {
+        std::env::var_os(OUTPUT).filter(|root| !root.is_empty()).map_or(DEFAULT_ROOT.into(), PathBuf::from)
+    };
+    let first = inputs.first().cloned().unwrap_or_else(root);
+    let folder = match first.is_dir() {
+        true => first.as_path(),
+        false => first.parent().unwrap_or(Path::new("")),
+    };
+    Ok(HeldFolder::open(folder).ok().map(|folder| folder.owner()))
+}
+
+/// A number in the environment, in the one form that a number has: `00` is none.
+fn number(variable: &str) -> Option<u32> {
+    let text = std::env::var(variable).ok()?;
+    let number: u32 = text.parse().ok()?;
+    (number.to_string() == text).then_some(number)
+}

@@ -1,0 +1,177 @@
+//! How the commands of a run ended, grouped: each collector records the end of its command, traced or not.
+
+use super::death::{Death, signal_name};
+use super::ranks::ranges;
+use crate::report::words::{counted, noun};
+use rpd_shard::record::{Exit, Process};
+use serde::{Deserialize, Serialize};
+use std::collections::{BTreeMap, BTreeSet};
+
+/// Ways of ending that the summary prints; it counts the others.
+const MAX_PRINTED: usize = 10;
+
+/// The commands that ended in each way: how many there are, and their ranks.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub struct CommandEndings(BTreeMap<Exit, EndedCommands>);
+
+/// The commands that ended in one way.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+struct EndedCommands {
+    count: u64,
+    /// Those of the commands that have one.
+    ranks: BTreeSet<u32>,
+    /// The process id of the only one.
+    pid: Option<i32>,
+}
+
+/// One way in which commands ended. Neither code nor signal: how they ended is not known.
+#[derive(Clone, Debug, Serialize)]
+pub struct CommandEnding {
+    /// The exit code.
+    pub code: Option<i32>,
+    /// The signal's number.
+    pub signal: Option<i32>,
+    /// The signal's name, where it has one.
+    pub signal_name: Option<&'static str>,
+    /// Number of commands.
+    pub commands: u64,
+    /// Ranks of those that have one, ascending.
+    pub ranks: Vec<u32>,
+    /// The process id of the command, where it is the only one.
+    #[serde(skip)]
+    pub pid: Option<i32>,
+}
+
+impl CommandEndings {
+    /// The ending of one command; nothing if its collector was killed before.
+    pub(super) fn of(command: Option<&Process>) -> CommandEndings {
+        let ended = command.and_then(|command| {
+            let ranks = BTreeSet::from_iter(command.rank);
+            Some((command.exit?, EndedCommands { count: 1, ranks, pid: Some(command.pid) }))
+        });
+        CommandEndings(ended.into_iter().collect())
+    }
+
+    /// Adds those of another input or merge rank.
+    pub fn join(&mut self, other: CommandEndings) {
+        for (exit, ended) in other.0 {
+            let own = self.0.entry(exit).or_default();
+            own.pid = ended.pid.filter(|_| own.count == 0);
+            own.count += ended.count;
+            own.ranks.extend(ended.ranks);
+        }
+    }
+
+    /// Whether the endings of the commands of one shard include that of this process of it.
+    pub fn include(&self, death: &Death) -> bool {
+        self.0.get(&death.exit()).is_some_and(|ended| ended.pid == Some(death.pid))
+    }
+
+    /// Each way in which commands ended.
+    pub fn list(self) -> Vec<CommandEnding> {
+        let listed = |(exit, ended): (Exit, EndedCommands)| {
+            let EndedCommands { count: commands, ranks, pid } = ended;
+            let (code, signal) = match exit {
+                Exit::Code(code) => (Some(code), None),
+                Exit::Signal(signal) => (None, Some(signal)),
+                Exit::Unknown => (None, None),
+            };
+            let signal_name = signal.and_then(signal_name);
+            CommandEnding { code, signal, signal_name, commands, ranks: ranks.into_iter().collect(), pid }
+        };
+        self.0.into_iter().map(listed).collect()
+    }
+}
+
+impl CommandEnding {
+    /// Whether it is that of one command, and this process of it.
+    pub fn is_of(&self, death: &Death) -> bool {
+        self.pid == Some(death.pid) && (self.code, self.signal) == (death.code, death.signal)
+    }
+
+    /// `ranks 0-2 exit code 0`.
+    fn text(&self, is_only: bool) -> String {
+        let how = match (self.code, self.signal, self.signal_name) {
+            (Some(code), ..) => format!("exit code {code}"),
+            (None, Some(signal), Some(name)) => format!("signal {signal} ({name})"),
+            (None, Some(signal), None) => format!("signal {signal}"),
+            (None, None, _) => "in a way that is not known".to_owned(),
+        };
+        let with_rank = self.ranks.len() as u64;
+        let commands = match self.commands.saturating_sub(with_rank) {
+            _ if with_rank > 0 => format!("{} {}", noun(with_rank, "rank"), ranges(&self.ranks)),
+            1 if is_only => "the command".to_owned(),
+            several => counted(several, "command"),
+        };
+        format!("{commands} {how}")
+    }
+}
+
+/// All endings in one line; `None` if every command ended with exit code 0. The lowest ranks come first.
+pub fn endings_line(endings: &[CommandEnding]) -> Option<String> {
+    if endings.iter().all(|ending| ending.code == Some(0)) {
+        return None;
+    }
+    let mut endings: Vec<&CommandEnding> = endings.iter().collect();
+    endings.sort_by_key(|ending| ending.ranks.first().copied().unwrap_or(u32::MAX));
+    let mut texts: Vec<String> =
+        endings.iter().take(MAX_PRINTED).map(|ending| ending.text(endings.len() == 1)).collect();
+    if let Some(more @ 1..) = endings.len().checked_sub(MAX_PRINTED) {
+        texts.push(format!("{more} more ways; --json lists all"));
+    }
+    Some(texts.join("; "))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn endings(of: &[(Option<u32>, Exit)]) -> Vec<CommandEnding> {
+        let mut all = CommandEndings::default();
+        for (rank, exit) in of {
+            let ended = EndedCommands { count: 1, ranks: BTreeSet::from_iter(*rank), pid: Some(7) };
+            all.join(CommandEndings(BTreeMap::from([(*exit, ended)])));
+        }
+        all.list()
+    }
+
+    #[test]
+    fn endings_are_grouped_in_the_order_of_their_ranks() {
+        let mixed = [
+            (0, Exit::Code(0)),
+            (3, Exit::Signal(9)),
+            (1, Exit::Code(0)),
+            (2, Exit::Code(0)),
+            (5, Exit::Unknown),
+        ];
+        let line = endings_line(&endings(&mixed.map(|(rank, exit)| (Some(rank), exit))));
+        let expected = "ranks 0-2 exit code 0; rank 3 signal 9 (SIGKILL); rank 5 in a way that is not known";
+        assert_eq!(line.as_deref(), Some(expected));
+        assert_eq!(
+            endings_line(&endings(&[(None, Exit::Code(3))])).as_deref(),
+            Some("the command exit code 3")
+        );
+    }
+
+    #[test]
+    fn commands_that_all_ended_well_make_no_line() {
+        assert_eq!(endings_line(&endings(&[(Some(0), Exit::Code(0)), (None, Exit::Code(0))])), None);
+        assert_eq!(endings_line(&[]), None);
+    }
+
+    #[test]
+    fn another_process_with_the_same_exit_code_is_not_the_command() {
+        let only = endings(&[(None, Exit::Code(1))]);
+        let death = |pid| Death { pid, code: Some(1), ..Death::default() };
+        assert!(only[0].is_of(&death(7)) && !only[0].is_of(&death(8)));
+        let two = endings(&[(Some(0), Exit::Code(1)), (Some(1), Exit::Code(1))]);
+        assert!(!two[0].is_of(&death(7)));
+    }
+
+    #[test]
+    fn the_line_is_bounded() {
+        let many: Vec<_> = (0..500).map(|rank| (Some(rank), Exit::Code(rank as i32))).collect();
+        let line = endings_line(&endings(&many)).unwrap_or_default();
+        assert!(line.len() < 300 && line.ends_with("490 more ways; --json lists all"), "{line}");
+    }
+}

@@ -1,0 +1,98 @@
+//! The files to merge, as rank 0 lists them for all merge ranks.
+
+use crate::agree::clock_file::ClockFile;
+use crate::cli::MergeArgs;
+use crate::comm::Comm;
+use crate::failure::Failure;
+use crate::input::find::{Listed, hold, is_text};
+use crate::input::plan::output_of;
+use crate::input::translate::{self, Folder, Told, Translated};
+use crate::input::unused::{UnusedFiles, find_all};
+use crate::output::size_limit::SizeLimit;
+use crate::report::plot::check_place;
+use crate::together::settle;
+use rpd_shard::record::wire;
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+
+/// The files to merge and where their merge goes.
+#[derive(Serialize, Deserialize)]
+pub(crate) struct Listing {
+    pub(crate) files: Vec<Listed>,
+    /// Folders that hold them: every merge rank opens what lies below from the descriptor that it holds.
+    folders: Vec<PathBuf>,
+    /// Files below the inputs that are not listed.
+    pub(crate) unused: UnusedFiles,
+    pub(crate) output: PathBuf,
+    /// What there is to say about the files that are translated.
+    pub(crate) told: Told,
+    /// What a site says of its clocks.
+    pub(crate) clock_file: Option<ClockFile>,
+    /// The most that the output may take.
+    pub(crate) limit: SizeLimit,
+}
+
+impl Listing {
+    pub(crate) fn new(args: &MergeArgs) -> Result<Listing, Failure> {
+        args.check()?;
+        let (mut found, mut unused) = find_all(&args.inputs)?;
+        let before: Vec<PathBuf> = found.files.iter().map(|listed| listed.path.clone()).collect();
+        let output = output_of(&mut found, args)?;
+        unused.note_output(&output, &before, &found.files);
+        Listing::of((found.files, unused), output, args)
+    }
+
+    /// Of files that were found, and of others that are not merged.
+    pub(crate) fn of(
+        (files, unused): (Vec<Listed>, UnusedFiles),
+        output: PathBuf,
+        args: &MergeArgs,
+    ) -> Result<Listing, Failure> {
+        let clock_file = args.clock_file.as_deref().map(ClockFile::read).transpose();
+        let clock_file = clock_file.map_err(|error| Failure::Usage(error.to_string()))?;
+        if let Some(plot) = &args.clock_plot {
+            check_place(plot, &output, args.force)?;
+        }
+        let limit = SizeLimit::of(args, &files);
+        let folders = folders_of(args, &files);
+        Ok(Listing { files, folders, unused, output, told: Told::default(), clock_file, limit })
+    }
+
+    /// Holds the folders of the inputs. A merge rank that cannot open one finds out when it reads an input.
+    pub(crate) fn hold_folders(&self) {
+        self.folders.iter().for_each(|folder| drop(hold(folder)));
+    }
+}
+
+/// The folders that are named, or else those of the files.
+fn folders_of(args: &MergeArgs, files: &[Listed]) -> Vec<PathBuf> {
+    if !args.inputs.is_empty() {
+        return args.inputs.iter().filter(|input| input.is_dir()).cloned().collect();
+    }
+    let folders: BTreeSet<PathBuf> = files
+        .iter()
+        .filter_map(|listed| listed.path.parent())
+        .filter(|f| is_text(f))
+        .map(Path::to_path_buf)
+        .collect();
+    folders.into_iter().collect()
+}
+
+/// Translates the files that are neither shards nor RocPD, and puts the shards in their place; returns the
+/// folder that holds them.
+pub(crate) fn translate_foreign(comm: &impl Comm, listing: &mut Listing) -> Result<Option<Folder>, Failure> {
+    if !listing.files.iter().any(translate::is_foreign) {
+        return Ok(None);
+    }
+    let begun = Folder::begin(&listing.output, comm.rank() == 0);
+    let folder = settle(comm, begun)?;
+    let own = translate::translate(&listing.files, &folder, comm.rank(), comm.size());
+    let mut all: Vec<Translated> = Vec::new();
+    for message in comm.all_gather(wire::encode(&own)) {
+        let theirs: Vec<Translated> = wire::decode_message(&message).map_err(Failure::message)?;
+        all.extend(theirs);
+    }
+    listing.told = translate::replace(&mut listing.files, all);
+    Ok(Some(folder))
+}

@@ -1,0 +1,96 @@
+//! What an output may take: `--max-output`, and the free space of its file system.
+
+use crate::cli::MergeArgs;
+use crate::failure::Failure;
+use crate::input::find::Listed;
+use rpd_shard::size::Size;
+use serde::{Deserialize, Serialize};
+use std::fs;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+
+/// Bytes of an output for each byte of its inputs, where nobody chose a limit and the inputs are not trusted. Real
+/// runs grow up to 400-fold.
+const MAX_GROWTH: u64 = 2_000;
+/// The least that this limit is.
+const MIN_LIMIT: u64 = 16 << 30;
+
+/// The most bytes that a merge may write.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct SizeLimit {
+    bytes: u64,
+    is_typed: bool,
+}
+
+impl SizeLimit {
+    /// `--max-output`. Without it, outputs of `--epilog` and of files of another owner are limited by the length of
+    /// the files.
+    pub fn of(args: &MergeArgs, files: &[Listed]) -> SizeLimit {
+        if let Some(Size(bytes)) = args.max_output {
+            return SizeLimit { bytes, is_typed: true };
+        }
+        let found: Vec<_> = files.iter().filter_map(|listed| fs::metadata(&listed.path).ok()).collect();
+        let own = rustix::process::geteuid().as_raw();
+        let is_trusted = !args.epilog && found.iter().all(|file| file.uid() == own);
+        let length = found.iter().map(MetadataExt::size).fold(0, u64::saturating_add);
+        let limit = length.saturating_mul(MAX_GROWTH).max(MIN_LIMIT);
+        SizeLimit { bytes: if is_trusted { u64::MAX } else { limit }, is_typed: false }
+    }
+
+    /// The limit, `u64::MAX` where there is none.
+    pub fn bytes(&self) -> u64 {
+        self.bytes
+    }
+
+    /// Refuses an output that takes more than is allowed, or than is free.
+    ///
+    /// # Errors
+    /// [`Failure::Output`] with both figures and the next step.
+    pub fn check(&self, planned: u64, output: &Path) -> Result<(), Failure> {
+        let shown = output.display();
+        if planned > self.bytes {
+            let (planned, limit) = (Size(planned), Size(self.bytes));
+            let allowed = match self.is_typed {
+                true => format!("--max-output allows {limit}; raise it"),
+                false => format!(
+                    "{limit} are the limit for --epilog and for files of another owner; raise it with --max-output"
+                ),
+            };
+            return Err(Failure::Output(format!(
+                "cannot write {shown}: it takes about {planned}, and {allowed}, or merge fewer inputs"
+            )));
+        }
+        match free_bytes(output) {
+            Some(free) if free < planned => Err(Failure::Output(format!(
+                "cannot write {shown}: the disk is full before the merge ends: about {} are needed, {} are free; free \
+                 some space, or choose an output on another disk with -o",
+                Size(planned),
+                Size(free),
+            ))),
+            _ => Ok(()),
+        }
+    }
+
+    /// The failure of an output that has grown beyond the limit while it is written.
+    pub fn exceeded(bytes: u64, output: &Path) -> Failure {
+        Failure::Output(format!(
+            "cannot write {}: it takes more than the {} that are its limit; raise it with --max-output, or merge fewer \
+             inputs",
+            output.display(),
+            Size(bytes),
+        ))
+    }
+}
+
+/// Free bytes of the file system of an output, for this user; `None` where the file system does not say.
+pub fn free_bytes(output: &Path) -> Option<u64> {
+    let found = rustix::fs::statvfs(folder_of(output)).ok()?;
+    let blocks = if rustix::process::geteuid().is_root() { found.f_bfree } else { found.f_bavail };
+    (found.f_blocks > 0).then(|| blocks.saturating_mul(found.f_frsize))
+}
+
+/// The folder whose file system an output is on.
+pub fn folder_of(output: &Path) -> PathBuf {
+    let parent = output.parent().filter(|parent| !parent.as_os_str().is_empty());
+    parent.unwrap_or(Path::new(".")).to_owned()
+}
