@@ -68,7 +68,7 @@ rpd_runs() {
     root=$(rpd_root) job=$(rpd_job)
     for run in "$root/$job".* "$root"/*/"slurm-job.$job"; do
         run=${run%/slurm-job."$job"}
-        if [ -d "$run" ]; then printf '%s\0' "$run"; fi
+        if [ -d "$run" ] && rpd_is_own "$run"; then printf '%s\0' "$run"; fi
     done
     # A task of an array is a job of its own, and asks for its own runs alone.
     if [ -z "${rpd_named:-}" ]; then return 0; fi
@@ -76,8 +76,15 @@ rpd_runs() {
         # The last task has the number of the array, and was found above.
         case $run in "$root/$job".*) continue ;; esac
         if [ -f "${run%/*}/slurm-job.$job" ]; then continue; fi
-        if [ -f "$run" ]; then printf '%s\0' "${run%/slurm-array.*}"; fi
+        if [ -f "$run" ] && rpd_is_own "${run%/*}"; then printf '%s\0' "${run%/slurm-array.*}"; fi
     done
+}
+
+# Others may write beside the runs: neither a folder of theirs nor what a link leads to is a run of this job.
+rpd_is_own() {
+    if [ ! -L "$1" ] && [ -O "$1" ]; then return 0; fi
+    echo "rpd-epilog: $1 is a link, or belongs to another user: it is not merged" >&2
+    return 1
 }
 
 # rpd_merge SECONDS RUN...: each of them, one after the other, in that time altogether.

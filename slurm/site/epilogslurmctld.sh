@@ -22,7 +22,6 @@ set -u
 PATH=/usr/sbin:/usr/bin:/sbin:/bin
 export PATH
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd) || exit 0
-RPD_SITE_SBATCH='--time=30 --ntasks=1 --mem-per-cpu=2G'
 RPD_SITE_PATH=
 # shellcheck source=/dev/null
 if [ -r "$here/rpd-site.conf" ]; then
@@ -36,9 +35,10 @@ PATH=${RPD_SITE_PATH:+$RPD_SITE_PATH:}$PATH
 say() { logger -t rpd-epilog -- "$*" 2>/dev/null || true; }
 
 job=${SLURM_JOB_ID:-} user=${SLURM_JOB_USER:-} uid=${SLURM_JOB_UID:-} gid=${SLURM_JOB_GID:-}
-case $job in '' | *[!0-9]*) exit 0 ;; esac
-case $uid in '' | 0 | *[!0-9]*) exit 0 ;; esac
-case $gid in '' | *[!0-9]*) exit 0 ;; esac
+# Numbers have no zero in front: 00 would be root.
+case $job in '' | 0* | *[!0-9]*) exit 0 ;; esac
+case $uid in '' | 0* | *[!0-9]*) exit 0 ;; esac
+case $gid in '' | 0?* | *[!0-9]*) exit 0 ;; esac
 # A merge job asks for no other, and root's jobs are not users'.
 case ${SLURM_JOB_NAME:-} in rpd-merge) exit 0 ;; esac
 
@@ -57,7 +57,7 @@ esac
 case $folder in /*) ;; *) exit 0 ;; esac
 
 # As the job's owner, with nothing of ours: whether a merge is wanted, and the merge job.
-merge=("$here/merge-as-owner.sh" "$folder" "$job" "$PATH" "${SLURM_CONF:-}" "${RPD_SITE_SBATCH:-}")
+merge=("$here/merge-as-owner.sh" "$folder" "$job")
 if [ "$(id -u)" = 0 ]; then
     merge=(setpriv --reuid="$uid" --regid="$gid" --init-groups --inh-caps=-all --no-new-privs --reset-env -- "${merge[@]}")
 elif [ "$(id -u)" != "$uid" ]; then

@@ -9,7 +9,9 @@ run=${RPD_OUTPUT:-${SLURM_SUBMIT_DIR:-.}/rpd-out}/${RPD_RUN_ID:-$name}
 # Above 1,000 ranks, each thousand has a folder.
 for folder in "$run" "$run/$(printf 'ranks-%05d' $((rank / 1000 * 1000)))"; do
     log=$folder/$(printf 'rank-%05d' "$rank").log
-    if [ -f "$log" ] && [ -r "$log" ] && grep -q ' warning: ' "$log" 2>/dev/null; then
+    # Nothing is read that another user may have put here.
+    if [ -L "$run" ] || [ ! -O "$run" ] || [ -L "$folder" ] || [ -L "$log" ]; then continue; fi
+    if [ -f "$log" ] && [ -r "$log" ] && timeout 10 grep -q ' warning: ' "$log" 2>/dev/null; then
         echo "rpd-collect: rank $rank has warnings in $log" >&2
     fi
 done
