@@ -27,13 +27,30 @@ pub fn kineto_ddp(into: &Path) -> Vec<PathBuf> {
     unpacked("kineto/ddp2", into)
 }
 
+/// Traces of the PyTorch profiler from public repositories, each of a job of its own; or none.
+pub fn kineto_real(into: &Path) -> Vec<PathBuf> {
+    unpacked("kineto/real", into)
+}
+
+/// The folder of all real files; `None`, with a note, where it is not there.
+pub fn all_files() -> Option<PathBuf> {
+    let data = shared().join("data");
+    if !data.is_dir() {
+        skip("real files", &format!("no {} (set RPD_SHARED)", data.display()));
+    }
+    data.is_dir().then_some(data)
+}
+
+fn shared() -> PathBuf {
+    std::env::var_os("RPD_SHARED").map_or(repository().join("../shared"), PathBuf::from)
+}
+
 /// Unpacks the files of a kind into a folder.
 ///
 /// # Panics
 /// If there are some, and one cannot be unpacked.
 fn unpacked(kind: &str, into: &Path) -> Vec<PathBuf> {
-    let shared = std::env::var_os("RPD_SHARED").map_or(repository().join("../shared"), PathBuf::from);
-    let from = shared.join("data").join(kind);
+    let from = shared().join("data").join(kind);
     let Ok(entries) = fs::read_dir(&from) else {
         skip("real files", &format!("no {} (set RPD_SHARED)", from.display()));
         return Vec::new();

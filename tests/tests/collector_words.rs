@@ -129,7 +129,7 @@ fn a_process_that_died_is_told_with_what_it_was_doing() {
 }
 
 #[test]
-fn of_many_deaths_those_that_nobody_sent_are_told_first_and_the_rest_is_counted() {
+fn of_many_deaths_those_that_nobody_sent_are_told_first_and_each_signal_that_was_sent_once() {
     let config = SyntheticRun { nodes: 1, ranks_per_node: 14, events_per_rank: 0, ..config() };
     let run = RunFolder::new(&config);
     let plan = config.plan();
@@ -144,10 +144,10 @@ fn of_many_deaths_those_that_nobody_sent_are_told_first_and_the_rest_is_counted(
         fs::write(run.shard(rank.rank), shard.finish().unwrap()).unwrap();
     }
     let told = lines(&merge(&run), "died");
-    assert_eq!(told.len(), 11, "{told:#?}");
+    assert_eq!(told.len(), 2, "{told:#?}");
     assert!(told[0].starts_with("rank 12 ") && told[0].ends_with("died by signal 6 (SIGABRT)"), "{told:#?}");
-    assert!(told[9].starts_with("rank 9 ") && told[9].ends_with("(SIGTERM)"), "{told:#?}");
-    assert_eq!(told[10], "and 3 more");
+    let stopped = "rank 1-11,13: 12 processes died by signal 15 (SIGTERM), sent from outside";
+    assert_eq!(told[1], stopped, "once for all that the launcher ended");
 }
 
 /// A choice of ranks, if a shard says one.
@@ -259,4 +259,21 @@ fn a_rank_that_recorded_nothing_is_still_one_of_the_job() {
     database.assert_sound();
     assert_eq!(database.count("processes"), 2);
     assert_eq!(database.metadata()["rpd.missing_ranks"], ["[]"]);
+}
+
+#[test]
+fn a_rank_of_whose_shard_there_is_only_the_header_is_named_with_its_end() {
+    let run = RunFolder::new(&config());
+    let header = ShardWriter::new(Vec::new(), &run_identity(&config().plan(), 1)).unwrap();
+    fs::write(run.shard(1), header.unwritten().1).unwrap();
+    let stderr = merge(&run);
+    let line = format!(
+        "warning: rank 1: its collector still records or was killed before it recorded anything: {} has only its header; the log beside \
+         it may say why",
+        run.shard(1).display()
+    );
+    assert!(stderr.lines().any(|text| text == line), "{stderr}");
+    assert!(!stderr.contains("silent ") && !stderr.contains("nothing of rank"), "{stderr}");
+    let strict = rpd_merge().args(["--strict", "--force"]).arg(&run.path).run();
+    assert_eq!(strict.code(), Some(3), "{strict}");
 }

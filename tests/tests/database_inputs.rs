@@ -57,7 +57,11 @@ fn a_file_that_is_no_rocpd_database_is_left_out_and_told() {
         )
         .unwrap();
     drop(other);
-    assert_left_out(&job, &bad, &[]);
+    // No profiler wrote it: in a folder it is no loss, and named it is refused.
+    let outcome = job.merge(&["--strict"]).success();
+    assert_eq!(warnings_about(&outcome, &bad), Vec::<String>::new());
+    job.assert_holds(&job.without(&bad));
+    assert_refused(&rpd_merge().args(["--force", "-o"]).arg(job.output()).arg(&bad).run(), 4, &[name(&bad)]);
 }
 
 /// Nothing is passed over in silence: what is in a folder and not merged is in a line, and counts for `--strict`.
@@ -75,7 +79,7 @@ fn what_a_folder_holds_and_is_not_merged_is_told() {
     let below = job.place().join("host");
     fs::create_dir(&below).unwrap();
     fs::copy(&job.inputs[0], below.join("other_results.db")).unwrap();
-    told(&job, &["host holds 1 profiles and is not looked into"]);
+    told(&job, &["host holds 1 file that looks like a profile", "other inputs lie in the folder above it"]);
     fs::remove_dir_all(&below).unwrap();
 
     std::os::unix::fs::symlink("nowhere.db", job.place().join("dangling_results.db")).unwrap();
@@ -97,7 +101,7 @@ fn what_a_folder_holds_and_is_not_merged_is_told() {
     let _whole = job.merge(&["--strict"]).success();
     fs::remove_file(job.output()).unwrap();
     fs::copy(job.place().join("host0").join(name(&job.inputs[0])), deep.join("x_results.db")).unwrap();
-    told(&job, &["deep holds 1 profiles"]);
+    told(&job, &["deep holds 1 file that looks like a profile", "it lies 2 levels below the input"]);
 }
 
 #[test]

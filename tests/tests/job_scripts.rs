@@ -263,6 +263,7 @@ fn the_controllers_epilogue_submits_a_job_of_the_owner_and_nothing_for_root() {
     let scripts = site(&stage);
     let run = stage.path("work/rpd-out/4711.0");
     fs::create_dir_all(&run).unwrap();
+    let give = |uid| std::os::unix::fs::chown(&run, Some(uid), None).unwrap();
     let epilogue = |uid: &str, comment: &str| {
         let job =
             Job::new("env").args(["-i", "SLURM_JOB_ID=4711", "SLURM_JOB_USER=nobody", "SLURM_JOB_GID=65534"]);
@@ -277,8 +278,13 @@ fn the_controllers_epilogue_submits_a_job_of_the_owner_and_nothing_for_root() {
     ended_with(&epilogue("65534", "SLURM_JOB_COMMENT="), 0);
     assert_eq!(stage.text("called"), "");
     fs::write(run.join("merge.wanted"), "").unwrap();
-    ended_with(&epilogue("0", "SLURM_JOB_COMMENT="), 0);
-    assert_eq!(stage.text("called"), "");
+    // Another user's run, and numbers that are root's.
+    for (owner, uid) in [(60_001, "65534"), (0, "0"), (0, "00"), (0, "000")] {
+        give(owner);
+        ended_with(&epilogue(uid, "SLURM_JOB_COMMENT="), 0);
+        assert_eq!(stage.text("called"), "", "uid {uid}");
+    }
+    give(65_534);
     ended_with(&epilogue("65534", "SLURM_JOB_COMMENT="), 0);
     assert!(stage.text("called").ends_with("/merge.sbatch 4711\n"), "{}", stage.text("called"));
     let environment = stage.text("env");
@@ -288,6 +294,10 @@ fn the_controllers_epilogue_submits_a_job_of_the_owner_and_nothing_for_root() {
     // Somewhere else, as the job's comment says.
     let aside = stage.path("my %j runs");
     fs::rename(stage.path("work/rpd-out"), &aside).unwrap();
+    // Only there has the merge a log: the owner alone writes to it.
+    assert!(stage.text("called").contains(" --output=/dev/null "), "{}", stage.text("called"));
+    std::os::unix::fs::chown(&aside, Some(65_534), None).unwrap();
+    fs::set_permissions(stage.0.path(), PermissionsExt::from_mode(0o1777)).unwrap();
     let comment = format!("SLURM_JOB_COMMENT=a 'b' rpd-output='{}' c", aside.display());
     fs::remove_file(stage.path("env")).unwrap();
     ended_with(&epilogue("65534", &comment), 0);
@@ -376,4 +386,78 @@ fn every_script_is_run_by_a_test_of_jobs() {
     for name in scripts.iter().filter(|name| !inner.contains(&name.as_str())) {
         assert!(tests.contains(&format!("\"{name}\"")), "{name} is run by no job");
     }
+}
+
+#[test]
+fn a_merge_for_the_owner_starts_no_program_of_its_callers_path() {
+    let stage = Stage::new();
+    let scripts = site(&stage);
+    let run = stage.path("work/rpd-out/4711.0");
+    fs::create_dir_all(&run).unwrap();
+    fs::write(run.join("merge.wanted"), "").unwrap();
+    for name in ["timeout", "sbatch", "dirname"] {
+        stage.program(&format!("evil/{name}"), &format!("touch '{}'", stage.path("evil-was-run").display()));
+    }
+    let evil = stage.path("evil").display().to_string();
+    let merge = Job::new(scripts.join("merge-as-owner.sh")).arg(stage.path("work/rpd-out"));
+    // As sudo would, and as the script took it once.
+    ended_with(&merge.args(["4711", &evil, &evil, ""]).env("PATH", &evil).run(), 0);
+    assert!(!stage.path("evil-was-run").exists());
+    assert!(stage.text("called").ends_with("/merge.sbatch 4711\n"), "{}", stage.text("called"));
+}
+
+#[test]
+fn the_log_of_a_merge_for_the_owner_lies_where_the_owner_alone_writes() {
+    let stage = Stage::new();
+    let scripts = site(&stage);
+    let root = stage.path("work/rpd-out");
+    fs::create_dir_all(root.join("4711.0")).unwrap();
+    fs::write(root.join("4711.0/merge.wanted"), "").unwrap();
+    let set = |path: &Path, mode| fs::set_permissions(path, PermissionsExt::from_mode(mode)).unwrap();
+    let log = || {
+        ended_with(&Job::new(scripts.join("merge-as-owner.sh")).arg(&root).arg("4711").run(), 0);
+        let called = stage.text("called");
+        let log = called.split(" --output=").nth(1).and_then(|rest| rest.split(" --chdir=").next());
+        log.unwrap_or_else(|| panic!("{called}")).to_owned()
+    };
+    let real = root.canonicalize().unwrap();
+    let own = format!("{}/rpd-merge-%j.out", real.display());
+    for (of_root, above, expected) in [
+        (0o755, 0o755, own.as_str()),
+        (0o700, 0o1777, &own),
+        // Others may put a link into the folder, or exchange the folder.
+        (0o775, 0o755, "/dev/null"),
+        (0o1777, 0o755, "/dev/null"),
+        (0o755, 0o777, "/dev/null"),
+        (0o755, 0o770, "/dev/null"),
+    ] {
+        set(&root, of_root);
+        set(&stage.path("work"), above);
+        assert_eq!(log(), expected, "{of_root:o} below {above:o}");
+    }
+    // A link that is exchanged later leads nowhere else.
+    set(&stage.path("work"), 0o755);
+    fs::rename(&root, stage.path("work/aside")).unwrap();
+    std::os::unix::fs::symlink("aside", &root).unwrap();
+    assert_eq!(log(), own.replace("/rpd-out/", "/aside/"));
+}
+
+#[test]
+fn runs_of_other_users_and_links_are_left_out_by_name() {
+    if rustix::process::geteuid().as_raw() != 0 {
+        return rpd_tests::harness::skip("runs of other users", "only root can give them away");
+    }
+    let stage = Stage::new();
+    let foreign = stage.path("rpd-out/4711.0");
+    fs::create_dir_all(&foreign).unwrap();
+    std::os::unix::fs::chown(&foreign, Some(60_001), None).unwrap();
+    fs::create_dir(stage.path("elsewhere")).unwrap();
+    std::os::unix::fs::symlink(stage.path("elsewhere"), stage.path("rpd-out/4711.1")).unwrap();
+    let outcome = Job::new(script("rpd-epilog.sh")).args(["--job", "4711"]).folder(stage.0.path()).run();
+    ended_with(&outcome, 4);
+    for name in ["4711.0", "4711.1"] {
+        let line = format!("{name} is a link, or belongs to another user");
+        assert!(outcome.stderr.contains(&line), "{outcome}");
+    }
+    assert_eq!(fs::read_dir(stage.path("elsewhere")).unwrap().count(), 0);
 }

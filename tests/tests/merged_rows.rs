@@ -235,6 +235,83 @@ fn inspect_shows_identity_tables_and_ledger() {
     }
 }
 
+/// What `rpd-merge inspect` prints of a path.
+fn inspected(path: &std::path::Path) -> String {
+    rpd_merge().arg("inspect").arg(path).run().success().stdout
+}
+
+/// What is not there, or empty, is named as that with the next step.
+fn assert_inspect_refused(folder: &std::path::Path) {
+    let run = folder.join("run");
+    std::fs::create_dir(&run).unwrap();
+    std::fs::write(run.join("rank-00003.rpdshard"), "").unwrap();
+    std::fs::write(folder.join("empty.db"), "").unwrap();
+    let of_shard =
+        format!("rank-00003.log beside it may say why, and rpd-merge {} merges the other", run.display());
+    for (name, words) in [
+        ("nothing", ["cannot be inspected (No such file or directory", "check the path"]),
+        ("run/rank-00003.rpdshard", ["is an empty shard: its collector was killed", &of_shard]),
+        ("empty.db", ["is empty: its writer was killed", "inspect another file"]),
+    ] {
+        let refused = rpd_merge().arg("inspect").arg(folder.join(name)).run();
+        assert!(
+            refused.code() == Some(4) && words.iter().all(|word| refused.stderr.contains(word)),
+            "{refused}"
+        );
+    }
+    std::fs::remove_dir_all(&run).unwrap();
+    std::fs::create_dir(folder.join("log")).unwrap();
+    std::fs::write(folder.join("log/rank-00000.log"), "text").unwrap();
+    assert!(inspected(&folder.join("log")).contains("next       rank-*.log in it says why"));
+}
+
+#[test]
+fn inspect_of_a_folder_or_a_database_says_what_it_is_and_what_to_do() {
+    let folder = RunFolder::new(&SyntheticRun::default());
+    let path = folder.path.display();
+    let before = inspected(&folder.path);
+    let lines: Vec<&str> = before.lines().collect();
+    assert!(lines[0].starts_with(&format!("folder     {path}: a folder of run ")), "{before}");
+    assert!(lines[0].ends_with(": 4 shards, rank 0-3 of 4"), "{before}");
+    assert_eq!(lines.iter().filter(|line| line.starts_with("shard ")).count(), 4, "{before}");
+    assert!(lines[1].ends_with(" bytes, finished"), "{before}");
+    assert_eq!(lines.last(), Some(&format!("next       rpd-merge {path}").as_str()));
+    drop(folder.merged());
+    assert!(
+        inspected(&folder.path)
+            .contains(&format!("next       it is merged: rpd-merge inspect {path}/trace.db"))
+    );
+    let database = inspected(&folder.path.join("trace.db"));
+    for words in [
+        "bytes): a merged database of run ",
+        "processes  4 processes, rank 0-3\n",
+        "next       sqlite3 ",
+        "next       rpd-merge --split-by-time 4 ",
+    ] {
+        assert!(database.contains(words), "{words} in\n{database}");
+    }
+    assert!(!database.contains("lost "), "{database}");
+
+    let empty = tempfile::tempdir().unwrap();
+    assert!(
+        inspected(empty.path())
+            .contains("holds no run of rpd-collect and no file that rpd-merge reads\nnext       record")
+    );
+    assert_inspect_refused(empty.path());
+    let other = empty.path().join("notes.txt");
+    std::fs::write(&other, "text").unwrap();
+    let refused = rpd_merge().arg("inspect").arg(&other).run();
+    assert!(refused.code() == Some(4) && refused.stderr.contains("is no shard, no RocPD"), "{refused}");
+    let root = empty.path().join("root");
+    std::fs::create_dir_all(root.join("one")).unwrap();
+    std::fs::copy(folder.shard(0), root.join("one/rank-00000.rpdshard")).unwrap();
+    let root = inspected(&root);
+    assert!(
+        root.contains(": an output folder with 1 run\n") && root.contains("run        one: 1 shard\n"),
+        "{root}"
+    );
+}
+
 #[test]
 fn a_join_by_guid_and_stack_id_is_indexed_by_both() {
     let run = RunFolder::new(&SyntheticRun::default());

@@ -135,18 +135,22 @@ fn traces_in_a_folder_are_merged_but_not_those_that_hold_what_databases_hold() {
     fs::create_dir(&path).unwrap();
     fs::write(path.join("perfetto-trace-0.proto"), small_trace(70, "first")).unwrap();
     fs::write(path.join("perfetto-trace-1.proto"), small_trace(71, "second")).unwrap();
-    // What others name so is none of a merge.
-    fs::write(path.join("messages.proto"), "syntax = \"proto3\";\n").unwrap();
-    fs::write(path.join("table.csv"), "a,b\n1,2\n").unwrap();
     let names =
         |database: &Database| words(database.rows("SELECT name, category, duration FROM regions ORDER BY 1"));
     let both = [["first", "host", "2500"], ["second", "host", "2500"]];
     assert_eq!(names(&merged(&[&path], &output)), both);
+    // What others name so is none of a merge, but counted.
+    fs::write(path.join("messages.proto"), "syntax = \"proto3\";\n").unwrap();
+    fs::write(path.join("table.csv"), "a,b\n1,2\n").unwrap();
+    let outcome = rpd_merge().args(["--strict", "--force", "-o"]).arg(&output).arg(&path).run().success();
+    assert!(outcome.stderr.contains("2 files that no profiler wrote (1 *.csv, 1 *.proto)"), "{outcome}");
+    assert_eq!(names(&Database::open(&output)), both);
 
     let job = DatabaseJob::small();
     fs::copy(&job.inputs[0], path.join("rocpd-70.db")).unwrap();
     let outcome = rpd_merge().args(["--force", "-o"]).arg(&output).arg(&path).run().success();
-    assert_eq!(outcome.stderr.matches("databases lie beside it").count(), 2, "{outcome}");
+    let warned = |line: &&str| line.starts_with("warning:") && line.contains("databases lie beside it");
+    assert_eq!(outcome.stderr.lines().filter(warned).count(), 2, "{outcome}");
     assert_eq!(Database::open(&output).number("SELECT count(*) FROM regions WHERE category = 'host'"), 0);
     // Named, they are merged all the same.
     let trace = path.join("perfetto-trace-0.proto");
@@ -220,8 +224,9 @@ fn tables_of_omnistat_are_counters_and_those_of_rocprof_are_refused() {
         ("Index,KernelName,gpu-id\n", ["CSV of rocprof", "rocprofv3 -f rocpd"]),
     ] {
         fs::write(&table, header).unwrap();
-        // In a folder it is none of a merge's business; named, it is.
-        let _quiet = merged(&[folder.path()], &output);
+        // In a folder the others are merged without it; named, it is refused.
+        let outcome = rpd_merge().args(["--force", "-o"]).arg(&output).arg(folder.path()).run().success();
+        assert!(outcome.stderr.contains(&format!("left out: {} is ", table.display())), "{outcome}");
         assert_refused(&rpd_merge().args(["--force", "-o"]).arg(&output).arg(&table).run(), 4, &words);
     }
 }

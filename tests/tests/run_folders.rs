@@ -224,3 +224,43 @@ fn of_a_shard_and_its_cut_copy_the_whole_one_is_merged() {
     fs::remove_file(run.path.join("trace.db")).unwrap();
     assert_eq!(run.merged().count("rocpd_event"), whole);
 }
+
+#[test]
+fn a_folder_with_runs_of_another_user_alone_says_whose_they_are_and_how_to_merge_them() {
+    let run = RunFolder::new(&SyntheticRun::default());
+    let root = tempfile::tempdir().unwrap();
+    let theirs = root.path().join("theirs");
+    fs::create_dir(&theirs).unwrap();
+    fs::copy(run.shard(0), theirs.join("rank-00000.rpdshard")).unwrap();
+    for (path, mode) in [(root.path(), 0o755), (&theirs, 0o700)] {
+        fs::set_permissions(path, fs::Permissions::from_mode(mode)).unwrap();
+    }
+    // Another user may not execute what lies in this user's folders.
+    let program = root.path().join("rpd-merge");
+    fs::copy(binary("rpd-merge"), &program).unwrap();
+    let as_other = ["--reuid", "60001", "--regid", "60001", "--clear-groups"];
+    let other = |job: Job| job.folder(root.path()).wrapped("setpriv", &as_other);
+    if !is_root() || other(Job::new(&program).arg("--version")).run().code() != Some(0) {
+        return skip("runs of another user", "no other user can be taken on");
+    }
+    let whose = format!(
+        "{0} of uid 0 cannot be read by you; have its owner merge it, or share it (rpd-collect --share group), and then: \
+         rpd-merge {0} -o FILE",
+        theirs.display()
+    );
+    let place = tempfile::tempdir().unwrap();
+    fs::set_permissions(place.path(), fs::Permissions::from_mode(0o777)).unwrap();
+    let named = other(Job::new(&program).arg(root.path()).arg("-o").arg(place.path().join("trace.db"))).run();
+    assert_eq!(
+        (named.code(), named.stderr.as_str()),
+        (Some(4), format!("error: {whose}\n").as_str()),
+        "{named}"
+    );
+    let unnamed = other(Job::new(&program).env("RPD_OUTPUT", root.path())).run();
+    assert!(unnamed.stderr.contains("no input named and no run with shards in "), "{unnamed}");
+    assert!(unnamed.stderr.contains(&whose), "{unnamed}");
+}
+
+fn is_root() -> bool {
+    Job::new("id").arg("-u").run().stdout.trim() == "0"
+}

@@ -414,3 +414,24 @@ fn files_below_what_they_say_of_their_tracks_are_refused_with_a_size_that_works(
     let refused = rpd_merge().args(order).arg(&folder).arg(&merged).limit(LIMIT).run();
     assert_refused(&refused, 5, &["says of its tracks", "--max-file-size is 2K", "give it --max-file-size "]);
 }
+
+#[test]
+fn a_trace_is_written_into_the_folder_where_the_user_is() {
+    let run = RunFolder::new(&SyntheticRun { kernels: 5, events_per_rank: 40, ..SyntheticRun::default() });
+    let below = run.path.join("below");
+    fs::create_dir(&below).unwrap();
+    let draw = |folder: &Path, options: &[&str]| rpd_merge().folder(folder).args(options).run();
+    let database = draw(&run.path, &["-o", "trace.db", "."]);
+    assert_eq!(database.code(), Some(0), "{database}");
+    for (folder, options) in [
+        (&run.path, &["--format", "perfetto", "trace.db"][..]),
+        (&run.path, &["--force", "--format", "perfetto", "-o", "t.pftrace.gz", "trace.db"]),
+        (&run.path, &["--force", "--split-by-time", "2", "-o", ".", "trace.db"]),
+        (&run.path, &["--force", "--split-by-time", "2", "-o", "./", "trace.db"]),
+        (&below, &["--force", "--split-by-time", "2", "-o", "..", "../trace.db"]),
+    ] {
+        let outcome = draw(folder, options);
+        assert_eq!(outcome.code(), Some(0), "{options:?}: {outcome}");
+    }
+    assert!(run.path.join("t.pftrace.gz").exists() && run.path.join("index.json").exists());
+}

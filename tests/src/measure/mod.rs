@@ -1,8 +1,10 @@
 //! What benchmarks need besides the programs.
 
+mod interval;
 mod machine;
 mod peak;
 
+pub use interval::Interval;
 pub use machine::machine;
 pub use peak::{family, peak_of_merge_ranks, peaks_of_merge_ranks};
 

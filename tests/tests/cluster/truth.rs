@@ -20,6 +20,8 @@ pub(crate) struct Offset {
     pub(crate) error: i64,
     /// `None` where nothing is certain.
     pub(crate) hard: Option<i64>,
+    /// The error bar of the merge, ns: about 95 of 100 errors are smaller.
+    pub(crate) bar: i64,
     /// ppm; the truth is what the test made it.
     pub(crate) drift: f64,
 }
@@ -33,9 +35,10 @@ pub(crate) fn offsets(cluster: &Cluster, merged: &Merged, reference: usize) -> V
             method: merged.method(node).to_owned(),
             error: row["offset_ns"].as_i64().unwrap() - (cluster.truth(reference) - cluster.truth(node)),
             hard: row["hard_ns"].as_i64(),
+            bar: row["bar_ns"].as_i64().unwrap(),
             drift: row["drift_ppm"].as_f64().unwrap(),
         };
-        eprintln!("n{node}: bar {}, {offset:?}", row["bar_ns"]);
+        eprintln!("n{node}: {offset:?}");
         offset
     };
     others.map(offset).collect()

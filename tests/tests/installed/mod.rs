@@ -244,3 +244,95 @@ fn without_mpi_nothing_of_it_is_installed() {
     assert!(prefix.join("bin/rpd-merge").is_file() && !prefix.join("bin/rpd-merge-mpi").exists());
     assert!(!fs::symlink_metadata(prefix.join("bin/rpd-merge")).unwrap().is_symlink());
 }
+
+/// Whether a file has sections that only debuggers read.
+fn has_debug_info(path: &Path) -> bool {
+    let sections = Job::new("readelf").args(["--wide", "--sections"]).arg(path).run().success().stdout;
+    sections.contains(".debug_info")
+}
+
+#[test]
+fn installed_programs_have_no_debug_info_but_beside_them_on_request() {
+    let folder = tempfile::tempdir().unwrap();
+    assert!(has_debug_info(&built().join("rpd-collect")), "otherwise this test would see nothing");
+    for (option, is_there) in [(None, false), (Some("--debug-info"), true)] {
+        let prefix = folder.path().join(option.unwrap_or("plain"));
+        let _ = install().args(option).arg(&prefix).run().success();
+        for name in ["bin/rpd-collect", "bin/rpd-merge", "lib/librpd_intercept.so"] {
+            let path = prefix.join(name);
+            assert!(!has_debug_info(&path), "{name}");
+            let beside = path.parent().unwrap().join(".debug");
+            let beside = beside.join(format!("{}.debug", path.file_name().unwrap().to_str().unwrap()));
+            assert_eq!(beside.is_file(), is_there, "{name}");
+            assert!(!is_there || has_debug_info(&beside), "{name}");
+        }
+        assert!(
+            !prefix.join("share/rpd/configs/Cargo.toml").exists()
+                && !prefix.join("share/rpd/Cargo.toml").exists()
+        );
+        assert!(prefix.join("share/rpd/configs/full.toml").is_file());
+    }
+}
+
+#[test]
+fn notices_of_the_linked_packages_are_installed() {
+    let installed = Installed::new();
+    let text = fs::read_to_string(installed.prefix().join("share/rpd/THIRD-PARTY")).unwrap();
+    let lock = fs::read_to_string(repository().join("Cargo.lock")).unwrap();
+    for name in ["clap", "rusqlite", "rustix", "serde", "zstd-sys", "libsqlite3-sys"] {
+        let version = lock.split(&format!("name = \"{name}\"\nversion = \"")).nth(1).unwrap();
+        let version = version.split('"').next().unwrap();
+        let line = text.lines().find(|line| line.starts_with(&format!("{name} {version}: ")));
+        assert!(line.is_some_and(|line| line.contains("; text")), "{name} {version}: {line:?}");
+    }
+    assert!(text.contains("Permission is hereby granted") && text.contains("Apache License"));
+    for absent in ["proptest ", "tempfile "] {
+        assert!(!text.lines().any(|line| line.starts_with(absent)), "{absent}is linked into no program");
+    }
+    for path in [repository().to_str().unwrap(), "/registry/src", "/.cargo"] {
+        assert!(!text.contains(path), "{path}");
+    }
+}
+
+#[test]
+fn a_program_that_was_not_built_is_named_with_the_command_that_builds_it() {
+    let folder = tempfile::tempdir().unwrap();
+    // As ci/quickstart leaves it.
+    for name in ["rpd-collect", "rpd-merge", "librpd_intercept.so"] {
+        std::os::unix::fs::symlink(built().join(name), folder.path().join(name)).unwrap();
+    }
+    let job = Job::new(repository().join("ci/install")).arg("--built").arg(folder.path());
+    let outcome = job.arg(folder.path().join("prefix")).run();
+    let line = format!(
+        "ci/install: --built: {}/rpd-manuals is missing; build it: cargo build --release -p rpd-manuals\n",
+        folder.path().display()
+    );
+    assert_eq!((outcome.code(), outcome.stderr.as_str()), (Some(2), line.as_str()), "{outcome}");
+    assert!(!folder.path().join("prefix").exists());
+}
+
+#[test]
+fn an_option_without_its_folder_or_file_is_one_clear_line() {
+    let folder = tempfile::tempdir().unwrap();
+    fs::write(folder.path().join("file"), "").unwrap();
+    let lacks_folder = "--built lacks the folder of the built programs, such as target/release";
+    let no_folder = |name: &str| {
+        format!(
+            "--built: {name} is no folder that can be entered; name that of the built programs, such as target/release"
+        )
+    };
+    for (arguments, line) in [
+        (&["--built"][..], lacks_folder.to_owned()),
+        (&["prefix", "--built", ""], lacks_folder.to_owned()),
+        (&["--built", "nowhere", "prefix"], no_folder("nowhere")),
+        (&["--built", "file", "prefix"], no_folder("file")),
+        (&["--built", "--no-mpi", "prefix"], no_folder("--no-mpi")),
+        (&["prefix", "--tarball"], "--tarball lacks the name of the file to write".to_owned()),
+    ] {
+        let job = Job::new(repository().join("ci/install")).folder(folder.path()).env("CDPATH", "/tmp");
+        let outcome = job.args(arguments).run();
+        let expected = format!("ci/install: {line}\n");
+        assert_eq!((outcome.code(), outcome.stderr.as_str()), (Some(2), expected.as_str()), "{arguments:?}");
+        assert!(!folder.path().join("prefix").exists());
+    }
+}

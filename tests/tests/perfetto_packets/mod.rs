@@ -156,7 +156,7 @@ fn neighbours_in_time_are_read_together() {
 
 /// A file with one process and one track, and what `write` adds.
 fn single(write: impl FnOnce(&mut Sequence, TrackId)) -> Vec<u8> {
-    let mut file = file_head(Timestamp::default(), 1_700_000_000_000_000_000);
+    let mut file = file_head(Timestamp::default(), Some(1_700_000_000_000_000_000));
     let mut sequence = Sequence::new(NonZeroU32::MAX);
     let track = TrackId(u64::MAX);
     sequence.track(&Track { kind: TrackKind::Process { pid: i32::MAX }, ..Track::new(track, "process") });

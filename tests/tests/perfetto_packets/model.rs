@@ -155,7 +155,7 @@ impl Run {
         let mut sequence = Sequence::new(NonZeroU32::MIN);
         let mut files = Vec::new();
         for (part, &window) in windows.iter().enumerate() {
-            let mut file = file_head(window.start(), WALL_CLOCK + window.start().ns());
+            let mut file = file_head(window.start(), Some(WALL_CLOCK + window.start().ns()));
             for (rank, process) in self.processes.iter().enumerate() {
                 sequence.restart(NonZeroU32::new(rank as u32 + 1).unwrap());
                 let ids = Ids { rank: rank as u64 };

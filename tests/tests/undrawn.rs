@@ -1,0 +1,212 @@
+//! What a trace lacks is counted by kind, its clock is that of the wall where one is known, and files without events are
+//! named.
+
+use flate2::read::GzDecoder;
+use rpd_tests::harness::{Outcome, RunFolder, TraceProcessor, rpd_merge};
+use rpd_tests::synthetic::SyntheticRun;
+use serde_json::{Value as Json, json};
+use std::collections::BTreeMap;
+use std::fs::{self, File};
+use std::io::Read;
+use std::path::{Path, PathBuf};
+
+/// ns since 1970 of the first event of a trace whose times count from `BASE`.
+const BASE: i64 = 1_700_000_000_000_000_000;
+const FIRST: i64 = BASE + 5_000;
+
+/// A trace of the PyTorch profiler: two operators, the second one the backward of the first, and a kernel.
+fn kineto(rank: u32, base: Option<i64>) -> String {
+    let span = |cat: &str, name: &str, tid: u32, ts: f64, args: Json| json!({ "ph": "X", "cat": cat, "name": name, "pid": 10 + rank, "tid": tid, "ts": ts, "dur": 2.0, "args": args });
+    let flow = |ph: &str, ts: f64| json!({ "ph": ph, "id": 7, "pid": 10 + rank, "tid": 10, "ts": ts, "cat": "fwdbwd", "name": "fwdbwd", "bp": "e" });
+    let mut trace = json!({
+        "schemaVersion": 1,
+        "distributedInfo": { "rank": rank, "world_size": 2 },
+        "traceEvents": [
+            span("cpu_op", "aten::mm", 10, 5.0, json!({ "External id": 1, "Input Dims": [[2, 3], [3, 4]] })),
+            flow("s", 5.0),
+            span("cpu_op", "MmBackward0", 10, 15.0, json!({ "External id": 2, "Sequence number": 4, "Fwd thread id": 1 })),
+            flow("f", 15.0),
+            span("kernel", "gemm", 7, 25.0, json!({ "device": 0, "stream": 7, "correlation": 9 })),
+        ],
+    });
+    if let Some(base) = base {
+        trace["baseTimeNanoseconds"] = base.into();
+    }
+    trace.to_string()
+}
+
+struct Place {
+    folder: tempfile::TempDir,
+}
+
+impl Place {
+    /// A folder with these traces of ranks.
+    fn of(traces: &[String]) -> Place {
+        let place = Place { folder: tempfile::tempdir().unwrap() };
+        fs::create_dir(place.input()).unwrap();
+        for (rank, trace) in traces.iter().enumerate() {
+            fs::write(place.input().join(format!("rank{rank}.json")), trace).unwrap();
+        }
+        place
+    }
+
+    fn input(&self) -> PathBuf {
+        self.folder.path().join("in")
+    }
+
+    /// Draws them into a new folder: its index, and what the program said.
+    fn drawn(&self, arguments: &[&str]) -> (PathBuf, Json, Outcome) {
+        let folder = self.folder.path().join("drawn");
+        let _ = fs::remove_dir_all(&folder);
+        fs::create_dir(&folder).unwrap();
+        let job = rpd_merge().arg("--json").args(arguments).arg("-o").arg(&folder).arg(self.input());
+        let outcome = job.run().success();
+        let index = fs::read(folder.join("index.json")).unwrap();
+        (folder, serde_json::from_slice(&index).unwrap(), outcome)
+    }
+}
+
+#[test]
+fn arguments_and_arrows_that_are_not_drawn_are_counted_by_kind() {
+    let place = Place::of(&[kineto(0, Some(BASE)), kineto(1, Some(BASE))]);
+    let regions = "arguments of regions in the extdata of their events: not drawn";
+    let kernels = "arguments of kernels in the extdata of their events: not drawn";
+    let arrows = "arrows of category \"fwdbwd\", whose ends are arguments of their slices: not drawn";
+    for (arguments, wanted) in [
+        (&["--format", "perfetto"][..], &[(regions, 10), (kernels, 6), (arrows, 2)][..]),
+        (&["--format", "chrome-json"], &[(regions, 10), (kernels, 6), (arrows, 2)]),
+        (&["--split-by-time", "3"], &[(regions, 10), (kernels, 6), (arrows, 2)]),
+        // What is left out on purpose is not missing.
+        (&["--format", "perfetto", "--no-annotations"], &[(arrows, 2)]),
+        (&["--format", "perfetto", "--exclude", "args"], &[(arrows, 2)]),
+        (&["--format", "perfetto", "--exclude", "flows"], &[(regions, 10), (kernels, 6)]),
+        (&["--format", "perfetto", "--exclude", "args,flows"], &[]),
+        (&["--format", "perfetto", "--exclude", "regions"], &[(kernels, 6)]),
+    ] {
+        let (_, index, outcome) = place.drawn(arguments);
+        let of = |not_drawn: &Json| -> BTreeMap<String, u64> {
+            let all: BTreeMap<String, u64> = serde_json::from_value(not_drawn.clone()).unwrap();
+            all.into_iter().filter(|(why, _)| !why.contains("as chosen")).collect()
+        };
+        let wanted: BTreeMap<String, u64> =
+            wanted.iter().map(|(why, count)| ((*why).to_owned(), *count)).collect();
+        let report: Json = serde_json::from_str(&outcome.stdout).unwrap();
+        assert_eq!(of(&index["not_drawn"]), wanted, "{arguments:?}: {outcome}");
+        assert_eq!(of(&report["trace"]["not_drawn"]), wanted, "{arguments:?}: {outcome}");
+        for (why, count) in wanted {
+            let what = why.strip_suffix(": not drawn").unwrap();
+            assert!(outcome.stderr.contains(&format!("\nnot drawn  {count} {what}\n")), "{outcome}");
+        }
+    }
+}
+
+/// The members of a message of Protocol Buffers that are numbers or messages.
+fn fields(mut bytes: &[u8]) -> Vec<(u64, u64, &[u8])> {
+    let number = |bytes: &mut &[u8]| {
+        let mut value = 0;
+        for shift in (0..).step_by(7) {
+            let byte = bytes[0];
+            *bytes = &bytes[1..];
+            value |= u64::from(byte & 0x7f) << shift;
+            if byte < 0x80 {
+                break;
+            }
+        }
+        value
+    };
+    let mut found = Vec::new();
+    while !bytes.is_empty() {
+        let key = number(&mut bytes);
+        let value = number(&mut bytes);
+        let inner = if key & 7 == 2 { bytes.split_off(..value as usize).unwrap() } else { &[] };
+        assert!(matches!(key & 7, 0 | 2), "an unexpected kind of member");
+        found.push((key >> 3, value, inner));
+    }
+    found
+}
+
+/// The clocks of the snapshot that a trace begins with: their numbers and times.
+fn snapshot(trace: &Path) -> Vec<(u64, i64)> {
+    let mut head = vec![0; 2];
+    let mut file = GzDecoder::new(File::open(trace).unwrap());
+    file.read_exact(&mut head).unwrap();
+    assert_eq!(head[0], 0x0a, "a packet");
+    head = vec![0; head[1].into()];
+    file.read_exact(&mut head).unwrap();
+    let packet = fields(&head);
+    let (_, _, snapshot) = packet.iter().find(|(field, ..)| *field == 6).expect("a snapshot of clocks");
+    let clocks = fields(snapshot).into_iter().filter(|(field, ..)| *field == 1);
+    let clock = |(_, _, clock): (u64, u64, &[u8])| {
+        let of = |wanted: u64| fields(clock).into_iter().find(|(field, ..)| *field == wanted).unwrap().1;
+        (of(1), of(2) as i64)
+    };
+    clocks.map(clock).collect()
+}
+
+const BOOTTIME: u64 = 6;
+const REALTIME: u64 = 1;
+
+#[test]
+fn a_trace_of_wall_clock_times_says_when_it_began() {
+    let place = Place::of(&[kineto(0, Some(BASE)), kineto(1, Some(BASE + 1_000))]);
+    let (folder, index, _) = place.drawn(&["--format", "perfetto"]);
+    let trace = folder.join("trace.pftrace.gz");
+    assert_eq!(snapshot(&trace), [(BOOTTIME, 0), (REALTIME, FIRST)]);
+    assert_eq!(index["wall_clock"], "2023-11-14T22:13:20.000005Z");
+    if let Some(processor) = TraceProcessor::all("clocks of traces").last() {
+        let clock = "SELECT clock_value FROM clock_snapshot WHERE clock_name = 'REALTIME'";
+        let [rows] = processor.queries(&trace, [clock]);
+        assert_eq!(Json::from(rows[0].clone()), json!([FIRST]));
+    }
+    // Each slice has the wall clock of its own start.
+    let (folder, index, _) = place.drawn(&["--split-by-time", "3"]);
+    for file in index["files"].as_array().unwrap() {
+        let from = file["from_ns"].as_i64().unwrap();
+        let name = file["name"].as_str().unwrap();
+        assert_eq!(snapshot(&folder.join(name)), [(BOOTTIME, from), (REALTIME, FIRST + from)]);
+    }
+    // And may be asked for by it.
+    let (_, index, _) = place.drawn(&["--format", "perfetto", "--window", "2023-11-14T22:13:20.000010Z.."]);
+    assert_eq!(index["files"][0]["from_ns"], 5_000);
+}
+
+#[test]
+fn a_trace_without_a_wall_clock_says_no_time_of_day() {
+    let place = Place::of(&[kineto(0, None)]);
+    let (folder, index, _) = place.drawn(&["--format", "perfetto"]);
+    assert_eq!(snapshot(&folder.join("trace.pftrace.gz")), [(BOOTTIME, 0)]);
+    assert_eq!(index["wall_clock"], Json::Null);
+
+    let run = RunFolder::new(&SyntheticRun { nodes: 1, events_per_rank: 30, ..SyntheticRun::default() });
+    let folder = run.beside("drawn");
+    fs::create_dir(&folder).unwrap();
+    let _ = rpd_merge().args(["--format", "perfetto", "-o"]).arg(&folder).arg(&run.path).run().success();
+    let clocks = snapshot(&folder.join("trace.pftrace.gz"));
+    assert!(matches!(clocks[..], [(BOOTTIME, 0), (REALTIME, time)] if time > BASE), "{clocks:?}");
+}
+
+#[test]
+fn files_of_equal_time_without_events_are_named_with_an_option_that_makes_none() {
+    let place = Place::of(&[kineto(0, Some(BASE)), kineto(1, Some(BASE + 1_000_000_000_000))]);
+    let (_, index, outcome) = place.drawn(&["--split-by-time", "4"]);
+    let empty = json!(["trace-00002-of-00004.pftrace.gz", "trace-00003-of-00004.pftrace.gz"]);
+    let report: Json = serde_json::from_str(&outcome.stdout).unwrap();
+    assert_eq!((&index["empty_files"], &report["trace"]["empty_files"]), (&empty, &empty), "{outcome}");
+    let warning = outcome.stderr.lines().find(|line| line.contains("--split-by-time 4")).expect("a warning");
+    assert!(
+        warning.contains("2 of 4 files have no event") && warning.contains("trace-00003-of"),
+        "{warning}"
+    );
+    assert_eq!(report["trace"]["warnings"], json!([warning.strip_prefix("warning: ").unwrap()]));
+    // What it proposes fits.
+    let (_, rest) = warning.split_once("use ").unwrap();
+    let option: Vec<&str> = rest.split_whitespace().take(2).collect();
+    assert_eq!(option[0], "--split-by-events");
+    let (_, index, outcome) = place.drawn(&option);
+    assert!(index["files"].as_array().unwrap().len() > 1 && index.get("empty_files").is_none(), "{index}");
+    assert!(!outcome.stderr.contains("warning"), "{outcome}");
+    for file in index["files"].as_array().unwrap() {
+        let events = file["events"].as_object().unwrap();
+        assert!(events.values().filter_map(Json::as_u64).sum::<u64>() > 0, "{index}");
+    }
+}
