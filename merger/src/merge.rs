@@ -376,11 +376,20 @@ fn take_collectives(surveys: &mut [Survey]) -> Vec<(Participant, Said)> {
     let some = sources.filter(|source| !source.collectives.is_empty() || source.collectives.alone > 0);
     some.map(|source| {
         let process = &source.process;
-        let first_call = source.collectives.calls.iter().map(|call| call.enter).min();
+        let said = &source.collectives;
+        let began = said.calls.iter().map(|call| call.enter).min().unwrap_or(process.first_seen);
+        let last_exit = said.calls.iter().filter_map(|call| call.exit).max().unwrap_or(began);
+        // Files that say nothing of the start of a process have 0 there.
+        let first_seen = if process.first_seen > 0 { process.first_seen.min(began) } else { began };
+        let last_seen = process.last_seen.unwrap_or(last_exit).max(last_exit);
         let participant = Participant {
             rank: process.rank,
             worker: process.worker,
-            began: first_call.unwrap_or(process.first_seen),
+            began,
+            first_seen,
+            seen_ns: last_seen.saturating_sub(first_seen),
+            initialized: said.mpi.initialized(),
+            lacks_calls: said.lacks_calls,
             pid: process.pid,
             host: process.node.hostname.clone(),
             domain: process.domain.clone(),

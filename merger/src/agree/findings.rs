@@ -10,7 +10,7 @@ use crate::input::source::KeySpace;
 use crate::input::survey::Survey;
 use crate::report::SHOWN;
 use rpd_shard::model::{TableId, rocpd};
-use rpd_shard::record::{ClockDomain, Loss, Node, wire};
+use rpd_shard::record::{ClockDomain, Loss, Node, SYSTEM_SOURCE, wire};
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -20,6 +20,7 @@ struct Findings {
     nodes: Vec<Node>,
     inputs: Vec<u128>,
     processes: u64,
+    kinds: ProcessKinds,
     losses: Vec<Loss>,
     warnings: Vec<String>,
     rows_read: BTreeMap<TableId, u64>,
@@ -51,6 +52,8 @@ pub struct Found {
     pub rows_read: BTreeMap<TableId, u64>,
     /// Number of processes.
     pub processes: u64,
+    /// Those of them that are no rank.
+    pub kinds: ProcessKinds,
     /// Processes that died; the first ones.
     pub deaths: Vec<Death>,
     /// How many died.
@@ -67,6 +70,30 @@ pub struct Found {
     pub ranks: RanksOfDomains,
 }
 
+/// Processes of shards that are no rank of the job.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+pub struct ProcessKinds {
+    /// Collectors that recorded the metrics of their node.
+    pub collectors: u64,
+    /// Children of ranks.
+    pub workers: u64,
+}
+
+impl ProcessKinds {
+    fn of(surveys: &[Survey]) -> ProcessKinds {
+        let mut kinds = ProcessKinds::default();
+        for survey in surveys.iter().filter(|survey| matches!(survey.input, Input::Shard(_))) {
+            for source in &survey.sources {
+                match source.process.source {
+                    SYSTEM_SOURCE => kinds.collectors += 1,
+                    _ => kinds.workers += u64::from(source.process.worker),
+                }
+            }
+        }
+        kinds
+    }
+}
+
 /// Tells all ranks what each of them found.
 pub fn agree_on_findings(comm: &impl Comm, surveys: &[Survey]) -> Result<Found, Failure> {
     let sources = || surveys.iter().flat_map(|s| &s.sources);
@@ -79,6 +106,7 @@ pub fn agree_on_findings(comm: &impl Comm, surveys: &[Survey]) -> Result<Found, 
         nodes: nodes.nodes().to_vec(),
         inputs: surveys.iter().flat_map(|s| s.sources.iter().map(|source| s.input.id_of(source))).collect(),
         processes: sources().filter_map(|s| s.spaces.get(&rocpd::INFO_PROCESS)).map(KeySpace::rows).sum(),
+        kinds: ProcessKinds::of(surveys),
         losses: sum_losses(surveys.iter().flat_map(|s| &s.losses)),
         warnings: surveys.iter().flat_map(|s| s.warnings.clone()).collect(),
         rows_read: BTreeMap::new(),
@@ -99,6 +127,8 @@ pub fn agree_on_findings(comm: &impl Comm, surveys: &[Survey]) -> Result<Found, 
         theirs.nodes.iter().for_each(|node| found.nodes.add(node));
         add_rows(&mut found.rows_read, &theirs.rows_read);
         found.processes += theirs.processes;
+        found.kinds.collectors += theirs.kinds.collectors;
+        found.kinds.workers += theirs.kinds.workers;
         found.inputs.extend(theirs.inputs);
         found.losses.extend(theirs.losses);
         found.warnings.extend(theirs.warnings);

@@ -15,8 +15,16 @@ pub struct Participant {
     pub rank: Option<u32>,
     /// Whether it is a child of its rank.
     pub worker: bool,
-    /// When its rank began with it, ns of a clock of its node.
+    /// When it made its first collective call, ns of its node's clock.
     pub began: i64,
+    /// When it was first seen: that at the latest.
+    pub first_seen: i64,
+    /// How long it was seen from then on, ns.
+    pub seen_ns: i64,
+    /// When its `MPI_Init` ended, where that was recorded.
+    pub initialized: Option<i64>,
+    /// Whether calls are missing in which it may have waited.
+    pub lacks_calls: bool,
     /// Its process id.
     pub pid: i32,
     /// Where it ran.

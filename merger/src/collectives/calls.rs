@@ -86,6 +86,41 @@ const COLLECTIVES: [Collective; 43] = [
     collective(BY_ARGS, Waits::Unknown, Data::Own),
 ];
 
+/// What a call of MPI says of the time of its rank.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum MessageCall {
+    /// `MPI_Init` or `MPI_Init_thread`.
+    Initializes,
+    /// It returns at once and is called again until a message is there.
+    Polls,
+    /// Any other.
+    Other,
+}
+
+impl MessageCall {
+    /// What the call of this name says.
+    pub fn named(name: &[u8]) -> MessageCall {
+        match name {
+            b"MPI_Init" | b"MPI_Init_thread" => MessageCall::Initializes,
+            b"MPI_Test" | b"MPI_Testall" | b"MPI_Testany" | b"MPI_Testsome" | b"MPI_Iprobe" | b"MPI_Improbe" => {
+                MessageCall::Polls
+            }
+            _ => MessageCall::Other,
+        }
+    }
+
+    /// Whether a rank may wait for a message in the region of this name, recorded by a profiler.
+    pub fn is_message(name: &[u8]) -> bool {
+        let of_mpi = name.strip_prefix(b"MPI_").is_some_and(|rest| {
+            let kinds: [&[u8]; 6] = [b"Recv", b"Send", b"Ssend", b"Wait", b"Probe", b"Mrecv"];
+            kinds.iter().any(|kind| rest.starts_with(kind))
+        });
+        let rest = name.strip_prefix(b"nccl").or_else(|| name.strip_prefix(b"rccl"));
+        let of_rccl = rest.is_some_and(|rest| matches!(rest, b"Send" | b"Recv" | b":send" | b":recv"));
+        of_mpi || of_rccl || matches!(name, b"gloo:send" | b"gloo:recv" | b"gloo:recvAnySource")
+    }
+}
+
 /// What torch calls every call of RCCL: which it was is in its args.
 const BY_ARGS: &str = "record_param_comms";
 /// What torch calls the functions of RCCL there. A barrier is an all-reduce of one element.
@@ -252,6 +287,19 @@ mod tests {
         ] {
             assert_eq!(Function::named(other.as_bytes()), None, "{other}");
         }
+    }
+
+    #[test]
+    fn calls_that_may_wait_for_a_message_are_known() {
+        for name in ["MPI_Recv", "MPI_Sendrecv", "MPI_Waitall", "ncclSend", "nccl:recv", "gloo:recv"] {
+            assert!(MessageCall::is_message(name.as_bytes()), "{name}");
+        }
+        for name in ["MPI_Irecv", "MPI_Barrier", "ncclAllReduce", "gloo:all_reduce", "send", ""] {
+            assert!(!MessageCall::is_message(name.as_bytes()), "{name}");
+        }
+        assert_eq!(MessageCall::named(b"MPI_Init_thread"), MessageCall::Initializes);
+        assert_eq!(MessageCall::named(b"MPI_Testall"), MessageCall::Polls);
+        assert_eq!(MessageCall::named(b"MPI_Recv"), MessageCall::Other);
     }
 
     #[test]

@@ -1,6 +1,7 @@
 //! The collectives of one process.
 
-use super::calls::Function;
+use super::calls::{Function, MessageCall};
+use super::own_time::{MpiBefore, MpiTimes, OwnTime};
 use super::regions::Sequence;
 use super::sample::{Sample, key};
 use rpd_shard::file::ShardStrings;
@@ -32,6 +33,10 @@ pub struct Call {
     pub enter: i64,
     /// When it left; `None` if that is not known, or says nothing of the others.
     pub exit: Option<i64>,
+    /// What its thread had spent in MPI by then; `None` if that is not known.
+    pub mpi_before: Option<MpiBefore>,
+    /// Own time of the process before it, as soon as all its calls are there.
+    pub own_time: Option<OwnTime>,
 }
 
 /// A communicator, as a process knows it.
@@ -57,6 +62,10 @@ pub struct Said {
     /// Collectives that no other process can be compared with: their communicator has no name that means
     /// something elsewhere, or they have no number.
     pub alone: u64,
+    /// Time in MPI calls.
+    pub mpi: MpiTimes,
+    /// Whether calls are missing in which it may have waited: its own time is an upper bound.
+    pub lacks_calls: bool,
     /// The level at which `calls` were last thinned out.
     level: usize,
 }
@@ -85,7 +94,8 @@ impl Said {
     }
 
     /// Adds what another block of the process says.
-    pub fn add(&mut self, other: Said, sample: &Sample) {
+    pub fn add(&mut self, mut other: Said, sample: &Sample) {
+        self.mpi.append(std::mem::take(&mut other.mpi), &mut other.calls);
         for (hash, comm) in other.comms {
             if self.comms.len() < MOST_COMMS || self.comms.contains_key(&hash) {
                 self.comms.entry(hash).or_insert(comm);
@@ -171,14 +181,24 @@ pub fn of_block(rows: &Rows<Local>, strings: &ShardStrings, sample: &Sample) -> 
 }
 
 fn calls(rows: &Rows<Local>, strings: &ShardStrings, said: &mut Said) {
-    let [names, comms, roots, sizes, seqs, starts, ends] =
-        ["name_id", "comm_id", "root", "bytes", "seq", "start", "end"].map(|column| rows.column(column));
-    let mut functions: HashMap<i64, Option<Function>> = HashMap::new();
+    let [names, comms, roots, sizes, seqs, starts, ends, threads] =
+        ["name_id", "comm_id", "root", "bytes", "seq", "start", "end", "tid"]
+            .map(|column| rows.column(column));
+    let is_mpi = rows.id() == native::MPI_CALL;
+    let mut functions: HashMap<i64, (Option<Function>, MessageCall)> = HashMap::new();
     let mut known: HashMap<i64, Option<(u64, bool)>> = HashMap::new();
     for i in 0..rows.len {
         let Some(name) = names.int(i) else { continue };
-        let named = || strings.get(name).and_then(Function::named);
-        let Some(function) = *functions.entry(name).or_insert_with(named) else { continue };
+        let named = || {
+            let name = strings.get(name).unwrap_or_default();
+            (Function::named(name), MessageCall::named(name))
+        };
+        let (function, message) = *functions.entry(name).or_insert_with(named);
+        let thread = threads.int(i).filter(|_| is_mpi);
+        let mpi_before = thread
+            .zip(starts.int(i))
+            .and_then(|(thread, enter)| said.mpi.add(thread, message, enter, ends.int(i)));
+        let Some(function) = function else { continue };
         let comm = comms.int(i).and_then(|id| {
             *known.entry(id).or_insert_with(|| {
                 let name = String::from_utf8_lossy(strings.get(id)?);
@@ -202,6 +222,8 @@ fn calls(rows: &Rows<Local>, strings: &ShardStrings, said: &mut Said) {
             size: sizes.int(i).filter(|size| *size >= 0),
             enter,
             exit: ends.int(i).filter(|exit| !says_nothing && *exit >= enter),
+            mpi_before,
+            own_time: None,
         });
     }
 }

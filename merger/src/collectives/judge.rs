@@ -3,10 +3,11 @@
 use super::agree::Members;
 use super::calls::{Data, Function, Waits};
 use super::gather::Call;
+use super::own_time::OwnTime;
 use super::sample::key;
 
 /// Bytes of a [`Record`] in a message.
-const RECORD: usize = 58;
+const RECORD: usize = 74;
 /// Stands for what is not known, in a message.
 const UNKNOWN: i64 = -1;
 
@@ -25,12 +26,13 @@ pub(super) struct Record {
     size: Option<i64>,
     pub(super) enter: i64,
     pub(super) exit: Option<i64>,
+    own_time: Option<OwnTime>,
 }
 
 impl Record {
     pub(super) fn new(call: &Call, participant: u32, members: u32, rank: Option<u32>) -> Record {
-        let Call { comm, seq, function, root, size, enter, exit, .. } = *call;
-        Record { comm, seq, participant, members, function, rank, root, size, enter, exit }
+        let Call { comm, seq, function, root, size, enter, exit, own_time, .. } = *call;
+        Record { comm, seq, participant, members, function, rank, root, size, enter, exit, own_time }
     }
 
     /// The call in words.
@@ -54,6 +56,9 @@ impl Record {
         out.extend_from_slice(&self.size.unwrap_or(UNKNOWN).to_le_bytes());
         out.extend_from_slice(&self.enter.to_le_bytes());
         out.extend_from_slice(&self.exit.unwrap_or(0).to_le_bytes());
+        let own_time = self.own_time.unwrap_or(OwnTime { since: 0, ns: UNKNOWN });
+        out.extend_from_slice(&own_time.since.to_le_bytes());
+        out.extend_from_slice(&own_time.ns.to_le_bytes());
     }
 
     /// All of a message; `None` if that is none.
@@ -77,8 +82,11 @@ impl Record {
         let size = Some(i64::from_le_bytes(take(&mut rest)?)).filter(|size| *size >= 0);
         let enter = i64::from_le_bytes(take(&mut rest)?);
         let exit = Some(i64::from_le_bytes(take(&mut rest)?)).filter(|_| has_exit == 1);
+        let since = u64::from_le_bytes(take(&mut rest)?);
+        let ns = i64::from_le_bytes(take(&mut rest)?);
+        let own_time = (ns >= 0).then_some(OwnTime { since, ns });
         let function = Function::of_byte(function)?;
-        Some(Record { comm, seq, participant, members, function, rank, root, size, enter, exit })
+        Some(Record { comm, seq, participant, members, function, rank, root, size, enter, exit, own_time })
     }
 }
 
@@ -99,6 +107,8 @@ pub struct Guest {
     pub enter: i64,
     /// When it left.
     pub exit: i64,
+    /// Its own time before that, where it is known.
+    pub own_time: Option<OwnTime>,
 }
 
 /// A collective that is the same in all its ranks.
@@ -171,8 +181,8 @@ pub(super) fn judge(calls: &[Record], members: &Members) -> Verdict {
         return Verdict::Matched(kept);
     }
     let guest = |call: &Record| {
-        let Record { participant, rank, enter, .. } = *call;
-        Some(Guest { participant, rank, enter, exit: call.exit? })
+        let Record { participant, rank, enter, own_time, .. } = *call;
+        Some(Guest { participant, rank, enter, exit: call.exit?, own_time })
     };
     kept.guests = calls.iter().map(guest).collect::<Option<_>>().unwrap_or_default();
     match contradiction(&kept.guests, members).filter(|_| waits == Waits::AllForAll) {

@@ -1,20 +1,24 @@
-//! Which ranks the others wait for. In a collective in which everyone waits for everyone the last one to enter
-//! makes each other one wait, from when that entered to when the last one did.
+//! Which ranks the others wait for: the waiting of all collectives in which everyone waits for everyone, summed up by
+//! its cause. Start-up is left out and has a line of its own.
 
-use super::agree::Participant;
+use super::agree::{Members, Participant};
 use super::calls::Waits;
 use super::judge::Kept;
 use super::matching::Matched;
+use super::verdict::{Causes, LatenessVerdict, decide};
+use super::waiting::{Cause, FitOf, Waiting, waiting};
 use crate::clock::{DomainFit, Method};
 use crate::comm::Comm;
 use crate::failure::Failure;
 use rpd_shard::model::LocalNs;
 use rpd_shard::record::{ClockDomain, wire};
 use serde::{Deserialize, Serialize};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
-/// Ranks that are told.
+/// Ranks that are reported.
 const SHOWN: usize = 5;
+/// The first collective of all ranks ends start-up only if it is over in the first fifth of the run.
+const MAX_START_UP_PART: i64 = 5;
 
 /// How a rank kept others waiting.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
@@ -27,121 +31,293 @@ pub struct LateRank {
     pub host: String,
     /// How long others waited for it, all together, ns.
     pub waited_ns: i64,
-    /// That is so much of all waiting for somebody who came last, from 0 to 1.
+    /// That as a part of all waiting in collectives after start-up, from 0 to 1.
     pub waited_share: f64,
-    /// Collectives to which it came last.
+    /// Collectives in which its own time explains the waiting.
     pub last: u64,
     /// Collectives in which it took part.
     pub collectives: u64,
-    /// How much later than the second last it came, where it was last: the middle one, ns.
+    /// How much more own time it spent before those than the lower median of the other ranks: the median, ns.
     pub behind_ns: i64,
-    /// The most that it was behind, ns.
+    /// The most of that, ns.
     pub worst_ns: i64,
-    /// What the clocks of the two may be off, ns: the middle one. `None` if nothing is known of them.
+    /// By how much the clocks of the first and the last rank to enter may be off, ns: the median. `None` if that is
+    /// not known.
     pub clock_bar_ns: Option<i64>,
 }
 
-impl LateRank {
-    /// Whether it was later than the clocks could make it seem.
-    pub fn is_distinct(&self) -> bool {
-        self.clock_bar_ns.is_some_and(|bar| self.behind_ns > bar)
-    }
+/// What ranks waited in collectives, and for which rank.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+pub struct Lateness {
+    /// The rank that others wait for, or why none is named.
+    #[serde(flatten)]
+    pub verdict: LatenessVerdict,
+    /// What all ranks waited in collectives after start-up, all together, ns; an estimate where only some collectives
+    /// were compared.
+    pub waited_ns: i64,
+    /// That for each rank, as a part of the run, from 0 to 1.
+    pub waited_share_of_run: f64,
+    /// How long the run was recorded, ns.
+    pub run_ns: i64,
+    /// Of `waited_ns`, what no rank's own time explains.
+    pub held_up_ns: i64,
+    /// Start-up, where it was recorded.
+    pub start_up: Option<StartUp>,
 }
 
-/// Number, waiting, how often last, collectives, behind, worst, bar.
-type Brief = (u32, i64, u64, u64, i64, i64, i64);
+/// From the start of the run to the end of the first collective of all ranks, or of `MPI_Init`.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+pub struct StartUp {
+    /// How long it took, ns.
+    pub ns: i64,
+    /// What all ranks waited in collectives in it, all together, ns.
+    pub waited_ns: i64,
+    /// The last rank to enter the first collective; absent where that is not its end.
+    pub last_rank: Option<u32>,
+    /// How long after the first one that was, ns.
+    pub apart_ns: i64,
+}
 
 /// What is summed up of one participant.
 #[derive(Clone, Default, Serialize, Deserialize)]
 struct Sum {
     waited: i64,
     collectives: u64,
-    /// For each collective to which it came last: how far behind the next, and what the clocks may be off; -1
-    /// for not known.
-    behind: Vec<(i64, i64)>,
+    /// For each collective of which it is the cause: the excess of its own time, and what the clocks may be off; -1 for
+    /// not known.
+    excess: Vec<(i64, i64)>,
 }
 
-/// The ranks that others waited for most, the same in all merge ranks. `fits` are by domain.
+/// What is summed up of all collectives of a merge rank.
+#[derive(Clone, Default, Serialize, Deserialize)]
+struct Sums {
+    by_participant: BTreeMap<u32, Sum>,
+    /// Collectives whose times can be compared.
+    compared: u64,
+    waited: i64,
+    held_up: i64,
+    not_recorded: i64,
+    clocks: i64,
+    /// Error bounds of the last, -1 for not known.
+    bounds: Vec<i64>,
+    start_up_waited: i64,
+}
+
+/// The ranks that others waited for most, and the verdict, the same in all merge ranks. No verdict where nothing could
+/// be compared. `fits` are by domain.
 pub fn late_ranks(
     comm: &impl Comm,
     matched: &Matched,
     fits: &BTreeMap<ClockDomain, DomainFit>,
-) -> Result<Vec<LateRank>, Failure> {
+) -> Result<(Vec<LateRank>, Option<Lateness>), Failure> {
+    let members = &matched.members;
     let fit_of: Vec<Option<&DomainFit>> =
-        matched.members.all.iter().map(|participant| fits.get(&participant.domain)).collect();
-    let mut own: BTreeMap<u32, Sum> = BTreeMap::new();
-    for kept in matched.kept.iter().filter(|kept| kept.waits == Waits::AllForAll) {
-        add(kept, &matched.members.all, &fit_of, &mut own);
+        members.all.iter().map(|participant| fits.get(&participant.domain)).collect();
+    let for_all = matched.kept.iter().filter(|kept| kept.waits == Waits::AllForAll);
+    let compared: Vec<(&Kept, Waiting)> =
+        for_all.filter_map(|kept| Some((kept, waiting(kept, &members.all, &fit_of)?))).collect();
+    let run = RunTimes::new(&members.all, &fit_of);
+    let start_up = run.start_up(comm, &compared)?;
+    let mut own = Sums::default();
+    let firsts = members.firsts();
+    for (kept, waiting) in &compared {
+        let first_of = |participant: u32| firsts.get(participant as usize).copied().unwrap_or(participant);
+        own.add(kept, waiting, &first_of, start_up.as_ref().map(|(end, _)| *end));
     }
-    let mine: Vec<(u32, Sum)> = own.into_iter().collect();
     let mut outgoing = vec![Vec::new(); comm.size()];
     if let Some(to_first) = outgoing.first_mut() {
-        *to_first = wire::encode(&mine);
+        *to_first = wire::encode(&own);
     }
-    drop(mine);
-    let firsts = matched.members.firsts();
-    let mut all: BTreeMap<u32, Sum> = BTreeMap::new();
-    let incoming = comm.all_to_all(outgoing);
-    for message in incoming.iter().filter(|_| comm.rank() == 0) {
-        let theirs: Vec<(u32, Sum)> = wire::decode_message(message).map_err(Failure::message)?;
-        for (participant, sum) in theirs {
-            let first = firsts.get(participant as usize).copied().unwrap_or(participant);
-            let known = all.entry(first).or_default();
-            known.waited = known.waited.saturating_add(sum.waited);
-            known.collectives += sum.collectives;
-            known.behind.extend(sum.behind);
+    drop((own, compared));
+    let mut all = Sums::default();
+    for message in comm.all_to_all(outgoing).iter().filter(|_| comm.rank() == 0) {
+        all.append(wire::decode_message(message).map_err(Failure::message)?);
+    }
+    let start_up = start_up.map(|(_, start_up)| start_up);
+    let outcome = all.outcome(members, &firsts, run.run_ns, matched.counts.one_in, start_up);
+    let text = serde_json::to_vec(&outcome).map_err(|error| Failure::message(error.to_string()))?;
+    let messages = comm.all_gather(if comm.rank() == 0 { text } else { Vec::new() });
+    let first = messages.first().map(Vec::as_slice).unwrap_or_default();
+    serde_json::from_slice(first).map_err(|error| Failure::message(error.to_string()))
+}
+
+/// When the run was.
+struct RunTimes {
+    /// Its start, ns of the job; `None` if nobody took part.
+    start: Option<i64>,
+    run_ns: i64,
+    /// The end of the last `MPI_Init`, ns of the job.
+    initialized: Option<i64>,
+    /// Ranks that took part.
+    participants: usize,
+}
+
+impl RunTimes {
+    fn new(all: &[Participant], fit_of: &FitOf<'_>) -> RunTimes {
+        let map = |place: usize, time: i64| match fit_of.get(place).copied().flatten() {
+            Some(fit) => fit.map.map(LocalNs(time)).ns(),
+            None => time,
+        };
+        let starts = all.iter().enumerate().map(|(place, one)| map(place, one.first_seen));
+        let initialized = all.iter().enumerate().filter_map(|(place, one)| Some(map(place, one.initialized?)));
+        RunTimes {
+            start: starts.min(),
+            run_ns: all.iter().map(|one| one.seen_ns).max().unwrap_or(0),
+            initialized: initialized.max(),
+            participants: all.len(),
         }
     }
-    let mut late: Vec<(u32, Sum)> = all.into_iter().filter(|(_, sum)| !sum.behind.is_empty()).collect();
-    late.sort_by_key(|(participant, sum)| (std::cmp::Reverse(sum.waited), *participant));
-    let in_all = late.iter().map(|(_, sum)| sum.waited).fold(0, i64::saturating_add);
-    late.truncate(SHOWN);
-    let told: (i64, Vec<Brief>) = (in_all, late.into_iter().map(|(p, s)| s.brief(p)).collect());
-    let messages = comm.all_gather(if comm.rank() == 0 { wire::encode(&told) } else { Vec::new() });
-    let (in_all, told): (i64, Vec<Brief>) = match messages.first() {
-        Some(message) => wire::decode_message(message).map_err(Failure::message)?,
-        None => (0, Vec::new()),
-    };
-    let rank = |(number, waited_ns, last, collectives, behind_ns, worst_ns, bar)| {
-        let participant = matched.members.get(number)?;
-        let clock_bar_ns = Some(bar).filter(|bar| *bar >= 0);
-        let Participant { rank, pid, host, .. } = participant.clone();
-        let waited_share = waited_ns as f64 / in_all.max(1) as f64;
-        Some(LateRank {
-            rank,
-            pid,
-            host,
+
+    /// The end of start-up, ns of the job, and what there is to say of it, without the waiting.
+    fn start_up(
+        &self,
+        comm: &impl Comm,
+        compared: &[(&Kept, Waiting)],
+    ) -> Result<Option<(i64, StartUp)>, Failure> {
+        let of_everyone = compared.iter().filter(|(kept, _)| kept.guests.len() == self.participants);
+        let first = of_everyone.map(|(_, w)| (w.first_enter, w.last_exit, w.last, w.apart_ns)).min();
+        let mut firsts: Vec<(i64, i64, u32, i64)> = Vec::new();
+        for message in comm.all_gather(wire::encode(&first)) {
+            let theirs: Option<(i64, i64, u32, i64)> = wire::decode_message(&message).map_err(Failure::message)?;
+            firsts.extend(theirs);
+        }
+        let Some(start) = self.start else { return Ok(None) };
+        let took = |end: i64| end.saturating_sub(start);
+        let is_early = |end: i64| took(end).saturating_mul(MAX_START_UP_PART) <= self.run_ns;
+        let of_first = firsts.into_iter().min().filter(|(_, end, ..)| is_early(*end)).map(|(_, end, last, apart_ns)| {
+            (end, StartUp { ns: took(end), waited_ns: 0, last_rank: Some(last), apart_ns })
+        });
+        let of_init = self
+            .initialized
+            .map(|end| (end, StartUp { ns: took(end), waited_ns: 0, last_rank: None, apart_ns: 0 }));
+        Ok(of_first.or(of_init))
+    }
+}
+
+impl Sums {
+    /// Adds one collective. `start_up` is the end of start-up, ns of the job.
+    fn add(
+        &mut self,
+        kept: &Kept,
+        waiting: &Waiting,
+        first_of: &dyn Fn(u32) -> u32,
+        start_up: Option<i64>,
+    ) {
+        self.compared += 1;
+        for guest in &kept.guests {
+            self.by_participant.entry(first_of(guest.participant)).or_default().collectives += 1;
+        }
+        let add = |sum: &mut i64| *sum = sum.saturating_add(waiting.waited_ns);
+        if start_up.is_some_and(|end| waiting.first_enter < end) {
+            return add(&mut self.start_up_waited);
+        }
+        add(&mut self.waited);
+        match waiting.cause {
+            Cause::Participant(participant, excess) => {
+                let sum = self.by_participant.entry(first_of(participant)).or_default();
+                add(&mut sum.waited);
+                sum.excess.push((excess, waiting.bound_ns.unwrap_or(-1)));
+            }
+            Cause::HeldUp => add(&mut self.held_up),
+            Cause::NotRecorded(_) => add(&mut self.not_recorded),
+            Cause::Clocks(bound) => {
+                add(&mut self.clocks);
+                self.bounds.push(bound.unwrap_or(-1));
+            }
+        }
+    }
+
+    /// Adds those of another merge rank.
+    fn append(&mut self, other: Sums) {
+        for (participant, sum) in other.by_participant {
+            let known = self.by_participant.entry(participant).or_default();
+            known.waited = known.waited.saturating_add(sum.waited);
+            known.collectives += sum.collectives;
+            known.excess.extend(sum.excess);
+        }
+        let pairs = [
+            (&mut self.waited, other.waited),
+            (&mut self.held_up, other.held_up),
+            (&mut self.not_recorded, other.not_recorded),
+            (&mut self.clocks, other.clocks),
+            (&mut self.start_up_waited, other.start_up_waited),
+        ];
+        pairs.into_iter().for_each(|(sum, more)| *sum = sum.saturating_add(more));
+        self.compared += other.compared;
+        self.bounds.extend(other.bounds);
+    }
+
+    /// What comes of all of them together. Of `one_in` collectives one was compared.
+    fn outcome(
+        self,
+        members: &Members,
+        firsts: &[u32],
+        run_ns: i64,
+        one_in: u64,
+        start_up: Option<StartUp>,
+    ) -> (Vec<LateRank>, Option<Lateness>) {
+        if self.compared == 0 {
+            return (Vec::new(), None);
+        }
+        let of_job = |ns: i64| ns.saturating_mul(i64::try_from(one_in).unwrap_or(i64::MAX));
+        let ranks: BTreeSet<u32> = firsts.iter().copied().collect();
+        let hosts: BTreeSet<&str> = members.all.iter().map(|one| one.host.as_str()).collect();
+        let waited_ns = of_job(self.waited);
+        let waited_share_of_run = waited_ns as f64 / (ranks.len().max(1) as f64 * run_ns.max(1) as f64);
+        let mut late: Vec<LateRank> = (self.by_participant.into_iter())
+            .filter(|(_, sum)| !sum.excess.is_empty())
+            .filter_map(|(number, sum)| Some(sum.late_rank(members.get(number)?, self.waited, one_in)))
+            .collect();
+        late.sort_by_key(|late| std::cmp::Reverse(late.waited_ns));
+        let causes = Causes {
             waited_ns,
-            waited_share,
-            last,
-            collectives,
-            behind_ns,
-            worst_ns,
-            clock_bar_ns,
-        })
-    };
-    Ok(told.into_iter().filter_map(rank).collect())
+            sizes: (ranks.len(), hosts.len()),
+            ranks: late.iter().map(|late| (late.rank, late.host.clone(), late.waited_ns)).collect(),
+            held_up_ns: of_job(self.held_up),
+            clocks_ns: of_job(self.clocks),
+            not_recorded_ns: of_job(self.not_recorded),
+            bound_ns: median(self.bounds),
+        };
+        let verdict = decide(&causes, waited_share_of_run);
+        late.truncate(SHOWN);
+        let start_up = start_up.map(|start_up| StartUp {
+            waited_ns: of_job(self.start_up_waited),
+            last_rank: start_up.last_rank.and_then(|number| members.get(number)?.rank),
+            ..start_up
+        });
+        let held_up_ns = causes.held_up_ns;
+        (late, Some(Lateness { verdict, waited_ns, waited_share_of_run, run_ns, held_up_ns, start_up }))
+    }
 }
 
 impl Sum {
-    fn brief(mut self, participant: u32) -> Brief {
-        let last = self.behind.len() as u64;
-        self.behind.sort_unstable();
-        let middle = self.behind.get(self.behind.len() / 2).map_or(0, |b| b.0);
-        let worst = self.behind.last().map_or(0, |b| b.0);
-        // If one of them is not known, nothing is.
-        let mut bars: Vec<i64> = self.behind.iter().map(|b| b.1).collect();
-        bars.sort_unstable();
-        let bar = match bars.first() {
-            Some(0..) => bars.get(bars.len() / 2).copied().unwrap_or(-1),
-            _ => -1,
-        };
-        (participant, self.waited, last, self.collectives, middle, worst, bar)
+    fn late_rank(self, participant: &Participant, waited_in_all: i64, one_in: u64) -> LateRank {
+        let Participant { rank, pid, host, .. } = participant.clone();
+        let (excess, bounds): (Vec<i64>, Vec<i64>) = self.excess.into_iter().unzip();
+        LateRank {
+            rank,
+            pid,
+            host,
+            waited_ns: self.waited.saturating_mul(i64::try_from(one_in).unwrap_or(i64::MAX)),
+            waited_share: self.waited as f64 / waited_in_all.max(1) as f64,
+            last: excess.len() as u64,
+            collectives: self.collectives,
+            worst_ns: excess.iter().copied().max().unwrap_or(0),
+            behind_ns: median(excess).unwrap_or(0),
+            clock_bar_ns: median(bounds),
+        }
     }
 }
 
+/// The median; `None` if there is none, or if one of them is not known.
+fn median(mut values: Vec<i64>) -> Option<i64> {
+    values.sort_unstable();
+    let known = values.first().is_some_and(|first| *first >= 0);
+    values.get(values.len() / 2).copied().filter(|_| known)
+}
+
 /// Whether the times of all ranks are of one clock, or of clocks that are aligned.
-pub(super) fn is_comparable(kept: &Kept, all: &[Participant], fit_of: &[Option<&DomainFit>]) -> bool {
+pub(super) fn is_comparable(kept: &Kept, all: &[Participant], fit_of: &FitOf<'_>) -> bool {
     let domain = |participant: u32| all.get(participant as usize).map(|p| &p.domain);
     let is_aligned = |participant: u32| {
         let fit = fit_of.get(participant as usize).copied().flatten();
@@ -150,36 +326,4 @@ pub(super) fn is_comparable(kept: &Kept, all: &[Participant], fit_of: &[Option<&
     let Some(first) = kept.guests.first() else { return false };
     kept.guests.iter().all(|guest| domain(guest.participant) == domain(first.participant))
         || kept.guests.iter().all(|guest| is_aligned(guest.participant))
-}
-
-/// Adds one collective.
-fn add(kept: &Kept, all: &[Participant], fit_of: &[Option<&DomainFit>], sums: &mut BTreeMap<u32, Sum>) {
-    if !is_comparable(kept, all, fit_of) {
-        return;
-    }
-    let mut entered: Vec<(i64, u32, i64, LocalNs)> = Vec::with_capacity(kept.guests.len());
-    for guest in &kept.guests {
-        let enter = LocalNs(guest.enter);
-        let map = |time| match fit_of.get(guest.participant as usize).copied().flatten() {
-            Some(fit) => fit.map.map(time).ns(),
-            None => time.0,
-        };
-        entered.push((map(enter), guest.participant, map(LocalNs(guest.exit)), enter));
-        sums.entry(guest.participant).or_default().collectives += 1;
-    }
-    entered.sort_unstable_by_key(|e| (e.0, e.1));
-    let [others @ .., last] = entered.as_slice() else { return };
-    let Some(next) = others.last() else { return };
-    let waits = others.iter().map(|other| last.0.min(other.2).saturating_sub(other.0).max(0));
-    let domain = |participant: u32| all.get(participant as usize).map(|p| &p.domain);
-    let bar = match domain(last.1) == domain(next.1) {
-        true => Some(0),
-        false => [last, next].iter().try_fold(0i64, |sum, one| {
-            let fit = fit_of.get(one.1 as usize).copied().flatten()?;
-            Some(sum.saturating_add(fit.bar_at(one.3)?))
-        }),
-    };
-    let sum = sums.entry(last.1).or_default();
-    sum.waited = waits.fold(sum.waited, i64::saturating_add);
-    sum.behind.push((last.0.saturating_sub(next.0), bar.unwrap_or(-1)));
 }

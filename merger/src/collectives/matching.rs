@@ -7,6 +7,7 @@ use super::agree::{self, Members, Participant};
 use super::gather::Said;
 use super::groups;
 use super::judge::{Kept, Record, Verdict, judge};
+use super::own_time::note_own_times;
 use super::proof::prove;
 use super::sample::{JobSample, Sample};
 use super::spread::Spread;
@@ -86,7 +87,7 @@ pub fn compare(comm: &impl Comm, sample: &Sample, own: Vec<(Participant, Said)>)
         });
     }
 
-    let mut records = exchange(comm, members.first, &mut said)?;
+    let mut records = exchange(comm, &members, &mut said)?;
     records.par_sort_unstable();
     let mut kept = Vec::new();
     let mut counts = Counts::default();
@@ -152,10 +153,12 @@ pub fn compare(comm: &impl Comm, sample: &Sample, own: Vec<(Participant, Said)>)
 }
 
 /// Sends each call to the merge rank that owns it; returns those that this one owns.
-fn exchange(comm: &impl Comm, first: u32, said: &mut [Said]) -> Result<Vec<Record>, Failure> {
+fn exchange(comm: &impl Comm, members: &Members, said: &mut [Said]) -> Result<Vec<Record>, Failure> {
     let sizes = agree::sizes(comm, said)?;
+    let (first, everyone) = (members.first, members.all.len() as u32);
     let mut outgoing: Vec<Vec<u8>> = vec![Vec::new(); comm.size()];
     for ((participant, said), sizes) in (first..).zip(said).zip(sizes) {
+        note_own_times(said, &sizes, everyone);
         for call in std::mem::take(&mut said.calls) {
             let (Some(size), Some(known)) = (sizes.get(&call.comm), said.comms.get(&call.comm)) else {
                 continue;
@@ -296,12 +299,24 @@ mod tests {
         let root = (name == "MPI_Bcast").then_some(0);
         let size = (name != "MPI_Barrier").then_some(64);
         let exit = (!function.only_starts()).then_some(enter + 1_000);
-        Call { key: key(comm, seq), comm, seq, function, root, size, enter, exit }
+        let (mpi_before, own_time) = (None, None);
+        Call { key: key(comm, seq), comm, seq, function, root, size, enter, exit, mpi_before, own_time }
     }
 
     fn participant(rank: u32) -> Participant {
         let domain = ClockDomain { boot_id: format!("node-{}", rank / 2), time_namespace: 0 };
-        Participant { rank: Some(rank), worker: false, began: 0, pid: 1, host: "h".into(), domain }
+        Participant {
+            rank: Some(rank),
+            worker: false,
+            began: 0,
+            first_seen: 0,
+            seen_ns: 0,
+            initialized: None,
+            lacks_calls: false,
+            pid: 1,
+            host: "h".into(),
+            domain,
+        }
     }
 
     /// Calls of one process of a communicator: function, and what befell it in each of 4 processes.

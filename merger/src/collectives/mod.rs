@@ -11,8 +11,11 @@
 //!   `resync`: which of them are, where some have more than others.
 //! * [`evidence`]: whether calls of several nodes that only their order brings together are one collective by their
 //!   times; [`proof`]: what becomes of those that are not.
-//! * [`matching`]: the exchange between merge ranks; [`meetings`]: what the clocks get; [`late`]: who is late;
-//!   [`spread`]: how far apart ranks leave.
+//! * [`matching`]: the exchange between merge ranks; [`meetings`]: what the clocks get; [`spread`]: how far apart ranks
+//!   leave.
+//! * [`own_time`]: what a rank spends outside of MPI between two synchronisations; `waiting`: what ranks wait in one
+//!   collective, and which rank's own time explains it; [`late`]: the sums over the job; [`verdict`]: the rank that
+//!   others wait for, or why none is named.
 
 pub mod agree;
 pub mod calls;
@@ -23,11 +26,14 @@ mod judge;
 pub mod late;
 pub mod matching;
 pub mod meetings;
+pub mod own_time;
 mod proof;
 pub mod regions;
 mod resync;
 pub mod sample;
 pub mod spread;
+pub mod verdict;
+mod waiting;
 
 pub use agree::{Members, Participant};
 pub use gather::Said;

@@ -286,6 +286,10 @@ mod tests {
             rank: Some(rank),
             worker: false,
             began: 0,
+            first_seen: 0,
+            seen_ns: 0,
+            initialized: None,
+            lacks_calls: false,
             pid: 1,
             host: format!("h{}", rank / 2),
             domain: ClockDomain { boot_id: format!("node-{}", rank / 2), time_namespace: 0 },
@@ -304,6 +308,7 @@ mod tests {
                 rank: None,
                 enter: if rank < 4 { enter(rank) } else { enter(rank) + 700_000 },
                 exit: exit(rank) + (key(seq, rank) % 2_000) as i64,
+                own_time: None,
             };
             let guests = (0..6).map(guest).collect();
             Kept { comm, seq, kind: 0, by_order: true, waits: Waits::AllForAll, root: None, guests }

@@ -7,8 +7,9 @@
 //! Torch's profiler tells more: the process group of a call of RCCL, and mostly its number there. Of gloo it tells no
 //! group, and its threads begin neighbouring calls in any order.
 
-use super::calls::Function;
+use super::calls::{Function, MessageCall};
 use super::gather::{Call, Said};
+use super::own_time::MpiBefore;
 use super::sample::{Sample, key};
 use crate::input::source::stack_key;
 use rpd_shard::model::{Local, Rows, TableId, Value, rocpd};
@@ -137,8 +138,33 @@ impl Kernel {
     }
 }
 
-/// What the regions of a source say. `names` are the string ids that name a collective.
-pub fn of_regions(names: &BTreeMap<i64, Function>, read: &mut Read<'_>, sample: &Sample) -> Said {
+/// What the strings of an input say of its regions.
+#[derive(Debug, Default)]
+pub struct RegionNames {
+    /// The ids of strings that name a collective.
+    functions: BTreeMap<i64, Function>,
+    /// Whether there are calls in which a rank may wait for messages.
+    has_messages: bool,
+}
+
+impl RegionNames {
+    /// Looks at a string and its id.
+    pub fn add(&mut self, id: i64, text: &[u8]) {
+        if let Some(function) = Function::named(text) {
+            self.functions.insert(id, function);
+        }
+        self.has_messages |= MessageCall::is_message(text);
+    }
+
+    /// Whether no string names a collective.
+    pub fn is_empty(&self) -> bool {
+        self.functions.is_empty()
+    }
+}
+
+/// What the regions of a source say. Where there are messages, own times are not known: how long a rank waited in them
+/// is not looked at.
+pub fn of_regions(names: &RegionNames, read: &mut Read<'_>, sample: &Sample) -> Said {
     let mut said = Said::default();
     if names.is_empty() {
         return said;
@@ -149,7 +175,7 @@ pub fn of_regions(names: &BTreeMap<i64, Function>, read: &mut Read<'_>, sample: 
     read(rocpd::REGION, &mut |rows| {
         let [ids, events, starts, ends] = REGION.map(|column| rows.column(column));
         for i in 0..rows.len {
-            let Some(function) = ids.int(i).and_then(|id| names.get(&id)) else { continue };
+            let Some(function) = ids.int(i).and_then(|id| names.functions.get(&id)) else { continue };
             let Some(enter) = starts.int(i) else { continue };
             all += 1;
             if found.len() >= MOST_REGIONS {
@@ -173,6 +199,8 @@ pub fn of_regions(names: &BTreeMap<i64, Function>, read: &mut Read<'_>, sample: 
         kernels(read, &by_event, &mut found);
     }
     number(found, &mut said);
+    let mpi_before = (!names.has_messages).then_some(MpiBefore { thread: 0, ns: 0 });
+    said.calls.iter_mut().for_each(|call| call.mpi_before = mpi_before);
     sample.count(said.calls.iter().map(|call| call.key));
     said.thin_out(sample.level());
     said
@@ -194,7 +222,9 @@ impl Found {
 
 fn new_found(function: Function, enter: i64, exit: Option<i64>) -> Found {
     let exit = exit.filter(|exit| *exit >= enter && !function.only_starts());
-    let call = Call { key: 0, comm: 0, seq: 0, function, root: None, size: None, enter, exit };
+    let (mpi_before, own_time) = (None, None);
+    let call =
+        Call { key: 0, comm: 0, seq: 0, function, root: None, size: None, enter, exit, mpi_before, own_time };
     let is_torch = function.is_gloo() || function.is_by_args();
     let (handle, datatype, has_bytes, kernel) = (0, 0, false, Kernel::None);
     Found { call, handle, datatype, has_bytes, kernel, group: None, seq: None, is_torch }

@@ -5,8 +5,7 @@ use super::candidate::is_merged;
 use super::home::{Homes, to_boottime};
 use super::opened::block_rows;
 use super::source::{Piece, Source};
-use crate::collectives::calls::Function;
-use crate::collectives::regions::{columns, of_regions};
+use crate::collectives::regions::{RegionNames, columns, of_regions};
 use crate::collectives::{Said, Sample};
 use rayon::prelude::*;
 use rpd_rocpd::read::{Database, Space, Wanted};
@@ -14,7 +13,6 @@ use rpd_shard::Shard;
 use rpd_shard::file::{BlockKind, ShardStrings};
 use rpd_shard::model::{Local, Rows, TableId, rocpd};
 use rpd_shard::record::Process;
-use std::collections::BTreeMap;
 
 /// Pieces that are decoded at once.
 const PIECES_AT_ONCE: usize = 16;
@@ -38,9 +36,10 @@ pub(super) fn settle_collectives(
         source.collectives.is_empty() && source.collectives.alone == 0 && source.pieces.iter().any(is_region)
     };
     if !nodes && sources.iter().any(has_regions_alone) {
-        let functions = strings.iter().filter_map(|(id, text)| Some((id, Function::named(text)?))).collect();
+        let mut names = RegionNames::default();
+        strings.iter().for_each(|(id, text)| names.add(id, text));
         for source in sources.iter_mut().filter(|source| has_regions_alone(source)) {
-            source.collectives = of_blocks(shard, source, &functions, sample);
+            source.collectives = of_blocks(shard, source, &names, sample);
         }
     }
     for source in sources {
@@ -52,11 +51,12 @@ pub(super) fn settle_collectives(
             call.enter = to_boottime(steps, call.enter);
             call.exit = call.exit.map(|exit| to_boottime(steps, exit));
         }
+        said.mpi.convert(|time| to_boottime(steps, time));
     }
 }
 
 /// The regions of a source of a translated file.
-fn of_blocks(shard: &Shard, source: &Source, functions: &BTreeMap<i64, Function>, sample: &Sample) -> Said {
+fn of_blocks(shard: &Shard, source: &Source, names: &RegionNames, sample: &Sample) -> Said {
     let mut read = |table: TableId, take: &mut dyn FnMut(&Rows<Local>)| {
         let blocks: Vec<_> = source
             .pieces
@@ -72,7 +72,7 @@ fn of_blocks(shard: &Shard, source: &Source, functions: &BTreeMap<i64, Function>
             rows.iter().flatten().for_each(&mut *take);
         }
     };
-    of_regions(functions, &mut read, sample)
+    of_regions(names, &mut read, sample)
 }
 
 /// The regions of a space of a database. Those of a merge of ours are not looked at: what follows from them was
@@ -81,11 +81,11 @@ pub(super) fn of_space(
     database: &Database,
     space: &Space,
     pieces: &[Piece],
-    functions: &BTreeMap<i64, Function>,
+    names: &RegionNames,
     process: &Process,
     sample: &Sample,
 ) -> Said {
-    if functions.is_empty() || is_merged(space) || space.processes.len() > 1 {
+    if names.is_empty() || is_merged(space) || space.processes.len() > 1 {
         return Said::default();
     }
     let mut read = |wanted: TableId, take: &mut dyn FnMut(&Rows<Local>)| {
@@ -106,7 +106,7 @@ pub(super) fn of_space(
             rows.iter().flatten().for_each(&mut *take);
         }
     };
-    let mut said = of_regions(functions, &mut read, sample);
+    let mut said = of_regions(names, &mut read, sample);
     said.settle(process.rank);
     said
 }

@@ -11,7 +11,7 @@ use super::survey::{Survey, hashes_of_words, reserve_placeholders, shorten};
 use crate::agree::clocks::MERGED;
 use crate::agree::strings::{Hash, hash};
 use crate::collectives::Sample;
-use crate::collectives::calls::Function;
+use crate::collectives::regions::RegionNames;
 use rayon::prelude::*;
 use rpd_rocpd::read::{Database, ProcessFacts, ReadError, Space, TakeRows, Wanted};
 use rpd_shard::identity::{boot_of_machine, unknown_boot, unnamed_node};
@@ -78,8 +78,8 @@ struct Texts {
     hashes: Vec<(u32, Hash)>,
     /// The pieces that they are in.
     readable: StringPieces,
-    /// Those that name a collective.
-    functions: BTreeMap<i64, Function>,
+    /// Those that name collectives and messages.
+    names: RegionNames,
 }
 
 /// What one piece tells.
@@ -121,7 +121,7 @@ impl Reader<'_> {
             survey.warnings.push(format!("{path}: table {} is missing", missing.name));
             survey.lose(Some(missing.id), LossCause::DamagedBlock, None);
         }
-        let Texts { keys: strings, mut hashes, readable, functions } = self.strings(survey);
+        let Texts { keys: strings, mut hashes, readable, names } = self.strings(survey);
         string_tables.push(readable);
         let nodes = self.nodes();
         let mut spaces: BTreeMap<TableId, KeySpace> = BTreeMap::new();
@@ -170,7 +170,7 @@ impl Reader<'_> {
         pieces.push(Piece::Tail);
         let process = main_process(self.found, &nodes);
         let tables = self.tables.clone();
-        let collectives = of_space(self.database, self.found, &pieces, &functions, &process, sample);
+        let collectives = of_space(self.database, self.found, &pieces, &names, &process, sample);
         let (spaces, pieces, tracks) = (spaces.into(), pieces.into(), Tracks::new());
         Source { process, nodes, spaces, stacks, pieces, tracks, string_table, tables, collectives }
     }
@@ -179,10 +179,10 @@ impl Reader<'_> {
     fn strings(&self, survey: &mut Survey) -> Texts {
         let mut space = KeySpace::default();
         let mut hashes = Vec::new();
-        let mut functions = BTreeMap::new();
+        let mut names = RegionNames::default();
         let mut readable = StringPieces { space: self.space, table: 0, pieces: Vec::new() };
         let Some(place) = self.found.position(rocpd::STRING) else {
-            return Texts { keys: space, hashes, readable, functions };
+            return Texts { keys: space, hashes, readable, names };
         };
         readable.table = place;
         for piece in &self.found.tables[place].pieces {
@@ -196,12 +196,11 @@ impl Reader<'_> {
                 let texts = rows.column("string");
                 hashes
                     .extend((hashes.len() as u32..).zip((0..rows.len).map(|i| hash(text_of(texts.get(i))))));
-                let named = |i| Some((rows.keys.get(i), Function::named(text_of(texts.get(i)))?));
-                functions.extend((0..rows.len).filter_map(named));
+                (0..rows.len).for_each(|i| names.add(rows.keys.get(i), text_of(texts.get(i))));
                 *survey.rows_read.entry(rocpd::STRING).or_default() += rows.len as u64;
             });
         }
-        Texts { keys: space, hashes, readable, functions }
+        Texts { keys: space, hashes, readable, names }
     }
 
     /// Hands on the strings of a piece, page by page where one has the last of all ids.

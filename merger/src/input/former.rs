@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 /// Tags of the metadata that tell of clocks and of what was compared by them.
-const TAGS: [&str; 9] = [
+const TAGS: [&str; 10] = [
     "rpd.clock",
     "rpd.clock.reference",
     "rpd.clock.realtime_minus_boottime_ns",
@@ -15,6 +15,7 @@ const TAGS: [&str; 9] = [
     "rpd.clock.repair",
     "rpd.collectives",
     "rpd.late_ranks",
+    "rpd.lateness",
     "rpd.former_merges",
 ];
 /// Longest value that is taken over, bytes: clocks of 10,000 nodes.

@@ -24,7 +24,7 @@ use rpd_rocpd::read::Database;
 use rpd_shard::Shard;
 use rpd_shard::file::{BlockError, BlockKind, BlockRef, ShardStrings};
 use rpd_shard::identity::unnamed_node;
-use rpd_shard::model::{Column, Kind, TableId, rocpd};
+use rpd_shard::model::{Column, Kind, TableId, native, rocpd};
 use rpd_shard::record::{COMMAND_SOURCE, Clock, ClockDomain, Loss, LossCause, Node, Process};
 use rpd_translate::Format;
 use std::collections::{BTreeMap, BTreeSet};
@@ -146,6 +146,9 @@ fn survey_shard(shard: Shard, job: &JobSchema, homes: &Homes, sample: &Sample) -
     let commands = CommandEndings::of(shard.command.as_deref());
     settle_collectives(&shard, &strings, homes, sample, &mut sources);
     losses.extend(missing_rows(&shard, is_merged, &readable));
+    for source in &mut sources {
+        source.collectives.lacks_calls = losses.iter().any(|loss| may_be_call_of(loss, source.process.source));
+    }
     foreign.check_counts(&shard, &readable);
     warnings.extend(foreign.warnings);
     losses.extend(foreign.losses);
@@ -428,6 +431,14 @@ fn missing_rows(
         losses.push(Loss { source: 0, table: None, cause, rows: None });
     }
     losses
+}
+
+/// Whether a loss may have been a call of MPI of this process. What the cut end of a shard held came after all calls that are
+/// there.
+fn may_be_call_of(loss: &Loss, source: u32) -> bool {
+    let is_of_process = loss.source == source || loss.source == 0;
+    let is_of_table = loss.table.map_or(loss.cause != LossCause::Truncated, |table| table == native::MPI_CALL);
+    is_of_process && is_of_table && loss.rows != Some(0)
 }
 
 /// Stands for a process whose records were both lost. The others of its shard ran on the same node.

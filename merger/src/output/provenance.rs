@@ -114,6 +114,9 @@ pub fn metadata(plan: &Plan, report: &Report, clocks: &JobClocks, nodes: &Nodes)
     if !report.commands_ended.is_empty() {
         all.push(("rpd.commands_ended".to_owned(), json!(report.commands_ended).to_string()));
     }
+    if let Some(lateness) = &report.lateness {
+        all.push(("rpd.lateness".to_owned(), json!(lateness).to_string()));
+    }
     if let Some(repair) = &report.repaired {
         all.push(("rpd.clock.repair".to_owned(), json!(repair).to_string()));
     }

@@ -1,38 +1,23 @@
-//! The lines of the summary about collectives, and about the ranks that others wait for.
+//! The lines of the summary about collectives.
 
 use super::Report;
 use super::words::{counted, duration, grouped, noun};
 use crate::agree::clocks::Repair;
 use crate::collectives::Matched;
-use crate::collectives::late::LateRank;
-
-/// A rank that caused less of the waiting than the first one by this factor is not told: it is late by chance.
-const FAR_LESS: i64 = 100;
+use crate::collectives::late::{LateRank, Lateness};
 
 impl Report {
     /// Keeps what the comparison of collectives has shown.
-    pub fn note_collectives(&mut self, matched: &Matched, late_ranks: Vec<LateRank>) {
+    pub fn note_collectives(
+        &mut self,
+        matched: &Matched,
+        (late_ranks, lateness): (Vec<LateRank>, Option<Lateness>),
+    ) {
         self.collectives = matched.counts.clone();
         self.collective_faults = matched.faults.clone();
         self.collectives_not_used = matched.unproven.clone();
         self.has_unproven_names = matched.has_unproven_names;
-        self.late_ranks = late_ranks;
-        if self.late_ranks.is_empty() && self.processes > 1 {
-            let why = match (self.collectives.calls, self.collectives.matched) {
-                (0, _) if self.collectives.alone == 0 && self.has_former_merge() => {
-                    "collectives of former merges are not compared again (the tag rpd.former_merges has what they told)"
-                }
-                (0, _) if self.collectives.alone == 0 => "no collectives were recorded",
-                (_, 0) => "no collectives of different ranks match",
-                _ if self.collectives.timed == 0 => {
-                    "the collectives that match do not say when ranks waited (calls of RCCL return early: rocprofv3 records their kernels)"
-                }
-                _ => {
-                    "the clocks of the nodes are not aligned, or no collective was one in which all wait for all"
-                }
-            };
-            self.notes.push(format!("{why}: which rank is late cannot be told"));
-        }
+        self.note_lateness(late_ranks, lateness);
     }
 
     /// Label and text of each line about collectives.
@@ -81,42 +66,8 @@ impl Report {
             lines.push(("warning", text));
             lines.extend(self.collectives_not_used.iter().map(|text| ("not used", text.clone())));
         }
-        lines.extend(worth_telling(&self.late_ranks).map(|late| ("late", late.line())));
         lines.extend(self.repaired.iter().map(|repair| ("repaired", repair.line())));
         lines
-    }
-}
-
-/// Without those that are late by chance.
-fn worth_telling(late: &[LateRank]) -> impl Iterator<Item = &LateRank> {
-    let most = late.iter().map(|late| late.waited_ns).max().unwrap_or(0);
-    late.iter().filter(move |late| late.waited_ns >= most / FAR_LESS)
-}
-
-impl LateRank {
-    /// One line.
-    fn line(&self) -> String {
-        let who = match self.rank {
-            Some(rank) => format!("rank {rank} on {}", self.host),
-            None => format!("pid {} on {}", self.pid, self.host),
-        };
-        let bar = match self.clock_bar_ns {
-            Some(0) => "one clock".to_owned(),
-            Some(bar) if self.is_distinct() => format!("clock bar {}", duration(bar)),
-            Some(bar) => format!("clock bar {}: cannot be told from the next", duration(bar)),
-            None => "how far the clocks are off is not known: cannot be told from the next".to_owned(),
-        };
-        let share = match 100.0 * self.waited_share {
-            little if little < 0.5 => "under 1".to_owned(),
-            percent => format!("{percent:.0}"),
-        };
-        format!(
-            "{who}: others waited {} for it in all ({share} % of all such waiting), last at {} of its {}, {} behind the next ({bar})",
-            duration(self.waited_ns),
-            grouped(self.last),
-            counted(self.collectives, "collective"),
-            duration(self.behind_ns)
-        )
     }
 }
 
@@ -142,39 +93,6 @@ impl Repair {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    fn late(rank: u32, waited_ns: i64, clock_bar_ns: Option<i64>) -> LateRank {
-        LateRank {
-            rank: Some(rank),
-            pid: 7,
-            host: "a".to_owned(),
-            waited_ns,
-            waited_share: waited_ns as f64 / 1e9,
-            last: 1,
-            collectives: 1,
-            behind_ns: 5_000,
-            worst_ns: 5_000,
-            clock_bar_ns,
-        }
-    }
-
-    #[test]
-    fn who_is_late_by_chance_is_not_told() {
-        let all = [late(1, 1_000_000, None), late(2, 10_000, None), late(3, 9_999, None), late(4, 0, None)];
-        let told: Vec<_> = worth_telling(&all).map(|late| late.rank).collect();
-        assert_eq!(told, [Some(1), Some(2)]);
-        assert_eq!(worth_telling(&[]).count(), 0);
-    }
-
-    #[test]
-    fn a_clock_that_both_read_has_no_bar() {
-        let line = |bar| late(1, 1_000_000, bar).line();
-        let begin = "rank 1 on a: others waited 1.0 ms for it in all (under 1 % of all such waiting), last at 1 of \
-                     its 1 collective, 5.0 us behind the next";
-        assert_eq!(line(Some(0)), format!("{begin} (one clock)"));
-        assert_eq!(line(Some(2_000)), format!("{begin} (clock bar 2.0 us)"));
-        assert_eq!(line(Some(6_000)), format!("{begin} (clock bar 6.0 us: cannot be told from the next)"));
-    }
 
     #[test]
     fn a_repair_says_what_was_and_what_is() {

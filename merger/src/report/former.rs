@@ -7,7 +7,7 @@ use crate::agree::findings::Found;
 use crate::agree::nodes::Nodes;
 use crate::cli::MergeArgs;
 use crate::clock::Align;
-use crate::collectives::late::LateRank;
+use crate::collectives::late::{LateRank, Lateness};
 use crate::collectives::matching::Counts;
 use crate::input::former::FormerMerge;
 use crate::input::plan::Plan;
@@ -85,6 +85,7 @@ impl FormerMerge {
             "repair": self.json::<Repair>("rpd.clock.repair"),
             "collectives": self.json::<Counts>("rpd.collectives"),
             "late_ranks": self.json::<Vec<LateRank>>("rpd.late_ranks"),
+            "lateness": self.json::<Lateness>("rpd.lateness"),
         }));
         words
     }
@@ -167,6 +168,7 @@ impl Report {
         }
         self.collectives = only.json("rpd.collectives").unwrap_or_default();
         self.late_ranks = only.json("rpd.late_ranks").unwrap_or_default();
+        self.lateness = only.json("rpd.lateness");
         self.repaired = only.json("rpd.clock.repair");
     }
 

@@ -6,8 +6,8 @@ use super::not_used::NotUsed;
 use super::progress::PhaseTime;
 use super::words::{counted, noun, one_line};
 use crate::agree::clocks::{JobClocks, Repair};
-use crate::agree::findings::Found;
-use crate::collectives::late::LateRank;
+use crate::agree::findings::{Found, ProcessKinds};
+use crate::collectives::late::{LateRank, Lateness};
 use crate::collectives::matching::Counts;
 use crate::failure::Failure;
 use crate::input::command_endings::{CommandEnding, endings_line};
@@ -50,6 +50,8 @@ pub struct Report {
     pub left_out_ranks: Vec<u32>,
     /// Number of processes in them.
     pub processes: u64,
+    /// Those of them that are no rank.
+    pub process_kinds: ProcessKinds,
     /// Number of nodes.
     pub nodes: usize,
     /// Ranks that were to be recorded and no input holds.
@@ -95,6 +97,9 @@ pub struct Report {
     pub has_unproven_names: bool,
     /// The ranks that others waited for most.
     pub late_ranks: Vec<LateRank>,
+    /// The rank that others wait for, or why none is named.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub lateness: Option<Lateness>,
     /// The loss ledger.
     pub losses: Vec<LossRow>,
     /// Values that could not be kept: table, column, how many. Mostly references to lost rows, which
@@ -173,6 +178,7 @@ impl Report {
             ranks: plan.ranks.seen.len(),
             left_out_ranks: plan.ranks.left_out.clone(),
             processes: 0,
+            process_kinds: found.kinds,
             nodes: nodes.nodes().len(),
             missing_ranks: plan.ranks.missing.clone(),
             silent_ranks: plan.silent_ranks.clone(),
@@ -193,6 +199,7 @@ impl Report {
             collectives_not_used: Vec::new(),
             has_unproven_names: false,
             late_ranks: Vec::new(),
+            lateness: None,
             losses: found
                 .losses
                 .iter()
@@ -400,25 +407,17 @@ impl Report {
         line(
             verb,
             format!(
-                "{run}{ranks}{} on {}, {} in {:.1} s",
+                "{run}{ranks}{}{} on {}, {} in {:.1} s",
                 counted(self.processes, "process"),
+                self.process_kinds.words(),
                 counted(self.nodes as u64, "node"),
                 self.inputs(),
                 self.seconds
             ),
         );
-        let rows: Vec<String> = self
-            .rows
-            .iter()
-            .filter(|r| r.rows > 0)
-            .map(|r| format!("{} {}", r.table.trim_start_matches("rocpd_"), r.rows))
-            .collect();
-        if !rows.is_empty() {
-            line("rows", rows.join(", "));
-        }
-        line("strings", format!("{} in all inputs, {} distinct", self.strings.0, self.strings.1));
-        self.clock_lines().into_iter().for_each(|(label, text)| line(label, text));
-        self.collective_lines().into_iter().for_each(|(label, text)| line(label, text));
+        self.lateness_lines().into_iter().for_each(|(label, text)| line(label, text));
+        self.endings_line().into_iter().for_each(|text| line("ended", text));
+        self.death_lines().into_iter().for_each(|text| line("died", text));
         if !self.silent_ranks.is_empty() && !self.nothing_seen {
             let ranks = ranges(&self.silent_ranks);
             line("silent", format!("rank {ranks}: no roctx, MPI or RCCL call was recorded"));
@@ -446,8 +445,8 @@ impl Report {
             }
         }
         self.not_used.line().into_iter().for_each(|text| line("not used", text));
-        self.endings_line().into_iter().for_each(|text| line("ended", text));
-        self.death_lines().into_iter().for_each(|text| line("died", text));
+        self.clock_lines().into_iter().for_each(|(label, text)| line(label, text));
+        self.collective_lines().into_iter().for_each(|(label, text)| line(label, text));
         self.notes.iter().for_each(|note| line("note", note.clone()));
         for (table, column, rows) in &self.replaced {
             line(
@@ -458,6 +457,16 @@ impl Report {
         let verified = self.verify.iter().flat_map(Verification::lines);
         verified.for_each(|text| line("verify", text));
         self.trace.iter().flat_map(Drawn::lines).for_each(|(label, text)| line(label, text));
+        let rows: Vec<String> = self
+            .rows
+            .iter()
+            .filter(|r| r.rows > 0)
+            .map(|r| format!("{} {}", r.table.trim_start_matches("rocpd_"), r.rows))
+            .collect();
+        if !rows.is_empty() {
+            line("rows", rows.join(", "));
+        }
+        line("strings", format!("{} in all inputs, {} distinct", self.strings.0, self.strings.1));
         if dry_run {
             line("output", self.planned_output());
         } else {

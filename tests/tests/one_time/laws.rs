@@ -91,6 +91,7 @@ fn a_shift_of_one_node_moves_its_estimate_by_as_much_and_nothing_else() {
             };
             assert_eq!(but_offset(&first), but_offset(&second), "by {by}, {ahead} ns");
             assert_eq!(first.report["late_ranks"], second.report["late_ranks"]);
+            assert_eq!(first.report["lateness"], second.report["lateness"]);
             assert!(times(&first.database) == times(&second.database), "by {by}, {ahead} ns");
         }
     }

@@ -1,0 +1,237 @@
+//! Own time of a rank: what it spends outside of MPI between two synchronisations. A rank that enters a collective late
+//! because it waited for a message has no more own time than the others, since it waited inside MPI; one that computed
+//! or slept longer has.
+//!
+//! While blocks are read, each thread's time in MPI is summed up, and each collective notes the sum before it
+//! ([`MpiTimes`]). When all calls of a process are there, the difference of two such sums gives the own time between
+//! two collectives ([`note_own_times`]).
+
+use super::calls::{MessageCall, Waits};
+use super::gather::{Call, Said};
+use std::collections::BTreeMap;
+
+/// Between two polls that are as close as this, a program only waits, ns.
+const MAX_POLL_GAP_NS: i64 = 100_000;
+/// Threads of one process whose calls are summed up. Collectives of others have no own time.
+const MAX_THREADS: usize = 1 << 12;
+/// [`OwnTime::since`] where that is the end of `MPI_Init`.
+const SINCE_INIT: u64 = 0;
+
+/// What a thread had spent in MPI when it entered a collective.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct MpiBefore {
+    /// The thread, by its number in the process.
+    pub thread: i64,
+    /// Its time in MPI calls that it had left by then, and between polls, ns.
+    pub ns: i64,
+}
+
+/// Own time of a process before a collective.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub struct OwnTime {
+    /// The synchronisation since which it is counted: the key of that collective, the same in all its ranks.
+    pub since: u64,
+    /// Time outside of MPI since then, ns.
+    pub ns: i64,
+}
+
+/// Time of a process in MPI calls, by thread.
+#[derive(Clone, Debug, Default)]
+pub struct MpiTimes {
+    threads: BTreeMap<i64, ThreadTime>,
+    /// When `MPI_Init` ended, and the sum before that.
+    init: Option<(i64, MpiBefore)>,
+}
+
+#[derive(Clone, Copy, Debug, Default)]
+struct ThreadTime {
+    ns: i64,
+    poll_ended: Option<i64>,
+}
+
+impl MpiTimes {
+    /// Adds a call, in the order of the thread's calls, and returns what the thread had spent in MPI before it.
+    pub fn add(&mut self, thread: i64, call: MessageCall, enter: i64, exit: Option<i64>) -> Option<MpiBefore> {
+        if self.threads.len() >= MAX_THREADS && !self.threads.contains_key(&thread) {
+            return None;
+        }
+        let time = self.threads.entry(thread).or_default();
+        let exit = exit.filter(|exit| *exit >= enter);
+        if call == MessageCall::Polls
+            && let Some(gap) = time.poll_ended.map(|ended| enter.saturating_sub(ended))
+            && (0..=MAX_POLL_GAP_NS).contains(&gap)
+        {
+            time.ns = time.ns.saturating_add(gap);
+        }
+        let before = MpiBefore { thread, ns: time.ns };
+        time.ns = time.ns.saturating_add(exit.map_or(0, |exit| exit.saturating_sub(enter)));
+        time.poll_ended = exit.filter(|_| call == MessageCall::Polls);
+        if let (MessageCall::Initializes, Some(exit), None) = (call, exit, self.init) {
+            self.init = Some((exit, MpiBefore { thread, ns: time.ns }));
+        }
+        Some(before)
+    }
+
+    /// When `MPI_Init` ended, ns of the process's clock.
+    pub fn initialized(&self) -> Option<i64> {
+        self.init.map(|(end, _)| end)
+    }
+
+    /// Puts the end of `MPI_Init` on another clock of the node.
+    pub fn convert(&mut self, convert: impl Fn(i64) -> i64) {
+        self.init = self.init.map(|(end, before)| (convert(end), before));
+    }
+
+    /// Adds what follows on it: calls of a later block. `calls` are that block's.
+    pub(super) fn append(&mut self, later: MpiTimes, calls: &mut [Call]) {
+        let earlier = |thread: i64| self.threads.get(&thread).map_or(0, |time| time.ns);
+        for before in calls.iter_mut().filter_map(|call| call.mpi_before.as_mut()) {
+            before.ns = before.ns.saturating_add(earlier(before.thread));
+        }
+        if let (None, Some((end, before))) = (self.init, later.init) {
+            let ns = before.ns.saturating_add(earlier(before.thread));
+            self.init = Some((end, MpiBefore { ns, ..before }));
+        }
+        for (thread, time) in later.threads {
+            if self.threads.len() < MAX_THREADS || self.threads.contains_key(&thread) {
+                let known = self.threads.entry(thread).or_default();
+                *known = ThreadTime { ns: known.ns.saturating_add(time.ns), ..time };
+            }
+        }
+    }
+}
+
+/// A collective after which own time starts anew.
+#[derive(Clone, Copy)]
+struct Synchronisation {
+    key: u64,
+    exit: i64,
+    /// Time in MPI up to its end.
+    mpi: MpiBefore,
+}
+
+/// Gives each call of a process its own time: since the last collective in which all of its ranks waited for all.
+/// `sizes` are the numbers of processes of its communicators; one that has `everyone` synchronises all others, too.
+pub(super) fn note_own_times(said: &mut Said, sizes: &BTreeMap<u64, u32>, everyone: u32) {
+    said.calls.sort_by_key(|call| (call.enter, call.key));
+    let init = said.mpi.init.map(|(exit, mpi)| Synchronisation { key: SINCE_INIT, exit, mpi });
+    let mut of_everyone: Option<Synchronisation> = init;
+    let mut of_comm: BTreeMap<u64, Synchronisation> = BTreeMap::new();
+    for call in &mut said.calls {
+        let own = of_comm.get(&call.comm).copied();
+        let last = [own, of_everyone].into_iter().flatten().max_by_key(|last| last.exit);
+        call.own_time = last.and_then(|last| own_time(call, &last));
+        let (Some(exit), Some(before)) = (call.exit, call.mpi_before) else { continue };
+        if call.function.waits() != Waits::AllForAll || call.size == Some(0) {
+            continue;
+        }
+        let ns = before.ns.saturating_add(exit.saturating_sub(call.enter));
+        let last = Synchronisation { key: call.key, exit, mpi: MpiBefore { ns, ..before } };
+        if sizes.get(&call.comm) == Some(&everyone) {
+            of_everyone = Some(last);
+        } else {
+            of_comm.insert(call.comm, last);
+        }
+    }
+}
+
+/// Time outside of MPI between a synchronisation and a call; `None` if another thread made the call, or if the calls
+/// overlap.
+fn own_time(call: &Call, last: &Synchronisation) -> Option<OwnTime> {
+    let before = call.mpi_before.filter(|before| before.thread == last.mpi.thread)?;
+    let (between, in_mpi) = (call.enter.checked_sub(last.exit)?, before.ns.checked_sub(last.mpi.ns)?);
+    let ns = between.checked_sub(in_mpi).filter(|_| between >= 0 && in_mpi >= 0)?;
+    Some(OwnTime { since: last.key, ns: ns.max(0) })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::collectives::calls::Function;
+    use crate::collectives::sample::key;
+    use MessageCall::{Initializes, Other, Polls};
+    use proptest::prelude::*;
+
+    const WORLD: u64 = 7;
+
+    fn barrier(seq: u64, enter: i64, exit: i64, mpi_before: Option<MpiBefore>) -> Call {
+        let function = Function::named(b"MPI_Barrier").unwrap();
+        Call {
+            key: key(WORLD, seq),
+            comm: WORLD,
+            seq,
+            function,
+            root: None,
+            size: None,
+            enter,
+            exit: Some(exit),
+            mpi_before,
+            own_time: None,
+        }
+    }
+
+    fn own_times(mut said: Said, everyone: u32) -> Vec<Option<i64>> {
+        note_own_times(&mut said, &BTreeMap::from([(WORLD, 2)]), everyone);
+        said.calls.iter().map(|call| call.own_time.map(|own| own.ns)).collect()
+    }
+
+    #[test]
+    fn own_time_begins_after_init_and_leaves_out_messages_and_polls() {
+        let mut said = Said::default();
+        let mpi = &mut said.mpi;
+        assert!(mpi.add(1, Initializes, 0, Some(1_000_000)).is_some());
+        let mut calls = vec![barrier(1, 1_400_000, 1_500_000, mpi.add(1, Other, 1_400_000, Some(1_500_000)))];
+        let _ = mpi.add(1, Other, 1_600_000, Some(1_900_000));
+        for at in [2_000_000, 2_050_000, 2_100_000, 3_000_000] {
+            let _ = mpi.add(1, Polls, at, Some(at + 10_000));
+        }
+        calls.push(barrier(2, 3_020_000, 3_030_000, mpi.add(1, Other, 3_020_000, Some(3_030_000))));
+        calls.push(barrier(3, 3_040_000, 3_050_000, mpi.add(2, Other, 3_040_000, Some(3_050_000))));
+        said.calls = calls;
+        assert_eq!(said.mpi.initialized(), Some(1_000_000));
+        // Of the second: 100 us to the message, 100 us to the polls, 890 us to the last poll, and 10 us.
+        assert_eq!(own_times(said.clone(), 2), [Some(400_000), Some(1_100_000), None]);
+        assert_eq!(own_times(said, 9), [Some(400_000), Some(1_100_000), None], "on a communicator of some");
+    }
+
+    proptest! {
+        /// Gaps before calls of one thread, lengths, and whether each is a barrier; split into blocks anywhere.
+        #[test]
+        fn own_time_is_the_sum_of_the_gaps_however_the_calls_lie_in_blocks(
+            calls in proptest::collection::vec((0i64..1_000_000, 0i64..1_000_000, any::<bool>()), 1..40),
+            blocks in proptest::collection::vec(1usize..10, 1..10),
+        ) {
+            let (mut now, mut expected, mut gaps) = (0, Vec::new(), None);
+            let mut rows = Vec::new();
+            for (gap, length, is_barrier) in &calls {
+                gaps = gaps.map(|sum: i64| sum + gap);
+                now += gap;
+                rows.push((now, now + length, *is_barrier));
+                now += length;
+                if *is_barrier {
+                    expected.push(gaps);
+                    gaps = Some(0);
+                }
+            }
+            let (mut said, mut seq, mut rest) = (Said::default(), 0, rows.as_slice());
+            for block in blocks.iter().cycle() {
+                let (some, others) = rest.split_at((*block).min(rest.len()));
+                let mut one = Said::default();
+                for (enter, exit, is_barrier) in some {
+                    let before = one.mpi.add(1, Other, *enter, Some(*exit));
+                    if *is_barrier {
+                        seq += 1;
+                        one.calls.push(barrier(seq, *enter, *exit, before));
+                    }
+                }
+                said.mpi.append(std::mem::take(&mut one.mpi), &mut one.calls);
+                said.calls.append(&mut one.calls);
+                rest = others;
+                if rest.is_empty() {
+                    break;
+                }
+            }
+            prop_assert_eq!(own_times(said, 2), expected);
+        }
+    }
+}

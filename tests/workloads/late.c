@@ -1,0 +1,120 @@
+/* Ranks that come late to collectives, each pattern for its own reason: late PATTERN SEED
+ *
+ * Work is sleep, so that ranks may outnumber cores. Times are in microseconds. */
+#include <mpi.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+static int rank, size;
+
+static void work(long us)
+{
+    struct timespec time = {us / 1000000, us % 1000000 * 1000};
+    nanosleep(&time, NULL);
+}
+
+static void synchronise(void)
+{
+    double mine = rank, sum;
+    MPI_Allreduce(&mine, &sum, 1, MPI_DOUBLE, MPI_SUM, MPI_COMM_WORLD);
+}
+
+static void send_to(int other)
+{
+    MPI_Send(&rank, 1, MPI_INT, other, 0, MPI_COMM_WORLD);
+}
+
+static void receive_from(int other)
+{
+    int number;
+    MPI_Recv(&number, 1, MPI_INT, other, 0, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+}
+
+/* Halo exchange with both neighbours. */
+static void exchange(void)
+{
+    int from[2], near[2] = {(rank + size - 1) % size, (rank + 1) % size};
+    MPI_Request requests[4];
+    for (int i = 0; i < 2; i++) {
+        MPI_Irecv(&from[i], 1, MPI_INT, near[i], i, MPI_COMM_WORLD, &requests[i]);
+        MPI_Isend(&rank, 1, MPI_INT, near[i], 1 - i, MPI_COMM_WORLD, &requests[2 + i]);
+    }
+    MPI_Waitall(4, requests, MPI_STATUSES_IGNORE);
+}
+
+/* Rank 1 is slow; 2 waits for its message, 3 for that of 2. */
+static void chain(void)
+{
+    work(rank == 1 ? 35000 : 5000);
+    if (rank >= 2) receive_from(rank - 1);
+    if (rank >= 1 && rank + 1 < size) send_to(rank + 1);
+    synchronise();
+}
+
+/* Each rank works as long as the others, after the message of the one before it. */
+static void pipeline(void)
+{
+    if (rank > 0) receive_from(rank - 1);
+    work(10000);
+    if (rank + 1 < size) send_to(rank + 1);
+    synchronise();
+}
+
+/* A token goes round, and whoever has it works. */
+static void ring(void)
+{
+    if (rank > 0) receive_from(rank - 1);
+    work(10000);
+    send_to((rank + 1) % size);
+    if (rank == 0) receive_from(size - 1);
+    synchronise();
+}
+
+static void stencil(long own)
+{
+    for (int i = 0; i < 5; i++) {
+        work(own);
+        exchange();
+    }
+    synchronise();
+}
+
+int main(int argc, char **argv)
+{
+    MPI_Init(&argc, &argv);
+    MPI_Comm_rank(MPI_COMM_WORLD, &rank);
+    MPI_Comm_size(MPI_COMM_WORLD, &size);
+    const char *pattern = argc > 1 ? argv[1] : "";
+    /* The same in all ranks. */
+    srand(argc > 2 ? (unsigned)atoi(argv[2]) : 1);
+    synchronise();
+    for (int step = 0; step < 40; step++) {
+        int turn = rand() % size;
+        if (!strcmp(pattern, "chain")) chain();
+        else if (!strcmp(pattern, "pipeline")) pipeline();
+        else if (!strcmp(pattern, "ring")) ring();
+        else if (!strcmp(pattern, "stencil")) stencil(rank == 2 ? 15000 : 5000);
+        /* Once, 5 % of the run. */
+        else if (!strcmp(pattern, "stencil-sleep")) {
+            if (step == 20 && rank == 2) work(60000);
+            if (step == 20) synchronise();
+            stencil(5000);
+        } else if (!strcmp(pattern, "sleeper")) {
+            work(rank == 2 ? 35000 : 20000);
+            synchronise();
+        } else if (!strcmp(pattern, "balanced")) {
+            work(30000);
+            synchronise();
+        } else if (!strcmp(pattern, "turns")) {
+            work(rank == turn ? 35000 : 20000);
+            synchronise();
+        } else {
+            fprintf(stderr, "no pattern '%s'\n", pattern);
+            MPI_Abort(MPI_COMM_WORLD, 2);
+        }
+    }
+    MPI_Finalize();
+    return 0;
+}
