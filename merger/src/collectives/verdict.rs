@@ -133,7 +133,7 @@ mod tests {
     fn a_rank_is_named_that_explains_half_of_the_waiting() {
         let of = |ranks: &[_], held_up| decide(&causes(ranks, held_up, 0, 0), 0.2);
         assert_eq!(of(&[(3, "a", 50), (1, "a", 30)], 20), LatenessVerdict::Rank { rank: Some(3) });
-        assert_eq!(of(&[(3, "a", 49), (1, "a", 31)], 20), LatenessVerdict::NoSingleRank);
+        assert_eq!(of(&[(3, "a", 49), (1, "b", 31)], 20), LatenessVerdict::NoSingleRank);
         assert_eq!(of(&[(3, "a", 40)], 60), LatenessVerdict::HeldUpByMessages);
         assert_eq!(of(&[(3, "a", 40), (1, "b", 9)], 51), LatenessVerdict::HeldUpByMessages);
     }
