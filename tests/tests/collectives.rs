@@ -200,8 +200,14 @@ fn the_number_of_merge_ranks_changes_nothing() {
         let told: Vec<String> = reports
             .iter()
             .map(|r| {
-                serde_json::to_string(&(&r.clocks, &r.collectives, &r.late_ranks, &r.lateness, &r.collective_faults))
-                    .unwrap()
+                serde_json::to_string(&(
+                    &r.clocks,
+                    &r.collectives,
+                    &r.late_ranks,
+                    &r.lateness,
+                    &r.collective_faults,
+                ))
+                .unwrap()
             })
             .collect();
         assert!(told.iter().all(|t| *t == told[0]), "{told:?}");

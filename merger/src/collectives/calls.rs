@@ -102,9 +102,8 @@ impl MessageCall {
     pub fn named(name: &[u8]) -> MessageCall {
         match name {
             b"MPI_Init" | b"MPI_Init_thread" => MessageCall::Initializes,
-            b"MPI_Test" | b"MPI_Testall" | b"MPI_Testany" | b"MPI_Testsome" | b"MPI_Iprobe" | b"MPI_Improbe" => {
-                MessageCall::Polls
-            }
+            b"MPI_Test" | b"MPI_Testall" | b"MPI_Testany" | b"MPI_Testsome" | b"MPI_Iprobe"
+            | b"MPI_Improbe" => MessageCall::Polls,
             _ => MessageCall::Other,
         }
     }

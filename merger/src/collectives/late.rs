@@ -159,7 +159,8 @@ impl RunTimes {
             None => time,
         };
         let starts = all.iter().enumerate().map(|(place, one)| map(place, one.first_seen));
-        let initialized = all.iter().enumerate().filter_map(|(place, one)| Some(map(place, one.initialized?)));
+        let initialized =
+            all.iter().enumerate().filter_map(|(place, one)| Some(map(place, one.initialized?)));
         RunTimes {
             start: starts.min(),
             run_ns: all.iter().map(|one| one.seen_ns).max().unwrap_or(0),
@@ -178,15 +179,17 @@ impl RunTimes {
         let first = of_everyone.map(|(_, w)| (w.first_enter, w.last_exit, w.last, w.apart_ns)).min();
         let mut firsts: Vec<(i64, i64, u32, i64)> = Vec::new();
         for message in comm.all_gather(wire::encode(&first)) {
-            let theirs: Option<(i64, i64, u32, i64)> = wire::decode_message(&message).map_err(Failure::message)?;
+            let theirs: Option<(i64, i64, u32, i64)> =
+                wire::decode_message(&message).map_err(Failure::message)?;
             firsts.extend(theirs);
         }
         let Some(start) = self.start else { return Ok(None) };
         let took = |end: i64| end.saturating_sub(start);
         let is_early = |end: i64| took(end).saturating_mul(MAX_START_UP_PART) <= self.run_ns;
-        let of_first = firsts.into_iter().min().filter(|(_, end, ..)| is_early(*end)).map(|(_, end, last, apart_ns)| {
-            (end, StartUp { ns: took(end), waited_ns: 0, last_rank: Some(last), apart_ns })
-        });
+        let of_first =
+            firsts.into_iter().min().filter(|(_, end, ..)| is_early(*end)).map(|(_, end, last, apart_ns)| {
+                (end, StartUp { ns: took(end), waited_ns: 0, last_rank: Some(last), apart_ns })
+            });
         let of_init = self
             .initialized
             .map(|end| (end, StartUp { ns: took(end), waited_ns: 0, last_rank: None, apart_ns: 0 }));
@@ -196,13 +199,7 @@ impl RunTimes {
 
 impl Sums {
     /// Adds one collective. `start_up` is the end of start-up, ns of the job.
-    fn add(
-        &mut self,
-        kept: &Kept,
-        waiting: &Waiting,
-        first_of: &dyn Fn(u32) -> u32,
-        start_up: Option<i64>,
-    ) {
+    fn add(&mut self, kept: &Kept, waiting: &Waiting, first_of: &dyn Fn(u32) -> u32, start_up: Option<i64>) {
         self.compared += 1;
         for guest in &kept.guests {
             self.by_participant.entry(first_of(guest.participant)).or_default().collectives += 1;

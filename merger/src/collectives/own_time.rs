@@ -51,7 +51,13 @@ struct ThreadTime {
 
 impl MpiTimes {
     /// Adds a call, in the order of the thread's calls, and returns what the thread had spent in MPI before it.
-    pub fn add(&mut self, thread: i64, call: MessageCall, enter: i64, exit: Option<i64>) -> Option<MpiBefore> {
+    pub fn add(
+        &mut self,
+        thread: i64,
+        call: MessageCall,
+        enter: i64,
+        exit: Option<i64>,
+    ) -> Option<MpiBefore> {
         if self.threads.len() >= MAX_THREADS && !self.threads.contains_key(&thread) {
             return None;
         }

@@ -26,7 +26,7 @@ pub enum LatenessVerdict {
         /// Its ranks that others waited for.
         ranks: Vec<u32>,
         /// What others waited for them, ns.
-        waited_ns: i64,
+        node_waited_ns: i64,
     },
     /// Own times explain at least half of it, and no rank or node as much: ranks take turns.
     NoSingleRank,
@@ -81,11 +81,11 @@ pub(super) fn decide(causes: &Causes, share: f64) -> LatenessVerdict {
     {
         return LatenessVerdict::Rank { rank: *rank };
     }
-    if let Some((host, ranks, waited_ns)) = causes.node()
+    if let Some((host, ranks, node_waited_ns)) = causes.node()
         && causes.sizes.1 > 1
-        && stands_out(waited_ns, causes.sizes.1)
+        && stands_out(node_waited_ns, causes.sizes.1)
     {
-        return LatenessVerdict::Node { host, ranks, waited_ns };
+        return LatenessVerdict::Node { host, ranks, node_waited_ns };
     }
     if is_half(own) {
         return LatenessVerdict::NoSingleRank;
@@ -144,15 +144,13 @@ mod tests {
         let verdict = decide(&causes(&ranks, 10, 0, 0), 0.2);
         assert_eq!(
             verdict,
-            LatenessVerdict::Node { host: "a".to_owned(), ranks: vec![2, 3], waited_ns: 72 }
+            LatenessVerdict::Node { host: "a".to_owned(), ranks: vec![2, 3], node_waited_ns: 72 }
         );
     }
 
     #[test]
     fn one_of_two_is_not_named_by_chance() {
-        let of = |a, b, sizes| {
-            decide(&Causes { sizes, ..causes(&[(0, "a", a), (1, "b", b)], 0, 0, 0) }, 0.2)
-        };
+        let of = |a, b, sizes| decide(&Causes { sizes, ..causes(&[(0, "a", a), (1, "b", b)], 0, 0, 0) }, 0.2);
         assert_eq!(of(60, 40, (2, 2)), LatenessVerdict::NoSingleRank);
         assert_eq!(of(80, 20, (2, 2)), LatenessVerdict::Rank { rank: Some(0) });
         assert_eq!(of(60, 40, (4, 1)), LatenessVerdict::Rank { rank: Some(0) });

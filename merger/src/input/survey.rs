@@ -147,7 +147,8 @@ fn survey_shard(shard: Shard, job: &JobSchema, homes: &Homes, sample: &Sample) -
     settle_collectives(&shard, &strings, homes, sample, &mut sources);
     losses.extend(missing_rows(&shard, is_merged, &readable));
     for source in &mut sources {
-        source.collectives.lacks_calls = losses.iter().any(|loss| may_be_call_of(loss, source.process.source));
+        source.collectives.lacks_calls =
+            losses.iter().any(|loss| may_be_call_of(loss, source.process.source));
     }
     foreign.check_counts(&shard, &readable);
     warnings.extend(foreign.warnings);
@@ -437,7 +438,8 @@ fn missing_rows(
 /// there.
 fn may_be_call_of(loss: &Loss, source: u32) -> bool {
     let is_of_process = loss.source == source || loss.source == 0;
-    let is_of_table = loss.table.map_or(loss.cause != LossCause::Truncated, |table| table == native::MPI_CALL);
+    let is_of_table =
+        loss.table.map_or(loss.cause != LossCause::Truncated, |table| table == native::MPI_CALL);
     is_of_process && is_of_table && loss.rows != Some(0)
 }
 

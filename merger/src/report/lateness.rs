@@ -68,12 +68,12 @@ impl Lateness {
                 Some(first) => format!("{}; {waited}", first.line()),
                 None => waited,
             },
-            LatenessVerdict::Node { host, ranks, waited_ns } => {
-                let part = *waited_ns as f64 / self.waited_ns.max(1) as f64;
+            LatenessVerdict::Node { host, ranks, node_waited_ns } => {
+                let part = *node_waited_ns as f64 / self.waited_ns.max(1) as f64;
                 let of = if ranks.is_empty() { String::new() } else { format!(" (rank {})", ranges(ranks)) };
                 format!(
                     "no single rank, but node {host}{of}: others waited {} for it, {} of all waiting; {waited}",
-                    duration(*waited_ns),
+                    duration(*node_waited_ns),
                     percent(part)
                 )
             }
@@ -82,12 +82,15 @@ impl Lateness {
                 let named = named.map(|late| format!("{} {}", late.name(), percent(late.waited_share)));
                 format!("no single rank: {}; {waited}", named.collect::<Vec<_>>().join(", "))
             }
-            LatenessVerdict::HeldUpByMessages => {
-                cannot_tell("messages held up the ranks that entered collectives late, cause unknown".to_owned())
-            }
+            LatenessVerdict::HeldUpByMessages => cannot_tell(
+                "messages held up the ranks that entered collectives late, cause unknown".to_owned(),
+            ),
             LatenessVerdict::ClockErrors { bound_ns } => cannot_tell(match bound_ns {
                 Some(bound) => {
-                    format!("ranks entered closer together than the clocks are known, {} (median)", duration(*bound))
+                    format!(
+                        "ranks entered closer together than the clocks are known, {} (median)",
+                        duration(*bound)
+                    )
                 }
                 None => "how far the clocks of the nodes are off is not known".to_owned(),
             }),
@@ -114,7 +117,9 @@ impl StartUp {
                 "{took} to the first collective of all ranks, in which they waited {waited} in all; rank {rank} entered last, {} after the first",
                 duration(self.apart_ns)
             ),
-            None => format!("{took} to the end of MPI_Init; ranks waited {waited} in collectives in all by then"),
+            None => {
+                format!("{took} to the end of MPI_Init; ranks waited {waited} in collectives in all by then")
+            }
         })
     }
 }
@@ -203,11 +208,16 @@ mod tests {
         assert_eq!(line(LatenessVerdict::Nobody, &[]), format!("nobody: {WAITED}"));
         let turns = line(LatenessVerdict::NoSingleRank, &[late(3, 0.3, None), late(1, 0.05, None)]);
         assert_eq!(turns, format!("no single rank: rank 3 30 %, rank 1 5.0 %; {WAITED}"));
-        let node =
-            LatenessVerdict::Node { host: "b".to_owned(), ranks: vec![4, 5, 6], waited_ns: 1_500_000_000 };
+        let node = LatenessVerdict::Node {
+            host: "b".to_owned(),
+            ranks: vec![4, 5, 6],
+            node_waited_ns: 1_500_000_000,
+        };
         assert_eq!(
             line(node, &[]),
-            format!("no single rank, but node b (rank 4-6): others waited 1.5 s for it, 75 % of all waiting; {WAITED}")
+            format!(
+                "no single rank, but node b (rank 4-6): others waited 1.5 s for it, 75 % of all waiting; {WAITED}"
+            )
         );
     }
 
@@ -240,7 +250,8 @@ mod tests {
 
     #[test]
     fn start_up_has_a_line_where_ranks_waited() {
-        let of = |waited_ns, last_rank| StartUp { ns: 5_200_000_000, waited_ns, last_rank, apart_ns: 9_000_000 };
+        let of =
+            |waited_ns, last_rank| StartUp { ns: 5_200_000_000, waited_ns, last_rank, apart_ns: 9_000_000 };
         assert_eq!(of(9_999_999, None).line(), None);
         assert_eq!(
             of(20_000_000, Some(2)).line().unwrap(),

@@ -166,7 +166,7 @@ fn kernels_of_rccl_align_databases_and_calls_alone_do_not() {
     }
     assert!(!merged.stderr.contains("certain"), "{}", merged.stderr);
     assert_eq!(merged.report["collectives_not_used"], serde_json::json!([]));
-    assert!(!merged.report["late_ranks"].as_array().unwrap().is_empty(), "{}", merged.stderr);
+    assert!(merged.report["lateness"]["waited_ns"].as_i64().unwrap() > 0, "{}", merged.stderr);
 }
 
 #[test]

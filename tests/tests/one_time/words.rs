@@ -132,6 +132,8 @@ fn names_in(report: &Value, names: &mut BTreeSet<String>) {
         };
         let of = |row: &Value| -> Vec<String> {
             let columns = row.as_object().into_iter().flat_map(|object| object.keys());
+            // What only one verdict has is documented with the verdict.
+            let columns = columns.filter(|column| part != "lateness" || *column != "reason");
             columns.map(|column| format!("{part}{list}.{column}")).collect()
         };
         names.extend(rows.iter().flat_map(of));
