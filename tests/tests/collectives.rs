@@ -124,7 +124,7 @@ fn late_ranks_are_those_that_were_planted_on_one_node_as_on_two() {
             assert_eq!(late.len(), 2, "{stderr}");
         }
         let line = format!(
-            "late       rank 5 on {}: others waited 3.3 s for it, 92 % of all waiting; before 159 of 200 collectives it spent 3.0 ms more",
+            "late       rank 5 on {}: others waited 3.3 s for it, 92 % of all waiting; before 159 of 200 collectives it spent 3.0 ms (median; ",
             first["host"].as_str().unwrap()
         );
         assert!(stderr.contains(&line), "{stderr}");

@@ -141,13 +141,14 @@ impl LateRank {
             None => "clock error not known".to_owned(),
         };
         format!(
-            "{}{on}: others waited {} for it, {} of all waiting; before {} of {} it spent {} more outside of MPI than the middle of the others ({clocks})",
+            "{}{on}: others waited {} for it, {} of all waiting; before {} of {} it spent {} (median; {} at most) more outside of MPI than the middle of the others ({clocks})",
             self.name(),
             duration(self.waited_ns),
             percent(self.waited_share),
             grouped(self.last),
             counted(self.collectives, "collective"),
-            duration(self.behind_ns)
+            duration(self.behind_ns),
+            duration(self.worst_ns)
         )
     }
 }
@@ -201,8 +202,8 @@ mod tests {
         assert_eq!(
             rank,
             format!(
-                "rank 3 on a: others waited 1.0 s for it, 92 % of all waiting; before 40 of 41 collectives it spent 3.1 ms more \
-                 outside of MPI than the middle of the others (one clock); {WAITED}"
+                "rank 3 on a: others waited 1.0 s for it, 92 % of all waiting; before 40 of 41 collectives it spent 3.1 ms \
+                 (median; 5.0 ms at most) more outside of MPI than the middle of the others (one clock); {WAITED}"
             )
         );
         assert_eq!(line(LatenessVerdict::Nobody, &[]), format!("nobody: {WAITED}"));
