@@ -2,6 +2,7 @@
 
 use super::tool;
 use std::fmt;
+use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
 /// A way to record what a rank does.
@@ -31,6 +32,8 @@ const NONE: &str = "none";
 const AUTO: &str = "auto";
 /// The device of AMD's driver: without it there is nothing for a profiler of GPUs to do.
 const DEVICE: &str = "/dev/kfd";
+/// Names another file to look for in the place of [`DEVICE`].
+const DEVICE_VARIABLE: &str = "RPD_GPU_DEVICE";
 
 impl Backend {
     /// The word that names it.
@@ -189,31 +192,57 @@ impl BackendChoice {
         library.iter().copied().filter(is_free).collect()
     }
 
-    /// The backends, and why `auto` chose them. Who says what our own library is to record asks for that.
-    pub fn resolve(&self, library_is_asked_for: bool) -> (Vec<Backend>, Option<String>) {
+    /// The backends that run. `auto` is native alone if `--trace` names calls, which native records.
+    pub fn resolve(&self, names_calls: bool) -> ResolvedBackends {
         match self {
-            BackendChoice::These(chosen) => (chosen.clone(), None),
-            BackendChoice::Auto if library_is_asked_for => (
-                vec![Backend::Native],
-                Some("backend auto: native, since --trace says what it records".to_owned()),
-            ),
+            BackendChoice::These(chosen) => {
+                ResolvedBackends { backends: chosen.clone(), reason: None, gpu: None }
+            }
+            BackendChoice::Auto if names_calls => ResolvedBackends {
+                backends: vec![Backend::Native],
+                reason: Some("backend auto: native, since --trace says what it records".to_owned()),
+                gpu: None,
+            },
             BackendChoice::Auto => automatic(),
         }
     }
 }
 
-fn automatic() -> (Vec<Backend>, Option<String>) {
-    let profiler = tool::find("rocprofv3");
-    let device = std::path::Path::new(DEVICE).exists();
-    let (chosen, why) = match (profiler, device) {
-        (Some(path), true) => (Backend::Rocprofv3, format!("{} and {DEVICE} are there", path.display())),
-        (Some(path), false) => {
-            (Backend::Native, format!("{} is there, and no {DEVICE} of a GPU", path.display()))
+/// The backends of a run, and what `auto` chose them for.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct ResolvedBackends {
+    /// Each once; none for identity and clocks alone.
+    pub backends: Vec<Backend>,
+    /// Why `auto` chose them.
+    pub reason: Option<String>,
+    /// The device of a GPU, if `auto` found one.
+    pub gpu: Option<PathBuf>,
+}
+
+/// rocprofv3 for a GPU, if both are there, and native for everything else.
+fn automatic() -> ResolvedBackends {
+    let device = std::env::var_os(DEVICE_VARIABLE).filter(|path| !path.is_empty());
+    let device = device.map_or_else(|| PathBuf::from(DEVICE), PathBuf::from);
+    let gpu = Some(device.clone()).filter(|device| device.exists());
+    let profiler = tool::find(Backend::Rocprofv3.name());
+    let (backends, why) = choose(profiler.as_deref(), gpu.is_some(), &device);
+    let names: Vec<_> = backends.iter().map(|backend| backend.name()).collect();
+    let reason = format!("backend auto: {}, since {why}", names.join(" and "));
+    ResolvedBackends { backends, reason: Some(reason), gpu }
+}
+
+fn choose(profiler: Option<&Path>, has_gpu: bool, device: &Path) -> (Vec<Backend>, String) {
+    let device = device.display();
+    match (profiler.map(Path::display), has_gpu) {
+        (Some(path), true) => {
+            (vec![Backend::Native, Backend::Rocprofv3], format!("{path} and {device} are there"))
         }
-        (None, true) => (Backend::Native, format!("{DEVICE} is there, and no rocprofv3 in {}", tool::PLACES)),
-        (None, false) => (Backend::Native, format!("there are neither rocprofv3 nor {DEVICE}")),
-    };
-    (vec![chosen], Some(format!("backend auto: {}, since {why}", chosen.name())))
+        (Some(path), false) => (vec![Backend::Native], format!("{path} is there, and no {device} of a GPU")),
+        (None, true) => {
+            (vec![Backend::Native], format!("{device} is there, and no rocprofv3 in {}", tool::PLACES))
+        }
+        (None, false) => (vec![Backend::Native], format!("there are neither rocprofv3 nor {device}")),
+    }
 }
 
 #[cfg(test)]
@@ -242,5 +271,21 @@ mod tests {
         let refused = check("rocprofv3,native", &["roctx", "mpi"]).unwrap_err().to_string();
         assert!(refused.contains("roctx") && refused.contains("--trace mpi,rccl,system"), "{refused}");
         assert!(check("rocprof-sys,native", &["mpi"]).is_err());
+    }
+
+    #[test]
+    fn auto_has_a_profiler_for_a_gpu_and_native_everywhere() {
+        let device = Path::new("/dev/kfd");
+        for (profiler, has_gpu, names, words) in [
+            (Some(Path::new("/opt/rocprofv3")), true, "native,rocprofv3", "are there"),
+            (Some(Path::new("/opt/rocprofv3")), false, "native", "no /dev/kfd of a GPU"),
+            (None, true, "native", "no rocprofv3 in"),
+            (None, false, "native", "neither"),
+        ] {
+            let (backends, why) = choose(profiler, has_gpu, device);
+            assert_eq!(BackendChoice::These(backends).to_string(), names);
+            assert!(why.contains(words), "{why}");
+        }
+        assert_eq!(BackendChoice::Auto.resolve(true).backends, [Backend::Native]);
     }
 }

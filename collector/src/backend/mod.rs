@@ -31,6 +31,6 @@ pub mod start;
 mod tool;
 mod torch;
 
-pub use choice::{Backend, BackendChoice, ChoiceError};
-pub use plan::{Asked, Plan, plan};
+pub use choice::{Backend, BackendChoice, ChoiceError, ResolvedBackends};
+pub use plan::{Asked, GpuRecording, Plan, plan};
 pub(crate) use tool::ask;

@@ -1,9 +1,9 @@
 //! What the chosen profilers need, put together.
 
-use super::choice::{Backend, BackendChoice};
+use super::choice::{Backend, BackendChoice, ResolvedBackends};
 use super::harvest::Harvest;
 use super::scratch::Scratch;
-use super::{debug_agent, rocprof_sys, rocprofv3, rpd_tracer, torch};
+use super::{debug_agent, rocprof_sys, rocprofv3, rpd_tracer, tool, torch};
 use std::ffi::OsString;
 use std::fs::File;
 use std::io;
@@ -19,6 +19,8 @@ pub struct Asked<'a> {
     pub named: bool,
     /// Whether it was said what our own library records.
     pub library: bool,
+    /// What our own library records, if it is one of them: words of [`rpd_ring::message::TRACED`].
+    pub words: &'a [&'static str],
     /// Handed on to the profiler.
     pub arguments: &'a [OsString],
     /// Its configuration.
@@ -63,6 +65,17 @@ impl Unavailable {
     }
 }
 
+/// What records the work of a GPU, where `auto` found one.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum GpuRecording {
+    /// rocprofv3, since this device is there.
+    Profiler(PathBuf),
+    /// Nothing, since rocprofv3 is not installed.
+    NotInstalled(String),
+    /// Nothing, since rocprofv3 cannot be used.
+    Unusable(String),
+}
+
 /// What the command is started with.
 #[derive(Debug, Default)]
 pub struct Plan {
@@ -76,6 +89,10 @@ pub struct Plan {
     pub python: Option<PathBuf>,
     /// Whether our own library records.
     pub native: bool,
+    /// Words of [`rpd_ring::message::TRACED`] that our own library leaves to a profiler, which records them, too.
+    pub left_to_profiler: Vec<&'static str>,
+    /// What records the work of the GPU that `auto` found.
+    pub gpu: Option<GpuRecording>,
     /// Identity and clocks alone were asked for.
     pub nothing: bool,
     /// What was chosen and why, and what is not there: for the log.
@@ -98,19 +115,31 @@ impl Plan {
         self.said.push(line);
     }
 
+    /// Goes on without a profiler. Where `auto` chose it, the line about what records what has the reason.
     fn refuse(&mut self, why: Unavailable) {
-        self.said.push(format!("warning: {}", why.0));
+        match &mut self.gpu {
+            Some(gpu) => *gpu = GpuRecording::Unusable(why.0),
+            None => self.said.push(format!("warning: {}", why.0)),
+        }
     }
 }
 
 /// Finds the profilers and prepares them. What is missing is said, and the command runs without it. `rank` names the
 /// folder on the node; one that is not recorded gets no profiler.
 pub fn plan(asked: &Asked<'_>, rank: &str, is_recorded: bool) -> Plan {
-    let (chosen, why) = asked.choice.resolve(asked.library);
+    let ResolvedBackends { backends: chosen, reason, gpu } = asked.choice.resolve(asked.library);
     let mut plan = Plan { nothing: chosen.is_empty() && asked.named, ..Plan::default() };
     plan.native = chosen.contains(&Backend::Native);
+    plan.gpu = gpu.map(|device| match chosen.contains(&Backend::Rocprofv3) {
+        true => GpuRecording::Profiler(device),
+        false => GpuRecording::NotInstalled(format!(
+            "{} is there, and no rocprofv3 in {}",
+            device.display(),
+            tool::PLACES
+        )),
+    });
     // Who asked for nothing hears only of what is unusual.
-    plan.said.extend(why.filter(|_| asked.named || !plan.native));
+    plan.said.extend(reason.filter(|_| asked.named && plan.gpu.is_none()));
     let others: Vec<Backend> = chosen.iter().copied().filter(|backend| *backend != Backend::Native).collect();
     if asked.library && !plan.native {
         plan.say("warning: --trace is about roctx, MPI and RCCL of native, which was not chosen: add native to --backend".to_owned());
@@ -130,11 +159,11 @@ pub fn plan(asked: &Asked<'_>, rank: &str, is_recorded: bool) -> Plan {
     let scratch = match Scratch::make(asked.scratch, rank) {
         Ok(scratch) => scratch,
         Err(error) => {
-            plan.say(format!(
-                "warning: no folder for the files of a profiler in {}: {error}; the command runs without one: choose \
-                 another with --scratch",
+            plan.refuse(Unavailable(format!(
+                "no folder for the files of a profiler in {}: {error}; the command runs without one: choose another \
+                 with --scratch",
                 asked.scratch.display()
-            ));
+            )));
             return plan;
         }
     };
@@ -163,7 +192,7 @@ pub fn plan(asked: &Asked<'_>, rank: &str, is_recorded: bool) -> Plan {
         let folder = scratch.path().to_owned();
         match debug_agent::prepare(&folder, &mut plan) {
             Ok(()) => agent = true,
-            Err(why) => plan.refuse(why),
+            Err(why) => plan.say(format!("warning: {}", why.0)),
         }
     }
     if used.is_empty() && !agent {

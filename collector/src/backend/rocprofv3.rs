@@ -3,7 +3,10 @@
 use super::plan::{Asked, Plan, Unavailable};
 use super::tool;
 use std::ffi::{OsStr, OsString};
+use std::fs::File;
+use std::io::Read;
 use std::path::Path;
+use std::time::Duration;
 
 const PROGRAM: &str = "rocprofv3";
 /// What is ours to say.
@@ -20,6 +23,36 @@ const SELECTING: [&str; 9] = [
     "--kernel-trace",
     "--pc-sampling-beta-enabled",
 ];
+/// Traces host calls of the GPU's libraries, roctx and RCCL, and what runs on the GPU.
+const ALL: &str = "--runtime-trace";
+/// What `--runtime-trace` stands for, without RCCL: those that a release has.
+const ALL_BUT_RCCL: [&str; 9] = [
+    "--hip-runtime-trace",
+    "--marker-trace",
+    "--kernel-trace",
+    "--kfd-trace",
+    "--memory-copy-trace",
+    "--memory-allocation-trace",
+    "--scratch-memory-trace",
+    "--rocdecode-trace",
+    "--rocjpeg-trace",
+];
+/// What of [`rpd_ring::message::TRACED`] an option records, as it is written on a command line.
+const RECORDS: [(&str, &[&str]); 7] = [
+    ("-r", &["roctx", "rccl"]),
+    (ALL, &["roctx", "rccl"]),
+    ("-s", &["roctx", "rccl"]),
+    ("--sys-trace", &["roctx", "rccl"]),
+    ("--marker-trace", &["roctx"]),
+    ("--kokkos-trace", &["roctx"]),
+    ("--rccl-trace", &["rccl"]),
+];
+/// Values that switch an option off.
+const OFF: [&str; 5] = ["false", "off", "no", "n", "0"];
+/// Most bytes of a configuration that are looked at.
+const MAX_CONFIG: u64 = 1 << 20;
+/// It is asked for its options as long as it may take to start the command, within these bounds.
+const TIME_TO_ANSWER: [Duration; 2] = [Duration::from_secs(5), Duration::from_secs(30)];
 
 /// What to put in front of the command. Without `-o`, a file is named by its process: those of a program that forks
 /// do not collide.
@@ -33,15 +66,17 @@ pub(super) fn prepare(asked: &Asked<'_>, folder: &Path, plan: &mut Plan) -> Resu
             ours.display()
         )));
     }
-    let help = tool::ask(&program, &["--help".as_ref()], folder);
-    let version = tool::ask(&program, &["--version".as_ref()], folder).and_then(|text| version_in(&text));
-    let Some(help) = help.filter(|text| text.contains("--output-format")) else {
+    let [least, most] = TIME_TO_ANSWER;
+    let ask =
+        |option: &str| tool::ask_for(&program, &[option.as_ref()], folder, asked.wait.clamp(least, most));
+    let Some(help) = ask("--help").filter(|text| text.contains("--output-format")) else {
         return Err(Unavailable(format!(
             "{} --help fails or does not answer: check that it runs on this node (python3, ROCm's libraries), or use \
              --backend native",
             program.display()
         )));
     };
+    let version = ask("--version").and_then(|text| version_in(&text));
     // ROCm 6 has csv, json and pftrace.
     let format = if help.contains("rocpd") { "rocpd" } else { "json" };
     plan.say(format!(
@@ -53,13 +88,62 @@ pub(super) fn prepare(asked: &Asked<'_>, folder: &Path, plan: &mut Plan) -> Resu
     if let Some(config) = config {
         front.extend(["-i".into(), config.into()]);
     }
-    if asked.config.is_none() && !asked.arguments.iter().any(|argument| is_selecting(argument)) {
-        front.push("--runtime-trace".into());
+    let is_chosen = config.is_some() || asked.arguments.iter().any(|argument| is_selecting(argument));
+    let records = if is_chosen {
+        recorded_by(asked.arguments, config)
+    } else {
+        let options = options_beside(if plan.native { asked.words } else { &[] }, &help);
+        front.extend(options.iter().map(OsString::from));
+        recorded_by(&front, None)
+    };
+    // What both would record is recorded once.
+    plan.left_to_profiler
+        .extend(records.into_iter().filter(|word| plan.native && asked.words.contains(word)));
+    if plan.gpu.is_none() && !plan.left_to_profiler.is_empty() {
+        plan.say(format!(
+            "native leaves {} to rocprofv3, which records it, too",
+            plan.left_to_profiler.join(" and ")
+        ));
     }
     front.extend(asked.arguments.iter().cloned());
     front.extend(["-f".into(), format.into(), "-d".into(), folder.into(), "--".into()]);
     plan.front = front;
     Ok(())
+}
+
+/// The options that trace everything but what native records, if that is RCCL. A release whose help does not name them
+/// gets the one that stands for all.
+fn options_beside(native: &[&str], help: &str) -> Vec<&'static str> {
+    let names: Vec<&str> = help.split(|c: char| !c.is_ascii_alphanumeric() && c != '-').collect();
+    let each: Vec<_> = ALL_BUT_RCCL.into_iter().filter(|option| names.contains(option)).collect();
+    if native.contains(&"rccl") && each.contains(&"--kernel-trace") { each } else { vec![ALL] }
+}
+
+/// What of roctx and RCCL these arguments and this configuration have it record.
+fn recorded_by(arguments: &[OsString], config: Option<&Path>) -> Vec<&'static str> {
+    let mut words: Vec<String> = Vec::new();
+    for argument in arguments {
+        words.extend(argument.to_string_lossy().split('=').map(str::to_owned));
+    }
+    let mut text = Vec::new();
+    if let Some(Ok(file)) = config.map(File::open)
+        && file.take(MAX_CONFIG).read_to_end(&mut text).is_ok()
+    {
+        // YAML or JSON: the names are those of the options.
+        let text = String::from_utf8_lossy(&text).replace('_', "-");
+        let keys = text.split(|c: char| !c.is_ascii_alphanumeric() && c != '-').filter(|key| !key.is_empty());
+        words.extend(keys.map(|key| format!("--{key}")));
+    }
+    let is_off = |word: &String| OFF.iter().any(|off| word.trim_start_matches('-').eq_ignore_ascii_case(off));
+    let is_on = |option: &str| {
+        let mut found = words.iter().enumerate().filter(|(_, word)| *word == option);
+        found.any(|(at, _)| !words.get(at + 1).is_some_and(is_off))
+    };
+    let given = RECORDS.iter().filter(|(option, _)| is_on(option));
+    let mut recorded: Vec<_> = given.flat_map(|(_, recorded)| recorded.iter().copied()).collect();
+    recorded.sort_unstable();
+    recorded.dedup();
+    recorded
 }
 
 fn is_ours(argument: &OsStr) -> bool {
@@ -102,5 +186,33 @@ mod tests {
         assert!(!is_ours(OsStr::new("--demangle")));
         assert!(is_selecting(OsStr::new("--hip-trace")) && is_selecting(OsStr::new("--pmc")));
         assert!(!is_selecting(OsStr::new("--minimum-output-data")));
+    }
+
+    #[test]
+    fn rccl_is_left_to_native_where_the_release_can_be_asked_for_the_rest() {
+        let help = "  -r, --runtime-trace [BOOL]\n --hip-runtime-trace [BOOL] --kernel-trace\n--marker-trace, --rccl-trace";
+        let each = ["--hip-runtime-trace", "--marker-trace", "--kernel-trace"];
+        assert_eq!(options_beside(&["mpi", "rccl"], help), each);
+        assert_eq!(options_beside(&["mpi"], help), [ALL]);
+        assert_eq!(options_beside(&["rccl"], "--output-format {csv}"), [ALL]);
+    }
+
+    #[test]
+    fn what_arguments_and_a_configuration_record_is_known() {
+        let by = |words: &[&str]| {
+            let words: Vec<OsString> = words.iter().map(OsString::from).collect();
+            recorded_by(&words, None)
+        };
+        assert_eq!(by(&["--runtime-trace"]), ["rccl", "roctx"]);
+        assert_eq!(by(&["--kernel-trace", "--marker-trace"]), ["roctx"]);
+        assert_eq!(by(&["--pmc", "SQ_WAVES"]), [""; 0]);
+        let folder = tempfile::tempdir().unwrap();
+        let config = folder.path().join("input.yml");
+        std::fs::write(&config, "jobs:\n  - rccl_trace: true\n    kernel_trace: true\n").unwrap();
+        assert_eq!(recorded_by(&[], Some(&config)), ["rccl"]);
+        std::fs::write(&config, "{\"jobs\": [{\"hip_runtime_trace\": true, \"rccl_trace\": false}]}")
+            .unwrap();
+        assert_eq!(recorded_by(&[], Some(&config)), [""; 0]);
+        assert_eq!(by(&["--marker-trace", "--rccl-trace=False"]), ["roctx"]);
     }
 }

@@ -49,6 +49,16 @@ pub(super) fn find_library(names: &[&str]) -> Option<PathBuf> {
 /// What a program prints, on both of its outputs. `None` if it cannot be run, or takes too long; what it began is
 /// killed then, and when the job is cancelled.
 pub(crate) fn ask(program: &Path, arguments: &[&OsStr], folder: &Path) -> Option<String> {
+    ask_for(program, arguments, folder, TIME_TO_ANSWER)
+}
+
+/// The same for a program that is given so much time for each of its outputs.
+pub(super) fn ask_for(
+    program: &Path,
+    arguments: &[&OsStr],
+    folder: &Path,
+    limit: Duration,
+) -> Option<String> {
     if cancelled().is_some() {
         return None;
     }
@@ -78,14 +88,14 @@ pub(crate) fn ask(program: &Path, arguments: &[&OsStr], folder: &Path) -> Option
     }
     let mut answer = String::new();
     let mut in_time = true;
-    let mut until = Instant::now() + TIME_TO_ANSWER;
+    let mut until = Instant::now() + limit;
     let mut told = 0;
     while told < 2 && in_time {
         match answers.recv_timeout(LOOK_EVERY) {
             Ok(text) => {
                 answer += &String::from_utf8_lossy(&text.unwrap_or_default());
                 told += 1;
-                until = Instant::now() + TIME_TO_ANSWER;
+                until = Instant::now() + limit;
             }
             Err(RecvTimeoutError::Timeout) => in_time = cancelled().is_none() && Instant::now() < until,
             Err(RecvTimeoutError::Disconnected) => in_time = false,

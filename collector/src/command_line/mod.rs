@@ -6,13 +6,14 @@ mod warn_signal;
 
 pub use load::{Loaded, TABLE};
 pub use rpd_shard::size::{Size, SizeError};
-pub use trace::{Trace, TraceError};
+pub use trace::{Trace, TraceError, name_of};
 pub use warn_signal::{WarnSignal, WarnSignalError};
 
 use crate::backend::{Asked, BackendChoice, ChoiceError, Plan};
 use crate::output::DEFAULT_MAX_BYTES;
 use crate::probe::{DEFAULT_RATE, ProbeChoice, ProbeInterface, ProbePorts, ProbeRate};
 use clap::Parser;
+use rpd_ring::message::TRACED;
 use rpd_shard::rank_set::RankSet;
 use std::ffi::OsString;
 use std::fmt::Display;
@@ -38,8 +39,8 @@ EXAMPLES:
   A large job: MPI calls of 9 ranks, 200 MiB each at most:
       srun -n 4096 rpd-collect --ranks 0,8-15 --trace mpi --max-size 200M -- ./simulation
 
-  GPU kernels, with AMD's profiler, and MPI calls with our own library:
-      srun -n 16 rpd-collect --backend rocprofv3,native --trace mpi,system -- ./simulation
+  GPU kernels, with AMD's profiler, and nothing else:
+      srun -n 16 rpd-collect --backend rocprofv3 -- ./simulation
 
   PyTorch's profiler in every rank, for a minute of the run:
       srun -n 16 rpd-collect --backend torch,native --backend-arg delay=600 --backend-arg duration=60 \\
@@ -159,7 +160,8 @@ pub struct Options {
     #[arg(long)]
     pub require: bool,
 
-    /// What records: native, rocprofv3, rocprof-sys, rpd-tracer, torch, as a list; none; or auto [default: auto]
+    /// What records: native, rocprofv3, rocprof-sys, rpd-tracer, torch, as a list; none; or auto: native, and rocprofv3 where
+    /// there is a GPU [default: auto]
     #[arg(long, value_name = "LIST")]
     pub backend: Option<BackendChoice>,
 
@@ -324,8 +326,22 @@ impl Options {
 
     /// What is recorded, as the profilers that the plan found leave it.
     pub fn recorded(&self, plan: &Plan) -> Trace {
-        let alone = self.without_profiler.as_ref().filter(|_| !plan.has_profiler());
-        alone.or(self.trace.as_ref()).cloned().unwrap_or_default()
+        let mut trace = match plan.has_profiler() {
+            true => self.trace.clone().unwrap_or_default(),
+            false => self.recorded_alone(),
+        };
+        trace.library.retain(|word| !plan.left_to_profiler.contains(word));
+        trace
+    }
+
+    /// What is recorded where no profiler records a part of it.
+    pub fn recorded_alone(&self) -> Trace {
+        self.without_profiler.as_ref().or(self.trace.as_ref()).cloned().unwrap_or_default()
+    }
+
+    /// What native is asked to record.
+    fn words(&self) -> &[&'static str] {
+        self.trace.as_ref().map_or(&TRACED, |trace| &trace.library)
     }
 
     /// What is asked of profilers.
@@ -335,6 +351,7 @@ impl Options {
             choice: self.backend.as_ref().unwrap_or(&AUTO),
             named: self.backend.is_some(),
             library: self.trace.as_ref().is_some_and(|trace| !trace.library.is_empty()),
+            words: self.words(),
             arguments: &self.backend_arg,
             config: self.backend_config.as_deref(),
             debug_agent: self.debug_agent,

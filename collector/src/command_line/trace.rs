@@ -30,6 +30,22 @@ impl Default for Trace {
 }
 
 impl Trace {
+    /// What is recorded, for people: `roctx, MPI and RCCL calls and system metrics`; empty if that is nothing.
+    pub fn described(&self) -> String {
+        let calls = self.library.iter().map(|word| name_of(word));
+        let calls = match calls.collect::<Vec<_>>().as_slice() {
+            [] => String::new(),
+            [one] => format!("{one} calls"),
+            [first @ .., last] => format!("{} and {last} calls", first.join(", ")),
+        };
+        let metrics = if self.system { "system metrics" } else { "" };
+        [calls.as_str(), metrics]
+            .into_iter()
+            .filter(|part| !part.is_empty())
+            .collect::<Vec<_>>()
+            .join(" and ")
+    }
+
     /// For [`rpd_ring::message::TRACE_VARIABLE`].
     pub fn library_words(&self) -> String {
         self.library.join(",")
@@ -64,6 +80,15 @@ impl std::fmt::Display for Trace {
     }
 }
 
+/// What people call what `--trace` calls by this word.
+pub fn name_of(word: &str) -> &str {
+    match word {
+        "mpi" => "MPI",
+        "rccl" => "RCCL",
+        word => word,
+    }
+}
+
 /// The known word with the fewest letters to change.
 fn nearest(word: &str) -> &'static str {
     let known = TRACED.into_iter().chain([SYSTEM, "all", "none"]);
@@ -89,6 +114,19 @@ fn edits(from: &str, to: &str) -> usize {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_is_recorded_is_described() {
+        for (trace, described) in [
+            ("all", "roctx, MPI and RCCL calls and system metrics"),
+            ("mpi,rccl", "MPI and RCCL calls"),
+            ("roctx,system", "roctx calls and system metrics"),
+            ("system", "system metrics"),
+            ("none", ""),
+        ] {
+            assert_eq!(trace.parse::<Trace>().unwrap().described(), described);
+        }
+    }
 
     #[test]
     fn words_are_understood_and_a_wrong_one_is_told_the_nearest() {

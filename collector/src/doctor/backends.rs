@@ -1,9 +1,9 @@
 //! Profilers: prepared as for a run, in a folder that goes again.
 
 use super::Finding;
-use crate::backend::{self, Backend, BackendChoice, Plan, scratch};
+use crate::backend::{self, Backend, BackendChoice, Plan, ResolvedBackends, scratch};
 use crate::command_line::Options;
-use crate::session::Identity;
+use crate::session::{Identity, announced};
 use std::path::Path;
 
 /// What a run would start the command with. Removes what was made for it on the node.
@@ -13,6 +13,8 @@ pub(super) struct Prepared {
     pub(super) usable: Vec<Backend>,
     /// Why, where nobody has named them.
     why: Option<String>,
+    /// What records what, where `auto` found a GPU.
+    announced: Option<String>,
 }
 
 impl Prepared {
@@ -21,13 +23,14 @@ impl Prepared {
         let asked = options.asked();
         let is_recorded = options.ranks.clone().unwrap_or_default().contains(identity.rank.rank);
         let plan = backend::plan(&asked, &identity.label(), is_recorded);
-        let (mut usable, why) = asked.choice.resolve(asked.library);
+        let ResolvedBackends { backends: mut usable, reason, .. } = asked.choice.resolve(asked.library);
         let prepared = |backend: &Backend| {
             let mut harvested = plan.harvest.iter().flat_map(|harvest| &harvest.backends);
             harvested.any(|name| name == backend.name())
         };
         usable.retain(|backend| *backend == Backend::Native || !is_recorded || prepared(backend));
-        Prepared { plan, usable, why }
+        let announced = announced(options, &plan).filter(|_| is_recorded);
+        Prepared { plan, usable, why: reason, announced }
     }
 
     /// Whether what is asked for is there, and goes together.
@@ -35,7 +38,8 @@ impl Prepared {
         if let Err(error) = options.check() {
             return vec![Finding::problem(error, "a run refuses this, and starts no command")];
         }
-        let mut findings: Vec<Finding> = self.plan.said.iter().map(|line| finding(line)).collect();
+        let lines = self.plan.said.iter().chain(&self.announced);
+        let mut findings: Vec<Finding> = lines.map(|line| finding(line)).collect();
         if findings.is_empty() {
             findings.push(self.why.as_deref().map_or_else(|| Finding::Ok(self.names()), finding));
         }

@@ -11,6 +11,7 @@ use crate::backend::harvest::{Target, bring_in};
 use crate::backend::{mark, processes, scratch};
 use crate::child::{Ending, signals};
 use crate::collect::{Collector, Finish, Listener, SourceDefaults};
+use crate::command_line::name_of;
 use crate::launcher::{Environment, RankIdentity, detect_rank, is_on_one_node};
 use crate::log::{self, LogPlace};
 use crate::output::{Output, RankFolder, ShardBeginning, ShardPlace, SideOutput};
@@ -380,13 +381,4 @@ fn why_empty(start: &Start, metrics: bool) -> Option<String> {
         Some((last, others)) => format!("{} or {last}", others.join(", ")),
     };
     Some(format!("no {kinds} call was seen; to record GPU kernels, add --backend rocprofv3"))
-}
-
-/// What people call what `--trace` calls by this word.
-fn name_of(word: &str) -> &str {
-    match word {
-        "mpi" => "MPI",
-        "rccl" => "RCCL",
-        word => word,
-    }
 }

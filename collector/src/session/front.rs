@@ -5,7 +5,9 @@ use super::control::{Control, ToCollector};
 use crate::backend::start::{self, Started};
 use crate::backend::{Plan, mark};
 use crate::child::{self, Ending, PROFILER, signals, signals::Forwarder};
+use crate::command_line::Trace;
 use crate::warn;
+use rpd_ring::message::TRACE_VARIABLE;
 use std::ffi::OsString;
 use std::path::PathBuf;
 use std::process::Child;
@@ -20,6 +22,8 @@ pub(super) struct Front {
     /// Where the command leaves its mark.
     scratch: PathBuf,
     wait: Duration,
+    /// What our own library records without the profiler, if it is there.
+    alone: Option<Trace>,
 }
 
 /// The command runs.
@@ -47,12 +51,13 @@ impl From<i32> for NotStarted {
 
 impl Front {
     /// Takes the words out of the plan; `None` where no profiler stands in front of the command.
-    pub(super) fn of(plan: &mut Plan) -> Option<Front> {
+    /// `alone` is what our own library records without a profiler.
+    pub(super) fn of(plan: &mut Plan, alone: Trace) -> Option<Front> {
         let (Some(harvest), false) = (&plan.harvest, plan.front.is_empty()) else { return None };
         let (scratch, wait) = (PathBuf::from(&harvest.scratch), Duration::from_secs(harvest.wait_seconds));
         let mut words = std::mem::take(&mut plan.front);
         words.extend(start::words(&scratch, plan.ends_early));
-        Some(Front { words, scratch, wait })
+        Some(Front { words, scratch, wait, alone: Some(alone).filter(|_| plan.native) })
     }
 
     /// Starts the command, once, whatever the profiler does. Who ends the job while the profiler starts ends the
@@ -98,7 +103,12 @@ impl Front {
         if let Some(signal) = signals::cancelled() {
             return Err(NotStarted { ending: Ending::Signal(signal), profiler: None });
         }
-        let child = child::start(command, variables)?;
+        let mut variables = variables.to_vec();
+        if let Some(alone) = &self.alone {
+            // The last one counts.
+            variables.push((TRACE_VARIABLE.to_owned(), alone.library_words().into()));
+        }
+        let child = child::start(command, &variables)?;
         Ok(Running { child, below: None, without: Some(without) })
     }
 

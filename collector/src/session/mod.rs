@@ -9,6 +9,7 @@
 //! Two processes, so that a collector that is killed, stopped or out of memory takes neither the
 //! command nor its exit status along.
 
+mod announced;
 mod below;
 mod collecting;
 mod command;
@@ -20,6 +21,7 @@ mod unrecorded;
 mod variables;
 mod watched;
 
+pub use announced::announced;
 pub use collecting::main as collect;
 pub use spawn::COLLECT;
 pub use unrecorded::{PrepareError, run_unrecorded};
@@ -156,7 +158,14 @@ impl Session {
             }
             warnings.extend(unseen_command(options, &plan));
             let told = warnings.iter().filter(|line| speaks && line.starts_with("warning"));
-            let said = told.inspect(|line| warn(format_args!("{line}"))).count() as u64;
+            let mut said = told.inspect(|line| warn(format_args!("{line}"))).count() as u64;
+            if let Some(line) = announced(options, &plan).filter(|_| is_recorded) {
+                if is_first(own.rank.rank, &options.ranks.clone().unwrap_or_default()) {
+                    warn(format_args!("{line}"));
+                    said += u64::from(line.starts_with("warning"));
+                }
+                warnings.push(line);
+            }
             if let Some(chosen) = options.run_id.as_ref().filter(|chosen| speaks && **chosen != own.run.id) {
                 let id = &own.run.id;
                 warnings
@@ -165,7 +174,7 @@ impl Session {
             forwarder.get_ready(plan.ends_early);
             let (control, theirs) = Control::pair().map_err(failed("open sockets"))?;
             let control = Arc::new(control);
-            let front = Front::of(&mut plan);
+            let front = Front::of(&mut plan, options.recorded_alone());
             let start = start_of(options, own, plan, warnings);
             let spawn = || spawn::start(&inherited, theirs, socket);
             let launched = launch(start, options.require, &control, spawn)?;

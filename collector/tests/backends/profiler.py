@@ -2,7 +2,7 @@
 """Stands for AMD's profilers, of which none runs without a GPU: it is called by their names, checks that it is called
 as their documents say, starts the program, and leaves a real file of the format.
 
-STAND_IN says what goes wrong: fails, hangs, silent, cut, forks; deaf: hangs, with a child, and SIGTERM ends it with a
+STAND_IN says what goes wrong: no-help, help-fails: when it is asked for its options; fails, hangs, silent, cut, forks; deaf: hangs, with a child, and SIGTERM ends it with a
 status; crashes-behind, hangs-behind: when the program has ended; leaves: while it runs; passes: it runs it twice; tables: it
 leaves tables, too; tree: its database has several processes; nodes: of several nodes; about: it leaves JSON about itself, and a torn database.
 STAND_IN_AGE=old is a release of ROCm 6.
@@ -21,6 +21,9 @@ WRONG = os.environ.get("STAND_IN", "")
 OLD = os.environ.get("STAND_IN_AGE") == "old"
 # Of a cut file, the schema is at the beginning.
 CALLS = 20000 if WRONG == "cut" else 50
+KERNELS = 20
+# What a release can be asked to trace.
+OPTIONS = ["runtime", "sys", "hip", "hip-runtime", "kernel", "memory-copy", "marker", "rccl", "scratch-memory"] + ([] if OLD else ["memory-allocation", "kfd"])
 
 
 def refuse(why):
@@ -48,6 +51,8 @@ def database(path, pid):
         for table in re.findall("CREATE TABLE[^;]*;", schema):
             db.execute(table.replace(uuid, other).replace(guid_of(uuid), guid_of(other)))
         fill(db, other, [pid + 2], "elsewhere" if WRONG == "tree" else "far")
+    else:
+        kernels(db, uuid, pid)
     db.commit()
     db.close()
 
@@ -72,6 +77,25 @@ def fill(db, uuid, pids, host):
             db.execute(f'INSERT INTO "rocpd_event{uuid}" (id, category_id, stack_id) VALUES (?, 1, ?)', (first + i + 1, i + 1))
             row = (3 * (first + i) - 20, pid, pid, now - 10**9 + 1000 * i, now - 10**9 + 1000 * i + 500, first + i + 1)
             db.execute(f'INSERT INTO "rocpd_region{uuid}" (id, nid, pid, tid, start, end, name_id, event_id) VALUES (?, 77, ?, ?, ?, ?, 2, ?)', row)
+
+
+def kernels(db, uuid, pid):
+    """What ran on a GPU, by the first calls of a process."""
+    now = time.clock_gettime_ns(time.CLOCK_BOOTTIME)
+    for table, more in [
+        ("agent", {"type": "GPU"}),
+        ("queue", {}),
+        ("stream", {}),
+        ("code_object", {"agent_id": 1}),
+        ("kernel_symbol", {"code_object_id": 1, "kernel_name": "axpy", "display_name": "axpy"}),
+    ]:
+        row = {"id": 1, "nid": 77, "pid": pid, **more}
+        db.execute(f'INSERT INTO "rocpd_info_{table}{uuid}" ({", ".join(row)}) VALUES ({", ".join("?" * len(row))})', list(row.values()))
+    columns = "id, nid, pid, tid, agent_id, kernel_id, dispatch_id, queue_id, stream_id, start, end, workgroup_size_x, workgroup_size_y, workgroup_size_z, grid_size_x, grid_size_y, grid_size_z, event_id"
+    for i in range(KERNELS):
+        begin = now - 10**9 + 1000 * i + 400
+        row = (i + 1, 77, pid, pid, 1, 1, i + 1, 1, 1, begin, begin + 300, 1, 1, 1, 64, 1, 1, i + 1)
+        db.execute(f'INSERT INTO "rocpd_kernel_dispatch{uuid}" ({columns}) VALUES ({", ".join("?" * len(row))})', row)
 
 
 def json_file(path, pid):
@@ -189,7 +213,10 @@ def main():
     if words == ["--help"]:
         if WRONG == "no-help":
             time.sleep(3600)
+        if WRONG == "help-fails":
+            raise ModuleNotFoundError("No module named 'yaml'")
         if NAME == "rocprofv3":
+            print("\n".join("  --%s-trace [BOOL]" % name for name in OPTIONS))
             print("  -f, --output-format {csv,json,pftrace%s} [...]" % ("" if OLD else ",otf2,rocpd"))
         else:
             print("-I, --include: kokkosp mpip ompt rcclp " + ("rocm-smi roctracer rocprofiler roctx" if OLD else "amd-smi rocm"))

@@ -4,6 +4,7 @@ use super::{Rocm, is_in, rows, runs_as_ever};
 use crate::support::{ending, run};
 use rpd_shard::Shard;
 use rpd_shard::record::Exit;
+use std::process::Command;
 
 #[test]
 fn interposers_of_the_same_calls_are_refused_with_the_reason() {
@@ -80,15 +81,124 @@ fn none_leaves_identity_and_clocks() {
 #[test]
 fn auto_says_what_it_chose_and_why() {
     let Some(rocm) = Rocm::new(&["rocprofv3"]) else { return };
-    runs_as_ever(rocm.collect().args(["--backend", "auto"]));
-    let chosen = if std::path::Path::new("/dev/kfd").exists() { "rocprofv3" } else { "native" };
-    assert!(rocm.log().contains(&format!("backend auto: {chosen}, since ")), "{}", rocm.log());
+    runs_as_ever(rocm.collect().env("RPD_GPU_DEVICE", "/nowhere").args(["--backend", "auto"]));
+    assert!(rocm.log().contains("backend auto: native, since "), "{}", rocm.log());
+}
+
+/// rpd-collect on a node with a GPU, as rank 0 of 4.
+fn on_a_gpu(rocm: &Rocm) -> Command {
+    let device = rocm.bench.path("kfd");
+    std::fs::write(&device, "").unwrap();
+    let mut command = rocm.collect();
+    command.env("RPD_GPU_DEVICE", device).env("RANK", "0");
+    command
+}
+
+/// What rpd-collect itself prints.
+fn own_lines(stderr: &str) -> Vec<String> {
+    let own = stderr.lines().filter_map(|line| line.strip_prefix("rpd-collect: "));
+    own.map(str::to_owned).collect()
+}
+
+#[test]
+fn auto_records_the_gpu_by_rocprofv3_and_the_rest_by_native_each_once() {
+    let Some(rocm) = Rocm::new(&["rocprofv3"]) else { return };
+    let device = rocm.bench.path("kfd").display().to_string();
+    let stderr = runs_as_ever(&mut on_a_gpu(&rocm));
+    let line = format!(
+        "recording GPU work and roctx with rocprofv3 ({device} is there), MPI and RCCL calls and system metrics with native"
+    );
+    assert_eq!(own_lines(&stderr), std::slice::from_ref(&line));
+    let log = std::fs::read_to_string(rocm.bench.path("out/run/rank-00000.log")).unwrap();
+    assert!(log.contains(&line), "{log}");
+    let (words, _) = rocm.calls().remove(0);
+    for traced in
+        ["--hip-runtime-trace", "--kernel-trace", "--memory-copy-trace", "--marker-trace", "--kfd-trace"]
+    {
+        assert!(words.iter().any(|word| word == traced), "{traced}: {words:?}");
+    }
+    assert!(
+        !words.iter().any(|word| ["--rccl-trace", "--runtime-trace"].contains(&word.as_str())),
+        "{words:?}"
+    );
+    // Of four ranks, one speaks.
+    assert_eq!(own_lines(&runs_as_ever(on_a_gpu(&rocm).env("RANK", "3"))), [""; 0]);
+    assert!(rocm.log().contains("recording GPU work and roctx with rocprofv3"), "{}", rocm.log());
+    assert_eq!(traced_by_native(&mut on_a_gpu(&rocm)), "mpi,rccl");
+}
+
+/// What native records in the command.
+fn traced_by_native(collect: &mut Command) -> String {
+    let output = run(collect.args(["--", "env"]));
+    let environment = String::from_utf8_lossy(&output.stdout).into_owned();
+    let line = environment.lines().find_map(|line| line.strip_prefix("RPD_TRACE="));
+    assert!(environment.contains("librpd_intercept.so"), "{environment}");
+    line.unwrap_or_default().to_owned()
+}
+
+#[test]
+fn native_records_everything_where_auto_cannot_use_the_profiler() {
+    for (tools, wrong, why) in [
+        (&[][..], "", "is there, and no rocprofv3 in PATH"),
+        (
+            &["rocprofv3"],
+            "help-fails",
+            "rocprofv3 --help fails or does not answer: check that it runs on this node",
+        ),
+        (
+            &["rocprofv3"],
+            "no-help",
+            "rocprofv3 --help fails or does not answer: check that it runs on this node",
+        ),
+    ] {
+        let Some(rocm) = Rocm::new(tools) else { return };
+        let collect = || {
+            let mut command = on_a_gpu(&rocm);
+            command.env("ROCM_PATH", "/nowhere").env("STAND_IN", wrong).args(["--backend-wait", "1"]);
+            command
+        };
+        let lines = own_lines(&runs_as_ever(&mut collect()));
+        let [line] = &lines[..] else { panic!("{wrong}: {lines:?}") };
+        let wanted = "recording roctx, MPI and RCCL calls and system metrics with native, and no GPU work: ";
+        let line = if tools.is_empty() { Some(line.as_str()) } else { line.strip_prefix("warning: ") };
+        let reason = line.and_then(|line| line.strip_prefix(wanted)).unwrap_or_else(|| panic!("{lines:?}"));
+        assert!(reason.contains(why), "{reason}");
+        assert!(rocm.calls().is_empty() && rocm.left().is_empty());
+        assert_eq!(traced_by_native(&mut collect()), "roctx,mpi,rccl");
+    }
+}
+
+#[test]
+fn native_records_roctx_too_where_the_profiler_does_not_start_the_command() {
+    let Some(rocm) = Rocm::new(&["rocprofv3"]) else { return };
+    for wrong in ["fails", "hangs"] {
+        let mut command = on_a_gpu(&rocm);
+        command.env("STAND_IN", wrong).args(["--backend-wait", "1"]);
+        assert_eq!(traced_by_native(&mut command), "roctx,mpi,rccl", "{wrong}");
+    }
+}
+
+#[test]
+fn what_arguments_have_the_profiler_record_native_leaves_to_it() {
+    let Some(rocm) = Rocm::new(&["rocprofv3"]) else { return };
+    for (argument, native) in
+        [("--runtime-trace", "mpi"), ("--rccl-trace", "roctx,mpi"), ("--kernel-trace", "roctx,mpi,rccl")]
+    {
+        let option = format!("--backend-arg={argument}");
+        assert_eq!(traced_by_native(on_a_gpu(&rocm).arg(&option)), native, "{argument}");
+    }
+    let mut command = on_a_gpu(&rocm);
+    assert_eq!(
+        traced_by_native(command.args(["--backend", "rocprofv3,native", "--trace", "mpi,rccl"])),
+        "mpi,rccl"
+    );
 }
 
 #[test]
 fn what_native_records_is_native_and_without_it_that_is_said() {
     let Some(rocm) = Rocm::new(&["rocprofv3"]) else { return };
-    runs_as_ever(rocm.collect().args(["--trace", "mpi"]));
+    let stderr = runs_as_ever(on_a_gpu(&rocm).args(["--trace", "mpi"]));
+    assert_eq!(own_lines(&stderr), [""; 0]);
     assert!(rocm.calls().is_empty(), "auto does not leave out what --trace asks for");
     runs_as_ever(rocm.collect().args(["--backend", "rocprofv3", "--trace", "mpi"]));
     assert!(rocm.log().contains("add native to --backend"), "{}", rocm.log());
