@@ -106,3 +106,95 @@ fn require_starts_no_program_that_cannot_be_seen() {
         assert_eq!(ending(&run(command.arg("--").arg(&program))), 7, "{options:?}");
     }
 }
+
+/// A program that runs long enough to be looked at.
+const WAITS: &str = "int main(void) { sleep(2); return 7; }";
+
+/// The folder of a library of its own, and rpd-collect with it.
+fn with_library(bench: &Bench) -> (PathBuf, Command) {
+    let folder = bench.path("lib");
+    std::fs::create_dir_all(&folder).unwrap();
+    let library = folder.join("librpd_intercept.so");
+    let mut command = bench.collect();
+    let built = command.get_envs().find(|(name, _)| *name == "RPD_INTERCEPT").unwrap().1.unwrap().to_owned();
+    std::fs::copy(built, &library).unwrap();
+    command.env("RPD_INTERCEPT", library);
+    (folder, command)
+}
+
+#[test]
+fn a_library_that_a_container_does_not_show_is_named_with_the_folder_to_bind() {
+    let Some(bench) = Bench::new() else { return };
+    let can = Command::new("unshare").args(["-m", "true"]).status();
+    if !can.is_ok_and(|status| status.success()) {
+        return eprintln!("SKIPPED: no mount namespace can be made here");
+    }
+    let program = bench.program("waits", WAITS);
+    let (folder, mut command) = with_library(&bench);
+    let hide = "mount -t tmpfs none \"$0\" && exec \"$1\"";
+    command.args(["--trace", "mpi", "--", "unshare", "-m", "sh", "-c", hide]).arg(&folder).arg(&program);
+    let output = run(&mut command);
+    let stderr = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert_eq!(ending(&output), 7, "{stderr}");
+    assert!(stderr.contains("cannot be preloaded"), "the loader's own words:\n{stderr}");
+    let line = stderr.lines().find_map(|line| line.strip_prefix("rpd-collect: ")).unwrap();
+    let begin = format!(
+        "warning: {} runs in a container in which {}/librpd_intercept.so is not visible, so its calls are not recorded: ",
+        program.display(),
+        folder.display()
+    );
+    assert!(line.starts_with(&begin), "{stderr}");
+    assert!(line.contains(&format!("apptainer --bind {}", folder.display())), "{stderr}");
+    assert!(
+        line.contains(&format!("podman --volume {0}:{0}:ro --network host", folder.display())),
+        "{stderr}"
+    );
+}
+
+#[test]
+fn a_library_that_the_loader_refuses_is_named() {
+    let Some(bench) = Bench::new() else { return };
+    let program = bench.program("waits", WAITS);
+    let (folder, mut command) = with_library(&bench);
+    std::fs::write(folder.join("librpd_intercept.so"), "no library").unwrap();
+    command.env("PMI_RANK", "0").env("PMI_SIZE", "2");
+    let output = run(command.arg("--").arg(&program));
+    let log = bench.log();
+    let line = format!("warning: the loader of {} does not preload {}/", program.display(), folder.display());
+    assert!(ending(&output) == 7 && log.contains(&line), "{log}");
+    assert!(!log.contains("nothing was recorded"), "{log}");
+    // Of a rank that speaks for all, stderr says where to look.
+    assert!(String::from_utf8_lossy(&output.stderr).contains("1 warning about this run in"), "{output:?}");
+}
+
+#[test]
+fn a_container_of_which_nothing_was_recorded_is_named_with_what_to_pass() {
+    let Some(bench) = Bench::new() else { return };
+    let bin = bench.path("bin");
+    std::fs::create_dir_all(&bin).unwrap();
+    std::fs::write(bin.join("podman"), "#!/bin/sh\nexit 7\n").unwrap();
+    std::fs::set_permissions(bin.join("podman"), std::os::unix::fs::PermissionsExt::from_mode(0o755))
+        .unwrap();
+    let (folder, mut command) = with_library(&bench);
+    let output = run(command.arg("--").arg(bin.join("podman")).args(["run", "image", "./simulation"]));
+    let stderr = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert_eq!(ending(&output), 7, "{stderr}");
+    let wanted = format!(
+        "podman starts a container: for the library to be in it, add --volume {0}:{0}:ro",
+        folder.display()
+    );
+    assert!(stderr.contains("no roctx, MPI or RCCL call was seen; ") && stderr.contains(&wanted), "{stderr}");
+    assert!(stderr.contains("--network host --env LD_PRELOAD --env RPD_SOCKET --env RPD_TRACE"), "{stderr}");
+}
+
+#[test]
+fn a_program_that_has_the_library_and_calls_nothing_is_not_suspected() {
+    let Some(bench) = Bench::new() else { return };
+    let program = bench.program("waits", WAITS);
+    let stderr =
+        String::from_utf8(run(bench.collect().args(["--trace", "mpi", "--"]).arg(&program)).stderr).unwrap();
+    assert_eq!(
+        stderr,
+        "rpd-collect: nothing was recorded: no MPI call was seen; to record GPU kernels, add --backend rocprofv3\n"
+    );
+}

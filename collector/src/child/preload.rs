@@ -40,6 +40,12 @@ pub enum PreloadError {
     },
 }
 
+/// The library that belongs to the executable of this process.
+pub fn library_of_this_process() -> Result<PathBuf, PreloadError> {
+    let executable = std::env::current_exe().unwrap_or_default();
+    find_library(std::env::var_os("RPD_INTERCEPT").as_deref(), &executable)
+}
+
 /// The library's path: `RPD_INTERCEPT` if it is set to something, or beside the executable, or in `../lib`, `../lib64`.
 pub fn find_library(named: Option<&OsStr>, executable: &Path) -> Result<PathBuf, PreloadError> {
     let path = match named.filter(|named| !named.is_empty()) {

@@ -6,12 +6,13 @@
 
 use super::command;
 use super::control::{Control, Received, Start, ToCollector, ToLauncher, Wanted};
+use super::empty::{explain_empty, name_unseen};
+use super::preloaded::PreloadCheck;
 use super::watched::Watched;
 use crate::backend::harvest::{Target, bring_in};
 use crate::backend::{mark, processes, scratch};
 use crate::child::{Ending, signals};
 use crate::collect::{Collector, Finish, Listener, SourceDefaults};
-use crate::command_line::name_of;
 use crate::launcher::{Environment, RankIdentity, detect_rank, is_on_one_node};
 use crate::log::{self, LogPlace};
 use crate::output::{Output, RankFolder, ShardBeginning, ShardPlace, SideOutput};
@@ -69,6 +70,7 @@ pub fn main() -> io::Result<()> {
     start.warnings.iter().for_each(|warning| warn(format_args!("{warning}")));
     let clearing = scratch.clone().and_then(clear_up_beside);
     let (mut agent, mut own, mut without_front, mut is_told) = (None, None, false, false);
+    let (mut check, library) = (None, start.preloaded.as_ref().map(PathBuf::from));
     let started = |pid: i32, without: Option<String>| {
         without_front = without.is_some();
         // Our own library numbers the processes that it sees. Where there is none, a profiler may tell of the command, but one
@@ -85,6 +87,7 @@ pub fn main() -> io::Result<()> {
             warn(format_args!("warning: {error}; a merge at the end of the job does not find the run"));
         }
         agent = probes.and_then(ProbePlan::start);
+        check = library.filter(|_| start.is_recorded()).and_then(|library| PreloadCheck::begin(pid, library));
         let process = command::process(&defaults, pid, &start.command);
         own = Some(process.clone());
         if start.is_recorded() {
@@ -128,8 +131,13 @@ pub fn main() -> io::Result<()> {
     // What is left was told in the log.
     scratch.iter().for_each(|folder| scratch::leave(folder));
     clearing.into_iter().for_each(|thread| drop(thread.join()));
-    if log::is_empty() && start.wanted == Wanted::Events && !start.refused {
-        explain_empty(&start, &control);
+    let unseen = check.and_then(PreloadCheck::end);
+    if log::is_empty() && !start.refused {
+        match unseen {
+            Some(process) => name_unseen(&process, &start, &control),
+            None if start.wanted == Wanted::Events => explain_empty(&start, &control),
+            None => {}
+        }
     }
     let _ = control.send(&ToLauncher::Done { warnings: log::close(), log: log.into() });
     Ok(())
@@ -348,37 +356,4 @@ impl Busy {
     fn end(self) {
         let _ = self.0.send(());
     }
-}
-
-/// An empty result says why: a rank of a job in its log, a lone process where it is looked for.
-fn explain_empty(start: &Start, launcher: &Control) {
-    let metrics = log::has_metrics();
-    let Some(why) = why_empty(start, metrics) else { return };
-    let beside = if metrics { " beside system metrics" } else { "" };
-    let text = format!("nothing was recorded{beside}: {why}");
-    match start.run.rank {
-        Some(_) => warn(format_args!("{text}")),
-        None => drop(launcher.send(&ToLauncher::Say { text })),
-    }
-}
-
-/// The reason why no event was recorded; `None` if metrics of the node are all that was to be recorded, and they were.
-fn why_empty(start: &Start, metrics: bool) -> Option<String> {
-    if let Some(rank) = start.run.rank.filter(|_| !start.is_recorded()) {
-        return Some(format!("rank {rank} is not among the ranks to record, {}", start.ranks));
-    }
-    let calls: Vec<&str> = start.library.iter().map(|word| name_of(word)).collect();
-    let kinds = match calls.split_last() {
-        // Of the ranks of a node, one reads the metrics.
-        None if metrics || start.system && start.run.rank.is_some() => return None,
-        None if start.system => {
-            return Some(
-                "the command ended before the system metrics were read for the first time".to_owned(),
-            );
-        }
-        None => return Some("no kind of call was to be recorded".to_owned()),
-        Some((last, [])) => (*last).to_owned(),
-        Some((last, others)) => format!("{} or {last}", others.join(", ")),
-    };
-    Some(format!("no {kinds} call was seen; to record GPU kernels, add --backend rocprofv3"))
 }

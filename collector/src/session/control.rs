@@ -88,6 +88,8 @@ pub(super) struct Start {
     pub(super) marks: Vec<String>,
     /// What the library records: words of [`rpd_ring::message::TRACED`].
     pub(super) library: Vec<String>,
+    /// The library, if it is preloaded.
+    pub(super) preloaded: Option<OsString>,
     /// The metrics of the node are recorded.
     pub(super) system: bool,
     /// The clocks of nodes are measured against each other, if there are several.

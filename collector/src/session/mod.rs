@@ -14,8 +14,10 @@ mod below;
 mod collecting;
 mod command;
 mod control;
+mod empty;
 mod front;
 mod launch;
+mod preloaded;
 mod spawn;
 mod unrecorded;
 mod variables;
@@ -30,7 +32,7 @@ pub use variables::variables;
 use crate::backend::scratch::{self, Scratch};
 use crate::backend::{Plan, mark, plan};
 use crate::cgroup;
-use crate::child::{self, Ending, ignoring, signals, signals::Forwarder};
+use crate::child::{self, Ending, ignoring, preload, signals, signals::Forwarder};
 use crate::collect::Listener;
 use crate::command_line::{Options, Share, WarnSignal};
 use crate::launcher::{self, Environment, RankIdentity, RunId};
@@ -384,6 +386,7 @@ fn start_of(options: &Options, own: Identity, plan: Plan, warnings: Vec<String>)
     };
     let trace = options.recorded(&plan);
     let library = if plan.native { trace.library } else { Vec::new() };
+    let preloaded = (!library.is_empty()).then(preload::library_of_this_process).and_then(Result::ok);
     let ranks = options.ranks.clone().unwrap_or_default();
     let wanted = match &plan.harvest {
         _ if !ranks.contains(own.rank.rank) => Wanted::Events,
@@ -404,6 +407,7 @@ fn start_of(options: &Options, own: Identity, plan: Plan, warnings: Vec<String>)
         ask_merge: options.ask_merge,
         marks: own.marks,
         library: library.iter().map(|word| (*word).to_owned()).collect(),
+        preloaded: preloaded.map(PathBuf::into_os_string),
         system: trace.system && !plan.nothing,
         probes: options.probe_choice(),
         warnings,

@@ -25,8 +25,7 @@ pub fn variables(
         set(TRACE_VARIABLE, trace.library_words().into());
     }
     if plan.native && !trace.library.is_empty() {
-        let executable = std::env::current_exe().unwrap_or_default();
-        let library = preload::find_library(std::env::var_os("RPD_INTERCEPT").as_deref(), &executable)?;
+        let library = preload::library_of_this_process()?;
         preloaded = Some(preload::with_library(preloaded.as_deref(), &library));
     }
     if preloaded != before

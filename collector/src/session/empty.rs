@@ -1,0 +1,53 @@
+//! What is said of a rank of which no event was recorded.
+
+use super::control::{Control, Start, ToLauncher};
+use super::preloaded::{UnseenProcess, hint_for_container};
+use crate::command_line::name_of;
+use crate::{log, warn};
+use std::path::PathBuf;
+
+/// An empty result says why: a rank of a job in its log, a lone process where it is looked for.
+pub(super) fn explain_empty(start: &Start, launcher: &Control) {
+    let metrics = log::has_metrics();
+    let Some(why) = why_empty(start, metrics) else { return };
+    let beside = if metrics { " beside system metrics" } else { "" };
+    say_of_rank(start, launcher, format!("nothing was recorded{beside}: {why}"));
+}
+
+/// Names a process whose calls could not be recorded, where none of any other was.
+pub(super) fn name_unseen(process: &UnseenProcess, start: &Start, launcher: &Control) {
+    let library = start.preloaded.as_ref().map(PathBuf::from).unwrap_or_default();
+    say_of_rank(start, launcher, process.line(&library, &start.command));
+}
+
+/// In the log of a rank, or on the stderr of a process that has none.
+fn say_of_rank(start: &Start, launcher: &Control, text: String) {
+    match start.run.rank {
+        Some(_) => warn(format_args!("{text}")),
+        None => drop(launcher.send(&ToLauncher::Say { text })),
+    }
+}
+
+/// The reason why no event was recorded; `None` if metrics of the node are all that was to be recorded, and they were.
+fn why_empty(start: &Start, metrics: bool) -> Option<String> {
+    if let Some(rank) = start.run.rank.filter(|_| !start.is_recorded()) {
+        return Some(format!("rank {rank} is not among the ranks to record, {}", start.ranks));
+    }
+    let calls: Vec<&str> = start.library.iter().map(|word| name_of(word)).collect();
+    let kinds = match calls.split_last() {
+        // Of the ranks of a node, one reads the metrics.
+        None if metrics || start.system && start.run.rank.is_some() => return None,
+        None if start.system => {
+            return Some(
+                "the command ended before the system metrics were read for the first time".to_owned(),
+            );
+        }
+        None => return Some("no kind of call was to be recorded".to_owned()),
+        Some((last, [])) => (*last).to_owned(),
+        Some((last, others)) => format!("{} or {last}", others.join(", ")),
+    };
+    let library = start.preloaded.as_ref().map(PathBuf::from).unwrap_or_default();
+    let next = hint_for_container(&start.command, &library)
+        .unwrap_or_else(|| "to record GPU kernels, add --backend rocprofv3".to_owned());
+    Some(format!("no {kinds} call was seen; {next}"))
+}
