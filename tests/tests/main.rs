@@ -3,6 +3,7 @@
 #![allow(missing_docs, clippy::unwrap_used)] // clippy takes only functions marked as tests for tests
 
 mod amd_views;
+mod auto_backend;
 mod bad_input;
 mod bulk;
 mod clock_tables;

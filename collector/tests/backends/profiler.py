@@ -91,10 +91,10 @@ def kernels(db, uuid, pid):
     ]:
         row = {"id": 1, "nid": 77, "pid": pid, **more}
         db.execute(f'INSERT INTO "rocpd_info_{table}{uuid}" ({", ".join(row)}) VALUES ({", ".join("?" * len(row))})', list(row.values()))
-    columns = "id, nid, pid, tid, agent_id, kernel_id, dispatch_id, queue_id, stream_id, start, end, workgroup_size_x, workgroup_size_y, workgroup_size_z, grid_size_x, grid_size_y, grid_size_z, event_id"
+    columns = "id, nid, pid, tid, agent_id, kernel_id, dispatch_id, queue_id, stream_id, start, end, workgroup_size_x, workgroup_size_y, workgroup_size_z, grid_size_x, grid_size_y, grid_size_z, region_name_id, event_id"
     for i in range(KERNELS):
         begin = now - 10**9 + 1000 * i + 400
-        row = (i + 1, 77, pid, pid, 1, 1, i + 1, 1, 1, begin, begin + 300, 1, 1, 1, 64, 1, 1, i + 1)
+        row = (i + 1, 77, pid, pid, 1, 1, i + 1, 1, 1, begin, begin + 300, 1, 1, 1, 64, 1, 1, 2, i + 1)
         db.execute(f'INSERT INTO "rocpd_kernel_dispatch{uuid}" ({columns}) VALUES ({", ".join("?" * len(row))})', row)
 
 
