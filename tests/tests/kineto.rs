@@ -135,6 +135,7 @@ fn write(path: &Path, rank: i64, process: i64, calls: &[(i64, Call)]) -> PathBuf
     for (at, (name, elements, group)) in calls {
         let ts = at * 1000 + rank;
         let args = match group {
+            None if *elements == NO_SHAPES => String::new(),
             None => format!(r#""Input type": ["float"], "Input Dims": [[{elements}]]"#),
             Some((group, seq)) => format!(
                 r#""External id": {at}, "Collective name": "{name}", "dtype": "Float", "In msg nelems": {elements}, "Process Group Name": "{group}", "Seq": {seq}"#
@@ -238,6 +239,8 @@ fn numbers(counts: &Json) -> [i64; 4] {
 }
 
 const BIG: Call = ("gloo:all_reduce", 26_122, None);
+/// Elements of a call of which torch was not to record shapes.
+const NO_SHAPES: i64 = -1;
 const SMALL: Call = ("gloo:all_reduce", 1, None);
 const BARRIER: Call = ("gloo:barrier", 1, None);
 const GATHER: Call = ("gloo:all_gather", 4, None);
@@ -297,6 +300,14 @@ fn other_elements_are_another_call() {
     other[30].1 = ("gloo:all_reduce", 77, None);
     let counts = compared([&whole, &other]);
     assert_eq!(numbers(&counts), [59, 1, 0, 1]);
+}
+
+#[test]
+fn gloo_tells_when_ranks_waited_also_without_shapes() {
+    let calls: Vec<(i64, Call)> = (0..30).map(|n| (n + 1, ("gloo:all_reduce", NO_SHAPES, None))).collect();
+    let counts = compared([&calls, &calls]);
+    assert_eq!(numbers(&counts), [30, 0, 0, 0]);
+    assert_eq!((&counts["timed"], &counts["spread"]["median_ns"]), (&Json::from(30), &Json::from(1000)));
 }
 
 #[test]

@@ -181,6 +181,8 @@ fn losses_are_the_same_to_the_last_bit_and_workers_are_left_alone() {
     }
     let outcome = rpd_merge().args(["--strict", "-o"]).arg(folder.join("all.db")).arg(&run).run().success();
     assert!(outcome.stderr.contains("run run: 2 ranks"), "{}", outcome.stderr);
+    // Calls of gloo block, so their times say who waited.
+    assert!(!outcome.stderr.contains("do not say when ranks waited"), "{}", outcome.stderr);
     let database = Database::open(&folder.join("all.db"));
     database.assert_sound();
     // Each rank calls it once a step, while it runs.

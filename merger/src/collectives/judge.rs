@@ -191,11 +191,14 @@ pub(super) fn judge(calls: &[Record], members: &Members) -> Verdict {
     }
 }
 
-/// Whether a rank hands something over or gets something. The kernel of RCCL does, else there is none.
+/// Whether a rank hands something over or gets something. The kernel of RCCL does, else there is none. Calls of gloo have a
+/// size only where torch records shapes, and an empty tensor is rare.
 fn has_data(call: &Record) -> bool {
     match call.function.data() {
         Data::None => true,
-        Data::Same | Data::Own => call.size.map_or(call.function.is_rccl(), |size| size > 0),
+        Data::Same | Data::Own => {
+            call.size.map_or(call.function.is_rccl() || call.function.is_gloo(), |size| size > 0)
+        }
     }
 }
 
