@@ -8,6 +8,7 @@ use crate::input::find::{Listed, hold, is_text};
 use crate::input::plan::output_of;
 use crate::input::translate::{self, Folder, Told, Translated};
 use crate::input::unused::{UnusedFiles, find_all};
+use crate::output::own::unfinished_run;
 use crate::output::size_limit::SizeLimit;
 use crate::report::plot::check_place;
 use crate::together::settle;
@@ -25,6 +26,8 @@ pub(crate) struct Listing {
     /// Files below the inputs that are not listed.
     pub(crate) unused: UnusedFiles,
     pub(crate) output: PathBuf,
+    /// The run that was merged to there while it was still being written: a merge of the same run replaces that.
+    pub(crate) replaces_run: Option<String>,
     /// What there is to say about the files that are translated.
     pub(crate) told: Told,
     /// What a site says of its clocks.
@@ -55,8 +58,20 @@ impl Listing {
             check_place(plot, &output, args.force)?;
         }
         let limit = SizeLimit::of(args, &files);
+        let replaces_run = if args.force || args.dry_run { None } else { unfinished_run(&output) };
         let folders = folders_of(args, &files);
-        Ok(Listing { files, folders, unused, output, told: Told::default(), clock_file, limit })
+        Ok(Listing { files, folders, unused, output, replaces_run, told: Told::default(), clock_file, limit })
+    }
+
+    /// Refuses to replace a merge of another run.
+    pub(crate) fn check_replaced(&self, run_id: &str) -> Result<(), Failure> {
+        match &self.replaces_run {
+            Some(run) if run != run_id => Err(Failure::Output(format!(
+                "{} is there already, of run {run}: use --force to overwrite it, or -o for another place",
+                self.output.display()
+            ))),
+            _ => Ok(()),
+        }
     }
 
     /// Holds the folders of the inputs. A merge rank that cannot open one finds out when it reads an input.

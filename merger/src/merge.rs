@@ -63,7 +63,8 @@ pub fn merge(comm: &impl Comm, args: &MergeArgs) -> Result<Report, Failure> {
     let partial = match args.dry_run {
         true => None,
         false => {
-            let mut partial = settle(comm, Partial::begin(&listing.output, comm.rank() == 0, args.force))?;
+            let replaces = args.force || listing.replaces_run.is_some();
+            let mut partial = settle(comm, Partial::begin(&listing.output, comm.rank() == 0, replaces))?;
             partial.share();
             Some(partial)
         }
@@ -116,7 +117,8 @@ fn merge_once(
     progress.phase("plan");
     let plan = from_rank_0(comm, || {
         partial.map_or(Ok(()), Partial::forget)?;
-        plan((&listing.files, &listing.unused), listing.output.clone(), &listing.told, since)
+        let plan = plan((&listing.files, &listing.unused), listing.output.clone(), &listing.told, since)?;
+        listing.check_replaced(&plan.run_id).map(|()| plan)
     })?;
     let mut schema = JobSchema::new(&plan.schema);
     schema.stacks = StackRoom::new(args.memory.stack_ids());

@@ -47,6 +47,7 @@ mod refused_outputs;
 mod rocpd_input;
 mod rpd_again;
 mod run_folders;
+mod running_jobs;
 mod same_inputs;
 mod scale;
 mod settings;

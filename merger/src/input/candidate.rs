@@ -3,6 +3,7 @@
 use super::former::FormerMerge;
 use super::home::Homes;
 use super::opened::shard_source_id;
+use super::running::running_until;
 use rpd_rocpd::Guid;
 use rpd_rocpd::read::{Database, ReadError, Space, Wanted};
 use rpd_rocpd::schema::{version_of, with_words_of};
@@ -30,6 +31,8 @@ pub(super) struct Candidate {
     pub(super) run_id: Option<String>,
     pub(super) bytes: u64,
     pub(super) complete: bool,
+    /// Wall time up to which a shard is complete that is still being written, ns since 1970.
+    pub(super) running_until: Option<i64>,
     pub(super) order: Order,
     pub(super) ranks: Vec<u32>,
     pub(super) size: Option<u32>,
@@ -109,6 +112,7 @@ impl Candidate {
             run_id: Some(shard.identity.run_id.clone()).filter(|id| !id.is_empty()),
             bytes: shard.bytes(),
             complete: shard.complete(),
+            running_until: running_until(&shard),
             // Shards without any rank come last.
             order: Order {
                 rank: ranks.first().copied().unwrap_or(u32::MAX),
@@ -176,6 +180,7 @@ impl Candidate {
             run_id: merged.iter().find_map(|s| s.tags.get("rpd.run_id").filter(|id| !id.is_empty()).cloned()),
             bytes: database.bytes(),
             complete: true,
+            running_until: None,
             order: Order {
                 rank: ranks.first().copied().unwrap_or(u32::MAX),
                 path: places.is_empty().then(|| path.to_owned()),

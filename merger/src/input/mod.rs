@@ -22,6 +22,7 @@ pub(crate) mod path_text;
 pub mod plan;
 pub mod ranks;
 mod row_texts;
+mod running;
 mod same;
 pub mod schema;
 pub mod source;

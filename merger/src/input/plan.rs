@@ -15,7 +15,7 @@ use super::translate::Told;
 use super::unused::{UnusedFiles, UnusedKind};
 use crate::cli::{MergeArgs, OutputFormat};
 use crate::failure::Failure;
-use crate::output::own::{is_made_by_merge, may_be_left, what_else};
+use crate::output::own::{is_made_by_merge, may_be_left, unfinished_run, what_else};
 use crate::output::partial::temporary_names;
 use rayon::prelude::*;
 use rpd_files::{EntryStat, FileRefused, entry_stat};
@@ -96,10 +96,23 @@ pub struct PlannedInput {
     pub bytes: u64,
     /// Whether its collector finished it.
     pub complete: bool,
+    /// Wall time up to which it is complete, if its collector is still writing it, ns since 1970.
+    pub running_until: Option<i64>,
     /// Whether it describes no process: a shard of which no more than the header was written, or of a silent rank.
     pub has_no_process: bool,
     /// Whether its command becomes a process: no shard describes a traced process of its rank.
     pub shows_command: bool,
+}
+
+/// Inputs that are still being written.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct StillRunning {
+    /// Ranks of them, in order; a process without launcher has none.
+    pub ranks: Vec<u32>,
+    /// How many there are.
+    pub shards: usize,
+    /// Wall time up to which all of them are complete, ns since 1970.
+    pub complete_up_to_ns: i64,
 }
 
 impl PlannedInput {
@@ -122,6 +135,15 @@ impl Plan {
     /// The merge ranks that read inputs.
     pub fn readers(&self, ranks: usize) -> Vec<usize> {
         (0..ranks).filter(|rank| !self.blind_ranks.contains(rank)).collect()
+    }
+
+    /// The inputs whose collectors are still at work; `None` if there are none.
+    pub fn still_running(&self) -> Option<StillRunning> {
+        let running = || self.inputs.iter().filter(|input| input.running_until.is_some());
+        let complete_up_to_ns = running().filter_map(|input| input.running_until).min()?;
+        let mut ranks: Vec<u32> = running().filter_map(|input| input.rank).collect();
+        ranks.dedup();
+        Some(StillRunning { ranks, shards: running().count(), complete_up_to_ns })
     }
 
     /// Ranks whose collector did not have its last word.
@@ -387,6 +409,7 @@ fn planned(shows_command: bool, candidate: Candidate) -> PlannedInput {
         format: candidate.format,
         bytes: candidate.bytes,
         complete: candidate.complete,
+        running_until: candidate.running_until,
     }
 }
 
@@ -436,7 +459,8 @@ fn check_output(output: &Path, args: &MergeArgs) -> Result<PathBuf, Failure> {
     if args.dry_run {
         return Ok(target);
     }
-    if !args.force {
+    // That it is of the same run is known when the inputs have been looked at.
+    if !args.force && unfinished_run(&target).is_none() {
         return refuse("is there already: use --force to overwrite it, or -o for another place");
     }
     if found.len() > 0 && !is_made_by_merge(&target) {
@@ -520,6 +544,7 @@ mod tests {
             rank: None,
             bytes,
             complete: true,
+            running_until: None,
             has_no_process: false,
             shows_command: false,
         }

@@ -22,7 +22,7 @@ use crate::output::sets::SetStrings;
 use rayon::prelude::*;
 use rpd_rocpd::read::Database;
 use rpd_shard::Shard;
-use rpd_shard::file::{BlockError, BlockKind, BlockRef, ShardStrings};
+use rpd_shard::file::{BlockError, BlockKind, BlockRef, Damage, ShardStrings};
 use rpd_shard::identity::unnamed_node;
 use rpd_shard::model::{Column, Kind, TableId, native, rocpd};
 use rpd_shard::record::{COMMAND_SOURCE, Clock, ClockDomain, Loss, LossCause, Node, Process};
@@ -89,11 +89,11 @@ pub fn survey(
     if let Some(command) = shard.command.clone().filter(|_| planned.shows_command) {
         shard.processes.entry(COMMAND_SOURCE).or_insert(*command);
     }
-    Ok(survey_shard(shard, job, homes, sample))
+    Ok(survey_shard(shard, planned.running_until.is_some(), job, homes, sample))
 }
 
-/// Surveys a shard, its blocks in parallel.
-fn survey_shard(shard: Shard, job: &JobSchema, homes: &Homes, sample: &Sample) -> Survey {
+/// Surveys a shard, its blocks in parallel. What is missing at the end of one that is running is still to come.
+fn survey_shard(shard: Shard, is_running: bool, job: &JobSchema, homes: &Homes, sample: &Sample) -> Survey {
     let tables: Tables = job.adopt(shard.schema());
     let is_merged = |table| is_merged(table, &tables);
     let (strings, string_errors) = shard.strings();
@@ -145,7 +145,8 @@ fn survey_shard(shard: Shard, job: &JobSchema, homes: &Homes, sample: &Sample) -
     }
     let commands = CommandEndings::of(shard.command.as_deref());
     settle_collectives(&shard, &strings, homes, sample, &mut sources);
-    losses.extend(missing_rows(&shard, is_merged, &readable));
+    let missing = missing_rows(&shard, is_merged, &readable);
+    losses.extend(missing.into_iter().filter(|loss| !is_running || loss.cause != LossCause::Truncated));
     for source in &mut sources {
         source.collectives.lacks_calls =
             losses.iter().any(|loss| may_be_call_of(loss, source.process.source));
@@ -153,7 +154,8 @@ fn survey_shard(shard: Shard, job: &JobSchema, homes: &Homes, sample: &Sample) -
     foreign.check_counts(&shard, &readable);
     warnings.extend(foreign.warnings);
     losses.extend(foreign.losses);
-    warnings.extend(shard.damage().iter().map(|damage| {
+    let is_to_come = |damage: &&Damage| is_running && damage.offset + damage.bytes >= shard.bytes();
+    warnings.extend(shard.damage().iter().filter(|damage| !is_to_come(damage)).map(|damage| {
         let path = shard.path().display();
         format!("{path}: {} bytes at offset {} are damaged", damage.bytes, damage.offset)
     }));

@@ -2,13 +2,17 @@
 
 use crate::input::find::is_merge;
 use rpd_files::open_input;
-use rpd_rocpd::read::{FileKind, sniff};
+use rpd_rocpd::read::{Database, FileKind, sniff};
 use rpd_shard::MERGE_APPLICATION_ID;
 use rpd_translate::{Format, format_of};
 use std::fs;
 use std::io::Read;
 use std::path::Path;
 
+/// The tag of the run.
+const RUN_ID: &str = "rpd.run_id";
+/// The tag of a database whose run was still being written: which ranks, and up to when they are complete.
+pub(crate) const STILL_RUNNING: &str = "rpd.still_running";
 /// Bytes of the header of a SQLite database.
 const HEADER: usize = 100;
 /// What it begins with.
@@ -27,6 +31,17 @@ pub fn may_be_left(path: &Path, was_locked: bool) -> bool {
     let Ok(found) = fs::symlink_metadata(path) else { return false };
     let has_no_header = || was_locked && header(path).is_some_and(|header| header == [0; HEADER]);
     found.is_file() && (found.len() == 0 || is_made_by_merge(path) || has_no_header())
+}
+
+/// The run of a database that was merged while the run was still being written; `None` of any other file.
+pub fn unfinished_run(path: &Path) -> Option<String> {
+    if !is_made_by_merge(path) || format_of(path) != Ok(Format::RocPd) {
+        return None;
+    }
+    let database = Database::open(path).ok()?;
+    let tags =
+        database.spaces().iter().map(|space| &space.tags).find(|tags| tags.contains_key(STILL_RUNNING))?;
+    tags.get(RUN_ID).filter(|run| !run.is_empty()).cloned()
 }
 
 /// What a file is that no merge made, or why that is not known.

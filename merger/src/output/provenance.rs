@@ -12,6 +12,7 @@ use crate::input::plan::Plan;
 use crate::input::schema::JobSchema;
 use crate::input::source::Origin;
 use crate::number::{Replaced, SourceMap};
+use crate::output::own::STILL_RUNNING;
 use crate::output::rows::Job;
 use crate::report::Report;
 use crate::report::former::metadata_of_former;
@@ -116,6 +117,9 @@ pub fn metadata(plan: &Plan, report: &Report, clocks: &JobClocks, nodes: &Nodes)
     }
     if let Some(lateness) = &report.lateness {
         all.push(("rpd.lateness".to_owned(), json!(lateness).to_string()));
+    }
+    if let Some(running) = &report.still_running {
+        all.push((STILL_RUNNING.to_owned(), json!(running).to_string()));
     }
     if let Some(repair) = &report.repaired {
         all.push(("rpd.clock.repair".to_owned(), json!(repair).to_string()));

@@ -13,12 +13,13 @@ use crate::failure::Failure;
 use crate::input::command_endings::{CommandEnding, endings_line};
 use crate::input::death::{Death, StoppedProcesses};
 use crate::input::expand::{REGIONS, SAMPLES};
-use crate::input::plan::{Plan, PlannedInput};
+use crate::input::plan::{Plan, PlannedInput, StillRunning};
 use crate::input::ranks::{Ranks, ranges};
 use crate::input::schema::JobSchema;
 use crate::output::size_limit::free_bytes;
 use crate::output::verify::Verification;
 use crate::trace::drawn::Drawn;
+use crate::wall_clock::WallClock;
 use rpd_shard::model::{TableId, rocpd};
 
 use rpd_shard::size::Size;
@@ -70,6 +71,9 @@ pub struct Report {
     /// and what is known of each of them.
     #[serde(skip)]
     unfinished_lines: Vec<String>,
+    /// Those of them that are still being written.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub still_running: Option<StillRunning>,
     /// Rows read per table of the inputs.
     pub rows_read: Vec<RowCount>,
     /// Rows per table: written, or counted in a dry run.
@@ -186,7 +190,13 @@ impl Report {
             unreadable: plan.unreadable.clone(),
             not_used: NotUsed::new(plan.unused.clone()),
             unfinished: plan.inputs.iter().filter(|s| !s.complete).map(|s| s.path.clone()).collect(),
-            unfinished_lines: plan.inputs.iter().filter(|s| !s.complete).map(unfinished).collect(),
+            unfinished_lines: plan
+                .inputs
+                .iter()
+                .filter(|input| !input.complete && input.running_until.is_none())
+                .map(unfinished)
+                .collect(),
+            still_running: plan.still_running(),
             rows_read: Vec::new(),
             rows: Vec::new(),
             placeholders: Vec::new(),
@@ -244,7 +254,7 @@ impl Report {
         let stored = [rocpd::REGION, rocpd::KERNEL_DISPATCH, rocpd::MEMORY_COPY, rocpd::MEMORY_ALLOCATE];
         let mut events = REGIONS.iter().chain(&SAMPLES).chain(&stored);
         let seen = events.any(|table| read.get(table).is_some_and(|rows| *rows > 0));
-        if !seen && self.losses.is_empty() && self.unreadable.is_empty() {
+        if !seen && self.losses.is_empty() && self.unreadable.is_empty() && self.still_running.is_none() {
             let text = "no event was recorded in any rank: rank-*.log beside the shards may say why; GPU kernels need \
                         --backend rocprofv3";
             self.notes.push(text.to_owned());
@@ -288,6 +298,8 @@ impl Report {
             (self.missing(), Some(self.missing()))
         } else if !self.repeated_ranks.is_empty() {
             (self.repeated(), Some(self.repeated()))
+        } else if let Some(running) = &self.still_running {
+            (running.line(), Some(running.line()))
         } else if let (Some(path), Some(line)) = (self.unfinished.first(), self.unfinished_lines.first()) {
             (format!("{} was not finished by its collector", path.display()), Some(line.clone()))
         } else {
@@ -321,6 +333,7 @@ impl Report {
             lines.push(self.repeated());
         }
         lines.extend(self.disagreement.clone());
+        lines.extend(self.still_running.as_ref().map(StillRunning::line));
         let all: Vec<String> = self.unfinished_lines.iter().chain(&self.warnings).cloned().collect();
         lines.extend(all.iter().take(SHOWN).cloned());
         if all.len() > SHOWN {
@@ -429,7 +442,10 @@ impl Report {
             line("left out", counted(self.unreadable.len() as u64, "input"));
         }
         match self.losses.as_slice() {
-            [] if !self.missing_ranks.is_empty() || !self.unreadable.is_empty() => {
+            [] if !self.missing_ranks.is_empty()
+                || !self.unreadable.is_empty()
+                || self.still_running.is_some() =>
+            {
                 line("lost", "nothing of what was read".to_owned());
             }
             [] => line("lost", "nothing".to_owned()),
@@ -473,6 +489,22 @@ impl Report {
             line("output", self.output.display().to_string());
         }
         out
+    }
+}
+
+impl StillRunning {
+    /// Which are running, up to when they are complete, and what to do.
+    fn line(&self) -> String {
+        let StillRunning { ranks, shards, complete_up_to_ns } = self;
+        let which = match ranks.as_slice() {
+            [] => counted(*shards as u64, "process"),
+            some => format!("{} {}", noun(some.len() as u64, "rank"), ranges(some)),
+        };
+        let whole_seconds = WallClock(complete_up_to_ns - complete_up_to_ns.rem_euclid(1_000_000_000));
+        format!(
+            "{which} still running, complete up to {whole_seconds}: what had not ended then is not in it; merge again when \
+             the job is over, and that merge replaces this database"
+        )
     }
 }
 

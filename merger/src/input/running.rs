@@ -1,0 +1,57 @@
+//! Whether the collector of a shard without an end is still at work.
+//!
+//! A collector reads the clocks of its node every 5 s and writes what it has every second. So a shard whose last reading is
+//! older than a minute is not written any more. One with a newer reading is being written, or its collector was
+//! killed within that minute. On the node of the collector, the open files of its processes tell which; another node cannot
+//! know. Locks are not asked: file systems that nodes share may have none, or none that other nodes see.
+
+use rpd_files::entry_stat;
+use rpd_shard::Shard;
+use std::fs;
+use std::io::ErrorKind;
+use std::os::unix::fs::MetadataExt;
+use std::path::Path;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+/// A reading of the clocks is not older in a shard that is being written, ns: the wall clocks of two nodes are compared,
+/// and a file system that nodes share may show a file late.
+const MAX_READING_AGE: i64 = 60 * 1_000_000_000;
+/// Rows are in the file so long after they were recorded at the latest, ns.
+const WRITING_LAG: i64 = 2 * 1_000_000_000;
+/// Name of the collector's process.
+const COLLECTOR: &str = "rpd-collector";
+
+/// The wall time up to which a shard is complete that is still being written, ns since 1970; `None` of any other.
+pub(super) fn running_until(shard: &Shard) -> Option<i64> {
+    if shard.complete() {
+        return None;
+    }
+    let last = shard.clocks.iter().max_by_key(|set| set.realtime)?;
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).ok()?;
+    let age = i64::try_from(now.as_nanos()).ok()?.checked_sub(last.realtime)?;
+    // The clock of the other node may be ahead.
+    if age.checked_abs()? > MAX_READING_AGE {
+        return None;
+    }
+    let own_boot = fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default();
+    if last.domain.boot_id == own_boot.trim() && !has_collector(shard.path()) {
+        return None;
+    }
+    last.realtime.checked_sub(WRITING_LAG)
+}
+
+/// Whether a collector on this node has a file open, or may have it open and is of another user.
+fn has_collector(path: &Path) -> bool {
+    let Ok(shard) = entry_stat(path) else { return false };
+    let processes = fs::read_dir("/proc").into_iter().flatten().flatten();
+    let name = |place: &Path| fs::read_to_string(place.join("comm")).unwrap_or_default();
+    let mut collectors =
+        processes.map(|entry| entry.path()).filter(|place| name(place).trim_end() == COLLECTOR);
+    collectors.any(|place| match fs::read_dir(place.join("fd")) {
+        Ok(files) => {
+            let mut open = files.flatten().filter_map(|file| fs::metadata(file.path()).ok());
+            open.any(|file| (file.dev(), file.ino()) == shard.identity)
+        }
+        Err(error) => error.kind() == ErrorKind::PermissionDenied,
+    })
+}
