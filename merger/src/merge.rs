@@ -20,8 +20,9 @@ use crate::failure::Failure;
 use crate::input::former::FormerMerge;
 use crate::input::gone::Since;
 use crate::input::home::Homes;
-use crate::input::plan::{Plan, PlannedInput, plan, share};
+use crate::input::plan::{Plan, PlannedInput, plan};
 use crate::input::schema::JobSchema;
+use crate::input::share::share;
 use crate::input::source::{RowRoom, StackRoom};
 use crate::input::survey::{Survey, survey};
 use crate::listing::{Listing, translate_foreign};
@@ -117,7 +118,13 @@ fn merge_once(
     progress.phase("plan");
     let plan = from_rank_0(comm, || {
         partial.map_or(Ok(()), Partial::forget)?;
-        let plan = plan((&listing.files, &listing.unused), listing.output.clone(), &listing.told, since)?;
+        let plan = plan(
+            (&listing.files, &listing.unused),
+            listing.output.clone(),
+            &listing.told,
+            since,
+            args.epilog,
+        )?;
         listing.check_replaced(&plan.run_id).map(|()| plan)
     })?;
     let mut schema = JobSchema::new(&plan.schema);

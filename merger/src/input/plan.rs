@@ -26,15 +26,10 @@ use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::fs;
 use std::io::ErrorKind;
-use std::ops::Range;
 use std::path::{Path, PathBuf};
 
 /// Rows of foreign metadata that are passed on.
 const MAX_TAGS: usize = 1_000;
-/// Inputs are grouped until their rows take so many bytes, about.
-const GROUP_BYTES: u64 = 1 << 20;
-/// Bytes of a database for each byte of a shard, about.
-const SHARD_WEIGHT: u64 = 32;
 
 /// What rank 0 found, told to all.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -104,25 +99,6 @@ pub struct PlannedInput {
     pub shows_command: bool,
 }
 
-/// Inputs that are still being written.
-#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
-pub struct StillRunning {
-    /// Ranks of them, in order; a process without launcher has none.
-    pub ranks: Vec<u32>,
-    /// How many there are.
-    pub shards: usize,
-    /// Wall time up to which all of them are complete, ns since 1970.
-    pub complete_up_to_ns: i64,
-}
-
-impl PlannedInput {
-    /// Bytes that its rows take in the output, about; never 0.
-    fn weight(&self) -> u64 {
-        let factor = if self.format == Format::Shard { SHARD_WEIGHT } else { 1 };
-        self.bytes.saturating_mul(factor).max(1)
-    }
-}
-
 impl Plan {
     /// The only input, if that is a merge of ours: what it says stays as it is.
     pub fn only_former(&self) -> Option<&FormerMerge> {
@@ -135,15 +111,6 @@ impl Plan {
     /// The merge ranks that read inputs.
     pub fn readers(&self, ranks: usize) -> Vec<usize> {
         (0..ranks).filter(|rank| !self.blind_ranks.contains(rank)).collect()
-    }
-
-    /// The inputs whose collectors are still at work; `None` if there are none.
-    pub fn still_running(&self) -> Option<StillRunning> {
-        let running = || self.inputs.iter().filter(|input| input.running_until.is_some());
-        let complete_up_to_ns = running().filter_map(|input| input.running_until).min()?;
-        let mut ranks: Vec<u32> = running().filter_map(|input| input.rank).collect();
-        ranks.dedup();
-        Some(StillRunning { ranks, shards: running().count(), complete_up_to_ns })
     }
 
     /// Ranks whose collector did not have its last word.
@@ -191,6 +158,7 @@ pub fn plan(
     output: PathBuf,
     told: &Told,
     since: &Since,
+    is_job_over: bool,
 ) -> Result<Plan, Failure> {
     let mut files = files.to_vec();
     since.mark(&mut files);
@@ -204,6 +172,8 @@ pub fn plan(
     let mut unreadable = Vec::new();
     for (listed, looked_at) in looked_at {
         match looked_at {
+            // What was not finished when the job ended never will be.
+            Ok(candidate) if is_job_over => candidates.push(Candidate { running_until: None, ..candidate }),
             Ok(candidate) => candidates.push(candidate),
             // A shard that was named is meant; one that lies in the run's folder may be half-written.
             Err(Refused::LeaveOut(reason))
@@ -487,83 +457,4 @@ fn repeated_ranks(shards: &[Candidate]) -> Vec<u32> {
     let mut repeated: Vec<u32> = ranks.windows(2).filter(|w| w[0] == w[1]).map(|w| w[0]).collect();
     repeated.dedup();
     repeated
-}
-
-/// Inputs that stand together in the output: small ones share pages. The groups depend on the inputs
-/// alone.
-pub fn groups(inputs: &[PlannedInput]) -> Vec<Range<usize>> {
-    let mut groups = Vec::new();
-    let (mut first, mut bytes) = (0, 0);
-    for (i, input) in inputs.iter().enumerate() {
-        bytes += input.weight();
-        if bytes >= GROUP_BYTES {
-            groups.push(first..i + 1);
-            (first, bytes) = (i + 1, 0);
-        }
-    }
-    if first < inputs.len() {
-        groups.push(first..inputs.len());
-    }
-    groups
-}
-
-/// Deals the groups to `ranks` in one run each, by bytes: the groups of `rank`.
-pub fn share(inputs: &[PlannedInput], rank: usize, ranks: usize) -> Vec<Range<usize>> {
-    let groups = groups(inputs);
-    let weight = |group: &Range<usize>| inputs[group.clone()].iter().map(PlannedInput::weight).sum::<u64>();
-    let total: u64 = groups.iter().map(weight).sum();
-    // A group goes to the rank in whose share of the bytes its middle lies.
-    let owner = |before: u64, bytes: u64| {
-        ((before + bytes / 2) as u128 * ranks as u128 / total.max(1) as u128) as usize
-    };
-    let mut before = 0;
-    let mut own = Vec::new();
-    for group in groups {
-        let bytes = weight(&group);
-        if owner(before, bytes).min(ranks - 1) == rank {
-            own.push(group);
-        }
-        before += bytes;
-    }
-    own
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use proptest::prelude::*;
-
-    fn shard(bytes: u64) -> PlannedInput {
-        let path = "s".into();
-        let (spaces, guids) = (Vec::new(), Vec::new());
-        PlannedInput {
-            path,
-            format: Format::Shard,
-            spaces,
-            guids,
-            rank: None,
-            bytes,
-            complete: true,
-            running_until: None,
-            has_no_process: false,
-            shows_command: false,
-        }
-    }
-
-    proptest! {
-        #[test]
-        fn every_shard_is_dealt_to_exactly_one_rank_in_order(
-            bytes in proptest::collection::vec(0u64..1 << 40, 0..40), ranks in 1usize..20,
-        ) {
-            let shards: Vec<_> = bytes.iter().map(|b| shard(*b)).collect();
-            let dealt: Vec<usize> = (0..ranks).flat_map(|r| share(&shards, r, ranks)).flatten().collect();
-            prop_assert_eq!(dealt, (0..shards.len()).collect::<Vec<_>>());
-        }
-    }
-
-    #[test]
-    fn equal_shards_are_dealt_evenly() {
-        let shards = vec![shard(1 << 15); 12];
-        assert!((0..3).all(|r| share(&shards, r, 3).into_iter().flatten().count() == 4));
-    }
 }

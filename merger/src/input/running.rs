@@ -5,8 +5,10 @@
 //! killed within that minute. On the node of the collector, the open files of its processes tell which; another node cannot
 //! know. Locks are not asked: file systems that nodes share may have none, or none that other nodes see.
 
+use super::plan::PlannedInput;
 use rpd_files::entry_stat;
 use rpd_shard::Shard;
+use serde::{Deserialize, Serialize};
 use std::fs;
 use std::io::ErrorKind;
 use std::os::unix::fs::MetadataExt;
@@ -20,6 +22,35 @@ const MAX_READING_AGE: i64 = 60 * 1_000_000_000;
 const WRITING_LAG: i64 = 2 * 1_000_000_000;
 /// Name of the collector's process.
 const COLLECTOR: &str = "rpd-collector";
+
+/// Inputs that are still being written.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct StillRunning {
+    /// Ranks of them, in order; a process without launcher has none.
+    pub ranks: Vec<u32>,
+    /// How many there are.
+    pub shards: usize,
+    /// Wall time up to which all of them are complete, ns since 1970.
+    pub complete_up_to_ns: i64,
+}
+
+impl PlannedInput {
+    /// Whether its collector did not finish it, and does not write it any more.
+    pub fn is_abandoned(&self) -> bool {
+        !self.complete && self.running_until.is_none()
+    }
+}
+
+impl StillRunning {
+    /// Those of the inputs whose collectors are still at work; `None` if there are none.
+    pub fn among(inputs: &[PlannedInput]) -> Option<StillRunning> {
+        let running = || inputs.iter().filter(|input| input.running_until.is_some());
+        let complete_up_to_ns = running().filter_map(|input| input.running_until).min()?;
+        let mut ranks: Vec<u32> = running().filter_map(|input| input.rank).collect();
+        ranks.dedup();
+        Some(StillRunning { ranks, shards: running().count(), complete_up_to_ns })
+    }
+}
 
 /// The wall time up to which a shard is complete that is still being written, ns since 1970; `None` of any other.
 pub(super) fn running_until(shard: &Shard) -> Option<i64> {

@@ -4,6 +4,7 @@ mod clock_table;
 mod clocks;
 mod collectives;
 mod drawing;
+mod endings;
 pub mod former;
 pub mod inspect;
 mod inspect_other;
@@ -13,6 +14,7 @@ mod not_used;
 pub mod plot;
 mod processes;
 pub mod progress;
+mod running;
 mod summary;
 pub mod words;
 

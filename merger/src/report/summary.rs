@@ -4,22 +4,23 @@ use super::former::{self, clock_rows};
 use super::losses::{LossRow, loss_row, lost_row};
 use super::not_used::NotUsed;
 use super::progress::PhaseTime;
+use super::running::unfinished;
 use super::words::{counted, noun, one_line};
 use crate::agree::clocks::{JobClocks, Repair};
 use crate::agree::findings::{Found, ProcessKinds};
 use crate::collectives::late::{LateRank, Lateness};
 use crate::collectives::matching::Counts;
 use crate::failure::Failure;
-use crate::input::command_endings::{CommandEnding, endings_line};
+use crate::input::command_endings::CommandEnding;
 use crate::input::death::{Death, StoppedProcesses};
 use crate::input::expand::{REGIONS, SAMPLES};
-use crate::input::plan::{Plan, PlannedInput, StillRunning};
+use crate::input::plan::Plan;
 use crate::input::ranks::{Ranks, ranges};
+use crate::input::running::StillRunning;
 use crate::input::schema::JobSchema;
 use crate::output::size_limit::free_bytes;
 use crate::output::verify::Verification;
 use crate::trace::drawn::Drawn;
-use crate::wall_clock::WallClock;
 use rpd_shard::model::{TableId, rocpd};
 
 use rpd_shard::size::Size;
@@ -190,13 +191,8 @@ impl Report {
             unreadable: plan.unreadable.clone(),
             not_used: NotUsed::new(plan.unused.clone()),
             unfinished: plan.inputs.iter().filter(|s| !s.complete).map(|s| s.path.clone()).collect(),
-            unfinished_lines: plan
-                .inputs
-                .iter()
-                .filter(|input| !input.complete && input.running_until.is_none())
-                .map(unfinished)
-                .collect(),
-            still_running: plan.still_running(),
+            unfinished_lines: plan.inputs.iter().filter(|s| s.is_abandoned()).map(unfinished).collect(),
+            still_running: StillRunning::among(&plan.inputs),
             rows_read: Vec::new(),
             rows: Vec::new(),
             placeholders: Vec::new(),
@@ -360,29 +356,6 @@ impl Report {
         format!("{output} would take about {planned}{}", free.unwrap_or_default())
     }
 
-    /// How all commands ended; `None` if all ended well, or if the line of the only one that there is says more.
-    fn endings_line(&self) -> Option<String> {
-        match (self.commands_ended.as_slice(), self.crashes.as_slice()) {
-            ([only], [death]) if only.is_of(death) => None,
-            (endings, _) => endings_line(endings),
-        }
-    }
-
-    /// Lines of processes that died, beside the line of all commands.
-    fn death_lines(&self) -> Vec<String> {
-        let single = self.crashes.iter().filter(|death| !self.stopped.names(death));
-        let mut lines: Vec<String> = single.map(Death::line).collect();
-        let mut reported = lines.len() as u64;
-        for (count, line) in self.stopped.lines() {
-            reported += count;
-            lines.extend(line);
-        }
-        if let Some(more @ 1..) = self.crashed.checked_sub(reported) {
-            lines.push(format!("and {more} more"));
-        }
-        lines
-    }
-
     fn missing(&self) -> String {
         let why = if self.shards > 0 {
             "did its collector start, and did the rank call roctx, MPI or RCCL?"
@@ -490,41 +463,6 @@ impl Report {
         }
         out
     }
-}
-
-impl StillRunning {
-    /// Which are running, up to when they are complete, and what to do.
-    fn line(&self) -> String {
-        let StillRunning { ranks, shards, complete_up_to_ns } = self;
-        let which = match ranks.as_slice() {
-            [] => counted(*shards as u64, "process"),
-            some => format!("{} {}", noun(some.len() as u64, "rank"), ranges(some)),
-        };
-        let whole_seconds = WallClock(complete_up_to_ns - complete_up_to_ns.rem_euclid(1_000_000_000));
-        format!(
-            "{which} still running, complete up to {whole_seconds}: what had not ended then is not in it; merge again when \
-             the job is over, and that merge replaces this database"
-        )
-    }
-}
-
-/// How far the collector of a shard came that it did not finish.
-fn unfinished(input: &PlannedInput) -> String {
-    let path = input.path.display();
-    let rank = input.rank.map_or(String::new(), |rank| format!("rank {rank}: "));
-    if input.has_no_process && input.shows_command {
-        return format!(
-            "{rank}its collector still records or was killed before it recorded a call: {path} has the start of the command \
-             alone; the log beside it may say why"
-        );
-    }
-    if input.has_no_process {
-        return format!(
-            "{rank}its collector still records or was killed before it recorded anything: {path} has only its header; the log \
-             beside it may say why"
-        );
-    }
-    format!("{rank}{path} was not finished by its collector: merged as far as it goes")
 }
 
 /// Which ranks were recorded, where not all were to be.

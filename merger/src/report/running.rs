@@ -1,0 +1,42 @@
+//! The lines of the summary about shards without an end: still being written, or left by a collector that was killed.
+
+use super::words::{counted, noun};
+use crate::input::plan::PlannedInput;
+use crate::input::ranks::ranges;
+use crate::input::running::StillRunning;
+use crate::wall_clock::WallClock;
+
+impl StillRunning {
+    /// Which are running, up to when they are complete, and what to do.
+    pub(super) fn line(&self) -> String {
+        let StillRunning { ranks, shards, complete_up_to_ns } = self;
+        let which = match ranks.as_slice() {
+            [] => counted(*shards as u64, "process"),
+            some => format!("{} {}", noun(some.len() as u64, "rank"), ranges(some)),
+        };
+        let whole_seconds = WallClock(complete_up_to_ns - complete_up_to_ns.rem_euclid(1_000_000_000));
+        format!(
+            "{which} still running, complete up to {whole_seconds}: what had not ended then is not in it; merge again when \
+             the job is over, and that merge replaces this database"
+        )
+    }
+}
+
+/// How far the collector of a shard came that it did not finish.
+pub(super) fn unfinished(input: &PlannedInput) -> String {
+    let path = input.path.display();
+    let rank = input.rank.map_or(String::new(), |rank| format!("rank {rank}: "));
+    if input.has_no_process && input.shows_command {
+        return format!(
+            "{rank}its collector still records or was killed before it recorded a call: {path} has the start of the command \
+             alone; the log beside it may say why"
+        );
+    }
+    if input.has_no_process {
+        return format!(
+            "{rank}its collector still records or was killed before it recorded anything: {path} has only its header; the log \
+             beside it may say why"
+        );
+    }
+    format!("{rank}{path} was not finished by its collector: merged as far as it goes")
+}
