@@ -7,7 +7,7 @@ use super::own_time::OwnTime;
 use super::sample::key;
 
 /// Bytes of a [`Record`] in a message.
-const RECORD: usize = 74;
+const RECORD: usize = 82;
 /// Stands for what is not known, in a message.
 const UNKNOWN: i64 = -1;
 
@@ -56,9 +56,10 @@ impl Record {
         out.extend_from_slice(&self.size.unwrap_or(UNKNOWN).to_le_bytes());
         out.extend_from_slice(&self.enter.to_le_bytes());
         out.extend_from_slice(&self.exit.unwrap_or(0).to_le_bytes());
-        let own_time = self.own_time.unwrap_or(OwnTime { since: 0, ns: UNKNOWN });
+        let own_time = self.own_time.unwrap_or(OwnTime { since: 0, ns: UNKNOWN, left: 0 });
         out.extend_from_slice(&own_time.since.to_le_bytes());
         out.extend_from_slice(&own_time.ns.to_le_bytes());
+        out.extend_from_slice(&own_time.left.to_le_bytes());
     }
 
     /// All of a message; `None` if that is none.
@@ -84,7 +85,8 @@ impl Record {
         let exit = Some(i64::from_le_bytes(take(&mut rest)?)).filter(|_| has_exit == 1);
         let since = u64::from_le_bytes(take(&mut rest)?);
         let ns = i64::from_le_bytes(take(&mut rest)?);
-        let own_time = (ns >= 0).then_some(OwnTime { since, ns });
+        let left = i64::from_le_bytes(take(&mut rest)?);
+        let own_time = (ns >= 0).then_some(OwnTime { since, ns, left });
         let function = Function::of_byte(function)?;
         Some(Record { comm, seq, participant, members, function, rank, root, size, enter, exit, own_time })
     }

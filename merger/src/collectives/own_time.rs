@@ -15,7 +15,7 @@ const MAX_POLL_GAP_NS: i64 = 100_000;
 /// Threads of one process whose calls are summed up. Collectives of others have no own time.
 const MAX_THREADS: usize = 1 << 12;
 /// [`OwnTime::since`] where that is the end of `MPI_Init`.
-const SINCE_INIT: u64 = 0;
+pub(super) const SINCE_INIT: u64 = 0;
 
 /// What a thread had spent in MPI when it entered a collective.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -33,6 +33,8 @@ pub struct OwnTime {
     pub since: u64,
     /// Time outside of MPI since then, ns.
     pub ns: i64,
+    /// When the process left that synchronisation, ns of its clock.
+    pub left: i64,
 }
 
 /// Time of a process in MPI calls, by thread.
@@ -147,7 +149,7 @@ fn own_time(call: &Call, last: &Synchronisation) -> Option<OwnTime> {
     let before = call.mpi_before.filter(|before| before.thread == last.mpi.thread)?;
     let (between, in_mpi) = (call.enter.checked_sub(last.exit)?, before.ns.checked_sub(last.mpi.ns)?);
     let ns = between.checked_sub(in_mpi).filter(|_| between >= 0 && in_mpi >= 0)?;
-    Some(OwnTime { since: last.key, ns: ns.max(0) })
+    Some(OwnTime { since: last.key, ns: ns.max(0), left: last.exit })
 }
 
 #[cfg(test)]

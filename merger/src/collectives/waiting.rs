@@ -3,6 +3,7 @@
 use super::agree::Participant;
 use super::judge::{Guest, Kept};
 use super::late::is_comparable;
+use super::own_time::SINCE_INIT;
 use crate::clock::DomainFit;
 use rpd_shard::model::LocalNs;
 
@@ -15,6 +16,8 @@ struct Entry<'a> {
     guest: &'a Guest,
     enter: i64,
     exit: i64,
+    /// When it left the synchronisation since which its own time is counted.
+    left: Option<i64>,
 }
 
 /// Why ranks waited in a collective.
@@ -56,7 +59,8 @@ pub(super) fn waiting(kept: &Kept, all: &[Participant], fit_of: &FitOf<'_>) -> O
     let fit = |guest: &Guest| fit_of.get(guest.participant as usize).copied().flatten();
     let entry = |guest| {
         let map = |time: i64| fit(guest).map_or(time, |fit| fit.map.map(LocalNs(time)).ns());
-        Entry { guest, enter: map(guest.enter), exit: map(guest.exit) }
+        let left = guest.own_time.filter(|own| own.since != SINCE_INIT).map(|own| map(own.left));
+        Entry { guest, enter: map(guest.enter), exit: map(guest.exit), left }
     };
     let entries: Vec<Entry<'_>> = kept.guests.iter().map(entry).collect();
     let by_enter = |entry: &&Entry<'_>| (entry.enter, entry.guest.participant);
@@ -89,9 +93,18 @@ pub(super) fn waiting(kept: &Kept, all: &[Participant], fit_of: &FitOf<'_>) -> O
 /// first: what its own time explains needs no other.
 fn cause(entries: &[Entry<'_>], first: i64, last: &Entry<'_>, lacks_calls: &dyn Fn(u32) -> bool) -> Cause {
     let since = last.guest.own_time.map(|own| own.since);
+    let first_left = entries.iter().filter_map(|entry| entry.left).min();
+    // A rank that leaves a synchronisation after others waits for none of them: its node or the network holds it up.
+    let left_late = |entry: &Entry<'_>| match (entry.left, first_left) {
+        (Some(left), Some(first)) => left.saturating_sub(first),
+        _ => 0,
+    };
     let own_times: Option<Vec<i64>> = entries
         .iter()
-        .map(|entry| entry.guest.own_time.filter(|own| Some(own.since) == since).map(|own| own.ns))
+        .map(|entry| {
+            let own = entry.guest.own_time.filter(|own| Some(own.since) == since)?;
+            Some(own.ns.saturating_add(left_late(entry)))
+        })
         .collect();
     let Some(own_times) = own_times else { return Cause::NotRecorded(last.guest.participant) };
     let apart = last.enter.saturating_sub(first);
@@ -129,16 +142,24 @@ mod tests {
 
     /// The cause among ranks that enter at these times with these own times.
     fn cause_of(ranks: &[(i64, i64)]) -> Cause {
+        cause_of_ranks_that_left(ranks, &vec![0; ranks.len()])
+    }
+
+    /// The same of ranks that left the synchronisation before at these times.
+    fn cause_of_ranks_that_left(ranks: &[(i64, i64)], left: &[i64]) -> Cause {
         let guest = |(participant, (enter, own)): (u32, &(i64, i64))| Guest {
             participant,
             rank: None,
             enter: *enter,
             exit: 1_000,
-            own_time: (*own >= 0).then_some(OwnTime { since: 1, ns: *own }),
+            own_time: (*own >= 0).then_some(OwnTime { since: 1, ns: *own, left: 0 }),
         };
         let guests: Vec<Guest> = (0..).zip(ranks).map(guest).collect();
-        let entries: Vec<Entry<'_>> =
-            guests.iter().map(|guest| Entry { guest, enter: guest.enter, exit: guest.exit }).collect();
+        let entry = |(guest, left): (_, &i64)| {
+            let guest: &Guest = guest;
+            Entry { guest, enter: guest.enter, exit: guest.exit, left: Some(*left) }
+        };
+        let entries: Vec<Entry<'_>> = guests.iter().zip(left).map(entry).collect();
         let first = entries.iter().map(|entry| entry.enter).min().unwrap();
         let last = entries.iter().max_by_key(|entry| entry.enter).unwrap();
         cause(&entries, first, last, &|participant| participant == 9)
@@ -162,6 +183,13 @@ mod tests {
         assert_eq!(cause_of(&[(10, 10), (10, 10), (10, 10), (110, 59)]), Cause::HeldUp);
         // Two that may be the cause: nobody can say which.
         assert_eq!(cause_of(&[(10, 10), (10, 10), (80, 80), (80, 80), (10, 10), (90, 12)]), Cause::HeldUp);
+    }
+
+    #[test]
+    fn a_rank_that_leaves_the_synchronisation_before_late_is_held_up_by_itself() {
+        let ranks = [(10, 10), (10, 10), (12, 10), (95, 10)];
+        assert_eq!(cause_of(&ranks), Cause::HeldUp);
+        assert_eq!(cause_of_ranks_that_left(&ranks, &[0, 0, 2, 85]), Cause::Participant(3, 85));
     }
 
     #[test]
