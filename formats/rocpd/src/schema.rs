@@ -174,8 +174,7 @@ pub fn default_value(column: &Column) -> Value<'_> {
 /// Referring column and table referred to, in AMD's order, which `PRAGMA foreign_key_list` shows.
 fn foreign_keys(table: &Table) -> Vec<(&str, TableId)> {
     /// Neighbours that AMD's foreign keys list the other way round than the columns.
-    const SWAPPED: [(TableId, &str); 3] =
-        [(PMC_EVENT, "event_id"), (MEMORY_COPY, "queue_id"), (MEMORY_ALLOCATE, "queue_id")];
+    const SWAPPED: [(TableId, &str); 2] = [(MEMORY_COPY, "queue_id"), (MEMORY_ALLOCATE, "queue_id")];
     let mut keys: Vec<_> = table
         .columns
         .iter()
@@ -191,5 +190,7 @@ fn foreign_keys(table: &Table) -> Vec<(&str, TableId)> {
             keys.swap(at, at + 1);
         }
     }
+    // The counter stands before what it was measured of, however many columns that takes.
+    keys.sort_by_key(|(column, _)| table.id == PMC_EVENT && *column != "pmc_id");
     keys
 }

@@ -54,8 +54,13 @@ fn of_table(conn: &Connection, name: &str, sql: &str) -> Result<Shape> {
              || ' partial ' || partial
            FROM pragma_index_list({table}) l, pragma_index_info(l.name) i GROUP BY l.name ORDER BY 1"
     );
+    // A table that is none, or stores its rows in another way.
+    let kind = format!(
+        "SELECT 'is ' || type || iif(wr, ' WITHOUT ROWID', '') || iif(strict, ' STRICT', '')
+           FROM pragma_table_list({table}) WHERE schema = 'main' AND (type <> 'table' OR wr OR strict)"
+    );
     let mut shape = Shape::new();
-    for sql in [columns, foreign_keys, indexes] {
+    for sql in [kind, columns, foreign_keys, indexes] {
         let mut lines = conn.prepare(&sql)?;
         for line in lines.query_map([], |row| row.get(0))? {
             shape.push(line?);

@@ -1,11 +1,11 @@
 //! Whether a finished database is one that AMD's tools accept, and what took its time.
 
-use crate::connect::{self, identifier, literal};
-use crate::guid::Guid;
-use crate::schema::{self, METADATA, NEWEST, VERSION};
-use crate::set::TableSet;
-use crate::shape::{self, Shape};
-use crate::writer::REQUIRED_TAGS;
+mod declared;
+mod inspect;
+
+use crate::connect::{self, identifier};
+use crate::shape;
+use inspect::inspect;
 use rpd_files::AnchorUse;
 use rpd_shard::model::Schema;
 use rusqlite::{Connection, OpenFlags};
@@ -28,6 +28,12 @@ pub struct CheckReport {
     pub tables: BTreeMap<String, u64>,
     /// Broken rules, none in a good database.
     pub problems: Vec<Problem>,
+    /// What AMD's strict validators refuse although the database is what it is meant to be: several table sets,
+    /// tables and columns that inputs brought along.
+    pub refused_by_amd: Vec<Problem>,
+    /// Tables and indexes beside those of RocPD, under names that are not RocPD's. AMD's validators refuse them or
+    /// warn of them, depending on how they were built.
+    pub extras: Vec<String>,
 }
 
 impl CheckReport {
@@ -65,8 +71,10 @@ pub enum Problem {
     },
     /// A table that the version has and the database has not.
     MissingTable(String),
-    /// A table or index that the version does not have.
+    /// A table `rocpd_*` that the version does not have, or an index or trigger on one of its tables.
     Extra(String),
+    /// More table sets than the one that AMD's strict validators take.
+    TableSets(usize),
     /// A view that AMD's tools read and the database has not.
     MissingView(String),
     /// A view `rocpd_<x>` that does not show the table of every set.
@@ -103,6 +111,7 @@ impl fmt::Display for Problem {
             Problem::Metadata { tag, found } => write!(f, "metadata tag {tag}: found {found:?}"),
             Problem::MissingTable(name) => write!(f, "table {name} is missing"),
             Problem::Extra(name) => write!(f, "{name} is not in the schema"),
+            Problem::TableSets(sets) => write!(f, "{sets} table sets instead of one"),
             Problem::MissingView(name) => write!(f, "view {name} is missing"),
             Problem::NotShown { view, table } => write!(f, "view {view} does not show {table}"),
             Problem::Declaration { table, found, expected } => {
@@ -125,8 +134,8 @@ pub struct CheckError {
 
 /// Reads the whole database and compares it with the rules. It changes nothing.
 ///
-/// Declarations are compared in databases of the version that we write; other versions have other
-/// columns. See [`check_against`].
+/// Tables are compared with those of AMD's schema of the version that the database names.
+/// See [`check_against`].
 pub fn check(path: &Path) -> Result<CheckReport, CheckError> {
     check_all(path, None)
 }
@@ -142,8 +151,8 @@ pub struct Expected<'a> {
     pub sets: usize,
 }
 
-/// The same for a database of which the tables and the version are known: declarations are compared
-/// with those.
+/// The same for a database of which the tables and the version are known. It has to have those; where they are not
+/// AMD's, [`CheckReport::refused_by_amd`] says so.
 pub fn check_against(path: &Path, expected: Expected<'_>) -> Result<CheckReport, CheckError> {
     check_all(path, Some(expected))
 }
@@ -215,229 +224,6 @@ fn integrity(conn: &Connection) -> rusqlite::Result<Vec<Problem>> {
     let mut problems: Vec<_> = messages.map(|text| text.map(Problem::Integrity)).collect::<Result<_, _>>()?;
     problems.retain(|p| *p != Problem::Integrity("ok".to_owned()));
     Ok(problems)
-}
-
-fn inspect(conn: &Connection, expected: Option<Expected<'_>>) -> rusqlite::Result<CheckReport> {
-    let mut report = CheckReport { problems: integrity(conn)?, ..CheckReport::default() };
-    let tables = shape::tables(conn)?;
-    let suffixes = suffixes(&tables);
-    if suffixes.is_empty() {
-        return Err(rusqlite::Error::QueryReturnedNoRows);
-    }
-    report.sets = suffixes.len();
-    if let Some(Expected { sets, .. }) = expected.filter(|expected| expected.sets != suffixes.len()) {
-        let found = vec![format!("{} sets of tables instead of {sets}", suffixes.len())];
-        report.problems.push(Problem::Metadata { tag: "uuid".to_owned(), found });
-    }
-    let model = model(expected)?;
-    let set = TableSet::from(&MODEL);
-    let shapes = shape::of_tables(&model, &shape::tables(&model)?, set.suffix(), set.guid())?;
-    // The first set last: its guid is told.
-    for suffix in suffixes.iter().rev() {
-        check_metadata(conn, suffix, expected, &mut report)?;
-        let own: Vec<_> = tables.iter().filter(|(name, _)| is_of(name, suffix, &suffixes)).cloned().collect();
-        let is_comparable = expected.is_some() || report.version == text_of(VERSION);
-        check_tables(conn, &own, suffix, &shapes, is_comparable, &mut report)?;
-    }
-    check_others(conn, &suffixes, &mut report)?;
-    check_views(conn, &suffixes, &model, &mut report)?;
-    check_references(conn, &suffixes, &mut report)?;
-    Ok(report)
-}
-
-/// What the names of the tables of each set end in.
-fn suffixes(tables: &[(String, String)]) -> Vec<&str> {
-    let of = |mark: &str| -> Vec<&str> {
-        let ends = tables.iter().filter_map(|(name, _)| name.strip_prefix(mark));
-        ends.filter(|end| end.len() > 1 && end.starts_with('_')).collect()
-    };
-    let (mut found, processes) = (of(METADATA), of("rocpd_info_process"));
-    if found.len() > 1 {
-        found.retain(|end| processes.contains(end));
-    }
-    found
-}
-
-/// Whether a table is one of this set: the longest end that fits says whose it is.
-fn is_of(table: &str, suffix: &str, suffixes: &[&str]) -> bool {
-    table.ends_with(suffix)
-        && !suffixes.iter().any(|other| other.len() > suffix.len() && table.ends_with(other))
-}
-
-fn check_metadata(
-    conn: &Connection,
-    suffix: &str,
-    expected: Option<Expected<'_>>,
-    report: &mut CheckReport,
-) -> rusqlite::Result<()> {
-    let table = identifier(&format!("{METADATA}{suffix}"));
-    let mut values = conn.prepare(&format!("SELECT CAST(value AS TEXT) FROM {table} WHERE tag = ?"))?;
-    let mut found = BTreeMap::new();
-    for tag in REQUIRED_TAGS {
-        let values: Vec<String> = values.query_map([tag], |row| row.get(0))?.collect::<Result<_, _>>()?;
-        if values.len() != 1 {
-            report.problems.push(Problem::Metadata { tag: tag.to_owned(), found: values.clone() });
-        }
-        found.insert(tag, values.into_iter().next().unwrap_or_default());
-    }
-    report.guid = found["guid"].clone();
-    report.version = found["schema_version"].clone();
-    // Any guid has its own suffix, and AMD's have the simple one.
-    let of_guid = TableSet::new(&report.guid).filter(|set| set.suffix() == suffix);
-    let guid = match of_guid {
-        Some(set) => set.guid().to_owned(),
-        None => suffix.trim_start_matches('_').replace('_', "-"),
-    };
-    let parts = ["schema_version_major", "schema_version_minor", "schema_version_patch"];
-    let wanted = [
-        ("uuid", suffix.to_owned()),
-        ("guid", guid),
-        ("schema_version", parts.map(|p| found[p].as_str()).join(".")),
-    ];
-    let is_known = match expected {
-        Some(expected) => report.version == text_of(expected.version),
-        // Those that AMD's checks accept.
-        None => (0..=NEWEST[2]).any(|patch| report.version == text_of([NEWEST[0], NEWEST[1], patch])),
-    };
-    if !is_known {
-        let found = vec![report.version.clone()];
-        report.problems.push(Problem::Metadata { tag: "schema_version".to_owned(), found });
-    }
-    for (tag, wanted) in wanted {
-        if !found[tag].is_empty() && found[tag] != wanted {
-            report
-                .problems
-                .push(Problem::Metadata { tag: tag.to_owned(), found: vec![found[tag].clone(), wanted] });
-        }
-    }
-    Ok(())
-}
-
-fn text_of(version: [u32; 3]) -> String {
-    version.map(|n| n.to_string()).join(".")
-}
-
-/// Compares the tables of one set with those that it should have; their declarations where
-/// they are of the same version.
-fn check_tables(
-    conn: &Connection,
-    tables: &[(String, String)],
-    suffix: &str,
-    expected: &BTreeMap<String, Shape>,
-    is_comparable: bool,
-    report: &mut CheckReport,
-) -> rusqlite::Result<()> {
-    let found = shape::of_tables(conn, tables, suffix, &report.guid)?;
-    for (name, expected) in expected {
-        match found.get(name) {
-            None => report.problems.push(Problem::MissingTable(name.clone())),
-            Some(found) if is_comparable && found != expected => {
-                let without =
-                    |a: &[String], b: &[String]| a.iter().filter(|l| !b.contains(l)).cloned().collect();
-                report.problems.push(Problem::Declaration {
-                    table: name.clone(),
-                    found: without(found, expected),
-                    expected: without(expected, found),
-                });
-            }
-            Some(_) => {}
-        }
-    }
-    if is_comparable {
-        let unknown = found.keys().filter(|name| !expected.contains_key(*name));
-        report.problems.extend(unknown.map(|name| Problem::Extra(format!("table {name}"))));
-    }
-    for name in found.keys() {
-        let table = format!("{name}{suffix}");
-        let (rows, behind) = conn.query_row(
-            &format!(
-                "SELECT count(*), coalesce(max(id) > coalesce((SELECT seq FROM sqlite_sequence WHERE name = {}), 0), 0)
-                   FROM {}",
-                literal(&table),
-                identifier(&table)
-            ),
-            [],
-            |row| Ok((row.get::<_, i64>(0)?, row.get::<_, bool>(1)?)),
-        )?;
-        *report.rows.entry(name.clone()).or_default() += rows.unsigned_abs();
-        report.tables.insert(table.clone(), rows.unsigned_abs());
-        if behind {
-            report.problems.push(Problem::Sequence(name.clone()));
-        }
-    }
-    Ok(())
-}
-
-/// The guid of the databases that others are compared with.
-const MODEL: Guid = Guid::from_bits(0);
-
-/// An empty database that is as it should be.
-fn model(expected: Option<Expected<'_>>) -> rusqlite::Result<Connection> {
-    let model = Connection::open_in_memory()?;
-    let schema = expected.map_or(Schema::builtin(), |expected| expected.schema);
-    model.execute_batch(&schema::create_all_of(schema, &[(&MODEL).into()]))?;
-    Ok(model)
-}
-
-/// Tables, indexes and triggers of no set.
-fn check_others(conn: &Connection, suffixes: &[&str], report: &mut CheckReport) -> rusqlite::Result<()> {
-    let mut others = conn.prepare(
-        "SELECT type || ' ' || name, name FROM sqlite_master
-          WHERE type IN ('table', 'index', 'trigger') AND name NOT GLOB 'sqlite_*'",
-    )?;
-    let others = others.query_map([], |row| Ok((row.get::<_, String>(0)?, row.get::<_, String>(1)?)))?;
-    for other in others {
-        let (thing, name) = other?;
-        if !name.starts_with("rocpd_") || !suffixes.iter().any(|suffix| name.ends_with(suffix)) {
-            report.problems.push(Problem::Extra(thing));
-        }
-    }
-    Ok(())
-}
-
-fn check_views(
-    conn: &Connection,
-    suffixes: &[&str],
-    model: &Connection,
-    report: &mut CheckReport,
-) -> rusqlite::Result<()> {
-    let mut views = model.prepare("SELECT name FROM sqlite_master WHERE type = 'view'")?;
-    let mut own = conn.prepare("SELECT sql FROM sqlite_master WHERE type = 'view' AND name = ?")?;
-    for view in views.query_map([], |row| row.get::<_, String>(0))? {
-        let view = view?;
-        let Some(sql) = own.query_map([&view], |row| row.get::<_, String>(0))?.next().transpose()? else {
-            report.problems.push(Problem::MissingView(view));
-            continue;
-        };
-        if view.starts_with("rocpd_") {
-            let tables = suffixes.iter().map(|suffix| format!("{view}{suffix}"));
-            // A quote in a name is there twice.
-            let shows = |table: &String| sql.contains(table.as_str()) || sql.contains(&identifier(table));
-            let missing = tables.filter(|table| !shows(table)).take(1);
-            let not_shown = missing.map(|table| Problem::NotShown { view: view.clone(), table });
-            report.problems.extend(not_shown);
-        }
-    }
-    Ok(())
-}
-
-fn check_references(conn: &Connection, suffixes: &[&str], report: &mut CheckReport) -> rusqlite::Result<()> {
-    let mut broken: BTreeMap<(String, String), (u64, Option<i64>)> = BTreeMap::new();
-    let mut references = conn.prepare("PRAGMA foreign_key_check")?;
-    for reference in references.query_map([], |row| Ok((row.get(0)?, row.get(2)?, row.get(1)?)))? {
-        let (table, parent, key): (String, String, Option<i64>) = reference?;
-        let (references, _) = broken.entry((table, parent)).or_insert((0, key));
-        *references += 1;
-    }
-    let short = |name: &str| {
-        let suffix = suffixes.iter().find(|suffix| is_of(name, suffix, suffixes));
-        suffix.and_then(|suffix| name.strip_suffix(suffix)).unwrap_or(name).to_owned()
-    };
-    for ((table, parent), (references, first_key)) in broken {
-        let (table, parent) = (short(&table), short(&parent));
-        report.problems.push(Problem::ForeignKey { table, parent, references, first_key });
-    }
-    Ok(())
 }
 
 /// One line of the view `top`: kernels, copies and regions of one name.

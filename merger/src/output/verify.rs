@@ -53,6 +53,12 @@ pub struct Verification {
     pub version: String,
     /// Whether this release knows AMD's rules for that version.
     pub rules_known: bool,
+    /// What AMD's strict validators refuse in a file that is as it was planned, one line each.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub refused_by_amd: Vec<String>,
+    /// Tables beside those of RocPD, under names that are not RocPD's.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub extras: Vec<String>,
     /// Sets of tables.
     pub sets: usize,
     /// Broken rules, none in a good file.
@@ -89,6 +95,8 @@ pub fn verify(
         rules_known: schema.version <= NEWEST,
         sets: report.sets,
         problems: report.problems.iter().map(ToString::to_string).collect(),
+        refused_by_amd: report.refused_by_amd.iter().map(ToString::to_string).collect(),
+        extras: report.extras,
         contents: report.tables,
         ..Verification::default()
     };
@@ -178,19 +186,25 @@ impl Verification {
         }));
         lines.extend(self.problems.iter().map(|problem| format!("problem: {problem}")));
         if self.problems.is_empty() {
-            let sets = if self.sets == 1 { "table set" } else { "table sets" };
-            let Verification { version, sets: number, .. } = self;
-            lines.push(match self.rules_known {
-                true => format!(
-                    "integrity_check, foreign_key_check and AMD's rules: ok, schema {version}, {number} {sets}"
-                ),
-                false => format!(
-                    "integrity_check and foreign_key_check: ok, schema {version}, of which AMD's rules are not known, \
-                     {number} {sets}"
-                ),
-            });
+            lines.push(self.verdict());
+            lines.extend(
+                self.refused_by_amd.iter().map(|why| format!("AMD's strict validators refuse: {why}")),
+            );
         }
+        lines.extend(self.extras.iter().map(|extra| format!("beside RocPD's tables: {extra}")));
         lines
+    }
+
+    /// What was compared and is as it should be.
+    fn verdict(&self) -> String {
+        let Verification { version, sets, .. } = self;
+        let (rules, unknown) = match (self.rules_known, self.refused_by_amd.is_empty()) {
+            (true, true) => (", foreign_key_check and AMD's rules", ""),
+            (true, false) => (" and foreign_key_check", ""),
+            (false, _) => (" and foreign_key_check", ", of which AMD's rules are not known"),
+        };
+        let plural = if *sets == 1 { "" } else { "s" };
+        format!("integrity_check{rules}: ok, schema {version}{unknown}, {sets} table set{plural}")
     }
 
     /// Why the file must not be used, if so. All problems are told on stderr.

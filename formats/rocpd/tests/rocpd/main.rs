@@ -1,5 +1,6 @@
 //! The tests of rpd-rocpd, one binary.
 
+mod amd;
 mod read;
 mod real;
 mod schema;

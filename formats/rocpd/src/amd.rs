@@ -1,0 +1,128 @@
+//! The tables of each version of AMD's schema, as its strict validators compare them.
+
+use crate::schema::{NEWEST, with_words_of};
+use rpd_shard::model::{Column, Declared, FIRST_CARRIED_TABLE, Kind, Schema, Table, TableId, rocpd};
+
+/// What a version added and of which only the name is published; `None` stands for a whole table.
+const NAMED_ONLY: [([u32; 3], &str, Option<&str>); 3] = [
+    ([3, 0, 4], "rocpd_hip_event", None),
+    ([3, 0, 5], "rocpd_pmc_event", Some("shader_array")),
+    ([3, 0, 5], "rocpd_pmc_event", Some("wgp")),
+];
+
+/// The tables of a version; `None` for one that this release does not know.
+///
+/// What only the name is published of is not in it: see [`named_only`].
+pub fn schema_of(version: [u32; 3]) -> Option<Schema> {
+    if version[..2] != NEWEST[..2] || version > NEWEST {
+        return None;
+    }
+    let mut schema = Schema::builtin().clone();
+    if version >= [3, 0, 2] {
+        for (table, before) in [(rocpd::KERNEL_DISPATCH, "grid_size_z"), (rocpd::MEMORY_COPY, "stream_id")] {
+            let of_graph = ["graph_exec_id", "graph_node_id"].map(|name| required(name, Some("0")));
+            insert(&mut schema, table, before, of_graph);
+        }
+        schema.define(graph_launch());
+    }
+    if version >= [3, 0, 3] {
+        insert(&mut schema, rocpd::PMC_EVENT, "event_id", [reference("sample_id", rocpd::SAMPLE)]);
+        let place = ["xcc", "shader_engine", "instance"].map(|name| integer(name, Kind::Int));
+        insert(&mut schema, rocpd::PMC_EVENT, "value", place);
+        insert(&mut schema, rocpd::INFO_PMC, "is_derived", [integer("spm_support", Kind::Int)]);
+    }
+    Some(with_words_of(version, &schema))
+}
+
+/// The tables of a version, and with their table the columns, that are known by their names alone.
+pub(crate) fn named_only(version: [u32; 3]) -> impl Iterator<Item = (&'static str, Option<&'static str>)> {
+    let known = NAMED_ONLY.into_iter().filter(move |(since, ..)| *since <= version && version <= NEWEST);
+    known.map(|(_, table, column)| (table, column))
+}
+
+/// Table of 3.0.2: one row for each launch of a graph.
+fn graph_launch() -> Table {
+    let json = Declared {
+        type_name: "JSONB".to_owned(),
+        not_null: true,
+        default: Some("{}".to_owned()),
+        ..Declared::default()
+    };
+    let time = |name: &str| {
+        let mut column = required(name, None);
+        column.kind = Kind::Time;
+        "BIGINT".clone_into(&mut column.sql.type_name);
+        column
+    };
+    let owner = |name: &str, table| {
+        let mut column = reference(name, table);
+        column.sql.not_null = true;
+        column
+    };
+    let columns = vec![
+        owner("nid", rocpd::INFO_NODE),
+        owner("pid", rocpd::INFO_PROCESS),
+        reference("tid", rocpd::INFO_THREAD),
+        reference("agent_id", rocpd::INFO_AGENT),
+        reference("queue_id", rocpd::INFO_QUEUE),
+        time("start"),
+        time("end"),
+        required("graph_exec_id", None),
+        required("kernel_dispatch_count", Some("0")),
+        reference("event_id", rocpd::EVENT),
+        Column { name: "extdata".to_owned(), kind: Kind::Json(Vec::new()), sql: json, near: None },
+    ];
+    Table { id: FIRST_CARRIED_TABLE, name: "rocpd_graph_launch".to_owned(), columns }
+}
+
+fn integer(name: &str, kind: Kind) -> Column {
+    let sql = Declared { type_name: "INTEGER".to_owned(), ..Declared::default() };
+    Column { name: name.to_owned(), kind, sql, near: None }
+}
+
+fn reference(name: &str, table: TableId) -> Column {
+    integer(name, Kind::Ref(table))
+}
+
+fn required(name: &str, default: Option<&str>) -> Column {
+    let mut column = integer(name, Kind::Int);
+    column.sql.not_null = true;
+    column.sql.default = default.map(str::to_owned);
+    column
+}
+
+/// Inserts columns after the one of this name.
+fn insert<const N: usize>(schema: &mut Schema, table: TableId, after: &str, columns: [Column; N]) {
+    let Some(mut table) = schema.get(table).map(|table| (**table).clone()) else { return };
+    let Some(place) = table.position(after) else { return };
+    table.columns.splice(place + 1..place + 1, columns);
+    // Positions of other columns, which only shards need.
+    table.columns.iter_mut().for_each(|column| column.near = None);
+    schema.define(table);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::guid::Guid;
+    use crate::schema::create_all_of;
+    use rusqlite::Connection;
+
+    #[test]
+    fn every_known_version_has_tables_that_sqlite_makes_and_no_other_has() {
+        for patch in 0..=NEWEST[2] {
+            let schema = schema_of([3, 0, patch]).unwrap();
+            let conn = Connection::open_in_memory().unwrap();
+            conn.execute_batch(&create_all_of(&schema, &[(&Guid::from_bits(1)).into()])).unwrap();
+            let tables: i64 = conn
+                .query_row("SELECT count(*) FROM sqlite_master WHERE name GLOB 'rocpd_*_0*'", [], |r| {
+                    r.get(0)
+                })
+                .unwrap();
+            assert_eq!(tables, if patch < 2 { 20 } else { 21 }, "3.0.{patch}");
+        }
+        for version in [[2, 0, 0], [3, 0, 6], [3, 1, 0], [4, 0, 0]] {
+            assert!(schema_of(version).is_none(), "{version:?}");
+        }
+    }
+}
