@@ -46,6 +46,7 @@ mod profiler_files;
 mod refused_outputs;
 mod rocpd_input;
 mod rpd_again;
+mod rpd_tables;
 mod run_folders;
 mod running_jobs;
 mod same_inputs;

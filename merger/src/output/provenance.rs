@@ -19,7 +19,9 @@ use crate::report::former::metadata_of_former;
 use rpd_rocpd::Guid;
 use rpd_rocpd::read::{Space, redact_extdata, redacted_command, redacted_environment};
 use rpd_shard::Shard;
-use rpd_shard::model::{Cells, Keys, Kind, Merged, OwnedValue, Rows, RowsBuilder, Schema, Value, rocpd};
+use rpd_shard::model::{
+    Cells, Keys, Kind, Merged, OwnedValue, Rows, RowsBuilder, Schema, Value, current_table_name, rocpd,
+};
 use rpd_shard::record::{Clock, Exit};
 use serde_json::{Map, Value as Json, json};
 use std::path::Path;
@@ -194,6 +196,8 @@ pub fn complete_processes(
 
 /// First ids in this output, for those in the merged input.
 fn move_ranges(ranges: &mut Map<String, Json>, map: &SourceMap<'_>, schema: &JobSchema) {
+    let named = std::mem::take(ranges).into_iter();
+    ranges.extend(named.map(|(table, range)| (current_table_name(&table).into_owned(), range)));
     for (table, range) in ranges {
         let Some(table) = schema.schema().by_name(table) else { continue };
         let first = range.get_mut(0).filter(|first| first.is_i64());

@@ -1,4 +1,5 @@
 use crate::content::Content;
+use rpd_shard::model::RPD_TABLE_PREFIX;
 use rusqlite::types::ValueRef;
 use rusqlite::{Connection, OpenFlags};
 use std::collections::BTreeMap;
@@ -123,12 +124,13 @@ impl Database {
         assert_eq!(metadata["schema_version"][0], version.join("."), "schema_version");
         for table in self.names("table").iter().filter(|name| !name.starts_with("sqlite_")) {
             assert!(
-                table.starts_with("rocpd_") && table.ends_with(uuid.as_str()),
+                ["rocpd_", RPD_TABLE_PREFIX].iter().any(|begin| table.starts_with(begin))
+                    && table.ends_with(uuid.as_str()),
                 "table {table} of uuid {uuid}"
             );
         }
         let foreign_guids =
-            |table: &&String| table.starts_with("rocpd_") && !table.starts_with("rocpd_metadata");
+            |table: &&String| table.ends_with(uuid.as_str()) && !table.starts_with("rocpd_metadata");
         for table in self.names("table").iter().filter(foreign_guids) {
             let others = self.number(&format!("SELECT count(*) FROM \"{table}\" WHERE guid IS NOT '{guid}'"));
             assert_eq!(others, 0, "rows of {table} with another guid");

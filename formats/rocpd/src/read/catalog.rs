@@ -2,6 +2,7 @@
 
 use super::connections;
 use super::error::ReadError;
+use rpd_shard::model::RPD_TABLE_PREFIX;
 use rpd_sqlite::read::{self as pages, SchemaRow};
 use rusqlite::Connection;
 use std::collections::{HashMap, HashSet};
@@ -27,7 +28,7 @@ pub(super) struct Entry {
     pub(super) sql: String,
 }
 
-/// The tables whose names begin with `rocpd_`.
+/// The tables whose names begin with `rocpd_`, and those that a `.rpd` brought along.
 #[derive(Debug, Default)]
 pub(super) struct Catalog {
     /// In the order in which they were made.
@@ -106,7 +107,7 @@ fn catalog(rows: Vec<SchemaRow>, path: &Path) -> Result<Catalog, ReadError> {
         if kind != "table" {
             continue;
         }
-        if !name.starts_with("rocpd_") {
+        if !name.starts_with("rocpd_") && !name.starts_with(RPD_TABLE_PREFIX) {
             // Virtual tables have no root, and SQLite's own tables are not data.
             if root >= 2 && !name.starts_with("sqlite_") && name.len() <= MAX_NAME {
                 catalog.others.push(name);

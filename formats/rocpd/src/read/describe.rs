@@ -3,7 +3,7 @@
 use super::declaration::{FileColumn, FileTable, Literal};
 use super::shared::Shared;
 use crate::schema::METADATA;
-use rpd_shard::model::{Column, Declared, Kind, Schema, Table, TableId, rocpd};
+use rpd_shard::model::{Column, Declared, Kind, Schema, Table, TableId, current_table_name, rocpd};
 use std::collections::HashMap;
 use std::sync::Arc;
 
@@ -131,7 +131,7 @@ fn kind(
 ) -> Kind {
     if let Some((target, to)) = &found.refers {
         let to_id = to.as_ref().is_none_or(|to| to.eq_ignore_ascii_case("id"));
-        match targets.get(target).filter(|_| to_id) {
+        match targets.get(&*current_table_name(target)).filter(|_| to_id) {
             Some(&rocpd::STRING) => return Kind::Str,
             Some(target) => return Kind::Ref(*target),
             None => warnings.push(format!(

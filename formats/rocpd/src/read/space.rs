@@ -6,7 +6,7 @@ use super::describe::describe;
 use super::piece::Piece;
 use super::process::ProcessFacts;
 use super::stored::Stored;
-use rpd_shard::model::{FIRST_CARRIED_TABLE, Kind, Schema, Table, TableId, rocpd};
+use rpd_shard::model::{FIRST_CARRIED_TABLE, Kind, Schema, Table, TableId, current_table_name, rocpd};
 use rpd_shard::record::Node;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::fmt;
@@ -145,7 +145,19 @@ pub(super) fn group(entries: &[Entry]) -> (Groups<'_>, Vec<String>) {
             None => strays.push(entry.name.clone()),
         }
     }
+    groups.values_mut().for_each(|tables| call_by_current_names(tables));
     (groups, strays)
+}
+
+/// Gives tables that an earlier release called otherwise the names of today, unless another one has that.
+fn call_by_current_names(tables: &mut [(String, &Entry)]) {
+    let there: BTreeSet<String> = tables.iter().map(|(name, _)| name.clone()).collect();
+    for (name, _) in tables {
+        let current = current_table_name(name).into_owned();
+        if !there.contains(&current) {
+            *name = current;
+        }
+    }
 }
 
 /// A table of the file with its declaration.
@@ -217,7 +229,7 @@ fn ordered(declared: Vec<Declared<'_>>) -> Vec<Declared<'_>> {
 fn needs(table: &Declared<'_>, all: &[Declared<'_>]) -> BTreeSet<usize> {
     let place = |name: &str| all.iter().position(|other| other.name.eq_ignore_ascii_case(name));
     let stated = table.file.columns.iter().filter_map(|column| column.refers.as_ref());
-    let stated = stated.filter_map(|(target, _)| place(target));
+    let stated = stated.filter_map(|(target, _)| place(&current_table_name(target)));
     let known = Schema::builtin().by_name(&table.name).into_iter().flat_map(|known| &known.columns);
     let known = known.filter_map(|column| match &column.kind {
         Kind::Ref(target) => place(&Schema::builtin().get(*target)?.name),

@@ -1,5 +1,5 @@
 //! Tables that are not RPD's own (`ext_*`) or have no counterpart in RocPD (`rocpd_barrierop` and others of
-//! schema 2): carried as they are, under the name `rocpd_ext_NAME`, NAME being theirs without `ext_` or `rocpd_`.
+//! schema 2): carried as they are, under the name `rpd_ext_NAME`, NAME being theirs without `ext_` or `rocpd_`.
 //!
 //! | column | becomes |
 //! |---|---|
@@ -19,7 +19,7 @@ use super::schema::{ColumnInfo, Input, TableInfo, identifier};
 use super::value::{MAX_TEXT, cut, int, text};
 use super::{KNOWN_TABLES, TranslateError};
 use rpd_shard::model::{
-    Column, Declared, FIRST_CARRIED_TABLE, Kind, OwnedValue, Table, TableId, Value, rocpd,
+    Column, Declared, FIRST_CARRIED_TABLE, Kind, OwnedValue, RPD_TABLE_PREFIX, Table, TableId, Value, rocpd,
 };
 use rusqlite::Statement;
 use rusqlite::types::ValueRef;
@@ -141,7 +141,7 @@ fn carried_name(lower: &str, taken: &mut BTreeSet<String>) -> String {
         .map(|c| if c.is_ascii_alphanumeric() || c == '_' { c } else { '_' })
         .take(MAX_NAME)
         .collect();
-    let mut name = format!("rocpd_ext_{plain}");
+    let mut name = format!("{RPD_TABLE_PREFIX}{plain}");
     while !taken.insert(name.clone()) {
         name.push('_');
     }
@@ -356,8 +356,8 @@ mod tests {
     fn names_are_plain_and_different() {
         let mut taken = BTreeSet::new();
         let mut name = |text: &str| carried_name(text, &mut taken);
-        assert_eq!(name("ext_autogradapi"), "rocpd_ext_autogradapi");
-        assert_eq!(name("rocpd_autogradapi"), "rocpd_ext_autogradapi_");
-        assert_eq!(name("a\"b; drop"), "rocpd_ext_a_b__drop");
+        assert_eq!(name("ext_autogradapi"), "rpd_ext_autogradapi");
+        assert_eq!(name("rocpd_autogradapi"), "rpd_ext_autogradapi_");
+        assert_eq!(name("a\"b; drop"), "rpd_ext_a_b__drop");
     }
 }

@@ -9,7 +9,7 @@
 //! | `rocpd_monitor` | counter, and per row an event, a sample on the track `system` and a value; how long it held is the sample's `$.rpd.duration_ns` |
 //! | `rocpd_counter` | counter, and a value at the event of the operation |
 //! | `rocpd_stackframe` | the event's call stack: `{"frames":[{"depth":0,"name":"f"}]}` |
-//! | any other table | carried as `rocpd_ext_NAME`, see `carried.rs` |
+//! | any other table | carried as `rpd_ext_NAME`, see `carried.rs` |
 //!
 //! A value that is missing or refers to nothing is counted as a miss, and its row is kept with a placeholder. A
 //! row without a time cannot be kept, and is in the loss ledger.

@@ -139,7 +139,7 @@ fn views_and_functions_of_the_file_are_not_asked() {
     let (made, _) = shard(&path, &options());
     let made = tables(&made);
     assert_eq!(number(&made, "SELECT count(*) FROM rocpd_region"), 1);
-    assert_eq!(lines(&made, "SELECT source, id, x FROM rocpd_ext_long"), ["1 | 1 | 1"]);
+    assert_eq!(lines(&made, "SELECT source, id, x FROM rpd_ext_long"), ["1 | 1 | 1"]);
 }
 
 #[test]

@@ -271,20 +271,20 @@ fn extension_tables_are_carried_with_their_references() {
              ('references::rocpd_ustring.id', '(\"ext_layer\", \"note\")');",
     );
     let (made, account) = shard(&path, &options());
-    assert_eq!(account.carried[0], ("ext_layer".to_owned(), "rocpd_ext_layer".to_owned()));
+    assert_eq!(account.carried[0], ("ext_layer".to_owned(), "rpd_ext_layer".to_owned()));
     assert!(
         !account.carried.iter().any(|(from, _)| from == "ext_empty" || from == "ext_search"),
         "{:?}",
         account.carried
     );
-    let layer = made.schema().by_name("rocpd_ext_layer").unwrap();
+    let layer = made.schema().by_name("rpd_ext_layer").unwrap();
     let columns: Vec<_> = layer.columns.iter().map(|c| c.name.as_str()).collect();
     assert_eq!(columns, ["rpd_id", "api_ptr_id", "op", "name_id", "note", "rpd_guid", "anything"]);
     let made = tables(&made);
     assert_eq!(
         lines(
             &made,
-            "SELECT l.source, l.rpd_id, r.start, l.op, s.string, l.note, l.rpd_guid, typeof(l.anything) FROM rocpd_ext_layer l
+            "SELECT l.source, l.rpd_id, r.start, l.op, s.string, l.note, l.rpd_guid, typeof(l.anything) FROM rpd_ext_layer l
                LEFT JOIN rocpd_region r ON r.source = l.source AND r.id = l.api_ptr_id
                LEFT JOIN rocpd_string s ON s.id = l.name_id ORDER BY 2"
         ),
@@ -410,7 +410,7 @@ fn many_rows_of_many_processes_are_all_there() {
         CROSS JOIN rocpd_region r ON r.source = d.source AND r.id = e.stack_id WHERE r.start = d.start AND r.end = d.end";
     assert_eq!(number(&made, pairs), 120_000);
     made.execute_batch("CREATE INDEX de ON rocpd_kernel_dispatch (source, event_id)").unwrap();
-    let references = "SELECT count(*) FROM rocpd_ext_ref x
+    let references = "SELECT count(*) FROM rpd_ext_ref x
         CROSS JOIN rocpd_region r ON r.source = x.source AND r.id = x.a
         CROSS JOIN rocpd_kernel_dispatch d ON d.source = x.source AND d.event_id = x.o WHERE r.start = d.start";
     assert_eq!(number(&made, references), 120_000);

@@ -203,7 +203,7 @@ fn a_training_run_says_the_same_as_a_shard() {
         ),
         (
             &made,
-            "SELECT r.start, r.end, s.string, seq, op_id, sizes, input_op_ids FROM rocpd_ext_autogradapi a
+            "SELECT r.start, r.end, s.string, seq, op_id, sizes, input_op_ids FROM rpd_ext_autogradapi a
                JOIN rocpd_region r ON r.source = a.source AND r.id = a.api_ptr_id
                JOIN rocpd_string s ON s.id = a.autogradName_id ORDER BY a.id",
         ),
@@ -217,7 +217,7 @@ fn a_training_run_says_the_same_as_a_shard() {
         ),
         (
             &made,
-            "SELECT s.rpd_id, p.start, c.start, depth, cpu_time, gpu_time FROM rocpd_ext_callstack s
+            "SELECT s.rpd_id, p.start, c.start, depth, cpu_time, gpu_time FROM rpd_ext_callstack s
                JOIN rocpd_region p ON p.source = s.source AND p.id = s.parent_id
                JOIN rocpd_region c ON c.source = s.source AND c.id = s.child_id ORDER BY s.rpd_id",
         ),

@@ -2,7 +2,9 @@ use super::block::{BLOCK_HEADER_BYTES, BlockHeader, BlockKind};
 use super::strings::{MAX_STRING_LENGTH, ShardStrings};
 use super::{Bytes, FILE_HEADER_BYTES, FILE_MAGIC, Version, checksum, index, le};
 use crate::codec::{DecodeError, decode_handles, decode_needed};
-use crate::model::{Column, FIRST_CARRIED_TABLE, Keys, Local, Rows, Schema, Table, is_wider, rocpd};
+use crate::model::{
+    Column, FIRST_CARRIED_TABLE, Keys, Local, Rows, Schema, Table, current_table_name, is_wider, rocpd,
+};
 use crate::record::{COMMAND_SOURCE, ClockSet, Ledger, ProbeBurst, Process, RunIdentity, Selection, wire};
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -385,7 +387,8 @@ impl Records {
                 self.selection = Some(wire::decode(raw).ok().filter(Selection::is_sound)?);
             }
             BlockKind::Table => {
-                let table: Table = wire::decode(raw).ok()?;
+                let mut table: Table = wire::decode(raw).ok()?;
+                table.name = current_table_name(&table.name).into_owned();
                 let schema = self.schema.get_or_insert_with(|| Schema::builtin().clone());
                 let widens = schema.get(table.id).is_some_and(|known| is_wider(&table, known));
                 if (table.id < FIRST_CARRIED_TABLE && !widens) || schema.tables().len() > 1024 {

@@ -13,6 +13,9 @@ mod value;
 
 pub use builder::RowsBuilder;
 pub use rows::{Cells, Keys, Local, Merged, Nulls, Rows, TextCells};
-pub use table::{Column, Declared, FIRST_CARRIED_TABLE, JsonRef, Kind, Schema, Table, TableId, is_wider};
+pub use table::{
+    Column, Declared, FIRST_CARRIED_TABLE, JsonRef, Kind, RPD_TABLE_PREFIX, Schema, Table, TableId,
+    current_table_name, is_wider,
+};
 pub use time::{JobNs, LocalNs};
 pub use value::{OwnedValue, Value};

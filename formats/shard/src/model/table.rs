@@ -1,6 +1,7 @@
 //! What a table is: its columns, and for each column the kind that says what a merge does to it.
 
 use serde::{Deserialize, Serialize};
+use std::borrow::Cow;
 use std::fmt;
 use std::sync::Arc;
 
@@ -10,6 +11,20 @@ pub struct TableId(pub u16);
 
 /// Tables from this number on are not built in: a shard that uses one carries its description.
 pub const FIRST_CARRIED_TABLE: TableId = TableId(0x100);
+
+/// How the names of tables begin that only a `.rpd` has. They are not called `rocpd_*`: AMD's strict validators refuse
+/// tables of such names that its schema does not have.
+pub const RPD_TABLE_PREFIX: &str = "rpd_ext_";
+/// What they began with before, in databases and shards that are still read.
+const FORMER_RPD_TABLE_PREFIX: &str = "rocpd_ext_";
+
+/// The name of a table, where an earlier release called it otherwise.
+pub fn current_table_name(name: &str) -> Cow<'_, str> {
+    match name.strip_prefix(FORMER_RPD_TABLE_PREFIX) {
+        Some(own) => format!("{RPD_TABLE_PREFIX}{own}").into(),
+        None => name.into(),
+    }
+}
 
 /// A place inside JSON text that holds an id of another table.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
