@@ -7,6 +7,7 @@ use crate::agree::clock_file::ClockFile;
 use crate::agree::clocks::{How, JobClocks, Observed, Recorded};
 use crate::agree::findings::agree_on_findings;
 use crate::agree::nodes::Nodes;
+use crate::agree::processes;
 use crate::agree::strings::{self, Distinct, sums};
 use crate::budget::Held;
 use crate::cli::{Layout, MergeArgs, OutputFormat};
@@ -37,7 +38,7 @@ use crate::output::rows::{Job, RowMaker};
 use crate::output::sets::{self, SetStrings, Sets, SmallRows};
 use crate::output::units::units;
 use crate::output::verify::{verify, verify_published};
-use crate::output::{legacy, provenance, seal};
+use crate::output::{legacy, processes as process_rows, provenance, seal};
 use crate::report::Report;
 use crate::report::plot::plot;
 use crate::report::progress::Progress;
@@ -252,6 +253,8 @@ fn merge_once(
         writer.set_cache(memory.cache_bytes())?;
         Ok(writer)
     };
+    let maker = RowMaker::new(&job, &surveys, &numbered.bases, &strings);
+    written.add(process_rows::write_in_turns(comm, &open, &sets, &maker, &surveys)?);
     let own_small = if sets.is_partitioned() {
         sets::write_in_turns(comm, &open, &sets, &schema, &surveys, &strings, &found.nodes)?
     } else {
@@ -465,7 +468,8 @@ fn agree_on_bases(comm: &impl Comm, schema: &JobSchema, surveys: &[Survey]) -> R
     if (0..=tables.len()).any(|i| sum(&all, i).saturating_add(regions) > i64::MAX as u64) {
         return Err(Failure::Input("the inputs claim more rows than a database can number".to_owned()));
     }
-    let mut flat = bases(schema, &start, &demands, regions).into_iter();
+    let (ids, _) = processes::number(comm, surveys)?;
+    let mut flat = bases(schema, &start, &demands, ids, regions).into_iter();
     let bases = surveys.iter().map(|s| flat.by_ref().take(s.sources.len()).collect()).collect();
 
     let rows = |table: TableId| -> u64 {

@@ -42,6 +42,7 @@ mod other_formats;
 mod output_forms;
 mod perfetto_packets;
 mod planned_sizes;
+mod process_order;
 mod profiler_files;
 mod refused_outputs;
 mod rocpd_input;

@@ -69,7 +69,10 @@ fn check_processes(run: &Run, database: &Database) {
                       json_extract(p.extdata, '$.rpd.local_rank'), json_extract(p.extdata, '$.rpd.worker'),
                       json_extract(p.environment, '$.OMPI_COMM_WORLD_RANK')
                  FROM rocpd_info_process p JOIN rocpd_info_node n ON n.id = p.nid ORDER BY p.id";
-    let expected = run.processes().map(|process| {
+    // Ranks first, in their order.
+    let mut expected: Vec<_> = run.processes().collect();
+    expected.sort_by_key(|process| process.worker());
+    let expected = expected.into_iter().map(|process| {
         vec![
             format!("'{}'", run.nodes[process.node].node.hostname),
             process.pid.to_string(),

@@ -8,4 +8,5 @@ pub mod findings;
 pub mod logs;
 pub mod nodes;
 mod observations;
+pub mod processes;
 pub mod strings;

@@ -2,13 +2,13 @@
 
 use super::expand::Word;
 use super::gone::changed;
-use super::source::Source;
+use super::source::{Piece as SourcePiece, Source};
 use crate::agree::strings::{StringIds, hash};
 use crate::failure::Failure;
 use rpd_rocpd::read::{Database, Piece, Space, Wanted};
 use rpd_shard::Shard;
 use rpd_shard::file::{BlockDamage, BlockError, BlockKind, BlockRef, ShardStrings};
-use rpd_shard::model::{Column, Local, Rows, Table, TableId, Value};
+use rpd_shard::model::{Column, Local, Rows, Table, TableId, Value, rocpd};
 use rpd_shard::record::{ClockSet, ProbeBurst, Process};
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -120,6 +120,21 @@ impl Input {
                 let guid = open.space_of(source).map_or("", |space| space.guid.as_str());
                 XxHash3_128::oneshot(guid.as_bytes())
             }
+        }
+    }
+
+    /// Whether a piece of a source has rows of processes.
+    pub fn has_processes(&self, source: &Source, piece: &SourcePiece) -> bool {
+        match (piece, self) {
+            (SourcePiece::Process, _) => true,
+            (SourcePiece::Rows { space, table, .. }, Input::Database(open)) => {
+                let tables = open.database.spaces().get(*space).map_or(&[][..], |space| &space.tables);
+                tables.get(*table).is_some_and(|table| table.table.id == rocpd::INFO_PROCESS)
+            }
+            (SourcePiece::Tail, _) => {
+                source.spaces.get(&rocpd::INFO_PROCESS).is_some_and(|space| space.placeholder.is_some())
+            }
+            _ => false,
         }
     }
 

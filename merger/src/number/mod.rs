@@ -2,9 +2,11 @@
 
 mod json_ids;
 mod placeholder;
+mod processes;
 mod renumber;
 
 pub use placeholder::placeholders;
+pub use processes::{ProcessPlace, own_processes, process_ids};
 pub use renumber::{Replaced, SourceMap};
 
 use crate::input::schema::JobSchema;
@@ -15,10 +17,25 @@ use std::collections::BTreeMap;
 /// What is added to a source's keys, per table, and to its stack ids.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Bases {
-    /// Per table.
-    pub keys: BTreeMap<TableId, i64>,
+    /// Per table, but for processes.
+    keys: BTreeMap<TableId, i64>,
+    /// Ids of the processes, by their numbers in the source.
+    processes: Box<[i64]>,
     /// Stack ids.
     pub stacks: i64,
+}
+
+impl Bases {
+    /// The id of the row with this number among the source's rows of a table.
+    pub fn id(&self, table: TableId, number: i64) -> i64 {
+        match table {
+            rocpd::INFO_PROCESS => {
+                let place = number.checked_sub(1).and_then(|place| usize::try_from(place).ok());
+                place.and_then(|place| self.processes.get(place)).copied().unwrap_or(0)
+            }
+            table => self.keys.get(&table).copied().unwrap_or(0) + number,
+        }
+    }
 }
 
 /// How much of each id space a source takes: one number per numbered table, then stack ids.
@@ -27,18 +44,24 @@ pub fn demand(source: &Source, job: &JobSchema) -> Vec<u64> {
     job.numbered().iter().map(space).chain([source.stacks.len() as u64]).collect()
 }
 
-/// The bases of consecutive sources, the first of which begins at `start`. `samples_behind` is the
-/// number of region ids of the whole job: samples share the id space of regions.
-pub fn bases(job: &JobSchema, start: &[u64], demands: &[Vec<u64>], samples_behind: u64) -> Vec<Bases> {
+/// The bases of consecutive sources, the first of which begins at `start`; `processes` are the ids of theirs.
+/// `samples_behind` is the number of region ids of the whole job: samples share the id space of regions.
+pub fn bases(
+    job: &JobSchema,
+    start: &[u64],
+    demands: &[Vec<u64>],
+    processes: Vec<Box<[i64]>>,
+    samples_behind: u64,
+) -> Vec<Bases> {
     let tables = job.numbered();
     let mut at = start.to_vec();
     let mut all = Vec::with_capacity(demands.len());
-    for demand in demands {
+    for (demand, processes) in demands.iter().zip(processes) {
         let keys = tables.iter().zip(&at).map(|(table, base)| match *table {
             rocpd::SAMPLE => (*table, (base + samples_behind) as i64),
             table => (table, *base as i64),
         });
-        all.push(Bases { keys: keys.collect(), stacks: at[tables.len()] as i64 });
+        all.push(Bases { keys: keys.collect(), processes, stacks: at[tables.len()] as i64 });
         at.iter_mut().zip(demand).for_each(|(at, n)| *at += n);
     }
     all

@@ -64,7 +64,7 @@ impl SourceMap<'_> {
     /// Rewrites rows. The only way from [`Local`] to [`Merged`].
     pub fn renumber(&self, mut rows: Rows<Local>, origin: Origin, replaced: &mut Replaced) -> Rows<Merged> {
         let table = rows.table.clone();
-        let keys = self.keys(table.id, &rows.keys, origin);
+        let keys = self.keys(table.id, &rows.keys, rows.len, origin);
         // What a span without a start or an end falls back to: its other time.
         let has_time = |cells: &Cells| matches!(cells, Cells::Int { nulls, .. } if !nulls.any());
         let incomplete = |(column, cells): (&Column, &Cells)| column.kind == Kind::Time && !has_time(cells);
@@ -99,20 +99,19 @@ impl SourceMap<'_> {
     }
 
     /// Ids of consecutive rows: stored ones are numbered without holes, whatever their keys are.
-    fn keys(&self, table: TableId, keys: &Keys, origin: Origin) -> Keys {
-        let first = match keys {
-            Keys::Dense(first) => *first,
-            Keys::Sparse(keys) => keys.first().copied().unwrap_or(0),
+    fn keys(&self, table: TableId, keys: &Keys, rows: usize, origin: Origin) -> Keys {
+        let number = |key| match origin {
+            Origin::Stored => self.source.spaces.get(&table).and_then(|s| s.stored(key)).unwrap_or(key),
+            Origin::Expanded | Origin::Placeholder => key,
         };
-        let number = match origin {
-            Origin::Stored => self.source.spaces.get(&table).and_then(|s| s.stored(first)).unwrap_or(first),
-            Origin::Expanded | Origin::Placeholder => first,
-        };
-        Keys::Dense(number + self.base(table))
-    }
-
-    fn base(&self, table: TableId) -> i64 {
-        self.bases.keys.get(&table).copied().unwrap_or(0)
+        let id = |key| self.bases.id(table, number(key));
+        match keys {
+            keys if table == rocpd::INFO_PROCESS => {
+                Keys::Sparse((0..rows).map(|i| id(keys.get(i))).collect())
+            }
+            Keys::Dense(first) => Keys::Dense(id(*first)),
+            Keys::Sparse(keys) => Keys::Dense(id(keys.first().copied().unwrap_or(0))),
+        }
     }
 
     fn refs(
@@ -124,22 +123,26 @@ impl SourceMap<'_> {
         rows: usize,
         lost: &mut u64,
     ) {
-        let base = self.base(target);
         let space = self.source.spaces.get(&target);
         let find = |key| match target {
             rocpd::INFO_NODE => {
                 let id = self.nodes.iter().find(|(own, _)| *own == key)?.1;
                 Some(Ids { first: key, len: 1, id })
             }
+            rocpd::INFO_PROCESS => {
+                let number = space?.stored(key)?;
+                Some(Ids { first: key, len: 1, id: self.bases.id(target, number) })
+            }
             _ => {
                 let run = space?.run(key, target, origin)?;
-                Some(Ids { first: run.first, len: run.next.abs_diff(run.first), id: run.number + base })
+                let id = self.bases.id(target, run.number);
+                Some(Ids { first: run.first, len: run.next.abs_diff(run.first), id })
             }
         };
         let placeholder = match target {
             rocpd::INFO_NODE => self.nodes.first().map(|(_, id)| *id),
-            rocpd::INFO_PROCESS => Some(base + 1),
-            _ => space.and_then(|s| s.placeholder).map(|number| number + base),
+            rocpd::INFO_PROCESS => Some(self.bases.id(target, 1)),
+            _ => space.and_then(|s| s.placeholder).map(|number| self.bases.id(target, number)),
         };
         let fallback = placeholder.filter(|_| column.sql.not_null);
         // Neighbours mostly refer to rows of one run.
@@ -326,7 +329,7 @@ impl SourceMap<'_> {
                 }
             };
             let id = match number {
-                Some(number) => (number + self.base(reference.table)).to_string(),
+                Some(number) => self.bases.id(reference.table, number).to_string(),
                 None => {
                     *lost += 1;
                     "null".to_owned()

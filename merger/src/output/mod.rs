@@ -10,6 +10,7 @@ pub mod own;
 pub mod partial;
 pub mod place;
 pub mod planned_size;
+pub mod processes;
 pub mod provenance;
 pub mod rows;
 pub mod seal;

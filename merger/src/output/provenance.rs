@@ -86,8 +86,7 @@ fn clock_note(stamped: Clock, map: &SourceMap<'_>, job: &Job<'_>) -> Json {
 fn row_ranges(map: &SourceMap<'_>, schema: &JobSchema) -> Json {
     let spaces = map.source.spaces.iter().filter(|(_, space)| space.next > 1);
     let ranges = spaces.map(|(table, space)| {
-        let base = map.bases.keys.get(&table).copied().unwrap_or(0);
-        (schema.name(table).into_owned(), json!([base + 1, space.next - 1]))
+        (schema.name(table).into_owned(), json!([map.bases.id(table, 1), space.next - 1]))
     });
     Json::Object(ranges.collect())
 }
@@ -204,8 +203,7 @@ fn move_ranges(ranges: &mut Map<String, Json>, map: &SourceMap<'_>, schema: &Job
         let number =
             first.as_ref().and_then(|first| map.source.spaces.get(&table.id)?.stored(first.as_i64()?));
         if let (Some(first), Some(number)) = (first, number) {
-            let base = map.bases.keys.get(&table.id).copied().unwrap_or(0);
-            *first = json!(base + number);
+            *first = json!(map.bases.id(table.id, number));
         }
     }
 }

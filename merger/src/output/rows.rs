@@ -16,7 +16,7 @@ use crate::number::{Bases, Replaced, SourceMap, placeholders};
 use rpd_rocpd::read::{Keep, Wanted};
 use rpd_shard::Shard;
 use rpd_shard::file::{BlockRef, ShardStrings};
-use rpd_shard::model::{Merged, Rows, TableId, rocpd};
+use rpd_shard::model::{Kind, Local, Merged, Rows, TableId, rocpd};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -79,6 +79,13 @@ struct Loaded {
     maps: Vec<StringMap>,
 }
 
+/// Which rows of a piece are made.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Made {
+    Processes,
+    Others,
+}
+
 /// Makes the merged rows of this rank's pieces. Threads share it.
 #[derive(Debug)]
 pub struct RowMaker<'a> {
@@ -118,21 +125,48 @@ impl<'a> RowMaker<'a> {
         }
     }
 
-    /// Hands on the rows of a piece, table by table with ascending ids. Returns the length of the input
-    /// if this was its last piece.
+    /// Hands on the rows of a piece but for processes, table by table with ascending ids. Returns the length of the
+    /// input if this was its last piece.
     pub fn rows(&self, part: Part, written: &mut Written, take: &mut TakeRows<'_>) -> Result<u64, Failure> {
-        self.make(part, written, take).map_err(|failure| with_rows(failure, self.surveys, self.job.schema))
+        let made = self.make(part, Made::Others, written, take);
+        made.map_err(|failure| with_rows(failure, self.surveys, self.job.schema))
     }
 
-    fn make(&self, part: Part, written: &mut Written, take: &mut TakeRows<'_>) -> Result<u64, Failure> {
+    /// Hands on the rows of processes of a piece.
+    pub fn processes(
+        &self,
+        part: Part,
+        written: &mut Written,
+        take: &mut TakeRows<'_>,
+    ) -> Result<(), Failure> {
+        let made = self.make(part, Made::Processes, written, take).map(drop);
+        made.map_err(|failure| with_rows(failure, self.surveys, self.job.schema))
+    }
+
+    fn make(
+        &self,
+        part: Part,
+        what: Made,
+        written: &mut Written,
+        take: &mut TakeRows<'_>,
+    ) -> Result<u64, Failure> {
         let survey = &self.surveys[part.input];
         let source = &survey.sources[part.source];
-        let loaded = self.load(part.input)?;
+        let piece = &source.pieces[part.piece];
+        if what == Made::Others && !matches!(piece, Piece::Tail) && survey.input.has_processes(source, piece)
+        {
+            return Ok(self.done(part.input));
+        }
+        let loaded = match what {
+            Made::Others => self.load(part.input)?,
+            Made::Processes => self.load_for_processes(part.input, source)?,
+        };
+        let no_strings = StringMap::default();
         let map = SourceMap {
             source,
             bases: &self.bases[part.input][part.source],
             nodes: source.nodes.iter().map(|(key, n)| (*key, self.job.nodes.id(n).unwrap_or(1))).collect(),
-            strings: &loaded.maps[source.string_table],
+            strings: loaded.maps.get(source.string_table).unwrap_or(&no_strings),
             fit: self.job.clocks.process_fit(&source.process),
         };
         let mut replaced = Replaced::new();
@@ -141,7 +175,7 @@ impl<'a> RowMaker<'a> {
             written.count(rows.id(), rows.len as u64);
             take(rows)
         };
-        match (&source.pieces[part.piece], &survey.input) {
+        match (piece, &survey.input) {
             (Piece::Process, Input::Shard(shard)) => {
                 if let Some(process) = provenance::process_row(shard, &map, self.job) {
                     count(&process)?;
@@ -174,10 +208,12 @@ impl<'a> RowMaker<'a> {
                 count(&merged)?;
             }
             (Piece::Tail, _) => {
-                if let Some(tracks) = expand::tracks(&source.tracks) {
+                if let Some(tracks) = expand::tracks(&source.tracks).filter(|_| what == Made::Others) {
                     count(&map.renumber(tracks, Origin::Expanded, &mut replaced))?;
                 }
-                for rows in placeholders(source, self.job.schema) {
+                let is_process = |rows: &Rows<Local>| rows.id() == rocpd::INFO_PROCESS;
+                let all = placeholders(source, self.job.schema).into_iter();
+                for rows in all.filter(|rows| is_process(rows) == (what == Made::Processes)) {
                     // It stands for rows: what it refers to is not counted as lost once more.
                     let rows = map.renumber(rows, Origin::Placeholder, &mut Replaced::new());
                     count(&rows)?;
@@ -207,6 +243,15 @@ impl<'a> RowMaker<'a> {
             Input::Database(open) => (ShardStrings::default(), StringMap::of_database(open, self.strings)?),
         };
         Ok(slot.insert(Arc::new(Loaded { texts, maps })).clone())
+    }
+
+    /// The strings, where rows of processes need any.
+    fn load_for_processes(&self, input: usize, source: &Source) -> Result<Arc<Loaded>, Failure> {
+        let table = source.tables.get(&rocpd::INFO_PROCESS);
+        match table.is_some_and(|table| table.columns.iter().any(|column| column.kind == Kind::Str)) {
+            true => self.load(input),
+            false => Ok(Arc::new(Loaded { texts: ShardStrings::default(), maps: Vec::new() })),
+        }
     }
 
     /// One piece less. Behind the last one the input is closed and its strings are forgotten.

@@ -22,6 +22,8 @@ pub struct ProcessFacts {
     pub local_rank: Option<u32>,
     /// The variable that the rank came from.
     pub rank_from: Option<String>,
+    /// Whether it is a worker of its rank or a collector, as a merge has noted.
+    pub worker: bool,
     /// When it began, ns in the clock domain of the space.
     pub start: Option<i64>,
     /// When it ended, ns in the clock domain of the space.
@@ -34,9 +36,9 @@ pub(super) fn processes(rows: Rows<Local>) -> impl Iterator<Item = ProcessFacts>
     (0..rows.len).map(move |row| {
         let text = |column: &str| rows.column(column).get(row).text_lossy().map(|text| text.into_owned());
         let int = |column: &str| rows.column(column).int(row);
-        let identity = text("extdata")
+        let (identity, worker) = text("extdata")
             .and_then(|text| merged_identity(&text))
-            .unwrap_or_else(|| recorded_identity(&text("environment").unwrap_or_default()));
+            .unwrap_or_else(|| (recorded_identity(&text("environment").unwrap_or_default()), false));
         ProcessFacts {
             key: rows.keys.get(row),
             nid: int("nid").unwrap_or(0),
@@ -45,25 +47,28 @@ pub(super) fn processes(rows: Rows<Local>) -> impl Iterator<Item = ProcessFacts>
             size: identity.size,
             local_rank: identity.local_rank,
             rank_from: identity.rank_from,
+            worker,
             start: int("start"),
             end: int("end"),
         }
     })
 }
 
-/// What a merge of ours wrote into `extdata`.
-fn merged_identity(extdata: &str) -> Option<RankIdentity> {
+/// What a merge of ours wrote into `extdata`, and whether that is a worker.
+fn merged_identity(extdata: &str) -> Option<(RankIdentity, bool)> {
     let Ok(Json::Object(extdata)) = serde_json::from_str(extdata) else { return None };
     let rpd = extdata.get("rpd")?;
     rpd.get("rank")?;
     let number = |name: &str| rpd.get(name)?.as_u64()?.try_into().ok();
-    Some(RankIdentity {
+    let worker = rpd.get("worker").and_then(Json::as_bool).unwrap_or(false);
+    let identity = RankIdentity {
         rank: number("rank"),
         size: number("size"),
         local_rank: number("local_rank"),
         rank_from: rpd.get("rank_from").and_then(Json::as_str).map(str::to_owned),
         restart: number("restart").unwrap_or(0),
-    })
+    };
+    Some((identity, worker))
 }
 
 /// What the launcher's variables say.

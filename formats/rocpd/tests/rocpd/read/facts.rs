@@ -81,6 +81,7 @@ fn processes_and_nodes_are_told_with_their_keys() -> Outcome {
         size: Some(4),
         local_rank: None,
         rank_from: Some("SLURM_PROCID".to_owned()),
+        worker: false,
         start: Some(5),
         end: Some(9000),
     };

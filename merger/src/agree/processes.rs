@@ -1,0 +1,72 @@
+//! The ids of the job's processes, and what AMD's tools make of them.
+
+use crate::comm::Comm;
+use crate::failure::Failure;
+use crate::input::survey::Survey;
+use crate::number::{ProcessPlace, own_processes, process_ids};
+use rpd_shard::record::wire;
+use std::collections::HashSet;
+
+/// What all ranks know of the processes.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Processes {
+    /// How many there are besides the collectors.
+    pub recorded: usize,
+    /// Whether each of those is the only one of its id space, and of its process id.
+    pub are_apart: bool,
+}
+
+/// For each source of this rank, in merge order, the ids of its processes by their numbers; and what there is to know
+/// of all.
+pub fn number(comm: &impl Comm, surveys: &[Survey]) -> Result<(Vec<Box<[i64]>>, Processes), Failure> {
+    let sources = surveys.iter().flat_map(|survey| survey.sources.iter().map(move |source| (survey, source)));
+    let own: Vec<Vec<ProcessPlace>> =
+        sources.map(|(survey, source)| own_processes(&survey.input, source)).collect();
+    let mut all: Vec<Vec<ProcessPlace>> = Vec::new();
+    let mut before = 0;
+    for (rank, message) in comm.all_gather(wire::encode(&own)).iter().enumerate() {
+        if rank == comm.rank() {
+            before = all.iter().map(Vec::len).sum();
+        }
+        all.extend(wire::decode_message::<Vec<Vec<ProcessPlace>>>(message).map_err(Failure::message)?);
+    }
+    let mut ids = process_ids(&all.concat()).into_iter().skip(before);
+    let ids = own.iter().map(|places| ids.by_ref().take(places.len()).collect()).collect();
+    Ok((ids, Processes::of(&all)))
+}
+
+impl Processes {
+    /// Of the processes of each source.
+    fn of(sources: &[Vec<ProcessPlace>]) -> Processes {
+        let recorded = |places: &[ProcessPlace]| places.iter().filter(|place| !place.is_collector).count();
+        let mut pids = HashSet::new();
+        let mut all = sources.iter().flatten().filter(|place| !place.is_collector);
+        Processes {
+            recorded: sources.iter().map(|places| recorded(places)).sum(),
+            are_apart: sources.iter().all(|places| recorded(places) <= 1)
+                && all.all(|place| pids.insert(place.pid)),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn place(pid: i64) -> ProcessPlace {
+        ProcessPlace { pid, ..ProcessPlace::default() }
+    }
+
+    #[test]
+    fn processes_are_apart_if_each_has_its_own_id_space_and_pid() {
+        let collector = ProcessPlace { is_collector: true, ..place(7) };
+        let of = Processes::of;
+        assert_eq!(
+            of(&[vec![place(7)], vec![place(8), collector]]),
+            Processes { recorded: 2, are_apart: true }
+        );
+        assert!(!of(&[vec![place(7)], vec![place(7)]]).are_apart);
+        assert!(!of(&[vec![place(7), place(8)]]).are_apart);
+        assert_eq!(of(&[]), Processes { recorded: 0, are_apart: true });
+    }
+}

@@ -1,0 +1,51 @@
+//! The rows of `rocpd_info_process`. Their ids are not in the order of the inputs, which leaf pages need, and they
+//! are few: SQLite writes them.
+
+use super::rows::{RowMaker, Written};
+use super::seal::OpenWriter;
+use super::sets::Sets;
+use super::units::Part;
+use crate::comm::Comm;
+use crate::failure::Failure;
+use crate::input::survey::Survey;
+use crate::together::settle;
+
+/// Rank behind rank adds the processes of its inputs, in merge order: the file does not tell which rank wrote them.
+/// Returns what this rank wrote.
+pub fn write_in_turns(
+    comm: &impl Comm,
+    open: &OpenWriter<'_>,
+    sets: &Sets,
+    rows: &RowMaker<'_>,
+    surveys: &[Survey],
+) -> Result<Written, Failure> {
+    let parts = process_parts(surveys);
+    rows.expect(parts.iter());
+    let mut own = Written::default();
+    let mut add = || {
+        let mut writer = open()?;
+        for part in &parts {
+            let set = sets.of(part.input, part.source);
+            rows.processes(*part, &mut own, &mut |rows| Ok(writer.append_to(set, rows).map(drop)?))?;
+        }
+        Ok(writer.commit()?)
+    };
+    for turn in 0..comm.size() {
+        let is_own = turn == comm.rank() && !parts.is_empty();
+        settle(comm, if is_own { add() } else { Ok(()) })?;
+    }
+    Ok(own)
+}
+
+/// The pieces that may have rows of processes.
+fn process_parts(surveys: &[Survey]) -> Vec<Part> {
+    let mut parts = Vec::new();
+    for (input, survey) in surveys.iter().enumerate() {
+        for (source, found) in survey.sources.iter().enumerate() {
+            let pieces = found.pieces.iter().enumerate();
+            let own = pieces.filter(|(_, piece)| survey.input.has_processes(found, piece));
+            parts.extend(own.map(|(piece, _)| Part { input, source, piece }));
+        }
+    }
+    parts
+}
