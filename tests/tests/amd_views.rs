@@ -258,3 +258,42 @@ fn the_order_of_the_arguments_does_not_matter() {
         assert!(fs::read(&one).unwrap() == fs::read(&other).unwrap(), "{} bytes", inputs.len());
     }
 }
+
+// --- ids that a merge gives anew ---------------------------------------------------------------------------------
+
+#[test]
+fn busy_names_the_device_and_the_process_of_each_agent() {
+    let folder = tempfile::tempdir().unwrap();
+    let output = folder.path().join("out.db");
+    // Host name, pid, index of the device, time: what no merge renumbers.
+    let by_agent = |table: &str, agent: &str| {
+        format!("SELECT {agent} AS agent, guid, \"end\" - start AS ns FROM {table} WHERE {agent} IS NOT NULL")
+    };
+    let of_input = format!(
+        "SELECT node.hostname, proc.pid, agent.absolute_index, sum(ns) FROM ({} UNION ALL {}) used
+           JOIN rocpd_info_agent agent ON agent.id = used.agent AND agent.guid = used.guid
+           JOIN rocpd_info_process proc ON proc.id = agent.pid AND proc.guid = agent.guid
+           JOIN rocpd_info_node node ON node.id = agent.nid AND node.guid = agent.guid
+          GROUP BY agent.id",
+        by_agent("rocpd_kernel_dispatch", "agent_id"),
+        by_agent("rocpd_memory_copy", "dst_agent_id"),
+    );
+    let of_merge = "SELECT node.hostname, busy.pid, agent_abs_index, GpuTime FROM busy
+           JOIN rocpd_info_node node ON node.id = busy.nid";
+    for inputs in inputs(folder.path()) {
+        let _ = merged(&inputs, &["--strict"], &output);
+        let mut expected: Vec<_> = opened(&inputs).iter().flat_map(|input| input.rows(&of_input)).collect();
+        let mut found = Database::open(&output).rows(of_merge);
+        assert!(expected.len() >= 8, "{expected:?}");
+        expected.sort();
+        found.sort();
+        assert_eq!(found, expected);
+        found.dedup_by_key(|row| row[..3].to_vec());
+        assert_eq!(found.len(), expected.len(), "an agent is there twice");
+        // The id is that of the row, by which other tables and views name the agent.
+        let strangers =
+            "SELECT count(*) FROM busy LEFT JOIN rocpd_info_agent agent ON agent.id = busy.agent_id
+              WHERE agent.absolute_index IS NOT busy.agent_abs_index";
+        assert_eq!(Database::open(&output).number(strangers), 0);
+    }
+}

@@ -1,4 +1,4 @@
--- Data and summary views of RocPD schema 3.0.0: same columns and same rows as AMD's.
+-- Data and summary views of RocPD schema 3.0.0: same columns and same rows as AMD's. "busy" has three columns more.
 -- An inner join drops the rows that AMD's view drops, a LEFT JOIN or scalar subquery keeps them.
 --
 -- Two of AMD's views multiply rows when ids repeat between guids: "threads" joins the process, and
@@ -336,7 +336,8 @@ SELECT sym.display_name AS name,
  GROUP BY sym.display_name
  ORDER BY total_duration DESC;
 
--- A copy counts for the agent that receives it.
+-- A copy counts for the agent that receives it. The last three columns are not AMD's: an agent's id is that of its row
+-- here, while a profiler's own file has the index of the device there, the same in each process.
 CREATE VIEW busy AS
 WITH work(agent_id, guid, start, finish) AS (
     SELECT agent_id, guid, start, "end" FROM rocpd_kernel_dispatch
@@ -348,7 +349,10 @@ WITH work(agent_id, guid, start, finish) AS (
     SELECT agent_id, guid, sum(finish - start) FROM work GROUP BY agent_id, guid
 )
 SELECT used.agent_id, agent.type,
-       used.ns AS GpuTime, wall.ns AS WallTime, used.ns * 1.0 / wall.ns AS Busy
+       used.ns AS GpuTime, wall.ns AS WallTime, used.ns * 1.0 / wall.ns AS Busy,
+       agent.absolute_index AS agent_abs_index, agent.nid,
+       (SELECT proc.pid FROM rocpd_info_process proc
+         WHERE proc.id = agent.pid AND proc.guid = agent.guid) AS pid
   FROM used
   JOIN wall
   JOIN rocpd_info_agent agent ON agent.id = used.agent_id AND agent.guid = used.guid;

@@ -129,8 +129,8 @@ const TREATMENTS: [(&str, &[(&str, Treatment)]); 19] = [
     ("memory_allocations", &MEMORY),
     ("scratch_memory", &MEMORY),
     ("counters_collection", &COUNTERS),
-    // Of several guids nobody can say whose agent it is.
-    ("busy", &[("agent_id", LeftOut)]),
+    // Of several guids nobody can say whose agent it is. AMD's own view has the other columns not.
+    ("busy", &[("agent_id", LeftOut), ("agent_abs_index", LeftOut), ("nid", LeftOut), ("pid", LeftOut)]),
 ];
 
 /// What is done with a column of a view.

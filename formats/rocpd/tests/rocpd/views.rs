@@ -42,10 +42,15 @@ fn compare(conn: &Connection, what: &str) -> Outcome<BTreeMap<String, usize>> {
     assert_eq!(ours.keys().collect::<Vec<_>>(), theirs.keys().collect::<Vec<_>>(), "{what}");
     for (name, (columns, lines)) in &theirs {
         let (our_columns, our_lines) = &ours[name];
-        assert_eq!(our_columns, columns, "{what}: columns of {name}");
+        let further = if name == "busy" { &["agent_abs_index", "nid", "pid"][..] } else { &[] };
+        let expected: Vec<&str> = columns.iter().map(String::as_str).chain(further.iter().copied()).collect();
+        assert_eq!(*our_columns, expected, "{what}: columns of {name}");
         assert_eq!(our_lines.len(), lines.len(), "{what}: rows of {name}");
         for (ours, theirs) in our_lines.iter().zip(lines) {
-            assert_eq!(ours, theirs, "{what}: {name}");
+            match further.is_empty() {
+                true => assert_eq!(ours, theirs, "{what}: {name}"),
+                false => assert!(ours.starts_with(&format!("{theirs} | ")), "{what}: {ours} of {name}"),
+            }
         }
     }
     Ok(theirs.into_iter().map(|(name, (_, lines))| (name, lines.len())).collect())

@@ -142,7 +142,12 @@ fn a_written_job_is_clean_and_readable_by_every_view() -> Outcome {
         ]
     );
     let (_, busy) = rows(&conn, "SELECT * FROM busy")?;
-    assert_eq!(busy, [r#"Integer(1) | Text("GPU") | Integer(6500) | Integer(6500) | Real(1.0)"#]);
+    assert_eq!(
+        busy,
+        [
+            r#"Integer(1) | Text("GPU") | Integer(6500) | Integer(6500) | Real(1.0) | Integer(4) | Integer(1) | Integer(4242)"#
+        ]
+    );
     Ok(())
 }
 
