@@ -7,7 +7,7 @@ use crate::agree::clock_file::ClockFile;
 use crate::agree::clocks::{How, JobClocks, Observed, Recorded};
 use crate::agree::findings::agree_on_findings;
 use crate::agree::nodes::Nodes;
-use crate::agree::processes;
+use crate::agree::processes::{self, Processes};
 use crate::agree::strings::{self, Distinct, sums};
 use crate::budget::Held;
 use crate::cli::{Layout, MergeArgs, OutputFormat};
@@ -201,6 +201,9 @@ fn merge_once(
         true => sets::count_small(comm, &surveys, &found.nodes)?,
     };
     numbered.totals.extend([(rocpd::STRING, small.strings), (rocpd::INFO_NODE, small.nodes)]);
+    if args.form() == OutputFormat::Rocpd {
+        report.note_amd_tools(args.layout, &numbered.processes);
+    }
     if let Some(path) = &args.clock_plot {
         from_rank_0(comm, || plot(path, &clocks, &report))?;
     }
@@ -454,6 +457,7 @@ struct Numbered {
     bases: Vec<Vec<Bases>>,
     /// Rows of the whole job, per table.
     totals: BTreeMap<TableId, u64>,
+    processes: Processes,
 }
 
 fn agree_on_bases(comm: &impl Comm, schema: &JobSchema, surveys: &[Survey]) -> Result<Numbered, Failure> {
@@ -468,7 +472,7 @@ fn agree_on_bases(comm: &impl Comm, schema: &JobSchema, surveys: &[Survey]) -> R
     if (0..=tables.len()).any(|i| sum(&all, i).saturating_add(regions) > i64::MAX as u64) {
         return Err(Failure::Input("the inputs claim more rows than a database can number".to_owned()));
     }
-    let (ids, _) = processes::number(comm, surveys)?;
+    let (ids, processes) = processes::number(comm, surveys)?;
     let mut flat = bases(schema, &start, &demands, ids, regions).into_iter();
     let bases = surveys.iter().map(|s| flat.by_ref().take(s.sources.len()).collect()).collect();
 
@@ -478,5 +482,5 @@ fn agree_on_bases(comm: &impl Comm, schema: &JobSchema, surveys: &[Survey]) -> R
     let mine: Vec<u64> = tables.iter().map(|t| rows(*t)).collect();
     let all = sums(comm, &mine)?;
     let totals = tables.iter().enumerate().map(|(i, t)| (*t, sum(&all, i))).collect();
-    Ok(Numbered { bases, totals })
+    Ok(Numbered { bases, totals, processes })
 }

@@ -1,5 +1,6 @@
 //! End-to-end tests, synthetic runs and benchmarks.
 //!
+//! * [`amd`] asks databases as AMD's `rocpd` does;
 //! * [`synthetic`] makes runs whose every row is known, and writes them as shards and as databases;
 //! * [`content`] brings the rows of a model and of a database into one form that does not depend on ids;
 //! * [`plain`] merges databases with SQL alone;
@@ -12,6 +13,7 @@
 //! * [`measure`] is what benchmarks need besides.
 //!
 //! The promises themselves are in `tests/`, a module each.
+pub mod amd;
 pub mod clocks;
 pub mod content;
 pub mod crafted;

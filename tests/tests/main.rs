@@ -2,6 +2,7 @@
 //! goes into linking.
 #![allow(missing_docs, clippy::unwrap_used)] // clippy takes only functions marked as tests for tests
 
+mod amd_commands;
 mod amd_views;
 mod auto_backend;
 mod bad_input;

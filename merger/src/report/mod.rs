@@ -1,5 +1,6 @@
 //! What a merge tells: warnings, the closing summary, JSON.
 
+mod amd_tools;
 mod clock_table;
 mod clocks;
 mod collectives;
