@@ -10,7 +10,7 @@ use std::fmt::Arguments;
 use std::fs::{File, Permissions};
 use std::io::{self, Write};
 use std::os::unix::fs::PermissionsExt;
-use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering::Relaxed};
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 use std::thread::JoinHandle;
@@ -27,6 +27,8 @@ const CHANNEL: usize = 64;
 static EMPTY: AtomicBool = AtomicBool::new(false);
 /// The metrics of the node were recorded.
 static METRICS: AtomicBool = AtomicBool::new(false);
+/// Processes that the launcher started, where MPI has put the one of this rank into an `MPI_COMM_WORLD` of its own; 0 else.
+static SINGLETON_OF: AtomicU32 = AtomicU32::new(0);
 /// The run folder was made: if it is gone, somebody does not want it.
 static FOLDER_MADE: AtomicBool = AtomicBool::new(false);
 static LOG: OnceLock<Mutex<Log>> = OnceLock::new();
@@ -96,6 +98,16 @@ pub(crate) fn note_empty(metrics: bool) {
 /// Whether metrics of the node were recorded and no event.
 pub(crate) fn has_metrics() -> bool {
     METRICS.load(Relaxed)
+}
+
+/// Notes that the MPI process of this rank is alone in its `MPI_COMM_WORLD`, and how many the launcher started.
+pub(crate) fn note_singleton(launched: u32) {
+    SINGLETON_OF.store(launched, Relaxed);
+}
+
+/// Number of processes that the launcher started, if MPI has put the one of this rank into an `MPI_COMM_WORLD` of its own.
+pub(crate) fn singleton_of() -> Option<u32> {
+    Some(SINGLETON_OF.load(Relaxed)).filter(|launched| *launched > 0)
 }
 
 /// Whether there was nothing to record.

@@ -388,7 +388,8 @@ fn survey_all(
 /// The collectives of this rank's processes, in merge order.
 fn take_collectives(surveys: &mut [Survey]) -> Vec<(Participant, Said)> {
     let sources = surveys.iter_mut().flat_map(|survey| &mut survey.sources);
-    let some = sources.filter(|source| !source.collectives.is_empty() || source.collectives.alone > 0);
+    let takes_part = |said: &Said| !said.is_empty() || said.alone > 0 || said.is_singleton;
+    let some = sources.filter(|source| takes_part(&source.collectives));
     some.map(|source| {
         let process = &source.process;
         let said = &source.collectives;
@@ -405,6 +406,7 @@ fn take_collectives(surveys: &mut [Survey]) -> Vec<(Participant, Said)> {
             seen_ns: last_seen.saturating_sub(first_seen),
             initialized: said.mpi.initialized(),
             lacks_calls: said.lacks_calls,
+            is_singleton: said.is_singleton,
             pid: process.pid,
             host: process.node.hostname.clone(),
             domain: process.domain.clone(),

@@ -106,6 +106,9 @@ fn plain_rpd_collect_on_a_gpu_node_records_kernels_mpi_and_system_metrics() {
     let processes = "SELECT count(DISTINCT p.pid) FROM rocpd_info_process p
         WHERE p.id IN (SELECT pid FROM rocpd_region UNION SELECT pid FROM rocpd_kernel_dispatch)";
     assert_eq!(database.number(processes), RANKS as i64);
+    // Each rank has a row of rpd-collect and one of the profiler, and one collector reads the metrics.
+    let said = "4 ranks, 9 processes (1 collector for system metrics, 4 recorded by a profiler as well)";
+    assert!(summary.contains(said), "{summary}");
     assert!(is_empty(&node.path("scratch")));
 }
 

@@ -165,11 +165,14 @@ pub enum Birth {
     Shared = 3,
     /// By this process alone.
     Alone = 4,
+    /// By `MPI_Init`: it is `MPI_COMM_WORLD`.
+    World = 5,
 }
 
 impl Birth {
     pub(crate) fn from_flags(flags: u8) -> Option<Birth> {
-        let all = [Birth::Collective, Birth::Group, Birth::Inter, Birth::Shared, Birth::Alone];
+        use Birth::{Alone, Collective, Group, Inter, Shared, World};
+        let all = [Collective, Group, Inter, Shared, Alone, World];
         all.into_iter().find(|birth| *birth as u8 == flags & 0xf)
     }
 }

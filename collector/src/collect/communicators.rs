@@ -109,6 +109,7 @@ impl Communicators {
         let parent = parent.unwrap_or_default();
         let NewCommunicator { id, leader, tag, ordinal, .. } = made;
         let text = match made.birth {
+            Birth::World => "MPI_COMM_WORLD".to_owned(),
             Birth::Collective => format!("{parent}/{ordinal}@{leader}"),
             Birth::Group => {
                 let way = format!("{parent}/g{tag}@{leader}");

@@ -6,7 +6,7 @@ use super::pairing::ThreadLog;
 use super::sources::{Entered, SourceDefaults, Sources};
 use super::{Command, Finish};
 use crate::output::{Item, Output};
-use crate::{machine, warn};
+use crate::{log, machine, warn};
 use rpd_ring::layout::{Counted, Dropped};
 use rpd_ring::message::Untraced;
 use rpd_ring::{Consumer, Drained};
@@ -280,6 +280,11 @@ impl Drain {
         let drained = ring.consumer.drain(budget, |record| {
             misfits += u64::from(source.log.apply(log, thread, record, out).is_err());
         });
+        if let (Some(1), Some(launched @ 2..)) = (source.log.take_world_size(), source.process.size)
+            && !source.process.worker
+        {
+            log::note_singleton(launched);
+        }
         let number = source.process.source;
         if misfits > 0 {
             self.lose(number, None, LossCause::BadRecord, Some(misfits));

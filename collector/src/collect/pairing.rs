@@ -4,7 +4,7 @@ use super::communicators::Communicators;
 use super::outbox::Outbox;
 use super::requests::{Requests, Started};
 use crate::output::{CommunicatorRow, Item, MpiRow, NameId, RcclRow, RequestRow, Span};
-use rpd_ring::record::{Completion, Library, MpiCall, NewCommunicator, RcclCall, Record};
+use rpd_ring::record::{Birth, Completion, Library, MpiCall, NewCommunicator, RcclCall, Record};
 use rpd_ring::{mpi, rccl};
 use std::collections::HashMap;
 
@@ -54,6 +54,8 @@ pub(super) struct ProcessLog {
     waiting: HashMap<(Library, u64), Vec<Item>>,
     waiting_count: usize,
     requests: Requests,
+    /// Size of `MPI_COMM_WORLD`, from its record until it is taken.
+    world_size: Option<u32>,
 }
 
 /// A record that fits nothing: the row that it would have made is lost.
@@ -248,6 +250,9 @@ impl ProcessLog {
         made: &NewCommunicator,
         out: &mut Outbox,
     ) {
+        if made.birth == Birth::World {
+            self.world_size = made.size_rank.map(|(size, _)| size);
+        }
         // A split may leave this rank without one.
         let Some(comm) = self.communicators.add(made, out) else { return };
         let row = CommunicatorRow { comm, label: None, size_rank: made.size_rank };
@@ -261,6 +266,11 @@ impl ProcessLog {
         for open in log.open {
             self.emit(open, None, out);
         }
+    }
+
+    /// Takes the size of `MPI_COMM_WORLD`, in processes, where its record has come since the last call.
+    pub(super) fn take_world_size(&mut self) -> Option<u32> {
+        self.world_size.take()
     }
 
     /// Takes the number of completed requests whose start was not on record.

@@ -139,8 +139,22 @@ pub fn main() -> io::Result<()> {
             None => {}
         }
     }
+    if let Some(launched) = log::singleton_of() {
+        let text = singleton_line(launched);
+        warn(format_args!("{text}"));
+        let _ = control.send(&ToLauncher::SayOnce { text });
+    }
     let _ = control.send(&ToLauncher::Done { warnings: log::close(), log: log.into() });
     Ok(())
+}
+
+/// What is printed of ranks that do not belong to one MPI job.
+fn singleton_line(launched: u32) -> String {
+    format!(
+        "warning: the launcher started {launched} processes, and MPI ran each as a job of its own (MPI_COMM_WORLD of size 1): the \
+         program is probably linked against another MPI than the launcher's; `ldd PROGRAM` shows which: use that one's \
+         mpirun, or `srun --mpi=TYPE` with a type of `srun --mpi=list` that it supports"
+    )
 }
 
 fn log_path(start: &Start) -> PathBuf {

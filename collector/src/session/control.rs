@@ -147,6 +147,11 @@ pub(super) enum ToLauncher {
         /// One line.
         text: String,
     },
+    /// A warning in the logs of all ranks: one of them prints it.
+    SayOnce {
+        /// One line.
+        text: String,
+    },
     /// It takes longer: files of profilers are read.
     Busy,
     /// The shard is complete, or there is none.

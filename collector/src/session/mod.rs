@@ -297,6 +297,10 @@ impl Session {
                     lines.push(text);
                     lines.truncate(MOST_LINES);
                 }
+                Received::Message(ToLauncher::SayOnce { text }) => {
+                    lines.extend(self.speaks.then_some(text));
+                    self.said += 1;
+                }
                 Received::Message(ToLauncher::Busy) => until = Instant::now() + TIME_TO_FINISH,
                 Received::Message(ToLauncher::Done { warnings, log }) => {
                     done = true;

@@ -10,9 +10,10 @@ use crate::input::source::KeySpace;
 use crate::input::survey::Survey;
 use crate::report::SHOWN;
 use rpd_shard::model::{TableId, rocpd};
-use rpd_shard::record::{ClockDomain, Loss, Node, SYSTEM_SOURCE, wire};
+use rpd_shard::record::{ClockDomain, Loss, Node, Process, SYSTEM_SOURCE, wire};
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
+use twox_hash::XxHash3_64;
 
 /// What one rank found in its shards.
 #[derive(Serialize, Deserialize, Default)]
@@ -21,6 +22,8 @@ struct Findings {
     inputs: Vec<u128>,
     processes: u64,
     kinds: ProcessKinds,
+    /// A hash for each process that collectors and profilers have named fully.
+    identities: Vec<u64>,
     losses: Vec<Loss>,
     warnings: Vec<String>,
     rows_read: BTreeMap<TableId, u64>,
@@ -77,6 +80,8 @@ pub struct ProcessKinds {
     pub collectors: u64,
     /// Children of ranks.
     pub workers: u64,
+    /// Second descriptions of a process: rpd-collect recorded it, and a profiler did.
+    pub recorded_twice: u64,
 }
 
 impl ProcessKinds {
@@ -94,6 +99,11 @@ impl ProcessKinds {
     }
 }
 
+/// What is the same in all descriptions of one process.
+fn identity(process: &Process) -> u64 {
+    XxHash3_64::oneshot(&wire::encode(&(&process.domain, process.pid, process.start_ticks)))
+}
+
 /// Tells all ranks what each of them found.
 pub fn agree_on_findings(comm: &impl Comm, surveys: &[Survey]) -> Result<Found, Failure> {
     let sources = || surveys.iter().flat_map(|s| &s.sources);
@@ -102,11 +112,15 @@ pub fn agree_on_findings(comm: &impl Comm, surveys: &[Survey]) -> Result<Found, 
     let deaths =
         || surveys.iter().flat_map(|s| s.deaths.iter().map(move |death| (s.commands.include(death), death)));
     let crashes = || deaths().filter(|(is_command, death)| !is_command || death.open > 0);
+    let shards = surveys.iter().filter(|survey| matches!(survey.input, Input::Shard(_)));
+    let described = shards.flat_map(|survey| &survey.sources).map(|source| &source.process);
+    let traced = || described.clone().filter(|process| process.source != SYSTEM_SOURCE);
     let mut mine = Findings {
         nodes: nodes.nodes().to_vec(),
         inputs: surveys.iter().flat_map(|s| s.sources.iter().map(|source| s.input.id_of(source))).collect(),
         processes: sources().filter_map(|s| s.spaces.get(&rocpd::INFO_PROCESS)).map(KeySpace::rows).sum(),
         kinds: ProcessKinds::of(surveys),
+        identities: traced().filter(|process| process.start_ticks > 0).map(identity).collect(),
         losses: sum_losses(surveys.iter().flat_map(|s| &s.losses)),
         warnings: surveys.iter().flat_map(|s| s.warnings.clone()).collect(),
         rows_read: BTreeMap::new(),
@@ -122,6 +136,7 @@ pub fn agree_on_findings(comm: &impl Comm, surveys: &[Survey]) -> Result<Found, 
     crashes().for_each(|(is_command, death)| mine.stopped.add(death, is_command));
     surveys.iter().for_each(|s| mine.commands.join(s.commands.clone()));
     let mut found = Found::default();
+    let mut identities = BTreeSet::new();
     for message in comm.all_gather(wire::encode(&mine)) {
         let theirs: Findings = wire::decode_message(&message).map_err(Failure::message)?;
         theirs.nodes.iter().for_each(|node| found.nodes.add(node));
@@ -129,6 +144,8 @@ pub fn agree_on_findings(comm: &impl Comm, surveys: &[Survey]) -> Result<Found, 
         found.processes += theirs.processes;
         found.kinds.collectors += theirs.kinds.collectors;
         found.kinds.workers += theirs.kinds.workers;
+        let is_known = |identity: &u64| !identities.insert(*identity);
+        found.kinds.recorded_twice += theirs.identities.iter().copied().filter(is_known).count() as u64;
         found.inputs.extend(theirs.inputs);
         found.losses.extend(theirs.losses);
         found.warnings.extend(theirs.warnings);

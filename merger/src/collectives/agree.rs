@@ -25,6 +25,8 @@ pub struct Participant {
     pub initialized: Option<i64>,
     /// Whether calls are missing in which it may have waited.
     pub lacks_calls: bool,
+    /// Whether MPI put it into an `MPI_COMM_WORLD` of its own, though the launcher started several processes.
+    pub is_singleton: bool,
     /// Its process id.
     pub pid: i32,
     /// Where it ran.
@@ -64,6 +66,11 @@ impl Members {
             members.all.extend(theirs);
         }
         Ok(members)
+    }
+
+    /// Ranks of which MPI made a job of its own each, though the launcher started them together.
+    pub fn singleton_ranks(&self) -> BTreeSet<u32> {
+        self.all.iter().filter(|one| one.is_singleton && !one.worker).filter_map(|one| one.rank).collect()
     }
 
     /// The participant with this number.

@@ -62,6 +62,13 @@ pub struct Said {
     /// Collectives that no other process can be compared with: their communicator has no name that means
     /// something elsewhere, or they have no number.
     pub alone: u64,
+    /// Collectives of MPI on communicators that other processes may have.
+    of_mpi: u64,
+    /// Size of the process's `MPI_COMM_WORLD`, in processes, where that was recorded.
+    world_size: Option<i64>,
+    /// Whether the launcher started several processes and MPI put this one into an `MPI_COMM_WORLD` of its own: its
+    /// communicators have the names of those of the others, and none of their processes.
+    pub is_singleton: bool,
     /// Time in MPI calls.
     pub mpi: MpiTimes,
     /// Whether calls are missing in which it may have waited: its own time is an upper bound.
@@ -107,6 +114,8 @@ impl Said {
             }
         }
         self.alone += other.alone;
+        self.of_mpi += other.of_mpi;
+        self.world_size = self.world_size.or(other.world_size);
         self.calls.extend(other.calls);
         self.thin_out(sample.level());
     }
@@ -120,14 +129,27 @@ impl Said {
         }
     }
 
-    /// When all blocks are in: the ranks that the process has in its communicators. `rank` is that in the job.
-    pub fn settle(&mut self, rank: Option<u32>) {
+    /// When all blocks are in: the ranks that the process has in its communicators. `rank` is that in the job, and
+    /// `launched` the number of processes that the launcher started.
+    pub fn settle(&mut self, rank: Option<u32>, launched: Option<u32>) {
+        if self.world_size == Some(1) && launched.is_some_and(|launched| launched > 1) {
+            self.isolate();
+        }
         let world = comm_hash(WORLD.as_bytes());
         for (hash, comm) in &mut self.comms {
             let known = self.ranks.get(hash).copied();
             comm.rank = comm.rank.or(known).or(if *hash == world { rank } else { None });
         }
         self.ranks.clear();
+    }
+
+    /// Keeps only what needs no MPI to be shared: communicators of RCCL, whose names come from an id.
+    fn isolate(&mut self) {
+        self.is_singleton = true;
+        self.alone += std::mem::take(&mut self.of_mpi);
+        self.comms.retain(|_, comm| comm.name.starts_with("nccl-"));
+        let comms = &self.comms;
+        self.calls.retain(|call| comms.contains_key(&call.comm));
     }
 
     /// Tells apart what several processes of one rank did on communicators of one name: this one was the
@@ -164,9 +186,12 @@ pub fn of_block(rows: &Rows<Local>, strings: &ShardStrings, sample: &Sample) -> 
     match rows.id() {
         native::MPI_CALL | native::RCCL_CALL => calls(rows, strings, &mut said),
         native::COMMUNICATOR => {
-            let (comms, ranks) = (rows.column("comm_id"), rows.column("rank"));
+            let (comms, ranks, sizes) = (rows.column("comm_id"), rows.column("rank"), rows.column("size"));
             for i in 0..rows.len {
                 let name = comms.int(i).and_then(|id| strings.get(id));
+                if name == Some(WORLD.as_bytes()) {
+                    said.world_size = said.world_size.or(sizes.int(i));
+                }
                 let rank = ranks.int(i).and_then(|rank| u32::try_from(rank).ok());
                 if let (Some(name), Some(rank)) = (name, rank) {
                     said.ranks.entry(comm_hash(name)).or_insert(rank);
@@ -212,6 +237,7 @@ fn calls(rows: &Rows<Local>, strings: &ShardStrings, said: &mut Said) {
             continue;
         };
         // Between two groups nobody waits for the own group.
+        said.of_mpi += u64::from(is_mpi);
         let says_nothing = function.only_starts() || function.is_rccl() || is_between_groups;
         said.calls.push(Call {
             key: key(comm, seq),
@@ -248,12 +274,30 @@ mod tests {
     fn the_second_process_of_a_rank_has_communicators_of_its_own() {
         let mut said = Said::default();
         let hash = said.note_comm(WORLD, None).unwrap();
-        said.settle(Some(3));
+        said.settle(Some(3), Some(4));
         assert_eq!(said.comms[&hash].rank, Some(3));
         said.tell_apart(&BTreeMap::from([(hash, 0)]));
         assert!(said.comms.contains_key(&hash));
         said.tell_apart(&BTreeMap::from([(hash, 1)]));
         assert!(!said.comms.contains_key(&hash));
         assert_eq!(said.comms.len(), 1);
+    }
+
+    #[test]
+    fn a_process_that_mpi_has_put_alone_shares_communicators_of_rccl_only() {
+        let settled = |world_size, launched| {
+            let mut said = Said { world_size, of_mpi: 2, ..Said::default() };
+            said.note_comm(WORLD, None).unwrap();
+            said.note_comm("nccl-00ff", None).unwrap();
+            said.settle(Some(3), launched);
+            let names: Vec<&str> = said.comms.values().map(|comm| &*comm.name).collect();
+            (said.is_singleton, names.len(), names.contains(&WORLD), said.alone)
+        };
+        assert_eq!(settled(Some(1), Some(4)), (true, 1, false, 2));
+        for (world_size, launched) in
+            [(Some(4), Some(4)), (Some(1), Some(1)), (Some(1), None), (None, Some(4)), (Some(2), Some(4))]
+        {
+            assert_eq!(settled(world_size, launched), (false, 2, true, 0), "{world_size:?} of {launched:?}");
+        }
     }
 }

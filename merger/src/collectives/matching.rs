@@ -313,6 +313,7 @@ mod tests {
             seen_ns: 0,
             initialized: None,
             lacks_calls: false,
+            is_singleton: false,
             pid: 1,
             host: "h".into(),
             domain,

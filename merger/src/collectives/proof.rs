@@ -290,6 +290,7 @@ mod tests {
             seen_ns: 0,
             initialized: None,
             lacks_calls: false,
+            is_singleton: false,
             pid: 1,
             host: format!("h{}", rank / 2),
             domain: ClockDomain { boot_id: format!("node-{}", rank / 2), time_namespace: 0 },

@@ -17,6 +17,7 @@ impl Report {
         self.collective_faults = matched.faults.clone();
         self.collectives_not_used = matched.unproven.clone();
         self.has_unproven_names = matched.has_unproven_names;
+        self.singleton_ranks = matched.members.singleton_ranks().into_iter().collect();
         self.note_lateness(late_ranks, lateness);
     }
 
@@ -24,8 +25,8 @@ impl Report {
     pub(super) fn collective_lines(&self) -> Vec<(&'static str, String)> {
         let mut lines = Vec::new();
         let counts = &self.collectives;
-        if counts.calls > 0 {
-            let found = counts.matched + counts.incomplete + counts.mismatched + counts.contradicted;
+        let found = counts.matched + counts.incomplete + counts.mismatched + counts.contradicted;
+        if found > 0 || counts.different > 0 {
             let mut text = format!("{} of {}", grouped(counts.matched), counted(found, "collective"));
             if counts.one_in > 1 {
                 text += &format!(" (a sample: one in {})", grouped(counts.one_in));

@@ -32,6 +32,7 @@ impl Report {
     fn nothing_compared(&self) -> Option<&'static str> {
         let counts = &self.collectives;
         (self.processes > 1).then_some(match (counts.calls, counts.matched) {
+            _ if self.singleton_ranks.len() > 1 => "MPI ran each rank as a job of its own",
             (0, _) if counts.alone == 0 && self.has_former_merge() => {
                 "collectives of former merges are not compared again (the tag rpd.former_merges has what they told)"
             }

@@ -62,6 +62,9 @@ pub struct Report {
     pub silent_ranks: Vec<u32>,
     /// Ranks of which two collectors wrote a shard.
     pub repeated_ranks: Vec<u32>,
+    /// Ranks of one launch of which MPI made a job of its own each.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub singleton_ranks: Vec<u32>,
     /// Inputs that are left out, and why.
     pub unreadable: Vec<(PathBuf, String)>,
     /// Files below the inputs that are not merged.
@@ -188,6 +191,7 @@ impl Report {
             missing_ranks: plan.ranks.missing.clone(),
             silent_ranks: plan.silent_ranks.clone(),
             repeated_ranks: plan.repeated_ranks.clone(),
+            singleton_ranks: Vec::new(),
             unreadable: plan.unreadable.clone(),
             not_used: NotUsed::new(plan.unused.clone()),
             unfinished: plan.inputs.iter().filter(|s| !s.complete).map(|s| s.path.clone()).collect(),
@@ -328,6 +332,7 @@ impl Report {
         if !self.repeated_ranks.is_empty() {
             lines.push(self.repeated());
         }
+        lines.extend(self.singletons_line());
         lines.extend(self.disagreement.clone());
         lines.extend(self.still_running.as_ref().map(StillRunning::line));
         let all: Vec<String> = self.unfinished_lines.iter().chain(&self.warnings).cloned().collect();

@@ -6,7 +6,7 @@ mod memory;
 mod recorded;
 
 use recorded::*;
-use rpd_tests::harness::{Job, mpi_missing, mpirun, python, repository, skip};
+use rpd_tests::harness::{Database, Job, binary, mpi_missing, mpirun, python, repository, rpd_merge, skip};
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
@@ -122,6 +122,45 @@ fn every_mpi_call_of_c_is_recorded_with_open_mpi() {
 #[test]
 fn every_mpi_call_of_c_is_recorded_with_mpich() {
     check_c(Mpich, &[]);
+}
+
+#[test]
+fn ranks_that_mpi_runs_one_by_one_are_named_and_not_compared() {
+    for family in [OpenMpi, Mpich] {
+        if let Some(why) = family.missing() {
+            return skip("a program of another MPI than the launcher's", why);
+        }
+    }
+    let run = Run::new();
+    let program = run.compile("mpicc.mpich", &["-O1", "-lm"], "late.c");
+    let collect = OpenMpi.mpirun().arg(binary("rpd-collect")).arg("-o").arg(run.path("runs"));
+    let collected = collect.args(["--run-id", "run", "--"]).arg(program).arg("balanced").run().success();
+    let alone = "MPI_COMM_WORLD of size 1";
+    assert_eq!(collected.stderr.matches(alone).count(), 1, "one rank prints it: {collected}");
+    assert!(collected.stderr.contains("started 4 processes"), "{collected}");
+    let output = run.path("run.db");
+    let merged = rpd_merge().arg("-o").arg(&output).arg(run.path("runs/run")).run().success();
+    assert!(merged.stderr.contains("each of rank 0-3") && merged.stderr.contains(alone), "{merged}");
+    let verdict = "cannot tell which rank: MPI ran each rank as a job of its own";
+    assert!(merged.stderr.contains(verdict) && !merged.stderr.contains("matched"), "{merged}");
+    // The calls are recorded all the same.
+    let database = Database::open(&output);
+    assert!(database.number("SELECT count(*) FROM regions WHERE name = 'MPI_Barrier'") > 0, "{merged}");
+}
+
+#[test]
+fn ranks_of_one_mpi_job_are_no_singletons() {
+    if let Some(why) = OpenMpi.missing() {
+        return skip("a program of the launcher's MPI", why);
+    }
+    let run = Run::new();
+    let program = run.compile("mpicc", &["-O1", "-lm"], "late.c");
+    let collect = OpenMpi.mpirun().arg(binary("rpd-collect")).arg("-o").arg(run.path("runs"));
+    let collected = collect.args(["--run-id", "run", "--"]).arg(program).arg("balanced").run().success();
+    assert!(!collected.stderr.contains("MPI_COMM_WORLD"), "{collected}");
+    let output = run.path("run.db");
+    let merged = rpd_merge().arg("-o").arg(&output).arg(run.path("runs/run")).run().success();
+    assert!(!merged.stderr.contains("job of its own") && merged.stderr.contains("matched"), "{merged}");
 }
 
 #[test]

@@ -61,6 +61,8 @@ pub(super) enum Effect {
     Frees(Handles),
     /// Has received or seen a message, if there is a flag and it is set.
     Receives(Option<Answers>, Statuses),
+    /// Makes `MPI_COMM_WORLD`.
+    MakesWorld,
     /// Makes a communicator.
     Makes(Making),
     /// Frees the communicator that the call is about.

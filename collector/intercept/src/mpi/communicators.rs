@@ -7,7 +7,8 @@ use super::{c_function, fortran_functions, mpi_functions};
 use crate::real::{Fallback, MPI, RealFunction};
 use crate::sequence;
 use rpd_ring::layout::NAME_LIMIT;
-use rpd_ring::record::{Birth, Library, NewCommunicator};
+use rpd_ring::mpi::MpiFunction;
+use rpd_ring::record::{Birth, COMM_WORLD, Library, NewCommunicator};
 use std::ffi::c_int;
 use std::sync::atomic::AtomicUsize;
 use std::sync::atomic::Ordering::{AcqRel, Acquire};
@@ -171,6 +172,24 @@ impl Making {
         }
         Some(new)
     }
+}
+
+/// `MPI_COMM_WORLD` after a call that has initialized MPI.
+pub(super) fn world(function: MpiFunction) -> Option<NewCommunicator> {
+    let abi = Abi::get();
+    let (size, rank) = (abi.size(abi.world())?, abi.rank(abi.world())?);
+    Some(NewCommunicator {
+        library: Library::Mpi,
+        function: function as u32,
+        birth: Birth::World,
+        handle: COMM_WORLD,
+        parent: None,
+        id: 0,
+        size_rank: Some((u32::try_from(size).ok()?, u32::try_from(rank).ok()?)),
+        leader: 0,
+        tag: 0,
+        ordinal: 0,
+    })
 }
 
 /// Rank in `MPI_COMM_WORLD` of the first process of a communicator's group, -1 if it is not in there.

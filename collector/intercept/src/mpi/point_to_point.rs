@@ -11,18 +11,20 @@ mpi_functions! { plain:
 /// `MPI_Init`: Fortran has no command line to hand over.
 mod mpi_init {
     use super::*;
-    c_function! { MPI_Init(argc: Address, argv: Address) => plain() }
-    fortran_functions! { MPI_Init ("mpi_init") () => plain() }
+    c_function! { MPI_Init(argc: Address, argv: Address) => plain().and(Effect::MakesWorld) }
+    fortran_functions! { MPI_Init ("mpi_init") () => plain().and(Effect::MakesWorld) }
 }
 
 /// `MPI_Init_thread`, likewise.
 mod mpi_init_thread {
     use super::*;
     c_function! {
-        MPI_Init_thread(argc: Address, argv: Address, required: Int, provided: Address) => plain()
+        MPI_Init_thread(argc: Address, argv: Address, required: Int, provided: Address)
+            => plain().and(Effect::MakesWorld)
     }
     fortran_functions! {
-        MPI_Init_thread ("mpi_init_thread") (required: Int, provided: Address) => plain()
+        MPI_Init_thread ("mpi_init_thread") (required: Int, provided: Address)
+            => plain().and(Effect::MakesWorld)
     }
 }
 

@@ -3,6 +3,7 @@
 use super::abi::{Abi, Handle, Message, is_known};
 use super::argument::{Answers, Statuses};
 use super::call::{COMMUNICATORS, Call, Completed, Effect};
+use super::communicators::world;
 use super::narrow::{Waiting, is_anything_kept};
 use crate::errno;
 use crate::inside::{Inside, Outcome};
@@ -135,6 +136,11 @@ fn note(call: &Call, before: &Before, outcome: &mut Outcome<'_>) {
             }
             if let Some(made) = making.outcome(call, before.ordinal) {
                 outcome.communicator(&made);
+            }
+        }
+        Effect::MakesWorld => {
+            if let Some(world) = world(call.function) {
+                outcome.communicator(&world);
             }
         }
         Effect::FreesComm if before.comm != 0 => outcome.communicator_freed(Library::Mpi, before.comm),
