@@ -18,11 +18,33 @@ const SUMMED: [(&str, &str); 4] = [
     ("scratch_memory", "operation"),
 ];
 
-/// Databases as `rocpd query` and `rocpd summary` see them together.
+/// Databases as `rocpd query` and `rocpd summary` see them together, through the data views of the first one.
 ///
 /// # Panics
 /// If SQLite refuses something.
 pub fn session(databases: &[&Path]) -> Database {
+    let session = attached(databases);
+    let views = "SELECT sql FROM db0.sqlite_master WHERE type = 'view' AND name NOT LIKE 'rocpd_%'
+                    AND name NOT LIKE 'rpd_ext_%' ORDER BY rowid";
+    create_views(&session, texts(&session, views));
+    session
+}
+
+/// The same through AMD's own data views, as a database of rocprofv3 has them. AMD's commands bring these along and
+/// read none from the databases that they open.
+///
+/// # Panics
+/// If SQLite refuses something.
+pub fn session_with_views_of(rocprofv3: &Path, databases: &[&Path]) -> Database {
+    let views =
+        "SELECT sql FROM sqlite_master WHERE type = 'view' AND name NOT LIKE 'rocpd_%' ORDER BY rowid";
+    let session = attached(databases);
+    create_views(&session, texts(&Database::open(rocprofv3), views));
+    session
+}
+
+/// A temporary view over each table of all databases.
+fn attached(databases: &[&Path]) -> Database {
     let connection = Connection::open_in_memory().unwrap_or_else(|error| panic!("a session: {error}"));
     let session = Database { connection };
     let mut tables: BTreeMap<String, Vec<String>> = BTreeMap::new();
@@ -40,12 +62,13 @@ pub fn session(databases: &[&Path]) -> Database {
     for (table, selects) in tables {
         run(&session, &format!("CREATE TEMPORARY VIEW \"{table}\" AS {}", selects.join(" UNION ALL ")));
     }
-    let views = "SELECT sql FROM db0.sqlite_master WHERE type = 'view' AND name NOT LIKE 'rocpd_%'
-                    AND name NOT LIKE 'rpd_ext_%' ORDER BY rowid";
-    for view in texts(&session, views) {
-        run(&session, &view.replacen("CREATE VIEW", "CREATE TEMPORARY VIEW", 1));
-    }
     session
+}
+
+fn create_views(session: &Database, views: Vec<String>) {
+    for view in views {
+        run(session, &view.replacen("CREATE VIEW", "CREATE TEMPORARY VIEW", 1));
+    }
 }
 
 fn run(session: &Database, sql: &str) {
