@@ -132,7 +132,8 @@ impl Burst {
         probes.sort_by_key(|probe| (probe.round_trip(), probe.t1));
         let (sent, answered) = (self.sent, probes.len() as u32);
         probes.truncate(ProbeBurst::MOST_KEPT);
-        let burst = ProbeBurst { from: from.clone(), to: to.clone(), sent, answered, spread, best: probes };
+        let (from, to) = (from.clone(), to.clone());
+        let burst = ProbeBurst { from, to, sent, answered, spread, best: probes, kernel_times: false };
         burst.is_sound().then_some(burst)
     }
 }

@@ -53,12 +53,25 @@ fn process(source: u32) -> Process {
     }
 }
 
+/// The same with receive times of the kernels.
+fn by_kernels(burst: ProbeBurst) -> ProbeBurst {
+    ProbeBurst { kernel_times: true, ..burst }
+}
+
 /// A burst of three probes at this time.
 fn burst(t1: i64) -> ProbeBurst {
     let domain = |boot_id: &str| ClockDomain { boot_id: boot_id.into(), time_namespace: 1 };
     let probe = |way| Probe { t1, t2: t1 + 1_000_000 + way, t3: t1 + 1_000_009 + way, t4: t1 + 9 + 2 * way };
     let best = vec![probe(40), probe(41), probe(90)];
-    ProbeBurst { from: domain("b"), to: domain("a"), sent: 20, answered: 19, spread: 12, best }
+    ProbeBurst {
+        from: domain("b"),
+        to: domain("a"),
+        sent: 20,
+        answered: 19,
+        spread: 12,
+        best,
+        kernel_times: false,
+    }
 }
 
 /// A shard of two processes with several small blocks.
@@ -87,7 +100,7 @@ fn small_shard() -> Vec<u8> {
         shard.flush().unwrap();
     }
     shard.loss(Loss { source: 1, table: None, cause: LossCause::RingFull, rows: Some(9) });
-    shard.probes(&burst(5_000)).unwrap();
+    shard.probes(&by_kernels(burst(5_000))).unwrap();
     let mut ended = process(1);
     ended.exit = Some(Exit::Code(0));
     shard.process(&ended).unwrap();
@@ -122,7 +135,7 @@ fn what_was_written_is_read() {
     assert_eq!(shard.identity, identity());
     assert_eq!(shard.processes[&1].exit, Some(Exit::Code(0)));
     assert_eq!(shard.selection, Some(Selection { ranks: vec![(3, 3), (8, 15)] }));
-    assert_eq!(shard.probes, [burst(1), burst(5_000)]);
+    assert_eq!(shard.probes, [burst(1), by_kernels(burst(5_000))]);
     assert_eq!(shard.version(), Version::CURRENT);
     let ledger = shard.ledger.clone().unwrap();
     assert_eq!(ledger.losses[0].rows, Some(9));

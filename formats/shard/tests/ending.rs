@@ -27,7 +27,15 @@ fn clock(boottime: i64) -> ClockSet {
 fn burst(t1: i64) -> ProbeBurst {
     let domain = |boot_id: &str| ClockDomain { boot_id: boot_id.into(), time_namespace: 1 };
     let best = vec![Probe { t1, t2: 7, t3: 8, t4: t1 + 50 }];
-    ProbeBurst { from: domain("b"), to: domain("a"), sent: 20, answered: 19, spread: 12, best }
+    ProbeBurst {
+        from: domain("b"),
+        to: domain("a"),
+        sent: 20,
+        answered: 19,
+        spread: 12,
+        best,
+        kernel_times: false,
+    }
 }
 
 /// Ranges in blocks of ten, a clock set and probes before each. Returns the file.

@@ -16,8 +16,9 @@ const LONGEST_GAP: i64 = 7 * 86_400 * 1_000_000_000;
 
 /// BOOTTIME, RAW, MONOTONIC, REALTIME, bracket.
 pub(super) type Set = [i64; 5];
-/// First time and best round trip; sent, answered, spread; four times of each of the best probes.
-pub(super) type Timed = (i64, i64, u32, u32, i64, Vec<[i64; 4]>);
+/// First time and best round trip; sent, answered, spread; four times of each of the best probes; whether the kernels
+/// noted the receive times.
+pub(super) type Timed = (i64, i64, u32, u32, i64, Vec<[i64; 4]>, bool);
 
 /// What a rank's inputs say, on its way to rank 0: domains are named by their places.
 #[derive(Serialize, Deserialize)]
@@ -107,9 +108,11 @@ pub(super) fn put_together(all: Vec<Message>, observations: &mut Observations) -
             })
         });
         impossible += (before - bursts.len()) as u64;
-        for (_, _, sent, answered, spread, best) in thinned(bursts, MOST_BURSTS, |b| b.0, |b| b.1) {
+        for (_, _, sent, answered, spread, best, kernel_times) in
+            thinned(bursts, MOST_BURSTS, |b| b.0, |b| b.1)
+        {
             let best = best.into_iter().map(|[t1, t2, t3, t4]| Probe { t1, t2, t3, t4 }).collect();
-            observations.bursts.push(Burst { from, to, sent, answered, spread, best });
+            observations.bursts.push(Burst { from, to, sent, answered, spread, best, kernel_times });
         }
     }
     impossible

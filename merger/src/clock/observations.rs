@@ -40,6 +40,8 @@ pub struct Burst {
     pub spread: i64,
     /// The probes with the shortest round trips, 1 to 8.
     pub best: Vec<Probe>,
+    /// Whether the kernels of both nodes noted the receive times, t2 and t4.
+    pub kernel_times: bool,
 }
 
 /// One question and its answer, ns.

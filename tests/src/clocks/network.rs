@@ -131,7 +131,7 @@ impl Link {
         });
         let best = best.collect();
         let [from, to] = self.ends;
-        Burst { from, to, sent: probes as u32, answered: probes as u32, spread, best }
+        Burst { from, to, sent: probes as u32, answered: probes as u32, spread, best, kernel_times: false }
     }
 }
 

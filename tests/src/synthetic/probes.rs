@@ -74,7 +74,7 @@ impl Run {
         probes.sort_by_key(|probe| (probe.round_trip(), probe.t1));
         probes.truncate(ProbeBurst::MOST_KEPT);
         let (from, to) = (prober.domain.clone(), answerer.domain.clone());
-        ProbeBurst { from, to, sent, answered: sent, spread, best: probes }
+        ProbeBurst { from, to, sent, answered: sent, spread, best: probes, kernel_times: false }
     }
 }
 

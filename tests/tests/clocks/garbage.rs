@@ -41,8 +41,17 @@ fn set() -> impl Strategy<Value = ClockSet> {
 
 fn burst() -> impl Strategy<Value = Burst> {
     let probe = (time(), time(), time(), time()).prop_map(|(t1, t2, t3, t4)| Probe { t1, t2, t3, t4 });
-    (0_usize..7, 0_usize..7, any::<u32>(), time(), prop::collection::vec(probe, 0..9))
-        .prop_map(|(from, to, sent, spread, best)| Burst { from, to, sent, answered: sent, spread, best })
+    (0_usize..7, 0_usize..7, any::<u32>(), time(), prop::collection::vec(probe, 0..9)).prop_map(
+        |(from, to, sent, spread, best)| Burst {
+            from,
+            to,
+            sent,
+            answered: sent,
+            spread,
+            best,
+            kernel_times: false,
+        },
+    )
 }
 
 fn meeting() -> impl Strategy<Value = Meeting> {

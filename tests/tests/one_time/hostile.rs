@@ -38,7 +38,7 @@ fn merge_with(job: &PlainJob, bursts: &[ProbeBurst]) -> Merged {
 
 fn burst(job: &PlainJob, best: Vec<Probe>) -> ProbeBurst {
     let [to, from] = [0, 1].map(|node: usize| job.run.nodes[node].clock.domain.clone());
-    ProbeBurst { from, to, sent: 20, answered: 20, spread: 100, best }
+    ProbeBurst { from, to, sent: 20, answered: 20, spread: 100, best, kernel_times: false }
 }
 
 /// Bursts of node 1 that are as they should be.

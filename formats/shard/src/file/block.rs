@@ -28,8 +28,10 @@ pub enum BlockKind {
     Index,
     /// A [`crate::record::Selection`].
     Selection,
-    /// A [`crate::record::ProbeBurst`].
+    /// A [`crate::record::ProbeBurst`] with receive times of the program.
     Probes,
+    /// A [`crate::record::ProbeBurst`] with receive times of the kernel.
+    KernelProbes,
     /// The command of the rank: a [`crate::record::Process`].
     Command,
     /// A record of a newer release; readers pass over it.
@@ -51,6 +53,7 @@ impl BlockKind {
             BlockKind::Selection => RECORD + 7,
             BlockKind::Probes => RECORD + 8,
             BlockKind::Command => RECORD + 9,
+            BlockKind::KernelProbes => RECORD + 10,
             BlockKind::Unknown(code) => code,
         }
     }
@@ -67,6 +70,7 @@ impl BlockKind {
             code if code == RECORD + 7 => BlockKind::Selection,
             code if code == RECORD + 8 => BlockKind::Probes,
             code if code == RECORD + 9 => BlockKind::Command,
+            code if code == RECORD + 10 => BlockKind::KernelProbes,
             code => BlockKind::Unknown(code),
         }
     }

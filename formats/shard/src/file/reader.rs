@@ -350,7 +350,7 @@ impl Records {
     fn is_full_of(&self, kind: BlockKind) -> bool {
         match kind {
             BlockKind::Clock => self.clocks.len() >= MAX_CLOCK_SETS,
-            BlockKind::Probes => self.probes.len() >= MAX_PROBE_BURSTS,
+            BlockKind::Probes | BlockKind::KernelProbes => self.probes.len() >= MAX_PROBE_BURSTS,
             _ => false,
         }
     }
@@ -363,6 +363,7 @@ impl Records {
             | BlockKind::Command
             | BlockKind::Selection
             | BlockKind::Probes
+            | BlockKind::KernelProbes
                 if raw.len() > MAX_RECORD_BYTES =>
             {
                 return None;
@@ -381,7 +382,11 @@ impl Records {
                 self.command = Some(Box::new(wire::decode(raw).ok().filter(is_sound)?));
             }
             BlockKind::Clock => self.clocks.push(wire::decode(raw).ok()?),
-            BlockKind::Probes => self.probes.push(wire::decode(raw).ok().filter(ProbeBurst::is_sound)?),
+            BlockKind::Probes | BlockKind::KernelProbes => {
+                let mut burst: ProbeBurst = wire::decode(raw).ok().filter(ProbeBurst::is_sound)?;
+                burst.kernel_times = kind == BlockKind::KernelProbes;
+                self.probes.push(burst);
+            }
             BlockKind::Ledger => self.ledger = Some(wire::decode(raw).ok()?),
             BlockKind::Selection => {
                 self.selection = Some(wire::decode(raw).ok().filter(Selection::is_sound)?);

@@ -196,7 +196,8 @@ impl<W: Write> ShardWriter<W> {
 
     /// Stores a burst of probes. A reader takes only what [`ProbeBurst::is_sound`].
     pub fn probes(&mut self, burst: &ProbeBurst) -> Result<(), WriteError> {
-        self.clock_record(BlockKind::Probes, wire::encode(burst))
+        let kind = if burst.kernel_times { BlockKind::KernelProbes } else { BlockKind::Probes };
+        self.clock_record(kind, wire::encode(burst))
     }
 
     fn clock_record(&mut self, kind: BlockKind, raw: Vec<u8>) -> Result<(), WriteError> {

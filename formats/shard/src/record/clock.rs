@@ -108,6 +108,10 @@ pub struct ProbeBurst {
     pub spread: i64,
     /// Those with the shortest round trips, shortest first: 1 to [`ProbeBurst::MOST_KEPT`].
     pub best: Vec<Probe>,
+    /// Whether the kernels of both nodes noted t2 and t4 as the packets arrived; else the programs read them as they
+    /// woke up. The kind of the record says which.
+    #[serde(skip)]
+    pub kernel_times: bool,
 }
 
 impl ProbeBurst {
@@ -135,7 +139,15 @@ mod tests {
 
     fn burst(best: Vec<Probe>) -> ProbeBurst {
         let domain = |time_namespace| ClockDomain { boot_id: "b".into(), time_namespace };
-        ProbeBurst { from: domain(1), to: domain(2), sent: 20, answered: 9, spread: 3, best }
+        ProbeBurst {
+            from: domain(1),
+            to: domain(2),
+            sent: 20,
+            answered: 9,
+            spread: 3,
+            best,
+            kernel_times: false,
+        }
     }
 
     fn probe(round_trip: i64) -> Probe {
