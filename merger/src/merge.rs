@@ -2,6 +2,10 @@
 //! [`crate::agree`] and [`crate::collectives`], which are called from here), on the main thread, by every
 //! rank alike.
 
+mod observe;
+
+pub use observe::{JobObservations, job_observations};
+
 use crate::agree::apart::note_of_files_far_apart;
 use crate::agree::clock_file::ClockFile;
 use crate::agree::clocks::{How, JobClocks, Observed, Recorded};

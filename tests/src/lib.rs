@@ -7,6 +7,7 @@
 //! * [`views`] does the same with the rows of AMD's views;
 //! * [`fixtures`] are real files of other tools;
 //! * [`clocks`] makes jobs whose clocks are known, and what a collector sees of them;
+//! * [`cluster`] is a cluster of emulated nodes, with clocks of their own;
 //! * [`crafted`] makes shards with given rows, given bytes or given damage;
 //! * [`databases`] are jobs of databases, to be damaged;
 //! * [`harness`] starts the built programs with a time limit, under `mpirun` where there is one;
@@ -15,6 +16,7 @@
 //! The promises themselves are in `tests/`, a module each.
 pub mod amd;
 pub mod clocks;
+pub mod cluster;
 pub mod content;
 pub mod crafted;
 pub mod databases;

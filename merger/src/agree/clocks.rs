@@ -210,6 +210,11 @@ impl Observed {
         Ok(Observed { observations, best, stamped, stamps, spans, logs, of_processes, impossible })
     }
 
+    /// From when to when there are times of each domain, its BOOTTIME, ns; in merge order.
+    pub fn spans(&self) -> Vec<Option<(i64, i64)>> {
+        self.observations.domains.iter().map(|domain| self.spans.get(domain).copied()).collect()
+    }
+
     /// Whether there is more than one clock to align.
     pub fn is_of_several(&self) -> bool {
         self.observations.domains.iter().filter(|domain| domain.time_namespace != MERGED).count() > 1

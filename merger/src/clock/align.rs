@@ -9,13 +9,15 @@ use super::locate::{Correction, Located, locate};
 use super::observations::{Align, Observations};
 use super::parts::join_parts;
 use super::probes;
-use super::refuted::{Probed, is_refuted};
+use super::refuted::{Probed, are_moving, is_refuted};
 use super::smoother::Noise;
 use super::time_map::TimeMap;
 use super::track::{Knot, Track};
 
 /// About as many knots has a map. A rate changes too little between them to be seen, in a run of a day too.
 const KNOTS: usize = 2048;
+/// Collectives whose standard deviation is so many times that of the probes add nothing but their constant errors.
+const FAR_WORSE: f64 = 3.0;
 
 /// Finds how the clocks of each domain turn into the time of the job: one fit per domain, in the order of
 /// [`Observations::domains`]. The order of anything within the observations changes nothing.
@@ -88,12 +90,25 @@ impl Estimate {
         };
         let rough = alone(&collectives::links(&gatherings, None, domains), Noise::Trusted);
         let habits = habits(&gatherings, &tracks(&rough));
-        let meetings = collectives::links(&gatherings, Some(&habits), domains);
+        let met = collectives::links(&gatherings, Some(&habits), domains);
+        let (meetings, scattered): (Vec<Link>, Vec<Link>) =
+            met.into_iter().partition(|link| !is_scattered(link, &probed));
 
         // Both together, but for the collectives of those domains of which the probes refute them.
-        let certain = bounds(&from_probes, &probed, &[], &[], domains);
+        let bursts = if by_probes { observations.bursts.as_slice() } else { &[] };
+        let certain = bounds(&from_probes, &probed, bursts, (&[], &[]), domains);
         let probed_alone = Probed { located: &from_probes, certain: &certain };
-        let mut refuted = vec![false; count];
+        let all_meetings = alone(&meetings, Noise::Guessed);
+        let of_probes = Biases::new(&probed, &habits, &from_probes, &[]);
+        let of_meetings = Biases::new(&meetings, &habits, &vec![None; count], &all_meetings);
+        let misleads = |d: usize| match (&from_probes[d], &all_meetings[d]) {
+            (Some(probes), Some(collectives)) if d != domains.reference => {
+                let (known, other) = (of_probes.usual_var(probes), of_meetings.usual_var(collectives));
+                are_moving(probes, collectives) || other > FAR_WORSE * FAR_WORSE * known
+            }
+            _ => false,
+        };
+        let mut refuted: Vec<bool> = (0..count).map(misleads).collect();
         let (links, located, biases, compared) = loop {
             let is_used = |link: &&Link| !refuted[link.u] && !refuted[link.v];
             let used: Vec<Link> = meetings.iter().filter(is_used).cloned().collect();
@@ -124,9 +139,12 @@ impl Estimate {
             wrong.into_iter().for_each(|d| refuted[d] = true);
         };
         let left = located.iter().map(|l| l.as_ref().map_or(0.0, |l| biases.left(&l.leverage))).collect();
-        let bounds = bounds(&located, &links, &gatherings, &observations.meetings, domains);
-        let met = |d: usize| meetings.iter().any(|link| link.u == d || link.v == d);
-        refuted.iter_mut().enumerate().for_each(|(d, refuted)| *refuted &= met(d));
+        let bounds = bounds(&located, &links, bursts, (&gatherings, &observations.meetings), domains);
+        let has = |links: &[Link], d: usize| links.iter().any(|link| link.u == d || link.v == d);
+        refuted.iter_mut().enumerate().for_each(|(d, refuted)| {
+            *refuted &= has(&meetings, d);
+            *refuted |= d != domains.reference && has(&scattered, d) && !has(&meetings, d);
+        });
         Estimate { links, located, biases: left, compared, refuted, bounds }
     }
 
@@ -186,6 +204,19 @@ impl Estimate {
             map,
             bars,
         })
+    }
+}
+
+/// Whether ranks of two domains leave collectives further apart than their probes travel: who gives them their cores
+/// decides then, and not the network.
+fn is_scattered(link: &Link, probed: &[Link]) -> bool {
+    let round_trip = |domain: usize| {
+        let own = probed.iter().filter(|l| l.u == domain || l.v == domain);
+        own.map(|l| l.round_trip).min_by(f64::total_cmp)
+    };
+    match (round_trip(link.u), round_trip(link.v)) {
+        (Some(a), Some(b)) => link.jitter > a.max(b),
+        _ => false,
     }
 }
 

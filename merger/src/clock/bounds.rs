@@ -4,7 +4,8 @@
 use super::collectives::Gathering;
 use super::links::{Domains, Link};
 use super::locate::Located;
-use super::observations::{Meeting, Needs};
+use super::observations::{Burst, Meeting, Needs};
+use super::probes::GRAIN;
 use super::track::{SECOND, Track};
 
 /// Rates are not off by more standard deviations than this.
@@ -37,18 +38,27 @@ pub(super) struct Bounds {
     pub(super) growth: f64,
 }
 
-/// "Whoever of `later` it was, it left after `earlier` had entered": x of both.
+/// "What `later` noted came after what `earlier` noted": x of both. A rank left after another had entered, or a packet
+/// arrived after it was sent.
 struct Order {
     earlier: (usize, f64),
     later: (usize, f64),
+    /// What the two readings may be off, ns.
+    grain: f64,
 }
 
-/// The bounds of all located domains.
+impl Order {
+    fn new(earlier: (usize, f64), later: (usize, f64)) -> Order {
+        Order { earlier, later, grain: 0.0 }
+    }
+}
+
+/// The bounds of all located domains. `bursts` are those of the sources that are used.
 pub(super) fn bounds(
     located: &[Option<Located>],
     links: &[Link],
-    gatherings: &[Gathering],
-    meetings: &[Meeting],
+    bursts: &[Burst],
+    (gatherings, meetings): (&[Gathering], &[Meeting]),
     domains: &Domains,
 ) -> Vec<Bounds> {
     let mut orders: Vec<Vec<Order>> = located.iter().map(|_| Vec::new()).collect();
@@ -62,16 +72,17 @@ pub(super) fn bounds(
     for gathering in gatherings.iter().filter(|gathering| gathering.is_sure) {
         let Some(hub) = gathering.guests.iter().min_by_key(|g| rank(g.domain)) else { continue };
         for guest in &gathering.guests {
-            add(Order { earlier: (hub.domain, hub.enter), later: (guest.domain, guest.first_exit) });
-            add(Order { earlier: (guest.domain, guest.enter), later: (hub.domain, hub.first_exit) });
+            add(Order::new((hub.domain, hub.enter), (guest.domain, guest.first_exit)));
+            add(Order::new((guest.domain, guest.enter), (hub.domain, hub.first_exit)));
         }
     }
     meetings.iter().for_each(|meeting| rooted(meeting, domains, &mut add));
+    bursts.iter().for_each(|burst| probed(burst, domains, &mut add));
     let mut by_rank: Vec<usize> = (0..located.len()).filter(|&d| rank(d) != usize::MAX).collect();
     by_rank.sort_by_key(|&d| rank(d));
     let mut bounds = vec![Bounds::default(); located.len()];
     for &domain in by_rank.iter().skip(1) {
-        let certain = certain(domain, &orders[domain], links, located, &bounds);
+        let certain = certain(domain, &orders[domain], located, &bounds);
         if let Some(located) = &located[domain] {
             // Where scheduling decides who leaves when, errors of one block are those of the next.
             let crowded = located.leverage.iter().any(|(i, _)| links[*i].uneven > 0.0);
@@ -95,27 +106,34 @@ fn rooted(meeting: &Meeting, domains: &Domains, add: &mut impl FnMut(Order)) {
     for other in attendances() {
         let Some((at, clock)) = domains.get(other.domain as usize) else { continue };
         add(if all_of_root {
-            Order {
-                earlier: (root_at, root_clock.of_boottime(root.enter)),
-                later: (at, clock.of_boottime(other.exit)),
-            }
+            let earlier = (root_at, root_clock.of_boottime(root.enter));
+            Order::new(earlier, (at, clock.of_boottime(other.exit)))
         } else {
-            Order {
-                earlier: (at, clock.of_boottime(other.enter)),
-                later: (root_at, root_clock.of_boottime(root.exit)),
-            }
+            let later = (root_at, root_clock.of_boottime(root.exit));
+            Order::new((at, clock.of_boottime(other.enter)), later)
         });
     }
 }
 
+/// The orders that probes give, each at its own times: a packet arrives after it was sent.
+fn probed(burst: &Burst, domains: &Domains, add: &mut impl FnMut(Order)) {
+    let (Some((from, prober)), Some((to, answerer))) = (domains.get(burst.from), domains.get(burst.to))
+    else {
+        return;
+    };
+    if !prober.has_raw || !answerer.has_raw {
+        return;
+    }
+    for probe in &burst.best {
+        let asked = Order::new((from, prober.raw(probe.t1)), (to, answerer.raw(probe.t2)));
+        let answered = Order::new((to, answerer.raw(probe.t3)), (from, prober.raw(probe.t4)));
+        add(Order { grain: GRAIN, ..asked });
+        add(Order { grain: GRAIN, ..answered });
+    }
+}
+
 /// What each observation says for certain, in order of x. Others have lower ranks, and their bounds are known.
-fn certain(
-    domain: usize,
-    orders: &[Order],
-    links: &[Link],
-    located: &[Option<Located>],
-    bounds: &[Bounds],
-) -> Vec<Bound> {
+fn certain(domain: usize, orders: &[Order], located: &[Option<Located>], bounds: &[Bounds]) -> Vec<Bound> {
     let mut certain = Vec::new();
     let Some(own) = &located[domain] else { return certain };
     let of = |other: usize, x: f64| -> Option<(f64, f64, f64)> {
@@ -130,22 +148,10 @@ fn certain(
         let Some((reference, low, high)) = of(other, theirs) else { continue };
         let apart = reference - (x + own.track.at(x).y);
         certain.push(if is_later {
-            Bound { x, low: apart + low, high: f64::INFINITY }
+            Bound { x, low: apart + low - order.grain, high: f64::INFINITY }
         } else {
-            Bound { x, low: f64::NEG_INFINITY, high: apart + high }
+            Bound { x, low: f64::NEG_INFINITY, high: apart + high + order.grain }
         });
-    }
-    for link in links.iter().filter(|l| (l.u == domain || l.v == domain) && l.round_trip.is_finite()) {
-        let other = link.across(domain);
-        if located[other].as_ref().is_none_or(|o| o.rank >= own.rank) {
-            continue;
-        }
-        for pair in &link.pairs {
-            let (x, theirs) = if link.v == domain { (pair.xv, pair.xu) } else { (pair.xu, pair.xv) };
-            let Some((reference, low, high)) = of(other, theirs) else { continue };
-            let apart = reference - (x + own.track.at(x).y);
-            certain.push(Bound { x, low: apart + low - pair.half, high: apart + high + pair.half });
-        }
     }
     certain.retain(|b| b.x.is_finite());
     certain.sort_by(|a, b| a.x.total_cmp(&b.x).then(a.low.total_cmp(&b.low)).then(a.high.total_cmp(&b.high)));

@@ -346,14 +346,23 @@ impl Met {
         let pair = |b: &Block| {
             let own = if b.count >= TELLING { b.count } else { 0.0 };
             let var = 1.57 * mixed(own, b.spread * b.spread, usual) / b.count + GRAIN * GRAIN;
-            Pair { xu: b.middle, xv: b.middle + b.apart, var, half: f64::INFINITY, around: b.around }
+            Pair { xu: b.middle, xv: b.middle + b.apart, var, around: b.around }
         };
         let pairs = self.blocks.iter().map(pair).collect();
         let seen = usual.min(self.jitter * self.jitter);
         let scheduled = (seen - (SCHEDULED * latency).powi(2)).max(0.0);
         let uneven = (self.uneven * self.uneven + scheduled).sqrt();
         let (u, v) = self.ends;
-        Link { u, v, kind: Kind::Collectives, pairs, count: self.count, round_trip: f64::INFINITY, uneven }
+        Link {
+            u,
+            v,
+            kind: Kind::Collectives,
+            pairs,
+            count: self.count,
+            round_trip: f64::INFINITY,
+            uneven,
+            jitter: self.jitter,
+        }
     }
 }
 

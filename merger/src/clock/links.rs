@@ -16,6 +16,8 @@ pub(super) struct Link {
     pub(super) round_trip: f64,
     /// What all of its pairs may be off by besides the habits of the two domains, ns; of collectives only.
     pub(super) uneven: f64,
+    /// Standard deviation of the distance of two exits, from one collective to the next, ns; 0 for probes.
+    pub(super) jitter: f64,
 }
 
 /// The sources.
@@ -32,8 +34,6 @@ pub(super) struct Pair {
     pub(super) xv: f64,
     /// Of xv - xu, ns^2, as far as its source can tell.
     pub(super) var: f64,
-    /// xv - xu is certainly not off by more, ns; infinite where nothing is certain.
-    pub(super) half: f64,
     /// The observations behind it are at most this much before or after, ns.
     pub(super) around: f64,
 }

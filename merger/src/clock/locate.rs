@@ -118,7 +118,8 @@ fn place(
             // Where the parent itself is only guessed, this is no more than a guess.
             let guessed = if theirs < start || theirs > end { at.var } else { at.slack * at.slack };
             let var = pair.var * corrections[i].scale + guessed;
-            let sample = Sample { x: own, y: theirs + at.y - own, var, around: pair.around, link: i };
+            let sample =
+                Sample { x: own, y: theirs + at.y - own, var, around: pair.around, link: i, kind: link.kind };
             if !(sample.x.is_finite() && sample.y.is_finite() && sample.var.is_finite()) {
                 continue;
             }

@@ -9,8 +9,13 @@ use std::collections::BTreeMap;
 const WINDOW: usize = 24;
 /// Share of a burst's spread by which its best probes may be off.
 const SHARE_OF_SPREAD: f64 = 0.5;
+/// Standard deviation of what all probes of a burst are off by, as a share of the round trip: which core wakes up for
+/// the packets is decided anew for each burst.
+const COMMON: f64 = 0.03;
+/// The same of the last burst without receive times of kernels: then programs end, and cores are given to others.
+const COMMON_AT_END: f64 = 0.1;
 /// What two clock readings may be off, ns.
-const GRAIN: f64 = 20.0;
+pub(super) const GRAIN: f64 = 20.0;
 
 /// Times of one probe on its two domains.
 #[derive(Clone, Copy)]
@@ -27,6 +32,7 @@ struct Trips {
     trips: Vec<Trip>,
     /// Of the offsets of all its probes, ns.
     spread: f64,
+    kernel_times: bool,
 }
 
 impl Trips {
@@ -41,6 +47,7 @@ struct Best {
     offset: f64,
     round_trip: f64,
     spread: f64,
+    kernel_times: bool,
 }
 
 /// A link for each two domains that probed each other.
@@ -48,7 +55,11 @@ pub(super) fn links(bursts: &[Burst], domains: &Domains) -> Vec<Link> {
     let mut by_ends: BTreeMap<(usize, usize), Vec<Trips>> = BTreeMap::new();
     for burst in bursts {
         let Some((ends, trips)) = trips(burst, domains) else { continue };
-        by_ends.entry(ends).or_default().push(Trips { trips, spread: burst.spread.max(0) as f64 });
+        by_ends.entry(ends).or_default().push(Trips {
+            trips,
+            spread: burst.spread.max(0) as f64,
+            kernel_times: burst.kernel_times,
+        });
     }
     by_ends.into_iter().map(|((u, v), bursts)| link(u, v, bursts)).collect()
 }
@@ -97,17 +108,20 @@ fn link(u: usize, v: usize, mut bursts: Vec<Trips>) -> Link {
     let pairs = (0..best.len())
         .map(|i| {
             let near = &best[i.saturating_sub(WINDOW)..best.len().min(i + WINDOW + 1)];
-            let floor = near.iter().map(|b| b.round_trip).fold(f64::INFINITY, f64::min);
             let b = &best[i];
+            let alike = near.iter().filter(|other| other.kernel_times == b.kernel_times);
+            let floor = alike.map(|other| other.round_trip).fold(f64::INFINITY, f64::min);
             // What one way took more than the other is anything up to the queueing of both: uniform.
             let queued = b.round_trip - floor;
             let unsure = SHARE_OF_SPREAD * b.spread;
-            let var = (queued * queued + unsure * unsure) / 12.0 + GRAIN * GRAIN;
-            Pair { xu: b.middle, xv: b.middle + b.offset, var, half: b.round_trip / 2.0 + GRAIN, around: 0.0 }
+            let is_last = i + 1 == best.len() && !b.kernel_times;
+            let common = if is_last { COMMON_AT_END } else { COMMON } * b.round_trip;
+            let var = (queued * queued + unsure * unsure) / 12.0 + common * common + GRAIN * GRAIN;
+            Pair { xu: b.middle, xv: b.middle + b.offset, var, around: 0.0 }
         })
         .collect();
     let round_trip = best.iter().map(|b| b.round_trip).fold(f64::INFINITY, f64::min);
-    Link { u, v, kind: Kind::Probes, pairs, count: best.len() as u64, round_trip, uneven: 0.0 }
+    Link { u, v, kind: Kind::Probes, pairs, count: best.len() as u64, round_trip, uneven: 0.0, jitter: 0.0 }
 }
 
 /// The shortest way there and the shortest way back, which need not be of the same probe. `rate` is how
@@ -117,5 +131,11 @@ fn best(burst: &Trips, rate: f64) -> Best {
     let shortest = |delay: &dyn Fn(&Trip) -> f64| burst.trips.iter().map(delay).fold(f64::INFINITY, f64::min);
     let there = shortest(&|t| t.there - rate * (t.middle - middle));
     let back = shortest(&|t| t.back + rate * (t.middle - middle));
-    Best { middle, offset: (there - back) / 2.0, round_trip: (there + back).max(0.0), spread: burst.spread }
+    Best {
+        middle,
+        offset: (there - back) / 2.0,
+        round_trip: (there + back).max(0.0),
+        spread: burst.spread,
+        kernel_times: burst.kernel_times,
+    }
 }

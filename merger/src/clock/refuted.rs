@@ -30,6 +30,36 @@ pub(super) fn is_refuted(probes: &Located, certain: &Bounds, other: &Located) ->
     2 * refuted > all
 }
 
+/// Parts of a run that are compared with each other.
+const PARTS: usize = 4;
+
+/// Whether collectives move against probes from one part of the run to another, by more than the bounds of both: then
+/// ranks leave late for a while, and no constant makes up for it. Where a clock jumps nothing is compared.
+pub(super) fn are_moving(probes: &Located, collectives: &Located) -> bool {
+    let ends = |l: &Located| Some((l.track.knots.first()?.x, l.track.knots.last()?.x));
+    let (Some((a, b)), Some((c, d))) = (ends(probes), ends(collectives)) else { return false };
+    let (from, to) = (a.max(c), b.min(d));
+    // Sum of the distances, sum of their variances, count.
+    let mut parts = [(0.0, 0.0, 0.0); PARTS];
+    for knot in collectives.track.knots.iter().filter(|k| k.x >= from && k.x <= to) {
+        let other = probes.track.at(knot.x);
+        let part = ((knot.x - from) / (to - from) * PARTS as f64) as usize;
+        if let Some(part) = parts.get_mut(part.min(PARTS - 1)).filter(|_| knot.slack + other.slack == 0.0) {
+            part.0 += knot.y - other.y;
+            part.1 += knot.var + other.var;
+            part.2 += 1.0;
+        }
+    }
+    // Errors of one part are alike: their mean is no better than one of them.
+    let parts: Vec<(f64, f64)> = parts
+        .iter()
+        .filter(|(.., count)| *count > 0.0)
+        .map(|(sum, vars, count)| (sum / count, 2.0 * (vars / count).sqrt()))
+        .collect();
+    let moved = |a: &(f64, f64), b: &(f64, f64)| (a.0 - b.0).abs() > a.1 + b.1;
+    parts.iter().any(|a| parts.iter().any(|b| moved(a, b)))
+}
+
 /// What the probes alone say of each domain.
 pub(super) struct Probed<'a> {
     pub(super) located: &'a [Option<Located>],

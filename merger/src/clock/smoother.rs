@@ -4,6 +4,7 @@
 //! samples, by maximum likelihood of Student's t, so that outliers neither move the track nor widen its bar
 //! for good.
 
+use super::links::Kind;
 use super::robust;
 use super::track::{Jump, Knot, SECOND, Track};
 
@@ -17,6 +18,8 @@ pub(super) struct Sample {
     pub(super) around: f64,
     /// Where it comes from; not looked at here.
     pub(super) link: usize,
+    /// What it comes from.
+    pub(super) kind: Kind,
 }
 
 /// How sure the noise of the samples is before they are looked at.
@@ -40,25 +43,30 @@ pub(super) struct Smoothed {
 }
 
 /// Degrees of freedom of the noise: its tails are heavy.
-const FREEDOM: f64 = 5.0;
+const FREEDOM: f64 = 3.0;
 /// A forecast that is this many standard deviations off, squared, is not believed.
 const REJECT: f64 = 36.0;
 /// So many in a row that agree with each other are a jump of the clock.
 const REJECTS: usize = 5;
 /// At the end of the samples so few are.
 const REJECTS_AT_END: usize = 2;
+/// Where there are probes, so many of the rejects are probes; at the end one.
+const PROBED_REJECTS: usize = 2;
 /// Cost of a jump, in the units of the likelihood: jumps are rare.
 const JUMP: f64 = 30.0;
 /// Variance of rates before anything is known: 100 ppm.
 const ANY_RATE: f64 = 1e5 * 1e5;
 /// What a jump may add to the variance of the rate: 5 ppm.
 const JUMPED_RATE: f64 = 5e3 * 5e3;
-/// A crystal's usual wander, (ns/s)^2/s, and how far from it one may be (logarithm, standard deviation).
-const USUAL_WALK: (f64, f64) = (20.0, 3.0);
+/// A crystal's usual wander, (ns/s)^2/s, and how far from it one may be (logarithm, standard deviation). With more, a clock
+/// that seems to wander explains the odd burst of a busy node.
+const USUAL_WALK: (f64, f64) = (20.0, 1.5);
 /// No crystal wanders more; what looks like it is noise, ln of (ns/s)^2/s.
 const MOST_WALK: f64 = 11.5;
 /// Gaps longer than this get knots of their own, ns.
 const GAP: f64 = 8.0 * SECOND;
+/// So many samples, or fewer, may all be off by nearly the same, and are no less noisy than they say.
+const TELLING: f64 = 16.0;
 /// No more than so many in one gap.
 const GAP_KNOTS: usize = 16;
 /// The likelihood of many points is that of so many stretches...
@@ -101,6 +109,7 @@ struct Point {
     var: f64,
     /// ns.
     around: f64,
+    is_probed: bool,
 }
 
 impl Origin {
@@ -116,6 +125,7 @@ impl Origin {
             y: sample.y - self.y,
             var: sample.var.clamp(1.0, 1e36),
             around: sample.around,
+            is_probed: sample.kind == Kind::Probes,
         }
     }
 
@@ -198,6 +208,8 @@ fn explore(points: &[Point], walk: f64, scale: f64) -> Explored {
     // State and cost before the rejects in a row, and how many they are.
     let mut trusted = (state, 0.0);
     let (mut rejects, mut i) = (0, 1);
+    // Collectives all end late when the cores of a node are given to others, and probes would show a jump, too.
+    let are_probed = points.iter().any(|point| point.is_probed);
     while let Some(point) = points.get(i) {
         let ahead = state.forecast(point.t, walk);
         let var = point.var * scale;
@@ -216,9 +228,12 @@ fn explore(points: &[Point], walk: f64, scale: f64) -> Explored {
             continue;
         }
         rejects += 1;
-        let enough = if i == points.len() { REJECTS_AT_END } else { REJECTS };
+        let at_end = i == points.len();
+        let enough = if at_end { REJECTS_AT_END } else { REJECTS };
         let start = i - rejects;
-        let may_jump = rejects >= enough && found.starts.len() <= 2 + points.len() / 50;
+        let probes = points[start..i].iter().filter(|point| point.is_probed).count();
+        let is_seen = !are_probed || probes >= if at_end { 1 } else { PROBED_REJECTS };
+        let may_jump = is_seen && rejects >= enough && found.starts.len() <= 2 + points.len() / 50;
         if may_jump && agree(&trusted.0, &points[start..i], scale) {
             found.starts.push(start);
             found.cost = trusted.1 + JUMP;
@@ -234,8 +249,8 @@ fn explore(points: &[Point], walk: f64, scale: f64) -> Explored {
 fn likelihood(var: f64, ratio: f64) -> f64 {
     // (FREEDOM + 1) ln(1 + ratio / FREEDOM), with one logarithm; the limit keeps the power finite.
     let tail = 1.0 + ratio.min(1e30) / FREEDOM;
-    let cube = tail * tail * tail;
-    (var * cube * cube).ln()
+    let square = tail * tail;
+    (var * square * square).ln()
 }
 
 /// Whether points are off from a forecast by the same, but for one in five.
@@ -257,11 +272,15 @@ fn likeliest(points: &[Point], noise: Noise) -> (f64, f64) {
         Noise::Scaled => 0.4,
     };
     let parts = parts(points);
+    let least = -(points.len() as f64 / TELLING).ln().max(0.0);
     let cost = |walk: f64, scale: f64| {
         let usual = (walk - USUAL_WALK.0.ln()) / USUAL_WALK.1;
         let cost: f64 = parts.iter().map(|part| explore(part, walk.exp(), scale.exp()).cost).sum();
         let cost = cost + usual * usual + (scale / unsure_scale).powi(2);
-        if cost.is_nan() { f64::INFINITY } else { cost }
+        if scale < least {
+            return f64::INFINITY;
+        }
+        if cost.is_nan() || scale < least { f64::INFINITY } else { cost }
     };
     // Logarithms from here on; first a coarse look along the wander, then by halved steps along both.
     let coarse = (-2..=4).map(|i| 2.5 * f64::from(i));

@@ -1,7 +1,7 @@
 //! Ranks that work, meet and leave.
 
 use super::node::{NodeClock, SECOND, exponential, normal, uniform};
-use super::scenario::{self, Scenario};
+use super::scenario::{self, Noise, Scenario};
 use crate::synthetic::Random;
 use rpd_merge::clock::{Attendance, Meeting, Needs};
 use rpd_shard::model::LocalNs;
@@ -18,11 +18,15 @@ struct Habit {
     /// Leaves later than others, ns.
     late: f64,
     straggler: bool,
+    /// Leaves later still by so much, ns, from one true time to another.
+    regime: (f64, [i64; 2]),
+    /// How far its exits scatter, ns: ranks that wait for a core.
+    scatter: f64,
 }
 
 /// All collectives of a job.
 pub(super) fn meetings(
-    scenario: &Scenario,
+    (scenario, noise): (&Scenario, Noise),
     clocks: &[NodeClock],
     joined: &[i64],
     seconds: i64,
@@ -34,7 +38,17 @@ pub(super) fn meetings(
             let late = 150.0 * normal(random);
             let always =
                 if scenario.late_exits && random.chance(25) { 2e3 + 6e3 * uniform(random) } else { 0.0 };
-            Habit { late: late + always, straggler: false }
+            let mut habit =
+                Habit { late: late + always, straggler: false, regime: (0.0, [0; 2]), scatter: 1.5e3 };
+            if noise != Noise::Quiet && random.chance(25) {
+                let length = (seconds as f64 * (0.1 + 0.3 * uniform(random)) * SECOND as f64) as i64;
+                let from = random.between(0, (seconds * SECOND - length).max(1));
+                habit.regime = (4e3 + 16e3 * uniform(random), [from, from + length]);
+            }
+            if noise == Noise::Busy {
+                habit.scatter = 1.4e6 * (23.0f64 / 1.4).powf(uniform(random));
+            }
+            habit
         })
         .collect();
     let mut habits = habits;
@@ -118,7 +132,10 @@ fn meeting(
             Needs::RootOfAll(_) | Needs::Nothing => enter,
         };
         let hiccup = if random.chance(1) { 20e3 * uniform(random).powf(-0.7) } else { 0.0 };
-        let exit = released + (habits[node].late + 1e3).max(0.0) + 1.5e3 * exponential(random) + hiccup;
+        let habit = &habits[node];
+        let (regime, [from, to]) = habit.regime;
+        let late = habit.late + if at >= from && at < to { regime } else { 0.0 };
+        let exit = released + (late + 1e3).max(0.0) + habit.scatter * exponential(random) + hiccup;
         let clock = &clocks[node];
         let mut read = |time: f64| LocalNs(clock.boottime(at + time as i64) + random.between(0, 30));
         Attendance { domain: node as u32, rank, enter: read(enter), exit: read(exit) }

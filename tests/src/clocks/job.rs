@@ -1,5 +1,5 @@
 use super::node::{Crystal, NodeClock, SECOND};
-use super::scenario::Scenario;
+use super::scenario::{Noise, Scenario};
 use super::{collectives, network};
 use crate::synthetic::Random;
 use rpd_merge::clock::Observations;
@@ -33,8 +33,13 @@ pub struct Moment {
 }
 
 impl Job {
-    /// The job of a seed: the same one, every time.
+    /// The job of a seed in a quiet network: the same one, every time.
     pub fn new(scenario: &Scenario, nodes: usize, seconds: i64, seed: u64) -> Job {
+        Job::with_noise(scenario, Noise::Quiet, nodes, seconds, seed)
+    }
+
+    /// The same with more noise.
+    pub fn with_noise(scenario: &Scenario, noise: Noise, nodes: usize, seconds: i64, seed: u64) -> Job {
         let mut random = Random::new(&[seed, seconds as u64, 5]);
         let jumper = scenario.jump.then(|| 1 + random.index(nodes.max(2) - 1));
         let late = scenario.late_node.then(|| 1 + random.index(nodes.max(2) - 1));
@@ -72,8 +77,8 @@ impl Job {
             reference: 0,
             sets,
             walls: BTreeMap::new(),
-            bursts: network::bursts(scenario, &clocks, &joined, seconds, &mut random),
-            meetings: collectives::meetings(scenario, &clocks, &joined, seconds, &mut random),
+            bursts: network::bursts((scenario, noise), &clocks, &joined, seconds, &mut random),
+            meetings: collectives::meetings((scenario, noise), &clocks, &joined, seconds, &mut random),
         };
         Job { observations, clocks, joined, seconds }
     }

@@ -9,8 +9,10 @@ mod collectives;
 mod job;
 mod network;
 mod node;
+mod recorded;
 mod scenario;
 
 pub use job::{Job, Moment};
 pub use node::NodeClock;
-pub use scenario::{Meeting, Probing, Scenario};
+pub use recorded::{JudgedClock, RecordedRun, judge};
+pub use scenario::{Meeting, Noise, Probing, Scenario};

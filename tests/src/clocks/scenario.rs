@@ -29,6 +29,34 @@ pub struct Scenario {
     pub collectives: Meeting,
 }
 
+/// What networks and schedulers add to the times of a job, in every scenario. The figures of the last two are those of
+/// real runs (docs/CLOCKS.md).
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub enum Noise {
+    /// Queues in the network. Kernels note when packets arrive.
+    Quiet,
+    /// Programs note when packets arrive, on nodes whose cores are busy: they wait for a core in every fifth burst, all
+    /// probes of a burst are off by the same, the last one by more, and ranks leave collectives up to 23 ms apart.
+    Busy,
+    /// Kernels note when packets arrive, from cards that hold each packet back for up to 50 us; some nodes leave
+    /// collectives late for a part of the run.
+    Moderated,
+}
+
+impl Noise {
+    /// All of them, in the order of the table.
+    pub const ALL: [Noise; 3] = [Noise::Quiet, Noise::Busy, Noise::Moderated];
+
+    /// Name in tables and options.
+    pub fn name(self) -> &'static str {
+        match self {
+            Noise::Quiet => "quiet",
+            Noise::Busy => "busy",
+            Noise::Moderated => "moderated",
+        }
+    }
+}
+
 /// Who is probed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Probing {

@@ -1,7 +1,7 @@
 //! Clocks that are seconds and days apart.
 
-use super::rig::{Cluster, Launcher};
 use super::truth::{Region, Times, offsets};
+use rpd_tests::cluster::{Cluster, Launcher};
 use rpd_tests::harness::{Database, binary, dump_difference};
 use std::time::Duration;
 

@@ -1,7 +1,7 @@
 //! Clocks that run at different rates.
 
-use super::rig::{Cluster, Launcher};
 use super::truth::offsets;
+use rpd_tests::cluster::{Cluster, Launcher};
 use std::time::Duration;
 
 /// Of 20 ms. The rate of a clock is known the better the longer it was watched.

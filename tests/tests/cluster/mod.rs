@@ -5,6 +5,5 @@
 mod aligned;
 mod batch;
 mod drift;
-mod rig;
 mod troubles;
 mod truth;

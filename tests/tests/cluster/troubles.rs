@@ -1,7 +1,7 @@
 //! Nodes that cannot measure their clocks, or not always, or not in peace.
 
-use super::rig::{Cluster, Launcher, Merged};
 use super::truth::{Offset, offsets};
+use rpd_tests::cluster::{Cluster, Launcher, Merged};
 use rpd_tests::harness::{Job, python};
 use std::time::Duration;
 
@@ -11,7 +11,7 @@ const LIMIT: i64 = 100_000;
 /// 6 s of training.
 const STEPS: usize = 300;
 
-fn collected(cluster: &Cluster, words: &str, options: &[&str]) -> super::rig::Run {
+fn collected(cluster: &Cluster, words: &str, options: &[&str]) -> rpd_tests::cluster::Run {
     let training = cluster.training(STEPS);
     let training: Vec<&str> = training.iter().map(String::as_str).collect();
     let run = cluster.collect(Launcher::Srun, words, options, &training);

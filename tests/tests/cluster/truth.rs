@@ -1,6 +1,6 @@
 //! Merged times against the true ones.
 
-use super::rig::{Cluster, Merged, Run};
+use rpd_tests::cluster::{Cluster, Merged, Run};
 use rpd_tests::harness::Database;
 use std::collections::BTreeMap;
 

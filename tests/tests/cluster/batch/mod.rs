@@ -7,7 +7,7 @@ mod site;
 mod steps;
 mod templates;
 
-use super::rig::Cluster;
+use rpd_tests::cluster::Cluster;
 use rpd_tests::harness::{Database, Job, binary, python, repository};
 use serde_json::Value as Json;
 use std::collections::BTreeMap;

@@ -1,6 +1,7 @@
 //! A cluster of `tests/cluster`, and jobs on it.
+#![allow(clippy::unwrap_used)] // what fails here fails a test or a measurement
 
-use rpd_tests::harness::{Job, Outcome, binary, mpi_missing, python, repository, rpd_merge, skip};
+use crate::harness::{Job, Outcome, binary, mpi_missing, python, repository, rpd_merge, skip};
 use std::fs;
 use std::io::{BufRead, BufReader};
 use std::os::unix::process::CommandExt;
@@ -20,18 +21,18 @@ const LIMIT: Duration = Duration::from_secs(120);
 
 /// What starts the ranks.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Launcher {
+pub enum Launcher {
     Srun,
     Mpirun,
 }
 
 /// Nodes n0, n1, ... and a head. All of it ends with this value, or with this process.
-pub(crate) struct Cluster {
+pub struct Cluster {
     leader: Child,
     /// Seen by all nodes under the same name; removed at the end.
-    pub(crate) folder: PathBuf,
+    pub folder: PathBuf,
     /// Seconds by which the clocks of the nodes are ahead.
-    pub(crate) ahead: Vec<i64>,
+    pub ahead: Vec<i64>,
 }
 
 fn script() -> PathBuf {
@@ -60,12 +61,12 @@ fn missing() -> Option<String> {
 impl Cluster {
     /// A node for each number of seconds by which its clock is ahead. `None`, and a line that says why, where
     /// this machine cannot have nodes.
-    pub(crate) fn new(ahead: &[i64], what: &str) -> Option<Cluster> {
+    pub fn new(ahead: &[i64], what: &str) -> Option<Cluster> {
         Cluster::of_a_site(ahead, what, None)
     }
 
     /// The same with more lines for `slurm.conf`, in a file.
-    pub(crate) fn of_a_site(ahead: &[i64], what: &str, settings: Option<&Path>) -> Option<Cluster> {
+    pub fn of_a_site(ahead: &[i64], what: &str, settings: Option<&Path>) -> Option<Cluster> {
         if let Some(why) = missing() {
             skip(what, &why);
             return None;
@@ -93,12 +94,12 @@ impl Cluster {
     }
 
     /// Runs a command on a node or on the head, to which arguments are to be added.
-    pub(crate) fn on(&self, node: &str) -> Job {
+    pub fn on(&self, node: &str) -> Job {
         Job::new(script()).args(["on", node]).arg(&self.folder).limit(LIMIT)
     }
 
     /// A command on so many ranks, rank r on node r modulo the number of nodes.
-    pub(crate) fn launch(&self, by: Launcher, ranks: usize) -> Job {
+    pub fn launch(&self, by: Launcher, ranks: usize) -> Job {
         let head =
             self.on("head").env("OMPI_ALLOW_RUN_AS_ROOT", "1").env("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1");
         let head = head.env("OMPI_MCA_pml", "ob1").env("OMPI_MCA_btl", "tcp,self");
@@ -122,7 +123,7 @@ impl Cluster {
 
     /// A collected job of one rank for each node. `words` come before the collector: a shell's script for what
     /// differs between ranks, which ends in `exec "$@"`.
-    pub(crate) fn collect(&self, by: Launcher, words: &str, options: &[&str], program: &[&str]) -> Run {
+    pub fn collect(&self, by: Launcher, words: &str, options: &[&str], program: &[&str]) -> Run {
         let attempt = |name: &str| {
             let root = self.folder.join(name);
             let job = self.launch(by, self.ahead.len()).args(["sh", "-c", words, "sh"]);
@@ -139,7 +140,7 @@ impl Cluster {
     }
 
     /// The training loop, so small that its ranks do not get in each other's way: 60 steps in 1.2 s.
-    pub(crate) fn training(&self, steps: usize) -> Vec<String> {
+    pub fn training(&self, steps: usize) -> Vec<String> {
         let train = repository().join("tests/workloads/train.py");
         let words = [
             python().display().to_string(),
@@ -152,7 +153,7 @@ impl Cluster {
     }
 
     /// Nanoseconds by which `CLOCK_BOOTTIME` of a node is ahead of the machine's, as the kernel has it.
-    pub(crate) fn truth(&self, node: usize) -> i64 {
+    pub fn truth(&self, node: usize) -> i64 {
         let offsets = self.on(&format!("n{node}")).args(["cat", "/proc/self/timens_offsets"]).run().success();
         let line = offsets.stdout.lines().find(|line| line.starts_with("boottime")).unwrap();
         let numbers: Vec<i64> = line.split_whitespace().skip(1).map(|n| n.parse().unwrap()).collect();
@@ -204,14 +205,14 @@ impl Drop for Cluster {
 }
 
 /// A job that was collected.
-pub(crate) struct Run {
-    pub(crate) outcome: Outcome,
+pub struct Run {
+    pub outcome: Outcome,
     root: PathBuf,
 }
 
 impl Run {
     /// The run directory.
-    pub(crate) fn folder(&self) -> PathBuf {
+    pub fn folder(&self) -> PathBuf {
         let folders: Vec<PathBuf> =
             fs::read_dir(&self.root).unwrap().map(|entry| entry.unwrap().path()).collect();
         assert_eq!(folders.len(), 1, "{folders:?} of\n{}", self.outcome);
@@ -219,7 +220,7 @@ impl Run {
     }
 
     /// Merges it into `NAME.db` beside it, and reads the report. Prints the report as users see it.
-    pub(crate) fn merge(&self, name: &str, options: &[&str]) -> Merged {
+    pub fn merge(&self, name: &str, options: &[&str]) -> Merged {
         let database = self.root.join(format!("../{name}.db"));
         let outcome = rpd_merge()
             .args(["--json", "-o"])
@@ -235,16 +236,16 @@ impl Run {
     }
 
     /// The shard of a rank.
-    pub(crate) fn shard(&self, rank: usize) -> PathBuf {
+    pub fn shard(&self, rank: usize) -> PathBuf {
         self.folder().join(format!("rank-{rank:05}.rpdshard"))
     }
 }
 
 /// What a merge made and said.
-pub(crate) struct Merged {
-    pub(crate) database: PathBuf,
-    pub(crate) report: serde_json::Value,
-    pub(crate) stderr: String,
+pub struct Merged {
+    pub database: PathBuf,
+    pub report: serde_json::Value,
+    pub stderr: String,
 }
 
 impl Merged {
@@ -255,22 +256,22 @@ impl Merged {
     }
 
     /// Whether the report knows a node.
-    pub(crate) fn has(&self, node: usize) -> bool {
+    pub fn has(&self, node: usize) -> bool {
         !self.clocks(node).is_empty()
     }
 
     /// What the report says of the clock of a node.
-    pub(crate) fn clock(&self, node: usize) -> &serde_json::Value {
+    pub fn clock(&self, node: usize) -> &serde_json::Value {
         let [row] = self.clocks(node)[..] else { panic!("n{node} in {:#?}", self.report["clocks"]) };
         row
     }
 
     /// By what a node was aligned.
-    pub(crate) fn method(&self, node: usize) -> &str {
+    pub fn method(&self, node: usize) -> &str {
         self.clock(node)["method"].as_str().unwrap()
     }
 
-    pub(crate) fn path(&self) -> &Path {
+    pub fn path(&self) -> &Path {
         &self.database
     }
 }

@@ -1,0 +1,50 @@
+//! What a merge knows of the clocks of a job, for measurements of how well they are aligned.
+
+use super::{Own, survey_all, take_collectives};
+use crate::agree::clocks::Observed;
+use crate::cli::MergeArgs;
+use crate::clock::Observations;
+use crate::collectives::matching::compare;
+use crate::collectives::{Sample, meetings};
+use crate::comm::Solo;
+use crate::failure::Failure;
+use crate::input::gone::Since;
+use crate::input::plan::plan;
+use crate::input::schema::JobSchema;
+use crate::listing::Listing;
+use crate::report::progress::Progress;
+
+/// The clocks of a job as its collectors observed them.
+#[derive(Clone, Debug)]
+pub struct JobObservations {
+    /// What [`crate::clock::align`] takes.
+    pub observations: Observations,
+    /// From when to when each domain was recorded, ns of its BOOTTIME; `None` if that is not known.
+    pub spans: Vec<Option<(i64, i64)>>,
+}
+
+/// Reads the inputs as a merge does, up to the moment at which it would align the clocks. Writes nothing.
+///
+/// # Errors
+/// As a merge, if an input cannot be read or belongs to another run.
+pub fn job_observations(args: &MergeArgs) -> Result<JobObservations, Failure> {
+    let comm = &Solo;
+    let listing = Listing::new(args)?;
+    let plan = plan(
+        (&listing.files, &listing.unused),
+        listing.output.clone(),
+        &listing.told,
+        &Since::default(),
+        args.epilog,
+    )?;
+    let schema = JobSchema::new(&plan.schema);
+    let sample = Sample::new(args.memory.collectives());
+    let own = Own::new(&plan, comm);
+    let mut surveyed = survey_all(&own, &schema, &sample, args, &Progress::new(false))?;
+    let matched = compare(comm, &sample, take_collectives(&mut surveyed.surveys))?;
+    let observed = Observed::gather(comm, surveyed.recorded, &[])?;
+    let spans = observed.spans();
+    let mut observations = observed.observations;
+    observations.meetings = meetings::gather(comm, &matched, &observations.domains)?;
+    Ok(JobObservations { observations, spans })
+}
