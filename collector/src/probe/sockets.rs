@@ -263,6 +263,17 @@ mod tests {
         assert!((wide.first..wide.last).contains(&bound[0].port()), "{bound:?}");
     }
 
+    /// The kernel begins to note times of arrival a moment after it is asked to; until then it notes those of reading.
+    fn wait_for_stamps(sockets: &Sockets, sender: &UdpSocket) {
+        let has_arrived_before_it_was_read = || {
+            sender.send_to(b"early", sockets.addresses()[0]).unwrap();
+            std::thread::sleep(std::time::Duration::from_millis(5));
+            let reading = crate::machine::realtime();
+            sockets.receive(0, &mut [0; 9]).unwrap().stamp.unwrap() < reading
+        };
+        assert!((0..2000).any(|_| has_arrived_before_it_was_read()), "no times of arrival");
+    }
+
     #[test]
     fn a_packet_has_its_sender_and_the_time_when_it_arrived() {
         for address in ["127.0.0.1", "::1"] {
@@ -274,8 +285,7 @@ mod tests {
             let sender = UdpSocket::bind((address, 0)).unwrap();
             let empty = sockets.receive(0, &mut [0; 9]).unwrap_err();
             assert_eq!(empty.kind(), io::ErrorKind::WouldBlock);
-            // The kernel begins to note times a moment after it is asked to.
-            std::thread::sleep(std::time::Duration::from_millis(50));
+            wait_for_stamps(&sockets, &sender);
             let mut bytes = [0; 9];
             let before = crate::machine::realtime();
             sender.send_to(b"first", sockets.addresses()[0]).unwrap();
