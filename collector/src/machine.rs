@@ -39,6 +39,11 @@ pub fn monotonic_raw() -> i64 {
     nanoseconds(ClockId::MonotonicRaw)
 }
 
+/// `CLOCK_REALTIME`, ns since 1970: the clock that administrators and NTP set.
+pub fn realtime() -> i64 {
+    nanoseconds(ClockId::Realtime)
+}
+
 fn nanoseconds(clock: ClockId) -> i64 {
     let time = clock_gettime(clock);
     time.tv_sec.saturating_mul(1_000_000_000).saturating_add(time.tv_nsec)

@@ -116,7 +116,9 @@ fn measure_three_shifted_clocks(job: &Job) -> Option<String> {
             let other = other.unwrap_or_else(|| panic!("rank {own} asks no higher one: {burst:?}"));
             assert_eq!(burst.from, domains[own]);
             assert_true(burst, ahead[other] - ahead[own]);
-            assert_eq!(burst.best.len(), 8.min(burst.answered as usize), "{burst:?}");
+            // Those alone of which both kernels noted the times, if there are three.
+            let fewest = if burst.kernel_times { 3 } else { 8 };
+            assert!(burst.best.len() >= fewest.min(burst.answered as usize), "{burst:?}");
             let t1 = burst.best[0].t1;
             assert!((clocks[0]..=clocks[clocks.len() - 1]).contains(&t1), "outside of the clock sets");
         }
@@ -129,6 +131,9 @@ fn measure_three_shifted_clocks(job: &Job) -> Option<String> {
         (sent.len() < 2 || sent[0] < 200 || sent[sent.len() - 1] < 200)
             .then(|| format!("rank {own}: {sent:?}"))
     };
+    let bursts = || shards.iter().flat_map(|shard| &shard.probes);
+    let by_programs = bursts().filter(|burst| !burst.kernel_times).count();
+    assert!(2 * by_programs < bursts().count(), "{by_programs} bursts without times of the kernels");
     let slow = (took > Duration::from_secs(4)).then(|| format!("{took:?}"));
     slow.into_iter().chain(parts(1)).chain(parts(2)).reduce(|all, one| all + "; " + &one)
 }
@@ -369,6 +374,11 @@ fn a_drifting_clock_is_seen_alike_by_program_collector_and_probes() {
     let output = wait(drifting);
     assert_eq!(ending(&output), 0, "{output:?}");
     let _ = wait(reference);
+
+    // The kernel's receive times are of another clock: the collector says once that it does without.
+    let lines = |rank| job.log(rank).lines().filter(|line| line.contains("not from the kernel")).count();
+    assert_eq!((lines(1), lines(0)), (1, 0), "{}", job.log(1));
+    assert!(job.shard(1).probes.iter().all(|burst| !burst.kernel_times));
 
     // Each clock of the program is the kernel's, faster, and all are by the same.
     let text = String::from_utf8(output.stdout).unwrap();

@@ -1,6 +1,7 @@
 //! Answering: who asks, and that nobody is answered twice.
 
 use super::burst::{MOST_QUESTIONS, Route};
+use super::kernel_times::ReceiveTime;
 use super::packet::{BurstId, Kind, Packet};
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
@@ -30,7 +31,7 @@ impl Children {
     pub(super) fn answer(
         &mut self,
         question: &Packet,
-        received: i64,
+        received: ReceiveTime,
         route: Route,
         now: Instant,
     ) -> Option<Packet> {
@@ -84,22 +85,26 @@ mod tests {
     use std::net::SocketAddr;
 
     const BURST: BurstId = BurstId { began: 50, nonce: 9 };
+    const RECEIVED: ReceiveTime = ReceiveTime { program: 500, delay: std::num::NonZeroU32::new(7) };
 
     fn route() -> Route {
         Route { socket: 0, to: SocketAddr::from(([127, 0, 0, 1], 9)) }
     }
 
     fn question(burst: BurstId, number: u32) -> Packet {
-        Packet { kind: Kind::Ask, burst, number, from: 1, to: 2, received: 0, sent: 70 }
+        Packet { kind: Kind::Ask, burst, number, from: 1, to: 2, received: ReceiveTime::default(), sent: 70 }
     }
 
     #[test]
     fn a_question_is_answered_once() {
         let (mut children, now) = (Children::default(), Instant::now());
-        let mut ask = |burst, number| children.answer(&question(burst, number), 500, route(), now);
+        let mut ask = |burst, number| children.answer(&question(burst, number), RECEIVED, route(), now);
         for number in 0..MOST_QUESTIONS {
             let answer = ask(BURST, number).unwrap();
-            assert_eq!((answer.kind, answer.from, answer.to, answer.received), (Kind::Answer, 2, 1, 500));
+            assert_eq!(
+                (answer.kind, answer.from, answer.to, answer.received),
+                (Kind::Answer, 2, 1, RECEIVED)
+            );
             assert!(ask(BURST, number).is_none(), "again");
         }
         assert!(ask(BURST, MOST_QUESTIONS).is_none() && ask(BURST, u32::MAX).is_none());
@@ -113,7 +118,7 @@ mod tests {
     fn children_wait_until_they_say_goodbye_or_are_long_silent() {
         let (mut children, now) = (Children::default(), Instant::now());
         let second = Duration::from_secs(1);
-        children.answer(&question(BURST, 0), 500, route(), now).unwrap();
+        children.answer(&question(BURST, 0), RECEIVED, route(), now).unwrap();
         let count = |children: &Children, later: Duration| children.waiting(second, now + later).count();
         assert_eq!((count(&children, Duration::ZERO), count(&children, second)), (1, 0));
         let goodbye = |burst| Packet { kind: Kind::Goodbye, ..question(burst, 0) };
@@ -121,7 +126,7 @@ mod tests {
         assert_eq!(count(&children, Duration::ZERO), 1, "a goodbye of another burst");
         children.part(&goodbye(BURST));
         assert_eq!(count(&children, Duration::ZERO), 0);
-        children.answer(&question(BURST, 1), 500, route(), now).unwrap();
+        children.answer(&question(BURST, 1), RECEIVED, route(), now).unwrap();
         assert_eq!(count(&children, Duration::ZERO), 1, "it asks again");
     }
 
@@ -129,7 +134,7 @@ mod tests {
     fn children_are_bounded() {
         let (mut children, now) = (Children::default(), Instant::now());
         let answered = (0..2 * MOST_CHILDREN as u64).filter(|from| {
-            children.answer(&Packet { from: *from, ..question(BURST, 0) }, 1, route(), now).is_some()
+            children.answer(&Packet { from: *from, ..question(BURST, 0) }, RECEIVED, route(), now).is_some()
         });
         assert_eq!(answered.count(), MOST_CHILDREN);
     }

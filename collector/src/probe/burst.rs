@@ -1,5 +1,6 @@
 //! One burst of questions to one agent, and what comes of it.
 
+use super::kernel_times::ReceiveTime;
 use super::packet::{BurstId, Kind, Packet};
 use rpd_shard::record::{ClockDomain, Probe, ProbeBurst};
 use std::net::SocketAddr;
@@ -9,6 +10,9 @@ use std::time::Instant;
 pub(super) const MOST_QUESTIONS: u32 = 256;
 /// Questions without an answer one after the other that end a burst.
 const SILENCE: u32 = 5;
+
+/// Probes of a burst with kernel times on both sides, from which on the others are left out.
+const ENOUGH_KERNEL_PROBES: usize = 3;
 
 /// A way to another agent: an address of it, and the socket of ours that reaches it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -26,6 +30,16 @@ struct Question {
     until: Instant,
 }
 
+/// An answered question, by both kinds of receive times.
+#[derive(Clone, Copy, Debug)]
+struct Answered {
+    route: Route,
+    /// With t2 and t4 as the programs read them.
+    program: Probe,
+    /// With t2 and t4 as the kernels noted them, if both did.
+    kernel: Option<Probe>,
+}
+
 /// A burst under way.
 #[derive(Debug)]
 pub(super) struct Burst {
@@ -37,7 +51,9 @@ pub(super) struct Burst {
     pub(super) wanted: u32,
     sent: u32,
     open: Vec<Question>,
-    probes: Vec<(Probe, Route)>,
+    probes: Vec<Answered>,
+    /// Answered probes that were discarded.
+    discarded: usize,
     /// Questions without an answer since the last answer.
     silent: u32,
 }
@@ -45,7 +61,8 @@ pub(super) struct Burst {
 impl Burst {
     pub(super) fn new(id: BurstId, own: u64, peer: u64, wanted: u32) -> Burst {
         let wanted = wanted.min(MOST_QUESTIONS);
-        Burst { id, own, peer, wanted, sent: 0, open: Vec::new(), probes: Vec::new(), silent: 0 }
+        let (open, probes) = (Vec::new(), Vec::new());
+        Burst { id, own, peer, wanted, sent: 0, open, probes, discarded: 0, silent: 0 }
     }
 
     /// Asks for `more` questions than were asked so far.
@@ -63,14 +80,14 @@ impl Burst {
         self.open.is_empty()
     }
 
-    /// Answers so far.
+    /// Answers so far, with those that were discarded.
     pub(super) fn answers(&self) -> usize {
-        self.probes.len()
+        self.probes.len() + self.discarded
     }
 
     /// Whether the other side has fallen silent.
     pub(super) fn is_in_vain(&self) -> bool {
-        self.silent >= SILENCE || self.probes.is_empty()
+        self.silent >= SILENCE || self.answers() == 0
     }
 
     /// The next question, but for the time when it is sent: see [`Burst::sent`].
@@ -78,7 +95,15 @@ impl Burst {
         let number = self.sent;
         self.sent += 1;
         let (kind, burst) = (Kind::Ask, self.id);
-        Packet { kind, burst, number, from: self.own, to: self.peer, received: 0, sent: 0 }
+        Packet {
+            kind,
+            burst,
+            number,
+            from: self.own,
+            to: self.peer,
+            received: ReceiveTime::default(),
+            sent: 0,
+        }
     }
 
     /// The question was sent at this time, or could not be.
@@ -90,7 +115,7 @@ impl Burst {
     }
 
     /// Takes an answer in. False if nobody waits for it.
-    pub(super) fn take(&mut self, answer: &Packet, from: SocketAddr, t4: i64) -> bool {
+    pub(super) fn take(&mut self, answer: &Packet, from: SocketAddr, received: ReceiveTime) -> bool {
         if (answer.kind, answer.burst, answer.from, answer.to) != (Kind::Answer, self.id, self.peer, self.own)
         {
             return false;
@@ -99,12 +124,21 @@ impl Burst {
         let Some(at) = self.open.iter().position(fits) else { return false };
         let Question { t1, route, .. } = self.open.swap_remove(at);
         self.silent = 0;
-        let probe = Probe { t1, t2: answer.received, t3: answer.sent, t4 };
+        let probe = |t2, t4| Probe { t1, t2, t3: answer.sent, t4 };
+        let program = probe(answer.received.program, received.program);
+        let noted = answer.received.kernel().zip(received.kernel());
+        let kernel = noted.map(|(t2, t4)| probe(t2, t4)).filter(|probe| probe.round_trip().is_some());
         // A clock that jumped in between.
-        if probe.round_trip().is_some() {
-            self.probes.push((probe, route));
+        if program.round_trip().is_some() {
+            self.probes.push(Answered { route, program, kernel });
         }
         true
+    }
+
+    /// Discards the probes so far: a clock was set. The questions under way go on.
+    pub(super) fn discard_probes(&mut self) {
+        self.discarded += self.probes.len();
+        self.probes.clear();
     }
 
     /// When the next question is given up.
@@ -121,19 +155,27 @@ impl Burst {
 
     /// The way with the shortest round trip, and that time in ns.
     pub(super) fn best_route(&self) -> Option<(Route, i64)> {
-        let trips = self.probes.iter().filter_map(|(probe, route)| Some((*route, probe.round_trip()?)));
+        let trips = self
+            .probes
+            .iter()
+            .filter_map(|probe| Some((probe.route, probe.kernel.unwrap_or(probe.program).round_trip()?)));
         trips.min_by_key(|(_, trip)| *trip)
     }
 
-    /// What is recorded; `None` without an answer.
+    /// What is recorded; `None` without an answer. Probes with kernel times on both sides are recorded alone if there
+    /// are three, or if all have them; else all are recorded with the times of the programs. So no recorded burst
+    /// mixes the two.
     pub(super) fn result(&self, from: &ClockDomain, to: &ClockDomain) -> Option<ProbeBurst> {
-        let mut probes: Vec<Probe> = self.probes.iter().map(|(probe, _)| *probe).collect();
+        let by_kernels: Vec<Probe> = self.probes.iter().filter_map(|probe| probe.kernel).collect();
+        let kernel_times = by_kernels.len() >= ENOUGH_KERNEL_PROBES.min(self.probes.len());
+        let by_programs = || self.probes.iter().map(|probe| probe.program).collect();
+        let mut probes = if kernel_times { by_kernels } else { by_programs() };
+        let answered = self.probes.len() as u32;
         let spread = spread(&probes);
         probes.sort_by_key(|probe| (probe.round_trip(), probe.t1));
-        let (sent, answered) = (self.sent, probes.len() as u32);
         probes.truncate(ProbeBurst::MOST_KEPT);
         let (from, to) = (from.clone(), to.clone());
-        let burst = ProbeBurst { from, to, sent, answered, spread, best: probes, kernel_times: false };
+        let burst = ProbeBurst { from, to, sent: self.sent, answered, spread, best: probes, kernel_times };
         burst.is_sound().then_some(burst)
     }
 }
@@ -172,8 +214,68 @@ mod tests {
 
     fn answer(question: &Packet, there: i64, stay: i64) -> Packet {
         let received = question.sent + there;
+        let sent = received + stay;
+        let received = ReceiveTime::of_program(received);
         let kind = Kind::Answer;
-        Packet { kind, from: question.to, to: question.from, received, sent: received + stay, ..*question }
+        Packet { kind, from: question.to, to: question.from, received, sent, ..*question }
+    }
+
+    fn at(time: i64) -> ReceiveTime {
+        ReceiveTime::of_program(time)
+    }
+
+    /// As the kernel noted it so much earlier.
+    fn noted(time: ReceiveTime, delay: u32) -> ReceiveTime {
+        ReceiveTime { delay: std::num::NonZeroU32::new(delay), ..time }
+    }
+
+    /// Takes in probes with a round trip of 60 and 500 ahead by programs, of which the kernels of both noted the first
+    /// `both`, 20 and 10 earlier, and one kernel alone the others.
+    fn measured(both: u32, all: u32) -> Burst {
+        let mut burst = Burst::new(ID, 1, 2, 20);
+        for number in 0..all {
+            let question = asked(&mut burst, 9, 1_000 * i64::from(number));
+            let plain = answer(&question, 530, 10);
+            let here = u32::from(number < both || number % 2 == 0) * 20;
+            let there = u32::from(number < both || number % 2 == 1) * 10;
+            let answer = Packet { received: noted(plain.received, there), ..plain };
+            assert!(burst.take(&answer, route(9).to, noted(at(question.sent + 70), here)));
+        }
+        burst
+    }
+
+    #[test]
+    fn a_burst_has_kernel_times_on_both_sides_or_on_none() {
+        let (own, peer) = domains();
+        for (both, all, by_kernels) in [
+            (5, 5, true),
+            (3, 9, true),
+            (2, 9, false),
+            (0, 9, false),
+            (2, 2, true),
+            (1, 2, false),
+            (1, 1, true),
+        ] {
+            let result = measured(both, all).result(&own, &peer).unwrap();
+            assert_eq!((result.kernel_times, result.answered), (by_kernels, all), "{both} of {all}");
+            let expected = if by_kernels { (both, 30, 505) } else { (all.min(8), 60, 500) };
+            assert_eq!(result.best.len(), expected.0 as usize);
+            for probe in &result.best {
+                assert_eq!((probe.round_trip().unwrap(), probe.offset()), (expected.1, expected.2));
+            }
+        }
+    }
+
+    #[test]
+    fn discarded_probes_are_not_recorded_and_their_peer_is_not_silent() {
+        let (own, peer) = domains();
+        let mut burst = measured(4, 4);
+        let question = asked(&mut burst, 9, 9_000);
+        burst.discard_probes();
+        assert!(burst.result(&own, &peer).is_none() && burst.answers() == 4 && !burst.is_in_vain());
+        assert!(burst.take(&answer(&question, 530, 10), route(9).to, at(9_070)), "it is still under way");
+        let result = burst.result(&own, &peer).unwrap();
+        assert_eq!((result.sent, result.answered, result.best.len()), (5, 1, 1));
     }
 
     fn domains() -> (ClockDomain, ClockDomain) {
@@ -192,7 +294,7 @@ mod tests {
             if number % 4 != 3 {
                 // 500 ahead; each way back takes longer than the one before.
                 let answer = answer(&question, 530, 10);
-                assert!(burst.take(&answer, route(9).to, time + 70 + number));
+                assert!(burst.take(&answer, route(9).to, at(time + 70 + number)));
             } else {
                 burst.give_up(Instant::now() + 2 * WAIT);
             }
@@ -221,14 +323,14 @@ mod tests {
             Packet { to: 3, ..good },
             Packet { kind: Kind::Ask, ..good },
         ] {
-            assert!(!burst.take(&bad, route(9).to, 120), "{bad:?}");
+            assert!(!burst.take(&bad, route(9).to, at(120)), "{bad:?}");
         }
-        assert!(!burst.take(&good, route(8).to, 120), "from elsewhere");
-        assert!(burst.take(&good, route(9).to, 120));
-        assert!(!burst.take(&good, route(9).to, 130), "a second time");
+        assert!(!burst.take(&good, route(8).to, at(120)), "from elsewhere");
+        assert!(burst.take(&good, route(9).to, at(120)));
+        assert!(!burst.take(&good, route(9).to, at(130)), "a second time");
         let late = asked(&mut burst, 9, 200);
         burst.give_up(Instant::now() + 2 * WAIT);
-        assert!(!burst.take(&answer(&late, 5, 5), route(9).to, 220), "too late");
+        assert!(!burst.take(&answer(&late, 5, 5), route(9).to, at(220)), "too late");
         assert_eq!(burst.answers(), 1);
     }
 
@@ -237,7 +339,7 @@ mod tests {
         let mut burst = Burst::new(ID, 1, 2, 20);
         for (stay, back) in [(-1, 20), (21, 20), (5, -1)] {
             let question = asked(&mut burst, 9, 100);
-            assert!(burst.take(&answer(&question, 5, stay), route(9).to, 100 + back));
+            assert!(burst.take(&answer(&question, 5, stay), route(9).to, at(100 + back)));
         }
         let (own, peer) = domains();
         assert!(burst.result(&own, &peer).is_none() && burst.is_in_vain());
@@ -255,7 +357,7 @@ mod tests {
         let mut search = Burst::new(ID, 1, 2, 6);
         for port in [7, 8, 9] {
             let question = asked(&mut search, port, 100);
-            assert!(search.take(&answer(&question, 5, 5), route(port).to, 300 - i64::from(port % 8)));
+            assert!(search.take(&answer(&question, 5, 5), route(port).to, at(300 - i64::from(port % 8))));
         }
         assert_eq!(search.best_route(), Some((route(7), 188)));
     }

@@ -15,6 +15,7 @@ mod bucket;
 mod burst;
 mod folder;
 mod interfaces;
+mod kernel_times;
 mod look_out;
 mod packet;
 mod rate;
@@ -25,10 +26,10 @@ mod tests;
 mod tree;
 
 pub use interfaces::{AddressError, ProbeInterface, ProbeInterfaceError, addresses};
+pub use kernel_times::NodeClock;
 pub use rate::{ProbeRate, ProbeRateError};
 pub use sockets::{ProbePorts, ProbePortsError};
 
-use crate::machine;
 use crate::output::SideOutput;
 use agent::Signals;
 use look_out::LookOut;
@@ -108,8 +109,8 @@ pub struct ProbeConfig {
     pub choice: ProbeChoice,
     /// How often things happen.
     pub pace: Pace,
-    /// `CLOCK_MONOTONIC_RAW` in ns: [`machine::monotonic_raw`], or one of a test.
-    pub clock: fn() -> i64,
+    /// The clocks of the node: [`NodeClock::REAL`], or those of a test.
+    pub clock: NodeClock,
 }
 
 impl ProbeConfig {
@@ -122,7 +123,7 @@ impl ProbeConfig {
         share_group: bool,
         choice: ProbeChoice,
     ) -> ProbeConfig {
-        let (pace, clock) = (Pace::default(), machine::monotonic_raw as fn() -> i64);
+        let (pace, clock) = (Pace::default(), NodeClock::REAL);
         ProbeConfig { root, run_id, rank, domain, share_group, choice, pace, clock }
     }
 }

@@ -5,7 +5,7 @@
 //!
 //! ```text
 //!  0  4  RPDP            24  4  number of the probe in its burst
-//!  4  1  version, 1      28  4  zero
+//!  4  1  version, 2      28  4  how much earlier the kernel noted the question, ns (answers); 0: it did not
 //!  5  1  kind            32  8  who sends: hash of its clock domain
 //!  6  2  zero            40  8  who is meant
 //!  8  8  burst: when     48  8  when the question was received, ns (answers)
@@ -13,11 +13,14 @@
 //! 64 32  BLAKE3 of the bytes before, keyed with the secret of the run
 //! ```
 
+use super::kernel_times::ReceiveTime;
+use std::num::NonZeroU32;
+
 /// Length of every packet.
 pub(super) const PACKET_BYTES: usize = 96;
 /// What the authentication covers: one block of BLAKE3.
 const COVERED: usize = 64;
-const MAGIC: [u8; 8] = *b"RPDP\x01\0\0\0";
+const MAGIC: [u8; 8] = *b"RPDP\x02\0\0\0";
 /// Place of the kind, which is zero in [`MAGIC`].
 const KIND: usize = 5;
 
@@ -53,7 +56,7 @@ pub(super) struct Packet {
     pub(super) number: u32,
     pub(super) from: u64,
     pub(super) to: u64,
-    pub(super) received: i64,
+    pub(super) received: ReceiveTime,
     pub(super) sent: i64,
 }
 
@@ -77,9 +80,11 @@ impl Key {
         bytes[8..16].copy_from_slice(&packet.burst.began.to_le_bytes());
         bytes[16..24].copy_from_slice(&packet.burst.nonce.to_le_bytes());
         bytes[24..28].copy_from_slice(&packet.number.to_le_bytes());
+        let delay = packet.received.delay.map_or(0, NonZeroU32::get);
+        bytes[28..32].copy_from_slice(&delay.to_le_bytes());
         bytes[32..40].copy_from_slice(&packet.from.to_le_bytes());
         bytes[40..48].copy_from_slice(&packet.to.to_le_bytes());
-        bytes[48..56].copy_from_slice(&packet.received.to_le_bytes());
+        bytes[48..56].copy_from_slice(&packet.received.program.to_le_bytes());
         bytes[56..64].copy_from_slice(&packet.sent.to_le_bytes());
         let code = self.code(&bytes[..COVERED]);
         bytes[COVERED..].copy_from_slice(code.as_bytes());
@@ -92,7 +97,8 @@ impl Key {
         let mut head: [u8; 8] = field(bytes, 0);
         let kind = std::mem::take(&mut head[KIND]);
         let kind = KINDS.iter().find(|(_, code)| *code == kind).map(|(kind, _)| *kind)?;
-        let plain = head == MAGIC && field(bytes, 28) == [0; 4];
+        let delay = NonZeroU32::new(u32::from_le_bytes(field(bytes, 28)));
+        let plain = head == MAGIC && (kind == Kind::Answer || delay.is_none());
         // Takes the same time wherever the two differ.
         let authentic =
             plain && self.code(&bytes[..COVERED]) == blake3::Hash::from_bytes(field(bytes, COVERED));
@@ -105,7 +111,7 @@ impl Key {
             number: u32::from_le_bytes(field(bytes, 24)),
             from: u64::from_le_bytes(field(bytes, 32)),
             to: u64::from_le_bytes(field(bytes, 40)),
-            received: i64::from_le_bytes(field(bytes, 48)),
+            received: ReceiveTime { program: i64::from_le_bytes(field(bytes, 48)), delay },
             sent: i64::from_le_bytes(field(bytes, 56)),
         })
     }
@@ -133,7 +139,16 @@ pub(super) mod tests {
 
     pub(in crate::probe) fn packet(kind: Kind) -> Packet {
         let burst = BurstId { began: -5, nonce: 77 };
-        Packet { kind, burst, number: 199, from: 1, to: u64::MAX, received: i64::MIN, sent: 1 << 60 }
+        let delay = NonZeroU32::new(7_600).filter(|_| kind == Kind::Answer);
+        Packet {
+            kind,
+            burst,
+            number: 199,
+            from: 1,
+            to: u64::MAX,
+            received: ReceiveTime { program: i64::MIN, delay },
+            sent: 1 << 60,
+        }
     }
 
     #[test]
@@ -147,6 +162,10 @@ pub(super) mod tests {
             assert_eq!(key.open(&[sealed.as_slice(), &[0]].concat()), None);
         }
         assert_eq!(key.open(&[]), None);
+        let program = Packet { received: ReceiveTime::of_program(5), ..packet(Kind::Answer) };
+        assert_eq!(key.open(&key.seal(&program)), Some(program));
+        let nothing_was_received = Packet { received: packet(Kind::Answer).received, ..packet(Kind::Ask) };
+        assert_eq!(key.open(&key.seal(&nothing_was_received)), None);
     }
 
     #[test]

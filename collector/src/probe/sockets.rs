@@ -1,10 +1,16 @@
 //! The sockets of an agent: one for each address, so that what it sends has an address that it receives at.
 
 use super::burst::Route;
+use nix::cmsg_space;
+use nix::sys::socket::{
+    ControlMessageOwned, MsgFlags, SockaddrLike, SockaddrStorage, recvmsg, setsockopt, sockopt,
+};
+use nix::sys::time::TimeSpec;
 use rustix::net::{AddressFamily, SocketFlags, SocketType, connect, getsockname, socket_with};
 use serde::{Deserialize, Serialize};
-use std::io;
+use std::io::{self, IoSliceMut};
 use std::net::{IpAddr, SocketAddr, UdpSocket};
+use std::os::fd::{AsFd, AsRawFd};
 use std::str::FromStr;
 
 /// Ports that anyone may bind.
@@ -70,7 +76,19 @@ pub(super) enum BindError {
 
 /// All sockets of an agent.
 #[derive(Debug)]
-pub(super) struct Sockets(Vec<(UdpSocket, SocketAddr)>);
+pub(super) struct Sockets {
+    bound: Vec<(UdpSocket, SocketAddr)>,
+    stamp_error: Option<io::Error>,
+}
+
+/// A packet that was read from a socket into the caller's bytes.
+#[derive(Debug)]
+pub(super) struct Datagram {
+    pub(super) length: usize,
+    pub(super) from: SocketAddr,
+    /// `CLOCK_REALTIME` in ns as the kernel noted it for this packet.
+    pub(super) stamp: Option<i64>,
+}
 
 impl Sockets {
     /// Binds a port at each address that has one free. `random` says where in the range to begin. Fails where none
@@ -88,26 +106,50 @@ impl Sockets {
                 Err(error) => drop(failure.get_or_insert(error)),
             }
         }
-        if sockets.is_empty() { Err(failure.unwrap_or(BindError::NoAddress)) } else { Ok(Sockets(sockets)) }
+        if sockets.is_empty() {
+            return Err(failure.unwrap_or(BindError::NoAddress));
+        }
+        // Before any packet can arrive that counts: the kernel notes nothing for those that are in the queue.
+        let stamp_error = sockets.iter().find_map(|(socket, _)| enable_stamps(socket).err());
+        Ok(Sockets { bound: sockets, stamp_error })
     }
 
     pub(super) fn addresses(&self) -> Vec<SocketAddr> {
-        self.0.iter().map(|(_, address)| *address).collect()
+        self.bound.iter().map(|(_, address)| *address).collect()
     }
 
     /// All of them, to wait for.
     pub(super) fn all(&self) -> impl Iterator<Item = &UdpSocket> {
-        self.0.iter().map(|(socket, _)| socket)
+        self.bound.iter().map(|(socket, _)| socket)
+    }
+
+    /// Why the kernel does not note the times of packets, if it does not.
+    pub(super) fn stamp_error(&self) -> Option<&io::Error> {
+        self.stamp_error.as_ref()
+    }
+
+    /// As on a kernel that does not note times.
+    #[cfg(test)]
+    pub(super) fn without_stamps(self) -> Sockets {
+        Sockets { stamp_error: Some(io::ErrorKind::Unsupported.into()), ..self }
+    }
+
+    /// Reads a packet from a socket, as much of it as there is room for. Does not wait.
+    pub(super) fn receive(&self, number: usize, bytes: &mut [u8]) -> io::Result<Datagram> {
+        let socket = self.get(number).ok_or(io::ErrorKind::NotFound)?;
+        let (length, from, stamp) = receive::<SockaddrStorage>(socket, bytes)?;
+        let from = from.as_ref().and_then(socket_address).ok_or(io::ErrorKind::InvalidData)?;
+        Ok(Datagram { length, from, stamp })
     }
 
     pub(super) fn get(&self, number: usize) -> Option<&UdpSocket> {
-        self.0.get(number).map(|(socket, _)| socket)
+        self.bound.get(number).map(|(socket, _)| socket)
     }
 
     /// The way to an address: through the socket whose own address the kernel would take for it.
     pub(super) fn route(&self, to: SocketAddr) -> Option<Route> {
         let source = source_for(to).ok()?;
-        let socket = self.0.iter().position(|(_, own)| own.ip() == source)?;
+        let socket = self.bound.iter().position(|(_, own)| own.ip() == source)?;
         Some(Route { socket, to })
     }
 
@@ -148,6 +190,39 @@ fn bind_one(
     })
 }
 
+/// Has the kernel note the time when each packet arrives at a socket.
+pub(super) fn enable_stamps(socket: &impl AsFd) -> io::Result<()> {
+    Ok(setsockopt(socket, sockopt::ReceiveTimestampns, &true)?)
+}
+
+/// Reads a packet of a socket without addresses; returns the time that the kernel noted for it, ns of `CLOCK_REALTIME`.
+pub(super) fn receive_stamp(socket: &impl AsRawFd) -> Option<i64> {
+    receive::<()>(socket, &mut [0]).ok()?.2
+}
+
+/// Returns length, sender, and the kernel's time of the packet.
+fn receive<S: SockaddrLike>(
+    socket: &impl AsRawFd,
+    bytes: &mut [u8],
+) -> io::Result<(usize, Option<S>, Option<i64>)> {
+    let mut control = cmsg_space!(TimeSpec);
+    let mut room = [IoSliceMut::new(bytes)];
+    let message = recvmsg::<S>(socket.as_raw_fd(), &mut room, Some(&mut control), MsgFlags::MSG_DONTWAIT)?;
+    let stamp = message.cmsgs().ok().and_then(|mut messages| {
+        messages.find_map(|message| match message {
+            ControlMessageOwned::ScmTimestampns(time) => Some(time),
+            _ => None,
+        })
+    });
+    let stamp = stamp.map(|time| time.tv_sec().saturating_mul(1_000_000_000).saturating_add(time.tv_nsec()));
+    Ok((message.bytes, message.address, stamp))
+}
+
+fn socket_address(address: &SockaddrStorage) -> Option<SocketAddr> {
+    let v4 = address.as_sockaddr_in().map(|v4| SocketAddr::from(*v4));
+    v4.or_else(|| address.as_sockaddr_in6().map(|v6| SocketAddr::from(*v6)))
+}
+
 /// The address that the kernel would send from. A datagram socket that is connected sends nothing.
 fn source_for(to: SocketAddr) -> io::Result<IpAddr> {
     let family = if to.is_ipv4() { AddressFamily::INET } else { AddressFamily::INET6 };
@@ -186,6 +261,44 @@ mod tests {
         let wide = ProbePorts { first: port.saturating_sub(20).max(LOWEST_PORT), last: port };
         let bound = Sockets::bind(&here, Some(wide), u64::MAX).unwrap().addresses();
         assert!((wide.first..wide.last).contains(&bound[0].port()), "{bound:?}");
+    }
+
+    /// The kernel begins to note times of arrival a moment after it is asked to; until then it notes those of reading.
+    fn wait_for_stamps(sockets: &Sockets, sender: &UdpSocket) {
+        let has_arrived_before_it_was_read = || {
+            sender.send_to(b"early", sockets.addresses()[0]).unwrap();
+            std::thread::sleep(std::time::Duration::from_millis(5));
+            let reading = crate::machine::realtime();
+            sockets.receive(0, &mut [0; 9]).unwrap().stamp.unwrap() < reading
+        };
+        assert!((0..2000).any(|_| has_arrived_before_it_was_read()), "no times of arrival");
+    }
+
+    #[test]
+    fn a_packet_has_its_sender_and_the_time_when_it_arrived() {
+        for address in ["127.0.0.1", "::1"] {
+            let address: IpAddr = address.parse().unwrap();
+            let Ok(sockets) = Sockets::bind(&[address], None, 0) else {
+                assert!(address.is_ipv6(), "no loopback");
+                continue;
+            };
+            let sender = UdpSocket::bind((address, 0)).unwrap();
+            let empty = sockets.receive(0, &mut [0; 9]).unwrap_err();
+            assert_eq!(empty.kind(), io::ErrorKind::WouldBlock);
+            wait_for_stamps(&sockets, &sender);
+            let mut bytes = [0; 9];
+            let before = crate::machine::realtime();
+            sender.send_to(b"first", sockets.addresses()[0]).unwrap();
+            std::thread::sleep(std::time::Duration::from_millis(50));
+            let between = crate::machine::realtime();
+            sender.send_to(b"second that is long", sockets.addresses()[0]).unwrap();
+            let first = sockets.receive(0, &mut bytes).unwrap();
+            assert_eq!((&bytes[..first.length], first.from), (&b"first"[..], sender.local_addr().unwrap()));
+            assert!((before..between).contains(&first.stamp.unwrap()), "{first:?} in {before}..{between}");
+            let second = sockets.receive(0, &mut bytes).unwrap();
+            assert_eq!(&bytes[..second.length], b"second th");
+            assert!(second.stamp.unwrap() >= between, "not that of the socket's last packet");
+        }
     }
 
     #[test]

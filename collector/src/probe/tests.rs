@@ -1,11 +1,17 @@
 //! Agents with made-up clocks on the loopback of this machine, and who means them ill.
 
+mod kernel_times;
+mod node_clocks;
+
 use super::burst::{MOST_QUESTIONS, Route};
 use super::folder::{Card, Claimed, DomainId, Folder, Listed};
+use super::kernel_times::ReceiveTime;
 use super::packet::{BurstId, Key, Kind, PACKET_BYTES, Packet};
 use super::sockets::Sockets;
 use super::*;
+use crate::machine;
 use crate::output::{Batch, DEFAULT_MAX_BYTES, Item, Output, ShardPlace};
+use node_clocks::{AHEAD, CLOCKS, SECOND};
 use rpd_shard::Shard;
 use rpd_shard::rank_set::RankSet;
 use rpd_shard::record::{ProbeBurst, RunIdentity};
@@ -23,19 +29,6 @@ const QUICK: Pace = Pace {
     expiry: Duration::from_millis(600),
     retry: Duration::from_millis(50),
 };
-
-/// By how much the clock of a node is ahead: nobody's by the same.
-const SECOND: i64 = 1_000_000_000;
-
-/// A clock that is ahead.
-fn ahead<const NS: i64>() -> i64 {
-    machine::monotonic_raw() + NS
-}
-
-/// Clocks of nodes 0 to 3 (and every fourth again).
-const CLOCKS: [fn() -> i64; 4] =
-    [ahead::<0>, ahead::<{ 7 * SECOND }>, ahead::<{ -SECOND / 3 }>, ahead::<{ 86_400 * SECOND }>];
-const AHEAD: [i64; 4] = [0, 7 * SECOND, -SECOND / 3, 86_400 * SECOND];
 
 fn domain(node: u64) -> ClockDomain {
     ClockDomain { boot_id: format!("node {node}"), time_namespace: node }
@@ -306,7 +299,7 @@ impl Asker {
     fn question(&self, began: i64, number: u32) -> Packet {
         let (from, to) = (DomainId::of(&domain(999)).short(), DomainId::of(&domain(self.node)).short());
         let burst = BurstId { began, nonce: 3 };
-        Packet { kind: Kind::Ask, burst, number, from, to, received: 0, sent: 5 }
+        Packet { kind: Kind::Ask, burst, number, from, to, received: ReceiveTime::default(), sent: 5 }
     }
 
     fn send(&self, bytes: &[u8]) {

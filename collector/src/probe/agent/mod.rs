@@ -7,6 +7,7 @@ use super::answers::Children;
 use super::bucket::Bucket;
 use super::burst::{Burst, Route};
 use super::folder::{Card, DomainId};
+use super::kernel_times::{KernelTimes, NodeClock, ReceiveTime};
 use super::packet::{BurstId, Key, Kind, PACKET_BYTES, Packet};
 use super::signal::{Signal, timespec};
 use super::sockets::Sockets;
@@ -16,6 +17,7 @@ use rpd_shard::record::ClockDomain;
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::fd::AsFd;
 use std::collections::{HashMap, HashSet};
+use std::io::ErrorKind;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -63,8 +65,7 @@ pub(super) struct Equipment {
     pub(super) sockets: Sockets,
     pub(super) answers_per_second: u32,
     pub(super) pace: Pace,
-    /// `CLOCK_MONOTONIC_RAW`, ns.
-    pub(super) clock: fn() -> i64,
+    pub(super) clock: NodeClock,
     pub(super) board: Arc<Mutex<Board>>,
     pub(super) signals: Signals,
 }
@@ -94,6 +95,7 @@ struct Leaving {
 
 pub(super) struct Agent {
     with: Equipment,
+    kernel_times: KernelTimes,
     own: u64,
     output: SideOutput,
     items: Vec<Item>,
@@ -118,6 +120,7 @@ impl Agent {
         let items = vec![Item::Clock(Box::new(machine::clock_set(&with.domain)))];
         Agent {
             own: DomainId::of(&with.domain).short(),
+            kernel_times: KernelTimes::new(with.clock, &with.sockets),
             with,
             output,
             items,
@@ -193,13 +196,14 @@ impl Agent {
     /// Questions and answers go this way: what is done between the reading of the clock and the wire takes
     /// both the same time. Returns that reading, `None` where nothing could be sent.
     fn stamp_and_send(&self, mut packet: Packet, route: Route) -> Option<i64> {
-        packet.sent = (self.with.clock)();
+        packet.sent = (self.with.clock.raw)();
         self.with.sockets.send(&self.with.key.seal(&packet), route).then_some(packet.sent)
     }
 
     /// A word of farewell, about the last burst between the two.
     fn say(&self, kind: Kind, to: u64, burst: BurstId, route: Route) {
-        let word = Packet { kind, burst, number: 0, from: self.own, to, received: 0, sent: 0 };
+        let received = ReceiveTime::default();
+        let word = Packet { kind, burst, number: 0, from: self.own, to, received, sent: 0 };
         let _ = self.stamp_and_send(word, route);
     }
 
@@ -268,12 +272,22 @@ impl Agent {
         // One byte more than a packet: what is longer is none.
         let mut bytes = [0; PACKET_BYTES + 1];
         for _ in 0..BATCH {
-            let Some(socket) = self.with.sockets.get(number) else { return };
-            let Ok((length, from)) = socket.recv_from(&mut bytes) else { return };
-            let time = (self.with.clock)();
-            let packet = bytes.get(..length).and_then(|packet| self.with.key.open(packet));
+            let before = self.kernel_times.before_read();
+            let datagram = match self.with.sockets.receive(number, &mut bytes) {
+                Ok(datagram) => datagram,
+                Err(error) => {
+                    if error.kind() == ErrorKind::WouldBlock {
+                        self.kernel_times.note_empty(number, before);
+                        self.discard_if_stepped();
+                    }
+                    return;
+                }
+            };
+            let time = self.kernel_times.receive_time(number, datagram.stamp);
+            self.discard_if_stepped();
+            let packet = bytes.get(..datagram.length).and_then(|packet| self.with.key.open(packet));
             if let Some(packet) = packet.filter(|packet| packet.to == self.own) {
-                self.take(&packet, Route { socket: number, to: from }, time);
+                self.take(&packet, Route { socket: number, to: datagram.from }, time);
             }
             if !self.may_read.take(Instant::now()) {
                 return;
@@ -281,7 +295,16 @@ impl Agent {
         }
     }
 
-    fn take(&mut self, packet: &Packet, route: Route, time: i64) {
+    /// Discards what the burst under way has measured if `CLOCK_REALTIME` was set.
+    fn discard_if_stepped(&mut self) {
+        if self.kernel_times.take_step()
+            && let Some(Asking::Times { burst, .. }) = &mut self.asking
+        {
+            burst.discard_probes();
+        }
+    }
+
+    fn take(&mut self, packet: &Packet, route: Route, time: ReceiveTime) {
         let now = Instant::now();
         match packet.kind {
             Kind::Ask => {

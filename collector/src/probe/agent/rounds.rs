@@ -70,7 +70,7 @@ impl Agent {
 
     fn burst(&self, peer: u64, wanted: u32) -> Burst {
         let nonce = session::random().unwrap_or_default() as u64;
-        Burst::new(BurstId { began: (self.with.clock)(), nonce }, self.own, peer, wanted)
+        Burst::new(BurstId { began: (self.with.clock.raw)(), nonce }, self.own, peer, wanted)
     }
 
     /// Sends a few questions to each address of an agent at once.

@@ -1,0 +1,434 @@
+//! Receive times of packets as the kernel notes them, brought to the clock of the records.
+//!
+//! ```text
+//! packet arrives: the kernel notes CLOCK_REALTIME          (stamp)
+//!   ... the agent waits for a core ...
+//! agent: recvmsg -> RAW, REALTIME, RAW                     (bracket)
+//! receive time = RAW of the bracket - (REALTIME of the bracket - stamp) * rate of RAW against REALTIME
+//! ```
+//!
+//! [`KernelTimes`] gives a kernel time only if nothing speaks against it: the program and the kernel read the same
+//! REALTIME, nobody has set it since the socket was empty, and the stamp lies within the time that the packet can
+//! have arrived in. Without one, the time that the program read after the receive counts.
+
+use super::sockets::{Sockets, enable_stamps, receive_stamp};
+use crate::{machine, warn};
+use rustix::fd::OwnedFd;
+use rustix::time::{
+    Itimerspec, TimerfdClockId, TimerfdFlags, TimerfdTimerFlags, Timespec, timerfd_create, timerfd_settime,
+};
+use std::io;
+use std::num::NonZeroU32;
+use std::os::unix::net::UnixDatagram;
+
+/// Readings of a bracket, of which the narrowest counts: the program may lose its core in between.
+const READINGS: usize = 4;
+/// A bracket of this width, ns, needs no second reading.
+const NARROW_NS: i64 = 1_000;
+/// A bracket that is wider than this, ns, is useless: it is wrong by up to half of that.
+const MAX_BRACKET_NS: i64 = 5_000;
+/// Two readings of one clock by different ways may differ by this, ns.
+const SLACK_NS: i64 = 1_000;
+/// The kernel notes the time of a packet before it puts it into the queue of the socket. On a busy core another thread
+/// may run in between, so that a read of the socket finds nothing although the packet is noted already.
+const MAX_QUEUEING_NS: i64 = 1_000_000;
+/// A stamp that is older than this, ns, would be wrong by too much where the rate is not known well.
+const MAX_DELAY_NS: i64 = 100_000_000;
+/// Shortest distance of two brackets, ns, that show the rate: they are wrong by 1e-6 of it at most.
+const MIN_RATE_DISTANCE_NS: i64 = 500_000_000;
+/// A REALTIME that runs faster or slower than RAW by more than this is being slewed, and no rate holds for long.
+const MAX_RATE: f64 = 1e-3;
+/// No slewing is faster than one part in this many: what moves REALTIME by more has set it.
+const FASTEST_SLEWING: i64 = 10;
+/// How often a disagreement of the program's and the kernel's REALTIME has to be seen: REALTIME may be set just then.
+const COMPARISONS: usize = 3;
+/// When the timer that tells of a set REALTIME would expire, s since 1970: long after every job.
+const TIMER_S: i64 = 1 << 33;
+
+/// The clocks that a node reads, ns: the real ones, or those of a test.
+#[derive(Clone, Copy, Debug)]
+pub struct NodeClock {
+    /// The clock of the records, `CLOCK_MONOTONIC_RAW`.
+    pub raw: fn() -> i64,
+    /// `CLOCK_REALTIME`.
+    pub realtime: fn() -> i64,
+    /// Turns what the machine's kernel noted for a packet into what the node's kernel notes: `CLOCK_REALTIME`, or
+    /// `None` where it notes nothing.
+    pub stamp: fn(i64) -> Option<i64>,
+}
+
+impl NodeClock {
+    /// The clocks of this machine.
+    pub const REAL: NodeClock =
+        NodeClock { raw: machine::monotonic_raw, realtime: machine::realtime, stamp: Some };
+
+    /// The narrowest of a few brackets. The first one begins with `raw`, which was just read.
+    fn bracket(&self, raw: i64) -> Bracket {
+        let read = |before: i64| {
+            let realtime = (self.realtime)();
+            let width = (self.raw)().saturating_sub(before).max(0);
+            Bracket { raw: before.saturating_add(width / 2), realtime, width }
+        };
+        let mut best = read(raw);
+        for _ in 1..READINGS {
+            if best.width <= NARROW_NS {
+                break;
+            }
+            let next = read((self.raw)());
+            if next.width < best.width {
+                best = next;
+            }
+        }
+        best
+    }
+}
+
+/// When a packet was received, ns of the clock of the records.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub(super) struct ReceiveTime {
+    /// What the program read when the receive had returned.
+    pub(super) program: i64,
+    /// How much earlier the kernel had noted the packet, ns.
+    pub(super) delay: Option<NonZeroU32>,
+}
+
+impl ReceiveTime {
+    /// A time that the program read, without one of the kernel.
+    #[cfg(test)]
+    pub(super) fn of_program(program: i64) -> ReceiveTime {
+        ReceiveTime { program, delay: None }
+    }
+
+    /// The time that the kernel noted.
+    pub(super) fn kernel(&self) -> Option<i64> {
+        self.program.checked_sub(i64::from(self.delay?.get()))
+    }
+}
+
+/// REALTIME and the clock of the records at one moment, ns.
+#[derive(Clone, Copy, Debug)]
+struct Bracket {
+    raw: i64,
+    realtime: i64,
+    width: i64,
+}
+
+impl Bracket {
+    /// Time since an earlier bracket by the clock of the records, and how much more REALTIME has moved.
+    fn since(&self, earlier: &Bracket) -> (i64, i64) {
+        let passed = self.raw.saturating_sub(earlier.raw);
+        (passed, self.realtime.saturating_sub(earlier.realtime).saturating_sub(passed))
+    }
+}
+
+/// What the kernel offers, for as long as the agent uses its times.
+struct KernelClock {
+    /// The kernel notes its REALTIME when one end sends a packet to the other one.
+    ends: (UnixDatagram, UnixDatagram),
+    /// Whether REALTIME was set since the last call.
+    was_set: Box<dyn FnMut() -> bool + Send>,
+}
+
+impl KernelClock {
+    fn open() -> io::Result<KernelClock> {
+        let ends = UnixDatagram::pair()?;
+        ends.0.set_nonblocking(true)?;
+        ends.1.set_nonblocking(true)?;
+        enable_stamps(&ends.1)?;
+        let timer = set_timer()?;
+        let was_set =
+            move || matches!(rustix::io::read(&timer, &mut [0u8; 8]), Err(rustix::io::Errno::CANCELED));
+        Ok(KernelClock { ends, was_set: Box::new(was_set) })
+    }
+
+    /// Whether the kernel's REALTIME lies between two readings of the program's, taken around it. It does not where
+    /// a library replaces the clocks of the program.
+    fn agrees(&self, clock: &NodeClock) -> bool {
+        let before = (clock.realtime)();
+        let sent = self.ends.0.send(&[0]);
+        let after = (clock.realtime)();
+        let stamp = receive_stamp(&self.ends.1).and_then(clock.stamp);
+        let fits =
+            |stamp| (before.saturating_sub(SLACK_NS)..=after.saturating_add(SLACK_NS)).contains(&stamp);
+        sent.is_ok() && stamp.is_some_and(fits)
+    }
+}
+
+/// A timer whose reading fails with `ECANCELED` once after each time that somebody has set REALTIME. The timer stays
+/// armed.
+fn set_timer() -> io::Result<OwnedFd> {
+    let timer = timerfd_create(TimerfdClockId::Realtime, TimerfdFlags::NONBLOCK | TimerfdFlags::CLOEXEC)?;
+    let never = Timespec { tv_sec: 0, tv_nsec: 0 };
+    let far = Timespec { tv_sec: TIMER_S, tv_nsec: 0 };
+    let flags = TimerfdTimerFlags::ABSTIME | TimerfdTimerFlags::CANCEL_ON_SET;
+    timerfd_settime(&timer, flags, &Itimerspec { it_interval: never, it_value: far })?;
+    Ok(timer)
+}
+
+/// Turns stamps of packets into receive times, or finds that they cannot be used.
+pub(super) struct KernelTimes {
+    clock: NodeClock,
+    /// `None` once the agent uses the program's times, for good.
+    kernel: Option<KernelClock>,
+    /// For each socket: REALTIME before the last read that found nothing. Without it no stamp is used.
+    empty_at: Vec<Option<i64>>,
+    last: Option<Bracket>,
+    /// Begin of the measurement of the rate.
+    anchor: Option<Bracket>,
+    /// By how much REALTIME runs faster than the clock of the records; 0 as long as it is not known.
+    rate: f64,
+    stepped: bool,
+}
+
+impl KernelTimes {
+    /// For these sockets. Warns if the kernel's times cannot be used.
+    pub(super) fn new(clock: NodeClock, sockets: &Sockets) -> KernelTimes {
+        let count = sockets.all().count();
+        let kernel = match sockets.stamp_error() {
+            Some(error) => Err(format!("the kernel refuses SO_TIMESTAMPNS ({error})")),
+            None => {
+                KernelClock::open().map_err(|error| format!("the kernel offers no clock for it ({error})"))
+            }
+        };
+        match kernel {
+            Ok(kernel) => KernelTimes::with(clock, Some(kernel), count),
+            Err(reason) => {
+                warn_of(&reason);
+                KernelTimes::with(clock, None, count)
+            }
+        }
+    }
+
+    fn with(clock: NodeClock, kernel: Option<KernelClock>, sockets: usize) -> KernelTimes {
+        let empty_at = vec![None; sockets];
+        let mut times =
+            KernelTimes { clock, kernel, empty_at, last: None, anchor: None, rate: 0.0, stepped: false };
+        times.compare(times.clock.bracket((times.clock.raw)()));
+        times
+    }
+
+    /// REALTIME, to be read before a socket is: see [`KernelTimes::note_empty`].
+    pub(super) fn before_read(&self) -> i64 {
+        if self.kernel.is_some() { (self.clock.realtime)() } else { 0 }
+    }
+
+    /// A read of this socket found nothing. `before` was read before that: a packet that arrives between the reading
+    /// of the clock and the read of the socket is read, so that later reads find packets that arrived after `before`.
+    /// A clock that is read after the read of the socket could be later than the arrival of the next packet.
+    pub(super) fn note_empty(&mut self, socket: usize, before: i64) {
+        if self.kernel.is_none() {
+            return;
+        }
+        let bracket = self.clock.bracket((self.clock.raw)());
+        let is_due = self.anchor.is_none_or(|anchor| bracket.since(&anchor).0 >= MIN_RATE_DISTANCE_NS);
+        if self.find_step(&bracket) {
+            // `before` may be a time of the REALTIME before: the next empty read counts.
+            return;
+        }
+        if is_due {
+            self.compare(bracket);
+        }
+        if let Some(at) = self.empty_at.get_mut(socket) {
+            *at = Some(before);
+        }
+    }
+
+    /// When the packet was received that was just read from this socket with this stamp. Must be called at once.
+    pub(super) fn receive_time(&mut self, socket: usize, stamp: Option<i64>) -> ReceiveTime {
+        let program = (self.clock.raw)();
+        let delay = if self.kernel.is_some() { self.delay(socket, stamp, program) } else { None };
+        ReceiveTime { program, delay }
+    }
+
+    fn delay(&mut self, socket: usize, stamp: Option<i64>, program: i64) -> Option<NonZeroU32> {
+        let bracket = self.clock.bracket(program);
+        let Some(stamp) = stamp.and_then(self.clock.stamp) else {
+            self.turn_off("packets come without a time of the kernel");
+            return None;
+        };
+        if self.find_step(&bracket) {
+            return None;
+        }
+        let earliest = self.empty_at.get(socket).copied().flatten()?.saturating_sub(MAX_QUEUEING_NS);
+        let latest = bracket.realtime.saturating_add(bracket.width);
+        let is_possible = (earliest..=latest).contains(&stamp);
+        if !is_possible || bracket.width > MAX_BRACKET_NS || self.rate.abs() > MAX_RATE {
+            return None;
+        }
+        let by_realtime = bracket.realtime.saturating_sub(stamp);
+        let by_raw = by_realtime.saturating_sub((by_realtime as f64 * self.rate) as i64);
+        // The bracket is read after the program's time; its error may place the stamp after that.
+        let delay = program.saturating_sub(bracket.raw.saturating_sub(by_raw)).max(1);
+        let delay = u32::try_from(delay).ok().filter(|delay| i64::from(*delay) <= MAX_DELAY_NS)?;
+        NonZeroU32::new(delay)
+    }
+
+    /// Whether REALTIME was set since the last call.
+    pub(super) fn take_step(&mut self) -> bool {
+        std::mem::take(&mut self.stepped)
+    }
+
+    /// Whether REALTIME was set since the last bracket. The kernel tells a moment after it was, so that the readings
+    /// are compared, too. Packets that wait may have stamps of either REALTIME: each socket has to be read until it
+    /// is empty.
+    fn find_step(&mut self, bracket: &Bracket) -> bool {
+        let moved = self.last.is_some_and(|last| {
+            let (passed, more) = bracket.since(&last);
+            let most = (passed / FASTEST_SLEWING).saturating_add(bracket.width + last.width + SLACK_NS);
+            more.saturating_abs() > most
+        });
+        self.last = Some(*bracket);
+        let told = self.kernel.as_mut().is_some_and(|kernel| (kernel.was_set)());
+        if moved || told {
+            self.stepped = true;
+            self.empty_at.fill(None);
+            (self.anchor, self.rate) = (None, 0.0);
+        }
+        moved || told
+    }
+
+    /// Compares the program's REALTIME with the kernel's, and measures the rate.
+    fn compare(&mut self, bracket: Bracket) {
+        let Some(kernel) = &self.kernel else { return };
+        if !(0..COMPARISONS).any(|_| kernel.agrees(&self.clock)) {
+            return self
+                .turn_off("CLOCK_REALTIME as the program reads it is not the kernel's, or has no times");
+        }
+        if bracket.width > MAX_BRACKET_NS {
+            return;
+        }
+        if let Some(anchor) = self.anchor {
+            let (passed, more) = bracket.since(&anchor);
+            self.rate = more as f64 / passed.max(1) as f64;
+        }
+        self.anchor = Some(bracket);
+        self.last = Some(bracket);
+    }
+
+    fn turn_off(&mut self, reason: &str) {
+        if self.kernel.take().is_some() {
+            warn_of(reason);
+        }
+    }
+}
+
+fn warn_of(reason: &str) {
+    warn(format_args!("clock probes take receive times from the program, not from the kernel: {reason}"));
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+    use std::time::Duration;
+
+    const HERE: [std::net::IpAddr; 1] = [std::net::IpAddr::V4(std::net::Ipv4Addr::LOCALHOST)];
+
+    fn sockets() -> Sockets {
+        Sockets::bind(&HERE, None, 0).unwrap()
+    }
+
+    /// For one socket that was read until it was empty.
+    fn times(clock: NodeClock) -> KernelTimes {
+        let mut times = KernelTimes::new(clock, &sockets());
+        times.note_empty(0, times.before_read());
+        times
+    }
+
+    /// The kernel's time of a packet that it noted so long before now, against the program's. The program may lose
+    /// its core between the readings, which makes it more.
+    fn delay(times: &mut KernelTimes, before_now: i64) -> Option<i64> {
+        (0..20)
+            .map(|_| {
+                let time = times.receive_time(0, Some(machine::realtime() - before_now));
+                time.kernel().map(|kernel| time.program - kernel)
+            })
+            .min_by_key(|delay| delay.unwrap_or(i64::MAX))
+            .flatten()
+    }
+
+    #[test]
+    fn a_stamp_counts_if_the_packet_can_have_arrived_then() {
+        let mut times = KernelTimes::new(NodeClock::REAL, &sockets());
+        assert_eq!(delay(&mut times, 5_000), None, "the socket was never empty");
+        times.note_empty(0, times.before_read());
+        let found = delay(&mut times, 5_000).unwrap();
+        assert!((4_000..50_000).contains(&found), "{found}");
+        assert_eq!(delay(&mut times, 10 * MAX_QUEUEING_NS), None, "the socket was empty after that");
+        assert_eq!(delay(&mut times, -1_000_000), None, "a time to come");
+        assert!(delay(&mut times, 5_000).is_some() && times.kernel.is_some() && !times.take_step());
+        std::thread::sleep(Duration::from_millis(120));
+        assert!(delay(&mut times, 90_000_000).is_some());
+        assert_eq!(delay(&mut times, 110_000_000), None, "too long ago");
+    }
+
+    /// Gains 100 us in a second.
+    fn fast_raw() -> i64 {
+        let time = machine::monotonic_raw();
+        time + time / 10_000
+    }
+
+    #[test]
+    fn a_stamp_of_some_time_ago_is_brought_to_the_rate_of_the_records() {
+        let mut times = times(NodeClock { raw: fast_raw, ..NodeClock::REAL });
+        std::thread::sleep(Duration::from_millis(600));
+        times.note_empty(0, times.before_read());
+        std::thread::sleep(Duration::from_millis(60));
+        let found = delay(&mut times, 50_000_000).unwrap();
+        // By the rate 5,000 ns more than the distance; NTP may slew REALTIME, on top of it.
+        let slewing = 50 * 40;
+        assert!((50_004_000 - slewing..50_040_000).contains(&found), "{found}");
+    }
+
+    #[test]
+    fn a_realtime_that_was_set_is_believed_when_the_socket_was_empty() {
+        let flag = Arc::new(AtomicBool::new(false));
+        let was_set = flag.clone();
+        let mut kernel = KernelClock::open().unwrap();
+        kernel.was_set = Box::new(move || was_set.swap(false, Relaxed));
+        let mut times = KernelTimes::with(NodeClock::REAL, Some(kernel), 1);
+        times.note_empty(0, times.before_read());
+        assert!(delay(&mut times, 5_000).is_some() && !times.take_step());
+        flag.store(true, Relaxed);
+        let at_step = times.receive_time(0, Some(machine::realtime()));
+        assert!(at_step.kernel().is_none() && times.take_step() && !times.take_step());
+        assert_eq!(delay(&mut times, 5_000), None, "it may have arrived before");
+        times.note_empty(0, times.before_read());
+        assert!(delay(&mut times, 5_000).is_some() && !times.take_step());
+        // While nothing is read, too: the reading before that is of the REALTIME before.
+        flag.store(true, Relaxed);
+        times.note_empty(0, times.before_read());
+        assert!(times.take_step());
+        assert_eq!(delay(&mut times, 5_000), None);
+        times.note_empty(0, times.before_read());
+        assert!(delay(&mut times, 5_000).is_some());
+    }
+
+    #[test]
+    fn the_timer_is_silent_while_nobody_sets_the_clock() {
+        let mut kernel = KernelClock::open().unwrap();
+        assert!(!(kernel.was_set)() && !(kernel.was_set)());
+    }
+
+    /// As a library replaces it.
+    fn replaced_realtime() -> i64 {
+        machine::realtime() + 1_000_000
+    }
+
+    #[test]
+    fn programs_times_count_where_the_kernels_cannot_be_had() {
+        let replaced = NodeClock { realtime: replaced_realtime, ..NodeClock::REAL };
+        let silent = NodeClock { stamp: |_| None, ..NodeClock::REAL };
+        let refused = KernelTimes::new(NodeClock::REAL, &sockets().without_stamps());
+        for mut times in [times(replaced), times(silent), refused] {
+            assert!(times.kernel.is_none());
+            times.note_empty(0, times.before_read());
+            let (before, time) = (machine::monotonic_raw(), times.receive_time(0, Some(machine::realtime())));
+            assert!(time.kernel().is_none() && (before..=machine::monotonic_raw()).contains(&time.program));
+        }
+        let mut times = times(NodeClock::REAL);
+        assert_eq!(times.receive_time(0, None).kernel(), None);
+        assert!(times.kernel.is_none(), "a packet without a time");
+    }
+}
