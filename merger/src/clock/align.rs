@@ -104,7 +104,8 @@ impl Estimate {
         let misleads = |d: usize| match (&from_probes[d], &all_meetings[d]) {
             (Some(probes), Some(collectives)) if d != domains.reference => {
                 let (known, other) = (of_probes.usual_var(probes), of_meetings.usual_var(collectives));
-                are_moving(probes, collectives) || other > FAR_WORSE * FAR_WORSE * known
+                let is_known = Biases::compares(probes, Some(collectives));
+                is_known && are_moving(probes, collectives) || other > FAR_WORSE * FAR_WORSE * known
             }
             _ => false,
         };
