@@ -22,7 +22,9 @@ const LIMIT: Duration = Duration::from_secs(120);
 /// What starts the ranks.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Launcher {
+    /// Slurm's `srun`.
     Srun,
+    /// Open MPI's `mpirun`, through `agent`.
     Mpirun,
 }
 
@@ -162,34 +164,6 @@ impl Cluster {
     }
 }
 
-/// How many processes have the words on their command lines.
-fn processes_of(words: &str) -> usize {
-    let lines = fs::read_dir("/proc").unwrap().flatten().map(|entry| entry.path().join("cmdline"));
-    lines.filter(|line| String::from_utf8_lossy(&fs::read(line).unwrap_or_default()).contains(words)).count()
-}
-
-#[test]
-fn two_clusters_know_nothing_of_each_other_and_leave_nothing_under_slurm() {
-    let clusters = [Cluster::new(&[0, 500], "a cluster"), Cluster::new(&[300, 200], "another cluster")];
-    let [Some(first), Some(second)] = clusters else { return };
-    let uptimes = |cluster: &Cluster| {
-        let job =
-            cluster.launch(Launcher::Srun, 2).args(["sh", "-c", "echo $(hostname) $(cat /proc/uptime)"]);
-        let mut lines: Vec<String> = job.run().success().stdout.lines().map(str::to_owned).collect();
-        lines.sort();
-        let seconds = |line: &String| line.split(' ').nth(1).unwrap().parse::<f64>().unwrap() as i64;
-        assert!(lines[0].starts_with("n0 ") && lines[1].starts_with("n1 "), "{lines:?}");
-        seconds(&lines[1]) - seconds(&lines[0])
-    };
-    assert!((499..=501).contains(&uptimes(&first)));
-    let folder = first.folder.clone();
-    assert!(processes_of(&folder.display().to_string()) > 4);
-    drop(first);
-    assert!(!folder.exists());
-    assert_eq!(processes_of(&folder.display().to_string()), 0);
-    assert!((-101..=-99).contains(&uptimes(&second)));
-}
-
 impl Drop for Cluster {
     fn drop(&mut self) {
         drop(self.leader.stdin.take());
@@ -206,6 +180,7 @@ impl Drop for Cluster {
 
 /// A job that was collected.
 pub struct Run {
+    /// How it ended.
     pub outcome: Outcome,
     root: PathBuf,
 }
@@ -217,6 +192,14 @@ impl Run {
             fs::read_dir(&self.root).unwrap().map(|entry| entry.unwrap().path()).collect();
         assert_eq!(folders.len(), 1, "{folders:?} of\n{}", self.outcome);
         folders[0].clone()
+    }
+
+    /// Removes it, so that the next job of the cluster may have its place.
+    ///
+    /// # Panics
+    /// If it cannot be removed.
+    pub fn remove(self) {
+        fs::remove_dir_all(&self.root).unwrap();
     }
 
     /// Merges it into `NAME.db` beside it, and reads the report. Prints the report as users see it.
@@ -243,8 +226,11 @@ impl Run {
 
 /// What a merge made and said.
 pub struct Merged {
+    /// Where it is.
     pub database: PathBuf,
+    /// The report of `--json`.
     pub report: serde_json::Value,
+    /// What users see.
     pub stderr: String,
 }
 
@@ -271,7 +257,43 @@ impl Merged {
         self.clock(node)["method"].as_str().unwrap()
     }
 
+    /// Where it is.
     pub fn path(&self) -> &Path {
         &self.database
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// How many processes have the words on their command lines.
+    fn processes_of(words: &str) -> usize {
+        let lines = fs::read_dir("/proc").unwrap().flatten().map(|entry| entry.path().join("cmdline"));
+        lines
+            .filter(|line| String::from_utf8_lossy(&fs::read(line).unwrap_or_default()).contains(words))
+            .count()
+    }
+
+    #[test]
+    fn two_clusters_know_nothing_of_each_other_and_leave_nothing_under_slurm() {
+        let clusters = [Cluster::new(&[0, 500], "a cluster"), Cluster::new(&[300, 200], "another cluster")];
+        let [Some(first), Some(second)] = clusters else { return };
+        let uptimes = |cluster: &Cluster| {
+            let job =
+                cluster.launch(Launcher::Srun, 2).args(["sh", "-c", "echo $(hostname) $(cat /proc/uptime)"]);
+            let mut lines: Vec<String> = job.run().success().stdout.lines().map(str::to_owned).collect();
+            lines.sort();
+            let seconds = |line: &String| line.split(' ').nth(1).unwrap().parse::<f64>().unwrap() as i64;
+            assert!(lines[0].starts_with("n0 ") && lines[1].starts_with("n1 "), "{lines:?}");
+            seconds(&lines[1]) - seconds(&lines[0])
+        };
+        assert!((499..=501).contains(&uptimes(&first)));
+        let folder = first.folder.clone();
+        assert!(processes_of(&folder.display().to_string()) > 4);
+        drop(first);
+        assert!(!folder.exists());
+        assert_eq!(processes_of(&folder.display().to_string()), 0);
+        assert!((-101..=-99).contains(&uptimes(&second)));
     }
 }

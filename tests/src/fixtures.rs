@@ -32,6 +32,28 @@ pub fn kineto_real(into: &Path) -> Vec<PathBuf> {
     unpacked("kineto/real", into)
 }
 
+/// Runs of real collectors on emulated nodes, each with its name and its folder; or none.
+///
+/// # Panics
+/// If they are here and cannot be unpacked.
+pub fn clock_runs(into: &Path) -> Vec<(String, PathBuf)> {
+    for archive in unpacked("clocks", into) {
+        let status = Command::new("tar").arg("-xJf").arg(&archive).arg("-C").arg(into).status();
+        assert!(status.is_ok_and(|status| status.success()), "{} cannot be unpacked", archive.display());
+    }
+    let folders = |of: &Path| -> Vec<PathBuf> {
+        let entries = fs::read_dir(of).into_iter().flatten().flatten();
+        entries.map(|entry| entry.path()).filter(|path| path.is_dir()).collect()
+    };
+    let name = |path: &Path| path.file_name().unwrap_or_default().to_string_lossy().into_owned();
+    let all = folders(into)
+        .into_iter()
+        .flat_map(|named| folders(&named).into_iter().map(move |run| (name(&named), run)));
+    let mut all: Vec<(String, PathBuf)> = all.collect();
+    all.sort();
+    all
+}
+
 /// The folder of all real files; `None`, with a note, where it is not there.
 pub fn all_files() -> Option<PathBuf> {
     let data = shared().join("data");

@@ -1,7 +1,8 @@
 //! How far off the times of a merge are, over many jobs whose clocks are known, beside simpler methods.
 //!
 //! ```text
-//! ci/bench clocks [--seeds N] [--first-seed N] [--nodes N] [--seconds A,B] [--only TEXT]
+//! ci/bench clocks [--seeds N] [--first-seed N] [--nodes N] [--seconds A,B] [--noise A,B] [--only TEXT]
+//!                 [--results FILE]
 //! ```
 //!
 //! Every figure is over all seeds, nodes and moments of a scenario and length. The estimator sees what a
@@ -15,7 +16,8 @@ use clap::Parser;
 use methods::{FUSION, METHODS, SOURCES};
 use rayon::prelude::*;
 use rpd_merge::clock::Method;
-use rpd_tests::clocks::{Job, Scenario};
+use rpd_tests::clocks::{Job, Noise, Scenario};
+use std::path::PathBuf;
 use std::process::ExitCode;
 use tally::Tally;
 
@@ -35,6 +37,12 @@ struct Arguments {
     /// Lengths of the runs, s
     #[arg(long, value_delimiter = ',', default_value = "30,600,3600")]
     seconds: Vec<i64>,
+    /// What networks and schedulers add: quiet, busy, moderated
+    #[arg(long, value_delimiter = ',', default_value = "quiet,busy,moderated", value_parser = noise)]
+    noise: Vec<Noise>,
+    /// Rows are kept in this file, and those in it are not measured again
+    #[arg(long, value_name = "FILE")]
+    results: Option<PathBuf>,
     /// Only scenarios with this in their names
     #[arg(long, default_value = "")]
     only: String,
@@ -46,19 +54,33 @@ struct Arguments {
 /// Moments of each node that are looked at.
 const MOMENTS: usize = 50;
 
+fn noise(name: &str) -> Result<Noise, String> {
+    let named = Noise::ALL.into_iter().find(|noise| noise.name() == name);
+    named.ok_or_else(|| format!("no noise has this name: {}", Noise::ALL.map(Noise::name).join(", ")))
+}
+
 fn main() -> ExitCode {
     let arguments = Arguments::parse();
     let seeds = arguments.seeds.unwrap_or(if arguments.bench { 200 } else { 2 });
     let began = std::time::Instant::now();
     println!("{seeds} jobs of {} nodes each; errors and bars in us", arguments.nodes);
-    let mut verdict = verdict::Verdict::default();
+    let mut verdict =
+        verdict::Verdict::open(arguments.results.clone(), (seeds, arguments.first_seed, arguments.nodes));
     for scenario in Scenario::ALL.iter().filter(|s| s.name.contains(&arguments.only)) {
-        for &seconds in &arguments.seconds {
+        for (&seconds, &noise) in arguments
+            .seconds
+            .iter()
+            .flat_map(|seconds| arguments.noise.iter().map(move |noise| (seconds, noise)))
+        {
+            let place = verdict::Place { scenario, noise, seconds };
+            if verdict.has(&place) {
+                continue;
+            }
             let tallies = (arguments.first_seed..arguments.first_seed + seeds)
                 .into_par_iter()
-                .map(|seed| measure(scenario, arguments.nodes, seconds, seed))
+                .map(|seed| measure(&place, arguments.nodes, seed))
                 .reduce(Vec::new, merge);
-            verdict.take(scenario, seconds, tallies);
+            verdict.take(&place, tallies);
         }
     }
     let met = verdict.print();
@@ -67,8 +89,8 @@ fn main() -> ExitCode {
 }
 
 /// One job, by every method.
-fn measure(scenario: &Scenario, nodes: usize, seconds: i64, seed: u64) -> Vec<Tally> {
-    let job = Job::new(scenario, nodes, seconds, seed);
+fn measure(place: &verdict::Place<'_>, nodes: usize, seed: u64) -> Vec<Tally> {
+    let job = Job::with_noise(place.scenario, place.noise, nodes, place.seconds, seed);
     let moments = job.moments(MOMENTS, seed);
     let fits: Vec<_> = METHODS.iter().map(|method| (method.align)(&job.observations)).collect();
     let mut tallies: Vec<Tally> = fits.iter().map(|fits| Tally::new(fits, &moments, |_| true)).collect();

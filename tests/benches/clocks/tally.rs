@@ -68,7 +68,7 @@ impl Tally {
 }
 
 /// us, except for counts.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, serde::Serialize, serde::Deserialize)]
 pub(crate) struct Figures {
     pub(crate) p50: f32,
     pub(crate) p95: f32,

@@ -1,36 +1,75 @@
 use crate::methods::{FUSION, METHODS, SOURCES};
 use crate::tally::{Figures, Tally};
-use rpd_tests::clocks::Scenario;
+use rpd_tests::clocks::{Noise, Probing, Scenario};
+use serde::{Deserialize, Serialize};
+use std::fs::{self, OpenOptions};
+use std::io::Write;
+use std::path::PathBuf;
 
-/// The aims.
+/// The aims. In a quiet network, at 600 s and 3600 s, us...
 const P95: f32 = 1.0;
+/// ... and of the scenario with everything at once at 600 s.
+const P95_OF_EVERYTHING: f32 = 1.5;
 const BESIDE_SOURCES: f32 = 1.2;
 const POOLED: f64 = 0.95;
 const EACH: f64 = 0.90;
 const WIDTH: f32 = 4.0;
-/// Hard bounds assume that no clock jumps unseen. Where one jumps, this share of the errors may be outside.
+/// Certain bounds assume that no clock jumps unseen. Where one jumps, this share of the errors may be outside.
 const UNSEEN: f64 = 1e-3;
 
-/// The table, and whether the aims hold.
-#[derive(Default)]
-pub(crate) struct Verdict {
-    rows: Vec<Row>,
+/// What a row is about.
+pub(crate) struct Place<'a> {
+    pub(crate) scenario: &'a Scenario,
+    pub(crate) noise: Noise,
+    /// Length of the runs.
+    pub(crate) seconds: i64,
 }
 
+/// The table, and whether the aims hold.
+pub(crate) struct Verdict {
+    rows: Vec<Row>,
+    /// Where rows are kept.
+    file: Option<PathBuf>,
+    /// Seeds, the first one, nodes: rows of others are not used.
+    jobs: (u64, u64, usize),
+}
+
+#[derive(Clone, Serialize, Deserialize)]
 struct Row {
     name: String,
+    noise: String,
     seconds: i64,
     fusion: Figures,
     /// p95 beside that of the better source.
     beside: Option<f32>,
     hard: (u64, u64),
     jump: bool,
+    /// Whether there are probes at all.
+    is_probed: bool,
+    jobs: (u64, u64, usize),
 }
 
 impl Verdict {
+    /// Takes the rows of a file that are of the same jobs.
+    pub(crate) fn open(file: Option<PathBuf>, jobs: (u64, u64, usize)) -> Verdict {
+        let text = file.as_ref().and_then(|file| fs::read_to_string(file).ok()).unwrap_or_default();
+        let rows = text.lines().filter_map(|line| serde_json::from_str::<Row>(line).ok());
+        Verdict { rows: rows.filter(|row| row.jobs == jobs).collect(), file, jobs }
+    }
+
+    /// Whether there is a row of it.
+    pub(crate) fn has(&self, place: &Place<'_>) -> bool {
+        let is_same = |row: &Row| {
+            (row.name.as_str(), row.noise.as_str(), row.seconds)
+                == (place.scenario.name, place.noise.name(), place.seconds)
+        };
+        self.rows.iter().any(is_same)
+    }
+
     /// Prints the lines of a scenario and keeps what the aims need.
-    pub(crate) fn take(&mut self, scenario: &Scenario, seconds: i64, mut tallies: Vec<Tally>) {
-        println!("\n{}, {seconds} s", scenario.name);
+    pub(crate) fn take(&mut self, place: &Place<'_>, mut tallies: Vec<Tally>) {
+        let Place { scenario, noise, seconds } = *place;
+        println!("\n{}, {}, {seconds} s", scenario.name, noise.name());
         println!(
             "  {:<12} {:>10} {:>10} {:>11} {:>9} {:>9}",
             "method", "p50", "p95", "max", "coverage", "bar"
@@ -53,14 +92,23 @@ impl Verdict {
         });
         let beside = beside.min_by(|a, b| a.0.total_cmp(&b.0)).map(|(_, ratio)| ratio);
         let hard = (tallies[FUSION].hard_broken, tallies[FUSION].hard);
-        self.rows.push(Row {
+        let row = Row {
             name: scenario.name.to_owned(),
+            noise: noise.name().to_owned(),
             seconds,
             fusion,
             beside,
             hard,
             jump: scenario.jump,
-        });
+            is_probed: scenario.probes != Probing::Nobody,
+            jobs: self.jobs,
+        };
+        if let Some(file) = &self.file {
+            let line = serde_json::to_string(&row).expect("a row is JSON");
+            let opened = OpenOptions::new().create(true).append(true).open(file);
+            opened.and_then(|mut file| writeln!(file, "{line}")).expect("the file of the results");
+        }
+        self.rows.push(row);
     }
 
     /// The aims; whether all hold.
@@ -69,7 +117,8 @@ impl Verdict {
         for row in &self.rows {
             let f = &row.fusion;
             println!(
-                "  {:<18} {:>5} s {:>8.3} us {:>6} {:>7.1} % {:>6.2}",
+                "  {:<9} {:<18} {:>5} s {:>8.3} us {:>6} {:>7.1} % {:>6.2}",
+                row.noise,
                 row.name,
                 row.seconds,
                 f.p95,
@@ -82,11 +131,12 @@ impl Verdict {
         let pooled = sum(|f| f.within) / sum(|f| f.barred).max(1.0);
         println!();
         let aims = [
-            self.aim(format!("p95 of fusion below {P95} us at 600 s and 3600 s"), |r| {
-                r.seconds < 600 || r.fusion.p95 < P95
+            self.aim(format!("quiet: p95 of fusion below {P95} us at 600 s and 3600 s, everything at 600 s {P95_OF_EVERYTHING}"), |r| {
+                let most = if (r.name.as_str(), r.seconds) == ("everything", 600) { P95_OF_EVERYTHING } else { P95 };
+                r.noise != Noise::Quiet.name() || r.seconds < 600 || r.fusion.p95 < most
             }),
-            self.aim(format!("fusion at most {BESIDE_SOURCES} times the better source"), |r| {
-                r.beside.is_none_or(|ratio| ratio <= BESIDE_SOURCES)
+            self.aim(format!("fusion at most {BESIDE_SOURCES} times the better source, where there are probes"), |r| {
+                !r.is_probed || r.beside.is_none_or(|ratio| ratio <= BESIDE_SOURCES)
             }),
             self.aim(format!("coverage of each scenario at least {:.0} %", EACH * 100.0), |r| {
                 r.fusion.coverage().is_some_and(|c| c >= EACH)
@@ -102,7 +152,7 @@ impl Verdict {
     fn hard(&self) -> String {
         let sum = |part: fn(&Row) -> u64| self.rows.iter().map(part).sum::<u64>();
         format!(
-            "errors outside of their hard bounds ({} of {}) only where a clock jumps, and below {} %",
+            "errors outside of their certain bounds ({} of {}) only where a clock jumps, and below {} %",
             sum(|r| r.hard.0),
             sum(|r| r.hard.1),
             UNSEEN * 100.0
@@ -114,7 +164,7 @@ impl Verdict {
             .rows
             .iter()
             .filter(|row| !holds(row))
-            .map(|row| format!("{} {} s", row.name, row.seconds))
+            .map(|row| format!("{} ({}) {} s", row.name, row.noise, row.seconds))
             .collect();
         if missed.is_empty() {
             println!("  holds  {what}");

@@ -6,6 +6,8 @@ mod crowded;
 mod errors;
 mod garbage;
 mod laws;
+mod noisy;
 mod parts;
+mod recorded;
 mod short;
 mod sparse;

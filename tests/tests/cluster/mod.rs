@@ -4,6 +4,7 @@
 
 mod aligned;
 mod batch;
+mod bounds;
 mod drift;
 mod troubles;
 mod truth;
