@@ -2,7 +2,7 @@
 
 use super::burst::{MOST_QUESTIONS, Route};
 use super::kernel_times::ReceiveTime;
-use super::packet::{BurstId, Kind, Packet};
+use super::packet::{BurstId, Kind, Packet, STAYS};
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
 
@@ -19,6 +19,8 @@ struct Child {
     route: Route,
     last: Instant,
     left: bool,
+    /// It has left this parent and goes on.
+    stays: bool,
 }
 
 /// All agents that ask this one.
@@ -39,7 +41,8 @@ impl Children {
         if !known && self.0.len() >= MOST_CHILDREN {
             return None;
         }
-        let new = || Child { burst: question.burst, seen: Default::default(), route, last: now, left: false };
+        let (burst, seen) = (question.burst, Default::default());
+        let new = || Child { burst, seen, route, last: now, left: false, stays: false };
         let child = self.0.entry(question.from).or_insert_with(new);
         if question.burst.began > child.burst.began {
             *child = new();
@@ -64,6 +67,21 @@ impl Children {
     pub(super) fn part(&mut self, goodbye: &Packet) {
         if let Some(child) = self.0.get_mut(&goodbye.from).filter(|child| child.burst == goodbye.burst) {
             child.left = true;
+            child.stays = goodbye.number == STAYS;
+        }
+    }
+
+    /// A child that has left this parent and goes on, with its last burst.
+    pub(super) fn heir(&self) -> Option<(u64, BurstId, Route)> {
+        let heir =
+            self.0.iter().filter(|(_, child)| child.left && child.stays).min_by_key(|(from, _)| **from);
+        heir.map(|(from, child)| (*from, child.burst, child.route))
+    }
+
+    /// A child does not answer that it becomes the root.
+    pub(super) fn pass_over(&mut self, heir: u64) {
+        if let Some(child) = self.0.get_mut(&heir) {
+            child.stays = false;
         }
     }
 
@@ -128,6 +146,22 @@ mod tests {
         assert_eq!(count(&children, Duration::ZERO), 0);
         children.answer(&question(BURST, 1), RECEIVED, route(), now).unwrap();
         assert_eq!(count(&children, Duration::ZERO), 1, "it asks again");
+    }
+
+    #[test]
+    fn an_heir_is_a_child_that_goes_on() {
+        let (mut children, now) = (Children::default(), Instant::now());
+        for from in 1..=4 {
+            children.answer(&Packet { from, ..question(BURST, 0) }, RECEIVED, route(), now).unwrap();
+        }
+        let goodbye = |from, number| Packet { kind: Kind::Goodbye, number, from, ..question(BURST, 0) };
+        assert_eq!(children.heir(), None);
+        [goodbye(1, 0), goodbye(3, STAYS), goodbye(2, STAYS)].iter().for_each(|packet| children.part(packet));
+        assert_eq!(children.heir(), Some((2, BURST, route())));
+        children.part(&goodbye(2, 0));
+        assert_eq!(children.heir(), Some((3, BURST, route())), "the other one has ended since");
+        children.pass_over(3);
+        assert_eq!(children.heir(), None);
     }
 
     #[test]

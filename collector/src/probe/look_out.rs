@@ -1,59 +1,65 @@
-//! The thread that looks after the folder: it may wait for a file system, the agent must not.
+//! The look-out: the thread that does all file access for the clock probes. It may block on a slow file system; the
+//! agent thread, which timestamps packets, must not.
+//!
+//! ```text
+//! start:  read the root's file -> Join, or create it -> Lead
+//! then:   sleep, until the agent reports that
+//!           its root is silent -> read: another root -> Join; the same -> take over -> Lead
+//!           its root has handed over -> write -> Lead
+//! end:    the agent leaves; a root without an heir removes the file
+//! ```
 
-use super::agent::{Agent, Board, Equipment, Signals};
-use super::folder::{Card, Claimed, DomainId, Folder, Listed};
+use super::agent::{Agent, Board, Equipment, Order, Signals};
+use super::card::{AgentId, Card};
+use super::folder::{Folder, Found, Root};
 use super::packet::Key;
 use super::sockets::Sockets;
-use super::{ProbeConfig, interfaces, tree};
+use super::{ProbeConfig, interfaces};
 use crate::claim::Claim;
 use crate::output::{RankFolder, SideOutput};
-use crate::{machine, session, warn};
-use std::collections::HashMap;
+use crate::{session, warn};
+use rpd_files::HeldFolder;
+use std::collections::HashSet;
 use std::io;
-use std::os::unix::fs::MetadataExt;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
+
+/// Readings of a file that is not whole, before it is replaced.
+const MAX_READINGS: u32 = 4;
+/// Longest pause between two looks of an agent that has heard of others, and of one that never has: there, packets of
+/// other nodes hardly arrive, and more looks bring nothing.
+const LONGEST_PAUSE: Duration = Duration::from_secs(60);
+const LONGEST_PAUSE_ALONE: Duration = Duration::from_secs(3_600);
 
 pub(super) struct LookOut {
     config: ProbeConfig,
     signals: Signals,
     output: SideOutput,
-    own: DomainId,
-    /// Random number of this collector.
-    holder: u128,
-    network: u64,
 }
 
-/// Why an agent ended.
-enum End {
-    /// The command has ended.
-    Stopped,
-    /// Another one has the domain.
-    Lost,
-}
-
-/// What a collector has that is the agent.
+/// The collector of a node that runs the agent.
 struct Office {
-    folder: Folder,
-    rank: u32,
+    run: Arc<HeldFolder>,
+    card: Card,
+    /// The secret of the run, as far as it is known.
+    key: Option<Key>,
     board: Arc<Mutex<Board>>,
-    agent: JoinHandle<()>,
-    /// Cards that were read.
-    cards: HashMap<Listed, Card>,
-    began: Instant,
-    /// Other agents to ask that were there at some time.
-    most_others: usize,
+    /// The file names this agent, or did when it was written.
+    leads: bool,
+    /// Silent roots that this agent has taken over from.
+    replaced: HashSet<AgentId>,
+    /// Looks since another agent was last heard, and what was heard then.
+    looks: u32,
+    heard: u64,
 }
 
 impl LookOut {
     pub(super) fn new(config: ProbeConfig, signals: Signals, output: SideOutput) -> LookOut {
-        let own = DomainId::of(&config.domain);
-        let network = std::fs::metadata("/proc/self/ns/net").map_or(0, |found| found.ino());
-        LookOut { own, holder: 0, network, config, signals, output }
+        LookOut { config, signals, output }
     }
 
-    pub(super) fn run(mut self) {
+    pub(super) fn run(self) {
         if let Err(error) = self.hold_office() {
             warn(format_args!("no clock probes: {error}"));
         }
@@ -61,199 +67,291 @@ impl LookOut {
         self.signals.ended.set();
     }
 
-    /// Waits until nobody else of this domain measures, then does, to the end of the command.
-    fn hold_office(&mut self) -> io::Result<()> {
-        // A command that ends at once is not worth a file.
-        if self.pause(self.config.pace.first_look) {
+    /// Waits until no other collector of the node measures, then does, to the end of the command.
+    fn hold_office(&self) -> io::Result<()> {
+        let pace = self.config.pace;
+        // A command that ends at once is not worth a file. Rank 0 is a little earlier, so that it is mostly the root.
+        let first_look = if self.config.rank == 0 { pace.first_look / 2 } else { pace.first_look };
+        if self.pause(first_look) {
             return Ok(());
         }
-        self.holder = session::random()?;
-        // Collectors of a node that see each other leave the folder to one of them.
-        let run = self.config.root.join(&self.config.run_id);
-        let of = format!("{}\n{}", run.display(), self.own);
+        let path = self.config.root.join(&self.config.run_id);
+        let domain = &self.config.domain;
+        let of = format!("{}\n{}\n{}", path.display(), domain.boot_id, domain.time_namespace);
         let _claim = loop {
             match Claim::take("clocks", &of) {
                 Ok(claim) => break claim,
-                Err(_) if self.pause(self.config.pace.retry) => return Ok(()),
+                Err(_) if self.pause(pace.retry) => return Ok(()),
                 Err(_) => {}
             }
         };
+        let run = Arc::new(self.open_run()?);
+        let (mut office, sockets) = self.open_office(run)?;
+        self.look(&mut office, None)?;
+        while office.board().order.is_none() {
+            if self.pause(pace.patience) {
+                return Ok(());
+            }
+            self.look(&mut office, None)?;
+        }
+        let agent = match self.start_agent(&office, sockets) {
+            Ok(agent) => agent,
+            Err(error) => {
+                self.leave(&office, false);
+                return Err(error);
+            }
+        };
+        let began = Instant::now();
+        self.serve(&mut office);
+        self.signals.wake.set();
+        let has_handed_over = agent.join().unwrap_or(true);
+        self.leave(&office, has_handed_over);
+        self.warn_if_alone(&office, began);
+        Ok(())
+    }
+
+    /// Opens the folder of the run, which mostly exists: the shard is in it.
+    fn open_run(&self) -> io::Result<HeldFolder> {
         let run = RankFolder::of_run(&self.config.root, &self.config.run_id, self.config.share_group);
-        let run = Arc::new(run.make()?);
-        loop {
-            let folder = Folder::make(&run, self.config.share_group, self.own)?;
-            let Some(rank) = self.take_office(&folder)? else { return Ok(()) };
-            match self.open_office(folder, rank) {
-                Ok(office) => {
-                    if let End::Stopped = self.look_out(office) {
-                        return Ok(());
-                    }
-                }
-                Err((folder, error)) => {
-                    folder.leave(rank, self.holder, self.config.pace.expiry);
-                    return Err(error);
-                }
-            }
+        match run.open() {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => run.make(),
+            opened => opened,
         }
     }
 
-    /// Takes the domain: at once if nobody has it or its holder is dead, else when that is so. Returns the
-    /// rank under which the domain is known; `None` if the command has ended before.
-    fn take_office(&self, folder: &Folder) -> io::Result<Option<u32>> {
-        loop {
-            let now = machine::boottime();
-            let mut claimed =
-                Claimed { holder: self.holder, network: self.network, rank: self.config.rank, beat: now };
-            match folder.claimed()? {
-                None if folder.claim(&claimed)? => return Ok(Some(claimed.rank)),
-                // It was taken just now, or holds nonsense.
-                None if folder.claimed()?.is_none() => {
-                    folder.claim_again(&claimed)?;
-                    return Ok(Some(claimed.rank));
-                }
-                None => {}
-                Some(before) if self.is_over(&before, now) => {
-                    claimed.rank = claimed.rank.min(before.rank);
-                    folder.claim_again(&claimed)?;
-                    return Ok(Some(claimed.rank));
-                }
-                Some(_) => {}
-            }
-            if self.pause(self.config.pace.retry) {
-                return Ok(None);
-            }
-        }
-    }
-
-    /// Whether the holder of the domain is gone. One that shares our network namespace would have the claim
-    /// that we have. Its time is of our own clock.
-    fn is_over(&self, claimed: &Claimed, now: i64) -> bool {
-        let age = now.saturating_sub(claimed.beat);
-        claimed.holder == self.holder
-            || claimed.network == self.network && self.network != 0
-            || age < 0
-            || age.unsigned_abs() > self.config.pace.expiry.as_nanos() as u64
-    }
-
-    /// Opens the sockets, tells the others of them, and starts the agent.
-    fn open_office(&self, folder: Folder, rank: u32) -> Result<Office, (Folder, io::Error)> {
-        match self.equip(&folder, rank) {
-            Ok((board, agent)) => {
-                let (cards, began) = (HashMap::new(), Instant::now());
-                Ok(Office { folder, rank, board, agent, cards, began, most_others: 0 })
-            }
-            Err(error) => Err((folder, error)),
-        }
-    }
-
-    fn equip(&self, folder: &Folder, rank: u32) -> io::Result<(Arc<Mutex<Board>>, JoinHandle<()>)> {
+    fn open_office(&self, run: Arc<HeldFolder>) -> io::Result<(Office, Sockets)> {
         let choice = &self.config.choice;
+        let agent = AgentId(session::random()? as u64);
         let addresses = interfaces::addresses(choice.interface.as_ref()).map_err(io::Error::other)?;
-        let bound = Sockets::bind(&addresses, choice.ports, self.holder as u64);
+        let bound = Sockets::bind(&addresses, choice.ports, agent.0);
         let sockets = bound.map_err(io::Error::other)?;
-        let card = Card { domain: self.config.domain.clone(), addresses: sockets.addresses() };
-        let key = self.agree(folder, rank, &card)?;
-        let board = Arc::new(Mutex::new(Board::default()));
-        // Of an earlier office.
-        [&self.signals.lost, &self.signals.measured].iter().for_each(|signal| signal.clear());
+        let card = Card { agent, domain: self.config.domain.clone(), addresses: sockets.addresses() };
+        if !card.is_sound() {
+            return Err(io::Error::other("the boot id of this node is too long"));
+        }
+        let (board, replaced) = (Arc::default(), HashSet::new());
+        let office = Office { run, card, key: None, board, leads: false, replaced, looks: 0, heard: 0 };
+        Ok((office, sockets))
+    }
+
+    /// Starts the agent thread. The first order for it is on the board.
+    fn start_agent(&self, office: &Office, sockets: Sockets) -> io::Result<JoinHandle<bool>> {
+        let key = office.key.clone().ok_or_else(|| io::Error::other("there is no secret of the run"))?;
         let equipment = Equipment {
             domain: self.config.domain.clone(),
+            card: office.card.clone(),
             key,
             sockets,
-            answers_per_second: choice.rate,
+            answers_per_second: self.config.choice.rate,
             pace: self.config.pace,
             clock: self.config.clock,
-            board: Arc::clone(&board),
+            board: Arc::clone(&office.board),
             signals: self.signals.clone(),
         };
         let agent = Agent::new(equipment, self.output.clone());
         let thread = std::thread::Builder::new().name("rpd-probes".to_owned());
-        Ok((board, thread.spawn(move || agent.run())?))
+        thread.spawn(move || agent.run())
     }
 
-    /// Publishes the card, and agrees with the others on a secret: one that was there before the card may
-    /// have been that of agents that were leaving.
-    fn agree(&self, folder: &Folder, rank: u32, card: &Card) -> io::Result<Key> {
-        folder.secret()?;
-        folder.publish(rank, card)?;
-        folder.secret()
-    }
-
-    /// Looks who else is there, and says that the agent lives, until it has to end.
-    fn look_out(&self, mut office: Office) -> End {
-        let pace = self.config.pace;
-        let mut look = pace.first_look;
-        let mut beat = Instant::now() + pace.beat;
-        let end = loop {
-            self.find_candidates(&mut office);
-            if self.pause(look) {
-                break End::Stopped;
+    /// Sleeps until the agent reports something or the command ends: no file operation and no wake-up in between.
+    fn serve(&self, office: &mut Office) {
+        loop {
+            self.signals.news.wait_for_either(&self.signals.stop);
+            if self.signals.stop.is_set() {
+                return;
             }
-            look = (look * 2).min(pace.period);
-            if Instant::now() >= beat {
-                beat = Instant::now() + pace.beat;
-                if !self.beat(&office) {
-                    break End::Lost;
-                }
-            }
-        };
-        match end {
-            End::Stopped => office.folder.leave(office.rank, self.holder, pace.expiry),
-            End::Lost => self.signals.lost.set(),
+            self.signals.news.clear();
+            let inherits_from = office.board().inherits_from.take();
+            // What cannot be read or written now may be later.
+            let _ = match inherits_from {
+                Some(from) => self.inherit(office, from),
+                None => self.look_again(office),
+            };
         }
+    }
+
+    /// Has the agent join the tree of a root: the end of a look.
+    fn join(&self, office: &mut Office, root: Root) -> io::Result<()> {
+        office.leads = false;
+        office.key = Some(root.key.clone());
+        office.board().order = Some(Order::Join(root));
         self.signals.wake.set();
-        let _ = office.agent.join();
-        let answered = office.board.lock().unwrap_or_else(PoisonError::into_inner).answered;
-        let long_enough = office.began.elapsed() > 2 * self.config.pace.period;
-        if matches!(end, End::Stopped) && answered == 0 && office.most_others > 0 && long_enough {
+        Ok(())
+    }
+
+    /// Has the agent be the root, since the file names it: the end of a look.
+    fn lead(&self, office: &mut Office, root: Root) -> io::Result<()> {
+        office.leads = true;
+        office.key = Some(root.key.clone());
+        office.board().order = Some(Order::Lead(root.key));
+        self.signals.wake.set();
+        Ok(())
+    }
+
+    /// The root does not answer: reads the file again, the later the more often that was in vain.
+    fn look_again(&self, office: &mut Office) -> io::Result<()> {
+        let heard = office.board().heard;
+        if heard != office.heard {
+            (office.looks, office.heard) = (0, heard);
+        }
+        if office.looks > 0 {
+            let longest = if heard > 0 { LONGEST_PAUSE } else { LONGEST_PAUSE_ALONE };
+            let pause = self.config.pace.patience.saturating_mul(1 << office.looks.min(16)).min(longest);
+            if self.pause(pause) {
+                return Ok(());
+            }
+        }
+        let mut board = office.board();
+        let silent = board.silent_root.take().filter(|_| board.is_orphan);
+        drop(board);
+        // It may have found an agent since.
+        let Some(silent) = silent else { return Ok(()) };
+        office.looks += 1;
+        self.look(office, Some(silent))
+    }
+
+    /// Reads the file of the root, and becomes the root where there is none, or where it is `silent`.
+    fn look(&self, office: &mut Office, silent: Option<AgentId>) -> io::Result<()> {
+        for reading in 1..=MAX_READINGS {
+            let folder = self.folder(office)?;
+            match folder.read_root()? {
+                Found::Nothing => {
+                    let root = office.as_root()?;
+                    match folder.create_root(&root) {
+                        Ok(true) => return self.lead(office, root),
+                        // Another agent was first.
+                        Ok(false) => {}
+                        // A root that ended has just removed the folder.
+                        Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+                        Err(error) => return Err(error),
+                    }
+                }
+                Found::Nonsense if reading < MAX_READINGS => {
+                    if self.pause(self.config.pace.patience / 3) {
+                        return Ok(());
+                    }
+                }
+                Found::Nonsense => return self.take_over(office, &folder, None),
+                Found::Root(root) if root.card.agent == office.card.agent => {
+                    return self.lead(office, root);
+                }
+                Found::Root(root) if silent == Some(root.card.agent) => {
+                    return self.take_over(office, &folder, Some(root));
+                }
+                Found::Root(root) => return self.join(office, root),
+            }
+        }
+        Ok(())
+    }
+
+    /// Replaces a root that is silent, or no root: at most once each, and once in all where nothing was ever heard.
+    fn take_over(&self, office: &mut Office, folder: &Folder, silent: Option<Root>) -> io::Result<()> {
+        let silent_id = silent.as_ref().map(|root| root.card.agent);
+        let replaced = silent_id.unwrap_or_default();
+        if office.replaced.contains(&replaced) || !office.replaced.is_empty() && office.heard == 0 {
+            return Ok(());
+        }
+        // One of many is first; the others join it.
+        let random = session::random().unwrap_or_default() as u8;
+        let delay = if self.config.rank == 0 { 0.0 } else { f32::from(random) / 256.0 };
+        if self.pause(self.config.pace.patience.mul_f32(0.7 * delay)) {
+            return Ok(());
+        }
+        match folder.read_root()? {
+            Found::Root(root) if Some(root.card.agent) != silent_id => self.join(office, root),
+            // Removed in the meantime.
+            Found::Nothing => self.look(office, None),
+            found => {
+                if let Found::Root(root) = found {
+                    office.key = Some(root.key);
+                }
+                office.replaced.insert(replaced);
+                self.write_over(office, folder)
+            }
+        }
+    }
+
+    /// The root has handed over to this agent, unless its file is another agent's by now.
+    fn inherit(&self, office: &mut Office, from: AgentId) -> io::Result<()> {
+        let folder = self.folder(office)?;
+        match folder.read_root()? {
+            Found::Root(root) if root.card.agent == from => self.write_over(office, &folder),
+            Found::Root(root) if root.card.agent != office.card.agent => self.join(office, root),
+            _ => Ok(()),
+        }
+    }
+
+    /// Writes the file and leads at once, for agents that read it now. The agent that wrote last is the root.
+    fn write_over(&self, office: &mut Office, folder: &Folder) -> io::Result<()> {
+        let root = office.as_root()?;
+        folder.replace_root(&root)?;
+        self.lead(office, root)?;
+        self.pause(self.config.pace.patience / 3);
+        match folder.read_root()? {
+            Found::Root(root) if root.card.agent != office.card.agent => self.join(office, root),
+            _ => Ok(()),
+        }
+    }
+
+    fn folder(&self, office: &Office) -> io::Result<Folder> {
+        Folder::make(
+            &office.run,
+            self.config.share_group,
+            #[cfg(test)]
+            &self.config.counts,
+        )
+    }
+
+    /// Removes the file if this agent is the root and has no heir, or should have become the root just now.
+    fn leave(&self, office: &Office, has_handed_over: bool) {
+        let own = Some(office.card.agent).filter(|_| office.leads && !has_handed_over);
+        let inherited = office.board().inherits_from;
+        if self.is_killed() {
+            return;
+        }
+        for root in own.into_iter().chain(inherited) {
+            let _ = self.folder(office).and_then(|folder| folder.remove_root(root, self.config.pace.expiry));
+        }
+    }
+
+    fn warn_if_alone(&self, office: &Office, began: Instant) {
+        let board = office.board();
+        let (heard, others) = (board.heard, board.others);
+        if heard == 0 && others > 0 && began.elapsed() > 2 * self.config.pace.period {
             warn(format_args!(
-                "no clock probes from this node: none of {} others answered; is UDP let through, and is this \
-                 the right --probe-interface?",
-                office.most_others
+                "no clock probes from this node: none of {others} others answered; is UDP let through, and is this \
+                 the right --probe-interface?"
             ));
         }
-        end
     }
 
-    /// Says that the agent lives. False if another one has taken its place. What cannot be read or written
-    /// now may be later.
-    fn beat(&self, office: &Office) -> bool {
-        match office.folder.claimed() {
-            Ok(Some(claimed)) if claimed.holder != self.holder => return false,
-            Ok(_) => {}
-            Err(_) => return true,
-        }
-        let (holder, network, rank) = (self.holder, self.network, office.rank);
-        let _ = office.folder.claim_again(&Claimed { holder, network, rank, beat: machine::boottime() });
-        true
+    #[cfg(test)]
+    fn is_killed(&self) -> bool {
+        self.signals.killed.is_set()
     }
 
-    /// Tells the agent whom to ask.
-    fn find_candidates(&self, office: &mut Office) {
-        let Ok(listed) = office.folder.list() else { return };
-        let Some(own) = listed.iter().position(|agent| agent.domain == self.own) else { return };
-        office.most_others = office.most_others.max(own);
-        let silent = office.board.lock().unwrap_or_else(PoisonError::into_inner).silent.clone();
-        let mut candidates = Vec::new();
-        for (place, number) in tree::candidates(own).into_iter().enumerate() {
-            let Some(agent) = listed.get(number) else { continue };
-            // The parent, and one that does not answer, may have another address by now.
-            let look_again = place == 0 || silent.contains(&agent.domain);
-            if (look_again || !office.cards.contains_key(agent))
-                && let Some(card) = office.folder.card(*agent)
-            {
-                office.cards.insert(*agent, card);
-            }
-            if let Some(card) = office.cards.get(agent) {
-                candidates.push((agent.domain, card.clone()));
-            }
-        }
-        office.board.lock().unwrap_or_else(PoisonError::into_inner).candidates = candidates;
-        self.signals.wake.set();
+    #[cfg(not(test))]
+    fn is_killed(&self) -> bool {
+        false
     }
 
-    /// Waits. Whether the command has ended.
+    /// Waits. Returns whether the command has ended.
     fn pause(&self, time: Duration) -> bool {
         self.signals.stop.wait(Instant::now() + time)
+    }
+}
+
+impl Office {
+    fn board(&self) -> MutexGuard<'_, Board> {
+        self.board.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Content of the file with this agent as the root. The secret stays the same where one is known.
+    fn as_root(&mut self) -> io::Result<Root> {
+        let key = match &self.key {
+            Some(key) => key.clone(),
+            None => self.key.insert(Key::random()?).clone(),
+        };
+        Ok(Root { card: self.card.clone(), key })
     }
 }

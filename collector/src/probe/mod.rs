@@ -1,24 +1,29 @@
 //! The clocks of nodes against each other, measured while the job runs.
 //!
 //! ```text
-//! look-out (a thread): claim -> folder: who is there -> candidates by tree
-//!                                                          |
-//! agent (a thread): sockets <-> packet <-> burst (asking), answers (answering) -> shard
+//! look-out (a thread): claim -> folder: the root -> order, news
+//!                                                     |
+//! agent (a thread): sockets <-> join, registry (place in the tree)
+//!                           <-> packet <-> burst (asking), answers (answering) -> shard
 //! ```
 //!
-//! One agent per clock domain and run. Its peers are found in the run folder; with each other they talk
-//! over UDP, so that no MPI is needed and none is disturbed. A lone node has neither thread nor socket.
+//! One agent per clock domain and run. A file in the run folder names the root, which gives each agent its place in a
+//! tree. The agents exchange UDP packets, so that no MPI is needed and none is disturbed. A lone node has neither
+//! thread nor socket.
 
 mod agent;
 mod answers;
 mod bucket;
 mod burst;
+mod card;
 mod folder;
 mod interfaces;
+mod join;
 mod kernel_times;
 mod look_out;
 mod packet;
 mod rate;
+mod registry;
 mod signal;
 mod sockets;
 #[cfg(test)]
@@ -67,13 +72,13 @@ impl Default for ProbeChoice {
 /// How often things happen.
 #[derive(Clone, Copy, Debug)]
 pub struct Pace {
-    /// Between two bursts, and between two looks into the folder.
+    /// Between two bursts.
     pub period: Duration,
-    /// Before the second look into the folder; later ones come more and more slowly, up to the period.
+    /// From the start of the command to the first look into the folder.
     pub first_look: Duration,
-    /// Between two signs of life in the folder.
-    pub beat: Duration,
-    /// After which an agent without a sign of life is dead.
+    /// A root is silent if it has not answered for so long.
+    pub patience: Duration,
+    /// After which drafts of agents that were killed may be removed.
     pub expiry: Duration,
     /// Between two looks whether the agent of the domain is gone.
     pub retry: Duration,
@@ -85,7 +90,7 @@ impl Default for Pace {
         Pace {
             period: seconds(5),
             first_look: Duration::from_millis(100),
-            beat: seconds(10),
+            patience: Duration::from_millis(1_500),
             expiry: seconds(30),
             retry: seconds(5),
         }
@@ -103,7 +108,7 @@ pub struct ProbeConfig {
     pub rank: u32,
     /// Whose clocks it reads.
     pub domain: ClockDomain,
-    /// The group may read the files; the secret never.
+    /// The group may list the folder; the file with the secret is the user's alone.
     pub share_group: bool,
     /// What the user chose.
     pub choice: ProbeChoice,
@@ -111,6 +116,8 @@ pub struct ProbeConfig {
     pub pace: Pace,
     /// The clocks of the node: [`NodeClock::REAL`], or those of a test.
     pub clock: NodeClock,
+    #[cfg(test)]
+    counts: std::sync::Arc<folder::counts::FileCounts>,
 }
 
 impl ProbeConfig {
@@ -124,7 +131,18 @@ impl ProbeConfig {
         choice: ProbeChoice,
     ) -> ProbeConfig {
         let (pace, clock) = (Pace::default(), NodeClock::REAL);
-        ProbeConfig { root, run_id, rank, domain, share_group, choice, pace, clock }
+        ProbeConfig {
+            root,
+            run_id,
+            rank,
+            domain,
+            share_group,
+            choice,
+            pace,
+            clock,
+            #[cfg(test)]
+            counts: Default::default(),
+        }
     }
 }
 
@@ -142,9 +160,11 @@ impl ProbeAgent {
         let signals = Signals {
             wake: Signal::new()?,
             stop: Signal::new()?,
-            lost: Signal::new()?,
+            news: Signal::new()?,
             measured: Signal::new()?,
             ended: Signal::new()?,
+            #[cfg(test)]
+            killed: Signal::new()?,
         };
         let look_out = LookOut::new(config, signals.clone(), output);
         std::thread::Builder::new().name("rpd-clocks".to_owned()).spawn(move || look_out.run())?;
@@ -171,6 +191,13 @@ impl ProbeAgent {
         self.stop();
         let began = self.stopped.unwrap_or_else(Instant::now);
         self.signals.ended.wait(began + TIME_TO_LEAVE);
+    }
+
+    /// Ends it without a word and without a file operation, as if its process was killed.
+    #[cfg(test)]
+    fn kill(self) {
+        self.signals.killed.set();
+        drop(self);
     }
 }
 

@@ -6,14 +6,16 @@
 //! ```text
 //!  0  4  RPDP            24  4  number of the probe in its burst
 //!  4  1  version, 2      28  4  how much earlier the kernel noted the question, ns (answers); 0: it did not
-//!  5  1  kind            32  8  who sends: hash of its clock domain
-//!  6  2  zero            40  8  who is meant
+//!  5  1  kind            32  8  sender: number of the agent
+//!  6  2  zero            40  8  receiver
 //!  8  8  burst: when     48  8  when the question was received, ns (answers)
 //! 16  8  burst: nonce    56  8  when this was sent, ns
 //! 64 32  BLAKE3 of the bytes before, keyed with the secret of the run
 //! ```
 
 use super::kernel_times::ReceiveTime;
+use std::fs::File;
+use std::io::{self, Read};
 use std::num::NonZeroU32;
 
 /// Length of every packet.
@@ -33,11 +35,24 @@ pub(super) enum Kind {
     Answer,
     /// The parent is about to leave: ask what there is to ask.
     Closing,
-    /// The child will not ask any more.
+    /// The child will not ask any more. Its number is [`STAYS`] if the child goes on without this parent.
     Goodbye,
+    /// The root leaves and wants this child to become the root.
+    Handover,
+    /// The child becomes the root.
+    Heir,
 }
 
-const KINDS: [(Kind, u8); 4] = [(Kind::Ask, 1), (Kind::Answer, 2), (Kind::Closing, 3), (Kind::Goodbye, 4)];
+const KINDS: [(Kind, u8); 6] = [
+    (Kind::Ask, 1),
+    (Kind::Answer, 2),
+    (Kind::Closing, 3),
+    (Kind::Goodbye, 4),
+    (Kind::Handover, 5),
+    (Kind::Heir, 6),
+];
+/// Number of a goodbye of a child that goes on; 0 if it ends.
+pub(super) const STAYS: u32 = 1;
 
 /// Names a burst. Later bursts of a clock domain have a larger `began`, whichever agent asks.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -61,14 +76,35 @@ pub(super) struct Packet {
 }
 
 /// The secret of a run.
-#[derive(Clone)]
+#[derive(Clone, PartialEq, Eq)]
 pub(super) struct Key([u8; 32]);
 
 impl Key {
     pub(super) const BYTES: usize = 32;
 
+    #[cfg(test)]
     pub(super) fn new(secret: [u8; Key::BYTES]) -> Key {
         Key(secret)
+    }
+
+    /// A new secret.
+    pub(super) fn random() -> io::Result<Key> {
+        let mut secret = [0; Key::BYTES];
+        File::open("/dev/urandom")?.read_exact(&mut secret)?;
+        Ok(Key(secret))
+    }
+
+    /// Its bytes in hexadecimal digits, for the file of the root.
+    pub(super) fn to_hex(&self) -> String {
+        self.0.iter().map(|byte| format!("{byte:02x}")).collect()
+    }
+
+    /// Reads what [`Key::to_hex`] wrote.
+    pub(super) fn from_hex(text: &str) -> Option<Key> {
+        let is_plain = text.len() == 2 * Key::BYTES && text.bytes().all(|byte| byte.is_ascii_hexdigit());
+        let digit = |at: usize| text.get(at..at + 2).and_then(|two| u8::from_str_radix(two, 16).ok());
+        let bytes: Option<Vec<u8>> = (0..Key::BYTES).map(|i| digit(2 * i).filter(|_| is_plain)).collect();
+        bytes?.try_into().ok().map(Key)
     }
 
     /// The packet as it is sent.
@@ -116,7 +152,8 @@ impl Key {
         })
     }
 
-    fn code(&self, covered: &[u8]) -> blake3::Hash {
+    /// Authentication code of some bytes.
+    pub(super) fn code(&self, covered: &[u8]) -> blake3::Hash {
         blake3::keyed_hash(&self.0, covered)
     }
 }

@@ -40,6 +40,16 @@ impl Signal {
         }
     }
 
+    /// Waits until one of two is set, without a limit.
+    pub(super) fn wait_for_either(&self, other: &Signal) {
+        loop {
+            let mut both = [PollFd::new(&*self.0, PollFlags::IN), PollFd::new(&*other.0, PollFlags::IN)];
+            if poll(&mut both, None).is_ok_and(|ready| ready > 0) {
+                return;
+            }
+        }
+    }
+
     pub(super) fn descriptor(&self) -> BorrowedFd<'_> {
         self.0.as_fd()
     }
@@ -64,5 +74,13 @@ mod tests {
         thread.join().unwrap();
         signal.clear();
         assert!(!signal.is_set());
+        let (one, other) = (Signal::new().unwrap(), Signal::new().unwrap());
+        for set in [one.clone(), other.clone()] {
+            let thread = std::thread::spawn(move || set.set());
+            one.wait_for_either(&other);
+            thread.join().unwrap();
+            assert_ne!(one.is_set(), other.is_set());
+            [&one, &other].iter().for_each(|signal| signal.clear());
+        }
     }
 }

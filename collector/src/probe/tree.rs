@@ -1,63 +1,41 @@
-//! Whom an agent asks: a binomial tree over the agents in the order of their ranks, the lowest its root.
+//! The agents that an agent asks: its ancestors in a binomial tree of numbers, with number 0 as the root.
 
-/// Agents that one asks for, one after the other, until one answers.
-pub(super) const MOST_CANDIDATES: usize = 12;
-
-/// Whom number `own` of the agents asks: its parent, its further ancestors, then any lower one. Nobody
-/// above, so that never two measure each other and nobody measures for the sake of a root that is gone.
-pub(super) fn candidates(own: usize) -> Vec<usize> {
-    let mut order = Vec::new();
-    let mut at = own;
-    while at > 0 {
-        // The parent has the lowest bit cleared.
-        at &= at - 1;
-        order.push(at);
-    }
-    for lower in 0..own {
-        if order.len() >= MOST_CANDIDATES {
-            break;
-        }
-        if !order.contains(&lower) {
-            order.push(lower);
-        }
-    }
-    order.truncate(MOST_CANDIDATES);
-    order
+/// Returns the parent of number `own`, then the further ancestors up to 0. The parent has the lowest bit cleared.
+///
+/// All are lower than `own`, so that never two agents of one tree measure each other.
+pub(super) fn ancestors(own: u32) -> impl Iterator<Item = u32> {
+    let parent = |at: &u32| (*at > 0).then(|| at & (at - 1));
+    std::iter::successors(parent(&own), parent)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    #[test]
-    fn ancestors_come_first_and_then_lower_ones() {
-        assert_eq!(candidates(0), Vec::<usize>::new());
-        assert_eq!(candidates(1), [0]);
-        assert_eq!(candidates(4), [0, 1, 2, 3]);
-        assert_eq!(candidates(7), [6, 4, 0, 1, 2, 3, 5]);
-        assert_eq!(candidates(255).len(), MOST_CANDIDATES);
-        assert_eq!(candidates((1 << 20) - 1).len(), MOST_CANDIDATES);
-    }
-
-    /// Whom each of the living ones asks, and how many steps it is to one who asks nobody.
-    fn depths(count: usize, dead: &[usize]) -> Vec<usize> {
-        let mut depths: Vec<usize> = Vec::new();
-        for own in 0..count {
-            let asked = candidates(own).into_iter().find(|lower| !dead.contains(lower));
-            depths.push(asked.map_or(0, |asked| depths[asked] + 1));
-        }
-        depths
+    fn listed(own: u32) -> Vec<u32> {
+        ancestors(own).collect()
     }
 
     #[test]
-    fn all_that_live_hang_together_also_without_the_root() {
-        let depths_of_all = depths(256, &[]);
-        assert_eq!(depths_of_all.iter().max(), Some(&8));
-        assert_eq!(depths_of_all.iter().filter(|depth| **depth == 0).count(), 1);
-        for dead in [vec![0], vec![0, 1], vec![0, 128, 192], (0..9).collect()] {
-            let depths = depths(256, &dead);
-            let roots = (0..256).filter(|own| !dead.contains(own) && depths[*own] == 0).count();
-            assert_eq!(roots, 1, "{dead:?}");
+    fn the_parent_comes_first_and_the_root_last() {
+        assert!(listed(0).is_empty());
+        assert_eq!(listed(1), [0]);
+        assert_eq!(listed(6), [4, 0]);
+        assert_eq!(listed(7), [6, 4, 0]);
+        assert_eq!(listed(u32::from(u16::MAX)).len(), 16);
+        assert_eq!(listed(u32::MAX).len(), 32);
+    }
+
+    #[test]
+    fn all_that_live_hang_together_while_the_root_lives() {
+        for dead in [vec![], vec![128, 192], (1..9).collect()] {
+            for own in (1..256u32).filter(|own| !dead.contains(own)) {
+                let asked = ancestors(own).find(|lower| !dead.contains(lower));
+                assert!(asked.is_some_and(|asked| asked < own), "{own}");
+            }
         }
+        assert_eq!((0..256).map(|own| listed(own).len()).max(), Some(8), "steps to the root");
+        let children = |of| (1..256).filter(|own| listed(*own)[0] == of).count();
+        assert_eq!((0..256).map(children).max(), Some(8));
     }
 }

@@ -1,30 +1,32 @@
 //! The agent's thread: asks its parent, answers its children.
 
+mod joining;
+mod leaving;
 mod rounds;
 
 use super::Pace;
 use super::answers::Children;
 use super::bucket::Bucket;
 use super::burst::{Burst, Route};
-use super::folder::{Card, DomainId};
+use super::card::{AgentId, Card};
+use super::folder::Root;
+use super::join::{JOIN_BYTES, JoinPacket};
 use super::kernel_times::{KernelTimes, NodeClock, ReceiveTime};
-use super::packet::{BurstId, Key, Kind, PACKET_BYTES, Packet};
+use super::packet::{BurstId, Key, Kind, Packet};
 use super::signal::{Signal, timespec};
 use super::sockets::Sockets;
 use crate::machine;
 use crate::output::{Batch, Item, SideOutput};
+use joining::Membership;
+use leaving::Leaving;
 use rpd_shard::record::ClockDomain;
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::fd::AsFd;
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 use std::io::ErrorKind;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-/// An agent that leaves has this long for its last burst and its children.
-const LEAVING: Duration = Duration::from_millis(300);
-/// Time between two words to children that an agent is about to leave.
-const REMIND: Duration = Duration::from_millis(40);
 /// Packets that are read from one socket before anything else is done.
 const BATCH: usize = 64;
 /// Packets that are read for each one that may be answered.
@@ -32,15 +34,30 @@ const READ_PER_ANSWER: u32 = 2;
 /// Where more packets come than may be read, they are left lying for this long.
 const TOO_MANY: Duration = Duration::from_millis(2);
 
-/// What the agent and the thread that looks after the folder tell each other.
+/// What the look-out has the agent do.
+#[derive(Debug)]
+pub(super) enum Order {
+    /// Join the tree of this root.
+    Join(Root),
+    /// Be the root.
+    Lead(Key),
+}
+
+/// What the agent and the look-out leave for each other.
 #[derive(Debug, Default)]
 pub(super) struct Board {
-    /// Agents to ask, the parent first.
-    pub(super) candidates: Vec<(DomainId, Card)>,
-    /// Agents that did not answer when they were asked last.
-    pub(super) silent: HashSet<DomainId>,
-    /// Agents that have answered.
-    pub(super) answered: u64,
+    /// For the agent.
+    pub(super) order: Option<Order>,
+    /// For the look-out: this root does not answer.
+    pub(super) silent_root: Option<AgentId>,
+    /// For the look-out: this root has handed over to the agent.
+    pub(super) inherits_from: Option<AgentId>,
+    /// No agent that this one may ask answers.
+    pub(super) is_orphan: bool,
+    /// Packets with the right key that were read; as of the last news.
+    pub(super) heard: u64,
+    /// Other agents that were asked; as of the last news.
+    pub(super) others: usize,
 }
 
 /// What the threads of an agent, and who started them, wait for.
@@ -50,17 +67,22 @@ pub(super) struct Signals {
     pub(super) wake: Signal,
     /// The command has ended.
     pub(super) stop: Signal,
-    /// Another agent has the domain.
-    pub(super) lost: Signal,
+    /// The look-out has to read the file of the root.
+    pub(super) news: Signal,
     /// The last burst is recorded.
     pub(super) measured: Signal,
     /// The agent has ended, and the folder is left.
     pub(super) ended: Signal,
+    /// The agent ends without a word, as if its process was killed.
+    #[cfg(test)]
+    pub(super) killed: Signal,
 }
 
 /// What an agent starts with.
 pub(super) struct Equipment {
     pub(super) domain: ClockDomain,
+    /// Its own.
+    pub(super) card: Card,
     pub(super) key: Key,
     pub(super) sockets: Sockets,
     pub(super) answers_per_second: u32,
@@ -87,12 +109,6 @@ enum Asking {
     Times { burst: Burst, card: Card, route: Route, wait: Duration, until: Option<Instant>, goodbye: bool },
 }
 
-/// The end is near.
-struct Leaving {
-    until: Instant,
-    remind: Instant,
-}
-
 pub(super) struct Agent {
     with: Equipment,
     kernel_times: KernelTimes,
@@ -102,15 +118,19 @@ pub(super) struct Agent {
     children: Children,
     may_read: Bucket,
     may_answer: Bucket,
-    candidates: Vec<(DomainId, Card)>,
-    known: HashMap<u64, Standing>,
+    membership: Membership,
+    /// Agents to ask, the parent first.
+    candidates: Vec<Card>,
+    known: HashMap<AgentId, Standing>,
     /// Candidates that are still to be tried in this round.
-    to_try: Vec<(DomainId, Card)>,
+    to_try: Vec<Card>,
     asking: Option<Asking>,
     next_round: Instant,
-    last_parent: Option<(DomainId, Card)>,
+    last_parent: Option<Card>,
     leaving: Option<Leaving>,
     measured: bool,
+    /// Packets with the right key that were read.
+    heard: u64,
 }
 
 impl Agent {
@@ -119,7 +139,7 @@ impl Agent {
         // The clocks of a rank that calls nothing would not be there otherwise.
         let items = vec![Item::Clock(Box::new(machine::clock_set(&with.domain)))];
         Agent {
-            own: DomainId::of(&with.domain).short(),
+            own: with.card.agent.0,
             kernel_times: KernelTimes::new(with.clock, &with.sockets),
             with,
             output,
@@ -127,6 +147,7 @@ impl Agent {
             children: Children::default(),
             may_read: Bucket::new(rate.saturating_mul(READ_PER_ANSWER), now),
             may_answer: Bucket::new(rate, now),
+            membership: Membership::default(),
             candidates: Vec::new(),
             known: HashMap::new(),
             to_try: Vec::new(),
@@ -135,14 +156,17 @@ impl Agent {
             last_parent: None,
             leaving: None,
             measured: false,
+            heard: 0,
         }
     }
 
-    /// Runs until the command has ended and the children have said goodbye, or another has the domain.
-    pub(super) fn run(mut self) {
-        loop {
+    /// Runs until the command has ended and the children have said goodbye. Returns whether another agent is the root
+    /// in its place.
+    pub(super) fn run(mut self) -> bool {
+        while !self.is_killed() {
             let now = Instant::now();
             self.hear_news(now);
+            self.ask_root(now);
             self.ask(now);
             self.leave(now);
             if self.is_done(now) {
@@ -152,45 +176,42 @@ impl Agent {
             self.wait(until).into_iter().for_each(|socket| self.receive(socket));
         }
         self.hand_over(true);
+        self.publish();
         self.with.signals.measured.set();
+        self.has_handed_over()
     }
 
-    /// Takes in the candidates, and the word that it is time to end.
+    #[cfg(test)]
+    fn is_killed(&self) -> bool {
+        self.with.signals.killed.is_set()
+    }
+
+    #[cfg(not(test))]
+    fn is_killed(&self) -> bool {
+        false
+    }
+
+    /// Takes in an order of the look-out, and the word that it is time to end.
     fn hear_news(&mut self, now: Instant) {
         if !self.with.signals.wake.is_set() {
             return;
         }
         self.with.signals.wake.clear();
-        let news = std::mem::take(&mut self.board().candidates);
-        if !news.is_empty() {
-            let alone = self.last_parent.is_none() && self.asking.is_none();
-            for (peer, card) in &news {
-                let is_other = |(known, before): &(DomainId, Card)| known == peer && before != card;
-                if self.candidates.iter().any(is_other) {
-                    // Another agent of that node: it may answer where the one before did not.
-                    self.known.remove(&peer.short());
-                }
-            }
-            self.candidates = news;
-            if alone {
-                self.next_round = now;
-            }
+        let order = self.board().order.take();
+        if let Some(order) = order {
+            self.follow(order, now);
         }
-        if self.with.signals.stop.is_set() && self.leaving.is_none() {
-            self.leaving = Some(Leaving { until: now + LEAVING, remind: now });
-            self.to_try.clear();
-            match (&self.asking, self.last_parent.clone()) {
-                (Some(Asking::Times { card, .. }), _) => {
-                    self.ask_for_the_last_time(DomainId::of(&card.domain), card.clone(), now);
-                }
-                (_, Some((peer, card))) => self.ask_for_the_last_time(peer, card, now),
-                _ => self.asking = None,
-            }
-        }
+        self.begin_leaving(now);
     }
 
     fn board(&self) -> std::sync::MutexGuard<'_, Board> {
         self.with.board.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Gives the look-out the counts of this agent.
+    fn publish(&self) {
+        let mut board = self.board();
+        (board.heard, board.others) = (self.heard, self.known.len());
     }
 
     /// Questions and answers go this way: what is done between the reading of the clock and the wire takes
@@ -200,57 +221,17 @@ impl Agent {
         self.with.sockets.send(&self.with.key.seal(&packet), route).then_some(packet.sent)
     }
 
-    /// A word of farewell, about the last burst between the two.
-    fn say(&self, kind: Kind, to: u64, burst: BurstId, route: Route) {
-        let received = ReceiveTime::default();
-        let word = Packet { kind, burst, number: 0, from: self.own, to, received, sent: 0 };
-        let _ = self.stamp_and_send(word, route);
-    }
-
-    /// Tells the children that this agent is about to leave.
-    fn leave(&mut self, now: Instant) {
-        if self.leaving.is_some() && self.asking.is_none() && !self.measured {
-            self.measured = true;
-            self.items.push(Item::Clock(Box::new(machine::clock_set(&self.with.domain))));
-            self.hand_over(true);
-            self.with.signals.measured.set();
-        }
-        let within = self.patience_with_children();
-        match &mut self.leaving {
-            Some(leaving) if now >= leaving.remind => leaving.remind = now + REMIND,
-            _ => return,
-        }
-        for (child, burst, route) in self.children.waiting(within, now) {
-            self.say(Kind::Closing, child, burst, route);
-        }
-    }
-
-    fn patience_with_children(&self) -> Duration {
-        self.with.pace.period.mul_f32(2.5)
-    }
-
-    fn is_done(&self, now: Instant) -> bool {
-        if self.with.signals.lost.is_set() {
-            return true;
-        }
-        let Some(leaving) = &self.leaving else { return false };
-        let nobody = || self.children.waiting(self.patience_with_children(), now).next().is_none();
-        now >= leaving.until || self.measured && nobody()
-    }
-
     fn next_event(&mut self, now: Instant) -> Instant {
-        let mut next = match &self.asking {
+        let next = match &self.asking {
             // Nothing is under way: there is something to send, or to conclude.
             Some(Asking::Way(burst, _) | Asking::Times { burst, .. }) if burst.is_quiet() => Some(now),
             Some(Asking::Way(burst, _)) => burst.patience(),
             Some(Asking::Times { burst, until, .. }) => burst.patience().into_iter().chain(*until).min(),
             None => None,
         }
-        .unwrap_or_else(|| if self.leaving.is_some() { now + LEAVING } else { self.next_round });
-        if let Some(leaving) = &self.leaving {
-            next = next.min(leaving.until).min(leaving.remind);
-        }
-        next
+        .or_else(|| self.leaving.is_none().then_some(self.next_round));
+        let others = [self.next_of_leaving(), self.membership.next_event()];
+        next.into_iter().chain(others.into_iter().flatten()).min().unwrap_or(now)
     }
 
     /// Waits for packets or news; returns the sockets with packets. Where too many come, none is looked at.
@@ -269,8 +250,8 @@ impl Agent {
 
     /// Reads what has arrived at a socket, some of it. A packet's time is read before anything else is done.
     fn receive(&mut self, number: usize) {
-        // One byte more than a packet: what is longer is none.
-        let mut bytes = [0; PACKET_BYTES + 1];
+        // One byte more than the longest packet: what is longer is none.
+        let mut bytes = [0; JOIN_BYTES + 1];
         for _ in 0..BATCH {
             let before = self.kernel_times.before_read();
             let datagram = match self.with.sockets.receive(number, &mut bytes) {
@@ -285,9 +266,13 @@ impl Agent {
             };
             let time = self.kernel_times.receive_time(number, datagram.stamp);
             self.discard_if_stepped();
-            let packet = bytes.get(..datagram.length).and_then(|packet| self.with.key.open(packet));
-            if let Some(packet) = packet.filter(|packet| packet.to == self.own) {
-                self.take(&packet, Route { socket: number, to: datagram.from }, time);
+            let route = Route { socket: number, to: datagram.from };
+            let bytes = bytes.get(..datagram.length).unwrap_or_default();
+            if let Some(packet) = self.with.key.open(bytes).filter(|packet| packet.to == self.own) {
+                self.heard += 1;
+                self.take(&packet, route, time);
+            } else if let Some(packet) = JoinPacket::open(&self.with.key, bytes) {
+                self.take_join(packet, route);
             }
             if !self.may_read.take(Instant::now()) {
                 return;
@@ -323,16 +308,19 @@ impl Agent {
             }
             Kind::Closing => self.hear_closing(packet, now),
             Kind::Goodbye => self.children.part(packet),
+            Kind::Handover => self.hear_handover(packet, route),
+            Kind::Heir => self.hear_heir(packet),
         }
     }
 
     /// The parent is about to leave: its last times are asked for now.
     fn hear_closing(&mut self, packet: &Packet, now: Instant) {
-        let is_new = self.known.get(&packet.from).is_some_and(|known| known.last_burst == packet.burst);
-        let parent = self.last_parent.clone().filter(|(parent, _)| parent.short() == packet.from);
+        let from = AgentId(packet.from);
+        let is_new = self.known.get(&from).is_some_and(|known| known.last_burst == packet.burst);
+        let parent = self.last_parent.clone().filter(|parent| parent.agent == from);
         let busy = matches!(&self.asking, Some(Asking::Times { goodbye: true, .. }));
-        if let Some((peer, card)) = parent.filter(|_| is_new && !busy) {
-            self.ask_for_the_last_time(peer, card, now);
+        if let Some(card) = parent.filter(|_| is_new && !busy) {
+            self.ask_for_the_last_time(card, now);
             self.go_on(now);
         }
     }

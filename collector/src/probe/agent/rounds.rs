@@ -3,7 +3,7 @@
 use super::{Agent, Asking};
 use crate::output::Item;
 use crate::probe::burst::{Burst, MOST_QUESTIONS, Route};
-use crate::probe::folder::{Card, DomainId};
+use crate::probe::card::{AgentId, Card};
 use crate::probe::interfaces::MOST_ADDRESSES;
 use crate::probe::packet::{BurstId, Kind};
 use crate::session;
@@ -48,11 +48,12 @@ impl Agent {
             Some(_) => now + period.mul_f32(0.9) + jitter.mul_f32(0.2),
             None => now + period.mul_f32(0.2) + jitter.mul_f32(0.8),
         };
-        let may_try = |peer: &DomainId| {
-            let standing = self.known.get(&peer.short());
+        let may_try = |card: &&Card| {
+            let standing = self.known.get(&card.agent);
             standing.and_then(|standing| standing.not_before).is_none_or(|moment| now >= moment)
+                && !self.membership.is_below(card.agent)
         };
-        self.to_try = self.candidates.iter().filter(|(peer, _)| may_try(peer)).cloned().collect();
+        self.to_try = self.candidates.iter().filter(may_try).cloned().collect();
         self.try_next(now);
     }
 
@@ -60,39 +61,40 @@ impl Agent {
     fn try_next(&mut self, now: Instant) {
         self.asking = None;
         while !self.to_try.is_empty() && self.asking.is_none() {
-            let (peer, card) = self.to_try.remove(0);
-            match self.known.get(&peer.short()).and_then(|standing| standing.route) {
-                Some(_) => self.ask_times(peer, card, now),
-                None => self.ask_the_way(peer, card, now),
+            let card = self.to_try.remove(0);
+            match self.known.get(&card.agent).and_then(|standing| standing.route) {
+                Some(_) => self.ask_times(card, now),
+                None => self.ask_the_way(card, now),
             }
         }
+        self.note_round_without_parent(now);
     }
 
-    fn burst(&self, peer: u64, wanted: u32) -> Burst {
+    fn burst(&self, peer: AgentId, wanted: u32) -> Burst {
         let nonce = session::random().unwrap_or_default() as u64;
-        Burst::new(BurstId { began: (self.with.clock.raw)(), nonce }, self.own, peer, wanted)
+        Burst::new(BurstId { began: (self.with.clock.raw)(), nonce }, self.own, peer.0, wanted)
     }
 
     /// Sends a few questions to each address of an agent at once.
-    fn ask_the_way(&mut self, peer: DomainId, card: Card, now: Instant) {
+    fn ask_the_way(&mut self, card: Card, now: Instant) {
         let routes: Vec<Route> =
             card.addresses.iter().filter_map(|to| self.with.sockets.route(*to)).collect();
-        let mut burst = self.burst(peer.short(), SEARCH * routes.len() as u32);
+        let mut burst = self.burst(card.agent, SEARCH * routes.len() as u32);
         for route in std::iter::repeat_n(&routes, SEARCH as usize).flatten() {
             self.send_question(&mut burst, *route, SEARCH_TIME);
         }
-        self.known.entry(peer.short()).or_default().last_burst = burst.id;
+        self.known.entry(card.agent).or_default().last_burst = burst.id;
         if burst.is_quiet() {
-            return self.note_silence(peer, now);
+            return self.note_silence(card.agent, now);
         }
         self.asking = Some(Asking::Way(burst, card));
     }
 
     /// Starts a burst on the way that was found before.
-    fn ask_times(&mut self, peer: DomainId, card: Card, _now: Instant) {
-        let is_new = self.last_parent.as_ref().is_none_or(|(parent, _)| *parent != peer);
-        let burst = self.burst(peer.short(), if is_new { MANY } else { FEW });
-        let standing = self.known.entry(peer.short()).or_default();
+    fn ask_times(&mut self, card: Card, _now: Instant) {
+        let is_new = self.last_parent.as_ref().is_none_or(|parent| parent.agent != card.agent);
+        let burst = self.burst(card.agent, if is_new { MANY } else { FEW });
+        let standing = self.known.entry(card.agent).or_default();
         let Some((route, trip)) = standing.route else { return };
         standing.last_burst = burst.id;
         let wait = PATIENCE.max(Duration::from_nanos(trip.unsigned_abs()) * 4);
@@ -100,12 +102,12 @@ impl Agent {
     }
 
     /// The last questions to a parent, then goodbye: the command has ended, here or there.
-    pub(super) fn ask_for_the_last_time(&mut self, peer: DomainId, card: Card, now: Instant) {
+    pub(super) fn ask_for_the_last_time(&mut self, card: Card, now: Instant) {
         let is_asked =
-            matches!(&self.asking, Some(Asking::Times { burst, .. }) if burst.peer == peer.short());
+            matches!(&self.asking, Some(Asking::Times { burst, .. }) if burst.peer == card.agent.0);
         if !is_asked {
             self.asking = None;
-            self.ask_times(peer, card, now);
+            self.ask_times(card, now);
         }
         if let Some(Asking::Times { burst, until, goodbye, .. }) = &mut self.asking {
             burst.extend(MANY);
@@ -140,11 +142,11 @@ impl Agent {
     }
 
     fn conclude_way(&mut self, burst: Burst, card: Card, now: Instant) {
-        let peer = DomainId::of(&card.domain);
+        let peer = card.agent;
         match burst.best_route() {
             Some(found) => {
-                self.known.entry(peer.short()).or_default().route = Some(found);
-                self.ask_times(peer, card, now);
+                self.known.entry(peer).or_default().route = Some(found);
+                self.ask_times(card, now);
                 self.go_on(now);
             }
             None => {
@@ -155,22 +157,19 @@ impl Agent {
     }
 
     fn conclude_times(&mut self, burst: &Burst, card: Card, goodbye: bool, now: Instant) {
-        let peer = DomainId::of(&card.domain);
+        let peer = card.agent;
         if let Some(result) = burst.result(&self.with.domain, &card.domain) {
             if self.items.len() < MOST_KEPT {
                 self.items.push(Item::Probes(Box::new(result)));
             }
             self.hand_over(false);
-            let mut board = self.board();
-            board.answered += 1;
-            board.silent.remove(&peer);
         }
-        let standing = self.known.entry(peer.short()).or_default();
+        let standing = self.known.entry(peer).or_default();
         if goodbye {
             standing.not_before = Some(now + LONGEST_PAUSE);
             if let Some((route, _)) = standing.route.take() {
                 // One may get lost.
-                (0..2).for_each(|_| self.say(Kind::Goodbye, peer.short(), burst.id, route));
+                (0..2).for_each(|_| self.say(Kind::Goodbye, peer.0, burst.id, route));
             }
             self.last_parent = None;
             self.to_try.clear();
@@ -180,21 +179,21 @@ impl Agent {
             standing.route = None;
         }
         if burst.answers() == 0 {
-            self.last_parent.take_if(|(parent, _)| *parent == peer);
+            self.last_parent.take_if(|parent| parent.agent == peer);
             self.note_silence(peer, now);
             return self.try_next(now);
         }
         standing.failures = 0;
-        self.last_parent = Some((peer, card));
+        self.last_parent = Some(card);
         self.to_try.clear();
+        self.board().is_orphan = false;
     }
 
     /// Leaves an agent that does not answer alone for a while, each time longer.
-    fn note_silence(&mut self, peer: DomainId, now: Instant) {
-        let standing = self.known.entry(peer.short()).or_default();
+    fn note_silence(&mut self, peer: AgentId, now: Instant) {
+        let standing = self.known.entry(peer).or_default();
         let pause = self.with.pace.period.saturating_mul(1 << standing.failures.min(5));
         standing.failures += 1;
         standing.not_before = Some(now + pause.min(LONGEST_PAUSE));
-        self.board().silent.insert(peer);
     }
 }

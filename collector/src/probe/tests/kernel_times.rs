@@ -18,8 +18,11 @@ fn without_stamps(config: ProbeConfig) -> ProbeConfig {
 #[test]
 fn kernel_times_are_true_and_have_shorter_round_trips_than_times_of_the_program() {
     let root = tempfile::tempdir().unwrap();
-    let mut nodes: Vec<Node> = (0..4).map(|node| start(config(root.path(), "kernel", node))).collect();
-    nodes.extend((0..2).map(|node| start(without_stamps(config(root.path(), "program", node)))));
+    let mut nodes = start_in_order(root.path(), "kernel", &[0, 1, 2, 3]);
+    for node in 0..2 {
+        nodes.push(start(without_stamps(config(root.path(), "program", node))));
+        let _ = root_of(root.path(), "program");
+    }
     sleep(2000);
     let bursts = end_all(nodes);
     bursts.iter().for_each(|bursts| assert_true(bursts));
@@ -37,7 +40,9 @@ fn where_one_kernel_notes_no_times_those_of_the_programs_count_on_both_sides() {
         let root = tempfile::tempdir().unwrap();
         let nodes = (0..2).map(|node| {
             let config = config(root.path(), "mixed", node);
-            start(if node == silent { without_stamps(config) } else { config })
+            let node = start(if node == silent { without_stamps(config) } else { config });
+            let _ = root_of(root.path(), "mixed");
+            node
         });
         let nodes: Vec<Node> = nodes.collect();
         sleep(500);
@@ -59,6 +64,7 @@ fn a_realtime_that_is_set_during_a_run_does_no_harm() {
     };
     let root = tempfile::tempdir().unwrap();
     let parent = start(config(root.path(), "set", 0));
+    let _ = root_of(root.path(), "set");
     let child = start(ProbeConfig { clock, ..config(root.path(), "set", 1) });
     // Far and near, forth and back, at any moment of a burst, and unseen by the timer. A small step looks like slewing
     // until the rate is measured again.
@@ -90,6 +96,7 @@ fn a_burst_discards_what_was_measured_before_realtime_was_set() {
     let clock = NodeClock { realtime, stamp, ..CLOCKS[1] };
     let root = tempfile::tempdir().unwrap();
     let parent = start(config(root.path(), "often", 0));
+    let _ = root_of(root.path(), "often");
     let child = start(ProbeConfig { clock, ..config(root.path(), "often", 1) });
     sleep(1000);
     let bursts = end_all(vec![parent, child]).remove(1);

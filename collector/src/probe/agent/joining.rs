@@ -1,0 +1,209 @@
+//! Joining: an agent asks the root for its place in the tree, and the root gives places.
+
+use super::{Agent, Order};
+use crate::probe::burst::Route;
+use crate::probe::card::{AgentId, Card};
+use crate::probe::folder::Root;
+use crate::probe::join::{Join, JoinPacket, Place};
+use crate::probe::registry::Registry;
+use crate::session;
+use std::time::{Duration, Instant};
+
+/// The first distance of two questions to the root, as a part of the patience. Each later one is twice as long: five
+/// questions in all.
+const GAPS: u32 = 30;
+/// A root that does not answer is left alone for at most this long, unless the look-out finds another one.
+const LONGEST_PAUSE: Duration = Duration::from_secs(60);
+
+/// A question to the root that is not answered yet.
+struct Joining {
+    nonce: u64,
+    /// Candidates that have come so far.
+    candidates: Vec<Card>,
+    /// When it is asked again, and how long it waits then.
+    next: Instant,
+    gap: Duration,
+    /// When it gives up.
+    until: Instant,
+}
+
+/// Position of the agent among the others.
+#[derive(Default)]
+pub(super) struct Membership {
+    /// The root that this agent has joined or wants to join.
+    root: Option<Card>,
+    joining: Option<Joining>,
+    /// Where this agent is the root itself: the others.
+    registry: Option<Registry>,
+    failures: u32,
+    not_before: Option<Instant>,
+    /// The root that has handed over to this agent.
+    inherited: Option<AgentId>,
+}
+
+impl Membership {
+    pub(super) fn is_root(&self) -> bool {
+        self.registry.is_some()
+    }
+
+    /// Whether an agent has got its place from this one, so that it must not be asked.
+    pub(super) fn is_below(&self, agent: AgentId) -> bool {
+        self.registry.as_ref().is_some_and(|registry| registry.has(agent))
+    }
+
+    /// When a question to the root is due.
+    pub(super) fn next_event(&self) -> Option<Instant> {
+        self.joining.as_ref().map(|joining| joining.next.min(joining.until))
+    }
+
+    /// Ends a question to the root.
+    pub(super) fn stop_joining(&mut self) {
+        self.joining = None;
+    }
+}
+
+impl Agent {
+    /// Does what the look-out has found in the file of the root.
+    pub(super) fn follow(&mut self, order: Order, now: Instant) {
+        match order {
+            Order::Join(Root { card, key }) => {
+                self.with.key = key;
+                self.membership = Membership { root: Some(card), ..Membership::default() };
+                self.begin_joining(now);
+            }
+            Order::Lead(key) => {
+                self.with.key = key;
+                let inherited = self.membership.inherited;
+                let registry = Some(Registry::new(self.with.card.clone()));
+                self.membership = Membership { registry, inherited, ..Membership::default() };
+                self.board().is_orphan = false;
+            }
+        }
+    }
+
+    /// A round has ended, and no agent has answered: asks the root again where that may help.
+    pub(super) fn note_round_without_parent(&mut self, now: Instant) {
+        let is_busy = self.asking.is_some() || self.leaving.is_some() || self.membership.joining.is_some();
+        if is_busy || self.last_parent.is_some() || self.membership.is_root() {
+            return;
+        }
+        self.board().is_orphan = true;
+        if self.membership.not_before.is_none_or(|moment| now >= moment) {
+            self.begin_joining(now);
+        }
+    }
+
+    fn begin_joining(&mut self, now: Instant) {
+        let Some(root) = &self.membership.root else { return };
+        self.known.entry(root.agent).or_default();
+        let (patience, nonce) = (self.with.pace.patience, session::random().unwrap_or_default() as u64);
+        let (candidates, gap, until) = (Vec::new(), patience / GAPS, now + patience);
+        self.membership.joining = Some(Joining { nonce, candidates, next: now, gap, until });
+        self.ask_root(now);
+    }
+
+    /// Sends the question to the root again when it is due, or gives up.
+    pub(super) fn ask_root(&mut self, now: Instant) {
+        let Some(joining) = &mut self.membership.joining else { return };
+        if now >= joining.until {
+            return self.give_up_root(now);
+        }
+        let Some(root) = self.membership.root.as_ref().filter(|_| now >= joining.next) else { return };
+        joining.next = now + joining.gap;
+        joining.gap *= 2;
+        let (nonce, first) = (joining.nonce, joining.candidates.len() as u16);
+        let join = Join { card: self.with.card.clone(), to: root.agent, nonce, first };
+        let Some(sealed) = JoinPacket::Join(join).seal(&self.with.key) else { return };
+        for route in root.addresses.iter().filter_map(|to| self.with.sockets.route(*to)) {
+            self.with.sockets.send(&sealed, route);
+        }
+    }
+
+    fn give_up_root(&mut self, now: Instant) {
+        let membership = &mut self.membership;
+        let got_some = membership.joining.as_ref().is_some_and(|joining| !joining.candidates.is_empty());
+        if got_some {
+            return self.enter_place(now);
+        }
+        membership.joining = None;
+        let pause = self.with.pace.period.saturating_mul(1 << membership.failures.min(5));
+        membership.failures += 1;
+        membership.not_before = Some(now + pause.min(LONGEST_PAUSE));
+        if let Some(silent) = membership.root.as_ref().map(|root| root.agent) {
+            self.publish();
+            self.board().silent_root = Some(silent);
+            self.with.signals.news.set();
+        }
+    }
+
+    pub(super) fn take_join(&mut self, packet: JoinPacket, route: Route) {
+        let (now, own) = (Instant::now(), self.with.card.agent);
+        match packet {
+            JoinPacket::Join(join) if join.to == own && join.card.agent != own => {
+                self.heard += 1;
+                let Some(registry) = &mut self.membership.registry else { return };
+                if !self.may_answer.take(now) {
+                    return;
+                }
+                let place = Place::answer(join, registry).map(JoinPacket::Place);
+                if let Some(sealed) = place.and_then(|place| place.seal(&self.with.key)) {
+                    self.with.sockets.send(&sealed, route);
+                }
+            }
+            JoinPacket::Place(place) if place.to == own => self.take_place(place, now),
+            _ => {}
+        }
+    }
+
+    fn take_place(&mut self, place: Place, now: Instant) {
+        let root = self.membership.root.as_ref().map(|root| root.agent);
+        let Some(joining) = &mut self.membership.joining else { return };
+        let is_next = usize::from(place.first) == joining.candidates.len();
+        if (Some(place.from), place.nonce) != (root, joining.nonce) || !is_next {
+            return;
+        }
+        self.heard += 1;
+        let has_more = !place.candidates.is_empty();
+        joining.candidates.extend(place.candidates);
+        if has_more && joining.candidates.len() < place.total.into() {
+            let patience = self.with.pace.patience;
+            (joining.next, joining.gap, joining.until) = (now, patience / GAPS, now + patience);
+            return self.ask_root(now);
+        }
+        self.enter_place(now);
+    }
+
+    /// Asks the agents of its place from now on.
+    fn enter_place(&mut self, now: Instant) {
+        let Some(Joining { mut candidates, .. }) = self.membership.joining.take() else { return };
+        // The root is an ancestor of all, also where the answer was cut off.
+        candidates.extend(self.membership.root.clone());
+        let mut seen = std::collections::HashSet::from([self.with.card.agent]);
+        candidates.retain(|card| seen.insert(card.agent));
+        if let Some(root) = candidates.last() {
+            // It lives, so it may be asked at once.
+            self.known.entry(root.agent).or_default().not_before = None;
+        }
+        self.candidates = candidates;
+        (self.membership.failures, self.membership.not_before) = (0, None);
+        self.board().is_orphan = false;
+        if self.last_parent.is_none() && self.asking.is_none() {
+            self.next_round = now;
+        }
+    }
+
+    /// The root leaves, and this agent shall be the next one. Returns whether it will.
+    pub(super) fn inherit(&mut self, from: AgentId) -> bool {
+        if self.membership.inherited == Some(from) {
+            return true;
+        }
+        let is_root_of_own = self.membership.root.as_ref().is_some_and(|root| root.agent == from);
+        if self.leaving.is_some() || !is_root_of_own {
+            return false;
+        }
+        self.membership.inherited = Some(from);
+        self.board().inherits_from = Some(from);
+        self.with.signals.news.set();
+        true
+    }
+}

@@ -1,0 +1,165 @@
+//! The end of an agent: its last burst, its children, and where it is the root, its heir.
+
+use super::{Agent, Asking};
+use crate::machine;
+use crate::output::Item;
+use crate::probe::burst::Route;
+use crate::probe::card::AgentId;
+use crate::probe::kernel_times::ReceiveTime;
+use crate::probe::packet::{BurstId, Kind, Packet, STAYS};
+use std::time::{Duration, Instant};
+
+/// An agent that leaves has this long for its last burst and its children.
+const LEAVING: Duration = Duration::from_millis(300);
+/// A root has less: the file is to be written or removed in what is left.
+const LEAVING_AS_ROOT: Duration = Duration::from_millis(240);
+/// A root waits no longer for the last questions of its children before it looks for an heir.
+const BEFORE_HANDOVER: Duration = Duration::from_millis(180);
+/// Time between two messages to children that the agent leaves.
+const REMIND: Duration = Duration::from_millis(40);
+/// Time between two messages to an heir, and how many it gets.
+const OFFER_AGAIN: Duration = Duration::from_millis(15);
+const MAX_OFFERS: u32 = 2;
+
+/// State of an agent whose command has ended.
+pub(super) struct Leaving {
+    began: Instant,
+    until: Instant,
+    remind: Instant,
+    offer: Option<Offer>,
+    handed_over: bool,
+}
+
+/// A child was asked to be the next root.
+struct Offer {
+    heir: u64,
+    sent: u32,
+    again: Instant,
+}
+
+impl Agent {
+    /// The command has ended: the last questions are asked now.
+    pub(super) fn begin_leaving(&mut self, now: Instant) {
+        if !self.with.signals.stop.is_set() || self.leaving.is_some() {
+            return;
+        }
+        let until = now + if self.membership.is_root() { LEAVING_AS_ROOT } else { LEAVING };
+        self.leaving = Some(Leaving { began: now, until, remind: now, offer: None, handed_over: false });
+        self.membership.stop_joining();
+        self.to_try.clear();
+        match (&self.asking, self.last_parent.clone()) {
+            (Some(Asking::Times { card, .. }), _) => self.ask_for_the_last_time(card.clone(), now),
+            (_, Some(card)) => self.ask_for_the_last_time(card, now),
+            _ => self.asking = None,
+        }
+    }
+
+    /// Goes on with leaving: measured, then children, then the heir.
+    pub(super) fn leave(&mut self, now: Instant) {
+        if self.leaving.is_some() && self.asking.is_none() && !self.measured {
+            self.measured = true;
+            self.items.push(Item::Clock(Box::new(machine::clock_set(&self.with.domain))));
+            self.hand_over(true);
+            self.with.signals.measured.set();
+        }
+        self.offer_root(now);
+        let within = self.patience_with_children();
+        match &mut self.leaving {
+            Some(leaving) if now >= leaving.remind => leaving.remind = now + REMIND,
+            _ => return,
+        }
+        for (child, burst, route) in self.children.waiting(within, now) {
+            self.say(Kind::Closing, child, burst, route);
+        }
+    }
+
+    /// Asks a child that goes on to be the next root; another one if it does not answer.
+    fn offer_root(&mut self, now: Instant) {
+        if !self.may_hand_over(now) {
+            return;
+        }
+        while let Some((heir, burst, route)) = self.children.heir() {
+            let Some(leaving) = &mut self.leaving else { return };
+            let offer = leaving.offer.take_if(|offer| offer.heir == heir);
+            let mut offer = offer.unwrap_or(Offer { heir, sent: 0, again: now });
+            if now < offer.again {
+                leaving.offer = Some(offer);
+                return;
+            }
+            if offer.sent < MAX_OFFERS {
+                offer.sent += 1;
+                offer.again = now + OFFER_AGAIN;
+                leaving.offer = Some(offer);
+                return self.say(Kind::Handover, heir, burst, route);
+            }
+            self.children.pass_over(heir);
+        }
+    }
+
+    /// Whether this agent is the root and its children have asked for the last time.
+    fn may_hand_over(&self, now: Instant) -> bool {
+        let Some(leaving) = self.leaving.as_ref().filter(|leaving| !leaving.handed_over) else {
+            return false;
+        };
+        let are_done = !self.has_children(now) || now >= leaving.began + BEFORE_HANDOVER;
+        self.membership.is_root() && self.measured && are_done
+    }
+
+    /// Takes the answer of an heir.
+    pub(super) fn hear_heir(&mut self, packet: &Packet) {
+        if let Some(leaving) = &mut self.leaving {
+            leaving.handed_over |= leaving.offer.as_ref().is_some_and(|offer| offer.heir == packet.from);
+        }
+    }
+
+    /// The root leaves: answers whether this agent becomes the root.
+    pub(super) fn hear_handover(&mut self, packet: &Packet, route: Route) {
+        let from = AgentId(packet.from);
+        if self.known.get(&from).is_none_or(|known| known.last_burst != packet.burst) {
+            return;
+        }
+        let kind = if self.inherit(from) { Kind::Heir } else { Kind::Goodbye };
+        self.send_word(kind, 0, packet.from, packet.burst, route);
+    }
+
+    /// A word of farewell, about the last burst between the two.
+    pub(super) fn say(&self, kind: Kind, to: u64, burst: BurstId, route: Route) {
+        let stays = kind == Kind::Goodbye && self.leaving.is_none();
+        self.send_word(kind, if stays { STAYS } else { 0 }, to, burst, route);
+    }
+
+    fn send_word(&self, kind: Kind, number: u32, to: u64, burst: BurstId, route: Route) {
+        let received = ReceiveTime::default();
+        let word = Packet { kind, burst, number, from: self.own, to, received, sent: 0 };
+        let _ = self.stamp_and_send(word, route);
+    }
+
+    fn patience_with_children(&self) -> Duration {
+        self.with.pace.period.mul_f32(2.5)
+    }
+
+    fn has_children(&self, now: Instant) -> bool {
+        self.children.waiting(self.patience_with_children(), now).next().is_some()
+    }
+
+    pub(super) fn is_done(&self, now: Instant) -> bool {
+        let Some(leaving) = &self.leaving else { return false };
+        let may_find_heir = || self.may_hand_over(now) && self.children.heir().is_some();
+        now >= leaving.until || self.measured && !self.has_children(now) && !may_find_heir()
+    }
+
+    /// Whether another agent is the root now.
+    pub(super) fn has_handed_over(&self) -> bool {
+        self.leaving.as_ref().is_some_and(|leaving| leaving.handed_over)
+    }
+
+    /// When something is due that belongs to leaving.
+    pub(super) fn next_of_leaving(&self) -> Option<Instant> {
+        let leaving = self.leaving.as_ref()?;
+        let offer = leaving.offer.as_ref().filter(|_| !leaving.handed_over).map(|offer| offer.again);
+        let handover = leaving.began + BEFORE_HANDOVER;
+        let is_ahead = self.membership.is_root() && handover > Instant::now();
+        let handover = is_ahead.then_some(handover);
+        [Some(leaving.until), Some(leaving.remind), offer, handover].into_iter().flatten().min()
+    }
+}
