@@ -1,5 +1,7 @@
 //! The clocks of nodes against each other: ranks with clocks of their own, on this machine.
 
+mod files;
+
 use crate::support;
 use rpd_shard::Shard;
 use rpd_shard::record::{ClockDomain, ProbeBurst};

@@ -47,6 +47,8 @@ struct Office {
     board: Arc<Mutex<Board>>,
     /// The file names this agent, or did when it was written.
     leads: bool,
+    /// The root that has handed over to this agent, until the file says so.
+    heir_of: Option<AgentId>,
     /// Silent roots that this agent has taken over from.
     replaced: HashSet<AgentId>,
     /// Looks since another agent was last heard, and what was heard then.
@@ -130,7 +132,8 @@ impl LookOut {
             return Err(io::Error::other("the boot id of this node is too long"));
         }
         let (board, replaced) = (Arc::default(), HashSet::new());
-        let office = Office { run, card, key: None, board, leads: false, replaced, looks: 0, heard: 0 };
+        let office =
+            Office { run, card, key: None, board, leads: false, heir_of: None, replaced, looks: 0, heard: 0 };
         Ok((office, sockets))
     }
 
@@ -273,6 +276,12 @@ impl LookOut {
 
     /// The root has handed over to this agent, unless its file is another agent's by now.
     fn inherit(&self, office: &mut Office, from: AgentId) -> io::Result<()> {
+        office.heir_of = Some(from);
+        // At the end of a job, this agent ends next, and has only to remove the file.
+        if self.pause(self.config.pace.patience / 3) {
+            return Ok(());
+        }
+        office.heir_of = None;
         let folder = self.folder(office)?;
         match folder.read_root()? {
             Found::Root(root) if root.card.agent == from => self.write_over(office, &folder),
@@ -305,7 +314,7 @@ impl LookOut {
     /// Removes the file if this agent is the root and has no heir, or should have become the root just now.
     fn leave(&self, office: &Office, has_handed_over: bool) {
         let own = Some(office.card.agent).filter(|_| office.leads && !has_handed_over);
-        let inherited = office.board().inherits_from;
+        let inherited = office.heir_of.or(office.board().inherits_from);
         if self.is_killed() {
             return;
         }
