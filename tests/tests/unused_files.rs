@@ -327,11 +327,9 @@ fn files_of_a_run_and_its_own_output_need_no_word() {
     fs::write(run.path.join("rank-00000.log"), "a note").unwrap();
     fs::write(run.path.join("merge.status"), "{}").unwrap();
     fs::create_dir(run.path.join("clocks")).unwrap();
-    fs::write(run.path.join("clocks/secret"), "0123").unwrap();
     let domain = "0123456789abcdef".repeat(2);
-    for name in
-        [format!("{domain}.agent"), format!("0000000001-{domain}.card"), ".secret.0123456789abcdef".into()]
-    {
+    let of_earlier = [format!("{domain}.agent"), format!("0000000001-{domain}.card"), "secret".to_owned()];
+    for name in of_earlier.into_iter().chain([".root.0123456789abcdef", "root"].map(str::to_owned)) {
         fs::write(run.path.join("clocks").join(name), "text").unwrap();
     }
     for time in 0..2 {

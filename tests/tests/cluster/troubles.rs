@@ -143,9 +143,9 @@ fn garbage_and_a_wrong_key_change_nothing_for_the_others_under_slurm() {
     // The last node sees another secret than the others.
     let words = "case $SLURM_PROCID in
         3) run=$RPD_CLUSTER/runs/job
-           until [ -s $run/clocks/secret ]; do sleep 0.1; done
-           (umask 077 && head -c 32 /dev/urandom >$RPD_CLUSTER/wrong)
-           exec unshare --mount sh -c 'mount --bind $RPD_CLUSTER/wrong $0 && exec \"$@\"' $run/clocks/secret \"$@\" ;;
+           until [ -s $run/clocks/root ]; do sleep 0.1; done
+           (umask 077 && sed 's/^secret ..../secret 0000/' $run/clocks/root >$RPD_CLUSTER/wrong)
+           exec unshare --mount sh -c 'mount --bind $RPD_CLUSTER/wrong $0 && exec \"$@\"' $run/clocks/root \"$@\" ;;
       esac; exec \"$@\"";
     let noise = || -> Job {
         let job = cluster.on("head").arg(python()).args(["-c", NOISE, "8"]);

@@ -9,10 +9,10 @@ use std::fs;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
-/// Folder of a run in which agents publish their addresses.
+/// Folder of a run by which agents of the collector find each other.
 const CLOCKS: &str = "clocks";
-/// The key of their messages in it.
-const SECRET: &str = "secret";
+/// The file in it, and the key of the messages of earlier collectors.
+const OF_AGENTS: [&str; 2] = ["root", "secret"];
 /// What a merge, and SQLite, append to the name of an output while they write it.
 const BESIDE: [&str; 7] = [".lock", ".partial", ".lease", ".status", "-wal", "-shm", "-journal"];
 /// How names of files begin by which merges of one run agree.
@@ -88,7 +88,8 @@ pub(super) fn is_run_file(name: &str, path: &Path) -> bool {
     (is_of_rank || is_of_agent) && is_other(name) && !is_shard(path) || is_beside || is_agreed
 }
 
-/// Whether agents of the collector give this name to files of their folder: the secret, claims, cards and drafts of these.
+/// Whether agents of the collector give this name to files of their folder: the root and its drafts, and of earlier
+/// collectors the secret, claims, cards and drafts of these.
 fn is_agent_file(name: &str) -> bool {
     let is_hex = |text: &str, digits: usize| {
         text.len() == digits
@@ -103,7 +104,7 @@ fn is_agent_file(name: &str) -> bool {
     };
     let draft = name.strip_prefix('.').and_then(|rest| rest.rsplit_once('.'));
     let name = draft.filter(|(_, number)| is_hex(number, 16)).map_or(name, |(draft, _)| draft);
-    name == SECRET
+    OF_AGENTS.contains(&name)
         || name.strip_suffix(".agent").is_some_and(is_domain)
         || name.strip_suffix(".card").is_some_and(is_card)
 }
