@@ -89,11 +89,13 @@ impl LookOut {
         };
         let run = Arc::new(self.open_run()?);
         let (mut office, sockets) = self.open_office(run)?;
+        let mut pause = pace.patience;
         self.look(&mut office, None)?;
         while office.board().order.is_none() {
-            if self.pause(pace.patience) {
+            if self.pause(pause) {
                 return Ok(());
             }
+            pause = (2 * pause).min(LONGEST_PAUSE);
             self.look(&mut office, None)?;
         }
         let agent = match self.start_agent(&office, sockets) {
