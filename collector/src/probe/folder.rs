@@ -64,43 +64,46 @@ pub(super) struct Folder {
 }
 
 impl Folder {
-    /// Opens it below the folder of the run, and makes it if it does not exist.
+    /// Opens it below the folder of the run.
+    pub(super) fn open(
+        run: &Arc<HeldFolder>,
+        #[cfg(test)] counts: &Arc<counts::FileCounts>,
+    ) -> io::Result<Folder> {
+        #[cfg(test)]
+        counts.add(1);
+        let entries = run.open_folder(NAME)?;
+        #[cfg(test)]
+        counts.add(1);
+        if !entries.is_own() {
+            return Err(FileRefused::OtherOwner { owner: entries.owner() }.into());
+        }
+        Ok(Folder {
+            run: Arc::clone(run),
+            entries,
+            #[cfg(test)]
+            counts: Arc::clone(counts),
+        })
+    }
+
+    /// Makes it below the folder of the run if it does not exist, and opens it.
     pub(super) fn make(
         run: &Arc<HeldFolder>,
         shared: bool,
         #[cfg(test)] counts: &Arc<counts::FileCounts>,
     ) -> io::Result<Folder> {
+        let mode = if shared { 0o750 } else { 0o700 };
         #[cfg(test)]
-        counts.add(1);
-        let entries = match run.open_folder(NAME) {
-            Err(error) if error.kind() == io::ErrorKind::NotFound => {
-                #[cfg(test)]
-                counts.add(3);
-                let mode = if shared { 0o750 } else { 0o700 };
-                let (entries, is_new) = run.make_folder(NAME, mode)?;
-                if is_new && shared && entries.is_own() {
-                    // Whatever the umask says: the user has asked for it.
-                    entries.set_mode(mode)?;
-                }
-                entries
-            }
-            opened => {
-                #[cfg(test)]
-                counts.add(1);
-                opened?
-            }
-        };
-        if !entries.is_own() {
-            return Err(FileRefused::OtherOwner { owner: entries.owner() }.into());
+        counts.add(3);
+        let (entries, is_new) = run.make_folder(NAME, mode)?;
+        if is_new && shared && entries.is_own() {
+            // Whatever the umask says: the user has asked for it.
+            entries.set_mode(mode)?;
         }
-        #[cfg(test)]
-        let counts = Arc::clone(counts);
-        Ok(Folder {
-            run: Arc::clone(run),
-            entries,
+        Folder::open(
+            run,
             #[cfg(test)]
             counts,
-        })
+        )
     }
 
     /// Reads the file of the root.

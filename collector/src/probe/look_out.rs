@@ -218,11 +218,15 @@ impl LookOut {
     /// Reads the file of the root, and becomes the root where there is none, or where it is `silent`.
     fn look(&self, office: &mut Office, silent: Option<AgentId>) -> io::Result<()> {
         for reading in 1..=MAX_READINGS {
-            let folder = self.folder(office)?;
-            match folder.read_root()? {
-                Found::Nothing => {
+            let folder = match self.folder(office) {
+                Err(error) if error.kind() == io::ErrorKind::NotFound => None,
+                opened => Some(opened?),
+            };
+            let found = folder.as_ref().map_or(Ok(Found::Nothing), Folder::read_root)?;
+            match (found, folder) {
+                (Found::Nothing, _) => {
                     let root = office.as_root()?;
-                    match folder.create_root(&root) {
+                    match self.make_folder(office).and_then(|folder| folder.create_root(&root)) {
                         Ok(true) => return self.lead(office, root),
                         // Another agent was first.
                         Ok(false) => {}
@@ -231,19 +235,20 @@ impl LookOut {
                         Err(error) => return Err(error),
                     }
                 }
-                Found::Nonsense if reading < MAX_READINGS => {
+                (Found::Nonsense, _) if reading < MAX_READINGS => {
                     if self.pause(self.config.pace.patience / 3) {
                         return Ok(());
                     }
                 }
-                Found::Nonsense => return self.take_over(office, &folder, None),
-                Found::Root(root) if root.card.agent == office.card.agent => {
+                (Found::Nonsense, Some(folder)) => return self.take_over(office, &folder, None),
+                (Found::Root(root), _) if root.card.agent == office.card.agent => {
                     return self.lead(office, root);
                 }
-                Found::Root(root) if silent == Some(root.card.agent) => {
+                (Found::Root(root), Some(folder)) if silent == Some(root.card.agent) => {
                     return self.take_over(office, &folder, Some(root));
                 }
-                Found::Root(root) => return self.join(office, root),
+                (Found::Root(root), _) => return self.join(office, root),
+                (Found::Nonsense, None) => {}
             }
         }
         Ok(())
@@ -305,6 +310,15 @@ impl LookOut {
     }
 
     fn folder(&self, office: &Office) -> io::Result<Folder> {
+        Folder::open(
+            &office.run,
+            #[cfg(test)]
+            &self.config.counts,
+        )
+    }
+
+    /// For the root alone, so that no agent that ends leaves an empty folder.
+    fn make_folder(&self, office: &Office) -> io::Result<Folder> {
         Folder::make(
             &office.run,
             self.config.share_group,

@@ -1,6 +1,7 @@
 //! Roots that end, are killed, or are silent.
 
 use super::super::folder::Root;
+use super::super::join::{JoinPacket, Place};
 use super::*;
 
 /// Writes the file of a root that is silent.
@@ -154,4 +155,47 @@ fn where_nothing_answers_an_agent_takes_over_once_and_looks_less_and_less_often(
     assert!(counts.all() <= looks + 2 * 7, "{} after {looks}", counts.all());
     assert!(node.end().is_empty() && loser.end().is_empty());
     assert_eq!(root_of(root.path(), "mute").card.agent, third, "what names another agent is not removed");
+}
+
+#[test]
+fn an_heir_that_ends_as_well_leaves_no_folder() {
+    for removed_by_root in [false, true] {
+        let root = tempfile::tempdir().unwrap();
+        // The test is the root: it gives the agent its place and hands over to it.
+        let (socket, own) = leave_silent_root(root.path(), "ends", 0);
+        let Root { card, key } = root_of(root.path(), "ends");
+        socket.set_read_timeout(Some(TIME_LIMIT)).unwrap();
+        let heir = start(config(root.path(), "ends", 1));
+        let mut bytes = [0; 1000];
+        let mut has_joined = false;
+        let (question, at) = loop {
+            let (length, at) = socket.recv_from(&mut bytes).unwrap();
+            if let Some(JoinPacket::Join(join)) = JoinPacket::open(&key, &bytes[..length]) {
+                let (to, nonce, candidates) = (join.card.agent, join.nonce, vec![card.clone()]);
+                let place = Place { from: own, to, nonce, number: 1, first: 0, total: 1, candidates };
+                socket.send_to(&JoinPacket::Place(place).seal(&key).unwrap(), at).unwrap();
+                has_joined = true;
+            } else if let Some(question) = key.open(&bytes[..length]).filter(|_| has_joined) {
+                break (question, at);
+            }
+        };
+        let (from, to) = (question.to, question.from);
+        let handover = Packet { kind: Kind::Handover, number: 0, from, to, ..question };
+        let old = Packet { burst: BurstId { nonce: 1, ..handover.burst }, ..handover };
+        [old, handover].iter().for_each(|packet| drop(socket.send_to(&key.seal(packet), at)));
+        let answer = loop {
+            let (length, _) = socket.recv_from(&mut bytes).unwrap();
+            match key.open(&bytes[..length]) {
+                Some(answer) if answer.kind == Kind::Heir => break answer,
+                _ => {}
+            }
+        };
+        assert_eq!(answer.burst, question.burst, "no answer to a handover of another burst");
+        if removed_by_root {
+            // It did not get the answer of the heir in time.
+            folder(root.path(), "ends").remove_root(own, QUICK.expiry).unwrap();
+        }
+        let _ = heir.end();
+        assert!(!root.path().join(run_id("ends")).join("clocks").exists(), "{removed_by_root}");
+    }
 }
