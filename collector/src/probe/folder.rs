@@ -74,9 +74,7 @@ impl Folder {
         let entries = run.open_folder(NAME)?;
         #[cfg(test)]
         counts.add(1);
-        if !entries.is_own() {
-            return Err(FileRefused::OtherOwner { owner: entries.owner() }.into());
-        }
+        check_owner(&entries)?;
         Ok(Folder {
             run: Arc::clone(run),
             entries,
@@ -95,15 +93,17 @@ impl Folder {
         #[cfg(test)]
         counts.add(3);
         let (entries, is_new) = run.make_folder(NAME, mode)?;
-        if is_new && shared && entries.is_own() {
+        check_owner(&entries)?;
+        if is_new && shared {
             // Whatever the umask says: the user has asked for it.
             entries.set_mode(mode)?;
         }
-        Folder::open(
-            run,
+        Ok(Folder {
+            run: Arc::clone(run),
+            entries,
             #[cfg(test)]
-            counts,
-        )
+            counts: Arc::clone(counts),
+        })
     }
 
     /// Reads the file of the root.
@@ -224,6 +224,10 @@ impl Folder {
 
     #[cfg(not(test))]
     fn count_listing(&self) {}
+}
+
+fn check_owner(folder: &HeldFolder) -> io::Result<()> {
+    if folder.is_own() { Ok(()) } else { Err(FileRefused::OtherOwner { owner: folder.owner() }.into()) }
 }
 
 /// Whether agents of this version or an earlier one give files this name.
