@@ -17,6 +17,7 @@
 //! * [`probe`]: the clocks of nodes against each other.
 //! * `claim`: one collector per node for what needs to be done once.
 //! * [`cgroup`]: the memory that the job may have.
+//! * [`cpus`]: the CPUs that the collector runs on.
 //! * `program`: the command, looked at without running it.
 //! * [`machine`]: this node and its clocks.
 //! * [`log`]: where the collector says what there is to say.
@@ -28,6 +29,7 @@ pub mod child;
 mod claim;
 pub mod collect;
 pub mod command_line;
+pub mod cpus;
 pub mod doctor;
 pub mod launcher;
 pub mod log;

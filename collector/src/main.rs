@@ -4,7 +4,7 @@ use rpd_collect::backend::start;
 use rpd_collect::child;
 use rpd_collect::command_line::{Loaded, Options, TABLE, command_alone};
 use rpd_collect::session::{self, Session};
-use rpd_collect::{doctor, warn};
+use rpd_collect::{cpus, doctor, warn};
 use std::ffi::OsString;
 use std::io::Write;
 
@@ -45,7 +45,11 @@ fn main() {
         warn(format_args!("error: {error}"));
         std::process::exit(MISTAKE);
     }
-    let session = match Session::prepare(&options, warnings) {
+    let placement = cpus::placement(&options, &settings).unwrap_or_else(|error| {
+        warn(format_args!("error: --{}: {error}", cpus::OPTION));
+        std::process::exit(MISTAKE);
+    });
+    let session = match Session::prepare(&options, placement, warnings) {
         Ok(session) => session,
         Err(error) => session::run_unrecorded(&options, &error),
     };

@@ -17,6 +17,7 @@ mod preloads;
 mod probes;
 mod process_tree;
 mod processes;
+mod quiet;
 mod rccl;
 mod recording;
 mod roctx_api;

@@ -8,6 +8,8 @@ use crate::record::{
     COMM_NEW, CUT, CUT_MARK, Completion, END, FIXED, HANDLE, LONGEST, Library, MPI_ENTER, MpiCall,
     NAME_OF_RCCL, NewCommunicator, OF_RCCL, RcclCall, Record, kind,
 };
+use crate::wakeup::{self, Wakeup};
+use std::sync::Arc;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 
 /// The ring holds something that no producer of this version writes. Where the next record starts
@@ -33,7 +35,7 @@ pub struct Drained {
 /// Reads the records of one thread.
 #[derive(Debug)]
 pub struct Consumer {
-    memory: Memory,
+    memory: Arc<Memory>,
     /// First word of the ring.
     ring: usize,
     capacity: u64,
@@ -46,6 +48,7 @@ impl Consumer {
     pub fn new(memory: Memory) -> Option<Consumer> {
         let (ring, capacity) = Header::new(&memory)?.ring()?;
         let name = Vec::with_capacity(NAME_LIMIT + 8);
+        let memory = Arc::new(memory);
         Some(Consumer { memory, ring: ring / 8, capacity: capacity as u64, tail: 0, name })
     }
 
@@ -57,6 +60,24 @@ impl Consumer {
     /// Whether there is a ring behind the header; without one, drops are counted alone.
     pub fn has_ring(&self) -> bool {
         self.capacity > 0
+    }
+
+    /// What a thread can wait on for the producer's call.
+    pub fn wakeup(&self) -> Wakeup {
+        Wakeup::new(Arc::clone(&self.memory))
+    }
+
+    /// Has the producer call from now on. Whether the consumer may sleep: not if so much was published
+    /// before that there is no call for it.
+    pub fn fall_asleep(&self) -> bool {
+        wakeup::set_asleep(&self.memory);
+        let head = self.memory.get(word::HEAD).map_or(0, |head| head.load(Acquire));
+        head.wrapping_sub(self.tail) <= self.capacity / wakeup::PARTS
+    }
+
+    /// Has the producer call no more. Whether it has called.
+    pub fn wake_up(&self) -> bool {
+        wakeup::set_awake(&self.memory)
     }
 
     /// Reads what has been published, oldest first, and stops after about `budget` bytes.

@@ -21,14 +21,15 @@
 //! | 200 | 8 | consumer | 1: nobody reads this ring any more, and nobody wants to |
 //! | 256 | 256 | producer | drops: 4 causes x 8 tables of 8 bytes, see [`Dropped`] and [`Counted`] |
 //! | 512 | 8 | producer | 1 once the thread has ended |
+//! | 576 | 8 | both | how the consumer waits, see [`crate::wakeup`]; a futex in its first four bytes |
 //! | 640 | 64 | producer, once | thread name, padded with zeros |
 //!
-//! Head, tail, drops and the end mark have cache lines of their own.
+//! Head, tail, drops, the end mark and the futex have cache lines of their own.
 
 /// First eight bytes: `rpdring\0`.
 pub const MAGIC: u64 = u64::from_le_bytes(*b"rpdring\0");
 /// Version of this contract.
-pub const VERSION: u32 = 2;
+pub const VERSION: u32 = 3;
 /// Bytes of the header.
 pub const HEADER_BYTES: usize = 4096;
 /// Most bytes that the identity may take.
@@ -64,6 +65,7 @@ pub(crate) mod word {
     pub(crate) const CLOSED: usize = 25;
     pub(crate) const DROPS: usize = 32;
     pub(crate) const ENDED: usize = 64;
+    pub(crate) const WAKEUP: usize = 72;
     pub(crate) const THREAD_NAME: usize = 80;
 }
 

@@ -16,7 +16,8 @@
 //! wrong numbers, but never undefined behaviour in the reader. The producer writes a record with
 //! relaxed stores and publishes it by storing `head` with release order; the consumer loads `head`
 //! with acquire order, reads, and hands the space back by storing `tail` with release order.
-//! Neither side ever waits for the other.
+//! The producer never waits for the consumer. The consumer may sleep, and then the producer wakes it
+//! when an eighth of the ring was written: see [`wakeup`].
 //!
 //! The content is a log, not a set of rows: the consumer pairs begin and end itself, so that what
 //! was open at the death of a thread is known from the log alone.
@@ -25,6 +26,7 @@
 //! it with any change of layout, record or message.
 
 mod consumer;
+mod futex;
 pub mod header;
 pub mod identity;
 pub mod layout;
@@ -34,6 +36,7 @@ pub mod mpi;
 mod producer;
 pub mod rccl;
 pub mod record;
+pub mod wakeup;
 
 pub use consumer::{BadRecord, Consumer, Drained};
 pub use producer::Producer;

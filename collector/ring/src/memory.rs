@@ -1,4 +1,4 @@
-//! Mapped memory as a slice of atomic words: the only unsafe code on the consumer's side.
+//! Mapped memory as a slice of atomic words.
 #![allow(unsafe_code)]
 
 use std::ops::Deref;

@@ -1,4 +1,5 @@
-//! The side that writes records. Never waits, allocates, panics or makes a system call.
+//! The side that writes records. Never waits, allocates or panics. Its only system call wakes a consumer
+//! that sleeps, once per sleep.
 
 use crate::header::Header;
 use crate::layout::{Counted, Dropped, NAME_LIMIT, word};
@@ -7,6 +8,7 @@ use crate::record::{
     CUT, Completion, END, FIXED, Library, MpiCall, NAME_OF_RCCL, NewCommunicator, OF_RCCL, RcclCall,
     first_word, kind,
 };
+use crate::wakeup;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 
 /// Writes the records of one thread.
@@ -22,13 +24,17 @@ pub struct Producer {
     tail: u64,
     /// Bytes kept for the ends of what is open in this thread.
     reserved: u64,
+    /// The head from which on the consumer may have to be woken.
+    look: u64,
 }
 
 impl Producer {
     /// Takes over memory whose header has been written, see [`Header::write`].
     pub fn new(memory: Memory) -> Option<Producer> {
         let (ring, capacity) = Header::new(&memory)?.ring()?;
-        Some(Producer { memory, ring: ring / 8, capacity: capacity as u64, head: 0, tail: 0, reserved: 0 })
+        let capacity = capacity as u64;
+        let look = capacity / wakeup::PARTS;
+        Some(Producer { memory, ring: ring / 8, capacity, head: 0, tail: 0, reserved: 0, look })
     }
 
     /// The header, for counters.
@@ -302,6 +308,17 @@ impl Producer {
         if let Some(head) = self.memory.get(word::HEAD) {
             head.store(self.head, Release);
         }
+        if self.head >= self.look {
+            self.wake_consumer();
+        }
+    }
+
+    /// Wakes the consumer if it sleeps. If it falls asleep at this moment, and this misses it, it will see
+    /// what was published up to here, or be woken by the next part of the ring.
+    #[cold]
+    fn wake_consumer(&mut self) {
+        self.look = self.head + self.capacity / wakeup::PARTS;
+        wakeup::call(&self.memory);
     }
 }
 

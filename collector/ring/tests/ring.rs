@@ -226,6 +226,30 @@ fn a_ring_that_nobody_wants_counts_nothing() {
     assert_eq!(consumer.header().unwrap().drops(Dropped::RingFull, Counted::Mark), 0);
 }
 
+#[test]
+fn a_producer_calls_a_consumer_that_sleeps_once_an_eighth_is_written() {
+    let (mut producer, mut consumer) = ring(RING_MIN);
+    // Twelve eighths in all: what was read makes room.
+    let mut write_an_eighth = |consumer: &mut Consumer| {
+        while !consumer.drain(u64::MAX, |_| ()).unwrap().empty {}
+        (0..RING_MIN / 8 / 16).for_each(|_| assert!(producer.mark(1, b"")));
+    };
+    write_an_eighth(&mut consumer);
+    assert!(!consumer.wake_up(), "it was awake");
+    for _ in 0..5 {
+        while !consumer.drain(u64::MAX, |_| ()).unwrap().empty {}
+        assert!(consumer.fall_asleep() && !consumer.wakeup().state().is_called());
+        write_an_eighth(&mut consumer);
+        assert!(consumer.wakeup().state().is_called() && consumer.wake_up());
+        write_an_eighth(&mut consumer);
+        assert!(!consumer.wake_up(), "it is awake");
+    }
+    // With more than that in the ring before there would be no call in time.
+    write_an_eighth(&mut consumer);
+    assert!(consumer.fall_asleep());
+    assert!(producer.mark(1, b"") && !consumer.fall_asleep());
+}
+
 /// A producer and a consumer at once: what is not recorded is counted, and the rest is in order.
 #[test]
 fn recorded_and_dropped_are_what_was_emitted() {

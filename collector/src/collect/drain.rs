@@ -1,10 +1,13 @@
-//! The collecting thread.
+//! The rings of all threads, and what is read from them.
+//!
+//! [`super::thread`] says when. A thread of [`super::wakeups`] also reads, when a producer calls.
 
-use super::listener::{Arrival, Listener};
+use super::Finish;
+use super::listener::Arrival;
 use super::outbox::Outbox;
 use super::pairing::ThreadLog;
 use super::sources::{Entered, SourceDefaults, Sources};
-use super::{Command, Finish};
+use super::wakeups::{WakeupThreads, WatchedRing};
 use crate::output::{Item, Output};
 use crate::{log, machine, warn};
 use rpd_ring::layout::{Counted, Dropped};
@@ -12,40 +15,23 @@ use rpd_ring::message::Untraced;
 use rpd_ring::{Consumer, Drained};
 use rpd_shard::model::native::{COMMUNICATOR, MARK, MPI_CALL, MPI_REQUEST, RANGE, RCCL_CALL};
 use rpd_shard::record::{ClockSet, Exit, Loss, LossCause};
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use rustix::fd::{AsFd, OwnedFd};
+use rustix::fd::OwnedFd;
 use std::collections::HashSet;
-use std::sync::Arc;
-use std::sync::mpsc::Receiver;
-use std::time::{Duration, Instant};
+use std::sync::{Arc, Mutex, Weak};
 
-/// Longest pause between two looks into the rings. A ring of 1 MiB holds more than 10 ms of the busiest
-/// program that does anything else.
-const PAUSE_LONGEST: Duration = Duration::from_millis(10);
-/// A shorter pause than this is none.
-const PAUSE_SHORTEST: Duration = Duration::from_micros(250);
-/// How full the fullest ring should be when it is looked at. Looking more often takes CPU time from the
-/// program; the rest of the ring is for the times when we are not given any.
-const FULLNESS: f32 = 1.0 / 8.0;
-/// Pause while there is no ring: new ones and the end of the command wake us.
-const PAUSE_EMPTY: Duration = Duration::from_secs(1);
-/// Rows wait at most this long for their batch to fill.
-const SEND_EVERY: Duration = Duration::from_millis(250);
-/// Time between two readings of the clocks.
-const CLOCKS_EVERY: Duration = Duration::from_secs(5);
 /// Bytes of a ring that are read before it is the next one's turn.
-const BUDGET: u64 = 1 << 20;
+pub(super) const BUDGET: u64 = 1 << 20;
 /// All that a ring held when it was looked at: what comes meanwhile is not waited for.
 const WHOLE: u64 = u64::MAX;
 
-/// The state of the collecting thread.
+/// All rings and their processes.
 pub(super) struct Drain {
-    listener: Listener,
     sources: Sources,
     rings: Vec<Ring>,
     out: Outbox,
-    commands: Receiver<Command>,
-    wake: Arc<OwnedFd>,
+    wakeups: WakeupThreads,
+    /// How full the fullest ring was for which a producer has called, since that was asked for.
+    called_fullness: Option<f32>,
     /// The clocks at the start, until there is a shard to write them to.
     start_clocks: Option<ClockSet>,
     /// Reasons for threads without a ring that were told.
@@ -56,14 +42,14 @@ pub(super) struct Drain {
     uncounted: HashSet<i32>,
 }
 
-/// Times that rings which wait for a descriptor are asked for at the end.
-const MOST_ROUNDS: usize = 1000;
 /// Processes that are remembered for what they have still to say.
 const MOST_UNCOUNTED: usize = 1 << 16;
 
 /// One thread's ring.
 struct Ring {
     consumer: Consumer,
+    /// A thread waits for its producer's call; none if there is no thread for it.
+    watched: Option<WatchedRing>,
     log: ThreadLog,
     /// Place of its process.
     source: usize,
@@ -74,105 +60,79 @@ struct Ring {
 }
 
 impl Drain {
-    pub(super) fn new(
-        listener: Listener,
-        defaults: SourceDefaults,
-        output: Output,
-        commands: Receiver<Command>,
-        wake: Arc<OwnedFd>,
-    ) -> Drain {
+    /// `wake` is written to when a producer has called.
+    pub(super) fn new(defaults: SourceDefaults, output: Output, wake: Arc<OwnedFd>) -> Arc<Mutex<Drain>> {
         let start_clocks = Some(machine::clock_set(&defaults.domain));
         let (sources, out) = (Sources::new(defaults), Outbox::new(output));
-        Drain {
-            listener,
-            sources,
-            rings: Vec::new(),
-            out,
-            commands,
-            wake,
-            start_clocks,
-            told_untraced: Vec::new(),
-            dropped: 0,
-            uncounted: HashSet::new(),
-        }
+        Arc::new_cyclic(|drain| {
+            Mutex::new(Drain {
+                sources,
+                rings: Vec::new(),
+                out,
+                wakeups: WakeupThreads::new(wake, Weak::clone(drain)),
+                called_fullness: None,
+                start_clocks,
+                told_untraced: Vec::new(),
+                dropped: 0,
+                uncounted: HashSet::new(),
+            })
+        })
     }
 
-    /// Runs until the command has ended and everything it left is handed over.
-    pub(super) fn run(mut self) {
-        let mut pause = PAUSE_EMPTY;
-        let mut sent = Instant::now();
-        let mut clocks = Instant::now();
-        let finish = loop {
-            let ended = self.wait(pause);
-            let (finish, warned) = self.told();
-            if let Some(finish) = finish {
-                break finish;
-            }
-            self.take_in();
-            let fullness = self.drain_all(BUDGET);
-            if let Some(signal) = warned {
-                self.keep(signal);
-                sent = Instant::now();
-            }
-            for at in ended {
-                self.end_source(at, Exit::Unknown);
-            }
-            let idle = self.rings.is_empty() && !self.listener.is_exhausted();
-            pause = if idle { PAUSE_EMPTY } else { next_pause(pause, fullness) };
-            if clocks.elapsed() >= CLOCKS_EVERY {
-                clocks = Instant::now();
-                self.read_clocks();
-            }
-            if sent.elapsed() >= SEND_EVERY {
-                sent = Instant::now();
-                self.out.send();
-            }
-        };
-        self.finish(finish);
+    /// Has every producer call from now on. False if one has no need to, as there is much in its ring.
+    pub(super) fn fall_asleep(&mut self) -> bool {
+        self.called_fullness = None;
+        // All of them, whatever the first ones say.
+        let full = self.rings.iter().filter(|ring| !ring.consumer.fall_asleep()).count();
+        self.wakeups.expect_calls();
+        full == 0
     }
 
-    /// What there is to do: to finish, or to keep what is there because of a signal.
-    fn told(&self) -> (Option<Finish>, Option<i32>) {
-        // Before the commands are read: one that comes now wakes us again.
-        let _ = rustix::io::read(&*self.wake, &mut [0; 8]);
-        let (mut finish, mut warned) = (None, None);
-        for command in self.commands.try_iter() {
-            match command {
-                Command::Finish(last) => finish = Some(last),
-                Command::Keep(signal) => warned = Some(signal),
-            }
-        }
-        (finish, warned)
+    /// Has no producer call any more. Whether one has.
+    pub(super) fn wake_up(&self) -> bool {
+        self.rings.iter().filter(|ring| ring.consumer.wake_up()).count() > 0
+    }
+
+    /// Reads every ring once, at the call of a producer.
+    pub(super) fn answer_call(&mut self) {
+        let fullness = self.drain_all(BUDGET);
+        self.called_fullness = Some(self.called_fullness.map_or(fullness, |before| before.max(fullness)));
+    }
+
+    /// How full the fullest ring was at the calls since this was asked; none without a call.
+    pub(super) fn take_called_fullness(&mut self) -> Option<f32> {
+        self.called_fullness.take()
+    }
+
+    /// Whether there is no ring.
+    pub(super) fn is_empty(&self) -> bool {
+        self.rings.is_empty()
+    }
+
+    /// Whether every producer can wake us.
+    pub(super) fn is_watched(&self) -> bool {
+        self.rings.iter().all(|ring| ring.watched.is_some())
+    }
+
+    /// What is readable when a process has ended, with the place of the process.
+    pub(super) fn pidfds(&self) -> Vec<(usize, Arc<OwnedFd>)> {
+        self.sources.pidfds().map(|(at, pidfd)| (at, Arc::clone(pidfd))).collect()
+    }
+
+    /// Hands over the rows that are complete.
+    pub(super) fn send(&mut self) {
+        self.out.send();
     }
 
     /// Hands over all that is there, to be kept.
-    fn keep(&mut self, signal: i32) {
+    pub(super) fn keep(&mut self, signal: i32) {
         self.drain_all(WHOLE);
         self.out.push(Item::Keep { signal });
         self.out.send();
     }
 
-    /// Waits for news, at most for the pause. Returns the processes that have ended: everything that
-    /// they recorded is in their rings by now, or on its way through the socket.
-    fn wait(&self, pause: Duration) -> Vec<usize> {
-        let processes: Vec<(usize, &OwnedFd)> = self.sources.pidfds().collect();
-        let pidfds = processes.iter().map(|(_, pidfd)| pidfd.as_fd());
-        let others = std::iter::once(self.wake.as_fd()).chain(self.listener.descriptors());
-        let mut all: Vec<PollFd<'_>> =
-            pidfds.chain(others).map(|fd| PollFd::from_borrowed_fd(fd, PollFlags::IN)).collect();
-        let timeout = Timespec { tv_sec: pause.as_secs() as i64, tv_nsec: i64::from(pause.subsec_nanos()) };
-        let ready = poll(&mut all, Some(&timeout)).unwrap_or(0);
-        if ready == 0 {
-            return Vec::new();
-        }
-        let ended = all.iter().zip(&processes).filter(|(fd, _)| !fd.revents().is_empty());
-        ended.map(|(_, (at, _))| *at).collect()
-    }
-
-    /// Takes in new rings.
-    fn take_in(&mut self) {
-        let mut arrivals = Vec::new();
-        self.listener.receive(|arrival| arrivals.push(arrival));
+    /// Takes in what threads have sent.
+    pub(super) fn take_in(&mut self, arrivals: Vec<Arrival>) {
         for arrival in arrivals {
             match arrival {
                 Arrival::Ring { pid, ring } => self.enter(pid, ring),
@@ -249,11 +209,19 @@ impl Drain {
             name: String::from_utf8_lossy(facts.thread_name.text()).into(),
             start: facts.start_ns,
         });
-        self.rings.push(Ring { consumer, log: ThreadLog::default(), source: at, thread, tid: facts.tid });
+        let watched = self.wakeups.watch(consumer.wakeup());
+        self.rings.push(Ring {
+            consumer,
+            watched,
+            log: ThreadLog::default(),
+            source: at,
+            thread,
+            tid: facts.tid,
+        });
     }
 
     /// Reads every ring once. Returns how full the fullest one was.
-    fn drain_all(&mut self, budget: u64) -> f32 {
+    pub(super) fn drain_all(&mut self, budget: u64) -> f32 {
         let mut fullest: f32 = 0.0;
         let mut at = 0;
         while at < self.rings.len() {
@@ -340,7 +308,7 @@ impl Drain {
     }
 
     /// A process has ended: its rings are read to their ends.
-    fn end_source(&mut self, at: usize, exit: Exit) {
+    pub(super) fn end_source(&mut self, at: usize, exit: Exit) {
         while let Some(ring) = self.rings.iter().position(|ring| ring.source == at) {
             self.end_ring(ring);
         }
@@ -357,7 +325,7 @@ impl Drain {
         }
     }
 
-    fn read_clocks(&mut self) {
+    pub(super) fn read_clocks(&mut self) {
         // Without a process there is no shard yet that they could go to.
         if self.start_clocks.is_none() {
             let set = machine::clock_set(self.sources.domain());
@@ -365,22 +333,13 @@ impl Drain {
         }
     }
 
-    /// The command has ended. Other processes below it may live on: they are drained once more, and
-    /// what is open in them stays open.
-    fn finish(mut self, finish: Finish) {
-        self.take_in();
-        self.drain_all(BUDGET);
-        self.end_living(finish);
-        // What ended has given its descriptors back, for rings that still wait for one.
-        let mut rounds = 0;
-        while self.listener.is_exhausted() && rounds < MOST_ROUNDS {
-            rounds += 1;
-            self.take_in();
-            self.end_living(finish);
-        }
-        if self.listener.is_exhausted() {
-            self.lose(0, None, LossCause::NoMemory, None);
-        }
+    /// Rings were never taken in, as there was no descriptor for them.
+    pub(super) fn lose_rings(&mut self) {
+        self.lose(0, None, LossCause::NoMemory, None);
+    }
+
+    /// Says how the command has ended, and all that was still to be said.
+    pub(super) fn finish(&mut self, finish: Finish) {
         // Killed, or still there: they have not come to say it.
         for pid in std::mem::take(&mut self.uncounted) {
             self.lose_uncounted(pid);
@@ -419,7 +378,7 @@ impl Drain {
         }
     }
 
-    fn end_living(&mut self, finish: Finish) {
+    pub(super) fn end_living(&mut self, finish: Finish) {
         for at in self.sources.living().to_vec() {
             let is_command = self.sources.get_mut(at).is_some_and(|s| s.process.pid == finish.pid);
             if is_command {
@@ -450,17 +409,6 @@ impl Drain {
     }
 }
 
-/// The pause after which the fullest ring will be about as full as it should be, if all goes on as it
-/// did. A burst shortens it at once, a lull lets it grow.
-fn next_pause(last: Duration, fullness: f32) -> Duration {
-    let last = last.clamp(PAUSE_SHORTEST, PAUSE_LONGEST);
-    let factor = (FULLNESS / fullness.max(f32::EPSILON)).min(2.0);
-    match last.mul_f32(factor) {
-        pause if pause < PAUSE_SHORTEST => Duration::ZERO,
-        pause => pause.min(PAUSE_LONGEST),
-    }
-}
-
 fn table_of(what: Counted) -> Option<rpd_shard::model::TableId> {
     match what {
         Counted::Range => Some(RANGE),
@@ -479,27 +427,5 @@ fn cause_of(cause: Dropped) -> LossCause {
         Dropped::Reentrant => LossCause::Reentrant,
         Dropped::TooDeep => LossCause::OverLimit,
         Dropped::NoMemory => LossCause::NoMemory,
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_pause_follows_the_fullest_ring() {
-        let mut pause = PAUSE_EMPTY;
-        for _ in 0..20 {
-            pause = next_pause(pause, 0.0);
-        }
-        assert_eq!(pause, PAUSE_LONGEST);
-        assert_eq!(next_pause(pause, 0.25), PAUSE_LONGEST / 2);
-        assert_eq!(next_pause(Duration::from_millis(1), 0.9), Duration::ZERO);
-        // A program that goes on at one pace: the pause settles where the ring is as full as it should be.
-        let filled_per_ms = 1.0 / 40.0;
-        for _ in 0..50 {
-            pause = next_pause(pause, pause.as_secs_f32() * 1e3 * filled_per_ms);
-        }
-        assert!((4..=6).contains(&pause.as_millis()), "{pause:?}");
     }
 }

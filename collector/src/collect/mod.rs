@@ -1,5 +1,6 @@
 //! Rings in, rows out: one thread that takes in new rings, drains all of them, pairs beginnings
-//! with ends, and notices the end of processes.
+//! with ends, and notices the end of processes. While it sleeps, others wait for producers that fill their
+//! rings, and read them at once.
 
 mod communicators;
 mod drain;
@@ -7,8 +8,11 @@ mod listener;
 mod names;
 mod outbox;
 mod pairing;
+mod pause;
 mod requests;
 mod sources;
+mod thread;
+mod wakeups;
 
 pub use listener::Listener;
 pub use sources::{SourceDefaults, process_stat};
@@ -21,6 +25,7 @@ use rustix::fd::OwnedFd;
 use std::io;
 use std::sync::Arc;
 use std::sync::mpsc::{SyncSender, sync_channel};
+use thread::CollectingThread;
 
 /// The command has ended: drain what is left and complete the shard.
 #[derive(Clone, Copy, Debug)]
@@ -50,8 +55,9 @@ impl Collector {
     pub fn start(listener: Listener, defaults: SourceDefaults, output: Output) -> io::Result<Collector> {
         let wake = Arc::new(eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?);
         let (commands, incoming) = sync_channel(2);
-        let drain = Drain::new(listener, defaults, output, incoming, Arc::clone(&wake));
-        std::thread::Builder::new().name("rpd-collect".to_owned()).spawn(move || drain.run())?;
+        let drain = Drain::new(defaults, output, Arc::clone(&wake));
+        let thread = CollectingThread { listener, commands: incoming, wake: Arc::clone(&wake), drain };
+        std::thread::Builder::new().name("rpd-collect".to_owned()).spawn(move || thread.run())?;
         Ok(Collector { commands, wake })
     }
 

@@ -11,6 +11,7 @@ use rpd_shard::record::{Clock, ClockDomain, Exit, Node, Process, SYSTEM_SOURCE};
 use rustix::fd::OwnedFd;
 use rustix::process::{Pid, PidfdFlags, pidfd_open};
 use std::collections::VecDeque;
+use std::sync::Arc;
 
 /// Processes that have ended and may still hear how: their parents say so a moment later.
 const RECENTLY_ENDED: usize = 1024;
@@ -37,7 +38,7 @@ pub(super) struct Source {
     pub(super) process: Process,
     pub(super) log: ProcessLog,
     /// Readable when the process has ended.
-    pub(super) pidfd: Option<OwnedFd>,
+    pub(super) pidfd: Option<Arc<OwnedFd>>,
     /// No threads and rows will come any more.
     pub(super) ended: bool,
     /// Rows of the thread table given so far.
@@ -79,7 +80,7 @@ impl Sources {
     }
 
     /// What to wait on for the ends of processes, with their places.
-    pub(super) fn pidfds(&self) -> impl Iterator<Item = (usize, &OwnedFd)> {
+    pub(super) fn pidfds(&self) -> impl Iterator<Item = (usize, &Arc<OwnedFd>)> {
         self.living.iter().filter_map(|at| Some((*at, self.all.get(*at)?.pidfd.as_ref()?)))
     }
 
@@ -174,7 +175,8 @@ impl Sources {
         }
         let number = number_at(self.all.len());
         let process = self.describe(number, pid, &facts, identity);
-        let pidfd = Pid::from_raw(pid).and_then(|pid| pidfd_open(pid, PidfdFlags::empty()).ok());
+        let pidfd =
+            Pid::from_raw(pid).and_then(|pid| pidfd_open(pid, PidfdFlags::empty()).ok()).map(Arc::new);
         let log = ProcessLog::new(number);
         self.living.push(self.all.len());
         self.all.push(Source { process, log, pidfd, ended: false, threads: 0, own_pid: facts.pid });

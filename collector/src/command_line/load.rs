@@ -11,7 +11,7 @@ pub const TABLE: &str = "collect";
 /// Names a file, like `--config`.
 const CONFIG: &str = "RPD_CONFIG";
 /// Options that a variable may say, too.
-const VARIABLES: [(&str, &str); 15] = [
+const VARIABLES: [(&str, &str); 16] = [
     ("output", "RPD_OUTPUT"),
     ("run-id", "RPD_RUN_ID"),
     ("ranks", "RPD_RANKS"),
@@ -20,6 +20,7 @@ const VARIABLES: [(&str, &str); 15] = [
     ("ring-size", "RPD_RING_BYTES"),
     ("ring-memory", "RPD_RING_MEMORY"),
     ("share", "RPD_SHARE"),
+    ("collector-cpus", "RPD_COLLECTOR_CPUS"),
     ("probes", "RPD_PROBES"),
     ("probe-interface", "RPD_PROBE_INTERFACE"),
     ("probe-ports", "RPD_PROBE_PORTS"),

@@ -10,6 +10,7 @@ pub use trace::{Trace, TraceError, name_of};
 pub use warn_signal::{WarnSignal, WarnSignalError};
 
 use crate::backend::{Asked, BackendChoice, ChoiceError, Plan};
+use crate::cpus::CollectorCpus;
 use crate::output::DEFAULT_MAX_BYTES;
 use crate::probe::{DEFAULT_RATE, ProbeChoice, ProbeInterface, ProbePorts, ProbeRate};
 use clap::Parser;
@@ -70,6 +71,8 @@ ENVIRONMENT:
   RPD_RING_BYTES   like --ring-size
   RPD_RING_MEMORY  like --ring-memory
   RPD_SHARE        like --share
+  RPD_COLLECTOR_CPUS
+                   like --collector-cpus
   RPD_PROBES, RPD_PROBE_INTERFACE, RPD_PROBE_PORTS, RPD_PROBE_RATE
                    like --probes and so on
   RPD_WARN_SIGNAL  like --warn-signal
@@ -129,6 +132,11 @@ pub struct Options {
     /// Who may read the files: user, or group [default: user]
     #[arg(long, value_name = "WHO")]
     pub share: Option<Share>,
+
+    /// CPUs that the collector runs on, as 0,4-7; or auto: those that the job may use and no rank is bound to [default:
+    /// those of the command]
+    #[arg(long, value_name = "LIST|auto")]
+    pub collector_cpus: Option<CollectorCpus>,
 
     /// Whether nodes measure their clocks against each other: on, or off [default: on]
     #[arg(long, value_name = "SWITCH")]
@@ -281,6 +289,7 @@ impl Options {
             ring_size: self.ring_size.or_else(|| parsed("RPD_RING_BYTES", set, &mut warnings)),
             ring_memory: self.ring_memory.or_else(|| parsed("RPD_RING_MEMORY", set, &mut warnings)),
             share: self.share.or_else(|| parsed("RPD_SHARE", set, &mut warnings)),
+            collector_cpus: self.collector_cpus.or_else(|| parsed("RPD_COLLECTOR_CPUS", set, &mut warnings)),
             probes: self.probes.or_else(|| parsed("RPD_PROBES", set, &mut warnings)),
             probe_interface: self
                 .probe_interface
@@ -428,6 +437,7 @@ mod tests {
             "RPD_RING_BYTES",
             "RPD_RING_MEMORY",
             "RPD_SHARE",
+            "RPD_COLLECTOR_CPUS",
             "RPD_PROBES",
             "RPD_PROBE_INTERFACE",
             "RPD_PROBE_PORTS",
@@ -448,6 +458,7 @@ mod tests {
             "RPD_RANKS" => Some("1-3".into()),
             "RPD_TRACE" => Some("mpi".into()),
             "RPD_SHARE" => Some("group".into()),
+            "RPD_COLLECTOR_CPUS" => Some("auto".into()),
             "RPD_MAX_SIZE" | "RPD_RING_MEMORY" => Some("3M".into()),
             "RPD_PROBE_INTERFACE" => Some("ib0".into()),
             "RPD_PROBE_PORTS" => Some("4000-4001".into()),
@@ -461,6 +472,7 @@ mod tests {
         assert_eq!(probes.ports.unwrap().to_string(), "4000-4001");
         assert_eq!((given.ranks.unwrap().to_string(), given.share), ("1-3".to_owned(), Some(Share::Group)));
         assert_eq!((given.max_size, given.ring_memory), (Some(Size(3 << 20)), Some(Size(3 << 20))));
+        assert_eq!(given.collector_cpus, Some(CollectorCpus::Auto));
         assert_eq!(given.trace.unwrap().to_string(), "mpi");
         let (off, _) = options("c -- a").or_variables(|name| (name == "RPD_PROBES").then(|| "off".into()));
         let (typed, _) = options("c --probes on -- a").or_variables(|_| Some("off".into()));
@@ -475,6 +487,7 @@ mod tests {
             "--max-size 2X",
             "--ring-memory 0",
             "--share world",
+            "--collector-cpus 3-1",
             "--probes maybe",
             "--probe-interface 10.0.0.0/99",
             "--probe-ports 80-90",

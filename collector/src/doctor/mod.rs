@@ -101,6 +101,7 @@ pub fn main(arguments: &[OsString]) -> i32 {
     report.print("library", library::check(program.as_ref()));
     report.print("socket", library::socket(random));
     report.print("memory", memory::check(&options));
+    report.print("cpus", surroundings::cpus(&options));
     report.print("output", folder::check(&identity.root, options.max_bytes()));
     report.print("launcher", surroundings::launcher(&identity));
     report.print("clocks", surroundings::clocks(options.probe_choice(), &identity, &environment));

@@ -2,6 +2,8 @@
 
 use super::{Finding, library, python};
 use crate::child;
+use crate::command_line::Options;
+use crate::cpus;
 use crate::launcher::{Environment, is_on_one_node};
 use crate::probe::{self, ProbeChoice};
 use crate::program::ProgramFile;
@@ -15,6 +17,15 @@ use std::process::{Command, Stdio};
 pub(super) fn variables(warnings: &[String]) -> Vec<Finding> {
     let text = |warning: &String| warning.trim_start_matches("warning: ").to_owned();
     warnings.iter().map(|warning| Finding::problem(text(warning), "correct it, or unset it")).collect()
+}
+
+/// Where the command and the collector run.
+pub(super) fn cpus(options: &Options) -> Vec<Finding> {
+    match cpus::describe(options.collector_cpus.as_ref()) {
+        Ok(cpus::Placement { line: Some(line), .. }) => vec![Finding::Ok(line)],
+        Ok(_) => vec![Finding::Note("not known here, so that --collector-cpus is ignored".to_owned())],
+        Err(error) => vec![Finding::problem(error, "name others with --collector-cpus")],
+    }
 }
 
 /// Which rank of which job this is.
@@ -127,7 +138,6 @@ const AMD: &str = "0x1002";
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::command_line::Options;
     use clap::Parser;
 
     #[test]

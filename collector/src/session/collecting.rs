@@ -58,6 +58,11 @@ pub fn main() -> io::Result<()> {
     let _held = scratch.as_deref().and_then(scratch::Held::join);
     let log = log_path(&start);
     open_log(&start, &control);
+    if let Some(cpus) = &start.cpus
+        && let Err(error) = cpus.apply()
+    {
+        warn(format_args!("warning: the collector does not run on CPUs {cpus}: {error}"));
+    }
     let beginning = beginning(&start, shard);
     let result = step_aside().and_then(|()| begin(&start, beginning?, socket));
     let Begun { collector, system, probes, finished, side, defaults, place } = match result {
@@ -144,6 +149,7 @@ pub fn main() -> io::Result<()> {
         warn(format_args!("{text}"));
         let _ = control.send(&ToLauncher::SayOnce { text });
     }
+    start.cpu_note.iter().for_each(|note| warn(format_args!("{note}")));
     let _ = control.send(&ToLauncher::Done { warnings: log::close(), log: log.into() });
     Ok(())
 }

@@ -20,6 +20,7 @@ use std::mem::MaybeUninit;
 use std::time::{Duration, Instant};
 
 use crate::backend::harvest::Harvest;
+use crate::cpus::CpuList;
 use crate::output::{EarlyShard, ShardPlace};
 use crate::probe::ProbeChoice;
 use rpd_shard::rank_set::RankSet;
@@ -90,6 +91,10 @@ pub(super) struct Start {
     pub(super) library: Vec<String>,
     /// The library, if it is preloaded.
     pub(super) preloaded: Option<OsString>,
+    /// The CPUs that the collector runs on; none: those of the command.
+    pub(super) cpus: Option<CpuList>,
+    /// What is to be noted of that at the end: a note at the start would be taken for a word about the command.
+    pub(super) cpu_note: Option<String>,
     /// The metrics of the node are recorded.
     pub(super) system: bool,
     /// The clocks of nodes are measured against each other, if there are several.

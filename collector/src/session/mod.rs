@@ -35,6 +35,7 @@ use crate::cgroup;
 use crate::child::{self, Ending, ignoring, preload, signals, signals::Forwarder};
 use crate::collect::Listener;
 use crate::command_line::{Options, Share, WarnSignal};
+use crate::cpus::Placement;
 use crate::launcher::{self, Environment, RankIdentity, RunId};
 use crate::output::EarlyShard;
 use crate::program::ProgramFile;
@@ -133,7 +134,12 @@ pub struct Session {
 impl Session {
     /// Gets ready: finds the library, opens the socket, creates the shard, starts the collector. The warnings are
     /// about the options.
-    pub fn prepare(options: &Options, mut warnings: Vec<String>) -> Result<Session, PrepareError> {
+    pub fn prepare(
+        options: &Options,
+        mut placement: Placement,
+        mut warnings: Vec<String>,
+    ) -> Result<Session, PrepareError> {
+        warnings.extend(placement.line.take_if(|line| !line.starts_with(NOTE)));
         let failed = |what| move |source| PrepareError::Resource { what, source };
         if let Some(cgroup) = cgroup::tightest().filter(|cgroup| cgroup.limit < SMALLEST_CGROUP) {
             return Err(PrepareError::Memory(cgroup.limit >> 10));
@@ -177,7 +183,7 @@ impl Session {
             let (control, theirs) = Control::pair().map_err(failed("open sockets"))?;
             let control = Arc::new(control);
             let front = Front::of(&mut plan, options.recorded_alone());
-            let start = start_of(options, own, plan, warnings);
+            let start = start_of(options, placement, own, plan, warnings);
             let spawn = || spawn::start(&inherited, theirs, socket);
             let launched = launch(start, options.require, &control, spawn)?;
             let told = Arc::clone(&control);
@@ -380,7 +386,13 @@ fn traced_program(options: &Options, plan: &Plan) -> Option<ProgramFile> {
     options.command.first().filter(|_| wanted).map(|name| ProgramFile::find(name))
 }
 
-fn start_of(options: &Options, own: Identity, plan: Plan, warnings: Vec<String>) -> Start {
+fn start_of(
+    options: &Options,
+    placement: Placement,
+    own: Identity,
+    plan: Plan,
+    warnings: Vec<String>,
+) -> Start {
     let run = RunIdentity {
         run_id: own.run.id,
         run_id_from: own.run.from,
@@ -412,6 +424,8 @@ fn start_of(options: &Options, own: Identity, plan: Plan, warnings: Vec<String>)
         marks: own.marks,
         library: library.iter().map(|word| (*word).to_owned()).collect(),
         preloaded: preloaded.map(PathBuf::into_os_string),
+        cpus: placement.cpus,
+        cpu_note: placement.line,
         system: trace.system && !plan.nothing,
         probes: options.probe_choice(),
         warnings,

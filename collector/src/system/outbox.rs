@@ -12,6 +12,9 @@ use std::time::{Duration, Instant};
 /// A collector whose command ends within this time sends nothing: system metrics alone are no reason
 /// for a shard.
 const HOLD_BACK: Duration = Duration::from_secs(1);
+const _: () = assert!(SEND_EVERY.as_millis() >= HOLD_BACK.as_millis());
+/// Time between two batches, each of which wakes the writing thread.
+const SEND_EVERY: Duration = Duration::from_secs(1);
 /// Items that are kept while the writing thread is far behind: a minute.
 const MOST_KEPT: usize = 600;
 
@@ -23,6 +26,8 @@ pub(super) struct Outbox {
     items: Vec<Item>,
     steps: Steps,
     period: Option<Duration>,
+    /// When the last batch was handed over; at first, the start.
+    last_sent: Instant,
     /// Something was handed over.
     sent: bool,
 }
@@ -46,7 +51,16 @@ impl Outbox {
             Item::Process(Box::new(process.clone())),
             Item::System(Box::new(described)),
         ];
-        Outbox { process, began, output, items, steps: Steps::default(), period: None, sent: false }
+        Outbox {
+            process,
+            began,
+            output,
+            items,
+            steps: Steps::default(),
+            period: None,
+            last_sent: began,
+            sent: false,
+        }
     }
 
     pub(super) fn tick(&mut self, time: i64, period: Duration, values: &[Option<f64>]) {
@@ -62,7 +76,7 @@ impl Outbox {
         } else {
             self.lose(&tick);
         }
-        if self.began.elapsed() >= HOLD_BACK {
+        if self.last_sent.elapsed() >= SEND_EVERY {
             self.send();
         }
     }
@@ -85,7 +99,7 @@ impl Outbox {
 
     fn send(&mut self) {
         match self.output.try_send(Batch::of(std::mem::take(&mut self.items))) {
-            Ok(()) => self.sent = true,
+            Ok(()) => (self.sent, self.last_sent) = (true, Instant::now()),
             Err(batch) => self.items = batch.items,
         }
     }
@@ -217,6 +231,7 @@ mod tests {
         assert_eq!(lost_values, 1 + 2 * (events - 1), "a tick behind a lost one has all values");
         assert!(values > ticks);
         assert!(matches!(&first[..2], [Item::Clock(_), Item::Process(_)]));
+        outbox.last_sent = long_ago;
         outbox.tick(70_100_000_000, PERIOD, &[Some(1.0), Some(5.0)]);
         let (_, values, lost) = count(&written.take().unwrap());
         assert_eq!((values, lost), (2, [0; 3]), "so has the first one that is kept");
@@ -230,11 +245,14 @@ mod tests {
         outbox.tick(0, PERIOD, &[Some(1.0)]);
         assert!(written.take().is_none());
         outbox.began = Instant::now().checked_sub(HOLD_BACK).unwrap();
+        outbox.last_sent = outbox.began;
         outbox.tick(1, PERIOD, &[Some(2.0)]);
         assert_eq!(count(&written.take().unwrap()).0, 2);
+        outbox.tick(2, PERIOD, &[Some(3.0)]);
+        assert!(written.take().is_none(), "a batch for each tick would wake the writing thread as often");
         outbox.end();
         let end = written.take().unwrap();
-        let [Item::Process(process)] = end.as_slice() else { panic!("{end:?}") };
+        let [Item::System(_), Item::Process(process)] = end.as_slice() else { panic!("{end:?}") };
         assert!(process.exit == Some(Exit::Code(0)) && process.last_seen.is_some());
 
         let mut short = Outbox::new(&config(), &metrics, Instant::now(), output.side());

@@ -1,0 +1,253 @@
+//! The threads that wait for producers while the collecting thread sleeps long.
+//!
+//! ```text
+//! producer --futex--> rpd-wakeup --eventfd--> rpd-collect
+//!                         '- reads the rings
+//! ```
+//!
+//! The collecting thread waits for descriptors, and a futex is none. One thread waits for all rings; before
+//! Linux 5.16, which cannot wait for several futexes, each of a few threads waits for one ring. A ring that
+//! no thread waits for has to be looked at as often as it may fill.
+//!
+//! The thread that was woken reads the rings itself: on busy cores a second thread would get one late. The
+//! collecting thread goes on from there.
+
+use super::drain::Drain;
+use super::thread::lock;
+use rpd_ring::wakeup::{self, MAX_RINGS, Notice, Wakeup};
+use rustix::fd::OwnedFd;
+use std::sync::atomic::AtomicBool;
+use std::sync::atomic::Ordering::{AcqRel, Acquire, Release};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+
+/// Threads where each waits for one ring. Every thread counts against the limit of the user's processes.
+const MAX_SINGLE: usize = 4;
+/// Threads where each waits for [`MAX_RINGS`] rings.
+const MAX_MANY: usize = 8;
+
+/// The waiting threads, started as rings need them.
+pub(super) struct WakeupThreads {
+    waiters: Vec<Arc<Waiter>>,
+    /// The eventfd of the collecting thread.
+    wake: Arc<OwnedFd>,
+    /// What reads the rings.
+    drain: Weak<Mutex<Drain>>,
+    can_wait_for_many: bool,
+    /// No thread could be started: there will be no further attempt.
+    is_refused: bool,
+}
+
+/// What the collecting thread and a waiting thread share.
+struct Waiter {
+    rings: Mutex<Vec<Wakeup>>,
+    /// Changes with the rings, and when the thread shall look at them again.
+    notice: Notice,
+    /// The collecting thread was woken: nothing is waited for until it falls asleep again.
+    has_reported: AtomicBool,
+    is_ended: AtomicBool,
+    wake: Arc<OwnedFd>,
+    drain: Weak<Mutex<Drain>>,
+    can_wait_for_many: bool,
+}
+
+/// A ring that a thread waits for, until this is dropped.
+pub(super) struct WatchedRing {
+    waiter: Arc<Waiter>,
+    ring: Wakeup,
+}
+
+impl WakeupThreads {
+    pub(super) fn new(wake: Arc<OwnedFd>, drain: Weak<Mutex<Drain>>) -> WakeupThreads {
+        let can_wait_for_many = wakeup::can_wait_for_many();
+        WakeupThreads { waiters: Vec::new(), wake, drain, can_wait_for_many, is_refused: false }
+    }
+
+    /// Has a thread wait for a ring; none if there is no thread for it.
+    pub(super) fn watch(&mut self, ring: Wakeup) -> Option<WatchedRing> {
+        let (rings, threads) = if self.can_wait_for_many { (MAX_RINGS, MAX_MANY) } else { (1, MAX_SINGLE) };
+        let found = self.waiters.iter().find(|waiter| waiter.rings().len() < rings).cloned();
+        let waiter = match found {
+            Some(waiter) => waiter,
+            None if self.waiters.len() < threads && !self.is_refused => self.start()?,
+            None => return None,
+        };
+        waiter.rings().push(ring.clone());
+        waiter.notice.change();
+        Some(WatchedRing { waiter, ring })
+    }
+
+    fn start(&mut self) -> Option<Arc<Waiter>> {
+        let waiter = Arc::new(Waiter {
+            rings: Mutex::default(),
+            notice: Notice::default(),
+            has_reported: AtomicBool::new(false),
+            is_ended: AtomicBool::new(false),
+            wake: Arc::clone(&self.wake),
+            drain: Weak::clone(&self.drain),
+            can_wait_for_many: self.can_wait_for_many,
+        });
+        let thread = Arc::clone(&waiter);
+        let started = std::thread::Builder::new().name("rpd-wakeup".to_owned()).spawn(move || thread.run());
+        self.is_refused = started.is_err();
+        started.ok()?;
+        self.waiters.push(Arc::clone(&waiter));
+        Some(waiter)
+    }
+
+    /// Has the threads wait for calls again. To be called after the rings say that their consumer sleeps.
+    pub(super) fn expect_calls(&self) {
+        for waiter in &self.waiters {
+            if waiter.has_reported.swap(false, AcqRel) {
+                waiter.notice.change();
+            }
+        }
+    }
+}
+
+impl Drop for WakeupThreads {
+    fn drop(&mut self) {
+        for waiter in &self.waiters {
+            waiter.is_ended.store(true, Release);
+            waiter.rings().drain(..).for_each(|ring| ring.close());
+            waiter.notice.change();
+        }
+    }
+}
+
+impl Waiter {
+    fn rings(&self) -> MutexGuard<'_, Vec<Wakeup>> {
+        self.rings.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn run(&self) {
+        loop {
+            // Before anything else is looked at: a change that comes now ends the wait.
+            let seen = self.notice.value();
+            if self.is_ended.load(Acquire) {
+                return;
+            }
+            if self.has_reported.load(Acquire) {
+                self.notice.wait(seen);
+                continue;
+            }
+            let rings = self.rings().clone();
+            let states: Vec<_> = rings.into_iter().map(|ring| (ring.state(), ring)).collect();
+            if states.iter().any(|(state, _)| state.is_called()) {
+                self.has_reported.store(true, Release);
+                // First, so that both may begin at once.
+                let _ = rustix::io::write(&*self.wake, &1u64.to_ne_bytes());
+                if let Some(drain) = self.drain.upgrade() {
+                    lock(&drain).answer_call();
+                }
+                continue;
+            }
+            let open = states.into_iter().filter(|(state, _)| !state.is_closed());
+            let open: Vec<_> = open.map(|(state, ring)| (ring, state)).collect();
+            match open.as_slice() {
+                [(ring, state)] if !self.can_wait_for_many => ring.wait(*state),
+                [_, ..] if wakeup::wait_for_any(&self.notice, seen, &open) => {}
+                _ => self.notice.wait(seen),
+            }
+        }
+    }
+}
+
+impl Drop for WatchedRing {
+    fn drop(&mut self) {
+        self.waiter.rings().retain(|ring| !ring.is_same(&self.ring));
+        self.ring.close();
+        self.waiter.notice.change();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use rpd_ring::header::{Header, ThreadFacts};
+    use rpd_ring::layout::{HEADER_BYTES, RING_MIN};
+    use rpd_ring::memory::Memory;
+    use rpd_ring::{Consumer, Producer};
+    use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
+
+    fn ring() -> (Producer, Consumer) {
+        let (left, right) = Memory::heap(HEADER_BYTES + RING_MIN);
+        Header::new(&left).unwrap().write(&ThreadFacts::default(), &[], RING_MIN);
+        (Producer::new(left).unwrap(), Consumer::new(right).unwrap())
+    }
+
+    /// Whether the eventfd was written within the time, which it then is not any more.
+    fn is_woken(wake: &OwnedFd, ms: i64) -> bool {
+        let timeout = Timespec { tv_sec: ms / 1000, tv_nsec: ms % 1000 * 1_000_000 };
+        let ready = poll(&mut [PollFd::new(wake, PollFlags::IN)], Some(&timeout)).unwrap() > 0;
+        let _ = rustix::io::read(wake, &mut [0; 8]);
+        ready
+    }
+
+    fn write_an_eighth(producer: &mut Producer) {
+        (0..RING_MIN / 8 / 16 + 1).for_each(|_| assert!(producer.mark(1, b"")));
+    }
+
+    fn sleep(threads: &WakeupThreads, rings: &mut [(Producer, Consumer)]) {
+        for (_, consumer) in &mut *rings {
+            while !consumer.drain(u64::MAX, |_| ()).unwrap().empty {}
+            consumer.wake_up();
+        }
+        assert!(rings.iter().all(|(_, consumer)| consumer.fall_asleep()));
+        threads.expect_calls();
+    }
+
+    /// Every ring wakes the sleeper, once for each sleep, in any order of rings that come and go.
+    #[test]
+    fn every_producer_wakes_a_collector_that_sleeps() {
+        for can_wait_for_many in [true, false] {
+            if can_wait_for_many && !wakeup::can_wait_for_many() {
+                eprintln!("skipped: this kernel cannot wait for several futexes");
+                continue;
+            }
+            let wake = Arc::new(eventfd(0, EventfdFlags::NONBLOCK).unwrap());
+            let mut threads = WakeupThreads::new(Arc::clone(&wake), Weak::new());
+            threads.can_wait_for_many = can_wait_for_many;
+            let mut rings: Vec<_> = (0..MAX_SINGLE).map(|_| ring()).collect();
+            let watch = |(_, consumer): &(Producer, Consumer)| threads.watch(consumer.wakeup());
+            let mut watched: Vec<_> = rings.iter().map(watch).collect();
+            assert!(watched.iter().all(Option::is_some));
+            assert_eq!(threads.watch(ring().1.wakeup()).is_some(), can_wait_for_many);
+            for at in [0, 3, 1, 1, 2] {
+                sleep(&threads, &mut rings);
+                write_an_eighth(&mut rings[at].0);
+                assert!(is_woken(&wake, 10_000), "ring {at}, {can_wait_for_many}");
+                // Neither the same nor another ring wakes it again while it is awake.
+                assert_eq!(rings.iter().filter(|(_, consumer)| consumer.wake_up()).count(), 1);
+                rings.iter_mut().for_each(|(producer, _)| write_an_eighth(producer));
+                assert!(!is_woken(&wake, 20));
+            }
+            // Without the first ring, and with another one in its place.
+            drop(watched.remove(0));
+            drop(rings.remove(0));
+            rings.push(ring());
+            watched.push(threads.watch(rings[MAX_SINGLE - 1].1.wakeup()));
+            assert!(watched.iter().all(Option::is_some));
+            for at in [MAX_SINGLE - 1, 0] {
+                sleep(&threads, &mut rings);
+                write_an_eighth(&mut rings[at].0);
+                assert!(is_woken(&wake, 10_000), "ring {at}, {can_wait_for_many}");
+            }
+        }
+    }
+
+    /// A program that writes nonsense there keeps no thread busy.
+    #[test]
+    fn a_ring_that_calls_or_closes_by_itself_wakes_once() {
+        for nonsense in [2u64, 3, 77, u64::MAX] {
+            let wake = Arc::new(eventfd(0, EventfdFlags::NONBLOCK).unwrap());
+            let mut threads = WakeupThreads::new(Arc::clone(&wake), Weak::new());
+            let (producer, consumer) = ring();
+            let watched = threads.watch(consumer.wakeup());
+            producer.memory()[72].store(nonsense, std::sync::atomic::Ordering::SeqCst);
+            threads.expect_calls();
+            let _ = is_woken(&wake, 50);
+            assert!(!is_woken(&wake, 50), "{nonsense}");
+            drop(watched);
+        }
+    }
+}
