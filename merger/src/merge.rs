@@ -406,6 +406,8 @@ fn take_collectives(surveys: &mut [Survey]) -> Vec<(Participant, Said)> {
             seen_ns: last_seen.saturating_sub(first_seen),
             initialized: said.mpi.initialized(),
             lacks_calls: said.lacks_calls,
+            is_cut: said.is_cut,
+            hides_messages: said.hides_messages,
             is_singleton: said.is_singleton,
             pid: process.pid,
             host: process.node.hostname.clone(),
