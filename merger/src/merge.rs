@@ -168,6 +168,7 @@ fn merge_once(
     report.processes = found.processes;
     report.rows_read = row_counts(&schema, &found.rows_read);
     report.note_if_empty(&found.rows_read);
+    report.is_database = args.form() == OutputFormat::Rocpd;
     report.died = found.died;
     report.deaths = found.deaths;
     (report.crashes, report.crashed) = (found.crashes, found.crashed);

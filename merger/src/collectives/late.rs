@@ -415,8 +415,12 @@ impl Sums {
             ranks_of,
         };
         let verdict = match (decide(&causes), reason) {
-            (LatenessVerdict::Nobody, Reason::CannotTell(reason)) => LatenessVerdict::NoCollectives { reason },
-            (LatenessVerdict::Nobody | LatenessVerdict::StartUp, Reason::NotRecorded) => return (Vec::new(), None),
+            (LatenessVerdict::Nobody, Reason::CannotTell(reason)) => {
+                LatenessVerdict::NoCollectives { reason }
+            }
+            (LatenessVerdict::Nobody | LatenessVerdict::StartUp, Reason::NotRecorded) => {
+                return (Vec::new(), None);
+            }
             (verdict, _) => verdict,
         };
         late.truncate(SHOWN);
@@ -453,7 +457,13 @@ impl Sums {
             return Reason::CannotTell("the clocks of the nodes are not aligned".to_owned());
         }
         if self.silent_of_rccl > self.after_start_up {
-            return Reason::CannotTell(format!("the collectives that match do not say when ranks waited ({RCCL})"));
+            return Reason::CannotTell(format!(
+                "the collectives that match do not say when ranks waited ({RCCL})"
+            ));
+        }
+        // Calls that are not recorded, as of files or one-sided ones, may lie where no collective is.
+        if self.compared > 0 && self.after_start_up == 0 {
+            return Reason::CannotTell("no collective after start-up shows when ranks waited".to_owned());
         }
         if self.compared > 0 {
             return Reason::None;
@@ -493,7 +503,8 @@ impl Sum {
             sum = sum.saturating_add(*waited);
             is_needed
         });
-        let (margins, bounds): (Vec<i64>, Vec<i64>) = counted.map(|(_, margin, bound)| (margin, bound)).unzip();
+        let (margins, bounds): (Vec<i64>, Vec<i64>) =
+            counted.map(|(_, margin, bound)| (margin, bound)).unzip();
         LateRank {
             rank,
             pid,

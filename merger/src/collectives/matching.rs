@@ -12,8 +12,8 @@ use super::judge::{Kept, Record, Verdict, judge};
 use super::own_time::note_own_times;
 use super::proof::prove;
 use super::sample::{JobSample, Sample};
-use super::untimed::{CallTimes, ProcessTimes, UntimedCalls, time_in};
 use super::spread::Spread;
+use super::untimed::{CallTimes, ProcessTimes, UntimedCalls, time_in};
 use crate::agree::strings::sums;
 use crate::comm::Comm;
 use crate::failure::Failure;
@@ -532,6 +532,44 @@ mod tests {
                 "collective 3 on comm 0, MPI_Allreduce of 64: not recorded of rank 0",
             ]
         );
+    }
+
+    #[test]
+    fn a_collective_that_a_running_process_has_not_written_yet_is_no_mismatch() {
+        let mut plan: Plan = vec![vec![(0, [Mishap::None; 4]); 3]];
+        plan[0][2].1[0] = Mishap::Lost;
+        let mut job = job(&plan);
+        job[0].is_running = true;
+        let (counts, faults, _) = outcome(&job, 2, 1 << 20);
+        assert_eq!((counts.matched, counts.incomplete, faults.len()), (2, 0, 0));
+        // What it has left out before its last call is missing.
+        plan[0][1].1[0] = Mishap::Lost;
+        plan[0][2].1[0] = Mishap::None;
+        let mut job = self::job(&plan);
+        job[0].is_running = true;
+        let (counts, ..) = outcome(&job, 2, 1 << 20);
+        assert_eq!((counts.matched, counts.incomplete), (2, 1));
+    }
+
+    #[test]
+    fn a_rank_that_alone_never_entered_a_collective_is_found() {
+        let mut plan: Plan = vec![Vec::new(), vec![(1, [Mishap::None; 4]); 3]];
+        plan[1][2].1[1] = Mishap::Lost;
+        let absence = |is_cut: bool| {
+            let job = job(&plan);
+            let results = threads::run(2, |comm| {
+                let low = comm.rank() * 2;
+                let process =
+                    |rank: usize| (Participant { is_cut, ..participant(rank as u32) }, job[rank].clone());
+                compare(comm, &Sample::new(1 << 20), (low..low + 2).map(process).collect()).unwrap().absence
+            });
+            assert_eq!(results[0], results[1]);
+            results.into_iter().next().unwrap()
+        };
+        let found = absence(false).unwrap();
+        assert_eq!((found.rank, found.number, found.each_ns, found.all_ns), (Some(1), 3, 1_000, 2_000));
+        assert_eq!((found.call.as_str(), found.communicator.as_str()), ("MPI_Barrier", "comm 1"));
+        assert_eq!(absence(true), None, "its last calls may be missing");
     }
 
     #[test]

@@ -74,7 +74,8 @@ impl MpiTimes {
         let time = self.threads.entry(thread).or_default();
         let exit = exit.filter(|exit| *exit >= enter);
         if call == MessageCall::Polls
-            && let Some(gap) = time.poll_ended.map(|ended| enter.saturating_sub(ended)).filter(|gap| *gap >= 0)
+            && let Some(gap) =
+                time.poll_ended.map(|ended| enter.saturating_sub(ended)).filter(|gap| *gap >= 0)
         {
             let sum = if gap <= MAX_POLL_GAP_NS { &mut time.ns } else { &mut time.poll_gaps_ns };
             *sum = sum.saturating_add(gap);
@@ -228,7 +229,11 @@ mod tests {
         assert_eq!(said.mpi.initialized(), Some(1_000_000));
         // Of the second: 100 us to the message, 100 us to the polls, and 10 us; between two polls 890 us.
         assert_eq!(own_times(said.clone(), 2), [Some(400_000), Some(210_000), None]);
-        assert_eq!(own_times(said.clone(), 9), [Some(400_000), Some(210_000), None], "on a communicator of some");
+        assert_eq!(
+            own_times(said.clone(), 9),
+            [Some(400_000), Some(210_000), None],
+            "on a communicator of some"
+        );
         note_own_times(&mut said, &BTreeMap::from([(WORLD, 2)]), 2);
         let gaps = said.calls.iter().map(|call| call.own_time.map(|own| own.poll_gaps_ns));
         assert_eq!(gaps.collect::<Vec<_>>(), [Some(0), Some(890_000), None]);

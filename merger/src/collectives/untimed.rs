@@ -51,7 +51,8 @@ impl CallTimes {
     /// What of it is in collectives, ns: not in messages and polls for them.
     pub(super) fn in_collectives(&self) -> i64 {
         let is_message = |name: &str| {
-            MessageCall::is_message(name.as_bytes()) || MessageCall::named(name.as_bytes()) == MessageCall::Polls
+            MessageCall::is_message(name.as_bytes())
+                || MessageCall::named(name.as_bytes()) == MessageCall::Polls
         };
         let others = self.0.iter().filter(|(name, _)| !is_message(name));
         others.fold(0, |sum, (_, ns)| sum.saturating_add(*ns))

@@ -178,7 +178,8 @@ impl Causes {
         if let (true, Some((rank, _, _))) = (stands_out(&of_ranks, self.sizes.0), self.ranks.first()) {
             return Some(LatenessVerdict::Rank { rank: *rank });
         }
-        let mut nodes: Vec<(&String, i64)> = self.nodes.iter().map(|(host, waited)| (host, *waited)).collect();
+        let mut nodes: Vec<(&String, i64)> =
+            self.nodes.iter().map(|(host, waited)| (host, *waited)).collect();
         nodes.sort_by_key(|(_, waited)| std::cmp::Reverse(*waited));
         let of_nodes: Vec<i64> = nodes.iter().map(|(_, waited)| *waited).collect();
         let (host, node_waited_ns) = *nodes.first()?;

@@ -201,9 +201,7 @@ fn parts(
     let explained = |margin: i64| waits.iter().map(|wait| margin.min(*wait)).fold(0, i64::saturating_add);
     let charge = |counts: &dyn Fn(usize) -> bool| {
         let margins = own_times.margins(place, counts)?;
-        let is_enough = |late: i64| {
-            margins.over_median > 0 && margins.over_median.saturating_mul(2) >= late
-        };
+        let is_enough = |late: i64| margins.over_median > 0 && margins.over_median.saturating_mul(2) >= late;
         let explains = is_enough(slowest.enter.saturating_sub(first.enter)) && is_enough(apart);
         let margin_ns = margins.over_all;
         let charge = Charge { participant, margin_ns, waited_ns: explained(margin_ns) };
@@ -219,7 +217,8 @@ fn parts(
     let (rank, between_polls) = of_rank.unzip();
     let rank = rank.filter(is_charged);
     let mut parts = Parts { rank, node, held_up_ns: between_polls.unwrap_or(0), ..Parts::default() };
-    let rest = all_waits.saturating_sub(parts.held_up_ns).saturating_sub(rank.map_or(0, |rank| rank.waited_ns));
+    let rest =
+        all_waits.saturating_sub(parts.held_up_ns).saturating_sub(rank.map_or(0, |rank| rank.waited_ns));
     // Those whose own time explains how late the last one entered.
     let at = |entry: &Entry<'_>| entries.iter().position(|other| std::ptr::eq(other, entry));
     let of_first = at(first).and_then(|place| own_times.at_most.get(place)).copied().unwrap_or(0);
@@ -256,7 +255,12 @@ mod tests {
             rank: None,
             enter: rank.0,
             exit: 1_000,
-            own_time: (rank.1 >= 0).then_some(OwnTime { since: 1, ns: rank.1, poll_gaps_ns: rank.2, left: 0 }),
+            own_time: (rank.1 >= 0).then_some(OwnTime {
+                since: 1,
+                ns: rank.1,
+                poll_gaps_ns: rank.2,
+                left: 0,
+            }),
         };
         let guests: Vec<Guest> = (0..).zip(ranks).map(guest).collect();
         let entry = |(guest, rank): (_, &Rank)| {
@@ -267,7 +271,9 @@ mod tests {
         let first = entries.iter().min_by_key(|entry| entry.enter).unwrap();
         let last = entries.iter().max_by_key(|entry| entry.enter).unwrap();
         let waits = waits(&entries, last.enter);
-        parts(&entries, (first, last), &waits, &|participant| (participant == 9).then_some(MissingCause::Lost))
+        parts(&entries, (first, last), &waits, &|participant| {
+            (participant == 9).then_some(MissingCause::Lost)
+        })
     }
 
     fn charge_of(of: &[(i64, i64)]) -> Option<(u32, i64, i64)> {

@@ -80,8 +80,9 @@ impl Lateness {
             percent(self.not_compared_share_of_run),
             self.not_compared_calls.join(", ")
         );
-        let is_reason = matches!(self.verdict, LatenessVerdict::CallsNotCompared);
-        if self.not_compared_share_of_run >= MIN_NOT_COMPARED && !is_reason {
+        let is_named =
+            matches!(self.verdict, LatenessVerdict::CallsNotCompared | LatenessVerdict::NeverEntered { .. });
+        if self.not_compared_share_of_run >= MIN_NOT_COMPARED && !is_named {
             waited = format!("{waited}; {not_compared}");
         }
         let cannot_tell = |reason: String| format!("cannot tell which rank: {reason} ({waited})");
@@ -125,7 +126,7 @@ impl Lateness {
                 let part = percent(ns as f64 / self.run_ns.max(1) as f64);
                 cannot_tell(format!("start-up takes {part} of the run"))
             }
-            LatenessVerdict::CallsNotCompared => cannot_tell(not_compared),
+            LatenessVerdict::CallsNotCompared => format!("cannot tell which rank: {not_compared}; {waited}"),
             LatenessVerdict::HeldUpByMessages => cannot_tell(
                 "messages held up the ranks that entered collectives late, cause unknown".to_owned(),
             ),
@@ -144,7 +145,9 @@ impl Lateness {
                     MissingCause::Messages => {
                         "ranks may have waited in messages, which are not compared in profilers' files"
                     }
-                    MissingCause::Unordered => "what each rank spent outside of its calls does not follow from them",
+                    MissingCause::Unordered => {
+                        "what each rank spent outside of its calls does not follow from them"
+                    }
                 }
                 .to_owned(),
             ),
@@ -270,7 +273,10 @@ mod tests {
         assert_eq!(line(LatenessVerdict::Nobody, &[]), format!("nobody: {WAITED}"));
         let once = LateRank { last: 1, ..late(3, 0.92, Some(0)) };
         let rank = line(LatenessVerdict::Rank { rank: Some(3) }, &[once]);
-        assert!(rank.contains("before 1 of 41 collectives it spent 5.0 ms more outside of MPI than any other"), "{rank}");
+        assert!(
+            rank.contains("before 1 of 41 collectives it spent 5.0 ms more outside of MPI than any other"),
+            "{rank}"
+        );
         let no_single = |together: &[u32]| LatenessVerdict::NoSingleRank {
             together: together.to_vec(),
             together_ns: 1_800_000_000,
@@ -343,7 +349,7 @@ mod tests {
             lateness.line(&[])
         };
         let spent = "ranks spent 12 s, 40 % of the run, in calls that are not compared (MPI_Bcast, MPI_Wait)";
-        let cannot_tell = format!("cannot tell which rank: {spent} ({WAITED})");
+        let cannot_tell = format!("cannot tell which rank: {spent}; {WAITED}");
         assert_eq!(of(LatenessVerdict::CallsNotCompared), cannot_tell);
         let held_up = of(LatenessVerdict::HeldUpByMessages);
         assert!(held_up.ends_with(&format!("cause unknown ({WAITED}; {spent})")), "{held_up}");
