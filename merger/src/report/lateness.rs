@@ -2,7 +2,8 @@
 
 use super::Report;
 use super::words::{counted, duration, grouped};
-use crate::collectives::late::{LateRank, Lateness, StartUp};
+use crate::collectives::late::{LateRank, Lateness};
+use crate::collectives::start_up::StartUp;
 use crate::collectives::verdict::{LatenessVerdict, MissingCause};
 use crate::input::ranks::ranges;
 
