@@ -172,6 +172,7 @@ fn merge_once(
     report.processes = found.processes;
     report.rows_read = row_counts(&schema, &found.rows_read);
     report.note_if_empty(&found.rows_read);
+    report.is_database = args.form() == OutputFormat::Rocpd;
     report.died = found.died;
     report.deaths = found.deaths;
     (report.crashes, report.crashed) = (found.crashes, found.crashed);
@@ -410,6 +411,8 @@ fn take_collectives(surveys: &mut [Survey]) -> Vec<(Participant, Said)> {
             seen_ns: last_seen.saturating_sub(first_seen),
             initialized: said.mpi.initialized(),
             lacks_calls: said.lacks_calls,
+            is_cut: said.is_cut,
+            hides_messages: said.hides_messages,
             is_singleton: said.is_singleton,
             pid: process.pid,
             host: process.node.hostname.clone(),

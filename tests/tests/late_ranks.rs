@@ -23,11 +23,15 @@ impl Bench {
         Some(Bench { folder, program })
     }
 
-    /// Records a pattern and returns what the merge reports of it, and its summary.
-    fn run(&self, pattern: &str, seed: u64) -> (Value, String) {
+    /// Records a pattern with so many ranks and returns what the merge reports of it, and its summary.
+    fn run(&self, ranks: usize, pattern: &str, seed: u64) -> (Value, String) {
         let (id, out) = (format!("{pattern}-{seed}"), self.folder.path().join("runs"));
-        let job = mpirun(4).arg(binary("rpd-collect")).arg("-o").arg(&out).args(["--run-id", &id, "--"]);
-        let _ = job.arg(&self.program).args([pattern, &seed.to_string()]).run().success();
+        let job = mpirun(ranks).arg(binary("rpd-collect")).arg("-o").arg(&out).args(["--run-id", &id, "--"]);
+        let outcome = job.arg(&self.program).args([pattern, &seed.to_string()]).run();
+        // One rank ends the others.
+        if pattern != "never" {
+            let _ = outcome.success();
+        }
         merged(&out.join(id))
     }
 }
@@ -44,14 +48,19 @@ fn seeds() -> std::ops::Range<u64> {
 
 /// Runs a pattern with each seed, and checks the named rank, `None` if none is named.
 fn each(pattern: &str, is_right: impl Fn(Option<u64>, &str) -> bool) {
+    each_line(pattern, |named, verdict, _| is_right(named, verdict));
+}
+
+/// The same with the line `late`.
+fn each_line(pattern: &str, is_right: impl Fn(Option<u64>, &str, &str) -> bool) {
     let Some(bench) = Bench::new() else { return };
     let mut wrong = Vec::new();
     for seed in seeds() {
-        let (report, summary) = bench.run(pattern, seed);
+        let (report, summary) = bench.run(4, pattern, seed);
         let lateness = &report["lateness"];
         let verdict = lateness["verdict"].as_str().unwrap();
         let line = summary.lines().find(|line| line.starts_with("late ")).unwrap().to_owned();
-        if !is_right(lateness["rank"].as_u64(), verdict) {
+        if !is_right(lateness["rank"].as_u64(), verdict, &line) {
             wrong.push(format!("seed {seed}: {line}\n{lateness}\n{}", report["late_ranks"]));
         }
         eprintln!("{pattern} {seed}: {line}");
@@ -97,4 +106,69 @@ fn in_a_balanced_run_no_rank_is_named_alone_under_mpi() {
 #[test]
 fn where_ranks_take_turns_no_rank_is_named_alone_under_mpi() {
     each("turns", |named, verdict| named.is_none() && verdict == "no_single_rank");
+}
+
+#[test]
+fn two_ranks_that_are_equally_slow_are_late_together_alone_under_mpi() {
+    each_line("two", |named, _, line| {
+        named.is_none() && line.contains("no single rank: ranks 1 and 2 were late together")
+    });
+}
+
+#[test]
+fn three_slow_ranks_without_messages_are_late_together_alone_under_mpi() {
+    each_line("three", |named, _, line| {
+        named.is_none() && line.contains("no single rank: ranks 1-3 were late together")
+    });
+}
+
+#[test]
+fn of_two_ranks_that_are_late_in_turn_none_is_named_alone_under_mpi() {
+    each("alternate", |named, verdict| named.is_none() && verdict == "no_single_rank");
+}
+
+#[test]
+fn a_rank_that_polls_for_the_message_of_a_slow_one_is_not_named_alone_under_mpi() {
+    each("poll", |named, verdict| named == Some(1) || verdict == "held_up_by_messages");
+}
+
+#[test]
+fn waiting_in_calls_that_are_not_compared_is_not_denied_alone_under_mpi() {
+    each_line("broadcast", |named, _, line| {
+        named.is_none() && line.contains("cannot tell which rank: ranks spent") && line.contains("MPI_Bcast")
+    });
+}
+
+#[test]
+fn a_collective_that_one_rank_never_enters_is_named_alone_under_mpi() {
+    each_line("never", |named, verdict, line| {
+        let what = "rank 1 never entered MPI_Allreduce (collective 22 on MPI_COMM_WORLD), in which the others waited up to 1.5 s";
+        named == Some(1) && verdict == "never_entered" && line.contains(what)
+    });
+}
+
+#[test]
+fn a_rank_that_is_late_before_ranks_ever_met_is_not_named_alone_under_mpi() {
+    each_line("start-up", |named, _, line| {
+        named.is_none() && line.contains("cannot tell which rank: start-up takes")
+    });
+}
+
+#[test]
+fn only_the_collectives_that_carry_the_waiting_are_counted_alone_under_mpi() {
+    // Other collectives add some percent where the machine is busy.
+    each_line("once", |named, _, line| {
+        let counted =
+            (1..=4).any(|count| line.contains(&format!("before {count} of 41 collectives it spent 4")));
+        let counted = counted || line.contains("before 1 of 41 collectives it spent 5");
+        named == Some(2) && counted
+    });
+}
+
+#[test]
+fn of_a_single_rank_nothing_is_said_alone_under_mpi() {
+    let Some(bench) = Bench::new() else { return };
+    let (report, summary) = bench.run(1, "balanced", 0);
+    assert!(report.get("lateness").is_none(), "{report}");
+    assert!(!summary.lines().any(|line| line.starts_with("late ")), "{summary}");
 }

@@ -87,6 +87,11 @@ fn a_run_that_is_still_written_is_merged_as_such_and_a_later_merge_replaces_it()
     let output = rank.path("trace.db");
     let early = rank.merge(&[]).success();
     assert!(early.stderr.contains("warning: rank 0 still running, complete up to 20"), "{early}");
+    assert!(early.stderr.contains("and that merge replaces this database"), "{early}");
+    let mut rpd = rpd_merge().args(["--format", "rpd", "-o"]).arg(rank.path("trace.rpd"));
+    rpd = rpd.arg(rank.path("runs/run"));
+    let rpd = rpd.run().success();
+    assert!(rpd.stderr.contains("merge again with --force") && !rpd.stderr.contains("replaces"), "{rpd}");
     for wrong in ["unknown number", "was not finished", "killed"] {
         assert!(!early.stderr.contains(wrong), "{wrong}: {early}");
     }

@@ -72,6 +72,30 @@ static void ring(void)
     synchronise();
 }
 
+/* Rank 1 computes and sends to 0, which looks for the message now and then; the others wait for 0. */
+static void poll(void)
+{
+    if (rank == 1) {
+        work(30000);
+        send_to(0);
+    } else if (rank == 0) {
+        int is_there = 0;
+        while (!is_there) {
+            MPI_Iprobe(1, 0, MPI_COMM_WORLD, &is_there, MPI_STATUS_IGNORE);
+            if (!is_there) work(1000);
+        }
+        receive_from(1);
+    }
+    synchronise();
+}
+
+/* Rank 0 writes a file, so to say, and the others wait for what it sends. */
+static void broadcast(void)
+{
+    if (rank == 0) work(30000);
+    MPI_Bcast(&size, 1, MPI_INT, 0, MPI_COMM_WORLD);
+}
+
 static void stencil(long own)
 {
     for (int i = 0; i < 5; i++) {
@@ -89,8 +113,14 @@ int main(int argc, char **argv)
     const char *pattern = argc > 1 ? argv[1] : "";
     /* The same in all ranks. */
     srand(argc > 2 ? (unsigned)atoi(argv[2]) : 1);
+    int steps = 40;
+    /* Late before ranks have ever met, and a short run after that. */
+    if (!strcmp(pattern, "start-up")) {
+        work(rank == 3 ? 800000 : 0);
+        steps = 8;
+    }
     synchronise();
-    for (int step = 0; step < 40; step++) {
+    for (int step = 0; step < steps; step++) {
         int turn = rand() % size;
         if (!strcmp(pattern, "chain")) chain();
         else if (!strcmp(pattern, "pipeline")) pipeline();
@@ -103,6 +133,31 @@ int main(int argc, char **argv)
             stencil(5000);
         } else if (!strcmp(pattern, "sleeper")) {
             work(rank == 2 ? 35000 : 20000);
+            synchronise();
+        } else if (!strcmp(pattern, "two")) {
+            work(rank == 1 || rank == 2 ? 50000 : 20000);
+            synchronise();
+        } else if (!strcmp(pattern, "three")) {
+            work(rank != 0 ? 50000 : 20000);
+            synchronise();
+        } else if (!strcmp(pattern, "alternate")) {
+            work(rank == 1 + step % 2 ? 50000 : 20000);
+            synchronise();
+        } else if (!strcmp(pattern, "once")) {
+            work(rank == 2 && step == 20 ? 500000 : 20000);
+            synchronise();
+        } else if (!strcmp(pattern, "poll")) poll();
+        else if (!strcmp(pattern, "broadcast")) broadcast();
+        else if (!strcmp(pattern, "start-up")) {
+            work(rank == step % size ? 6000 : 5000);
+            synchronise();
+        } else if (!strcmp(pattern, "never")) {
+            work(10000);
+            /* The others wait for it until it ends them. */
+            if (rank == 1 && step == 20) {
+                work(1500000);
+                MPI_Abort(MPI_COMM_WORLD, 3);
+            }
             synchronise();
         } else if (!strcmp(pattern, "balanced")) {
             work(30000);

@@ -25,6 +25,10 @@ pub struct Participant {
     pub initialized: Option<i64>,
     /// Whether calls are missing in which it may have waited.
     pub lacks_calls: bool,
+    /// Whether its last calls may be missing: it is still being recorded, or its file is cut.
+    pub is_cut: bool,
+    /// Whether there are messages whose times are not compared.
+    pub hides_messages: bool,
     /// Whether MPI put it into an `MPI_COMM_WORLD` of its own, though the launcher started several processes.
     pub is_singleton: bool,
     /// Its process id.

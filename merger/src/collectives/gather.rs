@@ -1,9 +1,10 @@
 //! The collectives of one process.
 
-use super::calls::{Function, MessageCall};
+use super::calls::{Function, MessageCall, Waits};
 use super::own_time::{MpiBefore, MpiTimes, OwnTime};
 use super::regions::Sequence;
 use super::sample::{Sample, key};
+use super::untimed::ProcessTimes;
 use rpd_shard::file::ShardStrings;
 use rpd_shard::model::{Local, Rows, native};
 use std::collections::{BTreeMap, HashMap};
@@ -73,6 +74,14 @@ pub struct Said {
     pub mpi: MpiTimes,
     /// Whether calls are missing in which it may have waited: its own time is an upper bound.
     pub lacks_calls: bool,
+    /// Whether its last calls may be missing.
+    pub is_cut: bool,
+    /// Whether it is still being recorded: collectives after its last ones are to come.
+    pub is_running: bool,
+    /// Whether there are messages whose times are not compared.
+    pub hides_messages: bool,
+    /// Time in calls that are not compared.
+    pub untimed: ProcessTimes,
     /// The level at which `calls` were last thinned out.
     level: usize,
 }
@@ -113,6 +122,7 @@ impl Said {
                 self.ranks.entry(hash).or_insert(rank);
             }
         }
+        self.untimed.append(&other.untimed);
         self.alone += other.alone;
         self.of_mpi += other.of_mpi;
         self.world_size = self.world_size.or(other.world_size);
@@ -223,7 +233,14 @@ fn calls(rows: &Rows<Local>, strings: &ShardStrings, said: &mut Said) {
         let mpi_before = thread
             .zip(starts.int(i))
             .and_then(|(thread, enter)| said.mpi.add(thread, message, enter, ends.int(i)));
-        let Some(function) = function else { continue };
+        let time_inside = || match (starts.int(i), ends.int(i)) {
+            (Some(enter), Some(exit)) if is_mpi => exit.saturating_sub(enter),
+            _ => 0,
+        };
+        let Some(function) = function else {
+            said.untimed.add(strings.get(name).unwrap_or_default(), time_inside());
+            continue;
+        };
         let comm = comms.int(i).and_then(|id| {
             *known.entry(id).or_insert_with(|| {
                 let name = String::from_utf8_lossy(strings.get(id)?);
@@ -234,8 +251,12 @@ fn calls(rows: &Rows<Local>, strings: &ShardStrings, said: &mut Said) {
         let seq = seqs.int(i).and_then(|seq| u64::try_from(seq).ok()).filter(|seq| *seq > 0);
         let (Some((comm, is_between_groups)), Some(seq), Some(enter)) = (comm, seq, starts.int(i)) else {
             said.alone += 1;
+            said.untimed.add(strings.get(name).unwrap_or_default(), time_inside());
             continue;
         };
+        if is_mpi && function.waits() == Waits::AllForAll && !function.only_starts() {
+            said.untimed.synchronises();
+        }
         // Between two groups nobody waits for the own group.
         said.of_mpi += u64::from(is_mpi);
         let says_nothing = function.only_starts() || function.is_rccl() || is_between_groups;

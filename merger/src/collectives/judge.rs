@@ -1,13 +1,14 @@
 //! Whether the calls of one number on one communicator are one collective.
 
-use super::agree::Members;
+use super::agree::{Members, Participant};
 use super::calls::{Data, Function, Waits};
 use super::gather::Call;
 use super::own_time::OwnTime;
 use super::sample::key;
+use super::untimed::UntimedCalls;
 
 /// Bytes of a [`Record`] in a message.
-const RECORD: usize = 82;
+const RECORD: usize = 90;
 /// Stands for what is not known, in a message.
 const UNKNOWN: i64 = -1;
 
@@ -35,6 +36,29 @@ impl Record {
         Record { comm, seq, participant, members, function, rank, root, size, enter, exit, own_time }
     }
 
+    /// The time inside of it, ns. A call that did not end lasted as long as its process was seen.
+    pub(super) fn time_inside(&self, members: &Members) -> i64 {
+        if self.function.only_starts() || self.function.is_rccl() {
+            return 0;
+        }
+        let seen = |one: &Participant| one.first_seen.saturating_add(one.seen_ns);
+        let end = self.exit.or_else(|| members.get(self.participant).map(seen));
+        end.map_or(0, |end| end.saturating_sub(self.enter).max(0))
+    }
+
+    /// What was called.
+    pub(super) fn function_name(&self) -> String {
+        self.function.name().into_owned()
+    }
+
+    /// Calls of one number on one communicator, as their times are not compared.
+    pub(super) fn untimed(calls: &[Record], members: &Members) -> Option<UntimedCalls> {
+        let Record { function, participant, enter, .. } = *calls.first()?;
+        let times = calls.iter().map(|call| call.time_inside(members));
+        let ns = times.fold(0, i64::saturating_add);
+        Some(UntimedCalls { function, participant, enter, ns })
+    }
+
     /// The call in words.
     pub(super) fn words(&self) -> String {
         let size = self.size.map_or(String::new(), |size| format!(" of {size}"));
@@ -56,9 +80,11 @@ impl Record {
         out.extend_from_slice(&self.size.unwrap_or(UNKNOWN).to_le_bytes());
         out.extend_from_slice(&self.enter.to_le_bytes());
         out.extend_from_slice(&self.exit.unwrap_or(0).to_le_bytes());
-        let own_time = self.own_time.unwrap_or(OwnTime { since: 0, ns: UNKNOWN, left: 0 });
+        let unknown = OwnTime { since: 0, ns: UNKNOWN, poll_gaps_ns: 0, left: 0 };
+        let own_time = self.own_time.unwrap_or(unknown);
         out.extend_from_slice(&own_time.since.to_le_bytes());
         out.extend_from_slice(&own_time.ns.to_le_bytes());
+        out.extend_from_slice(&own_time.poll_gaps_ns.to_le_bytes());
         out.extend_from_slice(&own_time.left.to_le_bytes());
     }
 
@@ -85,8 +111,9 @@ impl Record {
         let exit = Some(i64::from_le_bytes(take(&mut rest)?)).filter(|_| has_exit == 1);
         let since = u64::from_le_bytes(take(&mut rest)?);
         let ns = i64::from_le_bytes(take(&mut rest)?);
+        let poll_gaps_ns = i64::from_le_bytes(take(&mut rest)?);
         let left = i64::from_le_bytes(take(&mut rest)?);
-        let own_time = (ns >= 0).then_some(OwnTime { since, ns, left });
+        let own_time = (ns >= 0).then_some(OwnTime { since, ns, poll_gaps_ns, left });
         let function = Function::of_byte(function)?;
         Some(Record { comm, seq, participant, members, function, rank, root, size, enter, exit, own_time })
     }
@@ -120,6 +147,8 @@ pub struct Kept {
     pub comm: u64,
     /// Its number there.
     pub seq: u64,
+    /// What was called.
+    pub function: Function,
     /// Hash of function and size: what takes as long.
     pub kind: u64,
     /// Whether only the order of calls says that it is one collective.
@@ -136,6 +165,12 @@ impl Kept {
     /// Whether its times say something.
     pub fn is_timed(&self) -> bool {
         !self.guests.is_empty()
+    }
+
+    /// The time of all its ranks inside of it, ns.
+    pub(super) fn time_inside(&self) -> i64 {
+        let times = self.guests.iter().map(|guest| guest.exit.saturating_sub(guest.enter).max(0));
+        times.fold(0, i64::saturating_add)
     }
 }
 
@@ -178,7 +213,8 @@ pub(super) fn judge(calls: &[Record], members: &Members) -> Verdict {
     let root = calls.iter().find_map(|call| call.root);
     let kind = key(u64::from(first.function.byte()), first.size.unwrap_or(UNKNOWN) as u64);
     let (comm, seq) = (first.comm, first.seq);
-    let mut kept = Kept { comm, seq, kind, by_order: false, waits, root, guests: Vec::new() };
+    let function = first.function;
+    let mut kept = Kept { comm, seq, function, kind, by_order: false, waits, root, guests: Vec::new() };
     if !calls.iter().all(has_data) || waits == Waits::Unknown {
         return Verdict::Matched(kept);
     }

@@ -2,11 +2,13 @@
 //! its cause. Start-up is left out and has a line of its own.
 
 use super::agree::{Members, Participant};
-use super::calls::Waits;
+use super::calls::{Function, Waits};
 use super::judge::Kept;
 use super::matching::Matched;
+use super::start_up::{RunTimes, StartUp};
+use super::untimed::CallTimes;
 use super::verdict::{Causes, LatenessVerdict, decide};
-use super::waiting::{Cause, FitOf, Waiting, waiting};
+use super::waiting::{FitOf, Waiting, waiting};
 use crate::clock::{DomainFit, Method};
 use crate::comm::Comm;
 use crate::failure::Failure;
@@ -17,8 +19,12 @@ use std::collections::{BTreeMap, BTreeSet};
 
 /// Ranks that are reported.
 const SHOWN: usize = 5;
-/// The first collective of all ranks ends start-up only if it is over in the first fifth of the run.
-const MAX_START_UP_PART: i64 = 5;
+/// Functions that are not compared and are named.
+const MAX_FUNCTIONS: usize = 3;
+/// The collectives that explain such a part of the waiting for a rank are counted, in percent.
+const COUNTED_PERCENT: i64 = 95;
+/// Ranks are late together that were late in such a part of what was waited for several, in percent.
+const TOGETHER_PERCENT: i64 = 75;
 
 /// How a rank kept others waiting.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
@@ -33,11 +39,11 @@ pub struct LateRank {
     pub waited_ns: i64,
     /// That as a part of all waiting in collectives after start-up, from 0 to 1.
     pub waited_share: f64,
-    /// Collectives in which its own time explains the waiting.
+    /// Collectives in which its own time explains the waiting: those with the longest, which make 95 % of it.
     pub last: u64,
     /// Collectives in which it took part.
     pub collectives: u64,
-    /// How much more own time it spent before those than the lower median of the other ranks: the median, ns.
+    /// How much more own time it spent before those than each other rank: the median, ns.
     pub behind_ns: i64,
     /// The most of that, ns.
     pub worst_ns: i64,
@@ -61,21 +67,17 @@ pub struct Lateness {
     pub run_ns: i64,
     /// Of `waited_ns`, what no rank's own time explains.
     pub held_up_ns: i64,
+    /// What all ranks spent in calls in which they may have waited too, and whose times are not compared, ns.
+    #[serde(default)]
+    pub not_compared_ns: i64,
+    /// The functions with the most of it.
+    #[serde(default)]
+    pub not_compared_calls: Vec<String>,
+    /// That for each rank, as a part of the run, from 0 to 1.
+    #[serde(default)]
+    pub not_compared_share_of_run: f64,
     /// Start-up, where it was recorded.
     pub start_up: Option<StartUp>,
-}
-
-/// From the start of the run to the end of the first collective of all ranks, or of `MPI_Init`.
-#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
-pub struct StartUp {
-    /// How long it took, ns.
-    pub ns: i64,
-    /// What all ranks waited in collectives in it, all together, ns.
-    pub waited_ns: i64,
-    /// The last rank to enter the first collective; absent where that is not its end.
-    pub last_rank: Option<u32>,
-    /// How long after the first one that was, ns.
-    pub apart_ns: i64,
 }
 
 /// What is summed up of one participant.
@@ -83,24 +85,40 @@ pub struct StartUp {
 struct Sum {
     waited: i64,
     collectives: u64,
-    /// For each collective of which it is the cause: the excess of its own time, and what the clocks may be off; -1 for
-    /// not known.
-    excess: Vec<(i64, i64)>,
+    /// For each collective of which it is the cause: what others waited for it, the excess of its own time, and what the
+    /// clocks may be off; -1 for not known.
+    charges: Vec<(i64, i64, i64)>,
+    /// What was waited for several ranks at a time, of which it was one.
+    together: i64,
 }
 
 /// What is summed up of all collectives of a merge rank.
 #[derive(Clone, Default, Serialize, Deserialize)]
 struct Sums {
     by_participant: BTreeMap<u32, Sum>,
+    /// What was waited for all ranks of a node, by host.
+    nodes: BTreeMap<String, i64>,
     /// Collectives whose times can be compared.
     compared: u64,
+    /// Those of them after start-up.
+    after_start_up: u64,
+    /// Collectives in which all wait for all, on clocks that are not aligned.
+    not_aligned: u64,
     waited: i64,
+    shared: i64,
     held_up: i64,
-    not_recorded: i64,
+    not_recorded: [i64; 3],
     clocks: i64,
     /// Error bounds of the last, -1 for not known.
     bounds: Vec<i64>,
     start_up_waited: i64,
+    /// Time in calls that are not compared: of those that a sample was taken of, and others.
+    sampled_calls: CallTimes,
+    other_calls: CallTimes,
+    /// Collectives that match and do not say when ranks waited, by function.
+    silent: BTreeMap<String, u64>,
+    /// Those of them that are RCCL's.
+    silent_of_rccl: u64,
 }
 
 /// The ranks that others waited for most, and the verdict, the same in all merge ranks. No verdict where nothing could
@@ -113,17 +131,19 @@ pub fn late_ranks(
     let members = &matched.members;
     let fit_of: Vec<Option<&DomainFit>> =
         members.all.iter().map(|participant| fits.get(&participant.domain)).collect();
-    let for_all = matched.kept.iter().filter(|kept| kept.waits == Waits::AllForAll);
+    let for_all = || matched.kept.iter().filter(|kept| kept.waits == Waits::AllForAll);
     let compared: Vec<(&Kept, Waiting)> =
-        for_all.filter_map(|kept| Some((kept, waiting(kept, &members.all, &fit_of)?))).collect();
+        for_all().filter_map(|kept| Some((kept, waiting(kept, &members.all, &fit_of)?))).collect();
     let run = RunTimes::new(&members.all, &fit_of);
     let start_up = run.start_up(comm, &compared)?;
-    let mut own = Sums::default();
+    let start_up_end = start_up.as_ref().map(|(end, _)| *end);
+    let mut own = Sums { not_aligned: (for_all().count() - compared.len()) as u64, ..Sums::default() };
     let firsts = members.firsts();
     for (kept, waiting) in &compared {
         let first_of = |participant: u32| firsts.get(participant as usize).copied().unwrap_or(participant);
-        own.add(kept, waiting, &first_of, start_up.as_ref().map(|(end, _)| *end));
+        own.add(kept, waiting, members, &first_of, start_up_end);
     }
+    own.add_not_compared(matched, &fit_of, start_up.as_ref().map(|(end, start_up)| (*end, start_up)));
     let mut outgoing = vec![Vec::new(); comm.size()];
     if let Some(to_first) = outgoing.first_mut() {
         *to_first = wire::encode(&own);
@@ -134,93 +154,91 @@ pub fn late_ranks(
         all.append(wire::decode_message(message).map_err(Failure::message)?);
     }
     let start_up = start_up.map(|(_, start_up)| start_up);
-    let outcome = all.outcome(members, &firsts, run.run_ns, matched.counts.one_in, start_up);
+    let outcome = all.outcome(matched, &firsts, run.run_ns, start_up);
     let text = serde_json::to_vec(&outcome).map_err(|error| Failure::message(error.to_string()))?;
     let messages = comm.all_gather(if comm.rank() == 0 { text } else { Vec::new() });
     let first = messages.first().map(Vec::as_slice).unwrap_or_default();
     serde_json::from_slice(first).map_err(|error| Failure::message(error.to_string()))
 }
 
-/// When the run was.
-struct RunTimes {
-    /// Its start, ns of the job; `None` if nobody took part.
-    start: Option<i64>,
-    run_ns: i64,
-    /// The end of the last `MPI_Init`, ns of the job.
-    initialized: Option<i64>,
-    /// Ranks that took part.
-    participants: usize,
-}
-
-impl RunTimes {
-    fn new(all: &[Participant], fit_of: &FitOf<'_>) -> RunTimes {
-        let map = |place: usize, time: i64| match fit_of.get(place).copied().flatten() {
-            Some(fit) => fit.map.map(LocalNs(time)).ns(),
-            None => time,
-        };
-        let starts = all.iter().enumerate().map(|(place, one)| map(place, one.first_seen));
-        let initialized =
-            all.iter().enumerate().filter_map(|(place, one)| Some(map(place, one.initialized?)));
-        RunTimes {
-            start: starts.min(),
-            run_ns: all.iter().map(|one| one.seen_ns).max().unwrap_or(0),
-            initialized: initialized.max(),
-            participants: all.len(),
-        }
-    }
-
-    /// The end of start-up, ns of the job, and what there is to say of it, without the waiting.
-    fn start_up(
-        &self,
-        comm: &impl Comm,
-        compared: &[(&Kept, Waiting)],
-    ) -> Result<Option<(i64, StartUp)>, Failure> {
-        let of_everyone = compared.iter().filter(|(kept, _)| kept.guests.len() == self.participants);
-        let first = of_everyone.map(|(_, w)| (w.first_enter, w.last_exit, w.last, w.apart_ns)).min();
-        let mut firsts: Vec<(i64, i64, u32, i64)> = Vec::new();
-        for message in comm.all_gather(wire::encode(&first)) {
-            let theirs: Option<(i64, i64, u32, i64)> =
-                wire::decode_message(&message).map_err(Failure::message)?;
-            firsts.extend(theirs);
-        }
-        let Some(start) = self.start else { return Ok(None) };
-        let took = |end: i64| end.saturating_sub(start);
-        let is_early = |end: i64| took(end).saturating_mul(MAX_START_UP_PART) <= self.run_ns;
-        let of_first =
-            firsts.into_iter().min().filter(|(_, end, ..)| is_early(*end)).map(|(_, end, last, apart_ns)| {
-                (end, StartUp { ns: took(end), waited_ns: 0, last_rank: Some(last), apart_ns })
-            });
-        let of_init = self
-            .initialized
-            .map(|end| (end, StartUp { ns: took(end), waited_ns: 0, last_rank: None, apart_ns: 0 }));
-        Ok(of_first.or(of_init))
-    }
-}
-
 impl Sums {
-    /// Adds one collective. `start_up` is the end of start-up, ns of the job.
-    fn add(&mut self, kept: &Kept, waiting: &Waiting, first_of: &dyn Fn(u32) -> u32, start_up: Option<i64>) {
+    /// Adds one collective. `start_up` is the end of start-up, ns of the job. What ranks spent before they first
+    /// synchronised is start-up whenever that was.
+    fn add(
+        &mut self,
+        kept: &Kept,
+        waiting: &Waiting,
+        members: &Members,
+        first_of: &dyn Fn(u32) -> u32,
+        start_up: Option<i64>,
+    ) {
         self.compared += 1;
         for guest in &kept.guests {
             self.by_participant.entry(first_of(guest.participant)).or_default().collectives += 1;
         }
-        let add = |sum: &mut i64| *sum = sum.saturating_add(waiting.waited_ns);
-        if start_up.is_some_and(|end| waiting.first_enter < end) {
-            return add(&mut self.start_up_waited);
+        let add = |sum: &mut i64, ns: i64| *sum = sum.saturating_add(ns);
+        if start_up.is_some_and(|end| waiting.first_enter < end) || waiting.had_synchronised == Some(false) {
+            return add(&mut self.start_up_waited, waiting.waited_ns);
         }
-        add(&mut self.waited);
-        match waiting.cause {
-            Cause::Participant(participant, excess) => {
-                let sum = self.by_participant.entry(first_of(participant)).or_default();
-                add(&mut sum.waited);
-                sum.excess.push((excess, waiting.bound_ns.unwrap_or(-1)));
+        self.after_start_up += 1;
+        add(&mut self.waited, waiting.waited_ns);
+        let parts = &waiting.parts;
+        if let Some(charge) = &parts.rank {
+            let sum = self.by_participant.entry(first_of(charge.participant)).or_default();
+            add(&mut sum.waited, charge.waited_ns);
+            sum.charges.push((charge.waited_ns, charge.margin_ns, waiting.bound_ns.unwrap_or(-1)));
+        }
+        if let Some(charge) = &parts.node
+            && let Some(participant) = members.get(charge.participant)
+        {
+            add(self.nodes.entry(participant.host.clone()).or_default(), charge.waited_ns);
+        }
+        add(&mut self.shared, parts.shared_ns);
+        let together: BTreeSet<u32> = parts.together.iter().map(|number| first_of(*number)).collect();
+        for participant in together {
+            add(&mut self.by_participant.entry(participant).or_default().together, parts.shared_ns);
+        }
+        add(&mut self.held_up, parts.held_up_ns);
+        if let Some((why, ns)) = parts.not_recorded {
+            add(&mut self.not_recorded[why as usize], ns);
+        }
+        if parts.clocks_ns > 0 {
+            add(&mut self.clocks, parts.clocks_ns);
+            self.bounds.push(waiting.bound_ns.unwrap_or(-1));
+        }
+    }
+
+    /// Adds the time in calls of this merge rank that are not compared, as far as it is after start-up: the end of that, and what
+    /// it is.
+    fn add_not_compared(&mut self, matched: &Matched, fit_of: &FitOf<'_>, start_up: Option<(i64, &StartUp)>) {
+        let untimed = &matched.untimed;
+        let is_after = |participant: u32, enter: i64| {
+            let fit = fit_of.get(participant as usize).copied().flatten();
+            let enter = fit.map_or(enter, |fit| fit.map.map(LocalNs(enter)).ns());
+            start_up.is_none_or(|(end, _)| enter >= end)
+        };
+        let calls = untimed.calls.iter().filter(|calls| is_after(calls.participant, calls.enter));
+        calls.for_each(|calls| self.sampled_calls.add(&calls.function.name(), calls.ns));
+        let all = &matched.members.all;
+        let is_compared = |kept: &Kept| kept.waits == Waits::AllForAll && is_comparable(kept, all, fit_of);
+        for kept in matched.kept.iter().filter(|kept| !is_compared(kept)) {
+            if kept.guests.first().is_some_and(|first| is_after(first.participant, first.enter)) {
+                self.sampled_calls.add(&kept.function.name(), kept.time_inside());
             }
-            Cause::HeldUp => add(&mut self.held_up),
-            Cause::NotRecorded(_) => add(&mut self.not_recorded),
-            Cause::Clocks(bound) => {
-                add(&mut self.clocks);
-                self.bounds.push(bound.unwrap_or(-1));
+            if kept.waits != Waits::AllForAll {
+                *self.silent.entry(kept.function.name().into_owned()).or_default() += 1;
             }
+        }
+        self.sampled_calls.append(&untimed.unproven);
+        self.other_calls.append(&untimed.processes.after);
+        // Calls before the first synchronisation of their process are start-up if that ends with a collective of all.
+        if start_up.is_none_or(|(_, start_up)| start_up.last_rank.is_none()) {
+            self.other_calls.append(&untimed.processes.before);
+        }
+        for (function, count) in &untimed.matched {
+            let function: &Function = function;
+            *self.silent.entry(function.name().into_owned()).or_default() += count;
+            self.silent_of_rccl += if function.is_rccl() { *count } else { 0 };
         }
     }
 
@@ -230,77 +248,194 @@ impl Sums {
             let known = self.by_participant.entry(participant).or_default();
             known.waited = known.waited.saturating_add(sum.waited);
             known.collectives += sum.collectives;
-            known.excess.extend(sum.excess);
+            known.charges.extend(sum.charges);
+            known.together = known.together.saturating_add(sum.together);
         }
+        for (host, waited) in other.nodes {
+            let known = self.nodes.entry(host).or_default();
+            *known = known.saturating_add(waited);
+        }
+        for (function, count) in other.silent {
+            *self.silent.entry(function).or_default() += count;
+        }
+        for (sum, more) in self.not_recorded.iter_mut().zip(other.not_recorded) {
+            *sum = sum.saturating_add(more);
+        }
+        self.sampled_calls.append(&other.sampled_calls);
+        self.other_calls.append(&other.other_calls);
         let pairs = [
             (&mut self.waited, other.waited),
             (&mut self.held_up, other.held_up),
-            (&mut self.not_recorded, other.not_recorded),
+            (&mut self.shared, other.shared),
             (&mut self.clocks, other.clocks),
             (&mut self.start_up_waited, other.start_up_waited),
         ];
         pairs.into_iter().for_each(|(sum, more)| *sum = sum.saturating_add(more));
         self.compared += other.compared;
+        self.after_start_up += other.after_start_up;
+        self.not_aligned += other.not_aligned;
+        self.silent_of_rccl += other.silent_of_rccl;
         self.bounds.extend(other.bounds);
     }
 
-    /// What comes of all of them together. Of `one_in` collectives one was compared.
+    /// What comes of all of them together.
     fn outcome(
         self,
-        members: &Members,
+        matched: &Matched,
         firsts: &[u32],
         run_ns: i64,
-        one_in: u64,
         start_up: Option<StartUp>,
     ) -> (Vec<LateRank>, Option<Lateness>) {
-        if self.compared == 0 {
+        let members = &matched.members;
+        let one_in = i64::try_from(matched.counts.one_in.max(1)).unwrap_or(i64::MAX);
+        let of_job = |ns: i64| ns.saturating_mul(one_in);
+        let ranks: BTreeSet<u32> = firsts.iter().copied().collect();
+        if ranks.len() < 2 {
             return (Vec::new(), None);
         }
-        let of_job = |ns: i64| ns.saturating_mul(i64::try_from(one_in).unwrap_or(i64::MAX));
-        let ranks: BTreeSet<u32> = firsts.iter().copied().collect();
-        let hosts: BTreeSet<&str> = members.all.iter().map(|one| one.host.as_str()).collect();
-        let waited_ns = of_job(self.waited);
-        let waited_share_of_run = waited_ns as f64 / (ranks.len().max(1) as f64 * run_ns.max(1) as f64);
+        let recorded_ns = i64::try_from(ranks.len()).unwrap_or(i64::MAX).saturating_mul(run_ns.max(1));
+        let share_of_run = |ns: i64| ns as f64 / recorded_ns as f64;
+        let mut ranks_of: BTreeMap<String, Vec<u32>> = BTreeMap::new();
+        for participant in ranks.iter().filter_map(|number| members.get(*number)) {
+            ranks_of.entry(participant.host.clone()).or_default().extend(participant.rank);
+        }
+        ranks_of.values_mut().for_each(|ranks| ranks.sort_unstable());
+        let together = self.together(members);
+        let reason = self.nothing_to_say();
+        let mut not_compared = self.sampled_calls.times(one_in);
+        not_compared.append(&self.other_calls);
         let mut late: Vec<LateRank> = (self.by_participant.into_iter())
-            .filter(|(_, sum)| !sum.excess.is_empty())
+            .filter(|(_, sum)| !sum.charges.is_empty())
             .filter_map(|(number, sum)| Some(sum.late_rank(members.get(number)?, self.waited, one_in)))
             .collect();
         late.sort_by_key(|late| std::cmp::Reverse(late.waited_ns));
-        let causes = Causes {
-            waited_ns,
-            sizes: (ranks.len(), hosts.len()),
-            ranks: late.iter().map(|late| (late.rank, late.host.clone(), late.waited_ns)).collect(),
-            held_up_ns: of_job(self.held_up),
-            clocks_ns: of_job(self.clocks),
-            not_recorded_ns: of_job(self.not_recorded),
-            bound_ns: median(self.bounds),
-        };
-        let verdict = decide(&causes, waited_share_of_run);
-        late.truncate(SHOWN);
         let start_up = start_up.map(|start_up| StartUp {
             waited_ns: of_job(self.start_up_waited),
             last_rank: start_up.last_rank.and_then(|number| members.get(number)?.rank),
             ..start_up
         });
-        let held_up_ns = causes.held_up_ns;
-        (late, Some(Lateness { verdict, waited_ns, waited_share_of_run, run_ns, held_up_ns, start_up }))
+        let waited_ns = of_job(self.waited);
+        let is_start_up =
+            start_up.as_ref().is_some_and(|one| one.ns > run_ns / 2 && one.waited_ns >= waited_ns);
+        let held_up_ns = of_job(self.held_up);
+        let causes = Causes {
+            waited_ns,
+            recorded_ns,
+            sizes: (ranks.len(), ranks_of.len()),
+            ranks: late.iter().map(|late| (late.rank, late.host.clone(), late.waited_ns)).collect(),
+            nodes: self.nodes.into_iter().map(|(host, waited)| (host, of_job(waited))).collect(),
+            shared_ns: of_job(self.shared),
+            together,
+            held_up_ns,
+            clocks_ns: of_job(self.clocks),
+            not_recorded_ns: self.not_recorded.map(of_job),
+            bound_ns: median(self.bounds),
+            not_compared_ns: (not_compared.total(), not_compared.in_collectives()),
+            absence: matched.absence.clone(),
+            is_start_up,
+            ranks_of,
+        };
+        let verdict = match (decide(&causes), reason) {
+            (LatenessVerdict::Nobody, Reason::CannotTell(reason)) => {
+                LatenessVerdict::NoCollectives { reason }
+            }
+            (LatenessVerdict::Nobody | LatenessVerdict::StartUp, Reason::NotRecorded) => {
+                return (Vec::new(), None);
+            }
+            (verdict, _) => verdict,
+        };
+        late.truncate(SHOWN);
+        let lateness = Lateness {
+            verdict,
+            waited_ns,
+            waited_share_of_run: share_of_run(waited_ns),
+            run_ns,
+            held_up_ns,
+            not_compared_ns: not_compared.total(),
+            not_compared_calls: not_compared.longest(MAX_FUNCTIONS),
+            not_compared_share_of_run: share_of_run(not_compared.total()),
+            start_up,
+        };
+        (late, Some(lateness))
+    }
+
+    /// The ranks that were late together in most of what was waited for several.
+    fn together(&self, members: &Members) -> Vec<u32> {
+        let is_most = |sum: &Sum| {
+            sum.together > 0
+                && sum.together.saturating_mul(100) >= self.shared.saturating_mul(TOGETHER_PERCENT)
+        };
+        let most = self.by_participant.iter().filter(|(_, sum)| is_most(sum));
+        let mut ranks: Vec<u32> = most.filter_map(|(number, _)| members.get(*number)?.rank).collect();
+        ranks.sort_unstable();
+        if ranks.len() > 1 { ranks } else { Vec::new() }
+    }
+
+    /// Whether the collectives say enough that nobody was late, or why not.
+    fn nothing_to_say(&self) -> Reason {
+        const RCCL: &str = "calls of RCCL return early: rocprofv3 records their kernels";
+        if self.compared == 0 && self.not_aligned > 0 {
+            return Reason::CannotTell("the clocks of the nodes are not aligned".to_owned());
+        }
+        if self.silent_of_rccl > self.after_start_up {
+            return Reason::CannotTell(format!(
+                "the collectives that match do not say when ranks waited ({RCCL})"
+            ));
+        }
+        // Calls that are not recorded, as of files or one-sided ones, may lie where no collective is.
+        if self.compared > 0 && self.after_start_up == 0 {
+            return Reason::CannotTell("no collective after start-up shows when ranks waited".to_owned());
+        }
+        if self.compared > 0 {
+            return Reason::None;
+        }
+        let mut silent: Vec<(&String, &u64)> = self.silent.iter().collect();
+        silent.sort_by_key(|(_, count)| std::cmp::Reverse(**count));
+        let names: Vec<&str> = silent.iter().take(MAX_FUNCTIONS).map(|(name, _)| name.as_str()).collect();
+        match names.as_slice() {
+            [] => Reason::NotRecorded,
+            some => Reason::CannotTell(format!(
+                "the collectives that match do not say when ranks waited ({})",
+                some.join(", ")
+            )),
+        }
     }
 }
 
+/// Why nobody can say that no rank was late.
+enum Reason {
+    /// There is no reason.
+    None,
+    /// What matches does not say it.
+    CannotTell(String),
+    /// Nothing matches.
+    NotRecorded,
+}
+
 impl Sum {
-    fn late_rank(self, participant: &Participant, waited_in_all: i64, one_in: u64) -> LateRank {
+    fn late_rank(mut self, participant: &Participant, waited_in_all: i64, one_in: i64) -> LateRank {
         let Participant { rank, pid, host, .. } = participant.clone();
-        let (excess, bounds): (Vec<i64>, Vec<i64>) = self.excess.into_iter().unzip();
+        // Those with the longest waiting, as far as the others do not matter.
+        self.charges.sort_unstable_by(|a, b| b.cmp(a));
+        let enough = (i128::from(self.waited) * i128::from(COUNTED_PERCENT) / 100) as i64;
+        let mut sum = 0i64;
+        let counted = self.charges.into_iter().take_while(|(waited, ..)| {
+            let is_needed = sum < enough;
+            sum = sum.saturating_add(*waited);
+            is_needed
+        });
+        let (margins, bounds): (Vec<i64>, Vec<i64>) =
+            counted.map(|(_, margin, bound)| (margin, bound)).unzip();
         LateRank {
             rank,
             pid,
             host,
-            waited_ns: self.waited.saturating_mul(i64::try_from(one_in).unwrap_or(i64::MAX)),
+            waited_ns: self.waited.saturating_mul(one_in),
             waited_share: self.waited as f64 / waited_in_all.max(1) as f64,
-            last: excess.len() as u64,
+            last: margins.len() as u64,
             collectives: self.collectives,
-            worst_ns: excess.iter().copied().max().unwrap_or(0),
-            behind_ns: median(excess).unwrap_or(0),
+            worst_ns: margins.iter().copied().max().unwrap_or(0),
+            behind_ns: median(margins).unwrap_or(0),
             clock_bar_ns: median(bounds),
         }
     }

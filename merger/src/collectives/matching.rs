@@ -2,7 +2,9 @@
 //! the merge rank that owns the hash of communicator and number; what comes out does not depend on how many merge
 //! ranks there are, nor on the order of inputs of one rank.
 
+use super::absence::{self, Absence, Incomplete};
 use super::agree::{self, Members, Participant};
+use super::calls::Function;
 
 use super::gather::Said;
 use super::groups;
@@ -11,6 +13,7 @@ use super::own_time::note_own_times;
 use super::proof::prove;
 use super::sample::{JobSample, Sample};
 use super::spread::Spread;
+use super::untimed::{CallTimes, ProcessTimes, UntimedCalls, time_in};
 use crate::agree::strings::sums;
 use crate::comm::Comm;
 use crate::failure::Failure;
@@ -67,6 +70,23 @@ pub struct Matched {
     pub unproven: Vec<String>,
     /// Whether some of those are on communicators that have a name.
     pub has_unproven_names: bool,
+    /// What of this merge rank is not timed.
+    pub untimed: Untimed,
+    /// The collective that one rank never entered, in which the others waited longest.
+    pub absence: Option<Absence>,
+}
+
+/// Calls in which ranks may have waited, and whose times are not compared, of one merge rank.
+#[derive(Debug, Default)]
+pub struct Untimed {
+    /// Of its processes, calls that are no collectives.
+    pub(super) processes: ProcessTimes,
+    /// Collectives that it owns and that do not match, or do not say when ranks waited.
+    pub(super) calls: Vec<UntimedCalls>,
+    /// Collectives whose times do not show that they are ones.
+    pub(super) unproven: CallTimes,
+    /// Matched ones whose times say nothing, by function.
+    pub(super) matched: BTreeMap<Function, u64>,
 }
 
 /// Compares the collectives of all processes: `own` are those of this merge rank, in merge order.
@@ -87,18 +107,31 @@ pub fn compare(comm: &impl Comm, sample: &Sample, own: Vec<(Participant, Said)>)
         });
     }
 
-    let mut records = exchange(comm, &members, &mut said)?;
+    let to_come = still_to_come(comm, &said)?;
+    let mut untimed = Untimed::default();
+    said.iter().for_each(|said| untimed.processes.append(&said.untimed));
+    let mut records = exchange(comm, &members, &mut said, &mut untimed.calls)?;
     records.par_sort_unstable();
     let mut kept = Vec::new();
     let mut counts = Counts::default();
     let mut faults: Vec<Fault> = Vec::new();
     let mut contradicted_by_order: BTreeMap<u64, u64> = BTreeMap::new();
+    let mut longest: Option<Incomplete> = None;
     for calls in records.chunk_by(|a, b| (a.comm, a.seq) == (b.comm, b.seq)) {
-        match judge(calls, &members) {
+        let verdict = judge(calls, &members);
+        if !matches!(&verdict, Verdict::Matched(one) if one.is_timed()) {
+            let of_all = Record::untimed(calls, &members).filter(|_| !matches!(verdict, Verdict::Alone));
+            untimed.calls.extend(of_all.filter(|calls| calls.ns > 0));
+        }
+        match verdict {
             Verdict::Alone => {}
+            Verdict::Incomplete if calls.first().is_some_and(|call| to_come.contains(call)) => {}
             Verdict::Matched(one) => {
                 counts.matched += 1;
                 counts.timed += u64::from(one.is_timed());
+                if !one.is_timed() {
+                    *untimed.matched.entry(one.function).or_default() += 1;
+                }
                 let by_order = differences.by_order.contains(&one.comm);
                 kept.extend(one.is_timed().then_some(Kept { by_order, ..one }));
             }
@@ -109,7 +142,10 @@ pub fn compare(comm: &impl Comm, sample: &Sample, own: Vec<(Participant, Said)>)
                     *contradicted_by_order.entry(call.comm).or_default() += 1;
                 }
                 match verdict {
-                    Verdict::Incomplete => counts.incomplete += 1,
+                    Verdict::Incomplete => {
+                        counts.incomplete += 1;
+                        longest = longest.max(Incomplete::new(calls, &members));
+                    }
                     Verdict::Contradicted(..) => counts.contradicted += 1,
                     _ => counts.mismatched += 1,
                 }
@@ -121,7 +157,11 @@ pub fn compare(comm: &impl Comm, sample: &Sample, own: Vec<(Participant, Said)>)
         }
     }
     drop(records);
+    let by_order = |kept: &[Kept]| time_in(kept.iter().filter(|one| one.by_order));
+    let before = by_order(&kept);
     let unproven = prove(comm, &members, &differences.by_order, &contradicted_by_order, &mut kept)?;
+    untimed.unproven = before.without(&by_order(&kept));
+    let absence = absence::longest(comm, &members, &said, longest)?;
     let faults = first_faults(comm, faults)?;
     let comms: BTreeSet<u64> = faults.iter().map(|fault| fault.comm).collect();
     let details = agree::details(comm, members.first, &said, &comms)?;
@@ -149,11 +189,49 @@ pub fn compare(comm: &impl Comm, sample: &Sample, own: Vec<(Participant, Said)>)
         spread: None,
     };
     let has_unproven_names = !unproven.comms.is_disjoint(&differences.named);
-    Ok(Matched { kept, members, counts, faults, unproven: unproven.lines, has_unproven_names })
+    let unproven = unproven.lines;
+    Ok(Matched { kept, members, counts, faults, unproven, has_unproven_names, untimed, absence })
 }
 
-/// Sends each call to the merge rank that owns it; returns those that this one owns.
-fn exchange(comm: &impl Comm, members: &Members, said: &mut [Said]) -> Result<Vec<Record>, Failure> {
+/// The last collective on each communicator that all of its processes may have entered which are still being recorded.
+struct ToCome(BTreeMap<u64, u64>);
+
+impl ToCome {
+    /// Whether calls of processes that are still being recorded may be missing from this collective.
+    fn contains(&self, call: &Record) -> bool {
+        self.0.get(&call.comm).is_some_and(|last| call.seq > *last)
+    }
+}
+
+fn still_to_come(comm: &impl Comm, said: &[Said]) -> Result<ToCome, Failure> {
+    let mut mine: BTreeMap<u64, u64> = BTreeMap::new();
+    let least = |known: &mut BTreeMap<u64, u64>, comm: u64, seq: u64| {
+        let known = known.entry(comm).or_insert(seq);
+        *known = seq.min(*known);
+    };
+    for said in said.iter().filter(|said| said.is_running) {
+        let mut last: BTreeMap<u64, u64> = said.comms.keys().map(|comm| (*comm, 0)).collect();
+        for call in &said.calls {
+            last.entry(call.comm).and_modify(|last| *last = call.seq.max(*last));
+        }
+        last.into_iter().for_each(|(comm, seq)| least(&mut mine, comm, seq));
+    }
+    let mut all = BTreeMap::new();
+    for message in comm.all_gather(wire::encode(&mine)) {
+        let theirs: BTreeMap<u64, u64> = wire::decode_message(&message).map_err(Failure::message)?;
+        theirs.into_iter().for_each(|(comm, seq)| least(&mut all, comm, seq));
+    }
+    Ok(ToCome(all))
+}
+
+/// Sends each call to the merge rank that owns it; returns those that this one owns. Those of communicators that cannot be
+/// compared are `untimed`.
+fn exchange(
+    comm: &impl Comm,
+    members: &Members,
+    said: &mut [Said],
+    untimed: &mut Vec<UntimedCalls>,
+) -> Result<Vec<Record>, Failure> {
     let sizes = agree::sizes(comm, said)?;
     let (first, everyone) = (members.first, members.all.len() as u32);
     let mut outgoing: Vec<Vec<u8>> = vec![Vec::new(); comm.size()];
@@ -161,6 +239,8 @@ fn exchange(comm: &impl Comm, members: &Members, said: &mut [Said]) -> Result<Ve
         note_own_times(said, &sizes, everyone);
         for call in std::mem::take(&mut said.calls) {
             let (Some(size), Some(known)) = (sizes.get(&call.comm), said.comms.get(&call.comm)) else {
+                let alone = [Record::new(&call, participant, 1, None)];
+                untimed.extend(Record::untimed(&alone, members).filter(|calls| calls.ns > 0));
                 continue;
             };
             let record = Record::new(&call, participant, *size, known.rank);
@@ -313,6 +393,8 @@ mod tests {
             seen_ns: 0,
             initialized: None,
             lacks_calls: false,
+            is_cut: false,
+            hides_messages: false,
             is_singleton: false,
             pid: 1,
             host: "h".into(),
@@ -450,6 +532,44 @@ mod tests {
                 "collective 3 on comm 0, MPI_Allreduce of 64: not recorded of rank 0",
             ]
         );
+    }
+
+    #[test]
+    fn a_collective_that_a_running_process_has_not_written_yet_is_no_mismatch() {
+        let mut plan: Plan = vec![vec![(0, [Mishap::None; 4]); 3]];
+        plan[0][2].1[0] = Mishap::Lost;
+        let mut job = job(&plan);
+        job[0].is_running = true;
+        let (counts, faults, _) = outcome(&job, 2, 1 << 20);
+        assert_eq!((counts.matched, counts.incomplete, faults.len()), (2, 0, 0));
+        // What it has left out before its last call is missing.
+        plan[0][1].1[0] = Mishap::Lost;
+        plan[0][2].1[0] = Mishap::None;
+        let mut job = self::job(&plan);
+        job[0].is_running = true;
+        let (counts, ..) = outcome(&job, 2, 1 << 20);
+        assert_eq!((counts.matched, counts.incomplete), (2, 1));
+    }
+
+    #[test]
+    fn a_rank_that_alone_never_entered_a_collective_is_found() {
+        let mut plan: Plan = vec![Vec::new(), vec![(1, [Mishap::None; 4]); 3]];
+        plan[1][2].1[1] = Mishap::Lost;
+        let absence = |is_cut: bool| {
+            let job = job(&plan);
+            let results = threads::run(2, |comm| {
+                let low = comm.rank() * 2;
+                let process =
+                    |rank: usize| (Participant { is_cut, ..participant(rank as u32) }, job[rank].clone());
+                compare(comm, &Sample::new(1 << 20), (low..low + 2).map(process).collect()).unwrap().absence
+            });
+            assert_eq!(results[0], results[1]);
+            results.into_iter().next().unwrap()
+        };
+        let found = absence(false).unwrap();
+        assert_eq!((found.rank, found.number, found.each_ns, found.all_ns), (Some(1), 3, 1_000, 2_000));
+        assert_eq!((found.call.as_str(), found.communicator.as_str()), ("MPI_Barrier", "comm 1"));
+        assert_eq!(absence(true), None, "its last calls may be missing");
     }
 
     #[test]

@@ -12,11 +12,12 @@
 //! * [`evidence`]: whether calls of several nodes that only their order brings together are one collective by their
 //!   times; [`proof`]: what becomes of those that are not.
 //! * [`matching`]: the exchange between merge ranks; [`meetings`]: what the clocks get; [`spread`]: how far apart ranks
-//!   leave.
+//!   leave; `absence`: a collective that one rank never entered; `untimed`: time in calls that are not compared.
 //! * [`own_time`]: what a rank spends outside of MPI between two synchronisations; `waiting`: what ranks wait in one
-//!   collective, and which rank's own time explains it; [`late`]: the sums over the job; [`verdict`]: the rank that
+//!   collective, and which rank's own time explains it; [`start_up`]: when all had met; [`late`]: the sums over the job; [`verdict`]: the rank that
 //!   others wait for, or why none is named.
 
+pub mod absence;
 pub mod agree;
 pub mod calls;
 mod evidence;
@@ -32,6 +33,8 @@ pub mod regions;
 mod resync;
 pub mod sample;
 pub mod spread;
+pub mod start_up;
+pub mod untimed;
 pub mod verdict;
 mod waiting;
 

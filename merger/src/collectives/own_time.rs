@@ -2,6 +2,9 @@
 //! because it waited for a message has no more own time than the others, since it waited inside MPI; one that computed
 //! or slept longer has.
 //!
+//! Between two polls (`MPI_Test`, `MPI_Iprobe`, ...) a rank works, or it sleeps until it polls again: a short gap is
+//! waiting, a long one may be either, and is kept apart.
+//!
 //! While blocks are read, each thread's time in MPI is summed up, and each collective notes the sum before it
 //! ([`MpiTimes`]). When all calls of a process are there, the difference of two such sums gives the own time between
 //! two collectives ([`note_own_times`]).
@@ -22,8 +25,10 @@ pub(super) const SINCE_INIT: u64 = 0;
 pub struct MpiBefore {
     /// The thread, by its number in the process.
     pub thread: i64,
-    /// Its time in MPI calls that it had left by then, and between polls, ns.
+    /// Its time in MPI calls that it had left by then, and in short gaps between polls, ns.
     pub ns: i64,
+    /// Its time in long gaps between polls, ns: work or waiting.
+    pub poll_gaps_ns: i64,
 }
 
 /// Own time of a process before a collective.
@@ -31,8 +36,10 @@ pub struct MpiBefore {
 pub struct OwnTime {
     /// The synchronisation since which it is counted: the key of that collective, the same in all its ranks.
     pub since: u64,
-    /// Time outside of MPI since then, ns.
+    /// Time outside of MPI since then, and not between polls, ns.
     pub ns: i64,
+    /// Time between polls since then, ns: work or waiting.
+    pub poll_gaps_ns: i64,
     /// When the process left that synchronisation, ns of its clock.
     pub left: i64,
 }
@@ -48,6 +55,7 @@ pub struct MpiTimes {
 #[derive(Clone, Copy, Debug, Default)]
 struct ThreadTime {
     ns: i64,
+    poll_gaps_ns: i64,
     poll_ended: Option<i64>,
 }
 
@@ -66,16 +74,17 @@ impl MpiTimes {
         let time = self.threads.entry(thread).or_default();
         let exit = exit.filter(|exit| *exit >= enter);
         if call == MessageCall::Polls
-            && let Some(gap) = time.poll_ended.map(|ended| enter.saturating_sub(ended))
-            && (0..=MAX_POLL_GAP_NS).contains(&gap)
+            && let Some(gap) =
+                time.poll_ended.map(|ended| enter.saturating_sub(ended)).filter(|gap| *gap >= 0)
         {
-            time.ns = time.ns.saturating_add(gap);
+            let sum = if gap <= MAX_POLL_GAP_NS { &mut time.ns } else { &mut time.poll_gaps_ns };
+            *sum = sum.saturating_add(gap);
         }
-        let before = MpiBefore { thread, ns: time.ns };
+        let before = time.sum(thread);
         time.ns = time.ns.saturating_add(exit.map_or(0, |exit| exit.saturating_sub(enter)));
         time.poll_ended = exit.filter(|_| call == MessageCall::Polls);
         if let (MessageCall::Initializes, Some(exit), None) = (call, exit, self.init) {
-            self.init = Some((exit, MpiBefore { thread, ns: time.ns }));
+            self.init = Some((exit, time.sum(thread)));
         }
         Some(before)
     }
@@ -92,20 +101,40 @@ impl MpiTimes {
 
     /// Adds what follows on it: calls of a later block. `calls` are that block's.
     pub(super) fn append(&mut self, later: MpiTimes, calls: &mut [Call]) {
-        let earlier = |thread: i64| self.threads.get(&thread).map_or(0, |time| time.ns);
+        let after_earlier = |before: MpiBefore| match self.threads.get(&before.thread) {
+            Some(time) => before.after(time),
+            None => before,
+        };
         for before in calls.iter_mut().filter_map(|call| call.mpi_before.as_mut()) {
-            before.ns = before.ns.saturating_add(earlier(before.thread));
+            *before = after_earlier(*before);
         }
         if let (None, Some((end, before))) = (self.init, later.init) {
-            let ns = before.ns.saturating_add(earlier(before.thread));
-            self.init = Some((end, MpiBefore { ns, ..before }));
+            self.init = Some((end, after_earlier(before)));
         }
         for (thread, time) in later.threads {
             if self.threads.len() < MAX_THREADS || self.threads.contains_key(&thread) {
                 let known = self.threads.entry(thread).or_default();
-                *known = ThreadTime { ns: known.ns.saturating_add(time.ns), ..time };
+                *known = ThreadTime {
+                    ns: known.ns.saturating_add(time.ns),
+                    poll_gaps_ns: known.poll_gaps_ns.saturating_add(time.poll_gaps_ns),
+                    ..time
+                };
             }
         }
+    }
+}
+
+impl ThreadTime {
+    fn sum(&self, thread: i64) -> MpiBefore {
+        MpiBefore { thread, ns: self.ns, poll_gaps_ns: self.poll_gaps_ns }
+    }
+}
+
+impl MpiBefore {
+    /// The same of a thread that has spent so much in earlier blocks.
+    fn after(self, earlier: &ThreadTime) -> MpiBefore {
+        let ns = self.ns.saturating_add(earlier.ns);
+        MpiBefore { ns, poll_gaps_ns: self.poll_gaps_ns.saturating_add(earlier.poll_gaps_ns), ..self }
     }
 }
 
@@ -148,8 +177,9 @@ pub(super) fn note_own_times(said: &mut Said, sizes: &BTreeMap<u64, u32>, everyo
 fn own_time(call: &Call, last: &Synchronisation) -> Option<OwnTime> {
     let before = call.mpi_before.filter(|before| before.thread == last.mpi.thread)?;
     let (between, in_mpi) = (call.enter.checked_sub(last.exit)?, before.ns.checked_sub(last.mpi.ns)?);
-    let ns = between.checked_sub(in_mpi).filter(|_| between >= 0 && in_mpi >= 0)?;
-    Some(OwnTime { since: last.key, ns: ns.max(0), left: last.exit })
+    let outside = between.checked_sub(in_mpi).filter(|_| between >= 0 && in_mpi >= 0)?.max(0);
+    let poll_gaps_ns = before.poll_gaps_ns.saturating_sub(last.mpi.poll_gaps_ns).clamp(0, outside);
+    Some(OwnTime { since: last.key, ns: outside - poll_gaps_ns, poll_gaps_ns, left: last.exit })
 }
 
 #[cfg(test)]
@@ -197,9 +227,16 @@ mod tests {
         calls.push(barrier(3, 3_040_000, 3_050_000, mpi.add(2, Other, 3_040_000, Some(3_050_000))));
         said.calls = calls;
         assert_eq!(said.mpi.initialized(), Some(1_000_000));
-        // Of the second: 100 us to the message, 100 us to the polls, 890 us to the last poll, and 10 us.
-        assert_eq!(own_times(said.clone(), 2), [Some(400_000), Some(1_100_000), None]);
-        assert_eq!(own_times(said, 9), [Some(400_000), Some(1_100_000), None], "on a communicator of some");
+        // Of the second: 100 us to the message, 100 us to the polls, and 10 us; between two polls 890 us.
+        assert_eq!(own_times(said.clone(), 2), [Some(400_000), Some(210_000), None]);
+        assert_eq!(
+            own_times(said.clone(), 9),
+            [Some(400_000), Some(210_000), None],
+            "on a communicator of some"
+        );
+        note_own_times(&mut said, &BTreeMap::from([(WORLD, 2)]), 2);
+        let gaps = said.calls.iter().map(|call| call.own_time.map(|own| own.poll_gaps_ns));
+        assert_eq!(gaps.collect::<Vec<_>>(), [Some(0), Some(890_000), None]);
     }
 
     proptest! {

@@ -275,6 +275,7 @@ impl<'a> Domains<'a> {
 #[cfg(test)]
 mod tests {
     use super::super::agree::Participant;
+    use super::super::calls::Function;
     use super::super::judge::Guest;
     use super::*;
     use crate::comm::threads;
@@ -290,6 +291,8 @@ mod tests {
             seen_ns: 0,
             initialized: None,
             lacks_calls: false,
+            is_cut: false,
+            hides_messages: false,
             is_singleton: false,
             pid: 1,
             host: format!("h{}", rank / 2),
@@ -312,7 +315,8 @@ mod tests {
                 own_time: None,
             };
             let guests = (0..6).map(guest).collect();
-            Kept { comm, seq, kind: 0, by_order: true, waits: Waits::AllForAll, root: None, guests }
+            let function = Function::named(b"MPI_Allreduce").unwrap();
+            Kept { comm, seq, function, kind: 0, by_order: true, waits: Waits::AllForAll, root: None, guests }
         };
         (1..=CALLS).map(call).collect()
     }

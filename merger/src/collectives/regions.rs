@@ -199,7 +199,8 @@ pub fn of_regions(names: &RegionNames, read: &mut Read<'_>, sample: &Sample) -> 
         kernels(read, &by_event, &mut found);
     }
     number(found, &mut said);
-    let mpi_before = (!names.has_messages).then_some(MpiBefore { thread: 0, ns: 0 });
+    said.hides_messages = names.has_messages;
+    let mpi_before = (!names.has_messages).then_some(MpiBefore { thread: 0, ns: 0, poll_gaps_ns: 0 });
     said.calls.iter_mut().for_each(|call| call.mpi_before = mpi_before);
     sample.count(said.calls.iter().map(|call| call.key));
     said.thin_out(sample.level());

@@ -1,5 +1,6 @@
 //! Which rank the others wait for in collectives, or why none is named.
 
+use super::absence::Absence;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
@@ -7,6 +8,8 @@ use std::collections::BTreeMap;
 const MIN_SHARE_OF_RUN: f64 = 0.01;
 /// Of two or three ranks or nodes one explains half by chance: it has to explain as many times what each other one does.
 const MIN_RATIO_TO_OTHERS: i64 = 3;
+/// Of two ranks or nodes that explain about as much none is named: it has to explain as many times what the second one does.
+const MIN_RATIO_TO_SECOND: i64 = 2;
 
 /// The verdict on late ranks.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
@@ -23,13 +26,30 @@ pub enum LatenessVerdict {
     Node {
         /// Its host name.
         host: String,
-        /// Its ranks that others waited for.
+        /// Its ranks.
         ranks: Vec<u32>,
         /// What others waited for them, ns.
         node_waited_ns: i64,
     },
-    /// Own times explain at least half of it, and no rank or node as much: ranks take turns.
-    NoSingleRank,
+    /// One rank never entered a collective, and that is at least half of all waiting.
+    NeverEntered {
+        /// Which, and which collective.
+        #[serde(flatten)]
+        absence: Absence,
+    },
+    /// Own times explain at least half of it, and no rank or node as much: ranks take turns, or several are late together.
+    NoSingleRank {
+        /// The ranks that were late together in most of it; empty if these change.
+        #[serde(default)]
+        together: Vec<u32>,
+        /// What was waited for several ranks at a time, ns.
+        #[serde(default)]
+        together_ns: i64,
+    },
+    /// Cannot tell: start-up takes most of the run, and ranks waited longer in it than after it.
+    StartUp,
+    /// Cannot tell: ranks spent longer in calls that are not compared than they waited in those that are.
+    CallsNotCompared,
     /// Cannot tell: messages held up the ranks that came late.
     HeldUpByMessages,
     /// Cannot tell: the clocks of the nodes are not good enough.
@@ -37,8 +57,11 @@ pub enum LatenessVerdict {
         /// By how much two clocks may be off, ns: the median; `None` where it is not known.
         bound_ns: Option<i64>,
     },
-    /// Cannot tell: calls in which ranks may have waited are missing, or are not looked at.
-    CallsMissing,
+    /// Cannot tell: what ranks spent outside of calls is not known.
+    CallsMissing {
+        /// Why.
+        cause: MissingCause,
+    },
     /// Cannot tell: each of the causes above explains some, and none of them half.
     Mixed,
     /// Cannot tell: no collective says when ranks waited.
@@ -48,47 +71,80 @@ pub enum LatenessVerdict {
     },
 }
 
+/// Why it is not known what ranks spent outside of calls.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum MissingCause {
+    /// Calls were lost.
+    Lost,
+    /// Messages are in profilers' files, where their times are not compared.
+    Messages,
+    /// Calls overlap, several threads made them, or ranks had not synchronised before them.
+    Unordered,
+}
+
 /// All waiting in collectives after start-up, by its cause, ns.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub(super) struct Causes {
     /// All of it.
     pub(super) waited_ns: i64,
+    /// How long all ranks were recorded, together.
+    pub(super) recorded_ns: i64,
     /// Ranks of the job, and its nodes.
     pub(super) sizes: (usize, usize),
     /// By participant, the greatest first: rank, host, what others waited for it.
     pub(super) ranks: Vec<(Option<u32>, String, i64)>,
+    /// By host: what others waited for its ranks.
+    pub(super) nodes: BTreeMap<String, i64>,
+    /// What others waited for several ranks at a time,
+    pub(super) shared_ns: i64,
+    /// and which ranks these were in most of it.
+    pub(super) together: Vec<u32>,
     pub(super) held_up_ns: i64,
     pub(super) clocks_ns: i64,
-    pub(super) not_recorded_ns: i64,
+    /// Calls that were lost, messages that are not compared, others.
+    pub(super) not_recorded_ns: [i64; 3],
     /// The median error bound of two clocks.
     pub(super) bound_ns: Option<i64>,
+    /// Time in calls that are not compared: all of it, and what of it is in collectives.
+    pub(super) not_compared_ns: (i64, i64),
+    /// The collective that one rank never entered.
+    pub(super) absence: Option<Absence>,
+    /// Start-up takes more than half of the run, and ranks waited longer in it than after it.
+    pub(super) is_start_up: bool,
+    /// Ranks of each host.
+    pub(super) ranks_of: BTreeMap<String, Vec<u32>>,
 }
 
-/// Decides. `share` is the waiting of a rank in the middle, as a part of the run, from 0 to 1.
-pub(super) fn decide(causes: &Causes, share: f64) -> LatenessVerdict {
-    if share < MIN_SHARE_OF_RUN {
-        return LatenessVerdict::Nobody;
+/// Decides.
+pub(super) fn decide(causes: &Causes) -> LatenessVerdict {
+    let matters = |ns: i64| ns as f64 >= MIN_SHARE_OF_RUN * causes.recorded_ns.max(1) as f64;
+    let (not_compared_ns, in_collectives_ns) = causes.not_compared_ns;
+    // What may have been waited for a rank: messages follow from what ranks do, and their waiting is in that of others.
+    let whole = causes.waited_ns.saturating_add(in_collectives_ns);
+    let is_half = |waited: i64| waited > 0 && waited.saturating_mul(2) >= whole;
+    if let Some(absence) = causes.absence.as_ref().filter(|one| matters(one.all_ns) && is_half(one.all_ns)) {
+        return LatenessVerdict::NeverEntered { absence: absence.clone() };
     }
-    let is_half = |ns: i64| ns > 0 && ns.saturating_mul(2) >= causes.waited_ns;
-    let own = causes.ranks.iter().map(|(_, _, waited)| *waited).fold(0, i64::saturating_add);
-    let stands_out = |waited: i64, of: usize| {
-        let others = i64::try_from(of.saturating_sub(1)).unwrap_or(i64::MAX);
-        let rest = own.saturating_sub(waited).saturating_mul(MIN_RATIO_TO_OTHERS);
-        is_half(waited) && waited.saturating_mul(others) >= rest
-    };
-    if let Some((rank, _, waited)) = causes.ranks.first()
-        && stands_out(*waited, causes.sizes.0)
-    {
-        return LatenessVerdict::Rank { rank: *rank };
+    if causes.is_start_up {
+        return LatenessVerdict::StartUp;
     }
-    if let Some((host, ranks, node_waited_ns)) = causes.node()
-        && causes.sizes.1 > 1
-        && stands_out(node_waited_ns, causes.sizes.1)
-    {
-        return LatenessVerdict::Node { host, ranks, node_waited_ns };
+    if !matters(causes.waited_ns) {
+        return match matters(not_compared_ns) {
+            true => LatenessVerdict::CallsNotCompared,
+            false => LatenessVerdict::Nobody,
+        };
     }
+    if let Some(named) = causes.named(&is_half) {
+        return named;
+    }
+    if !is_half(causes.waited_ns) {
+        return LatenessVerdict::CallsNotCompared;
+    }
+    let own = causes.ranks.iter().map(|(_, _, waited)| *waited).fold(causes.shared_ns, i64::saturating_add);
     if is_half(own) {
-        return LatenessVerdict::NoSingleRank;
+        let (together, together_ns) = (causes.together.clone(), causes.shared_ns);
+        return LatenessVerdict::NoSingleRank { together, together_ns };
     }
     if is_half(causes.held_up_ns) {
         return LatenessVerdict::HeldUpByMessages;
@@ -96,24 +152,42 @@ pub(super) fn decide(causes: &Causes, share: f64) -> LatenessVerdict {
     if is_half(causes.clocks_ns) {
         return LatenessVerdict::ClockErrors { bound_ns: causes.bound_ns };
     }
-    if is_half(causes.not_recorded_ns) {
-        return LatenessVerdict::CallsMissing;
+    let reasons = [MissingCause::Lost, MissingCause::Messages, MissingCause::Unordered];
+    let not_recorded = causes.not_recorded_ns.iter().fold(0, |sum: i64, ns| sum.saturating_add(*ns));
+    if is_half(not_recorded)
+        && let Some((cause, _)) = reasons.into_iter().zip(causes.not_recorded_ns).max_by_key(|(_, ns)| *ns)
+    {
+        return LatenessVerdict::CallsMissing { cause };
     }
     LatenessVerdict::Mixed
 }
 
 impl Causes {
-    /// The node that others waited for most.
-    fn node(&self) -> Option<(String, Vec<u32>, i64)> {
-        let mut nodes: BTreeMap<&str, (Vec<u32>, i64)> = BTreeMap::new();
-        for (rank, host, waited) in &self.ranks {
-            let (ranks, sum) = nodes.entry(host).or_default();
-            ranks.extend(rank);
-            *sum = sum.saturating_add(*waited);
+    /// The rank or node that explains half of the waiting, and clearly more than the others.
+    fn named(&self, is_half: &dyn Fn(i64) -> bool) -> Option<LatenessVerdict> {
+        let stands_out = |waited: &[i64], of: usize| {
+            let Some((first, others)) = waited.split_first() else { return false };
+            let rest = others.iter().fold(0, |sum: i64, waited| sum.saturating_add(*waited));
+            let others_count = i64::try_from(of.saturating_sub(1)).unwrap_or(i64::MAX);
+            let second = others.first().copied().unwrap_or(0);
+            is_half(*first)
+                && first.saturating_mul(others_count) >= rest.saturating_mul(MIN_RATIO_TO_OTHERS)
+                && *first >= second.saturating_mul(MIN_RATIO_TO_SECOND)
+        };
+        let of_ranks: Vec<i64> = self.ranks.iter().map(|(_, _, waited)| *waited).collect();
+        if let (true, Some((rank, _, _))) = (stands_out(&of_ranks, self.sizes.0), self.ranks.first()) {
+            return Some(LatenessVerdict::Rank { rank: *rank });
         }
-        let (host, (mut ranks, waited)) = nodes.into_iter().max_by_key(|(_, (_, waited))| *waited)?;
-        ranks.sort_unstable();
-        Some((host.to_owned(), ranks, waited))
+        let mut nodes: Vec<(&String, i64)> =
+            self.nodes.iter().map(|(host, waited)| (host, *waited)).collect();
+        nodes.sort_by_key(|(_, waited)| std::cmp::Reverse(*waited));
+        let of_nodes: Vec<i64> = nodes.iter().map(|(_, waited)| *waited).collect();
+        let (host, node_waited_ns) = *nodes.first()?;
+        (self.sizes.1 > 1 && stands_out(&of_nodes, self.sizes.1)).then(|| LatenessVerdict::Node {
+            host: host.clone(),
+            ranks: self.ranks_of.get(host).cloned().unwrap_or_default(),
+            node_waited_ns,
+        })
     }
 }
 
@@ -121,27 +195,54 @@ impl Causes {
 mod tests {
     use super::*;
 
-    fn causes(ranks: &[(u32, &str, i64)], held_up_ns: i64, clocks_ns: i64, not_recorded_ns: i64) -> Causes {
+    fn causes(ranks: &[(u32, &str, i64)], held_up_ns: i64, clocks_ns: i64, lost_ns: i64) -> Causes {
         let ranks: Vec<_> =
             ranks.iter().map(|(rank, host, waited)| (Some(*rank), (*host).to_owned(), *waited)).collect();
         let own: i64 = ranks.iter().map(|(_, _, waited)| waited).sum();
-        let waited_ns = own + held_up_ns + clocks_ns + not_recorded_ns;
-        Causes { waited_ns, sizes: (8, 2), ranks, held_up_ns, clocks_ns, not_recorded_ns, bound_ns: Some(7) }
+        let waited_ns = own + held_up_ns + clocks_ns + lost_ns;
+        let not_recorded_ns = [lost_ns, 0, 0];
+        let bound_ns = Some(7);
+        let recorded_ns = 5 * waited_ns;
+        Causes {
+            waited_ns,
+            recorded_ns,
+            sizes: (8, 2),
+            ranks,
+            held_up_ns,
+            clocks_ns,
+            not_recorded_ns,
+            bound_ns,
+            ..Causes::default()
+        }
+    }
+
+    fn no_single_rank() -> LatenessVerdict {
+        LatenessVerdict::NoSingleRank { together: Vec::new(), together_ns: 0 }
     }
 
     #[test]
     fn a_rank_is_named_that_explains_half_of_the_waiting() {
-        let of = |ranks: &[_], held_up| decide(&causes(ranks, held_up, 0, 0), 0.2);
-        assert_eq!(of(&[(3, "a", 50), (1, "a", 30)], 20), LatenessVerdict::Rank { rank: Some(3) });
-        assert_eq!(of(&[(3, "a", 49), (1, "b", 31)], 20), LatenessVerdict::NoSingleRank);
+        let of = |ranks: &[_], held_up| decide(&causes(ranks, held_up, 0, 0));
+        assert_eq!(of(&[(3, "a", 60), (1, "a", 30)], 10), LatenessVerdict::Rank { rank: Some(3) });
+        assert_eq!(of(&[(3, "a", 49), (1, "b", 31)], 20), no_single_rank());
         assert_eq!(of(&[(3, "a", 40)], 60), LatenessVerdict::HeldUpByMessages);
         assert_eq!(of(&[(3, "a", 40), (1, "b", 9)], 51), LatenessVerdict::HeldUpByMessages);
     }
 
     #[test]
+    fn of_two_ranks_that_explain_about_as_much_none_is_named() {
+        let of = |a, b| decide(&causes(&[(1, "a", a), (2, "a", b)], 0, 0, 0));
+        assert_eq!(of(50, 50), no_single_rank());
+        assert_eq!(of(60, 40), no_single_rank());
+        assert_eq!(of(67, 33), LatenessVerdict::Rank { rank: Some(1) });
+    }
+
+    #[test]
     fn a_node_is_named_where_none_of_its_ranks_explains_half() {
-        let ranks = [(3, "a", 40), (2, "a", 32), (1, "b", 18)];
-        let verdict = decide(&causes(&ranks, 10, 0, 0), 0.2);
+        let ranks = [(3, "a", 30), (2, "a", 22), (1, "b", 18)];
+        let nodes = BTreeMap::from([("a".to_owned(), 72), ("b".to_owned(), 18)]);
+        let ranks_of = BTreeMap::from([("a".to_owned(), vec![2, 3])]);
+        let verdict = decide(&Causes { nodes, ranks_of, waited_ns: 100, ..causes(&ranks, 10, 0, 0) });
         assert_eq!(
             verdict,
             LatenessVerdict::Node { host: "a".to_owned(), ranks: vec![2, 3], node_waited_ns: 72 }
@@ -150,19 +251,65 @@ mod tests {
 
     #[test]
     fn one_of_two_is_not_named_by_chance() {
-        let of = |a, b, sizes| decide(&Causes { sizes, ..causes(&[(0, "a", a), (1, "b", b)], 0, 0, 0) }, 0.2);
-        assert_eq!(of(60, 40, (2, 2)), LatenessVerdict::NoSingleRank);
+        let of = |a, b, sizes| decide(&Causes { sizes, ..causes(&[(0, "a", a), (1, "b", b)], 0, 0, 0) });
+        assert_eq!(of(60, 40, (2, 2)), no_single_rank());
+        assert_eq!(of(70, 30, (2, 2)), no_single_rank());
         assert_eq!(of(80, 20, (2, 2)), LatenessVerdict::Rank { rank: Some(0) });
-        assert_eq!(of(60, 40, (4, 1)), LatenessVerdict::Rank { rank: Some(0) });
+        assert_eq!(of(70, 30, (4, 1)), LatenessVerdict::Rank { rank: Some(0) });
+    }
+
+    #[test]
+    fn ranks_that_are_late_together_are_named_together() {
+        let alone = causes(&[(1, "a", 10)], 0, 0, 0);
+        let verdict = decide(&Causes { waited_ns: 100, shared_ns: 90, together: vec![1, 2], ..alone });
+        assert_eq!(verdict, LatenessVerdict::NoSingleRank { together: vec![1, 2], together_ns: 90 });
+    }
+
+    #[test]
+    fn nobody_is_late_only_if_what_is_not_compared_cannot_matter() {
+        let of = |all: i64, in_collectives: i64, waited_ns: i64| {
+            let named = causes(&[(3, "a", waited_ns)], 0, 0, 0);
+            decide(&Causes { recorded_ns: 1_000, not_compared_ns: (all, in_collectives), ..named })
+        };
+        assert_eq!(of(9, 9, 9), LatenessVerdict::Nobody);
+        assert_eq!(of(10, 0, 9), LatenessVerdict::CallsNotCompared);
+        assert_eq!(of(500, 0, 20), LatenessVerdict::Rank { rank: Some(3) });
+        assert_eq!(of(500, 21, 20), LatenessVerdict::CallsNotCompared);
+    }
+
+    #[test]
+    fn a_rank_that_never_entered_a_collective_comes_first() {
+        let of = |all_ns: i64| {
+            let absence = Absence {
+                rank: Some(1),
+                name: "rank 1".to_owned(),
+                call: "MPI_Barrier".to_owned(),
+                number: 2,
+                communicator: "MPI_COMM_WORLD".to_owned(),
+                each_ns: all_ns / 3,
+                all_ns,
+            };
+            let waited = causes(&[(3, "a", 100)], 0, 0, 0);
+            decide(&Causes { not_compared_ns: (all_ns, all_ns), absence: Some(absence), ..waited })
+        };
+        assert!(matches!(of(180), LatenessVerdict::NeverEntered { .. }));
+        assert_eq!(of(90), LatenessVerdict::Rank { rank: Some(3) });
     }
 
     #[test]
     fn what_cannot_be_told_has_its_reason() {
-        let of = |held_up, clocks, missing, share| decide(&causes(&[], held_up, clocks, missing), share);
-        assert_eq!(of(1, 8, 1, 0.5), LatenessVerdict::ClockErrors { bound_ns: Some(7) });
-        assert_eq!(of(1, 1, 8, 0.5), LatenessVerdict::CallsMissing);
-        assert_eq!(of(4, 4, 4, 0.5), LatenessVerdict::Mixed);
-        assert_eq!(of(4, 4, 4, 0.009), LatenessVerdict::Nobody);
-        assert_eq!(of(0, 0, 0, 0.0), LatenessVerdict::Nobody);
+        let of = |held_up, clocks, missing, run| {
+            let causes = causes(&[], held_up, clocks, missing);
+            decide(&Causes { recorded_ns: run, ..causes })
+        };
+        assert_eq!(of(1, 8, 1, 20), LatenessVerdict::ClockErrors { bound_ns: Some(7) });
+        assert_eq!(of(1, 1, 8, 20), LatenessVerdict::CallsMissing { cause: MissingCause::Lost });
+        assert_eq!(of(4, 4, 4, 20), LatenessVerdict::Mixed);
+        assert_eq!(of(4, 4, 4, 1_201), LatenessVerdict::Nobody);
+        assert_eq!(of(0, 0, 0, 1), LatenessVerdict::Nobody);
+        let messages = Causes { not_recorded_ns: [1, 8, 0], ..causes(&[], 0, 0, 9) };
+        assert_eq!(decide(&messages), LatenessVerdict::CallsMissing { cause: MissingCause::Messages });
+        let start_up = Causes { is_start_up: true, ..causes(&[(3, "a", 9)], 0, 0, 0) };
+        assert_eq!(decide(&start_up), LatenessVerdict::StartUp);
     }
 }

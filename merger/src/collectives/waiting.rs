@@ -4,6 +4,7 @@ use super::agree::Participant;
 use super::judge::{Guest, Kept};
 use super::late::is_comparable;
 use super::own_time::SINCE_INIT;
+use super::verdict::MissingCause;
 use crate::clock::DomainFit;
 use rpd_shard::model::LocalNs;
 
@@ -14,27 +15,45 @@ pub(super) type FitOf<'a> = [Option<&'a DomainFit>];
 #[derive(Clone, Copy, Debug)]
 struct Entry<'a> {
     guest: &'a Guest,
+    host: &'a str,
     enter: i64,
     exit: i64,
     /// When it left the synchronisation since which its own time is counted.
     left: Option<i64>,
 }
 
-/// Why ranks waited in a collective.
+/// What would not have been waited without one participant, or one node.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Cause {
-    /// This participant spent so much more own time than the lower median of the others, ns.
-    Participant(u32, i64),
-    /// No rank's own time explains it: messages held up those that came late, or several ranks at a time were slow.
-    HeldUp,
-    /// The clocks of the ranks may be off by more than they entered apart, ns; `None` if their error is not known.
-    Clocks(Option<i64>),
-    /// The own time of this participant is not known for certain.
-    NotRecorded(u32),
+pub(super) struct Charge {
+    /// The participant; of a node, the one with the most own time.
+    pub(super) participant: u32,
+    /// How much more own time it spent than each other rank, or each rank of another node, ns.
+    pub(super) margin_ns: i64,
+    /// What all others together waited for that, ns.
+    pub(super) waited_ns: i64,
+}
+
+/// The waiting in one collective by its causes, ns. `node` lies across the others, which add up to all waiting.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub(super) struct Parts {
+    /// What one rank's own time explains.
+    pub(super) rank: Option<Charge>,
+    /// What the own time of the ranks of one node explains.
+    pub(super) node: Option<Charge>,
+    /// What the own times of several ranks explain, and of no single one,
+    pub(super) shared_ns: i64,
+    /// and which these are, where they are several: late by themselves, and together.
+    pub(super) together: Vec<u32>,
+    /// What no rank's own time explains: messages held up those that came late.
+    pub(super) held_up_ns: i64,
+    /// What was waited where clocks may be off by more than ranks entered apart.
+    pub(super) clocks_ns: i64,
+    /// What was waited where an own time is not known for certain.
+    pub(super) not_recorded: Option<(MissingCause, i64)>,
 }
 
 /// The waiting in one collective.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) struct Waiting {
     /// What all of its ranks together waited for the last one to enter, ns.
     pub(super) waited_ns: i64,
@@ -48,7 +67,9 @@ pub(super) struct Waiting {
     pub(super) apart_ns: i64,
     /// By how much the clocks of these two may be off, ns; `None` if that is not known.
     pub(super) bound_ns: Option<i64>,
-    pub(super) cause: Cause,
+    /// Whether these ranks had synchronised before: `None` if that is not known.
+    pub(super) had_synchronised: Option<bool>,
+    pub(super) parts: Parts,
 }
 
 /// What ranks waited in a collective in which all wait for all; `None` if their times cannot be compared.
@@ -60,79 +81,157 @@ pub(super) fn waiting(kept: &Kept, all: &[Participant], fit_of: &FitOf<'_>) -> O
     let entry = |guest| {
         let map = |time: i64| fit(guest).map_or(time, |fit| fit.map.map(LocalNs(time)).ns());
         let left = guest.own_time.filter(|own| own.since != SINCE_INIT).map(|own| map(own.left));
-        Entry { guest, enter: map(guest.enter), exit: map(guest.exit), left }
+        let host = all.get(guest.participant as usize).map_or("", |participant| &participant.host);
+        Entry { guest, host, enter: map(guest.enter), exit: map(guest.exit), left }
     };
     let entries: Vec<Entry<'_>> = kept.guests.iter().map(entry).collect();
     let by_enter = |entry: &&Entry<'_>| (entry.enter, entry.guest.participant);
     let (first, last) = (entries.iter().min_by_key(by_enter)?, entries.iter().max_by_key(by_enter)?);
     let apart_ns = last.enter.saturating_sub(first.enter);
-    let waits = entries.iter().map(|other| last.enter.min(other.exit).saturating_sub(other.enter).max(0));
     let domain = |entry: &Entry<'_>| all.get(entry.guest.participant as usize).map(|p| &p.domain);
     let bound_of = |entry: &Entry<'_>| fit(entry.guest)?.bar_at(LocalNs(entry.guest.enter));
     let bound_ns = match domain(first) == domain(last) {
         true => Some(0),
         false => bound_of(first).zip(bound_of(last)).map(|(a, b)| a.saturating_add(b)),
     };
-    let lacks_calls = |participant: u32| all.get(participant as usize).is_some_and(|p| p.lacks_calls);
-    let cause = match bound_ns {
-        Some(bound) if apart_ns > bound => cause(&entries, first.enter, last, &lacks_calls),
-        bound => Cause::Clocks(bound),
+    let waits = waits(&entries, last.enter);
+    let waited_ns = waits.iter().copied().fold(0, i64::saturating_add);
+    let why_not_known = |participant: u32| {
+        let participant = all.get(participant as usize)?;
+        let messages = participant.hides_messages.then_some(MissingCause::Messages);
+        participant.lacks_calls.then_some(MissingCause::Lost).or(messages)
     };
+    let parts = match bound_ns {
+        Some(bound) if apart_ns > bound => parts(&entries, (first, last), &waits, &why_not_known),
+        _ => Parts { clocks_ns: waited_ns, ..Parts::default() },
+    };
+    let since = entries.iter().map(|entry| Some(entry.guest.own_time?.since != SINCE_INIT));
     Some(Waiting {
-        waited_ns: waits.fold(0, i64::saturating_add),
+        waited_ns,
         first_enter: first.enter,
         last_exit: entries.iter().map(|entry| entry.exit).max()?,
         last: last.guest.participant,
         apart_ns,
         bound_ns,
-        cause,
+        had_synchronised: since.collect::<Option<Vec<bool>>>().map(|all| all.into_iter().all(|is| is)),
+        parts,
     })
 }
 
-/// The only rank whose own time explains how late it entered and how late the last one did. The last one itself comes
-/// first: what its own time explains needs no other.
-fn cause(entries: &[Entry<'_>], first: i64, last: &Entry<'_>, lacks_calls: &dyn Fn(u32) -> bool) -> Cause {
-    let since = last.guest.own_time.map(|own| own.since);
-    let first_left = entries.iter().filter_map(|entry| entry.left).min();
-    // A rank that leaves a synchronisation after others waits for none of them: its node or the network holds it up.
-    let left_late = |entry: &Entry<'_>| match (entry.left, first_left) {
-        (Some(left), Some(first)) => left.saturating_sub(first),
-        _ => 0,
-    };
-    let own_times: Option<Vec<i64>> = entries
-        .iter()
-        .map(|entry| {
+/// What each rank waits until the last one enters, ns.
+fn waits(entries: &[Entry<'_>], last_enter: i64) -> Vec<i64> {
+    let wait = |entry: &Entry<'_>| last_enter.min(entry.exit).saturating_sub(entry.enter).max(0);
+    entries.iter().map(wait).collect()
+}
+
+/// Own times since one synchronisation, ns, by entry: the part that is certain, and with gaps between polls. A rank that
+/// leaves the synchronisation after others waits for none of them: its node or the network holds it up.
+struct OwnTimes {
+    certain: Vec<i64>,
+    at_most: Vec<i64>,
+}
+
+impl OwnTimes {
+    /// `None` if one is not known, or counts since another synchronisation.
+    fn new(entries: &[Entry<'_>], since: Option<u64>) -> Option<OwnTimes> {
+        let first_left = entries.iter().filter_map(|entry| entry.left).min();
+        let left_late = |entry: &Entry<'_>| match (entry.left, first_left) {
+            (Some(left), Some(first)) => left.saturating_sub(first),
+            _ => 0,
+        };
+        let own = |entry: &Entry<'_>| {
             let own = entry.guest.own_time.filter(|own| Some(own.since) == since)?;
-            Some(own.ns.saturating_add(left_late(entry)))
+            let certain = own.ns.saturating_add(left_late(entry));
+            Some((certain, certain.saturating_add(own.poll_gaps_ns)))
+        };
+        let (certain, at_most) = entries.iter().map(own).collect::<Option<Vec<_>>>()?.into_iter().unzip();
+        Some(OwnTimes { certain, at_most })
+    }
+
+    /// How much more own time the rank at this place certainly spent than the lower median of those that `counts` takes, and
+    /// than each of them; in front with all gaps between polls as their own time, then without. `None` if it takes none.
+    fn margins(&self, place: usize, counts: impl Fn(usize) -> bool) -> Option<Margins> {
+        let own = *self.certain.get(place)?;
+        let others = |times: &[i64]| {
+            let mut others: Vec<i64> =
+                times.iter().enumerate().filter(|(i, _)| counts(*i)).map(|(_, time)| *time).collect();
+            others.sort_unstable();
+            others
+        };
+        let (certain, at_most) = (others(&self.certain), others(&self.at_most));
+        let median = *at_most.get(at_most.len().checked_sub(1)? / 2)?;
+        let over = |most: Option<&i64>| own.saturating_sub(*most.unwrap_or(&0)).max(0);
+        Some(Margins {
+            over_median: own.saturating_sub(median),
+            over_all: over(at_most.last()),
+            over_all_certain: over(certain.last()),
         })
-        .collect();
-    let Some(own_times) = own_times else { return Cause::NotRecorded(last.guest.participant) };
-    let apart = last.enter.saturating_sub(first);
-    let mut explaining = (0..).zip(entries).zip(&own_times).filter_map(|((place, entry), own)| {
-        let excess = own.saturating_sub(lower_median_without(&own_times, place));
-        let is_enough = |late: i64| excess > 0 && excess.saturating_mul(2) >= late;
-        let explains = is_enough(entry.enter.saturating_sub(first)) && is_enough(apart);
-        explains.then_some((entry.guest.participant, excess))
-    });
-    let found: Vec<(u32, i64)> = explaining.by_ref().collect();
-    let of_last = found.iter().find(|(participant, _)| *participant == last.guest.participant);
-    match (of_last, found.as_slice()) {
-        (Some((participant, _)), _) | (None, [(participant, _)]) if lacks_calls(*participant) => {
-            Cause::NotRecorded(*participant)
-        }
-        (Some((participant, excess)), _) | (None, [(participant, excess)]) => {
-            Cause::Participant(*participant, *excess)
-        }
-        (None, _) => Cause::HeldUp,
     }
 }
 
-/// The lower median of all but one.
-fn lower_median_without(values: &[i64], place: usize) -> i64 {
-    let mut others: Vec<i64> =
-        values.iter().enumerate().filter(|(i, _)| *i != place).map(|(_, value)| *value).collect();
-    others.sort_unstable();
-    others.get(others.len().saturating_sub(1) / 2).copied().unwrap_or(0)
+/// By how much the own time of one rank exceeds that of others, ns.
+struct Margins {
+    over_median: i64,
+    over_all: i64,
+    over_all_certain: i64,
+}
+
+/// Divides the waiting in a collective by its causes. The rank with the most own time is charged if that explains how late it
+/// entered and how late the last rank did: with what would not have been waited without it.
+fn parts(
+    entries: &[Entry<'_>],
+    (first, last): (&Entry<'_>, &Entry<'_>),
+    waits: &[i64],
+    why_not_known: &dyn Fn(u32) -> Option<MissingCause>,
+) -> Parts {
+    let all_waits = waits.iter().copied().fold(0, i64::saturating_add);
+    let not_recorded = |why| Parts { not_recorded: Some((why, all_waits)), ..Parts::default() };
+    let since = last.guest.own_time.map(|own| own.since);
+    let Some(own_times) = OwnTimes::new(entries, since) else {
+        let why = entries.iter().find_map(|entry| why_not_known(entry.guest.participant));
+        return not_recorded(why.unwrap_or(MissingCause::Unordered));
+    };
+    let apart = last.enter.saturating_sub(first.enter);
+    let most = entries.iter().zip(&own_times.certain).enumerate();
+    let Some((place, (slowest, _))) = most.max_by_key(|(_, (entry, own))| (**own, entry.enter)) else {
+        return Parts::default();
+    };
+    let participant = slowest.guest.participant;
+    // What the others wait, as far as the margin explains it.
+    let explained = |margin: i64| waits.iter().map(|wait| margin.min(*wait)).fold(0, i64::saturating_add);
+    let charge = |counts: &dyn Fn(usize) -> bool| {
+        let margins = own_times.margins(place, counts)?;
+        let is_enough = |late: i64| margins.over_median > 0 && margins.over_median.saturating_mul(2) >= late;
+        let explains = is_enough(slowest.enter.saturating_sub(first.enter)) && is_enough(apart);
+        let margin_ns = margins.over_all;
+        let charge = Charge { participant, margin_ns, waited_ns: explained(margin_ns) };
+        explains.then(|| (charge, explained(margins.over_all_certain).saturating_sub(charge.waited_ns)))
+    };
+    let of_rank = charge(&|other| other != place);
+    if let (Some(_), Some(why)) = (&of_rank, why_not_known(participant)) {
+        return not_recorded(why);
+    }
+    let is_elsewhere = |other: usize| entries.get(other).is_some_and(|entry| entry.host != slowest.host);
+    let is_charged = |charge: &Charge| charge.waited_ns > 0;
+    let node = charge(&is_elsewhere).map(|(charge, _)| charge).filter(is_charged);
+    let (rank, between_polls) = of_rank.unzip();
+    let rank = rank.filter(is_charged);
+    let mut parts = Parts { rank, node, held_up_ns: between_polls.unwrap_or(0), ..Parts::default() };
+    let rest =
+        all_waits.saturating_sub(parts.held_up_ns).saturating_sub(rank.map_or(0, |rank| rank.waited_ns));
+    // Those whose own time explains how late the last one entered.
+    let at = |entry: &Entry<'_>| entries.iter().position(|other| std::ptr::eq(other, entry));
+    let of_first = at(first).and_then(|place| own_times.at_most.get(place)).copied().unwrap_or(0);
+    let is_late = |own: i64| own.saturating_sub(of_first).saturating_mul(2) >= apart;
+    let late = entries.iter().zip(&own_times.certain).filter(|(_, own)| is_late(**own));
+    let late: Vec<u32> = late.map(|(entry, _)| entry.guest.participant).collect();
+    if late.contains(&last.guest.participant) {
+        parts.shared_ns = rest;
+        parts.together = if late.len() > 1 { late } else { Vec::new() };
+    } else {
+        parts.held_up_ns = parts.held_up_ns.saturating_add(rest);
+    }
+    parts
 }
 
 #[cfg(test)]
@@ -140,70 +239,123 @@ mod tests {
     use super::super::own_time::OwnTime;
     use super::*;
 
-    /// The cause among ranks that enter at these times with these own times.
-    fn cause_of(ranks: &[(i64, i64)]) -> Cause {
-        cause_of_ranks_that_left(ranks, &vec![0; ranks.len()])
+    /// One rank: when it enters, its own time (-1 if it is not known), time between polls, when it left the synchronisation
+    /// before, its host.
+    #[derive(Clone, Copy)]
+    struct Rank(i64, i64, i64, i64, &'static str);
+
+    fn ranks(ranks: &[(i64, i64)]) -> Vec<Rank> {
+        ranks.iter().map(|(enter, own)| Rank(*enter, *own, 0, 0, "a")).collect()
     }
 
-    /// The same of ranks that left the synchronisation before at these times.
-    fn cause_of_ranks_that_left(ranks: &[(i64, i64)], left: &[i64]) -> Cause {
-        let guest = |(participant, (enter, own)): (u32, &(i64, i64))| Guest {
+    /// The causes among these ranks.
+    fn parts_of(ranks: &[Rank]) -> Parts {
+        let guest = |(participant, rank): (u32, &Rank)| Guest {
             participant,
             rank: None,
-            enter: *enter,
+            enter: rank.0,
             exit: 1_000,
-            own_time: (*own >= 0).then_some(OwnTime { since: 1, ns: *own, left: 0 }),
+            own_time: (rank.1 >= 0).then_some(OwnTime {
+                since: 1,
+                ns: rank.1,
+                poll_gaps_ns: rank.2,
+                left: 0,
+            }),
         };
         let guests: Vec<Guest> = (0..).zip(ranks).map(guest).collect();
-        let entry = |(guest, left): (_, &i64)| {
+        let entry = |(guest, rank): (_, &Rank)| {
             let guest: &Guest = guest;
-            Entry { guest, enter: guest.enter, exit: guest.exit, left: Some(*left) }
+            Entry { guest, host: rank.4, enter: guest.enter, exit: guest.exit, left: Some(rank.3) }
         };
-        let entries: Vec<Entry<'_>> = guests.iter().zip(left).map(entry).collect();
-        let first = entries.iter().map(|entry| entry.enter).min().unwrap();
+        let entries: Vec<Entry<'_>> = guests.iter().zip(ranks).map(entry).collect();
+        let first = entries.iter().min_by_key(|entry| entry.enter).unwrap();
         let last = entries.iter().max_by_key(|entry| entry.enter).unwrap();
-        cause(&entries, first, last, &|participant| participant == 9)
+        let waits = waits(&entries, last.enter);
+        parts(&entries, (first, last), &waits, &|participant| {
+            (participant == 9).then_some(MissingCause::Lost)
+        })
+    }
+
+    fn charge_of(of: &[(i64, i64)]) -> Option<(u32, i64, i64)> {
+        parts_of(&ranks(of)).rank.map(|charge| (charge.participant, charge.margin_ns, charge.waited_ns))
     }
 
     #[test]
-    fn the_rank_that_spent_more_own_time_is_the_cause_though_it_is_not_the_last() {
-        assert_eq!(cause_of(&[(10, 10), (10, 10), (110, 110)]), Cause::Participant(2, 100));
+    fn the_rank_that_spent_more_own_time_is_charged_though_it_is_not_the_last() {
+        assert_eq!(charge_of(&[(10, 10), (10, 10), (110, 110)]), Some((2, 100, 200)));
         // 1 sleeps and sends to 2, which sends to 3: they enter one after another.
         let chain = [(10, 10), (110, 110), (112, 11), (114, 12)];
-        assert_eq!(cause_of(&chain), Cause::Participant(1, 99));
+        assert_eq!(charge_of(&chain), Some((1, 98, 98 + 4 + 2)));
         // Of two ranks the other one is the median.
-        assert_eq!(cause_of(&[(10, 10), (40, 40)]), Cause::Participant(1, 30));
+        assert_eq!(charge_of(&[(10, 10), (40, 40)]), Some((1, 30, 30)));
+    }
+
+    #[test]
+    fn a_rank_is_charged_what_would_not_have_been_waited_without_it() {
+        let all = parts_of(&ranks(&[(20, 20), (50, 50), (50, 50), (20, 20)]));
+        assert_eq!((all.rank, all.shared_ns, all.held_up_ns), (None, 60, 0), "two are as slow");
+        assert_eq!(all.together, [1, 2]);
+        let all = parts_of(&ranks(&[(20, 20), (50, 50), (54, 54), (20, 20)]));
+        assert_eq!(all.rank.map(|charge| charge.waited_ns), Some(3 * 4));
+        assert_eq!((all.shared_ns, all.together), (60, vec![1, 2]));
     }
 
     #[test]
     fn a_rank_that_messages_held_up_is_no_cause() {
         // Each works as long as the others, after a message of the one before.
-        assert_eq!(cause_of(&[(10, 10), (20, 10), (30, 10), (40, 10)]), Cause::HeldUp);
+        let all = parts_of(&ranks(&[(10, 10), (20, 10), (30, 10), (40, 10)]));
+        assert_eq!((all.rank, all.shared_ns, all.held_up_ns), (None, 0, 60));
         // Its own time explains less than half of it.
-        assert_eq!(cause_of(&[(10, 10), (10, 10), (10, 10), (110, 59)]), Cause::HeldUp);
-        // Two that may be the cause: nobody can say which.
-        assert_eq!(cause_of(&[(10, 10), (10, 10), (80, 80), (80, 80), (10, 10), (90, 12)]), Cause::HeldUp);
+        let all = parts_of(&ranks(&[(10, 10), (10, 10), (10, 10), (110, 59)]));
+        assert_eq!((all.rank, all.shared_ns, all.held_up_ns), (None, 0, 300));
+        // Two that may be the cause: nothing shows which.
+        let two = [(10, 10), (10, 10), (80, 80), (80, 80), (10, 10), (90, 12)];
+        assert_eq!(parts_of(&ranks(&two)).rank, None);
+    }
+
+    #[test]
+    fn several_slow_ranks_without_messages_are_late_together() {
+        let all = parts_of(&ranks(&[(20, 20), (50, 50), (50, 50), (51, 51)]));
+        assert_eq!((all.rank, all.shared_ns, all.held_up_ns), (None, 33, 0));
+        assert_eq!(all.together, [1, 2, 3]);
+    }
+
+    #[test]
+    fn time_between_polls_counts_for_no_rank_and_against_each() {
+        // 1 computes and sends to 0, which polls.
+        let all = parts_of(&[Rank(42, 1, 40, 0, "a"), Rank(40, 40, 0, 0, "a"), Rank(1, 1, 0, 0, "a")]);
+        assert_eq!(all.rank, None);
+        assert_eq!((all.shared_ns, all.held_up_ns), (0, 43));
+        // What is certain is enough.
+        let all = parts_of(&[Rank(142, 101, 40, 0, "a"), Rank(2, 2, 0, 0, "a"), Rank(1, 1, 0, 0, "a")]);
+        assert_eq!(all.rank.map(|charge| (charge.participant, charge.waited_ns)), Some((0, 198)));
+    }
+
+    #[test]
+    fn a_node_is_charged_against_the_ranks_of_the_others() {
+        let rank = |own, host| Rank(own, own, 0, 0, host);
+        let all = parts_of(&[rank(10, "a"), rank(20, "a"), rank(50, "b"), rank(52, "b")]);
+        let (rank, node) = (all.rank.unwrap(), all.node.unwrap());
+        assert_eq!((rank.participant, rank.waited_ns), (3, 6));
+        assert_eq!((node.participant, node.margin_ns, node.waited_ns), (3, 32, 32 + 32 + 2));
+        let all = parts_of(&ranks(&[(10, 10), (50, 50)]));
+        assert_eq!(all.node, None, "there is one node");
     }
 
     #[test]
     fn a_rank_that_leaves_the_synchronisation_before_late_is_held_up_by_itself() {
-        let ranks = [(10, 10), (10, 10), (12, 10), (95, 10)];
-        assert_eq!(cause_of(&ranks), Cause::HeldUp);
-        assert_eq!(cause_of_ranks_that_left(&ranks, &[0, 0, 2, 85]), Cause::Participant(3, 85));
+        let mut all = ranks(&[(10, 10), (10, 10), (12, 10), (95, 10)]);
+        assert_eq!(parts_of(&all).rank, None);
+        (all[2].3, all[3].3) = (2, 85);
+        assert_eq!(parts_of(&all).rank.map(|charge| (charge.participant, charge.margin_ns)), Some((3, 83)));
     }
 
     #[test]
     fn without_all_own_times_nothing_is_known() {
-        assert_eq!(cause_of(&[(10, 10), (10, -1), (110, 110)]), Cause::NotRecorded(2));
+        let why = |of: &[(i64, i64)]| parts_of(&ranks(of)).not_recorded;
+        assert_eq!(why(&[(10, 10), (10, -1), (110, 110)]), Some((MissingCause::Unordered, 200)));
         let mut ranks = [(10, 10); 10];
         ranks[9] = (110, 110);
-        assert_eq!(cause_of(&ranks), Cause::NotRecorded(9), "calls of rank 9 are missing");
-    }
-
-    #[test]
-    fn the_median_is_the_lower_one() {
-        assert_eq!(lower_median_without(&[5, 1, 9, 7, 100], 4), 5);
-        assert_eq!(lower_median_without(&[5, 100], 1), 5);
-        assert_eq!(lower_median_without(&[5], 0), 0);
+        assert_eq!(why(&ranks), Some((MissingCause::Lost, 900)), "calls of rank 9 are missing");
     }
 }

@@ -146,8 +146,10 @@ fn survey_shard(shard: Shard, is_running: bool, job: &JobSchema, homes: &Homes, 
     let commands = CommandEndings::of(shard.command.as_deref());
     settle_collectives(&shard, &strings, homes, sample, &mut sources);
     let missing = missing_rows(&shard, is_merged, &readable);
+    let is_cut = is_running || missing.iter().any(|loss| loss.cause == LossCause::Truncated);
     losses.extend(missing.into_iter().filter(|loss| !is_running || loss.cause != LossCause::Truncated));
     for source in &mut sources {
+        (source.collectives.is_cut, source.collectives.is_running) = (is_cut, is_running);
         source.collectives.lacks_calls =
             losses.iter().any(|loss| may_be_call_of(loss, source.process.source));
     }

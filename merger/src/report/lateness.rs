@@ -2,46 +2,45 @@
 
 use super::Report;
 use super::words::{counted, duration, grouped};
-use crate::collectives::late::{LateRank, Lateness, StartUp};
-use crate::collectives::verdict::LatenessVerdict;
+use crate::collectives::late::{LateRank, Lateness};
+use crate::collectives::start_up::StartUp;
+use crate::collectives::verdict::{LatenessVerdict, MissingCause};
 use crate::input::ranks::ranges;
 
 /// Ranks that a line names where no single one is the cause.
 const MAX_NAMED: usize = 3;
 /// Start-up that ranks waited less than this in, ns, is not worth a line.
 const MIN_START_UP_WAIT_NS: i64 = 10_000_000;
+/// Time in calls that are not compared is not worth a word below this part of the run.
+const MIN_NOT_COMPARED: f64 = 0.01;
 
 impl Report {
     /// Keeps the ranks that others wait for, and the verdict, or the reason why there is none.
     pub(super) fn note_lateness(&mut self, late_ranks: Vec<LateRank>, lateness: Option<Lateness>) {
         self.late_ranks = late_ranks;
-        self.lateness = lateness.or_else(|| {
-            let reason = self.nothing_compared()?;
-            Some(Lateness {
-                verdict: LatenessVerdict::NoCollectives { reason: reason.to_owned() },
-                waited_ns: 0,
-                waited_share_of_run: 0.0,
-                run_ns: 0,
-                held_up_ns: 0,
-                start_up: None,
-            })
+        self.lateness = lateness.filter(|_| self.singleton_ranks.len() < 2).or_else(|| {
+            let reason = self.nothing_compared()?.to_owned();
+            Some(Lateness::without_times(LatenessVerdict::NoCollectives { reason }))
         });
     }
 
-    /// Why no collective says when ranks waited; `None` for a single process.
+    /// Why no collective says when ranks waited; `None` for a single process, beside which others measure or work for it.
     fn nothing_compared(&self) -> Option<&'static str> {
         let counts = &self.collectives;
-        (self.processes > 1).then_some(match (counts.calls, counts.matched) {
+        let kinds = &self.process_kinds;
+        let beside = [kinds.collectors, kinds.workers, kinds.recorded_twice];
+        let alone = beside.iter().fold(self.processes, |count, beside| count.saturating_sub(*beside));
+        (alone > 1).then_some(match (counts.calls, counts.matched) {
             _ if self.singleton_ranks.len() > 1 => "MPI ran each rank as a job of its own",
             (0, _) if counts.alone == 0 && self.has_former_merge() => {
                 "collectives of former merges are not compared again (the tag rpd.former_merges has what they told)"
             }
             (0, _) if counts.alone == 0 => "no collectives were recorded",
             (_, 0) => "no collectives of different ranks match",
-            _ if counts.timed == 0 => {
-                "the collectives that match do not say when ranks waited (calls of RCCL return early: rocprofv3 records their kernels)"
+            _ if counts.unproven > 0 => {
+                "the times of the collectives do not show that all nodes were in the same ones"
             }
-            _ => "the clocks of the nodes are not aligned, or no collective was one in which all wait for all",
+            _ => "no collective that matches is one of several ranks",
         })
     }
 
@@ -55,13 +54,38 @@ impl Report {
 }
 
 impl Lateness {
+    fn without_times(verdict: LatenessVerdict) -> Lateness {
+        Lateness {
+            verdict,
+            waited_ns: 0,
+            waited_share_of_run: 0.0,
+            run_ns: 0,
+            held_up_ns: 0,
+            not_compared_ns: 0,
+            not_compared_calls: Vec::new(),
+            not_compared_share_of_run: 0.0,
+            start_up: None,
+        }
+    }
+
     /// The verdict in one line. `late` are the ranks that others waited for, the first one for the longest.
     fn line(&self, late: &[LateRank]) -> String {
-        let waited = format!(
+        let mut waited = format!(
             "ranks waited {} in collectives in all, {} of the run",
             duration(self.waited_ns),
             percent(self.waited_share_of_run)
         );
+        let not_compared = format!(
+            "ranks spent {}, {} of the run, in calls that are not compared ({})",
+            duration(self.not_compared_ns),
+            percent(self.not_compared_share_of_run),
+            self.not_compared_calls.join(", ")
+        );
+        let is_named =
+            matches!(self.verdict, LatenessVerdict::CallsNotCompared | LatenessVerdict::NeverEntered { .. });
+        if self.not_compared_share_of_run >= MIN_NOT_COMPARED && !is_named {
+            waited = format!("{waited}; {not_compared}");
+        }
         let cannot_tell = |reason: String| format!("cannot tell which rank: {reason} ({waited})");
         match &self.verdict {
             LatenessVerdict::Nobody => format!("nobody: {waited}"),
@@ -71,18 +95,39 @@ impl Lateness {
             },
             LatenessVerdict::Node { host, ranks, node_waited_ns } => {
                 let part = *node_waited_ns as f64 / self.waited_ns.max(1) as f64;
-                let of = if ranks.is_empty() { String::new() } else { format!(" (rank {})", ranges(ranks)) };
+                let of = if ranks.is_empty() { String::new() } else { format!(" ({})", listed(ranks)) };
                 format!(
                     "no single rank, but node {host}{of}: others waited {} for it, {} of all waiting; {waited}",
                     duration(*node_waited_ns),
                     percent(part)
                 )
             }
-            LatenessVerdict::NoSingleRank => {
+            LatenessVerdict::NeverEntered { absence } => format!(
+                "{} never entered {} (collective {} on {}), in which the others waited up to {} each, {} in all; {waited}",
+                absence.name,
+                absence.call,
+                absence.number,
+                absence.communicator,
+                duration(absence.each_ns),
+                duration(absence.all_ns)
+            ),
+            LatenessVerdict::NoSingleRank { together, together_ns } if together.len() > 1 => format!(
+                "no single rank: {} were late together: others waited {} for them, {} of all waiting; {waited}",
+                listed(together),
+                duration(*together_ns),
+                percent(*together_ns as f64 / self.waited_ns.max(1) as f64)
+            ),
+            LatenessVerdict::NoSingleRank { .. } => {
                 let named = late.iter().take(MAX_NAMED);
                 let named = named.map(|late| format!("{} {}", late.name(), percent(late.waited_share)));
                 format!("no single rank: {}; {waited}", named.collect::<Vec<_>>().join(", "))
             }
+            LatenessVerdict::StartUp => {
+                let ns = self.start_up.as_ref().map_or(0, |start_up| start_up.ns);
+                let part = percent(ns as f64 / self.run_ns.max(1) as f64);
+                cannot_tell(format!("start-up takes {part} of the run"))
+            }
+            LatenessVerdict::CallsNotCompared => format!("cannot tell which rank: {not_compared}; {waited}"),
             LatenessVerdict::HeldUpByMessages => cannot_tell(
                 "messages held up the ranks that entered collectives late, cause unknown".to_owned(),
             ),
@@ -95,9 +140,18 @@ impl Lateness {
                 }
                 None => "how far the clocks of the nodes are off is not known".to_owned(),
             }),
-            LatenessVerdict::CallsMissing => {
-                cannot_tell("calls in which ranks may have waited were lost or are not compared".to_owned())
-            }
+            LatenessVerdict::CallsMissing { cause } => cannot_tell(
+                match cause {
+                    MissingCause::Lost => "calls in which ranks may have waited were lost",
+                    MissingCause::Messages => {
+                        "ranks may have waited in messages, which are not compared in profilers' files"
+                    }
+                    MissingCause::Unordered => {
+                        "what each rank spent outside of its calls does not follow from them"
+                    }
+                }
+                .to_owned(),
+            ),
             LatenessVerdict::Mixed => {
                 cannot_tell("messages, clock errors and several ranks each explain less than half".to_owned())
             }
@@ -142,15 +196,26 @@ impl LateRank {
             None => "clock error not known".to_owned(),
         };
         format!(
-            "{}{on}: others waited {} for it, {} of all waiting; before {} of {} it spent {} (median; {} at most) more outside of MPI than the middle of the others ({clocks})",
+            "{}{on}: others waited {} for it, {} of all waiting; before {} of {} it spent {} more outside of MPI than any other rank ({clocks})",
             self.name(),
             duration(self.waited_ns),
             percent(self.waited_share),
             grouped(self.last),
             counted(self.collectives, "collective"),
-            duration(self.behind_ns),
-            duration(self.worst_ns)
+            match self.last {
+                0 | 1 => duration(self.worst_ns),
+                _ => format!("{} (median; {} at most)", duration(self.behind_ns), duration(self.worst_ns)),
+            }
         )
+    }
+}
+
+/// Ranks in words: `rank 1`, `ranks 1 and 2`, `ranks 1-3`.
+fn listed(ranks: &[u32]) -> String {
+    match ranks {
+        [one] => format!("rank {one}"),
+        [one, other] => format!("ranks {one} and {other}"),
+        some => format!("ranks {}", ranges(some)),
     }
 }
 
@@ -167,6 +232,7 @@ fn percent(part: f64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::collectives::absence::Absence;
 
     fn late(rank: u32, share: f64, clock_bar_ns: Option<i64>) -> LateRank {
         LateRank {
@@ -185,12 +251,10 @@ mod tests {
 
     fn line(verdict: LatenessVerdict, late: &[LateRank]) -> String {
         let lateness = Lateness {
-            verdict,
             waited_ns: 2_000_000_000,
             waited_share_of_run: 0.042,
             run_ns: 10_000_000_000,
-            held_up_ns: 0,
-            start_up: None,
+            ..Lateness::without_times(verdict)
         };
         lateness.line(late)
     }
@@ -204,11 +268,28 @@ mod tests {
             rank,
             format!(
                 "rank 3 on a: others waited 1.0 s for it, 92 % of all waiting; before 40 of 41 collectives it spent 3.1 ms \
-                 (median; 5.0 ms at most) more outside of MPI than the middle of the others (one clock); {WAITED}"
+                 (median; 5.0 ms at most) more outside of MPI than any other rank (one clock); {WAITED}"
             )
         );
         assert_eq!(line(LatenessVerdict::Nobody, &[]), format!("nobody: {WAITED}"));
-        let turns = line(LatenessVerdict::NoSingleRank, &[late(3, 0.3, None), late(1, 0.05, None)]);
+        let once = LateRank { last: 1, ..late(3, 0.92, Some(0)) };
+        let rank = line(LatenessVerdict::Rank { rank: Some(3) }, &[once]);
+        assert!(
+            rank.contains("before 1 of 41 collectives it spent 5.0 ms more outside of MPI than any other"),
+            "{rank}"
+        );
+        let no_single = |together: &[u32]| LatenessVerdict::NoSingleRank {
+            together: together.to_vec(),
+            together_ns: 1_800_000_000,
+        };
+        let together = line(no_single(&[1, 2]), &[]);
+        assert_eq!(
+            together,
+            format!(
+                "no single rank: ranks 1 and 2 were late together: others waited 1.8 s for them, 90 % of all waiting; {WAITED}"
+            )
+        );
+        let turns = line(no_single(&[]), &[late(3, 0.3, None), late(1, 0.05, None)]);
         assert_eq!(turns, format!("no single rank: rank 3 30 %, rank 1 5.0 %; {WAITED}"));
         let node = LatenessVerdict::Node {
             host: "b".to_owned(),
@@ -218,7 +299,7 @@ mod tests {
         assert_eq!(
             line(node, &[]),
             format!(
-                "no single rank, but node b (rank 4-6): others waited 1.5 s for it, 75 % of all waiting; {WAITED}"
+                "no single rank, but node b (ranks 4-6): others waited 1.5 s for it, 75 % of all waiting; {WAITED}"
             )
         );
     }
@@ -240,14 +321,59 @@ mod tests {
                 "how far the clocks of the nodes are off is not known",
             ),
             (
-                LatenessVerdict::CallsMissing,
-                "calls in which ranks may have waited were lost or are not compared",
+                LatenessVerdict::CallsMissing { cause: MissingCause::Lost },
+                "calls in which ranks may have waited were lost",
+            ),
+            (
+                LatenessVerdict::CallsMissing { cause: MissingCause::Messages },
+                "ranks may have waited in messages, which are not compared in profilers' files",
             ),
         ] {
             assert_eq!(line(verdict, &[]), format!("{begin}{reason} ({WAITED})"));
         }
         let none = LatenessVerdict::NoCollectives { reason: "no collectives were recorded".to_owned() };
         assert_eq!(line(none, &[]), "cannot tell which rank: no collectives were recorded");
+    }
+
+    #[test]
+    fn time_in_calls_that_are_not_compared_is_named() {
+        let of = |verdict| {
+            let lateness = Lateness {
+                waited_ns: 2_000_000_000,
+                waited_share_of_run: 0.042,
+                run_ns: 10_000_000_000,
+                not_compared_ns: 12_000_000_000,
+                not_compared_calls: vec!["MPI_Bcast".to_owned(), "MPI_Wait".to_owned()],
+                not_compared_share_of_run: 0.4,
+                ..Lateness::without_times(verdict)
+            };
+            lateness.line(&[])
+        };
+        let spent = "ranks spent 12 s, 40 % of the run, in calls that are not compared (MPI_Bcast, MPI_Wait)";
+        let cannot_tell = format!("cannot tell which rank: {spent}; {WAITED}");
+        assert_eq!(of(LatenessVerdict::CallsNotCompared), cannot_tell);
+        let held_up = of(LatenessVerdict::HeldUpByMessages);
+        assert!(held_up.ends_with(&format!("cause unknown ({WAITED}; {spent})")), "{held_up}");
+    }
+
+    #[test]
+    fn a_rank_that_never_entered_a_collective_is_named() {
+        let absence = Absence {
+            rank: Some(1),
+            name: "rank 1".to_owned(),
+            call: "MPI_Barrier".to_owned(),
+            number: 2,
+            communicator: "MPI_COMM_WORLD".to_owned(),
+            each_ns: 60_000_000_000,
+            all_ns: 179_000_000_000,
+        };
+        assert_eq!(
+            line(LatenessVerdict::NeverEntered { absence }, &[]),
+            format!(
+                "rank 1 never entered MPI_Barrier (collective 2 on MPI_COMM_WORLD), in which the others waited up to 60 s each, \
+                 179 s in all; {WAITED}"
+            )
+        );
     }
 
     #[test]

@@ -7,17 +7,21 @@ use crate::input::running::StillRunning;
 use crate::wall_clock::WallClock;
 
 impl StillRunning {
-    /// Which are running, up to when they are complete, and what to do.
-    pub(super) fn line(&self) -> String {
+    /// Which are running, up to when they are complete, and what to do. A later merge replaces a RocPD database (`is_replaced`)
+    /// without being asked, and no other file.
+    pub(super) fn line(&self, is_replaced: bool) -> String {
         let StillRunning { ranks, shards, complete_up_to_ns } = self;
         let which = match ranks.as_slice() {
             [] => counted(*shards as u64, "process"),
             some => format!("{} {}", noun(some.len() as u64, "rank"), ranges(some)),
         };
         let whole_seconds = WallClock(complete_up_to_ns - complete_up_to_ns.rem_euclid(1_000_000_000));
+        let again = match is_replaced {
+            true => "merge again when the job is over, and that merge replaces this database",
+            false => "merge again with --force when the job is over",
+        };
         format!(
-            "{which} still running, complete up to {whole_seconds}: what had not ended then is not in it; merge again when \
-             the job is over, and that merge replaces this database"
+            "{which} still running, complete up to {whole_seconds}: what had not ended then is not in it; {again}"
         )
     }
 }

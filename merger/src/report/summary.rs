@@ -131,6 +131,9 @@ pub struct Report {
     pub stopped: StoppedProcesses,
     /// Damaged places.
     pub warnings: Vec<String>,
+    /// Whether the output is a RocPD database.
+    #[serde(skip)]
+    pub is_database: bool,
     /// Whether no event was seen in any rank.
     #[serde(skip)]
     nothing_seen: bool,
@@ -229,6 +232,7 @@ impl Report {
                 .chain(&found.warnings)
                 .map(|line| plan.names.put_into(line))
                 .collect(),
+            is_database: true,
             nothing_seen: false,
             merged_before: false,
             has_clock_file: clocks.has_clock_file,
@@ -255,8 +259,14 @@ impl Report {
         let mut events = REGIONS.iter().chain(&SAMPLES).chain(&stored);
         let seen = events.any(|table| read.get(table).is_some_and(|rows| *rows > 0));
         if !seen && self.losses.is_empty() && self.unreadable.is_empty() && self.still_running.is_none() {
-            let text = "no event was recorded in any rank: rank-*.log beside the shards may say why; GPU kernels need \
-                        --backend rocprofv3";
+            let metrics = [rocpd::SAMPLE, rocpd::PMC_EVENT];
+            let text = match metrics.iter().any(|table| read.get(table).is_some_and(|rows| *rows > 0)) {
+                true => "system metrics alone were recorded: no call and no kernel in any rank",
+                false => {
+                    "no event was recorded in any rank: rank-*.log beside the shards may say why; GPU kernels need \
+                     --backend rocprofv3"
+                }
+            };
             self.notes.push(text.to_owned());
             self.nothing_seen = true;
         }
@@ -299,7 +309,8 @@ impl Report {
         } else if !self.repeated_ranks.is_empty() {
             (self.repeated(), Some(self.repeated()))
         } else if let Some(running) = &self.still_running {
-            (running.line(), Some(running.line()))
+            let line = running.line(self.is_database);
+            (line.clone(), Some(line))
         } else if let (Some(path), Some(line)) = (self.unfinished.first(), self.unfinished_lines.first()) {
             (format!("{} was not finished by its collector", path.display()), Some(line.clone()))
         } else {
@@ -334,7 +345,7 @@ impl Report {
         }
         lines.extend(self.singletons_line());
         lines.extend(self.disagreement.clone());
-        lines.extend(self.still_running.as_ref().map(StillRunning::line));
+        lines.extend(self.still_running.as_ref().map(|running| running.line(self.is_database)));
         let all: Vec<String> = self.unfinished_lines.iter().chain(&self.warnings).cloned().collect();
         lines.extend(all.iter().take(SHOWN).cloned());
         if all.len() > SHOWN {

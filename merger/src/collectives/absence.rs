@@ -1,0 +1,92 @@
+//! A collective that one rank never entered, in which the others waited: how a job hangs whose rank has raised an error or died.
+
+use super::agree::{self, Members};
+use super::gather::Said;
+use super::judge::Record;
+use crate::comm::Comm;
+use crate::failure::Failure;
+use rpd_shard::record::wire;
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeSet;
+
+/// Participants of such a collective; larger ones are not looked at.
+const MAX_PRESENT: usize = 1 << 16;
+
+/// A collective that exactly one rank never entered.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct Absence {
+    /// The rank; absent where the process has none.
+    pub rank: Option<u32>,
+    /// The process, in words.
+    pub name: String,
+    /// The function that the others called.
+    pub call: String,
+    /// The number of the collective on the communicator, from 1.
+    pub number: u64,
+    /// The communicator.
+    pub communicator: String,
+    /// How long one of the others was in it at most, ns.
+    pub each_ns: i64,
+    /// How long all of the others were in it together, ns.
+    pub all_ns: i64,
+}
+
+/// A collective that some processes of its communicator did not enter.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug, Serialize, Deserialize)]
+pub(super) struct Incomplete {
+    all_ns: i64,
+    each_ns: i64,
+    comm: u64,
+    seq: u64,
+    call: String,
+    present: BTreeSet<u32>,
+}
+
+impl Incomplete {
+    /// `calls` are those that were recorded of it.
+    pub(super) fn new(calls: &[Record], members: &Members) -> Option<Incomplete> {
+        let first = calls.first().filter(|_| calls.len() <= MAX_PRESENT)?;
+        let times = || calls.iter().map(|call| call.time_inside(members));
+        Some(Incomplete {
+            all_ns: times().fold(0, i64::saturating_add),
+            each_ns: times().max()?,
+            comm: first.comm,
+            seq: first.seq,
+            call: first.function_name(),
+            present: calls.iter().map(|call| call.participant).collect(),
+        })
+    }
+}
+
+/// Of the collectives of all merge ranks that processes did not enter, the one in which the others waited longest: `None` if
+/// it is not one process alone that is missing, or if its call may have been lost.
+pub(super) fn longest(
+    comm: &impl Comm,
+    members: &Members,
+    said: &[Said],
+    own: Option<Incomplete>,
+) -> Result<Option<Absence>, Failure> {
+    let mut all: Vec<Incomplete> = Vec::new();
+    for message in comm.all_gather(wire::encode(&own)) {
+        let theirs: Option<Incomplete> = wire::decode_message(&message).map_err(Failure::message)?;
+        all.extend(theirs);
+    }
+    let longest = all.into_iter().max();
+    let comms = longest.iter().map(|longest| longest.comm).collect();
+    let details = agree::details(comm, members.first, said, &comms)?;
+    Ok(longest.and_then(|longest| {
+        let (communicator, expected) = details.get(&longest.comm)?;
+        let mut absent = expected.iter().filter(|number| !longest.present.contains(number));
+        let (Some(number), None) = (absent.next(), absent.next()) else { return None };
+        let participant = members.get(*number).filter(|one| !one.lacks_calls && !one.is_cut)?;
+        Some(Absence {
+            rank: participant.rank,
+            name: participant.name(),
+            call: longest.call,
+            number: longest.seq,
+            communicator: communicator.clone(),
+            each_ns: longest.each_ns,
+            all_ns: longest.all_ns,
+        })
+    }))
+}

@@ -1,0 +1,92 @@
+//! Start-up of a run: how long it takes until all ranks have met.
+
+use super::agree::Participant;
+use super::judge::Kept;
+use super::waiting::{FitOf, Waiting};
+use crate::comm::Comm;
+use crate::failure::Failure;
+use rpd_shard::model::LocalNs;
+use rpd_shard::record::wire;
+use serde::{Deserialize, Serialize};
+
+/// The first collective of all ranks ends start-up if it is over in the first fifth of the run, or if ranks did not
+/// synchronise before it.
+const MAX_START_UP_PART: i64 = 5;
+
+/// From the start of the run to the end of the first collective of all ranks, or of `MPI_Init`.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+pub struct StartUp {
+    /// How long it took, ns.
+    pub ns: i64,
+    /// What all ranks waited in collectives in it, all together, ns.
+    pub waited_ns: i64,
+    /// The last rank to enter the first collective; absent where that is not its end.
+    pub last_rank: Option<u32>,
+    /// How long after the first one that was, ns.
+    pub apart_ns: i64,
+}
+
+/// When the run was.
+pub(super) struct RunTimes {
+    /// Its start, ns of the job; `None` if nobody took part.
+    start: Option<i64>,
+    /// How long it was recorded, ns.
+    pub(super) run_ns: i64,
+    /// The end of the last `MPI_Init`, ns of the job.
+    initialized: Option<i64>,
+    /// Ranks that took part.
+    participants: usize,
+}
+
+impl RunTimes {
+    pub(super) fn new(all: &[Participant], fit_of: &FitOf<'_>) -> RunTimes {
+        let map = |place: usize, time: i64| match fit_of.get(place).copied().flatten() {
+            Some(fit) => fit.map.map(LocalNs(time)).ns(),
+            None => time,
+        };
+        let starts = all.iter().enumerate().map(|(place, one)| map(place, one.first_seen));
+        let initialized =
+            all.iter().enumerate().filter_map(|(place, one)| Some(map(place, one.initialized?)));
+        RunTimes {
+            start: starts.min(),
+            run_ns: all.iter().map(|one| one.seen_ns).max().unwrap_or(0),
+            initialized: initialized.max(),
+            participants: all.len(),
+        }
+    }
+
+    /// The end of start-up, ns of the job, and what there is to say of it, without the waiting.
+    pub(super) fn start_up(
+        &self,
+        comm: &impl Comm,
+        compared: &[(&Kept, Waiting)],
+    ) -> Result<Option<(i64, StartUp)>, Failure> {
+        let of_everyone = compared.iter().filter(|(kept, _)| kept.guests.len() == self.participants);
+        let first = of_everyone.map(|(_, w)| (w.first_enter, w.last_exit, w.last, w.apart_ns)).min();
+        // Ranks that had synchronised on another communicator were not starting any more.
+        let had_synchronised = compared.iter().filter(|(_, waiting)| waiting.had_synchronised == Some(true));
+        let synchronised = had_synchronised.map(|(_, waiting)| waiting.first_enter).min();
+        let mut firsts: Vec<(i64, i64, u32, i64)> = Vec::new();
+        let mut synchronised_first = i64::MAX;
+        for message in comm.all_gather(wire::encode(&(first, synchronised))) {
+            let theirs: (Option<(i64, i64, u32, i64)>, Option<i64>) =
+                wire::decode_message(&message).map_err(Failure::message)?;
+            firsts.extend(theirs.0);
+            synchronised_first = synchronised_first.min(theirs.1.unwrap_or(i64::MAX));
+        }
+        let Some(start) = self.start else { return Ok(None) };
+        let took = |end: i64| end.saturating_sub(start);
+        let is_early = |enter: i64, end: i64| {
+            took(end).saturating_mul(MAX_START_UP_PART) <= self.run_ns || enter <= synchronised_first
+        };
+        let of_first = firsts.into_iter().min().filter(|(enter, end, ..)| is_early(*enter, *end)).map(
+            |(_, end, last, apart_ns)| {
+                (end, StartUp { ns: took(end), waited_ns: 0, last_rank: Some(last), apart_ns })
+            },
+        );
+        let of_init = self
+            .initialized
+            .map(|end| (end, StartUp { ns: took(end), waited_ns: 0, last_rank: None, apart_ns: 0 }));
+        Ok(of_first.or(of_init))
+    }
+}

@@ -1,0 +1,162 @@
+//! Time in calls in which ranks may wait, and that are not compared: messages, collectives with a root, non-blocking ones
+//! with their waits, one-sided calls, files, and collectives that do not match. Where it is long, nobody can say that no rank
+//! was late.
+
+use super::calls::{Function, MessageCall};
+use super::judge::Kept;
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+
+/// Functions that are told apart; the time in further ones goes to [`FURTHER`].
+const MAX_NAMES: usize = 256;
+/// Longest name of a function.
+const MAX_NAME: usize = 64;
+const FURTHER: &str = "other calls";
+/// `MPI_Finalize` takes as long without any waiting, ns.
+const FINALIZE_NS: i64 = 1_000_000_000;
+
+/// Time in calls by function, ns, all processes together.
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+pub struct CallTimes(BTreeMap<String, i64>);
+
+impl CallTimes {
+    /// Adds the time in calls of one function.
+    pub(super) fn add(&mut self, name: &str, ns: i64) {
+        if ns <= 0 {
+            return;
+        }
+        let is_room = self.0.contains_key(name) || self.0.len() < MAX_NAMES && name.len() <= MAX_NAME;
+        let sum = self.0.entry(if is_room { name } else { FURTHER }.to_owned()).or_default();
+        *sum = sum.saturating_add(ns);
+    }
+
+    /// Adds others.
+    pub(super) fn append(&mut self, others: &CallTimes) {
+        others.0.iter().for_each(|(name, ns)| self.add(name, *ns));
+    }
+
+    /// What is left of it without others.
+    pub(super) fn without(mut self, others: &CallTimes) -> CallTimes {
+        let other = |name: &str| others.0.get(name).copied().unwrap_or(0);
+        self.0.iter_mut().for_each(|(name, ns)| *ns = ns.saturating_sub(other(name)));
+        self.0.retain(|_, ns| *ns > 0);
+        self
+    }
+
+    /// All of it, ns.
+    pub(super) fn total(&self) -> i64 {
+        self.0.values().fold(0, |sum, ns| sum.saturating_add(*ns))
+    }
+
+    /// What of it is in collectives, ns: not in messages and polls for them.
+    pub(super) fn in_collectives(&self) -> i64 {
+        let is_message = |name: &str| {
+            MessageCall::is_message(name.as_bytes())
+                || MessageCall::named(name.as_bytes()) == MessageCall::Polls
+        };
+        let others = self.0.iter().filter(|(name, _)| !is_message(name));
+        others.fold(0, |sum, (_, ns)| sum.saturating_add(*ns))
+    }
+
+    /// So many functions with the most time.
+    pub(super) fn longest(&self, most: usize) -> Vec<String> {
+        let mut all: Vec<(&String, i64)> = self.0.iter().map(|(name, ns)| (name, *ns)).collect();
+        all.sort_by_key(|(_, ns)| std::cmp::Reverse(*ns));
+        all.into_iter().take(most).map(|(name, _)| name.clone()).collect()
+    }
+
+    /// The same of a job of which one in so many was looked at.
+    pub(super) fn times(mut self, one_in: i64) -> CallTimes {
+        self.0.values_mut().for_each(|ns| *ns = ns.saturating_mul(one_in));
+        self
+    }
+}
+
+/// Time of a process in calls of MPI that are no collectives, or collectives that no other process can be compared with.
+#[derive(Clone, Debug, Default)]
+pub struct ProcessTimes {
+    /// Before its first collective in which all wait for all: part of start-up,
+    pub(super) before: CallTimes,
+    /// and after it.
+    pub(super) after: CallTimes,
+    has_synchronised: bool,
+}
+
+impl ProcessTimes {
+    /// Notes a collective in which all wait for all.
+    pub(super) fn synchronises(&mut self) {
+        self.has_synchronised = true;
+    }
+
+    /// Adds a call.
+    pub(super) fn add(&mut self, name: &[u8], ns: i64) {
+        let ns = match name {
+            b"MPI_Init" | b"MPI_Init_thread" => return,
+            b"MPI_Finalize" => ns.saturating_sub(FINALIZE_NS),
+            _ => ns,
+        };
+        let Ok(name) = std::str::from_utf8(name) else { return };
+        let times = if self.has_synchronised { &mut self.after } else { &mut self.before };
+        times.add(name, ns);
+    }
+
+    /// Adds those of a later block.
+    pub(super) fn append(&mut self, later: &ProcessTimes) {
+        let first = if self.has_synchronised { &mut self.after } else { &mut self.before };
+        first.append(&later.before);
+        self.after.append(&later.after);
+        self.has_synchronised |= later.has_synchronised;
+    }
+}
+
+/// Calls that are or might be one collective, and whose times are not compared.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct UntimedCalls {
+    pub(super) function: Function,
+    /// One of the processes, and when that entered, ns of its domain.
+    pub(super) participant: u32,
+    pub(super) enter: i64,
+    /// The time in all of them, ns.
+    pub(super) ns: i64,
+}
+
+/// The time of all ranks in matched collectives, by function.
+pub(super) fn time_in<'a>(kept: impl Iterator<Item = &'a Kept>) -> CallTimes {
+    let mut times = CallTimes::default();
+    for one in kept {
+        times.add(&one.function.name(), one.time_inside());
+    }
+    times
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn time_before_the_first_synchronisation_is_kept_apart_however_calls_lie_in_blocks() {
+        let mut whole = ProcessTimes::default();
+        let mut later = ProcessTimes::default();
+        whole.add(b"MPI_Init", 1_000);
+        whole.add(b"MPI_Comm_split", 10);
+        later.add(b"MPI_Bcast", 20);
+        later.synchronises();
+        later.add(b"MPI_Recv", 40);
+        later.add(b"MPI_Finalize", FINALIZE_NS + 3);
+        whole.append(&later);
+        assert_eq!((whole.before.total(), whole.after.total(), whole.after.in_collectives()), (30, 43, 3));
+        let mut last = ProcessTimes::default();
+        last.add(b"MPI_Bcast", 7);
+        whole.append(&last);
+        assert_eq!((whole.before.total(), whole.after.total()), (30, 50));
+        assert_eq!(whole.after.longest(2), ["MPI_Recv", "MPI_Bcast"]);
+    }
+
+    #[test]
+    fn functions_are_bounded() {
+        let mut times = CallTimes::default();
+        (0..1_000).for_each(|n| times.add(&format!("MPI_{n}"), 1));
+        times.add(&"x".repeat(1_000), 5);
+        assert_eq!((times.0.len(), times.total()), (MAX_NAMES + 1, 1_005));
+    }
+}
