@@ -98,7 +98,9 @@ impl Report {
             Method::Reference => "reference, times unchanged".to_owned(),
             Method::None => "nothing".to_owned(),
             Method::Fusion => format!("{} and {}", probes(), collectives()),
-            Method::Probes if row.collectives_refuted => format!("{}; its collectives are left out", probes()),
+            Method::Probes if row.collectives_refuted => {
+                format!("{}; its collectives are left out", probes())
+            }
             Method::Probes => probes(),
             Method::Collectives => collectives(),
             Method::ClockFile => "the clock file".to_owned(),
