@@ -4,7 +4,7 @@
 //! through data views that are temporary, too.
 
 use crate::content::Content;
-use crate::harness::Database;
+use crate::harness::{Database, repository};
 use rusqlite::Connection;
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -80,6 +80,17 @@ fn texts(session: &Database, sql: &str) -> Vec<String> {
         session.connection.prepare(sql)?.query_map([], |row| row.get(0))?.collect()
     };
     read().unwrap_or_else(|error| panic!("{sql}: {error}"))
+}
+
+/// The query by rank that docs/MERGING.md shows.
+///
+/// # Panics
+/// If it is not there.
+pub fn query_by_rank() -> String {
+    let docs = std::fs::read_to_string(repository().join("docs/MERGING.md"));
+    let docs = docs.unwrap_or_else(|error| panic!("docs/MERGING.md: {error}"));
+    let from = docs.find("    select P.rank, K.name, count(*)").unwrap_or_else(|| panic!("no query by rank"));
+    docs[from..].lines().take_while(|line| line.starts_with("    ")).collect::<Vec<_>>().join("\n")
 }
 
 /// What `rocpd summary` takes for one rank.

@@ -109,6 +109,9 @@ fn plain_rpd_collect_on_a_gpu_node_records_kernels_mpi_and_system_metrics() {
     // Each rank has a row of rpd-collect and one of the profiler, and one collector reads the metrics.
     let said = "4 ranks, 9 processes (1 collector for system metrics, 4 recorded by a profiler as well)";
     assert!(summary.contains(said), "{summary}");
+    let by_rank =
+        format!("SELECT count(DISTINCT rank), sum(\"count(*)\") FROM ({})", rpd_tests::amd::query_by_rank());
+    assert_eq!(database.rows(&by_rank), [[RANKS.to_string(), (KERNELS * RANKS as i64).to_string()]]);
     assert!(is_empty(&node.path("scratch")));
 }
 

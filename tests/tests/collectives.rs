@@ -110,7 +110,8 @@ fn late_ranks_are_those_that_were_planted_on_one_node_as_on_two() {
         assert_eq!((&first["rank"], &second["rank"]), (&5.into(), &1.into()), "{stderr}");
         assert_eq!(first["host"], if nodes == 1 { "gpu000" } else { "gpu001" });
         // The first collective of all ranks belongs to start-up.
-        assert_eq!((&first["last"], &first["collectives"]), (&159.into(), &200.into()));
+        // Of 159 that are equal, 152 make 95 %.
+        assert_eq!((&first["last"], &first["collectives"]), (&152.into(), &200.into()));
         // 159 times 7 ranks wait for not quite 3 ms.
         let near = |value: &serde_json::Value, wanted: i64, within: i64| {
             let value = value.as_i64().unwrap();
@@ -124,7 +125,7 @@ fn late_ranks_are_those_that_were_planted_on_one_node_as_on_two() {
             assert_eq!(late.len(), 2, "{stderr}");
         }
         let line = format!(
-            "late       rank 5 on {}: others waited 3.3 s for it, 92 % of all waiting; before 159 of 200 collectives it spent 3.0 ms (median; ",
+            "late       rank 5 on {}: others waited 3.3 s for it, 92 % of all waiting; before 152 of 200 collectives it spent 3.0 ms (median; ",
             first["host"].as_str().unwrap()
         );
         assert!(stderr.contains(&line), "{stderr}");

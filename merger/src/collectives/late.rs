@@ -230,10 +230,10 @@ impl Sums {
             }
         }
         self.sampled_calls.append(&untimed.unproven);
-        self.other_calls.append(&untimed.processes.after);
+        self.other_calls.append(&untimed.after);
         // Calls before the first synchronisation of their process are start-up if that ends with a collective of all.
         if start_up.is_none_or(|(_, start_up)| start_up.last_rank.is_none()) {
-            self.other_calls.append(&untimed.processes.before);
+            self.other_calls.append(&untimed.before);
         }
         for (function, count) in &untimed.matched {
             let function: &Function = function;

@@ -13,7 +13,7 @@ use super::own_time::note_own_times;
 use super::proof::prove;
 use super::sample::{JobSample, Sample};
 use super::spread::Spread;
-use super::untimed::{CallTimes, ProcessTimes, UntimedCalls, time_in};
+use super::untimed::{CallTimes, UntimedCalls, time_in};
 use crate::agree::strings::sums;
 use crate::comm::Comm;
 use crate::failure::Failure;
@@ -79,8 +79,9 @@ pub struct Matched {
 /// Calls in which ranks may have waited, and whose times are not compared, of one merge rank.
 #[derive(Debug, Default)]
 pub struct Untimed {
-    /// Of its processes, calls that are no collectives.
-    pub(super) processes: ProcessTimes,
+    /// Calls of its processes that are no collectives: before the first synchronisation of each process, and after it.
+    pub(super) before: CallTimes,
+    pub(super) after: CallTimes,
     /// Collectives that it owns and that do not match, or do not say when ranks waited.
     pub(super) calls: Vec<UntimedCalls>,
     /// Collectives whose times do not show that they are ones.
@@ -109,7 +110,10 @@ pub fn compare(comm: &impl Comm, sample: &Sample, own: Vec<(Participant, Said)>)
 
     let to_come = still_to_come(comm, &said)?;
     let mut untimed = Untimed::default();
-    said.iter().for_each(|said| untimed.processes.append(&said.untimed));
+    for said in &said {
+        untimed.before.append(&said.untimed.before);
+        untimed.after.append(&said.untimed.after);
+    }
     let mut records = exchange(comm, &members, &mut said, &mut untimed.calls)?;
     records.par_sort_unstable();
     let mut kept = Vec::new();

@@ -20,9 +20,10 @@ fn of_several_communicators_each_has_its_late_rank() {
     let late = &merged.report["late_ranks"][0];
     // Start-up goes to the first collective of all ranks, and there is none; before the first one own time is not known.
     assert_eq!((&late["rank"], &late["collectives"]), (&4.into(), &299.into()));
-    assert!(late["last"].as_u64().unwrap() > 280, "{late}");
+    // Those that make 95 % of it.
+    assert!(late["last"].as_u64().unwrap() > 200, "{late}");
     let share = late["waited_share"].as_f64().unwrap();
-    assert!((0.4..0.8).contains(&share), "{share}");
+    assert!((0.3..0.8).contains(&share), "{share}");
     // They wait for 0.4 ms in 100.
     assert!(merged.stderr.contains("late       nobody: ranks waited "), "{}", merged.stderr);
     // The other stage has nobody who is late more often than by chance.
