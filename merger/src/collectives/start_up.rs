@@ -26,6 +26,10 @@ pub struct StartUp {
     pub apart_ns: i64,
 }
 
+/// When the first rank entered a collective of all ranks and the last one left it, ns of the job; the last one to enter, and how
+/// long after the first one that was, ns.
+type FirstCollective = (i64, i64, u32, i64);
+
 /// When the run was.
 pub(super) struct RunTimes {
     /// Its start, ns of the job; `None` if nobody took part.
@@ -66,10 +70,10 @@ impl RunTimes {
         // Ranks that had synchronised on another communicator were not starting any more.
         let had_synchronised = compared.iter().filter(|(_, waiting)| waiting.had_synchronised == Some(true));
         let synchronised = had_synchronised.map(|(_, waiting)| waiting.first_enter).min();
-        let mut firsts: Vec<(i64, i64, u32, i64)> = Vec::new();
+        let mut firsts: Vec<FirstCollective> = Vec::new();
         let mut synchronised_first = i64::MAX;
         for message in comm.all_gather(wire::encode(&(first, synchronised))) {
-            let theirs: (Option<(i64, i64, u32, i64)>, Option<i64>) =
+            let theirs: (Option<FirstCollective>, Option<i64>) =
                 wire::decode_message(&message).map_err(Failure::message)?;
             firsts.extend(theirs.0);
             synchronised_first = synchronised_first.min(theirs.1.unwrap_or(i64::MAX));
