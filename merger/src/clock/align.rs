@@ -16,8 +16,6 @@ use super::track::{Knot, Track};
 
 /// About as many knots has a map. A rate changes too little between them to be seen, in a run of a day too.
 const KNOTS: usize = 2048;
-/// Collectives whose standard deviation is so many times that of the probes add nothing but their constant errors.
-const FAR_WORSE: f64 = 3.0;
 
 /// Finds how the clocks of each domain turn into the time of the job: one fit per domain, in the order of
 /// [`Observations::domains`]. The order of anything within the observations changes nothing.
@@ -99,13 +97,9 @@ impl Estimate {
         let certain = bounds(&from_probes, &probed, bursts, (&[], &[]), domains);
         let probed_alone = Probed { located: &from_probes, certain: &certain };
         let all_meetings = alone(&meetings, Noise::Guessed);
-        let of_probes = Biases::new(&probed, &habits, &from_probes, &[]);
-        let of_meetings = Biases::new(&meetings, &habits, &vec![None; count], &all_meetings);
         let misleads = |d: usize| match (&from_probes[d], &all_meetings[d]) {
             (Some(probes), Some(collectives)) if d != domains.reference => {
-                let (known, other) = (of_probes.usual_var(probes), of_meetings.usual_var(collectives));
-                let is_known = Biases::compares(probes, Some(collectives));
-                is_known && are_moving(probes, collectives) || other > FAR_WORSE * FAR_WORSE * known
+                Biases::compares(probes, Some(collectives)) && are_moving(probes, collectives)
             }
             _ => false,
         };

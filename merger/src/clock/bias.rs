@@ -85,12 +85,6 @@ impl Biases {
         }
     }
 
-    /// The variance of the middle one of a track's knots, with that of the biases, ns^2.
-    pub(super) fn usual_var(&self, located: &Located) -> f64 {
-        let mut vars: Vec<f64> = located.track.knots.iter().map(|knot| knot.var).collect();
-        robust::median(&mut vars).unwrap_or(f64::INFINITY) + self.left(&located.leverage)
-    }
-
     /// Leverages of links as those of biases.
     fn row(&self, leverage: &[(usize, f64)]) -> Row {
         let mut dense = vec![0.0; self.priors.len()];

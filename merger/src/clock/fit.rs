@@ -14,7 +14,7 @@ pub struct DomainFit {
     pub probes: u64,
     /// Collectives in which the domain was compared with others.
     pub collectives: u64,
-    /// Its collectives were left out: the probes refute them, or know far more.
+    /// Its collectives were left out: the probes show that they mislead.
     pub refuted: bool,
     /// Job time minus local time in the middle of what is known, ns.
     pub offset: i64,
