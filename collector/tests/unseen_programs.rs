@@ -52,6 +52,24 @@ fn a_static_program_is_named_by_rank_0_and_in_the_log_of_each_rank() {
 }
 
 #[test]
+fn a_lone_program_that_cannot_be_seen_is_named_in_one_line() {
+    let Some(bench) = Bench::new() else { return };
+    let Some(program) = static_program(&bench, "static", "-static") else { return };
+    let stderr = String::from_utf8(run(bench.collect().arg("--").arg(&program)).stderr).unwrap();
+    assert!(stderr.contains("is a static program") && stderr.lines().count() == 1, "{stderr}");
+}
+
+#[test]
+fn of_a_program_that_crashes_at_once_nothing_is_said_of_gpu_kernels() {
+    let Some(bench) = Bench::new() else { return };
+    let program = bench.program("crashes", "int main(void) { raise(SIGSEGV); return 0; }");
+    let output = run(bench.collect().args(["--trace", "roctx,mpi", "--"]).arg(&program));
+    let stderr = String::from_utf8(output.stderr.clone()).unwrap();
+    let line = "rpd-collect: nothing was recorded: no roctx or MPI call was seen before signal 11 ended the command\n";
+    assert_eq!((ending(&output), stderr.as_str()), (-11, line));
+}
+
+#[test]
 fn a_program_with_other_rights_is_named_and_others_are_not() {
     let Some(bench) = Bench::new() else { return };
     let program = bench.program("rights", "int main(void) { return 7; }");

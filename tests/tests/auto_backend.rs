@@ -135,5 +135,31 @@ fn a_profiler_that_fails_hangs_or_is_missing_costs_its_rows_alone() {
         let forward = database.number("SELECT count(*) FROM regions WHERE name = 'forward'");
         assert_eq!(forward, (RANKS * STEPS) as i64, "{wrong}: {stderr}");
         assert!(stderr.contains("rpd-collect: "), "{wrong}: {stderr}");
+        // A profiler that was announced and failed is in the ledger; of one that was never used nothing is lost.
+        let lost: Vec<&str> = summary.lines().filter(|line| line.contains("lost  ")).collect();
+        let [lost] = lost[..] else { panic!("{wrong}: {summary}") };
+        let failed = "an unknown number of rows of rocprofv3 for ranks 0-3 (profiler_failed: it did not start the command";
+        match wrong {
+            "fails" | "hangs" => assert!(lost.contains(failed), "{wrong}: {summary}"),
+            _ => assert!(lost.ends_with(" nothing"), "{wrong}: {summary}"),
+        }
+        let ledger =
+            "SELECT count(*) FROM rocpd_metadata WHERE tag = 'rpd.losses' AND value LIKE '%profiler_failed%'";
+        assert_eq!(database.number(ledger), i64::from(lost.contains("profiler_failed")), "{wrong}");
     }
+}
+
+#[test]
+fn a_profiler_that_leaves_no_file_is_named_and_its_rows_are_not_said_to_be_there() {
+    let node = match GpuNode::new(true) {
+        Ok(node) => node,
+        Err(why) => return skip("a silent profiler under rpd-collect", why),
+    };
+    let (database, _, summary) = node.train("silent");
+    assert_eq!(kernels(&database), ["0", "0"], "{summary}");
+    assert_native_is_whole(&database, &summary);
+    let note =
+        "rocprofv3 left no file for ranks 0-3: the program called nothing that it records, or ended by _exit";
+    assert!(summary.contains(note), "{summary}");
+    assert!(summary.contains("lost       nothing of what was read"), "{summary}");
 }

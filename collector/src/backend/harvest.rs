@@ -6,6 +6,7 @@
 
 use super::debug_agent::{self, DUMP, Fault};
 use super::found::{Found, files_in, flat_name, is_trace};
+use super::unrecorded_rows::{self, ProfilerEnding, reason_without_file};
 use super::{scratch, start, torch};
 use crate::output::{ShardPlace, identity};
 use crate::warn;
@@ -13,7 +14,7 @@ use rpd_shard::Shard;
 use rpd_shard::ShardWriter;
 use rpd_shard::file::{KnownProcesses, Owner, WriteError};
 use rpd_shard::model::{Value, native, rocpd};
-use rpd_shard::record::{ClockSet, Exit, Process, RunIdentity};
+use rpd_shard::record::{ClockSet, Exit, Process, ProfilerLoss, ProfilerLossReason, RunIdentity};
 use rpd_translate::{Format, format_of, tells_environment, translate};
 use rustix::process::Signal;
 use serde::{Deserialize, Serialize};
@@ -60,10 +61,17 @@ pub struct Target<'a> {
     pub usual: Process,
     /// The profiler in front of the command did not start it.
     pub without_front: bool,
+    /// How the profiler ended that stayed above the command.
+    pub profiler: ProfilerEnding,
 }
 
 fn target_is_without(target: &Target<'_>, backend: &str) -> bool {
-    target.without_front && matches!(backend, "rocprofv3" | "rocprof-sys")
+    target.without_front && is_front(backend)
+}
+
+/// Whether a profiler starts the command.
+fn is_front(backend: &str) -> bool {
+    matches!(backend, "rocprofv3" | "rocprof-sys")
 }
 
 /// Makes shards of all that is there, and removes the folder.
@@ -83,13 +91,14 @@ pub fn bring_in(harvest: &Harvest, target: &Target<'_>) {
     if let Some(pid) = start::pid(scratch_folder).filter(|_| !target.without_front) {
         usual.pid = pid;
     }
-    let mut gathering = Gathering { target, usual, seen, clocks, lost: false };
+    let mut gathering = Gathering { target, usual, seen, clocks, lost: false, losses: BTreeSet::new() };
     for backend in &harvest.backends {
         gathering.backend(backend, &scratch_folder.join(backend));
     }
     if harvest.debug_agent {
         gathering.dump(scratch_folder);
     }
+    unrecorded_rows::record(&gathering.losses, target, &gathering.owner());
     if harvest.keep || gathering.lost {
         let why = if harvest.keep { "--keep-scratch" } else { "what could not be read is still there" };
         warn(format_args!("{} stays on this node ({why})", scratch_folder.display()));
@@ -109,6 +118,8 @@ struct Gathering<'a> {
     clocks: Vec<ClockSet>,
     /// Something is in the scratch folder and nowhere else.
     lost: bool,
+    /// Profilers whose rows are missing.
+    losses: BTreeSet<ProfilerLoss>,
 }
 
 impl Gathering<'_> {
@@ -122,6 +133,7 @@ impl Gathering<'_> {
         }
         if found.more || found.texts.len() > MAX_TEXTS {
             self.lost = true;
+            self.lose(backend, ProfilerLossReason::TooManyFiles);
             warn(format_args!(
                 "warning: {backend}: not all of its files are fetched: they are too many, or too deep in folders"
             ));
@@ -147,8 +159,10 @@ impl Gathering<'_> {
         let mut taken = 0;
         for (path, format) in &files {
             match format {
-                Ok(format) => taken += usize::from(self.file(backend, taken + 1, path, *format)),
+                Ok(format) if self.file(backend, taken + 1, path, *format) => taken += 1,
+                Ok(_) => self.lose(backend, ProfilerLossReason::Unreadable),
                 Err(reason) => {
+                    self.lose(backend, ProfilerLossReason::Unreadable);
                     warn(format_args!("warning: {backend}: {} {reason}", path.display()));
                     if fs::metadata(path).is_ok_and(|found| found.len() > 0) {
                         self.keep_beside(&format!("{backend}."), path, folder);
@@ -159,6 +173,7 @@ impl Gathering<'_> {
         // What a signal did to the command's own process is told better below.
         let is_told_below = files.is_empty() && matches!(self.target.usual.exit, Some(Exit::Signal(_)));
         let unwritten = torch::unwritten(&found.marks);
+        self.lose_without_file(backend, files.is_empty(), !unwritten.is_empty());
         for (number, process) in unwritten.iter().enumerate() {
             if number == MAX_TOLD {
                 warn(format_args!(
@@ -176,6 +191,24 @@ impl Gathering<'_> {
         } else if files.is_empty() && (unwritten.is_empty() || is_told_below) {
             let why = self.why_nothing(backend, folder);
             warn(format_args!("warning: {backend} wrote no file: {why}"));
+        }
+    }
+
+    fn lose(&mut self, backend: &str, reason: ProfilerLossReason) {
+        self.losses.insert(ProfilerLoss { profiler: backend.to_owned(), rank: self.usual.rank, reason });
+    }
+
+    /// Notes the rows that a profiler wrote to no file.
+    fn lose_without_file(&mut self, backend: &str, is_without: bool, some_are_unwritten: bool) {
+        let profiler = if is_front(backend) { self.target.profiler } else { ProfilerEnding::Unseen };
+        if target_is_without(self.target, backend) {
+            self.lose(backend, ProfilerLossReason::NotStarted);
+        } else if some_are_unwritten {
+            self.lose(backend, ProfilerLossReason::NoFile);
+        } else if is_without {
+            self.lose(backend, reason_without_file(profiler, self.target.usual.exit));
+        } else if profiler == ProfilerEnding::Killed {
+            self.lose(backend, ProfilerLossReason::Killed);
         }
     }
 

@@ -14,7 +14,7 @@
 //! * [`start`]: what a profiler starts in the place of the command. `mark`: who starts the command, once, and how it ended.
 //! * `processes`: those of a profiler, to be killed, and never those of the command.
 //! * `found`: the files that it left, told apart by their names.
-//! * [`harvest`]: runs in the collector process when the command has ended.
+//! * [`harvest`]: runs in the collector process when the command has ended. `unrecorded_rows`: which profilers lost rows.
 
 pub mod choice;
 mod debug_agent;
@@ -30,7 +30,9 @@ pub mod scratch;
 pub mod start;
 mod tool;
 mod torch;
+mod unrecorded_rows;
 
 pub use choice::{Backend, BackendChoice, ChoiceError, ResolvedBackends};
 pub use plan::{Asked, GpuRecording, Plan, plan};
 pub(crate) use tool::ask;
+pub use unrecorded_rows::ProfilerEnding;

@@ -3,6 +3,7 @@
 use super::front::Front;
 use super::spawn;
 use super::watched::Watched;
+use crate::backend::ProfilerEnding;
 use crate::backend::mark::Record;
 use crate::backend::processes;
 use crate::child::Ending;
@@ -35,6 +36,7 @@ pub(super) struct Below {
 /// How it ended, and how its profiler did.
 pub(super) struct Ended {
     pub(super) ending: Ending,
+    pub(super) profiler: ProfilerEnding,
     /// For the log.
     pub(super) notes: Vec<String>,
 }
@@ -67,8 +69,10 @@ impl Below {
         // A profiler that writes is not to be ended by what was for the command, which is gone.
         forwarder.spare();
         let mut notes = Vec::new();
+        let mut ended = ProfilerEnding::AsTheCommand;
         let (mut status, waited) = self.wait_behind(profiler);
         if status.is_none() {
+            ended = ProfilerEnding::Killed;
             notes.push(format!(
                 "warning: the profiler had not ended {} s after the command, and was killed: its files may be \
                  incomplete{}",
@@ -87,6 +91,7 @@ impl Below {
         if let Some(other) = of_profiler.filter(|other| *other != ending && notes.is_empty()) {
             // Some have one status for all that is not success.
             let warning = if ending == Ending::Code(0) || matches!(other, Ending::Signal(_)) {
+                ended = ProfilerEnding::Failed;
                 "warning: "
             } else {
                 ""
@@ -100,7 +105,7 @@ impl Below {
                 "warning: how the command ended is not known; the exit status is the profiler's".to_owned(),
             );
         }
-        Ended { ending, notes }
+        Ended { ending, profiler: ended, notes }
     }
 
     /// Waits for a profiler whose command has ended: less long where a signal has ended the job, since a batch system kills

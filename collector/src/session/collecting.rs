@@ -10,7 +10,7 @@ use super::empty::{explain_empty, name_unseen};
 use super::preloaded::PreloadCheck;
 use super::watched::Watched;
 use crate::backend::harvest::{Target, bring_in};
-use crate::backend::{mark, processes, scratch};
+use crate::backend::{ProfilerEnding, mark, processes, scratch};
 use crate::child::{Ending, signals};
 use crate::collect::{Collector, Finish, Listener, SourceDefaults};
 use crate::launcher::{Environment, RankIdentity, detect_rank, is_on_one_node};
@@ -105,7 +105,8 @@ pub fn main() -> io::Result<()> {
     let patience =
         start.harvest.as_ref().map_or(Duration::ZERO, |harvest| Duration::from_secs(harvest.wait_seconds));
     let warned = |signal| collector.keep(signal);
-    let Some(finish) = until_the_end(&control, scratch.as_deref(), patience, started, warned) else {
+    let Some((finish, profiler)) = until_the_end(&control, scratch.as_deref(), patience, started, warned)
+    else {
         scratch.iter().for_each(|folder| scratch::remove(folder));
         return Ok(());
     };
@@ -123,6 +124,7 @@ pub fn main() -> io::Result<()> {
         system.stop();
     }
     agent.iter_mut().for_each(ProbeAgent::wait_until_measured);
+    let exit = finish.exit;
     collector.finish(finish);
     let shard = finished.recv_timeout(TIME_ALONE).ok().flatten();
     if let Some(agent) = agent {
@@ -130,7 +132,7 @@ pub fn main() -> io::Result<()> {
     }
     if let (Some(harvest), Some(usual)) = (&start.harvest, own) {
         let busy = Busy::begin(&control);
-        bring_in(harvest, &Target { place: &place, shard, usual, without_front });
+        bring_in(harvest, &Target { place: &place, shard, usual, without_front, profiler });
         busy.end();
     }
     // What is left was told in the log.
@@ -140,7 +142,7 @@ pub fn main() -> io::Result<()> {
     if log::is_empty() && !start.refused {
         match unseen {
             Some(process) => name_unseen(&process, &start, &control),
-            None if start.wanted == Wanted::Events => explain_empty(&start, &control),
+            None if start.wanted == Wanted::Events => explain_empty(&start, exit, &control),
             None => {}
         }
     }
@@ -295,7 +297,7 @@ fn until_the_end(
     patience: Duration,
     begun: impl FnOnce(i32, Option<String>),
     warned: impl Fn(i32),
-) -> Option<Finish> {
+) -> Option<(Finish, ProfilerEnding)> {
     let (mut command, mut profiler, mut begun) = (None, None, Some(begun));
     loop {
         match control.receive(None) {
@@ -310,7 +312,9 @@ fn until_the_end(
             Received::Message(ToCollector::Nothing) => return None,
             Received::Message(ToCollector::Note { text }) => warn(format_args!("{text}")),
             Received::Message(ToCollector::Warned { signal }) => warned(signal),
-            Received::Message(ToCollector::Finish { pid, exit }) => return Some(Finish { pid, exit }),
+            Received::Message(ToCollector::Finish { pid, exit, profiler }) => {
+                return Some((Finish { pid, exit }, profiler));
+            }
             Received::Message(ToCollector::Start(_)) | Received::Nothing => {}
             Received::Closed => break,
         }
@@ -336,22 +340,25 @@ fn until_the_end(
     let how =
         exit.map_or("how the command ended is not known".to_owned(), |exit| format!("it ended with {exit}"));
     warn(format_args!("warning: rpd-collect was killed, {what}; {how}"));
-    if let (Some(above), Some(scratch)) = (above, scratch) {
-        end_in_time(&above, scratch, patience);
-    }
-    Some(Finish { pid: process.pid, exit: exit.map_or(Exit::Unknown, Ending::exit) })
+    let profiler = match (above, scratch) {
+        (Some(above), Some(scratch)) => end_in_time(&above, scratch, patience),
+        _ => ProfilerEnding::Unseen,
+    };
+    Some((Finish { pid: process.pid, exit: exit.map_or(Exit::Unknown, Ending::exit) }, profiler))
 }
 
 /// Waits for a profiler whose command has ended, and kills it if it stays too long.
-fn end_in_time(profiler: &Watched, scratch: &Path, patience: Duration) {
-    if !profiler.wait(Some(patience)) {
-        warn(format_args!(
-            "warning: the profiler had not ended {} s after the command, and was killed: its files may be incomplete",
-            patience.as_secs()
-        ));
-        processes::kill(scratch, Some(profiler.pid), false);
-        profiler.wait(Some(TIME_TO_DIE));
+fn end_in_time(profiler: &Watched, scratch: &Path, patience: Duration) -> ProfilerEnding {
+    if profiler.wait(Some(patience)) {
+        return ProfilerEnding::Unseen;
     }
+    warn(format_args!(
+        "warning: the profiler had not ended {} s after the command, and was killed: its files may be incomplete",
+        patience.as_secs()
+    ));
+    processes::kill(scratch, Some(profiler.pid), false);
+    profiler.wait(Some(TIME_TO_DIE));
+    ProfilerEnding::Killed
 }
 
 /// Tells the launcher every second that it has to wait on, for a time.

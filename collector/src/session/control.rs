@@ -19,6 +19,7 @@ use std::io::{self, IoSlice, IoSliceMut};
 use std::mem::MaybeUninit;
 use std::time::{Duration, Instant};
 
+use crate::backend::ProfilerEnding;
 use crate::backend::harvest::Harvest;
 use crate::cpus::CpuList;
 use crate::output::{EarlyShard, ShardPlace};
@@ -53,6 +54,8 @@ pub(super) enum ToCollector {
         pid: i32,
         /// How it ended.
         exit: Exit,
+        /// How the profiler above it ended.
+        profiler: ProfilerEnding,
     },
     /// The command cannot be started.
     Nothing,
@@ -101,6 +104,8 @@ pub(super) struct Start {
     pub(super) probes: Option<ProbeChoice>,
     /// For the log.
     pub(super) warnings: Vec<String>,
+    /// One of them says that the library cannot be in the command.
+    pub(super) is_command_unseen: bool,
     /// What profilers leave behind.
     pub(super) harvest: Option<Harvest>,
     /// What is kept of a command that does nothing that is recorded.
@@ -283,7 +288,8 @@ mod tests {
     fn messages_arrive_whole_and_an_end_is_seen() {
         let (ours, theirs) = pair();
         ours.send(&ToCollector::Started { pid: 7, profiler: None, without: None }).unwrap();
-        ours.send(&ToCollector::Finish { pid: 7, exit: Exit::Signal(9) }).unwrap();
+        let profiler = ProfilerEnding::default();
+        ours.send(&ToCollector::Finish { pid: 7, exit: Exit::Signal(9), profiler }).unwrap();
         drop(ours);
         let Received::Message(ToCollector::Started { pid: 7, .. }) = theirs.receive(None) else { panic!() };
         let Received::Message(ToCollector::Finish { exit, .. }) = theirs.receive(None) else { panic!() };

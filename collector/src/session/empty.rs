@@ -4,12 +4,14 @@ use super::control::{Control, Start, ToLauncher};
 use super::preloaded::{UnseenProcess, hint_for_container};
 use crate::command_line::name_of;
 use crate::{log, warn};
+use rpd_shard::record::Exit;
 use std::path::PathBuf;
 
 /// An empty result says why: a rank of a job in its log, a lone process where it is looked for.
-pub(super) fn explain_empty(start: &Start, launcher: &Control) {
+/// Nothing more is said of a command that the library cannot be in. `exit` is how the command ended.
+pub(super) fn explain_empty(start: &Start, exit: Exit, launcher: &Control) {
     let metrics = log::has_metrics();
-    let Some(why) = why_empty(start, metrics) else { return };
+    let Some(why) = why_empty(start, exit, metrics).filter(|_| !start.is_command_unseen) else { return };
     let beside = if metrics { " beside system metrics" } else { "" };
     say_of_rank(start, launcher, format!("nothing was recorded{beside}: {why}"));
 }
@@ -29,7 +31,7 @@ fn say_of_rank(start: &Start, launcher: &Control, text: String) {
 }
 
 /// The reason why no event was recorded; `None` if metrics of the node are all that was to be recorded, and they were.
-fn why_empty(start: &Start, metrics: bool) -> Option<String> {
+fn why_empty(start: &Start, exit: Exit, metrics: bool) -> Option<String> {
     if let Some(rank) = start.run.rank.filter(|_| !start.is_recorded()) {
         return Some(format!("rank {rank} is not among the ranks to record, {}", start.ranks));
     }
@@ -46,6 +48,9 @@ fn why_empty(start: &Start, metrics: bool) -> Option<String> {
         Some((last, [])) => (*last).to_owned(),
         Some((last, others)) => format!("{} or {last}", others.join(", ")),
     };
+    if let Exit::Signal(signal) = exit {
+        return Some(format!("no {kinds} call was seen before signal {signal} ended the command"));
+    }
     let library = start.preloaded.as_ref().map(PathBuf::from).unwrap_or_default();
     let next = hint_for_container(&start.command, &library)
         .unwrap_or_else(|| "to record GPU kernels, add --backend rocprofv3".to_owned());

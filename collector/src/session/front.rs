@@ -96,8 +96,10 @@ impl Front {
                 }
             }
         };
+        let described = self.alone.as_ref().map(Trace::described).filter(|described| !described.is_empty());
+        let native = described.map_or_else(String::new, |described| format!(", native records {described}"));
         let without = format!(
-            "warning: {name} {why}: the command runs without it; try it by hand on this node, or use --backend native"
+            "warning: {name} {why}: the command runs without it{native}; try it by hand on this node, or use --backend native"
         );
         warn(format_args!("{without}"));
         if let Some(signal) = signals::cancelled() {

@@ -30,7 +30,7 @@ pub use unrecorded::{PrepareError, run_unrecorded};
 pub use variables::variables;
 
 use crate::backend::scratch::{self, Scratch};
-use crate::backend::{Plan, mark, plan};
+use crate::backend::{Plan, ProfilerEnding, mark, plan};
 use crate::cgroup;
 use crate::child::{self, Ending, ignoring, preload, signals, signals::Forwarder};
 use crate::collect::Listener;
@@ -114,6 +114,8 @@ pub struct Session {
     variables: Vec<(String, OsString)>,
     /// A profiler that starts the command.
     front: Option<Front>,
+    /// What records what, to be printed when the profiler has started the command.
+    announcement: Option<String>,
     /// What profilers write on the node.
     scratch: Option<Scratch>,
     forwarder: Forwarder,
@@ -164,14 +166,15 @@ impl Session {
             if options.require && is_recorded {
                 refuse_unseen(options, &plan, own.rank.rank)?;
             }
-            warnings.extend(unseen_command(options, &plan));
+            let unseen = unseen_command(options, &plan);
+            let is_command_unseen = unseen.is_some();
+            warnings.extend(unseen);
             let told = warnings.iter().filter(|line| speaks && line.starts_with("warning"));
             let mut said = told.inspect(|line| warn(format_args!("{line}"))).count() as u64;
+            let mut announcement = None;
             if let Some(line) = announced(options, &plan).filter(|_| is_recorded) {
-                if is_first(own.rank.rank, &options.ranks.clone().unwrap_or_default()) {
-                    warn(format_args!("{line}"));
-                    said += u64::from(line.starts_with("warning"));
-                }
+                let is_printed = is_first(own.rank.rank, &options.ranks.clone().unwrap_or_default());
+                announcement = is_printed.then(|| line.clone());
                 warnings.push(line);
             }
             if let Some(chosen) = options.run_id.as_ref().filter(|chosen| speaks && **chosen != own.run.id) {
@@ -183,21 +186,27 @@ impl Session {
             let (control, theirs) = Control::pair().map_err(failed("open sockets"))?;
             let control = Arc::new(control);
             let front = Front::of(&mut plan, options.recorded_alone());
-            let start = start_of(options, placement, own, plan, warnings);
+            if let Some(line) = announcement.take_if(|_| front.is_none()) {
+                warn(format_args!("{line}"));
+                said += u64::from(line.starts_with("warning"));
+            }
+            let mut start = start_of(options, placement, own, plan, warnings);
+            start.is_command_unseen = is_command_unseen;
             let spawn = || spawn::start(&inherited, theirs, socket);
             let launched = launch(start, options.require, &control, spawn)?;
             let told = Arc::clone(&control);
             let warned = move |signal| drop(told.send(&ToCollector::Warned { signal }));
             forwarder.warn(options.warn_signal.map(|signal| signal.number), Box::new(warned));
-            Ok((variables, front, control, launched, said))
+            Ok((variables, front, announcement, control, launched, said))
         });
         match started {
-            Ok((variables, front, control, launched, said)) => {
+            Ok((variables, front, announcement, control, launched, said)) => {
                 let warn_signal = options.warn_signal;
                 let LaunchedCommand { collector, early, refused } = launched;
                 Ok(Session {
                     variables,
                     front,
+                    announcement,
                     scratch,
                     forwarder,
                     control,
@@ -229,6 +238,9 @@ impl Session {
             Ok(running) => running,
             Err(not_started) => return self.give_up(not_started),
         };
+        if let Some(line) = self.announcement.as_ref().filter(|_| without.is_none()) {
+            warn(format_args!("{line}"));
+        }
         let top = child.id() as i32;
         let pid = below.as_ref().map_or(top, |below| below.pid);
         self.forwarder.aim_at_command(pid, top);
@@ -239,21 +251,21 @@ impl Session {
         // A collector that is gone is told about at the end.
         let profiler = below.is_some().then_some(top);
         let _ = self.control.send(&ToCollector::Started { pid, profiler, without });
-        let ending = match &below {
+        let (ending, profiler) = match &below {
             None => {
                 let ending = wait_for(&mut child);
                 let above = self.scratch.as_ref().and_then(|scratch| mark::Record::read(scratch.path()));
-                above.and_then(|record| record.ending).unwrap_or(ending)
+                (above.and_then(|record| record.ending).unwrap_or(ending), ProfilerEnding::Unseen)
             }
             Some(below) => {
                 let ended = below.wait(&mut child, &self.forwarder);
                 for text in ended.notes {
                     let _ = self.control.send(&ToCollector::Note { text });
                 }
-                ended.ending
+                (ended.ending, ended.profiler)
             }
         };
-        let _ = self.control.send(&ToCollector::Finish { pid, exit: ending.exit() });
+        let _ = self.control.send(&ToCollector::Finish { pid, exit: ending.exit(), profiler });
         self.hear_out();
         ending
     }
@@ -271,7 +283,8 @@ impl Session {
         match profiler {
             Some((pid, why)) => {
                 let _ = self.control.send(&ToCollector::Started { pid, profiler: None, without: Some(why) });
-                let _ = self.control.send(&ToCollector::Finish { pid, exit: ending.exit() });
+                let profiler = ProfilerEnding::Unseen;
+                let _ = self.control.send(&ToCollector::Finish { pid, exit: ending.exit(), profiler });
                 self.hear_out();
             }
             None => {
@@ -429,6 +442,7 @@ fn start_of(
         system: trace.system && !plan.nothing,
         probes: options.probe_choice(),
         warnings,
+        is_command_unseen: false,
         harvest: plan.harvest,
         wanted,
         // A packet has to hold it.

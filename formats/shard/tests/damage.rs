@@ -1,15 +1,18 @@
 //! What a shard promises when it is cut, flipped or hostile.
 #![allow(missing_docs, clippy::unwrap_used)]
 
+mod support;
+
 use proptest::prelude::*;
 use rpd_shard::file::{BlockHeader, BlockKind};
 use rpd_shard::model::{OwnedValue, TableId, Value, native, rocpd};
 use rpd_shard::record::{
-    Clock, ClockDomain, ClockSet, Exit, Loss, LossCause, Node, Probe, ProbeBurst, Process, RunIdentity,
-    Selection,
+    Clock, ClockDomain, ClockSet, Exit, Loss, LossCause, Node, Probe, ProbeBurst, Process, ProfilerLoss,
+    ProfilerLossReason, RunIdentity, Selection,
 };
 use rpd_shard::{OpenError, Shard, ShardWriter, Version};
 use std::collections::BTreeMap;
+use support::burst;
 
 type Table = BTreeMap<i64, Vec<OwnedValue>>;
 type Contents = BTreeMap<(u32, TableId), Table>;
@@ -53,25 +56,12 @@ fn process(source: u32) -> Process {
     }
 }
 
-/// The same with receive times of the kernels.
-fn by_kernels(burst: ProbeBurst) -> ProbeBurst {
-    ProbeBurst { kernel_times: true, ..burst }
+fn profiler_loss(profiler: &str) -> ProfilerLoss {
+    ProfilerLoss { profiler: profiler.into(), rank: Some(3), reason: ProfilerLossReason::Killed }
 }
 
-/// A burst of three probes at this time.
-fn burst(t1: i64) -> ProbeBurst {
-    let domain = |boot_id: &str| ClockDomain { boot_id: boot_id.into(), time_namespace: 1 };
-    let probe = |way| Probe { t1, t2: t1 + 1_000_000 + way, t3: t1 + 1_000_009 + way, t4: t1 + 9 + 2 * way };
-    let best = vec![probe(40), probe(41), probe(90)];
-    ProbeBurst {
-        from: domain("b"),
-        to: domain("a"),
-        sent: 20,
-        answered: 19,
-        spread: 12,
-        best,
-        kernel_times: false,
-    }
+fn with_kernel_times(burst: ProbeBurst) -> ProbeBurst {
+    ProbeBurst { kernel_times: true, ..burst }
 }
 
 /// A shard of two processes with several small blocks.
@@ -100,7 +90,8 @@ fn small_shard() -> Vec<u8> {
         shard.flush().unwrap();
     }
     shard.loss(Loss { source: 1, table: None, cause: LossCause::RingFull, rows: Some(9) });
-    shard.probes(&by_kernels(burst(5_000))).unwrap();
+    shard.profiler_loss(&profiler_loss("rocprofv3")).unwrap();
+    shard.probes(&with_kernel_times(burst(5_000))).unwrap();
     let mut ended = process(1);
     ended.exit = Some(Exit::Code(0));
     shard.process(&ended).unwrap();
@@ -135,7 +126,8 @@ fn what_was_written_is_read() {
     assert_eq!(shard.identity, identity());
     assert_eq!(shard.processes[&1].exit, Some(Exit::Code(0)));
     assert_eq!(shard.selection, Some(Selection { ranks: vec![(3, 3), (8, 15)] }));
-    assert_eq!(shard.probes, [burst(1), by_kernels(burst(5_000))]);
+    assert_eq!(shard.probes, [burst(1), with_kernel_times(burst(5_000))]);
+    assert_eq!(shard.profiler_losses, [profiler_loss("rocprofv3")]);
     assert_eq!(shard.version(), Version::CURRENT);
     let ledger = shard.ledger.clone().unwrap();
     assert_eq!(ledger.losses[0].rows, Some(9));
@@ -157,6 +149,19 @@ fn a_selection_out_of_bounds_is_damage_and_none() {
         let bytes = shard.finish().unwrap();
         let shard = Shard::from_memory("s", &bytes).unwrap();
         assert_eq!((shard.selection.as_ref(), shard.damage().len()), (None, 1));
+    }
+}
+
+#[test]
+fn a_profiler_without_a_proper_name_is_damage_and_none() {
+    for name in ["", "a\u{1b}[2J", "rocprofv3 of\nrank 3", &"p".repeat(65)] {
+        let mut shard = ShardWriter::new(Vec::new(), &identity()).unwrap();
+        shard.profiler_loss(&profiler_loss(name)).unwrap();
+        shard.profiler_loss(&profiler_loss("rocprof-sys")).unwrap();
+        let bytes = shard.finish().unwrap();
+        let shard = Shard::from_memory("s", &bytes).unwrap();
+        assert_eq!(shard.profiler_losses, [profiler_loss("rocprof-sys")], "{name:?}");
+        assert_eq!(shard.damage().len(), 1, "{name:?}");
     }
 }
 

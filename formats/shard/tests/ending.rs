@@ -1,12 +1,13 @@
 //! The end of a shard that runs full, where its owner writes the file.
 #![allow(missing_docs, clippy::unwrap_used)]
 
+mod support;
+
 use rpd_shard::file::BlockKind;
 use rpd_shard::model::{Value, native, rocpd};
-use rpd_shard::record::{
-    Clock, ClockDomain, ClockSet, Exit, LossCause, Node, Probe, ProbeBurst, Process, RunIdentity,
-};
+use rpd_shard::record::{Clock, ClockDomain, ClockSet, Exit, LossCause, Node, Process, RunIdentity};
 use rpd_shard::{Shard, ShardWriter};
+use support::burst;
 
 fn writer() -> ShardWriter<Vec<u8>> {
     let run = RunIdentity {
@@ -22,20 +23,6 @@ fn writer() -> ShardWriter<Vec<u8>> {
 fn clock(boottime: i64) -> ClockSet {
     let domain = ClockDomain { boot_id: "b".into(), time_namespace: 1 };
     ClockSet { domain, boottime, monotonic_raw: 4, monotonic: 3, realtime: 900, bracket: 1 }
-}
-
-fn burst(t1: i64) -> ProbeBurst {
-    let domain = |boot_id: &str| ClockDomain { boot_id: boot_id.into(), time_namespace: 1 };
-    let best = vec![Probe { t1, t2: 7, t3: 8, t4: t1 + 50 }];
-    ProbeBurst {
-        from: domain("b"),
-        to: domain("a"),
-        sent: 20,
-        answered: 19,
-        spread: 12,
-        best,
-        kernel_times: false,
-    }
 }
 
 /// Ranges in blocks of ten, a clock set and probes before each. Returns the file.

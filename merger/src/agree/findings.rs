@@ -6,6 +6,7 @@ use crate::failure::Failure;
 use crate::input::command_endings::CommandEndings;
 use crate::input::death::{Death, StoppedProcesses};
 use crate::input::opened::Input;
+use crate::input::profiler_losses::ProfilerLosses;
 use crate::input::source::KeySpace;
 use crate::input::survey::Survey;
 use crate::report::SHOWN;
@@ -34,6 +35,7 @@ struct Findings {
     crashed: u64,
     stopped: StoppedProcesses,
     commands: CommandEndings,
+    profiler_losses: ProfilerLosses,
     ranks: RanksOfDomains,
 }
 
@@ -69,6 +71,8 @@ pub struct Found {
     pub stopped: StoppedProcesses,
     /// How the commands ended.
     pub commands: CommandEndings,
+    /// Profilers whose rows are missing.
+    pub profiler_losses: ProfilerLosses,
     /// The ranks that read the clocks of each domain, as far as they are known.
     pub ranks: RanksOfDomains,
 }
@@ -130,11 +134,13 @@ pub fn agree_on_findings(comm: &impl Comm, surveys: &[Survey]) -> Result<Found, 
         crashed: crashes().count() as u64,
         stopped: StoppedProcesses::default(),
         commands: CommandEndings::default(),
+        profiler_losses: ProfilerLosses::default(),
         ranks: ranks_of_domains(surveys),
     };
     surveys.iter().for_each(|s| add_rows(&mut mine.rows_read, &s.rows_read));
     crashes().for_each(|(is_command, death)| mine.stopped.add(death, is_command));
     surveys.iter().for_each(|s| mine.commands.join(s.commands.clone()));
+    surveys.iter().for_each(|s| mine.profiler_losses.join(s.profiler_losses.clone()));
     let mut found = Found::default();
     let mut identities = BTreeSet::new();
     for message in comm.all_gather(wire::encode(&mine)) {
@@ -155,6 +161,7 @@ pub fn agree_on_findings(comm: &impl Comm, surveys: &[Survey]) -> Result<Found, 
         found.crashed += theirs.crashed;
         found.stopped.join(theirs.stopped);
         found.commands.join(theirs.commands);
+        found.profiler_losses.join(theirs.profiler_losses);
         for (domain, ranks) in theirs.ranks {
             found.ranks.entry(domain).or_default().extend(ranks);
         }

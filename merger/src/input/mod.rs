@@ -20,6 +20,7 @@ pub(crate) mod own_names;
 pub mod pass;
 pub(crate) mod path_text;
 pub mod plan;
+pub mod profiler_losses;
 pub mod ranks;
 mod row_texts;
 pub mod running;

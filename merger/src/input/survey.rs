@@ -12,6 +12,7 @@ use super::gone::changed;
 use super::home::Homes;
 use super::opened::{Input, Tables, needed_rows};
 use super::plan::PlannedInput;
+use super::profiler_losses::ProfilerLosses;
 use super::schema::JobSchema;
 use super::source::{ExpandedKeys, KeySpace, Piece, Source, StackSpace, Tracks};
 use super::translate::TRANSLATED;
@@ -58,6 +59,8 @@ pub struct Survey {
     pub deaths: Vec<Death>,
     /// How the command of a shard ended.
     pub commands: CommandEndings,
+    /// Profilers whose rows are missing.
+    pub profiler_losses: ProfilerLosses,
     /// Bytes of text that rows of a shard have in the output, per table, until they are counted.
     pub texts: BTreeMap<TableId, u64>,
 }
@@ -144,6 +147,7 @@ fn survey_shard(shard: Shard, is_running: bool, job: &JobSchema, homes: &Homes, 
         sources.sort_by_cached_key(Source::order);
     }
     let commands = CommandEndings::of(shard.command.as_deref());
+    let profiler_losses = ProfilerLosses::of(&shard.profiler_losses);
     settle_collectives(&shard, &strings, homes, sample, &mut sources);
     let missing = missing_rows(&shard, is_merged, &readable);
     let is_cut = is_running || missing.iter().any(|loss| loss.cause == LossCause::Truncated);
@@ -173,7 +177,19 @@ fn survey_shard(shard: Shard, is_running: bool, job: &JobSchema, homes: &Homes, 
     shard.release();
     let set_strings = Vec::new();
     let input = Input::Shard(shard);
-    Survey { input, hashes, set_strings, sources, losses, rows_read, warnings, deaths, commands, texts }
+    Survey {
+        input,
+        hashes,
+        set_strings,
+        sources,
+        losses,
+        rows_read,
+        warnings,
+        deaths,
+        commands,
+        profiler_losses,
+        texts,
+    }
 }
 
 /// The words in use. They stand behind the strings of their table.

@@ -101,6 +101,10 @@ fn print(shard: &Shard, every_block: bool, out: &mut impl Write) -> io::Result<(
     for damage in shard.damage() {
         writeln!(out, "damage     {} bytes at offset {}", damage.bytes, damage.offset)?;
     }
+    for loss in &shard.profiler_losses {
+        let rank = loss.rank.map_or(String::new(), |rank| format!(" for rank {rank}"));
+        writeln!(out, "profiler   no rows, or not all, of {}{rank}: {:?}", loss.profiler, loss.reason)?;
+    }
     match &shard.ledger {
         None => writeln!(out, "ledger     missing: the end of the shard was never written")?,
         Some(ledger) if ledger.losses.is_empty() && readable => writeln!(out, "ledger     nothing was lost")?,

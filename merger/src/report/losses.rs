@@ -2,12 +2,14 @@
 
 use super::words::noun;
 use crate::input::lost::LostRows;
+use crate::input::profiler_losses::ProfilerLosses;
+use crate::input::ranks::ranges;
 use crate::input::schema::JobSchema;
-use rpd_shard::record::{Loss, LossCause};
+use rpd_shard::record::{Loss, LossCause, ProfilerLossReason};
 use serde::Serialize;
 
 /// One sum of the loss ledger.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Default, Serialize)]
 pub struct LossRow {
     /// The table, where it is known.
     pub table: Option<String>,
@@ -21,9 +23,15 @@ pub struct LossRow {
     /// The file that is lost as a whole.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub file: Option<String>,
-    /// Why it is not used.
+    /// Why it is not used, or why a profiler left no rows.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
+    /// The profiler whose rows are missing.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub profiler: Option<String>,
+    /// The ranks without its rows, ascending.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub ranks: Vec<u32>,
 }
 
 impl LossRow {
@@ -32,6 +40,11 @@ impl LossRow {
             let reason = self.reason.as_deref().filter(|reason| !reason.is_empty());
             let reason = reason.map_or(String::new(), |reason| format!(": {reason}"));
             return format!("all of {file} ({}{reason})", self.cause);
+        }
+        if let Some(profiler) = &self.profiler {
+            let ranks = for_ranks(&self.ranks);
+            let reason = self.reason.as_deref().unwrap_or_default();
+            return format!("an unknown number of rows of {profiler}{ranks} ({}: {reason})", self.cause);
         }
         let table = self.table.as_deref().unwrap_or("unknown tables");
         match self.rows {
@@ -59,11 +72,63 @@ fn next_step(cause: LossCause) -> Option<&'static str> {
 pub(super) fn loss_row(loss: &Loss, schema: &JobSchema) -> LossRow {
     let table = loss.table.map(|t| schema.name(t).into_owned());
     let (next_step, rows) = (next_step(loss.cause), loss.rows);
-    LossRow { table, cause: loss.cause.name(), next_step, rows, file: None, reason: None }
+    LossRow { table, cause: loss.cause.name(), next_step, rows, ..LossRow::default() }
 }
 
 pub(super) fn lost_row(lost: &LostRows) -> LossRow {
     let (file, reason) = lost.file.clone().map(|file| (file.name, file.reason)).unzip();
     let (table, cause) = (lost.table.clone(), lost.cause.name());
-    LossRow { table, cause, next_step: None, rows: lost.rows, file, reason }
+    LossRow { table, cause, rows: lost.rows, file, reason, ..LossRow::default() }
+}
+
+/// The entries of profilers that failed. What silent ones would have recorded is not known to be lost: see [`silent_profilers`].
+pub(super) fn profiler_rows(losses: &ProfilerLosses) -> impl Iterator<Item = LossRow> {
+    losses.iter().filter_map(|(profiler, reason, affected)| {
+        let (reason, next_step) = why_failed(reason)?;
+        Some(LossRow {
+            cause: "profiler_failed",
+            next_step: Some(next_step),
+            reason: Some(reason.to_owned()),
+            profiler: Some(profiler.to_owned()),
+            ranks: affected.ranks.iter().copied().collect(),
+            ..LossRow::default()
+        })
+    })
+}
+
+/// A note for each profiler that left no file although nothing failed.
+pub(super) fn silent_profilers(losses: &ProfilerLosses) -> impl Iterator<Item = String> {
+    let silent = losses.iter().filter(|(_, reason, _)| *reason == ProfilerLossReason::Silent);
+    silent.map(|(profiler, _, affected)| {
+        let ranks: Vec<u32> = affected.ranks.iter().copied().collect();
+        format!(
+            "{profiler} left no file{}: the program called nothing that it records, or ended by _exit before it could write",
+            for_ranks(&ranks)
+        )
+    })
+}
+
+/// Why rows are missing, and what to do about it; `None` if a profiler may have had nothing to record.
+fn why_failed(reason: ProfilerLossReason) -> Option<(&'static str, &'static str)> {
+    let see_log = "read rank-*.log beside the shards";
+    Some(match reason {
+        ProfilerLossReason::Silent => return None,
+        ProfilerLossReason::NotStarted => {
+            ("it did not start the command, which ran without it", "run it by hand on such a node first")
+        }
+        ProfilerLossReason::Killed => {
+            ("it did not end after the command and was killed", "give it more time with --backend-wait")
+        }
+        ProfilerLossReason::NoFile => ("it left no file, and it or the program failed", see_log),
+        ProfilerLossReason::Unreadable => ("a file of it could not be read", see_log),
+        ProfilerLossReason::TooManyFiles => ("it left more files than are fetched", see_log),
+    })
+}
+
+fn for_ranks(ranks: &[u32]) -> String {
+    match ranks {
+        [] => String::new(),
+        [rank] => format!(" for rank {rank}"),
+        several => format!(" for ranks {}", ranges(several)),
+    }
 }

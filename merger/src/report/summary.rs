@@ -1,7 +1,7 @@
 use super::clock_table::impossible_bursts;
 use super::clocks::ClockRow;
 use super::former::{self, clock_rows};
-use super::losses::{LossRow, loss_row, lost_row};
+use super::losses::{LossRow, loss_row, lost_row, profiler_rows, silent_profilers};
 use super::not_used::NotUsed;
 use super::progress::PhaseTime;
 use super::running::unfinished;
@@ -110,6 +110,9 @@ pub struct Report {
     pub lateness: Option<Lateness>,
     /// The loss ledger.
     pub losses: Vec<LossRow>,
+    /// Whether a profiler left no file although nothing failed.
+    #[serde(skip)]
+    has_silent_profiler: bool,
     /// Values that could not be kept: table, column, how many. Mostly references to lost rows, which
     /// are NULL now or point at a placeholder.
     pub replaced: Vec<(String, String, u64)>,
@@ -218,6 +221,7 @@ impl Report {
                 .iter()
                 .map(|loss| loss_row(loss, schema))
                 .chain(plan.lost.iter().map(lost_row))
+                .chain(profiler_rows(&found.profiler_losses))
                 .collect(),
             replaced: Vec::new(),
             deaths: Vec::new(),
@@ -244,7 +248,9 @@ impl Report {
                 .chain(plan.notes.iter().cloned())
                 .chain(former::notes(plan, clocks, nodes))
                 .chain(impossible_bursts(clocks.impossible))
+                .chain(silent_profilers(&found.profiler_losses))
                 .collect(),
+            has_silent_profiler: silent_profilers(&found.profiler_losses).next().is_some(),
             trace: None,
             planned_bytes: 0,
             seconds: 0.0,
@@ -258,7 +264,8 @@ impl Report {
         let stored = [rocpd::REGION, rocpd::KERNEL_DISPATCH, rocpd::MEMORY_COPY, rocpd::MEMORY_ALLOCATE];
         let mut events = REGIONS.iter().chain(&SAMPLES).chain(&stored);
         let seen = events.any(|table| read.get(table).is_some_and(|rows| *rows > 0));
-        if !seen && self.losses.is_empty() && self.unreadable.is_empty() && self.still_running.is_none() {
+        let lacks = !self.losses.is_empty() || self.has_silent_profiler || !self.unreadable.is_empty();
+        if !seen && !lacks && self.still_running.is_none() {
             let metrics = [rocpd::SAMPLE, rocpd::PMC_EVENT];
             let text = match metrics.iter().any(|table| read.get(table).is_some_and(|rows| *rows > 0)) {
                 true => "system metrics alone were recorded: no call and no kernel in any rank",
@@ -433,6 +440,7 @@ impl Report {
         match self.losses.as_slice() {
             [] if !self.missing_ranks.is_empty()
                 || !self.unreadable.is_empty()
+                || self.has_silent_profiler
                 || self.still_running.is_some() =>
             {
                 line("lost", "nothing of what was read".to_owned());

@@ -34,6 +34,8 @@ pub enum BlockKind {
     KernelProbes,
     /// The command of the rank: a [`crate::record::Process`].
     Command,
+    /// A [`crate::record::ProfilerLoss`].
+    ProfilerLoss,
     /// A record of a newer release; readers pass over it.
     Unknown(u16),
 }
@@ -54,6 +56,7 @@ impl BlockKind {
             BlockKind::Probes => RECORD + 8,
             BlockKind::Command => RECORD + 9,
             BlockKind::KernelProbes => RECORD + 10,
+            BlockKind::ProfilerLoss => RECORD + 11,
             BlockKind::Unknown(code) => code,
         }
     }
@@ -71,6 +74,7 @@ impl BlockKind {
             code if code == RECORD + 8 => BlockKind::Probes,
             code if code == RECORD + 9 => BlockKind::Command,
             code if code == RECORD + 10 => BlockKind::KernelProbes,
+            code if code == RECORD + 11 => BlockKind::ProfilerLoss,
             code => BlockKind::Unknown(code),
         }
     }

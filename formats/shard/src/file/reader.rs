@@ -5,7 +5,9 @@ use crate::codec::{DecodeError, decode_handles, decode_needed};
 use crate::model::{
     Column, FIRST_CARRIED_TABLE, Keys, Local, Rows, Schema, Table, current_table_name, is_wider, rocpd,
 };
-use crate::record::{COMMAND_SOURCE, ClockSet, Ledger, ProbeBurst, Process, RunIdentity, Selection, wire};
+use crate::record::{
+    COMMAND_SOURCE, ClockSet, Ledger, ProbeBurst, Process, ProfilerLoss, RunIdentity, Selection, wire,
+};
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::io;
@@ -16,7 +18,9 @@ use zstd::bulk::Decompressor;
 const MAX_CLOCK_SETS: usize = 1 << 17;
 /// Most bursts of probes that are kept from one shard: as many.
 const MAX_PROBE_BURSTS: usize = 1 << 17;
-/// Longest record of a run, a process, a command, a selection or a burst: a process's command and chosen environment are the bulk of it.
+/// Limit of profiler losses that are kept from one shard: a few are recorded for each profiler of a rank.
+const MAX_PROFILER_LOSSES: usize = 256;
+/// Longest record of a run, a process, a command, a selection, a burst or a profiler loss: a process's command and chosen environment are the bulk of it.
 const MAX_RECORD_BYTES: usize = 256 << 10;
 /// Most bytes of all process records of one shard.
 const MAX_PROCESS_BYTES: usize = 128 << 20;
@@ -148,6 +152,8 @@ pub struct Shard {
     pub ledger: Option<Ledger>,
     /// Which ranks the user chose to record; `None` where all are.
     pub selection: Option<Selection>,
+    /// Profilers whose rows are missing, in the order of recording.
+    pub profiler_losses: Vec<ProfilerLoss>,
 }
 
 impl Shard {
@@ -200,6 +206,7 @@ impl Shard {
             probes: records.probes,
             ledger: records.ledger,
             selection: records.selection,
+            profiler_losses: records.profiler_losses,
         })
     }
 
@@ -230,13 +237,14 @@ impl Shard {
     }
 
     /// Keeps of a shard what its strings and single blocks are read with, for somebody who has noted the rest:
-    /// forgets the other blocks, the damage, processes, command, ledger and selection.
+    /// forgets the other blocks, the damage, processes, command, ledger, selection and profiler losses.
     pub fn forget_records(&mut self) {
         self.blocks.retain(|block| block.header.kind == BlockKind::Rows(rocpd::STRING));
         self.blocks.shrink_to_fit();
         self.damage = Vec::new();
         (self.processes, self.command) = (BTreeMap::new(), None);
         (self.ledger, self.selection) = (None, None);
+        self.profiler_losses = Vec::new();
     }
 
     /// Bytes that belong to no whole block, and damaged side records.
@@ -341,6 +349,7 @@ struct Records {
     probes: Vec<ProbeBurst>,
     ledger: Option<Ledger>,
     selection: Option<Selection>,
+    profiler_losses: Vec<ProfilerLoss>,
     schema: Option<Schema>,
     damaged: Vec<Damage>,
 }
@@ -351,6 +360,7 @@ impl Records {
         match kind {
             BlockKind::Clock => self.clocks.len() >= MAX_CLOCK_SETS,
             BlockKind::Probes | BlockKind::KernelProbes => self.probes.len() >= MAX_PROBE_BURSTS,
+            BlockKind::ProfilerLoss => self.profiler_losses.len() >= MAX_PROFILER_LOSSES,
             _ => false,
         }
     }
@@ -364,6 +374,7 @@ impl Records {
             | BlockKind::Selection
             | BlockKind::Probes
             | BlockKind::KernelProbes
+            | BlockKind::ProfilerLoss
                 if raw.len() > MAX_RECORD_BYTES =>
             {
                 return None;
@@ -390,6 +401,9 @@ impl Records {
             BlockKind::Ledger => self.ledger = Some(wire::decode(raw).ok()?),
             BlockKind::Selection => {
                 self.selection = Some(wire::decode(raw).ok().filter(Selection::is_sound)?);
+            }
+            BlockKind::ProfilerLoss => {
+                self.profiler_losses.push(wire::decode(raw).ok().filter(ProfilerLoss::is_sound)?);
             }
             BlockKind::Table => {
                 let mut table: Table = wire::decode(raw).ok()?;

@@ -10,7 +10,9 @@ use crate::codec::{MAX_RAW_BYTES, MAX_ROWS, encode_columns, encode_handles};
 use crate::model::{
     FIRST_CARRIED_TABLE, Keys, Local, Rows, RowsBuilder, Schema, Table, TableId, Value, is_wider, rocpd,
 };
-use crate::record::{ClockSet, Loss, LossCause, ProbeBurst, Process, RunIdentity, Selection, wire};
+use crate::record::{
+    ClockSet, Loss, LossCause, ProbeBurst, Process, ProfilerLoss, RunIdentity, Selection, wire,
+};
 use std::collections::BTreeMap;
 use std::io::{self, Write};
 use twox_hash::XxHash3_64;
@@ -210,6 +212,11 @@ impl<W: Write> ShardWriter<W> {
     /// Says which ranks the user chose to record. A reader takes only what [`Selection::is_sound`].
     pub fn selection(&mut self, selection: &Selection) -> Result<(), WriteError> {
         self.record(BlockKind::Selection, 0, &wire::encode(selection)).map(drop)
+    }
+
+    /// Stores that rows of a profiler are missing. A reader takes only what [`ProfilerLoss::is_sound`].
+    pub fn profiler_loss(&mut self, loss: &ProfilerLoss) -> Result<(), WriteError> {
+        self.record(BlockKind::ProfilerLoss, 0, &wire::encode(loss)).map(drop)
     }
 
     /// Adds to the loss ledger, which is written at the end.

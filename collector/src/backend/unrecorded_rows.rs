@@ -1,0 +1,72 @@
+//! Decides whether rows of a profiler are missing, and records that in the run.
+
+use super::harvest::Target;
+use crate::warn;
+use rpd_shard::ShardWriter;
+use rpd_shard::file::{Owner, WriteError};
+use rpd_shard::record::{Exit, ProfilerLoss, ProfilerLossReason};
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeSet;
+use std::io::{self, BufWriter, Write};
+
+/// How a profiler ended that stayed above the command.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+pub enum ProfilerEnding {
+    /// No profiler stayed above the command, or its end was not seen.
+    #[default]
+    Unseen,
+    /// Its status was that of the command.
+    AsTheCommand,
+    /// The command succeeded and the profiler did not, or a signal ended the profiler.
+    Failed,
+    /// It did not end after the command, and was killed.
+    Killed,
+}
+
+/// Why a profiler that left no file may have lost rows. `exit` is how the command ended.
+pub(super) fn reason_without_file(profiler: ProfilerEnding, exit: Option<Exit>) -> ProfilerLossReason {
+    match (profiler, exit) {
+        (ProfilerEnding::Killed, _) => ProfilerLossReason::Killed,
+        (ProfilerEnding::Unseen | ProfilerEnding::AsTheCommand, Some(Exit::Code(0))) => {
+            ProfilerLossReason::Silent
+        }
+        _ => ProfilerLossReason::NoFile,
+    }
+}
+
+/// Records in a shard of its own, beside that of the rank, which is complete by then.
+pub(super) fn record(losses: &BTreeSet<ProfilerLoss>, target: &Target<'_>, owner: &Owner) {
+    if losses.is_empty() {
+        return;
+    }
+    let recorded = || -> Result<(), WriteError> {
+        let (file, _) = target.place.create_beside("profilers", "rpdshard").map_err(io::Error::other)?;
+        let mut shard = ShardWriter::of_owner(BufWriter::new(file), owner)?;
+        losses.iter().try_for_each(|loss| shard.profiler_loss(loss))?;
+        shard.finish()?.flush()?;
+        Ok(())
+    };
+    if let Err(error) = recorded() {
+        warn(format_args!("warning: the merge will not know which profiler lost rows: {error}"));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_a_profiler_without_any_failure_may_have_had_nothing_to_record() {
+        use ProfilerEnding::{AsTheCommand, Failed, Killed, Unseen};
+        let reason = |profiler, exit| reason_without_file(profiler, Some(exit));
+        let success = Exit::Code(0);
+        for profiler in [Unseen, AsTheCommand] {
+            assert_eq!(reason(profiler, success), ProfilerLossReason::Silent);
+            assert_eq!(reason(profiler, Exit::Code(7)), ProfilerLossReason::NoFile);
+            assert_eq!(reason(profiler, Exit::Signal(11)), ProfilerLossReason::NoFile);
+        }
+        assert_eq!(reason(Failed, success), ProfilerLossReason::NoFile);
+        assert_eq!(reason(Killed, success), ProfilerLossReason::Killed);
+        assert_eq!(reason_without_file(Unseen, None), ProfilerLossReason::NoFile);
+    }
+}
