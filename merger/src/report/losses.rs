@@ -1,6 +1,7 @@
 //! The loss ledger in the report.
 
-use super::words::noun;
+use super::words::{counted, noun};
+use super::{Report, SHOWN};
 use crate::input::lost::LostRows;
 use crate::input::profiler_losses::ProfilerLosses;
 use crate::input::ranks::ranges;
@@ -53,9 +54,31 @@ impl LossRow {
         }
     }
 
-    pub(super) fn line_with_next_step(&self) -> String {
+    fn line_with_next_step(&self) -> String {
         let next_step = self.next_step.map_or(String::new(), |step| format!(": next time, {step}"));
         self.line() + &next_step
+    }
+}
+
+impl Report {
+    /// The lines `lost` of the summary.
+    pub(super) fn loss_lines(&self) -> Vec<String> {
+        let is_whole = self.missing_ranks.is_empty()
+            && self.unreadable.is_empty()
+            && !self.has_silent_profiler
+            && self.still_running.is_none();
+        if self.losses.is_empty() {
+            return vec![if is_whole { "nothing" } else { "nothing of what was read" }.to_owned()];
+        }
+        let (files, rows): (Vec<_>, Vec<_>) = self.losses.iter().partition(|loss| loss.file.is_some());
+        let first_files = files.iter().take(SHOWN).map(|loss| loss.line());
+        let mut lines: Vec<String> =
+            rows.iter().map(|loss| loss.line_with_next_step()).chain(first_files).collect();
+        if let Some(more @ 1..) = files.len().checked_sub(SHOWN) {
+            let more = counted(more as u64, "further file");
+            lines.push(format!("all of {more} (file_not_used); --json names them"));
+        }
+        lines
     }
 }
 

@@ -112,7 +112,7 @@ pub struct Report {
     pub losses: Vec<LossRow>,
     /// Whether a profiler left no file although nothing failed.
     #[serde(skip)]
-    has_silent_profiler: bool,
+    pub(super) has_silent_profiler: bool,
     /// Values that could not be kept: table, column, how many. Mostly references to lost rows, which
     /// are NULL now or point at a placeholder.
     pub replaced: Vec<(String, String, u64)>,
@@ -437,26 +437,7 @@ impl Report {
         if !self.unreadable.is_empty() {
             line("left out", counted(self.unreadable.len() as u64, "input"));
         }
-        match self.losses.as_slice() {
-            [] if !self.missing_ranks.is_empty()
-                || !self.unreadable.is_empty()
-                || self.has_silent_profiler
-                || self.still_running.is_some() =>
-            {
-                line("lost", "nothing of what was read".to_owned());
-            }
-            [] => line("lost", "nothing".to_owned()),
-            losses => {
-                let is_file = |loss: &&LossRow| loss.file.is_some();
-                let (files, rows): (Vec<_>, Vec<_>) = losses.iter().partition(is_file);
-                rows.iter().for_each(|loss| line("lost", loss.line_with_next_step()));
-                files.iter().take(SHOWN).for_each(|loss| line("lost", loss.line()));
-                if let Some(more @ 1..) = files.len().checked_sub(SHOWN) {
-                    let more = counted(more as u64, "further file");
-                    line("lost", format!("all of {more} (file_not_used); --json names them"));
-                }
-            }
-        }
+        self.loss_lines().into_iter().for_each(|text| line("lost", text));
         self.not_used.line().into_iter().for_each(|text| line("not used", text));
         self.clock_lines().into_iter().for_each(|(label, text)| line(label, text));
         self.collective_lines().into_iter().for_each(|(label, text)| line(label, text));
