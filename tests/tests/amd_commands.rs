@@ -19,6 +19,7 @@ fn kinds(folder: &Path) -> Vec<(String, Vec<PathBuf>)> {
         ("databases".to_owned(), write_rocpd(&run.plan(), &folder.join("databases")).unwrap()),
         ("a rank on each node".to_owned(), write_rocpd(&one_per_node.plan(), &folder.join("apart")).unwrap()),
         ("equal pids".to_owned(), write_rocpd(&equal.plan(), &folder.join("equal")).unwrap()),
+        ("recorded twice".to_owned(), recorded_twice(&run, &folder.join("twice"))),
         ("one process".to_owned(), write_rocpd(&run.plan(), &folder.join("one")).unwrap()[..1].to_vec()),
         ("rocpd".to_owned(), fixtures::rocpd_databases(&folder.join("rocpd"))),
         ("kineto ddp".to_owned(), fixtures::kineto_ddp(&folder.join("ddp"))),
@@ -30,6 +31,13 @@ fn kinds(folder: &Path) -> Vec<(String, Vec<PathBuf>)> {
     }
     kinds.retain(|(_, inputs)| !inputs.is_empty());
     kinds
+}
+
+/// Shards of rpd-collect and databases of a profiler of the same processes.
+fn recorded_twice(run: &SyntheticRun, folder: &Path) -> Vec<PathBuf> {
+    let plan = run.plan();
+    let shards = write_shards(&plan, &folder.join("shards")).unwrap();
+    [shards].into_iter().chain(write_rocpd(&plan, &folder.join("databases")).unwrap()).collect()
 }
 
 /// Merges to a layout; the note about AMD's commands, where there is one.
@@ -88,6 +96,7 @@ fn summary_by_rank_is_right_where_the_merge_does_not_say_that_it_is_wrong() {
         ("databases", (Some(true), false), (None, true)),
         ("a rank on each node", (Some(true), false), (None, true)),
         ("equal pids", (Some(false), false), (Some(false), false)),
+        ("recorded twice", (Some(false), false), (Some(false), false)),
         ("one process", (None, true), (None, true)),
     ] {
         assert_eq!((of(kind, "merged"), of(kind, "partitioned")), (merged, partitioned), "{kind}");
