@@ -1,12 +1,13 @@
 //! How far off the times of real runs are: real collectors on emulated nodes, whose true offsets are known.
 //!
 //! ```text
-//! ci/bench real-clocks [--before RPD_COLLECT] [--clocks N] [--minutes N] [--folder DIR]
+//! ci/bench real-clocks [--before BIN] [--clocks N] [--minutes N] [--folder DIR]
 //! ci/bench real-clocks --measure DIR
 //! ```
 //!
 //! Each batch has one idle run and four beside other work on the same cores: spinning ranks, spinning loops, and loops
-//! that compile. With `--before` each run is made with that collector as well, in turns. Runs are kept in DIR, and a
+//! that compile. With `--before` each run is made with the collector in that folder as well, in turns,
+//! and is judged by the database that the rpd-merge beside it makes. Runs are kept in DIR, and a
 //! second call goes on with what is missing. The first complete batches count; none is left out.
 
 mod load;
@@ -14,7 +15,8 @@ mod table;
 
 use clap::Parser;
 use load::{KINDS, Kind, Load};
-use rpd_tests::clocks::RecordedRun;
+use rpd_merge::clock::Align;
+use rpd_tests::clocks::{RecordedRun, judge, judge_merged};
 use rpd_tests::cluster::{Cluster, Launcher};
 use rpd_tests::harness::{Job, binary, repository};
 use rpd_tests::measure::machine;
@@ -28,8 +30,9 @@ use table::Table;
 #[derive(Parser)]
 #[command(name = "ci/bench real-clocks")]
 struct Arguments {
-    /// The rpd-collect of another build, to record each run with as well; its librpd_intercept.so stands beside it
-    #[arg(long, value_name = "RPD_COLLECT")]
+    /// Folder of another build: its rpd-collect records each run as well, and its rpd-merge aligns that; librpd_intercept.so
+    /// is there, too
+    #[arg(long, value_name = "BIN")]
     before: Option<PathBuf>,
     /// Clocks to record, at least; each run has three
     #[arg(long, default_value_t = 105)]
@@ -62,8 +65,10 @@ fn main() -> ExitCode {
             println!("{}", machine(&folder));
             let complete = record(&arguments, &folder);
             let now = measure(&folder.join("now"), "this build");
-            let before =
-                arguments.before.as_ref().map(|_| measure(&folder.join("before"), "the build before"));
+            let before = arguments
+                .before
+                .as_ref()
+                .map(|bin| measure_merged(&folder.join("before"), &bin.join("rpd-merge")));
             now.print(before) && complete
         }
     };
@@ -79,10 +84,11 @@ fn record(arguments: &Arguments, folder: &Path) -> bool {
     let compiled = Job::new("mpicc").arg("-O1").arg("-o").arg(&program);
     let _ = compiled.arg(repository().join("tests/workloads/meetings.c")).run().success();
     let own = binary("rpd-collect");
+    let before = arguments.before.as_ref().map(|bin| bin.join("rpd-collect"));
     for number in 0..runs {
         let kind = &KINDS[number % KINDS.len()];
         let mut builds: Vec<(&str, &Path)> = vec![("now", &own)];
-        builds.extend(arguments.before.as_deref().map(|before| ("before", before)));
+        builds.extend(before.as_deref().map(|before| ("before", before)));
         if number % 2 == 1 {
             builds.reverse();
         }
@@ -131,15 +137,44 @@ fn only_folder(root: &Path) -> PathBuf {
     folders.swap_remove(0)
 }
 
-/// Judges all runs below a folder.
+/// Judges all runs below a folder by the merge of this build.
 fn measure(folder: &Path, name: &str) -> Table {
-    let mut table = Table::new(name);
+    let mut table = Table::new(name, &[Align::Auto, Align::Probes]);
+    for path in runs(folder) {
+        let run = open(&path);
+        for by in [Align::Auto, Align::Probes] {
+            table.add(&name_of(&path), by, judge(&run, by));
+        }
+    }
+    table
+}
+
+/// Judges all runs below a folder by the databases that another build makes of them.
+fn measure_merged(folder: &Path, merge: &Path) -> Table {
+    let mut table = Table::new("the build before", &[Align::Auto]);
+    let database = folder.join("merged.db");
+    for path in runs(folder) {
+        let shards = only_folder(&path);
+        let merged = Job::new(merge).args(["--force", "--quiet", "-o"]).arg(&database).arg(&shards);
+        let _ = merged.run().success();
+        table.add(&name_of(&path), Align::Auto, judge_merged(&open(&path), &shards, &database));
+    }
+    let _ = fs::remove_file(&database);
+    table
+}
+
+/// The folders of complete runs, in the order of their names.
+fn runs(folder: &Path) -> Vec<PathBuf> {
     let names = fs::read_dir(folder).into_iter().flatten().flatten().map(|entry| entry.path());
     let mut names: Vec<PathBuf> = names.filter(|path| path.extension().is_none()).collect();
     names.sort();
-    for path in names {
-        let run = RecordedRun::open(&only_folder(&path)).unwrap_or_else(|error| panic!("{path:?}: {error}"));
-        table.add(&path.file_name().unwrap_or_default().to_string_lossy(), &run);
-    }
-    table
+    names
+}
+
+fn open(path: &Path) -> RecordedRun {
+    RecordedRun::open(&only_folder(path)).unwrap_or_else(|error| panic!("{path:?}: {error}"))
+}
+
+fn name_of(path: &Path) -> String {
+    path.file_name().unwrap_or_default().to_string_lossy().into_owned()
 }

@@ -1,7 +1,7 @@
 //! The table of errors and bounds, and whether the aims hold.
 
 use rpd_merge::clock::Align;
-use rpd_tests::clocks::{JudgedClock, RecordedRun, judge};
+use rpd_tests::clocks::JudgedClock;
 
 /// Share of clocks that must be covered in each group, and at most of those of a build before.
 const COVERED: f64 = 0.95;
@@ -39,17 +39,18 @@ struct Figures {
 }
 
 impl Table {
-    pub(crate) fn new(name: &str) -> Table {
+    pub(crate) fn new(name: &str, sources: &[Align]) -> Table {
         let group = |load, by| Group { load, by, clocks: Vec::new() };
-        let loads = ["idle", "busy"];
-        let groups = loads.iter().flat_map(|load| [group(*load, Align::Auto), group(*load, Align::Probes)]);
+        let groups =
+            ["idle", "busy"].into_iter().flat_map(|load| sources.iter().map(move |by| group(load, *by)));
         Table { name: name.to_owned(), groups: groups.collect() }
     }
 
-    /// Adds the clocks of a run, and prints those that are not covered.
-    pub(crate) fn add(&mut self, name: &str, run: &RecordedRun) {
-        for group in self.groups.iter_mut().filter(|group| name.starts_with(group.load)) {
-            for clock in judge(run, group.by) {
+    /// Adds the clocks of a run that were aligned by one source, and prints those that are not covered.
+    pub(crate) fn add(&mut self, name: &str, by: Align, clocks: Vec<JudgedClock>) {
+        let is_of_run = |group: &&mut Group| name.starts_with(group.load) && group.by == by;
+        if let Some(group) = self.groups.iter_mut().find(is_of_run) {
+            for clock in clocks {
                 if !clock.is_covered() {
                     let one = Figures::of(std::slice::from_ref(&clock));
                     println!(

@@ -7,12 +7,14 @@
 
 mod collectives;
 mod job;
+mod merged;
 mod network;
 mod node;
 mod recorded;
 mod scenario;
 
 pub use job::{Job, Moment};
+pub use merged::judge_merged;
 pub use node::NodeClock;
 pub use recorded::{JudgedClock, RecordedRun, judge};
 pub use scenario::{Meeting, Noise, Probing, Scenario};

@@ -5,6 +5,7 @@ use rpd_merge::clock::{Align, DomainFit, Method, align};
 use rpd_merge::failure::Failure;
 use rpd_merge::merge::{JobObservations, job_observations};
 use rpd_shard::model::LocalNs;
+use rpd_shard::record::ClockDomain;
 use std::path::Path;
 
 /// Moments of each clock that are looked at, spread evenly over what was recorded of it.
@@ -57,6 +58,12 @@ impl RecordedRun {
         let whole = |ns: i64| (ns + SECOND / 2).div_euclid(SECOND) * SECOND;
         let truth = anchors.iter().map(|own| Some(whole((*own)? - reference?))).collect();
         Ok(RecordedRun { recorded, truth })
+    }
+
+    /// BOOTTIME of the reference minus that of a clock domain, ns.
+    pub fn truth_of(&self, domain: &ClockDomain) -> Option<i64> {
+        let place = self.recorded.observations.domains.iter().position(|known| known == domain)?;
+        self.truth.get(place).copied().flatten()
     }
 }
 
