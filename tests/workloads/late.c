@@ -2,6 +2,7 @@
  *
  * Work is sleep, so that ranks may outnumber cores. Times are in microseconds. */
 #include <mpi.h>
+#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -96,6 +97,55 @@ static void broadcast(void)
     MPI_Bcast(&size, 1, MPI_INT, 0, MPI_COMM_WORLD);
 }
 
+static void *receive_in_a_thread(void *unused)
+{
+    receive_from(rank - 1);
+    return unused;
+}
+
+/* The pipeline, with messages received in a thread of their own. */
+static void threads(void)
+{
+    pthread_t thread;
+    if (rank > 0) {
+        pthread_create(&thread, NULL, receive_in_a_thread, NULL);
+        pthread_join(thread, NULL);
+    }
+    work(10000);
+    if (rank + 1 < size) send_to(rank + 1);
+    synchronise();
+}
+
+/* Rank 1 is late to the fence, where the others wait for it, and rank 3 by less to the collective after that. */
+static void window(MPI_Win win)
+{
+    work(rank == 1 ? 35000 : 5000);
+    MPI_Win_fence(0, win);
+    work(rank == 3 ? 12000 : 2000);
+    synchronise();
+}
+
+/* Rank 1 is late in its row; its row is late in all columns. */
+static void grid(MPI_Comm row, MPI_Comm column)
+{
+    int one = 1, sum;
+    work(rank == 1 ? 35000 : 5000);
+    MPI_Allreduce(&one, &sum, 1, MPI_INT, MPI_SUM, row);
+    work(3000);
+    MPI_Allreduce(&one, &sum, 1, MPI_INT, MPI_SUM, column);
+}
+
+/* Rank 0 polls for a message that nobody sends while it works. */
+static void poll_at_work(void)
+{
+    for (int i = 0; i < (rank == 0 ? 30 : 5); i++) {
+        int is_there;
+        MPI_Iprobe(MPI_ANY_SOURCE, 0, MPI_COMM_WORLD, &is_there, MPI_STATUS_IGNORE);
+        work(1000);
+    }
+    synchronise();
+}
+
 static void stencil(long own)
 {
     for (int i = 0; i < 5; i++) {
@@ -107,10 +157,25 @@ static void stencil(long own)
 
 int main(int argc, char **argv)
 {
-    MPI_Init(&argc, &argv);
+    const char *pattern = argc > 1 ? argv[1] : "";
+    int provided, side = 1;
+    /* Each rank starts so much later than the one before it. */
+    if (!strcmp(pattern, "stagger") && getenv("OMPI_COMM_WORLD_RANK"))
+        work(300000L * atoi(getenv("OMPI_COMM_WORLD_RANK")));
+    if (!strcmp(pattern, "threads")) MPI_Init_thread(&argc, &argv, MPI_THREAD_MULTIPLE, &provided);
+    else MPI_Init(&argc, &argv);
     MPI_Comm_rank(MPI_COMM_WORLD, &rank);
     MPI_Comm_size(MPI_COMM_WORLD, &size);
-    const char *pattern = argc > 1 ? argv[1] : "";
+    long *memory;
+    MPI_Win win = MPI_WIN_NULL;
+    if (!strcmp(pattern, "window"))
+        MPI_Win_allocate(sizeof *memory, sizeof *memory, MPI_INFO_NULL, MPI_COMM_WORLD, &memory, &win);
+    MPI_Comm row = MPI_COMM_NULL, column = MPI_COMM_NULL;
+    if (!strcmp(pattern, "grid")) {
+        while ((side + 1) * (side + 1) <= size) side++;
+        MPI_Comm_split(MPI_COMM_WORLD, rank / side, rank, &row);
+        MPI_Comm_split(MPI_COMM_WORLD, rank % side, rank, &column);
+    }
     /* The same in all ranks. */
     srand(argc > 2 ? (unsigned)atoi(argv[2]) : 1);
     int steps = 40;
@@ -148,6 +213,10 @@ int main(int argc, char **argv)
             synchronise();
         } else if (!strcmp(pattern, "poll")) poll();
         else if (!strcmp(pattern, "broadcast")) broadcast();
+        else if (!strcmp(pattern, "threads")) threads();
+        else if (!strcmp(pattern, "window")) window(win);
+        else if (!strcmp(pattern, "grid")) grid(row, column);
+        else if (!strcmp(pattern, "poll-at-work")) poll_at_work();
         else if (!strcmp(pattern, "start-up")) {
             work(rank == step % size ? 6000 : 5000);
             synchronise();
@@ -159,7 +228,7 @@ int main(int argc, char **argv)
                 MPI_Abort(MPI_COMM_WORLD, 3);
             }
             synchronise();
-        } else if (!strcmp(pattern, "balanced")) {
+        } else if (!strcmp(pattern, "balanced") || !strcmp(pattern, "finalize") || !strcmp(pattern, "stagger")) {
             work(30000);
             synchronise();
         } else if (!strcmp(pattern, "turns")) {
@@ -170,6 +239,8 @@ int main(int argc, char **argv)
             MPI_Abort(MPI_COMM_WORLD, 2);
         }
     }
+    if (win != MPI_WIN_NULL) MPI_Win_free(&win);
+    if (!strcmp(pattern, "finalize") && rank == 2) work(900000);
     MPI_Finalize();
     return 0;
 }

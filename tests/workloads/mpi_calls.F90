@@ -3,7 +3,8 @@
 !     mpi_calls PREFIX
 !
 ! Compiled with -DINTERFACE=1 for mpif.h, 2 for "use mpi", 3 for "use mpi_f08"; with -DNO_INDICES without the
-! functions that return indices of requests: in mpi_f08 of MPICH 4.0 they are those of C, one too low.
+! functions that return indices of requests: in mpi_f08 of MPICH 4.0 they are those of C, one too low; with -DNO_WINDOWS
+! without windows: Open MPI has none for memory of the program's own where several threads may call MPI.
 program mpi_calls
 #if INTERFACE == 3
   use mpi_f08
@@ -11,6 +12,8 @@ program mpi_calls
 #define COMM type(MPI_Comm)
 #define REQUEST type(MPI_Request)
 #define DATATYPE type(MPI_Datatype)
+#define WINDOW type(MPI_Win)
+#define FILE_HANDLE type(MPI_File)
 #define STATUS(name) type(MPI_Status) :: name
 #define STATUSES(name, n) type(MPI_Status) :: name(n)
 #define SOURCE(name) name%MPI_SOURCE
@@ -26,6 +29,8 @@ program mpi_calls
 #define COMM integer
 #define REQUEST integer
 #define DATATYPE integer
+#define WINDOW integer
+#define FILE_HANDLE integer
 #define STATUS(name) integer :: name(MPI_STATUS_SIZE)
 #define STATUSES(name, n) integer :: name(MPI_STATUS_SIZE, n)
 #define SOURCE(name) name(MPI_SOURCE)
@@ -40,6 +45,10 @@ program mpi_calls
   double precision :: out(64), in(64), sum
   logical :: flag
   COMM :: half, twin, ring
+  WINDOW :: win
+  FILE_HANDLE :: handle
+  integer(kind=MPI_ADDRESS_KIND) :: extent
+  integer(kind=MPI_OFFSET_KIND) :: place
   REQUEST :: one, requests(4)
   DATATYPE :: types(64)
   STATUS(status)
@@ -205,6 +214,38 @@ program mpi_calls
   call MPI_Comm_free(half, error)
   call note('MPI_Comm_free', -1)
   call MPI_Comm_free(twin, error)
+
+  ! Windows and files.
+#ifndef NO_WINDOWS
+  extent = 64 * 8
+  call note('MPI_Win_create', -1)
+  call MPI_Win_create(in, extent, 8, MPI_INFO_NULL, MPI_COMM_WORLD, win, error)
+  call note('MPI_Win_fence', -1)
+  call MPI_Win_fence(0, win, error)
+  call note('MPI_Win_lock', -1)
+  call MPI_Win_lock(MPI_LOCK_SHARED, right, 0, win, error)
+  call note('MPI_Win_unlock', -1)
+  call MPI_Win_unlock(right, win, error)
+  call note('MPI_Win_free', -1)
+  call MPI_Win_free(win, error)
+#endif
+  call note('MPI_File_open', -1)
+  call MPI_File_open(MPI_COMM_WORLD, trim(prefix) // '.file', MPI_MODE_CREATE + MPI_MODE_RDWR, MPI_INFO_NULL, &
+                     handle, error)
+  place = 0
+  call note('MPI_File_set_view', -1)
+  call MPI_File_set_view(handle, place, MPI_DOUBLE_PRECISION, MPI_DOUBLE_PRECISION, 'native', MPI_INFO_NULL, error)
+  out(1) = me
+  place = me
+  call note('MPI_File_write_at_all', 8)
+  call MPI_File_write_at_all(handle, place, out, 1, MPI_DOUBLE_PRECISION, status, error)
+  call note('MPI_File_sync', -1)
+  call MPI_File_sync(handle, error)
+  call note('MPI_File_read_at', 8)
+  call MPI_File_read_at(handle, place, in, 1, MPI_DOUBLE_PRECISION, status, error)
+  call expect(in(1) == me, 'what was written to a file')
+  call note('MPI_File_close', -1)
+  call MPI_File_close(handle, error)
   call note('MPI_Finalize', -1)
   call MPI_Finalize(error)
   call report()

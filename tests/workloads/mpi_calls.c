@@ -31,6 +31,10 @@ WEAK2(Reduce_scatter, reduce_scatter) WEAK2(Reduce_scatter_block, reduce_scatter
 WEAK2(Exscan, exscan) WEAK2(Neighbor_allgather, neighbor_allgather)
 WEAK2(Neighbor_allgatherv, neighbor_allgatherv) WEAK2(Neighbor_alltoall, neighbor_alltoall)
 WEAK2(Neighbor_alltoallv, neighbor_alltoallv) WEAK2(Neighbor_alltoallw, neighbor_alltoallw)
+#define READS_AND_WRITES(form) WEAK(File_read##form) WEAK(File_write##form)
+READS_AND_WRITES() READS_AND_WRITES(_all) READS_AND_WRITES(_at) READS_AND_WRITES(_at_all)
+READS_AND_WRITES(_shared) READS_AND_WRITES(_ordered) READS_AND_WRITES(_all_begin)
+READS_AND_WRITES(_at_all_begin) READS_AND_WRITES(_ordered_begin)
 #endif
 #define COUNTED(name) MPI_##name##_c
 #else
@@ -447,6 +451,107 @@ static void communicators(void)
     CALL(Comm_free, NONE, &later), CALL(Comm_free, NONE, &twin);
 }
 
+static void windows(void)
+{
+    long *memory, value = me;
+    MPI_Win win;
+    MPI_Group all, partners;
+    const int ranks[2] = {left, right};
+    const int few = n > 2 ? 2 : 1;
+#ifdef OPEN_MPI
+    /* It has no window for memory of the program's own where several threads may call MPI. */
+    check("Win_allocate", MPI_Win_allocate(4 * sizeof *memory, sizeof *memory, MPI_INFO_NULL, W, &memory, &win));
+    memset(memory, 0, 4 * sizeof *memory);
+#else
+    static long own[4];
+    memory = own;
+    CALL(Win_create, NONE, memory, sizeof own, sizeof *memory, MPI_INFO_NULL, W, &win);
+#endif
+    CALL(Win_fence, NONE, 0, win);
+    MPI_Put(&value, 1, MPI_LONG, right, 0, 1, MPI_LONG, win);
+    CALL(Win_fence, NONE, 0, win);
+    expect(memory[0] == left, "what the left one put");
+    CALL(Win_lock, NONE, MPI_LOCK_SHARED, right, 0, win);
+    MPI_Put(&value, 1, MPI_LONG, right, 1, 1, MPI_LONG, win);
+    CALL(Win_flush, NONE, right, win), CALL(Win_flush_local, NONE, right, win);
+    CALL(Win_unlock, NONE, right, win);
+    CALL(Win_lock_all, NONE, 0, win);
+    CALL(Win_flush_all, NONE, win), CALL(Win_flush_local_all, NONE, win);
+    CALL(Win_unlock_all, NONE, win);
+    MPI_Comm_group(W, &all), MPI_Group_incl(all, few, ranks, &partners);
+    for (int tests = 0; tests < 2; tests++) {
+        CALL(Win_post, NONE, partners, 0, win), CALL(Win_start, NONE, partners, 0, win);
+        MPI_Put(&value, 1, MPI_LONG, right, 2, 1, MPI_LONG, win);
+        CALL(Win_complete, NONE, win);
+        int flag = 0;
+        if (tests)
+            do
+                CALL(Win_test, NONE, win, &flag);
+            while (again(flag));
+        else
+            CALL(Win_wait, NONE, win);
+    }
+    MPI_Group_free(&all), MPI_Group_free(&partners);
+    CALL(Win_free, NONE, &win);
+
+    MPI_Request request;
+    int got, flag;
+    CALL_N(Irecv, 4, &got, N(1), MPI_INT, left, 77, W, &request);
+    CALL_N(Send, 4, &me, N(1), MPI_INT, right, 77, W);
+    do
+        CALL(Request_get_status, NONE, request, &flag, MPI_STATUS_IGNORE);
+    while (again(flag));
+    CALL(Wait, NONE, &request, MPI_STATUS_IGNORE), done("MPI_Irecv", NONE);
+}
+
+static void files(const char *prefix)
+{
+    char name[4096];
+    long out = me, in = -1;
+    MPI_File file;
+    snprintf(name, sizeof name, "%s.file", prefix);
+    CALL(File_open, NONE, W, name, MPI_MODE_CREATE | MPI_MODE_RDWR, MPI_INFO_NULL, &file);
+    CALL(File_set_size, NONE, file, 0), CALL(File_preallocate, NONE, file, 8 * (n + 1));
+    CALL(File_set_view, NONE, file, 0, MPI_LONG, MPI_LONG, "native", MPI_INFO_NULL);
+    CALL_N(File_write_at, 8, file, me, &out, N(1), MPI_LONG, MPI_STATUS_IGNORE);
+    CALL_N(File_write_at_all, 8, file, me, &out, N(1), MPI_LONG, MPI_STATUS_IGNORE);
+    CALL(File_sync, NONE, file), CALL(Barrier, NONE, W), CALL(File_sync, NONE, file);
+    CALL_N(File_read_at, 8, file, left, &in, N(1), MPI_LONG, MPI_STATUS_IGNORE);
+    expect(in == left, "what the left one wrote");
+    CALL_N(File_read_at_all, 8, file, right, &in, N(1), MPI_LONG, MPI_STATUS_IGNORE);
+    expect(in == right, "what the right one wrote");
+    CALL_N(File_read, 8, file, &in, N(1), MPI_LONG, MPI_STATUS_IGNORE);
+    CALL_N(File_read_all, 8, file, &in, N(1), MPI_LONG, MPI_STATUS_IGNORE);
+    MPI_File_seek(file, me, MPI_SEEK_SET);
+    CALL_N(File_write, 8, file, &out, N(1), MPI_LONG, MPI_STATUS_IGNORE);
+    MPI_File_seek(file, me, MPI_SEEK_SET);
+    CALL_N(File_write_all, 8, file, &out, N(1), MPI_LONG, MPI_STATUS_IGNORE);
+    CALL_N(File_write_all_begin, 8, file, &out, N(1), MPI_LONG);
+    CALL(File_write_all_end, NONE, file, &out, MPI_STATUS_IGNORE);
+    CALL_N(File_read_at_all_begin, 8, file, me, &in, N(1), MPI_LONG);
+    CALL(File_read_at_all_end, NONE, file, &in, MPI_STATUS_IGNORE);
+    CALL_N(File_write_at_all_begin, 8, file, me, &out, N(1), MPI_LONG);
+    CALL(File_write_at_all_end, NONE, file, &out, MPI_STATUS_IGNORE);
+    CALL(Barrier, NONE, W);
+    MPI_File_seek(file, 0, MPI_SEEK_SET);
+    CALL_N(File_read_all_begin, 8, file, &in, N(1), MPI_LONG);
+    CALL(File_read_all_end, NONE, file, &in, MPI_STATUS_IGNORE);
+    CALL_N(File_write_ordered, 8, file, &out, N(1), MPI_LONG, MPI_STATUS_IGNORE);
+    CALL_N(File_write_shared, 8, file, &out, N(1), MPI_LONG, MPI_STATUS_IGNORE);
+    CALL(Barrier, NONE, W);
+    MPI_File_seek_shared(file, 0, MPI_SEEK_SET);
+    CALL_N(File_read_ordered, 8, file, &in, N(1), MPI_LONG, MPI_STATUS_IGNORE);
+    CALL_N(File_read_shared, 8, file, &in, N(1), MPI_LONG, MPI_STATUS_IGNORE);
+    CALL(Barrier, NONE, W);
+    MPI_File_seek_shared(file, 0, MPI_SEEK_SET);
+    CALL_N(File_write_ordered_begin, 8, file, &out, N(1), MPI_LONG);
+    CALL(File_write_ordered_end, NONE, file, &out, MPI_STATUS_IGNORE);
+    MPI_File_seek_shared(file, 0, MPI_SEEK_SET);
+    CALL_N(File_read_ordered_begin, 8, file, &in, N(1), MPI_LONG);
+    CALL(File_read_ordered_end, NONE, file, &in, MPI_STATUS_IGNORE);
+    CALL(File_close, NONE, &file);
+}
+
 int main(int argc, char **argv)
 {
     int provided;
@@ -461,6 +566,8 @@ int main(int argc, char **argv)
     collectives();
     neighbours();
     communicators();
+    windows();
+    files(argv[1]);
 #ifdef LARGE
     /* More than an int has: refused where the library takes an int, sent nowhere where it does not. */
     int small = 0;

@@ -34,6 +34,18 @@ functions! {
     MPI_Cart_create MPI_Cart_sub MPI_Graph_create MPI_Dist_graph_create MPI_Dist_graph_create_adjacent
     MPI_Intercomm_merge MPI_Comm_free MPI_Comm_disconnect
     MPI_Comm_create_group MPI_Intercomm_create MPI_Comm_set_name
+    MPI_Request_get_status
+    MPI_Win_create MPI_Win_free MPI_Win_fence MPI_Win_start MPI_Win_complete MPI_Win_post MPI_Win_wait MPI_Win_test
+    MPI_Win_lock MPI_Win_unlock MPI_Win_lock_all MPI_Win_unlock_all MPI_Win_flush MPI_Win_flush_all
+    MPI_Win_flush_local MPI_Win_flush_local_all
+    MPI_File_open MPI_File_close MPI_File_sync MPI_File_set_size MPI_File_set_view MPI_File_preallocate
+    MPI_File_read MPI_File_read_all MPI_File_read_shared MPI_File_read_ordered MPI_File_read_at MPI_File_read_at_all
+    MPI_File_write MPI_File_write_all MPI_File_write_shared MPI_File_write_ordered MPI_File_write_at
+    MPI_File_write_at_all
+    MPI_File_read_all_begin MPI_File_read_all_end MPI_File_read_at_all_begin MPI_File_read_at_all_end
+    MPI_File_read_ordered_begin MPI_File_read_ordered_end
+    MPI_File_write_all_begin MPI_File_write_all_end MPI_File_write_at_all_begin MPI_File_write_at_all_end
+    MPI_File_write_ordered_begin MPI_File_write_ordered_end
 }
 
 /// Name of the function with this number.

@@ -24,6 +24,8 @@ pub(super) struct Front {
     wait: Duration,
     /// What our own library records without the profiler, if it is there.
     alone: Option<Trace>,
+    /// This rank prints that the profiler did not start the command; others have it in their logs.
+    speaks: bool,
 }
 
 /// The command runs.
@@ -51,13 +53,13 @@ impl From<i32> for NotStarted {
 
 impl Front {
     /// Takes the words out of the plan; `None` where no profiler stands in front of the command.
-    /// `alone` is what our own library records without a profiler.
-    pub(super) fn of(plan: &mut Plan, alone: Trace) -> Option<Front> {
+    /// `alone` is what our own library records without a profiler. `speaks` if this rank prints what concerns all.
+    pub(super) fn of(plan: &mut Plan, alone: Trace, speaks: bool) -> Option<Front> {
         let (Some(harvest), false) = (&plan.harvest, plan.front.is_empty()) else { return None };
         let (scratch, wait) = (PathBuf::from(&harvest.scratch), Duration::from_secs(harvest.wait_seconds));
         let mut words = std::mem::take(&mut plan.front);
         words.extend(start::words(&scratch, plan.ends_early));
-        Some(Front { words, scratch, wait, alone: Some(alone).filter(|_| plan.native) })
+        Some(Front { words, scratch, wait, alone: Some(alone).filter(|_| plan.native), speaks })
     }
 
     /// Starts the command, once, whatever the profiler does. Who ends the job while the profiler starts ends the
@@ -101,7 +103,9 @@ impl Front {
         let without = format!(
             "warning: {name} {why}: the command runs without it{native}; try it by hand on this node, or use --backend native"
         );
-        warn(format_args!("{without}"));
+        if self.speaks {
+            warn(format_args!("{without}"));
+        }
         if let Some(signal) = signals::cancelled() {
             return Err(NotStarted { ending: Ending::Signal(signal), profiler: None });
         }

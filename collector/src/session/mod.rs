@@ -185,7 +185,7 @@ impl Session {
             forwarder.get_ready(plan.ends_early);
             let (control, theirs) = Control::pair().map_err(failed("open sockets"))?;
             let control = Arc::new(control);
-            let front = Front::of(&mut plan, options.recorded_alone());
+            let front = Front::of(&mut plan, options.recorded_alone(), speaks);
             if let Some(line) = announcement.take_if(|_| front.is_none()) {
                 warn(format_args!("{line}"));
                 said += u64::from(line.starts_with("warning"));

@@ -1,10 +1,12 @@
-//! A collective that one rank never entered, in which the others waited: how a job hangs whose rank has raised an error or died.
+//! A collective that some ranks never entered, in which the others waited: how a job hangs whose rank has raised an error or
+//! died, and those that wait for its messages.
 
-use super::agree::{self, Members};
+use super::agree::{self, Members, Participant};
 use super::gather::Said;
 use super::judge::Record;
 use crate::comm::Comm;
 use crate::failure::Failure;
+use crate::input::ranks::ranges as rank_ranges;
 use rpd_shard::record::wire;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
@@ -12,12 +14,15 @@ use std::collections::BTreeSet;
 /// Participants of such a collective; larger ones are not looked at.
 const MAX_PRESENT: usize = 1 << 16;
 
-/// A collective that exactly one rank never entered.
+/// A collective that some ranks never entered, and at least as many did.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Absence {
-    /// The rank; absent where the process has none.
+    /// The rank; absent where there are several, or where the process has none.
     pub rank: Option<u32>,
-    /// The process, in words.
+    /// The ranks, ascending, of the processes that have one.
+    #[serde(default)]
+    pub ranks: Vec<u32>,
+    /// The processes, in words.
     pub name: String,
     /// The function that the others called.
     pub call: String,
@@ -59,7 +64,7 @@ impl Incomplete {
 }
 
 /// Of the collectives of all merge ranks that processes did not enter, the one in which the others waited longest: `None` if
-/// it is not one process alone that is missing, or if its call may have been lost.
+/// more processes are missing than entered it, or if calls of one of these may have been lost.
 pub(super) fn longest(
     comm: &impl Comm,
     members: &Members,
@@ -76,12 +81,23 @@ pub(super) fn longest(
     let details = agree::details(comm, members.first, said, &comms)?;
     Ok(longest.and_then(|longest| {
         let (communicator, expected) = details.get(&longest.comm)?;
-        let mut absent = expected.iter().filter(|number| !longest.present.contains(number));
-        let (Some(number), None) = (absent.next(), absent.next()) else { return None };
-        let participant = members.get(*number).filter(|one| !one.lacks_calls && !one.is_cut)?;
+        let absent = expected.iter().filter(|number| !longest.present.contains(number));
+        let absent: Vec<&Participant> = absent.filter_map(|number| members.get(*number)).collect();
+        let is_known = absent.iter().all(|one| !one.lacks_calls && !one.is_cut);
+        if absent.is_empty() || absent.len() > longest.present.len() || !is_known {
+            return None;
+        }
+        let mut ranks: Vec<u32> = absent.iter().filter_map(|one| one.rank).collect();
+        ranks.sort_unstable();
+        let name = match absent.as_slice() {
+            [one] => one.name(),
+            several if ranks.len() == several.len() => format!("ranks {}", rank_ranges(&ranks)),
+            several => format!("{} processes", several.len()),
+        };
         Some(Absence {
-            rank: participant.rank,
-            name: participant.name(),
+            rank: ranks.first().copied().filter(|_| absent.len() == 1),
+            ranks,
+            name,
             call: longest.call,
             number: longest.seq,
             communicator: communicator.clone(),

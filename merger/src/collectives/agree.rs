@@ -23,12 +23,18 @@ pub struct Participant {
     pub seen_ns: i64,
     /// When its `MPI_Init` ended, where that was recorded.
     pub initialized: Option<i64>,
+    /// How long that took, ns.
+    pub initialization_ns: Option<i64>,
+    /// How long its `MPI_Finalize` took, ns, where that was recorded.
+    pub finalization_ns: Option<i64>,
     /// Whether calls are missing in which it may have waited.
     pub lacks_calls: bool,
     /// Whether its last calls may be missing: it is still being recorded, or its file is cut.
     pub is_cut: bool,
     /// Whether there are messages whose times are not compared.
     pub hides_messages: bool,
+    /// Whether it calls MPI in several threads, so that its own times are not known.
+    pub is_in_threads: bool,
     /// Whether MPI put it into an `MPI_COMM_WORLD` of its own, though the launcher started several processes.
     pub is_singleton: bool,
     /// Its process id.

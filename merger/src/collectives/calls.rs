@@ -93,6 +93,8 @@ pub enum MessageCall {
     Initializes,
     /// It returns at once and is called again until a message is there.
     Polls,
+    /// It sends a message or posts a receive, which a program also does between two polls.
+    Posts,
     /// Any other.
     Other,
 }
@@ -102,8 +104,18 @@ impl MessageCall {
     pub fn named(name: &[u8]) -> MessageCall {
         match name {
             b"MPI_Init" | b"MPI_Init_thread" => MessageCall::Initializes,
-            b"MPI_Test" | b"MPI_Testall" | b"MPI_Testany" | b"MPI_Testsome" | b"MPI_Iprobe"
-            | b"MPI_Improbe" => MessageCall::Polls,
+            b"MPI_Test"
+            | b"MPI_Testall"
+            | b"MPI_Testany"
+            | b"MPI_Testsome"
+            | b"MPI_Iprobe"
+            | b"MPI_Improbe"
+            | b"MPI_Request_get_status"
+            | b"MPI_Win_test" => MessageCall::Polls,
+            b"MPI_Send" | b"MPI_Ssend" | b"MPI_Bsend" | b"MPI_Rsend" | b"MPI_Isend" | b"MPI_Issend"
+            | b"MPI_Ibsend" | b"MPI_Irsend" | b"MPI_Irecv" | b"MPI_Start" | b"MPI_Startall" => {
+                MessageCall::Posts
+            }
             _ => MessageCall::Other,
         }
     }

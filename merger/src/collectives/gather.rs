@@ -1,7 +1,7 @@
 //! The collectives of one process.
 
 use super::calls::{Function, MessageCall, Waits};
-use super::own_time::{MpiBefore, MpiTimes, OwnTime};
+use super::own_time::{self, MpiBefore, MpiTimes, OwnTime};
 use super::regions::Sequence;
 use super::sample::{Sample, key};
 use super::untimed::ProcessTimes;
@@ -95,6 +95,11 @@ impl Said {
     /// Whether there is nothing to compare.
     pub fn is_empty(&self) -> bool {
         self.comms.is_empty()
+    }
+
+    /// Whether it calls MPI in several threads, so that own times are not known.
+    pub fn is_in_threads(&self) -> bool {
+        own_time::is_in_threads(self)
     }
 
     /// Notes a communicator; `None` if there are too many.

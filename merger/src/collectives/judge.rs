@@ -8,7 +8,7 @@ use super::sample::key;
 use super::untimed::UntimedCalls;
 
 /// Bytes of a [`Record`] in a message.
-const RECORD: usize = 90;
+const RECORD: usize = 98;
 /// Stands for what is not known, in a message.
 const UNKNOWN: i64 = -1;
 
@@ -80,11 +80,12 @@ impl Record {
         out.extend_from_slice(&self.size.unwrap_or(UNKNOWN).to_le_bytes());
         out.extend_from_slice(&self.enter.to_le_bytes());
         out.extend_from_slice(&self.exit.unwrap_or(0).to_le_bytes());
-        let unknown = OwnTime { since: 0, ns: UNKNOWN, poll_gaps_ns: 0, left: 0 };
+        let unknown = OwnTime { since: 0, ns: UNKNOWN, poll_gaps_ns: 0, collectives_ns: 0, left: 0 };
         let own_time = self.own_time.unwrap_or(unknown);
         out.extend_from_slice(&own_time.since.to_le_bytes());
         out.extend_from_slice(&own_time.ns.to_le_bytes());
         out.extend_from_slice(&own_time.poll_gaps_ns.to_le_bytes());
+        out.extend_from_slice(&own_time.collectives_ns.to_le_bytes());
         out.extend_from_slice(&own_time.left.to_le_bytes());
     }
 
@@ -112,8 +113,9 @@ impl Record {
         let since = u64::from_le_bytes(take(&mut rest)?);
         let ns = i64::from_le_bytes(take(&mut rest)?);
         let poll_gaps_ns = i64::from_le_bytes(take(&mut rest)?);
+        let collectives_ns = i64::from_le_bytes(take(&mut rest)?);
         let left = i64::from_le_bytes(take(&mut rest)?);
-        let own_time = (ns >= 0).then_some(OwnTime { since, ns, poll_gaps_ns, left });
+        let own_time = (ns >= 0).then_some(OwnTime { since, ns, poll_gaps_ns, collectives_ns, left });
         let function = Function::of_byte(function)?;
         Some(Record { comm, seq, participant, members, function, rank, root, size, enter, exit, own_time })
     }

@@ -6,8 +6,8 @@ use super::calls::{Function, Waits};
 use super::judge::Kept;
 use super::matching::Matched;
 use super::start_up::{RunTimes, StartUp};
-use super::untimed::CallTimes;
-use super::verdict::{Causes, LatenessVerdict, decide};
+use super::untimed::{CallTimes, waited_in_finalize};
+use super::verdict::{Causes, LatenessVerdict, MissingCause, decide};
 use super::waiting::{FitOf, Waiting, waiting};
 use crate::clock::{DomainFit, Method};
 use crate::comm::Comm;
@@ -65,8 +65,11 @@ pub struct Lateness {
     pub waited_share_of_run: f64,
     /// How long the run was recorded, ns.
     pub run_ns: i64,
-    /// Of `waited_ns`, what no rank's own time explains.
+    /// Of `waited_ns`, what no rank's own time explains: messages held up those that entered late.
     pub held_up_ns: i64,
+    /// Of `waited_ns`, what no rank's own time explains: other collectives held up those that entered late.
+    #[serde(default)]
+    pub passed_on_ns: i64,
     /// What all ranks spent in calls in which they may have waited too, and whose times are not compared, ns.
     #[serde(default)]
     pub not_compared_ns: i64,
@@ -107,7 +110,8 @@ struct Sums {
     waited: i64,
     shared: i64,
     held_up: i64,
-    not_recorded: [i64; 3],
+    passed_on: i64,
+    not_recorded: [i64; MissingCause::ALL.len()],
     clocks: i64,
     /// Error bounds of the last, -1 for not known.
     bounds: Vec<i64>,
@@ -177,12 +181,15 @@ impl Sums {
             self.by_participant.entry(first_of(guest.participant)).or_default().collectives += 1;
         }
         let add = |sum: &mut i64, ns: i64| *sum = sum.saturating_add(ns);
-        if start_up.is_some_and(|end| waiting.first_enter < end) || waiting.had_synchronised == Some(false) {
+        if start_up.is_some_and(|end| waiting.last_exit <= end) {
             return add(&mut self.start_up_waited, waiting.waited_ns);
         }
         self.after_start_up += 1;
-        add(&mut self.waited, waiting.waited_ns);
         let parts = &waiting.parts;
+        // Ranks leave MPI_Init apart, which no own time since then explains.
+        let of_init = if waiting.had_synchronised == Some(false) { parts.held_up_ns } else { 0 };
+        add(&mut self.start_up_waited, of_init);
+        add(&mut self.waited, waiting.waited_ns.saturating_sub(of_init));
         if let Some(charge) = &parts.rank {
             let sum = self.by_participant.entry(first_of(charge.participant)).or_default();
             add(&mut sum.waited, charge.waited_ns);
@@ -198,7 +205,9 @@ impl Sums {
         for participant in together {
             add(&mut self.by_participant.entry(participant).or_default().together, parts.shared_ns);
         }
-        add(&mut self.held_up, parts.held_up_ns);
+        add(&mut self.held_up, parts.held_up_ns.saturating_sub(of_init));
+        add(&mut self.passed_on, parts.passed_on_ns);
+        add(&mut self.not_recorded[MissingCause::Polls as usize], parts.between_polls_ns);
         if let Some((why, ns)) = parts.not_recorded {
             add(&mut self.not_recorded[why as usize], ns);
         }
@@ -266,6 +275,7 @@ impl Sums {
         let pairs = [
             (&mut self.waited, other.waited),
             (&mut self.held_up, other.held_up),
+            (&mut self.passed_on, other.passed_on),
             (&mut self.shared, other.shared),
             (&mut self.clocks, other.clocks),
             (&mut self.start_up_waited, other.start_up_waited),
@@ -304,6 +314,9 @@ impl Sums {
         let reason = self.nothing_to_say();
         let mut not_compared = self.sampled_calls.times(one_in);
         not_compared.append(&self.other_calls);
+        let first_processes = || ranks.iter().filter_map(|number| members.get(*number));
+        not_compared
+            .add("MPI_Finalize", waited_in_finalize(first_processes().filter_map(|one| one.finalization_ns)));
         let mut late: Vec<LateRank> = (self.by_participant.into_iter())
             .filter(|(_, sum)| !sum.charges.is_empty())
             .filter_map(|(number, sum)| Some(sum.late_rank(members.get(number)?, self.waited, one_in)))
@@ -317,7 +330,7 @@ impl Sums {
         let waited_ns = of_job(self.waited);
         let is_start_up =
             start_up.as_ref().is_some_and(|one| one.ns > run_ns / 2 && one.waited_ns >= waited_ns);
-        let held_up_ns = of_job(self.held_up);
+        let (held_up_ns, passed_on_ns) = (of_job(self.held_up), of_job(self.passed_on));
         let causes = Causes {
             waited_ns,
             recorded_ns,
@@ -327,6 +340,7 @@ impl Sums {
             shared_ns: of_job(self.shared),
             together,
             held_up_ns,
+            passed_on_ns,
             clocks_ns: of_job(self.clocks),
             not_recorded_ns: self.not_recorded.map(of_job),
             bound_ns: median(self.bounds),
@@ -351,6 +365,7 @@ impl Sums {
             waited_share_of_run: share_of_run(waited_ns),
             run_ns,
             held_up_ns,
+            passed_on_ns,
             not_compared_ns: not_compared.total(),
             not_compared_calls: not_compared.longest(MAX_FUNCTIONS),
             not_compared_share_of_run: share_of_run(not_compared.total()),

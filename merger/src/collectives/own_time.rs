@@ -5,6 +5,9 @@
 //! Between two polls (`MPI_Test`, `MPI_Iprobe`, ...) a rank works, or it sleeps until it polls again: a short gap is
 //! waiting, a long one may be either, and is kept apart.
 //!
+//! A process that calls MPI in a second thread as well may wait there while the first thread does nothing: its own times are
+//! not known ([`MpiTimes::in_other_threads`]).
+//!
 //! While blocks are read, each thread's time in MPI is summed up, and each collective notes the sum before it
 //! ([`MpiTimes`]). When all calls of a process are there, the difference of two such sums gives the own time between
 //! two collectives ([`note_own_times`]).
@@ -17,6 +20,8 @@ use std::collections::BTreeMap;
 const MAX_POLL_GAP_NS: i64 = 100_000;
 /// Threads of one process whose calls are summed up. Collectives of others have no own time.
 const MAX_THREADS: usize = 1 << 12;
+/// Time in MPI in other threads does not matter up to one in so many of the time that collectives span.
+const MAX_OTHER_THREADS_PART: i64 = 100;
 /// [`OwnTime::since`] where that is the end of `MPI_Init`.
 pub(super) const SINCE_INIT: u64 = 0;
 
@@ -40,6 +45,8 @@ pub struct OwnTime {
     pub ns: i64,
     /// Time between polls since then, ns: work or waiting.
     pub poll_gaps_ns: i64,
+    /// Time in other collectives since then, ns.
+    pub collectives_ns: i64,
     /// When the process left that synchronisation, ns of its clock.
     pub left: i64,
 }
@@ -48,8 +55,18 @@ pub struct OwnTime {
 #[derive(Clone, Debug, Default)]
 pub struct MpiTimes {
     threads: BTreeMap<i64, ThreadTime>,
-    /// When `MPI_Init` ended, and the sum before that.
-    init: Option<(i64, MpiBefore)>,
+    /// The call of `MPI_Init`.
+    init: Option<InitCall>,
+}
+
+/// The call of `MPI_Init`, ns of the process's clock.
+#[derive(Clone, Copy, Debug)]
+struct InitCall {
+    exit: i64,
+    /// How long it took, ns.
+    ns: i64,
+    /// The thread's time in MPI up to its end.
+    before: MpiBefore,
 }
 
 #[derive(Clone, Copy, Debug, Default)]
@@ -57,6 +74,8 @@ struct ThreadTime {
     ns: i64,
     poll_gaps_ns: i64,
     poll_ended: Option<i64>,
+    /// Time in calls that send or post since then, ns.
+    posts_since_poll_ns: i64,
 }
 
 impl MpiTimes {
@@ -73,30 +92,46 @@ impl MpiTimes {
         }
         let time = self.threads.entry(thread).or_default();
         let exit = exit.filter(|exit| *exit >= enter);
+        let since_poll = |ended: i64| enter.saturating_sub(ended).saturating_sub(time.posts_since_poll_ns);
         if call == MessageCall::Polls
-            && let Some(gap) =
-                time.poll_ended.map(|ended| enter.saturating_sub(ended)).filter(|gap| *gap >= 0)
+            && let Some(gap) = time.poll_ended.map(since_poll).filter(|gap| *gap >= 0)
         {
             let sum = if gap <= MAX_POLL_GAP_NS { &mut time.ns } else { &mut time.poll_gaps_ns };
             *sum = sum.saturating_add(gap);
         }
         let before = time.sum(thread);
-        time.ns = time.ns.saturating_add(exit.map_or(0, |exit| exit.saturating_sub(enter)));
-        time.poll_ended = exit.filter(|_| call == MessageCall::Polls);
+        let ns = exit.map_or(0, |exit| exit.saturating_sub(enter));
+        time.ns = time.ns.saturating_add(ns);
+        (time.poll_ended, time.posts_since_poll_ns) = match call {
+            MessageCall::Polls => (exit, 0),
+            MessageCall::Posts => (time.poll_ended, time.posts_since_poll_ns.saturating_add(ns)),
+            MessageCall::Initializes | MessageCall::Other => (None, 0),
+        };
         if let (MessageCall::Initializes, Some(exit), None) = (call, exit, self.init) {
-            self.init = Some((exit, time.sum(thread)));
+            self.init = Some(InitCall { exit, ns, before: time.sum(thread) });
         }
         Some(before)
     }
 
     /// When `MPI_Init` ended, ns of the process's clock.
     pub fn initialized(&self) -> Option<i64> {
-        self.init.map(|(end, _)| end)
+        self.init.map(|init| init.exit)
+    }
+
+    /// How long `MPI_Init` took, ns.
+    pub fn initialization_ns(&self) -> Option<i64> {
+        self.init.map(|init| init.ns)
+    }
+
+    /// Time in MPI, and between polls, in all threads but this one, ns.
+    fn in_other_threads(&self, thread: i64) -> i64 {
+        let others = self.threads.iter().filter(|(other, _)| **other != thread);
+        others.fold(0, |sum: i64, (_, time)| sum.saturating_add(time.ns).saturating_add(time.poll_gaps_ns))
     }
 
     /// Puts the end of `MPI_Init` on another clock of the node.
     pub fn convert(&mut self, convert: impl Fn(i64) -> i64) {
-        self.init = self.init.map(|(end, before)| (convert(end), before));
+        self.init = self.init.map(|init| InitCall { exit: convert(init.exit), ..init });
     }
 
     /// Adds what follows on it: calls of a later block. `calls` are that block's.
@@ -108,8 +143,8 @@ impl MpiTimes {
         for before in calls.iter_mut().filter_map(|call| call.mpi_before.as_mut()) {
             *before = after_earlier(*before);
         }
-        if let (None, Some((end, before))) = (self.init, later.init) {
-            self.init = Some((end, after_earlier(before)));
+        if let (None, Some(init)) = (self.init, later.init) {
+            self.init = Some(InitCall { before: after_earlier(init.before), ..init });
         }
         for (thread, time) in later.threads {
             if self.threads.len() < MAX_THREADS || self.threads.contains_key(&thread) {
@@ -145,25 +180,53 @@ struct Synchronisation {
     exit: i64,
     /// Time in MPI up to its end.
     mpi: MpiBefore,
+    /// Time in collectives up to its end, ns.
+    collectives_ns: i64,
+}
+
+/// Whether a process calls MPI in several threads, by more than a hundredth of the time that its collectives span: one thread
+/// may wait while another one does nothing.
+pub(super) fn is_in_threads(said: &Said) -> bool {
+    let mut calls_of: BTreeMap<i64, u64> = BTreeMap::new();
+    for before in said.calls.iter().filter_map(|call| call.mpi_before) {
+        *calls_of.entry(before.thread).or_default() += 1;
+    }
+    let Some((main, _)) = calls_of.into_iter().max_by_key(|(_, calls)| *calls) else { return false };
+    let first = said.calls.iter().map(|call| call.enter).min().unwrap_or(0);
+    let last = said.calls.iter().filter_map(|call| call.exit).max().unwrap_or(first);
+    let others = said.mpi.in_other_threads(main);
+    others.saturating_mul(MAX_OTHER_THREADS_PART) > last.saturating_sub(first).max(0)
 }
 
 /// Gives each call of a process its own time: since the last collective in which all of its ranks waited for all.
 /// `sizes` are the numbers of processes of its communicators; one that has `everyone` synchronises all others, too.
 pub(super) fn note_own_times(said: &mut Said, sizes: &BTreeMap<u64, u32>, everyone: u32) {
     said.calls.sort_by_key(|call| (call.enter, call.key));
-    let init = said.mpi.init.map(|(exit, mpi)| Synchronisation { key: SINCE_INIT, exit, mpi });
+    if is_in_threads(said) {
+        return said.calls.iter_mut().for_each(|call| call.own_time = None);
+    }
+    let mut collectives_ns: i64 = 0;
+    let of_init = |init: InitCall| Synchronisation {
+        key: SINCE_INIT,
+        exit: init.exit,
+        mpi: init.before,
+        collectives_ns: 0,
+    };
+    let init = said.mpi.init.map(of_init);
     let mut of_everyone: Option<Synchronisation> = init;
     let mut of_comm: BTreeMap<u64, Synchronisation> = BTreeMap::new();
     for call in &mut said.calls {
         let own = of_comm.get(&call.comm).copied();
         let last = [own, of_everyone].into_iter().flatten().max_by_key(|last| last.exit);
-        call.own_time = last.and_then(|last| own_time(call, &last));
+        call.own_time = last.and_then(|last| own_time(call, collectives_ns, &last));
         let (Some(exit), Some(before)) = (call.exit, call.mpi_before) else { continue };
+        collectives_ns = collectives_ns.saturating_add(exit.saturating_sub(call.enter));
         if call.function.waits() != Waits::AllForAll || call.size == Some(0) {
             continue;
         }
         let ns = before.ns.saturating_add(exit.saturating_sub(call.enter));
-        let last = Synchronisation { key: call.key, exit, mpi: MpiBefore { ns, ..before } };
+        let mpi = MpiBefore { ns, ..before };
+        let last = Synchronisation { key: call.key, exit, mpi, collectives_ns };
         if sizes.get(&call.comm) == Some(&everyone) {
             of_everyone = Some(last);
         } else {
@@ -174,12 +237,14 @@ pub(super) fn note_own_times(said: &mut Said, sizes: &BTreeMap<u64, u32>, everyo
 
 /// Time outside of MPI between a synchronisation and a call; `None` if another thread made the call, or if the calls
 /// overlap.
-fn own_time(call: &Call, last: &Synchronisation) -> Option<OwnTime> {
+fn own_time(call: &Call, collectives_ns: i64, last: &Synchronisation) -> Option<OwnTime> {
     let before = call.mpi_before.filter(|before| before.thread == last.mpi.thread)?;
     let (between, in_mpi) = (call.enter.checked_sub(last.exit)?, before.ns.checked_sub(last.mpi.ns)?);
     let outside = between.checked_sub(in_mpi).filter(|_| between >= 0 && in_mpi >= 0)?.max(0);
     let poll_gaps_ns = before.poll_gaps_ns.saturating_sub(last.mpi.poll_gaps_ns).clamp(0, outside);
-    Some(OwnTime { since: last.key, ns: outside - poll_gaps_ns, poll_gaps_ns, left: last.exit })
+    let collectives_ns = collectives_ns.saturating_sub(last.collectives_ns).max(0);
+    let ns = outside - poll_gaps_ns;
+    Some(OwnTime { since: last.key, ns, poll_gaps_ns, collectives_ns, left: last.exit })
 }
 
 #[cfg(test)]

@@ -2,6 +2,7 @@
 
 use super::agree::Participant;
 use super::judge::Kept;
+use super::untimed::waited_in_init;
 use super::waiting::{FitOf, Waiting};
 use crate::comm::Comm;
 use crate::failure::Failure;
@@ -9,8 +10,7 @@ use rpd_shard::model::LocalNs;
 use rpd_shard::record::wire;
 use serde::{Deserialize, Serialize};
 
-/// The first collective of all ranks ends start-up if it is over in the first fifth of the run, or if ranks did not
-/// synchronise before it.
+/// The first collective of all ranks ends start-up if it is over in the first fifth of the run.
 const MAX_START_UP_PART: i64 = 5;
 
 /// From the start of the run to the end of the first collective of all ranks, or of `MPI_Init`.
@@ -20,6 +20,9 @@ pub struct StartUp {
     pub ns: i64,
     /// What all ranks waited in collectives in it, all together, ns.
     pub waited_ns: i64,
+    /// What all ranks waited in `MPI_Init` for the last one, all together, ns.
+    #[serde(default)]
+    pub init_waited_ns: i64,
     /// The last rank to enter the first collective; absent where that is not its end.
     pub last_rank: Option<u32>,
     /// How long after the first one that was, ns.
@@ -38,6 +41,8 @@ pub(super) struct RunTimes {
     pub(super) run_ns: i64,
     /// The end of the last `MPI_Init`, ns of the job.
     initialized: Option<i64>,
+    /// What ranks waited in it, ns.
+    init_waited_ns: i64,
     /// Ranks that took part.
     participants: usize,
 }
@@ -55,6 +60,7 @@ impl RunTimes {
             start: starts.min(),
             run_ns: all.iter().map(|one| one.seen_ns).max().unwrap_or(0),
             initialized: initialized.max(),
+            init_waited_ns: waited_in_init(all.iter().filter_map(|one| one.initialization_ns)),
             participants: all.len(),
         }
     }
@@ -67,30 +73,21 @@ impl RunTimes {
     ) -> Result<Option<(i64, StartUp)>, Failure> {
         let of_everyone = compared.iter().filter(|(kept, _)| kept.guests.len() == self.participants);
         let first = of_everyone.map(|(_, w)| (w.first_enter, w.last_exit, w.last, w.apart_ns)).min();
-        // Ranks that had synchronised on another communicator were not starting any more.
-        let had_synchronised = compared.iter().filter(|(_, waiting)| waiting.had_synchronised == Some(true));
-        let synchronised = had_synchronised.map(|(_, waiting)| waiting.first_enter).min();
         let mut firsts: Vec<FirstCollective> = Vec::new();
-        let mut synchronised_first = i64::MAX;
-        for message in comm.all_gather(wire::encode(&(first, synchronised))) {
-            let theirs: (Option<FirstCollective>, Option<i64>) =
-                wire::decode_message(&message).map_err(Failure::message)?;
-            firsts.extend(theirs.0);
-            synchronised_first = synchronised_first.min(theirs.1.unwrap_or(i64::MAX));
+        for message in comm.all_gather(wire::encode(&first)) {
+            let theirs: Option<FirstCollective> = wire::decode_message(&message).map_err(Failure::message)?;
+            firsts.extend(theirs);
         }
         let Some(start) = self.start else { return Ok(None) };
         let took = |end: i64| end.saturating_sub(start);
-        let is_early = |enter: i64, end: i64| {
-            took(end).saturating_mul(MAX_START_UP_PART) <= self.run_ns || enter <= synchronised_first
+        let start_up = |end: i64, last_rank, apart_ns| {
+            let init_waited_ns = self.init_waited_ns;
+            (end, StartUp { ns: took(end), waited_ns: 0, init_waited_ns, last_rank, apart_ns })
         };
-        let of_first = firsts.into_iter().min().filter(|(enter, end, ..)| is_early(*enter, *end)).map(
-            |(_, end, last, apart_ns)| {
-                (end, StartUp { ns: took(end), waited_ns: 0, last_rank: Some(last), apart_ns })
-            },
-        );
-        let of_init = self
-            .initialized
-            .map(|end| (end, StartUp { ns: took(end), waited_ns: 0, last_rank: None, apart_ns: 0 }));
+        let is_early = |end: i64| took(end).saturating_mul(MAX_START_UP_PART) <= self.run_ns;
+        let of_first = firsts.into_iter().min().filter(|(_, end, ..)| is_early(*end));
+        let of_first = of_first.map(|(_, end, last, apart_ns)| start_up(end, Some(last), apart_ns));
+        let of_init = self.initialized.map(|end| start_up(end, None, 0));
         Ok(of_first.or(of_init))
     }
 }

@@ -12,8 +12,8 @@ const MAX_NAMES: usize = 256;
 /// Longest name of a function.
 const MAX_NAME: usize = 64;
 const FURTHER: &str = "other calls";
-/// `MPI_Finalize` takes as long without any waiting, ns.
-const FINALIZE_NS: i64 = 1_000_000_000;
+/// `MPI_Finalize` takes a rank so much longer than the fastest one without any waiting, ns.
+const FINALIZE_SPREAD_NS: i64 = 100_000_000;
 
 /// Time in calls by function, ns, all processes together.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
@@ -80,6 +80,7 @@ pub struct ProcessTimes {
     /// and after it.
     pub(super) after: CallTimes,
     has_synchronised: bool,
+    finalization_ns: Option<i64>,
 }
 
 impl ProcessTimes {
@@ -92,7 +93,10 @@ impl ProcessTimes {
     pub(super) fn add(&mut self, name: &[u8], ns: i64) {
         let ns = match name {
             b"MPI_Init" | b"MPI_Init_thread" => return,
-            b"MPI_Finalize" => ns.saturating_sub(FINALIZE_NS),
+            b"MPI_Finalize" => {
+                self.finalization_ns = self.finalization_ns.max(Some(ns));
+                return;
+            }
             _ => ns,
         };
         let Ok(name) = std::str::from_utf8(name) else { return };
@@ -106,6 +110,12 @@ impl ProcessTimes {
         first.append(&later.before);
         self.after.append(&later.after);
         self.has_synchronised |= later.has_synchronised;
+        self.finalization_ns = self.finalization_ns.max(later.finalization_ns);
+    }
+
+    /// How long `MPI_Finalize` took, ns.
+    pub fn finalization_ns(&self) -> Option<i64> {
+        self.finalization_ns
     }
 }
 
@@ -118,6 +128,24 @@ pub(super) struct UntimedCalls {
     pub(super) enter: i64,
     /// The time in all of them, ns.
     pub(super) ns: i64,
+}
+
+/// What ranks waited in `MPI_Init` for the last one to start, all together, ns: that one leaves it soonest.
+pub(super) fn waited_in_init(durations: impl Iterator<Item = i64>) -> i64 {
+    over_the_least(durations, 0)
+}
+
+/// What ranks waited in `MPI_Finalize`, all together, ns: what it took longer than the last rank to call it, apart from what
+/// ranks differ by without waiting.
+pub(super) fn waited_in_finalize(durations: impl Iterator<Item = i64>) -> i64 {
+    over_the_least(durations, FINALIZE_SPREAD_NS)
+}
+
+fn over_the_least(durations: impl Iterator<Item = i64>, spread: i64) -> i64 {
+    let durations: Vec<i64> = durations.collect();
+    let least = durations.iter().copied().min().unwrap_or(0);
+    let over = durations.iter().map(|ns| ns.saturating_sub(least).saturating_sub(spread).max(0));
+    over.fold(0, i64::saturating_add)
 }
 
 /// The time of all ranks in matched collectives, by function.
@@ -142,14 +170,25 @@ mod tests {
         later.add(b"MPI_Bcast", 20);
         later.synchronises();
         later.add(b"MPI_Recv", 40);
-        later.add(b"MPI_Finalize", FINALIZE_NS + 3);
+        later.add(b"MPI_Finalize", 9);
         whole.append(&later);
-        assert_eq!((whole.before.total(), whole.after.total(), whole.after.in_collectives()), (30, 43, 3));
+        assert_eq!((whole.before.total(), whole.after.total(), whole.after.in_collectives()), (30, 40, 0));
+        assert_eq!(whole.finalization_ns(), Some(9));
         let mut last = ProcessTimes::default();
         last.add(b"MPI_Bcast", 7);
         whole.append(&last);
-        assert_eq!((whole.before.total(), whole.after.total()), (30, 50));
+        assert_eq!((whole.before.total(), whole.after.total()), (30, 47));
         assert_eq!(whole.after.longest(2), ["MPI_Recv", "MPI_Bcast"]);
+    }
+
+    #[test]
+    fn in_init_and_finalize_ranks_wait_for_the_last_one() {
+        let seconds = |all: [i64; 4]| all.map(|ns| ns * 1_000_000_000).into_iter();
+        assert_eq!(waited_in_init(seconds([4, 3, 2, 1])), 6_000_000_000);
+        let teardown = [20_000_000, 90_000_000, 60_000_000, 110_000_000];
+        assert_eq!(waited_in_finalize(teardown.into_iter()), 0);
+        assert_eq!(waited_in_finalize(seconds([9, 9, 1, 9])), 3 * 7_900_000_000);
+        assert_eq!(waited_in_finalize([].into_iter()), 0);
     }
 
     #[test]

@@ -31,7 +31,7 @@ pub enum LatenessVerdict {
         /// What others waited for them, ns.
         node_waited_ns: i64,
     },
-    /// One rank never entered a collective, and that is at least half of all waiting.
+    /// Some ranks never entered a collective, and that is at least half of all waiting.
     NeverEntered {
         /// Which, and which collective.
         #[serde(flatten)]
@@ -52,6 +52,8 @@ pub enum LatenessVerdict {
     CallsNotCompared,
     /// Cannot tell: messages held up the ranks that came late.
     HeldUpByMessages,
+    /// Cannot tell: collectives on other communicators held up the ranks that came late.
+    HeldUpByCollectives,
     /// Cannot tell: the clocks of the nodes are not good enough.
     ClockErrors {
         /// By how much two clocks may be off, ns: the median; `None` where it is not known.
@@ -79,8 +81,23 @@ pub enum MissingCause {
     Lost,
     /// Messages are in profilers' files, where their times are not compared.
     Messages,
-    /// Calls overlap, several threads made them, or ranks had not synchronised before them.
+    /// Calls overlap, or ranks had not synchronised before them.
     Unordered,
+    /// Ranks call MPI in several threads.
+    Threads,
+    /// Ranks polled for messages before they entered: they may have worked in between, or waited.
+    Polls,
+}
+
+impl MissingCause {
+    /// All of them, in the order of their numbers.
+    pub(super) const ALL: [MissingCause; 5] = [
+        MissingCause::Lost,
+        MissingCause::Messages,
+        MissingCause::Unordered,
+        MissingCause::Threads,
+        MissingCause::Polls,
+    ];
 }
 
 /// All waiting in collectives after start-up, by its cause, ns.
@@ -101,14 +118,16 @@ pub(super) struct Causes {
     /// and which ranks these were in most of it.
     pub(super) together: Vec<u32>,
     pub(super) held_up_ns: i64,
+    /// What follows from the waiting in other collectives.
+    pub(super) passed_on_ns: i64,
     pub(super) clocks_ns: i64,
-    /// Calls that were lost, messages that are not compared, others.
-    pub(super) not_recorded_ns: [i64; 3],
+    /// By [`MissingCause`].
+    pub(super) not_recorded_ns: [i64; MissingCause::ALL.len()],
     /// The median error bound of two clocks.
     pub(super) bound_ns: Option<i64>,
     /// Time in calls that are not compared: all of it, and what of it is in collectives.
     pub(super) not_compared_ns: (i64, i64),
-    /// The collective that one rank never entered.
+    /// The collective that some ranks never entered.
     pub(super) absence: Option<Absence>,
     /// Start-up takes more than half of the run, and ranks waited longer in it than after it.
     pub(super) is_start_up: bool,
@@ -123,6 +142,14 @@ pub(super) fn decide(causes: &Causes) -> LatenessVerdict {
     // What may have been waited for a rank: messages follow from what ranks do, and their waiting is in that of others.
     let whole = causes.waited_ns.saturating_add(in_collectives_ns);
     let is_half = |waited: i64| waited > 0 && waited.saturating_mul(2) >= whole;
+    // What collectives pass on has its cause in the waiting of others: it is left out for those that are charged, who have to
+    // explain more of the rest where it is much.
+    let first_ns = whole.saturating_sub(causes.passed_on_ns);
+    let passed_on_is_most = is_half(causes.passed_on_ns);
+    let is_charged = |waited: i64| {
+        let (part, of) = if passed_on_is_most { (4, 5) } else { (1, 2) };
+        waited > 0 && waited.saturating_mul(of) >= first_ns.saturating_mul(part)
+    };
     if let Some(absence) = causes.absence.as_ref().filter(|one| matters(one.all_ns) && is_half(one.all_ns)) {
         return LatenessVerdict::NeverEntered { absence: absence.clone() };
     }
@@ -135,7 +162,7 @@ pub(super) fn decide(causes: &Causes) -> LatenessVerdict {
             false => LatenessVerdict::Nobody,
         };
     }
-    if let Some(named) = causes.named(&is_half) {
+    if let Some(named) = causes.named(&is_charged) {
         return named;
     }
     if !is_half(causes.waited_ns) {
@@ -149,13 +176,16 @@ pub(super) fn decide(causes: &Causes) -> LatenessVerdict {
     if is_half(causes.held_up_ns) {
         return LatenessVerdict::HeldUpByMessages;
     }
+    if passed_on_is_most {
+        return LatenessVerdict::HeldUpByCollectives;
+    }
     if is_half(causes.clocks_ns) {
         return LatenessVerdict::ClockErrors { bound_ns: causes.bound_ns };
     }
-    let reasons = [MissingCause::Lost, MissingCause::Messages, MissingCause::Unordered];
     let not_recorded = causes.not_recorded_ns.iter().fold(0, |sum: i64, ns| sum.saturating_add(*ns));
     if is_half(not_recorded)
-        && let Some((cause, _)) = reasons.into_iter().zip(causes.not_recorded_ns).max_by_key(|(_, ns)| *ns)
+        && let Some((cause, _)) =
+            MissingCause::ALL.into_iter().zip(causes.not_recorded_ns).max_by_key(|(_, ns)| *ns)
     {
         return LatenessVerdict::CallsMissing { cause };
     }
@@ -200,7 +230,7 @@ mod tests {
             ranks.iter().map(|(rank, host, waited)| (Some(*rank), (*host).to_owned(), *waited)).collect();
         let own: i64 = ranks.iter().map(|(_, _, waited)| waited).sum();
         let waited_ns = own + held_up_ns + clocks_ns + lost_ns;
-        let not_recorded_ns = [lost_ns, 0, 0];
+        let not_recorded_ns = [lost_ns, 0, 0, 0, 0];
         let bound_ns = Some(7);
         let recorded_ns = 5 * waited_ns;
         Causes {
@@ -278,10 +308,26 @@ mod tests {
     }
 
     #[test]
+    fn what_collectives_pass_on_has_its_cause_in_the_waiting_of_others() {
+        let of = |waited: &[i64], held_up: i64, passed_on_ns: i64| {
+            let ranks: Vec<_> = (0..).zip(waited).map(|(rank, waited)| (rank, "a", *waited)).collect();
+            let all = causes(&ranks, held_up, 0, 0);
+            decide(&Causes { passed_on_ns, waited_ns: all.waited_ns + passed_on_ns, ..all })
+        };
+        let first = LatenessVerdict::Rank { rank: Some(0) };
+        assert_eq!(of(&[20], 0, 80), first);
+        assert_eq!(of(&[20, 4], 0, 80), first);
+        assert_eq!(of(&[20], 10, 80), LatenessVerdict::HeldUpByCollectives);
+        assert_eq!(of(&[20, 6], 0, 80), LatenessVerdict::HeldUpByCollectives);
+        assert_eq!(of(&[60], 0, 40), first);
+    }
+
+    #[test]
     fn a_rank_that_never_entered_a_collective_comes_first() {
         let of = |all_ns: i64| {
             let absence = Absence {
                 rank: Some(1),
+                ranks: vec![1],
                 name: "rank 1".to_owned(),
                 call: "MPI_Barrier".to_owned(),
                 number: 2,
@@ -307,7 +353,7 @@ mod tests {
         assert_eq!(of(4, 4, 4, 20), LatenessVerdict::Mixed);
         assert_eq!(of(4, 4, 4, 1_201), LatenessVerdict::Nobody);
         assert_eq!(of(0, 0, 0, 1), LatenessVerdict::Nobody);
-        let messages = Causes { not_recorded_ns: [1, 8, 0], ..causes(&[], 0, 0, 9) };
+        let messages = Causes { not_recorded_ns: [1, 8, 0, 0, 0], ..causes(&[], 0, 0, 9) };
         assert_eq!(decide(&messages), LatenessVerdict::CallsMissing { cause: MissingCause::Messages });
         let start_up = Causes { is_start_up: true, ..causes(&[(3, "a", 9)], 0, 0, 0) };
         assert_eq!(decide(&start_up), LatenessVerdict::StartUp);

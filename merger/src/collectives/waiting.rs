@@ -46,6 +46,10 @@ pub(super) struct Parts {
     pub(super) together: Vec<u32>,
     /// What no rank's own time explains: messages held up those that came late.
     pub(super) held_up_ns: i64,
+    /// What no rank's own time explains since other collectives held up those that came late.
+    pub(super) passed_on_ns: i64,
+    /// What the late rank may have waited for between two polls, or worked.
+    pub(super) between_polls_ns: i64,
     /// What was waited where clocks may be off by more than ranks entered apart.
     pub(super) clocks_ns: i64,
     /// What was waited where an own time is not known for certain.
@@ -99,7 +103,8 @@ pub(super) fn waiting(kept: &Kept, all: &[Participant], fit_of: &FitOf<'_>) -> O
     let why_not_known = |participant: u32| {
         let participant = all.get(participant as usize)?;
         let messages = participant.hides_messages.then_some(MissingCause::Messages);
-        participant.lacks_calls.then_some(MissingCause::Lost).or(messages)
+        let threads = participant.is_in_threads.then_some(MissingCause::Threads);
+        participant.lacks_calls.then_some(MissingCause::Lost).or(messages).or(threads)
     };
     let parts = match bound_ns {
         Some(bound) if apart_ns > bound => parts(&entries, (first, last), &waits, &why_not_known),
@@ -216,9 +221,9 @@ fn parts(
     let node = charge(&is_elsewhere).map(|(charge, _)| charge).filter(is_charged);
     let (rank, between_polls) = of_rank.unzip();
     let rank = rank.filter(is_charged);
-    let mut parts = Parts { rank, node, held_up_ns: between_polls.unwrap_or(0), ..Parts::default() };
-    let rest =
-        all_waits.saturating_sub(parts.held_up_ns).saturating_sub(rank.map_or(0, |rank| rank.waited_ns));
+    let mut parts = Parts { rank, node, between_polls_ns: between_polls.unwrap_or(0), ..Parts::default() };
+    let charged = rank.map_or(0, |rank| rank.waited_ns);
+    let rest = all_waits.saturating_sub(parts.between_polls_ns).saturating_sub(charged);
     // Those whose own time explains how late the last one entered.
     let at = |entry: &Entry<'_>| entries.iter().position(|other| std::ptr::eq(other, entry));
     let of_first = at(first).and_then(|place| own_times.at_most.get(place)).copied().unwrap_or(0);
@@ -228,9 +233,18 @@ fn parts(
     if late.contains(&last.guest.participant) {
         parts.shared_ns = rest;
         parts.together = if late.len() > 1 { late } else { Vec::new() };
-    } else {
-        parts.held_up_ns = parts.held_up_ns.saturating_add(rest);
+        return parts;
     }
+    let may_explain = |ns: i64| ns.saturating_mul(2) >= apart;
+    let of_last = at(last).and_then(|place| own_times.at_most.get(place)).copied().unwrap_or(0);
+    let in_collectives = |entry: &Entry<'_>| entry.guest.own_time.map_or(0, |own| own.collectives_ns);
+    *(if may_explain(of_last.saturating_sub(of_first)) {
+        &mut parts.between_polls_ns
+    } else if may_explain(in_collectives(last).saturating_sub(in_collectives(first))) {
+        &mut parts.passed_on_ns
+    } else {
+        &mut parts.held_up_ns
+    }) += rest;
     parts
 }
 
@@ -240,12 +254,12 @@ mod tests {
     use super::*;
 
     /// One rank: when it enters, its own time (-1 if it is not known), time between polls, when it left the synchronisation
-    /// before, its host.
+    /// before, its host, and its time in other collectives.
     #[derive(Clone, Copy)]
-    struct Rank(i64, i64, i64, i64, &'static str);
+    struct Rank(i64, i64, i64, i64, &'static str, i64);
 
     fn ranks(ranks: &[(i64, i64)]) -> Vec<Rank> {
-        ranks.iter().map(|(enter, own)| Rank(*enter, *own, 0, 0, "a")).collect()
+        ranks.iter().map(|(enter, own)| Rank(*enter, *own, 0, 0, "a", 0)).collect()
     }
 
     /// The causes among these ranks.
@@ -259,6 +273,7 @@ mod tests {
                 since: 1,
                 ns: rank.1,
                 poll_gaps_ns: rank.2,
+                collectives_ns: rank.5,
                 left: 0,
             }),
         };
@@ -314,6 +329,15 @@ mod tests {
     }
 
     #[test]
+    fn a_rank_that_another_collective_held_up_is_no_cause_and_no_message_is() {
+        let rank = |enter, own, collectives| Rank(enter, own, 0, 0, "a", collectives);
+        let all = parts_of(&[rank(10, 10, 5), rank(10, 10, 4), rank(90, 10, 85)]);
+        assert_eq!((all.rank, all.shared_ns, all.held_up_ns, all.passed_on_ns), (None, 0, 0, 160));
+        let all = parts_of(&[rank(10, 10, 5), rank(10, 10, 4), rank(90, 10, 20)]);
+        assert_eq!((all.held_up_ns, all.passed_on_ns), (160, 0), "most of it is messages");
+    }
+
+    #[test]
     fn several_slow_ranks_without_messages_are_late_together() {
         let all = parts_of(&ranks(&[(20, 20), (50, 50), (50, 50), (51, 51)]));
         assert_eq!((all.rank, all.shared_ns, all.held_up_ns), (None, 33, 0));
@@ -323,17 +347,18 @@ mod tests {
     #[test]
     fn time_between_polls_counts_for_no_rank_and_against_each() {
         // 1 computes and sends to 0, which polls.
-        let all = parts_of(&[Rank(42, 1, 40, 0, "a"), Rank(40, 40, 0, 0, "a"), Rank(1, 1, 0, 0, "a")]);
+        let rank = |enter, own, polls| Rank(enter, own, polls, 0, "a", 0);
+        let all = parts_of(&[rank(42, 1, 40), rank(40, 40, 0), rank(1, 1, 0)]);
         assert_eq!(all.rank, None);
-        assert_eq!((all.shared_ns, all.held_up_ns), (0, 43));
+        assert_eq!((all.shared_ns, all.held_up_ns, all.between_polls_ns), (0, 0, 43));
         // What is certain is enough.
-        let all = parts_of(&[Rank(142, 101, 40, 0, "a"), Rank(2, 2, 0, 0, "a"), Rank(1, 1, 0, 0, "a")]);
+        let all = parts_of(&[rank(142, 101, 40), rank(2, 2, 0), rank(1, 1, 0)]);
         assert_eq!(all.rank.map(|charge| (charge.participant, charge.waited_ns)), Some((0, 198)));
     }
 
     #[test]
     fn a_node_is_charged_against_the_ranks_of_the_others() {
-        let rank = |own, host| Rank(own, own, 0, 0, host);
+        let rank = |own, host| Rank(own, own, 0, 0, host, 0);
         let all = parts_of(&[rank(10, "a"), rank(20, "a"), rank(50, "b"), rank(52, "b")]);
         let (rank, node) = (all.rank.unwrap(), all.node.unwrap());
         assert_eq!((rank.participant, rank.waited_ns), (3, 6));

@@ -11,6 +11,8 @@ use crate::input::ranks::ranges;
 const MAX_NAMED: usize = 3;
 /// Start-up that ranks waited less than this in, ns, is not worth a line.
 const MIN_START_UP_WAIT_NS: i64 = 10_000_000;
+/// What collectives pass on to others is not worth a word below this part of all waiting.
+const MIN_PASSED_ON: f64 = 0.1;
 /// Time in calls that are not compared is not worth a word below this part of the run.
 const MIN_NOT_COMPARED: f64 = 0.01;
 
@@ -61,11 +63,22 @@ impl Lateness {
             waited_share_of_run: 0.0,
             run_ns: 0,
             held_up_ns: 0,
+            passed_on_ns: 0,
             not_compared_ns: 0,
             not_compared_calls: Vec::new(),
             not_compared_share_of_run: 0.0,
             start_up: None,
         }
+    }
+
+    /// What others waited in collectives that earlier ones had held up, where it is much.
+    fn passed_on(&self) -> String {
+        let part = self.passed_on_ns as f64 / self.waited_ns.max(1) as f64;
+        if part < MIN_PASSED_ON {
+            return String::new();
+        }
+        let waited = duration(self.passed_on_ns);
+        format!("; collectives that other collectives had held up make {waited} of it, {}", percent(part))
     }
 
     /// The verdict in one line. `late` are the ranks that others waited for, the first one for the longest.
@@ -90,7 +103,7 @@ impl Lateness {
         match &self.verdict {
             LatenessVerdict::Nobody => format!("nobody: {waited}"),
             LatenessVerdict::Rank { .. } => match late.first() {
-                Some(first) => format!("{}; {waited}", first.line()),
+                Some(first) => format!("{}{}; {waited}", first.line(), self.passed_on()),
                 None => waited,
             },
             LatenessVerdict::Node { host, ranks, node_waited_ns } => {
@@ -131,6 +144,10 @@ impl Lateness {
             LatenessVerdict::HeldUpByMessages => cannot_tell(
                 "messages held up the ranks that entered collectives late, cause unknown".to_owned(),
             ),
+            LatenessVerdict::HeldUpByCollectives => cannot_tell(
+                "collectives on other communicators held up the ranks that entered late, which is not traced back"
+                    .to_owned(),
+            ),
             LatenessVerdict::ClockErrors { bound_ns } => cannot_tell(match bound_ns {
                 Some(bound) => {
                     format!(
@@ -149,11 +166,17 @@ impl Lateness {
                     MissingCause::Unordered => {
                         "what each rank spent outside of its calls does not follow from them"
                     }
+                    MissingCause::Threads => {
+                        "ranks call MPI in several threads, so what each spent outside of MPI is not known"
+                    }
+                    MissingCause::Polls => {
+                        "ranks polled for messages (MPI_Test, MPI_Iprobe) before they entered late, and worked or waited in between"
+                    }
                 }
                 .to_owned(),
             ),
             LatenessVerdict::Mixed => {
-                cannot_tell("messages, clock errors and several ranks each explain less than half".to_owned())
+                cannot_tell("several causes each explain less than half".to_owned())
             }
             LatenessVerdict::NoCollectives { reason } => format!("cannot tell which rank: {reason}"),
         }
@@ -163,18 +186,20 @@ impl Lateness {
 impl StartUp {
     /// One line; `None` if nobody waited for long.
     fn line(&self) -> Option<String> {
-        if self.waited_ns < MIN_START_UP_WAIT_NS {
+        let places = [(self.init_waited_ns, "MPI_Init"), (self.waited_ns, "collectives")];
+        let waited = places.iter().filter(|(ns, _)| *ns >= MIN_START_UP_WAIT_NS);
+        let waited: Vec<String> = waited.map(|(ns, place)| format!("{} in {place}", duration(*ns))).collect();
+        if waited.is_empty() {
             return None;
         }
-        let (took, waited) = (duration(self.ns), duration(self.waited_ns));
+        let (took, waited) = (duration(self.ns), waited.join(" and "));
         Some(match self.last_rank {
             Some(rank) => format!(
-                "{took} to the first collective of all ranks, in which they waited {waited} in all; rank {rank} entered last, {} after the first",
+                "{took} to the end of the first collective of all ranks; ranks waited {waited} in all until then; rank {rank} \
+                 entered that collective last, {} after the first one, for whatever reason",
                 duration(self.apart_ns)
             ),
-            None => {
-                format!("{took} to the end of MPI_Init; ranks waited {waited} in collectives in all by then")
-            }
+            None => format!("{took} to the end of MPI_Init; ranks waited {waited} in all until then"),
         })
     }
 }
@@ -325,6 +350,14 @@ mod tests {
                 "calls in which ranks may have waited were lost",
             ),
             (
+                LatenessVerdict::HeldUpByCollectives,
+                "collectives on other communicators held up the ranks that entered late, which is not traced back",
+            ),
+            (
+                LatenessVerdict::CallsMissing { cause: MissingCause::Threads },
+                "ranks call MPI in several threads, so what each spent outside of MPI is not known",
+            ),
+            (
                 LatenessVerdict::CallsMissing { cause: MissingCause::Messages },
                 "ranks may have waited in messages, which are not compared in profilers' files",
             ),
@@ -360,6 +393,7 @@ mod tests {
     fn a_rank_that_never_entered_a_collective_is_named() {
         let absence = Absence {
             rank: Some(1),
+            ranks: vec![1],
             name: "rank 1".to_owned(),
             call: "MPI_Barrier".to_owned(),
             number: 2,
@@ -378,13 +412,18 @@ mod tests {
 
     #[test]
     fn start_up_has_a_line_where_ranks_waited() {
-        let of =
-            |waited_ns, last_rank| StartUp { ns: 5_200_000_000, waited_ns, last_rank, apart_ns: 9_000_000 };
-        assert_eq!(of(9_999_999, None).line(), None);
+        let of = |waited_ns, init_waited_ns, last_rank| {
+            StartUp { ns: 5_200_000_000, waited_ns, init_waited_ns, last_rank, apart_ns: 9_000_000 }.line()
+        };
+        assert_eq!(of(9_999_999, 9_999_999, None), None);
         assert_eq!(
-            of(20_000_000, Some(2)).line().unwrap(),
-            "5.2 s to the first collective of all ranks, in which they waited 20 ms in all; rank 2 entered last, 9.0 ms after the \
-             first"
+            of(20_000_000, 0, Some(2)).unwrap(),
+            "5.2 s to the end of the first collective of all ranks; ranks waited 20 ms in collectives in all until then; rank 2 \
+             entered that collective last, 9.0 ms after the first one, for whatever reason"
+        );
+        assert_eq!(
+            of(20_000_000, 4_300_000_000, None).unwrap(),
+            "5.2 s to the end of MPI_Init; ranks waited 4.3 s in MPI_Init and 20 ms in collectives in all until then"
         );
     }
 }

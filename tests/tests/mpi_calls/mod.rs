@@ -188,6 +188,9 @@ fn check_fortran(family: Family, interface: u32) {
     if family == Mpich && interface == 3 {
         options.push("-DNO_INDICES");
     }
+    if family == OpenMpi {
+        options.push("-DNO_WINDOWS");
+    }
     let program = run.compile(&family.compiler("f90"), &options, "mpi_calls.F90");
     eprintln!("{what}");
     let trace = run.collect(family.mpirun(), &[&program]);

@@ -266,5 +266,6 @@ pub(crate) fn is_collective(name: &str) -> bool {
         "MPI_Get_count",
         "MPI_Abort",
     ];
-    !OTHERS.contains(&name) && !name.starts_with("MPI_Wait") && !name.starts_with("MPI_Test")
+    let prefixes = ["MPI_Wait", "MPI_Test", "MPI_Win_", "MPI_File_", "MPI_Request_"];
+    !OTHERS.contains(&name) && !prefixes.iter().any(|prefix| name.starts_with(prefix))
 }

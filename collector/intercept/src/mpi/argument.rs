@@ -72,6 +72,8 @@ same_in_c! {
     Address(Ptr) -> Ptr { |address| address, |address| address }
     /// A handle that we do not look at.
     Opaque(Handle) -> () { |_| (), |_| () }
+    /// A place in a file or window, which we do not look at: `MPI_Offset`, `MPI_Aint`.
+    Offset(i64) -> () { |_| (), |_| () }
     /// A number.
     Int(c_int) -> c_int { |value| value, int }
     /// A buffer: whether it is `MPI_IN_PLACE`.

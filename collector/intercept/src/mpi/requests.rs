@@ -1,6 +1,6 @@
 //! What is done with requests: starting persistent ones, waiting, testing, freeing.
 
-use super::argument::{Indices, Int, IntPlace, Kind, Requests, Status, StatusArray};
+use super::argument::{Address, Indices, Int, IntPlace, Kind, Opaque, Requests, Status, StatusArray};
 use super::call::Completed::{All, AllIf, One, OneIf, Some as Several};
 use super::call::Effect::{Completes, Frees, StartsAgain};
 use super::call::{Call, plain};
@@ -29,6 +29,8 @@ mpi_functions! { plain:
         count: Int, requests: Requests, completed: IntPlace, indices: Indices, statuses: StatusArray,
     ) => plain().and(Completes(requests, count, Several(completed, indices), statuses));
 
+    // It completes nothing: the request stays.
+    MPI_Request_get_status mpi_request_get_status(request: Opaque, flag: IntPlace, status: Address) => plain();
     MPI_Request_free mpi_request_free(request: Requests) => plain().and(Frees(request));
     MPI_Cancel mpi_cancel(request: Requests) => plain();
 }
