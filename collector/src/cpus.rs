@@ -193,21 +193,41 @@ fn allowed() -> Option<CpuList> {
     tried.ok()?.join().ok()?
 }
 
-/// The CPUs of other processes with our parent, as far as they are bound by now: one that may run anywhere is
-/// bound to none.
+/// Wrappers between a launcher and this process that are looked through.
+const MAX_WRAPPERS: usize = 4;
+
+/// The CPUs of the other processes that the launcher started, as far as they are bound by now: one that may run anywhere is
+/// bound to none. The launcher is the first process above this one with several children: a wrapper such as a shell has one.
 fn cpus_of_siblings(allowed: &CpuList) -> CpuList {
-    let (own, parent) = (std::process::id(), std::os::unix::process::parent_id());
-    let tasks = std::fs::read_dir(format!("/proc/{parent}/task")).into_iter().flatten().flatten();
-    let children = tasks.filter_map(|task| std::fs::read_to_string(task.path().join("children")).ok());
-    let children: Vec<u32> = children
-        .flat_map(|pids| pids.split_whitespace().filter_map(|pid| pid.parse().ok()).collect::<Vec<_>>())
-        .collect();
-    let lists = children.into_iter().filter(|pid| *pid != own).filter_map(|pid| {
+    let (mut own, mut parent) = (std::process::id(), std::os::unix::process::parent_id());
+    let mut siblings = children_of(parent);
+    for _ in 0..MAX_WRAPPERS {
+        if siblings.len() > 1 {
+            break;
+        }
+        let Some(above) = parent_of(parent).filter(|above| *above > 1) else { break };
+        (own, parent) = (parent, above);
+        siblings = children_of(parent);
+    }
+    let lists = siblings.into_iter().filter(|pid| *pid != own).filter_map(|pid| {
         let status = std::fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
         let list = status.lines().find_map(|line| line.strip_prefix("Cpus_allowed_list:"))?;
         list.parse::<CpuList>().ok().filter(|list| !allowed.without(list).0.is_empty())
     });
     CpuList(lists.flat_map(|list| list.0).collect())
+}
+
+fn children_of(parent: u32) -> Vec<u32> {
+    let tasks = std::fs::read_dir(format!("/proc/{parent}/task")).into_iter().flatten().flatten();
+    let children = tasks.filter_map(|task| std::fs::read_to_string(task.path().join("children")).ok());
+    children
+        .flat_map(|pids| pids.split_whitespace().filter_map(|pid| pid.parse().ok()).collect::<Vec<_>>())
+        .collect()
+}
+
+fn parent_of(pid: u32) -> Option<u32> {
+    let status = std::fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
+    status.lines().find_map(|line| line.strip_prefix("PPid:"))?.trim().parse().ok()
 }
 
 /// What becomes of the option of a call. What was typed has to be possible; anything else stops no job.

@@ -170,13 +170,15 @@ fn is_warning(line: &str) -> bool {
 
 /// How a text begins that is a warning; any other is a note.
 const WARNING: &str = "warning: ";
+/// How another line begins.
+const NOTE: &str = "note: ";
 
 /// A text as a line of the log: whatever is in it, it does not end the line.
 fn one_line(now: SystemTime, text: &str) -> String {
     let Utc { date: (year, month, day), time: (hour, minute, second) } = now.into();
     let mut line = format!("{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}Z ");
-    if !text.starts_with(WARNING) {
-        line.push_str("note: ");
+    if !text.starts_with(WARNING) && !text.starts_with(NOTE) {
+        line.push_str(NOTE);
     }
     line.extend(text.chars().map(|c| if c.is_control() { ' ' } else { c }));
     let end = (0..=LINE_BYTES.min(line.len())).rev().find(|end| line.is_char_boundary(*end));

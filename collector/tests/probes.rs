@@ -162,12 +162,12 @@ fn an_agent_that_is_killed_is_replaced_and_all_nodes_measure_each_other_again() 
     }
     let Some(job) = Job::of(4) else { return };
     // Ranks 0 and 3 are on one node.
-    let first = job.rank(0, &shifted(0)[..0], &LO, &["sleep", "17"]);
+    let first = job.rank(0, &shifted(0)[..0], &LO, &["sleep", "21"]);
     job.wait_for_root();
     let root = || fs::read_to_string(job.clocks().join("root")).unwrap_or_default();
     let others: Vec<Child> = [(1, shifted(100)), (2, shifted(200)), (3, Vec::new())]
         .into_iter()
-        .map(|(rank, before)| job.rank(rank, &before, &LO, &["sleep", "16"]))
+        .map(|(rank, before)| job.rank(rank, &before, &LO, &["sleep", "20"]))
         .collect();
     std::thread::sleep(Duration::from_millis(1_500));
     let (before, killed) = (root(), rpd_collect::machine::monotonic_raw());

@@ -7,7 +7,7 @@ use std::time::Duration;
 pub(super) const PAUSE_UNWOKEN: Duration = Duration::from_millis(10);
 /// Longest pause where all producers wake us. What a program has recorded in this time is lost if it is
 /// killed together with us.
-const PAUSE_LONGEST: Duration = Duration::from_millis(250);
+const PAUSE_LONGEST: Duration = Duration::from_millis(500);
 /// The pause after which a ring is taken to be as full as it was when its producer called.
 const PAUSE_CALLED: Duration = Duration::from_millis(1);
 /// A shorter pause than this is none.

@@ -11,8 +11,8 @@ use std::sync::mpsc::Receiver;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-/// Rows wait at most this long for their batch to fill.
-const SEND_EVERY: Duration = Duration::from_millis(500);
+/// Rows wait so long for their batch to fill: a little less than the longest pause, so that each round after one sends them.
+const SEND_EVERY: Duration = Duration::from_millis(450);
 /// Time between two readings of the clocks.
 const CLOCKS_EVERY: Duration = Duration::from_secs(5);
 /// Times that rings which wait for a descriptor are asked for at the end.

@@ -38,6 +38,8 @@ const MAX_DELAY_NS: i64 = 100_000_000;
 const MIN_RATE_DISTANCE_NS: i64 = 500_000_000;
 /// A REALTIME that runs faster or slower than RAW by more than this is being slewed, and no rate holds for long.
 const MAX_RATE: f64 = 1e-3;
+/// A stamp that slewing may have changed by more than this, ns, is not used.
+const MAX_OFF_NS: f64 = 100.0;
 /// No slewing is faster than one part in this many: what moves REALTIME by more has set it.
 const FASTEST_SLEWING: i64 = 10;
 /// How often a disagreement of the program's and the kernel's REALTIME has to be seen: REALTIME may be set just then.
@@ -170,8 +172,9 @@ pub(super) struct KernelTimes {
     clock: NodeClock,
     /// `None` once the agent uses the program's times, for good.
     kernel: Option<KernelClock>,
-    /// For each socket: REALTIME before the last read that found nothing. Without it no stamp is used.
-    empty_at: Vec<Option<i64>>,
+    /// For each socket: REALTIME before the last read that found nothing, and both clocks after it. Without it no stamp is
+    /// used.
+    empty_at: Vec<Option<(i64, Bracket)>>,
     last: Option<Bracket>,
     /// Begin of the measurement of the rate.
     anchor: Option<Bracket>,
@@ -229,7 +232,7 @@ impl KernelTimes {
             self.compare(bracket);
         }
         if let Some(at) = self.empty_at.get_mut(socket) {
-            *at = Some(before);
+            *at = Some((before, bracket));
         }
     }
 
@@ -249,18 +252,32 @@ impl KernelTimes {
         if self.find_step(&bracket) {
             return None;
         }
-        let earliest = self.empty_at.get(socket).copied().flatten()?.saturating_sub(MAX_QUEUEING_NS);
+        let (empty, since) = self.empty_at.get(socket).copied().flatten()?;
+        let earliest = empty.saturating_sub(MAX_QUEUEING_NS);
         let latest = bracket.realtime.saturating_add(bracket.width);
         let is_possible = (earliest..=latest).contains(&stamp);
         if !is_possible || bracket.width > MAX_BRACKET_NS || self.rate.abs() > MAX_RATE {
             return None;
         }
         let by_realtime = bracket.realtime.saturating_sub(stamp);
+        if self.may_be_off(&bracket, &since, by_realtime) {
+            return None;
+        }
         let by_raw = by_realtime.saturating_sub((by_realtime as f64 * self.rate) as i64);
         // The bracket is read after the program's time; its error may place the stamp after that.
         let delay = program.saturating_sub(bracket.raw.saturating_sub(by_raw)).max(1);
         let delay = u32::try_from(delay).ok().filter(|delay| i64::from(*delay) <= MAX_DELAY_NS)?;
         NonZeroU32::new(delay)
+    }
+
+    /// Whether the slewing of REALTIME since the socket was empty may have changed a stamp of so long ago by more than matters.
+    fn may_be_off(&self, now: &Bracket, empty: &Bracket, age_ns: i64) -> bool {
+        let (passed, more) = now.since(empty);
+        // All of it may have happened since the stamp, as fast as slewing is.
+        let unexplained = (more as f64 - self.rate * passed as f64).abs();
+        let off = unexplained.min(age_ns as f64 / FASTEST_SLEWING as f64);
+        let readings = (now.width + empty.width) as f64 / 2.0;
+        off > readings + MAX_OFF_NS + MAX_RATE * age_ns as f64
     }
 
     /// Whether REALTIME was set since the last call.
@@ -320,7 +337,7 @@ fn warn_of(reason: &str) {
 mod tests {
     use super::*;
     use std::sync::Arc;
-    use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+    use std::sync::atomic::{AtomicBool, AtomicI64, Ordering::Relaxed};
     use std::time::Duration;
 
     const HERE: [std::net::IpAddr; 1] = [std::net::IpAddr::V4(std::net::Ipv4Addr::LOCALHOST)];
@@ -379,6 +396,28 @@ mod tests {
         // By the rate 5,000 ns more than the distance; NTP may slew REALTIME, on top of it.
         let slewing = 50 * 40;
         assert!((50_004_000 - slewing..50_040_000).contains(&found), "{found}");
+    }
+
+    /// When a test begins to slew REALTIME, by 5 %.
+    static SLEWED_FROM: AtomicI64 = AtomicI64::new(i64::MAX);
+
+    fn slewed(realtime: i64) -> i64 {
+        realtime + realtime.saturating_sub(SLEWED_FROM.load(Relaxed)).max(0) / 20
+    }
+
+    #[test]
+    fn a_stamp_is_not_used_while_realtime_is_slewed_fast() {
+        let realtime = || slewed(machine::realtime());
+        let mut times = times(NodeClock { realtime, stamp: |stamp| Some(slewed(stamp)), ..NodeClock::REAL });
+        std::thread::sleep(Duration::from_millis(600));
+        times.note_empty(0, times.before_read());
+        std::thread::sleep(Duration::from_millis(5));
+        assert!(delay(&mut times, 4_000_000).is_some(), "nothing is slewed");
+        times.note_empty(0, times.before_read());
+        SLEWED_FROM.store(machine::realtime(), Relaxed);
+        std::thread::sleep(Duration::from_millis(5));
+        assert_eq!(delay(&mut times, 4_000_000), None);
+        assert!(times.kernel.is_some() && !times.take_step());
     }
 
     #[test]

@@ -90,13 +90,14 @@ impl LookOut {
         let run = Arc::new(self.open_run()?);
         let (mut office, sockets) = self.open_office(run)?;
         let mut pause = pace.patience;
-        self.look(&mut office, None)?;
+        // What cannot be read or written now may be later.
+        let mut trouble = self.look(&mut office, None).err();
         while office.board().order.is_none() {
             if self.pause(pause) {
-                return Ok(());
+                return trouble.map_or(Ok(()), Err);
             }
             pause = (2 * pause).min(LONGEST_PAUSE);
-            self.look(&mut office, None)?;
+            trouble = self.look(&mut office, None).err();
         }
         let agent = match self.start_agent(&office, sockets) {
             Ok(agent) => agent,

@@ -4,7 +4,7 @@ use super::bounds::{Bounds, bounds};
 use super::clocks::Method;
 use super::collectives::{self, Habits, habits};
 use super::fit::{BarKnot, DomainFit, Step};
-use super::links::{Domains, Kind, Link};
+use super::links::{Domains, Kind, Link, Pair};
 use super::locate::{Correction, Located, locate};
 use super::observations::{Align, Observations};
 use super::parts::join_parts;
@@ -12,10 +12,14 @@ use super::probes;
 use super::refuted::{Probed, are_moving, is_refuted};
 use super::smoother::Noise;
 use super::time_map::TimeMap;
+use super::track::SECOND;
 use super::track::{Knot, Track};
 
 /// About as many knots has a map. A rate changes too little between them to be seen, in a run of a day too.
 const KNOTS: usize = 2048;
+/// Probes cover collectives if they begin and end no further inside of them than this part of their time, or this long, ns.
+const MAX_UNPROBED_PART: f64 = 0.1;
+const MIN_UNPROBED: f64 = 15.0 * SECOND;
 
 /// Finds how the clocks of each domain turn into the time of the job: one fit per domain, in the order of
 /// [`Observations::domains`]. The order of anything within the observations changes nothing.
@@ -89,8 +93,9 @@ impl Estimate {
         let rough = alone(&collectives::links(&gatherings, None, domains), Noise::Trusted);
         let habits = habits(&gatherings, &tracks(&rough));
         let met = collectives::links(&gatherings, Some(&habits), domains);
-        let (meetings, scattered): (Vec<Link>, Vec<Link>) =
-            met.into_iter().partition(|link| !is_scattered(link, &probed));
+        let (meetings, scattered): (Vec<Link>, Vec<Link>) = met
+            .into_iter()
+            .partition(|link| !(is_scattered(link, &probed) && is_covered(link, &probed, &from_probes)));
 
         // Both together, but for the collectives of those domains of which the probes refute them.
         let bursts = if by_probes { observations.bursts.as_slice() } else { &[] };
@@ -213,6 +218,24 @@ fn is_scattered(link: &Link, probed: &[Link]) -> bool {
         (Some(a), Some(b)) => link.jitter > a.max(b),
         _ => false,
     }
+}
+
+/// Whether probes join both domains to the reference, and go on for as long as these collectives.
+fn is_covered(link: &Link, probed: &[Link], from_probes: &[Option<Located>]) -> bool {
+    let times = |of: &Link, domain: usize| {
+        let x = |pair: &Pair| if of.u == domain { pair.xu } else { pair.xv };
+        Some((x(of.pairs.first()?), x(of.pairs.last()?)))
+    };
+    [link.u, link.v].into_iter().all(|domain| {
+        let own = probed.iter().filter(|l| l.u == domain || l.v == domain).filter_map(|l| times(l, domain));
+        let probes = own.reduce(|a, b| (a.0.min(b.0), a.1.max(b.1)));
+        let (Some(probes), Some(met), true) = (probes, times(link, domain), from_probes[domain].is_some())
+        else {
+            return false;
+        };
+        let gap = (MAX_UNPROBED_PART * (met.1 - met.0)).max(MIN_UNPROBED);
+        probes.0 <= met.0 + gap && probes.1 >= met.1 - gap
+    })
 }
 
 /// The biases of both sources.

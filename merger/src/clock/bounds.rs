@@ -14,8 +14,10 @@ const SURE: f64 = 4.0;
 const LEAST_RATE: f64 = 1.0;
 /// No two crystals are further apart, ns/s: twice what the worst ones in use are off.
 const MOST_RATE: f64 = 4e5;
-/// The variance of a rate means something if it comes from so many samples.
+/// The variance of a rate means something if it comes from so many samples, over so many seconds: errors that stay for a
+/// third of a short run look like a rate.
 const TELLING: usize = 12;
+const TELLING_SECONDS: f64 = 120.0;
 /// So many stretches of a track are compared with each other to learn what its rate certainly is.
 const STRETCHES: usize = 64;
 
@@ -86,7 +88,10 @@ pub(super) fn bounds(
         if let Some(located) = &located[domain] {
             // Where scheduling decides who leaves when, errors of one block are those of the next.
             let crowded = located.leverage.iter().any(|(i, _)| links[*i].uneven > 0.0);
-            let rate_is_told = located.samples >= TELLING && !crowded;
+            let knots = &located.track.knots;
+            let seconds =
+                knots.last().zip(knots.first()).map_or(0.0, |(last, first)| (last.x - first.x) / SECOND);
+            let rate_is_told = located.samples >= TELLING && seconds >= TELLING_SECONDS && !crowded;
             bounds[domain] = spread(&located.track, certain, rate_is_told);
         }
     }

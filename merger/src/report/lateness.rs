@@ -196,7 +196,7 @@ impl StartUp {
         Some(match self.last_rank {
             Some(rank) => format!(
                 "{took} to the end of the first collective of all ranks; ranks waited {waited} in all until then; rank {rank} \
-                 entered that collective last, {} after the first one, for whatever reason",
+                 entered that collective last, {} after the first one; its cause is not looked for",
                 duration(self.apart_ns)
             ),
             None => format!("{took} to the end of MPI_Init; ranks waited {waited} in all until then"),
@@ -419,7 +419,7 @@ mod tests {
         assert_eq!(
             of(20_000_000, 0, Some(2)).unwrap(),
             "5.2 s to the end of the first collective of all ranks; ranks waited 20 ms in collectives in all until then; rank 2 \
-             entered that collective last, 9.0 ms after the first one, for whatever reason"
+             entered that collective last, 9.0 ms after the first one; its cause is not looked for"
         );
         assert_eq!(
             of(20_000_000, 4_300_000_000, None).unwrap(),
