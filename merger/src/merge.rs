@@ -415,7 +415,7 @@ fn take_collectives(surveys: &mut [Survey]) -> Vec<(Participant, Said)> {
             lacks_calls: said.lacks_calls,
             is_cut: said.is_cut,
             hides_messages: said.hides_messages,
-            is_in_threads: said.is_in_threads(),
+            is_in_threads: said.is_in_threads,
             is_singleton: said.is_singleton,
             pid: process.pid,
             host: process.node.hostname.clone(),

@@ -61,7 +61,7 @@ pub struct Target<'a> {
     pub usual: Process,
     /// The profiler in front of the command did not start it.
     pub without_front: bool,
-    /// How the profiler ended that stayed above the command.
+    /// How the profiler that stayed above the command ended.
     pub profiler: ProfilerEnding,
 }
 

@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
 use std::io::{self, BufWriter, Write};
 
-/// How a profiler ended that stayed above the command.
+/// How a profiler that stayed above the command ended.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 pub enum ProfilerEnding {
     /// No profiler stayed above the command, or its end was not seen.
@@ -23,7 +23,7 @@ pub enum ProfilerEnding {
     Killed,
 }
 
-/// Why a profiler that left no file may have lost rows. `exit` is how the command ended.
+/// Returns the reason why a profiler without a file may have lost rows. `exit` is the exit of the command.
 pub(super) fn reason_without_file(profiler: ProfilerEnding, exit: Option<Exit>) -> ProfilerLossReason {
     match (profiler, exit) {
         (ProfilerEnding::Killed, _) => ProfilerLossReason::Killed,
@@ -34,7 +34,7 @@ pub(super) fn reason_without_file(profiler: ProfilerEnding, exit: Option<Exit>) 
     }
 }
 
-/// Records in a shard of its own, beside that of the rank, which is complete by then.
+/// Writes the losses to a shard of their own beside that of the rank, which is complete by then.
 pub(super) fn record(losses: &BTreeSet<ProfilerLoss>, target: &Target<'_>, owner: &Owner) {
     if losses.is_empty() {
         return;
@@ -47,7 +47,7 @@ pub(super) fn record(losses: &BTreeSet<ProfilerLoss>, target: &Target<'_>, owner
         Ok(())
     };
     if let Err(error) = recorded() {
-        warn(format_args!("warning: the merge will not know which profiler lost rows: {error}"));
+        warn(format_args!("warning: the loss of a profiler's rows is not recorded for the merge: {error}"));
     }
 }
 

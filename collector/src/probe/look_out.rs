@@ -90,14 +90,14 @@ impl LookOut {
         let run = Arc::new(self.open_run()?);
         let (mut office, sockets) = self.open_office(run)?;
         let mut pause = pace.patience;
-        // What cannot be read or written now may be later.
-        let mut trouble = self.look(&mut office, None).err();
+        // The file system may be unable to read or write now and be able to later.
+        let mut last_error = self.look(&mut office, None).err();
         while office.board().order.is_none() {
             if self.pause(pause) {
-                return trouble.map_or(Ok(()), Err);
+                return last_error.map_or(Ok(()), Err);
             }
             pause = (2 * pause).min(LONGEST_PAUSE);
-            trouble = self.look(&mut office, None).err();
+            last_error = self.look(&mut office, None).err();
         }
         let agent = match self.start_agent(&office, sockets) {
             Ok(agent) => agent,

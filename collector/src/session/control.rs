@@ -104,7 +104,7 @@ pub(super) struct Start {
     pub(super) probes: Option<ProbeChoice>,
     /// For the log.
     pub(super) warnings: Vec<String>,
-    /// One of them says that the library cannot be in the command.
+    /// A warning names the command: the library cannot be preloaded into it.
     pub(super) is_command_unseen: bool,
     /// What profilers leave behind.
     pub(super) harvest: Option<Harvest>,

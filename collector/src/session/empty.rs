@@ -8,7 +8,8 @@ use rpd_shard::record::Exit;
 use std::path::PathBuf;
 
 /// An empty result says why: a rank of a job in its log, a lone process where it is looked for.
-/// Nothing more is said of a command that the library cannot be in. `exit` is how the command ended.
+/// Prints nothing about a command into which the library cannot be preloaded: a warning at the start named it. `exit` is the
+/// exit of the command.
 pub(super) fn explain_empty(start: &Start, exit: Exit, launcher: &Control) {
     let metrics = log::has_metrics();
     let Some(why) = why_empty(start, exit, metrics).filter(|_| !start.is_command_unseen) else { return };

@@ -24,7 +24,7 @@ pub(super) struct Front {
     wait: Duration,
     /// What our own library records without the profiler, if it is there.
     alone: Option<Trace>,
-    /// This rank prints that the profiler did not start the command; others have it in their logs.
+    /// This rank prints the warning that the profiler did not start the command; the others only log it.
     speaks: bool,
 }
 
@@ -53,7 +53,8 @@ impl From<i32> for NotStarted {
 
 impl Front {
     /// Takes the words out of the plan; `None` where no profiler stands in front of the command.
-    /// `alone` is what our own library records without a profiler. `speaks` if this rank prints what concerns all.
+    /// `alone` is what our own library records without a profiler. `speaks` if this rank prints the warnings that concern all
+    /// ranks.
     pub(super) fn of(plan: &mut Plan, alone: Trace, speaks: bool) -> Option<Front> {
         let (Some(harvest), false) = (&plan.harvest, plan.front.is_empty()) else { return None };
         let (scratch, wait) = (PathBuf::from(&harvest.scratch), Duration::from_secs(harvest.wait_seconds));

@@ -114,7 +114,7 @@ pub struct Session {
     variables: Vec<(String, OsString)>,
     /// A profiler that starts the command.
     front: Option<Front>,
-    /// What records what, to be printed when the profiler has started the command.
+    /// The line that names the backend of each kind of call. Printed once the profiler has started the command.
     announcement: Option<String>,
     /// What profilers write on the node.
     scratch: Option<Scratch>,
@@ -190,8 +190,7 @@ impl Session {
                 warn(format_args!("{line}"));
                 said += u64::from(line.starts_with("warning"));
             }
-            let mut start = start_of(options, placement, own, plan, warnings);
-            start.is_command_unseen = is_command_unseen;
+            let start = start_of(options, placement, own, plan, (warnings, is_command_unseen));
             let spawn = || spawn::start(&inherited, theirs, socket);
             let launched = launch(start, options.require, &control, spawn)?;
             let told = Arc::clone(&control);
@@ -404,7 +403,7 @@ fn start_of(
     placement: Placement,
     own: Identity,
     plan: Plan,
-    warnings: Vec<String>,
+    (warnings, is_command_unseen): (Vec<String>, bool),
 ) -> Start {
     let run = RunIdentity {
         run_id: own.run.id,
@@ -442,7 +441,7 @@ fn start_of(
         system: trace.system && !plan.nothing,
         probes: options.probe_choice(),
         warnings,
-        is_command_unseen: false,
+        is_command_unseen,
         harvest: plan.harvest,
         wanted,
         // A packet has to hold it.

@@ -14,8 +14,8 @@ const SURE: f64 = 4.0;
 const LEAST_RATE: f64 = 1.0;
 /// No two crystals are further apart, ns/s: twice what the worst ones in use are off.
 const MOST_RATE: f64 = 4e5;
-/// The variance of a rate means something if it comes from so many samples, over so many seconds: errors that stay for a
-/// third of a short run look like a rate.
+/// Fewest samples, and shortest time in seconds, from which the variance of a rate is reliable: in a short run errors that stay
+/// for a third of it look like a rate.
 const TELLING: usize = 12;
 const TELLING_SECONDS: f64 = 120.0;
 /// So many stretches of a track are compared with each other to learn what its rate certainly is.

@@ -80,6 +80,8 @@ pub struct Said {
     pub is_running: bool,
     /// Whether there are messages whose times are not compared.
     pub hides_messages: bool,
+    /// Whether it calls MPI in several threads, so that own times are not known.
+    pub is_in_threads: bool,
     /// Time in calls that are not compared.
     pub untimed: ProcessTimes,
     /// The level at which `calls` were last thinned out.
@@ -95,11 +97,6 @@ impl Said {
     /// Whether there is nothing to compare.
     pub fn is_empty(&self) -> bool {
         self.comms.is_empty()
-    }
-
-    /// Whether it calls MPI in several threads, so that own times are not known.
-    pub fn is_in_threads(&self) -> bool {
-        own_time::is_in_threads(self)
     }
 
     /// Notes a communicator; `None` if there are too many.
@@ -147,6 +144,7 @@ impl Said {
     /// When all blocks are in: the ranks that the process has in its communicators. `rank` is that in the job, and
     /// `launched` the number of processes that the launcher started.
     pub fn settle(&mut self, rank: Option<u32>, launched: Option<u32>) {
+        self.is_in_threads = own_time::is_in_threads(self);
         if self.world_size == Some(1) && launched.is_some_and(|launched| launched > 1) {
             self.isolate();
         }

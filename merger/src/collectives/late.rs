@@ -65,9 +65,9 @@ pub struct Lateness {
     pub waited_share_of_run: f64,
     /// How long the run was recorded, ns.
     pub run_ns: i64,
-    /// Of `waited_ns`, what no rank's own time explains: messages held up those that entered late.
+    /// The part of `waited_ns` that no rank's own time explains, because messages delayed the ranks that entered late.
     pub held_up_ns: i64,
-    /// Of `waited_ns`, what no rank's own time explains: other collectives held up those that entered late.
+    /// The part of `waited_ns` that no rank's own time explains, because other collectives delayed the ranks that entered late.
     #[serde(default)]
     pub passed_on_ns: i64,
     /// What all ranks spent in calls in which they may have waited too, and whose times are not compared, ns.
@@ -186,7 +186,7 @@ impl Sums {
         }
         self.after_start_up += 1;
         let parts = &waiting.parts;
-        // Ranks leave MPI_Init apart, which no own time since then explains.
+        // Ranks leave MPI_Init at different times, which their own times since then do not explain.
         let of_init = if waiting.had_synchronised == Some(false) { parts.held_up_ns } else { 0 };
         add(&mut self.start_up_waited, of_init);
         add(&mut self.waited, waiting.waited_ns.saturating_sub(of_init));

@@ -202,7 +202,7 @@ pub(super) fn is_in_threads(said: &Said) -> bool {
 /// `sizes` are the numbers of processes of its communicators; one that has `everyone` synchronises all others, too.
 pub(super) fn note_own_times(said: &mut Said, sizes: &BTreeMap<u64, u32>, everyone: u32) {
     said.calls.sort_by_key(|call| (call.enter, call.key));
-    if is_in_threads(said) {
+    if said.is_in_threads {
         return said.calls.iter_mut().for_each(|call| call.own_time = None);
     }
     let mut collectives_ns: i64 = 0;

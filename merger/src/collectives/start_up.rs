@@ -20,7 +20,7 @@ pub struct StartUp {
     pub ns: i64,
     /// What all ranks waited in collectives in it, all together, ns.
     pub waited_ns: i64,
-    /// What all ranks waited in `MPI_Init` for the last one, all together, ns.
+    /// Wait time of all ranks in `MPI_Init` for the last rank to start, summed up, ns.
     #[serde(default)]
     pub init_waited_ns: i64,
     /// The last rank to enter the first collective; absent where that is not its end.
@@ -41,7 +41,7 @@ pub(super) struct RunTimes {
     pub(super) run_ns: i64,
     /// The end of the last `MPI_Init`, ns of the job.
     initialized: Option<i64>,
-    /// What ranks waited in it, ns.
+    /// Wait time of all ranks in it, summed up, ns.
     init_waited_ns: i64,
     /// Ranks that took part.
     participants: usize,

@@ -12,7 +12,7 @@ const MAX_NAMES: usize = 256;
 /// Longest name of a function.
 const MAX_NAME: usize = 64;
 const FURTHER: &str = "other calls";
-/// `MPI_Finalize` takes a rank so much longer than the fastest one without any waiting, ns.
+/// Difference of the times that ranks need for `MPI_Finalize` without waiting, ns.
 const FINALIZE_SPREAD_NS: i64 = 100_000_000;
 
 /// Time in calls by function, ns, all processes together.
@@ -130,13 +130,14 @@ pub(super) struct UntimedCalls {
     pub(super) ns: i64,
 }
 
-/// What ranks waited in `MPI_Init` for the last one to start, all together, ns: that one leaves it soonest.
+/// Returns the wait time of all ranks in `MPI_Init`, summed up, ns: how much longer each call took than the shortest one, which
+/// is that of the last rank to start.
 pub(super) fn waited_in_init(durations: impl Iterator<Item = i64>) -> i64 {
     over_the_least(durations, 0)
 }
 
-/// What ranks waited in `MPI_Finalize`, all together, ns: what it took longer than the last rank to call it, apart from what
-/// ranks differ by without waiting.
+/// Returns the wait time of all ranks in `MPI_Finalize`, summed up, ns: how much longer each call took than the shortest one,
+/// less the difference between ranks that do not wait.
 pub(super) fn waited_in_finalize(durations: impl Iterator<Item = i64>) -> i64 {
     over_the_least(durations, FINALIZE_SPREAD_NS)
 }

@@ -52,7 +52,7 @@ pub enum LatenessVerdict {
     CallsNotCompared,
     /// Cannot tell: messages held up the ranks that came late.
     HeldUpByMessages,
-    /// Cannot tell: collectives on other communicators held up the ranks that came late.
+    /// Cannot tell: collectives on other communicators delayed the ranks that entered late.
     HeldUpByCollectives,
     /// Cannot tell: the clocks of the nodes are not good enough.
     ClockErrors {
@@ -85,7 +85,7 @@ pub enum MissingCause {
     Unordered,
     /// Ranks call MPI in several threads.
     Threads,
-    /// Ranks polled for messages before they entered: they may have worked in between, or waited.
+    /// Ranks polled for messages before they entered. Between two polls they worked or waited.
     Polls,
 }
 
@@ -118,7 +118,7 @@ pub(super) struct Causes {
     /// and which ranks these were in most of it.
     pub(super) together: Vec<u32>,
     pub(super) held_up_ns: i64,
-    /// What follows from the waiting in other collectives.
+    /// Wait time that follows from the waiting in other collectives.
     pub(super) passed_on_ns: i64,
     pub(super) clocks_ns: i64,
     /// By [`MissingCause`].
@@ -142,13 +142,13 @@ pub(super) fn decide(causes: &Causes) -> LatenessVerdict {
     // What may have been waited for a rank: messages follow from what ranks do, and their waiting is in that of others.
     let whole = causes.waited_ns.saturating_add(in_collectives_ns);
     let is_half = |waited: i64| waited > 0 && waited.saturating_mul(2) >= whole;
-    // What collectives pass on has its cause in the waiting of others: it is left out for those that are charged, who have to
-    // explain more of the rest where it is much.
-    let first_ns = whole.saturating_sub(causes.passed_on_ns);
+    // Wait time that collectives pass on is caused by the waiting in other collectives. A rank has to explain the rest of the
+    // wait time, and more of it if much is passed on.
+    let not_passed_on_ns = whole.saturating_sub(causes.passed_on_ns);
     let passed_on_is_most = is_half(causes.passed_on_ns);
     let is_charged = |waited: i64| {
         let (part, of) = if passed_on_is_most { (4, 5) } else { (1, 2) };
-        waited > 0 && waited.saturating_mul(of) >= first_ns.saturating_mul(part)
+        waited > 0 && waited.saturating_mul(of) >= not_passed_on_ns.saturating_mul(part)
     };
     if let Some(absence) = causes.absence.as_ref().filter(|one| matters(one.all_ns) && is_half(one.all_ns)) {
         return LatenessVerdict::NeverEntered { absence: absence.clone() };

@@ -46,9 +46,9 @@ pub(super) struct Parts {
     pub(super) together: Vec<u32>,
     /// What no rank's own time explains: messages held up those that came late.
     pub(super) held_up_ns: i64,
-    /// What no rank's own time explains since other collectives held up those that came late.
+    /// Wait time that no rank's own time explains, because other collectives delayed the ranks that entered late.
     pub(super) passed_on_ns: i64,
-    /// What the late rank may have waited for between two polls, or worked.
+    /// Wait time for a rank that worked or waited between two polls.
     pub(super) between_polls_ns: i64,
     /// What was waited where clocks may be off by more than ranks entered apart.
     pub(super) clocks_ns: i64,
@@ -253,34 +253,46 @@ mod tests {
     use super::super::own_time::OwnTime;
     use super::*;
 
-    /// One rank: when it enters, its own time (-1 if it is not known), time between polls, when it left the synchronisation
-    /// before, its host, and its time in other collectives.
+    /// One rank before a collective.
     #[derive(Clone, Copy)]
-    struct Rank(i64, i64, i64, i64, &'static str, i64);
+    struct TestRank {
+        enter: i64,
+        /// -1 if it is not known.
+        own: i64,
+        poll_gaps: i64,
+        in_collectives: i64,
+        left_synchronisation: i64,
+        host: &'static str,
+    }
 
-    fn ranks(ranks: &[(i64, i64)]) -> Vec<Rank> {
-        ranks.iter().map(|(enter, own)| Rank(*enter, *own, 0, 0, "a", 0)).collect()
+    fn rank(enter: i64, own: i64) -> TestRank {
+        TestRank { enter, own, poll_gaps: 0, in_collectives: 0, left_synchronisation: 0, host: "a" }
+    }
+
+    fn ranks(ranks: &[(i64, i64)]) -> Vec<TestRank> {
+        ranks.iter().map(|(enter, own)| rank(*enter, *own)).collect()
     }
 
     /// The causes among these ranks.
-    fn parts_of(ranks: &[Rank]) -> Parts {
-        let guest = |(participant, rank): (u32, &Rank)| Guest {
+    fn parts_of(ranks: &[TestRank]) -> Parts {
+        let guest = |(participant, rank): (u32, &TestRank)| Guest {
             participant,
             rank: None,
-            enter: rank.0,
+            enter: rank.enter,
             exit: 1_000,
-            own_time: (rank.1 >= 0).then_some(OwnTime {
+            own_time: (rank.own >= 0).then_some(OwnTime {
                 since: 1,
-                ns: rank.1,
-                poll_gaps_ns: rank.2,
-                collectives_ns: rank.5,
+                ns: rank.own,
+                poll_gaps_ns: rank.poll_gaps,
+                collectives_ns: rank.in_collectives,
                 left: 0,
             }),
         };
         let guests: Vec<Guest> = (0..).zip(ranks).map(guest).collect();
-        let entry = |(guest, rank): (_, &Rank)| {
+        let entry = |(guest, rank): (_, &TestRank)| {
             let guest: &Guest = guest;
-            Entry { guest, host: rank.4, enter: guest.enter, exit: guest.exit, left: Some(rank.3) }
+            let left = Some(rank.left_synchronisation);
+            Entry { guest, host: rank.host, enter: guest.enter, exit: guest.exit, left }
         };
         let entries: Vec<Entry<'_>> = guests.iter().zip(ranks).map(entry).collect();
         let first = entries.iter().min_by_key(|entry| entry.enter).unwrap();
@@ -330,10 +342,10 @@ mod tests {
 
     #[test]
     fn a_rank_that_another_collective_held_up_is_no_cause_and_no_message_is() {
-        let rank = |enter, own, collectives| Rank(enter, own, 0, 0, "a", collectives);
-        let all = parts_of(&[rank(10, 10, 5), rank(10, 10, 4), rank(90, 10, 85)]);
+        let meeting = |enter, own, in_collectives| TestRank { in_collectives, ..rank(enter, own) };
+        let all = parts_of(&[meeting(10, 10, 5), meeting(10, 10, 4), meeting(90, 10, 85)]);
         assert_eq!((all.rank, all.shared_ns, all.held_up_ns, all.passed_on_ns), (None, 0, 0, 160));
-        let all = parts_of(&[rank(10, 10, 5), rank(10, 10, 4), rank(90, 10, 20)]);
+        let all = parts_of(&[meeting(10, 10, 5), meeting(10, 10, 4), meeting(90, 10, 20)]);
         assert_eq!((all.held_up_ns, all.passed_on_ns), (160, 0), "most of it is messages");
     }
 
@@ -347,19 +359,19 @@ mod tests {
     #[test]
     fn time_between_polls_counts_for_no_rank_and_against_each() {
         // 1 computes and sends to 0, which polls.
-        let rank = |enter, own, polls| Rank(enter, own, polls, 0, "a", 0);
-        let all = parts_of(&[rank(42, 1, 40), rank(40, 40, 0), rank(1, 1, 0)]);
+        let polling = |enter, own, poll_gaps| TestRank { poll_gaps, ..rank(enter, own) };
+        let all = parts_of(&[polling(42, 1, 40), rank(40, 40), rank(1, 1)]);
         assert_eq!(all.rank, None);
         assert_eq!((all.shared_ns, all.held_up_ns, all.between_polls_ns), (0, 0, 43));
         // What is certain is enough.
-        let all = parts_of(&[rank(142, 101, 40), rank(2, 2, 0), rank(1, 1, 0)]);
+        let all = parts_of(&[polling(142, 101, 40), rank(2, 2), rank(1, 1)]);
         assert_eq!(all.rank.map(|charge| (charge.participant, charge.waited_ns)), Some((0, 198)));
     }
 
     #[test]
     fn a_node_is_charged_against_the_ranks_of_the_others() {
-        let rank = |own, host| Rank(own, own, 0, 0, host, 0);
-        let all = parts_of(&[rank(10, "a"), rank(20, "a"), rank(50, "b"), rank(52, "b")]);
+        let on = |own, host| TestRank { host, ..rank(own, own) };
+        let all = parts_of(&[on(10, "a"), on(20, "a"), on(50, "b"), on(52, "b")]);
         let (rank, node) = (all.rank.unwrap(), all.node.unwrap());
         assert_eq!((rank.participant, rank.waited_ns), (3, 6));
         assert_eq!((node.participant, node.margin_ns, node.waited_ns), (3, 32, 32 + 32 + 2));
@@ -371,7 +383,7 @@ mod tests {
     fn a_rank_that_leaves_the_synchronisation_before_late_is_held_up_by_itself() {
         let mut all = ranks(&[(10, 10), (10, 10), (12, 10), (95, 10)]);
         assert_eq!(parts_of(&all).rank, None);
-        (all[2].3, all[3].3) = (2, 85);
+        (all[2].left_synchronisation, all[3].left_synchronisation) = (2, 85);
         assert_eq!(parts_of(&all).rank.map(|charge| (charge.participant, charge.margin_ns)), Some((3, 83)));
     }
 

@@ -11,7 +11,7 @@ use crate::input::ranks::ranges;
 const MAX_NAMED: usize = 3;
 /// Start-up that ranks waited less than this in, ns, is not worth a line.
 const MIN_START_UP_WAIT_NS: i64 = 10_000_000;
-/// What collectives pass on to others is not worth a word below this part of all waiting.
+/// Smallest part of all wait time that collectives pass on which the line mentions.
 const MIN_PASSED_ON: f64 = 0.1;
 /// Time in calls that are not compared is not worth a word below this part of the run.
 const MIN_NOT_COMPARED: f64 = 0.01;
@@ -71,14 +71,14 @@ impl Lateness {
         }
     }
 
-    /// What others waited in collectives that earlier ones had held up, where it is much.
+    /// Returns the wait time that collectives passed on to others, in words; empty if it is little.
     fn passed_on(&self) -> String {
         let part = self.passed_on_ns as f64 / self.waited_ns.max(1) as f64;
         if part < MIN_PASSED_ON {
             return String::new();
         }
         let waited = duration(self.passed_on_ns);
-        format!("; collectives that other collectives had held up make {waited} of it, {}", percent(part))
+        format!("; {waited} of all waiting, {}, follows from the waiting in other collectives", percent(part))
     }
 
     /// The verdict in one line. `late` are the ranks that others waited for, the first one for the longest.

@@ -104,7 +104,7 @@ pub(super) fn lost_row(lost: &LostRows) -> LossRow {
     LossRow { table, cause, rows: lost.rows, file, reason, ..LossRow::default() }
 }
 
-/// The entries of profilers that failed. What silent ones would have recorded is not known to be lost: see [`silent_profilers`].
+/// Returns the entries of profilers that failed. A silent profiler may have lost nothing: see [`silent_profilers`].
 pub(super) fn profiler_rows(losses: &ProfilerLosses) -> impl Iterator<Item = LossRow> {
     losses.iter().filter_map(|(profiler, reason, affected)| {
         let (reason, next_step) = why_failed(reason)?;
@@ -131,7 +131,7 @@ pub(super) fn silent_profilers(losses: &ProfilerLosses) -> impl Iterator<Item = 
     })
 }
 
-/// Why rows are missing, and what to do about it; `None` if a profiler may have had nothing to record.
+/// Returns the reason for missing rows and the next step; `None` if a profiler may have had nothing to record.
 fn why_failed(reason: ProfilerLossReason) -> Option<(&'static str, &'static str)> {
     let see_log = "read rank-*.log beside the shards";
     Some(match reason {

@@ -10,7 +10,7 @@ fn transfer(count: i64, datatype: Handle) -> Call {
     Call { volume: Volume::Elements(count, datatype), ..plain() }
 }
 
-/// `MPI_File_open`: in Fortran the length of the name is behind the error code.
+/// `MPI_File_open`: in Fortran the length of the name follows the error code.
 mod mpi_file_open {
     use super::*;
     c_function! {
@@ -22,7 +22,7 @@ mod mpi_file_open {
     }
 }
 
-/// `MPI_File_set_view`: likewise, of the data representation.
+/// `MPI_File_set_view`: in Fortran the length of the data representation follows the error code.
 mod mpi_file_set_view {
     use super::*;
     c_function! {

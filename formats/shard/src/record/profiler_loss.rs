@@ -1,6 +1,6 @@
 use serde::{Deserialize, Serialize};
 
-/// Why a profiler that was to record a rank left no rows of it, or not all.
+/// The reason why rows of a rank are missing that a profiler was started to record.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Serialize, Deserialize)]
 pub enum ProfilerLossReason {
     /// It did not start the command, which then ran without it.
