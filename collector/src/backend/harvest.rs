@@ -6,7 +6,7 @@
 
 use super::debug_agent::{self, DUMP, Fault};
 use super::found::{Found, files_in, flat_name, is_trace};
-use super::unrecorded_rows::{self, ProfilerEnding, reason_without_file};
+use super::unrecorded_rows::{self, ProfilerEnding, reason_with_files, reason_without_file};
 use super::{scratch, start, torch};
 use crate::output::{ShardPlace, identity};
 use crate::warn;
@@ -64,6 +64,9 @@ pub struct Target<'a> {
     /// How the profiler that stayed above the command ended.
     pub profiler: ProfilerEnding,
 }
+
+/// A file of a profiler and its format, or why it has none.
+type ProfilerFile = (PathBuf, Result<Format, &'static str>);
 
 fn target_is_without(target: &Target<'_>, backend: &str) -> bool {
     target.without_front && is_front(backend)
@@ -142,7 +145,7 @@ impl Gathering<'_> {
             self.keep_beside(&format!("{backend}."), text, folder);
         }
         // rocprof-sys writes the same events in two formats; RocPD has more of what belongs together.
-        let mut files: Vec<(PathBuf, Result<Format, &'static str>)> =
+        let mut files: Vec<ProfilerFile> =
             found.traces.into_iter().map(|path| (path.clone(), format_of(&path))).collect();
         let databases: BTreeSet<Option<String>> = files
             .iter()
@@ -173,7 +176,7 @@ impl Gathering<'_> {
         // What a signal did to the command's own process is told better below.
         let is_told_below = files.is_empty() && matches!(self.target.usual.exit, Some(Exit::Signal(_)));
         let unwritten = torch::unwritten(&found.marks);
-        self.lose_without_file(backend, files.is_empty(), !unwritten.is_empty());
+        self.lose_without_file(backend, &files, !unwritten.is_empty());
         for (number, process) in unwritten.iter().enumerate() {
             if number == MAX_TOLD {
                 warn(format_args!(
@@ -198,18 +201,26 @@ impl Gathering<'_> {
         self.losses.insert(ProfilerLoss { profiler: backend.to_owned(), rank: self.usual.rank, reason });
     }
 
-    /// Notes the rows that a profiler wrote to no file.
-    fn lose_without_file(&mut self, backend: &str, is_without: bool, some_are_unwritten: bool) {
+    /// Notes the rows that a profiler wrote to no file, or not to the end.
+    fn lose_without_file(&mut self, backend: &str, files: &[ProfilerFile], some_are_unwritten: bool) {
         let profiler = if is_front(backend) { self.target.profiler } else { ProfilerEnding::Unseen };
         if target_is_without(self.target, backend) {
             self.lose(backend, ProfilerLossReason::NotStarted);
         } else if some_are_unwritten {
             self.lose(backend, ProfilerLossReason::NoFile);
-        } else if is_without {
+        } else if files.is_empty() {
             self.lose(backend, reason_without_file(profiler, self.target.usual.exit));
-        } else if profiler == ProfilerEnding::Killed {
-            self.lose(backend, ProfilerLossReason::Killed);
+        } else if let Some(reason) = reason_with_files(profiler) {
+            self.lose(backend, reason);
+        } else if matches!(self.target.usual.exit, Some(Exit::Signal(_))) && !self.has_own_file(files) {
+            self.lose(backend, ProfilerLossReason::NoFile);
         }
+    }
+
+    /// Whether a file is of the command's own process.
+    fn has_own_file(&self, files: &[ProfilerFile]) -> bool {
+        let own = self.usual.pid.to_string();
+        files.iter().any(|(path, _)| pid_in(path).as_ref() == Some(&own))
     }
 
     fn why_nothing(&self, backend: &str, folder: &Path) -> String {

@@ -34,6 +34,15 @@ pub(super) fn reason_without_file(profiler: ProfilerEnding, exit: Option<Exit>) 
     }
 }
 
+/// Returns the reason why files of a profiler may be missing or incomplete, if its end says so.
+pub(super) fn reason_with_files(profiler: ProfilerEnding) -> Option<ProfilerLossReason> {
+    match profiler {
+        ProfilerEnding::Killed => Some(ProfilerLossReason::Killed),
+        ProfilerEnding::Failed => Some(ProfilerLossReason::Failed),
+        ProfilerEnding::Unseen | ProfilerEnding::AsTheCommand => None,
+    }
+}
+
 /// Writes the losses to a shard of their own beside that of the rank, which is complete by then.
 pub(super) fn record(losses: &BTreeSet<ProfilerLoss>, target: &Target<'_>, owner: &Owner) {
     if losses.is_empty() {
@@ -41,7 +50,9 @@ pub(super) fn record(losses: &BTreeSet<ProfilerLoss>, target: &Target<'_>, owner
     }
     let recorded = || -> Result<(), WriteError> {
         let (file, _) = target.place.create_beside("profilers", "rpdshard").map_err(io::Error::other)?;
-        let mut shard = ShardWriter::of_owner(BufWriter::new(file), owner)?;
+        // A few hundred bytes, which `--max-size` must not drop.
+        let owner = Owner { most_bytes: u64::MAX, ..owner.clone() };
+        let mut shard = ShardWriter::of_owner(BufWriter::new(file), &owner)?;
         losses.iter().try_for_each(|loss| shard.profiler_loss(loss))?;
         shard.finish()?.flush()?;
         Ok(())
@@ -68,5 +79,7 @@ mod tests {
         assert_eq!(reason(Failed, success), ProfilerLossReason::NoFile);
         assert_eq!(reason(Killed, success), ProfilerLossReason::Killed);
         assert_eq!(reason_without_file(Unseen, None), ProfilerLossReason::NoFile);
+        assert_eq!(reason_with_files(Failed), Some(ProfilerLossReason::Failed));
+        assert_eq!((reason_with_files(Unseen), reason_with_files(AsTheCommand)), (None, None));
     }
 }

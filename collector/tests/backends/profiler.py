@@ -2,7 +2,7 @@
 """Stands for AMD's profilers, of which none runs without a GPU: it is called by their names, checks that it is called
 as their documents say, starts the program, and leaves a real file of the format.
 
-STAND_IN says what goes wrong: no-help, help-fails: when it is asked for its options; fails, hangs, silent, cut, forks; deaf: hangs, with a child, and SIGTERM ends it with a
+STAND_IN says what goes wrong: no-help, help-fails: when it is asked for its options; fails, hangs, silent, cut, forks, child-only; deaf: hangs, with a child, and SIGTERM ends it with a
 status; crashes-behind, hangs-behind: when the program has ended; leaves: while it runs; passes: it runs it twice; tables: it
 leaves tables, too; tree: its database has several processes; nodes: of several nodes; about: it leaves JSON about itself, and a torn database.
 STAND_IN_AGE=old is a release of ROCm 6.
@@ -246,7 +246,7 @@ def main():
         os._exit(9)
     signal.signal(signal.SIGTERM, lambda number, frame: os.kill(child, number))
     _, status = os.waitpid(child, 0)
-    write(program, ours)
+    write(program + 1 if WRONG == "child-only" else program, ours)
     if WRONG == "forks":
         for other in range(3):
             write(program + 1 + other, ours)

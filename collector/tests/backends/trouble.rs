@@ -4,7 +4,7 @@ use super::{CALLS, PROGRAM, Rocm, command, rows, runs_as_ever};
 use crate::support::{Bench, below, ending, kill, run, until, wait};
 use rpd_shard::Shard;
 use rpd_shard::model::rocpd::REGION;
-use rpd_shard::record::Exit;
+use rpd_shard::record::{Exit, ProfilerLossReason};
 use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
@@ -243,6 +243,32 @@ fn a_rank_that_dies_with_its_profiler_is_told_with_its_end() {
     let shard = own_shard(&rocm);
     let process = shard.processes.values().find(|process| process.rank == Some(3)).expect("the rank's");
     assert_eq!((process.exit, process.worker), (Some(Exit::Signal(11)), false));
+}
+
+/// What the collector has recorded of profilers whose rows are missing, of the last run.
+fn lost_by_profilers(rocm: &Rocm) -> Vec<ProfilerLossReason> {
+    let path = rocm.bench.path("out/run/rank-00003.profilers.rpdshard");
+    let losses = Shard::open(&path).map(|shard| shard.profiler_losses).unwrap_or_default();
+    let _ = std::fs::remove_dir_all(rocm.bench.path("out"));
+    losses.iter().map(|loss| loss.reason).collect()
+}
+
+#[test]
+fn rows_of_a_profiler_that_may_be_missing_are_recorded_whatever_else_it_left() {
+    let Some(rocm) = Rocm::new(&ROCPROFV3) else { return };
+    let (crash, good) = (["sh", "-c", "kill -SEGV $$"], ["true"]);
+    for (wrong, program, expected) in [
+        ("child-only", &crash[..], vec![ProfilerLossReason::NoFile]),
+        ("child-only", &good[..], Vec::new()),
+        ("crashes-behind", &good[..], vec![ProfilerLossReason::Failed]),
+        ("", &crash[..], Vec::new()),
+    ] {
+        let _ = wait(start(&rocm, wrong, &[], program));
+        assert_eq!(lost_by_profilers(&rocm), expected, "{wrong} {program:?}");
+    }
+    // The record is not subject to the limit of the rank's shard.
+    let _ = wait(start(&rocm, "fails", &["--max-size", "1K"], &good));
+    assert_eq!(lost_by_profilers(&rocm), [ProfilerLossReason::NotStarted]);
 }
 
 #[test]

@@ -7,7 +7,7 @@ pub enum ProfilerLossReason {
     NotStarted,
     /// It did not end after the command, and the collector killed it.
     Killed,
-    /// It left no file although it, or the program, failed.
+    /// A process has no file of it although it, or the program, failed.
     NoFile,
     /// It left no file, and nothing failed: the program may have called nothing that this profiler records.
     Silent,
@@ -15,6 +15,8 @@ pub enum ProfilerLossReason {
     Unreadable,
     /// There were more files than the collector fetches.
     TooManyFiles,
+    /// It failed after the command, so that files may be missing or incomplete.
+    Failed,
 }
 
 /// The collector's record of a profiler whose rows are missing. How many there were is not known.
