@@ -1,8 +1,9 @@
 //! What a lost block takes with it is told, counted, and never replaced by something else.
 
-use rpd_shard::Shard;
 use rpd_shard::file::{BlockKind, BlockRef};
 use rpd_shard::model::{Kind, Schema, Table, TableId, Value, rocpd};
+use rpd_shard::record::{ProfilerLoss, ProfilerLossReason};
+use rpd_shard::{Shard, ShardWriter};
 use rpd_tests::crafted::{blocks, damage, last_block, write_rows};
 use rpd_tests::harness::{Database, RunFolder, assert_refused, losses, replaced, rpd_merge};
 use rpd_tests::synthetic::SyntheticRun;
@@ -20,6 +21,32 @@ fn damage_last(run: &RunFolder, rank: u32, kind: BlockKind, source: u32) -> Bloc
     damage(&mut bytes, &block);
     fs::write(run.shard(rank), bytes).unwrap();
     block
+}
+
+/// A shard with the record of a profiler that lost rows.
+fn profiler_shard(run: &RunFolder) -> Vec<u8> {
+    let identity = Shard::open(&run.shard(0)).unwrap().identity;
+    let mut shard = ShardWriter::new(Vec::new(), &identity).unwrap();
+    let loss =
+        ProfilerLoss { profiler: "rocprofv3".to_owned(), rank: Some(0), reason: ProfilerLossReason::Killed };
+    shard.profiler_loss(&loss).unwrap();
+    shard.finish().unwrap()
+}
+
+#[test]
+fn the_loss_of_a_profiler_is_in_the_ledger_though_its_record_is_damaged() {
+    let run = RunFolder::new(&config());
+    let path = run.shard(0).with_extension("profilers.rpdshard");
+    let mut bytes = profiler_shard(&run);
+    for (is_damaged, cause) in [(false, "profiler_failed"), (true, "damaged_block")] {
+        if is_damaged {
+            let block = last_block(&bytes, BlockKind::ProfilerLoss, 0);
+            damage(&mut bytes, &block);
+        }
+        fs::write(&path, &bytes).unwrap();
+        let ledger = losses(&run.merged());
+        assert_eq!(ledger, [(None, cause.to_owned(), -1)]);
+    }
 }
 
 /// The columns of one kind, in all tables of RocPD that blocks can hold.

@@ -1,6 +1,8 @@
 //! Profilers whose rows are missing, grouped over the ranks that they were to record.
 
-use rpd_shard::record::{ProfilerLoss, ProfilerLossReason};
+use rpd_shard::Shard;
+use rpd_shard::file::BlockKind;
+use rpd_shard::record::{Loss, LossCause, ProfilerLoss, ProfilerLossReason};
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -42,6 +44,17 @@ impl ProfilerLosses {
     pub fn iter(&self) -> impl Iterator<Item = (&str, ProfilerLossReason, &AffectedRanks)> {
         self.0.iter().map(|((profiler, reason), affected)| (profiler.as_str(), *reason, affected))
     }
+}
+
+/// Returns a loss of an unknown number of rows for each damaged record of a profiler.
+pub(super) fn damaged_profiler_losses(shard: &Shard) -> impl Iterator<Item = Loss> + '_ {
+    let kinds = shard.damage().iter().filter_map(|damage| Some(damage.block?.kind));
+    kinds.filter(|kind| *kind == BlockKind::ProfilerLoss).map(|_| Loss {
+        source: 0,
+        table: None,
+        cause: LossCause::DamagedBlock,
+        rows: None,
+    })
 }
 
 #[cfg(test)]

@@ -12,7 +12,7 @@ use super::gone::changed;
 use super::home::Homes;
 use super::opened::{Input, Tables, needed_rows};
 use super::plan::PlannedInput;
-use super::profiler_losses::ProfilerLosses;
+use super::profiler_losses::{ProfilerLosses, damaged_profiler_losses};
 use super::schema::JobSchema;
 use super::source::{ExpandedKeys, KeySpace, Piece, Source, StackSpace, Tracks};
 use super::translate::TRANSLATED;
@@ -149,6 +149,7 @@ fn survey_shard(shard: Shard, is_running: bool, job: &JobSchema, homes: &Homes, 
     let commands = CommandEndings::of(shard.command.as_deref());
     let profiler_losses = ProfilerLosses::of(&shard.profiler_losses);
     settle_collectives(&shard, &strings, homes, sample, &mut sources);
+    losses.extend(damaged_profiler_losses(&shard));
     let missing = missing_rows(&shard, is_merged, &readable);
     let is_cut = is_running || missing.iter().any(|loss| loss.cause == LossCause::Truncated);
     losses.extend(missing.into_iter().filter(|loss| !is_running || loss.cause != LossCause::Truncated));

@@ -65,7 +65,7 @@ impl Report {
     pub(super) fn loss_lines(&self) -> Vec<String> {
         let is_whole = self.missing_ranks.is_empty()
             && self.unreadable.is_empty()
-            && !self.has_silent_profiler
+            && !self.has_unlisted_losses
             && self.still_running.is_none();
         if self.losses.is_empty() {
             return vec![if is_whole { "nothing" } else { "nothing of what was read" }.to_owned()];
@@ -142,7 +142,8 @@ fn why_failed(reason: ProfilerLossReason) -> Option<(&'static str, &'static str)
         ProfilerLossReason::Killed => {
             ("it did not end after the command and was killed", "give it more time with --backend-wait")
         }
-        ProfilerLossReason::NoFile => ("it left no file, and it or the program failed", see_log),
+        ProfilerLossReason::NoFile => ("a process has no file of it, and it or the program failed", see_log),
+        ProfilerLossReason::Failed => ("it failed after the command", see_log),
         ProfilerLossReason::Unreadable => ("a file of it could not be read", see_log),
         ProfilerLossReason::TooManyFiles => ("it left more files than are fetched", see_log),
     })

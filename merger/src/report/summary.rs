@@ -110,9 +110,9 @@ pub struct Report {
     pub lateness: Option<Lateness>,
     /// The loss ledger.
     pub losses: Vec<LossRow>,
-    /// Whether a profiler left no file although nothing failed.
+    /// Whether a profiler left no file although nothing failed, or a former merge lost rows.
     #[serde(skip)]
-    pub(super) has_silent_profiler: bool,
+    pub(super) has_unlisted_losses: bool,
     /// Values that could not be kept: table, column, how many. Mostly references to lost rows, which
     /// are NULL now or point at a placeholder.
     pub replaced: Vec<(String, String, u64)>,
@@ -250,7 +250,8 @@ impl Report {
                 .chain(impossible_bursts(clocks.impossible))
                 .chain(silent_profilers(&found.profiler_losses))
                 .collect(),
-            has_silent_profiler: silent_profilers(&found.profiler_losses).next().is_some(),
+            has_unlisted_losses: silent_profilers(&found.profiler_losses).next().is_some()
+                || !plan.former_losses.is_empty(),
             trace: None,
             planned_bytes: 0,
             seconds: 0.0,
@@ -264,7 +265,7 @@ impl Report {
         let stored = [rocpd::REGION, rocpd::KERNEL_DISPATCH, rocpd::MEMORY_COPY, rocpd::MEMORY_ALLOCATE];
         let mut events = REGIONS.iter().chain(&SAMPLES).chain(&stored);
         let seen = events.any(|table| read.get(table).is_some_and(|rows| *rows > 0));
-        let lacks = !self.losses.is_empty() || self.has_silent_profiler || !self.unreadable.is_empty();
+        let lacks = !self.losses.is_empty() || self.has_unlisted_losses || !self.unreadable.is_empty();
         if !seen && !lacks && self.still_running.is_none() {
             let metrics = [rocpd::SAMPLE, rocpd::PMC_EVENT];
             let text = match metrics.iter().any(|table| read.get(table).is_some_and(|rows| *rows > 0)) {
