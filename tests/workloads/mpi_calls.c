@@ -454,13 +454,13 @@ static void communicators(void)
 static void windows(void)
 {
     long *memory, value = me;
-    MPI_Win win;
+    MPI_Win win, shared;
     MPI_Group all, partners;
     const int ranks[2] = {left, right};
     const int few = n > 2 ? 2 : 1;
 #ifdef OPEN_MPI
     /* It has no window for memory of the program's own where several threads may call MPI. */
-    check("Win_allocate", MPI_Win_allocate(4 * sizeof *memory, sizeof *memory, MPI_INFO_NULL, W, &memory, &win));
+    CALL(Win_allocate, NONE, 4 * sizeof *memory, sizeof *memory, MPI_INFO_NULL, W, &memory, &win);
     memset(memory, 0, 4 * sizeof *memory);
 #else
     static long own[4];
@@ -493,6 +493,9 @@ static void windows(void)
     }
     MPI_Group_free(&all), MPI_Group_free(&partners);
     CALL(Win_free, NONE, &win);
+    long *shares;
+    CALL(Win_allocate_shared, NONE, sizeof *shares, sizeof *shares, MPI_INFO_NULL, W, &shares, &shared);
+    CALL(Win_free, NONE, &shared);
 
     MPI_Request request;
     int got, flag;

@@ -46,6 +46,7 @@ functions! {
     MPI_File_read_ordered_begin MPI_File_read_ordered_end
     MPI_File_write_all_begin MPI_File_write_all_end MPI_File_write_at_all_begin MPI_File_write_at_all_end
     MPI_File_write_ordered_begin MPI_File_write_ordered_end
+    MPI_Win_allocate MPI_Win_allocate_shared MPI_Win_create_dynamic
 }
 
 /// Name of the function with this number.

@@ -8,6 +8,13 @@ mpi_functions! { plain:
     MPI_Win_create mpi_win_create(
         base: Address, size: Offset, disp_unit: Int, info: Opaque, comm: Opaque, win: Address,
     ) => plain();
+    MPI_Win_allocate mpi_win_allocate(
+        size: Offset, disp_unit: Int, info: Opaque, comm: Opaque, base: Address, win: Address,
+    ) => plain();
+    MPI_Win_allocate_shared mpi_win_allocate_shared(
+        size: Offset, disp_unit: Int, info: Opaque, comm: Opaque, base: Address, win: Address,
+    ) => plain();
+    MPI_Win_create_dynamic mpi_win_create_dynamic(info: Opaque, comm: Opaque, win: Address) => plain();
     MPI_Win_free mpi_win_free(win: Address) => plain();
     MPI_Win_fence mpi_win_fence(assert: Int, win: Opaque) => plain();
     MPI_Win_start mpi_win_start(group: Opaque, assert: Int, win: Opaque) => plain();
