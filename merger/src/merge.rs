@@ -397,12 +397,13 @@ fn take_collectives(surveys: &mut [Survey]) -> Vec<(Participant, Said)> {
     let some = sources.filter(|source| takes_part(&source.collectives));
     some.map(|source| {
         let process = &source.process;
-        let said = &source.collectives;
+        let said = &mut source.collectives;
         let began = said.calls.iter().map(|call| call.enter).min().unwrap_or(process.first_seen);
         let last_exit = said.calls.iter().filter_map(|call| call.exit).max().unwrap_or(began);
         // Files that say nothing of the start of a process have 0 there.
         let first_seen = if process.first_seen > 0 { process.first_seen.min(began) } else { began };
         let last_seen = process.last_seen.unwrap_or(last_exit).max(last_exit);
+        said.untimed.close(last_seen);
         let participant = Participant {
             rank: process.rank,
             worker: process.worker,
@@ -412,6 +413,7 @@ fn take_collectives(surveys: &mut [Survey]) -> Vec<(Participant, Said)> {
             initialized: said.mpi.initialized(),
             initialization_ns: said.mpi.initialization_ns(),
             finalization_ns: said.untimed.finalization_ns(),
+            poll_gaps_ns: said.mpi.poll_gaps_ns(),
             lacks_calls: said.lacks_calls,
             is_cut: said.is_cut,
             hides_messages: said.hides_messages,
@@ -421,7 +423,7 @@ fn take_collectives(surveys: &mut [Survey]) -> Vec<(Participant, Said)> {
             host: process.node.hostname.clone(),
             domain: process.domain.clone(),
         };
-        (participant, std::mem::take(&mut source.collectives))
+        (participant, std::mem::take(said))
     })
     .collect()
 }

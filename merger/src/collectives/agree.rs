@@ -27,6 +27,8 @@ pub struct Participant {
     pub initialization_ns: Option<i64>,
     /// How long its `MPI_Finalize` took, ns, where that was recorded.
     pub finalization_ns: Option<i64>,
+    /// How long it worked or waited between polls for messages, ns.
+    pub poll_gaps_ns: i64,
     /// Whether calls are missing in which it may have waited.
     pub lacks_calls: bool,
     /// Whether its last calls may be missing: it is still being recorded, or its file is cut.

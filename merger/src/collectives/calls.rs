@@ -91,7 +91,7 @@ const COLLECTIVES: [Collective; 43] = [
 pub enum MessageCall {
     /// `MPI_Init` or `MPI_Init_thread`.
     Initializes,
-    /// It returns at once and is called again until a message is there.
+    /// A program calls it again and again until a message is there, or a value in a window.
     Polls,
     /// It sends a message or posts a receive, which a program also does between two polls.
     Posts,
@@ -111,11 +111,14 @@ impl MessageCall {
             | b"MPI_Iprobe"
             | b"MPI_Improbe"
             | b"MPI_Request_get_status"
-            | b"MPI_Win_test" => MessageCall::Polls,
+            | b"MPI_Win_test"
+            | b"MPI_Win_unlock"
+            | b"MPI_Win_unlock_all"
+            | b"MPI_Win_flush"
+            | b"MPI_Win_flush_all" => MessageCall::Polls,
             b"MPI_Send" | b"MPI_Ssend" | b"MPI_Bsend" | b"MPI_Rsend" | b"MPI_Isend" | b"MPI_Issend"
-            | b"MPI_Ibsend" | b"MPI_Irsend" | b"MPI_Irecv" | b"MPI_Start" | b"MPI_Startall" => {
-                MessageCall::Posts
-            }
+            | b"MPI_Ibsend" | b"MPI_Irsend" | b"MPI_Irecv" | b"MPI_Start" | b"MPI_Startall"
+            | b"MPI_Win_lock" | b"MPI_Win_lock_all" => MessageCall::Posts,
             _ => MessageCall::Other,
         }
     }

@@ -241,7 +241,11 @@ fn calls(rows: &Rows<Local>, strings: &ShardStrings, said: &mut Said) {
             _ => 0,
         };
         let Some(function) = function else {
-            said.untimed.add(strings.get(name).unwrap_or_default(), time_inside());
+            let name = strings.get(name).unwrap_or_default();
+            match (starts.int(i), ends.int(i)) {
+                (Some(enter), None) if is_mpi => said.untimed.add_open(name, enter),
+                _ => said.untimed.add(name, time_inside()),
+            }
             continue;
         };
         let comm = comms.int(i).and_then(|id| {

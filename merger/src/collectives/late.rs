@@ -345,6 +345,7 @@ impl Sums {
             not_recorded_ns: self.not_recorded.map(of_job),
             bound_ns: median(self.bounds),
             not_compared_ns: (not_compared.total(), not_compared.in_collectives()),
+            poll_gaps_ns: first_processes().fold(0, |sum: i64, one| sum.saturating_add(one.poll_gaps_ns)),
             absence: matched.absence.clone(),
             is_start_up,
             ranks_of,

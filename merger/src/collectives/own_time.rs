@@ -123,6 +123,11 @@ impl MpiTimes {
         self.init.map(|init| init.ns)
     }
 
+    /// Time between polls in all threads, ns: work or waiting.
+    pub fn poll_gaps_ns(&self) -> i64 {
+        self.threads.values().fold(0, |sum: i64, time| sum.saturating_add(time.poll_gaps_ns))
+    }
+
     /// Time in MPI, and between polls, in all threads but this one, ns.
     fn in_other_threads(&self, thread: i64) -> i64 {
         let others = self.threads.iter().filter(|(other, _)| **other != thread);

@@ -292,6 +292,7 @@ mod tests {
             initialized: None,
             initialization_ns: None,
             finalization_ns: None,
+            poll_gaps_ns: 0,
             lacks_calls: false,
             is_cut: false,
             hides_messages: false,

@@ -9,6 +9,8 @@ use std::collections::BTreeMap;
 
 /// Functions that are told apart; the time in further ones goes to [`FURTHER`].
 const MAX_NAMES: usize = 256;
+/// Calls of a process without an end that are counted: one for each of its threads.
+const MAX_OPEN: usize = 1 << 10;
 /// Longest name of a function.
 const MAX_NAME: usize = 64;
 const FURTHER: &str = "other calls";
@@ -81,6 +83,8 @@ pub struct ProcessTimes {
     pub(super) after: CallTimes,
     has_synchronised: bool,
     finalization_ns: Option<i64>,
+    /// Calls without an end: the function, and when the process entered it, ns of its clock.
+    open: Vec<(String, i64)>,
 }
 
 impl ProcessTimes {
@@ -111,6 +115,22 @@ impl ProcessTimes {
         self.after.append(&later.after);
         self.has_synchronised |= later.has_synchronised;
         self.finalization_ns = self.finalization_ns.max(later.finalization_ns);
+        let room = MAX_OPEN.saturating_sub(self.open.len());
+        self.open.extend(later.open.iter().take(room).cloned());
+    }
+
+    /// Notes a call without an end.
+    pub(super) fn add_open(&mut self, name: &[u8], enter: i64) {
+        if let Some(name) = std::str::from_utf8(name).ok().filter(|_| self.open.len() < MAX_OPEN) {
+            self.open.push((name.to_owned(), enter));
+        }
+    }
+
+    /// Ends the open calls when the process was last seen, ns of its clock.
+    pub fn close(&mut self, last_seen: i64) {
+        for (name, enter) in std::mem::take(&mut self.open) {
+            self.add(name.as_bytes(), last_seen.saturating_sub(enter).max(0));
+        }
     }
 
     /// How long `MPI_Finalize` took, ns.
@@ -180,6 +200,17 @@ mod tests {
         whole.append(&last);
         assert_eq!((whole.before.total(), whole.after.total()), (30, 47));
         assert_eq!(whole.after.longest(2), ["MPI_Recv", "MPI_Bcast"]);
+    }
+
+    #[test]
+    fn a_call_without_an_end_lasts_as_long_as_its_process_was_seen() {
+        let (mut whole, mut later) = (ProcessTimes::default(), ProcessTimes::default());
+        whole.synchronises();
+        later.add_open(b"MPI_Win_fence", 100);
+        whole.append(&later);
+        whole.close(130);
+        whole.close(500);
+        assert_eq!((whole.after.total(), whole.after.longest(1)), (30, vec!["MPI_Win_fence".to_owned()]));
     }
 
     #[test]

@@ -127,6 +127,8 @@ pub(super) struct Causes {
     pub(super) bound_ns: Option<i64>,
     /// Time in calls that are not compared: all of it, and what of it is in collectives.
     pub(super) not_compared_ns: (i64, i64),
+    /// Time between polls for messages: work, or waiting that no collective shows.
+    pub(super) poll_gaps_ns: i64,
     /// The collective that some ranks never entered.
     pub(super) absence: Option<Absence>,
     /// Start-up takes more than half of the run, and ranks waited longer in it than after it.
@@ -159,6 +161,9 @@ pub(super) fn decide(causes: &Causes) -> LatenessVerdict {
     if !matters(causes.waited_ns) {
         return match matters(not_compared_ns) {
             true => LatenessVerdict::CallsNotCompared,
+            false if matters(causes.poll_gaps_ns) => {
+                LatenessVerdict::CallsMissing { cause: MissingCause::Polls }
+            }
             false => LatenessVerdict::Nobody,
         };
     }
@@ -303,6 +308,8 @@ mod tests {
         };
         assert_eq!(of(9, 9, 9), LatenessVerdict::Nobody);
         assert_eq!(of(10, 0, 9), LatenessVerdict::CallsNotCompared);
+        let polling = Causes { recorded_ns: 1_000, poll_gaps_ns: 10, ..causes(&[(3, "a", 9)], 0, 0, 0) };
+        assert_eq!(decide(&polling), LatenessVerdict::CallsMissing { cause: MissingCause::Polls });
         assert_eq!(of(500, 0, 20), LatenessVerdict::Rank { rank: Some(3) });
         assert_eq!(of(500, 21, 20), LatenessVerdict::CallsNotCompared);
     }

@@ -83,9 +83,11 @@ impl Lateness {
 
     /// The verdict in one line. `late` are the ranks that others waited for, the first one for the longest.
     fn line(&self, late: &[LateRank]) -> String {
+        let never_entered = matches!(self.verdict, LatenessVerdict::NeverEntered { .. });
         let mut waited = format!(
-            "ranks waited {} in collectives in all, {} of the run",
+            "ranks waited {} in {} in all, {} of the run",
             duration(self.waited_ns),
+            if never_entered { "other collectives" } else { "collectives" },
             percent(self.waited_share_of_run)
         );
         let not_compared = format!(
@@ -94,8 +96,7 @@ impl Lateness {
             percent(self.not_compared_share_of_run),
             self.not_compared_calls.join(", ")
         );
-        let is_named =
-            matches!(self.verdict, LatenessVerdict::CallsNotCompared | LatenessVerdict::NeverEntered { .. });
+        let is_named = never_entered || self.verdict == LatenessVerdict::CallsNotCompared;
         if self.not_compared_share_of_run >= MIN_NOT_COMPARED && !is_named {
             waited = format!("{waited}; {not_compared}");
         }
@@ -170,7 +171,7 @@ impl Lateness {
                         "ranks call MPI in several threads, so what each spent outside of MPI is not known"
                     }
                     MissingCause::Polls => {
-                        "ranks polled for messages (MPI_Test, MPI_Iprobe) before they entered late, and worked or waited in between"
+                        "ranks polled for messages (MPI_Test, MPI_Iprobe, ...), and worked or waited in between"
                     }
                 }
                 .to_owned(),
@@ -405,7 +406,7 @@ mod tests {
             line(LatenessVerdict::NeverEntered { absence }, &[]),
             format!(
                 "rank 1 never entered MPI_Barrier (collective 2 on MPI_COMM_WORLD), in which the others waited up to 60 s each, \
-                 179 s in all; {WAITED}"
+                 179 s in all; ranks waited 2.0 s in other collectives in all, 4.2 % of the run"
             )
         );
     }
