@@ -5,7 +5,9 @@
 //! cargo run -p rpd-layers -- exceptions   the violations in the form of layers.toml
 //! ```
 
-use rpd_layers::{LayerRules, SourceTree, repository, share_of_one_word_names, unneeded_exceptions, violations};
+use rpd_layers::{
+    LayerRules, SourceTree, repository, share_of_one_word_names, unneeded_exceptions, violations,
+};
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
@@ -25,8 +27,8 @@ fn check(prints_exceptions: bool) -> Result<bool, String> {
     let (found, unneeded) = (violations(&tree, &rules), unneeded_exceptions(&tree, &rules));
     if prints_exceptions {
         for violation in &found {
-            println!("[[exception]]\nfile = {:?}\nrule = {:?}", violation.file, violation.rule);
-            println!("found = {:?}\nreason = \"\"\n", violation.found);
+            let (file, rule, found) = (&violation.file, violation.rule, &violation.found);
+            println!("    {{ file = {file:?}, rule = {rule:?}, found = {found:?}, reason = \"\" }},");
         }
         return Ok(true);
     }

@@ -7,7 +7,8 @@ pub fn is_one_word(name: &str) -> bool {
     let letters: Vec<char> = name.chars().collect();
     let begins_word = |at: usize| {
         let (before, here) = (letters[at - 1], letters[at]);
-        let is_end_of_capitals = before.is_uppercase() && letters.get(at + 1).is_some_and(|next| next.is_lowercase());
+        let is_end_of_capitals =
+            before.is_uppercase() && letters.get(at + 1).is_some_and(|next| next.is_lowercase());
         here.is_uppercase() && (!before.is_uppercase() || is_end_of_capitals)
     };
     !(1..letters.len()).any(begins_word)

@@ -17,7 +17,7 @@ pub struct LayerRules {
     /// The limits.
     pub(crate) limits: Limits,
     /// What the rules permit for now.
-    #[serde(default, rename = "exception")]
+    #[serde(default)]
     pub(crate) exceptions: Vec<Exception>,
 }
 
@@ -43,7 +43,7 @@ pub struct Exception {
     pub file: String,
     /// The rule, as [`crate::Violation::rule`] names it.
     pub rule: String,
-    /// The room, crate, name or number that the rule forbids there.
+    /// The room, crate or name that the rule forbids there, or the largest number that is permitted.
     pub found: String,
     /// Why it is permitted.
     pub reason: String,

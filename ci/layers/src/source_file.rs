@@ -111,7 +111,11 @@ impl<'ast> Visit<'ast> for SourceFile {
         let mut leaves = Vec::new();
         collect_leaves(&item.tree, &mut Vec::new(), &mut leaves);
         let line = item.use_token.span.start().line;
-        self.paths.extend(leaves.into_iter().map(|(_, segments)| UsedPath { segments, line, is_import: true }));
+        self.paths.extend(leaves.into_iter().map(|(_, segments)| UsedPath {
+            segments,
+            line,
+            is_import: true,
+        }));
     }
 
     fn visit_path(&mut self, path: &'ast syn::Path) {
@@ -138,7 +142,11 @@ fn collect_leaves(tree: &UseTree, before: &mut Vec<String>, leaves: &mut Vec<(St
         }
         UseTree::Name(name) => leaves.push((name.ident.to_string(), path_to(before, name.ident.to_string()))),
         UseTree::Rename(rename) => {
-            let path = if rename.ident == "self" { before.clone() } else { path_to(before, rename.ident.to_string()) };
+            let path = if rename.ident == "self" {
+                before.clone()
+            } else {
+                path_to(before, rename.ident.to_string())
+            };
             leaves.push((rename.rename.to_string(), path));
         }
         UseTree::Glob(_) => leaves.push(("*".to_owned(), before.clone())),

@@ -60,10 +60,12 @@ impl SourceTree {
         let mut command = MetadataCommand::new();
         command.manifest_path(root.join("Cargo.toml")).no_deps().other_options(["--offline".to_owned()]);
         let metadata = command.exec().map_err(|error| error.to_string())?;
-        let names: BTreeSet<String> = metadata.packages.iter().map(|package| package.name.to_string()).collect();
+        let names: BTreeSet<String> =
+            metadata.packages.iter().map(|package| package.name.to_string()).collect();
         let mut crates = Vec::new();
         for package in &metadata.packages {
-            let normal = package.dependencies.iter().filter(|needed| needed.kind != DependencyKind::Development);
+            let normal =
+                package.dependencies.iter().filter(|needed| needed.kind != DependencyKind::Development);
             let dependencies =
                 normal.map(|needed| needed.name.clone()).filter(|name| names.contains(name)).collect();
             let manifest = package.manifest_path.as_std_path();
@@ -84,7 +86,12 @@ impl SourceTree {
     }
 
     /// The module that defines what a path in a module names; `None` if that is not of this workspace.
-    pub(crate) fn resolve<'a>(&'a self, owner: &'a SourceCrate, module: &[String], path: &[String]) -> Option<Target<'a>> {
+    pub(crate) fn resolve<'a>(
+        &'a self,
+        owner: &'a SourceCrate,
+        module: &[String],
+        path: &[String],
+    ) -> Option<Target<'a>> {
         self.resolve_within(owner, module, path, MAX_REEXPORTS)
     }
 
@@ -176,7 +183,10 @@ fn read_modules(source: &Path, root: &Path) -> Result<BTreeMap<Vec<String>, Modu
     let for_tests: Vec<Vec<String>> = modules
         .iter()
         .flat_map(|(module, file)| {
-            file.source.test_modules.iter().map(|name| [module.as_slice(), std::slice::from_ref(name)].concat())
+            file.source
+                .test_modules
+                .iter()
+                .map(|name| [module.as_slice(), std::slice::from_ref(name)].concat())
         })
         .collect();
     modules.retain(|module, _| !for_tests.iter().any(|tests| module.starts_with(tests)));
