@@ -1,7 +1,7 @@
 //! How much memory a merge rank may use, and for what.
 
 use crate::collectives::sample::MOST_CALLS;
-use crate::failure::Failure;
+use rpd_console::Failure;
 use rpd_shard::size::{Size, SizeError};
 use std::str::FromStr;
 
@@ -180,7 +180,7 @@ impl Budget {
         // Where it is a guess, rather too much.
         let margin = if read < all { needed / 8 } else { 0 };
         let more = mebibytes(needed.saturating_add(margin));
-        Err(Failure::Usage(format!(
+        Err(Failure::usage(format!(
             "--memory {} is too little for the inputs of one merge rank, of which {} MiB are to be remembered, and \
              {} different strings{}: give it --memory {more}, or use more ranks",
             Size(self.0),
@@ -199,7 +199,7 @@ impl Budget {
     pub fn check_stacks(self, wanted: Option<usize>) -> Result<(), Failure> {
         let Some(wanted) = wanted else { return Ok(()) };
         let more = mebibytes(wanted as u64 * PER_STACK_ID);
-        Err(Failure::Usage(format!(
+        Err(Failure::usage(format!(
             "--memory {} is too little for an input with {wanted} stack ids that have to be numbered anew: give it \
              --memory {more}, or leave that input out",
             Size(self.0)
@@ -215,7 +215,7 @@ impl Budget {
     pub fn check_row(self, longest: Option<u64>) -> Result<(), Failure> {
         let Some(bytes) = longest else { return Ok(()) };
         let more = mebibytes(bytes.saturating_mul(LONG_ROW_TIMES).saturating_add(2 * LEAST));
-        Err(Failure::Usage(format!(
+        Err(Failure::usage(format!(
             "--memory {} is too little for an input with a row of {} MiB: give it --memory {more}, or leave that input \
              out",
             Size(self.0),

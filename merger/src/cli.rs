@@ -2,16 +2,14 @@
 
 mod load;
 mod trace;
-mod window;
 
 pub use load::{Call, TABLE};
 pub use trace::{MOST_FILES, PERFETTO_PORT, Split, TraceArgs, TraceFormat, TraceOrder};
-pub use window::{Moment, TimeWindow, WindowError};
 
 use crate::budget::Budget;
 use crate::clock::Align;
-use crate::output::share::Share;
 use clap::{Args, Parser, Subcommand, ValueEnum};
+use rpd_output_file::Share;
 use rpd_shard::size::Size;
 use std::path::PathBuf;
 

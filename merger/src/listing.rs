@@ -2,8 +2,6 @@
 
 use crate::agree::clock_file::ClockFile;
 use crate::cli::MergeArgs;
-use crate::comm::Comm;
-use crate::failure::Failure;
 use crate::input::find::{Listed, hold, is_text};
 use crate::input::plan::output_of;
 use crate::input::translate::{self, Folder, Told, Translated};
@@ -11,7 +9,8 @@ use crate::input::unused::{UnusedFiles, find_all};
 use crate::output::own::unfinished_run;
 use crate::output::size_limit::SizeLimit;
 use crate::report::plot::check_place;
-use crate::together::settle;
+use rpd_comm::{Comm, agree_on_result};
+use rpd_console::Failure;
 use rpd_shard::record::wire;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
@@ -53,7 +52,7 @@ impl Listing {
         args: &MergeArgs,
     ) -> Result<Listing, Failure> {
         let clock_file = args.clock_file.as_deref().map(ClockFile::read).transpose();
-        let clock_file = clock_file.map_err(|error| Failure::Usage(error.to_string()))?;
+        let clock_file = clock_file.map_err(|error| Failure::usage(error.to_string()))?;
         if let Some(plot) = &args.clock_plot {
             check_place(plot, &output, args.force)?;
         }
@@ -66,7 +65,7 @@ impl Listing {
     /// Refuses to replace a merge of another run.
     pub(crate) fn check_replaced(&self, run_id: &str) -> Result<(), Failure> {
         match &self.replaces_run {
-            Some(run) if run != run_id => Err(Failure::Output(format!(
+            Some(run) if run != run_id => Err(Failure::output(format!(
                 "{} is there already, of run {run}: use --force to overwrite it, or -o for another place",
                 self.output.display()
             ))),
@@ -101,7 +100,7 @@ pub(crate) fn translate_foreign(comm: &impl Comm, listing: &mut Listing) -> Resu
         return Ok(None);
     }
     let begun = Folder::begin(&listing.output, comm.rank() == 0);
-    let folder = settle(comm, begun)?;
+    let folder = agree_on_result(comm, begun)?;
     let own = translate::translate(&listing.files, &folder, comm.rank(), comm.size());
     let mut all: Vec<Translated> = Vec::new();
     for message in comm.all_gather(wire::encode(&own)) {

@@ -1,9 +1,8 @@
 //! `rpd-merge`: one rank with all cores, or the door to `rpd-merge-mpi` under a launcher.
 
+use rpd_comm::{Launcher, Solo, exec_mpi_twin};
+use rpd_console::Exit;
 use rpd_merge::cli::Call;
-use rpd_merge::comm::Solo;
-use rpd_merge::comm::launcher::{Launcher, exec_mpi_twin};
-use rpd_merge::failure::Exit;
 use rpd_merge::run::run;
 use std::process::ExitCode;
 

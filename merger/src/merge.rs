@@ -12,7 +12,7 @@ use crate::agree::clocks::{How, JobClocks, Observed, Recorded};
 use crate::agree::findings::agree_on_findings;
 use crate::agree::nodes::Nodes;
 use crate::agree::processes::{self, Processes};
-use crate::agree::strings::{self, Distinct, sums};
+use crate::agree::strings::{self, Distinct};
 use crate::budget::Held;
 use crate::cli::{Layout, MergeArgs, OutputFormat};
 use crate::clock::Align;
@@ -20,8 +20,6 @@ use crate::collectives::late::late_ranks;
 use crate::collectives::matching::compare;
 use crate::collectives::spread::spread;
 use crate::collectives::{Matched, Participant, Said, Sample, meetings};
-use crate::comm::Comm;
-use crate::failure::Failure;
 use crate::input::former::FormerMerge;
 use crate::input::gone::Since;
 use crate::input::home::Homes;
@@ -42,12 +40,11 @@ use crate::output::rows::{Job, RowMaker};
 use crate::output::sets::{self, SetStrings, Sets, SmallRows};
 use crate::output::units::units;
 use crate::output::verify::{verify, verify_published};
-use crate::output::{legacy, processes as process_rows, provenance, seal};
-use crate::report::Report;
-use crate::report::plot::plot;
-use crate::report::progress::Progress;
-use crate::together::{from_rank_0, settle, together};
+use crate::output::{legacy, processes as process_rows, provenance, seal, write_failure};
+use crate::report::{Report, plot::plot};
 use rayon::prelude::*;
+use rpd_comm::{Comm, agree_on_result, broadcast_result, gather_counts, shared_failure};
+use rpd_console::{Failure, Progress};
 use rpd_rocpd::read::Keep;
 use rpd_rocpd::{Guid, Writer};
 use rpd_shard::model::{TableId, rocpd};
@@ -65,12 +62,13 @@ pub fn merge(comm: &impl Comm, args: &MergeArgs) -> Result<Report, Failure> {
     let begun = Instant::now();
     let mut progress = Progress::new(comm.rank() == 0 && !args.quiet);
     progress.phase("plan");
-    let mut listing = from_rank_0(comm, || Listing::new(args))?;
+    let mut listing = broadcast_result(comm, || Listing::new(args))?;
     let partial = match args.dry_run {
         true => None,
         false => {
             let replaces = args.force || listing.replaces_run.is_some();
-            let mut partial = settle(comm, Partial::begin(&listing.output, comm.rank() == 0, replaces))?;
+            let mut partial =
+                agree_on_result(comm, Partial::begin(&listing.output, comm.rank() == 0, replaces))?;
             partial.share();
             Some(partial)
         }
@@ -104,7 +102,10 @@ pub(crate) fn merge_listed(
     let mut since = Since::default();
     loop {
         match merge_once(comm, args, listing, &mut since, partial, progress) {
-            Err(Failure::Anew(gone)) => from_rank_0(comm, || since.add(gone))?,
+            Err(failure) if failure.is_shared() => {
+                let vanished = failure.into_vanished_inputs()?;
+                broadcast_result(comm, || since.add(vanished))?;
+            }
             ended => return ended,
         }
     }
@@ -121,7 +122,7 @@ fn merge_once(
 ) -> Result<Report, Failure> {
     // 1. Plan: rank 0 looks into the inputs, all deal them by bytes and read their own.
     progress.phase("plan");
-    let plan = from_rank_0(comm, || {
+    let plan = broadcast_result(comm, || {
         partial.map_or(Ok(()), Partial::forget)?;
         let plan = plan(
             (&listing.files, &listing.unused),
@@ -138,16 +139,16 @@ fn merge_once(
     let own = Own::new(&plan, comm);
     progress.phase_of_bytes("read", own.inputs.iter().map(|s| s.bytes).sum());
     let sample = Sample::new(args.memory.collectives());
-    let surveyed = settle(comm, survey_all(&own, &schema, &sample, args, progress))?;
+    let surveyed = agree_on_result(comm, survey_all(&own, &schema, &sample, args, progress))?;
     let Surveyed { mut surveys, distinct, mut held, recorded, content } = surveyed;
 
     // 2. Agree: strings, nodes, what is missing, collectives, clocks.
     progress.phase("agree");
     if comm.size() > 1 {
         // Hashes deal them evenly.
-        let asked: u64 = sums(comm, &[distinct.len()])?.iter().map(|n| n[0]).sum();
+        let asked: u64 = gather_counts(comm, &[distinct.len()])?.iter().map(|n| n[0]).sum();
         held.asked = asked / comm.size() as u64 + 1;
-        settle(comm, args.memory.check(held, (1, 1)))?;
+        agree_on_result(comm, args.memory.check(held, (1, 1)))?;
     }
     let memory = args.memory.without(held);
     let strings = strings::number(comm, distinct)?;
@@ -165,7 +166,7 @@ fn merge_once(
     let sets = match args.layout {
         Layout::Merged => Sets::one(&guid),
         Layout::Partitioned => Sets::for_each_source(comm, &guid, &surveys, found.inputs.len() as u64)
-            .map_err(|failure| together(comm, failure))?,
+            .map_err(|failure| shared_failure(comm, failure))?,
     };
     let mut report = Report::new(&plan, &schema, &clocks, &found);
     report.strings = (strings.before, strings.distinct);
@@ -195,7 +196,7 @@ fn merge_once(
         since.print(warnings);
     }
     if let Some((reason, _)) = incomplete {
-        return Err(together(comm, Failure::Incomplete(reason)));
+        return Err(shared_failure(comm, Failure::incomplete(reason)));
     }
 
     // 3. Number: every source learns the first id of each of its tables.
@@ -210,11 +211,11 @@ fn merge_once(
         report.note_amd_tools(args.layout, &numbered.processes);
     }
     if let Some(path) = &args.clock_plot {
-        from_rank_0(comm, || plot(path, &clocks, &report))?;
+        broadcast_result(comm, || plot(path, &clocks, &report))?;
     }
     let numbers = Numbers { schema: &schema, totals: &numbered.totals, sets: sets.all().len() as u64 };
     report.planned_bytes = with_converted(planned_bytes(comm, &content, numbers)?, args.form());
-    let fits = from_rank_0(comm, || {
+    let fits = broadcast_result(comm, || {
         let fits = listing.limit.check(report.planned_bytes, &plan.output);
         match args.dry_run {
             true => Ok(fits.err().map(|failure| failure.to_string())),
@@ -229,7 +230,7 @@ fn merge_once(
 
     // 4. Write: rank 0 makes the empty tables; then every thread of every rank turns units of rows into
     //    leaf pages and writes them to their place.
-    let partial = partial.ok_or_else(|| Failure::Internal("no output was begun".to_owned()))?;
+    let partial = partial.ok_or_else(|| Failure::internal("no output was begun"))?;
     progress.phase_of_bytes("write", own.inputs.iter().map(|s| s.bytes).sum());
     let path = partial.path().to_owned();
     let base = BaseFile::create(comm, &path, &sets, &schema)?;
@@ -257,8 +258,8 @@ fn merge_once(
     }
     comm.all_gather(Vec::new());
     let open = || -> Result<Writer, Failure> {
-        let writer = Writer::open(&path, sets.all())?;
-        writer.set_cache(memory.cache_bytes())?;
+        let writer = Writer::open(&path, sets.all()).map_err(write_failure)?;
+        writer.set_cache(memory.cache_bytes()).map_err(write_failure)?;
         Ok(writer)
     };
     let maker = RowMaker::new(&job, &surveys, &numbered.bases, &strings);
@@ -283,7 +284,7 @@ fn merge_once(
             0 => verify(&path, &schema, sets.all().len(), &accounts).and_then(|found| report.verified(found)),
             _ => Ok(()),
         };
-        settle(comm, verified)?;
+        agree_on_result(comm, verified)?;
     }
     if args.form() == OutputFormat::Rpd {
         progress.phase("rpd");
@@ -291,7 +292,7 @@ fn merge_once(
             0 => legacy::replace_by_rpd(&path, &partial.converted_path(), &mut report),
             _ => Ok(()),
         };
-        settle(comm, replaced)?;
+        agree_on_result(comm, replaced)?;
     }
     Ok(report)
 }
@@ -300,7 +301,7 @@ fn merge_once(
 struct Own<'a> {
     inputs: &'a [PlannedInput],
     homes: &'a Homes,
-    /// Runs of them that stand together, counted from the first.
+    /// Runs of them that stand shared_failure, counted from the first.
     groups: Vec<Range<usize>>,
 }
 
@@ -341,7 +342,7 @@ fn survey_all(
     let mut content = PlannedContent::default();
     let bytes = |inputs: &[PlannedInput]| inputs.iter().map(|input| input.bytes).sum::<u64>();
     let (mut read, all) = (0, bytes(own.inputs));
-    let mut all_gone = Vec::new();
+    let mut vanished = Vec::new();
     let mut left = own.inputs;
     while !left.is_empty() {
         let at_once = args.memory.without(held).threads(rayon::current_num_threads(), held.largest);
@@ -356,11 +357,10 @@ fn survey_all(
         for surveyed in surveyed {
             let mut survey = match surveyed {
                 Ok(survey) => survey,
-                Err(Failure::Gone(gone)) => {
-                    all_gone.extend(gone);
+                Err(failure) => {
+                    vanished.extend(failure.into_vanished_inputs()?);
                     continue;
                 }
-                Err(failure) => return Err(failure),
             };
             let largest = (survey.string_bytes() as u64).saturating_add(survey.longest_piece());
             held.largest = held.largest.max(largest);
@@ -383,10 +383,10 @@ fn survey_all(
         held.strings = distinct.len();
         args.memory.check(held, (read, all))?;
     }
-    if all_gone.is_empty() {
+    if vanished.is_empty() {
         Ok(Surveyed { surveys, distinct, held, recorded, content })
     } else {
-        Err(Failure::Gone(all_gone))
+        Err(Failure::inputs_vanished(vanished))
     }
 }
 
@@ -480,11 +480,11 @@ fn agree_on_bases(comm: &impl Comm, schema: &JobSchema, surveys: &[Survey]) -> R
     let demands: Vec<Vec<u64>> = sources().map(|source| demand(source, schema)).collect();
     let sum = |numbers: &[Vec<u64>], i: usize| numbers.iter().map(|n| n[i]).fold(0u64, u64::saturating_add);
     let mine: Vec<u64> = (0..=tables.len()).map(|i| sum(&demands, i)).collect();
-    let all = sums(comm, &mine)?;
+    let all = gather_counts(comm, &mine)?;
     let start: Vec<u64> = (0..=tables.len()).map(|i| sum(&all[..comm.rank()], i)).collect();
     let regions = tables.iter().position(|t| *t == rocpd::REGION).map_or(0, |i| sum(&all, i));
     if (0..=tables.len()).any(|i| sum(&all, i).saturating_add(regions) > i64::MAX as u64) {
-        return Err(Failure::Input("the inputs claim more rows than a database can number".to_owned()));
+        return Err(Failure::input("the inputs claim more rows than a database can number"));
     }
     let (ids, processes) = processes::number(comm, surveys)?;
     let mut flat = bases(schema, &start, &demands, ids, regions).into_iter();
@@ -494,7 +494,7 @@ fn agree_on_bases(comm: &impl Comm, schema: &JobSchema, surveys: &[Survey]) -> R
         sources().map(|source| source.spaces.get(&table).map_or(0, |space| space.rows())).sum()
     };
     let mine: Vec<u64> = tables.iter().map(|t| rows(*t)).collect();
-    let all = sums(comm, &mine)?;
+    let all = gather_counts(comm, &mine)?;
     let totals = tables.iter().enumerate().map(|(i, t)| (*t, sum(&all, i))).collect();
     Ok(Numbered { bases, totals, processes })
 }

@@ -2,18 +2,17 @@
 
 use crate::allocator::keep_freed_memory;
 use crate::cli::{Cli, Inspect, MergeArgs, TraceOrder};
-use crate::comm::Comm;
 use crate::epilog::{Begun, Epilog, State, check_owners, is_merged};
-use crate::failure::{Exit, Failure};
 use crate::input::wait::wait_for_shards;
-use crate::interrupt::InterruptWatch;
 use crate::merge::merge;
 use crate::report::Report;
 use crate::report::inspect::inspect;
-use crate::report::words::one_line;
-use crate::together::{from_rank_0, together};
 use crate::trace::job::{Traced, trace};
 use crate::trace::open::{Trace, open};
+use rpd_comm::{Comm, broadcast_result, shared_failure};
+use rpd_console::wording::one_line;
+use rpd_console::{Exit, Failure};
+use rpd_output_file::InterruptWatch;
 use serde::Serialize;
 use std::io::{ErrorKind, Write};
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -36,7 +35,7 @@ pub fn run(cli: &Cli, comm: &impl Comm) -> Outcome {
     match catch_unwind(AssertUnwindSafe(|| attempt(cli, comm))) {
         Ok(Ok(())) => Outcome { exit: Exit::Ok, shared: true },
         Ok(Err(failure)) => {
-            if !matches!(failure, Failure::ToldByRank0(_)) {
+            if failure.is_printed() {
                 eprintln!("error: {}", one_line(&failure.to_string()));
             }
             Outcome { exit: failure.exit(), shared: failure.is_shared() }
@@ -54,11 +53,11 @@ fn attempt(cli: &Cli, comm: &impl Comm) -> Result<(), Failure> {
     let port = args.trace.serve;
     if port.is_some() && comm.size() > 1 {
         let why = "--serve is for one process: write the trace with all ranks, then rpd-merge --serve it without mpirun";
-        return Err(together(comm, Failure::Usage(why.to_owned())));
+        return Err(shared_failure(comm, Failure::usage(why.to_owned())));
     }
     if let Some(path) = args.finished_trace() {
         let mut trace = None;
-        let is_there = from_rank_0(comm, || {
+        let is_there = broadcast_result(comm, || {
             trace = Trace::at(path)?;
             Ok(trace.is_some())
         })?;
@@ -66,16 +65,16 @@ fn attempt(cli: &Cli, comm: &impl Comm) -> Result<(), Failure> {
             return trace.map_or(Ok(()), |trace| open(&trace, port));
         }
     }
-    let order = args.trace_order().map_err(|failure| together(comm, failure))?;
+    let order = args.trace_order().map_err(|failure| shared_failure(comm, failure))?;
     let mut args = args.clone();
     if args.epilog {
-        from_rank_0(comm, || check_owners(&args))?;
+        broadcast_result(comm, || check_owners(&args))?;
     }
     if args.wait > 0 {
         let began = Instant::now();
         // A part of the time of a merge that has one.
         let most = if args.epilog { args.wait.min(args.lease / 2) } else { args.wait };
-        from_rank_0(comm, || {
+        broadcast_result(comm, || {
             // Who finds it merged waits for nobody.
             if args.epilog && is_merged(&args) {
                 return Ok(());
@@ -146,7 +145,7 @@ fn merge_or_trace(comm: &impl Comm, args: &MergeArgs, order: Option<&TraceOrder>
     rayon::ThreadPoolBuilder::new()
         .num_threads(threads)
         .build_global()
-        .map_err(|error| Failure::Internal(format!("cannot start {threads} threads: {error}")))?;
+        .map_err(|error| Failure::internal(format!("cannot start {threads} threads: {error}")))?;
     // Past a file size limit a write shall fail and be told, not kill the process.
     let _ = signal_hook::flag::register(signal_hook::consts::SIGXFSZ, Arc::default());
     // The watch of an epilog also writes the status.
@@ -190,11 +189,11 @@ fn tell(
     }
     if args.json {
         let json = serde_json::to_string_pretty(report)
-            .map_err(|error| Failure::Internal(format!("the report cannot be written as JSON: {error}")))?;
+            .map_err(|error| Failure::internal(format!("the report cannot be written as JSON: {error}")))?;
         // A reader that has gone away is no failure.
         match writeln!(std::io::stdout(), "{json}") {
             Err(error) if error.kind() != ErrorKind::BrokenPipe => {
-                return Err(Failure::Output(format!(
+                return Err(Failure::output(format!(
                     "cannot print the report: {error}; the {made} is whole"
                 )));
             }

@@ -1,7 +1,7 @@
 //! Collectives of all ranks are matched, and tell which rank is late.
 
+use rpd_comm::threads;
 use rpd_merge::cli::{Cli, MergeArgs};
-use rpd_merge::comm::threads;
 use rpd_merge::merge::merge;
 use rpd_shard::ShardWriter;
 use rpd_shard::model::{Value, native, rocpd};

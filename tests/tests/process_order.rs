@@ -1,7 +1,7 @@
 //! Ids of processes: those of ranks first, in the order of ranks.
 
+use rpd_comm::threads;
 use rpd_merge::cli::MergeArgs;
-use rpd_merge::comm::threads;
 use rpd_merge::merge::merge;
 use rpd_shard::model::{Kind, Schema, rocpd};
 use rpd_tests::harness::{Database, rpd_merge};

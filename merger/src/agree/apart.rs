@@ -2,10 +2,10 @@
 
 use super::clocks::{JobClocks, MERGED};
 use crate::clock::Method;
-use crate::comm::Comm;
-use crate::failure::Failure;
 use crate::input::survey::Survey;
-use crate::report::words::{counted, grouped};
+use rpd_comm::Comm;
+use rpd_console::Failure;
+use rpd_console::wording::{counted, grouped};
 use rpd_shard::record::wire;
 
 const DAY: i64 = 86_400_000_000_000;

@@ -9,11 +9,11 @@ use crate::clock::{
     Align, BestSets, Causality, DomainFit, Meeting, Method, Observations, Repaired, align, causality,
     keep_best, repair_causality,
 };
-use crate::comm::Comm;
-use crate::failure::Failure;
 use crate::input::home::{Homes, Step, to_boottime};
 use crate::input::survey::Survey;
 use clap::ValueEnum;
+use rpd_comm::Comm;
+use rpd_console::Failure;
 use rpd_shard::model::LocalNs;
 use rpd_shard::record::{Clock, ClockDomain, ClockSet, ProbeBurst, Process, is_wall_time, wire};
 use serde::{Deserialize, Serialize};

@@ -1,8 +1,6 @@
 //! What each rank found in its inputs, told to all.
 
 use super::nodes::Nodes;
-use crate::comm::Comm;
-use crate::failure::Failure;
 use crate::input::command_endings::CommandEndings;
 use crate::input::death::{Death, StoppedProcesses};
 use crate::input::opened::Input;
@@ -10,6 +8,8 @@ use crate::input::profiler_losses::ProfilerLosses;
 use crate::input::source::KeySpace;
 use crate::input::survey::Survey;
 use crate::report::SHOWN;
+use rpd_comm::Comm;
+use rpd_console::Failure;
 use rpd_shard::model::{TableId, rocpd};
 use rpd_shard::record::{ClockDomain, Loss, Node, Process, SYSTEM_SOURCE, wire};
 use serde::{Deserialize, Serialize};

@@ -1,9 +1,9 @@
 //! The ids of the job's processes, and what AMD's tools make of them.
 
-use crate::comm::Comm;
-use crate::failure::Failure;
 use crate::input::survey::Survey;
 use crate::number::{ProcessPlace, own_processes, process_ids};
+use rpd_comm::Comm;
+use rpd_console::Failure;
 use rpd_shard::record::wire;
 use std::collections::HashSet;
 

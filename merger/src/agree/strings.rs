@@ -7,8 +7,8 @@
 //! A rank keeps each distinct string once, as a hash: an input's own ids are looked up again by their
 //! texts when its rows are written. Memory is that of the distinct strings, not of the inputs.
 
-use crate::comm::Comm;
-use crate::failure::Failure;
+use rpd_comm::{Comm, gather_counts};
+use rpd_console::Failure;
 use std::ops::Range;
 use twox_hash::XxHash3_128;
 
@@ -52,7 +52,7 @@ impl Numbered {
 
     /// The number of a hash, and whether it is new.
     fn add(&mut self, hash: Hash) -> Result<(u32, bool), Failure> {
-        let many = || Failure::Input("the inputs have more than 4,294,967,294 different strings".into());
+        let many = || Failure::input("the inputs have more than 4,294,967,294 different strings");
         let next = u32::try_from(self.hashes.len()).ok().filter(|next| *next < u32::MAX).ok_or_else(many)?;
         if self.hashes.len() * 4 >= self.slots.len() * 3 {
             self.grow();
@@ -207,7 +207,7 @@ pub fn number(comm: &impl Comm, own: Distinct) -> Result<StringIds, Failure> {
 
     // First holders number their strings, rank behind rank.
     let mine = is_first.iter().filter(|f| **f).count() as u64;
-    let all = sums(comm, &[mine, own_strings])?;
+    let all = gather_counts(comm, &[mine, own_strings])?;
     let base = all[..comm.rank()].iter().map(|s| s[0]).sum::<u64>() as i64;
     let mut ids = vec![0i64; seen.len()];
     let firsts = ids.iter_mut().zip(&is_first).filter(|(_, first)| **first);
@@ -253,17 +253,6 @@ pub fn number(comm: &impl Comm, own: Distinct) -> Result<StringIds, Failure> {
     })
 }
 
-/// Every rank's numbers, by rank.
-pub fn sums(comm: &impl Comm, mine: &[u64]) -> Result<Vec<Vec<u64>>, Failure> {
-    let bytes = mine.iter().flat_map(|n| n.to_le_bytes()).collect();
-    let all = comm.all_gather(bytes);
-    let numbers = |b: &Vec<u8>| b.as_chunks::<8>().0.iter().map(|c| u64::from_le_bytes(*c)).collect();
-    match all.iter().all(|b| b.len() == mine.len() * 8) {
-        true => Ok(all.iter().map(numbers).collect()),
-        false => Err(Failure::message("numbers of different length")),
-    }
-}
-
 fn hashes_of(bytes: &[u8]) -> Result<impl Iterator<Item = Hash> + '_, Failure> {
     match bytes.as_chunks::<16>() {
         (hashes, []) => Ok(hashes.iter().map(|h| Hash::from_le_bytes(*h))),
@@ -278,8 +267,8 @@ fn ids_of(bytes: &[u8]) -> impl Iterator<Item = i64> + '_ {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::comm::threads;
     use proptest::prelude::*;
+    use rpd_comm::threads;
     use std::collections::HashMap;
 
     /// Global id of every string, as one rank that sees everything would give it.

@@ -1,13 +1,9 @@
 //! `rpd-merge-mpi`: all ranks of an MPI job on one merge. Users start `rpd-merge`, which finds it.
 
-#[path = "../comm/mpi.rs"]
-mod comm_mpi;
-
-use comm_mpi::Mpi;
+use rpd_comm::{Comm, Launcher};
+use rpd_comm_mpi::Mpi;
+use rpd_console::Exit;
 use rpd_merge::cli::Call;
-use rpd_merge::comm::Comm;
-use rpd_merge::comm::launcher::Launcher;
-use rpd_merge::failure::Exit;
 use rpd_merge::run::run;
 use std::process::ExitCode;
 

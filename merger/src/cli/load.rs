@@ -2,9 +2,9 @@
 
 use super::{Cli, MergeArgs};
 use crate::epilog::become_job_user;
-use crate::failure::Exit;
 use clap::{CommandFactory, FromArgMatches};
 use rpd_configs::{Layered, Program, Setting, site_file};
+use rpd_console::Exit;
 use std::ffi::{OsStr, OsString};
 use std::io::Write;
 

@@ -1,12 +1,11 @@
 //! What was typed of traces: how the run is cut, and what of it is drawn.
 
-use super::window::TimeWindow;
 use super::{Layout, MergeArgs, OutputFormat};
-use crate::failure::Failure;
 use crate::trace::form::Form;
 use crate::trace::item::{Selection, What};
 use crate::trace::place::refuse_name_of_database;
 use clap::{ArgGroup, Args, ValueEnum};
+use rpd_console::{Failure, TimeWindow};
 use rpd_shard::rank_set::RankSet;
 use rpd_shard::record as ranks;
 use rpd_shard::size::Size;
@@ -170,7 +169,7 @@ impl MergeArgs {
             plain if plain.ends_with(".json") => "chrome-json",
             _ => return Ok(()),
         };
-        Err(Failure::Usage(format!(
+        Err(Failure::usage(format!(
             "{} is named like a trace: add --format {format}, or name a database like trace.db",
             output.display()
         )))
@@ -180,7 +179,7 @@ impl MergeArgs {
     pub fn check(&self) -> Result<(), Failure> {
         if self.form() == OutputFormat::Rpd && self.layout == Layout::Partitioned {
             let why = "--layout partitioned is one of RocPD databases: leave it out, or --format rpd";
-            return Err(Failure::Usage(why.to_owned()));
+            return Err(Failure::usage(why.to_owned()));
         }
         let whole = self.trace_order()?.filter(|order| order.split == Split::Whole);
         match (whole, self.output.as_deref().filter(|output| !output.is_dir())) {
@@ -206,7 +205,7 @@ impl MergeArgs {
         ];
         if let Some((_, why)) = refused.into_iter().find(|(given, _)| *given) {
             let merge_first = "merge to trace.db with it, then make the trace of that";
-            return Err(Failure::Usage(format!("{why}: leave it out of a trace, or {merge_first}")));
+            return Err(Failure::usage(format!("{why}: leave it out of a trace, or {merge_first}")));
         }
         let args = &self.trace;
         Ok(Some(TraceOrder {
@@ -276,7 +275,7 @@ impl TraceArgs {
     fn refuse_beside(&self, database: OutputFormat) -> Result<(), Failure> {
         let Some(option) = self.drawing_option().or_else(|| self.opener()) else { return Ok(()) };
         let name = if database == OutputFormat::Rpd { "--format rpd" } else { "a database" };
-        Err(Failure::Usage(format!(
+        Err(Failure::usage(format!(
             "{option} is one of traces, not of {name}: add --format perfetto or --format chrome-json, or leave it out"
         )))
     }
@@ -380,7 +379,10 @@ mod tests {
             ("--format chrome-json --dry-run", "--dry-run"),
         ] {
             let error = typed(line).unwrap().trace_order().unwrap_err();
-            assert!(matches!(&error, Failure::Usage(text) if text.starts_with(words)), "{line}: {error}");
+            assert!(
+                error.exit() == rpd_console::Exit::Usage && error.to_string().starts_with(words),
+                "{line}: {error}"
+            );
         }
     }
 }

@@ -36,7 +36,7 @@ pub(super) struct Distance {
 const PRIOR_COUNT: f64 = 4.0;
 /// The same, when it is estimated how many are large.
 const SHARE_COUNT: f64 = 20.0;
-/// Rounds in which the usual sizes settle.
+/// Rounds in which the usual sizes agree_on_result.
 const SETTLING: usize = 8;
 /// Combinations that are kept...
 const DRAWS: usize = 24;
@@ -70,7 +70,7 @@ impl Posterior {
         let mut sampler = Sampler::new(&distances, priors)?;
         for _ in 0..SETTLING {
             (0..sweeps).for_each(|_| sampler.sweep());
-            sampler.settle()?;
+            sampler.agree_on_result()?;
         }
         let mut mean = vec![0.0; priors.len()];
         let mut draws = Vec::with_capacity(DRAWS);
@@ -240,7 +240,7 @@ impl<'a> Sampler<'a> {
     }
 
     /// Finds how large the biases of each kind are on the whole.
-    fn settle(&mut self) -> Option<()> {
+    fn agree_on_result(&mut self) -> Option<()> {
         let mut usual = vec![(PRIOR_COUNT, PRIOR_COUNT); self.scales.len()];
         for (i, column) in self.columns.iter().enumerate().filter(|(_, column)| !column.is_empty()) {
             let (size, kind) = (self.size(i), self.priors[i].kind);

@@ -38,7 +38,7 @@ pub fn repair_causality(observations: &Observations, fits: &mut [DomainFit]) -> 
     let mut best: Vec<TimeMap> = fits.iter().map(|f| f.map.clone()).collect();
     let first = best.clone();
     loop {
-        moves.settle();
+        moves.agree_on_result();
         fits.iter_mut().zip(&first).zip(&moves.domains).for_each(|((fit, first), domain)| {
             fit.map = domain.moved(fit, first);
         });
@@ -145,7 +145,7 @@ impl Moves {
     }
 
     /// Moves the knots there are until as few collectives as possible are in the wrong order.
-    fn settle(&mut self) {
+    fn agree_on_result(&mut self) {
         let mut best = (self.violations(), self.kept());
         for share in PASSES {
             if best.0 == 0 {

@@ -4,9 +4,9 @@
 use super::agree::{self, Members, Participant};
 use super::gather::Said;
 use super::judge::Record;
-use crate::comm::Comm;
-use crate::failure::Failure;
-use crate::input::ranks::ranges as rank_ranges;
+use rpd_comm::Comm;
+use rpd_console::Failure;
+use rpd_console::wording::rank_ranges;
 use rpd_shard::record::wire;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;

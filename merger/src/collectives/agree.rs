@@ -2,8 +2,8 @@
 //! communicator has.
 
 use super::gather::Said;
-use crate::comm::Comm;
-use crate::failure::Failure;
+use rpd_comm::Comm;
+use rpd_console::Failure;
 use rpd_shard::record::{ClockDomain, wire};
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};

@@ -143,7 +143,7 @@ impl Said {
 
     /// When all blocks are in: the ranks that the process has in its communicators. `rank` is that in the job, and
     /// `launched` the number of processes that the launcher started.
-    pub fn settle(&mut self, rank: Option<u32>, launched: Option<u32>) {
+    pub fn agree_on_result(&mut self, rank: Option<u32>, launched: Option<u32>) {
         self.is_in_threads = own_time::is_in_threads(self);
         if self.world_size == Some(1) && launched.is_some_and(|launched| launched > 1) {
             self.isolate();
@@ -302,7 +302,7 @@ mod tests {
     fn the_second_process_of_a_rank_has_communicators_of_its_own() {
         let mut said = Said::default();
         let hash = said.note_comm(WORLD, None).unwrap();
-        said.settle(Some(3), Some(4));
+        said.agree_on_result(Some(3), Some(4));
         assert_eq!(said.comms[&hash].rank, Some(3));
         said.tell_apart(&BTreeMap::from([(hash, 0)]));
         assert!(said.comms.contains_key(&hash));
@@ -317,7 +317,7 @@ mod tests {
             let mut said = Said { world_size, of_mpi: 2, ..Said::default() };
             said.note_comm(WORLD, None).unwrap();
             said.note_comm("nccl-00ff", None).unwrap();
-            said.settle(Some(3), launched);
+            said.agree_on_result(Some(3), launched);
             let names: Vec<&str> = said.comms.values().map(|comm| &*comm.name).collect();
             (said.is_singleton, names.len(), names.contains(&WORLD), said.alone)
         };

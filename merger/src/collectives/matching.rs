@@ -14,10 +14,9 @@ use super::proof::prove;
 use super::sample::{JobSample, Sample};
 use super::spread::Spread;
 use super::untimed::{CallTimes, UntimedCalls, time_in};
-use crate::agree::strings::sums;
-use crate::comm::Comm;
-use crate::failure::Failure;
 use rayon::prelude::*;
+use rpd_comm::{Comm, gather_counts};
+use rpd_console::Failure;
 use rpd_shard::record::wire;
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
@@ -97,7 +96,7 @@ pub fn compare(comm: &impl Comm, sample: &Sample, own: Vec<(Participant, Said)>)
     agree::tell_apart(comm, &members, &mut said)?;
     let mut counted = sample.counts();
     counted.push(said.iter().map(|said| said.alone).sum());
-    let counted = sums(comm, &counted)?;
+    let counted = gather_counts(comm, &counted)?;
     let job = sample.of_job(&counted.iter().map(|c| c[..c.len() - 1].to_vec()).collect::<Vec<_>>());
     let alone = counted.iter().filter_map(|c| c.last()).sum();
     let differences = groups::compare(comm, &members, &mut said, job.level == 0)?;
@@ -176,7 +175,7 @@ pub fn compare(comm: &impl Comm, sample: &Sample, own: Vec<(Participant, Said)>)
     });
     let faults = differences.lines.into_iter().chain(lines).collect();
     let Counts { matched, timed, incomplete, mismatched, contradicted, .. } = counts;
-    let all = sums(comm, &[matched, timed, incomplete, mismatched, contradicted])?;
+    let all = gather_counts(comm, &[matched, timed, incomplete, mismatched, contradicted])?;
     let sum = |i: usize| all.iter().filter_map(|s| s.get(i)).sum();
     let JobSample { level, calls } = job;
     let counts = Counts {
@@ -350,8 +349,8 @@ mod tests {
     use crate::collectives::calls::{Data, Function, Waits};
     use crate::collectives::gather::Call;
     use crate::collectives::sample::key;
-    use crate::comm::threads;
     use proptest::prelude::*;
+    use rpd_comm::threads;
     use rpd_shard::record::ClockDomain;
     use std::collections::BTreeMap;
 

@@ -6,9 +6,9 @@ use super::calls::Waits;
 use super::evidence::{Doubt, FEWEST, Round, Stay, evidence};
 use super::judge::Kept;
 use super::sample::key;
-use crate::comm::Comm;
-use crate::failure::Failure;
-use crate::report::words::{duration, grouped};
+use rpd_comm::Comm;
+use rpd_console::Failure;
+use rpd_console::wording::{duration, grouped};
 use rpd_shard::record::{ClockDomain, wire};
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
@@ -278,7 +278,7 @@ mod tests {
     use super::super::calls::Function;
     use super::super::judge::Guest;
     use super::*;
-    use crate::comm::threads;
+    use rpd_comm::threads;
 
     const CALLS: u64 = 200;
 

@@ -4,8 +4,8 @@
 use super::late::is_comparable;
 use super::matching::Matched;
 use crate::clock::DomainFit;
-use crate::comm::Comm;
-use crate::failure::Failure;
+use rpd_comm::Comm;
+use rpd_console::Failure;
 use rpd_shard::model::LocalNs;
 use rpd_shard::record::{ClockDomain, wire};
 use serde::{Deserialize, Serialize};

@@ -1,7 +1,7 @@
 //! The user that a merge at the end of a job runs as.
 
-use crate::failure::Failure;
 use nix::unistd::{Gid, Uid, User, initgroups, setgid, setgroups, setuid};
+use rpd_console::Failure;
 use rpd_files::{HeldFolder, effective_uid, user_name};
 use std::ffi::CString;
 use std::path::{Path, PathBuf};
@@ -23,7 +23,7 @@ pub fn become_job_user(inputs: &[PathBuf]) -> Result<(), Failure> {
     }
     let Some(uid) = job_user(inputs)?.filter(|uid| *uid != 0) else { return Ok(()) };
     let failed = |error: &dyn std::fmt::Display| {
-        Failure::Usage(format!(
+        Failure::usage(format!(
             "cannot become {}, the user of the job ({error}); run rpd-merge --epilog as that user",
             user_name(uid)
         ))
@@ -46,12 +46,12 @@ pub fn become_job_user(inputs: &[PathBuf]) -> Result<(), Failure> {
 /// Rejects a run of another user: with `--epilog`, no person reads the warnings of the merge.
 pub(super) fn check_owner(folder: &Path) -> Result<(), Failure> {
     let opened = HeldFolder::open_to_read(folder).map_err(|error| {
-        Failure::Input(format!("cannot open the folder {}: {error}; check its permissions", folder.display()))
+        Failure::input(format!("cannot open the folder {}: {error}; check its permissions", folder.display()))
     })?;
     if opened.is_own() {
         return Ok(());
     }
-    Err(Failure::Input(format!(
+    Err(Failure::input(format!(
         "{} belongs to {}, and this merge runs as {}; with --epilog only the owner merges a run: run rpd-merge as \
          the owner, or without --epilog and with -o FILE",
         folder.display(),
@@ -64,7 +64,7 @@ pub(super) fn check_owner(folder: &Path) -> Result<(), Failure> {
 fn job_user(inputs: &[PathBuf]) -> Result<Option<u32>, Failure> {
     if let Some(told) = std::env::var_os(JOB_UID).filter(|told| !told.is_empty()) {
         let uid = number(JOB_UID).ok_or_else(|| {
-            Failure::Usage(format!(
+            Failure::usage(format!(
                 "{JOB_UID} is {told:?}, which is no user id; unset it, or name the job's user"
             ))
         });

@@ -10,12 +10,11 @@ pub use status::{State, Status};
 
 use crate::budget::Budget;
 use crate::cli::MergeArgs;
-use crate::comm::Comm;
-use crate::failure::{Exit, Failure};
 use crate::input::find::{Found, find};
-use crate::together::from_rank_0;
 use job_user::check_owner;
 use lease::Lease;
+use rpd_comm::{Comm, broadcast_result};
+use rpd_console::{Exit, Failure};
 use rpd_files::{HeldFolder, output_place};
 use serde::{Deserialize, Serialize};
 use status::{Inputs, StatusPlace, now};
@@ -73,7 +72,7 @@ impl Epilog {
     /// this. From now on a status says that the merge runs; if it takes longer than the lease, the process ends.
     pub fn begin(comm: &impl Comm, args: &MergeArgs) -> Result<Begun, Failure> {
         let mut held = None;
-        let told = from_rank_0(comm, || {
+        let told = broadcast_result(comm, || {
             let found = find(&args.inputs).inspect_err(|failure| nothing_found(args, failure))?;
             Ok(match take(args, &found)? {
                 Ok(taken) => {
@@ -109,7 +108,7 @@ impl Epilog {
 impl Drop for Epilog {
     /// Of a merge that came to no end: it has panicked.
     fn drop(&mut self) {
-        let fault = Failure::Internal("the merge came to no end".to_owned());
+        let fault = Failure::internal("the merge came to no end");
         if let Some(held) = self.held.take() {
             Epilog { held: Some(held) }.end(Err(&fault));
         }
@@ -174,7 +173,7 @@ fn open_home(found: &Found) -> Result<Arc<HeldFolder>, Failure> {
     check_owner(&found.home)?;
     let opened = HeldFolder::open_to_read(&found.home).map(Arc::new);
     opened
-        .map_err(|error| Failure::Input(format!("cannot open the folder {}: {error}", found.home.display())))
+        .map_err(|error| Failure::input(format!("cannot open the folder {}: {error}", found.home.display())))
 }
 
 /// A path that means the same in another folder.
@@ -236,13 +235,13 @@ fn take(args: &MergeArgs, found: &Found) -> Result<Result<Held, String>, Failure
         let folder = found.home.display();
         let Some(other) = other else {
             let cannot = cannot.map_or_else(String::new, |error| error.to_string());
-            return Err(Failure::Output(format!(
+            return Err(Failure::output(format!(
                 "cannot write to {folder}: {cannot}; choose another place with -o"
             )));
         };
         let left = until.saturating_duration_since(Instant::now());
         if left.is_zero() {
-            return Err(Failure::Incomplete(format!(
+            return Err(Failure::incomplete(format!(
                 "{other} still merges {folder} after {} s; this merge did nothing",
                 length.as_secs()
             )));
@@ -314,14 +313,14 @@ impl Watch {
                     self.fail(&format!(
                         "it took longer than {given} s, and was ended: give it more with --lease"
                     ));
-                    crate::interrupt::remove_unfinished();
+                    rpd_output_file::remove_unfinished();
                     std::process::exit(Exit::Incomplete as i32);
                 }
                 number => {
                     if !ended {
                         let name = signal_hook::low_level::signal_name(number).unwrap_or("a signal");
                         self.fail(&format!("it was ended by {name}: merge again"));
-                        crate::interrupt::remove_unfinished();
+                        rpd_output_file::remove_unfinished();
                         self.lease.give_back();
                     }
                     let _ = signal_hook::low_level::emulate_default_handler(number);

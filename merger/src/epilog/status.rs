@@ -1,8 +1,8 @@
 //! What became of a merge: a small JSON file in the folder of the run.
 
 use crate::input::find::Found;
-use crate::output::share::Share;
 use rpd_files::{HeldFolder, effective_uid, entry_stat};
+use rpd_output_file::Share;
 use serde::{Deserialize, Serialize};
 use std::io::{self, Read, Write};
 use std::os::unix::fs::MetadataExt;

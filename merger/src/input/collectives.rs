@@ -45,7 +45,7 @@ pub(super) fn settle_collectives(
     for source in sources {
         let process = &source.process;
         let said = &mut source.collectives;
-        said.settle(process.rank.filter(|_| !process.worker), process.size);
+        said.agree_on_result(process.rank.filter(|_| !process.worker), process.size);
         let steps = homes.steps(&process.domain, process.clock);
         for call in &mut said.calls {
             call.enter = to_boottime(steps, call.enter);
@@ -107,6 +107,6 @@ pub(super) fn of_space(
         }
     };
     let mut said = of_regions(names, &mut read, sample);
-    said.settle(process.rank, process.size);
+    said.agree_on_result(process.rank, process.size);
     said
 }

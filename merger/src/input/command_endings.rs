@@ -1,8 +1,7 @@
 //! How the commands of a run ended, grouped: each collector records the end of its command, traced or not.
 
 use super::death::{Death, signal_name};
-use super::ranks::ranges;
-use crate::report::words::{counted, noun};
+use rpd_console::wording::{counted, noun, rank_ranges};
 use rpd_shard::record::{Exit, Process};
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
@@ -99,7 +98,7 @@ impl CommandEnding {
         };
         let with_rank = self.ranks.len() as u64;
         let commands = match self.commands.saturating_sub(with_rank) {
-            _ if with_rank > 0 => format!("{} {}", noun(with_rank, "rank"), ranges(&self.ranks)),
+            _ if with_rank > 0 => format!("{} {}", noun(with_rank, "rank"), rank_ranges(&self.ranks)),
             1 if is_only => "the command".to_owned(),
             several => counted(several, "command"),
         };

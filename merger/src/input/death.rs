@@ -1,8 +1,7 @@
 //! Processes that died by a signal, ranks that failed, and what they were doing.
 
 use super::expand::{REGIONS, Word};
-use super::ranks::ranges;
-use crate::report::words::counted;
+use rpd_console::wording::{counted, rank_ranges};
 use rpd_shard::file::ShardStrings;
 use rpd_shard::model::{Cells, Local, Rows};
 use rpd_shard::record::{Exit, Process};
@@ -209,7 +208,7 @@ impl StoppedProcesses {
             .map(|(signal, StoppedGroup { count, commands, ranks })| {
                 let ranks: Vec<u32> = ranks.iter().copied().collect();
                 let ranks =
-                    if ranks.is_empty() { String::new() } else { format!("rank {}: ", ranges(&ranks)) };
+                    if ranks.is_empty() { String::new() } else { format!("rank {}: ", rank_ranges(&ranks)) };
                 let died = ending(Exit::Signal(*signal));
                 let line = format!("{ranks}{} {died}, sent from outside", counted(*count, "process"));
                 (*count, (commands < count).then_some(line))

@@ -3,7 +3,7 @@
 use super::candidate::is_merged;
 use super::others::{closed_run, runs_of_others};
 use super::path_text::{self, path_text};
-use crate::failure::Failure;
+use rpd_console::Failure;
 use rpd_files::{
     AnchorUse, EntryKind, FileRefused, anchor, effective_uid, entry_stat, open_input, open_input_folder,
 };
@@ -67,7 +67,7 @@ pub struct Found {
 /// formats that cannot be merged are listed only if they were named: [`super::unused::find_all`] lists the others, too.
 ///
 /// # Errors
-/// [`Failure::Input`], if an input cannot be listed, or holds nothing to merge.
+/// [`Failure::input`], if an input cannot be listed, or holds nothing to merge.
 pub fn find(inputs: &[PathBuf]) -> Result<Found, Failure> {
     search(inputs, &|_| false)
 }
@@ -88,10 +88,10 @@ pub(super) fn search(inputs: &[PathBuf], says_why: &dyn Fn(&[PathBuf]) -> bool) 
     let (mut folders, mut searched) = (Vec::new(), Vec::new());
     for input in inputs {
         if !is_text(input) {
-            return Err(Failure::Input(not_text(input)));
+            return Err(Failure::input(not_text(input)));
         }
         let kind = fs::metadata(input)
-            .map_err(|e| Failure::Input(format!("cannot read {}: {e}; check the path", input.display())))?;
+            .map_err(|e| Failure::input(format!("cannot read {}: {e}; check the path", input.display())))?;
         if !kind.is_dir() {
             files.push((input.clone(), true));
             continue;
@@ -102,7 +102,7 @@ pub(super) fn search(inputs: &[PathBuf], says_why: &dyn Fn(&[PathBuf]) -> bool) 
         if found.files.is_empty() && found.passed_over.is_empty() && !found.has_unsearched {
             // The output root instead of a run is a common slip; with one run in it, it is clear.
             match one_run_in(input)? {
-                Some(run) if !is_text(&run) => return Err(Failure::Input(not_text(&run))),
+                Some(run) if !is_text(&run) => return Err(Failure::input(not_text(&run))),
                 Some(run) => {
                     hold(&run)?;
                     found.add(Profiles::of_folder(&run)?);
@@ -147,7 +147,7 @@ pub(super) fn refused(path: &Path) -> Option<String> {
 pub(crate) fn hold(folder: &Path) -> Result<(), Failure> {
     let held = anchor(folder, AnchorUse::Inputs);
     held.map(drop).map_err(|error| {
-        Failure::Input(format!("cannot open the folder {}: {error}; check its permissions", folder.display()))
+        Failure::input(format!("cannot open the folder {}: {error}; check its permissions", folder.display()))
     })
 }
 
@@ -319,7 +319,7 @@ pub(super) fn is_default_output(path: &Path) -> bool {
 
 fn entries(dir: &Path) -> Result<Vec<PathBuf>, Failure> {
     let unreadable =
-        |e: io::Error| Failure::Input(format!("cannot list {}: {e}; check its permissions", dir.display()));
+        |e: io::Error| Failure::input(format!("cannot list {}: {e}; check its permissions", dir.display()));
     let names = open_input_folder(dir).and_then(|folder| folder.names(usize::MAX)).map_err(unreadable)?;
     Ok(names.into_iter().map(|name| dir.join(name)).collect())
 }
@@ -339,7 +339,7 @@ fn output_root() -> PathBuf {
 /// The run below `root` whose shards were written last.
 fn newest_run(root: &Path) -> Result<PathBuf, Failure> {
     let missing = |e: io::Error| {
-        Failure::Input(format!(
+        Failure::input(format!(
             "no input named and no runs in {}: {e}; name a run directory, or set RPD_OUTPUT",
             root.display()
         ))
@@ -365,7 +365,7 @@ fn newest_run(root: &Path) -> Result<PathBuf, Failure> {
     }
     newest.map(|(.., run)| run).ok_or_else(|| {
         let none = format!("no input named and no run with shards in {}", root.display());
-        Failure::Input(match runs_of_others(root) {
+        Failure::input(match runs_of_others(root) {
             Some(others) => format!("{none}: {others}"),
             None => format!("{none}; name a run directory, or set RPD_OUTPUT"),
         })
@@ -415,19 +415,19 @@ fn one_run_in(folder: &Path) -> Result<Option<PathBuf>, Failure> {
     match runs.as_slice() {
         [run] => Ok(Some(run.clone())),
         [] if has_log(folder) => {
-            Err(Failure::Input(format!("no *.{SHARD_ENDING} in {dir}: rank-*.log in it says why")))
+            Err(Failure::input(format!("no *.{SHARD_ENDING} in {dir}: rank-*.log in it says why")))
         }
         [] => Ok(None),
         runs => {
             let names: Vec<_> = runs.iter().filter_map(|r| Some(r.file_name()?.to_string_lossy())).collect();
-            Err(Failure::Input(format!("{dir} holds several runs; name one of them: {}", names.join(", "))))
+            Err(Failure::input(format!("{dir} holds several runs; name one of them: {}", names.join(", "))))
         }
     }
 }
 
 fn nothing_in(folder: &Path) -> Failure {
     let dir = folder.display();
-    Failure::Input(format!(
+    Failure::input(format!(
         "no *.{SHARD_ENDING} in {dir}, nor *.db, *.rpd, *.json, *.json.gz, *.proto, *.pftrace or *.csv of a profiler: was the program run under rpd-collect, and did it call roctx, MPI or RCCL?"
     ))
 }

@@ -4,7 +4,7 @@
 use super::opened::{Tables, needed_rows};
 use super::source::KeySpace;
 use super::translate::TRANSLATED;
-use crate::report::words::counted;
+use rpd_console::wording::counted;
 use rpd_shard::Shard;
 use rpd_shard::file::{BlockKind, BlockRef};
 use rpd_shard::model::{Column, Kind, TableId, rocpd};

@@ -5,11 +5,10 @@ use super::find::Listed;
 use super::lost::{LostCause, LostRows};
 use super::schema::JobSchema;
 use super::survey::Survey;
-use crate::failure::Failure;
-use crate::report::words::one_line;
+use rpd_console::wording::one_line;
+use rpd_console::{Failure, VanishedInput};
 use rpd_files::open_input;
 use rustix::io::Errno;
-use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
 use std::error::Error;
 use std::io;
@@ -17,21 +16,6 @@ use std::path::{Path, PathBuf};
 
 /// How often a merge begins anew. It is in vain where inputs go as fast as they are read.
 const MOST_TIMES: usize = 16;
-
-/// An input that was there when the merge was planned and cannot be read now.
-#[derive(Clone, Debug, Serialize, Deserialize)]
-pub struct Gone {
-    /// Where it was.
-    pub path: PathBuf,
-    /// What is wrong now.
-    pub reason: String,
-    /// The merge rank that wanted to read it.
-    pub rank: usize,
-    /// Whether the system could not find it, or did not open it.
-    pub is_missing: bool,
-    /// What a survey counted in it, by table; `None` where there was none.
-    pub rows: Option<Vec<(String, u64)>>,
-}
 
 /// What was read before cannot be read now. Where the system has no room for open files or memory, the input
 /// is not to blame, and the next one would fare no better.
@@ -43,10 +27,10 @@ pub fn changed(path: &Path, error: &(dyn Error + 'static)) -> Failure {
     let system = cause.downcast_ref::<io::Error>();
     let errno = system.and_then(Errno::from_io_error);
     if errno.is_some_and(|errno| [Errno::MFILE, Errno::NFILE, Errno::NOMEM].contains(&errno)) {
-        return Failure::Input(format!("{}: {cause}; raise the limit, and merge again", path.display()));
+        return Failure::input(format!("{}: {cause}; raise the limit, and merge again", path.display()));
     }
     let reason = cause.to_string();
-    Failure::Gone(vec![Gone {
+    Failure::inputs_vanished(vec![VanishedInput {
         path: path.to_owned(),
         is_missing: errno.is_some_and(|errno| [Errno::NOENT, Errno::ACCESS, Errno::STALE].contains(&errno)),
         reason,
@@ -57,7 +41,10 @@ pub fn changed(path: &Path, error: &(dyn Error + 'static)) -> Failure {
 
 /// The same failure, with the rows that are known of the inputs.
 pub fn with_rows(failure: Failure, surveys: &[Survey], schema: &JobSchema) -> Failure {
-    let Failure::Gone(mut all) = failure else { return failure };
+    let mut all = match failure.into_vanished_inputs() {
+        Ok(all) => all,
+        Err(failure) => return failure,
+    };
     for gone in &mut all {
         let survey = surveys.iter().find(|survey| survey.input.path() == gone.path);
         gone.rows = survey.map(|survey| {
@@ -65,7 +52,7 @@ pub fn with_rows(failure: Failure, surveys: &[Survey], schema: &JobSchema) -> Fa
             rows.map(|(table, rows)| (schema.name(*table).into_owned(), *rows)).collect()
         });
     }
-    Failure::Gone(all)
+    Failure::inputs_vanished(all)
 }
 
 /// What was found out since the inputs were listed.
@@ -73,7 +60,7 @@ pub fn with_rows(failure: Failure, surveys: &[Survey], schema: &JobSchema) -> Fa
 pub struct Since {
     times: usize,
     /// Inputs that are not merged.
-    gone: Vec<Gone>,
+    gone: Vec<VanishedInput>,
     /// Merge ranks that cannot read what rank 0 can, and an input of each.
     blind: Vec<(usize, PathBuf)>,
     /// Lines that the user has read.
@@ -93,18 +80,18 @@ impl Since {
 
     /// Takes what all ranks agreed on. An input that rank 0 can open is still there: the rank that cannot
     /// gets none to read.
-    pub fn add(&mut self, all: Vec<Gone>) -> Result<(), Failure> {
+    pub fn add(&mut self, all: Vec<VanishedInput>) -> Result<(), Failure> {
         self.times += 1;
         if self.times > MOST_TIMES {
             let names: BTreeSet<_> = all.iter().map(|gone| gone.path.display().to_string()).collect();
             let names: Vec<_> = names.into_iter().collect();
-            return Err(Failure::Input(format!(
+            return Err(Failure::input(format!(
                 "inputs vanish or change as fast as they are read, now {}: merge when nobody writes them",
                 names.join(", ")
             )));
         }
         for gone in all {
-            let Gone { path, rank, is_missing, .. } = &gone;
+            let VanishedInput { path, rank, is_missing, .. } = &gone;
             if *rank > 0 && *is_missing && open_input(path).is_ok() {
                 if !self.is_blind(*rank) {
                     self.blind.push((*rank, path.clone()));
@@ -150,7 +137,7 @@ impl Since {
 
     /// What is lost with them.
     pub fn lost(&self) -> Vec<LostRows> {
-        let lost = |gone: &Gone| match &gone.rows {
+        let lost = |gone: &VanishedInput| match &gone.rows {
             Some(rows) => {
                 let lost = |(table, rows): &(String, u64)| LostRows {
                     table: Some(table.clone()),

@@ -247,7 +247,7 @@ impl Homes {
         let (mut assumed, mut elsewhere) = (Vec::new(), Vec::new());
         for (path, process) in nameless {
             let mut settled = process.clone();
-            if self.settle(&mut settled) {
+            if self.agree_on_result(&mut settled) {
                 assumed.push(path);
             } else if self.job.goes_beyond(&process) {
                 elsewhere.push(path);
@@ -321,7 +321,7 @@ impl Homes {
     /// Finds the node and the boot of a process of which no collector told, and puts them in the place of what its file
     /// says. That is the node of the same name that ran at the time; where a file names none, the only node that there
     /// is, if no shard says that the job goes beyond it. Returns whether it was found.
-    pub(super) fn settle(&self, process: &mut Process) -> bool {
+    pub(super) fn agree_on_result(&self, process: &mut Process) -> bool {
         let is_unknown = process.domain.time_namespace != MERGED
             && process.domain.boot_id == process.node.boot_id
             && !self.knows_boot(&process.domain.boot_id);

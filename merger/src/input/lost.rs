@@ -1,7 +1,7 @@
 //! Rows that are lost with whole inputs.
 
 use super::path_text::path_text;
-use crate::report::words::counted;
+use rpd_console::wording::counted;
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, HashMap};
 use std::ffi::OsStr;

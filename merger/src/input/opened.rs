@@ -4,7 +4,7 @@ use super::expand::Word;
 use super::gone::changed;
 use super::source::{Piece as SourcePiece, Source};
 use crate::agree::strings::{StringIds, hash};
-use crate::failure::Failure;
+use rpd_console::Failure;
 use rpd_rocpd::read::{Database, Piece, Space, Wanted};
 use rpd_shard::Shard;
 use rpd_shard::file::{BlockDamage, BlockError, BlockKind, BlockRef, ShardStrings};

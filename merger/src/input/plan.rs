@@ -8,16 +8,16 @@ use super::home::Homes;
 use super::lost::{self, LostRows};
 use super::own_names::OwnNames;
 use super::path_text::path_text;
-use super::ranks::Ranks;
 use super::same::{LeftOut, keep_each_guid_once, keep_one_of_each};
 use super::schema::PlannedSchema;
 use super::translate::Told;
 use super::unused::{UnusedFiles, UnusedKind};
 use crate::cli::{MergeArgs, OutputFormat};
-use crate::failure::Failure;
+use crate::input::ranks::Ranks;
 use crate::output::own::{is_made_by_merge, may_be_left, unfinished_run, what_else};
 use crate::output::partial::temporary_names;
 use rayon::prelude::*;
+use rpd_console::Failure;
 use rpd_files::{EntryStat, FileRefused, entry_stat};
 use rpd_rocpd::schema::NEWEST;
 use rpd_translate::Format;
@@ -142,7 +142,7 @@ pub fn output_of(found: &mut Found, args: &MergeArgs) -> Result<PathBuf, Failure
         is_input
     });
     match input {
-        Some(path) if !args.dry_run => Err(Failure::Output(format!(
+        Some(path) if !args.dry_run => Err(Failure::output(format!(
             "{} is one of the inputs, and a merge to {} writes there: choose another place with -o",
             path.display(),
             output.display(),
@@ -179,10 +179,10 @@ pub fn plan(
             Err(Refused::LeaveOut(reason))
                 if listed.named && listed.format == Ok(Format::Shard) && listed.path.exists() =>
             {
-                return Err(Failure::Input(reason));
+                return Err(Failure::input(reason));
             }
             Err(Refused::LeaveOut(reason)) => unreadable.push((listed.path.clone(), reason)),
-            Err(Refused::All(reason)) => return Err(Failure::Input(reason)),
+            Err(Refused::All(reason)) => return Err(Failure::input(reason)),
         }
     }
     if candidates.is_empty() {
@@ -322,7 +322,7 @@ fn one_run(candidates: &[Candidate]) -> Result<String, Failure> {
     let mut named = candidates.iter().filter_map(|c| Some((c, c.run_id.as_ref()?)));
     let Some((first, run_id)) = named.next() else { return Ok(String::new()) };
     match named.find(|(_, other)| *other != run_id) {
-        Some((other, other_run)) => Err(Failure::Input(format!(
+        Some((other, other_run)) => Err(Failure::input(format!(
             "{} belongs to run {other_run}, {} to run {run_id}: merge one run at a time",
             other.path.display(),
             first.path.display(),
@@ -343,7 +343,7 @@ fn leave_out_merged(
             if let Some(other) = merged.insert(member.clone(), merge.path.clone())
                 && other != merge.path
             {
-                return Err(Failure::Input(format!(
+                return Err(Failure::input(format!(
                     "{} and {} are merges that hold the same process: merge what they were made of instead",
                     other.display(),
                     merge.path.display()
@@ -388,14 +388,14 @@ pub(crate) fn check_text(output: &Path) -> Result<(), Failure> {
     match is_text(output) {
         true => Ok(()),
         false => {
-            Err(Failure::Output(format!("{output:?}: this name is no UTF-8: choose another one with -o")))
+            Err(Failure::output(format!("{output:?}: this name is no UTF-8: choose another one with -o")))
         }
     }
 }
 
 /// Resolves the output to the file that it names, and refuses what is better not overwritten.
 fn check_output(output: &Path, args: &MergeArgs) -> Result<PathBuf, Failure> {
-    let refuse = |what: &str| Err(Failure::Output(format!("{} {what}", output.display())));
+    let refuse = |what: &str| Err(Failure::output(format!("{} {what}", output.display())));
     check_text(output)?;
     if output.extension().is_some_and(|e| e == SHARD_ENDING) {
         return refuse("is named like a shard: name a database with -o, for example trace.db");
@@ -445,8 +445,8 @@ fn check_output(output: &Path, args: &MergeArgs) -> Result<PathBuf, Failure> {
 fn nothing_readable(files: usize, unreadable: &[(PathBuf, String)]) -> Failure {
     let reason = unreadable.first().map_or("", |(_, why)| why);
     match files {
-        1 => Failure::Input(reason.to_owned()),
-        files => Failure::Input(format!("none of {files} inputs can be read: {reason}")),
+        1 => Failure::input(reason.to_owned()),
+        files => Failure::input(format!("none of {files} inputs can be read: {reason}")),
     }
 }
 

@@ -1,12 +1,10 @@
 //! Which ranks of the job are there, which are missing, and which were left out on purpose.
 
-use crate::report::words::grouped;
+use rpd_console::wording::rank_list;
 use rpd_shard::record::Selection;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
 
-/// Ranges of ranks that are told in words.
-const TOLD: usize = 24;
 /// Different choices of ranks that are named in a warning.
 const NAMED: usize = 4;
 
@@ -55,7 +53,9 @@ impl Ranks {
 
 fn named(choices: &BTreeSet<Option<&[(u32, u32)]>>) -> Vec<String> {
     let name = |choice: &Option<&[(u32, u32)]>| match choice {
-        Some(ranks) => list(&ranks[..ranks.len().min(NAMED)]) + if ranks.len() > NAMED { ",..." } else { "" },
+        Some(ranks) => {
+            rank_list(&ranks[..ranks.len().min(NAMED)]) + if ranks.len() > NAMED { ",..." } else { "" }
+        }
         None => "all".to_owned(),
     };
     let mut named: Vec<String> = choices.iter().take(NAMED).map(name).collect();
@@ -65,33 +65,9 @@ fn named(choices: &BTreeSet<Option<&[(u32, u32)]>>) -> Vec<String> {
     named
 }
 
-/// `0-2,5` for 0, 1, 2, 5; of very many only the first ones, and how many there are.
-pub fn ranges(ranks: &[u32]) -> String {
-    let all = Selection::of(ranks.iter().map(|rank| (*rank, *rank))).ranks;
-    match all.get(..TOLD).filter(|_| all.len() > TOLD) {
-        None => list(&all),
-        Some(first) => format!("{},... ({} ranks)", list(first), grouped(ranks.len() as u64)),
-    }
-}
-
-/// `0-2,5` for these ranges.
-pub fn list(ranges: &[(u32, u32)]) -> String {
-    let part = |(a, b): &(u32, u32)| if a == b { a.to_string() } else { format!("{a}-{b}") };
-    ranges.iter().map(part).collect::<Vec<_>>().join(",")
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn ranks_are_listed_as_slurm_lists_them() {
-        assert_eq!(ranges(&[0, 1, 2, 5, 7, 8]), "0-2,5,7-8");
-        let every_other: Vec<u32> = (0..2_000).step_by(2).collect();
-        assert_eq!(ranges(&every_other[..24]).split(',').count(), 24);
-        let told = ranges(&every_other);
-        assert!(told.starts_with("0,2,4,") && told.ends_with(",46,... (1,000 ranks)"), "{told}");
-    }
 
     fn ranks(seen: &[u32], selections: &[Option<&[(u32, u32)]>]) -> Ranks {
         let selections: Vec<_> =

@@ -18,9 +18,9 @@ use super::source::{ExpandedKeys, KeySpace, Piece, Source, StackSpace, Tracks};
 use super::translate::TRANSLATED;
 use crate::agree::strings::{Hash, hash};
 use crate::collectives::{Said, Sample};
-use crate::failure::Failure;
 use crate::output::sets::SetStrings;
 use rayon::prelude::*;
+use rpd_console::Failure;
 use rpd_rocpd::read::Database;
 use rpd_shard::Shard;
 use rpd_shard::file::{BlockError, BlockKind, BlockRef, Damage, ShardStrings};
@@ -127,7 +127,7 @@ fn survey_shard(shard: Shard, is_running: bool, job: &JobSchema, homes: &Homes, 
         let mut source = source(&shard, number, &tables, job, &gathered, facts);
         source.collectives = said;
         homes.settle_rank(&shard.identity.run_id, &mut source.process);
-        if homes.settle(&mut source.process) {
+        if homes.agree_on_result(&mut source.process) {
             source.nodes = vec![(1, source.process.node.clone())];
         }
         if gathered.lost_strings || source.spaces.values().any(|s| s.placeholder.is_some()) {

@@ -1,10 +1,10 @@
 //! Files of other formats become shards, before anything is planned: each rank translates some.
 
 use super::find::Listed;
-use crate::failure::Failure;
-use crate::interrupt::{Unfinished, keep_on_interrupt, remove_on_interrupt};
 use rayon::prelude::*;
+use rpd_console::Failure;
 use rpd_files::{create_output, create_output_folder, remove_output_folder};
+use rpd_output_file::{Unfinished, keep_on_interrupt, remove_on_interrupt};
 use rpd_shard::file::Owner;
 use rpd_shard::record::RunIdentity;
 use rpd_translate::Format;
@@ -38,7 +38,7 @@ impl Folder {
         if owned {
             if fs::symlink_metadata(&path).is_ok() {
                 if !is_left(&path) {
-                    return Err(Failure::Output(format!(
+                    return Err(Failure::output(format!(
                         "{} was not left by a merge: move it away, or use -o",
                         path.display()
                     )));

@@ -10,9 +10,9 @@ mod walk;
 
 use super::find::{Found, Listed, search};
 use super::path_text::path_text;
-use crate::failure::Failure;
-use crate::report::words::counted;
 use judge::judge;
+use rpd_console::Failure;
+use rpd_console::wording::counted;
 use rpd_files::{EntryKind, open_input_folder};
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, HashSet, VecDeque};
@@ -171,7 +171,7 @@ impl UnusedFiles {
 /// profilers and cannot be merged are listed with their reasons, also where there is nothing else.
 ///
 /// # Errors
-/// [`Failure::Input`], if an input cannot be listed, or holds no file that looks like data of a profiler.
+/// [`Failure::input`], if an input cannot be listed, or holds no file that looks like data of a profiler.
 pub fn find_all(inputs: &[PathBuf]) -> Result<(Found, UnusedFiles), Failure> {
     let mut found = search(inputs, &has_refused)?;
     let mut walk = Walk::new(&found);

@@ -6,13 +6,12 @@ use crate::cli::MergeArgs;
 use crate::clock::Observations;
 use crate::collectives::matching::compare;
 use crate::collectives::{Sample, meetings};
-use crate::comm::Solo;
-use crate::failure::Failure;
 use crate::input::gone::Since;
 use crate::input::plan::plan;
 use crate::input::schema::JobSchema;
 use crate::listing::Listing;
-use crate::report::progress::Progress;
+use rpd_comm::Solo;
+use rpd_console::{Failure, Progress};
 
 /// The clocks of a job as its collectors observed them.
 #[derive(Clone, Debug)]

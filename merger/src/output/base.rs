@@ -2,10 +2,10 @@
 
 use super::index::Slot;
 use super::sets::Sets;
-use crate::agree::strings::sums;
-use crate::comm::Comm;
-use crate::failure::Failure;
 use crate::input::schema::JobSchema;
+use crate::output::write_failure;
+use rpd_comm::{Comm, gather_counts};
+use rpd_console::Failure;
 use rpd_rocpd::Writer;
 use rpd_rocpd::schema::table_name;
 use rpd_sqlite::write::LogicalPage;
@@ -32,9 +32,10 @@ impl BaseFile {
         let mut roots = BTreeMap::new();
         let mut pages = 0;
         if comm.rank() == 0 {
-            let writer = Writer::create_of(path, sets.all(), schema.version, schema.schema())?;
-            writer.mark_as_merge()?;
-            let (found, count) = writer.roots()?;
+            let writer = Writer::create_of(path, sets.all(), schema.version, schema.schema())
+                .map_err(write_failure)?;
+            writer.mark_as_merge().map_err(write_failure)?;
+            let (found, count) = writer.roots().map_err(write_failure)?;
             for (set, names) in (0u32..).zip(sets.all()) {
                 let slot = |table| {
                     let root = found.get(&table_name(&schema.name(table), names))?;
@@ -43,9 +44,9 @@ impl BaseFile {
                 roots.extend(schema.numbered().iter().filter_map(|table| slot(*table)));
             }
             pages = count;
-            writer.commit()?;
+            writer.commit().map_err(write_failure)?;
         }
-        let told = sums(comm, &[u64::from(pages)])?;
+        let told = gather_counts(comm, &[u64::from(pages)])?;
         let pages = u32::try_from(told[0][0]).map_err(Failure::message)?;
         Ok(BaseFile { roots, behind: LogicalPage::behind(pages) })
     }

@@ -2,12 +2,11 @@
 
 use super::rows::Written;
 use super::verify::Account;
-use crate::comm::Comm;
-use crate::failure::Failure;
 use crate::input::expand::{REGIONS, SAMPLES};
 use crate::input::schema::JobSchema;
 use crate::report::{Report, RowCount};
-use crate::together::together;
+use rpd_comm::{Comm, shared_failure};
+use rpd_console::Failure;
 use rpd_shard::model::{TableId, rocpd};
 use rpd_shard::record::wire;
 use std::collections::BTreeMap;
@@ -39,7 +38,7 @@ pub fn compare_counts(
                  {placeholders} stand for lost ones",
                 schema.name(table)
             );
-            return Err(together(comm, Failure::Internal(text)));
+            return Err(shared_failure(comm, Failure::internal(text)));
         }
     }
     report.rows = row_counts(schema, &all.rows);

@@ -5,9 +5,8 @@ use super::rows::{RowMaker, Written};
 use super::sets::Sets;
 use super::turns::HandOn;
 use super::units::Unit;
-use crate::failure::Failure;
 use crate::input::schema::JobSchema;
-use crate::report::progress::Progress;
+use rpd_console::{Failure, Progress};
 use rpd_rocpd::schema::default_value;
 use rpd_shard::model::{Cells, Column, Kind, Merged, OwnedValue, Rows, Table, TableId, Value};
 use rpd_sqlite::write::{Affinity, Field, LeafRun, LeafWriter, PageMemory};
@@ -205,7 +204,7 @@ impl<'a> Encoder<'a> {
 }
 
 fn append(writer: &mut LeafWriter, forms: &Forms, set: u32, rows: &Rows<Merged>) -> Result<(), Failure> {
-    let unknown = || Failure::Internal(format!("{} has no place in the output", rows.id()));
+    let unknown = || Failure::internal(format!("{} has no place in the output", rows.id()));
     let form = forms.forms.get(&rows.id()).ok_or_else(unknown)?;
     let guid = forms.guids.get(set as usize).ok_or_else(unknown)?;
     let mut fields = Vec::with_capacity(form.columns.len() + 2);
@@ -222,6 +221,6 @@ fn append(writer: &mut LeafWriter, forms: &Forms, set: u32, rows: &Rows<Merged>)
         });
     }
     writer.append(&rows.keys, &fields, rows.len).map_err(|error| {
-        Failure::Output(format!("{error} (in {}); leave the input with that row out", rows.table.name))
+        Failure::output(format!("{error} (in {}); leave the input with that row out", rows.table.name))
     })
 }

@@ -1,6 +1,6 @@
 //! Where the leaf pages of each table are: what rank 0 needs for the pages above them.
 
-use crate::failure::Failure;
+use rpd_console::Failure;
 use rpd_shard::model::TableId;
 use std::collections::BTreeMap;
 

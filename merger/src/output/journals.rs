@@ -4,7 +4,7 @@
 //! file by the next reader. [`check`] refuses journals that are in use, [`clear`] also removes the others, and
 //! [`clear_published`] those that appear while a file gets its name.
 
-use crate::failure::Failure;
+use rpd_console::Failure;
 use rpd_files::{EntryKind, EntryStat, HeldFolder, output_place};
 use rustix::process::{Flock, FlockOffsetType, FlockType, fcntl_getlk};
 use std::ffi::{OsStr, OsString};
@@ -33,7 +33,7 @@ const INDEX_VERSION: u32 = 3_007_000;
 /// `/proc` shows that it has a journal open. Processes on other nodes are found by their locks alone.
 ///
 /// # Errors
-/// [`Failure::Output`] that names the journal, its user and the next step.
+/// [`Failure::output`] that names the journal, its user and the next step.
 pub(crate) fn check(database: &Path) -> Result<(), Failure> {
     let checked = Beside::look(database).and_then(|beside| beside.check());
     checked.map_err(|obstacle| obstacle.before(database))
@@ -81,7 +81,7 @@ impl Obstacle {
     /// Of a database that is not written yet.
     fn before(&self, database: &Path) -> Failure {
         let (database, remedy) = (database.display(), self.remedy());
-        Failure::Output(format!("cannot write {database}: {self}; {remedy}, or choose another name with -o"))
+        Failure::output(format!("cannot write {database}: {self}; {remedy}, or choose another name with -o"))
     }
 
     /// Of a database that has its name.
@@ -89,7 +89,7 @@ impl Obstacle {
         let (database, remedy) = (database.display(), self.remedy());
         let left =
             if matches!(self, Obstacle::Used { .. }) { ", remove the journal if it remains," } else { "" };
-        Failure::Output(format!(
+        Failure::output(format!(
             "{database} is complete, but {self}, and its next reader may take rows of another file from there; \
              {remedy}{left} before you open {database}"
         ))

@@ -1,8 +1,8 @@
 //! `--format rpd`: the merged database becomes a `.rpd`.
 
 use super::verify::Verification;
-use crate::failure::Failure;
 use crate::report::Report;
+use rpd_console::Failure;
 use rpd_files::{remove_output, rename_output};
 use rpd_legacy::WriteError;
 use rpd_rocpd::verify::{check_integrity, table_rows};
@@ -51,8 +51,8 @@ fn failure(error: &WriteError) -> Failure {
     };
     match error {
         WriteError::NotMerged { .. } | WriteError::Counts { .. } | WriteError::Source(_) => {
-            Failure::Internal(text)
+            Failure::internal(text)
         }
-        _ => Failure::Output(text),
+        _ => Failure::output(text),
     }
 }

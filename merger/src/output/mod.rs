@@ -15,9 +15,11 @@ pub mod provenance;
 pub mod rows;
 pub mod seal;
 pub mod sets;
-pub mod share;
 pub mod size_limit;
 pub mod stream;
 pub mod turns;
 pub mod units;
 pub mod verify;
+mod write_failure;
+
+pub(crate) use write_failure::write_failure;

@@ -1,12 +1,11 @@
 //! The output under its temporary name.
 
 use super::own::may_be_left;
-use crate::failure::Failure;
-use crate::interrupt::{Unfinished, keep_on_interrupt, make_removed_on_interrupt, remove_on_interrupt};
 use crate::output::journals;
-use crate::output::share::Share;
-use rpd_files::{FileAccess, open_output, output_place, remove_output, rename_output, rename_output_to_new};
-use std::fs::{self, File, TryLockError};
+use rpd_console::Failure;
+use rpd_files::{FileAccess, open_output, remove_output, rename_output, rename_output_to_new};
+use rpd_output_file::{OutputLock, Share, Unfinished, keep_on_interrupt, remove_on_interrupt};
+use std::fs;
 use std::io::{self, ErrorKind};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
@@ -22,28 +21,11 @@ pub struct Partial {
     path: PathBuf,
     output: PathBuf,
     /// Held by rank 0 for the length of the merge.
-    lock: Option<Lock>,
+    lock: Option<OutputLock>,
     /// Whether an output that is there may be replaced.
     force: bool,
     /// Whether this rank removes the file on failure.
     armed: bool,
-}
-
-/// A locked file beside the output: two merges must not write, or clear away, the same file. The lock
-/// goes with its process, so a killed merge blocks nobody.
-#[derive(Debug)]
-pub(crate) struct Lock {
-    path: PathBuf,
-    _file: File,
-    /// Whether the file was there: a killed merge leaves it.
-    was_there: bool,
-}
-
-impl Drop for Lock {
-    fn drop(&mut self) {
-        let _ = remove_output(&self.path);
-        keep_on_interrupt(&self.path);
-    }
 }
 
 impl Partial {
@@ -54,19 +36,19 @@ impl Partial {
         let cannot = |error: io::Error| {
             if error.kind() == ErrorKind::NotFound {
                 let folder = path.parent().unwrap_or(Path::new(".")).display();
-                return Failure::Output(format!(
+                return Failure::output(format!(
                     "cannot write {}: the folder {folder} is not there; make it first, or choose another place with -o",
                     path.display()
                 ));
             }
             let path = path.display();
-            Failure::Output(format!("cannot write {path}: {error}; choose another place with -o"))
+            Failure::output(format!("cannot write {path}: {error}; choose another place with -o"))
         };
         let mut lock = None;
         if owner {
-            let taken = lock_file(beside(output, ".lock")).map_err(cannot)?.ok_or_else(|| {
+            let taken = OutputLock::acquire(beside(output, ".lock")).map_err(cannot)?.ok_or_else(|| {
                 let output = output.display();
-                Failure::Output(format!(
+                Failure::output(format!(
                     "another merge is writing {output}: wait for it, or choose another place with -o"
                 ))
             })?;
@@ -74,9 +56,9 @@ impl Partial {
             for left in temporary_names(output) {
                 journals::clear(&left)?;
                 // A file of that name that no merge has left is somebody's own.
-                if fs::symlink_metadata(&left).is_ok() && !may_be_left(&left, taken.was_there) {
+                if fs::symlink_metadata(&left).is_ok() && !may_be_left(&left, taken.was_left()) {
                     let left = left.display();
-                    return Err(Failure::Output(format!(
+                    return Err(Failure::output(format!(
                         "{left} was not left by a merge: move it away, or use -o"
                     )));
                 }
@@ -157,7 +139,7 @@ impl Partial {
         };
         publish().map_err(|error: io::Error| {
             let output = self.output.display();
-            Failure::Output(match error.kind() {
+            Failure::output(match error.kind() {
                 ErrorKind::AlreadyExists => format!(
                     "{output} has appeared in the meantime: use --force to overwrite it, or -o for another place"
                 ),
@@ -183,74 +165,6 @@ fn beside(output: &Path, ending: &str) -> PathBuf {
     let mut name = output.as_os_str().to_owned();
     name.push(ending);
     name.into()
-}
-
-/// Takes the lock; `None` if another process has it.
-///
-/// The file is created, or is an empty file of this user that a killed merge has left: a link, a FIFO or a file of
-/// somebody else is an error, and is not waited for. From its creation on an interrupted merge removes it.
-pub(crate) fn lock_file(path: PathBuf) -> io::Result<Option<Lock>> {
-    let (folder, name) = output_place(&path)?;
-    loop {
-        let created = make_removed_on_interrupt(&path, || folder.create(&name, 0o600));
-        let (file, was_there) = match created {
-            Err(error) if error.kind() == ErrorKind::AlreadyExists => {
-                match folder.open_own(&name, FileAccess::Write) {
-                    // Its holder has just removed it.
-                    Err(error) if error.kind() == ErrorKind::NotFound => continue,
-                    opened => (opened.map_err(|error| foreign_lock(&path, &error))?, true),
-                }
-            }
-            created => (created?, false),
-        };
-        let lock = || lock_opened(&file, &path, || Ok(folder.stat(&name)?.identity));
-        let locked = match was_there {
-            true => make_removed_on_interrupt(&path, lock),
-            false => lock().inspect_err(|_| keep_on_interrupt(&path)),
-        };
-        match locked {
-            Ok(()) => return Ok(Some(Lock { path, _file: file, was_there })),
-            Err(NotLocked::Held) => return Ok(None),
-            Err(NotLocked::Exchanged) => {}
-            Err(NotLocked::Refused(error)) => return Err(error),
-        }
-    }
-}
-
-/// Why an open file is not the lock of this process.
-enum NotLocked {
-    /// Another process has locked it.
-    Held,
-    /// Its holder removed it between the opening and the locking.
-    Exchanged,
-    /// It is no lock.
-    Refused(io::Error),
-}
-
-/// Locks a file; `identity` is that of the file that has its name by then.
-fn lock_opened(
-    file: &File,
-    path: &Path,
-    identity: impl FnOnce() -> io::Result<(u64, u64)>,
-) -> Result<(), NotLocked> {
-    let found = file.metadata().map_err(NotLocked::Refused)?;
-    if found.len() > 0 {
-        return Err(NotLocked::Refused(foreign_lock(path, "it is not empty")));
-    }
-    match file.try_lock() {
-        Ok(()) => {}
-        Err(TryLockError::WouldBlock) => return Err(NotLocked::Held),
-        // A file system without locks, as Lustre may be mounted: the file alone has to do.
-        Err(TryLockError::Error(_)) => return Ok(()),
-    }
-    match identity() {
-        Ok(now) if now == (found.dev(), found.ino()) => Ok(()),
-        _ => Err(NotLocked::Exchanged),
-    }
-}
-
-fn foreign_lock(path: &Path, why: impl std::fmt::Display) -> io::Error {
-    io::Error::other(format!("its lock {} was not left by a merge ({why}); move it away", path.display()))
 }
 
 impl Drop for Partial {

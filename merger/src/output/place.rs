@@ -11,10 +11,8 @@ use super::rows::Written;
 use super::size_limit::SizeLimit;
 use super::stream::PageStream;
 use super::turns::in_turns;
-use crate::agree::strings::sums;
-use crate::comm::Comm;
-use crate::failure::Failure;
-use crate::together::settle;
+use rpd_comm::{Comm, agree_on_result, gather_counts};
+use rpd_console::Failure;
 use rpd_sqlite::write::{LogicalPage, PAGE_SIZE};
 use std::path::Path;
 use std::sync::{Mutex, PoisonError};
@@ -69,7 +67,7 @@ pub fn place(
     let kept: Vec<Kept> = (0..encoder.units()).map(|_| Mutex::default()).collect();
     if comm.size() == 1 {
         encoder.expect(0..encoder.units());
-        return settle(comm, write(target, 0, encoder, &kept, means));
+        return agree_on_result(comm, write(target, 0, encoder, &kept, means));
     }
     // Rank 0 has nobody before it, and writes while the others count.
     encoder.expect(0..encoder.units());
@@ -77,8 +75,8 @@ pub fn place(
         0 => write(target, 0, encoder, &kept, means).map(|placed| (placed.pages, Some(placed))),
         _ => measure(&kept, means, encoder).map(|pages| (pages, None)),
     };
-    let (pages, own) = settle(comm, counted)?;
-    let all = sums(comm, &[pages])?;
+    let (pages, own) = agree_on_result(comm, counted)?;
+    let all = gather_counts(comm, &[pages])?;
     let total = all.iter().map(|n| n[0]).sum();
     let placed = match own {
         Some(placed) => Ok(placed),
@@ -88,7 +86,7 @@ pub fn place(
             write(target, all[..comm.rank()].iter().map(|n| n[0]).sum(), encoder, &kept, means)
         }
     };
-    Ok(Placed { pages: total, ..settle(comm, placed)? })
+    Ok(Placed { pages: total, ..agree_on_result(comm, placed)? })
 }
 
 /// Writes this rank's pages behind `before` pages; what is kept is not encoded again. The pages returned are
@@ -110,14 +108,14 @@ fn write(
             let Some(mut parts) = parts else { return encoder.encode(unit, hand_on) };
             let last = parts.pop();
             parts.into_iter().try_for_each(hand_on)?;
-            last.ok_or_else(|| Failure::Internal("a unit without parts".to_owned()))
+            last.ok_or_else(|| Failure::internal("a unit without parts"))
         },
         |state, _, unit| {
             for (slot, run) in unit.runs {
                 state.placed.index.add(slot, state.next, run.last_rowids());
                 let pages = run.pages();
                 let place = target.first.plus(state.next);
-                state.stream.push(run.place(place).map_err(|e| Failure::Output(e.to_string()))?)?;
+                state.stream.push(run.place(place).map_err(|e| Failure::output(e.to_string()))?)?;
                 state.next += pages;
                 if state.next.saturating_mul(PAGE_SIZE as u64) > means.most_bytes {
                     return Err(SizeLimit::exceeded(means.most_bytes, target.path));

@@ -5,13 +5,12 @@
 //! high on the inputs of the tests (`tests/tests/planned_sizes.rs`); a merge that grows beyond `--max-output` all the
 //! same ends while it is written.
 
-use crate::agree::strings::sums;
 use crate::cli::OutputFormat;
-use crate::comm::Comm;
-use crate::failure::Failure;
 use crate::input::opened::Input;
 use crate::input::schema::JobSchema;
 use crate::input::survey::Survey;
+use rpd_comm::{Comm, gather_counts};
+use rpd_console::Failure;
 use rpd_rocpd::schema::default_value;
 use rpd_shard::model::{Column, Kind, Table, TableId, Value, rocpd};
 use std::collections::BTreeMap;
@@ -81,7 +80,7 @@ impl PlannedContent {
             let (rows, text) = self.tables.get(table).copied().unwrap_or_default();
             own.extend([rows, text, self.database_rows.get(table).copied().unwrap_or(0)]);
         }
-        let all = sums(comm, &own)?;
+        let all = gather_counts(comm, &own)?;
         let sum = |i: usize| all.iter().map(|numbers| numbers[i]).fold(0, u64::saturating_add);
         let mut content = PlannedContent { database_bytes: sum(0), ..PlannedContent::default() };
         for (i, table) in tables.iter().enumerate() {

@@ -5,10 +5,10 @@ use super::rows::{RowMaker, Written};
 use super::seal::OpenWriter;
 use super::sets::Sets;
 use super::units::Part;
-use crate::comm::Comm;
-use crate::failure::Failure;
 use crate::input::survey::Survey;
-use crate::together::settle;
+use crate::output::write_failure;
+use rpd_comm::{Comm, agree_on_result};
+use rpd_console::Failure;
 
 /// Rank behind rank adds the processes of its inputs, in merge order: the file does not tell which rank wrote them.
 /// Returns what this rank wrote.
@@ -26,13 +26,15 @@ pub fn write_in_turns(
         let mut writer = open()?;
         for part in &parts {
             let set = sets.of(part.input, part.source);
-            rows.processes(*part, &mut own, &mut |rows| Ok(writer.append_to(set, rows).map(drop)?))?;
+            rows.processes(*part, &mut own, &mut |rows| {
+                writer.append_to(set, rows).map(drop).map_err(write_failure)
+            })?;
         }
-        Ok(writer.commit()?)
+        writer.commit().map_err(write_failure)
     };
     for turn in 0..comm.size() {
         let is_own = turn == comm.rank() && !parts.is_empty();
-        settle(comm, if is_own { add() } else { Ok(()) })?;
+        agree_on_result(comm, if is_own { add() } else { Ok(()) })?;
     }
     Ok(own)
 }

@@ -5,7 +5,6 @@ use super::units::Part;
 use crate::agree::clocks::JobClocks;
 use crate::agree::nodes::Nodes;
 use crate::agree::strings::StringIds;
-use crate::failure::Failure;
 use crate::input::expand::{self, Context};
 use crate::input::gone::{changed, with_rows};
 use crate::input::opened::{Input, StringMap, block_rows, shard_strings};
@@ -13,6 +12,7 @@ use crate::input::schema::JobSchema;
 use crate::input::source::{ExpandedKeys, Origin, Piece, Source};
 use crate::input::survey::Survey;
 use crate::number::{Bases, Replaced, SourceMap, placeholders};
+use rpd_console::Failure;
 use rpd_rocpd::read::{Keep, Wanted};
 use rpd_shard::Shard;
 use rpd_shard::file::{BlockRef, ShardStrings};
@@ -221,7 +221,7 @@ impl<'a> RowMaker<'a> {
                 }
             }
             (Piece::Process | Piece::Block(..) | Piece::Rows { .. }, _) => {
-                return Err(Failure::Internal("a piece of another kind of input".to_owned()));
+                return Err(Failure::internal("a piece of another kind of input"));
             }
         }
         written.add(Written { replaced, placeholders: stand_ins, ..Written::default() });

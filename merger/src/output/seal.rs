@@ -5,14 +5,14 @@ use super::rows::Written;
 use super::sets::{Sets, SmallRows};
 use crate::agree::nodes::Nodes;
 use crate::agree::strings::StringIds;
-use crate::comm::Comm;
-use crate::failure::Failure;
 use crate::input::candidate::FURTHER_SET;
 use crate::input::expand::Word;
 use crate::input::gone::with_rows;
 use crate::input::schema::JobSchema;
 use crate::input::survey::Survey;
-use crate::together::settle;
+use crate::output::write_failure;
+use rpd_comm::{Comm, agree_on_result};
+use rpd_console::Failure;
 use rpd_rocpd::Writer;
 use rpd_shard::model::{Keys, RowsBuilder, TableId, Value, rocpd};
 use rpd_sqlite::write::{LogicalPage, Sealer, reset_change_counter};
@@ -45,11 +45,11 @@ pub fn seal_pages(
     pages: u64,
 ) -> Result<(), Failure> {
     let cannot =
-        |error: &dyn std::fmt::Display| Failure::Output(format!("cannot finish the output: {error}"));
+        |error: &dyn std::fmt::Display| Failure::output(format!("cannot finish the output: {error}"));
     let mut sealer = Sealer::open(path, first.plus(pages)).map_err(|e| cannot(&e))?;
     for (slot, leaves) in index.tables() {
         let root =
-            *roots.get(slot).ok_or_else(|| Failure::Internal(format!("{} has no root", slot.table)))?;
+            *roots.get(slot).ok_or_else(|| Failure::internal(format!("{} has no root", slot.table)))?;
         let leaves = leaves.iter().map(|(page, last)| (first.plus(page), last));
         sealer.table(root, leaves).map_err(|e| cannot(&e))?;
     }
@@ -72,12 +72,12 @@ pub fn strings_in_turns(
         let mut writer = open()?;
         let written = add_strings(&mut writer, schema, surveys, strings)
             .map_err(|failure| with_rows(failure, surveys, schema))?;
-        writer.commit()?;
+        writer.commit().map_err(write_failure)?;
         Ok(written)
     };
     for turn in 0..comm.size() {
         let is_own = turn == comm.rank() && strings.writes_any();
-        written += settle(comm, if is_own { add() } else { Ok(0) })?;
+        written += agree_on_result(comm, if is_own { add() } else { Ok(0) })?;
     }
     Ok(written)
 }
@@ -102,7 +102,7 @@ fn add_strings(
             let full = std::mem::replace(&mut rows, RowsBuilder::new(table)).finish(1);
             let columns = full.columns.clone();
             let keys = Keys::Sparse(std::mem::take(&mut keys));
-            written += writer.append(&full.into_merged(keys, columns))?;
+            written += writer.append(&full.into_merged(keys, columns)).map_err(write_failure)?;
         }
         Ok(())
     };
@@ -142,26 +142,28 @@ pub fn finish(
     index: &LeafIndex,
     metadata: &[(String, String)],
 ) -> Result<(), Failure> {
-    let mut writer = Writer::open(path, sets.all())?;
+    let mut writer = Writer::open(path, sets.all()).map_err(write_failure)?;
     if !sets.is_partitioned()
         && let Some(rows) = nodes.rows()
     {
-        writer.append(&rows)?;
+        writer.append(&rows).map_err(write_failure)?;
     }
     for (slot, leaves) in index.tables() {
         if let (Some(last), Some(table)) = (leaves.last_rowid(), schema.get(slot.table)) {
-            writer.sequence(slot.set as usize, &table.name, last)?;
+            writer.sequence(slot.set as usize, &table.name, last).map_err(write_failure)?;
         }
     }
     for (tag, value) in metadata {
-        writer.metadata(tag, value)?;
+        writer.metadata(tag, value).map_err(write_failure)?;
     }
     for set in 1..sets.all().len() {
-        writer.metadata_of(set, FURTHER_SET, "its words are in the first set of this file")?;
+        writer
+            .metadata_of(set, FURTHER_SET, "its words are in the first set of this file")
+            .map_err(write_failure)?;
     }
-    writer.commit()?;
+    writer.commit().map_err(write_failure)?;
     // One rank commits its strings once, several ranks do it more often.
-    reset_change_counter(path).map_err(|e| Failure::Output(format!("cannot finish the output: {e}")))
+    reset_change_counter(path).map_err(|e| Failure::output(format!("cannot finish the output: {e}")))
 }
 
 /// Rows of tables that SQLite writes, as counted by all ranks.

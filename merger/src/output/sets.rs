@@ -5,16 +5,16 @@
 
 use super::seal::OpenWriter;
 use crate::agree::nodes::Nodes;
-use crate::agree::strings::{Hash, StringIds, hash, sums};
-use crate::comm::Comm;
-use crate::failure::Failure;
+use crate::agree::strings::{Hash, StringIds, hash};
 use crate::input::expand::Word;
 use crate::input::gone::with_rows;
 use crate::input::opened::Input;
 use crate::input::schema::JobSchema;
 use crate::input::source::Source;
 use crate::input::survey::Survey;
-use crate::together::settle;
+use crate::output::write_failure;
+use rpd_comm::{Comm, agree_on_result, gather_counts};
+use rpd_console::Failure;
 use rpd_rocpd::{Guid, MAX_SETS, TableSet, Writer};
 use rpd_shard::model::{Keys, RowsBuilder, Value, rocpd};
 use rpd_shard::record::wire;
@@ -51,7 +51,7 @@ impl Sets {
         sources: u64,
     ) -> Result<Sets, Failure> {
         if sources > MAX_SETS as u64 {
-            return Err(Failure::Usage(format!(
+            return Err(Failure::usage(format!(
                 "--layout partitioned holds {MAX_SETS} processes, which is all that SQLite joins, and these are \
                  {sources}: merge without it, or fewer at a time"
             )));
@@ -164,7 +164,7 @@ pub fn count_small(comm: &impl Comm, surveys: &[Survey], nodes: &Nodes) -> Resul
         own[0] += survey.set_strings.get(source.string_table).map_or(0, |strings| strings.distinct);
         own[1] += node_ids(source, nodes).len() as u64;
     }
-    let all = sums(comm, &own)?;
+    let all = gather_counts(comm, &own)?;
     let sum = |i: usize| all.iter().map(|numbers| numbers[i]).sum();
     Ok(SmallRows { strings: sum(0), nodes: sum(1) })
 }
@@ -197,10 +197,10 @@ pub fn write_in_turns(
                 }
                 survey.input.release();
             }
-            Ok(writer.commit()?)
+            writer.commit().map_err(write_failure)
         };
         let is_own = turn == comm.rank() && surveys.iter().any(|survey| !survey.sources.is_empty());
-        settle(comm, if is_own { add() } else { Ok(()) })?;
+        agree_on_result(comm, if is_own { add() } else { Ok(()) })?;
     }
     Ok(written)
 }
@@ -232,7 +232,7 @@ fn add_strings(
             let full = std::mem::replace(&mut rows, RowsBuilder::new(table)).finish(1);
             let columns = full.columns.clone();
             let keys = Keys::Sparse(std::mem::take(&mut keys));
-            written += writer.append_to(set, &full.into_merged(keys, columns))?;
+            written += writer.append_to(set, &full.into_merged(keys, columns)).map_err(write_failure)?;
         }
         Ok(())
     };
@@ -248,7 +248,7 @@ fn add_nodes(writer: &mut Writer, set: usize, source: &Source, nodes: &Nodes) ->
     let mut written = 0;
     for id in node_ids(source, nodes) {
         let row = usize::try_from(id - 1).map_err(Failure::message)?;
-        written += writer.append_to(set, &rows.portion(row..row + 1))?;
+        written += writer.append_to(set, &rows.portion(row..row + 1)).map_err(write_failure)?;
     }
     Ok(written)
 }

@@ -1,8 +1,8 @@
 //! What an output may take: `--max-output`, and the free space of its file system.
 
 use crate::cli::MergeArgs;
-use crate::failure::Failure;
 use crate::input::find::Listed;
+use rpd_console::Failure;
 use rpd_shard::size::Size;
 use serde::{Deserialize, Serialize};
 use std::fs;
@@ -45,7 +45,7 @@ impl SizeLimit {
     /// Refuses an output that takes more than is allowed, or than is free.
     ///
     /// # Errors
-    /// [`Failure::Output`] with both figures and the next step.
+    /// [`Failure::output`] with both figures and the next step.
     pub fn check(&self, planned: u64, output: &Path) -> Result<(), Failure> {
         let shown = output.display();
         if planned > self.bytes {
@@ -56,12 +56,12 @@ impl SizeLimit {
                     "{limit} are the limit for --epilog and for files of another owner; raise it with --max-output"
                 ),
             };
-            return Err(Failure::Output(format!(
+            return Err(Failure::output(format!(
                 "cannot write {shown}: it takes about {planned}, and {allowed}, or merge fewer inputs"
             )));
         }
         match free_bytes(output) {
-            Some(free) if free < planned => Err(Failure::Output(format!(
+            Some(free) if free < planned => Err(Failure::output(format!(
                 "cannot write {shown}: the disk is full before the merge ends: about {} are needed, {} are free; free \
                  some space, or choose an output on another disk with -o",
                 Size(planned),
@@ -73,7 +73,7 @@ impl SizeLimit {
 
     /// The failure of an output that has grown beyond the limit while it is written.
     pub fn exceeded(bytes: u64, output: &Path) -> Failure {
-        Failure::Output(format!(
+        Failure::output(format!(
             "cannot write {}: it takes more than the {} that are its limit; raise it with --max-output, or merge fewer \
              inputs",
             output.display(),

@@ -4,7 +4,7 @@
 //! memory that they were encoded to: nobody reads them soon, and the first touch of a page of the cache takes as
 //! long as encoding it. Where the file system wants the cache, they go through it.
 
-use crate::failure::Failure;
+use rpd_console::Failure;
 use rpd_files::{FileAccess, open_output};
 use rpd_sqlite::write::{PAGE_SIZE, PageMemory, PlacedRun};
 use std::fs::File;
@@ -47,7 +47,7 @@ impl PageStream {
             result
         };
         let writer = std::thread::Builder::new().name("write".to_owned()).spawn(write);
-        let writer = writer.map_err(|error| Failure::Internal(format!("cannot start a thread: {error}")))?;
+        let writer = writer.map_err(|error| Failure::internal(format!("cannot start a thread: {error}")))?;
         Ok(PageStream { queue, writer: Some(writer), path: path.into() })
     }
 
@@ -65,11 +65,11 @@ impl PageStream {
     fn ended(&mut self) -> Result<(), Failure> {
         self.queue.end(false);
         let Some(writer) = self.writer.take() else {
-            return Err(Failure::Internal("the output is written by nobody".to_owned()));
+            return Err(Failure::internal("the output is written by nobody"));
         };
         match writer.join() {
             Ok(result) => result.map_err(|error| Failure::write(&self.path, &error)),
-            Err(_) => Err(Failure::Internal("the thread that writes the output panicked".to_owned())),
+            Err(_) => Err(Failure::internal("the thread that writes the output panicked")),
         }
     }
 }

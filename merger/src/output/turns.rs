@@ -1,6 +1,6 @@
 //! Work in parallel, results in order.
 
-use crate::failure::Failure;
+use rpd_console::Failure;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread;
@@ -70,7 +70,7 @@ pub fn in_turns<T, S: Send>(
             state = turns.changed.wait(state).unwrap_or_else(PoisonError::into_inner);
         }
         if state.broken {
-            return Err(Failure::Together(Box::new(Failure::Internal("another thread failed".into()))));
+            return Err(Failure::internal("another thread failed"));
         }
         turn(&mut state.shared, number, part)?;
         if is_last {
@@ -145,8 +145,7 @@ mod tests {
 
     #[test]
     fn a_failure_ends_the_work_of_all() {
-        let make =
-            |i, _: &mut HandOn<'_, usize>| if i == 3 { Err(Failure::Internal("here".into())) } else { Ok(i) };
+        let make = |i, _: &mut HandOn<'_, usize>| if i == 3 { Err(Failure::internal("here")) } else { Ok(i) };
         let ended = in_turns(1_000_000, 4, (), make, |(), _, _| Ok(()));
         assert!(ended.unwrap_err().to_string().contains("here"));
     }

@@ -1,7 +1,7 @@
 //! `--verify`: the finished file is read again, before it gets its name.
 
-use crate::failure::{Exit, Failure};
 use crate::input::schema::JobSchema;
+use rpd_console::{Exit, Failure};
 use rpd_files::{open_input, output_place};
 use rpd_rocpd::schema::NEWEST;
 use rpd_rocpd::verify::{CheckError, Expected, check_against, table_rows};
@@ -139,7 +139,7 @@ pub fn verify_published(
     // Another file may have replaced the output.
     let _ = output_place(output).and_then(|(folder, name)| folder.remove_if(name, published));
     let output = output.display();
-    Err(Failure::Told(
+    Err(Failure::new(
         Exit::Internal,
         format!(
             "{output} reads otherwise under its name than before it got that ({difference}), and is removed: close \
@@ -151,7 +151,7 @@ pub fn verify_published(
 /// A file that was just written and cannot be read is broken.
 fn unreadable(error: &CheckError) -> Failure {
     let cause = error.source().map_or(String::new(), |source| format!(" ({source})"));
-    Failure::Internal(format!("the output cannot be read again: {error}{cause}"))
+    Failure::internal(format!("the output cannot be read again: {error}{cause}"))
 }
 
 impl Verification {
@@ -214,7 +214,7 @@ impl Verification {
             1 => String::new(),
             n => format!(" and {} more problems", n - 1),
         };
-        Some(Failure::Internal(format!(
+        Some(Failure::internal(format!(
             "the output is not what was read: {first}{more}; nothing is kept of it"
         )))
     }

@@ -2,8 +2,8 @@
 
 use super::Report;
 use super::clocks::{ClockRow, names};
-use super::words::{counted, duration, grouped};
 use crate::clock::Method;
+use rpd_console::wording::{counted, duration, grouped};
 use rpd_shard::record::ClockDomain;
 use std::cmp::Reverse;
 use std::collections::BTreeMap;

@@ -5,7 +5,7 @@ use crate::agree::clocks::{JobClocks, MERGED};
 use crate::agree::findings::Found;
 use crate::clock::{DomainFit, Method};
 use crate::input::home::Step;
-use crate::input::ranks::ranges;
+use rpd_console::wording::rank_ranges;
 use rpd_shard::record::{Clock, ClockDomain};
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
@@ -159,7 +159,7 @@ impl ClockRow {
         let ranks = match self.ranks.as_slice() {
             [] => return self.hosts_text(),
             [rank] => format!("rank {rank}"),
-            [first, ..] => match ranges(&self.ranks) {
+            [first, ..] => match rank_ranges(&self.ranks) {
                 short if short.len() <= LONGEST_RANKS => format!("ranks {short}"),
                 _ => format!("{} ranks from {first}", self.ranks.len()),
             },

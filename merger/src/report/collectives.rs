@@ -1,10 +1,10 @@
 //! The lines of the summary about collectives.
 
 use super::Report;
-use super::words::{counted, duration, grouped, noun};
 use crate::agree::clocks::Repair;
 use crate::collectives::Matched;
 use crate::collectives::late::{LateRank, Lateness};
+use rpd_console::wording::{counted, duration, grouped, noun};
 
 impl Report {
     /// Keeps what the comparison of collectives has shown.

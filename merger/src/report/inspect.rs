@@ -1,9 +1,9 @@
 //! `rpd-merge inspect PATH`: what is in a shard; of anything else what it is, and what to do.
 
 use super::inspect_other::describe;
-use crate::failure::Failure;
 use crate::input::death::ending;
-use crate::input::ranks::list;
+use rpd_console::Failure;
+use rpd_console::wording::rank_list;
 use rpd_shard::Shard;
 use rpd_shard::file::{BlockKind, BlockRef};
 use rpd_shard::model::TableId;
@@ -22,7 +22,7 @@ pub fn inspect(path: &Path, every_block: bool) -> Result<(), Failure> {
     match printed {
         // `| head` closed the pipe: that is no failure.
         Err(error) if error.kind() != io::ErrorKind::BrokenPipe => {
-            Err(Failure::Output(format!("cannot write to standard output: {error}")))
+            Err(Failure::output(format!("cannot write to standard output: {error}")))
         }
         _ => Ok(()),
     }
@@ -42,7 +42,7 @@ fn print(shard: &Shard, every_block: bool, out: &mut impl Write) -> io::Result<(
     let number = |n: Option<u32>| n.map_or("none".to_owned(), |n| n.to_string());
     writeln!(out, "collector  rank {} of {}, rpd-collect {}", number(id.rank), number(id.size), id.version)?;
     if let Some(selection) = &shard.selection {
-        writeln!(out, "chosen     rank {}, with --ranks", list(&selection.ranks))?;
+        writeln!(out, "chosen     rank {}, with --ranks", rank_list(&selection.ranks))?;
     }
     for process in shard.processes.values() {
         let worker = if process.worker { " worker" } else { "" };

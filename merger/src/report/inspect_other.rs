@@ -1,10 +1,9 @@
 //! `rpd-merge inspect` of anything but a shard: what it is, and what to do with it.
 
-use super::words::{counted, one_line};
-use crate::failure::Failure;
 use crate::input::candidate::is_merged;
 use crate::input::find::{DEFAULT_OUTPUT, find, has_log, is_shard, shards_in};
-use crate::input::ranks::ranges;
+use rpd_console::Failure;
+use rpd_console::wording::{counted, one_line, rank_ranges};
 use rpd_rocpd::read::{Database, Space};
 use rpd_shard::Shard;
 use rpd_translate::{Format, format_of};
@@ -22,22 +21,22 @@ const MAX_TEXT_CHARS: usize = 200;
 /// Describes a folder or a file that is no shard, one line for each fact; `None` for a shard.
 ///
 /// # Errors
-/// [`Failure::Input`] if the path cannot be read or is of no format that rpd-merge reads.
+/// [`Failure::input`] if the path cannot be read or is of no format that rpd-merge reads.
 pub(super) fn describe(path: &Path) -> Result<Option<Vec<String>>, Failure> {
     let found = fs::metadata(path).map_err(|error| {
-        Failure::Input(format!("{} cannot be inspected ({error}); check the path", path.display()))
+        Failure::input(format!("{} cannot be inspected ({error}); check the path", path.display()))
     })?;
     if found.is_dir() {
         return folder(path).map(Some);
     }
     if found.is_file() && found.len() == 0 {
-        return Err(Failure::Input(empty(path)));
+        return Err(Failure::input(empty(path)));
     }
     match format_of(path) {
         Ok(Format::Shard) => Ok(None),
         Ok(Format::RocPd) => database(path).map(Some),
         Ok(format) => Ok(Some(profile(path, format))),
-        Err(reason) => Err(Failure::Input(format!(
+        Err(reason) => Err(Failure::input(format!(
             "{} {reason}; name a shard, a run folder, a database or a trace",
             path.display()
         ))),
@@ -110,7 +109,7 @@ fn run_folder(path: &Path, shards: &[PathBuf]) -> Vec<String> {
     let run = run.map_or_else(|| "without a readable shard".to_owned(), |id| format!("of run {}", text(&id)));
     let ranks: Vec<u32> = ranks.into_iter().collect();
     let of = if size > 0 { format!(" of {size}") } else { String::new() };
-    let ranks = if ranks.is_empty() { String::new() } else { format!(", rank {}{of}", ranges(&ranks)) };
+    let ranks = if ranks.is_empty() { String::new() } else { format!(", rank {}{of}", rank_ranges(&ranks)) };
     let shard_count = counted(shards.len() as u64, "shard");
     let mut lines = vec![line("folder", format!("{}: a folder {run}: {shard_count}{ranks}", path.display()))];
     lines.append(&mut shown);
@@ -172,13 +171,13 @@ fn folder_of_profiles(folder: &Path, files: &[(&PathBuf, Format)]) -> Vec<String
 }
 
 fn database(path: &Path) -> Result<Vec<String>, Failure> {
-    let database = Database::open(path).map_err(|error| Failure::Input(error.to_string()))?;
+    let database = Database::open(path).map_err(|error| Failure::input(error.to_string()))?;
     let (spaces, shown) = (database.spaces(), path.display());
     let processes = counted(spaces.iter().map(|space| space.processes.len() as u64).sum(), "process");
     let ranks: BTreeSet<u32> =
         spaces.iter().flat_map(|space| &space.processes).filter_map(|process| process.rank).collect();
     let ranks: Vec<u32> = ranks.into_iter().collect();
-    let ranks = if ranks.is_empty() { String::new() } else { format!(", rank {}", ranges(&ranks)) };
+    let ranks = if ranks.is_empty() { String::new() } else { format!(", rank {}", rank_ranges(&ranks)) };
     let bytes = database.bytes();
     let Some(merge) = spaces.iter().find(|space| is_merged(space)) else {
         let [major, minor, patch] = spaces.first().map_or([0; 3], |space| space.version);

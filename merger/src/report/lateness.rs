@@ -1,11 +1,10 @@
 //! The lines of the summary about the rank that others wait for, and about start-up.
 
 use super::Report;
-use super::words::{counted, duration, grouped};
 use crate::collectives::late::{LateRank, Lateness};
 use crate::collectives::start_up::StartUp;
 use crate::collectives::verdict::{LatenessVerdict, MissingCause};
-use crate::input::ranks::ranges;
+use rpd_console::wording::{counted, duration, grouped, rank_ranges};
 
 /// Ranks that a line names where no single one is the cause.
 const MAX_NAMED: usize = 3;
@@ -241,7 +240,7 @@ fn listed(ranks: &[u32]) -> String {
     match ranks {
         [one] => format!("rank {one}"),
         [one, other] => format!("ranks {one} and {other}"),
-        some => format!("ranks {}", ranges(some)),
+        some => format!("ranks {}", rank_ranges(some)),
     }
 }
 

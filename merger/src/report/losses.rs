@@ -1,11 +1,10 @@
 //! The loss ledger in the report.
 
-use super::words::{counted, noun};
 use super::{Report, SHOWN};
 use crate::input::lost::LostRows;
 use crate::input::profiler_losses::ProfilerLosses;
-use crate::input::ranks::ranges;
 use crate::input::schema::JobSchema;
+use rpd_console::wording::{counted, noun, rank_ranges};
 use rpd_shard::record::{Loss, LossCause, ProfilerLossReason};
 use serde::Serialize;
 
@@ -153,6 +152,6 @@ fn for_ranks(ranks: &[u32]) -> String {
     match ranks {
         [] => String::new(),
         [rank] => format!(" for rank {rank}"),
-        several => format!(" for ranks {}", ranges(several)),
+        several => format!(" for ranks {}", rank_ranges(several)),
     }
 }

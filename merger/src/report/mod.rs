@@ -14,10 +14,8 @@ mod losses;
 mod not_used;
 pub mod plot;
 mod processes;
-pub mod progress;
 mod running;
 mod summary;
-pub mod words;
 
 pub use clocks::ClockRow;
 pub use losses::LossRow;

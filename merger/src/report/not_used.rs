@@ -1,7 +1,7 @@
 //! Files that are not merged, for the summary and for machines.
 
-use super::words::{counted, grouped};
 use crate::input::unused::{UnusedFile, UnusedFiles, UnusedKind};
+use rpd_console::wording::{counted, grouped};
 use serde::Serialize;
 use std::path::Path;
 

@@ -3,10 +3,10 @@
 use super::Report;
 use super::clocks::names;
 use super::drawing::{Curve, Picture, draw};
-use super::words::{counted, duration};
 use crate::agree::clocks::JobClocks;
 use crate::clock::{DomainFit, Method};
-use crate::failure::Failure;
+use rpd_console::Failure;
+use rpd_console::wording::{counted, duration};
 use rpd_files::{create_output, open_input, remove_output, rename_output};
 use rpd_shard::model::LocalNs;
 use std::cmp::Reverse;
@@ -22,7 +22,7 @@ const MOMENTS: usize = 256;
 /// Refuses a place for the drawing where something else is: a drawing is overwritten with `force`, anything
 /// else never.
 pub fn check_place(path: &Path, output: &Path, force: bool) -> Result<(), Failure> {
-    let refuse = |why: &str| Err(Failure::Output(format!("--clock-plot {}: {why}", path.display())));
+    let refuse = |why: &str| Err(Failure::output(format!("--clock-plot {}: {why}", path.display())));
     if let (Some(folder), Some(name)) = (path.parent(), path.file_name())
         && fs::canonicalize(if folder == Path::new("") { Path::new(".") } else { folder })
             .is_ok_and(|folder| folder.join(name) == output)
@@ -55,7 +55,7 @@ fn begins_like_a_drawing(path: &Path) -> bool {
 /// Draws the clocks of the job. The file appears whole, and in the place of nothing that [`check_place`] refuses.
 pub fn plot(path: &Path, clocks: &JobClocks, report: &Report) -> Result<(), Failure> {
     let svg = draw(&picture(clocks, report));
-    let svg = svg.map_err(|error| Failure::Internal(format!("the clocks cannot be drawn: {error}")))?;
+    let svg = svg.map_err(|error| Failure::internal(format!("the clocks cannot be drawn: {error}")))?;
     let mut draft = path.as_os_str().to_owned();
     draft.push(format!(".{}.partial", std::process::id()));
     let draft = PathBuf::from(draft);

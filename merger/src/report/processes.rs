@@ -1,9 +1,8 @@
 //! What the processes of a job are that are no rank.
 
 use super::Report;
-use super::words::counted;
 use crate::agree::findings::ProcessKinds;
-use crate::input::ranks::ranges;
+use rpd_console::wording::{counted, rank_ranges};
 
 impl Report {
     /// The warning about ranks that do not belong to one MPI job; `None` if there are none.
@@ -14,7 +13,7 @@ impl Report {
                  program is probably linked against another MPI than the launcher's; `ldd PROGRAM` shows which: use that one's \
                  mpirun, or `srun --mpi=TYPE` with a type of `srun --mpi=list` that it supports. Their calls are not compared \
                  with one another",
-                ranges(&self.singleton_ranks)
+                rank_ranges(&self.singleton_ranks)
             )
         })
     }

@@ -1,10 +1,9 @@
 //! The lines of the summary about shards without an end: still being written, or left by a collector that was killed.
 
-use super::words::{counted, noun};
 use crate::input::plan::PlannedInput;
-use crate::input::ranks::ranges;
 use crate::input::running::StillRunning;
-use crate::wall_clock::WallClock;
+use rpd_console::WallClock;
+use rpd_console::wording::{counted, noun, rank_ranges};
 
 impl StillRunning {
     /// Which are running, up to when they are complete, and what to do. A later merge replaces a RocPD database (`is_replaced`)
@@ -13,7 +12,7 @@ impl StillRunning {
         let StillRunning { ranks, shards, complete_up_to_ns } = self;
         let which = match ranks.as_slice() {
             [] => counted(*shards as u64, "process"),
-            some => format!("{} {}", noun(some.len() as u64, "rank"), ranges(some)),
+            some => format!("{} {}", noun(some.len() as u64, "rank"), rank_ranges(some)),
         };
         let whole_seconds = WallClock(complete_up_to_ns - complete_up_to_ns.rem_euclid(1_000_000_000));
         let again = match is_replaced {

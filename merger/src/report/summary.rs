@@ -3,24 +3,23 @@ use super::clocks::ClockRow;
 use super::former::{self, clock_rows};
 use super::losses::{LossRow, loss_row, lost_row, profiler_rows, silent_profilers};
 use super::not_used::NotUsed;
-use super::progress::PhaseTime;
 use super::running::unfinished;
-use super::words::{counted, noun, one_line};
 use crate::agree::clocks::{JobClocks, Repair};
 use crate::agree::findings::{Found, ProcessKinds};
 use crate::collectives::late::{LateRank, Lateness};
 use crate::collectives::matching::Counts;
-use crate::failure::Failure;
 use crate::input::command_endings::CommandEnding;
 use crate::input::death::{Death, StoppedProcesses};
 use crate::input::expand::{REGIONS, SAMPLES};
 use crate::input::plan::Plan;
-use crate::input::ranks::{Ranks, ranges};
+use crate::input::ranks::Ranks;
 use crate::input::running::StillRunning;
 use crate::input::schema::JobSchema;
 use crate::output::size_limit::free_bytes;
 use crate::output::verify::Verification;
 use crate::trace::drawn::Drawn;
+use rpd_console::wording::{counted, noun, one_line, rank_ranges};
+use rpd_console::{Failure, PhaseTime};
 use rpd_shard::model::{TableId, rocpd};
 
 use rpd_shard::size::Size;
@@ -386,11 +385,11 @@ impl Report {
         } else {
             "did its profiler write a file, and is that among the inputs?"
         };
-        format!("nothing of rank {}: {why}", ranges(&self.missing_ranks))
+        format!("nothing of rank {}: {why}", rank_ranges(&self.missing_ranks))
     }
 
     fn repeated(&self) -> String {
-        let ranks = ranges(&self.repeated_ranks);
+        let ranks = rank_ranges(&self.repeated_ranks);
         format!(
             "run {}: more than one collector was rank {ranks}: two jobs share this run id, their rows are in one database",
             self.run_id
@@ -429,11 +428,11 @@ impl Report {
         self.endings_line().into_iter().for_each(|text| line("ended", text));
         self.death_lines().into_iter().for_each(|text| line("died", text));
         if !self.silent_ranks.is_empty() && !self.nothing_seen {
-            let ranks = ranges(&self.silent_ranks);
+            let ranks = rank_ranges(&self.silent_ranks);
             line("silent", format!("rank {ranks}: no roctx, MPI or RCCL call was recorded"));
         }
         if !self.missing_ranks.is_empty() {
-            line("missing", format!("rank {}", ranges(&self.missing_ranks)));
+            line("missing", format!("rank {}", rank_ranges(&self.missing_ranks)));
         }
         if !self.unreadable.is_empty() {
             line("left out", counted(self.unreadable.len() as u64, "input"));
@@ -473,7 +472,7 @@ impl Report {
 
 /// Which ranks were recorded, where not all were to be.
 fn chosen(ranks: &Ranks) -> Option<String> {
-    let recorded = ranges(&ranks.seen);
+    let recorded = rank_ranges(&ranks.seen);
     let noun = noun(ranks.seen.len() as u64, "rank");
     (!ranks.left_out.is_empty())
         .then(|| format!("{noun} {recorded} of {} recorded, as chosen with --ranks", ranks.size))

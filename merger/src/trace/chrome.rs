@@ -351,8 +351,8 @@ mod tests {
     use super::super::tracks;
     use super::super::window::Windows;
     use super::*;
-    use crate::comm::Solo;
-    use crate::failure::Failure;
+    use rpd_comm::Solo;
+    use rpd_console::Failure;
     use rpd_perfetto::Overlaps;
     use serde_json::{Value, json};
     use std::collections::BTreeMap;

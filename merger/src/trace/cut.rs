@@ -3,7 +3,7 @@
 use super::files::Part;
 use super::window::{Histogram, Load, Windows};
 use crate::cli::{Split, TraceOrder};
-use crate::failure::Failure;
+use rpd_console::Failure;
 
 /// Slices of at most so many events open in a browser, which needs 170 to 310 bytes for each.
 const OPENS: u64 = 2_000_000;
@@ -136,7 +136,7 @@ impl<'a> Cutter<'a> {
         };
         match self.order.split {
             Split::BySize(size) if size <= most && largest > size.saturating_add(size / 2) => {
-                return Err(Failure::Usage(format!(
+                return Err(Failure::usage(format!(
                     "files of {} cannot be made: {why}: use --split-by-size {fits}",
                     shown(size)
                 )));
@@ -158,7 +158,7 @@ impl<'a> Cutter<'a> {
             ),
         };
         let (largest, most) = (shown(largest), shown_below(most));
-        Err(Failure::Output(format!(
+        Err(Failure::output(format!(
             "{which} has {largest} before compression, and --max-file-size is {most}: {next}"
         )))
     }

@@ -4,7 +4,7 @@ use super::encode::Tally;
 use super::files::{Frame, Part};
 use super::item::{Facts, TableFacts};
 use crate::cli::Split;
-use crate::report::words::{counted, duration, grouped, noun};
+use rpd_console::wording::{counted, duration, grouped, noun};
 use serde::Serialize;
 use std::collections::BTreeMap;
 use std::path::PathBuf;

@@ -3,7 +3,7 @@
 use super::item::{Kind, StackNumber, TextId, TrackKind, UnitLayout};
 use super::order::{Extra, Stored};
 use super::window::Windows;
-use crate::failure::Failure;
+use rpd_console::Failure;
 use rpd_perfetto::{CounterValue, Cut, Edge, Overlaps, Span, Timeline, Timestamp, Window};
 use serde::{Deserialize, Serialize};
 
@@ -174,7 +174,7 @@ impl<'a, P: Paint, O: Pieces> Canvas<'a, P, O> {
         }
         let place = item.track as usize;
         if place >= self.rows.len() {
-            return Err(Failure::Internal(format!("an item is on track {place} of {}", self.rows.len())));
+            return Err(Failure::internal(format!("an item is on track {place} of {}", self.rows.len())));
         }
         let what = What { name: item.name, category: item.category, flows: item.extra, args: item.extra };
         match item.kind {
@@ -216,7 +216,7 @@ impl<'a, P: Paint, O: Pieces> Canvas<'a, P, O> {
             Some(TrackKind::Slices(overlaps)) => *overlaps,
             _ => Overlaps::Separate,
         };
-        let span = Span::new(start, end).map_err(|error| Failure::Internal(error.to_string()))?;
+        let span = Span::new(start, end).map_err(|error| Failure::internal(error.to_string()))?;
         let Some(row) = self.rows.get_mut(track as usize) else { return Ok(()) };
         let timeline = row.timeline.get_or_insert_with(|| Timeline::new(overlaps, window));
         if std::mem::replace(&mut row.opened, now) != now {
@@ -237,7 +237,7 @@ impl<'a, P: Paint, O: Pieces> Canvas<'a, P, O> {
             }
             Edge::End { at, lane } => paint.end(track, lane as u32, at),
         });
-        let drawn = drawn.map_err(|error| Failure::Internal(error.to_string()))?;
+        let drawn = drawn.map_err(|error| Failure::internal(error.to_string()))?;
         if drawn {
             row.end = row.end.max(end);
             self.touch(track);
@@ -297,7 +297,7 @@ impl<'a, P: Paint, O: Pieces> Canvas<'a, P, O> {
     fn enter(&mut self, number: usize) -> Result<(), Failure> {
         let Some((from, to)) = self.windows.get(number) else { return Ok(()) };
         let window = Window::new(self.time(from)?, self.time(to)?)
-            .map_err(|error| Failure::Internal(error.to_string()))?;
+            .map_err(|error| Failure::internal(error.to_string()))?;
         self.window = (number, window);
         self.paint.begin_file(window);
         let mut open = std::mem::take(&mut self.touched);
@@ -366,9 +366,9 @@ impl<'a, P: Paint, O: Pieces> Canvas<'a, P, O> {
 
     fn time(&self, ns: i64) -> Result<Timestamp, Failure> {
         let since = ns.checked_sub(self.t0).ok_or_else(|| {
-            Failure::Input(format!("{ns} ns is more than 292 years behind the first time of the job"))
+            Failure::input(format!("{ns} ns is more than 292 years behind the first time of the job"))
         })?;
-        Timestamp::new(since).map_err(|error| Failure::Internal(error.to_string()))
+        Timestamp::new(since).map_err(|error| Failure::internal(error.to_string()))
     }
 }
 

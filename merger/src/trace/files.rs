@@ -6,11 +6,9 @@ use super::index::FileFacts;
 use super::pieces::{LEVEL, Piece};
 use super::spool::Spool;
 use super::window::Windows;
-use crate::agree::strings::sums;
-use crate::comm::Comm;
-use crate::failure::Failure;
-use crate::together::settle;
 use rayon::prelude::*;
+use rpd_comm::{Comm, agree_on_result, gather_counts};
+use rpd_console::Failure;
 use rpd_files::{open_input, open_or_create_output};
 use rpd_perfetto::{Checksum, GZIP_HEAD, gzip_piece, gzip_tail};
 use sha2::{Digest, Sha256};
@@ -61,7 +59,7 @@ impl Frame {
 
 fn compress(bytes: &[u8], out: &mut Vec<u8>) -> Result<Checksum, Failure> {
     gzip_piece(bytes, LEVEL, out)
-        .map_err(|error| Failure::Internal(format!("a piece cannot be compressed: {error}")))
+        .map_err(|error| Failure::internal(format!("a piece cannot be compressed: {error}")))
 }
 
 /// The place of this rank's pieces in a file, and what is in the whole file besides head and tail.
@@ -108,7 +106,7 @@ pub(super) fn agree(comm: &impl Comm, pieces: &[Piece], tallies: &[Tally]) -> Re
                 flows,
             ]);
         }
-        let all = sums(comm, &mine)?;
+        let all = gather_counts(comm, &mine)?;
         for place in 0..tallies.len() {
             let mut part = Part::default();
             for (rank, theirs) in all.iter().enumerate() {
@@ -173,7 +171,7 @@ pub(super) fn write(
         }
         file.sync_all().map_err(|error| Failure::write(&path, &error))
     });
-    settle(comm, written)?;
+    agree_on_result(comm, written)?;
     // Whoever reads a file now finds the parts of all ranks.
     let mine: Vec<(usize, &Part)> = parts.iter().enumerate().filter(|(window, _)| is_mine(*window)).collect();
     let facts: Result<Vec<FileFacts>, Failure> = mine
@@ -185,7 +183,7 @@ pub(super) fn write(
             Ok(FileFacts { window: *window, tally: part.tally, bytes, raw_bytes, sha256 })
         })
         .collect();
-    super::index::gather(comm, settle(comm, facts)?)
+    super::index::gather(comm, agree_on_result(comm, facts)?)
 }
 
 /// Length and SHA-256 of a file.
@@ -206,6 +204,6 @@ fn digest(path: &Path) -> Result<(u64, [u8; 32]), Failure> {
     };
     read().map_err(|error| {
         let path = path.display();
-        Failure::Output(format!("cannot read {path} again: {error}; check its file system, or use -o"))
+        Failure::output(format!("cannot read {path} again: {error}; check its file system, or use -o"))
     })
 }

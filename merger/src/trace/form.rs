@@ -8,7 +8,7 @@ use super::packets::Packets;
 use super::tracks::Numbers;
 use super::window::Windows;
 use crate::cli::TraceFormat;
-use crate::failure::Failure;
+use rpd_console::Failure;
 use rpd_files::open_input;
 use rpd_perfetto::{MAX_HEAD, Timestamp, file_head, gunzip_start, is_file_head};
 use std::path::Path;

@@ -3,10 +3,9 @@
 use super::encode::Tally;
 use super::files::Frame;
 use super::place::Target;
-use crate::comm::Comm;
-use crate::failure::Failure;
-use crate::input::ranks::list;
-use crate::wall_clock::WallClock;
+use rpd_comm::Comm;
+use rpd_console::wording::rank_list;
+use rpd_console::{Failure, WallClock};
 use rpd_files::open_input;
 use rpd_shard::record::{Selection, wire};
 use serde::{Deserialize, Serialize};
@@ -113,7 +112,7 @@ pub(super) fn text(
             to_ns: to.saturating_sub(frame.t0),
             from_wall_clock: wall_clock(from),
             events: file.tally,
-            ranks: ranks.get(&(file.window as u32)).map_or(String::new(), |ranks| list(&ranks.ranks)),
+            ranks: ranks.get(&(file.window as u32)).map_or(String::new(), |ranks| rank_list(&ranks.ranks)),
             bytes: file.bytes,
             raw_bytes: file.raw_bytes,
             sha256: file.sha256.iter().map(|byte| format!("{byte:02x}")).collect(),
@@ -131,7 +130,7 @@ pub(super) fn text(
         empty_files: job.empty_files,
     };
     let text = serde_json::to_string_pretty(&index);
-    text.map_err(|error| Failure::Internal(format!("the index cannot be written: {error}")))
+    text.map_err(|error| Failure::internal(format!("the index cannot be written: {error}")))
 }
 
 /// What has to be known of an index to replace its files.

@@ -7,8 +7,6 @@ use super::rows::JobRows;
 use super::slices;
 use crate::cli::{MergeArgs, TraceOrder};
 use crate::clock::Align;
-use crate::comm::Comm;
-use crate::failure::Failure;
 use crate::input::find::Listed;
 use crate::input::unused::find_all;
 use crate::listing::Listing;
@@ -16,10 +14,10 @@ use crate::merge::merge_listed;
 use crate::output::partial::Partial;
 use crate::output::planned_size::trace_bytes;
 use crate::output::size_limit::SizeLimit;
-use crate::report::progress::{PhaseTime, Progress};
-use crate::report::words::one_line;
 use crate::report::{NotUsed, Report};
-use crate::together::{from_rank_0, settle};
+use rpd_comm::{Comm, agree_on_result, broadcast_result};
+use rpd_console::wording::one_line;
+use rpd_console::{Failure, PhaseTime, Progress};
 use rpd_translate::Format;
 use serde::Serialize;
 use std::path::{Path, PathBuf};
@@ -52,15 +50,15 @@ pub fn trace(comm: &impl Comm, args: &MergeArgs, order: &TraceOrder) -> Result<T
     let begun = Instant::now();
     let mut progress = Progress::new(comm.rank() == 0 && !args.quiet);
     progress.phase("plan");
-    let (target, files, unused) = from_rank_0(comm, || {
+    let (target, files, unused) = broadcast_result(comm, || {
         let (found, unused) = find_all(&args.inputs)?;
         let ending = Form::of(order.format).ending();
         let target = Target::new(args.output.as_deref(), &found.home, order.split, ending, args.force)?;
         Ok((target, found.files, unused))
     })?;
-    let mut place = settle(comm, Place::begin(target, comm.rank() == 0))?;
+    let mut place = agree_on_result(comm, Place::begin(target, comm.rank() == 0))?;
     place.share();
-    let direct = from_rank_0(comm, || {
+    let direct = broadcast_result(comm, || {
         let database = merged_database(args, &files);
         if let Some(length) = database.as_ref().and_then(|path| path.metadata().ok()).map(|found| found.len())
         {
@@ -73,8 +71,8 @@ pub fn trace(comm: &impl Comm, args: &MergeArgs, order: &TraceOrder) -> Result<T
         None => {
             let output = place.work().join("merged.db");
             let mut listing =
-                from_rank_0(comm, || Listing::of((files, unused.clone()), output.clone(), args))?;
-            let mut partial = settle(comm, Partial::begin(&output, comm.rank() == 0, false))?;
+                broadcast_result(comm, || Listing::of((files, unused.clone()), output.clone(), args))?;
+            let mut partial = agree_on_result(comm, Partial::begin(&output, comm.rank() == 0, false))?;
             partial.share();
             let report = merge_listed(comm, args, &mut listing, Some(&partial), &mut progress)?;
             let database = partial.path().to_owned();
@@ -84,7 +82,7 @@ pub fn trace(comm: &impl Comm, args: &MergeArgs, order: &TraceOrder) -> Result<T
     let drawn = slices(comm, order, args.memory, &database, &place, &mut progress)?;
     drop(partial);
     let published = if comm.rank() == 0 { place.publish(drawn.files, args.share) } else { Ok(()) };
-    settle(comm, published)?;
+    agree_on_result(comm, published)?;
     let phases = progress.finish();
     let seconds = begun.elapsed().as_secs_f64();
     Ok(match report.take() {

@@ -25,14 +25,7 @@ mod units;
 mod window;
 
 use crate::budget::Budget;
-use crate::cli::{Split, TimeWindow, TraceOrder};
-use crate::comm::Comm;
-use crate::failure::Failure;
-use crate::input::ranks::{list, ranges};
-use crate::report::progress::Progress;
-use crate::report::words::{duration, noun, one_line};
-use crate::together::{from_rank_0, settle, together};
-use crate::wall_clock::WallClock;
+use crate::cli::{Split, TraceOrder};
 use cut::Cutter;
 use drawn::{Drawn, NO_PLACE};
 use files::Frame;
@@ -40,6 +33,9 @@ use form::Form;
 use index::INDEX;
 use place::Place;
 use rows::JobRows;
+use rpd_comm::{Comm, agree_on_result, broadcast_result, shared_failure};
+use rpd_console::wording::{duration, noun, one_line, rank_list, rank_ranges};
+use rpd_console::{Failure, Progress, TimeWindow, WallClock};
 use rpd_files::{create_output, open_input};
 use rpd_shard::record::wire;
 use std::io::{Read, Write};
@@ -59,23 +55,23 @@ pub(crate) fn slices(
 ) -> Result<Drawn, Failure> {
     // 1. Every rank opens the database and looks through its units: what tracks they have, and when.
     let form = Form::of(order.format);
-    let mut rows = settle(comm, JobRows::open(database, &order.selection))?;
+    let mut rows = agree_on_result(comm, JobRows::open(database, &order.selection))?;
     let length = database.metadata().map_or(0, |found| found.len());
     let mut own = Own::share(&rows, length, comm.rank(), comm.size());
     progress.phase_of_bytes("look", own.bytes());
     let counted = order.split != Split::Whole;
-    let histogram = settle(
+    let histogram = agree_on_result(
         comm,
         own.survey(&rows, counted.then(|| form.event_bytes(order.selection.annotations)), progress),
     )?;
     let numbers = tracks::number(comm, &own.layouts().collect::<Vec<_>>())?;
-    let rest = settle(comm, rows.extent(comm.rank(), comm.size()))?;
+    let rest = agree_on_result(comm, rows.extent(comm.rank(), comm.size()))?;
     let times = own.times(comm, rest)?;
     let histogram = gather_histogram(comm, histogram)?;
 
     // 2. The run is cut.
     let realtime_minus_job = rows.realtime_minus_job_ns(times.first);
-    let whole = window(order, times, realtime_minus_job).map_err(|failure| together(comm, failure))?;
+    let whole = window(order, times, realtime_minus_job).map_err(|failure| shared_failure(comm, failure))?;
     rows.set_window((order.window != TimeWindow::default()).then(|| (whole.first(), whole.end())));
     let described = units::described(comm, own.layouts(), form)?;
     let event_bytes = form.event_bytes(order.selection.annotations);
@@ -86,15 +82,17 @@ pub(crate) fn slices(
     let (frame, made, parts) = loop {
         let frame = Frame { form, windows: windows.clone(), t0: times.first, realtime_minus_job };
         progress.phase_of_bytes("draw", own.bytes());
-        let made =
-            settle(comm, own.draw(&rows, &numbers, &frame, memory, (place.work(), comm.rank()), progress))?;
+        let made = agree_on_result(
+            comm,
+            own.draw(&rows, &numbers, &frame, memory, (place.work(), comm.rank()), progress),
+        )?;
         let parts = files::agree(comm, &made.pieces, &made.tallies)?;
         match cutter.again(&windows, &parts) {
             Some(finer) => windows = finer,
             None => break (frame, made, parts),
         }
     };
-    cutter.check(&parts).map_err(|failure| together(comm, failure))?;
+    cutter.check(&parts).map_err(|failure| shared_failure(comm, failure))?;
 
     // 4. Every rank writes its part of each file.
     progress.phase("files");
@@ -107,7 +105,7 @@ pub(crate) fn slices(
     let mut drawn = Drawn::new(place.target().path(), &frame, &parts, &facts);
     drawn.warnings = warnings(&rows);
     drawn.note_empty_files(order.split, &parts, |number| place.target().name(number, count));
-    for (table, count) in from_rank_0(comm, || rows.others())? {
+    for (table, count) in broadcast_result(comm, || rows.others())? {
         drawn.not_drawn.insert(format!("{} of {table}{NO_PLACE}", noun(count, "row")), count);
     }
     if comm.rank() == 0 {
@@ -122,7 +120,7 @@ pub(crate) fn slices(
             text.and_then(|text| write_index(&place.work().join(INDEX), &text))
         }
     };
-    settle(comm, written)?;
+    agree_on_result(comm, written)?;
     drawn.bytes = files.iter().map(|file| file.bytes).sum();
     Ok(drawn)
 }
@@ -163,7 +161,7 @@ fn gather_histogram(comm: &impl Comm, own: Histogram) -> Result<Histogram, Failu
         }
         step *= 2;
     }
-    from_rank_0(comm, || Ok(sum))
+    broadcast_result(comm, || Ok(sum))
 }
 
 /// What was asked for and is not in the job.
@@ -174,19 +172,19 @@ fn warnings(rows: &JobRows) -> Vec<String> {
     }
     let known = match rows.ranks() {
         known if known.is_empty() => "no rank is known in it".to_owned(),
-        known => format!("it has {}", ranges(&known)),
+        known => format!("it has {}", rank_ranges(&known)),
     };
-    vec![format!("--ranks {}: nothing of them is in the job; {known}", list(&unknown))]
+    vec![format!("--ranks {}: nothing of them is in the job; {known}", rank_list(&unknown))]
 }
 
 /// The part of the run that is drawn, in one piece.
 fn window(order: &TraceOrder, times: Times, realtime_minus_job: Option<i64>) -> Result<Windows, Failure> {
     let wall_clock = realtime_minus_job.map(|more| WallClock(times.first.saturating_add(more)));
     let ends = order.window.of_job(times.first, wall_clock);
-    let (from, to) = ends.map_err(|error| Failure::Usage(error.to_string()))?;
+    let (from, to) = ends.map_err(|error| Failure::usage(error.to_string()))?;
     let end = times.last.saturating_add(1);
     if from.is_some_and(|from| from >= end) {
-        return Err(Failure::Usage(format!(
+        return Err(Failure::usage(format!(
             "the window {} begins when the job is over: its last event ends {} after its first one begins",
             order.window,
             duration(times.last.saturating_sub(times.first))

@@ -2,7 +2,7 @@
 
 use super::index::{INDEX, VERSION};
 use super::serve::serve;
-use crate::failure::Failure;
+use rpd_console::Failure;
 use rpd_files::open_input;
 use serde::Deserialize;
 use std::fmt::Write as _;
@@ -71,7 +71,7 @@ impl Trace {
         let Ok(file) = open_input(&index) else { return Ok(None) };
         let mut text = Vec::new();
         let damaged = |why: String| {
-            Failure::Input(format!(
+            Failure::input(format!(
                 "{}: {why}; write the trace again, or name one of its files",
                 index.display()
             ))
@@ -98,7 +98,7 @@ impl Trace {
 
     /// The trace that was written to a path: a file of any name, or a folder with an index.
     pub fn of(path: &Path) -> Result<Trace, Failure> {
-        let missing = || Failure::Input(format!("{} is no trace: name one, or its folder", path.display()));
+        let missing = || Failure::input(format!("{} is no trace: name one, or its folder", path.display()));
         if path.is_dir() {
             return Trace::at(path)?.ok_or_else(missing);
         }
@@ -285,7 +285,11 @@ mod tests {
             json!({"version": 1, "files": [{"name": 5}]}),
             json!({"version": 2, "files": [{"name": "a b.json", "from_ns": 0, "to_ns": 1}]}),
         ] {
-            assert!(matches!(Trace::at(folder(&[], &text).path()), Err(Failure::Input(_))), "{text}");
+            assert_eq!(
+                Trace::at(folder(&[], &text).path()).map_err(|failure| failure.exit()).err(),
+                Some(rpd_console::Exit::Input),
+                "{text}"
+            );
         }
     }
 

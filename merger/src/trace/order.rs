@@ -3,7 +3,7 @@
 
 use super::item::{Arg, ArgValue, FlowEnd, Item, Kind, StackNumber, TextId};
 use super::spool::Spool;
-use crate::failure::Failure;
+use rpd_console::Failure;
 use rpd_perfetto::CounterValue;
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -147,7 +147,7 @@ impl Run {
     fn push(&mut self, item: &Item<'_>) -> Result<(), Failure> {
         let extra_at = self.extra.len();
         pack(item, &mut self.extra);
-        let too_large = |_| Failure::Input("an event has more than 4 GiB of arguments".to_owned());
+        let too_large = |_| Failure::input("an event has more than 4 GiB of arguments");
         let extra_length = u32::try_from(self.extra.len() - extra_at).map_err(too_large)?;
         let (kind, value) = kind_to_bits(item.kind);
         let number = self.records.len() as u32;
@@ -277,7 +277,7 @@ impl Cursor<'_> {
 }
 
 fn damaged() -> Failure {
-    Failure::Output("a temporary file is not as it was written: check the file system, or use -o".to_owned())
+    Failure::output("a temporary file is not as it was written: check the file system, or use -o")
 }
 
 /// Writes a sorted run.
@@ -295,7 +295,7 @@ impl RunWriter {
 
     fn flush(&mut self, spool: &Spool) -> Result<(), Failure> {
         let packed = zstd::bulk::compress(&self.bytes, LEVEL)
-            .map_err(|error| Failure::Internal(format!("items cannot be compressed: {error}")))?;
+            .map_err(|error| Failure::internal(format!("items cannot be compressed: {error}")))?;
         let place = spool.write(&packed)?;
         self.blocks.push(Block { place, length: packed.len(), raw: self.bytes.len() });
         self.bytes.clear();

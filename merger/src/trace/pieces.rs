@@ -2,8 +2,8 @@
 
 use super::encode::{Pieces, Tally};
 use super::spool::Spool;
-use crate::failure::Failure;
 use rayon::Scope;
+use rpd_console::Failure;
 use rpd_perfetto::{Checksum, gzip_piece};
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -98,10 +98,9 @@ impl Store {
     fn compress(&self, unit: usize, number: usize, window: usize, raw: Vec<u8>) -> Result<(), Failure> {
         let mut packed = Vec::with_capacity(raw.len() / 3);
         let checksum = gzip_piece(&raw, LEVEL, &mut packed)
-            .map_err(|error| Failure::Internal(format!("a piece cannot be compressed: {error}")))?;
-        let short = |length: u64| {
-            u32::try_from(length).map_err(|_| Failure::Input("an event has more than 4 GiB".to_owned()))
-        };
+            .map_err(|error| Failure::internal(format!("a piece cannot be compressed: {error}")))?;
+        let short =
+            |length: u64| u32::try_from(length).map_err(|_| Failure::input("an event has more than 4 GiB"));
         let piece = Piece {
             window: short(window as u64)?,
             unit: short(unit as u64)?,
@@ -144,7 +143,7 @@ impl Pieces for UnitPieces<'_, '_> {
         let (store, unit) = (self.store, self.unit);
         if store.has_failed() {
             // The first failure is told.
-            return Err(Failure::Internal("another thread failed".to_owned()));
+            return Err(Failure::internal("another thread failed"));
         }
         let number = store.units.get(unit).map_or(0, |unit| {
             let mut pieces = lock(unit);

@@ -3,15 +3,13 @@
 use super::form::Form;
 use super::index::INDEX;
 use crate::cli::Split;
-use crate::failure::Failure;
 use crate::input::plan::check_text;
-use crate::interrupt::{Unfinished, keep_on_interrupt, remove_on_interrupt};
-use crate::output::partial::{Lock, lock_file};
-use crate::output::share::Share;
+use rpd_console::Failure;
 use rpd_files::{
     create_output, create_output_folder, remove_output, remove_output_folder, rename_output,
     rename_output_to_new,
 };
+use rpd_output_file::{OutputLock, Share, Unfinished, keep_on_interrupt, remove_on_interrupt};
 use serde::{Deserialize, Serialize};
 use std::fs::{self};
 use std::io::{self, ErrorKind};
@@ -49,7 +47,7 @@ pub(crate) struct Place {
     target: Target,
     work: PathBuf,
     /// Held by rank 0.
-    lock: Option<Lock>,
+    lock: Option<OutputLock>,
     /// Whether this rank removes the work on failure,
     armed: bool,
     /// and the folder of the files, which was made for them.
@@ -62,7 +60,7 @@ pub(crate) fn refuse_name_of_database(output: &Path, ending: &str) -> Result<(),
     if !OTHER_ENDINGS.contains(&extension) {
         return Ok(());
     }
-    Err(Failure::Usage(format!(
+    Err(Failure::usage(format!(
         "{} is named like a database, and a trace is none: name it like {}",
         output.display(),
         output.with_extension(ending.trim_start_matches('.')).display()
@@ -86,7 +84,7 @@ impl Target {
         if is_folder || split != Split::Whole {
             let found = fs::metadata(output);
             if found.is_ok_and(|found| !found.is_dir()) {
-                return Err(Failure::Output(format!(
+                return Err(Failure::output(format!(
                     "{shown} is a file, and a trace that is split has several: name a folder with -o"
                 )));
             }
@@ -100,22 +98,22 @@ impl Target {
         };
         let name = output.file_name().and_then(|name| name.to_str()).unwrap_or_default();
         if let Some(other) = others.iter().find(|ending| name.ends_with(*ending)) {
-            return Err(Failure::Usage(format!(
+            return Err(Failure::usage(format!(
                 "{shown} is named {other}, and this trace is {ending}: change the name or --format"
             )));
         }
         let Some(name) = output.file_name().and_then(|name| name.to_str()) else {
-            return Err(Failure::Usage(format!("{shown} is no name of a file: choose another one with -o")));
+            return Err(Failure::usage(format!("{shown} is no name of a file: choose another one with -o")));
         };
         match fs::symlink_metadata(output) {
             Err(_) => {}
             Ok(_) if !force => {
-                return Err(Failure::Output(format!(
+                return Err(Failure::output(format!(
                     "{shown} is there already: use --force to overwrite it, or -o for another place"
                 )));
             }
             Ok(found) if !found.is_file() || found.len() > 0 && !Form::is_ours(output) => {
-                return Err(Failure::Output(format!(
+                return Err(Failure::output(format!(
                     "{shown} is no trace: --force overwrites nothing else; remove it yourself, or use -o"
                 )));
             }
@@ -153,7 +151,7 @@ impl Target {
         let index = self.folder.join(INDEX);
         let shown = self.folder.display();
         if index.exists() && !super::index::is_ours(&index) {
-            return Err(Failure::Output(format!(
+            return Err(Failure::output(format!(
                 "{} was not written by rpd-merge: choose another folder with -o",
                 index.display()
             )));
@@ -164,14 +162,14 @@ impl Target {
                 || fs::symlink_metadata(path).is_ok_and(|found| found.is_file()) && Form::is_ours(path)
         };
         if let Some(other) = older.iter().find(|path| !is_ours(path)) {
-            return Err(Failure::Output(format!(
+            return Err(Failure::output(format!(
                 "{} is called like a file of a trace, and was not written by rpd-merge: move it away, or choose another \
                  folder with -o",
                 other.display()
             )));
         }
         match older.first() {
-            Some(older) if !self.force => Err(Failure::Output(format!(
+            Some(older) if !self.force => Err(Failure::output(format!(
                 "{shown} holds a trace already ({}): use --force to replace it, or -o for another place",
                 older.file_name().unwrap_or_default().to_string_lossy()
             ))),
@@ -203,7 +201,7 @@ impl Target {
 
     fn cannot(&self, error: &io::Error) -> Failure {
         let folder = self.folder.display();
-        Failure::Output(format!("cannot write in {folder}: {error}; choose another place with -o"))
+        Failure::output(format!("cannot write in {folder}: {error}; choose another place with -o"))
     }
 
     /// A path in the folder with the name of the trace and an ending.
@@ -242,7 +240,7 @@ impl Place {
         match made {
             Err(error) if error.kind() == ErrorKind::NotFound => {
                 let parent = target.folder.parent().unwrap_or(Path::new(".")).display();
-                return Err(Failure::Output(format!(
+                return Err(Failure::output(format!(
                     "cannot make {}: the folder {parent} is not there; make it first, or choose another place with -o",
                     target.folder.display()
                 )));
@@ -254,10 +252,10 @@ impl Place {
                 remove_on_interrupt(Unfinished::EmptyFolder(target.folder.clone()));
             }
         }
-        let lock = lock_file(target.beside(".lock")).map_err(|error| target.cannot(&error))?;
+        let lock = OutputLock::acquire(target.beside(".lock")).map_err(|error| target.cannot(&error))?;
         self.lock = Some(lock.ok_or_else(|| {
             let path = target.path();
-            Failure::Output(format!(
+            Failure::output(format!(
                 "another run is writing a trace to {}: wait for it, or choose another place with -o",
                 path.display()
             ))
@@ -285,7 +283,7 @@ impl Place {
         }
         let is_empty = || fs::read_dir(&self.work).is_ok_and(|mut entries| entries.next().is_none());
         if !self.work.join(MARK).is_file() && !is_empty() {
-            return Err(Failure::Output(format!(
+            return Err(Failure::output(format!(
                 "{} was not left by rpd-merge: move it away, or choose another place with -o",
                 self.work.display()
             )));
@@ -320,7 +318,7 @@ impl Place {
         let target = &self.target;
         let cannot = |error: &io::Error| {
             let path = target.path();
-            Failure::Output(format!(
+            Failure::output(format!(
                 "cannot finish {}: {error}; free space or choose another place with -o",
                 path.display()
             ))
@@ -345,7 +343,7 @@ impl Place {
                 false => rename_output_to_new(&from, &to),
             };
             renamed.map_err(|error| match error.kind() {
-                ErrorKind::AlreadyExists => Failure::Output(format!(
+                ErrorKind::AlreadyExists => Failure::output(format!(
                     "{} has appeared in the meantime: use --force to overwrite it, or -o for another place",
                     to.display()
                 )),

@@ -5,7 +5,7 @@
 
 use super::open::{Ssh, Trace, count, is_plain};
 use crate::cli::PERFETTO_PORT;
-use crate::failure::Failure;
+use rpd_console::Failure;
 use rpd_files::open_input;
 use rustix::event::{PollFd, PollFlags, poll};
 use std::fs::File;
@@ -32,7 +32,7 @@ pub(super) fn serve(trace: &Trace, port: u16, ssh: &Ssh) -> Result<(), Failure> 
     if let Some(name) = trace.names().find(|name| !is_plain(name)) {
         let why =
             "an address has only letters, digits and . _ - + , = @: rename it, or write the trace again";
-        return Err(Failure::Usage(format!("{name:?} cannot be served: {why}")));
+        return Err(Failure::usage(format!("{name:?} cannot be served: {why}")));
     }
     let stopped = Arc::new(AtomicBool::new(false));
     for signal in [signal_hook::consts::SIGINT, signal_hook::consts::SIGTERM] {
@@ -40,7 +40,7 @@ pub(super) fn serve(trace: &Trace, port: u16, ssh: &Ssh) -> Result<(), Failure> 
             .map_err(|error| cannot("be stopped", &error))?;
     }
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, port)).map_err(|error| {
-        Failure::Usage(format!(
+        Failure::usage(format!(
             "port {port} of 127.0.0.1 cannot be served at ({error}): choose another one, as --serve=9002, and see it \
              through ssh -L {PERFETTO_PORT}:127.0.0.1:9002 {ssh}"
         ))
@@ -57,7 +57,7 @@ pub(super) fn serve(trace: &Trace, port: u16, ssh: &Ssh) -> Result<(), Failure> 
 }
 
 fn cannot(what: &str, error: &io::Error) -> Failure {
-    Failure::Output(format!("--serve cannot {what} ({error}): copy the files instead"))
+    Failure::output(format!("--serve cannot {what} ({error}): copy the files instead"))
 }
 
 /// 128 random bits, in hexadecimal digits.

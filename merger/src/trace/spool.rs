@@ -1,6 +1,6 @@
 //! A temporary file without a name: it vanishes with the program, however that ends.
 
-use crate::failure::Failure;
+use rpd_console::Failure;
 use rpd_files::{create_output, remove_output};
 use std::fs::File;
 use std::io;
@@ -41,7 +41,7 @@ impl Spool {
     pub(super) fn read(&self, place: u64, bytes: &mut [u8]) -> Result<(), Failure> {
         self.file.read_exact_at(bytes, place).map_err(|error| {
             let path = self.path.display();
-            Failure::Output(format!("cannot read {path} again: {error}; check its file system, or use -o"))
+            Failure::output(format!("cannot read {path} again: {error}; check its file system, or use -o"))
         })
     }
 }

@@ -1,9 +1,8 @@
 //! Numbers of processes, threads and tracks that are unique in the job, and the same in all files.
 
 use super::item::{TrackKind, UnitLayout};
-use crate::agree::strings::sums;
-use crate::comm::Comm;
-use crate::failure::Failure;
+use rpd_comm::{Comm, gather_counts};
+use rpd_console::Failure;
 use rpd_perfetto::{Thread, TrackId};
 
 /// How many numbers something needs: a unit, or the whole job.
@@ -48,7 +47,7 @@ pub(super) struct Numbers {
 pub(super) fn number(comm: &impl Comm, own: &[&UnitLayout]) -> Result<Vec<Numbers>, Failure> {
     let demands: Vec<Demand> = own.iter().map(|layout| Demand::of(layout)).collect();
     let mine = demands.iter().fold(Demand::default(), |sum, demand| sum.then(*demand));
-    let ranks = sums(comm, &[mine.processes, mine.threads, mine.tracks])?;
+    let ranks = gather_counts(comm, &[mine.processes, mine.threads, mine.tracks])?;
     let mut before = Demand::default();
     let mut all = Demand::default();
     for (rank, theirs) in ranks.iter().enumerate() {
@@ -58,7 +57,7 @@ pub(super) fn number(comm: &impl Comm, own: &[&UnitLayout]) -> Result<Vec<Number
         all = all.then(theirs);
     }
     if i32::try_from(all.processes + all.threads).is_err() {
-        return Err(Failure::Input(format!(
+        return Err(Failure::input(format!(
             "{} processes with {} threads are more than a trace can number: choose some with --ranks",
             all.processes, all.threads
         )));

@@ -10,12 +10,10 @@ use super::rows::{JobRows, UnitPlan};
 use super::spool::Spool;
 use super::tracks::Numbers;
 use super::window::Histogram;
-use crate::agree::strings::sums;
 use crate::budget::{Budget, Drawing};
-use crate::comm::Comm;
-use crate::failure::Failure;
-use crate::report::progress::Progress;
 use rayon::prelude::*;
+use rpd_comm::{Comm, gather_counts};
+use rpd_console::{Failure, Progress};
 use rpd_shard::record::{Selection, wire};
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -83,7 +81,7 @@ impl Own {
                     histogram.add(start, bytes);
                 }
             })?;
-            histogram.settle();
+            histogram.agree_on_result();
             progress.add(*bytes);
             Ok((layout, histogram))
         };
@@ -103,7 +101,7 @@ impl Own {
         let drawn = self.layouts.iter().filter_map(|layout| layout.first.zip(layout.last));
         let own = drawn.chain(rest).reduce(|a, b| (a.0.min(b.0), a.1.max(b.1)));
         let mine = own.map_or(vec![0, 0, 0], |(first, last)| vec![1, first as u64, last as u64]);
-        let all = sums(comm, &mine)?;
+        let all = gather_counts(comm, &mine)?;
         let times = all.iter().filter_map(|theirs| match theirs[..] {
             [1, first, last] => Some(Times { first: first as i64, last: last as i64 }),
             _ => None,
@@ -223,7 +221,7 @@ pub(super) fn described<'a>(
         let tracks = layout.tracks.iter().map(|track| form.track_bytes() + text(track));
         processes.chain(tracks).sum::<usize>() as u64
     };
-    Ok(sums(comm, &[layouts.map(of).sum()])?.iter().flatten().sum())
+    Ok(gather_counts(comm, &[layouts.map(of).sum()])?.iter().flatten().sum())
 }
 
 /// The units of a rank: a unit belongs to the rank in whose share of all rows its middle lies.

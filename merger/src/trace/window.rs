@@ -98,7 +98,7 @@ impl Histogram {
         match &mut self.last {
             Some((last, sum)) if *last == bin => sum.add(load),
             _ => {
-                self.settle();
+                self.agree_on_result();
                 // The width may have changed.
                 self.last = Some((start >> self.shift, load));
             }
@@ -107,8 +107,8 @@ impl Histogram {
 
     /// Adds another histogram.
     pub(super) fn join(&mut self, mut other: Histogram) {
-        self.settle();
-        other.settle();
+        self.agree_on_result();
+        other.agree_on_result();
         let shift = self.shift.max(other.shift);
         self.widen(shift);
         other.widen(shift);
@@ -119,7 +119,7 @@ impl Histogram {
     }
 
     /// The last bin goes into the map.
-    pub(super) fn settle(&mut self) {
+    pub(super) fn agree_on_result(&mut self) {
         if let Some((bin, load)) = self.last.take() {
             self.bins.entry(bin).or_default().add(load);
             self.shrink();
@@ -204,7 +204,7 @@ mod tests {
     fn histogram(times: &[i64]) -> Histogram {
         let mut histogram = Histogram::default();
         times.iter().for_each(|time| histogram.add(*time, 10));
-        histogram.settle();
+        histogram.agree_on_result();
         histogram
     }
 

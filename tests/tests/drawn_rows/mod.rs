@@ -69,7 +69,7 @@ fn try_read(
     selection: &Selection,
     window: Option<(i64, i64)>,
     memory: u64,
-) -> Result<Job, rpd_merge::failure::Failure> {
+) -> Result<Job, rpd_console::Failure> {
     let mut rows = JobRows::open(path, selection)?;
     rows.set_window(window);
     let mut job = Job { facts: rows.unasked(), ..Job::default() };

@@ -41,8 +41,7 @@ fn effects_follow_causes_as_far_as_the_bar_allows() {
     assert_eq!(repair["after"], violations(&after));
     assert!(violations(&after) * 4 <= found, "{repair}");
     assert_eq!(after.tag("rpd.clock.repair"), *repair);
-    let [first, left] =
-        [found, violations(&after)].map(|n| rpd_merge::report::words::counted(n as u64, "time"));
+    let [first, left] = [found, violations(&after)].map(|n| rpd_console::wording::counted(n as u64, "time"));
     let left = if violations(&after) == 0 { "never".to_owned() } else { left };
     let told =
         format!("at most: ranks left a collective before others came {first} before that, and {left} now");

@@ -4,7 +4,7 @@ use super::judge::{LATE, NOT_READ_OTHER, RUN_FILE, has_companions, is_run_file, 
 use super::{UnusedFiles, UnusedKind, canonical};
 use crate::input::find::{Found, Listed, is_folder, is_looked_into, is_shard, is_text, refused};
 use crate::input::path_text::path_text;
-use crate::report::words::counted;
+use rpd_console::wording::counted;
 use rpd_files::{EntryKind, open_input_folder};
 use rpd_translate::holds_less;
 use std::collections::{HashMap, HashSet, VecDeque};

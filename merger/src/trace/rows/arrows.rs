@@ -7,7 +7,7 @@
 use super::read::Tables;
 use super::survey::PieceSeen;
 use super::units::{Unit, place_of};
-use crate::failure::Failure;
+use rpd_console::Failure;
 use rpd_shard::model::{Keys, TableId, rocpd};
 use std::ops::Range;
 

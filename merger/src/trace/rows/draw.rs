@@ -14,8 +14,8 @@ use super::survey::PieceSeen;
 use super::units::{DRAWN, Process, Unit, place_of};
 use super::words::Words;
 use super::{JobRows, TakeItem};
-use crate::failure::Failure;
 use crate::trace::item::{Dictionary, Facts, FlowEnd, Selection, TableFacts, TextId, UnitLayout, What};
+use rpd_console::Failure;
 use rpd_perfetto::CounterValue;
 use rpd_shard::model::{TableId, rocpd};
 
@@ -171,12 +171,12 @@ impl<'a> Pen<'a, '_> {
         for table in DRAWN.into_iter().filter(|table| !matches!(*table, rocpd::ARG | rocpd::PMC_EVENT)) {
             self.table(table, pieces(table), chunk, &events)?;
         }
-        self.settle(&events, &counted, source.asked);
+        self.agree_on_result(&events, &counted, source.asked);
         Ok(true)
     }
 
     /// Counts what became of the args and counter values of a chunk.
-    fn settle(&mut self, events: &Events, counted: &Counted, asked: Asked) {
+    fn agree_on_result(&mut self, events: &Events, counted: &Counted, asked: Asked) {
         self.facts.mended += counted.mended;
         self.facts.cut_stacks += counted.cut_stacks;
         if asked.values {

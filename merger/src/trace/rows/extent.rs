@@ -2,8 +2,8 @@
 
 use super::places::times;
 use super::read::{Ids, Tables};
-use crate::failure::Failure;
 use rayon::prelude::*;
+use rpd_console::Failure;
 use rpd_shard::model::{TableId, rocpd};
 
 /// Tables whose rows have times, and where these stand.

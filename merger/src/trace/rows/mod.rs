@@ -30,7 +30,7 @@ mod value;
 mod words;
 
 use super::item::{Dictionary, Facts, Item, Selection, Sort, TableFacts, UnitLayout};
-use crate::failure::Failure;
+use rpd_console::Failure;
 use rpd_rocpd::read::Database;
 use rpd_shard::model::{TableId, rocpd};
 use rpd_shard::record::{Clock, is_wall_time};
@@ -85,7 +85,7 @@ impl JobRows {
     /// Opens a merged database.
     ///
     /// # Errors
-    /// [`Failure::Input`], if it cannot be read, is damaged, or is no merge of ours.
+    /// [`Failure::input`], if it cannot be read, is damaged, or is no merge of ours.
     pub fn open(path: &Path, selection: &Selection) -> Result<JobRows, Failure> {
         let database = Database::open(path).map_err(|error| read::damaged(&error))?;
         let mut tables = read::Tables::new(database);
@@ -153,7 +153,7 @@ impl JobRows {
     /// Tables that a trace has no place for, and their rows.
     ///
     /// # Errors
-    /// [`Failure::Input`], if rows cannot be read.
+    /// [`Failure::input`], if rows cannot be read.
     pub fn others(&self) -> Result<Vec<(String, u64)>, Failure> {
         others::others(&self.tables)
     }
@@ -186,7 +186,7 @@ impl JobRows {
     /// nothing is left out.
     ///
     /// # Errors
-    /// [`Failure::Input`], if rows cannot be read.
+    /// [`Failure::input`], if rows cannot be read.
     pub fn extent(&self, rank: usize, ranks: usize) -> Result<Option<(i64, i64)>, Failure> {
         match self.selection.ranks.is_none() && self.selection.exclude.is_empty() {
             true => Ok(None),
@@ -198,7 +198,7 @@ impl JobRows {
     /// before its start, and a selection by category is not looked at.
     ///
     /// # Errors
-    /// [`Failure::Input`], if rows cannot be read.
+    /// [`Failure::input`], if rows cannot be read.
     pub fn survey(&self, unit: usize, each: &mut TakeTimes<'_>) -> Result<UnitLayout, Failure> {
         let Some(unit) = self.units.get(unit) else { return Ok(UnitLayout::default()) };
         survey::survey(&self.tables, unit, (&self.processes, &self.strings), &self.selection, each)
@@ -210,7 +210,7 @@ impl JobRows {
     /// `dictionary` is a new one; it is complete when this ends. `memory` is how many bytes may be taken besides it.
     ///
     /// # Errors
-    /// [`Failure::Input`], if rows cannot be read; the failures of `take`.
+    /// [`Failure::input`], if rows cannot be read; the failures of `take`.
     pub fn items(
         &self,
         unit: usize,

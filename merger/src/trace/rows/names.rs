@@ -2,8 +2,8 @@
 
 use super::read::Tables;
 use super::units::{Unit, text};
-use crate::failure::Failure;
 use crate::trace::item::{TextId, Texts};
+use rpd_console::Failure;
 use rpd_shard::model::{Cells, Local, Rows, TableId, Value, rocpd};
 use serde_json::{Map, Value as Json};
 use std::collections::HashMap;

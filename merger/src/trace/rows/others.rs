@@ -1,7 +1,7 @@
 //! Tables that an input brought along, and that a trace has no place for.
 
 use super::read::{Ids, Tables};
-use crate::failure::Failure;
+use rpd_console::Failure;
 use rpd_shard::model::{Schema, TableId};
 
 /// Name and rows of each of them that has any.

@@ -5,8 +5,8 @@ use super::events::{Chunk, Events};
 use super::places::{Key, NOBODY, Place, Spans};
 use super::survey::{excludes, is_selected};
 use super::texts::add_text;
-use crate::failure::Failure;
 use crate::trace::item::{Arg, ArgValue, FlowEnd, Item, Kind, StackNumber, TextId, TrackKind, What};
+use rpd_console::Failure;
 use rpd_perfetto::CounterValue;
 use rpd_shard::model::{TableId, rocpd};
 

@@ -1,6 +1,6 @@
 //! Rows of the database by ranges of ids.
 
-use crate::failure::Failure;
+use rpd_console::Failure;
 use rpd_rocpd::read::{Database, Piece, ReadError, Wanted};
 use rpd_shard::model::{Keys, Local, Rows, TableId};
 use std::collections::HashMap;
@@ -129,7 +129,7 @@ impl Tables {
 
     /// A failure with the name of the file.
     pub(super) fn failure(&self, what: impl std::fmt::Display) -> Failure {
-        Failure::Input(format!("{}: {what}", self.database.path().display()))
+        Failure::input(format!("{}: {what}", self.database.path().display()))
     }
 
     /// How many rows a piece has, about.
@@ -306,7 +306,7 @@ impl Tables {
 /// Rows that cannot be read: the message has the file.
 pub(super) fn damaged(error: &ReadError) -> Failure {
     let cause = std::error::Error::source(error).map_or(String::new(), |source| format!(" ({source})"));
-    Failure::Input(format!("{error}{cause}: merge its inputs again"))
+    Failure::input(format!("{error}{cause}: merge its inputs again"))
 }
 
 #[cfg(test)]

@@ -6,8 +6,8 @@ use super::memory::Change;
 use super::places::{Level, Place, Spans};
 use super::texts::each_text;
 use super::value::push_hex;
-use crate::failure::Failure;
 use crate::trace::item::{Arg, ArgValue, TextId};
+use rpd_console::Failure;
 use rpd_shard::model::{Cells, Local, Rows, TableId, Value, rocpd};
 use std::ops::Range;
 

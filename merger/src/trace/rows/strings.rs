@@ -1,8 +1,8 @@
 //! The strings of the job, and their numbers in a unit.
 
 use super::read::{Ids, Tables};
-use crate::failure::Failure;
 use crate::trace::item::{TextId, Texts};
+use rpd_console::Failure;
 use rpd_shard::model::{Value, rocpd};
 use std::borrow::Cow;
 

@@ -7,8 +7,8 @@ use super::places::{Key, NOBODY, Place, Placing, Recent, Spans};
 use super::read::Tables;
 use super::strings::Strings;
 use super::units::{DRAWN, Process, Unit};
-use crate::failure::Failure;
 use crate::trace::item::{Selection, Sort, UnitLayout, What};
+use rpd_console::Failure;
 use rpd_shard::model::{TableId, Value, rocpd};
 use std::collections::BTreeSet;
 

@@ -2,8 +2,8 @@
 //! the rows that no process claims.
 
 use super::read::{Ids, Tables};
-use crate::failure::Failure;
 use crate::trace::item::{DrawnProcess, Selection};
+use rpd_console::Failure;
 use rpd_shard::model::{TableId, rocpd};
 use serde_json::{Map, Value as Json};
 use std::collections::{BTreeMap, HashMap};

@@ -1,6 +1,10 @@
 //! Numbers and texts as people read them.
 
+use rpd_shard::record::Selection;
 use std::fmt::Write;
+
+/// Ranges of ranks that are listed before the rest is only counted.
+const MAX_RANK_RANGES: usize = 24;
 
 /// Nanoseconds for people: `412 s`, `3.1 ms`, `2.0 us`.
 pub fn duration(ns: i64) -> String {
@@ -62,9 +66,35 @@ pub fn one_line(text: &str) -> String {
     line
 }
 
+/// Ranks as Slurm writes them, as `0-2,5,7-8`; of very many ranges the first ones and the number of ranks.
+pub fn rank_ranges(ranks: &[u32]) -> String {
+    let all = Selection::of(ranks.iter().map(|rank| (*rank, *rank))).ranks;
+    match all.get(..MAX_RANK_RANGES).filter(|_| all.len() > MAX_RANK_RANGES) {
+        None => rank_list(&all),
+        Some(first) => format!("{},... ({} ranks)", rank_list(first), grouped(ranks.len() as u64)),
+    }
+}
+
+/// Ranges of ranks with their first and last one, as `0-2,5`.
+pub fn rank_list(ranges: &[(u32, u32)]) -> String {
+    let part = |(first, last): &(u32, u32)| {
+        if first == last { first.to_string() } else { format!("{first}-{last}") }
+    };
+    ranges.iter().map(part).collect::<Vec<_>>().join(",")
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn ranks_are_listed_as_slurm_lists_them() {
+        assert_eq!(rank_ranges(&[0, 1, 2, 5, 7, 8]), "0-2,5,7-8");
+        let every_other: Vec<u32> = (0..2_000).step_by(2).collect();
+        assert_eq!(rank_ranges(&every_other[..24]).split(',').count(), 24);
+        let text = rank_ranges(&every_other);
+        assert!(text.starts_with("0,2,4,") && text.ends_with(",46,... (1,000 ranks)"), "{text}");
+    }
 
     #[test]
     fn a_line_has_no_control_characters() {

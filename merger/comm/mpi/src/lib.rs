@@ -1,18 +1,23 @@
-//! Ranks of an MPI job. The one file that names `mpi`; compiled into `rpd-merge-mpi` alone.
+//! [`Comm`](rpd_comm::Comm) on MPI: the only crate of the workspace that depends on the package `mpi`.
+//!
+//! Only programs whose name ends with `-mpi` link it, so that the others run on nodes without libmpi. Without the feature
+//! `mpi` the crate is empty.
+#![cfg(feature = "mpi")]
 
 use mpi::datatype::{Partition, PartitionMut};
 use mpi::environment::Universe;
 use mpi::topology::SimpleCommunicator;
 use mpi::traits::{Communicator, CommunicatorCollectives};
 use mpi::{Count, Threading};
-use rpd_merge::comm::Comm;
+use rpd_comm::Comm;
 
 /// Most bytes of one collective call between two ranks. Counts in MPI are C ints, so that the sum
 /// over all ranks must stay below 2 GiB; longer messages go in several rounds.
 const ROUND_BYTES: usize = 1 << 30;
 
 /// All ranks of the launched job.
-pub(crate) struct Mpi {
+#[allow(missing_debug_implementations, reason = "the types of the package mpi have no Debug")]
+pub struct Mpi {
     world: SimpleCommunicator,
     /// Finalises MPI when it is dropped.
     _universe: Universe,
@@ -20,13 +25,13 @@ pub(crate) struct Mpi {
 
 impl Mpi {
     /// Initialises MPI for use by the main thread; `None` where it is too old for that.
-    pub(crate) fn initialize() -> Option<Mpi> {
+    pub fn initialize() -> Option<Mpi> {
         let (universe, _) = mpi::initialize_with_threading(Threading::Funneled)?;
         Some(Mpi { world: universe.world(), _universe: universe })
     }
 
     /// Ends all ranks of the job with this exit code.
-    pub(crate) fn abort(&self, code: i32) -> ! {
+    pub fn abort(&self, code: i32) -> ! {
         self.world.abort(code)
     }
 }

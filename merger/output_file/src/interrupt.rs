@@ -18,7 +18,7 @@ static UNFINISHED: Mutex<Vec<Unfinished>> = Mutex::new(Vec::new());
 
 /// A file or folder that is of no use without the end of the merge.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub(crate) enum Unfinished {
+pub enum Unfinished {
     /// A file.
     File(PathBuf),
     /// A folder with all that is in it.
@@ -42,16 +42,13 @@ fn unfinished() -> MutexGuard<'static, Vec<Unfinished>> {
 }
 
 /// Adds something that an interrupted merge removes. Call it before the file or folder is made.
-pub(crate) fn remove_on_interrupt(what: Unfinished) {
+pub fn remove_on_interrupt(what: Unfinished) {
     unfinished().push(what);
 }
 
 /// Makes a file that an interrupted merge removes, if `make` does: a signal comes either before that, or finds the file.
 /// For names that another process may use at the same time, which must not be added before.
-pub(crate) fn make_removed_on_interrupt<T, E>(
-    path: &Path,
-    make: impl FnOnce() -> Result<T, E>,
-) -> Result<T, E> {
+pub fn make_removed_on_interrupt<T, E>(path: &Path, make: impl FnOnce() -> Result<T, E>) -> Result<T, E> {
     let mut unfinished = unfinished();
     let made = make()?;
     unfinished.push(Unfinished::File(path.to_owned()));
@@ -59,7 +56,7 @@ pub(crate) fn make_removed_on_interrupt<T, E>(
 }
 
 /// Takes back a path: the merge has finished or removed it.
-pub(crate) fn keep_on_interrupt(path: &Path) {
+pub fn keep_on_interrupt(path: &Path) {
     unfinished().retain(|what| {
         let (Unfinished::File(known) | Unfinished::Folder(known) | Unfinished::EmptyFolder(known)) = what;
         known != path
@@ -67,7 +64,7 @@ pub(crate) fn keep_on_interrupt(path: &Path) {
 }
 
 /// Removes what is not finished. Other threads cannot add anything afterwards, so the process has to end next.
-pub(crate) fn remove_unfinished() {
+pub fn remove_unfinished() {
     let unfinished = unfinished();
     // A thread that was making a file during the first pass has made it before the second one.
     for what in unfinished.iter().rev().chain(unfinished.iter().rev()) {
@@ -78,14 +75,14 @@ pub(crate) fn remove_unfinished() {
 
 /// Ends the process when a signal comes, for as long as this value lives. Signals have their default effect afterwards.
 #[derive(Debug)]
-pub(crate) struct InterruptWatch {
+pub struct InterruptWatch {
     active: Arc<AtomicBool>,
 }
 
 impl InterruptWatch {
     /// Starts to watch. One merge rank `prints` why it ends. A signal that the process was started to ignore, as
     /// SIGHUP under `nohup`, stays ignored.
-    pub(crate) fn begin(prints: bool) -> InterruptWatch {
+    pub fn begin(prints: bool) -> InterruptWatch {
         let active = Arc::new(AtomicBool::new(true));
         let ignored = ignored_signals();
         let wanted = ENDING.into_iter().filter(|signal| ignored >> (signal - 1) & 1 == 0);

@@ -1,0 +1,101 @@
+//! Agreement of all ranks on results, failures, inputs that vanished, and numbers.
+
+use crate::Comm;
+use rpd_console::{Exit, Failure, VanishedInput};
+use rpd_shard::record::wire;
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
+
+/// Computes a result on rank 0 and sends it, or the exit code of the failure, to all ranks.
+///
+/// # Errors
+/// If rank 0 fails: with its failure there, and without a message on the other ranks.
+pub fn broadcast_result<T: Serialize + DeserializeOwned>(
+    comm: &impl Comm,
+    compute: impl FnOnce() -> Result<T, Failure>,
+) -> Result<T, Failure> {
+    let mut failure = None;
+    let mut message = Vec::new();
+    if comm.rank() == 0 {
+        let result = compute().map_err(|error| {
+            let exit = error.exit() as u8;
+            failure = Some(error);
+            exit
+        });
+        message = wire::encode(&result);
+    }
+    let all = comm.all_gather(message);
+    let result: Result<T, u8> = wire::decode_message(&all[0]).map_err(Failure::message)?;
+    result.map_err(|exit| match failure {
+        Some(failure) => failure.ending_all_ranks(),
+        None => Failure::printed_by_rank_0(exit_of(exit)),
+    })
+}
+
+fn exit_of(code: u8) -> Exit {
+    let all = [Exit::Usage, Exit::Incomplete, Exit::Input, Exit::Output];
+    all.into_iter().find(|exit| *exit as u8 == code).unwrap_or(Exit::Internal)
+}
+
+/// How a phase ended in one rank.
+#[derive(Serialize, Deserialize)]
+enum PhaseResult {
+    Ok,
+    InputsVanished(Vec<VanishedInput>),
+    Failed(u8, String),
+}
+
+/// Exchanges how a phase ended. A failure of one rank becomes a failure of all. If inputs vanished and nothing else
+/// failed, all ranks get the list of these inputs.
+///
+/// # Errors
+/// If any rank failed. Rank 0 gets the message of the first one.
+pub fn agree_on_result<T>(comm: &impl Comm, result: Result<T, Failure>) -> Result<T, Failure> {
+    let (result, of_this_rank) = match result {
+        Ok(value) => (Some(value), PhaseResult::Ok),
+        Err(failure) => match failure.into_vanished_inputs() {
+            Ok(inputs) => (None, PhaseResult::InputsVanished(inputs)),
+            Err(failure) => (None, PhaseResult::Failed(failure.exit() as u8, failure.to_string())),
+        },
+    };
+    let mut all_vanished = Vec::new();
+    let mut failed = None;
+    for (rank, message) in comm.all_gather(wire::encode(&of_this_rank)).iter().enumerate() {
+        match wire::decode_message(message).map_err(Failure::message)? {
+            PhaseResult::Ok => {}
+            PhaseResult::InputsVanished(inputs) => {
+                all_vanished.extend(inputs.into_iter().map(|input| VanishedInput { rank, ..input }));
+            }
+            PhaseResult::Failed(exit, message) => failed = failed.or(Some((exit, message))),
+        }
+    }
+    match (failed, result) {
+        (Some((exit, message)), _) if comm.rank() == 0 => Err(Failure::new(exit_of(exit), message).shared()),
+        (Some((exit, _)), _) => Err(Failure::printed_by_rank_0(exit_of(exit))),
+        (None, Some(value)) if all_vanished.is_empty() => Ok(value),
+        (None, _) => Err(Failure::inputs_vanished(all_vanished).shared()),
+    }
+}
+
+/// Makes a failure that every rank has found by itself one of all ranks, which rank 0 prints.
+pub fn shared_failure(comm: &impl Comm, failure: Failure) -> Failure {
+    match comm.rank() {
+        0 => failure.ending_all_ranks(),
+        _ => Failure::printed_by_rank_0(failure.exit()),
+    }
+}
+
+/// Sends numbers to every rank; returns those of each rank, by rank. All ranks send as many.
+///
+/// # Errors
+/// If a rank sent more or fewer numbers.
+pub fn gather_counts(comm: &impl Comm, mine: &[u64]) -> Result<Vec<Vec<u64>>, Failure> {
+    let bytes = mine.iter().flat_map(|number| number.to_le_bytes()).collect();
+    let all = comm.all_gather(bytes);
+    let numbers =
+        |bytes: &Vec<u8>| bytes.as_chunks::<8>().0.iter().map(|number| u64::from_le_bytes(*number)).collect();
+    match all.iter().all(|bytes| bytes.len() == mine.len() * 8) {
+        true => Ok(all.iter().map(numbers).collect()),
+        false => Err(Failure::message("numbers of different length")),
+    }
+}
