@@ -7,8 +7,8 @@ pub use load::{Call, TABLE};
 pub use trace::{MOST_FILES, PERFETTO_PORT, Split, TraceArgs, TraceFormat, TraceOrder};
 
 use crate::budget::Budget;
-use crate::clock::Align;
 use clap::{Args, Parser, Subcommand, ValueEnum};
+use rpd_clocks::Align;
 use rpd_output_file::Share;
 use rpd_shard::size::Size;
 use std::path::PathBuf;

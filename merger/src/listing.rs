@@ -1,6 +1,5 @@
 //! The files to merge, as rank 0 lists them for all merge ranks.
 
-use crate::agree::clock_file::ClockFile;
 use crate::cli::MergeArgs;
 use crate::input::find::{Listed, hold, is_text};
 use crate::input::plan::output_of;
@@ -9,6 +8,7 @@ use crate::input::unused::{UnusedFiles, find_all};
 use crate::output::own::unfinished_run;
 use crate::output::size_limit::SizeLimit;
 use crate::report::plot::check_place;
+use rpd_clocks::ClockFile;
 use rpd_comm::{Comm, agree_on_result};
 use rpd_console::Failure;
 use rpd_shard::record::wire;

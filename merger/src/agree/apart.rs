@@ -1,8 +1,8 @@
 //! Files whose times are far from those of all others: mostly they are of another run.
 
-use super::clocks::{JobClocks, MERGED};
-use crate::clock::Method;
+use super::clocks::JobClocks;
 use crate::input::survey::Survey;
+use rpd_clocks::{MERGED_TIME_NAMESPACE, Method};
 use rpd_comm::Comm;
 use rpd_console::Failure;
 use rpd_console::wording::{counted, grouped};
@@ -45,7 +45,7 @@ fn span(survey: &Survey, clocks: &JobClocks) -> Option<Span> {
     let of_source = |process: &rpd_shard::record::Process| {
         let fit = clocks.process_fit(process);
         let is_known = process.first_seen > 0
-            && process.domain.time_namespace != MERGED
+            && process.domain.time_namespace != MERGED_TIME_NAMESPACE
             && fit.fit.method != Method::None;
         let mut ends = [process.first_seen, process.last_seen.unwrap_or(process.first_seen)];
         fit.map_all(&mut ends);

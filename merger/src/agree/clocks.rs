@@ -1,17 +1,16 @@
 //! What all inputs say of the clocks, brought together in rank 0; the fits that follow from it, told to all.
 
-use super::clock_file::{ClockFile, Named};
 use super::domains::{Distinct, domains_of};
 use super::logs::log_of_no_probes;
 use super::nodes::Nodes;
 use super::observations::{Message, Set, Timed, put_together, thin_out_bursts, thin_out_sets};
-use crate::clock::{
-    Align, BestSets, Causality, DomainFit, Meeting, Method, Observations, Repaired, align, causality,
-    keep_best, repair_causality,
-};
 use crate::input::home::{Homes, Step, to_boottime};
 use crate::input::survey::Survey;
 use clap::ValueEnum;
+use rpd_clocks::{
+    Align, BestSets, Causality, ClockFile, DomainFit, MERGED_TIME_NAMESPACE, Meeting, Method, Named,
+    Observations, Repaired, align, causality, keep_best, repair_causality,
+};
 use rpd_comm::Comm;
 use rpd_console::Failure;
 use rpd_shard::model::LocalNs;
@@ -19,9 +18,6 @@ use rpd_shard::record::{Clock, ClockDomain, ClockSet, ProbeBurst, Process, is_wa
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Stands for the time namespace of processes of a former merge: their times are job times already, and no
-/// clock of a node.
-pub const MERGED: u64 = u64::MAX;
 /// Moments of a run at which bars are looked at.
 const MOMENTS: i128 = 64;
 /// Domains, domains without a process, best clock sets, other clocks than BOOTTIME, spans, logs, all clocks, times of
@@ -217,7 +213,12 @@ impl Observed {
 
     /// Whether there is more than one clock to align.
     pub fn is_of_several(&self) -> bool {
-        self.observations.domains.iter().filter(|domain| domain.time_namespace != MERGED).count() > 1
+        self.observations
+            .domains
+            .iter()
+            .filter(|domain| domain.time_namespace != MERGED_TIME_NAMESPACE)
+            .count()
+            > 1
     }
 
     /// Aligns the domains; `meetings` are in rank 0. All ranks get the same.
@@ -313,7 +314,7 @@ impl How<'_> {
         let Observations { domains, reference, .. } = &observed.observations;
         let named = |(place, domain): (usize, &ClockDomain)| {
             // Nobody's times are of the others.
-            let is_callable = place < observed.of_processes && domain.time_namespace != MERGED;
+            let is_callable = place < observed.of_processes && domain.time_namespace != MERGED_TIME_NAMESPACE;
             let middle = observed.spans.get(domain).map(|(first, last)| first.midpoint(*last));
             let own = format!("{}/{}", domain.boot_id, domain.time_namespace);
             let names =
@@ -492,8 +493,8 @@ impl ProcessFit<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::clock::BarKnot;
     use proptest::prelude::*;
+    use rpd_clocks::BarKnot;
 
     /// Knots at uneven distances, each with a bar, how much wider than it is certain, and its growth.
     fn some_fit() -> impl Strategy<Value = DomainFit> {

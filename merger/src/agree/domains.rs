@@ -1,17 +1,17 @@
 //! The clock domains of the job, as they come.
 
-use super::clocks::MERGED;
 use crate::input::source::Source;
+use rpd_clocks::MERGED_TIME_NAMESPACE;
 use rpd_shard::record::{ClockDomain, Node};
 use std::collections::BTreeSet;
 
 /// The domains that a source's times are of.
 pub(super) fn domains_of(source: &Source) -> Vec<ClockDomain> {
     match source.process.domain.time_namespace {
-        MERGED => {
+        MERGED_TIME_NAMESPACE => {
             let merged = |(_, node): &(i64, Node)| ClockDomain {
                 boot_id: node.boot_id.clone(),
-                time_namespace: MERGED,
+                time_namespace: MERGED_TIME_NAMESPACE,
             };
             let own = [source.process.domain.clone()];
             own.into_iter().chain(source.nodes.iter().map(merged)).collect()

@@ -1,7 +1,6 @@
 //! Phase 2: what the ranks agree on: strings, nodes, clocks, what was found.
 
 pub mod apart;
-pub mod clock_file;
 pub mod clocks;
 mod domains;
 pub mod findings;

@@ -1,6 +1,6 @@
 //! Clock sets and bursts of probes of many inputs, thinned out and put together.
 
-use crate::clock::{Burst, Observations, Probe};
+use rpd_clocks::{Burst, Observations, Probe};
 use rpd_shard::record::{ClockDomain, ClockSet};
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};

@@ -13,7 +13,7 @@
 //!
 //! That noise hides all this in a job where nobody ever waits is no proof: then the answer is no.
 
-use crate::clock::robust::{median, slope};
+use rpd_clocks::{median, slope};
 use std::collections::BTreeMap;
 
 /// Of fewer calls nothing follows.

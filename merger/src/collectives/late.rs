@@ -9,7 +9,7 @@ use super::start_up::{RunTimes, StartUp};
 use super::untimed::{CallTimes, waited_in_finalize};
 use super::verdict::{Causes, LatenessVerdict, MissingCause, decide};
 use super::waiting::{FitOf, Waiting, waiting};
-use crate::clock::{DomainFit, Method};
+use rpd_clocks::{DomainFit, Method};
 use rpd_comm::Comm;
 use rpd_console::Failure;
 use rpd_shard::model::LocalNs;

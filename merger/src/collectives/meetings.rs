@@ -5,7 +5,7 @@ use super::calls::Waits;
 use super::judge::Kept;
 use super::matching::Matched;
 use super::sample::key;
-use crate::clock::{Attendance, Meeting, Needs};
+use rpd_clocks::{Attendance, Meeting, Needs};
 use rpd_comm::Comm;
 use rpd_console::Failure;
 use rpd_shard::model::LocalNs;

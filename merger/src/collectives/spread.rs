@@ -3,7 +3,7 @@
 
 use super::late::is_comparable;
 use super::matching::Matched;
-use crate::clock::DomainFit;
+use rpd_clocks::DomainFit;
 use rpd_comm::Comm;
 use rpd_console::Failure;
 use rpd_shard::model::LocalNs;

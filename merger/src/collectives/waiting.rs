@@ -5,7 +5,7 @@ use super::judge::{Guest, Kept};
 use super::late::is_comparable;
 use super::own_time::SINCE_INIT;
 use super::verdict::MissingCause;
-use crate::clock::DomainFit;
+use rpd_clocks::DomainFit;
 use rpd_shard::model::LocalNs;
 
 /// What is known of the clocks of a participant; `None` if they are not aligned.

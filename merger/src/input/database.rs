@@ -8,11 +8,11 @@ use super::opened::{Input, OpenDatabase, StringPieces, Tables};
 use super::schema::JobSchema;
 use super::source::{KeySpace, Piece, RowRoom, Source, StackSpace, Tracks, join, stack_key};
 use super::survey::{Survey, hashes_of_words, reserve_placeholders, shorten};
-use crate::agree::clocks::MERGED;
 use crate::agree::strings::{Hash, hash};
 use crate::collectives::Sample;
 use crate::collectives::regions::RegionNames;
 use rayon::prelude::*;
+use rpd_clocks::MERGED_TIME_NAMESPACE;
 use rpd_rocpd::read::{Database, ProcessFacts, ReadError, Space, TakeRows, Wanted};
 use rpd_shard::identity::{boot_of_machine, unknown_boot, unnamed_node};
 use rpd_shard::model::{Cells, Kind, Local, Rows, Schema, Table, TableId, Value, rocpd};
@@ -414,7 +414,7 @@ fn main_process(space: &Space, nodes: &[(i64, Node)]) -> Process {
         rank_from,
         domain: ClockDomain {
             boot_id: node.boot_id.clone(),
-            time_namespace: if is_merged(space) { MERGED } else { 0 },
+            time_namespace: if is_merged(space) { MERGED_TIME_NAMESPACE } else { 0 },
         },
         pid: i32::try_from(pid).unwrap_or(-1),
         ppid: -1,

@@ -1,7 +1,7 @@
 //! The nodes of the job and their clocks, as shards tell them: where a file of another profiler was recorded, which
 //! names a host at best, and how its clock becomes that node's `CLOCK_BOOTTIME`.
 
-use crate::agree::clocks::MERGED;
+use rpd_clocks::MERGED_TIME_NAMESPACE;
 use rpd_shard::Shard;
 use rpd_shard::identity::SPAWNED_MEMBER;
 use rpd_shard::identity::is_no_name;
@@ -322,7 +322,7 @@ impl Homes {
     /// says. That is the node of the same name that ran at the time; where a file names none, the only node that there
     /// is, if no shard says that the job goes beyond it. Returns whether it was found.
     pub(super) fn agree_on_result(&self, process: &mut Process) -> bool {
-        let is_unknown = process.domain.time_namespace != MERGED
+        let is_unknown = process.domain.time_namespace != MERGED_TIME_NAMESPACE
             && process.domain.boot_id == process.node.boot_id
             && !self.knows_boot(&process.domain.boot_id);
         if !is_unknown {

@@ -4,8 +4,8 @@
 use super::opened::Input;
 use super::source::{KeyRun, KeySpace, Piece, Source, StackSpace};
 use super::survey::Survey;
-use crate::clock::{BestSets, keep_best};
 use crate::output::units::Part;
+use rpd_clocks::{BestSets, keep_best};
 use rpd_rocpd::read::{ProcessFacts, Space, SpaceTable};
 use rpd_shard::Shard;
 use rpd_shard::file::{BlockKind, BlockRef};

@@ -3,20 +3,20 @@
 use super::{Own, survey_all, take_collectives};
 use crate::agree::clocks::Observed;
 use crate::cli::MergeArgs;
-use crate::clock::Observations;
 use crate::collectives::matching::compare;
 use crate::collectives::{Sample, meetings};
 use crate::input::gone::Since;
 use crate::input::plan::plan;
 use crate::input::schema::JobSchema;
 use crate::listing::Listing;
+use rpd_clocks::Observations;
 use rpd_comm::Solo;
 use rpd_console::{Failure, Progress};
 
 /// The clocks of a job as its collectors observed them.
 #[derive(Clone, Debug)]
 pub struct JobObservations {
-    /// What [`crate::clock::align`] takes.
+    /// What [`rpd_clocks::align`] takes.
     pub observations: Observations,
     /// From when to when each domain was recorded, ns of its BOOTTIME; `None` if that is not known.
     pub spans: Vec<Option<(i64, i64)>>,

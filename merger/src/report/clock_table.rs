@@ -2,7 +2,7 @@
 
 use super::Report;
 use super::clocks::{ClockRow, names};
-use crate::clock::Method;
+use rpd_clocks::Method;
 use rpd_console::wording::{counted, duration, grouped};
 use rpd_shard::record::ClockDomain;
 use std::cmp::Reverse;

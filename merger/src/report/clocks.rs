@@ -1,10 +1,10 @@
 //! What is told of each clock.
 
 use super::Report;
-use crate::agree::clocks::{JobClocks, MERGED};
+use crate::agree::clocks::JobClocks;
 use crate::agree::findings::Found;
-use crate::clock::{DomainFit, Method};
 use crate::input::home::Step;
+use rpd_clocks::{DomainFit, MERGED_TIME_NAMESPACE, Method};
 use rpd_console::wording::rank_ranges;
 use rpd_shard::record::{Clock, ClockDomain};
 use serde::{Deserialize, Serialize};
@@ -126,7 +126,11 @@ impl ClockRow {
             hosts: found.nodes.of_boot(&domain.boot_id).map(|node| node.hostname.clone()).collect(),
             ranks: found.ranks.get(domain).map_or(Vec::new(), |ranks| ranks.iter().copied().collect()),
             boot_id: domain.boot_id.clone(),
-            time_namespace: if domain.time_namespace == MERGED { 0 } else { domain.time_namespace },
+            time_namespace: if domain.time_namespace == MERGED_TIME_NAMESPACE {
+                0
+            } else {
+                domain.time_namespace
+            },
             method: fit.method,
             probes: fit.probes,
             collectives: fit.collectives,
@@ -239,7 +243,7 @@ impl Report {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::clock::{BarKnot, TimeMap};
+    use rpd_clocks::{BarKnot, TimeMap};
     use serde_json::json;
 
     fn row(host: &str, ranks: &[u32], boot: &str, time_namespace: u64) -> ClockRow {

@@ -2,15 +2,15 @@
 
 use super::Report;
 use super::clocks::{ClockRow, names, shown_domains};
-use crate::agree::clocks::{JobClocks, MERGED, Repair};
+use crate::agree::clocks::{JobClocks, Repair};
 use crate::agree::findings::Found;
 use crate::agree::nodes::Nodes;
 use crate::cli::MergeArgs;
-use crate::clock::Align;
 use crate::collectives::late::{LateRank, Lateness};
 use crate::collectives::matching::Counts;
 use crate::input::former::FormerMerge;
 use crate::input::plan::Plan;
+use rpd_clocks::{Align, MERGED_TIME_NAMESPACE};
 use rpd_shard::record::ClockDomain;
 use serde::de::DeserializeOwned;
 use serde_json::{Value as Json, json};
@@ -117,7 +117,7 @@ pub(super) fn clock_rows(plan: &Plan, clocks: &JobClocks, found: &Found) -> Vec<
     }
     let former: Vec<ClockRow> = plan.former_merges.iter().flat_map(FormerMerge::clocks).collect();
     // Of what a former merge tells nothing of, this is told.
-    let is_told = |domain: &ClockDomain| domain.time_namespace == MERGED && !former.is_empty();
+    let is_told = |domain: &ClockDomain| domain.time_namespace == MERGED_TIME_NAMESPACE && !former.is_empty();
     let own = shown_domains(clocks, found).into_iter().filter(|domain| !is_told(domain));
     let mut rows: Vec<ClockRow> = own.map(|domain| ClockRow::new(&domain, clocks, found)).collect();
     rows.extend(former);
@@ -143,10 +143,10 @@ pub(super) fn notes(plan: &Plan, clocks: &JobClocks, nodes: &Nodes) -> Vec<Strin
             Some(reference) if reference == clocks.reference => format!(
                 "{path} was merged before, in the clock of {own} too: its times stay as they are, and fit to the others"
             ),
-            _ if clocks.reference.time_namespace == MERGED && are_one => {
+            _ if clocks.reference.time_namespace == MERGED_TIME_NAMESPACE && are_one => {
                 format!("{path} was merged before: its times stay in {}", former.clocks_in_words())
             }
-            _ if clocks.reference.time_namespace == MERGED => format!(
+            _ if clocks.reference.time_namespace == MERGED_TIME_NAMESPACE => format!(
                 "{path} was merged before: its times stay in {}, and nothing tells how far that is from the clocks of the other inputs; merge what it was made of instead",
                 former.clocks_in_words()
             ),

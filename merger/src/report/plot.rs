@@ -4,7 +4,7 @@ use super::Report;
 use super::clocks::names;
 use super::drawing::{Curve, Picture, draw};
 use crate::agree::clocks::JobClocks;
-use crate::clock::{DomainFit, Method};
+use rpd_clocks::{DomainFit, Method};
 use rpd_console::Failure;
 use rpd_console::wording::{counted, duration};
 use rpd_files::{create_output, open_input, remove_output, rename_output};
@@ -192,7 +192,7 @@ fn offset_at(fit: &DomainFit, time: i64) -> i64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::clock::{BarKnot, TimeMap};
+    use rpd_clocks::{BarKnot, TimeMap};
 
     #[test]
     fn a_straight_offset_is_flat_and_drawn_for_as_long_as_the_clock_was_there() {

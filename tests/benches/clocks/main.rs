@@ -15,7 +15,7 @@ mod verdict;
 use clap::Parser;
 use methods::{FUSION, METHODS, SOURCES};
 use rayon::prelude::*;
-use rpd_merge::clock::Method;
+use rpd_clocks::Method;
 use rpd_tests::clocks::{Job, Noise, Scenario};
 use std::path::PathBuf;
 use std::process::ExitCode;

@@ -1,6 +1,6 @@
 //! What is compared. The first two are what other tools do.
 
-use rpd_merge::clock::{Align, Burst, DomainFit, Method, Observations, TimeMap, align};
+use rpd_clocks::{Align, Burst, DomainFit, Method, Observations, TimeMap, align};
 use rpd_shard::record::ClockSet;
 
 /// One way to align a job.

@@ -1,4 +1,4 @@
-use rpd_merge::clock::{DomainFit, Method};
+use rpd_clocks::{DomainFit, Method};
 use rpd_tests::clocks::Moment;
 
 /// Errors and bars of one method over the moments of a scenario.

@@ -15,7 +15,7 @@ mod table;
 
 use clap::Parser;
 use load::{KINDS, Kind, Load};
-use rpd_merge::clock::Align;
+use rpd_clocks::Align;
 use rpd_tests::clocks::{RecordedRun, judge, judge_merged};
 use rpd_tests::cluster::{Cluster, Launcher};
 use rpd_tests::harness::{Job, binary, repository};

@@ -1,6 +1,6 @@
 //! The table of errors and bounds, and whether the aims hold.
 
-use rpd_merge::clock::Align;
+use rpd_clocks::Align;
 use rpd_tests::clocks::JudgedClock;
 
 /// Share of clocks that must be covered in each group, and at most of those of a build before.

@@ -3,7 +3,7 @@
 use super::node::{NodeClock, SECOND, exponential, normal, uniform};
 use super::scenario::{self, Noise, Scenario};
 use crate::synthetic::Random;
-use rpd_merge::clock::{Attendance, Meeting, Needs};
+use rpd_clocks::{Attendance, Meeting, Needs};
 use rpd_shard::model::LocalNs;
 
 /// Most ranks of a node. All nodes of a job have as many.

@@ -2,7 +2,7 @@ use super::node::{Crystal, NodeClock, SECOND};
 use super::scenario::{Noise, Scenario};
 use super::{collectives, network};
 use crate::synthetic::Random;
-use rpd_merge::clock::Observations;
+use rpd_clocks::Observations;
 use rpd_shard::model::LocalNs;
 use std::collections::BTreeMap;
 

@@ -1,7 +1,7 @@
 //! Judges the clocks of a database that any build of rpd-merge made of a recorded run.
 
 use super::recorded::{JudgedClock, RecordedRun};
-use rpd_merge::clock::Method;
+use rpd_clocks::Method;
 use rpd_shard::Shard;
 use rpd_shard::file::BlockKind;
 use rpd_shard::model::{Value, native};

@@ -3,7 +3,7 @@
 use super::node::{NodeClock, SECOND, exponential, normal, uniform};
 use super::scenario::{Noise, Probing, Scenario};
 use crate::synthetic::Random;
-use rpd_merge::clock::{Burst, Probe};
+use rpd_clocks::{Burst, Probe};
 
 /// Probes at the start and at the end, and in between.
 const AT_ENDS: usize = 200;

@@ -1,8 +1,8 @@
 //! Runs that real collectors recorded on emulated nodes: one kernel, so that the true offsets of their clocks are known.
 
+use rpd_clocks::{Align, DomainFit, Method, align};
 use rpd_console::Failure;
 use rpd_merge::cli::MergeArgs;
-use rpd_merge::clock::{Align, DomainFit, Method, align};
 use rpd_merge::merge::{JobObservations, job_observations};
 use rpd_shard::model::LocalNs;
 use rpd_shard::record::ClockDomain;

@@ -1,7 +1,7 @@
 //! What looks as if it happened before its cause, and its repair.
 
 use proptest::prelude::*;
-use rpd_merge::clock::{Align, Repaired, TimeMap, align, causality, repair_causality};
+use rpd_clocks::{Align, Repaired, TimeMap, align, causality, repair_causality};
 use rpd_shard::model::LocalNs;
 use rpd_tests::clocks::{Job, Scenario};
 

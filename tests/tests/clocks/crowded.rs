@@ -1,6 +1,6 @@
 //! Nodes that share cores: who leaves a collective when is a matter of scheduling, and some are always favoured.
 
-use rpd_merge::clock::{Align, Method, align};
+use rpd_clocks::{Align, Method, align};
 use rpd_shard::model::LocalNs;
 use rpd_tests::clocks::{Job, Meeting, Probing, Scenario};
 use rpd_tests::synthetic::Random;

@@ -1,6 +1,6 @@
 //! Errors and bars where the truth is known. `ci/bench clocks` measures the same over many more jobs.
 
-use rpd_merge::clock::{Align, DomainFit, Method, align};
+use rpd_clocks::{Align, DomainFit, Method, align};
 use rpd_tests::clocks::{Job, Meeting, Moment, Probing, Scenario};
 
 /// Errors and bars over some seeds, ns.

@@ -1,7 +1,7 @@
 //! Observations that no collector makes: no panic, no hang, and a bar that admits what is not known.
 
 use proptest::prelude::*;
-use rpd_merge::clock::{
+use rpd_clocks::{
     Align, Attendance, Burst, Meeting, Needs, Observations, Probe, align, causality, repair_causality,
 };
 use rpd_shard::model::LocalNs;

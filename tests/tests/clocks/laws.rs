@@ -1,7 +1,7 @@
 //! What must change nothing, or exactly one thing.
 
 use proptest::prelude::*;
-use rpd_merge::clock::{Align, DomainFit, Method, Observations, align};
+use rpd_clocks::{Align, DomainFit, Method, Observations, align};
 use rpd_shard::model::LocalNs;
 use rpd_tests::clocks::{Job, Scenario};
 use rpd_tests::synthetic::Random;

@@ -1,6 +1,6 @@
 //! Noise of busy nodes and of cards that moderate interrupts: collectives that mislead are not used, and bounds hold.
 
-use rpd_merge::clock::{Align, Burst, Method, align};
+use rpd_clocks::{Align, Burst, Method, align};
 use rpd_tests::clocks::{Job, Noise, Scenario};
 use twox_hash::XxHash3_64;
 

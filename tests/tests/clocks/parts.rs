@@ -1,6 +1,6 @@
 //! Nodes that hang together but have no way to the reference.
 
-use rpd_merge::clock::{Align, Method, align};
+use rpd_clocks::{Align, Method, align};
 use rpd_tests::clocks::{Job, Meeting, Scenario};
 
 /// No probes go between the first four nodes and the others, and there are no collectives.

@@ -1,6 +1,6 @@
 //! Runs of real collectors on emulated nodes, recorded with the programs' receive times.
 
-use rpd_merge::clock::Align;
+use rpd_clocks::Align;
 use rpd_tests::clocks::{JudgedClock, RecordedRun, judge};
 use rpd_tests::fixtures;
 use rpd_tests::harness::skip;

@@ -1,6 +1,6 @@
 //! Jobs that are over before a second is.
 
-use rpd_merge::clock::{Align, Method, Observations, align};
+use rpd_clocks::{Align, Method, Observations, align};
 use rpd_tests::clocks::{Job, Meeting, Scenario};
 
 /// What was seen of a job in its first ms.

@@ -1,7 +1,7 @@
 //! Short jobs, few observations, and some that are missing: aligned as well as they allow, and no bar that
 //! promises more.
 
-use rpd_merge::clock::{Align, DomainFit, Method, Needs, Observations, align};
+use rpd_clocks::{Align, DomainFit, Method, Needs, Observations, align};
 use rpd_shard::model::LocalNs;
 use rpd_tests::clocks::{Job, Meeting, Moment, Probing, Scenario};
 
@@ -90,7 +90,7 @@ fn a_node_that_always_comes_last_has_a_bar_that_knows() {
             job.observations.meetings.retain(|m| m.needs == Needs::AllOfAll);
             for meeting in &mut job.observations.meetings {
                 // Node 1 comes half a millisecond later than it did, and needs 6 us; the others leave when it has come.
-                let mine = |a: &&rpd_merge::clock::Attendance| a.domain == 1;
+                let mine = |a: &&rpd_clocks::Attendance| a.domain == 1;
                 let entered = meeting.attendances.iter().filter(mine).map(|a| a.enter.0).max();
                 let left = meeting.attendances.iter().filter(mine).map(|a| a.exit.0).min();
                 let (Some(entered), Some(left)) = (entered, left) else { continue };

@@ -1,6 +1,6 @@
 //! Bounds of clocks hold on nodes whose cores are busy, since kernels note when packets arrive.
 
-use rpd_merge::clock::Align;
+use rpd_clocks::Align;
 use rpd_shard::Shard;
 use rpd_tests::clocks::{JudgedClock, RecordedRun, judge};
 use rpd_tests::cluster::{Cluster, Launcher};

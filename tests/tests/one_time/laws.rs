@@ -1,7 +1,7 @@
 //! What must be so whatever the clocks are.
 
 use super::*;
-use rpd_merge::clock::Method;
+use rpd_clocks::Method;
 use rpd_shard::ShardWriter;
 use rpd_shard::model::{Value as Stored, native};
 use rpd_shard::record::{Clock, Process};

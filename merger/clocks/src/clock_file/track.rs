@@ -1,7 +1,7 @@
 //! The straight pieces that the measurements of one clock lie on, and how far off they may be.
 
 use super::Entry;
-use crate::clock::{BarKnot, DomainFit, Method, TimeMap};
+use crate::{BarKnot, DomainFit, Method, TimeMap};
 use rpd_shard::model::LocalNs;
 
 /// Times before the first measurement and behind the last one through which the straight lines there are drawn, ns:

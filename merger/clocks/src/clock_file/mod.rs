@@ -5,7 +5,7 @@ mod resolve;
 mod track;
 
 pub use parse::ClockFileError;
-pub use resolve::{Named, Resolved};
+pub use resolve::Named;
 
 use serde::{Deserialize, Serialize};
 

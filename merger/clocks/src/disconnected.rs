@@ -1,8 +1,8 @@
 //! Domains that hang together by probes or collectives but have no way to the reference: a part is fitted by itself,
 //! relative to one domain of it, and that one's wall clock joins all of it to the reference.
 
-use super::clocks::Method;
 use super::fit::{BarKnot, DomainFit};
+use super::method::Method;
 use super::observations::{Attendance, Observations};
 use super::time_map::TimeMap;
 use rpd_shard::model::LocalNs;

@@ -1,13 +1,13 @@
 use super::anchors::{self, Anchor};
 use super::bias::Biases;
-use super::bounds::{Bounds, bounds};
-use super::clocks::Method;
+use super::certain_bounds::{Bounds, bounds};
 use super::collectives::{self, Habits, habits};
+use super::disconnected::join_parts;
 use super::fit::{BarKnot, DomainFit, Step};
 use super::links::{Domains, Kind, Link, Pair};
 use super::locate::{Correction, Located, locate};
+use super::method::Method;
 use super::observations::{Align, Observations};
-use super::parts::join_parts;
 use super::probes;
 use super::refuted::{Probed, are_moving, is_refuted};
 use super::smoother::Noise;

@@ -1,7 +1,7 @@
 //! The last resort: all nodes' wall clocks are set by NTP, more or less.
 
-use super::clocks::Method;
 use super::fit::{BarKnot, DomainFit};
+use super::method::Method;
 use super::robust;
 use super::time_map::TimeMap;
 use rpd_shard::record::ClockSet;

@@ -1,4 +1,4 @@
-use super::clocks::Method;
+use super::method::Method;
 use super::time_map::TimeMap;
 use rpd_shard::model::LocalNs;
 use serde::{Deserialize, Serialize};

@@ -3,7 +3,7 @@
 use super::parse::written;
 use super::track::Track;
 use super::{ClockFile, Entry, check};
-use crate::clock::DomainFit;
+use crate::DomainFit;
 use std::collections::{BTreeMap, HashMap};
 
 /// Names that a note repeats.

@@ -2,7 +2,7 @@
 //! operation leave one after the other, exits are off by far more than a round trip takes. What is refuted of a domain now
 //! and then is left out; if it is most of it, all of its collectives are.
 
-use super::bounds::Bounds;
+use super::certain_bounds::Bounds;
 use super::locate::Located;
 use super::smoother::Sample;
 use super::track::SECOND;

@@ -4,7 +4,7 @@
 pub(super) const DEVIATION: f64 = 1.4826;
 
 /// The median; reorders `values`. `None` of none.
-pub(crate) fn median(values: &mut [f64]) -> Option<f64> {
+pub fn median(values: &mut [f64]) -> Option<f64> {
     quantile(values, 0.5)
 }
 
@@ -26,7 +26,7 @@ pub(super) fn deviation(values: &mut [f64], middle: f64) -> f64 {
 
 /// Slope after Theil and Sen, of the pairs of points that are half the series apart. `points` are sorted
 /// by their first number; 0 where they do not tell.
-pub(crate) fn slope(points: &[(f64, f64)]) -> f64 {
+pub fn slope(points: &[(f64, f64)]) -> f64 {
     let (early, late) = points.split_at(points.len() / 2);
     let mut slopes: Vec<f64> = early
         .iter()

@@ -1,6 +1,6 @@
 use super::parse::written;
 use super::*;
-use crate::clock::DomainFit;
+use crate::DomainFit;
 use proptest::prelude::*;
 use rpd_shard::model::LocalNs;
 

@@ -1,0 +1,44 @@
+//! One time for all nodes of a job.
+//!
+//! [`align`] is the algorithm: from [`Observations`] of the clocks of a job to one [`DomainFit`] for each clock domain, with
+//! its [`TimeMap`] and an error bound. It is pure: the same observations in any order give the same maps, to the bit.
+//! docs/CLOCKS.md says what it promises. [`ClockFile`] reads offsets that a site measured itself.
+//!
+//! Inside, the times of a domain are `f64` ns of its `CLOCK_MONOTONIC_RAW` since an origin of its own (`on_node`), so that
+//! an offset of days costs no precision. NTP changes the rates of BOOTTIME and MONOTONIC now and then, but not of RAW.
+
+mod align;
+mod anchors;
+mod bias;
+mod causality;
+mod certain_bounds;
+mod clock_file;
+mod collectives;
+mod disconnected;
+mod fit;
+mod links;
+mod locate;
+mod method;
+mod observations;
+mod on_node;
+mod posterior;
+mod probes;
+mod refuted;
+mod repair;
+mod robust;
+mod smoother;
+mod time_map;
+mod track;
+
+pub use align::align;
+pub use causality::{Causality, causality};
+pub use clock_file::{ClockFile, ClockFileError, Named};
+pub use fit::{BarKnot, DomainFit, Step};
+pub use method::{BestSets, Method, keep_best};
+pub use observations::{Align, Attendance, Burst, Meeting, Needs, Observations, Probe};
+pub use repair::{Repaired, repair_causality};
+pub use robust::{median, slope};
+pub use time_map::TimeMap;
+
+/// The time namespace of a process whose times a previous merge has brought to job time: no clock of a node.
+pub const MERGED_TIME_NAMESPACE: u64 = u64::MAX;
