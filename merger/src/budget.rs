@@ -1,6 +1,6 @@
 //! How much memory a merge rank may use, and for what.
 
-use crate::collectives::sample::MOST_CALLS;
+use rpd_collectives::MAX_SAMPLED_CALLS;
 use rpd_console::Failure;
 use rpd_shard::size::{Size, SizeError};
 use std::str::FromStr;
@@ -168,7 +168,7 @@ impl Budget {
 
     /// Collective calls that are compared. It is one rank's share, so that it does not depend on their number.
     pub fn collectives(self) -> u64 {
-        ((self.0 - ALWAYS) / 6 / PER_COLLECTIVE).min(MOST_CALLS)
+        ((self.0 - ALWAYS) / 6 / PER_COLLECTIVE).min(MAX_SAMPLED_CALLS)
     }
 
     /// Refuses what there is no room for. `read` of `all` bytes of the inputs are known.
@@ -244,7 +244,7 @@ mod tests {
         assert_eq!(small.threads(64, 0), 1);
         assert_eq!(Budget::default().threads(100, 0), 39);
         assert_eq!(Budget::default().threads(2, 0), 2);
-        assert_eq!(Budget::default().collectives(), MOST_CALLS);
+        assert_eq!(Budget::default().collectives(), MAX_SAMPLED_CALLS);
         assert!((10_000..50_000).contains(&small.collectives()));
         assert_eq!("31M".parse::<Budget>(), Err(BudgetError::TooSmall));
         assert!("much".parse::<Budget>().is_err());

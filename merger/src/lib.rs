@@ -4,7 +4,6 @@ pub mod agree;
 pub mod allocator;
 pub mod budget;
 pub mod cli;
-pub mod collectives;
 pub mod epilog;
 pub mod input;
 mod listing;

@@ -14,10 +14,6 @@ use crate::agree::processes::{self, Processes};
 use crate::agree::strings::{self, Distinct};
 use crate::budget::Held;
 use crate::cli::{Layout, MergeArgs, OutputFormat};
-use crate::collectives::late::late_ranks;
-use crate::collectives::matching::compare;
-use crate::collectives::spread::spread;
-use crate::collectives::{Matched, Participant, Said, Sample, meetings};
 use crate::input::former::FormerMerge;
 use crate::input::gone::Since;
 use crate::input::home::Homes;
@@ -42,6 +38,9 @@ use crate::output::{legacy, processes as process_rows, provenance, seal, write_f
 use crate::report::{Report, plot::plot};
 use rayon::prelude::*;
 use rpd_clocks::{Align, ClockFile};
+use rpd_collectives::{
+    Matched, Participant, Said, Sample, clock_observations, exit_spread, late_ranks, match_calls,
+};
 use rpd_comm::{Comm, agree_on_result, broadcast_result, gather_counts, shared_failure};
 use rpd_console::{Failure, Progress};
 use rpd_rocpd::read::Keep;
@@ -153,13 +152,13 @@ fn merge_once(
     let strings = strings::number(comm, distinct)?;
     let found = agree_on_findings(comm, &surveys)?;
     progress.phase("match");
-    let mut matched = compare(comm, &sample, take_collectives(&mut surveys))?;
+    let mut matched = match_calls(comm, &sample, take_collectives(&mut surveys))?;
     progress.phase("align");
     let clock_file = listing.clock_file.as_ref();
     let clocks = align_clocks(comm, args, &plan, clock_file, recorded, &matched, &found.nodes)?;
     let far_apart = note_of_files_far_apart(comm, &surveys, &clocks)?;
     let late_ranks = late_ranks(comm, &matched, &clocks.fits)?;
-    matched.counts.spread = spread(comm, &matched, &clocks.fits)?;
+    matched.counts.spread = exit_spread(comm, &matched, &clocks.fits)?;
     matched.kept = Vec::new();
     let guid = job_guid(&plan, &found.inputs);
     let sets = match args.layout {
@@ -440,7 +439,7 @@ fn align_clocks(
     let fixed: Vec<ClockDomain> = plan.former_merges.iter().filter_map(FormerMerge::reference).collect();
     let observed = Observed::gather(comm, recorded, &fixed)?;
     let meetings = match observed.is_of_several() && (args.align != Align::None || clock_file.is_some()) {
-        true => meetings::gather(comm, matched, &observed.observations.domains)?,
+        true => clock_observations(comm, matched, &observed.observations.domains)?,
         false => Vec::new(),
     };
     let how = How {

@@ -4,9 +4,8 @@ use super::death::OpenSpans;
 use super::expand::{self, Word};
 use super::opened::{Tables, block_rows, needed_rows};
 use super::row_texts::text_bytes;
-use super::source::{NO_THREAD, join, stack_key};
-use crate::collectives::gather::of_block;
-use crate::collectives::{Said, Sample};
+use super::source::{NO_THREAD, join};
+use rpd_collectives::{Said, Sample, collectives_of_block};
 use rpd_shard::Shard;
 use rpd_shard::file::{BlockError, BlockKind, BlockRef, ShardStrings};
 use rpd_shard::model::native::{MARK, is_native};
@@ -106,7 +105,7 @@ pub(super) fn facts(
         BlockKind::Rows(table) if is_native(table) && table != MARK => block_rows(shard, tables, block)?,
         _ => needed_rows(shard, tables, block, &|column| is_looked_at(&column.kind))?,
     };
-    let collectives = of_block(&rows, strings, sample);
+    let collectives = collectives_of_block(&rows, strings, sample);
     let mut told = Gathered { open: OpenSpans::of(&rows), collectives, ..Gathered::default() };
     for (column, cells) in rows.table.columns.iter().zip(&rows.columns) {
         let ints = || (0..rows.len).filter_map(|i| cells.int(i));
@@ -122,7 +121,7 @@ pub(super) fn facts(
                 }
             }
             Kind::Stack => {
-                let keys = || (0..rows.len).filter_map(|i| stack_key(cells.get(i)));
+                let keys = || (0..rows.len).filter_map(|i| cells.get(i).stack_id());
                 let found = plain(cells).map_or_else(|| bounds(keys()), |v| bounds(v.iter().copied()));
                 told.stacks = join(told.stacks, found);
             }

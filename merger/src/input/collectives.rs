@@ -5,9 +5,8 @@ use super::candidate::is_merged;
 use super::home::{Homes, to_boottime};
 use super::opened::block_rows;
 use super::source::{Piece, Source};
-use crate::collectives::regions::{RegionNames, columns, of_regions};
-use crate::collectives::{Said, Sample};
 use rayon::prelude::*;
+use rpd_collectives::{RegionNames, Said, Sample, collectives_of_regions, region_columns};
 use rpd_rocpd::read::{Database, Space, Wanted};
 use rpd_shard::Shard;
 use rpd_shard::file::{BlockKind, ShardStrings};
@@ -72,7 +71,7 @@ fn of_blocks(shard: &Shard, source: &Source, names: &RegionNames, sample: &Sampl
             rows.iter().flatten().for_each(&mut *take);
         }
     };
-    of_regions(names, &mut read, sample)
+    collectives_of_regions(names, &mut read, sample)
 }
 
 /// The regions of a space of a database. Those of a merge of ours are not looked at: what follows from them was
@@ -89,7 +88,7 @@ pub(super) fn of_space(
         return Said::default();
     }
     let mut read = |wanted: TableId, take: &mut dyn FnMut(&Rows<Local>)| {
-        let named = Wanted::Named(columns(wanted));
+        let named = Wanted::Named(region_columns(wanted));
         let Some(place) = space.position(wanted) else { return };
         let pieces: Vec<_> = pieces
             .iter()
@@ -106,7 +105,7 @@ pub(super) fn of_space(
             rows.iter().flatten().for_each(&mut *take);
         }
     };
-    let mut said = of_regions(names, &mut read, sample);
+    let mut said = collectives_of_regions(names, &mut read, sample);
     said.agree_on_result(process.rank, process.size);
     said
 }

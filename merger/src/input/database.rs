@@ -6,13 +6,12 @@ use super::expand::Word;
 use super::home::Homes;
 use super::opened::{Input, OpenDatabase, StringPieces, Tables};
 use super::schema::JobSchema;
-use super::source::{KeySpace, Piece, RowRoom, Source, StackSpace, Tracks, join, stack_key};
+use super::source::{KeySpace, Piece, RowRoom, Source, StackSpace, Tracks, join};
 use super::survey::{Survey, hashes_of_words, reserve_placeholders, shorten};
 use crate::agree::strings::{Hash, hash};
-use crate::collectives::Sample;
-use crate::collectives::regions::RegionNames;
 use rayon::prelude::*;
 use rpd_clocks::MERGED_TIME_NAMESPACE;
+use rpd_collectives::{RegionNames, Sample};
 use rpd_rocpd::read::{Database, ProcessFacts, ReadError, Space, TakeRows, Wanted};
 use rpd_shard::identity::{boot_of_machine, unknown_boot, unnamed_node};
 use rpd_shard::model::{Cells, Kind, Local, Rows, Schema, Table, TableId, Value, rocpd};
@@ -374,7 +373,7 @@ impl Known<'_> {
                         facts.stacks = join(facts.stacks, low.zip(values.iter().copied().max()));
                         continue;
                     }
-                    for key in (0..rows.len).filter_map(|i| stack_key(cells.get(i))) {
+                    for key in (0..rows.len).filter_map(|i| cells.get(i).stack_id()) {
                         facts.stacks = join(facts.stacks, Some((key, key)));
                     }
                 }

@@ -2,9 +2,9 @@
 //! each guid; a merged database has many processes in one.
 
 use super::expand::Word;
-use crate::collectives::Said;
+use rpd_collectives::Said;
 use rpd_shard::file::BlockRef;
-use rpd_shard::model::{Kind, Local, Rows, Table, TableId, Value, rocpd};
+use rpd_shard::model::{Kind, Local, Rows, Table, TableId, rocpd};
 use rpd_shard::record::{Node, Process};
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
@@ -236,7 +236,7 @@ impl RowRoom {
 pub enum StackSpace {
     /// Small values: shifted. The largest one.
     Offset(i64),
-    /// Negative or huge values: numbered from 1. All of them, ascending; see [`stack_key`].
+    /// Negative or huge values: numbered from 1. All of them, ascending; see [`rpd_shard::model::Value::stack_id`].
     Dictionary(Vec<i64>),
 }
 
@@ -261,7 +261,7 @@ impl StackSpace {
         for rows in rows {
             for (column, cells) in rows.table.columns.iter().zip(&rows.columns) {
                 if column.kind == Kind::Stack {
-                    let ids = (0..rows.len).filter_map(|i| stack_key(cells.get(i))).filter(|v| *v != 0);
+                    let ids = (0..rows.len).filter_map(|i| cells.get(i).stack_id()).filter(|v| *v != 0);
                     if is_full {
                         found += ids.count();
                         continue;
@@ -312,16 +312,6 @@ pub(super) fn join(a: Option<(i64, i64)>, b: Option<(i64, i64)>) -> Option<(i64,
     match (a, b) {
         (Some(a), Some(b)) => Some((a.0.min(b.0), a.1.max(b.1))),
         (a, b) => a.or(b),
-    }
-}
-
-/// A stack id as an integer. RocPD stores unsigned values above `i64::MAX` as REAL; equal ones stay
-/// equal. `None` for NULL and for what is no number.
-pub fn stack_key(value: Value<'_>) -> Option<i64> {
-    match value {
-        Value::Int(v) => Some(v),
-        Value::Real(v) if v >= 0.0 => Some(v as u64 as i64),
-        _ => None,
     }
 }
 

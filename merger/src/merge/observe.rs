@@ -3,13 +3,12 @@
 use super::{Own, survey_all, take_collectives};
 use crate::agree::clocks::Observed;
 use crate::cli::MergeArgs;
-use crate::collectives::matching::compare;
-use crate::collectives::{Sample, meetings};
 use crate::input::gone::Since;
 use crate::input::plan::plan;
 use crate::input::schema::JobSchema;
 use crate::listing::Listing;
 use rpd_clocks::Observations;
+use rpd_collectives::{Sample, clock_observations, match_calls};
 use rpd_comm::Solo;
 use rpd_console::{Failure, Progress};
 
@@ -40,10 +39,10 @@ pub fn job_observations(args: &MergeArgs) -> Result<JobObservations, Failure> {
     let sample = Sample::new(args.memory.collectives());
     let own = Own::new(&plan, comm);
     let mut surveyed = survey_all(&own, &schema, &sample, args, &Progress::new(false))?;
-    let matched = compare(comm, &sample, take_collectives(&mut surveyed.surveys))?;
+    let matched = match_calls(comm, &sample, take_collectives(&mut surveyed.surveys))?;
     let observed = Observed::gather(comm, surveyed.recorded, &[])?;
     let spans = observed.spans();
     let mut observations = observed.observations;
-    observations.meetings = meetings::gather(comm, &matched, &observations.domains)?;
+    observations.meetings = clock_observations(comm, &matched, &observations.domains)?;
     Ok(JobObservations { observations, spans })
 }

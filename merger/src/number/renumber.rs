@@ -3,7 +3,7 @@ use super::json_ids::{self, Found};
 use crate::agree::clocks::ProcessFit;
 use crate::input::expand::Word;
 use crate::input::opened::StringMap;
-use crate::input::source::{Origin, Source, StackSpace, stack_key};
+use crate::input::source::{Origin, Source, StackSpace};
 use rpd_shard::model::{
     Cells, Column, JsonRef, Keys, Kind, Local, Merged, Nulls, OwnedValue, Rows, TableId, TextCells, Value,
     rocpd,
@@ -224,7 +224,7 @@ impl SourceMap<'_> {
             cells,
             rows,
             lost,
-            |value| match (value, stack_key(value), &self.source.stacks) {
+            |value| match (value, value.stack_id(), &self.source.stacks) {
                 (Value::Null, ..) => Mapped::Null,
                 (_, Some(0), _) => Mapped::Id(0),
                 (_, Some(key), StackSpace::Offset(max)) if (1..=*max).contains(&key) => {

@@ -2,8 +2,7 @@
 
 use super::Report;
 use crate::agree::clocks::Repair;
-use crate::collectives::Matched;
-use crate::collectives::late::{LateRank, Lateness};
+use rpd_collectives::{LateRank, Lateness, Matched};
 use rpd_console::wording::{counted, duration, grouped, noun};
 
 impl Report {

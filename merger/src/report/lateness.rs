@@ -1,9 +1,7 @@
 //! The lines of the summary about the rank that others wait for, and about start-up.
 
 use super::Report;
-use crate::collectives::late::{LateRank, Lateness};
-use crate::collectives::start_up::StartUp;
-use crate::collectives::verdict::{LatenessVerdict, MissingCause};
+use rpd_collectives::{LateRank, Lateness, LatenessVerdict, MissingCause, StartUp};
 use rpd_console::wording::{counted, duration, grouped, rank_ranges};
 
 /// Ranks that a line names where no single one is the cause.
@@ -21,7 +19,7 @@ impl Report {
         self.late_ranks = late_ranks;
         self.lateness = lateness.filter(|_| self.singleton_ranks.len() < 2).or_else(|| {
             let reason = self.nothing_compared()?.to_owned();
-            Some(Lateness::without_times(LatenessVerdict::NoCollectives { reason }))
+            Some(lateness_without_times(LatenessVerdict::NoCollectives { reason }))
         });
     }
 
@@ -48,191 +46,185 @@ impl Report {
     /// Label and text of each line about late ranks.
     pub(super) fn lateness_lines(&self) -> Vec<(&'static str, String)> {
         let Some(lateness) = &self.lateness else { return Vec::new() };
-        let mut lines = vec![("late", lateness.line(&self.late_ranks))];
-        lines.extend(lateness.start_up.as_ref().and_then(StartUp::line).map(|line| ("start-up", line)));
+        let mut lines = vec![("late", lateness_line(lateness, &self.late_ranks))];
+        lines.extend(lateness.start_up.as_ref().and_then(start_up_line).map(|line| ("start-up", line)));
         lines
     }
 }
 
-impl Lateness {
-    fn without_times(verdict: LatenessVerdict) -> Lateness {
-        Lateness {
-            verdict,
-            waited_ns: 0,
-            waited_share_of_run: 0.0,
-            run_ns: 0,
-            held_up_ns: 0,
-            passed_on_ns: 0,
-            not_compared_ns: 0,
-            not_compared_calls: Vec::new(),
-            not_compared_share_of_run: 0.0,
-            start_up: None,
-        }
+fn lateness_without_times(verdict: LatenessVerdict) -> Lateness {
+    Lateness {
+        verdict,
+        waited_ns: 0,
+        waited_share_of_run: 0.0,
+        run_ns: 0,
+        held_up_ns: 0,
+        passed_on_ns: 0,
+        not_compared_ns: 0,
+        not_compared_calls: Vec::new(),
+        not_compared_share_of_run: 0.0,
+        start_up: None,
     }
+}
 
-    /// Returns the wait time that collectives passed on to others, in words; empty if it is little.
-    fn passed_on(&self) -> String {
-        let part = self.passed_on_ns as f64 / self.waited_ns.max(1) as f64;
-        if part < MIN_PASSED_ON {
-            return String::new();
-        }
-        let waited = duration(self.passed_on_ns);
-        format!("; {waited} of all waiting, {}, follows from the waiting in other collectives", percent(part))
+/// Returns the wait time that collectives passed on to others, in words; empty if it is little.
+fn passed_on(lateness: &Lateness) -> String {
+    let part = lateness.passed_on_ns as f64 / lateness.waited_ns.max(1) as f64;
+    if part < MIN_PASSED_ON {
+        return String::new();
     }
+    let waited = duration(lateness.passed_on_ns);
+    format!("; {waited} of all waiting, {}, follows from the waiting in other collectives", percent(part))
+}
 
-    /// The verdict in one line. `late` are the ranks that others waited for, the first one for the longest.
-    fn line(&self, late: &[LateRank]) -> String {
-        let never_entered = matches!(self.verdict, LatenessVerdict::NeverEntered { .. });
-        let mut waited = format!(
-            "ranks waited {} in {} in all, {} of the run",
-            duration(self.waited_ns),
-            if never_entered { "other collectives" } else { "collectives" },
-            percent(self.waited_share_of_run)
-        );
-        let not_compared = format!(
-            "ranks spent {}, {} of the run, in calls that are not compared ({})",
-            duration(self.not_compared_ns),
-            percent(self.not_compared_share_of_run),
-            self.not_compared_calls.join(", ")
-        );
-        let is_named = never_entered || self.verdict == LatenessVerdict::CallsNotCompared;
-        if self.not_compared_share_of_run >= MIN_NOT_COMPARED && !is_named {
-            waited = format!("{waited}; {not_compared}");
+/// The verdict in one line. `late` are the ranks that others waited for, the first one for the longest.
+fn lateness_line(lateness: &Lateness, late: &[LateRank]) -> String {
+    let never_entered = matches!(lateness.verdict, LatenessVerdict::NeverEntered { .. });
+    let mut waited = format!(
+        "ranks waited {} in {} in all, {} of the run",
+        duration(lateness.waited_ns),
+        if never_entered { "other collectives" } else { "collectives" },
+        percent(lateness.waited_share_of_run)
+    );
+    let not_compared = format!(
+        "ranks spent {}, {} of the run, in calls that are not compared ({})",
+        duration(lateness.not_compared_ns),
+        percent(lateness.not_compared_share_of_run),
+        lateness.not_compared_calls.join(", ")
+    );
+    let is_named = never_entered || lateness.verdict == LatenessVerdict::CallsNotCompared;
+    if lateness.not_compared_share_of_run >= MIN_NOT_COMPARED && !is_named {
+        waited = format!("{waited}; {not_compared}");
+    }
+    let cannot_tell = |reason: String| format!("cannot tell which rank: {reason} ({waited})");
+    match &lateness.verdict {
+        LatenessVerdict::Nobody => format!("nobody: {waited}"),
+        LatenessVerdict::Rank { .. } => match late.first() {
+            Some(first) => format!("{}{}; {waited}", late_rank_line(first), passed_on(lateness)),
+            None => waited,
+        },
+        LatenessVerdict::Node { host, ranks, node_waited_ns } => {
+            let part = *node_waited_ns as f64 / lateness.waited_ns.max(1) as f64;
+            let of = if ranks.is_empty() { String::new() } else { format!(" ({})", listed(ranks)) };
+            format!(
+                "no single rank, but node {host}{of}: others waited {} for it, {} of all waiting; {waited}",
+                duration(*node_waited_ns),
+                percent(part)
+            )
         }
-        let cannot_tell = |reason: String| format!("cannot tell which rank: {reason} ({waited})");
-        match &self.verdict {
-            LatenessVerdict::Nobody => format!("nobody: {waited}"),
-            LatenessVerdict::Rank { .. } => match late.first() {
-                Some(first) => format!("{}{}; {waited}", first.line(), self.passed_on()),
-                None => waited,
-            },
-            LatenessVerdict::Node { host, ranks, node_waited_ns } => {
-                let part = *node_waited_ns as f64 / self.waited_ns.max(1) as f64;
-                let of = if ranks.is_empty() { String::new() } else { format!(" ({})", listed(ranks)) };
+        LatenessVerdict::NeverEntered { absence } => format!(
+            "{} never entered {} (collective {} on {}), in which the others waited up to {} each, {} in all; {waited}",
+            absence.name,
+            absence.call,
+            absence.number,
+            absence.communicator,
+            duration(absence.each_ns),
+            duration(absence.all_ns)
+        ),
+        LatenessVerdict::NoSingleRank { together, together_ns } if together.len() > 1 => format!(
+            "no single rank: {} were late together: others waited {} for them, {} of all waiting; {waited}",
+            listed(together),
+            duration(*together_ns),
+            percent(*together_ns as f64 / lateness.waited_ns.max(1) as f64)
+        ),
+        LatenessVerdict::NoSingleRank { .. } => {
+            let named = late.iter().take(MAX_NAMED);
+            let named = named.map(|late| format!("{} {}", late_rank_name(late), percent(late.waited_share)));
+            format!("no single rank: {}; {waited}", named.collect::<Vec<_>>().join(", "))
+        }
+        LatenessVerdict::StartUp => {
+            let ns = lateness.start_up.as_ref().map_or(0, |start_up| start_up.ns);
+            let part = percent(ns as f64 / lateness.run_ns.max(1) as f64);
+            cannot_tell(format!("start-up takes {part} of the run"))
+        }
+        LatenessVerdict::CallsNotCompared => format!("cannot tell which rank: {not_compared}; {waited}"),
+        LatenessVerdict::HeldUpByMessages => cannot_tell(
+            "messages held up the ranks that entered collectives late, cause unknown".to_owned(),
+        ),
+        LatenessVerdict::HeldUpByCollectives => cannot_tell(
+            "collectives on other communicators held up the ranks that entered late, which is not traced back"
+                .to_owned(),
+        ),
+        LatenessVerdict::ClockErrors { bound_ns } => cannot_tell(match bound_ns {
+            Some(bound) => {
                 format!(
-                    "no single rank, but node {host}{of}: others waited {} for it, {} of all waiting; {waited}",
-                    duration(*node_waited_ns),
-                    percent(part)
+                    "ranks entered closer together than the clocks are known, {} (median)",
+                    duration(*bound)
                 )
             }
-            LatenessVerdict::NeverEntered { absence } => format!(
-                "{} never entered {} (collective {} on {}), in which the others waited up to {} each, {} in all; {waited}",
-                absence.name,
-                absence.call,
-                absence.number,
-                absence.communicator,
-                duration(absence.each_ns),
-                duration(absence.all_ns)
-            ),
-            LatenessVerdict::NoSingleRank { together, together_ns } if together.len() > 1 => format!(
-                "no single rank: {} were late together: others waited {} for them, {} of all waiting; {waited}",
-                listed(together),
-                duration(*together_ns),
-                percent(*together_ns as f64 / self.waited_ns.max(1) as f64)
-            ),
-            LatenessVerdict::NoSingleRank { .. } => {
-                let named = late.iter().take(MAX_NAMED);
-                let named = named.map(|late| format!("{} {}", late.name(), percent(late.waited_share)));
-                format!("no single rank: {}; {waited}", named.collect::<Vec<_>>().join(", "))
-            }
-            LatenessVerdict::StartUp => {
-                let ns = self.start_up.as_ref().map_or(0, |start_up| start_up.ns);
-                let part = percent(ns as f64 / self.run_ns.max(1) as f64);
-                cannot_tell(format!("start-up takes {part} of the run"))
-            }
-            LatenessVerdict::CallsNotCompared => format!("cannot tell which rank: {not_compared}; {waited}"),
-            LatenessVerdict::HeldUpByMessages => cannot_tell(
-                "messages held up the ranks that entered collectives late, cause unknown".to_owned(),
-            ),
-            LatenessVerdict::HeldUpByCollectives => cannot_tell(
-                "collectives on other communicators held up the ranks that entered late, which is not traced back"
-                    .to_owned(),
-            ),
-            LatenessVerdict::ClockErrors { bound_ns } => cannot_tell(match bound_ns {
-                Some(bound) => {
-                    format!(
-                        "ranks entered closer together than the clocks are known, {} (median)",
-                        duration(*bound)
-                    )
+            None => "how far the clocks of the nodes are off is not known".to_owned(),
+        }),
+        LatenessVerdict::CallsMissing { cause } => cannot_tell(
+            match cause {
+                MissingCause::Lost => "calls in which ranks may have waited were lost",
+                MissingCause::Messages => {
+                    "ranks may have waited in messages, which are not compared in profilers' files"
                 }
-                None => "how far the clocks of the nodes are off is not known".to_owned(),
-            }),
-            LatenessVerdict::CallsMissing { cause } => cannot_tell(
-                match cause {
-                    MissingCause::Lost => "calls in which ranks may have waited were lost",
-                    MissingCause::Messages => {
-                        "ranks may have waited in messages, which are not compared in profilers' files"
-                    }
-                    MissingCause::Unordered => {
-                        "what each rank spent outside of its calls does not follow from them"
-                    }
-                    MissingCause::Threads => {
-                        "ranks call MPI in several threads, so what each spent outside of MPI is not known"
-                    }
-                    MissingCause::Polls => {
-                        "ranks polled for messages (MPI_Test, MPI_Iprobe, ...), and worked or waited in between"
-                    }
+                MissingCause::Unordered => {
+                    "what each rank spent outside of its calls does not follow from them"
                 }
-                .to_owned(),
-            ),
-            LatenessVerdict::Mixed => {
-                cannot_tell("several causes each explain less than half".to_owned())
+                MissingCause::Threads => {
+                    "ranks call MPI in several threads, so what each spent outside of MPI is not known"
+                }
+                MissingCause::Polls => {
+                    "ranks polled for messages (MPI_Test, MPI_Iprobe, ...), and worked or waited in between"
+                }
             }
-            LatenessVerdict::NoCollectives { reason } => format!("cannot tell which rank: {reason}"),
+            .to_owned(),
+        ),
+        LatenessVerdict::Mixed => {
+            cannot_tell("several causes each explain less than half".to_owned())
         }
+        LatenessVerdict::NoCollectives { reason } => format!("cannot tell which rank: {reason}"),
     }
 }
 
-impl StartUp {
-    /// One line; `None` if nobody waited for long.
-    fn line(&self) -> Option<String> {
-        let places = [(self.init_waited_ns, "MPI_Init"), (self.waited_ns, "collectives")];
-        let waited = places.iter().filter(|(ns, _)| *ns >= MIN_START_UP_WAIT_NS);
-        let waited: Vec<String> = waited.map(|(ns, place)| format!("{} in {place}", duration(*ns))).collect();
-        if waited.is_empty() {
-            return None;
-        }
-        let (took, waited) = (duration(self.ns), waited.join(" and "));
-        Some(match self.last_rank {
-            Some(rank) => format!(
-                "{took} to the end of the first collective of all ranks; ranks waited {waited} in all until then; rank {rank} \
-                 entered that collective last, {} after the first one; its cause is not looked for",
-                duration(self.apart_ns)
-            ),
-            None => format!("{took} to the end of MPI_Init; ranks waited {waited} in all until then"),
-        })
+/// One line; `None` if nobody waited for long.
+fn start_up_line(start_up: &StartUp) -> Option<String> {
+    let places = [(start_up.init_waited_ns, "MPI_Init"), (start_up.waited_ns, "collectives")];
+    let waited = places.iter().filter(|(ns, _)| *ns >= MIN_START_UP_WAIT_NS);
+    let waited: Vec<String> = waited.map(|(ns, place)| format!("{} in {place}", duration(*ns))).collect();
+    if waited.is_empty() {
+        return None;
+    }
+    let (took, waited) = (duration(start_up.ns), waited.join(" and "));
+    Some(match start_up.last_rank {
+        Some(rank) => format!(
+            "{took} to the end of the first collective of all ranks; ranks waited {waited} in all until then; rank {rank} \
+             entered that collective last, {} after the first one; its cause is not looked for",
+            duration(start_up.apart_ns)
+        ),
+        None => format!("{took} to the end of MPI_Init; ranks waited {waited} in all until then"),
+    })
+}
+
+fn late_rank_name(late: &LateRank) -> String {
+    match late.rank {
+        Some(rank) => format!("rank {rank}"),
+        None => format!("pid {} on {}", late.pid, late.host),
     }
 }
 
-impl LateRank {
-    fn name(&self) -> String {
-        match self.rank {
-            Some(rank) => format!("rank {rank}"),
-            None => format!("pid {} on {}", self.pid, self.host),
+/// One line.
+fn late_rank_line(late: &LateRank) -> String {
+    let on = if late.rank.is_some() { format!(" on {}", late.host) } else { String::new() };
+    let clocks = match late.clock_bar_ns {
+        Some(0) => "one clock".to_owned(),
+        Some(bar) => format!("clock error bound {}", duration(bar)),
+        None => "clock error not known".to_owned(),
+    };
+    format!(
+        "{}{on}: others waited {} for it, {} of all waiting; before {} of {} it spent {} more outside of MPI than any other rank ({clocks})",
+        late_rank_name(late),
+        duration(late.waited_ns),
+        percent(late.waited_share),
+        grouped(late.last),
+        counted(late.collectives, "collective"),
+        match late.last {
+            0 | 1 => duration(late.worst_ns),
+            _ => format!("{} (median; {} at most)", duration(late.behind_ns), duration(late.worst_ns)),
         }
-    }
-
-    /// One line.
-    fn line(&self) -> String {
-        let on = if self.rank.is_some() { format!(" on {}", self.host) } else { String::new() };
-        let clocks = match self.clock_bar_ns {
-            Some(0) => "one clock".to_owned(),
-            Some(bar) => format!("clock error bound {}", duration(bar)),
-            None => "clock error not known".to_owned(),
-        };
-        format!(
-            "{}{on}: others waited {} for it, {} of all waiting; before {} of {} it spent {} more outside of MPI than any other rank ({clocks})",
-            self.name(),
-            duration(self.waited_ns),
-            percent(self.waited_share),
-            grouped(self.last),
-            counted(self.collectives, "collective"),
-            match self.last {
-                0 | 1 => duration(self.worst_ns),
-                _ => format!("{} (median; {} at most)", duration(self.behind_ns), duration(self.worst_ns)),
-            }
-        )
-    }
+    )
 }
 
 /// Ranks in words: `rank 1`, `ranks 1 and 2`, `ranks 1-3`.
@@ -257,7 +249,7 @@ fn percent(part: f64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::collectives::absence::Absence;
+    use rpd_collectives::Absence;
 
     fn late(rank: u32, share: f64, clock_bar_ns: Option<i64>) -> LateRank {
         LateRank {
@@ -279,9 +271,9 @@ mod tests {
             waited_ns: 2_000_000_000,
             waited_share_of_run: 0.042,
             run_ns: 10_000_000_000,
-            ..Lateness::without_times(verdict)
+            ..lateness_without_times(verdict)
         };
-        lateness.line(late)
+        lateness_line(&lateness, late)
     }
 
     const WAITED: &str = "ranks waited 2.0 s in collectives in all, 4.2 % of the run";
@@ -378,9 +370,9 @@ mod tests {
                 not_compared_ns: 12_000_000_000,
                 not_compared_calls: vec!["MPI_Bcast".to_owned(), "MPI_Wait".to_owned()],
                 not_compared_share_of_run: 0.4,
-                ..Lateness::without_times(verdict)
+                ..lateness_without_times(verdict)
             };
-            lateness.line(&[])
+            lateness_line(&lateness, &[])
         };
         let spent = "ranks spent 12 s, 40 % of the run, in calls that are not compared (MPI_Bcast, MPI_Wait)";
         let cannot_tell = format!("cannot tell which rank: {spent}; {WAITED}");
@@ -413,7 +405,13 @@ mod tests {
     #[test]
     fn start_up_has_a_line_where_ranks_waited() {
         let of = |waited_ns, init_waited_ns, last_rank| {
-            StartUp { ns: 5_200_000_000, waited_ns, init_waited_ns, last_rank, apart_ns: 9_000_000 }.line()
+            start_up_line(&StartUp {
+                ns: 5_200_000_000,
+                waited_ns,
+                init_waited_ns,
+                last_rank,
+                apart_ns: 9_000_000,
+            })
         };
         assert_eq!(of(9_999_999, 9_999_999, None), None);
         assert_eq!(

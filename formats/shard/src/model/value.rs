@@ -57,6 +57,16 @@ impl Value<'_> {
         }
     }
 
+    /// The value as a stack id: an integer. RocPD stores unsigned values above `i64::MAX` as REAL; equal ones stay
+    /// equal. `None` for NULL and for what is no number.
+    pub fn stack_id(self) -> Option<i64> {
+        match self {
+            Value::Int(v) => Some(v),
+            Value::Real(v) if v >= 0.0 => Some(v as u64 as i64),
+            _ => None,
+        }
+    }
+
     /// Text as a string, with replacement characters where it is not UTF-8.
     pub fn text_lossy(&self) -> Option<Cow<'_, str>> {
         match self {

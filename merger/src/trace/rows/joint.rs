@@ -3,9 +3,8 @@
 use super::JobRows;
 use super::arrows::COLLECTIVE;
 use super::units::Unit;
-use crate::collectives::calls::Function;
-use crate::collectives::gather::is_shared;
 use crate::trace::item::{ArgValue, TextId, Texts};
+use rpd_collectives::{Function, is_shared_communicator};
 use rpd_console::Failure;
 use rpd_shard::model::rocpd;
 use std::collections::HashMap;
@@ -108,7 +107,7 @@ impl Joint {
                 };
             }
         }
-        let (comm, seq) = (comm.filter(|comm| !comm.is_empty() && is_shared(comm))?, seq?);
+        let (comm, seq) = (comm.filter(|comm| !comm.is_empty() && is_shared_communicator(comm))?, seq?);
         let names = [comm.as_bytes(), function.name().as_bytes()].map(XxHash3_64::oneshot);
         let mut bytes = [0; 28];
         bytes[..8].copy_from_slice(&names[0].to_le_bytes());

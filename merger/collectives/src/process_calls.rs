@@ -1,9 +1,9 @@
 //! The collectives of one process.
 
-use super::calls::{Function, MessageCall, Waits};
+use super::from_regions::Sequence;
+use super::functions::{Function, MessageCall, Waits};
 use super::own_time::{self, MpiBefore, MpiTimes, OwnTime};
-use super::regions::Sequence;
-use super::sample::{Sample, key};
+use super::sample::{Sample, sample_key};
 use super::untimed::ProcessTimes;
 use rpd_shard::file::ShardStrings;
 use rpd_shard::model::{Local, Rows, native};
@@ -89,7 +89,7 @@ pub struct Said {
 }
 
 /// Hash of a communicator's name.
-pub fn comm_hash(name: &[u8]) -> u64 {
+pub(crate) fn comm_hash(name: &[u8]) -> u64 {
     XxHash3_64::oneshot(name)
 }
 
@@ -187,14 +187,14 @@ const WORLD: &str = "MPI_COMM_WORLD";
 
 /// Whether the name of a communicator means the same in all processes. That of one whose making was not seen, of
 /// one that all ranks have for themselves, and of what was made from these, does not.
-pub(crate) fn is_shared(name: &str) -> bool {
+pub fn is_shared_communicator(name: &str) -> bool {
     let first = name.split('/').next().unwrap_or(name);
     let unseen = first.strip_prefix("comm-").is_some_and(|n| n.len() < 16);
     !(unseen || first == "MPI_COMM_SELF" || first.starts_with("nccl-local-"))
 }
 
 /// What a block of native rows says. All calls are counted by `sample`, which says how many are kept.
-pub fn of_block(rows: &Rows<Local>, strings: &ShardStrings, sample: &Sample) -> Said {
+pub fn collectives_of_block(rows: &Rows<Local>, strings: &ShardStrings, sample: &Sample) -> Said {
     let mut said = Said::default();
     match rows.id() {
         native::MPI_CALL | native::RCCL_CALL => calls(rows, strings, &mut said),
@@ -251,7 +251,7 @@ fn calls(rows: &Rows<Local>, strings: &ShardStrings, said: &mut Said) {
         let comm = comms.int(i).and_then(|id| {
             *known.entry(id).or_insert_with(|| {
                 let name = String::from_utf8_lossy(strings.get(id)?);
-                let shared = is_shared(&name).then(|| said.note_comm(&name, None)).flatten();
+                let shared = is_shared_communicator(&name).then(|| said.note_comm(&name, None)).flatten();
                 shared.map(|hash| (hash, name.starts_with("inter/")))
             })
         });
@@ -268,7 +268,7 @@ fn calls(rows: &Rows<Local>, strings: &ShardStrings, said: &mut Said) {
         said.of_mpi += u64::from(is_mpi);
         let says_nothing = function.only_starts() || function.is_rccl() || is_between_groups;
         said.calls.push(Call {
-            key: key(comm, seq),
+            key: sample_key(comm, seq),
             comm,
             seq,
             function,
@@ -291,10 +291,10 @@ mod tests {
         for shared in
             ["MPI_COMM_WORLD", "MPI_COMM_WORLD/2@4", "inter/1-2.3.1", "nccl-00ff", "comm-0123456789abcdef"]
         {
-            assert!(is_shared(shared), "{shared}");
+            assert!(is_shared_communicator(shared), "{shared}");
         }
         for own in ["comm-1", "comm-12/1@0", "MPI_COMM_SELF", "MPI_COMM_SELF/1@0", "nccl-local-1"] {
-            assert!(!is_shared(own), "{own}");
+            assert!(!is_shared_communicator(own), "{own}");
         }
     }
 

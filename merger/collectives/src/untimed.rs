@@ -2,8 +2,8 @@
 //! with their waits, one-sided calls, files, and collectives that do not match. Where it is long, nobody can say that no rank
 //! was late.
 
-use super::calls::{Function, MessageCall};
-use super::judge::Kept;
+use super::functions::{Function, MessageCall};
+use super::matched_call::Kept;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
@@ -19,7 +19,7 @@ const FINALIZE_SPREAD_NS: i64 = 100_000_000;
 
 /// Time in calls by function, ns, all processes together.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
-pub struct CallTimes(BTreeMap<String, i64>);
+pub(crate) struct CallTimes(BTreeMap<String, i64>);
 
 impl CallTimes {
     /// Adds the time in calls of one function.

@@ -1,9 +1,9 @@
 //! A collective that some ranks never entered, in which the others waited: how a job hangs whose rank has raised an error or
 //! died, and those that wait for its messages.
 
-use super::agree::{self, Members, Participant};
-use super::gather::Said;
-use super::judge::Record;
+use super::matched_call::Record;
+use super::participants::{self, Members, Participant};
+use super::process_calls::Said;
 use rpd_comm::Comm;
 use rpd_console::Failure;
 use rpd_console::wording::rank_ranges;
@@ -78,7 +78,7 @@ pub(super) fn longest(
     }
     let longest = all.into_iter().max();
     let comms = longest.iter().map(|longest| longest.comm).collect();
-    let details = agree::details(comm, members.first, said, &comms)?;
+    let details = participants::details(comm, members.first, said, &comms)?;
     Ok(longest.and_then(|longest| {
         let (communicator, expected) = details.get(&longest.comm)?;
         let absent = expected.iter().filter(|number| !longest.present.contains(number));

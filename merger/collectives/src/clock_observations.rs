@@ -1,10 +1,10 @@
 //! What the clocks get of the matched collectives: those of several clock domains, not too many of them, spread
 //! over the run.
 
-use super::calls::Waits;
-use super::judge::Kept;
+use super::functions::Waits;
+use super::matched_call::Kept;
 use super::matching::Matched;
-use super::sample::key;
+use super::sample::sample_key;
 use rpd_clocks::{Attendance, Meeting, Needs};
 use rpd_comm::Comm;
 use rpd_console::Failure;
@@ -30,7 +30,11 @@ struct Candidate {
 }
 
 /// The meetings for the clocks, in rank 0; nothing in the others. `domains` are all clock domains.
-pub fn gather(comm: &impl Comm, matched: &Matched, domains: &[ClockDomain]) -> Result<Vec<Meeting>, Failure> {
+pub fn clock_observations(
+    comm: &impl Comm,
+    matched: &Matched,
+    domains: &[ClockDomain],
+) -> Result<Vec<Meeting>, Failure> {
     let places: BTreeMap<&ClockDomain, u32> = domains.iter().zip(0..).collect();
     let domain_of: Vec<Option<u32>> =
         matched.members.all.iter().map(|p| places.get(&p.domain).copied()).collect();
@@ -43,7 +47,7 @@ pub fn gather(comm: &impl Comm, matched: &Matched, domains: &[ClockDomain]) -> R
     for one in shared() {
         let Some(Some(span)) = spans.get(one.domain as usize) else { continue };
         let chosen = parts.entry((one.domain, span.part(one.at))).or_default();
-        chosen.push((key(one.kept.comm, one.kept.seq), one));
+        chosen.push((sample_key(one.kept.comm, one.kept.seq), one));
         if chosen.len() > 2 * most + 16 {
             keep_lowest(chosen, most);
         }
@@ -112,7 +116,7 @@ impl<'a> Shared<'a> {
             _ => (0, 0),
         };
         let guests = self.kept.guests.iter();
-        let rank = |guest: &super::judge::Guest| guest.rank.unwrap_or(guest.participant);
+        let rank = |guest: &super::matched_call::Guest| guest.rank.unwrap_or(guest.participant);
         let attendances = guests.map(|g| (g.participant, rank(g), g.enter, g.exit)).collect();
         Candidate { domain, part, key, needs, attendances }
     }

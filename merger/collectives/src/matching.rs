@@ -3,16 +3,16 @@
 //! ranks there are, nor on the order of inputs of one rank.
 
 use super::absence::{self, Absence, Incomplete};
-use super::agree::{self, Members, Participant};
-use super::calls::Function;
+use super::functions::Function;
+use super::participants::{self, Members, Participant};
 
-use super::gather::Said;
-use super::groups;
-use super::judge::{Kept, Record, Verdict, judge};
+use super::exit_spread::Spread;
+use super::matched_call::{Kept, Record, Verdict, judge};
 use super::own_time::note_own_times;
-use super::proof::prove;
+use super::process_calls::Said;
 use super::sample::{JobSample, Sample};
-use super::spread::Spread;
+use super::timing_proof::prove;
+use super::unnumbered;
 use super::untimed::{CallTimes, UntimedCalls, time_in};
 use rayon::prelude::*;
 use rpd_comm::{Comm, gather_counts};
@@ -90,16 +90,20 @@ pub struct Untimed {
 }
 
 /// Compares the collectives of all processes: `own` are those of this merge rank, in merge order.
-pub fn compare(comm: &impl Comm, sample: &Sample, own: Vec<(Participant, Said)>) -> Result<Matched, Failure> {
+pub fn match_calls(
+    comm: &impl Comm,
+    sample: &Sample,
+    own: Vec<(Participant, Said)>,
+) -> Result<Matched, Failure> {
     let (participants, mut said): (Vec<Participant>, Vec<Said>) = own.into_iter().unzip();
     let members = Members::gather(comm, &participants)?;
-    agree::tell_apart(comm, &members, &mut said)?;
+    participants::tell_apart(comm, &members, &mut said)?;
     let mut counted = sample.counts();
     counted.push(said.iter().map(|said| said.alone).sum());
     let counted = gather_counts(comm, &counted)?;
     let job = sample.of_job(&counted.iter().map(|c| c[..c.len() - 1].to_vec()).collect::<Vec<_>>());
     let alone = counted.iter().filter_map(|c| c.last()).sum();
-    let differences = groups::compare(comm, &members, &mut said, job.level == 0)?;
+    let differences = unnumbered::compare(comm, &members, &mut said, job.level == 0)?;
     for (participant, said) in (members.first..).zip(&mut said) {
         said.thin_out(job.level);
         said.comms.retain(|hash, _| {
@@ -167,7 +171,7 @@ pub fn compare(comm: &impl Comm, sample: &Sample, own: Vec<(Participant, Said)>)
     let absence = absence::longest(comm, &members, &said, longest)?;
     let faults = first_faults(comm, faults)?;
     let comms: BTreeSet<u64> = faults.iter().map(|fault| fault.comm).collect();
-    let details = agree::details(comm, members.first, &said, &comms)?;
+    let details = participants::details(comm, members.first, &said, &comms)?;
     let lines = faults.iter().map(|fault| {
         let nobody = (String::new(), Vec::new());
         let (name, all) = details.get(&fault.comm).unwrap_or(&nobody);
@@ -235,7 +239,7 @@ fn exchange(
     said: &mut [Said],
     untimed: &mut Vec<UntimedCalls>,
 ) -> Result<Vec<Record>, Failure> {
-    let sizes = agree::sizes(comm, said)?;
+    let sizes = participants::sizes(comm, said)?;
     let (first, everyone) = (members.first, members.all.len() as u32);
     let mut outgoing: Vec<Vec<u8>> = vec![Vec::new(); comm.size()];
     for ((participant, said), sizes) in (first..).zip(said).zip(sizes) {
@@ -346,9 +350,9 @@ fn first_faults(comm: &impl Comm, mut mine: Vec<Fault>) -> Result<Vec<Fault>, Fa
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::collectives::calls::{Data, Function, Waits};
-    use crate::collectives::gather::Call;
-    use crate::collectives::sample::key;
+    use crate::functions::{Data, Function, Waits};
+    use crate::process_calls::Call;
+    use crate::sample::sample_key;
     use proptest::prelude::*;
     use rpd_comm::threads;
     use rpd_shard::record::ClockDomain;
@@ -383,7 +387,18 @@ mod tests {
         let size = (name != "MPI_Barrier").then_some(64);
         let exit = (!function.only_starts()).then_some(enter + 1_000);
         let (mpi_before, own_time) = (None, None);
-        Call { key: key(comm, seq), comm, seq, function, root, size, enter, exit, mpi_before, own_time }
+        Call {
+            key: sample_key(comm, seq),
+            comm,
+            seq,
+            function,
+            root,
+            size,
+            enter,
+            exit,
+            mpi_before,
+            own_time,
+        }
     }
 
     fn participant(rank: u32) -> Participant {
@@ -484,7 +499,7 @@ mod tests {
             let said = job[own.clone()].iter().cloned();
             let own: Vec<_> = own.map(|rank| participant(rank as u32)).zip(said).collect();
             sample.count(own.iter().flat_map(|(_, said)| &said.calls).map(|call| call.key));
-            compare(comm, &sample, own).unwrap()
+            match_calls(comm, &sample, own).unwrap()
         });
         let first = &results[0];
         let mut kept: Vec<Kept> = results.iter().flat_map(|r| r.kept.clone()).collect();
@@ -568,7 +583,9 @@ mod tests {
                 let low = comm.rank() * 2;
                 let process =
                     |rank: usize| (Participant { is_cut, ..participant(rank as u32) }, job[rank].clone());
-                compare(comm, &Sample::new(1 << 20), (low..low + 2).map(process).collect()).unwrap().absence
+                match_calls(comm, &Sample::new(1 << 20), (low..low + 2).map(process).collect())
+                    .unwrap()
+                    .absence
             });
             assert_eq!(results[0], results[1]);
             results.into_iter().next().unwrap()

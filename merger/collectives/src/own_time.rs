@@ -12,8 +12,8 @@
 //! ([`MpiTimes`]). When all calls of a process are there, the difference of two such sums gives the own time between
 //! two collectives ([`note_own_times`]).
 
-use super::calls::{MessageCall, Waits};
-use super::gather::{Call, Said};
+use super::functions::{MessageCall, Waits};
+use super::process_calls::{Call, Said};
 use std::collections::BTreeMap;
 
 /// Between two polls that are as close as this, a program only waits, ns.
@@ -255,8 +255,8 @@ fn own_time(call: &Call, collectives_ns: i64, last: &Synchronisation) -> Option<
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::collectives::calls::Function;
-    use crate::collectives::sample::key;
+    use crate::functions::Function;
+    use crate::sample::sample_key;
     use MessageCall::{Initializes, Other, Polls};
     use proptest::prelude::*;
 
@@ -265,7 +265,7 @@ mod tests {
     fn barrier(seq: u64, enter: i64, exit: i64, mpi_before: Option<MpiBefore>) -> Call {
         let function = Function::named(b"MPI_Barrier").unwrap();
         Call {
-            key: key(WORLD, seq),
+            key: sample_key(WORLD, seq),
             comm: WORLD,
             seq,
             function,

@@ -1,7 +1,7 @@
 //! Who takes part: the processes that have collectives, known to all merge ranks, and how many of them each
 //! communicator has.
 
-use super::gather::Said;
+use super::process_calls::Said;
 use rpd_comm::Comm;
 use rpd_console::Failure;
 use rpd_shard::record::{ClockDomain, wire};

@@ -1,7 +1,7 @@
 //! Start-up of a run: how long it takes until all ranks have met.
 
-use super::agree::Participant;
-use super::judge::Kept;
+use super::matched_call::Kept;
+use super::participants::Participant;
 use super::untimed::waited_in_init;
 use super::waiting::{FitOf, Waiting};
 use rpd_comm::Comm;

@@ -1,10 +1,10 @@
 //! Whether the calls of one number on one communicator are one collective.
 
-use super::agree::{Members, Participant};
-use super::calls::{Data, Function, Waits};
-use super::gather::Call;
+use super::functions::{Data, Function, Waits};
 use super::own_time::OwnTime;
-use super::sample::key;
+use super::participants::{Members, Participant};
+use super::process_calls::Call;
+use super::sample::sample_key;
 use super::untimed::UntimedCalls;
 
 /// Bytes of a [`Record`] in a message.
@@ -213,7 +213,7 @@ pub(super) fn judge(calls: &[Record], members: &Members) -> Verdict {
     }
     let waits = first.function.waits();
     let root = calls.iter().find_map(|call| call.root);
-    let kind = key(u64::from(first.function.byte()), first.size.unwrap_or(UNKNOWN) as u64);
+    let kind = sample_key(u64::from(first.function.byte()), first.size.unwrap_or(UNKNOWN) as u64);
     let (comm, seq) = (first.comm, first.seq);
     let function = first.function;
     let mut kept = Kept { comm, seq, function, kind, by_order: false, waits, root, guests: Vec::new() };

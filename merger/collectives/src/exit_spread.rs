@@ -1,7 +1,7 @@
 //! How far apart ranks leave a collective. All have what they came for at about the same time: what is between them is
 //! the network, the machine, or the clocks.
 
-use super::late::is_comparable;
+use super::late_ranks::is_comparable;
 use super::matching::Matched;
 use rpd_clocks::DomainFit;
 use rpd_comm::Comm;
@@ -23,7 +23,7 @@ pub struct Spread {
 }
 
 /// The spread of the matched collectives whose times say something, the same in all merge ranks. `fits` are by domain.
-pub fn spread(
+pub fn exit_spread(
     comm: &impl Comm,
     matched: &Matched,
     fits: &BTreeMap<ClockDomain, DomainFit>,
@@ -34,7 +34,7 @@ pub fn spread(
         .kept
         .iter()
         .filter(|kept| kept.guests.len() > 1 && is_comparable(kept, &matched.members.all, &fit_of));
-    let distance = |kept: &super::Kept| {
+    let distance = |kept: &super::matched_call::Kept| {
         let ends =
             kept.guests.iter().map(|guest| match fit_of.get(guest.participant as usize).copied().flatten() {
                 Some(fit) => fit.map.map(LocalNs(guest.exit)).ns(),

@@ -1,11 +1,11 @@
 //! Collectives that are known by the order of calls alone are used between clock domains only where their times
-//! show that they are ones, see [`super::evidence`]. All merge ranks come to the same.
+//! show that they are ones, see [`super::timing_evidence`]. All merge ranks come to the same.
 
-use super::agree::Members;
-use super::calls::Waits;
-use super::evidence::{Doubt, FEWEST, Round, Stay, evidence};
-use super::judge::Kept;
-use super::sample::key;
+use super::functions::Waits;
+use super::matched_call::Kept;
+use super::participants::Members;
+use super::sample::sample_key;
+use super::timing_evidence::{Doubt, FEWEST, Round, Stay, evidence};
 use rpd_comm::Comm;
 use rpd_console::Failure;
 use rpd_console::wording::{duration, grouped};
@@ -14,7 +14,7 @@ use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Calls of one communicator that are looked at, at most, and stays of all of them in about 8 MB.
-const MOST_CALLS: usize = 4_096;
+const MAX_SAMPLED_CALLS: usize = 4_096;
 const MOST_STAYS: usize = 1 << 18;
 /// Communicators that are told of one by one.
 const SHOWN: usize = 5;
@@ -61,7 +61,7 @@ pub(super) fn prove(
     }
     let mut rows: BTreeMap<u64, Vec<Row>> = BTreeMap::new();
     let mut tallies: BTreeMap<u64, Tally> = BTreeMap::new();
-    let most = (MOST_STAYS / (domains.names.len() * comms.len())).clamp(2 * FEWEST, MOST_CALLS);
+    let most = (MOST_STAYS / (domains.names.len() * comms.len())).clamp(2 * FEWEST, MAX_SAMPLED_CALLS);
     for one in kept.iter().filter(|one| comms.contains(&one.comm) && one.waits == Waits::AllForAll) {
         let stays = domains.stays(one);
         if stays.len() > 1 {
@@ -89,7 +89,7 @@ pub(super) fn prove(
 }
 
 fn keep_lowest(comm: u64, rows: &mut Vec<Row>, most: usize) {
-    rows.sort_by_key(|row| key(comm, row.0));
+    rows.sort_by_key(|row| sample_key(comm, row.0));
     rows.truncate(most);
 }
 
@@ -274,9 +274,9 @@ impl<'a> Domains<'a> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::agree::Participant;
-    use super::super::calls::Function;
-    use super::super::judge::Guest;
+    use super::super::functions::Function;
+    use super::super::matched_call::Guest;
+    use super::super::participants::Participant;
     use super::*;
     use rpd_comm::threads;
 
@@ -308,14 +308,15 @@ mod tests {
     /// Calls of three nodes with two ranks each; those of the last node are on a communicator of their own.
     fn calls(comm: u64) -> Vec<Kept> {
         let call = |seq: u64| {
-            let enter = |rank: u64| (key(key(comm, seq), rank) % 1_000_000 + seq * 5_000_000) as i64;
+            let enter =
+                |rank: u64| (sample_key(sample_key(comm, seq), rank) % 1_000_000 + seq * 5_000_000) as i64;
             let last = |ranks: std::ops::Range<u64>| ranks.map(enter).max().unwrap_or(0);
             let exit = |rank: u64| if rank < 4 { last(0..4) } else { last(4..6) + 700_000 } + 9_000;
             let guest = |rank: u64| Guest {
                 participant: rank as u32,
                 rank: None,
                 enter: if rank < 4 { enter(rank) } else { enter(rank) + 700_000 },
-                exit: exit(rank) + (key(seq, rank) % 2_000) as i64,
+                exit: exit(rank) + (sample_key(seq, rank) % 2_000) as i64,
                 own_time: None,
             };
             let guests = (0..6).map(guest).collect();
@@ -328,7 +329,7 @@ mod tests {
     /// All calls that are left, and what is told, of so many merge ranks.
     fn outcome(ranks: usize, contradicted: u64) -> (Vec<Kept>, Unproven) {
         let outcomes = threads::run(ranks, |comm| {
-            let mine = |one: &Kept| key(one.comm, one.seq) % comm.size() as u64 == comm.rank() as u64;
+            let mine = |one: &Kept| sample_key(one.comm, one.seq) % comm.size() as u64 == comm.rank() as u64;
             let mut kept: Vec<Kept> = calls(7).into_iter().chain(calls(8)).filter(mine).collect();
             let here = if comm.rank() == 0 { contradicted } else { 0 };
             let wrong = BTreeMap::from([(7, here)]);

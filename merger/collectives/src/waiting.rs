@@ -1,10 +1,10 @@
 //! What the ranks of one collective wait for each other, and which rank's own time explains it.
 
-use super::agree::Participant;
-use super::judge::{Guest, Kept};
-use super::late::is_comparable;
+use super::late_rank_verdict::MissingCause;
+use super::late_ranks::is_comparable;
+use super::matched_call::{Guest, Kept};
 use super::own_time::SINCE_INIT;
-use super::verdict::MissingCause;
+use super::participants::Participant;
 use rpd_clocks::DomainFit;
 use rpd_shard::model::LocalNs;
 

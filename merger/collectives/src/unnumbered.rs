@@ -2,11 +2,11 @@
 //! the others. Of those that torch's profiler told of, processes may have some more and some less: the others are
 //! numbered as in the process that most are like.
 
-use super::agree::Members;
-use super::gather::Said;
-use super::regions::{Sequence, Spec};
+use super::from_regions::{Sequence, Spec};
+use super::participants::Members;
+use super::process_calls::Said;
 use super::resync::align;
-use super::sample::key;
+use super::sample::sample_key;
 use rpd_comm::Comm;
 use rpd_console::Failure;
 use rpd_shard::record::wire;
@@ -220,7 +220,7 @@ impl Said {
             let before = usize::try_from(call.seq).ok().and_then(|seq| seq.checked_sub(1));
             let Some(place) = before.and_then(|at| *places.get(at)?) else { return false };
             call.seq = place as u64 + 1;
-            call.key = key(call.comm, call.seq);
+            call.key = sample_key(call.comm, call.seq);
             true
         });
     }

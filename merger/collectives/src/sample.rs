@@ -9,12 +9,12 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use twox_hash::XxHash3_64;
 
 /// Calls that are kept of a job, and as many in each merge rank until all are known.
-pub const MOST_CALLS: u64 = 1 << 20;
+pub const MAX_SAMPLED_CALLS: u64 = 1 << 20;
 /// One level for each number of leading zeros, 64 included.
 const LEVELS: usize = 65;
 
 /// Hash of a call, the same in all its ranks.
-pub fn key(comm: u64, seq: u64) -> u64 {
+pub(crate) fn sample_key(comm: u64, seq: u64) -> u64 {
     let mut bytes = [0; 16];
     bytes[..8].copy_from_slice(&comm.to_le_bytes());
     bytes[8..].copy_from_slice(&seq.to_le_bytes());

@@ -1,13 +1,13 @@
 //! Which ranks the others wait for: the waiting of all collectives in which everyone waits for everyone, summed up by
 //! its cause. Start-up is left out and has a line of its own.
 
-use super::agree::{Members, Participant};
-use super::calls::{Function, Waits};
-use super::judge::Kept;
+use super::functions::{Function, Waits};
+use super::late_rank_verdict::{Causes, LatenessVerdict, MissingCause, decide};
+use super::matched_call::Kept;
 use super::matching::Matched;
+use super::participants::{Members, Participant};
 use super::start_up::{RunTimes, StartUp};
 use super::untimed::{CallTimes, waited_in_finalize};
-use super::verdict::{Causes, LatenessVerdict, MissingCause, decide};
 use super::waiting::{FitOf, Waiting, waiting};
 use rpd_clocks::{DomainFit, Method};
 use rpd_comm::Comm;

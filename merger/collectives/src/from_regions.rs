@@ -1,17 +1,16 @@
 //! The collectives of a process of which there are only regions: calls that have no number, on communicators
 //! that have no name. They are numbered in the order of their times, and used only if all processes made
-//! the same calls, see [`super::groups`].
+//! the same calls, see [`super::unnumbered`].
 //!
 //! A call of RCCL ends before the operation does. Its times are those of the kernel that it launched.
 //!
 //! Torch's profiler tells more: the process group of a call of RCCL, and mostly its number there. Of gloo it tells no
 //! group, and its threads begin neighbouring calls in any order.
 
-use super::calls::{Function, MessageCall};
-use super::gather::{Call, Said};
+use super::functions::{Function, MessageCall};
 use super::own_time::MpiBefore;
-use super::sample::{Sample, key};
-use crate::input::source::stack_key;
+use super::process_calls::{Call, Said};
+use super::sample::{Sample, sample_key};
 use rpd_shard::model::{Local, Rows, TableId, Value, rocpd};
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, HashMap, HashSet};
@@ -34,7 +33,7 @@ const SYMBOL: [&str; 2] = ["kernel_name", "display_name"];
 const DISPATCH: [&str; 4] = ["event_id", "kernel_id", "start", "end"];
 
 /// The columns that [`of_regions`] reads of a table; the others need not be there.
-pub fn columns(table: TableId) -> &'static [&'static str] {
+pub fn region_columns(table: TableId) -> &'static [&'static str] {
     match table {
         rocpd::REGION => &REGION,
         rocpd::ARG => &ARG,
@@ -46,7 +45,7 @@ pub fn columns(table: TableId) -> &'static [&'static str] {
 }
 
 /// Hands on the rows of a table of one source.
-pub type Read<'a> = dyn FnMut(TableId, &mut dyn FnMut(&Rows<Local>)) + 'a;
+pub(crate) type Read<'a> = dyn FnMut(TableId, &mut dyn FnMut(&Rows<Local>)) + 'a;
 
 /// What all ranks of a communicator have to agree on.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
@@ -164,7 +163,7 @@ impl RegionNames {
 
 /// What the regions of a source say. Where there are messages, own times are not known: how long a rank waited in them
 /// is not looked at.
-pub fn of_regions(names: &RegionNames, read: &mut Read<'_>, sample: &Sample) -> Said {
+pub fn collectives_of_regions(names: &RegionNames, read: &mut Read<'_>, sample: &Sample) -> Said {
     let mut said = Said::default();
     if names.is_empty() {
         return said;
@@ -270,7 +269,7 @@ fn args(rows: &Rows<Local>, by_event: &HashMap<i64, usize>, found: &mut [Found])
 fn kernels(read: &mut Read<'_>, by_event: &HashMap<i64, usize>, found: &mut [Found]) {
     let mut by_stack: HashMap<i64, usize> = HashMap::new();
     let mut by_correlation: HashMap<i64, usize> = HashMap::new();
-    let stack = |rows: &Rows<Local>, i| stack_key(rows.column(EVENT[0]).get(i)).filter(|stack| *stack != 0);
+    let stack = |rows: &Rows<Local>, i| rows.column(EVENT[0]).get(i).stack_id().filter(|stack| *stack != 0);
     let correlation = |rows: &Rows<Local>, i| rows.column(EVENT[1]).int(i).filter(|id| *id != 0);
     read(rocpd::EVENT, &mut |rows| {
         for i in 0..rows.len {
@@ -335,7 +334,7 @@ fn number(mut found: Vec<Found>, said: &mut Said) {
                 // What torch puts together to one operation has one number.
                 Some(comm) if numbered.insert((comm, seq)) => {
                     one.times_of_kernel();
-                    said.calls.push(Call { key: key(comm, seq), comm, seq, ..one.call });
+                    said.calls.push(Call { key: sample_key(comm, seq), comm, seq, ..one.call });
                 }
                 Some(_) => {}
                 None => said.alone += 1,
@@ -367,7 +366,7 @@ fn number(mut found: Vec<Found>, said: &mut Said) {
         }
         one.times_of_kernel();
         let (comm, seq) = (sequence.comm, sequence.len);
-        said.calls.push(Call { key: key(comm, seq), comm, seq, ..one.call });
+        said.calls.push(Call { key: sample_key(comm, seq), comm, seq, ..one.call });
     }
     said.sequences = sequences;
 }

@@ -1,0 +1,43 @@
+//! Collective operations: found in all inputs, matched between ranks, and used.
+//!
+//! Calls are matched by communicator, number of the call on it, function, root and size. What does not match is reported
+//! and never used. From matched calls come observations of the clocks ([`clock_observations`]) and the ranks that the others
+//! wait for ([`late_ranks`]).
+//!
+//! The steps, in order: [`collectives_of_block`] and [`collectives_of_regions`] find the calls of a process, [`Sample`]
+//! bounds how many are kept, [`match_calls`] exchanges them between merge ranks, and `timing_evidence` decides by their
+//! times whether calls without numbers are one collective.
+
+mod absence;
+mod clock_observations;
+mod exit_spread;
+mod from_regions;
+mod functions;
+mod late_rank_verdict;
+mod late_ranks;
+mod matched_call;
+mod matching;
+mod own_time;
+mod participants;
+mod process_calls;
+mod resync;
+mod sample;
+mod start_up;
+mod timing_evidence;
+mod timing_proof;
+mod unnumbered;
+mod untimed;
+mod waiting;
+
+pub use absence::Absence;
+pub use clock_observations::clock_observations;
+pub use exit_spread::{Spread, exit_spread};
+pub use from_regions::{RegionNames, collectives_of_regions, region_columns};
+pub use functions::Function;
+pub use late_rank_verdict::{LatenessVerdict, MissingCause};
+pub use late_ranks::{LateRank, Lateness, late_ranks};
+pub use matching::{Counts, Matched, match_calls};
+pub use participants::{Members, Participant};
+pub use process_calls::{Said, collectives_of_block, is_shared_communicator};
+pub use sample::{MAX_SAMPLED_CALLS, Sample};
+pub use start_up::StartUp;
