@@ -3,6 +3,7 @@
 use rpd_collectives::MAX_SAMPLED_CALLS;
 use rpd_console::Failure;
 use rpd_shard::size::{Size, SizeError};
+use rpd_trace::DrawingMemory;
 use std::str::FromStr;
 
 /// Least memory that a merge gets by with.
@@ -60,24 +61,6 @@ impl Held {
         };
         Held { inputs: scale(self.inputs), strings: scale(self.strings), ..self }
     }
-}
-
-/// Least memory of a unit that is drawn: two pieces of its rows, what their events say, and the items.
-const PER_UNIT: u64 = 12 << 20;
-/// A piece of a trace that is compressed: before, after, and what the compressor takes.
-const PER_PIECE: u64 = 3 << 20;
-
-/// What may be taken while traces are drawn.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Drawing {
-    /// Units at once.
-    pub at_once: usize,
-    /// Pieces that wait to be compressed.
-    pub waiting: usize,
-    /// Bytes of a unit's items that are sorted in memory.
-    pub sorting: u64,
-    /// Bytes for reading a unit's rows.
-    pub reading: u64,
 }
 
 /// Part of the memory that a row may take: it is there several times while it is read, rewritten and put into pages.
@@ -145,15 +128,9 @@ impl Budget {
         usize::try_from(self.0 / 32).unwrap_or(usize::MAX).min(64 << 20)
     }
 
-    /// What may be taken while traces are drawn, by so many threads, of so many units.
-    pub fn drawing(self, threads: usize, units: usize) -> Drawing {
-        let waiting =
-            usize::try_from((self.0 - ALWAYS) / 4 / PER_PIECE).unwrap_or(usize::MAX).clamp(1, 2 * threads);
-        let left = (self.0 - ALWAYS).saturating_sub(waiting as u64 * PER_PIECE).max(PER_UNIT);
-        let fit = usize::try_from(left / PER_UNIT).unwrap_or(usize::MAX);
-        let at_once = fit.clamp(1, threads.min(units).max(1));
-        let each = left / at_once as u64;
-        Drawing { at_once, waiting, sorting: each / 2, reading: each / 4 }
+    /// What traces may take while they are drawn.
+    pub fn drawing(self) -> DrawingMemory {
+        DrawingMemory { bytes: self.0 - ALWAYS }
     }
 
     /// Bytes of SQLite's cache.

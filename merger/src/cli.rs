@@ -4,7 +4,7 @@ mod load;
 mod trace;
 
 pub use load::{Call, TABLE};
-pub use trace::{MOST_FILES, PERFETTO_PORT, Split, TraceArgs, TraceFormat, TraceOrder};
+pub use trace::TraceArgs;
 
 use crate::budget::Budget;
 use clap::{Args, Parser, Subcommand, ValueEnum};

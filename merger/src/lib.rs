@@ -12,4 +12,4 @@ pub mod number;
 pub mod output;
 pub mod report;
 pub mod run;
-pub mod trace;
+pub mod trace_inputs;

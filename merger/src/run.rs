@@ -1,18 +1,19 @@
 //! From arguments to an exit code: the same for both binaries.
 
 use crate::allocator::keep_freed_memory;
-use crate::cli::{Cli, Inspect, MergeArgs, TraceOrder};
+use crate::cli::{Cli, Inspect, MergeArgs};
 use crate::epilog::{Begun, Epilog, State, check_owners, is_merged};
 use crate::input::wait::wait_for_shards;
 use crate::merge::merge;
 use crate::report::Report;
 use crate::report::inspect::inspect;
-use crate::trace::job::{Traced, trace};
-use crate::trace::open::{Trace, open};
+use crate::trace_inputs::{Traced, trace};
 use rpd_comm::{Comm, broadcast_result, shared_failure};
 use rpd_console::wording::one_line;
 use rpd_console::{Exit, Failure};
 use rpd_output_file::InterruptWatch;
+use rpd_trace::TraceOrder;
+use rpd_trace::{Trace, open};
 use serde::Serialize;
 use std::io::{ErrorKind, Write};
 use std::panic::{AssertUnwindSafe, catch_unwind};

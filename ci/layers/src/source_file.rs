@@ -31,7 +31,7 @@ pub(crate) struct UsedPath {
     pub(crate) segments: Vec<String>,
     /// From 1.
     pub(crate) line: usize,
-    /// Whether `use` has it.
+    /// Whether `use` has it, and not `pub use`.
     pub(crate) is_import: bool,
 }
 
@@ -210,11 +210,8 @@ mod tests {
             let paths = file.paths.iter().filter(|path| path.is_import == is_import);
             paths.map(|path| path.segments.join("::")).collect::<Vec<_>>()
         };
-        assert_eq!(
-            joined(true),
-            ["crate::a", "crate::a::B", "crate::a::c::D", "crate::a::c", "super::f", "self::g::H"]
-        );
-        assert_eq!(joined(false), ["crate::i::J", "crate::l::m"]);
+        assert_eq!(joined(true), ["crate::a", "crate::a::B", "crate::a::c::D", "crate::a::c", "super::f"]);
+        assert_eq!(joined(false), ["self::g::H", "crate::i::J", "crate::l::m"]);
         assert_eq!(file.public_types.iter().map(|item| item.name.as_str()).collect::<Vec<_>>(), ["Shown"]);
         assert_eq!(file.constants[0].name, "MOST");
         assert_eq!(file.imports["E"].join("::"), "crate::a::c::D");

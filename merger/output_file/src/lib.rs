@@ -3,6 +3,9 @@
 //! An output is written under another name and locked ([`OutputLock`]) meanwhile. What is not finished when a signal ends the
 //! program is removed ([`InterruptWatch`]). [`Share`] decides who may read the finished file.
 
+use rpd_console::Failure;
+use std::path::Path;
+
 mod interrupt;
 mod lock;
 mod share;
@@ -13,3 +16,16 @@ pub use interrupt::{
 };
 pub use lock::OutputLock;
 pub use share::Share;
+
+/// Refuses a path that is not UTF-8: other merge ranks get it as text, and outputs name it.
+///
+/// # Errors
+/// With exit code [`Exit::Output`](rpd_console::Exit::Output).
+pub fn require_utf8(output: &Path) -> Result<(), Failure> {
+    match output.to_str() {
+        Some(_) => Ok(()),
+        None => {
+            Err(Failure::output(format!("{output:?}: this name is no UTF-8: choose another one with -o")))
+        }
+    }
+}

@@ -1,31 +1,24 @@
 //! What was typed of traces: how the run is cut, and what of it is drawn.
 
 use super::{Layout, MergeArgs, OutputFormat};
-use crate::trace::form::Form;
-use crate::trace::item::{Selection, What};
-use crate::trace::place::refuse_name_of_database;
 use clap::{ArgGroup, Args, ValueEnum};
 use rpd_console::{Failure, TimeWindow};
 use rpd_shard::rank_set::RankSet;
 use rpd_shard::record as ranks;
 use rpd_shard::size::Size;
+use rpd_trace::{
+    DEFAULT_MAX_FILE_BYTES, MAX_FILES, Selection, Split, TraceFormat, TraceOrder, What,
+    refuse_name_of_database,
+};
 use std::num::NonZeroU64;
 use std::path::Path;
-use std::str::FromStr;
-
-/// Files of one trace: their numbers have five digits.
-pub const MOST_FILES: u32 = 99_999;
-/// Most bytes of a file before compression, unless it is said.
-const LARGEST_FILE: u64 = 1 << 30;
-/// The only port that the content security policy of ui.perfetto.dev lets it fetch from.
-pub const PERFETTO_PORT: u16 = 9001;
 
 /// Options of traces.
 #[derive(Args, Debug, Clone, Default)]
 #[command(next_help_heading = "Traces", group = ArgGroup::new("splits").multiple(false))]
 pub struct TraceArgs {
     /// Cut the run into N files of equal time. Without --format they are Perfetto's
-    #[arg(long, value_name = "N", group = "splits", value_parser = clap::value_parser!(u32).range(1..=MOST_FILES as i64))]
+    #[arg(long, value_name = "N", group = "splits", value_parser = clap::value_parser!(u32).range(1..=MAX_FILES as i64))]
     pub split_by_time: Option<u32>,
     /// Cut it into files of about N events each
     #[arg(long, value_name = "N", group = "splits")]
@@ -72,76 +65,6 @@ pub enum AutoSplit {
     Auto,
 }
 
-/// How a run is cut into files.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub enum Split {
-    /// One file.
-    #[default]
-    Whole,
-    /// So many files of equal time, at most [`MOST_FILES`].
-    ByTime(u32),
-    /// About so many events in each file.
-    ByEvents(NonZeroU64),
-    /// About so many bytes in each file, before compression.
-    BySize(u64),
-    /// As many files as it takes for a browser to open each.
-    Auto,
-}
-
-/// A text that names nothing that is drawn.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error(
-    "{0:?} is nothing that is drawn: write regions, kernels, copies, allocations, counters, samples, markers, args, \
-     flows, or category=NAME"
-)]
-pub struct ExcludeError(String);
-
-impl FromStr for What {
-    type Err = ExcludeError;
-
-    fn from_str(text: &str) -> Result<What, ExcludeError> {
-        Ok(match text.trim() {
-            "regions" => What::Regions,
-            "kernels" => What::Kernels,
-            "copies" => What::Copies,
-            "allocations" => What::Allocations,
-            "counters" => What::Counters,
-            "samples" => What::Samples,
-            "markers" => What::Markers,
-            "args" => What::Args,
-            "flows" => What::Flows,
-            other => match other.split_once('=') {
-                Some(("category", name)) if !name.is_empty() => What::Category(name.to_owned()),
-                _ => return Err(ExcludeError(text.to_owned())),
-            },
-        })
-    }
-}
-
-/// A format of traces.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum TraceFormat {
-    /// Packets of Perfetto.
-    Perfetto,
-    /// JSON of Chrome.
-    ChromeJson,
-}
-
-/// The trace that is wanted.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub struct TraceOrder {
-    /// How it is written.
-    pub format: TraceFormat,
-    /// Into which files.
-    pub split: Split,
-    /// The part of the run that is drawn.
-    pub window: TimeWindow,
-    /// What else of the run is drawn.
-    pub selection: Selection,
-    /// Most bytes of a file before compression.
-    pub max_file_size: u64,
-}
-
 impl MergeArgs {
     /// What is written.
     pub fn form(&self) -> OutputFormat {
@@ -183,7 +106,7 @@ impl MergeArgs {
         }
         let whole = self.trace_order()?.filter(|order| order.split == Split::Whole);
         match (whole, self.output.as_deref().filter(|output| !output.is_dir())) {
-            (Some(order), Some(output)) => refuse_name_of_database(output, Form::of(order.format).ending()),
+            (Some(order), Some(output)) => refuse_name_of_database(output, order.format.file_ending()),
             _ => Ok(()),
         }
     }
@@ -213,7 +136,7 @@ impl MergeArgs {
             split: args.split(self.format),
             window: args.window.unwrap_or_default(),
             selection: args.selection(),
-            max_file_size: args.max_file_size.map_or(LARGEST_FILE, |size| size.0),
+            max_file_size: args.max_file_size.map_or(DEFAULT_MAX_FILE_BYTES, |size| size.0),
         }))
     }
 }
@@ -344,7 +267,7 @@ mod tests {
     #[test]
     fn a_port_is_part_of_the_option_so_that_an_input_may_follow() {
         let args = typed("--serve run").unwrap();
-        assert_eq!((args.trace.serve, args.inputs), (Some(PERFETTO_PORT), vec!["run".into()]));
+        assert_eq!((args.trace.serve, args.inputs), (Some(rpd_trace::PERFETTO_PORT), vec!["run".into()]));
         assert_eq!(typed("--serve=9002 run").unwrap().trace.serve, Some(9002));
     }
 

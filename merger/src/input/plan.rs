@@ -1,7 +1,7 @@
 //! Phase 1: which inputs are merged, in which order, by whom.
 
 use super::candidate::{Candidate, Refused};
-use super::find::{DEFAULT_OUTPUT, DEFAULT_RPD, Found, Listed, SHARD_ENDING, is_text};
+use super::find::{DEFAULT_OUTPUT, DEFAULT_RPD, Found, Listed, SHARD_ENDING};
 use super::former::FormerMerge;
 use super::gone::Since;
 use super::home::Homes;
@@ -19,6 +19,7 @@ use crate::output::partial::temporary_names;
 use rayon::prelude::*;
 use rpd_console::Failure;
 use rpd_files::{EntryStat, FileRefused, entry_stat};
+use rpd_output_file::require_utf8;
 use rpd_rocpd::schema::NEWEST;
 use rpd_translate::Format;
 use serde::{Deserialize, Serialize};
@@ -383,20 +384,10 @@ fn planned(shows_command: bool, candidate: Candidate) -> PlannedInput {
     }
 }
 
-/// Refuses a path that other ranks cannot be told.
-pub(crate) fn check_text(output: &Path) -> Result<(), Failure> {
-    match is_text(output) {
-        true => Ok(()),
-        false => {
-            Err(Failure::output(format!("{output:?}: this name is no UTF-8: choose another one with -o")))
-        }
-    }
-}
-
 /// Resolves the output to the file that it names, and refuses what is better not overwritten.
 fn check_output(output: &Path, args: &MergeArgs) -> Result<PathBuf, Failure> {
     let refuse = |what: &str| Err(Failure::output(format!("{} {what}", output.display())));
-    check_text(output)?;
+    require_utf8(output)?;
     if output.extension().is_some_and(|e| e == SHARD_ENDING) {
         return refuse("is named like a shard: name a database with -o, for example trace.db");
     }
@@ -411,7 +402,7 @@ fn check_output(output: &Path, args: &MergeArgs) -> Result<PathBuf, Failure> {
     let Ok(target) = fs::canonicalize(output) else {
         return refuse("is a link that leads nowhere: remove it, or choose another place with -o");
     };
-    check_text(&target)?;
+    require_utf8(&target)?;
     let is_same = |checked: EntryStat| entry_stat(&target).is_ok_and(|now| now.identity == checked.identity);
     if !checked.is_ok_and(is_same) {
         return refuse("was exchanged while it was looked at: merge again, or choose another place with -o");

@@ -15,11 +15,11 @@ use crate::input::running::StillRunning;
 use crate::input::schema::JobSchema;
 use crate::output::size_limit::free_bytes;
 use crate::output::verify::Verification;
-use crate::trace::drawn::Drawn;
 use rpd_collectives::{Counts, LateRank, Lateness};
 use rpd_console::wording::{counted, noun, one_line, rank_ranges};
 use rpd_console::{Failure, PhaseTime};
 use rpd_shard::model::{TableId, rocpd};
+use rpd_trace::Drawn;
 
 use rpd_shard::size::Size;
 use rpd_translate::Format;

@@ -2,10 +2,10 @@
 
 use crate::cpu_seconds;
 use flate2::read::GzDecoder;
-use rpd_merge::trace::item::{Dictionary, Selection};
-use rpd_merge::trace::rows::JobRows;
 use rpd_perfetto::gzip_piece;
 use rpd_tests::measure::median;
+use rpd_trace::draw::JobRows;
+use rpd_trace::item::{Dictionary, Selection};
 use std::error::Error;
 use std::fs::File;
 use std::hint::black_box;

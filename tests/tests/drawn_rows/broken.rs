@@ -1,11 +1,11 @@
 //! Databases that cannot be drawn are refused.
 
 use super::{PLENTY, real, try_read};
-use rpd_merge::trace::item::Selection;
-use rpd_merge::trace::rows::JobRows;
 use rpd_tests::fixtures::rocpd_databases;
 use rpd_tests::harness::RunFolder;
 use rpd_tests::synthetic::{Random, SyntheticRun};
+use rpd_trace::draw::JobRows;
+use rpd_trace::item::Selection;
 
 #[test]
 fn a_database_that_is_damaged_anywhere_is_drawn_or_refused() {

@@ -1,7 +1,7 @@
 //! What is not asked for is left out, and counted.
 
 use super::{Drawn, PLENTY, read, real};
-use rpd_merge::trace::item::{Selection, What};
+use rpd_trace::item::{Selection, What};
 
 #[test]
 fn what_is_not_asked_for_is_left_out_and_counted() {

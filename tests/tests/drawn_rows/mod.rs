@@ -4,12 +4,10 @@ mod broken;
 mod chosen;
 mod whole;
 
-use rpd_merge::trace::item::{
-    ArgValue, Dictionary, Facts, Kind, Selection, TableFacts, TrackKind, UnitLayout,
-};
-use rpd_merge::trace::rows::JobRows;
 use rpd_tests::fixtures::rocpd_databases;
 use rpd_tests::harness::{Database, rpd_merge};
+use rpd_trace::draw::JobRows;
+use rpd_trace::item::{ArgValue, Dictionary, Facts, Kind, Selection, TableFacts, TrackKind, UnitLayout};
 use rusqlite::Connection;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};

@@ -1,12 +1,12 @@
 //! All rows are drawn, with all that is said of them.
 
 use super::{Drawn, PLENTY, check, merged, read, real};
-use rpd_merge::trace::item::{Dictionary, FlowEnd, Selection};
-use rpd_merge::trace::rows::JobRows;
 use rpd_tests::databases::{DatabaseJob, change};
 use rpd_tests::fixtures::rpd_files;
 use rpd_tests::harness::{Database, RunFolder};
 use rpd_tests::synthetic::SyntheticRun;
+use rpd_trace::draw::JobRows;
+use rpd_trace::item::{Dictionary, FlowEnd, Selection};
 use rusqlite::Connection;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
@@ -199,7 +199,7 @@ fn flow_ends_of_calls_and_collectives_have_numbers_of_their_own() {
     let rows = JobRows::open(&path, &Selection::default()).unwrap();
     for unit in 0..rows.units().len() {
         let layout = rows.survey(unit, &mut |_, _, _| {}).unwrap();
-        let take = &mut |item: &rpd_merge::trace::item::Item<'_>| {
+        let take = &mut |item: &rpd_trace::item::Item<'_>| {
             for flow in item.flows {
                 match flow {
                     FlowEnd::From(number) | FlowEnd::To(number) => assert_eq!(number >> 63, 0),

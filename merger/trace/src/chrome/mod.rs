@@ -1,0 +1,554 @@
+//! Items of a unit as Chrome's trace events, which have processes and threads and nothing below them: each lane of each
+//! track is a thread.
+
+mod json;
+
+use crate::item::{Arg, ArgValue, Dictionary, FlowEnd, StackNumber, TextId, Track, TrackKind, UnitLayout};
+use crate::track_numbers::Numbers;
+use crate::write_items::{Paint, Part, What};
+use json::Json;
+use rpd_perfetto::{CounterValue, Timestamp, Window};
+use std::collections::{HashMap, HashSet};
+
+/// What a file starts with. Each event ends with a comma.
+pub(super) const HEAD: &[u8] = b"{\"displayTimeUnit\":\"ns\",\"traceEvents\":[\n";
+/// What a file ends with: an event that says nothing, and has no comma.
+pub(super) const TAIL: &[u8] = b"{\"ph\":\"M\",\"name\":\"trace_end\",\"pid\":0,\"args\":{}}\n]}\n";
+
+/// Writes one unit.
+pub(super) struct Chrome<'a> {
+    json: Json,
+    layout: &'a UnitLayout,
+    dictionary: &'a Dictionary,
+    numbers: &'a Numbers,
+    /// How each track is called in its process, and its place there.
+    tracks: Vec<Called>,
+    /// Number of the file, from 1.
+    file: u32,
+    /// The last file that names each process,
+    processes: Vec<u32>,
+    /// and each lane of each track.
+    lanes: Vec<Vec<u32>>,
+}
+
+/// A track, without the tree.
+struct Called {
+    /// With the names of what it is drawn below.
+    name: String,
+    place: u64,
+}
+
+impl<'a> Chrome<'a> {
+    pub(super) fn new(
+        layout: &'a UnitLayout,
+        dictionary: &'a Dictionary,
+        numbers: &'a Numbers,
+    ) -> Chrome<'a> {
+        Chrome {
+            json: Json::default(),
+            layout,
+            dictionary,
+            numbers,
+            tracks: flatten(&layout.tracks),
+            file: 0,
+            processes: vec![0; layout.processes.len()],
+            lanes: vec![Vec::new(); layout.tracks.len()],
+        }
+    }
+
+    /// Names a lane, where this file does not yet.
+    #[inline]
+    fn describe(&mut self, track: u32, lane: u32) {
+        let known = self.lanes.get(track as usize).and_then(|lanes| lanes.get(lane as usize));
+        if known != Some(&self.file) {
+            self.describe_anew(track, lane);
+        }
+    }
+
+    #[cold]
+    fn describe_anew(&mut self, track: u32, lane: u32) {
+        let place = track as usize;
+        let (Some(found), Some(lanes)) = (self.layout.tracks.get(place), self.lanes.get_mut(place)) else {
+            return;
+        };
+        lanes.resize(lanes.len().max(lane as usize + 1), 0);
+        if let Some(file) = lanes.get_mut(lane as usize) {
+            *file = self.file;
+        }
+        self.describe_process(found.process);
+        // Counters have no thread: they are known by their names.
+        let Some(called) =
+            self.tracks.get(place).filter(|_| !matches!(found.kind, TrackKind::Counter { .. }))
+        else {
+            return;
+        };
+        let json = &mut self.json;
+        let thread = (self.numbers.pid(found.process), self.numbers.track(track, lane).0);
+        begin_metadata(json, "thread_name", thread);
+        json.raw("\"name\":\"");
+        json.part(&called.name);
+        if lane > 0 {
+            json.raw(&format!(" (lane {})", u64::from(lane) + 1));
+        }
+        json.raw("\"}},\n");
+        begin_metadata(json, "thread_sort_index", thread);
+        json.raw("\"sort_index\":");
+        json.digits(called.place);
+        json.raw("}},\n");
+    }
+
+    fn describe_process(&mut self, process: u32) {
+        let place = process as usize;
+        let (Some(file), Some(found)) = (self.processes.get_mut(place), self.layout.processes.get(place))
+        else {
+            return;
+        };
+        if std::mem::replace(file, self.file) == self.file {
+            return;
+        }
+        let json = &mut self.json;
+        let pid = (self.numbers.pid(process), 0);
+        begin_metadata(json, "process_name", pid);
+        json.raw("\"name\":");
+        json.text(&found.name);
+        json.raw("}},\n");
+        begin_metadata(json, "process_labels", pid);
+        json.raw("\"labels\":");
+        json.text(&match found.id {
+            // Rows that no process has.
+            0 => format!("on {}", found.host),
+            _ => format!("process {} on {}", found.pid, found.host),
+        });
+        json.raw("}},\n");
+        begin_metadata(json, "process_sort_index", pid);
+        json.raw("\"sort_index\":");
+        json.int(self.numbers.process_rank(process).into());
+        json.raw("}},\n");
+    }
+
+    /// An event up to its time: `{"ph":"X","pid":1,"tid":2,"ts":3.000`.
+    fn begin_event(&mut self, phase: &str, track: u32, lane: u32, at: Timestamp) {
+        self.describe(track, lane);
+        let process = self.layout.tracks.get(track as usize).map_or(0, |track| track.process);
+        let json = &mut self.json;
+        json.raw("{\"ph\":\"");
+        json.raw(phase);
+        json.raw("\",\"pid\":");
+        json.int(self.numbers.pid(process).into());
+        json.raw(",\"tid\":");
+        json.digits(self.numbers.track(track, lane).0);
+        json.raw(",\"ts\":");
+        json.micros(at.ns());
+    }
+
+    fn name(&mut self, name: TextId, category: TextId) {
+        let texts = &self.dictionary.texts;
+        self.json.raw(",\"name\":");
+        self.json.text(texts.get(name));
+        if category != TextId(0) {
+            self.json.raw(",\"cat\":");
+            self.json.text(texts.get(category));
+        }
+    }
+
+    /// The facts of an event, and its end.
+    fn args<'b>(&mut self, args: impl Iterator<Item = Arg<'b>>, cut: Option<&Part<'_>>) {
+        let texts = &self.dictionary.texts;
+        let json = &mut self.json;
+        let mut names: Vec<TextId> = Vec::new();
+        for arg in args {
+            json.raw(if names.is_empty() { ",\"args\":{\"" } else { ",\"" });
+            json.part(texts.get(arg.name));
+            // A reader keeps the last of equal names.
+            let same = names.iter().filter(|name| **name == arg.name).count();
+            if same > 0 {
+                json.raw(&format!(" ({})", same + 1));
+            }
+            names.push(arg.name);
+            json.raw("\":");
+            match arg.value {
+                ArgValue::Int(value) => json.int(value),
+                ArgValue::Uint(value) => json.uint(value),
+                ArgValue::Double(value) => json.double(value),
+                ArgValue::Bool(value) => json.raw(if value { "true" } else { "false" }),
+                ArgValue::Text(text) => json.text(text),
+                ArgValue::Known(id) => json.text(texts.get(id)),
+            }
+        }
+        if let Some((part, word)) = cut.and_then(|part| Some((part, part.cut.word()?))) {
+            json.raw(if names.is_empty() { ",\"args\":{" } else { "," });
+            json.raw("\"orig_ts\":");
+            json.uint(part.span.start().ns());
+            json.raw(",\"orig_dur\":");
+            json.uint(part.span.duration());
+            json.raw(",\"clipped\":");
+            json.text(word);
+            json.raw("}");
+        } else if !names.is_empty() {
+            json.raw("}");
+        }
+        json.raw("},\n");
+    }
+
+    /// Ends of arrows are events of their own, behind that of the slice that they are tied to.
+    fn flows(&mut self, flows: impl Iterator<Item = FlowEnd>, track: u32, lane: u32, at: Timestamp) {
+        for flow in flows {
+            let (phases, id): (&[&str], u64) = match flow {
+                FlowEnd::From(id) => (&["s"], id),
+                FlowEnd::To(id) => (&["f"], id),
+                // The arrow of the one before ends here, and one to the next begins.
+                FlowEnd::Through(id) => (&["f", "s"], id),
+            };
+            for phase in phases {
+                self.begin_event(phase, track, lane, at);
+                self.json.raw(if *phase == "f" { ",\"bp\":\"e\",\"id\":\"" } else { ",\"id\":\"" });
+                // As text, since numbers have 53 bits; Perfetto takes a text to be hexadecimal.
+                self.json.raw("0x");
+                self.json.hex(id);
+                self.json.raw("\",\"name\":\"flow\",\"cat\":\"flow\"},\n");
+            }
+        }
+    }
+}
+
+/// `{"ph":"M","name":"process_name","pid":1,"args":{`
+fn begin_metadata(json: &mut Json, name: &str, (pid, tid): (i32, u64)) {
+    json.raw("{\"ph\":\"M\",\"name\":\"");
+    json.raw(name);
+    json.raw("\",\"pid\":");
+    json.int(pid.into());
+    if tid > 0 {
+        json.raw(",\"tid\":");
+        json.digits(tid);
+    }
+    json.raw(",\"args\":{");
+}
+
+/// The tracks of a tree one below the other, depth first.
+fn flatten(tracks: &[Track]) -> Vec<Called> {
+    let mut called: Vec<Called> = Vec::with_capacity(tracks.len());
+    let mut children: Vec<Vec<usize>> = vec![Vec::new(); tracks.len()];
+    let mut roots: Vec<usize> = Vec::new();
+    let mut names: HashSet<(u32, String)> = HashSet::new();
+    let mut times: HashMap<(u32, String), u64> = HashMap::new();
+    for (place, track) in tracks.iter().enumerate() {
+        let parent = track.parent.map(|parent| parent as usize).filter(|parent| *parent < place);
+        match parent {
+            Some(parent) => children[parent].push(place),
+            None => roots.push(place),
+        }
+        let plain = match parent.and_then(|parent| called.get(parent)) {
+            Some(parent) => format!("{} {}", parent.name, track.name),
+            None => track.name.clone(),
+        };
+        // Counters with one name would be one.
+        let mut name = plain.clone();
+        while !names.insert((track.process, name.clone())) {
+            let time = times.entry((track.process, plain.clone())).or_insert(1);
+            *time += 1;
+            name = format!("{plain} #{time}");
+        }
+        called.push(Called { name, place: 0 });
+    }
+    let in_order = |places: &mut Vec<usize>| {
+        // They are taken from the end.
+        places.sort_by_key(|place| std::cmp::Reverse((tracks.get(*place).map(|track| track.order), *place)));
+    };
+    in_order(&mut roots);
+    children.iter_mut().for_each(in_order);
+    let mut next = 0;
+    while let Some(place) = roots.pop() {
+        called[place].place = next;
+        next += 1;
+        roots.append(&mut children[place]);
+    }
+    called
+}
+
+impl Paint for Chrome<'_> {
+    fn begin_file(&mut self, _: Window) {
+        self.file += 1;
+    }
+
+    fn begin(&mut self, track: u32, lane: u32, part: &Part<'_>) {
+        self.begin_event("X", track, lane, part.at);
+        self.json.raw(",\"dur\":");
+        self.json.micros(part.until.ns().saturating_sub(part.at.ns()));
+        self.name(part.what.name, part.what.category);
+        self.args(part.what.args.args(), Some(part));
+        self.flows(part.what.flows.flows(), track, lane, part.at);
+    }
+
+    fn end(&mut self, _: u32, _: u32, _: Timestamp) {
+        // Its beginning says how long it is.
+    }
+
+    fn instant(&mut self, track: u32, at: Timestamp, what: &What<'_>) {
+        self.begin_event("i", track, 0, at);
+        self.json.raw(",\"s\":\"t\"");
+        self.name(what.name, what.category);
+        self.args(what.args.args(), None);
+        self.flows(what.flows.flows(), track, 0, at);
+    }
+
+    fn counter(&mut self, track: u32, at: Timestamp, value: CounterValue) {
+        self.begin_event("C", track, 0, at);
+        let unit = match self.layout.tracks.get(track as usize).map(|track| &track.kind) {
+            Some(TrackKind::Counter { unit }) if !unit.is_empty() => unit,
+            _ => "value",
+        };
+        let json = &mut self.json;
+        json.raw(",\"name\":");
+        json.text(self.tracks.get(track as usize).map_or("", |called| &called.name));
+        json.raw(",\"args\":{");
+        json.text(unit);
+        json.raw(":");
+        match value {
+            // A curve may be rounded, but has no texts.
+            CounterValue::Int(value) => {
+                json.raw(if value < 0 { "-" } else { "" });
+                json.digits(value.unsigned_abs());
+            }
+            CounterValue::Double(value) => json.double(value),
+        }
+        json.raw("}},\n");
+    }
+
+    fn sample(&mut self, track: u32, at: Timestamp, stack: StackNumber) {
+        self.begin_event("i", track, 0, at);
+        let texts = &self.dictionary.texts;
+        let frames = self.dictionary.stacks.get(stack.0 as usize).map_or(&[][..], |stack| &stack.frames);
+        let json = &mut self.json;
+        json.raw(",\"s\":\"t\",\"name\":");
+        json.text(frames.last().map_or("", |frame| texts.get(frame.function)));
+        json.raw(",\"cat\":\"sample\",\"args\":{\"stack\":\"");
+        for (depth, frame) in frames.iter().enumerate() {
+            json.raw(if depth > 0 { ";" } else { "" });
+            json.part(texts.get(frame.function));
+        }
+        json.raw("\"}},\n");
+    }
+
+    fn bytes(&self) -> usize {
+        self.json.out.len()
+    }
+
+    fn take(&mut self, mut empty: Vec<u8>) -> Vec<u8> {
+        empty.clear();
+        std::mem::replace(&mut self.json.out, empty)
+    }
+
+    fn mended(&self) -> u64 {
+        self.json.mended
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::super::item::{CallStack, DrawnProcess, Frame, Item, Kind, StackNumber};
+    use super::super::sort_items::Sorter;
+    use super::super::time_slices::Windows;
+    use super::super::track_numbers;
+    use super::super::write_items::{Pieces, Tally};
+    use super::*;
+    use crate::format::{Unit, draw};
+    use crate::options::TraceFormat;
+    use rpd_comm::Solo;
+    use rpd_console::Failure;
+    use rpd_perfetto::Overlaps;
+    use serde_json::{Value, json};
+    use std::collections::BTreeMap;
+
+    const T0: i64 = 1000;
+
+    /// The bytes of each window.
+    #[derive(Default)]
+    struct Files(BTreeMap<usize, Vec<u8>>);
+
+    impl Pieces for &mut Files {
+        fn piece(&mut self, window: usize, bytes: Vec<u8>) -> Result<Vec<u8>, Failure> {
+            self.0.entry(window).or_default().extend(bytes);
+            Ok(Vec::new())
+        }
+
+        fn done(&mut self, _: usize, _: &Tally) -> Result<(), Failure> {
+            Ok(())
+        }
+    }
+
+    fn track(parent: Option<u32>, name: &str, kind: TrackKind, order: i32) -> Track {
+        Track { process: 0, parent, name: name.to_owned(), kind, order, description: None }
+    }
+
+    fn layout() -> UnitLayout {
+        let process = DrawnProcess {
+            name: "rank 3 (node07)".to_owned(),
+            order: (3, 0, 1),
+            pid: 4711,
+            host: "node07".to_owned(),
+            rank: Some(3),
+            id: 1,
+        };
+        let counter = || TrackKind::Counter { unit: "W".to_owned() };
+        let tracks = vec![
+            track(None, "main", TrackKind::Thread { tid: 4711 }, 1),
+            track(None, "GPU 0", TrackKind::Group, 5),
+            track(Some(1), "stream 1", TrackKind::Slices(Overlaps::Separate), 6),
+            track(Some(1), "power", counter(), 8),
+            track(Some(1), "power", counter(), 7),
+        ];
+        UnitLayout {
+            processes: vec![process],
+            tracks,
+            first: Some(T0),
+            last: Some(T0 + 9000),
+            ..UnitLayout::default()
+        }
+    }
+
+    /// The events of each file.
+    fn written(dictionary: &Dictionary, items: &[Item<'_>], windows: &Windows) -> Vec<Vec<Value>> {
+        let layout = layout();
+        let numbers = track_numbers::number(&Solo, &[&layout]).unwrap();
+        let folder = tempfile::tempdir().unwrap();
+        let mut sorter = Sorter::new(folder.path(), 1 << 20, 5);
+        items.iter().for_each(|item| sorter.push(item).unwrap());
+        let unit = Unit { place: 0, layout: &layout, dictionary, numbers: &numbers[0] };
+        let mut files = Files::default();
+        draw(TraceFormat::ChromeJson, unit, (windows, T0), sorter, &mut files).unwrap();
+        let read = |events: &Vec<u8>| {
+            let file: Value = serde_json::from_slice(&[HEAD, events, TAIL].concat()).unwrap();
+            file["traceEvents"].as_array().unwrap().clone()
+        };
+        files.0.values().map(read).collect()
+    }
+
+    fn of_phase<'a>(events: &'a [Value], phase: &str) -> Vec<&'a Value> {
+        events.iter().filter(|event| event["ph"] == phase).collect()
+    }
+
+    #[test]
+    fn items_are_written_as_chrome_has_them() {
+        let mut dictionary = Dictionary::default();
+        let mut text = |text| dictionary.texts.add(text);
+        let (launch, kernel, api, x, frame) =
+            (text("launch \"it\""), text("kernel"), text("HIP"), text("x"), text("inner"));
+        dictionary.stacks = vec![CallStack {
+            frames: [launch, frame].map(|function| Frame { function, file: TextId(0), offset: 0 }).to_vec(),
+        }];
+        let plain = Item {
+            start: T0,
+            end: T0,
+            track: 0,
+            kind: Kind::Slice,
+            name: launch,
+            category: api,
+            flows: &[],
+            args: &[],
+        };
+        let at = |start, end| Item { start: T0 + start, end: T0 + end, ..plain };
+        let args = [
+            Arg { name: x, value: ArgValue::Int(-7) },
+            Arg { name: x, value: ArgValue::Known(kernel) },
+            Arg { name: api, value: ArgValue::Uint(u64::MAX) },
+        ];
+        let on_gpu = |start, end| Item { track: 2, name: kernel, category: TextId(0), ..at(start, end) };
+        let value = |start, track, value| Item {
+            track,
+            kind: Kind::Counter(value),
+            name: TextId(0),
+            category: TextId(0),
+            ..at(start, start)
+        };
+        let items = [
+            Item { flows: &[FlowEnd::From(u64::MAX)], args: &args, ..at(1, 2500) },
+            Item { flows: &[FlowEnd::To(u64::MAX)], ..on_gpu(2000, 5000) },
+            on_gpu(3000, 4000),
+            Item { flows: &[FlowEnd::Through(5)], ..at(3000, 3000) },
+            Item { kind: Kind::Instant, ..at(3500, 3500) },
+            Item { kind: Kind::Sample(StackNumber(0)), name: TextId(0), ..at(3600, 3600) },
+            value(100, 3, CounterValue::Double(1.5)),
+            value(100, 4, CounterValue::Int(-2)),
+        ];
+        let [events] = &written(&dictionary, &items, &Windows::one(T0, T0 + 9001))[..] else { panic!() };
+
+        let slices = of_phase(events, "X");
+        let first = slices.iter().find(|slice| slice["ts"] == 0.001).unwrap();
+        assert_eq!(
+            (&first["name"], &first["cat"], &first["dur"]),
+            (&json!("launch \"it\""), &json!("HIP"), &json!(2.499))
+        );
+        assert_eq!(first["args"], json!({"x": -7, "x (2)": "kernel", "HIP": "18446744073709551615"}));
+        let kernels: Vec<_> = slices.iter().filter(|slice| slice["name"] == "kernel").collect();
+        assert_ne!(kernels[0]["tid"], kernels[1]["tid"], "they overlap");
+
+        let names = |what: &str| -> BTreeMap<String, Value> {
+            let named = events.iter().filter(|event| event["name"] == what);
+            named.map(|event| (event["tid"].to_string(), event["args"].clone())).collect()
+        };
+        let threads: Vec<Value> = names("thread_name").into_values().collect();
+        for name in ["main", "GPU 0 stream 1", "GPU 0 stream 1 (lane 2)"] {
+            assert!(threads.contains(&json!({"name": name})), "{name}: {threads:?}");
+        }
+        assert_eq!(threads.len(), 3);
+        let order: Vec<Value> = names("thread_sort_index").into_values().collect();
+        assert_eq!(order.iter().filter(|order| **order == json!({"sort_index": 2})).count(), 2, "{order:?}");
+        let processes: Vec<Value> = names("process_labels").into_values().collect();
+        assert_eq!(processes, [json!({"labels": "process 4711 on node07"})]);
+
+        let flow = |phase: &str| -> Vec<(String, f64, Value)> {
+            let ends = of_phase(events, phase).into_iter();
+            ends.map(|end| {
+                (end["id"].as_str().unwrap().to_owned(), end["ts"].as_f64().unwrap(), end["tid"].clone())
+            })
+            .collect()
+        };
+        let (from, to) = (flow("s"), flow("f"));
+        assert_eq!(from[0], (format!("{:#x}", u64::MAX), 0.001, first["tid"].clone()));
+        assert!(to.contains(&(format!("{:#x}", u64::MAX), 2.0, kernels[0]["tid"].clone())), "{to:?}");
+        assert!(from.contains(&("0x5".to_owned(), 3.0, first["tid"].clone())), "{from:?}");
+        assert!(to.contains(&("0x5".to_owned(), 3.0, first["tid"].clone())), "{to:?}");
+
+        let instants = of_phase(events, "i");
+        assert_eq!((instants[0]["ts"].as_f64(), &instants[0]["s"]), (Some(3.5), &json!("t")));
+        assert_eq!(instants[1]["name"], "inner");
+        assert_eq!(instants[1]["args"], json!({"stack": "launch \"it\";inner"}));
+        let values: BTreeMap<String, Value> = of_phase(events, "C")
+            .into_iter()
+            .map(|value| (value["name"].as_str().unwrap().to_owned(), value["args"].clone()))
+            .collect();
+        assert_eq!(values["GPU 0 power"], json!({"W": 1.5}));
+        assert_eq!(values["GPU 0 power #2"], json!({"W": -2}));
+    }
+
+    #[test]
+    fn each_file_is_whole() {
+        let mut dictionary = Dictionary::default();
+        let name = dictionary.texts.add("long");
+        let flows = [FlowEnd::From(1)];
+        let items = [Item {
+            start: T0,
+            end: T0 + 9000,
+            track: 0,
+            kind: Kind::Slice,
+            name,
+            category: TextId(0),
+            flows: &flows,
+            args: &[],
+        }];
+        let files = written(&dictionary, &items, &Windows::equal(T0, T0 + 9000, 3));
+        let parts: Vec<Value> = files.iter().map(|events| of_phase(events, "X")[0].clone()).collect();
+        let times: Vec<_> = parts.iter().map(|part| (part["ts"].clone(), part["dur"].clone())).collect();
+        assert_eq!(times, [0.0, 3.0, 6.0].map(|ts| (json!(ts), json!(3.0))));
+        for (part, word) in parts.iter().zip(["end", "both", "begin"]) {
+            assert_eq!(part["args"], json!({"orig_ts": 0, "orig_dur": 9000, "clipped": word}));
+        }
+        // The arrow is at the beginning alone.
+        assert_eq!(files.iter().map(|events| of_phase(events, "s").len()).collect::<Vec<_>>(), [1, 0, 0]);
+        for events in &files {
+            let named = events.iter().filter(|event| event["name"] == "process_name");
+            assert_eq!(named.map(|event| &event["args"]["name"]).collect::<Vec<_>>(), ["rank 3 (node07)"]);
+        }
+    }
+}

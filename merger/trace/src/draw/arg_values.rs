@@ -1,0 +1,96 @@
+//! Values of args, as they are kept.
+
+use crate::item::{ArgValue, TextId};
+
+/// A value of an arg.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub(super) enum Stored {
+    Int(i64),
+    Uint(u64),
+    Double(f64),
+    /// Where it begins among the texts of a chunk, and its bytes.
+    Text(u32, u32),
+    Known(TextId),
+}
+
+impl Stored {
+    #[inline]
+    pub(super) fn shown(self, texts: &str) -> ArgValue<'_> {
+        match self {
+            Stored::Int(value) => ArgValue::Int(value),
+            Stored::Uint(value) => ArgValue::Uint(value),
+            Stored::Double(value) => ArgValue::Double(value),
+            Stored::Text(start, len) => {
+                let start = start as usize;
+                ArgValue::Text(texts.get(start..start.saturating_add(len as usize)).unwrap_or(""))
+            }
+            Stored::Known(id) => ArgValue::Known(id),
+        }
+    }
+}
+
+/// No number that reads back the same is longer: `-2.2250738585072014e-308`.
+const LONGEST_NUMBER: usize = 24;
+
+/// The number that a text is, if it is written as we would write it.
+pub(super) fn number_or_text(text: &[u8]) -> Option<Stored> {
+    let digits = text.strip_prefix(b"-").unwrap_or(text);
+    let (first, rest) = digits.split_first()?;
+    if !first.is_ascii_digit() || text.len() > LONGEST_NUMBER {
+        return None;
+    }
+    let text = std::str::from_utf8(text).ok()?;
+    if rest.iter().all(u8::is_ascii_digit) {
+        // No leading zero, and no -0.
+        if *first == b'0' && (!rest.is_empty() || digits.len() < text.len()) {
+            return None;
+        }
+        let int = || text.parse().ok().map(Stored::Int);
+        return int().or_else(|| text.parse().ok().map(Stored::Uint));
+    }
+    let is_plain = rest.iter().all(|byte| byte.is_ascii_digit() || b".e-".contains(byte));
+    let number: f64 = text.parse().ok().filter(|_| is_plain)?;
+    (number.to_string() == text).then_some(Stored::Double(number))
+}
+
+/// Writes an address into a text: `0x` and 16 digits at most, the same as others write it.
+pub(super) fn push_hex(address: u64, texts: &mut String) {
+    use std::fmt::Write;
+    let _ = write!(texts, "{address:#x}");
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn texts_that_are_numbers_are_numbers() {
+        let of = |text: &str| number_or_text(text.as_bytes());
+        assert_eq!(of("0"), Some(Stored::Int(0)));
+        assert_eq!(of("-9223372036854775808"), Some(Stored::Int(i64::MIN)));
+        assert_eq!(of("18446744073709551615"), Some(Stored::Uint(u64::MAX)));
+        assert_eq!(of("1.5"), Some(Stored::Double(1.5)));
+        assert_eq!(of("-0.25"), Some(Stored::Double(-0.25)));
+        let no = [
+            "",
+            "-",
+            "-0",
+            "007",
+            "+1",
+            " 1",
+            "1 ",
+            "0x10",
+            "1e5",
+            "1.50",
+            "nan",
+            "inf",
+            "1.",
+            "18446744073709551616",
+            "{1,2,3}",
+        ];
+        for no in no {
+            assert_eq!(of(no), None, "{no}");
+        }
+        assert_eq!(number_or_text(b"1\xff"), None);
+    }
+}

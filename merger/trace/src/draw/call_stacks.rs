@@ -1,0 +1,134 @@
+//! Call stacks in the JSON of events.
+//!
+//! There is no one form. Read are a list of frames, or an object with one in `frames`, or with the frames as its
+//! values; a frame is a text or an object. The innermost frame is the first, as profilers walk.
+
+use super::event_details::Counted;
+use crate::item::{CallStack, Dictionary, Frame, StackNumber, TextId};
+use serde_json::Value as Json;
+use std::collections::HashMap;
+
+/// Most frames that are drawn of a call stack, the innermost ones.
+const MOST_FRAMES: usize = 512;
+/// Most bytes of a call stack's text as an annotation.
+const LONGEST: usize = 4096;
+
+const FUNCTION: [&str; 4] = ["name", "function", "symbol", "func"];
+const FILE: [&str; 6] = ["file", "library", "dso", "module", "image", "path"];
+const OFFSET: [&str; 4] = ["offset", "pc", "address", "ip"];
+
+/// The numbers of call stacks.
+#[derive(Debug, Default)]
+pub(super) struct Stacks {
+    known: HashMap<CallStack, StackNumber>,
+    /// Each as one text, where it was asked for.
+    texts: HashMap<StackNumber, TextId>,
+}
+
+impl Stacks {
+    /// The number of a call stack and 1; 0 for none.
+    pub(super) fn number(&mut self, json: &[u8], dictionary: &mut Dictionary, counted: &mut Counted) -> u32 {
+        if matches!(json, b"" | b"{}" | b"[]" | b"null") {
+            return 0;
+        }
+        let json = serde_json::from_slice::<Json>(json);
+        let Ok(mut json) = json else {
+            counted.cut_stacks += 1;
+            return 0;
+        };
+        if let Some(frames) = json.get_mut("frames") {
+            json = frames.take();
+        }
+        let mut frames: Vec<Frame> = match &json {
+            Json::Array(frames) => frames.iter().filter_map(|json| frame(json, dictionary)).collect(),
+            Json::Object(frames) => frames.values().filter_map(|json| frame(json, dictionary)).collect(),
+            _ => Vec::new(),
+        };
+        if frames.is_empty() || frames.len() > MOST_FRAMES {
+            counted.cut_stacks += 1;
+            frames.truncate(MOST_FRAMES);
+        }
+        if frames.is_empty() {
+            return 0;
+        }
+        frames.reverse();
+        let stack = CallStack { frames };
+        let next = StackNumber(dictionary.stacks.len() as u32);
+        let number = *self.known.entry(stack).or_insert_with_key(|stack| {
+            dictionary.stacks.push(stack.clone());
+            next
+        });
+        number.0 + 1
+    }
+
+    /// A call stack as one text, outermost first.
+    pub(super) fn text(&mut self, number: u32, dictionary: &mut Dictionary) -> TextId {
+        if let Some(text) = self.texts.get(&StackNumber(number)) {
+            return *text;
+        }
+        let frames = dictionary.stacks.get(number as usize).map_or(&[][..], |stack| &stack.frames);
+        let mut text = String::new();
+        for (place, frame) in frames.iter().enumerate() {
+            if text.len() > LONGEST {
+                text.push_str(" > ...");
+                break;
+            }
+            text.push_str(if place > 0 { " > " } else { "" });
+            text.push_str(dictionary.texts.get(frame.function));
+        }
+        let text = dictionary.texts.add(&text);
+        self.texts.insert(StackNumber(number), text);
+        text
+    }
+}
+
+fn frame(json: &Json, dictionary: &mut Dictionary) -> Option<Frame> {
+    let texts = &mut dictionary.texts;
+    match json {
+        Json::String(name) => Some(Frame { function: texts.add(name), file: TextId(0), offset: 0 }),
+        Json::Object(of) => {
+            let text = |names: &[&str]| names.iter().find_map(|name| of.get(*name)?.as_str());
+            let offset = OFFSET.iter().find_map(|name| match of.get(*name)? {
+                Json::Number(number) => number.as_u64(),
+                Json::String(text) => {
+                    text.strip_prefix("0x").and_then(|digits| u64::from_str_radix(digits, 16).ok())
+                }
+                _ => None,
+            });
+            let function = texts.add(text(&FUNCTION).unwrap_or("?"));
+            Some(Frame { function, file: texts.add(text(&FILE).unwrap_or("")), offset: offset.unwrap_or(0) })
+        }
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn call_stacks_of_several_forms_are_read_outermost_first() {
+        let mut dictionary = Dictionary::default();
+        let mut stacks = Stacks::default();
+        let mut counted = Counted::default();
+        let mut number = |text: &str| stacks.number(text.as_bytes(), &mut dictionary, &mut counted);
+        assert_eq!(number("{}"), 0);
+        let first = number(r#"{"frames":[{"depth":0,"name":"f"},{"depth":1,"name":"main"}]}"#);
+        assert_eq!(number(r#"["f", "main"]"#), first);
+        let other = number(r#"[{"function":"f","file":"a.so","pc":"0x10"},{"name":"main","offset":7}]"#);
+        assert_eq!((first, other), (1, 2));
+        assert_eq!(number("[[["), 0);
+        assert_eq!(number(&format!("[{}\"x\"]", "\"y\",".repeat(600))), 3);
+        assert_eq!(counted.cut_stacks, 2);
+        assert_eq!(dictionary.stacks[2].frames.len(), 512);
+        let frames = |n: usize| -> Vec<_> {
+            let frame =
+                |f: &Frame| (dictionary.texts.get(f.function), dictionary.texts.get(f.file), f.offset);
+            dictionary.stacks[n].frames.iter().map(frame).collect()
+        };
+        assert_eq!(frames(0), [("main", "", 0), ("f", "", 0)]);
+        assert_eq!(frames(1), [("main", "", 7), ("f", "a.so", 16)]);
+        let text = stacks.text(0, &mut dictionary);
+        assert_eq!(dictionary.texts.get(text), "main > f");
+    }
+}

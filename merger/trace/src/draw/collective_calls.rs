@@ -1,0 +1,153 @@
+//! Calls of collectives, which are joined over the ranks.
+
+use super::JobRows;
+use super::flows::COLLECTIVE;
+use super::units::Unit;
+use crate::item::{ArgValue, TextId, Texts};
+use rpd_collectives::{Function, is_shared_communicator};
+use rpd_console::Failure;
+use rpd_shard::model::rocpd;
+use std::collections::HashMap;
+use twox_hash::XxHash3_64;
+
+/// Which texts are names of collectives and of communicators that mean the same in all ranks.
+#[derive(Debug)]
+pub(super) struct Joint {
+    /// By the number of the text: `None` where it was not looked at, then the function if it is one.
+    functions: Vec<Option<Option<Function>>>,
+    comm: TextId,
+    seq: TextId,
+    /// How many programs of this rank made such calls before this one.
+    earlier: u32,
+}
+
+/// Categories of events that are calls of MPI or RCCL.
+const CALLS: [&str; 2] = ["MPI_API", "RCCL_API"];
+
+/// How many units of the same rank come before a unit and have calls of MPI or RCCL: a rank that runs one program after
+/// the other has communicators of the same names in each.
+pub(super) fn earlier(job: &JobRows, unit: &Unit) -> Result<u32, Failure> {
+    let of = |unit: &Unit| {
+        let process = unit.processes.first().filter(|_| !unit.by_pid);
+        process.and_then(|place| job.processes.get(*place as usize)).map(|process| &process.drawn)
+    };
+    let Some(own) = of(unit).filter(|own| own.rank.is_some()) else { return Ok(0) };
+    // Units stand in the order of their ranks; those of a rank stand together.
+    let first = job.units.partition_point(|unit| of(unit).is_some_and(|other| other.order.0 < own.order.0));
+    let of_rank =
+        job.units.iter().skip(first).take_while(|unit| of(unit).is_some_and(|other| other.rank == own.rank));
+    let before = |other: &&Unit| of(other).is_some_and(|other| other.id < own.id);
+    let mut earlier = 0;
+    for other in of_rank.filter(before) {
+        earlier += u32::from(calls(job, other)?);
+    }
+    Ok(earlier)
+}
+
+/// Whether a unit has calls of MPI or RCCL.
+fn calls(job: &JobRows, unit: &Unit) -> Result<bool, Failure> {
+    let ids = unit.ids(rocpd::EVENT);
+    let mut known: HashMap<i64, bool> = HashMap::new();
+    let mut found = false;
+    for piece in job.tables.within(rocpd::EVENT, ids)? {
+        job.tables.each(rocpd::EVENT, piece, ids, &["category_id"], &mut |rows, mut places| {
+            let categories = rows.column("category_id");
+            found |= places.any(|i| {
+                categories.int(i).is_some_and(|id| {
+                    let is_call = || job.strings.get(id).is_some_and(|name| CALLS.contains(&name.as_ref()));
+                    *known.entry(id).or_insert_with(is_call)
+                })
+            });
+            Ok(())
+        })?;
+        if found {
+            break;
+        }
+    }
+    Ok(found)
+}
+
+impl Joint {
+    pub(super) fn new(texts: &mut Texts, earlier: u32) -> Joint {
+        Joint { functions: Vec::new(), comm: texts.add("comm"), seq: texts.add("seq"), earlier }
+    }
+
+    /// The collective function of this name.
+    #[inline]
+    pub(super) fn function(&mut self, name: TextId, texts: &Texts) -> Option<Function> {
+        let place = name.0 as usize;
+        if place >= self.functions.len() {
+            self.functions.resize(place + 1, None);
+        }
+        let known = self.functions.get_mut(place)?;
+        *known.get_or_insert_with(|| Function::named(texts.get(name).as_bytes()))
+    }
+
+    /// The number that all ranks have for a call with these args. `None` where its communicator or number is not
+    /// known, or where another rank may call another communicator so.
+    pub(super) fn number<'a>(
+        &self,
+        function: Function,
+        args: impl Iterator<Item = (TextId, ArgValue<'a>)>,
+        texts: &'a Texts,
+    ) -> Option<u64> {
+        let (mut comm, mut seq) = (None, None);
+        for (name, value) in args {
+            if name == self.comm {
+                comm = match value {
+                    ArgValue::Known(text) => Some(texts.get(text)),
+                    ArgValue::Text(text) => Some(text),
+                    _ => None,
+                };
+            } else if name == self.seq {
+                seq = match value {
+                    ArgValue::Int(seq) => u64::try_from(seq).ok(),
+                    ArgValue::Uint(seq) => Some(seq),
+                    _ => None,
+                };
+            }
+        }
+        let (comm, seq) = (comm.filter(|comm| !comm.is_empty() && is_shared_communicator(comm))?, seq?);
+        let names = [comm.as_bytes(), function.name().as_bytes()].map(XxHash3_64::oneshot);
+        let mut bytes = [0; 28];
+        bytes[..8].copy_from_slice(&names[0].to_le_bytes());
+        bytes[8..16].copy_from_slice(&names[1].to_le_bytes());
+        bytes[16..24].copy_from_slice(&seq.to_le_bytes());
+        bytes[24..].copy_from_slice(&self.earlier.to_le_bytes());
+        Some(XxHash3_64::oneshot(&bytes) | COLLECTIVE)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn calls_of_one_collective_have_one_number() {
+        let mut texts = Texts::default();
+        let mut joint = Joint::new(&mut texts, 0);
+        let [reduce, reduce_c, bcast, send] =
+            ["MPI_Allreduce", "MPI_Allreduce_c", "MPI_Bcast", "MPI_Send"].map(|name| texts.add(name));
+        let (comm, seq) = (texts.add("comm"), texts.add("seq"));
+        let mut of = |name, on: &str, number| {
+            let function = joint.function(name, &texts)?;
+            let args = [(comm, ArgValue::Text(on)), (seq, ArgValue::Int(number))];
+            joint.number(function, args.into_iter(), &texts)
+        };
+        let one = of(reduce, "MPI_COMM_WORLD", 3).unwrap();
+        assert_eq!(one >> 63, 1);
+        assert_eq!(of(reduce_c, "MPI_COMM_WORLD", 3), Some(one));
+        assert_ne!(of(reduce, "MPI_COMM_WORLD", 4), Some(one));
+        assert_ne!(of(bcast, "MPI_COMM_WORLD", 3), Some(one));
+        assert_ne!(of(reduce, "MPI_COMM_WORLD/1@0", 3), Some(one));
+        assert_eq!(of(send, "MPI_COMM_WORLD", 3), None);
+        for own in ["MPI_COMM_SELF", "comm-3", "nccl-local-1", ""] {
+            assert_eq!(of(reduce, own, 3), None, "{own}");
+        }
+        assert_eq!(of(reduce, "MPI_COMM_WORLD", -1), None);
+        joint.earlier = 1;
+        let args = [(comm, ArgValue::Text("MPI_COMM_WORLD")), (seq, ArgValue::Int(3))];
+        let function = joint.function(reduce, &texts).unwrap();
+        assert_ne!(joint.number(function, args.into_iter(), &texts), Some(one));
+    }
+}

@@ -1,0 +1,513 @@
+//! What the events of a unit say: category, message, call stack, args and counter values, for as many events at once
+//! as fit into memory.
+
+use super::arg_values::Stored;
+use super::call_stacks::Stacks;
+use super::placement::{Placing, Spans};
+use super::strings::StringTexts;
+use super::survey::PieceSeen;
+use super::tables::Tables;
+use super::text_columns::{KnownValues, add_text, each_text, message};
+use super::units::Unit;
+use crate::item::{Dictionary, TextId};
+use rpd_console::Failure;
+use rpd_perfetto::CounterValue;
+use rpd_shard::model::{Keys, Value, rocpd};
+use std::collections::HashMap;
+use std::ops::Range;
+
+/// What an event takes in memory at least, with args that it may have.
+const BYTES_PER_EVENT: u64 = 512;
+/// Fewest and most events at once.
+const EVENTS: (u64, u64) = (1 << 14, 1 << 20);
+/// Bytes that the args of a piece of events may take, however little memory there is.
+const LEAST_ROOM: u64 = 256 << 20;
+
+/// Type of the args that say where an arrow begins.
+const FLOW_START: &[u8] = b"flow start";
+
+/// Events that are looked at together. The chunks of a unit divide all ids, so that each row belongs to one of them,
+/// also where its event is not there.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(super) struct Chunk {
+    /// Their pieces.
+    pub(super) pieces: Vec<usize>,
+    /// First id.
+    first: i64,
+    /// First id behind it.
+    next: Option<i64>,
+}
+
+impl Chunk {
+    /// Whether a row with this event belongs to it; without an event it belongs to the first.
+    #[inline]
+    pub(super) fn has(&self, event: Option<i64>) -> bool {
+        let id = event.unwrap_or(i64::MIN);
+        self.first <= id && self.next.is_none_or(|next| id < next)
+    }
+
+    /// Whether it can be [split](Chunk::split).
+    fn is_divisible(&self) -> bool {
+        self.pieces.len() > 1
+    }
+
+    /// Two halves, of a chunk with several pieces.
+    pub(super) fn split(&self, tables: &Tables) -> Result<[Chunk; 2], Failure> {
+        let (first, second) = self.pieces.split_at(self.pieces.len() / 2);
+        let boundary = second.first().map_or(Ok(i64::MAX), |piece| tables.first(rocpd::EVENT, *piece))?;
+        if boundary <= self.first || self.next.is_some_and(|next| next <= boundary) {
+            return Err(descending(tables));
+        }
+        Ok([
+            Chunk { pieces: first.to_vec(), first: self.first, next: Some(boundary) },
+            Chunk { pieces: second.to_vec(), first: boundary, next: self.next },
+        ])
+    }
+
+    /// Whether a piece may have rows of it.
+    pub(super) fn touches(&self, piece: &PieceSeen) -> bool {
+        self.first <= piece.events.1 && self.next.is_none_or(|next| piece.events.0 < next)
+    }
+}
+
+/// The chunks of a unit, ascending; there is always one.
+pub(super) fn chunks(tables: &Tables, unit: &Unit, memory: u64) -> Result<Vec<Chunk>, Failure> {
+    let most = (memory / 2 / BYTES_PER_EVENT).clamp(EVENTS.0, EVENTS.1);
+    let mut chunks = vec![Chunk { pieces: Vec::new(), first: i64::MIN, next: None }];
+    let mut events = 0;
+    for piece in tables.within(rocpd::EVENT, unit.ids(rocpd::EVENT))? {
+        let rows = tables.rows_of(rocpd::EVENT, piece);
+        let boundary = tables.first(rocpd::EVENT, piece)?;
+        if events > 0 && events + rows > most {
+            if let Some(last) = chunks.last_mut() {
+                if boundary <= last.first {
+                    return Err(descending(tables));
+                }
+                last.next = Some(boundary);
+            }
+            chunks.push(Chunk { pieces: Vec::new(), first: boundary, next: None });
+            events = 0;
+        }
+        events += rows;
+        if let Some(last) = chunks.last_mut() {
+            last.pieces.push(piece);
+        }
+    }
+    Ok(chunks)
+}
+
+fn descending(tables: &Tables) -> Failure {
+    tables.failure("ids of rocpd_event do not ascend: merge its inputs again")
+}
+
+/// The events of a chunk.
+#[derive(Debug, Default)]
+pub(super) struct Events {
+    ids: Ids,
+    pub(super) categories: Vec<TextId>,
+    pub(super) messages: Vec<TextId>,
+    /// Number of the call stack and 1; 0 for none. Empty where no event has one.
+    stacks: Vec<u32>,
+    /// How many arguments the extdata of each event has. Those behind the last one have none.
+    extdata_args: Vec<u32>,
+    /// Events at which arrows begin that are not drawn, and the categories of these.
+    other_arrows: Vec<(u32, TextId)>,
+    pub(super) args: Args,
+    values: ByEvent<StoredCount>,
+}
+
+/// A value of a counter.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct StoredCount {
+    /// Place of the track; `None` where it is not asked for.
+    pub(super) track: Option<u32>,
+    pub(super) value: CounterValue,
+}
+
+/// A value with its place in a chunk, and among those of its event.
+#[derive(Clone, Copy, Debug)]
+struct Placed<T> {
+    event: u32,
+    position: i32,
+    value: T,
+}
+
+/// Values by events.
+#[derive(Debug)]
+struct ByEvent<T> {
+    all: Vec<Placed<T>>,
+    /// First value of each event, and one more. Empty where there are no values.
+    firsts: Vec<u32>,
+}
+
+impl<T> Default for ByEvent<T> {
+    fn default() -> ByEvent<T> {
+        ByEvent { all: Vec::new(), firsts: Vec::new() }
+    }
+}
+
+impl<T: Copy> ByEvent<T> {
+    /// Puts them in order, when all are there.
+    fn order(&mut self, events: usize) {
+        let order = |placed: &Placed<T>| (placed.event, placed.position);
+        if !self.all.is_sorted_by_key(order) {
+            self.all.sort_by_key(order);
+        }
+        self.firsts.clear();
+        if self.all.is_empty() {
+            return;
+        }
+        let mut next = self.all.iter().map(|placed| placed.event).enumerate().peekable();
+        for event in 0..=events as u32 {
+            while next.next_if(|(_, of)| *of < event).is_some() {}
+            self.firsts.push(next.peek().map_or(self.all.len(), |(place, _)| *place) as u32);
+        }
+    }
+
+    #[inline]
+    fn of(&self, event: u32) -> &[Placed<T>] {
+        let event = event as usize;
+        match self.firsts.get(event..event.saturating_add(2)) {
+            Some([first, next]) => self.all.get(*first as usize..*next as usize).unwrap_or_default(),
+            _ => &[],
+        }
+    }
+}
+
+/// The args of a chunk.
+#[derive(Debug, Default)]
+pub(super) struct Args {
+    by_event: ByEvent<(TextId, Stored)>,
+    /// The texts of [`Stored::Text`].
+    texts: String,
+}
+
+impl Args {
+    #[inline]
+    pub(super) fn of(&self, event: u32) -> impl Iterator<Item = (TextId, crate::item::ArgValue<'_>)> {
+        self.by_event.of(event).iter().map(|arg| (arg.value.0, arg.value.1.shown(&self.texts)))
+    }
+}
+
+/// Ids of events, ascending.
+#[derive(Debug, Default)]
+struct Ids {
+    first: i64,
+    len: usize,
+    /// Where there are gaps.
+    sparse: Vec<i64>,
+}
+
+impl Ids {
+    fn push(&mut self, id: i64) {
+        if self.len == 0 {
+            self.first = id;
+        }
+        let is_next = self.first.checked_add(self.len as i64) == Some(id);
+        if self.sparse.is_empty() && !is_next {
+            self.sparse = (self.first..).take(self.len).collect();
+        }
+        if !(self.sparse.is_empty() && is_next) {
+            self.sparse.push(id);
+        }
+        self.len += 1;
+    }
+
+    fn extend(&mut self, keys: &Keys, places: Range<usize>) {
+        places.for_each(|place| self.push(keys.get(place)));
+    }
+
+    #[inline]
+    fn find(&self, id: i64) -> Option<u32> {
+        if self.sparse.is_empty() {
+            let place = usize::try_from(id.checked_sub(self.first)?).ok()?;
+            return (place < self.len).then_some(place as u32);
+        }
+        self.sparse.binary_search(&id).ok().map(|place| place as u32)
+    }
+}
+
+/// Which of what is told of events is asked for.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Asked {
+    /// All args; else only those that tell which collective it is.
+    pub(super) args: bool,
+    /// Whether args are needed to find collectives.
+    pub(super) collectives: bool,
+    pub(super) values: bool,
+    pub(super) flows: bool,
+}
+
+/// What is read of a unit, and where texts go.
+pub(super) struct Source<'a> {
+    pub(super) tables: &'a Tables,
+    pub(super) unit: &'a Unit,
+    pub(super) placing: &'a Placing<'a>,
+    pub(super) tracks: &'a HashMap<super::placement::Key, u32>,
+    /// Pieces of args and of counter values.
+    pub(super) args: &'a [PieceSeen],
+    pub(super) values: &'a [PieceSeen],
+    pub(super) asked: Asked,
+    pub(super) memory: u64,
+}
+
+/// What reading events counts.
+#[derive(Debug, Default)]
+pub(super) struct Counted {
+    pub(super) mended: u64,
+    /// The same of strings, which are counted when they are first met.
+    pub(super) mended_strings: u64,
+    pub(super) cut_stacks: u64,
+    /// Values of counters that are none.
+    pub(super) no_numbers: u64,
+    /// Args and values that belong to no event.
+    pub(super) stray_args: u64,
+    pub(super) stray_values: u64,
+    pub(super) args: u64,
+    pub(super) values: u64,
+}
+
+impl Events {
+    /// Reads a chunk; `None` if its args and counter values do not fit into memory, and it can be split.
+    pub(super) fn read(
+        source: &Source<'_>,
+        chunk: &Chunk,
+        strings: &mut StringTexts<'_>,
+        stacks: &mut Stacks,
+        dictionary: &mut Dictionary,
+        counted: &mut Counted,
+    ) -> Result<Option<Events>, Failure> {
+        let mut events = Events::default();
+        let (tables, unit) = (source.tables, source.unit);
+        let wanted = &["category_id", "call_stack", "extdata"];
+        let ids = unit.ids(rocpd::EVENT);
+        tables.each_of(rocpd::EVENT, &chunk.pieces, ids, wanted, &mut |_, rows, places| {
+            events.ids.extend(&rows.keys, places.clone());
+            let categories = rows.column("category_id");
+            for i in places.clone() {
+                let category =
+                    strings.text(categories.int(i), &mut dictionary.texts, &mut counted.mended_strings);
+                events.categories.push(category);
+            }
+            let message = |text: &[u8]| message(text, dictionary, &mut counted.mended);
+            each_text(rows.column("extdata"), places.clone(), (TextId(0), 0), message, |(id, args)| {
+                if args > 0 {
+                    events.extdata_args.resize(events.messages.len(), 0);
+                    events.extdata_args.push(args);
+                }
+                events.messages.push(id);
+            });
+            let before = events.categories.len() - places.len();
+            let mut at = before;
+            let call_stack = |text: &[u8]| stacks.number(text, dictionary, counted);
+            each_text(rows.column("call_stack"), places, 0, call_stack, |stack| {
+                if stack > 0 {
+                    events.stacks.resize(at, 0);
+                    events.stacks.push(stack);
+                }
+                at += 1;
+            });
+            Ok(())
+        })?;
+        let fits = events.read_args(source, chunk, dictionary, counted)?
+            && events.read_values(source, chunk, counted)?;
+        Ok(fits.then_some(events))
+    }
+
+    /// The place of an event.
+    #[inline]
+    pub(super) fn find(&self, id: Option<i64>) -> Option<u32> {
+        self.ids.find(id?)
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.ids.len
+    }
+
+    /// Number of the call stack of an event.
+    #[inline]
+    pub(super) fn stack(&self, event: u32) -> Option<u32> {
+        self.stacks.get(event as usize)?.checked_sub(1)
+    }
+
+    /// The values of counters of an event.
+    #[inline]
+    pub(super) fn values(&self, event: u32) -> impl Iterator<Item = StoredCount> {
+        self.values.of(event).iter().map(|placed| placed.value)
+    }
+
+    /// How many arguments the extdata of an event has.
+    #[inline]
+    pub(super) fn extdata_args(&self, event: u32) -> u64 {
+        self.extdata_args.get(event as usize).map_or(0, |args| u64::from(*args))
+    }
+
+    /// Events at which arrows begin that are not drawn, and the categories of these.
+    pub(super) fn other_arrows(&self) -> &[(u32, TextId)] {
+        &self.other_arrows
+    }
+
+    /// How many args and values of counters each event has.
+    pub(super) fn attached(&self, event: u32) -> (u64, u64) {
+        (self.args.by_event.of(event).len() as u64, self.values.of(event).len() as u64)
+    }
+
+    /// Reads the args; `false` if they are too much for a chunk that can be split.
+    fn read_args(
+        &mut self,
+        source: &Source<'_>,
+        chunk: &Chunk,
+        dictionary: &mut Dictionary,
+        counted: &mut Counted,
+    ) -> Result<bool, Failure> {
+        let asked = source.asked;
+        let needed = ["comm", "seq"].map(|name| dictionary.texts.add(name));
+        let ids = source.unit.ids(rocpd::ARG);
+        let wanted = &["event_id", "position", "type", "name", "value"];
+        let is_read = asked.args || asked.collectives;
+        let pieces = pieces(source.args.iter().filter(|piece| is_read && chunk.touches(piece)));
+        let mut fits = true;
+        source.tables.each_of(rocpd::ARG, &pieces, ids, wanted, &mut |_, rows, places| {
+            if !fits {
+                return Ok(());
+            }
+            let spans = Spans::of(rocpd::ARG, rows, source.placing);
+            let (positions, values) = (rows.column("position"), rows.column("value"));
+            let mut names = Vec::with_capacity(places.len());
+            let name = |text: &[u8]| add_text(text, dictionary, &mut counted.mended);
+            each_text(rows.column("name"), places.clone(), TextId(0), name, |id| names.push(id));
+            let mut known = KnownValues::of(values, places.clone());
+            let mut begins = Vec::new();
+            if asked.flows {
+                let is_begin = |kind: &[u8]| kind == FLOW_START;
+                each_text(rows.column("type"), places.clone(), false, is_begin, |begin| begins.push(begin));
+            }
+            for (place, (i, name)) in places.zip(names).enumerate() {
+                let event = spans.event(i);
+                if !chunk.has(event) {
+                    continue;
+                }
+                counted.args += 1;
+                let Some(event) = self.find(event) else {
+                    counted.stray_args += 1;
+                    continue;
+                };
+                if begins.get(place) == Some(&true) {
+                    self.other_arrows.push((event, name));
+                }
+                if !asked.args && !needed.contains(&name) {
+                    continue;
+                }
+                let value = known.stored(values, i, dictionary, &mut self.args.texts, &mut counted.mended);
+                let position = positions.int(i).unwrap_or(0).clamp(i32::MIN.into(), i32::MAX.into()) as i32;
+                self.args.by_event.all.push(Placed { event, position, value: (name, value) });
+            }
+            fits = self.fits(source, chunk)?;
+            Ok(())
+        })?;
+        self.args.by_event.order(self.ids.len);
+        Ok(fits)
+    }
+
+    /// The same for the values of counters.
+    fn read_values(
+        &mut self,
+        source: &Source<'_>,
+        chunk: &Chunk,
+        counted: &mut Counted,
+    ) -> Result<bool, Failure> {
+        let ids = source.unit.ids(rocpd::PMC_EVENT);
+        let wanted = &["event_id", "pmc_id", "value"];
+        let pieces = pieces(source.values.iter().filter(|piece| chunk.touches(piece)));
+        let mut fits = true;
+        source.tables.each_of(rocpd::PMC_EVENT, &pieces, ids, wanted, &mut |_, rows, places| {
+            if !fits {
+                return Ok(());
+            }
+            let spans = Spans::of(rocpd::PMC_EVENT, rows, source.placing);
+            let values = rows.column("value");
+            for i in places {
+                let event = spans.event(i);
+                if !chunk.has(event) {
+                    continue;
+                }
+                counted.values += 1;
+                let Some(event) = self.find(event) else {
+                    counted.stray_values += 1;
+                    continue;
+                };
+                let value = match values.get(i) {
+                    Value::Int(value) => CounterValue::Int(value),
+                    Value::Real(value) => CounterValue::Double(value),
+                    _ => {
+                        counted.no_numbers += 1;
+                        CounterValue::Double(f64::NAN)
+                    }
+                };
+                let key = source.placing.key(&spans, i);
+                let track = source.tracks.get(&key).copied().filter(|_| source.asked.values);
+                let value = StoredCount { track, value };
+                self.values.all.push(Placed { event, position: 0, value });
+            }
+            fits = self.fits(source, chunk)?;
+            Ok(())
+        })?;
+        self.values.order(self.ids.len);
+        Ok(fits)
+    }
+
+    /// Whether what the events say fits into memory, or the chunk has to be split. What is of one piece of events has more
+    /// room, since it cannot.
+    fn fits(&self, source: &Source<'_>, chunk: &Chunk) -> Result<bool, Failure> {
+        let of = |count: usize, size: usize| (count as u64).saturating_mul(size as u64);
+        let args = of(self.args.by_event.all.len(), size_of::<Placed<(TextId, Stored)>>());
+        let values = of(self.values.all.len(), size_of::<Placed<StoredCount>>());
+        let arrows = of(self.other_arrows.len(), size_of::<(u32, TextId)>());
+        let bytes = args + values + arrows + self.args.texts.len() as u64;
+        let least = if chunk.is_divisible() { 0 } else { LEAST_ROOM };
+        if bytes <= source.memory.max(least) && self.args.texts.len() < u32::MAX as usize {
+            return Ok(true);
+        }
+        if chunk.is_divisible() {
+            return Ok(false);
+        }
+        let few = format_args!(
+            "{} events have {} MiB of args: leave them out with --no-annotations",
+            self.len(),
+            bytes >> 20
+        );
+        Err(source.tables.failure(few))
+    }
+}
+
+/// Numbers of these pieces.
+fn pieces<'a>(seen: impl Iterator<Item = &'a PieceSeen>) -> Vec<usize> {
+    seen.map(|piece| piece.piece).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ids_are_found_with_and_without_gaps() {
+        let mut ids = Ids::default();
+        ids.extend(&Keys::Dense(5), 0..3);
+        assert_eq!([4, 5, 7, 8].map(|id| ids.find(id)), [None, Some(0), Some(2), None]);
+        ids.extend(&Keys::Sparse(vec![9, 10]), 0..2);
+        assert_eq!([7, 8, 9, 10, 11].map(|id| ids.find(id)), [Some(2), None, Some(3), Some(4), None]);
+    }
+
+    #[test]
+    fn values_are_found_by_their_event() {
+        let mut values = ByEvent::default();
+        let placed = |event, position, value| Placed { event, position, value };
+        values.all = vec![placed(2, 1, 'c'), placed(0, 0, 'a'), placed(2, 0, 'b'), placed(2, 1, 'd')];
+        values.order(4);
+        let of = |event| values.of(event).iter().map(|placed| placed.value).collect::<String>();
+        assert_eq!([0, 1, 2, 3, 4, 9].map(of), ["a", "", "bcd", "", "", ""]);
+        let mut none: ByEvent<char> = ByEvent::default();
+        none.order(3);
+        assert!(none.of(0).is_empty());
+    }
+}

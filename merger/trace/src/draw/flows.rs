@@ -1,0 +1,335 @@
+//! Which call launched which kernel or copy: they have the same stack id.
+//!
+//! Several kernels may have one stack id (a graph), and so may several regions (a range around a call, a call within
+//! a call). An arrow begins at the region that began last before the kernel did; of several that began at that
+//! time, at the first row.
+
+use super::survey::PieceSeen;
+use super::tables::Tables;
+use super::units::{Unit, place_of};
+use rpd_console::Failure;
+use rpd_shard::model::{Keys, TableId, rocpd};
+use std::ops::Range;
+
+/// Tables whose rows arrows end at.
+const SINKS: [TableId; 2] = [rocpd::KERNEL_DISPATCH, rocpd::MEMORY_COPY];
+/// Numbers of other arrows have this bit.
+pub(super) const COLLECTIVE: u64 = 1 << 63;
+/// Those of a unit count from its place in the job and 1, shifted by so many bits: eight bytes that differ little from one
+/// arrow to the next, since a compressed file with hashes instead would be half as large again.
+const UNIT_SHIFT: u32 = 40;
+/// Least events whose stack ids are held at once.
+const LEAST_EVENTS: u64 = 1 << 16;
+
+/// Arrows by the rows that they begin and end at.
+#[derive(Debug, Default)]
+pub(super) struct Arrows {
+    /// Id of the region, number of the arrow.
+    from: Vec<(i64, u64)>,
+    /// The same for the tables of [`SINKS`].
+    to: [Vec<(i64, u64)>; 2],
+    /// Kernels and copies that began before all calls with their stack id.
+    pub(super) backward: u64,
+}
+
+/// A kernel or copy, by its stack id and row.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+struct Sink {
+    stack: i64,
+    table: u8,
+    id: i64,
+    start: i64,
+}
+
+/// A region that may be a call that launched something.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+struct Call {
+    stack: i64,
+    start: i64,
+    id: i64,
+}
+
+/// Stack ids of consecutive events.
+#[derive(Debug, Default)]
+struct StackIds {
+    ids: Vec<i64>,
+    stacks: Vec<i64>,
+    /// Whether there are no gaps in `ids`, which is empty then.
+    first: Option<i64>,
+}
+
+impl StackIds {
+    fn push(&mut self, keys: &Keys, place: usize, stack: i64) {
+        let id = keys.get(place);
+        if self.stacks.is_empty() {
+            self.first = Some(id);
+        }
+        if let Some(first) = self.first
+            && first.checked_add(self.stacks.len() as i64) != Some(id)
+        {
+            self.ids = (first..).take(self.stacks.len()).collect();
+            self.first = None;
+        }
+        if self.first.is_none() {
+            self.ids.push(id);
+        }
+        self.stacks.push(stack);
+    }
+
+    /// The stack id of an event, 0 where there is none.
+    #[inline]
+    fn of(&self, event: Option<i64>) -> i64 {
+        let place = |event: i64| match self.first {
+            Some(first) => usize::try_from(event.checked_sub(first)?).ok(),
+            None => self.ids.binary_search(&event).ok(),
+        };
+        event.and_then(place).and_then(|place| self.stacks.get(place)).copied().unwrap_or(0)
+    }
+
+    /// First and last id.
+    fn bounds(&self) -> Option<(i64, i64)> {
+        match self.first {
+            Some(first) => Some((first, first.checked_add(self.stacks.len() as i64 - 1)?)),
+            None => Some((*self.ids.first()?, *self.ids.last()?)),
+        }
+    }
+}
+
+/// Which stack ids launched something.
+enum Launching {
+    Bits { low: i64, bits: Vec<u64> },
+    Sorted,
+}
+
+impl Launching {
+    /// `sinks` are in order.
+    fn of(sinks: &[Sink]) -> Launching {
+        let (Some(first), Some(last)) = (sinks.first(), sinks.last()) else { return Launching::Sorted };
+        let width = last.stack.abs_diff(first.stack);
+        if width / 256 > sinks.len() as u64 {
+            return Launching::Sorted;
+        }
+        let mut bits = vec![0u64; (width / 64 + 1) as usize];
+        for sink in sinks {
+            let at = sink.stack.abs_diff(first.stack);
+            if let Some(word) = bits.get_mut((at / 64) as usize) {
+                *word |= 1 << (at % 64);
+            }
+        }
+        Launching::Bits { low: first.stack, bits }
+    }
+
+    #[inline]
+    fn has(&self, stack: i64, sinks: &[Sink]) -> bool {
+        match self {
+            Launching::Bits { low, bits } => {
+                let Some(at) = stack.checked_sub(*low).and_then(|at| u64::try_from(at).ok()) else {
+                    return false;
+                };
+                bits.get((at / 64) as usize).is_some_and(|word| word >> (at % 64) & 1 == 1)
+            }
+            Launching::Sorted => sinks.binary_search_by_key(&stack, |sink| sink.stack).is_ok(),
+        }
+    }
+}
+
+/// Finds the arrows of a unit, whose place in the job is `place`. `pieces` are those that the survey saw, by table.
+pub(super) fn arrows(
+    tables: &Tables,
+    unit: &Unit,
+    pieces: &[Vec<PieceSeen>],
+    place: usize,
+    memory: u64,
+) -> Result<Arrows, Failure> {
+    let seen = |table| pieces.get(place_of(table)).map_or(&[][..], Vec::as_slice);
+    let rows = |table| seen(table).iter().map(|piece| piece.rows).sum::<u64>();
+    let all = SINKS.map(rows).iter().sum::<u64>();
+    if all == 0 || rows(rocpd::REGION) == 0 {
+        return Ok(Arrows::default());
+    }
+    let mut sinks: Vec<Sink> = Vec::with_capacity(usize::try_from(all).unwrap_or(0));
+    let only = each_stack(tables, unit, memory, &mut |stacks| {
+        for (number, table) in (0u8..).zip(SINKS) {
+            each_span(tables, unit, table, seen(table), stacks, &mut |stack, start, id| {
+                sinks.push(Sink { stack, table: number, id, start });
+            })?;
+        }
+        Ok(())
+    })?;
+    sinks.sort_unstable();
+    let launching = Launching::of(&sinks);
+    let mut calls: Vec<Call> = Vec::new();
+    let mut find = |stacks: &StackIds| {
+        each_span(tables, unit, rocpd::REGION, seen(rocpd::REGION), stacks, &mut |stack, start, id| {
+            if launching.has(stack, &sinks) {
+                calls.push(Call { stack, start, id });
+            }
+        })
+    };
+    match only {
+        Some(stacks) => find(&stacks)?,
+        None => drop(each_stack(tables, unit, memory, &mut find)?),
+    }
+    calls.sort_unstable();
+    Ok(join(&sinks, &calls, place))
+}
+
+/// Both are in order.
+fn join(sinks: &[Sink], calls: &[Call], place: usize) -> Arrows {
+    let mut arrows = Arrows::default();
+    let first = (place as u64 + 1) << UNIT_SHIFT & !COLLECTIVE;
+    let mut calls = calls;
+    for sinks in sinks.chunk_by(|one, other| one.stack == other.stack) {
+        let Some(stack) = sinks.first().map(|sink| sink.stack) else { continue };
+        calls = calls.get(calls.partition_point(|call| call.stack < stack)..).unwrap_or_default();
+        let own = calls.get(..calls.partition_point(|call| call.stack == stack)).unwrap_or_default();
+        if own.is_empty() {
+            continue;
+        }
+        for sink in sinks {
+            let before = own.get(..own.partition_point(|call| call.start <= sink.start)).unwrap_or_default();
+            let Some(last) = before.last() else {
+                arrows.backward += 1;
+                continue;
+            };
+            let Some(call) = before.get(before.partition_point(|call| call.start < last.start)) else {
+                continue;
+            };
+            let number = first + arrows.from.len() as u64;
+            arrows.from.push((call.id, number));
+            if let Some(to) = arrows.to.get_mut(usize::from(sink.table)) {
+                to.push((sink.id, number));
+            }
+        }
+    }
+    // The arrows of one region stay in the order of what they end at.
+    arrows.from.sort_by_key(|(id, _)| *id);
+    arrows.to.iter_mut().for_each(|to| to.sort_unstable());
+    arrows
+}
+
+impl Arrows {
+    /// How many there are.
+    pub(super) fn len(&self) -> u64 {
+        self.from.len() as u64
+    }
+
+    /// The arrows at rows of a table: pairs of row, ascending, and number.
+    #[inline]
+    pub(super) fn all(&self, table: TableId) -> &[(i64, u64)] {
+        match table {
+            rocpd::REGION => &self.from,
+            rocpd::KERNEL_DISPATCH => &self.to[0],
+            rocpd::MEMORY_COPY => &self.to[1],
+            _ => &[],
+        }
+    }
+
+    /// The place among them of the first at this row or behind it.
+    pub(super) fn first(&self, table: TableId, row: i64) -> usize {
+        self.all(table).partition_point(|(id, _)| *id < row)
+    }
+}
+
+/// Hands on the stack ids of the events, as many at once as fit. If that are all, they come back.
+fn each_stack(
+    tables: &Tables,
+    unit: &Unit,
+    memory: u64,
+    take: &mut dyn FnMut(&StackIds) -> Result<(), Failure>,
+) -> Result<Option<StackIds>, Failure> {
+    let ids = unit.ids(rocpd::EVENT);
+    let most = (memory / 4 / 16).max(LEAST_EVENTS);
+    let mut stacks = StackIds::default();
+    let mut is_only = true;
+    tables.all(rocpd::EVENT, ids, &["stack_id"], &mut |rows, places: Range<usize>| {
+        if stacks.stacks.len() as u64 >= most {
+            take(&stacks)?;
+            stacks = StackIds::default();
+            is_only = false;
+        }
+        let cells = rows.column("stack_id");
+        places.for_each(|place| stacks.push(&rows.keys, place, cells.int(place).unwrap_or(0)));
+        Ok(())
+    })?;
+    take(&stacks)?;
+    Ok(is_only.then_some(stacks))
+}
+
+/// Hands on stack id, start and id of the rows that have one of these stack ids.
+fn each_span(
+    tables: &Tables,
+    unit: &Unit,
+    table: TableId,
+    pieces: &[PieceSeen],
+    stacks: &StackIds,
+    take: &mut dyn FnMut(i64, i64, i64),
+) -> Result<(), Failure> {
+    let Some((first, last)) = stacks.bounds() else { return Ok(()) };
+    let touched = pieces.iter().filter(|piece| piece.events.0 <= last && piece.events.1 >= first);
+    let touched: Vec<usize> = touched.map(|piece| piece.piece).collect();
+    tables.each_of(table, &touched, unit.ids(table), &["start", "event_id"], &mut |_, rows, places| {
+        let (starts, events) = (rows.column("start"), rows.column("event_id"));
+        for i in places {
+            let stack = stacks.of(events.int(i));
+            if let Some(start) = starts.int(i).filter(|_| stack != 0) {
+                take(stack, start, rows.keys.get(i));
+            }
+        }
+        Ok(())
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn call(stack: i64, start: i64, id: i64) -> Call {
+        Call { stack, start, id }
+    }
+
+    fn sink(stack: i64, table: u8, id: i64, start: i64) -> Sink {
+        Sink { stack, table, id, start }
+    }
+
+    #[test]
+    fn an_arrow_begins_at_the_last_region_before_its_end() {
+        let calls =
+            [call(1, 10, 7), call(2, 10, 1), call(2, 20, 2), call(2, 20, 3), call(2, 30, 4), call(9, 1, 9)];
+        let sinks =
+            [sink(1, 0, 1, 9), sink(1, 0, 2, 10), sink(2, 0, 3, 25), sink(2, 1, 1, 40), sink(5, 0, 5, 50)];
+        let arrows = join(&sinks, &calls, 1);
+        let rows = |all: &[(i64, u64)]| all.iter().map(|(id, _)| *id).collect::<Vec<_>>();
+        assert_eq!(rows(&arrows.from), [2, 4, 7]);
+        assert_eq!(rows(arrows.all(rocpd::KERNEL_DISPATCH)), [2, 3]);
+        assert_eq!(rows(arrows.all(rocpd::MEMORY_COPY)), [1]);
+        assert_eq!(arrows.backward, 1);
+        assert_eq!([1, 2, 3, 5, 8].map(|row| arrows.first(rocpd::REGION, row)), [0, 0, 1, 2, 3]);
+        let of = |all: &[(i64, u64)], row| all.iter().find(|(id, _)| *id == row).map(|(_, number)| *number);
+        assert_eq!(of(&arrows.from, 2), of(&arrows.to[0], 3));
+        assert_eq!(of(&arrows.from, 4), of(&arrows.to[1], 1));
+        assert_eq!(of(&arrows.from, 7), Some(2 << 40));
+        assert_ne!(of(&arrows.from, 2), of(&join(&sinks, &calls, 2).from, 2));
+    }
+
+    #[test]
+    fn stack_ids_that_launched_something_are_found_however_far_apart() {
+        for far in [10, i64::MAX] {
+            let sinks = [sink(-5, 0, 1, 0), sink(7, 0, 1, 0), sink(far, 0, 1, 0)];
+            let launching = Launching::of(&sinks);
+            let found = [-6, -5, 0, 7, far].map(|stack| launching.has(stack, &sinks));
+            assert_eq!(found, [false, true, false, true, true], "{far}");
+        }
+    }
+
+    #[test]
+    fn stack_ids_are_found_with_and_without_gaps() {
+        let mut stacks = StackIds::default();
+        (0..3).for_each(|place| stacks.push(&Keys::Dense(5), place, 50 + place as i64));
+        assert_eq!(stacks.bounds(), Some((5, 7)));
+        assert_eq!([Some(4), Some(5), Some(7), Some(8), None].map(|id| stacks.of(id)), [0, 50, 52, 0, 0]);
+        stacks.push(&Keys::Sparse(vec![9]), 0, 90);
+        assert_eq!([5, 7, 8, 9].map(|id| stacks.of(Some(id))), [50, 52, 0, 90]);
+        assert_eq!(stacks.bounds(), Some((5, 9)));
+    }
+}

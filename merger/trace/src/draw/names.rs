@@ -1,0 +1,336 @@
+//! Who is who in a unit: its threads, agents, queues, streams, counters, kernels and tracks of samples.
+
+use super::tables::Tables;
+use super::units::{Unit, text};
+use crate::item::{TextId, Texts};
+use rpd_console::Failure;
+use rpd_shard::model::{Cells, Local, Rows, TableId, Value, rocpd};
+use serde_json::{Map, Value as Json};
+use std::collections::HashMap;
+
+/// Most rows of one of these tables in a unit.
+const MOST: usize = 1 << 22;
+/// Most characters of the name of a queue or stream.
+const LONGEST_LANE: usize = 256;
+
+/// Rows by their ids, which ascend.
+#[derive(Debug)]
+pub(super) struct ById<T> {
+    rows: Vec<(i64, T)>,
+}
+
+impl<T> Default for ById<T> {
+    fn default() -> ById<T> {
+        ById { rows: Vec::new() }
+    }
+}
+
+impl<T> ById<T> {
+    /// The place of a row.
+    #[inline]
+    pub(super) fn place(&self, id: Option<i64>) -> Option<u32> {
+        let id = id?;
+        let first = self.rows.first()?.0;
+        // They mostly have no gaps.
+        let near = usize::try_from(id.checked_sub(first)?).ok()?;
+        let place = match self.rows.get(near) {
+            Some((found, _)) if *found == id => near,
+            _ => self.rows.binary_search_by_key(&id, |(id, _)| *id).ok()?,
+        };
+        Some(place as u32)
+    }
+
+    pub(super) fn at(&self, place: u32) -> Option<(i64, &T)> {
+        self.rows.get(place as usize).map(|(id, row)| (*id, row))
+    }
+}
+
+/// A thread.
+#[derive(Debug)]
+pub(super) struct Thread {
+    pub(super) tid: i64,
+    pub(super) name: String,
+}
+
+/// A CPU or GPU.
+#[derive(Debug)]
+pub(super) struct Agent {
+    pub(super) is_gpu: bool,
+    /// Number among those of its type.
+    pub(super) number: Option<i64>,
+    pub(super) model: String,
+    /// Its PCI address, where it is known.
+    pub(super) pci: Option<String>,
+}
+
+impl Agent {
+    /// `GPU 0 (0000:c1:00.0)`.
+    pub(super) fn label(&self) -> String {
+        let sort = if self.is_gpu { "GPU" } else { "CPU" };
+        let number = self.number.map_or(String::new(), |number| format!(" {number}"));
+        let pci = self.pci.as_ref().map_or(String::new(), |pci| format!(" ({pci})"));
+        format!("{sort}{number}{pci}")
+    }
+}
+
+/// A queue or stream.
+#[derive(Debug)]
+pub(super) struct Lane {
+    /// Its number in the runtime that it comes from.
+    pub(super) handle: i64,
+    /// What it is called: no other one of its process is called so.
+    pub(super) name: String,
+    /// Id of its process.
+    process: Option<i64>,
+}
+
+/// A counter.
+#[derive(Debug)]
+pub(super) struct Counter {
+    /// Id of its process.
+    pub(super) process: Option<i64>,
+    /// Id of its agent.
+    pub(super) agent: Option<i64>,
+    pub(super) name: String,
+    pub(super) unit: String,
+    pub(super) description: String,
+}
+
+/// A track of samples.
+#[derive(Debug)]
+pub(super) struct SampleTrack {
+    /// Id of its process.
+    pub(super) process: Option<i64>,
+    /// Id of its thread.
+    pub(super) thread: Option<i64>,
+    /// Id of the string with its name.
+    pub(super) name: Option<i64>,
+}
+
+/// The tables that say who is who.
+#[derive(Debug, Default)]
+pub(super) struct Names {
+    pub(super) threads: ById<Thread>,
+    pub(super) agents: ById<Agent>,
+    pub(super) queues: ById<Lane>,
+    pub(super) streams: ById<Lane>,
+    pub(super) counters: ById<Counter>,
+    pub(super) tracks: ById<SampleTrack>,
+}
+
+impl Names {
+    pub(super) fn read(tables: &Tables, unit: &Unit) -> Result<Names, Failure> {
+        Ok(Names {
+            threads: rows(tables, unit, rocpd::INFO_THREAD, &["tid", "name"], |row| Thread {
+                tid: row.int("tid").unwrap_or(0),
+                name: row.text("name"),
+            })?,
+            agents: rows(tables, unit, rocpd::INFO_AGENT, AGENT, agent)?,
+            queues: lanes(tables, unit, rocpd::INFO_QUEUE, "queue")?,
+            streams: lanes(tables, unit, rocpd::INFO_STREAM, "stream")?,
+            counters: rows(tables, unit, rocpd::INFO_PMC, COUNTER, |row| Counter {
+                process: row.int("pid"),
+                agent: row.int("agent_id"),
+                name: row.text("name"),
+                unit: row.text("units"),
+                description: row.text("description"),
+            })?,
+            tracks: rows(tables, unit, rocpd::TRACK, &["pid", "tid", "name_id"], |row| SampleTrack {
+                process: row.int("pid"),
+                thread: row.int("tid"),
+                name: row.int("name_id"),
+            })?,
+        })
+    }
+}
+
+/// The names of the kernels of a unit, by the ids of their symbols; and how many are no UTF-8.
+pub(super) fn kernels(
+    tables: &Tables,
+    unit: &Unit,
+    texts: &mut Texts,
+    mended: &mut u64,
+) -> Result<ById<TextId>, Failure> {
+    let wanted = &["display_name", "kernel_name"];
+    rows(tables, unit, rocpd::INFO_KERNEL_SYMBOL, wanted, |row| {
+        let names = ["display_name", "kernel_name"].map(|column| row.value(column));
+        let name = names.into_iter().find_map(|value| match value {
+            Value::Text(text) if !text.is_empty() => Some(text),
+            _ => None,
+        });
+        let name = String::from_utf8_lossy(name.unwrap_or_default());
+        *mended += u64::from(matches!(&name, std::borrow::Cow::Owned(_)));
+        texts.add(&name)
+    })
+}
+
+const AGENT: &[&str] = &[
+    "type",
+    "type_index",
+    "logical_index",
+    "absolute_index",
+    "name",
+    "model_name",
+    "product_name",
+    "extdata",
+];
+const COUNTER: &[&str] = &["pid", "agent_id", "name", "units", "description"];
+
+/// A row that is read.
+struct Row<'a> {
+    rows: &'a Rows<Local>,
+    at: usize,
+}
+
+impl<'a> Row<'a> {
+    fn value(&self, column: &str) -> Value<'a> {
+        let cells: &'a Cells = self.rows.column(column);
+        cells.get(self.at)
+    }
+
+    fn int(&self, column: &str) -> Option<i64> {
+        self.rows.column(column).int(self.at)
+    }
+
+    fn text(&self, column: &str) -> String {
+        text(self.value(column))
+    }
+
+    fn json(&self) -> Map<String, Json> {
+        let text = self.value("extdata");
+        text.text_lossy().and_then(|text| serde_json::from_str(&text).ok()).unwrap_or_default()
+    }
+
+    fn id(&self) -> i64 {
+        self.rows.keys.get(self.at)
+    }
+}
+
+fn rows<T>(
+    tables: &Tables,
+    unit: &Unit,
+    table: TableId,
+    wanted: &'static [&'static str],
+    mut of: impl FnMut(&Row<'_>) -> T,
+) -> Result<ById<T>, Failure> {
+    let mut found: Vec<(i64, T)> = Vec::new();
+    tables.all(table, unit.ids(table), wanted, &mut |rows, places| {
+        for at in places {
+            let row = Row { rows, at };
+            if found.last().is_some_and(|(before, _)| *before >= row.id()) {
+                return Err(
+                    tables.failure(format_args!("ids of {table} do not ascend: merge its inputs again"))
+                );
+            }
+            if found.len() == MOST {
+                return Err(tables.failure(format_args!("a process has more than {MOST} rows of {table}")));
+            }
+            found.push((row.id(), of(&row)));
+        }
+        Ok(())
+    })?;
+    Ok(ById { rows: found })
+}
+
+/// Queues or streams, as `word` says.
+fn lanes(tables: &Tables, unit: &Unit, table: TableId, word: &str) -> Result<ById<Lane>, Failure> {
+    let mut lanes = rows(tables, unit, table, &["pid", "name", "extdata"], lane)?;
+    name_lanes(lanes.rows.iter_mut().map(|(_, lane)| lane), word);
+    Ok(lanes)
+}
+
+fn lane(row: &Row<'_>) -> Lane {
+    // A merge notes the number where it gave another one.
+    let noted = row.json().get("rpd").and_then(|noted| noted.get("id")).and_then(Json::as_i64);
+    Lane { handle: noted.unwrap_or(row.id()), name: row.text("name"), process: row.int("pid") }
+}
+
+/// Queues or streams are called as the input calls them (`Stream 3`), or by their place in their process (`stream 3`); with
+/// their numbers where that is the same for several, which would be taken for lanes of one.
+fn name_lanes<'a>(lanes: impl Iterator<Item = &'a mut Lane>, word: &str) {
+    let mut lanes: Vec<&mut Lane> = lanes.collect();
+    let mut places: HashMap<Option<i64>, u64> = HashMap::new();
+    let mut known: HashMap<(Option<i64>, String), u32> = HashMap::new();
+    for lane in &mut lanes {
+        let place = places.entry(lane.process).or_insert(0);
+        let name: String = lane.name.chars().take(LONGEST_LANE).collect();
+        lane.name = match name.to_lowercase().contains(word) {
+            true => name,
+            false if name.is_empty() => format!("{word} {place}"),
+            false => format!("{word} {name}"),
+        };
+        *place += 1;
+        *known.entry((lane.process, lane.name.clone())).or_insert(0) += 1;
+    }
+    for lane in lanes {
+        if known.get(&(lane.process, lane.name.clone())).is_some_and(|count| *count > 1) {
+            lane.name = format!("{} [{}]", lane.name, lane.handle);
+        }
+    }
+}
+
+fn agent(row: &Row<'_>) -> Agent {
+    let extdata = row.json();
+    let number = ["type_index", "logical_index", "absolute_index"].into_iter().find_map(|name| row.int(name));
+    let models = ["product_name", "model_name", "name"].into_iter().map(|name| row.text(name));
+    Agent {
+        is_gpu: row.text("type") == "GPU",
+        number,
+        model: models.into_iter().find(|name| !name.is_empty()).unwrap_or_default(),
+        pci: pci(&extdata),
+    }
+}
+
+/// The PCI address: as the collector of ours notes it, or from rocprofv3's numbers.
+fn pci(extdata: &Map<String, Json>) -> Option<String> {
+    if let Some(Json::String(address)) = extdata.get("rpd").and_then(|noted| noted.get("pci")) {
+        return Some(address.chars().take(32).collect());
+    }
+    let location =
+        extdata.get("location_id")?.as_u64().filter(|location| *location <= 0xffff && *location > 0)?;
+    let domain = extdata.get("domain").and_then(Json::as_u64).unwrap_or(0);
+    // Bus in the upper byte, then 5 bits device and 3 bits function.
+    Some(format!("{domain:04x}:{:02x}:{:02x}.{:x}", location >> 8, location >> 3 & 0x1f, location & 7))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rows_are_found_with_and_without_gaps() {
+        let by_id = ById { rows: vec![(5, 'a'), (6, 'b'), (9, 'c')] };
+        let found = |id: i64| by_id.place(Some(id)).and_then(|place| by_id.at(place)).map(|(_, c)| *c);
+        assert_eq!([4, 5, 6, 7, 9, 10].map(found), [None, Some('a'), Some('b'), None, Some('c'), None]);
+        assert_eq!(by_id.place(Some(i64::MIN)), None);
+        assert_eq!(by_id.place(None), None);
+    }
+
+    #[test]
+    fn streams_are_called_as_their_input_calls_them_and_by_names_of_their_own() {
+        let of = |process, handle, name: &str| Lane { handle, name: name.to_owned(), process: Some(process) };
+        let mut lanes = [
+            of(1, 0, "Default Stream"),
+            of(1, 1, "Stream 0"),
+            of(1, 7, ""),
+            of(1, 8, "(unknown)"),
+            of(2, 4, ""),
+            of(2, 5, "Stream 0"),
+            of(2, 6, "mine"),
+            of(2, 9, "mine"),
+        ];
+        name_lanes(lanes.iter_mut(), "stream");
+        let names = lanes.each_ref().map(|lane| lane.name.as_str());
+        let first = ["Default Stream", "Stream 0", "stream 2", "stream (unknown)"];
+        let second = ["stream 0", "Stream 0", "stream mine [6]", "stream mine [9]"];
+        assert_eq!((&names[..4], &names[4..]), (&first[..], &second[..]));
+    }
+
+    #[test]
+    fn a_pci_address_is_that_of_the_collector_or_made_of_numbers() {
+        let of = |text: &str| pci(&serde_json::from_str(text).unwrap_or_default());
+        assert_eq!(of(r#"{"rpd":{"pci":"0000:c1:00.0"}}"#).as_deref(), Some("0000:c1:00.0"));
+        assert_eq!(of(r#"{"domain":1,"location_id":49416}"#).as_deref(), Some("0001:c1:01.0"));
+        assert_eq!(of(r#"{"domain":0}"#), None);
+    }
+}

@@ -1,0 +1,302 @@
+//! How a row becomes an item: whether it is drawn, where, with which args and arrows.
+
+use super::event_details::{Chunk, Events};
+use super::placement::{Key, NOBODY, Place, Spans};
+use super::survey::{excludes, is_selected};
+use super::text_columns::add_text;
+use super::unit::{Drawn, Fate, Pen, of_table};
+use crate::item::{Arg, ArgValue, FlowEnd, Item, Kind, StackNumber, TextId, TrackKind, What};
+use rpd_console::Failure;
+use rpd_perfetto::CounterValue;
+use rpd_shard::model::{TableId, rocpd};
+
+/// Track of samples that have nothing but the values of counters.
+const NO_TRACK: u32 = u32::MAX;
+
+impl Pen<'_, '_> {
+    /// What a row is drawn with; `None` where it is not drawn, which is counted.
+    #[inline]
+    pub(super) fn enter(
+        &mut self,
+        table: TableId,
+        spans: &Spans<'_>,
+        i: usize,
+        chunk: &Chunk,
+        events: &Events,
+    ) -> Option<Drawn> {
+        let id = spans.event(i);
+        if !chunk.has(id) {
+            return None;
+        }
+        let event = events.find(id);
+        let facts = of_table(&mut self.facts, table);
+        facts.rows += 1;
+        let Some((start, mut end)) = spans.times(i) else {
+            facts.untimed += 1;
+            return None;
+        };
+        let key = self.placing.key(spans, i);
+        let category =
+            event.and_then(|event| events.categories.get(event as usize)).copied().unwrap_or_default();
+        let mut track = self.track(key);
+        if track.is_none() && table == rocpd::SAMPLE && is_selected(self.processes, key) {
+            // The survey found that its counters have tracks of their own, and nothing else is here.
+            track = Some(NO_TRACK);
+        }
+        let is_asked = !excludes(self.selection, table) && !self.leaves_out(category);
+        let is_late = self.window.is_some_and(|(_, to)| start >= to);
+        let Some(track) = track.filter(|_| is_asked && !is_late) else {
+            of_table(&mut self.facts, table).left_out += 1;
+            self.note(event, Fate::LeftOut);
+            return None;
+        };
+        let in_window = self.window.is_none_or(|(from, _)| end.max(start) >= from);
+        let message =
+            event.and_then(|event| events.messages.get(event as usize)).copied().unwrap_or_default();
+        let facts = of_table(&mut self.facts, table);
+        if !in_window {
+            facts.left_out += 1;
+            self.note(event, Fate::LeftOut);
+            return Some(Drawn {
+                key,
+                start,
+                end: end.max(start),
+                track,
+                event,
+                category,
+                message,
+                in_window,
+            });
+        }
+        if end < start {
+            facts.clamped += 1;
+            end = start;
+        }
+        facts.drawn += 1;
+        facts.duration += u128::from(end.abs_diff(start));
+        if let Some(event) = event.filter(|_| self.shows_args) {
+            facts.event_args += events.extdata_args(event);
+        }
+        self.facts.without_event += u64::from(event.is_none());
+        self.facts.without_track += u64::from(is_unknown(key));
+        self.note(event, Fate::Drawn);
+        Some(Drawn { key, start, end, track, event, category, message, in_window })
+    }
+
+    fn note(&mut self, event: Option<u32>, fate: Fate) {
+        if let Some(known) = event.and_then(|event| self.fates.get_mut(event as usize)) {
+            *known = fate.max(*known);
+        }
+    }
+
+    /// The place of a track; `None` where its process is not asked for.
+    #[inline]
+    fn track(&mut self, key: Key) -> Option<u32> {
+        if let Some(track) = self.recent.get(key) {
+            return track;
+        }
+        let track = self.layout.seen.tracks.get(&key).copied();
+        self.recent.put(key, track);
+        track
+    }
+
+    /// Whether a category is left out.
+    #[inline]
+    fn leaves_out(&mut self, category: TextId) -> bool {
+        let place = category.0 as usize;
+        if place >= self.left_out.len() {
+            self.left_out.resize(place + 1, None);
+        }
+        let Some(known) = self.left_out.get_mut(place) else { return false };
+        let (selection, texts) = (self.selection, &self.dictionary.texts);
+        *known.get_or_insert_with(|| {
+            let category = texts.get(category);
+            selection.exclude.iter().any(|what| match what {
+                // As rocprofv3 and as rocprof-sys spell it.
+                What::Markers => ["MARKER_", "rocm_marker_"].iter().any(|start| category.starts_with(start)),
+                What::Category(name) => category == name,
+                _ => false,
+            })
+        })
+    }
+
+    /// Hands on the slice of a row, and the counter values of its event.
+    #[inline]
+    pub(super) fn slice<'r>(
+        &mut self,
+        row: &Drawn,
+        name: TextId,
+        args: &mut Vec<Arg<'r>>,
+        events: &'r Events,
+    ) -> Result<(), Failure> {
+        if !row.in_window {
+            return self.values(row, events);
+        }
+        self.add_args(row, args, events);
+        self.facts.items.slices += 1;
+        self.facts.items.flows += self.flows.len() as u64;
+        (self.take)(&Item {
+            start: row.start,
+            end: row.end,
+            track: row.track,
+            kind: Kind::Slice,
+            name,
+            category: row.category,
+            flows: &self.flows,
+            args,
+        })?;
+        self.values(row, events)
+    }
+
+    /// Hands on a sample: an instant, a call stack, or nothing but the counter values of its event.
+    pub(super) fn moment<'r>(
+        &mut self,
+        row: &Drawn,
+        name: TextId,
+        args: &mut Vec<Arg<'r>>,
+        events: &'r Events,
+    ) -> Result<(), Failure> {
+        self.flows.clear();
+        let stack = row.event.and_then(|event| events.stack(event));
+        let has_values = row.event.is_some_and(|event| events.attached(event).1 > 0);
+        let track = self.layout.tracks.get(row.track as usize);
+        let of_thread = track.is_some_and(|track| matches!(track.kind, TrackKind::Thread { .. }));
+        self.facts.cut_stacks += u64::from(row.track == NO_TRACK && stack.is_some());
+        let asked_for = |what| !self.selection.exclude.contains(&what);
+        // A mark with a call stack or counters stays a mark: nothing else shows its text and args.
+        let is_mark = row.message != TextId(0) || row.event.is_some_and(|event| events.attached(event).0 > 0);
+        let leaves_out_stack = stack.is_some() && !is_mark && !asked_for(What::Samples);
+        let shows_values = has_values && asked_for(What::Counters);
+        let kind = match stack {
+            _ if !row.in_window || row.track == NO_TRACK || leaves_out_stack => None,
+            Some(stack) if of_thread && !is_mark => Some(Kind::Sample(StackNumber(stack))),
+            None if has_values && !is_mark => None,
+            _ => Some(Kind::Instant),
+        };
+        if row.in_window && kind.is_none() && (leaves_out_stack || !shows_values) {
+            self.facts.samples.drawn -= 1;
+            self.facts.samples.left_out += 1;
+            let fate = row.event.and_then(|event| self.fates.get_mut(event as usize));
+            if let Some(fate) = fate.filter(|_| !shows_values) {
+                *fate = Fate::LeftOut;
+            }
+        }
+        if let Some(kind) = kind {
+            let is_sample = matches!(kind, Kind::Sample(_));
+            if !is_sample {
+                self.add_args(row, args, events);
+            }
+            let counts = &mut self.facts.items;
+            if is_sample {
+                counts.samples += 1
+            } else {
+                counts.instants += 1
+            }
+            let name = if is_sample { TextId(0) } else { name };
+            let (start, end, track) = (row.start, row.end, row.track);
+            (self.take)(&Item { start, end, track, kind, name, category: row.category, flows: &[], args })?;
+        }
+        self.values(row, events)
+    }
+
+    /// The values of the counters of an event: from the start of the row on, and 0 behind its end if it has one. Samples
+    /// of one moment may share an event, as those of one reading of a GPU by rocprof-sys: its values are there once.
+    fn values(&mut self, row: &Drawn, events: &Events) -> Result<(), Failure> {
+        let Some(event) = row.event else { return Ok(()) };
+        let before = self.valued.get_mut(event as usize).and_then(|at| at.replace(row.start));
+        if before == Some(row.start) {
+            return Ok(());
+        }
+        let is_moment = matches!(row.key.1, Place::Thread(_) | Place::Moments(_)) && row.start == row.end;
+        for value in events.values(event) {
+            let Some(track) = value.track else { continue };
+            self.counter(row.start, track, value.value)?;
+            if !is_moment {
+                self.counter(row.end, track, CounterValue::Int(0))?;
+            }
+        }
+        Ok(())
+    }
+
+    pub(super) fn counter(&mut self, at: i64, track: u32, value: CounterValue) -> Result<(), Failure> {
+        if self.window.is_some_and(|(_, to)| at >= to) {
+            return Ok(());
+        }
+        self.facts.items.counters += 1;
+        let (name, category) = (TextId(0), TextId(0));
+        let kind = Kind::Counter(value);
+        (self.take)(&Item { start: at, end: at, track, kind, name, category, flows: &[], args: &[] })
+    }
+
+    /// Adds what was recorded of the event to what the row itself says.
+    #[inline]
+    fn add_args<'r>(&mut self, row: &Drawn, args: &mut Vec<Arg<'r>>, events: &'r Events) {
+        let Some(event) = row.event else { return };
+        if self.selection.annotations {
+            if !self.selection.exclude.contains(&What::Args) {
+                args.extend(events.args.of(event).map(|(name, value)| Arg { name, value }));
+            }
+            if let Some(stack) = events.stack(event) {
+                let text = self.stacks.text(stack, self.dictionary);
+                args.push(Arg { name: self.words.call_stack, value: ArgValue::Known(text) });
+            }
+        }
+    }
+
+    /// Sets the arrows of the next item: those at this row.
+    #[inline]
+    pub(super) fn set_flows(&mut self, table: TableId, id: i64, next: &mut usize) {
+        self.flows.clear();
+        let arrows = self.arrows.all(table);
+        while let Some((row, number)) = arrows.get(*next).filter(|(row, _)| *row <= id) {
+            if *row == id {
+                let from = table == rocpd::REGION;
+                self.flows.push(if from { FlowEnd::From(*number) } else { FlowEnd::To(*number) });
+            }
+            *next += 1;
+        }
+    }
+
+    /// Adds the arrow of a collective, if the row is a call of one.
+    #[inline]
+    pub(super) fn add_collective(&mut self, row: &Drawn, name: TextId, events: &Events) {
+        let texts = &self.dictionary.texts;
+        let Some(function) = self.joint.function(name, texts) else { return };
+        let Some(event) = row.event.filter(|_| !self.selection.exclude.contains(&What::Flows)) else {
+            return;
+        };
+        if let Some(number) = self.joint.number(function, events.args.of(event), texts) {
+            self.facts.collectives += 1;
+            self.flows.push(FlowEnd::Through(number));
+        }
+    }
+
+    /// No arrows at the next item.
+    pub(super) fn clear_flows(&mut self) {
+        self.flows.clear();
+    }
+
+    /// Where the arrows at rows of a table stand from this id on.
+    pub(super) fn first_arrow(&self, table: TableId, id: i64) -> usize {
+        self.arrows.first(table, id)
+    }
+
+    /// Text of a table's column.
+    pub(super) fn known_text(&mut self, text: &[u8]) -> TextId {
+        add_text(text, self.dictionary, &mut self.facts.mended)
+    }
+
+    /// Whether the rows say something of themselves.
+    pub(super) fn annotates(&self) -> bool {
+        self.selection.annotations
+    }
+}
+
+/// Whether the process, or something of the place, is not there.
+fn is_unknown((process, place): Key) -> bool {
+    let there = !matches!(
+        place,
+        Place::Thread(None) | Place::Moments(None) | Place::Lane(None, _) | Place::Lane(_, None)
+    );
+    process == NOBODY || !there
+}

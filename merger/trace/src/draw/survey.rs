@@ -1,0 +1,237 @@
+//! The first pass over a unit: which tracks it has, when it was, and which pieces hold which events.
+
+use super::TakeTimes;
+use super::layout::layout;
+use super::names::Names;
+use super::placement::{Key, NOBODY, Place, Placing, Recent, Spans};
+use super::strings::Strings;
+use super::tables::Tables;
+use super::units::{DRAWN, Process, Unit};
+use crate::item::{Selection, Sort, UnitLayout, What};
+use rpd_console::Failure;
+use rpd_shard::model::{TableId, Value, rocpd};
+use std::collections::BTreeSet;
+
+/// Most tracks of a unit.
+const MOST_TRACKS: usize = 1 << 20;
+
+/// What is known of a piece.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct PieceSeen {
+    /// Its number in its table.
+    pub(super) piece: usize,
+    /// Smallest and largest id of an event; `i64::MIN` for rows without one.
+    pub(super) events: (i64, i64),
+    /// First and last time.
+    pub(super) times: (i64, i64),
+    /// Rows of the unit.
+    pub(super) rows: u64,
+}
+
+/// The columns that the first pass reads of a table.
+fn wanted(table: TableId) -> &'static [&'static str] {
+    match table {
+        rocpd::REGION => &["pid", "tid", "start", "end", "event_id"],
+        rocpd::SAMPLE => &["track_id", "timestamp", "event_id"],
+        rocpd::KERNEL_DISPATCH => &["pid", "agent_id", "queue_id", "stream_id", "start", "end", "event_id"],
+        rocpd::MEMORY_COPY => &["pid", "dst_agent_id", "src_agent_id", "start", "end", "event_id"],
+        rocpd::MEMORY_ALLOCATE => &["pid", "agent_id", "type", "level", "start", "end", "event_id"],
+        rocpd::PMC_EVENT => &["event_id", "pmc_id"],
+        _ => &["event_id"],
+    }
+}
+
+/// Whether a table is left out as a whole.
+pub(super) fn excludes(selection: &Selection, table: TableId) -> bool {
+    let what = match table {
+        rocpd::REGION => What::Regions,
+        rocpd::KERNEL_DISPATCH => What::Kernels,
+        rocpd::MEMORY_COPY => What::Copies,
+        rocpd::MEMORY_ALLOCATE => What::Allocations,
+        rocpd::PMC_EVENT => What::Counters,
+        _ => return false,
+    };
+    selection.exclude.contains(&what)
+}
+
+/// What the first pass puts together.
+struct Survey<'a, 'b> {
+    placing: Placing<'a>,
+    processes: &'a [Process],
+    selection: &'a Selection,
+    each: &'a mut TakeTimes<'b>,
+    tracks: BTreeSet<Key>,
+    recent: Recent<()>,
+    /// Ids of the events of counter values, ascending.
+    counted: Vec<i64>,
+    /// For the first value of each event the time at which it is drawn last, once there is one.
+    drawn_at: Vec<i64>,
+    layout: UnitLayout,
+}
+
+/// Reads a unit.
+pub(super) fn survey(
+    tables: &Tables,
+    unit: &Unit,
+    job: (&[Process], &Strings),
+    selection: &Selection,
+    each: &mut TakeTimes<'_>,
+) -> Result<UnitLayout, Failure> {
+    let (processes, strings) = job;
+    let names = Names::read(tables, unit)?;
+    let mut pieces: Vec<Vec<PieceSeen>> = vec![Vec::new(); DRAWN.len()];
+    let mut survey = Survey {
+        placing: Placing::new(&names, processes, unit, selection.group_by_queue),
+        processes,
+        selection,
+        each,
+        tracks: BTreeSet::new(),
+        recent: Recent::default(),
+        counted: Vec::new(),
+        drawn_at: Vec::new(),
+        layout: UnitLayout::default(),
+    };
+    // Which samples have counters must be known before them.
+    for (place, table) in DRAWN.into_iter().enumerate().rev() {
+        if let Some(found) = pieces.get_mut(place) {
+            *found = survey.table(tables, unit, table)?;
+        }
+        if table == rocpd::PMC_EVENT {
+            survey.counted.sort_unstable();
+            survey.drawn_at = vec![i64::MIN; survey.counted.len()];
+        }
+    }
+    let Survey { tracks, layout: mut found, .. } = survey;
+    layout(&names, (processes, strings), unit, &tracks, selection.group_by_queue, &mut found);
+    found.seen.names = names;
+    found.seen.pieces = pieces;
+    Ok(found)
+}
+
+impl Survey<'_, '_> {
+    fn table(&mut self, tables: &Tables, unit: &Unit, table: TableId) -> Result<Vec<PieceSeen>, Failure> {
+        let ids = unit.ids(table);
+        let all = tables.within(table, ids)?;
+        let mut pieces: Vec<PieceSeen> = Vec::new();
+        let mut before: Option<i64> = None;
+        tables.each_of(table, &all, ids, wanted(table), &mut |number, rows, places| {
+            let Some(&piece) = all.get(number) else { return Ok(()) };
+            if pieces.last().is_none_or(|seen| seen.piece != piece) {
+                if self.tracks.len() > MOST_TRACKS {
+                    return Err(tables.failure(format_args!("a process has more than {MOST_TRACKS} tracks")));
+                }
+                let (events, times) = ((i64::MAX, i64::MIN), (i64::MAX, i64::MIN));
+                pieces.push(PieceSeen { piece, events, times, rows: 0 });
+            }
+            let Some(seen) = pieces.last_mut() else { return Ok(()) };
+            let spans = Spans::of(table, rows, &self.placing);
+            let first = rows.keys.get(places.start);
+            if before.is_some_and(|before| before >= first) {
+                return Err(
+                    tables.failure(format_args!("ids of {table} do not ascend: merge its inputs again"))
+                );
+            }
+            before = places.end.checked_sub(1).map(|last| rows.keys.get(last));
+            seen.rows += places.len() as u64;
+            for i in places.clone() {
+                let event = spans.event(i).unwrap_or(i64::MIN);
+                seen.events = (seen.events.0.min(event), seen.events.1.max(event));
+            }
+            match table {
+                rocpd::ARG => {}
+                rocpd::PMC_EVENT => {
+                    let is_drawn = !excludes(self.selection, table);
+                    for i in places {
+                        self.counted.extend(spans.event(i));
+                        if is_drawn {
+                            self.track(self.placing.key(&spans, i));
+                        }
+                    }
+                }
+                _ if excludes(self.selection, table) => {}
+                _ => {
+                    let kinds = rows.column("type");
+                    for i in places {
+                        let Some((start, end)) = spans.times(i) else { continue };
+                        seen.times = (seen.times.0.min(start), seen.times.1.max(end).max(start));
+                        let grows = table == rocpd::MEMORY_ALLOCATE
+                            && matches!(kinds.get(i), Value::Text(b"ALLOC" | b"REALLOC"));
+                        self.row(table, &spans, i, (start, end), grows);
+                    }
+                }
+            }
+            Ok(())
+        })?;
+        if self.tracks.len() > MOST_TRACKS {
+            return Err(tables.failure(format_args!("a process has more than {MOST_TRACKS} tracks")));
+        }
+        Ok(pieces)
+    }
+
+    #[inline]
+    fn row(&mut self, table: TableId, spans: &Spans<'_>, i: usize, (start, end): (i64, i64), grows: bool) {
+        let key = self.placing.key(spans, i);
+        if !is_selected(self.processes, key) {
+            return;
+        }
+        let layout = &mut self.layout;
+        layout.first = Some(layout.first.map_or(start, |first| first.min(start)));
+        layout.last = Some(layout.last.map_or(start, |last| last.max(start)).max(end));
+        let (values, is_first) = self.values(spans.event(i), start);
+        let is_moment = table == rocpd::SAMPLE;
+        // A sample whose counters have values is nothing but their time.
+        if !(is_moment && values > 0 && matches!(key.1, Place::Moments(_))) {
+            self.track(key);
+        }
+        let counts = &mut self.layout.counts;
+        if !is_moment {
+            counts.slices += 1;
+            (self.each)(start, end, Sort::Slice);
+        } else if values == 0 {
+            counts.instants += 1;
+            (self.each)(start, start, Sort::Moment);
+        }
+        let has_counters = !excludes(self.selection, rocpd::PMC_EVENT);
+        let values = if has_counters && is_first { values } else { 0 };
+        let ends = if is_moment { 1 } else { 2 };
+        counts.counters += values * ends;
+        for _ in 0..values {
+            (self.each)(start, start, Sort::Counter);
+            if !is_moment {
+                (self.each)(end, end, Sort::Counter);
+            }
+        }
+        if grows && has_counters {
+            self.layout.counts.counters += 1;
+            (self.each)(end, end, Sort::Counter);
+            if let (process, Place::Allocations(agent)) = key {
+                self.track((process, Place::Sum(agent, spans.level(i))));
+            }
+        }
+    }
+
+    fn track(&mut self, key: Key) {
+        if self.recent.get(key).is_none() {
+            self.recent.put(key, ());
+            if is_selected(self.processes, key) {
+                self.tracks.insert(key);
+            }
+        }
+    }
+
+    /// How many values of counters an event has, and whether no row of the same moment has them, too.
+    #[inline]
+    fn values(&mut self, event: Option<i64>, at: i64) -> (u64, bool) {
+        let Some(event) = event.filter(|_| !self.counted.is_empty()) else { return (0, true) };
+        let first = self.counted.partition_point(|other| *other < event);
+        let behind = self.counted.get(first..).unwrap_or_default();
+        let values = behind.iter().take_while(|other| **other == event).count() as u64;
+        let drawn_at = self.drawn_at.get_mut(first).filter(|_| values > 0);
+        (values, drawn_at.is_none_or(|drawn_at| std::mem::replace(drawn_at, at) != at))
+    }
+}
+
+/// Whether the process of a track is asked for.
+pub(super) fn is_selected(processes: &[Process], (process, _): Key) -> bool {
+    process == NOBODY || processes.get(process as usize).is_some_and(|process| process.selected)
+}

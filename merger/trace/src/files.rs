@@ -1,0 +1,209 @@
+//! Pieces into their places: every rank writes its own part of each file.
+
+use super::compressed_pieces::{LEVEL, Piece};
+use super::index::FileFacts;
+use super::spool::Spool;
+use super::time_slices::Windows;
+use super::write_items::Tally;
+use crate::options::TraceFormat;
+use rayon::prelude::*;
+use rpd_comm::{Comm, agree_on_result, gather_counts};
+use rpd_console::Failure;
+use rpd_files::{open_input, open_or_create_output};
+use rpd_perfetto::{Checksum, GZIP_HEAD, gzip_piece, gzip_tail};
+use sha2::{Digest, Sha256};
+use std::io::Read;
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+
+/// Windows that the ranks tell each other of at once.
+const TOLD_AT_ONCE: usize = 1024;
+/// Bytes that are read at once for a checksum.
+const READ_AT_ONCE: usize = 1 << 20;
+
+/// What is at the start and at the end of each file, and the clock on the wall.
+#[derive(Clone)]
+pub(super) struct Frame {
+    pub(super) form: TraceFormat,
+    pub(super) windows: Windows,
+    /// T0, ns in the clock of the job.
+    pub(super) t0: i64,
+    /// What a time of the job needs to become one since 1970, where that is known.
+    pub(super) realtime_minus_job: Option<i64>,
+}
+
+impl Frame {
+    /// The bytes before the pieces, compressed, and the checksum of what is in them.
+    fn head(&self, window: usize) -> Result<(Vec<u8>, Checksum), Failure> {
+        let start = self.windows.get(window).map_or(0, |(from, _)| from);
+        let head = self.form.head(start.saturating_sub(self.t0), self.wall_clock(start));
+        let mut out = GZIP_HEAD.to_vec();
+        let checksum = compress(&head, &mut out)?;
+        Ok((out, checksum))
+    }
+
+    /// The bytes behind the pieces.
+    fn tail(&self, before: Checksum) -> Result<Vec<u8>, Failure> {
+        let mut out = Vec::new();
+        let tail = self.form.tail();
+        let whole = if tail.is_empty() { before } else { before.then(compress(tail, &mut out)?) };
+        out.extend_from_slice(&gzip_tail(whole));
+        Ok(out)
+    }
+
+    /// A time of the job as one since 1970.
+    pub(super) fn wall_clock(&self, ns: i64) -> Option<i64> {
+        self.realtime_minus_job.map(|more| ns.saturating_add(more))
+    }
+}
+
+fn compress(bytes: &[u8], out: &mut Vec<u8>) -> Result<Checksum, Failure> {
+    gzip_piece(bytes, LEVEL, out)
+        .map_err(|error| Failure::internal(format!("a piece cannot be compressed: {error}")))
+}
+
+/// The place of this rank's pieces in a file, and what is in the whole file besides head and tail.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Part {
+    /// Bytes of the ranks before this one.
+    before: u64,
+    /// Bytes of all.
+    bytes: u64,
+    checksum: Checksum,
+    pub(super) tally: Tally,
+}
+
+impl Part {
+    /// Bytes before compression, of the pieces of all ranks.
+    pub(super) fn raw(&self) -> u64 {
+        self.checksum.length
+    }
+}
+
+/// Agrees on the parts of all files. All ranks call this.
+pub(super) fn agree(comm: &impl Comm, pieces: &[Piece], tallies: &[Tally]) -> Result<Vec<Part>, Failure> {
+    let mut parts = Vec::with_capacity(tallies.len());
+    let mut rest = pieces;
+    for (chunk, tallies) in tallies.chunks(TOLD_AT_ONCE).enumerate() {
+        let mut mine = Vec::with_capacity(tallies.len() * 10);
+        for (place, tally) in tallies.iter().enumerate() {
+            let own;
+            (own, rest) = split_window(rest, chunk * TOLD_AT_ONCE + place);
+            let bytes = own.iter().map(|piece| u64::from(piece.length)).sum();
+            let whole = own.iter().map(Piece::checksum).fold(Checksum::default(), Checksum::then);
+            let Tally { slices, continued, instants, counters, repeated, samples, flows } = *tally;
+            let crc = whole.crc.into();
+            mine.extend([
+                bytes,
+                crc,
+                whole.length,
+                slices,
+                continued,
+                instants,
+                counters,
+                repeated,
+                samples,
+                flows,
+            ]);
+        }
+        let all = gather_counts(comm, &mine)?;
+        for place in 0..tallies.len() {
+            let mut part = Part::default();
+            for (rank, theirs) in all.iter().enumerate() {
+                let numbers = theirs.get(place * 10..place * 10 + 10).unwrap_or_default();
+                let &[bytes, crc, length, slices, continued, instants, counters, repeated, samples, flows] =
+                    numbers
+                else {
+                    continue;
+                };
+                part.before += if rank < comm.rank() { bytes } else { 0 };
+                part.bytes += bytes;
+                part.checksum = part.checksum.then(Checksum { crc: crc as u32, length });
+                let theirs = Tally { slices, continued, instants, counters, repeated, samples, flows };
+                part.tally.add(&theirs);
+            }
+            parts.push(part);
+        }
+    }
+    Ok(parts)
+}
+
+/// The pieces of a window, which is the first that is left, and those behind them.
+fn split_window(pieces: &[Piece], window: usize) -> (&[Piece], &[Piece]) {
+    pieces.split_at(pieces.partition_point(|piece| piece.window as usize <= window))
+}
+
+/// Writes this rank's part of all files, then tells rank 0 what is in them. `path` names a file that is not there or
+/// has what other ranks wrote. All ranks call this; the facts are those of all files in rank 0.
+pub(super) fn write(
+    comm: &impl Comm,
+    frame: &Frame,
+    (pieces, spool): (&[Piece], &Spool),
+    parts: &[Part],
+    path: &(impl Fn(usize) -> PathBuf + Sync),
+) -> Result<Vec<FileFacts>, Failure> {
+    let (rank, size) = (comm.rank(), comm.size());
+    let is_mine = |window: usize| window % size == rank;
+    let written = parts.par_iter().enumerate().try_for_each(|(window, part)| {
+        let first = pieces.partition_point(|piece| (piece.window as usize) < window);
+        let (own, _) = split_window(pieces.get(first..).unwrap_or_default(), window);
+        if own.is_empty() && !is_mine(window) {
+            return Ok(());
+        }
+        let path = path(window);
+        let file = open_or_create_output(&path, 0o600);
+        let file = file.map_err(|error| Failure::write(&path, &error))?;
+        let put = |bytes: &[u8], place: u64| {
+            file.write_all_at(bytes, place).map_err(|error| Failure::write(&path, &error))
+        };
+        let (head, checksum) = frame.head(window)?;
+        if is_mine(window) {
+            put(&head, 0)?;
+            put(&frame.tail(checksum.then(part.checksum))?, head.len() as u64 + part.bytes)?;
+        }
+        let mut place = head.len() as u64 + part.before;
+        let mut bytes = Vec::new();
+        for piece in own {
+            bytes.resize(piece.length as usize, 0);
+            spool.read(piece.place, &mut bytes)?;
+            put(&bytes, place)?;
+            place += bytes.len() as u64;
+        }
+        file.sync_all().map_err(|error| Failure::write(&path, &error))
+    });
+    agree_on_result(comm, written)?;
+    // Whoever reads a file now finds the parts of all ranks.
+    let mine: Vec<(usize, &Part)> = parts.iter().enumerate().filter(|(window, _)| is_mine(*window)).collect();
+    let facts: Result<Vec<FileFacts>, Failure> = mine
+        .par_iter()
+        .map(|(window, part)| {
+            let (bytes, sha256) = digest(&path(*window))?;
+            let frame_bytes = frame.head(*window)?.1.length + frame.form.tail().len() as u64;
+            let raw_bytes = frame_bytes + part.raw();
+            Ok(FileFacts { window: *window, tally: part.tally, bytes, raw_bytes, sha256 })
+        })
+        .collect();
+    super::index::gather(comm, agree_on_result(comm, facts)?)
+}
+
+/// Length and SHA-256 of a file.
+fn digest(path: &Path) -> Result<(u64, [u8; 32]), Failure> {
+    let read = || -> std::io::Result<(u64, [u8; 32])> {
+        let mut file = open_input(path)?;
+        let mut hash = Sha256::new();
+        let mut bytes = vec![0; READ_AT_ONCE];
+        let mut length = 0;
+        loop {
+            let count = file.read(&mut bytes)?;
+            if count == 0 {
+                return Ok((length, hash.finalize().into()));
+            }
+            length += count as u64;
+            hash.update(bytes.get(..count).unwrap_or_default());
+        }
+    };
+    read().map_err(|error| {
+        let path = path.display();
+        Failure::output(format!("cannot read {path} again: {error}; check its file system, or use -o"))
+    })
+}

@@ -1,0 +1,119 @@
+//! The formats of traces.
+
+use super::chrome::{self, Chrome};
+use super::item::{Dictionary, UnitLayout};
+use super::perfetto::Packets;
+use super::sort_items::Sorter;
+use super::time_slices::Windows;
+use super::track_numbers::Numbers;
+use super::write_items::{Canvas, Paint, Pieces};
+use crate::options::TraceFormat;
+use rpd_console::Failure;
+use rpd_files::open_input;
+use rpd_perfetto::{MAX_HEAD, Timestamp, file_head, gunzip_start, is_file_head};
+use std::path::Path;
+
+impl TraceFormat {
+    /// As `--format` has it.
+    pub(super) fn name(self) -> &'static str {
+        match self {
+            TraceFormat::Perfetto => "perfetto",
+            TraceFormat::ChromeJson => "chrome-json",
+        }
+    }
+
+    /// What names of files end with.
+    pub fn file_ending(self) -> &'static str {
+        match self {
+            TraceFormat::Perfetto => ".pftrace.gz",
+            TraceFormat::ChromeJson => ".json.gz",
+        }
+    }
+
+    /// What a file begins with: `start` is its first time since T0, `wall_clock` the same since 1970, where that is known; ns.
+    pub(super) fn head(self, start: i64, wall_clock: Option<i64>) -> Vec<u8> {
+        match self {
+            TraceFormat::Perfetto => {
+                let wall_clock = wall_clock.and_then(|time| u64::try_from(time).ok());
+                file_head(Timestamp::new(start).unwrap_or_default(), wall_clock)
+            }
+            TraceFormat::ChromeJson => chrome::HEAD.to_vec(),
+        }
+    }
+
+    /// Whether a file is one of ours, of any format: by what it begins with.
+    pub(super) fn is_ours(path: &Path) -> bool {
+        let start = open_input(path).and_then(|file| gunzip_start(file, MAX_HEAD.max(chrome::HEAD.len())));
+        start.is_ok_and(|start| is_file_head(&start) || start.starts_with(chrome::HEAD))
+    }
+
+    /// What a file ends with.
+    pub(super) fn tail(self) -> &'static [u8] {
+        match self {
+            TraceFormat::Perfetto => b"",
+            TraceFormat::ChromeJson => chrome::TAIL,
+        }
+    }
+
+    /// What an event takes in a file, about, before compression: bytes. It is checked when the files are there.
+    pub(super) fn event_bytes(self, annotations: bool) -> u64 {
+        match (self, annotations) {
+            (TraceFormat::Perfetto, false) => 48,
+            (TraceFormat::Perfetto, true) => 96,
+            (TraceFormat::ChromeJson, false) => 110,
+            (TraceFormat::ChromeJson, true) => 280,
+        }
+    }
+
+    /// What it takes to say in a file what a track is, about, besides its name: bytes.
+    pub(super) fn track_bytes(self) -> usize {
+        match self {
+            TraceFormat::Perfetto => 40,
+            TraceFormat::ChromeJson => 250,
+        }
+    }
+}
+
+/// A unit that is drawn.
+#[derive(Clone, Copy)]
+pub(super) struct Unit<'a> {
+    /// Place in the job.
+    pub(super) place: usize,
+    pub(super) layout: &'a UnitLayout,
+    pub(super) dictionary: &'a Dictionary,
+    pub(super) numbers: &'a Numbers,
+}
+
+/// Draws the items of a unit. Returns how many texts were not written as they are.
+pub(super) fn draw(
+    form: TraceFormat,
+    unit: Unit<'_>,
+    (windows, t0): (&Windows, i64),
+    items: Sorter<'_>,
+    out: impl Pieces,
+) -> Result<u64, Failure> {
+    let Unit { place, layout, dictionary, numbers } = unit;
+    match form {
+        TraceFormat::Perfetto => {
+            let paint = Packets::new(place, layout, dictionary, numbers);
+            draw_with(paint, layout, (windows, t0), items, out)
+        }
+        TraceFormat::ChromeJson => {
+            let paint = Chrome::new(layout, dictionary, numbers);
+            draw_with(paint, layout, (windows, t0), items, out)
+        }
+    }
+}
+
+fn draw_with(
+    paint: impl Paint,
+    layout: &UnitLayout,
+    (windows, t0): (&Windows, i64),
+    items: Sorter<'_>,
+    out: impl Pieces,
+) -> Result<u64, Failure> {
+    let mut canvas = Canvas::new(layout, windows, t0, paint, out)?;
+    items.sorted(&mut |item| canvas.draw(item))?;
+    let (_, mended) = canvas.finish()?;
+    Ok(mended)
+}

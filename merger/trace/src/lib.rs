@@ -1,0 +1,198 @@
+//! A merged database drawn as traces for Perfetto and Chrome: one file, or slices of the run.
+//!
+//! [`slices`] reads as the algorithm. `draw` turns rows of the database into items (`item`); what writes a trace knows nothing
+//! of the tables.
+
+mod chrome;
+mod compressed_pieces;
+pub mod draw;
+mod files;
+mod format;
+mod index;
+pub mod item;
+mod memory;
+mod open;
+mod options;
+mod outcome;
+mod output_files;
+mod perfetto;
+mod serve;
+mod sort_items;
+mod split;
+mod spool;
+mod time_slices;
+mod track_numbers;
+mod units;
+mod write_items;
+
+pub use item::{Selection, What};
+pub use memory::DrawingMemory;
+pub use open::{Trace, open};
+pub use options::{DEFAULT_MAX_FILE_BYTES, MAX_FILES, PERFETTO_PORT, Split, TraceFormat, TraceOrder};
+pub use outcome::Drawn;
+pub use output_files::{Place, Target, refuse_name_of_database};
+
+use draw::JobRows;
+use files::Frame;
+use index::INDEX;
+use outcome::NO_PLACE;
+use rpd_comm::{Comm, agree_on_result, broadcast_result, shared_failure};
+use rpd_console::wording::{duration, noun, one_line, rank_list, rank_ranges};
+use rpd_console::{Failure, Progress, TimeWindow, WallClock};
+use rpd_files::{create_output, open_input};
+use rpd_shard::record::wire;
+use split::Cutter;
+use std::io::{Read, Write};
+use std::path::Path;
+use time_slices::{Histogram, Windows};
+use units::{Own, Times};
+
+/// Writes the traces of a merged database into the folder of work, up to finished files that have no names yet. All
+/// ranks call this.
+pub fn slices(
+    comm: &impl Comm,
+    order: &TraceOrder,
+    memory: DrawingMemory,
+    database: &Path,
+    place: &Place,
+    progress: &mut Progress,
+) -> Result<Drawn, Failure> {
+    // 1. Every rank opens the database and looks through its units: what tracks they have, and when.
+    let form = order.format;
+    let mut rows = agree_on_result(comm, JobRows::open(database, &order.selection))?;
+    let length = database.metadata().map_or(0, |found| found.len());
+    let mut own = Own::share(&rows, length, comm.rank(), comm.size());
+    progress.phase_of_bytes("look", own.bytes());
+    let counted = order.split != Split::Whole;
+    let histogram = agree_on_result(
+        comm,
+        own.survey(&rows, counted.then(|| form.event_bytes(order.selection.annotations)), progress),
+    )?;
+    let numbers = track_numbers::number(comm, &own.layouts().collect::<Vec<_>>())?;
+    let rest = agree_on_result(comm, rows.extent(comm.rank(), comm.size()))?;
+    let times = own.times(comm, rest)?;
+    let histogram = gather_histogram(comm, histogram)?;
+
+    // 2. The run is cut.
+    let realtime_minus_job = rows.realtime_minus_job_ns(times.first);
+    let whole = window(order, times, realtime_minus_job).map_err(|failure| shared_failure(comm, failure))?;
+    rows.set_window((order.window != TimeWindow::default()).then(|| (whole.first(), whole.end())));
+    let described = units::described(comm, own.layouts(), form)?;
+    let event_bytes = form.event_bytes(order.selection.annotations);
+    let mut cutter = Cutter::new(order, &whole, histogram, event_bytes, described);
+    let mut windows = cutter.first();
+
+    // 3. Items become pieces of files; their lengths are known then.
+    let (frame, made, parts) = loop {
+        let frame = Frame { form, windows: windows.clone(), t0: times.first, realtime_minus_job };
+        progress.phase_of_bytes("draw", own.bytes());
+        let made = agree_on_result(
+            comm,
+            own.draw(&rows, &numbers, &frame, memory, (place.work(), comm.rank()), progress),
+        )?;
+        let parts = files::agree(comm, &made.pieces, &made.tallies)?;
+        match cutter.again(&windows, &parts) {
+            Some(finer) => windows = finer,
+            None => break (frame, made, parts),
+        }
+    };
+    cutter.check(&parts).map_err(|failure| shared_failure(comm, failure))?;
+
+    // 4. Every rank writes its part of each file.
+    progress.phase("files");
+    let count = windows.len();
+    let path = |number: usize| place.work().join(place.target().name(number, count));
+    let files = files::write(comm, &frame, (&made.pieces, &made.spool), &parts, &path)?;
+    let ranks = index::gather_ranks(comm, &own.ranks_of_files(&made.pieces))?;
+    let mut facts = units::gather_facts(comm, &made)?;
+    facts.0.add(&rows.unasked());
+    let mut drawn = Drawn::new(place.target().path(), &frame, &parts, &facts);
+    drawn.warnings = warnings(&rows);
+    drawn.note_empty_files(order.split, &parts, |number| place.target().name(number, count));
+    for (table, count) in broadcast_result(comm, || rows.others())? {
+        drawn.not_drawn.insert(format!("{} of {table}{NO_PLACE}", noun(count, "row")), count);
+    }
+    if comm.rank() == 0 {
+        drawn.warnings.iter().for_each(|line| eprintln!("warning: {}", one_line(line)));
+    }
+    let written = match comm.rank() == 0 && place.target().has_index() {
+        false => Ok(()),
+        true => {
+            let Drawn { not_drawn, empty_files, .. } = &drawn;
+            let job = index::Job { run_id: rows.run_id(), clock: rows.clock(), not_drawn, empty_files };
+            let text = index::text(&job, &frame, place.target(), &files, &ranks);
+            text.and_then(|text| write_index(&place.work().join(INDEX), &text))
+        }
+    };
+    agree_on_result(comm, written)?;
+    drawn.bytes = files.iter().map(|file| file.bytes).sum();
+    Ok(drawn)
+}
+
+/// Whether a file is one that a merge writes beside databases and traces of Perfetto: a trace of Chrome, an index of traces, or
+/// what `--json` prints.
+pub fn is_result(path: &Path) -> bool {
+    TraceFormat::is_ours(path) || index::is_ours(path) || is_report(path)
+}
+
+/// Whether a file begins like what `--json` prints.
+fn is_report(path: &Path) -> bool {
+    let begin = b"{\n  \"run_id\": ";
+    let mut head = [0; 14];
+    open_input(path).and_then(|mut file| file.read_exact(&mut head)).is_ok() && head == *begin
+}
+
+fn write_index(path: &Path, text: &str) -> Result<(), Failure> {
+    let file = create_output(path, 0o600);
+    file.and_then(|mut file| {
+        writeln!(file, "{text}")?;
+        file.sync_all()
+    })
+    .map_err(|error| Failure::write(path, &error))
+}
+
+/// Adds the histograms of all ranks, by pairs; all get the sum.
+fn gather_histogram(comm: &impl Comm, own: Histogram) -> Result<Histogram, Failure> {
+    let mut sum = own;
+    let mut step = 1;
+    while step < comm.size() {
+        let mut outgoing = vec![Vec::new(); comm.size()];
+        if comm.rank() % (2 * step) == step {
+            outgoing[comm.rank() - step] = wire::encode(&sum);
+        }
+        for message in comm.all_to_all(outgoing).iter().filter(|message| !message.is_empty()) {
+            sum.join(wire::decode_message(message).map_err(Failure::message)?);
+        }
+        step *= 2;
+    }
+    broadcast_result(comm, || Ok(sum))
+}
+
+/// What was asked for and is not in the job.
+fn warnings(rows: &JobRows) -> Vec<String> {
+    let unknown = rows.unknown_ranks();
+    if unknown.is_empty() {
+        return Vec::new();
+    }
+    let known = match rows.ranks() {
+        known if known.is_empty() => "no rank is known in it".to_owned(),
+        known => format!("it has {}", rank_ranges(&known)),
+    };
+    vec![format!("--ranks {}: nothing of them is in the job; {known}", rank_list(&unknown))]
+}
+
+/// The part of the run that is drawn, in one piece.
+fn window(order: &TraceOrder, times: Times, realtime_minus_job: Option<i64>) -> Result<Windows, Failure> {
+    let wall_clock = realtime_minus_job.map(|more| WallClock(times.first.saturating_add(more)));
+    let ends = order.window.of_job(times.first, wall_clock);
+    let (from, to) = ends.map_err(|error| Failure::usage(error.to_string()))?;
+    let end = times.last.saturating_add(1);
+    if from.is_some_and(|from| from >= end) {
+        return Err(Failure::usage(format!(
+            "the window {} begins when the job is over: its last event ends {} after its first one begins",
+            order.window,
+            duration(times.last.saturating_sub(times.first))
+        )));
+    }
+    Ok(Windows::one(from.unwrap_or(times.first).max(times.first), to.unwrap_or(end).min(end)))
+}

@@ -1,0 +1,37 @@
+/// Least memory of a unit that is drawn, bytes: two pieces of its rows, what their events say, and the items.
+const MIN_UNIT_BYTES: u64 = 12 << 20;
+/// Bytes of a piece of a trace that is compressed: before, after, and what the compressor takes.
+const PIECE_BYTES: u64 = 3 << 20;
+
+/// The memory of a merge rank for drawing traces.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct DrawingMemory {
+    /// Bytes of one rank.
+    pub bytes: u64,
+}
+
+/// How the memory of a rank is shared out.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct MemoryShares {
+    /// Units that are drawn at once.
+    pub(crate) units_at_once: usize,
+    /// Pieces that wait to be compressed.
+    pub(crate) waiting_pieces: usize,
+    /// Bytes of a unit's items that are sorted in memory.
+    pub(crate) sort_bytes: u64,
+    /// Bytes for reading a unit's rows.
+    pub(crate) read_bytes: u64,
+}
+
+impl DrawingMemory {
+    /// Shares the memory between this many threads, for this many units.
+    pub(crate) fn share(self, threads: usize, units: usize) -> MemoryShares {
+        let waiting_pieces =
+            usize::try_from(self.bytes / 4 / PIECE_BYTES).unwrap_or(usize::MAX).clamp(1, 2 * threads);
+        let left = self.bytes.saturating_sub(waiting_pieces as u64 * PIECE_BYTES).max(MIN_UNIT_BYTES);
+        let fit = usize::try_from(left / MIN_UNIT_BYTES).unwrap_or(usize::MAX);
+        let units_at_once = fit.clamp(1, threads.min(units).max(1));
+        let each = left / units_at_once as u64;
+        MemoryShares { units_at_once, waiting_pieces, sort_bytes: each / 2, read_bytes: each / 4 }
+    }
+}

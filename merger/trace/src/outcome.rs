@@ -1,0 +1,212 @@
+//! What became of a trace, for the summary and for machines.
+
+use super::files::{Frame, Part};
+use super::item::{Facts, TableFacts};
+use super::write_items::Tally;
+use crate::options::Split;
+use rpd_console::wording::{counted, duration, grouped, noun};
+use serde::Serialize;
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+
+/// How a reason ends whose rows are not in the files.
+const NOT_DRAWN: &str = ": not drawn";
+/// The same of rows that options leave out.
+const AS_CHOSEN: &str = "left out, as chosen";
+/// The same of rows of tables that traces do not show.
+pub(super) const NO_PLACE: &str = ": a trace has no place for them";
+
+/// A trace that was written.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize)]
+pub struct Drawn {
+    /// The file, or the folder of the files.
+    pub output: PathBuf,
+    /// The format.
+    pub format: &'static str,
+    /// How many files there are.
+    pub files: usize,
+    /// Their bytes.
+    pub bytes: u64,
+    /// The same before compression; and of the largest one.
+    pub raw_bytes: u64,
+    /// The largest one, before compression.
+    pub largest_raw_bytes: u64,
+    /// What is in them.
+    events: Tally,
+    /// The time that they show, ns.
+    pub duration_ns: i64,
+    /// Rows that are not in the trace, or not as they are in the database, by why; nothing that is 0.
+    pub not_drawn: BTreeMap<String, u64>,
+    /// Names of the files that have no event; of very many the first.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub empty_files: Vec<String>,
+    /// What was asked for and is not there.
+    pub warnings: Vec<String>,
+}
+
+/// Empty files that are named.
+const MAX_EMPTY: usize = 1_000;
+/// Those that the warning names.
+const SHOWN_EMPTY: usize = 3;
+
+impl Drawn {
+    pub(super) fn new(
+        output: PathBuf,
+        frame: &Frame,
+        parts: &[Part],
+        (facts, mended): &(Facts, u64),
+    ) -> Drawn {
+        let mut events = Tally::default();
+        parts.iter().for_each(|part| events.add(&part.tally));
+        Drawn {
+            output,
+            format: frame.form.name(),
+            files: parts.len(),
+            bytes: 0,
+            raw_bytes: parts.iter().map(Part::raw).sum(),
+            largest_raw_bytes: parts.iter().map(Part::raw).max().unwrap_or(0),
+            events,
+            duration_ns: frame.windows.end().saturating_sub(frame.windows.first()),
+            not_drawn: not_drawn(facts, *mended),
+            empty_files: Vec::new(),
+            warnings: Vec::new(),
+        }
+    }
+
+    /// Names the files of several that have no event, and the option that makes none.
+    pub(super) fn note_empty_files(&mut self, split: Split, parts: &[Part], name: impl Fn(usize) -> String) {
+        let is_empty = |part: &Part| {
+            let Tally { slices, instants, counters, samples, continued, .. } = part.tally;
+            slices + instants + counters + samples + continued == 0
+        };
+        let empty = || parts.iter().enumerate().filter(|(_, part)| is_empty(part));
+        let count = empty().count() as u64;
+        if count == 0 || parts.len() < 2 {
+            return;
+        }
+        self.empty_files = empty().take(MAX_EMPTY).map(|(number, _)| name(number)).collect();
+        let mut shown: Vec<&str> = self.empty_files.iter().take(SHOWN_EMPTY).map(String::as_str).collect();
+        if count > shown.len() as u64 {
+            shown.push("...");
+        }
+        let Tally { slices, instants, counters, samples, .. } = self.events;
+        let each = (slices + instants + counters + samples).div_ceil(parts.len() as u64).max(1);
+        let option = if let Split::ByTime(files) = split {
+            format!("--split-by-time {files}: ")
+        } else {
+            String::new()
+        };
+        self.warnings.push(format!(
+            "{option}{} of {} files have no event, as nothing was recorded in their time ({}); use --split-by-events {each} \
+             to cut the run where events are",
+            grouped(count),
+            grouped(parts.len() as u64),
+            shown.join(", "),
+        ));
+    }
+
+    /// Lines of the summary: label and text.
+    pub fn lines(&self) -> Vec<(&'static str, String)> {
+        let Tally { slices, instants, counters, samples, flows, continued, repeated } = self.events;
+        let kinds = [
+            (slices, "slice"),
+            (instants, "instant"),
+            (counters, "counter value"),
+            (samples, "sample"),
+            (flows, "arrow end"),
+        ];
+        let there = kinds.into_iter().filter(|(count, what)| *count > 0 || *what == "slice");
+        let mut what: Vec<String> = there.map(|(count, what)| counted(count, what)).collect();
+        if continued + repeated > 0 {
+            what.push(format!(
+                "{} of what began before its file",
+                counted(continued + repeated, "continuation")
+            ));
+        }
+        let files = format!(
+            "{}, {} in all: {}; {} compressed, {} before",
+            counted(self.files as u64, "file"),
+            duration(self.duration_ns),
+            what.join(", "),
+            size(self.bytes),
+            size(self.raw_bytes),
+        );
+        let largest = match self.files {
+            0 | 1 => String::new(),
+            _ => format!(", the largest {}", size(self.largest_raw_bytes)),
+        };
+        let mut lines = vec![("trace", files + &largest)];
+        lines.extend(self.not_drawn.iter().map(|(why, count)| not_drawn_line(why, *count)));
+        lines
+    }
+}
+
+/// Label and text of what is missing in a trace, or not as it was in the database.
+fn not_drawn_line(why: &str, count: u64) -> (&'static str, String) {
+    let missing = why.strip_suffix(NOT_DRAWN);
+    let is_missing = missing.is_some() || why.ends_with(AS_CHOSEN) || why.ends_with(NO_PLACE);
+    let label = if is_missing { "not drawn" } else { "drawn" };
+    (label, format!("{} {}", grouped(count), missing.unwrap_or(why)))
+}
+
+/// Bytes for people.
+fn size(bytes: u64) -> String {
+    match bytes {
+        0..10_000 => counted(bytes, "byte"),
+        10_000..10_000_000 => format!("{} kB", bytes / 1000),
+        10_000_000..10_000_000_000 => format!("{} MB", bytes / 1_000_000),
+        _ => format!("{} GB", bytes / 1_000_000_000),
+    }
+}
+
+/// What is missing, and what is not as it was.
+fn not_drawn(facts: &Facts, mended: u64) -> BTreeMap<String, u64> {
+    let mut all = BTreeMap::new();
+    let mut note = |count: u64, why: String| {
+        if count > 0 {
+            all.insert(why, count);
+        }
+    };
+    let tables: [(&str, &TableFacts); 7] = [
+        ("region", &facts.regions),
+        ("kernel", &facts.kernels),
+        ("copy", &facts.copies),
+        ("allocation", &facts.allocations),
+        ("sample", &facts.samples),
+        ("counter value", &facts.values),
+        ("argument", &facts.args),
+    ];
+    for (what, table) in tables {
+        let of =
+            |count: u64| if what == "copy" && count != 1 { "copies".to_owned() } else { noun(count, what) };
+        note(table.left_out, format!("{} {AS_CHOSEN}", of(table.left_out)));
+        let why = match what {
+            "counter value" | "argument" => "whose event is none of a row of their process",
+            _ => "without a time, or with one that no clock shows",
+        };
+        note(table.untimed, format!("{} {why}{NOT_DRAWN}", of(table.untimed)));
+        let arguments = noun(table.event_args, "argument");
+        let rows = if what == "copy" { "copies".to_owned() } else { noun(2, what) };
+        note(table.event_args, format!("{arguments} of {rows} in the extdata of their events{NOT_DRAWN}"));
+        note(
+            table.clamped,
+            format!("{} that end before they begin: drawn without a duration", of(table.clamped)),
+        );
+    }
+    for (category, arrows) in &facts.other_arrows {
+        let arrows_of = format!("{} of category {category:?}", noun(*arrows, "arrow"));
+        note(*arrows, format!("{arrows_of}, whose ends are arguments of their slices{NOT_DRAWN}"));
+    }
+    let sinks = "kernels and copies that begin before their call: without an arrow";
+    note(facts.backward, sinks.to_owned());
+    note(facts.without_event, "rows whose event is missing: without category and arguments".to_owned());
+    note(
+        facts.without_track,
+        "rows whose thread, agent, queue or stream is missing: on tracks of their own".to_owned(),
+    );
+    note(facts.cut_stacks, "call stacks cut".to_owned());
+    note(facts.no_numbers, "values of counters that are no numbers: drawn as gaps".to_owned());
+    note(facts.mended, "texts that are no UTF-8: U+FFFD stands for what is none".to_owned());
+    note(mended, "texts longer than 64 KiB or with NUL, written cut or with U+2400".to_owned());
+    all
+}

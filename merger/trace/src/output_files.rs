@@ -1,0 +1,380 @@
+//! Where the files of a trace go: a folder of work beside them, from which they get their names when all are there.
+
+use super::index::INDEX;
+use crate::options::Split;
+use crate::options::TraceFormat;
+use rpd_console::Failure;
+use rpd_files::{
+    create_output, create_output_folder, remove_output, remove_output_folder, rename_output,
+    rename_output_to_new,
+};
+use rpd_output_file::{OutputLock, Share, Unfinished, keep_on_interrupt, remove_on_interrupt, require_utf8};
+use serde::{Deserialize, Serialize};
+use std::fs::{self};
+use std::io::{self, ErrorKind};
+use std::path::{Path, PathBuf};
+
+/// Begins the names of files in a folder.
+const STEM: &str = "trace";
+/// Endings of all formats.
+const ENDINGS: [&str; 2] = [".pftrace.gz", ".json.gz"];
+/// A file in the folder of work that tells it from a folder of somebody else.
+const MARK: &str = "made-by-rpd-merge";
+/// Endings of names that are surely not meant for a trace.
+const OTHER_ENDINGS: [&str; 5] = ["db", "rpd", "rpdshard", "sqlite", "sqlite3"];
+
+/// What names the files get.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+enum Names {
+    /// One file has this name.
+    One(String),
+    /// A set of files with this ending, and an index.
+    Set(String),
+}
+
+/// Where a trace goes, as all ranks know it.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct Target {
+    folder: PathBuf,
+    names: Names,
+    force: bool,
+}
+
+/// The files of a trace while they are made.
+#[derive(Debug)]
+pub struct Place {
+    target: Target,
+    work: PathBuf,
+    /// Held by rank 0.
+    lock: Option<OutputLock>,
+    /// Whether this rank removes the work on failure,
+    armed: bool,
+    /// and the folder of the files, which was made for them.
+    made_folder: bool,
+}
+
+/// A trace is not named like a database.
+pub fn refuse_name_of_database(output: &Path, ending: &str) -> Result<(), Failure> {
+    let extension = output.extension().and_then(|extension| extension.to_str()).unwrap_or_default();
+    if !OTHER_ENDINGS.contains(&extension) {
+        return Ok(());
+    }
+    Err(Failure::usage(format!(
+        "{} is named like a database, and a trace is none: name it like {}",
+        output.display(),
+        output.with_extension(ending.trim_start_matches('.')).display()
+    )))
+}
+
+impl Target {
+    /// `output` is what was asked for, `home` the folder where the files go if nothing was.
+    pub fn new(
+        output: Option<&Path>,
+        home: &Path,
+        split: Split,
+        ending: &str,
+        force: bool,
+    ) -> Result<Target, Failure> {
+        let home = if home.as_os_str().is_empty() { Path::new(".") } else { home };
+        let output = output.unwrap_or(home);
+        require_utf8(output)?;
+        let shown = output.display();
+        let is_folder = output.is_dir() || output.as_os_str().as_encoded_bytes().ends_with(b"/");
+        if is_folder || split != Split::Whole {
+            let found = fs::metadata(output);
+            if found.is_ok_and(|found| !found.is_dir()) {
+                return Err(Failure::output(format!(
+                    "{shown} is a file, and a trace that is split has several: name a folder with -o"
+                )));
+            }
+            // Whether an older one is there is looked at when what a killed run left is cleared away.
+            return Ok(Target { folder: output.to_owned(), names: Names::Set(ending.to_owned()), force });
+        }
+        refuse_name_of_database(output, ending)?;
+        let others: &[&str] = match ending {
+            ".json.gz" => &[".json", ".pftrace", ".pftrace.gz"],
+            _ => &[".json", ".json.gz"],
+        };
+        let name = output.file_name().and_then(|name| name.to_str()).unwrap_or_default();
+        if let Some(other) = others.iter().find(|ending| name.ends_with(*ending)) {
+            return Err(Failure::usage(format!(
+                "{shown} is named {other}, and this trace is {ending}: change the name or --format"
+            )));
+        }
+        let Some(name) = output.file_name().and_then(|name| name.to_str()) else {
+            return Err(Failure::usage(format!("{shown} is no name of a file: choose another one with -o")));
+        };
+        match fs::symlink_metadata(output) {
+            Err(_) => {}
+            Ok(_) if !force => {
+                return Err(Failure::output(format!(
+                    "{shown} is there already: use --force to overwrite it, or -o for another place"
+                )));
+            }
+            Ok(found) if !found.is_file() || found.len() > 0 && !TraceFormat::is_ours(output) => {
+                return Err(Failure::output(format!(
+                    "{shown} is no trace: --force overwrites nothing else; remove it yourself, or use -o"
+                )));
+            }
+            Ok(_) => {}
+        }
+        let parent = output.parent().filter(|parent| !parent.as_os_str().is_empty());
+        let folder = parent.unwrap_or(Path::new(".")).to_owned();
+        Ok(Target { folder, names: Names::One(name.to_owned()), force })
+    }
+
+    /// Where the trace is in the end: the file, or the folder.
+    pub fn path(&self) -> PathBuf {
+        match &self.names {
+            Names::One(name) if self.folder == Path::new(".") => name.into(),
+            Names::One(name) => self.folder.join(name),
+            Names::Set(_) => self.folder.clone(),
+        }
+    }
+
+    /// Name of a file, of so many.
+    pub(super) fn name(&self, number: usize, count: usize) -> String {
+        match &self.names {
+            Names::One(name) => name.clone(),
+            Names::Set(ending) if count == 1 => format!("{STEM}{ending}"),
+            Names::Set(ending) => format!("{STEM}-{:05}-of-{count:05}{ending}", number + 1),
+        }
+    }
+
+    /// Whether there is an index.
+    pub(super) fn has_index(&self) -> bool {
+        matches!(self.names, Names::Set(_))
+    }
+
+    fn refuse_older_set(&self) -> Result<(), Failure> {
+        let index = self.folder.join(INDEX);
+        let shown = self.folder.display();
+        if index.exists() && !super::index::is_ours(&index) {
+            return Err(Failure::output(format!(
+                "{} was not written by rpd-merge: choose another folder with -o",
+                index.display()
+            )));
+        }
+        let older = self.older_files()?;
+        let is_ours = |path: &&PathBuf| {
+            path.ends_with(INDEX)
+                || fs::symlink_metadata(path).is_ok_and(|found| found.is_file()) && TraceFormat::is_ours(path)
+        };
+        if let Some(other) = older.iter().find(|path| !is_ours(path)) {
+            return Err(Failure::output(format!(
+                "{} is called like a file of a trace, and was not written by rpd-merge: move it away, or choose another \
+                 folder with -o",
+                other.display()
+            )));
+        }
+        match older.first() {
+            Some(older) if !self.force => Err(Failure::output(format!(
+                "{shown} holds a trace already ({}): use --force to replace it, or -o for another place",
+                older.file_name().unwrap_or_default().to_string_lossy()
+            ))),
+            _ => Ok(()),
+        }
+    }
+
+    /// Files of a set that is there, its index first.
+    fn older_files(&self) -> Result<Vec<PathBuf>, Failure> {
+        let entries = match fs::read_dir(&self.folder) {
+            Ok(entries) => entries,
+            Err(error) if error.kind() == ErrorKind::NotFound => return Ok(Vec::new()),
+            Err(error) => return Err(self.cannot(&error)),
+        };
+        let mut found: Vec<PathBuf> = Vec::new();
+        for entry in entries {
+            let entry = entry.map_err(|error| self.cannot(&error))?;
+            if entry.file_name().to_str().is_some_and(is_name_of_set) {
+                found.push(entry.path());
+            }
+        }
+        found.sort();
+        let index = self.folder.join(INDEX);
+        if index.exists() {
+            found.insert(0, index);
+        }
+        Ok(found)
+    }
+
+    fn cannot(&self, error: &io::Error) -> Failure {
+        let folder = self.folder.display();
+        Failure::output(format!("cannot write in {folder}: {error}; choose another place with -o"))
+    }
+
+    /// A path in the folder with the name of the trace and an ending.
+    fn beside(&self, ending: &str) -> PathBuf {
+        let stem = match &self.names {
+            Names::One(name) => name,
+            Names::Set(_) => STEM,
+        };
+        self.folder.join(format!("{stem}{ending}"))
+    }
+}
+
+impl Place {
+    /// On rank 0 (`owner`): makes the folders, and clears away what a killed run left. The others call
+    /// [`Place::share`] when that went well.
+    pub fn begin(target: Target, owner: bool) -> Result<Place, Failure> {
+        let work = target.beside(".partial");
+        let mut place = Place { target, work, lock: None, armed: false, made_folder: false };
+        if owner {
+            place.prepare()?;
+        }
+        Ok(place)
+    }
+
+    /// From now on this rank, too, removes the work if it fails. Before, it may be that of another run.
+    pub fn share(&mut self) {
+        if !self.armed {
+            remove_on_interrupt(Unfinished::Folder(self.work.clone()));
+        }
+        self.armed = true;
+    }
+
+    fn prepare(&mut self) -> Result<(), Failure> {
+        let target = &self.target;
+        let made = create_output_folder(&target.folder, 0o700);
+        match made {
+            Err(error) if error.kind() == ErrorKind::NotFound => {
+                let parent = target.folder.parent().unwrap_or(Path::new(".")).display();
+                return Err(Failure::output(format!(
+                    "cannot make {}: the folder {parent} is not there; make it first, or choose another place with -o",
+                    target.folder.display()
+                )));
+            }
+            Err(error) if error.kind() != ErrorKind::AlreadyExists => return Err(target.cannot(&error)),
+            Err(_) => {}
+            Ok(()) => {
+                self.made_folder = true;
+                remove_on_interrupt(Unfinished::EmptyFolder(target.folder.clone()));
+            }
+        }
+        let lock = OutputLock::acquire(target.beside(".lock")).map_err(|error| target.cannot(&error))?;
+        self.lock = Some(lock.ok_or_else(|| {
+            let path = target.path();
+            Failure::output(format!(
+                "another run is writing a trace to {}: wait for it, or choose another place with -o",
+                path.display()
+            ))
+        })?);
+        self.clear_leftovers()?;
+        if target.has_index() {
+            target.refuse_older_set()?;
+        }
+        remove_on_interrupt(Unfinished::Folder(self.work.clone()));
+        let made = create_output_folder(&self.work, 0o700);
+        made.map_err(|error| target.cannot(&error))?;
+        self.armed = true;
+        let mark = create_output(&self.work.join(MARK), 0o600);
+        mark.map(drop).map_err(|error| target.cannot(&error))
+    }
+
+    /// A run that was killed left its work, and perhaps some files that had got their names already: those that its
+    /// index lists.
+    fn clear_leftovers(&self) -> Result<(), Failure> {
+        let cannot = |error: io::Error| self.target.cannot(&error);
+        match fs::symlink_metadata(&self.work) {
+            Err(error) if error.kind() == ErrorKind::NotFound => return Ok(()),
+            Err(error) => return Err(cannot(error)),
+            Ok(_) => {}
+        }
+        let is_empty = || fs::read_dir(&self.work).is_ok_and(|mut entries| entries.next().is_none());
+        if !self.work.join(MARK).is_file() && !is_empty() {
+            return Err(Failure::output(format!(
+                "{} was not left by rpd-merge: move it away, or choose another place with -o",
+                self.work.display()
+            )));
+        }
+        // An index that is there is that of a whole set: it goes first when a set is replaced.
+        let names = match self.target.folder.join(INDEX).exists() {
+            true => Vec::new(),
+            false => super::index::names(&self.work.join(INDEX)),
+        };
+        for name in names.iter().filter(|name| is_name_of_set(name)) {
+            match remove_output(&self.target.folder.join(name)) {
+                Err(error) if error.kind() != ErrorKind::NotFound => return Err(cannot(error)),
+                _ => {}
+            }
+        }
+        remove_output_folder(&self.work).map_err(cannot)
+    }
+
+    /// The folder of work, for this program alone.
+    pub fn work(&self) -> &Path {
+        &self.work
+    }
+
+    /// Where the trace is in the end.
+    pub fn target(&self) -> &Target {
+        &self.target
+    }
+
+    /// Gives all files their names: rank 0 calls this when all are written. An older trace goes first, and the index
+    /// comes last, so that what is there in between is no trace with an index.
+    pub fn publish(&self, count: usize, share: Share) -> Result<(), Failure> {
+        let target = &self.target;
+        let cannot = |error: &io::Error| {
+            let path = target.path();
+            Failure::output(format!(
+                "cannot finish {}: {error}; free space or choose another place with -o",
+                path.display()
+            ))
+        };
+        if target.has_index() && target.force {
+            for older in target.older_files()? {
+                remove_output(&older).map_err(|error| cannot(&error))?;
+            }
+        }
+        if self.made_folder {
+            share.folder(&target.folder);
+        }
+        let mut names: Vec<String> = (0..count).map(|number| target.name(number, count)).collect();
+        if target.has_index() {
+            names.push(INDEX.to_owned());
+        }
+        for name in names {
+            let (from, to) = (self.work.join(&name), target.folder.join(&name));
+            share.file(&from);
+            let renamed = match target.force {
+                true => rename_output(&from, &to),
+                false => rename_output_to_new(&from, &to),
+            };
+            renamed.map_err(|error| match error.kind() {
+                ErrorKind::AlreadyExists => Failure::output(format!(
+                    "{} has appeared in the meantime: use --force to overwrite it, or -o for another place",
+                    to.display()
+                )),
+                _ => cannot(&error),
+            })?;
+        }
+        Ok(())
+    }
+}
+
+impl Drop for Place {
+    /// A failing rank removes the work, whichever it is: after it the launcher kills the others. What is finished is
+    /// there no more.
+    fn drop(&mut self) {
+        if self.armed {
+            let _ = remove_output_folder(&self.work);
+            keep_on_interrupt(&self.work);
+        }
+        self.lock = None;
+        if self.made_folder {
+            // Only if there is nothing in it.
+            let _ = fs::remove_dir(&self.target.folder);
+            keep_on_interrupt(&self.target.folder);
+        }
+    }
+}
+
+/// Whether a file is called as one of a set.
+fn is_name_of_set(name: &str) -> bool {
+    let Some(rest) = name.strip_prefix(STEM) else { return false };
+    let Some(numbers) = ENDINGS.iter().find_map(|ending| rest.strip_suffix(ending)) else { return false };
+    let is_number = |text: &str| text.len() == 5 && text.bytes().all(|byte| byte.is_ascii_digit());
+    let parts = numbers.strip_prefix('-').and_then(|numbers| numbers.split_once("-of-"));
+    numbers.is_empty() || parts.is_some_and(|(number, count)| is_number(number) && is_number(count))
+}

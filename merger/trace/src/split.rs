@@ -1,0 +1,217 @@
+//! How the run is cut into files, and cut again when it is known what came of it.
+
+use super::files::Part;
+use super::time_slices::{Histogram, Load, Windows};
+use crate::options::{Split, TraceOrder};
+use rpd_console::Failure;
+
+/// Slices of at most so many events open in a browser, which needs 170 to 310 bytes for each.
+const OPENS: u64 = 2_000_000;
+/// How often a run is drawn at most until its files have the size that was asked for.
+const MOST_TRIES: usize = 6;
+/// Files are made smaller by this factor at most from one try to the next: what each file says of its tracks is not
+/// known before, and would fill the disk if there were very many.
+const MOST_FINER: u64 = 16;
+
+/// Cuts a run, in several tries where sizes matter. All ranks do the same.
+pub(super) struct Cutter<'a> {
+    order: &'a TraceOrder,
+    whole: Windows,
+    histogram: Histogram,
+    /// What an event takes in a file, about, bytes.
+    event_bytes: u64,
+    /// How large files are to be, where they are to have a size.
+    aim: Option<Aim>,
+    tries: Vec<Try>,
+}
+
+/// A size of files, bytes before compression.
+#[derive(Clone, Copy)]
+struct Aim {
+    /// What was asked for.
+    size: u64,
+    /// What this try is for, which is more while little is known.
+    now: u64,
+    /// What the next one is cut by, which is less where files came out too large.
+    cut: u64,
+}
+
+/// What came of a try.
+struct Try {
+    files: usize,
+    /// Bytes of all files.
+    bytes: u64,
+}
+
+impl<'a> Cutter<'a> {
+    /// `described`: what a file takes at most to say which tracks there are, about, bytes.
+    pub(super) fn new(
+        order: &'a TraceOrder,
+        whole: &Windows,
+        histogram: Histogram,
+        event_bytes: u64,
+        described: u64,
+    ) -> Cutter<'a> {
+        let size = match order.split {
+            Split::BySize(size) => Some(size.min(order.max_file_size)),
+            Split::Auto => Some(order.max_file_size),
+            Split::Whole | Split::ByTime(_) | Split::ByEvents(_) => None,
+        };
+        let aim = size.map(|size| {
+            let now = size.max(described.saturating_mul(4));
+            Aim { size, now, cut: now }
+        });
+        Cutter {
+            order,
+            whole: whole.clone(),
+            histogram,
+            event_bytes: event_bytes.max(1),
+            aim,
+            tries: Vec::new(),
+        }
+    }
+
+    /// The files of the first try.
+    pub(super) fn first(&self) -> Windows {
+        let by_events = |most: u64| self.histogram.cut(&self.whole, most, |_, load| load.events);
+        match self.order.split {
+            Split::Whole => self.whole.clone(),
+            Split::ByTime(count) => Windows::equal(self.whole.first(), self.whole.end(), count),
+            Split::ByEvents(most) => by_events(most.get()),
+            Split::BySize(size) => by_events(self.aim.map_or(size, |aim| aim.now).div_ceil(self.event_bytes)),
+            Split::Auto => by_events(OPENS),
+        }
+    }
+
+    /// The files of the next try, if those that came out are too large: by what events really took.
+    pub(super) fn again(&mut self, windows: &Windows, parts: &[Part]) -> Option<Windows> {
+        let bytes = parts.iter().map(Part::raw).fold(0, u64::saturating_add);
+        let largest = parts.iter().map(Part::raw).max().unwrap_or(0);
+        self.tries.push(Try { files: parts.len(), bytes });
+        let aim = self.aim?;
+        if largest <= self.about(aim.size) || self.tries.len() >= MOST_TRIES {
+            return None;
+        }
+        let overhead = self.overhead().unwrap_or(0);
+        let now = aim.size.max(aim.now / MOST_FINER);
+        let cut = match now < aim.now || self.tries.len() <= 2 {
+            true => now - now / 16,
+            // They were cut by what events and files take, and have missed it by so much.
+            false => (u128::from(aim.cut) * u128::from(aim.size) / u128::from(largest.max(1))) as u64,
+        };
+        self.aim = Some(Aim { now, cut, ..aim });
+        // Where most of a file is not events, cutting makes more of it.
+        if cut <= overhead.saturating_add(overhead / 4) {
+            return None;
+        }
+        let took = Took::of(windows, parts, overhead);
+        let size = cut - overhead;
+        let weight = |start: i64, load: Load| {
+            let bytes = took.bytes(start, load);
+            match self.order.split {
+                Split::Auto => {
+                    bytes.max((u128::from(load.events) * u128::from(size) / u128::from(OPENS)) as u64)
+                }
+                _ => bytes,
+            }
+        };
+        let finer = self.histogram.cut(&self.whole, size, weight);
+        (finer != *windows).then_some(finer)
+    }
+
+    /// Refuses files that are too large, and says what would fit.
+    pub(super) fn check(&self, parts: &[Part]) -> Result<(), Failure> {
+        let Some((number, largest)) = parts.iter().map(Part::raw).enumerate().max_by_key(|(_, raw)| *raw)
+        else {
+            return Ok(());
+        };
+        let most = self.order.max_file_size;
+        let overhead =
+            self.overhead().filter(|overhead| self.aim.is_some_and(|aim| *overhead >= aim.size / 4));
+        let fits = overhead.map_or(largest, |overhead| overhead.saturating_mul(4).max(largest));
+        let fits = shown(fits.saturating_add(fits / 4));
+        let why = match overhead {
+            Some(overhead) => format!("what a file says of its tracks alone takes {}", shown(overhead)),
+            None => "so much happens at one time that no cut helps".to_owned(),
+        };
+        match self.order.split {
+            Split::BySize(size) if size <= most && largest > size.saturating_add(size / 2) => {
+                return Err(Failure::usage(format!(
+                    "files of {} cannot be made: {why}: use --split-by-size {fits}",
+                    shown(size)
+                )));
+            }
+            _ if largest <= most => return Ok(()),
+            _ => {}
+        }
+        let which = match parts.len() {
+            1 => "the trace".to_owned(),
+            count => format!("file {} of {count}", number + 1),
+        };
+        let next = match self.order.split {
+            Split::Whole | Split::ByTime(_) | Split::ByEvents(_) => {
+                format!("use --split-by-size {}", shown_below(most / 2))
+            }
+            Split::BySize(_) | Split::Auto => format!(
+                "{why}: leave something out with --exclude, --no-annotations, --ranks or --window, or give it \
+                 --max-file-size {fits}"
+            ),
+        };
+        let (largest, most) = (shown(largest), shown_below(most));
+        Err(Failure::output(format!(
+            "{which} has {largest} before compression, and --max-file-size is {most}: {next}"
+        )))
+    }
+
+    /// What is cut by estimates is never exact.
+    fn about(&self, size: u64) -> u64 {
+        size.saturating_add(size / 10).min(self.order.max_file_size)
+    }
+
+    /// What one more file costs, bytes: it says again which tracks there are, what things are called, and what goes on.
+    fn overhead(&self) -> Option<u64> {
+        let (first, last) = (self.tries.first()?, self.tries.last()?);
+        let files = last.files.checked_sub(first.files).filter(|files| *files > 0)?;
+        Some(last.bytes.saturating_sub(first.bytes) / files as u64)
+    }
+}
+
+/// What events took in the files of a try.
+struct Took {
+    /// Start of each file, its bytes without what it says of tracks, and its events.
+    files: Vec<(i64, u64, u64)>,
+}
+
+impl Took {
+    fn of(windows: &Windows, parts: &[Part], overhead: u64) -> Took {
+        let of = |((from, _), part): ((i64, i64), &Part)| {
+            let tally = &part.tally;
+            let events = tally.slices + tally.instants + tally.counters + tally.samples;
+            (from, part.raw().saturating_sub(overhead), events.max(1))
+        };
+        Took { files: windows.iter().zip(parts).map(of).collect() }
+    }
+
+    /// What those of a bin took that begins at this time.
+    fn bytes(&self, start: i64, load: Load) -> u64 {
+        let place = self.files.partition_point(|(from, ..)| *from <= start).saturating_sub(1);
+        let (_, bytes, events) = self.files.get(place).copied().unwrap_or((0, 1, 1));
+        (u128::from(load.events) * u128::from(bytes) / u128::from(events)) as u64
+    }
+}
+
+/// A size as options take it, not less; what is below 16M in finer steps.
+fn shown(bytes: u64) -> String {
+    match bytes {
+        0..0x100_0000 => format!("{}K", bytes.div_ceil(1 << 10)),
+        _ => format!("{}M", bytes.div_ceil(1 << 20)),
+    }
+}
+
+/// The same, not more.
+fn shown_below(bytes: u64) -> String {
+    match bytes {
+        0..0x100_0000 => format!("{}K", bytes >> 10),
+        _ => format!("{}M", bytes >> 20),
+    }
+}

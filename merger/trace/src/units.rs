@@ -1,0 +1,256 @@
+//! The units of this rank: looked through, then drawn, by all threads.
+
+use super::compressed_pieces::{Piece, Store, UnitPieces};
+use super::draw::{JobRows, UnitPlan};
+use super::files::Frame;
+use super::item::{Counts, Dictionary, Facts, Item, Track, UnitLayout};
+use super::sort_items::Sorter;
+use super::spool::Spool;
+use super::time_slices::Histogram;
+use super::track_numbers::Numbers;
+use super::write_items::Tally;
+use crate::format::{Unit, draw};
+use crate::memory::{DrawingMemory, MemoryShares};
+use crate::options::TraceFormat;
+use rayon::prelude::*;
+use rpd_comm::{Comm, gather_counts};
+use rpd_console::{Failure, Progress};
+use rpd_shard::record::{Selection, wire};
+use std::collections::BTreeMap;
+use std::ops::Range;
+use std::path::Path;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Mutex, PoisonError};
+
+/// The units of this rank.
+pub(super) struct Own {
+    /// Their places in the job.
+    units: Range<usize>,
+    /// How much of the database each is, for the progress.
+    bytes: Vec<u64>,
+    layouts: Vec<UnitLayout>,
+}
+
+/// First and last time of the job, ns in its clock.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct Times {
+    pub(super) first: i64,
+    pub(super) last: i64,
+}
+
+/// What came of the units of this rank.
+pub(super) struct Made {
+    pub(super) pieces: Vec<Piece>,
+    pub(super) tallies: Vec<Tally>,
+    pub(super) spool: Spool,
+    facts: Facts,
+    /// Texts that were not written as they are.
+    mended: u64,
+}
+
+impl Own {
+    /// Deals the units by weight: a run of them to each rank, so that files have them in the order of the job.
+    /// `length`: bytes of the database.
+    pub(super) fn share(rows: &JobRows, length: u64, rank: usize, ranks: usize) -> Own {
+        let units = share(rows.units(), rank, ranks);
+        let all: u128 = rows.units().iter().map(|unit| u128::from(unit.weight)).sum();
+        let bytes = |unit: &UnitPlan| (u128::from(unit.weight) * u128::from(length) / all.max(1)) as u64;
+        let bytes = rows.units().get(units.clone()).unwrap_or_default().iter().map(bytes).collect();
+        Own { units, bytes, layouts: Vec::new() }
+    }
+
+    /// Bytes of the database that the units are, about.
+    pub(super) fn bytes(&self) -> u64 {
+        self.bytes.iter().sum()
+    }
+
+    pub(super) fn layouts(&self) -> impl Iterator<Item = &UnitLayout> {
+        self.layouts.iter()
+    }
+
+    /// Looks through all units; counts what begins when if `event_bytes` is how many bytes an event takes.
+    pub(super) fn survey(
+        &mut self,
+        rows: &JobRows,
+        event_bytes: Option<u64>,
+        progress: &Progress,
+    ) -> Result<Histogram, Failure> {
+        let survey = |(unit, bytes): (usize, &u64)| {
+            let mut histogram = Histogram::default();
+            let layout = rows.survey(unit, &mut |start, _, _| {
+                if let Some(bytes) = event_bytes {
+                    histogram.add(start, bytes);
+                }
+            })?;
+            histogram.agree_on_result();
+            progress.add(*bytes);
+            Ok((layout, histogram))
+        };
+        let units: Vec<(usize, &u64)> = self.units.clone().zip(&self.bytes).collect();
+        let surveyed: Result<Vec<(UnitLayout, Histogram)>, Failure> =
+            units.into_par_iter().map(survey).collect();
+        let mut sum = Histogram::default();
+        for (layout, histogram) in surveyed? {
+            self.layouts.push(layout);
+            sum.join(histogram);
+        }
+        Ok(sum)
+    }
+
+    /// First and last time of the job; 0 where nothing has a time. `rest`: of what is not drawn.
+    pub(super) fn times(&self, comm: &impl Comm, rest: Option<(i64, i64)>) -> Result<Times, Failure> {
+        let drawn = self.layouts.iter().filter_map(|layout| layout.first.zip(layout.last));
+        let own = drawn.chain(rest).reduce(|a, b| (a.0.min(b.0), a.1.max(b.1)));
+        let mine = own.map_or(vec![0, 0, 0], |(first, last)| vec![1, first as u64, last as u64]);
+        let all = gather_counts(comm, &mine)?;
+        let times = all.iter().filter_map(|theirs| match theirs[..] {
+            [1, first, last] => Some(Times { first: first as i64, last: last as i64 }),
+            _ => None,
+        });
+        let join = |a: Times, b: Times| Times { first: a.first.min(b.first), last: a.last.max(b.last) };
+        Ok(times.reduce(join).unwrap_or(Times { first: 0, last: 0 }))
+    }
+
+    /// Draws all units, some at once; whoever has nothing to draw compresses.
+    pub(super) fn draw(
+        &self,
+        rows: &JobRows,
+        numbers: &[Numbers],
+        frame: &Frame,
+        memory: DrawingMemory,
+        (folder, rank): (&Path, usize),
+        progress: &Progress,
+    ) -> Result<Made, Failure> {
+        let threads = rayon::current_num_threads();
+        let means = memory.share(threads, self.units.len());
+        let store = Store::new(folder, rank, self.units.len(), frame.windows.len(), means.waiting_pieces)?;
+        let told = Mutex::new((Facts::default(), 0));
+        let work = Work { own: self, rows, numbers, frame, means, folder, store: &store, told: &told };
+        let next = AtomicUsize::new(0);
+        rayon::scope(|scope| {
+            for _ in 0..means.units_at_once {
+                scope.spawn(|scope| {
+                    loop {
+                        let number = next.fetch_add(1, Ordering::Relaxed);
+                        if number >= self.units.len() || store.has_failed() {
+                            break;
+                        }
+                        match work.draw(number, scope) {
+                            Ok(()) => progress.add(self.bytes.get(number).copied().unwrap_or(0)),
+                            Err(failure) => store.fail(failure),
+                        }
+                    }
+                });
+            }
+        });
+        let (facts, mended) = told.into_inner().unwrap_or_else(PoisonError::into_inner);
+        let (pieces, tallies, spool) = store.finish()?;
+        Ok(Made { pieces, tallies, spool, facts, mended })
+    }
+
+    /// The job's ranks that have pieces in each file, as ranges.
+    pub(super) fn ranks_of_files(&self, pieces: &[Piece]) -> BTreeMap<u32, Selection> {
+        let windows = pieces.chunk_by(|a, b| a.window == b.window);
+        let ranks_of = |piece: &Piece| {
+            let processes = self.layouts.get(piece.unit as usize).map_or(&[][..], |layout| &layout.processes);
+            processes.iter().filter_map(|process| process.rank).map(|rank| (rank, rank))
+        };
+        let units = |pieces: &[Piece]| {
+            let units = pieces.chunk_by(|a, b| a.unit == b.unit).filter_map(|pieces| pieces.first());
+            Selection::of(units.flat_map(ranks_of))
+        };
+        windows.filter_map(|pieces| Some((pieces.first()?.window, units(pieces)))).collect()
+    }
+}
+
+/// What it takes to draw a unit.
+struct Work<'a> {
+    own: &'a Own,
+    rows: &'a JobRows,
+    numbers: &'a [Numbers],
+    frame: &'a Frame,
+    means: MemoryShares,
+    folder: &'a Path,
+    store: &'a Store,
+    told: &'a Mutex<(Facts, u64)>,
+}
+
+impl<'a> Work<'a> {
+    fn draw<'scope>(&self, number: usize, scope: &rayon::Scope<'scope>) -> Result<(), Failure>
+    where
+        'a: 'scope,
+    {
+        let (Some(layout), Some(numbers)) = (self.own.layouts.get(number), self.numbers.get(number)) else {
+            return Ok(());
+        };
+        let place = self.own.units.start + number;
+        let mut dictionary = Dictionary::default();
+        let Counts { slices, instants, counters, samples, .. } = layout.counts;
+        let mut items =
+            Sorter::new(self.folder, self.means.sort_bytes, slices + instants + counters + samples);
+        let mut take = |item: &Item<'_>| items.push(item);
+        let facts = self.rows.items(place, layout, &mut dictionary, self.means.read_bytes, &mut take)?;
+        let unit = Unit { place, layout, dictionary: &dictionary, numbers };
+        let out = UnitPieces { store: self.store, scope, unit: number };
+        let mended = draw(self.frame.form, unit, (&self.frame.windows, self.frame.t0), items, out)?;
+        let mut told = self.told.lock().unwrap_or_else(PoisonError::into_inner);
+        told.0.add(&facts);
+        told.1 += mended;
+        Ok(())
+    }
+}
+
+/// Adds what was drawn of the units of all ranks, and how many texts were not written as they are; all get the sum.
+pub(super) fn gather_facts(comm: &impl Comm, made: &Made) -> Result<(Facts, u64), Failure> {
+    let mut sum = (Facts::default(), 0);
+    for message in comm.all_gather(wire::encode(&(&made.facts, made.mended))) {
+        let (facts, mended): (Facts, u64) = wire::decode_message(&message).map_err(Failure::message)?;
+        sum.0.add(&facts);
+        sum.1 += mended;
+    }
+    Ok(sum)
+}
+
+/// What it takes at most to say in a file which processes and tracks there are, in all units of all ranks: about, bytes.
+pub(super) fn described<'a>(
+    comm: &impl Comm,
+    layouts: impl Iterator<Item = &'a UnitLayout>,
+    form: TraceFormat,
+) -> Result<u64, Failure> {
+    let of = |layout: &UnitLayout| {
+        let processes = layout.processes.iter().map(|process| form.track_bytes() + process.name.len());
+        let text = |track: &Track| track.name.len() + track.description.as_ref().map_or(0, String::len);
+        let tracks = layout.tracks.iter().map(|track| form.track_bytes() + text(track));
+        processes.chain(tracks).sum::<usize>() as u64
+    };
+    Ok(gather_counts(comm, &[layouts.map(of).sum()])?.iter().flatten().sum())
+}
+
+/// The units of a rank: a unit belongs to the rank in whose share of all rows its middle lies.
+fn share(units: &[UnitPlan], rank: usize, ranks: usize) -> Range<usize> {
+    let total: u128 = units.iter().map(|unit| u128::from(unit.weight.max(1))).sum();
+    let mut before: u128 = 0;
+    let owners = units.iter().map(|unit| {
+        let weight = u128::from(unit.weight.max(1));
+        let middle = before + weight / 2;
+        before += weight;
+        ((middle * ranks as u128 / total.max(1)) as usize).min(ranks - 1)
+    });
+    let owners: Vec<usize> = owners.collect();
+    owners.partition_point(|owner| *owner < rank)..owners.partition_point(|owner| *owner <= rank)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    proptest! {
+        #[test]
+        fn each_unit_has_one_rank_and_they_stay_in_order(weights in prop::collection::vec(0u64..1000, 0..40), ranks in 1usize..9) {
+            let units: Vec<UnitPlan> = weights.iter().map(|weight| UnitPlan { weight: *weight }).collect();
+            let dealt: Vec<usize> = (0..ranks).flat_map(|rank| share(&units, rank, ranks)).collect();
+            prop_assert_eq!(dealt, (0..units.len()).collect::<Vec<_>>());
+        }
+    }
+}

@@ -1,0 +1,622 @@
+//! The sorted items of a unit, cut into windows: what begins, goes on and ends in each file.
+
+use super::item::{Kind, StackNumber, TextId, TrackKind, UnitLayout};
+use super::sort_items::{Extra, Stored};
+use super::time_slices::Windows;
+use rpd_console::Failure;
+use rpd_perfetto::{CounterValue, Cut, Edge, Overlaps, Span, Timeline, Timestamp, Window};
+use serde::{Deserialize, Serialize};
+
+/// Bytes that are compressed together, about. The files depend on it.
+pub(super) const PIECE: usize = 1 << 20;
+
+/// Writes what is drawn of one unit, in one format.
+pub(super) trait Paint {
+    /// A file begins: nothing of the unit is in it yet.
+    fn begin_file(&mut self, window: Window);
+    /// A slice begins, or goes on from the file before.
+    fn begin(&mut self, track: u32, lane: u32, part: &Part<'_>);
+    /// The slice that began last on a lane ends, or goes on in the next file.
+    fn end(&mut self, track: u32, lane: u32, at: Timestamp);
+    /// A moment.
+    fn instant(&mut self, track: u32, at: Timestamp, what: &What<'_>);
+    /// A counter has this value from now on.
+    fn counter(&mut self, track: u32, at: Timestamp, value: CounterValue);
+    /// A thread was here.
+    fn sample(&mut self, track: u32, at: Timestamp, stack: StackNumber);
+    /// How many bytes there are to take.
+    fn bytes(&self) -> usize;
+    /// Takes the bytes that are there, and goes on in `empty`, whose memory is used again.
+    fn take(&mut self, empty: Vec<u8>) -> Vec<u8>;
+    /// How many texts were not written as they are, since the start.
+    fn mended(&self) -> u64;
+}
+
+/// What an item is called, and what else there is to say.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct What<'a> {
+    pub(super) name: TextId,
+    pub(super) category: TextId,
+    /// Arrows; none of what goes on from another file.
+    pub(super) flows: Extra<'a>,
+    pub(super) args: Extra<'a>,
+}
+
+/// A slice, or the part of it that is in a file.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Part<'a> {
+    /// Where it begins in this file.
+    pub(super) at: Timestamp,
+    /// Where it ends in this file.
+    pub(super) until: Timestamp,
+    /// The whole slice.
+    pub(super) span: Span,
+    /// Which ends are not in this file.
+    pub(super) cut: Cut,
+    pub(super) what: What<'a>,
+}
+
+/// What is in a file.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+pub(super) struct Tally {
+    /// Slices that begin in it,
+    pub(super) slices: u64,
+    /// and that go on in it.
+    pub(super) continued: u64,
+    pub(super) instants: u64,
+    /// Values of counters,
+    pub(super) counters: u64,
+    /// and such that stand for one before.
+    pub(super) repeated: u64,
+    pub(super) samples: u64,
+    /// Ends of arrows.
+    pub(super) flows: u64,
+}
+
+impl Tally {
+    pub(super) fn add(&mut self, other: &Tally) {
+        self.slices += other.slices;
+        self.continued += other.continued;
+        self.instants += other.instants;
+        self.counters += other.counters;
+        self.repeated += other.repeated;
+        self.samples += other.samples;
+        self.flows += other.flows;
+    }
+
+    fn is_empty(&self) -> bool {
+        *self == Tally::default()
+    }
+}
+
+/// What comes out for one window: pieces of bytes, and at the end what is in all of them.
+pub(super) trait Pieces {
+    /// Bytes of a window, behind those before; returns memory to use again.
+    fn piece(&mut self, window: usize, bytes: Vec<u8>) -> Result<Vec<u8>, Failure>;
+    /// A window is complete. Windows in which the unit has nothing are left out.
+    fn done(&mut self, window: usize, tally: &Tally) -> Result<(), Failure>;
+}
+
+/// Draws the items of a unit, which come sorted, window after window.
+pub(super) struct Canvas<'a, P, O> {
+    layout: &'a UnitLayout,
+    windows: &'a Windows,
+    /// T0, ns in the clock of the job.
+    t0: i64,
+    paint: P,
+    out: O,
+    rows: Vec<Row>,
+    /// Number of the window, and its times.
+    window: (usize, Window),
+    /// Tracks with something in this window, each once.
+    touched: Vec<u32>,
+    /// Tracks that have a value.
+    counters: Vec<u32>,
+    tally: Tally,
+    spare: Vec<u8>,
+}
+
+/// A track as it is now.
+#[derive(Default)]
+struct Row {
+    timeline: Option<Timeline<Option<Box<Held>>>>,
+    /// The window that the timeline is in, counted from 1.
+    opened: usize,
+    /// When the last of its slices ends.
+    end: Timestamp,
+    value: Option<CounterValue>,
+    /// The window that it was touched in last, counted from 1.
+    touched: usize,
+}
+
+/// What a slice that is cut says again in the next file.
+struct Held {
+    name: TextId,
+    category: TextId,
+    extra: Box<[u8]>,
+}
+
+impl<'a, P: Paint, O: Pieces> Canvas<'a, P, O> {
+    pub(super) fn new(
+        layout: &'a UnitLayout,
+        windows: &'a Windows,
+        t0: i64,
+        paint: P,
+        out: O,
+    ) -> Result<Canvas<'a, P, O>, Failure> {
+        let mut rows = Vec::new();
+        rows.resize_with(layout.tracks.len(), Row::default);
+        let mut canvas = Canvas {
+            layout,
+            windows,
+            t0,
+            paint,
+            out,
+            rows,
+            window: (0, Window::ALL),
+            touched: Vec::new(),
+            counters: Vec::new(),
+            tally: Tally::default(),
+            spare: Vec::new(),
+        };
+        canvas.enter(0)?;
+        Ok(canvas)
+    }
+
+    /// Draws the next item.
+    pub(super) fn draw(&mut self, item: &Stored<'_>) -> Result<(), Failure> {
+        let at = self.time(item.start)?;
+        while at >= self.window.1.end() {
+            if !self.next()? {
+                // Behind all that is wanted.
+                return Ok(());
+            }
+        }
+        let place = item.track as usize;
+        if place >= self.rows.len() {
+            return Err(Failure::internal(format!("an item is on track {place} of {}", self.rows.len())));
+        }
+        let what = What { name: item.name, category: item.category, flows: item.extra, args: item.extra };
+        match item.kind {
+            Kind::Slice => self.slice(item.track, at, self.time(item.end)?, &what)?,
+            Kind::Counter(value) => self.counter(item.track, at, value),
+            Kind::Instant | Kind::Sample(_) if !self.window.1.contains(at) => {}
+            Kind::Instant => {
+                self.touch(item.track);
+                self.tally.instants += 1;
+                self.tally.flows += what.flows.flows().count() as u64;
+                self.paint.instant(item.track, at, &what);
+            }
+            Kind::Sample(stack) => {
+                self.touch(item.track);
+                self.tally.samples += 1;
+                self.paint.sample(item.track, at, stack);
+            }
+        }
+        if self.paint.bytes() >= PIECE { self.flush() } else { Ok(()) }
+    }
+
+    /// Draws what goes on behind the last item. Returns how many texts were not written as they are.
+    pub(super) fn finish(mut self) -> Result<(O, u64), Failure> {
+        while self.next()? {}
+        Ok((self.out, self.paint.mended()))
+    }
+
+    fn slice(
+        &mut self,
+        track: u32,
+        start: Timestamp,
+        end: Timestamp,
+        what: &What<'_>,
+    ) -> Result<(), Failure> {
+        let window = self.window.1;
+        let now = self.window.0 + 1;
+        let overlaps = match self.layout.tracks.get(track as usize).map(|track| &track.kind) {
+            Some(TrackKind::Thread { .. }) => Overlaps::Nest,
+            Some(TrackKind::Slices(overlaps)) => *overlaps,
+            _ => Overlaps::Separate,
+        };
+        let span = Span::new(start, end).map_err(|error| Failure::internal(error.to_string()))?;
+        let Some(row) = self.rows.get_mut(track as usize) else { return Ok(()) };
+        let timeline = row.timeline.get_or_insert_with(|| Timeline::new(overlaps, window));
+        if std::mem::replace(&mut row.opened, now) != now {
+            // What goes on in this window has opened its timeline.
+            timeline.open(window, |_| {});
+        }
+        let held = (end > window.end())
+            .then(|| Box::new(Held { name: what.name, category: what.category, extra: what.args.0.into() }));
+        let (paint, tally) = (&mut self.paint, &mut self.tally);
+        let drawn = timeline.push(span, held, |edge| match edge {
+            Edge::Begin { at, lane, span, cut, .. } => {
+                begin(
+                    paint,
+                    tally,
+                    (track, lane),
+                    Part { at, until: end.min(window.end()), span, cut, what: *what },
+                );
+            }
+            Edge::End { at, lane } => paint.end(track, lane as u32, at),
+        });
+        let drawn = drawn.map_err(|error| Failure::internal(error.to_string()))?;
+        if drawn {
+            row.end = row.end.max(end);
+            self.touch(track);
+        }
+        Ok(())
+    }
+
+    fn counter(&mut self, track: u32, at: Timestamp, value: CounterValue) {
+        let start = self.window.1.start();
+        let is_new = self.is_untouched(track);
+        let Some(row) = self.rows.get_mut(track as usize) else { return };
+        let before = row.value.replace(value);
+        if before.is_none() {
+            self.counters.push(track);
+        }
+        if at < start {
+            // It is repeated where the window begins.
+            return;
+        }
+        if let Some(before) = before.filter(|_| is_new && start < at) {
+            self.tally.repeated += 1;
+            self.paint.counter(track, start, before);
+        }
+        self.touch(track);
+        self.tally.counters += 1;
+        self.paint.counter(track, at, value);
+    }
+
+    fn is_untouched(&self, track: u32) -> bool {
+        self.rows.get(track as usize).is_none_or(|row| row.touched != self.window.0 + 1)
+    }
+
+    /// Notes that a track has something in this window.
+    fn touch(&mut self, track: u32) {
+        let now = self.window.0 + 1;
+        if let Some(row) = self.rows.get_mut(track as usize)
+            && row.touched != now
+        {
+            row.touched = now;
+            self.touched.push(track);
+        }
+    }
+
+    /// Ends this window and begins the next one, if there is one.
+    fn next(&mut self) -> Result<bool, Failure> {
+        self.leave()?;
+        let next = self.window.0 + 1;
+        if next >= self.windows.len() {
+            // Nothing is written twice if it is asked again.
+            self.window.0 = next;
+            return Ok(false);
+        }
+        self.enter(next)?;
+        Ok(true)
+    }
+
+    fn enter(&mut self, number: usize) -> Result<(), Failure> {
+        let Some((from, to)) = self.windows.get(number) else { return Ok(()) };
+        let window = Window::new(self.time(from)?, self.time(to)?)
+            .map_err(|error| Failure::internal(error.to_string()))?;
+        self.window = (number, window);
+        self.paint.begin_file(window);
+        let mut open = std::mem::take(&mut self.touched);
+        open.retain(|track| self.rows.get(*track as usize).is_some_and(|row| row.end > window.start()));
+        for track in open {
+            let (paint, tally) = (&mut self.paint, &mut self.tally);
+            if let Some(row) = self.rows.get_mut(track as usize)
+                && let Some(timeline) = &mut row.timeline
+            {
+                row.opened = number + 1;
+                timeline.open(window, |edge| {
+                    if let Edge::Begin { at, lane, span, cut, item: Some(held) } = edge {
+                        let (flows, args) = (Extra::default(), Extra(&held.extra));
+                        let what = What { name: held.name, category: held.category, flows, args };
+                        let until = span.end().min(window.end());
+                        begin(paint, tally, (track, lane), Part { at, until, span, cut, what });
+                    }
+                });
+            }
+            self.touch(track);
+        }
+        Ok(())
+    }
+
+    fn leave(&mut self) -> Result<(), Failure> {
+        let (number, window) = self.window;
+        if number >= self.windows.len() {
+            return Ok(());
+        }
+        let paint = &mut self.paint;
+        for track in &self.touched {
+            if let Some(row) = self.rows.get_mut(*track as usize)
+                && row.opened == number + 1
+                && let Some(timeline) = &mut row.timeline
+            {
+                timeline.close(|edge| {
+                    if let Edge::End { at, lane } = edge {
+                        paint.end(*track, lane as u32, at);
+                    }
+                });
+            }
+        }
+        // A unit that has ended has no values any more.
+        let ended =
+            self.layout.last.is_some_and(|last| last.saturating_sub(self.t0) < window.start().ns() as i64);
+        for track in self.counters.iter().filter(|_| !ended) {
+            let Some(row) = self.rows.get(*track as usize) else { continue };
+            if let Some(value) = row.value.filter(|_| row.touched != number + 1) {
+                self.tally.repeated += 1;
+                paint.counter(*track, window.start(), value);
+            }
+        }
+        let tally = std::mem::take(&mut self.tally);
+        if tally.is_empty() {
+            return Ok(());
+        }
+        self.flush()?;
+        self.out.done(number, &tally)
+    }
+
+    fn flush(&mut self) -> Result<(), Failure> {
+        let bytes = self.paint.take(std::mem::take(&mut self.spare));
+        self.spare = self.out.piece(self.window.0, bytes)?;
+        Ok(())
+    }
+
+    fn time(&self, ns: i64) -> Result<Timestamp, Failure> {
+        let since = ns.checked_sub(self.t0).ok_or_else(|| {
+            Failure::input(format!("{ns} ns is more than 292 years behind the first time of the job"))
+        })?;
+        Timestamp::new(since).map_err(|error| Failure::internal(error.to_string()))
+    }
+}
+
+fn begin<P: Paint>(paint: &mut P, tally: &mut Tally, (track, lane): (u32, usize), mut part: Part<'_>) {
+    if matches!(part.cut, Cut::Begin | Cut::Both) {
+        part.what.flows = Extra::default();
+        tally.continued += 1;
+    } else {
+        tally.slices += 1;
+        tally.flows += part.what.flows.flows().count() as u64;
+    }
+    paint.begin(track, lane as u32, &part);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::item::{FlowEnd, Item, Track};
+    use super::super::sort_items::Sorter;
+    use super::*;
+    use proptest::prelude::*;
+
+    /// T0 of all tests.
+    const T0: i64 = -1_000;
+
+    #[derive(Clone, Debug, PartialEq)]
+    enum Mark {
+        Begin { track: u32, lane: u32, at: i64, until: i64, name: u32, cut: Cut, flows: usize, args: usize },
+        End { track: u32, lane: u32, at: i64 },
+        Instant { track: u32, at: i64, name: u32 },
+        Counter { track: u32, at: i64, value: i64 },
+        Sample { track: u32, at: i64 },
+    }
+
+    /// Remembers what it is asked to draw, in the clock of the job.
+    #[derive(Default)]
+    struct Notes(Vec<Mark>);
+
+    fn job_time(at: Timestamp) -> i64 {
+        at.ns() as i64 + T0
+    }
+
+    impl Paint for Notes {
+        fn begin_file(&mut self, _: Window) {
+            assert!(self.0.is_empty(), "what stands in one file is taken before the next begins");
+        }
+        fn begin(&mut self, track: u32, lane: u32, part: &Part<'_>) {
+            self.0.push(Mark::Begin {
+                track,
+                lane,
+                at: job_time(part.at),
+                until: job_time(part.until),
+                name: part.what.name.0,
+                cut: part.cut,
+                flows: part.what.flows.flows().count(),
+                args: part.what.args.args().count(),
+            });
+        }
+        fn end(&mut self, track: u32, lane: u32, at: Timestamp) {
+            self.0.push(Mark::End { track, lane, at: job_time(at) });
+        }
+        fn instant(&mut self, track: u32, at: Timestamp, what: &What<'_>) {
+            self.0.push(Mark::Instant { track, at: job_time(at), name: what.name.0 });
+        }
+        fn counter(&mut self, track: u32, at: Timestamp, value: CounterValue) {
+            let CounterValue::Int(value) = value else { panic!("a whole number") };
+            self.0.push(Mark::Counter { track, at: job_time(at), value });
+        }
+        fn sample(&mut self, track: u32, at: Timestamp, _: StackNumber) {
+            self.0.push(Mark::Sample { track, at: job_time(at) });
+        }
+        fn bytes(&self) -> usize {
+            // Some pieces in each file.
+            if self.0.len() > 5 { PIECE } else { self.0.len() }
+        }
+        fn take(&mut self, _: Vec<u8>) -> Vec<u8> {
+            NOTES.with_borrow_mut(|notes| notes.append(&mut self.0));
+            vec![0]
+        }
+        fn mended(&self) -> u64 {
+            0
+        }
+    }
+
+    thread_local! {
+        /// What the pieces of this thread's file hold.
+        static NOTES: std::cell::RefCell<Vec<Mark>> = const { std::cell::RefCell::new(Vec::new()) };
+    }
+
+    /// What is in each window.
+    struct Files(Vec<Option<(Vec<Mark>, Tally)>>);
+
+    impl Pieces for Files {
+        fn piece(&mut self, window: usize, bytes: Vec<u8>) -> Result<Vec<u8>, Failure> {
+            assert!(self.0[window].is_none());
+            Ok(bytes)
+        }
+        fn done(&mut self, window: usize, tally: &Tally) -> Result<(), Failure> {
+            assert!(self.0[window].is_none());
+            self.0[window] = Some((NOTES.take(), *tally));
+            Ok(())
+        }
+    }
+
+    fn track(kind: TrackKind) -> Track {
+        Track { process: 0, parent: None, name: String::new(), kind, order: 0, description: None }
+    }
+
+    /// A thread, a queue and a counter.
+    fn layout(items: &[Drawn]) -> UnitLayout {
+        let counter = TrackKind::Counter { unit: String::new() };
+        UnitLayout {
+            tracks: vec![
+                track(TrackKind::Thread { tid: 7 }),
+                track(TrackKind::Slices(Overlaps::Separate)),
+                track(counter),
+            ],
+            first: items.iter().map(|item| item.start).min(),
+            last: items.iter().map(|item| item.end).max(),
+            ..UnitLayout::default()
+        }
+    }
+
+    #[derive(Clone, Copy, Debug, PartialEq)]
+    struct Drawn {
+        start: i64,
+        end: i64,
+        track: u32,
+        kind: Kind,
+        name: u32,
+    }
+
+    fn run(items: &[Drawn], windows: &Windows) -> Vec<Option<(Vec<Mark>, Tally)>> {
+        let folder = tempfile::tempdir().unwrap();
+        let mut sorter = Sorter::new(folder.path(), 1 << 20, 5);
+        for drawn in items {
+            let Drawn { start, end, track, kind, name } = *drawn;
+            let flows = [FlowEnd::From(name.into())];
+            let (name, category) = (TextId(name), TextId(0));
+            sorter.push(&Item { start, end, track, kind, name, category, flows: &flows, args: &[] }).unwrap();
+        }
+        let layout = layout(items);
+        let files = Files(vec![None; windows.len()]);
+        let mut canvas = Canvas::new(&layout, windows, T0, Notes::default(), files).unwrap();
+        sorter.sorted(&mut |item| canvas.draw(item)).unwrap();
+        canvas.finish().unwrap().0.0
+    }
+
+    fn items() -> impl Strategy<Value = Vec<Drawn>> {
+        let slice = (0u32..2, -1_000i64..1_000, prop_oneof![Just(0i64), 0i64..50, 0i64..2_000])
+            .prop_map(|(track, start, length)| (track, start, start + length, Kind::Slice));
+        let value = (-1_000i64..1_000, any::<i64>())
+            .prop_map(|(at, value)| (2, at, at, Kind::Counter(CounterValue::Int(value))));
+        let moment = (-1_000i64..1_000, any::<bool>()).prop_map(|(at, sample)| {
+            (0, at, at, if sample { Kind::Sample(StackNumber(0)) } else { Kind::Instant })
+        });
+        prop::collection::vec(prop_oneof![4 => slice, 1 => value, 1 => moment], 0..60).prop_map(|items| {
+            let items = items.into_iter().enumerate();
+            items
+                .map(|(i, (track, start, end, kind))| Drawn { start, end, track, kind, name: i as u32 + 1 })
+                .collect()
+        })
+    }
+
+    fn windows() -> impl Strategy<Value = Windows> {
+        (-1_000i64..500, 1i64..3_000, prop::collection::btree_set(-1_000i64..2_000, 0..12))
+            .prop_map(|(from, length, cuts)| Windows::one(from, from + length).cut_at(cuts.into_iter()))
+    }
+
+    proptest! {
+        #[test]
+        fn each_file_has_the_parts_of_its_time(items in items(), windows in windows()) {
+            let files = run(&items, &windows);
+            for ((from, to), file) in windows.iter().zip(&files) {
+                let (marks, tally) = file.clone().unwrap_or_default();
+                let inside = |at: i64| from <= at && at < to;
+                let mut wanted: Vec<(u32, i64, i64, usize)> = items
+                    .iter()
+                    .filter(|item| item.kind == Kind::Slice)
+                    .filter(|item| inside(item.start) || item.start < from && item.end > from)
+                    .map(|item| (item.name, item.start.max(from), item.end.min(to), usize::from(item.start >= from)))
+                    .collect();
+                wanted.sort_unstable();
+                let mut seen: Vec<(u32, i64, i64, usize)> = marks
+                    .iter()
+                    .filter_map(|mark| match mark {
+                        Mark::Begin { at, until, name, flows, .. } => Some((*name, *at, *until, *flows)),
+                        _ => None,
+                    })
+                    .collect();
+                seen.sort_unstable();
+                // Arrows are where a slice begins, and not where it goes on.
+                prop_assert_eq!(&seen, &wanted);
+                let begun: usize = wanted.iter().map(|(.., flows)| flows).sum();
+                prop_assert_eq!((tally.slices, tally.continued), (begun as u64, (wanted.len() - begun) as u64));
+
+                // Ends are those that the beginnings say, on the lanes on which they were.
+                let mut open: std::collections::HashMap<(u32, u32), Vec<i64>> = Default::default();
+                for mark in &marks {
+                    match mark {
+                        Mark::Begin { track, lane, until, .. } => open.entry((*track, *lane)).or_default().push(*until),
+                        Mark::End { track, lane, at } => {
+                            prop_assert_eq!(open.get_mut(&(*track, *lane)).and_then(Vec::pop), Some(*at));
+                        }
+                        _ => {}
+                    }
+                }
+                prop_assert!(open.values().all(Vec::is_empty));
+
+                let moments = items.iter().filter(|item| inside(item.start));
+                let instants = moments.clone().filter(|item| item.kind == Kind::Instant);
+                let samples = moments.filter(|item| matches!(item.kind, Kind::Sample(_)));
+                prop_assert_eq!((tally.instants, tally.samples), (instants.count() as u64, samples.count() as u64));
+                let noted = |wanted: fn(&Mark) -> bool| marks.iter().filter(|mark| wanted(mark)).count() as u64;
+                prop_assert_eq!(noted(|mark| matches!(mark, Mark::Instant { .. })), tally.instants);
+                prop_assert_eq!(noted(|mark| matches!(mark, Mark::Sample { .. })), tally.samples);
+            }
+        }
+
+        #[test]
+        fn a_counter_has_its_value_in_each_file(items in items(), windows in windows()) {
+            let mut values: Vec<(i64, i64)> = items
+                .iter()
+                .filter_map(|item| match item.kind {
+                    Kind::Counter(CounterValue::Int(value)) => Some((item.start, value)),
+                    _ => None,
+                })
+                .collect();
+            values.sort_by_key(|(at, _)| *at);
+            let last = items.iter().map(|item| item.end).max().unwrap_or(i64::MIN);
+            for ((from, to), file) in windows.iter().zip(run(&items, &windows)) {
+                let (marks, tally) = file.unwrap_or_default();
+                let seen: Vec<(i64, i64)> = marks
+                    .iter()
+                    .filter_map(|mark| match mark {
+                        Mark::Counter { at, value, .. } => Some((*at, *value)),
+                        _ => None,
+                    })
+                    .collect();
+                let own: Vec<(i64, i64)> =
+                    values.iter().copied().filter(|(at, _)| (from..to).contains(at)).collect();
+                let before = values.iter().rev().find(|(at, _)| *at < from);
+                let repeated = before.filter(|_| from <= last && own.first().is_none_or(|(at, _)| *at > from));
+                let wanted: Vec<(i64, i64)> =
+                    repeated.map(|(_, value)| (from, *value)).into_iter().chain(own.iter().copied()).collect();
+                prop_assert_eq!(seen, wanted);
+                let counts = (own.len() as u64, u64::from(repeated.is_some()));
+                prop_assert_eq!((tally.counters, tally.repeated), counts);
+            }
+        }
+    }
+}
