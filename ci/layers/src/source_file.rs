@@ -111,11 +111,8 @@ impl<'ast> Visit<'ast> for SourceFile {
         let mut leaves = Vec::new();
         collect_leaves(&item.tree, &mut Vec::new(), &mut leaves);
         let line = item.use_token.span.start().line;
-        self.paths.extend(leaves.into_iter().map(|(_, segments)| UsedPath {
-            segments,
-            line,
-            is_import: true,
-        }));
+        let is_import = !is_public(&item.vis);
+        self.paths.extend(leaves.into_iter().map(|(_, segments)| UsedPath { segments, line, is_import }));
     }
 
     fn visit_path(&mut self, path: &'ast syn::Path) {
