@@ -13,7 +13,7 @@ use rpd_clocks::Align;
 use rpd_comm::{Comm, agree_on_result, broadcast_result};
 use rpd_console::wording::one_line;
 use rpd_console::{Failure, PhaseTime, Progress};
-use rpd_trace::draw::JobRows;
+use rpd_run::RunDatabase;
 use rpd_trace::{Drawn, Place, Target, TraceOrder, slices};
 use rpd_translate::Format;
 use serde::Serialize;
@@ -106,7 +106,7 @@ fn merged_database(args: &MergeArgs, files: &[Listed]) -> Option<PathBuf> {
         || args.clock_plot.is_some()
         || args.environment.is_some();
     match files {
-        [Listed { path, format: Ok(Format::RocPd), .. }] if !merges && JobRows::is_merged(path) => {
+        [Listed { path, format: Ok(Format::RocPd), .. }] if !merges && RunDatabase::is_merged(path) => {
             Some(path.clone())
         }
         _ => None,

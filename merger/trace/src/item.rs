@@ -1,6 +1,7 @@
 //! What is drawn: the contract between the rows of the database and the formats of traces.
 
 use rpd_perfetto::{CounterValue, Overlaps};
+use rpd_run::ProcessInfo;
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, HashMap};
 use std::ops::RangeInclusive;
@@ -120,28 +121,11 @@ pub enum TrackKind {
     },
 }
 
-/// A process of a unit.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub struct DrawnProcess {
-    /// `rank 3 (node07)`, `rank 3 worker (node07)`, `node07` for the system metrics of a node.
-    pub name: String,
-    /// Where it stands among all processes of the job: smaller ones first.
-    pub order: (u32, u32, i64),
-    /// Number in the operating system of its node: not unique in the job.
-    pub pid: i64,
-    /// Host name.
-    pub host: String,
-    /// Rank in the job.
-    pub rank: Option<u32>,
-    /// Key of its row of `rocpd_info_process`; 0 for rows that no process has.
-    pub id: i64,
-}
-
 /// The processes and tracks of a unit, as its rows need them.
 #[derive(Debug, Default)]
 pub struct UnitLayout {
     /// The processes, in the order of the job.
-    pub processes: Vec<DrawnProcess>,
+    pub processes: Vec<ProcessInfo>,
     /// The tracks; a parent stands before its children.
     pub tracks: Vec<Track>,
     /// First time of the unit, ns in the clock of the job; `None` where nothing has a time.

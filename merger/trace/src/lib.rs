@@ -74,7 +74,7 @@ pub fn slices(
     let histogram = gather_histogram(comm, histogram)?;
 
     // 2. The run is cut.
-    let realtime_minus_job = rows.realtime_minus_job_ns(times.first);
+    let realtime_minus_job = rows.run().realtime_minus_job_ns(times.first);
     let whole = window(order, times, realtime_minus_job).map_err(|failure| shared_failure(comm, failure))?;
     rows.set_window((order.window != TimeWindow::default()).then(|| (whole.first(), whole.end())));
     let described = units::described(comm, own.layouts(), form)?;
@@ -119,7 +119,8 @@ pub fn slices(
         false => Ok(()),
         true => {
             let Drawn { not_drawn, empty_files, .. } = &drawn;
-            let job = index::Job { run_id: rows.run_id(), clock: rows.clock(), not_drawn, empty_files };
+            let job =
+                index::Job { run_id: rows.run().run_id(), clock: rows.run().clock(), not_drawn, empty_files };
             let text = index::text(&job, &frame, place.target(), &files, &ranks);
             text.and_then(|text| write_index(&place.work().join(INDEX), &text))
         }
@@ -174,7 +175,7 @@ fn warnings(rows: &JobRows) -> Vec<String> {
     if unknown.is_empty() {
         return Vec::new();
     }
-    let known = match rows.ranks() {
+    let known = match rows.run().ranks() {
         known if known.is_empty() => "no rank is known in it".to_owned(),
         known => format!("it has {}", rank_ranges(&known)),
     };

@@ -43,9 +43,9 @@ fn what_is_no_merge_of_ours_is_refused() {
     let folder = tempfile::tempdir().unwrap();
     let Some(real) = real(folder.path()) else { return };
     let input = rocpd_databases(folder.path()).remove(0);
-    assert!(!JobRows::is_merged(&input));
+    assert!(!rpd_run::RunDatabase::is_merged(&input));
     let failure = JobRows::open(&input, &Selection::default()).unwrap_err();
     assert!(failure.to_string().contains("merge it first"), "{failure}");
-    assert!(JobRows::is_merged(&real));
-    assert!(!JobRows::is_merged(&folder.path().join("missing.db")));
+    assert!(rpd_run::RunDatabase::is_merged(&real));
+    assert!(!rpd_run::RunDatabase::is_merged(&folder.path().join("missing.db")));
 }

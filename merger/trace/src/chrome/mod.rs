@@ -346,7 +346,7 @@ impl Paint for Chrome<'_> {
 #[cfg(test)]
 mod tests {
     #![allow(clippy::unwrap_used)]
-    use super::super::item::{CallStack, DrawnProcess, Frame, Item, Kind, StackNumber};
+    use super::super::item::{CallStack, Frame, Item, Kind, StackNumber};
     use super::super::sort_items::Sorter;
     use super::super::time_slices::Windows;
     use super::super::track_numbers;
@@ -357,6 +357,7 @@ mod tests {
     use rpd_comm::Solo;
     use rpd_console::Failure;
     use rpd_perfetto::Overlaps;
+    use rpd_run::ProcessInfo;
     use serde_json::{Value, json};
     use std::collections::BTreeMap;
 
@@ -382,7 +383,7 @@ mod tests {
     }
 
     fn layout() -> UnitLayout {
-        let process = DrawnProcess {
+        let process = ProcessInfo {
             name: "rank 3 (node07)".to_owned(),
             order: (3, 0, 1),
             pid: 4711,

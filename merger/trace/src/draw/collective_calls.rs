@@ -2,10 +2,10 @@
 
 use super::JobRows;
 use super::flows::COLLECTIVE;
-use super::units::Unit;
 use crate::item::{ArgValue, TextId, Texts};
 use rpd_collectives::{Function, is_shared_communicator};
 use rpd_console::Failure;
+use rpd_run::Unit;
 use rpd_shard::model::rocpd;
 use std::collections::HashMap;
 use twox_hash::XxHash3_64;
@@ -29,13 +29,18 @@ const CALLS: [&str; 2] = ["MPI_API", "RCCL_API"];
 pub(super) fn earlier(job: &JobRows, unit: &Unit) -> Result<u32, Failure> {
     let of = |unit: &Unit| {
         let process = unit.processes.first().filter(|_| !unit.by_pid);
-        process.and_then(|place| job.processes.get(*place as usize)).map(|process| &process.drawn)
+        process.and_then(|place| job.run.processes.get(*place as usize)).map(|process| &process.info)
     };
     let Some(own) = of(unit).filter(|own| own.rank.is_some()) else { return Ok(0) };
     // Units stand in the order of their ranks; those of a rank stand together.
-    let first = job.units.partition_point(|unit| of(unit).is_some_and(|other| other.order.0 < own.order.0));
-    let of_rank =
-        job.units.iter().skip(first).take_while(|unit| of(unit).is_some_and(|other| other.rank == own.rank));
+    let first =
+        job.run.units.partition_point(|unit| of(unit).is_some_and(|other| other.order.0 < own.order.0));
+    let of_rank = job
+        .run
+        .units
+        .iter()
+        .skip(first)
+        .take_while(|unit| of(unit).is_some_and(|other| other.rank == own.rank));
     let before = |other: &&Unit| of(other).is_some_and(|other| other.id < own.id);
     let mut earlier = 0;
     for other in of_rank.filter(before) {
@@ -49,12 +54,13 @@ fn calls(job: &JobRows, unit: &Unit) -> Result<bool, Failure> {
     let ids = unit.ids(rocpd::EVENT);
     let mut known: HashMap<i64, bool> = HashMap::new();
     let mut found = false;
-    for piece in job.tables.within(rocpd::EVENT, ids)? {
-        job.tables.each(rocpd::EVENT, piece, ids, &["category_id"], &mut |rows, mut places| {
+    for piece in job.run.tables.within(rocpd::EVENT, ids)? {
+        job.run.tables.each(rocpd::EVENT, piece, ids, &["category_id"], &mut |rows, mut places| {
             let categories = rows.column("category_id");
             found |= places.any(|i| {
                 categories.int(i).is_some_and(|id| {
-                    let is_call = || job.strings.get(id).is_some_and(|name| CALLS.contains(&name.as_ref()));
+                    let is_call =
+                        || job.run.strings.get(id).is_some_and(|name| CALLS.contains(&name.as_ref()));
                     *known.entry(id).or_insert_with(is_call)
                 })
             });

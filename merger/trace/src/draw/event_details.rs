@@ -4,14 +4,13 @@
 use super::arg_values::Stored;
 use super::call_stacks::Stacks;
 use super::placement::{Placing, Spans};
-use super::strings::StringTexts;
+use super::string_texts::StringTexts;
 use super::survey::PieceSeen;
-use super::tables::Tables;
 use super::text_columns::{KnownValues, add_text, each_text, message};
-use super::units::Unit;
 use crate::item::{Dictionary, TextId};
 use rpd_console::Failure;
 use rpd_perfetto::CounterValue;
+use rpd_run::{Tables, Unit};
 use rpd_shard::model::{Keys, Value, rocpd};
 use std::collections::HashMap;
 use std::ops::Range;

@@ -5,9 +5,8 @@
 //! time, at the first row.
 
 use super::survey::PieceSeen;
-use super::tables::Tables;
-use super::units::{Unit, place_of};
 use rpd_console::Failure;
+use rpd_run::{Tables, Unit, place_of};
 use rpd_shard::model::{Keys, TableId, rocpd};
 use std::ops::Range;
 

@@ -1,11 +1,9 @@
 //! The tracks of a unit, in the order in which they are drawn.
 
-use super::names::{Agent, Names};
 use super::placement::{Key, Level, NOBODY, Place};
-use super::strings::Strings;
-use super::units::{Process, Unit};
-use crate::item::{DrawnProcess, Track, TrackKind, UnitLayout};
+use crate::item::{Track, TrackKind, UnitLayout};
 use rpd_perfetto::Overlaps;
+use rpd_run::{Agent, Names, Process, ProcessInfo, Strings, Unit};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Makes processes and tracks of what the rows need.
@@ -20,7 +18,7 @@ pub(super) fn layout(
     let mut used: BTreeSet<u32> = keys.iter().map(|(process, _)| *process).collect();
     // A process without rows is drawn all the same, in its own unit.
     used.extend(unit.processes.first().filter(|_| !unit.by_pid));
-    let mut used: Vec<(DrawnProcess, u32)> =
+    let mut used: Vec<(ProcessInfo, u32)> =
         used.into_iter().map(|place| (drawn(processes, place), place)).collect();
     used.sort_by_key(|(drawn, _)| drawn.order);
     for (drawn, place) in used {
@@ -35,9 +33,9 @@ pub(super) fn layout(
     }
 }
 
-fn drawn(processes: &[Process], place: u32) -> DrawnProcess {
-    let known = processes.get(place as usize).map(|process| process.drawn.clone());
-    known.unwrap_or_else(|| DrawnProcess {
+fn drawn(processes: &[Process], place: u32) -> ProcessInfo {
+    let known = processes.get(place as usize).map(|process| process.info.clone());
+    known.unwrap_or_else(|| ProcessInfo {
         name: "unknown process".to_owned(),
         order: (NOBODY, NOBODY, i64::MAX),
         pid: 0,

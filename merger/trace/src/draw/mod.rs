@@ -12,41 +12,32 @@ mod arg_values;
 mod call_stacks;
 mod collective_calls;
 mod event_details;
-mod extent;
 mod flows;
 mod layout;
 mod members;
-mod names;
 mod placement;
 mod row_to_item;
 mod shared_labels;
-mod strings;
+mod string_texts;
 mod survey;
 mod table_rows;
-mod tables;
 mod text_columns;
 mod undrawn_tables;
 mod unit;
-mod units;
 
 use super::item::{Dictionary, Facts, Item, Selection, Sort, TableFacts, UnitLayout};
 use rpd_console::Failure;
-use rpd_rocpd::read::Database;
+use rpd_run::{Names, RunDatabase};
 use rpd_shard::model::{TableId, rocpd};
-use rpd_shard::record::{Clock, is_wall_time};
 use std::collections::HashMap;
 use std::path::Path;
 
 /// A merged database that is drawn. Every merge rank opens it by itself; any number of threads may read.
 #[derive(Debug)]
 pub struct JobRows {
-    tables: tables::Tables,
-    strings: strings::Strings,
+    run: RunDatabase,
     selection: Selection,
-    processes: Vec<units::Process>,
-    units: Vec<units::Unit>,
     plans: Vec<UnitPlan>,
-    unasked: HashMap<TableId, u64>,
     window: Option<(i64, i64)>,
 }
 
@@ -60,9 +51,9 @@ pub struct UnitPlan {
 /// What the first pass over a unit found.
 #[derive(Debug, Default)]
 pub(crate) struct Seen {
-    names: names::Names,
+    names: Names,
     tracks: HashMap<placement::Key, u32>,
-    /// The pieces with rows of the unit, by the place of their table in [`units::DRAWN`].
+    /// The pieces with rows of the unit, by the place of their table in [`DRAWN`].
     pieces: Vec<Vec<survey::PieceSeen>>,
 }
 
@@ -72,45 +63,23 @@ pub type TakeItem<'a> = dyn FnMut(&Item<'_>) -> Result<(), Failure> + 'a;
 /// Takes the times of what will be drawn: start, end, and what it is.
 pub type TakeTimes<'a> = dyn FnMut(i64, i64, Sort) + 'a;
 
-/// The tag that a merge of ours has.
-const VERSION: &str = "rpd.version";
-
 impl JobRows {
-    /// Whether a file is a database that [`JobRows::open`] can read as it is: a merge of ours, in one set of tables.
-    pub fn is_merged(path: &Path) -> bool {
-        Database::open(path)
-            .is_ok_and(|database| matches!(database.spaces(), [space] if space.tags.contains_key(VERSION)))
-    }
-
     /// Opens a merged database.
     ///
     /// # Errors
     /// [`Failure::input`], if it cannot be read, is damaged, or is no merge of ours.
     pub fn open(path: &Path, selection: &Selection) -> Result<JobRows, Failure> {
-        let database = Database::open(path).map_err(|error| tables::damaged(&error))?;
-        let mut tables = tables::Tables::new(database);
-        if let Some(damage) = tables.database().damage().first() {
-            return Err(tables.failure(format_args!("{damage}: merge its inputs again")));
-        }
-        match tables.database().spaces() {
-            [space] if space.tags.contains_key(VERSION) => {}
-            [_] => return Err(tables.failure("no merge of rpd-merge: merge it first")),
-            _ => {
-                return Err(
-                    tables.failure("has several sets of tables: merge it to one with --layout merged")
-                );
-            }
-        }
-        let strings = strings::Strings::read(&tables)?;
-        let processes = units::processes(&tables, selection)?;
-        let (units, unasked) = units::units(&tables, &processes)?;
-        tables.divide(units.len());
-        let plans = units.iter().map(|unit| UnitPlan { weight: unit.weight() }).collect();
-        let selection = selection.clone();
-        Ok(JobRows { tables, strings, selection, processes, units, plans, unasked, window: None })
+        let run = RunDatabase::open(path, selection.ranks.as_deref())?;
+        let plans = run.units.iter().map(|unit| UnitPlan { weight: unit.weight() }).collect();
+        Ok(JobRows { run, selection: selection.clone(), plans, window: None })
     }
 
-    /// The units, in the order of the job (that of [`DrawnProcess::order`](super::item::DrawnProcess::order)).
+    /// The run.
+    pub fn run(&self) -> &RunDatabase {
+        &self.run
+    }
+
+    /// The units, in the order of the job (that of [`ProcessInfo::order`](rpd_run::ProcessInfo::order)).
     pub fn units(&self) -> &[UnitPlan] {
         &self.plans
     }
@@ -119,7 +88,7 @@ impl JobRows {
     /// units.
     pub fn unasked(&self) -> Facts {
         let rows = |table: TableId| {
-            let rows = self.unasked.get(&table).copied().unwrap_or(0);
+            let rows = self.run.unselected.get(&table).copied().unwrap_or(0);
             TableFacts { rows, left_out: rows, ..TableFacts::default() }
         };
         Facts {
@@ -134,17 +103,9 @@ impl JobRows {
         }
     }
 
-    /// The ranks of the job, ascending.
-    pub fn ranks(&self) -> Vec<u32> {
-        let mut ranks: Vec<u32> = self.processes.iter().filter_map(|process| process.drawn.rank).collect();
-        ranks.sort_unstable();
-        ranks.dedup();
-        ranks
-    }
-
     /// Ranges of ranks that are asked for and have no process, first and last of each.
     pub fn unknown_ranks(&self) -> Vec<(u32, u32)> {
-        let ranks = self.ranks();
+        let ranks = self.run.ranks();
         let asked = self.selection.ranks.iter().flatten();
         let unknown = asked.filter(|range| !ranks.iter().any(|rank| range.contains(rank)));
         unknown.map(|range| (*range.start(), *range.end())).collect()
@@ -155,25 +116,7 @@ impl JobRows {
     /// # Errors
     /// [`Failure::input`], if rows cannot be read.
     pub fn others(&self) -> Result<Vec<(String, u64)>, Failure> {
-        undrawn_tables::others(&self.tables)
-    }
-
-    /// The run that was recorded.
-    pub fn run_id(&self) -> &str {
-        self.tables.tag("rpd.run_id")
-    }
-
-    /// Name of the clock of all times: `CLOCK_BOOTTIME of the reference node`.
-    pub fn clock(&self) -> &str {
-        self.tables.tag("rpd.clock")
-    }
-
-    /// What the times of the job need to become ns since 1970, where that is known: `first` is the first of them. Times of
-    /// profilers that record the wall clock itself need nothing, as long as a wall clock can have shown them.
-    pub fn realtime_minus_job_ns(&self, first: i64) -> Option<i64> {
-        let measured = self.tables.tag("rpd.clock.realtime_minus_boottime_ns").parse().ok();
-        let is_wall_clock = self.clock().starts_with(Clock::Realtime.name()) && is_wall_time(first);
-        measured.or(is_wall_clock.then_some(0))
+        undrawn_tables::others(&self.run.tables)
     }
 
     /// From now on only items that touch `[from, to)` are handed on, and all counter values before `to`, since one that
@@ -190,7 +133,7 @@ impl JobRows {
     pub fn extent(&self, rank: usize, ranks: usize) -> Result<Option<(i64, i64)>, Failure> {
         match self.selection.ranks.is_none() && self.selection.exclude.is_empty() {
             true => Ok(None),
-            false => extent::extent(&self.tables, rank, ranks),
+            false => self.run.extent(rank, ranks),
         }
     }
 
@@ -200,8 +143,14 @@ impl JobRows {
     /// # Errors
     /// [`Failure::input`], if rows cannot be read.
     pub fn survey(&self, unit: usize, each: &mut TakeTimes<'_>) -> Result<UnitLayout, Failure> {
-        let Some(unit) = self.units.get(unit) else { return Ok(UnitLayout::default()) };
-        survey::survey(&self.tables, unit, (&self.processes, &self.strings), &self.selection, each)
+        let Some(unit) = self.run.units.get(unit) else { return Ok(UnitLayout::default()) };
+        survey::survey(
+            &self.run.tables,
+            unit,
+            (&self.run.processes, &self.run.strings),
+            &self.selection,
+            each,
+        )
     }
 
     /// The second pass: all items, in the order of the database. Those with equal times and one track are in the order
@@ -219,7 +168,7 @@ impl JobRows {
         memory: u64,
         take: &mut TakeItem<'_>,
     ) -> Result<Facts, Failure> {
-        let Some(found) = self.units.get(unit) else { return Ok(Facts::default()) };
+        let Some(found) = self.run.units.get(unit) else { return Ok(Facts::default()) };
         unit::draw(self, unit, found, layout, dictionary, memory, take)
     }
 }

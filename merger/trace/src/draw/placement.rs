@@ -1,7 +1,6 @@
 //! Where the rows of a unit are drawn.
 
-use super::names::Names;
-use super::units::{Process, Unit};
+use rpd_run::{Names, Process, Unit, row_times};
 use rpd_shard::model::{Cells, Local, Rows, TableId, Value, rocpd};
 use std::collections::HashMap;
 
@@ -58,15 +57,6 @@ pub(super) struct Spans<'a> {
     who: [&'a Cells; 2],
 }
 
-/// Start and end of a row; `None` without both, and where they are 146 years from 0, as no clock of a job is. So the
-/// distance of any two is a number of ns.
-#[inline]
-pub(super) fn times(start: &Cells, end: &Cells, i: usize) -> Option<(i64, i64)> {
-    const MOST: i64 = i64::MAX / 2;
-    let is_time = |ns: &i64| (-MOST..=MOST).contains(ns);
-    Some((start.int(i).filter(is_time)?, end.int(i).filter(is_time)?))
-}
-
 impl<'a> Spans<'a> {
     pub(super) fn of(table: TableId, rows: &'a Rows<Local>, placing: &Placing<'_>) -> Spans<'a> {
         let who = match table {
@@ -91,7 +81,7 @@ impl<'a> Spans<'a> {
     /// Start and end of a row, as they stand there; `None` without both, and for times that no job has.
     #[inline]
     pub(super) fn times(&self, i: usize) -> Option<(i64, i64)> {
-        times(self.start, self.end, i)
+        row_times(self.start, self.end, i)
     }
 
     /// Level of the memory of an allocation.
@@ -121,7 +111,7 @@ impl<'a> Placing<'a> {
     /// `processes`: all of the job.
     pub(super) fn new(names: &'a Names, processes: &[Process], unit: &Unit, by_queue: bool) -> Placing<'a> {
         let own = &unit.processes;
-        let id = |place: &u32| Some((processes.get(*place as usize)?.drawn.id, *place));
+        let id = |place: &u32| Some((processes.get(*place as usize)?.info.id, *place));
         Placing {
             names,
             one: own.first().copied().filter(|_| !unit.by_pid),

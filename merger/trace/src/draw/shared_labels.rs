@@ -1,7 +1,7 @@
 //! Texts that rows of all kinds share: names of annotations, and what agents are called.
 
-use super::names::Names;
 use crate::item::{TextId, Texts};
+use rpd_run::Names;
 use std::collections::HashMap;
 
 /// Their numbers in a unit.

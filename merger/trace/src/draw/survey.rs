@@ -2,13 +2,10 @@
 
 use super::TakeTimes;
 use super::layout::layout;
-use super::names::Names;
 use super::placement::{Key, NOBODY, Place, Placing, Recent, Spans};
-use super::strings::Strings;
-use super::tables::Tables;
-use super::units::{DRAWN, Process, Unit};
 use crate::item::{Selection, Sort, UnitLayout, What};
 use rpd_console::Failure;
+use rpd_run::{DRAWN, Names, Process, Strings, Tables, Unit};
 use rpd_shard::model::{TableId, Value, rocpd};
 use std::collections::BTreeSet;
 

@@ -1,7 +1,7 @@
 //! Tables that an input brought along, and that a trace has no place for.
 
-use super::tables::{Ids, Tables};
 use rpd_console::Failure;
+use rpd_run::{Ids, Tables};
 use rpd_shard::model::{Schema, TableId};
 
 /// Name and rows of each of them that has any.

@@ -5,19 +5,18 @@ use super::call_stacks::Stacks;
 use super::collective_calls::{Joint, earlier};
 use super::event_details::{Asked, Chunk, Counted, Events, Source, chunks};
 use super::flows::{Arrows, arrows};
-use super::names::{self, ById};
 use super::placement::{Key, Placing, Recent};
 use super::shared_labels::Words;
-use super::strings::{StringTexts, Strings};
+use super::string_texts::StringTexts;
 use super::survey::PieceSeen;
 use super::table_rows::wanted;
-use super::tables::Tables;
-use super::units::{DRAWN, Process, Unit, place_of};
 use super::{JobRows, TakeItem};
 use crate::item::{Dictionary, Facts, FlowEnd, Selection, TableFacts, TextId, UnitLayout, What};
 use rpd_console::Failure;
 use rpd_perfetto::CounterValue;
+use rpd_run::{ById, DRAWN, Process, Strings, Tables, Unit, kernel_names, place_of};
 use rpd_shard::model::{TableId, rocpd};
+use std::borrow::Cow;
 
 /// What draws the rows of a unit.
 pub(super) struct Pen<'a, 'b> {
@@ -84,12 +83,12 @@ pub(super) fn draw(
     memory: u64,
     take: &mut TakeItem<'_>,
 ) -> Result<Facts, Failure> {
-    let (tables, strings): (&Tables, &Strings) = (&job.tables, &job.strings);
+    let (tables, strings): (&Tables, &Strings) = (&job.run.tables, &job.run.strings);
     let seen = &layout.seen;
     let selection = &job.selection;
     let asked_for = |what: What| !selection.exclude.contains(&what);
     let flows = asked_for(What::Flows);
-    let placing = Placing::new(&seen.names, &job.processes, unit, selection.group_by_queue);
+    let placing = Placing::new(&seen.names, &job.run.processes, unit, selection.group_by_queue);
     let arrows = match flows {
         true => arrows(tables, unit, &seen.pieces, place, memory)?,
         false => Arrows::default(),
@@ -98,12 +97,15 @@ pub(super) fn draw(
     let words = Words::new(&mut dictionary.texts, &seen.names);
     let earlier = if flows { earlier(job, unit)? } else { 0 };
     let joint = Joint::new(&mut dictionary.texts, earlier);
-    let kernels = names::kernels(tables, unit, &mut dictionary.texts, &mut facts.mended)?;
+    let kernels = kernel_names(tables, unit, |name| {
+        facts.mended += u64::from(matches!(name, Cow::Owned(_)));
+        dictionary.texts.add(&name)
+    })?;
     let mut pen = Pen {
         tables,
         unit,
         placing: &placing,
-        processes: &job.processes,
+        processes: &job.run.processes,
         layout,
         selection,
         window: job.window,

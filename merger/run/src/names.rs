@@ -1,11 +1,12 @@
 //! Who is who in a unit: its threads, agents, queues, streams, counters, kernels and tracks of samples.
 
+use super::processes::text;
 use super::tables::Tables;
-use super::units::{Unit, text};
-use crate::item::{TextId, Texts};
+use super::units::Unit;
 use rpd_console::Failure;
 use rpd_shard::model::{Cells, Local, Rows, TableId, Value, rocpd};
 use serde_json::{Map, Value as Json};
+use std::borrow::Cow;
 use std::collections::HashMap;
 
 /// Most rows of one of these tables in a unit.
@@ -15,7 +16,7 @@ const LONGEST_LANE: usize = 256;
 
 /// Rows by their ids, which ascend.
 #[derive(Debug)]
-pub(super) struct ById<T> {
+pub struct ById<T> {
     rows: Vec<(i64, T)>,
 }
 
@@ -28,7 +29,7 @@ impl<T> Default for ById<T> {
 impl<T> ById<T> {
     /// The place of a row.
     #[inline]
-    pub(super) fn place(&self, id: Option<i64>) -> Option<u32> {
+    pub fn place(&self, id: Option<i64>) -> Option<u32> {
         let id = id?;
         let first = self.rows.first()?.0;
         // They mostly have no gaps.
@@ -40,32 +41,37 @@ impl<T> ById<T> {
         Some(place as u32)
     }
 
-    pub(super) fn at(&self, place: u32) -> Option<(i64, &T)> {
+    /// The id of the row at a place, and the row.
+    pub fn at(&self, place: u32) -> Option<(i64, &T)> {
         self.rows.get(place as usize).map(|(id, row)| (*id, row))
     }
 }
 
 /// A thread.
 #[derive(Debug)]
-pub(super) struct Thread {
-    pub(super) tid: i64,
-    pub(super) name: String,
+pub struct Thread {
+    /// Number in the operating system.
+    pub tid: i64,
+    /// Name, or an empty text.
+    pub name: String,
 }
 
 /// A CPU or GPU.
 #[derive(Debug)]
-pub(super) struct Agent {
-    pub(super) is_gpu: bool,
+pub struct Agent {
+    /// Whether it is a GPU.
+    pub is_gpu: bool,
     /// Number among those of its type.
-    pub(super) number: Option<i64>,
-    pub(super) model: String,
+    pub number: Option<i64>,
+    /// Model, or an empty text.
+    pub model: String,
     /// Its PCI address, where it is known.
-    pub(super) pci: Option<String>,
+    pub pci: Option<String>,
 }
 
 impl Agent {
     /// `GPU 0 (0000:c1:00.0)`.
-    pub(super) fn label(&self) -> String {
+    pub fn label(&self) -> String {
         let sort = if self.is_gpu { "GPU" } else { "CPU" };
         let number = self.number.map_or(String::new(), |number| format!(" {number}"));
         let pci = self.pci.as_ref().map_or(String::new(), |pci| format!(" ({pci})"));
@@ -75,51 +81,64 @@ impl Agent {
 
 /// A queue or stream.
 #[derive(Debug)]
-pub(super) struct Lane {
+pub struct Lane {
     /// Its number in the runtime that it comes from.
-    pub(super) handle: i64,
+    pub handle: i64,
     /// What it is called: no other one of its process is called so.
-    pub(super) name: String,
+    pub name: String,
     /// Id of its process.
     process: Option<i64>,
 }
 
 /// A counter.
 #[derive(Debug)]
-pub(super) struct Counter {
+pub struct Counter {
     /// Id of its process.
-    pub(super) process: Option<i64>,
+    pub process: Option<i64>,
     /// Id of its agent.
-    pub(super) agent: Option<i64>,
-    pub(super) name: String,
-    pub(super) unit: String,
-    pub(super) description: String,
+    pub agent: Option<i64>,
+    /// Its name.
+    pub name: String,
+    /// Unit of its values.
+    pub unit: String,
+    /// What it counts.
+    pub description: String,
 }
 
 /// A track of samples.
 #[derive(Debug)]
-pub(super) struct SampleTrack {
+pub struct SampleTrack {
     /// Id of its process.
-    pub(super) process: Option<i64>,
+    pub process: Option<i64>,
     /// Id of its thread.
-    pub(super) thread: Option<i64>,
+    pub thread: Option<i64>,
     /// Id of the string with its name.
-    pub(super) name: Option<i64>,
+    pub name: Option<i64>,
 }
 
 /// The tables that say who is who.
 #[derive(Debug, Default)]
-pub(super) struct Names {
-    pub(super) threads: ById<Thread>,
-    pub(super) agents: ById<Agent>,
-    pub(super) queues: ById<Lane>,
-    pub(super) streams: ById<Lane>,
-    pub(super) counters: ById<Counter>,
-    pub(super) tracks: ById<SampleTrack>,
+pub struct Names {
+    /// Threads.
+    pub threads: ById<Thread>,
+    /// CPUs and GPUs.
+    pub agents: ById<Agent>,
+    /// Hardware queues.
+    pub queues: ById<Lane>,
+    /// Streams.
+    pub streams: ById<Lane>,
+    /// Counters.
+    pub counters: ById<Counter>,
+    /// Tracks of samples.
+    pub tracks: ById<SampleTrack>,
 }
 
 impl Names {
-    pub(super) fn read(tables: &Tables, unit: &Unit) -> Result<Names, Failure> {
+    /// Reads the names of a unit.
+    ///
+    /// # Errors
+    /// If rows cannot be read.
+    pub fn read(tables: &Tables, unit: &Unit) -> Result<Names, Failure> {
         Ok(Names {
             threads: rows(tables, unit, rocpd::INFO_THREAD, &["tid", "name"], |row| Thread {
                 tid: row.int("tid").unwrap_or(0),
@@ -144,13 +163,16 @@ impl Names {
     }
 }
 
-/// The names of the kernels of a unit, by the ids of their symbols; and how many are no UTF-8.
-pub(super) fn kernels(
+/// What `number` makes of the names of a unit's kernels, by the ids of their symbols. A name that is not UTF-8 is owned,
+/// with replacement characters.
+///
+/// # Errors
+/// If rows cannot be read.
+pub fn kernel_names<T>(
     tables: &Tables,
     unit: &Unit,
-    texts: &mut Texts,
-    mended: &mut u64,
-) -> Result<ById<TextId>, Failure> {
+    mut number: impl FnMut(Cow<'_, str>) -> T,
+) -> Result<ById<T>, Failure> {
     let wanted = &["display_name", "kernel_name"];
     rows(tables, unit, rocpd::INFO_KERNEL_SYMBOL, wanted, |row| {
         let names = ["display_name", "kernel_name"].map(|column| row.value(column));
@@ -158,9 +180,7 @@ pub(super) fn kernels(
             Value::Text(text) if !text.is_empty() => Some(text),
             _ => None,
         });
-        let name = String::from_utf8_lossy(name.unwrap_or_default());
-        *mended += u64::from(matches!(&name, std::borrow::Cow::Owned(_)));
-        texts.add(&name)
+        number(String::from_utf8_lossy(name.unwrap_or_default()))
     })
 }
 

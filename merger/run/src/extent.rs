@@ -1,6 +1,6 @@
 //! When a job was, whatever of it is drawn: traces of some of its ranks have the times of those of all.
 
-use super::placement::times;
+use super::row_times::row_times;
 use super::tables::{Ids, Tables};
 use rayon::prelude::*;
 use rpd_console::Failure;
@@ -17,7 +17,7 @@ const TIMED: [(TableId, &[&str]); 5] = [
 
 /// First and last time of all rows, ns in the clock of the job; of every so many pieces one, so that as many ranks
 /// read all of them together.
-pub(super) fn extent(tables: &Tables, rank: usize, ranks: usize) -> Result<Option<(i64, i64)>, Failure> {
+pub(crate) fn extent(tables: &Tables, rank: usize, ranks: usize) -> Result<Option<(i64, i64)>, Failure> {
     let every = Ids::range(i64::MIN, i64::MAX);
     let mut pieces = Vec::new();
     for (table, columns) in TIMED {
@@ -34,7 +34,7 @@ pub(super) fn extent(tables: &Tables, rank: usize, ranks: usize) -> Result<Optio
                 return Ok(());
             };
             for i in places {
-                let Some((start, end)) = times(start, end, i) else { continue };
+                let Some((start, end)) = row_times(start, end, i) else { continue };
                 found = join(found, Some((start, start.max(end))));
             }
             Ok(())

@@ -14,21 +14,21 @@ const LEAST_PAGES: usize = 4;
 
 /// Ascending ranges of ids, first and last; they do not touch each other.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
-pub(super) struct Ids(Vec<(i64, i64)>);
+pub struct Ids(Vec<(i64, i64)>);
 
 impl Ids {
     /// No ids.
-    pub(super) const fn none() -> Ids {
+    pub const fn none() -> Ids {
         Ids(Vec::new())
     }
 
     /// Those from `first` to `last`; none where that is before `first`.
-    pub(super) fn range(first: i64, last: i64) -> Ids {
+    pub fn range(first: i64, last: i64) -> Ids {
         Ids(if first <= last { vec![(first, last)] } else { Vec::new() })
     }
 
     /// Those from `first` to `last` that are in none of these ranges, which ascend.
-    pub(super) fn between(first: i64, last: i64, taken: &[(i64, i64)]) -> Ids {
+    pub fn between(first: i64, last: i64, taken: &[(i64, i64)]) -> Ids {
         let mut free = Vec::new();
         let mut next = Some(first);
         for (from, to) in taken {
@@ -44,12 +44,13 @@ impl Ids {
         Ids(free)
     }
 
-    pub(super) fn is_empty(&self) -> bool {
+    /// Whether there are no ids.
+    pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
     /// How many ids there are at most.
-    pub(super) fn count(&self) -> u64 {
+    pub fn count(&self) -> u64 {
         let width = |(first, last): &(i64, i64)| last.abs_diff(*first).saturating_add(1);
         self.0.iter().map(width).fold(0, u64::saturating_add)
     }
@@ -69,14 +70,14 @@ impl Ids {
 }
 
 /// Takes rows: those at these places.
-pub(super) type TakeRows<'a> = dyn FnMut(&Rows<Local>, Range<usize>) -> Result<(), Failure> + 'a;
+pub type TakeRows<'a> = dyn FnMut(&Rows<Local>, Range<usize>) -> Result<(), Failure> + 'a;
 
 /// Takes rows of several pieces: those at these places, of the piece with this place among them.
-pub(super) type TakePieces<'a> = dyn FnMut(usize, &Rows<Local>, Range<usize>) -> Result<(), Failure> + 'a;
+pub type TakePieces<'a> = dyn FnMut(usize, &Rows<Local>, Range<usize>) -> Result<(), Failure> + 'a;
 
 /// The tables of a merged database.
 #[derive(Debug)]
-pub(super) struct Tables {
+pub struct Tables {
     database: Database,
     tables: HashMap<TableId, OneTable>,
 }
@@ -97,7 +98,7 @@ impl OneTable {
 }
 
 impl Tables {
-    pub(super) fn new(mut database: Database) -> Tables {
+    pub(crate) fn new(mut database: Database) -> Tables {
         let tables = database.spaces().get(SPACE).map_or(&[][..], |space| &space.tables);
         let one = |(place, table): (usize, &rpd_rocpd::read::SpaceTable)| {
             (table.table.id, OneTable::new(place, table.pieces.clone()))
@@ -109,7 +110,7 @@ impl Tables {
 
     /// Divides the pieces so that one has the rows of one unit, about: where many units have few rows, each would read
     /// those of hundreds of others.
-    pub(super) fn divide(&mut self, units: usize) {
+    pub(crate) fn divide(&mut self, units: usize) {
         for table in self.tables.values_mut() {
             let pages: usize = table.pieces.iter().map(Piece::pages).sum();
             let most = pages.div_ceil(units.max(1)).max(LEAST_PAGES);
@@ -118,28 +119,29 @@ impl Tables {
         }
     }
 
-    pub(super) fn database(&self) -> &Database {
+    /// The database.
+    pub fn database(&self) -> &Database {
         &self.database
     }
 
     /// A metadata tag, empty where it is missing.
-    pub(super) fn tag(&self, name: &str) -> &str {
+    pub fn tag(&self, name: &str) -> &str {
         self.database.spaces().get(SPACE).and_then(|space| space.tags.get(name)).map_or("", String::as_str)
     }
 
     /// A failure with the name of the file.
-    pub(super) fn failure(&self, what: impl std::fmt::Display) -> Failure {
+    pub fn failure(&self, what: impl std::fmt::Display) -> Failure {
         Failure::input(format!("{}: {what}", self.database.path().display()))
     }
 
     /// How many rows a piece has, about.
-    pub(super) fn rows_of(&self, table: TableId, piece: usize) -> u64 {
+    pub fn rows_of(&self, table: TableId, piece: usize) -> u64 {
         let table = self.tables.get(&table);
         table.and_then(|table| table.pieces.get(piece)).map_or(0, |piece| piece.rows)
     }
 
     /// First and last id of a table; `None` where it has no rows.
-    pub(super) fn bounds(&self, table: TableId) -> Result<Option<(i64, i64)>, Failure> {
+    pub fn bounds(&self, table: TableId) -> Result<Option<(i64, i64)>, Failure> {
         let Some(known) = self.tables.get(&table) else { return Ok(None) };
         let Some(last_piece) = known.pieces.last() else { return Ok(None) };
         let mut last = None;
@@ -160,7 +162,7 @@ impl Tables {
     }
 
     /// First id of a piece; where it has no rows, one that no row has.
-    pub(super) fn first(&self, table: TableId, piece: usize) -> Result<i64, Failure> {
+    pub fn first(&self, table: TableId, piece: usize) -> Result<i64, Failure> {
         let Some(known) = self.tables.get(&table) else { return Ok(i64::MAX) };
         let Some((cell, of)) = known.firsts.get(piece).zip(known.pieces.get(piece)) else {
             return Ok(i64::MAX);
@@ -184,7 +186,7 @@ impl Tables {
     }
 
     /// The pieces that hold rows of these ids, ascending.
-    pub(super) fn within(&self, table: TableId, ids: &Ids) -> Result<Vec<usize>, Failure> {
+    pub fn within(&self, table: TableId, ids: &Ids) -> Result<Vec<usize>, Failure> {
         let Some(known) = self.tables.get(&table) else { return Ok(Vec::new()) };
         let all = known.pieces.len();
         let mut found: Vec<usize> = Vec::new();
@@ -209,7 +211,7 @@ impl Tables {
     }
 
     /// Hands on the rows of a piece with these ids. Only the wanted columns are there.
-    pub(super) fn each(
+    pub fn each(
         &self,
         table: TableId,
         piece: usize,
@@ -226,7 +228,7 @@ impl Tables {
 
     /// The same for several pieces, one after the other, each with its place among them. While one is looked at, another
     /// thread may read the next.
-    pub(super) fn each_of(
+    pub fn each_of(
         &self,
         table: TableId,
         pieces: &[usize],
@@ -256,7 +258,7 @@ impl Tables {
     }
 
     /// Hands on all rows of these ids.
-    pub(super) fn all(
+    pub fn all(
         &self,
         table: TableId,
         ids: &Ids,
@@ -304,7 +306,7 @@ impl Tables {
 }
 
 /// Rows that cannot be read: the message has the file.
-pub(super) fn damaged(error: &ReadError) -> Failure {
+pub(crate) fn damaged(error: &ReadError) -> Failure {
     let cause = std::error::Error::source(error).map_or(String::new(), |source| format!(" ({source})"));
     Failure::input(format!("{error}{cause}: merge its inputs again"))
 }

@@ -1,0 +1,113 @@
+//! A run, read: its processes, names, strings and rows in job time.
+//!
+//! [`RunDatabase`] is a merged database opened for reading. Rows are read by [units](Unit): a process, or all rows that no
+//! process claims. Any number of threads may read.
+
+mod extent;
+mod names;
+mod processes;
+mod row_times;
+mod strings;
+mod tables;
+mod units;
+
+pub use names::{Agent, ById, Counter, Lane, Names, SampleTrack, Thread, kernel_names};
+pub use processes::{Process, ProcessInfo, RankFilter};
+pub use row_times::row_times;
+pub use strings::Strings;
+pub use tables::{Ids, Tables, TakePieces, TakeRows};
+pub use units::{DRAWN, NAMING, Unit, place_of};
+
+use rpd_console::Failure;
+use rpd_rocpd::read::Database;
+use rpd_shard::model::TableId;
+use rpd_shard::record::{Clock, is_wall_time};
+use std::collections::HashMap;
+use std::path::Path;
+
+/// A merged database that is open for reading.
+#[derive(Debug)]
+pub struct RunDatabase {
+    /// Its tables.
+    pub tables: Tables,
+    /// Its strings, which all processes share.
+    pub strings: Strings,
+    /// Its processes, in the order of their ids.
+    pub processes: Vec<Process>,
+    /// Its rows, in parts, in the order of [`ProcessInfo::order`].
+    pub units: Vec<Unit>,
+    /// Rows of each table that belong to processes that are not selected and are in no unit.
+    pub unselected: HashMap<TableId, u64>,
+}
+
+/// The tag that a merged database has.
+const VERSION_TAG: &str = "rpd.version";
+
+impl RunDatabase {
+    /// Whether a file is a database that [`RunDatabase::open`] reads: a merged one, in one set of tables.
+    pub fn is_merged(path: &Path) -> bool {
+        Database::open(path).is_ok_and(
+            |database| matches!(database.spaces(), [space] if space.tags.contains_key(VERSION_TAG)),
+        )
+    }
+
+    /// Opens a merged database, with the rows of the selected ranks and of processes without a rank.
+    ///
+    /// # Errors
+    /// [`Failure::input`], if it cannot be read, is damaged, or is not a merged database.
+    pub fn open(path: &Path, ranks: RankFilter<'_>) -> Result<RunDatabase, Failure> {
+        let database = Database::open(path).map_err(|error| tables::damaged(&error))?;
+        let mut tables = Tables::new(database);
+        if let Some(damage) = tables.database().damage().first() {
+            return Err(tables.failure(format_args!("{damage}: merge its inputs again")));
+        }
+        match tables.database().spaces() {
+            [space] if space.tags.contains_key(VERSION_TAG) => {}
+            [_] => return Err(tables.failure("no merge of rpd-merge: merge it first")),
+            _ => {
+                return Err(
+                    tables.failure("has several sets of tables: merge it to one with --layout merged")
+                );
+            }
+        }
+        let strings = Strings::read(&tables)?;
+        let processes = processes::processes(&tables, ranks)?;
+        let (units, unselected) = units::units(&tables, &processes)?;
+        tables.divide(units.len());
+        Ok(RunDatabase { tables, strings, processes, units, unselected })
+    }
+
+    /// The ranks of the run, ascending.
+    pub fn ranks(&self) -> Vec<u32> {
+        let mut ranks: Vec<u32> = self.processes.iter().filter_map(|process| process.info.rank).collect();
+        ranks.sort_unstable();
+        ranks.dedup();
+        ranks
+    }
+
+    /// The run that was recorded.
+    pub fn run_id(&self) -> &str {
+        self.tables.tag("rpd.run_id")
+    }
+
+    /// Name of the clock of all times: `CLOCK_BOOTTIME of the reference node`.
+    pub fn clock(&self) -> &str {
+        self.tables.tag("rpd.clock")
+    }
+
+    /// What job time needs to become ns since 1970, if that is known: `first` is the first time of the run. Times of
+    /// profilers that record the wall clock itself need nothing, as long as a wall clock can have shown them.
+    pub fn realtime_minus_job_ns(&self, first: i64) -> Option<i64> {
+        let measured = self.tables.tag("rpd.clock.realtime_minus_boottime_ns").parse().ok();
+        let is_wall_clock = self.clock().starts_with(Clock::Realtime.name()) && is_wall_time(first);
+        measured.or(is_wall_clock.then_some(0))
+    }
+
+    /// First and last time of all rows, ns in job time, as far as `rank` of `ranks` reads them.
+    ///
+    /// # Errors
+    /// [`Failure::input`], if rows cannot be read.
+    pub fn extent(&self, rank: usize, ranks: usize) -> Result<Option<(i64, i64)>, Failure> {
+        extent::extent(&self.tables, rank, ranks)
+    }
+}

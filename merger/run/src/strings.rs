@@ -1,0 +1,74 @@
+//! The strings of a run.
+
+use super::tables::{Ids, Tables};
+use rpd_console::Failure;
+use rpd_shard::model::{Value, rocpd};
+use std::borrow::Cow;
+
+/// `rocpd_string`, which all processes share.
+#[derive(Debug, Default)]
+pub struct Strings {
+    bytes: Vec<u8>,
+    /// Where each ends.
+    ends: Vec<usize>,
+    /// Their ids, ascending.
+    ids: Vec<i64>,
+}
+
+impl Strings {
+    /// Reads all strings.
+    ///
+    /// # Errors
+    /// If they cannot be read, or their ids do not ascend.
+    pub(crate) fn read(tables: &Tables) -> Result<Strings, Failure> {
+        let mut strings = Strings::default();
+        let every = Ids::range(i64::MIN, i64::MAX);
+        tables.all(rocpd::STRING, &every, &["string"], &mut |rows, places| {
+            let texts = rows.column("string");
+            for i in places {
+                let id = rows.keys.get(i);
+                if strings.ids.last().is_some_and(|before| *before >= id) {
+                    return Err(tables.failure("ids of rocpd_string do not ascend: merge its inputs again"));
+                }
+                if let Value::Text(text) | Value::Blob(text) = texts.get(i) {
+                    strings.bytes.extend_from_slice(text);
+                }
+                strings.ends.push(strings.bytes.len());
+                strings.ids.push(id);
+            }
+            Ok(())
+        })?;
+        Ok(strings)
+    }
+
+    /// The place of a string.
+    #[inline]
+    pub fn place(&self, id: i64) -> Option<usize> {
+        let near = usize::try_from(id.checked_sub(*self.ids.first()?)?).ok()?;
+        match self.ids.get(near) {
+            Some(found) if *found == id => Some(near),
+            _ => self.ids.binary_search(&id).ok(),
+        }
+    }
+
+    /// The bytes of the string at a place.
+    pub fn at(&self, place: usize) -> &[u8] {
+        let start = place.checked_sub(1).and_then(|before| self.ends.get(before)).copied().unwrap_or(0);
+        self.ends.get(place).and_then(|end| self.bytes.get(start..*end)).unwrap_or_default()
+    }
+
+    /// How many places there are.
+    pub fn len(&self) -> usize {
+        self.ids.len()
+    }
+
+    /// Whether there are no strings.
+    pub fn is_empty(&self) -> bool {
+        self.ids.is_empty()
+    }
+
+    /// The string with this id, `None` where there is none.
+    pub fn get(&self, id: i64) -> Option<Cow<'_, str>> {
+        self.place(id).map(|place| String::from_utf8_lossy(self.at(place)))
+    }
+}

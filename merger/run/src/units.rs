@@ -1,0 +1,129 @@
+//! What is drawn at once: the rows of a process, by the ranges of ids that a merge noted, and one unit more for
+//! the rows that no process claims.
+
+use crate::processes::Process;
+use crate::tables::{Ids, Tables};
+use rpd_console::Failure;
+use rpd_shard::model::{TableId, rocpd};
+use std::collections::HashMap;
+
+/// Tables whose rows are drawn, in the order in which they are, and the tables that they are joined with.
+pub const DRAWN: [TableId; 7] = [
+    rocpd::REGION,
+    rocpd::SAMPLE,
+    rocpd::KERNEL_DISPATCH,
+    rocpd::MEMORY_COPY,
+    rocpd::MEMORY_ALLOCATE,
+    rocpd::PMC_EVENT,
+    rocpd::ARG,
+];
+/// The place of a table in [`DRAWN`], and one behind it for others.
+pub fn place_of(table: TableId) -> usize {
+    DRAWN.iter().position(|drawn| *drawn == table).unwrap_or(DRAWN.len())
+}
+
+/// Tables that say who is who in a process.
+pub const NAMING: [TableId; 7] = [
+    rocpd::INFO_THREAD,
+    rocpd::INFO_AGENT,
+    rocpd::INFO_QUEUE,
+    rocpd::INFO_STREAM,
+    rocpd::INFO_PMC,
+    rocpd::INFO_KERNEL_SYMBOL,
+    rocpd::TRACK,
+];
+
+/// A part of the job.
+#[derive(Debug)]
+pub struct Unit {
+    /// Places of its processes; of the one that has what nobody claims: all of the job.
+    pub processes: Vec<u32>,
+    /// Whether the rows say themselves, by their column pid, to which process they belong.
+    pub by_pid: bool,
+    ids: HashMap<TableId, Ids>,
+}
+
+impl Unit {
+    /// The ids of its rows in a table.
+    pub fn ids(&self, table: TableId) -> &Ids {
+        static NONE: Ids = Ids::none();
+        self.ids.get(&table).unwrap_or(&NONE)
+    }
+
+    /// Rows of all tables, at most.
+    pub fn weight(&self) -> u64 {
+        self.ids.values().map(Ids::count).fold(0, u64::saturating_add)
+    }
+}
+
+/// The units of the job, in its order, and how many rows of each table belong to processes that are not asked for.
+pub(crate) fn units(
+    tables: &Tables,
+    processes: &[Process],
+) -> Result<(Vec<Unit>, HashMap<TableId, u64>), Failure> {
+    let mut units: Vec<Unit> = Vec::new();
+    let mut unasked: HashMap<TableId, u64> = HashMap::new();
+    let mut rest: HashMap<TableId, Ids> = HashMap::new();
+    let mut believed: Vec<bool> = vec![true; processes.len()];
+    let mut bounds: HashMap<TableId, (i64, i64)> = HashMap::new();
+    for table in DRAWN.into_iter().chain(NAMING).chain([rocpd::EVENT]) {
+        let Some((first, last)) = tables.bounds(table)? else { continue };
+        bounds.insert(table, (first, last));
+        let mut ranges: Vec<(i64, i64, usize)> = Vec::new();
+        for (place, process) in processes.iter().enumerate() {
+            ranges.extend(process.claims.get(&table).map(|(first, last)| (*first, *last, place)));
+        }
+        ranges.sort_unstable();
+        // Who claims what another one has cannot be believed, and neither can the other one.
+        for two in ranges.windows(2) {
+            if let [(_, end, one), (start, _, other)] = two
+                && start <= end
+            {
+                for place in [one, other] {
+                    if let Some(believed) = believed.get_mut(*place) {
+                        *believed = false;
+                    }
+                }
+            }
+        }
+    }
+    let believes = |place: usize| believed.get(place).copied().unwrap_or(false);
+    let there = |(table, (first, last)): (&TableId, &(i64, i64))| {
+        let (from, to) = bounds.get(table)?;
+        Some((*table, Ids::range(*first.max(from), *last.min(to)))).filter(|(_, ids)| !ids.is_empty())
+    };
+    for (table, (first, last)) in &bounds {
+        let claimed = processes.iter().enumerate().filter(|(place, _)| believes(*place));
+        let mut taken: Vec<(i64, i64)> =
+            claimed.filter_map(|(_, process)| process.claims.get(table).copied()).collect();
+        taken.sort_unstable();
+        let free = Ids::between(*first, *last, &taken);
+        if !free.is_empty() {
+            rest.insert(*table, free);
+        }
+    }
+    for (place, process) in processes.iter().enumerate() {
+        if !believes(place) || process.claims.is_empty() {
+            continue;
+        }
+        if !process.selected {
+            for (table, ids) in process.claims.iter().filter_map(there) {
+                let sum = unasked.entry(table).or_default();
+                *sum = sum.saturating_add(ids.count());
+            }
+            continue;
+        }
+        let ids = process.claims.iter().filter_map(there).collect();
+        units.push(Unit { processes: vec![place as u32], by_pid: false, ids });
+    }
+    if DRAWN.iter().any(|table| rest.contains_key(table)) {
+        let all = (0..processes.len() as u32).collect();
+        units.push(Unit { processes: all, by_pid: true, ids: rest });
+    }
+    let order = |unit: &Unit| {
+        let first = unit.processes.first().and_then(|place| processes.get(*place as usize));
+        (unit.by_pid, first.map(|process| process.info.order))
+    };
+    units.sort_by_key(order);
+    Ok((units, unasked))
+}

@@ -1,0 +1,38 @@
+//! The numbers that strings of the run have in a unit.
+
+use crate::item::{TextId, Texts};
+use rpd_run::Strings;
+use std::borrow::Cow;
+
+/// The numbers that strings have in a unit.
+#[derive(Debug)]
+pub(super) struct StringTexts<'a> {
+    strings: &'a Strings,
+    /// Number of a text and 1 by the place of the string; 0 where it was not asked for.
+    numbers: Vec<u32>,
+}
+
+impl<'a> StringTexts<'a> {
+    pub(super) fn new(strings: &'a Strings) -> StringTexts<'a> {
+        StringTexts { strings, numbers: vec![0; strings.len()] }
+    }
+
+    /// The text of a string, the empty one where there is none.
+    #[inline]
+    pub(super) fn text(&mut self, id: Option<i64>, texts: &mut Texts, mended: &mut u64) -> TextId {
+        let Some(place) = id.and_then(|id| self.strings.place(id)) else { return TextId(0) };
+        match self.numbers.get_mut(place) {
+            Some(0) => {
+                let text = String::from_utf8_lossy(self.strings.at(place));
+                *mended += u64::from(matches!(text, Cow::Owned(_)));
+                let number = texts.add(&text);
+                if let Some(cell) = self.numbers.get_mut(place) {
+                    *cell = number.0.saturating_add(1);
+                }
+                number
+            }
+            Some(number) => TextId(*number - 1),
+            None => TextId(0),
+        }
+    }
+}
