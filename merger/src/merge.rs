@@ -11,7 +11,6 @@ use crate::agree::clocks::{How, JobClocks, Observed, Recorded};
 use crate::agree::findings::agree_on_findings;
 use crate::agree::nodes::Nodes;
 use crate::agree::processes::{self, Processes};
-use crate::agree::strings::{self, Distinct};
 use crate::budget::Held;
 use crate::cli::{Layout, MergeArgs, OutputFormat};
 use crate::input::former::FormerMerge;
@@ -19,6 +18,7 @@ use crate::input::gone::Since;
 use crate::input::home::Homes;
 use crate::input::plan::{Plan, PlannedInput, plan};
 use crate::input::schema::JobSchema;
+use crate::input::set_strings::SetStrings;
 use crate::input::share::share;
 use crate::input::source::{RowRoom, StackRoom};
 use crate::input::survey::{Survey, survey};
@@ -27,15 +27,16 @@ use crate::number::{Bases, bases, demand};
 use crate::output::base::BaseFile;
 use crate::output::counts::{compare_counts, row_counts};
 use crate::output::encode::{Encoder, Forms};
-use crate::output::partial::Partial;
 use crate::output::place::{Means, Placed, Target, place};
 use crate::output::planned_size::{Numbers, PlannedContent, planned_bytes, with_converted};
 use crate::output::rows::{Job, RowMaker};
-use crate::output::sets::{self, SetStrings, Sets, SmallRows};
+use crate::output::sets::{self, Sets, SmallRows};
 use crate::output::units::units;
 use crate::output::verify::{verify, verify_published};
-use crate::output::{legacy, processes as process_rows, provenance, seal, write_failure};
-use crate::report::{Report, plot::plot};
+use crate::output::{legacy, processes as process_rows, seal, write_failure};
+use crate::output_file::Partial;
+use crate::report::{Report, metadata, plot::plot};
+use crate::strings::{self, Distinct};
 use rayon::prelude::*;
 use rpd_clocks::{Align, ClockFile};
 use rpd_collectives::{
@@ -269,9 +270,10 @@ fn merge_once(
         SmallRows { strings, nodes: if comm.rank() == 0 { small.nodes } else { 0 } }
     };
     seal::count_small(&mut written, own_small);
-    let accounts = compare_counts(comm, &schema, &mut report, &numbered.totals, &found.rows_read, written)?;
+    let accounts = compare_counts(comm, &schema, &numbered.totals, &found.rows_read, written)?;
+    let accounts = report.take_rows(accounts);
     if comm.rank() == 0 {
-        let metadata = provenance::metadata(&plan, &report, &clocks, &found.nodes);
+        let metadata = metadata(&plan, &report, &clocks, &found.nodes);
         seal::finish(&path, &sets, &schema, &found.nodes, &index, &metadata)?;
     }
     // Whoever draws it reads the whole of it.
@@ -287,7 +289,8 @@ fn merge_once(
     if args.form() == OutputFormat::Rpd {
         progress.phase("rpd");
         let replaced = match comm.rank() {
-            0 => legacy::replace_by_rpd(&path, &partial.converted_path(), &mut report),
+            0 => legacy::replace_by_rpd(&path, &partial.converted_path(), report.verify.as_mut())
+                .map(|left_out| report.note_left_out_of_rpd(left_out)),
             _ => Ok(()),
         };
         agree_on_result(comm, replaced)?;
@@ -299,7 +302,7 @@ fn merge_once(
 struct Own<'a> {
     inputs: &'a [PlannedInput],
     homes: &'a Homes,
-    /// Runs of them that stand shared_failure, counted from the first.
+    /// Runs of them that stand together, counted from the first.
     groups: Vec<Range<usize>>,
 }
 

@@ -36,7 +36,7 @@ pub(super) struct Distance {
 const PRIOR_COUNT: f64 = 4.0;
 /// The same, when it is estimated how many are large.
 const SHARE_COUNT: f64 = 20.0;
-/// Rounds in which the usual sizes agree_on_result.
+/// Rounds in which the usual sizes settle.
 const SETTLING: usize = 8;
 /// Combinations that are kept...
 const DRAWS: usize = 24;

@@ -19,7 +19,7 @@ pub use tables::{Ids, Tables, TakePieces, TakeRows};
 pub use units::{DRAWN, NAMING, Unit, place_of};
 
 use rpd_console::Failure;
-use rpd_rocpd::read::Database;
+use rpd_rocpd::read::{Database, Space};
 use rpd_shard::model::TableId;
 use rpd_shard::record::{Clock, is_wall_time};
 use std::collections::HashMap;
@@ -42,6 +42,13 @@ pub struct RunDatabase {
 
 /// The tag that a merged database has.
 const VERSION_TAG: &str = "rpd.version";
+/// The tag of the second set of tables of a merge of ours, and of all behind it: their times are job times, too.
+pub const FURTHER_SET: &str = "rpd.set";
+
+/// Whether rpd-merge wrote a set of tables.
+pub fn is_merged_set(space: &Space) -> bool {
+    space.tags.contains_key(VERSION_TAG) || space.tags.contains_key(FURTHER_SET)
+}
 
 impl RunDatabase {
     /// Whether a file is a database that [`RunDatabase::open`] reads: a merged one, in one set of tables.

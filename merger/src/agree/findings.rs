@@ -7,7 +7,6 @@ use crate::input::opened::Input;
 use crate::input::profiler_losses::ProfilerLosses;
 use crate::input::source::KeySpace;
 use crate::input::survey::Survey;
-use crate::report::SHOWN;
 use rpd_comm::Comm;
 use rpd_console::Failure;
 use rpd_shard::model::{TableId, rocpd};
@@ -16,6 +15,8 @@ use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
 use twox_hash::XxHash3_64;
 
+/// Lines of one kind that are printed one by one; the rest is counted.
+pub const MAX_SHOWN_LINES: usize = 10;
 /// What one rank found in its shards.
 #[derive(Serialize, Deserialize, Default)]
 struct Findings {
@@ -192,7 +193,7 @@ fn ranks_of_domains(surveys: &[Survey]) -> RanksOfDomains {
 fn first_deaths(deaths: impl Iterator<Item = Death>) -> Vec<Death> {
     let mut all: Vec<Death> = deaths.collect();
     all.sort_by_cached_key(Death::order);
-    all.truncate(SHOWN);
+    all.truncate(MAX_SHOWN_LINES);
     all
 }
 

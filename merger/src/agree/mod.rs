@@ -7,5 +7,5 @@ pub mod findings;
 pub mod logs;
 pub mod nodes;
 mod observations;
+mod process_places;
 pub mod processes;
-pub mod strings;

@@ -1,7 +1,7 @@
 //! The ids of the job's processes, and what AMD's tools make of them.
 
+use super::process_places::{ProcessPlace, own_processes, process_ids};
 use crate::input::survey::Survey;
-use crate::number::{ProcessPlace, own_processes, process_ids};
 use rpd_comm::Comm;
 use rpd_console::Failure;
 use rpd_shard::record::wire;

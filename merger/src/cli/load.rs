@@ -1,7 +1,7 @@
 //! The options of a call: what is typed, variables of the environment, and files.
 
 use super::{Cli, MergeArgs};
-use crate::epilog::become_job_user;
+use crate::job_user::become_job_user;
 use clap::{CommandFactory, FromArgMatches};
 use rpd_configs::{Layered, Program, Setting, site_file};
 use rpd_console::Exit;

@@ -1,17 +1,15 @@
 //! A merge at the end of a batch job: called by several scripts, or again, it is done once; it ends in time; and a file
 //! in the folder of the run says what became of it.
 
-mod job_user;
 mod lease;
 mod status;
 
-pub use job_user::become_job_user;
 pub use status::{State, Status};
 
 use crate::budget::Budget;
 use crate::cli::MergeArgs;
 use crate::input::find::{Found, find};
-use job_user::check_owner;
+use crate::job_user::check_owner;
 use lease::Lease;
 use rpd_comm::{Comm, broadcast_result};
 use rpd_console::{Exit, Failure};

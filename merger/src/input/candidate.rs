@@ -7,6 +7,7 @@ use super::running::running_until;
 use rpd_rocpd::Guid;
 use rpd_rocpd::read::{Database, ReadError, Space, Wanted};
 use rpd_rocpd::schema::{version_of, with_words_of};
+use rpd_run::is_merged_set;
 use rpd_shard::identity::{boot_of_machine, unnamed_node};
 use rpd_shard::model::{Schema, rocpd};
 use rpd_shard::record::{Clock, Process, SYSTEM_SOURCE, Selection};
@@ -16,8 +17,6 @@ use std::error::Error;
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
-/// The tag of the second set of tables of a merge of ours, and of all behind it: their times are job times, too.
-pub(crate) const FURTHER_SET: &str = "rpd.set";
 /// Sizes of more than a million ranks are damage.
 const MAX_SIZE: u32 = 1 << 20;
 /// Pieces that are looked at for a row: an empty table has one at most.
@@ -168,7 +167,7 @@ impl Candidate {
         };
         let mut places: Vec<_> = processes().map(place).collect();
         places.sort();
-        let merged: Vec<_> = spaces.iter().filter(|space| is_merged(space)).collect();
+        let merged: Vec<_> = spaces.iter().filter(|space| is_merged_set(space)).collect();
         let mut homes = Homes::default();
         if let Some(process) = nameless(spaces).filter(|_| merged.is_empty()) {
             homes.add_nameless(path, process);
@@ -240,7 +239,7 @@ fn member(id: u128) -> String {
 fn members(database: &Database) -> Vec<String> {
     let mut members = Vec::new();
     for (i, space) in database.spaces().iter().enumerate() {
-        let noted = if is_merged(space) { noted_guids(database, i) } else { Vec::new() };
+        let noted = if is_merged_set(space) { noted_guids(database, i) } else { Vec::new() };
         match noted.is_empty() {
             true => members.push(space.guid.clone()),
             false => members.extend(noted),
@@ -283,11 +282,6 @@ fn is_foreign(tag: &str) -> bool {
 
 fn own((tag, value): (&String, &String)) -> (String, String) {
     (tag.clone(), value.clone())
-}
-
-/// Whether a merge of ours wrote a space.
-pub(crate) fn is_merged(space: &Space) -> bool {
-    space.tags.contains_key("rpd.version") || space.tags.contains_key(FURTHER_SET)
 }
 
 /// Whether any table has a row. An empty table may have a piece.

@@ -1,13 +1,13 @@
 //! The collectives of an input: what its blocks told is completed, and regions of other formats are read
 //! once more if their names say that there are any.
 
-use super::candidate::is_merged;
 use super::home::{Homes, to_boottime};
 use super::opened::block_rows;
 use super::source::{Piece, Source};
 use rayon::prelude::*;
 use rpd_collectives::{RegionNames, Said, Sample, collectives_of_regions, region_columns};
 use rpd_rocpd::read::{Database, Space, Wanted};
+use rpd_run::is_merged_set;
 use rpd_shard::Shard;
 use rpd_shard::file::{BlockKind, ShardStrings};
 use rpd_shard::model::{Local, Rows, TableId, rocpd};
@@ -84,7 +84,7 @@ pub(super) fn of_space(
     process: &Process,
     sample: &Sample,
 ) -> Said {
-    if names.is_empty() || is_merged(space) || space.processes.len() > 1 {
+    if names.is_empty() || is_merged_set(space) || space.processes.len() > 1 {
         return Said::default();
     }
     let mut read = |wanted: TableId, take: &mut dyn FnMut(&Rows<Local>)| {

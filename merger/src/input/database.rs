@@ -1,6 +1,5 @@
 //! The survey of a RocPD database: what `survey.rs` is for shards.
 
-use super::candidate::is_merged;
 use super::collectives::of_space;
 use super::expand::Word;
 use super::home::Homes;
@@ -8,11 +7,12 @@ use super::opened::{Input, OpenDatabase, StringPieces, Tables};
 use super::schema::JobSchema;
 use super::source::{KeySpace, Piece, RowRoom, Source, StackSpace, Tracks, join};
 use super::survey::{Survey, hashes_of_words, reserve_placeholders, shorten};
-use crate::agree::strings::{Hash, hash};
+use crate::strings::{Hash, hash};
 use rayon::prelude::*;
 use rpd_clocks::MERGED_TIME_NAMESPACE;
 use rpd_collectives::{RegionNames, Sample};
 use rpd_rocpd::read::{Database, ProcessFacts, ReadError, Space, TakeRows, Wanted};
+use rpd_run::is_merged_set;
 use rpd_shard::identity::{boot_of_machine, unknown_boot, unnamed_node};
 use rpd_shard::model::{Cells, Kind, Local, Rows, Schema, Table, TableId, Value, rocpd};
 use rpd_shard::record::{Clock, ClockDomain, Loss, LossCause, Node, Process};
@@ -231,7 +231,7 @@ impl Reader<'_> {
             node.boot_id = match boot_of_machine(&node) {
                 Some(boot_id) => boot_id,
                 // All sets of a merge have the same nodes.
-                None if is_merged(self.found) => unknown_boot(""),
+                None if is_merged_set(self.found) => unknown_boot(""),
                 None => {
                     let Node { machine_id, boot_id, hostname, .. } =
                         unnamed_node(number as i64, &self.processes());
@@ -413,7 +413,7 @@ fn main_process(space: &Space, nodes: &[(i64, Node)]) -> Process {
         rank_from,
         domain: ClockDomain {
             boot_id: node.boot_id.clone(),
-            time_namespace: if is_merged(space) { MERGED_TIME_NAMESPACE } else { 0 },
+            time_namespace: if is_merged_set(space) { MERGED_TIME_NAMESPACE } else { 0 },
         },
         pid: i32::try_from(pid).unwrap_or(-1),
         ppid: -1,

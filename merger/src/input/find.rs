@@ -1,13 +1,12 @@
 //! From what was typed to a list of files.
 
-use super::candidate::is_merged;
 use super::others::{closed_run, runs_of_others};
 use super::path_text::{self, path_text};
+use crate::output_file::made_by_merge::is_merge;
 use rpd_console::Failure;
 use rpd_files::{
     AnchorUse, EntryKind, FileRefused, anchor, effective_uid, entry_stat, open_input, open_input_folder,
 };
-use rpd_rocpd::read::Database;
 use rpd_shard::file::is_folder_of_ranks;
 use rpd_translate::{Format, format_of};
 use serde::{Deserialize, Serialize};
@@ -288,17 +287,6 @@ fn is_profile(path: &Path) -> bool {
 /// Whether a file that was listed does not exist any more: it is an input that cannot be read.
 fn is_gone(path: &Path) -> bool {
     fs::symlink_metadata(path).is_err_and(|error| error.kind() == io::ErrorKind::NotFound)
-}
-
-/// Whether a file is one that a merge wrote, by its metadata.
-pub(crate) fn is_merge(path: &Path) -> bool {
-    match format_of(path) {
-        Ok(Format::RocPd) => {
-            Database::open(path).is_ok_and(|database| database.spaces().iter().any(is_merged))
-        }
-        Ok(Format::LegacyRpd) => rpd_legacy::is_merge(path),
-        _ => false,
-    }
 }
 
 /// The same of traces, too, which a merge leaves beside its inputs.

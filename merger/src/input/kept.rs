@@ -2,9 +2,9 @@
 //! is little, and it is counted.
 
 use super::opened::Input;
+use super::piece_ref::PieceRef;
 use super::source::{KeyRun, KeySpace, Piece, Source, StackSpace};
 use super::survey::Survey;
-use crate::output::units::Part;
 use rpd_clocks::{BestSets, keep_best};
 use rpd_rocpd::read::{ProcessFacts, Space, SpaceTable};
 use rpd_shard::Shard;
@@ -141,7 +141,7 @@ fn of_space(space: &Space) -> usize {
 fn of_source(source: &Source) -> usize {
     let of_piece = |piece: &Piece| {
         size_of::<Piece>()
-            + size_of::<Part>()
+            + size_of::<PieceRef>()
             + match piece {
                 Piece::Block(_, Some(_)) => size_of::<BlockRef>() / 2 + ALLOCATION,
                 Piece::Rows { piece, .. } => piece.pages() * 4 + ALLOCATION,

@@ -3,7 +3,7 @@
 use super::expand::Word;
 use super::gone::changed;
 use super::source::{Piece as SourcePiece, Source};
-use crate::agree::strings::{StringIds, hash};
+use crate::strings::{StringIds, hash};
 use rpd_console::Failure;
 use rpd_rocpd::read::{Database, Piece, Space, Wanted};
 use rpd_shard::Shard;

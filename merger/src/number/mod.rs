@@ -2,11 +2,9 @@
 
 mod json_ids;
 mod placeholder;
-mod processes;
 mod renumber;
 
 pub use placeholder::placeholders;
-pub use processes::{ProcessPlace, own_processes, process_ids};
 pub use renumber::{Replaced, SourceMap};
 
 use crate::input::schema::JobSchema;

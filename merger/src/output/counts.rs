@@ -4,23 +4,46 @@ use super::rows::Written;
 use super::verify::Account;
 use crate::input::expand::{REGIONS, SAMPLES};
 use crate::input::schema::JobSchema;
-use crate::report::{Report, RowCount};
 use rpd_comm::{Comm, shared_failure};
 use rpd_console::Failure;
 use rpd_shard::model::{TableId, rocpd};
 use rpd_shard::record::wire;
+use serde::Serialize;
 use std::collections::BTreeMap;
 
-/// Rows in = rows out: what was written against what was read, and against what was numbered. Returns the
-/// account of each table.
+/// Rows of one table.
+#[derive(Debug, Serialize)]
+pub struct RowCount {
+    /// Its name.
+    pub table: String,
+    /// How many were written.
+    pub rows: u64,
+}
+
+/// The rows of the output.
+#[derive(Debug)]
+pub struct RowAccounts {
+    /// The account of each table.
+    pub accounts: BTreeMap<TableId, Account>,
+    /// Rows of each table.
+    pub rows: Vec<RowCount>,
+    /// Rows of each table that stand for lost ones.
+    pub placeholders: Vec<RowCount>,
+    /// Table, column, and how many of its values were replaced.
+    pub replaced: Vec<(String, String, u64)>,
+}
+
+/// Compares the rows that all ranks wrote with those that they read and those that were numbered.
+///
+/// # Errors
+/// If they differ, in all ranks.
 pub fn compare_counts(
     comm: &impl Comm,
     schema: &JobSchema,
-    report: &mut Report,
     numbered: &BTreeMap<TableId, u64>,
     read: &BTreeMap<TableId, u64>,
     written: Written,
-) -> Result<BTreeMap<TableId, Account>, Failure> {
+) -> Result<RowAccounts, Failure> {
     let mut all = Written::default();
     for message in comm.all_gather(wire::encode(&written)) {
         all.add(wire::decode_message(&message).map_err(Failure::message)?);
@@ -41,14 +64,15 @@ pub fn compare_counts(
             return Err(shared_failure(comm, Failure::internal(text)));
         }
     }
-    report.rows = row_counts(schema, &all.rows);
-    report.placeholders = row_counts(schema, &all.placeholders);
-    report.replaced = all
-        .replaced
-        .into_iter()
-        .map(|((table, column), rows)| (schema.name(table).into_owned(), column, rows))
-        .collect();
-    Ok(accounts)
+    let replaced = all.replaced.into_iter();
+    let replaced =
+        replaced.map(|((table, column), rows)| (schema.name(table).into_owned(), column, rows)).collect();
+    Ok(RowAccounts {
+        accounts,
+        rows: row_counts(schema, &all.rows),
+        placeholders: row_counts(schema, &all.placeholders),
+        replaced,
+    })
 }
 
 /// How many rows of a RocPD table the rows that were read make; `None` where it depends on their values.

@@ -1,19 +1,26 @@
 //! `--format rpd`: the merged database becomes a `.rpd`.
 
 use super::verify::Verification;
-use crate::report::Report;
 use rpd_console::Failure;
 use rpd_files::{remove_output, rename_output};
 use rpd_legacy::WriteError;
 use rpd_rocpd::verify::{check_integrity, table_rows};
+use std::collections::BTreeMap;
 use std::error::Error;
 use std::path::Path;
 
-/// Writes the database that is at `path` as a `.rpd` to `beside`, and puts that in its place.
-pub fn replace_by_rpd(path: &Path, beside: &Path, report: &mut Report) -> Result<(), Failure> {
+/// Writes the database at `path` as a `.rpd` to `beside`, and puts that in its place. A verification of the database
+/// becomes one of the `.rpd`. Returns what a `.rpd` has no place for.
+///
+/// # Errors
+/// If the `.rpd` cannot be written, or the verification finds a problem.
+pub fn replace_by_rpd(
+    path: &Path,
+    beside: &Path,
+    verification: Option<&mut Verification>,
+) -> Result<BTreeMap<String, u64>, Failure> {
     let written = rpd_legacy::write(path, beside).map_err(|error| failure(&error))?;
-    report.note_left_out_of_rpd(written.left_out);
-    if let Some(verification) = &mut report.verify {
+    if let Some(verification) = verification {
         for (what, count) in &written.rows {
             verification.converted.insert((*what).to_owned(), (count.read, count.written));
         }
@@ -22,7 +29,8 @@ pub fn replace_by_rpd(path: &Path, beside: &Path, report: &mut Report) -> Result
     rename_output(beside, path).map_err(|error| {
         let _ = remove_output(beside);
         Failure::write(path, &error)
-    })
+    })?;
+    Ok(written.left_out)
 }
 
 /// Whether SQLite finds the file sound.

@@ -4,7 +4,7 @@
 use super::rows::{RowMaker, Written};
 use super::seal::OpenWriter;
 use super::sets::Sets;
-use super::units::Part;
+use crate::input::piece_ref::PieceRef;
 use crate::input::survey::Survey;
 use crate::output::write_failure;
 use rpd_comm::{Comm, agree_on_result};
@@ -40,13 +40,13 @@ pub fn write_in_turns(
 }
 
 /// The pieces that may have rows of processes.
-fn process_parts(surveys: &[Survey]) -> Vec<Part> {
+fn process_parts(surveys: &[Survey]) -> Vec<PieceRef> {
     let mut parts = Vec::new();
     for (input, survey) in surveys.iter().enumerate() {
         for (source, found) in survey.sources.iter().enumerate() {
             let pieces = found.pieces.iter().enumerate();
             let own = pieces.filter(|(_, piece)| survey.input.has_processes(found, piece));
-            parts.extend(own.map(|(piece, _)| Part { input, source, piece }));
+            parts.extend(own.map(|(piece, _)| PieceRef { input, source, piece }));
         }
     }
     parts

@@ -1,21 +1,15 @@
-//! Where the rows come from: process rows with rank and clock, and the metadata of the job.
+//! Where the rows come from: process rows with rank and clock.
 //!
 //! Nothing here may depend on the date, on paths, or on the number of merge ranks: the same inputs
 //! give the same database. Only the name of a pass comes from the name of its file.
 
-use crate::agree::clocks::JobClocks;
-use crate::agree::nodes::Nodes;
 use crate::input::death::signal_name;
 use crate::input::opened::shard_source_id;
 use crate::input::pass::pass_of;
-use crate::input::plan::Plan;
 use crate::input::schema::JobSchema;
 use crate::input::source::Origin;
 use crate::number::{Replaced, SourceMap};
-use crate::output::own::STILL_RUNNING;
 use crate::output::rows::Job;
-use crate::report::Report;
-use crate::report::former::metadata_of_former;
 use rpd_rocpd::Guid;
 use rpd_rocpd::read::{Space, redact_extdata, redacted_command, redacted_environment};
 use rpd_shard::Shard;
@@ -89,48 +83,6 @@ fn row_ranges(map: &SourceMap<'_>, schema: &JobSchema) -> Json {
         (schema.name(table).into_owned(), json!([map.bases.id(table, 1), space.next - 1]))
     });
     Json::Object(ranges.collect())
-}
-
-/// Metadata rows, tag and value.
-pub fn metadata(plan: &Plan, report: &Report, clocks: &JobClocks, nodes: &Nodes) -> Vec<(String, String)> {
-    let reference = nodes.nodes().iter().find(|n| n.boot_id == clocks.reference.boot_id);
-    let own = [
-        ("rpd.version", env!("CARGO_PKG_VERSION").to_owned()),
-        ("rpd.run_id", plan.run_id.clone()),
-        ("rpd.processes", report.processes.to_string()),
-        ("rpd.missing_ranks", json!(plan.ranks.missing).to_string()),
-        ("rpd.left_out_ranks", json!(plan.ranks.left_out).to_string()),
-        ("rpd.unfinished_ranks", json!(plan.unfinished_ranks()).to_string()),
-        ("rpd.unreadable_shards", plan.unreadable.len().to_string()),
-        ("rpd.clock", format!("{} of the reference node", clocks.clock.name())),
-        ("rpd.clock.reference", reference.map_or(String::new(), |n| n.hostname.clone())),
-        ("rpd.clock.realtime_minus_boottime_ns", json!(clocks.realtime_anchor()).to_string()),
-        ("rpd.clock.align", clocks.align.clone()),
-        ("rpd.clock.domains", json!(report.clocks).to_string()),
-        ("rpd.collectives", json!(report.collectives).to_string()),
-        ("rpd.late_ranks", json!(report.late_ranks).to_string()),
-        ("rpd.losses", json!(report.losses).to_string()),
-        ("rpd.replaced", json!(report.replaced).to_string()),
-    ];
-    let mut all: Vec<_> = own.into_iter().map(|(tag, value)| (tag.to_owned(), value)).collect();
-    if !report.commands_ended.is_empty() {
-        all.push(("rpd.commands_ended".to_owned(), json!(report.commands_ended).to_string()));
-    }
-    if let Some(lateness) = &report.lateness {
-        all.push(("rpd.lateness".to_owned(), json!(lateness).to_string()));
-    }
-    if let Some(running) = &report.still_running {
-        all.push((STILL_RUNNING.to_owned(), json!(running).to_string()));
-    }
-    if let Some(repair) = &report.repaired {
-        all.push(("rpd.clock.repair".to_owned(), json!(repair).to_string()));
-    }
-    metadata_of_former(plan, &mut all);
-    if !plan.former_losses.is_empty() {
-        all.push(("rpd.former_losses".to_owned(), json!(plan.former_losses).to_string()));
-    }
-    all.extend(plan.tags.iter().cloned());
-    all
 }
 
 /// What the ids of runtime objects were in their input, in `extdata`: the renumbered row says nothing of

@@ -1,17 +1,17 @@
 //! Phase 4: the rows of this rank's sources, read again, expanded and renumbered.
 
 use super::provenance;
-use super::units::Part;
 use crate::agree::clocks::JobClocks;
 use crate::agree::nodes::Nodes;
-use crate::agree::strings::StringIds;
 use crate::input::expand::{self, Context};
 use crate::input::gone::{changed, with_rows};
 use crate::input::opened::{Input, StringMap, block_rows, shard_strings};
+use crate::input::piece_ref::PieceRef;
 use crate::input::schema::JobSchema;
 use crate::input::source::{ExpandedKeys, Origin, Piece, Source};
 use crate::input::survey::Survey;
 use crate::number::{Bases, Replaced, SourceMap, placeholders};
+use crate::strings::StringIds;
 use rpd_console::Failure;
 use rpd_rocpd::read::{Keep, Wanted};
 use rpd_shard::Shard;
@@ -118,7 +118,7 @@ impl<'a> RowMaker<'a> {
     }
 
     /// The pieces that will be read, each once.
-    pub fn expect<'p>(&self, parts: impl Iterator<Item = &'p Part>) {
+    pub fn expect<'p>(&self, parts: impl Iterator<Item = &'p PieceRef>) {
         self.left.iter().for_each(|left| left.store(0, Ordering::Release));
         for part in parts {
             self.left[part.input].fetch_add(1, Ordering::AcqRel);
@@ -127,7 +127,12 @@ impl<'a> RowMaker<'a> {
 
     /// Hands on the rows of a piece but for processes, table by table with ascending ids. Returns the length of the
     /// input if this was its last piece.
-    pub fn rows(&self, part: Part, written: &mut Written, take: &mut TakeRows<'_>) -> Result<u64, Failure> {
+    pub fn rows(
+        &self,
+        part: PieceRef,
+        written: &mut Written,
+        take: &mut TakeRows<'_>,
+    ) -> Result<u64, Failure> {
         let made = self.make(part, Made::Others, written, take);
         made.map_err(|failure| with_rows(failure, self.surveys, self.job.schema))
     }
@@ -135,7 +140,7 @@ impl<'a> RowMaker<'a> {
     /// Hands on the rows of processes of a piece.
     pub fn processes(
         &self,
-        part: Part,
+        part: PieceRef,
         written: &mut Written,
         take: &mut TakeRows<'_>,
     ) -> Result<(), Failure> {
@@ -145,7 +150,7 @@ impl<'a> RowMaker<'a> {
 
     fn make(
         &self,
-        part: Part,
+        part: PieceRef,
         what: Made,
         written: &mut Written,
         take: &mut TakeRows<'_>,

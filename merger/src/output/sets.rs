@@ -5,14 +5,13 @@
 
 use super::seal::OpenWriter;
 use crate::agree::nodes::Nodes;
-use crate::agree::strings::{Hash, StringIds, hash};
-use crate::input::expand::Word;
 use crate::input::gone::with_rows;
 use crate::input::opened::Input;
 use crate::input::schema::JobSchema;
 use crate::input::source::Source;
 use crate::input::survey::Survey;
 use crate::output::write_failure;
+use crate::strings::{StringIds, hash};
 use rpd_comm::{Comm, agree_on_result, gather_counts};
 use rpd_console::Failure;
 use rpd_rocpd::{Guid, MAX_SETS, TableSet, Writer};
@@ -125,26 +124,6 @@ fn set_of(guid: &str, taken: &mut HashSet<String>) -> TableSet {
             return set;
         }
         number += 1;
-    }
-}
-
-/// What a set needs to know of the strings of its source.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct SetStrings {
-    /// Words in use.
-    words: Vec<Word>,
-    /// Different strings, the words among them.
-    distinct: u64,
-}
-
-impl SetStrings {
-    /// From the place and hash of each string of a table.
-    pub fn new(hashes: &[(u32, Hash)]) -> SetStrings {
-        let words = hashes.iter().filter_map(|(index, _)| Word::at(*index)).collect();
-        let mut distinct: Vec<Hash> = hashes.iter().map(|(_, hash)| *hash).collect();
-        distinct.sort_unstable();
-        distinct.dedup();
-        SetStrings { words, distinct: distinct.len() as u64 }
     }
 }
 

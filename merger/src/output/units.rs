@@ -3,6 +3,7 @@
 //! Where a unit ends depends on the inputs alone, never on ranks or threads, because leaf pages begin
 //! anew in each unit.
 
+use crate::input::piece_ref::PieceRef;
 use crate::input::source::Piece;
 use crate::input::survey::Survey;
 use rpd_shard::file::BlockKind;
@@ -16,19 +17,8 @@ const ROW_BYTES: u64 = 64;
 /// Rows that a native row becomes, about.
 const EXPANDED_ROWS: u64 = 5;
 
-/// A piece, by its place among this rank's inputs.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Part {
-    /// Position of the input.
-    pub input: usize,
-    /// Position of the source in the input.
-    pub source: usize,
-    /// Position of the piece in the source.
-    pub piece: usize,
-}
-
 /// The pieces of one unit, in the order of writing.
-pub type Unit = Vec<Part>;
+pub type Unit = Vec<PieceRef>;
 
 /// Deals the pieces of these inputs to units. `groups` are runs of inputs that stand together in the
 /// plan: no unit has pieces of two of them.
@@ -40,7 +30,7 @@ pub fn units(surveys: &[Survey], groups: &[Range<usize>]) -> Vec<Unit> {
         for input in group.clone() {
             for (source, found) in surveys[input].sources.iter().enumerate() {
                 for (piece, content) in found.pieces.iter().enumerate() {
-                    unit.push(Part { input, source, piece });
+                    unit.push(PieceRef { input, source, piece });
                     bytes += weight(content);
                     if bytes >= UNIT_BYTES {
                         units.push(std::mem::take(&mut unit));

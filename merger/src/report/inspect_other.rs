@@ -1,10 +1,10 @@
 //! `rpd-merge inspect` of anything but a shard: what it is, and what to do with it.
 
-use crate::input::candidate::is_merged;
 use crate::input::find::{DEFAULT_OUTPUT, find, has_log, is_shard, shards_in};
 use rpd_console::Failure;
 use rpd_console::wording::{counted, one_line, rank_ranges};
 use rpd_rocpd::read::{Database, Space};
+use rpd_run::is_merged_set;
 use rpd_shard::Shard;
 use rpd_translate::{Format, format_of};
 use std::collections::BTreeSet;
@@ -179,7 +179,7 @@ fn database(path: &Path) -> Result<Vec<String>, Failure> {
     let ranks: Vec<u32> = ranks.into_iter().collect();
     let ranks = if ranks.is_empty() { String::new() } else { format!(", rank {}", rank_ranges(&ranks)) };
     let bytes = database.bytes();
-    let Some(merge) = spaces.iter().find(|space| is_merged(space)) else {
+    let Some(merge) = spaces.iter().find(|space| is_merged_set(space)) else {
         let [major, minor, patch] = spaces.first().map_or([0; 3], |space| space.version);
         return Ok(vec![
             line(

@@ -1,6 +1,7 @@
 //! The loss ledger in the report.
 
-use super::{Report, SHOWN};
+use super::Report;
+use crate::agree::findings::MAX_SHOWN_LINES;
 use crate::input::lost::LostRows;
 use crate::input::profiler_losses::ProfilerLosses;
 use crate::input::schema::JobSchema;
@@ -70,10 +71,10 @@ impl Report {
             return vec![if is_whole { "nothing" } else { "nothing of what was read" }.to_owned()];
         }
         let (files, rows): (Vec<_>, Vec<_>) = self.losses.iter().partition(|loss| loss.file.is_some());
-        let first_files = files.iter().take(SHOWN).map(|loss| loss.line());
+        let first_files = files.iter().take(MAX_SHOWN_LINES).map(|loss| loss.line());
         let mut lines: Vec<String> =
             rows.iter().map(|loss| loss.line_with_next_step()).chain(first_files).collect();
-        if let Some(more @ 1..) = files.len().checked_sub(SHOWN) {
+        if let Some(more @ 1..) = files.len().checked_sub(MAX_SHOWN_LINES) {
             let more = counted(more as u64, "further file");
             lines.push(format!("all of {more} (file_not_used); --json names them"));
         }

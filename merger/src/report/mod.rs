@@ -11,6 +11,7 @@ pub mod inspect;
 mod inspect_other;
 mod lateness;
 mod losses;
+mod metadata;
 mod not_used;
 pub mod plot;
 mod processes;
@@ -19,5 +20,6 @@ mod summary;
 
 pub use clocks::ClockRow;
 pub use losses::LossRow;
+pub use metadata::metadata;
 pub use not_used::NotUsed;
-pub use summary::{Report, RowCount, SHOWN};
+pub use summary::Report;

@@ -5,6 +5,7 @@ use super::losses::{LossRow, loss_row, lost_row, profiler_rows, silent_profilers
 use super::not_used::NotUsed;
 use super::running::unfinished;
 use crate::agree::clocks::{JobClocks, Repair};
+use crate::agree::findings::MAX_SHOWN_LINES;
 use crate::agree::findings::{Found, ProcessKinds};
 use crate::input::command_endings::CommandEnding;
 use crate::input::death::{Death, StoppedProcesses};
@@ -13,7 +14,9 @@ use crate::input::plan::Plan;
 use crate::input::ranks::Ranks;
 use crate::input::running::StillRunning;
 use crate::input::schema::JobSchema;
+use crate::output::counts::{RowAccounts, RowCount};
 use crate::output::size_limit::free_bytes;
+use crate::output::verify::Account;
 use crate::output::verify::Verification;
 use rpd_collectives::{Counts, LateRank, Lateness};
 use rpd_console::wording::{counted, noun, one_line, rank_ranges};
@@ -27,9 +30,6 @@ use serde::Serialize;
 use std::collections::BTreeMap;
 use std::fmt::Write;
 use std::path::{Path, PathBuf};
-
-/// Lines of one kind that are printed one by one; the rest is counted.
-pub const SHOWN: usize = 10;
 
 /// The outcome of a merge, the same in all merge ranks.
 #[derive(Debug, Serialize)]
@@ -165,15 +165,6 @@ pub struct Report {
     pub phases: Vec<PhaseTime>,
 }
 
-/// Rows of one table.
-#[derive(Debug, Serialize)]
-pub struct RowCount {
-    /// Its name.
-    pub table: String,
-    /// How many were written.
-    pub rows: u64,
-}
-
 impl Report {
     /// What is known once all ranks agree.
     pub fn new(plan: &Plan, schema: &JobSchema, clocks: &JobClocks, found: &Found) -> Report {
@@ -278,6 +269,13 @@ impl Report {
         }
     }
 
+    /// Keeps the rows of the output; returns the account of each table.
+    pub fn take_rows(&mut self, accounts: RowAccounts) -> BTreeMap<TableId, Account> {
+        (self.rows, self.placeholders, self.replaced) =
+            (accounts.rows, accounts.placeholders, accounts.replaced);
+        accounts.accounts
+    }
+
     /// Keeps what was found in the output; a fault of it is told with all its lines.
     pub fn verified(&mut self, found: Verification) -> Result<(), Failure> {
         if let Some(failure) = found.failure() {
@@ -290,9 +288,9 @@ impl Report {
 
     /// Notes what `.rpd` has no place for.
     pub fn note_left_out_of_rpd(&mut self, left_out: BTreeMap<String, u64>) {
-        let told = left_out.iter().take(SHOWN);
+        let told = left_out.iter().take(MAX_SHOWN_LINES);
         self.notes.extend(told.map(|(what, rows)| format!("{rows} {what} have no place in .rpd")));
-        if let Some(more @ 1..) = left_out.len().checked_sub(SHOWN) {
+        if let Some(more @ 1..) = left_out.len().checked_sub(MAX_SHOWN_LINES) {
             self.notes
                 .push(format!("and {more} more {} of rows; --json lists all", noun(more as u64, "kind")));
         }
@@ -331,7 +329,7 @@ impl Report {
     /// All that is missing, in one line; `None` if nothing is.
     pub fn all_that_lacks(&self) -> Option<String> {
         let (first, _) = self.lack()?;
-        let losses = self.losses.iter().take(SHOWN).map(|loss| format!("lost: {}", loss.line()));
+        let losses = self.losses.iter().take(MAX_SHOWN_LINES).map(|loss| format!("lost: {}", loss.line()));
         let lines: Vec<String> = self.warning_lines().into_iter().chain(losses).collect();
         Some(if lines.is_empty() { first } else { lines.join("; ") })
     }
@@ -339,8 +337,8 @@ impl Report {
     /// One line for each thing that is not whole.
     pub fn warning_lines(&self) -> Vec<String> {
         let line = |(path, reason): &(PathBuf, String)| format!("left out: {}", left_out(path, reason));
-        let mut lines: Vec<String> = self.unreadable.iter().take(SHOWN).map(line).collect();
-        if let Some(more @ 1..) = self.unreadable.len().checked_sub(SHOWN) {
+        let mut lines: Vec<String> = self.unreadable.iter().take(MAX_SHOWN_LINES).map(line).collect();
+        if let Some(more @ 1..) = self.unreadable.len().checked_sub(MAX_SHOWN_LINES) {
             lines.push(format!("left out: and {}; --json lists all", counted(more as u64, "more input")));
         }
         if !self.missing_ranks.is_empty() {
@@ -353,9 +351,9 @@ impl Report {
         lines.extend(self.disagreement.clone());
         lines.extend(self.still_running.as_ref().map(|running| running.line(self.is_database)));
         let all: Vec<String> = self.unfinished_lines.iter().chain(&self.warnings).cloned().collect();
-        lines.extend(all.iter().take(SHOWN).cloned());
-        if all.len() > SHOWN {
-            lines.push(format!("and {} more; --json lists all", all.len() - SHOWN));
+        lines.extend(all.iter().take(MAX_SHOWN_LINES).cloned());
+        if all.len() > MAX_SHOWN_LINES {
+            lines.push(format!("and {} more; --json lists all", all.len() - MAX_SHOWN_LINES));
         }
         lines
     }

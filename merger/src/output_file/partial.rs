@@ -1,7 +1,7 @@
 //! The output under its temporary name.
 
-use super::own::may_be_left;
-use crate::output::journals;
+use super::journals;
+use super::made_by_merge::may_be_left;
 use rpd_console::Failure;
 use rpd_files::{FileAccess, open_output, remove_output, rename_output, rename_output_to_new};
 use rpd_output_file::{OutputLock, Share, Unfinished, keep_on_interrupt, remove_on_interrupt};

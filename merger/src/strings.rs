@@ -112,11 +112,6 @@ impl Distinct {
         self.seen.len() as u64
     }
 
-    /// Whether there is no string.
-    pub fn is_empty(&self) -> bool {
-        self.seen.is_empty()
-    }
-
     /// Adds the strings of the next table: hash and place in it.
     pub fn add_table(&mut self, strings: impl Iterator<Item = (u32, Hash)>) -> Result<(), Failure> {
         for (index, hash) in strings {

@@ -10,7 +10,7 @@ use std::collections::BTreeMap;
 
 /// What gives a process its place among all of them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct ProcessPlace {
+pub(super) struct ProcessPlace {
     /// The rank that it is; `None` for workers, collectors and processes without a rank.
     pub rank: Option<u32>,
     /// Process id of the operating system.
@@ -20,7 +20,7 @@ pub struct ProcessPlace {
 }
 
 /// The processes of a source, by their numbers from 1.
-pub fn own_processes(input: &Input, source: &Source) -> Vec<ProcessPlace> {
+pub(super) fn own_processes(input: &Input, source: &Source) -> Vec<ProcessPlace> {
     let Some(space) = source.spaces.get(&rocpd::INFO_PROCESS) else { return Vec::new() };
     let mut places = vec![ProcessPlace::default(); usize::try_from(space.next - 1).unwrap_or(0)];
     let mut set = |key: i64, place: ProcessPlace| {
@@ -49,7 +49,7 @@ pub fn own_processes(input: &Input, source: &Source) -> Vec<ProcessPlace> {
 
 /// The ids of processes, given in merge order. Of several of one rank the first counts; all others come behind the
 /// ranks, in merge order.
-pub fn process_ids(processes: &[ProcessPlace]) -> Vec<i64> {
+pub(super) fn process_ids(processes: &[ProcessPlace]) -> Vec<i64> {
     let mut first: BTreeMap<u32, usize> = BTreeMap::new();
     for (place, process) in processes.iter().enumerate() {
         if let Some(rank) = process.rank {

@@ -17,7 +17,7 @@ const DEFAULT_ROOT: &str = "rpd-out";
 ///
 /// The user is that of `SLURM_JOB_UID`, or else the owner of the first input. Any other user than root stays. Call
 /// this before a file of the user is touched; it cannot be taken back.
-pub fn become_job_user(inputs: &[PathBuf]) -> Result<(), Failure> {
+pub(crate) fn become_job_user(inputs: &[PathBuf]) -> Result<(), Failure> {
     if effective_uid() != 0 {
         return Ok(());
     }
@@ -44,7 +44,7 @@ pub fn become_job_user(inputs: &[PathBuf]) -> Result<(), Failure> {
 }
 
 /// Rejects a run of another user: with `--epilog`, no person reads the warnings of the merge.
-pub(super) fn check_owner(folder: &Path) -> Result<(), Failure> {
+pub(crate) fn check_owner(folder: &Path) -> Result<(), Failure> {
     let opened = HeldFolder::open_to_read(folder).map_err(|error| {
         Failure::input(format!("cannot open the folder {}: {error}; check its permissions", folder.display()))
     })?;

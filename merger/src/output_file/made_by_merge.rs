@@ -1,8 +1,8 @@
 //! What rpd-merge made itself, and may therefore replace or clear away.
 
-use crate::input::find::is_merge;
 use rpd_files::open_input;
 use rpd_rocpd::read::{Database, FileKind, sniff};
+use rpd_run::is_merged_set;
 use rpd_shard::MERGE_APPLICATION_ID;
 use rpd_translate::{Format, format_of};
 use std::fs;
@@ -69,4 +69,15 @@ fn header(path: &Path) -> Option<[u8; HEADER]> {
 
 fn is_marked(header: &[u8; HEADER]) -> bool {
     header.starts_with(MAGIC) && header[APPLICATION_ID..].starts_with(&MERGE_APPLICATION_ID.to_be_bytes())
+}
+
+/// Whether a file is one that a merge wrote, by its metadata.
+pub(crate) fn is_merge(path: &Path) -> bool {
+    match format_of(path) {
+        Ok(Format::RocPd) => {
+            Database::open(path).is_ok_and(|database| database.spaces().iter().any(is_merged_set))
+        }
+        Ok(Format::LegacyRpd) => rpd_legacy::is_merge(path),
+        _ => false,
+    }
 }

@@ -1,0 +1,12 @@
+//! A piece of an input, by its place.
+
+/// A piece, by its place among this rank's inputs.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct PieceRef {
+    /// Position of the input.
+    pub input: usize,
+    /// Position of the source in the input.
+    pub source: usize,
+    /// Position of the piece in the source.
+    pub piece: usize,
+}

@@ -1,0 +1,7 @@
+//! The output under its temporary name, and which files a merge made and may therefore replace.
+
+mod journals;
+pub(crate) mod made_by_merge;
+mod partial;
+
+pub(crate) use partial::{Partial, temporary_names};
