@@ -7,7 +7,6 @@ pub mod cli;
 pub mod epilog;
 pub mod input;
 mod job_user;
-mod listing;
 pub mod merge;
 pub mod number;
 pub mod output;

@@ -13,10 +13,10 @@ use std::ops::Range;
 use twox_hash::XxHash3_128;
 
 /// 128 bits stand for a string: two different ones with one hash are not expected in this universe.
-pub type Hash = u128;
+pub(crate) type Hash = u128;
 
 /// Hash of a string.
-pub fn hash(text: &[u8]) -> Hash {
+pub(crate) fn hash(text: &[u8]) -> Hash {
     XxHash3_128::oneshot(text)
 }
 
@@ -88,7 +88,7 @@ fn push<T>(list: &mut Vec<T>, value: T) {
 
 /// Where a string of this rank was first seen.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct FirstSeen {
+pub(crate) struct FirstSeen {
     /// String table of this rank, in merge order.
     pub table: u32,
     /// Place among the strings of that table.
@@ -97,7 +97,7 @@ pub struct FirstSeen {
 
 /// The distinct strings of this rank, in the order in which they are first seen.
 #[derive(Debug, Default)]
-pub struct Distinct {
+pub(crate) struct Distinct {
     strings: Numbered,
     seen: Vec<FirstSeen>,
     /// String tables so far.
@@ -108,12 +108,12 @@ pub struct Distinct {
 
 impl Distinct {
     /// Number of distinct strings.
-    pub fn len(&self) -> u64 {
+    pub(crate) fn len(&self) -> u64 {
         self.seen.len() as u64
     }
 
     /// Adds the strings of the next table: hash and place in it.
-    pub fn add_table(&mut self, strings: impl Iterator<Item = (u32, Hash)>) -> Result<(), Failure> {
+    pub(crate) fn add_table(&mut self, strings: impl Iterator<Item = (u32, Hash)>) -> Result<(), Failure> {
         for (index, hash) in strings {
             self.all += 1;
             let (_, is_new) = self.strings.add(hash)?;
@@ -128,7 +128,7 @@ impl Distinct {
 
 /// Global ids of this rank's strings.
 #[derive(Debug, Default)]
-pub struct StringIds {
+pub(crate) struct StringIds {
     strings: Numbered,
     /// By number; where there is one rank, the number plus one.
     ids: Option<Vec<i64>>,
@@ -143,7 +143,7 @@ pub struct StringIds {
 
 impl StringIds {
     /// The global id of a string of this rank.
-    pub fn id(&self, hash: Hash) -> Option<i64> {
+    pub(crate) fn id(&self, hash: Hash) -> Option<i64> {
         self.strings.number(hash).map(|number| self.id_of(number as usize))
     }
 
@@ -152,19 +152,19 @@ impl StringIds {
     }
 
     /// The strings that this rank writes, ascending by global id and by where they were first seen.
-    pub fn written(&self) -> impl Iterator<Item = (i64, FirstSeen)> + '_ {
+    pub(crate) fn written(&self) -> impl Iterator<Item = (i64, FirstSeen)> + '_ {
         let all = self.seen.iter().enumerate().map(|(number, seen)| (self.id_of(number), *seen));
         all.filter(|(id, _)| self.own.contains(id))
     }
 
     /// Whether this rank writes any.
-    pub fn writes_any(&self) -> bool {
+    pub(crate) fn writes_any(&self) -> bool {
         !self.own.is_empty()
     }
 }
 
 /// Numbers the strings of all ranks.
-pub fn number(comm: &impl Comm, own: Distinct) -> Result<StringIds, Failure> {
+pub(crate) fn number(comm: &impl Comm, own: Distinct) -> Result<StringIds, Failure> {
     let ranks = comm.size();
     let Distinct { mut strings, mut seen, all: own_strings, .. } = own;
     strings.hashes.shrink_to_fit();

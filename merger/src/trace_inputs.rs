@@ -3,8 +3,7 @@
 use crate::cli::MergeArgs;
 use crate::input::find::Listed;
 use crate::input::unused::find_all;
-use crate::listing::Listing;
-use crate::merge::merge_listed;
+use crate::merge::{MergeJob, merge_job};
 use crate::output::planned_size::trace_bytes;
 use crate::output::size_limit::SizeLimit;
 use crate::output_file::Partial;
@@ -67,11 +66,11 @@ pub fn trace(comm: &impl Comm, args: &MergeArgs, order: &TraceOrder) -> Result<T
         Some(database) => (None, None, database),
         None => {
             let output = place.work().join("merged.db");
-            let mut listing =
-                broadcast_result(comm, || Listing::of((files, unused.clone()), output.clone(), args))?;
+            let mut job =
+                broadcast_result(comm, || MergeJob::of((files, unused.clone()), output.clone(), args))?;
             let mut partial = agree_on_result(comm, Partial::begin(&output, comm.rank() == 0, false))?;
             partial.share();
-            let report = merge_listed(comm, args, &mut listing, Some(&partial), &mut progress)?;
+            let report = merge_job(comm, args, &mut job, Some(&partial), &mut progress)?;
             let database = partial.path().to_owned();
             (Some(report), Some(partial), database)
         }

@@ -1,5 +1,6 @@
 //! Phase 2: what the ranks agree on: strings, nodes, clocks, what was found.
 
+pub(crate) mod align;
 pub mod apart;
 pub mod clocks;
 mod domains;

@@ -1,14 +1,13 @@
 //! What a merge knows of the clocks of a job, for measurements of how well they are aligned.
 
-use super::{Own, survey_all, take_collectives};
+use super::job::MergeJob;
+use super::survey::survey_inputs;
 use crate::agree::clocks::Observed;
 use crate::cli::MergeArgs;
 use crate::input::gone::Since;
 use crate::input::plan::plan;
-use crate::input::schema::JobSchema;
-use crate::listing::Listing;
 use rpd_clocks::Observations;
-use rpd_collectives::{Sample, clock_observations, match_calls};
+use rpd_collectives::{clock_observations, match_calls};
 use rpd_comm::Solo;
 use rpd_console::{Failure, Progress};
 
@@ -27,20 +26,13 @@ pub struct JobObservations {
 /// As a merge, if an input cannot be read or belongs to another run.
 pub fn job_observations(args: &MergeArgs) -> Result<JobObservations, Failure> {
     let comm = &Solo;
-    let listing = Listing::new(args)?;
-    let plan = plan(
-        (&listing.files, &listing.unused),
-        listing.output.clone(),
-        &listing.told,
-        &Since::default(),
-        args.epilog,
-    )?;
-    let schema = JobSchema::new(&plan.schema);
-    let sample = Sample::new(args.memory.collectives());
-    let own = Own::new(&plan, comm);
-    let mut surveyed = survey_all(&own, &schema, &sample, args, &Progress::new(false))?;
-    let matched = match_calls(comm, &sample, take_collectives(&mut surveyed.surveys))?;
-    let observed = Observed::gather(comm, surveyed.recorded, &[])?;
+    let job = MergeJob::list(args)?;
+    let files = (&job.files[..], &job.unused);
+    let plan = plan(files, job.output.clone(), &job.told, &Since::default(), args.epilog)?;
+    let mut inputs = survey_inputs(comm, args, &plan, &mut Progress::new(false))?;
+    let calls = inputs.take_collectives();
+    let matched = match_calls(comm, &inputs.sample, calls)?;
+    let observed = Observed::gather(comm, inputs.clocks, &[])?;
     let spans = observed.spans();
     let mut observations = observed.observations;
     observations.meetings = clock_observations(comm, &matched, &observations.domains)?;

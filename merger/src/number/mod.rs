@@ -3,9 +3,11 @@
 mod json_ids;
 mod placeholder;
 mod renumber;
+mod row_numbering;
 
 pub use placeholder::placeholders;
 pub use renumber::{Replaced, SourceMap};
+pub use row_numbering::{RowNumbering, number_rows};
 
 use crate::input::schema::JobSchema;
 use crate::input::source::Source;

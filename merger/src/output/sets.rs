@@ -4,15 +4,18 @@
 //! set that uses them, under the ids that they have in the job.
 
 use super::seal::OpenWriter;
+use crate::agree::findings::Found;
 use crate::agree::nodes::Nodes;
+use crate::cli::Layout;
 use crate::input::gone::with_rows;
 use crate::input::opened::Input;
+use crate::input::plan::Plan;
 use crate::input::schema::JobSchema;
 use crate::input::source::Source;
 use crate::input::survey::Survey;
 use crate::output::write_failure;
 use crate::strings::{StringIds, hash};
-use rpd_comm::{Comm, agree_on_result, gather_counts};
+use rpd_comm::{Comm, agree_on_result, gather_counts, shared_failure};
 use rpd_console::Failure;
 use rpd_rocpd::{Guid, MAX_SETS, TableSet, Writer};
 use rpd_shard::model::{Keys, RowsBuilder, Value, rocpd};
@@ -230,6 +233,38 @@ fn add_nodes(writer: &mut Writer, set: usize, source: &Source, nodes: &Nodes) ->
         written += writer.append_to(set, &rows.portion(row..row + 1)).map_err(write_failure)?;
     }
     Ok(written)
+}
+
+/// The sets of tables of the output: one for all, or one for each source.
+///
+/// # Errors
+/// If there are too many sources, in all ranks.
+pub fn table_sets(
+    comm: &impl Comm,
+    layout: Layout,
+    plan: &Plan,
+    surveys: &[Survey],
+    findings: &Found,
+) -> Result<Sets, Failure> {
+    let guid = job_guid(plan, &findings.inputs);
+    match layout {
+        Layout::Merged => Ok(Sets::one(&guid)),
+        Layout::Partitioned => {
+            let sets = Sets::for_each_source(comm, &guid, surveys, findings.inputs.len() as u64);
+            sets.map_err(|failure| shared_failure(comm, failure))
+        }
+    }
+}
+
+/// The merged guid: the same for the same inputs, wherever and however often they are merged.
+fn job_guid(plan: &Plan, inputs: &[u128]) -> Guid {
+    if let Some(kept) = plan.kept_guid.as_ref().and_then(|guid| guid.parse().ok()) {
+        return kept;
+    }
+    let run_id = &plan.run_id;
+    let bytes: Vec<u8> =
+        run_id.bytes().chain([0]).chain(inputs.iter().flat_map(|id| id.to_le_bytes())).collect();
+    Guid::from_bits(XxHash3_128::oneshot(&bytes))
 }
 
 #[cfg(test)]

@@ -21,20 +21,20 @@ const MAGIC: &[u8] = b"SQLite format 3\0";
 const APPLICATION_ID: usize = 68;
 
 /// Whether a merge of ours made this database, or began to: its header says so, or, of an older one, its metadata.
-pub fn is_made_by_merge(path: &Path) -> bool {
+pub(crate) fn is_made_by_merge(path: &Path) -> bool {
     header(path).is_some_and(|header| is_marked(&header)) || is_merge(path)
 }
 
 /// Whether a file with the name of an unfinished output may be what a killed merge left. SQLite writes the first page
 /// last: of a file without it only the lock of the merge tells (`was_locked`) whose it was.
-pub fn may_be_left(path: &Path, was_locked: bool) -> bool {
+pub(crate) fn may_be_left(path: &Path, was_locked: bool) -> bool {
     let Ok(found) = fs::symlink_metadata(path) else { return false };
     let has_no_header = || was_locked && header(path).is_some_and(|header| header == [0; HEADER]);
     found.is_file() && (found.len() == 0 || is_made_by_merge(path) || has_no_header())
 }
 
 /// The run of a database that was merged while the run was still being written; `None` of any other file.
-pub fn unfinished_run(path: &Path) -> Option<String> {
+pub(crate) fn unfinished_run(path: &Path) -> Option<String> {
     if !is_made_by_merge(path) || format_of(path) != Ok(Format::RocPd) {
         return None;
     }
@@ -45,7 +45,7 @@ pub fn unfinished_run(path: &Path) -> Option<String> {
 }
 
 /// What a file is that no merge made, or why that is not known.
-pub fn what_else(path: &Path) -> String {
+pub(crate) fn what_else(path: &Path) -> String {
     if let Err(error) = open_input(path) {
         return format!("cannot be read ({error})");
     }

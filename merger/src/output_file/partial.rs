@@ -17,7 +17,7 @@ const CONVERTED: &str = ".partial.rpd";
 
 /// `NAME.partial` beside the output; renamed when it is whole, removed when the merge fails.
 #[derive(Debug)]
-pub struct Partial {
+pub(crate) struct Partial {
     path: PathBuf,
     output: PathBuf,
     /// Held by rank 0 for the length of the merge.
@@ -31,7 +31,7 @@ pub struct Partial {
 impl Partial {
     /// `force` says whether an output that is there may be replaced. Names the file; on rank 0 (`owner`) also locks it,
     /// and clears away what a killed merge left. The others call [`Partial::share`] when that went well.
-    pub fn begin(output: &Path, owner: bool, force: bool) -> Result<Partial, Failure> {
+    pub(crate) fn begin(output: &Path, owner: bool, force: bool) -> Result<Partial, Failure> {
         let path = beside(output, PARTIAL);
         let cannot = |error: io::Error| {
             if error.kind() == ErrorKind::NotFound {
@@ -77,7 +77,7 @@ impl Partial {
     }
 
     /// From now on this rank, too, removes the file if it fails. Before, it may be somebody else's.
-    pub fn share(&mut self) {
+    pub(crate) fn share(&mut self) {
         if !self.armed {
             self.remove_on_interrupt();
         }
@@ -95,13 +95,13 @@ impl Partial {
     }
 
     /// Where to write.
-    pub fn path(&self) -> &Path {
+    pub(crate) fn path(&self) -> &Path {
         &self.path
     }
 
     /// Forgets what is written: the merge begins anew. A rank whose writing was cut short may still be at it,
     /// in the file that has no name any more.
-    pub fn forget(&self) -> Result<(), Failure> {
+    pub(crate) fn forget(&self) -> Result<(), Failure> {
         match remove_output(&self.path) {
             Err(error) if error.kind() != ErrorKind::NotFound => Err(Failure::write(&self.path, &error)),
             _ => Ok(()),
@@ -109,7 +109,7 @@ impl Partial {
     }
 
     /// Where to write what it is turned into.
-    pub fn converted_path(&self) -> PathBuf {
+    pub(crate) fn converted_path(&self) -> PathBuf {
         beside(&self.output, CONVERTED)
     }
 
@@ -117,7 +117,7 @@ impl Partial {
     /// opened the older file in between leaves new ones, which are looked for afterwards.
     ///
     /// Returns device and inode of the file.
-    pub fn publish(&mut self, share: Share) -> Result<(u64, u64), Failure> {
+    pub(crate) fn publish(&mut self, share: Share) -> Result<(u64, u64), Failure> {
         journals::clear(&self.output)?;
         let identity = self.rename(share)?;
         journals::clear_published(&self.output)?;
@@ -149,7 +149,7 @@ impl Partial {
     }
 
     /// The merge went well: the file is no longer this rank's to remove.
-    pub fn release(&mut self) {
+    pub(crate) fn release(&mut self) {
         self.armed = false;
         self.keep_on_interrupt();
         self.lock = None;
@@ -157,7 +157,7 @@ impl Partial {
 }
 
 /// What a merge to this output writes before it gets its name. No merge keeps it.
-pub fn temporary_names(output: &Path) -> [PathBuf; 2] {
+pub(crate) fn temporary_names(output: &Path) -> [PathBuf; 2] {
     [PARTIAL, CONVERTED].map(|ending| beside(output, ending))
 }
 

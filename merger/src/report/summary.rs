@@ -180,7 +180,7 @@ impl Report {
             other_files,
             ranks: plan.ranks.seen.len(),
             left_out_ranks: plan.ranks.left_out.clone(),
-            processes: 0,
+            processes: found.processes,
             process_kinds: found.kinds,
             nodes: nodes.nodes().len(),
             missing_ranks: plan.ranks.missing.clone(),
@@ -213,12 +213,12 @@ impl Report {
                 .chain(profiler_rows(&found.profiler_losses))
                 .collect(),
             replaced: Vec::new(),
-            deaths: Vec::new(),
-            died: 0,
-            crashes: Vec::new(),
-            crashed: 0,
-            commands_ended: Vec::new(),
-            stopped: StoppedProcesses::default(),
+            deaths: found.deaths.clone(),
+            died: found.died,
+            crashes: found.crashes.clone(),
+            crashed: found.crashed,
+            commands_ended: found.commands.clone().list(),
+            stopped: found.stopped.clone(),
             warnings: plan
                 .warnings
                 .iter()

@@ -1,4 +1,4 @@
-//! The files to merge, as rank 0 lists them for all merge ranks.
+//! What a merge works on, as rank 0 lists it for all merge ranks.
 
 use crate::cli::MergeArgs;
 use crate::input::find::{Listed, hold, is_text};
@@ -16,9 +16,9 @@ use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
-/// The files to merge and where their merge goes.
+/// What was listed and is the same in all ranks: the files to merge, where their merge goes, and what limits it.
 #[derive(Serialize, Deserialize)]
-pub(crate) struct Listing {
+pub(crate) struct MergeJob {
     pub(crate) files: Vec<Listed>,
     /// Folders that hold them: every merge rank opens what lies below from the descriptor that it holds.
     folders: Vec<PathBuf>,
@@ -35,14 +35,18 @@ pub(crate) struct Listing {
     pub(crate) limit: SizeLimit,
 }
 
-impl Listing {
-    pub(crate) fn new(args: &MergeArgs) -> Result<Listing, Failure> {
+impl MergeJob {
+    /// Lists the inputs and chooses the output.
+    ///
+    /// # Errors
+    /// If options do not go together, or an input or the place of the output cannot be used.
+    pub(crate) fn list(args: &MergeArgs) -> Result<MergeJob, Failure> {
         args.check()?;
         let (mut found, mut unused) = find_all(&args.inputs)?;
         let before: Vec<PathBuf> = found.files.iter().map(|listed| listed.path.clone()).collect();
         let output = output_of(&mut found, args)?;
         unused.note_output(&output, &before, &found.files);
-        Listing::of((found.files, unused), output, args)
+        MergeJob::of((found.files, unused), output, args)
     }
 
     /// Of files that were found, and of others that are not merged.
@@ -50,7 +54,7 @@ impl Listing {
         (files, unused): (Vec<Listed>, UnusedFiles),
         output: PathBuf,
         args: &MergeArgs,
-    ) -> Result<Listing, Failure> {
+    ) -> Result<MergeJob, Failure> {
         let clock_file = args.clock_file.as_deref().map(ClockFile::read).transpose();
         let clock_file = clock_file.map_err(|error| Failure::usage(error.to_string()))?;
         if let Some(plot) = &args.clock_plot {
@@ -59,7 +63,16 @@ impl Listing {
         let limit = SizeLimit::of(args, &files);
         let replaces_run = if args.force || args.dry_run { None } else { unfinished_run(&output) };
         let folders = folders_of(args, &files);
-        Ok(Listing { files, folders, unused, output, replaces_run, told: Told::default(), clock_file, limit })
+        Ok(MergeJob {
+            files,
+            folders,
+            unused,
+            output,
+            replaces_run,
+            told: Told::default(),
+            clock_file,
+            limit,
+        })
     }
 
     /// Refuses to replace a merge of another run.
@@ -95,7 +108,7 @@ fn folders_of(args: &MergeArgs, files: &[Listed]) -> Vec<PathBuf> {
 
 /// Translates the files that are neither shards nor RocPD, and puts the shards in their place; returns the
 /// folder that holds them.
-pub(crate) fn translate_foreign(comm: &impl Comm, listing: &mut Listing) -> Result<Option<Folder>, Failure> {
+pub(crate) fn translate_foreign(comm: &impl Comm, listing: &mut MergeJob) -> Result<Option<Folder>, Failure> {
     if !listing.files.iter().any(translate::is_foreign) {
         return Ok(None);
     }

@@ -1,0 +1,38 @@
+//! The clocks of all nodes brought to that of the reference node.
+
+use super::clocks::{How, JobClocks, Observed, Recorded};
+use super::nodes::Nodes;
+use crate::cli::MergeArgs;
+use crate::input::former::FormerMerge;
+use crate::input::plan::Plan;
+use rpd_clocks::{Align, ClockFile};
+use rpd_collectives::{Matched, clock_observations};
+use rpd_comm::Comm;
+use rpd_console::Failure;
+use rpd_shard::record::ClockDomain;
+
+/// Brings all clocks to that of the reference node, as it was asked for.
+pub(crate) fn align_clocks(
+    comm: &impl Comm,
+    args: &MergeArgs,
+    plan: &Plan,
+    clock_file: Option<&ClockFile>,
+    recorded: Recorded,
+    matched: &Matched,
+    nodes: &Nodes,
+) -> Result<JobClocks, Failure> {
+    let fixed: Vec<ClockDomain> = plan.former_merges.iter().filter_map(FormerMerge::reference).collect();
+    let observed = Observed::gather(comm, recorded, &fixed)?;
+    let meetings = match observed.is_of_several() && (args.align != Align::None || clock_file.is_some()) {
+        true => clock_observations(comm, matched, &observed.observations.domains)?,
+        false => Vec::new(),
+    };
+    let how = How {
+        align: args.align,
+        repair_causality: args.repair_causality,
+        clock_file,
+        nodes,
+        homes: &plan.homes,
+    };
+    observed.align(comm, meetings, &how)
+}

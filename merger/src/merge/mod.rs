@@ -1,0 +1,213 @@
+//! The merge in five phases: plan, survey, agree, write, seal.
+//!
+//! Every rank calls every function here in the same order. Collective calls are made below them, on the main thread.
+
+mod agree;
+mod job;
+mod observe;
+mod seal;
+mod survey;
+mod write;
+
+pub(crate) use job::MergeJob;
+pub use observe::{JobObservations, job_observations};
+
+use crate::cli::{MergeArgs, OutputFormat};
+use crate::input::gone::Since;
+use crate::input::plan::{Plan, plan};
+use crate::output::counts::row_counts;
+use crate::output::planned_size::{Numbers, planned_bytes, with_converted};
+use crate::output::verify::verify_published;
+use crate::output_file::Partial;
+use crate::report::Report;
+use crate::report::plot::plot;
+use agree::{Agreement, agree};
+use job::translate_foreign;
+use rpd_comm::{Comm, agree_on_result, broadcast_result, shared_failure};
+use rpd_console::{Failure, Progress};
+use seal::seal;
+use std::time::Instant;
+use survey::{SurveyedInputs, survey_inputs};
+use write::write;
+
+/// Merges the inputs into one database. Every rank calls this; every rank gets the same report, except for what only rank
+/// 0 measures.
+///
+/// # Errors
+/// If an option, an input or the output cannot be used. The file of a failed merge is removed.
+pub fn merge(comm: &impl Comm, args: &MergeArgs) -> Result<Report, Failure> {
+    let begun = Instant::now();
+    let mut progress = Progress::new(comm.rank() == 0 && !args.quiet);
+    progress.phase("plan");
+    let mut job = broadcast_result(comm, || MergeJob::list(args))?;
+    let mut output = if args.dry_run { None } else { Some(begin_output(comm, args, &job)?) };
+    let mut report = merge_job(comm, args, &mut job, output.as_ref(), &mut progress)?;
+    if let Some(output) = &mut output {
+        publish(comm, args, &job, output, &report)?;
+    }
+    report.phases = progress.finish();
+    report.seconds = begun.elapsed().as_secs_f64();
+    Ok(report)
+}
+
+/// Merges listed inputs into a file that has no name yet. Restarts without inputs that vanish meanwhile.
+///
+/// # Errors
+/// As [`merge`].
+pub(crate) fn merge_job(
+    comm: &impl Comm,
+    args: &MergeArgs,
+    job: &mut MergeJob,
+    output: Option<&Partial>,
+    progress: &mut Progress,
+) -> Result<Report, Failure> {
+    job.hold_folders();
+    let _translated = translate_foreign(comm, job)?;
+    let mut excluded = Since::default();
+    loop {
+        match run_phases(comm, args, job, &mut excluded, output, progress) {
+            Err(failure) if failure.is_shared() => {
+                let vanished = failure.into_vanished_inputs()?;
+                broadcast_result(comm, || excluded.add(vanished))?;
+            }
+            ended => return ended,
+        }
+    }
+}
+
+fn run_phases(
+    comm: &impl Comm,
+    args: &MergeArgs,
+    job: &MergeJob,
+    excluded: &mut Since,
+    output: Option<&Partial>,
+    progress: &mut Progress,
+) -> Result<Report, Failure> {
+    progress.phase("plan");
+    let plan = broadcast_result(comm, || plan_inputs(args, job, excluded, output))?;
+    let inputs = survey_inputs(comm, args, &plan, progress);
+    let mut inputs = agree_on_result(comm, inputs)?;
+    let agreed = agree(comm, args, job, &plan, &mut inputs, progress)?;
+    let mut report = first_report(args, &plan, &inputs, &agreed);
+    print_warnings(comm, args, excluded, &report)?;
+    if let Some(path) = &args.clock_plot {
+        broadcast_result(comm, || plot(path, &agreed.clocks, &report))?;
+    }
+    check_size(comm, args, job, &inputs, &agreed, &mut report)?;
+    let Some(output) = output else {
+        report.rows = row_counts(&inputs.schema, &agreed.numbering.totals);
+        return Ok(report);
+    };
+    let pages = write(comm, args, job, &inputs, &agreed, output.path(), progress)?;
+    seal(comm, args, &plan, &inputs, &agreed, pages, output, &mut report, progress)?;
+    Ok(report)
+}
+
+/// Locks the output and begins it under a temporary name.
+fn begin_output(comm: &impl Comm, args: &MergeArgs, job: &MergeJob) -> Result<Partial, Failure> {
+    let replaces = args.force || job.replaces_run.is_some();
+    let mut output = agree_on_result(comm, Partial::begin(&job.output, comm.rank() == 0, replaces))?;
+    output.share();
+    Ok(output)
+}
+
+/// Gives the finished file its name.
+fn publish(
+    comm: &impl Comm,
+    args: &MergeArgs,
+    job: &MergeJob,
+    output: &mut Partial,
+    report: &Report,
+) -> Result<(), Failure> {
+    if comm.rank() == 0 {
+        let published = output.publish(args.share)?;
+        if let Some(verified) = &report.verify {
+            verify_published(&job.output, published, &verified.contents)?;
+        }
+    }
+    comm.barrier();
+    output.release();
+    Ok(())
+}
+
+/// Chooses which inputs are merged, and discards what a restarted merge has written.
+fn plan_inputs(
+    args: &MergeArgs,
+    job: &MergeJob,
+    excluded: &Since,
+    output: Option<&Partial>,
+) -> Result<Plan, Failure> {
+    output.map_or(Ok(()), Partial::forget)?;
+    let plan = plan((&job.files, &job.unused), job.output.clone(), &job.told, excluded, args.epilog)?;
+    job.check_replaced(&plan.run_id)?;
+    Ok(plan)
+}
+
+/// What there is to report before anything is written.
+fn first_report(args: &MergeArgs, plan: &Plan, inputs: &SurveyedInputs, agreed: &Agreement) -> Report {
+    let found = &agreed.findings;
+    let mut report = Report::new(plan, &inputs.schema, &agreed.clocks, found);
+    report.strings = (agreed.strings.before, agreed.strings.distinct);
+    report.rows_read = row_counts(&inputs.schema, &found.rows_read);
+    report.is_database = args.form() == OutputFormat::Rocpd;
+    report.note_if_empty(&found.rows_read);
+    match plan.only_former() {
+        Some(former) => report.take_over(former),
+        None => report.note_collectives(&agreed.collectives, agreed.late_ranks.clone()),
+    }
+    report.note_clock_file(&agreed.clocks);
+    report.notes.extend(agreed.far_apart.iter().map(|note| plan.names.put_into(note)));
+    report.note_options_without_effect(args, plan);
+    report.note_unprobed(&agreed.clocks.logs);
+    if report.is_database {
+        report.note_amd_tools(args.layout, &agreed.numbering.processes);
+    }
+    report
+}
+
+/// Prints the warnings that no earlier start of this merge has printed, and stops a strict merge of an incomplete run.
+fn print_warnings(
+    comm: &impl Comm,
+    args: &MergeArgs,
+    excluded: &mut Since,
+    report: &Report,
+) -> Result<(), Failure> {
+    let incomplete = if args.strict { report.incomplete() } else { None };
+    if comm.rank() == 0 {
+        let mut warnings = report.warning_lines();
+        // What the error will say is not said before it.
+        let in_error = incomplete.as_ref().and_then(|(_, warning)| warning.as_ref());
+        warnings.retain(|line| Some(line) != in_error);
+        excluded.print(warnings);
+    }
+    match incomplete {
+        Some((reason, _)) => Err(shared_failure(comm, Failure::incomplete(reason))),
+        None => Ok(()),
+    }
+}
+
+/// Refuses an output that would be larger than its limit; a dry run notes it.
+fn check_size(
+    comm: &impl Comm,
+    args: &MergeArgs,
+    job: &MergeJob,
+    inputs: &SurveyedInputs,
+    agreed: &Agreement,
+    report: &mut Report,
+) -> Result<(), Failure> {
+    let numbers = Numbers {
+        schema: &inputs.schema,
+        totals: &agreed.numbering.totals,
+        sets: agreed.sets.all().len() as u64,
+    };
+    report.planned_bytes = with_converted(planned_bytes(comm, &inputs.content, numbers)?, args.form());
+    let note = broadcast_result(comm, || {
+        let fits = job.limit.check(report.planned_bytes, &report.output);
+        match args.dry_run {
+            true => Ok(fits.err().map(|failure| failure.to_string())),
+            false => fits.map(|()| None),
+        }
+    })?;
+    report.notes.extend(note);
+    Ok(())
+}

@@ -1,0 +1,85 @@
+//! Phase 5: the pages above the leaves, small tables, metadata; then the file is verified and converted.
+
+use super::agree::Agreement;
+use super::survey::SurveyedInputs;
+use super::write::{WrittenPages, output_rows, row_maker};
+use crate::cli::{MergeArgs, OutputFormat};
+use crate::input::plan::Plan;
+use crate::output::counts::compare_counts;
+use crate::output::sets::{self, SmallRows};
+use crate::output::verify::verify;
+use crate::output::{legacy, processes, seal, write_failure};
+use crate::output_file::Partial;
+use crate::report::{Report, metadata};
+use rpd_comm::{Comm, agree_on_result};
+use rpd_console::{Failure, Progress};
+use rpd_rocpd::Writer;
+
+/// Completes the file, and adds the rows of the output to the report, which becomes part of its metadata.
+///
+/// # Errors
+/// What one rank fails with, all fail with.
+#[expect(clippy::too_many_arguments, reason = "each is the result of one of the phases before")]
+pub(super) fn seal(
+    comm: &impl Comm,
+    args: &MergeArgs,
+    plan: &Plan,
+    inputs: &SurveyedInputs,
+    agreed: &Agreement,
+    pages: WrittenPages,
+    output: &Partial,
+    report: &mut Report,
+    progress: &mut Progress,
+) -> Result<(), Failure> {
+    progress.phase("seal");
+    let (path, schema, sets) = (output.path(), &inputs.schema, &agreed.sets);
+    let nodes = &agreed.findings.nodes;
+    let WrittenPages { base, placed } = pages;
+    let index = seal::gather_leaves(comm, &placed.index)?;
+    if comm.rank() == 0 {
+        seal::seal_pages(path, &index, &base.roots, base.behind, placed.pages)?;
+    }
+    comm.barrier();
+    let open = || -> Result<Writer, Failure> {
+        let writer = Writer::open(path, sets.all()).map_err(write_failure)?;
+        writer.set_cache(agreed.memory.cache_bytes()).map_err(write_failure)?;
+        Ok(writer)
+    };
+    let mut written = placed.written;
+    let rows = output_rows(args, inputs, agreed);
+    let maker = row_maker(&rows, inputs, agreed);
+    written.add(processes::write_in_turns(comm, &open, sets, &maker, &inputs.surveys)?);
+    let small_rows = if sets.is_partitioned() {
+        sets::write_in_turns(comm, &open, sets, schema, &inputs.surveys, &agreed.strings, nodes)?
+    } else {
+        let strings = seal::strings_in_turns(comm, &open, schema, &inputs.surveys, &agreed.strings)?;
+        SmallRows { strings, nodes: if comm.rank() == 0 { agreed.small_rows.nodes } else { 0 } }
+    };
+    seal::count_small(&mut written, small_rows);
+    let rows = compare_counts(comm, schema, &agreed.numbering.totals, &agreed.findings.rows_read, written)?;
+    let accounts = report.take_rows(rows);
+    if comm.rank() == 0 {
+        let metadata = metadata(plan, report, &agreed.clocks, nodes);
+        seal::finish(path, sets, schema, nodes, &index, &metadata)?;
+    }
+    // Every rank reads the whole file if a trace is drawn of it.
+    comm.barrier();
+    if args.verify {
+        progress.phase("verify");
+        on_rank_0(comm, || report.verified(verify(path, schema, sets.all().len(), &accounts)?))?;
+    }
+    if args.form() == OutputFormat::Rpd {
+        progress.phase("rpd");
+        on_rank_0(comm, || {
+            let left_out = legacy::replace_by_rpd(path, &output.converted_path(), report.verify.as_mut())?;
+            report.note_left_out_of_rpd(left_out);
+            Ok(())
+        })?;
+    }
+    Ok(())
+}
+
+/// Runs a step on rank 0. All ranks fail if it does.
+fn on_rank_0(comm: &impl Comm, step: impl FnOnce() -> Result<(), Failure>) -> Result<(), Failure> {
+    agree_on_result(comm, if comm.rank() == 0 { step() } else { Ok(()) })
+}

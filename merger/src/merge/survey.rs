@@ -1,0 +1,188 @@
+//! Phase 2: every rank reads its inputs once. Nothing is numbered yet.
+
+use crate::agree::clocks::Recorded;
+use crate::budget::Held;
+use crate::cli::{Layout, MergeArgs};
+use crate::input::home::Homes;
+use crate::input::plan::{Plan, PlannedInput};
+use crate::input::schema::JobSchema;
+use crate::input::set_strings::SetStrings;
+use crate::input::share::share;
+use crate::input::source::{RowRoom, StackRoom};
+use crate::input::survey::{Survey, survey};
+use crate::output::planned_size::PlannedContent;
+use crate::strings::Distinct;
+use rayon::prelude::*;
+use rpd_collectives::{Participant, Said, Sample};
+use rpd_comm::Comm;
+use rpd_console::{Failure, Progress};
+use std::ops::Range;
+
+/// The inputs that this rank reads.
+struct RankInputs<'a> {
+    inputs: &'a [PlannedInput],
+    homes: &'a Homes,
+    /// Runs of them that stand together, counted from the first.
+    groups: Vec<Range<usize>>,
+}
+
+impl<'a> RankInputs<'a> {
+    fn new(plan: &'a Plan, comm: &impl Comm) -> RankInputs<'a> {
+        let readers = plan.readers(comm.size());
+        let place = readers.iter().position(|reader| *reader == comm.rank());
+        let groups = place.map_or(Vec::new(), |place| share(&plan.inputs, place, readers.len()));
+        let first = groups.first().map_or(0, |g| g.start);
+        let next = groups.last().map_or(first, |g| g.end);
+        let groups = groups.iter().map(|g| g.start - first..g.end - first).collect();
+        RankInputs { inputs: &plan.inputs[first..next], homes: &plan.homes, groups }
+    }
+
+    fn bytes(&self) -> u64 {
+        self.inputs.iter().map(|input| input.bytes).sum()
+    }
+}
+
+/// What one rank read of its inputs.
+pub(super) struct SurveyedInputs {
+    /// A survey of each input, in merge order.
+    pub(super) surveys: Vec<Survey>,
+    /// Runs of inputs that stand together in the job, counted from the first of this rank.
+    pub(super) groups: Vec<Range<usize>>,
+    /// Bytes of the inputs.
+    pub(super) bytes: u64,
+    /// The tables of the output.
+    pub(super) schema: JobSchema,
+    /// Which collectives are kept.
+    pub(super) sample: Sample,
+    /// Distinct strings; they are taken when the ranks agree on their ids.
+    pub(super) strings: Distinct,
+    /// What the inputs have recorded of the clocks; it is taken when they are aligned.
+    pub(super) clocks: Recorded,
+    /// Memory that is held to the end of the merge.
+    pub(super) memory: Held,
+    /// How much the output will have.
+    pub(super) content: PlannedContent,
+}
+
+impl SurveyedInputs {
+    fn new(args: &MergeArgs, plan: &Plan, inputs: &RankInputs<'_>) -> SurveyedInputs {
+        let mut schema = JobSchema::new(&plan.schema);
+        schema.stacks = StackRoom::new(args.memory.stack_ids());
+        schema.rows = RowRoom::new(args.memory.row_bytes());
+        SurveyedInputs {
+            surveys: Vec::with_capacity(inputs.inputs.len()),
+            groups: inputs.groups.clone(),
+            bytes: inputs.bytes(),
+            schema,
+            sample: Sample::new(args.memory.collectives()),
+            strings: Distinct::default(),
+            clocks: Recorded::default(),
+            memory: Held::default(),
+            content: PlannedContent::default(),
+        }
+    }
+
+    /// Adds the survey of the next input. Of its strings only those that are new are kept.
+    fn add(&mut self, mut survey: Survey, layout: Layout) -> Result<(), Failure> {
+        let largest = (survey.string_bytes() as u64).saturating_add(survey.longest_piece());
+        self.memory.largest = self.memory.largest.max(largest);
+        if layout == Layout::Partitioned {
+            survey.set_strings = survey.hashes.iter().map(|hashes| SetStrings::new(hashes)).collect();
+        }
+        for hashes in std::mem::take(&mut survey.hashes) {
+            self.strings.add_table(hashes.into_iter())?;
+        }
+        self.clocks.add(&survey);
+        self.content.add(&survey);
+        survey.texts.clear();
+        survey.shrink();
+        self.memory.inputs += survey.bytes() as u64;
+        self.surveys.push(survey);
+        Ok(())
+    }
+
+    /// The collectives of this rank's processes, in merge order.
+    pub(super) fn take_collectives(&mut self) -> Vec<(Participant, Said)> {
+        take_collectives(&mut self.surveys)
+    }
+}
+
+/// Surveys the inputs of this rank, as many at once as there are threads and memory.
+///
+/// # Errors
+/// If an input cannot be read, or memory does not suffice. Inputs that vanished are reported once all others are read.
+pub(super) fn survey_inputs(
+    comm: &impl Comm,
+    args: &MergeArgs,
+    plan: &Plan,
+    progress: &mut Progress,
+) -> Result<SurveyedInputs, Failure> {
+    let rank_inputs = RankInputs::new(plan, comm);
+    let mut inputs = SurveyedInputs::new(args, plan, &rank_inputs);
+    progress.phase_of_bytes("read", inputs.bytes);
+    let mut bytes_read = 0;
+    let mut vanished = Vec::new();
+    let mut left = rank_inputs.inputs;
+    while !left.is_empty() {
+        let memory = args.memory.without(inputs.memory);
+        let at_once = memory.threads(rayon::current_num_threads(), inputs.memory.largest);
+        let (some, rest) = left.split_at(at_once.min(left.len()));
+        left = rest;
+        let survey_one = |planned: &PlannedInput| {
+            let surveyed = survey(planned, &inputs.schema, rank_inputs.homes, &inputs.sample);
+            progress.add(planned.bytes);
+            surveyed
+        };
+        let surveyed: Vec<Result<Survey, Failure>> = some.par_iter().map(survey_one).collect();
+        for surveyed in surveyed {
+            match surveyed {
+                Ok(survey) => inputs.add(survey, args.layout)?,
+                Err(failure) => vanished.extend(failure.into_vanished_inputs()?),
+            }
+        }
+        args.memory.check_stacks(inputs.schema.stacks.wanted())?;
+        args.memory.check_row(inputs.schema.rows.longest())?;
+        bytes_read += some.iter().map(|input| input.bytes).sum::<u64>();
+        inputs.memory.strings = inputs.strings.len();
+        args.memory.check(inputs.memory, (bytes_read, inputs.bytes))?;
+    }
+    if vanished.is_empty() { Ok(inputs) } else { Err(Failure::inputs_vanished(vanished)) }
+}
+
+/// The collectives of this rank's processes, in merge order.
+fn take_collectives(surveys: &mut [Survey]) -> Vec<(Participant, Said)> {
+    let sources = surveys.iter_mut().flat_map(|survey| &mut survey.sources);
+    let takes_part = |said: &Said| !said.is_empty() || said.alone > 0 || said.is_singleton;
+    let some = sources.filter(|source| takes_part(&source.collectives));
+    some.map(|source| {
+        let process = &source.process;
+        let said = &mut source.collectives;
+        let began = said.calls.iter().map(|call| call.enter).min().unwrap_or(process.first_seen);
+        let last_exit = said.calls.iter().filter_map(|call| call.exit).max().unwrap_or(began);
+        // Files that say nothing of the start of a process have 0 there.
+        let first_seen = if process.first_seen > 0 { process.first_seen.min(began) } else { began };
+        let last_seen = process.last_seen.unwrap_or(last_exit).max(last_exit);
+        said.untimed.close(last_seen);
+        let participant = Participant {
+            rank: process.rank,
+            worker: process.worker,
+            began,
+            first_seen,
+            seen_ns: last_seen.saturating_sub(first_seen),
+            initialized: said.mpi.initialized(),
+            initialization_ns: said.mpi.initialization_ns(),
+            finalization_ns: said.untimed.finalization_ns(),
+            poll_gaps_ns: said.mpi.poll_gaps_ns(),
+            lacks_calls: said.lacks_calls,
+            is_cut: said.is_cut,
+            hides_messages: said.hides_messages,
+            is_in_threads: said.is_in_threads,
+            is_singleton: said.is_singleton,
+            pid: process.pid,
+            host: process.node.hostname.clone(),
+            domain: process.domain.clone(),
+        };
+        (participant, std::mem::take(said))
+    })
+    .collect()
+}

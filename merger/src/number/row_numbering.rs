@@ -1,0 +1,53 @@
+//! The numbers of all rows, agreed between the merge ranks.
+
+use super::{Bases, bases, demand};
+use crate::agree::processes::{self, Processes};
+use crate::input::schema::JobSchema;
+use crate::input::survey::Survey;
+use rpd_comm::{Comm, gather_counts};
+use rpd_console::Failure;
+use rpd_shard::model::{TableId, rocpd};
+use std::collections::BTreeMap;
+
+/// The ids that rows get.
+pub struct RowNumbering {
+    /// First ids of this rank's sources, input by input.
+    pub bases: Vec<Vec<Bases>>,
+    /// Rows of the whole job, by table.
+    pub totals: BTreeMap<TableId, u64>,
+    /// The processes of the whole job.
+    pub processes: Processes,
+}
+
+/// Gives each source of every rank the first id of each of its tables.
+///
+/// # Errors
+/// If the inputs have more rows than a database can number.
+pub fn number_rows(
+    comm: &impl Comm,
+    schema: &JobSchema,
+    surveys: &[Survey],
+) -> Result<RowNumbering, Failure> {
+    let tables = schema.numbered();
+    let sources = || surveys.iter().flat_map(|s| &s.sources);
+    let demands: Vec<Vec<u64>> = sources().map(|source| demand(source, schema)).collect();
+    let sum = |numbers: &[Vec<u64>], i: usize| numbers.iter().map(|n| n[i]).fold(0u64, u64::saturating_add);
+    let mine: Vec<u64> = (0..=tables.len()).map(|i| sum(&demands, i)).collect();
+    let all = gather_counts(comm, &mine)?;
+    let start: Vec<u64> = (0..=tables.len()).map(|i| sum(&all[..comm.rank()], i)).collect();
+    let regions = tables.iter().position(|t| *t == rocpd::REGION).map_or(0, |i| sum(&all, i));
+    if (0..=tables.len()).any(|i| sum(&all, i).saturating_add(regions) > i64::MAX as u64) {
+        return Err(Failure::input("the inputs claim more rows than a database can number"));
+    }
+    let (ids, processes) = processes::number(comm, surveys)?;
+    let mut flat = bases(schema, &start, &demands, ids, regions).into_iter();
+    let bases = surveys.iter().map(|s| flat.by_ref().take(s.sources.len()).collect()).collect();
+
+    let rows = |table: TableId| -> u64 {
+        sources().map(|source| source.spaces.get(&table).map_or(0, |space| space.rows())).sum()
+    };
+    let mine: Vec<u64> = tables.iter().map(|t| rows(*t)).collect();
+    let all = gather_counts(comm, &mine)?;
+    let totals = tables.iter().enumerate().map(|(i, t)| (*t, sum(&all, i))).collect();
+    Ok(RowNumbering { bases, totals, processes })
+}
