@@ -8,7 +8,7 @@ use std::hint::black_box;
 /// Once a piece of memory that was mapped by itself is freed, glibc takes pieces up to its size from its heaps,
 /// and gives back only what is free beyond twice that size (mallopt(3), `M_MMAP_THRESHOLD`). So one such
 /// piece, of `bytes`, is taken and freed untouched. Other allocators are not changed by it.
-pub fn keep_freed_memory(bytes: usize) {
+pub(crate) fn keep_freed_memory(bytes: usize) {
     let mut piece: Vec<u8> = Vec::new();
     // Where even this is too much, nothing is gained and nothing lost.
     let _ = piece.try_reserve_exact(bytes);

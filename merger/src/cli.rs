@@ -3,8 +3,8 @@
 mod load;
 mod trace;
 
-pub use load::{Call, TABLE};
-pub use trace::TraceArgs;
+pub use load::Call;
+pub(crate) use trace::TraceArgs;
 
 use crate::budget::Budget;
 use clap::{Args, Parser, Subcommand, ValueEnum};

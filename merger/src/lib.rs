@@ -1,17 +1,26 @@
-//! The merger: plan, agree, number, write, seal. `merge.rs` reads as the algorithm.
+//! The merge of a run: from the files of all ranks to one RocPD database, or to traces of it.
+//!
+//! [`Call`] holds the options of a program call, [`run`] does what they say, and [`merge`] is the merge itself; the module of
+//! that name reads as the algorithm. docs/ARCHITECTURE.md has the order of the rooms.
 
-pub mod agree;
-pub mod allocator;
-pub mod budget;
-pub mod cli;
-pub mod epilog;
-pub mod input;
+mod agree;
+mod allocator;
+mod budget;
+mod cli;
+mod epilog;
+mod input;
 mod job_user;
-pub mod merge;
-pub mod number;
-pub mod output;
+mod merge;
+mod number;
+mod output;
 mod output_file;
-pub mod report;
-pub mod run;
+mod report;
+mod run;
 mod strings;
-pub mod trace_inputs;
+mod trace_inputs;
+
+pub use cli::{Call, Cli, MergeArgs};
+pub use merge::{JobObservations, job_observations, merge};
+pub use output::verify::verify_published;
+pub use report::Report;
+pub use run::{Outcome, run};

@@ -2,8 +2,8 @@
 
 use rpd_comm::{Launcher, Solo, exec_mpi_twin};
 use rpd_console::Exit;
-use rpd_merge::cli::Call;
-use rpd_merge::run::run;
+use rpd_merge::Call;
+use rpd_merge::run;
 use std::process::ExitCode;
 
 fn main() -> ExitCode {

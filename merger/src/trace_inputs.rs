@@ -22,7 +22,7 @@ use std::time::Instant;
 /// The outcome of a trace, the same in all merge ranks, but for what only rank 0 knows of the files.
 #[derive(Debug, Serialize)]
 #[serde(untagged)]
-pub enum Traced {
+pub(crate) enum Traced {
     /// Inputs were merged for it.
     Merged(Box<Report>),
     /// It was made of a merged database as it is.
@@ -42,7 +42,7 @@ pub enum Traced {
 }
 
 /// Writes the trace of the inputs. Every rank calls this.
-pub fn trace(comm: &impl Comm, args: &MergeArgs, order: &TraceOrder) -> Result<Traced, Failure> {
+pub(crate) fn trace(comm: &impl Comm, args: &MergeArgs, order: &TraceOrder) -> Result<Traced, Failure> {
     let begun = Instant::now();
     let mut progress = Progress::new(comm.rank() == 0 && !args.quiet);
     progress.phase("plan");
@@ -114,7 +114,7 @@ fn merged_database(args: &MergeArgs, files: &[Listed]) -> Option<PathBuf> {
 
 impl Traced {
     /// The file, or the folder of the files.
-    pub fn output(&self) -> &Path {
+    pub(crate) fn output(&self) -> &Path {
         match self {
             Traced::Merged(report) => &report.output,
             Traced::Direct { trace, .. } => &trace.output,
@@ -122,7 +122,7 @@ impl Traced {
     }
 
     /// The closing summary.
-    pub fn summary(&self) -> String {
+    pub(crate) fn summary(&self) -> String {
         match self {
             Traced::Merged(report) => report.summary(false),
             Traced::Direct { database, trace, seconds, unused, .. } => {

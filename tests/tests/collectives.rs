@@ -1,8 +1,8 @@
 //! Collectives of all ranks are matched, and tell which rank is late.
 
 use rpd_comm::threads;
-use rpd_merge::cli::{Cli, MergeArgs};
-use rpd_merge::merge::merge;
+use rpd_merge::merge;
+use rpd_merge::{Cli, MergeArgs};
 use rpd_shard::ShardWriter;
 use rpd_shard::model::{Value, native, rocpd};
 use rpd_tests::fixtures;

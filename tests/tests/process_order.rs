@@ -1,8 +1,8 @@
 //! Ids of processes: those of ranks first, in the order of ranks.
 
 use rpd_comm::threads;
-use rpd_merge::cli::MergeArgs;
-use rpd_merge::merge::merge;
+use rpd_merge::MergeArgs;
+use rpd_merge::merge;
 use rpd_shard::model::{Kind, Schema, rocpd};
 use rpd_tests::harness::{Database, rpd_merge};
 use rpd_tests::synthetic::{SyntheticRun, write_rocpd, write_shards};

@@ -175,7 +175,7 @@ fn an_output_that_reads_otherwise_under_its_name_is_removed() {
         rows(&output).into_iter().map(|(table, rows)| (table, rows.unsigned_abs())).collect();
     let found = fs::metadata(&output).unwrap();
     let published = (found.dev(), found.ino());
-    let verify = || rpd_merge::output::verify::verify_published(&output, published, &contents);
+    let verify = || rpd_merge::verify_published(&output, published, &contents);
     verify().unwrap();
     // The log of another database of that name: its pages are read instead of those of the file.
     let copy = run.beside("copy.db");
@@ -205,7 +205,7 @@ fn another_file_that_replaced_a_verified_output_stays() {
     fs::rename(&output, run.beside("aside.db")).unwrap();
     Connection::open(&output).unwrap().execute_batch("CREATE TABLE mine(a)").unwrap();
     let published = (found.dev(), found.ino());
-    let failure = rpd_merge::output::verify::verify_published(&output, published, &contents).unwrap_err();
+    let failure = rpd_merge::verify_published(&output, published, &contents).unwrap_err();
     assert!(failure.to_string().contains("is not there"), "{failure}");
     assert_eq!(rows(&output), [("mine".to_owned(), 0)]);
 }

@@ -7,7 +7,7 @@ use clap_complete::{Shell, generate_to};
 use page::page;
 use rpd_collect::command_line::Options;
 use rpd_collect::doctor;
-use rpd_merge::cli::Cli;
+use rpd_merge::Cli;
 use std::fs;
 use std::io;
 use std::path::Path;

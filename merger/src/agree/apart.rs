@@ -16,7 +16,7 @@ const FAR: i64 = 7 * DAY;
 type Span = (i64, i64);
 
 /// What there is to say of files that are a week or more from most others, in the same words on all ranks.
-pub fn note_of_files_far_apart(
+pub(crate) fn note_of_files_far_apart(
     comm: &impl Comm,
     surveys: &[Survey],
     clocks: &JobClocks,

@@ -37,7 +37,7 @@ type Logs = BTreeMap<ClockDomain, String>;
 
 /// What the inputs of this rank say of the clocks. It is taken from each as soon as it is surveyed.
 #[derive(Debug, Default)]
-pub struct Recorded {
+pub(crate) struct Recorded {
     /// Domains of processes, by first occurrence, in merge order.
     domains: Distinct,
     /// Those of shards without any process.
@@ -68,7 +68,7 @@ fn widen(spans: &mut Spans, domain: &ClockDomain, (first, last): (i64, i64)) {
 
 /// The clocks of the job before they are aligned. Observations and sets are complete in rank 0 alone.
 #[derive(Debug, Default)]
-pub struct Observed {
+pub(crate) struct Observed {
     /// The domains, the reference, and in rank 0 what is known of them. Meetings come later.
     pub observations: Observations,
     best: BestSets,
@@ -84,7 +84,7 @@ pub struct Observed {
 
 impl Recorded {
     /// Adds what the next input says.
-    pub fn add(&mut self, survey: &Survey) {
+    pub(crate) fn add(&mut self, survey: &Survey) {
         for source in &survey.sources {
             domains_of(source).into_iter().for_each(|domain| self.domains.add(domain));
             let process = &source.process;
@@ -142,7 +142,11 @@ impl Observed {
     /// Brings together what all ranks' inputs say of their clocks.
     ///
     /// The reference is the node of the lowest rank; one of `preferred`, whose times cannot move, if it is there.
-    pub fn gather(comm: &impl Comm, own: Recorded, preferred: &[ClockDomain]) -> Result<Observed, Failure> {
+    pub(crate) fn gather(
+        comm: &impl Comm,
+        own: Recorded,
+        preferred: &[ClockDomain],
+    ) -> Result<Observed, Failure> {
         let best: Vec<&ClockSet> = own.best.values().collect();
         let short = (
             &own.domains.all,
@@ -207,12 +211,12 @@ impl Observed {
     }
 
     /// From when to when there are times of each domain, its BOOTTIME, ns; in merge order.
-    pub fn spans(&self) -> Vec<Option<(i64, i64)>> {
+    pub(crate) fn spans(&self) -> Vec<Option<(i64, i64)>> {
         self.observations.domains.iter().map(|domain| self.spans.get(domain).copied()).collect()
     }
 
     /// Whether there is more than one clock to align.
-    pub fn is_of_several(&self) -> bool {
+    pub(crate) fn is_of_several(&self) -> bool {
         self.observations
             .domains
             .iter()
@@ -222,7 +226,7 @@ impl Observed {
     }
 
     /// Aligns the domains; `meetings` are in rank 0. All ranks get the same.
-    pub fn align(
+    pub(crate) fn align(
         mut self,
         comm: &impl Comm,
         meetings: Vec<Meeting>,
@@ -284,7 +288,7 @@ impl Observed {
 }
 
 /// What was asked for.
-pub struct How<'a> {
+pub(crate) struct How<'a> {
     /// By what.
     pub align: Align,
     /// Whether maps may move until effects follow causes.

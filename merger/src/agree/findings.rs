@@ -16,7 +16,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use twox_hash::XxHash3_64;
 
 /// Lines of one kind that are printed one by one; the rest is counted.
-pub const MAX_SHOWN_LINES: usize = 10;
+pub(crate) const MAX_SHOWN_LINES: usize = 10;
 /// What one rank found in its shards.
 #[derive(Serialize, Deserialize, Default)]
 struct Findings {
@@ -110,7 +110,7 @@ fn identity(process: &Process) -> u64 {
 }
 
 /// Tells all ranks what each of them found.
-pub fn agree_on_findings(comm: &impl Comm, surveys: &[Survey]) -> Result<Found, Failure> {
+pub(crate) fn agree_on_findings(comm: &impl Comm, surveys: &[Survey]) -> Result<Found, Failure> {
     let sources = || surveys.iter().flat_map(|s| &s.sources);
     let mut nodes = Nodes::default();
     sources().flat_map(|s| &s.nodes).for_each(|(_, node)| nodes.add(node));

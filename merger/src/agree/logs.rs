@@ -10,7 +10,7 @@ const MOST_BYTES: u64 = 64 << 10;
 const NO_PROBES: &str = "no clock probes";
 
 /// The log beside a shard, if it says why its node did not measure clocks. Whoever cannot be read says nothing.
-pub fn log_of_no_probes(shard: &Path) -> Option<PathBuf> {
+pub(crate) fn log_of_no_probes(shard: &Path) -> Option<PathBuf> {
     let log = shard.with_extension("log");
     // Nobody may have laid a link here, or something that never ends.
     let file = open_input_folder(log.parent()?).ok()?.open_file(log.file_name()?).ok()?;

@@ -1,12 +1,12 @@
 //! Phase 2: what the ranks agree on: strings, nodes, clocks, what was found.
 
 pub(crate) mod align;
-pub mod apart;
-pub mod clocks;
+pub(crate) mod apart;
+pub(crate) mod clocks;
 mod domains;
-pub mod findings;
-pub mod logs;
-pub mod nodes;
+pub(crate) mod findings;
+pub(crate) mod logs;
+pub(crate) mod nodes;
 mod observations;
 mod process_places;
-pub mod processes;
+pub(crate) mod processes;

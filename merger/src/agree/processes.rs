@@ -8,7 +8,7 @@ use rpd_shard::record::wire;
 use std::collections::HashSet;
 
 /// For each source of a merge rank, the ids of its processes by their numbers.
-pub type IdsBySource = Vec<Box<[i64]>>;
+pub(crate) type IdsBySource = Vec<Box<[i64]>>;
 
 /// What all ranks know of the processes.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -21,7 +21,7 @@ pub struct Processes {
 
 /// For each source of this rank, in merge order, the ids of its processes by their numbers; and what there is to know
 /// of all.
-pub fn number(comm: &impl Comm, surveys: &[Survey]) -> Result<(IdsBySource, Processes), Failure> {
+pub(crate) fn number(comm: &impl Comm, surveys: &[Survey]) -> Result<(IdsBySource, Processes), Failure> {
     let sources = surveys.iter().flat_map(|survey| survey.sources.iter().map(move |source| (survey, source)));
     let own: Vec<Vec<ProcessPlace>> =
         sources.map(|(survey, source)| own_processes(&survey.input, source)).collect();

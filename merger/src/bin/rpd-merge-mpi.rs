@@ -3,8 +3,8 @@
 use rpd_comm::{Comm, Launcher};
 use rpd_comm_mpi::Mpi;
 use rpd_console::Exit;
-use rpd_merge::cli::Call;
-use rpd_merge::run::run;
+use rpd_merge::Call;
+use rpd_merge::run;
 use std::process::ExitCode;
 
 fn main() -> ExitCode {

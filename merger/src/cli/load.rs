@@ -9,7 +9,7 @@ use std::ffi::{OsStr, OsString};
 use std::io::Write;
 
 /// The table of our options in a file.
-pub const TABLE: &str = "merge";
+pub(super) const TABLE: &str = "merge";
 /// Names a file, like `--config`.
 const CONFIG: &str = "RPD_CONFIG";
 /// Options that a variable may say, too: what differs between machines and steps of a job.

@@ -4,7 +4,7 @@
 mod lease;
 mod status;
 
-pub use status::{State, Status};
+pub(crate) use status::{State, Status};
 
 use crate::budget::Budget;
 use crate::cli::MergeArgs;
@@ -36,7 +36,7 @@ const ASK_EVERY: Duration = Duration::from_secs(1);
 const WANTED: &str = "merge.wanted";
 
 /// What is to be done.
-pub enum Begun {
+pub(crate) enum Begun {
     /// To merge, and to say how it went.
     Merge(Box<Epilog>),
     /// Nothing, for this reason.
@@ -44,7 +44,7 @@ pub enum Begun {
 }
 
 /// A merge that nobody else does at the same time. Rank 0 has it; the others only know of it.
-pub struct Epilog {
+pub(crate) struct Epilog {
     held: Option<Held>,
 }
 
@@ -68,7 +68,7 @@ enum Told {
 impl Epilog {
     /// Takes the lease of the run that `args` name, unless somebody has it or there is nothing to do. Every rank calls
     /// this. From now on a status says that the merge runs; if it takes longer than the lease, the process ends.
-    pub fn begin(comm: &impl Comm, args: &MergeArgs) -> Result<Begun, Failure> {
+    pub(crate) fn begin(comm: &impl Comm, args: &MergeArgs) -> Result<Begun, Failure> {
         let mut held = None;
         let told = broadcast_result(comm, || {
             let found = find(&args.inputs).inspect_err(|failure| nothing_found(args, failure))?;
@@ -87,7 +87,7 @@ impl Epilog {
     }
 
     /// Says how it went, and gives the lease back. `what` is the output, how it stands, and why.
-    pub fn end(mut self, what: Result<(&Path, State, &str), &Failure>) {
+    pub(crate) fn end(mut self, what: Result<(&Path, State, &str), &Failure>) {
         let Some(Held { lease, mut status, place, home, ended }) = self.held.take() else { return };
         let _ = ended.send(());
         match what {
@@ -186,12 +186,12 @@ fn absolute(path: &Path) -> PathBuf {
 }
 
 /// Refuses folders of other users among the inputs, before anything in them is looked at.
-pub fn check_owners(args: &MergeArgs) -> Result<(), Failure> {
+pub(crate) fn check_owners(args: &MergeArgs) -> Result<(), Failure> {
     args.inputs.iter().filter(|input| input.is_dir()).try_for_each(|input| check_owner(input))
 }
 
 /// Whether the merge that `args` ask for is there, with all inputs that are there.
-pub fn is_merged(args: &MergeArgs) -> bool {
+pub(crate) fn is_merged(args: &MergeArgs) -> bool {
     let Ok(found) = find(&args.inputs) else { return false };
     let is_trace = args.trace_order().is_ok_and(|order| order.is_some());
     let Ok(home) = open_home(&found) else { return false };

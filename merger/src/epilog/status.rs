@@ -18,7 +18,7 @@ const MAX_WHY: usize = 4096;
 /// How a merge stands.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
-pub enum State {
+pub(crate) enum State {
     /// It runs, or was killed: see `until`.
     Merging,
     /// All that was recorded is in the output.
@@ -31,7 +31,7 @@ pub enum State {
 
 /// What became of a merge.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
-pub struct Status {
+pub(crate) struct Status {
     /// How it stands.
     pub state: State,
     /// Why, in one line.
@@ -58,7 +58,7 @@ pub struct Status {
 
 /// The inputs of a merge, as far as it takes to see whether others came.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
-pub struct Inputs {
+pub(crate) struct Inputs {
     /// How many.
     pub files: u64,
     /// Of all together.

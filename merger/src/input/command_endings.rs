@@ -107,7 +107,7 @@ impl CommandEnding {
 }
 
 /// All endings in one line; `None` if every command ended with exit code 0. The lowest ranks come first.
-pub fn endings_line(endings: &[CommandEnding]) -> Option<String> {
+pub(crate) fn endings_line(endings: &[CommandEnding]) -> Option<String> {
     if endings.iter().all(|ending| ending.code == Some(0)) {
         return None;
     }

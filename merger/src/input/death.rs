@@ -228,12 +228,12 @@ fn name_of(text: Option<&[u8]>) -> String {
 }
 
 /// `SIGSEGV` for 11; a real-time signal has no name.
-pub fn signal_name(signal: i32) -> Option<&'static str> {
+pub(crate) fn signal_name(signal: i32) -> Option<&'static str> {
     signal_hook::low_level::signal_name(signal)
 }
 
 /// How a process ended, in words.
-pub fn ending(exit: Exit) -> String {
+pub(crate) fn ending(exit: Exit) -> String {
     match exit {
         Exit::Code(code) => format!("ended with exit code {code}"),
         Exit::Signal(signal) => match signal_name(signal) {

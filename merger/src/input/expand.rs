@@ -13,7 +13,7 @@ use std::sync::Arc;
 
 /// Strings that expanded rows need. Their local ids are negative, where no shard has any.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
-pub enum Word {
+pub(crate) enum Word {
     /// Category of ranges, as rocprofv3 spells it.
     RangeCategory,
     /// Category of marks.
@@ -36,7 +36,7 @@ pub enum Word {
 
 impl Word {
     /// All of them, in the order of their ids.
-    pub const ALL: [Word; 9] = [
+    pub(crate) const ALL: [Word; 9] = [
         Word::RangeCategory,
         Word::MarkCategory,
         Word::MpiCategory,
@@ -49,7 +49,7 @@ impl Word {
     ];
 
     /// The string.
-    pub fn text(self) -> &'static str {
+    pub(crate) fn text(self) -> &'static str {
         match self {
             Word::RangeCategory => "MARKER_CORE_RANGE_API",
             Word::MarkCategory => "MARKER_CORE_API",
@@ -64,27 +64,27 @@ impl Word {
     }
 
     /// Its local id.
-    pub fn id(self) -> i64 {
+    pub(crate) fn id(self) -> i64 {
         -1 - self as i64
     }
 
     /// Its place among the strings of a table: behind all others.
-    pub fn index(self) -> u32 {
+    pub(crate) fn index(self) -> u32 {
         WORDS_FROM + self as u32
     }
 
     /// The word at this place.
-    pub fn at(index: u32) -> Option<Word> {
+    pub(crate) fn at(index: u32) -> Option<Word> {
         Word::ALL.get(index.checked_sub(WORDS_FROM)? as usize).copied()
     }
 
     /// The word with this local id.
-    pub fn from_id(id: i64) -> Option<Word> {
+    pub(crate) fn from_id(id: i64) -> Option<Word> {
         Word::ALL.into_iter().find(|word| word.id() == id)
     }
 
     /// The words that rows of this native table bring along.
-    pub fn of_table(table: TableId) -> &'static [Word] {
+    pub(crate) fn of_table(table: TableId) -> &'static [Word] {
         match table {
             native::RANGE => &[Word::RangeCategory],
             native::MARK => &[Word::MarkCategory, Word::MarkTrack],
@@ -97,7 +97,7 @@ impl Word {
     }
 
     /// Name of the track that rows of this table stand on, where they become samples.
-    pub fn track_of(table: TableId) -> Option<Word> {
+    pub(crate) fn track_of(table: TableId) -> Option<Word> {
         match table {
             native::MARK => Some(Word::MarkTrack),
             native::MPI_REQUEST => Some(Word::RequestTrack),
@@ -131,12 +131,12 @@ const RCCL_PREFIX: &[u8] = b"nccl";
 pub(super) const MESSAGE_LIMIT: usize = 4096;
 
 /// Tables whose rows become regions.
-pub const REGIONS: [TableId; 3] = [native::RANGE, native::MPI_CALL, native::RCCL_CALL];
+pub(crate) const REGIONS: [TableId; 3] = [native::RANGE, native::MPI_CALL, native::RCCL_CALL];
 /// Tables whose rows become samples.
-pub const SAMPLES: [TableId; 3] = [native::MARK, native::MPI_REQUEST, native::COMMUNICATOR];
+pub(crate) const SAMPLES: [TableId; 3] = [native::MARK, native::MPI_REQUEST, native::COMMUNICATOR];
 
 /// Whether rows of this table are expanded.
-pub fn is_native(table: TableId) -> bool {
+pub(crate) fn is_native(table: TableId) -> bool {
     REGIONS.contains(&table) || SAMPLES.contains(&table)
 }
 
@@ -147,7 +147,7 @@ pub(super) fn has_message(table: TableId) -> bool {
 }
 
 /// How many rows of each table these native rows become.
-pub fn counts(rows: &Rows<Local>) -> Vec<(TableId, u64)> {
+pub(crate) fn counts(rows: &Rows<Local>) -> Vec<(TableId, u64)> {
     let n = rows.len as u64;
     let args: usize = ARGS.iter().map(|(column, ..)| rows.column(column).filled(rows.len)).sum();
     let shown = if SAMPLES.contains(&rows.id()) { rocpd::SAMPLE } else { rocpd::REGION };
@@ -156,7 +156,7 @@ pub fn counts(rows: &Rows<Local>) -> Vec<(TableId, u64)> {
 
 /// What an expansion needs to know of the source.
 #[derive(Debug)]
-pub struct Context<'a> {
+pub(crate) struct Context<'a> {
     /// Strings of the shard.
     pub strings: &'a ShardStrings,
     /// Tracks of samples.
@@ -166,10 +166,10 @@ pub struct Context<'a> {
 }
 
 /// Strings of native rows that were lost and show as text only, per column of the native table.
-pub type LostTexts = BTreeMap<(TableId, String), u64>;
+pub(crate) type LostTexts = BTreeMap<(TableId, String), u64>;
 
 /// The RocPD rows of a block of native rows.
-pub fn expand(
+pub(crate) fn expand(
     rows: &Rows<Local>,
     keys: &ExpandedKeys,
     context: &Context<'_>,
@@ -213,7 +213,7 @@ fn text_of<'a>(cell: Value<'_>, context: &Context<'a>) -> Option<&'a [u8]> {
 }
 
 /// The rows of these tracks.
-pub fn tracks(tracks: &Tracks) -> Option<Rows<Local>> {
+pub(crate) fn tracks(tracks: &Tracks) -> Option<Rows<Local>> {
     let first = *tracks.values().next()?;
     let mut rows = RowsBuilder::new(table(rocpd::TRACK));
     for (thread, name) in tracks.keys() {

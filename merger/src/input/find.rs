@@ -16,7 +16,7 @@ use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
 /// Ending of a shard's file name.
-pub const SHARD_ENDING: &str = "rpdshard";
+pub(crate) const SHARD_ENDING: &str = "rpdshard";
 /// Endings of files that are looked into, in lower case: databases, JSON of rocprofv3 and the PyTorch profiler, Perfetto traces,
 /// tables of omnistat. Other programs write files of such names, too, so that only their content tells.
 const ENDINGS: [&str; 8] = [".db", ".rpd", ".json", ".json.gz", ".proto", ".pftrace", ".pftrace.gz", ".csv"];
@@ -24,13 +24,13 @@ const TRACE_ENDINGS: [&str; 3] = [".proto", ".pftrace", ".pftrace.gz"];
 /// Where runs are collected unless something else is said.
 const DEFAULT_ROOT: &str = "rpd-out";
 /// Name of the output unless something else is said.
-pub const DEFAULT_OUTPUT: &str = "trace.db";
+pub(crate) const DEFAULT_OUTPUT: &str = "trace.db";
 /// The same with `--format rpd`. It is also what rocmProfileData calls a trace.
-pub const DEFAULT_RPD: &str = "trace.rpd";
+pub(crate) const DEFAULT_RPD: &str = "trace.rpd";
 
 /// A file to merge.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
-pub struct Listed {
+pub(crate) struct Listed {
     /// Where it is.
     #[serde(with = "path_text")]
     pub path: PathBuf,
@@ -51,7 +51,7 @@ impl Listed {
 
 /// The files to merge and where the output goes by default.
 #[derive(Debug, PartialEq, Eq)]
-pub struct Found {
+pub(crate) struct Found {
     /// The files.
     pub files: Vec<Listed>,
     /// Folder for the output unless `-o` says otherwise.
@@ -67,7 +67,7 @@ pub struct Found {
 ///
 /// # Errors
 /// [`Failure::input`], if an input cannot be listed, or holds nothing to merge.
-pub fn find(inputs: &[PathBuf]) -> Result<Found, Failure> {
+pub(crate) fn find(inputs: &[PathBuf]) -> Result<Found, Failure> {
     search(inputs, &|_| false)
 }
 

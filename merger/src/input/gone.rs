@@ -19,7 +19,7 @@ const MOST_TIMES: usize = 16;
 
 /// What was read before cannot be read now. Where the system has no room for open files or memory, the input
 /// is not to blame, and the next one would fare no better.
-pub fn changed(path: &Path, error: &(dyn Error + 'static)) -> Failure {
+pub(crate) fn changed(path: &Path, error: &(dyn Error + 'static)) -> Failure {
     let mut cause = error;
     while let Some(next) = cause.source() {
         cause = next;
@@ -40,7 +40,7 @@ pub fn changed(path: &Path, error: &(dyn Error + 'static)) -> Failure {
 }
 
 /// The same failure, with the rows that are known of the inputs.
-pub fn with_rows(failure: Failure, surveys: &[Survey], schema: &JobSchema) -> Failure {
+pub(crate) fn with_rows(failure: Failure, surveys: &[Survey], schema: &JobSchema) -> Failure {
     let mut all = match failure.into_vanished_inputs() {
         Ok(all) => all,
         Err(failure) => return failure,
@@ -57,7 +57,7 @@ pub fn with_rows(failure: Failure, surveys: &[Survey], schema: &JobSchema) -> Fa
 
 /// What was found out since the inputs were listed.
 #[derive(Debug, Default)]
-pub struct Since {
+pub(crate) struct Since {
     times: usize,
     /// Inputs that are not merged.
     gone: Vec<VanishedInput>,
@@ -69,7 +69,7 @@ pub struct Since {
 
 impl Since {
     /// Prints the warnings that were not printed before the merge began anew.
-    pub fn print(&mut self, warnings: Vec<String>) {
+    pub(crate) fn print(&mut self, warnings: Vec<String>) {
         for line in warnings {
             if !self.printed.contains(&line) {
                 eprintln!("warning: {}", one_line(&line));
@@ -80,7 +80,7 @@ impl Since {
 
     /// Takes what all ranks agreed on. An input that rank 0 can open is still there: the rank that cannot
     /// gets none to read.
-    pub fn add(&mut self, all: Vec<VanishedInput>) -> Result<(), Failure> {
+    pub(crate) fn add(&mut self, all: Vec<VanishedInput>) -> Result<(), Failure> {
         self.times += 1;
         if self.times > MOST_TIMES {
             let names: BTreeSet<_> = all.iter().map(|gone| gone.path.display().to_string()).collect();
@@ -108,12 +108,12 @@ impl Since {
     }
 
     /// The merge ranks that get no input to read.
-    pub fn blind_ranks(&self) -> Vec<usize> {
+    pub(crate) fn blind_ranks(&self) -> Vec<usize> {
         self.blind.iter().map(|(rank, _)| *rank).collect()
     }
 
     /// A line for each rank that reads nothing.
-    pub fn notes(&self) -> impl Iterator<Item = String> {
+    pub(crate) fn notes(&self) -> impl Iterator<Item = String> {
         self.blind.iter().map(|(rank, path)| {
             let path = path.display();
             format!("merge rank {rank} cannot read {path}, which rank 0 can: the other ranks read all inputs")
@@ -121,7 +121,7 @@ impl Since {
     }
 
     /// Marks the listed files that cannot be read any more.
-    pub fn mark(&self, files: &mut [Listed]) {
+    pub(crate) fn mark(&self, files: &mut [Listed]) {
         for listed in files {
             if let Some(gone) = self.gone.iter().find(|gone| gone.path == listed.path) {
                 let (path, reason) = (gone.path.display(), &gone.reason);
@@ -131,12 +131,12 @@ impl Since {
     }
 
     /// Whether a listed file cannot be read any more.
-    pub fn has(&self, path: &Path) -> bool {
+    pub(crate) fn has(&self, path: &Path) -> bool {
         self.gone.iter().any(|gone| gone.path == path)
     }
 
     /// What is lost with them.
-    pub fn lost(&self) -> Vec<LostRows> {
+    pub(crate) fn lost(&self) -> Vec<LostRows> {
         let lost = |gone: &VanishedInput| match &gone.rows {
             Some(rows) => {
                 let lost = |(table, rows): &(String, u64)| LostRows {

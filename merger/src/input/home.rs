@@ -139,7 +139,7 @@ fn is_nameless(node: &Node) -> bool {
 }
 
 /// The BOOTTIME at which a clock showed a time. Where it was set back, a time that it showed twice is the first one.
-pub fn to_boottime(steps: &[Step], time: i64) -> i64 {
+pub(crate) fn to_boottime(steps: &[Step], time: i64) -> i64 {
     let next = |place: usize| steps.get(place + 1).map_or(i64::MAX, |next| next.from);
     let mut all = steps.iter().enumerate().map(|(place, step)| (place, time.saturating_add(step.offset)));
     let found = all.find(|(place, boottime)| *boottime < next(*place));

@@ -29,7 +29,7 @@ const TREE_ENTRY: usize = 40;
 
 impl Survey {
     /// Drops what no later phase looks at, and the room that lists have left.
-    pub fn shrink(&mut self) {
+    pub(crate) fn shrink(&mut self) {
         match &mut self.input {
             Input::None => {}
             Input::Shard(shard) => {
@@ -47,7 +47,7 @@ impl Survey {
     }
 
     /// Bytes that its strings take while it is read or written, about. They are known until they are counted.
-    pub fn string_bytes(&self) -> usize {
+    pub(crate) fn string_bytes(&self) -> usize {
         let strings: usize = self.hashes.iter().map(Vec::len).sum();
         let texts = match &self.input {
             Input::Shard(shard) => {
@@ -61,7 +61,7 @@ impl Survey {
     }
 
     /// Bytes that its longest piece takes while it is in work, about; 0 where that is what any piece takes.
-    pub fn longest_piece(&self) -> u64 {
+    pub(crate) fn longest_piece(&self) -> u64 {
         let bytes = |piece: &Piece| match piece {
             Piece::Rows { piece, .. } => piece.bytes,
             Piece::Block(block, _) => u64::from(block.header.raw_bytes),
@@ -83,7 +83,7 @@ impl Survey {
     }
 
     /// Bytes that it takes until the end of the merge, about.
-    pub fn bytes(&self) -> usize {
+    pub(crate) fn bytes(&self) -> usize {
         let input = match &self.input {
             Input::None => 0,
             Input::Shard(shard) => of_shard(shard),

@@ -56,7 +56,7 @@ const MAX_NAMED: usize = 100;
 
 /// The ledger entries of files that are not used: their paths, and reasons that may name them. `folders` are the inputs that
 /// are folders.
-pub fn files_not_used(files: &[(PathBuf, String)], folders: &[PathBuf]) -> Vec<LostRows> {
+pub(crate) fn files_not_used(files: &[(PathBuf, String)], folders: &[PathBuf]) -> Vec<LostRows> {
     let (first, further) = files.split_at(files.len().min(MAX_NAMED));
     let paths: Vec<&Path> = first.iter().map(|(path, _)| path.as_path()).collect();
     let names = short_names(&paths, folders);
@@ -125,7 +125,7 @@ fn without_folders(reason: &str, path: &Path, folders: &[PathBuf]) -> String {
 }
 
 /// One entry per table, cause and file.
-pub fn sum(lost: impl IntoIterator<Item = LostRows>) -> Vec<LostRows> {
+pub(crate) fn sum(lost: impl IntoIterator<Item = LostRows>) -> Vec<LostRows> {
     let mut sums: BTreeMap<_, Option<u64>> = BTreeMap::new();
     for LostRows { table, cause, rows, file } in lost {
         let sum = sums.entry((table, cause, file)).or_insert(Some(0));

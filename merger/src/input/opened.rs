@@ -16,17 +16,17 @@ use std::sync::Arc;
 use twox_hash::XxHash3_128;
 
 /// Tables of an input in the job's terms, by their number in the input.
-pub type Tables = Arc<BTreeMap<TableId, Arc<Table>>>;
+pub(crate) type Tables = Arc<BTreeMap<TableId, Arc<Table>>>;
 
 /// What is done with a string, given its place in its table.
-pub type TakeString<'a> = dyn FnMut(u32, &[u8]) -> Result<(), Failure> + 'a;
+pub(crate) type TakeString<'a> = dyn FnMut(u32, &[u8]) -> Result<(), Failure> + 'a;
 
 /// The same, given its key too.
 type TakeStringRow<'a> = dyn FnMut(i64, u32, &[u8]) -> Result<(), Failure> + 'a;
 
 /// An input.
 #[derive(Debug, Default)]
-pub enum Input {
+pub(crate) enum Input {
     /// Nothing.
     #[default]
     None,
@@ -38,7 +38,7 @@ pub enum Input {
 
 /// A RocPD database of which some spaces are merged.
 #[derive(Debug)]
-pub struct OpenDatabase {
+pub(crate) struct OpenDatabase {
     /// The database.
     pub database: Database,
     /// The string tables of the spaces that are merged; other spaces are in another input too.
@@ -47,7 +47,7 @@ pub struct OpenDatabase {
 
 /// A string table.
 #[derive(Debug)]
-pub struct StringPieces {
+pub(crate) struct StringPieces {
     /// Position of its space in the file.
     pub space: usize,
     /// Position of the table in the space.
@@ -58,7 +58,7 @@ pub struct StringPieces {
 
 impl OpenDatabase {
     /// The space that a source was made of.
-    pub fn space_of(&self, source: &Source) -> Option<&Space> {
+    pub(crate) fn space_of(&self, source: &Source) -> Option<&Space> {
         self.database.spaces().get(self.strings.get(source.string_table)?.space)
     }
 
@@ -84,7 +84,7 @@ impl OpenDatabase {
 }
 
 /// The strings of a shard, in which no more is missing than in the survey.
-pub fn shard_strings(shard: &Shard) -> Result<ShardStrings, Failure> {
+pub(crate) fn shard_strings(shard: &Shard) -> Result<ShardStrings, Failure> {
     let (strings, errors) = shard.strings();
     match errors.into_iter().find(|error| matches!(error.cause, BlockDamage::Io(_))) {
         Some(error) => Err(changed(shard.path(), &error.cause)),
@@ -94,7 +94,7 @@ pub fn shard_strings(shard: &Shard) -> Result<ShardStrings, Failure> {
 
 impl Input {
     /// Where it is.
-    pub fn path(&self) -> &Path {
+    pub(crate) fn path(&self) -> &Path {
         match self {
             Input::None => Path::new(""),
             Input::Shard(shard) => shard.path(),
@@ -103,7 +103,7 @@ impl Input {
     }
 
     /// Its length.
-    pub fn bytes(&self) -> u64 {
+    pub(crate) fn bytes(&self) -> u64 {
         match self {
             Input::None => 0,
             Input::Shard(shard) => shard.bytes(),
@@ -112,7 +112,7 @@ impl Input {
     }
 
     /// Names one source of this input, whatever the path of the file.
-    pub fn id_of(&self, source: &Source) -> u128 {
+    pub(crate) fn id_of(&self, source: &Source) -> u128 {
         match self {
             Input::None => 0,
             Input::Shard(shard) => shard_source_id(shard, &source.process),
@@ -124,7 +124,7 @@ impl Input {
     }
 
     /// Whether a piece of a source has rows of processes.
-    pub fn has_processes(&self, source: &Source, piece: &SourcePiece) -> bool {
+    pub(crate) fn has_processes(&self, source: &Source, piece: &SourcePiece) -> bool {
         match (piece, self) {
             (SourcePiece::Process, _) => true,
             (SourcePiece::Rows { space, table, .. }, Input::Database(open)) => {
@@ -139,7 +139,7 @@ impl Input {
     }
 
     /// Closes the file. The next read opens it again.
-    pub fn release(&self) {
+    pub(crate) fn release(&self) {
         match self {
             Input::None => {}
             Input::Shard(shard) => shard.release(),
@@ -148,7 +148,7 @@ impl Input {
     }
 
     /// How many string tables it has.
-    pub fn string_tables(&self) -> u32 {
+    pub(crate) fn string_tables(&self) -> u32 {
         match self {
             Input::None => 0,
             Input::Shard(_) => 1,
@@ -157,7 +157,7 @@ impl Input {
     }
 
     /// Each string of one of its tables, with its place in it.
-    pub fn each_string(&self, table: usize, take: &mut TakeString<'_>) -> Result<(), Failure> {
+    pub(crate) fn each_string(&self, table: usize, take: &mut TakeString<'_>) -> Result<(), Failure> {
         debug_assert!(table < self.string_tables() as usize);
         match self {
             Input::None => Ok(()),
@@ -170,7 +170,7 @@ impl Input {
     }
 
     /// Clock sets that were recorded in it.
-    pub fn clocks(&self) -> &[ClockSet] {
+    pub(crate) fn clocks(&self) -> &[ClockSet] {
         match self {
             Input::Shard(shard) => &shard.clocks,
             Input::None | Input::Database(_) => &[],
@@ -178,7 +178,7 @@ impl Input {
     }
 
     /// Bursts of probes that were recorded in it.
-    pub fn probes(&self) -> &[ProbeBurst] {
+    pub(crate) fn probes(&self) -> &[ProbeBurst] {
         match self {
             Input::Shard(shard) => &shard.probes,
             Input::None | Input::Database(_) => &[],
@@ -187,7 +187,7 @@ impl Input {
 }
 
 /// Names one process of one shard, whatever the path of the file.
-pub fn shard_source_id(shard: &Shard, p: &Process) -> u128 {
+pub(crate) fn shard_source_id(shard: &Shard, p: &Process) -> u128 {
     let run = &shard.identity.run_id;
     let name =
         format!("{run}\0{:?}\0{}\0{}\0{}\0{}", p.rank, p.domain.boot_id, p.pid, p.start_ticks, p.source);
@@ -195,12 +195,16 @@ pub fn shard_source_id(shard: &Shard, p: &Process) -> u128 {
 }
 
 /// The rows of a block, in the job's terms.
-pub fn block_rows(shard: &Shard, tables: &Tables, block: &BlockRef) -> Result<Rows<Local>, BlockError> {
+pub(crate) fn block_rows(
+    shard: &Shard,
+    tables: &Tables,
+    block: &BlockRef,
+) -> Result<Rows<Local>, BlockError> {
     Ok(adopted(shard.rows(block)?, tables, block))
 }
 
 /// The same, without the columns of integers that are not `needed`, see [`Shard::needed_rows`].
-pub fn needed_rows(
+pub(crate) fn needed_rows(
     shard: &Shard,
     tables: &Tables,
     block: &BlockRef,
@@ -220,7 +224,7 @@ fn adopted(mut rows: Rows<Local>, tables: &Tables, block: &BlockRef) -> Rows<Loc
 
 /// Global ids of the strings of one string table of an input.
 #[derive(Debug, Default)]
-pub struct StringMap {
+pub(crate) struct StringMap {
     /// By local id minus one; 0 where there is none.
     dense: Vec<i64>,
     /// Local ids that would leave holes: local and global id, ascending.
@@ -231,7 +235,7 @@ pub struct StringMap {
 
 impl StringMap {
     /// Looks up the strings of a shard.
-    pub fn of_shard(strings: &ShardStrings, ids: &StringIds) -> StringMap {
+    pub(crate) fn of_shard(strings: &ShardStrings, ids: &StringIds) -> StringMap {
         let mut map = StringMap::with_words(ids);
         map.dense = vec![0; (strings.next_id() - 1) as usize];
         for (id, text) in strings.iter() {
@@ -241,7 +245,7 @@ impl StringMap {
     }
 
     /// Looks up the strings of each space of a database.
-    pub fn of_database(open: &OpenDatabase, ids: &StringIds) -> Result<Vec<StringMap>, Failure> {
+    pub(crate) fn of_database(open: &OpenDatabase, ids: &StringIds) -> Result<Vec<StringMap>, Failure> {
         let map = |table| {
             let mut map = StringMap::with_words(ids);
             open.each_string_row(table, &mut |key, _, text| {
@@ -254,13 +258,13 @@ impl StringMap {
     }
 
     /// The words alone.
-    pub fn with_words(ids: &StringIds) -> StringMap {
+    pub(crate) fn with_words(ids: &StringIds) -> StringMap {
         let words = Word::ALL.map(|word| ids.id(hash(word.text().as_bytes())).unwrap_or(0));
         StringMap { words, ..StringMap::default() }
     }
 
     /// Adds a string. Local ids ascend.
-    pub fn add(&mut self, local: i64, global: i64) {
+    pub(crate) fn add(&mut self, local: i64, global: i64) {
         match usize::try_from(local) {
             Ok(local) if self.sparse.is_empty() && local == self.dense.len() + 1 => self.dense.push(global),
             _ => self.sparse.push((local, global)),
@@ -269,7 +273,7 @@ impl StringMap {
 
     /// The global id of a string.
     #[inline]
-    pub fn id(&self, local: i64) -> Option<i64> {
+    pub(crate) fn id(&self, local: i64) -> Option<i64> {
         let dense = usize::try_from(local).ok().and_then(|i| self.dense.get(i.checked_sub(1)?));
         let found = match dense {
             Some(id) => *id,
@@ -279,7 +283,7 @@ impl StringMap {
     }
 
     /// The global id of a word.
-    pub fn word(&self, word: Word) -> Option<i64> {
+    pub(crate) fn word(&self, word: Word) -> Option<i64> {
         Some(self.words[word as usize]).filter(|id| *id != 0)
     }
 }

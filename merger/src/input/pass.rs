@@ -10,7 +10,7 @@ use std::path::Path;
 const FOLDERS: usize = 3;
 
 /// The name of the pass, where the name of the file or of a folder is that of one.
-pub fn pass_of(path: &Path) -> Option<String> {
+pub(crate) fn pass_of(path: &Path) -> Option<String> {
     let stem = path.file_stem()?.to_str()?;
     if let Some(pass) = of_file(stem) {
         return Some(pass.to_owned());

@@ -2,7 +2,7 @@
 
 /// A piece, by its place among this rank's inputs.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct PieceRef {
+pub(crate) struct PieceRef {
     /// Position of the input.
     pub input: usize,
     /// Position of the source in the input.

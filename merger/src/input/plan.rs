@@ -122,7 +122,7 @@ impl Plan {
 
 /// Where the output of these inputs goes. A file of that name that lies in a folder of inputs is none of them, nor
 /// is what a killed merge left beside it.
-pub fn output_of(found: &mut Found, args: &MergeArgs) -> Result<PathBuf, Failure> {
+pub(crate) fn output_of(found: &mut Found, args: &MergeArgs) -> Result<PathBuf, Failure> {
     let name = match args.form() {
         OutputFormat::Rocpd | OutputFormat::Perfetto | OutputFormat::ChromeJson => DEFAULT_OUTPUT,
         OutputFormat::Rpd => DEFAULT_RPD,
@@ -154,7 +154,7 @@ pub fn output_of(found: &mut Found, args: &MergeArgs) -> Result<PathBuf, Failure
 
 /// Looks into each of the listed files and checks that they belong together. What was found out `since` they
 /// were listed counts.
-pub fn plan(
+pub(crate) fn plan(
     (files, unused): (&[Listed], &UnusedFiles),
     output: PathBuf,
     told: &Told,

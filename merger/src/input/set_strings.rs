@@ -5,7 +5,7 @@ use crate::strings::Hash;
 
 /// What a set needs to know of the strings of its source.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct SetStrings {
+pub(crate) struct SetStrings {
     /// Words in use.
     pub words: Vec<Word>,
     /// Different strings, the words among them.
@@ -14,7 +14,7 @@ pub struct SetStrings {
 
 impl SetStrings {
     /// From the place and hash of each string of a table.
-    pub fn new(hashes: &[(u32, Hash)]) -> SetStrings {
+    pub(crate) fn new(hashes: &[(u32, Hash)]) -> SetStrings {
         let words = hashes.iter().filter_map(|(index, _)| Word::at(*index)).collect();
         let mut distinct: Vec<Hash> = hashes.iter().map(|(_, hash)| *hash).collect();
         distinct.sort_unstable();

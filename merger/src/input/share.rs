@@ -19,7 +19,7 @@ impl PlannedInput {
 
 /// Inputs that stand together in the output: small ones share pages. The groups depend on the inputs
 /// alone.
-pub fn groups(inputs: &[PlannedInput]) -> Vec<Range<usize>> {
+pub(crate) fn groups(inputs: &[PlannedInput]) -> Vec<Range<usize>> {
     let mut groups = Vec::new();
     let (mut first, mut bytes) = (0, 0);
     for (i, input) in inputs.iter().enumerate() {
@@ -36,7 +36,7 @@ pub fn groups(inputs: &[PlannedInput]) -> Vec<Range<usize>> {
 }
 
 /// Deals the groups to `ranks` in one run each, by bytes: the groups of `rank`.
-pub fn share(inputs: &[PlannedInput], rank: usize, ranks: usize) -> Vec<Range<usize>> {
+pub(crate) fn share(inputs: &[PlannedInput], rank: usize, ranks: usize) -> Vec<Range<usize>> {
     let groups = groups(inputs);
     let weight = |group: &Range<usize>| inputs[group.clone()].iter().map(PlannedInput::weight).sum::<u64>();
     let total: u64 = groups.iter().map(weight).sum();

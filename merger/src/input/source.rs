@@ -13,12 +13,12 @@ use std::sync::{Arc, Mutex, PoisonError};
 /// Stack ids beyond this are numbered anew instead of shifted.
 const MAX_SHIFTED_STACK: i64 = 1 << 40;
 /// Distinct stack ids of one source that are kept when they have to be numbered anew.
-pub const MAX_STACK_VALUES: usize = 8 << 20;
+pub(crate) const MAX_STACK_VALUES: usize = 8 << 20;
 
 /// Where rows come from, and so which rows their references mean. A stored row must not find an
 /// expanded one under the key of a row that was lost.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Origin {
+pub(crate) enum Origin {
     /// Rows as the shard holds them.
     Stored,
     /// Rows that native ones expanded to: their keys are numbers already, and their events and tracks
@@ -30,7 +30,7 @@ pub enum Origin {
 
 /// Consecutive keys, and the number that the first of them has among the source's rows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct KeyRun {
+pub(crate) struct KeyRun {
     /// The first key.
     pub first: i64,
     /// Behind the last key.
@@ -41,7 +41,7 @@ pub struct KeyRun {
 
 /// The keys that rows of one table have in one source.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct KeySpace {
+pub(crate) struct KeySpace {
     /// Stored rows, ascending. More than one run where blocks were lost, or where keys are handles.
     pub stored: Vec<KeyRun>,
     /// Rows that native rows expand to, numbered behind the stored ones: `first..next`.
@@ -60,7 +60,7 @@ impl Default for KeySpace {
 
 impl KeySpace {
     /// The space of a table with one row.
-    pub fn one(key: i64) -> KeySpace {
+    pub(crate) fn one(key: i64) -> KeySpace {
         let mut space = KeySpace::default();
         space.add_keys(key, key + 1);
         space.expanded = (space.next, space.next);
@@ -69,7 +69,7 @@ impl KeySpace {
 
     /// Adds stored rows with the keys `first..next`, which stand behind all others. They are numbered
     /// without holes.
-    pub fn add_keys(&mut self, first: i64, next: i64) {
+    pub(crate) fn add_keys(&mut self, first: i64, next: i64) {
         match self.stored.last_mut() {
             Some(last) if last.next == first => last.next = next,
             _ => self.stored.push(KeyRun { first, next, number: self.next }),
@@ -80,7 +80,7 @@ impl KeySpace {
     /// The number of the stored row with this key among the source's rows of the table; `None` where
     /// there is no such row.
     #[inline]
-    pub fn stored(&self, key: i64) -> Option<i64> {
+    pub(crate) fn stored(&self, key: i64) -> Option<i64> {
         self.stored_run(key).map(|run| run.number + (key - run.first))
     }
 
@@ -94,7 +94,7 @@ impl KeySpace {
     }
 
     /// The rows among which is the one that a row of this origin means by `key`.
-    pub fn run(&self, key: i64, table: TableId, origin: Origin) -> Option<KeyRun> {
+    pub(crate) fn run(&self, key: i64, table: TableId, origin: Origin) -> Option<KeyRun> {
         match (origin, table) {
             (Origin::Expanded, rocpd::EVENT | rocpd::TRACK) => {
                 let (first, next) = self.expanded;
@@ -105,7 +105,7 @@ impl KeySpace {
     }
 
     /// Number of rows that reach the output.
-    pub fn rows(&self) -> u64 {
+    pub(crate) fn rows(&self) -> u64 {
         let stored: i64 = self.stored.iter().map(|run| run.next - run.first).sum();
         (stored + self.expanded.1 - self.expanded.0) as u64 + u64::from(self.placeholder.is_some())
     }
@@ -113,7 +113,7 @@ impl KeySpace {
 
 /// The key spaces of a source, by table: as small as they can be, there are thousands of sources.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct KeySpaces(Box<[(TableId, KeySpace)]>);
+pub(crate) struct KeySpaces(Box<[(TableId, KeySpace)]>);
 
 impl From<BTreeMap<TableId, KeySpace>> for KeySpaces {
     fn from(spaces: BTreeMap<TableId, KeySpace>) -> KeySpaces {
@@ -128,25 +128,25 @@ impl From<BTreeMap<TableId, KeySpace>> for KeySpaces {
 impl KeySpaces {
     /// The space of a table.
     #[inline]
-    pub fn get(&self, table: &TableId) -> Option<&KeySpace> {
+    pub(crate) fn get(&self, table: &TableId) -> Option<&KeySpace> {
         let at = self.0.binary_search_by_key(table, |(table, _)| *table).ok()?;
         Some(&self.0[at].1)
     }
 
     /// All of them, by table.
-    pub fn iter(&self) -> impl Iterator<Item = (TableId, &KeySpace)> {
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (TableId, &KeySpace)> {
         self.0.iter().map(|(table, space)| (*table, space))
     }
 
     /// All of them.
-    pub fn values(&self) -> impl Iterator<Item = &KeySpace> {
+    pub(crate) fn values(&self) -> impl Iterator<Item = &KeySpace> {
         self.0.iter().map(|(_, space)| space)
     }
 }
 
 /// Keys of the first rows that a native block expands to.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct ExpandedKeys {
+pub(crate) struct ExpandedKeys {
     /// `rocpd_event`.
     pub event: i64,
     /// `rocpd_region`.
@@ -159,7 +159,7 @@ pub struct ExpandedKeys {
 
 impl ExpandedKeys {
     /// Goes past so many rows of a table.
-    pub fn advance(&mut self, table: TableId, rows: i64) {
+    pub(crate) fn advance(&mut self, table: TableId, rows: i64) {
         match table {
             rocpd::EVENT => self.event += rows,
             rocpd::REGION => self.region += rows,
@@ -233,7 +233,7 @@ impl RowRoom {
 
 /// The stack ids of one source.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum StackSpace {
+pub(crate) enum StackSpace {
     /// Small values: shifted. The largest one.
     Offset(i64),
     /// Negative or huge values: numbered from 1. All of them, ascending; see [`rpd_shard::model::Value::stack_id`].
@@ -285,16 +285,11 @@ impl StackSpace {
     }
 
     /// How many ids the output sets aside for this source.
-    pub fn len(&self) -> i64 {
+    pub(crate) fn len(&self) -> i64 {
         match self {
             StackSpace::Offset(max) => *max,
             StackSpace::Dictionary(values) => values.len() as i64,
         }
-    }
-
-    /// Whether there is no stack id at all.
-    pub fn is_empty(&self) -> bool {
-        self.len() == 0
     }
 }
 
@@ -317,7 +312,7 @@ pub(super) fn join(a: Option<(i64, i64)>, b: Option<(i64, i64)>) -> Option<(i64,
 
 /// Rows of a source that are read at once.
 #[derive(Clone, Debug)]
-pub enum Piece {
+pub(crate) enum Piece {
     /// The process itself, made from its record.
     Process,
     /// A block of a shard; of native rows with the keys of the first rows that they expand to.
@@ -337,7 +332,7 @@ pub enum Piece {
 
 /// What a survey found of one source.
 #[derive(Clone, Debug)]
-pub struct Source {
+pub(crate) struct Source {
     /// The process; of several in one space the one that gives the source its place.
     pub process: Process,
     /// Its nodes, by their keys.
@@ -359,20 +354,20 @@ pub struct Source {
 }
 
 /// Key of the track of each thread and name. The thread is [`NO_THREAD`] where it is not known.
-pub type Tracks = BTreeMap<(i64, Word), i64>;
+pub(crate) type Tracks = BTreeMap<(i64, Word), i64>;
 
 /// Stands for threads that are not in the shard, or that are too many: their samples share a track.
-pub const NO_THREAD: i64 = 0;
+pub(crate) const NO_THREAD: i64 = 0;
 
 impl Source {
     /// Key of its first process.
-    pub fn first_process(&self) -> i64 {
+    pub(crate) fn first_process(&self) -> i64 {
         let processes = self.spaces.get(&rocpd::INFO_PROCESS);
         processes.and_then(|space| space.stored.first()).map_or(0, |run| run.first)
     }
 
     /// Order in the output: rank, workers behind it, start.
-    pub fn order(&self) -> impl Ord + use<> {
+    pub(crate) fn order(&self) -> impl Ord + use<> {
         let p = &self.process;
         (p.rank.unwrap_or(u32::MAX), p.restart, p.worker, p.first_seen, p.pid, p.source)
     }

@@ -39,7 +39,7 @@ const BLOCKS_AT_ONCE: usize = 256;
 
 /// An input after its survey.
 #[derive(Debug, Default)]
-pub struct Survey {
+pub(crate) struct Survey {
     /// The input, its file closed.
     pub input: Input,
     /// For each of its string tables the place and the hash of each string, then of the words in use.
@@ -67,7 +67,7 @@ pub struct Survey {
 
 /// Surveys an input as it was planned. One that vanished, shrank or became another one in the meantime is
 /// gone; a shard may have grown.
-pub fn survey(
+pub(crate) fn survey(
     planned: &PlannedInput,
     job: &JobSchema,
     homes: &Homes,

@@ -16,13 +16,13 @@ use std::io::{self, BufWriter, Write};
 use std::path::{Path, PathBuf};
 
 /// Where the run id of a translated file comes from: it has none.
-pub const TRANSLATED: &str = "translated";
+pub(crate) const TRANSLATED: &str = "translated";
 /// Ends the names of translated files, behind their number.
 pub(super) const TRANSLATED_ENDING: &str = ".rpdshard";
 
 /// The folder of translated files: beside the output, so that all ranks see it. Removed when the merge ends.
 #[derive(Debug)]
-pub struct Folder {
+pub(crate) struct Folder {
     path: PathBuf,
     /// Whether this rank removes it.
     owned: bool,
@@ -30,7 +30,7 @@ pub struct Folder {
 
 impl Folder {
     /// Names the folder for this output; its owner makes it, and clears away what a killed merge left.
-    pub fn begin(output: &Path, owned: bool) -> Result<Folder, Failure> {
+    pub(crate) fn begin(output: &Path, owned: bool) -> Result<Folder, Failure> {
         let failed = |error: io::Error| Failure::write(output, &error);
         let mut path = output.as_os_str().to_owned();
         path.push(".translated");
@@ -74,7 +74,7 @@ impl Drop for Folder {
 
 /// What became of one file.
 #[derive(Debug, Serialize, Deserialize)]
-pub struct Translated {
+pub(crate) struct Translated {
     /// Position among the listed files.
     position: usize,
     /// The shard that it is now; why not.
@@ -84,7 +84,7 @@ pub struct Translated {
 
 /// What there is to say about translated files.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
-pub struct Told {
+pub(crate) struct Told {
     /// What is missing or wrong, one line each.
     pub warnings: Vec<String>,
     /// What has no place in RocPD, one line each.
@@ -92,12 +92,12 @@ pub struct Told {
 }
 
 /// Whether a file has to be translated.
-pub fn is_foreign(listed: &Listed) -> bool {
+pub(crate) fn is_foreign(listed: &Listed) -> bool {
     !matches!(listed.format, Ok(Format::Shard | Format::RocPd) | Err(_))
 }
 
 /// Translates every `ranks`th of the files that need it, beginning with that of `rank`.
-pub fn translate(files: &[Listed], folder: &Folder, rank: usize, ranks: usize) -> Vec<Translated> {
+pub(crate) fn translate(files: &[Listed], folder: &Folder, rank: usize, ranks: usize) -> Vec<Translated> {
     let foreign: Vec<_> = files.iter().enumerate().filter(|(_, listed)| is_foreign(listed)).collect();
     let own: Vec<_> = foreign.into_iter().skip(rank).step_by(ranks).collect();
     own.par_iter()
@@ -112,7 +112,7 @@ pub fn translate(files: &[Listed], folder: &Folder, rank: usize, ranks: usize) -
 
 /// Puts the shards in the place of the files that they were made of; returns what is to
 /// be said about them.
-pub fn replace(files: &mut [Listed], translated: impl IntoIterator<Item = Translated>) -> Told {
+pub(crate) fn replace(files: &mut [Listed], translated: impl IntoIterator<Item = Translated>) -> Told {
     let mut sorted: Vec<_> = translated.into_iter().collect();
     sorted.sort_by_key(|t| t.position);
     let mut all = Told::default();

@@ -172,7 +172,7 @@ impl UnusedFiles {
 ///
 /// # Errors
 /// [`Failure::input`], if an input cannot be listed, or holds no file that looks like data of a profiler.
-pub fn find_all(inputs: &[PathBuf]) -> Result<(Found, UnusedFiles), Failure> {
+pub(crate) fn find_all(inputs: &[PathBuf]) -> Result<(Found, UnusedFiles), Failure> {
     let mut found = search(inputs, &has_refused)?;
     let mut walk = Walk::new(&found);
     let mut queue: VecDeque<PathBuf> = found.folders.iter().cloned().collect();

@@ -34,7 +34,7 @@ impl std::fmt::Display for Missing {
 
 /// Waits until the shards of all ranks of the job are there and ended, at most so long, and not if nothing was written for as
 /// long. Says what was still missing, if something was.
-pub fn wait_for_shards(inputs: &[PathBuf], most: Duration) -> Option<String> {
+pub(crate) fn wait_for_shards(inputs: &[PathBuf], most: Duration) -> Option<String> {
     let (first, newest) = missing(inputs)?;
     if let Some(quiet) = newest.and_then(|newest| newest.elapsed().ok()).filter(|quiet| *quiet > most) {
         return Some(format!("nothing was written for {} s, and {first}", quiet.as_secs()));

@@ -5,9 +5,9 @@ mod placeholder;
 mod renumber;
 mod row_numbering;
 
-pub use placeholder::placeholders;
-pub use renumber::{Replaced, SourceMap};
-pub use row_numbering::{RowNumbering, number_rows};
+pub(crate) use placeholder::placeholders;
+pub(crate) use renumber::{Replaced, SourceMap};
+pub(crate) use row_numbering::{RowNumbering, number_rows};
 
 use crate::input::schema::JobSchema;
 use crate::input::source::Source;
@@ -16,7 +16,7 @@ use std::collections::BTreeMap;
 
 /// What is added to a source's keys, per table, and to its stack ids.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Bases {
+pub(crate) struct Bases {
     /// Per table, but for processes.
     keys: BTreeMap<TableId, i64>,
     /// Ids of the processes, by their numbers in the source.
@@ -27,7 +27,7 @@ pub struct Bases {
 
 impl Bases {
     /// The id of the row with this number among the source's rows of a table.
-    pub fn id(&self, table: TableId, number: i64) -> i64 {
+    pub(crate) fn id(&self, table: TableId, number: i64) -> i64 {
         match table {
             rocpd::INFO_PROCESS => {
                 let place = number.checked_sub(1).and_then(|place| usize::try_from(place).ok());
@@ -39,14 +39,14 @@ impl Bases {
 }
 
 /// How much of each id space a source takes: one number per numbered table, then stack ids.
-pub fn demand(source: &Source, job: &JobSchema) -> Vec<u64> {
+pub(crate) fn demand(source: &Source, job: &JobSchema) -> Vec<u64> {
     let space = |table: &TableId| source.spaces.get(table).map_or(0, |s| (s.next - 1).max(0) as u64);
     job.numbered().iter().map(space).chain([source.stacks.len() as u64]).collect()
 }
 
 /// The bases of consecutive sources, the first of which begins at `start`; `processes` are the ids of theirs.
 /// `samples_behind` is the number of region ids of the whole job: samples share the id space of regions.
-pub fn bases(
+pub(crate) fn bases(
     job: &JobSchema,
     start: &[u64],
     demands: &[Vec<u64>],

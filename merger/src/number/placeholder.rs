@@ -6,7 +6,7 @@ use crate::input::source::Source;
 use rpd_shard::model::{Kind, Local, OwnedValue, Rows, RowsBuilder, Value, rocpd};
 
 /// The placeholder rows that a survey set keys aside for.
-pub fn placeholders(source: &Source, job: &JobSchema) -> Vec<Rows<Local>> {
+pub(crate) fn placeholders(source: &Source, job: &JobSchema) -> Vec<Rows<Local>> {
     let mut all = Vec::new();
     for (id, space) in source.spaces.iter() {
         let (Some(key), Some(table)) = (space.placeholder, job.get(id)) else { continue };

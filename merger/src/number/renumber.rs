@@ -12,11 +12,11 @@ use std::collections::BTreeMap;
 
 /// Values that could not be kept, per table and column: references that led nowhere and became NULL or
 /// point at a placeholder, and what SQLite would have refused.
-pub type Replaced = BTreeMap<(TableId, String), u64>;
+pub(crate) type Replaced = BTreeMap<(TableId, String), u64>;
 
 /// Everything that turns ids and times of one source into those of the output.
 #[derive(Debug)]
-pub struct SourceMap<'a> {
+pub(crate) struct SourceMap<'a> {
     /// The source.
     pub source: &'a Source,
     /// Its bases.
@@ -62,7 +62,12 @@ impl Ids {
 
 impl SourceMap<'_> {
     /// Rewrites rows. The only way from [`Local`] to [`Merged`].
-    pub fn renumber(&self, mut rows: Rows<Local>, origin: Origin, replaced: &mut Replaced) -> Rows<Merged> {
+    pub(crate) fn renumber(
+        &self,
+        mut rows: Rows<Local>,
+        origin: Origin,
+        replaced: &mut Replaced,
+    ) -> Rows<Merged> {
         let table = rows.table.clone();
         let keys = self.keys(table.id, &rows.keys, rows.len, origin);
         // What a span without a start or an end falls back to: its other time.

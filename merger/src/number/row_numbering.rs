@@ -10,7 +10,7 @@ use rpd_shard::model::{TableId, rocpd};
 use std::collections::BTreeMap;
 
 /// The ids that rows get.
-pub struct RowNumbering {
+pub(crate) struct RowNumbering {
     /// First ids of this rank's sources, input by input.
     pub bases: Vec<Vec<Bases>>,
     /// Rows of the whole job, by table.
@@ -23,7 +23,7 @@ pub struct RowNumbering {
 ///
 /// # Errors
 /// If the inputs have more rows than a database can number.
-pub fn number_rows(
+pub(crate) fn number_rows(
     comm: &impl Comm,
     schema: &JobSchema,
     surveys: &[Survey],

@@ -14,7 +14,7 @@ use std::path::Path;
 
 /// What its pages are.
 #[derive(Debug)]
-pub struct BaseFile {
+pub(crate) struct BaseFile {
     /// Root page of each table, in rank 0.
     pub roots: BTreeMap<Slot, u32>,
     /// The first page behind the empty tables.
@@ -23,7 +23,7 @@ pub struct BaseFile {
 
 impl BaseFile {
     /// Rank 0 makes it, all learn where it ends.
-    pub fn create(
+    pub(crate) fn create(
         comm: &impl Comm,
         path: &Path,
         sets: &Sets,

@@ -37,7 +37,7 @@ pub struct RowAccounts {
 ///
 /// # Errors
 /// If they differ, in all ranks.
-pub fn compare_counts(
+pub(crate) fn compare_counts(
     comm: &impl Comm,
     schema: &JobSchema,
     numbered: &BTreeMap<TableId, u64>,
@@ -88,7 +88,7 @@ fn rows_out_of(read: &BTreeMap<TableId, u64>, table: TableId) -> Option<u64> {
 }
 
 /// Tables by name.
-pub fn row_counts(schema: &JobSchema, rows: &BTreeMap<TableId, u64>) -> Vec<RowCount> {
+pub(crate) fn row_counts(schema: &JobSchema, rows: &BTreeMap<TableId, u64>) -> Vec<RowCount> {
     rows.iter()
         .map(|(table, rows)| RowCount { table: schema.name(*table).into_owned(), rows: *rows })
         .collect()

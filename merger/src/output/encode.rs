@@ -52,7 +52,7 @@ impl Form {
 
 /// How the tables of the output are stored.
 #[derive(Debug)]
-pub struct Forms {
+pub(crate) struct Forms {
     forms: BTreeMap<TableId, Form>,
     sets: Sets,
     /// Guid of each table set.
@@ -61,7 +61,7 @@ pub struct Forms {
 
 impl Forms {
     /// Of this schema; the rows of each table set carry its guid.
-    pub fn new(schema: &JobSchema, sets: Sets) -> Forms {
+    pub(crate) fn new(schema: &JobSchema, sets: Sets) -> Forms {
         let tables = schema.schema().output_tables();
         let guids = sets.guids();
         Forms { forms: tables.map(|t| (t.id, Form::new(t))).collect(), sets, guids }
@@ -70,7 +70,7 @@ impl Forms {
 
 /// A unit as pages.
 #[derive(Debug)]
-pub struct EncodedUnit {
+pub(crate) struct EncodedUnit {
     /// The leaves of each table that it has rows of.
     pub runs: Vec<(Slot, LeafRun)>,
     /// Pages of all runs.
@@ -135,7 +135,7 @@ fn text_bytes(cells: &Cells, row: usize) -> usize {
 
 /// Turns this rank's units into pages. Threads share it.
 #[derive(Debug)]
-pub struct Encoder<'a> {
+pub(crate) struct Encoder<'a> {
     units: Vec<Unit>,
     rows: RowMaker<'a>,
     forms: Forms,
@@ -145,7 +145,7 @@ pub struct Encoder<'a> {
 
 impl<'a> Encoder<'a> {
     /// For these units. Memory of at most `spare_bytes` is kept for those to come.
-    pub fn new(
+    pub(crate) fn new(
         units: Vec<Unit>,
         rows: RowMaker<'a>,
         forms: Forms,
@@ -156,18 +156,22 @@ impl<'a> Encoder<'a> {
     }
 
     /// How many units there are.
-    pub fn units(&self) -> usize {
+    pub(crate) fn units(&self) -> usize {
         self.units.len()
     }
 
     /// Told before units are asked for: which ones will be, each once.
-    pub fn expect(&self, units: impl Iterator<Item = usize>) {
+    pub(crate) fn expect(&self, units: impl Iterator<Item = usize>) {
         self.rows.expect(units.flat_map(|unit| &self.units[unit]));
     }
 
     /// A unit's pages, always the same ones. If they come to more than [`MOST_BYTES`], parts of them are
     /// handed on before.
-    pub fn encode(&self, unit: usize, hand_on: &mut HandOn<'_, EncodedUnit>) -> Result<EncodedUnit, Failure> {
+    pub(crate) fn encode(
+        &self,
+        unit: usize,
+        hand_on: &mut HandOn<'_, EncodedUnit>,
+    ) -> Result<EncodedUnit, Failure> {
         let mut open = OpenUnit::default();
         let mut written = Written::default();
         let mut finished = 0;
@@ -193,12 +197,12 @@ impl<'a> Encoder<'a> {
     }
 
     /// Where the memory of pages that were written goes.
-    pub fn memory(&self) -> &Arc<PageMemory> {
+    pub(crate) fn memory(&self) -> &Arc<PageMemory> {
         &self.memory
     }
 
     /// So many bytes of inputs are done.
-    pub fn finished(&self, bytes: u64) {
+    pub(crate) fn finished(&self, bytes: u64) {
         self.progress.add(bytes);
     }
 }

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 
 /// A table of the output, by its set and number. There is one set, or one for each source.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
-pub struct Slot {
+pub(crate) struct Slot {
     /// Number of the table set.
     pub set: u32,
     /// The table.
@@ -15,7 +15,7 @@ pub struct Slot {
 
 /// Leaves of one table, in the order of their rows.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Leaves {
+pub(crate) struct Leaves {
     /// Logical number of the first page, and number of leaves, of each run.
     runs: Vec<(u64, u64)>,
     /// Last rowid of each leaf.
@@ -24,33 +24,33 @@ pub struct Leaves {
 
 impl Leaves {
     /// Logical page and last rowid of each leaf.
-    pub fn iter(&self) -> impl Iterator<Item = (u64, i64)> {
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (u64, i64)> {
         let pages = self.runs.iter().flat_map(|(first, leaves)| *first..first + leaves);
         pages.zip(self.last_rowids.iter().copied())
     }
 
     /// The highest rowid.
-    pub fn last_rowid(&self) -> Option<i64> {
+    pub(crate) fn last_rowid(&self) -> Option<i64> {
         self.last_rowids.last().copied()
     }
 }
 
 /// The leaves of all tables. Eight bytes for each page of 4096.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct LeafIndex {
+pub(crate) struct LeafIndex {
     tables: BTreeMap<Slot, Leaves>,
 }
 
 impl LeafIndex {
     /// Adds a run of leaves behind those that are there.
-    pub fn add(&mut self, slot: Slot, first: u64, last_rowids: &[i64]) {
+    pub(crate) fn add(&mut self, slot: Slot, first: u64, last_rowids: &[i64]) {
         let leaves = self.tables.entry(slot).or_default();
         leaves.runs.push((first, last_rowids.len() as u64));
         leaves.last_rowids.extend_from_slice(last_rowids);
     }
 
     /// Adds the index of the next rank.
-    pub fn append(&mut self, next: LeafIndex) {
+    pub(crate) fn append(&mut self, next: LeafIndex) {
         for (slot, leaves) in next.tables {
             let own = self.tables.entry(slot).or_default();
             own.runs.extend(leaves.runs);
@@ -59,12 +59,12 @@ impl LeafIndex {
     }
 
     /// The tables that have rows.
-    pub fn tables(&self) -> impl Iterator<Item = (&Slot, &Leaves)> {
+    pub(crate) fn tables(&self) -> impl Iterator<Item = (&Slot, &Leaves)> {
         self.tables.iter()
     }
 
     /// Pages of runs, as a message: per table its slot, the number of runs and of leaves, then both.
-    pub fn to_bytes(&self) -> Vec<u8> {
+    pub(crate) fn to_bytes(&self) -> Vec<u8> {
         let mut bytes = Vec::new();
         for (slot, leaves) in &self.tables {
             bytes.extend_from_slice(&slot.set.to_le_bytes());
@@ -81,7 +81,7 @@ impl LeafIndex {
     }
 
     /// Reads such a message.
-    pub fn from_bytes(bytes: &[u8]) -> Result<LeafIndex, Failure> {
+    pub(crate) fn from_bytes(bytes: &[u8]) -> Result<LeafIndex, Failure> {
         LeafIndex::parse(bytes).ok_or_else(|| Failure::message("an index of leaves is cut"))
     }
 

@@ -14,7 +14,7 @@ use std::path::Path;
 ///
 /// # Errors
 /// If the `.rpd` cannot be written, or the verification finds a problem.
-pub fn replace_by_rpd(
+pub(crate) fn replace_by_rpd(
     path: &Path,
     beside: &Path,
     verification: Option<&mut Verification>,

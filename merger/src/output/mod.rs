@@ -1,22 +1,22 @@
 //! Phases 4 and 5: rows into the database, and the database into its place.
 
-pub mod base;
-pub mod counts;
-pub mod encode;
-pub mod index;
-pub mod legacy;
-pub mod place;
-pub mod planned_size;
-pub mod processes;
-pub mod provenance;
-pub mod rows;
-pub mod seal;
-pub mod sets;
-pub mod size_limit;
-pub mod stream;
-pub mod turns;
-pub mod units;
-pub mod verify;
+pub(crate) mod base;
+pub(crate) mod counts;
+pub(crate) mod encode;
+pub(crate) mod index;
+pub(crate) mod legacy;
+pub(crate) mod place;
+pub(crate) mod planned_size;
+pub(crate) mod processes;
+pub(crate) mod provenance;
+pub(crate) mod rows;
+pub(crate) mod seal;
+pub(crate) mod sets;
+pub(crate) mod size_limit;
+pub(crate) mod stream;
+pub(crate) mod turns;
+pub(crate) mod units;
+pub(crate) mod verify;
 mod write_failure;
 
 pub(crate) use write_failure::write_failure;

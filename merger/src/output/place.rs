@@ -19,7 +19,7 @@ use std::sync::{Mutex, PoisonError};
 
 /// What a rank may use.
 #[derive(Clone, Copy, Debug)]
-pub struct Means {
+pub(crate) struct Means {
     /// Threads that encode.
     pub threads: usize,
     /// Bytes of pages on their way to the disk.
@@ -32,7 +32,7 @@ pub struct Means {
 
 /// What this rank wrote.
 #[derive(Debug, Default)]
-pub struct Placed {
+pub(crate) struct Placed {
     /// Rows.
     pub written: Written,
     /// Leaves; page numbers count from the first page behind the schema.
@@ -49,7 +49,7 @@ struct Progressing {
 
 /// Where the pages go.
 #[derive(Clone, Copy, Debug)]
-pub struct Target<'a> {
+pub(crate) struct Target<'a> {
     /// The file, with empty tables.
     pub path: &'a Path,
     /// The logical page that those of all ranks begin at.
@@ -58,7 +58,7 @@ pub struct Target<'a> {
 
 /// Encodes this rank's units and writes their pages, behind those of the ranks before. What one rank fails
 /// with, all do.
-pub fn place(
+pub(crate) fn place(
     comm: &impl Comm,
     target: Target<'_>,
     encoder: &Encoder<'_>,

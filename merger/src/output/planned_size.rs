@@ -34,7 +34,7 @@ const WIDER_ROW: u64 = 2;
 
 /// What the inputs of one merge rank bring into the output.
 #[derive(Clone, Debug, Default)]
-pub struct PlannedContent {
+pub(crate) struct PlannedContent {
     /// Rows and bytes of text of shards, per table.
     tables: BTreeMap<TableId, (u64, u64)>,
     /// Rows of databases, per table.
@@ -45,7 +45,7 @@ pub struct PlannedContent {
 
 impl PlannedContent {
     /// Adds an input that was surveyed.
-    pub fn add(&mut self, survey: &Survey) {
+    pub(crate) fn add(&mut self, survey: &Survey) {
         if let Input::Database(open) = &survey.input {
             let rows = open.database.bytes().saturating_sub(BASE_BYTES);
             self.database_bytes = self.database_bytes.saturating_add(rows);
@@ -93,7 +93,7 @@ impl PlannedContent {
 
 /// What the ranks have agreed on.
 #[derive(Clone, Copy, Debug)]
-pub struct Numbers<'a> {
+pub(crate) struct Numbers<'a> {
     /// The tables of the output.
     pub schema: &'a JobSchema,
     /// Rows of the output, per table.
@@ -103,7 +103,7 @@ pub struct Numbers<'a> {
 }
 
 /// Estimates the bytes of the database. Every rank calls this, and gets the same.
-pub fn planned_bytes(
+pub(crate) fn planned_bytes(
     comm: &impl Comm,
     content: &PlannedContent,
     numbers: Numbers<'_>,
@@ -132,7 +132,7 @@ pub fn planned_bytes(
 }
 
 /// The bytes that are on the disk at once where a database is converted: its own, and those of what it becomes.
-pub fn with_converted(database: u64, form: OutputFormat) -> u64 {
+pub(crate) fn with_converted(database: u64, form: OutputFormat) -> u64 {
     match form {
         OutputFormat::Rocpd => database,
         OutputFormat::Rpd => database.saturating_add(database),
@@ -142,7 +142,7 @@ pub fn with_converted(database: u64, form: OutputFormat) -> u64 {
 
 /// The bytes that the traces of a database take while they are made: up to a tenth of it, and as much for the pieces
 /// that they are put together from.
-pub fn trace_bytes(database: u64) -> u64 {
+pub(crate) fn trace_bytes(database: u64) -> u64 {
     database / 4
 }
 

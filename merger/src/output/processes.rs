@@ -12,7 +12,7 @@ use rpd_console::Failure;
 
 /// Rank behind rank adds the processes of its inputs, in merge order: the file does not tell which rank wrote them.
 /// Returns what this rank wrote.
-pub fn write_in_turns(
+pub(crate) fn write_in_turns(
     comm: &impl Comm,
     open: &OpenWriter<'_>,
     sets: &Sets,

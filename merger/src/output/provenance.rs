@@ -23,7 +23,7 @@ use std::path::Path;
 /// The row of `rocpd_info_process`; `extdata.rpd` says what RocPD has no column for.
 ///
 /// Secrets are masked here: what another format's file says comes as it was recorded.
-pub fn process_row(shard: &Shard, map: &SourceMap<'_>, job: &Job<'_>) -> Option<Rows<Merged>> {
+pub(crate) fn process_row(shard: &Shard, map: &SourceMap<'_>, job: &Job<'_>) -> Option<Rows<Merged>> {
     let process = &map.source.process;
     let environment: Map<String, Json> =
         process.environment.iter().map(|(name, value)| (name.clone(), json!(value))).collect();
@@ -87,7 +87,7 @@ fn row_ranges(map: &SourceMap<'_>, schema: &JobSchema) -> Json {
 
 /// What the ids of runtime objects were in their input, in `extdata`: the renumbered row says nothing of
 /// the handle that other tools show. `keys` are the input's.
-pub fn note_handles(rows: &mut Rows<Merged>, keys: &Keys) {
+pub(crate) fn note_handles(rows: &mut Rows<Merged>, keys: &Keys) {
     if !matches!(rows.id(), rocpd::INFO_QUEUE | rocpd::INFO_STREAM | rocpd::INFO_AGENT) {
         return;
     }
@@ -102,7 +102,7 @@ pub fn note_handles(rows: &mut Rows<Merged>, keys: &Keys) {
 
 /// Rows of `rocpd_info_process` of a database: rank, host and clock are noted as for shards, and secrets
 /// are masked; of one pass of several, which it was. `keys` are the input's. A process that a merge has noted already keeps what it said.
-pub fn complete_processes(
+pub(crate) fn complete_processes(
     rows: &mut Rows<Merged>,
     keys: &Keys,
     (path, space): (&Path, &Space),

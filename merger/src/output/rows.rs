@@ -30,7 +30,7 @@ type TakeRows<'a> = dyn FnMut(&Rows<Merged>) -> Result<(), Failure> + 'a;
 
 /// What all ranks agreed on.
 #[derive(Debug)]
-pub struct Job<'a> {
+pub(crate) struct Job<'a> {
     /// Its tables.
     pub schema: &'a JobSchema,
     /// All clocks.
@@ -43,7 +43,7 @@ pub struct Job<'a> {
 
 /// What was written.
 #[derive(Debug, Default, Clone, Serialize, Deserialize)]
-pub struct Written {
+pub(crate) struct Written {
     /// Rows per table.
     pub rows: BTreeMap<TableId, u64>,
     /// Of those, rows that stand for lost ones.
@@ -54,12 +54,12 @@ pub struct Written {
 
 impl Written {
     /// Adds to a table's rows.
-    pub fn count(&mut self, table: TableId, rows: u64) {
+    pub(crate) fn count(&mut self, table: TableId, rows: u64) {
         *self.rows.entry(table).or_default() += rows;
     }
 
     /// Adds what another thread or rank wrote.
-    pub fn add(&mut self, other: Written) {
+    pub(crate) fn add(&mut self, other: Written) {
         other.rows.into_iter().for_each(|(table, rows)| self.count(table, rows));
         for (table, rows) in other.placeholders {
             *self.placeholders.entry(table).or_default() += rows;
@@ -88,7 +88,7 @@ enum Made {
 
 /// Makes the merged rows of this rank's pieces. Threads share it.
 #[derive(Debug)]
-pub struct RowMaker<'a> {
+pub(crate) struct RowMaker<'a> {
     job: &'a Job<'a>,
     surveys: &'a [Survey],
     /// Per input and source.
@@ -101,7 +101,7 @@ pub struct RowMaker<'a> {
 
 impl<'a> RowMaker<'a> {
     /// For pieces of these inputs that [`RowMaker::expect`] names.
-    pub fn new(
+    pub(crate) fn new(
         job: &'a Job<'a>,
         surveys: &'a [Survey],
         bases: &'a [Vec<Bases>],
@@ -118,7 +118,7 @@ impl<'a> RowMaker<'a> {
     }
 
     /// The pieces that will be read, each once.
-    pub fn expect<'p>(&self, parts: impl Iterator<Item = &'p PieceRef>) {
+    pub(crate) fn expect<'p>(&self, parts: impl Iterator<Item = &'p PieceRef>) {
         self.left.iter().for_each(|left| left.store(0, Ordering::Release));
         for part in parts {
             self.left[part.input].fetch_add(1, Ordering::AcqRel);
@@ -127,7 +127,7 @@ impl<'a> RowMaker<'a> {
 
     /// Hands on the rows of a piece but for processes, table by table with ascending ids. Returns the length of the
     /// input if this was its last piece.
-    pub fn rows(
+    pub(crate) fn rows(
         &self,
         part: PieceRef,
         written: &mut Written,
@@ -138,7 +138,7 @@ impl<'a> RowMaker<'a> {
     }
 
     /// Hands on the rows of processes of a piece.
-    pub fn processes(
+    pub(crate) fn processes(
         &self,
         part: PieceRef,
         written: &mut Written,

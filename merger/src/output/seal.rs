@@ -25,7 +25,7 @@ const STRING_BATCH: usize = 16_384;
 const STRING_BATCH_BYTES: usize = 2 << 20;
 
 /// Gathers the leaves of all ranks in rank 0; the others get none.
-pub fn gather_leaves(comm: &impl Comm, own: &LeafIndex) -> Result<LeafIndex, Failure> {
+pub(crate) fn gather_leaves(comm: &impl Comm, own: &LeafIndex) -> Result<LeafIndex, Failure> {
     let mut outgoing = vec![Vec::new(); comm.size()];
     outgoing[0] = own.to_bytes();
     let mut all = LeafIndex::default();
@@ -37,7 +37,7 @@ pub fn gather_leaves(comm: &impl Comm, own: &LeafIndex) -> Result<LeafIndex, Fai
 
 /// Builds the pages above the leaves and brings the header up to date. `roots` are the root pages of the
 /// tables, `first` is the page that the index counts from, `pages` how many there are.
-pub fn seal_pages(
+pub(crate) fn seal_pages(
     path: &Path,
     index: &LeafIndex,
     roots: &BTreeMap<Slot, u32>,
@@ -57,10 +57,10 @@ pub fn seal_pages(
 }
 
 /// Opens the output for SQLite.
-pub type OpenWriter<'a> = dyn Fn() -> Result<Writer, Failure> + 'a;
+pub(crate) type OpenWriter<'a> = dyn Fn() -> Result<Writer, Failure> + 'a;
 
 /// Rank behind rank adds its strings: ids ascend, so that the table is appended to.
-pub fn strings_in_turns(
+pub(crate) fn strings_in_turns(
     comm: &impl Comm,
     open: &OpenWriter<'_>,
     schema: &JobSchema,
@@ -134,7 +134,7 @@ fn add_strings(
 
 /// The last rows and facts: nodes, where they are not in the sets already, metadata, the highest ids. What is
 /// said of the job is in the first set.
-pub fn finish(
+pub(crate) fn finish(
     path: &Path,
     sets: &Sets,
     schema: &JobSchema,
@@ -167,7 +167,7 @@ pub fn finish(
 }
 
 /// Rows of tables that SQLite writes, as counted by all ranks.
-pub fn count_small(written: &mut Written, SmallRows { strings, nodes }: SmallRows) {
+pub(crate) fn count_small(written: &mut Written, SmallRows { strings, nodes }: SmallRows) {
     let counts: [(TableId, u64); 2] = [(rocpd::STRING, strings), (rocpd::INFO_NODE, nodes)];
     counts.into_iter().filter(|(_, rows)| *rows > 0).for_each(|(table, rows)| written.count(table, rows));
 }

@@ -30,7 +30,7 @@ const STRING_BATCH_BYTES: usize = 2 << 20;
 
 /// The table sets, and which of them each source of this rank has.
 #[derive(Clone, Debug)]
-pub struct Sets {
+pub(crate) struct Sets {
     all: Vec<TableSet>,
     /// Set of the first source of each of this rank's inputs; `None` where all share one.
     first: Option<Vec<usize>>,
@@ -38,7 +38,7 @@ pub struct Sets {
 
 impl Sets {
     /// One for all.
-    pub fn one(guid: &Guid) -> Sets {
+    pub(crate) fn one(guid: &Guid) -> Sets {
         Sets { all: vec![guid.into()], first: None }
     }
 
@@ -46,7 +46,7 @@ impl Sets {
     ///
     /// The guid of a set is that of its source. One that rows cannot carry, and one that is there twice, is
     /// replaced by a hash.
-    pub fn for_each_source(
+    pub(crate) fn for_each_source(
         comm: &impl Comm,
         job: &Guid,
         surveys: &[Survey],
@@ -83,22 +83,22 @@ impl Sets {
     }
 
     /// All of them, the same in all ranks.
-    pub fn all(&self) -> &[TableSet] {
+    pub(crate) fn all(&self) -> &[TableSet] {
         &self.all
     }
 
     /// The guid of each.
-    pub fn guids(&self) -> Vec<String> {
+    pub(crate) fn guids(&self) -> Vec<String> {
         self.all.iter().map(|set| set.guid().to_owned()).collect()
     }
 
     /// Whether each source has its own.
-    pub fn is_partitioned(&self) -> bool {
+    pub(crate) fn is_partitioned(&self) -> bool {
         self.first.is_some()
     }
 
     /// Position of the set of a source, by its place among this rank's inputs.
-    pub fn of(&self, input: usize, source: usize) -> usize {
+    pub(crate) fn of(&self, input: usize, source: usize) -> usize {
         self.first.as_ref().map_or(0, |first| first[input] + source)
     }
 }
@@ -132,7 +132,7 @@ fn set_of(guid: &str, taken: &mut HashSet<String>) -> TableSet {
 
 /// Rows of strings and of nodes in all sets together.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct SmallRows {
+pub(crate) struct SmallRows {
     /// Strings.
     pub strings: u64,
     /// Nodes.
@@ -140,7 +140,7 @@ pub struct SmallRows {
 }
 
 /// Counts the strings and nodes of the sets of all ranks.
-pub fn count_small(comm: &impl Comm, surveys: &[Survey], nodes: &Nodes) -> Result<SmallRows, Failure> {
+pub(crate) fn count_small(comm: &impl Comm, surveys: &[Survey], nodes: &Nodes) -> Result<SmallRows, Failure> {
     let mut own = [0, 0];
     for (survey, source) in surveys.iter().flat_map(|s| s.sources.iter().map(move |source| (s, source))) {
         own[0] += survey.set_strings.get(source.string_table).map_or(0, |strings| strings.distinct);
@@ -157,7 +157,7 @@ fn node_ids(source: &Source, nodes: &Nodes) -> BTreeSet<i64> {
 }
 
 /// Rank behind rank adds the strings and nodes of its sets. Returns what this rank wrote.
-pub fn write_in_turns(
+pub(crate) fn write_in_turns(
     comm: &impl Comm,
     open: &OpenWriter<'_>,
     sets: &Sets,
@@ -239,7 +239,7 @@ fn add_nodes(writer: &mut Writer, set: usize, source: &Source, nodes: &Nodes) ->
 ///
 /// # Errors
 /// If there are too many sources, in all ranks.
-pub fn table_sets(
+pub(crate) fn table_sets(
     comm: &impl Comm,
     layout: Layout,
     plan: &Plan,

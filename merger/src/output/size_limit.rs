@@ -17,7 +17,7 @@ const MIN_LIMIT: u64 = 16 << 30;
 
 /// The most bytes that a merge may write.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
-pub struct SizeLimit {
+pub(crate) struct SizeLimit {
     bytes: u64,
     is_typed: bool,
 }
@@ -25,7 +25,7 @@ pub struct SizeLimit {
 impl SizeLimit {
     /// `--max-output`. Without it, outputs of `--epilog` and of files of another owner are limited by the length of
     /// the files.
-    pub fn of(args: &MergeArgs, files: &[Listed]) -> SizeLimit {
+    pub(crate) fn of(args: &MergeArgs, files: &[Listed]) -> SizeLimit {
         if let Some(Size(bytes)) = args.max_output {
             return SizeLimit { bytes, is_typed: true };
         }
@@ -38,7 +38,7 @@ impl SizeLimit {
     }
 
     /// The limit, `u64::MAX` where there is none.
-    pub fn bytes(&self) -> u64 {
+    pub(crate) fn bytes(&self) -> u64 {
         self.bytes
     }
 
@@ -46,7 +46,7 @@ impl SizeLimit {
     ///
     /// # Errors
     /// [`Failure::output`] with both figures and the next step.
-    pub fn check(&self, planned: u64, output: &Path) -> Result<(), Failure> {
+    pub(crate) fn check(&self, planned: u64, output: &Path) -> Result<(), Failure> {
         let shown = output.display();
         if planned > self.bytes {
             let (planned, limit) = (Size(planned), Size(self.bytes));
@@ -72,7 +72,7 @@ impl SizeLimit {
     }
 
     /// The failure of an output that has grown beyond the limit while it is written.
-    pub fn exceeded(bytes: u64, output: &Path) -> Failure {
+    pub(crate) fn exceeded(bytes: u64, output: &Path) -> Failure {
         Failure::output(format!(
             "cannot write {}: it takes more than the {} that are its limit; raise it with --max-output, or merge fewer \
              inputs",
@@ -83,14 +83,14 @@ impl SizeLimit {
 }
 
 /// Free bytes of the file system of an output, for this user; `None` where the file system does not say.
-pub fn free_bytes(output: &Path) -> Option<u64> {
+pub(crate) fn free_bytes(output: &Path) -> Option<u64> {
     let found = rustix::fs::statvfs(folder_of(output)).ok()?;
     let blocks = if rustix::process::geteuid().is_root() { found.f_bfree } else { found.f_bavail };
     (found.f_blocks > 0).then(|| blocks.saturating_mul(found.f_frsize))
 }
 
 /// The folder whose file system an output is on.
-pub fn folder_of(output: &Path) -> PathBuf {
+pub(crate) fn folder_of(output: &Path) -> PathBuf {
     let parent = output.parent().filter(|parent| !parent.as_os_str().is_empty());
     parent.unwrap_or(Path::new(".")).to_owned()
 }

@@ -20,7 +20,7 @@ const MOST_SLICES: usize = 512;
 
 /// Writes pages to their places, in the order in which they come.
 #[derive(Debug)]
-pub struct PageStream {
+pub(crate) struct PageStream {
     queue: Arc<Queue>,
     writer: Option<JoinHandle<io::Result<()>>>,
     path: Arc<Path>,
@@ -28,7 +28,7 @@ pub struct PageStream {
 
 impl PageStream {
     /// Into this file, with so many bytes of pages on their way; what is written is given back to `spare`.
-    pub fn begin(path: &Path, bytes: usize, spare: Arc<PageMemory>) -> Result<PageStream, Failure> {
+    pub(crate) fn begin(path: &Path, bytes: usize, spare: Arc<PageMemory>) -> Result<PageStream, Failure> {
         let mut files = Files::open(path).map_err(|error| Failure::write(path, &error))?;
         let queue = Arc::new(Queue { state: Mutex::default(), changed: Condvar::new(), most: bytes });
         let runs = queue.clone();
@@ -52,12 +52,12 @@ impl PageStream {
     }
 
     /// Adds a run; waits while there are too many bytes on their way.
-    pub fn push(&mut self, run: PlacedRun) -> Result<(), Failure> {
+    pub(crate) fn push(&mut self, run: PlacedRun) -> Result<(), Failure> {
         if self.queue.push(run) { Ok(()) } else { self.ended() }
     }
 
     /// Waits until all pages are written.
-    pub fn finish(mut self) -> Result<(), Failure> {
+    pub(crate) fn finish(mut self) -> Result<(), Failure> {
         self.ended()
     }
 

@@ -45,7 +45,7 @@ impl<S> Drop for Alarm<'_, S> {
 }
 
 /// What a thing hands on before it is complete: waits for its turn first, and keeps it.
-pub type HandOn<'a, T> = dyn FnMut(T) -> Result<(), Failure> + 'a;
+pub(crate) type HandOn<'a, T> = dyn FnMut(T) -> Result<(), Failure> + 'a;
 
 /// Makes `count` things with `threads` threads. `turn` gets them one by one in their order and may change
 /// what all share. A thing that grows too large is
@@ -53,7 +53,7 @@ pub type HandOn<'a, T> = dyn FnMut(T) -> Result<(), Failure> + 'a;
 ///
 /// The threads are those of rayon, so `make` must not use rayon itself: a thread that waits there may be given a
 /// thing that waits for its own.
-pub fn in_turns<T, S: Send>(
+pub(crate) fn in_turns<T, S: Send>(
     count: usize,
     threads: usize,
     shared: S,

@@ -18,11 +18,11 @@ const ROW_BYTES: u64 = 64;
 const EXPANDED_ROWS: u64 = 5;
 
 /// The pieces of one unit, in the order of writing.
-pub type Unit = Vec<PieceRef>;
+pub(crate) type Unit = Vec<PieceRef>;
 
 /// Deals the pieces of these inputs to units. `groups` are runs of inputs that stand together in the
 /// plan: no unit has pieces of two of them.
-pub fn units(surveys: &[Survey], groups: &[Range<usize>]) -> Vec<Unit> {
+pub(crate) fn units(surveys: &[Survey], groups: &[Range<usize>]) -> Vec<Unit> {
     let mut units = Vec::new();
     for group in groups {
         let mut unit = Unit::new();

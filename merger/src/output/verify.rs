@@ -81,7 +81,7 @@ fn read_ahead(path: &Path) -> io::Result<()> {
 }
 
 /// Compares the file with what was read, and looks at its integrity, its references and AMD's rules.
-pub fn verify(
+pub(crate) fn verify(
     path: &Path,
     schema: &JobSchema,
     sets: usize,

@@ -91,7 +91,7 @@ impl FormerMerge {
 }
 
 /// Rows of the metadata that tell of former merges.
-pub fn metadata_of_former(plan: &Plan, own: &mut Vec<(String, String)>) {
+pub(crate) fn metadata_of_former(plan: &Plan, own: &mut Vec<(String, String)>) {
     match plan.only_former() {
         // Nothing was measured anew.
         Some(only) => {

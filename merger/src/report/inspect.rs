@@ -13,7 +13,7 @@ use std::io::{self, Write};
 use std::path::Path;
 
 /// Prints a shard's header, processes, blocks, clocks and ledger on standard output, or what else a path is.
-pub fn inspect(path: &Path, every_block: bool) -> Result<(), Failure> {
+pub(crate) fn inspect(path: &Path, every_block: bool) -> Result<(), Failure> {
     let mut out = io::stdout().lock();
     let printed = match describe(path)? {
         Some(lines) => lines.iter().try_for_each(|line| writeln!(out, "{line}")),

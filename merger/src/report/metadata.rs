@@ -11,7 +11,12 @@ use crate::output_file::made_by_merge::STILL_RUNNING;
 use serde_json::json;
 
 /// Metadata rows, tag and value.
-pub fn metadata(plan: &Plan, report: &Report, clocks: &JobClocks, nodes: &Nodes) -> Vec<(String, String)> {
+pub(crate) fn metadata(
+    plan: &Plan,
+    report: &Report,
+    clocks: &JobClocks,
+    nodes: &Nodes,
+) -> Vec<(String, String)> {
     let reference = nodes.nodes().iter().find(|n| n.boot_id == clocks.reference.boot_id);
     let own = [
         ("rpd.version", env!("CARGO_PKG_VERSION").to_owned()),

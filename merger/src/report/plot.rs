@@ -21,7 +21,7 @@ const MOMENTS: usize = 256;
 
 /// Refuses a place for the drawing where something else is: a drawing is overwritten with `force`, anything
 /// else never.
-pub fn check_place(path: &Path, output: &Path, force: bool) -> Result<(), Failure> {
+pub(crate) fn check_place(path: &Path, output: &Path, force: bool) -> Result<(), Failure> {
     let refuse = |why: &str| Err(Failure::output(format!("--clock-plot {}: {why}", path.display())));
     if let (Some(folder), Some(name)) = (path.parent(), path.file_name())
         && fs::canonicalize(if folder == Path::new("") { Path::new(".") } else { folder })
@@ -53,7 +53,7 @@ fn begins_like_a_drawing(path: &Path) -> bool {
 }
 
 /// Draws the clocks of the job. The file appears whole, and in the place of nothing that [`check_place`] refuses.
-pub fn plot(path: &Path, clocks: &JobClocks, report: &Report) -> Result<(), Failure> {
+pub(crate) fn plot(path: &Path, clocks: &JobClocks, report: &Report) -> Result<(), Failure> {
     let svg = draw(&picture(clocks, report));
     let svg = svg.map_err(|error| Failure::internal(format!("the clocks cannot be drawn: {error}")))?;
     let mut draft = path.as_os_str().to_owned();

@@ -2,8 +2,8 @@
 
 use rpd_clocks::{Align, DomainFit, Method, align};
 use rpd_console::Failure;
-use rpd_merge::cli::MergeArgs;
-use rpd_merge::merge::{JobObservations, job_observations};
+use rpd_merge::MergeArgs;
+use rpd_merge::{JobObservations, job_observations};
 use rpd_shard::model::LocalNs;
 use rpd_shard::record::ClockDomain;
 use std::path::Path;
