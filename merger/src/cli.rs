@@ -8,7 +8,7 @@ pub(crate) use trace::TraceArgs;
 
 use crate::budget::Budget;
 use clap::{Args, Parser, Subcommand, ValueEnum};
-use rpd_clocks::Align;
+use rpd_clocks::AlignChoice;
 use rpd_output_file::Share;
 use rpd_shard::size::Size;
 use std::path::PathBuf;
@@ -140,7 +140,7 @@ pub struct MergeArgs {
     pub quiet: bool,
     /// By what the clocks of the nodes are aligned; former merges keep their times
     #[arg(long, value_enum, default_value_t, value_name = "HOW")]
-    pub align: Align,
+    pub align: AlignChoice,
     /// Move times by no more than their error bars, so that no rank leaves a collective before the others came
     #[arg(long)]
     pub repair_causality: bool,

@@ -8,7 +8,7 @@ use crate::output::planned_size::trace_bytes;
 use crate::output::size_limit::SizeLimit;
 use crate::output_file::Partial;
 use crate::report::{NotUsed, Report};
-use rpd_clocks::Align;
+use rpd_clocks::AlignChoice;
 use rpd_comm::{Comm, agree_on_result, broadcast_result};
 use rpd_console::wording::one_line;
 use rpd_console::{Failure, PhaseTime, Progress};
@@ -100,7 +100,7 @@ pub(crate) fn trace(comm: &impl Comm, args: &MergeArgs, order: &TraceOrder) -> R
 fn merged_database(args: &MergeArgs, files: &[Listed]) -> Option<PathBuf> {
     let merges = args.strict
         || args.repair_causality
-        || args.align != Align::default()
+        || args.align != AlignChoice::default()
         || args.clock_file.is_some()
         || args.clock_plot.is_some()
         || args.environment.is_some();

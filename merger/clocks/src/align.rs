@@ -1,19 +1,19 @@
-use super::anchors::{self, Anchor};
-use super::bias::Biases;
-use super::certain_bounds::{Bounds, bounds};
-use super::collectives::{self, Habits, habits};
+use super::anchors::{self, RealtimeAnchor};
+use super::bias::LinkBiases;
+use super::certain_bounds::{CertainBounds, bounds};
+use super::collectives::{self, ExitHabits, habits};
 use super::disconnected::join_parts;
-use super::fit::{BarKnot, DomainFit, Step};
-use super::links::{Domains, Kind, Link, Pair};
-use super::locate::{Correction, Located, locate};
-use super::method::Method;
-use super::observations::{Align, Observations};
+use super::fit::{ClockStep, DomainFit, ErrorKnot};
+use super::links::{ClockLink, DomainGraph, DomainPair, LinkKind};
+use super::locate::{DomainTrack, TrackCorrection, locate};
+use super::method::AlignMethod;
+use super::observations::{AlignChoice, ClockObservations};
 use super::probes;
-use super::refuted::{Probed, are_moving, is_refuted};
-use super::smoother::Noise;
+use super::refuted::{ProbedLinks, are_moving, is_refuted};
+use super::smoother::LinkNoise;
 use super::time_map::TimeMap;
 use super::track::SECOND;
-use super::track::{Knot, Track};
+use super::track::{ClockTrack, TrackKnot};
 
 /// About as many knots has a map. A rate changes too little between them to be seen, in a run of a day too.
 const KNOTS: usize = 2048;
@@ -22,15 +22,15 @@ const MAX_UNPROBED_PART: f64 = 0.1;
 const MIN_UNPROBED: f64 = 15.0 * SECOND;
 
 /// Finds how the clocks of each domain turn into the time of the job: one fit per domain, in the order of
-/// [`Observations::domains`]. The order of anything within the observations changes nothing.
-pub fn align(observations: &Observations, by: Align) -> Vec<DomainFit> {
-    let by_probes = matches!(by, Align::Auto | Align::Probes);
-    let by_collectives = matches!(by, Align::Auto | Align::Collectives);
+/// [`ClockObservations::domains`]. The order of anything within the observations changes nothing.
+pub fn align(observations: &ClockObservations, by: AlignChoice) -> Vec<DomainFit> {
+    let by_probes = matches!(by, AlignChoice::Auto | AlignChoice::Probes);
+    let by_collectives = matches!(by, AlignChoice::Auto | AlignChoice::Collectives);
     let mut fits = by_sources(observations, by_probes, by_collectives);
-    if matches!(by, Align::Auto | Align::Anchors) {
+    if matches!(by, AlignChoice::Auto | AlignChoice::Anchors) {
         by_anchors(observations, &mut fits);
     }
-    if by == Align::Auto {
+    if by == AlignChoice::Auto {
         join_parts(observations, &mut fits, |part| by_sources(part, true, true));
     }
     if let Some(fit) = fits.get_mut(observations.reference) {
@@ -40,10 +40,10 @@ pub fn align(observations: &Observations, by: Align) -> Vec<DomainFit> {
 }
 
 /// By probes and collectives, where they reach.
-fn by_sources(observations: &Observations, by_probes: bool, by_collectives: bool) -> Vec<DomainFit> {
+fn by_sources(observations: &ClockObservations, by_probes: bool, by_collectives: bool) -> Vec<DomainFit> {
     let mut fits = vec![DomainFit::unknown(); observations.domains.len()];
     if by_probes || by_collectives {
-        let Some(domains) = Domains::new(observations) else { return fits };
+        let Some(domains) = DomainGraph::new(observations) else { return fits };
         let estimate = Estimate::new(observations, &domains, by_probes, by_collectives);
         for (place, fit) in estimate.fits(&domains).into_iter().enumerate() {
             // There is none for bridges.
@@ -58,80 +58,82 @@ fn by_sources(observations: &Observations, by_probes: bool, by_collectives: bool
 
 /// What probes and collectives say together.
 struct Estimate {
-    links: Vec<Link>,
-    located: Vec<Option<Located>>,
+    links: Vec<ClockLink>,
+    located: Vec<Option<DomainTrack>>,
     /// Variance of the biases left in each domain.
     biases: Vec<f64>,
     /// Where the two sources were compared: what one of them is wrong by, the other told.
     compared: Vec<bool>,
     /// Whose collectives the probes refute.
     refuted: Vec<bool>,
-    bounds: Vec<Bounds>,
+    bounds: Vec<CertainBounds>,
 }
 
 impl Estimate {
     fn new(
-        observations: &Observations,
-        domains: &Domains,
+        observations: &ClockObservations,
+        domains: &DomainGraph,
         by_probes: bool,
         by_collectives: bool,
     ) -> Estimate {
         let count = domains.clocks.len();
         let all = (count, domains.reference);
-        let alone = |links: &[Link], noise| {
-            locate(all, links, &vec![Correction { bias: 0.0, scale: 1.0 }; links.len()], noise, None)
+        let alone = |links: &[ClockLink], noise| {
+            locate(all, links, &vec![TrackCorrection { bias: 0.0, scale: 1.0 }; links.len()], noise, None)
         };
 
         // Each source for itself. Who is last in a collective is known once all are roughly aligned.
         let probed = if by_probes { probes::links(&observations.bursts, domains) } else { Vec::new() };
-        let from_probes = alone(&probed, Noise::Guessed);
+        let from_probes = alone(&probed, LinkNoise::Guessed);
         let gatherings = if by_collectives {
             collectives::gatherings(&observations.meetings, domains)
         } else {
             Vec::new()
         };
-        let rough = alone(&collectives::links(&gatherings, None, domains), Noise::Trusted);
+        let rough = alone(&collectives::links(&gatherings, None, domains), LinkNoise::Trusted);
         let habits = habits(&gatherings, &tracks(&rough));
         let met = collectives::links(&gatherings, Some(&habits), domains);
-        let (meetings, scattered): (Vec<Link>, Vec<Link>) = met
+        let (meetings, scattered): (Vec<ClockLink>, Vec<ClockLink>) = met
             .into_iter()
             .partition(|link| !(is_scattered(link, &probed) && is_covered(link, &probed, &from_probes)));
 
         // Both together, but for the collectives of those domains of which the probes refute them.
         let bursts = if by_probes { observations.bursts.as_slice() } else { &[] };
         let certain = bounds(&from_probes, &probed, bursts, (&[], &[]), domains);
-        let probed_alone = Probed { located: &from_probes, certain: &certain };
-        let all_meetings = alone(&meetings, Noise::Guessed);
+        let probed_alone = ProbedLinks { located: &from_probes, certain: &certain };
+        let all_meetings = alone(&meetings, LinkNoise::Guessed);
         let misleads = |d: usize| match (&from_probes[d], &all_meetings[d]) {
             (Some(probes), Some(collectives)) if d != domains.reference => {
-                Biases::compares(probes, Some(collectives)) && are_moving(probes, collectives)
+                LinkBiases::compares(probes, Some(collectives)) && are_moving(probes, collectives)
             }
             _ => false,
         };
         let mut refuted: Vec<bool> = (0..count).map(misleads).collect();
         let (links, located, biases, compared) = loop {
-            let is_used = |link: &&Link| !refuted[link.u] && !refuted[link.v];
-            let used: Vec<Link> = meetings.iter().filter(is_used).cloned().collect();
-            let from_collectives = alone(&used, Noise::Guessed);
+            let is_used = |link: &&ClockLink| !refuted[link.u] && !refuted[link.v];
+            let used: Vec<ClockLink> = meetings.iter().filter(is_used).cloned().collect();
+            let from_collectives = alone(&used, LinkNoise::Guessed);
             let (links, biases) = together(&probed, &from_probes, used, &from_collectives, &habits);
-            let located = locate(all, &links, &biases.corrections, Noise::Scaled, Some(&probed_alone));
+            let located = locate(all, &links, &biases.corrections, LinkNoise::Scaled, Some(&probed_alone));
             let is_wrong = |&d: &usize| {
                 let (Some(probes), false) = (&from_probes[d], refuted[d]) else { return false };
-                let refutes = |other: &Option<Located>| {
+                let refutes = |other: &Option<DomainTrack>| {
                     other.as_ref().is_some_and(|o| is_refuted(probes, &certain[d], o))
                 };
-                let mostly = |l: &Located| 2 * l.refuted.0 > l.refuted.1;
+                let mostly = |l: &DomainTrack| 2 * l.refuted.0 > l.refuted.1;
                 // Where the distance of the two is not known, nothing makes up for it.
                 d != domains.reference
                     && (located[d].as_ref().is_some_and(mostly)
                         || refutes(&located[d])
-                        || !Biases::compares(probes, from_collectives[d].as_ref())
+                        || !LinkBiases::compares(probes, from_collectives[d].as_ref())
                             && refutes(&from_collectives[d]))
             };
             let wrong: Vec<usize> = (0..count).filter(is_wrong).collect();
             if wrong.iter().all(|&d| !meetings.iter().any(|l| (l.u == d || l.v == d) && is_used(&l))) {
                 let compares = |d: usize| {
-                    from_probes[d].as_ref().is_some_and(|p| Biases::compares(p, from_collectives[d].as_ref()))
+                    from_probes[d]
+                        .as_ref()
+                        .is_some_and(|p| LinkBiases::compares(p, from_collectives[d].as_ref()))
                 };
                 let compared: Vec<bool> = (0..count).map(compares).collect();
                 break (links, located, biases.of_both, compared);
@@ -140,7 +142,7 @@ impl Estimate {
         };
         let left = located.iter().map(|l| l.as_ref().map_or(0.0, |l| biases.left(&l.leverage))).collect();
         let bounds = bounds(&located, &links, bursts, (&gatherings, &observations.meetings), domains);
-        let has = |links: &[Link], d: usize| links.iter().any(|link| link.u == d || link.v == d);
+        let has = |links: &[ClockLink], d: usize| links.iter().any(|link| link.u == d || link.v == d);
         refuted.iter_mut().enumerate().for_each(|(d, refuted)| {
             *refuted &= has(&meetings, d);
             *refuted |= d != domains.reference && has(&scattered, d) && !has(&meetings, d);
@@ -149,11 +151,11 @@ impl Estimate {
     }
 
     /// By place; `None` where neither source reaches.
-    fn fits(&self, domains: &Domains) -> Vec<Option<DomainFit>> {
+    fn fits(&self, domains: &DomainGraph) -> Vec<Option<DomainFit>> {
         (0..self.located.len()).map(|place| self.fit(place, domains)).collect()
     }
 
-    fn fit(&self, place: usize, domains: &Domains) -> Option<DomainFit> {
+    fn fit(&self, place: usize, domains: &DomainGraph) -> Option<DomainFit> {
         let located = self.located.get(place)?.as_ref().filter(|l| !l.track.knots.is_empty())?;
         let counted = |kind| {
             let used: u64 = self
@@ -168,10 +170,10 @@ impl Estimate {
             let is_used = located.leverage.iter().any(|(i, _)| self.links[*i].kind == kind);
             is_used || self.compared.get(place).is_some_and(|compared| *compared)
         };
-        let method = match (used(Kind::Probes), used(Kind::Collectives)) {
-            (true, true) => Method::Fusion,
-            (true, false) => Method::Probes,
-            (false, _) => Method::Collectives,
+        let method = match (used(LinkKind::Probes), used(LinkKind::Collectives)) {
+            (true, true) => AlignMethod::Fusion,
+            (true, false) => AlignMethod::Probes,
+            (false, _) => AlignMethod::Collectives,
         };
         let track = &located.track;
         let convert = Convert { place, domains, track };
@@ -181,12 +183,12 @@ impl Estimate {
             let knot = bar(&convert, knot, self.biases[place], bound)?;
             // What is certain grows twice as fast as the bar.
             let growth = (self.bounds[place].growth / 2.0).min(1e9) as i64;
-            Some(BarKnot { growth: knot.growth.max(growth), ..knot })
+            Some(ErrorKnot { growth: knot.growth.max(growth), ..knot })
         });
-        let bars: Vec<BarKnot> = bars.collect();
+        let bars: Vec<ErrorKnot> = bars.collect();
         let steps = track.steps.iter().filter_map(|s| {
             let clock = &domains.clocks[place];
-            Some(Step {
+            Some(ClockStep {
                 after: clock.boottime(s.after)?,
                 before: clock.boottime(s.before)?,
                 by: -s.by.clamp(-1e18, 1e18) as i64,
@@ -196,8 +198,8 @@ impl Estimate {
             method,
             offset: bars.get(bars.len() / 2).map_or(0, |b| b.offset),
             drift_ppm: map.drift_ppm(),
-            probes: if used(Kind::Probes) { counted(Kind::Probes) } else { 0 },
-            collectives: if used(Kind::Collectives) { counted(Kind::Collectives) } else { 0 },
+            probes: if used(LinkKind::Probes) { counted(LinkKind::Probes) } else { 0 },
+            collectives: if used(LinkKind::Collectives) { counted(LinkKind::Collectives) } else { 0 },
             refuted: self.refuted.get(place).is_some_and(|refuted| *refuted),
             steps: steps.collect(),
             contradictions: self.bounds[place].contradictions,
@@ -209,7 +211,7 @@ impl Estimate {
 
 /// Whether ranks of two domains leave collectives further apart than their probes travel: who gives them their cores
 /// decides then, and not the network.
-fn is_scattered(link: &Link, probed: &[Link]) -> bool {
+fn is_scattered(link: &ClockLink, probed: &[ClockLink]) -> bool {
     let round_trip = |domain: usize| {
         let own = probed.iter().filter(|l| l.u == domain || l.v == domain);
         own.map(|l| l.round_trip).min_by(f64::total_cmp)
@@ -221,9 +223,9 @@ fn is_scattered(link: &Link, probed: &[Link]) -> bool {
 }
 
 /// Whether probes join both domains to the reference, and go on for as long as these collectives.
-fn is_covered(link: &Link, probed: &[Link], from_probes: &[Option<Located>]) -> bool {
-    let times = |of: &Link, domain: usize| {
-        let x = |pair: &Pair| if of.u == domain { pair.xu } else { pair.xv };
+fn is_covered(link: &ClockLink, probed: &[ClockLink], from_probes: &[Option<DomainTrack>]) -> bool {
+    let times = |of: &ClockLink, domain: usize| {
+        let x = |pair: &DomainPair| if of.u == domain { pair.xu } else { pair.xv };
         Some((x(of.pairs.first()?), x(of.pairs.last()?)))
     };
     [link.u, link.v].into_iter().all(|domain| {
@@ -240,50 +242,50 @@ fn is_covered(link: &Link, probed: &[Link], from_probes: &[Option<Located>]) -> 
 
 /// The biases of both sources.
 struct Shared {
-    of_both: Biases,
+    of_both: LinkBiases,
     /// Of each link.
-    corrections: Vec<Correction>,
+    corrections: Vec<TrackCorrection>,
 }
 
 /// Both sources' links, with their constant errors shared out and their noises of the size that was found.
 fn together(
-    probed: &[Link],
-    from_probes: &[Option<Located>],
-    meetings: Vec<Link>,
-    from_collectives: &[Option<Located>],
-    habits: &Habits,
-) -> (Vec<Link>, Shared) {
+    probed: &[ClockLink],
+    from_probes: &[Option<DomainTrack>],
+    meetings: Vec<ClockLink>,
+    from_collectives: &[Option<DomainTrack>],
+    habits: &ExitHabits,
+) -> (Vec<ClockLink>, Shared) {
     let mut links = probed.to_vec();
     links.extend(meetings);
     let shift = |leverage: &[(usize, f64)]| leverage.iter().map(|(i, l)| (i + probed.len(), *l)).collect();
-    let from_collectives: Vec<Option<Located>> = from_collectives
+    let from_collectives: Vec<Option<DomainTrack>> = from_collectives
         .iter()
-        .map(|l| l.as_ref().map(|l| Located { leverage: shift(&l.leverage), ..l.clone() }))
+        .map(|l| l.as_ref().map(|l| DomainTrack { leverage: shift(&l.leverage), ..l.clone() }))
         .collect();
-    let biases = Biases::new(&links, habits, from_probes, &from_collectives);
-    let correction = |(i, link): (usize, &Link)| {
+    let biases = LinkBiases::new(&links, habits, from_probes, &from_collectives);
+    let correction = |(i, link): (usize, &ClockLink)| {
         let source = match link.kind {
-            Kind::Probes => from_probes,
-            Kind::Collectives => &from_collectives,
+            LinkKind::Probes => from_probes,
+            LinkKind::Collectives => &from_collectives,
         };
         // The one of the two ends that was located through the other.
         let ends = [link.u, link.v].map(|d| source[d].as_ref());
         let child = ends.into_iter().flatten().max_by_key(|l| l.rank);
-        Correction { bias: biases.of_link(i), scale: child.map_or(1.0, |l| l.scale) }
+        TrackCorrection { bias: biases.of_link(i), scale: child.map_or(1.0, |l| l.scale) }
     };
     let corrections = links.iter().enumerate().map(correction).collect();
     (links, Shared { of_both: biases, corrections })
 }
 
-fn tracks(located: &[Option<Located>]) -> Vec<Option<&Track>> {
+fn tracks(located: &[Option<DomainTrack>]) -> Vec<Option<&ClockTrack>> {
     located.iter().map(|l| l.as_ref().map(|l| &l.track)).collect()
 }
 
 /// The knots that the result is made of, with their places: of long runs not all, except around jumps.
-fn thinned(track: &Track) -> Vec<(usize, &Knot)> {
+fn thinned(track: &ClockTrack) -> Vec<(usize, &TrackKnot)> {
     let (Some(first), Some(last)) = (track.knots.first(), track.knots.last()) else { return Vec::new() };
     let apart = (last.x - first.x) / KNOTS as f64;
-    let mut kept: Vec<(usize, &Knot)> = Vec::new();
+    let mut kept: Vec<(usize, &TrackKnot)> = Vec::new();
     for (i, knot) in track.knots.iter().enumerate() {
         let far = kept.last().is_none_or(|(_, before)| knot.x - before.x >= apart);
         let jumps = knot.slack > 0.0 || track.knots.get(i + 1).is_some_and(|next| next.slack > 0.0);
@@ -299,8 +301,8 @@ fn thinned(track: &Track) -> Vec<(usize, &Knot)> {
 /// From a domain's BOOTTIME to the reference's, through both RAW clocks.
 struct Convert<'a> {
     place: usize,
-    domains: &'a Domains,
-    track: &'a Track,
+    domains: &'a DomainGraph,
+    track: &'a ClockTrack,
 }
 
 impl Convert<'_> {
@@ -326,7 +328,7 @@ impl Convert<'_> {
 }
 
 /// Two standard deviations with what is left of the biases, and no more than what is certain.
-fn bar(convert: &Convert<'_>, knot: &Knot, bias: f64, bound: Option<(f64, f64)>) -> Option<BarKnot> {
+fn bar(convert: &Convert<'_>, knot: &TrackKnot, bias: f64, bound: Option<(f64, f64)>) -> Option<ErrorKnot> {
     let (local, job) = convert.times(knot.x)?;
     let clocks = &convert.domains.clocks;
     let reading = clocks[convert.place].error + clocks[convert.domains.reference].error;
@@ -337,7 +339,7 @@ fn bar(convert: &Convert<'_>, knot: &Knot, bias: f64, bound: Option<(f64, f64)>)
         None => wide,
     };
     let whole = |ns: f64| ns.clamp(-1e18, 1e18) as i64;
-    Some(BarKnot {
+    Some(ErrorKnot {
         local,
         offset: job.saturating_sub(local),
         bar: whole((bar + reading).ceil()),
@@ -347,23 +349,23 @@ fn bar(convert: &Convert<'_>, knot: &Knot, bias: f64, bound: Option<(f64, f64)>)
 }
 
 /// The domains that are left, by their wall clocks. How good these are, the others tell.
-fn by_anchors(observations: &Observations, fits: &mut [DomainFit]) {
+fn by_anchors(observations: &ClockObservations, fits: &mut [DomainFit]) {
     let anchor = |position: usize| {
         let sets = observations.sets.get(position).map_or(&[][..], Vec::as_slice);
-        let wall = || observations.walls.get(&position).map(|ends| Anchor::of_wall_clock(*ends));
-        Anchor::new(sets).or_else(wall)
+        let wall = || observations.walls.get(&position).map(|ends| RealtimeAnchor::of_wall_clock(*ends));
+        RealtimeAnchor::new(sets).or_else(wall)
     };
-    let anchors: Vec<Option<Anchor>> = (0..fits.len()).map(anchor).collect();
+    let anchors: Vec<Option<RealtimeAnchor>> = (0..fits.len()).map(anchor).collect();
     let Some(Some(reference)) = anchors.get(observations.reference) else { return };
     let off = fits
         .iter()
         .zip(&anchors)
-        .filter(|(fit, _)| !matches!(fit.method, Method::None | Method::Reference))
+        .filter(|(fit, _)| !matches!(fit.method, AlignMethod::None | AlignMethod::Reference))
         .filter_map(|(fit, own)| {
             Some(own.as_ref()?.ns.checked_sub(reference.ns)?.checked_sub(fit.offset)? as f64)
         });
     let uncertainty = anchors::uncertainty(off.collect());
-    for (fit, own) in fits.iter_mut().zip(&anchors).filter(|(fit, _)| fit.method == Method::None) {
+    for (fit, own) in fits.iter_mut().zip(&anchors).filter(|(fit, _)| fit.method == AlignMethod::None) {
         if let Some(better) = own.as_ref().and_then(|own| anchors::fit(own, reference, uncertainty)) {
             *fit = better;
         }

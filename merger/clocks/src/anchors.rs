@@ -1,7 +1,7 @@
 //! The last resort: all nodes' wall clocks are set by NTP, more or less.
 
-use super::fit::{BarKnot, DomainFit};
-use super::method::Method;
+use super::fit::{DomainFit, ErrorKnot};
+use super::method::AlignMethod;
 use super::robust;
 use super::time_map::TimeMap;
 use rpd_shard::record::ClockSet;
@@ -12,7 +12,7 @@ pub(super) const UNMEASURED: f64 = 10e6;
 const ENOUGH: usize = 3;
 
 /// REALTIME minus BOOTTIME of a domain, or minus what its times are otherwise stamped with.
-pub(super) struct Anchor {
+pub(super) struct RealtimeAnchor {
     /// The middle one over the run, ns.
     pub(super) ns: i64,
     /// How far it moved over the run: the wall clock was set, or BOOTTIME jumped; ns.
@@ -21,16 +21,16 @@ pub(super) struct Anchor {
     ends: (i64, i64),
 }
 
-impl Anchor {
+impl RealtimeAnchor {
     /// `None` without a set.
-    pub(super) fn new(sets: &[ClockSet]) -> Option<Anchor> {
+    pub(super) fn new(sets: &[ClockSet]) -> Option<RealtimeAnchor> {
         let mut anchors: Vec<i128> =
             sets.iter().map(|s| i128::from(s.realtime) - i128::from(s.boottime)).collect();
         anchors.sort_unstable();
         let middle = *anchors.get(anchors.len() / 2)?;
         let (first, last) = (*anchors.first()?, *anchors.last()?);
         let times = || sets.iter().map(|s| s.boottime);
-        Some(Anchor {
+        Some(RealtimeAnchor {
             ns: i64::try_from(middle).ok()?,
             moved: (last - first) as f64,
             ends: (times().min()?, times().max()?),
@@ -38,8 +38,8 @@ impl Anchor {
     }
 
     /// Of a domain whose times are those of its wall clock, first and last.
-    pub(super) fn of_wall_clock(ends: (i64, i64)) -> Anchor {
-        Anchor { ns: 0, moved: 0.0, ends }
+    pub(super) fn of_wall_clock(ends: (i64, i64)) -> RealtimeAnchor {
+        RealtimeAnchor { ns: 0, moved: 0.0, ends }
     }
 }
 
@@ -57,14 +57,14 @@ pub(super) fn uncertainty(mut off: Vec<f64>) -> f64 {
 }
 
 /// Aligns by the anchors; `None` if the offset is no time.
-pub(super) fn fit(own: &Anchor, reference: &Anchor, uncertainty: f64) -> Option<DomainFit> {
+pub(super) fn fit(own: &RealtimeAnchor, reference: &RealtimeAnchor, uncertainty: f64) -> Option<DomainFit> {
     let offset = own.ns.checked_sub(reference.ns)?;
     let bar = (uncertainty + own.moved + reference.moved).min(1e18) as i64;
-    let knot = |local| BarKnot { local, offset, bar, hard: None, growth: 1_000 };
+    let knot = |local| ErrorKnot { local, offset, bar, hard: None, growth: 1_000 };
     let (first, last) = own.ends;
     let bars = if first == last { vec![knot(first)] } else { vec![knot(first), knot(last)] };
     Some(DomainFit {
-        method: Method::RealtimeAnchors,
+        method: AlignMethod::RealtimeAnchors,
         map: TimeMap::shift(offset),
         offset,
         bars,

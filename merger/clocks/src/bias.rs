@@ -5,10 +5,10 @@
 //! domain, is known well, and it is shared out: by a linear model with priors that widen where a path or
 //! a domain stands out. What cannot be told apart stays in the bar.
 
-use super::collectives::{Habits, Lateness, MOSTLY};
-use super::links::{Kind, Link};
-use super::locate::Located;
-use super::posterior::{Distance, Posterior, Prior, Size};
+use super::collectives::{EntryLateness, ExitHabits, MOSTLY};
+use super::links::{ClockLink, LinkKind};
+use super::locate::DomainTrack;
+use super::posterior::{BiasPosterior, BiasPrior, BiasSize, NodeDistance};
 use super::robust;
 use super::track::SECOND;
 
@@ -31,42 +31,42 @@ const FEWEST: usize = 4;
 const MEMORY: f64 = 60.0 * SECOND;
 
 /// Biases of probe links and of domains in collectives.
-pub(super) struct Biases {
+pub(super) struct LinkBiases {
     /// Of each link, the biases that it consists of: (index, sign).
     parts: Vec<[(usize, f64); 3]>,
-    priors: Vec<Prior>,
+    priors: Vec<BiasPrior>,
     /// What the distances of the sources say.
-    told: Option<Posterior>,
+    told: Option<BiasPosterior>,
 }
 
 /// Leverages of biases, in order of these.
-pub(super) type Row = Vec<(usize, f64)>;
+pub(super) type BiasRow = Vec<(usize, f64)>;
 
-impl Biases {
+impl LinkBiases {
     /// Shares out the distances of two sources. Without the one or the other there is nothing to share out,
     /// and the priors stay.
     pub(super) fn new(
-        links: &[Link],
-        habits: &Habits,
-        probes: &[Option<Located>],
-        collectives: &[Option<Located>],
-    ) -> Biases {
+        links: &[ClockLink],
+        habits: &ExitHabits,
+        probes: &[Option<DomainTrack>],
+        collectives: &[Option<DomainTrack>],
+    ) -> LinkBiases {
         let domains = probes.len();
         let parts: Vec<[(usize, f64); 3]> = links
             .iter()
             .enumerate()
             .map(|(i, link)| match link.kind {
-                Kind::Probes => [(domains + i, 1.0), (link.v, 0.0), (link.u, 0.0)],
-                Kind::Collectives => {
+                LinkKind::Probes => [(domains + i, 1.0), (link.v, 0.0), (link.u, 0.0)],
+                LinkKind::Collectives => {
                     let own = if link.uneven > 0.0 { 1.0 } else { 0.0 };
                     [(domains + i, own), (link.v, 1.0), (link.u, -1.0)]
                 }
             })
             .collect();
-        let mut biases = Biases { parts, priors: priors(links, habits, domains), told: None };
+        let mut biases = LinkBiases { parts, priors: priors(links, habits, domains), told: None };
         let distances =
             (0..domains).filter_map(|d| biases.distance(probes[d].as_ref()?, collectives.get(d)?.as_ref()?));
-        biases.told = Posterior::new(distances.collect(), &biases.priors);
+        biases.told = BiasPosterior::new(distances.collect(), &biases.priors);
         biases
     }
 
@@ -86,7 +86,7 @@ impl Biases {
     }
 
     /// Leverages of links as those of biases.
-    fn row(&self, leverage: &[(usize, f64)]) -> Row {
+    fn row(&self, leverage: &[(usize, f64)]) -> BiasRow {
         let mut dense = vec![0.0; self.priors.len()];
         for (link, lever) in leverage {
             for (i, sign) in self.parts[*link] {
@@ -97,17 +97,17 @@ impl Biases {
     }
 
     /// Whether there is enough of both to tell their distance.
-    pub(super) fn compares(probes: &Located, collectives: Option<&Located>) -> bool {
+    pub(super) fn compares(probes: &DomainTrack, collectives: Option<&DomainTrack>) -> bool {
         collectives.is_some_and(|collectives| probes.samples.min(collectives.samples) >= FEWEST)
     }
 
     /// The mean distance of probes and collectives of one domain, where both are known well enough.
-    fn distance(&self, probes: &Located, collectives: &Located) -> Option<Distance> {
-        let ends = |l: &Located| Some((l.track.knots.first()?.x, l.track.knots.last()?.x));
+    fn distance(&self, probes: &DomainTrack, collectives: &DomainTrack) -> Option<NodeDistance> {
+        let ends = |l: &DomainTrack| Some((l.track.knots.first()?.x, l.track.knots.last()?.x));
         let ((a, b), (c, d)) = (ends(probes)?, ends(collectives)?);
         let (from, to) = (a.max(c), b.min(d));
         let (mut sum, mut weight, mut count) = (0.0, 0.0, 0.0);
-        if !Biases::compares(probes, Some(collectives)) {
+        if !LinkBiases::compares(probes, Some(collectives)) {
             return None;
         }
         let samples = probes.samples.min(collectives.samples) as f64 / 4.0;
@@ -129,7 +129,7 @@ impl Biases {
         let mut leverage = probes.leverage.clone();
         leverage.extend(collectives.leverage.iter().map(|(link, lever)| (*link, -lever)));
         let var = count / weight / independent + 1.0;
-        (weight > 0.0 && var.is_finite()).then(|| Distance {
+        (weight > 0.0 && var.is_finite()).then(|| NodeDistance {
             row: self.row(&leverage),
             ns: sum / weight,
             var,
@@ -138,10 +138,10 @@ impl Biases {
 }
 
 /// What biases may be before the sources are compared: of the domains in collectives, then of the links.
-fn priors(links: &[Link], habits: &Habits, domains: usize) -> Vec<Prior> {
-    let normal = |sd: f64, kind| Prior {
+fn priors(links: &[ClockLink], habits: &ExitHabits, domains: usize) -> Vec<BiasPrior> {
+    let normal = |sd: f64, kind| BiasPrior {
         alone: (0.0, sd * sd),
-        sizes: vec![Size { share: 1.0, mean: 0.0, var: sd * sd }],
+        sizes: vec![BiasSize { share: 1.0, mean: 0.0, var: sd * sd }],
         kind,
         large: 0.0,
     };
@@ -151,27 +151,27 @@ fn priors(links: &[Link], habits: &Habits, domains: usize) -> Vec<Prior> {
             return normal((HASTE * habits.latency).max(LEAST), 0);
         }
         // Nothing measured: as good as measured with any error.
-        let unmeasured = Lateness { measured: 0.0, var: 1e30, disturbed: 0.0 };
+        let unmeasured = EntryLateness { measured: 0.0, var: 1e30, disturbed: 0.0 };
         lateness(habits.lateness.get(domain).copied().flatten().unwrap_or(unmeasured), habits.latency)
     };
-    let probed = links.iter().filter(|l| l.kind == Kind::Probes);
+    let probed = links.iter().filter(|l| l.kind == LinkKind::Probes);
     let middle = robust::median(&mut probed.map(|l| l.round_trip).collect::<Vec<_>>()).unwrap_or(0.0);
-    let of_link = |link: &Link| {
-        if link.kind == Kind::Collectives {
+    let of_link = |link: &ClockLink| {
+        if link.kind == LinkKind::Collectives {
             return normal(link.uneven, 2);
         }
         let detour = DETOUR * (link.round_trip - middle).max(0.0);
         let sizes = ASYMMETRY.map(|(share, size)| {
             let usual = (size * link.round_trip).max(LEAST);
-            Size { share, mean: 0.0, var: usual * usual + detour * detour }
+            BiasSize { share, mean: 0.0, var: usual * usual + detour * detour }
         });
-        Prior { alone: (0.0, sizes[0].var), sizes: sizes.to_vec(), kind: 1, large: ASYMMETRY[1].0 }
+        BiasPrior { alone: (0.0, sizes[0].var), sizes: sizes.to_vec(), kind: 1, large: ASYMMETRY[1].0 }
     };
     (0..domains).map(of_domain).chain(links.iter().map(of_link)).collect()
 }
 
 /// A lateness that was measured, given what is usual.
-fn lateness(measured: Lateness, latency: f64) -> Prior {
+fn lateness(measured: EntryLateness, latency: f64) -> BiasPrior {
     let disturbance = measured.var + (DISTURBANCE * latency).powi(2);
     let noises = [(1.0 - measured.disturbed, measured.var), (measured.disturbed, disturbance)];
     let sizes = LATENESS.map(|(share, size)| {
@@ -181,19 +181,24 @@ fn lateness(measured: Lateness, latency: f64) -> Prior {
             let likely = (-0.5 * measured.measured * measured.measured / spread).exp() / spread.sqrt();
             // So far off that nothing is likely at all: the widest ones are.
             let share = (share * chance * likely).max(1e-300 * size * chance);
-            Size { share, mean: measured.measured * prior / spread, var: prior * noise / spread }
+            BiasSize { share, mean: measured.measured * prior / spread, var: prior * noise / spread }
         });
         mixed(&parts)
     });
     let all = mixed(&sizes);
-    let sizes = sizes.map(|s| Size { share: s.share / all.share, var: s.var + LEAST * LEAST, ..s });
-    Prior { alone: (all.mean, all.var + LEAST * LEAST), sizes: sizes.to_vec(), kind: 0, large: LATENESS[1].0 }
+    let sizes = sizes.map(|s| BiasSize { share: s.share / all.share, var: s.var + LEAST * LEAST, ..s });
+    BiasPrior {
+        alone: (all.mean, all.var + LEAST * LEAST),
+        sizes: sizes.to_vec(),
+        kind: 0,
+        large: LATENESS[1].0,
+    }
 }
 
 /// Mean and variance of a mixture.
-fn mixed(sizes: &[Size]) -> Size {
+fn mixed(sizes: &[BiasSize]) -> BiasSize {
     let share: f64 = sizes.iter().map(|s| s.share).sum();
     let mean = sizes.iter().map(|s| s.share * s.mean).sum::<f64>() / share;
     let square = sizes.iter().map(|s| s.share * (s.mean * s.mean + s.var)).sum::<f64>() / share;
-    Size { share, mean, var: (square - mean * mean).max(0.0) }
+    BiasSize { share, mean, var: (square - mean * mean).max(0.0) }
 }

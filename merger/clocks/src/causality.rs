@@ -1,12 +1,12 @@
 //! What still looks as if effects came before their causes.
 
 use super::fit::DomainFit;
-use super::observations::{Attendance, Meeting, Needs, Observations};
-use super::time_map::Cursor;
+use super::observations::{ClockObservations, CollectiveObservation, RankInterval, WaitRelation};
+use super::time_map::MapCursor;
 
 /// Collectives that a rank left before another one entered that it waits for.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
-pub struct Causality {
+pub struct CausalityCheck {
     /// Pairs of ranks that were looked at: of each rank, the last one that it waited for.
     pub checked: u64,
     /// Pairs in the wrong order.
@@ -18,9 +18,9 @@ pub struct Causality {
 }
 
 /// Counts what is in the wrong order under the maps of `fits`, which are one per domain.
-pub fn causality(observations: &Observations, fits: &[DomainFit]) -> Causality {
-    let mut found = Causality { by_domain: vec![0; fits.len()], ..Causality::default() };
-    let mut cursors: Vec<Cursor<'_>> = fits.iter().map(|f| f.map.cursor()).collect();
+pub fn causality(observations: &ClockObservations, fits: &[DomainFit]) -> CausalityCheck {
+    let mut found = CausalityCheck { by_domain: vec![0; fits.len()], ..CausalityCheck::default() };
+    let mut cursors: Vec<MapCursor<'_>> = fits.iter().map(|f| f.map.cursor()).collect();
     for meeting in &observations.meetings {
         waits(meeting, &mut cursors, |wait| {
             found.checked += 1;
@@ -37,13 +37,17 @@ pub fn causality(observations: &Observations, fits: &[DomainFit]) -> Causality {
 
 /// One rank, and the last of those that it waited for, in job times.
 struct Wait<'a> {
-    leaver: &'a Attendance,
+    leaver: &'a RankInterval,
     left: i64,
     entered: i64,
 }
 
-fn waits<'a>(meeting: &'a Meeting, cursors: &mut [Cursor<'_>], mut each: impl FnMut(Wait<'a>)) {
-    let mut mapped: Vec<(&Attendance, i64, i64)> = Vec::with_capacity(meeting.attendances.len());
+fn waits<'a>(
+    meeting: &'a CollectiveObservation,
+    cursors: &mut [MapCursor<'_>],
+    mut each: impl FnMut(Wait<'a>),
+) {
+    let mut mapped: Vec<(&RankInterval, i64, i64)> = Vec::with_capacity(meeting.attendances.len());
     for attendance in meeting.attendances.iter().filter(|a| a.exit >= a.enter) {
         if let Some(cursor) = cursors.get_mut(attendance.domain as usize) {
             mapped.push((attendance, cursor.map(attendance.enter).ns(), cursor.map(attendance.exit).ns()));
@@ -51,14 +55,14 @@ fn waits<'a>(meeting: &'a Meeting, cursors: &mut [Cursor<'_>], mut each: impl Fn
     }
     let root = |rank: u32| mapped.iter().find(|m| m.0.rank == rank);
     let (enterer, leavers) = match meeting.needs {
-        Needs::Nothing => return,
-        Needs::AllOfAll | Needs::AllOfAllByTimes | Needs::RootOfAll(_) => {
+        WaitRelation::Nothing => return,
+        WaitRelation::AllOfAll | WaitRelation::AllOfAllByTimes | WaitRelation::RootOfAll(_) => {
             (mapped.iter().max_by_key(|m| (m.1, m.0.rank)), &mapped[..])
         }
-        Needs::AllOfRoot(rank) => (root(rank), &mapped[..]),
+        WaitRelation::AllOfRoot(rank) => (root(rank), &mapped[..]),
     };
     let Some(&(enterer, entered, _)) = enterer else { return };
-    let only = if let Needs::RootOfAll(rank) = meeting.needs { Some(rank) } else { None };
+    let only = if let WaitRelation::RootOfAll(rank) = meeting.needs { Some(rank) } else { None };
     for &(leaver, _, left) in leavers {
         if only.is_none_or(|rank| rank == leaver.rank) && leaver.domain != enterer.domain {
             each(Wait { leaver, left, entered });

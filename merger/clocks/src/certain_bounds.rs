@@ -1,12 +1,12 @@
 //! What the error of a domain certainly is not, whatever the noise: an answer comes after its question, and
 //! nobody leaves a collective before those have entered whom it waits for.
 
-use super::collectives::Gathering;
-use super::links::{Domains, Link};
-use super::locate::Located;
-use super::observations::{Burst, Meeting, Needs};
+use super::collectives::CollectiveGathering;
+use super::links::{ClockLink, DomainGraph};
+use super::locate::DomainTrack;
+use super::observations::{BurstTimes, CollectiveObservation, WaitRelation};
 use super::probes::GRAIN;
-use super::track::{SECOND, Track};
+use super::track::{ClockTrack, SECOND};
 
 /// Rates are not off by more standard deviations than this.
 const SURE: f64 = 4.0;
@@ -31,7 +31,7 @@ struct Bound {
 
 /// Bounds at the knots of a track.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Bounds {
+pub(super) struct CertainBounds {
     /// One for each knot; infinite where nothing is certain, `None` in a contradiction.
     pub(super) at_knots: Vec<Option<(f64, f64)>>,
     /// Stretches of time in which the bounds exclude each other.
@@ -57,12 +57,12 @@ impl Order {
 
 /// The bounds of all located domains. `bursts` are those of the sources that are used.
 pub(super) fn bounds(
-    located: &[Option<Located>],
-    links: &[Link],
-    bursts: &[Burst],
-    (gatherings, meetings): (&[Gathering], &[Meeting]),
-    domains: &Domains,
-) -> Vec<Bounds> {
+    located: &[Option<DomainTrack>],
+    links: &[ClockLink],
+    bursts: &[BurstTimes],
+    (gatherings, meetings): (&[CollectiveGathering], &[CollectiveObservation]),
+    domains: &DomainGraph,
+) -> Vec<CertainBounds> {
     let mut orders: Vec<Vec<Order>> = located.iter().map(|_| Vec::new()).collect();
     let rank = |domain: usize| located[domain].as_ref().map_or(usize::MAX, |l| l.rank);
     let mut add = |order: Order| {
@@ -82,7 +82,7 @@ pub(super) fn bounds(
     bursts.iter().for_each(|burst| probed(burst, domains, &mut add));
     let mut by_rank: Vec<usize> = (0..located.len()).filter(|&d| rank(d) != usize::MAX).collect();
     by_rank.sort_by_key(|&d| rank(d));
-    let mut bounds = vec![Bounds::default(); located.len()];
+    let mut bounds = vec![CertainBounds::default(); located.len()];
     for &domain in by_rank.iter().skip(1) {
         let certain = certain(domain, &orders[domain], located, &bounds);
         if let Some(located) = &located[domain] {
@@ -99,11 +99,11 @@ pub(super) fn bounds(
 }
 
 /// The orders that a collective with a root gives.
-fn rooted(meeting: &Meeting, domains: &Domains, add: &mut impl FnMut(Order)) {
+fn rooted(meeting: &CollectiveObservation, domains: &DomainGraph, add: &mut impl FnMut(Order)) {
     let (root, all_of_root) = match meeting.needs {
-        Needs::AllOfRoot(root) => (root, true),
-        Needs::RootOfAll(root) => (root, false),
-        Needs::AllOfAll | Needs::AllOfAllByTimes | Needs::Nothing => return,
+        WaitRelation::AllOfRoot(root) => (root, true),
+        WaitRelation::RootOfAll(root) => (root, false),
+        WaitRelation::AllOfAll | WaitRelation::AllOfAllByTimes | WaitRelation::Nothing => return,
     };
     let attendances = || meeting.attendances.iter().filter(|a| a.exit >= a.enter);
     let Some(root) = attendances().find(|a| a.rank == root) else { return };
@@ -121,7 +121,7 @@ fn rooted(meeting: &Meeting, domains: &Domains, add: &mut impl FnMut(Order)) {
 }
 
 /// The orders that probes give, each at its own times: a packet arrives after it was sent.
-fn probed(burst: &Burst, domains: &Domains, add: &mut impl FnMut(Order)) {
+fn probed(burst: &BurstTimes, domains: &DomainGraph, add: &mut impl FnMut(Order)) {
     let (Some((from, prober)), Some((to, answerer))) = (domains.get(burst.from), domains.get(burst.to))
     else {
         return;
@@ -138,7 +138,12 @@ fn probed(burst: &Burst, domains: &Domains, add: &mut impl FnMut(Order)) {
 }
 
 /// What each observation says for certain, in order of x. Others have lower ranks, and their bounds are known.
-fn certain(domain: usize, orders: &[Order], located: &[Option<Located>], bounds: &[Bounds]) -> Vec<Bound> {
+fn certain(
+    domain: usize,
+    orders: &[Order],
+    located: &[Option<DomainTrack>],
+    bounds: &[CertainBounds],
+) -> Vec<Bound> {
     let mut certain = Vec::new();
     let Some(own) = &located[domain] else { return certain };
     let of = |other: usize, x: f64| -> Option<(f64, f64, f64)> {
@@ -165,7 +170,7 @@ fn certain(domain: usize, orders: &[Order], located: &[Option<Located>], bounds:
 
 /// Carries each bound to the knots around it, wider with the drift since; no further than to a jump. The rate is that
 /// of the track, give or take what its variance says, or, unless `rate_is_told`, any that the bounds themselves allow.
-fn spread(track: &Track, certain: Vec<Bound>, rate_is_told: bool) -> Bounds {
+fn spread(track: &ClockTrack, certain: Vec<Bound>, rate_is_told: bool) -> CertainBounds {
     let piece = |x: f64| track.steps.iter().take_while(|s| s.before <= x).count();
     let jumps = |x: f64| track.steps.iter().any(|s| s.after <= x && x <= s.before);
     let rate = track.knots.iter().map(|k| k.rate_var).fold(f64::INFINITY, f64::min).sqrt();
@@ -245,7 +250,7 @@ fn spread(track: &Track, certain: Vec<Bound>, rate_is_told: bool) -> Bounds {
         let (rates, knot) = (rates.and_then(Option::as_ref)?, knot.as_ref()?);
         Some((rates.high - knot.rate).max(knot.rate - rates.low))
     });
-    Bounds { at_knots, contradictions, growth: growth.fold(0.0, f64::max) }
+    CertainBounds { at_knots, contradictions, growth: growth.fold(0.0, f64::max) }
 }
 
 /// Between which the change of y is, ns/s.
@@ -258,7 +263,7 @@ struct Rates {
 impl Rates {
     /// Those that two bounds, one behind the other, do not exclude; `None` where they exclude all. Of each stretch of a
     /// track its narrowest ones are enough: the others only say less.
-    fn allowed<'a>(track: &Track, bounds: impl Iterator<Item = &'a Bound>) -> Option<Rates> {
+    fn allowed<'a>(track: &ClockTrack, bounds: impl Iterator<Item = &'a Bound>) -> Option<Rates> {
         let any = Rates { low: -MOST_RATE, high: MOST_RATE };
         let bounds: Vec<&Bound> = bounds.collect();
         let (Some(first), Some(last)) = (bounds.first(), bounds.last()) else { return Some(any) };
@@ -286,10 +291,10 @@ impl Rates {
     }
 }
 
-impl Bounds {
+impl CertainBounds {
     /// The wider of the bounds at the knots before and behind x: not carried there, which takes the rate. Beyond the knots
     /// those of the last one, as far as the knots are apart from first to last. `None` where nothing is certain.
-    pub(super) fn near(&self, track: &Track, x: f64) -> Option<(f64, f64)> {
+    pub(super) fn near(&self, track: &ClockTrack, x: f64) -> Option<(f64, f64)> {
         let (first, last) = (track.knots.first()?.x, track.knots.last()?.x);
         if (first - x).max(x - last) > last - first {
             return None;
@@ -302,7 +307,7 @@ impl Bounds {
     }
 
     /// The bounds at x; those of the reference are 0.
-    fn at(&self, track: &Track, x: f64) -> Option<(f64, f64)> {
+    fn at(&self, track: &ClockTrack, x: f64) -> Option<(f64, f64)> {
         if track.knots.is_empty() {
             return Some((0.0, 0.0));
         }

@@ -1,10 +1,10 @@
 //! Collectives in which everyone waits for everyone, as pairs of times of two domains: everyone leaves when
 //! the last one has come. Entries say nothing, they are as far apart as the ranks' work.
 
-use super::links::{Domains, Kind, Link, Pair};
-use super::observations::{Meeting, Needs};
+use super::links::{ClockLink, DomainGraph, DomainPair, LinkKind};
+use super::observations::{CollectiveObservation, WaitRelation};
 use super::robust;
-use super::track::{SECOND, Track};
+use super::track::{ClockTrack, SECOND};
 use std::collections::BTreeMap;
 
 /// Domains that met less often are not compared.
@@ -39,14 +39,14 @@ const DISTURBED: f64 = 6.0;
 const USUALLY_DISTURBED: (f64, f64) = (20.0, 1.0);
 
 /// One collective; guests in order of their places.
-pub(super) struct Gathering {
-    pub(super) guests: Vec<Guest>,
+pub(super) struct CollectiveGathering {
+    pub(super) guests: Vec<DomainGuest>,
     /// Whether it is known to be one collective; else its times say so.
     pub(super) is_sure: bool,
 }
 
 /// One domain in a collective: x of its clock.
-pub(super) struct Guest {
+pub(super) struct DomainGuest {
     pub(super) domain: usize,
     /// When its last rank entered.
     pub(super) enter: f64,
@@ -57,10 +57,13 @@ pub(super) struct Guest {
 }
 
 /// The collectives whose exits can be compared.
-pub(super) fn gatherings(meetings: &[Meeting], domains: &Domains) -> Vec<Gathering> {
-    let gathering = |meeting: &Meeting| {
-        let is_sure = meeting.needs == Needs::AllOfAll;
-        if !is_sure && meeting.needs != Needs::AllOfAllByTimes {
+pub(super) fn gatherings(
+    meetings: &[CollectiveObservation],
+    domains: &DomainGraph,
+) -> Vec<CollectiveGathering> {
+    let gathering = |meeting: &CollectiveObservation| {
+        let is_sure = meeting.needs == WaitRelation::AllOfAll;
+        if !is_sure && meeting.needs != WaitRelation::AllOfAllByTimes {
             return None;
         }
         let mut ranks: Vec<(usize, f64, f64)> = meeting
@@ -73,29 +76,29 @@ pub(super) fn gatherings(meetings: &[Meeting], domains: &Domains) -> Vec<Gatheri
             })
             .collect();
         ranks.sort_by(|a, b| a.0.cmp(&b.0).then(a.2.total_cmp(&b.2)).then(a.1.total_cmp(&b.1)));
-        let guests: Vec<Guest> = ranks
+        let guests: Vec<DomainGuest> = ranks
             .chunk_by(|a, b| a.0 == b.0)
-            .map(|ranks| Guest {
+            .map(|ranks| DomainGuest {
                 domain: ranks[0].0,
                 enter: ranks.iter().map(|r| r.1).fold(f64::NEG_INFINITY, f64::max),
                 exit: ranks[(ranks.len() - 1) / 2].2,
                 first_exit: ranks[0].2,
             })
             .collect();
-        (guests.len() >= 2).then_some(Gathering { guests, is_sure })
+        (guests.len() >= 2).then_some(CollectiveGathering { guests, is_sure })
     };
     meetings.iter().filter_map(gathering).collect()
 }
 
 /// What is known of the habits of domains once they are roughly aligned.
 #[derive(Default)]
-pub(super) struct Habits {
+pub(super) struct ExitHabits {
     /// For each collective, who came last.
     last: Vec<Option<usize>>,
     /// For each domain, the share of its collectives that it was last in.
     pub(super) last_share: Vec<f64>,
     /// For each domain: how much later than others it leaves when it waits for nobody; ns.
-    pub(super) lateness: Vec<Option<Lateness>>,
+    pub(super) lateness: Vec<Option<EntryLateness>>,
     /// From the last entry to the middle exit, ns.
     pub(super) latency: f64,
     /// By how much who comes last leaves before the others, ns; 0 if that is not known.
@@ -104,7 +107,7 @@ pub(super) struct Habits {
 
 /// A measured lateness, ns.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Lateness {
+pub(super) struct EntryLateness {
     pub(super) measured: f64,
     pub(super) var: f64,
     /// How likely disturbances, and not habits, made it.
@@ -112,7 +115,7 @@ pub(super) struct Lateness {
 }
 
 /// Who is late in coming and in leaving, with `tracks` as they are so far.
-pub(super) fn habits(gatherings: &[Gathering], tracks: &[Option<&Track>]) -> Habits {
+pub(super) fn habits(gatherings: &[CollectiveGathering], tracks: &[Option<&ClockTrack>]) -> ExitHabits {
     let mut last = Vec::with_capacity(gatherings.len());
     let mut met = vec![0.0; tracks.len()];
     let mut was_last = vec![0.0; tracks.len()];
@@ -121,7 +124,7 @@ pub(super) fn habits(gatherings: &[Gathering], tracks: &[Option<&Track>]) -> Hab
     let mut latencies = Vec::with_capacity(gatherings.len());
     for gathering in gatherings {
         // The two latest entries, in the reference's time; and all exits.
-        let mut latest: [Option<(f64, &Guest)>; 2] = [None; 2];
+        let mut latest: [Option<(f64, &DomainGuest)>; 2] = [None; 2];
         let mut exits = Vec::with_capacity(gathering.guests.len());
         for guest in &gathering.guests {
             let Some(track) = tracks[guest.domain] else { continue };
@@ -154,7 +157,7 @@ pub(super) fn habits(gatherings: &[Gathering], tracks: &[Option<&Track>]) -> Hab
     }
     let last_share = was_last.iter().zip(&met).map(|(last, met)| last / f64::max(*met, 1.0)).collect();
     let latency = robust::median(&mut latencies).unwrap_or(0.0).max(0.0);
-    Habits { last, last_share, lateness: lateness(own), latency, haste: haste(hastes, latency) }
+    ExitHabits { last, last_share, lateness: lateness(own), latency, haste: haste(hastes, latency) }
 }
 
 /// What domains have in common that were last in some collectives. That of one alone cannot be told from its clock.
@@ -168,7 +171,7 @@ fn haste(hastes: Vec<Vec<f64>>, latency: f64) -> f64 {
 }
 
 /// How much longer than the middle domain each needs when it is the last to come.
-fn lateness(mut own: Vec<Vec<f64>>) -> Vec<Option<Lateness>> {
+fn lateness(mut own: Vec<Vec<f64>>) -> Vec<Option<EntryLateness>> {
     let middles: Vec<Option<f64>> = own.iter_mut().map(|own| robust::median(own)).collect();
     let mut known: Vec<f64> = middles.iter().flatten().copied().collect();
     let enough = known.len() >= ENOUGH_KNOWN;
@@ -185,7 +188,7 @@ fn lateness(mut own: Vec<Vec<f64>>) -> Vec<Option<Lateness>> {
     let late = |(own, middle): (&Vec<f64>, &Option<f64>)| {
         let var = 1.57 * spread * spread / own.len().max(1) as f64 + GRAIN * GRAIN;
         let disturbed = half_or_more(own.len(), disturbed);
-        middle.map(|middle| Lateness { measured: middle - usual, var, disturbed })
+        middle.map(|middle| EntryLateness { measured: middle - usual, var, disturbed })
     };
     own.iter().zip(&middles).map(late).collect()
 }
@@ -200,7 +203,11 @@ fn half_or_more(count: usize, share: f64) -> f64 {
 }
 
 /// A link from the reference, or from the domain nearest to it, to each domain that it met.
-pub(super) fn links(gatherings: &[Gathering], habits: Option<&Habits>, domains: &Domains) -> Vec<Link> {
+pub(super) fn links(
+    gatherings: &[CollectiveGathering],
+    habits: Option<&ExitHabits>,
+    domains: &DomainGraph,
+) -> Vec<ClockLink> {
     let levels = levels(gatherings, domains);
     let mut by_ends: BTreeMap<(usize, usize), Vec<Exits>> = BTreeMap::new();
     for (i, gathering) in gatherings.iter().enumerate() {
@@ -230,7 +237,7 @@ pub(super) fn links(gatherings: &[Gathering], habits: Option<&Habits>, domains: 
 }
 
 /// How many others stand between each domain and the reference.
-fn levels(gatherings: &[Gathering], domains: &Domains) -> Vec<usize> {
+fn levels(gatherings: &[CollectiveGathering], domains: &DomainGraph) -> Vec<usize> {
     let count = domains.clocks.len();
     let mut levels = vec![usize::MAX; count];
     levels[domains.reference] = 0;
@@ -274,7 +281,7 @@ struct Exits {
 
 /// u's exit and v's minus u's of those collectives in which both waited, and 0. Where these are too few, of all
 /// collectives, as if all had waited, and what that may be wrong by, ns.
-fn evened(exits: Vec<Exits>, habits: Option<&Habits>) -> (Vec<(f64, f64)>, f64) {
+fn evened(exits: Vec<Exits>, habits: Option<&ExitHabits>) -> (Vec<(f64, f64)>, f64) {
     let point = |e: &Exits| (e.u, e.v - e.u);
     let Some(habits) = habits else { return (exits.iter().map(point).collect(), 0.0) };
     let waited = |e: &&Exits| e.hasty == [false; 2];
@@ -304,7 +311,7 @@ struct Met {
 }
 
 impl Met {
-    fn new(ends: (usize, usize), exits: Vec<Exits>, habits: Option<&Habits>) -> Met {
+    fn new(ends: (usize, usize), exits: Vec<Exits>, habits: Option<&ExitHabits>) -> Met {
         let (mut exits, uneven) = evened(exits, habits);
         exits.sort_by(|a, b| a.0.total_cmp(&b.0).then(a.1.total_cmp(&b.1)));
         let rate = robust::slope(&exits);
@@ -338,7 +345,7 @@ impl Met {
         Met { ends, blocks, count: exits.len() as u64, spread, jitter, uneven }
     }
 
-    fn link(self, usual: f64, latency: f64) -> Link {
+    fn link(self, usual: f64, latency: f64) -> ClockLink {
         let mixed =
             |count: f64, own: f64, usual: f64| (count * own + USUAL_COUNT * usual) / (count + USUAL_COUNT);
         let own = self.spread.map_or(0.0, |_| self.count as f64);
@@ -346,17 +353,17 @@ impl Met {
         let pair = |b: &Block| {
             let own = if b.count >= TELLING { b.count } else { 0.0 };
             let var = 1.57 * mixed(own, b.spread * b.spread, usual) / b.count + GRAIN * GRAIN;
-            Pair { xu: b.middle, xv: b.middle + b.apart, var, around: b.around }
+            DomainPair { xu: b.middle, xv: b.middle + b.apart, var, around: b.around }
         };
         let pairs = self.blocks.iter().map(pair).collect();
         let seen = usual.min(self.jitter * self.jitter);
         let scheduled = (seen - (SCHEDULED * latency).powi(2)).max(0.0);
         let uneven = (self.uneven * self.uneven + scheduled).sqrt();
         let (u, v) = self.ends;
-        Link {
+        ClockLink {
             u,
             v,
-            kind: Kind::Collectives,
+            kind: LinkKind::Collectives,
             pairs,
             count: self.count,
             round_trip: f64::INFINITY,

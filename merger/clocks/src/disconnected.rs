@@ -1,20 +1,20 @@
 //! Domains that hang together by probes or collectives but have no way to the reference: a part is fitted by itself,
 //! relative to one domain of it, and that one's wall clock joins all of it to the reference.
 
-use super::fit::{BarKnot, DomainFit};
-use super::method::Method;
-use super::observations::{Attendance, Observations};
+use super::fit::{DomainFit, ErrorKnot};
+use super::method::AlignMethod;
+use super::observations::{ClockObservations, RankInterval};
 use super::time_map::TimeMap;
 use rpd_shard::model::LocalNs;
 
 /// Improves the fits that are by anchors only. `aligned` fits a part to its reference, by probes and collectives.
 pub(super) fn join_parts(
-    observations: &Observations,
+    observations: &ClockObservations,
     fits: &mut [DomainFit],
-    aligned: impl Fn(&Observations) -> Vec<DomainFit>,
+    aligned: impl Fn(&ClockObservations) -> Vec<DomainFit>,
 ) {
     let is_apart = |position: usize| match fits.get(position) {
-        Some(fit) => fit.method == Method::RealtimeAnchors,
+        Some(fit) => fit.method == AlignMethod::RealtimeAnchors,
         // Bridges have no fit; those on the way to the reference belong to no part.
         None => position < observations.domains.len() + observations.bridges.len(),
     };
@@ -25,7 +25,7 @@ pub(super) fn join_parts(
         let Some(anchored) = fits.get(head).cloned() else { continue };
         for &member in members.iter().filter(|&&m| m != head) {
             if let (Some(fit), Some(relative)) = (fits.get_mut(member), relative.get(member))
-                && relative.method != Method::None
+                && relative.method != AlignMethod::None
             {
                 *fit = joined(relative, &anchored);
             }
@@ -34,7 +34,7 @@ pub(super) fn join_parts(
 }
 
 /// The groups of two and more positions that observations connect.
-fn parts(observations: &Observations, is_apart: impl Fn(usize) -> bool) -> Vec<Vec<usize>> {
+fn parts(observations: &ClockObservations, is_apart: impl Fn(usize) -> bool) -> Vec<Vec<usize>> {
     let count = observations.domains.len() + observations.bridges.len();
     let mut above: Vec<usize> = (0..count).collect();
     let mut join = |a: usize, b: usize| {
@@ -45,7 +45,7 @@ fn parts(observations: &Observations, is_apart: impl Fn(usize) -> bool) -> Vec<V
     };
     observations.bursts.iter().for_each(|burst| join(burst.from, burst.to));
     for meeting in &observations.meetings {
-        let domain = |a: &Attendance| a.domain as usize;
+        let domain = |a: &RankInterval| a.domain as usize;
         meeting.attendances.windows(2).for_each(|two| join(domain(&two[0]), domain(&two[1])));
     }
     let mut groups = vec![Vec::new(); count];
@@ -66,12 +66,12 @@ fn top(above: &mut [usize], mut position: usize) -> usize {
 }
 
 /// What is known of a part.
-fn alone(observations: &Observations, members: &[usize], head: usize) -> Observations {
+fn alone(observations: &ClockObservations, members: &[usize], head: usize) -> ClockObservations {
     let is_in = |position: usize| members.binary_search(&position).is_ok();
     let bursts = observations.bursts.iter().filter(|b| is_in(b.from) && is_in(b.to)).cloned();
     let meetings =
         observations.meetings.iter().filter(|m| m.attendances.iter().all(|a| is_in(a.domain as usize)));
-    Observations {
+    ClockObservations {
         domains: observations.domains.clone(),
         bridges: observations.bridges.clone(),
         reference: head,
@@ -87,7 +87,7 @@ fn alone(observations: &Observations, members: &[usize], head: usize) -> Observa
 fn joined(relative: &DomainFit, head: &DomainFit) -> DomainFit {
     let points = relative.map.bends().map(|at| (at.0, head.map.map(LocalNs(relative.map.map(at).ns())).ns()));
     let common = head.usual_bar().unwrap_or(0);
-    let bar = |bar: &BarKnot| BarKnot {
+    let bar = |bar: &ErrorKnot| ErrorKnot {
         offset: bar.offset.saturating_add(head.offset),
         bar: bar.bar.saturating_add(common),
         hard: None,
@@ -95,7 +95,7 @@ fn joined(relative: &DomainFit, head: &DomainFit) -> DomainFit {
         ..*bar
     };
     DomainFit {
-        method: Method::RealtimeAnchors,
+        method: AlignMethod::RealtimeAnchors,
         map: TimeMap::through(points.collect()),
         offset: relative.offset.saturating_add(head.offset),
         bars: relative.bars.iter().map(bar).collect(),

@@ -1,4 +1,4 @@
-use super::method::Method;
+use super::method::AlignMethod;
 use super::time_map::TimeMap;
 use rpd_shard::model::LocalNs;
 use serde::{Deserialize, Serialize};
@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct DomainFit {
     /// By what.
-    pub method: Method,
+    pub method: AlignMethod,
     /// From the domain's BOOTTIME to the job's time.
     pub map: TimeMap,
     /// Bursts of probes on the domain's own links.
@@ -21,16 +21,16 @@ pub struct DomainFit {
     /// How much faster than the reference's the domain's BOOTTIME was, in parts per million.
     pub drift_ppm: f64,
     /// The bar over time, in order; empty for the reference, which has no error, and where nothing is known.
-    pub bars: Vec<BarKnot>,
+    pub bars: Vec<ErrorKnot>,
     /// Jumps of the domain's clock.
-    pub steps: Vec<Step>,
+    pub steps: Vec<ClockStep>,
     /// Times at which hard bounds contradict each other: some observation is wrong.
     pub contradictions: u64,
 }
 
 /// What is known of the error at one time; straight between knots.
 #[derive(Clone, Copy, PartialEq, Debug, Serialize, Deserialize)]
-pub struct BarKnot {
+pub struct ErrorKnot {
     /// ns of the domain's BOOTTIME.
     pub local: i64,
     /// Job time minus local time, ns.
@@ -45,7 +45,7 @@ pub struct BarKnot {
 
 /// A jump of a clock.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
-pub struct Step {
+pub struct ClockStep {
     /// After this BOOTTIME of the domain, ns.
     pub after: i64,
     /// Before this one.
@@ -58,7 +58,7 @@ impl DomainFit {
     /// Nothing is known: times stay as they are.
     pub fn unknown() -> DomainFit {
         DomainFit {
-            method: Method::None,
+            method: AlignMethod::None,
             map: TimeMap::identity(),
             probes: 0,
             collectives: 0,
@@ -73,13 +73,13 @@ impl DomainFit {
 
     /// The reference: times stay as they are, and are right.
     pub(super) fn reference() -> DomainFit {
-        DomainFit { method: Method::Reference, ..DomainFit::unknown() }
+        DomainFit { method: AlignMethod::Reference, ..DomainFit::unknown() }
     }
 
     /// The bar at a time, ns: 0 for the reference, `None` if nothing is known. Beyond the first and
     /// the last observation it grows.
     pub fn bar_at(&self, time: LocalNs) -> Option<i64> {
-        if self.method == Method::Reference {
+        if self.method == AlignMethod::Reference {
             return Some(0);
         }
         let after = self.bars.partition_point(|b| b.local <= time.0);
@@ -101,10 +101,10 @@ impl DomainFit {
     /// last observation it grows twice as fast, by four standard deviations of the rate. `None` where nothing is
     /// certain.
     pub fn hard_at(&self, time: LocalNs) -> Option<i64> {
-        if self.method == Method::Reference {
+        if self.method == AlignMethod::Reference {
             return Some(0);
         }
-        let certain = |knot: &BarKnot| {
+        let certain = |knot: &ErrorKnot| {
             let (low, high) = knot.hard?;
             Some(low.saturating_abs().max(high.saturating_abs()))
         };
@@ -127,7 +127,7 @@ impl DomainFit {
 
     /// The middle one of the bars over time, ns; `None` if nothing is known.
     pub fn usual_bar(&self) -> Option<i64> {
-        if self.method == Method::Reference {
+        if self.method == AlignMethod::Reference {
             return Some(0);
         }
         let mut bars: Vec<i64> = self.bars.iter().map(|b| b.bar).collect();

@@ -1,6 +1,6 @@
 //! One time for all nodes of a job.
 //!
-//! [`align`] is the algorithm: from [`Observations`] of the clocks of a job to one [`DomainFit`] for each clock domain, with
+//! [`align`] is the algorithm: from [`ClockObservations`] of the clocks of a job to one [`DomainFit`] for each clock domain, with
 //! its [`TimeMap`] and an error bound. It is pure: the same observations in any order give the same maps, to the bit.
 //! docs/CLOCKS.md says what it promises. [`ClockFile`] reads offsets that a site measured itself.
 //!
@@ -31,12 +31,14 @@ mod time_map;
 mod track;
 
 pub use align::align;
-pub use causality::{Causality, causality};
-pub use clock_file::{ClockFile, ClockFileError, Named};
-pub use fit::{BarKnot, DomainFit, Step};
-pub use method::{BestSets, Method, keep_best};
-pub use observations::{Align, Attendance, Burst, Meeting, Needs, Observations, Probe};
-pub use repair::{Repaired, repair_causality};
+pub use causality::{CausalityCheck, causality};
+pub use clock_file::{ClockFile, ClockFileError, NamedDomain};
+pub use fit::{ClockStep, DomainFit, ErrorKnot};
+pub use method::{AlignMethod, BestSets, keep_best};
+pub use observations::{
+    AlignChoice, BurstTimes, ClockObservations, CollectiveObservation, ProbeTimes, RankInterval, WaitRelation,
+};
+pub use repair::{RepairedTimes, repair_causality};
 pub use robust::{median, slope};
 pub use time_map::TimeMap;
 

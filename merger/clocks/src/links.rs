@@ -1,15 +1,15 @@
-use super::observations::Observations;
+use super::observations::ClockObservations;
 use super::on_node::OnNode;
 use rpd_shard::model::LocalNs;
 
 /// What one source knows of the clocks of two domains, `u < v`.
 #[derive(Clone, Debug)]
-pub(super) struct Link {
+pub(super) struct ClockLink {
     pub(super) u: usize,
     pub(super) v: usize,
-    pub(super) kind: Kind,
+    pub(super) kind: LinkKind,
     /// In order of time.
-    pub(super) pairs: Vec<Pair>,
+    pub(super) pairs: Vec<DomainPair>,
     /// How many bursts or collectives are behind it.
     pub(super) count: u64,
     /// The shortest round trip, ns; of probes only.
@@ -22,14 +22,14 @@ pub(super) struct Link {
 
 /// The sources.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Kind {
+pub(super) enum LinkKind {
     Probes,
     Collectives,
 }
 
 /// When u showed `xu`, v showed `xv`.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Pair {
+pub(super) struct DomainPair {
     pub(super) xu: f64,
     pub(super) xv: f64,
     /// Of xv - xu, ns^2, as far as its source can tell.
@@ -38,7 +38,7 @@ pub(super) struct Pair {
     pub(super) around: f64,
 }
 
-impl Link {
+impl ClockLink {
     /// The other end.
     pub(super) fn across(&self, from: usize) -> usize {
         if self.u == from { self.v } else { self.u }
@@ -46,7 +46,7 @@ impl Link {
 }
 
 /// The domains in an order that does not depend on that of the inputs, with the clocks of each.
-pub(super) struct Domains {
+pub(super) struct DomainGraph {
     /// Place here of each position of the observations.
     pub(super) place: Vec<usize>,
     /// Position in the observations of each place.
@@ -57,9 +57,9 @@ pub(super) struct Domains {
     pub(super) reference: usize,
 }
 
-impl Domains {
+impl DomainGraph {
     /// `None` if the reference is not there.
-    pub(super) fn new(observations: &Observations) -> Option<Domains> {
+    pub(super) fn new(observations: &ClockObservations) -> Option<DomainGraph> {
         let (own, bridges) = (&observations.domains, &observations.bridges);
         let count = own.len() + bridges.len();
         let mut position: Vec<usize> = (0..count).collect();
@@ -91,7 +91,7 @@ impl Domains {
         });
         let clocks = clocks.collect();
         let reference = *place.get(observations.reference)?;
-        Some(Domains { place, position, clocks, reference })
+        Some(DomainGraph { place, position, clocks, reference })
     }
 
     /// Place and clocks of a position.

@@ -1,15 +1,15 @@
 //! From the reference outwards: each domain gets its track from its links to the domains that already have
 //! one, the surest first. Links need not be a tree; who is reached by several of them is smoothed through all.
 
-use super::links::{Kind, Link};
-use super::refuted::Probed;
+use super::links::{ClockLink, LinkKind};
+use super::refuted::ProbedLinks;
 use super::robust;
-use super::smoother::{Noise, Sample, smooth};
-use super::track::{Knot, Track};
+use super::smoother::{LinkNoise, TrackSample, smooth};
+use super::track::{ClockTrack, TrackKnot};
 
 /// What a link is known to be wrong by, and by what its noise is larger than it says.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Correction {
+pub(super) struct TrackCorrection {
     /// Of xv - xu, ns.
     pub(super) bias: f64,
     /// Factor of the variances.
@@ -18,8 +18,8 @@ pub(super) struct Correction {
 
 /// A domain with its place in time.
 #[derive(Clone, Debug)]
-pub(super) struct Located {
-    pub(super) track: Track,
+pub(super) struct DomainTrack {
+    pub(super) track: ClockTrack,
     /// The factor of the variances that this domain's samples asked for.
     pub(super) scale: f64,
     /// By how much a unit of each link's bias moves this domain's y.
@@ -36,12 +36,12 @@ pub(super) struct Located {
 /// are left out.
 pub(super) fn locate(
     (count, reference): (usize, usize),
-    links: &[Link],
-    corrections: &[Correction],
-    noise: Noise,
-    probed: Option<&Probed<'_>>,
-) -> Vec<Option<Located>> {
-    let mut located: Vec<Option<Located>> = vec![None; count];
+    links: &[ClockLink],
+    corrections: &[TrackCorrection],
+    noise: LinkNoise,
+    probed: Option<&ProbedLinks<'_>>,
+) -> Vec<Option<DomainTrack>> {
+    let mut located: Vec<Option<DomainTrack>> = vec![None; count];
     let mut rank = 0;
     let mut of_domain: Vec<Vec<usize>> = vec![Vec::new(); count];
     for (i, link) in links.iter().enumerate() {
@@ -53,8 +53,8 @@ pub(super) fn locate(
     // Those whose links say nothing.
     let mut lost = vec![false; count];
     let Some(start) = located.get_mut(reference) else { return located };
-    *start = Some(Located {
-        track: Track::default(),
+    *start = Some(DomainTrack {
+        track: ClockTrack::default(),
         scale: 1.0,
         leverage: Vec::new(),
         samples: 0,
@@ -87,7 +87,7 @@ pub(super) fn locate(
 }
 
 /// What a link adds to the variance, roughly: that of the middle one of its pairs, over their number.
-fn expense(link: &Link, scale: f64) -> f64 {
+fn expense(link: &ClockLink, scale: f64) -> f64 {
     let mut vars: Vec<f64> = link.pairs.iter().map(|p| p.var).collect();
     let count = vars.len() as f64;
     robust::median(&mut vars).map_or(f64::INFINITY, |var| (1.0 + var * scale / count.sqrt()).min(f64::MAX))
@@ -96,12 +96,12 @@ fn expense(link: &Link, scale: f64) -> f64 {
 /// `links` are the numbers of the domain's own ones, and all with their corrections.
 fn place(
     domain: usize,
-    (of_domain, links, corrections): (&[usize], &[Link], &[Correction]),
-    noise: Noise,
-    probed: Option<&Probed<'_>>,
-    located: &[Option<Located>],
-) -> Option<Located> {
-    let mut samples: Vec<Sample> = Vec::new();
+    (of_domain, links, corrections): (&[usize], &[ClockLink], &[TrackCorrection]),
+    noise: LinkNoise,
+    probed: Option<&ProbedLinks<'_>>,
+    located: &[Option<DomainTrack>],
+) -> Option<DomainTrack> {
+    let mut samples: Vec<TrackSample> = Vec::new();
     let mut refuted = (0, 0);
     for &i in of_domain {
         let link = &links[i];
@@ -118,12 +118,18 @@ fn place(
             // Where the parent itself is only guessed, this is no more than a guess.
             let guessed = if theirs < start || theirs > end { at.var } else { at.slack * at.slack };
             let var = pair.var * corrections[i].scale + guessed;
-            let sample =
-                Sample { x: own, y: theirs + at.y - own, var, around: pair.around, link: i, kind: link.kind };
+            let sample = TrackSample {
+                x: own,
+                y: theirs + at.y - own,
+                var,
+                around: pair.around,
+                link: i,
+                kind: link.kind,
+            };
             if !(sample.x.is_finite() && sample.y.is_finite() && sample.var.is_finite()) {
                 continue;
             }
-            if let (Kind::Collectives, Some(probed)) = (link.kind, probed) {
+            if let (LinkKind::Collectives, Some(probed)) = (link.kind, probed) {
                 refuted.1 += 1;
                 if probed.refutes(domain, &sample) {
                     refuted.0 += 1;
@@ -150,10 +156,10 @@ fn place(
         add(knot, &theirs);
     }
     let leverage = leverage(domain, links, located, &samples, &smoothed.weights);
-    Some(Located { track, scale: smoothed.scale, leverage, samples: samples.len(), refuted, rank: 0 })
+    Some(DomainTrack { track, scale: smoothed.scale, leverage, samples: samples.len(), refuted, rank: 0 })
 }
 
-fn add(knot: &mut Knot, parent: &Knot) {
+fn add(knot: &mut TrackKnot, parent: &TrackKnot) {
     knot.var += parent.var;
     knot.cov += parent.cov;
     knot.rate_var += parent.rate_var;
@@ -163,9 +169,9 @@ fn add(knot: &mut Knot, parent: &Knot) {
 /// Each link moves the domain as much as its samples count among all; a parent's leverage is passed on.
 fn leverage(
     domain: usize,
-    links: &[Link],
-    located: &[Option<Located>],
-    samples: &[Sample],
+    links: &[ClockLink],
+    located: &[Option<DomainTrack>],
+    samples: &[TrackSample],
     weights: &[f64],
 ) -> Vec<(usize, f64)> {
     let mut dense = vec![0.0; links.len()];

@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 /// How a domain was joined to the reference.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Method {
+pub enum AlignMethod {
     /// The domain of the reference node: no time was changed.
     Reference,
     /// By probes and collectives together.
@@ -24,17 +24,17 @@ pub enum Method {
     None,
 }
 
-impl Method {
+impl AlignMethod {
     /// Name in reports and metadata.
     pub fn name(self) -> &'static str {
         match self {
-            Method::Reference => "reference",
-            Method::Fusion => "fusion",
-            Method::Probes => "probes",
-            Method::Collectives => "collectives",
-            Method::ClockFile => "clock_file",
-            Method::RealtimeAnchors => "realtime_anchors",
-            Method::None => "none",
+            AlignMethod::Reference => "reference",
+            AlignMethod::Fusion => "fusion",
+            AlignMethod::Probes => "probes",
+            AlignMethod::Collectives => "collectives",
+            AlignMethod::ClockFile => "clock_file",
+            AlignMethod::RealtimeAnchors => "realtime_anchors",
+            AlignMethod::None => "none",
         }
     }
 }

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 /// What is known of the clocks of a job. Domains are positions in `domains`; what names a position that is
 /// not there is ignored.
 #[derive(Clone, Debug, Default)]
-pub struct Observations {
+pub struct ClockObservations {
     /// The clock domains, in merge order.
     pub domains: Vec<ClockDomain>,
     /// Domains that no input is of, but that others probed: their positions go on behind those of `domains`. Two
@@ -19,15 +19,15 @@ pub struct Observations {
     /// ns of `CLOCK_REALTIME`.
     pub walls: BTreeMap<usize, (i64, i64)>,
     /// Bursts of probes.
-    pub bursts: Vec<Burst>,
+    pub bursts: Vec<BurstTimes>,
     /// Matched collectives, or some of them.
-    pub meetings: Vec<Meeting>,
+    pub meetings: Vec<CollectiveObservation>,
 }
 
 /// The best probes of one burst between two domains. Times are `CLOCK_MONOTONIC_RAW`, ns, of the domain
 /// that read them.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Burst {
+pub struct BurstTimes {
     /// The prober, who read t1 and t4.
     pub from: usize,
     /// The answerer, who read t2 and t3.
@@ -39,14 +39,14 @@ pub struct Burst {
     /// Median absolute deviation of the offsets of all answered probes, ns.
     pub spread: i64,
     /// The probes with the shortest round trips, 1 to 8.
-    pub best: Vec<Probe>,
+    pub best: Vec<ProbeTimes>,
     /// Whether the kernels of both nodes noted the receive times, t2 and t4.
     pub kernel_times: bool,
 }
 
 /// One question and its answer, ns.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Probe {
+pub struct ProbeTimes {
     /// Sent by the prober.
     pub t1: i64,
     /// Received by the answerer.
@@ -59,16 +59,16 @@ pub struct Probe {
 
 /// One collective operation, which ranks of several domains entered and left.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Meeting {
+pub struct CollectiveObservation {
     /// Who waits for whom.
-    pub needs: Needs,
+    pub needs: WaitRelation,
     /// The ranks that took part.
-    pub attendances: Vec<Attendance>,
+    pub attendances: Vec<RankInterval>,
 }
 
 /// Whom a rank has to wait for before it can leave a collective.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Needs {
+pub enum WaitRelation {
     /// Everyone for everyone: barrier, allreduce, allgather, alltoall.
     AllOfAll,
     /// The same, but only the times say that it was one operation: nothing is certain by it.
@@ -83,7 +83,7 @@ pub enum Needs {
 
 /// When one rank was inside of a collective: `CLOCK_BOOTTIME` of its domain.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Attendance {
+pub struct RankInterval {
     /// The domain of the rank.
     pub domain: u32,
     /// The rank, as the root is named.
@@ -96,7 +96,7 @@ pub struct Attendance {
 
 /// By what domains are aligned.
 #[derive(clap::ValueEnum, Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub enum Align {
+pub enum AlignChoice {
     /// By everything that is known.
     #[default]
     Auto,

@@ -2,11 +2,11 @@
 //! of several is. All combinations count as much as they are likely. There are too many to try, so they
 //! are drawn (Gibbs' sampler), always in the same way.
 
-use super::bias::Row;
+use super::bias::BiasRow;
 
 /// A bias may be of this size: a normal distribution, with its share.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Size {
+pub(super) struct BiasSize {
     pub(super) share: f64,
     pub(super) mean: f64,
     pub(super) var: f64,
@@ -14,11 +14,11 @@ pub(super) struct Size {
 
 /// A bias before the sources are compared.
 #[derive(Clone, Debug)]
-pub(super) struct Prior {
+pub(super) struct BiasPrior {
     /// If no distance has to do with it.
     pub(super) alone: (f64, f64),
     /// Else what it may be: small, then large.
-    pub(super) sizes: Vec<Size>,
+    pub(super) sizes: Vec<BiasSize>,
     /// Biases of one kind are all larger or smaller than expected, and more or fewer of them are large.
     pub(super) kind: usize,
     /// How many of the kind are large, beforehand.
@@ -26,8 +26,8 @@ pub(super) struct Prior {
 }
 
 /// A distance of two sources: a sum of biases and a noise.
-pub(super) struct Distance {
-    pub(super) row: Row,
+pub(super) struct NodeDistance {
+    pub(super) row: BiasRow,
     pub(super) ns: f64,
     pub(super) var: f64,
 }
@@ -46,10 +46,10 @@ const SWEEPS: usize = 6;
 const MANY: usize = 300;
 
 /// Biases after the sources were compared.
-pub(super) struct Posterior {
+pub(super) struct BiasPosterior {
     /// Their means, ns.
     pub(super) mean: Vec<f64>,
-    rows: Vec<Row>,
+    rows: Vec<BiasRow>,
     draws: Vec<Draw>,
 }
 
@@ -60,9 +60,9 @@ struct Draw {
     inverse: Vec<Vec<f64>>,
 }
 
-impl Posterior {
+impl BiasPosterior {
     /// `None` if there is nothing to compare, or nothing that can be.
-    pub(super) fn new(distances: Vec<Distance>, priors: &[Prior]) -> Option<Posterior> {
+    pub(super) fn new(distances: Vec<NodeDistance>, priors: &[BiasPrior]) -> Option<BiasPosterior> {
         if distances.is_empty() {
             return None;
         }
@@ -84,11 +84,11 @@ impl Posterior {
             let (mean, var) = (sampler.means(), (0..priors.len()).map(|i| sampler.size(i).var).collect());
             draws.push(Draw { mean, var, inverse: sampler.inverse.clone() });
         }
-        Some(Posterior { mean, rows: distances.into_iter().map(|d| d.row).collect(), draws })
+        Some(BiasPosterior { mean, rows: distances.into_iter().map(|d| d.row).collect(), draws })
     }
 
     /// Variance of a sum of biases: that of each combination, and that among them.
-    pub(super) fn var(&self, row: &Row) -> f64 {
+    pub(super) fn var(&self, row: &BiasRow) -> f64 {
         let count = self.draws.len().max(1) as f64;
         let sum = |draw: &Draw| row.iter().map(|(i, lever)| lever * draw.mean[*i]).sum::<f64>();
         let middle = self.draws.iter().map(sum).sum::<f64>() / count;
@@ -103,8 +103,8 @@ impl Posterior {
 }
 
 struct Sampler<'a> {
-    distances: &'a [Distance],
-    priors: &'a [Prior],
+    distances: &'a [NodeDistance],
+    priors: &'a [BiasPrior],
     /// Of each bias, the distances that it is part of.
     columns: Vec<Vec<(usize, f64)>>,
     /// Of each bias, its size for now.
@@ -120,7 +120,7 @@ struct Sampler<'a> {
 }
 
 impl<'a> Sampler<'a> {
-    fn new(distances: &'a [Distance], priors: &'a [Prior]) -> Option<Sampler<'a>> {
+    fn new(distances: &'a [NodeDistance], priors: &'a [BiasPrior]) -> Option<Sampler<'a>> {
         let mut columns = vec![Vec::new(); priors.len()];
         for (at, distance) in distances.iter().enumerate() {
             distance.row.iter().for_each(|(i, lever)| columns[*i].push((at, *lever)));
@@ -142,17 +142,17 @@ impl<'a> Sampler<'a> {
     }
 
     /// What bias i is drawn from for now.
-    fn size(&self, i: usize) -> Size {
+    fn size(&self, i: usize) -> BiasSize {
         let (prior, scale) = (&self.priors[i], self.scales[self.priors[i].kind]);
         match prior.sizes.get(self.chosen[i]).filter(|_| !self.columns[i].is_empty()) {
-            Some(size) => Size { var: size.var * scale, ..*size },
-            None => Size { share: 1.0, mean: prior.alone.0, var: prior.alone.1 * scale },
+            Some(size) => BiasSize { var: size.var * scale, ..*size },
+            None => BiasSize { share: 1.0, mean: prior.alone.0, var: prior.alone.1 * scale },
         }
     }
 
     /// Computes the inverse anew: the changes of many sweeps lose digits.
     fn refresh(&mut self) -> Option<()> {
-        let sizes: Vec<Size> = (0..self.priors.len()).map(|i| self.size(i)).collect();
+        let sizes: Vec<BiasSize> = (0..self.priors.len()).map(|i| self.size(i)).collect();
         let vars: Vec<f64> = sizes.iter().map(|s| s.var).collect();
         let rows = || self.distances.iter().enumerate();
         let covariance: Vec<Vec<f64>> = rows()
@@ -191,12 +191,12 @@ impl<'a> Sampler<'a> {
             let a: f64 = column.iter().map(|(at, lever)| moved[*at] * lever).sum();
             let b: f64 = column.iter().map(|(at, lever)| self.solved[*at] * lever).sum();
             // Of another size all distances' likelihood changes by a term of rank one.
-            let change = |size: &Size| {
+            let change = |size: &BiasSize| {
                 let (mean, var) = (size.mean - now.mean, size.var * scale - now.var);
                 (mean, var, (1.0 + var * a).max(f64::MIN_POSITIVE))
             };
             let odds = self.odds[self.priors[i].kind];
-            let log_likely = |(at, size): (usize, &Size)| {
+            let log_likely = |(at, size): (usize, &BiasSize)| {
                 let (mean, var, grown) = change(size);
                 let off = b - a * mean;
                 size.share.ln() + odds * at as f64 + mean * b
@@ -280,7 +280,7 @@ fn dot(a: &[f64], b: &[f64]) -> f64 {
     a.iter().zip(b).map(|(x, y)| x * y).sum()
 }
 
-fn covariance(a: &Row, b: &Row, var: &[f64]) -> f64 {
+fn covariance(a: &BiasRow, b: &BiasRow, var: &[f64]) -> f64 {
     let (mut a, mut b) = (a.iter().peekable(), b.iter().peekable());
     let mut sum = 0.0;
     while let (Some((i, x)), Some((j, y))) = (a.peek(), b.peek()) {
@@ -340,24 +340,24 @@ fn backwards(l: &[Vec<f64>], mut b: Vec<f64>) -> Vec<f64> {
 mod tests {
     use super::*;
 
-    fn prior(small: f64, large: f64, share: f64, kind: usize) -> Prior {
-        let size = |share, sd: f64| Size { share, mean: 0.0, var: sd * sd };
+    fn prior(small: f64, large: f64, share: f64, kind: usize) -> BiasPrior {
+        let size = |share, sd: f64| BiasSize { share, mean: 0.0, var: sd * sd };
         let sizes = vec![size(1.0 - share, small), size(share, large)];
-        Prior { alone: (0.0, small * small), sizes, kind, large: share }
+        BiasPrior { alone: (0.0, small * small), sizes, kind, large: share }
     }
 
-    fn distance(row: &[(usize, f64)], ns: f64) -> Distance {
-        Distance { row: row.to_vec(), ns, var: 1e4 }
+    fn distance(row: &[(usize, f64)], ns: f64) -> NodeDistance {
+        NodeDistance { row: row.to_vec(), ns, var: 1e4 }
     }
 
     /// The means by trying all combinations, with the usual sizes and odds as they are beforehand.
-    fn exactly(distances: &[Distance], priors: &[Prior]) -> Vec<f64> {
+    fn exactly(distances: &[NodeDistance], priors: &[BiasPrior]) -> Vec<f64> {
         let (mut total, mut sums) = (0.0, vec![0.0; priors.len()]);
         for combination in 0..1_usize << priors.len() {
             let mut sampler = Sampler::new(distances, priors).unwrap();
             sampler.chosen = (0..priors.len()).map(|i| combination >> i & 1).collect();
             sampler.refresh().unwrap();
-            let sizes: Vec<Size> = (0..priors.len()).map(|i| sampler.size(i)).collect();
+            let sizes: Vec<BiasSize> = (0..priors.len()).map(|i| sampler.size(i)).collect();
             let vars: Vec<f64> = sizes.iter().map(|s| s.var).collect();
             let mut covariances: Vec<Vec<f64>> = Vec::new();
             for (at, d) in distances.iter().enumerate() {
@@ -400,8 +400,8 @@ mod tests {
 
     #[test]
     fn changes_of_rank_one_are_those_of_a_new_inverse() {
-        let priors: Vec<Prior> = (0..6).map(|i| prior(100.0, 3_000.0, 0.3, i % 2)).collect();
-        let distances: Vec<Distance> =
+        let priors: Vec<BiasPrior> = (0..6).map(|i| prior(100.0, 3_000.0, 0.3, i % 2)).collect();
+        let distances: Vec<NodeDistance> =
             (0..5).map(|i| distance(&[(i, 1.0), (i + 1, -0.5)], 700.0 * i as f64)).collect();
         let mut sampler = Sampler::new(&distances, &priors).unwrap();
         (0..50).for_each(|_| sampler.sweep());
@@ -416,8 +416,8 @@ mod tests {
     #[test]
     fn what_no_distance_tells_stays_as_it_was() {
         let priors = [prior(200.0, 1_500.0, 0.1, 0), prior(300.0, 5_000.0, 0.1, 1)];
-        assert!(Posterior::new(Vec::new(), &priors).is_none());
-        let told = Posterior::new(vec![distance(&[(0, 1.0)], 0.0)], &priors).unwrap();
+        assert!(BiasPosterior::new(Vec::new(), &priors).is_none());
+        let told = BiasPosterior::new(vec![distance(&[(0, 1.0)], 0.0)], &priors).unwrap();
         assert_eq!(told.mean[1], 0.0);
         assert!(told.var(&vec![(1, 1.0)]) >= 0.9 * 300.0 * 300.0);
         assert!(told.var(&vec![(0, 1.0)]) < 200.0 * 200.0);

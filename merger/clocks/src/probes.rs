@@ -1,7 +1,7 @@
 //! Bursts of probes, as pairs of times of two domains.
 
-use super::links::{Domains, Kind, Link, Pair};
-use super::observations::Burst;
+use super::links::{ClockLink, DomainGraph, DomainPair, LinkKind};
+use super::observations::BurstTimes;
 use super::robust;
 use std::collections::BTreeMap;
 
@@ -51,7 +51,7 @@ struct Best {
 }
 
 /// A link for each two domains that probed each other.
-pub(super) fn links(bursts: &[Burst], domains: &Domains) -> Vec<Link> {
+pub(super) fn links(bursts: &[BurstTimes], domains: &DomainGraph) -> Vec<ClockLink> {
     let mut by_ends: BTreeMap<(usize, usize), Vec<Trips>> = BTreeMap::new();
     for burst in bursts {
         let Some((ends, trips)) = trips(burst, domains) else { continue };
@@ -65,7 +65,7 @@ pub(super) fn links(bursts: &[Burst], domains: &Domains) -> Vec<Link> {
 }
 
 /// The trips of a burst that can be true, seen from the end that comes first.
-fn trips(burst: &Burst, domains: &Domains) -> Option<((usize, usize), Vec<Trip>)> {
+fn trips(burst: &BurstTimes, domains: &DomainGraph) -> Option<((usize, usize), Vec<Trip>)> {
     let (from, prober) = domains.get(burst.from)?;
     let (to, answerer) = domains.get(burst.to)?;
     if from == to || !prober.has_raw || !answerer.has_raw {
@@ -93,7 +93,7 @@ fn trips(burst: &Burst, domains: &Domains) -> Option<((usize, usize), Vec<Trip>)
     (!trips.is_empty()).then_some(((from.min(to), from.max(to)), trips))
 }
 
-fn link(u: usize, v: usize, mut bursts: Vec<Trips>) -> Link {
+fn link(u: usize, v: usize, mut bursts: Vec<Trips>) -> ClockLink {
     bursts.sort_by(|a, b| {
         let first = |burst: &Trips| burst.trips.first().map_or(0.0, |t| t.there);
         let middles = a.middle().total_cmp(&b.middle());
@@ -117,11 +117,20 @@ fn link(u: usize, v: usize, mut bursts: Vec<Trips>) -> Link {
             let is_last = i + 1 == best.len() && !b.kernel_times;
             let common = if is_last { COMMON_AT_END } else { COMMON } * b.round_trip;
             let var = (queued * queued + unsure * unsure) / 12.0 + common * common + GRAIN * GRAIN;
-            Pair { xu: b.middle, xv: b.middle + b.offset, var, around: 0.0 }
+            DomainPair { xu: b.middle, xv: b.middle + b.offset, var, around: 0.0 }
         })
         .collect();
     let round_trip = best.iter().map(|b| b.round_trip).fold(f64::INFINITY, f64::min);
-    Link { u, v, kind: Kind::Probes, pairs, count: best.len() as u64, round_trip, uneven: 0.0, jitter: 0.0 }
+    ClockLink {
+        u,
+        v,
+        kind: LinkKind::Probes,
+        pairs,
+        count: best.len() as u64,
+        round_trip,
+        uneven: 0.0,
+        jitter: 0.0,
+    }
 }
 
 /// The shortest way there and the shortest way back, which need not be of the same probe. `rate` is how

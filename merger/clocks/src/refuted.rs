@@ -2,9 +2,9 @@
 //! operation leave one after the other, exits are off by far more than a round trip takes. What is refuted of a domain now
 //! and then is left out; if it is most of it, all of its collectives are.
 
-use super::certain_bounds::Bounds;
-use super::locate::Located;
-use super::smoother::Sample;
+use super::certain_bounds::CertainBounds;
+use super::locate::DomainTrack;
+use super::smoother::TrackSample;
 use super::track::SECOND;
 
 /// Within so many standard deviations noise explains it.
@@ -12,7 +12,7 @@ const NOISE: f64 = 3.0;
 
 /// Whether `other` is, most of the time, further from the probes' track than that can be wrong, or says less than
 /// is certain by the probes alone. `certain` is what probes say of their own track.
-pub(super) fn is_refuted(probes: &Located, certain: &Bounds, other: &Located) -> bool {
+pub(super) fn is_refuted(probes: &DomainTrack, certain: &CertainBounds, other: &DomainTrack) -> bool {
     let (mut all, mut refuted) = (0, 0);
     for (knot, bound) in probes.track.knots.iter().zip(&certain.at_knots) {
         let Some((low, high)) = bound.filter(|(low, high)| low.is_finite() && high.is_finite()) else {
@@ -35,8 +35,8 @@ const PARTS: usize = 4;
 
 /// Whether collectives move against probes from one part of the run to another, by more than the bounds of both: then
 /// ranks leave late for a while, and no constant makes up for it. Where a clock jumps nothing is compared.
-pub(super) fn are_moving(probes: &Located, collectives: &Located) -> bool {
-    let ends = |l: &Located| Some((l.track.knots.first()?.x, l.track.knots.last()?.x));
+pub(super) fn are_moving(probes: &DomainTrack, collectives: &DomainTrack) -> bool {
+    let ends = |l: &DomainTrack| Some((l.track.knots.first()?.x, l.track.knots.last()?.x));
     let (Some((a, b)), Some((c, d))) = (ends(probes), ends(collectives)) else { return false };
     let (from, to) = (a.max(c), b.min(d));
     // Sum of the distances, sum of their variances, count.
@@ -61,15 +61,15 @@ pub(super) fn are_moving(probes: &Located, collectives: &Located) -> bool {
 }
 
 /// What the probes alone say of each domain.
-pub(super) struct Probed<'a> {
-    pub(super) located: &'a [Option<Located>],
-    pub(super) certain: &'a [Bounds],
+pub(super) struct ProbedLinks<'a> {
+    pub(super) located: &'a [Option<DomainTrack>],
+    pub(super) certain: &'a [CertainBounds],
 }
 
-impl Probed<'_> {
+impl ProbedLinks<'_> {
     /// Whether a block of collectives is further from the probes' track than that can be wrong: between two bursts, where
     /// a clock does not run off and come back, and as long behind the last one as there were bursts before.
-    pub(super) fn refutes(&self, domain: usize, sample: &Sample) -> bool {
+    pub(super) fn refutes(&self, domain: usize, sample: &TrackSample) -> bool {
         let Some(probes) = &self.located[domain] else { return false };
         let track = &probes.track;
         let Some((low, high)) = self.certain[domain].near(track, sample.x) else { return false };

@@ -1,9 +1,9 @@
 //! Moves maps within their bars until effects follow their causes: first each map as a whole, then in ever shorter
 //! stretches, down to single collectives, so that what one shift explains is not explained by many.
 
-use super::causality::{Causality, causality};
+use super::causality::{CausalityCheck, causality};
 use super::fit::DomainFit;
-use super::observations::{Attendance, Needs, Observations};
+use super::observations::{ClockObservations, RankInterval, WaitRelation};
 use super::time_map::TimeMap;
 use super::track::SECOND;
 use rpd_shard::model::LocalNs;
@@ -16,9 +16,9 @@ const PASSES: [f64; 8] = [1.0, 1.0, 1.0, 0.7, 0.5, 0.35, 0.25, 0.15];
 
 /// What a repair did.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
-pub struct Repaired {
+pub struct RepairedTimes {
     /// What is still in the wrong order.
-    pub left: Causality,
+    pub left: CausalityCheck,
     /// How many of these cannot vanish while both maps stay within their bars.
     pub out_of_reach: u64,
     /// The largest move, ns.
@@ -27,10 +27,10 @@ pub struct Repaired {
 
 /// Moves the maps so that as few collectives as possible are in the wrong order: each by no more than its bar,
 /// the reference's not at all, and none backwards.
-pub fn repair_causality(observations: &Observations, fits: &mut [DomainFit]) -> Repaired {
+pub fn repair_causality(observations: &ClockObservations, fits: &mut [DomainFit]) -> RepairedTimes {
     let before = causality(observations, fits);
     if before.violations == 0 {
-        return Repaired { left: before, ..Repaired::default() };
+        return RepairedTimes { left: before, ..RepairedTimes::default() };
     }
     let mut moves = Moves::new(observations, fits);
     let out_of_reach = moves.out_of_reach();
@@ -56,12 +56,12 @@ pub fn repair_causality(observations: &Observations, fits: &mut [DomainFit]) -> 
     });
     let moved = moved.max().unwrap_or(0);
     fits.iter_mut().zip(best).for_each(|(fit, map)| fit.map = map);
-    Repaired { out_of_reach: out_of_reach.min(left.violations), left, moved }
+    RepairedTimes { out_of_reach: out_of_reach.min(left.violations), left, moved }
 }
 
 /// The collectives, and the moves of all domains so far.
 struct Moves {
-    meetings: Vec<(Needs, Vec<Guest>)>,
+    meetings: Vec<(WaitRelation, Vec<Guest>)>,
     domains: Vec<Domain>,
     /// So many times of a domain are in one stretch.
     stride: usize,
@@ -93,8 +93,8 @@ struct Domain {
 }
 
 impl Moves {
-    fn new(observations: &Observations, fits: &[DomainFit]) -> Moves {
-        let known = |a: &&Attendance| a.exit >= a.enter && (a.domain as usize) < fits.len();
+    fn new(observations: &ClockObservations, fits: &[DomainFit]) -> Moves {
+        let known = |a: &&RankInterval| a.exit >= a.enter && (a.domain as usize) < fits.len();
         let mut domains: Vec<Domain> = fits.iter().map(|_| Domain::default()).collect();
         for attendance in observations.meetings.iter().flat_map(|m| m.attendances.iter().filter(known)) {
             domains[attendance.domain as usize].times.extend([attendance.enter.0, attendance.exit.0]);
@@ -110,7 +110,7 @@ impl Moves {
             domain.moves = vec![0.0];
             domain.bends = vec![true];
         }
-        let guest = |a: &Attendance| {
+        let guest = |a: &RankInterval| {
             let domain = a.domain as usize;
             let place = |at: LocalNs| domains[domain].times.partition_point(|t| *t < at.0);
             Guest { domain, rank: a.rank, enter: place(a.enter), exit: place(a.exit) }
@@ -119,7 +119,7 @@ impl Moves {
             (meeting.needs, meeting.attendances.iter().filter(known).map(guest).collect::<Vec<_>>())
         });
         let meetings =
-            meetings.filter(|(needs, guests)| *needs != Needs::Nothing && guests.len() > 1).collect();
+            meetings.filter(|(needs, guests)| *needs != WaitRelation::Nothing && guests.len() > 1).collect();
         let longest = domains.iter().map(|d| d.times.len()).max().unwrap_or(0);
         Moves { meetings, domains, stride: longest.next_power_of_two().max(1) }
     }
@@ -128,7 +128,7 @@ impl Moves {
     fn out_of_reach(&self) -> u64 {
         let early = |g: &Guest| self.domains[g.domain].end(g.enter, -1.0);
         let late = |g: &Guest| self.domains[g.domain].end(g.exit, 1.0);
-        let out_of_reach = |(needs, guests): &(Needs, Vec<Guest>)| {
+        let out_of_reach = |(needs, guests): &(WaitRelation, Vec<Guest>)| {
             let awaited: Vec<&Guest> = guests.iter().filter(|g| is_awaited(*needs, g)).collect();
             // The two latest of different domains: nobody waits for the own one.
             let key = |g: &&&Guest| (early(g), g.rank);
@@ -189,25 +189,30 @@ impl Moves {
 }
 
 /// Whether others wait for this rank.
-fn is_awaited(needs: Needs, guest: &Guest) -> bool {
+fn is_awaited(needs: WaitRelation, guest: &Guest) -> bool {
     match needs {
-        Needs::AllOfAll | Needs::AllOfAllByTimes | Needs::RootOfAll(_) => true,
-        Needs::AllOfRoot(root) => guest.rank == root,
-        Needs::Nothing => false,
+        WaitRelation::AllOfAll | WaitRelation::AllOfAllByTimes | WaitRelation::RootOfAll(_) => true,
+        WaitRelation::AllOfRoot(root) => guest.rank == root,
+        WaitRelation::Nothing => false,
     }
 }
 
 /// Whether this rank waits for others.
-fn waits(needs: Needs, guest: &Guest) -> bool {
+fn waits(needs: WaitRelation, guest: &Guest) -> bool {
     match needs {
-        Needs::AllOfAll | Needs::AllOfAllByTimes | Needs::AllOfRoot(_) => true,
-        Needs::RootOfAll(root) => guest.rank == root,
-        Needs::Nothing => false,
+        WaitRelation::AllOfAll | WaitRelation::AllOfAllByTimes | WaitRelation::AllOfRoot(_) => true,
+        WaitRelation::RootOfAll(root) => guest.rank == root,
+        WaitRelation::Nothing => false,
     }
 }
 
 /// Calls `each` with who left too early, whom it should have waited for, and how late that one was.
-fn violations(needs: Needs, guests: &[Guest], domains: &[Domain], mut each: impl FnMut(&Guest, &Guest, i64)) {
+fn violations(
+    needs: WaitRelation,
+    guests: &[Guest],
+    domains: &[Domain],
+    mut each: impl FnMut(&Guest, &Guest, i64),
+) {
     let entered = |g: &Guest| domains[g.domain].job(g.enter);
     let last = guests.iter().filter(|g| is_awaited(needs, g)).max_by_key(|g| (entered(g), g.rank));
     let Some(last) = last else { return };
@@ -221,7 +226,7 @@ fn violations(needs: Needs, guests: &[Guest], domains: &[Domain], mut each: impl
 }
 
 /// Brings a collective in order, by a share: who has more room left gives way more.
-fn relieve(needs: Needs, guests: &[Guest], domains: &mut [Domain], share: f64) {
+fn relieve(needs: WaitRelation, guests: &[Guest], domains: &mut [Domain], share: f64) {
     let mut found = Vec::new();
     violations(needs, guests, domains, |leaver, enterer, _| found.push((*leaver, *enterer)));
     for (leaver, enterer) in found {

@@ -4,13 +4,13 @@
 //! samples, by maximum likelihood of Student's t, so that outliers neither move the track nor widen its bar
 //! for good.
 
-use super::links::Kind;
+use super::links::LinkKind;
 use super::robust;
-use super::track::{Jump, Knot, SECOND, Track};
+use super::track::{ClockJump, ClockTrack, SECOND, TrackKnot};
 
 /// "When the domain's clock showed x, it was y behind the reference", ns, with a variance in ns^2.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Sample {
+pub(super) struct TrackSample {
     pub(super) x: f64,
     pub(super) y: f64,
     pub(super) var: f64,
@@ -19,12 +19,12 @@ pub(super) struct Sample {
     /// Where it comes from; not looked at here.
     pub(super) link: usize,
     /// What it comes from.
-    pub(super) kind: Kind,
+    pub(super) kind: LinkKind,
 }
 
 /// How sure the noise of the samples is before they are looked at.
 #[derive(Clone, Copy, Debug)]
-pub(super) enum Noise {
+pub(super) enum LinkNoise {
     /// As the samples say, and a usual crystal: quick, and good to some us.
     Trusted,
     /// A first guess.
@@ -35,8 +35,8 @@ pub(super) enum Noise {
 
 /// A track, and the factor of its samples' variances.
 #[derive(Clone, Debug)]
-pub(super) struct Smoothed {
-    pub(super) track: Track,
+pub(super) struct SmoothedTrack {
+    pub(super) track: ClockTrack,
     pub(super) scale: f64,
     /// How much each sample counted, 0 to about 1.
     pub(super) weights: Vec<f64>,
@@ -77,12 +77,12 @@ const PART: usize = 80;
 const ROUNDS: usize = 3;
 
 /// The track through samples in order of x; `None` without any.
-pub(super) fn smooth(samples: &[Sample], noise: Noise) -> Option<Smoothed> {
+pub(super) fn smooth(samples: &[TrackSample], noise: LinkNoise) -> Option<SmoothedTrack> {
     let origin = Origin::of(samples)?;
     let points: Vec<Point> = samples.iter().map(|s| origin.point(s)).collect();
     let (walk, scale) = likeliest(&points, noise);
     let Explored { starts, mut weights, .. } = explore(&points, walk, scale);
-    let mut track = Track { walk, ..Track::default() };
+    let mut track = ClockTrack { walk, ..ClockTrack::default() };
     for _ in 0..ROUNDS {
         track = pieces(&points, &weights, &starts, walk, scale);
         for (point, weight) in points.iter().zip(&mut weights) {
@@ -92,7 +92,7 @@ pub(super) fn smooth(samples: &[Sample], noise: Noise) -> Option<Smoothed> {
     }
     doubt(&mut track);
     origin.restore(&mut track);
-    Some(Smoothed { track, scale, weights })
+    Some(SmoothedTrack { track, scale, weights })
 }
 
 /// Times in seconds and values near 0, so that squares keep their digits.
@@ -113,23 +113,23 @@ struct Point {
 }
 
 impl Origin {
-    fn of(samples: &[Sample]) -> Option<Origin> {
+    fn of(samples: &[TrackSample]) -> Option<Origin> {
         let x = samples.first()?.x;
         let y = robust::median(&mut samples.iter().map(|s| s.y).collect::<Vec<_>>())?;
         Some(Origin { x, y })
     }
 
-    fn point(&self, sample: &Sample) -> Point {
+    fn point(&self, sample: &TrackSample) -> Point {
         Point {
             t: (sample.x - self.x) / SECOND,
             y: sample.y - self.y,
             var: sample.var.clamp(1.0, 1e36),
             around: sample.around,
-            is_probed: sample.kind == Kind::Probes,
+            is_probed: sample.kind == LinkKind::Probes,
         }
     }
 
-    fn restore(&self, track: &mut Track) {
+    fn restore(&self, track: &mut ClockTrack) {
         for knot in &mut track.knots {
             knot.x += self.x;
             knot.y += self.y;
@@ -265,11 +265,11 @@ fn agree(from: &State, points: &[Point], scale: f64) -> bool {
 }
 
 /// The wander of the rate and the factor of the noise under which the points are likeliest.
-fn likeliest(points: &[Point], noise: Noise) -> (f64, f64) {
+fn likeliest(points: &[Point], noise: LinkNoise) -> (f64, f64) {
     let unsure_scale = match noise {
-        Noise::Trusted => return (USUAL_WALK.0, 1.0),
-        Noise::Guessed => 1.0,
-        Noise::Scaled => 0.4,
+        LinkNoise::Trusted => return (USUAL_WALK.0, 1.0),
+        LinkNoise::Guessed => 1.0,
+        LinkNoise::Scaled => 0.4,
     };
     let parts = parts(points);
     let least = -(points.len() as f64 / TELLING).ln().max(0.0);
@@ -343,8 +343,8 @@ fn parts(points: &[Point]) -> Vec<&[Point]> {
 }
 
 /// Smooths the pieces between jumps, each alone; x in ns since the first point.
-fn pieces(points: &[Point], weights: &[f64], starts: &[usize], walk: f64, scale: f64) -> Track {
-    let mut track = Track { walk, ..Track::default() };
+fn pieces(points: &[Point], weights: &[f64], starts: &[usize], walk: f64, scale: f64) -> ClockTrack {
+    let mut track = ClockTrack { walk, ..ClockTrack::default() };
     let mut carried: Option<State> = None;
     for (i, &start) in starts.iter().enumerate() {
         let end = starts.get(i + 1).copied().unwrap_or(points.len());
@@ -378,15 +378,15 @@ fn pieces(points: &[Point], weights: &[f64], starts: &[usize], walk: f64, scale:
         {
             let by = states[0].y - last.y - (last.rate + states[0].rate) / 2.0 * (begin.t - before.t);
             let (after, before) = (before.t * SECOND - before.around, first.t * SECOND + first.around);
-            track.steps.push(Jump { after, before, by });
+            track.steps.push(ClockJump { after, before, by });
         }
         track.knots.extend(states.iter().map(knot));
     }
     track
 }
 
-fn knot(s: &State) -> Knot {
-    Knot { x: s.t * SECOND, y: s.y, rate: s.rate, var: s.yy, cov: s.yr, rate_var: s.rr, slack: 0.0 }
+fn knot(s: &State) -> TrackKnot {
+    TrackKnot { x: s.t * SECOND, y: s.y, rate: s.rate, var: s.yy, cov: s.yr, rate_var: s.rr, slack: 0.0 }
 }
 
 /// The Rauch-Tung-Striebel pass: `states` are filtered and become smoothed, `ahead` their forecasts.
@@ -419,7 +419,7 @@ fn backwards(states: &mut [State], ahead: &[State]) {
 }
 
 /// While a clock may or may not have jumped yet, all of the jump may be missing.
-fn doubt(track: &mut Track) {
+fn doubt(track: &mut ClockTrack) {
     for step in track.steps.clone() {
         let ends = [step.after, step.before].map(|x| track.at(x));
         track.knots.extend(ends);

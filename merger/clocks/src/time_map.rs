@@ -81,8 +81,8 @@ impl TimeMap {
     }
 
     /// For many times, the cheaper the nearer they are to each other.
-    pub fn cursor(&self) -> Cursor<'_> {
-        Cursor { map: self, at: 0 }
+    pub fn cursor(&self) -> MapCursor<'_> {
+        MapCursor { map: self, at: 0 }
     }
 
     /// Puts job times in the place of local ones to which `ahead` was added: what [`TimeMap::map`] says of each.
@@ -121,13 +121,13 @@ impl TimeMap {
 
 /// Applies a [`TimeMap`], and remembers where the last time was.
 #[derive(Clone, Debug)]
-pub struct Cursor<'a> {
+pub struct MapCursor<'a> {
     map: &'a TimeMap,
     /// The knot before the last time, or 0.
     at: usize,
 }
 
-impl Cursor<'_> {
+impl MapCursor<'_> {
     /// The job time of a local time.
     #[inline]
     pub fn map(&mut self, time: LocalNs) -> JobNs {

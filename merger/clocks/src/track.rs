@@ -1,18 +1,18 @@
 /// A domain's RAW against the reference's over the run: `y` is the reference's x minus the domain's own
 /// x. No knots: the reference itself.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Track {
+pub(super) struct ClockTrack {
     /// In order of x.
-    pub(super) knots: Vec<Knot>,
+    pub(super) knots: Vec<TrackKnot>,
     /// Variance that the rate gains in a second, (ns/s)^2/s.
     pub(super) walk: f64,
     /// Jumps of y.
-    pub(super) steps: Vec<Jump>,
+    pub(super) steps: Vec<ClockJump>,
 }
 
 /// What is known at one time.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Knot {
+pub(super) struct TrackKnot {
     /// Time, ns.
     pub(super) x: f64,
     /// Value, ns.
@@ -31,7 +31,7 @@ pub(super) struct Knot {
 
 /// A jump of a clock between two times.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Jump {
+pub(super) struct ClockJump {
     /// After this x.
     pub(super) after: f64,
     /// Before this x.
@@ -46,15 +46,15 @@ pub(super) const SECOND: f64 = 1e9;
 /// A guess at the place of a knot is looked at with so many around it.
 const REACH: usize = 12;
 
-impl Track {
+impl ClockTrack {
     /// The state at x: straight between knots; beyond them, the last rate and a growing variance.
-    pub(super) fn at(&self, x: f64) -> Knot {
+    pub(super) fn at(&self, x: f64) -> TrackKnot {
         let after = self.after(x);
         match (after.checked_sub(1).and_then(|i| self.knots.get(i)), self.knots.get(after)) {
             (Some(a), Some(b)) => {
                 let share = (x - a.x) / (b.x - a.x);
                 let mix = |a: f64, b: f64| a + (b - a) * share;
-                Knot {
+                TrackKnot {
                     x,
                     y: mix(a.y, b.y),
                     rate: mix(a.rate, b.rate),
@@ -65,7 +65,7 @@ impl Track {
                 }
             }
             (Some(end), None) | (None, Some(end)) => self.beyond(end, x),
-            (None, None) => Knot { x, ..Knot::default() },
+            (None, None) => TrackKnot { x, ..TrackKnot::default() },
         }
     }
 
@@ -87,11 +87,11 @@ impl Track {
         from + self.knots.get(from..to).map_or(0, |knots| knots.partition_point(|k| k.x <= x))
     }
 
-    fn beyond(&self, end: &Knot, x: f64) -> Knot {
+    fn beyond(&self, end: &TrackKnot, x: f64) -> TrackKnot {
         let dt = (x - end.x) / SECOND;
         let far = dt.abs();
         let rate_var = end.rate_var + self.walk * far;
         let var = end.var + 2.0 * end.cov * dt + end.rate_var * dt * dt + self.walk * far * far * far / 3.0;
-        Knot { x, y: end.y + end.rate * dt, var: var.max(end.var), rate_var, ..*end }
+        TrackKnot { x, y: end.y + end.rate * dt, var: var.max(end.var), rate_var, ..*end }
     }
 }

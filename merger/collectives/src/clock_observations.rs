@@ -5,7 +5,7 @@ use super::functions::Waits;
 use super::matched_call::Kept;
 use super::matching::Matched;
 use super::sample::sample_key;
-use rpd_clocks::{Attendance, Meeting, Needs};
+use rpd_clocks::{CollectiveObservation, RankInterval, WaitRelation};
 use rpd_comm::Comm;
 use rpd_console::Failure;
 use rpd_shard::model::LocalNs;
@@ -34,7 +34,7 @@ pub fn clock_observations(
     comm: &impl Comm,
     matched: &Matched,
     domains: &[ClockDomain],
-) -> Result<Vec<Meeting>, Failure> {
+) -> Result<Vec<CollectiveObservation>, Failure> {
     let places: BTreeMap<&ClockDomain, u32> = domains.iter().zip(0..).collect();
     let domain_of: Vec<Option<u32>> =
         matched.members.all.iter().map(|p| places.get(&p.domain).copied()).collect();
@@ -123,19 +123,22 @@ impl<'a> Shared<'a> {
 }
 
 impl Candidate {
-    fn meeting(self, domain_of: &[Option<u32>]) -> Meeting {
+    fn meeting(self, domain_of: &[Option<u32>]) -> CollectiveObservation {
         let needs = match self.needs {
-            (1, _) => Needs::AllOfAll,
-            (4, _) => Needs::AllOfAllByTimes,
-            (2, root) => Needs::AllOfRoot(root),
-            (3, root) => Needs::RootOfAll(root),
-            _ => Needs::Nothing,
+            (1, _) => WaitRelation::AllOfAll,
+            (4, _) => WaitRelation::AllOfAllByTimes,
+            (2, root) => WaitRelation::AllOfRoot(root),
+            (3, root) => WaitRelation::RootOfAll(root),
+            _ => WaitRelation::Nothing,
         };
         let attendance = |(participant, rank, enter, exit): (u32, u32, i64, i64)| {
             let domain = domain_of.get(participant as usize).copied().flatten()?;
-            Some(Attendance { domain, rank, enter: LocalNs(enter), exit: LocalNs(exit) })
+            Some(RankInterval { domain, rank, enter: LocalNs(enter), exit: LocalNs(exit) })
         };
-        Meeting { needs, attendances: self.attendances.into_iter().filter_map(attendance).collect() }
+        CollectiveObservation {
+            needs,
+            attendances: self.attendances.into_iter().filter_map(attendance).collect(),
+        }
     }
 }
 

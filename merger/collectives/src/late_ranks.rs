@@ -9,7 +9,7 @@ use super::participants::{Members, Participant};
 use super::start_up::{RunTimes, StartUp};
 use super::untimed::{CallTimes, waited_in_finalize};
 use super::waiting::{FitOf, Waiting, waiting};
-use rpd_clocks::{DomainFit, Method};
+use rpd_clocks::{AlignMethod, DomainFit};
 use rpd_comm::Comm;
 use rpd_console::Failure;
 use rpd_shard::model::LocalNs;
@@ -469,7 +469,7 @@ pub(super) fn is_comparable(kept: &Kept, all: &[Participant], fit_of: &FitOf<'_>
     let domain = |participant: u32| all.get(participant as usize).map(|p| &p.domain);
     let is_aligned = |participant: u32| {
         let fit = fit_of.get(participant as usize).copied().flatten();
-        fit.is_some_and(|fit| fit.method != Method::None)
+        fit.is_some_and(|fit| fit.method != AlignMethod::None)
     };
     let Some(first) = kept.guests.first() else { return false };
     kept.guests.iter().all(|guest| domain(guest.participant) == domain(first.participant))

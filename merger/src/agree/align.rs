@@ -5,7 +5,7 @@ use super::nodes::Nodes;
 use crate::cli::MergeArgs;
 use crate::input::former::FormerMerge;
 use crate::input::plan::Plan;
-use rpd_clocks::{Align, ClockFile};
+use rpd_clocks::{AlignChoice, ClockFile};
 use rpd_collectives::{Matched, clock_observations};
 use rpd_comm::Comm;
 use rpd_console::Failure;
@@ -23,7 +23,8 @@ pub(crate) fn align_clocks(
 ) -> Result<JobClocks, Failure> {
     let fixed: Vec<ClockDomain> = plan.former_merges.iter().filter_map(FormerMerge::reference).collect();
     let observed = Observed::gather(comm, recorded, &fixed)?;
-    let meetings = match observed.is_of_several() && (args.align != Align::None || clock_file.is_some()) {
+    let meetings = match observed.is_of_several() && (args.align != AlignChoice::None || clock_file.is_some())
+    {
         true => clock_observations(comm, matched, &observed.observations.domains)?,
         false => Vec::new(),
     };

@@ -2,7 +2,7 @@
 
 use super::clocks::JobClocks;
 use crate::input::survey::Survey;
-use rpd_clocks::{MERGED_TIME_NAMESPACE, Method};
+use rpd_clocks::{AlignMethod, MERGED_TIME_NAMESPACE};
 use rpd_comm::Comm;
 use rpd_console::Failure;
 use rpd_console::wording::{counted, grouped};
@@ -46,7 +46,7 @@ fn span(survey: &Survey, clocks: &JobClocks) -> Option<Span> {
         let fit = clocks.process_fit(process);
         let is_known = process.first_seen > 0
             && process.domain.time_namespace != MERGED_TIME_NAMESPACE
-            && fit.fit.method != Method::None;
+            && fit.fit.method != AlignMethod::None;
         let mut ends = [process.first_seen, process.last_seen.unwrap_or(process.first_seen)];
         fit.map_all(&mut ends);
         is_known.then_some((ends[0], ends[1].max(ends[0])))

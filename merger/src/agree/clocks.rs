@@ -8,8 +8,9 @@ use crate::input::home::{Homes, Step, to_boottime};
 use crate::input::survey::Survey;
 use clap::ValueEnum;
 use rpd_clocks::{
-    Align, BestSets, Causality, ClockFile, DomainFit, MERGED_TIME_NAMESPACE, Meeting, Method, Named,
-    Observations, Repaired, align, causality, keep_best, repair_causality,
+    AlignChoice, AlignMethod, BestSets, CausalityCheck, ClockFile, ClockObservations, CollectiveObservation,
+    DomainFit, MERGED_TIME_NAMESPACE, NamedDomain, RepairedTimes, align, causality, keep_best,
+    repair_causality,
 };
 use rpd_comm::Comm;
 use rpd_console::Failure;
@@ -70,7 +71,7 @@ fn widen(spans: &mut Spans, domain: &ClockDomain, (first, last): (i64, i64)) {
 #[derive(Debug, Default)]
 pub(crate) struct Observed {
     /// The domains, the reference, and in rank 0 what is known of them. Meetings come later.
-    pub observations: Observations,
+    pub observations: ClockObservations,
     best: BestSets,
     stamped: BTreeMap<ClockDomain, Clock>,
     stamps: BTreeSet<(ClockDomain, Clock)>,
@@ -195,7 +196,7 @@ impl Observed {
             Some((place, *walls.get(domain).filter(|_| is_wall(domain))?))
         };
         let walls = domains.iter().enumerate().filter_map(wall).collect();
-        let mut observations = Observations { domains, reference, walls, ..Observations::default() };
+        let mut observations = ClockObservations { domains, reference, walls, ..Observations::default() };
 
         let mut outgoing = vec![Vec::new(); comm.size()];
         if let Some(to_first) = outgoing.first_mut() {
@@ -229,7 +230,7 @@ impl Observed {
     pub(crate) fn align(
         mut self,
         comm: &impl Comm,
-        meetings: Vec<Meeting>,
+        meetings: Vec<CollectiveObservation>,
         how: &How<'_>,
     ) -> Result<JobClocks, Failure> {
         self.observations.meetings = meetings;
@@ -238,14 +239,14 @@ impl Observed {
             let mut fits = align(&self.observations, how.align);
             let notes = how.by_clock_file(&self, &mut fits);
             // Where a clock is not aligned, times in the wrong order are no news.
-            let aligned: Vec<bool> = fits.iter().map(|fit| fit.method != Method::None).collect();
+            let aligned: Vec<bool> = fits.iter().map(|fit| fit.method != AlignMethod::None).collect();
             let is_aligned = |domain: u32| aligned.get(domain as usize).copied().unwrap_or(false);
             let meetings = &mut self.observations.meetings;
             meetings.retain(|meeting| meeting.attendances.iter().all(|a| is_aligned(a.domain)));
-            let (left, moved): (Causality, _) = match how.repair_causality {
+            let (left, moved): (CausalityCheck, _) = match how.repair_causality {
                 true => {
                     let before = causality(&self.observations, &fits).violations;
-                    let Repaired { left, out_of_reach, moved } =
+                    let RepairedTimes { left, out_of_reach, moved } =
                         repair_causality(&self.observations, &mut fits);
                     let after = left.violations;
                     (left, Some(Repair { before, after, out_of_reach, moved_ns: moved }))
@@ -258,7 +259,7 @@ impl Observed {
         if let Some(message) = messages.first().filter(|_| comm.rank() != 0) {
             told = wire::decode_message(message).map_err(Failure::message)?;
         }
-        let Observations { domains, reference, .. } = self.observations;
+        let ClockObservations { domains, reference, .. } = self.observations;
         let reference = domains.get(reference).cloned();
         let reference = reference.unwrap_or(ClockDomain { boot_id: String::new(), time_namespace: 0 });
         let (fits, violations, repaired, impossible, clock_file_notes) = told;
@@ -290,7 +291,7 @@ impl Observed {
 /// What was asked for.
 pub(crate) struct How<'a> {
     /// By what.
-    pub align: Align,
+    pub align: AlignChoice,
     /// Whether maps may move until effects follow causes.
     pub repair_causality: bool,
     /// What a site measured.
@@ -315,7 +316,7 @@ impl How<'_> {
     /// to say about the file.
     fn by_clock_file(&self, observed: &Observed, fits: &mut [DomainFit]) -> Vec<String> {
         let Some(file) = self.clock_file else { return Vec::new() };
-        let Observations { domains, reference, .. } = &observed.observations;
+        let ClockObservations { domains, reference, .. } = &observed.observations;
         let named = |(place, domain): (usize, &ClockDomain)| {
             // Nobody's times are of the others.
             let is_callable = place < observed.of_processes && domain.time_namespace != MERGED_TIME_NAMESPACE;
@@ -323,15 +324,15 @@ impl How<'_> {
             let own = format!("{}/{}", domain.boot_id, domain.time_namespace);
             let names =
                 std::iter::once(own).chain(self.nodes.names(domain)).filter(|_| is_callable).collect();
-            Named { names, middle }
+            NamedDomain { names, middle }
         };
-        let domains: Vec<Named> = domains.iter().enumerate().map(named).collect();
+        let domains: Vec<NamedDomain> = domains.iter().enumerate().map(named).collect();
         let resolved = file.resolve(&domains, *reference);
         let mut notes = resolved.notes;
         let mut better = 0;
         for (fit, measured) in fits.iter_mut().zip(resolved.fits) {
             let Some(measured) = measured else { continue };
-            if matches!(fit.method, Method::None | Method::RealtimeAnchors) {
+            if matches!(fit.method, AlignMethod::None | AlignMethod::RealtimeAnchors) {
                 *fit = measured;
             } else {
                 better += 1;
@@ -461,7 +462,7 @@ fn most_hard(fit: &DomainFit, span: Option<(i64, i64)>) -> Option<i64> {
 /// Moments spread evenly over a span; the knots of the fit if that is not known.
 fn moments(fit: &DomainFit, span: Option<(i64, i64)>) -> Vec<i64> {
     match span {
-        _ if fit.method == Method::Reference => vec![0],
+        _ if fit.method == AlignMethod::Reference => vec![0],
         Some((first, last)) => {
             let length = i128::from(last) - i128::from(first);
             (0..=MOMENTS).map(|part| (i128::from(first) + length * part / MOMENTS) as i64).collect()
@@ -498,7 +499,7 @@ impl ProcessFit<'_> {
 mod tests {
     use super::*;
     use proptest::prelude::*;
-    use rpd_clocks::BarKnot;
+    use rpd_clocks::ErrorKnot;
 
     /// Knots at uneven distances, each with a bar, how much wider than it is certain, and its growth.
     fn some_fit() -> impl Strategy<Value = DomainFit> {
@@ -508,9 +509,9 @@ mod tests {
             let bars = knots.into_iter().map(|(after, bar, more, growth)| {
                 local += after;
                 let hard = more.map(|more| (-bar / 2, bar + more));
-                BarKnot { local, offset: 0, bar, hard, growth }
+                ErrorKnot { local, offset: 0, bar, hard, growth }
             });
-            DomainFit { method: Method::Probes, bars: bars.collect(), ..DomainFit::unknown() }
+            DomainFit { method: AlignMethod::Probes, bars: bars.collect(), ..DomainFit::unknown() }
         })
     }
 
@@ -536,9 +537,9 @@ mod tests {
     fn the_bar_is_the_usual_one_and_what_is_certain_holds_always() {
         // Most knots are at the beginning, where all is well known; most of the time is behind it.
         let knot =
-            |local: i64, bar: i64| BarKnot { local, offset: 0, bar, hard: Some((-bar, bar)), growth: 0 };
+            |local: i64, bar: i64| ErrorKnot { local, offset: 0, bar, hard: Some((-bar, bar)), growth: 0 };
         let bars = [0, 1, 2, 3, 4].map(|at| knot(at * 1_000, 10)).into_iter().chain([knot(1_000_000, 9_000)]);
-        let mut fit = DomainFit { method: Method::Probes, bars: bars.collect(), ..DomainFit::unknown() };
+        let mut fit = DomainFit { method: AlignMethod::Probes, bars: bars.collect(), ..DomainFit::unknown() };
         let span = Some((0, 1_000_000));
         let bar = usual(&fit, span, DomainFit::bar_at).unwrap();
         assert!((4_000..5_000).contains(&bar), "{bar}");

@@ -1,6 +1,6 @@
 //! Clock sets and bursts of probes of many inputs, thinned out and put together.
 
-use rpd_clocks::{Burst, Observations, Probe};
+use rpd_clocks::{BurstTimes, ClockObservations, ProbeTimes};
 use rpd_shard::record::{ClockDomain, ClockSet};
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
@@ -62,7 +62,7 @@ pub(super) fn thin_out_bursts(bursts: &mut Vec<Timed>) {
 }
 
 /// All ranks' words, in terms of the job's domains. Returns how many bursts have times that their clocks did not show.
-pub(super) fn put_together(all: Vec<Message>, observations: &mut Observations) -> u64 {
+pub(super) fn put_together(all: Vec<Message>, observations: &mut ClockObservations) -> u64 {
     observations.bridges = bridges(&all, &observations.domains);
     let places: BTreeMap<&ClockDomain, usize> =
         (observations.domains.iter().chain(&observations.bridges).zip(0..)).collect();
@@ -111,8 +111,8 @@ pub(super) fn put_together(all: Vec<Message>, observations: &mut Observations) -
         for (_, _, sent, answered, spread, best, kernel_times) in
             thinned(bursts, MOST_BURSTS, |b| b.0, |b| b.1)
         {
-            let best = best.into_iter().map(|[t1, t2, t3, t4]| Probe { t1, t2, t3, t4 }).collect();
-            observations.bursts.push(Burst { from, to, sent, answered, spread, best, kernel_times });
+            let best = best.into_iter().map(|[t1, t2, t3, t4]| ProbeTimes { t1, t2, t3, t4 }).collect();
+            observations.bursts.push(BurstTimes { from, to, sent, answered, spread, best, kernel_times });
         }
     }
     impossible

@@ -6,7 +6,7 @@ use crate::agree::clocks::Observed;
 use crate::cli::MergeArgs;
 use crate::input::gone::Since;
 use crate::input::plan::plan;
-use rpd_clocks::Observations;
+use rpd_clocks::ClockObservations;
 use rpd_collectives::{clock_observations, match_calls};
 use rpd_comm::Solo;
 use rpd_console::{Failure, Progress};
@@ -15,7 +15,7 @@ use rpd_console::{Failure, Progress};
 #[derive(Clone, Debug)]
 pub struct JobObservations {
     /// What [`rpd_clocks::align`] takes.
-    pub observations: Observations,
+    pub observations: ClockObservations,
     /// From when to when each domain was recorded, ns of its BOOTTIME; `None` if that is not known.
     pub spans: Vec<Option<(i64, i64)>>,
 }

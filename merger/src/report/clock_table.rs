@@ -2,7 +2,7 @@
 
 use super::Report;
 use super::clocks::{ClockRow, names};
-use rpd_clocks::Method;
+use rpd_clocks::AlignMethod;
 use rpd_console::wording::{counted, duration, grouped};
 use rpd_shard::record::ClockDomain;
 use std::cmp::Reverse;
@@ -30,7 +30,7 @@ impl Report {
             return std::iter::once(one).chain(self.conversions(&names)).collect();
         }
         let (unknown, known): (Vec<usize>, Vec<usize>) =
-            (0..self.clocks.len()).partition(|place| self.clocks[*place].method == Method::None);
+            (0..self.clocks.len()).partition(|place| self.clocks[*place].method == AlignMethod::None);
         let (shown, rest) = self.chosen(known);
         let rows: Vec<[String; COLUMNS]> =
             shown.iter().map(|place| self.cells(&self.clocks[*place], &names[*place])).collect();
@@ -76,8 +76,8 @@ impl Report {
         let drift = match row.drift_bar_ppm {
             Some(bar) => with_bar(row.drift_ppm, bar),
             // Walls say nothing of it, and of what a site says it says no more.
-            None if row.method == Method::RealtimeAnchors => "not known".to_owned(),
-            None if row.method == Method::ClockFile && row.drift_ppm == 0.0 => "not known".to_owned(),
+            None if row.method == AlignMethod::RealtimeAnchors => "not known".to_owned(),
+            None if row.method == AlignMethod::ClockFile && row.drift_ppm == 0.0 => "not known".to_owned(),
             None => format!("{:+.3}", row.drift_ppm),
         };
         let bar = row.bar_ns.map_or("not known".to_owned(), duration);
@@ -90,21 +90,21 @@ impl Report {
         let probes = || format!("probes ({})", counted(row.probes, "burst"));
         let collectives = || format!("collectives ({})", grouped(row.collectives));
         let by = match row.method {
-            Method::Reference if row.former_merge.is_some() => "reference of a former merge".to_owned(),
+            AlignMethod::Reference if row.former_merge.is_some() => "reference of a former merge".to_owned(),
             // Whose node the reference should be.
-            Method::Reference if self.missing_ranks.contains(&0) => {
+            AlignMethod::Reference if self.missing_ranks.contains(&0) => {
                 "reference, times unchanged; of rank 0 nothing is there".to_owned()
             }
-            Method::Reference => "reference, times unchanged".to_owned(),
-            Method::None => "nothing".to_owned(),
-            Method::Fusion => format!("{} and {}", probes(), collectives()),
-            Method::Probes if row.collectives_refuted => {
+            AlignMethod::Reference => "reference, times unchanged".to_owned(),
+            AlignMethod::None => "nothing".to_owned(),
+            AlignMethod::Fusion => format!("{} and {}", probes(), collectives()),
+            AlignMethod::Probes if row.collectives_refuted => {
                 format!("{}; its collectives are left out", probes())
             }
-            Method::Probes => probes(),
-            Method::Collectives => collectives(),
-            Method::ClockFile => "the clock file".to_owned(),
-            Method::RealtimeAnchors => "wall clocks, as exact as NTP".to_owned(),
+            AlignMethod::Probes => probes(),
+            AlignMethod::Collectives => collectives(),
+            AlignMethod::ClockFile => "the clock file".to_owned(),
+            AlignMethod::RealtimeAnchors => "wall clocks, as exact as NTP".to_owned(),
         };
         let former = match row.former_merge {
             Some(_) if !row.is_reference() => " in a former merge",
@@ -218,7 +218,7 @@ impl ClockRow {
     /// The more, the more a user should know of it.
     pub(super) fn urgency(&self) -> (u8, i64) {
         let urgent = match self.method {
-            Method::Reference if self.former_merge.is_none() => 3,
+            AlignMethod::Reference if self.former_merge.is_none() => 3,
             _ if self.steps as u64 + self.contradictions + self.violations > 0 => 2,
             _ => 1,
         };

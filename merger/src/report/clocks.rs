@@ -4,7 +4,7 @@ use super::Report;
 use crate::agree::clocks::JobClocks;
 use crate::agree::findings::Found;
 use crate::input::home::Step;
-use rpd_clocks::{DomainFit, MERGED_TIME_NAMESPACE, Method};
+use rpd_clocks::{AlignMethod, DomainFit, MERGED_TIME_NAMESPACE};
 use rpd_console::wording::rank_ranges;
 use rpd_shard::record::{Clock, ClockDomain};
 use serde::{Deserialize, Serialize};
@@ -28,7 +28,7 @@ pub struct ClockRow {
     /// Inode of the time namespace.
     pub time_namespace: u64,
     /// How.
-    pub method: Method,
+    pub method: AlignMethod,
     /// Bursts of probes between it and other nodes.
     pub probes: u64,
     /// Collectives in which it was compared with other nodes.
@@ -82,8 +82,8 @@ pub struct Conversion {
 }
 
 impl Conversion {
-    fn of((clock, steps): (Clock, &[Step]), method: Method) -> Conversion {
-        let is_wall = clock == Clock::Realtime && method == Method::RealtimeAnchors;
+    fn of((clock, steps): (Clock, &[Step]), method: AlignMethod) -> Conversion {
+        let is_wall = clock == Clock::Realtime && method == AlignMethod::RealtimeAnchors;
         Conversion {
             by_wall_clocks: is_wall && steps.is_empty(),
             clock: clock.name().to_owned(),
@@ -155,7 +155,7 @@ impl ClockRow {
 
     /// Whether it is the one that all others of its merge were brought to.
     pub(super) fn is_reference(&self) -> bool {
-        self.method == Method::Reference
+        self.method == AlignMethod::Reference
     }
 
     /// Its hosts and ranks: `gpu003 (ranks 8-15)`.
@@ -201,7 +201,7 @@ pub(super) fn names(rows: &[ClockRow]) -> Vec<String> {
 /// What the drift may be off, parts per million: what both ends of the time that it is of may be off, over that time.
 /// What is wrong all the time may be wrong in another way at its end, as after a few bursts of probes.
 fn drift_bar(fit: &DomainFit) -> Option<f64> {
-    if !matches!(fit.method, Method::Fusion | Method::Probes | Method::Collectives) {
+    if !matches!(fit.method, AlignMethod::Fusion | AlignMethod::Probes | AlignMethod::Collectives) {
         return None;
     }
     let (first, last) = fit.map.bends().next().zip(fit.map.bends().last())?;
@@ -243,7 +243,7 @@ impl Report {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use rpd_clocks::{BarKnot, TimeMap};
+    use rpd_clocks::{ErrorKnot, TimeMap};
     use serde_json::json;
 
     fn row(host: &str, ranks: &[u32], boot: &str, time_namespace: u64) -> ClockRow {
@@ -285,7 +285,7 @@ mod tests {
 
     #[test]
     fn the_bar_of_the_drift_is_that_of_both_ends() {
-        let knot = |local: i64, bar: i64| BarKnot { local, offset: 0, bar, hard: None, growth: 100 };
+        let knot = |local: i64, bar: i64| ErrorKnot { local, offset: 0, bar, hard: None, growth: 100 };
         let second = 1_000_000_000;
         let fit = |method| DomainFit {
             method,
@@ -294,7 +294,7 @@ mod tests {
             ..DomainFit::unknown()
         };
         // (300 + 100 + 500 + 100) ns over 10 s.
-        assert_eq!(drift_bar(&fit(Method::Probes)), Some(0.1));
-        assert_eq!(drift_bar(&fit(Method::RealtimeAnchors)), None);
+        assert_eq!(drift_bar(&fit(AlignMethod::Probes)), Some(0.1));
+        assert_eq!(drift_bar(&fit(AlignMethod::RealtimeAnchors)), None);
     }
 }

@@ -8,7 +8,7 @@ use crate::agree::nodes::Nodes;
 use crate::cli::MergeArgs;
 use crate::input::former::FormerMerge;
 use crate::input::plan::Plan;
-use rpd_clocks::{Align, MERGED_TIME_NAMESPACE};
+use rpd_clocks::{AlignChoice, MERGED_TIME_NAMESPACE};
 use rpd_collectives::{Counts, LateRank, Lateness};
 use rpd_shard::record::ClockDomain;
 use serde::de::DeserializeOwned;
@@ -179,7 +179,7 @@ impl Report {
     /// Notes which of the options that were typed say nothing to former merges among the inputs.
     pub fn note_options_without_effect(&mut self, args: &MergeArgs, plan: &Plan) {
         let typed = [
-            (args.align != Align::Auto, "--align"),
+            (args.align != AlignChoice::Auto, "--align"),
             (args.repair_causality, "--repair-causality"),
             (args.clock_file.is_some(), "--clock-file"),
         ];

@@ -4,7 +4,7 @@ use super::Report;
 use super::clocks::names;
 use super::drawing::{Curve, Picture, draw};
 use crate::agree::clocks::JobClocks;
-use rpd_clocks::{DomainFit, Method};
+use rpd_clocks::{AlignMethod, DomainFit};
 use rpd_console::Failure;
 use rpd_console::wording::{counted, duration};
 use rpd_files::{create_output, open_input, remove_output, rename_output};
@@ -86,7 +86,8 @@ fn picture(clocks: &JobClocks, report: &Report) -> Picture {
     let mut all: Vec<Drawn<'_>> = Vec::new();
     for (row, name) in rows.clone().filter(|_| !report.merged_before) {
         let fit = clocks.domain_fit(&row.domain());
-        if let (false, Some(span)) = (fit.method == Method::None, span(fit, clocks.span(&row.domain()))) {
+        if let (false, Some(span)) = (fit.method == AlignMethod::None, span(fit, clocks.span(&row.domain())))
+        {
             let bar = row.bar_ns.map_or("not known".to_owned(), duration);
             all.push(Drawn { name, bar, urgency: row.urgency(), fit, span });
         }
@@ -95,7 +96,7 @@ fn picture(clocks: &JobClocks, report: &Report) -> Picture {
         |drawn: &Drawn<'_>| [drawn.span.0, drawn.span.1].map(|time| drawn.fit.map.map(LocalNs(time)).ns());
     let begin = all.iter().map(|drawn| ends(drawn)[0]).min().unwrap_or(0);
     let end = all.iter().map(|drawn| ends(drawn)[1]).max().unwrap_or(0);
-    let reference = all.iter().position(|drawn| drawn.fit.method == Method::Reference);
+    let reference = all.iter().position(|drawn| drawn.fit.method == AlignMethod::Reference);
     let reference = reference.map_or("the reference".to_owned(), |place| all.remove(place).name);
     all.retain(|drawn| !drawn.fit.bars.is_empty());
     // Those that need a look come first; the order of equal ones is that of the nodes.
@@ -108,7 +109,7 @@ fn picture(clocks: &JobClocks, report: &Report) -> Picture {
         bar: drawn.bar,
     };
     let curves: Vec<Curve> = all.into_iter().map(curve).collect();
-    let unaligned = rows.filter(|(row, _)| row.method == Method::None || row.bar_ns.is_none()).count();
+    let unaligned = rows.filter(|(row, _)| row.method == AlignMethod::None || row.bar_ns.is_none()).count();
     let left_out = [
         (not_drawn, "with narrower bars"),
         (unaligned, "not aligned, or without a bar"),
@@ -192,20 +193,20 @@ fn offset_at(fit: &DomainFit, time: i64) -> i64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use rpd_clocks::{BarKnot, TimeMap};
+    use rpd_clocks::{ErrorKnot, TimeMap};
 
     #[test]
     fn a_straight_offset_is_flat_and_drawn_for_as_long_as_the_clock_was_there() {
-        let knot = |local: i64| BarKnot {
+        let knot = |local: i64| ErrorKnot {
             local,
             offset: 5_000 + local / 1_000_000,
             bar: 2_000,
             hard: None,
             growth: 1_000,
         };
-        let bars: Vec<BarKnot> = (-3..10).map(|i| knot(i * 1_000_000_000)).collect();
+        let bars: Vec<ErrorKnot> = (-3..10).map(|i| knot(i * 1_000_000_000)).collect();
         let map = TimeMap::through(bars.iter().map(|b| (b.local, b.local + b.offset)).collect());
-        let fit = DomainFit { method: Method::Probes, map, bars, ..DomainFit::unknown() };
+        let fit = DomainFit { method: AlignMethod::Probes, map, bars, ..DomainFit::unknown() };
         let points = points(&fit, (0, 12_000_000_000), 5_000);
         assert!(points.iter().all(|p| p.1.abs() < 0.002), "{points:?}");
         let (first, last) = (points[0], points[points.len() - 1]);

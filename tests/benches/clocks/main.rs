@@ -15,7 +15,7 @@ mod verdict;
 use clap::Parser;
 use methods::{FUSION, METHODS, SOURCES};
 use rayon::prelude::*;
-use rpd_clocks::Method;
+use rpd_clocks::AlignMethod;
 use rpd_tests::clocks::{Job, Noise, Scenario};
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -96,7 +96,7 @@ fn measure(place: &verdict::Place<'_>, nodes: usize, seed: u64) -> Vec<Tally> {
     let mut tallies: Vec<Tally> = fits.iter().map(|fits| Tally::new(fits, &moments, |_| true)).collect();
     // Fusion reaches more nodes than its sources do; beside a source, only those of the source count.
     for source in SOURCES {
-        let reached = |domain: usize| fits[source][domain].method != Method::None;
+        let reached = |domain: usize| fits[source][domain].method != AlignMethod::None;
         tallies.push(Tally::new(&fits[FUSION], &moments, reached));
     }
     tallies

@@ -1,22 +1,22 @@
 //! What is compared. The first two are what other tools do.
 
-use rpd_clocks::{Align, Burst, DomainFit, Method, Observations, TimeMap, align};
+use rpd_clocks::{AlignChoice, AlignMethod, BurstTimes, ClockObservations, DomainFit, TimeMap, align};
 use rpd_shard::record::ClockSet;
 
 /// One way to align a job.
 pub(crate) struct Contestant {
     pub(crate) name: &'static str,
     /// A map and perhaps bars for each domain; method `None` where there is no map.
-    pub(crate) align: fn(&Observations) -> Vec<DomainFit>,
+    pub(crate) align: fn(&ClockObservations) -> Vec<DomainFit>,
 }
 
 pub(crate) const METHODS: [Contestant; 6] = [
     Contestant { name: "one offset", align: |o| by_ends(o, false) },
     Contestant { name: "start+end", align: |o| by_ends(o, true) },
-    Contestant { name: "probes", align: |o| align(o, Align::Probes) },
-    Contestant { name: "collectives", align: |o| align(o, Align::Collectives) },
-    Contestant { name: "fusion", align: |o| align(o, Align::Auto) },
-    Contestant { name: "anchors", align: |o| align(o, Align::Anchors) },
+    Contestant { name: "probes", align: |o| align(o, AlignChoice::Probes) },
+    Contestant { name: "collectives", align: |o| align(o, AlignChoice::Collectives) },
+    Contestant { name: "fusion", align: |o| align(o, AlignChoice::Auto) },
+    Contestant { name: "anchors", align: |o| align(o, AlignChoice::Anchors) },
 ];
 
 /// Places in [`METHODS`].
@@ -24,8 +24,8 @@ pub(crate) const SOURCES: [usize; 2] = [2, 3];
 pub(crate) const FUSION: usize = 4;
 
 /// The best probe of the first burst along the tree, and that of the last one where `both`.
-fn by_ends(observations: &Observations, both: bool) -> Vec<DomainFit> {
-    let none = align(observations, Align::None);
+fn by_ends(observations: &ClockObservations, both: bool) -> Vec<DomainFit> {
+    let none = align(observations, AlignChoice::None);
     let mut fits = none.clone();
     for domain in 1..fits.len() {
         let Some(way) = way_to_root(observations, domain) else { continue };
@@ -38,17 +38,17 @@ fn by_ends(observations: &Observations, both: bool) -> Vec<DomainFit> {
             [(local, job)] => TimeMap::shift(job - local),
             _ => TimeMap::through(points),
         };
-        fits[domain] = DomainFit { method: Method::Probes, map, ..none[domain].clone() };
+        fits[domain] = DomainFit { method: AlignMethod::Probes, map, ..none[domain].clone() };
     }
     fits
 }
 
 /// The bursts of each link from a domain to the root.
-fn way_to_root(observations: &Observations, domain: usize) -> Option<Vec<Vec<&Burst>>> {
+fn way_to_root(observations: &ClockObservations, domain: usize) -> Option<Vec<Vec<&BurstTimes>>> {
     let (mut at, mut way) = (domain, Vec::new());
     while at != 0 {
         let parent = at & (at - 1);
-        let bursts: Vec<&Burst> =
+        let bursts: Vec<&BurstTimes> =
             observations.bursts.iter().filter(|b| b.from == at && b.to == parent).collect();
         if bursts.is_empty() {
             return None;
@@ -61,9 +61,9 @@ fn way_to_root(observations: &Observations, domain: usize) -> Option<Vec<Vec<&Bu
 
 /// BOOTTIME of the domain and of the root at about one time, ns.
 fn along<'a>(
-    observations: &Observations,
-    way: &[Vec<&'a Burst>],
-    pick: impl Fn(&[&'a Burst]) -> Option<&'a Burst>,
+    observations: &ClockObservations,
+    way: &[Vec<&'a BurstTimes>],
+    pick: impl Fn(&[&'a BurstTimes]) -> Option<&'a BurstTimes>,
 ) -> Option<(i64, i64)> {
     let mut start = None;
     let mut offset = 0;

@@ -1,4 +1,4 @@
-use rpd_clocks::{DomainFit, Method};
+use rpd_clocks::{AlignMethod, DomainFit};
 use rpd_tests::clocks::Moment;
 
 /// Errors and bars of one method over the moments of a scenario.
@@ -21,7 +21,7 @@ impl Tally {
         let mut tally = Tally::default();
         for moment in moments.iter().filter(|m| of(m.domain)) {
             let fit = &fits[moment.domain];
-            if fit.method == Method::None {
+            if fit.method == AlignMethod::None {
                 continue;
             }
             let off = moment.truth - fit.map.map(moment.local).ns();

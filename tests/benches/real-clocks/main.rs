@@ -15,7 +15,7 @@ mod table;
 
 use clap::Parser;
 use load::{KINDS, Kind, Load};
-use rpd_clocks::Align;
+use rpd_clocks::AlignChoice;
 use rpd_tests::clocks::{RecordedRun, judge, judge_merged};
 use rpd_tests::cluster::{Cluster, Launcher};
 use rpd_tests::harness::{Job, binary, repository};
@@ -139,10 +139,10 @@ fn only_folder(root: &Path) -> PathBuf {
 
 /// Judges all runs below a folder by the merge of this build.
 fn measure(folder: &Path, name: &str) -> Table {
-    let mut table = Table::new(name, &[Align::Auto, Align::Probes]);
+    let mut table = Table::new(name, &[AlignChoice::Auto, AlignChoice::Probes]);
     for path in runs(folder) {
         let run = open(&path);
-        for by in [Align::Auto, Align::Probes] {
+        for by in [AlignChoice::Auto, AlignChoice::Probes] {
             table.add(&name_of(&path), by, judge(&run, by));
         }
     }
@@ -151,13 +151,13 @@ fn measure(folder: &Path, name: &str) -> Table {
 
 /// Judges all runs below a folder by the databases that another build makes of them.
 fn measure_merged(folder: &Path, merge: &Path) -> Table {
-    let mut table = Table::new("the build before", &[Align::Auto]);
+    let mut table = Table::new("the build before", &[AlignChoice::Auto]);
     let database = folder.join("merged.db");
     for path in runs(folder) {
         let shards = only_folder(&path);
         let merged = Job::new(merge).args(["--force", "--quiet", "-o"]).arg(&database).arg(&shards);
         let _ = merged.run().success();
-        table.add(&name_of(&path), Align::Auto, judge_merged(&open(&path), &shards, &database));
+        table.add(&name_of(&path), AlignChoice::Auto, judge_merged(&open(&path), &shards, &database));
     }
     let _ = fs::remove_file(&database);
     table

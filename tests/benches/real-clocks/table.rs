@@ -1,6 +1,6 @@
 //! The table of errors and bounds, and whether the aims hold.
 
-use rpd_clocks::Align;
+use rpd_clocks::AlignChoice;
 use rpd_tests::clocks::JudgedClock;
 
 /// Share of clocks that must be covered in each group, and at most of those of a build before.
@@ -22,7 +22,7 @@ pub(crate) struct Table {
 /// The clocks of one load, aligned by one source.
 struct Group {
     load: &'static str,
-    by: Align,
+    by: AlignChoice,
     clocks: Vec<JudgedClock>,
 }
 
@@ -39,7 +39,7 @@ struct Figures {
 }
 
 impl Table {
-    pub(crate) fn new(name: &str, sources: &[Align]) -> Table {
+    pub(crate) fn new(name: &str, sources: &[AlignChoice]) -> Table {
         let group = |load, by| Group { load, by, clocks: Vec::new() };
         let groups =
             ["idle", "busy"].into_iter().flat_map(|load| sources.iter().map(move |by| group(load, *by)));
@@ -47,7 +47,7 @@ impl Table {
     }
 
     /// Adds the clocks of a run that were aligned by one source, and prints those that are not covered.
-    pub(crate) fn add(&mut self, name: &str, by: Align, clocks: Vec<JudgedClock>) {
+    pub(crate) fn add(&mut self, name: &str, by: AlignChoice, clocks: Vec<JudgedClock>) {
         let is_of_run = |group: &&mut Group| name.starts_with(group.load) && group.by == by;
         if let Some(group) = self.groups.iter_mut().find(is_of_run) {
             for clock in clocks {
@@ -68,7 +68,7 @@ impl Table {
         }
     }
 
-    fn figures(&self, load: &str, by: Align) -> Figures {
+    fn figures(&self, load: &str, by: AlignChoice) -> Figures {
         let group = self.groups.iter().find(|group| group.load == load && group.by == by);
         Figures::of(group.map_or(&[], |group| group.clocks.as_slice()))
     }
@@ -98,8 +98,8 @@ impl Table {
                 );
             }
         }
-        let (idle, busy) = (self.figures("idle", Align::Auto), self.figures("busy", Align::Auto));
-        let probes = self.figures("busy", Align::Probes);
+        let (idle, busy) = (self.figures("idle", AlignChoice::Auto), self.figures("busy", AlignChoice::Auto));
+        let probes = self.figures("busy", AlignChoice::Probes);
         let share = |f: &Figures| f.covered as f64 / f.clocks.max(1) as f64;
         let mut aims = vec![
             (
@@ -121,7 +121,7 @@ impl Table {
             ),
         ];
         if let Some(before) = &before {
-            let theirs = before.figures("busy", Align::Auto);
+            let theirs = before.figures("busy", AlignChoice::Auto);
             aims.push((
                 format!("the load is real: at most {:.0} % covered before", COVERED_BEFORE * 100.0),
                 share(&theirs) <= COVERED_BEFORE,

@@ -3,7 +3,7 @@
 use super::node::{NodeClock, SECOND, exponential, normal, uniform};
 use super::scenario::{self, Noise, Scenario};
 use crate::synthetic::Random;
-use rpd_clocks::{Attendance, Meeting, Needs};
+use rpd_clocks::{CollectiveObservation, RankInterval, WaitRelation};
 use rpd_shard::model::LocalNs;
 
 /// Most ranks of a node. All nodes of a job have as many.
@@ -31,7 +31,7 @@ pub(super) fn meetings(
     joined: &[i64],
     seconds: i64,
     random: &mut Random,
-) -> Vec<Meeting> {
+) -> Vec<CollectiveObservation> {
     let habits: Vec<Habit> = clocks
         .iter()
         .map(|_| {
@@ -75,10 +75,12 @@ pub(super) fn meetings(
 fn times(scenario: &Scenario, seconds: i64, random: &mut Random) -> Vec<i64> {
     let end = seconds * SECOND;
     match scenario.collectives {
-        scenario::Meeting::Never => Vec::new(),
-        scenario::Meeting::Seldom => (0..12).map(|_| random.between(SECOND / 5, end - SECOND / 5)).collect(),
-        scenario::Meeting::Often => every(0.2, 0.47, end, random),
-        scenario::Meeting::Densely => every(0.01, 0.023, end, random),
+        scenario::CollectiveObservation::Never => Vec::new(),
+        scenario::CollectiveObservation::Seldom => {
+            (0..12).map(|_| random.between(SECOND / 5, end - SECOND / 5)).collect()
+        }
+        scenario::CollectiveObservation::Often => every(0.2, 0.47, end, random),
+        scenario::CollectiveObservation::Densely => every(0.01, 0.023, end, random),
     }
 }
 
@@ -100,7 +102,7 @@ fn meeting(
     habits: &[Habit],
     clocks: &[NodeClock],
     random: &mut Random,
-) -> Meeting {
+) -> CollectiveObservation {
     // (node, rank, enter), true times.
     let mut ranks: Vec<(usize, u32, f64)> = Vec::with_capacity(nodes.len() * ranks_of_each);
     for &node in nodes {
@@ -111,25 +113,25 @@ fn meeting(
         }
     }
     let needs = match random.index(8) {
-        _ if ranks.is_empty() => Needs::Nothing,
-        0 => Needs::AllOfRoot(random.pick(&ranks).1),
-        1 => Needs::RootOfAll(random.pick(&ranks).1),
-        _ => Needs::AllOfAll,
+        _ if ranks.is_empty() => WaitRelation::Nothing,
+        0 => WaitRelation::AllOfRoot(random.pick(&ranks).1),
+        1 => WaitRelation::RootOfAll(random.pick(&ranks).1),
+        _ => WaitRelation::AllOfAll,
     };
     let last =
         ranks.iter().fold((0, f64::NEG_INFINITY), |last, r| if r.2 > last.1 { (r.0, r.2) } else { last });
-    let root = ranks
-        .iter()
-        .find(|r| matches!(needs, Needs::AllOfRoot(root) | Needs::RootOfAll(root) if root == r.1));
+    let root = ranks.iter().find(
+        |r| matches!(needs, WaitRelation::AllOfRoot(root) | WaitRelation::RootOfAll(root) if root == r.1),
+    );
     let root = root.map_or(0.0, |r| r.2);
     let latency = LATENCY * (0.8 + 0.4 * uniform(random));
     let mut attend = |&(node, rank, enter): &(usize, u32, f64)| {
         let released = match needs {
-            Needs::AllOfAll if node == last.0 => last.1 + LAST_NEEDS * latency,
-            Needs::AllOfAll | Needs::AllOfAllByTimes => last.1 + latency,
-            Needs::AllOfRoot(_) => enter.max(root + latency),
-            Needs::RootOfAll(root) if root == rank => last.1 + latency,
-            Needs::RootOfAll(_) | Needs::Nothing => enter,
+            WaitRelation::AllOfAll if node == last.0 => last.1 + LAST_NEEDS * latency,
+            WaitRelation::AllOfAll | WaitRelation::AllOfAllByTimes => last.1 + latency,
+            WaitRelation::AllOfRoot(_) => enter.max(root + latency),
+            WaitRelation::RootOfAll(root) if root == rank => last.1 + latency,
+            WaitRelation::RootOfAll(_) | WaitRelation::Nothing => enter,
         };
         let hiccup = if random.chance(1) { 20e3 * uniform(random).powf(-0.7) } else { 0.0 };
         let habit = &habits[node];
@@ -138,8 +140,8 @@ fn meeting(
         let exit = released + (late + 1e3).max(0.0) + habit.scatter * exponential(random) + hiccup;
         let clock = &clocks[node];
         let mut read = |time: f64| LocalNs(clock.boottime(at + time as i64) + random.between(0, 30));
-        Attendance { domain: node as u32, rank, enter: read(enter), exit: read(exit) }
+        RankInterval { domain: node as u32, rank, enter: read(enter), exit: read(exit) }
     };
     let attendances = ranks.iter().map(&mut attend).collect();
-    Meeting { needs, attendances }
+    CollectiveObservation { needs, attendances }
 }

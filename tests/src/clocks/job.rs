@@ -2,7 +2,7 @@ use super::node::{Crystal, NodeClock, SECOND};
 use super::scenario::{Noise, Scenario};
 use super::{collectives, network};
 use crate::synthetic::Random;
-use rpd_clocks::Observations;
+use rpd_clocks::ClockObservations;
 use rpd_shard::model::LocalNs;
 use std::collections::BTreeMap;
 
@@ -10,7 +10,7 @@ use std::collections::BTreeMap;
 #[derive(Clone, Debug)]
 pub struct Job {
     /// What its collectors saw; the domains are the nodes.
-    pub observations: Observations,
+    pub observations: ClockObservations,
     /// The truth.
     pub clocks: Vec<NodeClock>,
     /// When each node came, ns of true time.
@@ -71,7 +71,7 @@ impl Job {
             sets
         });
         let sets = sets.collect();
-        let observations = Observations {
+        let observations = ClockObservations {
             domains: clocks.iter().map(|c| c.domain.clone()).collect(),
             bridges: Vec::new(),
             reference: 0,

@@ -1,7 +1,7 @@
 //! Judges the clocks of a database that any build of rpd-merge made of a recorded run.
 
 use super::recorded::{JudgedClock, RecordedRun};
-use rpd_clocks::Method;
+use rpd_clocks::AlignMethod;
 use rpd_shard::Shard;
 use rpd_shard::file::BlockKind;
 use rpd_shard::model::{Value, native};
@@ -27,8 +27,10 @@ pub fn judge_merged(run: &RecordedRun, folder: &Path, database: &Path) -> Vec<Ju
             clock["boot_id"] == domain.boot_id.as_str() && clock["time_namespace"] == domain.time_namespace
         };
         let clock = clocks.iter().find(is_of_domain).expect("each clock of the shards");
-        let method: Method = serde_json::from_value(clock["method"].clone()).expect("a method");
-        let Some(truth) = run.truth_of(&domain).filter(|_| method != Method::Reference) else { continue };
+        let method: AlignMethod = serde_json::from_value(clock["method"].clone()).expect("a method");
+        let Some(truth) = run.truth_of(&domain).filter(|_| method != AlignMethod::Reference) else {
+            continue;
+        };
         let merged = merged_starts(&database, rank);
         assert_eq!(merged.len(), starts.len(), "rank {rank}");
         let errors: Vec<i64> =

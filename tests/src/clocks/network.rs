@@ -3,7 +3,7 @@
 use super::node::{NodeClock, SECOND, exponential, normal, uniform};
 use super::scenario::{Noise, Probing, Scenario};
 use crate::synthetic::Random;
-use rpd_clocks::{Burst, Probe};
+use rpd_clocks::{BurstTimes, ProbeTimes};
 
 /// Probes at the start and at the end, and in between.
 const AT_ENDS: usize = 200;
@@ -106,7 +106,7 @@ pub(super) fn bursts(
     joined: &[i64],
     seconds: i64,
     random: &mut Random,
-) -> Vec<Burst> {
+) -> Vec<BurstTimes> {
     let mut bursts = Vec::new();
     if scenario.probes == Probing::Nobody {
         return bursts;
@@ -148,7 +148,7 @@ impl Link {
         at_start: bool,
         clocks: &[NodeClock],
         random: &mut Random,
-        bursts: &mut Vec<Burst>,
+        bursts: &mut Vec<BurstTimes>,
     ) {
         let mut at = from + random.between(0, SECOND / 5);
         let end = to - SECOND / 4;
@@ -172,7 +172,7 @@ impl Link {
         (probes, which): (usize, Which),
         clocks: &[NodeClock],
         random: &mut Random,
-    ) -> Burst {
+    ) -> BurstTimes {
         let [there, back] = &self.ways;
         let common = Common::new(self.noise, there.least + back.least, which, random);
         let mut trips: Vec<(f64, f64, i64)> = (0..probes)
@@ -195,7 +195,7 @@ impl Link {
             let got = sent + there as i64;
             let answered = got + random.between(1_000, 4_000);
             let mut read = |clock: &NodeClock, at: i64| clock.raw(at) + random.between(0, 25);
-            Probe {
+            ProbeTimes {
                 t1: read(prober, sent),
                 t2: read(answerer, got),
                 t3: read(answerer, answered),
@@ -205,7 +205,7 @@ impl Link {
         let best = best.collect();
         let [from, to] = self.ends;
         let count = probes as u32;
-        Burst {
+        BurstTimes {
             from,
             to,
             sent: count,

@@ -1,6 +1,6 @@
 //! Runs that real collectors recorded on emulated nodes: one kernel, so that the true offsets of their clocks are known.
 
-use rpd_clocks::{Align, DomainFit, Method, align};
+use rpd_clocks::{AlignChoice, AlignMethod, DomainFit, align};
 use rpd_console::Failure;
 use rpd_merge::MergeArgs;
 use rpd_merge::{JobObservations, job_observations};
@@ -25,7 +25,7 @@ pub struct RecordedRun {
 #[derive(Clone, Debug)]
 pub struct JudgedClock {
     /// By what.
-    pub method: Method,
+    pub method: AlignMethod,
     /// Absolute errors at moments of the run, ns.
     pub errors: Vec<i64>,
     /// The error bounds at the same moments, ns.
@@ -68,10 +68,10 @@ impl RecordedRun {
 }
 
 /// Aligns the clocks of a run and compares each but the reference with the truth.
-pub fn judge(run: &RecordedRun, by: Align) -> Vec<JudgedClock> {
+pub fn judge(run: &RecordedRun, by: AlignChoice) -> Vec<JudgedClock> {
     let fits = align(&run.recorded.observations, by);
     let all = fits.iter().zip(&run.truth).zip(&run.recorded.spans);
-    let others = all.filter(|((fit, _), _)| fit.method != Method::Reference);
+    let others = all.filter(|((fit, _), _)| fit.method != AlignMethod::Reference);
     others.filter_map(|((fit, truth), span)| Some(judged(fit, (*truth)?, (*span)?))).collect()
 }
 

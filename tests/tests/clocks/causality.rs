@@ -1,19 +1,19 @@
 //! What looks as if it happened before its cause, and its repair.
 
 use proptest::prelude::*;
-use rpd_clocks::{Align, Repaired, TimeMap, align, causality, repair_causality};
+use rpd_clocks::{AlignChoice, RepairedTimes, TimeMap, align, causality, repair_causality};
 use rpd_shard::model::LocalNs;
 use rpd_tests::clocks::{Job, Scenario};
 
 #[test]
 fn good_maps_leave_nothing_in_the_wrong_order() {
     let job = Job::new(&Scenario::QUIET, 8, 120, 900);
-    let fits = align(&job.observations, Align::Auto);
+    let fits = align(&job.observations, AlignChoice::Auto);
     let found = causality(&job.observations, &fits);
     assert_eq!((found.violations, found.worst), (0, 0));
     assert!(found.checked > 500);
     // Without alignment nearly everything is.
-    let found = causality(&job.observations, &align(&job.observations, Align::None));
+    let found = causality(&job.observations, &align(&job.observations, AlignChoice::None));
     assert!(found.violations > 200);
     assert_eq!(found.by_domain.iter().sum::<u64>(), found.violations);
 }
@@ -21,7 +21,7 @@ fn good_maps_leave_nothing_in_the_wrong_order() {
 #[test]
 fn repair_moves_maps_within_their_bars_and_never_backwards() {
     let job = Job::new(&Scenario::QUIET, 6, 120, 901);
-    let mut fits = align(&job.observations, Align::Auto);
+    let mut fits = align(&job.observations, AlignChoice::Auto);
     // Two maps are 40 us off, and know that they may be.
     for (domain, off) in [(2, 40_000), (4, -40_000)] {
         let fit = &mut fits[domain];
@@ -32,7 +32,7 @@ fn repair_moves_maps_within_their_bars_and_never_backwards() {
     let before = fits.clone();
     let found = causality(&job.observations, &fits);
     assert!(found.violations > 50, "{found:?}");
-    let Repaired { left, moved, .. } = repair_causality(&job.observations, &mut fits);
+    let RepairedTimes { left, moved, .. } = repair_causality(&job.observations, &mut fits);
     assert!(left.violations * 10 <= found.violations, "{found:?} became {left:?}");
     assert!((20_000..=50_000).contains(&moved), "{moved}");
     for (before, after) in before.iter().zip(&fits) {
@@ -53,11 +53,11 @@ fn repair_moves_maps_within_their_bars_and_never_backwards() {
 #[test]
 fn a_bar_that_is_too_small_is_not_exceeded() {
     let job = Job::new(&Scenario::QUIET, 3, 60, 902);
-    let mut fits = align(&job.observations, Align::Auto);
+    let mut fits = align(&job.observations, AlignChoice::Auto);
     let points = fits[1].map.bends().map(|b| (b.0, fits[1].map.map(b).ns() + 40_000)).collect();
     fits[1].map = TimeMap::through(points);
     let bars = fits.clone();
-    let Repaired { left, moved, .. } = repair_causality(&job.observations, &mut fits);
+    let RepairedTimes { left, moved, .. } = repair_causality(&job.observations, &mut fits);
     assert!(left.violations > 0);
     let rooms = fits.iter().zip(&bars).flat_map(|(f, b)| f.map.bends().map(|at| b.bar_at(at).unwrap()));
     let room = rooms.max().unwrap();
@@ -75,7 +75,7 @@ proptest! {
         planted in proptest::collection::vec((-0.45..0.45_f64, -0.45..0.45_f64), 5),
     ) {
         let job = Job::new(&Scenario::QUIET, 6, 60, seed);
-        let mut fits = align(&job.observations, Align::Auto);
+        let mut fits = align(&job.observations, AlignChoice::Auto);
         let mut right = fits.clone();
         let end = 60e9;
         for (fit, (always, more)) in fits.iter_mut().skip(1).zip(planted) {
@@ -91,7 +91,7 @@ proptest! {
         right.iter_mut().zip(&fits).for_each(|(right, off)| right.bars.clone_from(&off.bars));
         let before = fits.clone();
         let found = causality(&job.observations, &fits);
-        let Repaired { left, out_of_reach, moved } = repair_causality(&job.observations, &mut fits);
+        let RepairedTimes { left, out_of_reach, moved } = repair_causality(&job.observations, &mut fits);
         prop_assert_eq!(out_of_reach, 0);
         prop_assert!(left.violations * 50 <= found.violations, "{:?} became {:?}", found, left);
         prop_assert!(moved > 0 || found.violations == 0);
@@ -117,11 +117,11 @@ proptest! {
 #[test]
 fn what_is_further_apart_than_the_bars_is_told() {
     let job = Job::new(&Scenario::QUIET, 4, 60, 903);
-    let mut fits = align(&job.observations, Align::Auto);
+    let mut fits = align(&job.observations, AlignChoice::Auto);
     let points = fits[1].map.bends().map(|b| (b.0, fits[1].map.map(b).ns() + 5_000_000)).collect();
     fits[1].map = TimeMap::through(points);
     let found = causality(&job.observations, &fits);
-    let Repaired { left, out_of_reach, .. } = repair_causality(&job.observations, &mut fits);
+    let RepairedTimes { left, out_of_reach, .. } = repair_causality(&job.observations, &mut fits);
     assert!(out_of_reach > 20 && out_of_reach <= left.violations, "{out_of_reach} of {left:?}");
     assert!(left.violations <= found.violations);
 }

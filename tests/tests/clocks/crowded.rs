@@ -1,6 +1,6 @@
 //! Nodes that share cores: who leaves a collective when is a matter of scheduling, and some are always favoured.
 
-use rpd_clocks::{Align, Method, align};
+use rpd_clocks::{AlignChoice, AlignMethod, align};
 use rpd_shard::model::LocalNs;
 use rpd_tests::clocks::{Job, Meeting, Probing, Scenario};
 use rpd_tests::synthetic::Random;
@@ -26,10 +26,10 @@ fn exits_that_scheduling_spreads_give_a_bar_that_holds() {
     let (mut within, mut all, mut worst) = (0, 0, 0);
     for seed in 950..970 {
         let job = crowded(seed);
-        let fits = align(&job.observations, Align::Collectives);
+        let fits = align(&job.observations, AlignChoice::Collectives);
         for moment in job.moments(20, seed) {
             let fit = &fits[moment.domain];
-            assert_eq!(fit.method, Method::Collectives);
+            assert_eq!(fit.method, AlignMethod::Collectives);
             let off = moment.truth - fit.map.map(moment.local).ns();
             let bar = fit.bar_at(moment.local).unwrap();
             assert!(bar < 1_500_000, "{bar} ns");

@@ -1,6 +1,6 @@
 //! Errors and bars where the truth is known. `ci/bench clocks` measures the same over many more jobs.
 
-use rpd_clocks::{Align, DomainFit, Method, align};
+use rpd_clocks::{AlignChoice, AlignMethod, DomainFit, align};
 use rpd_tests::clocks::{Job, Meeting, Moment, Probing, Scenario};
 
 /// Errors and bars over some seeds, ns.
@@ -14,7 +14,7 @@ fn measure(scenario: &Scenario, nodes: usize, seconds: i64, seeds: std::ops::Ran
     let mut measured = Measured { errors: Vec::new(), bars: Vec::new(), within: 0 };
     for seed in seeds {
         let job = Job::new(scenario, nodes, seconds, seed);
-        let fits = align(&job.observations, Align::Auto);
+        let fits = align(&job.observations, AlignChoice::Auto);
         for moment in job.moments(20, seed) {
             let (error, bar) = (error(&fits, &moment), fits[moment.domain].bar_at(moment.local).unwrap());
             measured.errors.push(error);
@@ -70,7 +70,7 @@ fn a_jump_of_a_clock_is_found_and_both_sides_of_it_are_right() {
     let scenario = Scenario::ALL.iter().find(|s| s.jump).unwrap();
     for seed in 900..904 {
         let job = Job::new(scenario, 8, 600, seed);
-        let fits = align(&job.observations, Align::Auto);
+        let fits = align(&job.observations, AlignChoice::Auto);
         let domain = job.clocks.iter().position(|c| c.jump().is_some()).unwrap();
         let (at, by) = job.clocks[domain].jump().unwrap();
         let steps = &fits[domain].steps;
@@ -97,7 +97,7 @@ fn a_drift_of_100_ppm_is_found_to_1_ppm() {
         };
         (run(2) / run(0) - 1.0) * 1e6
     };
-    let fits = align(&job.observations, Align::Auto);
+    let fits = align(&job.observations, AlignChoice::Auto);
     assert!((fits[2].drift_ppm - truth(&job)).abs() < 0.05, "{} and not {}", fits[2].drift_ppm, truth(&job));
     // The same node with a clock that is 100 ppm faster still.
     let start = job.observations.sets[2][0].clone();
@@ -122,35 +122,35 @@ fn a_drift_of_100_ppm_is_found_to_1_ppm() {
         faster(&mut attendance.enter.0, start.boottime);
         faster(&mut attendance.exit.0, start.boottime);
     }
-    let found = align(&job.observations, Align::Auto)[2].drift_ppm;
+    let found = align(&job.observations, AlignChoice::Auto)[2].drift_ppm;
     assert!((found - truth(&job) - 100.0).abs() < 1.0, "{found}");
 }
 
 #[test]
 fn the_method_is_what_there_was_to_see() {
-    let methods = |scenario: &Scenario, by| -> Vec<Method> {
+    let methods = |scenario: &Scenario, by| -> Vec<AlignMethod> {
         align(&Job::new(scenario, 8, 60, 900).observations, by).iter().map(|f| f.method).collect()
     };
-    let all = |method| [vec![Method::Reference], vec![method; 7]].concat();
+    let all = |method| [vec![AlignMethod::Reference], vec![method; 7]].concat();
     let probes_only = Scenario { collectives: Meeting::Never, ..Scenario::QUIET };
     let collectives_only = Scenario { probes: Probing::Nobody, ..Scenario::QUIET };
     let nothing = Scenario { probes: Probing::Nobody, ..probes_only };
-    assert_eq!(methods(&Scenario::QUIET, Align::Auto), all(Method::Fusion));
-    assert_eq!(methods(&Scenario::QUIET, Align::Probes), all(Method::Probes));
-    assert_eq!(methods(&Scenario::QUIET, Align::Collectives), all(Method::Collectives));
-    assert_eq!(methods(&Scenario::QUIET, Align::Anchors), all(Method::RealtimeAnchors));
-    assert_eq!(methods(&Scenario::QUIET, Align::None), all(Method::None));
-    assert_eq!(methods(&probes_only, Align::Auto), all(Method::Probes));
-    assert_eq!(methods(&probes_only, Align::Collectives), all(Method::None));
-    assert_eq!(methods(&collectives_only, Align::Auto), all(Method::Collectives));
-    assert_eq!(methods(&nothing, Align::Auto), all(Method::RealtimeAnchors));
+    assert_eq!(methods(&Scenario::QUIET, AlignChoice::Auto), all(AlignMethod::Fusion));
+    assert_eq!(methods(&Scenario::QUIET, AlignChoice::Probes), all(AlignMethod::Probes));
+    assert_eq!(methods(&Scenario::QUIET, AlignChoice::Collectives), all(AlignMethod::Collectives));
+    assert_eq!(methods(&Scenario::QUIET, AlignChoice::Anchors), all(AlignMethod::RealtimeAnchors));
+    assert_eq!(methods(&Scenario::QUIET, AlignChoice::None), all(AlignMethod::None));
+    assert_eq!(methods(&probes_only, AlignChoice::Auto), all(AlignMethod::Probes));
+    assert_eq!(methods(&probes_only, AlignChoice::Collectives), all(AlignMethod::None));
+    assert_eq!(methods(&collectives_only, AlignChoice::Auto), all(AlignMethod::Collectives));
+    assert_eq!(methods(&nothing, AlignChoice::Auto), all(AlignMethod::RealtimeAnchors));
     let mut bare = Job::new(&nothing, 8, 60, 900).observations;
     bare.sets.iter_mut().for_each(Vec::clear);
-    let fits = align(&bare, Align::Auto);
+    let fits = align(&bare, AlignChoice::Auto);
     assert!(
         fits.iter()
             .skip(1)
-            .all(|f| f.method == Method::None && f.map.is_identity() && f.usual_bar().is_none())
+            .all(|f| f.method == AlignMethod::None && f.map.is_identity() && f.usual_bar().is_none())
     );
 }
 
@@ -160,8 +160,8 @@ fn bare_databases_are_aligned_by_their_collectives() {
     for seed in 900..903 {
         let mut job = Job::new(&scenario, 8, 600, seed);
         job.observations.sets.iter_mut().for_each(Vec::clear);
-        let fits = align(&job.observations, Align::Auto);
-        assert!(fits.iter().skip(1).all(|f| f.method == Method::Collectives));
+        let fits = align(&job.observations, AlignChoice::Auto);
+        assert!(fits.iter().skip(1).all(|f| f.method == AlignMethod::Collectives));
         let mut errors: Vec<i64> = job.moments(50, seed).iter().map(|m| error(&fits, m)).collect();
         errors.sort_unstable();
         assert!(at(&errors, 95) < 5_000, "seed {seed}: {} ns", at(&errors, 95));
@@ -177,19 +177,19 @@ fn a_node_without_probes_is_aligned_by_collectives_and_the_others_by_both() {
         probed[b.from] = true;
         probed[b.to] = true;
     });
-    let fits = align(&job.observations, Align::Auto);
+    let fits = align(&job.observations, AlignChoice::Auto);
     for (domain, fit) in fits.iter().enumerate().skip(1) {
         assert_eq!(fit.probes > 0, probed[domain], "domain {domain}");
         // Through a node with probes it may be fusion, too.
-        let without = !probed[domain] && fit.method == Method::Collectives;
-        assert!(without || fit.method == Method::Fusion, "domain {domain}: {:?}", fit.method);
+        let without = !probed[domain] && fit.method == AlignMethod::Collectives;
+        assert!(without || fit.method == AlignMethod::Fusion, "domain {domain}: {:?}", fit.method);
     }
 }
 
 #[test]
 fn beyond_what_was_seen_the_bar_grows() {
     let job = Job::new(&Scenario::QUIET, 3, 60, 900);
-    let fit = &align(&job.observations, Align::Auto)[1];
+    let fit = &align(&job.observations, AlignChoice::Auto)[1];
     let at = |seconds: i64| {
         fit.bar_at(rpd_shard::model::LocalNs(job.clocks[1].boottime(seconds * 1_000_000_000))).unwrap()
     };

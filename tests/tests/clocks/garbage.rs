@@ -2,7 +2,8 @@
 
 use proptest::prelude::*;
 use rpd_clocks::{
-    Align, Attendance, Burst, Meeting, Needs, Observations, Probe, align, causality, repair_causality,
+    AlignChoice, BurstTimes, ClockObservations, CollectiveObservation, ProbeTimes, RankInterval,
+    WaitRelation, align, causality, repair_causality,
 };
 use rpd_shard::model::LocalNs;
 use rpd_shard::record::{ClockDomain, ClockSet};
@@ -39,10 +40,10 @@ fn set() -> impl Strategy<Value = ClockSet> {
     )
 }
 
-fn burst() -> impl Strategy<Value = Burst> {
-    let probe = (time(), time(), time(), time()).prop_map(|(t1, t2, t3, t4)| Probe { t1, t2, t3, t4 });
+fn burst() -> impl Strategy<Value = BurstTimes> {
+    let probe = (time(), time(), time(), time()).prop_map(|(t1, t2, t3, t4)| ProbeTimes { t1, t2, t3, t4 });
     (0_usize..7, 0_usize..7, any::<u32>(), time(), prop::collection::vec(probe, 0..9)).prop_map(
-        |(from, to, sent, spread, best)| Burst {
+        |(from, to, sent, spread, best)| BurstTimes {
             from,
             to,
             sent,
@@ -54,28 +55,28 @@ fn burst() -> impl Strategy<Value = Burst> {
     )
 }
 
-fn meeting() -> impl Strategy<Value = Meeting> {
+fn meeting() -> impl Strategy<Value = CollectiveObservation> {
     let needs = prop_oneof![
-        Just(Needs::AllOfAll),
-        Just(Needs::Nothing),
-        (0_u32..8).prop_map(Needs::AllOfRoot),
-        (0_u32..8).prop_map(Needs::RootOfAll),
+        Just(WaitRelation::AllOfAll),
+        Just(WaitRelation::Nothing),
+        (0_u32..8).prop_map(WaitRelation::AllOfRoot),
+        (0_u32..8).prop_map(WaitRelation::RootOfAll),
     ];
     let attendance = (0_u32..7, 0_u32..8, time(), time()).prop_map(|(domain, rank, enter, exit)| {
-        Attendance { domain, rank, enter: LocalNs(enter), exit: LocalNs(exit) }
+        RankInterval { domain, rank, enter: LocalNs(enter), exit: LocalNs(exit) }
     });
     (needs, prop::collection::vec(attendance, 0..12))
-        .prop_map(|(needs, attendances)| Meeting { needs, attendances })
+        .prop_map(|(needs, attendances)| CollectiveObservation { needs, attendances })
 }
 
-fn observations() -> impl Strategy<Value = Observations> {
+fn observations() -> impl Strategy<Value = ClockObservations> {
     (
         0_usize..8,
         prop::collection::vec(prop::collection::vec(set(), 0..12), 0..7),
         prop::collection::vec(burst(), 0..40),
         prop::collection::vec(meeting(), 0..40),
     )
-        .prop_map(|(reference, sets, bursts, meetings)| Observations {
+        .prop_map(|(reference, sets, bursts, meetings)| ClockObservations {
             domains: (0..4).map(domain).collect(),
             bridges: vec![domain(4)],
             reference,
@@ -87,8 +88,14 @@ fn observations() -> impl Strategy<Value = Observations> {
         })
 }
 
-fn try_all(observations: &Observations) {
-    for by in [Align::Auto, Align::Probes, Align::Collectives, Align::Anchors, Align::None] {
+fn try_all(observations: &ClockObservations) {
+    for by in [
+        AlignChoice::Auto,
+        AlignChoice::Probes,
+        AlignChoice::Collectives,
+        AlignChoice::Anchors,
+        AlignChoice::None,
+    ] {
         let mut fits = align(observations, by);
         assert_eq!(fits.len(), observations.domains.len());
         for fit in &fits {
@@ -128,7 +135,7 @@ fn one_probe_alone_gives_a_wide_bar() {
     job.observations.meetings.clear();
     job.observations.bursts.truncate(1);
     job.observations.bursts[0].best.truncate(1);
-    let fits = align(&job.observations, Align::Auto);
+    let fits = align(&job.observations, AlignChoice::Auto);
     assert_eq!(fits[1].probes, 1);
     // 100 ppm for ten minutes.
     let end = LocalNs(job.clocks[1].boottime(600_000_000_000));
@@ -143,7 +150,7 @@ fn one_probe_alone_gives_a_wide_bar() {
 fn bursts_that_contradict_each_other_widen_the_bar() {
     let mut job = Job::new(&Scenario::QUIET, 2, 600, 900);
     job.observations.meetings.clear();
-    let calm = align(&job.observations, Align::Auto)[1].usual_bar().unwrap();
+    let calm = align(&job.observations, AlignChoice::Auto)[1].usual_bar().unwrap();
     let mut random = Random::new(&[1]);
     for burst in &mut job.observations.bursts {
         let wrong = random.between(0, 1_000_000);
@@ -152,7 +159,7 @@ fn bursts_that_contradict_each_other_widen_the_bar() {
             p.t3 += wrong;
         });
     }
-    let fit = &align(&job.observations, Align::Auto)[1];
+    let fit = &align(&job.observations, AlignChoice::Auto)[1];
     assert!(fit.usual_bar().unwrap() > 20 * calm, "{calm} and {:?}", fit.usual_bar());
     assert!(fit.contradictions > 0);
 }
@@ -160,16 +167,16 @@ fn bursts_that_contradict_each_other_widen_the_bar() {
 #[test]
 fn collectives_that_cannot_be_matched_are_contradictions() {
     let mut job = Job::new(&Scenario::QUIET, 3, 120, 900);
-    assert_eq!(align(&job.observations, Align::Auto)[1].contradictions, 0);
+    assert_eq!(align(&job.observations, AlignChoice::Auto)[1].contradictions, 0);
     // Of one collective, domain 1 reports another one: a second later.
     let meeting = job
         .observations
         .meetings
         .iter_mut()
-        .filter(|m| m.needs == Needs::AllOfAll && m.attendances.iter().any(|a| a.domain == 1));
+        .filter(|m| m.needs == WaitRelation::AllOfAll && m.attendances.iter().any(|a| a.domain == 1));
     for attendance in meeting.skip(20).take(1).flat_map(|m| &mut m.attendances).filter(|a| a.domain == 1) {
         attendance.enter.0 += 1_000_000_000;
         attendance.exit.0 += 1_000_000_000;
     }
-    assert!(align(&job.observations, Align::Auto)[1].contradictions > 0);
+    assert!(align(&job.observations, AlignChoice::Auto)[1].contradictions > 0);
 }

@@ -1,7 +1,7 @@
 //! What must change nothing, or exactly one thing.
 
 use proptest::prelude::*;
-use rpd_clocks::{Align, DomainFit, Method, Observations, align};
+use rpd_clocks::{AlignChoice, AlignMethod, ClockObservations, DomainFit, align};
 use rpd_shard::model::LocalNs;
 use rpd_tests::clocks::{Job, Scenario};
 use rpd_tests::synthetic::Random;
@@ -17,12 +17,17 @@ fn job((scenario, seed): (usize, u64)) -> Job {
     Job::new(&Scenario::ALL[scenario], NODES, 40, seed)
 }
 
-fn methods() -> impl Strategy<Value = Align> {
-    prop::sample::select(vec![Align::Auto, Align::Probes, Align::Collectives, Align::Anchors])
+fn methods() -> impl Strategy<Value = AlignChoice> {
+    prop::sample::select(vec![
+        AlignChoice::Auto,
+        AlignChoice::Probes,
+        AlignChoice::Collectives,
+        AlignChoice::Anchors,
+    ])
 }
 
 /// All clocks of a domain but the one on the wall are moved.
-fn shifted(observations: &Observations, domain: usize, by: i64) -> Observations {
+fn shifted(observations: &ClockObservations, domain: usize, by: i64) -> ClockObservations {
     let mut shifted = observations.clone();
     for set in &mut shifted.sets[domain] {
         [&mut set.boottime, &mut set.monotonic_raw, &mut set.monotonic]
@@ -54,7 +59,7 @@ fn shuffle<T>(items: &mut [T], random: &mut Random) {
 }
 
 /// Everything in another order; also the new position of each domain.
-fn shuffled(observations: &Observations, seed: u64) -> (Observations, Vec<usize>) {
+fn shuffled(observations: &ClockObservations, seed: u64) -> (ClockObservations, Vec<usize>) {
     let random = &mut Random::new(&[seed]);
     let mut order: Vec<usize> = (0..NODES).collect();
     shuffle(&mut order, random);
@@ -98,7 +103,7 @@ proptest! {
             prop_assert_eq!(&before[other], &after[other]);
         }
         let (before, after) = (&before[domain], &after[domain]);
-        if before.method == Method::None {
+        if before.method == AlignMethod::None {
             prop_assert_eq!(before, after);
             return Ok(());
         }
@@ -117,7 +122,7 @@ proptest! {
         let job = job(seed);
         let before = align(&job.observations, method);
         let after = align(&shifted(&job.observations, 0, by), method);
-        for domain in (1..NODES).filter(|&d| before[d].method != Method::None) {
+        for domain in (1..NODES).filter(|&d| before[d].method != AlignMethod::None) {
             for time in times(&job, domain) {
                 prop_assert_eq!(before[domain].map.map(time).ns() + by, after[domain].map.map(time).ns());
             }

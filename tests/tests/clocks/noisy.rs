@@ -1,6 +1,6 @@
 //! Noise of busy nodes and of cards that moderate interrupts: collectives that mislead are not used, and bounds hold.
 
-use rpd_clocks::{Align, Burst, Method, align};
+use rpd_clocks::{AlignChoice, AlignMethod, BurstTimes, align};
 use rpd_tests::clocks::{Job, Noise, Scenario};
 use twox_hash::XxHash3_64;
 
@@ -9,7 +9,7 @@ const NODES: usize = 8;
 const MOMENTS: usize = 20;
 
 /// p95 of the error of one noise over some jobs, ns, and the percentage of errors within their bounds.
-fn measure(scenario: &Scenario, noise: Noise, seconds: i64, by: Align) -> (i64, usize) {
+fn measure(scenario: &Scenario, noise: Noise, seconds: i64, by: AlignChoice) -> (i64, usize) {
     let (mut errors, mut within) = (Vec::new(), 0);
     for seed in 700..712 {
         let job = Job::with_noise(scenario, noise, NODES, seconds, seed);
@@ -28,8 +28,8 @@ fn measure(scenario: &Scenario, noise: Noise, seconds: i64, by: Align) -> (i64, 
 #[test]
 fn exits_that_wait_for_cores_do_not_move_what_probes_say() {
     for seconds in [15, 120] {
-        let (all, within) = measure(&Scenario::QUIET, Noise::Busy, seconds, Align::Auto);
-        let (probes, _) = measure(&Scenario::QUIET, Noise::Busy, seconds, Align::Probes);
+        let (all, within) = measure(&Scenario::QUIET, Noise::Busy, seconds, AlignChoice::Auto);
+        let (probes, _) = measure(&Scenario::QUIET, Noise::Busy, seconds, AlignChoice::Probes);
         assert!(all * 10 <= probes * 11, "{seconds} s: {all} ns, by probes {probes} ns");
         assert!(within >= 95, "{seconds} s: {within} %");
     }
@@ -37,8 +37,8 @@ fn exits_that_wait_for_cores_do_not_move_what_probes_say() {
 
 #[test]
 fn ranks_that_leave_late_for_a_part_of_the_run_do_not_move_what_probes_say() {
-    let (all, within) = measure(&Scenario::QUIET, Noise::Moderated, 600, Align::Auto);
-    let (probes, _) = measure(&Scenario::QUIET, Noise::Moderated, 600, Align::Probes);
+    let (all, within) = measure(&Scenario::QUIET, Noise::Moderated, 600, AlignChoice::Auto);
+    let (probes, _) = measure(&Scenario::QUIET, Noise::Moderated, 600, AlignChoice::Probes);
     assert!(all * 10 <= probes * 12, "{all} ns, by probes {probes} ns");
     assert!(within >= 93, "{within} %");
 }
@@ -60,15 +60,19 @@ fn scattered(seconds: i64, apart_ns: u64, seed: u64) -> Job {
 fn scattered_collectives_join_nodes_that_no_probe_joins() {
     for seed in 720..726 {
         let mut job = scattered(120, 200_000, seed);
-        let methods = |job: &Job| -> Vec<Method> {
-            align(&job.observations, Align::Auto).iter().map(|fit| fit.method).collect()
+        let methods = |job: &Job| -> Vec<AlignMethod> {
+            align(&job.observations, AlignChoice::Auto).iter().map(|fit| fit.method).collect()
         };
-        assert!(methods(&job)[1..].iter().all(|method| *method == Method::Probes), "{:?}", methods(&job));
+        assert!(
+            methods(&job)[1..].iter().all(|method| *method == AlignMethod::Probes),
+            "{:?}",
+            methods(&job)
+        );
         // No packets go between the first four nodes and the others.
         job.observations.bursts.retain(|burst| (burst.from < 4) == (burst.to < 4));
         let joined = methods(&job);
         assert!(
-            joined[4..].iter().all(|method| *method != Method::RealtimeAnchors),
+            joined[4..].iter().all(|method| *method != AlignMethod::RealtimeAnchors),
             "seed {seed}: {joined:?}"
         );
     }
@@ -80,11 +84,11 @@ fn scattered_collectives_count_where_probes_end_early() {
         let mut job = scattered(600, 60_000, seed);
         let started: Vec<i64> = job.observations.sets.iter().map(|sets| sets[0].monotonic_raw).collect();
         let bursts = &job.observations.bursts;
-        let is_early = |burst: &&Burst| burst.best[0].t1 - started[burst.from] < 20_000_000_000;
-        let early: Vec<Burst> = bursts.iter().filter(is_early).cloned().collect();
+        let is_early = |burst: &&BurstTimes| burst.best[0].t1 - started[burst.from] < 20_000_000_000;
+        let early: Vec<BurstTimes> = bursts.iter().filter(is_early).cloned().collect();
         assert!(!early.is_empty() && early.len() < job.observations.bursts.len());
         job.observations.bursts = early;
-        let bound_at_the_end = |by: Align| {
+        let bound_at_the_end = |by: AlignChoice| {
             let fits = align(&job.observations, by);
             let last = job
                 .moments(MOMENTS, seed)
@@ -93,7 +97,8 @@ fn scattered_collectives_count_where_probes_end_early() {
                 .map(|moment| moment.local);
             fits[3].bar_at(last.max().unwrap()).unwrap()
         };
-        let (all, collectives) = (bound_at_the_end(Align::Auto), bound_at_the_end(Align::Collectives));
+        let (all, collectives) =
+            (bound_at_the_end(AlignChoice::Auto), bound_at_the_end(AlignChoice::Collectives));
         assert!(all <= collectives * 4, "seed {seed}: {all} ns, by collectives {collectives} ns");
     }
 }

@@ -1,6 +1,6 @@
 //! Nodes that hang together but have no way to the reference.
 
-use rpd_clocks::{Align, Method, align};
+use rpd_clocks::{AlignChoice, AlignMethod, align};
 use rpd_tests::clocks::{Job, Meeting, Scenario};
 
 /// No probes go between the first four nodes and the others, and there are no collectives.
@@ -16,10 +16,10 @@ fn halves(seed: u64) -> Job {
 fn a_part_without_a_way_to_the_reference_keeps_together() {
     for seed in 980..986 {
         let job = halves(seed);
-        let fits = align(&job.observations, Align::Auto);
-        let methods: Vec<Method> = fits.iter().map(|f| f.method).collect();
-        assert!(methods[1..4].iter().all(|m| *m == Method::Probes), "{methods:?}");
-        assert!(methods[4..].iter().all(|m| *m == Method::RealtimeAnchors), "{methods:?}");
+        let fits = align(&job.observations, AlignChoice::Auto);
+        let methods: Vec<AlignMethod> = fits.iter().map(|f| f.method).collect();
+        assert!(methods[1..4].iter().all(|m| *m == AlignMethod::Probes), "{methods:?}");
+        assert!(methods[4..].iter().all(|m| *m == AlignMethod::RealtimeAnchors), "{methods:?}");
         let mut last: Option<(i64, i64)> = None;
         for moment in job.moments(20, seed).iter().filter(|m| m.domain >= 4) {
             let fit = &fits[moment.domain];
@@ -47,6 +47,6 @@ fn a_part_without_a_way_to_the_reference_keeps_together() {
         // Nothing of it hangs on the order of the domains.
         let mut shuffled = job.observations.clone();
         shuffled.bursts.reverse();
-        assert_eq!(align(&shuffled, Align::Auto), fits);
+        assert_eq!(align(&shuffled, AlignChoice::Auto), fits);
     }
 }

@@ -1,6 +1,6 @@
 //! Runs of real collectors on emulated nodes, recorded with the programs' receive times.
 
-use rpd_clocks::Align;
+use rpd_clocks::AlignChoice;
 use rpd_tests::clocks::{JudgedClock, RecordedRun, judge};
 use rpd_tests::fixtures;
 use rpd_tests::harness::skip;
@@ -19,11 +19,11 @@ fn bounds_of_recorded_runs_hold_on_idle_and_on_busy_nodes() {
     if runs.is_empty() {
         return skip("bounds of recorded runs", "no recorded runs are here");
     }
-    let judged = |load: &str, by: Align| -> Vec<JudgedClock> {
+    let judged = |load: &str, by: AlignChoice| -> Vec<JudgedClock> {
         let of_load = runs.iter().filter(|(name, _)| name.starts_with(load));
         of_load.flat_map(|(_, run)| judge(&RecordedRun::open(run).unwrap(), by)).collect()
     };
-    for by in [Align::Auto, Align::Probes] {
+    for by in [AlignChoice::Auto, AlignChoice::Probes] {
         let (idle, busy) = (judged("idle", by), judged("busy", by));
         assert_eq!((idle.len(), busy.len()), (13, 43));
         let covered = |clocks: &[JudgedClock]| clocks.iter().filter(|clock| clock.is_covered()).count();

@@ -1,10 +1,10 @@
 //! Jobs that are over before a second is.
 
-use rpd_clocks::{Align, Method, Observations, align};
+use rpd_clocks::{AlignChoice, AlignMethod, ClockObservations, align};
 use rpd_tests::clocks::{Job, Meeting, Scenario};
 
 /// What was seen of a job in its first ms.
-fn first(job: &Job, ms: i64) -> Observations {
+fn first(job: &Job, ms: i64) -> ClockObservations {
     let end: Vec<(i64, i64)> =
         job.clocks.iter().map(|c| (c.boottime(ms * 1_000_000), c.raw(ms * 1_000_000))).collect();
     let mut seen = job.observations.clone();
@@ -28,15 +28,16 @@ fn what_is_over_in_less_than_a_second_is_aligned_with_bars_that_hold() {
         for seed in 990..1_002 {
             let job = Job::new(&scenario, 6, 2, seed);
             let seen = first(&job, ms);
-            for by in [Align::Auto, Align::Probes, Align::Collectives, Align::Anchors] {
+            for by in [AlignChoice::Auto, AlignChoice::Probes, AlignChoice::Collectives, AlignChoice::Anchors]
+            {
                 let fits = align(&seen, by);
-                assert_eq!(fits[0].method, Method::Reference);
+                assert_eq!(fits[0].method, AlignMethod::Reference);
                 for (domain, fit) in fits.iter().enumerate().skip(1) {
                     assert!(fit.drift_ppm.is_finite());
                     match fit.method {
-                        Method::None => assert!(fit.bars.is_empty() && by != Align::Auto),
-                        Method::Probes => assert!(fit.probes > 0 || fits.iter().any(|f| f.probes > 0)),
-                        Method::Collectives => assert!(fit.collectives > 0 && fit.probes == 0),
+                        AlignMethod::None => assert!(fit.bars.is_empty() && by != AlignChoice::Auto),
+                        AlignMethod::Probes => assert!(fit.probes > 0 || fits.iter().any(|f| f.probes > 0)),
+                        AlignMethod::Collectives => assert!(fit.collectives > 0 && fit.probes == 0),
                         _ => {}
                     }
                     for at in [0, ms / 2, ms].map(|ms| ms * 1_000_000) {

@@ -1,7 +1,7 @@
 //! Short jobs, few observations, and some that are missing: aligned as well as they allow, and no bar that
 //! promises more.
 
-use rpd_clocks::{Align, DomainFit, Method, Needs, Observations, align};
+use rpd_clocks::{AlignChoice, AlignMethod, ClockObservations, DomainFit, WaitRelation, align};
 use rpd_shard::model::LocalNs;
 use rpd_tests::clocks::{Job, Meeting, Moment, Probing, Scenario};
 
@@ -22,7 +22,13 @@ fn judge(fits: &[DomainFit], moments: &[Moment], of: impl Fn(&Moment) -> bool) -
 }
 
 /// Over some seeds: p95 of the errors, ns, and the percentage within the bars.
-fn measure(scenario: &Scenario, nodes: usize, seconds: i64, by: Align, methods: &[Method]) -> (i64, usize) {
+fn measure(
+    scenario: &Scenario,
+    nodes: usize,
+    seconds: i64,
+    by: AlignChoice,
+    methods: &[AlignMethod],
+) -> (i64, usize) {
     let (mut errors, mut within) = (Vec::new(), 0);
     for seed in 900..912 {
         let job = Job::new(scenario, nodes, seconds, seed);
@@ -39,7 +45,7 @@ fn measure(scenario: &Scenario, nodes: usize, seconds: i64, by: Align, methods: 
 
 #[test]
 fn two_nodes_that_take_turns_in_coming_last_are_aligned() {
-    let (p95, within) = measure(&BY_COLLECTIVES, 2, 60, Align::Auto, &[Method::Collectives]);
+    let (p95, within) = measure(&BY_COLLECTIVES, 2, 60, AlignChoice::Auto, &[AlignMethod::Collectives]);
     assert!(p95 < 2_500, "p95 {p95} ns");
     assert!(within >= 90, "{within} %");
 }
@@ -48,7 +54,7 @@ fn two_nodes_that_take_turns_in_coming_last_are_aligned() {
 fn collectives_of_one_second_tell_offset_and_drift() {
     let scenario = Scenario { collectives: Meeting::Densely, ..BY_COLLECTIVES };
     for nodes in [2, 3, 8] {
-        let (p95, within) = measure(&scenario, nodes, 2, Align::Auto, &[Method::Collectives]);
+        let (p95, within) = measure(&scenario, nodes, 2, AlignChoice::Auto, &[AlignMethod::Collectives]);
         assert!(p95 < 6_000, "{nodes} nodes: p95 {p95} ns");
         assert!(within >= 90, "{nodes} nodes: {within} %");
     }
@@ -56,16 +62,16 @@ fn collectives_of_one_second_tell_offset_and_drift() {
 
 #[test]
 fn three_seconds_between_two_bursts_of_probes_are_enough() {
-    let (p95, within) = measure(&Scenario::QUIET, 8, 3, Align::Probes, &[Method::Probes]);
+    let (p95, within) = measure(&Scenario::QUIET, 8, 3, AlignChoice::Probes, &[AlignMethod::Probes]);
     assert!(p95 < 2_000, "p95 {p95} ns");
     assert!(within >= 90, "{within} %");
     let (all, within) = measure(
         &Scenario { collectives: Meeting::Densely, ..Scenario::QUIET },
         8,
         3,
-        Align::Auto,
+        AlignChoice::Auto,
         // A node whose parent is placed after it has its probes in the place of the parent.
-        &[Method::Fusion, Method::Collectives],
+        &[AlignMethod::Fusion, AlignMethod::Collectives],
     );
     assert!(all < 2_000, "p95 {all} ns");
     assert!(within >= 90, "{within} %");
@@ -74,9 +80,9 @@ fn three_seconds_between_two_bursts_of_probes_are_enough() {
 #[test]
 fn paths_that_are_asymmetric_do_not_spoil_what_collectives_tell_in_half_a_minute() {
     let scenario = Scenario { asymmetry: true, ..Scenario::QUIET };
-    let by_probes = measure(&scenario, 24, 30, Align::Probes, &[Method::Probes]).0;
-    let any = [Method::Fusion, Method::Probes, Method::Collectives];
-    let (p95, within) = measure(&scenario, 24, 30, Align::Auto, &any);
+    let by_probes = measure(&scenario, 24, 30, AlignChoice::Probes, &[AlignMethod::Probes]).0;
+    let any = [AlignMethod::Fusion, AlignMethod::Probes, AlignMethod::Collectives];
+    let (p95, within) = measure(&scenario, 24, 30, AlignChoice::Auto, &any);
     assert!(p95 * 2 < by_probes, "p95 {p95} ns, by probes {by_probes} ns");
     assert!(within >= 90, "{within} %");
 }
@@ -87,10 +93,10 @@ fn a_node_that_always_comes_last_has_a_bar_that_knows() {
         let (mut errors, mut within) = (Vec::new(), 0);
         for seed in 900..908 {
             let mut job = Job::new(&BY_COLLECTIVES, nodes, 60, seed);
-            job.observations.meetings.retain(|m| m.needs == Needs::AllOfAll);
+            job.observations.meetings.retain(|m| m.needs == WaitRelation::AllOfAll);
             for meeting in &mut job.observations.meetings {
                 // Node 1 comes half a millisecond later than it did, and needs 6 us; the others leave when it has come.
-                let mine = |a: &&rpd_clocks::Attendance| a.domain == 1;
+                let mine = |a: &&rpd_clocks::RankInterval| a.domain == 1;
                 let entered = meeting.attendances.iter().filter(mine).map(|a| a.enter.0).max();
                 let left = meeting.attendances.iter().filter(mine).map(|a| a.exit.0).min();
                 let (Some(entered), Some(left)) = (entered, left) else { continue };
@@ -102,7 +108,7 @@ fn a_node_that_always_comes_last_has_a_bar_that_knows() {
                     }
                 }
             }
-            let fits = align(&job.observations, Align::Auto);
+            let fits = align(&job.observations, AlignChoice::Auto);
             let (more, held) = judge(&fits, &job.moments(20, seed), |m| m.domain == 1);
             errors.extend(more);
             within += held;
@@ -122,11 +128,11 @@ fn where_probes_end_collectives_go_on() {
         job.observations.bursts.retain(|b| b.best[0].t1 < clocks[b.from].raw(60_000_000_000));
         let moments = job.moments(40, seed);
         let late = |m: &Moment| m.local.0 > clocks[m.domain].boottime(75_000_000_000);
-        let (errors, within) = judge(&align(&job.observations, Align::Auto), &moments, late);
+        let (errors, within) = judge(&align(&job.observations, AlignChoice::Auto), &moments, late);
         assert!(errors[errors.len() * 95 / 100] < 3_000, "seed {seed}: {:?}", errors.last());
         assert!(within * 100 >= errors.len() * 90, "seed {seed}: {within} of {}", errors.len());
         // Probes alone are good for some time after the last one, and the bar says how long.
-        let fits = align(&job.observations, Align::Probes);
+        let fits = align(&job.observations, AlignChoice::Probes);
         let (errors, within) = judge(&fits, &moments, late);
         assert!(within * 100 >= errors.len() * 90, "seed {seed}: {within} of {}", errors.len());
         let bar =
@@ -141,9 +147,9 @@ fn a_part_of_the_tree_without_a_way_to_the_reference_gets_no_more_than_anchors()
     let mut job = Job::new(&scenario, 8, 60, 900);
     // 4 is the parent of 5 and 6, and 6 that of 7.
     job.observations.bursts.retain(|b| (b.from, b.to) != (4, 0));
-    let fits = align(&job.observations, Align::Auto);
+    let fits = align(&job.observations, AlignChoice::Auto);
     for (domain, fit) in fits.iter().enumerate().skip(1) {
-        let expected = if domain < 4 { Method::Probes } else { Method::RealtimeAnchors };
+        let expected = if domain < 4 { AlignMethod::Probes } else { AlignMethod::RealtimeAnchors };
         assert_eq!(fit.method, expected, "domain {domain}");
     }
     let (errors, within) = judge(&fits, &job.moments(20, 900), |_| true);
@@ -153,10 +159,10 @@ fn a_part_of_the_tree_without_a_way_to_the_reference_gets_no_more_than_anchors()
 #[test]
 fn collectives_with_a_root_alone_are_no_more_than_bounds() {
     let mut job = Job::new(&BY_COLLECTIVES, 4, 60, 900);
-    job.observations.meetings.retain(|m| m.needs != Needs::AllOfAll);
+    job.observations.meetings.retain(|m| m.needs != WaitRelation::AllOfAll);
     assert!(job.observations.meetings.len() > 10);
-    let fits = align(&job.observations, Align::Auto);
-    assert!(fits.iter().skip(1).all(|f| f.method == Method::RealtimeAnchors));
+    let fits = align(&job.observations, AlignChoice::Auto);
+    assert!(fits.iter().skip(1).all(|f| f.method == AlignMethod::RealtimeAnchors));
     let (errors, within) = judge(&fits, &job.moments(20, 900), |_| true);
     assert_eq!(within, errors.len());
 }
@@ -168,7 +174,7 @@ fn nodes_that_probed_a_node_without_a_shard_are_aligned_through_it() {
         // Everybody probes node 0 at some time, or somebody who does. Of it nothing is left but what others saw.
         let there = 7;
         let place = |node: usize| node.checked_sub(1).unwrap_or(there);
-        let mut observations = Observations {
+        let mut observations = ClockObservations {
             domains: job.observations.domains[1..].to_vec(),
             bridges: vec![job.observations.domains[0].clone()],
             reference: 0,
@@ -180,18 +186,18 @@ fn nodes_that_probed_a_node_without_a_shard_are_aligned_through_it() {
         for burst in &mut observations.bursts {
             (burst.from, burst.to) = (place(burst.from), place(burst.to));
         }
-        let fits = align(&observations, Align::Auto);
+        let fits = align(&observations, AlignChoice::Auto);
         assert_eq!(fits.len(), there);
         for moment in job.moments(20, seed).iter().filter(|moment| moment.domain > 1) {
             let fit = &fits[place(moment.domain)];
-            assert_eq!(fit.method, Method::Probes, "seed {seed}, node {}", moment.domain);
+            assert_eq!(fit.method, AlignMethod::Probes, "seed {seed}, node {}", moment.domain);
             let error = (fit.map.map(moment.local).ns() - job.clocks[1].boottime(moment.at)).abs();
             assert!(error < 10_000, "seed {seed}, node {}: {error} ns", moment.domain);
         }
         observations.bridges.clear();
-        let alone = align(&observations, Align::Auto);
+        let alone = align(&observations, AlignChoice::Auto);
         assert!(
-            alone.iter().any(|fit| fit.method == Method::RealtimeAnchors),
+            alone.iter().any(|fit| fit.method == AlignMethod::RealtimeAnchors),
             "seed {seed}: nothing to bridge"
         );
     }

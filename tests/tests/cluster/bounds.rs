@@ -1,6 +1,6 @@
 //! Bounds of clocks hold on nodes whose cores are busy, since kernels note when packets arrive.
 
-use rpd_clocks::Align;
+use rpd_clocks::AlignChoice;
 use rpd_shard::Shard;
 use rpd_tests::clocks::{JudgedClock, RecordedRun, judge};
 use rpd_tests::cluster::{Cluster, Launcher};
@@ -31,7 +31,7 @@ fn bounds_of_twelve_clocks_hold_on_busy_nodes_alone() {
             .collect();
         let counted = by_kernels.iter().filter(|is_kernel| **is_kernel).count();
         assert!(by_kernels.len() >= 6 && counted * 10 >= by_kernels.len() * 8, "{ranks}: {by_kernels:?}");
-        clocks.extend(judge(&RecordedRun::open(&run.folder()).unwrap(), Align::Auto));
+        clocks.extend(judge(&RecordedRun::open(&run.folder()).unwrap(), AlignChoice::Auto));
         run.remove();
     }
     assert_eq!(clocks.len(), 12);

@@ -1,7 +1,7 @@
 //! What must be so whatever the clocks are.
 
 use super::*;
-use rpd_clocks::Method;
+use rpd_clocks::AlignMethod;
 use rpd_shard::ShardWriter;
 use rpd_shard::model::{Value as Stored, native};
 use rpd_shard::record::{Clock, Process};
@@ -122,7 +122,7 @@ fn order_of_inputs_and_threads_change_nothing() {
     let mut inputs = shards(&run, &folder.path().join("in"), &everything(&run));
     let [first, second] = ["a.db", "b.db"].map(|name| folder.path().join(name));
     let told = merge(&first, &["--threads", "2"], &inputs);
-    assert_eq!(told.method("gpu003"), Method::Fusion.name());
+    assert_eq!(told.method("gpu003"), AlignMethod::Fusion.name());
     for threads in ["1", "2"] {
         inputs.rotate_left(1);
         inputs.swap(0, 1);
@@ -151,7 +151,7 @@ fn under_mpi_the_number_of_merge_ranks_changes_nothing() {
     let inputs = shards(&run, &folder.path().join("in"), &everything(&run));
     let alone = folder.path().join("alone.db");
     let told = merge(&alone, &["--repair-causality"], &inputs);
-    assert_eq!(told.method("gpu002"), Method::Fusion.name());
+    assert_eq!(told.method("gpu002"), AlignMethod::Fusion.name());
     for (ranks, threads) in [(1, "1"), (2, "1"), (2, "2"), (3, "1")] {
         let out = folder.path().join("out.db");
         let arguments = ["--force", "--json", "--repair-causality", "--threads", threads, "-o"];

@@ -5,7 +5,7 @@ mod resolve;
 mod track;
 
 pub use parse::ClockFileError;
-pub use resolve::Named;
+pub use resolve::NamedDomain;
 
 use serde::{Deserialize, Serialize};
 

@@ -1,7 +1,7 @@
 //! Which lines are of which clock of a job.
 
 use super::parse::written;
-use super::track::Track;
+use super::track::FileTrack;
 use super::{ClockFile, Entry, check};
 use crate::DomainFit;
 use std::collections::{BTreeMap, HashMap};
@@ -11,7 +11,7 @@ const SHOWN: usize = 10;
 
 /// A clock domain of the job, as a file may call it.
 #[derive(Clone, Debug, Default)]
-pub struct Named {
+pub struct NamedDomain {
     /// Its names: no other domain has the first. Without one a file cannot call it.
     pub names: Vec<String>,
     /// The middle of the time that it was there, ns of its clock, if that is known.
@@ -20,7 +20,7 @@ pub struct Named {
 
 /// What a clock file says of a job.
 #[derive(Debug, Default)]
-pub struct Resolved {
+pub struct ResolvedEntries {
     /// Of each domain how its times become those of the merge's reference, where the file tells.
     pub fits: Vec<Option<DomainFit>>,
     /// What was not used, and why; what is doubtful.
@@ -37,15 +37,15 @@ enum Fits {
 
 impl ClockFile {
     /// Finds how times of the job's `domains` become those of one of them, `reference`, where the file knows both.
-    pub fn resolve(&self, domains: &[Named], reference: usize) -> Resolved {
-        let mut resolved = Resolved { fits: vec![None; domains.len()], notes: self.doubts.clone() };
+    pub fn resolve(&self, domains: &[NamedDomain], reference: usize) -> ResolvedEntries {
+        let mut resolved = ResolvedEntries { fits: vec![None; domains.len()], notes: self.doubts.clone() };
         resolved.fill(self, domains, reference);
         resolved
     }
 }
 
-impl Resolved {
-    fn fill(&mut self, file: &ClockFile, domains: &[Named], reference: usize) {
+impl ResolvedEntries {
+    fn fill(&mut self, file: &ClockFile, domains: &[NamedDomain], reference: usize) {
         let by_name = by_name(domains);
         let against = match whom(&by_name, domains, &file.reference) {
             Fits::Nobody => None,
@@ -56,18 +56,18 @@ impl Resolved {
             }
         };
         let lines = self.sort(file, &by_name, domains, against);
-        let mut tracks: BTreeMap<usize, Track> = BTreeMap::new();
+        let mut tracks: BTreeMap<usize, FileTrack> = BTreeMap::new();
         for (domain, mut lines) in lines {
             lines.sort_by_key(|entry| (entry.at, entry.line));
             match check(&lines) {
-                Ok(_) => tracks.extend(Track::through(&lines).map(|track| (domain, track))),
+                Ok(_) => tracks.extend(FileTrack::through(&lines).map(|track| (domain, track))),
                 // By several names; lines with the same name were checked before.
                 Err((line, what)) => {
                     self.notes.push(format!("clock file, line {line}: {what}: none of them was used"));
                 }
             }
         }
-        tracks.extend(against.map(|domain| (domain, Track::identity())));
+        tracks.extend(against.map(|domain| (domain, FileTrack::identity())));
         let Some(to) = tracks.get(&reference) else {
             let name = domains.get(reference).and_then(|named| named.names.get(1).or(named.names.first()));
             let name = name.map_or("the reference".to_owned(), |name| written(name));
@@ -89,7 +89,7 @@ impl Resolved {
         &mut self,
         file: &'a ClockFile,
         by_name: &HashMap<&str, Vec<usize>>,
-        domains: &[Named],
+        domains: &[NamedDomain],
         against: Option<usize>,
     ) -> BTreeMap<usize, Vec<&'a Entry>> {
         let mut sorted: BTreeMap<usize, Vec<&Entry>> = BTreeMap::new();
@@ -126,7 +126,7 @@ impl Resolved {
     }
 }
 
-fn by_name(domains: &[Named]) -> HashMap<&str, Vec<usize>> {
+fn by_name(domains: &[NamedDomain]) -> HashMap<&str, Vec<usize>> {
     let mut found: HashMap<&str, Vec<usize>> = HashMap::new();
     for (place, named) in domains.iter().enumerate() {
         for name in &named.names {
@@ -139,7 +139,7 @@ fn by_name(domains: &[Named]) -> HashMap<&str, Vec<usize>> {
     found
 }
 
-fn whom(by_name: &HashMap<&str, Vec<usize>>, domains: &[Named], name: &str) -> Fits {
+fn whom(by_name: &HashMap<&str, Vec<usize>>, domains: &[NamedDomain], name: &str) -> Fits {
     match by_name.get(name).map_or(&[][..], Vec::as_slice) {
         [] => Fits::Nobody,
         [one] => Fits::One(*one),

@@ -9,8 +9,8 @@ fn parse(text: &str) -> ClockFile {
 }
 
 /// Domains with these names, each with one of its own in front.
-fn domains(names: &[&str]) -> Vec<Named> {
-    let named = |(place, names): (usize, &&str)| Named {
+fn domains(names: &[&str]) -> Vec<NamedDomain> {
+    let named = |(place, names): (usize, &&str)| NamedDomain {
         names: std::iter::once(format!("boot{place}/1")).chain(names.split('|').map(str::to_owned)).collect(),
         middle: None,
     };

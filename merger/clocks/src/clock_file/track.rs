@@ -1,7 +1,7 @@
 //! The straight pieces that the measurements of one clock lie on, and how far off they may be.
 
 use super::Entry;
-use crate::{BarKnot, DomainFit, Method, TimeMap};
+use crate::{AlignMethod, DomainFit, ErrorKnot, TimeMap};
 use rpd_shard::model::LocalNs;
 
 /// Times before the first measurement and behind the last one through which the straight lines there are drawn, ns:
@@ -15,7 +15,7 @@ const WANDER: f64 = 1e-6;
 const DRIFT_OVER: i64 = 1_000_000_000_000;
 
 /// How the time of a node becomes that of the file's reference.
-pub(super) struct Track {
+pub(super) struct FileTrack {
     /// (node, reference), at least two, both ascending. Beyond them the lines go on.
     points: Vec<(i128, i128)>,
     /// `None` where a measurement does not say how good it is.
@@ -31,14 +31,14 @@ struct Bars {
     growth: (f64, f64),
 }
 
-impl Track {
+impl FileTrack {
     /// That of the file's reference.
-    pub(super) fn identity() -> Track {
-        Track { points: vec![(-REACH, -REACH), (REACH, REACH)], bars: Some(Bars::default()) }
+    pub(super) fn identity() -> FileTrack {
+        FileTrack { points: vec![(-REACH, -REACH), (REACH, REACH)], bars: Some(Bars::default()) }
     }
 
     /// That of measurements, by time, that [`super::check`] has found sound; `None` without any.
-    pub(super) fn through(lines: &[&Entry]) -> Option<Track> {
+    pub(super) fn through(lines: &[&Entry]) -> Option<FileTrack> {
         let (first, last) = (lines.first()?, lines.last()?);
         // Before the first and behind the last the rate is the one that is given there, else that of the next piece.
         let (rate_before, growth_before) = beyond(first, lines.get(1).map(|second| (*first, *second)));
@@ -54,7 +54,7 @@ impl Track {
             let measured: Vec<(i128, f64)> = lines.iter().map(|line| at(line).0).zip(errors).collect();
             Bars { knots: with_middles(&measured), growth: (growth_before, growth_behind) }
         });
-        Some(Track { points, bars })
+        Some(FileTrack { points, bars })
     }
 
     /// A time of the node that was measured at.
@@ -75,7 +75,7 @@ impl Track {
 
     /// How a node's time becomes that of a merge whose reference has the track `reference`. Offset and drift that are
     /// told are those at `middle`, ns of the node.
-    pub(super) fn fit(&self, reference: &Track, middle: i64) -> DomainFit {
+    pub(super) fn fit(&self, reference: &FileTrack, middle: i64) -> DomainFit {
         let here = |their: i128| self.back(reference.there(their));
         let mut bends: Vec<i128> = self.points.iter().map(|(local, _)| *local).collect();
         bends.extend(reference.points.iter().map(|(their, _)| here(*their)));
@@ -88,7 +88,7 @@ impl Track {
         let (from, to) = (middle.saturating_sub(DRIFT_OVER / 2), middle.saturating_add(DRIFT_OVER / 2));
         let (local, site) = (to.saturating_sub(from), job(to).saturating_sub(job(from)));
         DomainFit {
-            method: Method::ClockFile,
+            method: AlignMethod::ClockFile,
             offset: job(middle).saturating_sub(middle),
             drift_ppm: if site > 0 { (local as f64 - site as f64) / site as f64 * 1e6 } else { 0.0 },
             bars: self.bars_against(reference).unwrap_or_default(),
@@ -98,7 +98,7 @@ impl Track {
     }
 
     /// The bars of both together, over time of the node; `None` where one of them has none.
-    fn bars_against(&self, reference: &Track) -> Option<Vec<BarKnot>> {
+    fn bars_against(&self, reference: &FileTrack) -> Option<Vec<ErrorKnot>> {
         let (own, theirs) = (self.bars.as_ref()?, reference.bars.as_ref()?);
         let moved = theirs.knots.iter().map(|(their, _)| self.back(reference.there(*their)));
         let mut times: Vec<i128> = own.knots.iter().map(|(local, _)| *local).chain(moved).collect();
@@ -115,7 +115,7 @@ impl Track {
                 (true, false) => before,
                 _ => behind,
             };
-            Some(BarKnot {
+            Some(ErrorKnot {
                 local: i64::try_from(local).ok()?,
                 offset: i64::try_from(job - local).ok()?,
                 bar: (own.at(local) + theirs.at(job)).ceil() as i64,
