@@ -9,7 +9,7 @@ pub(crate) use trace::TraceArgs;
 use crate::budget::Budget;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use rpd_clocks::AlignChoice;
-use rpd_output_file::Share;
+use rpd_output_file::OutputShare;
 use rpd_shard::size::Size;
 use std::path::PathBuf;
 
@@ -108,7 +108,7 @@ pub struct MergeArgs {
     pub output: Option<PathBuf>,
     /// Who may read the output and the status of --epilog
     #[arg(long, value_enum, default_value_t, value_name = "WHO")]
-    pub share: Share,
+    pub share: OutputShare,
     /// How processes are put into tables
     #[arg(long, value_enum, default_value_t, value_name = "LAYOUT")]
     pub layout: Layout,

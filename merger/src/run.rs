@@ -12,8 +12,8 @@ use rpd_comm::{Comm, broadcast_result, shared_failure};
 use rpd_console::wording::one_line;
 use rpd_console::{Exit, Failure};
 use rpd_output_file::InterruptWatch;
-use rpd_trace::TraceOrder;
-use rpd_trace::{Trace, open};
+use rpd_trace::TraceRequest;
+use rpd_trace::{WrittenTrace, open};
 use serde::Serialize;
 use std::io::{ErrorKind, Write};
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -59,7 +59,7 @@ fn attempt(cli: &Cli, comm: &impl Comm) -> Result<(), Failure> {
     if let Some(path) = args.finished_trace() {
         let mut trace = None;
         let is_there = broadcast_result(comm, || {
-            trace = Trace::at(path)?;
+            trace = WrittenTrace::at(path)?;
             Ok(trace.is_some())
         })?;
         if is_there {
@@ -138,7 +138,7 @@ impl Made {
     }
 }
 
-fn merge_or_trace(comm: &impl Comm, args: &MergeArgs, order: Option<&TraceOrder>) -> Result<Made, Failure> {
+fn merge_or_trace(comm: &impl Comm, args: &MergeArgs, order: Option<&TraceRequest>) -> Result<Made, Failure> {
     let port = args.trace.serve;
     let cores = || std::thread::available_parallelism().map_or(1, usize::from);
     let threads = args.memory.threads(args.threads.map_or_else(cores, usize::from), 0);
@@ -158,7 +158,7 @@ fn merge_or_trace(comm: &impl Comm, args: &MergeArgs, order: Option<&TraceOrder>
             tell(comm, args, "trace", &traced, || traced.summary())?;
             let wanted = comm.rank() == 0 && (args.trace.open || port.is_some());
             if wanted {
-                open(&Trace::of(traced.output())?, port)?;
+                open(&WrittenTrace::of(traced.output())?, port)?;
             }
             Ok(match &traced {
                 Traced::Merged(report) => Made::of(report),

@@ -13,7 +13,7 @@ use rpd_comm::{Comm, agree_on_result, broadcast_result};
 use rpd_console::wording::one_line;
 use rpd_console::{Failure, PhaseTime, Progress};
 use rpd_run::RunDatabase;
-use rpd_trace::{Drawn, Place, Target, TraceOrder, slices};
+use rpd_trace::{TraceFiles, TraceOutcome, TraceRequest, TraceTarget, slices};
 use rpd_translate::Format;
 use serde::Serialize;
 use std::path::{Path, PathBuf};
@@ -30,7 +30,7 @@ pub(crate) enum Traced {
         /// The database.
         database: PathBuf,
         /// The trace.
-        trace: Box<Drawn>,
+        trace: Box<TraceOutcome>,
         /// Files beside it that are not merged.
         #[serde(flatten)]
         unused: NotUsed,
@@ -42,17 +42,17 @@ pub(crate) enum Traced {
 }
 
 /// Writes the trace of the inputs. Every rank calls this.
-pub(crate) fn trace(comm: &impl Comm, args: &MergeArgs, order: &TraceOrder) -> Result<Traced, Failure> {
+pub(crate) fn trace(comm: &impl Comm, args: &MergeArgs, order: &TraceRequest) -> Result<Traced, Failure> {
     let begun = Instant::now();
     let mut progress = Progress::new(comm.rank() == 0 && !args.quiet);
     progress.phase("plan");
     let (target, files, unused) = broadcast_result(comm, || {
         let (found, unused) = find_all(&args.inputs)?;
         let ending = order.format.file_ending();
-        let target = Target::new(args.output.as_deref(), &found.home, order.split, ending, args.force)?;
+        let target = TraceTarget::new(args.output.as_deref(), &found.home, order.split, ending, args.force)?;
         Ok((target, found.files, unused))
     })?;
-    let mut place = agree_on_result(comm, Place::begin(target, comm.rank() == 0))?;
+    let mut place = agree_on_result(comm, TraceFiles::begin(target, comm.rank() == 0))?;
     place.share();
     let direct = broadcast_result(comm, || {
         let database = merged_database(args, &files);

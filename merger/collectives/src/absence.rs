@@ -1,9 +1,9 @@
 //! A collective that some ranks never entered, in which the others waited: how a job hangs whose rank has raised an error or
 //! died, and those that wait for its messages.
 
-use super::matched_call::Record;
-use super::participants::{self, Members, Participant};
-use super::process_calls::Said;
+use super::matched_call::CallRecord;
+use super::participants::{self, JobMembers, JobParticipant};
+use super::process_calls::ProcessCollectives;
 use rpd_comm::Comm;
 use rpd_console::Failure;
 use rpd_console::wording::rank_ranges;
@@ -16,7 +16,7 @@ const MAX_PRESENT: usize = 1 << 16;
 
 /// A collective that some ranks never entered, and at least as many did.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
-pub struct Absence {
+pub struct RankAbsence {
     /// The rank; absent where there are several, or where the process has none.
     pub rank: Option<u32>,
     /// The ranks, ascending, of the processes that have one.
@@ -38,7 +38,7 @@ pub struct Absence {
 
 /// A collective that some processes of its communicator did not enter.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug, Serialize, Deserialize)]
-pub(super) struct Incomplete {
+pub(super) struct IncompleteCollective {
     all_ns: i64,
     each_ns: i64,
     comm: u64,
@@ -47,12 +47,12 @@ pub(super) struct Incomplete {
     present: BTreeSet<u32>,
 }
 
-impl Incomplete {
+impl IncompleteCollective {
     /// `calls` are those that were recorded of it.
-    pub(super) fn new(calls: &[Record], members: &Members) -> Option<Incomplete> {
+    pub(super) fn new(calls: &[CallRecord], members: &JobMembers) -> Option<IncompleteCollective> {
         let first = calls.first().filter(|_| calls.len() <= MAX_PRESENT)?;
         let times = || calls.iter().map(|call| call.time_inside(members));
-        Some(Incomplete {
+        Some(IncompleteCollective {
             all_ns: times().fold(0, i64::saturating_add),
             each_ns: times().max()?,
             comm: first.comm,
@@ -67,13 +67,14 @@ impl Incomplete {
 /// more processes are missing than entered it, or if calls of one of these may have been lost.
 pub(super) fn longest(
     comm: &impl Comm,
-    members: &Members,
-    said: &[Said],
-    own: Option<Incomplete>,
-) -> Result<Option<Absence>, Failure> {
-    let mut all: Vec<Incomplete> = Vec::new();
+    members: &JobMembers,
+    said: &[ProcessCollectives],
+    own: Option<IncompleteCollective>,
+) -> Result<Option<RankAbsence>, Failure> {
+    let mut all: Vec<IncompleteCollective> = Vec::new();
     for message in comm.all_gather(wire::encode(&own)) {
-        let theirs: Option<Incomplete> = wire::decode_message(&message).map_err(Failure::message)?;
+        let theirs: Option<IncompleteCollective> =
+            wire::decode_message(&message).map_err(Failure::message)?;
         all.extend(theirs);
     }
     let longest = all.into_iter().max();
@@ -82,7 +83,7 @@ pub(super) fn longest(
     Ok(longest.and_then(|longest| {
         let (communicator, expected) = details.get(&longest.comm)?;
         let absent = expected.iter().filter(|number| !longest.present.contains(number));
-        let absent: Vec<&Participant> = absent.filter_map(|number| members.get(*number)).collect();
+        let absent: Vec<&JobParticipant> = absent.filter_map(|number| members.get(*number)).collect();
         let is_known = absent.iter().all(|one| !one.lacks_calls && !one.is_cut);
         if absent.is_empty() || absent.len() > longest.present.len() || !is_known {
             return None;
@@ -94,7 +95,7 @@ pub(super) fn longest(
             several if ranks.len() == several.len() => format!("ranks {}", rank_ranges(&ranks)),
             several => format!("{} processes", several.len()),
         };
-        Some(Absence {
+        Some(RankAbsence {
             rank: ranks.first().copied().filter(|_| absent.len() == 1),
             ranks,
             name,

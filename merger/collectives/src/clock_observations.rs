@@ -1,9 +1,9 @@
 //! What the clocks get of the matched collectives: those of several clock domains, not too many of them, spread
 //! over the run.
 
-use super::functions::Waits;
-use super::matched_call::Kept;
-use super::matching::Matched;
+use super::functions::WaitPattern;
+use super::matched_call::MatchedCollective;
+use super::matching::MatchedCollectives;
 use super::sample::sample_key;
 use rpd_clocks::{CollectiveObservation, RankInterval, WaitRelation};
 use rpd_comm::Comm;
@@ -32,7 +32,7 @@ struct Candidate {
 /// The meetings for the clocks, in rank 0; nothing in the others. `domains` are all clock domains.
 pub fn clock_observations(
     comm: &impl Comm,
-    matched: &Matched,
+    matched: &MatchedCollectives,
     domains: &[ClockDomain],
 ) -> Result<Vec<CollectiveObservation>, Failure> {
     let places: BTreeMap<&ClockDomain, u32> = domains.iter().zip(0..).collect();
@@ -89,34 +89,34 @@ fn keep_lowest<T>(chosen: &mut Vec<(u64, T)>, most: usize) {
 
 /// A collective of several domains.
 struct Shared<'a> {
-    kept: &'a Kept,
+    kept: &'a MatchedCollective,
     /// The domain of its first rank, and when that entered.
     domain: u32,
     at: i64,
 }
 
 impl<'a> Shared<'a> {
-    fn new(kept: &'a Kept, domain_of: &[Option<u32>]) -> Option<Shared<'a>> {
+    fn new(kept: &'a MatchedCollective, domain_of: &[Option<u32>]) -> Option<Shared<'a>> {
         let domain = |participant: u32| domain_of.get(participant as usize).copied().flatten();
         let first = kept.guests.first()?;
         let own = domain(first.participant)?;
         let others = kept.guests.iter().any(|guest| domain(guest.participant) != Some(own));
         // Of a rooted one it must be known who the root was.
-        let rooted = kept.waits != Waits::AllForAll;
+        let rooted = kept.waits != WaitPattern::AllForAll;
         let known = kept.root.is_some() && kept.guests.iter().all(|guest| guest.rank.is_some());
         (others && (!rooted || known)).then_some(Shared { kept, domain: own, at: first.enter })
     }
 
     fn candidate(&self, domain: u32, part: i64, key: u64) -> Candidate {
         let needs = match (self.kept.waits, self.kept.root) {
-            (Waits::AllForAll, _) if self.kept.by_order => (4, 0),
-            (Waits::AllForAll, _) => (1, 0),
-            (Waits::AllForRoot, Some(root)) => (2, root),
-            (Waits::RootForAll, Some(root)) => (3, root),
+            (WaitPattern::AllForAll, _) if self.kept.by_order => (4, 0),
+            (WaitPattern::AllForAll, _) => (1, 0),
+            (WaitPattern::AllForRoot, Some(root)) => (2, root),
+            (WaitPattern::RootForAll, Some(root)) => (3, root),
             _ => (0, 0),
         };
         let guests = self.kept.guests.iter();
-        let rank = |guest: &super::matched_call::Guest| guest.rank.unwrap_or(guest.participant);
+        let rank = |guest: &super::matched_call::RankCall| guest.rank.unwrap_or(guest.participant);
         let attendances = guests.map(|g| (g.participant, rank(g), g.enter, g.exit)).collect();
         Candidate { domain, part, key, needs, attendances }
     }

@@ -2,7 +2,7 @@
 //! the network, the machine, or the clocks.
 
 use super::late_ranks::is_comparable;
-use super::matching::Matched;
+use super::matching::MatchedCollectives;
 use rpd_clocks::DomainFit;
 use rpd_comm::Comm;
 use rpd_console::Failure;
@@ -13,7 +13,7 @@ use std::collections::BTreeMap;
 
 /// The distance of the first and the last end of a collective, ns.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
-pub struct Spread {
+pub struct ExitSpread {
     /// Collectives that were looked at.
     pub collectives: u64,
     /// The middle one.
@@ -25,16 +25,16 @@ pub struct Spread {
 /// The spread of the matched collectives whose times say something, the same in all merge ranks. `fits` are by domain.
 pub fn exit_spread(
     comm: &impl Comm,
-    matched: &Matched,
+    matched: &MatchedCollectives,
     fits: &BTreeMap<ClockDomain, DomainFit>,
-) -> Result<Option<Spread>, Failure> {
+) -> Result<Option<ExitSpread>, Failure> {
     let fit_of: Vec<Option<&DomainFit>> =
         matched.members.all.iter().map(|participant| fits.get(&participant.domain)).collect();
     let comparable = matched
         .kept
         .iter()
         .filter(|kept| kept.guests.len() > 1 && is_comparable(kept, &matched.members.all, &fit_of));
-    let distance = |kept: &super::matched_call::Kept| {
+    let distance = |kept: &super::matched_call::MatchedCollective| {
         let ends =
             kept.guests.iter().map(|guest| match fit_of.get(guest.participant as usize).copied().flatten() {
                 Some(fit) => fit.map.map(LocalNs(guest.exit)).ns(),
@@ -55,7 +55,7 @@ pub fn exit_spread(
         let theirs: Vec<i64> = wire::decode_message(message).map_err(Failure::message)?;
         all.extend(theirs);
     }
-    let told = Spread::of(all);
+    let told = ExitSpread::of(all);
     let messages = comm.all_gather(if comm.rank() == 0 { wire::encode(&told) } else { Vec::new() });
     match messages.first() {
         Some(message) => wire::decode_message(message).map_err(Failure::message),
@@ -63,12 +63,12 @@ pub fn exit_spread(
     }
 }
 
-impl Spread {
-    fn of(mut distances: Vec<i64>) -> Option<Spread> {
+impl ExitSpread {
+    fn of(mut distances: Vec<i64>) -> Option<ExitSpread> {
         distances.sort_unstable();
         let most_ns = *distances.last()?;
         let median_ns = *distances.get(distances.len() / 2)?;
-        Some(Spread { collectives: distances.len() as u64, median_ns, most_ns })
+        Some(ExitSpread { collectives: distances.len() as u64, median_ns, most_ns })
     }
 }
 
@@ -78,8 +78,8 @@ mod tests {
 
     #[test]
     fn the_spread_is_the_middle_and_the_greatest_distance() {
-        assert_eq!(Spread::of(Vec::new()), None);
-        let spread = Spread { collectives: 3, median_ns: 5, most_ns: 90 };
-        assert_eq!(Spread::of(vec![90, 1, 5]), Some(spread));
+        assert_eq!(ExitSpread::of(Vec::new()), None);
+        let spread = ExitSpread { collectives: 3, median_ns: 5, most_ns: 90 };
+        assert_eq!(ExitSpread::of(vec![90, 1, 5]), Some(spread));
     }
 }

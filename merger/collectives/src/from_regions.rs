@@ -7,10 +7,10 @@
 //! Torch's profiler tells more: the process group of a call of RCCL, and mostly its number there. Of gloo it tells no
 //! group, and its threads begin neighbouring calls in any order.
 
-use super::functions::{Function, MessageCall};
+use super::functions::{CollectiveFunction, MessageCall};
 use super::own_time::MpiBefore;
-use super::process_calls::{Call, Said};
-use super::sample::{Sample, sample_key};
+use super::process_calls::{CollectiveCall, ProcessCollectives};
+use super::sample::{CallSample, sample_key};
 use rpd_shard::model::{Local, Rows, TableId, Value, rocpd};
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, HashMap, HashSet};
@@ -45,21 +45,22 @@ pub fn region_columns(table: TableId) -> &'static [&'static str] {
 }
 
 /// Hands on the rows of a table of one source.
-pub(crate) type Read<'a> = dyn FnMut(TableId, &mut dyn FnMut(&Rows<Local>)) + 'a;
+pub(crate) type ReadRegions<'a> = dyn FnMut(TableId, &mut dyn FnMut(&Rows<Local>)) + 'a;
 
 /// What all ranks of a communicator have to agree on.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
-pub struct Spec {
+pub struct RegionSpec {
     function: u8,
     size: Option<i64>,
     datatype: u64,
     root: Option<u32>,
 }
 
-impl Spec {
+impl RegionSpec {
     /// In words.
     pub fn words(&self) -> String {
-        let name = Function::of_byte(self.function).map_or_else(|| "?".into(), Function::name);
+        let name =
+            CollectiveFunction::of_byte(self.function).map_or_else(|| "?".into(), CollectiveFunction::name);
         let size = self.size.map_or(String::new(), |size| format!(" of {size}"));
         let root = self.root.map_or(String::new(), |root| format!(" with root {root}"));
         format!("{name}{size}{root}")
@@ -68,7 +69,7 @@ impl Spec {
 
 /// The calls of a process on one communicator, in order.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Sequence {
+pub struct CallSequence {
     /// Hash that stands for the communicator's name.
     pub comm: u64,
     /// The how-manieth communicator of the process, from 0, by first use.
@@ -78,16 +79,16 @@ pub struct Sequence {
     /// Hash of them all.
     pub digest: u64,
     /// The first ones.
-    pub specs: Vec<Spec>,
+    pub specs: Vec<RegionSpec>,
     /// The communicator has a name that is the same in all processes.
     pub is_named: bool,
     /// Torch's profiler told of them, which may begin and end at any time: some processes may have more calls.
     pub is_torch: bool,
 }
 
-impl Sequence {
-    fn new(comm: u64, place: u32, is_named: bool) -> Sequence {
-        Sequence { comm, place, len: 0, digest: 0, specs: Vec::new(), is_named, is_torch: true }
+impl CallSequence {
+    fn new(comm: u64, place: u32, is_named: bool) -> CallSequence {
+        CallSequence { comm, place, len: 0, digest: 0, specs: Vec::new(), is_named, is_torch: true }
     }
 
     /// Hashes of its calls: equal ones are the same call. `None` if not all of them are known.
@@ -99,7 +100,7 @@ impl Sequence {
 
 /// A region that is a collective.
 struct Found {
-    call: Call,
+    call: CollectiveCall,
     /// Hash of the communicator's handle, 0 where there is none.
     handle: u64,
     datatype: u64,
@@ -141,7 +142,7 @@ impl Kernel {
 #[derive(Debug, Default)]
 pub struct RegionNames {
     /// The ids of strings that name a collective.
-    functions: BTreeMap<i64, Function>,
+    functions: BTreeMap<i64, CollectiveFunction>,
     /// Whether there are calls in which a rank may wait for messages.
     has_messages: bool,
 }
@@ -149,7 +150,7 @@ pub struct RegionNames {
 impl RegionNames {
     /// Looks at a string and its id.
     pub fn add(&mut self, id: i64, text: &[u8]) {
-        if let Some(function) = Function::named(text) {
+        if let Some(function) = CollectiveFunction::named(text) {
             self.functions.insert(id, function);
         }
         self.has_messages |= MessageCall::is_message(text);
@@ -163,8 +164,12 @@ impl RegionNames {
 
 /// What the regions of a source say. Where there are messages, own times are not known: how long a rank waited in them
 /// is not looked at.
-pub fn collectives_of_regions(names: &RegionNames, read: &mut Read<'_>, sample: &Sample) -> Said {
-    let mut said = Said::default();
+pub fn collectives_of_regions(
+    names: &RegionNames,
+    read: &mut ReadRegions<'_>,
+    sample: &CallSample,
+) -> ProcessCollectives {
+    let mut said = ProcessCollectives::default();
     if names.is_empty() {
         return said;
     }
@@ -220,11 +225,21 @@ impl Found {
     }
 }
 
-fn new_found(function: Function, enter: i64, exit: Option<i64>) -> Found {
+fn new_found(function: CollectiveFunction, enter: i64, exit: Option<i64>) -> Found {
     let exit = exit.filter(|exit| *exit >= enter && !function.only_starts());
     let (mpi_before, own_time) = (None, None);
-    let call =
-        Call { key: 0, comm: 0, seq: 0, function, root: None, size: None, enter, exit, mpi_before, own_time };
+    let call = CollectiveCall {
+        key: 0,
+        comm: 0,
+        seq: 0,
+        function,
+        root: None,
+        size: None,
+        enter,
+        exit,
+        mpi_before,
+        own_time,
+    };
     let is_torch = function.is_gloo() || function.is_by_args();
     let (handle, datatype, has_bytes, kernel) = (0, 0, false, Kernel::None);
     Found { call, handle, datatype, has_bytes, kernel, group: None, seq: None, is_torch }
@@ -243,7 +258,7 @@ fn args(rows: &Rows<Local>, by_event: &HashMap<i64, usize>, found: &mut [Found])
         let number = || text.trim().parse::<i64>().ok().filter(|n| *n >= 0);
         match name {
             b"collective" if found.call.function.is_by_args() => {
-                found.call.function = Function::of_torch(&text).unwrap_or(found.call.function);
+                found.call.function = CollectiveFunction::of_torch(&text).unwrap_or(found.call.function);
             }
             b"comm" if found.is_torch => {
                 found.handle = XxHash3_64::oneshot(text.as_bytes()).max(1);
@@ -266,7 +281,7 @@ fn args(rows: &Rows<Local>, by_event: &HashMap<i64, usize>, found: &mut [Found])
 
 /// Finds the kernel of each call of RCCL: the dispatch with its stack id, or with its correlation id where torch told
 /// of it.
-fn kernels(read: &mut Read<'_>, by_event: &HashMap<i64, usize>, found: &mut [Found]) {
+fn kernels(read: &mut ReadRegions<'_>, by_event: &HashMap<i64, usize>, found: &mut [Found]) {
     let mut by_stack: HashMap<i64, usize> = HashMap::new();
     let mut by_correlation: HashMap<i64, usize> = HashMap::new();
     let stack = |rows: &Rows<Local>, i| rows.column(EVENT[0]).get(i).stack_id().filter(|stack| *stack != 0);
@@ -319,9 +334,9 @@ fn kernels(read: &mut Read<'_>, by_event: &HashMap<i64, usize>, found: &mut [Fou
 }
 
 /// Gives each call its communicator and its number.
-fn number(mut found: Vec<Found>, said: &mut Said) {
+fn number(mut found: Vec<Found>, said: &mut ProcessCollectives) {
     found.sort_by_key(|f| f.call.enter);
-    let mut sequences: Vec<Sequence> = Vec::new();
+    let mut sequences: Vec<CallSequence> = Vec::new();
     let mut by_handle: HashMap<u64, usize> = HashMap::new();
     let mut numbered: HashSet<(u64, u64)> = HashSet::new();
     for mut one in found {
@@ -334,7 +349,7 @@ fn number(mut found: Vec<Found>, said: &mut Said) {
                 // What torch puts together to one operation has one number.
                 Some(comm) if numbered.insert((comm, seq)) => {
                     one.times_of_kernel();
-                    said.calls.push(Call { key: sample_key(comm, seq), comm, seq, ..one.call });
+                    said.calls.push(CollectiveCall { key: sample_key(comm, seq), comm, seq, ..one.call });
                 }
                 Some(_) => {}
                 None => said.alone += 1,
@@ -353,11 +368,11 @@ fn number(mut found: Vec<Found>, said: &mut Said) {
                 by_handle.remove(&one.handle);
                 continue;
             };
-            sequences.push(Sequence::new(comm, next as u32, group.is_some()));
+            sequences.push(CallSequence::new(comm, next as u32, group.is_some()));
         }
         let Some(sequence) = sequences.get_mut(place) else { continue };
-        let Call { function, size, root, .. } = one.call;
-        let spec = Spec { function: function.byte(), size, datatype: one.datatype, root };
+        let CollectiveCall { function, size, root, .. } = one.call;
+        let spec = RegionSpec { function: function.byte(), size, datatype: one.datatype, root };
         sequence.len += 1;
         sequence.is_torch &= one.is_torch;
         sequence.digest = digest(sequence.digest, &spec);
@@ -366,12 +381,12 @@ fn number(mut found: Vec<Found>, said: &mut Said) {
         }
         one.times_of_kernel();
         let (comm, seq) = (sequence.comm, sequence.len);
-        said.calls.push(Call { key: sample_key(comm, seq), comm, seq, ..one.call });
+        said.calls.push(CollectiveCall { key: sample_key(comm, seq), comm, seq, ..one.call });
     }
     said.sequences = sequences;
 }
 
-fn digest(before: u64, spec: &Spec) -> u64 {
+fn digest(before: u64, spec: &RegionSpec) -> u64 {
     let mut bytes = Vec::with_capacity(32);
     bytes.extend_from_slice(&before.to_le_bytes());
     bytes.push(spec.function);

@@ -4,7 +4,7 @@ use std::borrow::Cow;
 
 /// Whom a rank has to wait for before it can leave.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Waits {
+pub enum WaitPattern {
     /// Everyone for everyone.
     AllForAll,
     /// Everyone for the root.
@@ -17,7 +17,7 @@ pub enum Waits {
 
 /// What ranks of one call say of its size.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Data {
+pub enum DataPattern {
     /// There is none.
     None,
     /// The same in all ranks.
@@ -30,60 +30,60 @@ pub enum Data {
 #[derive(Clone, Copy, Debug)]
 struct Collective {
     name: &'static str,
-    waits: Waits,
-    data: Data,
+    waits: WaitPattern,
+    data: DataPattern,
 }
 
-const fn collective(name: &'static str, waits: Waits, data: Data) -> Collective {
+const fn collective(name: &'static str, waits: WaitPattern, data: DataPattern) -> Collective {
     Collective { name, waits, data }
 }
 
 /// In `Alltoallv` and `Alltoallw` two ranks may have nothing for each other, in `Reduce_scatter` a rank may
 /// get nothing, and the sizes that are recorded are sums: nothing follows from them.
 const COLLECTIVES: [Collective; 43] = [
-    collective("MPI_Barrier", Waits::AllForAll, Data::None),
-    collective("MPI_Bcast", Waits::AllForRoot, Data::Same),
-    collective("MPI_Gather", Waits::RootForAll, Data::Own),
-    collective("MPI_Gatherv", Waits::RootForAll, Data::Own),
-    collective("MPI_Scatter", Waits::AllForRoot, Data::Own),
-    collective("MPI_Scatterv", Waits::AllForRoot, Data::Own),
-    collective("MPI_Allgather", Waits::AllForAll, Data::Same),
-    collective("MPI_Allgatherv", Waits::AllForAll, Data::Own),
-    collective("MPI_Alltoall", Waits::AllForAll, Data::Same),
-    collective("MPI_Alltoallv", Waits::Unknown, Data::Own),
-    collective("MPI_Alltoallw", Waits::Unknown, Data::Own),
-    collective("MPI_Allreduce", Waits::AllForAll, Data::Same),
-    collective("MPI_Reduce", Waits::RootForAll, Data::Same),
-    collective("MPI_Reduce_scatter", Waits::Unknown, Data::Same),
-    collective("MPI_Reduce_scatter_block", Waits::AllForAll, Data::Same),
-    collective("MPI_Scan", Waits::Unknown, Data::Same),
-    collective("MPI_Exscan", Waits::Unknown, Data::Same),
-    collective("MPI_Neighbor_allgather", Waits::Unknown, Data::Own),
-    collective("MPI_Neighbor_allgatherv", Waits::Unknown, Data::Own),
-    collective("MPI_Neighbor_alltoall", Waits::Unknown, Data::Own),
-    collective("MPI_Neighbor_alltoallv", Waits::Unknown, Data::Own),
-    collective("MPI_Neighbor_alltoallw", Waits::Unknown, Data::Own),
-    collective("ncclAllReduce", Waits::AllForAll, Data::Same),
-    collective("ncclBroadcast", Waits::AllForRoot, Data::Same),
-    collective("ncclBcast", Waits::AllForRoot, Data::Same),
-    collective("ncclReduce", Waits::RootForAll, Data::Same),
-    collective("ncclAllGather", Waits::AllForAll, Data::Same),
-    collective("ncclReduceScatter", Waits::AllForAll, Data::Same),
-    collective("ncclGather", Waits::RootForAll, Data::Same),
-    collective("ncclScatter", Waits::AllForRoot, Data::Same),
-    collective("ncclAllToAll", Waits::AllForAll, Data::Same),
-    collective("ncclAllToAllv", Waits::Unknown, Data::Own),
-    collective("gloo:all_reduce", Waits::AllForAll, Data::Same),
-    collective("gloo:sparse_all_reduce", Waits::AllForAll, Data::Own),
-    collective("gloo:broadcast", Waits::AllForRoot, Data::Same),
-    collective("gloo:reduce", Waits::RootForAll, Data::Same),
-    collective("gloo:all_gather", Waits::AllForAll, Data::Same),
-    collective("gloo:gather", Waits::RootForAll, Data::Own),
-    collective("gloo:scatter", Waits::AllForRoot, Data::Own),
-    collective("gloo:all_to_all", Waits::Unknown, Data::Own),
-    collective("gloo:reduce_scatter", Waits::AllForAll, Data::Same),
-    collective("gloo:barrier", Waits::AllForAll, Data::None),
-    collective(BY_ARGS, Waits::Unknown, Data::Own),
+    collective("MPI_Barrier", WaitPattern::AllForAll, DataPattern::None),
+    collective("MPI_Bcast", WaitPattern::AllForRoot, DataPattern::Same),
+    collective("MPI_Gather", WaitPattern::RootForAll, DataPattern::Own),
+    collective("MPI_Gatherv", WaitPattern::RootForAll, DataPattern::Own),
+    collective("MPI_Scatter", WaitPattern::AllForRoot, DataPattern::Own),
+    collective("MPI_Scatterv", WaitPattern::AllForRoot, DataPattern::Own),
+    collective("MPI_Allgather", WaitPattern::AllForAll, DataPattern::Same),
+    collective("MPI_Allgatherv", WaitPattern::AllForAll, DataPattern::Own),
+    collective("MPI_Alltoall", WaitPattern::AllForAll, DataPattern::Same),
+    collective("MPI_Alltoallv", WaitPattern::Unknown, DataPattern::Own),
+    collective("MPI_Alltoallw", WaitPattern::Unknown, DataPattern::Own),
+    collective("MPI_Allreduce", WaitPattern::AllForAll, DataPattern::Same),
+    collective("MPI_Reduce", WaitPattern::RootForAll, DataPattern::Same),
+    collective("MPI_Reduce_scatter", WaitPattern::Unknown, DataPattern::Same),
+    collective("MPI_Reduce_scatter_block", WaitPattern::AllForAll, DataPattern::Same),
+    collective("MPI_Scan", WaitPattern::Unknown, DataPattern::Same),
+    collective("MPI_Exscan", WaitPattern::Unknown, DataPattern::Same),
+    collective("MPI_Neighbor_allgather", WaitPattern::Unknown, DataPattern::Own),
+    collective("MPI_Neighbor_allgatherv", WaitPattern::Unknown, DataPattern::Own),
+    collective("MPI_Neighbor_alltoall", WaitPattern::Unknown, DataPattern::Own),
+    collective("MPI_Neighbor_alltoallv", WaitPattern::Unknown, DataPattern::Own),
+    collective("MPI_Neighbor_alltoallw", WaitPattern::Unknown, DataPattern::Own),
+    collective("ncclAllReduce", WaitPattern::AllForAll, DataPattern::Same),
+    collective("ncclBroadcast", WaitPattern::AllForRoot, DataPattern::Same),
+    collective("ncclBcast", WaitPattern::AllForRoot, DataPattern::Same),
+    collective("ncclReduce", WaitPattern::RootForAll, DataPattern::Same),
+    collective("ncclAllGather", WaitPattern::AllForAll, DataPattern::Same),
+    collective("ncclReduceScatter", WaitPattern::AllForAll, DataPattern::Same),
+    collective("ncclGather", WaitPattern::RootForAll, DataPattern::Same),
+    collective("ncclScatter", WaitPattern::AllForRoot, DataPattern::Same),
+    collective("ncclAllToAll", WaitPattern::AllForAll, DataPattern::Same),
+    collective("ncclAllToAllv", WaitPattern::Unknown, DataPattern::Own),
+    collective("gloo:all_reduce", WaitPattern::AllForAll, DataPattern::Same),
+    collective("gloo:sparse_all_reduce", WaitPattern::AllForAll, DataPattern::Own),
+    collective("gloo:broadcast", WaitPattern::AllForRoot, DataPattern::Same),
+    collective("gloo:reduce", WaitPattern::RootForAll, DataPattern::Same),
+    collective("gloo:all_gather", WaitPattern::AllForAll, DataPattern::Same),
+    collective("gloo:gather", WaitPattern::RootForAll, DataPattern::Own),
+    collective("gloo:scatter", WaitPattern::AllForRoot, DataPattern::Own),
+    collective("gloo:all_to_all", WaitPattern::Unknown, DataPattern::Own),
+    collective("gloo:reduce_scatter", WaitPattern::AllForAll, DataPattern::Same),
+    collective("gloo:barrier", WaitPattern::AllForAll, DataPattern::None),
+    collective(BY_ARGS, WaitPattern::Unknown, DataPattern::Own),
 ];
 
 /// What a call of MPI says of the time of its rank.
@@ -167,12 +167,12 @@ const STARTS: u8 = 0x80;
 
 /// A function, by its place in the table, and whether it only starts the operation.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
-pub struct Function(u8);
+pub struct CollectiveFunction(u8);
 
-impl Function {
+impl CollectiveFunction {
     /// The function of this name, if it is a collective: of MPI also with a capital `I` and in the form for
     /// large counts, of RCCL also as `rccl...`.
-    pub fn named(name: &[u8]) -> Option<Function> {
+    pub fn named(name: &[u8]) -> Option<CollectiveFunction> {
         // Most strings are something else.
         if name.len() > LONGEST
             || !matches!(name.get(..4), Some(b"MPI_" | b"nccl" | b"rccl" | b"gloo" | b"reco"))
@@ -181,14 +181,14 @@ impl Function {
         }
         let name = std::str::from_utf8(name).ok()?;
         if name == BY_ARGS || name.starts_with("gloo:") {
-            return Function::exactly(|known| known == name);
+            return CollectiveFunction::exactly(|known| known == name);
         }
         let name = name.strip_suffix("_c").unwrap_or(name);
         if let Some(rest) = name.strip_prefix("rccl").or_else(|| name.strip_prefix("nccl")) {
-            return Function::exactly(|known| known.strip_prefix("nccl") == Some(rest));
+            return CollectiveFunction::exactly(|known| known.strip_prefix("nccl") == Some(rest));
         }
         let rest = name.strip_prefix("MPI_")?;
-        if let Some(found) = Function::exactly(|known| known.strip_prefix("MPI_") == Some(rest)) {
+        if let Some(found) = CollectiveFunction::exactly(|known| known.strip_prefix("MPI_") == Some(rest)) {
             return Some(found);
         }
         let started = rest.strip_prefix('I')?;
@@ -197,19 +197,20 @@ impl Function {
             let (own, theirs) = (started.split_at_checked(1)?, known.split_at_checked(1)?);
             Some(own.0.to_ascii_uppercase() == theirs.0 && own.1 == theirs.1 && own.0 != theirs.0)
         };
-        let Function(place) = Function::exactly(|known| same_but_first(known) == Some(true))?;
-        Some(Function(place | STARTS))
+        let CollectiveFunction(place) =
+            CollectiveFunction::exactly(|known| same_but_first(known) == Some(true))?;
+        Some(CollectiveFunction(place | STARTS))
     }
 
-    fn exactly(is_it: impl Fn(&str) -> bool) -> Option<Function> {
+    fn exactly(is_it: impl Fn(&str) -> bool) -> Option<CollectiveFunction> {
         let place = COLLECTIVES.iter().position(|c| is_it(c.name))?;
-        u8::try_from(place).ok().map(Function)
+        u8::try_from(place).ok().map(CollectiveFunction)
     }
 
     /// The function of RCCL that torch calls so in the args of a call.
-    pub fn of_torch(name: &str) -> Option<Function> {
+    pub fn of_torch(name: &str) -> Option<CollectiveFunction> {
         let (_, known) = TORCH.iter().find(|(torch, _)| *torch == name)?;
-        Function::exactly(|function| function == *known)
+        CollectiveFunction::exactly(|function| function == *known)
     }
 
     /// Whether its args have to say which function it is.
@@ -242,13 +243,13 @@ impl Function {
     }
 
     /// Who waits for whom.
-    pub fn waits(self) -> Waits {
-        self.known().map_or(Waits::Unknown, |known| known.waits)
+    pub fn waits(self) -> WaitPattern {
+        self.known().map_or(WaitPattern::Unknown, |known| known.waits)
     }
 
     /// Which sizes its ranks have.
-    pub fn data(self) -> Data {
-        self.known().map_or(Data::Own, |known| known.data)
+    pub fn data(self) -> DataPattern {
+        self.known().map_or(DataPattern::Own, |known| known.data)
     }
 
     fn known(self) -> Option<&'static Collective> {
@@ -261,8 +262,8 @@ impl Function {
     }
 
     /// From a byte of a message.
-    pub(super) fn of_byte(byte: u8) -> Option<Function> {
-        (usize::from(byte & !STARTS) < COLLECTIVES.len()).then_some(Function(byte))
+    pub(super) fn of_byte(byte: u8) -> Option<CollectiveFunction> {
+        (usize::from(byte & !STARTS) < COLLECTIVES.len()).then_some(CollectiveFunction(byte))
     }
 }
 
@@ -272,20 +273,23 @@ mod tests {
 
     #[test]
     fn functions_are_known_in_all_their_forms() {
-        let all_reduce = Function::named(b"MPI_Allreduce").unwrap();
-        assert_eq!((all_reduce.waits(), all_reduce.data()), (Waits::AllForAll, Data::Same));
-        assert_eq!(Function::named(b"MPI_Allreduce_c"), Some(all_reduce));
-        let started = Function::named(b"MPI_Iallreduce").unwrap();
+        let all_reduce = CollectiveFunction::named(b"MPI_Allreduce").unwrap();
+        assert_eq!((all_reduce.waits(), all_reduce.data()), (WaitPattern::AllForAll, DataPattern::Same));
+        assert_eq!(CollectiveFunction::named(b"MPI_Allreduce_c"), Some(all_reduce));
+        let started = CollectiveFunction::named(b"MPI_Iallreduce").unwrap();
         assert!(started.only_starts() && started != all_reduce);
         assert_eq!(started.name(), "MPI_Iallreduce");
-        assert_eq!(Function::named(b"rcclAllReduce"), Function::named(b"ncclAllReduce"));
-        assert!(Function::named(b"ncclAllReduce").unwrap().is_rccl());
-        let gloo = Function::named(b"gloo:all_reduce").unwrap();
-        assert!(gloo.is_gloo() && !gloo.is_rccl() && gloo.waits() == Waits::AllForAll);
-        assert!(Function::named(b"record_param_comms").unwrap().is_by_args());
-        assert_eq!(Function::of_torch("_allgather_base"), Function::named(b"ncclAllGather"));
-        assert!(TORCH.iter().all(|(name, _)| Function::of_torch(name).is_some()));
-        assert_eq!(Function::of_torch("wait"), None);
+        assert_eq!(CollectiveFunction::named(b"rcclAllReduce"), CollectiveFunction::named(b"ncclAllReduce"));
+        assert!(CollectiveFunction::named(b"ncclAllReduce").unwrap().is_rccl());
+        let gloo = CollectiveFunction::named(b"gloo:all_reduce").unwrap();
+        assert!(gloo.is_gloo() && !gloo.is_rccl() && gloo.waits() == WaitPattern::AllForAll);
+        assert!(CollectiveFunction::named(b"record_param_comms").unwrap().is_by_args());
+        assert_eq!(
+            CollectiveFunction::of_torch("_allgather_base"),
+            CollectiveFunction::named(b"ncclAllGather")
+        );
+        assert!(TORCH.iter().all(|(name, _)| CollectiveFunction::of_torch(name).is_some()));
+        assert_eq!(CollectiveFunction::of_torch("wait"), None);
         for other in [
             "gloo:send",
             "nccl:all_reduce",
@@ -299,7 +303,7 @@ mod tests {
             "MPI_Iä",
             "",
         ] {
-            assert_eq!(Function::named(other.as_bytes()), None, "{other}");
+            assert_eq!(CollectiveFunction::named(other.as_bytes()), None, "{other}");
         }
     }
 
@@ -321,10 +325,10 @@ mod tests {
         for name in
             ["MPI_Barrier", "MPI_Ibarrier", "ncclAllToAllv", "MPI_Reduce_scatter_block", "gloo:barrier"]
         {
-            let function = Function::named(name.as_bytes()).unwrap();
-            assert_eq!(Function::of_byte(function.byte()), Some(function));
+            let function = CollectiveFunction::named(name.as_bytes()).unwrap();
+            assert_eq!(CollectiveFunction::of_byte(function.byte()), Some(function));
             assert_eq!(function.name(), name);
         }
-        assert_eq!(Function::of_byte(100), None);
+        assert_eq!(CollectiveFunction::of_byte(100), None);
     }
 }

@@ -1,6 +1,6 @@
 //! Which rank the others wait for in collectives, or why none is named.
 
-use super::absence::Absence;
+use super::absence::RankAbsence;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
@@ -35,7 +35,7 @@ pub enum LatenessVerdict {
     NeverEntered {
         /// Which, and which collective.
         #[serde(flatten)]
-        absence: Absence,
+        absence: RankAbsence,
     },
     /// Own times explain at least half of it, and no rank or node as much: ranks take turns, or several are late together.
     NoSingleRank {
@@ -102,7 +102,7 @@ impl MissingCause {
 
 /// All waiting in collectives after start-up, by its cause, ns.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
-pub(super) struct Causes {
+pub(super) struct LateCauses {
     /// All of it.
     pub(super) waited_ns: i64,
     /// How long all ranks were recorded, together.
@@ -130,7 +130,7 @@ pub(super) struct Causes {
     /// Time between polls for messages: work, or waiting that no collective shows.
     pub(super) poll_gaps_ns: i64,
     /// The collective that some ranks never entered.
-    pub(super) absence: Option<Absence>,
+    pub(super) absence: Option<RankAbsence>,
     /// Start-up takes more than half of the run, and ranks waited longer in it than after it.
     pub(super) is_start_up: bool,
     /// Ranks of each host.
@@ -138,7 +138,7 @@ pub(super) struct Causes {
 }
 
 /// Decides.
-pub(super) fn decide(causes: &Causes) -> LatenessVerdict {
+pub(super) fn decide(causes: &LateCauses) -> LatenessVerdict {
     let matters = |ns: i64| ns as f64 >= MIN_SHARE_OF_RUN * causes.recorded_ns.max(1) as f64;
     let (not_compared_ns, in_collectives_ns) = causes.not_compared_ns;
     // What may have been waited for a rank: messages follow from what ranks do, and their waiting is in that of others.
@@ -197,7 +197,7 @@ pub(super) fn decide(causes: &Causes) -> LatenessVerdict {
     LatenessVerdict::Mixed
 }
 
-impl Causes {
+impl LateCauses {
     /// The rank or node that explains half of the waiting, and clearly more than the others.
     fn named(&self, is_half: &dyn Fn(i64) -> bool) -> Option<LatenessVerdict> {
         let stands_out = |waited: &[i64], of: usize| {
@@ -230,7 +230,7 @@ impl Causes {
 mod tests {
     use super::*;
 
-    fn causes(ranks: &[(u32, &str, i64)], held_up_ns: i64, clocks_ns: i64, lost_ns: i64) -> Causes {
+    fn causes(ranks: &[(u32, &str, i64)], held_up_ns: i64, clocks_ns: i64, lost_ns: i64) -> LateCauses {
         let ranks: Vec<_> =
             ranks.iter().map(|(rank, host, waited)| (Some(*rank), (*host).to_owned(), *waited)).collect();
         let own: i64 = ranks.iter().map(|(_, _, waited)| waited).sum();
@@ -238,7 +238,7 @@ mod tests {
         let not_recorded_ns = [lost_ns, 0, 0, 0, 0];
         let bound_ns = Some(7);
         let recorded_ns = 5 * waited_ns;
-        Causes {
+        LateCauses {
             waited_ns,
             recorded_ns,
             sizes: (8, 2),
@@ -247,7 +247,7 @@ mod tests {
             clocks_ns,
             not_recorded_ns,
             bound_ns,
-            ..Causes::default()
+            ..LateCauses::default()
         }
     }
 
@@ -277,7 +277,7 @@ mod tests {
         let ranks = [(3, "a", 30), (2, "a", 22), (1, "b", 18)];
         let nodes = BTreeMap::from([("a".to_owned(), 72), ("b".to_owned(), 18)]);
         let ranks_of = BTreeMap::from([("a".to_owned(), vec![2, 3])]);
-        let verdict = decide(&Causes { nodes, ranks_of, waited_ns: 100, ..causes(&ranks, 10, 0, 0) });
+        let verdict = decide(&LateCauses { nodes, ranks_of, waited_ns: 100, ..causes(&ranks, 10, 0, 0) });
         assert_eq!(
             verdict,
             LatenessVerdict::Node { host: "a".to_owned(), ranks: vec![2, 3], node_waited_ns: 72 }
@@ -286,7 +286,7 @@ mod tests {
 
     #[test]
     fn one_of_two_is_not_named_by_chance() {
-        let of = |a, b, sizes| decide(&Causes { sizes, ..causes(&[(0, "a", a), (1, "b", b)], 0, 0, 0) });
+        let of = |a, b, sizes| decide(&LateCauses { sizes, ..causes(&[(0, "a", a), (1, "b", b)], 0, 0, 0) });
         assert_eq!(of(60, 40, (2, 2)), no_single_rank());
         assert_eq!(of(70, 30, (2, 2)), no_single_rank());
         assert_eq!(of(80, 20, (2, 2)), LatenessVerdict::Rank { rank: Some(0) });
@@ -296,7 +296,7 @@ mod tests {
     #[test]
     fn ranks_that_are_late_together_are_named_together() {
         let alone = causes(&[(1, "a", 10)], 0, 0, 0);
-        let verdict = decide(&Causes { waited_ns: 100, shared_ns: 90, together: vec![1, 2], ..alone });
+        let verdict = decide(&LateCauses { waited_ns: 100, shared_ns: 90, together: vec![1, 2], ..alone });
         assert_eq!(verdict, LatenessVerdict::NoSingleRank { together: vec![1, 2], together_ns: 90 });
     }
 
@@ -304,11 +304,11 @@ mod tests {
     fn nobody_is_late_only_if_what_is_not_compared_cannot_matter() {
         let of = |all: i64, in_collectives: i64, waited_ns: i64| {
             let named = causes(&[(3, "a", waited_ns)], 0, 0, 0);
-            decide(&Causes { recorded_ns: 1_000, not_compared_ns: (all, in_collectives), ..named })
+            decide(&LateCauses { recorded_ns: 1_000, not_compared_ns: (all, in_collectives), ..named })
         };
         assert_eq!(of(9, 9, 9), LatenessVerdict::Nobody);
         assert_eq!(of(10, 0, 9), LatenessVerdict::CallsNotCompared);
-        let polling = Causes { recorded_ns: 1_000, poll_gaps_ns: 10, ..causes(&[(3, "a", 9)], 0, 0, 0) };
+        let polling = LateCauses { recorded_ns: 1_000, poll_gaps_ns: 10, ..causes(&[(3, "a", 9)], 0, 0, 0) };
         assert_eq!(decide(&polling), LatenessVerdict::CallsMissing { cause: MissingCause::Polls });
         assert_eq!(of(500, 0, 20), LatenessVerdict::Rank { rank: Some(3) });
         assert_eq!(of(500, 21, 20), LatenessVerdict::CallsNotCompared);
@@ -319,7 +319,7 @@ mod tests {
         let of = |waited: &[i64], held_up: i64, passed_on_ns: i64| {
             let ranks: Vec<_> = (0..).zip(waited).map(|(rank, waited)| (rank, "a", *waited)).collect();
             let all = causes(&ranks, held_up, 0, 0);
-            decide(&Causes { passed_on_ns, waited_ns: all.waited_ns + passed_on_ns, ..all })
+            decide(&LateCauses { passed_on_ns, waited_ns: all.waited_ns + passed_on_ns, ..all })
         };
         let first = LatenessVerdict::Rank { rank: Some(0) };
         assert_eq!(of(&[20], 0, 80), first);
@@ -332,7 +332,7 @@ mod tests {
     #[test]
     fn a_rank_that_never_entered_a_collective_comes_first() {
         let of = |all_ns: i64| {
-            let absence = Absence {
+            let absence = RankAbsence {
                 rank: Some(1),
                 ranks: vec![1],
                 name: "rank 1".to_owned(),
@@ -343,7 +343,7 @@ mod tests {
                 all_ns,
             };
             let waited = causes(&[(3, "a", 100)], 0, 0, 0);
-            decide(&Causes { not_compared_ns: (all_ns, all_ns), absence: Some(absence), ..waited })
+            decide(&LateCauses { not_compared_ns: (all_ns, all_ns), absence: Some(absence), ..waited })
         };
         assert!(matches!(of(180), LatenessVerdict::NeverEntered { .. }));
         assert_eq!(of(90), LatenessVerdict::Rank { rank: Some(3) });
@@ -353,16 +353,16 @@ mod tests {
     fn what_cannot_be_told_has_its_reason() {
         let of = |held_up, clocks, missing, run| {
             let causes = causes(&[], held_up, clocks, missing);
-            decide(&Causes { recorded_ns: run, ..causes })
+            decide(&LateCauses { recorded_ns: run, ..causes })
         };
         assert_eq!(of(1, 8, 1, 20), LatenessVerdict::ClockErrors { bound_ns: Some(7) });
         assert_eq!(of(1, 1, 8, 20), LatenessVerdict::CallsMissing { cause: MissingCause::Lost });
         assert_eq!(of(4, 4, 4, 20), LatenessVerdict::Mixed);
         assert_eq!(of(4, 4, 4, 1_201), LatenessVerdict::Nobody);
         assert_eq!(of(0, 0, 0, 1), LatenessVerdict::Nobody);
-        let messages = Causes { not_recorded_ns: [1, 8, 0, 0, 0], ..causes(&[], 0, 0, 9) };
+        let messages = LateCauses { not_recorded_ns: [1, 8, 0, 0, 0], ..causes(&[], 0, 0, 9) };
         assert_eq!(decide(&messages), LatenessVerdict::CallsMissing { cause: MissingCause::Messages });
-        let start_up = Causes { is_start_up: true, ..causes(&[(3, "a", 9)], 0, 0, 0) };
+        let start_up = LateCauses { is_start_up: true, ..causes(&[(3, "a", 9)], 0, 0, 0) };
         assert_eq!(decide(&start_up), LatenessVerdict::StartUp);
     }
 }

@@ -1,14 +1,14 @@
 //! Which ranks the others wait for: the waiting of all collectives in which everyone waits for everyone, summed up by
 //! its cause. Start-up is left out and has a line of its own.
 
-use super::functions::{Function, Waits};
-use super::late_rank_verdict::{Causes, LatenessVerdict, MissingCause, decide};
-use super::matched_call::Kept;
-use super::matching::Matched;
-use super::participants::{Members, Participant};
+use super::functions::{CollectiveFunction, WaitPattern};
+use super::late_rank_verdict::{LateCauses, LatenessVerdict, MissingCause, decide};
+use super::matched_call::MatchedCollective;
+use super::matching::MatchedCollectives;
+use super::participants::{JobMembers, JobParticipant};
 use super::start_up::{RunTimes, StartUp};
 use super::untimed::{CallTimes, waited_in_finalize};
-use super::waiting::{FitOf, Waiting, waiting};
+use super::waiting::{CollectiveWait, FitOf, waiting};
 use rpd_clocks::{AlignMethod, DomainFit};
 use rpd_comm::Comm;
 use rpd_console::Failure;
@@ -54,7 +54,7 @@ pub struct LateRank {
 
 /// What ranks waited in collectives, and for which rank.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
-pub struct Lateness {
+pub struct LatenessSummary {
     /// The rank that others wait for, or why none is named.
     #[serde(flatten)]
     pub verdict: LatenessVerdict,
@@ -129,14 +129,14 @@ struct Sums {
 /// be compared. `fits` are by domain.
 pub fn late_ranks(
     comm: &impl Comm,
-    matched: &Matched,
+    matched: &MatchedCollectives,
     fits: &BTreeMap<ClockDomain, DomainFit>,
-) -> Result<(Vec<LateRank>, Option<Lateness>), Failure> {
+) -> Result<(Vec<LateRank>, Option<LatenessSummary>), Failure> {
     let members = &matched.members;
     let fit_of: Vec<Option<&DomainFit>> =
         members.all.iter().map(|participant| fits.get(&participant.domain)).collect();
-    let for_all = || matched.kept.iter().filter(|kept| kept.waits == Waits::AllForAll);
-    let compared: Vec<(&Kept, Waiting)> =
+    let for_all = || matched.kept.iter().filter(|kept| kept.waits == WaitPattern::AllForAll);
+    let compared: Vec<(&MatchedCollective, CollectiveWait)> =
         for_all().filter_map(|kept| Some((kept, waiting(kept, &members.all, &fit_of)?))).collect();
     let run = RunTimes::new(&members.all, &fit_of);
     let start_up = run.start_up(comm, &compared)?;
@@ -170,9 +170,9 @@ impl Sums {
     /// synchronised is start-up whenever that was.
     fn add(
         &mut self,
-        kept: &Kept,
-        waiting: &Waiting,
-        members: &Members,
+        kept: &MatchedCollective,
+        waiting: &CollectiveWait,
+        members: &JobMembers,
         first_of: &dyn Fn(u32) -> u32,
         start_up: Option<i64>,
     ) {
@@ -219,7 +219,12 @@ impl Sums {
 
     /// Adds the time in calls of this merge rank that are not compared, as far as it is after start-up: the end of that, and what
     /// it is.
-    fn add_not_compared(&mut self, matched: &Matched, fit_of: &FitOf<'_>, start_up: Option<(i64, &StartUp)>) {
+    fn add_not_compared(
+        &mut self,
+        matched: &MatchedCollectives,
+        fit_of: &FitOf<'_>,
+        start_up: Option<(i64, &StartUp)>,
+    ) {
         let untimed = &matched.untimed;
         let is_after = |participant: u32, enter: i64| {
             let fit = fit_of.get(participant as usize).copied().flatten();
@@ -229,12 +234,14 @@ impl Sums {
         let calls = untimed.calls.iter().filter(|calls| is_after(calls.participant, calls.enter));
         calls.for_each(|calls| self.sampled_calls.add(&calls.function.name(), calls.ns));
         let all = &matched.members.all;
-        let is_compared = |kept: &Kept| kept.waits == Waits::AllForAll && is_comparable(kept, all, fit_of);
+        let is_compared = |kept: &MatchedCollective| {
+            kept.waits == WaitPattern::AllForAll && is_comparable(kept, all, fit_of)
+        };
         for kept in matched.kept.iter().filter(|kept| !is_compared(kept)) {
             if kept.guests.first().is_some_and(|first| is_after(first.participant, first.enter)) {
                 self.sampled_calls.add(&kept.function.name(), kept.time_inside());
             }
-            if kept.waits != Waits::AllForAll {
+            if kept.waits != WaitPattern::AllForAll {
                 *self.silent.entry(kept.function.name().into_owned()).or_default() += 1;
             }
         }
@@ -245,7 +252,7 @@ impl Sums {
             self.other_calls.append(&untimed.before);
         }
         for (function, count) in &untimed.matched {
-            let function: &Function = function;
+            let function: &CollectiveFunction = function;
             *self.silent.entry(function.name().into_owned()).or_default() += count;
             self.silent_of_rccl += if function.is_rccl() { *count } else { 0 };
         }
@@ -291,11 +298,11 @@ impl Sums {
     /// What comes of all of them together.
     fn outcome(
         self,
-        matched: &Matched,
+        matched: &MatchedCollectives,
         firsts: &[u32],
         run_ns: i64,
         start_up: Option<StartUp>,
-    ) -> (Vec<LateRank>, Option<Lateness>) {
+    ) -> (Vec<LateRank>, Option<LatenessSummary>) {
         let members = &matched.members;
         let one_in = i64::try_from(matched.counts.one_in.max(1)).unwrap_or(i64::MAX);
         let of_job = |ns: i64| ns.saturating_mul(one_in);
@@ -331,7 +338,7 @@ impl Sums {
         let is_start_up =
             start_up.as_ref().is_some_and(|one| one.ns > run_ns / 2 && one.waited_ns >= waited_ns);
         let (held_up_ns, passed_on_ns) = (of_job(self.held_up), of_job(self.passed_on));
-        let causes = Causes {
+        let causes = LateCauses {
             waited_ns,
             recorded_ns,
             sizes: (ranks.len(), ranks_of.len()),
@@ -360,7 +367,7 @@ impl Sums {
             (verdict, _) => verdict,
         };
         late.truncate(SHOWN);
-        let lateness = Lateness {
+        let lateness = LatenessSummary {
             verdict,
             waited_ns,
             waited_share_of_run: share_of_run(waited_ns),
@@ -376,7 +383,7 @@ impl Sums {
     }
 
     /// The ranks that were late together in most of what was waited for several.
-    fn together(&self, members: &Members) -> Vec<u32> {
+    fn together(&self, members: &JobMembers) -> Vec<u32> {
         let is_most = |sum: &Sum| {
             sum.together > 0
                 && sum.together.saturating_mul(100) >= self.shared.saturating_mul(TOGETHER_PERCENT)
@@ -429,8 +436,8 @@ enum Reason {
 }
 
 impl Sum {
-    fn late_rank(mut self, participant: &Participant, waited_in_all: i64, one_in: i64) -> LateRank {
-        let Participant { rank, pid, host, .. } = participant.clone();
+    fn late_rank(mut self, participant: &JobParticipant, waited_in_all: i64, one_in: i64) -> LateRank {
+        let JobParticipant { rank, pid, host, .. } = participant.clone();
         // Those with the longest waiting, as far as the others do not matter.
         self.charges.sort_unstable_by(|a, b| b.cmp(a));
         let enough = (i128::from(self.waited) * i128::from(COUNTED_PERCENT) / 100) as i64;
@@ -465,7 +472,7 @@ fn median(mut values: Vec<i64>) -> Option<i64> {
 }
 
 /// Whether the times of all ranks are of one clock, or of clocks that are aligned.
-pub(super) fn is_comparable(kept: &Kept, all: &[Participant], fit_of: &FitOf<'_>) -> bool {
+pub(super) fn is_comparable(kept: &MatchedCollective, all: &[JobParticipant], fit_of: &FitOf<'_>) -> bool {
     let domain = |participant: u32| all.get(participant as usize).map(|p| &p.domain);
     let is_aligned = |participant: u32| {
         let fit = fit_of.get(participant as usize).copied().flatten();

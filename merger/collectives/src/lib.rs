@@ -4,7 +4,7 @@
 //! and never used. From matched calls come observations of the clocks ([`clock_observations`]) and the ranks that the others
 //! wait for ([`late_ranks`]).
 //!
-//! The steps, in order: [`collectives_of_block`] and [`collectives_of_regions`] find the calls of a process, [`Sample`]
+//! The steps, in order: [`collectives_of_block`] and [`collectives_of_regions`] find the calls of a process, [`CallSample`]
 //! bounds how many are kept, [`match_calls`] exchanges them between merge ranks, and `timing_evidence` decides by their
 //! times whether calls without numbers are one collective.
 
@@ -29,15 +29,15 @@ mod unnumbered;
 mod untimed;
 mod waiting;
 
-pub use absence::Absence;
+pub use absence::RankAbsence;
 pub use clock_observations::clock_observations;
-pub use exit_spread::{Spread, exit_spread};
+pub use exit_spread::{ExitSpread, exit_spread};
 pub use from_regions::{RegionNames, collectives_of_regions, region_columns};
-pub use functions::Function;
+pub use functions::CollectiveFunction;
 pub use late_rank_verdict::{LatenessVerdict, MissingCause};
-pub use late_ranks::{LateRank, Lateness, late_ranks};
-pub use matching::{Counts, Matched, match_calls};
-pub use participants::{Members, Participant};
-pub use process_calls::{Said, collectives_of_block, is_shared_communicator};
-pub use sample::{MAX_SAMPLED_CALLS, Sample};
+pub use late_ranks::{LateRank, LatenessSummary, late_ranks};
+pub use matching::{CollectiveCounts, MatchedCollectives, match_calls};
+pub use participants::{JobMembers, JobParticipant};
+pub use process_calls::{ProcessCollectives, collectives_of_block, is_shared_communicator};
+pub use sample::{CallSample, MAX_SAMPLED_CALLS};
 pub use start_up::StartUp;

@@ -1,26 +1,26 @@
 //! Whether the calls of one number on one communicator are one collective.
 
-use super::functions::{Data, Function, Waits};
+use super::functions::{CollectiveFunction, DataPattern, WaitPattern};
 use super::own_time::OwnTime;
-use super::participants::{Members, Participant};
-use super::process_calls::Call;
+use super::participants::{JobMembers, JobParticipant};
+use super::process_calls::CollectiveCall;
 use super::sample::sample_key;
 use super::untimed::UntimedCalls;
 
-/// Bytes of a [`Record`] in a message.
+/// Bytes of a [`CallRecord`] in a message.
 const RECORD: usize = 98;
 /// Stands for what is not known, in a message.
 const UNKNOWN: i64 = -1;
 
 /// A call on its way to the merge rank that compares it. Ordered by communicator, number and participant.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
-pub(super) struct Record {
+pub(super) struct CallRecord {
     pub(super) comm: u64,
     pub(super) seq: u64,
     pub(super) participant: u32,
     /// How many processes the communicator has.
     members: u32,
-    function: Function,
+    function: CollectiveFunction,
     /// Rank of the participant in the communicator.
     rank: Option<u32>,
     root: Option<u32>,
@@ -30,18 +30,23 @@ pub(super) struct Record {
     own_time: Option<OwnTime>,
 }
 
-impl Record {
-    pub(super) fn new(call: &Call, participant: u32, members: u32, rank: Option<u32>) -> Record {
-        let Call { comm, seq, function, root, size, enter, exit, own_time, .. } = *call;
-        Record { comm, seq, participant, members, function, rank, root, size, enter, exit, own_time }
+impl CallRecord {
+    pub(super) fn new(
+        call: &CollectiveCall,
+        participant: u32,
+        members: u32,
+        rank: Option<u32>,
+    ) -> CallRecord {
+        let CollectiveCall { comm, seq, function, root, size, enter, exit, own_time, .. } = *call;
+        CallRecord { comm, seq, participant, members, function, rank, root, size, enter, exit, own_time }
     }
 
     /// The time inside of it, ns. A call that did not end lasted as long as its process was seen.
-    pub(super) fn time_inside(&self, members: &Members) -> i64 {
+    pub(super) fn time_inside(&self, members: &JobMembers) -> i64 {
         if self.function.only_starts() || self.function.is_rccl() {
             return 0;
         }
-        let seen = |one: &Participant| one.first_seen.saturating_add(one.seen_ns);
+        let seen = |one: &JobParticipant| one.first_seen.saturating_add(one.seen_ns);
         let end = self.exit.or_else(|| members.get(self.participant).map(seen));
         end.map_or(0, |end| end.saturating_sub(self.enter).max(0))
     }
@@ -52,8 +57,8 @@ impl Record {
     }
 
     /// Calls of one number on one communicator, as their times are not compared.
-    pub(super) fn untimed(calls: &[Record], members: &Members) -> Option<UntimedCalls> {
-        let Record { function, participant, enter, .. } = *calls.first()?;
+    pub(super) fn untimed(calls: &[CallRecord], members: &JobMembers) -> Option<UntimedCalls> {
+        let CallRecord { function, participant, enter, .. } = *calls.first()?;
         let times = calls.iter().map(|call| call.time_inside(members));
         let ns = times.fold(0, i64::saturating_add);
         Some(UntimedCalls { function, participant, enter, ns })
@@ -90,15 +95,15 @@ impl Record {
     }
 
     /// All of a message; `None` if that is none.
-    pub(super) fn all(message: &[u8]) -> Option<Vec<Record>> {
+    pub(super) fn all(message: &[u8]) -> Option<Vec<CallRecord>> {
         let (records, rest) = message.as_chunks::<RECORD>();
         if !rest.is_empty() {
             return None;
         }
-        records.iter().map(Record::of_bytes).collect()
+        records.iter().map(CallRecord::of_bytes).collect()
     }
 
-    fn of_bytes(bytes: &[u8; RECORD]) -> Option<Record> {
+    fn of_bytes(bytes: &[u8; RECORD]) -> Option<CallRecord> {
         let mut rest = &bytes[..];
         let comm = u64::from_le_bytes(take(&mut rest)?);
         let seq = u64::from_le_bytes(take(&mut rest)?);
@@ -116,8 +121,20 @@ impl Record {
         let collectives_ns = i64::from_le_bytes(take(&mut rest)?);
         let left = i64::from_le_bytes(take(&mut rest)?);
         let own_time = (ns >= 0).then_some(OwnTime { since, ns, poll_gaps_ns, collectives_ns, left });
-        let function = Function::of_byte(function)?;
-        Some(Record { comm, seq, participant, members, function, rank, root, size, enter, exit, own_time })
+        let function = CollectiveFunction::of_byte(function)?;
+        Some(CallRecord {
+            comm,
+            seq,
+            participant,
+            members,
+            function,
+            rank,
+            root,
+            size,
+            enter,
+            exit,
+            own_time,
+        })
     }
 }
 
@@ -129,7 +146,7 @@ fn take<const N: usize>(rest: &mut &[u8]) -> Option<[u8; N]> {
 
 /// One rank in a collective.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Guest {
+pub struct RankCall {
     /// Its number among the participants.
     pub participant: u32,
     /// Its rank in the communicator, where that is known.
@@ -144,26 +161,26 @@ pub struct Guest {
 
 /// A collective that is the same in all its ranks.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Kept {
+pub struct MatchedCollective {
     /// Hash of the communicator.
     pub comm: u64,
     /// Its number there.
     pub seq: u64,
     /// What was called.
-    pub function: Function,
+    pub function: CollectiveFunction,
     /// Hash of function and size: what takes as long.
     pub kind: u64,
     /// Whether only the order of calls says that it is one collective.
     pub by_order: bool,
     /// Who waits for whom.
-    pub waits: Waits,
+    pub waits: WaitPattern,
     /// Rank of the root in the communicator.
     pub root: Option<u32>,
     /// Its ranks, by their numbers; empty if the times say nothing.
-    pub guests: Vec<Guest>,
+    pub guests: Vec<RankCall>,
 }
 
-impl Kept {
+impl MatchedCollective {
     /// Whether its times say something.
     pub fn is_timed(&self) -> bool {
         !self.guests.is_empty()
@@ -177,10 +194,10 @@ impl Kept {
 }
 
 /// What became of a collective.
-pub(super) enum Verdict {
+pub(super) enum MatchVerdict {
     /// The communicator has one process only.
     Alone,
-    Matched(Kept),
+    Matched(MatchedCollective),
     /// Calls of some ranks are missing.
     Incomplete,
     /// These two are not the same.
@@ -190,53 +207,54 @@ pub(super) enum Verdict {
 }
 
 /// Compares the calls of one number on one communicator, ordered by participant.
-pub(super) fn judge(calls: &[Record], members: &Members) -> Verdict {
-    let Some(first) = calls.first().filter(|first| first.members > 1) else { return Verdict::Alone };
+pub(super) fn judge(calls: &[CallRecord], members: &JobMembers) -> MatchVerdict {
+    let Some(first) = calls.first().filter(|first| first.members > 1) else { return MatchVerdict::Alone };
     let again = calls.windows(2).position(|pair| pair[0].participant == pair[1].participant);
     if let Some(i) = again {
-        return Verdict::Different(i, i + 1);
+        return MatchVerdict::Different(i, i + 1);
     }
-    let is_other = |known: &Record, call: &Record| {
+    let is_other = |known: &CallRecord, call: &CallRecord| {
         let roots = known.root.zip(call.root).is_some_and(|(a, b)| a != b);
         let sizes = known.size.zip(call.size).is_some_and(|(a, b)| a != b);
-        known.function != call.function || roots || sizes && known.function.data() == Data::Same
+        known.function != call.function || roots || sizes && known.function.data() == DataPattern::Same
     };
     // Where the first one does not know its root or size, another does.
-    let knowing = |knows: &dyn Fn(&Record) -> bool| calls.iter().position(knows).unwrap_or(0);
+    let knowing = |knows: &dyn Fn(&CallRecord) -> bool| calls.iter().position(knows).unwrap_or(0);
     for base in [0, knowing(&|call| call.root.is_some()), knowing(&|call| call.size.is_some())] {
         if let Some(other) = calls.iter().position(|call| is_other(&calls[base], call)) {
-            return Verdict::Different(base.min(other), base.max(other));
+            return MatchVerdict::Different(base.min(other), base.max(other));
         }
     }
     if calls.len() < first.members as usize {
-        return Verdict::Incomplete;
+        return MatchVerdict::Incomplete;
     }
     let waits = first.function.waits();
     let root = calls.iter().find_map(|call| call.root);
     let kind = sample_key(u64::from(first.function.byte()), first.size.unwrap_or(UNKNOWN) as u64);
     let (comm, seq) = (first.comm, first.seq);
     let function = first.function;
-    let mut kept = Kept { comm, seq, function, kind, by_order: false, waits, root, guests: Vec::new() };
-    if !calls.iter().all(has_data) || waits == Waits::Unknown {
-        return Verdict::Matched(kept);
+    let mut kept =
+        MatchedCollective { comm, seq, function, kind, by_order: false, waits, root, guests: Vec::new() };
+    if !calls.iter().all(has_data) || waits == WaitPattern::Unknown {
+        return MatchVerdict::Matched(kept);
     }
-    let guest = |call: &Record| {
-        let Record { participant, rank, enter, own_time, .. } = *call;
-        Some(Guest { participant, rank, enter, exit: call.exit?, own_time })
+    let guest = |call: &CallRecord| {
+        let CallRecord { participant, rank, enter, own_time, .. } = *call;
+        Some(RankCall { participant, rank, enter, exit: call.exit?, own_time })
     };
     kept.guests = calls.iter().map(guest).collect::<Option<_>>().unwrap_or_default();
-    match contradiction(&kept.guests, members).filter(|_| waits == Waits::AllForAll) {
-        Some((left, entered)) => Verdict::Contradicted(left, entered),
-        None => Verdict::Matched(kept),
+    match contradiction(&kept.guests, members).filter(|_| waits == WaitPattern::AllForAll) {
+        Some((left, entered)) => MatchVerdict::Contradicted(left, entered),
+        None => MatchVerdict::Matched(kept),
     }
 }
 
 /// Whether a rank hands something over or gets something. The kernel of RCCL does, else there is none. Calls of gloo have a
 /// size only where torch records shapes, and an empty tensor is rare.
-fn has_data(call: &Record) -> bool {
+fn has_data(call: &CallRecord) -> bool {
     match call.function.data() {
-        Data::None => true,
-        Data::Same | Data::Own => {
+        DataPattern::None => true,
+        DataPattern::Same | DataPattern::Own => {
             call.size.map_or(call.function.is_rccl() || call.function.is_gloo(), |size| size > 0)
         }
     }
@@ -244,7 +262,7 @@ fn has_data(call: &Record) -> bool {
 
 /// Who left before who else on the same clock entered: the first to leave and the last to come of the first such
 /// clock.
-fn contradiction(guests: &[Guest], members: &Members) -> Option<(u32, u32)> {
+fn contradiction(guests: &[RankCall], members: &JobMembers) -> Option<(u32, u32)> {
     let mut by_domain = std::collections::BTreeMap::new();
     for guest in guests {
         let Some(participant) = members.get(guest.participant) else { continue };

@@ -2,15 +2,15 @@
 //! the merge rank that owns the hash of communicator and number; what comes out does not depend on how many merge
 //! ranks there are, nor on the order of inputs of one rank.
 
-use super::absence::{self, Absence, Incomplete};
-use super::functions::Function;
-use super::participants::{self, Members, Participant};
+use super::absence::{self, IncompleteCollective, RankAbsence};
+use super::functions::CollectiveFunction;
+use super::participants::{self, JobMembers, JobParticipant};
 
-use super::exit_spread::Spread;
-use super::matched_call::{Kept, Record, Verdict, judge};
+use super::exit_spread::ExitSpread;
+use super::matched_call::{CallRecord, MatchVerdict, MatchedCollective, judge};
 use super::own_time::note_own_times;
-use super::process_calls::Said;
-use super::sample::{JobSample, Sample};
+use super::process_calls::ProcessCollectives;
+use super::sample::{CallSample, JobSample};
 use super::timing_proof::prove;
 use super::unnumbered;
 use super::untimed::{CallTimes, UntimedCalls, time_in};
@@ -26,7 +26,7 @@ const SHOWN: usize = 5;
 
 /// What became of the collectives of the job.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
-pub struct Counts {
+pub struct CollectiveCounts {
     /// Calls of all processes.
     pub calls: u64,
     /// Of one call in so many the collectives were compared.
@@ -51,18 +51,18 @@ pub struct Counts {
     pub unproven: u64,
     /// How far apart ranks left those whose times say something, if that can be told.
     #[serde(default)]
-    pub spread: Option<Spread>,
+    pub spread: Option<ExitSpread>,
 }
 
 /// The collectives that match, each in one merge rank, and what there is to say of the others.
 #[derive(Debug, Default)]
-pub struct Matched {
+pub struct MatchedCollectives {
     /// Those of this merge rank, ordered by communicator and number.
-    pub kept: Vec<Kept>,
+    pub kept: Vec<MatchedCollective>,
     /// Everyone who takes part.
-    pub members: Members,
+    pub members: JobMembers,
     /// Of the whole job.
-    pub counts: Counts,
+    pub counts: CollectiveCounts,
     /// The first ones that do not match, in words.
     pub faults: Vec<String>,
     /// Those that are not used between nodes, and why, in words.
@@ -70,14 +70,14 @@ pub struct Matched {
     /// Whether some of those are on communicators that have a name.
     pub has_unproven_names: bool,
     /// What of this merge rank is not timed.
-    pub untimed: Untimed,
+    pub untimed: UncomparedTime,
     /// The collective that one rank never entered, in which the others waited longest.
-    pub absence: Option<Absence>,
+    pub absence: Option<RankAbsence>,
 }
 
 /// Calls in which ranks may have waited, and whose times are not compared, of one merge rank.
 #[derive(Debug, Default)]
-pub struct Untimed {
+pub struct UncomparedTime {
     /// Calls of its processes that are no collectives: before the first synchronisation of each process, and after it.
     pub(super) before: CallTimes,
     pub(super) after: CallTimes,
@@ -86,17 +86,17 @@ pub struct Untimed {
     /// Collectives whose times do not show that they are ones.
     pub(super) unproven: CallTimes,
     /// Matched ones whose times say nothing, by function.
-    pub(super) matched: BTreeMap<Function, u64>,
+    pub(super) matched: BTreeMap<CollectiveFunction, u64>,
 }
 
 /// Compares the collectives of all processes: `own` are those of this merge rank, in merge order.
 pub fn match_calls(
     comm: &impl Comm,
-    sample: &Sample,
-    own: Vec<(Participant, Said)>,
-) -> Result<Matched, Failure> {
-    let (participants, mut said): (Vec<Participant>, Vec<Said>) = own.into_iter().unzip();
-    let members = Members::gather(comm, &participants)?;
+    sample: &CallSample,
+    own: Vec<(JobParticipant, ProcessCollectives)>,
+) -> Result<MatchedCollectives, Failure> {
+    let (participants, mut said): (Vec<JobParticipant>, Vec<ProcessCollectives>) = own.into_iter().unzip();
+    let members = JobMembers::gather(comm, &participants)?;
     participants::tell_apart(comm, &members, &mut said)?;
     let mut counted = sample.counts();
     counted.push(said.iter().map(|said| said.alone).sum());
@@ -112,7 +112,7 @@ pub fn match_calls(
     }
 
     let to_come = still_to_come(comm, &said)?;
-    let mut untimed = Untimed::default();
+    let mut untimed = UncomparedTime::default();
     for said in &said {
         untimed.before.append(&said.untimed.before);
         untimed.after.append(&said.untimed.after);
@@ -120,40 +120,41 @@ pub fn match_calls(
     let mut records = exchange(comm, &members, &mut said, &mut untimed.calls)?;
     records.par_sort_unstable();
     let mut kept = Vec::new();
-    let mut counts = Counts::default();
+    let mut counts = CollectiveCounts::default();
     let mut faults: Vec<Fault> = Vec::new();
     let mut contradicted_by_order: BTreeMap<u64, u64> = BTreeMap::new();
-    let mut longest: Option<Incomplete> = None;
+    let mut longest: Option<IncompleteCollective> = None;
     for calls in records.chunk_by(|a, b| (a.comm, a.seq) == (b.comm, b.seq)) {
         let verdict = judge(calls, &members);
-        if !matches!(&verdict, Verdict::Matched(one) if one.is_timed()) {
-            let of_all = Record::untimed(calls, &members).filter(|_| !matches!(verdict, Verdict::Alone));
+        if !matches!(&verdict, MatchVerdict::Matched(one) if one.is_timed()) {
+            let of_all =
+                CallRecord::untimed(calls, &members).filter(|_| !matches!(verdict, MatchVerdict::Alone));
             untimed.calls.extend(of_all.filter(|calls| calls.ns > 0));
         }
         match verdict {
-            Verdict::Alone => {}
-            Verdict::Incomplete if calls.first().is_some_and(|call| to_come.contains(call)) => {}
-            Verdict::Matched(one) => {
+            MatchVerdict::Alone => {}
+            MatchVerdict::Incomplete if calls.first().is_some_and(|call| to_come.contains(call)) => {}
+            MatchVerdict::Matched(one) => {
                 counts.matched += 1;
                 counts.timed += u64::from(one.is_timed());
                 if !one.is_timed() {
                     *untimed.matched.entry(one.function).or_default() += 1;
                 }
                 let by_order = differences.by_order.contains(&one.comm);
-                kept.extend(one.is_timed().then_some(Kept { by_order, ..one }));
+                kept.extend(one.is_timed().then_some(MatchedCollective { by_order, ..one }));
             }
             verdict => {
-                if let (Verdict::Contradicted(..), Some(call)) = (&verdict, calls.first())
+                if let (MatchVerdict::Contradicted(..), Some(call)) = (&verdict, calls.first())
                     && differences.by_order.contains(&call.comm)
                 {
                     *contradicted_by_order.entry(call.comm).or_default() += 1;
                 }
                 match verdict {
-                    Verdict::Incomplete => {
+                    MatchVerdict::Incomplete => {
                         counts.incomplete += 1;
-                        longest = longest.max(Incomplete::new(calls, &members));
+                        longest = longest.max(IncompleteCollective::new(calls, &members));
                     }
-                    Verdict::Contradicted(..) => counts.contradicted += 1,
+                    MatchVerdict::Contradicted(..) => counts.contradicted += 1,
                     _ => counts.mismatched += 1,
                 }
                 faults.extend(Fault::new(calls, verdict));
@@ -164,7 +165,7 @@ pub fn match_calls(
         }
     }
     drop(records);
-    let by_order = |kept: &[Kept]| time_in(kept.iter().filter(|one| one.by_order));
+    let by_order = |kept: &[MatchedCollective]| time_in(kept.iter().filter(|one| one.by_order));
     let before = by_order(&kept);
     let unproven = prove(comm, &members, &differences.by_order, &contradicted_by_order, &mut kept)?;
     untimed.unproven = before.without(&by_order(&kept));
@@ -178,11 +179,11 @@ pub fn match_calls(
         fault.line(name, all, &members)
     });
     let faults = differences.lines.into_iter().chain(lines).collect();
-    let Counts { matched, timed, incomplete, mismatched, contradicted, .. } = counts;
+    let CollectiveCounts { matched, timed, incomplete, mismatched, contradicted, .. } = counts;
     let all = gather_counts(comm, &[matched, timed, incomplete, mismatched, contradicted])?;
     let sum = |i: usize| all.iter().filter_map(|s| s.get(i)).sum();
     let JobSample { level, calls } = job;
-    let counts = Counts {
+    let counts = CollectiveCounts {
         calls,
         one_in: 1u64.checked_shl(level as u32).unwrap_or(u64::MAX),
         matched: sum(0),
@@ -197,7 +198,7 @@ pub fn match_calls(
     };
     let has_unproven_names = !unproven.comms.is_disjoint(&differences.named);
     let unproven = unproven.lines;
-    Ok(Matched { kept, members, counts, faults, unproven, has_unproven_names, untimed, absence })
+    Ok(MatchedCollectives { kept, members, counts, faults, unproven, has_unproven_names, untimed, absence })
 }
 
 /// The last collective on each communicator that all of its processes may have entered which are still being recorded.
@@ -205,12 +206,12 @@ struct ToCome(BTreeMap<u64, u64>);
 
 impl ToCome {
     /// Whether calls of processes that are still being recorded may be missing from this collective.
-    fn contains(&self, call: &Record) -> bool {
+    fn contains(&self, call: &CallRecord) -> bool {
         self.0.get(&call.comm).is_some_and(|last| call.seq > *last)
     }
 }
 
-fn still_to_come(comm: &impl Comm, said: &[Said]) -> Result<ToCome, Failure> {
+fn still_to_come(comm: &impl Comm, said: &[ProcessCollectives]) -> Result<ToCome, Failure> {
     let mut mine: BTreeMap<u64, u64> = BTreeMap::new();
     let least = |known: &mut BTreeMap<u64, u64>, comm: u64, seq: u64| {
         let known = known.entry(comm).or_insert(seq);
@@ -235,10 +236,10 @@ fn still_to_come(comm: &impl Comm, said: &[Said]) -> Result<ToCome, Failure> {
 /// compared are `untimed`.
 fn exchange(
     comm: &impl Comm,
-    members: &Members,
-    said: &mut [Said],
+    members: &JobMembers,
+    said: &mut [ProcessCollectives],
     untimed: &mut Vec<UntimedCalls>,
-) -> Result<Vec<Record>, Failure> {
+) -> Result<Vec<CallRecord>, Failure> {
     let sizes = participants::sizes(comm, said)?;
     let (first, everyone) = (members.first, members.all.len() as u32);
     let mut outgoing: Vec<Vec<u8>> = vec![Vec::new(); comm.size()];
@@ -246,17 +247,17 @@ fn exchange(
         note_own_times(said, &sizes, everyone);
         for call in std::mem::take(&mut said.calls) {
             let (Some(size), Some(known)) = (sizes.get(&call.comm), said.comms.get(&call.comm)) else {
-                let alone = [Record::new(&call, participant, 1, None)];
-                untimed.extend(Record::untimed(&alone, members).filter(|calls| calls.ns > 0));
+                let alone = [CallRecord::new(&call, participant, 1, None)];
+                untimed.extend(CallRecord::untimed(&alone, members).filter(|calls| calls.ns > 0));
                 continue;
             };
-            let record = Record::new(&call, participant, *size, known.rank);
+            let record = CallRecord::new(&call, participant, *size, known.rank);
             record.put(&mut outgoing[(call.key % comm.size() as u64) as usize]);
         }
     }
     let mut records = Vec::new();
     for message in comm.all_to_all(outgoing) {
-        let theirs = Record::all(&message).ok_or_else(|| Failure::message("half a collective"))?;
+        let theirs = CallRecord::all(&message).ok_or_else(|| Failure::message("half a collective"))?;
         records.extend(theirs);
     }
     Ok(records)
@@ -286,24 +287,24 @@ const NAMED: usize = 8;
 const TOLD: usize = 4_096;
 
 impl Fault {
-    fn new(calls: &[Record], verdict: Verdict) -> Option<Fault> {
+    fn new(calls: &[CallRecord], verdict: MatchVerdict) -> Option<Fault> {
         let first = calls.first()?;
         let what = match verdict {
-            Verdict::Alone | Verdict::Matched(_) => return None,
-            Verdict::Different(a, b) => {
+            MatchVerdict::Alone | MatchVerdict::Matched(_) => return None,
+            MatchVerdict::Different(a, b) => {
                 let told = |i: usize| calls.get(i).map(|call| (call.participant, call.words()));
                 Wrong::Different(told(a)?, told(b)?)
             }
-            Verdict::Incomplete => {
+            MatchVerdict::Incomplete => {
                 let there = calls.iter().map(|call| call.participant).take(TOLD + 1);
                 Wrong::Missing(first.words(), there.collect())
             }
-            Verdict::Contradicted(left, entered) => Wrong::Early(left, entered, first.words()),
+            MatchVerdict::Contradicted(left, entered) => Wrong::Early(left, entered, first.words()),
         };
         Some(Fault { seq: first.seq, comm: first.comm, what })
     }
 
-    fn line(&self, comm: &str, all: &[u32], members: &Members) -> String {
+    fn line(&self, comm: &str, all: &[u32], members: &JobMembers) -> String {
         let at = format!("collective {} on {comm}", self.seq);
         match &self.what {
             Wrong::Different((a, x), (b, y)) if a == b => {
@@ -350,8 +351,8 @@ fn first_faults(comm: &impl Comm, mut mine: Vec<Fault>) -> Result<Vec<Fault>, Fa
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::functions::{Data, Function, Waits};
-    use crate::process_calls::Call;
+    use crate::functions::{CollectiveFunction, DataPattern, WaitPattern};
+    use crate::process_calls::CollectiveCall;
     use crate::sample::sample_key;
     use proptest::prelude::*;
     use rpd_comm::threads;
@@ -381,13 +382,13 @@ mod tests {
         ]
     }
 
-    fn call(name: &str, comm: u64, seq: u64, enter: i64) -> Call {
-        let function = Function::named(name.as_bytes()).unwrap();
+    fn call(name: &str, comm: u64, seq: u64, enter: i64) -> CollectiveCall {
+        let function = CollectiveFunction::named(name.as_bytes()).unwrap();
         let root = (name == "MPI_Bcast").then_some(0);
         let size = (name != "MPI_Barrier").then_some(64);
         let exit = (!function.only_starts()).then_some(enter + 1_000);
         let (mpi_before, own_time) = (None, None);
-        Call {
+        CollectiveCall {
             key: sample_key(comm, seq),
             comm,
             seq,
@@ -401,9 +402,9 @@ mod tests {
         }
     }
 
-    fn participant(rank: u32) -> Participant {
+    fn participant(rank: u32) -> JobParticipant {
         let domain = ClockDomain { boot_id: format!("node-{}", rank / 2), time_namespace: 0 };
-        Participant {
+        JobParticipant {
             rank: Some(rank),
             worker: false,
             began: 0,
@@ -433,8 +434,8 @@ mod tests {
     }
 
     /// The n-th communicator has the first n + 2 processes.
-    fn job(plan: &Plan) -> Vec<Said> {
-        let mut job = vec![Said::default(); 4];
+    fn job(plan: &Plan) -> Vec<ProcessCollectives> {
+        let mut job = vec![ProcessCollectives::default(); 4];
         for (n, calls) in plan.iter().enumerate() {
             for (process, said) in job.iter_mut().enumerate().take(n + 2) {
                 let comm = said.note_comm(&format!("comm {n}"), Some(process as u32)).unwrap();
@@ -443,7 +444,9 @@ mod tests {
                     match mishaps[process] {
                         Mishap::None => {}
                         Mishap::Lost => continue,
-                        Mishap::OtherFunction => one.function = Function::named(b"MPI_Scan").unwrap(),
+                        Mishap::OtherFunction => {
+                            one.function = CollectiveFunction::named(b"MPI_Scan").unwrap()
+                        }
                         Mishap::OtherSize => one.size = Some(128),
                         Mishap::OtherRoot => one.root = Some(1),
                         Mishap::Open => one.exit = None,
@@ -457,8 +460,8 @@ mod tests {
     }
 
     /// What one who sees everything says: matched, timed, incomplete, mismatched.
-    fn naive(job: &[Said]) -> (u64, u64, u64, u64) {
-        let mut by_call: BTreeMap<(u64, u64), Vec<(usize, Call)>> = BTreeMap::new();
+    fn naive(job: &[ProcessCollectives]) -> (u64, u64, u64, u64) {
+        let mut by_call: BTreeMap<(u64, u64), Vec<(usize, CollectiveCall)>> = BTreeMap::new();
         let mut members: BTreeMap<u64, usize> = BTreeMap::new();
         for (process, said) in job.iter().enumerate() {
             said.comms.keys().for_each(|comm| *members.entry(*comm).or_default() += 1);
@@ -473,7 +476,7 @@ mod tests {
             let differ = all().any(|((_, a), (_, b))| {
                 let sizes = a.size.is_some() && b.size.is_some() && a.size != b.size;
                 let roots = a.root.is_some() && b.root.is_some() && a.root != b.root;
-                a.function != b.function || roots || sizes && a.function.data() == Data::Same
+                a.function != b.function || roots || sizes && a.function.data() == DataPattern::Same
             });
             if twice || differ {
                 mismatched += 1;
@@ -482,7 +485,7 @@ mod tests {
             } else {
                 matched += 1;
                 let says = calls.iter().all(|(_, c)| c.exit.is_some())
-                    && calls[0].1.function.waits() != Waits::Unknown;
+                    && calls[0].1.function.waits() != WaitPattern::Unknown;
                 timed += u64::from(says);
             }
         }
@@ -490,19 +493,23 @@ mod tests {
     }
 
     /// The outcome of as many merge ranks, which have consecutive processes: counts, faults, what is kept.
-    fn outcome(job: &[Said], ranks: usize, most: u64) -> (Counts, Vec<String>, Vec<Kept>) {
+    fn outcome(
+        job: &[ProcessCollectives],
+        ranks: usize,
+        most: u64,
+    ) -> (CollectiveCounts, Vec<String>, Vec<MatchedCollective>) {
         let piece = job.len().div_ceil(ranks);
         let results = threads::run(ranks, |comm| {
             let low = (comm.rank() * piece).min(job.len());
             let own = low..(low + piece).min(job.len());
-            let sample = Sample::new(most);
+            let sample = CallSample::new(most);
             let said = job[own.clone()].iter().cloned();
             let own: Vec<_> = own.map(|rank| participant(rank as u32)).zip(said).collect();
             sample.count(own.iter().flat_map(|(_, said)| &said.calls).map(|call| call.key));
             match_calls(comm, &sample, own).unwrap()
         });
         let first = &results[0];
-        let mut kept: Vec<Kept> = results.iter().flat_map(|r| r.kept.clone()).collect();
+        let mut kept: Vec<MatchedCollective> = results.iter().flat_map(|r| r.kept.clone()).collect();
         kept.sort_by_key(|kept| (kept.comm, kept.seq));
         assert!(results.iter().all(|r| (&r.counts, &r.faults) == (&first.counts, &first.faults)));
         (first.counts.clone(), first.faults.clone(), kept)
@@ -582,8 +589,8 @@ mod tests {
             let results = threads::run(2, |comm| {
                 let low = comm.rank() * 2;
                 let process =
-                    |rank: usize| (Participant { is_cut, ..participant(rank as u32) }, job[rank].clone());
-                match_calls(comm, &Sample::new(1 << 20), (low..low + 2).map(process).collect())
+                    |rank: usize| (JobParticipant { is_cut, ..participant(rank as u32) }, job[rank].clone());
+                match_calls(comm, &CallSample::new(1 << 20), (low..low + 2).map(process).collect())
                     .unwrap()
                     .absence
             });

@@ -12,8 +12,8 @@
 //! ([`MpiTimes`]). When all calls of a process are there, the difference of two such sums gives the own time between
 //! two collectives ([`note_own_times`]).
 
-use super::functions::{MessageCall, Waits};
-use super::process_calls::{Call, Said};
+use super::functions::{MessageCall, WaitPattern};
+use super::process_calls::{CollectiveCall, ProcessCollectives};
 use std::collections::BTreeMap;
 
 /// Between two polls that are as close as this, a program only waits, ns.
@@ -140,7 +140,7 @@ impl MpiTimes {
     }
 
     /// Adds what follows on it: calls of a later block. `calls` are that block's.
-    pub(super) fn append(&mut self, later: MpiTimes, calls: &mut [Call]) {
+    pub(super) fn append(&mut self, later: MpiTimes, calls: &mut [CollectiveCall]) {
         let after_earlier = |before: MpiBefore| match self.threads.get(&before.thread) {
             Some(time) => before.after(time),
             None => before,
@@ -191,7 +191,7 @@ struct Synchronisation {
 
 /// Whether a process calls MPI in several threads, by more than a hundredth of the time that its collectives span: one thread
 /// may wait while another one does nothing.
-pub(super) fn is_in_threads(said: &Said) -> bool {
+pub(super) fn is_in_threads(said: &ProcessCollectives) -> bool {
     let mut calls_of: BTreeMap<i64, u64> = BTreeMap::new();
     for before in said.calls.iter().filter_map(|call| call.mpi_before) {
         *calls_of.entry(before.thread).or_default() += 1;
@@ -205,7 +205,7 @@ pub(super) fn is_in_threads(said: &Said) -> bool {
 
 /// Gives each call of a process its own time: since the last collective in which all of its ranks waited for all.
 /// `sizes` are the numbers of processes of its communicators; one that has `everyone` synchronises all others, too.
-pub(super) fn note_own_times(said: &mut Said, sizes: &BTreeMap<u64, u32>, everyone: u32) {
+pub(super) fn note_own_times(said: &mut ProcessCollectives, sizes: &BTreeMap<u64, u32>, everyone: u32) {
     said.calls.sort_by_key(|call| (call.enter, call.key));
     if said.is_in_threads {
         return said.calls.iter_mut().for_each(|call| call.own_time = None);
@@ -226,7 +226,7 @@ pub(super) fn note_own_times(said: &mut Said, sizes: &BTreeMap<u64, u32>, everyo
         call.own_time = last.and_then(|last| own_time(call, collectives_ns, &last));
         let (Some(exit), Some(before)) = (call.exit, call.mpi_before) else { continue };
         collectives_ns = collectives_ns.saturating_add(exit.saturating_sub(call.enter));
-        if call.function.waits() != Waits::AllForAll || call.size == Some(0) {
+        if call.function.waits() != WaitPattern::AllForAll || call.size == Some(0) {
             continue;
         }
         let ns = before.ns.saturating_add(exit.saturating_sub(call.enter));
@@ -242,7 +242,7 @@ pub(super) fn note_own_times(said: &mut Said, sizes: &BTreeMap<u64, u32>, everyo
 
 /// Time outside of MPI between a synchronisation and a call; `None` if another thread made the call, or if the calls
 /// overlap.
-fn own_time(call: &Call, collectives_ns: i64, last: &Synchronisation) -> Option<OwnTime> {
+fn own_time(call: &CollectiveCall, collectives_ns: i64, last: &Synchronisation) -> Option<OwnTime> {
     let before = call.mpi_before.filter(|before| before.thread == last.mpi.thread)?;
     let (between, in_mpi) = (call.enter.checked_sub(last.exit)?, before.ns.checked_sub(last.mpi.ns)?);
     let outside = between.checked_sub(in_mpi).filter(|_| between >= 0 && in_mpi >= 0)?.max(0);
@@ -255,16 +255,16 @@ fn own_time(call: &Call, collectives_ns: i64, last: &Synchronisation) -> Option<
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::functions::Function;
+    use crate::functions::CollectiveFunction;
     use crate::sample::sample_key;
     use MessageCall::{Initializes, Other, Polls};
     use proptest::prelude::*;
 
     const WORLD: u64 = 7;
 
-    fn barrier(seq: u64, enter: i64, exit: i64, mpi_before: Option<MpiBefore>) -> Call {
-        let function = Function::named(b"MPI_Barrier").unwrap();
-        Call {
+    fn barrier(seq: u64, enter: i64, exit: i64, mpi_before: Option<MpiBefore>) -> CollectiveCall {
+        let function = CollectiveFunction::named(b"MPI_Barrier").unwrap();
+        CollectiveCall {
             key: sample_key(WORLD, seq),
             comm: WORLD,
             seq,
@@ -278,14 +278,14 @@ mod tests {
         }
     }
 
-    fn own_times(mut said: Said, everyone: u32) -> Vec<Option<i64>> {
+    fn own_times(mut said: ProcessCollectives, everyone: u32) -> Vec<Option<i64>> {
         note_own_times(&mut said, &BTreeMap::from([(WORLD, 2)]), everyone);
         said.calls.iter().map(|call| call.own_time.map(|own| own.ns)).collect()
     }
 
     #[test]
     fn own_time_begins_after_init_and_leaves_out_messages_and_polls() {
-        let mut said = Said::default();
+        let mut said = ProcessCollectives::default();
         let mpi = &mut said.mpi;
         assert!(mpi.add(1, Initializes, 0, Some(1_000_000)).is_some());
         let mut calls = vec![barrier(1, 1_400_000, 1_500_000, mpi.add(1, Other, 1_400_000, Some(1_500_000)))];
@@ -328,10 +328,10 @@ mod tests {
                     gaps = Some(0);
                 }
             }
-            let (mut said, mut seq, mut rest) = (Said::default(), 0, rows.as_slice());
+            let (mut said, mut seq, mut rest) = (ProcessCollectives::default(), 0, rows.as_slice());
             for block in blocks.iter().cycle() {
                 let (some, others) = rest.split_at((*block).min(rest.len()));
-                let mut one = Said::default();
+                let mut one = ProcessCollectives::default();
                 for (enter, exit, is_barrier) in some {
                     let before = one.mpi.add(1, Other, *enter, Some(*exit));
                     if *is_barrier {

@@ -1,7 +1,7 @@
 //! Who takes part: the processes that have collectives, known to all merge ranks, and how many of them each
 //! communicator has.
 
-use super::process_calls::Said;
+use super::process_calls::ProcessCollectives;
 use rpd_comm::Comm;
 use rpd_console::Failure;
 use rpd_shard::record::{ClockDomain, wire};
@@ -10,7 +10,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 /// A process that has collectives.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
-pub struct Participant {
+pub struct JobParticipant {
     /// Its rank in the job, where it has one.
     pub rank: Option<u32>,
     /// Whether it is a child of its rank.
@@ -47,7 +47,7 @@ pub struct Participant {
     pub domain: ClockDomain,
 }
 
-impl Participant {
+impl JobParticipant {
     /// As it is told.
     pub fn name(&self) -> String {
         match self.rank {
@@ -59,22 +59,22 @@ impl Participant {
 
 /// The participants of the job.
 #[derive(Debug, Default)]
-pub struct Members {
+pub struct JobMembers {
     /// All of them, in merge order.
-    pub all: Vec<Participant>,
+    pub all: Vec<JobParticipant>,
     /// The number of this merge rank's first one.
     pub first: u32,
 }
 
-impl Members {
+impl JobMembers {
     /// Joins the participants of all merge ranks.
-    pub fn gather(comm: &impl Comm, own: &[Participant]) -> Result<Members, Failure> {
-        let mut members = Members::default();
+    pub fn gather(comm: &impl Comm, own: &[JobParticipant]) -> Result<JobMembers, Failure> {
+        let mut members = JobMembers::default();
         for (rank, message) in comm.all_gather(wire::encode(&own)).iter().enumerate() {
             if rank == comm.rank() {
                 members.first = members.all.len() as u32;
             }
-            let theirs: Vec<Participant> = wire::decode_message(message).map_err(Failure::message)?;
+            let theirs: Vec<JobParticipant> = wire::decode_message(message).map_err(Failure::message)?;
             members.all.extend(theirs);
         }
         Ok(members)
@@ -86,7 +86,7 @@ impl Members {
     }
 
     /// The participant with this number.
-    pub fn get(&self, number: u32) -> Option<&Participant> {
+    pub fn get(&self, number: u32) -> Option<&JobParticipant> {
         self.all.get(number as usize)
     }
 
@@ -94,7 +94,7 @@ impl Members {
     /// process several files.
     pub(super) fn firsts<'a>(&'a self) -> Vec<u32> {
         let mut known: BTreeMap<(u32, bool, &str), u32> = BTreeMap::new();
-        let first = |(number, member): (u32, &'a Participant)| match member.rank {
+        let first = |(number, member): (u32, &'a JobParticipant)| match member.rank {
             Some(rank) => *known.entry((rank, member.worker, &member.host)).or_insert(number),
             None => number,
         };
@@ -103,7 +103,7 @@ impl Members {
 
     /// As a participant is told.
     pub fn name(&self, number: u32) -> String {
-        self.get(number).map_or_else(|| "a process".to_owned(), Participant::name)
+        self.get(number).map_or_else(|| "a process".to_owned(), JobParticipant::name)
     }
 }
 
@@ -112,12 +112,16 @@ type User = (bool, i64, u32);
 
 /// Tells apart what several processes of one rank did on communicators of one name, and several files of one process, each
 /// with a part of its calls: the first ones of all ranks belong together, then the second ones.
-pub(super) fn tell_apart(comm: &impl Comm, members: &Members, said: &mut [Said]) -> Result<(), Failure> {
+pub(super) fn tell_apart(
+    comm: &impl Comm,
+    members: &JobMembers,
+    said: &mut [ProcessCollectives],
+) -> Result<(), Failure> {
     let mut of_rank: BTreeMap<u32, u32> = BTreeMap::new();
     for rank in members.all.iter().filter_map(|member| member.rank) {
         *of_rank.entry(rank).or_default() += 1;
     }
-    let is_one_of_several = |member: &Participant| {
+    let is_one_of_several = |member: &JobParticipant| {
         member.rank.is_some_and(|rank| of_rank.get(&rank).is_some_and(|count| *count > 1))
     };
     let numbers = || (members.first..).zip(members.all.iter().skip(members.first as usize));
@@ -151,7 +155,10 @@ pub(super) fn tell_apart(comm: &impl Comm, members: &Members, said: &mut [Said])
 }
 
 /// For each process of this merge rank, and each of its communicators, how many processes of the job it has.
-pub(super) fn sizes(comm: &impl Comm, said: &[Said]) -> Result<Vec<BTreeMap<u64, u32>>, Failure> {
+pub(super) fn sizes(
+    comm: &impl Comm,
+    said: &[ProcessCollectives],
+) -> Result<Vec<BTreeMap<u64, u32>>, Failure> {
     let ranks = comm.size();
     let owner = |hash: u64| (hash % ranks as u64) as usize;
     let mut asked: Vec<Vec<u8>> = vec![Vec::new(); ranks];
@@ -181,7 +188,7 @@ pub(super) fn sizes(comm: &impl Comm, said: &[Said]) -> Result<Vec<BTreeMap<u64,
 pub(super) fn details(
     comm: &impl Comm,
     first: u32,
-    said: &[Said],
+    said: &[ProcessCollectives],
     comms: &BTreeSet<u64>,
 ) -> Result<BTreeMap<u64, (String, Vec<u32>)>, Failure> {
     let mut mine: Vec<(u64, u32, String)> = Vec::new();

@@ -1,9 +1,9 @@
 //! The collectives of one process.
 
-use super::from_regions::Sequence;
-use super::functions::{Function, MessageCall, Waits};
+use super::from_regions::CallSequence;
+use super::functions::{CollectiveFunction, MessageCall, WaitPattern};
 use super::own_time::{self, MpiBefore, MpiTimes, OwnTime};
-use super::sample::{Sample, sample_key};
+use super::sample::{CallSample, sample_key};
 use super::untimed::ProcessTimes;
 use rpd_shard::file::ShardStrings;
 use rpd_shard::model::{Local, Rows, native};
@@ -17,7 +17,7 @@ const MAX_NAME: usize = 256;
 
 /// A collective call of a process.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Call {
+pub struct CollectiveCall {
     /// Hash of communicator and number, by which it is kept or not.
     pub key: u64,
     /// Hash of the communicator's name.
@@ -25,7 +25,7 @@ pub struct Call {
     /// The how-manieth collective of the process on it, from 1.
     pub seq: u64,
     /// What was called.
-    pub function: Function,
+    pub function: CollectiveFunction,
     /// Rank of the root in the communicator, where there is one.
     pub root: Option<u32>,
     /// Bytes, or elements where only those are known.
@@ -51,15 +51,15 @@ pub struct Comm {
 
 /// What is known of the collectives of one process.
 #[derive(Clone, Debug, Default)]
-pub struct Said {
-    /// Those that are kept, see [`Sample`].
-    pub calls: Vec<Call>,
+pub struct ProcessCollectives {
+    /// Those that are kept, see [`CallSample`].
+    pub calls: Vec<CollectiveCall>,
     /// All communicators on which there was one, by the hash of their names.
     pub comms: BTreeMap<u64, Comm>,
     /// Rank of the process in communicators that it made.
     ranks: BTreeMap<u64, u32>,
     /// Of calls without numbers: those that belong together, in order.
-    pub sequences: Vec<Sequence>,
+    pub sequences: Vec<CallSequence>,
     /// Collectives that no other process can be compared with: their communicator has no name that means
     /// something elsewhere, or they have no number.
     pub alone: u64,
@@ -93,7 +93,7 @@ pub(crate) fn comm_hash(name: &[u8]) -> u64 {
     XxHash3_64::oneshot(name)
 }
 
-impl Said {
+impl ProcessCollectives {
     /// Whether there is nothing to compare.
     pub fn is_empty(&self) -> bool {
         self.comms.is_empty()
@@ -112,7 +112,7 @@ impl Said {
     }
 
     /// Adds what another block of the process says.
-    pub fn add(&mut self, mut other: Said, sample: &Sample) {
+    pub fn add(&mut self, mut other: ProcessCollectives, sample: &CallSample) {
         self.mpi.append(std::mem::take(&mut other.mpi), &mut other.calls);
         for (hash, comm) in other.comms {
             if self.comms.len() < MOST_COMMS || self.comms.contains_key(&hash) {
@@ -135,7 +135,7 @@ impl Said {
     /// Drops calls below a level.
     pub fn thin_out(&mut self, level: usize) {
         if level > self.level {
-            self.calls.retain(|call| Sample::keeps(level, call.key));
+            self.calls.retain(|call| CallSample::keeps(level, call.key));
             self.calls.shrink_to_fit();
             self.level = level;
         }
@@ -194,8 +194,12 @@ pub fn is_shared_communicator(name: &str) -> bool {
 }
 
 /// What a block of native rows says. All calls are counted by `sample`, which says how many are kept.
-pub fn collectives_of_block(rows: &Rows<Local>, strings: &ShardStrings, sample: &Sample) -> Said {
-    let mut said = Said::default();
+pub fn collectives_of_block(
+    rows: &Rows<Local>,
+    strings: &ShardStrings,
+    sample: &CallSample,
+) -> ProcessCollectives {
+    let mut said = ProcessCollectives::default();
     match rows.id() {
         native::MPI_CALL | native::RCCL_CALL => calls(rows, strings, &mut said),
         native::COMMUNICATOR => {
@@ -218,18 +222,18 @@ pub fn collectives_of_block(rows: &Rows<Local>, strings: &ShardStrings, sample: 
     said
 }
 
-fn calls(rows: &Rows<Local>, strings: &ShardStrings, said: &mut Said) {
+fn calls(rows: &Rows<Local>, strings: &ShardStrings, said: &mut ProcessCollectives) {
     let [names, comms, roots, sizes, seqs, starts, ends, threads] =
         ["name_id", "comm_id", "root", "bytes", "seq", "start", "end", "tid"]
             .map(|column| rows.column(column));
     let is_mpi = rows.id() == native::MPI_CALL;
-    let mut functions: HashMap<i64, (Option<Function>, MessageCall)> = HashMap::new();
+    let mut functions: HashMap<i64, (Option<CollectiveFunction>, MessageCall)> = HashMap::new();
     let mut known: HashMap<i64, Option<(u64, bool)>> = HashMap::new();
     for i in 0..rows.len {
         let Some(name) = names.int(i) else { continue };
         let named = || {
             let name = strings.get(name).unwrap_or_default();
-            (Function::named(name), MessageCall::named(name))
+            (CollectiveFunction::named(name), MessageCall::named(name))
         };
         let (function, message) = *functions.entry(name).or_insert_with(named);
         let thread = threads.int(i).filter(|_| is_mpi);
@@ -261,13 +265,13 @@ fn calls(rows: &Rows<Local>, strings: &ShardStrings, said: &mut Said) {
             said.untimed.add(strings.get(name).unwrap_or_default(), time_inside());
             continue;
         };
-        if is_mpi && function.waits() == Waits::AllForAll && !function.only_starts() {
+        if is_mpi && function.waits() == WaitPattern::AllForAll && !function.only_starts() {
             said.untimed.synchronises();
         }
         // Between two groups nobody waits for the own group.
         said.of_mpi += u64::from(is_mpi);
         let says_nothing = function.only_starts() || function.is_rccl() || is_between_groups;
-        said.calls.push(Call {
+        said.calls.push(CollectiveCall {
             key: sample_key(comm, seq),
             comm,
             seq,
@@ -300,7 +304,7 @@ mod tests {
 
     #[test]
     fn the_second_process_of_a_rank_has_communicators_of_its_own() {
-        let mut said = Said::default();
+        let mut said = ProcessCollectives::default();
         let hash = said.note_comm(WORLD, None).unwrap();
         said.agree_on_result(Some(3), Some(4));
         assert_eq!(said.comms[&hash].rank, Some(3));
@@ -314,7 +318,7 @@ mod tests {
     #[test]
     fn a_process_that_mpi_has_put_alone_shares_communicators_of_rccl_only() {
         let settled = |world_size, launched| {
-            let mut said = Said { world_size, of_mpi: 2, ..Said::default() };
+            let mut said = ProcessCollectives { world_size, of_mpi: 2, ..ProcessCollectives::default() };
             said.note_comm(WORLD, None).unwrap();
             said.note_comm("nccl-00ff", None).unwrap();
             said.agree_on_result(Some(3), launched);

@@ -27,16 +27,16 @@ fn level_of(key: u64) -> usize {
 
 /// Counts calls, and says which are kept.
 #[derive(Debug)]
-pub struct Sample {
+pub struct CallSample {
     most: u64,
     /// Calls seen, per level.
     seen: [AtomicU64; LEVELS],
 }
 
-impl Sample {
+impl CallSample {
     /// Keeps so many at most.
-    pub fn new(most: u64) -> Sample {
-        Sample { most, seen: [const { AtomicU64::new(0) }; LEVELS] }
+    pub fn new(most: u64) -> CallSample {
+        CallSample { most, seen: [const { AtomicU64::new(0) }; LEVELS] }
     }
 
     /// Counts calls by their keys.
@@ -104,20 +104,20 @@ mod tests {
             cut in 0usize..200, most in 1u64..50,
         ) {
             let cut = cut.min(keys.len());
-            let alone = Sample::new(most);
+            let alone = CallSample::new(most);
             alone.count(keys.iter().copied());
             let wanted = alone.of_job(&[alone.counts()]);
-            let kept = keys.iter().filter(|k| Sample::keeps(wanted.level, **k)).count();
+            let kept = keys.iter().filter(|k| CallSample::keeps(wanted.level, **k)).count();
             prop_assert!(kept as u64 <= most);
-            let parts = [Sample::new(most), Sample::new(most)];
+            let parts = [CallSample::new(most), CallSample::new(most)];
             parts[0].count(keys[..cut].iter().copied());
             parts[1].count(keys[cut..].iter().copied());
-            let counts: Vec<_> = parts.iter().map(Sample::counts).collect();
+            let counts: Vec<_> = parts.iter().map(CallSample::counts).collect();
             prop_assert_eq!(parts[0].of_job(&counts), wanted);
             // No rank has dropped what the job keeps.
             prop_assert!(parts.iter().all(|p| p.level() <= wanted.level));
             if wanted.level > 0 {
-                let more = keys.iter().filter(|k| Sample::keeps(wanted.level - 1, **k)).count();
+                let more = keys.iter().filter(|k| CallSample::keeps(wanted.level - 1, **k)).count();
                 prop_assert!(more as u64 > most);
             }
         }

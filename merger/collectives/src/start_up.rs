@@ -1,9 +1,9 @@
 //! Start-up of a run: how long it takes until all ranks have met.
 
-use super::matched_call::Kept;
-use super::participants::Participant;
+use super::matched_call::MatchedCollective;
+use super::participants::JobParticipant;
 use super::untimed::waited_in_init;
-use super::waiting::{FitOf, Waiting};
+use super::waiting::{CollectiveWait, FitOf};
 use rpd_comm::Comm;
 use rpd_console::Failure;
 use rpd_shard::model::LocalNs;
@@ -48,7 +48,7 @@ pub(super) struct RunTimes {
 }
 
 impl RunTimes {
-    pub(super) fn new(all: &[Participant], fit_of: &FitOf<'_>) -> RunTimes {
+    pub(super) fn new(all: &[JobParticipant], fit_of: &FitOf<'_>) -> RunTimes {
         let map = |place: usize, time: i64| match fit_of.get(place).copied().flatten() {
             Some(fit) => fit.map.map(LocalNs(time)).ns(),
             None => time,
@@ -69,7 +69,7 @@ impl RunTimes {
     pub(super) fn start_up(
         &self,
         comm: &impl Comm,
-        compared: &[(&Kept, Waiting)],
+        compared: &[(&MatchedCollective, CollectiveWait)],
     ) -> Result<Option<(i64, StartUp)>, Failure> {
         let of_everyone = compared.iter().filter(|(kept, _)| kept.guests.len() == self.participants);
         let first = of_everyone.map(|(_, w)| (w.first_enter, w.last_exit, w.last, w.apart_ns)).min();

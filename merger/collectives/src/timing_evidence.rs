@@ -42,7 +42,7 @@ const MOST_PARTS: usize = 64;
 
 /// When the ranks of one domain were in a call, ns of its clock.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) struct Stay {
+pub(super) struct DomainInterval {
     /// The last one entered.
     pub(super) enter: i64,
     /// The middle one left, of two the first.
@@ -53,16 +53,16 @@ pub(super) struct Stay {
 
 /// One call.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub(super) struct Round {
+pub(super) struct TimedRound {
     /// Function and size: what takes as long.
     pub(super) kind: u64,
     /// By domain, the same ones in each round.
-    pub(super) stays: Vec<Stay>,
+    pub(super) stays: Vec<DomainInterval>,
 }
 
 /// Why it is not known that a domain took part in the same calls as another one. Times are in ns.
 #[derive(Clone, Copy, PartialEq, Debug)]
-pub(super) enum Doubt {
+pub(super) enum RejectionReason {
     /// There are only so many calls.
     Few(usize),
     /// So far apart are the exits of the two, and their entries.
@@ -79,18 +79,18 @@ pub(super) enum Doubt {
 
 /// What the times say.
 #[derive(Clone, PartialEq, Debug, Default)]
-pub(super) struct Evidence {
+pub(super) struct TimingEvidence {
     /// Domains that were in the same collectives: two or more in each part.
     pub(super) parts: Vec<Vec<usize>>,
     /// The others: domain, the one it was compared with, and why not.
-    pub(super) doubts: Vec<(usize, usize, Doubt)>,
+    pub(super) doubts: Vec<(usize, usize, RejectionReason)>,
 }
 
 /// Finds the domains whose calls were the same collectives; `rounds` are in order of time.
-pub(super) fn evidence(rounds: &[Round], domains: usize) -> Evidence {
-    let mut found = Evidence::default();
+pub(super) fn evidence(rounds: &[TimedRound], domains: usize) -> TimingEvidence {
+    let mut found = TimingEvidence::default();
     if rounds.len() < FEWEST {
-        found.doubts = (1..domains).map(|domain| (domain, 0, Doubt::Few(rounds.len()))).collect();
+        found.doubts = (1..domains).map(|domain| (domain, 0, RejectionReason::Few(rounds.len()))).collect();
         return found;
     }
     for part in close_together(rounds, domains, &mut found.doubts) {
@@ -109,12 +109,12 @@ pub(super) fn evidence(rounds: &[Round], domains: usize) -> Evidence {
 
 /// Parts of the domains whose exits are closer together than their entries.
 fn close_together(
-    rounds: &[Round],
+    rounds: &[TimedRound],
     domains: usize,
-    doubts: &mut Vec<(usize, usize, Doubt)>,
+    doubts: &mut Vec<(usize, usize, RejectionReason)>,
 ) -> Vec<Vec<usize>> {
     let mut parts: Vec<Vec<usize>> = Vec::new();
-    let mut alone: BTreeMap<usize, (usize, Doubt)> = BTreeMap::new();
+    let mut alone: BTreeMap<usize, (usize, RejectionReason)> = BTreeMap::new();
     for domain in 0..domains {
         let mut nearest: Option<(f64, usize)> = None;
         for (place, part) in parts.iter().enumerate() {
@@ -122,7 +122,7 @@ fn close_together(
             let exits = spread(&Distance::new(rounds, leader, domain, |stay| stay.exit).rest);
             let entries = spread(&Distance::new(rounds, leader, domain, |stay| stay.enter).rest);
             if exits > TOGETHER * entries || entries <= 0.0 {
-                alone.entry(domain).or_insert((leader, Doubt::Apart { exits, entries }));
+                alone.entry(domain).or_insert((leader, RejectionReason::Apart { exits, entries }));
             } else if nearest.is_none_or(|(least, _)| exits < least) {
                 nearest = Some((exits, place));
             }
@@ -141,7 +141,7 @@ fn close_together(
 }
 
 /// Those of a part of whom all is shown, and the others.
-fn verified(rounds: &[Round], mut part: Vec<usize>) -> (Vec<usize>, Vec<(usize, Doubt)>) {
+fn verified(rounds: &[TimedRound], mut part: Vec<usize>) -> (Vec<usize>, Vec<(usize, RejectionReason)>) {
     let mut doubts = Vec::new();
     while part.len() > 1 {
         let tally = Tally::new(rounds, &part);
@@ -154,7 +154,7 @@ fn verified(rounds: &[Round], mut part: Vec<usize>) -> (Vec<usize>, Vec<(usize, 
         let is_never_last = |place: &usize| tally.last[*place] < EACH_WAY;
         let all = 0..part.len();
         let mut out: Vec<usize> = all.clone().filter(is_always_last).collect();
-        let doubt = if out.is_empty() { Doubt::NeverLast } else { Doubt::AlwaysLast };
+        let doubt = if out.is_empty() { RejectionReason::NeverLast } else { RejectionReason::AlwaysLast };
         if out.is_empty() {
             out = all.filter(is_never_last).collect();
         }
@@ -164,7 +164,7 @@ fn verified(rounds: &[Round], mut part: Vec<usize>) -> (Vec<usize>, Vec<(usize, 
         doubts.extend(out.iter().map(|place| (part[*place], doubt)));
         part = (0..part.len()).filter(|place| !out.contains(place)).map(|place| part[place]).collect();
     }
-    let nothing_left = part.into_iter().map(|domain| (domain, Doubt::NeverLast));
+    let nothing_left = part.into_iter().map(|domain| (domain, RejectionReason::NeverLast));
     doubts.extend(nothing_left);
     (Vec::new(), doubts)
 }
@@ -185,7 +185,7 @@ struct Tally {
 }
 
 impl Tally {
-    fn new(rounds: &[Round], part: &[usize]) -> Tally {
+    fn new(rounds: &[TimedRound], part: &[usize]) -> Tally {
         let leader = part[0];
         let distance = |domain: &usize| Distance::new(rounds, leader, *domain, |stay| stay.exit).rest;
         let exits: Vec<Vec<f64>> = part.iter().map(distance).collect();
@@ -239,16 +239,16 @@ impl Tally {
     }
 
     /// What speaks against the whole part.
-    fn doubt(&self) -> Option<Doubt> {
+    fn doubt(&self) -> Option<RejectionReason> {
         let all = self.votes.iter().fold((0, 0), |all, one| (all.0 + one.0, all.1 + one.1));
         let of_one = self.votes.iter().filter(|one| one.1 >= EACH_WAY && one.0 * DISTURBED_OF_ONE > one.1);
         let of_all = [all, (self.early, self.calls)];
         let wrong = of_all.iter().filter(|all| all.0 * DISTURBED > all.1).chain(of_one).next();
         if let Some((parted, of)) = wrong {
-            return Some(Doubt::Follows { parted: *parted, of: *of });
+            return Some(RejectionReason::Follows { parted: *parted, of: *of });
         }
         let (last, limit, entries) = self.steady;
-        (last > limit).then_some(Doubt::LastWaits { last, entries })
+        (last > limit).then_some(RejectionReason::LastWaits { last, entries })
     }
 }
 
@@ -273,7 +273,12 @@ struct Distance {
 }
 
 impl Distance {
-    fn new(rounds: &[Round], first: usize, second: usize, time: impl Fn(&Stay) -> i64) -> Distance {
+    fn new(
+        rounds: &[TimedRound],
+        first: usize,
+        second: usize,
+        time: impl Fn(&DomainInterval) -> i64,
+    ) -> Distance {
         if first == second {
             return Distance { rest: vec![0.0; rounds.len()] };
         }

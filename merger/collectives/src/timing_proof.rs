@@ -1,11 +1,11 @@
 //! Collectives that are known by the order of calls alone are used between clock domains only where their times
 //! show that they are ones, see [`super::timing_evidence`]. All merge ranks come to the same.
 
-use super::functions::Waits;
-use super::matched_call::Kept;
-use super::participants::Members;
+use super::functions::WaitPattern;
+use super::matched_call::MatchedCollective;
+use super::participants::JobMembers;
 use super::sample::sample_key;
-use super::timing_evidence::{Doubt, FEWEST, Round, Stay, evidence};
+use super::timing_evidence::{DomainInterval, FEWEST, RejectionReason, TimedRound, evidence};
 use rpd_comm::Comm;
 use rpd_console::Failure;
 use rpd_console::wording::{duration, grouped};
@@ -25,7 +25,7 @@ const CONTRADICTED: u64 = 20;
 
 /// What became of calls that only their order brings together.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
-pub(super) struct Unproven {
+pub(super) struct RejectedByTiming {
     /// Matched calls that are not used between some domains.
     pub(super) calls: u64,
     /// Which and why, a line for each communicator.
@@ -43,26 +43,26 @@ type Tally = (u64, u64);
 #[derive(Debug, Default, Serialize, Deserialize)]
 struct Ruling {
     parts: BTreeMap<u64, Vec<Vec<u32>>>,
-    unproven: Unproven,
+    unproven: RejectedByTiming,
 }
 
 /// Takes calls of several domains apart that are not shown to be one collective. `comms` are the communicators
 /// that are known by order alone; `contradicted` says how many of their calls contradict themselves.
 pub(super) fn prove(
     comm: &impl Comm,
-    members: &Members,
+    members: &JobMembers,
     comms: &BTreeSet<u64>,
     contradicted: &BTreeMap<u64, u64>,
-    kept: &mut Vec<Kept>,
-) -> Result<Unproven, Failure> {
+    kept: &mut Vec<MatchedCollective>,
+) -> Result<RejectedByTiming, Failure> {
     let domains = Domains::new(members);
     if comms.is_empty() || domains.names.len() < 2 {
-        return Ok(Unproven::default());
+        return Ok(RejectedByTiming::default());
     }
     let mut rows: BTreeMap<u64, Vec<Row>> = BTreeMap::new();
     let mut tallies: BTreeMap<u64, Tally> = BTreeMap::new();
     let most = (MOST_STAYS / (domains.names.len() * comms.len())).clamp(2 * FEWEST, MAX_SAMPLED_CALLS);
-    for one in kept.iter().filter(|one| comms.contains(&one.comm) && one.waits == Waits::AllForAll) {
+    for one in kept.iter().filter(|one| comms.contains(&one.comm) && one.waits == WaitPattern::AllForAll) {
         let stays = domains.stays(one);
         if stays.len() > 1 {
             tallies.entry(one.comm).or_default().0 += 1;
@@ -98,7 +98,7 @@ fn rule(
     incoming: Vec<Vec<u8>>,
     most: usize,
     domains: &Domains<'_>,
-    members: &Members,
+    members: &JobMembers,
 ) -> Result<Ruling, Failure> {
     let mut rows: BTreeMap<u64, Vec<Row>> = BTreeMap::new();
     let mut tallies: BTreeMap<u64, Tally> = BTreeMap::new();
@@ -118,9 +118,10 @@ fn rule(
         rows.sort_by_key(|row| row.0);
         let here: Vec<u32> = rows.first().map_or(Vec::new(), |row| row.2.iter().map(|stay| stay.0).collect());
         rows.retain(|row| row.2.iter().map(|stay| stay.0).eq(here.iter().copied()));
-        let stay = |(_, enter, exit, first_exit): (u32, i64, i64, i64)| Stay { enter, exit, first_exit };
-        let round = |(_, kind, stays): Row| Round { kind, stays: stays.into_iter().map(stay).collect() };
-        let rounds: Vec<Round> = rows.into_iter().map(round).collect();
+        let stay =
+            |(_, enter, exit, first_exit): (u32, i64, i64, i64)| DomainInterval { enter, exit, first_exit };
+        let round = |(_, kind, stays): Row| TimedRound { kind, stays: stays.into_iter().map(stay).collect() };
+        let rounds: Vec<TimedRound> = rows.into_iter().map(round).collect();
         let (used, wrong) = tallies.get(&comm).copied().unwrap_or_default();
         let why = if wrong * CONTRADICTED > used + wrong {
             let all = grouped(used + wrong);
@@ -158,27 +159,33 @@ fn rule(
 }
 
 /// One doubt in words.
-fn words((domain, other, doubt): (usize, usize, Doubt), here: &[u32], domains: &Domains<'_>) -> String {
+fn words(
+    (domain, other, doubt): (usize, usize, RejectionReason),
+    here: &[u32],
+    domains: &Domains<'_>,
+) -> String {
     let host = |place: usize| here.get(place).map_or("?", |domain| domains.host(*domain));
     let (domain, other) = (host(domain), host(other));
     let ns = |ns: f64| duration(ns as i64);
     match doubt {
-        Doubt::Few(_) => format!("too few to tell, it takes {FEWEST}"),
-        Doubt::Apart { exits, entries } => format!(
+        RejectionReason::Few(_) => format!("too few to tell, it takes {FEWEST}"),
+        RejectionReason::Apart { exits, entries } => format!(
             "ends on {other} and {domain} are {} apart, beginnings {}: nobody seems to have waited for the others",
             ns(exits),
             ns(entries)
         ),
-        Doubt::Follows { parted, of } => format!(
+        RejectionReason::Follows { parted, of } => format!(
             "in {} of {} calls ranks left one after the other, as they had come",
             grouped(parted as u64),
             grouped(of as u64)
         ),
-        Doubt::NeverLast => {
+        RejectionReason::NeverLast => {
             format!("{domain} waited for {other}, and nobody ever for {domain}, or too seldom")
         }
-        Doubt::AlwaysLast => format!("{other} waited for {domain}, and {domain} for nobody, or too seldom"),
-        Doubt::LastWaits { last, .. } => format!(
+        RejectionReason::AlwaysLast => {
+            format!("{other} waited for {domain}, and {domain} for nobody, or too seldom")
+        }
+        RejectionReason::LastWaits { last, .. } => format!(
             "who came last stayed for times that are {} apart: it waited for a rank that is not among the inputs",
             ns(last)
         ),
@@ -186,7 +193,7 @@ fn words((domain, other, doubt): (usize, usize, Doubt), here: &[u32], domains: &
 }
 
 /// A call that was one collective stays one; else it becomes one for each part that was, and for each domain.
-fn take_apart(one: Kept, ruling: &Ruling, domains: &Domains<'_>) -> Vec<Kept> {
+fn take_apart(one: MatchedCollective, ruling: &Ruling, domains: &Domains<'_>) -> Vec<MatchedCollective> {
     let Some(parts) = ruling.parts.get(&one.comm) else {
         // Known by more than the order of calls, or on one node only.
         return vec![one];
@@ -200,10 +207,10 @@ fn take_apart(one: Kept, ruling: &Ruling, domains: &Domains<'_>) -> Vec<Kept> {
             .copied()
             .unwrap_or(domain)
     };
-    let mut by_part: BTreeMap<u32, Kept> = BTreeMap::new();
+    let mut by_part: BTreeMap<u32, MatchedCollective> = BTreeMap::new();
     for guest in &one.guests {
         let part = by_part.entry(part_of(guest.participant));
-        part.or_insert_with(|| Kept { guests: Vec::new(), ..one.clone() }).guests.push(*guest);
+        part.or_insert_with(|| MatchedCollective { guests: Vec::new(), ..one.clone() }).guests.push(*guest);
     }
     by_part.into_values().filter(|part| part.guests.len() > 1).collect()
 }
@@ -217,7 +224,7 @@ struct Domains<'a> {
 
 impl<'a> Domains<'a> {
     /// In order of first occurrence.
-    fn new(members: &'a Members) -> Domains<'a> {
+    fn new(members: &'a JobMembers) -> Domains<'a> {
         let mut places: BTreeMap<&ClockDomain, u32> = BTreeMap::new();
         let mut domains = Domains { names: Vec::new(), of: Vec::with_capacity(members.all.len()) };
         for participant in &members.all {
@@ -235,7 +242,7 @@ impl<'a> Domains<'a> {
     }
 
     /// When each domain was in a call, in order of the domains.
-    fn stays(&self, one: &Kept) -> Vec<(u32, i64, i64, i64)> {
+    fn stays(&self, one: &MatchedCollective) -> Vec<(u32, i64, i64, i64)> {
         let mut by_domain: BTreeMap<u32, (i64, Vec<i64>)> = BTreeMap::new();
         for guest in &one.guests {
             let Some(domain) = self.of.get(guest.participant as usize) else { continue };
@@ -252,7 +259,7 @@ impl<'a> Domains<'a> {
     }
 
     /// Whose calls, and with whom they are not compared.
-    fn told(&self, out: &[u32], here: &[u32], first: u32, members: &Members) -> String {
+    fn told(&self, out: &[u32], here: &[u32], first: u32, members: &JobMembers) -> String {
         let out = if out.is_empty() { here } else { out };
         let mut hosts: Vec<&str> = out.iter().take(NAMED).map(|domain| self.host(*domain)).collect();
         let more = out.len() - hosts.len();
@@ -274,16 +281,16 @@ impl<'a> Domains<'a> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::functions::Function;
-    use super::super::matched_call::Guest;
-    use super::super::participants::Participant;
+    use super::super::functions::CollectiveFunction;
+    use super::super::matched_call::RankCall;
+    use super::super::participants::JobParticipant;
     use super::*;
     use rpd_comm::threads;
 
     const CALLS: u64 = 200;
 
-    fn members() -> Members {
-        let participant = |rank: u32| Participant {
+    fn members() -> JobMembers {
+        let participant = |rank: u32| JobParticipant {
             rank: Some(rank),
             worker: false,
             began: 0,
@@ -302,17 +309,17 @@ mod tests {
             host: format!("h{}", rank / 2),
             domain: ClockDomain { boot_id: format!("node-{}", rank / 2), time_namespace: 0 },
         };
-        Members { all: (0..6).map(participant).collect(), first: 0 }
+        JobMembers { all: (0..6).map(participant).collect(), first: 0 }
     }
 
     /// Calls of three nodes with two ranks each; those of the last node are on a communicator of their own.
-    fn calls(comm: u64) -> Vec<Kept> {
+    fn calls(comm: u64) -> Vec<MatchedCollective> {
         let call = |seq: u64| {
             let enter =
                 |rank: u64| (sample_key(sample_key(comm, seq), rank) % 1_000_000 + seq * 5_000_000) as i64;
             let last = |ranks: std::ops::Range<u64>| ranks.map(enter).max().unwrap_or(0);
             let exit = |rank: u64| if rank < 4 { last(0..4) } else { last(4..6) + 700_000 } + 9_000;
-            let guest = |rank: u64| Guest {
+            let guest = |rank: u64| RankCall {
                 participant: rank as u32,
                 rank: None,
                 enter: if rank < 4 { enter(rank) } else { enter(rank) + 700_000 },
@@ -320,17 +327,29 @@ mod tests {
                 own_time: None,
             };
             let guests = (0..6).map(guest).collect();
-            let function = Function::named(b"MPI_Allreduce").unwrap();
-            Kept { comm, seq, function, kind: 0, by_order: true, waits: Waits::AllForAll, root: None, guests }
+            let function = CollectiveFunction::named(b"MPI_Allreduce").unwrap();
+            MatchedCollective {
+                comm,
+                seq,
+                function,
+                kind: 0,
+                by_order: true,
+                waits: WaitPattern::AllForAll,
+                root: None,
+                guests,
+            }
         };
         (1..=CALLS).map(call).collect()
     }
 
     /// All calls that are left, and what is told, of so many merge ranks.
-    fn outcome(ranks: usize, contradicted: u64) -> (Vec<Kept>, Unproven) {
+    fn outcome(ranks: usize, contradicted: u64) -> (Vec<MatchedCollective>, RejectedByTiming) {
         let outcomes = threads::run(ranks, |comm| {
-            let mine = |one: &Kept| sample_key(one.comm, one.seq) % comm.size() as u64 == comm.rank() as u64;
-            let mut kept: Vec<Kept> = calls(7).into_iter().chain(calls(8)).filter(mine).collect();
+            let mine = |one: &MatchedCollective| {
+                sample_key(one.comm, one.seq) % comm.size() as u64 == comm.rank() as u64
+            };
+            let mut kept: Vec<MatchedCollective> =
+                calls(7).into_iter().chain(calls(8)).filter(mine).collect();
             let here = if comm.rank() == 0 { contradicted } else { 0 };
             let wrong = BTreeMap::from([(7, here)]);
             let unproven = prove(comm, &members(), &BTreeSet::from([7, 9]), &wrong, &mut kept).unwrap();
@@ -338,7 +357,7 @@ mod tests {
         });
         let unproven = outcomes[0].1.clone();
         assert!(outcomes.iter().all(|outcome| outcome.1 == unproven), "all ranks are told the same");
-        let mut kept: Vec<Kept> = outcomes.into_iter().flat_map(|outcome| outcome.0).collect();
+        let mut kept: Vec<MatchedCollective> = outcomes.into_iter().flat_map(|outcome| outcome.0).collect();
         kept.sort_by_key(|one| (one.comm, one.seq, one.guests[0].participant));
         (kept, unproven)
     }

@@ -2,9 +2,9 @@
 //! the others. Of those that torch's profiler told of, processes may have some more and some less: the others are
 //! numbered as in the process that most are like.
 
-use super::from_regions::{Sequence, Spec};
-use super::participants::Members;
-use super::process_calls::Said;
+use super::from_regions::{CallSequence, RegionSpec};
+use super::participants::JobMembers;
+use super::process_calls::ProcessCollectives;
 use super::resync::align;
 use super::sample::sample_key;
 use rpd_comm::Comm;
@@ -35,8 +35,8 @@ struct Brief {
 type Group = (bool, u64);
 
 impl Brief {
-    fn new(participant: u32, sequence: &Sequence) -> Brief {
-        let Sequence { place, comm, len, digest, is_named, is_torch, .. } = *sequence;
+    fn new(participant: u32, sequence: &CallSequence) -> Brief {
+        let CallSequence { place, comm, len, digest, is_named, is_torch, .. } = *sequence;
         let may_differ = is_torch && sequence.specs.len() as u64 == len;
         Brief { participant, place, comm, len, digest, is_named, may_differ }
     }
@@ -48,7 +48,7 @@ impl Brief {
 
 /// What is not the same.
 #[derive(Debug, Default)]
-pub(super) struct Differences {
+pub(super) struct CallDifferences {
     /// Communicators whose calls cannot be compared.
     pub(super) comms: BTreeSet<u64>,
     /// Participants, and communicators of which their calls cannot be compared with those of the others.
@@ -68,10 +68,10 @@ pub(super) struct Differences {
 /// have in common get the same numbers.
 pub(super) fn compare(
     comm: &impl Comm,
-    members: &Members,
-    said: &mut [Said],
+    members: &JobMembers,
+    said: &mut [ProcessCollectives],
     renumber: bool,
-) -> Result<Differences, Failure> {
+) -> Result<CallDifferences, Failure> {
     let mut mine = Vec::new();
     for (participant, said) in (members.first..).zip(said.iter()) {
         mine.extend(said.sequences.iter().map(|sequence| Brief::new(participant, sequence)));
@@ -81,7 +81,7 @@ pub(super) fn compare(
         let theirs: Vec<Brief> = wire::decode_message(&message).map_err(Failure::message)?;
         theirs.into_iter().for_each(|brief| by_group.entry(brief.group()).or_default().push(brief));
     }
-    let mut differences = Differences::default();
+    let mut differences = CallDifferences::default();
     let mut pairs = Vec::new();
     let renumbered = if renumber { renumber_all(comm, members, said, &by_group)? } else { BTreeMap::new() };
     for (group, briefs) in &by_group {
@@ -109,14 +109,15 @@ pub(super) fn compare(
     // Those of which a difference is told show their calls.
     let asked: BTreeSet<(u32, u32)> =
         pairs.iter().flat_map(|(a, b)| [(a.participant, a.place), (b.participant, b.place)]).collect();
-    let mut mine: Vec<(u32, u32, Vec<Spec>)> = Vec::new();
+    let mut mine: Vec<(u32, u32, Vec<RegionSpec>)> = Vec::new();
     for (participant, said) in (members.first..).zip(said.iter()) {
         let shown = said.sequences.iter().filter(|s| asked.contains(&(participant, s.place)));
         mine.extend(shown.map(|s| (participant, s.place, s.specs.clone())));
     }
-    let mut specs: BTreeMap<(u32, u32), Vec<Spec>> = BTreeMap::new();
+    let mut specs: BTreeMap<(u32, u32), Vec<RegionSpec>> = BTreeMap::new();
     for message in comm.all_gather(wire::encode(&mine)) {
-        let theirs: Vec<(u32, u32, Vec<Spec>)> = wire::decode_message(&message).map_err(Failure::message)?;
+        let theirs: Vec<(u32, u32, Vec<RegionSpec>)> =
+            wire::decode_message(&message).map_err(Failure::message)?;
         specs.extend(theirs.into_iter().map(|(participant, place, specs)| ((participant, place), specs)));
     }
     let none = Vec::new();
@@ -142,8 +143,8 @@ struct Renumbered {
 /// same.
 fn renumber_all(
     comm: &impl Comm,
-    members: &Members,
-    said: &mut [Said],
+    members: &JobMembers,
+    said: &mut [ProcessCollectives],
     by_group: &BTreeMap<Group, Vec<Brief>>,
 ) -> Result<BTreeMap<Group, Renumbered>, Failure> {
     // One process stands for all that have the same calls.
@@ -209,7 +210,7 @@ fn renumber_all(
     Ok(renumbered)
 }
 
-impl Said {
+impl ProcessCollectives {
     /// Gives the calls on a communicator other numbers: `places` are those, from 0, of the calls in their order. Calls
     /// without a place are dropped.
     fn renumber(&mut self, comm: u64, places: &[Option<usize>]) {
@@ -227,7 +228,7 @@ impl Said {
 }
 
 /// Where two processes first did not call the same: name, number of calls, the first calls.
-fn difference(a: (&str, u64, &[Spec]), b: (&str, u64, &[Spec])) -> String {
+fn difference(a: (&str, u64, &[RegionSpec]), b: (&str, u64, &[RegionSpec])) -> String {
     let ((a, a_len, a_specs), (b, b_len, b_specs)) = (a, b);
     let place = a_specs.iter().zip(b_specs).position(|(x, y)| x != y);
     match place.and_then(|i| Some((i + 1, a_specs.get(i)?, b_specs.get(i)?))) {

@@ -2,8 +2,8 @@
 //! with their waits, one-sided calls, files, and collectives that do not match. Where it is long, nobody can say that no rank
 //! was late.
 
-use super::functions::{Function, MessageCall};
-use super::matched_call::Kept;
+use super::functions::{CollectiveFunction, MessageCall};
+use super::matched_call::MatchedCollective;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
@@ -142,7 +142,7 @@ impl ProcessTimes {
 /// Calls that are or might be one collective, and whose times are not compared.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct UntimedCalls {
-    pub(super) function: Function,
+    pub(super) function: CollectiveFunction,
     /// One of the processes, and when that entered, ns of its domain.
     pub(super) participant: u32,
     pub(super) enter: i64,
@@ -170,7 +170,7 @@ fn over_the_least(durations: impl Iterator<Item = i64>, spread: i64) -> i64 {
 }
 
 /// The time of all ranks in matched collectives, by function.
-pub(super) fn time_in<'a>(kept: impl Iterator<Item = &'a Kept>) -> CallTimes {
+pub(super) fn time_in<'a>(kept: impl Iterator<Item = &'a MatchedCollective>) -> CallTimes {
     let mut times = CallTimes::default();
     for one in kept {
         times.add(&one.function.name(), one.time_inside());

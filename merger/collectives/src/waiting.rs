@@ -2,9 +2,9 @@
 
 use super::late_rank_verdict::MissingCause;
 use super::late_ranks::is_comparable;
-use super::matched_call::{Guest, Kept};
+use super::matched_call::{MatchedCollective, RankCall};
 use super::own_time::SINCE_INIT;
-use super::participants::Participant;
+use super::participants::JobParticipant;
 use rpd_clocks::DomainFit;
 use rpd_shard::model::LocalNs;
 
@@ -14,7 +14,7 @@ pub(super) type FitOf<'a> = [Option<&'a DomainFit>];
 /// One rank in a collective, in job time.
 #[derive(Clone, Copy, Debug)]
 struct Entry<'a> {
-    guest: &'a Guest,
+    guest: &'a RankCall,
     host: &'a str,
     enter: i64,
     exit: i64,
@@ -24,7 +24,7 @@ struct Entry<'a> {
 
 /// What would not have been waited without one participant, or one node.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) struct Charge {
+pub(super) struct WaitCharge {
     /// The participant; of a node, the one with the most own time.
     pub(super) participant: u32,
     /// How much more own time it spent than each other rank, or each rank of another node, ns.
@@ -35,11 +35,11 @@ pub(super) struct Charge {
 
 /// The waiting in one collective by its causes, ns. `node` lies across the others, which add up to all waiting.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
-pub(super) struct Parts {
+pub(super) struct WaitParts {
     /// What one rank's own time explains.
-    pub(super) rank: Option<Charge>,
+    pub(super) rank: Option<WaitCharge>,
     /// What the own time of the ranks of one node explains.
-    pub(super) node: Option<Charge>,
+    pub(super) node: Option<WaitCharge>,
     /// What the own times of several ranks explain, and of no single one,
     pub(super) shared_ns: i64,
     /// and which these are, where they are several: late by themselves, and together.
@@ -58,7 +58,7 @@ pub(super) struct Parts {
 
 /// The waiting in one collective.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub(super) struct Waiting {
+pub(super) struct CollectiveWait {
     /// What all of its ranks together waited for the last one to enter, ns.
     pub(super) waited_ns: i64,
     /// When the first one entered, ns of the job.
@@ -73,15 +73,19 @@ pub(super) struct Waiting {
     pub(super) bound_ns: Option<i64>,
     /// Whether these ranks had synchronised before: `None` if that is not known.
     pub(super) had_synchronised: Option<bool>,
-    pub(super) parts: Parts,
+    pub(super) parts: WaitParts,
 }
 
 /// What ranks waited in a collective in which all wait for all; `None` if their times cannot be compared.
-pub(super) fn waiting(kept: &Kept, all: &[Participant], fit_of: &FitOf<'_>) -> Option<Waiting> {
+pub(super) fn waiting(
+    kept: &MatchedCollective,
+    all: &[JobParticipant],
+    fit_of: &FitOf<'_>,
+) -> Option<CollectiveWait> {
     if !is_comparable(kept, all, fit_of) {
         return None;
     }
-    let fit = |guest: &Guest| fit_of.get(guest.participant as usize).copied().flatten();
+    let fit = |guest: &RankCall| fit_of.get(guest.participant as usize).copied().flatten();
     let entry = |guest| {
         let map = |time: i64| fit(guest).map_or(time, |fit| fit.map.map(LocalNs(time)).ns());
         let left = guest.own_time.filter(|own| own.since != SINCE_INIT).map(|own| map(own.left));
@@ -108,10 +112,10 @@ pub(super) fn waiting(kept: &Kept, all: &[Participant], fit_of: &FitOf<'_>) -> O
     };
     let parts = match bound_ns {
         Some(bound) if apart_ns > bound => parts(&entries, (first, last), &waits, &why_not_known),
-        _ => Parts { clocks_ns: waited_ns, ..Parts::default() },
+        _ => WaitParts { clocks_ns: waited_ns, ..WaitParts::default() },
     };
     let since = entries.iter().map(|entry| Some(entry.guest.own_time?.since != SINCE_INIT));
-    Some(Waiting {
+    Some(CollectiveWait {
         waited_ns,
         first_enter: first.enter,
         last_exit: entries.iter().map(|entry| entry.exit).max()?,
@@ -188,9 +192,9 @@ fn parts(
     (first, last): (&Entry<'_>, &Entry<'_>),
     waits: &[i64],
     why_not_known: &dyn Fn(u32) -> Option<MissingCause>,
-) -> Parts {
+) -> WaitParts {
     let all_waits = waits.iter().copied().fold(0, i64::saturating_add);
-    let not_recorded = |why| Parts { not_recorded: Some((why, all_waits)), ..Parts::default() };
+    let not_recorded = |why| WaitParts { not_recorded: Some((why, all_waits)), ..WaitParts::default() };
     let since = last.guest.own_time.map(|own| own.since);
     let Some(own_times) = OwnTimes::new(entries, since) else {
         let why = entries.iter().find_map(|entry| why_not_known(entry.guest.participant));
@@ -199,7 +203,7 @@ fn parts(
     let apart = last.enter.saturating_sub(first.enter);
     let most = entries.iter().zip(&own_times.certain).enumerate();
     let Some((place, (slowest, _))) = most.max_by_key(|(_, (entry, own))| (**own, entry.enter)) else {
-        return Parts::default();
+        return WaitParts::default();
     };
     let participant = slowest.guest.participant;
     // What the others wait, as far as the margin explains it.
@@ -209,7 +213,7 @@ fn parts(
         let is_enough = |late: i64| margins.over_median > 0 && margins.over_median.saturating_mul(2) >= late;
         let explains = is_enough(slowest.enter.saturating_sub(first.enter)) && is_enough(apart);
         let margin_ns = margins.over_all;
-        let charge = Charge { participant, margin_ns, waited_ns: explained(margin_ns) };
+        let charge = WaitCharge { participant, margin_ns, waited_ns: explained(margin_ns) };
         explains.then(|| (charge, explained(margins.over_all_certain).saturating_sub(charge.waited_ns)))
     };
     let of_rank = charge(&|other| other != place);
@@ -217,11 +221,12 @@ fn parts(
         return not_recorded(why);
     }
     let is_elsewhere = |other: usize| entries.get(other).is_some_and(|entry| entry.host != slowest.host);
-    let is_charged = |charge: &Charge| charge.waited_ns > 0;
+    let is_charged = |charge: &WaitCharge| charge.waited_ns > 0;
     let node = charge(&is_elsewhere).map(|(charge, _)| charge).filter(is_charged);
     let (rank, between_polls) = of_rank.unzip();
     let rank = rank.filter(is_charged);
-    let mut parts = Parts { rank, node, between_polls_ns: between_polls.unwrap_or(0), ..Parts::default() };
+    let mut parts =
+        WaitParts { rank, node, between_polls_ns: between_polls.unwrap_or(0), ..WaitParts::default() };
     let charged = rank.map_or(0, |rank| rank.waited_ns);
     let rest = all_waits.saturating_sub(parts.between_polls_ns).saturating_sub(charged);
     // Those whose own time explains how late the last one entered.
@@ -274,8 +279,8 @@ mod tests {
     }
 
     /// The causes among these ranks.
-    fn parts_of(ranks: &[TestRank]) -> Parts {
-        let guest = |(participant, rank): (u32, &TestRank)| Guest {
+    fn parts_of(ranks: &[TestRank]) -> WaitParts {
+        let guest = |(participant, rank): (u32, &TestRank)| RankCall {
             participant,
             rank: None,
             enter: rank.enter,
@@ -288,9 +293,9 @@ mod tests {
                 left: 0,
             }),
         };
-        let guests: Vec<Guest> = (0..).zip(ranks).map(guest).collect();
+        let guests: Vec<RankCall> = (0..).zip(ranks).map(guest).collect();
         let entry = |(guest, rank): (_, &TestRank)| {
-            let guest: &Guest = guest;
+            let guest: &RankCall = guest;
             let left = Some(rank.left_synchronisation);
             Entry { guest, host: rank.host, enter: guest.enter, exit: guest.exit, left }
         };

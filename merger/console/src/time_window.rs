@@ -7,7 +7,7 @@ const NS: i64 = 1_000_000_000;
 
 /// One end of a window.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Moment {
+pub enum WindowEnd {
     /// Nanoseconds since the first event of the job; not negative.
     SinceStart(i64),
     /// A time of day.
@@ -18,9 +18,9 @@ pub enum Moment {
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct TimeWindow {
     /// None: from the first event.
-    pub from: Option<Moment>,
+    pub from: Option<WindowEnd>,
     /// None: to the last event.
-    pub to: Option<Moment>,
+    pub to: Option<WindowEnd>,
 }
 
 /// A text that is no window, or a window that has nothing in it.
@@ -51,9 +51,9 @@ impl FromStr for TimeWindow {
         let (from, to) = text.split_once("..").ok_or_else(|| WindowError::NoWindow(text.to_owned()))?;
         let window = TimeWindow { from: end(from)?, to: end(to)? };
         let empty = match (window.from, window.to) {
-            (Some(Moment::SinceStart(from)), Some(Moment::SinceStart(to))) => from >= to,
-            (Some(Moment::WallClock(from)), Some(Moment::WallClock(to))) => from >= to,
-            (None, Some(Moment::SinceStart(to))) => to == 0,
+            (Some(WindowEnd::SinceStart(from)), Some(WindowEnd::SinceStart(to))) => from >= to,
+            (Some(WindowEnd::WallClock(from)), Some(WindowEnd::WallClock(to))) => from >= to,
+            (None, Some(WindowEnd::SinceStart(to))) => to == 0,
             // Where a clock on the wall was at the first event is known later.
             _ => false,
         };
@@ -70,8 +70,8 @@ impl TimeWindow {
         wall_clock: Option<WallClock>,
     ) -> Result<(Option<i64>, Option<i64>), WindowError> {
         let ns = |moment| match moment {
-            Moment::SinceStart(ns) => Ok(start.saturating_add(ns)),
-            Moment::WallClock(time) => {
+            WindowEnd::SinceStart(ns) => Ok(start.saturating_add(ns)),
+            WindowEnd::WallClock(time) => {
                 let WallClock(begin) = wall_clock.ok_or(WindowError::NoWallClock)?;
                 Ok(start.saturating_add(time.0.saturating_sub(begin)))
             }
@@ -82,12 +82,13 @@ impl TimeWindow {
     }
 }
 
-fn end(text: &str) -> Result<Option<Moment>, WindowError> {
+fn end(text: &str) -> Result<Option<WindowEnd>, WindowError> {
     let text = text.trim();
     if text.is_empty() {
         return Ok(None);
     }
-    let moment = seconds(text).map(Moment::SinceStart).or_else(|| text.parse().ok().map(Moment::WallClock));
+    let moment =
+        seconds(text).map(WindowEnd::SinceStart).or_else(|| text.parse().ok().map(WindowEnd::WallClock));
     moment.map(Some).ok_or_else(|| WindowError::NoTime(text.to_owned()))
 }
 
@@ -102,23 +103,23 @@ fn seconds(text: &str) -> Option<i64> {
     whole.parse::<i64>().ok()?.checked_mul(NS)?.checked_add(part)
 }
 
-impl std::fmt::Display for Moment {
+impl std::fmt::Display for WindowEnd {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
-            Moment::SinceStart(ns) => {
+            WindowEnd::SinceStart(ns) => {
                 let decimals = format!("{:09}", ns % NS);
                 let decimals = decimals.trim_end_matches('0');
                 let point = if decimals.is_empty() { "" } else { "." };
                 write!(f, "{}{point}{decimals}", ns / NS)
             }
-            Moment::WallClock(time) => time.fmt(f),
+            WindowEnd::WallClock(time) => time.fmt(f),
         }
     }
 }
 
 impl std::fmt::Display for TimeWindow {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let text = |end: Option<Moment>| end.map_or(String::new(), |moment| moment.to_string());
+        let text = |end: Option<WindowEnd>| end.map_or(String::new(), |moment| moment.to_string());
         write!(f, "{}..{}", text(self.from), text(self.to))
     }
 }

@@ -14,11 +14,11 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 const ENDING: [i32; 3] = [SIGINT, SIGTERM, SIGHUP];
 
 /// What an interrupted merge removes, the last one first.
-static UNFINISHED: Mutex<Vec<Unfinished>> = Mutex::new(Vec::new());
+static UNFINISHED: Mutex<Vec<UnfinishedOutput>> = Mutex::new(Vec::new());
 
 /// A file or folder that is of no use without the end of the merge.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub enum Unfinished {
+pub enum UnfinishedOutput {
     /// A file.
     File(PathBuf),
     /// A folder with all that is in it.
@@ -27,22 +27,22 @@ pub enum Unfinished {
     EmptyFolder(PathBuf),
 }
 
-impl Unfinished {
+impl UnfinishedOutput {
     fn remove(&self) {
         let _ = match self {
-            Unfinished::File(path) => remove_output(path),
-            Unfinished::Folder(path) => remove_output_folder(path),
-            Unfinished::EmptyFolder(path) => fs::remove_dir(path),
+            UnfinishedOutput::File(path) => remove_output(path),
+            UnfinishedOutput::Folder(path) => remove_output_folder(path),
+            UnfinishedOutput::EmptyFolder(path) => fs::remove_dir(path),
         };
     }
 }
 
-fn unfinished() -> MutexGuard<'static, Vec<Unfinished>> {
+fn unfinished() -> MutexGuard<'static, Vec<UnfinishedOutput>> {
     UNFINISHED.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Adds something that an interrupted merge removes. Call it before the file or folder is made.
-pub fn remove_on_interrupt(what: Unfinished) {
+pub fn remove_on_interrupt(what: UnfinishedOutput) {
     unfinished().push(what);
 }
 
@@ -51,14 +51,16 @@ pub fn remove_on_interrupt(what: Unfinished) {
 pub fn make_removed_on_interrupt<T, E>(path: &Path, make: impl FnOnce() -> Result<T, E>) -> Result<T, E> {
     let mut unfinished = unfinished();
     let made = make()?;
-    unfinished.push(Unfinished::File(path.to_owned()));
+    unfinished.push(UnfinishedOutput::File(path.to_owned()));
     Ok(made)
 }
 
 /// Takes back a path: the merge has finished or removed it.
 pub fn keep_on_interrupt(path: &Path) {
     unfinished().retain(|what| {
-        let (Unfinished::File(known) | Unfinished::Folder(known) | Unfinished::EmptyFolder(known)) = what;
+        let (UnfinishedOutput::File(known)
+        | UnfinishedOutput::Folder(known)
+        | UnfinishedOutput::EmptyFolder(known)) = what;
         known != path
     });
 }
@@ -147,10 +149,10 @@ mod tests {
         std::thread::scope(|scope| {
             scope.spawn(|| make_removed_on_interrupt(&path, make));
             is_made.recv().unwrap();
-            assert!(unfinished().contains(&Unfinished::File(path.clone())));
+            assert!(unfinished().contains(&UnfinishedOutput::File(path.clone())));
         });
         keep_on_interrupt(&path);
         let failed = make_removed_on_interrupt(&path, || Err::<(), _>(()));
-        assert!(failed.is_err() && !unfinished().contains(&Unfinished::File(path)), "it is not ours");
+        assert!(failed.is_err() && !unfinished().contains(&UnfinishedOutput::File(path)), "it is not ours");
     }
 }

@@ -1,7 +1,7 @@
 //! Output files of the merger's programs.
 //!
 //! An output is written under another name and locked ([`OutputLock`]) meanwhile. What is not finished when a signal ends the
-//! program is removed ([`InterruptWatch`]). [`Share`] decides who may read the finished file.
+//! program is removed ([`InterruptWatch`]). [`OutputShare`] decides who may read the finished file.
 
 use rpd_console::Failure;
 use std::path::Path;
@@ -11,11 +11,11 @@ mod lock;
 mod share;
 
 pub use interrupt::{
-    InterruptWatch, Unfinished, keep_on_interrupt, make_removed_on_interrupt, remove_on_interrupt,
+    InterruptWatch, UnfinishedOutput, keep_on_interrupt, make_removed_on_interrupt, remove_on_interrupt,
     remove_unfinished,
 };
 pub use lock::OutputLock;
-pub use share::Share;
+pub use share::OutputShare;
 
 /// Refuses a path that is not UTF-8: other merge ranks get it as text, and outputs name it.
 ///

@@ -9,7 +9,7 @@ use std::path::Path;
 
 /// Who may read an output.
 #[derive(ValueEnum, Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub enum Share {
+pub enum OutputShare {
     /// The user alone
     #[default]
     User,
@@ -17,7 +17,7 @@ pub enum Share {
     Group,
 }
 
-impl Share {
+impl OutputShare {
     /// Lets the group read a file that was made for the user alone, and does not have its name yet. What cannot be
     /// shared stays as it is, with a warning: it is whole.
     pub fn file(self, made: &Path) {
@@ -40,7 +40,7 @@ impl Share {
     }
 
     fn apply(self, made: &Path, set_mode: impl FnOnce() -> io::Result<()>) {
-        if self == Share::Group
+        if self == OutputShare::Group
             && let Err(error) = set_mode()
         {
             eprintln!("warning: {} is for you alone: {error}", made.display());

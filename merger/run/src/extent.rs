@@ -1,7 +1,7 @@
 //! When a job was, whatever of it is drawn: traces of some of its ranks have the times of those of all.
 
 use super::row_times::row_times;
-use super::tables::{Ids, Tables};
+use super::tables::{IdRanges, RunTables};
 use rayon::prelude::*;
 use rpd_console::Failure;
 use rpd_shard::model::{TableId, rocpd};
@@ -17,8 +17,8 @@ const TIMED: [(TableId, &[&str]); 5] = [
 
 /// First and last time of all rows, ns in the clock of the job; of every so many pieces one, so that as many ranks
 /// read all of them together.
-pub(crate) fn extent(tables: &Tables, rank: usize, ranks: usize) -> Result<Option<(i64, i64)>, Failure> {
-    let every = Ids::range(i64::MIN, i64::MAX);
+pub(crate) fn extent(tables: &RunTables, rank: usize, ranks: usize) -> Result<Option<(i64, i64)>, Failure> {
+    let every = IdRanges::range(i64::MIN, i64::MAX);
     let mut pieces = Vec::new();
     for (table, columns) in TIMED {
         pieces.extend(tables.within(table, &every)?.into_iter().map(|piece| (table, columns, piece)));

@@ -11,12 +11,14 @@ mod strings;
 mod tables;
 mod units;
 
-pub use names::{Agent, ById, Counter, Lane, Names, SampleTrack, Thread, kernel_names};
-pub use processes::{Process, ProcessInfo, RankFilter};
+pub use names::{
+    ById, ComputeAgent, CounterSource, QueueLane, SampleTrack, TracedThread, UnitNames, kernel_names,
+};
+pub use processes::{ProcessIdentity, RankFilter, RunProcess};
 pub use row_times::row_times;
-pub use strings::Strings;
-pub use tables::{Ids, Tables, TakePieces, TakeRows};
-pub use units::{DRAWN, NAMING, Unit, place_of};
+pub use strings::RunStrings;
+pub use tables::{IdRanges, RunTables, TakePieces, TakeRows};
+pub use units::{DRAWN, NAMING, RowUnit, place_of};
 
 use rpd_console::Failure;
 use rpd_rocpd::read::{Database, Space};
@@ -29,13 +31,13 @@ use std::path::Path;
 #[derive(Debug)]
 pub struct RunDatabase {
     /// Its tables.
-    pub tables: Tables,
+    pub tables: RunTables,
     /// Its strings, which all processes share.
-    pub strings: Strings,
+    pub strings: RunStrings,
     /// Its processes, in the order of their ids.
-    pub processes: Vec<Process>,
-    /// Its rows, in parts, in the order of [`ProcessInfo::order`].
-    pub units: Vec<Unit>,
+    pub processes: Vec<RunProcess>,
+    /// Its rows, in parts, in the order of [`ProcessIdentity::order`].
+    pub units: Vec<RowUnit>,
     /// Rows of each table that belong to processes that are not selected and are in no unit.
     pub unselected: HashMap<TableId, u64>,
 }
@@ -64,7 +66,7 @@ impl RunDatabase {
     /// [`Failure::input`], if it cannot be read, is damaged, or is not a merged database.
     pub fn open(path: &Path, ranks: RankFilter<'_>) -> Result<RunDatabase, Failure> {
         let database = Database::open(path).map_err(|error| tables::damaged(&error))?;
-        let mut tables = Tables::new(database);
+        let mut tables = RunTables::new(database);
         if let Some(damage) = tables.database().damage().first() {
             return Err(tables.failure(format_args!("{damage}: merge its inputs again")));
         }
@@ -77,7 +79,7 @@ impl RunDatabase {
                 );
             }
         }
-        let strings = Strings::read(&tables)?;
+        let strings = RunStrings::read(&tables)?;
         let processes = processes::processes(&tables, ranks)?;
         let (units, unselected) = units::units(&tables, &processes)?;
         tables.divide(units.len());

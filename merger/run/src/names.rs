@@ -1,8 +1,8 @@
 //! Who is who in a unit: its threads, agents, queues, streams, counters, kernels and tracks of samples.
 
 use super::processes::text;
-use super::tables::Tables;
-use super::units::Unit;
+use super::tables::RunTables;
+use super::units::RowUnit;
 use rpd_console::Failure;
 use rpd_shard::model::{Cells, Local, Rows, TableId, Value, rocpd};
 use serde_json::{Map, Value as Json};
@@ -49,7 +49,7 @@ impl<T> ById<T> {
 
 /// A thread.
 #[derive(Debug)]
-pub struct Thread {
+pub struct TracedThread {
     /// Number in the operating system.
     pub tid: i64,
     /// Name, or an empty text.
@@ -58,7 +58,7 @@ pub struct Thread {
 
 /// A CPU or GPU.
 #[derive(Debug)]
-pub struct Agent {
+pub struct ComputeAgent {
     /// Whether it is a GPU.
     pub is_gpu: bool,
     /// Number among those of its type.
@@ -69,7 +69,7 @@ pub struct Agent {
     pub pci: Option<String>,
 }
 
-impl Agent {
+impl ComputeAgent {
     /// `GPU 0 (0000:c1:00.0)`.
     pub fn label(&self) -> String {
         let sort = if self.is_gpu { "GPU" } else { "CPU" };
@@ -81,7 +81,7 @@ impl Agent {
 
 /// A queue or stream.
 #[derive(Debug)]
-pub struct Lane {
+pub struct QueueLane {
     /// Its number in the runtime that it comes from.
     pub handle: i64,
     /// What it is called: no other one of its process is called so.
@@ -92,7 +92,7 @@ pub struct Lane {
 
 /// A counter.
 #[derive(Debug)]
-pub struct Counter {
+pub struct CounterSource {
     /// Id of its process.
     pub process: Option<i64>,
     /// Id of its agent.
@@ -118,36 +118,36 @@ pub struct SampleTrack {
 
 /// The tables that say who is who.
 #[derive(Debug, Default)]
-pub struct Names {
+pub struct UnitNames {
     /// Threads.
-    pub threads: ById<Thread>,
+    pub threads: ById<TracedThread>,
     /// CPUs and GPUs.
-    pub agents: ById<Agent>,
+    pub agents: ById<ComputeAgent>,
     /// Hardware queues.
-    pub queues: ById<Lane>,
+    pub queues: ById<QueueLane>,
     /// Streams.
-    pub streams: ById<Lane>,
+    pub streams: ById<QueueLane>,
     /// Counters.
-    pub counters: ById<Counter>,
+    pub counters: ById<CounterSource>,
     /// Tracks of samples.
     pub tracks: ById<SampleTrack>,
 }
 
-impl Names {
+impl UnitNames {
     /// Reads the names of a unit.
     ///
     /// # Errors
     /// If rows cannot be read.
-    pub fn read(tables: &Tables, unit: &Unit) -> Result<Names, Failure> {
-        Ok(Names {
-            threads: rows(tables, unit, rocpd::INFO_THREAD, &["tid", "name"], |row| Thread {
+    pub fn read(tables: &RunTables, unit: &RowUnit) -> Result<UnitNames, Failure> {
+        Ok(UnitNames {
+            threads: rows(tables, unit, rocpd::INFO_THREAD, &["tid", "name"], |row| TracedThread {
                 tid: row.int("tid").unwrap_or(0),
                 name: row.text("name"),
             })?,
             agents: rows(tables, unit, rocpd::INFO_AGENT, AGENT, agent)?,
             queues: lanes(tables, unit, rocpd::INFO_QUEUE, "queue")?,
             streams: lanes(tables, unit, rocpd::INFO_STREAM, "stream")?,
-            counters: rows(tables, unit, rocpd::INFO_PMC, COUNTER, |row| Counter {
+            counters: rows(tables, unit, rocpd::INFO_PMC, COUNTER, |row| CounterSource {
                 process: row.int("pid"),
                 agent: row.int("agent_id"),
                 name: row.text("name"),
@@ -169,8 +169,8 @@ impl Names {
 /// # Errors
 /// If rows cannot be read.
 pub fn kernel_names<T>(
-    tables: &Tables,
-    unit: &Unit,
+    tables: &RunTables,
+    unit: &RowUnit,
     mut number: impl FnMut(Cow<'_, str>) -> T,
 ) -> Result<ById<T>, Failure> {
     let wanted = &["display_name", "kernel_name"];
@@ -227,8 +227,8 @@ impl<'a> Row<'a> {
 }
 
 fn rows<T>(
-    tables: &Tables,
-    unit: &Unit,
+    tables: &RunTables,
+    unit: &RowUnit,
     table: TableId,
     wanted: &'static [&'static str],
     mut of: impl FnMut(&Row<'_>) -> T,
@@ -253,22 +253,22 @@ fn rows<T>(
 }
 
 /// Queues or streams, as `word` says.
-fn lanes(tables: &Tables, unit: &Unit, table: TableId, word: &str) -> Result<ById<Lane>, Failure> {
+fn lanes(tables: &RunTables, unit: &RowUnit, table: TableId, word: &str) -> Result<ById<QueueLane>, Failure> {
     let mut lanes = rows(tables, unit, table, &["pid", "name", "extdata"], lane)?;
     name_lanes(lanes.rows.iter_mut().map(|(_, lane)| lane), word);
     Ok(lanes)
 }
 
-fn lane(row: &Row<'_>) -> Lane {
+fn lane(row: &Row<'_>) -> QueueLane {
     // A merge notes the number where it gave another one.
     let noted = row.json().get("rpd").and_then(|noted| noted.get("id")).and_then(Json::as_i64);
-    Lane { handle: noted.unwrap_or(row.id()), name: row.text("name"), process: row.int("pid") }
+    QueueLane { handle: noted.unwrap_or(row.id()), name: row.text("name"), process: row.int("pid") }
 }
 
 /// Queues or streams are called as the input calls them (`Stream 3`), or by their place in their process (`stream 3`); with
 /// their numbers where that is the same for several, which would be taken for lanes of one.
-fn name_lanes<'a>(lanes: impl Iterator<Item = &'a mut Lane>, word: &str) {
-    let mut lanes: Vec<&mut Lane> = lanes.collect();
+fn name_lanes<'a>(lanes: impl Iterator<Item = &'a mut QueueLane>, word: &str) {
+    let mut lanes: Vec<&mut QueueLane> = lanes.collect();
     let mut places: HashMap<Option<i64>, u64> = HashMap::new();
     let mut known: HashMap<(Option<i64>, String), u32> = HashMap::new();
     for lane in &mut lanes {
@@ -289,11 +289,11 @@ fn name_lanes<'a>(lanes: impl Iterator<Item = &'a mut Lane>, word: &str) {
     }
 }
 
-fn agent(row: &Row<'_>) -> Agent {
+fn agent(row: &Row<'_>) -> ComputeAgent {
     let extdata = row.json();
     let number = ["type_index", "logical_index", "absolute_index"].into_iter().find_map(|name| row.int(name));
     let models = ["product_name", "model_name", "name"].into_iter().map(|name| row.text(name));
-    Agent {
+    ComputeAgent {
         is_gpu: row.text("type") == "GPU",
         number,
         model: models.into_iter().find(|name| !name.is_empty()).unwrap_or_default(),
@@ -328,7 +328,8 @@ mod tests {
 
     #[test]
     fn streams_are_called_as_their_input_calls_them_and_by_names_of_their_own() {
-        let of = |process, handle, name: &str| Lane { handle, name: name.to_owned(), process: Some(process) };
+        let of =
+            |process, handle, name: &str| QueueLane { handle, name: name.to_owned(), process: Some(process) };
         let mut lanes = [
             of(1, 0, "Default Stream"),
             of(1, 1, "Stream 0"),

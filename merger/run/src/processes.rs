@@ -1,6 +1,6 @@
 //! The processes of a run.
 
-use crate::tables::{Ids, Tables};
+use crate::tables::{IdRanges, RunTables};
 use crate::units::{DRAWN, NAMING};
 use rpd_console::Failure;
 use rpd_shard::model::{TableId, Value, rocpd};
@@ -20,7 +20,7 @@ const MOST_NAME: usize = 1024;
 
 /// A process of a unit.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct ProcessInfo {
+pub struct ProcessIdentity {
     /// `rank 3 (node07)`, `rank 3 worker (node07)`, `node07` for the system metrics of a node.
     pub name: String,
     /// Where it stands among all processes of the job: smaller ones first.
@@ -37,9 +37,9 @@ pub struct ProcessInfo {
 
 /// A process of the job, and which rows it claims.
 #[derive(Clone, Debug)]
-pub struct Process {
+pub struct RunProcess {
     /// What identifies it.
-    pub info: ProcessInfo,
+    pub info: ProcessIdentity,
     /// Whether it is asked for.
     pub selected: bool,
     /// Its ranges of ids, first and last, as it claims them.
@@ -47,9 +47,9 @@ pub struct Process {
 }
 
 /// The processes of the job in their order, which is that of their ids.
-pub(crate) fn processes(tables: &Tables, ranks: RankFilter<'_>) -> Result<Vec<Process>, Failure> {
+pub(crate) fn processes(tables: &RunTables, ranks: RankFilter<'_>) -> Result<Vec<RunProcess>, Failure> {
     let mut nodes: HashMap<i64, String> = HashMap::new();
-    let every = Ids::range(i64::MIN, i64::MAX);
+    let every = IdRanges::range(i64::MIN, i64::MAX);
     tables.all(rocpd::INFO_NODE, &every, &["hostname"], &mut |rows, places| {
         for i in places {
             nodes.insert(rows.keys.get(i), text(rows.column("hostname").get(i)));
@@ -89,7 +89,7 @@ struct About<'a> {
 }
 
 impl About<'_> {
-    fn process(self, ranks: RankFilter<'_>) -> Process {
+    fn process(self, ranks: RankFilter<'_>) -> RunProcess {
         let About { id, pid, host, of_node, noted } = self;
         let noted = |name: &str| noted.and_then(|noted| noted.get(name));
         let rank = noted("rank").and_then(Json::as_u64).and_then(|rank| u32::try_from(rank).ok());
@@ -113,9 +113,9 @@ impl About<'_> {
             (Some(ranks), Some(rank)) => ranks.iter().any(|range| range.contains(&rank)),
             _ => true,
         };
-        let info = ProcessInfo { name, order: (rank.unwrap_or(NO_RANK), kind, id), pid, host, rank, id };
+        let info = ProcessIdentity { name, order: (rank.unwrap_or(NO_RANK), kind, id), pid, host, rank, id };
         let claims = noted("rows").and_then(Json::as_object).map(claims).unwrap_or_default();
-        Process { info, selected, claims }
+        RunProcess { info, selected, claims }
     }
 }
 

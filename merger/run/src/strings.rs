@@ -1,13 +1,13 @@
 //! The strings of a run.
 
-use super::tables::{Ids, Tables};
+use super::tables::{IdRanges, RunTables};
 use rpd_console::Failure;
 use rpd_shard::model::{Value, rocpd};
 use std::borrow::Cow;
 
 /// `rocpd_string`, which all processes share.
 #[derive(Debug, Default)]
-pub struct Strings {
+pub struct RunStrings {
     bytes: Vec<u8>,
     /// Where each ends.
     ends: Vec<usize>,
@@ -15,14 +15,14 @@ pub struct Strings {
     ids: Vec<i64>,
 }
 
-impl Strings {
+impl RunStrings {
     /// Reads all strings.
     ///
     /// # Errors
     /// If they cannot be read, or their ids do not ascend.
-    pub(crate) fn read(tables: &Tables) -> Result<Strings, Failure> {
-        let mut strings = Strings::default();
-        let every = Ids::range(i64::MIN, i64::MAX);
+    pub(crate) fn read(tables: &RunTables) -> Result<RunStrings, Failure> {
+        let mut strings = RunStrings::default();
+        let every = IdRanges::range(i64::MIN, i64::MAX);
         tables.all(rocpd::STRING, &every, &["string"], &mut |rows, places| {
             let texts = rows.column("string");
             for i in places {

@@ -14,21 +14,21 @@ const LEAST_PAGES: usize = 4;
 
 /// Ascending ranges of ids, first and last; they do not touch each other.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
-pub struct Ids(Vec<(i64, i64)>);
+pub struct IdRanges(Vec<(i64, i64)>);
 
-impl Ids {
+impl IdRanges {
     /// No ids.
-    pub const fn none() -> Ids {
-        Ids(Vec::new())
+    pub const fn none() -> IdRanges {
+        IdRanges(Vec::new())
     }
 
     /// Those from `first` to `last`; none where that is before `first`.
-    pub fn range(first: i64, last: i64) -> Ids {
-        Ids(if first <= last { vec![(first, last)] } else { Vec::new() })
+    pub fn range(first: i64, last: i64) -> IdRanges {
+        IdRanges(if first <= last { vec![(first, last)] } else { Vec::new() })
     }
 
     /// Those from `first` to `last` that are in none of these ranges, which ascend.
-    pub fn between(first: i64, last: i64, taken: &[(i64, i64)]) -> Ids {
+    pub fn between(first: i64, last: i64, taken: &[(i64, i64)]) -> IdRanges {
         let mut free = Vec::new();
         let mut next = Some(first);
         for (from, to) in taken {
@@ -41,7 +41,7 @@ impl Ids {
         if let Some(start) = next.filter(|start| *start <= last) {
             free.push((start, last));
         }
-        Ids(free)
+        IdRanges(free)
     }
 
     /// Whether there are no ids.
@@ -77,7 +77,7 @@ pub type TakePieces<'a> = dyn FnMut(usize, &Rows<Local>, Range<usize>) -> Result
 
 /// The tables of a merged database.
 #[derive(Debug)]
-pub struct Tables {
+pub struct RunTables {
     database: Database,
     tables: HashMap<TableId, OneTable>,
 }
@@ -97,15 +97,15 @@ impl OneTable {
     }
 }
 
-impl Tables {
-    pub(crate) fn new(mut database: Database) -> Tables {
+impl RunTables {
+    pub(crate) fn new(mut database: Database) -> RunTables {
         let tables = database.spaces().get(SPACE).map_or(&[][..], |space| &space.tables);
         let one = |(place, table): (usize, &rpd_rocpd::read::SpaceTable)| {
             (table.table.id, OneTable::new(place, table.pieces.clone()))
         };
         let tables = tables.iter().enumerate().map(one).collect();
         database.forget_pieces();
-        Tables { database, tables }
+        RunTables { database, tables }
     }
 
     /// Divides the pieces so that one has the rows of one unit, about: where many units have few rows, each would read
@@ -186,7 +186,7 @@ impl Tables {
     }
 
     /// The pieces that hold rows of these ids, ascending.
-    pub fn within(&self, table: TableId, ids: &Ids) -> Result<Vec<usize>, Failure> {
+    pub fn within(&self, table: TableId, ids: &IdRanges) -> Result<Vec<usize>, Failure> {
         let Some(known) = self.tables.get(&table) else { return Ok(Vec::new()) };
         let all = known.pieces.len();
         let mut found: Vec<usize> = Vec::new();
@@ -215,7 +215,7 @@ impl Tables {
         &self,
         table: TableId,
         piece: usize,
-        ids: &Ids,
+        ids: &IdRanges,
         wanted: &'static [&'static str],
         take: &mut TakeRows<'_>,
     ) -> Result<(), Failure> {
@@ -232,7 +232,7 @@ impl Tables {
         &self,
         table: TableId,
         pieces: &[usize],
-        ids: &Ids,
+        ids: &IdRanges,
         wanted: &'static [&'static str],
         take: &mut TakePieces<'_>,
     ) -> Result<(), Failure> {
@@ -261,7 +261,7 @@ impl Tables {
     pub fn all(
         &self,
         table: TableId,
-        ids: &Ids,
+        ids: &IdRanges,
         wanted: &'static [&'static str],
         take: &mut TakeRows<'_>,
     ) -> Result<(), Failure> {
@@ -317,24 +317,24 @@ mod tests {
 
     #[test]
     fn what_is_not_taken_is_free() {
-        assert_eq!(Ids::between(1, 10, &[]).0, [(1, 10)]);
-        assert_eq!(Ids::between(1, 10, &[(1, 3), (4, 10)]).0, []);
-        assert_eq!(Ids::between(1, 10, &[(2, 3), (6, 8)]).0, [(1, 1), (4, 5), (9, 10)]);
-        assert_eq!(Ids::between(5, 10, &[(1, 3), (8, 20)]).0, [(5, 7)]);
-        assert_eq!(Ids::between(5, 10, &[(1, i64::MAX)]).0, []);
-        assert_eq!(Ids::between(i64::MIN, i64::MAX, &[(0, 0)]).0, [(i64::MIN, -1), (1, i64::MAX)]);
-        assert_eq!(Ids::between(i64::MIN, i64::MAX, &[]).count(), u64::MAX);
+        assert_eq!(IdRanges::between(1, 10, &[]).0, [(1, 10)]);
+        assert_eq!(IdRanges::between(1, 10, &[(1, 3), (4, 10)]).0, []);
+        assert_eq!(IdRanges::between(1, 10, &[(2, 3), (6, 8)]).0, [(1, 1), (4, 5), (9, 10)]);
+        assert_eq!(IdRanges::between(5, 10, &[(1, 3), (8, 20)]).0, [(5, 7)]);
+        assert_eq!(IdRanges::between(5, 10, &[(1, i64::MAX)]).0, []);
+        assert_eq!(IdRanges::between(i64::MIN, i64::MAX, &[(0, 0)]).0, [(i64::MIN, -1), (1, i64::MAX)]);
+        assert_eq!(IdRanges::between(i64::MIN, i64::MAX, &[]).count(), u64::MAX);
     }
 
     #[test]
     fn rows_are_found_by_their_ids() {
-        let places = |ids: &Ids, keys: &Keys, len| ids.places(keys, len).collect::<Vec<_>>();
-        let ids = Ids(vec![(3, 5), (9, i64::MAX)]);
+        let places = |ids: &IdRanges, keys: &Keys, len| ids.places(keys, len).collect::<Vec<_>>();
+        let ids = IdRanges(vec![(3, 5), (9, i64::MAX)]);
         assert_eq!(places(&ids, &Keys::Dense(1), 20), [2..5, 8..20]);
         assert_eq!(places(&ids, &Keys::Sparse(vec![1, 4, 8, 11]), 4), [1..2, 3..4]);
         assert_eq!(places(&ids, &Keys::Dense(6), 3), []);
-        let all = places(&Ids::range(i64::MIN, i64::MAX), &Keys::Dense(-3), 7);
+        let all = places(&IdRanges::range(i64::MIN, i64::MAX), &Keys::Dense(-3), 7);
         assert_eq!(all, std::slice::from_ref(&(0..7)));
-        assert_eq!(places(&Ids::range(5, 4), &Keys::Dense(-3), 7), []);
+        assert_eq!(places(&IdRanges::range(5, 4), &Keys::Dense(-3), 7), []);
     }
 }

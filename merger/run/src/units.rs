@@ -1,8 +1,8 @@
 //! What is drawn at once: the rows of a process, by the ranges of ids that a merge noted, and one unit more for
 //! the rows that no process claims.
 
-use crate::processes::Process;
-use crate::tables::{Ids, Tables};
+use crate::processes::RunProcess;
+use crate::tables::{IdRanges, RunTables};
 use rpd_console::Failure;
 use rpd_shard::model::{TableId, rocpd};
 use std::collections::HashMap;
@@ -35,35 +35,35 @@ pub const NAMING: [TableId; 7] = [
 
 /// A part of the job.
 #[derive(Debug)]
-pub struct Unit {
+pub struct RowUnit {
     /// Places of its processes; of the one that has what nobody claims: all of the job.
     pub processes: Vec<u32>,
     /// Whether the rows say themselves, by their column pid, to which process they belong.
     pub by_pid: bool,
-    ids: HashMap<TableId, Ids>,
+    ids: HashMap<TableId, IdRanges>,
 }
 
-impl Unit {
+impl RowUnit {
     /// The ids of its rows in a table.
-    pub fn ids(&self, table: TableId) -> &Ids {
-        static NONE: Ids = Ids::none();
+    pub fn ids(&self, table: TableId) -> &IdRanges {
+        static NONE: IdRanges = IdRanges::none();
         self.ids.get(&table).unwrap_or(&NONE)
     }
 
     /// Rows of all tables, at most.
     pub fn weight(&self) -> u64 {
-        self.ids.values().map(Ids::count).fold(0, u64::saturating_add)
+        self.ids.values().map(IdRanges::count).fold(0, u64::saturating_add)
     }
 }
 
 /// The units of the job, in its order, and how many rows of each table belong to processes that are not asked for.
 pub(crate) fn units(
-    tables: &Tables,
-    processes: &[Process],
-) -> Result<(Vec<Unit>, HashMap<TableId, u64>), Failure> {
-    let mut units: Vec<Unit> = Vec::new();
+    tables: &RunTables,
+    processes: &[RunProcess],
+) -> Result<(Vec<RowUnit>, HashMap<TableId, u64>), Failure> {
+    let mut units: Vec<RowUnit> = Vec::new();
     let mut unasked: HashMap<TableId, u64> = HashMap::new();
-    let mut rest: HashMap<TableId, Ids> = HashMap::new();
+    let mut rest: HashMap<TableId, IdRanges> = HashMap::new();
     let mut believed: Vec<bool> = vec![true; processes.len()];
     let mut bounds: HashMap<TableId, (i64, i64)> = HashMap::new();
     for table in DRAWN.into_iter().chain(NAMING).chain([rocpd::EVENT]) {
@@ -90,14 +90,14 @@ pub(crate) fn units(
     let believes = |place: usize| believed.get(place).copied().unwrap_or(false);
     let there = |(table, (first, last)): (&TableId, &(i64, i64))| {
         let (from, to) = bounds.get(table)?;
-        Some((*table, Ids::range(*first.max(from), *last.min(to)))).filter(|(_, ids)| !ids.is_empty())
+        Some((*table, IdRanges::range(*first.max(from), *last.min(to)))).filter(|(_, ids)| !ids.is_empty())
     };
     for (table, (first, last)) in &bounds {
         let claimed = processes.iter().enumerate().filter(|(place, _)| believes(*place));
         let mut taken: Vec<(i64, i64)> =
             claimed.filter_map(|(_, process)| process.claims.get(table).copied()).collect();
         taken.sort_unstable();
-        let free = Ids::between(*first, *last, &taken);
+        let free = IdRanges::between(*first, *last, &taken);
         if !free.is_empty() {
             rest.insert(*table, free);
         }
@@ -114,13 +114,13 @@ pub(crate) fn units(
             continue;
         }
         let ids = process.claims.iter().filter_map(there).collect();
-        units.push(Unit { processes: vec![place as u32], by_pid: false, ids });
+        units.push(RowUnit { processes: vec![place as u32], by_pid: false, ids });
     }
     if DRAWN.iter().any(|table| rest.contains_key(table)) {
         let all = (0..processes.len() as u32).collect();
-        units.push(Unit { processes: all, by_pid: true, ids: rest });
+        units.push(RowUnit { processes: all, by_pid: true, ids: rest });
     }
-    let order = |unit: &Unit| {
+    let order = |unit: &RowUnit| {
         let first = unit.processes.first().and_then(|place| processes.get(*place as usize));
         (unit.by_pid, first.map(|process| process.info.order))
     };

@@ -6,7 +6,7 @@ use crate::cli::MergeArgs;
 use crate::input::former::FormerMerge;
 use crate::input::plan::Plan;
 use rpd_clocks::{AlignChoice, ClockFile};
-use rpd_collectives::{Matched, clock_observations};
+use rpd_collectives::{MatchedCollectives, clock_observations};
 use rpd_comm::Comm;
 use rpd_console::Failure;
 use rpd_shard::record::ClockDomain;
@@ -18,7 +18,7 @@ pub(crate) fn align_clocks(
     plan: &Plan,
     clock_file: Option<&ClockFile>,
     recorded: Recorded,
-    matched: &Matched,
+    matched: &MatchedCollectives,
     nodes: &Nodes,
 ) -> Result<JobClocks, Failure> {
     let fixed: Vec<ClockDomain> = plan.former_merges.iter().filter_map(FormerMerge::reference).collect();

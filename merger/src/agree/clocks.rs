@@ -196,7 +196,8 @@ impl Observed {
             Some((place, *walls.get(domain).filter(|_| is_wall(domain))?))
         };
         let walls = domains.iter().enumerate().filter_map(wall).collect();
-        let mut observations = ClockObservations { domains, reference, walls, ..Observations::default() };
+        let mut observations =
+            ClockObservations { domains, reference, walls, ..ClockObservations::default() };
 
         let mut outgoing = vec![Vec::new(); comm.size()];
         if let Some(to_first) = outgoing.first_mut() {

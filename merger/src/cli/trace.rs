@@ -7,7 +7,7 @@ use rpd_shard::rank_set::RankSet;
 use rpd_shard::record as ranks;
 use rpd_shard::size::Size;
 use rpd_trace::{
-    DEFAULT_MAX_FILE_BYTES, MAX_FILES, Selection, Split, TraceFormat, TraceOrder, What,
+    DEFAULT_MAX_FILE_BYTES, ItemExclusion, MAX_FILES, TraceFormat, TraceRequest, TraceSelection, TraceSplit,
     refuse_name_of_database,
 };
 use std::num::NonZeroU64;
@@ -38,7 +38,7 @@ pub struct TraceArgs {
     /// Do not draw these: regions, kernels, copies, allocations, counters, samples, markers, args, flows, or
     /// category=NAME
     #[arg(long, value_name = "WHAT,...", value_delimiter = ',')]
-    pub exclude: Vec<What>,
+    pub exclude: Vec<ItemExclusion>,
     /// No facts of the slices (arguments, sizes, ids): smaller files
     #[arg(long)]
     pub no_annotations: bool,
@@ -104,7 +104,7 @@ impl MergeArgs {
             let why = "--layout partitioned is one of RocPD databases: leave it out, or --format rpd";
             return Err(Failure::usage(why.to_owned()));
         }
-        let whole = self.trace_order()?.filter(|order| order.split == Split::Whole);
+        let whole = self.trace_order()?.filter(|order| order.split == TraceSplit::Whole);
         match (whole, self.output.as_deref().filter(|output| !output.is_dir())) {
             (Some(order), Some(output)) => refuse_name_of_database(output, order.format.file_ending()),
             _ => Ok(()),
@@ -112,7 +112,7 @@ impl MergeArgs {
     }
 
     /// The trace that is wanted; none if a database is. Options that do not go together are refused.
-    pub fn trace_order(&self) -> Result<Option<TraceOrder>, Failure> {
+    pub fn trace_order(&self) -> Result<Option<TraceRequest>, Failure> {
         let format = match self.form() {
             OutputFormat::Perfetto => TraceFormat::Perfetto,
             OutputFormat::ChromeJson => TraceFormat::ChromeJson,
@@ -131,7 +131,7 @@ impl MergeArgs {
             return Err(Failure::usage(format!("{why}: leave it out of a trace, or {merge_first}")));
         }
         let args = &self.trace;
-        Ok(Some(TraceOrder {
+        Ok(Some(TraceRequest {
             format,
             split: args.split(self.format),
             window: args.window.unwrap_or_default(),
@@ -142,10 +142,10 @@ impl MergeArgs {
 }
 
 impl TraceArgs {
-    fn selection(&self) -> Selection {
+    fn selection(&self) -> TraceSelection {
         let ranges =
             |chosen: &ranks::Selection| chosen.ranks.iter().map(|&(first, last)| first..=last).collect();
-        Selection {
+        TraceSelection {
             ranks: self.ranks.as_ref().and_then(RankSet::selection).map(ranges),
             exclude: self.exclude.clone(),
             annotations: !self.no_annotations,
@@ -154,15 +154,15 @@ impl TraceArgs {
     }
 
     /// Who only wants to see a run gets files that open.
-    fn split(&self, format: Option<OutputFormat>) -> Split {
+    fn split(&self, format: Option<OutputFormat>) -> TraceSplit {
         let opened_only = format.is_none() && self.opener().is_some();
         match (self.split_by_time, self.split_by_events, self.split_by_size, self.split) {
-            (Some(files), ..) => Split::ByTime(files),
-            (_, Some(events), ..) => Split::ByEvents(events),
-            (_, _, Some(size), _) => Split::BySize(size.0),
-            (.., Some(AutoSplit::Auto)) => Split::Auto,
-            _ if opened_only => Split::Auto,
-            _ => Split::Whole,
+            (Some(files), ..) => TraceSplit::ByTime(files),
+            (_, Some(events), ..) => TraceSplit::ByEvents(events),
+            (_, _, Some(size), _) => TraceSplit::BySize(size.0),
+            (.., Some(AutoSplit::Auto)) => TraceSplit::Auto,
+            _ if opened_only => TraceSplit::Auto,
+            _ => TraceSplit::Whole,
         }
     }
 
@@ -220,7 +220,7 @@ mod tests {
         Cli::try_parse_from(words).map(|cli| cli.merge)
     }
 
-    fn order(line: &str) -> Option<TraceOrder> {
+    fn order(line: &str) -> Option<TraceRequest> {
         typed(line).unwrap().trace_order().unwrap()
     }
 
@@ -230,18 +230,18 @@ mod tests {
         assert_eq!(order("--format rpd run"), None);
         let split = |line: &str| order(line).map(|order| (order.format, order.split));
         for (line, wanted) in [
-            ("--format perfetto", (TraceFormat::Perfetto, Split::Whole)),
-            ("--format perfetto --open", (TraceFormat::Perfetto, Split::Whole)),
-            ("--format chrome-json --split-by-time 32", (TraceFormat::ChromeJson, Split::ByTime(32))),
+            ("--format perfetto", (TraceFormat::Perfetto, TraceSplit::Whole)),
+            ("--format perfetto --open", (TraceFormat::Perfetto, TraceSplit::Whole)),
+            ("--format chrome-json --split-by-time 32", (TraceFormat::ChromeJson, TraceSplit::ByTime(32))),
             (
                 "--split-by-events 5",
-                (TraceFormat::Perfetto, Split::ByEvents(NonZeroU64::MIN.saturating_add(4))),
+                (TraceFormat::Perfetto, TraceSplit::ByEvents(NonZeroU64::MIN.saturating_add(4))),
             ),
-            ("--split-by-size 1M", (TraceFormat::Perfetto, Split::BySize(1 << 20))),
-            ("--split auto", (TraceFormat::Perfetto, Split::Auto)),
-            ("--open run", (TraceFormat::Perfetto, Split::Auto)),
-            ("--serve run", (TraceFormat::Perfetto, Split::Auto)),
-            ("--serve=9002 --split-by-time 2 run", (TraceFormat::Perfetto, Split::ByTime(2))),
+            ("--split-by-size 1M", (TraceFormat::Perfetto, TraceSplit::BySize(1 << 20))),
+            ("--split auto", (TraceFormat::Perfetto, TraceSplit::Auto)),
+            ("--open run", (TraceFormat::Perfetto, TraceSplit::Auto)),
+            ("--serve run", (TraceFormat::Perfetto, TraceSplit::Auto)),
+            ("--serve=9002 --split-by-time 2 run", (TraceFormat::Perfetto, TraceSplit::ByTime(2))),
         ] {
             assert_eq!(split(line), Some(wanted), "{line}");
         }
@@ -249,13 +249,17 @@ mod tests {
             "--format perfetto --window 1..2 --ranks 8,0-3 --exclude args,category=HIP_API,flows --no-annotations \
              --group-by-queue --max-file-size 2G run",
         );
-        let wanted = TraceOrder {
+        let wanted = TraceRequest {
             format: TraceFormat::Perfetto,
-            split: Split::Whole,
+            split: TraceSplit::Whole,
             window: "1..2".parse().unwrap(),
-            selection: Selection {
+            selection: TraceSelection {
                 ranks: Some(vec![0..=3, 8..=8]),
-                exclude: vec![What::Args, What::Category("HIP_API".to_owned()), What::Flows],
+                exclude: vec![
+                    ItemExclusion::Args,
+                    ItemExclusion::Category("HIP_API".to_owned()),
+                    ItemExclusion::Flows,
+                ],
                 annotations: false,
                 group_by_queue: true,
             },

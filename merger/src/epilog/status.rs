@@ -2,7 +2,7 @@
 
 use crate::input::find::Found;
 use rpd_files::{HeldFolder, effective_uid, entry_stat};
-use rpd_output_file::Share;
+use rpd_output_file::OutputShare;
 use serde::{Deserialize, Serialize};
 use std::io::{self, Read, Write};
 use std::os::unix::fs::MetadataExt;
@@ -53,7 +53,7 @@ pub(crate) struct Status {
     pub options: String,
     /// Who may read it.
     #[serde(skip)]
-    share: Share,
+    share: OutputShare,
 }
 
 /// The inputs of a merge, as far as it takes to see whether others came.
@@ -89,7 +89,7 @@ impl Inputs {
 
 impl Status {
     /// Of a merge that begins.
-    pub(super) fn begin(inputs: Inputs, options: String, until: u64, share: Share) -> Status {
+    pub(super) fn begin(inputs: Inputs, options: String, until: u64, share: OutputShare) -> Status {
         Status {
             state: State::Merging,
             why: "it has not ended: if the time is past `until`, it was killed, and can be begun again"
@@ -188,7 +188,7 @@ mod tests {
         fs::write(&shard, "one").unwrap();
         fs::write(&output, "").unwrap();
         let inputs = || Inputs::of([shard.as_path()].into_iter());
-        let mut status = Status::begin(inputs(), "a".to_owned(), now(), Share::User);
+        let mut status = Status::begin(inputs(), "a".to_owned(), now(), OutputShare::User);
         status.write(&path).unwrap();
         assert_eq!(path.read().unwrap().into_output(&inputs(), "a"), None, "it runs");
         status.end(

@@ -5,7 +5,7 @@ use super::expand::{self, Word};
 use super::opened::{Tables, block_rows, needed_rows};
 use super::row_texts::text_bytes;
 use super::source::{NO_THREAD, join};
-use rpd_collectives::{Said, Sample, collectives_of_block};
+use rpd_collectives::{CallSample, ProcessCollectives, collectives_of_block};
 use rpd_shard::Shard;
 use rpd_shard::file::{BlockError, BlockKind, BlockRef, ShardStrings};
 use rpd_shard::model::native::{MARK, is_native};
@@ -48,7 +48,7 @@ pub(super) struct Gathered {
     /// What never ended.
     pub(super) open: OpenSpans,
     /// Collectives.
-    pub(super) collectives: Said,
+    pub(super) collectives: ProcessCollectives,
 }
 
 impl Gathered {
@@ -58,7 +58,7 @@ impl Gathered {
     }
 
     /// Adds what another block told.
-    pub(super) fn add(&mut self, other: Gathered, sample: &Sample) {
+    pub(super) fn add(&mut self, other: Gathered, sample: &CallSample) {
         for (table, (low, high)) in other.refs {
             self.refer(table, low, high);
         }
@@ -98,7 +98,7 @@ pub(super) fn facts(
     block: &BlockRef,
     strings: &ShardStrings,
     threads: &[(i64, i64)],
-    sample: &Sample,
+    sample: &CallSample,
 ) -> Result<(BlockFacts, Gathered), BlockError> {
     // Of ranges and calls nearly all is looked at.
     let rows = match block.header.kind {

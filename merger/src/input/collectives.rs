@@ -5,7 +5,7 @@ use super::home::{Homes, to_boottime};
 use super::opened::block_rows;
 use super::source::{Piece, Source};
 use rayon::prelude::*;
-use rpd_collectives::{RegionNames, Said, Sample, collectives_of_regions, region_columns};
+use rpd_collectives::{CallSample, ProcessCollectives, RegionNames, collectives_of_regions, region_columns};
 use rpd_rocpd::read::{Database, Space, Wanted};
 use rpd_run::is_merged_set;
 use rpd_shard::Shard;
@@ -21,7 +21,7 @@ pub(super) fn settle_collectives(
     shard: &Shard,
     strings: &ShardStrings,
     homes: &Homes,
-    sample: &Sample,
+    sample: &CallSample,
     sources: &mut [Source],
 ) {
     let nodes = sources.windows(2).any(|two| two[0].process.node != two[1].process.node);
@@ -55,7 +55,7 @@ pub(super) fn settle_collectives(
 }
 
 /// The regions of a source of a translated file.
-fn of_blocks(shard: &Shard, source: &Source, names: &RegionNames, sample: &Sample) -> Said {
+fn of_blocks(shard: &Shard, source: &Source, names: &RegionNames, sample: &CallSample) -> ProcessCollectives {
     let mut read = |table: TableId, take: &mut dyn FnMut(&Rows<Local>)| {
         let blocks: Vec<_> = source
             .pieces
@@ -82,10 +82,10 @@ pub(super) fn of_space(
     pieces: &[Piece],
     names: &RegionNames,
     process: &Process,
-    sample: &Sample,
-) -> Said {
+    sample: &CallSample,
+) -> ProcessCollectives {
     if names.is_empty() || is_merged_set(space) || space.processes.len() > 1 {
-        return Said::default();
+        return ProcessCollectives::default();
     }
     let mut read = |wanted: TableId, take: &mut dyn FnMut(&Rows<Local>)| {
         let named = Wanted::Named(region_columns(wanted));

@@ -10,7 +10,7 @@ use super::survey::{Survey, hashes_of_words, reserve_placeholders, shorten};
 use crate::strings::{Hash, hash};
 use rayon::prelude::*;
 use rpd_clocks::MERGED_TIME_NAMESPACE;
-use rpd_collectives::{RegionNames, Sample};
+use rpd_collectives::{CallSample, RegionNames};
 use rpd_rocpd::read::{Database, ProcessFacts, ReadError, Space, TakeRows, Wanted};
 use rpd_run::is_merged_set;
 use rpd_shard::identity::{boot_of_machine, unknown_boot, unnamed_node};
@@ -31,7 +31,7 @@ pub(super) fn survey_database(
     taken: &[usize],
     job: &JobSchema,
     homes: &Homes,
-    sample: &Sample,
+    sample: &CallSample,
 ) -> Survey {
     let mut survey = Survey::default();
     for line in database.damage() {
@@ -98,7 +98,7 @@ impl Reader<'_> {
     fn survey(
         &self,
         job: &JobSchema,
-        sample: &Sample,
+        sample: &CallSample,
         string_tables: &mut Vec<StringPieces>,
         survey: &mut Survey,
     ) -> Source {

@@ -2,7 +2,7 @@
 //! each guid; a merged database has many processes in one.
 
 use super::expand::Word;
-use rpd_collectives::Said;
+use rpd_collectives::ProcessCollectives;
 use rpd_shard::file::BlockRef;
 use rpd_shard::model::{Kind, Local, Rows, Table, TableId, rocpd};
 use rpd_shard::record::{Node, Process};
@@ -350,7 +350,7 @@ pub(crate) struct Source {
     /// Its tables in the job's terms, by their number in the input.
     pub tables: Arc<BTreeMap<TableId, Arc<Table>>>,
     /// Its collectives, until they are compared.
-    pub collectives: Said,
+    pub collectives: ProcessCollectives,
 }
 
 /// Key of the track of each thread and name. The thread is [`NO_THREAD`] where it is not known.

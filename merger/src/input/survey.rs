@@ -19,7 +19,7 @@ use super::source::{ExpandedKeys, KeySpace, Piece, Source, StackSpace, Tracks};
 use super::translate::TRANSLATED;
 use crate::strings::{Hash, hash};
 use rayon::prelude::*;
-use rpd_collectives::{Said, Sample};
+use rpd_collectives::{CallSample, ProcessCollectives};
 use rpd_console::Failure;
 use rpd_rocpd::read::Database;
 use rpd_shard::Shard;
@@ -71,7 +71,7 @@ pub(crate) fn survey(
     planned: &PlannedInput,
     job: &JobSchema,
     homes: &Homes,
-    sample: &Sample,
+    sample: &CallSample,
 ) -> Result<Survey, Failure> {
     let path = &planned.path;
     let another = |what: &str| changed(path, &io::Error::other(what.to_owned()));
@@ -96,7 +96,13 @@ pub(crate) fn survey(
 }
 
 /// Surveys a shard, its blocks in parallel. What is missing at the end of one that is running is still to come.
-fn survey_shard(shard: Shard, is_running: bool, job: &JobSchema, homes: &Homes, sample: &Sample) -> Survey {
+fn survey_shard(
+    shard: Shard,
+    is_running: bool,
+    job: &JobSchema,
+    homes: &Homes,
+    sample: &CallSample,
+) -> Survey {
     let tables: Tables = job.adopt(shard.schema());
     let is_merged = |table| is_merged(table, &tables);
     let (strings, string_errors) = shard.strings();
@@ -248,7 +254,7 @@ fn gather(
     tables: &Tables,
     blocks: &[BlockRef],
     strings: &ShardStrings,
-    sample: &Sample,
+    sample: &CallSample,
     warnings: &mut Vec<String>,
 ) -> (Gathered, Vec<BlockFacts>) {
     let mut threads: Vec<(i64, i64)> = Vec::new();
@@ -365,7 +371,7 @@ fn source(
     pieces.push(Piece::Tail);
     let nodes = vec![(1, process.node.clone())];
     let (spaces, pieces, tables) = (spaces.into(), pieces.into(), tables.clone());
-    let collectives = Said::default();
+    let collectives = ProcessCollectives::default();
     Source { process, nodes, spaces, stacks, pieces, tracks, string_table: 0, tables, collectives }
 }
 

@@ -4,7 +4,7 @@ use super::find::Listed;
 use rayon::prelude::*;
 use rpd_console::Failure;
 use rpd_files::{create_output, create_output_folder, remove_output_folder};
-use rpd_output_file::{Unfinished, keep_on_interrupt, remove_on_interrupt};
+use rpd_output_file::{UnfinishedOutput, keep_on_interrupt, remove_on_interrupt};
 use rpd_shard::file::Owner;
 use rpd_shard::record::RunIdentity;
 use rpd_translate::Format;
@@ -45,7 +45,7 @@ impl Folder {
                 }
                 remove_output_folder(&path).map_err(failed)?;
             }
-            remove_on_interrupt(Unfinished::Folder(path.clone()));
+            remove_on_interrupt(UnfinishedOutput::Folder(path.clone()));
             create_output_folder(&path, 0o700).map_err(failed)?;
         }
         Ok(Folder { path, owned })

@@ -12,7 +12,7 @@ use crate::input::plan::Plan;
 use crate::number::{RowNumbering, number_rows};
 use crate::output::sets::{self, Sets, SmallRows, table_sets};
 use crate::strings::{self, StringIds};
-use rpd_collectives::{LateRank, Lateness, Matched, exit_spread, late_ranks, match_calls};
+use rpd_collectives::{LateRank, LatenessSummary, MatchedCollectives, exit_spread, late_ranks, match_calls};
 use rpd_comm::{Comm, agree_on_result, gather_counts};
 use rpd_console::{Failure, Progress};
 use rpd_shard::model::rocpd;
@@ -24,9 +24,9 @@ pub(super) struct Agreement {
     /// What the inputs of all ranks hold.
     pub(super) findings: Found,
     /// Collectives of all ranks, counted.
-    pub(super) collectives: Matched,
+    pub(super) collectives: MatchedCollectives,
     /// Ranks that the others waited for, and the verdict.
-    pub(super) late_ranks: (Vec<LateRank>, Option<Lateness>),
+    pub(super) late_ranks: (Vec<LateRank>, Option<LatenessSummary>),
     /// How local times become job time.
     pub(super) clocks: JobClocks,
     /// A note about files that are far apart in time.

@@ -13,7 +13,7 @@ use crate::input::survey::{Survey, survey};
 use crate::output::planned_size::PlannedContent;
 use crate::strings::Distinct;
 use rayon::prelude::*;
-use rpd_collectives::{Participant, Said, Sample};
+use rpd_collectives::{CallSample, JobParticipant, ProcessCollectives};
 use rpd_comm::Comm;
 use rpd_console::{Failure, Progress};
 use std::ops::Range;
@@ -53,7 +53,7 @@ pub(super) struct SurveyedInputs {
     /// The tables of the output.
     pub(super) schema: JobSchema,
     /// Which collectives are kept.
-    pub(super) sample: Sample,
+    pub(super) sample: CallSample,
     /// Distinct strings; they are taken when the ranks agree on their ids.
     pub(super) strings: Distinct,
     /// What the inputs have recorded of the clocks; it is taken when they are aligned.
@@ -74,7 +74,7 @@ impl SurveyedInputs {
             groups: inputs.groups.clone(),
             bytes: inputs.bytes(),
             schema,
-            sample: Sample::new(args.memory.collectives()),
+            sample: CallSample::new(args.memory.collectives()),
             strings: Distinct::default(),
             clocks: Recorded::default(),
             memory: Held::default(),
@@ -102,7 +102,7 @@ impl SurveyedInputs {
     }
 
     /// The collectives of this rank's processes, in merge order.
-    pub(super) fn take_collectives(&mut self) -> Vec<(Participant, Said)> {
+    pub(super) fn take_collectives(&mut self) -> Vec<(JobParticipant, ProcessCollectives)> {
         take_collectives(&mut self.surveys)
     }
 }
@@ -150,9 +150,9 @@ pub(super) fn survey_inputs(
 }
 
 /// The collectives of this rank's processes, in merge order.
-fn take_collectives(surveys: &mut [Survey]) -> Vec<(Participant, Said)> {
+fn take_collectives(surveys: &mut [Survey]) -> Vec<(JobParticipant, ProcessCollectives)> {
     let sources = surveys.iter_mut().flat_map(|survey| &mut survey.sources);
-    let takes_part = |said: &Said| !said.is_empty() || said.alone > 0 || said.is_singleton;
+    let takes_part = |said: &ProcessCollectives| !said.is_empty() || said.alone > 0 || said.is_singleton;
     let some = sources.filter(|source| takes_part(&source.collectives));
     some.map(|source| {
         let process = &source.process;
@@ -163,7 +163,7 @@ fn take_collectives(surveys: &mut [Survey]) -> Vec<(Participant, Said)> {
         let first_seen = if process.first_seen > 0 { process.first_seen.min(began) } else { began };
         let last_seen = process.last_seen.unwrap_or(last_exit).max(last_exit);
         said.untimed.close(last_seen);
-        let participant = Participant {
+        let participant = JobParticipant {
             rank: process.rank,
             worker: process.worker,
             began,

@@ -4,7 +4,7 @@ use super::journals;
 use super::made_by_merge::may_be_left;
 use rpd_console::Failure;
 use rpd_files::{FileAccess, open_output, remove_output, rename_output, rename_output_to_new};
-use rpd_output_file::{OutputLock, Share, Unfinished, keep_on_interrupt, remove_on_interrupt};
+use rpd_output_file::{OutputLock, OutputShare, UnfinishedOutput, keep_on_interrupt, remove_on_interrupt};
 use std::fs;
 use std::io::{self, ErrorKind};
 use std::os::unix::fs::MetadataExt;
@@ -86,7 +86,7 @@ impl Partial {
 
     fn remove_on_interrupt(&self) {
         for path in temporary_names(&self.output) {
-            remove_on_interrupt(Unfinished::File(path));
+            remove_on_interrupt(UnfinishedOutput::File(path));
         }
     }
 
@@ -117,7 +117,7 @@ impl Partial {
     /// opened the older file in between leaves new ones, which are looked for afterwards.
     ///
     /// Returns device and inode of the file.
-    pub(crate) fn publish(&mut self, share: Share) -> Result<(u64, u64), Failure> {
+    pub(crate) fn publish(&mut self, share: OutputShare) -> Result<(u64, u64), Failure> {
         journals::clear(&self.output)?;
         let identity = self.rename(share)?;
         journals::clear_published(&self.output)?;
@@ -125,7 +125,7 @@ impl Partial {
         Ok(identity)
     }
 
-    fn rename(&self, share: Share) -> Result<(u64, u64), Failure> {
+    fn rename(&self, share: OutputShare) -> Result<(u64, u64), Failure> {
         share.file(&self.path);
         let publish = || {
             let file = open_output(&self.path, FileAccess::Write)?;

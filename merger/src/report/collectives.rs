@@ -2,15 +2,15 @@
 
 use super::Report;
 use crate::agree::clocks::Repair;
-use rpd_collectives::{LateRank, Lateness, Matched};
+use rpd_collectives::{LateRank, LatenessSummary, MatchedCollectives};
 use rpd_console::wording::{counted, duration, grouped, noun};
 
 impl Report {
     /// Keeps what the comparison of collectives has shown.
     pub fn note_collectives(
         &mut self,
-        matched: &Matched,
-        (late_ranks, lateness): (Vec<LateRank>, Option<Lateness>),
+        matched: &MatchedCollectives,
+        (late_ranks, lateness): (Vec<LateRank>, Option<LatenessSummary>),
     ) {
         self.collectives = matched.counts.clone();
         self.collective_faults = matched.faults.clone();

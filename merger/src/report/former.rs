@@ -9,7 +9,7 @@ use crate::cli::MergeArgs;
 use crate::input::former::FormerMerge;
 use crate::input::plan::Plan;
 use rpd_clocks::{AlignChoice, MERGED_TIME_NAMESPACE};
-use rpd_collectives::{Counts, LateRank, Lateness};
+use rpd_collectives::{CollectiveCounts, LateRank, LatenessSummary};
 use rpd_shard::record::ClockDomain;
 use serde::de::DeserializeOwned;
 use serde_json::{Value as Json, json};
@@ -82,9 +82,9 @@ impl FormerMerge {
             "reference": self.host(),
             "realtime_minus_boottime_ns": self.json::<Option<i64>>("rpd.clock.realtime_minus_boottime_ns").flatten(),
             "repair": self.json::<Repair>("rpd.clock.repair"),
-            "collectives": self.json::<Counts>("rpd.collectives"),
+            "collectives": self.json::<CollectiveCounts>("rpd.collectives"),
             "late_ranks": self.json::<Vec<LateRank>>("rpd.late_ranks"),
-            "lateness": self.json::<Lateness>("rpd.lateness"),
+            "lateness": self.json::<LatenessSummary>("rpd.lateness"),
         }));
         words
     }

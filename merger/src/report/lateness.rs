@@ -1,7 +1,7 @@
 //! The lines of the summary about the rank that others wait for, and about start-up.
 
 use super::Report;
-use rpd_collectives::{LateRank, Lateness, LatenessVerdict, MissingCause, StartUp};
+use rpd_collectives::{LateRank, LatenessSummary, LatenessVerdict, MissingCause, StartUp};
 use rpd_console::wording::{counted, duration, grouped, rank_ranges};
 
 /// Ranks that a line names where no single one is the cause.
@@ -15,7 +15,7 @@ const MIN_NOT_COMPARED: f64 = 0.01;
 
 impl Report {
     /// Keeps the ranks that others wait for, and the verdict, or the reason why there is none.
-    pub(super) fn note_lateness(&mut self, late_ranks: Vec<LateRank>, lateness: Option<Lateness>) {
+    pub(super) fn note_lateness(&mut self, late_ranks: Vec<LateRank>, lateness: Option<LatenessSummary>) {
         self.late_ranks = late_ranks;
         self.lateness = lateness.filter(|_| self.singleton_ranks.len() < 2).or_else(|| {
             let reason = self.nothing_compared()?.to_owned();
@@ -52,8 +52,8 @@ impl Report {
     }
 }
 
-fn lateness_without_times(verdict: LatenessVerdict) -> Lateness {
-    Lateness {
+fn lateness_without_times(verdict: LatenessVerdict) -> LatenessSummary {
+    LatenessSummary {
         verdict,
         waited_ns: 0,
         waited_share_of_run: 0.0,
@@ -68,7 +68,7 @@ fn lateness_without_times(verdict: LatenessVerdict) -> Lateness {
 }
 
 /// Returns the wait time that collectives passed on to others, in words; empty if it is little.
-fn passed_on(lateness: &Lateness) -> String {
+fn passed_on(lateness: &LatenessSummary) -> String {
     let part = lateness.passed_on_ns as f64 / lateness.waited_ns.max(1) as f64;
     if part < MIN_PASSED_ON {
         return String::new();
@@ -78,7 +78,7 @@ fn passed_on(lateness: &Lateness) -> String {
 }
 
 /// The verdict in one line. `late` are the ranks that others waited for, the first one for the longest.
-fn lateness_line(lateness: &Lateness, late: &[LateRank]) -> String {
+fn lateness_line(lateness: &LatenessSummary, late: &[LateRank]) -> String {
     let never_entered = matches!(lateness.verdict, LatenessVerdict::NeverEntered { .. });
     let mut waited = format!(
         "ranks waited {} in {} in all, {} of the run",
@@ -249,7 +249,7 @@ fn percent(part: f64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use rpd_collectives::Absence;
+    use rpd_collectives::RankAbsence;
 
     fn late(rank: u32, share: f64, clock_bar_ns: Option<i64>) -> LateRank {
         LateRank {
@@ -267,7 +267,7 @@ mod tests {
     }
 
     fn line(verdict: LatenessVerdict, late: &[LateRank]) -> String {
-        let lateness = Lateness {
+        let lateness = LatenessSummary {
             waited_ns: 2_000_000_000,
             waited_share_of_run: 0.042,
             run_ns: 10_000_000_000,
@@ -363,7 +363,7 @@ mod tests {
     #[test]
     fn time_in_calls_that_are_not_compared_is_named() {
         let of = |verdict| {
-            let lateness = Lateness {
+            let lateness = LatenessSummary {
                 waited_ns: 2_000_000_000,
                 waited_share_of_run: 0.042,
                 run_ns: 10_000_000_000,
@@ -383,7 +383,7 @@ mod tests {
 
     #[test]
     fn a_rank_that_never_entered_a_collective_is_named() {
-        let absence = Absence {
+        let absence = RankAbsence {
             rank: Some(1),
             ranks: vec![1],
             name: "rank 1".to_owned(),

@@ -18,11 +18,11 @@ use crate::output::counts::{RowAccounts, RowCount};
 use crate::output::size_limit::free_bytes;
 use crate::output::verify::Account;
 use crate::output::verify::Verification;
-use rpd_collectives::{Counts, LateRank, Lateness};
+use rpd_collectives::{CollectiveCounts, LateRank, LatenessSummary};
 use rpd_console::wording::{counted, noun, one_line, rank_ranges};
 use rpd_console::{Failure, PhaseTime};
 use rpd_shard::model::{TableId, rocpd};
-use rpd_trace::Drawn;
+use rpd_trace::TraceOutcome;
 
 use rpd_shard::size::Size;
 use rpd_translate::Format;
@@ -92,7 +92,7 @@ pub struct Report {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub repaired: Option<Repair>,
     /// What became of the collectives.
-    pub collectives: Counts,
+    pub collectives: CollectiveCounts,
     /// The first collectives that do not match.
     pub collective_faults: Vec<String>,
     /// Collectives that are not used between nodes, since neither input nor times tell whether all took part in the
@@ -105,7 +105,7 @@ pub struct Report {
     pub late_ranks: Vec<LateRank>,
     /// The rank that others wait for, or why none is named.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub lateness: Option<Lateness>,
+    pub lateness: Option<LatenessSummary>,
     /// The loss ledger.
     pub losses: Vec<LossRow>,
     /// Whether a profiler left no file although nothing failed, or a former merge lost rows.
@@ -156,7 +156,7 @@ pub struct Report {
     pub notes: Vec<String>,
     /// The trace that was made of the database, where one was wanted instead of it.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub trace: Option<Drawn>,
+    pub trace: Option<TraceOutcome>,
     /// Bytes that the output was planned to take, with what it is converted from.
     pub planned_bytes: u64,
     /// Wall time of the merge,
@@ -199,7 +199,7 @@ impl Report {
             align: clocks.align.clone(),
             clocks: clock_rows(plan, clocks, found),
             repaired: clocks.repaired,
-            collectives: Counts::default(),
+            collectives: CollectiveCounts::default(),
             collective_faults: Vec::new(),
             collectives_not_used: Vec::new(),
             has_unproven_names: false,
@@ -447,7 +447,7 @@ impl Report {
         }
         let verified = self.verify.iter().flat_map(Verification::lines);
         verified.for_each(|text| line("verify", text));
-        self.trace.iter().flat_map(Drawn::lines).for_each(|(label, text)| line(label, text));
+        self.trace.iter().flat_map(TraceOutcome::lines).for_each(|(label, text)| line(label, text));
         let rows: Vec<String> = self
             .rows
             .iter()

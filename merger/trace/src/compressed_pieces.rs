@@ -1,7 +1,7 @@
 //! Compressed pieces of files: made by all threads, put away until their places are known.
 
-use super::spool::Spool;
-use super::write_items::{Pieces, Tally};
+use super::spool::ItemSpool;
+use super::write_items::{FileCounts, SlicePieces};
 use rayon::Scope;
 use rpd_console::Failure;
 use rpd_perfetto::{Checksum, gzip_piece};
@@ -15,7 +15,7 @@ pub(super) const LEVEL: u32 = 3;
 
 /// A piece that is put away.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Piece {
+pub(super) struct CompressedPiece {
     /// The file that it belongs to.
     pub(super) window: u32,
     /// Place of its unit among those of this rank.
@@ -29,19 +29,19 @@ pub(super) struct Piece {
     pub(super) place: u64,
 }
 
-impl Piece {
+impl CompressedPiece {
     pub(super) fn checksum(&self) -> Checksum {
         Checksum { crc: self.crc, length: self.raw.into() }
     }
 }
 
 /// The pieces of this rank.
-pub(super) struct Store {
-    spool: Spool,
+pub(super) struct PieceStore {
+    spool: ItemSpool,
     /// Pieces of each unit of this rank, in their order.
-    units: Vec<Mutex<Vec<Piece>>>,
+    units: Vec<Mutex<Vec<CompressedPiece>>>,
     /// What is in each file.
-    tallies: Mutex<Vec<Tally>>,
+    tallies: Mutex<Vec<FileCounts>>,
     /// How many more pieces may wait to be compressed.
     room: AtomicUsize,
     spare: Mutex<Vec<Vec<u8>>>,
@@ -49,7 +49,7 @@ pub(super) struct Store {
     failure: Mutex<Option<Failure>>,
 }
 
-impl Store {
+impl PieceStore {
     /// For so many units and windows; `waiting` pieces may be in memory at once.
     pub(super) fn new(
         folder: &Path,
@@ -57,11 +57,11 @@ impl Store {
         units: usize,
         windows: usize,
         waiting: usize,
-    ) -> Result<Store, Failure> {
-        Ok(Store {
-            spool: Spool::create(folder, &format!("pieces-{rank}"))?,
+    ) -> Result<PieceStore, Failure> {
+        Ok(PieceStore {
+            spool: ItemSpool::create(folder, &format!("pieces-{rank}"))?,
             units: (0..units).map(|_| Mutex::default()).collect(),
-            tallies: Mutex::new(vec![Tally::default(); windows]),
+            tallies: Mutex::new(vec![FileCounts::default(); windows]),
             room: AtomicUsize::new(waiting),
             spare: Mutex::default(),
             failed: AtomicBool::new(false),
@@ -82,7 +82,7 @@ impl Store {
 
     /// All pieces by window, and those of a window in the order of the units; what is in each window; and where the
     /// pieces are.
-    pub(super) fn finish(self) -> Result<(Vec<Piece>, Vec<Tally>, Spool), Failure> {
+    pub(super) fn finish(self) -> Result<(Vec<CompressedPiece>, Vec<FileCounts>, ItemSpool), Failure> {
         if let Some(failure) = lock(&self.failure).take() {
             return Err(failure);
         }
@@ -101,7 +101,7 @@ impl Store {
             .map_err(|error| Failure::internal(format!("a piece cannot be compressed: {error}")))?;
         let short =
             |length: u64| u32::try_from(length).map_err(|_| Failure::input("an event has more than 4 GiB"));
-        let piece = Piece {
+        let piece = CompressedPiece {
             window: short(window as u64)?,
             unit: short(unit as u64)?,
             length: short(packed.len() as u64)?,
@@ -132,13 +132,13 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 
 /// Takes the pieces of one unit. Other threads compress them, unless all are busy.
 pub(super) struct UnitPieces<'s, 'scope> {
-    pub(super) store: &'scope Store,
+    pub(super) store: &'scope PieceStore,
     pub(super) scope: &'s Scope<'scope>,
     /// Place among the units of this rank.
     pub(super) unit: usize,
 }
 
-impl Pieces for UnitPieces<'_, '_> {
+impl SlicePieces for UnitPieces<'_, '_> {
     fn piece(&mut self, window: usize, bytes: Vec<u8>) -> Result<Vec<u8>, Failure> {
         let (store, unit) = (self.store, self.unit);
         if store.has_failed() {
@@ -147,7 +147,7 @@ impl Pieces for UnitPieces<'_, '_> {
         }
         let number = store.units.get(unit).map_or(0, |unit| {
             let mut pieces = lock(unit);
-            pieces.push(Piece::default());
+            pieces.push(CompressedPiece::default());
             pieces.len() - 1
         });
         if store.reserve() {
@@ -163,7 +163,7 @@ impl Pieces for UnitPieces<'_, '_> {
         Ok(lock(&store.spare).pop().unwrap_or_default())
     }
 
-    fn done(&mut self, window: usize, tally: &Tally) -> Result<(), Failure> {
+    fn done(&mut self, window: usize, tally: &FileCounts) -> Result<(), Failure> {
         if let Some(sum) = lock(&self.store.tallies).get_mut(window) {
             sum.add(tally);
         }

@@ -1,10 +1,10 @@
 //! Pieces into their places: every rank writes its own part of each file.
 
-use super::compressed_pieces::{LEVEL, Piece};
+use super::compressed_pieces::{CompressedPiece, LEVEL};
 use super::index::FileFacts;
-use super::spool::Spool;
-use super::time_slices::Windows;
-use super::write_items::Tally;
+use super::spool::ItemSpool;
+use super::time_slices::TimeSlices;
+use super::write_items::FileCounts;
 use crate::options::TraceFormat;
 use rayon::prelude::*;
 use rpd_comm::{Comm, agree_on_result, gather_counts};
@@ -23,16 +23,16 @@ const READ_AT_ONCE: usize = 1 << 20;
 
 /// What is at the start and at the end of each file, and the clock on the wall.
 #[derive(Clone)]
-pub(super) struct Frame {
+pub(super) struct FileFrame {
     pub(super) form: TraceFormat,
-    pub(super) windows: Windows,
+    pub(super) windows: TimeSlices,
     /// T0, ns in the clock of the job.
     pub(super) t0: i64,
     /// What a time of the job needs to become one since 1970, where that is known.
     pub(super) realtime_minus_job: Option<i64>,
 }
 
-impl Frame {
+impl FileFrame {
     /// The bytes before the pieces, compressed, and the checksum of what is in them.
     fn head(&self, window: usize) -> Result<(Vec<u8>, Checksum), Failure> {
         let start = self.windows.get(window).map_or(0, |(from, _)| from);
@@ -64,16 +64,16 @@ fn compress(bytes: &[u8], out: &mut Vec<u8>) -> Result<Checksum, Failure> {
 
 /// The place of this rank's pieces in a file, and what is in the whole file besides head and tail.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Part {
+pub(super) struct FilePart {
     /// Bytes of the ranks before this one.
     before: u64,
     /// Bytes of all.
     bytes: u64,
     checksum: Checksum,
-    pub(super) tally: Tally,
+    pub(super) tally: FileCounts,
 }
 
-impl Part {
+impl FilePart {
     /// Bytes before compression, of the pieces of all ranks.
     pub(super) fn raw(&self) -> u64 {
         self.checksum.length
@@ -81,7 +81,11 @@ impl Part {
 }
 
 /// Agrees on the parts of all files. All ranks call this.
-pub(super) fn agree(comm: &impl Comm, pieces: &[Piece], tallies: &[Tally]) -> Result<Vec<Part>, Failure> {
+pub(super) fn agree(
+    comm: &impl Comm,
+    pieces: &[CompressedPiece],
+    tallies: &[FileCounts],
+) -> Result<Vec<FilePart>, Failure> {
     let mut parts = Vec::with_capacity(tallies.len());
     let mut rest = pieces;
     for (chunk, tallies) in tallies.chunks(TOLD_AT_ONCE).enumerate() {
@@ -90,8 +94,8 @@ pub(super) fn agree(comm: &impl Comm, pieces: &[Piece], tallies: &[Tally]) -> Re
             let own;
             (own, rest) = split_window(rest, chunk * TOLD_AT_ONCE + place);
             let bytes = own.iter().map(|piece| u64::from(piece.length)).sum();
-            let whole = own.iter().map(Piece::checksum).fold(Checksum::default(), Checksum::then);
-            let Tally { slices, continued, instants, counters, repeated, samples, flows } = *tally;
+            let whole = own.iter().map(CompressedPiece::checksum).fold(Checksum::default(), Checksum::then);
+            let FileCounts { slices, continued, instants, counters, repeated, samples, flows } = *tally;
             let crc = whole.crc.into();
             mine.extend([
                 bytes,
@@ -108,7 +112,7 @@ pub(super) fn agree(comm: &impl Comm, pieces: &[Piece], tallies: &[Tally]) -> Re
         }
         let all = gather_counts(comm, &mine)?;
         for place in 0..tallies.len() {
-            let mut part = Part::default();
+            let mut part = FilePart::default();
             for (rank, theirs) in all.iter().enumerate() {
                 let numbers = theirs.get(place * 10..place * 10 + 10).unwrap_or_default();
                 let &[bytes, crc, length, slices, continued, instants, counters, repeated, samples, flows] =
@@ -119,7 +123,7 @@ pub(super) fn agree(comm: &impl Comm, pieces: &[Piece], tallies: &[Tally]) -> Re
                 part.before += if rank < comm.rank() { bytes } else { 0 };
                 part.bytes += bytes;
                 part.checksum = part.checksum.then(Checksum { crc: crc as u32, length });
-                let theirs = Tally { slices, continued, instants, counters, repeated, samples, flows };
+                let theirs = FileCounts { slices, continued, instants, counters, repeated, samples, flows };
                 part.tally.add(&theirs);
             }
             parts.push(part);
@@ -129,7 +133,7 @@ pub(super) fn agree(comm: &impl Comm, pieces: &[Piece], tallies: &[Tally]) -> Re
 }
 
 /// The pieces of a window, which is the first that is left, and those behind them.
-fn split_window(pieces: &[Piece], window: usize) -> (&[Piece], &[Piece]) {
+fn split_window(pieces: &[CompressedPiece], window: usize) -> (&[CompressedPiece], &[CompressedPiece]) {
     pieces.split_at(pieces.partition_point(|piece| piece.window as usize <= window))
 }
 
@@ -137,9 +141,9 @@ fn split_window(pieces: &[Piece], window: usize) -> (&[Piece], &[Piece]) {
 /// has what other ranks wrote. All ranks call this; the facts are those of all files in rank 0.
 pub(super) fn write(
     comm: &impl Comm,
-    frame: &Frame,
-    (pieces, spool): (&[Piece], &Spool),
-    parts: &[Part],
+    frame: &FileFrame,
+    (pieces, spool): (&[CompressedPiece], &ItemSpool),
+    parts: &[FilePart],
     path: &(impl Fn(usize) -> PathBuf + Sync),
 ) -> Result<Vec<FileFacts>, Failure> {
     let (rank, size) = (comm.rank(), comm.size());
@@ -173,7 +177,8 @@ pub(super) fn write(
     });
     agree_on_result(comm, written)?;
     // Whoever reads a file now finds the parts of all ranks.
-    let mine: Vec<(usize, &Part)> = parts.iter().enumerate().filter(|(window, _)| is_mine(*window)).collect();
+    let mine: Vec<(usize, &FilePart)> =
+        parts.iter().enumerate().filter(|(window, _)| is_mine(*window)).collect();
     let facts: Result<Vec<FileFacts>, Failure> = mine
         .par_iter()
         .map(|(window, part)| {

@@ -1,12 +1,12 @@
 //! The formats of traces.
 
-use super::chrome::{self, Chrome};
-use super::item::{Dictionary, UnitLayout};
-use super::perfetto::Packets;
-use super::sort_items::Sorter;
-use super::time_slices::Windows;
-use super::track_numbers::Numbers;
-use super::write_items::{Canvas, Paint, Pieces};
+use super::chrome::{self, ChromeWriter};
+use super::item::{UnitDictionary, UnitLayout};
+use super::perfetto::PerfettoWriter;
+use super::sort_items::ItemSorter;
+use super::time_slices::TimeSlices;
+use super::track_numbers::TrackNumbers;
+use super::write_items::{FileCanvas, SlicePieces, SliceWriter};
 use crate::options::TraceFormat;
 use rpd_console::Failure;
 use rpd_files::open_input;
@@ -76,43 +76,43 @@ impl TraceFormat {
 
 /// A unit that is drawn.
 #[derive(Clone, Copy)]
-pub(super) struct Unit<'a> {
+pub(super) struct EncodedUnit<'a> {
     /// Place in the job.
     pub(super) place: usize,
     pub(super) layout: &'a UnitLayout,
-    pub(super) dictionary: &'a Dictionary,
-    pub(super) numbers: &'a Numbers,
+    pub(super) dictionary: &'a UnitDictionary,
+    pub(super) numbers: &'a TrackNumbers,
 }
 
 /// Draws the items of a unit. Returns how many texts were not written as they are.
 pub(super) fn draw(
     form: TraceFormat,
-    unit: Unit<'_>,
-    (windows, t0): (&Windows, i64),
-    items: Sorter<'_>,
-    out: impl Pieces,
+    unit: EncodedUnit<'_>,
+    (windows, t0): (&TimeSlices, i64),
+    items: ItemSorter<'_>,
+    out: impl SlicePieces,
 ) -> Result<u64, Failure> {
-    let Unit { place, layout, dictionary, numbers } = unit;
+    let EncodedUnit { place, layout, dictionary, numbers } = unit;
     match form {
         TraceFormat::Perfetto => {
-            let paint = Packets::new(place, layout, dictionary, numbers);
+            let paint = PerfettoWriter::new(place, layout, dictionary, numbers);
             draw_with(paint, layout, (windows, t0), items, out)
         }
         TraceFormat::ChromeJson => {
-            let paint = Chrome::new(layout, dictionary, numbers);
+            let paint = ChromeWriter::new(layout, dictionary, numbers);
             draw_with(paint, layout, (windows, t0), items, out)
         }
     }
 }
 
 fn draw_with(
-    paint: impl Paint,
+    paint: impl SliceWriter,
     layout: &UnitLayout,
-    (windows, t0): (&Windows, i64),
-    items: Sorter<'_>,
-    out: impl Pieces,
+    (windows, t0): (&TimeSlices, i64),
+    items: ItemSorter<'_>,
+    out: impl SlicePieces,
 ) -> Result<u64, Failure> {
-    let mut canvas = Canvas::new(layout, windows, t0, paint, out)?;
+    let mut canvas = FileCanvas::new(layout, windows, t0, paint, out)?;
     items.sorted(&mut |item| canvas.draw(item))?;
     let (_, mended) = canvas.finish()?;
     Ok(mended)

@@ -1,8 +1,8 @@
 //! `index.json`: what is in which file.
 
-use super::files::Frame;
-use super::output_files::Target;
-use super::write_items::Tally;
+use super::files::FileFrame;
+use super::output_files::TraceTarget;
+use super::write_items::FileCounts;
 use rpd_comm::Comm;
 use rpd_console::wording::rank_list;
 use rpd_console::{Failure, WallClock};
@@ -24,7 +24,7 @@ const MAX_BYTES: u64 = 64 << 20;
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub(super) struct FileFacts {
     pub(super) window: usize,
-    pub(super) tally: Tally,
+    pub(super) tally: FileCounts,
     pub(super) bytes: u64,
     pub(super) raw_bytes: u64,
     pub(super) sha256: [u8; 32],
@@ -80,7 +80,7 @@ struct Entry {
     from_ns: i64,
     to_ns: i64,
     from_wall_clock: Option<String>,
-    events: Tally,
+    events: FileCounts,
     ranks: String,
     bytes: u64,
     raw_bytes: u64,
@@ -88,7 +88,7 @@ struct Entry {
 }
 
 /// What is said of the whole job.
-pub(super) struct Job<'a> {
+pub(super) struct IndexedRun<'a> {
     pub(super) run_id: &'a str,
     pub(super) clock: &'a str,
     pub(super) not_drawn: &'a BTreeMap<String, u64>,
@@ -97,9 +97,9 @@ pub(super) struct Job<'a> {
 
 /// The text of the index. Times are ns since T0.
 pub(super) fn text(
-    job: &Job<'_>,
-    frame: &Frame,
-    target: &Target,
+    job: &IndexedRun<'_>,
+    frame: &FileFrame,
+    target: &TraceTarget,
     files: &[FileFacts],
     ranks: &BTreeMap<u32, Selection>,
 ) -> Result<String, Failure> {

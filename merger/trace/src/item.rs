@@ -1,22 +1,22 @@
 //! What is drawn: the contract between the rows of the database and the formats of traces.
 
 use rpd_perfetto::{CounterValue, Overlaps};
-use rpd_run::ProcessInfo;
+use rpd_run::ProcessIdentity;
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, HashMap};
 use std::ops::RangeInclusive;
 
-/// Number of a text in the [`Texts`] of a unit, dense. 0 is the empty text.
+/// Number of a text in the [`TextTable`] of a unit, dense. 0 is the empty text.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
 pub struct TextId(pub u32);
 
-/// Number of a call stack in the [`Dictionary`] of a unit, dense.
+/// Number of a call stack in the [`UnitDictionary`] of a unit, dense.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct StackNumber(pub u32);
 
 /// Something that is drawn.
 #[derive(Clone, Copy, PartialEq, Debug)]
-pub struct Item<'a> {
+pub struct TraceItem<'a> {
     /// When it begins, ns in the clock of the job.
     pub start: i64,
     /// When it ends, ns in the clock of the job, not before `start`. All kinds but slices end as they begin.
@@ -24,7 +24,7 @@ pub struct Item<'a> {
     /// Place in [`UnitLayout::tracks`].
     pub track: u32,
     /// What it is.
-    pub kind: Kind,
+    pub kind: ItemKind,
     /// Its name. Counters and samples have none (0).
     pub name: TextId,
     /// Its category, 0 for none.
@@ -32,12 +32,12 @@ pub struct Item<'a> {
     /// Arrows that begin, end or pass here.
     pub flows: &'a [FlowEnd],
     /// What else there is to say.
-    pub args: &'a [Arg<'a>],
+    pub args: &'a [ItemArg<'a>],
 }
 
 /// What an item is.
 #[derive(Clone, Copy, PartialEq, Debug)]
-pub enum Kind {
+pub enum ItemKind {
     /// Something with a duration, which may be 0.
     Slice,
     /// A moment.
@@ -61,7 +61,7 @@ pub enum FlowEnd {
 
 /// An annotation.
 #[derive(Clone, Copy, PartialEq, Debug)]
-pub struct Arg<'a> {
+pub struct ItemArg<'a> {
     /// Its name.
     pub name: TextId,
     /// Its value.
@@ -87,7 +87,7 @@ pub enum ArgValue<'a> {
 
 /// One row of a unit, or several lanes where its slices overlap.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Track {
+pub struct DrawnTrack {
     /// Place in [`UnitLayout::processes`].
     pub process: u32,
     /// Place of another track, which stands before this one; `None` directly below the process.
@@ -125,22 +125,22 @@ pub enum TrackKind {
 #[derive(Debug, Default)]
 pub struct UnitLayout {
     /// The processes, in the order of the job.
-    pub processes: Vec<ProcessInfo>,
+    pub processes: Vec<ProcessIdentity>,
     /// The tracks; a parent stands before its children.
-    pub tracks: Vec<Track>,
+    pub tracks: Vec<DrawnTrack>,
     /// First time of the unit, ns in the clock of the job; `None` where nothing has a time.
     pub first: Option<i64>,
     /// Last time of the unit.
     pub last: Option<i64>,
     /// How much there is to draw, without the exact number of counter values and samples.
-    pub counts: Counts,
+    pub counts: ItemCounts,
     /// What the second pass needs to know of the first.
-    pub(crate) seen: super::draw::Seen,
+    pub(crate) seen: super::draw::SurveyedUnit,
 }
 
 /// Numbers of items.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
-pub struct Counts {
+pub struct ItemCounts {
     /// Slices.
     pub slices: u64,
     /// Instants.
@@ -155,20 +155,20 @@ pub struct Counts {
 
 /// The sort of an item, before it is known in full.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Sort {
-    /// A [`Kind::Slice`].
+pub enum ItemSort {
+    /// A [`ItemKind::Slice`].
     Slice,
-    /// A [`Kind::Instant`], or a [`Kind::Sample`].
+    /// A [`ItemKind::Instant`], or a [`ItemKind::Sample`].
     Moment,
-    /// A [`Kind::Counter`].
+    /// A [`ItemKind::Counter`].
     Counter,
 }
 
 /// Texts and call stacks of a unit. It grows while the items are read.
 #[derive(Debug, Default)]
-pub struct Dictionary {
+pub struct UnitDictionary {
     /// The texts.
-    pub texts: Texts,
+    pub texts: TextTable,
     /// The call stacks, by their [`StackNumber`].
     pub stacks: Vec<CallStack>,
 }
@@ -177,12 +177,12 @@ pub struct Dictionary {
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct CallStack {
     /// Outermost first.
-    pub frames: Vec<Frame>,
+    pub frames: Vec<StackFrame>,
 }
 
 /// A place in the code.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub struct Frame {
+pub struct StackFrame {
     /// Name of the function.
     pub function: TextId,
     /// The file that the code came from, 0 where it is not known.
@@ -193,7 +193,7 @@ pub struct Frame {
 
 /// The distinct texts of a unit. A text is UTF-8, of any length, and may have any characters.
 #[derive(Debug)]
-pub struct Texts {
+pub struct TextTable {
     bytes: String,
     /// Where each text ends.
     ends: Vec<usize>,
@@ -201,15 +201,15 @@ pub struct Texts {
     known: HashMap<u64, TextId>,
 }
 
-impl Default for Texts {
-    fn default() -> Texts {
-        let mut texts = Texts { bytes: String::new(), ends: Vec::new(), known: HashMap::new() };
+impl Default for TextTable {
+    fn default() -> TextTable {
+        let mut texts = TextTable { bytes: String::new(), ends: Vec::new(), known: HashMap::new() };
         texts.add("");
         texts
     }
 }
 
-impl Texts {
+impl TextTable {
     /// The text with this number; empty for one that nobody gave.
     pub fn get(&self, id: TextId) -> &str {
         let place = id.0 as usize;
@@ -252,26 +252,26 @@ impl Texts {
 
 /// What of the database is drawn.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Selection {
+pub struct TraceSelection {
     /// Ranks whose processes are drawn; all where there is none. Processes without a rank are always drawn.
     pub ranks: Option<Vec<RangeInclusive<u32>>>,
     /// What is left out.
-    pub exclude: Vec<What>,
+    pub exclude: Vec<ItemExclusion>,
     /// Whether items have args.
     pub annotations: bool,
     /// Whether kernels are on tracks by queues, and not by streams.
     pub group_by_queue: bool,
 }
 
-impl Default for Selection {
-    fn default() -> Selection {
-        Selection { ranks: None, exclude: Vec::new(), annotations: true, group_by_queue: false }
+impl Default for TraceSelection {
+    fn default() -> TraceSelection {
+        TraceSelection { ranks: None, exclude: Vec::new(), annotations: true, group_by_queue: false }
     }
 }
 
 /// Something that can be left out.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub enum What {
+pub enum ItemExclusion {
     /// Calls and ranges.
     Regions,
     /// Kernel dispatches, with the counters of theirs.
@@ -322,7 +322,7 @@ const MAX_CATEGORY: usize = 64;
 ///
 /// Without a window, `rows` of a table is its `count(*)`, and `drawn + left_out + untimed = rows`.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
-pub struct Facts {
+pub struct UnitFacts {
     /// Rows of `rocpd_region`: a slice each.
     pub regions: TableFacts,
     /// Rows of `rocpd_kernel_dispatch`: a slice each.
@@ -339,7 +339,7 @@ pub struct Facts {
     /// Rows of `rocpd_arg`: an annotation each. `untimed`: their event is that of no other row.
     pub args: TableFacts,
     /// Items that were handed on.
-    pub items: Counts,
+    pub items: ItemCounts,
     /// Arrows from a call to a kernel or copy.
     pub arrows: u64,
     /// Kernels and copies that began before the call that they belong to: without an arrow.
@@ -360,9 +360,9 @@ pub struct Facts {
     pub other_arrows: BTreeMap<String, u64>,
 }
 
-impl Facts {
+impl UnitFacts {
     /// Adds those of another unit.
-    pub fn add(&mut self, other: &Facts) {
+    pub fn add(&mut self, other: &UnitFacts) {
         let tables = [
             (&mut self.regions, &other.regions),
             (&mut self.kernels, &other.kernels),
@@ -405,9 +405,9 @@ impl Facts {
     }
 }
 
-impl Counts {
+impl ItemCounts {
     /// Adds others.
-    pub fn add(&mut self, other: &Counts) {
+    pub fn add(&mut self, other: &ItemCounts) {
         self.slices += other.slices;
         self.instants += other.instants;
         self.counters += other.counters;
@@ -422,7 +422,7 @@ mod tests {
 
     #[test]
     fn texts_are_numbered_once() {
-        let mut texts = Texts::default();
+        let mut texts = TextTable::default();
         assert_eq!(texts.add(""), TextId(0));
         assert!(texts.is_empty());
         let one = texts.add("one");

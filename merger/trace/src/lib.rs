@@ -25,15 +25,15 @@ mod track_numbers;
 mod units;
 mod write_items;
 
-pub use item::{Selection, What};
+pub use item::{ItemExclusion, TraceSelection};
 pub use memory::DrawingMemory;
-pub use open::{Trace, open};
-pub use options::{DEFAULT_MAX_FILE_BYTES, MAX_FILES, PERFETTO_PORT, Split, TraceFormat, TraceOrder};
-pub use outcome::Drawn;
-pub use output_files::{Place, Target, refuse_name_of_database};
+pub use open::{WrittenTrace, open};
+pub use options::{DEFAULT_MAX_FILE_BYTES, MAX_FILES, PERFETTO_PORT, TraceFormat, TraceRequest, TraceSplit};
+pub use outcome::TraceOutcome;
+pub use output_files::{TraceFiles, TraceTarget, refuse_name_of_database};
 
 use draw::JobRows;
-use files::Frame;
+use files::FileFrame;
 use index::INDEX;
 use outcome::NO_PLACE;
 use rpd_comm::{Comm, agree_on_result, broadcast_result, shared_failure};
@@ -41,29 +41,29 @@ use rpd_console::wording::{duration, noun, one_line, rank_list, rank_ranges};
 use rpd_console::{Failure, Progress, TimeWindow, WallClock};
 use rpd_files::{create_output, open_input};
 use rpd_shard::record::wire;
-use split::Cutter;
+use split::SliceCutter;
 use std::io::{Read, Write};
 use std::path::Path;
-use time_slices::{Histogram, Windows};
-use units::{Own, Times};
+use time_slices::{TimeHistogram, TimeSlices};
+use units::{RankUnits, RunTimes};
 
 /// Writes the traces of a merged database into the folder of work, up to finished files that have no names yet. All
 /// ranks call this.
 pub fn slices(
     comm: &impl Comm,
-    order: &TraceOrder,
+    order: &TraceRequest,
     memory: DrawingMemory,
     database: &Path,
-    place: &Place,
+    place: &TraceFiles,
     progress: &mut Progress,
-) -> Result<Drawn, Failure> {
+) -> Result<TraceOutcome, Failure> {
     // 1. Every rank opens the database and looks through its units: what tracks they have, and when.
     let form = order.format;
     let mut rows = agree_on_result(comm, JobRows::open(database, &order.selection))?;
     let length = database.metadata().map_or(0, |found| found.len());
-    let mut own = Own::share(&rows, length, comm.rank(), comm.size());
+    let mut own = RankUnits::share(&rows, length, comm.rank(), comm.size());
     progress.phase_of_bytes("look", own.bytes());
-    let counted = order.split != Split::Whole;
+    let counted = order.split != TraceSplit::Whole;
     let histogram = agree_on_result(
         comm,
         own.survey(&rows, counted.then(|| form.event_bytes(order.selection.annotations)), progress),
@@ -79,12 +79,12 @@ pub fn slices(
     rows.set_window((order.window != TimeWindow::default()).then(|| (whole.first(), whole.end())));
     let described = units::described(comm, own.layouts(), form)?;
     let event_bytes = form.event_bytes(order.selection.annotations);
-    let mut cutter = Cutter::new(order, &whole, histogram, event_bytes, described);
+    let mut cutter = SliceCutter::new(order, &whole, histogram, event_bytes, described);
     let mut windows = cutter.first();
 
     // 3. Items become pieces of files; their lengths are known then.
     let (frame, made, parts) = loop {
-        let frame = Frame { form, windows: windows.clone(), t0: times.first, realtime_minus_job };
+        let frame = FileFrame { form, windows: windows.clone(), t0: times.first, realtime_minus_job };
         progress.phase_of_bytes("draw", own.bytes());
         let made = agree_on_result(
             comm,
@@ -106,7 +106,7 @@ pub fn slices(
     let ranks = index::gather_ranks(comm, &own.ranks_of_files(&made.pieces))?;
     let mut facts = units::gather_facts(comm, &made)?;
     facts.0.add(&rows.unasked());
-    let mut drawn = Drawn::new(place.target().path(), &frame, &parts, &facts);
+    let mut drawn = TraceOutcome::new(place.target().path(), &frame, &parts, &facts);
     drawn.warnings = warnings(&rows);
     drawn.note_empty_files(order.split, &parts, |number| place.target().name(number, count));
     for (table, count) in broadcast_result(comm, || rows.others())? {
@@ -118,9 +118,13 @@ pub fn slices(
     let written = match comm.rank() == 0 && place.target().has_index() {
         false => Ok(()),
         true => {
-            let Drawn { not_drawn, empty_files, .. } = &drawn;
-            let job =
-                index::Job { run_id: rows.run().run_id(), clock: rows.run().clock(), not_drawn, empty_files };
+            let TraceOutcome { not_drawn, empty_files, .. } = &drawn;
+            let job = index::IndexedRun {
+                run_id: rows.run().run_id(),
+                clock: rows.run().clock(),
+                not_drawn,
+                empty_files,
+            };
             let text = index::text(&job, &frame, place.target(), &files, &ranks);
             text.and_then(|text| write_index(&place.work().join(INDEX), &text))
         }
@@ -153,7 +157,7 @@ fn write_index(path: &Path, text: &str) -> Result<(), Failure> {
 }
 
 /// Adds the histograms of all ranks, by pairs; all get the sum.
-fn gather_histogram(comm: &impl Comm, own: Histogram) -> Result<Histogram, Failure> {
+fn gather_histogram(comm: &impl Comm, own: TimeHistogram) -> Result<TimeHistogram, Failure> {
     let mut sum = own;
     let mut step = 1;
     while step < comm.size() {
@@ -183,7 +187,11 @@ fn warnings(rows: &JobRows) -> Vec<String> {
 }
 
 /// The part of the run that is drawn, in one piece.
-fn window(order: &TraceOrder, times: Times, realtime_minus_job: Option<i64>) -> Result<Windows, Failure> {
+fn window(
+    order: &TraceRequest,
+    times: RunTimes,
+    realtime_minus_job: Option<i64>,
+) -> Result<TimeSlices, Failure> {
     let wall_clock = realtime_minus_job.map(|more| WallClock(times.first.saturating_add(more)));
     let ends = order.window.of_job(times.first, wall_clock);
     let (from, to) = ends.map_err(|error| Failure::usage(error.to_string()))?;
@@ -195,5 +203,5 @@ fn window(order: &TraceOrder, times: Times, realtime_minus_job: Option<i64>) -> 
             duration(times.last.saturating_sub(times.first))
         )));
     }
-    Ok(Windows::one(from.unwrap_or(times.first).max(times.first), to.unwrap_or(end).min(end)))
+    Ok(TimeSlices::one(from.unwrap_or(times.first).max(times.first), to.unwrap_or(end).min(end)))
 }

@@ -19,7 +19,7 @@ const NS: f64 = 1e9;
 
 /// The files of a trace.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Trace {
+pub struct WrittenTrace {
     /// Where they are.
     pub folder: PathBuf,
     /// In the order of time.
@@ -55,17 +55,17 @@ struct Entry {
     ranks: String,
 }
 
-impl Trace {
+impl WrittenTrace {
     /// The trace at a path: a file that is named like one, or a folder with an index. None: there is none.
-    pub fn at(path: &Path) -> Result<Option<Trace>, Failure> {
+    pub fn at(path: &Path) -> Result<Option<WrittenTrace>, Failure> {
         if path.ends_with(INDEX) && !path.is_dir() {
             let folder = path.parent().filter(|parent| !parent.as_os_str().is_empty());
-            return Trace::at(folder.unwrap_or(Path::new(".")));
+            return WrittenTrace::at(folder.unwrap_or(Path::new(".")));
         }
         if !path.is_dir() {
             let (folder, name) = (path.parent().unwrap_or(Path::new("")), path.file_name());
             let is_named_so = name.and_then(|name| name.to_str()).is_some_and(|name| is_trace(folder, name));
-            return if is_named_so { Trace::of(path).map(Some) } else { Ok(None) };
+            return if is_named_so { WrittenTrace::of(path).map(Some) } else { Ok(None) };
         }
         let index = path.join(INDEX);
         let Ok(file) = open_input(&index) else { return Ok(None) };
@@ -93,19 +93,19 @@ impl Trace {
         if known.is_empty() {
             return Err(damaged("it lists no files".to_owned()));
         }
-        Ok(Some(Trace { folder: path.to_path_buf(), files: known, has_index: true }))
+        Ok(Some(WrittenTrace { folder: path.to_path_buf(), files: known, has_index: true }))
     }
 
     /// The trace that was written to a path: a file of any name, or a folder with an index.
-    pub fn of(path: &Path) -> Result<Trace, Failure> {
+    pub fn of(path: &Path) -> Result<WrittenTrace, Failure> {
         let missing = || Failure::input(format!("{} is no trace: name one, or its folder", path.display()));
         if path.is_dir() {
-            return Trace::at(path)?.ok_or_else(missing);
+            return WrittenTrace::at(path)?.ok_or_else(missing);
         }
         let name = path.file_name().and_then(|name| name.to_str()).ok_or_else(missing)?.to_owned();
         let folder = path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
         let file = TraceFile { name, times: None, ranks: String::new() };
-        Ok(Trace { folder: folder.to_path_buf(), files: vec![file], has_index: false })
+        Ok(WrittenTrace { folder: folder.to_path_buf(), files: vec![file], has_index: false })
     }
 
     /// Names of all files, the index last.
@@ -131,7 +131,7 @@ impl Trace {
     }
 
     /// How it is opened, for people.
-    fn instructions(&self, ssh: &Ssh) -> String {
+    fn instructions(&self, ssh: &SshCommand) -> String {
         let folder = fs::canonicalize(&self.folder).unwrap_or_else(|_| self.folder.clone());
         let first = self.files.first().map_or("", |file| &file.name);
         let name = if self.has_index { self.folder.clone() } else { self.folder.join(first) };
@@ -155,8 +155,8 @@ impl Trace {
 }
 
 /// Tells how a trace is opened, and serves it at a port of this machine where that is wanted.
-pub fn open(trace: &Trace, port: Option<u16>) -> Result<(), Failure> {
-    let ssh = Ssh::here();
+pub fn open(trace: &WrittenTrace, port: Option<u16>) -> Result<(), Failure> {
+    let ssh = SshCommand::here();
     match port {
         None => {
             eprint!("{}", trace.instructions(&ssh));
@@ -194,13 +194,13 @@ fn quoted(path: &Path) -> String {
 }
 
 /// Who is logged in where.
-pub(super) struct Ssh {
+pub(super) struct SshCommand {
     user: String,
     host: String,
 }
 
-impl Ssh {
-    fn here() -> Ssh {
+impl SshCommand {
+    fn here() -> SshCommand {
         let plain =
             |text: &str| text.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"._-".contains(&byte));
         let or = |text: String, otherwise: &str| {
@@ -208,11 +208,11 @@ impl Ssh {
         };
         let user = ["USER", "LOGNAME"].iter().find_map(|name| std::env::var(name).ok()).unwrap_or_default();
         let host = rustix::system::uname().nodename().to_string_lossy().into_owned();
-        Ssh { user: or(user, "user"), host: or(host, "host") }
+        SshCommand { user: or(user, "user"), host: or(host, "host") }
     }
 }
 
-impl std::fmt::Display for Ssh {
+impl std::fmt::Display for SshCommand {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "{}@{}", self.user, self.host)
     }
@@ -239,9 +239,9 @@ mod tests {
         let names = ["trace-00001-of-00002.pftrace.gz", "trace-00002-of-00002.pftrace.gz"];
         let entry = |name: &str| json!({"name": name, "from_ns": 0, "to_ns": 1_500_000_000, "ranks": "0-3", "more": 1});
         let folder = folder(&names, &json!({"version": 1, "files": names.map(entry)}));
-        let trace = Trace::at(folder.path()).unwrap().unwrap();
+        let trace = WrittenTrace::at(folder.path()).unwrap().unwrap();
         assert_eq!(trace.names().collect::<Vec<_>>(), [names[0], names[1], INDEX]);
-        let ssh = Ssh { user: "me".to_owned(), host: "login1".to_owned() };
+        let ssh = SshCommand { user: "me".to_owned(), host: "login1".to_owned() };
         let told = trace.instructions(&ssh);
         for wanted in [
             "2 files in /",
@@ -252,11 +252,11 @@ mod tests {
             assert!(told.contains(wanted), "{wanted:?} is not in\n{told}");
         }
 
-        let one = Trace::at(&folder.path().join(names[1])).unwrap().unwrap();
+        let one = WrittenTrace::at(&folder.path().join(names[1])).unwrap().unwrap();
         assert_eq!(one.names().collect::<Vec<_>>(), [names[1]]);
-        assert_eq!(Trace::at(&folder.path().join("trace.db")).unwrap(), None);
-        assert_eq!(Trace::at(&folder.path().join("missing.pftrace")).unwrap(), None);
-        assert_eq!(Trace::at(tempfile::tempdir().unwrap().path()).unwrap(), None);
+        assert_eq!(WrittenTrace::at(&folder.path().join("trace.db")).unwrap(), None);
+        assert_eq!(WrittenTrace::at(&folder.path().join("missing.pftrace")).unwrap(), None);
+        assert_eq!(WrittenTrace::at(tempfile::tempdir().unwrap().path()).unwrap(), None);
     }
 
     #[test]
@@ -270,7 +270,7 @@ mod tests {
                 &json!({"version": 1, "files": [{"name": name, "from_ns": 0, "to_ns": 1}]}),
             );
             symlink(&secret, folder.path().join("link.json")).unwrap();
-            let error = Trace::at(folder.path()).unwrap_err().to_string();
+            let error = WrittenTrace::at(folder.path()).unwrap_err().to_string();
             assert!(error.contains("is not there, or no file of a trace"), "{error}");
         };
         let up = format!("../{}/secret.json", outside.path().file_name().unwrap().display());
@@ -286,7 +286,7 @@ mod tests {
             json!({"version": 2, "files": [{"name": "a b.json", "from_ns": 0, "to_ns": 1}]}),
         ] {
             assert_eq!(
-                Trace::at(folder(&[], &text).path()).map_err(|failure| failure.exit()).err(),
+                WrittenTrace::at(folder(&[], &text).path()).map_err(|failure| failure.exit()).err(),
                 Some(rpd_console::Exit::Input),
                 "{text}"
             );

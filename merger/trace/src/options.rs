@@ -1,6 +1,6 @@
 //! What a trace shows, and into which files it is cut.
 
-use crate::item::{Selection, What};
+use crate::item::{ItemExclusion, TraceSelection};
 use rpd_console::TimeWindow;
 use std::num::NonZeroU64;
 use std::str::FromStr;
@@ -14,7 +14,7 @@ pub const PERFETTO_PORT: u16 = 9001;
 
 /// How a run is cut into files.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub enum Split {
+pub enum TraceSplit {
     /// One file.
     #[default]
     Whole,
@@ -36,22 +36,22 @@ pub enum Split {
 )]
 pub struct ExcludeError(String);
 
-impl FromStr for What {
+impl FromStr for ItemExclusion {
     type Err = ExcludeError;
 
-    fn from_str(text: &str) -> Result<What, ExcludeError> {
+    fn from_str(text: &str) -> Result<ItemExclusion, ExcludeError> {
         Ok(match text.trim() {
-            "regions" => What::Regions,
-            "kernels" => What::Kernels,
-            "copies" => What::Copies,
-            "allocations" => What::Allocations,
-            "counters" => What::Counters,
-            "samples" => What::Samples,
-            "markers" => What::Markers,
-            "args" => What::Args,
-            "flows" => What::Flows,
+            "regions" => ItemExclusion::Regions,
+            "kernels" => ItemExclusion::Kernels,
+            "copies" => ItemExclusion::Copies,
+            "allocations" => ItemExclusion::Allocations,
+            "counters" => ItemExclusion::Counters,
+            "samples" => ItemExclusion::Samples,
+            "markers" => ItemExclusion::Markers,
+            "args" => ItemExclusion::Args,
+            "flows" => ItemExclusion::Flows,
             other => match other.split_once('=') {
-                Some(("category", name)) if !name.is_empty() => What::Category(name.to_owned()),
+                Some(("category", name)) if !name.is_empty() => ItemExclusion::Category(name.to_owned()),
                 _ => return Err(ExcludeError(text.to_owned())),
             },
         })
@@ -69,15 +69,15 @@ pub enum TraceFormat {
 
 /// The trace that is wanted.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct TraceOrder {
+pub struct TraceRequest {
     /// How it is written.
     pub format: TraceFormat,
     /// Into which files.
-    pub split: Split,
+    pub split: TraceSplit,
     /// The part of the run that is drawn.
     pub window: TimeWindow,
     /// What else of the run is drawn.
-    pub selection: Selection,
+    pub selection: TraceSelection,
     /// Most bytes of a file before compression.
     pub max_file_size: u64,
 }

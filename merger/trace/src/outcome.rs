@@ -1,9 +1,9 @@
 //! What became of a trace, for the summary and for machines.
 
-use super::files::{Frame, Part};
-use super::item::{Facts, TableFacts};
-use super::write_items::Tally;
-use crate::options::Split;
+use super::files::{FileFrame, FilePart};
+use super::item::{TableFacts, UnitFacts};
+use super::write_items::FileCounts;
+use crate::options::TraceSplit;
 use rpd_console::wording::{counted, duration, grouped, noun};
 use serde::Serialize;
 use std::collections::BTreeMap;
@@ -18,7 +18,7 @@ pub(super) const NO_PLACE: &str = ": a trace has no place for them";
 
 /// A trace that was written.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize)]
-pub struct Drawn {
+pub struct TraceOutcome {
     /// The file, or the folder of the files.
     pub output: PathBuf,
     /// The format.
@@ -32,7 +32,7 @@ pub struct Drawn {
     /// The largest one, before compression.
     pub largest_raw_bytes: u64,
     /// What is in them.
-    events: Tally,
+    events: FileCounts,
     /// The time that they show, ns.
     pub duration_ns: i64,
     /// Rows that are not in the trace, or not as they are in the database, by why; nothing that is 0.
@@ -49,22 +49,22 @@ const MAX_EMPTY: usize = 1_000;
 /// Those that the warning names.
 const SHOWN_EMPTY: usize = 3;
 
-impl Drawn {
+impl TraceOutcome {
     pub(super) fn new(
         output: PathBuf,
-        frame: &Frame,
-        parts: &[Part],
-        (facts, mended): &(Facts, u64),
-    ) -> Drawn {
-        let mut events = Tally::default();
+        frame: &FileFrame,
+        parts: &[FilePart],
+        (facts, mended): &(UnitFacts, u64),
+    ) -> TraceOutcome {
+        let mut events = FileCounts::default();
         parts.iter().for_each(|part| events.add(&part.tally));
-        Drawn {
+        TraceOutcome {
             output,
             format: frame.form.name(),
             files: parts.len(),
             bytes: 0,
-            raw_bytes: parts.iter().map(Part::raw).sum(),
-            largest_raw_bytes: parts.iter().map(Part::raw).max().unwrap_or(0),
+            raw_bytes: parts.iter().map(FilePart::raw).sum(),
+            largest_raw_bytes: parts.iter().map(FilePart::raw).max().unwrap_or(0),
             events,
             duration_ns: frame.windows.end().saturating_sub(frame.windows.first()),
             not_drawn: not_drawn(facts, *mended),
@@ -74,9 +74,14 @@ impl Drawn {
     }
 
     /// Names the files of several that have no event, and the option that makes none.
-    pub(super) fn note_empty_files(&mut self, split: Split, parts: &[Part], name: impl Fn(usize) -> String) {
-        let is_empty = |part: &Part| {
-            let Tally { slices, instants, counters, samples, continued, .. } = part.tally;
+    pub(super) fn note_empty_files(
+        &mut self,
+        split: TraceSplit,
+        parts: &[FilePart],
+        name: impl Fn(usize) -> String,
+    ) {
+        let is_empty = |part: &FilePart| {
+            let FileCounts { slices, instants, counters, samples, continued, .. } = part.tally;
             slices + instants + counters + samples + continued == 0
         };
         let empty = || parts.iter().enumerate().filter(|(_, part)| is_empty(part));
@@ -89,9 +94,9 @@ impl Drawn {
         if count > shown.len() as u64 {
             shown.push("...");
         }
-        let Tally { slices, instants, counters, samples, .. } = self.events;
+        let FileCounts { slices, instants, counters, samples, .. } = self.events;
         let each = (slices + instants + counters + samples).div_ceil(parts.len() as u64).max(1);
-        let option = if let Split::ByTime(files) = split {
+        let option = if let TraceSplit::ByTime(files) = split {
             format!("--split-by-time {files}: ")
         } else {
             String::new()
@@ -107,7 +112,7 @@ impl Drawn {
 
     /// Lines of the summary: label and text.
     pub fn lines(&self) -> Vec<(&'static str, String)> {
-        let Tally { slices, instants, counters, samples, flows, continued, repeated } = self.events;
+        let FileCounts { slices, instants, counters, samples, flows, continued, repeated } = self.events;
         let kinds = [
             (slices, "slice"),
             (instants, "instant"),
@@ -160,7 +165,7 @@ fn size(bytes: u64) -> String {
 }
 
 /// What is missing, and what is not as it was.
-fn not_drawn(facts: &Facts, mended: u64) -> BTreeMap<String, u64> {
+fn not_drawn(facts: &UnitFacts, mended: u64) -> BTreeMap<String, u64> {
     let mut all = BTreeMap::new();
     let mut note = |count: u64, why: String| {
         if count > 0 {

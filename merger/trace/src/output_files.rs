@@ -1,14 +1,16 @@
 //! Where the files of a trace go: a folder of work beside them, from which they get their names when all are there.
 
 use super::index::INDEX;
-use crate::options::Split;
 use crate::options::TraceFormat;
+use crate::options::TraceSplit;
 use rpd_console::Failure;
 use rpd_files::{
     create_output, create_output_folder, remove_output, remove_output_folder, rename_output,
     rename_output_to_new,
 };
-use rpd_output_file::{OutputLock, Share, Unfinished, keep_on_interrupt, remove_on_interrupt, require_utf8};
+use rpd_output_file::{
+    OutputLock, OutputShare, UnfinishedOutput, keep_on_interrupt, remove_on_interrupt, require_utf8,
+};
 use serde::{Deserialize, Serialize};
 use std::fs::{self};
 use std::io::{self, ErrorKind};
@@ -34,7 +36,7 @@ enum Names {
 
 /// Where a trace goes, as all ranks know it.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
-pub struct Target {
+pub struct TraceTarget {
     folder: PathBuf,
     names: Names,
     force: bool,
@@ -42,8 +44,8 @@ pub struct Target {
 
 /// The files of a trace while they are made.
 #[derive(Debug)]
-pub struct Place {
-    target: Target,
+pub struct TraceFiles {
+    target: TraceTarget,
     work: PathBuf,
     /// Held by rank 0.
     lock: Option<OutputLock>,
@@ -66,21 +68,21 @@ pub fn refuse_name_of_database(output: &Path, ending: &str) -> Result<(), Failur
     )))
 }
 
-impl Target {
+impl TraceTarget {
     /// `output` is what was asked for, `home` the folder where the files go if nothing was.
     pub fn new(
         output: Option<&Path>,
         home: &Path,
-        split: Split,
+        split: TraceSplit,
         ending: &str,
         force: bool,
-    ) -> Result<Target, Failure> {
+    ) -> Result<TraceTarget, Failure> {
         let home = if home.as_os_str().is_empty() { Path::new(".") } else { home };
         let output = output.unwrap_or(home);
         require_utf8(output)?;
         let shown = output.display();
         let is_folder = output.is_dir() || output.as_os_str().as_encoded_bytes().ends_with(b"/");
-        if is_folder || split != Split::Whole {
+        if is_folder || split != TraceSplit::Whole {
             let found = fs::metadata(output);
             if found.is_ok_and(|found| !found.is_dir()) {
                 return Err(Failure::output(format!(
@@ -88,7 +90,11 @@ impl Target {
                 )));
             }
             // Whether an older one is there is looked at when what a killed run left is cleared away.
-            return Ok(Target { folder: output.to_owned(), names: Names::Set(ending.to_owned()), force });
+            return Ok(TraceTarget {
+                folder: output.to_owned(),
+                names: Names::Set(ending.to_owned()),
+                force,
+            });
         }
         refuse_name_of_database(output, ending)?;
         let others: &[&str] = match ending {
@@ -120,7 +126,7 @@ impl Target {
         }
         let parent = output.parent().filter(|parent| !parent.as_os_str().is_empty());
         let folder = parent.unwrap_or(Path::new(".")).to_owned();
-        Ok(Target { folder, names: Names::One(name.to_owned()), force })
+        Ok(TraceTarget { folder, names: Names::One(name.to_owned()), force })
     }
 
     /// Where the trace is in the end: the file, or the folder.
@@ -213,12 +219,12 @@ impl Target {
     }
 }
 
-impl Place {
+impl TraceFiles {
     /// On rank 0 (`owner`): makes the folders, and clears away what a killed run left. The others call
-    /// [`Place::share`] when that went well.
-    pub fn begin(target: Target, owner: bool) -> Result<Place, Failure> {
+    /// [`TraceFiles::share`] when that went well.
+    pub fn begin(target: TraceTarget, owner: bool) -> Result<TraceFiles, Failure> {
         let work = target.beside(".partial");
-        let mut place = Place { target, work, lock: None, armed: false, made_folder: false };
+        let mut place = TraceFiles { target, work, lock: None, armed: false, made_folder: false };
         if owner {
             place.prepare()?;
         }
@@ -228,7 +234,7 @@ impl Place {
     /// From now on this rank, too, removes the work if it fails. Before, it may be that of another run.
     pub fn share(&mut self) {
         if !self.armed {
-            remove_on_interrupt(Unfinished::Folder(self.work.clone()));
+            remove_on_interrupt(UnfinishedOutput::Folder(self.work.clone()));
         }
         self.armed = true;
     }
@@ -248,7 +254,7 @@ impl Place {
             Err(_) => {}
             Ok(()) => {
                 self.made_folder = true;
-                remove_on_interrupt(Unfinished::EmptyFolder(target.folder.clone()));
+                remove_on_interrupt(UnfinishedOutput::EmptyFolder(target.folder.clone()));
             }
         }
         let lock = OutputLock::acquire(target.beside(".lock")).map_err(|error| target.cannot(&error))?;
@@ -263,7 +269,7 @@ impl Place {
         if target.has_index() {
             target.refuse_older_set()?;
         }
-        remove_on_interrupt(Unfinished::Folder(self.work.clone()));
+        remove_on_interrupt(UnfinishedOutput::Folder(self.work.clone()));
         let made = create_output_folder(&self.work, 0o700);
         made.map_err(|error| target.cannot(&error))?;
         self.armed = true;
@@ -307,13 +313,13 @@ impl Place {
     }
 
     /// Where the trace is in the end.
-    pub fn target(&self) -> &Target {
+    pub fn target(&self) -> &TraceTarget {
         &self.target
     }
 
     /// Gives all files their names: rank 0 calls this when all are written. An older trace goes first, and the index
     /// comes last, so that what is there in between is no trace with an index.
-    pub fn publish(&self, count: usize, share: Share) -> Result<(), Failure> {
+    pub fn publish(&self, count: usize, share: OutputShare) -> Result<(), Failure> {
         let target = &self.target;
         let cannot = |error: &io::Error| {
             let path = target.path();
@@ -353,7 +359,7 @@ impl Place {
     }
 }
 
-impl Drop for Place {
+impl Drop for TraceFiles {
     /// A failing rank removes the work, whichever it is: after it the launcher kills the others. What is finished is
     /// there no more.
     fn drop(&mut self) {

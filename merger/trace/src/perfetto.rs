@@ -1,9 +1,11 @@
 //! Items of a unit as packets of Perfetto.
 
-use super::item::{ArgValue, Dictionary, FlowEnd, Frame, StackNumber, TextId, Track, TrackKind, UnitLayout};
-use super::sort_items::Extra;
-use super::track_numbers::Numbers;
-use super::write_items::{Paint, Part, What};
+use super::item::{
+    ArgValue, DrawnTrack, FlowEnd, StackFrame, StackNumber, TextId, TrackKind, UnitDictionary, UnitLayout,
+};
+use super::sort_items::ItemExtra;
+use super::track_numbers::TrackNumbers;
+use super::write_items::{ItemDetails, SlicePart, SliceWriter};
 use rpd_perfetto::{
     Annotation, ChildOrder, CounterValue, Event, Flow, Overlaps, Sequence, StackId, StringId, Timestamp,
     Unit, Value, Window,
@@ -13,12 +15,12 @@ use std::collections::HashMap;
 use std::num::NonZeroU32;
 
 /// Writes one unit: a sequence of its own in each file.
-pub(super) struct Packets<'a> {
+pub(super) struct PerfettoWriter<'a> {
     sequence: Sequence,
     id: NonZeroU32,
     layout: &'a UnitLayout,
-    dictionary: &'a Dictionary,
-    numbers: &'a Numbers,
+    dictionary: &'a UnitDictionary,
+    numbers: &'a TrackNumbers,
     /// Number of the file, from 1.
     file: u32,
     /// The last file that has the track of each process,
@@ -26,7 +28,7 @@ pub(super) struct Packets<'a> {
     /// and each lane of each track.
     lanes: Vec<Vec<u32>>,
     /// Frames of this file.
-    frames: HashMap<Frame, FrameId>,
+    frames: HashMap<StackFrame, FrameId>,
     annotations: Vec<Annotation<'static>>,
     flows: Vec<Flow>,
     mended: u64,
@@ -40,16 +42,16 @@ enum Own {
     NoName,
 }
 
-impl<'a> Packets<'a> {
+impl<'a> PerfettoWriter<'a> {
     /// `unit`: place of the unit in the job.
     pub(super) fn new(
         unit: usize,
         layout: &'a UnitLayout,
-        dictionary: &'a Dictionary,
-        numbers: &'a Numbers,
-    ) -> Packets<'a> {
+        dictionary: &'a UnitDictionary,
+        numbers: &'a TrackNumbers,
+    ) -> PerfettoWriter<'a> {
         let id = u32::try_from(unit + 1).ok().and_then(NonZeroU32::new).unwrap_or(NonZeroU32::MAX);
-        Packets {
+        PerfettoWriter {
             sequence: Sequence::new(id),
             id,
             layout,
@@ -128,7 +130,7 @@ impl<'a> Packets<'a> {
         self.sequence.track(&packet);
     }
 
-    fn kind(&self, place: u32, track: &'a Track) -> PacketKind<'a> {
+    fn kind(&self, place: u32, track: &'a DrawnTrack) -> PacketKind<'a> {
         match &track.kind {
             TrackKind::Thread { .. } => match self.numbers.thread(place) {
                 Some(thread) => PacketKind::Thread(thread),
@@ -170,7 +172,14 @@ impl<'a> Packets<'a> {
 
     /// Writes an event with what there is to say of it.
     #[inline]
-    fn event(&mut self, track: u32, lane: u32, at: Timestamp, what: &What<'_>, part: Option<&Part<'_>>) {
+    fn event(
+        &mut self,
+        track: u32,
+        lane: u32,
+        at: Timestamp,
+        what: &ItemDetails<'_>,
+        part: Option<&SlicePart<'_>>,
+    ) {
         self.describe(track, lane);
         let texts = &self.dictionary.texts;
         let text = |id: TextId| move || texts.get(id);
@@ -180,7 +189,7 @@ impl<'a> Packets<'a> {
         let track = self.numbers.track(track, lane);
         let mut event = Event { category, ..Event::new(at, track, name) };
         let cut = part.filter(|part| part.cut.word().is_some());
-        if what.flows == Extra::default() && what.args == Extra::default() && cut.is_none() {
+        if what.flows == ItemExtra::default() && what.args == ItemExtra::default() && cut.is_none() {
             return self.write(&event, part.is_some());
         }
         let mut annotations = lend(std::mem::take(&mut self.annotations));
@@ -225,7 +234,7 @@ impl<'a> Packets<'a> {
     }
 
     /// Says where a slice that is cut really begins, how long it is, and which ends are missing.
-    fn tell_cut(&mut self, part: &Part<'_>, annotations: &mut Vec<Annotation<'_>>) {
+    fn tell_cut(&mut self, part: &SlicePart<'_>, annotations: &mut Vec<Annotation<'_>>) {
         let numbers = [
             (Own::OriginalTime, Value::Uint(part.span.start().ns())),
             (Own::OriginalDuration, Value::Uint(part.span.duration())),
@@ -278,7 +287,7 @@ fn lend<'b>(mut annotations: Vec<Annotation<'_>>) -> Vec<Annotation<'b>> {
     annotations.into_iter().map(|one| Annotation { name: one.name, value: Value::Bool(false) }).collect()
 }
 
-impl Paint for Packets<'_> {
+impl SliceWriter for PerfettoWriter<'_> {
     fn begin_file(&mut self, _: Window) {
         self.count_mended();
         self.file += 1;
@@ -287,7 +296,7 @@ impl Paint for Packets<'_> {
     }
 
     #[inline]
-    fn begin(&mut self, track: u32, lane: u32, part: &Part<'_>) {
+    fn begin(&mut self, track: u32, lane: u32, part: &SlicePart<'_>) {
         self.event(track, lane, part.at, &part.what, Some(part));
     }
 
@@ -296,7 +305,7 @@ impl Paint for Packets<'_> {
         self.sequence.end(at, self.numbers.track(track, lane));
     }
 
-    fn instant(&mut self, track: u32, at: Timestamp, what: &What<'_>) {
+    fn instant(&mut self, track: u32, at: Timestamp, what: &ItemDetails<'_>) {
         self.event(track, 0, at, what, None);
     }
 

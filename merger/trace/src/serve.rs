@@ -3,7 +3,7 @@
 //! Whoever may run programs on this machine can connect, so that the path has a secret in it. The page of the UI may
 //! read the answers, other pages may not.
 
-use super::open::{Ssh, Trace, count, is_plain};
+use super::open::{SshCommand, WrittenTrace, count, is_plain};
 use crate::options::PERFETTO_PORT;
 use rpd_console::Failure;
 use rpd_files::open_input;
@@ -28,7 +28,7 @@ const PATIENCE: Duration = Duration::from_secs(5);
 const STALL: Duration = Duration::from_secs(60);
 
 /// Serves the files of a trace until Ctrl-C or SIGTERM. Port 0 is one that is free.
-pub(super) fn serve(trace: &Trace, port: u16, ssh: &Ssh) -> Result<(), Failure> {
+pub(super) fn serve(trace: &WrittenTrace, port: u16, ssh: &SshCommand) -> Result<(), Failure> {
     if let Some(name) = trace.names().find(|name| !is_plain(name)) {
         let why =
             "an address has only letters, digits and . _ - + , = @: rename it, or write the trace again";
@@ -70,11 +70,11 @@ fn secret() -> io::Result<String> {
 /// What is served.
 struct Site {
     secret: String,
-    trace: Trace,
+    trace: WrittenTrace,
 }
 
 impl Site {
-    fn instructions(&self, port: u16, ssh: &Ssh) -> String {
+    fn instructions(&self, port: u16, ssh: &SshCommand) -> String {
         let address =
             |name: &str| format!("{ORIGIN}/#!/?url=http://127.0.0.1:{PERFETTO_PORT}/{}/{name}", self.secret);
         let files = count(self.trace.files.len());
@@ -237,7 +237,7 @@ mod tests {
         fs::write(folder.path().join(NAME), BYTES).unwrap();
         fs::write(folder.path().join("trace.db"), "private").unwrap();
         let file = TraceFile { name: NAME.to_owned(), times: None, ranks: String::new() };
-        let trace = Trace { folder: folder.path().to_path_buf(), files: vec![file], has_index: false };
+        let trace = WrittenTrace { folder: folder.path().to_path_buf(), files: vec![file], has_index: false };
         let site = Arc::new(Site { secret: secret().unwrap(), trace });
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
         let port = listener.local_addr().unwrap().port();

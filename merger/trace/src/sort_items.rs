@@ -1,8 +1,8 @@
 //! The items of a unit by their times, in bounded memory: what does not fit is sorted in runs, which are put away
 //! compressed, and merged at the end.
 
-use super::item::{Arg, ArgValue, FlowEnd, Item, Kind, StackNumber, TextId};
-use super::spool::Spool;
+use super::item::{ArgValue, FlowEnd, ItemArg, ItemKind, StackNumber, TextId, TraceItem};
+use super::spool::ItemSpool;
 use rpd_console::Failure;
 use rpd_perfetto::CounterValue;
 use std::cmp::Reverse;
@@ -19,7 +19,7 @@ const LEVEL: i32 = 1;
 ///
 /// Items with the same start are sorted by track, so that a call stands before the kernel that it starts; then the
 /// longest comes first, which encloses the others; then they are as they came.
-pub(super) struct Sorter<'a> {
+pub(super) struct ItemSorter<'a> {
     folder: &'a Path,
     memory: usize,
     run: Run,
@@ -28,32 +28,32 @@ pub(super) struct Sorter<'a> {
 
 /// An item as it is kept: times, track and all the rest.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Stored<'a> {
+pub(super) struct StoredItem<'a> {
     pub(super) start: i64,
     pub(super) end: i64,
     pub(super) track: u32,
-    pub(super) kind: Kind,
+    pub(super) kind: ItemKind,
     pub(super) name: TextId,
     pub(super) category: TextId,
-    pub(super) extra: Extra<'a>,
+    pub(super) extra: ItemExtra<'a>,
 }
 
 /// Arrows and annotations of an item, packed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Extra<'a>(pub(super) &'a [u8]);
+pub(super) struct ItemExtra<'a>(pub(super) &'a [u8]);
 
 type Key = (i64, u32, Reverse<i64>);
 
-impl Stored<'_> {
+impl StoredItem<'_> {
     fn key(&self) -> Key {
         (self.start, self.track, Reverse(self.end))
     }
 }
 
-impl<'a> Sorter<'a> {
+impl<'a> ItemSorter<'a> {
     /// `memory`: bytes that it may take. What does not fit goes to files in `folder`. `expected`: how many items will come,
     /// about.
-    pub(super) fn new(folder: &'a Path, memory: u64, expected: u64) -> Sorter<'a> {
+    pub(super) fn new(folder: &'a Path, memory: u64, expected: u64) -> ItemSorter<'a> {
         let memory = usize::try_from(memory).unwrap_or(usize::MAX).clamp(8 * BLOCK, 1 << 30);
         let fit = memory / 2 / ITEM;
         let expected = usize::try_from(expected).unwrap_or(usize::MAX).min(fit);
@@ -62,10 +62,10 @@ impl<'a> Sorter<'a> {
             records: Vec::with_capacity(expected),
             extra: Vec::new(),
         };
-        Sorter { folder, memory, run, spooled: None }
+        ItemSorter { folder, memory, run, spooled: None }
     }
 
-    pub(super) fn push(&mut self, item: &Item<'_>) -> Result<(), Failure> {
+    pub(super) fn push(&mut self, item: &TraceItem<'_>) -> Result<(), Failure> {
         self.run.push(item)?;
         // Half is for what grows and for the sorting.
         if self.run.bytes() > self.memory / 2 {
@@ -77,7 +77,7 @@ impl<'a> Sorter<'a> {
     /// Hands on all items in their order.
     pub(super) fn sorted(
         mut self,
-        each: &mut dyn FnMut(&Stored<'_>) -> Result<(), Failure>,
+        each: &mut dyn FnMut(&StoredItem<'_>) -> Result<(), Failure>,
     ) -> Result<(), Failure> {
         let Some(_) = &self.spooled else {
             self.run.sort();
@@ -144,7 +144,7 @@ struct Record {
 const ITEM: usize = size_of::<(Key, u32)>() + size_of::<Record>();
 
 impl Run {
-    fn push(&mut self, item: &Item<'_>) -> Result<(), Failure> {
+    fn push(&mut self, item: &TraceItem<'_>) -> Result<(), Failure> {
         let extra_at = self.extra.len();
         pack(item, &mut self.extra);
         let too_large = |_| Failure::input("an event has more than 4 GiB of arguments");
@@ -163,18 +163,18 @@ impl Run {
     }
 
     /// The item at a place in their order.
-    fn get(&self, place: usize) -> Option<Stored<'_>> {
+    fn get(&self, place: usize) -> Option<StoredItem<'_>> {
         let ((start, track, Reverse(end)), number) = *self.keys.get(place)?;
         let record = self.records.get(number as usize)?;
         let extra = self.extra.get(record.extra_at..record.extra_at + record.extra_length as usize)?;
-        Some(Stored {
+        Some(StoredItem {
             start,
             end,
             track,
             kind: kind_from_bits(record.kind, record.value),
             name: TextId(record.name),
             category: TextId(record.category),
-            extra: Extra(extra),
+            extra: ItemExtra(extra),
         })
     }
 
@@ -196,7 +196,7 @@ impl Run {
 
 /// Sorted runs in a file.
 struct Spooled {
-    spool: Spool,
+    spool: ItemSpool,
     runs: Vec<Vec<Block>>,
 }
 
@@ -214,12 +214,12 @@ static FILES: AtomicU64 = AtomicU64::new(0);
 impl Spooled {
     fn new(folder: &Path) -> Result<Spooled, Failure> {
         let number = FILES.fetch_add(1, Ordering::Relaxed);
-        let spool = Spool::create(folder, &format!("items-{}-{number}", std::process::id()))?;
+        let spool = ItemSpool::create(folder, &format!("items-{}-{number}", std::process::id()))?;
         Ok(Spooled { spool, runs: Vec::new() })
     }
 
     /// Hands on the items of all runs; of equal ones, those of an earlier run first.
-    fn merge(&self, each: &mut dyn FnMut(&Stored<'_>) -> Result<(), Failure>) -> Result<(), Failure> {
+    fn merge(&self, each: &mut dyn FnMut(&StoredItem<'_>) -> Result<(), Failure>) -> Result<(), Failure> {
         let mut cursors = Vec::with_capacity(self.runs.len());
         let mut first = BinaryHeap::with_capacity(self.runs.len());
         for (number, blocks) in self.runs.iter().enumerate() {
@@ -255,7 +255,7 @@ struct Cursor<'a> {
 
 impl Cursor<'_> {
     /// Key of the next item; `None` at the end.
-    fn key(&mut self, spool: &Spool) -> Result<Option<Key>, Failure> {
+    fn key(&mut self, spool: &ItemSpool) -> Result<Option<Key>, Failure> {
         if self.at >= self.bytes.len() {
             let Some(block) = self.blocks.next() else { return Ok(None) };
             self.packed.resize(block.length, 0);
@@ -268,7 +268,7 @@ impl Cursor<'_> {
     }
 
     /// Hands on the next item.
-    fn take(&mut self, each: &mut dyn FnMut(&Stored<'_>) -> Result<(), Failure>) -> Result<(), Failure> {
+    fn take(&mut self, each: &mut dyn FnMut(&StoredItem<'_>) -> Result<(), Failure>) -> Result<(), Failure> {
         let (item, length) = read(self.bytes.get(self.at..).unwrap_or_default()).ok_or_else(damaged)?;
         each(&item)?;
         self.at += length;
@@ -288,12 +288,12 @@ struct RunWriter {
 }
 
 impl RunWriter {
-    fn push(&mut self, spool: &Spool, item: &Stored<'_>) -> Result<(), Failure> {
+    fn push(&mut self, spool: &ItemSpool, item: &StoredItem<'_>) -> Result<(), Failure> {
         write(item, &mut self.bytes);
         if self.bytes.len() >= BLOCK { self.flush(spool) } else { Ok(()) }
     }
 
-    fn flush(&mut self, spool: &Spool) -> Result<(), Failure> {
+    fn flush(&mut self, spool: &ItemSpool) -> Result<(), Failure> {
         let packed = zstd::bulk::compress(&self.bytes, LEVEL)
             .map_err(|error| Failure::internal(format!("items cannot be compressed: {error}")))?;
         let place = spool.write(&packed)?;
@@ -302,7 +302,7 @@ impl RunWriter {
         Ok(())
     }
 
-    fn finish(mut self, spool: &Spool) -> Result<Vec<Block>, Failure> {
+    fn finish(mut self, spool: &ItemSpool) -> Result<Vec<Block>, Failure> {
         if !self.bytes.is_empty() {
             self.flush(spool)?;
         }
@@ -316,30 +316,30 @@ const COUNTER_INT: u8 = 2;
 const COUNTER_DOUBLE: u8 = 3;
 const SAMPLE: u8 = 4;
 
-fn kind_to_bits(kind: Kind) -> (u8, u64) {
+fn kind_to_bits(kind: ItemKind) -> (u8, u64) {
     match kind {
-        Kind::Slice => (SLICE, 0),
-        Kind::Instant => (INSTANT, 0),
-        Kind::Counter(CounterValue::Int(value)) => (COUNTER_INT, value as u64),
-        Kind::Counter(CounterValue::Double(value)) => (COUNTER_DOUBLE, value.to_bits()),
-        Kind::Sample(StackNumber(number)) => (SAMPLE, number.into()),
+        ItemKind::Slice => (SLICE, 0),
+        ItemKind::Instant => (INSTANT, 0),
+        ItemKind::Counter(CounterValue::Int(value)) => (COUNTER_INT, value as u64),
+        ItemKind::Counter(CounterValue::Double(value)) => (COUNTER_DOUBLE, value.to_bits()),
+        ItemKind::Sample(StackNumber(number)) => (SAMPLE, number.into()),
     }
 }
 
-fn kind_from_bits(kind: u8, value: u64) -> Kind {
+fn kind_from_bits(kind: u8, value: u64) -> ItemKind {
     match kind {
-        INSTANT => Kind::Instant,
-        COUNTER_INT => Kind::Counter(CounterValue::Int(value as i64)),
-        COUNTER_DOUBLE => Kind::Counter(CounterValue::Double(f64::from_bits(value))),
-        SAMPLE => Kind::Sample(StackNumber(value as u32)),
-        _ => Kind::Slice,
+        INSTANT => ItemKind::Instant,
+        COUNTER_INT => ItemKind::Counter(CounterValue::Int(value as i64)),
+        COUNTER_DOUBLE => ItemKind::Counter(CounterValue::Double(f64::from_bits(value))),
+        SAMPLE => ItemKind::Sample(StackNumber(value as u32)),
+        _ => ItemKind::Slice,
     }
 }
 
 /// Bytes of an item before its arrows and annotations.
 const FIXED: usize = 8 + 8 + 4 + 4 + 4 + 1 + 8 + 4;
 
-fn write(item: &Stored<'_>, out: &mut Vec<u8>) {
+fn write(item: &StoredItem<'_>, out: &mut Vec<u8>) {
     let (kind, value) = kind_to_bits(item.kind);
     out.extend_from_slice(&item.start.to_le_bytes());
     out.extend_from_slice(&item.end.to_le_bytes());
@@ -353,7 +353,7 @@ fn write(item: &Stored<'_>, out: &mut Vec<u8>) {
 }
 
 /// The item at the start of these bytes, and how many it takes.
-fn read(bytes: &[u8]) -> Option<(Stored<'_>, usize)> {
+fn read(bytes: &[u8]) -> Option<(StoredItem<'_>, usize)> {
     let mut rest = bytes;
     let start = i64::from_le_bytes(take(&mut rest)?);
     let end = i64::from_le_bytes(take(&mut rest)?);
@@ -363,8 +363,8 @@ fn read(bytes: &[u8]) -> Option<(Stored<'_>, usize)> {
     let [kind] = take(&mut rest)?;
     let kind = kind_from_bits(kind, u64::from_le_bytes(take(&mut rest)?));
     let length = u32::from_le_bytes(take(&mut rest)?) as usize;
-    let extra = Extra(rest.get(..length)?);
-    Some((Stored { start, end, track, kind, name, category, extra }, FIXED + length))
+    let extra = ItemExtra(rest.get(..length)?);
+    Some((StoredItem { start, end, track, kind, name, category, extra }, FIXED + length))
 }
 
 #[inline]
@@ -385,7 +385,7 @@ const TEXT: u8 = 7;
 const KNOWN: u8 = 8;
 
 /// Arrows, then annotations, each behind its sort.
-fn pack(item: &Item<'_>, out: &mut Vec<u8>) {
+fn pack(item: &TraceItem<'_>, out: &mut Vec<u8>) {
     for flow in item.flows {
         let (sort, id) = match flow {
             FlowEnd::From(id) => (FROM, id),
@@ -413,7 +413,7 @@ fn pack(item: &Item<'_>, out: &mut Vec<u8>) {
     }
 }
 
-impl<'a> Extra<'a> {
+impl<'a> ItemExtra<'a> {
     /// The arrows.
     pub(super) fn flows(self) -> impl Iterator<Item = FlowEnd> + 'a {
         let mut rest = self.0;
@@ -433,7 +433,7 @@ impl<'a> Extra<'a> {
     }
 
     /// The annotations.
-    pub(super) fn args(self) -> impl Iterator<Item = Arg<'a>> + 'a {
+    pub(super) fn args(self) -> impl Iterator<Item = ItemArg<'a>> + 'a {
         let mut rest = self.0;
         while let [FROM | TO | THROUGH, ..] = rest {
             rest = rest.get(9..).unwrap_or_default();
@@ -455,7 +455,7 @@ impl<'a> Extra<'a> {
                     ArgValue::Text(std::str::from_utf8(text).unwrap_or_default())
                 }
             };
-            Some(Arg { name, value })
+            Some(ItemArg { name, value })
         })
     }
 }
@@ -470,7 +470,7 @@ mod tests {
     struct Owned {
         times: (i64, i64),
         track: u32,
-        kind: Kind,
+        kind: ItemKind,
         name: u32,
         flows: Vec<FlowEnd>,
         args: Vec<(u32, OwnedValue)>,
@@ -483,17 +483,17 @@ mod tests {
     }
 
     impl Owned {
-        fn push_to(&self, sorter: &mut Sorter<'_>) {
+        fn push_to(&self, sorter: &mut ItemSorter<'_>) {
             let value = |value: &OwnedValue| match value {
                 OwnedValue::Plain(value) => *value,
                 // Of a constant lifetime for the test alone.
                 OwnedValue::Text(text) => ArgValue::Text(Box::leak(text.clone().into_boxed_str())),
             };
             let args: Vec<_> =
-                self.args.iter().map(|(n, v)| Arg { name: TextId(*n), value: value(v) }).collect();
+                self.args.iter().map(|(n, v)| ItemArg { name: TextId(*n), value: value(v) }).collect();
             let (start, end) = self.times;
             let (name, category) = (TextId(self.name), TextId(self.name / 2));
-            let item = Item {
+            let item = TraceItem {
                 start,
                 end,
                 track: self.track,
@@ -506,7 +506,7 @@ mod tests {
             sorter.push(&item).unwrap();
         }
 
-        fn of(item: &Stored<'_>) -> Owned {
+        fn of(item: &StoredItem<'_>) -> Owned {
             let args = item.extra.args().map(|arg| {
                 let value = match arg.value {
                     ArgValue::Text(text) => OwnedValue::Text(text.to_owned()),
@@ -543,11 +543,11 @@ mod tests {
 
     fn item() -> impl Strategy<Value = Owned> {
         let kind = prop_oneof![
-            4 => Just(Kind::Slice),
-            1 => Just(Kind::Instant),
-            1 => any::<i64>().prop_map(|v| Kind::Counter(CounterValue::Int(v))),
-            1 => (-1e9..1e9f64).prop_map(|v| Kind::Counter(CounterValue::Double(v))),
-            1 => any::<u32>().prop_map(|v| Kind::Sample(StackNumber(v))),
+            4 => Just(ItemKind::Slice),
+            1 => Just(ItemKind::Instant),
+            1 => any::<i64>().prop_map(|v| ItemKind::Counter(CounterValue::Int(v))),
+            1 => (-1e9..1e9f64).prop_map(|v| ItemKind::Counter(CounterValue::Double(v))),
+            1 => any::<u32>().prop_map(|v| ItemKind::Sample(StackNumber(v))),
         ];
         let flow = (0..3, any::<u64>()).prop_map(|(sort, id)| match sort {
             0 => FlowEnd::From(id),
@@ -568,7 +568,7 @@ mod tests {
 
     fn sorted(items: &[Owned], memory: u64) -> Vec<Owned> {
         let folder = tempfile::tempdir().unwrap();
-        let mut sorter = Sorter::new(folder.path(), 0, u64::MAX);
+        let mut sorter = ItemSorter::new(folder.path(), 0, u64::MAX);
         sorter.memory = memory as usize;
         items.iter().for_each(|item| item.push_to(&mut sorter));
         let mut out = Vec::new();

@@ -1,8 +1,8 @@
 //! How the run is cut into files, and cut again when it is known what came of it.
 
-use super::files::Part;
-use super::time_slices::{Histogram, Load, Windows};
-use crate::options::{Split, TraceOrder};
+use super::files::FilePart;
+use super::time_slices::{SliceLoad, TimeHistogram, TimeSlices};
+use crate::options::{TraceRequest, TraceSplit};
 use rpd_console::Failure;
 
 /// Slices of at most so many events open in a browser, which needs 170 to 310 bytes for each.
@@ -14,10 +14,10 @@ const MOST_TRIES: usize = 6;
 const MOST_FINER: u64 = 16;
 
 /// Cuts a run, in several tries where sizes matter. All ranks do the same.
-pub(super) struct Cutter<'a> {
-    order: &'a TraceOrder,
-    whole: Windows,
-    histogram: Histogram,
+pub(super) struct SliceCutter<'a> {
+    order: &'a TraceRequest,
+    whole: TimeSlices,
+    histogram: TimeHistogram,
     /// What an event takes in a file, about, bytes.
     event_bytes: u64,
     /// How large files are to be, where they are to have a size.
@@ -43,25 +43,25 @@ struct Try {
     bytes: u64,
 }
 
-impl<'a> Cutter<'a> {
+impl<'a> SliceCutter<'a> {
     /// `described`: what a file takes at most to say which tracks there are, about, bytes.
     pub(super) fn new(
-        order: &'a TraceOrder,
-        whole: &Windows,
-        histogram: Histogram,
+        order: &'a TraceRequest,
+        whole: &TimeSlices,
+        histogram: TimeHistogram,
         event_bytes: u64,
         described: u64,
-    ) -> Cutter<'a> {
+    ) -> SliceCutter<'a> {
         let size = match order.split {
-            Split::BySize(size) => Some(size.min(order.max_file_size)),
-            Split::Auto => Some(order.max_file_size),
-            Split::Whole | Split::ByTime(_) | Split::ByEvents(_) => None,
+            TraceSplit::BySize(size) => Some(size.min(order.max_file_size)),
+            TraceSplit::Auto => Some(order.max_file_size),
+            TraceSplit::Whole | TraceSplit::ByTime(_) | TraceSplit::ByEvents(_) => None,
         };
         let aim = size.map(|size| {
             let now = size.max(described.saturating_mul(4));
             Aim { size, now, cut: now }
         });
-        Cutter {
+        SliceCutter {
             order,
             whole: whole.clone(),
             histogram,
@@ -72,21 +72,23 @@ impl<'a> Cutter<'a> {
     }
 
     /// The files of the first try.
-    pub(super) fn first(&self) -> Windows {
+    pub(super) fn first(&self) -> TimeSlices {
         let by_events = |most: u64| self.histogram.cut(&self.whole, most, |_, load| load.events);
         match self.order.split {
-            Split::Whole => self.whole.clone(),
-            Split::ByTime(count) => Windows::equal(self.whole.first(), self.whole.end(), count),
-            Split::ByEvents(most) => by_events(most.get()),
-            Split::BySize(size) => by_events(self.aim.map_or(size, |aim| aim.now).div_ceil(self.event_bytes)),
-            Split::Auto => by_events(OPENS),
+            TraceSplit::Whole => self.whole.clone(),
+            TraceSplit::ByTime(count) => TimeSlices::equal(self.whole.first(), self.whole.end(), count),
+            TraceSplit::ByEvents(most) => by_events(most.get()),
+            TraceSplit::BySize(size) => {
+                by_events(self.aim.map_or(size, |aim| aim.now).div_ceil(self.event_bytes))
+            }
+            TraceSplit::Auto => by_events(OPENS),
         }
     }
 
     /// The files of the next try, if those that came out are too large: by what events really took.
-    pub(super) fn again(&mut self, windows: &Windows, parts: &[Part]) -> Option<Windows> {
-        let bytes = parts.iter().map(Part::raw).fold(0, u64::saturating_add);
-        let largest = parts.iter().map(Part::raw).max().unwrap_or(0);
+    pub(super) fn again(&mut self, windows: &TimeSlices, parts: &[FilePart]) -> Option<TimeSlices> {
+        let bytes = parts.iter().map(FilePart::raw).fold(0, u64::saturating_add);
+        let largest = parts.iter().map(FilePart::raw).max().unwrap_or(0);
         self.tries.push(Try { files: parts.len(), bytes });
         let aim = self.aim?;
         if largest <= self.about(aim.size) || self.tries.len() >= MOST_TRIES {
@@ -106,10 +108,10 @@ impl<'a> Cutter<'a> {
         }
         let took = Took::of(windows, parts, overhead);
         let size = cut - overhead;
-        let weight = |start: i64, load: Load| {
+        let weight = |start: i64, load: SliceLoad| {
             let bytes = took.bytes(start, load);
             match self.order.split {
-                Split::Auto => {
+                TraceSplit::Auto => {
                     bytes.max((u128::from(load.events) * u128::from(size) / u128::from(OPENS)) as u64)
                 }
                 _ => bytes,
@@ -120,8 +122,8 @@ impl<'a> Cutter<'a> {
     }
 
     /// Refuses files that are too large, and says what would fit.
-    pub(super) fn check(&self, parts: &[Part]) -> Result<(), Failure> {
-        let Some((number, largest)) = parts.iter().map(Part::raw).enumerate().max_by_key(|(_, raw)| *raw)
+    pub(super) fn check(&self, parts: &[FilePart]) -> Result<(), Failure> {
+        let Some((number, largest)) = parts.iter().map(FilePart::raw).enumerate().max_by_key(|(_, raw)| *raw)
         else {
             return Ok(());
         };
@@ -135,7 +137,7 @@ impl<'a> Cutter<'a> {
             None => "so much happens at one time that no cut helps".to_owned(),
         };
         match self.order.split {
-            Split::BySize(size) if size <= most && largest > size.saturating_add(size / 2) => {
+            TraceSplit::BySize(size) if size <= most && largest > size.saturating_add(size / 2) => {
                 return Err(Failure::usage(format!(
                     "files of {} cannot be made: {why}: use --split-by-size {fits}",
                     shown(size)
@@ -149,10 +151,10 @@ impl<'a> Cutter<'a> {
             count => format!("file {} of {count}", number + 1),
         };
         let next = match self.order.split {
-            Split::Whole | Split::ByTime(_) | Split::ByEvents(_) => {
+            TraceSplit::Whole | TraceSplit::ByTime(_) | TraceSplit::ByEvents(_) => {
                 format!("use --split-by-size {}", shown_below(most / 2))
             }
-            Split::BySize(_) | Split::Auto => format!(
+            TraceSplit::BySize(_) | TraceSplit::Auto => format!(
                 "{why}: leave something out with --exclude, --no-annotations, --ranks or --window, or give it \
                  --max-file-size {fits}"
             ),
@@ -183,8 +185,8 @@ struct Took {
 }
 
 impl Took {
-    fn of(windows: &Windows, parts: &[Part], overhead: u64) -> Took {
-        let of = |((from, _), part): ((i64, i64), &Part)| {
+    fn of(windows: &TimeSlices, parts: &[FilePart], overhead: u64) -> Took {
+        let of = |((from, _), part): ((i64, i64), &FilePart)| {
             let tally = &part.tally;
             let events = tally.slices + tally.instants + tally.counters + tally.samples;
             (from, part.raw().saturating_sub(overhead), events.max(1))
@@ -193,7 +195,7 @@ impl Took {
     }
 
     /// What those of a bin took that begins at this time.
-    fn bytes(&self, start: i64, load: Load) -> u64 {
+    fn bytes(&self, start: i64, load: SliceLoad) -> u64 {
         let place = self.files.partition_point(|(from, ..)| *from <= start).saturating_sub(1);
         let (_, bytes, events) = self.files.get(place).copied().unwrap_or((0, 1, 1));
         (u128::from(load.events) * u128::from(bytes) / u128::from(events)) as u64

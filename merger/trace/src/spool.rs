@@ -10,16 +10,16 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 /// Bytes that are put away, by any number of threads.
 #[derive(Debug)]
-pub(super) struct Spool {
+pub(super) struct ItemSpool {
     file: File,
     /// What it was called, for messages.
     path: PathBuf,
     end: AtomicU64,
 }
 
-impl Spool {
+impl ItemSpool {
     /// A new one in a folder that nobody else uses; `name` is one that no other file of this moment has.
-    pub(super) fn create(folder: &Path, name: &str) -> Result<Spool, Failure> {
+    pub(super) fn create(folder: &Path, name: &str) -> Result<ItemSpool, Failure> {
         let path = folder.join(name);
         let create = || -> io::Result<File> {
             let file = create_output(&path, 0o600)?;
@@ -27,7 +27,7 @@ impl Spool {
             Ok(file)
         };
         let file = create().map_err(|error| Failure::write(&path, &error))?;
-        Ok(Spool { file, path, end: AtomicU64::new(0) })
+        Ok(ItemSpool { file, path, end: AtomicU64::new(0) })
     }
 
     /// Puts bytes away and returns their place.

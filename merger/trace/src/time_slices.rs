@@ -2,39 +2,39 @@
 
 use std::collections::BTreeMap;
 
-/// Most bins of a [`Histogram`].
+/// Most bins of a [`TimeHistogram`].
 const MOST_BINS: usize = 1 << 16;
 
 /// The times of all files: each begins where the one before it ends. Ns in the clock of the job.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub(super) struct Windows {
+pub(super) struct TimeSlices {
     /// Where each begins, and where the last one ends: ascending, two at least.
     borders: Vec<i64>,
 }
 
-impl Windows {
+impl TimeSlices {
     /// One window. `to` is behind its last time; a window has a nanosecond at least.
-    pub(super) fn one(from: i64, to: i64) -> Windows {
+    pub(super) fn one(from: i64, to: i64) -> TimeSlices {
         let from = from.min(i64::MAX - 1);
-        Windows { borders: vec![from, to.max(from + 1)] }
+        TimeSlices { borders: vec![from, to.max(from + 1)] }
     }
 
     /// A window cut into `count` equal ones, as far as nanoseconds go.
-    pub(super) fn equal(from: i64, to: i64, count: u32) -> Windows {
-        let whole = Windows::one(from, to);
+    pub(super) fn equal(from: i64, to: i64, count: u32) -> TimeSlices {
+        let whole = TimeSlices::one(from, to);
         let (from, to) = (i128::from(whole.first()), i128::from(whole.end()));
         let border = |i: u32| from + (to - from) * i128::from(i) / i128::from(count.max(1));
         whole.cut_at((1..count.max(1)).map(|i| border(i) as i64))
     }
 
     /// A window cut at these times, which ascend. Those that are not inside of it are left out.
-    pub(super) fn cut_at(self, times: impl Iterator<Item = i64>) -> Windows {
+    pub(super) fn cut_at(self, times: impl Iterator<Item = i64>) -> TimeSlices {
         let (first, end) = (self.first(), self.end());
         let mut borders = vec![first];
         borders.extend(times.filter(|time| first < *time && *time < end));
         borders.push(end);
         borders.dedup();
-        Windows { borders }
+        TimeSlices { borders }
     }
 
     /// How many there are.
@@ -65,15 +65,15 @@ impl Windows {
 
 /// What begins in some time.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, serde::Serialize, serde::Deserialize)]
-pub(super) struct Load {
+pub(super) struct SliceLoad {
     /// Events.
     pub(super) events: u64,
     /// What they take in a file, about.
     pub(super) bytes: u64,
 }
 
-impl Load {
-    fn add(&mut self, other: Load) {
+impl SliceLoad {
+    fn add(&mut self, other: SliceLoad) {
         self.events = self.events.saturating_add(other.events);
         self.bytes = self.bytes.saturating_add(other.bytes);
     }
@@ -82,19 +82,19 @@ impl Load {
 /// How much begins when. Bins of all histograms begin at multiples of their width, which is a power of two and doubles
 /// when there are too many: so the sum of several does not depend on how the job was dealt to them.
 #[derive(Clone, Debug, PartialEq, Eq, Default, serde::Serialize, serde::Deserialize)]
-pub(super) struct Histogram {
+pub(super) struct TimeHistogram {
     /// The width is two to the power of this, ns.
     shift: u32,
-    bins: BTreeMap<i64, Load>,
+    bins: BTreeMap<i64, SliceLoad>,
     /// The bin that was added to last, which is not in the map: the next event is often in it, too.
-    last: Option<(i64, Load)>,
+    last: Option<(i64, SliceLoad)>,
 }
 
-impl Histogram {
+impl TimeHistogram {
     /// Adds an event.
     pub(super) fn add(&mut self, start: i64, bytes: u64) {
         let bin = start >> self.shift;
-        let load = Load { events: 1, bytes };
+        let load = SliceLoad { events: 1, bytes };
         match &mut self.last {
             Some((last, sum)) if *last == bin => sum.add(load),
             _ => {
@@ -106,7 +106,7 @@ impl Histogram {
     }
 
     /// Adds another histogram.
-    pub(super) fn join(&mut self, mut other: Histogram) {
+    pub(super) fn join(&mut self, mut other: TimeHistogram) {
         self.agree_on_result();
         other.agree_on_result();
         let shift = self.shift.max(other.shift);
@@ -138,7 +138,7 @@ impl Histogram {
             return;
         }
         self.shift = shift;
-        let mut wide: BTreeMap<i64, Load> = BTreeMap::new();
+        let mut wide: BTreeMap<i64, SliceLoad> = BTreeMap::new();
         for (bin, load) in std::mem::take(&mut self.bins) {
             wide.entry(bin >> by.min(63)).or_default().add(load);
         }
@@ -147,7 +147,12 @@ impl Histogram {
 
     /// Cuts a window into as few files as have no more than about `most` each, the largest of which is as small as it can
     /// be; a bin is never cut. What begins before the window is not counted.
-    pub(super) fn cut(&self, window: &Windows, most: u64, weight: impl Fn(i64, Load) -> u64) -> Windows {
+    pub(super) fn cut(
+        &self,
+        window: &TimeSlices,
+        most: u64,
+        weight: impl Fn(i64, SliceLoad) -> u64,
+    ) -> TimeSlices {
         let start = |bin: i64| bin.checked_shl(self.shift).unwrap_or(0).max(window.first());
         let bins = self.bins.range(window.first() >> self.shift..=(window.end() - 1) >> self.shift);
         let bins: Vec<(i64, u64)> =
@@ -192,17 +197,17 @@ mod tests {
 
     #[test]
     fn equal_windows_are_the_whole() {
-        let windows = Windows::equal(-5, 96, 32);
+        let windows = TimeSlices::equal(-5, 96, 32);
         assert_eq!((windows.len(), windows.first(), windows.end()), (32, -5, 96));
         assert!(windows.iter().all(|(from, to)| (3..=4).contains(&(to - from))));
         // There is no less than a nanosecond.
-        assert_eq!(Windows::equal(7, 10, 99_999).iter().collect::<Vec<_>>(), [(7, 8), (8, 9), (9, 10)]);
-        assert_eq!(Windows::equal(7, 7, 3).iter().collect::<Vec<_>>(), [(7, 8)]);
-        assert_eq!(Windows::equal(i64::MIN, i64::MAX, 4).get(2), Some((-1, i64::MAX / 2)));
+        assert_eq!(TimeSlices::equal(7, 10, 99_999).iter().collect::<Vec<_>>(), [(7, 8), (8, 9), (9, 10)]);
+        assert_eq!(TimeSlices::equal(7, 7, 3).iter().collect::<Vec<_>>(), [(7, 8)]);
+        assert_eq!(TimeSlices::equal(i64::MIN, i64::MAX, 4).get(2), Some((-1, i64::MAX / 2)));
     }
 
-    fn histogram(times: &[i64]) -> Histogram {
-        let mut histogram = Histogram::default();
+    fn histogram(times: &[i64]) -> TimeHistogram {
+        let mut histogram = TimeHistogram::default();
         times.iter().for_each(|time| histogram.add(*time, 10));
         histogram.agree_on_result();
         histogram
@@ -221,7 +226,7 @@ mod tests {
         fn windows_have_their_share(mut times in prop::collection::vec(0i64..100_000, 1..500), most in 1u64..200) {
             times.sort_unstable();
             times.dedup();
-            let whole = Windows::one(0, 100_000);
+            let whole = TimeSlices::one(0, 100_000);
             let windows = histogram(&times).cut(&whole, most, |_, load| load.events);
             prop_assert_eq!((windows.first(), windows.end()), (0, 100_000));
             for (from, to) in windows.iter() {
@@ -236,7 +241,7 @@ mod tests {
     fn what_cannot_be_cut_is_alone_and_the_rest_is_even() {
         let mut times: Vec<i64> = (0..100).collect();
         times.extend([50; 70]);
-        let whole = Windows::one(0, 100);
+        let whole = TimeSlices::one(0, 100);
         let windows = histogram(&times).cut(&whole, 30, |_, load| load.events);
         let counts: Vec<usize> = windows
             .iter()
@@ -254,10 +259,10 @@ mod tests {
         let times: Vec<i64> = (0..300_000i64).map(|i| i * 1_000_003).collect();
         let whole = histogram(&times);
         assert!(whole.bins.len() <= MOST_BINS && whole.bins.len() > MOST_BINS / 2);
-        let mut sum = Histogram::default();
+        let mut sum = TimeHistogram::default();
         times.chunks(7_777).rev().for_each(|part| sum.join(histogram(part)));
         assert_eq!(sum, whole);
-        let windows = whole.cut(&Windows::one(0, 300_000_000_000), 30_000, |_, load| load.events);
+        let windows = whole.cut(&TimeSlices::one(0, 300_000_000_000), 30_000, |_, load| load.events);
         assert_eq!(windows.len(), 10);
         for (from, to) in windows.iter() {
             let count = times.iter().filter(|time| from <= **time && **time < to).count();

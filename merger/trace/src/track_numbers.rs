@@ -7,24 +7,24 @@ use rpd_perfetto::{Thread, TrackId};
 
 /// How many numbers something needs: a unit, or the whole job.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub(super) struct Demand {
+pub(super) struct TrackDemand {
     pub(super) processes: u64,
     pub(super) threads: u64,
     pub(super) tracks: u64,
 }
 
-impl Demand {
-    pub(super) fn of(layout: &UnitLayout) -> Demand {
+impl TrackDemand {
+    pub(super) fn of(layout: &UnitLayout) -> TrackDemand {
         let is_thread = |kind: &TrackKind| matches!(kind, TrackKind::Thread { .. });
-        Demand {
+        TrackDemand {
             processes: layout.processes.len() as u64,
             threads: layout.tracks.iter().filter(|track| is_thread(&track.kind)).count() as u64,
             tracks: layout.tracks.len() as u64,
         }
     }
 
-    fn then(self, other: Demand) -> Demand {
-        Demand {
+    fn then(self, other: TrackDemand) -> TrackDemand {
+        TrackDemand {
             processes: self.processes + other.processes,
             threads: self.threads + other.threads,
             tracks: self.tracks + other.tracks,
@@ -34,25 +34,25 @@ impl Demand {
 
 /// The numbers of a unit.
 #[derive(Clone, Debug)]
-pub(super) struct Numbers {
+pub(super) struct TrackNumbers {
     /// What the units before it need.
-    before: Demand,
+    before: TrackDemand,
     /// What the job needs.
-    all: Demand,
+    all: TrackDemand,
     /// Which thread of the unit each track is.
     threads: Vec<Option<Thread>>,
 }
 
 /// Deals numbers to the units of all ranks; those of this rank are wanted. All ranks call this.
-pub(super) fn number(comm: &impl Comm, own: &[&UnitLayout]) -> Result<Vec<Numbers>, Failure> {
-    let demands: Vec<Demand> = own.iter().map(|layout| Demand::of(layout)).collect();
-    let mine = demands.iter().fold(Demand::default(), |sum, demand| sum.then(*demand));
+pub(super) fn number(comm: &impl Comm, own: &[&UnitLayout]) -> Result<Vec<TrackNumbers>, Failure> {
+    let demands: Vec<TrackDemand> = own.iter().map(|layout| TrackDemand::of(layout)).collect();
+    let mine = demands.iter().fold(TrackDemand::default(), |sum, demand| sum.then(*demand));
     let ranks = gather_counts(comm, &[mine.processes, mine.threads, mine.tracks])?;
-    let mut before = Demand::default();
-    let mut all = Demand::default();
+    let mut before = TrackDemand::default();
+    let mut all = TrackDemand::default();
     for (rank, theirs) in ranks.iter().enumerate() {
         let &[processes, threads, tracks] = &theirs[..] else { continue };
-        let theirs = Demand { processes, threads, tracks };
+        let theirs = TrackDemand { processes, threads, tracks };
         before = if rank < comm.rank() { before.then(theirs) } else { before };
         all = all.then(theirs);
     }
@@ -63,16 +63,16 @@ pub(super) fn number(comm: &impl Comm, own: &[&UnitLayout]) -> Result<Vec<Number
         )));
     }
     let numbers = own.iter().zip(demands).map(|(layout, demand)| {
-        let numbers = Numbers::new(layout, before, all);
+        let numbers = TrackNumbers::new(layout, before, all);
         before = before.then(demand);
         numbers
     });
     Ok(numbers.collect())
 }
 
-impl Numbers {
-    fn new(layout: &UnitLayout, before: Demand, all: Demand) -> Numbers {
-        let mut numbers = Numbers { before, all, threads: vec![None; layout.tracks.len()] };
+impl TrackNumbers {
+    fn new(layout: &UnitLayout, before: TrackDemand, all: TrackDemand) -> TrackNumbers {
+        let mut numbers = TrackNumbers { before, all, threads: vec![None; layout.tracks.len()] };
         let mut next = all.processes + before.threads;
         let mut has_main = vec![false; layout.processes.len()];
         for (place, track) in layout.tracks.iter().enumerate() {

@@ -1,15 +1,15 @@
 //! The units of this rank: looked through, then drawn, by all threads.
 
-use super::compressed_pieces::{Piece, Store, UnitPieces};
+use super::compressed_pieces::{CompressedPiece, PieceStore, UnitPieces};
 use super::draw::{JobRows, UnitPlan};
-use super::files::Frame;
-use super::item::{Counts, Dictionary, Facts, Item, Track, UnitLayout};
-use super::sort_items::Sorter;
-use super::spool::Spool;
-use super::time_slices::Histogram;
-use super::track_numbers::Numbers;
-use super::write_items::Tally;
-use crate::format::{Unit, draw};
+use super::files::FileFrame;
+use super::item::{DrawnTrack, ItemCounts, TraceItem, UnitDictionary, UnitFacts, UnitLayout};
+use super::sort_items::ItemSorter;
+use super::spool::ItemSpool;
+use super::time_slices::TimeHistogram;
+use super::track_numbers::TrackNumbers;
+use super::write_items::FileCounts;
+use crate::format::{EncodedUnit, draw};
 use crate::memory::{DrawingMemory, MemoryShares};
 use crate::options::TraceFormat;
 use rayon::prelude::*;
@@ -23,7 +23,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};
 
 /// The units of this rank.
-pub(super) struct Own {
+pub(super) struct RankUnits {
     /// Their places in the job.
     units: Range<usize>,
     /// How much of the database each is, for the progress.
@@ -33,30 +33,30 @@ pub(super) struct Own {
 
 /// First and last time of the job, ns in its clock.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) struct Times {
+pub(super) struct RunTimes {
     pub(super) first: i64,
     pub(super) last: i64,
 }
 
 /// What came of the units of this rank.
-pub(super) struct Made {
-    pub(super) pieces: Vec<Piece>,
-    pub(super) tallies: Vec<Tally>,
-    pub(super) spool: Spool,
-    facts: Facts,
+pub(super) struct EncodedUnits {
+    pub(super) pieces: Vec<CompressedPiece>,
+    pub(super) tallies: Vec<FileCounts>,
+    pub(super) spool: ItemSpool,
+    facts: UnitFacts,
     /// Texts that were not written as they are.
     mended: u64,
 }
 
-impl Own {
+impl RankUnits {
     /// Deals the units by weight: a run of them to each rank, so that files have them in the order of the job.
     /// `length`: bytes of the database.
-    pub(super) fn share(rows: &JobRows, length: u64, rank: usize, ranks: usize) -> Own {
+    pub(super) fn share(rows: &JobRows, length: u64, rank: usize, ranks: usize) -> RankUnits {
         let units = share(rows.units(), rank, ranks);
         let all: u128 = rows.units().iter().map(|unit| u128::from(unit.weight)).sum();
         let bytes = |unit: &UnitPlan| (u128::from(unit.weight) * u128::from(length) / all.max(1)) as u64;
         let bytes = rows.units().get(units.clone()).unwrap_or_default().iter().map(bytes).collect();
-        Own { units, bytes, layouts: Vec::new() }
+        RankUnits { units, bytes, layouts: Vec::new() }
     }
 
     /// Bytes of the database that the units are, about.
@@ -74,9 +74,9 @@ impl Own {
         rows: &JobRows,
         event_bytes: Option<u64>,
         progress: &Progress,
-    ) -> Result<Histogram, Failure> {
+    ) -> Result<TimeHistogram, Failure> {
         let survey = |(unit, bytes): (usize, &u64)| {
-            let mut histogram = Histogram::default();
+            let mut histogram = TimeHistogram::default();
             let layout = rows.survey(unit, &mut |start, _, _| {
                 if let Some(bytes) = event_bytes {
                     histogram.add(start, bytes);
@@ -87,9 +87,9 @@ impl Own {
             Ok((layout, histogram))
         };
         let units: Vec<(usize, &u64)> = self.units.clone().zip(&self.bytes).collect();
-        let surveyed: Result<Vec<(UnitLayout, Histogram)>, Failure> =
+        let surveyed: Result<Vec<(UnitLayout, TimeHistogram)>, Failure> =
             units.into_par_iter().map(survey).collect();
-        let mut sum = Histogram::default();
+        let mut sum = TimeHistogram::default();
         for (layout, histogram) in surveyed? {
             self.layouts.push(layout);
             sum.join(histogram);
@@ -98,33 +98,35 @@ impl Own {
     }
 
     /// First and last time of the job; 0 where nothing has a time. `rest`: of what is not drawn.
-    pub(super) fn times(&self, comm: &impl Comm, rest: Option<(i64, i64)>) -> Result<Times, Failure> {
+    pub(super) fn times(&self, comm: &impl Comm, rest: Option<(i64, i64)>) -> Result<RunTimes, Failure> {
         let drawn = self.layouts.iter().filter_map(|layout| layout.first.zip(layout.last));
         let own = drawn.chain(rest).reduce(|a, b| (a.0.min(b.0), a.1.max(b.1)));
         let mine = own.map_or(vec![0, 0, 0], |(first, last)| vec![1, first as u64, last as u64]);
         let all = gather_counts(comm, &mine)?;
         let times = all.iter().filter_map(|theirs| match theirs[..] {
-            [1, first, last] => Some(Times { first: first as i64, last: last as i64 }),
+            [1, first, last] => Some(RunTimes { first: first as i64, last: last as i64 }),
             _ => None,
         });
-        let join = |a: Times, b: Times| Times { first: a.first.min(b.first), last: a.last.max(b.last) };
-        Ok(times.reduce(join).unwrap_or(Times { first: 0, last: 0 }))
+        let join =
+            |a: RunTimes, b: RunTimes| RunTimes { first: a.first.min(b.first), last: a.last.max(b.last) };
+        Ok(times.reduce(join).unwrap_or(RunTimes { first: 0, last: 0 }))
     }
 
     /// Draws all units, some at once; whoever has nothing to draw compresses.
     pub(super) fn draw(
         &self,
         rows: &JobRows,
-        numbers: &[Numbers],
-        frame: &Frame,
+        numbers: &[TrackNumbers],
+        frame: &FileFrame,
         memory: DrawingMemory,
         (folder, rank): (&Path, usize),
         progress: &Progress,
-    ) -> Result<Made, Failure> {
+    ) -> Result<EncodedUnits, Failure> {
         let threads = rayon::current_num_threads();
         let means = memory.share(threads, self.units.len());
-        let store = Store::new(folder, rank, self.units.len(), frame.windows.len(), means.waiting_pieces)?;
-        let told = Mutex::new((Facts::default(), 0));
+        let store =
+            PieceStore::new(folder, rank, self.units.len(), frame.windows.len(), means.waiting_pieces)?;
+        let told = Mutex::new((UnitFacts::default(), 0));
         let work = Work { own: self, rows, numbers, frame, means, folder, store: &store, told: &told };
         let next = AtomicUsize::new(0);
         rayon::scope(|scope| {
@@ -145,17 +147,17 @@ impl Own {
         });
         let (facts, mended) = told.into_inner().unwrap_or_else(PoisonError::into_inner);
         let (pieces, tallies, spool) = store.finish()?;
-        Ok(Made { pieces, tallies, spool, facts, mended })
+        Ok(EncodedUnits { pieces, tallies, spool, facts, mended })
     }
 
     /// The job's ranks that have pieces in each file, as ranges.
-    pub(super) fn ranks_of_files(&self, pieces: &[Piece]) -> BTreeMap<u32, Selection> {
+    pub(super) fn ranks_of_files(&self, pieces: &[CompressedPiece]) -> BTreeMap<u32, Selection> {
         let windows = pieces.chunk_by(|a, b| a.window == b.window);
-        let ranks_of = |piece: &Piece| {
+        let ranks_of = |piece: &CompressedPiece| {
             let processes = self.layouts.get(piece.unit as usize).map_or(&[][..], |layout| &layout.processes);
             processes.iter().filter_map(|process| process.rank).map(|rank| (rank, rank))
         };
-        let units = |pieces: &[Piece]| {
+        let units = |pieces: &[CompressedPiece]| {
             let units = pieces.chunk_by(|a, b| a.unit == b.unit).filter_map(|pieces| pieces.first());
             Selection::of(units.flat_map(ranks_of))
         };
@@ -165,14 +167,14 @@ impl Own {
 
 /// What it takes to draw a unit.
 struct Work<'a> {
-    own: &'a Own,
+    own: &'a RankUnits,
     rows: &'a JobRows,
-    numbers: &'a [Numbers],
-    frame: &'a Frame,
+    numbers: &'a [TrackNumbers],
+    frame: &'a FileFrame,
     means: MemoryShares,
     folder: &'a Path,
-    store: &'a Store,
-    told: &'a Mutex<(Facts, u64)>,
+    store: &'a PieceStore,
+    told: &'a Mutex<(UnitFacts, u64)>,
 }
 
 impl<'a> Work<'a> {
@@ -184,13 +186,13 @@ impl<'a> Work<'a> {
             return Ok(());
         };
         let place = self.own.units.start + number;
-        let mut dictionary = Dictionary::default();
-        let Counts { slices, instants, counters, samples, .. } = layout.counts;
+        let mut dictionary = UnitDictionary::default();
+        let ItemCounts { slices, instants, counters, samples, .. } = layout.counts;
         let mut items =
-            Sorter::new(self.folder, self.means.sort_bytes, slices + instants + counters + samples);
-        let mut take = |item: &Item<'_>| items.push(item);
+            ItemSorter::new(self.folder, self.means.sort_bytes, slices + instants + counters + samples);
+        let mut take = |item: &TraceItem<'_>| items.push(item);
         let facts = self.rows.items(place, layout, &mut dictionary, self.means.read_bytes, &mut take)?;
-        let unit = Unit { place, layout, dictionary: &dictionary, numbers };
+        let unit = EncodedUnit { place, layout, dictionary: &dictionary, numbers };
         let out = UnitPieces { store: self.store, scope, unit: number };
         let mended = draw(self.frame.form, unit, (&self.frame.windows, self.frame.t0), items, out)?;
         let mut told = self.told.lock().unwrap_or_else(PoisonError::into_inner);
@@ -201,10 +203,10 @@ impl<'a> Work<'a> {
 }
 
 /// Adds what was drawn of the units of all ranks, and how many texts were not written as they are; all get the sum.
-pub(super) fn gather_facts(comm: &impl Comm, made: &Made) -> Result<(Facts, u64), Failure> {
-    let mut sum = (Facts::default(), 0);
+pub(super) fn gather_facts(comm: &impl Comm, made: &EncodedUnits) -> Result<(UnitFacts, u64), Failure> {
+    let mut sum = (UnitFacts::default(), 0);
     for message in comm.all_gather(wire::encode(&(&made.facts, made.mended))) {
-        let (facts, mended): (Facts, u64) = wire::decode_message(&message).map_err(Failure::message)?;
+        let (facts, mended): (UnitFacts, u64) = wire::decode_message(&message).map_err(Failure::message)?;
         sum.0.add(&facts);
         sum.1 += mended;
     }
@@ -219,7 +221,7 @@ pub(super) fn described<'a>(
 ) -> Result<u64, Failure> {
     let of = |layout: &UnitLayout| {
         let processes = layout.processes.iter().map(|process| form.track_bytes() + process.name.len());
-        let text = |track: &Track| track.name.len() + track.description.as_ref().map_or(0, String::len);
+        let text = |track: &DrawnTrack| track.name.len() + track.description.as_ref().map_or(0, String::len);
         let tracks = layout.tracks.iter().map(|track| form.track_bytes() + text(track));
         processes.chain(tracks).sum::<usize>() as u64
     };

@@ -1,8 +1,8 @@
 //! The sorted items of a unit, cut into windows: what begins, goes on and ends in each file.
 
-use super::item::{Kind, StackNumber, TextId, TrackKind, UnitLayout};
-use super::sort_items::{Extra, Stored};
-use super::time_slices::Windows;
+use super::item::{ItemKind, StackNumber, TextId, TrackKind, UnitLayout};
+use super::sort_items::{ItemExtra, StoredItem};
+use super::time_slices::TimeSlices;
 use rpd_console::Failure;
 use rpd_perfetto::{CounterValue, Cut, Edge, Overlaps, Span, Timeline, Timestamp, Window};
 use serde::{Deserialize, Serialize};
@@ -11,15 +11,15 @@ use serde::{Deserialize, Serialize};
 pub(super) const PIECE: usize = 1 << 20;
 
 /// Writes what is drawn of one unit, in one format.
-pub(super) trait Paint {
+pub(super) trait SliceWriter {
     /// A file begins: nothing of the unit is in it yet.
     fn begin_file(&mut self, window: Window);
     /// A slice begins, or goes on from the file before.
-    fn begin(&mut self, track: u32, lane: u32, part: &Part<'_>);
+    fn begin(&mut self, track: u32, lane: u32, part: &SlicePart<'_>);
     /// The slice that began last on a lane ends, or goes on in the next file.
     fn end(&mut self, track: u32, lane: u32, at: Timestamp);
     /// A moment.
-    fn instant(&mut self, track: u32, at: Timestamp, what: &What<'_>);
+    fn instant(&mut self, track: u32, at: Timestamp, what: &ItemDetails<'_>);
     /// A counter has this value from now on.
     fn counter(&mut self, track: u32, at: Timestamp, value: CounterValue);
     /// A thread was here.
@@ -34,17 +34,17 @@ pub(super) trait Paint {
 
 /// What an item is called, and what else there is to say.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct What<'a> {
+pub(super) struct ItemDetails<'a> {
     pub(super) name: TextId,
     pub(super) category: TextId,
     /// Arrows; none of what goes on from another file.
-    pub(super) flows: Extra<'a>,
-    pub(super) args: Extra<'a>,
+    pub(super) flows: ItemExtra<'a>,
+    pub(super) args: ItemExtra<'a>,
 }
 
 /// A slice, or the part of it that is in a file.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Part<'a> {
+pub(super) struct SlicePart<'a> {
     /// Where it begins in this file.
     pub(super) at: Timestamp,
     /// Where it ends in this file.
@@ -53,12 +53,12 @@ pub(super) struct Part<'a> {
     pub(super) span: Span,
     /// Which ends are not in this file.
     pub(super) cut: Cut,
-    pub(super) what: What<'a>,
+    pub(super) what: ItemDetails<'a>,
 }
 
 /// What is in a file.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
-pub(super) struct Tally {
+pub(super) struct FileCounts {
     /// Slices that begin in it,
     pub(super) slices: u64,
     /// and that go on in it.
@@ -73,8 +73,8 @@ pub(super) struct Tally {
     pub(super) flows: u64,
 }
 
-impl Tally {
-    pub(super) fn add(&mut self, other: &Tally) {
+impl FileCounts {
+    pub(super) fn add(&mut self, other: &FileCounts) {
         self.slices += other.slices;
         self.continued += other.continued;
         self.instants += other.instants;
@@ -85,22 +85,22 @@ impl Tally {
     }
 
     fn is_empty(&self) -> bool {
-        *self == Tally::default()
+        *self == FileCounts::default()
     }
 }
 
 /// What comes out for one window: pieces of bytes, and at the end what is in all of them.
-pub(super) trait Pieces {
+pub(super) trait SlicePieces {
     /// Bytes of a window, behind those before; returns memory to use again.
     fn piece(&mut self, window: usize, bytes: Vec<u8>) -> Result<Vec<u8>, Failure>;
     /// A window is complete. Windows in which the unit has nothing are left out.
-    fn done(&mut self, window: usize, tally: &Tally) -> Result<(), Failure>;
+    fn done(&mut self, window: usize, tally: &FileCounts) -> Result<(), Failure>;
 }
 
 /// Draws the items of a unit, which come sorted, window after window.
-pub(super) struct Canvas<'a, P, O> {
+pub(super) struct FileCanvas<'a, P, O> {
     layout: &'a UnitLayout,
-    windows: &'a Windows,
+    windows: &'a TimeSlices,
     /// T0, ns in the clock of the job.
     t0: i64,
     paint: P,
@@ -112,7 +112,7 @@ pub(super) struct Canvas<'a, P, O> {
     touched: Vec<u32>,
     /// Tracks that have a value.
     counters: Vec<u32>,
-    tally: Tally,
+    tally: FileCounts,
     spare: Vec<u8>,
 }
 
@@ -136,17 +136,17 @@ struct Held {
     extra: Box<[u8]>,
 }
 
-impl<'a, P: Paint, O: Pieces> Canvas<'a, P, O> {
+impl<'a, P: SliceWriter, O: SlicePieces> FileCanvas<'a, P, O> {
     pub(super) fn new(
         layout: &'a UnitLayout,
-        windows: &'a Windows,
+        windows: &'a TimeSlices,
         t0: i64,
         paint: P,
         out: O,
-    ) -> Result<Canvas<'a, P, O>, Failure> {
+    ) -> Result<FileCanvas<'a, P, O>, Failure> {
         let mut rows = Vec::new();
         rows.resize_with(layout.tracks.len(), Row::default);
-        let mut canvas = Canvas {
+        let mut canvas = FileCanvas {
             layout,
             windows,
             t0,
@@ -156,7 +156,7 @@ impl<'a, P: Paint, O: Pieces> Canvas<'a, P, O> {
             window: (0, Window::ALL),
             touched: Vec::new(),
             counters: Vec::new(),
-            tally: Tally::default(),
+            tally: FileCounts::default(),
             spare: Vec::new(),
         };
         canvas.enter(0)?;
@@ -164,7 +164,7 @@ impl<'a, P: Paint, O: Pieces> Canvas<'a, P, O> {
     }
 
     /// Draws the next item.
-    pub(super) fn draw(&mut self, item: &Stored<'_>) -> Result<(), Failure> {
+    pub(super) fn draw(&mut self, item: &StoredItem<'_>) -> Result<(), Failure> {
         let at = self.time(item.start)?;
         while at >= self.window.1.end() {
             if !self.next()? {
@@ -176,18 +176,19 @@ impl<'a, P: Paint, O: Pieces> Canvas<'a, P, O> {
         if place >= self.rows.len() {
             return Err(Failure::internal(format!("an item is on track {place} of {}", self.rows.len())));
         }
-        let what = What { name: item.name, category: item.category, flows: item.extra, args: item.extra };
+        let what =
+            ItemDetails { name: item.name, category: item.category, flows: item.extra, args: item.extra };
         match item.kind {
-            Kind::Slice => self.slice(item.track, at, self.time(item.end)?, &what)?,
-            Kind::Counter(value) => self.counter(item.track, at, value),
-            Kind::Instant | Kind::Sample(_) if !self.window.1.contains(at) => {}
-            Kind::Instant => {
+            ItemKind::Slice => self.slice(item.track, at, self.time(item.end)?, &what)?,
+            ItemKind::Counter(value) => self.counter(item.track, at, value),
+            ItemKind::Instant | ItemKind::Sample(_) if !self.window.1.contains(at) => {}
+            ItemKind::Instant => {
                 self.touch(item.track);
                 self.tally.instants += 1;
                 self.tally.flows += what.flows.flows().count() as u64;
                 self.paint.instant(item.track, at, &what);
             }
-            Kind::Sample(stack) => {
+            ItemKind::Sample(stack) => {
                 self.touch(item.track);
                 self.tally.samples += 1;
                 self.paint.sample(item.track, at, stack);
@@ -207,7 +208,7 @@ impl<'a, P: Paint, O: Pieces> Canvas<'a, P, O> {
         track: u32,
         start: Timestamp,
         end: Timestamp,
-        what: &What<'_>,
+        what: &ItemDetails<'_>,
     ) -> Result<(), Failure> {
         let window = self.window.1;
         let now = self.window.0 + 1;
@@ -232,7 +233,7 @@ impl<'a, P: Paint, O: Pieces> Canvas<'a, P, O> {
                     paint,
                     tally,
                     (track, lane),
-                    Part { at, until: end.min(window.end()), span, cut, what: *what },
+                    SlicePart { at, until: end.min(window.end()), span, cut, what: *what },
                 );
             }
             Edge::End { at, lane } => paint.end(track, lane as u32, at),
@@ -310,10 +311,10 @@ impl<'a, P: Paint, O: Pieces> Canvas<'a, P, O> {
                 row.opened = number + 1;
                 timeline.open(window, |edge| {
                     if let Edge::Begin { at, lane, span, cut, item: Some(held) } = edge {
-                        let (flows, args) = (Extra::default(), Extra(&held.extra));
-                        let what = What { name: held.name, category: held.category, flows, args };
+                        let (flows, args) = (ItemExtra::default(), ItemExtra(&held.extra));
+                        let what = ItemDetails { name: held.name, category: held.category, flows, args };
                         let until = span.end().min(window.end());
-                        begin(paint, tally, (track, lane), Part { at, until, span, cut, what });
+                        begin(paint, tally, (track, lane), SlicePart { at, until, span, cut, what });
                     }
                 });
             }
@@ -372,9 +373,14 @@ impl<'a, P: Paint, O: Pieces> Canvas<'a, P, O> {
     }
 }
 
-fn begin<P: Paint>(paint: &mut P, tally: &mut Tally, (track, lane): (u32, usize), mut part: Part<'_>) {
+fn begin<P: SliceWriter>(
+    paint: &mut P,
+    tally: &mut FileCounts,
+    (track, lane): (u32, usize),
+    mut part: SlicePart<'_>,
+) {
     if matches!(part.cut, Cut::Begin | Cut::Both) {
-        part.what.flows = Extra::default();
+        part.what.flows = ItemExtra::default();
         tally.continued += 1;
     } else {
         tally.slices += 1;
@@ -385,8 +391,8 @@ fn begin<P: Paint>(paint: &mut P, tally: &mut Tally, (track, lane): (u32, usize)
 
 #[cfg(test)]
 mod tests {
-    use super::super::item::{FlowEnd, Item, Track};
-    use super::super::sort_items::Sorter;
+    use super::super::item::{DrawnTrack, FlowEnd, TraceItem};
+    use super::super::sort_items::ItemSorter;
     use super::*;
     use proptest::prelude::*;
 
@@ -410,11 +416,11 @@ mod tests {
         at.ns() as i64 + T0
     }
 
-    impl Paint for Notes {
+    impl SliceWriter for Notes {
         fn begin_file(&mut self, _: Window) {
             assert!(self.0.is_empty(), "what stands in one file is taken before the next begins");
         }
-        fn begin(&mut self, track: u32, lane: u32, part: &Part<'_>) {
+        fn begin(&mut self, track: u32, lane: u32, part: &SlicePart<'_>) {
             self.0.push(Mark::Begin {
                 track,
                 lane,
@@ -429,7 +435,7 @@ mod tests {
         fn end(&mut self, track: u32, lane: u32, at: Timestamp) {
             self.0.push(Mark::End { track, lane, at: job_time(at) });
         }
-        fn instant(&mut self, track: u32, at: Timestamp, what: &What<'_>) {
+        fn instant(&mut self, track: u32, at: Timestamp, what: &ItemDetails<'_>) {
             self.0.push(Mark::Instant { track, at: job_time(at), name: what.name.0 });
         }
         fn counter(&mut self, track: u32, at: Timestamp, value: CounterValue) {
@@ -458,22 +464,22 @@ mod tests {
     }
 
     /// What is in each window.
-    struct Files(Vec<Option<(Vec<Mark>, Tally)>>);
+    struct Files(Vec<Option<(Vec<Mark>, FileCounts)>>);
 
-    impl Pieces for Files {
+    impl SlicePieces for Files {
         fn piece(&mut self, window: usize, bytes: Vec<u8>) -> Result<Vec<u8>, Failure> {
             assert!(self.0[window].is_none());
             Ok(bytes)
         }
-        fn done(&mut self, window: usize, tally: &Tally) -> Result<(), Failure> {
+        fn done(&mut self, window: usize, tally: &FileCounts) -> Result<(), Failure> {
             assert!(self.0[window].is_none());
             self.0[window] = Some((NOTES.take(), *tally));
             Ok(())
         }
     }
 
-    fn track(kind: TrackKind) -> Track {
-        Track { process: 0, parent: None, name: String::new(), kind, order: 0, description: None }
+    fn track(kind: TrackKind) -> DrawnTrack {
+        DrawnTrack { process: 0, parent: None, name: String::new(), kind, order: 0, description: None }
     }
 
     /// A thread, a queue and a counter.
@@ -496,33 +502,35 @@ mod tests {
         start: i64,
         end: i64,
         track: u32,
-        kind: Kind,
+        kind: ItemKind,
         name: u32,
     }
 
-    fn run(items: &[Drawn], windows: &Windows) -> Vec<Option<(Vec<Mark>, Tally)>> {
+    fn run(items: &[Drawn], windows: &TimeSlices) -> Vec<Option<(Vec<Mark>, FileCounts)>> {
         let folder = tempfile::tempdir().unwrap();
-        let mut sorter = Sorter::new(folder.path(), 1 << 20, 5);
+        let mut sorter = ItemSorter::new(folder.path(), 1 << 20, 5);
         for drawn in items {
             let Drawn { start, end, track, kind, name } = *drawn;
             let flows = [FlowEnd::From(name.into())];
             let (name, category) = (TextId(name), TextId(0));
-            sorter.push(&Item { start, end, track, kind, name, category, flows: &flows, args: &[] }).unwrap();
+            sorter
+                .push(&TraceItem { start, end, track, kind, name, category, flows: &flows, args: &[] })
+                .unwrap();
         }
         let layout = layout(items);
         let files = Files(vec![None; windows.len()]);
-        let mut canvas = Canvas::new(&layout, windows, T0, Notes::default(), files).unwrap();
+        let mut canvas = FileCanvas::new(&layout, windows, T0, Notes::default(), files).unwrap();
         sorter.sorted(&mut |item| canvas.draw(item)).unwrap();
         canvas.finish().unwrap().0.0
     }
 
     fn items() -> impl Strategy<Value = Vec<Drawn>> {
         let slice = (0u32..2, -1_000i64..1_000, prop_oneof![Just(0i64), 0i64..50, 0i64..2_000])
-            .prop_map(|(track, start, length)| (track, start, start + length, Kind::Slice));
+            .prop_map(|(track, start, length)| (track, start, start + length, ItemKind::Slice));
         let value = (-1_000i64..1_000, any::<i64>())
-            .prop_map(|(at, value)| (2, at, at, Kind::Counter(CounterValue::Int(value))));
+            .prop_map(|(at, value)| (2, at, at, ItemKind::Counter(CounterValue::Int(value))));
         let moment = (-1_000i64..1_000, any::<bool>()).prop_map(|(at, sample)| {
-            (0, at, at, if sample { Kind::Sample(StackNumber(0)) } else { Kind::Instant })
+            (0, at, at, if sample { ItemKind::Sample(StackNumber(0)) } else { ItemKind::Instant })
         });
         prop::collection::vec(prop_oneof![4 => slice, 1 => value, 1 => moment], 0..60).prop_map(|items| {
             let items = items.into_iter().enumerate();
@@ -532,9 +540,9 @@ mod tests {
         })
     }
 
-    fn windows() -> impl Strategy<Value = Windows> {
+    fn windows() -> impl Strategy<Value = TimeSlices> {
         (-1_000i64..500, 1i64..3_000, prop::collection::btree_set(-1_000i64..2_000, 0..12))
-            .prop_map(|(from, length, cuts)| Windows::one(from, from + length).cut_at(cuts.into_iter()))
+            .prop_map(|(from, length, cuts)| TimeSlices::one(from, from + length).cut_at(cuts.into_iter()))
     }
 
     proptest! {
@@ -546,7 +554,7 @@ mod tests {
                 let inside = |at: i64| from <= at && at < to;
                 let mut wanted: Vec<(u32, i64, i64, usize)> = items
                     .iter()
-                    .filter(|item| item.kind == Kind::Slice)
+                    .filter(|item| item.kind == ItemKind::Slice)
                     .filter(|item| inside(item.start) || item.start < from && item.end > from)
                     .map(|item| (item.name, item.start.max(from), item.end.min(to), usize::from(item.start >= from)))
                     .collect();
@@ -578,8 +586,8 @@ mod tests {
                 prop_assert!(open.values().all(Vec::is_empty));
 
                 let moments = items.iter().filter(|item| inside(item.start));
-                let instants = moments.clone().filter(|item| item.kind == Kind::Instant);
-                let samples = moments.filter(|item| matches!(item.kind, Kind::Sample(_)));
+                let instants = moments.clone().filter(|item| item.kind == ItemKind::Instant);
+                let samples = moments.filter(|item| matches!(item.kind, ItemKind::Sample(_)));
                 prop_assert_eq!((tally.instants, tally.samples), (instants.count() as u64, samples.count() as u64));
                 let noted = |wanted: fn(&Mark) -> bool| marks.iter().filter(|mark| wanted(mark)).count() as u64;
                 prop_assert_eq!(noted(|mark| matches!(mark, Mark::Instant { .. })), tally.instants);
@@ -592,7 +600,7 @@ mod tests {
             let mut values: Vec<(i64, i64)> = items
                 .iter()
                 .filter_map(|item| match item.kind {
-                    Kind::Counter(CounterValue::Int(value)) => Some((item.start, value)),
+                    ItemKind::Counter(CounterValue::Int(value)) => Some((item.start, value)),
                     _ => None,
                 })
                 .collect();

@@ -5,7 +5,7 @@ use flate2::read::GzDecoder;
 use rpd_perfetto::gzip_piece;
 use rpd_tests::measure::median;
 use rpd_trace::draw::JobRows;
-use rpd_trace::item::{Dictionary, Selection};
+use rpd_trace::item::{TraceSelection, UnitDictionary};
 use std::error::Error;
 use std::fs::File;
 use std::hint::black_box;
@@ -37,7 +37,7 @@ pub(crate) fn print(
     rounds: usize,
     whole: f64,
 ) -> Result<(), Box<dyn Error>> {
-    let selection = Selection { annotations, ..Selection::default() };
+    let selection = TraceSelection { annotations, ..TraceSelection::default() };
     let mut raw = Vec::new();
     GzDecoder::new(File::open(trace)?).read_to_end(&mut raw)?;
     let mut times = Times::default();
@@ -53,7 +53,7 @@ pub(crate) fn print(
         let began = cpu_seconds();
         items = 0;
         for (unit, layout) in layouts.iter().enumerate() {
-            rows.items(unit, layout, &mut Dictionary::default(), MEMORY, &mut |item| {
+            rows.items(unit, layout, &mut UnitDictionary::default(), MEMORY, &mut |item| {
                 black_box(item);
                 items += 1;
                 Ok(())

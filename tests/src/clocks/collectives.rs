@@ -75,12 +75,12 @@ pub(super) fn meetings(
 fn times(scenario: &Scenario, seconds: i64, random: &mut Random) -> Vec<i64> {
     let end = seconds * SECOND;
     match scenario.collectives {
-        scenario::CollectiveObservation::Never => Vec::new(),
-        scenario::CollectiveObservation::Seldom => {
+        scenario::Meeting::Never => Vec::new(),
+        scenario::Meeting::Seldom => {
             (0..12).map(|_| random.between(SECOND / 5, end - SECOND / 5)).collect()
         }
-        scenario::CollectiveObservation::Often => every(0.2, 0.47, end, random),
-        scenario::CollectiveObservation::Densely => every(0.01, 0.023, end, random),
+        scenario::Meeting::Often => every(0.2, 0.47, end, random),
+        scenario::Meeting::Densely => every(0.01, 0.023, end, random),
     }
 }
 

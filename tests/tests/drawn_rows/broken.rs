@@ -5,7 +5,7 @@ use rpd_tests::fixtures::rocpd_databases;
 use rpd_tests::harness::RunFolder;
 use rpd_tests::synthetic::{Random, SyntheticRun};
 use rpd_trace::draw::JobRows;
-use rpd_trace::item::Selection;
+use rpd_trace::item::TraceSelection;
 
 #[test]
 fn a_database_that_is_damaged_anywhere_is_drawn_or_refused() {
@@ -27,7 +27,7 @@ fn a_database_that_is_damaged_anywhere_is_drawn_or_refused() {
             damaged.truncate(random.index(damaged.len()));
         }
         std::fs::write(&path, &damaged).unwrap();
-        match try_read(&path, &Selection::default(), None, PLENTY) {
+        match try_read(&path, &TraceSelection::default(), None, PLENTY) {
             Ok(_) => drawn += 1,
             Err(failure) => {
                 assert!(failure.to_string().contains("damaged.db"), "{failure}");
@@ -44,7 +44,7 @@ fn what_is_no_merge_of_ours_is_refused() {
     let Some(real) = real(folder.path()) else { return };
     let input = rocpd_databases(folder.path()).remove(0);
     assert!(!rpd_run::RunDatabase::is_merged(&input));
-    let failure = JobRows::open(&input, &Selection::default()).unwrap_err();
+    let failure = JobRows::open(&input, &TraceSelection::default()).unwrap_err();
     assert!(failure.to_string().contains("merge it first"), "{failure}");
     assert!(rpd_run::RunDatabase::is_merged(&real));
     assert!(!rpd_run::RunDatabase::is_merged(&folder.path().join("missing.db")));

@@ -1,29 +1,33 @@
 //! What is not asked for is left out, and counted.
 
 use super::{Drawn, PLENTY, read, real};
-use rpd_trace::item::{Selection, What};
+use rpd_trace::item::{ItemExclusion, TraceSelection};
 
 #[test]
 fn what_is_not_asked_for_is_left_out_and_counted() {
     let folder = tempfile::tempdir().unwrap();
     let Some(path) = real(folder.path()) else { return };
-    let all = read(&path, &Selection::default(), None, PLENTY);
-    let with = |exclude: &[What]| {
-        let selection = Selection { exclude: exclude.to_vec(), ..Selection::default() };
+    let all = read(&path, &TraceSelection::default(), None, PLENTY);
+    let with = |exclude: &[ItemExclusion]| {
+        let selection = TraceSelection { exclude: exclude.to_vec(), ..TraceSelection::default() };
         read(&path, &selection, None, PLENTY)
     };
-    let job = with(&[What::Kernels, What::Flows]);
+    let job = with(&[ItemExclusion::Kernels, ItemExclusion::Flows]);
     assert_eq!((job.facts.kernels.drawn, job.facts.kernels.left_out), (0, all.facts.kernels.rows));
     assert_eq!(job.facts.values.left_out, all.facts.values.rows, "the counters of kernels go with them");
     assert!(job.items.iter().all(|item| item.category != "KERNEL_DISPATCH" && item.flows.is_empty()));
-    let job = with(&[What::Category("HSA_CORE_API".to_owned()), What::Counters, What::Args]);
+    let job = with(&[
+        ItemExclusion::Category("HSA_CORE_API".to_owned()),
+        ItemExclusion::Counters,
+        ItemExclusion::Args,
+    ]);
     assert!(job.items.iter().all(|item| item.category != "HSA_CORE_API" && item.kind != "counter"));
     assert_eq!(job.facts.args.left_out, all.facts.args.rows);
     assert_eq!(job.facts.regions.drawn + job.facts.regions.left_out, all.facts.regions.rows);
-    let job = with(&[What::Markers]);
+    let job = with(&[ItemExclusion::Markers]);
     assert!(job.items.iter().all(|item| !item.category.starts_with("MARKER")));
 
-    let ranks = Selection { ranks: Some(vec![1..=2]), ..Selection::default() };
+    let ranks = TraceSelection { ranks: Some(vec![1..=2]), ..TraceSelection::default() };
     let job = read(&path, &ranks, None, PLENTY);
     assert_eq!(
         job.layouts.iter().map(|layout| layout.processes[0].rank).collect::<Vec<_>>(),
@@ -31,7 +35,7 @@ fn what_is_not_asked_for_is_left_out_and_counted() {
     );
     assert_eq!(job.facts.regions.rows, all.facts.regions.rows);
     assert_eq!(job.facts.regions.drawn + job.facts.regions.left_out, all.facts.regions.rows);
-    let plain = Selection { annotations: false, group_by_queue: true, ..Selection::default() };
+    let plain = TraceSelection { annotations: false, group_by_queue: true, ..TraceSelection::default() };
     let job = read(&path, &plain, None, PLENTY);
     assert!(job.items.iter().all(|item| item.args.is_empty()));
     assert!(job.items.iter().any(|item| item.track == "GPU 0/Queue 1"));
@@ -42,11 +46,11 @@ fn what_is_not_asked_for_is_left_out_and_counted() {
 fn a_window_has_what_touches_it_and_the_counters_before() {
     let folder = tempfile::tempdir().unwrap();
     let Some(path) = real(folder.path()) else { return };
-    let all = read(&path, &Selection::default(), None, PLENTY);
+    let all = read(&path, &TraceSelection::default(), None, PLENTY);
     let mut starts: Vec<i64> = all.of("slice").map(|item| item.start).collect();
     starts.sort_unstable();
     let (from, to) = (starts[starts.len() / 3], starts[starts.len() / 2]);
-    let job = read(&path, &Selection::default(), Some((from, to)), PLENTY);
+    let job = read(&path, &TraceSelection::default(), Some((from, to)), PLENTY);
     let touches = |item: &Drawn| item.start < to && (item.kind == "counter" || item.end >= from);
     let mut expected: Vec<Drawn> = all.items.iter().filter(|item| touches(item)).cloned().collect();
     expected.sort_by(|one, other| one.partial_cmp(other).unwrap());

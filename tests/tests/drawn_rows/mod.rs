@@ -7,7 +7,9 @@ mod whole;
 use rpd_tests::fixtures::rocpd_databases;
 use rpd_tests::harness::{Database, rpd_merge};
 use rpd_trace::draw::JobRows;
-use rpd_trace::item::{ArgValue, Dictionary, Facts, Kind, Selection, TableFacts, TrackKind, UnitLayout};
+use rpd_trace::item::{
+    ArgValue, ItemKind, TableFacts, TraceSelection, TrackKind, UnitDictionary, UnitFacts, UnitLayout,
+};
 use rusqlite::Connection;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -34,7 +36,7 @@ struct Drawn {
 #[derive(Default)]
 struct Job {
     items: Vec<Drawn>,
-    facts: Facts,
+    facts: UnitFacts,
     layouts: Vec<UnitLayout>,
     surveyed: u64,
 }
@@ -58,13 +60,13 @@ fn track_name(layout: &UnitLayout, place: u32) -> String {
     }
 }
 
-fn read(path: &Path, selection: &Selection, window: Option<(i64, i64)>, memory: u64) -> Job {
+fn read(path: &Path, selection: &TraceSelection, window: Option<(i64, i64)>, memory: u64) -> Job {
     try_read(path, selection, window, memory).unwrap()
 }
 
 fn try_read(
     path: &Path,
-    selection: &Selection,
+    selection: &TraceSelection,
     window: Option<(i64, i64)>,
     memory: u64,
 ) -> Result<Job, rpd_console::Failure> {
@@ -73,7 +75,7 @@ fn try_read(
     let mut job = Job { facts: rows.unasked(), ..Job::default() };
     for unit in 0..rows.units().len() {
         let layout = rows.survey(unit, &mut |_, _, _| job.surveyed += 1)?;
-        let mut dictionary = Dictionary::default();
+        let mut dictionary = UnitDictionary::default();
         // Texts are looked up when all are known.
         let mut items = Vec::new();
         let facts = rows.items(unit, &layout, &mut dictionary, memory, &mut |item| {
@@ -99,10 +101,10 @@ fn try_read(
         for (start, end, track, kind, name, category, args, flows) in items {
             assert!(start <= end);
             let (kind, value) = match kind {
-                Kind::Slice => ("slice", String::new()),
-                Kind::Instant => ("instant", String::new()),
-                Kind::Counter(value) => ("counter", format!("{value:?}")),
-                Kind::Sample(stack) => {
+                ItemKind::Slice => ("slice", String::new()),
+                ItemKind::Instant => ("instant", String::new()),
+                ItemKind::Counter(value) => ("counter", format!("{value:?}")),
+                ItemKind::Sample(stack) => {
                     let frames = &dictionary.stacks[stack.0 as usize].frames;
                     let names: Vec<_> = frames.iter().map(|frame| text(frame.function)).collect();
                     ("sample", names.join(";"))
@@ -203,7 +205,7 @@ const ARROWS: &str = "
 
 /// Compares all that can be compared, and returns what was read.
 fn check(path: &Path) -> Job {
-    let job = read(path, &Selection::default(), None, PLENTY);
+    let job = read(path, &TraceSelection::default(), None, PLENTY);
     let database = Database::open(path);
     let facts = &job.facts;
     let tables: [(&str, &TableFacts, &str); 7] = [

@@ -6,7 +6,7 @@ use rpd_tests::fixtures::rpd_files;
 use rpd_tests::harness::{Database, RunFolder};
 use rpd_tests::synthetic::SyntheticRun;
 use rpd_trace::draw::JobRows;
-use rpd_trace::item::{Dictionary, FlowEnd, Selection};
+use rpd_trace::item::{FlowEnd, TraceSelection, UnitDictionary};
 use rusqlite::Connection;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
@@ -112,7 +112,7 @@ fn values_of_an_event_that_several_samples_share_are_drawn_once() {
 fn args_are_drawn_in_their_order_with_their_values() {
     let folder = tempfile::tempdir().unwrap();
     let Some(path) = real(folder.path()) else { return };
-    let job = read(&path, &Selection::default(), None, PLENTY);
+    let job = read(&path, &TraceSelection::default(), None, PLENTY);
     let database = Database::open(&path);
     let sql =
         "SELECT r.pid, r.start, group_concat(a.name || '=' || coalesce(a.value, ''), ';' ORDER BY a.position)
@@ -148,7 +148,7 @@ fn little_memory_draws_the_same() {
     let database = folder.merged();
     let path = PathBuf::from(database.connection.path().unwrap());
     let plenty = check(&path);
-    let little = read(&path, &Selection::default(), None, 0);
+    let little = read(&path, &TraceSelection::default(), None, 0);
     assert_eq!(little.facts, plenty.facts);
     assert!(little.sorted() == plenty.sorted());
 }
@@ -157,7 +157,7 @@ fn little_memory_draws_the_same() {
 fn rows_that_no_process_claims_are_told_apart_by_their_process() {
     let folder = tempfile::tempdir().unwrap();
     let Some(path) = real(folder.path()) else { return };
-    let claimed = read(&path, &Selection::default(), None, PLENTY);
+    let claimed = read(&path, &TraceSelection::default(), None, PLENTY);
     let without = |sql: &str| {
         let connection = Connection::open(&path).unwrap();
         let table: String = connection
@@ -174,7 +174,7 @@ fn rows_that_no_process_claims_are_told_apart_by_their_process() {
         "UPDATE PROCESS SET extdata = json_set(extdata, '$.rpd.rows.rocpd_region[0]', 1)",
     ] {
         without(sql);
-        let job = read(&path, &Selection::default(), None, PLENTY);
+        let job = read(&path, &TraceSelection::default(), None, PLENTY);
         assert_eq!(job.facts.without_track, 0);
         let strip = |items: Vec<Drawn>| {
             let without_numbers = |mut item: Drawn| {
@@ -196,10 +196,10 @@ fn flow_ends_of_calls_and_collectives_have_numbers_of_their_own() {
     let folder = RunFolder::new(&SyntheticRun::default());
     let database = folder.merged();
     let path = PathBuf::from(database.connection.path().unwrap());
-    let rows = JobRows::open(&path, &Selection::default()).unwrap();
+    let rows = JobRows::open(&path, &TraceSelection::default()).unwrap();
     for unit in 0..rows.units().len() {
         let layout = rows.survey(unit, &mut |_, _, _| {}).unwrap();
-        let take = &mut |item: &rpd_trace::item::Item<'_>| {
+        let take = &mut |item: &rpd_trace::item::TraceItem<'_>| {
             for flow in item.flows {
                 match flow {
                     FlowEnd::From(number) | FlowEnd::To(number) => assert_eq!(number >> 63, 0),
@@ -208,6 +208,6 @@ fn flow_ends_of_calls_and_collectives_have_numbers_of_their_own() {
             }
             Ok(())
         };
-        let _ = rows.items(unit, &layout, &mut Dictionary::default(), PLENTY, take).unwrap();
+        let _ = rows.items(unit, &layout, &mut UnitDictionary::default(), PLENTY, take).unwrap();
     }
 }

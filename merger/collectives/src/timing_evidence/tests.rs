@@ -91,7 +91,7 @@ impl Plan {
         }
     }
 
-    fn rounds(&self, chance: &mut Chance) -> Vec<Round> {
+    fn rounds(&self, chance: &mut Chance) -> Vec<TimedRound> {
         let offsets: Vec<(f64, f64)> = (0..self.nodes)
             .map(|_| ((chance.share() - 0.5) * 1e15, (chance.share() - 0.5) * 40e-6))
             .collect();
@@ -143,13 +143,13 @@ impl Plan {
                 let local = |at: f64| (at * (1.0 + drift) + offset) as i64;
                 let mut exits: Vec<f64> = ranks.iter().map(|rank| rank.1).collect();
                 exits.sort_by(f64::total_cmp);
-                Stay {
+                DomainInterval {
                     enter: local(ranks.iter().map(|rank| rank.0).fold(f64::NEG_INFINITY, f64::max)),
                     exit: local(exits[(exits.len() - 1) / 2]),
                     first_exit: local(exits[0]),
                 }
             };
-            rounds.push(Round { kind, stays: stays.iter().zip(&offsets).map(stay).collect() });
+            rounds.push(TimedRound { kind, stays: stays.iter().zip(&offsets).map(stay).collect() });
         }
         rounds
     }
@@ -240,13 +240,13 @@ fn times_that_make_no_sense_are_no_evidence() {
     let extremes = [i64::MIN, -1, 0, i64::MAX];
     let mut chance = Chance(1);
     for domains in 1..4 {
-        let stay = |chance: &mut Chance| Stay {
+        let stay = |chance: &mut Chance| DomainInterval {
             enter: chance.pick(&extremes),
             exit: chance.pick(&extremes),
             first_exit: chance.pick(&extremes),
         };
-        let round = |_| Round { kind: 0, stays: (0..domains).map(|_| stay(&mut chance)).collect() };
-        let rounds: Vec<Round> = (0..100).map(round).collect();
+        let round = |_| TimedRound { kind: 0, stays: (0..domains).map(|_| stay(&mut chance)).collect() };
+        let rounds: Vec<TimedRound> = (0..100).map(round).collect();
         assert_eq!(evidence(&rounds, domains).parts, Vec::<Vec<usize>>::new());
         let same = vec![rounds[0].clone(); 100];
         assert_eq!(evidence(&same, domains).parts, Vec::<Vec<usize>>::new());

@@ -5,13 +5,13 @@ const EXACT: u64 = 1 << 53;
 
 /// JSON that is being written.
 #[derive(Debug, Default)]
-pub(super) struct Json {
+pub(super) struct JsonText {
     pub(super) out: Vec<u8>,
     /// Texts with NUL, which became U+2400: Perfetto v52 shows the escape of NUL as it is written.
     pub(super) mended: u64,
 }
 
-impl Json {
+impl JsonText {
     /// What is JSON already.
     #[inline]
     pub(super) fn raw(&mut self, json: &str) {
@@ -121,19 +121,19 @@ mod tests {
     use proptest::prelude::*;
     use serde_json::{Value, json};
 
-    fn written(write: impl FnOnce(&mut Json)) -> String {
-        let mut json = Json::default();
+    fn written(write: impl FnOnce(&mut JsonText)) -> String {
+        let mut json = JsonText::default();
         write(&mut json);
         String::from_utf8(json.out).unwrap()
     }
 
-    fn read(write: impl FnOnce(&mut Json)) -> Value {
+    fn read(write: impl FnOnce(&mut JsonText)) -> Value {
         serde_json::from_str(&written(write)).unwrap()
     }
 
     #[test]
     fn nul_becomes_visible_and_is_counted() {
-        let mut json = Json::default();
+        let mut json = JsonText::default();
         json.text("a\0b\0");
         json.text("plain");
         assert_eq!(

@@ -3,10 +3,12 @@
 
 mod json;
 
-use crate::item::{Arg, ArgValue, Dictionary, FlowEnd, StackNumber, TextId, Track, TrackKind, UnitLayout};
-use crate::track_numbers::Numbers;
-use crate::write_items::{Paint, Part, What};
-use json::Json;
+use crate::item::{
+    ArgValue, DrawnTrack, FlowEnd, ItemArg, StackNumber, TextId, TrackKind, UnitDictionary, UnitLayout,
+};
+use crate::track_numbers::TrackNumbers;
+use crate::write_items::{ItemDetails, SlicePart, SliceWriter};
+use json::JsonText;
 use rpd_perfetto::{CounterValue, Timestamp, Window};
 use std::collections::{HashMap, HashSet};
 
@@ -16,11 +18,11 @@ pub(super) const HEAD: &[u8] = b"{\"displayTimeUnit\":\"ns\",\"traceEvents\":[\n
 pub(super) const TAIL: &[u8] = b"{\"ph\":\"M\",\"name\":\"trace_end\",\"pid\":0,\"args\":{}}\n]}\n";
 
 /// Writes one unit.
-pub(super) struct Chrome<'a> {
-    json: Json,
+pub(super) struct ChromeWriter<'a> {
+    json: JsonText,
     layout: &'a UnitLayout,
-    dictionary: &'a Dictionary,
-    numbers: &'a Numbers,
+    dictionary: &'a UnitDictionary,
+    numbers: &'a TrackNumbers,
     /// How each track is called in its process, and its place there.
     tracks: Vec<Called>,
     /// Number of the file, from 1.
@@ -38,14 +40,14 @@ struct Called {
     place: u64,
 }
 
-impl<'a> Chrome<'a> {
+impl<'a> ChromeWriter<'a> {
     pub(super) fn new(
         layout: &'a UnitLayout,
-        dictionary: &'a Dictionary,
-        numbers: &'a Numbers,
-    ) -> Chrome<'a> {
-        Chrome {
-            json: Json::default(),
+        dictionary: &'a UnitDictionary,
+        numbers: &'a TrackNumbers,
+    ) -> ChromeWriter<'a> {
+        ChromeWriter {
+            json: JsonText::default(),
             layout,
             dictionary,
             numbers,
@@ -152,7 +154,7 @@ impl<'a> Chrome<'a> {
     }
 
     /// The facts of an event, and its end.
-    fn args<'b>(&mut self, args: impl Iterator<Item = Arg<'b>>, cut: Option<&Part<'_>>) {
+    fn args<'b>(&mut self, args: impl Iterator<Item = ItemArg<'b>>, cut: Option<&SlicePart<'_>>) {
         let texts = &self.dictionary.texts;
         let json = &mut self.json;
         let mut names: Vec<TextId> = Vec::new();
@@ -212,7 +214,7 @@ impl<'a> Chrome<'a> {
 }
 
 /// `{"ph":"M","name":"process_name","pid":1,"args":{`
-fn begin_metadata(json: &mut Json, name: &str, (pid, tid): (i32, u64)) {
+fn begin_metadata(json: &mut JsonText, name: &str, (pid, tid): (i32, u64)) {
     json.raw("{\"ph\":\"M\",\"name\":\"");
     json.raw(name);
     json.raw("\",\"pid\":");
@@ -225,7 +227,7 @@ fn begin_metadata(json: &mut Json, name: &str, (pid, tid): (i32, u64)) {
 }
 
 /// The tracks of a tree one below the other, depth first.
-fn flatten(tracks: &[Track]) -> Vec<Called> {
+fn flatten(tracks: &[DrawnTrack]) -> Vec<Called> {
     let mut called: Vec<Called> = Vec::with_capacity(tracks.len());
     let mut children: Vec<Vec<usize>> = vec![Vec::new(); tracks.len()];
     let mut roots: Vec<usize> = Vec::new();
@@ -265,12 +267,12 @@ fn flatten(tracks: &[Track]) -> Vec<Called> {
     called
 }
 
-impl Paint for Chrome<'_> {
+impl SliceWriter for ChromeWriter<'_> {
     fn begin_file(&mut self, _: Window) {
         self.file += 1;
     }
 
-    fn begin(&mut self, track: u32, lane: u32, part: &Part<'_>) {
+    fn begin(&mut self, track: u32, lane: u32, part: &SlicePart<'_>) {
         self.begin_event("X", track, lane, part.at);
         self.json.raw(",\"dur\":");
         self.json.micros(part.until.ns().saturating_sub(part.at.ns()));
@@ -283,7 +285,7 @@ impl Paint for Chrome<'_> {
         // Its beginning says how long it is.
     }
 
-    fn instant(&mut self, track: u32, at: Timestamp, what: &What<'_>) {
+    fn instant(&mut self, track: u32, at: Timestamp, what: &ItemDetails<'_>) {
         self.begin_event("i", track, 0, at);
         self.json.raw(",\"s\":\"t\"");
         self.name(what.name, what.category);
@@ -346,18 +348,18 @@ impl Paint for Chrome<'_> {
 #[cfg(test)]
 mod tests {
     #![allow(clippy::unwrap_used)]
-    use super::super::item::{CallStack, Frame, Item, Kind, StackNumber};
-    use super::super::sort_items::Sorter;
-    use super::super::time_slices::Windows;
+    use super::super::item::{CallStack, ItemKind, StackFrame, StackNumber, TraceItem};
+    use super::super::sort_items::ItemSorter;
+    use super::super::time_slices::TimeSlices;
     use super::super::track_numbers;
-    use super::super::write_items::{Pieces, Tally};
+    use super::super::write_items::{FileCounts, SlicePieces};
     use super::*;
-    use crate::format::{Unit, draw};
+    use crate::format::{EncodedUnit, draw};
     use crate::options::TraceFormat;
     use rpd_comm::Solo;
     use rpd_console::Failure;
     use rpd_perfetto::Overlaps;
-    use rpd_run::ProcessInfo;
+    use rpd_run::ProcessIdentity;
     use serde_json::{Value, json};
     use std::collections::BTreeMap;
 
@@ -367,23 +369,23 @@ mod tests {
     #[derive(Default)]
     struct Files(BTreeMap<usize, Vec<u8>>);
 
-    impl Pieces for &mut Files {
+    impl SlicePieces for &mut Files {
         fn piece(&mut self, window: usize, bytes: Vec<u8>) -> Result<Vec<u8>, Failure> {
             self.0.entry(window).or_default().extend(bytes);
             Ok(Vec::new())
         }
 
-        fn done(&mut self, _: usize, _: &Tally) -> Result<(), Failure> {
+        fn done(&mut self, _: usize, _: &FileCounts) -> Result<(), Failure> {
             Ok(())
         }
     }
 
-    fn track(parent: Option<u32>, name: &str, kind: TrackKind, order: i32) -> Track {
-        Track { process: 0, parent, name: name.to_owned(), kind, order, description: None }
+    fn track(parent: Option<u32>, name: &str, kind: TrackKind, order: i32) -> DrawnTrack {
+        DrawnTrack { process: 0, parent, name: name.to_owned(), kind, order, description: None }
     }
 
     fn layout() -> UnitLayout {
-        let process = ProcessInfo {
+        let process = ProcessIdentity {
             name: "rank 3 (node07)".to_owned(),
             order: (3, 0, 1),
             pid: 4711,
@@ -409,13 +411,17 @@ mod tests {
     }
 
     /// The events of each file.
-    fn written(dictionary: &Dictionary, items: &[Item<'_>], windows: &Windows) -> Vec<Vec<Value>> {
+    fn written(
+        dictionary: &UnitDictionary,
+        items: &[TraceItem<'_>],
+        windows: &TimeSlices,
+    ) -> Vec<Vec<Value>> {
         let layout = layout();
         let numbers = track_numbers::number(&Solo, &[&layout]).unwrap();
         let folder = tempfile::tempdir().unwrap();
-        let mut sorter = Sorter::new(folder.path(), 1 << 20, 5);
+        let mut sorter = ItemSorter::new(folder.path(), 1 << 20, 5);
         items.iter().for_each(|item| sorter.push(item).unwrap());
-        let unit = Unit { place: 0, layout: &layout, dictionary, numbers: &numbers[0] };
+        let unit = EncodedUnit { place: 0, layout: &layout, dictionary, numbers: &numbers[0] };
         let mut files = Files::default();
         draw(TraceFormat::ChromeJson, unit, (windows, T0), sorter, &mut files).unwrap();
         let read = |events: &Vec<u8>| {
@@ -431,48 +437,50 @@ mod tests {
 
     #[test]
     fn items_are_written_as_chrome_has_them() {
-        let mut dictionary = Dictionary::default();
+        let mut dictionary = UnitDictionary::default();
         let mut text = |text| dictionary.texts.add(text);
         let (launch, kernel, api, x, frame) =
             (text("launch \"it\""), text("kernel"), text("HIP"), text("x"), text("inner"));
         dictionary.stacks = vec![CallStack {
-            frames: [launch, frame].map(|function| Frame { function, file: TextId(0), offset: 0 }).to_vec(),
+            frames: [launch, frame]
+                .map(|function| StackFrame { function, file: TextId(0), offset: 0 })
+                .to_vec(),
         }];
-        let plain = Item {
+        let plain = TraceItem {
             start: T0,
             end: T0,
             track: 0,
-            kind: Kind::Slice,
+            kind: ItemKind::Slice,
             name: launch,
             category: api,
             flows: &[],
             args: &[],
         };
-        let at = |start, end| Item { start: T0 + start, end: T0 + end, ..plain };
+        let at = |start, end| TraceItem { start: T0 + start, end: T0 + end, ..plain };
         let args = [
-            Arg { name: x, value: ArgValue::Int(-7) },
-            Arg { name: x, value: ArgValue::Known(kernel) },
-            Arg { name: api, value: ArgValue::Uint(u64::MAX) },
+            ItemArg { name: x, value: ArgValue::Int(-7) },
+            ItemArg { name: x, value: ArgValue::Known(kernel) },
+            ItemArg { name: api, value: ArgValue::Uint(u64::MAX) },
         ];
-        let on_gpu = |start, end| Item { track: 2, name: kernel, category: TextId(0), ..at(start, end) };
-        let value = |start, track, value| Item {
+        let on_gpu = |start, end| TraceItem { track: 2, name: kernel, category: TextId(0), ..at(start, end) };
+        let value = |start, track, value| TraceItem {
             track,
-            kind: Kind::Counter(value),
+            kind: ItemKind::Counter(value),
             name: TextId(0),
             category: TextId(0),
             ..at(start, start)
         };
         let items = [
-            Item { flows: &[FlowEnd::From(u64::MAX)], args: &args, ..at(1, 2500) },
-            Item { flows: &[FlowEnd::To(u64::MAX)], ..on_gpu(2000, 5000) },
+            TraceItem { flows: &[FlowEnd::From(u64::MAX)], args: &args, ..at(1, 2500) },
+            TraceItem { flows: &[FlowEnd::To(u64::MAX)], ..on_gpu(2000, 5000) },
             on_gpu(3000, 4000),
-            Item { flows: &[FlowEnd::Through(5)], ..at(3000, 3000) },
-            Item { kind: Kind::Instant, ..at(3500, 3500) },
-            Item { kind: Kind::Sample(StackNumber(0)), name: TextId(0), ..at(3600, 3600) },
+            TraceItem { flows: &[FlowEnd::Through(5)], ..at(3000, 3000) },
+            TraceItem { kind: ItemKind::Instant, ..at(3500, 3500) },
+            TraceItem { kind: ItemKind::Sample(StackNumber(0)), name: TextId(0), ..at(3600, 3600) },
             value(100, 3, CounterValue::Double(1.5)),
             value(100, 4, CounterValue::Int(-2)),
         ];
-        let [events] = &written(&dictionary, &items, &Windows::one(T0, T0 + 9001))[..] else { panic!() };
+        let [events] = &written(&dictionary, &items, &TimeSlices::one(T0, T0 + 9001))[..] else { panic!() };
 
         let slices = of_phase(events, "X");
         let first = slices.iter().find(|slice| slice["ts"] == 0.001).unwrap();
@@ -525,20 +533,20 @@ mod tests {
 
     #[test]
     fn each_file_is_whole() {
-        let mut dictionary = Dictionary::default();
+        let mut dictionary = UnitDictionary::default();
         let name = dictionary.texts.add("long");
         let flows = [FlowEnd::From(1)];
-        let items = [Item {
+        let items = [TraceItem {
             start: T0,
             end: T0 + 9000,
             track: 0,
-            kind: Kind::Slice,
+            kind: ItemKind::Slice,
             name,
             category: TextId(0),
             flows: &flows,
             args: &[],
         }];
-        let files = written(&dictionary, &items, &Windows::equal(T0, T0 + 9000, 3));
+        let files = written(&dictionary, &items, &TimeSlices::equal(T0, T0 + 9000, 3));
         let parts: Vec<Value> = files.iter().map(|events| of_phase(events, "X")[0].clone()).collect();
         let times: Vec<_> = parts.iter().map(|part| (part["ts"].clone(), part["dur"].clone())).collect();
         assert_eq!(times, [0.0, 3.0, 6.0].map(|ts| (json!(ts), json!(3.0))));

@@ -1,24 +1,24 @@
 //! How much memory is allocated: the running sums of allocations.
 
-use super::placement::{Level, Place};
+use super::placement::{StackLevel, TrackPlace};
 use rpd_shard::model::Value;
 use std::collections::HashMap;
 
 /// What happened to memory.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Change {
+pub(super) enum AllocationChange {
     /// There is more of it. What was at the same address is no more.
     Grown,
     /// It was given back.
     Freed,
 }
 
-impl Change {
+impl AllocationChange {
     /// `ALLOC`, `REALLOC`, `FREE`, `RECLAIM`.
-    pub(super) fn of(kind: Value<'_>) -> Option<Change> {
+    pub(super) fn of(kind: Value<'_>) -> Option<AllocationChange> {
         match kind {
-            Value::Text(b"ALLOC" | b"REALLOC") => Some(Change::Grown),
-            Value::Text(b"FREE" | b"RECLAIM") => Some(Change::Freed),
+            Value::Text(b"ALLOC" | b"REALLOC") => Some(AllocationChange::Grown),
+            Value::Text(b"FREE" | b"RECLAIM") => Some(AllocationChange::Freed),
             _ => None,
         }
     }
@@ -32,57 +32,57 @@ struct Step {
     process: u32,
     /// `None` is any: who frees does not say.
     agent: Option<u32>,
-    level: Level,
-    change: Change,
+    level: StackLevel,
+    change: AllocationChange,
     address: Option<i64>,
     bytes: i64,
 }
 
 /// All changes of a unit.
 #[derive(Debug, Default)]
-pub(super) struct Memory {
+pub(super) struct AllocationSums {
     steps: Vec<Step>,
 }
 
-impl Memory {
+impl AllocationSums {
     /// Notes a row of `rocpd_memory_allocate`. Memory is there from the end of its allocation to the beginning of its
     /// release.
     pub(super) fn add(
         &mut self,
-        (process, place): (u32, Place),
-        level: Level,
-        change: Change,
+        (process, place): (u32, TrackPlace),
+        level: StackLevel,
+        change: AllocationChange,
         (start, end): (i64, i64),
         address: Option<i64>,
         bytes: i64,
     ) {
-        let Place::Allocations(agent) = place else { return };
-        let at = if change == Change::Grown { end } else { start };
+        let TrackPlace::Allocations(agent) = place else { return };
+        let at = if change == AllocationChange::Grown { end } else { start };
         self.steps.push(Step { at, process, agent, level, change, address, bytes: bytes.max(0) });
     }
 
     /// The sums, by time: when, the track, the bytes from then on.
     pub(super) fn sums<E>(
         mut self,
-        mut take: impl FnMut(i64, (u32, Place), i64) -> Result<(), E>,
+        mut take: impl FnMut(i64, (u32, TrackPlace), i64) -> Result<(), E>,
     ) -> Result<(), E> {
         self.steps.sort_by_key(|step| step.at);
         // What is at an address, by process and level: how much, and where it is counted.
-        let mut held: HashMap<(u32, Level, i64), (Option<u32>, i64)> = HashMap::new();
-        let mut sums: HashMap<(u32, Place), i64> = HashMap::new();
+        let mut held: HashMap<(u32, StackLevel, i64), (Option<u32>, i64)> = HashMap::new();
+        let mut sums: HashMap<(u32, TrackPlace), i64> = HashMap::new();
         for step in self.steps {
             let at = step.address.map(|address| (step.process, step.level, address));
             let before = at.and_then(|at| held.remove(&at));
             if let Some((agent, bytes)) = before {
-                let key = (step.process, Place::Sum(agent, step.level));
+                let key = (step.process, TrackPlace::Sum(agent, step.level));
                 let sum = sums.entry(key).or_default();
                 *sum = sum.saturating_sub(bytes);
-                if step.change == Change::Freed || agent != step.agent {
+                if step.change == AllocationChange::Freed || agent != step.agent {
                     take(step.at, key, *sum)?;
                 }
             }
-            if step.change == Change::Grown {
-                let key = (step.process, Place::Sum(step.agent, step.level));
+            if step.change == AllocationChange::Grown {
+                let key = (step.process, TrackPlace::Sum(step.agent, step.level));
                 let sum = sums.entry(key).or_default();
                 *sum = sum.saturating_add(step.bytes);
                 take(step.at, key, *sum)?;
@@ -101,20 +101,20 @@ mod tests {
 
     #[test]
     fn memory_is_summed_from_the_end_of_an_allocation_to_the_beginning_of_its_release() {
-        let mut memory = Memory::default();
-        let gpu = (0, Place::Allocations(Some(2)));
-        let nobody = (0, Place::Allocations(None));
-        let real = Level::Real;
-        memory.add(nobody, real, Change::Freed, (50, 60), Some(0x10), 0);
-        memory.add(gpu, real, Change::Grown, (0, 10), Some(0x10), 100);
-        memory.add(gpu, real, Change::Grown, (20, 30), Some(0x20), 11);
-        memory.add(gpu, Level::Scratch, Change::Grown, (30, 31), Some(0x20), 7);
-        memory.add(nobody, real, Change::Freed, (55, 60), Some(0x99), 0);
-        memory.add(gpu, real, Change::Grown, (60, 70), Some(0x20), 5);
-        memory.add(gpu, real, Change::Grown, (70, 80), None, i64::MIN);
+        let mut memory = AllocationSums::default();
+        let gpu = (0, TrackPlace::Allocations(Some(2)));
+        let nobody = (0, TrackPlace::Allocations(None));
+        let real = StackLevel::Real;
+        memory.add(nobody, real, AllocationChange::Freed, (50, 60), Some(0x10), 0);
+        memory.add(gpu, real, AllocationChange::Grown, (0, 10), Some(0x10), 100);
+        memory.add(gpu, real, AllocationChange::Grown, (20, 30), Some(0x20), 11);
+        memory.add(gpu, StackLevel::Scratch, AllocationChange::Grown, (30, 31), Some(0x20), 7);
+        memory.add(nobody, real, AllocationChange::Freed, (55, 60), Some(0x99), 0);
+        memory.add(gpu, real, AllocationChange::Grown, (60, 70), Some(0x20), 5);
+        memory.add(gpu, real, AllocationChange::Grown, (70, 80), None, i64::MIN);
         let mut found = Vec::new();
         let take = |at, (_, place), sum| {
-            found.push((at, matches!(place, Place::Sum(Some(2), Level::Real)), sum));
+            found.push((at, matches!(place, TrackPlace::Sum(Some(2), StackLevel::Real)), sum));
             Ok::<(), ()>(())
         };
         memory.sums(take).unwrap();

@@ -4,7 +4,7 @@ use crate::item::{ArgValue, TextId};
 
 /// A value of an arg.
 #[derive(Clone, Copy, PartialEq, Debug)]
-pub(super) enum Stored {
+pub(super) enum StoredValue {
     Int(i64),
     Uint(u64),
     Double(f64),
@@ -13,18 +13,18 @@ pub(super) enum Stored {
     Known(TextId),
 }
 
-impl Stored {
+impl StoredValue {
     #[inline]
     pub(super) fn shown(self, texts: &str) -> ArgValue<'_> {
         match self {
-            Stored::Int(value) => ArgValue::Int(value),
-            Stored::Uint(value) => ArgValue::Uint(value),
-            Stored::Double(value) => ArgValue::Double(value),
-            Stored::Text(start, len) => {
+            StoredValue::Int(value) => ArgValue::Int(value),
+            StoredValue::Uint(value) => ArgValue::Uint(value),
+            StoredValue::Double(value) => ArgValue::Double(value),
+            StoredValue::Text(start, len) => {
                 let start = start as usize;
                 ArgValue::Text(texts.get(start..start.saturating_add(len as usize)).unwrap_or(""))
             }
-            Stored::Known(id) => ArgValue::Known(id),
+            StoredValue::Known(id) => ArgValue::Known(id),
         }
     }
 }
@@ -33,7 +33,7 @@ impl Stored {
 const LONGEST_NUMBER: usize = 24;
 
 /// The number that a text is, if it is written as we would write it.
-pub(super) fn number_or_text(text: &[u8]) -> Option<Stored> {
+pub(super) fn number_or_text(text: &[u8]) -> Option<StoredValue> {
     let digits = text.strip_prefix(b"-").unwrap_or(text);
     let (first, rest) = digits.split_first()?;
     if !first.is_ascii_digit() || text.len() > LONGEST_NUMBER {
@@ -45,12 +45,12 @@ pub(super) fn number_or_text(text: &[u8]) -> Option<Stored> {
         if *first == b'0' && (!rest.is_empty() || digits.len() < text.len()) {
             return None;
         }
-        let int = || text.parse().ok().map(Stored::Int);
-        return int().or_else(|| text.parse().ok().map(Stored::Uint));
+        let int = || text.parse().ok().map(StoredValue::Int);
+        return int().or_else(|| text.parse().ok().map(StoredValue::Uint));
     }
     let is_plain = rest.iter().all(|byte| byte.is_ascii_digit() || b".e-".contains(byte));
     let number: f64 = text.parse().ok().filter(|_| is_plain)?;
-    (number.to_string() == text).then_some(Stored::Double(number))
+    (number.to_string() == text).then_some(StoredValue::Double(number))
 }
 
 /// Writes an address into a text: `0x` and 16 digits at most, the same as others write it.
@@ -66,11 +66,11 @@ mod tests {
     #[test]
     fn texts_that_are_numbers_are_numbers() {
         let of = |text: &str| number_or_text(text.as_bytes());
-        assert_eq!(of("0"), Some(Stored::Int(0)));
-        assert_eq!(of("-9223372036854775808"), Some(Stored::Int(i64::MIN)));
-        assert_eq!(of("18446744073709551615"), Some(Stored::Uint(u64::MAX)));
-        assert_eq!(of("1.5"), Some(Stored::Double(1.5)));
-        assert_eq!(of("-0.25"), Some(Stored::Double(-0.25)));
+        assert_eq!(of("0"), Some(StoredValue::Int(0)));
+        assert_eq!(of("-9223372036854775808"), Some(StoredValue::Int(i64::MIN)));
+        assert_eq!(of("18446744073709551615"), Some(StoredValue::Uint(u64::MAX)));
+        assert_eq!(of("1.5"), Some(StoredValue::Double(1.5)));
+        assert_eq!(of("-0.25"), Some(StoredValue::Double(-0.25)));
         let no = [
             "",
             "-",

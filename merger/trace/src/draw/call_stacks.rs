@@ -3,9 +3,9 @@
 //! There is no one form. Read are a list of frames, or an object with one in `frames`, or with the frames as its
 //! values; a frame is a text or an object. The innermost frame is the first, as profilers walk.
 
-use super::event_details::Counted;
-use crate::item::{CallStack, Dictionary, Frame, StackNumber, TextId};
-use serde_json::Value as Json;
+use super::event_details::CountedEvents;
+use crate::item::{CallStack, StackFrame, StackNumber, TextId, UnitDictionary};
+use serde_json::Value as JsonText;
 use std::collections::HashMap;
 
 /// Most frames that are drawn of a call stack, the innermost ones.
@@ -19,19 +19,24 @@ const OFFSET: [&str; 4] = ["offset", "pc", "address", "ip"];
 
 /// The numbers of call stacks.
 #[derive(Debug, Default)]
-pub(super) struct Stacks {
+pub(super) struct CallStacks {
     known: HashMap<CallStack, StackNumber>,
     /// Each as one text, where it was asked for.
     texts: HashMap<StackNumber, TextId>,
 }
 
-impl Stacks {
+impl CallStacks {
     /// The number of a call stack and 1; 0 for none.
-    pub(super) fn number(&mut self, json: &[u8], dictionary: &mut Dictionary, counted: &mut Counted) -> u32 {
+    pub(super) fn number(
+        &mut self,
+        json: &[u8],
+        dictionary: &mut UnitDictionary,
+        counted: &mut CountedEvents,
+    ) -> u32 {
         if matches!(json, b"" | b"{}" | b"[]" | b"null") {
             return 0;
         }
-        let json = serde_json::from_slice::<Json>(json);
+        let json = serde_json::from_slice::<JsonText>(json);
         let Ok(mut json) = json else {
             counted.cut_stacks += 1;
             return 0;
@@ -39,9 +44,9 @@ impl Stacks {
         if let Some(frames) = json.get_mut("frames") {
             json = frames.take();
         }
-        let mut frames: Vec<Frame> = match &json {
-            Json::Array(frames) => frames.iter().filter_map(|json| frame(json, dictionary)).collect(),
-            Json::Object(frames) => frames.values().filter_map(|json| frame(json, dictionary)).collect(),
+        let mut frames: Vec<StackFrame> = match &json {
+            JsonText::Array(frames) => frames.iter().filter_map(|json| frame(json, dictionary)).collect(),
+            JsonText::Object(frames) => frames.values().filter_map(|json| frame(json, dictionary)).collect(),
             _ => Vec::new(),
         };
         if frames.is_empty() || frames.len() > MOST_FRAMES {
@@ -62,7 +67,7 @@ impl Stacks {
     }
 
     /// A call stack as one text, outermost first.
-    pub(super) fn text(&mut self, number: u32, dictionary: &mut Dictionary) -> TextId {
+    pub(super) fn text(&mut self, number: u32, dictionary: &mut UnitDictionary) -> TextId {
         if let Some(text) = self.texts.get(&StackNumber(number)) {
             return *text;
         }
@@ -82,21 +87,25 @@ impl Stacks {
     }
 }
 
-fn frame(json: &Json, dictionary: &mut Dictionary) -> Option<Frame> {
+fn frame(json: &JsonText, dictionary: &mut UnitDictionary) -> Option<StackFrame> {
     let texts = &mut dictionary.texts;
     match json {
-        Json::String(name) => Some(Frame { function: texts.add(name), file: TextId(0), offset: 0 }),
-        Json::Object(of) => {
+        JsonText::String(name) => Some(StackFrame { function: texts.add(name), file: TextId(0), offset: 0 }),
+        JsonText::Object(of) => {
             let text = |names: &[&str]| names.iter().find_map(|name| of.get(*name)?.as_str());
             let offset = OFFSET.iter().find_map(|name| match of.get(*name)? {
-                Json::Number(number) => number.as_u64(),
-                Json::String(text) => {
+                JsonText::Number(number) => number.as_u64(),
+                JsonText::String(text) => {
                     text.strip_prefix("0x").and_then(|digits| u64::from_str_radix(digits, 16).ok())
                 }
                 _ => None,
             });
             let function = texts.add(text(&FUNCTION).unwrap_or("?"));
-            Some(Frame { function, file: texts.add(text(&FILE).unwrap_or("")), offset: offset.unwrap_or(0) })
+            Some(StackFrame {
+                function,
+                file: texts.add(text(&FILE).unwrap_or("")),
+                offset: offset.unwrap_or(0),
+            })
         }
         _ => None,
     }
@@ -108,9 +117,9 @@ mod tests {
 
     #[test]
     fn call_stacks_of_several_forms_are_read_outermost_first() {
-        let mut dictionary = Dictionary::default();
-        let mut stacks = Stacks::default();
-        let mut counted = Counted::default();
+        let mut dictionary = UnitDictionary::default();
+        let mut stacks = CallStacks::default();
+        let mut counted = CountedEvents::default();
         let mut number = |text: &str| stacks.number(text.as_bytes(), &mut dictionary, &mut counted);
         assert_eq!(number("{}"), 0);
         let first = number(r#"{"frames":[{"depth":0,"name":"f"},{"depth":1,"name":"main"}]}"#);
@@ -123,7 +132,7 @@ mod tests {
         assert_eq!(dictionary.stacks[2].frames.len(), 512);
         let frames = |n: usize| -> Vec<_> {
             let frame =
-                |f: &Frame| (dictionary.texts.get(f.function), dictionary.texts.get(f.file), f.offset);
+                |f: &StackFrame| (dictionary.texts.get(f.function), dictionary.texts.get(f.file), f.offset);
             dictionary.stacks[n].frames.iter().map(frame).collect()
         };
         assert_eq!(frames(0), [("main", "", 0), ("f", "", 0)]);

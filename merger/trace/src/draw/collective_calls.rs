@@ -2,19 +2,19 @@
 
 use super::JobRows;
 use super::flows::COLLECTIVE;
-use crate::item::{ArgValue, TextId, Texts};
-use rpd_collectives::{Function, is_shared_communicator};
+use crate::item::{ArgValue, TextId, TextTable};
+use rpd_collectives::{CollectiveFunction, is_shared_communicator};
 use rpd_console::Failure;
-use rpd_run::Unit;
+use rpd_run::RowUnit;
 use rpd_shard::model::rocpd;
 use std::collections::HashMap;
 use twox_hash::XxHash3_64;
 
 /// Which texts are names of collectives and of communicators that mean the same in all ranks.
 #[derive(Debug)]
-pub(super) struct Joint {
+pub(super) struct CollectiveFlows {
     /// By the number of the text: `None` where it was not looked at, then the function if it is one.
-    functions: Vec<Option<Option<Function>>>,
+    functions: Vec<Option<Option<CollectiveFunction>>>,
     comm: TextId,
     seq: TextId,
     /// How many programs of this rank made such calls before this one.
@@ -26,8 +26,8 @@ const CALLS: [&str; 2] = ["MPI_API", "RCCL_API"];
 
 /// How many units of the same rank come before a unit and have calls of MPI or RCCL: a rank that runs one program after
 /// the other has communicators of the same names in each.
-pub(super) fn earlier(job: &JobRows, unit: &Unit) -> Result<u32, Failure> {
-    let of = |unit: &Unit| {
+pub(super) fn earlier(job: &JobRows, unit: &RowUnit) -> Result<u32, Failure> {
+    let of = |unit: &RowUnit| {
         let process = unit.processes.first().filter(|_| !unit.by_pid);
         process.and_then(|place| job.run.processes.get(*place as usize)).map(|process| &process.info)
     };
@@ -41,7 +41,7 @@ pub(super) fn earlier(job: &JobRows, unit: &Unit) -> Result<u32, Failure> {
         .iter()
         .skip(first)
         .take_while(|unit| of(unit).is_some_and(|other| other.rank == own.rank));
-    let before = |other: &&Unit| of(other).is_some_and(|other| other.id < own.id);
+    let before = |other: &&RowUnit| of(other).is_some_and(|other| other.id < own.id);
     let mut earlier = 0;
     for other in of_rank.filter(before) {
         earlier += u32::from(calls(job, other)?);
@@ -50,7 +50,7 @@ pub(super) fn earlier(job: &JobRows, unit: &Unit) -> Result<u32, Failure> {
 }
 
 /// Whether a unit has calls of MPI or RCCL.
-fn calls(job: &JobRows, unit: &Unit) -> Result<bool, Failure> {
+fn calls(job: &JobRows, unit: &RowUnit) -> Result<bool, Failure> {
     let ids = unit.ids(rocpd::EVENT);
     let mut known: HashMap<i64, bool> = HashMap::new();
     let mut found = false;
@@ -73,29 +73,29 @@ fn calls(job: &JobRows, unit: &Unit) -> Result<bool, Failure> {
     Ok(found)
 }
 
-impl Joint {
-    pub(super) fn new(texts: &mut Texts, earlier: u32) -> Joint {
-        Joint { functions: Vec::new(), comm: texts.add("comm"), seq: texts.add("seq"), earlier }
+impl CollectiveFlows {
+    pub(super) fn new(texts: &mut TextTable, earlier: u32) -> CollectiveFlows {
+        CollectiveFlows { functions: Vec::new(), comm: texts.add("comm"), seq: texts.add("seq"), earlier }
     }
 
     /// The collective function of this name.
     #[inline]
-    pub(super) fn function(&mut self, name: TextId, texts: &Texts) -> Option<Function> {
+    pub(super) fn function(&mut self, name: TextId, texts: &TextTable) -> Option<CollectiveFunction> {
         let place = name.0 as usize;
         if place >= self.functions.len() {
             self.functions.resize(place + 1, None);
         }
         let known = self.functions.get_mut(place)?;
-        *known.get_or_insert_with(|| Function::named(texts.get(name).as_bytes()))
+        *known.get_or_insert_with(|| CollectiveFunction::named(texts.get(name).as_bytes()))
     }
 
     /// The number that all ranks have for a call with these args. `None` where its communicator or number is not
     /// known, or where another rank may call another communicator so.
     pub(super) fn number<'a>(
         &self,
-        function: Function,
+        function: CollectiveFunction,
         args: impl Iterator<Item = (TextId, ArgValue<'a>)>,
-        texts: &'a Texts,
+        texts: &'a TextTable,
     ) -> Option<u64> {
         let (mut comm, mut seq) = (None, None);
         for (name, value) in args {
@@ -130,8 +130,8 @@ mod tests {
 
     #[test]
     fn calls_of_one_collective_have_one_number() {
-        let mut texts = Texts::default();
-        let mut joint = Joint::new(&mut texts, 0);
+        let mut texts = TextTable::default();
+        let mut joint = CollectiveFlows::new(&mut texts, 0);
         let [reduce, reduce_c, bcast, send] =
             ["MPI_Allreduce", "MPI_Allreduce_c", "MPI_Bcast", "MPI_Send"].map(|name| texts.add(name));
         let (comm, seq) = (texts.add("comm"), texts.add("seq"));

@@ -1,16 +1,16 @@
 //! What the events of a unit say: category, message, call stack, args and counter values, for as many events at once
 //! as fit into memory.
 
-use super::arg_values::Stored;
-use super::call_stacks::Stacks;
-use super::placement::{Placing, Spans};
+use super::arg_values::StoredValue;
+use super::call_stacks::CallStacks;
+use super::placement::{RowPlacement, RowSpans};
 use super::string_texts::StringTexts;
 use super::survey::PieceSeen;
 use super::text_columns::{KnownValues, add_text, each_text, message};
-use crate::item::{Dictionary, TextId};
+use crate::item::{TextId, UnitDictionary};
 use rpd_console::Failure;
 use rpd_perfetto::CounterValue;
-use rpd_run::{Tables, Unit};
+use rpd_run::{RowUnit, RunTables};
 use rpd_shard::model::{Keys, Value, rocpd};
 use std::collections::HashMap;
 use std::ops::Range;
@@ -28,7 +28,7 @@ const FLOW_START: &[u8] = b"flow start";
 /// Events that are looked at together. The chunks of a unit divide all ids, so that each row belongs to one of them,
 /// also where its event is not there.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub(super) struct Chunk {
+pub(super) struct EventChunk {
     /// Their pieces.
     pub(super) pieces: Vec<usize>,
     /// First id.
@@ -37,7 +37,7 @@ pub(super) struct Chunk {
     next: Option<i64>,
 }
 
-impl Chunk {
+impl EventChunk {
     /// Whether a row with this event belongs to it; without an event it belongs to the first.
     #[inline]
     pub(super) fn has(&self, event: Option<i64>) -> bool {
@@ -51,15 +51,15 @@ impl Chunk {
     }
 
     /// Two halves, of a chunk with several pieces.
-    pub(super) fn split(&self, tables: &Tables) -> Result<[Chunk; 2], Failure> {
+    pub(super) fn split(&self, tables: &RunTables) -> Result<[EventChunk; 2], Failure> {
         let (first, second) = self.pieces.split_at(self.pieces.len() / 2);
         let boundary = second.first().map_or(Ok(i64::MAX), |piece| tables.first(rocpd::EVENT, *piece))?;
         if boundary <= self.first || self.next.is_some_and(|next| next <= boundary) {
             return Err(descending(tables));
         }
         Ok([
-            Chunk { pieces: first.to_vec(), first: self.first, next: Some(boundary) },
-            Chunk { pieces: second.to_vec(), first: boundary, next: self.next },
+            EventChunk { pieces: first.to_vec(), first: self.first, next: Some(boundary) },
+            EventChunk { pieces: second.to_vec(), first: boundary, next: self.next },
         ])
     }
 
@@ -70,9 +70,9 @@ impl Chunk {
 }
 
 /// The chunks of a unit, ascending; there is always one.
-pub(super) fn chunks(tables: &Tables, unit: &Unit, memory: u64) -> Result<Vec<Chunk>, Failure> {
+pub(super) fn chunks(tables: &RunTables, unit: &RowUnit, memory: u64) -> Result<Vec<EventChunk>, Failure> {
     let most = (memory / 2 / BYTES_PER_EVENT).clamp(EVENTS.0, EVENTS.1);
-    let mut chunks = vec![Chunk { pieces: Vec::new(), first: i64::MIN, next: None }];
+    let mut chunks = vec![EventChunk { pieces: Vec::new(), first: i64::MIN, next: None }];
     let mut events = 0;
     for piece in tables.within(rocpd::EVENT, unit.ids(rocpd::EVENT))? {
         let rows = tables.rows_of(rocpd::EVENT, piece);
@@ -84,7 +84,7 @@ pub(super) fn chunks(tables: &Tables, unit: &Unit, memory: u64) -> Result<Vec<Ch
                 }
                 last.next = Some(boundary);
             }
-            chunks.push(Chunk { pieces: Vec::new(), first: boundary, next: None });
+            chunks.push(EventChunk { pieces: Vec::new(), first: boundary, next: None });
             events = 0;
         }
         events += rows;
@@ -95,13 +95,13 @@ pub(super) fn chunks(tables: &Tables, unit: &Unit, memory: u64) -> Result<Vec<Ch
     Ok(chunks)
 }
 
-fn descending(tables: &Tables) -> Failure {
+fn descending(tables: &RunTables) -> Failure {
     tables.failure("ids of rocpd_event do not ascend: merge its inputs again")
 }
 
 /// The events of a chunk.
 #[derive(Debug, Default)]
-pub(super) struct Events {
+pub(super) struct EventDetails {
     ids: Ids,
     pub(super) categories: Vec<TextId>,
     pub(super) messages: Vec<TextId>,
@@ -111,7 +111,7 @@ pub(super) struct Events {
     extdata_args: Vec<u32>,
     /// Events at which arrows begin that are not drawn, and the categories of these.
     other_arrows: Vec<(u32, TextId)>,
-    pub(super) args: Args,
+    pub(super) args: EventArgs,
     values: ByEvent<StoredCount>,
 }
 
@@ -175,13 +175,13 @@ impl<T: Copy> ByEvent<T> {
 
 /// The args of a chunk.
 #[derive(Debug, Default)]
-pub(super) struct Args {
-    by_event: ByEvent<(TextId, Stored)>,
-    /// The texts of [`Stored::Text`].
+pub(super) struct EventArgs {
+    by_event: ByEvent<(TextId, StoredValue)>,
+    /// The texts of [`StoredValue::Text`].
     texts: String,
 }
 
-impl Args {
+impl EventArgs {
     #[inline]
     pub(super) fn of(&self, event: u32) -> impl Iterator<Item = (TextId, crate::item::ArgValue<'_>)> {
         self.by_event.of(event).iter().map(|arg| (arg.value.0, arg.value.1.shown(&self.texts)))
@@ -228,7 +228,7 @@ impl Ids {
 
 /// Which of what is told of events is asked for.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Asked {
+pub(super) struct AskedEvents {
     /// All args; else only those that tell which collective it is.
     pub(super) args: bool,
     /// Whether args are needed to find collectives.
@@ -238,21 +238,21 @@ pub(super) struct Asked {
 }
 
 /// What is read of a unit, and where texts go.
-pub(super) struct Source<'a> {
-    pub(super) tables: &'a Tables,
-    pub(super) unit: &'a Unit,
-    pub(super) placing: &'a Placing<'a>,
-    pub(super) tracks: &'a HashMap<super::placement::Key, u32>,
+pub(super) struct ValueSource<'a> {
+    pub(super) tables: &'a RunTables,
+    pub(super) unit: &'a RowUnit,
+    pub(super) placing: &'a RowPlacement<'a>,
+    pub(super) tracks: &'a HashMap<super::placement::TrackKey, u32>,
     /// Pieces of args and of counter values.
     pub(super) args: &'a [PieceSeen],
     pub(super) values: &'a [PieceSeen],
-    pub(super) asked: Asked,
+    pub(super) asked: AskedEvents,
     pub(super) memory: u64,
 }
 
 /// What reading events counts.
 #[derive(Debug, Default)]
-pub(super) struct Counted {
+pub(super) struct CountedEvents {
     pub(super) mended: u64,
     /// The same of strings, which are counted when they are first met.
     pub(super) mended_strings: u64,
@@ -266,17 +266,17 @@ pub(super) struct Counted {
     pub(super) values: u64,
 }
 
-impl Events {
+impl EventDetails {
     /// Reads a chunk; `None` if its args and counter values do not fit into memory, and it can be split.
     pub(super) fn read(
-        source: &Source<'_>,
-        chunk: &Chunk,
+        source: &ValueSource<'_>,
+        chunk: &EventChunk,
         strings: &mut StringTexts<'_>,
-        stacks: &mut Stacks,
-        dictionary: &mut Dictionary,
-        counted: &mut Counted,
-    ) -> Result<Option<Events>, Failure> {
-        let mut events = Events::default();
+        stacks: &mut CallStacks,
+        dictionary: &mut UnitDictionary,
+        counted: &mut CountedEvents,
+    ) -> Result<Option<EventDetails>, Failure> {
+        let mut events = EventDetails::default();
         let (tables, unit) = (source.tables, source.unit);
         let wanted = &["category_id", "call_stack", "extdata"];
         let ids = unit.ids(rocpd::EVENT);
@@ -354,10 +354,10 @@ impl Events {
     /// Reads the args; `false` if they are too much for a chunk that can be split.
     fn read_args(
         &mut self,
-        source: &Source<'_>,
-        chunk: &Chunk,
-        dictionary: &mut Dictionary,
-        counted: &mut Counted,
+        source: &ValueSource<'_>,
+        chunk: &EventChunk,
+        dictionary: &mut UnitDictionary,
+        counted: &mut CountedEvents,
     ) -> Result<bool, Failure> {
         let asked = source.asked;
         let needed = ["comm", "seq"].map(|name| dictionary.texts.add(name));
@@ -370,7 +370,7 @@ impl Events {
             if !fits {
                 return Ok(());
             }
-            let spans = Spans::of(rocpd::ARG, rows, source.placing);
+            let spans = RowSpans::of(rocpd::ARG, rows, source.placing);
             let (positions, values) = (rows.column("position"), rows.column("value"));
             let mut names = Vec::with_capacity(places.len());
             let name = |text: &[u8]| add_text(text, dictionary, &mut counted.mended);
@@ -411,9 +411,9 @@ impl Events {
     /// The same for the values of counters.
     fn read_values(
         &mut self,
-        source: &Source<'_>,
-        chunk: &Chunk,
-        counted: &mut Counted,
+        source: &ValueSource<'_>,
+        chunk: &EventChunk,
+        counted: &mut CountedEvents,
     ) -> Result<bool, Failure> {
         let ids = source.unit.ids(rocpd::PMC_EVENT);
         let wanted = &["event_id", "pmc_id", "value"];
@@ -423,7 +423,7 @@ impl Events {
             if !fits {
                 return Ok(());
             }
-            let spans = Spans::of(rocpd::PMC_EVENT, rows, source.placing);
+            let spans = RowSpans::of(rocpd::PMC_EVENT, rows, source.placing);
             let values = rows.column("value");
             for i in places {
                 let event = spans.event(i);
@@ -457,9 +457,9 @@ impl Events {
 
     /// Whether what the events say fits into memory, or the chunk has to be split. What is of one piece of events has more
     /// room, since it cannot.
-    fn fits(&self, source: &Source<'_>, chunk: &Chunk) -> Result<bool, Failure> {
+    fn fits(&self, source: &ValueSource<'_>, chunk: &EventChunk) -> Result<bool, Failure> {
         let of = |count: usize, size: usize| (count as u64).saturating_mul(size as u64);
-        let args = of(self.args.by_event.all.len(), size_of::<Placed<(TextId, Stored)>>());
+        let args = of(self.args.by_event.all.len(), size_of::<Placed<(TextId, StoredValue)>>());
         let values = of(self.values.all.len(), size_of::<Placed<StoredCount>>());
         let arrows = of(self.other_arrows.len(), size_of::<(u32, TextId)>());
         let bytes = args + values + arrows + self.args.texts.len() as u64;

@@ -6,7 +6,7 @@
 
 use super::survey::PieceSeen;
 use rpd_console::Failure;
-use rpd_run::{Tables, Unit, place_of};
+use rpd_run::{RowUnit, RunTables, place_of};
 use rpd_shard::model::{Keys, TableId, rocpd};
 use std::ops::Range;
 
@@ -22,7 +22,7 @@ const LEAST_EVENTS: u64 = 1 << 16;
 
 /// Arrows by the rows that they begin and end at.
 #[derive(Debug, Default)]
-pub(super) struct Arrows {
+pub(super) struct LaunchFlows {
     /// Id of the region, number of the arrow.
     from: Vec<(i64, u64)>,
     /// The same for the tables of [`SINKS`].
@@ -134,17 +134,17 @@ impl Launching {
 
 /// Finds the arrows of a unit, whose place in the job is `place`. `pieces` are those that the survey saw, by table.
 pub(super) fn arrows(
-    tables: &Tables,
-    unit: &Unit,
+    tables: &RunTables,
+    unit: &RowUnit,
     pieces: &[Vec<PieceSeen>],
     place: usize,
     memory: u64,
-) -> Result<Arrows, Failure> {
+) -> Result<LaunchFlows, Failure> {
     let seen = |table| pieces.get(place_of(table)).map_or(&[][..], Vec::as_slice);
     let rows = |table| seen(table).iter().map(|piece| piece.rows).sum::<u64>();
     let all = SINKS.map(rows).iter().sum::<u64>();
     if all == 0 || rows(rocpd::REGION) == 0 {
-        return Ok(Arrows::default());
+        return Ok(LaunchFlows::default());
     }
     let mut sinks: Vec<Sink> = Vec::with_capacity(usize::try_from(all).unwrap_or(0));
     let only = each_stack(tables, unit, memory, &mut |stacks| {
@@ -174,8 +174,8 @@ pub(super) fn arrows(
 }
 
 /// Both are in order.
-fn join(sinks: &[Sink], calls: &[Call], place: usize) -> Arrows {
-    let mut arrows = Arrows::default();
+fn join(sinks: &[Sink], calls: &[Call], place: usize) -> LaunchFlows {
+    let mut arrows = LaunchFlows::default();
     let first = (place as u64 + 1) << UNIT_SHIFT & !COLLECTIVE;
     let mut calls = calls;
     for sinks in sinks.chunk_by(|one, other| one.stack == other.stack) {
@@ -207,7 +207,7 @@ fn join(sinks: &[Sink], calls: &[Call], place: usize) -> Arrows {
     arrows
 }
 
-impl Arrows {
+impl LaunchFlows {
     /// How many there are.
     pub(super) fn len(&self) -> u64 {
         self.from.len() as u64
@@ -232,8 +232,8 @@ impl Arrows {
 
 /// Hands on the stack ids of the events, as many at once as fit. If that are all, they come back.
 fn each_stack(
-    tables: &Tables,
-    unit: &Unit,
+    tables: &RunTables,
+    unit: &RowUnit,
     memory: u64,
     take: &mut dyn FnMut(&StackIds) -> Result<(), Failure>,
 ) -> Result<Option<StackIds>, Failure> {
@@ -257,8 +257,8 @@ fn each_stack(
 
 /// Hands on stack id, start and id of the rows that have one of these stack ids.
 fn each_span(
-    tables: &Tables,
-    unit: &Unit,
+    tables: &RunTables,
+    unit: &RowUnit,
     table: TableId,
     pieces: &[PieceSeen],
     stacks: &StackIds,

@@ -1,31 +1,32 @@
 //! The tracks of a unit, in the order in which they are drawn.
 
-use super::placement::{Key, Level, NOBODY, Place};
-use crate::item::{Track, TrackKind, UnitLayout};
+use super::placement::{NOBODY, StackLevel, TrackKey, TrackPlace};
+use crate::item::{DrawnTrack, TrackKind, UnitLayout};
 use rpd_perfetto::Overlaps;
-use rpd_run::{Agent, Names, Process, ProcessInfo, Strings, Unit};
+use rpd_run::{ComputeAgent, ProcessIdentity, RowUnit, RunProcess, RunStrings, UnitNames};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Makes processes and tracks of what the rows need.
 pub(super) fn layout(
-    names: &Names,
-    (processes, strings): (&[Process], &Strings),
-    unit: &Unit,
-    keys: &BTreeSet<Key>,
+    names: &UnitNames,
+    (processes, strings): (&[RunProcess], &RunStrings),
+    unit: &RowUnit,
+    keys: &BTreeSet<TrackKey>,
     by_queue: bool,
     layout: &mut UnitLayout,
 ) {
     let mut used: BTreeSet<u32> = keys.iter().map(|(process, _)| *process).collect();
     // A process without rows is drawn all the same, in its own unit.
     used.extend(unit.processes.first().filter(|_| !unit.by_pid));
-    let mut used: Vec<(ProcessInfo, u32)> =
+    let mut used: Vec<(ProcessIdentity, u32)> =
         used.into_iter().map(|place| (drawn(processes, place), place)).collect();
     used.sort_by_key(|(drawn, _)| drawn.order);
     for (drawn, place) in used {
-        let own = keys.range((place, Place::Thread(None))..).take_while(|(process, _)| *process == place);
+        let own =
+            keys.range((place, TrackPlace::Thread(None))..).take_while(|(process, _)| *process == place);
         let mut tracks = Tracks { names, strings, by_queue, groups: BTreeMap::new(), layout, order: 0 };
         tracks.layout.processes.push(drawn);
-        let mut own: Vec<Key> = own.copied().collect();
+        let mut own: Vec<TrackKey> = own.copied().collect();
         own.sort_by_key(|(_, place)| tracks.order_of(*place));
         for key in own {
             tracks.add(key);
@@ -33,9 +34,9 @@ pub(super) fn layout(
     }
 }
 
-fn drawn(processes: &[Process], place: u32) -> ProcessInfo {
+fn drawn(processes: &[RunProcess], place: u32) -> ProcessIdentity {
     let known = processes.get(place as usize).map(|process| process.info.clone());
-    known.unwrap_or_else(|| ProcessInfo {
+    known.unwrap_or_else(|| ProcessIdentity {
         name: "unknown process".to_owned(),
         order: (NOBODY, NOBODY, i64::MAX),
         pid: 0,
@@ -54,13 +55,13 @@ struct Order {
     agent: Option<u32>,
     class: u8,
     within: i64,
-    place: Place,
+    place: TrackPlace,
 }
 
 /// The tracks of one process.
 struct Tracks<'a> {
-    names: &'a Names,
-    strings: &'a Strings,
+    names: &'a UnitNames,
+    strings: &'a RunStrings,
     by_queue: bool,
     /// The group of each agent.
     groups: BTreeMap<Option<u32>, u32>,
@@ -70,20 +71,20 @@ struct Tracks<'a> {
 }
 
 impl Tracks<'_> {
-    fn agent(&self, place: Option<u32>) -> Option<&Agent> {
+    fn agent(&self, place: Option<u32>) -> Option<&ComputeAgent> {
         self.names.agents.at(place?).map(|(_, agent)| agent)
     }
 
     /// The agent below which a place is drawn; `None` for one directly below the process.
-    fn group_of(&self, place: Place) -> Option<Option<u32>> {
+    fn group_of(&self, place: TrackPlace) -> Option<Option<u32>> {
         match place {
-            Place::Thread(_) | Place::Moments(_) => None,
-            Place::Lane(agent, _) => Some(agent),
+            TrackPlace::Thread(_) | TrackPlace::Moments(_) => None,
+            TrackPlace::Lane(agent, _) => Some(agent),
             // Freed memory has no agent.
-            Place::Copies(agent) | Place::Allocations(agent) | Place::Sum(agent, _) => {
+            TrackPlace::Copies(agent) | TrackPlace::Allocations(agent) | TrackPlace::Sum(agent, _) => {
                 Some(agent).filter(Option::is_some)
             }
-            Place::Counter(counter) => {
+            TrackPlace::Counter(counter) => {
                 let id = self.names.counters.at(counter?)?.1.agent;
                 let agent = self.names.agents.place(id);
                 Some(agent).filter(|agent| self.agent(*agent).is_some_and(|agent| agent.is_gpu))
@@ -92,10 +93,10 @@ impl Tracks<'_> {
     }
 
     /// Threads first, the main one before the others; then agents, with what belongs to them.
-    fn order_of(&self, place: Place) -> Order {
+    fn order_of(&self, place: TrackPlace) -> Order {
         let group = self.group_of(place);
         let (section, kind, number) = match group {
-            None => (u8::from(!matches!(place, Place::Thread(_))), 0, 0),
+            None => (u8::from(!matches!(place, TrackPlace::Thread(_))), 0, 0),
             Some(agent) => {
                 let agent = self.agent(agent);
                 let number = agent.and_then(|agent| agent.number).unwrap_or(i64::MAX);
@@ -104,20 +105,20 @@ impl Tracks<'_> {
         };
         let lanes = if self.by_queue { &self.names.queues } else { &self.names.streams };
         let class = match place {
-            Place::Thread(_) | Place::Moments(_) | Place::Lane(..) => 0,
-            Place::Copies(_) => 1,
-            Place::Allocations(_) => 2,
-            Place::Sum(..) => 3,
-            Place::Counter(_) => 4,
+            TrackPlace::Thread(_) | TrackPlace::Moments(_) | TrackPlace::Lane(..) => 0,
+            TrackPlace::Copies(_) => 1,
+            TrackPlace::Allocations(_) => 2,
+            TrackPlace::Sum(..) => 3,
+            TrackPlace::Counter(_) => 4,
         };
         let within = match place {
-            Place::Thread(thread) => {
+            TrackPlace::Thread(thread) => {
                 let tid =
                     thread.and_then(|thread| self.names.threads.at(thread)).map(|(_, thread)| thread.tid);
                 let main = self.layout.processes.last().map(|process| process.pid);
                 i64::from(tid.is_none() || tid != main)
             }
-            Place::Lane(_, lane) => {
+            TrackPlace::Lane(_, lane) => {
                 lane.and_then(|lane| lanes.at(lane)).map_or(i64::MAX, |(_, lane)| lane.handle)
             }
             _ => 0,
@@ -125,7 +126,7 @@ impl Tracks<'_> {
         Order { section, kind, number, agent: group.flatten(), class, within, place }
     }
 
-    fn add(&mut self, key: Key) {
+    fn add(&mut self, key: TrackKey) {
         let (_, place) = key;
         let parent = self.group_of(place).map(|agent| self.group(agent));
         let (name, kind, description) = self.drawn(place);
@@ -139,7 +140,7 @@ impl Tracks<'_> {
             return *group;
         }
         let agent = self.agent(place);
-        let name = agent.map_or_else(|| "unknown agent".to_owned(), Agent::label);
+        let name = agent.map_or_else(|| "unknown agent".to_owned(), ComputeAgent::label);
         let model = agent.map(|agent| agent.model.clone()).filter(|model| !model.is_empty());
         let group = self.push(None, name, TrackKind::Group, model);
         self.groups.insert(place, group);
@@ -156,24 +157,24 @@ impl Tracks<'_> {
         let process = self.layout.processes.len() as u32 - 1;
         let place = self.layout.tracks.len() as u32;
         self.order = self.order.saturating_add(1);
-        self.layout.tracks.push(Track { process, parent, name, kind, order: self.order, description });
+        self.layout.tracks.push(DrawnTrack { process, parent, name, kind, order: self.order, description });
         place
     }
 
     /// Name, kind and description.
-    fn drawn(&self, place: Place) -> (String, TrackKind, Option<String>) {
+    fn drawn(&self, place: TrackPlace) -> (String, TrackKind, Option<String>) {
         let told = |text: &str| Some(text.to_owned()).filter(|text| !text.is_empty());
         let counter = |unit: &str| TrackKind::Counter { unit: unit.to_owned() };
         let plain = |name: &str, overlaps| (name.to_owned(), TrackKind::Slices(overlaps), None);
         match place {
-            Place::Thread(thread) => match thread.and_then(|thread| self.names.threads.at(thread)) {
+            TrackPlace::Thread(thread) => match thread.and_then(|thread| self.names.threads.at(thread)) {
                 Some((_, thread)) => {
                     let name = told(&thread.name).unwrap_or_else(|| format!("thread {}", thread.tid));
                     (name, TrackKind::Thread { tid: thread.tid }, None)
                 }
                 None => plain("unknown thread", Overlaps::Nest),
             },
-            Place::Moments(track) => {
+            TrackPlace::Moments(track) => {
                 let track = track.and_then(|track| self.names.tracks.at(track)).map(|(_, track)| track);
                 let name = track.and_then(|track| track.name).and_then(|id| self.strings.get(id));
                 let name = name
@@ -181,7 +182,7 @@ impl Tracks<'_> {
                     .filter(|name| !name.is_empty());
                 plain(name.as_deref().unwrap_or("samples"), Overlaps::Nest)
             }
-            Place::Lane(_, lane) => {
+            TrackPlace::Lane(_, lane) => {
                 let (lanes, word) = match self.by_queue {
                     true => (&self.names.queues, "queue"),
                     false => (&self.names.streams, "stream"),
@@ -191,17 +192,17 @@ impl Tracks<'_> {
                     None => plain(&format!("unknown {word}"), Overlaps::Separate),
                 }
             }
-            Place::Copies(_) => plain("copies", Overlaps::Separate),
-            Place::Allocations(_) => plain("allocations", Overlaps::Separate),
-            Place::Sum(_, level) => {
+            TrackPlace::Copies(_) => plain("copies", Overlaps::Separate),
+            TrackPlace::Allocations(_) => plain("allocations", Overlaps::Separate),
+            TrackPlace::Sum(_, level) => {
                 let name = match level {
-                    Level::Real => "memory allocated",
-                    Level::Virtual => "virtual memory allocated",
-                    Level::Scratch => "scratch memory allocated",
+                    StackLevel::Real => "memory allocated",
+                    StackLevel::Virtual => "virtual memory allocated",
+                    StackLevel::Scratch => "scratch memory allocated",
                 };
                 (name.to_owned(), counter("bytes"), None)
             }
-            Place::Counter(place) => match place.and_then(|place| self.names.counters.at(place)) {
+            TrackPlace::Counter(place) => match place.and_then(|place| self.names.counters.at(place)) {
                 Some((_, found)) => {
                     let unit = if found.unit == "B" { "bytes" } else { &found.unit };
                     (found.name.clone(), counter(unit), told(&found.description))

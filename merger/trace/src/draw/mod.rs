@@ -25,9 +25,9 @@ mod text_columns;
 mod undrawn_tables;
 mod unit;
 
-use super::item::{Dictionary, Facts, Item, Selection, Sort, TableFacts, UnitLayout};
+use super::item::{ItemSort, TableFacts, TraceItem, TraceSelection, UnitDictionary, UnitFacts, UnitLayout};
 use rpd_console::Failure;
-use rpd_run::{Names, RunDatabase};
+use rpd_run::{RunDatabase, UnitNames};
 use rpd_shard::model::{TableId, rocpd};
 use std::collections::HashMap;
 use std::path::Path;
@@ -36,7 +36,7 @@ use std::path::Path;
 #[derive(Debug)]
 pub struct JobRows {
     run: RunDatabase,
-    selection: Selection,
+    selection: TraceSelection,
     plans: Vec<UnitPlan>,
     window: Option<(i64, i64)>,
 }
@@ -50,25 +50,25 @@ pub struct UnitPlan {
 
 /// What the first pass over a unit found.
 #[derive(Debug, Default)]
-pub(crate) struct Seen {
-    names: Names,
-    tracks: HashMap<placement::Key, u32>,
+pub(crate) struct SurveyedUnit {
+    names: UnitNames,
+    tracks: HashMap<placement::TrackKey, u32>,
     /// The pieces with rows of the unit, by the place of their table in [`DRAWN`].
     pieces: Vec<Vec<survey::PieceSeen>>,
 }
 
 /// Takes the items of a unit, in the order of the database.
-pub type TakeItem<'a> = dyn FnMut(&Item<'_>) -> Result<(), Failure> + 'a;
+pub type TakeItem<'a> = dyn FnMut(&TraceItem<'_>) -> Result<(), Failure> + 'a;
 
 /// Takes the times of what will be drawn: start, end, and what it is.
-pub type TakeTimes<'a> = dyn FnMut(i64, i64, Sort) + 'a;
+pub type TakeTimes<'a> = dyn FnMut(i64, i64, ItemSort) + 'a;
 
 impl JobRows {
     /// Opens a merged database.
     ///
     /// # Errors
     /// [`Failure::input`], if it cannot be read, is damaged, or is no merge of ours.
-    pub fn open(path: &Path, selection: &Selection) -> Result<JobRows, Failure> {
+    pub fn open(path: &Path, selection: &TraceSelection) -> Result<JobRows, Failure> {
         let run = RunDatabase::open(path, selection.ranks.as_deref())?;
         let plans = run.units.iter().map(|unit| UnitPlan { weight: unit.weight() }).collect();
         Ok(JobRows { run, selection: selection.clone(), plans, window: None })
@@ -79,19 +79,19 @@ impl JobRows {
         &self.run
     }
 
-    /// The units, in the order of the job (that of [`ProcessInfo::order`](rpd_run::ProcessInfo::order)).
+    /// The units, in the order of the job (that of [`ProcessIdentity::order`](rpd_run::ProcessIdentity::order)).
     pub fn units(&self) -> &[UnitPlan] {
         &self.plans
     }
 
-    /// The rows of processes that are not asked for and are in no unit: to be added once to the [`Facts`] of the
+    /// The rows of processes that are not asked for and are in no unit: to be added once to the [`UnitFacts`] of the
     /// units.
-    pub fn unasked(&self) -> Facts {
+    pub fn unasked(&self) -> UnitFacts {
         let rows = |table: TableId| {
             let rows = self.run.unselected.get(&table).copied().unwrap_or(0);
             TableFacts { rows, left_out: rows, ..TableFacts::default() }
         };
-        Facts {
+        UnitFacts {
             regions: rows(rocpd::REGION),
             kernels: rows(rocpd::KERNEL_DISPATCH),
             copies: rows(rocpd::MEMORY_COPY),
@@ -99,7 +99,7 @@ impl JobRows {
             samples: rows(rocpd::SAMPLE),
             values: rows(rocpd::PMC_EVENT),
             args: rows(rocpd::ARG),
-            ..Facts::default()
+            ..UnitFacts::default()
         }
     }
 
@@ -164,11 +164,11 @@ impl JobRows {
         &self,
         unit: usize,
         layout: &UnitLayout,
-        dictionary: &mut Dictionary,
+        dictionary: &mut UnitDictionary,
         memory: u64,
         take: &mut TakeItem<'_>,
-    ) -> Result<Facts, Failure> {
-        let Some(found) = self.run.units.get(unit) else { return Ok(Facts::default()) };
+    ) -> Result<UnitFacts, Failure> {
+        let Some(found) = self.run.units.get(unit) else { return Ok(UnitFacts::default()) };
         unit::draw(self, unit, found, layout, dictionary, memory, take)
     }
 }

@@ -1,15 +1,15 @@
 //! Where the rows of a unit are drawn.
 
-use rpd_run::{Names, Process, Unit, row_times};
+use rpd_run::{RowUnit, RunProcess, UnitNames, row_times};
 use rpd_shard::model::{Cells, Local, Rows, TableId, Value, rocpd};
 use std::collections::HashMap;
 
 /// Place of the process that rows have whose own one is not there.
 pub(super) const NOBODY: u32 = u32::MAX;
 
-/// A track, by the places of rows in [`Names`]; `None` for what is not there. Their order is that of drawing.
+/// A track, by the places of rows in [`UnitNames`]; `None` for what is not there. Their order is that of drawing.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
-pub(super) enum Place {
+pub(super) enum TrackPlace {
     /// Regions, and samples of a thread.
     Thread(Option<u32>),
     /// Samples of no thread.
@@ -21,34 +21,34 @@ pub(super) enum Place {
     /// Allocations, by their agent.
     Allocations(Option<u32>),
     /// Allocated memory, by agent and level.
-    Sum(Option<u32>, Level),
+    Sum(Option<u32>, StackLevel),
     /// Values of a counter.
     Counter(Option<u32>),
 }
 
 /// Which memory is allocated.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
-pub(super) enum Level {
+pub(super) enum StackLevel {
     Real,
     Virtual,
     Scratch,
 }
 
-impl Level {
-    pub(super) fn of(value: Value<'_>) -> Level {
+impl StackLevel {
+    pub(super) fn of(value: Value<'_>) -> StackLevel {
         match value {
-            Value::Text(b"VIRTUAL") => Level::Virtual,
-            Value::Text(b"SCRATCH") => Level::Scratch,
-            _ => Level::Real,
+            Value::Text(b"VIRTUAL") => StackLevel::Virtual,
+            Value::Text(b"SCRATCH") => StackLevel::Scratch,
+            _ => StackLevel::Real,
         }
     }
 }
 
 /// A track of a process. The process is a place among all of the job, or [`NOBODY`].
-pub(super) type Key = (u32, Place);
+pub(super) type TrackKey = (u32, TrackPlace);
 
 /// The columns that say when and where the rows of a table are drawn.
-pub(super) struct Spans<'a> {
+pub(super) struct RowSpans<'a> {
     table: TableId,
     pid: &'a Cells,
     start: &'a Cells,
@@ -57,8 +57,8 @@ pub(super) struct Spans<'a> {
     who: [&'a Cells; 2],
 }
 
-impl<'a> Spans<'a> {
-    pub(super) fn of(table: TableId, rows: &'a Rows<Local>, placing: &Placing<'_>) -> Spans<'a> {
+impl<'a> RowSpans<'a> {
+    pub(super) fn of(table: TableId, rows: &'a Rows<Local>, placing: &RowPlacement<'_>) -> RowSpans<'a> {
         let who = match table {
             rocpd::REGION => ["tid", ""],
             rocpd::SAMPLE => ["track_id", ""],
@@ -68,7 +68,7 @@ impl<'a> Spans<'a> {
             _ => ["pmc_id", ""],
         };
         let (start, end) = if table == rocpd::SAMPLE { ("timestamp", "timestamp") } else { ("start", "end") };
-        Spans {
+        RowSpans {
             table,
             pid: rows.column("pid"),
             start: rows.column(start),
@@ -85,8 +85,8 @@ impl<'a> Spans<'a> {
     }
 
     /// Level of the memory of an allocation.
-    pub(super) fn level(&self, i: usize) -> Level {
-        Level::of(self.who[1].get(i))
+    pub(super) fn level(&self, i: usize) -> StackLevel {
+        StackLevel::of(self.who[1].get(i))
     }
 
     /// Id of its event.
@@ -98,8 +98,8 @@ impl<'a> Spans<'a> {
 
 /// Who is who, to say where rows are drawn.
 #[derive(Debug)]
-pub(super) struct Placing<'a> {
-    pub(super) names: &'a Names,
+pub(super) struct RowPlacement<'a> {
+    pub(super) names: &'a UnitNames,
     /// The process of all rows; `None` where each row says it.
     one: Option<u32>,
     /// Places of the processes by their ids.
@@ -107,12 +107,17 @@ pub(super) struct Placing<'a> {
     by_queue: bool,
 }
 
-impl<'a> Placing<'a> {
+impl<'a> RowPlacement<'a> {
     /// `processes`: all of the job.
-    pub(super) fn new(names: &'a Names, processes: &[Process], unit: &Unit, by_queue: bool) -> Placing<'a> {
+    pub(super) fn new(
+        names: &'a UnitNames,
+        processes: &[RunProcess],
+        unit: &RowUnit,
+        by_queue: bool,
+    ) -> RowPlacement<'a> {
         let own = &unit.processes;
         let id = |place: &u32| Some((processes.get(*place as usize)?.info.id, *place));
-        Placing {
+        RowPlacement {
             names,
             one: own.first().copied().filter(|_| !unit.by_pid),
             processes: own.iter().filter_map(id).collect(),
@@ -129,16 +134,16 @@ impl<'a> Placing<'a> {
 
     /// The track of a row.
     #[inline]
-    pub(super) fn key(&self, spans: &Spans<'_>, i: usize) -> Key {
+    pub(super) fn key(&self, spans: &RowSpans<'_>, i: usize) -> TrackKey {
         let names = self.names;
         let [first, second] = spans.who;
         let pid = || if self.one.is_some() { None } else { spans.pid.int(i) };
         match spans.table {
-            rocpd::REGION => (self.process(pid()), Place::Thread(names.threads.place(first.int(i)))),
+            rocpd::REGION => (self.process(pid()), TrackPlace::Thread(names.threads.place(first.int(i)))),
             rocpd::KERNEL_DISPATCH => {
                 let lanes = if self.by_queue { &names.queues } else { &names.streams };
                 let agent = names.agents.place(first.int(i));
-                (self.process(pid()), Place::Lane(agent, lanes.place(second.int(i))))
+                (self.process(pid()), TrackPlace::Lane(agent, lanes.place(second.int(i))))
             }
             rocpd::MEMORY_COPY => {
                 let (to, from) = (names.agents.place(first.int(i)), names.agents.place(second.int(i)));
@@ -146,18 +151,18 @@ impl<'a> Placing<'a> {
                     agent.and_then(|place| names.agents.at(place)).is_some_and(|(_, agent)| agent.is_gpu)
                 };
                 let agent = [to, from].into_iter().find(gpu).unwrap_or(to.or(from));
-                (self.process(pid()), Place::Copies(agent))
+                (self.process(pid()), TrackPlace::Copies(agent))
             }
             rocpd::MEMORY_ALLOCATE => {
-                (self.process(pid()), Place::Allocations(names.agents.place(first.int(i))))
+                (self.process(pid()), TrackPlace::Allocations(names.agents.place(first.int(i))))
             }
             rocpd::SAMPLE => {
                 let place = names.tracks.place(first.int(i));
                 let Some((_, track)) = place.and_then(|place| names.tracks.at(place)) else {
-                    return (self.process(None), Place::Moments(None));
+                    return (self.process(None), TrackPlace::Moments(None));
                 };
                 let thread = names.threads.place(track.thread);
-                let on = thread.map_or(Place::Moments(place), |thread| Place::Thread(Some(thread)));
+                let on = thread.map_or(TrackPlace::Moments(place), |thread| TrackPlace::Thread(Some(thread)));
                 (self.process(track.process), on)
             }
             _ => self.counter(first.int(i)),
@@ -165,48 +170,52 @@ impl<'a> Placing<'a> {
     }
 
     /// The track of a counter.
-    pub(super) fn counter(&self, id: Option<i64>) -> Key {
+    pub(super) fn counter(&self, id: Option<i64>) -> TrackKey {
         let place = self.names.counters.place(id);
         let counter = place.and_then(|place| self.names.counters.at(place));
-        (self.process(counter.and_then(|(_, counter)| counter.process)), Place::Counter(place))
+        (self.process(counter.and_then(|(_, counter)| counter.process)), TrackPlace::Counter(place))
     }
 }
 
 /// What was found last, for keys that take turns.
 #[derive(Debug)]
-pub(super) struct Recent<V> {
-    slots: Vec<Option<(Key, V)>>,
+pub(super) struct RecentPlaces<V> {
+    slots: Vec<Option<(TrackKey, V)>>,
 }
 
 const SLOTS: usize = 64;
 
-impl<V: Copy> Default for Recent<V> {
-    fn default() -> Recent<V> {
-        Recent { slots: vec![None; SLOTS] }
+impl<V: Copy> Default for RecentPlaces<V> {
+    fn default() -> RecentPlaces<V> {
+        RecentPlaces { slots: vec![None; SLOTS] }
     }
 }
 
-impl<V: Copy> Recent<V> {
+impl<V: Copy> RecentPlaces<V> {
     #[inline]
-    fn slot((process, place): Key) -> usize {
+    fn slot((process, place): TrackKey) -> usize {
         let number = |place: Option<u32>| place.map_or(0, |place| place.wrapping_add(1));
         let place = match place {
-            Place::Thread(place) | Place::Moments(place) | Place::Copies(place) => number(place),
-            Place::Allocations(place) | Place::Sum(place, _) | Place::Counter(place) => number(place),
-            Place::Lane(agent, lane) => number(agent).wrapping_mul(8).wrapping_add(number(lane)),
+            TrackPlace::Thread(place) | TrackPlace::Moments(place) | TrackPlace::Copies(place) => {
+                number(place)
+            }
+            TrackPlace::Allocations(place) | TrackPlace::Sum(place, _) | TrackPlace::Counter(place) => {
+                number(place)
+            }
+            TrackPlace::Lane(agent, lane) => number(agent).wrapping_mul(8).wrapping_add(number(lane)),
         };
         place.wrapping_add(process.wrapping_mul(16)) as usize % SLOTS
     }
 
     #[inline]
-    pub(super) fn get(&self, key: Key) -> Option<V> {
+    pub(super) fn get(&self, key: TrackKey) -> Option<V> {
         match self.slots.get(Self::slot(key)) {
             Some(Some((known, value))) if *known == key => Some(*value),
             _ => None,
         }
     }
 
-    pub(super) fn put(&mut self, key: Key, value: V) {
+    pub(super) fn put(&mut self, key: TrackKey, value: V) {
         if let Some(slot) = self.slots.get_mut(Self::slot(key)) {
             *slot = Some((key, value));
         }

@@ -1,11 +1,13 @@
 //! How a row becomes an item: whether it is drawn, where, with which args and arrows.
 
-use super::event_details::{Chunk, Events};
-use super::placement::{Key, NOBODY, Place, Spans};
+use super::event_details::{EventChunk, EventDetails};
+use super::placement::{NOBODY, RowSpans, TrackKey, TrackPlace};
 use super::survey::{excludes, is_selected};
 use super::text_columns::add_text;
-use super::unit::{Drawn, Fate, Pen, of_table};
-use crate::item::{Arg, ArgValue, FlowEnd, Item, Kind, StackNumber, TextId, TrackKind, What};
+use super::unit::{DrawnTable, EventOutcome, UnitDrawer, of_table};
+use crate::item::{
+    ArgValue, FlowEnd, ItemArg, ItemExclusion, ItemKind, StackNumber, TextId, TraceItem, TrackKind,
+};
 use rpd_console::Failure;
 use rpd_perfetto::CounterValue;
 use rpd_shard::model::{TableId, rocpd};
@@ -13,17 +15,17 @@ use rpd_shard::model::{TableId, rocpd};
 /// Track of samples that have nothing but the values of counters.
 const NO_TRACK: u32 = u32::MAX;
 
-impl Pen<'_, '_> {
+impl UnitDrawer<'_, '_> {
     /// What a row is drawn with; `None` where it is not drawn, which is counted.
     #[inline]
     pub(super) fn enter(
         &mut self,
         table: TableId,
-        spans: &Spans<'_>,
+        spans: &RowSpans<'_>,
         i: usize,
-        chunk: &Chunk,
-        events: &Events,
-    ) -> Option<Drawn> {
+        chunk: &EventChunk,
+        events: &EventDetails,
+    ) -> Option<DrawnTable> {
         let id = spans.event(i);
         if !chunk.has(id) {
             return None;
@@ -47,7 +49,7 @@ impl Pen<'_, '_> {
         let is_late = self.window.is_some_and(|(_, to)| start >= to);
         let Some(track) = track.filter(|_| is_asked && !is_late) else {
             of_table(&mut self.facts, table).left_out += 1;
-            self.note(event, Fate::LeftOut);
+            self.note(event, EventOutcome::LeftOut);
             return None;
         };
         let in_window = self.window.is_none_or(|(from, _)| end.max(start) >= from);
@@ -56,8 +58,8 @@ impl Pen<'_, '_> {
         let facts = of_table(&mut self.facts, table);
         if !in_window {
             facts.left_out += 1;
-            self.note(event, Fate::LeftOut);
-            return Some(Drawn {
+            self.note(event, EventOutcome::LeftOut);
+            return Some(DrawnTable {
                 key,
                 start,
                 end: end.max(start),
@@ -79,11 +81,11 @@ impl Pen<'_, '_> {
         }
         self.facts.without_event += u64::from(event.is_none());
         self.facts.without_track += u64::from(is_unknown(key));
-        self.note(event, Fate::Drawn);
-        Some(Drawn { key, start, end, track, event, category, message, in_window })
+        self.note(event, EventOutcome::Drawn);
+        Some(DrawnTable { key, start, end, track, event, category, message, in_window })
     }
 
-    fn note(&mut self, event: Option<u32>, fate: Fate) {
+    fn note(&mut self, event: Option<u32>, fate: EventOutcome) {
         if let Some(known) = event.and_then(|event| self.fates.get_mut(event as usize)) {
             *known = fate.max(*known);
         }
@@ -91,7 +93,7 @@ impl Pen<'_, '_> {
 
     /// The place of a track; `None` where its process is not asked for.
     #[inline]
-    fn track(&mut self, key: Key) -> Option<u32> {
+    fn track(&mut self, key: TrackKey) -> Option<u32> {
         if let Some(track) = self.recent.get(key) {
             return track;
         }
@@ -113,8 +115,10 @@ impl Pen<'_, '_> {
             let category = texts.get(category);
             selection.exclude.iter().any(|what| match what {
                 // As rocprofv3 and as rocprof-sys spell it.
-                What::Markers => ["MARKER_", "rocm_marker_"].iter().any(|start| category.starts_with(start)),
-                What::Category(name) => category == name,
+                ItemExclusion::Markers => {
+                    ["MARKER_", "rocm_marker_"].iter().any(|start| category.starts_with(start))
+                }
+                ItemExclusion::Category(name) => category == name,
                 _ => false,
             })
         })
@@ -124,10 +128,10 @@ impl Pen<'_, '_> {
     #[inline]
     pub(super) fn slice<'r>(
         &mut self,
-        row: &Drawn,
+        row: &DrawnTable,
         name: TextId,
-        args: &mut Vec<Arg<'r>>,
-        events: &'r Events,
+        args: &mut Vec<ItemArg<'r>>,
+        events: &'r EventDetails,
     ) -> Result<(), Failure> {
         if !row.in_window {
             return self.values(row, events);
@@ -135,11 +139,11 @@ impl Pen<'_, '_> {
         self.add_args(row, args, events);
         self.facts.items.slices += 1;
         self.facts.items.flows += self.flows.len() as u64;
-        (self.take)(&Item {
+        (self.take)(&TraceItem {
             start: row.start,
             end: row.end,
             track: row.track,
-            kind: Kind::Slice,
+            kind: ItemKind::Slice,
             name,
             category: row.category,
             flows: &self.flows,
@@ -151,10 +155,10 @@ impl Pen<'_, '_> {
     /// Hands on a sample: an instant, a call stack, or nothing but the counter values of its event.
     pub(super) fn moment<'r>(
         &mut self,
-        row: &Drawn,
+        row: &DrawnTable,
         name: TextId,
-        args: &mut Vec<Arg<'r>>,
-        events: &'r Events,
+        args: &mut Vec<ItemArg<'r>>,
+        events: &'r EventDetails,
     ) -> Result<(), Failure> {
         self.flows.clear();
         let stack = row.event.and_then(|event| events.stack(event));
@@ -165,24 +169,24 @@ impl Pen<'_, '_> {
         let asked_for = |what| !self.selection.exclude.contains(&what);
         // A mark with a call stack or counters stays a mark: nothing else shows its text and args.
         let is_mark = row.message != TextId(0) || row.event.is_some_and(|event| events.attached(event).0 > 0);
-        let leaves_out_stack = stack.is_some() && !is_mark && !asked_for(What::Samples);
-        let shows_values = has_values && asked_for(What::Counters);
+        let leaves_out_stack = stack.is_some() && !is_mark && !asked_for(ItemExclusion::Samples);
+        let shows_values = has_values && asked_for(ItemExclusion::Counters);
         let kind = match stack {
             _ if !row.in_window || row.track == NO_TRACK || leaves_out_stack => None,
-            Some(stack) if of_thread && !is_mark => Some(Kind::Sample(StackNumber(stack))),
+            Some(stack) if of_thread && !is_mark => Some(ItemKind::Sample(StackNumber(stack))),
             None if has_values && !is_mark => None,
-            _ => Some(Kind::Instant),
+            _ => Some(ItemKind::Instant),
         };
         if row.in_window && kind.is_none() && (leaves_out_stack || !shows_values) {
             self.facts.samples.drawn -= 1;
             self.facts.samples.left_out += 1;
             let fate = row.event.and_then(|event| self.fates.get_mut(event as usize));
             if let Some(fate) = fate.filter(|_| !shows_values) {
-                *fate = Fate::LeftOut;
+                *fate = EventOutcome::LeftOut;
             }
         }
         if let Some(kind) = kind {
-            let is_sample = matches!(kind, Kind::Sample(_));
+            let is_sample = matches!(kind, ItemKind::Sample(_));
             if !is_sample {
                 self.add_args(row, args, events);
             }
@@ -194,20 +198,30 @@ impl Pen<'_, '_> {
             }
             let name = if is_sample { TextId(0) } else { name };
             let (start, end, track) = (row.start, row.end, row.track);
-            (self.take)(&Item { start, end, track, kind, name, category: row.category, flows: &[], args })?;
+            (self.take)(&TraceItem {
+                start,
+                end,
+                track,
+                kind,
+                name,
+                category: row.category,
+                flows: &[],
+                args,
+            })?;
         }
         self.values(row, events)
     }
 
     /// The values of the counters of an event: from the start of the row on, and 0 behind its end if it has one. Samples
     /// of one moment may share an event, as those of one reading of a GPU by rocprof-sys: its values are there once.
-    fn values(&mut self, row: &Drawn, events: &Events) -> Result<(), Failure> {
+    fn values(&mut self, row: &DrawnTable, events: &EventDetails) -> Result<(), Failure> {
         let Some(event) = row.event else { return Ok(()) };
         let before = self.valued.get_mut(event as usize).and_then(|at| at.replace(row.start));
         if before == Some(row.start) {
             return Ok(());
         }
-        let is_moment = matches!(row.key.1, Place::Thread(_) | Place::Moments(_)) && row.start == row.end;
+        let is_moment =
+            matches!(row.key.1, TrackPlace::Thread(_) | TrackPlace::Moments(_)) && row.start == row.end;
         for value in events.values(event) {
             let Some(track) = value.track else { continue };
             self.counter(row.start, track, value.value)?;
@@ -224,21 +238,21 @@ impl Pen<'_, '_> {
         }
         self.facts.items.counters += 1;
         let (name, category) = (TextId(0), TextId(0));
-        let kind = Kind::Counter(value);
-        (self.take)(&Item { start: at, end: at, track, kind, name, category, flows: &[], args: &[] })
+        let kind = ItemKind::Counter(value);
+        (self.take)(&TraceItem { start: at, end: at, track, kind, name, category, flows: &[], args: &[] })
     }
 
     /// Adds what was recorded of the event to what the row itself says.
     #[inline]
-    fn add_args<'r>(&mut self, row: &Drawn, args: &mut Vec<Arg<'r>>, events: &'r Events) {
+    fn add_args<'r>(&mut self, row: &DrawnTable, args: &mut Vec<ItemArg<'r>>, events: &'r EventDetails) {
         let Some(event) = row.event else { return };
         if self.selection.annotations {
-            if !self.selection.exclude.contains(&What::Args) {
-                args.extend(events.args.of(event).map(|(name, value)| Arg { name, value }));
+            if !self.selection.exclude.contains(&ItemExclusion::Args) {
+                args.extend(events.args.of(event).map(|(name, value)| ItemArg { name, value }));
             }
             if let Some(stack) = events.stack(event) {
                 let text = self.stacks.text(stack, self.dictionary);
-                args.push(Arg { name: self.words.call_stack, value: ArgValue::Known(text) });
+                args.push(ItemArg { name: self.words.call_stack, value: ArgValue::Known(text) });
             }
         }
     }
@@ -259,10 +273,11 @@ impl Pen<'_, '_> {
 
     /// Adds the arrow of a collective, if the row is a call of one.
     #[inline]
-    pub(super) fn add_collective(&mut self, row: &Drawn, name: TextId, events: &Events) {
+    pub(super) fn add_collective(&mut self, row: &DrawnTable, name: TextId, events: &EventDetails) {
         let texts = &self.dictionary.texts;
         let Some(function) = self.joint.function(name, texts) else { return };
-        let Some(event) = row.event.filter(|_| !self.selection.exclude.contains(&What::Flows)) else {
+        let Some(event) = row.event.filter(|_| !self.selection.exclude.contains(&ItemExclusion::Flows))
+        else {
             return;
         };
         if let Some(number) = self.joint.number(function, events.args.of(event), texts) {
@@ -293,10 +308,13 @@ impl Pen<'_, '_> {
 }
 
 /// Whether the process, or something of the place, is not there.
-fn is_unknown((process, place): Key) -> bool {
+fn is_unknown((process, place): TrackKey) -> bool {
     let there = !matches!(
         place,
-        Place::Thread(None) | Place::Moments(None) | Place::Lane(None, _) | Place::Lane(_, None)
+        TrackPlace::Thread(None)
+            | TrackPlace::Moments(None)
+            | TrackPlace::Lane(None, _)
+            | TrackPlace::Lane(_, None)
     );
     process == NOBODY || !there
 }

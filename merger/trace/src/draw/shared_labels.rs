@@ -1,12 +1,12 @@
 //! Texts that rows of all kinds share: names of annotations, and what agents are called.
 
-use crate::item::{TextId, Texts};
-use rpd_run::Names;
+use crate::item::{TextId, TextTable};
+use rpd_run::UnitNames;
 use std::collections::HashMap;
 
 /// Their numbers in a unit.
 #[derive(Debug)]
-pub(super) struct Words {
+pub(super) struct SharedLabels {
     pub(super) call: TextId,
     pub(super) call_stack: TextId,
     pub(super) open: TextId,
@@ -34,8 +34,8 @@ pub(super) struct Words {
     last: ([i64; 3], TextId),
 }
 
-impl Words {
-    pub(super) fn new(texts: &mut Texts, names: &Names) -> Words {
+impl SharedLabels {
+    pub(super) fn new(texts: &mut TextTable, names: &UnitNames) -> SharedLabels {
         let agents =
             (0..).map_while(|place| names.agents.at(place)).map(|(_, agent)| texts.add(&agent.label()));
         let agents = agents.collect();
@@ -43,7 +43,7 @@ impl Words {
             (0..).map_while(|place| lanes.at(place)).map(|(_, lane)| texts.add(&lane.name)).collect()
         });
         let zero = texts.add("0,0,0");
-        Words {
+        SharedLabels {
             call: texts.add("call"),
             call_stack: texts.add("call_stack"),
             open: texts.add("open"),
@@ -90,7 +90,7 @@ impl Words {
 
     /// Three numbers as one text.
     #[inline]
-    pub(super) fn sizes(&mut self, sizes: [i64; 3], texts: &mut Texts) -> TextId {
+    pub(super) fn sizes(&mut self, sizes: [i64; 3], texts: &mut TextTable) -> TextId {
         if self.last.0 != sizes {
             let [x, y, z] = sizes;
             let text = *self.sizes.entry(sizes).or_insert_with(|| texts.add(&format!("{x},{y},{z}")));

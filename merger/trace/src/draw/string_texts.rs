@@ -1,25 +1,25 @@
 //! The numbers that strings of the run have in a unit.
 
-use crate::item::{TextId, Texts};
-use rpd_run::Strings;
+use crate::item::{TextId, TextTable};
+use rpd_run::RunStrings;
 use std::borrow::Cow;
 
 /// The numbers that strings have in a unit.
 #[derive(Debug)]
 pub(super) struct StringTexts<'a> {
-    strings: &'a Strings,
+    strings: &'a RunStrings,
     /// Number of a text and 1 by the place of the string; 0 where it was not asked for.
     numbers: Vec<u32>,
 }
 
 impl<'a> StringTexts<'a> {
-    pub(super) fn new(strings: &'a Strings) -> StringTexts<'a> {
+    pub(super) fn new(strings: &'a RunStrings) -> StringTexts<'a> {
         StringTexts { strings, numbers: vec![0; strings.len()] }
     }
 
     /// The text of a string, the empty one where there is none.
     #[inline]
-    pub(super) fn text(&mut self, id: Option<i64>, texts: &mut Texts, mended: &mut u64) -> TextId {
+    pub(super) fn text(&mut self, id: Option<i64>, texts: &mut TextTable, mended: &mut u64) -> TextId {
         let Some(place) = id.and_then(|id| self.strings.place(id)) else { return TextId(0) };
         match self.numbers.get_mut(place) {
             Some(0) => {

@@ -2,10 +2,10 @@
 
 use super::TakeTimes;
 use super::layout::layout;
-use super::placement::{Key, NOBODY, Place, Placing, Recent, Spans};
-use crate::item::{Selection, Sort, UnitLayout, What};
+use super::placement::{NOBODY, RecentPlaces, RowPlacement, RowSpans, TrackKey, TrackPlace};
+use crate::item::{ItemExclusion, ItemSort, TraceSelection, UnitLayout};
 use rpd_console::Failure;
-use rpd_run::{DRAWN, Names, Process, Strings, Tables, Unit};
+use rpd_run::{DRAWN, RowUnit, RunProcess, RunStrings, RunTables, UnitNames};
 use rpd_shard::model::{TableId, Value, rocpd};
 use std::collections::BTreeSet;
 
@@ -39,13 +39,13 @@ fn wanted(table: TableId) -> &'static [&'static str] {
 }
 
 /// Whether a table is left out as a whole.
-pub(super) fn excludes(selection: &Selection, table: TableId) -> bool {
+pub(super) fn excludes(selection: &TraceSelection, table: TableId) -> bool {
     let what = match table {
-        rocpd::REGION => What::Regions,
-        rocpd::KERNEL_DISPATCH => What::Kernels,
-        rocpd::MEMORY_COPY => What::Copies,
-        rocpd::MEMORY_ALLOCATE => What::Allocations,
-        rocpd::PMC_EVENT => What::Counters,
+        rocpd::REGION => ItemExclusion::Regions,
+        rocpd::KERNEL_DISPATCH => ItemExclusion::Kernels,
+        rocpd::MEMORY_COPY => ItemExclusion::Copies,
+        rocpd::MEMORY_ALLOCATE => ItemExclusion::Allocations,
+        rocpd::PMC_EVENT => ItemExclusion::Counters,
         _ => return false,
     };
     selection.exclude.contains(&what)
@@ -53,12 +53,12 @@ pub(super) fn excludes(selection: &Selection, table: TableId) -> bool {
 
 /// What the first pass puts together.
 struct Survey<'a, 'b> {
-    placing: Placing<'a>,
-    processes: &'a [Process],
-    selection: &'a Selection,
+    placing: RowPlacement<'a>,
+    processes: &'a [RunProcess],
+    selection: &'a TraceSelection,
     each: &'a mut TakeTimes<'b>,
-    tracks: BTreeSet<Key>,
-    recent: Recent<()>,
+    tracks: BTreeSet<TrackKey>,
+    recent: RecentPlaces<()>,
     /// Ids of the events of counter values, ascending.
     counted: Vec<i64>,
     /// For the first value of each event the time at which it is drawn last, once there is one.
@@ -68,22 +68,22 @@ struct Survey<'a, 'b> {
 
 /// Reads a unit.
 pub(super) fn survey(
-    tables: &Tables,
-    unit: &Unit,
-    job: (&[Process], &Strings),
-    selection: &Selection,
+    tables: &RunTables,
+    unit: &RowUnit,
+    job: (&[RunProcess], &RunStrings),
+    selection: &TraceSelection,
     each: &mut TakeTimes<'_>,
 ) -> Result<UnitLayout, Failure> {
     let (processes, strings) = job;
-    let names = Names::read(tables, unit)?;
+    let names = UnitNames::read(tables, unit)?;
     let mut pieces: Vec<Vec<PieceSeen>> = vec![Vec::new(); DRAWN.len()];
     let mut survey = Survey {
-        placing: Placing::new(&names, processes, unit, selection.group_by_queue),
+        placing: RowPlacement::new(&names, processes, unit, selection.group_by_queue),
         processes,
         selection,
         each,
         tracks: BTreeSet::new(),
-        recent: Recent::default(),
+        recent: RecentPlaces::default(),
         counted: Vec::new(),
         drawn_at: Vec::new(),
         layout: UnitLayout::default(),
@@ -106,7 +106,12 @@ pub(super) fn survey(
 }
 
 impl Survey<'_, '_> {
-    fn table(&mut self, tables: &Tables, unit: &Unit, table: TableId) -> Result<Vec<PieceSeen>, Failure> {
+    fn table(
+        &mut self,
+        tables: &RunTables,
+        unit: &RowUnit,
+        table: TableId,
+    ) -> Result<Vec<PieceSeen>, Failure> {
         let ids = unit.ids(table);
         let all = tables.within(table, ids)?;
         let mut pieces: Vec<PieceSeen> = Vec::new();
@@ -121,7 +126,7 @@ impl Survey<'_, '_> {
                 pieces.push(PieceSeen { piece, events, times, rows: 0 });
             }
             let Some(seen) = pieces.last_mut() else { return Ok(()) };
-            let spans = Spans::of(table, rows, &self.placing);
+            let spans = RowSpans::of(table, rows, &self.placing);
             let first = rows.keys.get(places.start);
             if before.is_some_and(|before| before >= first) {
                 return Err(
@@ -166,7 +171,7 @@ impl Survey<'_, '_> {
     }
 
     #[inline]
-    fn row(&mut self, table: TableId, spans: &Spans<'_>, i: usize, (start, end): (i64, i64), grows: bool) {
+    fn row(&mut self, table: TableId, spans: &RowSpans<'_>, i: usize, (start, end): (i64, i64), grows: bool) {
         let key = self.placing.key(spans, i);
         if !is_selected(self.processes, key) {
             return;
@@ -177,37 +182,37 @@ impl Survey<'_, '_> {
         let (values, is_first) = self.values(spans.event(i), start);
         let is_moment = table == rocpd::SAMPLE;
         // A sample whose counters have values is nothing but their time.
-        if !(is_moment && values > 0 && matches!(key.1, Place::Moments(_))) {
+        if !(is_moment && values > 0 && matches!(key.1, TrackPlace::Moments(_))) {
             self.track(key);
         }
         let counts = &mut self.layout.counts;
         if !is_moment {
             counts.slices += 1;
-            (self.each)(start, end, Sort::Slice);
+            (self.each)(start, end, ItemSort::Slice);
         } else if values == 0 {
             counts.instants += 1;
-            (self.each)(start, start, Sort::Moment);
+            (self.each)(start, start, ItemSort::Moment);
         }
         let has_counters = !excludes(self.selection, rocpd::PMC_EVENT);
         let values = if has_counters && is_first { values } else { 0 };
         let ends = if is_moment { 1 } else { 2 };
         counts.counters += values * ends;
         for _ in 0..values {
-            (self.each)(start, start, Sort::Counter);
+            (self.each)(start, start, ItemSort::Counter);
             if !is_moment {
-                (self.each)(end, end, Sort::Counter);
+                (self.each)(end, end, ItemSort::Counter);
             }
         }
         if grows && has_counters {
             self.layout.counts.counters += 1;
-            (self.each)(end, end, Sort::Counter);
-            if let (process, Place::Allocations(agent)) = key {
-                self.track((process, Place::Sum(agent, spans.level(i))));
+            (self.each)(end, end, ItemSort::Counter);
+            if let (process, TrackPlace::Allocations(agent)) = key {
+                self.track((process, TrackPlace::Sum(agent, spans.level(i))));
             }
         }
     }
 
-    fn track(&mut self, key: Key) {
+    fn track(&mut self, key: TrackKey) {
         if self.recent.get(key).is_none() {
             self.recent.put(key, ());
             if is_selected(self.processes, key) {
@@ -229,6 +234,6 @@ impl Survey<'_, '_> {
 }
 
 /// Whether the process of a track is asked for.
-pub(super) fn is_selected(processes: &[Process], (process, _): Key) -> bool {
+pub(super) fn is_selected(processes: &[RunProcess], (process, _): TrackKey) -> bool {
     process == NOBODY || processes.get(process as usize).is_some_and(|process| process.selected)
 }

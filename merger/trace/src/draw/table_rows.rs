@@ -1,12 +1,12 @@
 //! The rows of each table, drawn.
 
-use super::allocations::Change;
+use super::allocations::AllocationChange;
 use super::arg_values::push_hex;
-use super::event_details::{Chunk, Events};
-use super::placement::{Level, Place, Spans};
+use super::event_details::{EventChunk, EventDetails};
+use super::placement::{RowSpans, StackLevel, TrackPlace};
 use super::text_columns::each_text;
-use super::unit::{Drawn, Pen};
-use crate::item::{Arg, ArgValue, TextId};
+use super::unit::{DrawnTable, UnitDrawer};
+use crate::item::{ArgValue, ItemArg, TextId};
 use rpd_console::Failure;
 use rpd_shard::model::{Cells, Local, Rows, TableId, Value, rocpd};
 use std::ops::Range;
@@ -77,19 +77,19 @@ pub(super) type TheseRows<'r> = (&'r Rows<Local>, Range<usize>);
 /// Args of one row, at most, without those that were recorded.
 const ARGS: usize = 16;
 
-impl Pen<'_, '_> {
+impl UnitDrawer<'_, '_> {
     pub(super) fn regions(
         &mut self,
         (rows, places): TheseRows<'_>,
-        chunk: &Chunk,
-        events: &Events,
+        chunk: &EventChunk,
+        events: &EventDetails,
     ) -> Result<(), Failure> {
         let table = rocpd::REGION;
-        let spans = Spans::of(table, rows, self.placing);
+        let spans = RowSpans::of(table, rows, self.placing);
         let names = rows.column("name_id");
         let mut arrow = self.first_arrow(table, rows.keys.get(places.start));
         let open = open(rows.column("extdata"), places.clone());
-        let mut args: Vec<Arg<'_>> = Vec::with_capacity(ARGS);
+        let mut args: Vec<ItemArg<'_>> = Vec::with_capacity(ARGS);
         for i in places.clone() {
             let Some(row) = self.enter(table, &spans, i, chunk, events) else { continue };
             let name = self.string(names.int(i));
@@ -101,7 +101,7 @@ impl Pen<'_, '_> {
                     args.push(known(self.words.call, name));
                 }
                 if open.get(i - places.start).is_some_and(|open| *open) {
-                    args.push(Arg { name: self.words.open, value: ArgValue::Bool(true) });
+                    args.push(ItemArg { name: self.words.open, value: ArgValue::Bool(true) });
                 }
             }
             self.slice(&row, message_or(&row, name), &mut args, events)?;
@@ -112,13 +112,13 @@ impl Pen<'_, '_> {
     pub(super) fn samples(
         &mut self,
         (rows, places): TheseRows<'_>,
-        chunk: &Chunk,
-        events: &Events,
+        chunk: &EventChunk,
+        events: &EventDetails,
     ) -> Result<(), Failure> {
         let table = rocpd::SAMPLE;
-        let spans = Spans::of(table, rows, self.placing);
+        let spans = RowSpans::of(table, rows, self.placing);
         let tracks = rows.column("track_id");
-        let mut args: Vec<Arg<'_>> = Vec::with_capacity(ARGS);
+        let mut args: Vec<ItemArg<'_>> = Vec::with_capacity(ARGS);
         for i in places {
             let Some(row) = self.enter(table, &spans, i, chunk, events) else { continue };
             let tracks_known = &self.placing.names.tracks;
@@ -136,11 +136,11 @@ impl Pen<'_, '_> {
     pub(super) fn kernels(
         &mut self,
         (rows, places): TheseRows<'_>,
-        chunk: &Chunk,
-        events: &Events,
+        chunk: &EventChunk,
+        events: &EventDetails,
     ) -> Result<(), Failure> {
         let table = rocpd::KERNEL_DISPATCH;
-        let spans = Spans::of(table, rows, self.placing);
+        let spans = RowSpans::of(table, rows, self.placing);
         let column = |name| rows.column(name);
         let (kernels, dispatches) = (column("kernel_id"), column("dispatch_id"));
         let workgroup = ["workgroup_size_x", "workgroup_size_y", "workgroup_size_z"].map(column);
@@ -149,7 +149,7 @@ impl Pen<'_, '_> {
         let sizes = [column("group_segment_size"), column("private_segment_size")];
         let regions = column("region_name_id");
         let mut arrow = self.first_arrow(table, rows.keys.get(places.start));
-        let mut args: Vec<Arg<'_>> = Vec::with_capacity(ARGS);
+        let mut args: Vec<ItemArg<'_>> = Vec::with_capacity(ARGS);
         for i in places {
             let Some(row) = self.enter(table, &spans, i, chunk, events) else { continue };
             let kernel = self.kernels.place(kernels.int(i)).and_then(|place| self.kernels.at(place));
@@ -181,18 +181,18 @@ impl Pen<'_, '_> {
     pub(super) fn copies(
         &mut self,
         (rows, places): TheseRows<'_>,
-        chunk: &Chunk,
-        events: &Events,
+        chunk: &EventChunk,
+        events: &EventDetails,
     ) -> Result<(), Failure> {
         let table = rocpd::MEMORY_COPY;
-        let spans = Spans::of(table, rows, self.placing);
+        let spans = RowSpans::of(table, rows, self.placing);
         let column = |name| rows.column(name);
         let (names, sizes) = (column("name_id"), column("size"));
         let (to, from) = (column("dst_agent_id"), column("src_agent_id"));
         let (queues, streams) = (column("queue_id"), column("stream_id"));
         let regions = column("region_name_id");
         let mut arrow = self.first_arrow(table, rows.keys.get(places.start));
-        let mut args: Vec<Arg<'_>> = Vec::with_capacity(ARGS);
+        let mut args: Vec<ItemArg<'_>> = Vec::with_capacity(ARGS);
         for i in places {
             let Some(row) = self.enter(table, &spans, i, chunk, events) else { continue };
             let name = self.string(names.int(i));
@@ -215,11 +215,11 @@ impl Pen<'_, '_> {
     pub(super) fn allocations(
         &mut self,
         (rows, places): TheseRows<'_>,
-        chunk: &Chunk,
-        events: &Events,
+        chunk: &EventChunk,
+        events: &EventDetails,
     ) -> Result<(), Failure> {
         let table = rocpd::MEMORY_ALLOCATE;
-        let spans = Spans::of(table, rows, self.placing);
+        let spans = RowSpans::of(table, rows, self.placing);
         let column = |name| rows.column(name);
         let (kinds, levels) = (column("type"), column("level"));
         let (addresses, sizes) = (column("address"), column("size"));
@@ -240,11 +240,11 @@ impl Pen<'_, '_> {
             |id| known_levels.push(id),
         );
         let hex = Hex::of(addresses, places.clone());
-        let mut args: Vec<Arg<'_>> = Vec::with_capacity(ARGS);
+        let mut args: Vec<ItemArg<'_>> = Vec::with_capacity(ARGS);
         for (place, i) in places.enumerate() {
             let Some(row) = self.enter(table, &spans, i, chunk, events) else { continue };
-            if let Some(change) = Change::of(kinds.get(i)) {
-                let (level, times) = (Level::of(levels.get(i)), (row.start, row.end));
+            if let Some(change) = AllocationChange::of(kinds.get(i)) {
+                let (level, times) = (StackLevel::of(levels.get(i)), (row.start, row.end));
                 let bytes = sizes.int(i).unwrap_or(0);
                 self.memory.add(row.key, level, change, times, addresses.int(i), bytes);
             }
@@ -253,11 +253,11 @@ impl Pen<'_, '_> {
             if self.annotates() {
                 number(self.words.size, sizes.get(i), &mut args);
                 if let Some(address) = hex.at(place) {
-                    args.push(Arg { name: self.words.address, value: ArgValue::Text(address) });
+                    args.push(ItemArg { name: self.words.address, value: ArgValue::Text(address) });
                 }
                 let level = known_levels.get(place).copied().filter(|level| *level != TextId(0));
                 args.extend(level.map(|level| known(self.words.level, level)));
-                if let (_, Place::Allocations(agent)) = row.key {
+                if let (_, TrackPlace::Allocations(agent)) = row.key {
                     let agent = self.words.agent_at(agent);
                     args.extend(agent.map(|agent| known(self.words.agent, agent)));
                 }
@@ -276,7 +276,7 @@ impl Pen<'_, '_> {
 
     /// The queue and stream of a row, as their tracks are called.
     #[inline]
-    fn lanes(&self, (queues, streams): (&Cells, &Cells), i: usize, args: &mut Vec<Arg<'_>>) {
+    fn lanes(&self, (queues, streams): (&Cells, &Cells), i: usize, args: &mut Vec<ItemArg<'_>>) {
         let (names, words) = (self.placing.names, &self.words);
         let queue = words.queue_at(names.queues.place(queues.int(i))).map(|name| known(words.queue, name));
         let stream =
@@ -286,7 +286,7 @@ impl Pen<'_, '_> {
 
     /// The region that a kernel or copy was called by.
     #[inline]
-    fn region(&mut self, regions: &Cells, i: usize, args: &mut Vec<Arg<'_>>) {
+    fn region(&mut self, regions: &Cells, i: usize, args: &mut Vec<ItemArg<'_>>) {
         let region = self.string(regions.int(i));
         if region != TextId(0) {
             args.push(known(self.words.region, region));
@@ -295,24 +295,24 @@ impl Pen<'_, '_> {
 }
 
 /// What a row is called: the message of its event, or its own name.
-fn message_or(row: &Drawn, name: TextId) -> TextId {
+fn message_or(row: &DrawnTable, name: TextId) -> TextId {
     if row.message == TextId(0) { name } else { row.message }
 }
 
 #[inline]
-fn known(name: TextId, text: TextId) -> Arg<'static> {
-    Arg { name, value: ArgValue::Known(text) }
+fn known(name: TextId, text: TextId) -> ItemArg<'static> {
+    ItemArg { name, value: ArgValue::Known(text) }
 }
 
 /// A number of a row; nothing where there is none.
 #[inline]
-fn number(name: TextId, value: Value<'_>, args: &mut Vec<Arg<'_>>) {
+fn number(name: TextId, value: Value<'_>, args: &mut Vec<ItemArg<'_>>) {
     let value = match value {
         Value::Int(value) => ArgValue::Int(value),
         Value::Real(value) => ArgValue::Double(value),
         _ => return,
     };
-    args.push(Arg { name, value });
+    args.push(ItemArg { name, value });
 }
 
 /// Which regions were open when their process ended; empty where none is.

@@ -1,15 +1,15 @@
 //! Texts of columns: each distinct one is looked at once.
 
-use super::arg_values::{Stored, number_or_text};
+use super::arg_values::{StoredValue, number_or_text};
 use super::members::MemberCount;
-use crate::item::{Dictionary, TextId};
+use crate::item::{TextId, UnitDictionary};
 use rpd_shard::model::{Cells, TextCells, Value};
 use serde::Deserialize;
 use std::borrow::Cow;
 use std::ops::Range;
 
 /// The message in the extdata of an event, 0 where there is none, and how many arguments it has.
-pub(super) fn message(extdata: &[u8], dictionary: &mut Dictionary, mended: &mut u64) -> (TextId, u32) {
+pub(super) fn message(extdata: &[u8], dictionary: &mut UnitDictionary, mended: &mut u64) -> (TextId, u32) {
     #[derive(Deserialize)]
     struct Extdata<'a> {
         #[serde(borrow, default)]
@@ -29,7 +29,7 @@ pub(super) fn message(extdata: &[u8], dictionary: &mut Dictionary, mended: &mut 
     (extdata.message.map_or(TextId(0), |message| dictionary.texts.add(&message)), extdata.args.0)
 }
 
-pub(super) fn add_text(text: &[u8], dictionary: &mut Dictionary, mended: &mut u64) -> TextId {
+pub(super) fn add_text(text: &[u8], dictionary: &mut UnitDictionary, mended: &mut u64) -> TextId {
     let text = String::from_utf8_lossy(text);
     *mended += u64::from(matches!(text, Cow::Owned(_)));
     dictionary.texts.add(&text)
@@ -66,7 +66,7 @@ pub(super) fn each_text<T: Copy>(
 pub(super) struct KnownValues {
     /// How often each distinct text of the column is there.
     uses: Vec<u32>,
-    known: Vec<Option<Stored>>,
+    known: Vec<Option<StoredValue>>,
 }
 
 /// Most bytes of texts of args that are numbered in a unit.
@@ -91,10 +91,10 @@ impl KnownValues {
         &mut self,
         cells: &Cells,
         i: usize,
-        dictionary: &mut Dictionary,
+        dictionary: &mut UnitDictionary,
         texts: &mut String,
         mended: &mut u64,
-    ) -> Stored {
+    ) -> StoredValue {
         let code = match cells {
             Cells::Text(texts) => texts.codes.get(i).copied().unwrap_or(TextCells::NULL) as usize,
             _ => usize::MAX,
@@ -103,22 +103,22 @@ impl KnownValues {
             return *stored;
         }
         let text = match cells.get(i) {
-            Value::Null => return Stored::Known(TextId(0)),
-            Value::Int(value) => return Stored::Int(value),
-            Value::Real(value) => return Stored::Double(value),
+            Value::Null => return StoredValue::Known(TextId(0)),
+            Value::Int(value) => return StoredValue::Int(value),
+            Value::Real(value) => return StoredValue::Double(value),
             Value::Text(text) | Value::Blob(text) => text,
         };
         let comes_again = self.uses.get(code).is_some_and(|uses| *uses > 1);
         let room = comes_again && text.len() <= LONGEST_KNOWN && dictionary.texts.memory() < MOST_KNOWN;
         let stored = match number_or_text(text) {
             Some(number) => number,
-            None if room || text.is_empty() => Stored::Known(add_text(text, dictionary, mended)),
+            None if room || text.is_empty() => StoredValue::Known(add_text(text, dictionary, mended)),
             None => {
                 let text = String::from_utf8_lossy(text);
                 *mended += u64::from(matches!(text, Cow::Owned(_)));
                 let start = texts.len() as u32;
                 texts.push_str(&text);
-                Stored::Text(start, text.len() as u32)
+                StoredValue::Text(start, text.len() as u32)
             }
         };
         if let Some(known) = self.known.get_mut(code) {
@@ -134,7 +134,7 @@ mod tests {
 
     #[test]
     fn a_message_is_what_extdata_says() {
-        let mut dictionary = Dictionary::default();
+        let mut dictionary = UnitDictionary::default();
         let mut mended = 0;
         let mut of = |text: &str| {
             let (id, _) = message(text.as_bytes(), &mut dictionary, &mut mended);

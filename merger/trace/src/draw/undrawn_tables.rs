@@ -1,12 +1,12 @@
 //! Tables that an input brought along, and that a trace has no place for.
 
 use rpd_console::Failure;
-use rpd_run::{Ids, Tables};
+use rpd_run::{IdRanges, RunTables};
 use rpd_shard::model::{Schema, TableId};
 
 /// Name and rows of each of them that has any.
-pub(super) fn others(tables: &Tables) -> Result<Vec<(String, u64)>, Failure> {
-    let every = Ids::range(i64::MIN, i64::MAX);
+pub(super) fn others(tables: &RunTables) -> Result<Vec<(String, u64)>, Failure> {
+    let every = IdRanges::range(i64::MIN, i64::MAX);
     let known = |table: TableId| Schema::builtin().get(table).is_some();
     let spaces = tables.database().spaces().iter();
     let others = spaces.flat_map(|space| &space.tables).filter(|table| !known(table.table.id));

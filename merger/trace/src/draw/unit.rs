@@ -1,50 +1,52 @@
 //! The second pass over a unit: its rows become items.
 
-use super::allocations::Memory;
-use super::call_stacks::Stacks;
-use super::collective_calls::{Joint, earlier};
-use super::event_details::{Asked, Chunk, Counted, Events, Source, chunks};
-use super::flows::{Arrows, arrows};
-use super::placement::{Key, Placing, Recent};
-use super::shared_labels::Words;
+use super::allocations::AllocationSums;
+use super::call_stacks::CallStacks;
+use super::collective_calls::{CollectiveFlows, earlier};
+use super::event_details::{AskedEvents, CountedEvents, EventChunk, EventDetails, ValueSource, chunks};
+use super::flows::{LaunchFlows, arrows};
+use super::placement::{RecentPlaces, RowPlacement, TrackKey};
+use super::shared_labels::SharedLabels;
 use super::string_texts::StringTexts;
 use super::survey::PieceSeen;
 use super::table_rows::wanted;
 use super::{JobRows, TakeItem};
-use crate::item::{Dictionary, Facts, FlowEnd, Selection, TableFacts, TextId, UnitLayout, What};
+use crate::item::{
+    FlowEnd, ItemExclusion, TableFacts, TextId, TraceSelection, UnitDictionary, UnitFacts, UnitLayout,
+};
 use rpd_console::Failure;
 use rpd_perfetto::CounterValue;
-use rpd_run::{ById, DRAWN, Process, Strings, Tables, Unit, kernel_names, place_of};
+use rpd_run::{ById, DRAWN, RowUnit, RunProcess, RunStrings, RunTables, kernel_names, place_of};
 use rpd_shard::model::{TableId, rocpd};
 use std::borrow::Cow;
 
 /// What draws the rows of a unit.
-pub(super) struct Pen<'a, 'b> {
-    pub(super) tables: &'a Tables,
-    pub(super) unit: &'a Unit,
-    pub(super) placing: &'a Placing<'a>,
-    pub(super) processes: &'a [Process],
+pub(super) struct UnitDrawer<'a, 'b> {
+    pub(super) tables: &'a RunTables,
+    pub(super) unit: &'a RowUnit,
+    pub(super) placing: &'a RowPlacement<'a>,
+    pub(super) processes: &'a [RunProcess],
     pub(super) layout: &'a UnitLayout,
-    pub(super) selection: &'a Selection,
+    pub(super) selection: &'a TraceSelection,
     pub(super) window: Option<(i64, i64)>,
-    pub(super) dictionary: &'a mut Dictionary,
+    pub(super) dictionary: &'a mut UnitDictionary,
     pub(super) strings: StringTexts<'a>,
-    pub(super) stacks: Stacks,
+    pub(super) stacks: CallStacks,
     /// Names of the kernels.
     pub(super) kernels: ById<TextId>,
-    pub(super) words: Words,
-    pub(super) joint: Joint,
-    pub(super) arrows: Arrows,
-    pub(super) memory: Memory,
-    pub(super) recent: Recent<Option<u32>>,
+    pub(super) words: SharedLabels,
+    pub(super) joint: CollectiveFlows,
+    pub(super) arrows: LaunchFlows,
+    pub(super) memory: AllocationSums,
+    pub(super) recent: RecentPlaces<Option<u32>>,
     /// Whether a category is left out, by the number of its text, as far as known.
     pub(super) left_out: Vec<Option<bool>>,
     /// What became of the events of the chunk.
-    pub(super) fates: Vec<Fate>,
+    pub(super) fates: Vec<EventOutcome>,
     /// At which time the counter values of each event of the chunk were drawn last.
     pub(super) valued: Vec<Option<i64>>,
     pub(super) flows: Vec<FlowEnd>,
-    pub(super) facts: Facts,
+    pub(super) facts: UnitFacts,
     /// Whether arguments are asked for.
     pub(super) shows_args: bool,
     pub(super) take: &'a mut TakeItem<'b>,
@@ -52,7 +54,7 @@ pub(super) struct Pen<'a, 'b> {
 
 /// What became of an event's rows.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum Fate {
+pub(super) enum EventOutcome {
     /// There are none.
     None,
     LeftOut,
@@ -60,8 +62,8 @@ pub(super) enum Fate {
 }
 
 /// A row that is drawn.
-pub(super) struct Drawn {
-    pub(super) key: Key,
+pub(super) struct DrawnTable {
+    pub(super) key: TrackKey,
     pub(super) start: i64,
     pub(super) end: i64,
     pub(super) track: u32,
@@ -77,31 +79,31 @@ pub(super) struct Drawn {
 pub(super) fn draw(
     job: &JobRows,
     place: usize,
-    unit: &Unit,
+    unit: &RowUnit,
     layout: &UnitLayout,
-    dictionary: &mut Dictionary,
+    dictionary: &mut UnitDictionary,
     memory: u64,
     take: &mut TakeItem<'_>,
-) -> Result<Facts, Failure> {
-    let (tables, strings): (&Tables, &Strings) = (&job.run.tables, &job.run.strings);
+) -> Result<UnitFacts, Failure> {
+    let (tables, strings): (&RunTables, &RunStrings) = (&job.run.tables, &job.run.strings);
     let seen = &layout.seen;
     let selection = &job.selection;
-    let asked_for = |what: What| !selection.exclude.contains(&what);
-    let flows = asked_for(What::Flows);
-    let placing = Placing::new(&seen.names, &job.run.processes, unit, selection.group_by_queue);
+    let asked_for = |what: ItemExclusion| !selection.exclude.contains(&what);
+    let flows = asked_for(ItemExclusion::Flows);
+    let placing = RowPlacement::new(&seen.names, &job.run.processes, unit, selection.group_by_queue);
     let arrows = match flows {
         true => arrows(tables, unit, &seen.pieces, place, memory)?,
-        false => Arrows::default(),
+        false => LaunchFlows::default(),
     };
-    let mut facts = Facts { backward: arrows.backward, arrows: arrows.len(), ..Facts::default() };
-    let words = Words::new(&mut dictionary.texts, &seen.names);
+    let mut facts = UnitFacts { backward: arrows.backward, arrows: arrows.len(), ..UnitFacts::default() };
+    let words = SharedLabels::new(&mut dictionary.texts, &seen.names);
     let earlier = if flows { earlier(job, unit)? } else { 0 };
-    let joint = Joint::new(&mut dictionary.texts, earlier);
+    let joint = CollectiveFlows::new(&mut dictionary.texts, earlier);
     let kernels = kernel_names(tables, unit, |name| {
         facts.mended += u64::from(matches!(name, Cow::Owned(_)));
         dictionary.texts.add(&name)
     })?;
-    let mut pen = Pen {
+    let mut pen = UnitDrawer {
         tables,
         unit,
         placing: &placing,
@@ -111,33 +113,33 @@ pub(super) fn draw(
         window: job.window,
         dictionary,
         strings: StringTexts::new(strings),
-        stacks: Stacks::default(),
+        stacks: CallStacks::default(),
         kernels,
         words,
         joint,
         arrows,
-        memory: Memory::default(),
-        recent: Recent::default(),
+        memory: AllocationSums::default(),
+        recent: RecentPlaces::default(),
         left_out: Vec::new(),
         fates: Vec::new(),
         valued: Vec::new(),
         flows: Vec::new(),
         facts,
-        shows_args: selection.annotations && asked_for(What::Args),
+        shows_args: selection.annotations && asked_for(ItemExclusion::Args),
         take,
     };
     let pieces = |table| seen.pieces.get(place_of(table)).map_or(&[][..], Vec::as_slice);
-    let source = Source {
+    let source = ValueSource {
         tables,
         unit,
         placing: &placing,
         tracks: &seen.tracks,
         args: pieces(rocpd::ARG),
         values: pieces(rocpd::PMC_EVENT),
-        asked: Asked {
+        asked: AskedEvents {
             args: pen.shows_args,
-            collectives: flows && asked_for(What::Regions),
-            values: asked_for(What::Counters),
+            collectives: flows && asked_for(ItemExclusion::Regions),
+            values: asked_for(ItemExclusion::Counters),
             flows,
         },
         memory,
@@ -153,21 +155,21 @@ pub(super) fn draw(
     pen.finish(&source)
 }
 
-impl<'a> Pen<'a, '_> {
+impl<'a> UnitDrawer<'a, '_> {
     /// Draws the rows of a chunk of events; `false`, and nothing, if what they say is too much to be held at once.
     fn chunk(
         &mut self,
-        source: &Source<'_>,
-        chunk: &Chunk,
+        source: &ValueSource<'_>,
+        chunk: &EventChunk,
         pieces: impl Fn(TableId) -> &'a [PieceSeen],
     ) -> Result<bool, Failure> {
-        let mut counted = Counted::default();
+        let mut counted = CountedEvents::default();
         let (strings, stacks) = (&mut self.strings, &mut self.stacks);
-        let events = Events::read(source, chunk, strings, stacks, self.dictionary, &mut counted)?;
+        let events = EventDetails::read(source, chunk, strings, stacks, self.dictionary, &mut counted)?;
         self.facts.mended += counted.mended_strings;
         let Some(events) = events else { return Ok(false) };
         self.fates.clear();
-        self.fates.resize(events.len(), Fate::None);
+        self.fates.resize(events.len(), EventOutcome::None);
         self.valued.clear();
         self.valued.resize(events.len(), None);
         for table in DRAWN.into_iter().filter(|table| !matches!(*table, rocpd::ARG | rocpd::PMC_EVENT)) {
@@ -178,14 +180,14 @@ impl<'a> Pen<'a, '_> {
     }
 
     /// Counts what became of the args and counter values of a chunk.
-    fn agree_on_result(&mut self, events: &Events, counted: &Counted, asked: Asked) {
+    fn agree_on_result(&mut self, events: &EventDetails, counted: &CountedEvents, asked: AskedEvents) {
         self.facts.mended += counted.mended;
         self.facts.cut_stacks += counted.cut_stacks;
         if asked.values {
             self.facts.no_numbers += counted.no_numbers;
         }
         for (event, category) in events.other_arrows() {
-            if self.fates.get(*event as usize) == Some(&Fate::Drawn) {
+            if self.fates.get(*event as usize) == Some(&EventOutcome::Drawn) {
                 self.facts.add_other_arrows(self.dictionary.texts.get(*category), 1);
             }
         }
@@ -208,14 +210,14 @@ impl<'a> Pen<'a, '_> {
                 continue;
             }
             // What is outside of the window was not read.
-            let without = strays[which] + fates[Fate::None as usize][which];
+            let without = strays[which] + fates[EventOutcome::None as usize][which];
             if self.window.is_some() {
                 facts.left_out += without
             } else {
                 facts.untimed += without
             }
-            facts.left_out += fates[Fate::LeftOut as usize][which];
-            facts.drawn += fates[Fate::Drawn as usize][which];
+            facts.left_out += fates[EventOutcome::LeftOut as usize][which];
+            facts.drawn += fates[EventOutcome::Drawn as usize][which];
         }
     }
 
@@ -223,8 +225,8 @@ impl<'a> Pen<'a, '_> {
         &mut self,
         table: TableId,
         pieces: &[PieceSeen],
-        chunk: &Chunk,
-        events: &Events,
+        chunk: &EventChunk,
+        events: &EventDetails,
     ) -> Result<(), Failure> {
         let mut drawn = Vec::with_capacity(pieces.len());
         for piece in pieces.iter().filter(|piece| chunk.touches(piece)) {
@@ -260,7 +262,7 @@ impl<'a> Pen<'a, '_> {
     }
 
     /// The sums of allocated memory.
-    fn finish(mut self, source: &Source<'_>) -> Result<Facts, Failure> {
+    fn finish(mut self, source: &ValueSource<'_>) -> Result<UnitFacts, Failure> {
         let memory = std::mem::take(&mut self.memory);
         if source.asked.values {
             memory.sums(|at, key, bytes| match self.layout.seen.tracks.get(&key) {
@@ -273,7 +275,7 @@ impl<'a> Pen<'a, '_> {
 }
 
 /// The facts of a table.
-pub(super) fn of_table(facts: &mut Facts, table: TableId) -> &mut TableFacts {
+pub(super) fn of_table(facts: &mut UnitFacts, table: TableId) -> &mut TableFacts {
     match table {
         rocpd::REGION => &mut facts.regions,
         rocpd::SAMPLE => &mut facts.samples,
