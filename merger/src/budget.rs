@@ -23,7 +23,7 @@ const PER_STRING_ASKED: u64 = 96;
 
 /// What a rank has in memory from its survey to the end of the merge.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub struct Held {
+pub struct HeldMemory {
     /// Bytes that are known of its inputs.
     pub inputs: u64,
     /// Different strings.
@@ -34,7 +34,7 @@ pub struct Held {
     pub largest: u64,
 }
 
-impl Held {
+impl HeldMemory {
     /// Bytes to the end of the merge.
     fn kept(&self) -> u64 {
         let of_mpi = if self.asked > 0 { OF_MPI } else { 0 };
@@ -55,11 +55,11 @@ impl Held {
     }
 
     /// As much of it as is to be expected when all is read.
-    fn of_all(self, read: u64, all: u64) -> Held {
+    fn of_all(self, read: u64, all: u64) -> HeldMemory {
         let scale = |part: u64| {
             (u128::from(part) * u128::from(all.max(1)) / u128::from(read.clamp(1, all.max(1)))) as u64
         };
-        Held { inputs: scale(self.inputs), strings: scale(self.strings), ..self }
+        HeldMemory { inputs: scale(self.inputs), strings: scale(self.strings), ..self }
     }
 }
 
@@ -73,11 +73,11 @@ const PER_COLLECTIVE: u64 = 160;
 
 /// Memory of one rank, bytes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Budget(u64);
+pub struct MemoryBudget(u64);
 
-impl Default for Budget {
-    fn default() -> Budget {
-        Budget(1 << 30)
+impl Default for MemoryBudget {
+    fn default() -> MemoryBudget {
+        MemoryBudget(1 << 30)
     }
 }
 
@@ -92,16 +92,16 @@ pub enum BudgetError {
     TooSmall,
 }
 
-impl FromStr for Budget {
+impl FromStr for MemoryBudget {
     type Err = BudgetError;
 
-    fn from_str(text: &str) -> Result<Budget, BudgetError> {
+    fn from_str(text: &str) -> Result<MemoryBudget, BudgetError> {
         let Size(bytes) = text.parse()?;
-        if bytes < LEAST { Err(BudgetError::TooSmall) } else { Ok(Budget(bytes)) }
+        if bytes < LEAST { Err(BudgetError::TooSmall) } else { Ok(MemoryBudget(bytes)) }
     }
 }
 
-impl Budget {
+impl MemoryBudget {
     /// Threads that fit, of those that are wanted. Each may need the string table of an input, of so many bytes.
     pub fn threads(self, wanted: usize, largest: u64) -> usize {
         let on_their_way = self.stream_bytes() as u64 + self.spare_bytes() as u64;
@@ -149,7 +149,7 @@ impl Budget {
     }
 
     /// Refuses what there is no room for. `read` of `all` bytes of the inputs are known.
-    pub fn check(self, held: Held, (read, all): (u64, u64)) -> Result<(), Failure> {
+    pub fn check(self, held: HeldMemory, (read, all): (u64, u64)) -> Result<(), Failure> {
         if held.needed() <= self.0 {
             return Ok(());
         }
@@ -201,8 +201,8 @@ impl Budget {
     }
 
     /// What is left to work with.
-    pub fn without(self, held: Held) -> Budget {
-        Budget(self.0.saturating_sub(held.kept()).max(LEAST))
+    pub fn without(self, held: HeldMemory) -> MemoryBudget {
+        MemoryBudget(self.0.saturating_sub(held.kept()).max(LEAST))
     }
 }
 
@@ -217,33 +217,33 @@ mod tests {
 
     #[test]
     fn memory_decides_about_threads_and_strings() {
-        let small: Budget = "32M".parse().unwrap();
+        let small: MemoryBudget = "32M".parse().unwrap();
         assert_eq!(small.threads(64, 0), 1);
-        assert_eq!(Budget::default().threads(100, 0), 39);
-        assert_eq!(Budget::default().threads(2, 0), 2);
-        assert_eq!(Budget::default().collectives(), MAX_SAMPLED_CALLS);
+        assert_eq!(MemoryBudget::default().threads(100, 0), 39);
+        assert_eq!(MemoryBudget::default().threads(2, 0), 2);
+        assert_eq!(MemoryBudget::default().collectives(), MAX_SAMPLED_CALLS);
         assert!((10_000..50_000).contains(&small.collectives()));
-        assert_eq!("31M".parse::<Budget>(), Err(BudgetError::TooSmall));
-        assert!("much".parse::<Budget>().is_err());
+        assert_eq!("31M".parse::<MemoryBudget>(), Err(BudgetError::TooSmall));
+        assert!("much".parse::<MemoryBudget>().is_err());
     }
 
     #[test]
     fn the_memory_that_a_refusal_asks_for_is_enough() {
-        let small: Budget = "64M".parse().unwrap();
-        let held = Held { inputs: 20 << 20, strings: 1_000_000, asked: 0, largest: 1 << 20 };
-        let other = Held { asked: 900_000, ..held };
+        let small: MemoryBudget = "64M".parse().unwrap();
+        let held = HeldMemory { inputs: 20 << 20, strings: 1_000_000, asked: 0, largest: 1 << 20 };
+        let other = HeldMemory { asked: 900_000, ..held };
         for held in [held, other] {
             let whole = small.check(held, (10, 10)).unwrap_err().to_string();
-            let asked: Budget =
+            let asked: MemoryBudget =
                 whole.split("give it --memory ").nth(1).unwrap().split(',').next().unwrap().parse().unwrap();
             assert!(asked.check(held, (10, 10)).is_ok(), "{whole}");
-            let half = Held { inputs: held.inputs / 2, strings: held.strings / 2, ..held };
+            let half = HeldMemory { inputs: held.inputs / 2, strings: held.strings / 2, ..held };
             let guess = small.check(half, (5, 10)).unwrap_err().to_string();
-            let asked: Budget =
+            let asked: MemoryBudget =
                 guess.split("give it --memory ").nth(1).unwrap().split(',').next().unwrap().parse().unwrap();
             assert!(asked.check(held, (10, 10)).is_ok(), "{guess}");
         }
-        assert!(small.check(Held::default(), (10, 10)).is_ok());
-        assert!(small.check(Held { strings: 500_000, ..Held::default() }, (10, 10)).is_ok());
+        assert!(small.check(HeldMemory::default(), (10, 10)).is_ok());
+        assert!(small.check(HeldMemory { strings: 500_000, ..HeldMemory::default() }, (10, 10)).is_ok());
     }
 }

@@ -3,10 +3,10 @@
 mod load;
 mod trace;
 
-pub use load::Call;
+pub use load::ProgramCall;
 pub(crate) use trace::TraceArgs;
 
-use crate::budget::Budget;
+use crate::budget::MemoryBudget;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use rpd_clocks::AlignChoice;
 use rpd_output_file::OutputShare;
@@ -48,10 +48,10 @@ Exit codes: 0 merged; 1 internal fault, or --verify found one; 2 wrong usage; 3 
 /// work on one merge. Rows that are missing are reported, never passed over.
 #[derive(Parser, Debug, Clone)]
 #[command(name = "rpd-merge", version, after_help = EXAMPLES, args_conflicts_with_subcommands = true)]
-pub struct Cli {
+pub struct CommandLine {
     /// Something else than a merge
     #[command(subcommand)]
-    pub command: Option<Inspect>,
+    pub command: Option<InspectCommand>,
     /// A merge
     #[command(flatten)]
     pub merge: MergeArgs,
@@ -59,7 +59,7 @@ pub struct Cli {
 
 /// How processes are put into tables.
 #[derive(ValueEnum, Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub enum Layout {
+pub enum TableLayout {
     /// All processes in one set of tables, under one guid
     #[default]
     Merged,
@@ -83,7 +83,7 @@ pub enum OutputFormat {
 
 /// Subcommands.
 #[derive(Subcommand, Debug, Clone)]
-pub enum Inspect {
+pub enum InspectCommand {
     /// Shows a shard's header, processes, blocks, clocks and loss ledger; of a run folder, a database or a trace, what it is and
     /// what to do with it
     Inspect {
@@ -111,7 +111,7 @@ pub struct MergeArgs {
     pub share: OutputShare,
     /// How processes are put into tables
     #[arg(long, value_enum, default_value_t, value_name = "LAYOUT")]
-    pub layout: Layout,
+    pub layout: TableLayout,
     /// What is written [default: rocpd; perfetto with an option that splits or opens]
     #[arg(long, value_enum, value_name = "FORMAT")]
     pub format: Option<OutputFormat>,
@@ -154,7 +154,7 @@ pub struct MergeArgs {
     pub clock_plot: Option<PathBuf>,
     /// Memory of each merge rank: 512M, 2GiB. Fewer threads and smaller buffers where it is short
     #[arg(long, value_name = "SIZE", default_value = "1GiB")]
-    pub memory: Budget,
+    pub memory: MemoryBudget,
     /// Most bytes of the output, with what it is converted from: 512M, 2GiB. A larger merge ends before it writes
     /// [default: no limit; under --epilog and for files of another owner 2000 times the inputs, and 16GiB at least]
     #[arg(long, value_name = "SIZE")]

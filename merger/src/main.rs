@@ -2,12 +2,12 @@
 
 use rpd_comm::{Launcher, Solo, exec_mpi_twin};
 use rpd_console::Exit;
-use rpd_merge::Call;
+use rpd_merge::ProgramCall;
 use rpd_merge::run;
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
-    let call = Call::load(std::env::args_os());
+    let call = ProgramCall::load(std::env::args_os());
     if call.cli.command.is_none() {
         match Launcher::detect() {
             Launcher::None | Launcher::Mpi(Some(1)) => {}

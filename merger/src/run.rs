@@ -1,13 +1,13 @@
 //! From arguments to an exit code: the same for both binaries.
 
 use crate::allocator::keep_freed_memory;
-use crate::cli::{Cli, Inspect, MergeArgs};
-use crate::epilog::{Begun, Epilog, State, check_owners, is_merged};
+use crate::cli::{CommandLine, InspectCommand, MergeArgs};
+use crate::epilog::{EpilogDecision, EpilogMerge, MergeState, check_owners, is_merged};
 use crate::input::wait::wait_for_shards;
 use crate::merge::merge;
-use crate::report::Report;
+use crate::report::MergeReport;
 use crate::report::inspect::inspect;
-use crate::trace_inputs::{Traced, trace};
+use crate::trace_inputs::{TraceReport, trace};
 use rpd_comm::{Comm, broadcast_result, shared_failure};
 use rpd_console::wording::one_line;
 use rpd_console::{Exit, Failure};
@@ -23,7 +23,7 @@ use std::time::{Duration, Instant};
 
 /// How a run ended in this rank.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Outcome {
+pub struct RunOutcome {
     /// The exit code.
     pub exit: Exit,
     /// Whether all ranks end like this. Where not, the others may wait for this one for ever.
@@ -32,22 +32,22 @@ pub struct Outcome {
 
 /// Does what the arguments say and tells on stderr how it went. Never unwinds: under MPI a rank that
 /// leaves without the others would hang them.
-pub fn run(cli: &Cli, comm: &impl Comm) -> Outcome {
+pub fn run(cli: &CommandLine, comm: &impl Comm) -> RunOutcome {
     match catch_unwind(AssertUnwindSafe(|| attempt(cli, comm))) {
-        Ok(Ok(())) => Outcome { exit: Exit::Ok, shared: true },
+        Ok(Ok(())) => RunOutcome { exit: Exit::Ok, shared: true },
         Ok(Err(failure)) => {
             if failure.is_printed() {
                 eprintln!("error: {}", one_line(&failure.to_string()));
             }
-            Outcome { exit: failure.exit(), shared: failure.is_shared() }
+            RunOutcome { exit: failure.exit(), shared: failure.is_shared() }
         }
         // The panic hook has printed where.
-        Err(_) => Outcome { exit: Exit::Internal, shared: false },
+        Err(_) => RunOutcome { exit: Exit::Internal, shared: false },
     }
 }
 
-fn attempt(cli: &Cli, comm: &impl Comm) -> Result<(), Failure> {
-    if let Some(Inspect::Inspect { file, blocks }) = &cli.command {
+fn attempt(cli: &CommandLine, comm: &impl Comm) -> Result<(), Failure> {
+    if let Some(InspectCommand::Inspect { file, blocks }) = &cli.command {
         return if comm.rank() == 0 { inspect(file, *blocks) } else { Ok(()) };
     }
     let args = &cli.merge;
@@ -91,9 +91,9 @@ fn attempt(cli: &Cli, comm: &impl Comm) -> Result<(), Failure> {
     if !args.epilog {
         return merge_or_trace(comm, args, order.as_ref()).map(drop);
     }
-    let epilog = match Epilog::begin(comm, args)? {
-        Begun::Merge(epilog) => epilog,
-        Begun::Nothing(why) => {
+    let epilog = match EpilogMerge::begin(comm, args)? {
+        EpilogDecision::Merge(epilog) => epilog,
+        EpilogDecision::Nothing(why) => {
             if comm.rank() == 0 && !args.quiet {
                 eprintln!("{why}");
             }
@@ -111,7 +111,7 @@ const WHOLE: &str = "all that was recorded is in it";
 /// What was made.
 struct Made {
     output: PathBuf,
-    state: State,
+    state: MergeState,
     why: String,
 }
 
@@ -122,17 +122,21 @@ impl Made {
             1 => format!("{WHOLE}; 1 process died"),
             died => format!("{WHOLE}; {died} processes died"),
         };
-        Made { output, state: State::Done, why }
+        Made { output, state: MergeState::Done, why }
     }
 
     /// Drawn of a database that was merged before: what that lacks was told then.
     fn drawn(database: &Path, output: PathBuf) -> Made {
-        Made { output, state: State::Done, why: format!("all that is in {} is in it", database.display()) }
+        Made {
+            output,
+            state: MergeState::Done,
+            why: format!("all that is in {} is in it", database.display()),
+        }
     }
 
-    fn of(report: &Report) -> Made {
+    fn of(report: &MergeReport) -> Made {
         match report.all_that_lacks() {
-            Some(why) => Made { output: report.output.clone(), state: State::Partial, why },
+            Some(why) => Made { output: report.output.clone(), state: MergeState::Partial, why },
             None => Made::whole(report.output.clone(), report.died),
         }
     }
@@ -161,8 +165,8 @@ fn merge_or_trace(comm: &impl Comm, args: &MergeArgs, order: Option<&TraceReques
                 open(&WrittenTrace::of(traced.output())?, port)?;
             }
             Ok(match &traced {
-                Traced::Merged(report) => Made::of(report),
-                Traced::Direct { database, trace, .. } => Made::drawn(database, trace.output.clone()),
+                TraceReport::Merged(report) => Made::of(report),
+                TraceReport::Direct { database, trace, .. } => Made::drawn(database, trace.output.clone()),
             })
         }
         None => {

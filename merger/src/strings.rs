@@ -13,24 +13,24 @@ use std::ops::Range;
 use twox_hash::XxHash3_128;
 
 /// 128 bits stand for a string: two different ones with one hash are not expected in this universe.
-pub(crate) type Hash = u128;
+pub(crate) type StringHash = u128;
 
 /// Hash of a string.
-pub(crate) fn hash(text: &[u8]) -> Hash {
+pub(crate) fn hash(text: &[u8]) -> StringHash {
     XxHash3_128::oneshot(text)
 }
 
 /// Different hashes, numbered in the order in which they come: 16 bytes for each, and a table of 5 to 11.
 #[derive(Debug, Default)]
 struct Numbered {
-    hashes: Vec<Hash>,
+    hashes: Vec<StringHash>,
     /// Numbers plus one, at the place that the hash says or behind it; 0 where there is none.
     slots: Vec<u32>,
 }
 
 impl Numbered {
     /// The slot where this hash is, or would be.
-    fn slot(&self, hash: Hash) -> usize {
+    fn slot(&self, hash: StringHash) -> usize {
         let mask = self.slots.len() - 1;
         // A hash is spread already; its low half says who owns it.
         let mut slot = (hash >> 64) as usize & mask;
@@ -43,7 +43,7 @@ impl Numbered {
         slot
     }
 
-    fn number(&self, hash: Hash) -> Option<u32> {
+    fn number(&self, hash: StringHash) -> Option<u32> {
         match self.slots.is_empty() {
             true => None,
             false => self.slots[self.slot(hash)].checked_sub(1),
@@ -51,7 +51,7 @@ impl Numbered {
     }
 
     /// The number of a hash, and whether it is new.
-    fn add(&mut self, hash: Hash) -> Result<(u32, bool), Failure> {
+    fn add(&mut self, hash: StringHash) -> Result<(u32, bool), Failure> {
         let many = || Failure::input("the inputs have more than 4,294,967,294 different strings");
         let next = u32::try_from(self.hashes.len()).ok().filter(|next| *next < u32::MAX).ok_or_else(many)?;
         if self.hashes.len() * 4 >= self.slots.len() * 3 {
@@ -97,7 +97,7 @@ pub(crate) struct FirstSeen {
 
 /// The distinct strings of this rank, in the order in which they are first seen.
 #[derive(Debug, Default)]
-pub(crate) struct Distinct {
+pub(crate) struct DistinctStrings {
     strings: Numbered,
     seen: Vec<FirstSeen>,
     /// String tables so far.
@@ -106,14 +106,17 @@ pub(crate) struct Distinct {
     all: u64,
 }
 
-impl Distinct {
+impl DistinctStrings {
     /// Number of distinct strings.
     pub(crate) fn len(&self) -> u64 {
         self.seen.len() as u64
     }
 
     /// Adds the strings of the next table: hash and place in it.
-    pub(crate) fn add_table(&mut self, strings: impl Iterator<Item = (u32, Hash)>) -> Result<(), Failure> {
+    pub(crate) fn add_table(
+        &mut self,
+        strings: impl Iterator<Item = (u32, StringHash)>,
+    ) -> Result<(), Failure> {
         for (index, hash) in strings {
             self.all += 1;
             let (_, is_new) = self.strings.add(hash)?;
@@ -143,7 +146,7 @@ pub(crate) struct StringIds {
 
 impl StringIds {
     /// The global id of a string of this rank.
-    pub(crate) fn id(&self, hash: Hash) -> Option<i64> {
+    pub(crate) fn id(&self, hash: StringHash) -> Option<i64> {
         self.strings.number(hash).map(|number| self.id_of(number as usize))
     }
 
@@ -164,9 +167,9 @@ impl StringIds {
 }
 
 /// Numbers the strings of all ranks.
-pub(crate) fn number(comm: &impl Comm, own: Distinct) -> Result<StringIds, Failure> {
+pub(crate) fn number(comm: &impl Comm, own: DistinctStrings) -> Result<StringIds, Failure> {
     let ranks = comm.size();
-    let Distinct { mut strings, mut seen, all: own_strings, .. } = own;
+    let DistinctStrings { mut strings, mut seen, all: own_strings, .. } = own;
     strings.hashes.shrink_to_fit();
     seen.shrink_to_fit();
     if ranks == 1 {
@@ -176,7 +179,7 @@ pub(crate) fn number(comm: &impl Comm, own: Distinct) -> Result<StringIds, Failu
     }
 
     // Claims go to the owners. Ranks hold the inputs in order, so the lowest rank is the first holder.
-    let owner = |hash: Hash| (hash % ranks as u128) as usize;
+    let owner = |hash: StringHash| (hash % ranks as u128) as usize;
     let mut counts = vec![0; ranks];
     strings.hashes.iter().for_each(|hash| counts[owner(*hash)] += 1);
     let mut claims: Vec<Vec<u8>> = counts.iter().map(|count| Vec::with_capacity(count * 16)).collect();
@@ -248,9 +251,9 @@ pub(crate) fn number(comm: &impl Comm, own: Distinct) -> Result<StringIds, Failu
     })
 }
 
-fn hashes_of(bytes: &[u8]) -> Result<impl Iterator<Item = Hash> + '_, Failure> {
+fn hashes_of(bytes: &[u8]) -> Result<impl Iterator<Item = StringHash> + '_, Failure> {
     match bytes.as_chunks::<16>() {
-        (hashes, []) => Ok(hashes.iter().map(|h| Hash::from_le_bytes(*h))),
+        (hashes, []) => Ok(hashes.iter().map(|h| StringHash::from_le_bytes(*h))),
         _ => Err(Failure::message("half a hash")),
     }
 }
@@ -288,7 +291,7 @@ mod tests {
             let results = threads::run(ranks, |comm| {
                 let low = (comm.rank() * piece).min(tables.len());
                 let own = &tables[low..(low + piece).min(tables.len())];
-                let mut distinct = Distinct::default();
+                let mut distinct = DistinctStrings::default();
                 for texts in own {
                     distinct.add_table((0..).zip(texts).map(|(i, t)| (i, hash(t.as_bytes())))).unwrap();
                 }

@@ -1,13 +1,13 @@
 //! From inputs to a trace: they are merged into a database beside the output, which is drawn and removed.
 
 use crate::cli::MergeArgs;
-use crate::input::find::Listed;
+use crate::input::find::ListedFile;
 use crate::input::unused::find_all;
 use crate::merge::{MergeJob, merge_job};
 use crate::output::planned_size::trace_bytes;
 use crate::output::size_limit::SizeLimit;
-use crate::output_file::Partial;
-use crate::report::{NotUsed, Report};
+use crate::output_file::PartialOutput;
+use crate::report::{MergeReport, NotUsed};
 use rpd_clocks::AlignChoice;
 use rpd_comm::{Comm, agree_on_result, broadcast_result};
 use rpd_console::wording::one_line;
@@ -22,9 +22,9 @@ use std::time::Instant;
 /// The outcome of a trace, the same in all merge ranks, but for what only rank 0 knows of the files.
 #[derive(Debug, Serialize)]
 #[serde(untagged)]
-pub(crate) enum Traced {
+pub(crate) enum TraceReport {
     /// Inputs were merged for it.
-    Merged(Box<Report>),
+    Merged(Box<MergeReport>),
     /// It was made of a merged database as it is.
     Direct {
         /// The database.
@@ -42,7 +42,11 @@ pub(crate) enum Traced {
 }
 
 /// Writes the trace of the inputs. Every rank calls this.
-pub(crate) fn trace(comm: &impl Comm, args: &MergeArgs, order: &TraceRequest) -> Result<Traced, Failure> {
+pub(crate) fn trace(
+    comm: &impl Comm,
+    args: &MergeArgs,
+    order: &TraceRequest,
+) -> Result<TraceReport, Failure> {
     let begun = Instant::now();
     let mut progress = Progress::new(comm.rank() == 0 && !args.quiet);
     progress.phase("plan");
@@ -68,7 +72,7 @@ pub(crate) fn trace(comm: &impl Comm, args: &MergeArgs, order: &TraceRequest) ->
             let output = place.work().join("merged.db");
             let mut job =
                 broadcast_result(comm, || MergeJob::of((files, unused.clone()), output.clone(), args))?;
-            let mut partial = agree_on_result(comm, Partial::begin(&output, comm.rank() == 0, false))?;
+            let mut partial = agree_on_result(comm, PartialOutput::begin(&output, comm.rank() == 0, false))?;
             partial.share();
             let report = merge_job(comm, args, &mut job, Some(&partial), &mut progress)?;
             let database = partial.path().to_owned();
@@ -87,17 +91,17 @@ pub(crate) fn trace(comm: &impl Comm, args: &MergeArgs, order: &TraceRequest) ->
             report.trace = Some(drawn);
             report.seconds = seconds;
             report.phases = phases;
-            Traced::Merged(Box::new(report))
+            TraceReport::Merged(Box::new(report))
         }
         None => {
             let unused = NotUsed::new(unused);
-            Traced::Direct { database, trace: Box::new(drawn), unused, seconds, phases }
+            TraceReport::Direct { database, trace: Box::new(drawn), unused, seconds, phases }
         }
     })
 }
 
 /// The only input, if it is a merged database and nothing is asked for that only a merge can do.
-fn merged_database(args: &MergeArgs, files: &[Listed]) -> Option<PathBuf> {
+fn merged_database(args: &MergeArgs, files: &[ListedFile]) -> Option<PathBuf> {
     let merges = args.strict
         || args.repair_causality
         || args.align != AlignChoice::default()
@@ -105,27 +109,27 @@ fn merged_database(args: &MergeArgs, files: &[Listed]) -> Option<PathBuf> {
         || args.clock_plot.is_some()
         || args.environment.is_some();
     match files {
-        [Listed { path, format: Ok(Format::RocPd), .. }] if !merges && RunDatabase::is_merged(path) => {
+        [ListedFile { path, format: Ok(Format::RocPd), .. }] if !merges && RunDatabase::is_merged(path) => {
             Some(path.clone())
         }
         _ => None,
     }
 }
 
-impl Traced {
+impl TraceReport {
     /// The file, or the folder of the files.
     pub(crate) fn output(&self) -> &Path {
         match self {
-            Traced::Merged(report) => &report.output,
-            Traced::Direct { trace, .. } => &trace.output,
+            TraceReport::Merged(report) => &report.output,
+            TraceReport::Direct { trace, .. } => &trace.output,
         }
     }
 
     /// The closing summary.
     pub(crate) fn summary(&self) -> String {
         match self {
-            Traced::Merged(report) => report.summary(false),
-            Traced::Direct { database, trace, seconds, unused, .. } => {
+            TraceReport::Merged(report) => report.summary(false),
+            TraceReport::Direct { database, trace, seconds, unused, .. } => {
                 let mut lines = vec![("drawn", format!("{} in {seconds:.1} s", database.display()))];
                 lines.extend(trace.lines());
                 lines.extend(unused.line().map(|text| ("not used", text)));

@@ -2,7 +2,7 @@
 
 use rpd_comm::threads;
 use rpd_merge::merge;
-use rpd_merge::{Cli, MergeArgs};
+use rpd_merge::{CommandLine, MergeArgs};
 use rpd_shard::ShardWriter;
 use rpd_shard::model::{Value, native, rocpd};
 use rpd_tests::fixtures;
@@ -196,7 +196,7 @@ fn the_number_of_merge_ranks_changes_nothing() {
             quiet: true,
             ..MergeArgs::default()
         };
-        let cli = Cli { command: None, merge: merge_args };
+        let cli = CommandLine { command: None, merge: merge_args };
         let reports = threads::run(ranks, |comm| merge(comm, &cli.merge).unwrap());
         let told: Vec<String> = reports
             .iter()

@@ -7,7 +7,7 @@ use clap_complete::{Shell, generate_to};
 use page::page;
 use rpd_collect::command_line::Options;
 use rpd_collect::doctor;
-use rpd_merge::Cli;
+use rpd_merge::CommandLine;
 use std::fs;
 use std::io;
 use std::path::Path;
@@ -36,7 +36,7 @@ fn main() -> ExitCode {
 }
 
 fn write(prefix: &Path) -> io::Result<()> {
-    let programs = [Options::parser(), Cli::command()];
+    let programs = [Options::parser(), CommandLine::command()];
     let manuals = prefix.join("share/man/man1");
     fs::create_dir_all(&manuals)?;
     // The doctor has a parser of its own.

@@ -1,10 +1,10 @@
 //! The clocks of all nodes brought to that of the reference node.
 
-use super::clocks::{How, JobClocks, Observed, Recorded};
-use super::nodes::Nodes;
+use super::clocks::{AlignOptions, GatheredClocks, JobClocks, RecordedClocks};
+use super::nodes::JobNodes;
 use crate::cli::MergeArgs;
 use crate::input::former::FormerMerge;
-use crate::input::plan::Plan;
+use crate::input::plan::MergePlan;
 use rpd_clocks::{AlignChoice, ClockFile};
 use rpd_collectives::{MatchedCollectives, clock_observations};
 use rpd_comm::Comm;
@@ -15,20 +15,20 @@ use rpd_shard::record::ClockDomain;
 pub(crate) fn align_clocks(
     comm: &impl Comm,
     args: &MergeArgs,
-    plan: &Plan,
+    plan: &MergePlan,
     clock_file: Option<&ClockFile>,
-    recorded: Recorded,
+    recorded: RecordedClocks,
     matched: &MatchedCollectives,
-    nodes: &Nodes,
+    nodes: &JobNodes,
 ) -> Result<JobClocks, Failure> {
     let fixed: Vec<ClockDomain> = plan.former_merges.iter().filter_map(FormerMerge::reference).collect();
-    let observed = Observed::gather(comm, recorded, &fixed)?;
+    let observed = GatheredClocks::gather(comm, recorded, &fixed)?;
     let meetings = match observed.is_of_several() && (args.align != AlignChoice::None || clock_file.is_some())
     {
         true => clock_observations(comm, matched, &observed.observations.domains)?,
         false => Vec::new(),
     };
-    let how = How {
+    let how = AlignOptions {
         align: args.align,
         repair_causality: args.repair_causality,
         clock_file,

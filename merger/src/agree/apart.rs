@@ -1,7 +1,7 @@
 //! Files whose times are far from those of all others: mostly they are of another run.
 
 use super::clocks::JobClocks;
-use crate::input::survey::Survey;
+use crate::input::survey::InputSurvey;
 use rpd_clocks::{AlignMethod, MERGED_TIME_NAMESPACE};
 use rpd_comm::Comm;
 use rpd_console::Failure;
@@ -18,7 +18,7 @@ type Span = (i64, i64);
 /// What there is to say of files that are a week or more from most others, in the same words on all ranks.
 pub(crate) fn note_of_files_far_apart(
     comm: &impl Comm,
-    surveys: &[Survey],
+    surveys: &[InputSurvey],
     clocks: &JobClocks,
 ) -> Result<Option<String>, Failure> {
     let own: Vec<Option<Span>> = surveys.iter().map(|survey| span(survey, clocks)).collect();
@@ -41,7 +41,7 @@ pub(crate) fn note_of_files_far_apart(
 }
 
 /// Of a survey, as far as its times are known and aligned.
-fn span(survey: &Survey, clocks: &JobClocks) -> Option<Span> {
+fn span(survey: &InputSurvey, clocks: &JobClocks) -> Option<Span> {
     let of_source = |process: &rpd_shard::record::Process| {
         let fit = clocks.process_fit(process);
         let is_known = process.first_seen > 0

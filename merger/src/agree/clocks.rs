@@ -1,11 +1,13 @@
 //! What all inputs say of the clocks, brought together in rank 0; the fits that follow from it, told to all.
 
-use super::domains::{Distinct, domains_of};
+use super::domains::{DomainList, domains_of};
 use super::logs::log_of_no_probes;
-use super::nodes::Nodes;
-use super::observations::{Message, Set, Timed, put_together, thin_out_bursts, thin_out_sets};
-use crate::input::home::{Homes, Step, to_boottime};
-use crate::input::survey::Survey;
+use super::nodes::JobNodes;
+use super::observations::{
+    ObservationMessage, TimedBurst, TimedClockSet, put_together, thin_out_bursts, thin_out_sets,
+};
+use crate::input::home::{HostClocks, RealtimeStep, to_boottime};
+use crate::input::survey::InputSurvey;
 use clap::ValueEnum;
 use rpd_clocks::{
     AlignChoice, AlignMethod, BestSets, CausalityCheck, ClockFile, ClockObservations, CollectiveObservation,
@@ -38,11 +40,11 @@ type Logs = BTreeMap<ClockDomain, String>;
 
 /// What the inputs of this rank say of the clocks. It is taken from each as soon as it is surveyed.
 #[derive(Debug, Default)]
-pub(crate) struct Recorded {
+pub(crate) struct RecordedClocks {
     /// Domains of processes, by first occurrence, in merge order.
-    domains: Distinct,
+    domains: DomainList,
     /// Those of shards without any process.
-    silent: Distinct,
+    silent: DomainList,
     best: BestSets,
     /// What processes stamped their times with, where it is not BOOTTIME.
     stamped: BTreeMap<ClockDomain, Clock>,
@@ -52,8 +54,8 @@ pub(crate) struct Recorded {
     spans: Spans,
     /// First and last time that is stamped with REALTIME.
     walls: Spans,
-    sets: BTreeMap<ClockDomain, Vec<Set>>,
-    bursts: BTreeMap<(ClockDomain, ClockDomain), Vec<Timed>>,
+    sets: BTreeMap<ClockDomain, Vec<TimedClockSet>>,
+    bursts: BTreeMap<(ClockDomain, ClockDomain), Vec<TimedBurst>>,
     logs: Logs,
 }
 
@@ -69,7 +71,7 @@ fn widen(spans: &mut Spans, domain: &ClockDomain, (first, last): (i64, i64)) {
 
 /// The clocks of the job before they are aligned. Observations and sets are complete in rank 0 alone.
 #[derive(Debug, Default)]
-pub(crate) struct Observed {
+pub(crate) struct GatheredClocks {
     /// The domains, the reference, and in rank 0 what is known of them. Meetings come later.
     pub observations: ClockObservations,
     best: BestSets,
@@ -83,9 +85,9 @@ pub(crate) struct Observed {
     impossible: u64,
 }
 
-impl Recorded {
+impl RecordedClocks {
     /// Adds what the next input says.
-    pub(crate) fn add(&mut self, survey: &Survey) {
+    pub(crate) fn add(&mut self, survey: &InputSurvey) {
         for source in &survey.sources {
             domains_of(source).into_iter().for_each(|domain| self.domains.add(domain));
             let process = &source.process;
@@ -128,26 +130,26 @@ impl Recorded {
         }
     }
 
-    fn message(self) -> Message {
+    fn message(self) -> ObservationMessage {
         let named = self.bursts.keys().flat_map(|(from, to)| [from, to]).chain(self.sets.keys());
         let domains: Vec<ClockDomain> = named.cloned().collect::<BTreeSet<_>>().into_iter().collect();
         let place = |domain: &ClockDomain| domains.binary_search(domain).unwrap_or(domains.len()) as u32;
         let sets = self.sets.into_iter().map(|(domain, sets)| (place(&domain), sets)).collect();
         let bursts = self.bursts.into_iter();
         let bursts = bursts.map(|((from, to), bursts)| (place(&from), place(&to), bursts)).collect();
-        Message { domains, sets, bursts }
+        ObservationMessage { domains, sets, bursts }
     }
 }
 
-impl Observed {
+impl GatheredClocks {
     /// Brings together what all ranks' inputs say of their clocks.
     ///
     /// The reference is the node of the lowest rank; one of `preferred`, whose times cannot move, if it is there.
     pub(crate) fn gather(
         comm: &impl Comm,
-        own: Recorded,
+        own: RecordedClocks,
         preferred: &[ClockDomain],
-    ) -> Result<Observed, Failure> {
+    ) -> Result<GatheredClocks, Failure> {
         let best: Vec<&ClockSet> = own.best.values().collect();
         let short = (
             &own.domains.all,
@@ -159,7 +161,7 @@ impl Observed {
             &own.stamps,
             &own.walls,
         );
-        let mut domains = Distinct::default();
+        let mut domains = DomainList::default();
         let mut all_silent = Vec::new();
         let mut best = BestSets::new();
         let (mut stamped, mut spans, mut logs) = (BTreeMap::new(), Spans::new(), Logs::new());
@@ -182,7 +184,7 @@ impl Observed {
         }
         let of_processes = domains.all.len();
         all_silent.into_iter().for_each(|domain| domains.add(domain));
-        let Distinct { all: domains, .. } = domains;
+        let DomainList { all: domains, .. } = domains;
         // The node of the lowest rank; one whose clocks are not known can be no reference for others.
         let known = || domains.iter().enumerate().filter(|(_, domain)| best.contains_key(domain));
         let chosen = known().find(|(_, domain)| preferred.contains(domain)).or_else(|| known().next());
@@ -206,10 +208,11 @@ impl Observed {
         let incoming = comm.all_to_all(outgoing);
         let mut impossible = 0;
         if comm.rank() == 0 {
-            let all: Result<Vec<Message>, _> = incoming.iter().map(|m| wire::decode_message(m)).collect();
+            let all: Result<Vec<ObservationMessage>, _> =
+                incoming.iter().map(|m| wire::decode_message(m)).collect();
             impossible = put_together(all.map_err(Failure::message)?, &mut observations);
         }
-        Ok(Observed { observations, best, stamped, stamps, spans, logs, of_processes, impossible })
+        Ok(GatheredClocks { observations, best, stamped, stamps, spans, logs, of_processes, impossible })
     }
 
     /// From when to when there are times of each domain, its BOOTTIME, ns; in merge order.
@@ -232,10 +235,11 @@ impl Observed {
         mut self,
         comm: &impl Comm,
         meetings: Vec<CollectiveObservation>,
-        how: &How<'_>,
+        how: &AlignOptions<'_>,
     ) -> Result<JobClocks, Failure> {
         self.observations.meetings = meetings;
-        let mut told: (Vec<DomainFit>, Vec<u64>, Option<Repair>, u64, Vec<String>) = Default::default();
+        let mut told: (Vec<DomainFit>, Vec<u64>, Option<CausalityRepair>, u64, Vec<String>) =
+            Default::default();
         if comm.rank() == 0 {
             let mut fits = align(&self.observations, how.align);
             let notes = how.by_clock_file(&self, &mut fits);
@@ -250,7 +254,7 @@ impl Observed {
                     let RepairedTimes { left, out_of_reach, moved } =
                         repair_causality(&self.observations, &mut fits);
                     let after = left.violations;
-                    (left, Some(Repair { before, after, out_of_reach, moved_ns: moved }))
+                    (left, Some(CausalityRepair { before, after, out_of_reach, moved_ns: moved }))
                 }
                 false => (causality(&self.observations, &fits), None),
             };
@@ -290,7 +294,7 @@ impl Observed {
 }
 
 /// What was asked for.
-pub(crate) struct How<'a> {
+pub(crate) struct AlignOptions<'a> {
     /// By what.
     pub align: AlignChoice,
     /// Whether maps may move until effects follow causes.
@@ -298,12 +302,12 @@ pub(crate) struct How<'a> {
     /// What a site measured.
     pub clock_file: Option<&'a ClockFile>,
     /// Where the domains are: host names, machine ids.
-    pub nodes: &'a Nodes,
+    pub nodes: &'a JobNodes,
     /// How other clocks of a node become its BOOTTIME.
-    pub homes: &'a Homes,
+    pub homes: &'a HostClocks,
 }
 
-impl Nodes {
+impl JobNodes {
     /// The names of a domain, that of the host first. Other domains may have the same.
     pub fn names(&self, domain: &ClockDomain) -> Vec<String> {
         let nodes = self.of_boot(&domain.boot_id);
@@ -312,10 +316,10 @@ impl Nodes {
     }
 }
 
-impl How<'_> {
+impl AlignOptions<'_> {
     /// Domains that are not aligned, or by their wall clocks only, take what a site measured. Returns what there is
     /// to say about the file.
-    fn by_clock_file(&self, observed: &Observed, fits: &mut [DomainFit]) -> Vec<String> {
+    fn by_clock_file(&self, observed: &GatheredClocks, fits: &mut [DomainFit]) -> Vec<String> {
         let Some(file) = self.clock_file else { return Vec::new() };
         let ClockObservations { domains, reference, .. } = &observed.observations;
         let named = |(place, domain): (usize, &ClockDomain)| {
@@ -352,7 +356,7 @@ impl How<'_> {
 /// What `--repair-causality` did. A rank that left a collective before another one entered whom it waits for counts
 /// once per collective.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
-pub struct Repair {
+pub struct CausalityRepair {
     /// How often that was so before.
     pub before: u64,
     /// How often it still is.
@@ -374,7 +378,7 @@ pub struct JobClocks {
     /// Collectives that ranks of a domain left before others entered, by the aligned times.
     pub violations: BTreeMap<ClockDomain, u64>,
     /// What became of effects before their causes; `None` if that was not asked for.
-    pub repaired: Option<Repair>,
+    pub repaired: Option<CausalityRepair>,
     /// Bursts of probes that are not used, as their clocks cannot have shown their times.
     pub impossible: u64,
     /// Of each domain whose node did not measure clocks the log of one of its ranks that says why, if there is one.
@@ -392,7 +396,7 @@ pub struct JobClocks {
     best: BestSets,
     spans: Spans,
     stamps: BTreeSet<(ClockDomain, Clock)>,
-    homes: Homes,
+    homes: HostClocks,
     unknown: DomainFit,
 }
 
@@ -425,7 +429,7 @@ impl JobClocks {
     }
 
     /// The clocks, other than BOOTTIME, that times of a domain are stamped with, and what brings them to it.
-    pub fn conversions(&self, domain: &ClockDomain) -> impl Iterator<Item = (Clock, &[Step])> {
+    pub fn conversions(&self, domain: &ClockDomain) -> impl Iterator<Item = (Clock, &[RealtimeStep])> {
         let of_domain =
             self.stamps.range((domain.clone(), Clock::Boottime)..).take_while(move |(of, _)| of == domain);
         let others = of_domain.filter(|(_, clock)| *clock != Clock::Boottime);
@@ -478,7 +482,7 @@ pub struct ProcessFit<'a> {
     /// That of its domain.
     pub fit: &'a DomainFit,
     /// What brings the process's own clock to its domain's BOOTTIME.
-    steps: &'a [Step],
+    steps: &'a [RealtimeStep],
 }
 
 impl ProcessFit<'_> {

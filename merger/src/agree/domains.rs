@@ -1,12 +1,12 @@
 //! The clock domains of the job, as they come.
 
-use crate::input::source::Source;
+use crate::input::source::InputSource;
 use rpd_clocks::MERGED_TIME_NAMESPACE;
 use rpd_shard::record::{ClockDomain, Node};
 use std::collections::BTreeSet;
 
 /// The domains that a source's times are of.
-pub(super) fn domains_of(source: &Source) -> Vec<ClockDomain> {
+pub(super) fn domains_of(source: &InputSource) -> Vec<ClockDomain> {
     match source.process.domain.time_namespace {
         MERGED_TIME_NAMESPACE => {
             let merged = |(_, node): &(i64, Node)| ClockDomain {
@@ -22,12 +22,12 @@ pub(super) fn domains_of(source: &Source) -> Vec<ClockDomain> {
 
 /// Domains, each once, in the order in which they came.
 #[derive(Debug, Default)]
-pub(super) struct Distinct {
+pub(super) struct DomainList {
     pub(super) all: Vec<ClockDomain>,
     known: BTreeSet<ClockDomain>,
 }
 
-impl Distinct {
+impl DomainList {
     pub(super) fn add(&mut self, domain: ClockDomain) {
         // Mostly that of the process before.
         if self.all.last() != Some(&domain) && self.known.insert(domain.clone()) {

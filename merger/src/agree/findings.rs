@@ -1,12 +1,12 @@
 //! What each rank found in its inputs, told to all.
 
-use super::nodes::Nodes;
+use super::nodes::JobNodes;
 use crate::input::command_endings::CommandEndings;
-use crate::input::death::{Death, StoppedProcesses};
-use crate::input::opened::Input;
+use crate::input::death::{ProcessCrash, StoppedProcesses};
+use crate::input::opened::OpenInput;
 use crate::input::profiler_losses::ProfilerLosses;
 use crate::input::source::KeySpace;
-use crate::input::survey::Survey;
+use crate::input::survey::InputSurvey;
 use rpd_comm::Comm;
 use rpd_console::Failure;
 use rpd_shard::model::{TableId, rocpd};
@@ -30,9 +30,9 @@ struct Findings {
     warnings: Vec<String>,
     rows_read: BTreeMap<TableId, u64>,
     /// Processes that died by a signal; the first ones.
-    deaths: Vec<Death>,
+    deaths: Vec<ProcessCrash>,
     died: u64,
-    crashes: Vec<Death>,
+    crashes: Vec<ProcessCrash>,
     crashed: u64,
     stopped: StoppedProcesses,
     commands: CommandEndings,
@@ -45,9 +45,9 @@ type RanksOfDomains = BTreeMap<ClockDomain, BTreeSet<u32>>;
 
 /// What all ranks found, in merge order.
 #[derive(Debug, Default)]
-pub struct Found {
+pub struct JobFindings {
     /// The nodes.
-    pub nodes: Nodes,
+    pub nodes: JobNodes,
     /// Names of the sources.
     pub inputs: Vec<u128>,
     /// Sums per table and cause.
@@ -61,11 +61,11 @@ pub struct Found {
     /// Those of them that are no rank.
     pub kinds: ProcessKinds,
     /// Processes that died; the first ones.
-    pub deaths: Vec<Death>,
+    pub deaths: Vec<ProcessCrash>,
     /// How many died.
     pub died: u64,
     /// Those of them of which there is more to report than the ending of a command; the first ones.
-    pub crashes: Vec<Death>,
+    pub crashes: Vec<ProcessCrash>,
     /// How many these are.
     pub crashed: u64,
     /// Those of them that were ended from outside.
@@ -90,9 +90,9 @@ pub struct ProcessKinds {
 }
 
 impl ProcessKinds {
-    fn of(surveys: &[Survey]) -> ProcessKinds {
+    fn of(surveys: &[InputSurvey]) -> ProcessKinds {
         let mut kinds = ProcessKinds::default();
-        for survey in surveys.iter().filter(|survey| matches!(survey.input, Input::Shard(_))) {
+        for survey in surveys.iter().filter(|survey| matches!(survey.input, OpenInput::Shard(_))) {
             for source in &survey.sources {
                 match source.process.source {
                     SYSTEM_SOURCE => kinds.collectors += 1,
@@ -110,14 +110,14 @@ fn identity(process: &Process) -> u64 {
 }
 
 /// Tells all ranks what each of them found.
-pub(crate) fn agree_on_findings(comm: &impl Comm, surveys: &[Survey]) -> Result<Found, Failure> {
+pub(crate) fn agree_on_findings(comm: &impl Comm, surveys: &[InputSurvey]) -> Result<JobFindings, Failure> {
     let sources = || surveys.iter().flat_map(|s| &s.sources);
-    let mut nodes = Nodes::default();
+    let mut nodes = JobNodes::default();
     sources().flat_map(|s| &s.nodes).for_each(|(_, node)| nodes.add(node));
     let deaths =
         || surveys.iter().flat_map(|s| s.deaths.iter().map(move |death| (s.commands.include(death), death)));
     let crashes = || deaths().filter(|(is_command, death)| !is_command || death.open > 0);
-    let shards = surveys.iter().filter(|survey| matches!(survey.input, Input::Shard(_)));
+    let shards = surveys.iter().filter(|survey| matches!(survey.input, OpenInput::Shard(_)));
     let described = shards.flat_map(|survey| &survey.sources).map(|source| &source.process);
     let traced = || described.clone().filter(|process| process.source != SYSTEM_SOURCE);
     let mut mine = Findings {
@@ -142,7 +142,7 @@ pub(crate) fn agree_on_findings(comm: &impl Comm, surveys: &[Survey]) -> Result<
     crashes().for_each(|(is_command, death)| mine.stopped.add(death, is_command));
     surveys.iter().for_each(|s| mine.commands.join(s.commands.clone()));
     surveys.iter().for_each(|s| mine.profiler_losses.join(s.profiler_losses.clone()));
-    let mut found = Found::default();
+    let mut found = JobFindings::default();
     let mut identities = BTreeSet::new();
     for message in comm.all_gather(wire::encode(&mine)) {
         let theirs: Findings = wire::decode_message(&message).map_err(Failure::message)?;
@@ -173,7 +173,7 @@ pub(crate) fn agree_on_findings(comm: &impl Comm, surveys: &[Survey]) -> Result<
     Ok(found)
 }
 
-fn ranks_of_domains(surveys: &[Survey]) -> RanksOfDomains {
+fn ranks_of_domains(surveys: &[InputSurvey]) -> RanksOfDomains {
     let mut ranks = RanksOfDomains::new();
     let mut add = |domain: &ClockDomain, rank: Option<u32>| {
         ranks.entry(domain.clone()).or_default().extend(rank);
@@ -182,7 +182,7 @@ fn ranks_of_domains(surveys: &[Survey]) -> RanksOfDomains {
         survey.sources.iter().for_each(|source| add(&source.process.domain, source.process.rank));
         // Of a rank that called nothing there is its collector, which may be the one that probed.
         let (true, Some(set)) = (survey.sources.is_empty(), survey.input.clocks().first()) else { continue };
-        if let Input::Shard(shard) = &survey.input {
+        if let OpenInput::Shard(shard) = &survey.input {
             add(&set.domain, shard.identity.rank);
         }
     }
@@ -190,9 +190,9 @@ fn ranks_of_domains(surveys: &[Survey]) -> RanksOfDomains {
 }
 
 /// As many as are told.
-fn first_deaths(deaths: impl Iterator<Item = Death>) -> Vec<Death> {
-    let mut all: Vec<Death> = deaths.collect();
-    all.sort_by_cached_key(Death::order);
+fn first_deaths(deaths: impl Iterator<Item = ProcessCrash>) -> Vec<ProcessCrash> {
+    let mut all: Vec<ProcessCrash> = deaths.collect();
+    all.sort_by_cached_key(ProcessCrash::order);
     all.truncate(MAX_SHOWN_LINES);
     all
 }

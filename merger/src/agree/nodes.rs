@@ -8,7 +8,7 @@ use twox_hash::XxHash3_64;
 
 /// The nodes of the job, in merge order; ids count from 1.
 #[derive(Debug, Default)]
-pub struct Nodes {
+pub struct JobNodes {
     ids: HashMap<(String, String), i64>,
     nodes: Vec<Node>,
     /// Their places by boot ids.
@@ -21,7 +21,7 @@ fn key(node: &Node) -> (String, String) {
     (machine.clone(), node.boot_id.clone())
 }
 
-impl Nodes {
+impl JobNodes {
     /// Adds a node, unless it is there.
     pub fn add(&mut self, node: &Node) {
         let next = self.nodes.len() as i64 + 1;
@@ -91,7 +91,7 @@ mod tests {
     #[test]
     fn two_boots_with_one_machine_id_stay_two_nodes_with_different_ids() {
         let node = |boot: &str| Node { machine_id: "m".into(), boot_id: boot.into(), ..Node::default() };
-        let mut nodes = Nodes::default();
+        let mut nodes = JobNodes::default();
         [node("a"), node("b"), node("a")].iter().for_each(|n| nodes.add(n));
         assert_eq!((nodes.id(&node("a")), nodes.id(&node("b"))), (Some(1), Some(2)));
         let rows = nodes.rows().unwrap();

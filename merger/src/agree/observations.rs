@@ -15,17 +15,17 @@ const MOST_BURSTS: usize = 4_096;
 const LONGEST_GAP: i64 = 7 * 86_400 * 1_000_000_000;
 
 /// BOOTTIME, RAW, MONOTONIC, REALTIME, bracket.
-pub(super) type Set = [i64; 5];
+pub(super) type TimedClockSet = [i64; 5];
 /// First time and best round trip; sent, answered, spread; four times of each of the best probes; whether the kernels
 /// noted the receive times.
-pub(super) type Timed = (i64, i64, u32, u32, i64, Vec<[i64; 4]>, bool);
+pub(super) type TimedBurst = (i64, i64, u32, u32, i64, Vec<[i64; 4]>, bool);
 
 /// What a rank's inputs say, on its way to rank 0: domains are named by their places.
 #[derive(Serialize, Deserialize)]
-pub(super) struct Message {
+pub(super) struct ObservationMessage {
     pub(super) domains: Vec<ClockDomain>,
-    pub(super) sets: Vec<(u32, Vec<Set>)>,
-    pub(super) bursts: Vec<(u32, u32, Vec<Timed>)>,
+    pub(super) sets: Vec<(u32, Vec<TimedClockSet>)>,
+    pub(super) bursts: Vec<(u32, u32, Vec<TimedBurst>)>,
 }
 
 /// At most so many, spread over time: of each part of it the best one. Thinning out twice comes to the same.
@@ -48,27 +48,27 @@ fn thinned<T: Ord>(
 }
 
 /// Keeps all of them up to twice as many as are used, and then those.
-pub(super) fn thin_out_sets(sets: &mut Vec<Set>) {
+pub(super) fn thin_out_sets(sets: &mut Vec<TimedClockSet>) {
     if sets.len() > 2 * MOST_SETS {
         *sets = thinned(std::mem::take(sets), MOST_SETS, |s| s[0], |s| s[4]);
     }
 }
 
 /// The same for the bursts between two domains.
-pub(super) fn thin_out_bursts(bursts: &mut Vec<Timed>) {
+pub(super) fn thin_out_bursts(bursts: &mut Vec<TimedBurst>) {
     if bursts.len() > 2 * MOST_BURSTS {
         *bursts = thinned(std::mem::take(bursts), MOST_BURSTS, |b| b.0, |b| b.1);
     }
 }
 
 /// All ranks' words, in terms of the job's domains. Returns how many bursts have times that their clocks did not show.
-pub(super) fn put_together(all: Vec<Message>, observations: &mut ClockObservations) -> u64 {
+pub(super) fn put_together(all: Vec<ObservationMessage>, observations: &mut ClockObservations) -> u64 {
     observations.bridges = bridges(&all, &observations.domains);
     let places: BTreeMap<&ClockDomain, usize> =
         (observations.domains.iter().chain(&observations.bridges).zip(0..)).collect();
     let place = |domain: &ClockDomain| places.get(domain).copied();
-    let mut sets: Vec<Vec<Set>> = vec![Vec::new(); observations.domains.len()];
-    let mut bursts: BTreeMap<(usize, usize), Vec<Timed>> = BTreeMap::new();
+    let mut sets: Vec<Vec<TimedClockSet>> = vec![Vec::new(); observations.domains.len()];
+    let mut bursts: BTreeMap<(usize, usize), Vec<TimedBurst>> = BTreeMap::new();
     for message in all {
         let places: Vec<Option<usize>> = message.domains.iter().map(place).collect();
         let known = |i: u32| places.get(i as usize).copied().flatten();
@@ -83,8 +83,8 @@ pub(super) fn put_together(all: Vec<Message>, observations: &mut ClockObservatio
             }
         }
     }
-    let all_of = |(domain, sets): (&ClockDomain, Vec<Set>)| {
-        let set = |[boottime, monotonic_raw, monotonic, realtime, bracket]: Set| ClockSet {
+    let all_of = |(domain, sets): (&ClockDomain, Vec<TimedClockSet>)| {
+        let set = |[boottime, monotonic_raw, monotonic, realtime, bracket]: TimedClockSet| ClockSet {
             domain: domain.clone(),
             boottime,
             monotonic_raw,
@@ -120,7 +120,7 @@ pub(super) fn put_together(all: Vec<Message>, observations: &mut ClockObservatio
 
 /// Domains without inputs through which domains hang together that do not otherwise: the shard of a rank may be lost,
 /// and what others measured against its node still joins them. There are fewer of them than of the job's domains.
-fn bridges(all: &[Message], known: &[ClockDomain]) -> Vec<ClockDomain> {
+fn bridges(all: &[ObservationMessage], known: &[ClockDomain]) -> Vec<ClockDomain> {
     let places: BTreeMap<&ClockDomain, usize> = known.iter().zip(0..).collect();
     let mut parts = Parts((0..known.len()).collect());
     let mut probed_by: BTreeMap<&ClockDomain, BTreeSet<usize>> = BTreeMap::new();

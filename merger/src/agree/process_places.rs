@@ -1,8 +1,8 @@
 //! The ids of processes: those of ranks come first, in the order of ranks. Viewers show these ids, so that the process
 //! of rank 7 is number 8 wherever no rank is missing.
 
-use crate::input::opened::Input;
-use crate::input::source::Source;
+use crate::input::opened::OpenInput;
+use crate::input::source::InputSource;
 use rpd_shard::model::rocpd;
 use rpd_shard::record::SYSTEM_SOURCE;
 use serde::{Deserialize, Serialize};
@@ -20,7 +20,7 @@ pub(super) struct ProcessPlace {
 }
 
 /// The processes of a source, by their numbers from 1.
-pub(super) fn own_processes(input: &Input, source: &Source) -> Vec<ProcessPlace> {
+pub(super) fn own_processes(input: &OpenInput, source: &InputSource) -> Vec<ProcessPlace> {
     let Some(space) = source.spaces.get(&rocpd::INFO_PROCESS) else { return Vec::new() };
     let mut places = vec![ProcessPlace::default(); usize::try_from(space.next - 1).unwrap_or(0)];
     let mut set = |key: i64, place: ProcessPlace| {
@@ -30,14 +30,14 @@ pub(super) fn own_processes(input: &Input, source: &Source) -> Vec<ProcessPlace>
         }
     };
     match input {
-        Input::None => {}
-        Input::Shard(_) => {
+        OpenInput::None => {}
+        OpenInput::Shard(_) => {
             let process = &source.process;
             let rank = process.rank.filter(|_| !process.worker);
             let is_collector = process.source == SYSTEM_SOURCE;
             set(source.first_process(), ProcessPlace { rank, pid: process.pid.into(), is_collector });
         }
-        Input::Database(open) => {
+        OpenInput::Database(open) => {
             for found in open.space_of(source).map_or(&[][..], |space| &space.processes) {
                 let rank = found.rank.filter(|_| !found.worker);
                 set(found.key, ProcessPlace { rank, pid: found.pid, is_collector: false });

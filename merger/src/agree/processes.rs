@@ -1,7 +1,7 @@
 //! The ids of the job's processes, and what AMD's tools make of them.
 
 use super::process_places::{ProcessPlace, own_processes, process_ids};
-use crate::input::survey::Survey;
+use crate::input::survey::InputSurvey;
 use rpd_comm::Comm;
 use rpd_console::Failure;
 use rpd_shard::record::wire;
@@ -12,7 +12,7 @@ pub(crate) type IdsBySource = Vec<Box<[i64]>>;
 
 /// What all ranks know of the processes.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Processes {
+pub struct JobProcesses {
     /// How many there are besides the collectors.
     pub recorded: usize,
     /// Whether each of those is the only one of its id space, and of its process id.
@@ -21,7 +21,10 @@ pub struct Processes {
 
 /// For each source of this rank, in merge order, the ids of its processes by their numbers; and what there is to know
 /// of all.
-pub(crate) fn number(comm: &impl Comm, surveys: &[Survey]) -> Result<(IdsBySource, Processes), Failure> {
+pub(crate) fn number(
+    comm: &impl Comm,
+    surveys: &[InputSurvey],
+) -> Result<(IdsBySource, JobProcesses), Failure> {
     let sources = surveys.iter().flat_map(|survey| survey.sources.iter().map(move |source| (survey, source)));
     let own: Vec<Vec<ProcessPlace>> =
         sources.map(|(survey, source)| own_processes(&survey.input, source)).collect();
@@ -35,16 +38,16 @@ pub(crate) fn number(comm: &impl Comm, surveys: &[Survey]) -> Result<(IdsBySourc
     }
     let mut ids = process_ids(&all.concat()).into_iter().skip(before);
     let ids = own.iter().map(|places| ids.by_ref().take(places.len()).collect()).collect();
-    Ok((ids, Processes::of(&all)))
+    Ok((ids, JobProcesses::of(&all)))
 }
 
-impl Processes {
+impl JobProcesses {
     /// Of the processes of each source.
-    fn of(sources: &[Vec<ProcessPlace>]) -> Processes {
+    fn of(sources: &[Vec<ProcessPlace>]) -> JobProcesses {
         let recorded = |places: &[ProcessPlace]| places.iter().filter(|place| !place.is_collector).count();
         let mut pids = HashSet::new();
         let mut all = sources.iter().flatten().filter(|place| !place.is_collector);
-        Processes {
+        JobProcesses {
             recorded: sources.iter().map(|places| recorded(places)).sum(),
             are_apart: sources.iter().all(|places| recorded(places) <= 1)
                 && all.all(|place| pids.insert(place.pid)),
@@ -63,13 +66,13 @@ mod tests {
     #[test]
     fn processes_are_apart_if_each_has_its_own_id_space_and_pid() {
         let collector = ProcessPlace { is_collector: true, ..place(7) };
-        let of = Processes::of;
+        let of = JobProcesses::of;
         assert_eq!(
             of(&[vec![place(7)], vec![place(8), collector]]),
-            Processes { recorded: 2, are_apart: true }
+            JobProcesses { recorded: 2, are_apart: true }
         );
         assert!(!of(&[vec![place(7)], vec![place(7)]]).are_apart);
         assert!(!of(&[vec![place(7), place(8)]]).are_apart);
-        assert_eq!(of(&[]), Processes { recorded: 0, are_apart: true });
+        assert_eq!(of(&[]), JobProcesses { recorded: 0, are_apart: true });
     }
 }

@@ -3,12 +3,12 @@
 use rpd_comm::{Comm, Launcher};
 use rpd_comm_mpi::Mpi;
 use rpd_console::Exit;
-use rpd_merge::Call;
+use rpd_merge::ProgramCall;
 use rpd_merge::run;
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
-    let call = Call::load(std::env::args_os());
+    let call = ProgramCall::load(std::env::args_os());
     let Some(comm) = Mpi::initialize() else {
         eprintln!(
             "error: MPI cannot be initialised (or only twice): check that mpirun and libmpi are of one installation"

@@ -1,6 +1,6 @@
 //! The options of a call: what is typed, variables of the environment, and files.
 
-use super::{Cli, MergeArgs};
+use super::{CommandLine, MergeArgs};
 use crate::job_user::become_job_user;
 use clap::{CommandFactory, FromArgMatches};
 use rpd_configs::{Layered, Program, Setting, site_file};
@@ -49,24 +49,24 @@ const DETAILS: [&str; 6] =
 
 /// A call of rpd-merge.
 #[derive(Clone, Debug)]
-pub struct Call {
+pub struct ProgramCall {
     /// What counts.
-    pub cli: Cli,
+    pub cli: CommandLine,
     warnings: Vec<String>,
     settings: Option<Layered>,
 }
 
-impl Call {
+impl ProgramCall {
     /// Reads the options. A mistake in them or in a file that is named ends the process, as do `--help` and
     /// `--version`.
-    pub fn load(arguments: impl Iterator<Item = OsString>) -> Call {
-        let mut command = Cli::command();
+    pub fn load(arguments: impl Iterator<Item = OsString>) -> ProgramCall {
+        let mut command = CommandLine::command();
         // Only then groups of options have their members.
         command.build();
         let matches = command.clone().get_matches_from(arguments);
-        let typed = Cli::from_arg_matches(&matches).unwrap_or_else(|error| error.exit());
+        let typed = CommandLine::from_arg_matches(&matches).unwrap_or_else(|error| error.exit());
         if typed.command.is_some() {
-            return Call { cli: typed, warnings: Vec::new(), settings: None };
+            return ProgramCall { cli: typed, warnings: Vec::new(), settings: None };
         }
         // Must precede every read of a file of the user.
         let become_user = |merge: &MergeArgs| {
@@ -105,7 +105,7 @@ impl Call {
         });
         let parse = |arguments: Vec<OsString>| {
             let matches = command.clone().try_get_matches_from(arguments);
-            matches.and_then(|matches| Cli::from_arg_matches(&matches))
+            matches.and_then(|matches| CommandLine::from_arg_matches(&matches))
         };
         let together = settings.reconcile(&ABOUT_THE_OUTPUT, &DETAILS, |arguments| {
             let cli = parse(arguments.to_vec()).map_err(|error| error.kind().to_string())?;
@@ -125,7 +125,7 @@ impl Call {
             let is_about_it = |locked: &&Setting| ABOUT_THE_OUTPUT.contains(&locked.key.as_str());
             warnings.extend(settings.locked().filter(is_about_it).map(note));
         }
-        Call { cli, warnings, settings: Some(settings) }
+        ProgramCall { cli, warnings, settings: Some(settings) }
     }
 
     /// Tells what is not as somebody wanted it. Returns an exit code if that is all there is to do.

@@ -1,6 +1,6 @@
 //! What was typed of traces: how the run is cut, and what of it is drawn.
 
-use super::{Layout, MergeArgs, OutputFormat};
+use super::{MergeArgs, OutputFormat, TableLayout};
 use clap::{ArgGroup, Args, ValueEnum};
 use rpd_console::{Failure, TimeWindow};
 use rpd_shard::rank_set::RankSet;
@@ -100,7 +100,7 @@ impl MergeArgs {
 
     /// Whether options go together, as far as can be said without the inputs.
     pub fn check(&self) -> Result<(), Failure> {
-        if self.form() == OutputFormat::Rpd && self.layout == Layout::Partitioned {
+        if self.form() == OutputFormat::Rpd && self.layout == TableLayout::Partitioned {
             let why = "--layout partitioned is one of RocPD databases: leave it out, or --format rpd";
             return Err(Failure::usage(why.to_owned()));
         }
@@ -122,7 +122,7 @@ impl MergeArgs {
             }
         };
         let refused = [
-            (self.layout == Layout::Partitioned, "--layout partitioned is one of databases"),
+            (self.layout == TableLayout::Partitioned, "--layout partitioned is one of databases"),
             (self.verify, "--verify compares a database with its inputs"),
             (self.dry_run, "--dry-run writes no database that a trace could be made of"),
         ];
@@ -212,12 +212,12 @@ fn first<const N: usize>(options: [(&'static str, bool); N]) -> Option<&'static 
 mod tests {
     #![allow(clippy::unwrap_used)]
     use super::*;
-    use crate::cli::Cli;
+    use crate::cli::CommandLine;
     use clap::Parser;
 
     fn typed(line: &str) -> Result<MergeArgs, clap::Error> {
         let words = ["rpd-merge"].into_iter().chain(line.split_whitespace());
-        Cli::try_parse_from(words).map(|cli| cli.merge)
+        CommandLine::try_parse_from(words).map(|cli| cli.merge)
     }
 
     fn order(line: &str) -> Option<TraceRequest> {

@@ -26,29 +26,29 @@ const TRIES: u32 = 1000;
 
 /// A lease that this process has.
 #[derive(Clone, Debug)]
-pub(super) struct Lease {
+pub(super) struct MergeLease {
     folder: Arc<HeldFolder>,
     stem: String,
     number: u32,
-    holder: Holder,
+    holder: LeaseHolder,
 }
 
 /// What stands in the file.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
-pub(super) struct Holder {
+pub(super) struct LeaseHolder {
     host: String,
     pid: u32,
     /// Seconds since 1970.
     until: u64,
 }
 
-impl fmt::Display for Holder {
+impl fmt::Display for LeaseHolder {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "process {} on {}", self.pid, self.host)
     }
 }
 
-impl Lease {
+impl MergeLease {
     /// Seconds since 1970.
     pub(super) fn until(&self) -> u64 {
         self.holder.until
@@ -72,7 +72,7 @@ pub(super) fn take(
     folder: &Arc<HeldFolder>,
     stem: &str,
     length: Duration,
-) -> io::Result<Result<Lease, Holder>> {
+) -> io::Result<Result<MergeLease, LeaseHolder>> {
     let host = rustix::system::uname().nodename().to_string_lossy().into_owned();
     for _ in 0..TRIES {
         let (last, next) = numbers(folder, stem)?;
@@ -88,10 +88,16 @@ pub(super) fn take(
                 folder.path().join(stem).display()
             )));
         }
-        let holder = Holder { host: host.clone(), pid: std::process::id(), until: now() + length.as_secs() };
+        let holder =
+            LeaseHolder { host: host.clone(), pid: std::process::id(), until: now() + length.as_secs() };
         match put_new(folder, &name(stem, number), serde_json::to_string(&holder)?.as_bytes()) {
             Ok(()) => {
-                return Ok(Ok(Lease { folder: Arc::clone(folder), stem: stem.to_owned(), number, holder }));
+                return Ok(Ok(MergeLease {
+                    folder: Arc::clone(folder),
+                    stem: stem.to_owned(),
+                    number,
+                    holder,
+                }));
             }
             // Somebody was faster, and a file system may show it late.
             Err(error) if error.kind() == ErrorKind::AlreadyExists => sleep(Duration::from_millis(1)),
@@ -143,7 +149,7 @@ fn numbers(folder: &HeldFolder, stem: &str) -> io::Result<(Option<u32>, u32)> {
 }
 
 /// Who has a lease; `None` if it is over, or its holder was on this node and is gone.
-fn holder(folder: &HeldFolder, name: &str, host: &str) -> Option<Holder> {
+fn holder(folder: &HeldFolder, name: &str, host: &str) -> Option<LeaseHolder> {
     // What is no file was never a lease.
     let found = folder.stat(name).ok().filter(is_of_this_user)?;
     match read(folder, name) {
@@ -156,7 +162,7 @@ fn holder(folder: &HeldFolder, name: &str, host: &str) -> Option<Holder> {
             // A second name of another file was never a lease.
             let may_be_unwritten = found.links == 1;
             let other =
-                Holder { host: format!("another node ({name} is not written yet)"), pid: 0, until: 0 };
+                LeaseHolder { host: format!("another node ({name} is not written yet)"), pid: 0, until: 0 };
             (may_be_unwritten && distance_to_now(&found) < UNWRITTEN).then_some(other)
         }
     }
@@ -173,7 +179,7 @@ fn distance_to_now(found: &EntryStat) -> Duration {
     now.duration_since(found.modified).unwrap_or_else(|error| error.duration())
 }
 
-fn read(folder: &HeldFolder, name: &str) -> Option<Holder> {
+fn read(folder: &HeldFolder, name: &str) -> Option<LeaseHolder> {
     let mut text = String::new();
     folder.open_file(name).ok()?.take(MAX_BYTES).read_to_string(&mut text).ok()?;
     serde_json::from_str(&text).ok()
@@ -186,7 +192,7 @@ mod tests {
 
     const HOUR: Duration = Duration::from_secs(3600);
 
-    fn take(folder: &tempfile::TempDir, length: Duration) -> Result<Lease, Holder> {
+    fn take(folder: &tempfile::TempDir, length: Duration) -> Result<MergeLease, LeaseHolder> {
         let opened = Arc::new(HeldFolder::open(folder.path()).unwrap());
         super::take(&opened, "merge.lease", length).unwrap()
     }

@@ -4,18 +4,18 @@
 mod lease;
 mod status;
 
-pub(crate) use status::{State, Status};
+pub(crate) use status::{MergeState, MergeStatus};
 
-use crate::budget::Budget;
+use crate::budget::MemoryBudget;
 use crate::cli::MergeArgs;
-use crate::input::find::{Found, find};
+use crate::input::find::{InputListing, find};
 use crate::job_user::check_owner;
-use lease::Lease;
+use lease::MergeLease;
 use rpd_comm::{Comm, broadcast_result};
 use rpd_console::{Exit, Failure};
 use rpd_files::{HeldFolder, output_place};
 use serde::{Deserialize, Serialize};
-use status::{Inputs, StatusPlace, now};
+use status::{InputSummary, StatusPlace, now};
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -36,21 +36,21 @@ const ASK_EVERY: Duration = Duration::from_secs(1);
 const WANTED: &str = "merge.wanted";
 
 /// What is to be done.
-pub(crate) enum Begun {
+pub(crate) enum EpilogDecision {
     /// To merge, and to say how it went.
-    Merge(Box<Epilog>),
+    Merge(Box<EpilogMerge>),
     /// Nothing, for this reason.
     Nothing(String),
 }
 
 /// A merge that nobody else does at the same time. Rank 0 has it; the others only know of it.
-pub(crate) struct Epilog {
+pub(crate) struct EpilogMerge {
     held: Option<Held>,
 }
 
 struct Held {
-    lease: Lease,
-    status: Status,
+    lease: MergeLease,
+    status: MergeStatus,
     place: StatusPlace,
     /// The folder of the run, where the site is asked for the merge.
     home: Arc<HeldFolder>,
@@ -65,10 +65,10 @@ enum Told {
     Nothing(String),
 }
 
-impl Epilog {
+impl EpilogMerge {
     /// Takes the lease of the run that `args` name, unless somebody has it or there is nothing to do. Every rank calls
     /// this. From now on a status says that the merge runs; if it takes longer than the lease, the process ends.
-    pub(crate) fn begin(comm: &impl Comm, args: &MergeArgs) -> Result<Begun, Failure> {
+    pub(crate) fn begin(comm: &impl Comm, args: &MergeArgs) -> Result<EpilogDecision, Failure> {
         let mut held = None;
         let told = broadcast_result(comm, || {
             let found = find(&args.inputs).inspect_err(|failure| nothing_found(args, failure))?;
@@ -81,21 +81,21 @@ impl Epilog {
             })
         })?;
         Ok(match told {
-            Told::Merge => Begun::Merge(Box::new(Epilog { held })),
-            Told::Nothing(why) => Begun::Nothing(why),
+            Told::Merge => EpilogDecision::Merge(Box::new(EpilogMerge { held })),
+            Told::Nothing(why) => EpilogDecision::Nothing(why),
         })
     }
 
     /// Says how it went, and gives the lease back. `what` is the output, how it stands, and why.
-    pub(crate) fn end(mut self, what: Result<(&Path, State, &str), &Failure>) {
+    pub(crate) fn end(mut self, what: Result<(&Path, MergeState, &str), &Failure>) {
         let Some(Held { lease, mut status, place, home, ended }) = self.held.take() else { return };
         let _ = ended.send(());
         match what {
             Ok((output, state, why)) => status.end(state, why, Some(&absolute(output))),
-            Err(failure) => status.end(State::Failed, &failure.to_string(), None),
+            Err(failure) => status.end(MergeState::Failed, &failure.to_string(), None),
         }
         tell(&status, &place);
-        if status.state != State::Failed {
+        if status.state != MergeState::Failed {
             // Who asked the site for it has it.
             let _ = home.remove(WANTED);
         }
@@ -103,12 +103,12 @@ impl Epilog {
     }
 }
 
-impl Drop for Epilog {
+impl Drop for EpilogMerge {
     /// Of a merge that came to no end: it has panicked.
     fn drop(&mut self) {
         let fault = Failure::internal("the merge came to no end");
         if let Some(held) = self.held.take() {
-            Epilog { held: Some(held) }.end(Err(&fault));
+            EpilogMerge { held: Some(held) }.end(Err(&fault));
         }
     }
 }
@@ -119,11 +119,11 @@ fn nothing_found(args: &MergeArgs, failure: &Failure) {
     let Ok(folder) = HeldFolder::open_to_read(home) else { return };
     let is_trace = args.trace_order().is_ok_and(|order| order.is_some());
     let place = StatusPlace { folder: Arc::new(folder), name: status::name(is_trace).to_owned() };
-    if !place.folder.is_own() || place.read().is_some_and(|last| last.state != State::Failed) {
+    if !place.folder.is_own() || place.read().is_some_and(|last| last.state != MergeState::Failed) {
         return;
     }
-    let mut status = Status::begin(Inputs::default(), options(args), now(), args.share);
-    status.end(State::Failed, &failure.to_string(), None);
+    let mut status = MergeStatus::begin(InputSummary::default(), options(args), now(), args.share);
+    status.end(MergeState::Failed, &failure.to_string(), None);
     tell(&status, &place);
 }
 
@@ -134,7 +134,7 @@ fn options(args: &MergeArgs) -> String {
         output: None,
         config: None,
         threads: None,
-        memory: Budget::default(),
+        memory: MemoryBudget::default(),
         max_output: None,
         wait: 0,
         lease: 0,
@@ -167,7 +167,7 @@ fn places(args: &MergeArgs, home: &Arc<HeldFolder>, is_trace: bool) -> Vec<Place
 }
 
 /// Opens the folder of a run that is to be merged, which has to be one of this user.
-fn open_home(found: &Found) -> Result<Arc<HeldFolder>, Failure> {
+fn open_home(found: &InputListing) -> Result<Arc<HeldFolder>, Failure> {
     check_owner(&found.home)?;
     let opened = HeldFolder::open_to_read(&found.home).map(Arc::new);
     opened
@@ -195,11 +195,11 @@ pub(crate) fn is_merged(args: &MergeArgs) -> bool {
     let Ok(found) = find(&args.inputs) else { return false };
     let is_trace = args.trace_order().is_ok_and(|order| order.is_some());
     let Ok(home) = open_home(&found) else { return false };
-    merged(args, &places(args, &home, is_trace), &Inputs::of_files(&found)).is_some()
+    merged(args, &places(args, &home, is_trace), &InputSummary::of_files(&found)).is_some()
 }
 
 /// The output of such a merge.
-fn merged(args: &MergeArgs, places: &[Place], inputs: &Inputs) -> Option<PathBuf> {
+fn merged(args: &MergeArgs, places: &[Place], inputs: &InputSummary) -> Option<PathBuf> {
     let options = options(args);
     // Another output than that is another merge.
     let is_wanted = |made: &PathBuf| args.output.as_ref().is_none_or(|wanted| absolute(wanted) == *made);
@@ -208,13 +208,13 @@ fn merged(args: &MergeArgs, places: &[Place], inputs: &Inputs) -> Option<PathBuf
 }
 
 /// The lease and the first status of a merge, or why there is nothing to do. Who merges the same is waited for.
-fn take(args: &MergeArgs, found: &Found) -> Result<Result<Held, String>, Failure> {
+fn take(args: &MergeArgs, found: &InputListing) -> Result<Result<Held, String>, Failure> {
     let home = open_home(found)?;
     let places = places(args, &home, args.trace_order()?.is_some());
     let length = Duration::from_secs(args.lease.into());
     let until = Instant::now() + length;
     loop {
-        let inputs = Inputs::of_files(found);
+        let inputs = InputSummary::of_files(found);
         if let Some(output) = merged(args, &places, &inputs) {
             return Ok(Err(format!("{} has all that is there: nothing to merge", output.display())));
         }
@@ -252,7 +252,7 @@ impl Place {
     /// The lease and the first status, or who has the lease.
     fn take(
         &self,
-        inputs: &Inputs,
+        inputs: &InputSummary,
         args: &MergeArgs,
         home: &Arc<HeldFolder>,
     ) -> io::Result<Result<Held, String>> {
@@ -261,7 +261,7 @@ impl Place {
             Ok(lease) => lease,
             Err(other) => return Ok(Err(other.to_string())),
         };
-        let status = Status::begin(inputs.clone(), options(args), lease.until(), args.share);
+        let status = MergeStatus::begin(inputs.clone(), options(args), lease.until(), args.share);
         let place = self.status();
         if let Err(error) = status.write(&place) {
             lease.give_back();
@@ -279,8 +279,8 @@ impl Place {
 
 /// Ends the process when the lease is over, since somebody else may begin then, and says so when a signal ends it.
 struct Watch {
-    lease: Lease,
-    status: Status,
+    lease: MergeLease,
+    status: MergeStatus,
     place: StatusPlace,
     length: Duration,
 }
@@ -329,13 +329,13 @@ impl Watch {
     }
 
     fn fail(&mut self, why: &str) {
-        self.status.end(State::Failed, why, None);
+        self.status.end(MergeState::Failed, why, None);
         tell(&self.status, &self.place);
         eprintln!("error: {why}");
     }
 }
 
-fn tell(status: &Status, place: &StatusPlace) {
+fn tell(status: &MergeStatus, place: &StatusPlace) {
     if let Err(error) = status.write(place) {
         eprintln!("warning: {}: {error}", place.path().display());
     }

@@ -1,6 +1,6 @@
 //! What became of a merge: a small JSON file in the folder of the run.
 
-use crate::input::find::Found;
+use crate::input::find::InputListing;
 use rpd_files::{HeldFolder, effective_uid, entry_stat};
 use rpd_output_file::OutputShare;
 use serde::{Deserialize, Serialize};
@@ -18,7 +18,7 @@ const MAX_WHY: usize = 4096;
 /// How a merge stands.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
-pub(crate) enum State {
+pub(crate) enum MergeState {
     /// It runs, or was killed: see `until`.
     Merging,
     /// All that was recorded is in the output.
@@ -31,15 +31,15 @@ pub(crate) enum State {
 
 /// What became of a merge.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
-pub(crate) struct Status {
+pub(crate) struct MergeStatus {
     /// How it stands.
-    pub state: State,
+    pub state: MergeState,
     /// Why, in one line.
     pub why: String,
     /// The database, or the folder of traces.
     pub output: Option<PathBuf>,
     /// Of which inputs.
-    pub inputs: Inputs,
+    pub inputs: InputSummary,
     /// Seconds since 1970.
     pub begun: u64,
     /// Seconds since 1970; a merge that has not ended by then was killed.
@@ -58,7 +58,7 @@ pub(crate) struct Status {
 
 /// The inputs of a merge, as far as it takes to see whether others came.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
-pub(crate) struct Inputs {
+pub(crate) struct InputSummary {
     /// How many.
     pub files: u64,
     /// Of all together.
@@ -67,15 +67,15 @@ pub(crate) struct Inputs {
     pub newest: u64,
 }
 
-impl Inputs {
+impl InputSummary {
     /// Looks at the inputs that were found.
-    pub(super) fn of_files(found: &Found) -> Inputs {
-        Inputs::of(found.files.iter().map(|listed| listed.path.as_path()))
+    pub(super) fn of_files(found: &InputListing) -> InputSummary {
+        InputSummary::of(found.files.iter().map(|listed| listed.path.as_path()))
     }
 
     /// Looks at files. One that is gone counts as empty.
-    fn of<'a>(files: impl Iterator<Item = &'a Path>) -> Inputs {
-        let mut inputs = Inputs::default();
+    fn of<'a>(files: impl Iterator<Item = &'a Path>) -> InputSummary {
+        let mut inputs = InputSummary::default();
         for path in files {
             inputs.files += 1;
             let Ok(found) = entry_stat(path) else { continue };
@@ -87,11 +87,16 @@ impl Inputs {
     }
 }
 
-impl Status {
+impl MergeStatus {
     /// Of a merge that begins.
-    pub(super) fn begin(inputs: Inputs, options: String, until: u64, share: OutputShare) -> Status {
-        Status {
-            state: State::Merging,
+    pub(super) fn begin(
+        inputs: InputSummary,
+        options: String,
+        until: u64,
+        share: OutputShare,
+    ) -> MergeStatus {
+        MergeStatus {
+            state: MergeState::Merging,
             why: "it has not ended: if the time is past `until`, it was killed, and can be begun again"
                 .to_owned(),
             output: None,
@@ -105,7 +110,7 @@ impl Status {
         }
     }
 
-    pub(super) fn end(&mut self, state: State, why: &str, output: Option<&Path>) {
+    pub(super) fn end(&mut self, state: MergeState, why: &str, output: Option<&Path>) {
         let line = why.lines().next().unwrap_or_default();
         let mut length = line.len().min(MAX_WHY);
         while !line.is_char_boundary(length) {
@@ -116,8 +121,8 @@ impl Status {
     }
 
     /// The output, if it was made of these inputs with these options, and is there.
-    pub(super) fn into_output(self, inputs: &Inputs, options: &str) -> Option<PathBuf> {
-        let is_made = matches!(self.state, State::Done | State::Partial)
+    pub(super) fn into_output(self, inputs: &InputSummary, options: &str) -> Option<PathBuf> {
+        let is_made = matches!(self.state, MergeState::Done | MergeState::Partial)
             && self.inputs == *inputs
             && self.options == options;
         self.output.filter(|output| is_made && output.exists())
@@ -158,7 +163,7 @@ impl StatusPlace {
     }
 
     /// The last status, if there is one that can be read.
-    pub(super) fn read(&self) -> Option<Status> {
+    pub(super) fn read(&self) -> Option<MergeStatus> {
         let mut text = String::new();
         let file = self.folder.open_file(&self.name).ok()?;
         // A status of another user must not suppress the merge.
@@ -187,12 +192,12 @@ mod tests {
         let path = StatusPlace { folder: opened, name: name(false).to_owned() };
         fs::write(&shard, "one").unwrap();
         fs::write(&output, "").unwrap();
-        let inputs = || Inputs::of([shard.as_path()].into_iter());
-        let mut status = Status::begin(inputs(), "a".to_owned(), now(), OutputShare::User);
+        let inputs = || InputSummary::of([shard.as_path()].into_iter());
+        let mut status = MergeStatus::begin(inputs(), "a".to_owned(), now(), OutputShare::User);
         status.write(&path).unwrap();
         assert_eq!(path.read().unwrap().into_output(&inputs(), "a"), None, "it runs");
         status.end(
-            State::Partial,
+            MergeState::Partial,
             &format!("rank 1 is missing{}\nnot this", "é".repeat(4000)),
             Some(&output),
         );

@@ -1,8 +1,8 @@
 //! What one block of rows tells a survey.
 
 use super::death::OpenSpans;
-use super::expand::{self, Word};
-use super::opened::{Tables, block_rows, needed_rows};
+use super::expand::{self, BuiltinString};
+use super::opened::{InputTables, block_rows, needed_rows};
 use super::row_texts::text_bytes;
 use super::source::{NO_THREAD, join};
 use rpd_collectives::{CallSample, ProcessCollectives, collectives_of_block};
@@ -35,7 +35,7 @@ impl BlockFacts {
 
 /// What is put together over all blocks of a process.
 #[derive(Debug, Default)]
-pub(super) struct Gathered {
+pub(super) struct SourceFacts {
     /// Smallest and largest key per table referred to; something outside of any table's keys where a
     /// reference that must not be NULL is, or is no integer.
     pub(super) refs: BTreeMap<TableId, (i64, i64)>,
@@ -44,21 +44,21 @@ pub(super) struct Gathered {
     /// Whether a string id leads nowhere.
     pub(super) lost_strings: bool,
     /// Tracks that samples need: thread and name, [`NO_THREAD`] for all threads that are not in the shard.
-    pub(super) tracks: BTreeSet<(i64, Word)>,
+    pub(super) tracks: BTreeSet<(i64, BuiltinString)>,
     /// What never ended.
     pub(super) open: OpenSpans,
     /// Collectives.
     pub(super) collectives: ProcessCollectives,
 }
 
-impl Gathered {
+impl SourceFacts {
     fn refer(&mut self, table: TableId, low: i64, high: i64) {
         let known = self.refs.entry(table).or_insert((low, high));
         *known = (known.0.min(low), known.1.max(high));
     }
 
     /// Adds what another block told.
-    pub(super) fn add(&mut self, other: Gathered, sample: &CallSample) {
+    pub(super) fn add(&mut self, other: SourceFacts, sample: &CallSample) {
         for (table, (low, high)) in other.refs {
             self.refer(table, low, high);
         }
@@ -94,19 +94,19 @@ fn is_looked_at(kind: &Kind) -> bool {
 /// Decodes a block. `threads` are the key ranges of the process's thread rows, ascending.
 pub(super) fn facts(
     shard: &Shard,
-    tables: &Tables,
+    tables: &InputTables,
     block: &BlockRef,
     strings: &ShardStrings,
     threads: &[(i64, i64)],
     sample: &CallSample,
-) -> Result<(BlockFacts, Gathered), BlockError> {
+) -> Result<(BlockFacts, SourceFacts), BlockError> {
     // Of ranges and calls nearly all is looked at.
     let rows = match block.header.kind {
         BlockKind::Rows(table) if is_native(table) && table != MARK => block_rows(shard, tables, block)?,
         _ => needed_rows(shard, tables, block, &|column| is_looked_at(&column.kind))?,
     };
     let collectives = collectives_of_block(&rows, strings, sample);
-    let mut told = Gathered { open: OpenSpans::of(&rows), collectives, ..Gathered::default() };
+    let mut told = SourceFacts { open: OpenSpans::of(&rows), collectives, ..SourceFacts::default() };
     for (column, cells) in rows.table.columns.iter().zip(&rows.columns) {
         let ints = || (0..rows.len).filter_map(|i| cells.int(i));
         match &column.kind {
@@ -141,7 +141,7 @@ pub(super) fn facts(
             _ => {}
         }
     }
-    if let Some(name) = Word::track_of(rows.id()) {
+    if let Some(name) = BuiltinString::track_of(rows.id()) {
         told.tracks = threads_of(&rows, threads).into_iter().map(|thread| (thread, name)).collect();
     }
     let expanded = if expand::is_native(rows.id()) { expand::counts(&rows) } else { Vec::new() };

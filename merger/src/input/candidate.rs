@@ -1,7 +1,7 @@
 //! What rank 0 learns of an input when it looks into it, before anything is merged.
 
 use super::former::FormerMerge;
-use super::home::Homes;
+use super::home::HostClocks;
 use super::opened::shard_source_id;
 use super::running::running_until;
 use rpd_rocpd::Guid;
@@ -23,7 +23,7 @@ const MAX_SIZE: u32 = 1 << 20;
 const MOST_EMPTY: usize = 4_096;
 
 /// What rank 0 keeps of an input: not the open file, there may be thousands.
-pub(super) struct Candidate {
+pub(super) struct InputCandidate {
     pub(super) path: PathBuf,
     pub(super) format: Format,
     /// The run that it says it belongs to, if it says so.
@@ -32,7 +32,7 @@ pub(super) struct Candidate {
     pub(super) complete: bool,
     /// Wall time up to which a shard is complete that is still being written, ns since 1970.
     pub(super) running_until: Option<i64>,
-    pub(super) order: Order,
+    pub(super) order: InputOrder,
     pub(super) ranks: Vec<u32>,
     pub(super) size: Option<u32>,
     /// The command of a shard that describes no traced process.
@@ -57,7 +57,7 @@ pub(super) struct Candidate {
     /// Metadata that neither RocPD nor a merge of ours knows: tag and value.
     pub(super) tags: Vec<(String, String)>,
     /// The clocks of its node.
-    pub(super) homes: Homes,
+    pub(super) homes: HostClocks,
 }
 
 /// Order of a process: restart, worker, when first seen, boot or guid, pid, start.
@@ -65,7 +65,7 @@ type ProcessOrder = (u32, bool, i64, String, i64, u64);
 
 /// Merge order of inputs. It does not depend on their names, but for inputs without any process or command.
 #[derive(PartialEq, Eq, PartialOrd, Ord, Clone)]
-pub(super) struct Order {
+pub(super) struct InputOrder {
     pub(super) rank: u32,
     /// Each process.
     pub(super) processes: Vec<ProcessOrder>,
@@ -75,16 +75,16 @@ pub(super) struct Order {
 }
 
 /// Why an input cannot be merged.
-pub(super) enum Refused {
+pub(super) enum RefusedInput {
     /// The others can be merged without it.
     LeaveOut(String),
     /// A full table of open files, or an I/O error of the file system, would hit any of them.
     All(String),
 }
 
-impl Candidate {
+impl InputCandidate {
     /// Looks into a shard.
-    pub(super) fn of_shard(path: &Path) -> Result<Candidate, Refused> {
+    pub(super) fn of_shard(path: &Path) -> Result<InputCandidate, RefusedInput> {
         let shard = Shard::open(path).map_err(refused_shard)?;
         let mut ranks: Vec<u32> =
             shard.processes.values().filter_map(|p| p.rank).chain(shard.identity.rank).collect();
@@ -99,12 +99,12 @@ impl Candidate {
         processes.sort();
         let command = shard.command.as_deref().filter(|_| processes.is_empty()).cloned();
         let path = (processes.is_empty() && command.is_none()).then(|| path.to_owned());
-        let mut homes = Homes::default();
+        let mut homes = HostClocks::default();
         homes.add(&shard);
         // What a collector made a shard of may be of any version.
         let carries = !same_tables(shard.schema());
         let version = version_of(shard.schema());
-        Ok(Candidate {
+        Ok(InputCandidate {
             path: shard.path().to_owned(),
             format: Format::Shard,
             // Another format's file was translated, and belongs to whatever run it is merged with.
@@ -113,7 +113,7 @@ impl Candidate {
             complete: shard.complete(),
             running_until: running_until(&shard),
             // Shards without any rank come last.
-            order: Order {
+            order: InputOrder {
                 rank: ranks.first().copied().unwrap_or(u32::MAX),
                 processes,
                 command: command.as_ref().map(process_order),
@@ -152,12 +152,12 @@ impl Candidate {
     }
 
     /// Looks into a RocPD database.
-    pub(super) fn of_database(path: &Path) -> Result<Candidate, Refused> {
+    pub(super) fn of_database(path: &Path) -> Result<InputCandidate, RefusedInput> {
         let database = Database::open(path).map_err(refused_database)?;
         let spaces = database.spaces();
         if !has_rows(&database) {
             let why = "its tables have no rows: the program was killed before its profiler wrote them";
-            return Err(Refused::LeaveOut(format!("{}: {why}", path.display())));
+            return Err(RefusedInput::LeaveOut(format!("{}: {why}", path.display())));
         }
         let processes = || spaces.iter().flat_map(|s| s.processes.iter().map(move |p| (s, p)));
         let mut ranks: Vec<u32> = processes().filter_map(|(_, p)| p.rank).collect();
@@ -168,19 +168,19 @@ impl Candidate {
         let mut places: Vec<_> = processes().map(place).collect();
         places.sort();
         let merged: Vec<_> = spaces.iter().filter(|space| is_merged_set(space)).collect();
-        let mut homes = Homes::default();
+        let mut homes = HostClocks::default();
         if let Some(process) = nameless(spaces).filter(|_| merged.is_empty()) {
             homes.add_nameless(path, process);
         }
         let is_usual = |space: &&Space| space.version == [3, 0, 0] && same_tables(&space.schema);
-        Ok(Candidate {
+        Ok(InputCandidate {
             path: path.to_owned(),
             format: Format::RocPd,
             run_id: merged.iter().find_map(|s| s.tags.get("rpd.run_id").filter(|id| !id.is_empty()).cloned()),
             bytes: database.bytes(),
             complete: true,
             running_until: None,
-            order: Order {
+            order: InputOrder {
                 rank: ranks.first().copied().unwrap_or(u32::MAX),
                 path: places.is_empty().then(|| path.to_owned()),
                 processes: places,
@@ -304,7 +304,7 @@ fn same_tables(schema: &Schema) -> bool {
         && schema.tables().iter().all(|table| builtin.get(table.id) == Some(table))
 }
 
-fn refused_shard(error: OpenError) -> Refused {
+fn refused_shard(error: OpenError) -> RefusedInput {
     let is_of_this_file = match &error {
         OpenError::NotAShard { .. } | OpenError::NoIdentity { .. } => true,
         OpenError::NewerVersion { .. } => false,
@@ -313,7 +313,7 @@ fn refused_shard(error: OpenError) -> Refused {
     refused(error.to_string(), is_of_this_file)
 }
 
-fn refused_database(error: ReadError) -> Refused {
+fn refused_database(error: ReadError) -> RefusedInput {
     let is_of_this_file = match &error {
         ReadError::Io { source, .. } => is_of_one_file(source.kind()),
         _ => true,
@@ -333,6 +333,6 @@ fn is_of_one_file(kind: ErrorKind) -> bool {
     )
 }
 
-fn refused(text: String, is_of_this_file: bool) -> Refused {
-    if is_of_this_file { Refused::LeaveOut(text) } else { Refused::All(text) }
+fn refused(text: String, is_of_this_file: bool) -> RefusedInput {
+    if is_of_this_file { RefusedInput::LeaveOut(text) } else { RefusedInput::All(text) }
 }

@@ -1,9 +1,9 @@
 //! The collectives of an input: what its blocks told is completed, and regions of other formats are read
 //! once more if their names say that there are any.
 
-use super::home::{Homes, to_boottime};
+use super::home::{HostClocks, to_boottime};
 use super::opened::block_rows;
-use super::source::{Piece, Source};
+use super::source::{InputSource, SourcePiece};
 use rayon::prelude::*;
 use rpd_collectives::{CallSample, ProcessCollectives, RegionNames, collectives_of_regions, region_columns};
 use rpd_rocpd::read::{Database, Space, Wanted};
@@ -20,16 +20,16 @@ const PIECES_AT_ONCE: usize = 16;
 pub(super) fn settle_collectives(
     shard: &Shard,
     strings: &ShardStrings,
-    homes: &Homes,
+    homes: &HostClocks,
     sample: &CallSample,
-    sources: &mut [Source],
+    sources: &mut [InputSource],
 ) {
     let nodes = sources.windows(2).any(|two| two[0].process.node != two[1].process.node);
     // A file of another format with several nodes is a merge: its times are job times.
     // Where our own library recorded the calls, that says more than regions.
-    let has_regions_alone = |source: &Source| {
-        let is_region = |piece: &Piece| match piece {
-            Piece::Block(block, None) => block.header.kind == BlockKind::Rows(rocpd::REGION),
+    let has_regions_alone = |source: &InputSource| {
+        let is_region = |piece: &SourcePiece| match piece {
+            SourcePiece::Block(block, None) => block.header.kind == BlockKind::Rows(rocpd::REGION),
             _ => false,
         };
         source.collectives.is_empty() && source.collectives.alone == 0 && source.pieces.iter().any(is_region)
@@ -55,13 +55,18 @@ pub(super) fn settle_collectives(
 }
 
 /// The regions of a source of a translated file.
-fn of_blocks(shard: &Shard, source: &Source, names: &RegionNames, sample: &CallSample) -> ProcessCollectives {
+fn of_blocks(
+    shard: &Shard,
+    source: &InputSource,
+    names: &RegionNames,
+    sample: &CallSample,
+) -> ProcessCollectives {
     let mut read = |table: TableId, take: &mut dyn FnMut(&Rows<Local>)| {
         let blocks: Vec<_> = source
             .pieces
             .iter()
             .filter_map(|piece| match piece {
-                Piece::Block(block, None) if block.header.kind == BlockKind::Rows(table) => Some(block),
+                SourcePiece::Block(block, None) if block.header.kind == BlockKind::Rows(table) => Some(block),
                 _ => None,
             })
             .collect();
@@ -79,7 +84,7 @@ fn of_blocks(shard: &Shard, source: &Source, names: &RegionNames, sample: &CallS
 pub(super) fn of_space(
     database: &Database,
     space: &Space,
-    pieces: &[Piece],
+    pieces: &[SourcePiece],
     names: &RegionNames,
     process: &Process,
     sample: &CallSample,
@@ -93,7 +98,7 @@ pub(super) fn of_space(
         let pieces: Vec<_> = pieces
             .iter()
             .filter_map(|piece| match piece {
-                Piece::Rows { space, table, piece } if *table == place => Some((*space, piece)),
+                SourcePiece::Rows { space, table, piece } if *table == place => Some((*space, piece)),
                 _ => None,
             })
             .collect();

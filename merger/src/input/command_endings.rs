@@ -1,6 +1,6 @@
 //! How the commands of a run ended, grouped: each collector records the end of its command, traced or not.
 
-use super::death::{Death, signal_name};
+use super::death::{ProcessCrash, signal_name};
 use rpd_console::wording::{counted, noun, rank_ranges};
 use rpd_shard::record::{Exit, Process};
 use serde::{Deserialize, Serialize};
@@ -62,7 +62,7 @@ impl CommandEndings {
     }
 
     /// Whether the endings of the commands of one shard include that of this process of it.
-    pub fn include(&self, death: &Death) -> bool {
+    pub fn include(&self, death: &ProcessCrash) -> bool {
         self.0.get(&death.exit()).is_some_and(|ended| ended.pid == Some(death.pid))
     }
 
@@ -84,7 +84,7 @@ impl CommandEndings {
 
 impl CommandEnding {
     /// Whether it is that of one command, and this process of it.
-    pub fn is_of(&self, death: &Death) -> bool {
+    pub fn is_of(&self, death: &ProcessCrash) -> bool {
         self.pid == Some(death.pid) && (self.code, self.signal) == (death.code, death.signal)
     }
 
@@ -161,7 +161,7 @@ mod tests {
     #[test]
     fn another_process_with_the_same_exit_code_is_not_the_command() {
         let only = endings(&[(None, Exit::Code(1))]);
-        let death = |pid| Death { pid, code: Some(1), ..Death::default() };
+        let death = |pid| ProcessCrash { pid, code: Some(1), ..ProcessCrash::default() };
         assert!(only[0].is_of(&death(7)) && !only[0].is_of(&death(8)));
         let two = endings(&[(Some(0), Exit::Code(1)), (Some(1), Exit::Code(1))]);
         assert!(!two[0].is_of(&death(7)));

@@ -1,13 +1,13 @@
 //! The survey of a RocPD database: what `survey.rs` is for shards.
 
 use super::collectives::of_space;
-use super::expand::Word;
-use super::home::Homes;
-use super::opened::{Input, OpenDatabase, StringPieces, Tables};
+use super::expand::BuiltinString;
+use super::home::HostClocks;
+use super::opened::{InputTables, OpenDatabase, OpenInput, StringPieces};
 use super::schema::JobSchema;
-use super::source::{KeySpace, Piece, RowRoom, Source, StackSpace, Tracks, join};
-use super::survey::{Survey, hashes_of_words, reserve_placeholders, shorten};
-use crate::strings::{Hash, hash};
+use super::source::{InputSource, KeySpace, RowRoom, SourcePiece, SourceTracks, StackSpace, join};
+use super::survey::{InputSurvey, hashes_of_words, reserve_placeholders, shorten};
+use crate::strings::{StringHash, hash};
 use rayon::prelude::*;
 use rpd_clocks::MERGED_TIME_NAMESPACE;
 use rpd_collectives::{CallSample, RegionNames};
@@ -30,10 +30,10 @@ pub(super) fn survey_database(
     database: Database,
     taken: &[usize],
     job: &JobSchema,
-    homes: &Homes,
+    homes: &HostClocks,
     sample: &CallSample,
-) -> Survey {
-    let mut survey = Survey::default();
+) -> InputSurvey {
+    let mut survey = InputSurvey::default();
     for line in database.damage() {
         let path = database.path().display().to_string();
         survey.warnings.push(if line.contains(&path) { line.clone() } else { format!("{path}: {line}") });
@@ -42,7 +42,7 @@ pub(super) fn survey_database(
     let mut string_tables = Vec::new();
     for space in taken {
         let Some(found) = database.spaces().get(*space) else { continue };
-        let adopted: Tables = job.adopt(&found.schema);
+        let adopted: InputTables = job.adopt(&found.schema);
         let reader = Reader { database: &database, space: *space, found, tables: &adopted, room: &job.rows };
         let mut source = reader.survey(job, sample, &mut string_tables, &mut survey);
         if let [(_, node)] = &mut source.nodes[..]
@@ -56,9 +56,9 @@ pub(super) fn survey_database(
     let mut told = BTreeSet::new();
     survey.warnings.retain(|line| told.insert(line.clone()));
     shorten(&mut survey.warnings, MAX_WARNINGS, database.path());
-    survey.sources.sort_by_cached_key(Source::order);
+    survey.sources.sort_by_cached_key(InputSource::order);
     database.release();
-    survey.input = Input::Database(OpenDatabase { database, strings: string_tables });
+    survey.input = OpenInput::Database(OpenDatabase { database, strings: string_tables });
     survey
 }
 
@@ -66,7 +66,7 @@ struct Reader<'a> {
     database: &'a Database,
     space: usize,
     found: &'a Space,
-    tables: &'a Tables,
+    tables: &'a InputTables,
     room: &'a RowRoom,
 }
 
@@ -74,7 +74,7 @@ struct Reader<'a> {
 struct Texts {
     keys: KeySpace,
     /// Place and hash of each.
-    hashes: Vec<(u32, Hash)>,
+    hashes: Vec<(u32, StringHash)>,
     /// The pieces that they are in.
     readable: StringPieces,
     /// Those that name collectives and messages.
@@ -100,8 +100,8 @@ impl Reader<'_> {
         job: &JobSchema,
         sample: &CallSample,
         string_tables: &mut Vec<StringPieces>,
-        survey: &mut Survey,
-    ) -> Source {
+        survey: &mut InputSurvey,
+    ) -> InputSource {
         let string_table = string_tables.len();
         let path = self.database.path().display();
         survey.warnings.extend(self.found.warnings.iter().map(|line| format!("{path}: {line}")));
@@ -150,9 +150,9 @@ impl Reader<'_> {
                 missing.extend(facts.missing);
                 stacks = join(stacks, facts.stacks);
                 if facts.lost_strings {
-                    words.insert(Word::Lost);
+                    words.insert(BuiltinString::Lost);
                 }
-                pieces.push(Piece::Rows { space: self.space, table: place, piece });
+                pieces.push(SourcePiece::Rows { space: self.space, table: place, piece });
             }
             space.expanded = (space.next, space.next);
             if !space.stored.is_empty() {
@@ -161,21 +161,21 @@ impl Reader<'_> {
         }
         reserve_placeholders(&mut spaces, missing, job);
         if spaces.values().any(|space| space.placeholder.is_some()) {
-            words.insert(Word::Lost);
+            words.insert(BuiltinString::Lost);
         }
         hashes.extend(hashes_of_words(&words));
         survey.hashes.push(hashes);
         let stacks = StackSpace::of(stacks, &job.stacks, self.rows_with_stacks(&pieces));
-        pieces.push(Piece::Tail);
+        pieces.push(SourcePiece::Tail);
         let process = main_process(self.found, &nodes);
         let tables = self.tables.clone();
         let collectives = of_space(self.database, self.found, &pieces, &names, &process, sample);
-        let (spaces, pieces, tracks) = (spaces.into(), pieces.into(), Tracks::new());
-        Source { process, nodes, spaces, stacks, pieces, tracks, string_table, tables, collectives }
+        let (spaces, pieces, tracks) = (spaces.into(), pieces.into(), SourceTracks::new());
+        InputSource { process, nodes, spaces, stacks, pieces, tracks, string_table, tables, collectives }
     }
 
     /// Reads the strings.
-    fn strings(&self, survey: &mut Survey) -> Texts {
+    fn strings(&self, survey: &mut InputSurvey) -> Texts {
         let mut space = KeySpace::default();
         let mut hashes = Vec::new();
         let mut names = RegionNames::default();
@@ -220,7 +220,7 @@ impl Reader<'_> {
     fn nodes(&self) -> Vec<(i64, Node)> {
         if self.found.nodes.is_empty() {
             let boot_id = unknown_boot(&self.found.guid);
-            let hostname = Word::Lost.text().to_owned();
+            let hostname = BuiltinString::Lost.text().to_owned();
             return vec![(
                 i64::MIN,
                 Node { machine_id: boot_id.clone(), boot_id, hostname, ..Node::default() },
@@ -256,7 +256,7 @@ impl Reader<'_> {
         place: usize,
         table: &Arc<Table>,
         known: &Known<'_>,
-        survey: &mut Survey,
+        survey: &mut InputSurvey,
     ) -> Vec<(rpd_rocpd::read::Piece, PieceFacts)> {
         let read = |piece: &rpd_rocpd::read::Piece| {
             let rows = self.database.rows(self.space, place, piece, Wanted::Links)?;
@@ -325,9 +325,9 @@ impl Reader<'_> {
     }
 
     /// The rows of all tables that have stack ids, read anew.
-    fn rows_with_stacks(&self, pieces: &[Piece]) -> impl Iterator<Item = Rows<Local>> {
+    fn rows_with_stacks(&self, pieces: &[SourcePiece]) -> impl Iterator<Item = Rows<Local>> {
         pieces.iter().filter_map(|piece| {
-            let Piece::Rows { space, table, piece } = piece else { return None };
+            let SourcePiece::Rows { space, table, piece } = piece else { return None };
             let has_stacks = self.found.tables[*table].table.columns.iter().any(|c| c.kind == Kind::Stack);
             has_stacks.then(|| self.database.rows(*space, *table, piece, Wanted::Links).ok())?
         })
@@ -423,7 +423,7 @@ fn main_process(space: &Space, nodes: &[(i64, Node)]) -> Process {
     }
 }
 
-impl Survey {
+impl InputSurvey {
     fn lose(&mut self, table: Option<TableId>, cause: LossCause, rows: Option<u64>) {
         self.losses.push(Loss { source: 0, table, cause, rows });
     }

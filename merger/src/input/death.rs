@@ -1,6 +1,6 @@
 //! Processes that died by a signal, ranks that failed, and what they were doing.
 
-use super::expand::{REGIONS, Word};
+use super::expand::{BuiltinString, REGIONS};
 use rpd_console::wording::{counted, rank_ranges};
 use rpd_shard::file::ShardStrings;
 use rpd_shard::model::{Cells, Local, Rows};
@@ -83,7 +83,7 @@ impl OpenSpans {
 
 /// A process that died by a signal, or a rank that ended with an exit code other than 0.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
-pub struct Death {
+pub struct ProcessCrash {
     /// Its rank, where it has one.
     pub rank: Option<u32>,
     /// A process below the rank, not the rank itself.
@@ -102,10 +102,10 @@ pub struct Death {
     pub innermost: Vec<String>,
 }
 
-impl Death {
+impl ProcessCrash {
     /// If the process died by a signal, or is a rank that failed. What a worker returns is between it and
     /// its parent.
-    pub(super) fn of(process: &Process, open: &OpenSpans, strings: &ShardStrings) -> Option<Death> {
+    pub(super) fn of(process: &Process, open: &OpenSpans, strings: &ShardStrings) -> Option<ProcessCrash> {
         let (signal, code) = match process.exit? {
             Exit::Signal(signal) => (Some(signal), None),
             Exit::Code(code) if code != 0 && !process.worker => (None, Some(code)),
@@ -115,7 +115,7 @@ impl Death {
         let told = &spans[spans.len().saturating_sub(MAX_NAMES)..];
         let more = (told.len() < spans.len()).then(|| "...".to_owned());
         let names = told.iter().map(|span| name_of(strings.get(span.name)));
-        Some(Death {
+        Some(ProcessCrash {
             rank: process.rank,
             worker: process.worker,
             pid: process.pid,
@@ -176,7 +176,7 @@ struct StoppedGroup {
 
 impl StoppedProcesses {
     /// Counts a process if it was ended from outside.
-    pub fn add(&mut self, death: &Death, is_command: bool) {
+    pub fn add(&mut self, death: &ProcessCrash, is_command: bool) {
         if let Some(signal) = death.sent_signal() {
             let group = self.0.entry(signal).or_default();
             group.count += 1;
@@ -196,7 +196,7 @@ impl StoppedProcesses {
     }
 
     /// Whether a line of several processes names this one.
-    pub fn names(&self, death: &Death) -> bool {
+    pub fn names(&self, death: &ProcessCrash) -> bool {
         death.sent_signal().and_then(|signal| self.0.get(&signal)).is_some_and(|group| group.count > 1)
     }
 
@@ -219,7 +219,7 @@ impl StoppedProcesses {
 
 /// A name on a terminal: short, without control characters.
 fn name_of(text: Option<&[u8]>) -> String {
-    let text = String::from_utf8_lossy(text.unwrap_or(Word::Lost.text().as_bytes()));
+    let text = String::from_utf8_lossy(text.unwrap_or(BuiltinString::Lost.text().as_bytes()));
     let mut name: String = text.chars().take(MAX_NAME_CHARS).filter(|c| !c.is_control()).collect();
     if text.chars().nth(MAX_NAME_CHARS).is_some() {
         name += "...";

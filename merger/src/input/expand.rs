@@ -2,7 +2,7 @@
 //! happens at a moment (a mark, a request that was complete, a new communicator) is an event and a
 //! sample. Either has an arg for each value.
 
-use super::source::{ExpandedKeys, NO_THREAD, Tracks};
+use super::source::{ExpandedKeys, NO_THREAD, SourceTracks};
 use rpd_shard::file::ShardStrings;
 use rpd_shard::model::{
     Cells, Keys, Local, Nulls, Rows, RowsBuilder, Schema, Table, TableId, TextCells, Value, native, rocpd,
@@ -13,7 +13,7 @@ use std::sync::Arc;
 
 /// Strings that expanded rows need. Their local ids are negative, where no shard has any.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
-pub(crate) enum Word {
+pub(crate) enum BuiltinString {
     /// Category of ranges, as rocprofv3 spells it.
     RangeCategory,
     /// Category of marks.
@@ -34,32 +34,32 @@ pub(crate) enum Word {
     Lost,
 }
 
-impl Word {
+impl BuiltinString {
     /// All of them, in the order of their ids.
-    pub(crate) const ALL: [Word; 9] = [
-        Word::RangeCategory,
-        Word::MarkCategory,
-        Word::MpiCategory,
-        Word::RcclCategory,
-        Word::MarkTrack,
-        Word::RequestTrack,
-        Word::CommunicatorCategory,
-        Word::CommunicatorTrack,
-        Word::Lost,
+    pub(crate) const ALL: [BuiltinString; 9] = [
+        BuiltinString::RangeCategory,
+        BuiltinString::MarkCategory,
+        BuiltinString::MpiCategory,
+        BuiltinString::RcclCategory,
+        BuiltinString::MarkTrack,
+        BuiltinString::RequestTrack,
+        BuiltinString::CommunicatorCategory,
+        BuiltinString::CommunicatorTrack,
+        BuiltinString::Lost,
     ];
 
     /// The string.
     pub(crate) fn text(self) -> &'static str {
         match self {
-            Word::RangeCategory => "MARKER_CORE_RANGE_API",
-            Word::MarkCategory => "MARKER_CORE_API",
-            Word::MpiCategory => "MPI_API",
-            Word::RcclCategory => "RCCL_API",
-            Word::MarkTrack => "roctxMark",
-            Word::RequestTrack => "MPI request",
-            Word::CommunicatorCategory => "COMMUNICATOR",
-            Word::CommunicatorTrack => "communicator",
-            Word::Lost => "(lost)",
+            BuiltinString::RangeCategory => "MARKER_CORE_RANGE_API",
+            BuiltinString::MarkCategory => "MARKER_CORE_API",
+            BuiltinString::MpiCategory => "MPI_API",
+            BuiltinString::RcclCategory => "RCCL_API",
+            BuiltinString::MarkTrack => "roctxMark",
+            BuiltinString::RequestTrack => "MPI request",
+            BuiltinString::CommunicatorCategory => "COMMUNICATOR",
+            BuiltinString::CommunicatorTrack => "communicator",
+            BuiltinString::Lost => "(lost)",
         }
     }
 
@@ -74,34 +74,34 @@ impl Word {
     }
 
     /// The word at this place.
-    pub(crate) fn at(index: u32) -> Option<Word> {
-        Word::ALL.get(index.checked_sub(WORDS_FROM)? as usize).copied()
+    pub(crate) fn at(index: u32) -> Option<BuiltinString> {
+        BuiltinString::ALL.get(index.checked_sub(WORDS_FROM)? as usize).copied()
     }
 
     /// The word with this local id.
-    pub(crate) fn from_id(id: i64) -> Option<Word> {
-        Word::ALL.into_iter().find(|word| word.id() == id)
+    pub(crate) fn from_id(id: i64) -> Option<BuiltinString> {
+        BuiltinString::ALL.into_iter().find(|word| word.id() == id)
     }
 
     /// The words that rows of this native table bring along.
-    pub(crate) fn of_table(table: TableId) -> &'static [Word] {
+    pub(crate) fn of_table(table: TableId) -> &'static [BuiltinString] {
         match table {
-            native::RANGE => &[Word::RangeCategory],
-            native::MARK => &[Word::MarkCategory, Word::MarkTrack],
-            native::MPI_CALL => &[Word::MpiCategory],
-            native::RCCL_CALL => &[Word::RcclCategory],
-            native::MPI_REQUEST => &[Word::MpiCategory, Word::RequestTrack],
-            native::COMMUNICATOR => &[Word::CommunicatorCategory, Word::CommunicatorTrack],
+            native::RANGE => &[BuiltinString::RangeCategory],
+            native::MARK => &[BuiltinString::MarkCategory, BuiltinString::MarkTrack],
+            native::MPI_CALL => &[BuiltinString::MpiCategory],
+            native::RCCL_CALL => &[BuiltinString::RcclCategory],
+            native::MPI_REQUEST => &[BuiltinString::MpiCategory, BuiltinString::RequestTrack],
+            native::COMMUNICATOR => &[BuiltinString::CommunicatorCategory, BuiltinString::CommunicatorTrack],
             _ => &[],
         }
     }
 
     /// Name of the track that rows of this table stand on, where they become samples.
-    pub(crate) fn track_of(table: TableId) -> Option<Word> {
+    pub(crate) fn track_of(table: TableId) -> Option<BuiltinString> {
         match table {
-            native::MARK => Some(Word::MarkTrack),
-            native::MPI_REQUEST => Some(Word::RequestTrack),
-            native::COMMUNICATOR => Some(Word::CommunicatorTrack),
+            native::MARK => Some(BuiltinString::MarkTrack),
+            native::MPI_REQUEST => Some(BuiltinString::RequestTrack),
+            native::COMMUNICATOR => Some(BuiltinString::CommunicatorTrack),
             _ => None,
         }
     }
@@ -156,11 +156,11 @@ pub(crate) fn counts(rows: &Rows<Local>) -> Vec<(TableId, u64)> {
 
 /// What an expansion needs to know of the source.
 #[derive(Debug)]
-pub(crate) struct Context<'a> {
+pub(crate) struct ExpansionContext<'a> {
     /// Strings of the shard.
     pub strings: &'a ShardStrings,
     /// Tracks of samples.
-    pub tracks: &'a Tracks,
+    pub tracks: &'a SourceTracks,
     /// When the process was last seen, ns of its clock: the end of what was open at its death.
     pub last_seen: i64,
 }
@@ -172,7 +172,7 @@ pub(crate) type LostTexts = BTreeMap<(TableId, String), u64>;
 pub(crate) fn expand(
     rows: &Rows<Local>,
     keys: &ExpandedKeys,
-    context: &Context<'_>,
+    context: &ExpansionContext<'_>,
     lost: &mut LostTexts,
 ) -> Vec<Rows<Local>> {
     // Of ranges and calls the name is the region's, and is counted there.
@@ -189,13 +189,13 @@ pub(crate) fn expand(
         }
     }
     let category = match rows.id() {
-        native::RANGE => Word::RangeCategory,
-        native::MARK => Word::MarkCategory,
-        native::MPI_CALL | native::MPI_REQUEST => Word::MpiCategory,
-        native::COMMUNICATOR => Word::CommunicatorCategory,
-        _ => Word::RcclCategory,
+        native::RANGE => BuiltinString::RangeCategory,
+        native::MARK => BuiltinString::MarkCategory,
+        native::MPI_CALL | native::MPI_REQUEST => BuiltinString::MpiCategory,
+        native::COMMUNICATOR => BuiltinString::CommunicatorCategory,
+        _ => BuiltinString::RcclCategory,
     };
-    let shown = match Word::track_of(rows.id()) {
+    let shown = match BuiltinString::track_of(rows.id()) {
         Some(track) => samples(rows, keys, track, context),
         None => regions(rows, keys, context),
     };
@@ -205,7 +205,7 @@ pub(crate) fn expand(
 }
 
 /// The text of a string column's cell.
-fn text_of<'a>(cell: Value<'_>, context: &Context<'a>) -> Option<&'a [u8]> {
+fn text_of<'a>(cell: Value<'_>, context: &ExpansionContext<'a>) -> Option<&'a [u8]> {
     match cell {
         Value::Int(id) => context.strings.get(id),
         _ => None,
@@ -213,7 +213,7 @@ fn text_of<'a>(cell: Value<'_>, context: &Context<'a>) -> Option<&'a [u8]> {
 }
 
 /// The rows of these tracks.
-pub(crate) fn tracks(tracks: &Tracks) -> Option<Rows<Local>> {
+pub(crate) fn tracks(tracks: &SourceTracks) -> Option<Rows<Local>> {
     let first = *tracks.values().next()?;
     let mut rows = RowsBuilder::new(table(rocpd::TRACK));
     for (thread, name) in tracks.keys() {
@@ -242,7 +242,12 @@ fn build(id: TableId, first: i64, len: usize, named: Vec<(&str, Cells)>) -> Rows
     Rows::new(table.clone(), Keys::Dense(first), columns, len)
 }
 
-fn events(rows: &Rows<Local>, keys: &ExpandedKeys, category: Word, context: &Context<'_>) -> Rows<Local> {
+fn events(
+    rows: &Rows<Local>,
+    keys: &ExpandedKeys,
+    category: BuiltinString,
+    context: &ExpansionContext<'_>,
+) -> Rows<Local> {
     let n = rows.len;
     let mut named = vec![
         ("category_id", Cells::ints(vec![category.id(); n])),
@@ -264,7 +269,7 @@ fn messages(rows: &Rows<Local>, strings: &ShardStrings) -> Cells {
     for i in 0..rows.len {
         let name = names.int(i).unwrap_or(0);
         let code = *codes.entry(name).or_insert_with(|| {
-            let text = strings.get(name).unwrap_or(Word::Lost.text().as_bytes());
+            let text = strings.get(name).unwrap_or(BuiltinString::Lost.text().as_bytes());
             // The name is whole in the string table; here it is repeated in every row.
             let text = String::from_utf8_lossy(&text[..text.len().min(MESSAGE_LIMIT)]);
             cells.add_entry(json!({ "message": text }).to_string().as_bytes())
@@ -274,7 +279,7 @@ fn messages(rows: &Rows<Local>, strings: &ShardStrings) -> Cells {
     Cells::Text(cells)
 }
 
-fn regions(rows: &Rows<Local>, keys: &ExpandedKeys, context: &Context<'_>) -> Rows<Local> {
+fn regions(rows: &Rows<Local>, keys: &ExpandedKeys, context: &ExpansionContext<'_>) -> Rows<Local> {
     let n = rows.len;
     let (starts, ends) = (rows.column("start"), rows.column("end"));
     let mut open = Nulls::default();
@@ -313,7 +318,12 @@ fn names(rows: &Rows<Local>) -> Cells {
     names
 }
 
-fn samples(rows: &Rows<Local>, keys: &ExpandedKeys, name: Word, context: &Context<'_>) -> Rows<Local> {
+fn samples(
+    rows: &Rows<Local>,
+    keys: &ExpandedKeys,
+    name: BuiltinString,
+    context: &ExpansionContext<'_>,
+) -> Rows<Local> {
     let threads = rows.column("tid");
     let track_of = |thread| context.tracks.get(&(thread, name)).copied();
     let shared = track_of(NO_THREAD).unwrap_or(0);
@@ -330,7 +340,7 @@ fn samples(rows: &Rows<Local>, keys: &ExpandedKeys, name: Word, context: &Contex
     )
 }
 
-fn args(rows: &Rows<Local>, keys: &ExpandedKeys, context: &Context<'_>) -> Option<Rows<Local>> {
+fn args(rows: &Rows<Local>, keys: &ExpandedKeys, context: &ExpansionContext<'_>) -> Option<Rows<Local>> {
     let columns = ARGS.iter().map(|(column, name, kind)| {
         let is_string = column.ends_with("_id");
         (is_string, *name, *kind, rows.column(column))
@@ -348,7 +358,7 @@ fn args(rows: &Rows<Local>, keys: &ExpandedKeys, context: &Context<'_>) -> Optio
             let number;
             let text = match cells.get(i) {
                 Value::Null => continue,
-                cell if *is_string => text_of(cell, context).unwrap_or(Word::Lost.text().as_bytes()),
+                cell if *is_string => text_of(cell, context).unwrap_or(BuiltinString::Lost.text().as_bytes()),
                 Value::Int(v) => {
                     number = v.to_string();
                     number.as_bytes()

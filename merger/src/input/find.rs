@@ -30,7 +30,7 @@ pub(crate) const DEFAULT_RPD: &str = "trace.rpd";
 
 /// A file to merge.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
-pub(crate) struct Listed {
+pub(crate) struct ListedFile {
     /// Where it is.
     #[serde(with = "path_text")]
     pub path: PathBuf,
@@ -42,7 +42,7 @@ pub(crate) struct Listed {
     pub origin: Option<PathBuf>,
 }
 
-impl Listed {
+impl ListedFile {
     /// Its name and that of the file that it was translated from.
     pub(super) fn names(&self) -> Option<(String, String)> {
         Some((self.path.display().to_string(), self.origin.as_ref()?.display().to_string()))
@@ -51,9 +51,9 @@ impl Listed {
 
 /// The files to merge and where the output goes by default.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) struct Found {
+pub(crate) struct InputListing {
     /// The files.
-    pub files: Vec<Listed>,
+    pub files: Vec<ListedFile>,
     /// Folder for the output unless `-o` says otherwise.
     pub home: PathBuf,
     /// The inputs that are folders.
@@ -67,13 +67,16 @@ pub(crate) struct Found {
 ///
 /// # Errors
 /// [`Failure::input`], if an input cannot be listed, or holds nothing to merge.
-pub(crate) fn find(inputs: &[PathBuf]) -> Result<Found, Failure> {
+pub(crate) fn find(inputs: &[PathBuf]) -> Result<InputListing, Failure> {
     search(inputs, &|_| false)
 }
 
 /// Lists the files of these inputs. A folder without any is an error, unless `says_why` finds files in the folders that were
 /// searched that say themselves why they cannot be merged.
-pub(super) fn search(inputs: &[PathBuf], says_why: &dyn Fn(&[PathBuf]) -> bool) -> Result<Found, Failure> {
+pub(super) fn search(
+    inputs: &[PathBuf],
+    says_why: &dyn Fn(&[PathBuf]) -> bool,
+) -> Result<InputListing, Failure> {
     let newest;
     let inputs = if inputs.is_empty() {
         newest = [newest_run(&output_root())?];
@@ -127,13 +130,13 @@ pub(super) fn search(inputs: &[PathBuf], says_why: &dyn Fn(&[PathBuf]) -> bool) 
             Some(refused) => format!("{} is not read: {refused}", path_text(&path)),
             None => format!("{} {reason}", path_text(&path)),
         });
-        Listed { path, format, named, origin: None }
+        ListedFile { path, format, named, origin: None }
     };
-    let mut files: Vec<Listed> = files.into_iter().map(listed).collect();
+    let mut files: Vec<ListedFile> = files.into_iter().map(listed).collect();
     passed_over.sort();
-    let refused = |(path, reason)| Listed { path, format: Err(reason), named: false, origin: None };
+    let refused = |(path, reason)| ListedFile { path, format: Err(reason), named: false, origin: None };
     files.extend(passed_over.into_iter().map(refused));
-    Ok(Found { files, home, folders, searched })
+    Ok(InputListing { files, home, folders, searched })
 }
 
 /// Why a file is not opened though the file system would open it.

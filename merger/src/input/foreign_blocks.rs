@@ -1,7 +1,7 @@
 //! Blocks of another shard among those of a shard. Each of them is whole, so only what they refer to, and how many
 //! rows there are, shows that they are not its own.
 
-use super::opened::{Tables, needed_rows};
+use super::opened::{InputTables, needed_rows};
 use super::source::KeySpace;
 use super::translate::TRANSLATED;
 use rpd_console::wording::counted;
@@ -63,7 +63,7 @@ impl ForeignBlocks {
     /// for a known cause. `known` are the threads that it holds.
     pub(super) fn check_threads(
         &mut self,
-        (shard, tables): (&Shard, &Tables),
+        (shard, tables): (&Shard, &InputTables),
         source: u32,
         native: &[BlockRef],
         known: Option<&KeySpace>,

@@ -1,10 +1,10 @@
 //! Inputs that vanish, shrink or become unreadable while they are merged: the merge begins anew without
 //! them.
 
-use super::find::Listed;
+use super::find::ListedFile;
 use super::lost::{LostCause, LostRows};
 use super::schema::JobSchema;
-use super::survey::Survey;
+use super::survey::InputSurvey;
 use rpd_console::wording::one_line;
 use rpd_console::{Failure, VanishedInput};
 use rpd_files::open_input;
@@ -40,7 +40,7 @@ pub(crate) fn changed(path: &Path, error: &(dyn Error + 'static)) -> Failure {
 }
 
 /// The same failure, with the rows that are known of the inputs.
-pub(crate) fn with_rows(failure: Failure, surveys: &[Survey], schema: &JobSchema) -> Failure {
+pub(crate) fn with_rows(failure: Failure, surveys: &[InputSurvey], schema: &JobSchema) -> Failure {
     let mut all = match failure.into_vanished_inputs() {
         Ok(all) => all,
         Err(failure) => return failure,
@@ -57,7 +57,7 @@ pub(crate) fn with_rows(failure: Failure, surveys: &[Survey], schema: &JobSchema
 
 /// What was found out since the inputs were listed.
 #[derive(Debug, Default)]
-pub(crate) struct Since {
+pub(crate) struct ExcludedInputs {
     times: usize,
     /// Inputs that are not merged.
     gone: Vec<VanishedInput>,
@@ -67,7 +67,7 @@ pub(crate) struct Since {
     printed: BTreeSet<String>,
 }
 
-impl Since {
+impl ExcludedInputs {
     /// Prints the warnings that were not printed before the merge began anew.
     pub(crate) fn print(&mut self, warnings: Vec<String>) {
         for line in warnings {
@@ -121,7 +121,7 @@ impl Since {
     }
 
     /// Marks the listed files that cannot be read any more.
-    pub(crate) fn mark(&self, files: &mut [Listed]) {
+    pub(crate) fn mark(&self, files: &mut [ListedFile]) {
         for listed in files {
             if let Some(gone) = self.gone.iter().find(|gone| gone.path == listed.path) {
                 let (path, reason) = (gone.path.display(), &gone.reason);

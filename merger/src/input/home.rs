@@ -29,7 +29,7 @@ const NEAR: i64 = 3_600 * 1_000_000_000;
 
 /// From some moment on a clock is so far behind BOOTTIME.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Serialize, Deserialize)]
-pub struct Step {
+pub struct RealtimeStep {
     /// When that was read first, BOOTTIME, ns.
     from: i64,
     /// BOOTTIME minus the clock, ns.
@@ -46,13 +46,13 @@ struct NodeClocks {
     /// First and last BOOTTIME that was read, ns.
     first: i64,
     last: i64,
-    monotonic: Vec<Step>,
-    realtime: Vec<Step>,
+    monotonic: Vec<RealtimeStep>,
+    realtime: Vec<RealtimeStep>,
 }
 
 /// All that have shards.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
-pub struct Homes {
+pub struct HostClocks {
     nodes: BTreeMap<ClockDomain, NodeClocks>,
     /// All names of hosts that shards and translated files say.
     names: BTreeSet<String>,
@@ -103,11 +103,11 @@ impl JobExtent {
 }
 
 /// Readings that follow one another, put together while they say the same.
-fn steps(mut readings: Vec<Step>) -> Vec<Step> {
+fn steps(mut readings: Vec<RealtimeStep>) -> Vec<RealtimeStep> {
     readings.sort_unstable();
-    let mut steps: Vec<Step> = Vec::new();
+    let mut steps: Vec<RealtimeStep> = Vec::new();
     for reading in readings {
-        let is_the_same = |last: &&mut Step| {
+        let is_the_same = |last: &&mut RealtimeStep| {
             reading.offset.saturating_sub(last.offset).saturating_abs()
                 <= SAME.saturating_add(last.bracket).saturating_add(reading.bracket)
         };
@@ -139,7 +139,7 @@ fn is_nameless(node: &Node) -> bool {
 }
 
 /// The BOOTTIME at which a clock showed a time. Where it was set back, a time that it showed twice is the first one.
-pub(crate) fn to_boottime(steps: &[Step], time: i64) -> i64 {
+pub(crate) fn to_boottime(steps: &[RealtimeStep], time: i64) -> i64 {
     let next = |place: usize| steps.get(place + 1).map_or(i64::MAX, |next| next.from);
     let mut all = steps.iter().enumerate().map(|(place, step)| (place, time.saturating_add(step.offset)));
     let found = all.find(|(place, boottime)| *boottime < next(*place));
@@ -154,7 +154,7 @@ impl NodeClocks {
         }
         let of = |(domain, sets): (&ClockDomain, Vec<&ClockSet>)| {
             let process = shard.processes.values().find(|process| process.domain == *domain);
-            let step = |set: &&ClockSet, clock: i64| Step {
+            let step = |set: &&ClockSet, clock: i64| RealtimeStep {
                 from: set.boottime,
                 offset: set.boottime.saturating_sub(clock),
                 bracket: set.bracket.max(0),
@@ -176,12 +176,13 @@ impl NodeClocks {
             self.node = other.node;
         }
         (self.first, self.last) = (self.first.min(other.first), self.last.max(other.last));
-        let both = |a: &mut Vec<Step>, b: Vec<Step>| *a = steps(a.drain(..).chain(b).collect());
+        let both =
+            |a: &mut Vec<RealtimeStep>, b: Vec<RealtimeStep>| *a = steps(a.drain(..).chain(b).collect());
         both(&mut self.monotonic, other.monotonic);
         both(&mut self.realtime, other.realtime);
     }
 
-    fn steps(&self, clock: Clock) -> &[Step] {
+    fn steps(&self, clock: Clock) -> &[RealtimeStep] {
         match clock {
             Clock::Boottime => &[],
             Clock::Monotonic => &self.monotonic,
@@ -207,7 +208,7 @@ impl NodeClocks {
     }
 }
 
-impl Homes {
+impl HostClocks {
     /// Whether no shard tells of clocks.
     pub fn is_empty(&self) -> bool {
         self.nodes.is_empty()
@@ -268,7 +269,7 @@ impl Homes {
     }
 
     /// Adds what others say.
-    pub(super) fn join(&mut self, others: Homes) {
+    pub(super) fn join(&mut self, others: HostClocks) {
         for (domain, found) in others.nodes {
             self.put(domain, found);
         }
@@ -302,7 +303,7 @@ impl Homes {
     }
 
     /// How a clock of a domain becomes its BOOTTIME; empty where that is not known, or there is nothing to do.
-    pub fn steps(&self, domain: &ClockDomain, clock: Clock) -> &[Step] {
+    pub fn steps(&self, domain: &ClockDomain, clock: Clock) -> &[RealtimeStep] {
         self.nodes.get(domain).map_or(&[], |known| known.steps(clock))
     }
 
@@ -354,8 +355,8 @@ mod tests {
 
     const SECOND: i64 = 1_000_000_000;
 
-    fn reading(from: i64, offset: i64) -> Step {
-        Step { from: from * SECOND, offset, bracket: 100 }
+    fn reading(from: i64, offset: i64) -> RealtimeStep {
+        RealtimeStep { from: from * SECOND, offset, bracket: 100 }
     }
 
     #[test]
@@ -384,9 +385,9 @@ mod tests {
 
     #[test]
     fn a_name_without_its_domain_is_known_if_it_is_that_of_one_host() {
-        let homes = |names: &[&str]| Homes {
+        let homes = |names: &[&str]| HostClocks {
             names: names.iter().map(|name| (*name).to_owned()).collect(),
-            ..Homes::default()
+            ..HostClocks::default()
         };
         let one = homes(&["node7", "node7.cluster", "node70.cluster", "node8"]);
         assert!(one.are_of_one("node7", "node7.cluster") && one.are_of_one("node7.cluster", "node7"));

@@ -1,10 +1,10 @@
 //! What is kept of an input between its survey and the end of the merge. There are thousands of inputs, so it
 //! is little, and it is counted.
 
-use super::opened::Input;
+use super::opened::OpenInput;
 use super::piece_ref::PieceRef;
-use super::source::{KeyRun, KeySpace, Piece, Source, StackSpace};
-use super::survey::Survey;
+use super::source::{InputSource, KeyRun, KeySpace, SourcePiece, StackSpace};
+use super::survey::InputSurvey;
 use rpd_clocks::{BestSets, keep_best};
 use rpd_rocpd::read::{ProcessFacts, Space, SpaceTable};
 use rpd_shard::Shard;
@@ -27,16 +27,16 @@ const GROWN_PAGES: u64 = 16 << 20;
 /// What a number in a B-tree takes.
 const TREE_ENTRY: usize = 40;
 
-impl Survey {
+impl InputSurvey {
     /// Drops what no later phase looks at, and the room that lists have left.
     pub(crate) fn shrink(&mut self) {
         match &mut self.input {
-            Input::None => {}
-            Input::Shard(shard) => {
+            OpenInput::None => {}
+            OpenInput::Shard(shard) => {
                 shard.forget_records();
                 keep_best_clocks(shard);
             }
-            Input::Database(open) => {
+            OpenInput::Database(open) => {
                 open.database.forget_pieces();
                 open.strings.shrink_to_fit();
             }
@@ -50,29 +50,29 @@ impl Survey {
     pub(crate) fn string_bytes(&self) -> usize {
         let strings: usize = self.hashes.iter().map(Vec::len).sum();
         let texts = match &self.input {
-            Input::Shard(shard) => {
+            OpenInput::Shard(shard) => {
                 let blocks = shard.blocks().iter().map(|block| block.header);
                 let texts = blocks.filter(|header| header.kind == BlockKind::Rows(rocpd::STRING));
                 texts.map(|header| header.raw_bytes as usize).sum()
             }
-            Input::None | Input::Database(_) => 0,
+            OpenInput::None | OpenInput::Database(_) => 0,
         };
         2 * texts + strings * PER_STRING
     }
 
     /// Bytes that its longest piece takes while it is in work, about; 0 where that is what any piece takes.
     pub(crate) fn longest_piece(&self) -> u64 {
-        let bytes = |piece: &Piece| match piece {
-            Piece::Rows { piece, .. } => piece.bytes,
-            Piece::Block(block, _) => u64::from(block.header.raw_bytes),
-            Piece::Process | Piece::Tail => 0,
+        let bytes = |piece: &SourcePiece| match piece {
+            SourcePiece::Rows { piece, .. } => piece.bytes,
+            SourcePiece::Block(block, _) => u64::from(block.header.raw_bytes),
+            SourcePiece::Process | SourcePiece::Tail => 0,
         };
         let pieces = self.sources.iter().flat_map(|source| source.pieces.iter()).map(bytes);
         let pieces_of_strings = match &self.input {
-            Input::Database(open) => {
+            OpenInput::Database(open) => {
                 open.strings.iter().flat_map(|table| &table.pieces).map(|p| p.bytes).max()
             }
-            Input::Shard(_) | Input::None => None,
+            OpenInput::Shard(_) | OpenInput::None => None,
         };
         let longest = pieces.chain(pieces_of_strings).max().unwrap_or(0);
         if longest > USUAL_PIECE {
@@ -85,18 +85,18 @@ impl Survey {
     /// Bytes that it takes until the end of the merge, about.
     pub(crate) fn bytes(&self) -> usize {
         let input = match &self.input {
-            Input::None => 0,
-            Input::Shard(shard) => of_shard(shard),
-            Input::Database(open) => {
+            OpenInput::None => 0,
+            OpenInput::Shard(shard) => of_shard(shard),
+            OpenInput::Database(open) => {
                 let pieces = open.strings.iter().flat_map(|table| &table.pieces);
-                let pages = pieces.map(|piece| size_of::<Piece>() + piece.pages() * 4 + ALLOCATION);
+                let pages = pieces.map(|piece| size_of::<SourcePiece>() + piece.pages() * 4 + ALLOCATION);
                 open.database.spaces().iter().map(of_space).sum::<usize>() + pages.sum::<usize>()
             }
         };
         let texts = |lines: &[String]| lines.iter().map(|line| of_text(line)).sum::<usize>();
         let lists = size_of_val(&self.losses[..]) + self.rows_read.len() * TREE_ENTRY + texts(&self.warnings);
         let path = 3 * self.input.path().as_os_str().len();
-        size_of::<Survey>()
+        size_of::<InputSurvey>()
             + LISTED
             + path
             + lists
@@ -138,14 +138,14 @@ fn of_space(space: &Space) -> usize {
         + 4 * ALLOCATION
 }
 
-fn of_source(source: &Source) -> usize {
-    let of_piece = |piece: &Piece| {
-        size_of::<Piece>()
+fn of_source(source: &InputSource) -> usize {
+    let of_piece = |piece: &SourcePiece| {
+        size_of::<SourcePiece>()
             + size_of::<PieceRef>()
             + match piece {
-                Piece::Block(_, Some(_)) => size_of::<BlockRef>() / 2 + ALLOCATION,
-                Piece::Rows { piece, .. } => piece.pages() * 4 + ALLOCATION,
-                Piece::Process | Piece::Block(_, None) | Piece::Tail => 0,
+                SourcePiece::Block(_, Some(_)) => size_of::<BlockRef>() / 2 + ALLOCATION,
+                SourcePiece::Rows { piece, .. } => piece.pages() * 4 + ALLOCATION,
+                SourcePiece::Process | SourcePiece::Block(_, None) | SourcePiece::Tail => 0,
             }
     };
     let of_keys = |space: &KeySpace| size_of::<KeySpace>() + size_of_val(&space.stored[..]) + ALLOCATION;
@@ -157,7 +157,7 @@ fn of_source(source: &Source) -> usize {
     };
     // Of every table the base of its ids, and how many.
     let bases = source.tables.len() * (TREE_ENTRY + size_of::<u64>() + size_of::<TableId>());
-    size_of::<Source>()
+    size_of::<InputSource>()
         + source.pieces.iter().map(of_piece).sum::<usize>()
         + source.spaces.values().map(of_keys).sum::<usize>()
         + source.nodes.iter().map(|(_, node)| of_node(node)).sum::<usize>()

@@ -1,8 +1,8 @@
 //! An input while it is merged, whatever its format.
 
-use super::expand::Word;
+use super::expand::BuiltinString;
 use super::gone::changed;
-use super::source::{Piece as SourcePiece, Source};
+use super::source::{InputSource, SourcePiece};
 use crate::strings::{StringIds, hash};
 use rpd_console::Failure;
 use rpd_rocpd::read::{Database, Piece, Space, Wanted};
@@ -16,7 +16,7 @@ use std::sync::Arc;
 use twox_hash::XxHash3_128;
 
 /// Tables of an input in the job's terms, by their number in the input.
-pub(crate) type Tables = Arc<BTreeMap<TableId, Arc<Table>>>;
+pub(crate) type InputTables = Arc<BTreeMap<TableId, Arc<Table>>>;
 
 /// What is done with a string, given its place in its table.
 pub(crate) type TakeString<'a> = dyn FnMut(u32, &[u8]) -> Result<(), Failure> + 'a;
@@ -26,7 +26,7 @@ type TakeStringRow<'a> = dyn FnMut(i64, u32, &[u8]) -> Result<(), Failure> + 'a;
 
 /// An input.
 #[derive(Debug, Default)]
-pub(crate) enum Input {
+pub(crate) enum OpenInput {
     /// Nothing.
     #[default]
     None,
@@ -58,7 +58,7 @@ pub(crate) struct StringPieces {
 
 impl OpenDatabase {
     /// The space that a source was made of.
-    pub(crate) fn space_of(&self, source: &Source) -> Option<&Space> {
+    pub(crate) fn space_of(&self, source: &InputSource) -> Option<&Space> {
         self.database.spaces().get(self.strings.get(source.string_table)?.space)
     }
 
@@ -92,31 +92,31 @@ pub(crate) fn shard_strings(shard: &Shard) -> Result<ShardStrings, Failure> {
     }
 }
 
-impl Input {
+impl OpenInput {
     /// Where it is.
     pub(crate) fn path(&self) -> &Path {
         match self {
-            Input::None => Path::new(""),
-            Input::Shard(shard) => shard.path(),
-            Input::Database(open) => open.database.path(),
+            OpenInput::None => Path::new(""),
+            OpenInput::Shard(shard) => shard.path(),
+            OpenInput::Database(open) => open.database.path(),
         }
     }
 
     /// Its length.
     pub(crate) fn bytes(&self) -> u64 {
         match self {
-            Input::None => 0,
-            Input::Shard(shard) => shard.bytes(),
-            Input::Database(open) => open.database.bytes(),
+            OpenInput::None => 0,
+            OpenInput::Shard(shard) => shard.bytes(),
+            OpenInput::Database(open) => open.database.bytes(),
         }
     }
 
     /// Names one source of this input, whatever the path of the file.
-    pub(crate) fn id_of(&self, source: &Source) -> u128 {
+    pub(crate) fn id_of(&self, source: &InputSource) -> u128 {
         match self {
-            Input::None => 0,
-            Input::Shard(shard) => shard_source_id(shard, &source.process),
-            Input::Database(open) => {
+            OpenInput::None => 0,
+            OpenInput::Shard(shard) => shard_source_id(shard, &source.process),
+            OpenInput::Database(open) => {
                 let guid = open.space_of(source).map_or("", |space| space.guid.as_str());
                 XxHash3_128::oneshot(guid.as_bytes())
             }
@@ -124,10 +124,10 @@ impl Input {
     }
 
     /// Whether a piece of a source has rows of processes.
-    pub(crate) fn has_processes(&self, source: &Source, piece: &SourcePiece) -> bool {
+    pub(crate) fn has_processes(&self, source: &InputSource, piece: &SourcePiece) -> bool {
         match (piece, self) {
             (SourcePiece::Process, _) => true,
-            (SourcePiece::Rows { space, table, .. }, Input::Database(open)) => {
+            (SourcePiece::Rows { space, table, .. }, OpenInput::Database(open)) => {
                 let tables = open.database.spaces().get(*space).map_or(&[][..], |space| &space.tables);
                 tables.get(*table).is_some_and(|table| table.table.id == rocpd::INFO_PROCESS)
             }
@@ -141,18 +141,18 @@ impl Input {
     /// Closes the file. The next read opens it again.
     pub(crate) fn release(&self) {
         match self {
-            Input::None => {}
-            Input::Shard(shard) => shard.release(),
-            Input::Database(open) => open.database.release(),
+            OpenInput::None => {}
+            OpenInput::Shard(shard) => shard.release(),
+            OpenInput::Database(open) => open.database.release(),
         }
     }
 
     /// How many string tables it has.
     pub(crate) fn string_tables(&self) -> u32 {
         match self {
-            Input::None => 0,
-            Input::Shard(_) => 1,
-            Input::Database(open) => open.strings.len() as u32,
+            OpenInput::None => 0,
+            OpenInput::Shard(_) => 1,
+            OpenInput::Database(open) => open.strings.len() as u32,
         }
     }
 
@@ -160,28 +160,28 @@ impl Input {
     pub(crate) fn each_string(&self, table: usize, take: &mut TakeString<'_>) -> Result<(), Failure> {
         debug_assert!(table < self.string_tables() as usize);
         match self {
-            Input::None => Ok(()),
-            Input::Shard(shard) => {
+            OpenInput::None => Ok(()),
+            OpenInput::Shard(shard) => {
                 let strings = shard_strings(shard)?;
                 strings.iter().try_for_each(|(id, text)| take((id - 1) as u32, text))
             }
-            Input::Database(open) => open.each_string_row(table, &mut |_, index, text| take(index, text)),
+            OpenInput::Database(open) => open.each_string_row(table, &mut |_, index, text| take(index, text)),
         }
     }
 
     /// Clock sets that were recorded in it.
     pub(crate) fn clocks(&self) -> &[ClockSet] {
         match self {
-            Input::Shard(shard) => &shard.clocks,
-            Input::None | Input::Database(_) => &[],
+            OpenInput::Shard(shard) => &shard.clocks,
+            OpenInput::None | OpenInput::Database(_) => &[],
         }
     }
 
     /// Bursts of probes that were recorded in it.
     pub(crate) fn probes(&self) -> &[ProbeBurst] {
         match self {
-            Input::Shard(shard) => &shard.probes,
-            Input::None | Input::Database(_) => &[],
+            OpenInput::Shard(shard) => &shard.probes,
+            OpenInput::None | OpenInput::Database(_) => &[],
         }
     }
 }
@@ -197,7 +197,7 @@ pub(crate) fn shard_source_id(shard: &Shard, p: &Process) -> u128 {
 /// The rows of a block, in the job's terms.
 pub(crate) fn block_rows(
     shard: &Shard,
-    tables: &Tables,
+    tables: &InputTables,
     block: &BlockRef,
 ) -> Result<Rows<Local>, BlockError> {
     Ok(adopted(shard.rows(block)?, tables, block))
@@ -206,14 +206,14 @@ pub(crate) fn block_rows(
 /// The same, without the columns of integers that are not `needed`, see [`Shard::needed_rows`].
 pub(crate) fn needed_rows(
     shard: &Shard,
-    tables: &Tables,
+    tables: &InputTables,
     block: &BlockRef,
     needed: &dyn Fn(&Column) -> bool,
 ) -> Result<Rows<Local>, BlockError> {
     Ok(adopted(shard.needed_rows(block, needed)?, tables, block))
 }
 
-fn adopted(mut rows: Rows<Local>, tables: &Tables, block: &BlockRef) -> Rows<Local> {
+fn adopted(mut rows: Rows<Local>, tables: &InputTables, block: &BlockRef) -> Rows<Local> {
     if let BlockKind::Rows(table) = block.header.kind
         && let Some(adopted) = tables.get(&table)
     {
@@ -230,7 +230,7 @@ pub(crate) struct StringMap {
     /// Local ids that would leave holes: local and global id, ascending.
     sparse: Vec<(i64, i64)>,
     /// By word; 0 where not in use.
-    words: [i64; Word::ALL.len()],
+    words: [i64; BuiltinString::ALL.len()],
 }
 
 impl StringMap {
@@ -259,7 +259,7 @@ impl StringMap {
 
     /// The words alone.
     pub(crate) fn with_words(ids: &StringIds) -> StringMap {
-        let words = Word::ALL.map(|word| ids.id(hash(word.text().as_bytes())).unwrap_or(0));
+        let words = BuiltinString::ALL.map(|word| ids.id(hash(word.text().as_bytes())).unwrap_or(0));
         StringMap { words, ..StringMap::default() }
     }
 
@@ -283,7 +283,7 @@ impl StringMap {
     }
 
     /// The global id of a word.
-    pub(crate) fn word(&self, word: Word) -> Option<i64> {
+    pub(crate) fn word(&self, word: BuiltinString) -> Option<i64> {
         Some(self.words[word as usize]).filter(|id| *id != 0)
     }
 }

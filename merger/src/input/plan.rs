@@ -1,19 +1,19 @@
 //! Phase 1: which inputs are merged, in which order, by whom.
 
-use super::candidate::{Candidate, Refused};
-use super::find::{DEFAULT_OUTPUT, DEFAULT_RPD, Found, Listed, SHARD_ENDING};
+use super::candidate::{InputCandidate, RefusedInput};
+use super::find::{DEFAULT_OUTPUT, DEFAULT_RPD, InputListing, ListedFile, SHARD_ENDING};
 use super::former::FormerMerge;
-use super::gone::Since;
-use super::home::Homes;
+use super::gone::ExcludedInputs;
+use super::home::HostClocks;
 use super::lost::{self, LostRows};
 use super::own_names::OwnNames;
 use super::path_text::path_text;
 use super::same::{LeftOut, keep_each_guid_once, keep_one_of_each};
 use super::schema::PlannedSchema;
-use super::translate::Told;
+use super::translate::TranslationNotes;
 use super::unused::{UnusedFiles, UnusedKind};
 use crate::cli::{MergeArgs, OutputFormat};
-use crate::input::ranks::Ranks;
+use crate::input::ranks::JobRanks;
 use crate::output_file::made_by_merge::{is_made_by_merge, may_be_left, unfinished_run, what_else};
 use crate::output_file::temporary_names;
 use rayon::prelude::*;
@@ -34,7 +34,7 @@ const MAX_TAGS: usize = 1_000;
 
 /// What rank 0 found, told to all.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub struct Plan {
+pub struct MergePlan {
     /// The run that all inputs belong to; empty where none of them says.
     pub run_id: String,
     /// In merge order.
@@ -44,7 +44,7 @@ pub struct Plan {
     /// Where the database goes.
     pub output: PathBuf,
     /// The job's ranks.
-    pub ranks: Ranks,
+    pub ranks: JobRanks,
     /// Ranks whose processes called nothing that is recorded.
     pub silent_ranks: Vec<u32>,
     /// Ranks of which two collectors wrote a shard: two jobs under one run id.
@@ -70,7 +70,7 @@ pub struct Plan {
     /// Names of translated files, and what the user calls them.
     pub names: OwnNames,
     /// The nodes that have shards, and their clocks.
-    pub homes: Homes,
+    pub homes: HostClocks,
     /// Guid of the only input, where it is a merge of ours: it stays the same database.
     pub kept_guid: Option<String>,
 }
@@ -100,7 +100,7 @@ pub struct PlannedInput {
     pub shows_command: bool,
 }
 
-impl Plan {
+impl MergePlan {
     /// The only input, if that is a merge of ours: what it says stays as it is.
     pub fn only_former(&self) -> Option<&FormerMerge> {
         match (&self.inputs[..], &self.former_merges[..]) {
@@ -122,7 +122,7 @@ impl Plan {
 
 /// Where the output of these inputs goes. A file of that name that lies in a folder of inputs is none of them, nor
 /// is what a killed merge left beside it.
-pub(crate) fn output_of(found: &mut Found, args: &MergeArgs) -> Result<PathBuf, Failure> {
+pub(crate) fn output_of(found: &mut InputListing, args: &MergeArgs) -> Result<PathBuf, Failure> {
     let name = match args.form() {
         OutputFormat::Rocpd | OutputFormat::Perfetto | OutputFormat::ChromeJson => DEFAULT_OUTPUT,
         OutputFormat::Rpd => DEFAULT_RPD,
@@ -155,18 +155,18 @@ pub(crate) fn output_of(found: &mut Found, args: &MergeArgs) -> Result<PathBuf, 
 /// Looks into each of the listed files and checks that they belong together. What was found out `since` they
 /// were listed counts.
 pub(crate) fn plan(
-    (files, unused): (&[Listed], &UnusedFiles),
+    (files, unused): (&[ListedFile], &UnusedFiles),
     output: PathBuf,
-    told: &Told,
-    since: &Since,
+    told: &TranslationNotes,
+    since: &ExcludedInputs,
     is_job_over: bool,
-) -> Result<Plan, Failure> {
+) -> Result<MergePlan, Failure> {
     let mut files = files.to_vec();
     since.mark(&mut files);
-    let look = |listed: &Listed| match &listed.format {
-        Ok(Format::RocPd) => Candidate::of_database(&listed.path),
-        Ok(_) => Candidate::of_shard(&listed.path),
-        Err(reason) => Err(Refused::LeaveOut(reason.clone())),
+    let look = |listed: &ListedFile| match &listed.format {
+        Ok(Format::RocPd) => InputCandidate::of_database(&listed.path),
+        Ok(_) => InputCandidate::of_shard(&listed.path),
+        Err(reason) => Err(RefusedInput::LeaveOut(reason.clone())),
     };
     let looked_at: Vec<_> = files.par_iter().map(|listed| (listed, look(listed))).collect();
     let mut candidates = Vec::new();
@@ -174,16 +174,18 @@ pub(crate) fn plan(
     for (listed, looked_at) in looked_at {
         match looked_at {
             // What was not finished when the job ended never will be.
-            Ok(candidate) if is_job_over => candidates.push(Candidate { running_until: None, ..candidate }),
+            Ok(candidate) if is_job_over => {
+                candidates.push(InputCandidate { running_until: None, ..candidate })
+            }
             Ok(candidate) => candidates.push(candidate),
             // A shard that was named is meant; one that lies in the run's folder may be half-written.
-            Err(Refused::LeaveOut(reason))
+            Err(RefusedInput::LeaveOut(reason))
                 if listed.named && listed.format == Ok(Format::Shard) && listed.path.exists() =>
             {
                 return Err(Failure::input(reason));
             }
-            Err(Refused::LeaveOut(reason)) => unreadable.push((listed.path.clone(), reason)),
-            Err(Refused::All(reason)) => return Err(Failure::input(reason)),
+            Err(RefusedInput::LeaveOut(reason)) => unreadable.push((listed.path.clone(), reason)),
+            Err(RefusedInput::All(reason)) => return Err(Failure::input(reason)),
         }
     }
     if candidates.is_empty() {
@@ -193,9 +195,9 @@ pub(crate) fn plan(
     let run_id = one_run(&candidates)?;
     let seen = candidates.iter().flat_map(|s| s.ranks.iter().copied()).collect();
     let size = candidates.iter().filter_map(|s| s.size).max().unwrap_or(0);
-    let ranks = Ranks::new(seen, size, candidates.iter().map(|s| s.selection.as_ref()));
+    let ranks = JobRanks::new(seen, size, candidates.iter().map(|s| s.selection.as_ref()));
     candidates.sort_by(|a, b| {
-        let key = |s: &'_ Candidate| (!s.complete, Reverse(s.bytes));
+        let key = |s: &'_ InputCandidate| (!s.complete, Reverse(s.bytes));
         a.order.cmp(&b.order).then(key(a).cmp(&key(b))).then(a.path.cmp(&b.path))
     });
     let mut left = LeftOut { files: unreadable, ..LeftOut::default() };
@@ -205,7 +207,7 @@ pub(crate) fn plan(
     let mut unreadable = left.files;
     let repeated_ranks = repeated_ranks(&candidates);
     // A rank whose collector was killed at once may have called anything.
-    let is_silent = |s: &&Candidate| s.order.processes.is_empty() && s.complete;
+    let is_silent = |s: &&InputCandidate| s.order.processes.is_empty() && s.complete;
     let silent = candidates.iter().filter(is_silent).filter_map(|s| s.collector);
     // What a profiler recorded of a rank is in a shard of its own.
     let heard: BTreeSet<u32> =
@@ -213,10 +215,10 @@ pub(crate) fn plan(
     let silent_ranks = silent.filter(|rank| !heard.contains(rank)).collect();
     let is_heard_without_rank =
         candidates.iter().any(|s| s.ranks.is_empty() && !s.order.processes.is_empty());
-    let shows_command = |s: &Candidate| {
+    let shows_command = |s: &InputCandidate| {
         s.command.is_some() && s.collector.map_or(!is_heard_without_rank, |rank| !heard.contains(&rank))
     };
-    let names = OwnNames::new(files.iter().filter_map(Listed::names));
+    let names = OwnNames::new(files.iter().filter_map(ListedFile::names));
     // What a file that vanished had is counted otherwise, or not known.
     let not_used = unreadable.iter().take(refused).filter(|(path, _)| is_there(path) && !since.has(path));
     let not_used: Vec<_> =
@@ -262,7 +264,7 @@ pub(crate) fn plan(
         [only] if only.is_merged && only.guids.len() == 1 => only.guids.first().cloned(),
         _ => None,
     };
-    let mut homes = Homes::default();
+    let mut homes = HostClocks::default();
     candidates.iter_mut().for_each(|candidate| homes.join(std::mem::take(&mut candidate.homes)));
     let former_merges = candidates.iter().filter_map(|c| c.former_merge.clone()).collect();
     let inputs =
@@ -271,7 +273,7 @@ pub(crate) fn plan(
     let assumed = homes.notes().into_iter().map(|note| names.put_into(&note));
     let notes = told.notes.iter().cloned().chain(newer).chain(since.notes()).chain(assumed);
     let notes = notes.chain(unused.notes()).collect();
-    Ok(Plan {
+    Ok(MergePlan {
         run_id,
         inputs,
         schema,
@@ -300,7 +302,7 @@ fn is_there(path: &Path) -> bool {
 }
 
 /// A note for each version of RocPD's schema that came after this release, with the number of its inputs.
-fn newer_versions(candidates: &[Candidate]) -> Vec<String> {
+fn newer_versions(candidates: &[InputCandidate]) -> Vec<String> {
     let mut inputs: BTreeMap<[u32; 3], usize> = BTreeMap::new();
     for candidate in candidates {
         let versions: BTreeSet<[u32; 3]> = candidate.schemas.iter().map(|(version, _)| *version).collect();
@@ -319,7 +321,7 @@ fn newer_versions(candidates: &[Candidate]) -> Vec<String> {
 }
 
 /// The run that the inputs belong to. Databases of profilers do not say.
-fn one_run(candidates: &[Candidate]) -> Result<String, Failure> {
+fn one_run(candidates: &[InputCandidate]) -> Result<String, Failure> {
     let mut named = candidates.iter().filter_map(|c| Some((c, c.run_id.as_ref()?)));
     let Some((first, run_id)) = named.next() else { return Ok(String::new()) };
     match named.find(|(_, other)| *other != run_id) {
@@ -335,7 +337,7 @@ fn one_run(candidates: &[Candidate]) -> Result<String, Failure> {
 /// Leaves out what a former merge among the inputs holds already. Two merges that share a process cannot be
 /// taken apart.
 fn leave_out_merged(
-    candidates: &mut Vec<Candidate>,
+    candidates: &mut Vec<InputCandidate>,
     unreadable: &mut Vec<(PathBuf, String)>,
 ) -> Result<(), Failure> {
     let mut merged: HashMap<String, PathBuf> = HashMap::new();
@@ -368,7 +370,7 @@ fn leave_out_merged(
     Ok(())
 }
 
-fn planned(shows_command: bool, candidate: Candidate) -> PlannedInput {
+fn planned(shows_command: bool, candidate: InputCandidate) -> PlannedInput {
     let guid = |space: &usize| candidate.guids.get(*space).cloned();
     PlannedInput {
         guids: candidate.spaces.iter().filter_map(guid).collect(),
@@ -442,7 +444,7 @@ fn nothing_readable(files: usize, unreadable: &[(PathBuf, String)]) -> Failure {
 }
 
 /// Ranks that more than one collector had.
-fn repeated_ranks(shards: &[Candidate]) -> Vec<u32> {
+fn repeated_ranks(shards: &[InputCandidate]) -> Vec<u32> {
     let mut ranks: Vec<u32> = shards.iter().filter_map(|s| s.collector).collect();
     ranks.sort_unstable();
     let mut repeated: Vec<u32> = ranks.windows(2).filter(|w| w[0] == w[1]).map(|w| w[0]).collect();

@@ -10,7 +10,7 @@ const NAMED: usize = 4;
 
 /// What is known of the job's ranks.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
-pub struct Ranks {
+pub struct JobRanks {
     /// Ranks that some shard holds.
     pub seen: Vec<u32>,
     /// Ranks of the job that were to be recorded and that no shard holds.
@@ -23,14 +23,14 @@ pub struct Ranks {
     pub choices: Vec<String>,
 }
 
-impl Ranks {
+impl JobRanks {
     /// From the ranks that shards hold, the size of the job, and what each shard says was chosen; a
     /// shard that says nothing is one of a job that records all ranks.
     pub fn new<'a>(
         seen: BTreeSet<u32>,
         size: u32,
         selections: impl Iterator<Item = Option<&'a Selection>>,
-    ) -> Ranks {
+    ) -> JobRanks {
         let choices: BTreeSet<Option<&[(u32, u32)]>> =
             selections.map(|selection| selection.map(|s| s.ranks.as_slice())).collect();
         let all: Option<Vec<_>> = choices.iter().copied().collect();
@@ -39,7 +39,7 @@ impl Ranks {
         let unseen = (0..size).filter(|rank| !seen.contains(rank));
         let (missing, left_out) = unseen.partition(is_chosen);
         let choices = if choices.len() > 1 { named(&choices) } else { Vec::new() };
-        Ranks { seen: seen.into_iter().collect(), missing, left_out, size, choices }
+        JobRanks { seen: seen.into_iter().collect(), missing, left_out, size, choices }
     }
 
     /// What shards disagree on, in one line.
@@ -69,10 +69,10 @@ fn named(choices: &BTreeSet<Option<&[(u32, u32)]>>) -> Vec<String> {
 mod tests {
     use super::*;
 
-    fn ranks(seen: &[u32], selections: &[Option<&[(u32, u32)]>]) -> Ranks {
+    fn ranks(seen: &[u32], selections: &[Option<&[(u32, u32)]>]) -> JobRanks {
         let selections: Vec<_> =
             selections.iter().map(|s| s.map(|ranges| Selection { ranks: ranges.to_vec() })).collect();
-        Ranks::new(seen.iter().copied().collect(), 8, selections.iter().map(Option::as_ref))
+        JobRanks::new(seen.iter().copied().collect(), 8, selections.iter().map(Option::as_ref))
     }
 
     #[test]

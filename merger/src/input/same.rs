@@ -4,7 +4,7 @@
 //! guid are two states of one file, as far as anybody can tell, unless they have different processes: then
 //! they have nothing in common but the guid, and both are merged.
 
-use super::candidate::Candidate;
+use super::candidate::InputCandidate;
 use super::lost::{LostCause, LostRows};
 use rayon::prelude::*;
 use rpd_files::open_input;
@@ -76,8 +76,8 @@ impl Contents {
 }
 
 /// Of candidates that stand at the same place, in the order of merging, one is kept.
-pub(super) fn keep_one_of_each(candidates: Vec<Candidate>, left: &mut LeftOut) -> Vec<Candidate> {
-    let mut groups: Vec<Vec<Candidate>> = Vec::new();
+pub(super) fn keep_one_of_each(candidates: Vec<InputCandidate>, left: &mut LeftOut) -> Vec<InputCandidate> {
+    let mut groups: Vec<Vec<InputCandidate>> = Vec::new();
     for candidate in candidates {
         match groups.last_mut() {
             Some(group) if group[0].format == candidate.format && group[0].order == candidate.order => {
@@ -86,7 +86,7 @@ pub(super) fn keep_one_of_each(candidates: Vec<Candidate>, left: &mut LeftOut) -
             _ => groups.push(vec![candidate]),
         }
     }
-    let one = |group: Vec<Candidate>| match group.as_slice() {
+    let one = |group: Vec<InputCandidate>| match group.as_slice() {
         [_] => group,
         [first, ..] if first.format == Format::Shard => vec![keep_one_shard(group, left)],
         _ => keep_each_guid_once(group, left),
@@ -96,15 +96,17 @@ pub(super) fn keep_one_of_each(candidates: Vec<Candidate>, left: &mut LeftOut) -
 
 /// Of shards of the same processes the one with the most rows is kept. What begins like it, up to its own end, is
 /// a copy that was made earlier.
-fn keep_one_shard(mut group: Vec<Candidate>, left: &mut LeftOut) -> Candidate {
+fn keep_one_shard(mut group: Vec<InputCandidate>, left: &mut LeftOut) -> InputCandidate {
     // Of copies the whole one, of cut ones the longest.
     group.sort_by_key(|c| (!c.complete, Reverse(c.bytes)));
-    let is_copy = |kept: &Candidate, other: &Candidate| begins_with(&kept.path, &other.path).unwrap_or(false);
+    let is_copy =
+        |kept: &InputCandidate, other: &InputCandidate| begins_with(&kept.path, &other.path).unwrap_or(false);
     let mut read: BTreeMap<PathBuf, Contents> = BTreeMap::new();
     if !group[1..].iter().all(|other| is_copy(&group[0], other)) {
         read = group.par_iter().map(|c| (c.path.clone(), contents_of_shard(&c.path))).collect();
-        let key =
-            |c: &Candidate| read.get(&c.path).map(|found| (found.readable, c.complete, c.bytes, found.hash));
+        let key = |c: &InputCandidate| {
+            read.get(&c.path).map(|found| (found.readable, c.complete, c.bytes, found.hash))
+        };
         group.sort_by_cached_key(|c| Reverse(key(c)));
     }
     let kept = group.remove(0);
@@ -129,7 +131,10 @@ fn other_contents(kept: &impl std::fmt::Display) -> String {
 }
 
 /// Of databases that have the same guid the one with the most rows under it is kept.
-pub(super) fn keep_each_guid_once(mut candidates: Vec<Candidate>, left: &mut LeftOut) -> Vec<Candidate> {
+pub(super) fn keep_each_guid_once(
+    mut candidates: Vec<InputCandidate>,
+    left: &mut LeftOut,
+) -> Vec<InputCandidate> {
     // Position of the candidate, and of the space in it.
     let mut holders: BTreeMap<String, Vec<(usize, usize)>> = BTreeMap::new();
     for (i, candidate) in candidates.iter().enumerate() {

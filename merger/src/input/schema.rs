@@ -1,7 +1,7 @@
 //! The tables of the job's output: those of RocPD, wider where an input has more columns, and tables
 //! that only an input knows.
 
-use super::opened::Tables;
+use super::opened::InputTables;
 use super::source::{RowRoom, StackRoom};
 use rpd_shard::model::{Column, FIRST_CARRIED_TABLE, Kind, Schema, Table, TableId, rocpd};
 use serde::{Deserialize, Serialize};
@@ -125,7 +125,7 @@ pub struct JobSchema {
     /// How long a row of a database may be.
     pub rows: RowRoom,
     /// Tables of inputs that are adopted already: most inputs of a job have the same.
-    adopted: Mutex<Vec<(Schema, Tables)>>,
+    adopted: Mutex<Vec<(Schema, InputTables)>>,
 }
 
 impl JobSchema {
@@ -161,7 +161,7 @@ impl JobSchema {
 
     /// The tables of an input in the job's terms, by their number in the input: its own columns, with
     /// references to and the declarations of the job's tables. Inputs with the same tables share them.
-    pub fn adopt(&self, local: &Schema) -> Tables {
+    pub fn adopt(&self, local: &Schema) -> InputTables {
         let find = || {
             let adopted = self.adopted.lock().unwrap_or_else(PoisonError::into_inner);
             adopted.iter().find(|(schema, _)| same_tables(schema, local)).map(|(_, tables)| tables.clone())
@@ -169,7 +169,7 @@ impl JobSchema {
         if let Some(tables) = find() {
             return tables;
         }
-        let tables: Tables = Arc::new(self.adopt_anew(local));
+        let tables: InputTables = Arc::new(self.adopt_anew(local));
         let mut adopted = self.adopted.lock().unwrap_or_else(PoisonError::into_inner);
         if adopted.len() < MAX_ADOPTED {
             adopted.push((local.clone(), tables.clone()));

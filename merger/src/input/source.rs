@@ -1,7 +1,7 @@
 //! A source: one space of keys and stack ids. A shard has one for each process, a database one for
 //! each guid; a merged database has many processes in one.
 
-use super::expand::Word;
+use super::expand::BuiltinString;
 use rpd_collectives::ProcessCollectives;
 use rpd_shard::file::BlockRef;
 use rpd_shard::model::{Kind, Local, Rows, Table, TableId, rocpd};
@@ -18,7 +18,7 @@ pub(crate) const MAX_STACK_VALUES: usize = 8 << 20;
 /// Where rows come from, and so which rows their references mean. A stored row must not find an
 /// expanded one under the key of a row that was lost.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Origin {
+pub(crate) enum RowOrigin {
     /// Rows as the shard holds them.
     Stored,
     /// Rows that native ones expanded to: their keys are numbers already, and their events and tracks
@@ -94,9 +94,9 @@ impl KeySpace {
     }
 
     /// The rows among which is the one that a row of this origin means by `key`.
-    pub(crate) fn run(&self, key: i64, table: TableId, origin: Origin) -> Option<KeyRun> {
+    pub(crate) fn run(&self, key: i64, table: TableId, origin: RowOrigin) -> Option<KeyRun> {
         match (origin, table) {
-            (Origin::Expanded, rocpd::EVENT | rocpd::TRACK) => {
+            (RowOrigin::Expanded, rocpd::EVENT | rocpd::TRACK) => {
                 let (first, next) = self.expanded;
                 (first..next).contains(&key).then_some(KeyRun { first, next, number: first })
             }
@@ -312,7 +312,7 @@ pub(super) fn join(a: Option<(i64, i64)>, b: Option<(i64, i64)>) -> Option<(i64,
 
 /// Rows of a source that are read at once.
 #[derive(Clone, Debug)]
-pub(crate) enum Piece {
+pub(crate) enum SourcePiece {
     /// The process itself, made from its record.
     Process,
     /// A block of a shard; of native rows with the keys of the first rows that they expand to.
@@ -332,7 +332,7 @@ pub(crate) enum Piece {
 
 /// What a survey found of one source.
 #[derive(Clone, Debug)]
-pub(crate) struct Source {
+pub(crate) struct InputSource {
     /// The process; of several in one space the one that gives the source its place.
     pub process: Process,
     /// Its nodes, by their keys.
@@ -342,9 +342,9 @@ pub(crate) struct Source {
     /// Its stack ids.
     pub stacks: StackSpace,
     /// Its rows in the order of writing. In every table their ids ascend.
-    pub pieces: Box<[Piece]>,
+    pub pieces: Box<[SourcePiece]>,
     /// Tracks of its samples.
-    pub tracks: Tracks,
+    pub tracks: SourceTracks,
     /// Position of its string table in the input.
     pub string_table: usize,
     /// Its tables in the job's terms, by their number in the input.
@@ -354,12 +354,12 @@ pub(crate) struct Source {
 }
 
 /// Key of the track of each thread and name. The thread is [`NO_THREAD`] where it is not known.
-pub(crate) type Tracks = BTreeMap<(i64, Word), i64>;
+pub(crate) type SourceTracks = BTreeMap<(i64, BuiltinString), i64>;
 
 /// Stands for threads that are not in the shard, or that are too many: their samples share a track.
 pub(crate) const NO_THREAD: i64 = 0;
 
-impl Source {
+impl InputSource {
     /// Key of its first process.
     pub(crate) fn first_process(&self) -> i64 {
         let processes = self.spaces.get(&rocpd::INFO_PROCESS);

@@ -1,23 +1,23 @@
 //! Reads an input once, before anything is numbered: how many rows, which keys, strings and stack ids
 //! there are, and what is damaged. Every block is decoded here, so that the numbers are true.
 
-use super::block_facts::{BlockFacts, Gathered, facts};
+use super::block_facts::{BlockFacts, SourceFacts, facts};
 use super::collectives::settle_collectives;
 use super::command_endings::CommandEndings;
 use super::database::survey_database;
-use super::death::Death;
-use super::expand::{self, Word};
+use super::death::ProcessCrash;
+use super::expand::{self, BuiltinString};
 use super::foreign_blocks::ForeignBlocks;
 use super::gone::changed;
-use super::home::Homes;
-use super::opened::{Input, Tables, needed_rows};
+use super::home::HostClocks;
+use super::opened::{InputTables, OpenInput, needed_rows};
 use super::plan::PlannedInput;
 use super::profiler_losses::{ProfilerLosses, damaged_profiler_losses};
 use super::schema::JobSchema;
 use super::set_strings::SetStrings;
-use super::source::{ExpandedKeys, KeySpace, Piece, Source, StackSpace, Tracks};
+use super::source::{ExpandedKeys, InputSource, KeySpace, SourcePiece, SourceTracks, StackSpace};
 use super::translate::TRANSLATED;
-use crate::strings::{Hash, hash};
+use crate::strings::{StringHash, hash};
 use rayon::prelude::*;
 use rpd_collectives::{CallSample, ProcessCollectives};
 use rpd_console::Failure;
@@ -39,16 +39,16 @@ const BLOCKS_AT_ONCE: usize = 256;
 
 /// An input after its survey.
 #[derive(Debug, Default)]
-pub(crate) struct Survey {
+pub(crate) struct InputSurvey {
     /// The input, its file closed.
-    pub input: Input,
+    pub input: OpenInput,
     /// For each of its string tables the place and the hash of each string, then of the words in use.
     /// The texts are read again when they are written: a job has many inputs with the same strings.
-    pub hashes: Vec<Vec<(u32, Hash)>>,
+    pub hashes: Vec<Vec<(u32, StringHash)>>,
     /// For each of its string tables what a table set has to know of it; only for the partitioned layout.
     pub set_strings: Vec<SetStrings>,
     /// Its id spaces, in output order.
-    pub sources: Vec<Source>,
+    pub sources: Vec<InputSource>,
     /// Rows that are missing, by the collector's word and by what was found.
     pub losses: Vec<Loss>,
     /// Rows read, per table of the input.
@@ -56,7 +56,7 @@ pub(crate) struct Survey {
     /// One line for each damaged place.
     pub warnings: Vec<String>,
     /// Processes that died by a signal.
-    pub deaths: Vec<Death>,
+    pub deaths: Vec<ProcessCrash>,
     /// How the command of a shard ended.
     pub commands: CommandEndings,
     /// Profilers whose rows are missing.
@@ -70,9 +70,9 @@ pub(crate) struct Survey {
 pub(crate) fn survey(
     planned: &PlannedInput,
     job: &JobSchema,
-    homes: &Homes,
+    homes: &HostClocks,
     sample: &CallSample,
-) -> Result<Survey, Failure> {
+) -> Result<InputSurvey, Failure> {
     let path = &planned.path;
     let another = |what: &str| changed(path, &io::Error::other(what.to_owned()));
     if planned.format == Format::RocPd {
@@ -100,10 +100,10 @@ fn survey_shard(
     shard: Shard,
     is_running: bool,
     job: &JobSchema,
-    homes: &Homes,
+    homes: &HostClocks,
     sample: &CallSample,
-) -> Survey {
-    let tables: Tables = job.adopt(shard.schema());
+) -> InputSurvey {
+    let tables: InputTables = job.adopt(shard.schema());
     let is_merged = |table| is_merged(table, &tables);
     let (strings, string_errors) = shard.strings();
     let mut warnings: Vec<String> = string_errors.iter().map(BlockError::to_string).collect();
@@ -121,7 +121,7 @@ fn survey_shard(
         for fact in &facts {
             let BlockKind::Rows(table) = fact.block.header.kind else { continue };
             *readable.entry((number, table)).or_default() += u64::from(fact.block.header.rows);
-            words.extend(Word::of_table(table));
+            words.extend(BuiltinString::of_table(table));
             for (table, bytes) in &fact.texts {
                 let known = texts.entry(*table).or_default();
                 *known = known.saturating_add(*bytes);
@@ -137,7 +137,7 @@ fn survey_shard(
             source.nodes = vec![(1, source.process.node.clone())];
         }
         if gathered.lost_strings || source.spaces.values().any(|s| s.placeholder.is_some()) {
-            words.insert(Word::Lost);
+            words.insert(BuiltinString::Lost);
         }
         if shard.processes.contains_key(&number) {
             foreign.check_pid(&shard, number, &mut source.process, !native.is_empty());
@@ -145,12 +145,12 @@ fn survey_shard(
             foreign.without_record(&shard, number);
         }
         foreign.check_threads((&shard, &tables), number, &native, source.spaces.get(&rocpd::INFO_THREAD));
-        deaths.extend(Death::of(&source.process, &gathered.open, &strings));
+        deaths.extend(ProcessCrash::of(&source.process, &gathered.open, &strings));
         sources.push(source);
     }
     // A translated file tells the order itself: the nodes of a `.rpd` are numbered.
     if shard.identity.run_id_from != TRANSLATED {
-        sources.sort_by_cached_key(Source::order);
+        sources.sort_by_cached_key(InputSource::order);
     }
     let commands = CommandEndings::of(shard.command.as_deref());
     let profiler_losses = ProfilerLosses::of(&shard.profiler_losses);
@@ -183,8 +183,8 @@ fn survey_shard(
     losses.iter_mut().for_each(|loss| loss.table = loss.table.map(job_id));
     shard.release();
     let set_strings = Vec::new();
-    let input = Input::Shard(shard);
-    Survey {
+    let input = OpenInput::Shard(shard);
+    InputSurvey {
         input,
         hashes,
         set_strings,
@@ -200,7 +200,9 @@ fn survey_shard(
 }
 
 /// The words in use. They stand behind the strings of their table.
-pub(super) fn hashes_of_words(words: &BTreeSet<Word>) -> impl Iterator<Item = (u32, Hash)> + '_ {
+pub(super) fn hashes_of_words(
+    words: &BTreeSet<BuiltinString>,
+) -> impl Iterator<Item = (u32, StringHash)> + '_ {
     words.iter().map(|word| (word.index(), hash(word.text().as_bytes())))
 }
 
@@ -242,7 +244,7 @@ fn blocks_by_source(
 
 /// Whether rows of a table reach the output, as they are or expanded. Node and process rows come from
 /// the process record instead.
-fn is_merged(table: TableId, tables: &Tables) -> bool {
+fn is_merged(table: TableId, tables: &InputTables) -> bool {
     expand::is_native(table)
         || tables.contains_key(&table)
             && !matches!(table, rocpd::STRING | rocpd::INFO_NODE | rocpd::INFO_PROCESS)
@@ -251,12 +253,12 @@ fn is_merged(table: TableId, tables: &Tables) -> bool {
 /// Decodes the blocks of one process and puts together what they tell.
 fn gather(
     shard: &Shard,
-    tables: &Tables,
+    tables: &InputTables,
     blocks: &[BlockRef],
     strings: &ShardStrings,
     sample: &CallSample,
     warnings: &mut Vec<String>,
-) -> (Gathered, Vec<BlockFacts>) {
+) -> (SourceFacts, Vec<BlockFacts>) {
     let mut threads: Vec<(i64, i64)> = Vec::new();
     for block in blocks.iter().filter(|b| b.header.kind == BlockKind::Rows(rocpd::INFO_THREAD)) {
         let (first, next) = (block.header.first_key, block.header.next_key());
@@ -264,7 +266,7 @@ fn gather(
             threads.push((first, next));
         }
     }
-    let mut gathered = Gathered::default();
+    let mut gathered = SourceFacts::default();
     let mut good = Vec::new();
     let mut next: BTreeMap<BlockKind, (i64, i64)> = BTreeMap::new();
     for some in blocks.chunks(BLOCKS_AT_ONCE) {
@@ -303,11 +305,11 @@ fn gather(
 fn source(
     shard: &Shard,
     number: u32,
-    tables: &Tables,
+    tables: &InputTables,
     job: &JobSchema,
-    gathered: &Gathered,
+    gathered: &SourceFacts,
     facts: Vec<BlockFacts>,
-) -> Source {
+) -> InputSource {
     let mut spaces: BTreeMap<TableId, KeySpace> = BTreeMap::from([(rocpd::INFO_PROCESS, KeySpace::one(1))]);
     let (native, mut stored): (Vec<_>, Vec<_>) = facts.into_iter().partition(|f| f.is_native());
     for fact in &stored {
@@ -330,10 +332,10 @@ fn source(
         first
     };
     let first_track = take(rocpd::TRACK, gathered.tracks.len() as u64);
-    let tracks: Tracks = gathered.tracks.iter().copied().zip(first_track..).collect();
-    let mut pieces = vec![Piece::Process];
+    let tracks: SourceTracks = gathered.tracks.iter().copied().zip(first_track..).collect();
+    let mut pieces = vec![SourcePiece::Process];
     stored.sort_by_key(|f| (f.block.header.kind, f.block.header.first_key));
-    pieces.extend(stored.iter().map(|f| Piece::Block(f.block, None)));
+    pieces.extend(stored.iter().map(|f| SourcePiece::Block(f.block, None)));
     for fact in &native {
         let rows = |table| fact.expanded.iter().find(|(t, _)| *t == table).map_or(0, |(_, rows)| *rows);
         let keys = ExpandedKeys {
@@ -342,7 +344,7 @@ fn source(
             sample: take(rocpd::SAMPLE, rows(rocpd::SAMPLE)),
             arg: take(rocpd::ARG, rows(rocpd::ARG)),
         };
-        pieces.push(Piece::Block(fact.block, Some(Box::new(keys))));
+        pieces.push(SourcePiece::Block(fact.block, Some(Box::new(keys))));
     }
     let holes = |table: &TableId, low: i64, high: i64| match spaces.get(table) {
         Some(space) => space.stored.len() > 1 || space.stored(low).is_none() || space.stored(high).is_none(),
@@ -368,17 +370,17 @@ fn source(
         process.node = unnamed_node(0, &processes);
         process.domain.boot_id.clone_from(&process.node.boot_id);
     }
-    pieces.push(Piece::Tail);
+    pieces.push(SourcePiece::Tail);
     let nodes = vec![(1, process.node.clone())];
     let (spaces, pieces, tables) = (spaces.into(), pieces.into(), tables.clone());
     let collectives = ProcessCollectives::default();
-    Source { process, nodes, spaces, stacks, pieces, tracks, string_table: 0, tables, collectives }
+    InputSource { process, nodes, spaces, stacks, pieces, tracks, string_table: 0, tables, collectives }
 }
 
 /// Whether a row of a block lacks a row of `target` that must be there.
 fn leads_nowhere(
     shard: &Shard,
-    tables: &Tables,
+    tables: &InputTables,
     block: &BlockRef,
     target: TableId,
     spaces: &BTreeMap<TableId, KeySpace>,

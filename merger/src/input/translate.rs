@@ -1,6 +1,6 @@
 //! Files of other formats become shards, before anything is planned: each rank translates some.
 
-use super::find::Listed;
+use super::find::ListedFile;
 use rayon::prelude::*;
 use rpd_console::Failure;
 use rpd_files::{create_output, create_output_folder, remove_output_folder};
@@ -22,15 +22,15 @@ pub(super) const TRANSLATED_ENDING: &str = ".rpdshard";
 
 /// The folder of translated files: beside the output, so that all ranks see it. Removed when the merge ends.
 #[derive(Debug)]
-pub(crate) struct Folder {
+pub(crate) struct TranslatedFolder {
     path: PathBuf,
     /// Whether this rank removes it.
     owned: bool,
 }
 
-impl Folder {
+impl TranslatedFolder {
     /// Names the folder for this output; its owner makes it, and clears away what a killed merge left.
-    pub(crate) fn begin(output: &Path, owned: bool) -> Result<Folder, Failure> {
+    pub(crate) fn begin(output: &Path, owned: bool) -> Result<TranslatedFolder, Failure> {
         let failed = |error: io::Error| Failure::write(output, &error);
         let mut path = output.as_os_str().to_owned();
         path.push(".translated");
@@ -48,7 +48,7 @@ impl Folder {
             remove_on_interrupt(UnfinishedOutput::Folder(path.clone()));
             create_output_folder(&path, 0o700).map_err(failed)?;
         }
-        Ok(Folder { path, owned })
+        Ok(TranslatedFolder { path, owned })
     }
 }
 
@@ -63,7 +63,7 @@ fn is_left(path: &Path) -> bool {
     is_folder && entries().all(|entry| entry.is_ok_and(|entry| is_number(&entry.file_name())))
 }
 
-impl Drop for Folder {
+impl Drop for TranslatedFolder {
     fn drop(&mut self) {
         if self.owned {
             let _ = remove_output_folder(&self.path);
@@ -74,17 +74,17 @@ impl Drop for Folder {
 
 /// What became of one file.
 #[derive(Debug, Serialize, Deserialize)]
-pub(crate) struct Translated {
+pub(crate) struct TranslatedFile {
     /// Position among the listed files.
     position: usize,
     /// The shard that it is now; why not.
     shard: Result<PathBuf, String>,
-    told: Told,
+    told: TranslationNotes,
 }
 
 /// What there is to say about translated files.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
-pub(crate) struct Told {
+pub(crate) struct TranslationNotes {
     /// What is missing or wrong, one line each.
     pub warnings: Vec<String>,
     /// What has no place in RocPD, one line each.
@@ -92,32 +92,40 @@ pub(crate) struct Told {
 }
 
 /// Whether a file has to be translated.
-pub(crate) fn is_foreign(listed: &Listed) -> bool {
+pub(crate) fn is_foreign(listed: &ListedFile) -> bool {
     !matches!(listed.format, Ok(Format::Shard | Format::RocPd) | Err(_))
 }
 
 /// Translates every `ranks`th of the files that need it, beginning with that of `rank`.
-pub(crate) fn translate(files: &[Listed], folder: &Folder, rank: usize, ranks: usize) -> Vec<Translated> {
+pub(crate) fn translate(
+    files: &[ListedFile],
+    folder: &TranslatedFolder,
+    rank: usize,
+    ranks: usize,
+) -> Vec<TranslatedFile> {
     let foreign: Vec<_> = files.iter().enumerate().filter(|(_, listed)| is_foreign(listed)).collect();
     let own: Vec<_> = foreign.into_iter().skip(rank).step_by(ranks).collect();
     own.par_iter()
         .map(|(position, listed)| {
             let to = folder.path.join(format!("{position}{TRANSLATED_ENDING}"));
-            let mut told = Told::default();
+            let mut told = TranslationNotes::default();
             let shard = translate_file(listed, &to, &mut told).map(|()| to);
-            Translated { position: *position, shard, told }
+            TranslatedFile { position: *position, shard, told }
         })
         .collect()
 }
 
 /// Puts the shards in the place of the files that they were made of; returns what is to
 /// be said about them.
-pub(crate) fn replace(files: &mut [Listed], translated: impl IntoIterator<Item = Translated>) -> Told {
+pub(crate) fn replace(
+    files: &mut [ListedFile],
+    translated: impl IntoIterator<Item = TranslatedFile>,
+) -> TranslationNotes {
     let mut sorted: Vec<_> = translated.into_iter().collect();
     sorted.sort_by_key(|t| t.position);
-    let mut all = Told::default();
+    let mut all = TranslationNotes::default();
     let mut told_notes = BTreeSet::new();
-    for Translated { position, shard, told } in sorted {
+    for TranslatedFile { position, shard, told } in sorted {
         let Some(listed) = files.get_mut(position) else { continue };
         all.warnings.extend(told.warnings);
         // What many files have in common is told once.
@@ -133,7 +141,7 @@ pub(crate) fn replace(files: &mut [Listed], translated: impl IntoIterator<Item =
     all
 }
 
-fn translate_file(listed: &Listed, to: &Path, told: &mut Told) -> Result<(), String> {
+fn translate_file(listed: &ListedFile, to: &Path, told: &mut TranslationNotes) -> Result<(), String> {
     let from = &listed.path;
     let write =
         |error: io::Error| format!("{}: cannot be translated to {}: {error}", from.display(), to.display());

@@ -8,7 +8,7 @@
 mod judge;
 mod walk;
 
-use super::find::{Found, Listed, search};
+use super::find::{InputListing, ListedFile, search};
 use super::path_text::path_text;
 use judge::judge;
 use rpd_console::Failure;
@@ -18,7 +18,7 @@ use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, HashSet, VecDeque};
 use std::fs;
 use std::path::{Path, PathBuf};
-use walk::{MAX_ENTRIES, MAX_SNIFFED, Walk};
+use walk::{FolderWalk, MAX_ENTRIES, MAX_SNIFFED};
 
 /// Files that are named; further ones are counted.
 const MAX_NAMED: usize = 10_000;
@@ -134,7 +134,7 @@ impl UnusedFiles {
 
     /// Notes the place of the output: the result that lies there is replaced, and so are files that were listed `before` and are
     /// not `left`.
-    pub(crate) fn note_output(&mut self, output: &Path, before: &[PathBuf], left: &[Listed]) {
+    pub(crate) fn note_output(&mut self, output: &Path, before: &[PathBuf], left: &[ListedFile]) {
         let place = canonical(output);
         let former = |file: &&mut UnusedFile| {
             file.kind == UnusedKind::Result && canonical(Path::new(&file.path)) == place
@@ -172,9 +172,9 @@ impl UnusedFiles {
 ///
 /// # Errors
 /// [`Failure::input`], if an input cannot be listed, or holds no file that looks like data of a profiler.
-pub(crate) fn find_all(inputs: &[PathBuf]) -> Result<(Found, UnusedFiles), Failure> {
+pub(crate) fn find_all(inputs: &[PathBuf]) -> Result<(InputListing, UnusedFiles), Failure> {
     let mut found = search(inputs, &has_refused)?;
-    let mut walk = Walk::new(&found);
+    let mut walk = FolderWalk::new(&found);
     let mut queue: VecDeque<PathBuf> = found.folders.iter().cloned().collect();
     while let Some(folder) = queue.pop_front() {
         walk.folder(&folder, &mut queue);

@@ -5,12 +5,12 @@ use super::survey::SurveyedInputs;
 use crate::agree::align::align_clocks;
 use crate::agree::apart::note_of_files_far_apart;
 use crate::agree::clocks::JobClocks;
-use crate::agree::findings::{Found, agree_on_findings};
-use crate::budget::Budget;
+use crate::agree::findings::{JobFindings, agree_on_findings};
+use crate::budget::MemoryBudget;
 use crate::cli::MergeArgs;
-use crate::input::plan::Plan;
+use crate::input::plan::MergePlan;
 use crate::number::{RowNumbering, number_rows};
-use crate::output::sets::{self, Sets, SmallRows, table_sets};
+use crate::output::sets::{self, SmallRows, TableSets, table_sets};
 use crate::strings::{self, StringIds};
 use rpd_collectives::{LateRank, LatenessSummary, MatchedCollectives, exit_spread, late_ranks, match_calls};
 use rpd_comm::{Comm, agree_on_result, gather_counts};
@@ -18,11 +18,11 @@ use rpd_console::{Failure, Progress};
 use rpd_shard::model::rocpd;
 
 /// What all ranks know.
-pub(super) struct Agreement {
+pub(super) struct JobAgreement {
     /// Ids of the strings of this rank.
     pub(super) strings: StringIds,
     /// What the inputs of all ranks hold.
-    pub(super) findings: Found,
+    pub(super) findings: JobFindings,
     /// Collectives of all ranks, counted.
     pub(super) collectives: MatchedCollectives,
     /// Ranks that the others waited for, and the verdict.
@@ -32,13 +32,13 @@ pub(super) struct Agreement {
     /// A note about files that are far apart in time.
     pub(super) far_apart: Option<String>,
     /// The sets of tables of the output.
-    pub(super) sets: Sets,
+    pub(super) sets: TableSets,
     /// The ids of rows.
     pub(super) numbering: RowNumbering,
     /// Rows of tables that are not numbered by inputs.
     pub(super) small_rows: SmallRows,
     /// The memory of this rank that is left for writing.
-    pub(super) memory: Budget,
+    pub(super) memory: MemoryBudget,
 }
 
 /// Exchanges strings, findings, collectives, clocks and row counts, in this order.
@@ -49,10 +49,10 @@ pub(super) fn agree(
     comm: &impl Comm,
     args: &MergeArgs,
     job: &MergeJob,
-    plan: &Plan,
+    plan: &MergePlan,
     inputs: &mut SurveyedInputs,
     progress: &mut Progress,
-) -> Result<Agreement, Failure> {
+) -> Result<JobAgreement, Failure> {
     progress.phase("agree");
     let memory = agree_on_memory(comm, args, inputs)?;
     let strings = strings::number(comm, std::mem::take(&mut inputs.strings))?;
@@ -76,7 +76,7 @@ pub(super) fn agree(
         true => sets::count_small(comm, &inputs.surveys, &findings.nodes)?,
     };
     numbering.totals.extend([(rocpd::STRING, small_rows.strings), (rocpd::INFO_NODE, small_rows.nodes)]);
-    Ok(Agreement {
+    Ok(JobAgreement {
         strings,
         findings,
         collectives,
@@ -95,7 +95,7 @@ fn agree_on_memory(
     comm: &impl Comm,
     args: &MergeArgs,
     inputs: &mut SurveyedInputs,
-) -> Result<Budget, Failure> {
+) -> Result<MemoryBudget, Failure> {
     if comm.size() > 1 {
         // Hashes deal them evenly.
         let asked: u64 = gather_counts(comm, &[inputs.strings.len()])?.iter().map(|counts| counts[0]).sum();

@@ -1,9 +1,9 @@
 //! What a merge works on, as rank 0 lists it for all merge ranks.
 
 use crate::cli::MergeArgs;
-use crate::input::find::{Listed, hold, is_text};
+use crate::input::find::{ListedFile, hold, is_text};
 use crate::input::plan::output_of;
-use crate::input::translate::{self, Folder, Told, Translated};
+use crate::input::translate::{self, TranslatedFile, TranslatedFolder, TranslationNotes};
 use crate::input::unused::{UnusedFiles, find_all};
 use crate::output::size_limit::SizeLimit;
 use crate::output_file::made_by_merge::unfinished_run;
@@ -19,7 +19,7 @@ use std::path::{Path, PathBuf};
 /// What was listed and is the same in all ranks: the files to merge, where their merge goes, and what limits it.
 #[derive(Serialize, Deserialize)]
 pub(crate) struct MergeJob {
-    pub(crate) files: Vec<Listed>,
+    pub(crate) files: Vec<ListedFile>,
     /// Folders that hold them: every merge rank opens what lies below from the descriptor that it holds.
     folders: Vec<PathBuf>,
     /// Files below the inputs that are not listed.
@@ -28,7 +28,7 @@ pub(crate) struct MergeJob {
     /// The run that was merged to there while it was still being written: a merge of the same run replaces that.
     pub(crate) replaces_run: Option<String>,
     /// What there is to say about the files that are translated.
-    pub(crate) told: Told,
+    pub(crate) told: TranslationNotes,
     /// What a site says of its clocks.
     pub(crate) clock_file: Option<ClockFile>,
     /// The most that the output may take.
@@ -51,7 +51,7 @@ impl MergeJob {
 
     /// Of files that were found, and of others that are not merged.
     pub(crate) fn of(
-        (files, unused): (Vec<Listed>, UnusedFiles),
+        (files, unused): (Vec<ListedFile>, UnusedFiles),
         output: PathBuf,
         args: &MergeArgs,
     ) -> Result<MergeJob, Failure> {
@@ -69,7 +69,7 @@ impl MergeJob {
             unused,
             output,
             replaces_run,
-            told: Told::default(),
+            told: TranslationNotes::default(),
             clock_file,
             limit,
         })
@@ -93,7 +93,7 @@ impl MergeJob {
 }
 
 /// The folders that are named, or else those of the files.
-fn folders_of(args: &MergeArgs, files: &[Listed]) -> Vec<PathBuf> {
+fn folders_of(args: &MergeArgs, files: &[ListedFile]) -> Vec<PathBuf> {
     if !args.inputs.is_empty() {
         return args.inputs.iter().filter(|input| input.is_dir()).cloned().collect();
     }
@@ -108,16 +108,19 @@ fn folders_of(args: &MergeArgs, files: &[Listed]) -> Vec<PathBuf> {
 
 /// Translates the files that are neither shards nor RocPD, and puts the shards in their place; returns the
 /// folder that holds them.
-pub(crate) fn translate_foreign(comm: &impl Comm, listing: &mut MergeJob) -> Result<Option<Folder>, Failure> {
+pub(crate) fn translate_foreign(
+    comm: &impl Comm,
+    listing: &mut MergeJob,
+) -> Result<Option<TranslatedFolder>, Failure> {
     if !listing.files.iter().any(translate::is_foreign) {
         return Ok(None);
     }
-    let begun = Folder::begin(&listing.output, comm.rank() == 0);
+    let begun = TranslatedFolder::begin(&listing.output, comm.rank() == 0);
     let folder = agree_on_result(comm, begun)?;
     let own = translate::translate(&listing.files, &folder, comm.rank(), comm.size());
-    let mut all: Vec<Translated> = Vec::new();
+    let mut all: Vec<TranslatedFile> = Vec::new();
     for message in comm.all_gather(wire::encode(&own)) {
-        let theirs: Vec<Translated> = wire::decode_message(&message).map_err(Failure::message)?;
+        let theirs: Vec<TranslatedFile> = wire::decode_message(&message).map_err(Failure::message)?;
         all.extend(theirs);
     }
     listing.told = translate::replace(&mut listing.files, all);

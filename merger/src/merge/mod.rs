@@ -13,15 +13,15 @@ pub(crate) use job::MergeJob;
 pub use observe::{JobObservations, job_observations};
 
 use crate::cli::{MergeArgs, OutputFormat};
-use crate::input::gone::Since;
-use crate::input::plan::{Plan, plan};
+use crate::input::gone::ExcludedInputs;
+use crate::input::plan::{MergePlan, plan};
 use crate::output::counts::row_counts;
-use crate::output::planned_size::{Numbers, planned_bytes, with_converted};
+use crate::output::planned_size::{PlannedRows, planned_bytes, with_converted};
 use crate::output::verify::verify_published;
-use crate::output_file::Partial;
-use crate::report::Report;
+use crate::output_file::PartialOutput;
+use crate::report::MergeReport;
 use crate::report::plot::plot;
-use agree::{Agreement, agree};
+use agree::{JobAgreement, agree};
 use job::translate_foreign;
 use rpd_comm::{Comm, agree_on_result, broadcast_result, shared_failure};
 use rpd_console::{Failure, Progress};
@@ -35,7 +35,7 @@ use write::write;
 ///
 /// # Errors
 /// If an option, an input or the output cannot be used. The file of a failed merge is removed.
-pub fn merge(comm: &impl Comm, args: &MergeArgs) -> Result<Report, Failure> {
+pub fn merge(comm: &impl Comm, args: &MergeArgs) -> Result<MergeReport, Failure> {
     let begun = Instant::now();
     let mut progress = Progress::new(comm.rank() == 0 && !args.quiet);
     progress.phase("plan");
@@ -58,12 +58,12 @@ pub(crate) fn merge_job(
     comm: &impl Comm,
     args: &MergeArgs,
     job: &mut MergeJob,
-    output: Option<&Partial>,
+    output: Option<&PartialOutput>,
     progress: &mut Progress,
-) -> Result<Report, Failure> {
+) -> Result<MergeReport, Failure> {
     job.hold_folders();
     let _translated = translate_foreign(comm, job)?;
-    let mut excluded = Since::default();
+    let mut excluded = ExcludedInputs::default();
     loop {
         match run_phases(comm, args, job, &mut excluded, output, progress) {
             Err(failure) if failure.is_shared() => {
@@ -79,10 +79,10 @@ fn run_phases(
     comm: &impl Comm,
     args: &MergeArgs,
     job: &MergeJob,
-    excluded: &mut Since,
-    output: Option<&Partial>,
+    excluded: &mut ExcludedInputs,
+    output: Option<&PartialOutput>,
     progress: &mut Progress,
-) -> Result<Report, Failure> {
+) -> Result<MergeReport, Failure> {
     progress.phase("plan");
     let plan = broadcast_result(comm, || plan_inputs(args, job, excluded, output))?;
     let inputs = survey_inputs(comm, args, &plan, progress);
@@ -104,9 +104,9 @@ fn run_phases(
 }
 
 /// Locks the output and begins it under a temporary name.
-fn begin_output(comm: &impl Comm, args: &MergeArgs, job: &MergeJob) -> Result<Partial, Failure> {
+fn begin_output(comm: &impl Comm, args: &MergeArgs, job: &MergeJob) -> Result<PartialOutput, Failure> {
     let replaces = args.force || job.replaces_run.is_some();
-    let mut output = agree_on_result(comm, Partial::begin(&job.output, comm.rank() == 0, replaces))?;
+    let mut output = agree_on_result(comm, PartialOutput::begin(&job.output, comm.rank() == 0, replaces))?;
     output.share();
     Ok(output)
 }
@@ -116,8 +116,8 @@ fn publish(
     comm: &impl Comm,
     args: &MergeArgs,
     job: &MergeJob,
-    output: &mut Partial,
-    report: &Report,
+    output: &mut PartialOutput,
+    report: &MergeReport,
 ) -> Result<(), Failure> {
     if comm.rank() == 0 {
         let published = output.publish(args.share)?;
@@ -134,19 +134,24 @@ fn publish(
 fn plan_inputs(
     args: &MergeArgs,
     job: &MergeJob,
-    excluded: &Since,
-    output: Option<&Partial>,
-) -> Result<Plan, Failure> {
-    output.map_or(Ok(()), Partial::forget)?;
+    excluded: &ExcludedInputs,
+    output: Option<&PartialOutput>,
+) -> Result<MergePlan, Failure> {
+    output.map_or(Ok(()), PartialOutput::forget)?;
     let plan = plan((&job.files, &job.unused), job.output.clone(), &job.told, excluded, args.epilog)?;
     job.check_replaced(&plan.run_id)?;
     Ok(plan)
 }
 
 /// What there is to report before anything is written.
-fn first_report(args: &MergeArgs, plan: &Plan, inputs: &SurveyedInputs, agreed: &Agreement) -> Report {
+fn first_report(
+    args: &MergeArgs,
+    plan: &MergePlan,
+    inputs: &SurveyedInputs,
+    agreed: &JobAgreement,
+) -> MergeReport {
     let found = &agreed.findings;
-    let mut report = Report::new(plan, &inputs.schema, &agreed.clocks, found);
+    let mut report = MergeReport::new(plan, &inputs.schema, &agreed.clocks, found);
     report.strings = (agreed.strings.before, agreed.strings.distinct);
     report.rows_read = row_counts(&inputs.schema, &found.rows_read);
     report.is_database = args.form() == OutputFormat::Rocpd;
@@ -169,8 +174,8 @@ fn first_report(args: &MergeArgs, plan: &Plan, inputs: &SurveyedInputs, agreed: 
 fn print_warnings(
     comm: &impl Comm,
     args: &MergeArgs,
-    excluded: &mut Since,
-    report: &Report,
+    excluded: &mut ExcludedInputs,
+    report: &MergeReport,
 ) -> Result<(), Failure> {
     let incomplete = if args.strict { report.incomplete() } else { None };
     if comm.rank() == 0 {
@@ -192,10 +197,10 @@ fn check_size(
     args: &MergeArgs,
     job: &MergeJob,
     inputs: &SurveyedInputs,
-    agreed: &Agreement,
-    report: &mut Report,
+    agreed: &JobAgreement,
+    report: &mut MergeReport,
 ) -> Result<(), Failure> {
-    let numbers = Numbers {
+    let numbers = PlannedRows {
         schema: &inputs.schema,
         totals: &agreed.numbering.totals,
         sets: agreed.sets.all().len() as u64,

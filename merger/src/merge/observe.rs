@@ -2,9 +2,9 @@
 
 use super::job::MergeJob;
 use super::survey::survey_inputs;
-use crate::agree::clocks::Observed;
+use crate::agree::clocks::GatheredClocks;
 use crate::cli::MergeArgs;
-use crate::input::gone::Since;
+use crate::input::gone::ExcludedInputs;
 use crate::input::plan::plan;
 use rpd_clocks::ClockObservations;
 use rpd_collectives::{clock_observations, match_calls};
@@ -28,11 +28,11 @@ pub fn job_observations(args: &MergeArgs) -> Result<JobObservations, Failure> {
     let comm = &Solo;
     let job = MergeJob::list(args)?;
     let files = (&job.files[..], &job.unused);
-    let plan = plan(files, job.output.clone(), &job.told, &Since::default(), args.epilog)?;
+    let plan = plan(files, job.output.clone(), &job.told, &ExcludedInputs::default(), args.epilog)?;
     let mut inputs = survey_inputs(comm, args, &plan, &mut Progress::new(false))?;
     let calls = inputs.take_collectives();
     let matched = match_calls(comm, &inputs.sample, calls)?;
-    let observed = Observed::gather(comm, inputs.clocks, &[])?;
+    let observed = GatheredClocks::gather(comm, inputs.clocks, &[])?;
     let spans = observed.spans();
     let mut observations = observed.observations;
     observations.meetings = clock_observations(comm, &matched, &observations.domains)?;

@@ -1,16 +1,16 @@
 //! Phase 5: the pages above the leaves, small tables, metadata; then the file is verified and converted.
 
-use super::agree::Agreement;
+use super::agree::JobAgreement;
 use super::survey::SurveyedInputs;
 use super::write::{WrittenPages, output_rows, row_maker};
 use crate::cli::{MergeArgs, OutputFormat};
-use crate::input::plan::Plan;
+use crate::input::plan::MergePlan;
 use crate::output::counts::compare_counts;
 use crate::output::sets::{self, SmallRows};
 use crate::output::verify::verify;
 use crate::output::{legacy, processes, seal, write_failure};
-use crate::output_file::Partial;
-use crate::report::{Report, metadata};
+use crate::output_file::PartialOutput;
+use crate::report::{MergeReport, metadata};
 use rpd_comm::{Comm, agree_on_result};
 use rpd_console::{Failure, Progress};
 use rpd_rocpd::Writer;
@@ -23,12 +23,12 @@ use rpd_rocpd::Writer;
 pub(super) fn seal(
     comm: &impl Comm,
     args: &MergeArgs,
-    plan: &Plan,
+    plan: &MergePlan,
     inputs: &SurveyedInputs,
-    agreed: &Agreement,
+    agreed: &JobAgreement,
     pages: WrittenPages,
-    output: &Partial,
-    report: &mut Report,
+    output: &PartialOutput,
+    report: &mut MergeReport,
     progress: &mut Progress,
 ) -> Result<(), Failure> {
     progress.phase("seal");

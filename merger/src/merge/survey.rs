@@ -1,17 +1,17 @@
 //! Phase 2: every rank reads its inputs once. Nothing is numbered yet.
 
-use crate::agree::clocks::Recorded;
-use crate::budget::Held;
-use crate::cli::{Layout, MergeArgs};
-use crate::input::home::Homes;
-use crate::input::plan::{Plan, PlannedInput};
+use crate::agree::clocks::RecordedClocks;
+use crate::budget::HeldMemory;
+use crate::cli::{MergeArgs, TableLayout};
+use crate::input::home::HostClocks;
+use crate::input::plan::{MergePlan, PlannedInput};
 use crate::input::schema::JobSchema;
 use crate::input::set_strings::SetStrings;
 use crate::input::share::share;
 use crate::input::source::{RowRoom, StackRoom};
-use crate::input::survey::{Survey, survey};
+use crate::input::survey::{InputSurvey, survey};
 use crate::output::planned_size::PlannedContent;
-use crate::strings::Distinct;
+use crate::strings::DistinctStrings;
 use rayon::prelude::*;
 use rpd_collectives::{CallSample, JobParticipant, ProcessCollectives};
 use rpd_comm::Comm;
@@ -21,13 +21,13 @@ use std::ops::Range;
 /// The inputs that this rank reads.
 struct RankInputs<'a> {
     inputs: &'a [PlannedInput],
-    homes: &'a Homes,
+    homes: &'a HostClocks,
     /// Runs of them that stand together, counted from the first.
     groups: Vec<Range<usize>>,
 }
 
 impl<'a> RankInputs<'a> {
-    fn new(plan: &'a Plan, comm: &impl Comm) -> RankInputs<'a> {
+    fn new(plan: &'a MergePlan, comm: &impl Comm) -> RankInputs<'a> {
         let readers = plan.readers(comm.size());
         let place = readers.iter().position(|reader| *reader == comm.rank());
         let groups = place.map_or(Vec::new(), |place| share(&plan.inputs, place, readers.len()));
@@ -45,7 +45,7 @@ impl<'a> RankInputs<'a> {
 /// What one rank read of its inputs.
 pub(super) struct SurveyedInputs {
     /// A survey of each input, in merge order.
-    pub(super) surveys: Vec<Survey>,
+    pub(super) surveys: Vec<InputSurvey>,
     /// Runs of inputs that stand together in the job, counted from the first of this rank.
     pub(super) groups: Vec<Range<usize>>,
     /// Bytes of the inputs.
@@ -55,17 +55,17 @@ pub(super) struct SurveyedInputs {
     /// Which collectives are kept.
     pub(super) sample: CallSample,
     /// Distinct strings; they are taken when the ranks agree on their ids.
-    pub(super) strings: Distinct,
+    pub(super) strings: DistinctStrings,
     /// What the inputs have recorded of the clocks; it is taken when they are aligned.
-    pub(super) clocks: Recorded,
+    pub(super) clocks: RecordedClocks,
     /// Memory that is held to the end of the merge.
-    pub(super) memory: Held,
+    pub(super) memory: HeldMemory,
     /// How much the output will have.
     pub(super) content: PlannedContent,
 }
 
 impl SurveyedInputs {
-    fn new(args: &MergeArgs, plan: &Plan, inputs: &RankInputs<'_>) -> SurveyedInputs {
+    fn new(args: &MergeArgs, plan: &MergePlan, inputs: &RankInputs<'_>) -> SurveyedInputs {
         let mut schema = JobSchema::new(&plan.schema);
         schema.stacks = StackRoom::new(args.memory.stack_ids());
         schema.rows = RowRoom::new(args.memory.row_bytes());
@@ -75,18 +75,18 @@ impl SurveyedInputs {
             bytes: inputs.bytes(),
             schema,
             sample: CallSample::new(args.memory.collectives()),
-            strings: Distinct::default(),
-            clocks: Recorded::default(),
-            memory: Held::default(),
+            strings: DistinctStrings::default(),
+            clocks: RecordedClocks::default(),
+            memory: HeldMemory::default(),
             content: PlannedContent::default(),
         }
     }
 
     /// Adds the survey of the next input. Of its strings only those that are new are kept.
-    fn add(&mut self, mut survey: Survey, layout: Layout) -> Result<(), Failure> {
+    fn add(&mut self, mut survey: InputSurvey, layout: TableLayout) -> Result<(), Failure> {
         let largest = (survey.string_bytes() as u64).saturating_add(survey.longest_piece());
         self.memory.largest = self.memory.largest.max(largest);
-        if layout == Layout::Partitioned {
+        if layout == TableLayout::Partitioned {
             survey.set_strings = survey.hashes.iter().map(|hashes| SetStrings::new(hashes)).collect();
         }
         for hashes in std::mem::take(&mut survey.hashes) {
@@ -114,7 +114,7 @@ impl SurveyedInputs {
 pub(super) fn survey_inputs(
     comm: &impl Comm,
     args: &MergeArgs,
-    plan: &Plan,
+    plan: &MergePlan,
     progress: &mut Progress,
 ) -> Result<SurveyedInputs, Failure> {
     let rank_inputs = RankInputs::new(plan, comm);
@@ -133,7 +133,7 @@ pub(super) fn survey_inputs(
             progress.add(planned.bytes);
             surveyed
         };
-        let surveyed: Vec<Result<Survey, Failure>> = some.par_iter().map(survey_one).collect();
+        let surveyed: Vec<Result<InputSurvey, Failure>> = some.par_iter().map(survey_one).collect();
         for surveyed in surveyed {
             match surveyed {
                 Ok(survey) => inputs.add(survey, args.layout)?,
@@ -150,7 +150,7 @@ pub(super) fn survey_inputs(
 }
 
 /// The collectives of this rank's processes, in merge order.
-fn take_collectives(surveys: &mut [Survey]) -> Vec<(JobParticipant, ProcessCollectives)> {
+fn take_collectives(surveys: &mut [InputSurvey]) -> Vec<(JobParticipant, ProcessCollectives)> {
     let sources = surveys.iter_mut().flat_map(|survey| &mut survey.sources);
     let takes_part = |said: &ProcessCollectives| !said.is_empty() || said.alone > 0 || said.is_singleton;
     let some = sources.filter(|source| takes_part(&source.collectives));

@@ -1,14 +1,14 @@
 //! Phase 4: rank 0 makes the empty tables. Then every thread of every rank turns units of rows into leaf pages, and
 //! writes them to their place.
 
-use super::agree::Agreement;
+use super::agree::JobAgreement;
 use super::job::MergeJob;
 use super::survey::SurveyedInputs;
 use crate::cli::MergeArgs;
 use crate::output::base::BaseFile;
-use crate::output::encode::{Encoder, Forms};
-use crate::output::place::{Means, Placed, Target, place};
-use crate::output::rows::{Job, RowMaker};
+use crate::output::encode::{TableForms, UnitEncoder};
+use crate::output::place::{RankPages, WriteLimits, WriteTarget, place};
+use crate::output::rows::{RowContext, RowMaker};
 use crate::output::units::units;
 use rpd_comm::Comm;
 use rpd_console::{Failure, Progress};
@@ -20,7 +20,7 @@ pub(super) struct WrittenPages {
     /// The empty tables.
     pub(super) base: BaseFile,
     /// What this rank wrote.
-    pub(super) placed: Placed,
+    pub(super) placed: RankPages,
 }
 
 /// Writes the rows of all ranks to a file that has no name yet.
@@ -32,19 +32,24 @@ pub(super) fn write(
     args: &MergeArgs,
     job: &MergeJob,
     inputs: &SurveyedInputs,
-    agreed: &Agreement,
+    agreed: &JobAgreement,
     path: &Path,
     progress: &mut Progress,
 ) -> Result<WrittenPages, Failure> {
     progress.phase_of_bytes("write", inputs.bytes);
     let base = BaseFile::create(comm, path, &agreed.sets, &inputs.schema)?;
     let rows = output_rows(args, inputs, agreed);
-    let forms = Forms::new(&inputs.schema, agreed.sets.clone());
+    let forms = TableForms::new(&inputs.schema, agreed.sets.clone());
     let units = units(&inputs.surveys, &inputs.groups);
-    let encoder =
-        Encoder::new(units, row_maker(&rows, inputs, agreed), forms, progress, agreed.memory.spare_bytes());
-    let target = Target { path, first: base.behind };
-    let means = Means {
+    let encoder = UnitEncoder::new(
+        units,
+        row_maker(&rows, inputs, agreed),
+        forms,
+        progress,
+        agreed.memory.spare_bytes(),
+    );
+    let target = WriteTarget { path, first: base.behind };
+    let means = WriteLimits {
         threads: agreed.memory.threads(rayon::current_num_threads(), inputs.memory.largest),
         stream_bytes: agreed.memory.stream_bytes(),
         kept_bytes: agreed.memory.kept_bytes(),
@@ -58,17 +63,17 @@ pub(super) fn write(
 pub(super) fn output_rows<'a>(
     args: &'a MergeArgs,
     inputs: &'a SurveyedInputs,
-    agreed: &'a Agreement,
-) -> Job<'a> {
+    agreed: &'a JobAgreement,
+) -> RowContext<'a> {
     let keep = args.environment.as_deref().map_or(Keep::All, Keep::Listed);
-    Job { schema: &inputs.schema, clocks: &agreed.clocks, nodes: &agreed.findings.nodes, keep }
+    RowContext { schema: &inputs.schema, clocks: &agreed.clocks, nodes: &agreed.findings.nodes, keep }
 }
 
 /// Makes rows of the output from those of this rank's inputs.
 pub(super) fn row_maker<'a>(
-    job: &'a Job<'a>,
+    job: &'a RowContext<'a>,
     inputs: &'a SurveyedInputs,
-    agreed: &'a Agreement,
+    agreed: &'a JobAgreement,
 ) -> RowMaker<'a> {
     RowMaker::new(job, &inputs.surveys, &agreed.numbering.bases, &agreed.strings)
 }

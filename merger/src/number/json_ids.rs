@@ -13,7 +13,7 @@ const MAX_DEPTH: usize = 128;
 
 /// What stands at a path.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum Found {
+pub(super) enum JsonId {
     /// Nothing, or no number: there is no id.
     Nothing,
     /// An integer, at this place in the text.
@@ -81,27 +81,27 @@ pub(super) fn wrapped(text: &[u8]) -> Vec<u8> {
 }
 
 /// Looks `path` up in the JSON text `json`.
-pub(super) fn find(json: &str, path: &[String]) -> Found {
+pub(super) fn find(json: &str, path: &[String]) -> JsonId {
     let mut text = json.trim();
     for key in path {
         if !text.starts_with('{') {
-            return Found::Nothing;
+            return JsonId::Nothing;
         }
-        let Ok(Members(members)) = serde_json::from_str(text) else { return Found::Ambiguous };
+        let Ok(Members(members)) = serde_json::from_str(text) else { return JsonId::Ambiguous };
         let mut values = members.iter().filter(|(k, _)| k.0 == *key).map(|(_, value)| value);
         text = match (values.next(), values.next()) {
-            (None, _) => return Found::Nothing,
+            (None, _) => return JsonId::Nothing,
             (Some(value), None) => value.get(),
-            (Some(_), Some(_)) => return Found::Ambiguous,
+            (Some(_), Some(_)) => return JsonId::Ambiguous,
         };
     }
     // `text` is a slice of `json`: RawValue borrows.
     let start = text.as_ptr() as usize - json.as_ptr() as usize;
     let place = start..start + text.len();
     match text.parse() {
-        Ok(id) => Found::Id(place, id),
-        Err(_) if text.starts_with(|c: char| c == '-' || c.is_ascii_digit()) => Found::NoId(place),
-        Err(_) => Found::Nothing,
+        Ok(id) => JsonId::Id(place, id),
+        Err(_) if text.starts_with(|c: char| c == '-' || c.is_ascii_digit()) => JsonId::NoId(place),
+        Err(_) => JsonId::Nothing,
     }
 }
 
@@ -115,7 +115,7 @@ mod tests {
 
     fn id(json: &str, keys: &[&str]) -> Option<(String, i64)> {
         match find(json, &path(keys)) {
-            Found::Id(place, id) => Some((json[place].to_owned(), id)),
+            JsonId::Id(place, id) => Some((json[place].to_owned(), id)),
             _ => None,
         }
     }
@@ -125,11 +125,11 @@ mod tests {
         let json = r#"{ "a\n": 1, "kernel_id":  7, "pc": {"x": [1, {"code_object_id": 9}], "code_object_id": -3 } }"#;
         assert_eq!(id(json, &["kernel_id"]), Some(("7".to_owned(), 7)));
         assert_eq!(id(json, &["pc", "code_object_id"]), Some(("-3".to_owned(), -3)));
-        assert_eq!(find(json, &path(&["code_object_id"])), Found::Nothing);
-        assert_eq!(find(r#"{"kernel_id": "7"}"#, &path(&["kernel_id"])), Found::Nothing);
-        assert_eq!(find("[7]", &path(&["kernel_id"])), Found::Nothing);
-        assert_eq!(find("", &path(&["kernel_id"])), Found::Nothing);
-        assert_eq!(find(r#"{"kernel_id":9223372036854775808}"#, &path(&["kernel_id"])), Found::NoId(13..32));
+        assert_eq!(find(json, &path(&["code_object_id"])), JsonId::Nothing);
+        assert_eq!(find(r#"{"kernel_id": "7"}"#, &path(&["kernel_id"])), JsonId::Nothing);
+        assert_eq!(find("[7]", &path(&["kernel_id"])), JsonId::Nothing);
+        assert_eq!(find("", &path(&["kernel_id"])), JsonId::Nothing);
+        assert_eq!(find(r#"{"kernel_id":9223372036854775808}"#, &path(&["kernel_id"])), JsonId::NoId(13..32));
     }
 
     #[test]
@@ -145,7 +145,7 @@ mod tests {
     #[test]
     fn what_readers_would_read_differently_is_not_rewritten() {
         let twice = r#"{"stream_id":3,"stream_id":2}"#;
-        assert_eq!(find(twice, &path(&["stream_id"])), Found::Ambiguous);
-        assert_eq!(find(r#"{"\ud800":1,"stream_id":3}"#, &path(&["stream_id"])), Found::Ambiguous);
+        assert_eq!(find(twice, &path(&["stream_id"])), JsonId::Ambiguous);
+        assert_eq!(find(r#"{"\ud800":1,"stream_id":3}"#, &path(&["stream_id"])), JsonId::Ambiguous);
     }
 }

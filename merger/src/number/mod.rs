@@ -6,17 +6,17 @@ mod renumber;
 mod row_numbering;
 
 pub(crate) use placeholder::placeholders;
-pub(crate) use renumber::{Replaced, SourceMap};
+pub(crate) use renumber::{ReplacedValues, SourceMap};
 pub(crate) use row_numbering::{RowNumbering, number_rows};
 
 use crate::input::schema::JobSchema;
-use crate::input::source::Source;
+use crate::input::source::InputSource;
 use rpd_shard::model::{TableId, rocpd};
 use std::collections::BTreeMap;
 
 /// What is added to a source's keys, per table, and to its stack ids.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Bases {
+pub(crate) struct SourceBases {
     /// Per table, but for processes.
     keys: BTreeMap<TableId, i64>,
     /// Ids of the processes, by their numbers in the source.
@@ -25,7 +25,7 @@ pub(crate) struct Bases {
     pub stacks: i64,
 }
 
-impl Bases {
+impl SourceBases {
     /// The id of the row with this number among the source's rows of a table.
     pub(crate) fn id(&self, table: TableId, number: i64) -> i64 {
         match table {
@@ -39,7 +39,7 @@ impl Bases {
 }
 
 /// How much of each id space a source takes: one number per numbered table, then stack ids.
-pub(crate) fn demand(source: &Source, job: &JobSchema) -> Vec<u64> {
+pub(crate) fn demand(source: &InputSource, job: &JobSchema) -> Vec<u64> {
     let space = |table: &TableId| source.spaces.get(table).map_or(0, |s| (s.next - 1).max(0) as u64);
     job.numbered().iter().map(space).chain([source.stacks.len() as u64]).collect()
 }
@@ -52,7 +52,7 @@ pub(crate) fn bases(
     demands: &[Vec<u64>],
     processes: Vec<Box<[i64]>>,
     samples_behind: u64,
-) -> Vec<Bases> {
+) -> Vec<SourceBases> {
     let tables = job.numbered();
     let mut at = start.to_vec();
     let mut all = Vec::with_capacity(demands.len());
@@ -61,7 +61,7 @@ pub(crate) fn bases(
             rocpd::SAMPLE => (*table, (base + samples_behind) as i64),
             table => (table, *base as i64),
         });
-        all.push(Bases { keys: keys.collect(), processes, stacks: at[tables.len()] as i64 });
+        all.push(SourceBases { keys: keys.collect(), processes, stacks: at[tables.len()] as i64 });
         at.iter_mut().zip(demand).for_each(|(at, n)| *at += n);
     }
     all

@@ -1,16 +1,16 @@
 //! Rows that stand for lost ones, where a reference may not be NULL.
 
-use crate::input::expand::Word;
+use crate::input::expand::BuiltinString;
 use crate::input::schema::JobSchema;
-use crate::input::source::Source;
+use crate::input::source::InputSource;
 use rpd_shard::model::{Kind, Local, OwnedValue, Rows, RowsBuilder, Value, rocpd};
 
 /// The placeholder rows that a survey set keys aside for.
-pub(crate) fn placeholders(source: &Source, job: &JobSchema) -> Vec<Rows<Local>> {
+pub(crate) fn placeholders(source: &InputSource, job: &JobSchema) -> Vec<Rows<Local>> {
     let mut all = Vec::new();
     for (id, space) in source.spaces.iter() {
         let (Some(key), Some(table)) = (space.placeholder, job.get(id)) else { continue };
-        let lost = Word::Lost.text();
+        let lost = BuiltinString::Lost.text();
         let row: Vec<OwnedValue> = table
             .columns
             .iter()
@@ -19,7 +19,7 @@ pub(crate) fn placeholders(source: &Source, job: &JobSchema) -> Vec<Rows<Local>>
                 Kind::Ref(rocpd::INFO_NODE) => OwnedValue::Int(source.nodes.first().map_or(0, |n| n.0)),
                 Kind::Ref(rocpd::INFO_PROCESS) => OwnedValue::Int(source.first_process()),
                 Kind::Ref(_) if column.sql.not_null => OwnedValue::Int(0),
-                Kind::Str => OwnedValue::Int(Word::Lost.id()),
+                Kind::Str => OwnedValue::Int(BuiltinString::Lost.id()),
                 Kind::Text if column.name.ends_with("name") || column.sql.not_null => {
                     OwnedValue::Text(lost.as_bytes().into())
                 }

@@ -1,9 +1,9 @@
-use super::Bases;
-use super::json_ids::{self, Found};
+use super::SourceBases;
+use super::json_ids::{self, JsonId};
 use crate::agree::clocks::ProcessFit;
-use crate::input::expand::Word;
+use crate::input::expand::BuiltinString;
 use crate::input::opened::StringMap;
-use crate::input::source::{Origin, Source, StackSpace};
+use crate::input::source::{InputSource, RowOrigin, StackSpace};
 use rpd_shard::model::{
     Cells, Column, JsonRef, Keys, Kind, Local, Merged, Nulls, OwnedValue, Rows, TableId, TextCells, Value,
     rocpd,
@@ -12,15 +12,15 @@ use std::collections::BTreeMap;
 
 /// Values that could not be kept, per table and column: references that led nowhere and became NULL or
 /// point at a placeholder, and what SQLite would have refused.
-pub(crate) type Replaced = BTreeMap<(TableId, String), u64>;
+pub(crate) type ReplacedValues = BTreeMap<(TableId, String), u64>;
 
 /// Everything that turns ids and times of one source into those of the output.
 #[derive(Debug)]
 pub(crate) struct SourceMap<'a> {
     /// The source.
-    pub source: &'a Source,
+    pub source: &'a InputSource,
     /// Its bases.
-    pub bases: &'a Bases,
+    pub bases: &'a SourceBases,
     /// Global ids of its nodes, by their keys.
     pub nodes: Vec<(i64, i64)>,
     /// Global ids of its strings.
@@ -65,8 +65,8 @@ impl SourceMap<'_> {
     pub(crate) fn renumber(
         &self,
         mut rows: Rows<Local>,
-        origin: Origin,
-        replaced: &mut Replaced,
+        origin: RowOrigin,
+        replaced: &mut ReplacedValues,
     ) -> Rows<Merged> {
         let table = rows.table.clone();
         let keys = self.keys(table.id, &rows.keys, rows.len, origin);
@@ -104,10 +104,10 @@ impl SourceMap<'_> {
     }
 
     /// Ids of consecutive rows: stored ones are numbered without holes, whatever their keys are.
-    fn keys(&self, table: TableId, keys: &Keys, rows: usize, origin: Origin) -> Keys {
+    fn keys(&self, table: TableId, keys: &Keys, rows: usize, origin: RowOrigin) -> Keys {
         let number = |key| match origin {
-            Origin::Stored => self.source.spaces.get(&table).and_then(|s| s.stored(key)).unwrap_or(key),
-            Origin::Expanded | Origin::Placeholder => key,
+            RowOrigin::Stored => self.source.spaces.get(&table).and_then(|s| s.stored(key)).unwrap_or(key),
+            RowOrigin::Expanded | RowOrigin::Placeholder => key,
         };
         let id = |key| self.bases.id(table, number(key));
         match keys {
@@ -123,7 +123,7 @@ impl SourceMap<'_> {
         &self,
         column: &Column,
         target: TableId,
-        origin: Origin,
+        origin: RowOrigin,
         cells: &mut Cells,
         rows: usize,
         lost: &mut u64,
@@ -196,8 +196,8 @@ impl SourceMap<'_> {
         );
     }
 
-    fn strings(&self, column: &Column, origin: Origin, cells: &mut Cells, rows: usize, lost: &mut u64) {
-        let word = |word: Word| self.strings.word(word);
+    fn strings(&self, column: &Column, origin: RowOrigin, cells: &mut Cells, rows: usize, lost: &mut u64) {
+        let word = |word: BuiltinString| self.strings.word(word);
         // A name that is lost still counts in AMD's views, which join strings inside.
         map_ids(
             cells,
@@ -206,15 +206,15 @@ impl SourceMap<'_> {
             |value| {
                 let id = match value {
                     Value::Null if !column.sql.not_null => return Mapped::Null,
-                    Value::Int(id) if id < 0 && origin == Origin::Expanded => {
-                        Word::from_id(id).and_then(word)
+                    Value::Int(id) if id < 0 && origin == RowOrigin::Expanded => {
+                        BuiltinString::from_id(id).and_then(word)
                     }
                     Value::Int(id) => self.strings.id(id),
                     _ => None,
                 };
                 id.map_or(Mapped::Lost, Mapped::Id)
             },
-            word(Word::Lost),
+            word(BuiltinString::Lost),
         );
     }
 
@@ -323,13 +323,13 @@ impl SourceMap<'_> {
         };
         for reference in refs {
             let (place, number) = match json_ids::find(&json, &reference.path) {
-                Found::Nothing => continue,
-                Found::Ambiguous => {
+                JsonId::Nothing => continue,
+                JsonId::Ambiguous => {
                     *lost += 1;
                     return json_ids::wrapped(text);
                 }
-                Found::NoId(place) => (place, None),
-                Found::Id(place, key) => {
+                JsonId::NoId(place) => (place, None),
+                JsonId::Id(place, key) => {
                     (place, self.source.spaces.get(&reference.table).and_then(|s| s.stored(key)))
                 }
             };

@@ -1,9 +1,9 @@
 //! The numbers of all rows, agreed between the merge ranks.
 
-use super::{Bases, bases, demand};
-use crate::agree::processes::{self, Processes};
+use super::{SourceBases, bases, demand};
+use crate::agree::processes::{self, JobProcesses};
 use crate::input::schema::JobSchema;
-use crate::input::survey::Survey;
+use crate::input::survey::InputSurvey;
 use rpd_comm::{Comm, gather_counts};
 use rpd_console::Failure;
 use rpd_shard::model::{TableId, rocpd};
@@ -12,11 +12,11 @@ use std::collections::BTreeMap;
 /// The ids that rows get.
 pub(crate) struct RowNumbering {
     /// First ids of this rank's sources, input by input.
-    pub bases: Vec<Vec<Bases>>,
+    pub bases: Vec<Vec<SourceBases>>,
     /// Rows of the whole job, by table.
     pub totals: BTreeMap<TableId, u64>,
     /// The processes of the whole job.
-    pub processes: Processes,
+    pub processes: JobProcesses,
 }
 
 /// Gives each source of every rank the first id of each of its tables.
@@ -26,7 +26,7 @@ pub(crate) struct RowNumbering {
 pub(crate) fn number_rows(
     comm: &impl Comm,
     schema: &JobSchema,
-    surveys: &[Survey],
+    surveys: &[InputSurvey],
 ) -> Result<RowNumbering, Failure> {
     let tables = schema.numbered();
     let sources = || surveys.iter().flat_map(|s| &s.sources);

@@ -1,7 +1,7 @@
 //! The output as rank 0 makes it: a database with empty tables, behind which all ranks write.
 
-use super::index::Slot;
-use super::sets::Sets;
+use super::index::LeafSlot;
+use super::sets::TableSets;
 use crate::input::schema::JobSchema;
 use crate::output::write_failure;
 use rpd_comm::{Comm, gather_counts};
@@ -16,7 +16,7 @@ use std::path::Path;
 #[derive(Debug)]
 pub(crate) struct BaseFile {
     /// Root page of each table, in rank 0.
-    pub roots: BTreeMap<Slot, u32>,
+    pub roots: BTreeMap<LeafSlot, u32>,
     /// The first page behind the empty tables.
     pub behind: LogicalPage,
 }
@@ -26,7 +26,7 @@ impl BaseFile {
     pub(crate) fn create(
         comm: &impl Comm,
         path: &Path,
-        sets: &Sets,
+        sets: &TableSets,
         schema: &JobSchema,
     ) -> Result<BaseFile, Failure> {
         let mut roots = BTreeMap::new();
@@ -39,7 +39,7 @@ impl BaseFile {
             for (set, names) in (0u32..).zip(sets.all()) {
                 let slot = |table| {
                     let root = found.get(&table_name(&schema.name(table), names))?;
-                    Some((Slot { set, table }, *root))
+                    Some((LeafSlot { set, table }, *root))
                 };
                 roots.extend(schema.numbered().iter().filter_map(|table| slot(*table)));
             }

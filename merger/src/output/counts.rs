@@ -1,7 +1,7 @@
 //! Rows in = rows out, table by table.
 
-use super::rows::Written;
-use super::verify::Account;
+use super::rows::WrittenRows;
+use super::verify::TableAccount;
 use crate::input::expand::{REGIONS, SAMPLES};
 use crate::input::schema::JobSchema;
 use rpd_comm::{Comm, shared_failure};
@@ -24,7 +24,7 @@ pub struct RowCount {
 #[derive(Debug)]
 pub struct RowAccounts {
     /// The account of each table.
-    pub accounts: BTreeMap<TableId, Account>,
+    pub accounts: BTreeMap<TableId, TableAccount>,
     /// Rows of each table.
     pub rows: Vec<RowCount>,
     /// Rows of each table that stand for lost ones.
@@ -42,9 +42,9 @@ pub(crate) fn compare_counts(
     schema: &JobSchema,
     numbered: &BTreeMap<TableId, u64>,
     read: &BTreeMap<TableId, u64>,
-    written: Written,
+    written: WrittenRows,
 ) -> Result<RowAccounts, Failure> {
-    let mut all = Written::default();
+    let mut all = WrittenRows::default();
     for message in comm.all_gather(wire::encode(&written)) {
         all.add(wire::decode_message(&message).map_err(Failure::message)?);
     }
@@ -53,7 +53,7 @@ pub(crate) fn compare_counts(
         let rows = all.rows.get(&table).copied().unwrap_or(0);
         let placeholders = all.placeholders.get(&table).copied().unwrap_or(0);
         let own = read.get(&table).copied().unwrap_or(0);
-        accounts.insert(table, Account { read: own, placeholders, numbered: expected });
+        accounts.insert(table, TableAccount { read: own, placeholders, numbered: expected });
         let read = rows_out_of(read, table).unwrap_or(rows - placeholders);
         if rows != expected || rows != read + placeholders {
             let text = format!(

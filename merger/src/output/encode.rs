@@ -1,10 +1,10 @@
 //! Merged rows of a unit as finished leaf pages.
 
-use super::index::Slot;
-use super::rows::{RowMaker, Written};
-use super::sets::Sets;
+use super::index::LeafSlot;
+use super::rows::{RowMaker, WrittenRows};
+use super::sets::TableSets;
 use super::turns::HandOn;
-use super::units::Unit;
+use super::units::PieceUnit;
 use crate::input::schema::JobSchema;
 use rpd_console::{Failure, Progress};
 use rpd_rocpd::schema::default_value;
@@ -52,19 +52,19 @@ impl Form {
 
 /// How the tables of the output are stored.
 #[derive(Debug)]
-pub(crate) struct Forms {
+pub(crate) struct TableForms {
     forms: BTreeMap<TableId, Form>,
-    sets: Sets,
+    sets: TableSets,
     /// Guid of each table set.
     guids: Vec<String>,
 }
 
-impl Forms {
+impl TableForms {
     /// Of this schema; the rows of each table set carry its guid.
-    pub(crate) fn new(schema: &JobSchema, sets: Sets) -> Forms {
+    pub(crate) fn new(schema: &JobSchema, sets: TableSets) -> TableForms {
         let tables = schema.schema().output_tables();
         let guids = sets.guids();
-        Forms { forms: tables.map(|t| (t.id, Form::new(t))).collect(), sets, guids }
+        TableForms { forms: tables.map(|t| (t.id, Form::new(t))).collect(), sets, guids }
     }
 }
 
@@ -72,11 +72,11 @@ impl Forms {
 #[derive(Debug)]
 pub(crate) struct EncodedUnit {
     /// The leaves of each table that it has rows of.
-    pub runs: Vec<(Slot, LeafRun)>,
+    pub runs: Vec<(LeafSlot, LeafRun)>,
     /// Pages of all runs.
     pub pages: u64,
     /// Its rows.
-    pub written: Written,
+    pub written: WrittenRows,
     /// Length of the inputs that it is the last unit of.
     pub finished: u64,
 }
@@ -84,7 +84,7 @@ pub(crate) struct EncodedUnit {
 /// The pages of a unit that are not handed on yet.
 #[derive(Debug, Default)]
 struct OpenUnit {
-    writers: BTreeMap<Slot, LeafWriter>,
+    writers: BTreeMap<LeafSlot, LeafWriter>,
 }
 
 impl OpenUnit {
@@ -95,7 +95,7 @@ impl OpenUnit {
     fn finish(self) -> EncodedUnit {
         let runs: Vec<_> = self.writers.into_iter().map(|(slot, writer)| (slot, writer.finish())).collect();
         let pages = runs.iter().map(|(_, run)| run.pages()).sum();
-        EncodedUnit { runs, pages, written: Written::default(), finished: 0 }
+        EncodedUnit { runs, pages, written: WrittenRows::default(), finished: 0 }
     }
 }
 
@@ -135,24 +135,24 @@ fn text_bytes(cells: &Cells, row: usize) -> usize {
 
 /// Turns this rank's units into pages. Threads share it.
 #[derive(Debug)]
-pub(crate) struct Encoder<'a> {
-    units: Vec<Unit>,
+pub(crate) struct UnitEncoder<'a> {
+    units: Vec<PieceUnit>,
     rows: RowMaker<'a>,
-    forms: Forms,
+    forms: TableForms,
     progress: &'a Progress,
     memory: Arc<PageMemory>,
 }
 
-impl<'a> Encoder<'a> {
+impl<'a> UnitEncoder<'a> {
     /// For these units. Memory of at most `spare_bytes` is kept for those to come.
     pub(crate) fn new(
-        units: Vec<Unit>,
+        units: Vec<PieceUnit>,
         rows: RowMaker<'a>,
-        forms: Forms,
+        forms: TableForms,
         progress: &'a Progress,
         spare_bytes: usize,
-    ) -> Encoder<'a> {
-        Encoder { units, rows, forms, progress, memory: Arc::new(PageMemory::new(spare_bytes)) }
+    ) -> UnitEncoder<'a> {
+        UnitEncoder { units, rows, forms, progress, memory: Arc::new(PageMemory::new(spare_bytes)) }
     }
 
     /// How many units there are.
@@ -173,7 +173,7 @@ impl<'a> Encoder<'a> {
         hand_on: &mut HandOn<'_, EncodedUnit>,
     ) -> Result<EncodedUnit, Failure> {
         let mut open = OpenUnit::default();
-        let mut written = Written::default();
+        let mut written = WrittenRows::default();
         let mut finished = 0;
         for part in &self.units[unit] {
             let set = self.forms.sets.of(part.input, part.source) as u32;
@@ -191,7 +191,7 @@ impl<'a> Encoder<'a> {
     }
 
     fn append(&self, open: &mut OpenUnit, set: u32, rows: &Rows<Merged>) -> Result<(), Failure> {
-        let slot = Slot { set, table: rows.id() };
+        let slot = LeafSlot { set, table: rows.id() };
         let writer = open.writers.entry(slot).or_insert_with(|| LeafWriter::new(self.memory.clone()));
         append(writer, &self.forms, set, rows)
     }
@@ -207,7 +207,7 @@ impl<'a> Encoder<'a> {
     }
 }
 
-fn append(writer: &mut LeafWriter, forms: &Forms, set: u32, rows: &Rows<Merged>) -> Result<(), Failure> {
+fn append(writer: &mut LeafWriter, forms: &TableForms, set: u32, rows: &Rows<Merged>) -> Result<(), Failure> {
     let unknown = || Failure::internal(format!("{} has no place in the output", rows.id()));
     let form = forms.forms.get(&rows.id()).ok_or_else(unknown)?;
     let guid = forms.guids.get(set as usize).ok_or_else(unknown)?;

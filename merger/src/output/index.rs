@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 
 /// A table of the output, by its set and number. There is one set, or one for each source.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
-pub(crate) struct Slot {
+pub(crate) struct LeafSlot {
     /// Number of the table set.
     pub set: u32,
     /// The table.
@@ -15,14 +15,14 @@ pub(crate) struct Slot {
 
 /// Leaves of one table, in the order of their rows.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Leaves {
+pub(crate) struct TableLeaves {
     /// Logical number of the first page, and number of leaves, of each run.
     runs: Vec<(u64, u64)>,
     /// Last rowid of each leaf.
     last_rowids: Vec<i64>,
 }
 
-impl Leaves {
+impl TableLeaves {
     /// Logical page and last rowid of each leaf.
     pub(crate) fn iter(&self) -> impl Iterator<Item = (u64, i64)> {
         let pages = self.runs.iter().flat_map(|(first, leaves)| *first..first + leaves);
@@ -38,12 +38,12 @@ impl Leaves {
 /// The leaves of all tables. Eight bytes for each page of 4096.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct LeafIndex {
-    tables: BTreeMap<Slot, Leaves>,
+    tables: BTreeMap<LeafSlot, TableLeaves>,
 }
 
 impl LeafIndex {
     /// Adds a run of leaves behind those that are there.
-    pub(crate) fn add(&mut self, slot: Slot, first: u64, last_rowids: &[i64]) {
+    pub(crate) fn add(&mut self, slot: LeafSlot, first: u64, last_rowids: &[i64]) {
         let leaves = self.tables.entry(slot).or_default();
         leaves.runs.push((first, last_rowids.len() as u64));
         leaves.last_rowids.extend_from_slice(last_rowids);
@@ -59,7 +59,7 @@ impl LeafIndex {
     }
 
     /// The tables that have rows.
-    pub(crate) fn tables(&self) -> impl Iterator<Item = (&Slot, &Leaves)> {
+    pub(crate) fn tables(&self) -> impl Iterator<Item = (&LeafSlot, &TableLeaves)> {
         self.tables.iter()
     }
 
@@ -96,7 +96,7 @@ impl LeafIndex {
             let set = u32::from_le_bytes(take(&mut rest)?);
             let table = TableId(u16::from_le_bytes(take(&mut rest)?));
             let [runs, leaves] = [take(&mut rest)?, take(&mut rest)?].map(u64::from_le_bytes);
-            let mut found = Leaves::default();
+            let mut found = TableLeaves::default();
             for _ in 0..runs {
                 let [first, count] = [take(&mut rest)?, take(&mut rest)?].map(u64::from_le_bytes);
                 found.runs.push((first, count));
@@ -104,7 +104,7 @@ impl LeafIndex {
             for _ in 0..leaves {
                 found.last_rowids.push(i64::from_le_bytes(take(&mut rest)?));
             }
-            index.tables.insert(Slot { set, table }, found);
+            index.tables.insert(LeafSlot { set, table }, found);
         }
         Some(index)
     }
@@ -116,7 +116,7 @@ mod tests {
 
     #[test]
     fn an_index_goes_to_another_rank_and_behind_its_own() {
-        let slot = |table| Slot { set: 0, table: TableId(table) };
+        let slot = |table| LeafSlot { set: 0, table: TableId(table) };
         let mut first = LeafIndex::default();
         first.add(slot(1), 10, &[5, 9]);
         let mut second = LeafIndex::default();

@@ -1,6 +1,6 @@
 //! `--format rpd`: the merged database becomes a `.rpd`.
 
-use super::verify::Verification;
+use super::verify::OutputVerification;
 use rpd_console::Failure;
 use rpd_files::{remove_output, rename_output};
 use rpd_legacy::WriteError;
@@ -17,7 +17,7 @@ use std::path::Path;
 pub(crate) fn replace_by_rpd(
     path: &Path,
     beside: &Path,
-    verification: Option<&mut Verification>,
+    verification: Option<&mut OutputVerification>,
 ) -> Result<BTreeMap<String, u64>, Failure> {
     let written = rpd_legacy::write(path, beside).map_err(|error| failure(&error))?;
     if let Some(verification) = verification {
@@ -34,7 +34,7 @@ pub(crate) fn replace_by_rpd(
 }
 
 /// Whether SQLite finds the file sound.
-fn check(path: &Path, verification: &mut Verification) -> Result<(), Failure> {
+fn check(path: &Path, verification: &mut OutputVerification) -> Result<(), Failure> {
     let problems = check_integrity(path);
     match problems {
         Ok(problems) => verification.problems.extend(problems.iter().map(|p| format!("the .rpd: {p}"))),

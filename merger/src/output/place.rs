@@ -5,9 +5,9 @@
 //! encode their units, keep what memory allows, and encode the rest again when it is written. Rank 0 has
 //! nobody before it and writes at once.
 
-use super::encode::{EncodedUnit, Encoder};
+use super::encode::{EncodedUnit, UnitEncoder};
 use super::index::LeafIndex;
-use super::rows::Written;
+use super::rows::WrittenRows;
 use super::size_limit::SizeLimit;
 use super::stream::PageStream;
 use super::turns::in_turns;
@@ -19,7 +19,7 @@ use std::sync::{Mutex, PoisonError};
 
 /// What a rank may use.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Means {
+pub(crate) struct WriteLimits {
     /// Threads that encode.
     pub threads: usize,
     /// Bytes of pages on their way to the disk.
@@ -32,9 +32,9 @@ pub(crate) struct Means {
 
 /// What this rank wrote.
 #[derive(Debug, Default)]
-pub(crate) struct Placed {
+pub(crate) struct RankPages {
     /// Rows.
-    pub written: Written,
+    pub written: WrittenRows,
     /// Leaves; page numbers count from the first page behind the schema.
     pub index: LeafIndex,
     /// Pages of all ranks.
@@ -43,13 +43,13 @@ pub(crate) struct Placed {
 
 struct Progressing {
     next: u64,
-    placed: Placed,
+    placed: RankPages,
     stream: PageStream,
 }
 
 /// Where the pages go.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Target<'a> {
+pub(crate) struct WriteTarget<'a> {
     /// The file, with empty tables.
     pub path: &'a Path,
     /// The logical page that those of all ranks begin at.
@@ -60,10 +60,10 @@ pub(crate) struct Target<'a> {
 /// with, all do.
 pub(crate) fn place(
     comm: &impl Comm,
-    target: Target<'_>,
-    encoder: &Encoder<'_>,
-    means: Means,
-) -> Result<Placed, Failure> {
+    target: WriteTarget<'_>,
+    encoder: &UnitEncoder<'_>,
+    means: WriteLimits,
+) -> Result<RankPages, Failure> {
     let kept: Vec<Kept> = (0..encoder.units()).map(|_| Mutex::default()).collect();
     if comm.size() == 1 {
         encoder.expect(0..encoder.units());
@@ -86,23 +86,23 @@ pub(crate) fn place(
             write(target, all[..comm.rank()].iter().map(|n| n[0]).sum(), encoder, &kept, means)
         }
     };
-    Ok(Placed { pages: total, ..agree_on_result(comm, placed)? })
+    Ok(RankPages { pages: total, ..agree_on_result(comm, placed)? })
 }
 
 /// Writes this rank's pages behind `before` pages; what is kept is not encoded again. The pages returned are
 /// this rank's.
 fn write(
-    target: Target<'_>,
+    target: WriteTarget<'_>,
     before: u64,
-    encoder: &Encoder<'_>,
+    encoder: &UnitEncoder<'_>,
     kept: &[Kept],
-    means: Means,
-) -> Result<Placed, Failure> {
+    means: WriteLimits,
+) -> Result<RankPages, Failure> {
     let stream = PageStream::begin(target.path, means.stream_bytes, encoder.memory().clone())?;
     let ready = in_turns(
         encoder.units(),
         means.threads,
-        Progressing { next: before, placed: Placed::default(), stream },
+        Progressing { next: before, placed: RankPages::default(), stream },
         |unit, hand_on| {
             let parts = std::mem::take(&mut *kept[unit].lock().unwrap_or_else(PoisonError::into_inner));
             let Some(mut parts) = parts else { return encoder.encode(unit, hand_on) };
@@ -127,7 +127,7 @@ fn write(
         },
     )?;
     ready.stream.finish()?;
-    Ok(Placed { pages: ready.next - before, ..ready.placed })
+    Ok(RankPages { pages: ready.next - before, ..ready.placed })
 }
 
 /// The parts of a unit, where memory allows to keep all of them.
@@ -143,7 +143,7 @@ struct Counted {
 }
 
 /// Counts the pages of all units, and keeps the first ones.
-fn measure(kept: &[Kept], means: Means, encoder: &Encoder<'_>) -> Result<u64, Failure> {
+fn measure(kept: &[Kept], means: WriteLimits, encoder: &UnitEncoder<'_>) -> Result<u64, Failure> {
     let counted = in_turns(
         kept.len(),
         means.threads,

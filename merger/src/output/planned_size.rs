@@ -6,9 +6,9 @@
 //! same ends while it is written.
 
 use crate::cli::OutputFormat;
-use crate::input::opened::Input;
+use crate::input::opened::OpenInput;
 use crate::input::schema::JobSchema;
-use crate::input::survey::Survey;
+use crate::input::survey::InputSurvey;
 use rpd_comm::{Comm, gather_counts};
 use rpd_console::Failure;
 use rpd_rocpd::schema::default_value;
@@ -45,8 +45,8 @@ pub(crate) struct PlannedContent {
 
 impl PlannedContent {
     /// Adds an input that was surveyed.
-    pub(crate) fn add(&mut self, survey: &Survey) {
-        if let Input::Database(open) = &survey.input {
+    pub(crate) fn add(&mut self, survey: &InputSurvey) {
+        if let OpenInput::Database(open) = &survey.input {
             let rows = open.database.bytes().saturating_sub(BASE_BYTES);
             self.database_bytes = self.database_bytes.saturating_add(rows);
             for (table, space) in survey.sources.iter().flat_map(|source| source.spaces.iter()) {
@@ -93,7 +93,7 @@ impl PlannedContent {
 
 /// What the ranks have agreed on.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Numbers<'a> {
+pub(crate) struct PlannedRows<'a> {
     /// The tables of the output.
     pub schema: &'a JobSchema,
     /// Rows of the output, per table.
@@ -106,7 +106,7 @@ pub(crate) struct Numbers<'a> {
 pub(crate) fn planned_bytes(
     comm: &impl Comm,
     content: &PlannedContent,
-    numbers: Numbers<'_>,
+    numbers: PlannedRows<'_>,
 ) -> Result<u64, Failure> {
     let mut tables = numbers.schema.numbered().to_vec();
     tables.push(rocpd::STRING);
@@ -146,7 +146,7 @@ pub(crate) fn trace_bytes(database: u64) -> u64 {
     database / 4
 }
 
-impl Numbers<'_> {
+impl PlannedRows<'_> {
     fn total(&self, table: TableId) -> u64 {
         self.totals.get(&table).copied().unwrap_or(0)
     }
@@ -173,14 +173,14 @@ fn strings_bytes(rows: u64, text: u64, row: u64, distinct: u64) -> u64 {
 }
 
 /// Bytes of a row without its texts: the cell, its header, and its numbers.
-fn row_bytes(table: &Table, numbers: &Numbers<'_>) -> u64 {
+fn row_bytes(table: &Table, numbers: &PlannedRows<'_>) -> u64 {
     let total = numbers.total(table.id);
     let cell = 2 + 2 + varint_bytes(total);
     let header = 2 + table.columns.len() as u64;
     cell + header + GUID_BYTES + table.columns.iter().map(|column| column_bytes(column, numbers)).sum::<u64>()
 }
 
-fn column_bytes(column: &Column, numbers: &Numbers<'_>) -> u64 {
+fn column_bytes(column: &Column, numbers: &PlannedRows<'_>) -> u64 {
     match &column.kind {
         Kind::Ref(target) => int_bytes(numbers.total(*target)),
         Kind::Str => int_bytes(numbers.total(rocpd::STRING)),

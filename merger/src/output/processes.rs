@@ -1,11 +1,11 @@
 //! The rows of `rocpd_info_process`. Their ids are not in the order of the inputs, which leaf pages need, and they
 //! are few: SQLite writes them.
 
-use super::rows::{RowMaker, Written};
+use super::rows::{RowMaker, WrittenRows};
 use super::seal::OpenWriter;
-use super::sets::Sets;
+use super::sets::TableSets;
 use crate::input::piece_ref::PieceRef;
-use crate::input::survey::Survey;
+use crate::input::survey::InputSurvey;
 use crate::output::write_failure;
 use rpd_comm::{Comm, agree_on_result};
 use rpd_console::Failure;
@@ -15,13 +15,13 @@ use rpd_console::Failure;
 pub(crate) fn write_in_turns(
     comm: &impl Comm,
     open: &OpenWriter<'_>,
-    sets: &Sets,
+    sets: &TableSets,
     rows: &RowMaker<'_>,
-    surveys: &[Survey],
-) -> Result<Written, Failure> {
+    surveys: &[InputSurvey],
+) -> Result<WrittenRows, Failure> {
     let parts = process_parts(surveys);
     rows.expect(parts.iter());
-    let mut own = Written::default();
+    let mut own = WrittenRows::default();
     let mut add = || {
         let mut writer = open()?;
         for part in &parts {
@@ -40,7 +40,7 @@ pub(crate) fn write_in_turns(
 }
 
 /// The pieces that may have rows of processes.
-fn process_parts(surveys: &[Survey]) -> Vec<PieceRef> {
+fn process_parts(surveys: &[InputSurvey]) -> Vec<PieceRef> {
     let mut parts = Vec::new();
     for (input, survey) in surveys.iter().enumerate() {
         for (source, found) in survey.sources.iter().enumerate() {

@@ -7,9 +7,9 @@ use crate::input::death::signal_name;
 use crate::input::opened::shard_source_id;
 use crate::input::pass::pass_of;
 use crate::input::schema::JobSchema;
-use crate::input::source::Origin;
-use crate::number::{Replaced, SourceMap};
-use crate::output::rows::Job;
+use crate::input::source::RowOrigin;
+use crate::number::{ReplacedValues, SourceMap};
+use crate::output::rows::RowContext;
 use rpd_rocpd::Guid;
 use rpd_rocpd::read::{Space, redact_extdata, redacted_command, redacted_environment};
 use rpd_shard::Shard;
@@ -23,7 +23,7 @@ use std::path::Path;
 /// The row of `rocpd_info_process`; `extdata.rpd` says what RocPD has no column for.
 ///
 /// Secrets are masked here: what another format's file says comes as it was recorded.
-pub(crate) fn process_row(shard: &Shard, map: &SourceMap<'_>, job: &Job<'_>) -> Option<Rows<Merged>> {
+pub(crate) fn process_row(shard: &Shard, map: &SourceMap<'_>, job: &RowContext<'_>) -> Option<Rows<Merged>> {
     let process = &map.source.process;
     let environment: Map<String, Json> =
         process.environment.iter().map(|(name, value)| (name.clone(), json!(value))).collect();
@@ -61,11 +61,11 @@ pub(crate) fn process_row(shard: &Shard, map: &SourceMap<'_>, job: &Job<'_>) -> 
         environment.as_str().into(),
         extdata.to_string().as_str().into(),
     ]);
-    Some(map.renumber(rows.finish(1), Origin::Stored, &mut Replaced::new()))
+    Some(map.renumber(rows.finish(1), RowOrigin::Stored, &mut ReplacedValues::new()))
 }
 
 /// How the times of a process became job times.
-fn clock_note(stamped: Clock, map: &SourceMap<'_>, job: &Job<'_>) -> Json {
+fn clock_note(stamped: Clock, map: &SourceMap<'_>, job: &RowContext<'_>) -> Json {
     let fit = map.fit.fit;
     json!({
         "stamped": stamped.name(),
@@ -107,7 +107,7 @@ pub(crate) fn complete_processes(
     keys: &Keys,
     (path, space): (&Path, &Space),
     map: &SourceMap<'_>,
-    job: &Job<'_>,
+    job: &RowContext<'_>,
 ) {
     let len = rows.len;
     edit_texts(rows, "environment", len, |_, text| redacted_environment(text, job.keep));

@@ -2,15 +2,15 @@
 
 use super::provenance;
 use crate::agree::clocks::JobClocks;
-use crate::agree::nodes::Nodes;
-use crate::input::expand::{self, Context};
+use crate::agree::nodes::JobNodes;
+use crate::input::expand::{self, ExpansionContext};
 use crate::input::gone::{changed, with_rows};
-use crate::input::opened::{Input, StringMap, block_rows, shard_strings};
+use crate::input::opened::{OpenInput, StringMap, block_rows, shard_strings};
 use crate::input::piece_ref::PieceRef;
 use crate::input::schema::JobSchema;
-use crate::input::source::{ExpandedKeys, Origin, Piece, Source};
-use crate::input::survey::Survey;
-use crate::number::{Bases, Replaced, SourceMap, placeholders};
+use crate::input::source::{ExpandedKeys, InputSource, RowOrigin, SourcePiece};
+use crate::input::survey::InputSurvey;
+use crate::number::{ReplacedValues, SourceBases, SourceMap, placeholders};
 use crate::strings::StringIds;
 use rpd_console::Failure;
 use rpd_rocpd::read::{Keep, Wanted};
@@ -30,36 +30,36 @@ type TakeRows<'a> = dyn FnMut(&Rows<Merged>) -> Result<(), Failure> + 'a;
 
 /// What all ranks agreed on.
 #[derive(Debug)]
-pub(crate) struct Job<'a> {
+pub(crate) struct RowContext<'a> {
     /// Its tables.
     pub schema: &'a JobSchema,
     /// All clocks.
     pub clocks: &'a JobClocks,
     /// All nodes.
-    pub nodes: &'a Nodes,
+    pub nodes: &'a JobNodes,
     /// Which variables of recorded environments are kept.
     pub keep: Keep<'a>,
 }
 
 /// What was written.
 #[derive(Debug, Default, Clone, Serialize, Deserialize)]
-pub(crate) struct Written {
+pub(crate) struct WrittenRows {
     /// Rows per table.
     pub rows: BTreeMap<TableId, u64>,
     /// Of those, rows that stand for lost ones.
     pub placeholders: BTreeMap<TableId, u64>,
     /// Values that could not be kept.
-    pub replaced: Replaced,
+    pub replaced: ReplacedValues,
 }
 
-impl Written {
+impl WrittenRows {
     /// Adds to a table's rows.
     pub(crate) fn count(&mut self, table: TableId, rows: u64) {
         *self.rows.entry(table).or_default() += rows;
     }
 
     /// Adds what another thread or rank wrote.
-    pub(crate) fn add(&mut self, other: Written) {
+    pub(crate) fn add(&mut self, other: WrittenRows) {
         other.rows.into_iter().for_each(|(table, rows)| self.count(table, rows));
         for (table, rows) in other.placeholders {
             *self.placeholders.entry(table).or_default() += rows;
@@ -89,10 +89,10 @@ enum Made {
 /// Makes the merged rows of this rank's pieces. Threads share it.
 #[derive(Debug)]
 pub(crate) struct RowMaker<'a> {
-    job: &'a Job<'a>,
-    surveys: &'a [Survey],
+    job: &'a RowContext<'a>,
+    surveys: &'a [InputSurvey],
     /// Per input and source.
-    bases: &'a [Vec<Bases>],
+    bases: &'a [Vec<SourceBases>],
     strings: &'a StringIds,
     loaded: Vec<Mutex<Option<Arc<Loaded>>>>,
     /// Pieces of each input that are still to be read.
@@ -102,9 +102,9 @@ pub(crate) struct RowMaker<'a> {
 impl<'a> RowMaker<'a> {
     /// For pieces of these inputs that [`RowMaker::expect`] names.
     pub(crate) fn new(
-        job: &'a Job<'a>,
-        surveys: &'a [Survey],
-        bases: &'a [Vec<Bases>],
+        job: &'a RowContext<'a>,
+        surveys: &'a [InputSurvey],
+        bases: &'a [Vec<SourceBases>],
         strings: &'a StringIds,
     ) -> RowMaker<'a> {
         RowMaker {
@@ -130,7 +130,7 @@ impl<'a> RowMaker<'a> {
     pub(crate) fn rows(
         &self,
         part: PieceRef,
-        written: &mut Written,
+        written: &mut WrittenRows,
         take: &mut TakeRows<'_>,
     ) -> Result<u64, Failure> {
         let made = self.make(part, Made::Others, written, take);
@@ -141,7 +141,7 @@ impl<'a> RowMaker<'a> {
     pub(crate) fn processes(
         &self,
         part: PieceRef,
-        written: &mut Written,
+        written: &mut WrittenRows,
         take: &mut TakeRows<'_>,
     ) -> Result<(), Failure> {
         let made = self.make(part, Made::Processes, written, take).map(drop);
@@ -152,13 +152,15 @@ impl<'a> RowMaker<'a> {
         &self,
         part: PieceRef,
         what: Made,
-        written: &mut Written,
+        written: &mut WrittenRows,
         take: &mut TakeRows<'_>,
     ) -> Result<u64, Failure> {
         let survey = &self.surveys[part.input];
         let source = &survey.sources[part.source];
         let piece = &source.pieces[part.piece];
-        if what == Made::Others && !matches!(piece, Piece::Tail) && survey.input.has_processes(source, piece)
+        if what == Made::Others
+            && !matches!(piece, SourcePiece::Tail)
+            && survey.input.has_processes(source, piece)
         {
             return Ok(self.done(part.input));
         }
@@ -174,30 +176,30 @@ impl<'a> RowMaker<'a> {
             strings: loaded.maps.get(source.string_table).unwrap_or(&no_strings),
             fit: self.job.clocks.process_fit(&source.process),
         };
-        let mut replaced = Replaced::new();
+        let mut replaced = ReplacedValues::new();
         let mut stand_ins = BTreeMap::new();
         let mut count = |rows: &Rows<Merged>| {
             written.count(rows.id(), rows.len as u64);
             take(rows)
         };
         match (piece, &survey.input) {
-            (Piece::Process, Input::Shard(shard)) => {
+            (SourcePiece::Process, OpenInput::Shard(shard)) => {
                 if let Some(process) = provenance::process_row(shard, &map, self.job) {
                     count(&process)?;
                 }
             }
-            (Piece::Block(block, keys), Input::Shard(shard)) => {
+            (SourcePiece::Block(block, keys), OpenInput::Shard(shard)) => {
                 let context = context(source, &loaded.texts);
                 block_pieces(shard, block, keys.as_deref(), &map, &context, &mut replaced, &mut count)?;
             }
-            (Piece::Rows { space, table, piece }, Input::Database(open)) => {
+            (SourcePiece::Rows { space, table, piece }, OpenInput::Database(open)) => {
                 let rows = open.database.rows(*space, *table, piece, Wanted::All);
                 let mut rows = rows.map_err(|error| changed(open.database.path(), &error))?;
                 if let Some(adopted) = source.tables.get(&rows.id()) {
                     rows.table = adopted.clone();
                 }
                 let keys = rows.keys.clone();
-                let mut merged = map.renumber(rows, Origin::Stored, &mut replaced);
+                let mut merged = map.renumber(rows, RowOrigin::Stored, &mut replaced);
                 provenance::note_handles(&mut merged, &keys);
                 if let Some(found) = open.space_of(source)
                     && merged.id() == rocpd::INFO_PROCESS
@@ -212,24 +214,24 @@ impl<'a> RowMaker<'a> {
                 }
                 count(&merged)?;
             }
-            (Piece::Tail, _) => {
+            (SourcePiece::Tail, _) => {
                 if let Some(tracks) = expand::tracks(&source.tracks).filter(|_| what == Made::Others) {
-                    count(&map.renumber(tracks, Origin::Expanded, &mut replaced))?;
+                    count(&map.renumber(tracks, RowOrigin::Expanded, &mut replaced))?;
                 }
                 let is_process = |rows: &Rows<Local>| rows.id() == rocpd::INFO_PROCESS;
                 let all = placeholders(source, self.job.schema).into_iter();
                 for rows in all.filter(|rows| is_process(rows) == (what == Made::Processes)) {
                     // It stands for rows: what it refers to is not counted as lost once more.
-                    let rows = map.renumber(rows, Origin::Placeholder, &mut Replaced::new());
+                    let rows = map.renumber(rows, RowOrigin::Placeholder, &mut ReplacedValues::new());
                     count(&rows)?;
                     *stand_ins.entry(rows.id()).or_default() += 1;
                 }
             }
-            (Piece::Process | Piece::Block(..) | Piece::Rows { .. }, _) => {
+            (SourcePiece::Process | SourcePiece::Block(..) | SourcePiece::Rows { .. }, _) => {
                 return Err(Failure::internal("a piece of another kind of input"));
             }
         }
-        written.add(Written { replaced, placeholders: stand_ins, ..Written::default() });
+        written.add(WrittenRows { replaced, placeholders: stand_ins, ..WrittenRows::default() });
         Ok(self.done(part.input))
     }
 
@@ -239,19 +241,21 @@ impl<'a> RowMaker<'a> {
             return Ok(loaded.clone());
         }
         let (texts, maps) = match &self.surveys[input].input {
-            Input::None => (ShardStrings::default(), Vec::new()),
-            Input::Shard(shard) => {
+            OpenInput::None => (ShardStrings::default(), Vec::new()),
+            OpenInput::Shard(shard) => {
                 let texts = shard_strings(shard)?;
                 let map = StringMap::of_shard(&texts, self.strings);
                 (texts, vec![map])
             }
-            Input::Database(open) => (ShardStrings::default(), StringMap::of_database(open, self.strings)?),
+            OpenInput::Database(open) => {
+                (ShardStrings::default(), StringMap::of_database(open, self.strings)?)
+            }
         };
         Ok(slot.insert(Arc::new(Loaded { texts, maps })).clone())
     }
 
     /// The strings, where rows of processes need any.
-    fn load_for_processes(&self, input: usize, source: &Source) -> Result<Arc<Loaded>, Failure> {
+    fn load_for_processes(&self, input: usize, source: &InputSource) -> Result<Arc<Loaded>, Failure> {
         let table = source.tables.get(&rocpd::INFO_PROCESS);
         match table.is_some_and(|table| table.columns.iter().any(|column| column.kind == Kind::Str)) {
             true => self.load(input),
@@ -270,9 +274,9 @@ impl<'a> RowMaker<'a> {
     }
 }
 
-fn context<'a>(source: &'a Source, texts: &'a ShardStrings) -> Context<'a> {
+fn context<'a>(source: &'a InputSource, texts: &'a ShardStrings) -> ExpansionContext<'a> {
     let process = &source.process;
-    Context {
+    ExpansionContext {
         strings: texts,
         tracks: &source.tracks,
         last_seen: process.last_seen.unwrap_or(process.first_seen),
@@ -285,15 +289,15 @@ fn block_pieces(
     block: &BlockRef,
     keys: Option<&ExpandedKeys>,
     map: &SourceMap<'_>,
-    context: &Context<'_>,
-    replaced: &mut Replaced,
+    context: &ExpansionContext<'_>,
+    replaced: &mut ReplacedValues,
     take: &mut TakeRows<'_>,
 ) -> Result<(), Failure> {
     let rows = block_rows(shard, &map.source.tables, block);
     let rows = rows.map_err(|error| changed(shard.path(), &error.cause))?;
     let Some(keys) = keys else {
         let handles = block.header.handles.then(|| rows.keys.clone());
-        let mut merged = map.renumber(rows, Origin::Stored, replaced);
+        let mut merged = map.renumber(rows, RowOrigin::Stored, replaced);
         if let Some(handles) = handles {
             provenance::note_handles(&mut merged, &handles);
         }
@@ -307,7 +311,7 @@ fn block_pieces(
             keys.advance(table, rows as i64);
         }
         for rows in expanded {
-            take(&map.renumber(rows, Origin::Expanded, replaced))?;
+            take(&map.renumber(rows, RowOrigin::Expanded, replaced))?;
         }
     }
     Ok(())

@@ -1,13 +1,13 @@
 //! Phase 5: what stands above the leaves, and the tables that SQLite writes.
 
-use super::index::{LeafIndex, Slot};
-use super::rows::Written;
-use super::sets::{Sets, SmallRows};
-use crate::agree::nodes::Nodes;
-use crate::input::expand::Word;
+use super::index::{LeafIndex, LeafSlot};
+use super::rows::WrittenRows;
+use super::sets::{SmallRows, TableSets};
+use crate::agree::nodes::JobNodes;
+use crate::input::expand::BuiltinString;
 use crate::input::gone::with_rows;
 use crate::input::schema::JobSchema;
-use crate::input::survey::Survey;
+use crate::input::survey::InputSurvey;
 use crate::output::write_failure;
 use crate::strings::StringIds;
 use rpd_comm::{Comm, agree_on_result};
@@ -40,7 +40,7 @@ pub(crate) fn gather_leaves(comm: &impl Comm, own: &LeafIndex) -> Result<LeafInd
 pub(crate) fn seal_pages(
     path: &Path,
     index: &LeafIndex,
-    roots: &BTreeMap<Slot, u32>,
+    roots: &BTreeMap<LeafSlot, u32>,
     first: LogicalPage,
     pages: u64,
 ) -> Result<(), Failure> {
@@ -64,7 +64,7 @@ pub(crate) fn strings_in_turns(
     comm: &impl Comm,
     open: &OpenWriter<'_>,
     schema: &JobSchema,
-    surveys: &[Survey],
+    surveys: &[InputSurvey],
     strings: &StringIds,
 ) -> Result<u64, Failure> {
     let mut written = 0;
@@ -86,7 +86,7 @@ pub(crate) fn strings_in_turns(
 fn add_strings(
     writer: &mut Writer,
     schema: &JobSchema,
-    surveys: &[Survey],
+    surveys: &[InputSurvey],
     strings: &StringIds,
 ) -> Result<u64, Failure> {
     let Some(table) = schema.get(rocpd::STRING) else { return Ok(0) };
@@ -121,7 +121,7 @@ fn add_strings(
             })?;
             // The words stand behind the strings of their table.
             while let Some((id, seen)) = next.next_if(|(_, seen)| seen.table == table) {
-                let word = Word::at(seen.index).unwrap_or(Word::Lost);
+                let word = BuiltinString::at(seen.index).unwrap_or(BuiltinString::Lost);
                 add(Some(id), word.text().as_bytes())?;
             }
         }
@@ -136,9 +136,9 @@ fn add_strings(
 /// said of the job is in the first set.
 pub(crate) fn finish(
     path: &Path,
-    sets: &Sets,
+    sets: &TableSets,
     schema: &JobSchema,
-    nodes: &Nodes,
+    nodes: &JobNodes,
     index: &LeafIndex,
     metadata: &[(String, String)],
 ) -> Result<(), Failure> {
@@ -167,7 +167,7 @@ pub(crate) fn finish(
 }
 
 /// Rows of tables that SQLite writes, as counted by all ranks.
-pub(crate) fn count_small(written: &mut Written, SmallRows { strings, nodes }: SmallRows) {
+pub(crate) fn count_small(written: &mut WrittenRows, SmallRows { strings, nodes }: SmallRows) {
     let counts: [(TableId, u64); 2] = [(rocpd::STRING, strings), (rocpd::INFO_NODE, nodes)];
     counts.into_iter().filter(|(_, rows)| *rows > 0).for_each(|(table, rows)| written.count(table, rows));
 }

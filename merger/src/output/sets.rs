@@ -4,15 +4,15 @@
 //! set that uses them, under the ids that they have in the job.
 
 use super::seal::OpenWriter;
-use crate::agree::findings::Found;
-use crate::agree::nodes::Nodes;
-use crate::cli::Layout;
+use crate::agree::findings::JobFindings;
+use crate::agree::nodes::JobNodes;
+use crate::cli::TableLayout;
 use crate::input::gone::with_rows;
-use crate::input::opened::Input;
-use crate::input::plan::Plan;
+use crate::input::opened::OpenInput;
+use crate::input::plan::MergePlan;
 use crate::input::schema::JobSchema;
-use crate::input::source::Source;
-use crate::input::survey::Survey;
+use crate::input::source::InputSource;
+use crate::input::survey::InputSurvey;
 use crate::output::write_failure;
 use crate::strings::{StringIds, hash};
 use rpd_comm::{Comm, agree_on_result, gather_counts, shared_failure};
@@ -30,16 +30,16 @@ const STRING_BATCH_BYTES: usize = 2 << 20;
 
 /// The table sets, and which of them each source of this rank has.
 #[derive(Clone, Debug)]
-pub(crate) struct Sets {
+pub(crate) struct TableSets {
     all: Vec<TableSet>,
     /// Set of the first source of each of this rank's inputs; `None` where all share one.
     first: Option<Vec<usize>>,
 }
 
-impl Sets {
+impl TableSets {
     /// One for all.
-    pub(crate) fn one(guid: &Guid) -> Sets {
-        Sets { all: vec![guid.into()], first: None }
+    pub(crate) fn one(guid: &Guid) -> TableSets {
+        TableSets { all: vec![guid.into()], first: None }
     }
 
     /// One for each source, in merge order. All ranks find the same, or the same failure.
@@ -49,9 +49,9 @@ impl Sets {
     pub(crate) fn for_each_source(
         comm: &impl Comm,
         job: &Guid,
-        surveys: &[Survey],
+        surveys: &[InputSurvey],
         sources: u64,
-    ) -> Result<Sets, Failure> {
+    ) -> Result<TableSets, Failure> {
         if sources > MAX_SETS as u64 {
             return Err(Failure::usage(format!(
                 "--layout partitioned holds {MAX_SETS} processes, which is all that SQLite joins, and these are \
@@ -70,7 +70,7 @@ impl Sets {
         }
         if all.is_empty() {
             // The metadata has to be somewhere.
-            return Ok(Sets::one(job));
+            return Ok(TableSets::one(job));
         }
         let mut taken = HashSet::new();
         let all = all.iter().map(|guid| set_of(guid, &mut taken)).collect();
@@ -79,7 +79,7 @@ impl Sets {
             *next += survey.sources.len();
             Some(first)
         });
-        Ok(Sets { all, first: Some(first.collect()) })
+        Ok(TableSets { all, first: Some(first.collect()) })
     }
 
     /// All of them, the same in all ranks.
@@ -104,9 +104,9 @@ impl Sets {
 }
 
 /// The guid that the process of a source was recorded under.
-fn guid_of(input: &Input, source: &Source) -> String {
+fn guid_of(input: &OpenInput, source: &InputSource) -> String {
     match input {
-        Input::Database(open) => open.space_of(source).map_or(String::new(), |space| space.guid.clone()),
+        OpenInput::Database(open) => open.space_of(source).map_or(String::new(), |space| space.guid.clone()),
         _ => Guid::from_bits(input.id_of(source)).to_string(),
     }
 }
@@ -140,7 +140,11 @@ pub(crate) struct SmallRows {
 }
 
 /// Counts the strings and nodes of the sets of all ranks.
-pub(crate) fn count_small(comm: &impl Comm, surveys: &[Survey], nodes: &Nodes) -> Result<SmallRows, Failure> {
+pub(crate) fn count_small(
+    comm: &impl Comm,
+    surveys: &[InputSurvey],
+    nodes: &JobNodes,
+) -> Result<SmallRows, Failure> {
     let mut own = [0, 0];
     for (survey, source) in surveys.iter().flat_map(|s| s.sources.iter().map(move |source| (s, source))) {
         own[0] += survey.set_strings.get(source.string_table).map_or(0, |strings| strings.distinct);
@@ -152,7 +156,7 @@ pub(crate) fn count_small(comm: &impl Comm, surveys: &[Survey], nodes: &Nodes) -
 }
 
 /// Ids of the nodes of a source, ascending.
-fn node_ids(source: &Source, nodes: &Nodes) -> BTreeSet<i64> {
+fn node_ids(source: &InputSource, nodes: &JobNodes) -> BTreeSet<i64> {
     source.nodes.iter().filter_map(|(_, node)| nodes.id(node)).collect()
 }
 
@@ -160,11 +164,11 @@ fn node_ids(source: &Source, nodes: &Nodes) -> BTreeSet<i64> {
 pub(crate) fn write_in_turns(
     comm: &impl Comm,
     open: &OpenWriter<'_>,
-    sets: &Sets,
+    sets: &TableSets,
     schema: &JobSchema,
-    surveys: &[Survey],
+    surveys: &[InputSurvey],
     strings: &StringIds,
-    nodes: &Nodes,
+    nodes: &JobNodes,
 ) -> Result<SmallRows, Failure> {
     let mut written = SmallRows::default();
     for turn in 0..comm.size() {
@@ -192,8 +196,8 @@ fn add_strings(
     writer: &mut Writer,
     set: usize,
     schema: &JobSchema,
-    survey: &Survey,
-    source: &Source,
+    survey: &InputSurvey,
+    source: &InputSource,
     strings: &StringIds,
 ) -> Result<u64, Failure> {
     let Some(table) = schema.get(rocpd::STRING) else { return Ok(0) };
@@ -225,7 +229,12 @@ fn add_strings(
     Ok(written)
 }
 
-fn add_nodes(writer: &mut Writer, set: usize, source: &Source, nodes: &Nodes) -> Result<u64, Failure> {
+fn add_nodes(
+    writer: &mut Writer,
+    set: usize,
+    source: &InputSource,
+    nodes: &JobNodes,
+) -> Result<u64, Failure> {
     let Some(rows) = nodes.rows() else { return Ok(0) };
     let mut written = 0;
     for id in node_ids(source, nodes) {
@@ -241,23 +250,23 @@ fn add_nodes(writer: &mut Writer, set: usize, source: &Source, nodes: &Nodes) ->
 /// If there are too many sources, in all ranks.
 pub(crate) fn table_sets(
     comm: &impl Comm,
-    layout: Layout,
-    plan: &Plan,
-    surveys: &[Survey],
-    findings: &Found,
-) -> Result<Sets, Failure> {
+    layout: TableLayout,
+    plan: &MergePlan,
+    surveys: &[InputSurvey],
+    findings: &JobFindings,
+) -> Result<TableSets, Failure> {
     let guid = job_guid(plan, &findings.inputs);
     match layout {
-        Layout::Merged => Ok(Sets::one(&guid)),
-        Layout::Partitioned => {
-            let sets = Sets::for_each_source(comm, &guid, surveys, findings.inputs.len() as u64);
+        TableLayout::Merged => Ok(TableSets::one(&guid)),
+        TableLayout::Partitioned => {
+            let sets = TableSets::for_each_source(comm, &guid, surveys, findings.inputs.len() as u64);
             sets.map_err(|failure| shared_failure(comm, failure))
         }
     }
 }
 
 /// The merged guid: the same for the same inputs, wherever and however often they are merged.
-fn job_guid(plan: &Plan, inputs: &[u128]) -> Guid {
+fn job_guid(plan: &MergePlan, inputs: &[u128]) -> Guid {
     if let Some(kept) = plan.kept_guid.as_ref().and_then(|guid| guid.parse().ok()) {
         return kept;
     }

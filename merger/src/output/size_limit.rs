@@ -1,7 +1,7 @@
 //! What an output may take: `--max-output`, and the free space of its file system.
 
 use crate::cli::MergeArgs;
-use crate::input::find::Listed;
+use crate::input::find::ListedFile;
 use rpd_console::Failure;
 use rpd_shard::size::Size;
 use serde::{Deserialize, Serialize};
@@ -25,7 +25,7 @@ pub(crate) struct SizeLimit {
 impl SizeLimit {
     /// `--max-output`. Without it, outputs of `--epilog` and of files of another owner are limited by the length of
     /// the files.
-    pub(crate) fn of(args: &MergeArgs, files: &[Listed]) -> SizeLimit {
+    pub(crate) fn of(args: &MergeArgs, files: &[ListedFile]) -> SizeLimit {
         if let Some(Size(bytes)) = args.max_output {
             return SizeLimit { bytes, is_typed: true };
         }

@@ -4,8 +4,8 @@
 //! anew in each unit.
 
 use crate::input::piece_ref::PieceRef;
-use crate::input::source::Piece;
-use crate::input::survey::Survey;
+use crate::input::source::SourcePiece;
+use crate::input::survey::InputSurvey;
 use rpd_shard::file::BlockKind;
 use std::ops::Range;
 
@@ -18,14 +18,14 @@ const ROW_BYTES: u64 = 64;
 const EXPANDED_ROWS: u64 = 5;
 
 /// The pieces of one unit, in the order of writing.
-pub(crate) type Unit = Vec<PieceRef>;
+pub(crate) type PieceUnit = Vec<PieceRef>;
 
 /// Deals the pieces of these inputs to units. `groups` are runs of inputs that stand together in the
 /// plan: no unit has pieces of two of them.
-pub(crate) fn units(surveys: &[Survey], groups: &[Range<usize>]) -> Vec<Unit> {
+pub(crate) fn units(surveys: &[InputSurvey], groups: &[Range<usize>]) -> Vec<PieceUnit> {
     let mut units = Vec::new();
     for group in groups {
-        let mut unit = Unit::new();
+        let mut unit = PieceUnit::new();
         let mut bytes = 0;
         for input in group.clone() {
             for (source, found) in surveys[input].sources.iter().enumerate() {
@@ -47,11 +47,11 @@ pub(crate) fn units(surveys: &[Survey], groups: &[Range<usize>]) -> Vec<Unit> {
 }
 
 /// Bytes that the rows of a piece take in the output, by estimate.
-fn weight(piece: &Piece) -> u64 {
+fn weight(piece: &SourcePiece) -> u64 {
     match piece {
-        Piece::Process | Piece::Tail => 256,
-        Piece::Rows { piece, .. } => piece.rows * ROW_BYTES,
-        Piece::Block(block, keys) => match block.header.kind {
+        SourcePiece::Process | SourcePiece::Tail => 256,
+        SourcePiece::Rows { piece, .. } => piece.rows * ROW_BYTES,
+        SourcePiece::Block(block, keys) => match block.header.kind {
             BlockKind::Rows(_) if keys.is_some() => u64::from(block.header.rows) * EXPANDED_ROWS * ROW_BYTES,
             _ => u64::from(block.header.rows) * ROW_BYTES,
         },

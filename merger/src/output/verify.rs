@@ -14,7 +14,7 @@ use std::path::Path;
 
 /// What a table has to hold.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Account {
+pub struct TableAccount {
     /// Rows of the table that were read; what the ledger has as lost is not among them.
     pub read: u64,
     /// Rows that stand for lost ones.
@@ -42,7 +42,7 @@ pub struct VerifiedTable {
 
 /// What was found in the file.
 #[derive(Clone, Debug, Default, Serialize, PartialEq, Eq)]
-pub struct Verification {
+pub struct OutputVerification {
     /// Each table that has rows, or should have.
     pub tables: Vec<VerifiedTable>,
     /// Of a `.rpd`: what was written into it of calls, operations and values: rows read from the database, and
@@ -85,12 +85,12 @@ pub(crate) fn verify(
     path: &Path,
     schema: &JobSchema,
     sets: usize,
-    accounts: &BTreeMap<TableId, Account>,
-) -> Result<Verification, Failure> {
+    accounts: &BTreeMap<TableId, TableAccount>,
+) -> Result<OutputVerification, Failure> {
     read_ahead(path).map_err(|error| Failure::write(path, &error))?;
     let expected = Expected { schema: schema.schema(), version: schema.version, sets };
     let report = check_against(path, expected).map_err(|error| unreadable(&error))?;
-    let mut found = Verification {
+    let mut found = OutputVerification {
         version: report.version,
         rules_known: schema.version <= NEWEST,
         sets: report.sets,
@@ -98,12 +98,12 @@ pub(crate) fn verify(
         refused_by_amd: report.refused_by_amd.iter().map(ToString::to_string).collect(),
         extras: report.extras,
         contents: report.tables,
-        ..Verification::default()
+        ..OutputVerification::default()
     };
     for (table, account) in accounts {
         let name = schema.name(*table).into_owned();
         let in_file = report.rows.get(&name).copied().unwrap_or(0);
-        let &Account { read, placeholders, numbered } = account;
+        let &TableAccount { read, placeholders, numbered } = account;
         if in_file != numbered {
             found.problems.push(format!("{name} has {in_file} rows instead of {numbered}"));
         }
@@ -154,7 +154,7 @@ fn unreadable(error: &CheckError) -> Failure {
     Failure::internal(format!("the output cannot be read again: {error}{cause}"))
 }
 
-impl Verification {
+impl OutputVerification {
     /// What it says, one line each, also of tables with odd names.
     pub fn lines(&self) -> Vec<String> {
         let lines = self.plain_lines().into_iter();
@@ -197,7 +197,7 @@ impl Verification {
 
     /// What was compared and is as it should be.
     fn verdict(&self) -> String {
-        let Verification { version, sets, .. } = self;
+        let OutputVerification { version, sets, .. } = self;
         let (rules, unknown) = match (self.rules_known, self.refused_by_amd.is_empty()) {
             (true, true) => (", foreign_key_check and AMD's rules", ""),
             (true, false) => (" and foreign_key_check", ""),
@@ -246,8 +246,8 @@ mod tests {
         writer.commit().unwrap();
     }
 
-    fn accounts() -> BTreeMap<TableId, Account> {
-        let account = |read, placeholders, numbered| Account { read, placeholders, numbered };
+    fn accounts() -> BTreeMap<TableId, TableAccount> {
+        let account = |read, placeholders, numbered| TableAccount { read, placeholders, numbered };
         BTreeMap::from([
             (rocpd::EVENT, account(2, 1, 4)),
             (rocpd::TRACK, account(1, 0, 1)),

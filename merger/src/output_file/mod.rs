@@ -4,4 +4,4 @@ mod journals;
 pub(crate) mod made_by_merge;
 mod partial;
 
-pub(crate) use partial::{Partial, temporary_names};
+pub(crate) use partial::{PartialOutput, temporary_names};

@@ -17,7 +17,7 @@ const CONVERTED: &str = ".partial.rpd";
 
 /// `NAME.partial` beside the output; renamed when it is whole, removed when the merge fails.
 #[derive(Debug)]
-pub(crate) struct Partial {
+pub(crate) struct PartialOutput {
     path: PathBuf,
     output: PathBuf,
     /// Held by rank 0 for the length of the merge.
@@ -28,10 +28,10 @@ pub(crate) struct Partial {
     armed: bool,
 }
 
-impl Partial {
+impl PartialOutput {
     /// `force` says whether an output that is there may be replaced. Names the file; on rank 0 (`owner`) also locks it,
-    /// and clears away what a killed merge left. The others call [`Partial::share`] when that went well.
-    pub(crate) fn begin(output: &Path, owner: bool, force: bool) -> Result<Partial, Failure> {
+    /// and clears away what a killed merge left. The others call [`PartialOutput::share`] when that went well.
+    pub(crate) fn begin(output: &Path, owner: bool, force: bool) -> Result<PartialOutput, Failure> {
         let path = beside(output, PARTIAL);
         let cannot = |error: io::Error| {
             if error.kind() == ErrorKind::NotFound {
@@ -69,7 +69,7 @@ impl Partial {
             }
             lock = Some(taken);
         }
-        let partial = Partial { path, output: output.to_owned(), lock, force, armed: owner };
+        let partial = PartialOutput { path, output: output.to_owned(), lock, force, armed: owner };
         if owner {
             partial.remove_on_interrupt();
         }
@@ -167,7 +167,7 @@ fn beside(output: &Path, ending: &str) -> PathBuf {
     name.into()
 }
 
-impl Drop for Partial {
+impl Drop for PartialOutput {
     /// A failing rank removes the file, whichever it is: after it the launcher kills the others.
     fn drop(&mut self) {
         if self.armed {

@@ -1,16 +1,16 @@
 //! Which of AMD's commands would read the output wrongly.
 
-use super::Report;
-use crate::agree::processes::Processes;
-use crate::cli::Layout;
+use super::MergeReport;
+use crate::agree::processes::JobProcesses;
+use crate::cli::TableLayout;
 
-impl Report {
+impl MergeReport {
     /// Notes in one line what to do for `rocpd summary --summary-by-rank`, which takes a guid for a rank, where it
     /// would count calls of several processes together or one several times.
-    pub fn note_amd_tools(&mut self, layout: Layout, processes: &Processes) {
+    pub fn note_amd_tools(&mut self, layout: TableLayout, processes: &JobProcesses) {
         let is_right = match layout {
-            Layout::Merged => processes.recorded <= 1,
-            Layout::Partitioned => processes.are_apart,
+            TableLayout::Merged => processes.recorded <= 1,
+            TableLayout::Partitioned => processes.are_apart,
         };
         let remedy = match processes.are_apart {
             true => "merge with --layout partitioned",

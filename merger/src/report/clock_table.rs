@@ -1,6 +1,6 @@
 //! The lines of the summary about clocks: a table, and below it what has no place in one.
 
-use super::Report;
+use super::MergeReport;
 use super::clocks::{ClockRow, names};
 use rpd_clocks::AlignMethod;
 use rpd_console::wording::{counted, duration, grouped};
@@ -19,7 +19,7 @@ const MOST_NAMES: usize = 4;
 const HEADS: [&str; COLUMNS] = ["node", "offset (ns)", "drift (ppm)", "bar", "certain", "aligned by"];
 const COLUMNS: usize = 6;
 
-impl Report {
+impl MergeReport {
     /// Label and text of each line about clocks.
     pub(super) fn clock_lines(&self) -> Vec<(&'static str, String)> {
         let names = names(&self.clocks);

@@ -1,9 +1,9 @@
 //! What is told of each clock.
 
-use super::Report;
+use super::MergeReport;
 use crate::agree::clocks::JobClocks;
-use crate::agree::findings::Found;
-use crate::input::home::Step;
+use crate::agree::findings::JobFindings;
+use crate::input::home::RealtimeStep;
 use rpd_clocks::{AlignMethod, DomainFit, MERGED_TIME_NAMESPACE};
 use rpd_console::wording::rank_ranges;
 use rpd_shard::record::{Clock, ClockDomain};
@@ -58,7 +58,7 @@ pub struct ClockRow {
     pub violations: u64,
     /// Other clocks that its times were stamped with.
     #[serde(default)]
-    pub converted: Vec<Conversion>,
+    pub converted: Vec<ClockConversion>,
     /// Guid of the former merge that did this, against a reference of its own; its times were not touched again.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub former_merge: Option<String>,
@@ -66,7 +66,7 @@ pub struct ClockRow {
 
 /// How times of another clock became BOOTTIME of their node.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub struct Conversion {
+pub struct ClockConversion {
     /// The clock, as `CLOCK_REALTIME`.
     pub clock: String,
     /// Added to it, ns; at first, where the clock was set in the meantime. `null` where nothing is known: the times are
@@ -81,10 +81,10 @@ pub struct Conversion {
     pub by_wall_clocks: bool,
 }
 
-impl Conversion {
-    fn of((clock, steps): (Clock, &[Step]), method: AlignMethod) -> Conversion {
+impl ClockConversion {
+    fn of((clock, steps): (Clock, &[RealtimeStep]), method: AlignMethod) -> ClockConversion {
         let is_wall = clock == Clock::Realtime && method == AlignMethod::RealtimeAnchors;
-        Conversion {
+        ClockConversion {
             by_wall_clocks: is_wall && steps.is_empty(),
             clock: clock.name().to_owned(),
             offset_ns: steps.first().map(|step| step.offset),
@@ -95,7 +95,7 @@ impl Conversion {
 
     /// In words.
     pub(super) fn line(&self) -> String {
-        let Conversion { clock, offset_ns, hard_ns, steps, by_wall_clocks } = self;
+        let ClockConversion { clock, offset_ns, hard_ns, steps, by_wall_clocks } = self;
         if *by_wall_clocks {
             return format!("{clock}, taken for that of the reference: no shard is of this node");
         }
@@ -120,7 +120,7 @@ impl Conversion {
 }
 
 impl ClockRow {
-    pub(super) fn new(domain: &ClockDomain, clocks: &JobClocks, found: &Found) -> ClockRow {
+    pub(super) fn new(domain: &ClockDomain, clocks: &JobClocks, found: &JobFindings) -> ClockRow {
         let fit = clocks.domain_fit(domain);
         ClockRow {
             hosts: found.nodes.of_boot(&domain.boot_id).map(|node| node.hostname.clone()).collect(),
@@ -143,7 +143,7 @@ impl ClockRow {
             steps: fit.steps.len(),
             contradictions: fit.contradictions,
             violations: clocks.violations.get(domain).copied().unwrap_or(0),
-            converted: clocks.conversions(domain).map(|one| Conversion::of(one, fit.method)).collect(),
+            converted: clocks.conversions(domain).map(|one| ClockConversion::of(one, fit.method)).collect(),
             former_merge: None,
         }
     }
@@ -211,7 +211,7 @@ fn drift_bar(fit: &DomainFit) -> Option<f64> {
 }
 
 /// The domains that are told, the reference first, then in the order of the nodes.
-pub(super) fn shown_domains(clocks: &JobClocks, found: &Found) -> Vec<ClockDomain> {
+pub(super) fn shown_domains(clocks: &JobClocks, found: &JobFindings) -> Vec<ClockDomain> {
     let nodes = &found.nodes;
     let mut domains = clocks.domains.clone();
     let mut boots: BTreeSet<String> = domains.iter().map(|domain| domain.boot_id.clone()).collect();
@@ -233,7 +233,7 @@ pub(super) fn shown_domains(clocks: &JobClocks, found: &Found) -> Vec<ClockDomai
     domains
 }
 
-impl Report {
+impl MergeReport {
     /// Notes what of a clock file has no use, or is doubtful.
     pub fn note_clock_file(&mut self, clocks: &JobClocks) {
         self.notes.extend(clocks.clock_file_notes.iter().cloned());

@@ -1,11 +1,11 @@
 //! The lines of the summary about collectives.
 
-use super::Report;
-use crate::agree::clocks::Repair;
+use super::MergeReport;
+use crate::agree::clocks::CausalityRepair;
 use rpd_collectives::{LateRank, LatenessSummary, MatchedCollectives};
 use rpd_console::wording::{counted, duration, grouped, noun};
 
-impl Report {
+impl MergeReport {
     /// Keeps what the comparison of collectives has shown.
     pub fn note_collectives(
         &mut self,
@@ -71,9 +71,9 @@ impl Report {
     }
 }
 
-impl Repair {
+impl CausalityRepair {
     fn line(&self) -> String {
-        let Repair { before, after, out_of_reach, moved_ns } = *self;
+        let CausalityRepair { before, after, out_of_reach, moved_ns } = *self;
         if before == 0 {
             return "no rank left a collective before others came: no time was moved".to_owned();
         }
@@ -96,13 +96,13 @@ mod tests {
 
     #[test]
     fn a_repair_says_what_was_and_what_is() {
-        let repair = |before, after| Repair { before, after, out_of_reach: 0, moved_ns: 3_000 };
+        let repair = |before, after| CausalityRepair { before, after, out_of_reach: 0, moved_ns: 3_000 };
         let line = |before, after| repair(before, after).line();
         assert_eq!(line(0, 0), "no rank left a collective before others came: no time was moved");
         let begin = "times were moved by 3.0 us at most: ranks left a collective before others came";
         assert_eq!(line(1, 0), format!("{begin} 1 time before that, and never now"));
         assert_eq!(line(1_130, 1), format!("{begin} 1,130 times before that, and 1 time now"));
-        let far = Repair { out_of_reach: 2, ..repair(7, 3) }.line();
+        let far = CausalityRepair { out_of_reach: 2, ..repair(7, 3) }.line();
         let end = "3 times now; 2 of those are further apart than the bars";
         assert_eq!(far, format!("{begin} 7 times before that, and {end}"));
     }

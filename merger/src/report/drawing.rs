@@ -22,12 +22,12 @@ const FILLED: usize = 8;
 const FAR: f64 = 10.0;
 
 /// What is drawn.
-pub(super) struct Picture {
+pub(super) struct ClockPicture {
     pub(super) title: String,
     /// Who is at zero.
     pub(super) reference: String,
     /// Those that need a look first.
-    pub(super) curves: Vec<Curve>,
+    pub(super) curves: Vec<ClockCurve>,
     /// What is not drawn, and why; all there is to say if there are no curves.
     pub(super) words: Vec<String>,
     /// Length of the job, s.
@@ -35,7 +35,7 @@ pub(super) struct Picture {
 }
 
 /// One clock.
-pub(super) struct Curve {
+pub(super) struct ClockCurve {
     pub(super) name: String,
     /// The middle one of its bars, as it is told.
     pub(super) bar: String,
@@ -43,7 +43,7 @@ pub(super) struct Curve {
     pub(super) points: Vec<(f64, f64, f64)>,
 }
 
-impl Curve {
+impl ClockCurve {
     /// How far from zero it goes with its bar.
     fn reach(&self) -> f64 {
         self.points.iter().map(|p| p.1.abs() + p.2).filter(|y| y.is_finite()).fold(0.0, f64::max)
@@ -53,7 +53,7 @@ impl Curve {
 type Chart<'a, 'b> = ChartContext<'a, SVGBackend<'b>, Cartesian2d<RangedCoordf64, RangedCoordf64>>;
 
 /// The SVG.
-pub(super) fn draw(picture: &Picture) -> Result<String, Box<dyn Error>> {
+pub(super) fn draw(picture: &ClockPicture) -> Result<String, Box<dyn Error>> {
     let mut svg = String::new();
     {
         let root = SVGBackend::with_string(&mut svg, SIZE).into_drawing_area();
@@ -86,8 +86,8 @@ fn write_words(area: &Area<'_>, words: &[String]) -> Result<(), Box<dyn Error>> 
 }
 
 /// Where the picture ends above and below, microseconds.
-fn most(curves: &[Curve]) -> f64 {
-    let mut reaches: Vec<f64> = curves.iter().map(Curve::reach).collect();
+fn most(curves: &[ClockCurve]) -> f64 {
+    let mut reaches: Vec<f64> = curves.iter().map(ClockCurve::reach).collect();
     reaches.sort_by(f64::total_cmp);
     let usual = reaches.get((reaches.len().max(1) - 1) / 2).copied().unwrap_or(0.0);
     let inside = reaches.iter().copied().filter(|reach| *reach <= FAR * usual).fold(0.0, f64::max);
@@ -99,7 +99,7 @@ fn color(place: usize) -> RGBAColor {
     Palette99::pick(if place < 2 { place } else { place + 1 }).to_rgba()
 }
 
-fn draw_curves(area: &Area<'_>, picture: &Picture, most: f64) -> Result<(), Box<dyn Error>> {
+fn draw_curves(area: &Area<'_>, picture: &ClockPicture, most: f64) -> Result<(), Box<dyn Error>> {
     let mut chart: Chart<'_, '_> = ChartBuilder::on(area)
         .margin(12)
         .x_label_area_size(40)
@@ -140,7 +140,7 @@ fn draw_curves(area: &Area<'_>, picture: &Picture, most: f64) -> Result<(), Box<
     Ok(())
 }
 
-fn draw_legend(area: &Area<'_>, picture: &Picture, most: f64) -> Result<(), Box<dyn Error>> {
+fn draw_legend(area: &Area<'_>, picture: &ClockPicture, most: f64) -> Result<(), Box<dyn Error>> {
     let mut at = 24;
     let mut line = |text: String, color: Option<RGBAColor>| -> Result<(), Box<dyn Error>> {
         if let Some(color) = color {
@@ -174,13 +174,13 @@ fn cut(text: &str, most: usize) -> String {
 mod tests {
     use super::*;
 
-    fn picture(curves: usize, bar: impl Fn(usize) -> f64) -> Picture {
-        let curve = |i: usize| Curve {
+    fn picture(curves: usize, bar: impl Fn(usize) -> f64) -> ClockPicture {
+        let curve = |i: usize| ClockCurve {
             name: format!("a<b> {i}"),
             bar: "2.0 us".to_owned(),
             points: vec![(-3.0, 0.5, bar(i)), (5.0, 0.0, bar(i)), (20.0, 0.5, bar(i))],
         };
-        Picture {
+        ClockPicture {
             title: "clocks".into(),
             reference: "n0 (rank 0): reference".into(),
             curves: (0..curves).map(curve).collect(),
@@ -215,7 +215,7 @@ mod tests {
 
     #[test]
     fn without_curves_there_are_words() {
-        let empty = Picture { words: vec!["merged before".into(); 40], ..picture(0, |_| 0.0) };
+        let empty = ClockPicture { words: vec!["merged before".into(); 40], ..picture(0, |_| 0.0) };
         let svg = draw(&empty).unwrap();
         assert!(
             svg.contains("merged before")

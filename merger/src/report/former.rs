@@ -1,13 +1,13 @@
 //! Words of former merges. What they measured stays true of their rows, and is told as they told it.
 
-use super::Report;
+use super::MergeReport;
 use super::clocks::{ClockRow, names, shown_domains};
-use crate::agree::clocks::{JobClocks, Repair};
-use crate::agree::findings::Found;
-use crate::agree::nodes::Nodes;
+use crate::agree::clocks::{CausalityRepair, JobClocks};
+use crate::agree::findings::JobFindings;
+use crate::agree::nodes::JobNodes;
 use crate::cli::MergeArgs;
 use crate::input::former::FormerMerge;
-use crate::input::plan::Plan;
+use crate::input::plan::MergePlan;
 use rpd_clocks::{AlignChoice, MERGED_TIME_NAMESPACE};
 use rpd_collectives::{CollectiveCounts, LateRank, LatenessSummary};
 use rpd_shard::record::ClockDomain;
@@ -81,7 +81,7 @@ impl FormerMerge {
             "guid": self.guid,
             "reference": self.host(),
             "realtime_minus_boottime_ns": self.json::<Option<i64>>("rpd.clock.realtime_minus_boottime_ns").flatten(),
-            "repair": self.json::<Repair>("rpd.clock.repair"),
+            "repair": self.json::<CausalityRepair>("rpd.clock.repair"),
             "collectives": self.json::<CollectiveCounts>("rpd.collectives"),
             "late_ranks": self.json::<Vec<LateRank>>("rpd.late_ranks"),
             "lateness": self.json::<LatenessSummary>("rpd.lateness"),
@@ -91,7 +91,7 @@ impl FormerMerge {
 }
 
 /// Rows of the metadata that tell of former merges.
-pub(crate) fn metadata_of_former(plan: &Plan, own: &mut Vec<(String, String)>) {
+pub(crate) fn metadata_of_former(plan: &MergePlan, own: &mut Vec<(String, String)>) {
     match plan.only_former() {
         // Nothing was measured anew.
         Some(only) => {
@@ -107,7 +107,7 @@ pub(crate) fn metadata_of_former(plan: &Plan, own: &mut Vec<(String, String)>) {
 }
 
 /// The clocks of the job, and those of former merges behind them.
-pub(super) fn clock_rows(plan: &Plan, clocks: &JobClocks, found: &Found) -> Vec<ClockRow> {
+pub(super) fn clock_rows(plan: &MergePlan, clocks: &JobClocks, found: &JobFindings) -> Vec<ClockRow> {
     if let Some(only) = plan.only_former() {
         let rows: Vec<ClockRow> = only.json("rpd.clock.domains").unwrap_or_default();
         if !rows.is_empty() {
@@ -124,7 +124,7 @@ pub(super) fn clock_rows(plan: &Plan, clocks: &JobClocks, found: &Found) -> Vec<
 }
 
 /// What there is to say of times of former merges beside others.
-pub(super) fn notes(plan: &Plan, clocks: &JobClocks, nodes: &Nodes) -> Vec<String> {
+pub(super) fn notes(plan: &MergePlan, clocks: &JobClocks, nodes: &JobNodes) -> Vec<String> {
     if let Some(only) = plan.only_former() {
         return only.of_several().into_iter().collect();
     }
@@ -158,7 +158,7 @@ pub(super) fn notes(plan: &Plan, clocks: &JobClocks, nodes: &Nodes) -> Vec<Strin
     plan.former_merges.iter().map(note).collect()
 }
 
-impl Report {
+impl MergeReport {
     /// Takes over what the only input, a former merge, told of its collectives.
     pub fn take_over(&mut self, only: &FormerMerge) {
         self.merged_before = true;
@@ -177,7 +177,7 @@ impl Report {
     }
 
     /// Notes which of the options that were typed say nothing to former merges among the inputs.
-    pub fn note_options_without_effect(&mut self, args: &MergeArgs, plan: &Plan) {
+    pub fn note_options_without_effect(&mut self, args: &MergeArgs, plan: &MergePlan) {
         let typed = [
             (args.align != AlignChoice::Auto, "--align"),
             (args.repair_causality, "--repair-causality"),

@@ -1,6 +1,6 @@
 //! The lines of the summary about the rank that others wait for, and about start-up.
 
-use super::Report;
+use super::MergeReport;
 use rpd_collectives::{LateRank, LatenessSummary, LatenessVerdict, MissingCause, StartUp};
 use rpd_console::wording::{counted, duration, grouped, rank_ranges};
 
@@ -13,7 +13,7 @@ const MIN_PASSED_ON: f64 = 0.1;
 /// Time in calls that are not compared is not worth a word below this part of the run.
 const MIN_NOT_COMPARED: f64 = 0.01;
 
-impl Report {
+impl MergeReport {
     /// Keeps the ranks that others wait for, and the verdict, or the reason why there is none.
     pub(super) fn note_lateness(&mut self, late_ranks: Vec<LateRank>, lateness: Option<LatenessSummary>) {
         self.late_ranks = late_ranks;

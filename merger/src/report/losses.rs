@@ -1,6 +1,6 @@
 //! The loss ledger in the report.
 
-use super::Report;
+use super::MergeReport;
 use crate::agree::findings::MAX_SHOWN_LINES;
 use crate::input::lost::LostRows;
 use crate::input::profiler_losses::ProfilerLosses;
@@ -60,7 +60,7 @@ impl LossRow {
     }
 }
 
-impl Report {
+impl MergeReport {
     /// The lines `lost` of the summary.
     pub(super) fn loss_lines(&self) -> Vec<String> {
         let is_whole = self.missing_ranks.is_empty()

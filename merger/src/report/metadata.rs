@@ -2,20 +2,20 @@
 //!
 //! Nothing here may depend on the date, on paths, or on the number of merge ranks: the same inputs give the same database.
 
-use super::Report;
+use super::MergeReport;
 use super::former::metadata_of_former;
 use crate::agree::clocks::JobClocks;
-use crate::agree::nodes::Nodes;
-use crate::input::plan::Plan;
+use crate::agree::nodes::JobNodes;
+use crate::input::plan::MergePlan;
 use crate::output_file::made_by_merge::STILL_RUNNING;
 use serde_json::json;
 
 /// Metadata rows, tag and value.
 pub(crate) fn metadata(
-    plan: &Plan,
-    report: &Report,
+    plan: &MergePlan,
+    report: &MergeReport,
     clocks: &JobClocks,
-    nodes: &Nodes,
+    nodes: &JobNodes,
 ) -> Vec<(String, String)> {
     let reference = nodes.nodes().iter().find(|n| n.boot_id == clocks.reference.boot_id);
     let own = [

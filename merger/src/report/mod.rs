@@ -21,4 +21,4 @@ mod summary;
 pub(crate) use clocks::ClockRow;
 pub(crate) use metadata::metadata;
 pub(crate) use not_used::NotUsed;
-pub use summary::Report;
+pub use summary::MergeReport;

@@ -1,8 +1,8 @@
 //! `--clock-plot`: the offset of each clock and its error bar over time.
 
-use super::Report;
+use super::MergeReport;
 use super::clocks::names;
-use super::drawing::{Curve, Picture, draw};
+use super::drawing::{ClockCurve, ClockPicture, draw};
 use crate::agree::clocks::JobClocks;
 use rpd_clocks::{AlignMethod, DomainFit};
 use rpd_console::Failure;
@@ -53,7 +53,7 @@ fn begins_like_a_drawing(path: &Path) -> bool {
 }
 
 /// Draws the clocks of the job. The file appears whole, and in the place of nothing that [`check_place`] refuses.
-pub(crate) fn plot(path: &Path, clocks: &JobClocks, report: &Report) -> Result<(), Failure> {
+pub(crate) fn plot(path: &Path, clocks: &JobClocks, report: &MergeReport) -> Result<(), Failure> {
     let svg = draw(&picture(clocks, report));
     let svg = svg.map_err(|error| Failure::internal(format!("the clocks cannot be drawn: {error}")))?;
     let mut draft = path.as_os_str().to_owned();
@@ -78,7 +78,7 @@ struct Drawn<'a> {
     span: (i64, i64),
 }
 
-fn picture(clocks: &JobClocks, report: &Report) -> Picture {
+fn picture(clocks: &JobClocks, report: &MergeReport) -> ClockPicture {
     let rows = report.clocks.iter().zip(names(&report.clocks)).filter(|(row, _)| row.former_merge.is_none());
     let span = |fit: &DomainFit, own: Option<(i64, i64)>| {
         own.or_else(|| Some((fit.bars.first()?.local, fit.bars.last()?.local)))
@@ -103,12 +103,12 @@ fn picture(clocks: &JobClocks, report: &Report) -> Picture {
     all.sort_by_key(|drawn| Reverse(drawn.urgency));
     let not_drawn = all.len().saturating_sub(MOST);
     all.truncate(MOST);
-    let curve = |drawn: Drawn<'_>| Curve {
+    let curve = |drawn: Drawn<'_>| ClockCurve {
         points: points(drawn.fit, drawn.span, begin),
         name: drawn.name,
         bar: drawn.bar,
     };
-    let curves: Vec<Curve> = all.into_iter().map(curve).collect();
+    let curves: Vec<ClockCurve> = all.into_iter().map(curve).collect();
     let unaligned = rows.filter(|(row, _)| row.method == AlignMethod::None || row.bar_ns.is_none()).count();
     let left_out = [
         (not_drawn, "with narrower bars"),
@@ -126,10 +126,10 @@ fn picture(clocks: &JobClocks, report: &Report) -> Picture {
         true => (report.without_curves(), report.clock_lines().into_iter().map(|(_, text)| text).collect()),
     };
     let seconds = (end.saturating_sub(begin) as f64 / 1e9).max(1e-3);
-    Picture { title, reference: format!("{reference}: reference"), curves, words, seconds }
+    ClockPicture { title, reference: format!("{reference}: reference"), curves, words, seconds }
 }
 
-impl Report {
+impl MergeReport {
     /// Why there is nothing to draw.
     fn without_curves(&self) -> String {
         let is_former = |row: &super::ClockRow| row.former_merge.is_some();

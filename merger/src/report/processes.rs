@@ -1,10 +1,10 @@
 //! What the processes of a job are that are no rank.
 
-use super::Report;
+use super::MergeReport;
 use crate::agree::findings::ProcessKinds;
 use rpd_console::wording::{counted, rank_ranges};
 
-impl Report {
+impl MergeReport {
     /// The warning about ranks that do not belong to one MPI job; `None` if there are none.
     pub(super) fn singletons_line(&self) -> Option<String> {
         (self.singleton_ranks.len() > 1).then(|| {

@@ -4,20 +4,20 @@ use super::former::{self, clock_rows};
 use super::losses::{LossRow, loss_row, lost_row, profiler_rows, silent_profilers};
 use super::not_used::NotUsed;
 use super::running::unfinished;
-use crate::agree::clocks::{JobClocks, Repair};
+use crate::agree::clocks::{CausalityRepair, JobClocks};
 use crate::agree::findings::MAX_SHOWN_LINES;
-use crate::agree::findings::{Found, ProcessKinds};
+use crate::agree::findings::{JobFindings, ProcessKinds};
 use crate::input::command_endings::CommandEnding;
-use crate::input::death::{Death, StoppedProcesses};
+use crate::input::death::{ProcessCrash, StoppedProcesses};
 use crate::input::expand::{REGIONS, SAMPLES};
-use crate::input::plan::Plan;
-use crate::input::ranks::Ranks;
+use crate::input::plan::MergePlan;
+use crate::input::ranks::JobRanks;
 use crate::input::running::StillRunning;
 use crate::input::schema::JobSchema;
 use crate::output::counts::{RowAccounts, RowCount};
 use crate::output::size_limit::free_bytes;
-use crate::output::verify::Account;
-use crate::output::verify::Verification;
+use crate::output::verify::OutputVerification;
+use crate::output::verify::TableAccount;
 use rpd_collectives::{CollectiveCounts, LateRank, LatenessSummary};
 use rpd_console::wording::{counted, noun, one_line, rank_ranges};
 use rpd_console::{Failure, PhaseTime};
@@ -33,7 +33,7 @@ use std::path::{Path, PathBuf};
 
 /// The outcome of a merge, the same in all merge ranks.
 #[derive(Debug, Serialize)]
-pub struct Report {
+pub struct MergeReport {
     /// The run.
     pub run_id: String,
     /// The database.
@@ -90,7 +90,7 @@ pub struct Report {
     pub clocks: Vec<ClockRow>,
     /// What `--repair-causality` did.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub repaired: Option<Repair>,
+    pub repaired: Option<CausalityRepair>,
     /// What became of the collectives.
     pub collectives: CollectiveCounts,
     /// The first collectives that do not match.
@@ -115,12 +115,12 @@ pub struct Report {
     /// are NULL now or point at a placeholder.
     pub replaced: Vec<(String, String, u64)>,
     /// Processes that died by a signal and ranks that failed; the first ten.
-    pub deaths: Vec<Death>,
+    pub deaths: Vec<ProcessCrash>,
     /// Number of processes that died by a signal and of ranks that failed.
     pub died: u64,
     /// Those of them of which there is more to report than `commands_ended`; the first ten, ...
     #[serde(skip)]
-    pub crashes: Vec<Death>,
+    pub crashes: Vec<ProcessCrash>,
     /// ... and how many there are.
     #[serde(skip)]
     pub crashed: u64,
@@ -151,7 +151,7 @@ pub struct Report {
     pub left_out_of_rpd: BTreeMap<String, u64>,
     /// What reading the output again has shown.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub verify: Option<Verification>,
+    pub verify: Option<OutputVerification>,
     /// What is no loss, and yet may surprise.
     pub notes: Vec<String>,
     /// The trace that was made of the database, where one was wanted instead of it.
@@ -165,14 +165,14 @@ pub struct Report {
     pub phases: Vec<PhaseTime>,
 }
 
-impl Report {
+impl MergeReport {
     /// What is known once all ranks agree.
-    pub fn new(plan: &Plan, schema: &JobSchema, clocks: &JobClocks, found: &Found) -> Report {
+    pub fn new(plan: &MergePlan, schema: &JobSchema, clocks: &JobClocks, found: &JobFindings) -> MergeReport {
         let nodes = &found.nodes;
         let databases = plan.inputs.iter().filter(|input| input.format == Format::RocPd).count();
         let is_translated = |path: &Path| plan.names.is_translated(&path.display().to_string());
         let other_files = plan.inputs.iter().filter(|input| is_translated(&input.path)).count();
-        Report {
+        MergeReport {
             run_id: plan.run_id.clone(),
             output: plan.output.clone(),
             shards: plan.inputs.len() - databases - other_files,
@@ -270,14 +270,14 @@ impl Report {
     }
 
     /// Keeps the rows of the output; returns the account of each table.
-    pub fn take_rows(&mut self, accounts: RowAccounts) -> BTreeMap<TableId, Account> {
+    pub fn take_rows(&mut self, accounts: RowAccounts) -> BTreeMap<TableId, TableAccount> {
         (self.rows, self.placeholders, self.replaced) =
             (accounts.rows, accounts.placeholders, accounts.replaced);
         accounts.accounts
     }
 
     /// Keeps what was found in the output; a fault of it is told with all its lines.
-    pub fn verified(&mut self, found: Verification) -> Result<(), Failure> {
+    pub fn verified(&mut self, found: OutputVerification) -> Result<(), Failure> {
         if let Some(failure) = found.failure() {
             found.lines().iter().for_each(|line| eprintln!("verify     {}", one_line(line)));
             return Err(failure);
@@ -445,7 +445,7 @@ impl Report {
                 format!("{rows} {} of {table}.{column} could not be kept", noun(*rows, "value")),
             );
         }
-        let verified = self.verify.iter().flat_map(Verification::lines);
+        let verified = self.verify.iter().flat_map(OutputVerification::lines);
         verified.for_each(|text| line("verify", text));
         self.trace.iter().flat_map(TraceOutcome::lines).for_each(|(label, text)| line(label, text));
         let rows: Vec<String> = self
@@ -468,7 +468,7 @@ impl Report {
 }
 
 /// Which ranks were recorded, where not all were to be.
-fn chosen(ranks: &Ranks) -> Option<String> {
+fn chosen(ranks: &JobRanks) -> Option<String> {
     let recorded = rank_ranges(&ranks.seen);
     let noun = noun(ranks.seen.len() as u64, "rank");
     (!ranks.left_out.is_empty())

@@ -76,9 +76,7 @@ fn times(scenario: &Scenario, seconds: i64, random: &mut Random) -> Vec<i64> {
     let end = seconds * SECOND;
     match scenario.collectives {
         scenario::Meeting::Never => Vec::new(),
-        scenario::Meeting::Seldom => {
-            (0..12).map(|_| random.between(SECOND / 5, end - SECOND / 5)).collect()
-        }
+        scenario::Meeting::Seldom => (0..12).map(|_| random.between(SECOND / 5, end - SECOND / 5)).collect(),
         scenario::Meeting::Often => every(0.2, 0.47, end, random),
         scenario::Meeting::Densely => every(0.01, 0.023, end, random),
     }

@@ -2,7 +2,7 @@
 
 use super::judge::{LATE, NOT_READ_OTHER, RUN_FILE, has_companions, is_run_file, judge};
 use super::{UnusedFiles, UnusedKind, canonical};
-use crate::input::find::{Found, Listed, is_folder, is_looked_into, is_shard, is_text, refused};
+use crate::input::find::{InputListing, ListedFile, is_folder, is_looked_into, is_shard, is_text, refused};
 use crate::input::path_text::path_text;
 use rpd_console::wording::counted;
 use rpd_files::{EntryKind, open_input_folder};
@@ -26,7 +26,7 @@ const NOT_SEARCHED: &str =
     "lies in a folder that is not looked into; name the file or its folder to have it merged";
 
 /// A walk over all folders below the inputs.
-pub(super) struct Walk {
+pub(super) struct FolderWalk {
     /// The files and folders that are listed.
     listed: HashSet<PathBuf>,
     /// The same without links, and how they are listed, as soon as that is asked for.
@@ -36,7 +36,7 @@ pub(super) struct Walk {
     with_events: HashSet<PathBuf>,
     visited: HashSet<PathBuf>,
     unused: UnusedFiles,
-    refused: Vec<Listed>,
+    refused: Vec<ListedFile>,
     /// Files that look like data of profilers, beyond [`MAX_REFUSED`].
     further_refused: u64,
     entries: usize,
@@ -45,9 +45,9 @@ pub(super) struct Walk {
     others: usize,
 }
 
-impl Walk {
-    pub(super) fn new(found: &Found) -> Walk {
-        Walk {
+impl FolderWalk {
+    pub(super) fn new(found: &InputListing) -> FolderWalk {
+        FolderWalk {
             listed: found.files.iter().map(|listed| listed.path.clone()).collect(),
             merged: None,
             with_events: (found.files.iter())
@@ -210,10 +210,10 @@ impl Walk {
             return;
         }
         let format = Err(format!("{} {reason}", path_text(path)));
-        self.refused.push(Listed { path: path.to_owned(), format, named: false, origin: None });
+        self.refused.push(ListedFile { path: path.to_owned(), format, named: false, origin: None });
     }
 
-    pub(super) fn finish(mut self) -> (UnusedFiles, Vec<Listed>) {
+    pub(super) fn finish(mut self) -> (UnusedFiles, Vec<ListedFile>) {
         if let (Some(last), 1..) = (self.refused.last_mut(), self.further_refused) {
             let more = format!("; {} further files are not named", self.further_refused);
             last.format =
