@@ -4,7 +4,7 @@ use crate::layers::{Layered, Origin, Setting};
 use std::ffi::OsString;
 
 /// Options of which all choices are tried: more are not given at once, of those that can contradict each other.
-const MOST: usize = 12;
+const MAX_TRIED_OPTIONS: usize = 12;
 
 impl Layered {
     /// Leaves out what nobody typed and the site has not locked, as little of it as makes the call one that `goes`, and tells
@@ -33,7 +33,7 @@ impl Layered {
             free.push(setting.key.clone());
             costs.push(1 << (8 * u32::from(self.rank(&setting.origin))));
         }
-        free.truncate(MOST);
+        free.truncate(MAX_TRIED_OPTIONS);
         let mut choices: Vec<u32> = (1..1 << free.len()).collect();
         let cost = |choice: u32| -> u64 {
             costs.iter().enumerate().filter(|(at, _)| choice & 1 << at != 0).map(|(_, cost)| cost).sum()

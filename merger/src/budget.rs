@@ -6,8 +6,8 @@ use rpd_shard::size::{Size, SizeError};
 use rpd_trace::DrawingMemory;
 use std::str::FromStr;
 
-/// Least memory that a merge gets by with.
-const LEAST: u64 = 32 << 20;
+/// Least memory of a merge rank, bytes.
+const MIN_MEMORY: u64 = 32 << 20;
 /// What there is in any merge: the program, what it knows of its inputs.
 const ALWAYS: u64 = 16 << 20;
 /// What a thread has in work: the rows of a unit, their pages, stacks.
@@ -51,7 +51,7 @@ impl HeldMemory {
             }
         };
         let agree = told.saturating_add(ALWAYS + OF_MPI);
-        self.kept().saturating_add(self.largest).saturating_add(LEAST).max(agree)
+        self.kept().saturating_add(self.largest).saturating_add(MIN_MEMORY).max(agree)
     }
 
     /// As much of it as is to be expected when all is read.
@@ -97,7 +97,7 @@ impl FromStr for MemoryBudget {
 
     fn from_str(text: &str) -> Result<MemoryBudget, BudgetError> {
         let Size(bytes) = text.parse()?;
-        if bytes < LEAST { Err(BudgetError::TooSmall) } else { Ok(MemoryBudget(bytes)) }
+        if bytes < MIN_MEMORY { Err(BudgetError::TooSmall) } else { Ok(MemoryBudget(bytes)) }
     }
 }
 
@@ -191,7 +191,7 @@ impl MemoryBudget {
     /// Refuses a row that is longer, given its bytes.
     pub fn check_row(self, longest: Option<u64>) -> Result<(), Failure> {
         let Some(bytes) = longest else { return Ok(()) };
-        let more = mebibytes(bytes.saturating_mul(LONG_ROW_TIMES).saturating_add(2 * LEAST));
+        let more = mebibytes(bytes.saturating_mul(LONG_ROW_TIMES).saturating_add(2 * MIN_MEMORY));
         Err(Failure::usage(format!(
             "--memory {} is too little for an input with a row of {} MiB: give it --memory {more}, or leave that input \
              out",
@@ -202,7 +202,7 @@ impl MemoryBudget {
 
     /// What is left to work with.
     pub fn without(self, held: HeldMemory) -> MemoryBudget {
-        MemoryBudget(self.0.saturating_sub(held.kept()).max(LEAST))
+        MemoryBudget(self.0.saturating_sub(held.kept()).max(MIN_MEMORY))
     }
 }
 

@@ -23,10 +23,10 @@ const LATENESS: [(f64, f64); 2] = [(0.9, 0.03), (0.1, 0.5)];
 const DISTURBANCE: f64 = 4.0;
 /// The same as lateness of a domain that comes last nearly always: it waits for nobody, and leaves early.
 const HASTE: f64 = 0.5;
-/// No bias is better known than this beforehand, ns.
-const LEAST: f64 = 30.0;
-/// Of fewer bursts or blocks of collectives nobody knows how exact they are, and so not what a distance means.
-const FEWEST: usize = 4;
+/// Smallest standard deviation of a bias before measurement, ns.
+const MIN_BIAS_NS: f64 = 30.0;
+/// Fewest bursts, or blocks of collectives, from which the error of a link is estimated.
+const MIN_BURSTS: usize = 4;
 /// Distances of the sources that are further apart in time than this are independent, ns.
 const MEMORY: f64 = 60.0 * SECOND;
 
@@ -98,7 +98,7 @@ impl LinkBiases {
 
     /// Whether there is enough of both to tell their distance.
     pub(super) fn compares(probes: &DomainTrack, collectives: Option<&DomainTrack>) -> bool {
-        collectives.is_some_and(|collectives| probes.samples.min(collectives.samples) >= FEWEST)
+        collectives.is_some_and(|collectives| probes.samples.min(collectives.samples) >= MIN_BURSTS)
     }
 
     /// The mean distance of probes and collectives of one domain, where both are known well enough.
@@ -148,7 +148,7 @@ fn priors(links: &[ClockLink], habits: &ExitHabits, domains: usize) -> Vec<BiasP
     let of_domain = |domain: usize| {
         let often_last = habits.last_share.get(domain).is_some_and(|share| *share > MOSTLY);
         if often_last && habits.haste == 0.0 {
-            return normal((HASTE * habits.latency).max(LEAST), 0);
+            return normal((HASTE * habits.latency).max(MIN_BIAS_NS), 0);
         }
         // Nothing measured: as good as measured with any error.
         let unmeasured = EntryLateness { measured: 0.0, var: 1e30, disturbed: 0.0 };
@@ -162,7 +162,7 @@ fn priors(links: &[ClockLink], habits: &ExitHabits, domains: usize) -> Vec<BiasP
         }
         let detour = DETOUR * (link.round_trip - middle).max(0.0);
         let sizes = ASYMMETRY.map(|(share, size)| {
-            let usual = (size * link.round_trip).max(LEAST);
+            let usual = (size * link.round_trip).max(MIN_BIAS_NS);
             BiasSize { share, mean: 0.0, var: usual * usual + detour * detour }
         });
         BiasPrior { alone: (0.0, sizes[0].var), sizes: sizes.to_vec(), kind: 1, large: ASYMMETRY[1].0 }
@@ -175,7 +175,7 @@ fn lateness(measured: EntryLateness, latency: f64) -> BiasPrior {
     let disturbance = measured.var + (DISTURBANCE * latency).powi(2);
     let noises = [(1.0 - measured.disturbed, measured.var), (measured.disturbed, disturbance)];
     let sizes = LATENESS.map(|(share, size)| {
-        let prior = (size * latency).max(LEAST).powi(2);
+        let prior = (size * latency).max(MIN_BIAS_NS).powi(2);
         let parts = noises.map(|(chance, noise)| {
             let spread = prior + noise;
             let likely = (-0.5 * measured.measured * measured.measured / spread).exp() / spread.sqrt();
@@ -186,9 +186,10 @@ fn lateness(measured: EntryLateness, latency: f64) -> BiasPrior {
         mixed(&parts)
     });
     let all = mixed(&sizes);
-    let sizes = sizes.map(|s| BiasSize { share: s.share / all.share, var: s.var + LEAST * LEAST, ..s });
+    let sizes =
+        sizes.map(|s| BiasSize { share: s.share / all.share, var: s.var + MIN_BIAS_NS * MIN_BIAS_NS, ..s });
     BiasPrior {
-        alone: (all.mean, all.var + LEAST * LEAST),
+        alone: (all.mean, all.var + MIN_BIAS_NS * MIN_BIAS_NS),
         sizes: sizes.to_vec(),
         kind: 0,
         large: LATENESS[1].0,

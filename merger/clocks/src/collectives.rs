@@ -7,8 +7,8 @@ use super::robust;
 use super::track::{ClockTrack, SECOND};
 use std::collections::BTreeMap;
 
-/// Domains that met less often are not compared.
-const FEWEST: u64 = 3;
+/// Fewest collectives that two domains have in common to be compared.
+const MIN_COMMON_COLLECTIVES: u64 = 3;
 /// A block of collectives ends after this time and this number of them, or after its part of the run and of
 /// all collectives: without several blocks nothing tells the drift...
 const BLOCK: f64 = 5.0 * SECOND;
@@ -162,7 +162,7 @@ pub(super) fn habits(gatherings: &[CollectiveGathering], tracks: &[Option<&Clock
 
 /// What domains have in common that were last in some collectives. That of one alone cannot be told from its clock.
 fn haste(hastes: Vec<Vec<f64>>, latency: f64) -> f64 {
-    let enough = hastes.into_iter().filter(|hastes| hastes.len() as u64 >= FEWEST);
+    let enough = hastes.into_iter().filter(|hastes| hastes.len() as u64 >= MIN_COMMON_COLLECTIVES);
     let mut middles: Vec<f64> = enough.filter_map(|mut hastes| robust::median(&mut hastes)).collect();
     if middles.len() < 2 {
         return 0.0;
@@ -226,7 +226,7 @@ pub(super) fn links(
     }
     let mut met: Vec<Met> = by_ends
         .into_iter()
-        .filter(|(_, exits)| exits.len() as u64 >= FEWEST)
+        .filter(|(_, exits)| exits.len() as u64 >= MIN_COMMON_COLLECTIVES)
         .map(|(ends, exits)| Met::new(ends, exits, habits))
         .collect();
     // Few collectives tell little about their spread; the other domains' are much the same.
@@ -250,7 +250,7 @@ fn levels(gatherings: &[CollectiveGathering], domains: &DomainGraph) -> Vec<usiz
         }
         let mut more = false;
         for (known, met) in levels.iter_mut().zip(met) {
-            if *known == usize::MAX && met >= FEWEST {
+            if *known == usize::MAX && met >= MIN_COMMON_COLLECTIVES {
                 *known = level;
                 more = true;
             }
@@ -287,7 +287,7 @@ fn evened(exits: Vec<Exits>, habits: Option<&ExitHabits>) -> (Vec<(f64, f64)>, f
     let waited = |e: &&Exits| e.hasty == [false; 2];
     let both: Vec<(f64, f64)> = exits.iter().filter(waited).map(point).collect();
     let count = exits.len() as f64;
-    if both.len() as u64 >= FEWEST && both.len() as f64 >= LEFT * count {
+    if both.len() as u64 >= MIN_COMMON_COLLECTIVES && both.len() as f64 >= LEFT * count {
         return (both, 0.0);
     }
     let share = |end: usize| exits.iter().filter(|e| e.hasty[end]).count() as f64 / count;

@@ -13,8 +13,8 @@ use rpd_shard::record::{ClockDomain, wire};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
-/// Collectives that the clocks get at most.
-const MOST: usize = 20_000;
+/// Most collectives that the estimation of clocks gets.
+const MAX_OBSERVATIONS: usize = 20_000;
 /// Parts of the run, on the clock of one domain, from each of which as many are taken.
 const PARTS: i64 = 1_000;
 
@@ -40,7 +40,7 @@ pub fn clock_observations(
         matched.members.all.iter().map(|p| places.get(&p.domain).copied()).collect();
     let shared = || matched.kept.iter().filter_map(|kept| Shared::new(kept, &domain_of));
     let spans = spans(comm, shared(), domains.len())?;
-    let most = (MOST / (PARTS as usize * spans.iter().flatten().count().max(1))).max(1);
+    let most = (MAX_OBSERVATIONS / (PARTS as usize * spans.iter().flatten().count().max(1))).max(1);
 
     // Of each part of the run those with the lowest hashes, which are the same for any number of merge ranks.
     let mut parts: BTreeMap<(u32, i64), Vec<(u64, Shared<'_>)>> = BTreeMap::new();

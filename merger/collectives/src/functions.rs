@@ -160,8 +160,8 @@ const TORCH: [(&str, &str); 19] = [
     ("all_to_allv", "ncclAllToAllv"),
 ];
 
-/// No function has a longer name.
-const LONGEST: usize = 40;
+/// Longest name of a function, bytes.
+const MAX_NAME_BYTES: usize = 40;
 /// Set in the number of the form of a function that only starts the operation.
 const STARTS: u8 = 0x80;
 
@@ -174,7 +174,7 @@ impl CollectiveFunction {
     /// large counts, of RCCL also as `rccl...`.
     pub fn named(name: &[u8]) -> Option<CollectiveFunction> {
         // Most strings are something else.
-        if name.len() > LONGEST
+        if name.len() > MAX_NAME_BYTES
             || !matches!(name.get(..4), Some(b"MPI_" | b"nccl" | b"rccl" | b"gloo" | b"reco"))
         {
             return None;

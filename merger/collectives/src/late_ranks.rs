@@ -17,8 +17,8 @@ use rpd_shard::record::{ClockDomain, wire};
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Ranks that are reported.
-const SHOWN: usize = 5;
+/// Most late ranks that are reported.
+const MAX_LATE_RANKS: usize = 5;
 /// Functions that are not compared and are named.
 const MAX_FUNCTIONS: usize = 3;
 /// The collectives that explain such a part of the waiting for a rank are counted, in percent.
@@ -366,7 +366,7 @@ impl Sums {
             }
             (verdict, _) => verdict,
         };
-        late.truncate(SHOWN);
+        late.truncate(MAX_LATE_RANKS);
         let lateness = LatenessSummary {
             verdict,
             waited_ns,

@@ -21,8 +21,8 @@ use rpd_shard::record::wire;
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Faults that are told one by one.
-const SHOWN: usize = 5;
+/// Most faults that are reported one by one.
+const MAX_SHOWN_FAULTS: usize = 5;
 
 /// What became of the collectives of the job.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
@@ -281,10 +281,10 @@ enum Wrong {
     Early(u32, u32, String),
 }
 
-/// Participants that are named of one collective.
-const NAMED: usize = 8;
-/// Participants that are told of a fault; where there are more, nobody is named who is missing.
-const TOLD: usize = 4_096;
+/// Most participants of one collective that a line names.
+const MAX_NAMED_PARTICIPANTS: usize = 8;
+/// Most participants that are exchanged for a fault. Beyond it, no line says which ones are missing.
+const MAX_REPORTED_PARTICIPANTS: usize = 4_096;
 
 impl Fault {
     fn new(calls: &[CallRecord], verdict: MatchVerdict) -> Option<Fault> {
@@ -296,7 +296,7 @@ impl Fault {
                 Wrong::Different(told(a)?, told(b)?)
             }
             MatchVerdict::Incomplete => {
-                let there = calls.iter().map(|call| call.participant).take(TOLD + 1);
+                let there = calls.iter().map(|call| call.participant).take(MAX_REPORTED_PARTICIPANTS + 1);
                 Wrong::Missing(first.words(), there.collect())
             }
             MatchVerdict::Contradicted(left, entered) => Wrong::Early(left, entered, first.words()),
@@ -313,13 +313,14 @@ impl Fault {
             Wrong::Different((a, x), (b, y)) => {
                 format!("{at}: {} calls {y}, {} calls {x}", members.name(*b), members.name(*a))
             }
-            Wrong::Missing(call, there) if there.len() > TOLD => {
+            Wrong::Missing(call, there) if there.len() > MAX_REPORTED_PARTICIPANTS => {
                 format!("{at}, {call}: not recorded of some of its {} ranks", all.len())
             }
             Wrong::Missing(call, there) => {
                 let there: BTreeSet<u32> = there.iter().copied().collect();
                 let mut missing = all.iter().filter(|n| !there.contains(n));
-                let named: Vec<String> = missing.by_ref().take(NAMED).map(|n| members.name(*n)).collect();
+                let named: Vec<String> =
+                    missing.by_ref().take(MAX_NAMED_PARTICIPANTS).map(|n| members.name(*n)).collect();
                 let more = missing.count();
                 let more = if more > 0 { format!(" and {more} more") } else { String::new() };
                 format!("{at}, {call}: not recorded of {}{more}", named.join(", "))
@@ -334,7 +335,7 @@ impl Fault {
 
 fn keep_first(faults: &mut Vec<Fault>) {
     faults.sort_unstable();
-    faults.truncate(SHOWN);
+    faults.truncate(MAX_SHOWN_FAULTS);
 }
 
 fn first_faults(comm: &impl Comm, mut mine: Vec<Fault>) -> Result<Vec<Fault>, Failure> {

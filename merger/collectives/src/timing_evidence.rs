@@ -16,8 +16,8 @@
 use rpd_clocks::{median, slope};
 use std::collections::BTreeMap;
 
-/// Of fewer calls nothing follows.
-pub(super) const FEWEST: usize = 20;
+/// Fewest calls from which timing can show that domains took part in the same collectives.
+pub(super) const MIN_CALLS: usize = 20;
 /// Exits are together if they spread by this share of what entries do, or less.
 const TOGETHER: f64 = 0.25;
 /// Somebody came clearly last if that is by more than so many times what exits spread.
@@ -89,7 +89,7 @@ pub(super) struct TimingEvidence {
 /// Finds the domains whose calls were the same collectives; `rounds` are in order of time.
 pub(super) fn evidence(rounds: &[TimedRound], domains: usize) -> TimingEvidence {
     let mut found = TimingEvidence::default();
-    if rounds.len() < FEWEST {
+    if rounds.len() < MIN_CALLS {
         found.doubts = (1..domains).map(|domain| (domain, 0, RejectionReason::Few(rounds.len()))).collect();
         return found;
     }
@@ -259,7 +259,7 @@ fn spread_of_kinds(kinds: BTreeMap<u64, Vec<f64>>) -> f64 {
         values.into_iter().map(move |value| value - middle)
     };
     let enough = kinds.values().filter(|values| values.len() >= ENOUGH_OF_KIND).map(Vec::len).sum::<usize>();
-    if enough < FEWEST {
+    if enough < MIN_CALLS {
         return spread(&around(kinds.into_values().flatten().collect()).collect::<Vec<_>>());
     }
     let known = kinds.into_values().filter(|values| values.len() >= ENOUGH_OF_KIND);

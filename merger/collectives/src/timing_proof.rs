@@ -5,7 +5,7 @@ use super::functions::WaitPattern;
 use super::matched_call::MatchedCollective;
 use super::participants::JobMembers;
 use super::sample::sample_key;
-use super::timing_evidence::{DomainInterval, FEWEST, RejectionReason, TimedRound, evidence};
+use super::timing_evidence::{DomainInterval, MIN_CALLS, RejectionReason, TimedRound, evidence};
 use rpd_comm::Comm;
 use rpd_console::Failure;
 use rpd_console::wording::{duration, grouped};
@@ -16,10 +16,10 @@ use std::collections::{BTreeMap, BTreeSet};
 /// Calls of one communicator that are looked at, at most, and stays of all of them in about 8 MB.
 const MAX_SAMPLED_CALLS: usize = 4_096;
 const MOST_STAYS: usize = 1 << 18;
-/// Communicators that are told of one by one.
-const SHOWN: usize = 5;
-/// Hosts that are named of one communicator.
-const NAMED: usize = 4;
+/// Most communicators that are reported one by one.
+const MAX_SHOWN_COMMUNICATORS: usize = 5;
+/// Most hosts of one communicator that a line names.
+const MAX_NAMED_HOSTS: usize = 4;
 /// If more than one call in so many contradicts itself on one node, ranks there are of several communicators.
 const CONTRADICTED: u64 = 20;
 
@@ -61,7 +61,7 @@ pub(super) fn prove(
     }
     let mut rows: BTreeMap<u64, Vec<Row>> = BTreeMap::new();
     let mut tallies: BTreeMap<u64, Tally> = BTreeMap::new();
-    let most = (MOST_STAYS / (domains.names.len() * comms.len())).clamp(2 * FEWEST, MAX_SAMPLED_CALLS);
+    let most = (MOST_STAYS / (domains.names.len() * comms.len())).clamp(2 * MIN_CALLS, MAX_SAMPLED_CALLS);
     for one in kept.iter().filter(|one| comms.contains(&one.comm) && one.waits == WaitPattern::AllForAll) {
         let stays = domains.stays(one);
         if stays.len() > 1 {
@@ -141,7 +141,7 @@ fn rule(
         let Some(why) = why else { continue };
         ruling.unproven.calls += used;
         ruling.unproven.comms.insert(comm);
-        if ruling.unproven.lines.len() == SHOWN {
+        if ruling.unproven.lines.len() == MAX_SHOWN_COMMUNICATORS {
             more += 1;
             continue;
         }
@@ -168,7 +168,7 @@ fn words(
     let (domain, other) = (host(domain), host(other));
     let ns = |ns: f64| duration(ns as i64);
     match doubt {
-        RejectionReason::Few(_) => format!("too few to tell, it takes {FEWEST}"),
+        RejectionReason::Few(_) => format!("too few to tell, it takes {MIN_CALLS}"),
         RejectionReason::Apart { exits, entries } => format!(
             "ends on {other} and {domain} are {} apart, beginnings {}: nobody seems to have waited for the others",
             ns(exits),
@@ -261,7 +261,8 @@ impl<'a> Domains<'a> {
     /// Whose calls, and with whom they are not compared.
     fn told(&self, out: &[u32], here: &[u32], first: u32, members: &JobMembers) -> String {
         let out = if out.is_empty() { here } else { out };
-        let mut hosts: Vec<&str> = out.iter().take(NAMED).map(|domain| self.host(*domain)).collect();
+        let mut hosts: Vec<&str> =
+            out.iter().take(MAX_NAMED_HOSTS).map(|domain| self.host(*domain)).collect();
         let more = out.len() - hosts.len();
         let more_hosts = format!("{more} more nodes");
         if more > 0 {

@@ -13,8 +13,8 @@ use rpd_shard::record::wire;
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Differences that are told.
-const SHOWN: usize = 5;
+/// Most differences that are reported.
+const MAX_SHOWN_DIFFERENCES: usize = 5;
 /// Different sequences of one communicator that are looked at.
 const MOST_DIFFERENT: usize = 64;
 
@@ -94,14 +94,14 @@ pub(super) fn compare(
         if let Some(found) = renumbered.get(group) {
             differences.calls += found.calls;
             differences.others.extend(&found.others);
-            if let Some(pair) = found.pair.clone().filter(|_| pairs.len() < SHOWN) {
+            if let Some(pair) = found.pair.clone().filter(|_| pairs.len() < MAX_SHOWN_DIFFERENCES) {
                 pairs.push(pair);
             }
             continue;
         }
         differences.comms.extend(briefs.iter().map(|brief| brief.comm));
         differences.calls += briefs.iter().map(|b| b.len).sum::<u64>();
-        if pairs.len() < SHOWN {
+        if pairs.len() < MAX_SHOWN_DIFFERENCES {
             pairs.push((first.clone(), other.clone()));
         }
     }

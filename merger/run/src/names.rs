@@ -10,7 +10,7 @@ use std::borrow::Cow;
 use std::collections::HashMap;
 
 /// Most rows of one of these tables in a unit.
-const MOST: usize = 1 << 22;
+const MAX_ROWS: usize = 1 << 22;
 /// Most characters of the name of a queue or stream.
 const LONGEST_LANE: usize = 256;
 
@@ -242,8 +242,10 @@ fn rows<T>(
                     tables.failure(format_args!("ids of {table} do not ascend: merge its inputs again"))
                 );
             }
-            if found.len() == MOST {
-                return Err(tables.failure(format_args!("a process has more than {MOST} rows of {table}")));
+            if found.len() == MAX_ROWS {
+                return Err(
+                    tables.failure(format_args!("a process has more than {MAX_ROWS} rows of {table}"))
+                );
             }
             found.push((row.id(), of(&row)));
         }

@@ -14,10 +14,10 @@ use std::time::{Duration, SystemTime};
 
 /// Most bytes of one.
 const MAX_BYTES: u64 = 64 << 10;
-/// Merges that may have been killed with a lease.
-const MOST: u32 = 1000;
-/// Longest lease: that of a clock which is wrong ends, too.
-const LONGEST: Duration = Duration::from_secs(604_800);
+/// Most leases in a row that killed merges may have left.
+const MAX_LEASES: u32 = 1000;
+/// Longest lease: one that a wrong clock wrote ends, too.
+const MAX_LEASE: Duration = Duration::from_secs(604_800);
 /// How long a lease file without a holder counts: its writer may be between creating and writing it where the file
 /// system has no hard links. Clocks of nodes and file servers are closer to each other.
 const UNWRITTEN: Duration = Duration::from_secs(10);
@@ -82,9 +82,9 @@ pub(super) fn take(
             return Ok(Err(holder));
         }
         let number = next;
-        if number > MOST {
+        if number > MAX_LEASES {
             return Err(io::Error::other(format!(
-                "{MOST} merges were killed here: remove {}.*",
+                "{MAX_LEASES} merges were killed here: remove {}.*",
                 folder.path().join(stem).display()
             )));
         }
@@ -144,7 +144,7 @@ fn numbers(folder: &HeldFolder, stem: &str) -> io::Result<(Option<u32>, u32)> {
         }
     }
     let first = own.map_or(0, |own: u32| own.saturating_add(1));
-    let next = (first..=MOST).find(|number| !taken.contains(number)).unwrap_or(MOST + 1);
+    let next = (first..=MAX_LEASES).find(|number| !taken.contains(number)).unwrap_or(MAX_LEASES + 1);
     Ok((own, next))
 }
 
@@ -155,7 +155,7 @@ fn holder(folder: &HeldFolder, name: &str, host: &str) -> Option<LeaseHolder> {
     match read(folder, name) {
         Some(holder) => {
             let is_gone = holder.host == host && !Path::new("/proc").join(holder.pid.to_string()).exists();
-            let is_young = distance_to_now(&found) < LONGEST;
+            let is_young = distance_to_now(&found) < MAX_LEASE;
             Some(holder).filter(|holder| !is_gone && holder.until > now() && is_young)
         }
         None => {

@@ -5,8 +5,8 @@ use rpd_shard::record::Selection;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
 
-/// Different choices of ranks that are named in a warning.
-const NAMED: usize = 4;
+/// Most ranges of ranks of one choice that a warning names.
+const MAX_NAMED_RANGES: usize = 4;
 
 /// What is known of the job's ranks.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
@@ -54,13 +54,14 @@ impl JobRanks {
 fn named(choices: &BTreeSet<Option<&[(u32, u32)]>>) -> Vec<String> {
     let name = |choice: &Option<&[(u32, u32)]>| match choice {
         Some(ranks) => {
-            rank_list(&ranks[..ranks.len().min(NAMED)]) + if ranks.len() > NAMED { ",..." } else { "" }
+            rank_list(&ranks[..ranks.len().min(MAX_NAMED_RANGES)])
+                + if ranks.len() > MAX_NAMED_RANGES { ",..." } else { "" }
         }
         None => "all".to_owned(),
     };
-    let mut named: Vec<String> = choices.iter().take(NAMED).map(name).collect();
-    if choices.len() > NAMED {
-        named.push(format!("{} more", choices.len() - NAMED));
+    let mut named: Vec<String> = choices.iter().take(MAX_NAMED_RANGES).map(name).collect();
+    if choices.len() > MAX_NAMED_RANGES {
+        named.push(format!("{} more", choices.len() - MAX_NAMED_RANGES));
     }
     named
 }

@@ -6,7 +6,7 @@ use serde::Serialize;
 use std::path::Path;
 
 /// Names, and endings of names, that a line has.
-const SHOWN: usize = 3;
+const MAX_SHOWN_NAMES: usize = 3;
 
 /// The files below the inputs that are not merged.
 #[derive(Debug, Serialize)]
@@ -39,7 +39,7 @@ impl NotUsed {
 
 /// The first few, and that there are more.
 fn first_few<'a>(all: impl Iterator<Item = String> + 'a, count: u64) -> String {
-    let mut shown: Vec<String> = all.take(SHOWN).collect();
+    let mut shown: Vec<String> = all.take(MAX_SHOWN_NAMES).collect();
     if count > shown.len() as u64 {
         shown.push("...".to_owned());
     }

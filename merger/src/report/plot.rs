@@ -14,8 +14,8 @@ use std::fs::{self};
 use std::io::{ErrorKind, Read, Write};
 use std::path::{Path, PathBuf};
 
-/// Clocks that are drawn.
-const MOST: usize = 512;
+/// Most clocks that are drawn.
+const MAX_PLOTTED_CLOCKS: usize = 512;
 /// Moments at which a clock is drawn, beside its own knots if it has no more than these.
 const MOMENTS: usize = 256;
 
@@ -101,8 +101,8 @@ fn picture(clocks: &JobClocks, report: &MergeReport) -> ClockPicture {
     all.retain(|drawn| !drawn.fit.bars.is_empty());
     // Those that need a look come first; the order of equal ones is that of the nodes.
     all.sort_by_key(|drawn| Reverse(drawn.urgency));
-    let not_drawn = all.len().saturating_sub(MOST);
-    all.truncate(MOST);
+    let not_drawn = all.len().saturating_sub(MAX_PLOTTED_CLOCKS);
+    all.truncate(MAX_PLOTTED_CLOCKS);
     let curve = |drawn: Drawn<'_>| ClockCurve {
         points: points(drawn.fit, drawn.span, begin),
         name: drawn.name,

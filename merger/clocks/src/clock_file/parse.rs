@@ -10,7 +10,7 @@ const MAX_BYTES: u64 = 4 << 20;
 /// Neither a time nor an offset is larger, ns: 70 years. The sum of four has room in an `i64`.
 const MAX_NS: i64 = 2_209_032_000_000_000_000;
 /// Characters of a word that an error repeats.
-const SHOWN: usize = 60;
+const MAX_SHOWN_CHARACTERS: usize = 60;
 
 /// Why a clock file cannot be used.
 #[derive(Debug, thiserror::Error)]
@@ -131,7 +131,7 @@ fn not_negative<N: PartialOrd + Default>(word: &str, number: N) -> Result<N, Str
 
 /// A word of the file, in an error.
 fn shown(word: &str) -> String {
-    let cut: String = word.chars().take(SHOWN).collect();
+    let cut: String = word.chars().take(MAX_SHOWN_CHARACTERS).collect();
     format!("{cut:?}{}", if cut.len() < word.len() { "..." } else { "" })
 }
 

@@ -7,7 +7,7 @@ use crate::DomainFit;
 use std::collections::{BTreeMap, HashMap};
 
 /// Names that a note repeats.
-const SHOWN: usize = 10;
+const MAX_SHOWN_NAMES: usize = 10;
 
 /// A clock domain of the job, as a file may call it.
 #[derive(Clone, Debug, Default)]
@@ -114,9 +114,9 @@ impl ResolvedEntries {
             }
         }
         if !unknown.is_empty() {
-            let (count, more) = (unknown.len(), unknown.len().saturating_sub(SHOWN));
+            let (count, more) = (unknown.len(), unknown.len().saturating_sub(MAX_SHOWN_NAMES));
             let more = if more > 0 { format!(" and {more} more") } else { String::new() };
-            unknown.truncate(SHOWN);
+            unknown.truncate(MAX_SHOWN_NAMES);
             let what =
                 if count == 1 { "1 node that is".to_owned() } else { format!("{count} nodes that are") };
             self.notes
@@ -152,8 +152,8 @@ fn whom(by_name: &HashMap<&str, Vec<usize>>, domains: &[NamedDomain], name: &str
 
 /// What is said of a name that fits several clocks.
 fn ambiguous(place: &str, name: &str, names: &[String], where_: &str) -> String {
-    let more = if names.len() > SHOWN { ", ..." } else { "" };
-    let shown: Vec<&str> = names.iter().take(SHOWN).map(String::as_str).collect();
+    let more = if names.len() > MAX_SHOWN_NAMES { ", ..." } else { "" };
+    let shown: Vec<&str> = names.iter().take(MAX_SHOWN_NAMES).map(String::as_str).collect();
     format!(
         "clock file, {place} {} fits {} clocks of this job: nothing {where_} was used; write one of {}{more}",
         written(name),

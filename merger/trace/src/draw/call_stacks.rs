@@ -11,7 +11,7 @@ use std::collections::HashMap;
 /// Most frames that are drawn of a call stack, the innermost ones.
 const MOST_FRAMES: usize = 512;
 /// Most bytes of a call stack's text as an annotation.
-const LONGEST: usize = 4096;
+const MAX_STACK_BYTES: usize = 4096;
 
 const FUNCTION: [&str; 4] = ["name", "function", "symbol", "func"];
 const FILE: [&str; 6] = ["file", "library", "dso", "module", "image", "path"];
@@ -74,7 +74,7 @@ impl CallStacks {
         let frames = dictionary.stacks.get(number as usize).map_or(&[][..], |stack| &stack.frames);
         let mut text = String::new();
         for (place, frame) in frames.iter().enumerate() {
-            if text.len() > LONGEST {
+            if text.len() > MAX_STACK_BYTES {
                 text.push_str(" > ...");
                 break;
             }
