@@ -4,7 +4,7 @@
 //! has a second thread.
 
 use crate::command_line::Options;
-use rpd_configs::{Layered, Origin};
+use rpd_configs::{LayeredSettings, SettingOrigin};
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
@@ -234,14 +234,14 @@ fn parent_of(pid: u32) -> Option<u32> {
 ///
 /// # Errors
 /// If the collector could run on no CPU that was typed.
-pub fn placement(options: &Options, settings: &Layered) -> Result<Placement, NotAllowedError> {
+pub fn placement(options: &Options, settings: &LayeredSettings) -> Result<Placement, NotAllowedError> {
     let Some(wanted) = &options.collector_cpus else { return Ok(Placement::default()) };
     let Some(node) = NodeCpus::of_this_process() else {
         let line = format!("warning: --{OPTION}: the CPUs of this node are not known; it is ignored");
         return Ok(Placement { cpus: None, line: Some(line) });
     };
     match (node.place(wanted), settings.origin(OPTION)) {
-        (Err(error), Origin::Typed) => Err(error),
+        (Err(error), SettingOrigin::Typed) => Err(error),
         (Err(error), origin) => {
             let line = format!("warning: --{OPTION} ({origin}): {error}; it is ignored");
             Ok(Placement { cpus: None, line: Some(line) })

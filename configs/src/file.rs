@@ -43,7 +43,7 @@ pub enum FileError {
 
 /// A value as it would be typed.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub(crate) enum Typed {
+pub(crate) enum TypedValue {
     /// Whether an option without a value is given.
     Switch(bool),
     /// The values of an option.
@@ -52,25 +52,25 @@ pub(crate) enum Typed {
 
 /// A key, its value and its line.
 #[derive(Clone, Debug)]
-pub(crate) struct Entry {
+pub(crate) struct FileEntry {
     pub(crate) key: String,
-    pub(crate) value: Typed,
+    pub(crate) value: TypedValue,
     pub(crate) line: usize,
 }
 
 /// The table of one program.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Table {
+pub(crate) struct FileTable {
     /// What the file is called.
     pub(crate) name: String,
-    pub(crate) entries: Vec<Entry>,
+    pub(crate) entries: Vec<FileEntry>,
     /// Keys that nobody else may set, and where that is said.
     pub(crate) locked: Vec<(String, usize)>,
 }
 
-impl Table {
+impl FileTable {
     /// Reads the table of a program; one that is not there is empty. Other tables must be those of other programs.
-    pub(crate) fn read(name: &str, text: &str, program: &str) -> Result<Table, FileError> {
+    pub(crate) fn read(name: &str, text: &str, program: &str) -> Result<FileTable, FileError> {
         let at = |span: Range<usize>, what: String| FileError::At {
             name: name.to_owned(),
             line: line_of(text, span.start),
@@ -78,7 +78,7 @@ impl Table {
         };
         let document = DeTable::parse(text)
             .map_err(|error| at(error.span().unwrap_or_default(), error.message().to_owned()))?;
-        let mut table = Table { name: name.to_owned(), ..Table::default() };
+        let mut table = FileTable { name: name.to_owned(), ..FileTable::default() };
         for (key, value) in document.get_ref() {
             let (word, span) = (key.get_ref().as_ref(), key.span());
             if !TABLES.contains(&word) {
@@ -108,18 +108,20 @@ impl Table {
             let line = line(key.span().start);
             let typed = typed(value).map_err(|what| at(value.span(), format!("{word}: {what}")))?;
             match (word == LOCKED, typed) {
-                (true, Typed::Values(keys)) => self.locked.extend(keys.into_iter().map(|key| (key, line))),
-                (true, Typed::Switch(_)) => {
+                (true, TypedValue::Values(keys)) => {
+                    self.locked.extend(keys.into_iter().map(|key| (key, line)))
+                }
+                (true, TypedValue::Switch(_)) => {
                     return Err(at(value.span(), format!("{LOCKED} is a list of keys: [\"probes\"]")));
                 }
-                (false, value) => self.entries.push(Entry { key: word, value, line }),
+                (false, value) => self.entries.push(FileEntry { key: word, value, line }),
             }
         }
         Ok(())
     }
 }
 
-fn typed(value: &Spanned<DeValue<'_>>) -> Result<Typed, &'static str> {
+fn typed(value: &Spanned<DeValue<'_>>) -> Result<TypedValue, &'static str> {
     let one = |value: &DeValue<'_>| match value {
         DeValue::String(text) => Ok(text.to_string()),
         DeValue::Integer(number) if number.radix() == 10 => Ok(number.as_str().to_owned()),
@@ -127,12 +129,12 @@ fn typed(value: &Spanned<DeValue<'_>>) -> Result<Typed, &'static str> {
         _ => Err("write a text, a number, true or false, or a list of texts"),
     };
     match value.get_ref() {
-        DeValue::Boolean(given) => Ok(Typed::Switch(*given)),
+        DeValue::Boolean(given) => Ok(TypedValue::Switch(*given)),
         DeValue::Array(values) => {
             let values = values.iter().map(|value| one(value.get_ref())).collect::<Result<_, _>>()?;
-            Ok(Typed::Values(values))
+            Ok(TypedValue::Values(values))
         }
-        value => Ok(Typed::Values(vec![one(value)?])),
+        value => Ok(TypedValue::Values(vec![one(value)?])),
     }
 }
 

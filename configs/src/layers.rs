@@ -1,6 +1,6 @@
 //! Who says what an option is.
 
-use crate::file::{Entry, FileError, Table, Typed, nearest};
+use crate::file::{FileEntry, FileError, FileTable, TypedValue, nearest};
 use crate::preset;
 use clap::error::ErrorKind;
 use clap::parser::ValueSource;
@@ -24,7 +24,7 @@ pub struct Program<'a> {
 
 /// Who says what an option is.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub enum Origin {
+pub enum SettingOrigin {
     /// Nobody.
     Default,
     /// The site's file, or the one that was named, at a line.
@@ -37,28 +37,28 @@ pub enum Origin {
     Typed,
 }
 
-impl Origin {
+impl SettingOrigin {
     /// Who counts more has more; `site` is the name of the site's file.
     fn rank(&self, site: &str) -> u8 {
         match self {
-            Origin::Default => 0,
-            Origin::File(name, _) if name == site => 1,
-            Origin::File(..) => 2,
-            Origin::Variable(_) => 3,
-            Origin::Typed => 4,
-            Origin::Locked(..) => 5,
+            SettingOrigin::Default => 0,
+            SettingOrigin::File(name, _) if name == site => 1,
+            SettingOrigin::File(..) => 2,
+            SettingOrigin::Variable(_) => 3,
+            SettingOrigin::Typed => 4,
+            SettingOrigin::Locked(..) => 5,
         }
     }
 }
 
-impl fmt::Display for Origin {
+impl fmt::Display for SettingOrigin {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Origin::Default => f.write_str("default"),
-            Origin::File(name, line) => write!(f, "{name}, line {line}"),
-            Origin::Locked(name, line) => write!(f, "locked by the site: {name}, line {line}"),
-            Origin::Variable(name) => write!(f, "{name} in the environment"),
-            Origin::Typed => f.write_str("typed"),
+            SettingOrigin::Default => f.write_str("default"),
+            SettingOrigin::File(name, line) => write!(f, "{name}, line {line}"),
+            SettingOrigin::Locked(name, line) => write!(f, "locked by the site: {name}, line {line}"),
+            SettingOrigin::Variable(name) => write!(f, "{name} in the environment"),
+            SettingOrigin::Typed => f.write_str("typed"),
         }
     }
 }
@@ -73,12 +73,12 @@ pub struct Setting {
     /// Whether it takes none.
     pub is_switch: bool,
     /// Who says so.
-    pub origin: Origin,
+    pub origin: SettingOrigin,
 }
 
 /// What counts in the end.
 #[derive(Clone, Debug)]
-pub struct Layered {
+pub struct LayeredSettings {
     program: OsString,
     /// Each option that is given, as it is typed.
     options: Vec<Given>,
@@ -113,7 +113,7 @@ pub enum ConfigError {
     File(#[from] FileError),
 }
 
-impl Layered {
+impl LayeredSettings {
     /// For the program's own parser, with the program's name: what is typed and what files say.
     pub fn arguments(&self) -> Vec<OsString> {
         self.those(|option| !option.by_variable)
@@ -147,19 +147,19 @@ impl Layered {
     }
 
     /// Who counts more has more.
-    pub(crate) fn rank(&self, origin: &Origin) -> u8 {
+    pub(crate) fn rank(&self, origin: &SettingOrigin) -> u8 {
         origin.rank(&self.site)
     }
 
     /// Who says what an option is.
-    pub fn origin(&self, key: &str) -> &Origin {
+    pub fn origin(&self, key: &str) -> &SettingOrigin {
         let found = self.settings.iter().find(|setting| setting.key == key);
-        found.map_or(&Origin::Default, |setting| &setting.origin)
+        found.map_or(&SettingOrigin::Default, |setting| &setting.origin)
     }
 
     /// The options that the site has locked.
     pub fn locked(&self) -> impl Iterator<Item = &Setting> {
-        self.settings.iter().filter(|setting| matches!(setting.origin, Origin::Locked(..)))
+        self.settings.iter().filter(|setting| matches!(setting.origin, SettingOrigin::Locked(..)))
     }
 }
 
@@ -172,21 +172,21 @@ impl Program<'_> {
         named: Option<&OsStr>,
         site: Option<&Path>,
         variable: impl Fn(&str) -> Option<OsString>,
-    ) -> Result<Layered, ConfigError> {
+    ) -> Result<LayeredSettings, ConfigError> {
         let mut warnings = Vec::new();
-        let site = site.filter(|path| path.exists()).map_or(Ok(Table::default()), |path| {
+        let site = site.filter(|path| path.exists()).map_or(Ok(FileTable::default()), |path| {
             preset::read(path).and_then(|(name, text)| self.checked(&name, &text))
         });
         let site = site.unwrap_or_else(|error| {
             warnings.push(format!("warning: {error}; the site's settings are left aside"));
-            Table::default()
+            FileTable::default()
         });
         let own = match named {
             Some(name) => {
                 let (name, text) = preset::named(name)?;
                 self.checked(&name, &text)?
             }
-            None => Table::default(),
+            None => FileTable::default(),
         };
         let (mut all, mut unread_variables) = (Vec::<(&Arg, Setting)>::new(), Vec::new());
         for arg in self.options() {
@@ -196,7 +196,8 @@ impl Program<'_> {
             let wanted = self.wanted(arg, typed, &own, &variable, &mut unread_variables);
             let setting = match (locked, wanted, by_site) {
                 (Some((_, line)), wanted, by_site) => {
-                    let origin = Origin::Locked(site.name.clone(), by_site.map_or(*line, |entry| entry.line));
+                    let origin =
+                        SettingOrigin::Locked(site.name.clone(), by_site.map_or(*line, |entry| entry.line));
                     let setting = of_file(by_site, origin, arg);
                     if let Some(wanted) = wanted.filter(|wanted| wanted.values != setting.values) {
                         warnings.push(overruled(&wanted, &setting));
@@ -205,7 +206,7 @@ impl Program<'_> {
                 }
                 (None, Some(wanted), _) => wanted,
                 (None, None, Some(entry)) if !self.is_excluded(arg, typed) => {
-                    of_file(Some(entry), Origin::File(site.name.clone(), entry.line), arg)
+                    of_file(Some(entry), SettingOrigin::File(site.name.clone(), entry.line), arg)
                 }
                 _ => by_default(arg),
             };
@@ -216,15 +217,15 @@ impl Program<'_> {
         for (arg, setting) in all {
             let key = key_of(arg);
             let words = match &setting.origin {
-                Origin::Typed => typed_again(arg, typed),
-                Origin::Default => Vec::new(),
+                SettingOrigin::Typed => typed_again(arg, typed),
+                SettingOrigin::Default => Vec::new(),
                 _ => as_typed(arg, &setting),
             };
             if !words.is_empty() {
-                let by_variable = matches!(setting.origin, Origin::Variable(_));
+                let by_variable = matches!(setting.origin, SettingOrigin::Variable(_));
                 options.push(Given { words, by_variable, default: by_default(arg) });
             }
-            if let (Origin::Locked(..), Some((_, name))) =
+            if let (SettingOrigin::Locked(..), Some((_, name))) =
                 (&setting.origin, self.variables.iter().find(|(option, _)| *option == key))
             {
                 locked_variables.push((*name).to_owned());
@@ -237,7 +238,7 @@ impl Program<'_> {
         let positionals = self.command.get_positionals().map(|arg| arg.get_id().as_str());
         let positionals =
             positionals.flat_map(|id| raw(typed, id).into_iter().flatten().map(OsStr::to_owned));
-        Ok(Layered {
+        Ok(LayeredSettings {
             program: self.command.get_name().into(),
             options,
             positionals: positionals.collect(),
@@ -263,8 +264,8 @@ impl Program<'_> {
     }
 
     /// The table of a file, whose keys are options and whose values the program can read.
-    fn checked(&self, name: &str, text: &str) -> Result<Table, FileError> {
-        let table = Table::read(name, text, self.table)?;
+    fn checked(&self, name: &str, text: &str) -> Result<FileTable, FileError> {
+        let table = FileTable::read(name, text, self.table)?;
         let at = |line, what| FileError::At { name: name.to_owned(), line, what };
         let known = || self.options().filter(|arg| self.may_stand_in_files(arg));
         let find = |key: &str, line| {
@@ -286,10 +287,10 @@ impl Program<'_> {
         for (key, line) in &table.locked {
             find(key, *line)?;
         }
-        for Entry { key, value, line } in &table.entries {
+        for FileEntry { key, value, line } in &table.entries {
             let arg = find(key, *line)?;
-            let setting = of_file(table.find(key), Origin::Default, arg);
-            let is_switch = matches!(value, Typed::Switch(_));
+            let setting = of_file(table.find(key), SettingOrigin::Default, arg);
+            let is_switch = matches!(value, TypedValue::Switch(_));
             if is_switch != setting.is_switch {
                 let what = if setting.is_switch { "is true or false" } else { "takes a value" };
                 return Err(at(*line, format!("{key} {what}")));
@@ -320,7 +321,7 @@ impl Program<'_> {
         &self,
         arg: &Arg,
         typed: &ArgMatches,
-        own: &Table,
+        own: &FileTable,
         variable: &impl Fn(&str) -> Option<OsString>,
         unread: &mut Vec<String>,
     ) -> Option<Setting> {
@@ -334,11 +335,11 @@ impl Program<'_> {
         if is_typed(arg.get_id().as_str(), typed) {
             let values = raw(typed, arg.get_id().as_str()).into_iter().flatten();
             let values = values.map(|value| value.to_string_lossy().into_owned()).collect();
-            return Some(setting(values, Origin::Typed));
+            return Some(setting(values, SettingOrigin::Typed));
         }
         let by_variable = self.variables.iter().find(|(option, _)| *option == key).and_then(|(_, name)| {
             let value = variable(name).filter(|value| !value.is_empty())?.to_string_lossy().into_owned();
-            let said = setting(vec![value], Origin::Variable((*name).to_owned()));
+            let said = setting(vec![value], SettingOrigin::Variable((*name).to_owned()));
             match self.read(as_typed(arg, &said)) {
                 Ok(()) => Some(said),
                 Err(what) => {
@@ -349,7 +350,7 @@ impl Program<'_> {
         });
         let by_file = || {
             let entry = own.find(key).filter(|_| !self.is_excluded(arg, typed))?;
-            Some(of_file(Some(entry), Origin::File(own.name.clone(), entry.line), arg))
+            Some(of_file(Some(entry), SettingOrigin::File(own.name.clone(), entry.line), arg))
         };
         by_variable.or_else(by_file)
     }
@@ -383,7 +384,9 @@ impl Program<'_> {
             let mut before = order.iter().take(place).filter(|other| is_given(all, **other));
             let stronger =
                 before.find_map(|other| all.get(*other).filter(|(of_it, _)| self.excludes(arg, of_it)));
-            let Some((_, stronger)) = stronger.filter(|_| setting.origin != Origin::Typed) else { continue };
+            let Some((_, stronger)) = stronger.filter(|_| setting.origin != SettingOrigin::Typed) else {
+                continue;
+            };
             warnings.push(format!(
                 "warning: --{} ({}) does not go together with --{} ({}), and is left out",
                 setting.key, setting.origin, stronger.key, stronger.origin
@@ -397,14 +400,15 @@ impl Program<'_> {
     }
 }
 
-impl Table {
-    fn find(&self, key: &str) -> Option<&Entry> {
+impl FileTable {
+    fn find(&self, key: &str) -> Option<&FileEntry> {
         self.entries.iter().find(|entry| entry.key == key)
     }
 }
 
 fn is_given(all: &[(&Arg, Setting)], at: usize) -> bool {
-    all.get(at).is_some_and(|(_, setting)| setting.origin != Origin::Default && setting.values.is_some())
+    all.get(at)
+        .is_some_and(|(_, setting)| setting.origin != SettingOrigin::Default && setting.values.is_some())
 }
 
 fn key_of(arg: &Arg) -> &str {
@@ -420,13 +424,13 @@ fn is_typed(id: &str, typed: &ArgMatches) -> bool {
 }
 
 /// An entry of a file; without one the option is as if nobody had said anything.
-fn of_file(entry: Option<&Entry>, origin: Origin, arg: &Arg) -> Setting {
+fn of_file(entry: Option<&FileEntry>, origin: SettingOrigin, arg: &Arg) -> Setting {
     let values = entry.and_then(|entry| match &entry.value {
-        Typed::Switch(true) => Some(Vec::new()),
-        Typed::Switch(false) => None,
+        TypedValue::Switch(true) => Some(Vec::new()),
+        TypedValue::Switch(false) => None,
         // A list is typed as one value, unless each has the option in front of it.
-        Typed::Values(values) if is_repeated(arg) => Some(values.clone()),
-        Typed::Values(values) => Some(vec![values.join(",")]),
+        TypedValue::Values(values) if is_repeated(arg) => Some(values.clone()),
+        TypedValue::Values(values) => Some(vec![values.join(",")]),
     });
     Setting { key: key_of(arg).to_owned(), values, is_switch: is_switch(arg), origin }
 }
@@ -441,7 +445,7 @@ fn by_default(arg: &Arg) -> Setting {
         key: key_of(arg).to_owned(),
         values: value.map(|value| vec![value]),
         is_switch: is_switch(arg),
-        origin: Origin::Default,
+        origin: SettingOrigin::Default,
     }
 }
 

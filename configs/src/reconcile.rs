@@ -1,14 +1,14 @@
 //! Options of files and variables that do not go together with the rest of a call.
 
-use crate::layers::{Layered, Origin, Setting};
+use crate::layers::{LayeredSettings, Setting, SettingOrigin};
 use std::ffi::OsString;
 
 /// Options of which all choices are tried: more are not given at once, of those that can contradict each other.
 const MAX_TRIED_OPTIONS: usize = 12;
 
-impl Layered {
+impl LayeredSettings {
     /// Leaves out what nobody typed and the site has not locked, as little of it as makes the call one that `goes`, and tells
-    /// it in [`Layered::warnings`]. One that counts more stays rather than any number that count less; of others, those
+    /// it in [`LayeredSettings::warnings`]. One that counts more stays rather than any number that count less; of others, those
     /// that stand in front in `keys` go first. Where even that is no way out, all stays as it is, and the reason is returned.
     ///
     /// `details` are those of `keys` that mean something for other calls only, and are no fault of this one: they go without a
@@ -21,8 +21,8 @@ impl Layered {
     ) -> Result<(), String> {
         let Err(reason) = goes(&self.with_variables()) else { return Ok(()) };
         let given: Vec<&Setting> = keys.iter().filter_map(|key| self.given(key)).collect();
-        let is_locked = |setting: &&Setting| matches!(setting.origin, Origin::Locked(..));
-        let is_typed = |setting: &&Setting| setting.origin == Origin::Typed;
+        let is_locked = |setting: &&Setting| matches!(setting.origin, SettingOrigin::Locked(..));
+        let is_typed = |setting: &&Setting| setting.origin == SettingOrigin::Typed;
         let mut free: Vec<String> = Vec::new();
         let mut costs: Vec<u64> = Vec::new();
         // A lock holds against what is typed; only locks that contradict each other stop no job.
@@ -58,7 +58,7 @@ impl Layered {
 
     fn given(&self, key: &str) -> Option<&Setting> {
         let found = self.settings.iter().find(|setting| setting.key == key)?;
-        (found.origin != Origin::Default && found.values.is_some()).then_some(found)
+        (found.origin != SettingOrigin::Default && found.values.is_some()).then_some(found)
     }
 
     fn tell(&mut self, key: &str, reason: &str) {

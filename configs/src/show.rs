@@ -1,9 +1,9 @@
 //! Settings for people, and for the next file.
 
-use crate::layers::{Layered, Origin, Setting};
+use crate::layers::{LayeredSettings, Setting, SettingOrigin};
 use std::fmt::Write;
 
-impl Layered {
+impl LayeredSettings {
     /// A table as a file has it, with where each value comes from. What is a default stands behind a `#`.
     pub fn show(&self, table: &str) -> String {
         let lines: Vec<(String, String)> =
@@ -29,7 +29,7 @@ fn line(setting: &Setting) -> String {
     };
     // What the site has locked to nothing is no value that a file could have.
     let is_nothing = setting.values.is_none() && !setting.is_switch;
-    let sign = if setting.origin == Origin::Default || is_nothing { "# " } else { "" };
+    let sign = if setting.origin == SettingOrigin::Default || is_nothing { "# " } else { "" };
     format!("{sign}{} = {value}", setting.key)
 }
 

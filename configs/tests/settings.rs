@@ -2,7 +2,7 @@
 #![allow(clippy::unwrap_used)]
 
 use clap::{Arg, ArgAction, ArgGroup, Command};
-use rpd_configs::{Layered, Origin, PRESETS, Program};
+use rpd_configs::{LayeredSettings, PRESETS, Program, SettingOrigin};
 use std::ffi::{OsStr, OsString};
 use std::fs;
 use std::path::Path;
@@ -25,7 +25,7 @@ fn command() -> Command {
 }
 
 /// What counts, with a file that is named and one of the site.
-fn layered(typed: &str, own: &str, site: &str, variable: Option<&str>) -> Result<Layered, String> {
+fn layered(typed: &str, own: &str, site: &str, variable: Option<&str>) -> Result<LayeredSettings, String> {
     let folder = tempfile::tempdir().unwrap();
     let place = |name: &str, text: &str| {
         let path = folder.path().join(name);
@@ -47,12 +47,12 @@ fn layered(typed: &str, own: &str, site: &str, variable: Option<&str>) -> Result
     found.map_err(|error| error.to_string().replace(&format!("{}/", folder.path().display()), ""))
 }
 
-fn origin(found: &Layered, key: &str) -> (Option<Vec<String>>, String) {
+fn origin(found: &LayeredSettings, key: &str) -> (Option<Vec<String>>, String) {
     let setting = found.settings.iter().find(|setting| setting.key == key).unwrap();
     let origin = match &setting.origin {
-        Origin::File(name, line) | Origin::Locked(name, line) => {
+        SettingOrigin::File(name, line) | SettingOrigin::Locked(name, line) => {
             let name = Path::new(name).file_name().unwrap().to_string_lossy().into_owned();
-            let locked = if matches!(setting.origin, Origin::Locked(..)) { "locked " } else { "" };
+            let locked = if matches!(setting.origin, SettingOrigin::Locked(..)) { "locked " } else { "" };
             format!("{locked}{name}:{line}")
         }
         other => other.to_string(),
@@ -65,7 +65,7 @@ fn is(values: &[&str], origin: &str) -> (Option<Vec<String>>, String) {
 }
 
 /// The arguments in front of the command, which is as it was.
-fn arguments(found: &Layered) -> Vec<String> {
+fn arguments(found: &LayeredSettings) -> Vec<String> {
     let all: Vec<String> = found.arguments().iter().map(|word| word.to_string_lossy().into_owned()).collect();
     let at = all.iter().position(|word| word == "--").unwrap();
     assert_eq!(all[at + 1..], ["run", "-x", "--max-size=3"]);

@@ -3,7 +3,7 @@
 //! Every command attaches its databases, puts a temporary view over each table `rocpd_<x>` of all of them, and asks
 //! through data views that are temporary, too.
 
-use crate::content::Content;
+use crate::content::DatabaseContent;
 use crate::harness::{Database, repository};
 use rusqlite::Connection;
 use std::collections::BTreeMap;
@@ -95,7 +95,7 @@ pub fn query_by_rank() -> String {
 
 /// What `rocpd summary` takes for one rank.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum By {
+pub enum SummaryGrouping {
     /// All of them together: without `--summary-by-rank`.
     Nothing,
     /// A guid, as `--summary-by-rank` does: averages are of the guid and name, calls of these and the node; of their
@@ -109,8 +109,8 @@ pub enum By {
 ///
 /// # Panics
 /// If SQLite refuses something.
-pub fn summary(session: &Database, by: By) -> Content {
-    let mut content = Content::new();
+pub fn summary(session: &Database, by: SummaryGrouping) -> DatabaseContent {
+    let mut content = DatabaseContent::new();
     let mut add = |what: &str, source: &str, name: &str| {
         let mut rows: Vec<String> =
             session.rows(&summary_of(source, name, by)).iter().map(|row| row.join(" | ")).collect();
@@ -132,11 +132,13 @@ pub fn summary(session: &Database, by: By) -> Content {
 }
 
 /// The query of one summary. Reals are rounded: sums depend on the order of the rows in the last digit.
-fn summary_of(source: &str, name: &str, by: By) -> String {
+fn summary_of(source: &str, name: &str, by: SummaryGrouping) -> String {
     let (mean_of, group, who, join) = match by {
-        By::Nothing => ("''", "''", "", ""),
-        By::Guid => ("t.guid", "t.guid, t.nid", "g.pid, p.hostname,", "JOIN processes p ON p.pid = g.pid"),
-        By::Process => (
+        SummaryGrouping::Nothing => ("''", "''", "", ""),
+        SummaryGrouping::Guid => {
+            ("t.guid", "t.guid, t.nid", "g.pid, p.hostname,", "JOIN processes p ON p.pid = g.pid")
+        }
+        SummaryGrouping::Process => (
             "t.guid || t.nid || ' ' || t.pid",
             "t.guid, t.nid, t.pid",
             "g.pid, p.hostname,",

@@ -1,7 +1,7 @@
 //! A cluster of `tests/cluster`, and jobs on it.
 #![allow(clippy::unwrap_used)] // what fails here fails a test or a measurement
 
-use crate::harness::{Job, Outcome, binary, mpi_missing, python, repository, rpd_merge, skip};
+use crate::harness::{Job, JobOutcome, binary, mpi_missing, python, repository, rpd_merge, skip};
 use std::fs;
 use std::io::{BufRead, BufReader};
 use std::os::unix::process::CommandExt;
@@ -21,7 +21,7 @@ const LIMIT: Duration = Duration::from_secs(120);
 
 /// What starts the ranks.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Launcher {
+pub enum StepLauncher {
     /// Slurm's `srun`.
     Srun,
     /// Open MPI's `mpirun`, through `agent`.
@@ -29,7 +29,7 @@ pub enum Launcher {
 }
 
 /// Nodes n0, n1, ... and a head. All of it ends with this value, or with this process.
-pub struct Cluster {
+pub struct SlurmCluster {
     leader: Child,
     /// Seen by all nodes under the same name; removed at the end.
     pub folder: PathBuf,
@@ -60,15 +60,15 @@ fn missing() -> Option<String> {
     why
 }
 
-impl Cluster {
+impl SlurmCluster {
     /// A node for each number of seconds by which its clock is ahead. `None`, and a line that says why, where
     /// this machine cannot have nodes.
-    pub fn new(ahead: &[i64], what: &str) -> Option<Cluster> {
-        Cluster::of_a_site(ahead, what, None)
+    pub fn new(ahead: &[i64], what: &str) -> Option<SlurmCluster> {
+        SlurmCluster::of_a_site(ahead, what, None)
     }
 
     /// The same with more lines for `slurm.conf`, in a file.
-    pub fn of_a_site(ahead: &[i64], what: &str, settings: Option<&Path>) -> Option<Cluster> {
+    pub fn of_a_site(ahead: &[i64], what: &str, settings: Option<&Path>) -> Option<SlurmCluster> {
         if let Some(why) = missing() {
             skip(what, &why);
             return None;
@@ -83,7 +83,7 @@ impl Cluster {
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).process_group(0);
         let mut leader = command.spawn().unwrap();
         let words = BufReader::new(leader.stdout.take().unwrap());
-        let cluster = Cluster { leader, folder, ahead: ahead.to_vec() };
+        let cluster = SlurmCluster { leader, folder, ahead: ahead.to_vec() };
         let (said, hear) = mpsc::channel();
         thread::spawn(move || words.lines().map_while(Result::ok).try_for_each(|line| said.send(line)));
         let first = hear.recv_timeout(START);
@@ -101,7 +101,7 @@ impl Cluster {
     }
 
     /// A command on so many ranks, rank r on node r modulo the number of nodes.
-    pub fn launch(&self, by: Launcher, ranks: usize) -> Job {
+    pub fn launch(&self, by: StepLauncher, ranks: usize) -> Job {
         let head =
             self.on("head").env("OMPI_ALLOW_RUN_AS_ROOT", "1").env("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1");
         let head = head.env("OMPI_MCA_pml", "ob1").env("OMPI_MCA_btl", "tcp,self");
@@ -109,11 +109,11 @@ impl Cluster {
             head.env("OMPI_MCA_mpi_yield_when_idle", "1").env("OMPI_MCA_btl_tcp_if_include", "10.77.0.0/24");
         let count = ranks.to_string();
         match by {
-            Launcher::Srun => {
+            StepLauncher::Srun => {
                 let nodes = self.ahead.len().min(ranks).to_string();
                 head.args(["srun", "--mpi=pmix", "--distribution=cyclic", "-N", &nodes, "-n", &count])
             }
-            Launcher::Mpirun => {
+            StepLauncher::Mpirun => {
                 let agent = repository().join("tests/cluster/agent");
                 let head = head.args(["mpirun", "--mca", "plm", "rsh", "--mca", "plm_rsh_agent"]).arg(agent);
                 let head = head.args(["--mca", "plm_rsh_no_tree_spawn", "1"]);
@@ -125,7 +125,7 @@ impl Cluster {
 
     /// A collected job of one rank for each node. `words` come before the collector: a shell's script for what
     /// differs between ranks, which ends in `exec "$@"`.
-    pub fn collect(&self, by: Launcher, words: &str, options: &[&str], program: &[&str]) -> Run {
+    pub fn collect(&self, by: StepLauncher, words: &str, options: &[&str], program: &[&str]) -> Run {
         let attempt = |name: &str| {
             let root = self.folder.join(name);
             let job = self.launch(by, self.ahead.len()).args(["sh", "-c", words, "sh"]);
@@ -164,7 +164,7 @@ impl Cluster {
     }
 }
 
-impl Drop for Cluster {
+impl Drop for SlurmCluster {
     fn drop(&mut self) {
         drop(self.leader.stdin.take());
         let until = Instant::now() + END;
@@ -181,7 +181,7 @@ impl Drop for Cluster {
 /// A job that was collected.
 pub struct Run {
     /// How it ended.
-    pub outcome: Outcome,
+    pub outcome: JobOutcome,
     root: PathBuf,
 }
 
@@ -203,7 +203,7 @@ impl Run {
     }
 
     /// Merges it into `NAME.db` beside it, and reads the report. Prints the report as users see it.
-    pub fn merge(&self, name: &str, options: &[&str]) -> Merged {
+    pub fn merge(&self, name: &str, options: &[&str]) -> MergedJob {
         let database = self.root.join(format!("../{name}.db"));
         let outcome = rpd_merge()
             .args(["--json", "-o"])
@@ -215,7 +215,7 @@ impl Run {
         eprintln!("{}", outcome.stderr);
         let report =
             serde_json::from_str(&outcome.stdout).unwrap_or_else(|error| panic!("{error}: {outcome}"));
-        Merged { database, report, stderr: outcome.stderr }
+        MergedJob { database, report, stderr: outcome.stderr }
     }
 
     /// The shard of a rank.
@@ -225,7 +225,7 @@ impl Run {
 }
 
 /// What a merge made and said.
-pub struct Merged {
+pub struct MergedJob {
     /// Where it is.
     pub database: PathBuf,
     /// The report of `--json`.
@@ -234,7 +234,7 @@ pub struct Merged {
     pub stderr: String,
 }
 
-impl Merged {
+impl MergedJob {
     fn clocks(&self, node: usize) -> Vec<&serde_json::Value> {
         let rows = self.report["clocks"].as_array().unwrap();
         let name = serde_json::json!([format!("n{node}")]);
@@ -277,11 +277,15 @@ mod tests {
 
     #[test]
     fn two_clusters_know_nothing_of_each_other_and_leave_nothing_under_slurm() {
-        let clusters = [Cluster::new(&[0, 500], "a cluster"), Cluster::new(&[300, 200], "another cluster")];
+        let clusters =
+            [SlurmCluster::new(&[0, 500], "a cluster"), SlurmCluster::new(&[300, 200], "another cluster")];
         let [Some(first), Some(second)] = clusters else { return };
-        let uptimes = |cluster: &Cluster| {
-            let job =
-                cluster.launch(Launcher::Srun, 2).args(["sh", "-c", "echo $(hostname) $(cat /proc/uptime)"]);
+        let uptimes = |cluster: &SlurmCluster| {
+            let job = cluster.launch(StepLauncher::Srun, 2).args([
+                "sh",
+                "-c",
+                "echo $(hostname) $(cat /proc/uptime)",
+            ]);
             let mut lines: Vec<String> = job.run().success().stdout.lines().map(str::to_owned).collect();
             lines.sort();
             let seconds = |line: &String| line.split(' ').nth(1).unwrap().parse::<f64>().unwrap() as i64;

@@ -10,19 +10,19 @@ use twox_hash::XxHash3_64;
 
 /// One block: its header and what is stored, with the true checksums.
 #[derive(Clone, Debug)]
-pub struct Block {
+pub struct CraftedBlock {
     /// The header.
     pub header: BlockHeader,
     /// The compressed payload.
     pub stored: Vec<u8>,
 }
 
-impl Block {
+impl CraftedBlock {
     /// A block of rows of process 1 (the shard itself for strings) with this payload.
     ///
     /// # Panics
     /// If it cannot be compressed.
-    pub fn rows(table: TableId, first_key: i64, rows: u32, raw: &[u8]) -> Block {
+    pub fn rows(table: TableId, first_key: i64, rows: u32, raw: &[u8]) -> CraftedBlock {
         let stored = zstd::bulk::compress(raw, 1).unwrap_or_else(|error| panic!("zstd: {error}"));
         let header = BlockHeader {
             kind: BlockKind::Rows(table),
@@ -36,7 +36,7 @@ impl Block {
             max_time: 2,
             checksum: XxHash3_64::oneshot(&stored),
         };
-        Block { header, stored }
+        CraftedBlock { header, stored }
     }
 }
 
@@ -104,7 +104,7 @@ pub fn push_thread(shard: &mut ShardWriter<Vec<u8>>) -> Result<i64, WriteError> 
 ///
 /// # Panics
 /// If it cannot be written.
-pub fn write_blocks(run: &RunFolder, config: &SyntheticRun, rank: u32, blocks: &[Block]) {
+pub fn write_blocks(run: &RunFolder, config: &SyntheticRun, rank: u32, blocks: &[CraftedBlock]) {
     let mut bytes = before_rows(&shard_of(config, rank, |_| Ok(())));
     for block in blocks {
         bytes.extend_from_slice(&block.header.to_bytes());

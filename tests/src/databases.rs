@@ -1,7 +1,7 @@
 //! Jobs of which there are RocPD databases, to be damaged and merged.
 
-use crate::content::{Content, Tables, content, differences};
-use crate::harness::{Database, Outcome, rpd_merge};
+use crate::content::{ContentTables, DatabaseContent, content, differences};
+use crate::harness::{Database, JobOutcome, rpd_merge};
 use crate::synthetic::{SyntheticRun, write_rocpd};
 use rusqlite::Connection;
 use std::path::{Path, PathBuf};
@@ -44,7 +44,7 @@ impl DatabaseJob {
     }
 
     /// Merges everything in the folder, over an output that is there.
-    pub fn merge(&self, arguments: &[&str]) -> Outcome {
+    pub fn merge(&self, arguments: &[&str]) -> JobOutcome {
         rpd_merge().args(["--force", "-o"]).arg(self.output()).args(arguments).arg(self.place()).run()
     }
 
@@ -72,12 +72,12 @@ impl DatabaseJob {
 
 /// What a merge of files holds, if all of them are in it and no other. Strings and nodes are in a merge
 /// once.
-pub fn content_of(paths: &[PathBuf]) -> Content {
+pub fn content_of(paths: &[PathBuf]) -> DatabaseContent {
     let of = |path: &PathBuf| {
-        let tables = Tables::of_database(&Database::open(path).connection);
+        let tables = ContentTables::of_database(&Database::open(path).connection);
         content(&tables.unwrap_or_else(|error| panic!("{}: {error}", path.display())))
     };
-    let mut all = Content::new();
+    let mut all = DatabaseContent::new();
     for (table, rows) in paths.iter().flat_map(of) {
         all.entry(table).or_default().extend(rows);
     }
@@ -117,7 +117,7 @@ pub fn name(path: &Path) -> &str {
 }
 
 /// The warnings that name a file.
-pub fn warnings_about<'a>(outcome: &'a Outcome, path: &Path) -> Vec<&'a str> {
+pub fn warnings_about<'a>(outcome: &'a JobOutcome, path: &Path) -> Vec<&'a str> {
     outcome.stderr.lines().filter(|line| line.starts_with("warning:") && line.contains(name(path))).collect()
 }
 

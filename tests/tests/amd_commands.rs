@@ -1,6 +1,6 @@
 //! AMD's commands on each layout, by the SQL that they run: the table in docs/MERGING.md.
 
-use rpd_tests::amd::{By, query_by_rank, session, session_with_views_of, summary};
+use rpd_tests::amd::{SummaryGrouping, query_by_rank, session, session_with_views_of, summary};
 use rpd_tests::content::differences;
 use rpd_tests::fixtures;
 use rpd_tests::harness::{Database, repository, rpd_merge, skip};
@@ -55,12 +55,17 @@ fn summary_is_right_on_any_layout() {
     for (kind, inputs) in kinds(folder.path()) {
         let _ = merge(&inputs, "merged", &merged);
         let _ = merge(&inputs, "partitioned", &partitioned);
-        let expected = summary(&session(&[&merged]), By::Nothing);
+        let expected = summary(&session(&[&merged]), SummaryGrouping::Nothing);
         assert!(expected.values().any(|rows| !rows.is_empty()), "{kind}");
-        assert_eq!(differences(&expected, &summary(&session(&[&partitioned]), By::Nothing)), "", "{kind}");
+        assert_eq!(
+            differences(&expected, &summary(&session(&[&partitioned]), SummaryGrouping::Nothing)),
+            "",
+            "{kind}"
+        );
         if inputs.iter().all(|input| input.extension().is_some_and(|ending| ending == "db")) {
             let inputs: Vec<&Path> = inputs.iter().map(PathBuf::as_path).collect();
-            let (mut of_inputs, mut of_merge) = (summary(&session(&inputs), By::Nothing), expected);
+            let (mut of_inputs, mut of_merge) =
+                (summary(&session(&inputs), SummaryGrouping::Nothing), expected);
             // AMD's own view takes the threads of other guids too, where their ids are the same.
             for rows in [&mut of_inputs, &mut of_merge] {
                 rows.remove("memory_allocations");
@@ -79,7 +84,8 @@ fn summary_by_rank_is_right_where_the_merge_does_not_say_that_it_is_wrong() {
         for layout in ["merged", "partitioned"] {
             let note = merge(&inputs, layout, &output);
             let amd = session(&[&output]);
-            let difference = differences(&summary(&amd, By::Process), &summary(&amd, By::Guid));
+            let difference =
+                differences(&summary(&amd, SummaryGrouping::Process), &summary(&amd, SummaryGrouping::Guid));
             if note.is_none() {
                 assert_eq!(difference, "", "{kind}, {layout}");
             }
@@ -163,9 +169,9 @@ fn query_and_package_show_what_sqlite_shows() {
     let [one, other] = ["one.db", "other.db"].map(|name| folder.path().join(name));
     let _ = merge(&inputs[..2], "merged", &one);
     let _ = merge(&inputs[2..], "merged", &other);
-    let both = summary(&session(&[&one, &other]), By::Nothing);
+    let both = summary(&session(&[&one, &other]), SummaryGrouping::Nothing);
     let inputs: Vec<&Path> = inputs.iter().map(PathBuf::as_path).collect();
-    assert_eq!(differences(&summary(&session(&inputs), By::Nothing), &both), "");
+    assert_eq!(differences(&summary(&session(&inputs), SummaryGrouping::Nothing), &both), "");
 }
 
 // --- kernels and the calls that launched them ------------------------------------------------------------------

@@ -1,9 +1,9 @@
 //! What AMD's views show of a merge is what they show of its inputs.
 
-use rpd_tests::content::{Content, differences};
+use rpd_tests::content::{DatabaseContent, differences};
 use rpd_tests::databases::{change, content_of};
 use rpd_tests::fixtures;
-use rpd_tests::harness::{Database, Outcome, dump_difference, rpd_merge};
+use rpd_tests::harness::{Database, JobOutcome, dump_difference, rpd_merge};
 use rpd_tests::plain;
 use rpd_tests::synthetic::{SyntheticRun, write_rocpd};
 use rpd_tests::views::view_rows;
@@ -26,7 +26,7 @@ fn opened(paths: &[PathBuf]) -> Vec<Database> {
 }
 
 /// The rows of the views of all files together.
-fn rows(paths: &[PathBuf]) -> Content {
+fn rows(paths: &[PathBuf]) -> DatabaseContent {
     let databases = opened(paths);
     let connections: Vec<&Connection> = databases.iter().map(|database| &database.connection).collect();
     view_rows(&connections).unwrap()
@@ -74,7 +74,7 @@ fn rich_inputs(folder: &Path) -> Vec<Vec<PathBuf>> {
 }
 
 /// Merges with these arguments into a new file.
-fn merged(inputs: &[PathBuf], arguments: &[&str], output: &Path) -> Outcome {
+fn merged(inputs: &[PathBuf], arguments: &[&str], output: &Path) -> JobOutcome {
     rpd_merge().args(arguments).args(["--force", "-o"]).arg(output).args(inputs).run().success()
 }
 

@@ -2,7 +2,7 @@
 
 use rpd_shard::Shard;
 use rpd_shard::file::BlockKind;
-use rpd_tests::content::{Tables, content};
+use rpd_tests::content::{ContentTables, content};
 use rpd_tests::harness::{
     Database, Job, RunFolder, assert_refused, binary, leftovers, losses, rpd_merge, skip,
 };
@@ -214,14 +214,14 @@ fn a_missing_rank_is_told_and_fatal_under_strict_only() {
 }
 
 /// Rows in every table of a merge, and rows that its ledger names per table of the shard.
-fn rows_and_losses(database: &Database) -> (Tables, Vec<(Option<String>, String, i64)>) {
-    (Tables::of_database(&database.connection).unwrap(), losses(database))
+fn rows_and_losses(database: &Database) -> (ContentTables, Vec<(Option<String>, String, i64)>) {
+    (ContentTables::of_database(&database.connection).unwrap(), losses(database))
 }
 
 #[test]
 fn a_shard_cut_in_the_middle_is_merged_as_far_as_it_goes() {
     let run = small();
-    let whole = Tables::of_database(&run.merged().connection).unwrap();
+    let whole = ContentTables::of_database(&run.merged().connection).unwrap();
     let bytes = fs::read(run.shard(1)).unwrap();
     for percent in [95, 70, 40] {
         fs::write(run.shard(1), &bytes[..bytes.len() * percent / 100]).unwrap();
@@ -257,7 +257,7 @@ fn a_flipped_byte_costs_one_block_and_the_ledger_says_so() {
     use rpd_shard::model::{native, rocpd};
     let run = small();
     let bytes = fs::read(run.shard(2)).unwrap();
-    let whole = Tables::of_database(&run.merged().connection).unwrap();
+    let whole = ContentTables::of_database(&run.merged().connection).unwrap();
     let tables = [
         (rocpd::KERNEL_DISPATCH, "rocpd_kernel_dispatch"),
         (rocpd::EVENT, "rocpd_event"),
@@ -349,7 +349,7 @@ fn an_output_below_a_file_or_in_no_directory_is_refused() {
 
 /// Runs `rpd-merge ARGS` where `folder` is a tmpfs mounted with these options, and lists that folder
 /// on stdout. `None` where nothing may be mounted.
-fn on_tmpfs(folder: &Path, options: &str, args: &[&Path]) -> Option<rpd_tests::harness::Outcome> {
+fn on_tmpfs(folder: &Path, options: &str, args: &[&Path]) -> Option<rpd_tests::harness::JobOutcome> {
     let script = "mount -t tmpfs -o \"$1\" tmpfs \"$2\" || exit 99; folder=$2; shift 2; \"$@\"; code=$?; \
                   ls -A \"$folder\" >&1; exit $code";
     let user =
@@ -414,6 +414,6 @@ fn the_order_of_inputs_changes_nothing() {
     let _ = rpd_merge().arg("-o").arg(&output).args(&shards).run().success();
     let other = Database::open(&output);
     assert_eq!(rpd_tests::harness::dump_difference(&whole.dump(), &other.dump()), None);
-    let same = |database: &Database| content(&Tables::of_database(&database.connection).unwrap());
+    let same = |database: &Database| content(&ContentTables::of_database(&database.connection).unwrap());
     assert_eq!(same(&whole), same(&other));
 }

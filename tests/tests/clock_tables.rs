@@ -2,7 +2,7 @@
 
 use rpd_shard::record::ClockDomain;
 use rpd_tests::databases::DatabaseJob;
-use rpd_tests::harness::{Database, Outcome, RunFolder, rpd_merge};
+use rpd_tests::harness::{Database, JobOutcome, RunFolder, rpd_merge};
 use rpd_tests::synthetic::{RUN_START, Run, SyntheticRun, write_rocpd, write_shard};
 use serde_json::Value;
 use std::fs::{self, File};
@@ -21,11 +21,11 @@ pub(crate) fn three_nodes() -> SyntheticRun {
     }
 }
 
-fn merge(out: &Path, arguments: &[&str], inputs: &[PathBuf]) -> Outcome {
+fn merge(out: &Path, arguments: &[&str], inputs: &[PathBuf]) -> JobOutcome {
     rpd_merge().args(["--force", "--json", "-o"]).arg(out).args(arguments).args(inputs).run().success()
 }
 
-fn report(outcome: &Outcome) -> Value {
+fn report(outcome: &JobOutcome) -> Value {
     serde_json::from_str(&outcome.stdout).unwrap()
 }
 
@@ -46,7 +46,7 @@ fn shards(run: &Run, folder: &Path, ahead: i64) -> Vec<PathBuf> {
     fs::create_dir_all(folder).unwrap();
     let mut run = run.clone();
     run.nodes[1].clock.offset += ahead;
-    let write = |rank: &rpd_tests::synthetic::Rank| {
+    let write = |rank: &rpd_tests::synthetic::ModelRank| {
         let path = folder.join(format!("rank-{:05}.rpdshard", rank.rank));
         write_shard(&run, rank, File::create(&path).unwrap()).unwrap();
         path

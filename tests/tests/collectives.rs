@@ -23,7 +23,7 @@ struct Planned {
 /// Writes shards with nothing but collectives on MPI_COMM_WORLD: `call(rank, n)` is the n-th one of a rank.
 fn shards(run: &Run, folder: &Path, calls: i64, call: &dyn Fn(u32, i64) -> Option<Planned>) -> Vec<PathBuf> {
     fs::create_dir_all(folder).unwrap();
-    let write = |rank: &rpd_tests::synthetic::Rank| {
+    let write = |rank: &rpd_tests::synthetic::ModelRank| {
         let path = folder.join(format!("rank-{:05}.rpdshard", rank.rank));
         let process = &rank.processes[0];
         let clock = &run.nodes[rank.node].clock;

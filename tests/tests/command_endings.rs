@@ -3,14 +3,14 @@
 use rpd_shard::ShardWriter;
 use rpd_shard::record::{COMMAND_SOURCE, Exit, Process};
 use rpd_tests::harness::{
-    Database, Job, Outcome, RunFolder, binary, mpi_missing, mpirun, python, rpd_merge, skip,
+    Database, Job, JobOutcome, RunFolder, binary, mpi_missing, mpirun, python, rpd_merge, skip,
 };
 use rpd_tests::synthetic::{SyntheticRun, process_record, run_identity};
 use std::fs;
 use std::path::{Path, PathBuf};
 
 /// A script of the shell under rpd-collect, as a rank of four or without a rank.
-fn collect(folder: &Path, rank: Option<u32>, script: &str) -> Outcome {
+fn collect(folder: &Path, rank: Option<u32>, script: &str) -> JobOutcome {
     let job = Job::new(binary("rpd-collect"))
         .arg("-o")
         .arg(folder)

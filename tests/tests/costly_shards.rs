@@ -2,8 +2,8 @@
 
 use rpd_shard::file::{BlockHeader, BlockKind};
 use rpd_shard::model::{native, rocpd};
-use rpd_tests::crafted::{Block, blocks, consecutive, write_blocks};
-use rpd_tests::harness::{Outcome, RunFolder, losses, rpd_merge};
+use rpd_tests::crafted::{CraftedBlock, blocks, consecutive, write_blocks};
+use rpd_tests::harness::{JobOutcome, RunFolder, losses, rpd_merge};
 use rpd_tests::synthetic::SyntheticRun;
 use std::fs;
 use std::time::Duration;
@@ -15,7 +15,7 @@ fn config() -> SyntheticRun {
     SyntheticRun { nodes: 1, events_per_rank: 60, ..SyntheticRun::default() }
 }
 
-fn merge(run: &RunFolder) -> Outcome {
+fn merge(run: &RunFolder) -> JobOutcome {
     let job = rpd_merge().args(["--force", "--threads", "2"]).arg(&run.path);
     let outcome = job.address_space(2 << 30).limit(Duration::from_secs(40)).run().success();
     assert!(!outcome.stderr.contains("panicked"), "{outcome}");
@@ -32,15 +32,15 @@ fn rows(report: &serde_json::Value, list: &str, table: &str) -> u64 {
 fn marks_of_millions_of_claimed_threads_cost_bounded_memory() {
     let run = RunFolder::new(&config());
     // Two million thread rows, and a mark of each of them.
-    let all = |block: &dyn Fn(i64) -> Block| -> Vec<Block> {
+    let all = |block: &dyn Fn(i64) -> CraftedBlock| -> Vec<CraftedBlock> {
         (0..32).map(|i| block(1 + i * ROWS as i64)).collect()
     };
     let threads = all(&|first| {
-        Block::rows(rocpd::INFO_THREAD, first, ROWS as u32, &[8, 1, 2, 1, 2, 1, 2, 1, 2, 0, 0, 0, 0])
+        CraftedBlock::rows(rocpd::INFO_THREAD, first, ROWS as u32, &[8, 1, 2, 1, 2, 1, 2, 1, 2, 0, 0, 0, 0])
     });
     let marks = all(&|first| {
         let raw = [&[5][..], &consecutive(first, ROWS), &[1, 2, 1, 2, 0, 0]].concat();
-        Block::rows(native::MARK, first, ROWS as u32, &raw)
+        CraftedBlock::rows(native::MARK, first, ROWS as u32, &raw)
     });
     write_blocks(&run, &config(), 1, &[threads, marks].concat());
     assert!(fs::metadata(run.shard(1)).unwrap().len() < 100_000);
@@ -57,7 +57,7 @@ fn marks_of_millions_of_claimed_threads_cost_bounded_memory() {
 fn marks_of_claimed_threads_are_merged_on_one_track() {
     let run = RunFolder::new(&config());
     let raw = [&[5][..], &consecutive(1, ROWS), &[1, 2, 1, 2, 0, 0]].concat();
-    write_blocks(&run, &config(), 1, &[Block::rows(native::MARK, 1, ROWS as u32, &raw)]);
+    write_blocks(&run, &config(), 1, &[CraftedBlock::rows(native::MARK, 1, ROWS as u32, &raw)]);
     merge(&run);
     let database = run.database();
     database.assert_sound();
@@ -75,7 +75,7 @@ fn stack_ids_to_be_numbered_anew_in_many_blocks_cost_bounded_memory() {
         .map(|i| {
             let first = i * ROWS as i64;
             let raw = [&[2, 0][..], &consecutive((1 << 50) + first, ROWS)].concat();
-            Block::rows(rocpd::EVENT, 1 + first, ROWS as u32, &raw)
+            CraftedBlock::rows(rocpd::EVENT, 1 + first, ROWS as u32, &raw)
         })
         .collect();
     write_blocks(&run, &config(), 1, &events);
@@ -133,7 +133,7 @@ fn damage_between_whole_headers_is_searched_in_seconds() {
     assert!(warnings(&outcome) <= 20, "{outcome}");
 }
 
-fn warnings(outcome: &Outcome) -> usize {
+fn warnings(outcome: &JobOutcome) -> usize {
     outcome.stderr.lines().filter(|line| line.starts_with("warning:")).count()
 }
 
@@ -142,7 +142,7 @@ fn a_hundred_thousand_damaged_blocks_are_a_few_words() {
     let run = RunFolder::new(&config());
     let events: Vec<_> = (0..100_000)
         .map(|i| {
-            let mut block = Block::rows(rocpd::EVENT, 1 + i, 1, &[]);
+            let mut block = CraftedBlock::rows(rocpd::EVENT, 1 + i, 1, &[]);
             block.header.checksum ^= 1;
             block
         })

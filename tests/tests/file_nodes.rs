@@ -2,7 +2,7 @@
 
 use rpd_shard::Shard;
 use rpd_shard::record::ClockSet;
-use rpd_tests::harness::{Database, Outcome, RunFolder, rpd_merge};
+use rpd_tests::harness::{Database, JobOutcome, RunFolder, rpd_merge};
 use rpd_tests::synthetic::SyntheticRun;
 use serde_json::Value as Json;
 use std::fs;
@@ -25,7 +25,7 @@ fn kineto(folder: &Path, pid: i64, host: Option<&str>, at: i64) -> PathBuf {
     path
 }
 
-fn merge(out: &Path, inputs: &[PathBuf]) -> (Outcome, Json) {
+fn merge(out: &Path, inputs: &[PathBuf]) -> (JobOutcome, Json) {
     let outcome = rpd_merge().args(["--force", "--json", "-o"]).arg(out).args(inputs).run().success();
     let report = serde_json::from_str(&outcome.stdout).unwrap();
     (outcome, report)
@@ -160,7 +160,7 @@ fn a_host_is_known_with_and_without_its_domain_if_there_is_one_domain() {
 }
 
 /// A shard of a rank, and a trace that names no host or one that all hosts have.
-fn with_one_shard(size: u32, rank: u32, host: Option<&str>) -> (Outcome, Json, i64) {
+fn with_one_shard(size: u32, rank: u32, host: Option<&str>) -> (JobOutcome, Json, i64) {
     let run =
         SyntheticRun { nodes: 1, ranks_per_node: 1, max_anchor_error: 2 * MS, ..SyntheticRun::default() };
     let folder = RunFolder::new(&run);

@@ -4,7 +4,7 @@ use rpd_shard::codec::encode_columns;
 use rpd_shard::file::{BlockHeader, BlockKind};
 use rpd_shard::model::{Cells, RowsBuilder, Schema, TableId, TextCells, Value, native, rocpd};
 use rpd_shard::{Shard, ShardWriter};
-use rpd_tests::harness::{Outcome, RunFolder, leftovers, rpd_merge};
+use rpd_tests::harness::{JobOutcome, RunFolder, leftovers, rpd_merge};
 use rpd_tests::synthetic::{SyntheticRun, process_record, run_identity};
 use std::fs;
 use std::time::Duration;
@@ -18,11 +18,11 @@ fn config() -> SyntheticRun {
 
 /// Merges under the memory limit: no crash, no half file, a sound database. What one shard holds is no
 /// reason to write none.
-fn merge(run: &RunFolder) -> Outcome {
+fn merge(run: &RunFolder) -> JobOutcome {
     merge_within(run, MEMORY)
 }
 
-fn merge_within(run: &RunFolder, memory: u64) -> Outcome {
+fn merge_within(run: &RunFolder, memory: u64) -> JobOutcome {
     let job = rpd_merge().args(["--force", "--threads", "2"]).arg(&run.path);
     let outcome = job.address_space(memory).limit(Duration::from_secs(60)).run();
     assert_eq!(outcome.code(), Some(0), "{outcome}");
@@ -233,7 +233,7 @@ fn hostile_side_records_are_refused() {
 fn a_shard_flipped_at_random_places_is_merged_or_refused() {
     let run = RunFolder::new(&SyntheticRun { events_per_rank: 60, ..config() });
     let good = fs::read(run.shard(1)).unwrap();
-    let mut random = rpd_tests::synthetic::Random::new(&[42]);
+    let mut random = rpd_tests::synthetic::RandomSource::new(&[42]);
     let rounds = if std::env::var("RPD_SOAK").is_ok_and(|v| v == "1") { 2_000 } else { 40 };
     for _ in 0..rounds {
         let mut bytes = good.clone();

@@ -1,6 +1,6 @@
 //! The scripts of slurm/ without a cluster: what they do to a program, and what they do when something is not there.
 
-use rpd_tests::harness::{Job, Outcome, RunFolder, binary, repository};
+use rpd_tests::harness::{Job, JobOutcome, RunFolder, binary, repository};
 use rpd_tests::synthetic::SyntheticRun;
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -45,7 +45,7 @@ impl Stage {
     }
 }
 
-fn ended_with(outcome: &Outcome, code: i32) {
+fn ended_with(outcome: &JobOutcome, code: i32) {
     assert_eq!(outcome.code(), Some(code), "{outcome}");
 }
 

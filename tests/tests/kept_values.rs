@@ -3,7 +3,7 @@
 use rpd_shard::codec::encode_columns;
 use rpd_shard::model::{Cells, Kind, Schema, TextCells, Value, native, rocpd};
 use rpd_shard::{ShardWriter, WriteError};
-use rpd_tests::crafted::{Block, push_thread, varint, write_blocks, write_rows};
+use rpd_tests::crafted::{CraftedBlock, push_thread, varint, write_blocks, write_rows};
 use rpd_tests::harness::{Database, RunFolder, losses, replaced, rpd_merge};
 use rpd_tests::synthetic::{SyntheticRun, run_identity};
 use std::collections::BTreeMap;
@@ -248,12 +248,12 @@ fn a_string_over_a_megabyte_in_a_hostile_block_is_lost_and_counted() {
     };
     let run = RunFolder::new(&config());
     let blocks = [
-        Block::rows(rocpd::STRING, 1, 1, &string(1 << 20)),
-        Block::rows(rocpd::STRING, 2, 1, &string((1 << 20) + 1)),
-        Block::rows(rocpd::STRING, 3, 1, &string(5)),
-        Block::rows(native::RANGE, 1, 1, &range(1)),
-        Block::rows(native::RANGE, 2, 1, &range(2)),
-        Block::rows(native::RANGE, 3, 1, &range(3)),
+        CraftedBlock::rows(rocpd::STRING, 1, 1, &string(1 << 20)),
+        CraftedBlock::rows(rocpd::STRING, 2, 1, &string((1 << 20) + 1)),
+        CraftedBlock::rows(rocpd::STRING, 3, 1, &string(5)),
+        CraftedBlock::rows(native::RANGE, 1, 1, &range(1)),
+        CraftedBlock::rows(native::RANGE, 2, 1, &range(2)),
+        CraftedBlock::rows(native::RANGE, 3, 1, &range(3)),
     ];
     write_blocks(&run, &config(), 1, &blocks);
     let outcome = rpd_merge().arg(&run.path).run().success();
@@ -296,6 +296,6 @@ fn a_number_behind_a_null_stack_id_does_no_harm() {
     varint(&mut raw, u64::MAX - 1);
     varint(&mut raw, 2);
     let run = RunFolder::new(&config());
-    write_blocks(&run, &config(), 1, &[Block::rows(rocpd::EVENT, 1, 2, &raw)]);
+    write_blocks(&run, &config(), 1, &[CraftedBlock::rows(rocpd::EVENT, 1, 2, &raw)]);
     run.merged().assert_sound();
 }

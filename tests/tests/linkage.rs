@@ -1,9 +1,9 @@
 //! Nothing but `rpd-merge-mpi` needs an MPI library to start.
 
-use rpd_tests::harness::{Job, Outcome, binary, mpi_missing, skip};
+use rpd_tests::harness::{Job, JobOutcome, binary, mpi_missing, skip};
 
 /// Libraries that a program or library needs; `None` where ldd is not here.
-fn needed(name: &str) -> Option<Outcome> {
+fn needed(name: &str) -> Option<JobOutcome> {
     let path = binary(name);
     let there = Job::new("sh").args(["-c", "command -v ldd"]).run().code() == Some(0);
     there.then(|| Job::new("ldd").arg(path).run().success())

@@ -3,9 +3,9 @@
 use proptest::prelude::*;
 use proptest::test_runner::{Config, RngSeed, TestRunner};
 use rpd_shard::model::rocpd;
-use rpd_tests::content::{Tables, content, differences};
+use rpd_tests::content::{ContentTables, content, differences};
 use rpd_tests::harness::{Database, RunFolder, losses, rpd_merge};
-use rpd_tests::synthetic::{Call, Cell, Native, Run, SyntheticRun};
+use rpd_tests::synthetic::{ModelCell, NativeCall, NativeRows, Run, SyntheticRun};
 use std::collections::BTreeMap;
 
 /// Small runs with every adversity now and then.
@@ -51,8 +51,8 @@ fn a_merge_holds_the_rows_of_the_model_whatever_the_run() {
         let run = config.plan();
         let database = folder.merged();
         database.assert_sound();
-        let found = content(&Tables::of_database(&database.connection).expect("tables"));
-        prop_assert_eq!(differences(&content(&Tables::of_model(&run)), &found), "");
+        let found = content(&ContentTables::of_database(&database.connection).expect("tables"));
+        prop_assert_eq!(differences(&content(&ContentTables::of_model(&run)), &found), "");
         prop_assert_eq!(losses(&database), vec![]);
         check_processes(&run, &database);
         Ok(())
@@ -95,8 +95,8 @@ fn nodes_that_differ_in_their_anchors_only_agree_on_time_to_the_nanosecond() {
     // With exact anchors job time is the reference node's BOOTTIME of the true time.
     for process in run.processes() {
         let rows = run.rows(process);
-        let with_event = rows.of(rocpd::REGION).iter().filter(|row| row[6] != Cell::Null);
-        let times = with_event.filter_map(|row| if let Cell::Time(t) = row[3] { Some(t) } else { None });
+        let with_event = rows.of(rocpd::REGION).iter().filter(|row| row[6] != ModelCell::Null);
+        let times = with_event.filter_map(|row| if let ModelCell::Time(t) = row[3] { Some(t) } else { None });
         let mut wanted: Vec<_> = times.map(|t| vec![run.nodes[0].clock.local(t).to_string()]).collect();
         wanted.sort();
         let of_process = format!("pid = {} AND category = 'HIP_RUNTIME_API_EXT'", process.pid);
@@ -117,8 +117,8 @@ fn kernels_joined_to_regions_by_stack_id_are_exactly_the_planted_pairs() {
     for process in run.processes() {
         let rows = run.rows(process);
         let shift = run.shift(process.node);
-        let time = |cell: &Cell| match cell {
-            Cell::Time(t) => (run.nodes[process.node].clock.local(*t) + shift).to_string(),
+        let time = |cell: &ModelCell| match cell {
+            ModelCell::Time(t) => (run.nodes[process.node].clock.local(*t) + shift).to_string(),
             other => panic!("{other:?}"),
         };
         for (region, dispatch) in &rows.launches {
@@ -149,10 +149,10 @@ fn completions_join_the_call_that_started_them_and_the_call_that_saw_them_comple
         let shift = run.shift(process.node);
         let time = |at| (run.nodes[process.node].clock.local(at) + shift).to_string();
         let native = run.rows(process).native;
-        for done in native.iter().filter(|event| matches!(event.call, Call::Request { .. })) {
+        for done in native.iter().filter(|event| matches!(event.call, NativeCall::Request { .. })) {
             let with = |stack| native.iter().find(|other| other.stack == stack && other.end > other.start);
             let (begun, seen) = (with(done.stack).expect("start"), with(done.parent).expect("wait"));
-            let name = |event: &Native| format!("'{}'", event.name());
+            let name = |event: &NativeRows| format!("'{}'", event.name());
             let times = [time(begun.start), time(seen.start), time(done.start)];
             *planted.entry([&[name(begun), name(seen)][..], &times].concat()).or_default() += 1;
         }
@@ -193,7 +193,7 @@ fn views_show_as_many_rows_as_the_model_has() {
         SyntheticRun { events_per_rank: 600, workers: true, equal_pids: true, ..SyntheticRun::default() };
     let database = RunFolder::new(&config).merged();
     database.assert_sound();
-    let model = Tables::of_model(&config.plan());
+    let model = ContentTables::of_model(&config.plan());
     let with_event = |table: &str| {
         let rows = model.of(table).values();
         rows.filter(|row| row["event_id"] != rusqlite::types::Value::Null).count() as i64

@@ -1,7 +1,7 @@
 //! The merge does not depend on the number of ranks or threads, and ends as one.
 
 use rpd_tests::harness::{
-    Database, Outcome, RunFolder, binary, dump_difference, leftovers, mpi_missing, mpirun, rpd_merge,
+    Database, JobOutcome, RunFolder, binary, dump_difference, leftovers, mpi_missing, mpirun, rpd_merge,
     rpd_merge_mpi, skip,
 };
 use rpd_tests::synthetic::SyntheticRun;
@@ -80,7 +80,7 @@ fn damage_gives_the_same_ledger_on_any_number_of_ranks() {
 }
 
 /// Ends with this code in time, tells why once, leaves nothing.
-fn assert_ends(outcome: &Outcome, code: i32, word: &str, folder: &Path) {
+fn assert_ends(outcome: &JobOutcome, code: i32, word: &str, folder: &Path) {
     assert_eq!(outcome.code(), Some(code), "{outcome}");
     assert!(outcome.took.as_secs_f64() < SECONDS_TO_END + 5.0, "{outcome}");
     assert!(!outcome.stderr.contains("panicked"), "{outcome}");

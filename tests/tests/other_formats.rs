@@ -1,7 +1,7 @@
 //! Legacy `.rpd` files and the JSON of rocprofv3: a merge shows what their own views and records show.
 //! The files are real ones; where they are not, nothing is compared and a note says so.
 
-use rpd_tests::content::{Content, differences};
+use rpd_tests::content::{DatabaseContent, differences};
 use rpd_tests::fixtures;
 use rpd_tests::harness::{Database, RunFolder, rpd_merge};
 use rpd_tests::synthetic::{SyntheticRun, write_rocpd};
@@ -138,7 +138,7 @@ fn a_merge_of_the_json_of_rocprofv3_shows_what_is_in_it() {
         .iter()
         .map(|symbol| (symbol["kernel_id"].as_i64().unwrap(), text(&symbol["kernel_name"])))
         .collect();
-    let mut expected = Content::new();
+    let mut expected = DatabaseContent::new();
     let mut by_name: BTreeMap<&String, (i64, i64)> = BTreeMap::new();
     for record in list(&tool["buffer_records"]["kernel_dispatch"]) {
         let info = &record["dispatch_info"];

@@ -3,7 +3,7 @@
 use rpd_shard::model::{Value, native};
 use rpd_tests::crafted::{push_thread, write_rows};
 use rpd_tests::databases::DatabaseJob;
-use rpd_tests::harness::{Job, Outcome, RunFolder, assert_refused, binary, leftovers, rpd_merge, skip};
+use rpd_tests::harness::{Job, JobOutcome, RunFolder, assert_refused, binary, leftovers, rpd_merge, skip};
 use rpd_tests::synthetic::SyntheticRun;
 use std::fs;
 use std::os::unix::fs::{MetadataExt, chown};
@@ -130,7 +130,7 @@ fn plans_come_near_to_what_is_written() {
 #[test]
 fn an_output_beyond_max_output_ends_before_and_while_it_is_written() {
     let run = regular_calls(5_000);
-    let merge = |options: &[&str]| -> Outcome { rpd_merge().args(options).arg(&run.path).run() };
+    let merge = |options: &[&str]| -> JobOutcome { rpd_merge().args(options).arg(&run.path).run() };
     for options in [&["--max-output", "1M"][..], &["--max-output", "1M", "--format", "rpd"]] {
         let words = ["takes about", "MiB, and --max-output allows 1 MiB", "raise it"];
         assert_refused(&merge(options), 5, &words);

@@ -2,7 +2,7 @@
 //! rocprof. What is in them is in a merge; what is refused says what to name instead.
 
 use rpd_perfetto::{Event, Sequence, StringId, Thread, Timestamp, Track, TrackId, TrackKind};
-use rpd_tests::content::{Content, differences};
+use rpd_tests::content::{DatabaseContent, differences};
 use rpd_tests::databases::{DatabaseJob, change, content_of, warnings_about};
 use rpd_tests::fixtures;
 use rpd_tests::harness::{
@@ -117,7 +117,7 @@ fn a_trace_of_a_merge_is_read_as_perfetto_reads_it() {
             Json::Number(number) if number.is_f64() => format!("{:?}", number.as_f64().unwrap()),
             other => other.to_string(),
         };
-        let mut wanted = Content::new();
+        let mut wanted = DatabaseContent::new();
         for ((name, ..), rows) in DRAWN.iter().zip(answers) {
             let mut rows: Vec<String> =
                 rows.iter().map(|row| row.iter().map(text).collect::<Vec<_>>().join(" | ")).collect();

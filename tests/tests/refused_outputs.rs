@@ -2,7 +2,7 @@
 
 use rpd_tests::databases::DatabaseJob;
 use rpd_tests::fixtures;
-use rpd_tests::harness::{Outcome, RunFolder, assert_refused, leftovers, rpd_merge};
+use rpd_tests::harness::{JobOutcome, RunFolder, assert_refused, leftovers, rpd_merge};
 use rpd_tests::synthetic::{SyntheticRun, write_shards};
 use std::fs;
 use std::os::unix::fs::symlink;
@@ -13,7 +13,7 @@ fn run() -> RunFolder {
     RunFolder::new(&SyntheticRun { nodes: 1, ..SyntheticRun::default() })
 }
 
-fn forced(run: &RunFolder, output: &Path) -> Outcome {
+fn forced(run: &RunFolder, output: &Path) -> JobOutcome {
     rpd_merge().args(["--force", "-o"]).arg(output).arg(&run.path).run()
 }
 

@@ -14,7 +14,7 @@ fn layers(path: &Path, begin: &str) -> Vec<Vec<String>> {
     Database::open(path).rows(&LAYERS.replace("BEGIN", begin))
 }
 
-fn merge(arguments: &[&str], input: &Path, output: &Path) -> rpd_tests::harness::Outcome {
+fn merge(arguments: &[&str], input: &Path, output: &Path) -> rpd_tests::harness::JobOutcome {
     rpd_merge().args(["--force"]).args(arguments).arg("-o").arg(output).arg(input).run().success()
 }
 

@@ -5,7 +5,7 @@ use rpd_shard::ShardWriter;
 use rpd_shard::record::{Process, RunIdentity};
 use rpd_tests::crafted::shard_of;
 use rpd_tests::harness::{
-    Database, Job, Outcome, RunFolder, assert_refused, binary, dump_difference, leftovers, mpi_missing,
+    Database, Job, JobOutcome, RunFolder, assert_refused, binary, dump_difference, leftovers, mpi_missing,
     mpirun, replaced, rpd_merge, skip,
 };
 use rpd_tests::synthetic::{SyntheticRun, process_record, run_identity, write_shards};
@@ -29,7 +29,7 @@ fn many_shards() -> (tempfile::TempDir, PathBuf) {
     (folder, output)
 }
 
-fn assert_all_merged(outcome: &Outcome, output: &Path) {
+fn assert_all_merged(outcome: &JobOutcome, output: &Path) {
     assert_eq!(outcome.code(), Some(0), "{outcome}");
     assert!(!outcome.stderr.contains("warning:"), "{outcome}");
     let database = Database::open(output);
@@ -127,7 +127,7 @@ fn a_copied_shard_is_left_out_and_told() {
 }
 
 /// Runs `count` merges of the run at once, each ready to overwrite what another one has finished.
-fn at_once(run: &RunFolder, count: usize) -> Vec<Outcome> {
+fn at_once(run: &RunFolder, count: usize) -> Vec<JobOutcome> {
     let merge = || rpd_merge().arg("--force").arg(&run.path).run();
     thread::scope(|scope| {
         let all: Vec<_> = (0..count).map(|_| scope.spawn(merge)).collect();

@@ -1,7 +1,7 @@
 //! Merges of runs that are still being written: what they say, and what replaces them.
 
 use rpd_tests::harness::{
-    Database, Job, Outcome, RunFolder, binary, mpi_missing, rpd_merge, rpd_merge_mpi, skip,
+    Database, Job, JobOutcome, RunFolder, binary, mpi_missing, rpd_merge, rpd_merge_mpi, skip,
 };
 use rpd_tests::synthetic::SyntheticRun;
 use std::fs;
@@ -57,7 +57,7 @@ impl RunningRank {
         }
     }
 
-    fn merge(&self, options: &[&str]) -> Outcome {
+    fn merge(&self, options: &[&str]) -> JobOutcome {
         rpd_merge().args(options).arg("-o").arg(self.path("trace.db")).arg(self.path("runs/run")).run()
     }
 }

@@ -7,7 +7,7 @@ use rpd_shard::model::{TableId, rocpd};
 use rpd_shard::record::Process;
 use rpd_shard::{ShardWriter, WriteError};
 use rpd_tests::crafted::{blocks, push_thread};
-use rpd_tests::harness::{Outcome, RunFolder, assert_refused, losses, rpd_merge};
+use rpd_tests::harness::{JobOutcome, RunFolder, assert_refused, losses, rpd_merge};
 use rpd_tests::synthetic::{SyntheticRun, process_record, run_identity};
 use std::collections::BTreeSet;
 use std::fs;
@@ -52,7 +52,7 @@ fn native_rows(shard: &Shard, source: u32) -> (i64, BTreeSet<i64>) {
     (count, threads)
 }
 
-fn merge(run: &RunFolder, options: &[&str]) -> Outcome {
+fn merge(run: &RunFolder, options: &[&str]) -> JobOutcome {
     rpd_merge().args(["--force", "--verify"]).args(options).arg(&run.path).run()
 }
 

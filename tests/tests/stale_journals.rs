@@ -21,7 +21,7 @@ fn beside(path: &Path, ending: &str) -> PathBuf {
 }
 
 /// Merges to `output`, with all that a merge can check.
-fn merge(run: &RunFolder, output: &Path, options: &[&str]) -> rpd_tests::harness::Outcome {
+fn merge(run: &RunFolder, output: &Path, options: &[&str]) -> rpd_tests::harness::JobOutcome {
     rpd_merge().args(["--verify", "-o"]).arg(output).args(options).arg(&run.path).run()
 }
 

@@ -3,9 +3,9 @@
 use rpd_shard::Shard;
 use rpd_shard::file::BlockKind;
 use rpd_shard::model::{native, rocpd};
-use rpd_tests::content::{Tables, content, differences};
+use rpd_tests::content::{ContentTables, content, differences};
 use rpd_tests::harness::Database;
-use rpd_tests::synthetic::{Call, Cell, SyntheticRun, write_rocpd, write_shards};
+use rpd_tests::synthetic::{ModelCell, NativeCall, SyntheticRun, write_rocpd, write_shards};
 use std::collections::{BTreeMap, BTreeSet};
 
 fn run() -> SyntheticRun {
@@ -39,9 +39,10 @@ fn every_table_has_rows_and_ranks_repeat_stack_ids_and_names() {
                 );
             }
         }
-        let of_events = |cell: &Cell| if let Cell::Stack(v) = cell { Some(*v) } else { None };
+        let of_events = |cell: &ModelCell| if let ModelCell::Stack(v) = cell { Some(*v) } else { None };
         stacks.push(rows.of(rocpd::EVENT).iter().filter_map(|row| of_events(&row[1])).collect());
-        let of_symbols = |cell: &Cell| if let Cell::Text(v) = cell { Some(v.to_string()) } else { None };
+        let of_symbols =
+            |cell: &ModelCell| if let ModelCell::Text(v) = cell { Some(v.to_string()) } else { None };
         names.push(rows.of(rocpd::INFO_KERNEL_SYMBOL).iter().filter_map(|row| of_symbols(&row[4])).collect());
     }
     assert!(stacks[0].intersection(&stacks[1]).count() > 20);
@@ -56,7 +57,7 @@ fn collectives_match_between_ranks() {
     let mut by_seq: BTreeMap<i64, Vec<_>> = BTreeMap::new();
     for process in run.processes() {
         for event in run.rows(process).native {
-            if let Call::Mpi { function, comm, seq: Some(seq), .. } = event.call {
+            if let NativeCall::Mpi { function, comm, seq: Some(seq), .. } = event.call {
                 by_seq.entry(seq).or_default().push((function, comm, event.start, event.end));
             }
         }
@@ -74,7 +75,8 @@ fn collectives_match_between_ranks() {
 fn ranges_of_a_thread_are_nested() {
     let run = run().plan();
     let rows = run.rows(&run.ranks[0].processes[0]);
-    let ranges: Vec<_> = rows.native.iter().filter(|event| matches!(event.call, Call::Range(_))).collect();
+    let ranges: Vec<_> =
+        rows.native.iter().filter(|event| matches!(event.call, NativeCall::Range(_))).collect();
     assert!(ranges.len() > 50 && ranges.iter().any(|range| range.parent != 0));
     for a in &ranges {
         for b in ranges.iter().filter(|b| b.thread == a.thread) {
@@ -132,8 +134,8 @@ fn a_database_of_one_process_is_sound_and_holds_the_model() {
     assert_eq!(files.len(), 1);
     let database = Database::open(&files[0]);
     database.assert_sound();
-    let mut expected = content(&Tables::of_model(&run));
-    let found = content(&Tables::of_database(&database.connection).unwrap());
+    let mut expected = content(&ContentTables::of_model(&run));
+    let found = content(&ContentTables::of_database(&database.connection).unwrap());
     // A shard has communicators and marks among its strings, a database only in arguments and JSON.
     let words =
         ["MPI_COMM_WORLD", "data parallel", "\"epoch ", "nccl-", "ncclFloat", "comm-1", "of a library"];
@@ -149,7 +151,7 @@ fn a_database_of_one_process_is_sound_and_holds_the_model() {
 
 #[test]
 fn content_tells_runs_apart_whatever_differs() {
-    let base = Tables::of_model(&run().plan());
+    let base = ContentTables::of_model(&run().plan());
     let same = content(&base);
     // Each change alone must be seen: a stack id, an id in JSON, a reference, a time.
     for (table, column) in [

@@ -1,7 +1,7 @@
 //! PyTorch's profiler under rpd-collect, with a real torch: the program does what it does without.
 
 use rpd_shard::Shard;
-use rpd_tests::harness::{Database, Job, Outcome, binary, rpd_merge, skip};
+use rpd_tests::harness::{Database, Job, JobOutcome, binary, rpd_merge, skip};
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -134,7 +134,7 @@ fn job(folder: &Path, python: &str, script: &Path, options: Option<&[&str]>) -> 
 }
 
 /// Both ranks at once.
-fn train(folder: &Path, python: &str, port: u16, options: Option<&[&str]>) -> Vec<Outcome> {
+fn train(folder: &Path, python: &str, port: u16, options: Option<&[&str]>) -> Vec<JobOutcome> {
     let path = script(folder, "train.py", TRAIN);
     let rank = |rank: u32| {
         job(folder, python, &path, options)

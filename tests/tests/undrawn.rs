@@ -2,7 +2,7 @@
 //! named.
 
 use flate2::read::GzDecoder;
-use rpd_tests::harness::{Outcome, RunFolder, TraceProcessor, rpd_merge};
+use rpd_tests::harness::{JobOutcome, RunFolder, TraceProcessor, rpd_merge};
 use rpd_tests::synthetic::SyntheticRun;
 use serde_json::{Value as Json, json};
 use std::collections::BTreeMap;
@@ -55,7 +55,7 @@ impl Place {
     }
 
     /// Draws them into a new folder: its index, and what the program said.
-    fn drawn(&self, arguments: &[&str]) -> (PathBuf, Json, Outcome) {
+    fn drawn(&self, arguments: &[&str]) -> (PathBuf, Json, JobOutcome) {
         let folder = self.folder.path().join("drawn");
         let _ = fs::remove_dir_all(&folder);
         fs::create_dir(&folder).unwrap();

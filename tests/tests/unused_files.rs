@@ -5,7 +5,7 @@ mod content;
 mod names;
 
 use rpd_tests::fixtures;
-use rpd_tests::harness::{Database, Job, Outcome, RunFolder, assert_refused, binary, rpd_merge, skip};
+use rpd_tests::harness::{Database, Job, JobOutcome, RunFolder, assert_refused, binary, rpd_merge, skip};
 use rpd_tests::synthetic::{SyntheticRun, write_rocpd};
 use rusqlite::Connection;
 use serde_json::Value as Json;
@@ -55,7 +55,7 @@ fn files(folder: &Path) -> BTreeSet<PathBuf> {
     found
 }
 
-fn report(outcome: &Outcome) -> Json {
+fn report(outcome: &JobOutcome) -> Json {
     serde_json::from_str(&outcome.stdout).unwrap_or_else(|error| panic!("{error}: {outcome}"))
 }
 
@@ -135,7 +135,7 @@ impl Place {
         self.folder.path().join("outputs/out.db")
     }
 
-    fn merge(&self, arguments: &[&str]) -> Outcome {
+    fn merge(&self, arguments: &[&str]) -> JobOutcome {
         rpd_merge().args(["--force", "-o"]).arg(self.output()).args(arguments).arg(self.input()).run()
     }
 }

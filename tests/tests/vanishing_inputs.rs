@@ -4,7 +4,7 @@
 use rpd_tests::databases::{DatabaseJob, left_out};
 use rpd_tests::fixtures;
 use rpd_tests::harness::{
-    Database, Job, Outcome, RunFolder, assert_refused, dump_difference, leftovers, losses, losses_of_all,
+    Database, Job, JobOutcome, RunFolder, assert_refused, dump_difference, leftovers, losses, losses_of_all,
     mpi_missing, rpd_merge, rpd_merge_mpi, skip,
 };
 use rpd_tests::synthetic::SyntheticRun;
@@ -107,7 +107,7 @@ impl Vanishing {
         done.then_some(Vanishing { folder })
     }
 
-    fn run(&self, job: Job, file: &str, how: &str, from: usize) -> Outcome {
+    fn run(&self, job: Job, file: &str, how: &str, from: usize) -> JobOutcome {
         let job = job.env("LD_PRELOAD", self.folder.path().join("vanish.so")).env("VANISHING", file);
         job.env("VANISHING_HOW", how)
             .env("VANISHING_FROM", from.to_string())
@@ -182,7 +182,7 @@ impl Case {
     }
 
     /// Checks what came of it, and puts the file back.
-    fn check(&self, outcome: Outcome) -> Noticed {
+    fn check(&self, outcome: JobOutcome) -> Noticed {
         self.put_back();
         let outcome = outcome.success();
         assert!(!outcome.stderr.contains("error:"), "{outcome}");

@@ -11,6 +11,6 @@ mod source_tree;
 mod violations;
 
 pub use names::{is_one_word, share_of_one_word_names};
-pub use rules::{Exception, LayerRules};
+pub use rules::{LayerException, LayerRules};
 pub use source_tree::{SourceTree, repository};
-pub use violations::{Violation, unneeded_exceptions, violations};
+pub use violations::{LayerViolation, unneeded_exceptions, violations};

@@ -12,19 +12,19 @@ pub struct LayerRules {
     pub(crate) crates: Vec<String>,
     /// The rooms of a crate, lowest first, by the name of the crate. A room may import those before it.
     pub(crate) rooms: BTreeMap<String, Vec<String>>,
-    /// Crates whose root is limited to [`Limits::public_items_per_crate_root`].
+    /// Crates whose root is limited to [`LayerLimits::public_items_per_crate_root`].
     pub(crate) small_crate_roots: Vec<String>,
     /// The limits.
-    pub(crate) limits: Limits,
+    pub(crate) limits: LayerLimits,
     /// What the rules permit for now.
     #[serde(default)]
-    pub(crate) exceptions: Vec<Exception>,
+    pub(crate) exceptions: Vec<LayerException>,
 }
 
 /// The limits.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(crate) struct Limits {
+pub(crate) struct LayerLimits {
     /// Names of the project that one file imports, tests apart.
     pub(crate) imported_names_per_file: usize,
     /// Public items at the root of a crate. A `pub mod` counts its items.
@@ -38,10 +38,10 @@ pub(crate) struct Limits {
 /// One file that may break one rule.
 #[derive(Clone, PartialEq, Eq, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Exception {
+pub struct LayerException {
     /// The file, from the root of the repository, or the name of a type.
     pub file: String,
-    /// The rule, as [`crate::Violation::rule`] names it.
+    /// The rule, as [`crate::LayerViolation::rule`] names it.
     pub rule: String,
     /// The room, crate or name that the rule forbids there, or the largest number that is permitted.
     pub found: String,
@@ -60,7 +60,7 @@ impl LayerRules {
     }
 
     /// Permits another exception.
-    pub fn permit(&mut self, exception: Exception) {
+    pub fn permit(&mut self, exception: LayerException) {
         self.exceptions.push(exception);
     }
 }

@@ -38,7 +38,7 @@ pub(crate) struct ModuleFile {
 
 /// A module of a crate of the workspace.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub(crate) struct Target<'a> {
+pub(crate) struct PathTarget<'a> {
     pub(crate) owner: &'a str,
     pub(crate) module: &'a [String],
     /// What is imported from it; `None` if that is the module.
@@ -91,7 +91,7 @@ impl SourceTree {
         owner: &'a SourceCrate,
         module: &[String],
         path: &[String],
-    ) -> Option<Target<'a>> {
+    ) -> Option<PathTarget<'a>> {
         self.resolve_within(owner, module, path, MAX_REEXPORTS)
     }
 
@@ -101,7 +101,7 @@ impl SourceTree {
         module: &[String],
         path: &[String],
         depth: usize,
-    ) -> Option<Target<'a>> {
+    ) -> Option<PathTarget<'a>> {
         let depth = depth.checked_sub(1)?;
         let (first, rest) = path.split_first()?;
         let parent = || module.get(..module.len().saturating_sub(1)).unwrap_or_default();
@@ -131,7 +131,7 @@ impl SourceTree {
         from: &[String],
         segments: &[String],
         depth: usize,
-    ) -> Option<Target<'a>> {
+    ) -> Option<PathTarget<'a>> {
         let mut at = from.to_vec();
         for (number, segment) in segments.iter().enumerate() {
             let child = [at.as_slice(), std::slice::from_ref(segment)].concat();
@@ -155,10 +155,10 @@ impl SourceTree {
                 }
             }
             let (module, _) = owner.modules.get_key_value(&at)?;
-            return Some(Target { owner: &owner.name, module, name: Some(segment.clone()) });
+            return Some(PathTarget { owner: &owner.name, module, name: Some(segment.clone()) });
         }
         let (module, _) = owner.modules.get_key_value(&at)?;
-        Some(Target { owner: &owner.name, module, name: None })
+        Some(PathTarget { owner: &owner.name, module, name: None })
     }
 }
 

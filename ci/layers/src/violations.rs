@@ -1,13 +1,13 @@
 //! Compares the workspace with the rules.
 
-use crate::rules::{Exception, LayerRules};
+use crate::rules::{LayerException, LayerRules};
 use crate::source_tree::{ModuleFile, SourceCrate, SourceTree};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
 /// Something that breaks a rule.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
-pub struct Violation {
+pub struct LayerViolation {
     /// The file from the root of the repository, or the name of a type.
     pub file: String,
     /// From 1; 0 for a whole file.
@@ -20,16 +20,16 @@ pub struct Violation {
     pub sentence: String,
 }
 
-impl fmt::Display for Violation {
+impl fmt::Display for LayerViolation {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Violation { file, line, rule, found, sentence } = self;
+        let LayerViolation { file, line, rule, found, sentence } = self;
         let line = if *line > 0 { format!(":{line}") } else { String::new() };
         write!(f, "{file}{line}: {rule}: {found}: {sentence}")
     }
 }
 
-impl Violation {
-    fn is_permitted_by(&self, exception: &Exception) -> bool {
+impl LayerViolation {
+    fn is_permitted_by(&self, exception: &LayerException) -> bool {
         let is_within = match (self.found.parse::<usize>(), exception.found.parse::<usize>()) {
             (Ok(found), Ok(permitted)) => found <= permitted,
             _ => self.found == exception.found,
@@ -39,19 +39,19 @@ impl Violation {
 }
 
 /// All violations without an exception.
-pub fn violations(tree: &SourceTree, rules: &LayerRules) -> Vec<Violation> {
+pub fn violations(tree: &SourceTree, rules: &LayerRules) -> Vec<LayerViolation> {
     let all = all_violations(tree, rules).into_iter();
     all.filter(|found| !rules.exceptions.iter().any(|exception| found.is_permitted_by(exception))).collect()
 }
 
 /// The exceptions that nothing needs, so that the list only gets shorter.
-pub fn unneeded_exceptions(tree: &SourceTree, rules: &LayerRules) -> Vec<Exception> {
+pub fn unneeded_exceptions(tree: &SourceTree, rules: &LayerRules) -> Vec<LayerException> {
     let all = all_violations(tree, rules);
-    let is_unneeded = |exception: &&Exception| !all.iter().any(|found| found.is_permitted_by(exception));
+    let is_unneeded = |exception: &&LayerException| !all.iter().any(|found| found.is_permitted_by(exception));
     rules.exceptions.iter().filter(is_unneeded).cloned().collect()
 }
 
-fn all_violations(tree: &SourceTree, rules: &LayerRules) -> BTreeSet<Violation> {
+fn all_violations(tree: &SourceTree, rules: &LayerRules) -> BTreeSet<LayerViolation> {
     let mut found = BTreeSet::new();
     for owner in &tree.crates {
         found.extend(crates_above(owner, rules));
@@ -65,9 +65,9 @@ fn all_violations(tree: &SourceTree, rules: &LayerRules) -> BTreeSet<Violation> 
 }
 
 /// Dependencies on crates that are not below.
-fn crates_above(owner: &SourceCrate, rules: &LayerRules) -> Vec<Violation> {
+fn crates_above(owner: &SourceCrate, rules: &LayerRules) -> Vec<LayerViolation> {
     let place = |name: &str| rules.crates.iter().position(|listed| listed == name);
-    let violation = |found: &str, sentence: String| Violation {
+    let violation = |found: &str, sentence: String| LayerViolation {
         file: owner.manifest.clone(),
         line: 0,
         rule: "crate-order",
@@ -84,9 +84,9 @@ fn crates_above(owner: &SourceCrate, rules: &LayerRules) -> Vec<Violation> {
 }
 
 /// Imports of rooms that are not below, one for each file and room.
-fn rooms_above(tree: &SourceTree, owner: &SourceCrate, rules: &LayerRules) -> Vec<Violation> {
+fn rooms_above(tree: &SourceTree, owner: &SourceCrate, rules: &LayerRules) -> Vec<LayerViolation> {
     let Some(order) = rules.rooms.get(&owner.name) else { return Vec::new() };
-    let mut first: BTreeMap<(String, String), Violation> = BTreeMap::new();
+    let mut first: BTreeMap<(String, String), LayerViolation> = BTreeMap::new();
     for (module, file) in &owner.modules {
         let own = room_of(module, order);
         let place = |room: &str| order.iter().position(|listed| listed == room);
@@ -105,7 +105,7 @@ fn rooms_above(tree: &SourceTree, owner: &SourceCrate, rules: &LayerRules) -> Ve
             if !is_below {
                 let sentence =
                     format!("room {own} may import only rooms before it; {}", path.segments.join("::"));
-                let violation = Violation {
+                let violation = LayerViolation {
                     file: file.path.clone(),
                     line: path.line,
                     rule: "room-order",
@@ -138,7 +138,7 @@ fn room_of(module: &[String], order: &[String]) -> String {
 }
 
 /// Files that import many names of the project.
-fn many_imports(tree: &SourceTree, owner: &SourceCrate, rules: &LayerRules) -> Vec<Violation> {
+fn many_imports(tree: &SourceTree, owner: &SourceCrate, rules: &LayerRules) -> Vec<LayerViolation> {
     let limit = rules.limits.imported_names_per_file;
     let count = |module: &[String], file: &ModuleFile| {
         let imports = file.source.paths.iter().filter(|path| path.is_import);
@@ -148,7 +148,7 @@ fn many_imports(tree: &SourceTree, owner: &SourceCrate, rules: &LayerRules) -> V
     let counted = owner.modules.iter().map(|(module, file)| (file, count(module, file)));
     counted
         .filter(|(_, names)| *names > limit)
-        .map(|(file, names)| Violation {
+        .map(|(file, names)| LayerViolation {
             file: file.path.clone(),
             line: 0,
             rule: "imported-names",
@@ -158,13 +158,13 @@ fn many_imports(tree: &SourceTree, owner: &SourceCrate, rules: &LayerRules) -> V
         .collect()
 }
 
-fn bare_constants(owner: &SourceCrate, rules: &LayerRules) -> Vec<Violation> {
+fn bare_constants(owner: &SourceCrate, rules: &LayerRules) -> Vec<LayerViolation> {
     let bare = &rules.limits.bare_constant_names;
     let constants =
         owner.modules.values().flat_map(|file| file.source.constants.iter().map(move |c| (file, c)));
     constants
         .filter(|(_, constant)| bare.contains(&constant.name))
-        .map(|(file, constant)| Violation {
+        .map(|(file, constant)| LayerViolation {
             file: file.path.clone(),
             line: constant.line,
             rule: "constant-name",
@@ -175,10 +175,10 @@ fn bare_constants(owner: &SourceCrate, rules: &LayerRules) -> Vec<Violation> {
 }
 
 /// A crate whose root has many public items.
-fn large_root(owner: &SourceCrate, rules: &LayerRules) -> Option<Violation> {
+fn large_root(owner: &SourceCrate, rules: &LayerRules) -> Option<LayerViolation> {
     let limit = rules.limits.public_items_per_crate_root;
     let items = public_items(owner, &[]);
-    (rules.small_crate_roots.contains(&owner.name) && items > limit).then(|| Violation {
+    (rules.small_crate_roots.contains(&owner.name) && items > limit).then(|| LayerViolation {
         file: format!("{}src/lib.rs", owner.manifest.trim_end_matches("Cargo.toml")),
         line: 0,
         rule: "crate-root",
@@ -197,7 +197,7 @@ fn public_items(owner: &SourceCrate, module: &[String]) -> usize {
 }
 
 /// Names that several public types have.
-fn repeated_types(tree: &SourceTree, rules: &LayerRules) -> Vec<Violation> {
+fn repeated_types(tree: &SourceTree, rules: &LayerRules) -> Vec<LayerViolation> {
     let limit = rules.limits.types_with_one_name;
     let mut places: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
     for file in tree.crates.iter().flat_map(|owner| owner.modules.values()) {
@@ -207,7 +207,7 @@ fn repeated_types(tree: &SourceTree, rules: &LayerRules) -> Vec<Violation> {
     }
     let repeated = places.into_iter().filter(|(_, files)| files.len() > limit);
     repeated
-        .map(|(name, files)| Violation {
+        .map(|(name, files)| LayerViolation {
             file: name.to_owned(),
             line: 0,
             rule: "type-name",

@@ -1,7 +1,7 @@
 //! The workspace keeps the order of its crates and rooms.
 #![allow(missing_docs, clippy::unwrap_used)]
 
-use rpd_layers::{Exception, LayerRules, SourceTree, repository, unneeded_exceptions, violations};
+use rpd_layers::{LayerException, LayerRules, SourceTree, repository, unneeded_exceptions, violations};
 
 fn rules() -> LayerRules {
     LayerRules::read(&repository().join("ci/layers/layers.toml")).unwrap()
@@ -23,7 +23,7 @@ fn each_exception_is_needed_and_has_a_reason() {
 #[test]
 fn an_exception_that_nothing_needs_is_found() {
     let (tree, mut rules) = (SourceTree::read(&repository()).unwrap(), rules());
-    let exception = Exception {
+    let exception = LayerException {
         file: "merger/src/lib.rs".to_owned(),
         rule: "room-order".to_owned(),
         found: "nowhere".to_owned(),

@@ -2,7 +2,7 @@
 
 use super::{Options, Size};
 use clap::{ArgMatches, Command, CommandFactory, FromArgMatches};
-use rpd_configs::{ConfigError, Layered, Origin, Program, site_file};
+use rpd_configs::{ConfigError, LayeredSettings, Program, SettingOrigin, site_file};
 use rpd_ring::layout::{RING_MAX, RING_MIN, ring_bytes};
 use std::ffi::{OsStr, OsString};
 
@@ -44,7 +44,7 @@ pub struct Loaded {
     /// For the log.
     pub warnings: Vec<String>,
     /// Who said what.
-    pub settings: Layered,
+    pub settings: LayeredSettings,
 }
 
 impl Options {
@@ -98,7 +98,7 @@ impl Options {
 }
 
 /// Says which size a ring gets whose wanted size is none that a ring can have.
-fn other_ring_size(options: &Options, settings: &Layered) -> Option<String> {
+fn other_ring_size(options: &Options, settings: &LayeredSettings) -> Option<String> {
     let wanted = options.ring_size?;
     let taken = ring_bytes(wanted.as_usize());
     (taken as u64 != wanted.0).then(|| {
@@ -113,10 +113,10 @@ fn other_ring_size(options: &Options, settings: &Layered) -> Option<String> {
 }
 
 /// What does not go together ends the call only if it was typed: else the job runs, with as much of it as goes.
-fn together(mut options: Options, settings: &Layered, warnings: &mut Vec<String>) -> Options {
+fn together(mut options: Options, settings: &LayeredSettings, warnings: &mut Vec<String>) -> Options {
     let Err(error) = options.check() else { return options };
     let (backend, trace) = (settings.origin(BACKEND), settings.origin(TRACE));
-    if *backend == Origin::Typed && matches!(trace, Origin::Typed | Origin::Default) {
+    if *backend == SettingOrigin::Typed && matches!(trace, SettingOrigin::Typed | SettingOrigin::Default) {
         return options;
     }
     // It is recorded either way.

@@ -3,7 +3,7 @@
 use super::{CommandLine, MergeArgs};
 use crate::job_user::become_job_user;
 use clap::{CommandFactory, FromArgMatches};
-use rpd_configs::{Layered, Program, Setting, site_file};
+use rpd_configs::{LayeredSettings, Program, Setting, site_file};
 use rpd_console::Exit;
 use std::ffi::{OsStr, OsString};
 use std::io::Write;
@@ -53,7 +53,7 @@ pub struct ProgramCall {
     /// What counts.
     pub cli: CommandLine,
     warnings: Vec<String>,
-    settings: Option<Layered>,
+    settings: Option<LayeredSettings>,
 }
 
 impl ProgramCall {

@@ -20,7 +20,7 @@ use flate2::Compression;
 use flate2::write::GzEncoder;
 use inputs::Inputs;
 use rpd_tests::harness::{binary, repository};
-use rpd_tests::measure::{Interval, machine, median};
+use rpd_tests::measure::{RatioInterval, machine, median};
 use std::error::Error;
 use std::fs::File;
 use std::io::{self, BufWriter};
@@ -108,7 +108,7 @@ fn compare(
         eprintln!("{name}: round {} of {rounds}", round + 1);
     }
     let ratio = |of: fn(&Lap) -> f64| {
-        Interval::of(laps[1].iter().zip(&laps[0]).map(|(this, other)| of(this) / of(other)))
+        RatioInterval::of(laps[1].iter().zip(&laps[0]).map(|(this, other)| of(this) / of(other)))
     };
     let seconds = |laps: &[Lap]| {
         let of = |of: fn(&Lap) -> f64| median(laps.iter().map(of));

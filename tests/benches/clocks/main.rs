@@ -16,7 +16,7 @@ use clap::Parser;
 use methods::{FUSION, METHODS, SOURCES};
 use rayon::prelude::*;
 use rpd_clocks::AlignMethod;
-use rpd_tests::clocks::{Job, Noise, Scenario};
+use rpd_tests::clocks::{ClockScenario, Job, NoiseLevel};
 use std::path::PathBuf;
 use std::process::ExitCode;
 use tally::Tally;
@@ -39,7 +39,7 @@ struct Arguments {
     seconds: Vec<i64>,
     /// What networks and schedulers add: quiet, busy, moderated
     #[arg(long, value_delimiter = ',', default_value = "quiet,busy,moderated", value_parser = noise)]
-    noise: Vec<Noise>,
+    noise: Vec<NoiseLevel>,
     /// Rows are kept in this file, and those in it are not measured again
     #[arg(long, value_name = "FILE")]
     results: Option<PathBuf>,
@@ -54,9 +54,11 @@ struct Arguments {
 /// Moments of each node that are looked at.
 const MOMENTS: usize = 50;
 
-fn noise(name: &str) -> Result<Noise, String> {
-    let named = Noise::ALL.into_iter().find(|noise| noise.name() == name);
-    named.ok_or_else(|| format!("no noise has this name: {}", Noise::ALL.map(Noise::name).join(", ")))
+fn noise(name: &str) -> Result<NoiseLevel, String> {
+    let named = NoiseLevel::ALL.into_iter().find(|noise| noise.name() == name);
+    named.ok_or_else(|| {
+        format!("no noise has this name: {}", NoiseLevel::ALL.map(NoiseLevel::name).join(", "))
+    })
 }
 
 fn main() -> ExitCode {
@@ -66,7 +68,7 @@ fn main() -> ExitCode {
     println!("{seeds} jobs of {} nodes each; errors and bars in us", arguments.nodes);
     let mut verdict =
         verdict::Verdict::open(arguments.results.clone(), (seeds, arguments.first_seed, arguments.nodes));
-    for scenario in Scenario::ALL.iter().filter(|s| s.name.contains(&arguments.only)) {
+    for scenario in ClockScenario::ALL.iter().filter(|s| s.name.contains(&arguments.only)) {
         for (&seconds, &noise) in arguments
             .seconds
             .iter()

@@ -1,5 +1,5 @@
 use rpd_clocks::{AlignMethod, DomainFit};
-use rpd_tests::clocks::Moment;
+use rpd_tests::clocks::TrueMoment;
 
 /// Errors and bars of one method over the moments of a scenario.
 #[derive(Clone, Debug, Default)]
@@ -17,7 +17,7 @@ pub(crate) struct Tally {
 
 impl Tally {
     /// Of the moments on the nodes that are `of` interest.
-    pub(crate) fn new(fits: &[DomainFit], moments: &[Moment], of: impl Fn(usize) -> bool) -> Tally {
+    pub(crate) fn new(fits: &[DomainFit], moments: &[TrueMoment], of: impl Fn(usize) -> bool) -> Tally {
         let mut tally = Tally::default();
         for moment in moments.iter().filter(|m| of(m.domain)) {
             let fit = &fits[moment.domain];

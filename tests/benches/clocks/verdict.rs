@@ -1,6 +1,6 @@
 use crate::methods::{FUSION, METHODS, SOURCES};
 use crate::tally::{Figures, Tally};
-use rpd_tests::clocks::{Noise, Probing, Scenario};
+use rpd_tests::clocks::{ClockScenario, NoiseLevel, ProbeRate};
 use serde::{Deserialize, Serialize};
 use std::fs::{self, OpenOptions};
 use std::io::Write;
@@ -19,8 +19,8 @@ const UNSEEN: f64 = 1e-3;
 
 /// What a row is about.
 pub(crate) struct Place<'a> {
-    pub(crate) scenario: &'a Scenario,
-    pub(crate) noise: Noise,
+    pub(crate) scenario: &'a ClockScenario,
+    pub(crate) noise: NoiseLevel,
     /// Length of the runs.
     pub(crate) seconds: i64,
 }
@@ -100,7 +100,7 @@ impl Verdict {
             beside,
             hard,
             jump: scenario.jump,
-            is_probed: scenario.probes != Probing::Nobody,
+            is_probed: scenario.probes != ProbeRate::Nobody,
             jobs: self.jobs,
         };
         if let Some(file) = &self.file {
@@ -133,7 +133,7 @@ impl Verdict {
         let aims = [
             self.aim(format!("quiet: p95 of fusion below {P95} us at 600 s and 3600 s, everything at 600 s {P95_OF_EVERYTHING}"), |r| {
                 let most = if (r.name.as_str(), r.seconds) == ("everything", 600) { P95_OF_EVERYTHING } else { P95 };
-                r.noise != Noise::Quiet.name() || r.seconds < 600 || r.fusion.p95 < most
+                r.noise != NoiseLevel::Quiet.name() || r.seconds < 600 || r.fusion.p95 < most
             }),
             self.aim(format!("fusion at most {BESIDE_SOURCES} times the better source, where there are probes"), |r| {
                 !r.is_probed || r.beside.is_none_or(|ratio| ratio <= BESIDE_SOURCES)

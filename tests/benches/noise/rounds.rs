@@ -1,6 +1,6 @@
 //! Rounds of measurements, and what they say together.
 
-use rpd_tests::measure::{Interval, median};
+use rpd_tests::measure::{RatioInterval, median};
 use std::fs::{self, OpenOptions};
 use std::io::Write;
 use std::path::PathBuf;
@@ -51,7 +51,7 @@ impl Rounds {
     /// Prints what the rounds of jobs of so many ranks say. Whether p99 is within the aim.
     pub(crate) fn print(&self, ranks: usize, most: f64) -> bool {
         let rounds: Vec<&Round> = self.all.iter().filter(|round| round.ranks == ranks).collect();
-        let load = Interval::of(rounds.iter().map(|round| round.load)).mean;
+        let load = RatioInterval::of(rounds.iter().map(|round| round.load)).mean;
         println!("\nMPI_Allreduce of 8 bytes, {ranks} ranks, {} rounds, load {load:.1}", rounds.len());
         let [mut p99, mut low, mut high] = [f64::NAN; 3];
         for (at, name) in ["p50", "p99"].into_iter().enumerate() {
@@ -89,7 +89,7 @@ struct Ratio {
 
 impl Ratio {
     fn of(ratios: impl Iterator<Item = f64>) -> Ratio {
-        let Interval { mean, half_width } = Interval::of(ratios.map(f64::ln));
+        let RatioInterval { mean, half_width } = RatioInterval::of(ratios.map(f64::ln));
         Ratio { mean: mean.exp(), low: (mean - half_width).exp(), high: (mean + half_width).exp() }
     }
 }

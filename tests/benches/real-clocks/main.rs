@@ -17,7 +17,7 @@ use clap::Parser;
 use load::{KINDS, Kind, Load};
 use rpd_clocks::AlignChoice;
 use rpd_tests::clocks::{RecordedRun, judge, judge_merged};
-use rpd_tests::cluster::{Cluster, Launcher};
+use rpd_tests::cluster::{SlurmCluster, StepLauncher};
 use rpd_tests::harness::{Job, binary, repository};
 use rpd_tests::measure::machine;
 use std::fs;
@@ -110,10 +110,10 @@ fn record(arguments: &Arguments, folder: &Path) -> bool {
 
 /// A run of four ranks on four nodes; its shards are in `kept` once it is complete.
 fn record_one(collector: &Path, program: &Path, kind: &Kind, kept: &Path) {
-    let cluster = Cluster::new(&AHEAD, "runs on emulated nodes").expect("emulated nodes");
+    let cluster = SlurmCluster::new(&AHEAD, "runs on emulated nodes").expect("emulated nodes");
     let root = cluster.folder.join("runs");
     let load = Load::start(kind, &cluster.folder.join("load"));
-    let job = cluster.launch(Launcher::Mpirun, AHEAD.len()).arg(collector).arg("-o").arg(&root).arg("--");
+    let job = cluster.launch(StepLauncher::Mpirun, AHEAD.len()).arg(collector).arg("-o").arg(&root).arg("--");
     let job = job.arg(program).arg(SECONDS.to_string()).args([kind.ranks, kind.gap_ms]);
     let outcome = job.run();
     drop(load);

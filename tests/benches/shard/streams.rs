@@ -1,7 +1,7 @@
 //! Event streams as a training job makes them.
 
 use rpd_shard::model::{TableId, Value, native};
-use rpd_tests::synthetic::Random;
+use rpd_tests::synthetic::RandomSource;
 use serde::{Deserialize, Serialize};
 
 const THREADS: usize = 8;
@@ -118,7 +118,7 @@ struct Open {
 }
 
 /// A nest of ranges of random shape, about `length` of them.
-fn program(random: &mut Random, length: usize) -> Vec<Step> {
+fn program(random: &mut RandomSource, length: usize) -> Vec<Step> {
     let mut steps = Vec::new();
     let (mut begun, mut depth) = (0, 0i64);
     while begun < length || depth > 0 {
@@ -137,7 +137,7 @@ fn program(random: &mut Random, length: usize) -> Vec<Step> {
 
 /// Nested ranges of several threads, in the order in which they end.
 pub(crate) fn ranges(count: usize) -> Vec<Range> {
-    let mut random = Random::new(&[7]);
+    let mut random = RandomSource::new(&[7]);
     let mut out = Vec::with_capacity(count);
     let mut threads: Vec<_> = (0..THREADS)
         .map(|_| Thread {
@@ -186,7 +186,7 @@ struct Slot {
 
 /// Collectives and messages of the main thread and a communication thread: a loop of 24 calls.
 pub(crate) fn mpi_calls(count: usize) -> Vec<MpiCall> {
-    let mut random = Random::new(&[8]);
+    let mut random = RandomSource::new(&[8]);
     let slot = |_| Slot {
         thread: usize::from(random.chance(60)),
         kind: random.between(0, FUNCTIONS),

@@ -1,8 +1,8 @@
 //! Ranks that work, meet and leave.
 
 use super::node::{NodeClock, SECOND, exponential, normal, uniform};
-use super::scenario::{self, Noise, Scenario};
-use crate::synthetic::Random;
+use super::scenario::{self, ClockScenario, NoiseLevel};
+use crate::synthetic::RandomSource;
 use rpd_clocks::{CollectiveObservation, RankInterval, WaitRelation};
 use rpd_shard::model::LocalNs;
 
@@ -26,11 +26,11 @@ struct Habit {
 
 /// All collectives of a job.
 pub(super) fn meetings(
-    (scenario, noise): (&Scenario, Noise),
+    (scenario, noise): (&ClockScenario, NoiseLevel),
     clocks: &[NodeClock],
     joined: &[i64],
     seconds: i64,
-    random: &mut Random,
+    random: &mut RandomSource,
 ) -> Vec<CollectiveObservation> {
     let habits: Vec<Habit> = clocks
         .iter()
@@ -40,12 +40,12 @@ pub(super) fn meetings(
                 if scenario.late_exits && random.chance(25) { 2e3 + 6e3 * uniform(random) } else { 0.0 };
             let mut habit =
                 Habit { late: late + always, straggler: false, regime: (0.0, [0; 2]), scatter: 1.5e3 };
-            if noise != Noise::Quiet && random.chance(25) {
+            if noise != NoiseLevel::Quiet && random.chance(25) {
                 let length = (seconds as f64 * (0.1 + 0.3 * uniform(random)) * SECOND as f64) as i64;
                 let from = random.between(0, (seconds * SECOND - length).max(1));
                 habit.regime = (4e3 + 16e3 * uniform(random), [from, from + length]);
             }
-            if noise == Noise::Busy {
+            if noise == NoiseLevel::Busy {
                 habit.scatter = 1.4e6 * (23.0f64 / 1.4).powf(uniform(random));
             }
             habit
@@ -72,18 +72,20 @@ pub(super) fn meetings(
         .collect()
 }
 
-fn times(scenario: &Scenario, seconds: i64, random: &mut Random) -> Vec<i64> {
+fn times(scenario: &ClockScenario, seconds: i64, random: &mut RandomSource) -> Vec<i64> {
     let end = seconds * SECOND;
     match scenario.collectives {
-        scenario::Meeting::Never => Vec::new(),
-        scenario::Meeting::Seldom => (0..12).map(|_| random.between(SECOND / 5, end - SECOND / 5)).collect(),
-        scenario::Meeting::Often => every(0.2, 0.47, end, random),
-        scenario::Meeting::Densely => every(0.01, 0.023, end, random),
+        scenario::CollectiveRate::Never => Vec::new(),
+        scenario::CollectiveRate::Seldom => {
+            (0..12).map(|_| random.between(SECOND / 5, end - SECOND / 5)).collect()
+        }
+        scenario::CollectiveRate::Often => every(0.2, 0.47, end, random),
+        scenario::CollectiveRate::Densely => every(0.01, 0.023, end, random),
     }
 }
 
 /// At gaps of at least so many seconds, and about so many more.
-fn every(least: f64, more: f64, end: i64, random: &mut Random) -> Vec<i64> {
+fn every(least: f64, more: f64, end: i64, random: &mut RandomSource) -> Vec<i64> {
     let mut at = SECOND / 5;
     let mut times = Vec::new();
     while at < end - SECOND / 5 {
@@ -99,7 +101,7 @@ fn meeting(
     ranks_of_each: usize,
     habits: &[Habit],
     clocks: &[NodeClock],
-    random: &mut Random,
+    random: &mut RandomSource,
 ) -> CollectiveObservation {
     // (node, rank, enter), true times.
     let mut ranks: Vec<(usize, u32, f64)> = Vec::with_capacity(nodes.len() * ranks_of_each);

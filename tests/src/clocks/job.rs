@@ -1,7 +1,7 @@
-use super::node::{Crystal, NodeClock, SECOND};
-use super::scenario::{Noise, Scenario};
+use super::node::{ClockCrystal, NodeClock, SECOND};
+use super::scenario::{ClockScenario, NoiseLevel};
 use super::{collectives, network};
-use crate::synthetic::Random;
+use crate::synthetic::RandomSource;
 use rpd_clocks::ClockObservations;
 use rpd_shard::model::LocalNs;
 use std::collections::BTreeMap;
@@ -21,7 +21,7 @@ pub struct Job {
 
 /// One moment on one node.
 #[derive(Clone, Copy, Debug)]
-pub struct Moment {
+pub struct TrueMoment {
     /// The node.
     pub domain: usize,
     /// True time, ns.
@@ -34,20 +34,26 @@ pub struct Moment {
 
 impl Job {
     /// The job of a seed in a quiet network: the same one, every time.
-    pub fn new(scenario: &Scenario, nodes: usize, seconds: i64, seed: u64) -> Job {
-        Job::with_noise(scenario, Noise::Quiet, nodes, seconds, seed)
+    pub fn new(scenario: &ClockScenario, nodes: usize, seconds: i64, seed: u64) -> Job {
+        Job::with_noise(scenario, NoiseLevel::Quiet, nodes, seconds, seed)
     }
 
     /// The same with more noise.
-    pub fn with_noise(scenario: &Scenario, noise: Noise, nodes: usize, seconds: i64, seed: u64) -> Job {
-        let mut random = Random::new(&[seed, seconds as u64, 5]);
+    pub fn with_noise(
+        scenario: &ClockScenario,
+        noise: NoiseLevel,
+        nodes: usize,
+        seconds: i64,
+        seed: u64,
+    ) -> Job {
+        let mut random = RandomSource::new(&[seed, seconds as u64, 5]);
         let jumper = scenario.jump.then(|| 1 + random.index(nodes.max(2) - 1));
         let late = scenario.late_node.then(|| 1 + random.index(nodes.max(2) - 1));
         let end = seconds * SECOND;
         let clocks: Vec<NodeClock> = (0..nodes)
             .map(|node| {
                 let jump_at = (jumper == Some(node)).then(|| random.between(end / 4, end * 3 / 4));
-                let crystal = Crystal {
+                let crystal = ClockCrystal {
                     seconds,
                     walk: scenario.walk,
                     swing: scenario.swing,
@@ -84,14 +90,14 @@ impl Job {
     }
 
     /// Moments of every node but the reference, while it is there.
-    pub fn moments(&self, of_each: usize, seed: u64) -> Vec<Moment> {
-        let mut random = Random::new(&[seed, 6]);
+    pub fn moments(&self, of_each: usize, seed: u64) -> Vec<TrueMoment> {
+        let mut random = RandomSource::new(&[seed, 6]);
         let mut moments = Vec::with_capacity(of_each * self.clocks.len());
         for (domain, clock) in self.clocks.iter().enumerate().skip(1) {
             for _ in 0..of_each {
                 let at = random.between(self.joined[domain], self.seconds * SECOND);
                 let (local, truth) = (LocalNs(clock.boottime(at)), self.clocks[0].boottime(at));
-                moments.push(Moment { domain, at, local, truth });
+                moments.push(TrueMoment { domain, at, local, truth });
             }
         }
         moments

@@ -7,7 +7,7 @@ use rpd_shard::file::BlockKind;
 use rpd_shard::model::{Value, native};
 use rpd_shard::record::ClockDomain;
 use rusqlite::Connection;
-use serde_json::Value as Json;
+use serde_json::Value as JsonCell;
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
@@ -19,11 +19,12 @@ use std::path::Path;
 /// If the database is not a merge of these shards.
 pub fn judge_merged(run: &RecordedRun, folder: &Path, database: &Path) -> Vec<JudgedClock> {
     let database = Connection::open(database).expect("a merged database");
-    let clocks: Json = serde_json::from_str(&tag(&database, "rpd.clock.domains")).expect("clocks in JSON");
-    let clocks: Vec<Json> = clocks.as_array().cloned().unwrap_or_default();
+    let clocks: JsonCell =
+        serde_json::from_str(&tag(&database, "rpd.clock.domains")).expect("clocks in JSON");
+    let clocks: Vec<JsonCell> = clocks.as_array().cloned().unwrap_or_default();
     let mut judged = Vec::new();
     for (domain, (rank, starts)) in calls(folder) {
-        let is_of_domain = |clock: &&Json| {
+        let is_of_domain = |clock: &&JsonCell| {
             clock["boot_id"] == domain.boot_id.as_str() && clock["time_namespace"] == domain.time_namespace
         };
         let clock = clocks.iter().find(is_of_domain).expect("each clock of the shards");

@@ -1,6 +1,6 @@
 //! Jobs whose clocks are known: what a collector would observe of them, and the truth.
 //!
-//! * [`Scenario`] says what is wrong with clocks, network and ranks;
+//! * [`ClockScenario`] says what is wrong with clocks, network and ranks;
 //! * [`Job`] is one such job, from a seed.
 //!
 //! True time is ns since the start of the run. Nobody in the job knows it.
@@ -13,8 +13,8 @@ mod node;
 mod recorded;
 mod scenario;
 
-pub use job::{Job, Moment};
+pub use job::{Job, TrueMoment};
 pub use merged::judge_merged;
 pub use node::NodeClock;
 pub use recorded::{JudgedClock, RecordedRun, judge};
-pub use scenario::{Meeting, Noise, Probing, Scenario};
+pub use scenario::{ClockScenario, CollectiveRate, NoiseLevel, ProbeRate};

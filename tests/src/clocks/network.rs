@@ -1,8 +1,8 @@
 //! Probes along a binomial tree.
 
 use super::node::{NodeClock, SECOND, exponential, normal, uniform};
-use super::scenario::{Noise, Probing, Scenario};
-use crate::synthetic::Random;
+use super::scenario::{ClockScenario, NoiseLevel, ProbeRate};
+use crate::synthetic::RandomSource;
 use rpd_clocks::{BurstTimes, ProbeTimes};
 
 /// Probes at the start and at the end, and in between.
@@ -21,11 +21,11 @@ struct Way {
     /// The shortest delay, ns.
     least: f64,
     heavy_tails: bool,
-    noise: Noise,
+    noise: NoiseLevel,
 }
 
 impl Way {
-    fn delay(&self, random: &mut Random) -> f64 {
+    fn delay(&self, random: &mut RandomSource) -> f64 {
         let queue = if !self.heavy_tails {
             3e3 * exponential(random)
         } else if random.chance(20) {
@@ -34,13 +34,13 @@ impl Way {
         } else {
             15e3 * exponential(random)
         };
-        let held = if self.noise == Noise::Moderated { MODERATION * uniform(random) } else { 0.0 };
+        let held = if self.noise == NoiseLevel::Moderated { MODERATION * uniform(random) } else { 0.0 };
         self.least + queue + held
     }
 }
 
 /// The way there and the way back between two nodes. All links of a job have about the same length.
-fn ways(scenario: &Scenario, noise: Noise, random: &mut Random) -> [Way; 2] {
+fn ways(scenario: &ClockScenario, noise: NoiseLevel, random: &mut RandomSource) -> [Way; 2] {
     let least = 6e3 + 3e3 * uniform(random);
     let mut ways = [0, 1].map(|_| Way {
         least: least + 150.0 * normal(random),
@@ -64,7 +64,7 @@ struct Common {
 }
 
 impl Common {
-    fn new(noise: Noise, round_trip: f64, which: Which, random: &mut Random) -> Common {
+    fn new(noise: NoiseLevel, round_trip: f64, which: Which, random: &mut RandomSource) -> Common {
         let none = Common { there: 0.0, back: 0.0, waiting: 0.0, share: 0.5 };
         let even = |off: f64, common: Common| Common {
             there: off.max(0.0) * 2.0,
@@ -72,9 +72,9 @@ impl Common {
             ..common
         };
         match noise {
-            Noise::Quiet => none,
-            Noise::Moderated => even(0.004 * round_trip * normal(random), none),
-            Noise::Busy => {
+            NoiseLevel::Quiet => none,
+            NoiseLevel::Moderated => even(0.004 * round_trip * normal(random), none),
+            NoiseLevel::Busy => {
                 let mut off = 0.021 * round_trip * normal(random);
                 if which == Which::Last {
                     let far = 3e3 + 9e3 * uniform(random);
@@ -101,17 +101,17 @@ enum Which {
 
 /// All bursts of a job. `joined` is when each node came.
 pub(super) fn bursts(
-    (scenario, noise): (&Scenario, Noise),
+    (scenario, noise): (&ClockScenario, NoiseLevel),
     clocks: &[NodeClock],
     joined: &[i64],
     seconds: i64,
-    random: &mut Random,
+    random: &mut RandomSource,
 ) -> Vec<BurstTimes> {
     let mut bursts = Vec::new();
-    if scenario.probes == Probing::Nobody {
+    if scenario.probes == ProbeRate::Nobody {
         return bursts;
     }
-    let unprobed = (scenario.probes == Probing::AllButOne).then(|| 1 + random.index(clocks.len() - 1));
+    let unprobed = (scenario.probes == ProbeRate::AllButOne).then(|| 1 + random.index(clocks.len() - 1));
     let kept = 3 + random.index(6);
     for node in 1..clocks.len() {
         // The tree's parent; until that has come, whoever stands in its place.
@@ -138,7 +138,7 @@ struct Link {
     ends: [usize; 2],
     ways: [Way; 2],
     kept: usize,
-    noise: Noise,
+    noise: NoiseLevel,
 }
 
 impl Link {
@@ -147,7 +147,7 @@ impl Link {
         [from, to]: [i64; 2],
         at_start: bool,
         clocks: &[NodeClock],
-        random: &mut Random,
+        random: &mut RandomSource,
         bursts: &mut Vec<BurstTimes>,
     ) {
         let mut at = from + random.between(0, SECOND / 5);
@@ -171,7 +171,7 @@ impl Link {
         at: i64,
         (probes, which): (usize, Which),
         clocks: &[NodeClock],
-        random: &mut Random,
+        random: &mut RandomSource,
     ) -> BurstTimes {
         let [there, back] = &self.ways;
         let common = Common::new(self.noise, there.least + back.least, which, random);
@@ -212,7 +212,7 @@ impl Link {
             answered: count,
             spread,
             best,
-            kernel_times: self.noise != Noise::Busy,
+            kernel_times: self.noise != NoiseLevel::Busy,
         }
     }
 }

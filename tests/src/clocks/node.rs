@@ -1,4 +1,4 @@
-use crate::synthetic::Random;
+use crate::synthetic::RandomSource;
 use rpd_shard::record::{ClockDomain, ClockSet};
 use std::f64::consts::TAU;
 
@@ -27,7 +27,7 @@ pub struct NodeClock {
 }
 
 /// What a node's clocks are made of.
-pub(super) struct Crystal {
+pub(super) struct ClockCrystal {
     /// Seconds of the run.
     pub(super) seconds: i64,
     /// ppb in a second's square root.
@@ -43,7 +43,7 @@ pub(super) struct Crystal {
 }
 
 impl NodeClock {
-    pub(super) fn new(number: usize, crystal: &Crystal, random: &mut Random) -> NodeClock {
+    pub(super) fn new(number: usize, crystal: &ClockCrystal, random: &mut RandomSource) -> NodeClock {
         let ticks = (crystal.seconds + 2 * MARGIN + 1) as usize;
         let fixed = uniform(random) * 40e3 - 20e3;
         let mut rate = fixed;
@@ -108,9 +108,9 @@ impl NodeClock {
     }
 
     /// A clock set, as the collector reads it.
-    pub(super) fn set(&self, at: i64, random: &mut Random) -> ClockSet {
+    pub(super) fn set(&self, at: i64, random: &mut RandomSource) -> ClockSet {
         let bracket = if random.chance(2) { random.between(1_000, 20_000) } else { random.between(60, 160) };
-        let early = |random: &mut Random| at + ((uniform(random) * 0.4 - 0.35) * bracket as f64) as i64;
+        let early = |random: &mut RandomSource| at + ((uniform(random) * 0.4 - 0.35) * bracket as f64) as i64;
         let (raw, wall) = (early(random), early(random));
         ClockSet {
             domain: self.domain.clone(),
@@ -132,16 +132,16 @@ fn between(ticks: &[f64], at: i64) -> f64 {
 }
 
 /// From 0 to 1, never 0.
-pub(super) fn uniform(random: &mut Random) -> f64 {
+pub(super) fn uniform(random: &mut RandomSource) -> f64 {
     ((random.bits() >> 11) as f64 + 0.5) / (1_u64 << 53) as f64
 }
 
 /// Mean 0, deviation 1.
-pub(super) fn normal(random: &mut Random) -> f64 {
+pub(super) fn normal(random: &mut RandomSource) -> f64 {
     (-2.0 * uniform(random).ln()).sqrt() * (TAU * uniform(random)).cos()
 }
 
 /// Mean 1.
-pub(super) fn exponential(random: &mut Random) -> f64 {
+pub(super) fn exponential(random: &mut RandomSource) -> f64 {
     -uniform(random).ln()
 }

@@ -1,6 +1,6 @@
 /// What is wrong with a job.
 #[derive(Clone, Copy, PartialEq, Debug)]
-pub struct Scenario {
+pub struct ClockScenario {
     /// Name in tables.
     pub name: &'static str,
     /// No NTP steers BOOTTIME and REALTIME: they drift as RAW does, by up to 20 ppm.
@@ -22,17 +22,17 @@ pub struct Scenario {
     /// Two nodes come late to most collectives.
     pub stragglers: bool,
     /// Which nodes have probes.
-    pub probes: Probing,
+    pub probes: ProbeRate,
     /// One node joins late.
     pub late_node: bool,
     /// How many collectives there are.
-    pub collectives: Meeting,
+    pub collectives: CollectiveRate,
 }
 
 /// What networks and schedulers add to the times of a job, in every scenario. The figures of the last two are those of
 /// real runs (docs/CLOCKS.md).
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
-pub enum Noise {
+pub enum NoiseLevel {
     /// Queues in the network. Kernels note when packets arrive.
     Quiet,
     /// Programs note when packets arrive, on nodes whose cores are busy: they wait for a core in every fifth burst, all
@@ -43,23 +43,23 @@ pub enum Noise {
     Moderated,
 }
 
-impl Noise {
+impl NoiseLevel {
     /// All of them, in the order of the table.
-    pub const ALL: [Noise; 3] = [Noise::Quiet, Noise::Busy, Noise::Moderated];
+    pub const ALL: [NoiseLevel; 3] = [NoiseLevel::Quiet, NoiseLevel::Busy, NoiseLevel::Moderated];
 
     /// Name in tables and options.
     pub fn name(self) -> &'static str {
         match self {
-            Noise::Quiet => "quiet",
-            Noise::Busy => "busy",
-            Noise::Moderated => "moderated",
+            NoiseLevel::Quiet => "quiet",
+            NoiseLevel::Busy => "busy",
+            NoiseLevel::Moderated => "moderated",
         }
     }
 }
 
 /// Who is probed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Probing {
+pub enum ProbeRate {
     /// All nodes.
     All,
     /// All but one.
@@ -70,7 +70,7 @@ pub enum Probing {
 
 /// How often ranks meet.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Meeting {
+pub enum CollectiveRate {
     /// Thirty times in a second.
     Densely,
     /// Three times in two seconds.
@@ -81,9 +81,9 @@ pub enum Meeting {
     Never,
 }
 
-impl Scenario {
+impl ClockScenario {
     /// Nothing is wrong: steered clocks with crystals of up to 20 ppm.
-    pub const QUIET: Scenario = Scenario {
+    pub const QUIET: ClockScenario = ClockScenario {
         name: "quiet",
         unsteered: false,
         walk: 3.0,
@@ -94,30 +94,39 @@ impl Scenario {
         heavy_tails: false,
         late_exits: false,
         stragglers: false,
-        probes: Probing::All,
+        probes: ProbeRate::All,
         late_node: false,
-        collectives: Meeting::Often,
+        collectives: CollectiveRate::Often,
     };
 
     /// All scenarios, in the order of the table.
-    pub const ALL: [Scenario; 17] = [
-        Scenario::QUIET,
-        Scenario { name: "drift and walk", unsteered: true, walk: 10.0, ..Scenario::QUIET },
-        Scenario { name: "temperature", swing: 150.0, ..Scenario::QUIET },
-        Scenario { name: "NTP steps", ntp_steps: true, ..Scenario::QUIET },
-        Scenario { name: "clock step", jump: true, ..Scenario::QUIET },
-        Scenario { name: "asymmetry", asymmetry: true, ..Scenario::QUIET },
-        Scenario { name: "heavy tails", heavy_tails: true, ..Scenario::QUIET },
-        Scenario { name: "late exits", late_exits: true, ..Scenario::QUIET },
-        Scenario { name: "stragglers", stragglers: true, ..Scenario::QUIET },
-        Scenario { name: "one unprobed", probes: Probing::AllButOne, ..Scenario::QUIET },
-        Scenario { name: "late node", late_node: true, ..Scenario::QUIET },
-        Scenario { name: "few collectives", collectives: Meeting::Seldom, ..Scenario::QUIET },
-        Scenario { name: "collectives only", probes: Probing::Nobody, ..Scenario::QUIET },
-        Scenario { name: "probes only", collectives: Meeting::Never, ..Scenario::QUIET },
-        Scenario { name: "tails+asymmetry", heavy_tails: true, asymmetry: true, ..Scenario::QUIET },
-        Scenario { name: "asymm.+late exits", asymmetry: true, late_exits: true, ..Scenario::QUIET },
-        Scenario {
+    pub const ALL: [ClockScenario; 17] = [
+        ClockScenario::QUIET,
+        ClockScenario { name: "drift and walk", unsteered: true, walk: 10.0, ..ClockScenario::QUIET },
+        ClockScenario { name: "temperature", swing: 150.0, ..ClockScenario::QUIET },
+        ClockScenario { name: "NTP steps", ntp_steps: true, ..ClockScenario::QUIET },
+        ClockScenario { name: "clock step", jump: true, ..ClockScenario::QUIET },
+        ClockScenario { name: "asymmetry", asymmetry: true, ..ClockScenario::QUIET },
+        ClockScenario { name: "heavy tails", heavy_tails: true, ..ClockScenario::QUIET },
+        ClockScenario { name: "late exits", late_exits: true, ..ClockScenario::QUIET },
+        ClockScenario { name: "stragglers", stragglers: true, ..ClockScenario::QUIET },
+        ClockScenario { name: "one unprobed", probes: ProbeRate::AllButOne, ..ClockScenario::QUIET },
+        ClockScenario { name: "late node", late_node: true, ..ClockScenario::QUIET },
+        ClockScenario {
+            name: "few collectives",
+            collectives: CollectiveRate::Seldom,
+            ..ClockScenario::QUIET
+        },
+        ClockScenario { name: "collectives only", probes: ProbeRate::Nobody, ..ClockScenario::QUIET },
+        ClockScenario { name: "probes only", collectives: CollectiveRate::Never, ..ClockScenario::QUIET },
+        ClockScenario { name: "tails+asymmetry", heavy_tails: true, asymmetry: true, ..ClockScenario::QUIET },
+        ClockScenario {
+            name: "asymm.+late exits",
+            asymmetry: true,
+            late_exits: true,
+            ..ClockScenario::QUIET
+        },
+        ClockScenario {
             name: "everything",
             walk: 10.0,
             swing: 150.0,
@@ -128,7 +137,7 @@ impl Scenario {
             late_exits: true,
             stragglers: true,
             late_node: true,
-            ..Scenario::QUIET
+            ..ClockScenario::QUIET
         },
     ];
 }

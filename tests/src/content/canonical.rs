@@ -1,13 +1,13 @@
-use super::tables::{RowsById, Tables};
+use super::tables::{ContentTables, RowsById};
 use rusqlite::types::Value;
-use serde_json::Value as Json;
+use serde_json::Value as JsonCell;
 use std::cell::RefCell;
 use std::collections::{BTreeMap, HashMap};
 use std::rc::Rc;
 use twox_hash::XxHash3_64;
 
 /// Content of a database: per table the contents of its rows, sorted.
-pub type Content = BTreeMap<String, Vec<String>>;
+pub type DatabaseContent = BTreeMap<String, Vec<String>>;
 
 /// Tables whose rows own an event.
 const OWNERS: [&str; 7] = [
@@ -67,9 +67,9 @@ fn is_made_up(table: &str, column: &str) -> bool {
 }
 
 /// The content of all rows.
-pub fn content(tables: &Tables) -> Content {
+pub fn content(tables: &ContentTables) -> DatabaseContent {
     let reader = Reader::new(tables);
-    let mut content = Content::new();
+    let mut content = DatabaseContent::new();
     for (table, rows) in &tables.tables {
         let mut all: Vec<String> = match table.as_str() {
             "rocpd_event" => rows.keys().map(|id| reader.event(*id)).collect(),
@@ -92,7 +92,7 @@ enum Depth {
 }
 
 struct Reader<'a> {
-    tables: &'a Tables,
+    tables: &'a ContentTables,
     /// Content of each event without stack ids, with that of its owners.
     events: HashMap<i64, String>,
     /// Per stack id, a word for everything that has it.
@@ -101,7 +101,7 @@ struct Reader<'a> {
 }
 
 impl<'a> Reader<'a> {
-    fn new(tables: &'a Tables) -> Reader<'a> {
+    fn new(tables: &'a ContentTables) -> Reader<'a> {
         let mut reader =
             Reader { tables, events: HashMap::new(), stacks: HashMap::new(), rows: RefCell::default() };
         let mut owners: HashMap<i64, Vec<String>> = HashMap::new();
@@ -228,21 +228,23 @@ impl<'a> Reader<'a> {
     }
 
     fn json(&self, table: &str, column: &str, text: &str, depth: Depth) -> String {
-        let Ok(mut json) = serde_json::from_str::<Json>(text) else { return quoted(text) };
+        let Ok(mut json) = serde_json::from_str::<JsonCell>(text) else { return quoted(text) };
         // Provenance is the merger's own.
-        if let Json::Object(entries) = &mut json {
+        if let JsonCell::Object(entries) = &mut json {
             entries.remove("rpd");
         }
         self.replace_ids(table, column, &mut json, depth);
         quoted(&json.to_string())
     }
 
-    fn replace_ids(&self, table: &str, column: &str, json: &mut Json, depth: Depth) {
-        let Json::Object(entries) = json else { return };
+    fn replace_ids(&self, table: &str, column: &str, json: &mut JsonCell, depth: Depth) {
+        let JsonCell::Object(entries) = json else { return };
         for (key, value) in entries {
             match (json_target(table, column, key), value.as_i64()) {
-                (Some(_), Some(_)) if depth == Depth::WithoutJson => *value = Json::Null,
-                (Some(to), Some(id)) => *value = Json::String(digest(&self.row(to, id, Depth::WithoutJson))),
+                (Some(_), Some(_)) if depth == Depth::WithoutJson => *value = JsonCell::Null,
+                (Some(to), Some(id)) => {
+                    *value = JsonCell::String(digest(&self.row(to, id, Depth::WithoutJson)))
+                }
                 _ => self.replace_ids(table, column, value, depth),
             }
         }
@@ -266,7 +268,7 @@ fn quoted(text: &str) -> String {
 }
 
 /// Number of rows of each table, for messages.
-impl Tables {
+impl ContentTables {
     /// Number of rows of a table.
     pub fn rows(&self, table: &str) -> usize {
         self.tables.get(table).map_or(0, RowsById::len)

@@ -1,4 +1,4 @@
-use super::canonical::Content;
+use super::canonical::DatabaseContent;
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
@@ -6,7 +6,7 @@ use std::fmt::Write as _;
 const MOST_LINES: usize = 6;
 
 /// What only one of two contents has, as text for a failed test; empty where they are the same.
-pub fn differences(expected: &Content, actual: &Content) -> String {
+pub fn differences(expected: &DatabaseContent, actual: &DatabaseContent) -> String {
     let mut out = String::new();
     let none = Vec::new();
     let tables: std::collections::BTreeSet<_> = expected.keys().chain(actual.keys()).collect();

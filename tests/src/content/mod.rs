@@ -8,6 +8,6 @@ mod canonical;
 mod difference;
 mod tables;
 
-pub use canonical::{Content, content};
+pub use canonical::{DatabaseContent, content};
 pub use difference::differences;
-pub use tables::{RowsById, Tables};
+pub use tables::{ContentTables, RowsById};

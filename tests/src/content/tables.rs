@@ -1,4 +1,4 @@
-use crate::synthetic::{Call, Cell, Numbers, ProcessRows, Run, columns, expand, number};
+use crate::synthetic::{IdNumbering, ModelCell, NativeCall, ProcessRows, Run, columns, expand, number};
 use rpd_shard::model::{Schema, TableId, rocpd};
 use rusqlite::Connection;
 use rusqlite::types::Value;
@@ -9,15 +9,15 @@ pub type RowsById = BTreeMap<i64, BTreeMap<String, Value>>;
 
 /// The RocPD tables of one database, in memory.
 #[derive(Clone, PartialEq, Debug, Default)]
-pub struct Tables {
+pub struct ContentTables {
     /// By name without suffix.
     pub tables: BTreeMap<String, RowsById>,
 }
 
-impl Tables {
+impl ContentTables {
     /// All `rocpd_*` tables of a database of one uuid, through its views.
-    pub fn of_database(database: &Connection) -> rusqlite::Result<Tables> {
-        let mut tables = Tables::default();
+    pub fn of_database(database: &Connection) -> rusqlite::Result<ContentTables> {
+        let mut tables = ContentTables::default();
         for table in Schema::builtin().tables().iter().filter(|t| t.name.starts_with("rocpd_")) {
             let mut statement = database.prepare(&format!("SELECT * FROM {}", table.name))?;
             let names: Vec<String> = statement.column_names().map(str::to_owned).collect();
@@ -35,8 +35,8 @@ impl Tables {
     }
 
     /// What a merge of the run must hold, numbered in the plainest way: one counter per table.
-    pub fn of_model(run: &Run) -> Tables {
-        let mut tables = Tables::default();
+    pub fn of_model(run: &Run) -> ContentTables {
+        let mut tables = ContentTables::default();
         for table in Schema::builtin().tables().iter().filter(|t| t.name.starts_with("rocpd_")) {
             tables.tables.insert(table.name.clone(), BTreeMap::new());
         }
@@ -83,19 +83,21 @@ fn names_of_shards(rows: &ProcessRows) -> impl Iterator<Item = &str> {
     rows.native
         .iter()
         .flat_map(|native| match &native.call {
-            Call::Mpi { comm, .. } => vec![*comm],
-            Call::Rccl { comm, elements, .. } => vec![*comm, elements.map(|(_, datatype, _)| datatype)],
-            Call::Request { function, .. } => vec![Some(*function)],
-            Call::Communicator { function, comm, label, .. } => vec![Some(*function), Some(*comm), *label],
-            Call::Mark(text) => vec![Some(&**text)],
-            Call::Range(_) => vec![],
+            NativeCall::Mpi { comm, .. } => vec![*comm],
+            NativeCall::Rccl { comm, elements, .. } => vec![*comm, elements.map(|(_, datatype, _)| datatype)],
+            NativeCall::Request { function, .. } => vec![Some(*function)],
+            NativeCall::Communicator { function, comm, label, .. } => {
+                vec![Some(*function), Some(*comm), *label]
+            }
+            NativeCall::Mark(text) => vec![Some(&**text)],
+            NativeCall::Range(_) => vec![],
         })
         .flatten()
 }
 
 fn highest_stack(rows: &ProcessRows) -> i64 {
     let stacks = rows.of(rocpd::EVENT).iter().flatten().filter_map(|cell| match cell {
-        Cell::Stack(v) => Some(*v),
+        ModelCell::Stack(v) => Some(*v),
         _ => None,
     });
     stacks.max().unwrap_or(0)
@@ -110,7 +112,7 @@ struct Plain<'a> {
     time: &'a dyn Fn(i64) -> i64,
 }
 
-impl Numbers for Plain<'_> {
+impl IdNumbering for Plain<'_> {
     fn id(&self, table: TableId, row: usize) -> i64 {
         match table {
             rocpd::INFO_NODE => self.node + 1,

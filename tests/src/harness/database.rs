@@ -1,4 +1,4 @@
-use crate::content::Content;
+use crate::content::DatabaseContent;
 use rpd_shard::model::RPD_TABLE_PREFIX;
 use rusqlite::types::ValueRef;
 use rusqlite::{Connection, OpenFlags};
@@ -54,7 +54,7 @@ impl Database {
     }
 
     /// The rows of queries, sorted, by a name for each query.
-    pub fn answers(&self, queries: &[(&str, &str)]) -> Content {
+    pub fn answers(&self, queries: &[(&str, &str)]) -> DatabaseContent {
         let sorted = |sql: &str| {
             let mut rows: Vec<String> = self.rows(sql).iter().map(|row| row.join(" | ")).collect();
             rows.sort();

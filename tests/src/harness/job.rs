@@ -23,12 +23,12 @@ pub struct Job {
     folder: Option<PathBuf>,
     limit: Duration,
     /// Run again, once, when this says that the launcher itself failed.
-    pub(super) failed_to_start: Option<fn(&Outcome) -> bool>,
+    pub(super) failed_to_start: Option<fn(&JobOutcome) -> bool>,
 }
 
 /// What became of a job.
 #[derive(Clone, Debug)]
-pub struct Outcome {
+pub struct JobOutcome {
     /// The command line.
     pub command: String,
     /// How it ended; `None` if it was stopped at its limit.
@@ -116,7 +116,7 @@ impl Job {
     ///
     /// # Panics
     /// If it cannot be started, or its output cannot be read.
-    pub fn run(&self) -> Outcome {
+    pub fn run(&self) -> JobOutcome {
         let outcome = self.run_once();
         if self.failed_to_start.is_some_and(|failed| failed(&outcome)) {
             eprintln!("RETRY, the launcher failed to start:\n{outcome}");
@@ -145,7 +145,7 @@ impl Job {
         command.spawn().unwrap_or_else(|error| panic!("{}: {error}", self.program.display()))
     }
 
-    fn run_once(&self) -> Outcome {
+    fn run_once(&self) -> JobOutcome {
         let began = Instant::now();
         let mut child = self.start();
         let stdout = collect(child.stdout.take());
@@ -155,7 +155,7 @@ impl Job {
         let text = |stream: JoinHandle<Vec<u8>>| {
             String::from_utf8_lossy(&stream.join().unwrap_or_default()).into_owned()
         };
-        Outcome { command: self.to_string(), status, stdout: text(stdout), stderr: text(stderr), took }
+        JobOutcome { command: self.to_string(), status, stdout: text(stdout), stderr: text(stderr), took }
     }
 }
 
@@ -187,7 +187,7 @@ fn collect(stream: Option<impl Read + Send + 'static>) -> JoinHandle<Vec<u8>> {
     })
 }
 
-impl Outcome {
+impl JobOutcome {
     /// The exit code; `None` after a signal or at the limit.
     pub fn code(&self) -> Option<i32> {
         self.status.and_then(|status| status.code())
@@ -198,7 +198,7 @@ impl Outcome {
     /// # Panics
     /// If it is another one.
     #[must_use]
-    pub fn success(self) -> Outcome {
+    pub fn success(self) -> JobOutcome {
         assert_eq!(self.code(), Some(0), "expected success of\n{self}");
         self
     }
@@ -211,9 +211,9 @@ impl fmt::Display for Job {
     }
 }
 
-impl fmt::Display for Outcome {
+impl fmt::Display for JobOutcome {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Outcome { command, status, stdout, stderr, took } = self;
+        let JobOutcome { command, status, stdout, stderr, took } = self;
         let ended = match status {
             None => "stopped at its time limit".to_owned(),
             Some(status) => match status.signal() {

@@ -12,10 +12,10 @@ mod tree;
 
 pub use binaries::{binary, python, repository};
 pub use database::{AMD_TAGS, Database, dump_difference};
-pub use job::{Job, Outcome};
+pub use job::{Job, JobOutcome};
 pub use merge::{RunFolder, losses, losses_of_all, remove, replaced, rpd_merge, rpd_merge_mpi};
 pub use mpi::{mpi_missing, mpirun};
-pub use perfetto_ui::{Opened, PerfettoUi};
+pub use perfetto_ui::{OpenedTrace, PerfettoUi};
 pub use report::{assert_refused, leftovers};
 pub use trace_processor::{Row, TraceProcessor};
 

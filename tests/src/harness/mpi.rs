@@ -1,4 +1,4 @@
-use super::job::{Job, Outcome};
+use super::job::{Job, JobOutcome};
 use std::env;
 use std::process::{Command, Stdio};
 
@@ -26,11 +26,11 @@ pub fn mpirun(ranks: usize) -> Job {
         .env("OMPI_MCA_btl", "tcp,self")
         // More ranks than cores: who waits shall not spin.
         .env("OMPI_MCA_mpi_yield_when_idle", "1");
-    job.failed_to_start = Some(Outcome::failed_to_start);
+    job.failed_to_start = Some(JobOutcome::failed_to_start);
     job
 }
 
-impl Outcome {
+impl JobOutcome {
     /// Whether ranks did not come up, in Open MPI's own words; now and then they do not, on a loaded machine.
     pub fn failed_to_start(&self) -> bool {
         const SIGNS: [&str; 4] = [

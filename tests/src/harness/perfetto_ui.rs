@@ -16,7 +16,7 @@ pub struct PerfettoUi {
 
 /// What the UI shows of a trace.
 #[derive(Clone, Debug)]
-pub struct Opened {
+pub struct OpenedTrace {
     /// The tracks below each other: `{"name", "children"}`.
     pub tracks: Vec<Value>,
     /// How many slices it has loaded.
@@ -45,7 +45,7 @@ impl PerfettoUi {
     ///
     /// # Panics
     /// If it does not come up.
-    pub fn open(&self, trace: &Path, picture: &Path) -> Opened {
+    pub fn open(&self, trace: &Path, picture: &Path) -> OpenedTrace {
         let outcome = Job::new("node")
             .arg(repository().join("tests/perfetto/ui.mjs"))
             .args([&self.site, trace, picture])
@@ -56,7 +56,7 @@ impl PerfettoUi {
         let list = |what: &str| shown[what].as_array().cloned().unwrap_or_default();
         let mut errors: Vec<String> = list("errors").iter().map(Value::to_string).collect();
         errors.extend(shown["dialog"].as_str().map(str::to_owned));
-        Opened {
+        OpenedTrace {
             tracks: list("tracks"),
             slices: shown["slices"].as_u64().expect("a number of slices"),
             errors,
@@ -74,7 +74,7 @@ fn found(what: &str) -> Result<PerfettoUi, &'static str> {
     Ok(PerfettoUi { site })
 }
 
-impl Opened {
+impl OpenedTrace {
     /// The names of the tracks, a line each, two more spaces for each level; without those of the UI itself.
     pub fn tree(&self) -> String {
         fn lines(tracks: &[Value], depth: usize, out: &mut String) {

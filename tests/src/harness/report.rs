@@ -1,4 +1,4 @@
-use super::job::Outcome;
+use super::job::JobOutcome;
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 ///
 /// # Panics
 /// If it is not so.
-pub fn assert_refused(outcome: &Outcome, code: i32, words: &[&str]) {
+pub fn assert_refused(outcome: &JobOutcome, code: i32, words: &[&str]) {
     assert_eq!(outcome.code(), Some(code), "expected exit code {code} of\n{outcome}");
     assert_calm(outcome);
     let lines: Vec<&str> = outcome.stderr.lines().filter(|line| line.contains("error:")).collect();
@@ -18,7 +18,7 @@ pub fn assert_refused(outcome: &Outcome, code: i32, words: &[&str]) {
 }
 
 /// No words of a crash.
-fn assert_calm(outcome: &Outcome) {
+fn assert_calm(outcome: &JobOutcome) {
     for word in ["panicked at", "RUST_BACKTRACE", "stack backtrace", "SIGSEGV", "memory allocation of"] {
         assert!(!outcome.stderr.contains(word), "unexpected {word:?} of\n{outcome}");
     }

@@ -4,16 +4,16 @@ use std::fmt;
 
 /// A mean with its 95 % interval, by Student's t.
 #[derive(Clone, Copy, PartialEq, Debug)]
-pub struct Interval {
+pub struct RatioInterval {
     /// The mean.
     pub mean: f64,
     /// Half the width of the interval; infinite for fewer than two values.
     pub half_width: f64,
 }
 
-impl Interval {
+impl RatioInterval {
     /// Of independent values.
-    pub fn of(values: impl Iterator<Item = f64>) -> Interval {
+    pub fn of(values: impl Iterator<Item = f64>) -> RatioInterval {
         let values: Vec<f64> = values.collect();
         let count = values.len() as f64;
         let mean = values.iter().sum::<f64>() / count;
@@ -23,7 +23,7 @@ impl Interval {
             0 | 1 => f64::INFINITY,
             _ => quantile(freedom) * (squares / freedom / count).sqrt(),
         };
-        Interval { mean, half_width }
+        RatioInterval { mean, half_width }
     }
 }
 
@@ -33,7 +33,7 @@ fn quantile(freedom: f64) -> f64 {
     1.960 + 2.372 / freedom + 2.822 / freedom.powi(2) + 2.556 / freedom.powi(3)
 }
 
-impl fmt::Display for Interval {
+impl fmt::Display for RatioInterval {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{:.3} [{:.3}, {:.3}]", self.mean, self.mean - self.half_width, self.mean + self.half_width)
     }
@@ -52,8 +52,8 @@ mod tests {
 
     #[test]
     fn an_interval_is_that_of_the_textbook() {
-        let interval = Interval::of([1.0, 2.0, 3.0, 4.0, 5.0].into_iter());
+        let interval = RatioInterval::of([1.0, 2.0, 3.0, 4.0, 5.0].into_iter());
         assert_eq!(interval.to_string(), "3.000 [1.042, 4.958]");
-        assert!(Interval::of([1.0].into_iter()).half_width.is_infinite());
+        assert!(RatioInterval::of([1.0].into_iter()).half_width.is_infinite());
     }
 }

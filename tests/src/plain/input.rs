@@ -5,17 +5,17 @@ use std::path::Path;
 pub(super) const ATTACHED: &str = "input";
 
 /// What there is in the attached input.
-pub(super) struct Input {
+pub(super) struct PlainInput {
     /// `_` and the guid with `_` for `-`.
     pub(super) uuid: String,
     pub(super) guid: String,
-    pub(super) tables: Vec<Table>,
+    pub(super) tables: Vec<PlainTable>,
     /// Name and statement of each view, in the order in which they were made.
     pub(super) views: Vec<(String, String)>,
 }
 
 /// A table of the attached input.
-pub(super) struct Table {
+pub(super) struct PlainTable {
     /// `rocpd_region`.
     pub(super) name: String,
     /// The statement that made it.
@@ -25,9 +25,9 @@ pub(super) struct Table {
     pub(super) references: Vec<(String, String)>,
 }
 
-impl Input {
+impl PlainInput {
     /// Attaches a database and looks at it.
-    pub(super) fn attach(output: &Connection, path: &Path) -> Result<Input> {
+    pub(super) fn attach(output: &Connection, path: &Path) -> Result<PlainInput> {
         let uri = format!("file:{}?immutable=1", path.display());
         output.execute(&format!("ATTACH ? AS {ATTACHED}"), [uri])?;
         let tag = |tag: &str| -> Result<String> {
@@ -43,11 +43,11 @@ impl Input {
         let mut tables = Vec::new();
         for (full, sql) in made("table")? {
             if let Some(name) = full.strip_suffix(&uuid) {
-                tables.push(Table::of(output, name, &full, &uuid, sql)?);
+                tables.push(PlainTable::of(output, name, &full, &uuid, sql)?);
             }
         }
         let views = made("view")?;
-        Ok(Input { uuid, guid, tables, views })
+        Ok(PlainInput { uuid, guid, tables, views })
     }
 
     /// Lets go of it.
@@ -56,8 +56,8 @@ impl Input {
     }
 }
 
-impl Table {
-    fn of(output: &Connection, name: &str, full: &str, uuid: &str, sql: String) -> Result<Table> {
+impl PlainTable {
+    fn of(output: &Connection, name: &str, full: &str, uuid: &str, sql: String) -> Result<PlainTable> {
         let mut columns = output.prepare("SELECT name FROM pragma_table_info(?, ?)")?;
         let columns = columns.query_map([full, ATTACHED], |row| row.get(0))?.collect::<Result<_>>()?;
         let mut references =
@@ -66,6 +66,6 @@ impl Table {
         let references = references
             .query_map([full, ATTACHED], |row| Ok((row.get(0)?, without_suffix(row.get(1)?))))?
             .collect::<Result<_>>()?;
-        Ok(Table { name: name.to_owned(), sql, columns, references })
+        Ok(PlainTable { name: name.to_owned(), sql, columns, references })
     }
 }

@@ -1,5 +1,5 @@
 use super::create;
-use super::input::{ATTACHED, Input, Table};
+use super::input::{ATTACHED, PlainInput, PlainTable};
 use rusqlite::{Connection, Result};
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
@@ -15,7 +15,7 @@ pub fn shifted(inputs: &[PathBuf], path: &Path) -> Result<()> {
     let mut set: Option<(String, String)> = None;
     let mut bases: HashMap<String, i64> = HashMap::new();
     for (number, path) in inputs.iter().enumerate() {
-        let input = Input::attach(&output, path)?;
+        let input = PlainInput::attach(&output, path)?;
         output.execute_batch("BEGIN")?;
         let first = set.is_none();
         let (uuid, guid) = set.get_or_insert_with(|| (input.uuid.clone(), input.guid.clone()));
@@ -40,13 +40,13 @@ pub fn shifted(inputs: &[PathBuf], path: &Path) -> Result<()> {
         let both = ["rocpd_region", "rocpd_sample"];
         let base = both.iter().filter_map(|table| bases.get(*table)).max().copied().unwrap_or(0);
         bases.extend(both.map(|table| (table.to_owned(), base)));
-        Input::detach(&output)?;
+        PlainInput::detach(&output)?;
     }
     Ok(())
 }
 
 /// The tables and views of the first input, where a string or node may stand twice.
-fn make(output: &Connection, input: &Input) -> Result<()> {
+fn make(output: &Connection, input: &PlainInput) -> Result<()> {
     for table in &input.tables {
         output.execute_batch(&table.sql.replace("UNIQUE ON CONFLICT ABORT", "").replace("UNIQUE", ""))?;
     }
@@ -54,7 +54,7 @@ fn make(output: &Connection, input: &Input) -> Result<()> {
 }
 
 /// The columns of a table, moved.
-fn moved(table: &Table, guid: &str, bases: &HashMap<String, i64>, stacks: i64) -> String {
+fn moved(table: &PlainTable, guid: &str, bases: &HashMap<String, i64>, stacks: i64) -> String {
     let base = |table: &str| bases.get(table).copied().unwrap_or(0);
     let column = |column: &String| {
         let referred = table.references.iter().find(|(from, _)| from == column);

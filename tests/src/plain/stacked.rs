@@ -1,5 +1,5 @@
 use super::create;
-use super::input::{ATTACHED, Input};
+use super::input::{ATTACHED, PlainInput};
 use rusqlite::Result;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -11,7 +11,7 @@ pub fn stacked(inputs: &[PathBuf], path: &Path) -> Result<()> {
     let mut members: BTreeMap<String, Vec<String>> = BTreeMap::new();
     let mut views = Vec::new();
     for path in inputs {
-        let input = Input::attach(&output, path)?;
+        let input = PlainInput::attach(&output, path)?;
         output.execute_batch("BEGIN")?;
         for table in &input.tables {
             output.execute_batch(&table.sql)?;
@@ -23,7 +23,7 @@ pub fn stacked(inputs: &[PathBuf], path: &Path) -> Result<()> {
         if views.is_empty() {
             views = input.views;
         }
-        Input::detach(&output)?;
+        PlainInput::detach(&output)?;
     }
     for (name, sql) in &views {
         match members.get(name) {

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 /// One value of a row of the model. What it refers to is named, not numbered.
 #[derive(Clone, PartialEq, Debug)]
-pub enum Cell {
+pub enum ModelCell {
     /// SQL NULL.
     Null,
     /// A number that means nothing else.
@@ -22,15 +22,15 @@ pub enum Cell {
     /// A stack id of the process.
     Stack(i64),
     /// JSON text, perhaps with ids in it.
-    Json(Json),
+    Json(JsonCell),
 }
 
 /// A row: its cells in the order of the table's columns.
-pub type Row = Vec<Cell>;
+pub type Row = Vec<ModelCell>;
 
 /// A JSON value.
 #[derive(Clone, PartialEq, Debug)]
-pub enum Json {
+pub enum JsonCell {
     /// A number.
     Int(i64),
     /// A text without quotes, backslashes and control characters.
@@ -38,18 +38,18 @@ pub enum Json {
     /// The id of a row of the same process.
     Row(TableId, usize),
     /// Keys and values.
-    Object(Vec<(&'static str, Json)>),
+    Object(Vec<(&'static str, JsonCell)>),
 }
 
-impl Json {
+impl JsonCell {
     /// `{}`.
-    pub fn empty() -> Cell {
-        Cell::Json(Json::Object(Vec::new()))
+    pub fn empty() -> ModelCell {
+        ModelCell::Json(JsonCell::Object(Vec::new()))
     }
 
     /// An object as a cell.
-    pub fn cell<const N: usize>(entries: [(&'static str, Json); N]) -> Cell {
-        Cell::Json(Json::Object(entries.into()))
+    pub fn cell<const N: usize>(entries: [(&'static str, JsonCell); N]) -> ModelCell {
+        ModelCell::Json(JsonCell::Object(entries.into()))
     }
 
     /// The text, with the ids that `id` gives to rows.
@@ -61,16 +61,16 @@ impl Json {
 
     fn write(&self, out: &mut String, id: &dyn Fn(TableId, usize) -> i64) {
         match self {
-            Json::Int(v) => {
+            JsonCell::Int(v) => {
                 let _ = write!(out, "{v}");
             }
-            Json::Text(text) => {
+            JsonCell::Text(text) => {
                 let _ = write!(out, "\"{text}\"");
             }
-            Json::Row(table, row) => {
+            JsonCell::Row(table, row) => {
                 let _ = write!(out, "{}", id(*table, *row));
             }
-            Json::Object(entries) => {
+            JsonCell::Object(entries) => {
                 out.push('{');
                 for (i, (key, value)) in entries.iter().enumerate() {
                     let _ = write!(out, "{}\"{key}\": ", if i == 0 { "" } else { ", " });
@@ -83,11 +83,11 @@ impl Json {
 }
 
 /// Text in a column.
-pub(super) fn text(value: impl AsRef<str>) -> Cell {
-    Cell::Text(value.as_ref().into())
+pub(super) fn text(value: impl AsRef<str>) -> ModelCell {
+    ModelCell::Text(value.as_ref().into())
 }
 
 /// A number, or NULL.
-pub(super) fn int_or_null(value: Option<i64>) -> Cell {
-    value.map_or(Cell::Null, Cell::Int)
+pub(super) fn int_or_null(value: Option<i64>) -> ModelCell {
+    value.map_or(ModelCell::Null, ModelCell::Int)
 }

@@ -1,4 +1,4 @@
-use super::random::Random;
+use super::random::RandomSource;
 use rpd_shard::record::{ClockDomain, ClockSet};
 
 /// True job time at which runs begin, ns.
@@ -51,7 +51,7 @@ impl NodeClock {
     }
 
     /// What a collector records from `from` to `to` (true times): a set at the start, every 5 s, at the end.
-    pub fn sets(&self, from: i64, to: i64, random: &mut Random) -> Vec<ClockSet> {
+    pub fn sets(&self, from: i64, to: i64, random: &mut RandomSource) -> Vec<ClockSet> {
         let mut at = from;
         let mut sets = Vec::new();
         while at < to {
@@ -62,7 +62,7 @@ impl NodeClock {
         sets
     }
 
-    fn set(&self, at: i64, random: &mut Random) -> ClockSet {
+    fn set(&self, at: i64, random: &mut RandomSource) -> ClockSet {
         let boottime = self.local(at);
         ClockSet {
             domain: self.domain.clone(),

@@ -1,8 +1,8 @@
 //! What a rank says to others: messages, collectives of MPI and RCCL, communicators.
 
-use super::native::{Call, Native};
+use super::native::{NativeCall, NativeRows};
 use super::process::{Author, CALL};
-use super::random::Random;
+use super::random::RandomSource;
 
 const COLLECTIVES: [(&str, i64, Option<i64>); 6] = [
     ("MPI_Allreduce", 4_194_304, None),
@@ -35,23 +35,23 @@ fn ranks(author: &Author<'_>) -> i64 {
 }
 
 /// Adds a call that a thread makes now.
-fn call(author: &mut Author<'_>, thread: usize, call: Call) -> Native {
+fn call(author: &mut Author<'_>, thread: usize, call: NativeCall) -> NativeRows {
     let start = author.pass(thread, CALL);
     let end = author.pass(thread, CALL);
     let (stack, parent) = (author.new_stack(), author.parent(thread));
-    let made = Native { thread, call, start, end, stack, parent };
+    let made = NativeRows { thread, call, start, end, stack, parent };
     author.rows.native.push(made.clone());
     made
 }
 
 /// A call of MPI without any value.
-fn mpi(function: &'static str) -> Call {
-    Call::Mpi { function, comm: None, peer: None, root: None, tag: None, bytes: None, seq: None }
+fn mpi(function: &'static str) -> NativeCall {
+    NativeCall::Mpi { function, comm: None, peer: None, root: None, tag: None, bytes: None, seq: None }
 }
 
 /// A message to the next rank, or from the one before.
 fn message(author: &mut Author<'_>, send: bool) {
-    let message = Call::Mpi {
+    let message = NativeCall::Mpi {
         function: if send { "MPI_Send" } else { "MPI_Recv" },
         comm: Some("MPI_COMM_WORLD"),
         peer: Some(neighbour(author, send)),
@@ -69,7 +69,7 @@ fn exchange(author: &mut Author<'_>) {
     let mut started = Vec::new();
     for function in ["MPI_Irecv", "MPI_Isend"] {
         let peer = Some(neighbour(author, function == "MPI_Isend"));
-        let begin = Call::Mpi {
+        let begin = NativeCall::Mpi {
             function,
             comm: Some("MPI_COMM_WORLD"),
             peer,
@@ -88,12 +88,12 @@ fn exchange(author: &mut Author<'_>) {
         let received =
             (function == "MPI_Irecv" && author.random.chance(60)).then(|| neighbour(author, false));
         let bytes = received.map(|_| 4_000);
-        let request = Call::Request { function, message: received.map(|peer| (peer, 7)), bytes };
-        let seen = Native { thread: 0, call: request, start: at, end: at, stack: started, parent: stack };
+        let request = NativeCall::Request { function, message: received.map(|peer| (peer, 7)), bytes };
+        let seen = NativeRows { thread: 0, call: request, start: at, end: at, stack: started, parent: stack };
         author.rows.native.push(seen);
     }
     let end = author.pass(0, CALL);
-    author.rows.native.push(Native { thread: 0, call: mpi("MPI_Waitall"), start, end, stack, parent });
+    author.rows.native.push(NativeRows { thread: 0, call: mpi("MPI_Waitall"), start, end, stack, parent });
 }
 
 /// Communicators that a program makes when it begins, in its last thread.
@@ -107,12 +107,12 @@ fn communicators(author: &mut Author<'_>) {
         ("MPI_Comm_set_name", "comm-1", Some("of a library"), None),
         ("ncclCommInitRank", RCCL_COMM, None, size_rank),
     ] {
-        let rccl = Call::Rccl { function, comm: None, root: None, elements: None, seq: None };
+        let rccl = NativeCall::Rccl { function, comm: None, root: None, elements: None, seq: None };
         let made_by = if function.starts_with("nccl") { rccl } else { mpi(function) };
         let within = call(author, thread, made_by);
-        let made = Call::Communicator { function, comm, label, size_rank };
+        let made = NativeCall::Communicator { function, comm, label, size_rank };
         let at = within.start + 1;
-        author.rows.native.push(Native { call: made, start: at, end: at, ..within });
+        author.rows.native.push(NativeRows { call: made, start: at, end: at, ..within });
     }
 }
 
@@ -120,8 +120,8 @@ fn communicators(author: &mut Author<'_>) {
 fn all_reduce(author: &mut Author<'_>, step: i64) {
     let broadcast = step % 3 == 1;
     let rccl = match step % 3 {
-        2 => Call::Rccl { function: "ncclGroupEnd", comm: None, root: None, elements: None, seq: None },
-        _ => Call::Rccl {
+        2 => NativeCall::Rccl { function: "ncclGroupEnd", comm: None, root: None, elements: None, seq: None },
+        _ => NativeCall::Rccl {
             function: if broadcast { "ncclBroadcast" } else { "ncclAllReduce" },
             comm: Some(RCCL_COMM),
             root: broadcast.then_some(0),
@@ -135,7 +135,7 @@ fn all_reduce(author: &mut Author<'_>, step: i64) {
 /// The collective at the end of a step: the same one in all ranks, which leave it together, soon after the last of
 /// them has come.
 pub(super) fn collective(author: &mut Author<'_>, step: i64, end_of_step: i64) {
-    let mut shared = Random::new(&[author.run.config.seed, 5, step as u64]);
+    let mut shared = RandomSource::new(&[author.run.config.seed, 5, step as u64]);
     let (function, bytes, root) = *shared.pick(&COLLECTIVES);
     let done = end_of_step - 500_000 + shared.between(0, 200_000);
     let last = shared.between(0, ranks(author));
@@ -143,7 +143,7 @@ pub(super) fn collective(author: &mut Author<'_>, step: i64, end_of_step: i64) {
     let waits = if i64::from(author.process.rank) == last { 0 } else { waits };
     let start = done - 20_000 - waits;
     let end = done + author.random.between(0, 5_000);
-    let call = Call::Mpi {
+    let call = NativeCall::Mpi {
         function,
         comm: Some(if shared.chance(80) { "MPI_COMM_WORLD" } else { "data parallel" }),
         peer: None,
@@ -154,5 +154,5 @@ pub(super) fn collective(author: &mut Author<'_>, step: i64, end_of_step: i64) {
     };
     author.collectives += 1;
     let stack = author.new_stack();
-    author.rows.native.push(Native { thread: 0, call, start, end, stack, parent: 0 });
+    author.rows.native.push(NativeRows { thread: 0, call, start, end, stack, parent: 0 });
 }

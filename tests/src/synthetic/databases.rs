@@ -1,6 +1,6 @@
-use super::cell::Cell;
+use super::cell::ModelCell;
 use super::expand::expand;
-use super::numbered::{NumberedRow, Numbers, columns, number};
+use super::numbered::{IdNumbering, NumberedRow, columns, number};
 use super::process::ProcessRows;
 use super::run::{PlannedProcess, Run, SyntheticNode};
 use rpd_rocpd::{Guid, schema};
@@ -90,14 +90,14 @@ impl<'a> Handles<'a> {
     }
 }
 
-impl Numbers for Handles<'_> {
+impl IdNumbering for Handles<'_> {
     fn id(&self, table: TableId, row: usize) -> i64 {
         match table {
             rocpd::INFO_NODE => 2_066_035_298 + self.process.node as i64,
             rocpd::INFO_PROCESS => i64::from(self.process.pid),
             // The tid is the fourth column.
             rocpd::INFO_THREAD => match self.rows.of(table)[row][3] {
-                Cell::Int(tid) => tid,
+                ModelCell::Int(tid) => tid,
                 _ => row as i64,
             },
             rocpd::INFO_AGENT | rocpd::INFO_QUEUE | rocpd::INFO_STREAM => row as i64,

@@ -1,6 +1,6 @@
 //! What a HIP program does: threads, agents, queues, streams, code; launches, copies, allocations.
 
-use super::cell::{Cell, Json, Row, text};
+use super::cell::{JsonCell, ModelCell, Row, text};
 use super::clock::RUN_START;
 use super::process::{Author, owner};
 use rpd_shard::model::{TableId, rocpd};
@@ -12,12 +12,12 @@ const STREAMS: usize = 5;
 const CODE_OBJECTS: usize = 5;
 const COUNTERS: [&str; 2] = ["SQ_WAVES", "GRBM_GUI_ACTIVE"];
 
-fn owned<const N: usize>(cells: [Cell; N]) -> Row {
+fn owned<const N: usize>(cells: [ModelCell; N]) -> Row {
     owner().into_iter().chain(cells).collect()
 }
 
-fn at(table: TableId, row: usize) -> Cell {
-    Cell::Row(table, row)
+fn at(table: TableId, row: usize) -> ModelCell {
+    ModelCell::Row(table, row)
 }
 
 /// The rows that describe the process and its devices.
@@ -26,18 +26,18 @@ pub(super) fn describe(author: &mut Author<'_>) {
     let [nid, process] = owner();
     for thread in 0..author.threads() as i64 {
         let tid = if thread == 0 { pid } else { pid * 100 + thread };
-        let started = if thread == 1 { Cell::Time(RUN_START - 40) } else { Cell::Null };
-        let name = if thread == 0 { text("main") } else { Cell::Null };
-        let ppid = Cell::Int(i64::from(author.process.ppid));
+        let started = if thread == 1 { ModelCell::Time(RUN_START - 40) } else { ModelCell::Null };
+        let name = if thread == 0 { text("main") } else { ModelCell::Null };
+        let ppid = ModelCell::Int(i64::from(author.process.ppid));
         let row = vec![
             nid.clone(),
             ppid,
             process.clone(),
-            Cell::Int(tid),
+            ModelCell::Int(tid),
             name,
             started,
-            Cell::Null,
-            Json::empty(),
+            ModelCell::Null,
+            JsonCell::empty(),
         ];
         author.rows.add(rocpd::INFO_THREAD, row);
     }
@@ -49,7 +49,7 @@ pub(super) fn describe(author: &mut Author<'_>) {
     {
         for i in 0..count {
             let name = if i == 0 { format!("Default {what}") } else { format!("{what} {}", i - 1) };
-            author.rows.add(table, owned([text(name), Json::empty()]));
+            author.rows.add(table, owned([text(name), JsonCell::empty()]));
         }
     }
     for (i, counter) in COUNTERS.into_iter().enumerate() {
@@ -66,32 +66,32 @@ pub(super) fn describe(author: &mut Author<'_>) {
             nid.clone(),
             process.clone(),
             at(rocpd::INFO_THREAD, thread),
-            Cell::Name("HIP_RUNTIME_API_EXT".into()),
-            Json::empty(),
+            ModelCell::Name("HIP_RUNTIME_API_EXT".into()),
+            JsonCell::empty(),
         ];
         author.rows.add(rocpd::TRACK, row);
     }
 }
 
 fn agent_row(author: &mut Author<'_>, agent: usize) {
-    let index = Cell::Int(agent as i64);
+    let index = ModelCell::Int(agent as i64);
     let gpu = agent > 0;
-    let extdata = Json::cell([
-        ("node_id", Json::Int(agent as i64)),
-        ("cu_count", Json::Int(304)),
-        ("name", Json::Text("gfx942".into())),
+    let extdata = JsonCell::cell([
+        ("node_id", JsonCell::Int(agent as i64)),
+        ("cu_count", JsonCell::Int(304)),
+        ("name", JsonCell::Text("gfx942".into())),
     ]);
     let row = owned([
         text(if gpu { "GPU" } else { "CPU" }),
         index.clone(),
         index,
-        Cell::Int(agent.saturating_sub(1) as i64),
-        Cell::Int(0),
+        ModelCell::Int(agent.saturating_sub(1) as i64),
+        ModelCell::Int(0),
         text(if gpu { "gfx942" } else { "AMD EPYC 9654" }),
         if gpu { text("aqua_vanjaram") } else { text("") },
         text(if gpu { "AMD" } else { "CPU" }),
-        Cell::Null,
-        Cell::Null,
+        ModelCell::Null,
+        ModelCell::Null,
         extdata,
     ]);
     author.rows.add(rocpd::INFO_AGENT, row);
@@ -101,8 +101,8 @@ fn counter_row(author: &mut Author<'_>, i: usize, counter: &str) {
     let row = owned([
         at(rocpd::INFO_AGENT, 1),
         text("GPU"),
-        Cell::Int(i as i64 + 4),
-        Cell::Null,
+        ModelCell::Int(i as i64 + 4),
+        ModelCell::Null,
         text(counter),
         text(counter.to_lowercase()),
         text("a counter of the shader engines"),
@@ -111,27 +111,27 @@ fn counter_row(author: &mut Author<'_>, i: usize, counter: &str) {
         text(""),
         text("ABS"),
         text("SQ"),
-        Cell::Null,
-        Cell::Int(0),
-        Cell::Int(i as i64),
-        Json::empty(),
+        ModelCell::Null,
+        ModelCell::Int(0),
+        ModelCell::Int(i as i64),
+        JsonCell::empty(),
     ]);
     author.rows.add(rocpd::INFO_PMC, row);
 }
 
 fn code_object_row(author: &mut Author<'_>, i: usize) {
-    let extdata = Json::cell([
-        ("size", Json::Int(72)),
-        ("code_object_id", Json::Row(rocpd::INFO_CODE_OBJECT, i)),
-        ("storage_type", Json::Int(1)),
+    let extdata = JsonCell::cell([
+        ("size", JsonCell::Int(72)),
+        ("code_object_id", JsonCell::Row(rocpd::INFO_CODE_OBJECT, i)),
+        ("storage_type", JsonCell::Int(1)),
     ]);
-    let agent = if i % 3 == 2 { Cell::Null } else { at(rocpd::INFO_AGENT, 1 + i % GPUS) };
+    let agent = if i % 3 == 2 { ModelCell::Null } else { at(rocpd::INFO_AGENT, 1 + i % GPUS) };
     let row = owned([
         agent,
         text(format!("file:///opt/rocm/lib/libkernels{i}.so#offset=4096&size=77")),
-        Cell::Int(1 << 40),
-        Cell::Int(65_536),
-        Cell::Int(1 << 40),
+        ModelCell::Int(1 << 40),
+        ModelCell::Int(65_536),
+        ModelCell::Int(1 << 40),
         if i == 1 { text("MEMORY") } else { text("FILE") },
         extdata,
     ]);
@@ -142,26 +142,29 @@ fn kernel_row(author: &mut Author<'_>, i: usize) {
     let name = author.kernels[i].clone();
     let object = i % CODE_OBJECTS;
     let short: String = name.chars().take(40).collect();
-    let extdata = Json::cell([
-        ("size", Json::Int(136)),
-        ("kernel_id", Json::Row(rocpd::INFO_KERNEL_SYMBOL, i)),
-        ("code_object_id", Json::Row(rocpd::INFO_CODE_OBJECT, object)),
-        ("kernel_address", Json::Object(vec![("handle", Json::Int(0x7f00_0000_0000 + i as i64 * 64))])),
-        ("formatted_kernel_name", Json::Text(name.clone())),
-        ("truncated_kernel_name", Json::Text(short.into())),
+    let extdata = JsonCell::cell([
+        ("size", JsonCell::Int(136)),
+        ("kernel_id", JsonCell::Row(rocpd::INFO_KERNEL_SYMBOL, i)),
+        ("code_object_id", JsonCell::Row(rocpd::INFO_CODE_OBJECT, object)),
+        (
+            "kernel_address",
+            JsonCell::Object(vec![("handle", JsonCell::Int(0x7f00_0000_0000 + i as i64 * 64))]),
+        ),
+        ("formatted_kernel_name", JsonCell::Text(name.clone())),
+        ("truncated_kernel_name", JsonCell::Text(short.into())),
     ]);
     let row = owned([
         at(rocpd::INFO_CODE_OBJECT, object),
         text(format!("{name}.kd")),
-        Cell::Text(name),
-        Cell::Int(0x7f00_0000_0000 + i as i64 * 64),
-        Cell::Int(296),
-        Cell::Int(64),
-        Cell::Int(i as i64 * 1_024),
-        Cell::Int(0),
-        Cell::Int(112),
-        Cell::Int(64),
-        Cell::Int(4),
+        ModelCell::Text(name),
+        ModelCell::Int(0x7f00_0000_0000 + i as i64 * 64),
+        ModelCell::Int(296),
+        ModelCell::Int(64),
+        ModelCell::Int(i as i64 * 1_024),
+        ModelCell::Int(0),
+        ModelCell::Int(112),
+        ModelCell::Int(64),
+        ModelCell::Int(4),
         extdata,
     ]);
     author.rows.add(rocpd::INFO_KERNEL_SYMBOL, row);
@@ -184,34 +187,40 @@ fn region(
     thread: usize,
     function: &str,
     (start, end): (i64, i64),
-    stack: Cell,
+    stack: ModelCell,
 ) -> (usize, usize) {
-    let parent = Cell::Stack(author.parent(thread));
-    let event = author.event("HIP_RUNTIME_API_EXT", stack, parent, Json::empty());
+    let parent = ModelCell::Stack(author.parent(thread));
+    let event = author.event("HIP_RUNTIME_API_EXT", stack, parent, JsonCell::empty());
     let row = owned([
         at(rocpd::INFO_THREAD, thread),
-        Cell::Time(start),
-        Cell::Time(end),
-        Cell::Name(function.into()),
+        ModelCell::Time(start),
+        ModelCell::Time(end),
+        ModelCell::Name(function.into()),
         at(rocpd::EVENT, event),
-        Json::empty(),
+        JsonCell::empty(),
     ]);
     (event, author.api(rocpd::REGION, row))
 }
 
-fn arg(author: &mut Author<'_>, event: usize, position: i64, kind: &str, name: &str, value: Cell) {
-    let row =
-        vec![at(rocpd::EVENT, event), Cell::Int(position), text(kind), text(name), value, Json::empty()];
+fn arg(author: &mut Author<'_>, event: usize, position: i64, kind: &str, name: &str, value: ModelCell) {
+    let row = vec![
+        at(rocpd::EVENT, event),
+        ModelCell::Int(position),
+        text(kind),
+        text(name),
+        value,
+        JsonCell::empty(),
+    ];
     author.rows.add(rocpd::ARG, row);
 }
 
 /// The argument that says which stream: the handle as text, the id in extdata.
 fn stream_arg(author: &mut Author<'_>, event: usize, position: i64, stream: usize) {
-    let extdata = Json::cell([("stream_id", Json::Row(rocpd::INFO_STREAM, stream))]);
+    let extdata = JsonCell::cell([("stream_id", JsonCell::Row(rocpd::INFO_STREAM, stream))]);
     let value = text(format!("0x7f12{stream:08x}"));
     let row = vec![
         at(rocpd::EVENT, event),
-        Cell::Int(position),
+        ModelCell::Int(position),
         text("hipStream_t"),
         text("stream"),
         value,
@@ -223,51 +232,52 @@ fn stream_arg(author: &mut Author<'_>, event: usize, position: i64, stream: usiz
 fn launch(author: &mut Author<'_>, thread: usize) {
     let (start, end) = author.span(thread);
     let stack = author.new_stack();
-    let (call, launching) = region(author, thread, "hipLaunchKernel", (start, end), Cell::Stack(stack));
+    let (call, launching) = region(author, thread, "hipLaunchKernel", (start, end), ModelCell::Stack(stack));
     let (queue, stream) = (author.random.index(QUEUES), author.random.index(STREAMS));
     let address = text(format!("0x7f{:010x}", author.random.between(0, 64) * 4_096));
     arg(author, call, 0, "void const*", "function_address", address);
     let blocks = author.random.between(1, 4_096);
     arg(author, call, 1, "dim3", "numBlocks", text(format!("{{{blocks},1,1}}")));
-    arg(author, call, 2, "size_t", "sharedMemBytes", Cell::Null);
+    arg(author, call, 2, "size_t", "sharedMemBytes", ModelCell::Null);
     stream_arg(author, call, 3, stream);
 
-    let parent = if author.random.chance(50) { Cell::Stack(author.parent(thread)) } else { Cell::Null };
-    let event = author.event("KERNEL_DISPATCH", Cell::Stack(stack), parent, Json::empty());
+    let parent =
+        if author.random.chance(50) { ModelCell::Stack(author.parent(thread)) } else { ModelCell::Null };
+    let event = author.event("KERNEL_DISPATCH", ModelCell::Stack(stack), parent, JsonCell::empty());
     let begins = end + author.random.duration(4_000);
     let ends = begins + author.random.duration(30_000);
     // A few kernels take most of the dispatches.
     let kernels = author.kernels.len();
     let kernel = author.random.index(kernels).min(author.random.index(kernels));
     let dispatches = author.rows.of(rocpd::KERNEL_DISPATCH).len() as i64;
-    let size = |author: &mut Author<'_>| Cell::Int(64 << author.random.between(0, 5));
+    let size = |author: &mut Author<'_>| ModelCell::Int(64 << author.random.between(0, 5));
     let row = owned([
         at(rocpd::INFO_THREAD, thread),
         at(rocpd::INFO_AGENT, 1 + queue % GPUS),
         at(rocpd::INFO_KERNEL_SYMBOL, kernel),
-        Cell::Int(dispatches + 1),
+        ModelCell::Int(dispatches + 1),
         at(rocpd::INFO_QUEUE, queue),
         at(rocpd::INFO_STREAM, stream),
-        Cell::Time(begins),
-        Cell::Time(ends),
-        Cell::Int(0),
+        ModelCell::Time(begins),
+        ModelCell::Time(ends),
+        ModelCell::Int(0),
         size(author),
         size(author),
-        Cell::Int(1),
-        Cell::Int(1),
+        ModelCell::Int(1),
+        ModelCell::Int(1),
         size(author),
-        Cell::Int(1),
-        Cell::Int(1),
-        Cell::Name("".into()),
+        ModelCell::Int(1),
+        ModelCell::Int(1),
+        ModelCell::Name("".into()),
         at(rocpd::EVENT, event),
-        Json::empty(),
+        JsonCell::empty(),
     ]);
     let dispatch = author.rows.add(rocpd::KERNEL_DISPATCH, row);
     author.rows.launches.push((launching, dispatch));
     if author.random.chance(25) {
         for counter in 0..COUNTERS.len() {
-            let value = Cell::Real(author.random.between(0, 1 << 30) as f64 / 8.0);
-            let row = vec![at(rocpd::EVENT, event), at(rocpd::INFO_PMC, counter), value, Json::empty()];
+            let value = ModelCell::Real(author.random.between(0, 1 << 30) as f64 / 8.0);
+            let row = vec![at(rocpd::EVENT, event), at(rocpd::INFO_PMC, counter), value, JsonCell::empty()];
             author.rows.add(rocpd::PMC_EVENT, row);
         }
     }
@@ -276,31 +286,31 @@ fn launch(author: &mut Author<'_>, thread: usize) {
 fn copy(author: &mut Author<'_>, thread: usize) {
     let (start, end) = author.span(thread);
     let stack = author.new_stack();
-    let (call, _) = region(author, thread, "hipMemcpyAsync", (start, end), Cell::Stack(stack));
+    let (call, _) = region(author, thread, "hipMemcpyAsync", (start, end), ModelCell::Stack(stack));
     let stream = author.random.index(STREAMS);
     let size = 1 << author.random.between(8, 28);
     arg(author, call, 0, "size_t", "sizeBytes", text(format!("{size}")));
     stream_arg(author, call, 1, stream);
-    let event = author.event("MEMORY_COPY", Cell::Stack(stack), Cell::Stack(0), Json::empty());
+    let event = author.event("MEMORY_COPY", ModelCell::Stack(stack), ModelCell::Stack(0), JsonCell::empty());
     let to_device = author.random.chance(50);
     let (from, to) = if to_device { (0, 1) } else { (1, 0) };
     let name = if to_device { "MEMORY_COPY_HOST_TO_DEVICE" } else { "MEMORY_COPY_DEVICE_TO_HOST" };
     let begins = end + author.random.duration(4_000);
     let row = owned([
-        if author.random.chance(90) { at(rocpd::INFO_THREAD, thread) } else { Cell::Null },
-        Cell::Time(begins),
-        Cell::Time(begins + author.random.duration(80_000)),
-        Cell::Name(name.into()),
+        if author.random.chance(90) { at(rocpd::INFO_THREAD, thread) } else { ModelCell::Null },
+        ModelCell::Time(begins),
+        ModelCell::Time(begins + author.random.duration(80_000)),
+        ModelCell::Name(name.into()),
         at(rocpd::INFO_AGENT, to),
-        Cell::Int(0x2000_0000_0000),
+        ModelCell::Int(0x2000_0000_0000),
         at(rocpd::INFO_AGENT, from),
-        Cell::Int(0x1000_0000_0000 + size),
-        Cell::Int(size),
-        Cell::Null,
+        ModelCell::Int(0x1000_0000_0000 + size),
+        ModelCell::Int(size),
+        ModelCell::Null,
         at(rocpd::INFO_STREAM, stream),
-        Cell::Null,
+        ModelCell::Null,
         at(rocpd::EVENT, event),
-        Json::empty(),
+        JsonCell::empty(),
     ]);
     author.rows.add(rocpd::MEMORY_COPY, row);
 }
@@ -310,22 +320,23 @@ fn allocation(author: &mut Author<'_>, thread: usize) {
     let stack = author.new_stack();
     let free = author.random.chance(40);
     let function = if free { "hipFree" } else { "hipMalloc" };
-    let (call, _) = region(author, thread, function, (start, end), Cell::Stack(stack));
+    let (call, _) = region(author, thread, function, (start, end), ModelCell::Stack(stack));
     arg(author, call, 0, "void**", "ptr", text("0x7ffd12345678"));
-    let event = author.event("MEMORY_ALLOCATION", Cell::Stack(stack), Cell::Stack(0), Json::empty());
+    let event =
+        author.event("MEMORY_ALLOCATION", ModelCell::Stack(stack), ModelCell::Stack(0), JsonCell::empty());
     let row = owned([
         at(rocpd::INFO_THREAD, thread),
-        if free { Cell::Null } else { at(rocpd::INFO_AGENT, 1) },
+        if free { ModelCell::Null } else { at(rocpd::INFO_AGENT, 1) },
         text(if free { "FREE" } else { "ALLOC" }),
         text("REAL"),
-        Cell::Time(start + 100),
-        Cell::Time(end),
-        Cell::Int(0x4000_0000_0000 + author.random.between(0, 1 << 30)),
-        Cell::Int(if free { 0 } else { author.random.between(1, 1 << 30) }),
+        ModelCell::Time(start + 100),
+        ModelCell::Time(end),
+        ModelCell::Int(0x4000_0000_0000 + author.random.between(0, 1 << 30)),
+        ModelCell::Int(if free { 0 } else { author.random.between(1, 1 << 30) }),
         at(rocpd::INFO_QUEUE, 0),
-        if author.random.chance(50) { at(rocpd::INFO_STREAM, 0) } else { Cell::Null },
+        if author.random.chance(50) { at(rocpd::INFO_STREAM, 0) } else { ModelCell::Null },
         at(rocpd::EVENT, event),
-        Json::empty(),
+        JsonCell::empty(),
     ]);
     author.rows.add(rocpd::MEMORY_ALLOCATE, row);
 }
@@ -333,12 +344,12 @@ fn allocation(author: &mut Author<'_>, thread: usize) {
 /// A call without length: a sample on the track of its thread.
 fn instant(author: &mut Author<'_>, thread: usize) {
     let at_time = author.pass(thread, 2_000);
-    let stack = Cell::Stack(author.new_stack());
-    let parent = Cell::Stack(author.parent(thread));
-    let extdata = Json::cell([("message", Json::Text("hipGetLastError".into()))]);
+    let stack = ModelCell::Stack(author.new_stack());
+    let parent = ModelCell::Stack(author.parent(thread));
+    let extdata = JsonCell::cell([("message", JsonCell::Text("hipGetLastError".into()))]);
     let event = author.event("HIP_RUNTIME_API_EXT", stack, parent, extdata);
-    let event = if author.random.chance(90) { at(rocpd::EVENT, event) } else { Cell::Null };
-    let row = vec![at(rocpd::TRACK, thread), Cell::Time(at_time), event, Json::empty()];
+    let event = if author.random.chance(90) { at(rocpd::EVENT, event) } else { ModelCell::Null };
+    let row = vec![at(rocpd::TRACK, thread), ModelCell::Time(at_time), event, JsonCell::empty()];
     author.api(rocpd::SAMPLE, row);
 }
 
@@ -348,19 +359,19 @@ fn plain(author: &mut Author<'_>, thread: usize) {
         ["hipGetDevice", "hipSetDevice", "hipEventRecord", "hipStreamSynchronize", "hipPointerGetAttributes"];
     let span = author.span(thread);
     let stack = match author.random.between(0, 20) {
-        0 => Cell::Null,
-        1 => Cell::Stack(0),
-        _ => Cell::Stack(author.new_stack()),
+        0 => ModelCell::Null,
+        1 => ModelCell::Stack(0),
+        _ => ModelCell::Stack(author.new_stack()),
     };
     let function = *author.random.pick(&FUNCTIONS);
     if author.random.chance(3) {
         let row = owned([
             at(rocpd::INFO_THREAD, thread),
-            Cell::Time(span.0),
-            Cell::Time(span.1),
-            Cell::Name(function.into()),
-            Cell::Null,
-            Json::cell([("note", Json::Text("a region without an event".into()))]),
+            ModelCell::Time(span.0),
+            ModelCell::Time(span.1),
+            ModelCell::Name(function.into()),
+            ModelCell::Null,
+            JsonCell::cell([("note", JsonCell::Text("a region without an event".into()))]),
         ]);
         author.api(rocpd::REGION, row);
         return;

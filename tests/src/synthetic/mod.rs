@@ -29,13 +29,15 @@ mod run;
 mod shards;
 
 pub use bulk::{BulkRun, write_bulk_rocpd, write_bulk_shards};
-pub use cell::{Cell, Json, Row};
+pub use cell::{JsonCell, ModelCell, Row};
 pub use clock::{NodeClock, RUN_START};
 pub use databases::write_rocpd;
 pub use expand::expand;
-pub use native::{Call, Native};
-pub use numbered::{NumberedRow, Numbers, columns, number};
+pub use native::{NativeCall, NativeRows};
+pub use numbered::{IdNumbering, NumberedRow, columns, number};
 pub use process::ProcessRows;
-pub use random::Random;
-pub use run::{PlannedProcess, Rank, Run, SyntheticNode, SyntheticRun};
-pub use shards::{Seen, process_record, run_identity, write_shard, write_shard_that_saw, write_shards};
+pub use random::RandomSource;
+pub use run::{ModelRank, PlannedProcess, Run, SyntheticNode, SyntheticRun};
+pub use shards::{
+    ObservedClocks, process_record, run_identity, write_shard, write_shard_that_saw, write_shards,
+};

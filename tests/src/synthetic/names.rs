@@ -1,4 +1,4 @@
-use super::random::Random;
+use super::random::RandomSource;
 use std::sync::Arc;
 
 /// What kernel names are made of, after those of templated GPU libraries.
@@ -50,18 +50,18 @@ const PHASES: [&str; 20] = [
 
 /// The names of a run. Most are shared by all ranks.
 #[derive(Clone, Debug)]
-pub(super) struct Names {
+pub(super) struct NamePool {
     kernels: Vec<Arc<str>>,
     ranges: Vec<Arc<str>>,
 }
 
-impl Names {
-    pub(super) fn new(seed: u64, kernels: usize) -> Names {
-        let mut random = Random::new(&[seed, 1]);
+impl NamePool {
+    pub(super) fn new(seed: u64, kernels: usize) -> NamePool {
+        let mut random = RandomSource::new(&[seed, 1]);
         let kernels = (0..kernels.max(1)).map(|i| kernel_name(&mut random, i)).collect();
         let plain = PHASES.iter().map(|name| Arc::from(*name));
         let layers = (0..20).map(|i| format!("layer {i} of the network, forward and backward").into());
-        Names { kernels, ranges: plain.chain(layers).collect() }
+        NamePool { kernels, ranges: plain.chain(layers).collect() }
     }
 
     /// The kernels of one rank: those of the job, each tenth in a variant of its own.
@@ -73,7 +73,7 @@ impl Names {
         self.kernels.iter().enumerate().map(variant).collect()
     }
 
-    pub(super) fn range(&self, random: &mut Random) -> Arc<str> {
+    pub(super) fn range(&self, random: &mut RandomSource) -> Arc<str> {
         // A few names take most of the calls.
         let i = random.index(self.ranges.len()).min(random.index(self.ranges.len()));
         self.ranges[i].clone()
@@ -81,7 +81,7 @@ impl Names {
 }
 
 /// A name of 200 to 2000 characters.
-fn kernel_name(random: &mut Random, i: usize) -> Arc<str> {
+fn kernel_name(random: &mut RandomSource, i: usize) -> Arc<str> {
     let length = random.between(200, 1_950) as usize;
     let mut name = HEADS[i % HEADS.len()].to_owned();
     while name.len() < length - 20 {
@@ -98,7 +98,7 @@ mod tests {
 
     #[test]
     fn kernel_names_have_200_to_2000_characters_and_are_distinct() {
-        let names = Names::new(3, 60);
+        let names = NamePool::new(3, 60);
         let distinct: std::collections::BTreeSet<_> = names.kernels.iter().collect();
         assert_eq!(distinct.len(), 60);
         assert!(names.kernels.iter().all(|n| (190..=2000).contains(&n.len())));

@@ -3,11 +3,11 @@ use std::sync::Arc;
 /// What the collector itself records of one thread: a range, a mark, a call of MPI or RCCL, a request
 /// that was complete, a new communicator.
 #[derive(Clone, PartialEq, Debug)]
-pub struct Native {
+pub struct NativeRows {
     /// The thread, by its position among those of the process.
     pub thread: usize,
     /// What it is.
-    pub call: Call,
+    pub call: NativeCall,
     /// True time of its beginning.
     pub start: i64,
     /// True time of its end; that of the beginning for what happens at a moment.
@@ -18,9 +18,9 @@ pub struct Native {
     pub parent: i64,
 }
 
-/// Kinds of [`Native`] events.
+/// Kinds of [`NativeRows`] events.
 #[derive(Clone, PartialEq, Debug)]
-pub enum Call {
+pub enum NativeCall {
     /// A roctx range with its name.
     Range(Arc<str>),
     /// A roctx mark with its text.
@@ -77,15 +77,15 @@ pub enum Call {
     },
 }
 
-impl Native {
+impl NativeRows {
     /// Name of the RocPD region or sample that it becomes.
     pub fn name(&self) -> &str {
         match &self.call {
-            Call::Range(name) | Call::Mark(name) => name,
-            Call::Mpi { function, .. }
-            | Call::Rccl { function, .. }
-            | Call::Request { function, .. }
-            | Call::Communicator { function, .. } => function,
+            NativeCall::Range(name) | NativeCall::Mark(name) => name,
+            NativeCall::Mpi { function, .. }
+            | NativeCall::Rccl { function, .. }
+            | NativeCall::Request { function, .. }
+            | NativeCall::Communicator { function, .. } => function,
         }
     }
 }

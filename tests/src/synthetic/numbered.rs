@@ -1,11 +1,11 @@
-use super::cell::{Cell, Row};
+use super::cell::{ModelCell, Row};
 use super::process::ProcessRows;
 use super::run::{PlannedProcess, Run};
 use rpd_shard::model::{Schema, TableId, rocpd};
 use rusqlite::types::Value;
 
 /// How the symbols of a model become numbers.
-pub trait Numbers {
+pub trait IdNumbering {
     /// Id of a row of the process.
     fn id(&self, table: TableId, row: usize) -> i64;
     /// Id of a string.
@@ -32,7 +32,7 @@ pub fn number(
     run: &Run,
     process: &PlannedProcess,
     rows: &ProcessRows,
-    numbers: &mut dyn Numbers,
+    numbers: &mut dyn IdNumbering,
     take: &mut dyn FnMut(NumberedRow),
 ) {
     let node = vec![node_row(run, process)];
@@ -52,26 +52,26 @@ pub fn columns(table: TableId) -> Vec<&'static str> {
     table.into_iter().flat_map(|table| &table.columns).map(|column| column.name.as_str()).collect()
 }
 
-fn value(cell: &Cell, numbers: &mut dyn Numbers) -> Value {
+fn value(cell: &ModelCell, numbers: &mut dyn IdNumbering) -> Value {
     match cell {
-        Cell::Null => Value::Null,
-        Cell::Int(v) => Value::Integer(*v),
-        Cell::Real(v) => Value::Real(*v),
-        Cell::Text(v) => Value::Text(v.to_string()),
-        Cell::Name(v) => Value::Integer(numbers.string(v)),
-        Cell::Time(v) => Value::Integer(numbers.time(*v)),
-        Cell::Row(table, row) => Value::Integer(numbers.id(*table, *row)),
-        Cell::Stack(0) => Value::Integer(0),
-        Cell::Stack(v) => Value::Integer(numbers.stack(*v)),
-        Cell::Json(v) => Value::Text(v.render(&|table, row| numbers.id(table, row))),
+        ModelCell::Null => Value::Null,
+        ModelCell::Int(v) => Value::Integer(*v),
+        ModelCell::Real(v) => Value::Real(*v),
+        ModelCell::Text(v) => Value::Text(v.to_string()),
+        ModelCell::Name(v) => Value::Integer(numbers.string(v)),
+        ModelCell::Time(v) => Value::Integer(numbers.time(*v)),
+        ModelCell::Row(table, row) => Value::Integer(numbers.id(*table, *row)),
+        ModelCell::Stack(0) => Value::Integer(0),
+        ModelCell::Stack(v) => Value::Integer(numbers.stack(*v)),
+        ModelCell::Json(v) => Value::Text(v.render(&|table, row| numbers.id(table, row))),
     }
 }
 
 fn node_row(run: &Run, process: &PlannedProcess) -> Row {
     let node = &run.nodes[process.node].node;
-    let text = |text: &str| Cell::Text(text.into());
+    let text = |text: &str| ModelCell::Text(text.into());
     vec![
-        Cell::Int(process.node as i64 + 77),
+        ModelCell::Int(process.node as i64 + 77),
         text(&node.machine_id),
         text(&node.system_name),
         text(&node.hostname),
@@ -85,15 +85,15 @@ fn node_row(run: &Run, process: &PlannedProcess) -> Row {
 fn process_row(process: &PlannedProcess) -> Row {
     let environment = format!("{{\"OMPI_COMM_WORLD_RANK\": \"{}\"}}", process.rank);
     vec![
-        Cell::Row(rocpd::INFO_NODE, 0),
-        Cell::Int(process.ppid.into()),
-        Cell::Int(process.pid.into()),
-        Cell::Null,
-        Cell::Null,
-        Cell::Null,
-        Cell::Null,
-        Cell::Text(format!("python3 train.py --rank {}", process.rank).into()),
-        Cell::Text(environment.into()),
-        super::cell::Json::empty(),
+        ModelCell::Row(rocpd::INFO_NODE, 0),
+        ModelCell::Int(process.ppid.into()),
+        ModelCell::Int(process.pid.into()),
+        ModelCell::Null,
+        ModelCell::Null,
+        ModelCell::Null,
+        ModelCell::Null,
+        ModelCell::Text(format!("python3 train.py --rank {}", process.rank).into()),
+        ModelCell::Text(environment.into()),
+        super::cell::JsonCell::empty(),
     ]
 }

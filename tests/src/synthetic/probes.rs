@@ -1,8 +1,8 @@
 //! Probes between the nodes of a run: what their agents would record of its clocks.
 
 use super::clock::RUN_START;
-use super::random::Random;
-use super::run::{Rank, Run};
+use super::random::RandomSource;
+use super::run::{ModelRank, Run};
 use rpd_shard::record::{Probe, ProbeBurst};
 
 /// Probes of the first and the last burst, and of those in between.
@@ -19,7 +19,7 @@ const WAY: i64 = 7_000;
 impl Run {
     /// The bursts that the collector of a rank recorded, in the order of their times: those of its node if it is
     /// the lowest rank there that left something. Its agent asks its parent in a binomial tree over the nodes.
-    pub fn probes(&self, rank: &Rank) -> Vec<ProbeBurst> {
+    pub fn probes(&self, rank: &ModelRank) -> Vec<ProbeBurst> {
         let mut of_node = self.present().filter(|other| other.node == rank.node);
         if of_node.next() != Some(rank) {
             return Vec::new();
@@ -39,7 +39,7 @@ impl Run {
     /// The bursts of one node that asks another one from one time of the run to another, ns: 200 probes at both
     /// ends, 20 every 5 s.
     pub fn probes_between(&self, from: usize, to: usize, [begin, end]: [i64; 2]) -> Vec<ProbeBurst> {
-        let mut random = Random::new(&[self.config.seed, 7, from as u64, to as u64]);
+        let mut random = RandomSource::new(&[self.config.seed, 7, from as u64, to as u64]);
         let (begin, end) = (RUN_START + begin, RUN_START + end - MARGIN);
         let mut at = begin + random.between(1_000_000, 10_000_000);
         let mut bursts = vec![self.burst(from, to, at, AT_ENDS, &mut random)];
@@ -54,7 +54,7 @@ impl Run {
         bursts
     }
 
-    fn burst(&self, from: usize, to: usize, at: i64, sent: u32, random: &mut Random) -> ProbeBurst {
+    fn burst(&self, from: usize, to: usize, at: i64, sent: u32, random: &mut RandomSource) -> ProbeBurst {
         let [prober, answerer] = [from, to].map(|node| &self.nodes[node].clock);
         let mut probes: Vec<Probe> = (0..i64::from(sent))
             .map(|i| {

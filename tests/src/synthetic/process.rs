@@ -1,9 +1,9 @@
-use super::cell::{Cell, Json, Row};
+use super::cell::{JsonCell, ModelCell, Row};
 use super::clock::RUN_START;
 use super::communication;
 use super::gpu;
-use super::native::{Call, Native};
-use super::random::Random;
+use super::native::{NativeCall, NativeRows};
+use super::random::RandomSource;
 use super::run::{PlannedProcess, Run, SyntheticRun};
 use rpd_shard::model::{TableId, rocpd};
 use std::collections::BTreeMap;
@@ -22,7 +22,7 @@ pub struct ProcessRows {
     /// Rows of RocPD tables. Node and process (one row each) and strings are implied.
     pub tables: BTreeMap<TableId, Vec<Row>>,
     /// What the collector records by itself, in the order of completion.
-    pub native: Vec<Native>,
+    pub native: Vec<NativeRows>,
     /// Planted pairs: position of a launching region, position of the dispatch that it launched.
     pub launches: Vec<(usize, usize)>,
     /// The sparse ids that rocprofv3 would give to regions and samples, which share one id space.
@@ -65,7 +65,7 @@ impl ProcessRows {
 pub(super) struct Author<'a> {
     pub(super) run: &'a Run,
     pub(super) process: &'a PlannedProcess,
-    pub(super) random: Random,
+    pub(super) random: RandomSource,
     pub(super) rows: ProcessRows,
     pub(super) kernels: Vec<Arc<str>>,
     threads: Vec<Thread>,
@@ -95,7 +95,7 @@ impl<'a> Author<'a> {
         Author {
             run,
             process,
-            random: Random::new(&seed),
+            random: RandomSource::new(&seed),
             rows: ProcessRows::default(),
             kernels: run.names.kernels(process.rank),
             threads: (0..run.config.threads.max(1)).map(thread).collect(),
@@ -146,14 +146,21 @@ impl<'a> Author<'a> {
     fn close(&mut self, thread: usize) {
         let Some(OpenRange { name, start, stack, parent }) = self.threads[thread].open.pop() else { return };
         let end = self.pass(thread, CALL / 8);
-        self.rows.native.push(Native { thread, call: Call::Range(name), start, end, stack, parent });
+        self.rows.native.push(NativeRows {
+            thread,
+            call: NativeCall::Range(name),
+            start,
+            end,
+            stack,
+            parent,
+        });
     }
 
     fn mark(&mut self, thread: usize, step: i64) {
         let at = self.pass(thread, CALL / 8);
         let (stack, parent) = (self.new_stack(), self.parent(thread));
-        let call = Call::Mark(format!("epoch {}", step / 4).into());
-        self.rows.native.push(Native { thread, call, start: at, end: at, stack, parent });
+        let call = NativeCall::Mark(format!("epoch {}", step / 4).into());
+        self.rows.native.push(NativeRows { thread, call, start: at, end: at, stack, parent });
     }
 
     /// Lets a thread go on for about `typical` ns; returns the time then.
@@ -186,24 +193,37 @@ impl<'a> Author<'a> {
     }
 
     /// Adds an event; returns its position.
-    pub(super) fn event(&mut self, category: &str, stack: Cell, parent: Cell, extdata: Cell) -> usize {
+    pub(super) fn event(
+        &mut self,
+        category: &str,
+        stack: ModelCell,
+        parent: ModelCell,
+        extdata: ModelCell,
+    ) -> usize {
         let line_info = if self.random.chance(4) {
             let object = self.random.index(self.rows.of(rocpd::INFO_CODE_OBJECT).len());
-            let pc = Json::Object(vec![
-                ("code_object_id", Json::Row(rocpd::INFO_CODE_OBJECT, object)),
-                ("code_object_offset", Json::Int(self.random.between(0, 65_536))),
+            let pc = JsonCell::Object(vec![
+                ("code_object_id", JsonCell::Row(rocpd::INFO_CODE_OBJECT, object)),
+                ("code_object_offset", JsonCell::Int(self.random.between(0, 65_536))),
             ]);
-            Json::cell([("pc", pc), ("line", Json::Int(self.random.between(1, 900)))])
+            JsonCell::cell([("pc", pc), ("line", JsonCell::Int(self.random.between(1, 900)))])
         } else {
-            Json::empty()
+            JsonCell::empty()
         };
         let correlation = match self.random.between(0, 10) {
-            0 => Cell::Null,
-            1 => Cell::Int(self.random.bits() as i64 >> 1),
-            _ => Cell::Int(0),
+            0 => ModelCell::Null,
+            1 => ModelCell::Int(self.random.bits() as i64 >> 1),
+            _ => ModelCell::Int(0),
         };
-        let row =
-            vec![Cell::Name(category.into()), stack, parent, correlation, Json::empty(), line_info, extdata];
+        let row = vec![
+            ModelCell::Name(category.into()),
+            stack,
+            parent,
+            correlation,
+            JsonCell::empty(),
+            line_info,
+            extdata,
+        ];
         self.rows.add(rocpd::EVENT, row)
     }
 
@@ -216,6 +236,6 @@ impl<'a> Author<'a> {
 }
 
 /// The node and the process of a row, with which most tables begin.
-pub(super) fn owner() -> [Cell; 2] {
-    [Cell::Row(rocpd::INFO_NODE, 0), Cell::Row(rocpd::INFO_PROCESS, 0)]
+pub(super) fn owner() -> [ModelCell; 2] {
+    [ModelCell::Row(rocpd::INFO_NODE, 0), ModelCell::Row(rocpd::INFO_PROCESS, 0)]
 }

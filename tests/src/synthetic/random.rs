@@ -1,11 +1,11 @@
 /// A small generator of random numbers (splitmix64): the same on every machine, for ever.
 #[derive(Clone, Debug)]
-pub struct Random(u64);
+pub struct RandomSource(u64);
 
-impl Random {
+impl RandomSource {
     /// A stream of its own for each list of numbers.
-    pub fn new(seed: &[u64]) -> Random {
-        let mut random = Random(0x5eed);
+    pub fn new(seed: &[u64]) -> RandomSource {
+        let mut random = RandomSource(0x5eed);
         for part in seed {
             random.0 ^= part.wrapping_mul(0x9e37_79b9_7f4a_7c15);
             random.bits();

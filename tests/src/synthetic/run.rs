@@ -1,7 +1,7 @@
 use super::clock::{NodeClock, RUN_START};
-use super::names::Names;
+use super::names::NamePool;
 use super::process::ProcessRows;
-use super::random::Random;
+use super::random::RandomSource;
 use rpd_shard::record::{ClockDomain, ClockSet, Node};
 use std::collections::BTreeMap;
 
@@ -70,8 +70,8 @@ pub struct Run {
     /// The nodes.
     pub nodes: Vec<SyntheticNode>,
     /// The ranks, also one that is missing.
-    pub ranks: Vec<Rank>,
-    pub(super) names: Names,
+    pub ranks: Vec<ModelRank>,
+    pub(super) names: NamePool,
 }
 
 /// A node.
@@ -85,7 +85,7 @@ pub struct SyntheticNode {
 
 /// A rank.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Rank {
+pub struct ModelRank {
     /// Its number.
     pub rank: u32,
     /// Position of its node.
@@ -121,11 +121,11 @@ impl PlannedProcess {
 impl SyntheticRun {
     /// Makes up nodes, clocks, ranks and processes.
     pub fn plan(&self) -> Run {
-        let mut random = Random::new(&[self.seed, 2]);
+        let mut random = RandomSource::new(&[self.seed, 2]);
         let nodes: Vec<_> = (0..self.nodes).map(|i| self.node(i, &mut random)).collect();
         let ranks = (0..self.nodes * self.ranks_per_node).map(|rank| self.rank(rank)).collect();
         let run_id = format!("synthetic-{}.0", self.seed);
-        Run { config: self.clone(), run_id, nodes, ranks, names: Names::new(self.seed, self.kernels) }
+        Run { config: self.clone(), run_id, nodes, ranks, names: NamePool::new(self.seed, self.kernels) }
     }
 
     /// Plans the run and gives it another run id.
@@ -133,7 +133,7 @@ impl SyntheticRun {
         Run { run_id: run_id.to_owned(), ..self.plan() }
     }
 
-    fn node(&self, i: u32, random: &mut Random) -> SyntheticNode {
+    fn node(&self, i: u32, random: &mut RandomSource) -> SyntheticNode {
         let claimed = if self.equal_machine_ids && i == 1 { 0 } else { i };
         let boot_id = format!("{:08x}-0000-4000-8000-{:012x}", random.bits() as u32, i);
         let node = Node {
@@ -146,7 +146,7 @@ impl SyntheticRun {
             hardware_name: "x86_64".into(),
             domain_name: "(none)".into(),
         };
-        let either_way = |random: &mut Random, most: i64| random.between(-most, most + 1);
+        let either_way = |random: &mut RandomSource, most: i64| random.between(-most, most + 1);
         let clock = NodeClock {
             offset: random.between(0, 90 * 86_400) * 1_000_000_000 + random.between(0, 1_000_000_000),
             drift_ppb: either_way(random, self.max_drift_ppb),
@@ -156,7 +156,7 @@ impl SyntheticRun {
         SyntheticNode { node, clock }
     }
 
-    fn rank(&self, rank: u32) -> Rank {
+    fn rank(&self, rank: u32) -> ModelRank {
         let (node, local_rank) = (rank / self.ranks_per_node, rank % self.ranks_per_node);
         let node = node as usize;
         let pid = if self.equal_pids { 4_000 + local_rank * 10 } else { 4_000 + rank * 10 } as i32;
@@ -169,13 +169,13 @@ impl SyntheticRun {
             ppid: if source == 1 { 900 } else { pid },
         };
         let count = if self.workers && rank % 2 == 1 { 2 } else { 1 };
-        Rank { rank, node, processes: (1..=count).map(process).collect() }
+        ModelRank { rank, node, processes: (1..=count).map(process).collect() }
     }
 }
 
 impl Run {
     /// The ranks that left something.
-    pub fn present(&self) -> impl Iterator<Item = &Rank> {
+    pub fn present(&self) -> impl Iterator<Item = &ModelRank> {
         self.ranks.iter().filter(|rank| Some(rank.rank) != self.config.missing_rank)
     }
 
@@ -190,8 +190,8 @@ impl Run {
     }
 
     /// The clock sets that the collector of a rank recorded, in that order.
-    pub fn clock_sets(&self, rank: &Rank) -> Vec<ClockSet> {
-        let mut random = Random::new(&[self.config.seed, 3, u64::from(rank.rank)]);
+    pub fn clock_sets(&self, rank: &ModelRank) -> Vec<ClockSet> {
+        let mut random = RandomSource::new(&[self.config.seed, 3, u64::from(rank.rank)]);
         let from = RUN_START + random.between(0, 1_000_000);
         let to = RUN_START + self.length() + random.between(0, 1_000_000);
         self.nodes[rank.node].clock.sets(from, to, &mut random)

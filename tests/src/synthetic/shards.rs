@@ -1,8 +1,8 @@
-use super::cell::{Cell, Row};
+use super::cell::{ModelCell, Row};
 use super::clock::RUN_START;
-use super::native::{Call, Native};
+use super::native::{NativeCall, NativeRows};
 use super::process::ProcessRows;
-use super::run::{PlannedProcess, Rank, Run};
+use super::run::{ModelRank, PlannedProcess, Run};
 use rpd_shard::file::folder_of_ranks;
 use rpd_shard::model::{TableId, Value, native, rocpd};
 use rpd_shard::record::{Clock, ClockSet, Exit, ProbeBurst, Process, RunIdentity};
@@ -72,33 +72,38 @@ pub fn process_record(run: &Run, process: &PlannedProcess) -> Process {
 
 /// What a collector saw of the clocks, in the order of time.
 #[derive(Clone, Debug, Default)]
-pub struct Seen {
+pub struct ObservedClocks {
     /// The clocks of its own node.
     pub sets: Vec<ClockSet>,
     /// Those of its node against others.
     pub bursts: Vec<ProbeBurst>,
 }
 
-impl Seen {
+impl ObservedClocks {
     /// All that a collector of the run can see.
-    pub fn of(run: &Run, rank: &Rank) -> Seen {
+    pub fn of(run: &Run, rank: &ModelRank) -> ObservedClocks {
         let bursts = if run.config.probes { run.probes(rank) } else { Vec::new() };
-        Seen { sets: run.clock_sets(rank), bursts }
+        ObservedClocks { sets: run.clock_sets(rank), bursts }
     }
 }
 
 /// Writes the shard of a rank.
-pub fn write_shard<W: Write>(run: &Run, rank: &Rank, sink: W) -> Result<W, WriteError> {
-    write_shard_that_saw(run, rank, &Seen::of(run, rank), sink)
+pub fn write_shard<W: Write>(run: &Run, rank: &ModelRank, sink: W) -> Result<W, WriteError> {
+    write_shard_that_saw(run, rank, &ObservedClocks::of(run, rank), sink)
 }
 
 /// Writes the shard of a rank whose collector saw this of the clocks.
-pub fn write_shard_that_saw<W: Write>(run: &Run, rank: &Rank, seen: &Seen, sink: W) -> Result<W, WriteError> {
+pub fn write_shard_that_saw<W: Write>(
+    run: &Run,
+    rank: &ModelRank,
+    seen: &ObservedClocks,
+    sink: W,
+) -> Result<W, WriteError> {
     let mut shard = ShardWriter::new(sink, &run_identity(run, rank.rank))?;
     for process in &rank.processes {
         shard.process(&Process { last_seen: None, exit: None, ..process_record(run, process) })?;
     }
-    let Seen { sets, bursts } = seen;
+    let ObservedClocks { sets, bursts } = seen;
     let (last, first) = sets.split_last().map_or((None, &sets[..]), |(last, first)| (Some(last), first));
     first.iter().try_for_each(|set| shard.clock(set))?;
     let (last_burst, first_bursts) =
@@ -152,7 +157,7 @@ impl<W: Write> ShardRows<'_, W> {
     fn row(&mut self, table: TableId, row: &Row) -> Result<(), WriteError> {
         let mut json = Vec::new();
         for cell in row {
-            if let Cell::Json(value) = cell {
+            if let ModelCell::Json(value) = cell {
                 json.push(value.render(&Self::key));
             }
         }
@@ -160,15 +165,15 @@ impl<W: Write> ShardRows<'_, W> {
         let mut values = Vec::with_capacity(row.len());
         for cell in row {
             values.push(match cell {
-                Cell::Null => Value::Null,
-                Cell::Int(v) | Cell::Stack(v) => Value::Int(*v),
-                Cell::Real(v) => Value::Real(*v),
-                Cell::Text(v) => Value::Text(v.as_bytes()),
-                Cell::Name(v) => Value::Int(self.shard.string(v.as_bytes())?),
-                Cell::Time(v) => Value::Int(self.local(*v)),
-                Cell::Row(table, row) => Value::Int(Self::key(*table, *row)),
+                ModelCell::Null => Value::Null,
+                ModelCell::Int(v) | ModelCell::Stack(v) => Value::Int(*v),
+                ModelCell::Real(v) => Value::Real(*v),
+                ModelCell::Text(v) => Value::Text(v.as_bytes()),
+                ModelCell::Name(v) => Value::Int(self.shard.string(v.as_bytes())?),
+                ModelCell::Time(v) => Value::Int(self.local(*v)),
+                ModelCell::Row(table, row) => Value::Int(Self::key(*table, *row)),
                 // Nothing stored stands for the default.
-                Cell::Json(_) => match json.next().map_or("{}", String::as_str) {
+                ModelCell::Json(_) => match json.next().map_or("{}", String::as_str) {
                     "{}" if table != rocpd::PMC_EVENT => Value::Null,
                     text => Value::Text(text.as_bytes()),
                 },
@@ -177,7 +182,7 @@ impl<W: Write> ShardRows<'_, W> {
         self.shard.push(self.process.source, table, &values).map(drop)
     }
 
-    fn native(&mut self, event: &Native) -> Result<(), WriteError> {
+    fn native(&mut self, event: &NativeRows) -> Result<(), WriteError> {
         let tid = Value::Int(Self::key(rocpd::INFO_THREAD, event.thread));
         let name = Value::Int(self.shard.string(event.name().as_bytes())?);
         let (start, end) = (Value::Int(self.local(event.start)), Value::Int(self.local(event.end)));
@@ -187,15 +192,17 @@ impl<W: Write> ShardRows<'_, W> {
             Ok(Value::from(text.map(|text| self.shard.string(text.as_bytes())).transpose()?))
         };
         let key = match &event.call {
-            Call::Range(_) => self.shard.push(source, native::RANGE, &[tid, start, end, name, stack, parent]),
-            Call::Mark(_) => self.shard.push(source, native::MARK, &[tid, start, name, stack, parent]),
-            Call::Mpi { comm, peer, root, tag, bytes, seq, .. } => {
+            NativeCall::Range(_) => {
+                self.shard.push(source, native::RANGE, &[tid, start, end, name, stack, parent])
+            }
+            NativeCall::Mark(_) => self.shard.push(source, native::MARK, &[tid, start, name, stack, parent]),
+            NativeCall::Mpi { comm, peer, root, tag, bytes, seq, .. } => {
                 let comm = string(*comm)?;
                 let [peer, root, tag, bytes, seq] = [*peer, *root, *tag, *bytes, *seq].map(Value::from);
                 let row = [tid, start, end, name, stack, parent, comm, peer, root, tag, bytes, seq];
                 self.shard.push(source, native::MPI_CALL, &row)
             }
-            Call::Rccl { comm, root, elements, seq, .. } => {
+            NativeCall::Rccl { comm, root, elements, seq, .. } => {
                 let (comm, datatype) = (string(*comm)?, string(elements.map(|(_, datatype, _)| datatype))?);
                 let count = Value::from(elements.map(|(count, ..)| count));
                 let bytes = Value::from(elements.map(|(.., bytes)| bytes));
@@ -204,13 +211,13 @@ impl<W: Write> ShardRows<'_, W> {
                     [tid, start, end, name, stack, parent, comm, peer, root, count, datatype, bytes, seq];
                 self.shard.push(source, native::RCCL_CALL, &row)
             }
-            Call::Request { message, bytes, .. } => {
+            NativeCall::Request { message, bytes, .. } => {
                 let peer = Value::from(message.map(|(peer, _)| peer));
                 let tag = Value::from(message.map(|(_, tag)| tag));
                 let row = [tid, start, name, stack, parent, peer, tag, Value::from(*bytes)];
                 self.shard.push(source, native::MPI_REQUEST, &row)
             }
-            Call::Communicator { comm, label, size_rank, .. } => {
+            NativeCall::Communicator { comm, label, size_rank, .. } => {
                 let (comm, label) = (string(Some(comm))?, string(*label)?);
                 let size = Value::from(size_rank.map(|(size, _)| size));
                 let rank = Value::from(size_rank.map(|(_, rank)| rank));

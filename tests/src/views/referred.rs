@@ -5,7 +5,7 @@ use std::collections::HashMap;
 
 /// Tables to which views refer.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub(super) enum Referred {
+pub(super) enum ReferredTable {
     Node,
     Agent,
     Queue,
@@ -23,29 +23,29 @@ const OWNER: &str = "(SELECT coalesce(node.hostname, '') || ' ' || proc.pid FROM
     WHERE proc.id = x.pid AND proc.guid = x.guid)";
 
 /// Guid, id and words of the rows of each table but events.
-const WORDS: [(Referred, &str, &str); 8] = [
-    (Referred::Node, "rocpd_info_node", "coalesce(hostname, '') || ' ' || machine_id"),
-    (Referred::Agent, "rocpd_info_agent", "OWNER || ' agent ' || absolute_index || type || ' ' || name"),
-    (Referred::Queue, "rocpd_info_queue", "OWNER || ' ' || coalesce(name, '')"),
-    (Referred::Stream, "rocpd_info_stream", "OWNER || ' ' || coalesce(name, '')"),
+const WORDS: [(ReferredTable, &str, &str); 8] = [
+    (ReferredTable::Node, "rocpd_info_node", "coalesce(hostname, '') || ' ' || machine_id"),
+    (ReferredTable::Agent, "rocpd_info_agent", "OWNER || ' agent ' || absolute_index || type || ' ' || name"),
+    (ReferredTable::Queue, "rocpd_info_queue", "OWNER || ' ' || coalesce(name, '')"),
+    (ReferredTable::Stream, "rocpd_info_stream", "OWNER || ' ' || coalesce(name, '')"),
     (
-        Referred::CodeObject,
+        ReferredTable::CodeObject,
         "rocpd_info_code_object",
         "OWNER || ' ' || coalesce(uri, '') || ' at ' || coalesce(load_base, '')",
     ),
     (
-        Referred::KernelSymbol,
+        ReferredTable::KernelSymbol,
         "rocpd_info_kernel_symbol",
         "OWNER || ' ' || coalesce(kernel_name, '') || ' at ' || coalesce(kernel_object, '')",
     ),
     (
-        Referred::Pmc,
+        ReferredTable::Pmc,
         "rocpd_info_pmc",
         "OWNER || ' ' || name || ' of ' || coalesce((SELECT agent.absolute_index FROM rocpd_info_agent agent
               WHERE agent.id = x.agent_id AND agent.guid = x.guid), '')",
     ),
     (
-        Referred::Region,
+        ReferredTable::Region,
         "rocpd_region",
         "OWNER || ' ' || coalesce((SELECT label.string FROM rocpd_string label
               WHERE label.id = x.name_id AND label.guid = x.guid), '') || ' ' || start || ' ' || \"end\"",
@@ -65,13 +65,13 @@ const OWNERS: [(&str, &str); 5] = [
 type ById = HashMap<(String, i64), String>;
 
 /// Words about all rows of a database.
-pub(super) struct Words {
-    rows: HashMap<Referred, ById>,
+pub(super) struct RowDescriptions {
+    rows: HashMap<ReferredTable, ById>,
     stacks: ById,
 }
 
-impl Words {
-    pub(super) fn of(database: &Connection) -> Result<Words> {
+impl RowDescriptions {
+    pub(super) fn of(database: &Connection) -> Result<RowDescriptions> {
         let mut rows = HashMap::new();
         for (table, name, words) in WORDS {
             let mut by_id = ById::new();
@@ -106,12 +106,12 @@ impl Words {
             members.join(" and ")
         };
         let stacks = members.into_iter().map(|(stack, members)| (stack, together(members))).collect();
-        rows.insert(Referred::Event, events);
-        Ok(Words { rows, stacks })
+        rows.insert(ReferredTable::Event, events);
+        Ok(RowDescriptions { rows, stacks })
     }
 
     /// Words about a row.
-    pub(super) fn row(&self, table: Referred, guid: &str, id: i64) -> String {
+    pub(super) fn row(&self, table: ReferredTable, guid: &str, id: i64) -> String {
         let found = self.rows.get(&table).and_then(|by_id| by_id.get(&(guid.to_owned(), id)));
         found.map_or_else(|| format!("no row of {table:?}"), |words| format!("<{words}>"))
     }

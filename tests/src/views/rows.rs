@@ -1,10 +1,10 @@
-use super::referred::{Referred, Words};
+use super::referred::{ReferredTable, RowDescriptions};
 use super::summaries;
-use super::treatment::{Treatment, treatment};
-use crate::content::Content;
+use super::treatment::{ColumnTreatment, treatment};
+use crate::content::DatabaseContent;
 use rusqlite::types::ValueRef;
 use rusqlite::{Connection, Result};
-use serde_json::Value as Json;
+use serde_json::Value as JsonCell;
 
 /// Under this name, kernels and the calls that launched them.
 const LAUNCHES: &str = "kernels JOIN regions";
@@ -20,10 +20,10 @@ const LAUNCHES_SQL: &str = "
 /// Per view of AMD's, sorted, the rows of all databases together; and the join of kernels to the calls
 /// with the same guid and stack id. Of one database the summary views are as they are, of several they
 /// are computed from each.
-pub fn view_rows(databases: &[&Connection]) -> Result<Content> {
-    let mut content = Content::new();
+pub fn view_rows(databases: &[&Connection]) -> Result<DatabaseContent> {
+    let mut content = DatabaseContent::new();
     for database in databases {
-        let words = Words::of(database)?;
+        let words = RowDescriptions::of(database)?;
         for view in views(database)? {
             let rows = content.entry(view.clone()).or_default();
             if databases.len() == 1 || !summaries::VIEWS.contains(&view.as_str()) {
@@ -46,10 +46,10 @@ fn views(database: &Connection) -> Result<Vec<String>> {
     database.prepare(sql)?.query_map([], |row| row.get(0))?.collect()
 }
 
-fn rows_of(database: &Connection, words: &Words, view: &str, sql: &str) -> Result<Vec<String>> {
+fn rows_of(database: &Connection, words: &RowDescriptions, view: &str, sql: &str) -> Result<Vec<String>> {
     let mut query = database.prepare(sql)?;
     let columns: Vec<String> = query.column_names().map(str::to_owned).collect();
-    let treatments: Vec<Treatment> = columns.iter().map(|column| treatment(view, column)).collect();
+    let treatments: Vec<ColumnTreatment> = columns.iter().map(|column| treatment(view, column)).collect();
     // Without a guid, ids of views with one process are those of its guid; `treatment` lists no other.
     let guid = columns.iter().position(|column| column == "guid");
     let mut rows = query.query([])?;
@@ -57,7 +57,7 @@ fn rows_of(database: &Connection, words: &Words, view: &str, sql: &str) -> Resul
     while let Some(row) = rows.next()? {
         let guid: String = guid.map_or(Ok(String::new()), |guid| row.get(guid))?;
         let mut line = String::new();
-        for (i, treatment) in treatments.iter().enumerate().filter(|(_, t)| **t != Treatment::LeftOut) {
+        for (i, treatment) in treatments.iter().enumerate().filter(|(_, t)| **t != ColumnTreatment::LeftOut) {
             let value = treated(words, &guid, *treatment, row.get_ref(i)?);
             line += &format!("{}={value} ", columns[i]);
         }
@@ -66,26 +66,28 @@ fn rows_of(database: &Connection, words: &Words, view: &str, sql: &str) -> Resul
     Ok(out)
 }
 
-fn treated(words: &Words, guid: &str, treatment: Treatment, value: ValueRef<'_>) -> String {
+fn treated(words: &RowDescriptions, guid: &str, treatment: ColumnTreatment, value: ValueRef<'_>) -> String {
     match (treatment, value) {
-        (Treatment::Row(table), ValueRef::Integer(id)) => words.row(table, guid, id),
-        (Treatment::Stack, ValueRef::Integer(stack)) => words.stack(guid, stack),
-        (Treatment::LineInfo, ValueRef::Text(text)) => json(text, "code_object_id", &|id| {
-            if guid.is_empty() { String::new() } else { words.row(Referred::CodeObject, guid, id) }
+        (ColumnTreatment::Row(table), ValueRef::Integer(id)) => words.row(table, guid, id),
+        (ColumnTreatment::Stack, ValueRef::Integer(stack)) => words.stack(guid, stack),
+        (ColumnTreatment::LineInfo, ValueRef::Text(text)) => json(text, "code_object_id", &|id| {
+            if guid.is_empty() { String::new() } else { words.row(ReferredTable::CodeObject, guid, id) }
         }),
-        (Treatment::StreamOfArgument, ValueRef::Text(text)) => json(text, "stream_id", &|_| String::new()),
-        (Treatment::Provenance, ValueRef::Text(text)) => without_provenance(text),
+        (ColumnTreatment::StreamOfArgument, ValueRef::Text(text)) => {
+            json(text, "stream_id", &|_| String::new())
+        }
+        (ColumnTreatment::Provenance, ValueRef::Text(text)) => without_provenance(text),
         _ => verbatim(value),
     }
 }
 
 /// The text as it is, unless a merge has something to say in it.
 fn without_provenance(text: &[u8]) -> String {
-    let Ok(Json::Object(mut entries)) = serde_json::from_slice(text) else {
+    let Ok(JsonCell::Object(mut entries)) = serde_json::from_slice(text) else {
         return verbatim(ValueRef::Text(text));
     };
     match entries.remove("rpd") {
-        Some(_) => format!("{:?}", Json::Object(entries).to_string()),
+        Some(_) => format!("{:?}", JsonCell::Object(entries).to_string()),
         None => verbatim(ValueRef::Text(text)),
     }
 }
@@ -96,7 +98,7 @@ fn json(text: &[u8], key: &str, words: &dyn Fn(i64) -> String) -> String {
     if !text.contains(key) {
         return format!("{text:?}");
     }
-    match serde_json::from_str::<Json>(&text) {
+    match serde_json::from_str::<JsonCell>(&text) {
         Ok(mut json) => {
             replace(&mut json, key, words);
             json.to_string()
@@ -105,9 +107,9 @@ fn json(text: &[u8], key: &str, words: &dyn Fn(i64) -> String) -> String {
     }
 }
 
-fn replace(json: &mut Json, key: &str, words: &dyn Fn(i64) -> String) {
+fn replace(json: &mut JsonCell, key: &str, words: &dyn Fn(i64) -> String) {
     match json {
-        Json::Object(entries) => {
+        JsonCell::Object(entries) => {
             for (name, value) in entries {
                 match value.as_i64() {
                     Some(id) if name == key => *value = words(id).into(),
@@ -115,7 +117,7 @@ fn replace(json: &mut Json, key: &str, words: &dyn Fn(i64) -> String) {
                 }
             }
         }
-        Json::Array(items) => items.iter_mut().for_each(|item| replace(item, key, words)),
+        JsonCell::Array(items) => items.iter_mut().for_each(|item| replace(item, key, words)),
         _ => {}
     }
 }

@@ -1,7 +1,7 @@
 //! The summary views of several databases together, from those of each and from their tables.
 
 use super::rows::real;
-use crate::content::Content;
+use crate::content::DatabaseContent;
 use rusqlite::{Connection, Result};
 use std::collections::BTreeMap;
 
@@ -9,10 +9,10 @@ use std::collections::BTreeMap;
 pub(super) const VIEWS: [&str; 3] = ["top", "top_kernels", "busy"];
 
 /// What they show of all databases.
-pub(super) fn together(databases: &[&Connection]) -> Result<Content> {
+pub(super) fn together(databases: &[&Connection]) -> Result<DatabaseContent> {
     let kernels = ["rocpd_kernel_dispatch"];
     let all = ["rocpd_kernel_dispatch", "rocpd_memory_copy", "rocpd_region"];
-    let mut content = Content::new();
+    let mut content = DatabaseContent::new();
     content.insert("top_kernels".into(), top(databases, "top_kernels", &kernels)?);
     content.insert("top".into(), top(databases, "top", &all)?);
     content.insert("busy".into(), busy(databases)?);

@@ -1,17 +1,17 @@
 //! What is done with the columns of AMD's views. A column that is not here is compared as it is.
 
-use super::referred::Referred;
+use super::referred::ReferredTable;
 
 /// What is done with a column.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Treatment {
+pub(super) enum ColumnTreatment {
     /// Compared as it is.
     Verbatim,
     /// The id of the row itself, the guid, or an id in a view without guid, where nobody can say what it
     /// refers to once there are several.
     LeftOut,
     /// Replaced by words about the row with this id.
-    Row(Referred),
+    Row(ReferredTable),
     /// Replaced by words about everything that has the same stack id.
     Stack,
     /// JSON in which a code object is named by id.
@@ -22,11 +22,11 @@ pub(super) enum Treatment {
     Provenance,
 }
 
-use Referred::{Agent, CodeObject, Event, KernelSymbol, Node, Pmc, Queue, Region, Stream};
-use Treatment::{LeftOut, LineInfo, Provenance, Row, Stack, StreamOfArgument};
+use ColumnTreatment::{LeftOut, LineInfo, Provenance, Row, Stack, StreamOfArgument};
+use ReferredTable::{Agent, CodeObject, Event, KernelSymbol, Node, Pmc, Queue, Region, Stream};
 
 /// Columns of all views of a kind of event.
-const EVENTS: [(&str, Treatment); 7] = [
+const EVENTS: [(&str, ColumnTreatment); 7] = [
     ("id", LeftOut),
     ("guid", LeftOut),
     ("nid", Row(Node)),
@@ -36,7 +36,7 @@ const EVENTS: [(&str, Treatment); 7] = [
     ("line_info", LineInfo),
 ];
 
-const KERNELS: [(&str, Treatment); 9] = [
+const KERNELS: [(&str, ColumnTreatment); 9] = [
     ("id", LeftOut),
     ("guid", LeftOut),
     ("nid", Row(Node)),
@@ -48,7 +48,7 @@ const KERNELS: [(&str, Treatment); 9] = [
     ("parent_stack_id", Stack),
 ];
 
-const MEMORY: [(&str, Treatment); 7] = [
+const MEMORY: [(&str, ColumnTreatment); 7] = [
     ("id", LeftOut),
     ("guid", LeftOut),
     ("nid", Row(Node)),
@@ -58,7 +58,7 @@ const MEMORY: [(&str, Treatment); 7] = [
     ("parent_stack_id", Stack),
 ];
 
-const COUNTERS: [(&str, Treatment); 11] = [
+const COUNTERS: [(&str, ColumnTreatment); 11] = [
     ("id", LeftOut),
     ("guid", LeftOut),
     ("kernel_id", Row(KernelSymbol)),
@@ -73,7 +73,7 @@ const COUNTERS: [(&str, Treatment); 11] = [
 ];
 
 /// Columns that are not compared as they are.
-const TREATMENTS: [(&str, &[(&str, Treatment)]); 19] = [
+const TREATMENTS: [(&str, &[(&str, ColumnTreatment)]); 19] = [
     ("code_objects", &[("id", LeftOut), ("guid", LeftOut), ("nid", Row(Node))]),
     (
         "kernel_symbols",
@@ -134,7 +134,10 @@ const TREATMENTS: [(&str, &[(&str, Treatment)]); 19] = [
 ];
 
 /// What is done with a column of a view.
-pub(super) fn treatment(view: &str, column: &str) -> Treatment {
+pub(super) fn treatment(view: &str, column: &str) -> ColumnTreatment {
     let listed = TREATMENTS.iter().find(|(name, _)| *name == view).map_or(&[][..], |(_, columns)| columns);
-    listed.iter().find(|(name, _)| *name == column).map_or(Treatment::Verbatim, |(_, treatment)| *treatment)
+    listed
+        .iter()
+        .find(|(name, _)| *name == column)
+        .map_or(ColumnTreatment::Verbatim, |(_, treatment)| *treatment)
 }

@@ -3,11 +3,11 @@
 use proptest::prelude::*;
 use rpd_clocks::{AlignChoice, RepairedTimes, TimeMap, align, causality, repair_causality};
 use rpd_shard::model::LocalNs;
-use rpd_tests::clocks::{Job, Scenario};
+use rpd_tests::clocks::{ClockScenario, Job};
 
 #[test]
 fn good_maps_leave_nothing_in_the_wrong_order() {
-    let job = Job::new(&Scenario::QUIET, 8, 120, 900);
+    let job = Job::new(&ClockScenario::QUIET, 8, 120, 900);
     let fits = align(&job.observations, AlignChoice::Auto);
     let found = causality(&job.observations, &fits);
     assert_eq!((found.violations, found.worst), (0, 0));
@@ -20,7 +20,7 @@ fn good_maps_leave_nothing_in_the_wrong_order() {
 
 #[test]
 fn repair_moves_maps_within_their_bars_and_never_backwards() {
-    let job = Job::new(&Scenario::QUIET, 6, 120, 901);
+    let job = Job::new(&ClockScenario::QUIET, 6, 120, 901);
     let mut fits = align(&job.observations, AlignChoice::Auto);
     // Two maps are 40 us off, and know that they may be.
     for (domain, off) in [(2, 40_000), (4, -40_000)] {
@@ -52,7 +52,7 @@ fn repair_moves_maps_within_their_bars_and_never_backwards() {
 
 #[test]
 fn a_bar_that_is_too_small_is_not_exceeded() {
-    let job = Job::new(&Scenario::QUIET, 3, 60, 902);
+    let job = Job::new(&ClockScenario::QUIET, 3, 60, 902);
     let mut fits = align(&job.observations, AlignChoice::Auto);
     let points = fits[1].map.bends().map(|b| (b.0, fits[1].map.map(b).ns() + 40_000)).collect();
     fits[1].map = TimeMap::through(points);
@@ -74,7 +74,7 @@ proptest! {
         bar in 20_000_i64..400_000,
         planted in proptest::collection::vec((-0.45..0.45_f64, -0.45..0.45_f64), 5),
     ) {
-        let job = Job::new(&Scenario::QUIET, 6, 60, seed);
+        let job = Job::new(&ClockScenario::QUIET, 6, 60, seed);
         let mut fits = align(&job.observations, AlignChoice::Auto);
         let mut right = fits.clone();
         let end = 60e9;
@@ -116,7 +116,7 @@ proptest! {
 
 #[test]
 fn what_is_further_apart_than_the_bars_is_told() {
-    let job = Job::new(&Scenario::QUIET, 4, 60, 903);
+    let job = Job::new(&ClockScenario::QUIET, 4, 60, 903);
     let mut fits = align(&job.observations, AlignChoice::Auto);
     let points = fits[1].map.bends().map(|b| (b.0, fits[1].map.map(b).ns() + 5_000_000)).collect();
     fits[1].map = TimeMap::through(points);

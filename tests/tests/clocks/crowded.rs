@@ -2,17 +2,21 @@
 
 use rpd_clocks::{AlignChoice, AlignMethod, align};
 use rpd_shard::model::LocalNs;
-use rpd_tests::clocks::{Job, Meeting, Probing, Scenario};
-use rpd_tests::synthetic::Random;
+use rpd_tests::clocks::{ClockScenario, CollectiveRate, Job, ProbeRate};
+use rpd_tests::synthetic::RandomSource;
 
 /// What scheduling adds to an exit, ns.
 const SLICE: f64 = 200e3;
 
 /// A job of which each node is late in leaving, always by something and mostly by more.
 fn crowded(seed: u64) -> Job {
-    let scenario = Scenario { probes: Probing::Nobody, collectives: Meeting::Densely, ..Scenario::QUIET };
+    let scenario = ClockScenario {
+        probes: ProbeRate::Nobody,
+        collectives: CollectiveRate::Densely,
+        ..ClockScenario::QUIET
+    };
     let mut job = Job::new(&scenario, 4, 20, seed);
-    let mut random = Random::new(&[seed, 77]);
+    let mut random = RandomSource::new(&[seed, 77]);
     let always: Vec<f64> = (0..4).map(|_| SLICE * random.between(0, 1_000) as f64 / 1e3).collect();
     for attendance in job.observations.meetings.iter_mut().flat_map(|m| &mut m.attendances) {
         let more = -SLICE * (random.between(1, 1_000) as f64 / 1e3).ln();

@@ -1,7 +1,7 @@
 //! Errors and bars where the truth is known. `ci/bench clocks` measures the same over many more jobs.
 
 use rpd_clocks::{AlignChoice, AlignMethod, DomainFit, align};
-use rpd_tests::clocks::{Job, Meeting, Moment, Probing, Scenario};
+use rpd_tests::clocks::{ClockScenario, CollectiveRate, Job, ProbeRate, TrueMoment};
 
 /// Errors and bars over some seeds, ns.
 struct Measured {
@@ -10,7 +10,7 @@ struct Measured {
     within: usize,
 }
 
-fn measure(scenario: &Scenario, nodes: usize, seconds: i64, seeds: std::ops::Range<u64>) -> Measured {
+fn measure(scenario: &ClockScenario, nodes: usize, seconds: i64, seeds: std::ops::Range<u64>) -> Measured {
     let mut measured = Measured { errors: Vec::new(), bars: Vec::new(), within: 0 };
     for seed in seeds {
         let job = Job::new(scenario, nodes, seconds, seed);
@@ -27,7 +27,7 @@ fn measure(scenario: &Scenario, nodes: usize, seconds: i64, seeds: std::ops::Ran
     measured
 }
 
-fn error(fits: &[DomainFit], moment: &Moment) -> i64 {
+fn error(fits: &[DomainFit], moment: &TrueMoment) -> i64 {
     (fits[moment.domain].map.map(moment.local).ns() - moment.truth).abs()
 }
 
@@ -37,7 +37,7 @@ fn at(sorted: &[i64], percent: usize) -> i64 {
 
 #[test]
 fn errors_are_below_some_us_and_bars_hold_them_whatever_is_wrong() {
-    for scenario in &Scenario::ALL {
+    for scenario in &ClockScenario::ALL {
         let measured = measure(scenario, 24, 600, 900..903);
         let p95 = at(&measured.errors, 95);
         // Where everything is wrong at once, nothing says which source is.
@@ -52,7 +52,7 @@ fn errors_are_below_some_us_and_bars_hold_them_whatever_is_wrong() {
 
 #[test]
 fn a_short_run_is_aligned_to_some_us() {
-    let measured = measure(&Scenario::QUIET, 8, 30, 900..906);
+    let measured = measure(&ClockScenario::QUIET, 8, 30, 900..906);
     assert!(at(&measured.errors, 95) < 2_000, "p95 {} ns", at(&measured.errors, 95));
     assert!(measured.within * 100 >= measured.errors.len() * 90);
 }
@@ -60,14 +60,14 @@ fn a_short_run_is_aligned_to_some_us() {
 #[test]
 fn two_hundred_and_fifty_six_nodes_are_aligned() {
     let began = std::time::Instant::now();
-    let measured = measure(&Scenario::QUIET, 256, 120, 900..901);
+    let measured = measure(&ClockScenario::QUIET, 256, 120, 900..901);
     assert!(at(&measured.errors, 95) < 2_000, "p95 {} ns", at(&measured.errors, 95));
     assert!(began.elapsed().as_secs() < 120, "took {:?}", began.elapsed());
 }
 
 #[test]
 fn a_jump_of_a_clock_is_found_and_both_sides_of_it_are_right() {
-    let scenario = Scenario::ALL.iter().find(|s| s.jump).unwrap();
+    let scenario = ClockScenario::ALL.iter().find(|s| s.jump).unwrap();
     for seed in 900..904 {
         let job = Job::new(scenario, 8, 600, seed);
         let fits = align(&job.observations, AlignChoice::Auto);
@@ -81,7 +81,7 @@ fn a_jump_of_a_clock_is_found_and_both_sides_of_it_are_right() {
             step.after <= before && after <= step.before,
             "seed {seed}: {step:?}, jumped at {before} to {after}"
         );
-        let far = |m: &Moment| m.domain == domain && !(step.after..=step.before).contains(&m.local.0);
+        let far = |m: &TrueMoment| m.domain == domain && !(step.after..=step.before).contains(&m.local.0);
         let errors = job.moments(200, seed).into_iter().filter(far).map(|m| error(&fits, &m));
         assert!(errors.max().unwrap() < 10_000, "seed {seed}");
     }
@@ -89,7 +89,7 @@ fn a_jump_of_a_clock_is_found_and_both_sides_of_it_are_right() {
 
 #[test]
 fn a_drift_of_100_ppm_is_found_to_1_ppm() {
-    let scenario = Scenario { unsteered: true, ..Scenario::QUIET };
+    let scenario = ClockScenario { unsteered: true, ..ClockScenario::QUIET };
     let mut job = Job::new(&scenario, 3, 60, 900);
     let truth = |job: &Job| {
         let run = |clock: usize| {
@@ -128,18 +128,18 @@ fn a_drift_of_100_ppm_is_found_to_1_ppm() {
 
 #[test]
 fn the_method_is_what_there_was_to_see() {
-    let methods = |scenario: &Scenario, by| -> Vec<AlignMethod> {
+    let methods = |scenario: &ClockScenario, by| -> Vec<AlignMethod> {
         align(&Job::new(scenario, 8, 60, 900).observations, by).iter().map(|f| f.method).collect()
     };
     let all = |method| [vec![AlignMethod::Reference], vec![method; 7]].concat();
-    let probes_only = Scenario { collectives: Meeting::Never, ..Scenario::QUIET };
-    let collectives_only = Scenario { probes: Probing::Nobody, ..Scenario::QUIET };
-    let nothing = Scenario { probes: Probing::Nobody, ..probes_only };
-    assert_eq!(methods(&Scenario::QUIET, AlignChoice::Auto), all(AlignMethod::Fusion));
-    assert_eq!(methods(&Scenario::QUIET, AlignChoice::Probes), all(AlignMethod::Probes));
-    assert_eq!(methods(&Scenario::QUIET, AlignChoice::Collectives), all(AlignMethod::Collectives));
-    assert_eq!(methods(&Scenario::QUIET, AlignChoice::Anchors), all(AlignMethod::RealtimeAnchors));
-    assert_eq!(methods(&Scenario::QUIET, AlignChoice::None), all(AlignMethod::None));
+    let probes_only = ClockScenario { collectives: CollectiveRate::Never, ..ClockScenario::QUIET };
+    let collectives_only = ClockScenario { probes: ProbeRate::Nobody, ..ClockScenario::QUIET };
+    let nothing = ClockScenario { probes: ProbeRate::Nobody, ..probes_only };
+    assert_eq!(methods(&ClockScenario::QUIET, AlignChoice::Auto), all(AlignMethod::Fusion));
+    assert_eq!(methods(&ClockScenario::QUIET, AlignChoice::Probes), all(AlignMethod::Probes));
+    assert_eq!(methods(&ClockScenario::QUIET, AlignChoice::Collectives), all(AlignMethod::Collectives));
+    assert_eq!(methods(&ClockScenario::QUIET, AlignChoice::Anchors), all(AlignMethod::RealtimeAnchors));
+    assert_eq!(methods(&ClockScenario::QUIET, AlignChoice::None), all(AlignMethod::None));
     assert_eq!(methods(&probes_only, AlignChoice::Auto), all(AlignMethod::Probes));
     assert_eq!(methods(&probes_only, AlignChoice::Collectives), all(AlignMethod::None));
     assert_eq!(methods(&collectives_only, AlignChoice::Auto), all(AlignMethod::Collectives));
@@ -156,7 +156,7 @@ fn the_method_is_what_there_was_to_see() {
 
 #[test]
 fn bare_databases_are_aligned_by_their_collectives() {
-    let scenario = Scenario { probes: Probing::Nobody, ..Scenario::QUIET };
+    let scenario = ClockScenario { probes: ProbeRate::Nobody, ..ClockScenario::QUIET };
     for seed in 900..903 {
         let mut job = Job::new(&scenario, 8, 600, seed);
         job.observations.sets.iter_mut().for_each(Vec::clear);
@@ -170,7 +170,7 @@ fn bare_databases_are_aligned_by_their_collectives() {
 
 #[test]
 fn a_node_without_probes_is_aligned_by_collectives_and_the_others_by_both() {
-    let scenario = Scenario { probes: Probing::AllButOne, ..Scenario::QUIET };
+    let scenario = ClockScenario { probes: ProbeRate::AllButOne, ..ClockScenario::QUIET };
     let job = Job::new(&scenario, 9, 120, 900);
     let mut probed = [false; 9];
     job.observations.bursts.iter().for_each(|b| {
@@ -188,7 +188,7 @@ fn a_node_without_probes_is_aligned_by_collectives_and_the_others_by_both() {
 
 #[test]
 fn beyond_what_was_seen_the_bar_grows() {
-    let job = Job::new(&Scenario::QUIET, 3, 60, 900);
+    let job = Job::new(&ClockScenario::QUIET, 3, 60, 900);
     let fit = &align(&job.observations, AlignChoice::Auto)[1];
     let at = |seconds: i64| {
         fit.bar_at(rpd_shard::model::LocalNs(job.clocks[1].boottime(seconds * 1_000_000_000))).unwrap()

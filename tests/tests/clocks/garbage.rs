@@ -7,8 +7,8 @@ use rpd_clocks::{
 };
 use rpd_shard::model::LocalNs;
 use rpd_shard::record::{ClockDomain, ClockSet};
-use rpd_tests::clocks::{Job, Scenario};
-use rpd_tests::synthetic::Random;
+use rpd_tests::clocks::{ClockScenario, Job};
+use rpd_tests::synthetic::RandomSource;
 
 /// Small, usual and impossible times.
 fn time() -> impl Strategy<Value = i64> {
@@ -121,7 +121,7 @@ proptest! {
 
     #[test]
     fn garbage_among_observations(garbage in observations(), seed: u64) {
-        let mut job = Job::new(&Scenario::QUIET, 5, 20, seed);
+        let mut job = Job::new(&ClockScenario::QUIET, 5, 20, seed);
         job.observations.bursts.extend(garbage.bursts);
         job.observations.meetings.extend(garbage.meetings);
         job.observations.sets.iter_mut().zip(garbage.sets).for_each(|(sets, more)| sets.extend(more));
@@ -131,7 +131,7 @@ proptest! {
 
 #[test]
 fn one_probe_alone_gives_a_wide_bar() {
-    let mut job = Job::new(&Scenario::QUIET, 2, 600, 900);
+    let mut job = Job::new(&ClockScenario::QUIET, 2, 600, 900);
     job.observations.meetings.clear();
     job.observations.bursts.truncate(1);
     job.observations.bursts[0].best.truncate(1);
@@ -148,10 +148,10 @@ fn one_probe_alone_gives_a_wide_bar() {
 
 #[test]
 fn bursts_that_contradict_each_other_widen_the_bar() {
-    let mut job = Job::new(&Scenario::QUIET, 2, 600, 900);
+    let mut job = Job::new(&ClockScenario::QUIET, 2, 600, 900);
     job.observations.meetings.clear();
     let calm = align(&job.observations, AlignChoice::Auto)[1].usual_bar().unwrap();
-    let mut random = Random::new(&[1]);
+    let mut random = RandomSource::new(&[1]);
     for burst in &mut job.observations.bursts {
         let wrong = random.between(0, 1_000_000);
         burst.best.iter_mut().for_each(|p| {
@@ -166,7 +166,7 @@ fn bursts_that_contradict_each_other_widen_the_bar() {
 
 #[test]
 fn collectives_that_cannot_be_matched_are_contradictions() {
-    let mut job = Job::new(&Scenario::QUIET, 3, 120, 900);
+    let mut job = Job::new(&ClockScenario::QUIET, 3, 120, 900);
     assert_eq!(align(&job.observations, AlignChoice::Auto)[1].contradictions, 0);
     // Of one collective, domain 1 reports another one: a second later.
     let meeting = job

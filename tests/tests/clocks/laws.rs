@@ -3,18 +3,18 @@
 use proptest::prelude::*;
 use rpd_clocks::{AlignChoice, AlignMethod, ClockObservations, DomainFit, align};
 use rpd_shard::model::LocalNs;
-use rpd_tests::clocks::{Job, Scenario};
-use rpd_tests::synthetic::Random;
+use rpd_tests::clocks::{ClockScenario, Job};
+use rpd_tests::synthetic::RandomSource;
 
 const NODES: usize = 6;
 
 /// A scenario and a seed: what a failure shows.
 fn seeds() -> impl Strategy<Value = (usize, u64)> {
-    (0..Scenario::ALL.len(), 0_u64..1_000_000)
+    (0..ClockScenario::ALL.len(), 0_u64..1_000_000)
 }
 
 fn job((scenario, seed): (usize, u64)) -> Job {
-    Job::new(&Scenario::ALL[scenario], NODES, 40, seed)
+    Job::new(&ClockScenario::ALL[scenario], NODES, 40, seed)
 }
 
 fn methods() -> impl Strategy<Value = AlignChoice> {
@@ -52,7 +52,7 @@ fn shifted(observations: &ClockObservations, domain: usize, by: i64) -> ClockObs
     shifted
 }
 
-fn shuffle<T>(items: &mut [T], random: &mut Random) {
+fn shuffle<T>(items: &mut [T], random: &mut RandomSource) {
     for i in (1..items.len()).rev() {
         items.swap(i, random.index(i + 1));
     }
@@ -60,7 +60,7 @@ fn shuffle<T>(items: &mut [T], random: &mut Random) {
 
 /// Everything in another order; also the new position of each domain.
 fn shuffled(observations: &ClockObservations, seed: u64) -> (ClockObservations, Vec<usize>) {
-    let random = &mut Random::new(&[seed]);
+    let random = &mut RandomSource::new(&[seed]);
     let mut order: Vec<usize> = (0..NODES).collect();
     shuffle(&mut order, random);
     let mut position = vec![0; NODES];

@@ -1,7 +1,7 @@
 //! Noise of busy nodes and of cards that moderate interrupts: collectives that mislead are not used, and bounds hold.
 
 use rpd_clocks::{AlignChoice, AlignMethod, BurstTimes, align};
-use rpd_tests::clocks::{Job, Noise, Scenario};
+use rpd_tests::clocks::{ClockScenario, Job, NoiseLevel};
 use twox_hash::XxHash3_64;
 
 /// Nodes of a job and moments of each.
@@ -9,7 +9,7 @@ const NODES: usize = 8;
 const MOMENTS: usize = 20;
 
 /// p95 of the error of one noise over some jobs, ns, and the percentage of errors within their bounds.
-fn measure(scenario: &Scenario, noise: Noise, seconds: i64, by: AlignChoice) -> (i64, usize) {
+fn measure(scenario: &ClockScenario, noise: NoiseLevel, seconds: i64, by: AlignChoice) -> (i64, usize) {
     let (mut errors, mut within) = (Vec::new(), 0);
     for seed in 700..712 {
         let job = Job::with_noise(scenario, noise, NODES, seconds, seed);
@@ -28,8 +28,8 @@ fn measure(scenario: &Scenario, noise: Noise, seconds: i64, by: AlignChoice) -> 
 #[test]
 fn exits_that_wait_for_cores_do_not_move_what_probes_say() {
     for seconds in [15, 120] {
-        let (all, within) = measure(&Scenario::QUIET, Noise::Busy, seconds, AlignChoice::Auto);
-        let (probes, _) = measure(&Scenario::QUIET, Noise::Busy, seconds, AlignChoice::Probes);
+        let (all, within) = measure(&ClockScenario::QUIET, NoiseLevel::Busy, seconds, AlignChoice::Auto);
+        let (probes, _) = measure(&ClockScenario::QUIET, NoiseLevel::Busy, seconds, AlignChoice::Probes);
         assert!(all * 10 <= probes * 11, "{seconds} s: {all} ns, by probes {probes} ns");
         assert!(within >= 95, "{seconds} s: {within} %");
     }
@@ -37,8 +37,8 @@ fn exits_that_wait_for_cores_do_not_move_what_probes_say() {
 
 #[test]
 fn ranks_that_leave_late_for_a_part_of_the_run_do_not_move_what_probes_say() {
-    let (all, within) = measure(&Scenario::QUIET, Noise::Moderated, 600, AlignChoice::Auto);
-    let (probes, _) = measure(&Scenario::QUIET, Noise::Moderated, 600, AlignChoice::Probes);
+    let (all, within) = measure(&ClockScenario::QUIET, NoiseLevel::Moderated, 600, AlignChoice::Auto);
+    let (probes, _) = measure(&ClockScenario::QUIET, NoiseLevel::Moderated, 600, AlignChoice::Probes);
     assert!(all * 10 <= probes * 12, "{all} ns, by probes {probes} ns");
     assert!(within >= 93, "{within} %");
 }
@@ -46,7 +46,7 @@ fn ranks_that_leave_late_for_a_part_of_the_run_do_not_move_what_probes_say() {
 /// A job of so many seconds whose nodes leave collectives so many ns apart at most: by more than the round
 /// trip of a probe.
 fn scattered(seconds: i64, apart_ns: u64, seed: u64) -> Job {
-    let mut job = Job::with_noise(&Scenario::QUIET, Noise::Quiet, NODES, seconds, seed);
+    let mut job = Job::with_noise(&ClockScenario::QUIET, NoiseLevel::Quiet, NODES, seconds, seed);
     for (number, meeting) in (0u64..).zip(&mut job.observations.meetings) {
         for one in &mut meeting.attendances {
             let random = XxHash3_64::oneshot(&(number * 64 + u64::from(one.domain)).to_le_bytes());

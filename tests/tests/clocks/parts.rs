@@ -1,11 +1,11 @@
 //! Nodes that hang together but have no way to the reference.
 
 use rpd_clocks::{AlignChoice, AlignMethod, align};
-use rpd_tests::clocks::{Job, Meeting, Scenario};
+use rpd_tests::clocks::{ClockScenario, CollectiveRate, Job};
 
 /// No probes go between the first four nodes and the others, and there are no collectives.
 fn halves(seed: u64) -> Job {
-    let scenario = Scenario { collectives: Meeting::Never, ..Scenario::QUIET };
+    let scenario = ClockScenario { collectives: CollectiveRate::Never, ..ClockScenario::QUIET };
     let mut job = Job::new(&scenario, 8, 60, seed);
     // 4 is the top of the tree of 5, 6 and 7.
     job.observations.bursts.retain(|b| (b.from < 4) == (b.to < 4));

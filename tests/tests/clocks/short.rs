@@ -1,7 +1,7 @@
 //! Jobs that are over before a second is.
 
 use rpd_clocks::{AlignChoice, AlignMethod, ClockObservations, align};
-use rpd_tests::clocks::{Job, Meeting, Scenario};
+use rpd_tests::clocks::{ClockScenario, CollectiveRate, Job};
 
 /// What was seen of a job in its first ms.
 fn first(job: &Job, ms: i64) -> ClockObservations {
@@ -22,7 +22,7 @@ fn first(job: &Job, ms: i64) -> ClockObservations {
 
 #[test]
 fn what_is_over_in_less_than_a_second_is_aligned_with_bars_that_hold() {
-    let scenario = Scenario { collectives: Meeting::Densely, ..Scenario::QUIET };
+    let scenario = ClockScenario { collectives: CollectiveRate::Densely, ..ClockScenario::QUIET };
     for ms in [50, 250, 400, 900] {
         let (mut within, mut all, mut widest) = (0, 0, 0);
         for seed in 990..1_002 {

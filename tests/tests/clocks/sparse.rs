@@ -3,12 +3,12 @@
 
 use rpd_clocks::{AlignChoice, AlignMethod, ClockObservations, DomainFit, WaitRelation, align};
 use rpd_shard::model::LocalNs;
-use rpd_tests::clocks::{Job, Meeting, Moment, Probing, Scenario};
+use rpd_tests::clocks::{ClockScenario, CollectiveRate, Job, ProbeRate, TrueMoment};
 
-const BY_COLLECTIVES: Scenario = Scenario { probes: Probing::Nobody, ..Scenario::QUIET };
+const BY_COLLECTIVES: ClockScenario = ClockScenario { probes: ProbeRate::Nobody, ..ClockScenario::QUIET };
 
 /// Errors of the moments that are `of` interest, sorted, ns; and how many of them are within their bars.
-fn judge(fits: &[DomainFit], moments: &[Moment], of: impl Fn(&Moment) -> bool) -> (Vec<i64>, usize) {
+fn judge(fits: &[DomainFit], moments: &[TrueMoment], of: impl Fn(&TrueMoment) -> bool) -> (Vec<i64>, usize) {
     let mut within = 0;
     let mut errors = Vec::new();
     for moment in moments.iter().filter(|m| of(m)) {
@@ -23,7 +23,7 @@ fn judge(fits: &[DomainFit], moments: &[Moment], of: impl Fn(&Moment) -> bool) -
 
 /// Over some seeds: p95 of the errors, ns, and the percentage within the bars.
 fn measure(
-    scenario: &Scenario,
+    scenario: &ClockScenario,
     nodes: usize,
     seconds: i64,
     by: AlignChoice,
@@ -52,7 +52,7 @@ fn two_nodes_that_take_turns_in_coming_last_are_aligned() {
 
 #[test]
 fn collectives_of_one_second_tell_offset_and_drift() {
-    let scenario = Scenario { collectives: Meeting::Densely, ..BY_COLLECTIVES };
+    let scenario = ClockScenario { collectives: CollectiveRate::Densely, ..BY_COLLECTIVES };
     for nodes in [2, 3, 8] {
         let (p95, within) = measure(&scenario, nodes, 2, AlignChoice::Auto, &[AlignMethod::Collectives]);
         assert!(p95 < 6_000, "{nodes} nodes: p95 {p95} ns");
@@ -62,11 +62,11 @@ fn collectives_of_one_second_tell_offset_and_drift() {
 
 #[test]
 fn three_seconds_between_two_bursts_of_probes_are_enough() {
-    let (p95, within) = measure(&Scenario::QUIET, 8, 3, AlignChoice::Probes, &[AlignMethod::Probes]);
+    let (p95, within) = measure(&ClockScenario::QUIET, 8, 3, AlignChoice::Probes, &[AlignMethod::Probes]);
     assert!(p95 < 2_000, "p95 {p95} ns");
     assert!(within >= 90, "{within} %");
     let (all, within) = measure(
-        &Scenario { collectives: Meeting::Densely, ..Scenario::QUIET },
+        &ClockScenario { collectives: CollectiveRate::Densely, ..ClockScenario::QUIET },
         8,
         3,
         AlignChoice::Auto,
@@ -79,7 +79,7 @@ fn three_seconds_between_two_bursts_of_probes_are_enough() {
 
 #[test]
 fn paths_that_are_asymmetric_do_not_spoil_what_collectives_tell_in_half_a_minute() {
-    let scenario = Scenario { asymmetry: true, ..Scenario::QUIET };
+    let scenario = ClockScenario { asymmetry: true, ..ClockScenario::QUIET };
     let by_probes = measure(&scenario, 24, 30, AlignChoice::Probes, &[AlignMethod::Probes]).0;
     let any = [AlignMethod::Fusion, AlignMethod::Probes, AlignMethod::Collectives];
     let (p95, within) = measure(&scenario, 24, 30, AlignChoice::Auto, &any);
@@ -123,11 +123,11 @@ fn a_node_that_always_comes_last_has_a_bar_that_knows() {
 #[test]
 fn where_probes_end_collectives_go_on() {
     for seed in 900..904 {
-        let mut job = Job::new(&Scenario::QUIET, 8, 120, seed);
+        let mut job = Job::new(&ClockScenario::QUIET, 8, 120, seed);
         let clocks = job.clocks.clone();
         job.observations.bursts.retain(|b| b.best[0].t1 < clocks[b.from].raw(60_000_000_000));
         let moments = job.moments(40, seed);
-        let late = |m: &Moment| m.local.0 > clocks[m.domain].boottime(75_000_000_000);
+        let late = |m: &TrueMoment| m.local.0 > clocks[m.domain].boottime(75_000_000_000);
         let (errors, within) = judge(&align(&job.observations, AlignChoice::Auto), &moments, late);
         assert!(errors[errors.len() * 95 / 100] < 3_000, "seed {seed}: {:?}", errors.last());
         assert!(within * 100 >= errors.len() * 90, "seed {seed}: {within} of {}", errors.len());
@@ -143,7 +143,7 @@ fn where_probes_end_collectives_go_on() {
 
 #[test]
 fn a_part_of_the_tree_without_a_way_to_the_reference_gets_no_more_than_anchors() {
-    let scenario = Scenario { collectives: Meeting::Never, ..Scenario::QUIET };
+    let scenario = ClockScenario { collectives: CollectiveRate::Never, ..ClockScenario::QUIET };
     let mut job = Job::new(&scenario, 8, 60, 900);
     // 4 is the parent of 5 and 6, and 6 that of 7.
     job.observations.bursts.retain(|b| (b.from, b.to) != (4, 0));
@@ -170,7 +170,12 @@ fn collectives_with_a_root_alone_are_no_more_than_bounds() {
 #[test]
 fn nodes_that_probed_a_node_without_a_shard_are_aligned_through_it() {
     for seed in 900..904 {
-        let job = Job::new(&Scenario { collectives: Meeting::Never, ..Scenario::QUIET }, 8, 60, seed);
+        let job = Job::new(
+            &ClockScenario { collectives: CollectiveRate::Never, ..ClockScenario::QUIET },
+            8,
+            60,
+            seed,
+        );
         // Everybody probes node 0 at some time, or somebody who does. Of it nothing is left but what others saw.
         let there = 7;
         let place = |node: usize| node.checked_sub(1).unwrap_or(there);

@@ -1,7 +1,7 @@
 //! Clocks that are seconds and days apart.
 
 use super::truth::{Region, Times, offsets};
-use rpd_tests::cluster::{Cluster, Launcher};
+use rpd_tests::cluster::{SlurmCluster, StepLauncher};
 use rpd_tests::harness::{Database, binary, dump_difference};
 use std::time::Duration;
 
@@ -25,17 +25,17 @@ const SURELY_TOGETHER: i64 = 180_000;
 
 #[test]
 fn a_job_of_srun_gets_one_time_alone_under_slurm() {
-    one_time(Launcher::Srun, &UNDER_SLURM);
+    one_time(StepLauncher::Srun, &UNDER_SLURM);
 }
 
 #[test]
 fn a_job_of_mpirun_gets_one_time_alone() {
-    one_time(Launcher::Mpirun, &UNDER_MPIRUN);
+    one_time(StepLauncher::Mpirun, &UNDER_MPIRUN);
 }
 
-fn one_time(by: Launcher, ahead: &[i64]) {
+fn one_time(by: StepLauncher, ahead: &[i64]) {
     for attempt in 1..=TRIES {
-        let Some(cluster) = Cluster::new(ahead, "one time for nodes of a cluster") else { return };
+        let Some(cluster) = SlurmCluster::new(ahead, "one time for nodes of a cluster") else { return };
         let training = cluster.training(STEPS);
         let training: Vec<&str> = training.iter().map(String::as_str).collect();
         let run = cluster.collect(by, FIRST, &[], &training);

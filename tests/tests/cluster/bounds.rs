@@ -3,7 +3,7 @@
 use rpd_clocks::AlignChoice;
 use rpd_shard::Shard;
 use rpd_tests::clocks::{JudgedClock, RecordedRun, judge};
-use rpd_tests::cluster::{Cluster, Launcher};
+use rpd_tests::cluster::{SlurmCluster, StepLauncher};
 use rpd_tests::harness::{Job, repository};
 
 /// Seconds by which the clocks of four nodes are ahead: three clocks a run.
@@ -14,7 +14,7 @@ const SECONDS: &str = "6";
 
 #[test]
 fn bounds_of_twelve_clocks_hold_on_busy_nodes_alone() {
-    let Some(cluster) = Cluster::new(&AHEAD, "bounds of clocks on busy nodes") else { return };
+    let Some(cluster) = SlurmCluster::new(&AHEAD, "bounds of clocks on busy nodes") else { return };
     let program = cluster.folder.join("meetings");
     let compiler = Job::new("mpicc").arg("-O1").arg("-o").arg(&program);
     let _ = compiler.arg(repository().join("tests/workloads/meetings.c")).run().success();
@@ -22,7 +22,7 @@ fn bounds_of_twelve_clocks_hold_on_busy_nodes_alone() {
     let mut clocks: Vec<JudgedClock> = Vec::new();
     for ranks in RANKS {
         let command = [program.as_str(), SECONDS, ranks, "5"];
-        let run = cluster.collect(Launcher::Mpirun, "exec \"$@\"", &[], &command);
+        let run = cluster.collect(StepLauncher::Mpirun, "exec \"$@\"", &[], &command);
         assert_eq!(run.outcome.code(), Some(0), "{}", run.outcome);
         // Any node may be the root, which asks none.
         let shards = (0..AHEAD.len()).map(|rank| Shard::open(&run.shard(rank)).unwrap());

@@ -1,7 +1,7 @@
 //! Clocks that run at different rates.
 
 use super::truth::offsets;
-use rpd_tests::cluster::{Cluster, Launcher};
+use rpd_tests::cluster::{SlurmCluster, StepLauncher};
 use std::time::Duration;
 
 /// Of 20 ms. The rate of a clock is known the better the longer it was watched.
@@ -17,13 +17,13 @@ esac";
 
 #[test]
 fn a_clock_that_is_100_ppm_fast_is_found_to_1_ppm_under_slurm() {
-    let Some(cluster) = Cluster::new(&[0, 1_500, 777_777], "a node with a fast clock") else { return };
+    let Some(cluster) = SlurmCluster::new(&[0, 1_500, 777_777], "a node with a fast clock") else { return };
     if cluster.on("n2").args(["faketime", "-f", "+0 x1.0001", "true"]).run().code() != Some(0) {
         return rpd_tests::harness::skip("a node with a fast clock", "faketime is not here");
     }
     let training = cluster.training(steps());
     let training: Vec<&str> = training.iter().map(String::as_str).collect();
-    let run = cluster.collect(Launcher::Srun, FAST, &[], &training);
+    let run = cluster.collect(StepLauncher::Srun, FAST, &[], &training);
     assert_eq!(run.outcome.code(), Some(0), "{}", run.outcome);
     let merged = run.merge("fast", &["--strict"]);
     let offsets = offsets(&cluster, &merged, 0);

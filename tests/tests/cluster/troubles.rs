@@ -1,7 +1,7 @@
 //! Nodes that cannot measure their clocks, or not always, or not in peace.
 
 use super::truth::{Offset, offsets};
-use rpd_tests::cluster::{Cluster, Launcher, Merged};
+use rpd_tests::cluster::{MergedJob, SlurmCluster, StepLauncher};
 use rpd_tests::harness::{Job, python};
 use std::time::Duration;
 
@@ -11,10 +11,10 @@ const LIMIT: i64 = 100_000;
 /// 6 s of training.
 const STEPS: usize = 300;
 
-fn collected(cluster: &Cluster, words: &str, options: &[&str]) -> rpd_tests::cluster::Run {
+fn collected(cluster: &SlurmCluster, words: &str, options: &[&str]) -> rpd_tests::cluster::Run {
     let training = cluster.training(STEPS);
     let training: Vec<&str> = training.iter().map(String::as_str).collect();
-    let run = cluster.collect(Launcher::Srun, words, options, &training);
+    let run = cluster.collect(StepLauncher::Srun, words, options, &training);
     eprintln!("{}", run.outcome);
     assert_eq!(run.outcome.code(), Some(0), "{}", run.outcome);
     assert!(run.outcome.stdout.contains("ranks: 4, steps: 300"), "{}", run.outcome);
@@ -22,7 +22,7 @@ fn collected(cluster: &Cluster, words: &str, options: &[&str]) -> rpd_tests::clu
 }
 
 /// Whatever a node was aligned by: what is called certain is.
-fn assert_certain(cluster: &Cluster, merged: &Merged, reference: usize) -> Vec<Offset> {
+fn assert_certain(cluster: &SlurmCluster, merged: &MergedJob, reference: usize) -> Vec<Offset> {
     assert_eq!(merged.method(reference), "reference");
     let offsets = offsets(cluster, merged, reference);
     for offset in &offsets {
@@ -57,7 +57,7 @@ fn methods(offsets: &[Offset]) -> Vec<&str> {
 
 #[test]
 fn nodes_without_probes_are_aligned_by_collectives_under_slurm() {
-    let Some(cluster) = Cluster::new(&AHEAD, "nodes without probes") else { return };
+    let Some(cluster) = SlurmCluster::new(&AHEAD, "nodes without probes") else { return };
     // One has them switched off; the packets of the other reach nobody.
     let words = "case $SLURM_PROCID in
         1) export RPD_PROBES=off ;;
@@ -77,7 +77,7 @@ fn nodes_without_probes_are_aligned_by_collectives_under_slurm() {
 
 #[test]
 fn a_late_node_a_killed_agent_and_no_rank_0_leave_the_others_aligned_under_slurm() {
-    let Some(cluster) = Cluster::new(&AHEAD, "a late node and a killed agent") else { return };
+    let Some(cluster) = SlurmCluster::new(&AHEAD, "a late node and a killed agent") else { return };
     // The process whose thread it is; a node sees its own processes only.
     let words = "case $SLURM_PROCID in
         2) (sleep 6
@@ -139,7 +139,7 @@ print('sent', sent, 'answered', answered)
 
 #[test]
 fn garbage_and_a_wrong_key_change_nothing_for_the_others_under_slurm() {
-    let Some(cluster) = Cluster::new(&AHEAD, "garbage at the probe ports") else { return };
+    let Some(cluster) = SlurmCluster::new(&AHEAD, "garbage at the probe ports") else { return };
     // The last node sees another secret than the others.
     let words = "case $SLURM_PROCID in
         3) run=$RPD_CLUSTER/runs/job

@@ -1,6 +1,6 @@
 //! Merged times against the true ones.
 
-use rpd_tests::cluster::{Cluster, Merged, Run};
+use rpd_tests::cluster::{MergedJob, Run, SlurmCluster};
 use rpd_tests::harness::Database;
 use std::collections::BTreeMap;
 
@@ -27,7 +27,7 @@ pub(crate) struct Offset {
 }
 
 /// All nodes with a shard but the reference.
-pub(crate) fn offsets(cluster: &Cluster, merged: &Merged, reference: usize) -> Vec<Offset> {
+pub(crate) fn offsets(cluster: &SlurmCluster, merged: &MergedJob, reference: usize) -> Vec<Offset> {
     let others = (0..cluster.ahead.len()).filter(|node| *node != reference && merged.has(*node));
     let offset = |node: usize| {
         let row = merged.clock(node);
@@ -65,7 +65,7 @@ pub(crate) struct Times {
 
 impl Times {
     /// A merge without alignment has the times as the nodes' clocks showed them, and rows in the same order.
-    pub(crate) fn new(cluster: &Cluster, run: &Run, merged: &Merged, reference: usize) -> Times {
+    pub(crate) fn new(cluster: &SlurmCluster, run: &Run, merged: &MergedJob, reference: usize) -> Times {
         let nodes = cluster.ahead.len();
         let shown = run.merge("as-shown", &["--align", "none"]);
         let mut true_ones = regions(&Database::open(shown.path()));
@@ -92,7 +92,7 @@ impl Times {
     }
 
     /// The calls of an MPI function: what each rank did, as merged and in truth.
-    pub(crate) fn calls(&self, merged: &Merged, function: &str) -> Vec<Vec<(Region, Region)>> {
+    pub(crate) fn calls(&self, merged: &MergedJob, function: &str) -> Vec<Vec<(Region, Region)>> {
         let rows = Database::open(merged.path()).rows(&format!(
             "SELECT a.value, r.id FROM rocpd_arg a JOIN regions r ON r.event_id = a.event_id
               WHERE a.name = 'seq' AND r.name = '{function}'"

@@ -3,7 +3,7 @@
 use super::{PLENTY, real, try_read};
 use rpd_tests::fixtures::rocpd_databases;
 use rpd_tests::harness::RunFolder;
-use rpd_tests::synthetic::{Random, SyntheticRun};
+use rpd_tests::synthetic::{RandomSource, SyntheticRun};
 use rpd_trace::draw::JobRows;
 use rpd_trace::item::TraceSelection;
 
@@ -15,7 +15,7 @@ fn a_database_that_is_damaged_anywhere_is_drawn_or_refused() {
     let database = synthetic.merged();
     let bytes = std::fs::read(database.connection.path().unwrap()).unwrap();
     let path = folder.path().join("damaged.db");
-    let mut random = Random::new(&[11]);
+    let mut random = RandomSource::new(&[11]);
     let (mut drawn, mut refused) = (0, 0);
     for _ in 0..400 {
         let mut damaged = bytes.clone();

@@ -1,14 +1,14 @@
 //! `rpd-collect` below an output root that other users may write to.
 
 use super::two_users::{BOB, EVE, TwoUsers, as_user, give, set_mode};
-use rpd_tests::harness::{Job, Outcome, skip};
+use rpd_tests::harness::{Job, JobOutcome, skip};
 use std::ffi::OsStr;
 use std::fs;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{lchown, symlink};
 use std::path::Path;
 
-fn collect(users: &TwoUsers, run: &str) -> Outcome {
+fn collect(users: &TwoUsers, run: &str) -> JobOutcome {
     let root = users.path("shared");
     let job = users.program("rpd-collect").arg("-o").arg(root).args(["--run-id", run, "--ask-merge", "--"]);
     as_user(job.args(["sh", "-c", "exit 7"]), BOB).run()

@@ -4,7 +4,7 @@ mod manuals;
 mod modules;
 mod spack;
 
-use rpd_tests::harness::{Database, Job, Outcome, binary, python, repository, rpd_merge};
+use rpd_tests::harness::{Database, Job, JobOutcome, binary, python, repository, rpd_merge};
 use std::collections::BTreeMap;
 use std::fs;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
@@ -69,7 +69,7 @@ fn tree(folder: &Path) -> BTreeMap<PathBuf, Vec<u8>> {
 }
 
 /// A run of [`PROGRAM`] below this rpd-collect.
-fn recorded(collect: &Path, folder: &Path, library: Option<&Path>) -> Outcome {
+fn recorded(collect: &Path, folder: &Path, library: Option<&Path>) -> JobOutcome {
     let job = Job::new(collect).arg("-o").arg(folder).args(["--run-id", "run", "--"]).arg(python());
     // Where a link to a library with a space in its path is made.
     let job = job.args(["-c", PROGRAM]).env("TMPDIR", folder.parent().unwrap());

@@ -48,8 +48,9 @@ fn a_partitioned_merge_is_not_aligned_again_either() {
     let folder = tempfile::tempdir().unwrap();
     let inputs = shards(&run, &folder.path().join("in"), &everything(&run));
     let out = |name: &str| folder.path().join(name);
-    let open =
-        |outcome: Outcome| (outcome.stderr.clone(), serde_json::from_str::<Value>(&outcome.stdout).unwrap());
+    let open = |outcome: JobOutcome| {
+        (outcome.stderr.clone(), serde_json::from_str::<Value>(&outcome.stdout).unwrap())
+    };
     let arguments = ["--layout", "partitioned", "--align", "anchors"];
     let (_, first) = open(merging(&out("1.db"), &arguments).args(&inputs).run().success());
     let starts = "SELECT start, end FROM rocpd_region ORDER BY 1, 2";

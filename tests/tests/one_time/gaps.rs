@@ -11,9 +11,12 @@ fn alone(nodes: u32) -> SyntheticRun {
 }
 
 /// All that collectors can see but for what is changed.
-fn but<'a>(run: &'a Run, change: impl Fn(&Rank, &mut Seen) + 'a) -> impl Fn(&Rank) -> Option<Seen> + 'a {
+fn but<'a>(
+    run: &'a Run,
+    change: impl Fn(&ModelRank, &mut ObservedClocks) + 'a,
+) -> impl Fn(&ModelRank) -> Option<ObservedClocks> + 'a {
     move |rank| {
-        let mut seen = Seen::of(run, rank);
+        let mut seen = ObservedClocks::of(run, rank);
         change(rank, &mut seen);
         Some(seen)
     }
@@ -116,8 +119,8 @@ fn without_rank_0_the_lowest_rank_is_the_reference_and_the_database_says_so() {
     let folder = tempfile::tempdir().unwrap();
     // Its node is not there: the others asked each other, and at first that one, too.
     let there = SyntheticRun { missing_rank: Some(0), ..probed(4, 1) }.plan();
-    let seen = |rank: &Rank| {
-        let mut seen = Seen::of(&there, rank);
+    let seen = |rank: &ModelRank| {
+        let mut seen = ObservedClocks::of(&there, rank);
         seen.bursts.extend((rank.rank == 2).then(|| run.probes(rank)).into_iter().flatten());
         (rank.rank != 0).then_some(seen)
     };

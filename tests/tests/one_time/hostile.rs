@@ -4,7 +4,7 @@ use super::plain::PlainJob;
 use super::*;
 use rpd_shard::file::{BlockHeader, BlockKind};
 use rpd_shard::record::{ClockDomain, Probe, ProbeBurst, wire};
-use rpd_tests::crafted::{Block, before_rows};
+use rpd_tests::crafted::{CraftedBlock, before_rows};
 use std::io::Write;
 use std::time::Duration;
 
@@ -16,7 +16,7 @@ fn job() -> PlainJob {
 /// Merges shards of which that of rank 1 has these bursts beside its own, in all ways; returns what `auto` gives.
 fn merge_with(job: &PlainJob, bursts: &[ProbeBurst]) -> Merged {
     let folder = tempfile::tempdir().unwrap();
-    let seen = |rank: &Rank| {
+    let seen = |rank: &ModelRank| {
         let mut seen = job.seen(rank);
         if rank.rank == 1 {
             seen.bursts.splice(1..1, bursts.iter().cloned());
@@ -147,8 +147,8 @@ fn flood(job: &PlainJob, path: &Path, bursts: usize, to_all: bool) {
         if to_all {
             burst.to.boot_id = format!("nobody-{i}");
         }
-        let Block { header, stored } =
-            Block::rows(rpd_shard::model::rocpd::STRING, 1, 0, &wire::encode(&burst));
+        let CraftedBlock { header, stored } =
+            CraftedBlock::rows(rpd_shard::model::rocpd::STRING, 1, 0, &wire::encode(&burst));
         let header = BlockHeader { kind: BlockKind::Probes, min_time: 0, max_time: 0, ..header };
         [&header.to_bytes()[..], &stored].concat()
     };

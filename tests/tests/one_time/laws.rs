@@ -32,9 +32,9 @@ fn a_merge_of_one_node_changes_no_time() {
     // Two ranks on one node, of which the agent has asked other nodes, which are not there.
     let run = short(3, 2).plan();
     let folder = tempfile::tempdir().unwrap();
-    let mut seen: Vec<Seen> = run.ranks.iter().map(|rank| Seen::of(&run, rank)).collect();
+    let mut seen: Vec<ObservedClocks> = run.ranks.iter().map(|rank| ObservedClocks::of(&run, rank)).collect();
     seen[2].bursts.extend(run.probes_between(2, 1, [0, run.length()]));
-    let of_node_1 = |rank: &Rank| (rank.node == 1).then(|| seen[rank.rank as usize].clone());
+    let of_node_1 = |rank: &ModelRank| (rank.node == 1).then(|| seen[rank.rank as usize].clone());
     let shards = shards(&run, &folder.path().join("shards"), &of_node_1);
     let databases = write_rocpd(&run, &folder.path().join("databases")).unwrap();
     let rpd = folder.path().join("a.rpd");

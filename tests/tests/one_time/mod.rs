@@ -12,8 +12,8 @@ mod repair;
 mod words;
 
 use rpd_shard::model::{Schema, TableId, rocpd};
-use rpd_tests::harness::{Database, Job, Outcome, rpd_merge};
-use rpd_tests::synthetic::{Cell, Rank, Run, Seen, SyntheticRun, write_shard_that_saw};
+use rpd_tests::harness::{Database, Job, JobOutcome, rpd_merge};
+use rpd_tests::synthetic::{ModelCell, ModelRank, ObservedClocks, Run, SyntheticRun, write_shard_that_saw};
 use serde_json::Value;
 use std::fs::{self, File};
 use std::io::BufWriter;
@@ -38,9 +38,9 @@ fn short(nodes: u32, ranks_per_node: u32) -> SyntheticRun {
 }
 
 /// Writes the shards of a run whose collectors saw this of the clocks; those of which nothing is given are missing.
-fn shards(run: &Run, folder: &Path, seen: &dyn Fn(&Rank) -> Option<Seen>) -> Vec<PathBuf> {
+fn shards(run: &Run, folder: &Path, seen: &dyn Fn(&ModelRank) -> Option<ObservedClocks>) -> Vec<PathBuf> {
     fs::create_dir_all(folder).unwrap();
-    let write = |rank: &Rank| {
+    let write = |rank: &ModelRank| {
         let path = folder.join(format!("rank-{:05}.rpdshard", rank.rank));
         let file = BufWriter::new(File::create(&path).unwrap());
         write_shard_that_saw(run, rank, &seen(rank)?, file).unwrap().into_inner().unwrap();
@@ -50,8 +50,8 @@ fn shards(run: &Run, folder: &Path, seen: &dyn Fn(&Rank) -> Option<Seen>) -> Vec
 }
 
 /// All that collectors can see.
-fn everything(run: &Run) -> impl Fn(&Rank) -> Option<Seen> {
-    move |rank| Some(Seen::of(run, rank))
+fn everything(run: &Run) -> impl Fn(&ModelRank) -> Option<ObservedClocks> {
+    move |rank| Some(ObservedClocks::of(run, rank))
 }
 
 fn merging(out: &Path, arguments: &[&str]) -> Job {
@@ -65,7 +65,7 @@ struct Merged {
     database: Database,
 }
 
-fn opened(outcome: &Outcome, out: &Path) -> Merged {
+fn opened(outcome: &JobOutcome, out: &Path) -> Merged {
     let report = serde_json::from_str(&outcome.stdout).unwrap();
     let database = Database::open(out);
     Merged { report, stderr: outcome.stderr.clone(), database }
@@ -107,12 +107,12 @@ impl Merged {
 }
 
 /// How far the dispatches of a rank begin from when they truly did on the clock of node `reference`, ns: of each one.
-fn errors(run: &Run, rank: &Rank, reference: usize, database: &Database) -> Vec<i64> {
+fn errors(run: &Run, rank: &ModelRank, reference: usize, database: &Database) -> Vec<i64> {
     errors_of(rocpd::KERNEL_DISPATCH, run, rank, reference, database)
 }
 
 /// The same of the rows of another table.
-fn errors_of(table: TableId, run: &Run, rank: &Rank, reference: usize, database: &Database) -> Vec<i64> {
+fn errors_of(table: TableId, run: &Run, rank: &ModelRank, reference: usize, database: &Database) -> Vec<i64> {
     let process = &rank.processes[0];
     let rows = run.rows(process);
     let mut truth: Vec<i64> = rows.of(table).iter().filter_map(|row| began(row)).collect();
@@ -129,8 +129,8 @@ fn errors_of(table: TableId, run: &Run, rank: &Rank, reference: usize, database:
 }
 
 /// The true time at which a row begins.
-fn began(row: &[Cell]) -> Option<i64> {
-    row.iter().find_map(|cell| if let Cell::Time(at) = cell { Some(*at) } else { None })
+fn began(row: &[ModelCell]) -> Option<i64> {
+    row.iter().find_map(|cell| if let ModelCell::Time(at) = cell { Some(*at) } else { None })
 }
 
 fn worst(errors: &[i64]) -> i64 {

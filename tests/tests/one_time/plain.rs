@@ -4,7 +4,8 @@ use rpd_shard::ShardWriter;
 use rpd_shard::model::{Value, native, rocpd};
 use rpd_tests::harness::Database;
 use rpd_tests::synthetic::{
-    NodeClock, RUN_START, Random, Rank, Run, Seen, SyntheticRun, process_record, run_identity,
+    ModelRank, NodeClock, ObservedClocks, RUN_START, RandomSource, Run, SyntheticRun, process_record,
+    run_identity,
 };
 use std::fs::{self, File};
 use std::io::BufWriter;
@@ -38,22 +39,26 @@ impl PlainJob {
     }
 
     /// All that a collector can see.
-    pub(crate) fn seen(&self, rank: &Rank) -> Seen {
+    pub(crate) fn seen(&self, rank: &ModelRank) -> ObservedClocks {
         let node = rank.node;
-        let mut random = Random::new(&[11, node as u64]);
+        let mut random = RandomSource::new(&[11, node as u64]);
         let sets = self.clock(rank).sets(RUN_START, RUN_START + self.length, &mut random);
         let asks = |parent| self.run.probes_between(node, parent, [0, self.length]);
-        Seen { sets, bursts: if node == 0 { Vec::new() } else { asks(node & (node - 1)) } }
+        ObservedClocks { sets, bursts: if node == 0 { Vec::new() } else { asks(node & (node - 1)) } }
     }
 
-    pub(crate) fn clock(&self, rank: &Rank) -> &NodeClock {
+    pub(crate) fn clock(&self, rank: &ModelRank) -> &NodeClock {
         &self.run.nodes[rank.node].clock
     }
 
     /// Writes the shards of ranks whose collectors saw this.
-    pub(crate) fn shards(&self, folder: &Path, seen: &dyn Fn(&Rank) -> Option<Seen>) -> Vec<PathBuf> {
+    pub(crate) fn shards(
+        &self,
+        folder: &Path,
+        seen: &dyn Fn(&ModelRank) -> Option<ObservedClocks>,
+    ) -> Vec<PathBuf> {
         fs::create_dir_all(folder).unwrap();
-        let write = |rank: &Rank| {
+        let write = |rank: &ModelRank| {
             let path = folder.join(format!("rank-{:05}.rpdshard", rank.rank));
             self.write(rank, &seen(rank)?, &path);
             Some(path)
@@ -62,9 +67,9 @@ impl PlainJob {
     }
 
     /// When a rank is in its calls: an allreduce, else a send, true times.
-    fn calls(&self, rank: &Rank) -> Vec<(i64, i64)> {
+    fn calls(&self, rank: &ModelRank) -> Vec<(i64, i64)> {
         let every = if self.every == 0 { self.length / 200 } else { self.every };
-        let mut random = Random::new(&[12, u64::from(rank.rank)]);
+        let mut random = RandomSource::new(&[12, u64::from(rank.rank)]);
         let call = |n: i64| {
             let all = RUN_START + n * every;
             let early = random.between(5_000, 900_000);
@@ -76,7 +81,7 @@ impl PlainJob {
         (1..self.length / every).map(call).collect()
     }
 
-    fn write(&self, rank: &Rank, seen: &Seen, path: &Path) {
+    fn write(&self, rank: &ModelRank, seen: &ObservedClocks, path: &Path) {
         let sink = BufWriter::new(File::create(path).unwrap());
         let mut shard = ShardWriter::new(sink, &run_identity(&self.run, rank.rank)).unwrap();
         shard.process(&process_record(&self.run, &rank.processes[0])).unwrap();
@@ -98,7 +103,7 @@ impl PlainJob {
     }
 
     /// How far the calls of a rank end from when they truly did on the clock of a node, ns.
-    pub(crate) fn errors(&self, rank: &Rank, reference: usize, database: &Database) -> Vec<i64> {
+    pub(crate) fn errors(&self, rank: &ModelRank, reference: usize, database: &Database) -> Vec<i64> {
         let sql = format!(
             "SELECT r.end FROM rocpd_region r JOIN rocpd_info_process p ON p.id = r.pid WHERE p.pid = {} ORDER BY 1",
             rank.processes[0].pid

@@ -1,7 +1,7 @@
 //! RocPD databases of several nodes, as rocprofv3 leaves them: their clocks go by the kernels of RCCL.
 
 use super::*;
-use rpd_tests::synthetic::{RUN_START, Random, write_rocpd};
+use rpd_tests::synthetic::{RUN_START, RandomSource, write_rocpd};
 use rusqlite::{Connection, params};
 
 /// Three nodes without any call of MPI that all make together.
@@ -33,14 +33,15 @@ impl Groups {
     }
 
     /// When the kernel of the n-th call of a rank begins and ends, true times.
-    fn kernel(self, run: &Run, rank: &Rank, n: i64) -> (i64, i64) {
-        let random = |rank: u32, what| Random::new(&[21, run.config.seed, n as u64, u64::from(rank), what]);
+    fn kernel(self, run: &Run, rank: &ModelRank, n: i64) -> (i64, i64) {
+        let random =
+            |rank: u32, what| RandomSource::new(&[21, run.config.seed, n as u64, u64::from(rank), what]);
         let base = |node: usize| match self {
             _ if self.is_of_all(n) => 0,
             Groups::Pipeline => 9_000_000 * node as i64 + random(node as u32, 1).between(0, 100_000),
             _ => random(node as u32, 1).between(0, 3_000_000),
         };
-        let enter = |rank: &Rank| {
+        let enter = |rank: &ModelRank| {
             RUN_START + n * 29_000_000 + base(rank.node) + random(rank.rank, 2).between(0, 2_000_000)
         };
         let others = run.ranks.iter().filter(|other| self.is_of_all(n) || other.node == rank.node);
@@ -84,7 +85,7 @@ fn copy(database: &Connection, table: &str, id: i64, changed: &[(&str, i64)]) ->
 
 /// Gives each RCCL call of a process its kernel, and its communicators handles of their own. Some calls launch
 /// another kernel, too.
-fn launch_kernels(job: Groups, run: &Run, rank: &Rank, path: &Path) {
+fn launch_kernels(job: Groups, run: &Run, rank: &ModelRank, path: &Path) {
     let (database, suffix) = open(path);
     let node = &run.nodes[rank.node].clock;
     let table = |name: &str| format!("rocpd_{name}{suffix}");
@@ -213,7 +214,7 @@ fn one_call_that_differs_is_told_and_nothing_is_aligned_by_the_others() {
 
 impl Merged {
     /// Times of a rank are off by no more than the bar in nine of ten cases.
-    fn assert_within_bar(&self, run: &Run, rank: &Rank) {
+    fn assert_within_bar(&self, run: &Run, rank: &ModelRank) {
         let host = &run.nodes[rank.node].node.hostname;
         let errors = errors_of(rocpd::MEMORY_COPY, run, rank, 0, &self.database);
         let bar = self.number(host, "bar_ns");

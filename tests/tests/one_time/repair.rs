@@ -13,7 +13,7 @@ fn violations(merged: &Merged) -> i64 {
 }
 
 /// When the dispatches of a rank begin, in the order in which they truly do.
-fn in_true_order(run: &Run, rank: &Rank, merged: &Merged) -> Vec<i64> {
+fn in_true_order(run: &Run, rank: &ModelRank, merged: &Merged) -> Vec<i64> {
     let reference = &run.nodes[0].clock;
     let errors = errors(run, rank, 0, &merged.database);
     let rows = run.rows(&rank.processes[0]);

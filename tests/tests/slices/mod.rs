@@ -19,7 +19,9 @@ use compare::{Window, assert_shows, sums};
 use expected::Drawing;
 use read::{Shown, read};
 use rpd_tests::fixtures;
-use rpd_tests::harness::{Database, Job, Outcome, RunFolder, TraceProcessor, rpd_merge, rpd_merge_mpi, skip};
+use rpd_tests::harness::{
+    Database, Job, JobOutcome, RunFolder, TraceProcessor, rpd_merge, rpd_merge_mpi, skip,
+};
 use rpd_tests::synthetic::SyntheticRun;
 use serde_json::Value;
 use std::fs;
@@ -121,7 +123,7 @@ impl Subject {
     }
 
     /// Slices of the inputs, which are thrown away.
-    fn drawn(&self, options: &[&str]) -> Outcome {
+    fn drawn(&self, options: &[&str]) -> JobOutcome {
         let folder = tempfile::tempdir_in(self.folder.path()).unwrap();
         rpd_merge().args(options).arg("-o").arg(folder.path().join("drawn")).args(&self.inputs).run()
     }

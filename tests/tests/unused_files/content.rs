@@ -3,7 +3,7 @@
 use super::{ANALYSIS, KINETO, Place, SONGS, assert_accounted, database, files, not_used, report};
 use flate2::Compression;
 use flate2::write::GzEncoder;
-use rpd_tests::harness::{Outcome, assert_refused};
+use rpd_tests::harness::{JobOutcome, assert_refused};
 use serde_json::Value as Json;
 use std::fs;
 use std::io::Write;
@@ -21,7 +21,7 @@ fn kind<'a>(report: &'a Json, name: &str) -> &'a str {
     named.unwrap_or_else(|| panic!("{name}: {report}"))["kind"].as_str().unwrap()
 }
 
-fn assert_no_loss(outcome: &Outcome) {
+fn assert_no_loss(outcome: &JobOutcome) {
     assert!(outcome.stderr.contains("\nlost       nothing\n"), "{outcome}");
     assert!(!outcome.stderr.contains("warning:"), "{outcome}");
 }

@@ -1,7 +1,7 @@
 //! How the ledger and `--json` name files: below the folder of the inputs, and each by a text of its own.
 
 use super::{KINETO, Place, assert_accounted, database, files, not_used, report};
-use rpd_tests::harness::{Database, Outcome, assert_refused, rpd_merge, skip};
+use rpd_tests::harness::{Database, JobOutcome, assert_refused, rpd_merge, skip};
 use serde_json::Value as Json;
 use std::collections::BTreeSet;
 use std::ffi::OsStr;
@@ -11,7 +11,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
 /// The files of the ledger in `--json`, and in the database.
-fn ledger(outcome: &Outcome, output: &Path) -> Vec<String> {
+fn ledger(outcome: &JobOutcome, output: &Path) -> Vec<String> {
     let of = |losses: &Json| -> Vec<String> {
         losses.as_array().unwrap().iter().map(|row| row["file"].as_str().unwrap().to_owned()).collect()
     };

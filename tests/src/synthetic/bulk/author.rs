@@ -2,9 +2,9 @@
 
 use super::BulkRun;
 use super::events::{Event, GPUS, What, events};
-use super::sink::{Sink, SinkError};
+use super::sink::{BulkSink, SinkError};
 use crate::synthetic::clock::NodeClock;
-use crate::synthetic::random::Random;
+use crate::synthetic::random::RandomSource;
 use crate::synthetic::run::{PlannedProcess, Run};
 use rpd_shard::model::{TableId, Value, native, rocpd};
 use serde_json::json;
@@ -27,8 +27,8 @@ pub(super) struct Author<'a, 'c> {
     pub(super) run: &'a Run,
     pub(super) process: &'a PlannedProcess,
     clock: &'a NodeClock,
-    pub(super) sink: Sink<'c>,
-    random: Random,
+    pub(super) sink: BulkSink<'c>,
+    random: RandomSource,
     pub(super) kernels: Vec<Arc<str>>,
     pub(super) used: HashMap<&'static str, i64>,
     /// Ids of the names of markers.
@@ -44,7 +44,7 @@ impl<'a, 'c> Author<'a, 'c> {
         bulk: &'a BulkRun,
         run: &'a Run,
         process: &'a PlannedProcess,
-        sink: Sink<'c>,
+        sink: BulkSink<'c>,
     ) -> Author<'a, 'c> {
         Author {
             bulk,
@@ -52,7 +52,7 @@ impl<'a, 'c> Author<'a, 'c> {
             process,
             clock: &run.nodes[process.node].clock,
             sink,
-            random: Random::new(&[bulk.seed, 7, u64::from(process.rank)]),
+            random: RandomSource::new(&[bulk.seed, 7, u64::from(process.rank)]),
             kernels: run.names.kernels(process.rank),
             used: HashMap::new(),
             markers: Vec::new(),
@@ -74,7 +74,7 @@ impl<'a, 'c> Author<'a, 'c> {
     }
 
     /// The sink, and the number of rows.
-    pub(super) fn done(self) -> (Sink<'c>, u64) {
+    pub(super) fn done(self) -> (BulkSink<'c>, u64) {
         let rows = self.rows.iter().sum::<i64>() as u64;
         (self.sink, rows)
     }

@@ -2,7 +2,7 @@
 
 use super::BulkRun;
 use crate::synthetic::clock::RUN_START;
-use crate::synthetic::random::Random;
+use crate::synthetic::random::RandomSource;
 use std::ops::Range;
 
 /// Events of one round.
@@ -78,7 +78,7 @@ pub(super) fn events<E>(
     rank: u32,
     each: &mut impl FnMut(Event) -> Result<(), E>,
 ) -> Result<(), E> {
-    let mut random = Random::new(&[bulk.seed, 6, u64::from(rank)]);
+    let mut random = RandomSource::new(&[bulk.seed, 6, u64::from(rank)]);
     let (names, _) = bulk.share(rank);
     let (kernels, threads) = (bulk.kernels.max(1), bulk.threads.max(1));
     let slots = round();

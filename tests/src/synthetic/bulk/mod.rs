@@ -11,12 +11,12 @@ mod describe;
 mod events;
 mod sink;
 
-use super::run::{Rank, Run, SyntheticRun};
+use super::run::{ModelRank, Run, SyntheticRun};
 use super::shards::{process_record, run_identity};
 use author::Author;
 use database::Database;
 use rpd_shard::ShardWriter;
-use sink::Sink;
+use sink::BulkSink;
 use std::fs::{self, File};
 use std::io::{self, BufWriter, Write};
 use std::path::{Path, PathBuf};
@@ -106,11 +106,11 @@ pub fn write_bulk_rocpd(dir: &Path, bulk: &BulkRun) -> io::Result<Vec<PathBuf>> 
         let path = dir.join(format!("{}_{}_results.db", node.node.hostname, process.pid));
         let database = rusqlite::Connection::open(&path).map_err(io::Error::other)?;
         let sink =
-            Sink::Database(Box::new(Database::new(&database, run, process).map_err(io::Error::other)?));
+            BulkSink::Database(Box::new(Database::new(&database, run, process).map_err(io::Error::other)?));
         let mut author = Author::new(bulk, run, process, sink);
         author.write().map_err(io::Error::other)?;
         let (sink, rows) = author.done();
-        if let Sink::Database(written) = sink {
+        if let BulkSink::Database(written) = sink {
             written.finish().map_err(io::Error::other)?;
         }
         Ok((path, rows))
@@ -131,10 +131,10 @@ pub fn write_bulk_shards(dir: &Path, bulk: &BulkRun) -> io::Result<Vec<PathBuf>>
         for set in run.clock_sets(rank) {
             shard.clock(&set).map_err(io::Error::other)?;
         }
-        let mut author = Author::new(bulk, run, process, Sink::Shard(Box::new(shard)));
+        let mut author = Author::new(bulk, run, process, BulkSink::Shard(Box::new(shard)));
         author.write().map_err(io::Error::other)?;
         let (sink, rows) = author.done();
-        if let Sink::Shard(shard) = sink {
+        if let BulkSink::Shard(shard) = sink {
             shard.finish().map_err(io::Error::other)?.flush()?;
         }
         Ok((path, rows))
@@ -146,7 +146,7 @@ pub fn write_bulk_shards(dir: &Path, bulk: &BulkRun) -> io::Result<Vec<PathBuf>>
 fn in_parallel(
     what: &str,
     bulk: &BulkRun,
-    write: impl Fn(&Run, &Rank) -> io::Result<(PathBuf, u64)> + Sync,
+    write: impl Fn(&Run, &ModelRank) -> io::Result<(PathBuf, u64)> + Sync,
 ) -> io::Result<Vec<PathBuf>> {
     let run = bulk.plan();
     let cores = std::thread::available_parallelism().map_or(1, usize::from).min(run.ranks.len().max(1));

@@ -9,7 +9,7 @@ use std::io::BufWriter;
 /// Number of the only process of a shard.
 const SOURCE: u32 = 1;
 
-pub(super) enum Sink<'c> {
+pub(super) enum BulkSink<'c> {
     Database(Box<Database<'c>>),
     Shard(Box<ShardWriter<BufWriter<File>>>),
 }
@@ -23,19 +23,19 @@ pub(super) enum SinkError {
     Shard(#[from] WriteError),
 }
 
-impl Sink<'_> {
+impl BulkSink<'_> {
     /// Adds a row: one value for each column, NULL for the default. `id` is that of a database.
     #[inline]
     pub(super) fn push(&mut self, table: TableId, id: i64, row: &[Value<'_>]) -> Result<(), SinkError> {
         match self {
-            Sink::Database(database) => Ok(database.push(table, id, row)?),
-            Sink::Shard(shard) => Ok(shard.push(SOURCE, table, row).map(drop)?),
+            BulkSink::Database(database) => Ok(database.push(table, id, row)?),
+            BulkSink::Shard(shard) => Ok(shard.push(SOURCE, table, row).map(drop)?),
         }
     }
 
     /// Whether the rows of the collector itself are written, too.
     pub(super) fn is_native(&self) -> bool {
-        matches!(self, Sink::Shard(_))
+        matches!(self, BulkSink::Shard(_))
     }
 
     /// Adds a row that only a shard has.
@@ -47,8 +47,8 @@ impl Sink<'_> {
     /// The id of a string: the next one of a database, where it must be new.
     pub(super) fn string(&mut self, text: &str) -> Result<i64, SinkError> {
         match self {
-            Sink::Database(database) => Ok(database.string(text)?),
-            Sink::Shard(shard) => Ok(shard.string(text.as_bytes())?),
+            BulkSink::Database(database) => Ok(database.string(text)?),
+            BulkSink::Shard(shard) => Ok(shard.string(text.as_bytes())?),
         }
     }
 }

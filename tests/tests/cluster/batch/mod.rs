@@ -7,7 +7,7 @@ mod site;
 mod steps;
 mod templates;
 
-use rpd_tests::cluster::Cluster;
+use rpd_tests::cluster::SlurmCluster;
 use rpd_tests::harness::{Database, Job, binary, python, repository};
 use serde_json::Value as Json;
 use std::collections::BTreeMap;
@@ -33,7 +33,7 @@ const LIMITS: &str = "KillWait=15\nSlurmdTimeout=10\n";
 
 /// A cluster of four nodes, and what is installed on it.
 struct Site {
-    cluster: Cluster,
+    cluster: SlurmCluster,
     folder: TempDir,
 }
 
@@ -67,7 +67,7 @@ impl Site {
         .concat();
         let more = folder.path().join("slurm.more");
         fs::write(&more, settings + LIMITS).unwrap();
-        let cluster = Cluster::of_a_site(&AHEAD, what, Some(&more))?;
+        let cluster = SlurmCluster::of_a_site(&AHEAD, what, Some(&more))?;
         let own = format!(
             "RPD_SITE_SCRATCH='{}'\nSLURM_CONF='{}'\n",
             folder.path().join("scratch").display(),
