@@ -15,31 +15,26 @@
 //! * [`output`]: rows in, shard out.
 //! * [`system`]: counters of the node.
 //! * [`probe`]: the clocks of nodes against each other.
-//! * `claim`: one collector per node for what needs to be done once.
-//! * [`cgroup`]: the memory that the job may have.
+//! * [`host`]: this node: its clocks, the memory that the job may have, one collector per node for what needs to be done once.
 //! * [`cpus`]: the CPUs that the collector runs on.
 //! * `program`: the command, looked at without running it.
-//! * [`machine`]: this node and its clocks.
 //! * [`log`]: where the collector says what there is to say.
 //! * [`doctor`]: what would happen, and whether everything is there that it takes.
 
 pub mod backend;
-pub mod cgroup;
 pub mod child;
-mod claim;
 pub mod collect;
 pub mod command_line;
 pub mod cpus;
 pub mod doctor;
+pub mod host;
 pub mod launcher;
 pub mod log;
-pub mod machine;
 pub mod output;
 pub mod probe;
 mod program;
 pub mod session;
 pub mod system;
-pub mod utc;
 
 use std::io::Write;
 

@@ -3,8 +3,8 @@
 //! One line per message, `2026-08-14T12:34:56Z warning: text`. The file exists only if there is
 //! something to say. A thread of its own writes it, so that a file system that stalls holds up nobody.
 
+use crate::host::utc::Utc;
 use crate::output::RankFolder;
-use crate::utc::Utc;
 use rpd_files::FileRefused;
 use std::fmt::Arguments;
 use std::fs::{File, Permissions};

@@ -170,7 +170,7 @@ fn an_agent_that_is_killed_is_replaced_and_all_nodes_measure_each_other_again() 
         .map(|(rank, before)| job.rank(rank, &before, &LO, &["sleep", "20"]))
         .collect();
     std::thread::sleep(Duration::from_millis(1_500));
-    let (before, killed) = (root(), rpd_collect::machine::monotonic_raw());
+    let (before, killed) = (root(), rpd_collect::host::machine::monotonic_raw());
     kill(below(first.id()).collector, 9);
     let began = Instant::now();
     until("another root", || !root().is_empty() && root() != before);

@@ -2,8 +2,8 @@
 
 use crate::support;
 use rpd_collect::collect::SourceDefaults;
+use rpd_collect::host::machine;
 use rpd_collect::launcher::RankIdentity;
-use rpd_collect::machine;
 use rpd_collect::output::{Batch, DEFAULT_MAX_BYTES, Item, Output, ShardPlace};
 use rpd_collect::system::{SystemConfig, SystemSampler};
 use rpd_shard::Shard;

@@ -5,7 +5,7 @@
 
 use super::found::files_in;
 use super::{mark, processes};
-use crate::machine;
+use crate::host::machine;
 use rpd_files::is_safe_folder;
 use rustix::fs::{FlockOperation, OFlags, flock};
 use std::fs::{self, DirBuilder, File, OpenOptions};

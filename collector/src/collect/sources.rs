@@ -1,8 +1,8 @@
 //! The processes that have rings, and who they are.
 
 use super::pairing::ProcessLog;
+use crate::host::machine;
 use crate::launcher::{Environment, RankIdentity, detect_rank};
-use crate::machine;
 use rpd_ring::header::{Header, ThreadFacts};
 use rpd_ring::identity::{self, Identity};
 use rpd_shard::identity::{masked_command, masked_environment};

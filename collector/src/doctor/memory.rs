@@ -1,8 +1,8 @@
 //! Memory for rings, and what limits it.
 
 use super::Finding;
-use crate::cgroup;
 use crate::command_line::{Options, Size};
+use crate::host::cgroup;
 use rpd_ring::layout::{HEADER_BYTES, IDENTITY_LIMIT, RING_DEFAULT, ring_bytes};
 use rustix::fs::{FallocateFlags, MemfdFlags, fallocate, ftruncate, memfd_create};
 use rustix::process::{Resource, getrlimit};

@@ -1,7 +1,7 @@
 //! A name for the run on which all its ranks agree without talking to each other.
 
 use super::Environment;
-use crate::utc::Utc;
+use crate::host::utc::Utc;
 use std::time::SystemTime;
 use twox_hash::XxHash3_64;
 

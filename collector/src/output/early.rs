@@ -154,7 +154,7 @@ mod tests {
             root: root.to_owned(),
             run,
             ranks: Default::default(),
-            domain: crate::machine::clock_domain(),
+            domain: crate::host::machine::clock_domain(),
             max_bytes: 1 << 20,
             share_group: false,
             always: true,

@@ -12,7 +12,8 @@
 //! have arrived in. Without one, the time that the program read after the receive counts.
 
 use super::sockets::{Sockets, enable_stamps, receive_stamp};
-use crate::{machine, warn};
+use crate::host::machine;
+use crate::warn;
 use rustix::fd::OwnedFd;
 use rustix::time::{
     Itimerspec, TimerfdClockId, TimerfdFlags, TimerfdTimerFlags, Timespec, timerfd_create, timerfd_settime,

@@ -268,7 +268,7 @@ mod tests {
         let has_arrived_before_it_was_read = || {
             sender.send_to(b"early", sockets.addresses()[0]).unwrap();
             std::thread::sleep(std::time::Duration::from_millis(5));
-            let reading = crate::machine::realtime();
+            let reading = crate::host::machine::realtime();
             sockets.receive(0, &mut [0; 9]).unwrap().stamp.unwrap() < reading
         };
         assert!((0..2000).any(|_| has_arrived_before_it_was_read()), "no times of arrival");
@@ -287,10 +287,10 @@ mod tests {
             assert_eq!(empty.kind(), io::ErrorKind::WouldBlock);
             wait_for_stamps(&sockets, &sender);
             let mut bytes = [0; 9];
-            let before = crate::machine::realtime();
+            let before = crate::host::machine::realtime();
             sender.send_to(b"first", sockets.addresses()[0]).unwrap();
             std::thread::sleep(std::time::Duration::from_millis(50));
-            let between = crate::machine::realtime();
+            let between = crate::host::machine::realtime();
             sender.send_to(b"second that is long", sockets.addresses()[0]).unwrap();
             let first = sockets.receive(0, &mut bytes).unwrap();
             assert_eq!((&bytes[..first.length], first.from), (&b"first"[..], sender.local_addr().unwrap()));

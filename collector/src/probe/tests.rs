@@ -13,7 +13,7 @@ use super::kernel_times::ReceiveTime;
 use super::packet::{BurstId, Key, Kind, Packet};
 use super::sockets::Sockets;
 use super::*;
-use crate::machine;
+use crate::host::machine;
 use crate::output::{Batch, DEFAULT_MAX_BYTES, Item, Output, ShardPlace};
 use node_clocks::{AHEAD, CLOCKS, SECOND};
 use rpd_shard::Shard;

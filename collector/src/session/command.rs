@@ -1,8 +1,8 @@
 //! The command's own process, as its collector sees it from outside.
 
 use crate::collect::{SourceDefaults, process_stat};
+use crate::host::machine;
 use crate::launcher::RankIdentity;
-use crate::machine;
 use crate::output::{Batch, Item, SideOutput};
 use rpd_ring::identity::is_recorded;
 use rpd_shard::identity::masked_environment;

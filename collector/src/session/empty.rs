@@ -3,7 +3,8 @@
 use super::control::{Control, Start, ToLauncher};
 use super::preloaded::{UnseenProcess, hint_for_container};
 use crate::command_line::name_of;
-use crate::{log, warn};
+use crate::log;
+use crate::warn;
 use rpd_shard::record::Exit;
 use std::path::PathBuf;
 

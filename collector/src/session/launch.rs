@@ -3,7 +3,7 @@
 use super::control::{Control, Start, ToCollector};
 use super::spawn;
 use super::unrecorded::{MAX_CREATE_TIME, PrepareError, wait_for_shard};
-use crate::machine;
+use crate::host::machine;
 use crate::output::{EarlyShard, ShardCreation};
 use std::io;
 use std::process::Child;

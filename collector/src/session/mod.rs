@@ -31,11 +31,11 @@ pub use variables::variables;
 
 use crate::backend::scratch::{self, Scratch};
 use crate::backend::{Plan, ProfilerEnding, mark, plan};
-use crate::cgroup;
 use crate::child::{self, Ending, ignoring, preload, signals, signals::Forwarder};
 use crate::collect::Listener;
 use crate::command_line::{Options, Share, WarnSignal};
 use crate::cpus::Placement;
+use crate::host::cgroup;
 use crate::launcher::{self, Environment, RankIdentity, RunId};
 use crate::output::EarlyShard;
 use crate::program::ProgramFile;

@@ -1,10 +1,11 @@
 //! A command that cannot be recorded: the reason, the rank that prints it, and whether the command runs.
 
 use super::control::Start;
+use crate::TOO_MANY_FILES;
 use crate::child::{self, Ending, preload, signals};
 use crate::command_line::Options;
 use crate::output::{PlaceError, RankFolder, ShardCreation};
-use crate::{TOO_MANY_FILES, warn};
+use crate::warn;
 use rpd_shard::rank_set::RankSet;
 use std::fs::File;
 use std::io;

@@ -4,8 +4,9 @@ use super::SystemConfig;
 use super::metrics::Metrics;
 use super::rows::{Description, SystemRows, Tick};
 use super::steps::Steps;
+use crate::host::machine;
 use crate::output::{Batch, Item, SideOutput};
-use crate::{machine, warn};
+use crate::warn;
 use rpd_shard::record::{Clock, Exit, Process};
 use std::time::{Duration, Instant};
 

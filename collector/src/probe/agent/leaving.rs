@@ -1,7 +1,7 @@
 //! The end of an agent: its last burst, its children, and where it is the root, its heir.
 
 use super::{Agent, Asking};
-use crate::machine;
+use crate::host::machine;
 use crate::output::Item;
 use crate::probe::burst::Route;
 use crate::probe::card::AgentId;

@@ -15,7 +15,7 @@ use super::kernel_times::{KernelTimes, NodeClock, ReceiveTime};
 use super::packet::{BurstId, Key, Kind, Packet};
 use super::signal::{Signal, timespec};
 use super::sockets::Sockets;
-use crate::machine;
+use crate::host::machine;
 use crate::output::{Batch, Item, SideOutput};
 use joining::Membership;
 use leaving::Leaving;

@@ -1,6 +1,6 @@
 //! Clocks of made-up nodes.
 
-use crate::machine;
+use crate::host::machine;
 use crate::probe::NodeClock;
 
 /// One second, ns.

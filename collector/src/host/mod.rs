@@ -1,0 +1,8 @@
+//! This node as the collector finds it: its identity and clocks, memory limits, and names that one process holds.
+//!
+//! Nothing here knows a run, a rank or a shard.
+
+pub mod cgroup;
+pub(crate) mod claim;
+pub mod machine;
+pub mod utc;
