@@ -35,26 +35,3 @@ pub mod probe;
 mod program;
 pub mod session;
 pub mod system;
-
-use std::io::Write;
-
-/// `EMFILE`
-pub(crate) const TOO_MANY_FILES: i32 = 24;
-
-/// What to do about an error of the system, behind its text; empty where that says enough.
-pub fn next_step(error: &std::io::Error) -> &'static str {
-    const TOO_MANY_PROCESSES: i32 = 11;
-    match error.raw_os_error() {
-        Some(TOO_MANY_FILES) => "; raise the limit with `ulimit -n 64` or more",
-        Some(TOO_MANY_PROCESSES) => "; raise the limit of processes and threads, `ulimit -u`",
-        _ => "",
-    }
-}
-
-/// One line: in the collector process into the log of its rank, else on stderr. A closed stderr is no
-/// reason to fail, and stdout belongs to the command.
-pub fn warn(text: std::fmt::Arguments<'_>) {
-    if !log::say(text) {
-        let _ = writeln!(std::io::stderr(), "rpd-collect: {text}");
-    }
-}

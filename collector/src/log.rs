@@ -52,7 +52,28 @@ struct Log {
     missed: u64,
 }
 
-/// From now on, what [`crate::warn`] says in this process goes to a log.
+/// `EMFILE`
+pub(crate) const TOO_MANY_FILES: i32 = 24;
+
+/// What to do about an error of the system, behind its text; empty where that says enough.
+pub(crate) fn next_step(error: &io::Error) -> &'static str {
+    const TOO_MANY_PROCESSES: i32 = 11;
+    match error.raw_os_error() {
+        Some(TOO_MANY_FILES) => "; raise the limit with `ulimit -n 64` or more",
+        Some(TOO_MANY_PROCESSES) => "; raise the limit of processes and threads, `ulimit -u`",
+        _ => "",
+    }
+}
+
+/// One line: in the collector process into the log of its rank, else on stderr. A closed stderr is no
+/// reason to fail, and stdout belongs to the command.
+pub fn warn(text: Arguments<'_>) {
+    if !say(text) {
+        let _ = writeln!(io::stderr(), "rpd-collect: {text}");
+    }
+}
+
+/// From now on, what [`warn`] says in this process goes to a log.
 pub(crate) fn open(place: LogPlace) {
     let _ = LOG.set(Mutex::new(Log { place: Some(place), open: None, missed: 0 }));
 }

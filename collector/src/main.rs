@@ -3,8 +3,9 @@
 use rpd_collect::backend::start;
 use rpd_collect::child;
 use rpd_collect::command_line::{Loaded, Options, TABLE, command_alone};
+use rpd_collect::log::warn;
 use rpd_collect::session::{self, Session};
-use rpd_collect::{cpus, doctor, warn};
+use rpd_collect::{cpus, doctor};
 use std::ffi::OsString;
 use std::io::Write;
 

@@ -12,7 +12,7 @@
 use super::{mark, processes};
 use crate::child::signals::{self, Forwarder};
 use crate::child::{self, Ending, ignoring, replace};
-use crate::warn;
+use crate::log::warn;
 use mark::{Named, Record};
 use std::ffi::{OsStr, OsString};
 use std::os::unix::process::CommandExt;

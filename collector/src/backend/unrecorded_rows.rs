@@ -1,7 +1,7 @@
 //! Decides whether rows of a profiler are missing, and records that in the run.
 
 use super::harvest::Target;
-use crate::warn;
+use crate::log::warn;
 use rpd_shard::ShardWriter;
 use rpd_shard::file::{Owner, WriteError};
 use rpd_shard::record::{Exit, ProfilerLoss, ProfilerLossReason};

@@ -4,8 +4,8 @@ pub mod ignoring;
 pub mod preload;
 pub mod signals;
 
-use crate::next_step;
-use crate::warn;
+use crate::log::next_step;
+use crate::log::warn;
 use rpd_shard::record::Exit;
 use std::ffi::{OsStr, OsString};
 use std::fmt;

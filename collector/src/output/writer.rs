@@ -6,7 +6,7 @@ use super::queue::{Received, Receiver};
 use super::rows::{Batch, CommunicatorRow, Item, MpiRow, NameId, RcclRow, RequestRow, Span};
 use super::shard_file::{Ended, ShardFile};
 use super::{PlaceError, ShardPlace, identity};
-use crate::warn;
+use crate::log::warn;
 use rpd_shard::ShardWriter;
 use rpd_shard::file::WriteError;
 use rpd_shard::model::native::{COMMUNICATOR, MARK, MPI_CALL, MPI_REQUEST, RANGE, RCCL_CALL};

@@ -13,7 +13,7 @@
 
 use super::sockets::{Sockets, enable_stamps, receive_stamp};
 use crate::host::machine;
-use crate::warn;
+use crate::log::warn;
 use rustix::fd::OwnedFd;
 use rustix::time::{
     Itimerspec, TimerfdClockId, TimerfdFlags, TimerfdTimerFlags, Timespec, timerfd_create, timerfd_settime,

@@ -4,7 +4,7 @@ use super::control::{Control, Start, ToLauncher};
 use super::preloaded::{UnseenProcess, hint_for_container};
 use crate::command_line::name_of;
 use crate::log;
-use crate::warn;
+use crate::log::warn;
 use rpd_shard::record::Exit;
 use std::path::PathBuf;
 

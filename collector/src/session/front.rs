@@ -6,7 +6,7 @@ use crate::backend::start::{self, Started};
 use crate::backend::{Plan, mark};
 use crate::child::{self, Ending, PROFILER, signals, signals::Forwarder};
 use crate::command_line::Trace;
-use crate::warn;
+use crate::log::warn;
 use rpd_ring::message::TRACE_VARIABLE;
 use std::ffi::OsString;
 use std::path::PathBuf;

@@ -1,11 +1,11 @@
 //! A command that cannot be recorded: the reason, the rank that prints it, and whether the command runs.
 
 use super::control::Start;
-use crate::TOO_MANY_FILES;
 use crate::child::{self, Ending, preload, signals};
 use crate::command_line::Options;
+use crate::log::TOO_MANY_FILES;
+use crate::log::warn;
 use crate::output::{PlaceError, RankFolder, ShardCreation};
-use crate::warn;
 use rpd_shard::rank_set::RankSet;
 use std::fs::File;
 use std::io;
@@ -35,7 +35,7 @@ pub enum PrepareError {
     #[error("the memory cgroup of the job may have {0} KiB, and {SMALLEST_CGROUP} are needed to record: give the job more", SMALLEST_CGROUP = SMALLEST_CGROUP >> 10)]
     Memory(u64),
     /// The socket, a thread, a process or a descriptor could not be had.
-    #[error("failed to {what}: {source}{}", crate::next_step(source))]
+    #[error("failed to {what}: {source}{}", crate::log::next_step(source))]
     Resource {
         /// What was tried.
         what: &'static str,

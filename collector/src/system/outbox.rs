@@ -5,8 +5,8 @@ use super::metrics::Metrics;
 use super::rows::{Description, SystemRows, Tick};
 use super::steps::Steps;
 use crate::host::machine;
+use crate::log::warn;
 use crate::output::{Batch, Item, SideOutput};
-use crate::warn;
 use rpd_shard::record::{Clock, Exit, Process};
 use std::time::{Duration, Instant};
 
