@@ -10,7 +10,7 @@
 //! ```
 
 use crate::child::Ending;
-use crate::collect::process_stat;
+use crate::host::process_stat::process_stat;
 use std::fs::{DirBuilder, File, OpenOptions};
 use std::io::{self, Read, Write};
 use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};

@@ -3,7 +3,7 @@
 //! A process group of its own would take the terminal away from the command, and parents die.
 
 use crate::child::PROFILER;
-use crate::collect::process_stat;
+use crate::host::process_stat::process_stat;
 use rustix::fd::OwnedFd;
 use rustix::process::{Pid, PidfdFlags, Signal, kill_process, pidfd_open, pidfd_send_signal};
 use std::collections::BTreeMap;

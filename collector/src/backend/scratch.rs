@@ -6,6 +6,7 @@
 use super::found::files_in;
 use super::{mark, processes};
 use crate::host::machine;
+use crate::host::random::random;
 use rpd_files::is_safe_folder;
 use rustix::fs::{FlockOperation, OFlags, flock};
 use std::fs::{self, DirBuilder, File, OpenOptions};
@@ -32,7 +33,7 @@ pub struct Scratch {
 impl Scratch {
     /// Makes `<root>/rpd-scratch-<rank>-<random>`: ranks that share a node, and steps of one job, never meet.
     pub fn make(root: &Path, rank: &str) -> io::Result<Scratch> {
-        let random = crate::session::random()? as u64;
+        let random = random()? as u64;
         let root = std::path::absolute(root)?;
         // A profiler hook from such a folder could be code of another user.
         if root.exists() && !is_safe_folder(&root) {

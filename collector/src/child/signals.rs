@@ -384,7 +384,7 @@ fn is_below(mut pid: i32, ancestor: i32) -> bool {
         if pid == ancestor {
             return true;
         }
-        match crate::collect::process_stat(pid) {
+        match crate::host::process_stat::process_stat(pid) {
             Some(stat) if stat.ppid > 1 => pid = stat.ppid,
             _ => return false,
         }

@@ -9,6 +9,7 @@ use super::pairing::ThreadLog;
 use super::sources::{Entered, SourceDefaults, Sources};
 use super::wakeups::{WakeupThreads, WatchedRing};
 use crate::host::machine;
+use crate::host::process_stat::process_stat;
 use crate::log;
 use crate::log::warn;
 use crate::output::{Item, Output};
@@ -398,7 +399,7 @@ impl Drain {
         }
         self.end_log(at);
         if let Some(source) = self.sources.get_mut(at) {
-            let gone = super::process_stat(source.process.pid).is_none();
+            let gone = process_stat(source.process.pid).is_none();
             if !gone {
                 // Whatever it does from now on is in no shard.
                 let number = source.process.source;

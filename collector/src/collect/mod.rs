@@ -15,7 +15,7 @@ mod thread;
 mod wakeups;
 
 pub use listener::Listener;
-pub use sources::{SourceDefaults, process_stat};
+pub use sources::SourceDefaults;
 
 use crate::output::Output;
 use drain::Drain;

@@ -2,6 +2,7 @@
 
 use super::pairing::ProcessLog;
 use crate::host::machine;
+use crate::host::process_stat::process_stat;
 use crate::launcher::{Environment, RankIdentity, detect_rank};
 use rpd_ring::header::{Header, ThreadFacts};
 use rpd_ring::identity::{self, Identity};
@@ -257,26 +258,4 @@ fn number_at(place: usize) -> u32 {
         number if number < SYSTEM_SOURCE => number,
         number => number + 1,
     }
-}
-
-/// What `/proc/PID/stat` says.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct ProcessStat {
-    /// Parent's process id.
-    pub ppid: i32,
-    /// When it began, clock ticks since boot.
-    pub start_ticks: u64,
-}
-
-/// Reads `/proc/PID/stat`; none if the process is gone.
-pub fn process_stat(pid: i32) -> Option<ProcessStat> {
-    if pid <= 0 {
-        return None;
-    }
-    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
-    // The command in parentheses may hold anything, so count from its end.
-    let mut fields = stat.rsplit_once(')')?.1.split_whitespace().skip(1);
-    let ppid = fields.next()?.parse().ok()?;
-    let start_ticks = fields.nth(17)?.parse().ok()?;
-    Some(ProcessStat { ppid, start_ticks })
 }

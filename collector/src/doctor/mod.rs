@@ -10,6 +10,7 @@ mod python;
 mod surroundings;
 
 use crate::command_line::{Loaded, Options};
+use crate::host::random::random;
 use crate::launcher::Environment;
 use crate::program::ProgramFile;
 use crate::session::{self, Identity};
@@ -92,7 +93,7 @@ pub fn main(arguments: &[OsString]) -> i32 {
         }
     };
     let environment = Environment::of_this_process();
-    let random = session::random().unwrap_or_default();
+    let random = random().unwrap_or_default();
     let identity = Identity::detect(&options, &environment, random);
     let program = options.command.first().map(|name| ProgramFile::find(name));
 

@@ -5,4 +5,6 @@
 pub mod cgroup;
 pub(crate) mod claim;
 pub mod machine;
+pub(crate) mod process_stat;
+pub(crate) mod random;
 pub mod utc;

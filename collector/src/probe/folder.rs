@@ -13,6 +13,7 @@
 
 use super::card::{AgentId, Card};
 use super::packet::Key;
+use crate::host::random::random;
 use rpd_files::{FileRefused, HeldFolder};
 use std::ffi::OsStr;
 use std::fs::Permissions;
@@ -192,7 +193,7 @@ impl Folder {
 
     /// Writes the file under a name that no other agent takes.
     fn draft(&self, root: &Root) -> io::Result<String> {
-        let draft = format!(".{ROOT}.{:016x}", crate::session::random()? as u64);
+        let draft = format!(".{ROOT}.{:016x}", random()? as u64);
         self.write_new(&draft, root).inspect_err(|_| drop(self.entries.remove(&draft)))?;
         Ok(draft)
     }

@@ -16,9 +16,9 @@ use super::packet::Key;
 use super::sockets::Sockets;
 use super::{ProbeConfig, interfaces};
 use crate::host::claim::Claim;
+use crate::host::random::random;
 use crate::log::warn;
 use crate::output::{RankFolder, SideOutput};
-use crate::session;
 use rpd_files::HeldFolder;
 use std::collections::HashSet;
 use std::io;
@@ -127,7 +127,7 @@ impl LookOut {
 
     fn open_office(&self, run: Arc<HeldFolder>) -> io::Result<(Office, Sockets)> {
         let choice = &self.config.choice;
-        let agent = AgentId(session::random()? as u64);
+        let agent = AgentId(random()? as u64);
         let addresses = interfaces::addresses(choice.interface.as_ref()).map_err(io::Error::other)?;
         let bound = Sockets::bind(&addresses, choice.ports, agent.0);
         let sockets = bound.map_err(io::Error::other)?;
@@ -264,7 +264,7 @@ impl LookOut {
             return Ok(());
         }
         // One of many is first; the others join it.
-        let random = session::random().unwrap_or_default() as u8;
+        let random = random().unwrap_or_default() as u8;
         let delay = if self.config.rank == 0 { 0.0 } else { f32::from(random) / 256.0 };
         if self.pause(self.config.pace.patience.mul_f32(0.7 * delay)) {
             return Ok(());

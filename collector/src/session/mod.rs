@@ -36,6 +36,7 @@ use crate::collect::Listener;
 use crate::command_line::{Options, Share, WarnSignal};
 use crate::cpus::Placement;
 use crate::host::cgroup;
+use crate::host::random::random;
 use crate::launcher::{self, Environment, RankIdentity, RunId};
 use crate::log::warn;
 use crate::output::EarlyShard;
@@ -47,7 +48,6 @@ use rpd_shard::identity::masked_command;
 use rpd_shard::record::RunIdentity;
 use spawn::Inherited;
 use std::ffi::OsString;
-use std::io::{self, Read};
 use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, ExitStatus};
@@ -449,11 +449,4 @@ fn start_of(
         early: None,
         refused: false,
     }
-}
-
-/// Names that nobody can guess.
-pub fn random() -> io::Result<u128> {
-    let mut bytes = [0; 16];
-    std::fs::File::open("/dev/urandom")?.read_exact(&mut bytes)?;
-    Ok(u128::from_ne_bytes(bytes))
 }

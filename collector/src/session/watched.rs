@@ -1,6 +1,6 @@
 //! A process whose end is waited for by one that is not its parent.
 
-use crate::collect::process_stat;
+use crate::host::process_stat::process_stat;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fd::OwnedFd;
 use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};

@@ -1,12 +1,12 @@
 //! Joining: an agent asks the root for its place in the tree, and the root gives places.
 
 use super::{Agent, Order};
+use crate::host::random::random;
 use crate::probe::burst::Route;
 use crate::probe::card::{AgentId, Card};
 use crate::probe::folder::Root;
 use crate::probe::join::{Join, JoinPacket, Place};
 use crate::probe::registry::Registry;
-use crate::session;
 use std::time::{Duration, Instant};
 
 /// The first distance of two questions to the root, as a part of the patience. Each later one is twice as long: five
@@ -96,7 +96,7 @@ impl Agent {
     fn begin_joining(&mut self, now: Instant) {
         let Some(root) = &self.membership.root else { return };
         self.known.entry(root.agent).or_default();
-        let (patience, nonce) = (self.with.pace.patience, session::random().unwrap_or_default() as u64);
+        let (patience, nonce) = (self.with.pace.patience, random().unwrap_or_default() as u64);
         let (candidates, gap, until) = (Vec::new(), patience / GAPS, now + patience);
         self.membership.joining = Some(Joining { nonce, candidates, next: now, gap, until });
         self.ask_root(now);

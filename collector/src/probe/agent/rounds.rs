@@ -1,12 +1,12 @@
 //! Rounds: whom to ask, on which way, and what comes of it.
 
 use super::{Agent, Asking};
+use crate::host::random::random;
 use crate::output::Item;
 use crate::probe::burst::{Burst, MOST_QUESTIONS, Route};
 use crate::probe::card::{AgentId, Card};
 use crate::probe::interfaces::MOST_ADDRESSES;
 use crate::probe::packet::{BurstId, Kind};
-use crate::session;
 use std::time::{Duration, Instant};
 
 /// Questions of the first burst to a parent, and of the last one; of all in between.
@@ -41,7 +41,7 @@ impl Agent {
     /// All agents do this every few seconds, each at its own time.
     fn begin_round(&mut self, now: Instant) {
         let period = self.with.pace.period;
-        let random = session::random().unwrap_or_default() as u8;
+        let random = random().unwrap_or_default() as u8;
         let jitter = period.mul_f32(f32::from(random) / 256.0);
         // The first distance is anything up to a period, the others are about one.
         self.next_round = match self.last_parent {
@@ -71,7 +71,7 @@ impl Agent {
     }
 
     fn burst(&self, peer: AgentId, wanted: u32) -> Burst {
-        let nonce = session::random().unwrap_or_default() as u64;
+        let nonce = random().unwrap_or_default() as u64;
         Burst::new(BurstId { began: (self.with.clock.raw)(), nonce }, self.own, peer.0, wanted)
     }
 
