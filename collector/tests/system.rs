@@ -1,9 +1,8 @@
 //! The node's own counters: one sampler per node and run, for as long as the command runs.
 
 use crate::support;
-use rpd_collect::collect::SourceDefaults;
 use rpd_collect::host::machine;
-use rpd_collect::launcher::RankIdentity;
+use rpd_collect::launcher::{RankIdentity, SourceDefaults};
 use rpd_collect::output::{Batch, DEFAULT_MAX_BYTES, Item, Output, ShardPlace};
 use rpd_collect::system::{SystemConfig, SystemSampler};
 use rpd_shard::Shard;

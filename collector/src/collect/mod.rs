@@ -15,8 +15,8 @@ mod thread;
 mod wakeups;
 
 pub use listener::Listener;
-pub use sources::SourceDefaults;
 
+use crate::launcher::SourceDefaults;
 use crate::output::Output;
 use drain::Drain;
 use rpd_shard::record::Exit;

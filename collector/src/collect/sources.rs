@@ -3,11 +3,10 @@
 use super::pairing::ProcessLog;
 use crate::host::machine;
 use crate::host::process_stat::process_stat;
-use crate::launcher::{Environment, RankIdentity, detect_rank};
+use crate::launcher::{Environment, RankIdentity, SourceDefaults, detect_rank};
 use rpd_ring::header::{Header, ThreadFacts};
 use rpd_ring::identity::{self, Identity};
 use rpd_shard::identity::{masked_command, masked_environment};
-use rpd_shard::rank_set::RankSet;
 use rpd_shard::record::{Clock, ClockDomain, Exit, Node, Process, SYSTEM_SOURCE};
 use rustix::fd::OwnedFd;
 use rustix::process::{Pid, PidfdFlags, pidfd_open};
@@ -18,21 +17,6 @@ use std::sync::Arc;
 const RECENTLY_ENDED: usize = 1024;
 /// Ancestors that are looked at for the rank that a worker belongs to.
 const ANCESTORS: usize = 32;
-
-/// What processes have from their collector unless they say something else.
-#[derive(Clone, Debug)]
-pub struct SourceDefaults {
-    /// Rank of the collector.
-    pub rank: RankIdentity,
-    /// The rank comes from a variable that the user named, and which processes do not report.
-    pub rank_is_named: bool,
-    /// Ranks to record.
-    pub ranks: RankSet,
-    /// Its node.
-    pub node: Node,
-    /// Its clocks.
-    pub domain: ClockDomain,
-}
 
 /// A traced process.
 pub(super) struct Source {

@@ -5,10 +5,12 @@
 
 mod hydra;
 mod run_id;
+mod source_defaults;
 
 pub use hydra::hydra_job;
 pub use rpd_shard::identity::RankIdentity;
 pub use run_id::{RunId, detect_run_id, lone_run_id, slurm_marks};
+pub use source_defaults::SourceDefaults;
 
 use std::collections::HashMap;
 

@@ -1,9 +1,8 @@
 //! The command's own process, as its collector sees it from outside.
 
-use crate::collect::SourceDefaults;
 use crate::host::machine;
 use crate::host::process_stat::process_stat;
-use crate::launcher::RankIdentity;
+use crate::launcher::{RankIdentity, SourceDefaults};
 use crate::output::{Batch, Item, SideOutput};
 use rpd_ring::identity::is_recorded;
 use rpd_shard::identity::masked_environment;

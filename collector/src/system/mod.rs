@@ -21,9 +21,9 @@ mod tests;
 
 pub use rows::SystemRows;
 
-use crate::collect::SourceDefaults;
 use crate::host::claim::Claim;
 use crate::host::machine;
+use crate::launcher::SourceDefaults;
 use crate::output::SideOutput;
 use metrics::Metrics;
 use outbox::Outbox;

@@ -168,8 +168,7 @@ impl OwnStat {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::collect::SourceDefaults;
-    use crate::launcher::RankIdentity;
+    use crate::launcher::{RankIdentity, SourceDefaults};
     use rpd_shard::model::rocpd::{EVENT, PMC_EVENT, SAMPLE};
     use rpd_shard::rank_set::RankSet;
     use std::path::PathBuf;
