@@ -33,5 +33,6 @@ pub mod log;
 pub mod output;
 pub mod probe;
 mod program;
+mod run_folder;
 pub mod session;
 pub mod system;

@@ -4,7 +4,7 @@
 //! something to say. A thread of its own writes it, so that a file system that stalls holds up nobody.
 
 use crate::host::utc::Utc;
-use crate::output::RankFolder;
+use crate::run_folder::{self, RankFolder};
 use rpd_files::FileRefused;
 use std::fmt::Arguments;
 use std::fs::{File, Permissions};
@@ -29,8 +29,6 @@ static EMPTY: AtomicBool = AtomicBool::new(false);
 static METRICS: AtomicBool = AtomicBool::new(false);
 /// Processes that the launcher started, where MPI has put the one of this rank into an `MPI_COMM_WORLD` of its own; 0 else.
 static SINGLETON_OF: AtomicU32 = AtomicU32::new(0);
-/// The run folder was made: if it is gone, somebody does not want it.
-static FOLDER_MADE: AtomicBool = AtomicBool::new(false);
 static LOG: OnceLock<Mutex<Log>> = OnceLock::new();
 
 /// Where the log goes, and who hears what it cannot hold.
@@ -105,11 +103,6 @@ pub(crate) fn close() -> u64 {
     thread.join().unwrap_or(0)
 }
 
-/// Notes that the run folder was made.
-pub(crate) fn note_folder() {
-    FOLDER_MADE.store(true, Relaxed);
-}
-
 /// Notes that no event was recorded, and whether metrics of the node were. The collecting process prints why at the end.
 pub(crate) fn note_empty(metrics: bool) {
     METRICS.store(metrics, Relaxed);
@@ -172,7 +165,7 @@ fn write_all(place: &LogPlace, lines: &Receiver<String>) -> u64 {
 
 impl LogPlace {
     fn create(&self) -> io::Result<File> {
-        let folder = match FOLDER_MADE.load(Relaxed) {
+        let folder = match run_folder::was_made() {
             true => self.folder.open()?,
             false => self.folder.make()?,
         };

@@ -3,9 +3,10 @@
 //! A merge finds the rank by it even if the collector is killed at once. The header is in the file, not
 //! synced: it survives the death of every process, not that of the machine.
 
+use super::ShardPlace;
 use super::place::{NewShard, PlaceError};
 use super::shard_file::ShardFile;
-use super::{RankFolder, ShardPlace, identity};
+use crate::run_folder::{RankFolder, identity};
 use rpd_shard::file::WriteError;
 use serde::{Deserialize, Serialize};
 use std::ffi::OsString;

@@ -5,14 +5,12 @@ mod early;
 mod place;
 mod queue;
 mod rows;
-mod run_folder;
 mod shard_file;
 mod writer;
 
 pub(crate) use early::{EarlyShard, ShardBeginning, ShardCreation};
 pub use place::{DEFAULT_MAX_BYTES, PlaceError, ShardPlace};
 pub use rows::{Batch, CommunicatorRow, Item, MpiRow, NameId, RcclRow, RequestRow, Span};
-pub(crate) use run_folder::{RankFolder, identity};
 
 use std::io;
 use std::path::PathBuf;

@@ -1,6 +1,6 @@
 //! Where the shard goes.
 
-use super::run_folder::RankFolder;
+use crate::run_folder::RankFolder;
 use rpd_files::{EntryKind, HeldFolder, effective_uid, user_name};
 use rpd_shard::rank_set::RankSet;
 use rpd_shard::record::{ClockDomain, RunIdentity};

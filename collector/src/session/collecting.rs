@@ -19,8 +19,9 @@ use crate::log::TOO_MANY_FILES;
 use crate::log::next_step;
 use crate::log::warn;
 use crate::log::{self, LogPlace};
-use crate::output::{Output, RankFolder, ShardBeginning, ShardPlace, SideOutput};
+use crate::output::{Output, ShardBeginning, ShardPlace, SideOutput};
 use crate::probe::{ProbeAgent, ProbeConfig};
+use crate::run_folder::{self, RankFolder};
 use crate::system::{SystemConfig, SystemSampler};
 use rpd_shard::record::{ClockDomain, Exit, Process, SYSTEM_SOURCE};
 use rustix::fd::{AsFd, OwnedFd};
@@ -256,7 +257,7 @@ fn beginning(start: &Start, file: Option<File>) -> io::Result<ShardBeginning> {
     let Some(early) = start.early.clone() else {
         return Ok(if start.refused { ShardBeginning::Refused } else { ShardBeginning::Nothing });
     };
-    log::note_folder();
+    run_folder::note_made();
     // The kernel passes no file to a process that has no descriptor left for it.
     let file = file.ok_or_else(|| io::Error::from_raw_os_error(TOO_MANY_FILES))?;
     Ok(ShardBeginning::Shard(file, early))

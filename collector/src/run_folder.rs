@@ -12,6 +12,20 @@ use std::fs::{DirBuilder, File, Permissions};
 use std::io;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+
+/// The run folder was made: if it is gone, somebody does not want it.
+static WAS_MADE: AtomicBool = AtomicBool::new(false);
+
+/// Notes that the run folder was made.
+pub(crate) fn note_made() {
+    WAS_MADE.store(true, Relaxed);
+}
+
+/// Whether this process, or its launcher, made the run folder.
+pub(crate) fn was_made() -> bool {
+    WAS_MADE.load(Relaxed)
+}
 
 /// The folder for the files of one rank: that of the run, or one below it in a run of many ranks.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -69,7 +83,7 @@ impl RankFolder {
             Some(below) => self.make_in(&run, below)?,
             None => run,
         };
-        crate::log::note_folder();
+        note_made();
         Ok(made)
     }
 
