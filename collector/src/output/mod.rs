@@ -6,11 +6,14 @@ mod place;
 mod queue;
 mod rows;
 mod shard_file;
+mod system_rows;
 mod writer;
 
 pub(crate) use early::{EarlyShard, ShardBeginning, ShardCreation};
 pub use place::{DEFAULT_MAX_BYTES, PlaceError, ShardPlace};
 pub use rows::{Batch, CommunicatorRow, Item, MpiRow, NameId, RcclRow, RequestRow, Span};
+pub use system_rows::SystemRows;
+pub(crate) use system_rows::{Agent, Counter, Description, Tick};
 
 use std::io;
 use std::path::PathBuf;

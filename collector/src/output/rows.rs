@@ -1,6 +1,6 @@
 //! What the collecting thread hands to the writing thread.
 
-use crate::system::SystemRows;
+use super::system_rows::SystemRows;
 use rpd_shard::record::{ClockSet, Loss, ProbeBurst, Process};
 
 /// A string, numbered from 0 in the order of [`Item::Name`].

@@ -7,6 +7,10 @@ use std::path::{Path, PathBuf};
 
 /// Most bytes of a file that are looked at.
 pub(super) const MOST_BYTES: usize = 64 << 10;
+/// Most entries of a folder that are looked at.
+const MOST_ENTRIES: usize = 4096;
+/// Longest name of a device.
+pub(super) const MOST_NAME: usize = 64;
 /// The kernel hands over this much in one piece.
 const PAGE: usize = 4096;
 
@@ -72,6 +76,15 @@ pub(super) fn text_of(path: &Path) -> Option<String> {
     let mut buffer = [0; PAGE];
     let file = BoundedFile::page(path)?;
     Some(String::from_utf8_lossy(file.read(&mut buffer).ok()?).trim().to_owned())
+}
+
+/// Names in a folder, in their order: shorter ones first, so that 2 is before 10.
+pub(super) fn names_in(folder: &Path) -> Vec<String> {
+    let entries = std::fs::read_dir(folder).into_iter().flatten().flatten().take(MOST_ENTRIES);
+    let names = entries.filter_map(|entry| entry.file_name().into_string().ok());
+    let mut names: Vec<String> = names.filter(|name| name.len() <= MOST_NAME).collect();
+    names.sort_by(|a, b| (a.len(), a).cmp(&(b.len(), b)));
+    names
 }
 
 #[cfg(test)]

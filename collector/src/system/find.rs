@@ -1,17 +1,14 @@
 //! Which files this node has. What is absent is not sampled.
 
-use super::file::{BoundedFile, MOST_BYTES, text_of};
+use super::file::{BoundedFile, MOST_BYTES, MOST_NAME, names_in, text_of};
 use super::gpu;
-use super::metrics::{Agent, Counter, Flows, Meaning, Metrics};
+use super::metrics::{Flows, Meaning, Metrics};
 use super::parse;
+use crate::output::{Agent, Counter};
 use std::path::Path;
 
 /// Most interfaces, most disks and most InfiniBand ports that are sampled.
 const MOST_DEVICES: usize = 16;
-/// Most entries of a folder that are looked at.
-const MOST_ENTRIES: usize = 4096;
-/// Longest name of a device.
-const MOST_NAME: usize = 64;
 /// Place of the agent that stands for the CPUs and for the node as a whole.
 const NODE: usize = 0;
 
@@ -152,14 +149,5 @@ fn names_of(path: &Path, parse: impl Fn(&str) -> Vec<String>) -> Vec<String> {
     let mut names = text.map(|text| parse(&text)).unwrap_or_default();
     names.retain(|name| name.len() <= MOST_NAME);
     names.truncate(MOST_DEVICES);
-    names
-}
-
-/// Names in a folder, in their order: shorter ones first, so that 2 is before 10.
-pub(super) fn names_in(folder: &Path) -> Vec<String> {
-    let entries = std::fs::read_dir(folder).into_iter().flatten().flatten().take(MOST_ENTRIES);
-    let names = entries.filter_map(|entry| entry.file_name().into_string().ok());
-    let mut names: Vec<String> = names.filter(|name| name.len() <= MOST_NAME).collect();
-    names.sort_by(|a, b| (a.len(), a).cmp(&(b.len(), b)));
     names
 }

@@ -1,8 +1,8 @@
 //! amdgpu devices and their files.
 
-use super::file::{BoundedFile, text_of};
-use super::find::names_in;
-use super::metrics::{Agent, Counter, Meaning, Metrics};
+use super::file::{BoundedFile, names_in, text_of};
+use super::metrics::{Meaning, Metrics};
+use crate::output::{Agent, Counter};
 use std::path::{Path, PathBuf};
 
 /// Most devices that are sampled.

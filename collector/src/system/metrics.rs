@@ -2,6 +2,7 @@
 
 use super::file::{BoundedFile, MOST_BYTES};
 use super::parse::{self, CpuTimes};
+use crate::output::{Agent, Counter};
 use std::time::Instant;
 
 /// Most counters of a node.
@@ -10,36 +11,6 @@ pub(super) const MOST_COUNTERS: usize = 256;
 const MOST_FAILURES: u32 = 3;
 /// Bytes of a sector of `/proc/diskstats`, whatever the device has.
 const SECTOR: f64 = 512.0;
-
-/// What counters belong to.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub(super) struct Agent {
-    /// The CPUs of the node, or a GPU.
-    pub(super) is_gpu: bool,
-    /// Model, or driver and PCI address.
-    pub(super) name: String,
-    /// Name of the product, where the device says so.
-    pub(super) product: String,
-    /// PCI address of a GPU.
-    pub(super) pci: String,
-}
-
-/// A counter. Its place in [`Metrics::counters`] is that of its value.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub(super) struct Counter {
-    /// Name, with the device's in it, unless the agent is the device.
-    pub(super) name: String,
-    /// For people.
-    pub(super) description: &'static str,
-    /// Unit of the values.
-    pub(super) units: &'static str,
-    /// What part of the node it is about.
-    pub(super) component: &'static str,
-    /// Place of its agent.
-    pub(super) agent: usize,
-    /// Number of the device among those of the component.
-    pub(super) instance: usize,
-}
 
 /// The counters of a node, and the files that they come from.
 pub(super) struct Metrics {

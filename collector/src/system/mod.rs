@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! claim: one sampler per node and run -> find: which files there are -> metrics: files to values
-//!   -> steps: values that changed -> rows: RocPD rows, through the writing thread into the shard
+//!   -> steps: values that changed -> outbox: batches to the writing thread, which makes rows of them
 //! ```
 //!
 //! `docs/SYSTEM_METRICS.md` lists the counters.
@@ -14,12 +14,9 @@ mod metrics;
 mod outbox;
 mod pace;
 mod parse;
-mod rows;
 mod steps;
 #[cfg(test)]
 mod tests;
-
-pub use rows::SystemRows;
 
 use crate::host::claim::Claim;
 use crate::host::machine;

@@ -2,11 +2,10 @@
 
 use super::SystemConfig;
 use super::metrics::Metrics;
-use super::rows::{Description, SystemRows, Tick};
 use super::steps::Steps;
 use crate::host::machine;
 use crate::log::warn;
-use crate::output::{Batch, Item, SideOutput};
+use crate::output::{Batch, Description, Item, SideOutput, SystemRows, Tick};
 use rpd_shard::record::{Clock, Exit, Process};
 use std::time::{Duration, Instant};
 

@@ -1,7 +1,6 @@
 //! Counters and values as rows of RocPD, as rocprofiler-systems writes its own: a description per
 //! counter, and per tick an event that sample and values refer to.
 
-use super::metrics::{Agent, Counter};
 use rpd_shard::ShardWriter;
 use rpd_shard::file::WriteError;
 use rpd_shard::model::Value;
@@ -17,6 +16,36 @@ const TRACK_NAME: &[u8] = b"system";
 const ONLY: Value<'static> = Value::Int(1);
 const NOTHING: Value<'static> = Value::Text(b"{}");
 
+/// What counters belong to.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) struct Agent {
+    /// The CPUs of the node, or a GPU.
+    pub(crate) is_gpu: bool,
+    /// Model, or driver and PCI address.
+    pub(crate) name: String,
+    /// Name of the product, where the device says so.
+    pub(crate) product: String,
+    /// PCI address of a GPU.
+    pub(crate) pci: String,
+}
+
+/// A counter. Its place in [`Description::counters`] is that of its value.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) struct Counter {
+    /// Name, with the device's in it, unless the agent is the device.
+    pub(crate) name: String,
+    /// For people.
+    pub(crate) description: &'static str,
+    /// Unit of the values.
+    pub(crate) units: &'static str,
+    /// What part of the node it is about.
+    pub(crate) component: &'static str,
+    /// Place of its agent.
+    pub(crate) agent: usize,
+    /// Number of the device among those of the component.
+    pub(crate) instance: usize,
+}
+
 /// Rows of the system metrics.
 #[derive(Clone, PartialEq, Debug)]
 pub enum SystemRows {
@@ -29,21 +58,21 @@ pub enum SystemRows {
 /// What is sampled.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Description {
-    pub(super) source: u32,
-    pub(super) agents: Vec<Agent>,
-    pub(super) counters: Vec<Counter>,
+    pub(crate) source: u32,
+    pub(crate) agents: Vec<Agent>,
+    pub(crate) counters: Vec<Counter>,
 }
 
 /// A sample.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Tick {
-    pub(super) source: u32,
+    pub(crate) source: u32,
     /// ns of `CLOCK_BOOTTIME`.
-    pub(super) time: i64,
+    pub(crate) time: i64,
     /// Time between samples from this one on, ms, where it is not what it was before.
-    pub(super) period: Option<u128>,
+    pub(crate) period: Option<u128>,
     /// Keys of counters, and their values.
-    pub(super) values: Vec<(i64, f64)>,
+    pub(crate) values: Vec<(i64, f64)>,
 }
 
 impl SystemRows {
@@ -127,7 +156,7 @@ impl Tick {
     }
 
     /// The rows of a tick that is not written.
-    pub(super) fn losses(&self) -> [Loss; 3] {
+    pub(crate) fn losses(&self) -> [Loss; 3] {
         let loss = |table, rows| Loss {
             source: self.source,
             table: Some(table),
