@@ -16,8 +16,6 @@
 //! * [`system`]: counters of the node.
 //! * [`probe`]: the clocks of nodes against each other.
 //! * [`host`]: this node: its clocks, the memory that the job may have, one collector per node for what needs to be done once.
-//! * [`cpus`]: the CPUs that the collector runs on.
-//! * `program`: the command, looked at without running it.
 //! * [`log`]: where the collector says what there is to say.
 //! * [`doctor`]: what would happen, and whether everything is there that it takes.
 
@@ -25,14 +23,12 @@ pub mod backend;
 pub mod child;
 pub mod collect;
 pub mod command_line;
-pub mod cpus;
 pub mod doctor;
 pub mod host;
 pub mod launcher;
 pub mod log;
 pub mod output;
 pub mod probe;
-mod program;
 mod run_folder;
 pub mod session;
 pub mod system;

@@ -3,9 +3,10 @@
 use rpd_collect::backend::start;
 use rpd_collect::child;
 use rpd_collect::command_line::{Loaded, Options, TABLE, command_alone};
+use rpd_collect::doctor;
+use rpd_collect::host::cpus;
 use rpd_collect::log::warn;
 use rpd_collect::session::{self, Session};
-use rpd_collect::{cpus, doctor};
 use std::ffi::OsString;
 use std::io::Write;
 
@@ -46,10 +47,11 @@ fn main() {
         warn(format_args!("error: {error}"));
         std::process::exit(MISTAKE);
     }
-    let placement = cpus::placement(&options, &settings).unwrap_or_else(|error| {
-        warn(format_args!("error: --{}: {error}", cpus::OPTION));
-        std::process::exit(MISTAKE);
-    });
+    let placement = cpus::placement(options.collector_cpus.as_ref(), settings.origin(cpus::OPTION))
+        .unwrap_or_else(|error| {
+            warn(format_args!("error: --{}: {error}", cpus::OPTION));
+            std::process::exit(MISTAKE);
+        });
     let session = match Session::prepare(&options, placement, warnings) {
         Ok(session) => session,
         Err(error) => session::run_unrecorded(&options, &error),

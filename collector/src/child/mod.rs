@@ -2,6 +2,7 @@
 
 pub mod ignoring;
 pub mod preload;
+pub(crate) mod program;
 pub mod signals;
 
 use crate::log::next_step;

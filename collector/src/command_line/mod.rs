@@ -10,7 +10,7 @@ pub use trace::{Trace, TraceError, name_of};
 pub use warn_signal::{WarnSignal, WarnSignalError};
 
 use crate::backend::{Asked, BackendChoice, ChoiceError, Plan};
-use crate::cpus::CollectorCpus;
+use crate::host::cpus::CollectorCpus;
 use crate::output::DEFAULT_MAX_BYTES;
 use crate::probe::{DEFAULT_RATE, ProbeChoice, ProbeInterface, ProbePorts, ProbeRate};
 use clap::Parser;

@@ -2,8 +2,8 @@
 
 use super::Finding;
 use crate::child::preload;
+use crate::child::program::ProgramFile;
 use crate::collect::Listener;
-use crate::program::ProgramFile;
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, connect, socket_with};
 use std::path::Path;
 use std::process::{Command, Stdio};

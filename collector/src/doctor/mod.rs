@@ -9,10 +9,10 @@ mod memory;
 mod python;
 mod surroundings;
 
+use crate::child::program::ProgramFile;
 use crate::command_line::{Loaded, Options};
 use crate::host::random::random;
 use crate::launcher::Environment;
-use crate::program::ProgramFile;
 use crate::session::{self, Identity};
 use backends::Prepared;
 use clap::Command;

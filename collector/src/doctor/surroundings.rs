@@ -2,11 +2,11 @@
 
 use super::{Finding, library, python};
 use crate::child;
+use crate::child::program::ProgramFile;
 use crate::command_line::Options;
-use crate::cpus;
+use crate::host::cpus;
 use crate::launcher::{Environment, is_on_one_node};
 use crate::probe::{self, ProbeChoice};
-use crate::program::ProgramFile;
 use crate::session::Identity;
 use std::ffi::OsStr;
 use std::net::IpAddr;

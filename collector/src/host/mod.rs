@@ -4,6 +4,7 @@
 
 pub mod cgroup;
 pub(crate) mod claim;
+pub mod cpus;
 pub mod machine;
 pub(crate) mod process_stat;
 pub(crate) mod random;

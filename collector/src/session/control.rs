@@ -21,7 +21,7 @@ use std::time::{Duration, Instant};
 
 use crate::backend::ProfilerEnding;
 use crate::backend::harvest::Harvest;
-use crate::cpus::CpuList;
+use crate::host::cpus::CpuList;
 use crate::output::{EarlyShard, ShardPlace};
 use crate::probe::ProbeChoice;
 use rpd_shard::rank_set::RankSet;

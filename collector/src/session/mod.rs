@@ -31,16 +31,16 @@ pub use variables::variables;
 
 use crate::backend::scratch::{self, Scratch};
 use crate::backend::{Plan, ProfilerEnding, mark, plan};
+use crate::child::program::ProgramFile;
 use crate::child::{self, Ending, ignoring, preload, signals, signals::Forwarder};
 use crate::collect::Listener;
 use crate::command_line::{Options, Share, WarnSignal};
-use crate::cpus::Placement;
 use crate::host::cgroup;
+use crate::host::cpus::Placement;
 use crate::host::random::random;
 use crate::launcher::{self, Environment, RankIdentity, RunId};
 use crate::log::warn;
 use crate::output::EarlyShard;
-use crate::program::ProgramFile;
 use control::{Control, Received, Start, ToCollector, ToLauncher, Wanted};
 use front::{Front, NotStarted, Running};
 use launch::{LaunchedCommand, launch};

@@ -3,8 +3,7 @@
 //! The traced program is not concerned: the collector process changes its own affinity, and that before it
 //! has a second thread.
 
-use crate::command_line::Options;
-use rpd_configs::{Layered, Origin};
+use rpd_configs::Origin;
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
@@ -230,17 +229,18 @@ fn parent_of(pid: u32) -> Option<u32> {
     status.lines().find_map(|line| line.strip_prefix("PPid:"))?.trim().parse().ok()
 }
 
-/// What becomes of the option of a call. What was typed has to be possible; anything else stops no job.
+/// What becomes of the option of a call, which comes from `origin`. What was typed has to be possible; anything else stops
+/// no job.
 ///
 /// # Errors
 /// If the collector could run on no CPU that was typed.
-pub fn placement(options: &Options, settings: &Layered) -> Result<Placement, NotAllowedError> {
-    let Some(wanted) = &options.collector_cpus else { return Ok(Placement::default()) };
+pub fn placement(wanted: Option<&CollectorCpus>, origin: &Origin) -> Result<Placement, NotAllowedError> {
+    let Some(wanted) = wanted else { return Ok(Placement::default()) };
     let Some(node) = NodeCpus::of_this_process() else {
         let line = format!("warning: --{OPTION}: the CPUs of this node are not known; it is ignored");
         return Ok(Placement { cpus: None, line: Some(line) });
     };
-    match (node.place(wanted), settings.origin(OPTION)) {
+    match (node.place(wanted), origin) {
         (Err(error), Origin::Typed) => Err(error),
         (Err(error), origin) => {
             let line = format!("warning: --{OPTION} ({origin}): {error}; it is ignored");

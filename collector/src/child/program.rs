@@ -1,6 +1,6 @@
 //! The command, looked at without running it: what would run, and whether our library can be in it.
 
-use crate::child;
+use super::find;
 use rustix::process::{getegid, geteuid};
 use std::ffi::{OsStr, OsString};
 use std::fs::File;
@@ -71,7 +71,7 @@ impl ProgramFile {
     pub(crate) fn find(name: &OsStr) -> ProgramFile {
         let mut name = name.to_owned();
         for depth in 0..DEPTH {
-            let Some(path) = child::find(&name) else { return ProgramFile::Missing(name) };
+            let Some(path) = find(&name) else { return ProgramFile::Missing(name) };
             match interpreter(&path) {
                 Some(interpreter) => name = interpreter,
                 None => return ProgramFile::of(path, depth > 0),
