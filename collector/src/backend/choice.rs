@@ -1,6 +1,6 @@
 //! Which profilers were asked for, and whether they can be together.
 
-use super::tool;
+use super::rocm_tools;
 use std::fmt;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
@@ -224,7 +224,7 @@ fn automatic() -> ResolvedBackends {
     let device = std::env::var_os(DEVICE_VARIABLE).filter(|path| !path.is_empty());
     let device = device.map_or_else(|| PathBuf::from(DEVICE), PathBuf::from);
     let gpu = Some(device.clone()).filter(|device| device.exists());
-    let profiler = tool::find(Backend::Rocprofv3.name());
+    let profiler = rocm_tools::find(Backend::Rocprofv3.name());
     let (backends, why) = choose(profiler.as_deref(), gpu.is_some(), &device);
     let names: Vec<_> = backends.iter().map(|backend| backend.name()).collect();
     let reason = format!("backend auto: {}, since {why}", names.join(" and "));
@@ -239,7 +239,7 @@ fn choose(profiler: Option<&Path>, has_gpu: bool, device: &Path) -> (Vec<Backend
         }
         (Some(path), false) => (vec![Backend::Native], format!("{path} is there, and no {device} of a GPU")),
         (None, true) => {
-            (vec![Backend::Native], format!("{device} is there, and no rocprofv3 in {}", tool::PLACES))
+            (vec![Backend::Native], format!("{device} is there, and no rocprofv3 in {}", rocm_tools::PLACES))
         }
         (None, false) => (vec![Backend::Native], format!("there are neither rocprofv3 nor {device}")),
     }

@@ -2,37 +2,35 @@
 //!
 //! ```text
 //! --backend ──choice──> which ones, and whether they can be together
-//!             plan      what they need: words in front of the command, variables, libraries
+//!             prepare   what they need: words in front of the command, variables, libraries
 //!             start     runs the command in their hands, or without them if they do not start it
 //!             harvest   afterwards: their files, from node-local scratch to shards beside the rank's own
 //! ```
 //!
 //! * [`choice`]: what was asked for, and `auto`.
-//! * `rocprofv3`, `rocprof_sys`, `rpd_tracer`, `torch`, `debug_agent`: one profiler each, as its documents describe it.
-//! * `tool`: finding a program of ROCm, and asking it what it can do.
+//! * `request`: what was asked of them, and what the command is started with.
+//! * `profilers`: one file each, as its documents describe it.
+//! * `rocm_tools`: finding a program of ROCm, and asking it what it can do.
 //! * [`scratch`]: the folder on the node that they write to, and who looks after it.
-//! * [`start`]: what a profiler starts in the place of the command. `mark`: who starts the command, once, and how it ended.
+//! * [`start`]: what a profiler starts in the place of the command. `start_mark`: who starts the command, once, and how it ended.
 //! * `processes`: those of a profiler, to be killed, and never those of the command.
-//! * `found`: the files that it left, told apart by their names.
-//! * [`harvest`]: runs in the collector process when the command has ended. `unrecorded_rows`: which profilers lost rows.
+//! * `profiler_files`: the files that it left, told apart by their names.
+//! * [`harvest`]: runs in the collector process when the command has ended. It also records which profilers lost rows.
 
 pub mod choice;
-mod debug_agent;
-mod found;
 pub mod harvest;
-pub(crate) mod mark;
-mod plan;
+mod prepare;
 pub(crate) mod processes;
-mod rocprof_sys;
-mod rocprofv3;
-mod rpd_tracer;
+mod profiler_files;
+mod profilers;
+mod request;
+mod rocm_tools;
 pub mod scratch;
 pub mod start;
-mod tool;
-mod torch;
-mod unrecorded_rows;
+pub(crate) mod start_mark;
 
 pub use choice::{Backend, BackendChoice, ChoiceError, ResolvedBackends};
-pub use plan::{Asked, GpuRecording, Plan, plan};
-pub(crate) use tool::ask;
-pub use unrecorded_rows::ProfilerEnding;
+pub use harvest::ProfilerEnding;
+pub use prepare::plan;
+pub use request::{Asked, GpuRecording, Harvest, Plan};
+pub(crate) use rocm_tools::ask;

@@ -3,8 +3,8 @@
 //! Its file `owner` is locked as long as somebody looks after the folder, and says on which boot of a node that was. So
 //! a folder whose owners were killed is found by the next one of the same user.
 
-use super::found::files_in;
-use super::{mark, processes};
+use super::profiler_files::files_in;
+use super::{processes, start_mark};
 use crate::host::machine;
 use crate::host::random::random;
 use rpd_files::is_safe_folder;
@@ -41,7 +41,7 @@ impl Scratch {
         }
         let path = root.join(format!("{PREFIX}{rank}-{random:016x}"));
         DirBuilder::new().mode(0o700).create(&path)?;
-        let prepared = Held::begin(&path).and_then(|held| mark::make(&path).map(|()| held));
+        let prepared = Held::begin(&path).and_then(|held| start_mark::make(&path).map(|()| held));
         match prepared {
             Ok(held) => Ok(Scratch { path, _held: held }),
             Err(error) => {
@@ -149,7 +149,7 @@ fn abandoned(path: &Path, boot_id: &str) -> Option<File> {
     }
     flock(&owner, FlockOperation::NonBlockingLockExclusive).ok()?;
     let is_done_with = || age(path, &owner).is_some_and(|age| age > TIME_TO_FETCH);
-    let is_done_with = !mark::is_claimed(path) || is_done_with();
+    let is_done_with = !start_mark::is_claimed(path) || is_done_with();
     (is_done_with && !processes::know(path)).then_some(owner)
 }
 
@@ -181,7 +181,7 @@ mod tests {
             (make("held"), make("started"), make("told"), make("elsewhere"), make("left"));
         let joined = make("joined");
         let by_another = Held::join(joined.path()).unwrap();
-        mark::claim(started.path()).unwrap();
+        start_mark::claim(started.path()).unwrap();
         leave(told.path());
         fs::write(elsewhere.path().join(OWNER), "another boot").unwrap();
         fs::create_dir(root.join("other")).unwrap();
@@ -201,7 +201,7 @@ mod tests {
     fn what_was_written_lately_is_young_however_long_the_job_ran() {
         let root = tempfile::tempdir().unwrap();
         let scratch = Scratch::make(root.path(), "x").unwrap();
-        mark::claim(scratch.path()).unwrap();
+        start_mark::claim(scratch.path()).unwrap();
         let folder = scratch.folder("rocprofv3").unwrap();
         fs::write(folder.join("1_results.db"), "x").unwrap();
         let path = scratch.path().to_owned();

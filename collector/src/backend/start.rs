@@ -9,11 +9,11 @@
 //! command: so `rpd-collect @below ...` stays between the two, passes signals on, writes to the mark how the command ended,
 //! and ends the same way.
 
-use super::{mark, processes};
+use super::processes;
+use super::start_mark::{self, Named, Record};
 use crate::child::signals::{self, Forwarder};
 use crate::child::{self, Ending, ignoring, replace};
 use crate::log::warn;
-use mark::{Named, Record};
 use std::ffi::{OsStr, OsString};
 use std::os::unix::process::CommandExt;
 use std::path::Path;
@@ -48,11 +48,11 @@ pub fn words(scratch: &Path, ends_early: bool) -> Vec<OsString> {
 pub fn main(arguments: &[OsString]) -> i32 {
     let [executable, _, mode, folder, parent, command @ ..] = arguments else { return 2 };
     let scratch = Path::new(folder);
-    match mark::claim(scratch) {
+    match start_mark::claim(scratch) {
         Ok(true) => {}
         Ok(false) => {
             // It was started without the profiler, or before.
-            mark::note_again(scratch);
+            start_mark::note_again(scratch);
             return 0;
         }
         Err(error) => {
@@ -125,7 +125,7 @@ pub fn wait(child: &mut Child, scratch: &Path, most: Duration) -> Started {
     let until = Instant::now() + most;
     loop {
         let mut ended = child.try_wait().ok().flatten();
-        if mark::is_claimed(scratch) {
+        if start_mark::is_claimed(scratch) {
             return Started::Yes;
         }
         let cancelled = signals::cancelled();
@@ -134,7 +134,7 @@ pub fn wait(child: &mut Child, scratch: &Path, most: Duration) -> Started {
             continue;
         }
         // Whoever takes the mark starts the command.
-        if !mark::claim(scratch).unwrap_or_else(|_| !mark::is_claimed(scratch)) {
+        if !start_mark::claim(scratch).unwrap_or_else(|_| !start_mark::is_claimed(scratch)) {
             return Started::Yes;
         }
         let until = Instant::now() + TIME_TO_LEAVE;
@@ -172,7 +172,7 @@ pub(crate) fn record(scratch: &Path) -> Option<Record> {
 
 /// Whether a profiler came to start the command when it had been started already.
 pub fn was_asked_again(scratch: &Path) -> bool {
-    mark::was_asked_again(scratch)
+    start_mark::was_asked_again(scratch)
 }
 
 /// Process id of the command, as its mark says: a profiler may stay above it.

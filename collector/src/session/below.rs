@@ -4,8 +4,8 @@ use super::front::Front;
 use super::spawn;
 use super::watched::Watched;
 use crate::backend::ProfilerEnding;
-use crate::backend::mark::Record;
 use crate::backend::processes;
+use crate::backend::start_mark::Record;
 use crate::child::Ending;
 use crate::child::signals::{self, Forwarder};
 use rustix::process::{Pid, Signal, kill_process};
@@ -126,7 +126,7 @@ impl Below {
     }
 }
 
-fn watched(process: crate::backend::mark::Named) -> Watched {
+fn watched(process: crate::backend::start_mark::Named) -> Watched {
     let watched = Watched::of(process.pid);
     if process.is_there() { watched } else { Watched::gone(process.pid) }
 }

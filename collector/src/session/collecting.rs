@@ -10,7 +10,7 @@ use super::empty::{explain_empty, name_unseen};
 use super::preloaded::PreloadCheck;
 use super::watched::Watched;
 use crate::backend::harvest::{Target, bring_in};
-use crate::backend::{ProfilerEnding, mark, processes, scratch};
+use crate::backend::{ProfilerEnding, processes, scratch, start_mark};
 use crate::child::{Ending, signals};
 use crate::collect::{Collector, Finish, Listener};
 use crate::host::machine;
@@ -333,7 +333,7 @@ fn until_the_end(
     let together = process.wait(Some(TIME_TO_FOLLOW));
     process.wait(None);
     // Who stands between a profiler and the command writes it down as soon as it knows.
-    let ending = || scratch.and_then(mark::Record::read).and_then(|record| record.ending);
+    let ending = || scratch.and_then(start_mark::Record::read).and_then(|record| record.ending);
     let until = Instant::now() + TIME_TO_WRITE;
     let mut exit = ending();
     while exit.is_none() && above.is_some() && Instant::now() < until {

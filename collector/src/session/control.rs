@@ -19,8 +19,7 @@ use std::io::{self, IoSlice, IoSliceMut};
 use std::mem::MaybeUninit;
 use std::time::{Duration, Instant};
 
-use crate::backend::ProfilerEnding;
-use crate::backend::harvest::Harvest;
+use crate::backend::{Harvest, ProfilerEnding};
 use crate::host::cpus::CpuList;
 use crate::output::{EarlyShard, ShardPlace};
 use crate::probe::ProbeChoice;

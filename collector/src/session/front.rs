@@ -3,7 +3,7 @@
 use super::below::Below;
 use super::control::{Control, ToCollector};
 use crate::backend::start::{self, Started};
-use crate::backend::{Plan, mark};
+use crate::backend::{Plan, start_mark};
 use crate::child::{self, Ending, PROFILER, signals, signals::Forwarder};
 use crate::command_line::Trace;
 use crate::log::warn;
@@ -120,7 +120,7 @@ impl Front {
     }
 
     fn running(&self, child: Child) -> Running {
-        let record = start::record(&self.scratch).filter(mark::Record::is_of_here);
+        let record = start::record(&self.scratch).filter(start_mark::Record::is_of_here);
         let below = record.and_then(|record| Below::of(&record, self, child.id() as i32));
         Running { child, below, without: None }
     }

@@ -30,7 +30,7 @@ pub use unrecorded::{PrepareError, run_unrecorded};
 pub use variables::variables;
 
 use crate::backend::scratch::{self, Scratch};
-use crate::backend::{Plan, ProfilerEnding, mark, plan};
+use crate::backend::{Plan, ProfilerEnding, plan, start_mark};
 use crate::child::program::ProgramFile;
 use crate::child::{self, Ending, ignoring, preload, signals, signals::Forwarder};
 use crate::collect::Listener;
@@ -245,7 +245,7 @@ impl Session {
         self.forwarder.aim_at_command(pid, top);
         if let Some(scratch) = self.scratch.as_ref().filter(|_| self.front.is_none()) {
             // What the command writes there may be nowhere else.
-            let _ = mark::claim(scratch.path());
+            let _ = start_mark::claim(scratch.path());
         }
         // A collector that is gone is told about at the end.
         let profiler = below.is_some().then_some(top);
@@ -253,7 +253,8 @@ impl Session {
         let (ending, profiler) = match &below {
             None => {
                 let ending = wait_for(&mut child);
-                let above = self.scratch.as_ref().and_then(|scratch| mark::Record::read(scratch.path()));
+                let above =
+                    self.scratch.as_ref().and_then(|scratch| start_mark::Record::read(scratch.path()));
                 (above.and_then(|record| record.ending).unwrap_or(ending), ProfilerEnding::Unseen)
             }
             Some(below) => {

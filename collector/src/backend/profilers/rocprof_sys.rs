@@ -1,8 +1,8 @@
 //! `rocprof-sys-sample` of ROCm Systems Profiler (before: Omnitrace). It becomes the command by exec; settings are
 //! variables with the prefix `ROCPROFSYS_`.
 
-use super::plan::{Asked, Plan, Unavailable};
-use super::tool;
+use crate::backend::request::{Asked, Plan, Unavailable};
+use crate::backend::rocm_tools;
 use std::ffi::{OsStr, OsString};
 use std::path::Path;
 
@@ -18,15 +18,18 @@ const RENAMED: [(&[&str], &str); 2] =
 const TAKING: [&str; 4] = ["-I", "--include", "-E", "--exclude"];
 
 /// What to put in front of the command, and its variables.
-pub(super) fn prepare(asked: &Asked<'_>, folder: &Path, plan: &mut Plan) -> Result<(), Unavailable> {
-    let Some(program) = tool::find(PROGRAM) else {
-        let old = tool::find(PREDECESSOR).map_or(String::new(), |path| {
+pub(crate) fn prepare(asked: &Asked<'_>, folder: &Path, plan: &mut Plan) -> Result<(), Unavailable> {
+    let Some(program) = rocm_tools::find(PROGRAM) else {
+        let old = rocm_tools::find(PREDECESSOR).map_or(String::new(), |path| {
             format!("; {} is Omnitrace of ROCm 6.2, which is not driven", path.display())
         });
-        return Err(Unavailable::missing("rocprof-sys", &format!("no {PROGRAM} in {}{old}", tool::PLACES)));
+        return Err(Unavailable::missing(
+            "rocprof-sys",
+            &format!("no {PROGRAM} in {}{old}", rocm_tools::PLACES),
+        ));
     };
     let config = asked.readable_config()?;
-    let Some(help) = tool::ask(&program, &["--help".as_ref()], folder) else {
+    let Some(help) = rocm_tools::ask(&program, &["--help".as_ref()], folder) else {
         return Err(Unavailable(format!(
             "{} --help does not answer: check that it runs on this node, or use --backend native",
             program.display()
@@ -63,9 +66,9 @@ pub(super) fn prepare(asked: &Asked<'_>, folder: &Path, plan: &mut Plan) -> Resu
 
 /// The settings that this release knows, as a default configuration lists them. `None` where nobody says.
 fn settings(folder: &Path) -> Option<String> {
-    let program = tool::find(SETTINGS)?;
+    let program = rocm_tools::find(SETTINGS)?;
     let file = folder.join("defaults.cfg");
-    tool::ask(&program, &["-G".as_ref(), file.as_os_str(), "-d".as_ref()], folder)?;
+    rocm_tools::ask(&program, &["-G".as_ref(), file.as_os_str(), "-d".as_ref()], folder)?;
     let text = std::fs::read_to_string(&file).ok();
     let _ = std::fs::remove_file(&file);
     text.filter(|text| text.contains("ROCPROFSYS_"))

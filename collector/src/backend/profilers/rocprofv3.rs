@@ -1,7 +1,7 @@
 //! `rocprofv3` of rocprofiler-sdk, as its guide "Using rocprofv3" describes it. It becomes the command by exec.
 
-use super::plan::{Asked, Plan, Unavailable};
-use super::tool;
+use crate::backend::request::{Asked, Plan, Unavailable};
+use crate::backend::rocm_tools;
 use std::ffi::{OsStr, OsString};
 use std::fs::File;
 use std::io::Read;
@@ -56,9 +56,9 @@ const TIME_TO_ANSWER: [Duration; 2] = [Duration::from_secs(5), Duration::from_se
 
 /// What to put in front of the command. Without `-o`, a file is named by its process: those of a program that forks
 /// do not collide.
-pub(super) fn prepare(asked: &Asked<'_>, folder: &Path, plan: &mut Plan) -> Result<(), Unavailable> {
-    let program = tool::find(PROGRAM)
-        .ok_or_else(|| Unavailable::missing(PROGRAM, &format!("no {PROGRAM} in {}", tool::PLACES)))?;
+pub(crate) fn prepare(asked: &Asked<'_>, folder: &Path, plan: &mut Plan) -> Result<(), Unavailable> {
+    let program = rocm_tools::find(PROGRAM)
+        .ok_or_else(|| Unavailable::missing(PROGRAM, &format!("no {PROGRAM} in {}", rocm_tools::PLACES)))?;
     let config = asked.readable_config()?;
     if let Some(ours) = asked.arguments.iter().find(|argument| is_ours(argument)) {
         return Err(Unavailable(format!(
@@ -67,8 +67,9 @@ pub(super) fn prepare(asked: &Asked<'_>, folder: &Path, plan: &mut Plan) -> Resu
         )));
     }
     let [least, most] = TIME_TO_ANSWER;
-    let ask =
-        |option: &str| tool::ask_for(&program, &[option.as_ref()], folder, asked.wait.clamp(least, most));
+    let ask = |option: &str| {
+        rocm_tools::ask_for(&program, &[option.as_ref()], folder, asked.wait.clamp(least, most))
+    };
     let Some(help) = ask("--help").filter(|text| text.contains("--output-format")) else {
         return Err(Unavailable(format!(
             "{} --help fails or does not answer: check that it runs on this node (python3, ROCm's libraries), or use \

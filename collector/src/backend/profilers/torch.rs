@@ -1,6 +1,6 @@
 //! PyTorch's profiler, hooked in by a `sitecustomize` that Python imports when it starts.
 
-use super::plan::{Asked, Plan, Unavailable};
+use crate::backend::request::{Asked, Plan, Unavailable};
 use rpd_shard::record::Exit;
 use std::fs::{self, File};
 use std::io::Read;
@@ -21,7 +21,7 @@ const SETTINGS: [(&str, &str); 6] = [
 /// Most bytes of what the hook says of a process.
 const MAX_MARK: u64 = 200;
 
-pub(super) fn prepare(asked: &Asked<'_>, folder: &Path, plan: &mut Plan) -> Result<(), Unavailable> {
+pub(crate) fn prepare(asked: &Asked<'_>, folder: &Path, plan: &mut Plan) -> Result<(), Unavailable> {
     for argument in asked.arguments {
         let text = argument.to_string_lossy();
         let setting = text.split_once('=').and_then(|(name, value)| {
@@ -51,15 +51,15 @@ pub(super) fn prepare(asked: &Asked<'_>, folder: &Path, plan: &mut Plan) -> Resu
 
 /// A process whose profiler ran and wrote nothing.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub(super) struct Unwritten {
-    pub(super) pid: i32,
+pub(crate) struct Unwritten {
+    pub(crate) pid: i32,
     /// Its rank or number, if known.
     who: String,
 }
 
 impl Unwritten {
     /// For the log.
-    pub(super) fn line(&self) -> String {
+    pub(crate) fn line(&self) -> String {
         let Unwritten { pid, who } = self;
         let who = if who.is_empty() { String::new() } else { format!(" ({who})") };
         format!(
@@ -70,7 +70,7 @@ impl Unwritten {
 }
 
 /// The marks that the hook left in its folder and did not remove.
-pub(super) fn unwritten(marks: &[std::path::PathBuf]) -> Vec<Unwritten> {
+pub(crate) fn unwritten(marks: &[std::path::PathBuf]) -> Vec<Unwritten> {
     let of_mark = |path: &std::path::PathBuf| {
         let name = path.file_stem()?.to_str()?;
         let pid = name.strip_prefix("torch-")?.parse().ok()?;
@@ -83,7 +83,7 @@ pub(super) fn unwritten(marks: &[std::path::PathBuf]) -> Vec<Unwritten> {
 }
 
 /// Why there is no file, and no mark of a process either: as far as the hook came.
-pub(super) fn why_nothing(folder: &Path, exit: Option<Exit>) -> String {
+pub(crate) fn why_nothing(folder: &Path, exit: Option<Exit>) -> String {
     let came_to = |state: &str| fs::exists(folder.join(format!("torch.{state}.state"))).unwrap_or(false);
     if !came_to("loaded") {
         return "no Python that the program runs has loaded its hook: with -E, -I or -S, or without PYTHONPATH, it cannot; \

@@ -1,27 +1,27 @@
 //! The ROCm Debug Agent: when a kernel faults, it writes which one, and the code object that it is from.
 
-use super::plan::{Plan, Unavailable};
-use super::tool;
+use crate::backend::request::{Plan, Unavailable};
+use crate::backend::rocm_tools;
 use std::ffi::OsString;
 use std::path::Path;
 
 const LIBRARIES: [&str; 2] = ["librocm-debug-agent.so.2", "librocm-debug-agent.so"];
 /// Name of the dump.
-pub(super) const DUMP: &str = "debug-agent.txt";
+pub(crate) const DUMP: &str = "debug-agent.txt";
 /// Name of the folder with the code objects.
-pub(super) const CODE_OBJECTS: &str = "code-objects";
+pub(crate) const CODE_OBJECTS: &str = "code-objects";
 /// Most bytes of a dump that are searched.
 const MAX_DUMP: usize = 64 << 20;
 /// Longest name of a kernel or code object that is told.
 const MAX_NAME: usize = 1024;
 
 /// Its variables, as the documents of ROCm give them. Options of the user stand behind ours.
-pub(super) fn prepare(folder: &Path, plan: &mut Plan) -> Result<(), Unavailable> {
-    let library = tool::find_library(&LIBRARIES).ok_or_else(|| {
+pub(crate) fn prepare(folder: &Path, plan: &mut Plan) -> Result<(), Unavailable> {
+    let library = rocm_tools::find_library(&LIBRARIES).ok_or_else(|| {
         Unavailable(format!(
             "no {} in {}: the command runs without --debug-agent; install rocm-debug-agent",
             LIBRARIES[0],
-            tool::LIBRARY_PLACES
+            rocm_tools::LIBRARY_PLACES
         ))
     })?;
     if folder.to_string_lossy().contains(' ') {
@@ -50,18 +50,18 @@ pub(super) fn prepare(folder: &Path, plan: &mut Plan) -> Result<(), Unavailable>
 
 /// What a dump says.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub(super) struct Fault {
+pub(crate) struct Fault {
     /// The kernel; the address of its code where it has no name.
-    pub(super) kernel: String,
+    pub(crate) kernel: String,
     /// URI of the code object, where it is told.
-    pub(super) code_object: Option<String>,
+    pub(crate) code_object: Option<String>,
     /// The line that says why, where there is one.
-    pub(super) reason: Option<String>,
+    pub(crate) reason: Option<String>,
 }
 
 /// The fault in a dump. With `--all` it has all waves: that which stopped for a reason is the one, and its line names
 /// the kernel; the disassembly of that kernel names the code object.
-pub(super) fn fault_in(dump: &[u8]) -> Option<Fault> {
+pub(crate) fn fault_in(dump: &[u8]) -> Option<Fault> {
     const DISASSEMBLY: &str = "Disassembly for function ";
     let text = String::from_utf8_lossy(&dump[..dump.len().min(MAX_DUMP)]);
     let shortened = |name: &str| name.trim().chars().take(MAX_NAME).collect::<String>();

@@ -1,27 +1,12 @@
 //! Decides whether rows of a profiler are missing, and records that in the run.
 
-use super::harvest::Target;
+use super::target::{ProfilerEnding, Target};
 use crate::log::warn;
 use rpd_shard::ShardWriter;
 use rpd_shard::file::{Owner, WriteError};
 use rpd_shard::record::{Exit, ProfilerLoss, ProfilerLossReason};
-use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
 use std::io::{self, BufWriter, Write};
-
-/// How a profiler that stayed above the command ended.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
-pub enum ProfilerEnding {
-    /// No profiler stayed above the command, or its end was not seen.
-    #[default]
-    Unseen,
-    /// Its status was that of the command.
-    AsTheCommand,
-    /// The command succeeded and the profiler did not, or a signal ended the profiler.
-    Failed,
-    /// It did not end after the command, and was killed.
-    Killed,
-}
 
 /// Returns the reason why a profiler without a file may have lost rows. `exit` is the exit of the command.
 pub(super) fn reason_without_file(profiler: ProfilerEnding, exit: Option<Exit>) -> ProfilerLossReason {

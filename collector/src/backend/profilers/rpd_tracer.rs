@@ -1,7 +1,7 @@
 //! The tracer of rocmProfileData, as its `runTracer.sh` starts it: a library in the program, and the name of a file.
 
-use super::plan::{Asked, Plan, Unavailable};
-use super::tool;
+use crate::backend::request::{Asked, Plan, Unavailable};
+use crate::backend::rocm_tools;
 use std::path::Path;
 
 const LIBRARY: &str = "librpd_tracer.so";
@@ -10,9 +10,9 @@ const ROCTX: [&str; 3] = ["librocprofiler-sdk-roctx.so", "libroctx64.so", "libro
 /// All processes of a rank write to one file; those of different ranks must not.
 const FILE: &str = "trace.rpd";
 
-pub(super) fn prepare(asked: &Asked<'_>, folder: &Path, plan: &mut Plan) -> Result<(), Unavailable> {
-    let tracer = tool::find_library(&[LIBRARY]).ok_or_else(|| {
-        Unavailable::missing("rpd-tracer", &format!("no {LIBRARY} in {}", tool::LIBRARY_PLACES))
+pub(crate) fn prepare(asked: &Asked<'_>, folder: &Path, plan: &mut Plan) -> Result<(), Unavailable> {
+    let tracer = rocm_tools::find_library(&[LIBRARY]).ok_or_else(|| {
+        Unavailable::missing("rpd-tracer", &format!("no {LIBRARY} in {}", rocm_tools::LIBRARY_PLACES))
     })?;
     if tracer.to_string_lossy().contains([' ', ':']) {
         return Err(Unavailable(format!(
@@ -31,7 +31,7 @@ pub(super) fn prepare(asked: &Asked<'_>, folder: &Path, plan: &mut Plan) -> Resu
         plan.variables.push((name.to_owned(), value.into()));
     }
     plan.variables.push(("RPDT_FILENAME".to_owned(), folder.join(FILE).into()));
-    let roctx = tool::find_library(&ROCTX);
+    let roctx = rocm_tools::find_library(&ROCTX);
     plan.say(format!(
         "backend rpd-tracer: {}{}",
         tracer.display(),

@@ -1,0 +1,101 @@
+//! One file of a profiler: as a shard, or copied as it is.
+
+use super::gathering::Gathering;
+use crate::backend::profiler_files::flat_name;
+use crate::log::warn;
+use crate::run_folder::identity;
+use rpd_shard::Shard;
+use rpd_translate::{Format, tells_environment, translate};
+use std::fs::{File, Permissions};
+use std::io::{self, BufWriter, Write};
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
+
+/// Lines about one file.
+pub(super) const MAX_TOLD: usize = 5;
+/// Bytes that are written at once.
+const WRITE_BYTES: usize = 1 << 20;
+/// Permissions of a copy.
+const COPY_MODE: u32 = 0o600;
+
+impl Gathering<'_> {
+    /// One file to a shard. Returns whether that worked.
+    pub(super) fn file(&mut self, backend: &str, number: usize, path: &Path, format: Format) -> bool {
+        let label = format!("{backend}-{number}");
+        let (file, name) = match self.target.place.create_beside(&label, "rpdshard") {
+            Ok(created) => created,
+            Err(error) => {
+                self.lost = true;
+                warn(format_args!("warning: {backend}: {error}"));
+                return false;
+            }
+        };
+        let created = identity(&file);
+        let sink = BufWriter::with_capacity(WRITE_BYTES, file);
+        let done = translate(path, format, sink, &self.owner()).and_then(|(mut sink, account)| {
+            let written =
+                sink.flush().map_err(|error| format!("{} cannot be written: {error}", name.display()));
+            written.map(|()| account)
+        });
+        match done {
+            Ok(account) => {
+                let lines = account.warnings.len();
+                for line in account.warnings.iter().take(MAX_TOLD) {
+                    warn(format_args!("warning: {backend}: {line}"));
+                }
+                if lines > MAX_TOLD {
+                    warn(format_args!("warning: {backend}: and {} more such lines", lines - MAX_TOLD));
+                }
+                true
+            }
+            Err(reason) => {
+                // What is in a shard without an end is whole; one without rows is none.
+                let has_rows = Shard::open(&name)
+                    .is_ok_and(|shard| shard.blocks().iter().any(|block| block.header.rows > 0));
+                if !has_rows && let Ok(created) = created {
+                    self.target.place.folder().remove_file(&name, created);
+                }
+                // It is not copied as it is: databases have the whole environment.
+                self.lost = true;
+                warn(format_args!("warning: {backend}: {reason}"));
+                false
+            }
+        }
+    }
+
+    /// Copies a file to the run's folder as it is, for the user alone: nothing in it is masked.
+    fn copy(&self, label: &str, ending: &str, path: &Path) -> io::Result<()> {
+        let mut from = File::open(path)?;
+        if from.metadata()?.len() > self.target.place.max_bytes {
+            return Err(io::Error::other("it is larger than --max-size"));
+        }
+        let (mut to, name) = self.target.place.create_beside(label, ending).map_err(io::Error::other)?;
+        to.set_permissions(Permissions::from_mode(COPY_MODE))?;
+        let created = identity(&to)?;
+        let copied = io::copy(&mut from, &mut to).map(drop);
+        copied.inspect_err(|_| {
+            self.target.place.folder().remove_file(&name, created);
+        })
+    }
+
+    /// A file that is no trace, under its own name behind the rank's.
+    pub(super) fn keep_beside(&mut self, label: &str, path: &Path, folder: &Path) {
+        let (name, ending) = flat_name(path, folder);
+        self.keep_as(&format!("{label}{name}"), &ending, path);
+    }
+
+    pub(super) fn keep_as(&mut self, label: &str, ending: &str, path: &Path) {
+        if tells_environment(path) {
+            self.lost = true;
+            warn(format_args!(
+                "warning: {} is not copied: it may tell the environment of the program, where secrets may be",
+                path.display()
+            ));
+            return;
+        }
+        if let Err(error) = self.copy(label, ending, path) {
+            self.lost = true;
+            warn(format_args!("warning: {} cannot be copied: {error}", path.display()));
+        }
+    }
+}

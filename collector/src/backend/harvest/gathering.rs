@@ -1,0 +1,47 @@
+//! What is known while the files of a rank's profilers are fetched.
+
+use super::target::Target;
+use crate::output::ShardPlace;
+use rpd_shard::file::{KnownProcesses, Owner};
+use rpd_shard::record::{ClockSet, Process, ProfilerLoss, ProfilerLossReason, RunIdentity};
+use std::collections::BTreeSet;
+use std::fs::File;
+use std::io::Read;
+use std::path::Path;
+
+/// Most bytes of a text that a hook left for the log, or of a dump that is searched.
+const MAX_TEXT: u64 = 64 << 20;
+
+pub(super) struct Gathering<'a> {
+    pub(super) target: &'a Target<'a>,
+    pub(super) usual: Process,
+    pub(super) seen: Vec<Process>,
+    pub(super) clocks: Vec<ClockSet>,
+    /// Something is in the scratch folder and nowhere else.
+    pub(super) lost: bool,
+    /// Profilers whose rows are missing.
+    pub(super) losses: BTreeSet<ProfilerLoss>,
+}
+
+impl Gathering<'_> {
+    pub(super) fn lose(&mut self, backend: &str, reason: ProfilerLossReason) {
+        self.losses.insert(ProfilerLoss { profiler: backend.to_owned(), rank: self.usual.rank, reason });
+    }
+
+    pub(super) fn owner(&self) -> Owner {
+        let ShardPlace { run, max_bytes, .. } = self.target.place;
+        Owner {
+            // The rank's own shard is its collector's.
+            run: RunIdentity { rank: None, ..run.clone() },
+            processes: Some(KnownProcesses { usual: self.usual.clone(), seen: self.seen.clone() }),
+            clocks: self.clocks.clone(),
+            most_bytes: *max_bytes,
+        }
+    }
+}
+
+pub(super) fn bytes_of(path: &Path) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    let _ = File::open(path).and_then(|file| file.take(MAX_TEXT).read_to_end(&mut bytes));
+    bytes
+}

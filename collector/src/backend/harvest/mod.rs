@@ -1,0 +1,60 @@
+//! What profilers left on the node, as shards beside the rank's own.
+//!
+//! This runs in the collector process when the command has ended. A file that cannot be a shard is told, and its
+//! folder stays: nothing is thrown away that is nowhere else. Shards mask secrets. What is copied as it is does not, so
+//! no database is, and nothing that tells an environment.
+
+mod fetch_file;
+mod gathering;
+mod gpu_fault;
+mod profiler_output;
+mod target;
+mod unrecorded_rows;
+
+pub use target::{ProfilerEnding, Target};
+
+use super::request::Harvest;
+use super::{scratch, start};
+use crate::log::warn;
+use gathering::Gathering;
+use rpd_shard::Shard;
+use rpd_shard::record::{Process, SYSTEM_SOURCE};
+use std::collections::BTreeSet;
+use std::path::Path;
+
+/// Makes shards of all that is there, and removes the folder.
+pub fn bring_in(harvest: &Harvest, target: &Target<'_>) {
+    let scratch_folder = Path::new(&harvest.scratch);
+    let own = target.shard.as_ref().and_then(|path| Shard::open(path).ok());
+    let (seen, clocks) = own.map_or_else(Default::default, |shard| {
+        (shard.processes.into_values().filter(|process| !is_of_the_node(process)).collect(), shard.clocks)
+    });
+    let mut usual = target.usual.clone();
+    if start::was_asked_again(scratch_folder) {
+        warn(format_args!(
+            "warning: the profiler wanted to run the command more than once, as for several passes of counters; it ran once: \
+             give each pass a job of its own"
+        ));
+    }
+    if let Some(pid) = start::pid(scratch_folder).filter(|_| !target.without_front) {
+        usual.pid = pid;
+    }
+    let mut gathering = Gathering { target, usual, seen, clocks, lost: false, losses: BTreeSet::new() };
+    for backend in &harvest.backends {
+        gathering.backend(backend, &scratch_folder.join(backend));
+    }
+    if harvest.debug_agent {
+        gathering.dump(scratch_folder);
+    }
+    unrecorded_rows::record(&gathering.losses, target, &gathering.owner());
+    if harvest.keep || gathering.lost {
+        let why = if harvest.keep { "--keep-scratch" } else { "what could not be read is still there" };
+        warn(format_args!("{} stays on this node ({why})", scratch_folder.display()));
+    } else {
+        scratch::remove(scratch_folder);
+    }
+}
+
+fn is_of_the_node(process: &Process) -> bool {
+    process.source == SYSTEM_SOURCE
+}

@@ -1,0 +1,93 @@
+//! What the chosen profilers need, put together.
+
+use super::choice::{Backend, ResolvedBackends};
+use super::profilers::{debug_agent, rocprof_sys, rocprofv3, rpd_tracer, torch};
+use super::request::{Asked, GpuRecording, Harvest, Plan, Unavailable};
+use super::rocm_tools;
+use super::scratch::Scratch;
+
+/// Finds the profilers and prepares them. What is missing is said, and the command runs without it. `rank` names the
+/// folder on the node; one that is not recorded gets no profiler.
+pub fn plan(asked: &Asked<'_>, rank: &str, is_recorded: bool) -> Plan {
+    let ResolvedBackends { backends: chosen, reason, gpu } = asked.choice.resolve(asked.library);
+    let mut plan = Plan { nothing: chosen.is_empty() && asked.named, ..Plan::default() };
+    plan.native = chosen.contains(&Backend::Native);
+    plan.gpu = gpu.map(|device| match chosen.contains(&Backend::Rocprofv3) {
+        true => GpuRecording::Profiler(device),
+        false => GpuRecording::NotInstalled(format!(
+            "{} is there, and no rocprofv3 in {}",
+            device.display(),
+            rocm_tools::PLACES
+        )),
+    });
+    // Who asked for nothing hears only of what is unusual.
+    plan.said.extend(reason.filter(|_| asked.named && plan.gpu.is_none()));
+    let others: Vec<Backend> = chosen.iter().copied().filter(|backend| *backend != Backend::Native).collect();
+    if asked.library && !plan.native {
+        plan.say("warning: --trace is about roctx, MPI and RCCL of native, which was not chosen: add native to --backend".to_owned());
+    }
+    if !asked.arguments.is_empty() && others.is_empty() {
+        plan.say(
+            "warning: --backend-arg is for rocprofv3, rocprof-sys, rpd-tracer and torch: it has no effect"
+                .to_owned(),
+        );
+    }
+    if asked.config.is_some() && !others.iter().any(|backend| backend.has_configuration()) {
+        plan.say("warning: --backend-config is for rocprofv3 and rocprof-sys: it has no effect".to_owned());
+    }
+    if others.is_empty() && !asked.debug_agent || !is_recorded {
+        return plan;
+    }
+    let scratch = match Scratch::make(asked.scratch, rank) {
+        Ok(scratch) => scratch,
+        Err(error) => {
+            plan.refuse(Unavailable(format!(
+                "no folder for the files of a profiler in {}: {error}; the command runs without one: choose another \
+                 with --scratch",
+                asked.scratch.display()
+            )));
+            return plan;
+        }
+    };
+    let mut used = Vec::new();
+    for backend in others {
+        let prepared = scratch
+            .folder(backend.name())
+            .map_err(|error| Unavailable(error.to_string()))
+            .and_then(|folder| match backend {
+                Backend::Native => Ok(()),
+                Backend::Rocprofv3 => rocprofv3::prepare(asked, &folder, &mut plan),
+                Backend::RocprofSys => rocprof_sys::prepare(asked, &folder, &mut plan),
+                Backend::RpdTracer => rpd_tracer::prepare(asked, &folder, &mut plan),
+                Backend::Torch => torch::prepare(asked, &folder, &mut plan),
+            });
+        match prepared {
+            Ok(()) => {
+                plan.ends_early |= backend.writes_at_exit();
+                used.push(backend.name().to_owned());
+            }
+            Err(why) => plan.refuse(why),
+        }
+    }
+    let mut agent = false;
+    if asked.debug_agent {
+        let folder = scratch.path().to_owned();
+        match debug_agent::prepare(&folder, &mut plan) {
+            Ok(()) => agent = true,
+            Err(why) => plan.say(format!("warning: {}", why.0)),
+        }
+    }
+    if used.is_empty() && !agent {
+        scratch.remove();
+        return plan;
+    }
+    plan.harvest = Some(Harvest {
+        scratch: scratch.path().to_owned().into(),
+        backends: used,
+        debug_agent: agent,
+        keep: asked.keep,
+        wait_seconds: asked.wait.as_secs(),
+    });
+    plan.scratch = Some(scratch);
+    plan
+}
