@@ -1,6 +1,5 @@
 //! A command below a profiler that stays: two ends to wait for, and one of them is the job's.
 
-use super::front::Front;
 use super::spawn;
 use super::watched::Watched;
 use crate::backend::ProfilerEnding;
@@ -42,10 +41,10 @@ pub(super) struct Ended {
 }
 
 impl Below {
-    /// `None` where the command is the process that was started.
-    pub(super) fn of(record: &Record, front: &Front, top: i32) -> Option<Below> {
+    /// `None` where the command is the process `top` that was started. The profiler may stay for `patience` after the command.
+    /// Its mark is in `scratch`.
+    pub(super) fn of(record: &Record, scratch: PathBuf, patience: Duration, top: i32) -> Option<Below> {
         let witness = record.witness.filter(|_| record.command.pid != top)?;
-        let (scratch, patience) = front.bounds();
         Some(Below {
             pid: record.command.pid,
             command: watched(record.command),

@@ -121,12 +121,8 @@ impl Front {
 
     fn running(&self, child: Child) -> Running {
         let record = start::record(&self.scratch).filter(start_mark::Record::is_of_here);
-        let below = record.and_then(|record| Below::of(&record, self, child.id() as i32));
+        let below =
+            record.and_then(|record| Below::of(&record, self.scratch.clone(), self.wait, child.id() as i32));
         Running { child, below, without: None }
-    }
-
-    /// Where its files are, and how long it may take to begin, and to end.
-    pub(super) fn bounds(&self) -> (PathBuf, Duration) {
-        (self.scratch.clone(), self.wait)
     }
 }

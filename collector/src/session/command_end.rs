@@ -1,0 +1,91 @@
+//! How the collector process learns that the command has begun, and how it ended.
+
+use super::control::{Control, Received, ToCollector};
+use super::watched::Watched;
+use crate::backend::{ProfilerEnding, processes, start_mark};
+use crate::child::Ending;
+use crate::collect::Finish;
+use crate::log::warn;
+use rpd_shard::record::Exit;
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+/// Who is killed together with us is gone after this time.
+const TIME_TO_FOLLOW: Duration = Duration::from_millis(500);
+/// What writes down how the command ended has this long.
+const TIME_TO_WRITE: Duration = Duration::from_secs(2);
+/// Time between two looks for that.
+const LOOK_EVERY: Duration = Duration::from_millis(5);
+/// Who was killed is gone by then, unless the kernel cannot let go of it.
+const TIME_TO_DIE: Duration = Duration::from_secs(5);
+
+/// Waits for the end of the command, and says when it has begun. None if it was never started.
+pub(super) fn until_the_end(
+    control: &Control,
+    scratch: Option<&Path>,
+    patience: Duration,
+    begun: impl FnOnce(i32, Option<String>),
+    warned: impl Fn(i32),
+) -> Option<(Finish, ProfilerEnding)> {
+    let (mut command, mut profiler, mut begun) = (None, None, Some(begun));
+    loop {
+        match control.receive(None) {
+            Received::Message(ToCollector::Starting { pid }) => profiler = Some(Watched::of(pid)),
+            Received::Message(ToCollector::Started { pid, profiler: above, without }) => {
+                command = Some(Watched::of(pid));
+                profiler = above.map(Watched::of);
+                if let Some(begun) = begun.take() {
+                    begun(pid, without);
+                }
+            }
+            Received::Message(ToCollector::Nothing) => return None,
+            Received::Message(ToCollector::Note { text }) => warn(format_args!("{text}")),
+            Received::Message(ToCollector::Warned { signal }) => warned(signal),
+            Received::Message(ToCollector::Finish { pid, exit, profiler }) => {
+                return Some((Finish { pid, exit }, profiler));
+            }
+            Received::Message(ToCollector::Start(_)) | Received::Nothing => {}
+            Received::Closed => break,
+        }
+    }
+    // A profiler that had not started the command yet does so now, or becomes it.
+    let above = profiler.take_if(|_| command.is_some());
+    let process = command.or(profiler)?;
+    if let Some(begun) = begun {
+        begun(process.pid, None);
+    }
+    // A launcher that ends a job kills both.
+    let together = process.wait(Some(TIME_TO_FOLLOW));
+    process.wait(None);
+    // Who stands between a profiler and the command writes it down as soon as it knows.
+    let ending = || scratch.and_then(start_mark::Record::read).and_then(|record| record.ending);
+    let until = Instant::now() + TIME_TO_WRITE;
+    let mut exit = ending();
+    while exit.is_none() && above.is_some() && Instant::now() < until {
+        std::thread::sleep(LOOK_EVERY);
+        exit = ending();
+    }
+    let what = if together { "and the command ended with it" } else { "the command ran on without it" };
+    let how =
+        exit.map_or("how the command ended is not known".to_owned(), |exit| format!("it ended with {exit}"));
+    warn(format_args!("warning: rpd-collect was killed, {what}; {how}"));
+    let profiler = match (above, scratch) {
+        (Some(above), Some(scratch)) => end_in_time(&above, scratch, patience),
+        _ => ProfilerEnding::Unseen,
+    };
+    Some((Finish { pid: process.pid, exit: exit.map_or(Exit::Unknown, Ending::exit) }, profiler))
+}
+
+/// Waits for a profiler whose command has ended, and kills it if it stays too long.
+fn end_in_time(profiler: &Watched, scratch: &Path, patience: Duration) -> ProfilerEnding {
+    if profiler.wait(Some(patience)) {
+        return ProfilerEnding::Unseen;
+    }
+    warn(format_args!(
+        "warning: the profiler had not ended {} s after the command, and was killed: its files may be incomplete",
+        patience.as_secs()
+    ));
+    processes::kill(scratch, Some(profiler.pid), false);
+    profiler.wait(Some(TIME_TO_DIE));
+    ProfilerEnding::Killed
+}

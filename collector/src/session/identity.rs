@@ -1,0 +1,50 @@
+//! Run and rank of this collector, and where its shard goes.
+
+use crate::command_line::Options;
+use crate::launcher::{self, Environment, RankIdentity, RunId};
+use crate::log::warn;
+use std::path::{Path, PathBuf};
+use std::time::SystemTime;
+
+/// Who this collector is, and where its shard goes.
+#[derive(Debug)]
+pub struct Identity {
+    /// Rank, and where it comes from.
+    pub rank: RankIdentity,
+    /// The run.
+    pub run: RunId,
+    /// Names of empty files in the folder of the run, by which scripts find it.
+    pub marks: Vec<String>,
+    /// Output root, absolute.
+    pub root: PathBuf,
+}
+
+impl Identity {
+    /// From the options and the launcher's variables. `random` names a lone run.
+    pub fn detect(options: &Options, environment: &Environment, random: u128) -> Identity {
+        let rank = launcher::detect_rank(environment, options.rank_env.as_deref());
+        if let Some(name) = options.rank_env.as_deref().filter(|name| environment.number(name).is_none()) {
+            warn(format_args!(
+                "warning: --rank-env names {name}, which holds no number: the rank is another or none"
+            ));
+        }
+        let run = launcher::detect_run_id(options.run_id.as_deref(), environment, launcher::hydra_job)
+            .unwrap_or_else(|| launcher::lone_run_id(SystemTime::now(), std::process::id(), random as u32));
+        let root = options.output.as_deref().unwrap_or(Path::new("rpd-out"));
+        // The file is made later, by another process: by then the path must not depend on anything.
+        let root = std::path::absolute(root).unwrap_or_else(|_| root.to_owned());
+        Identity { marks: launcher::slurm_marks(environment, &run), rank, run, root }
+    }
+
+    /// Names this rank in the name of a folder on its node.
+    pub fn label(&self) -> String {
+        let rank = self.rank.rank.map_or("none".to_owned(), |rank| format!("{rank:05}"));
+        let run: String = self.run.id.chars().filter(char::is_ascii_alphanumeric).take(40).collect();
+        format!("{run}-{rank}")
+    }
+
+    /// One rank speaks for all.
+    pub fn speaks(&self) -> bool {
+        self.rank.rank.is_none_or(|rank| rank == 0)
+    }
+}

@@ -1,0 +1,146 @@
+//! A session before its command starts.
+
+use super::announced::announced;
+use super::control::{Control, ToCollector};
+use super::front::Front;
+use super::identity::Identity;
+use super::launch::{LaunchedCommand, launch};
+use super::spawn::{self, Inherited};
+use super::start_message::start_of;
+use super::unrecorded::{PrepareError, SMALLEST_CGROUP, is_first};
+use super::unseen_program::{refuse_unseen, unseen_command};
+use super::variables::variables;
+use crate::backend::plan;
+use crate::backend::scratch::Scratch;
+use crate::child::signals::{self, Forwarder};
+use crate::collect::Listener;
+use crate::command_line::{Options, WarnSignal};
+use crate::host::cgroup;
+use crate::host::cpus::Placement;
+use crate::host::random::random;
+use crate::launcher::Environment;
+use crate::log::warn;
+use crate::output::EarlyShard;
+use std::ffi::OsString;
+use std::process::Child;
+use std::sync::Arc;
+
+/// How a line of the collector begins that is no warning.
+pub(super) const NOTE: &str = "note: ";
+
+/// Everything that is ready before the command starts.
+pub struct Session {
+    pub(super) variables: Vec<(String, OsString)>,
+    /// A profiler that starts the command.
+    pub(super) front: Option<Front>,
+    /// The line that names the backend of each kind of call. Printed once the profiler has started the command.
+    pub(super) announcement: Option<String>,
+    /// What profilers write on the node.
+    pub(super) scratch: Option<Scratch>,
+    pub(super) forwarder: Forwarder,
+    pub(super) control: Arc<Control>,
+    /// Does not end the command.
+    pub(super) warn_signal: Option<WarnSignal>,
+    pub(super) collector: Child,
+    /// Has its header before the command starts.
+    pub(super) early: Option<EarlyShard>,
+    /// There is no place for a shard, and that was said.
+    pub(super) refused: bool,
+    /// This rank says where the log is.
+    pub(super) speaks: bool,
+    /// Warnings that it has said, which are in the log, too.
+    pub(super) said: u64,
+}
+
+impl Session {
+    /// Gets ready: finds the library, opens the socket, creates the shard, starts the collector. The warnings are
+    /// about the options.
+    pub fn prepare(
+        options: &Options,
+        mut placement: Placement,
+        mut warnings: Vec<String>,
+    ) -> Result<Session, PrepareError> {
+        warnings.extend(placement.line.take_if(|line| !line.starts_with(NOTE)));
+        let failed = |what| move |source| PrepareError::Resource { what, source };
+        if let Some(cgroup) = cgroup::tightest().filter(|cgroup| cgroup.limit < SMALLEST_CGROUP) {
+            return Err(PrepareError::Memory(cgroup.limit >> 10));
+        }
+        let inherited = Inherited::of_this_process();
+        let random = random().map_err(failed("read /dev/urandom"))?;
+        let (socket, name) =
+            Listener::bind(random).map_err(failed("open a socket for the traced processes"))?;
+        let own = Identity::detect(options, &Environment::of_this_process(), random);
+        let speaks = own.speaks();
+        let is_recorded = options.ranks.clone().unwrap_or_default().contains(own.rank.rank);
+        // Who is ended while profilers are asked has to clear up.
+        let forwarder = Forwarder::install(true).map_err(failed("catch signals"))?;
+        let mut plan = plan(&options.asked(), &own.label(), is_recorded);
+        let scratch = plan.scratch.take();
+        let prepared = match signals::cancelled() {
+            Some(signal) => Err(PrepareError::Cancelled(signal)),
+            None => variables(options, &plan, &name).map_err(PrepareError::from),
+        };
+        let started = prepared.and_then(|variables| {
+            warnings.append(&mut plan.said);
+            if options.require && is_recorded {
+                refuse_unseen(options, &plan, own.rank.rank)?;
+            }
+            let unseen = unseen_command(options, &plan);
+            let is_command_unseen = unseen.is_some();
+            warnings.extend(unseen);
+            let told = warnings.iter().filter(|line| speaks && line.starts_with("warning"));
+            let mut said = told.inspect(|line| warn(format_args!("{line}"))).count() as u64;
+            let mut announcement = None;
+            if let Some(line) = announced(options, &plan).filter(|_| is_recorded) {
+                let is_printed = is_first(own.rank.rank, &options.ranks.clone().unwrap_or_default());
+                announcement = is_printed.then(|| line.clone());
+                warnings.push(line);
+            }
+            if let Some(chosen) = options.run_id.as_ref().filter(|chosen| speaks && **chosen != own.run.id) {
+                let id = &own.run.id;
+                warnings
+                    .push(format!("warning: run id {chosen:?} is no name for a folder; the folder is {id}"));
+            }
+            forwarder.get_ready(plan.ends_early);
+            let (control, theirs) = Control::pair().map_err(failed("open sockets"))?;
+            let control = Arc::new(control);
+            let front = Front::of(&mut plan, options.recorded_alone(), speaks);
+            if let Some(line) = announcement.take_if(|_| front.is_none()) {
+                warn(format_args!("{line}"));
+                said += u64::from(line.starts_with("warning"));
+            }
+            let start = start_of(options, placement, own, plan, (warnings, is_command_unseen));
+            let spawn = || spawn::start(&inherited, theirs, socket);
+            let launched = launch(start, options.require, &control, spawn)?;
+            let told = Arc::clone(&control);
+            let warned = move |signal| drop(told.send(&ToCollector::Warned { signal }));
+            forwarder.warn(options.warn_signal.map(|signal| signal.number), Box::new(warned));
+            Ok((variables, front, announcement, control, launched, said))
+        });
+        match started {
+            Ok((variables, front, announcement, control, launched, said)) => {
+                let warn_signal = options.warn_signal;
+                let LaunchedCommand { collector, early, refused } = launched;
+                Ok(Session {
+                    variables,
+                    front,
+                    announcement,
+                    scratch,
+                    forwarder,
+                    control,
+                    warn_signal,
+                    collector,
+                    early,
+                    refused,
+                    speaks,
+                    said,
+                })
+            }
+            Err(error) => {
+                scratch.iter().for_each(Scratch::remove);
+                // A signal that came meanwhile would be lost.
+                Err(signals::cancelled().map_or(error, PrepareError::Cancelled))
+            }
+        }
+    }
+}

@@ -1,0 +1,110 @@
+//! What the collector process starts before the command: its threads, and the shard that they write to.
+
+use super::control::Start;
+use crate::child::signals;
+use crate::collect::{Collector, Listener};
+use crate::host::machine;
+use crate::launcher::{Environment, RankIdentity, SourceDefaults, detect_rank, is_on_one_node};
+use crate::log::{TOO_MANY_FILES, warn};
+use crate::output::{Output, ShardBeginning, ShardPlace, SideOutput};
+use crate::probe::{ProbeAgent, ProbeConfig};
+use crate::run_folder;
+use crate::system::{SystemConfig, SystemSampler};
+use rpd_shard::record::{ClockDomain, SYSTEM_SOURCE};
+use rustix::fd::OwnedFd;
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+use std::fs::File;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::mpsc::Receiver;
+
+/// Lets nothing end this process that is meant for the job, and holds nothing that the job needs.
+pub(super) fn step_aside() -> io::Result<()> {
+    signals::survive()?;
+    // Its name would be that of `/proc/self/exe`.
+    let _ = rustix::thread::set_name(c"rpd-collector");
+    // Anyone may raise it. Where it cannot be, the kernel chooses by size.
+    let _ = std::fs::write("/proc/self/oom_score_adj", "1000");
+    // Threads that start together have a connection each.
+    let files = getrlimit(Resource::Nofile);
+    let _ = setrlimit(Resource::Nofile, Rlimit { current: files.maximum, ..files });
+    std::env::set_current_dir("/")
+}
+
+/// What runs until the command has ended.
+pub(super) struct Begun {
+    pub(super) collector: Collector,
+    pub(super) system: Option<SystemSampler>,
+    pub(super) probes: Option<ProbePlan>,
+    pub(super) finished: Receiver<Option<PathBuf>>,
+    pub(super) side: SideOutput,
+    pub(super) defaults: SourceDefaults,
+    pub(super) place: ShardPlace,
+}
+
+/// What starts with the command, so that one that cannot be started leaves nothing.
+pub(super) struct ProbePlan {
+    config: ProbeConfig,
+    output: SideOutput,
+}
+
+impl ProbePlan {
+    /// None for a node without others, and for one of which nothing is recorded.
+    fn of(start: &Start, rank: &RankIdentity, domain: &ClockDomain, output: &Output) -> Option<ProbePlan> {
+        let choice = start.probes.clone()?;
+        let own = start.run.rank.filter(|own| start.ranks.contains(Some(*own)))?;
+        if is_on_one_node(&Environment::of_this_process(), rank) {
+            return None;
+        }
+        let (root, run_id) = (PathBuf::from(&start.root), start.run.run_id.clone());
+        let config = ProbeConfig::new(root, run_id, own, domain.clone(), start.share_group, choice);
+        Some(ProbePlan { config, output: output.side() })
+    }
+
+    pub(super) fn start(self) -> Option<ProbeAgent> {
+        let agent = ProbeAgent::start(self.config, self.output);
+        agent.inspect_err(|error| warn(format_args!("no clock probes: {error}"))).ok()
+    }
+}
+
+/// What the launcher has made of the shard.
+pub(super) fn beginning(start: &Start, file: Option<File>) -> io::Result<ShardBeginning> {
+    let Some(early) = start.early.clone() else {
+        return Ok(if start.refused { ShardBeginning::Refused } else { ShardBeginning::Nothing });
+    };
+    run_folder::note_made();
+    // The kernel passes no file to a process that has no descriptor left for it.
+    let file = file.ok_or_else(|| io::Error::from_raw_os_error(TOO_MANY_FILES))?;
+    Ok(ShardBeginning::Shard(file, early))
+}
+
+pub(super) fn begin(start: &Start, beginning: ShardBeginning, socket: OwnedFd) -> io::Result<Begun> {
+    let domain = machine::clock_domain();
+    let defaults = SourceDefaults {
+        rank: detect_rank(&Environment::of_this_process(), start.rank_env.as_deref()),
+        rank_is_named: start.rank_env.is_some(),
+        ranks: start.ranks.clone(),
+        node: machine::node(),
+        domain: domain.clone(),
+    };
+    let place = start.place(domain);
+    let metrics = SystemConfig {
+        source: SYSTEM_SOURCE,
+        run: Path::new(&start.root).join(&start.run.run_id),
+        defaults: defaults.clone(),
+        root: PathBuf::from("/"),
+        retry: SystemConfig::RETRY,
+    };
+    let (output, finished) = Output::start_with(place.clone(), beginning)?;
+    let side = output.side();
+    // Of a node without a rank that is recorded there are no counters either.
+    let wanted = start.system && start.ranks.contains(start.run.rank);
+    let system = wanted.then(|| SystemSampler::start(metrics, output.side())).transpose();
+    let system = system.unwrap_or_else(|error| {
+        warn(format_args!("warning: no system metrics: no thread: {error}"));
+        None
+    });
+    let probes = ProbePlan::of(start, &defaults.rank, &defaults.domain, &output);
+    let collector = Collector::start(Listener::new(socket), defaults.clone(), output)?;
+    Ok(Begun { collector, system, probes, finished, side, defaults, place })
+}

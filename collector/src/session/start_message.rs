@@ -1,0 +1,68 @@
+//! What the collector process is told to do.
+
+use super::control::{Start, Wanted};
+use super::identity::Identity;
+use crate::backend::Plan;
+use crate::child::preload;
+use crate::command_line::{Options, Share};
+use crate::host::cpus::Placement;
+use rpd_shard::identity::masked_command;
+use rpd_shard::record::RunIdentity;
+use std::path::PathBuf;
+
+/// Characters of a command line that are told to the collector.
+const LONGEST_COMMAND: usize = 4096;
+
+/// The first message to the collector process.
+pub(super) fn start_of(
+    options: &Options,
+    placement: Placement,
+    own: Identity,
+    plan: Plan,
+    (warnings, is_command_unseen): (Vec<String>, bool),
+) -> Start {
+    let run = RunIdentity {
+        run_id: own.run.id,
+        run_id_from: own.run.from,
+        rank: own.rank.rank,
+        size: own.rank.size,
+        version: env!("CARGO_PKG_VERSION").to_owned(),
+    };
+    let trace = options.recorded(&plan);
+    let library = if plan.native { trace.library } else { Vec::new() };
+    let preloaded = (!library.is_empty()).then(preload::library_of_this_process).and_then(Result::ok);
+    let ranks = options.ranks.clone().unwrap_or_default();
+    let wanted = match &plan.harvest {
+        _ if !ranks.contains(own.rank.rank) => Wanted::Events,
+        Some(_) if !plan.nothing => Wanted::Clocks,
+        None if !plan.nothing && plan.native => Wanted::Events,
+        // Nothing was asked for, or nothing of it is there.
+        _ => Wanted::Identity,
+    };
+    let command: Vec<String> =
+        options.command.iter().map(|word| word.to_string_lossy().into_owned()).collect();
+    Start {
+        run,
+        root: own.root.into(),
+        rank_env: options.rank_env.clone(),
+        ranks,
+        max_bytes: options.max_bytes(),
+        share_group: options.share == Some(Share::Group),
+        ask_merge: options.ask_merge,
+        marks: own.marks,
+        library: library.iter().map(|word| (*word).to_owned()).collect(),
+        preloaded: preloaded.map(PathBuf::into_os_string),
+        cpus: placement.cpus,
+        cpu_note: placement.line,
+        system: trace.system && !plan.nothing,
+        probes: options.probe_choice(),
+        warnings,
+        is_command_unseen,
+        harvest: plan.harvest,
+        wanted,
+        // A packet has to hold it.
+        command: masked_command(&command).chars().take(LONGEST_COMMAND).collect(),
+        early: None,
+        refused: false,
+    }
+}
