@@ -3,7 +3,7 @@
 //! Two processes: one starts the command, passes signals on and ends as it does; the other collects.
 //!
 //! ```text
-//! traced threads --rings--> collect (one thread) --batches--> output (one thread) --> shard
+//! traced threads --rings--> collect (one thread) --batches--> shard_output (one thread) --> shard
 //! ```
 //!
 //! * [`command_line`]: what was typed.
@@ -12,7 +12,7 @@
 //! * [`backend`]: profilers that run the command, or inside of it, and what becomes of their files.
 //! * [`child`]: the command: starting it, its library, its signals, its end.
 //! * [`collect`]: rings in, rows out.
-//! * [`output`]: rows in, shard out.
+//! * [`shard_output`]: rows in, shard out.
 //! * [`system`]: counters of the node.
 //! * [`probe`]: the clocks of nodes against each other.
 //! * [`host`]: this node: its clocks, the memory that the job may have, one collector per node for what needs to be done once.
@@ -27,8 +27,8 @@ pub mod doctor;
 pub mod host;
 pub mod launcher;
 pub mod log;
-pub mod output;
 pub mod probe;
 mod run_folder;
 pub mod session;
+pub mod shard_output;
 pub mod system;

@@ -2,7 +2,7 @@
 //! shard or in its ledger.
 
 use crate::support;
-use rpd_collect::output::{Batch, DEFAULT_MAX_BYTES, Item, NameId, Output, ShardPlace, Span};
+use rpd_collect::shard_output::{Batch, DEFAULT_MAX_BYTES, Item, NameId, Output, ShardPlace, Span};
 use rpd_shard::model::TableId;
 use rpd_shard::model::native::RANGE;
 use rpd_shard::model::rocpd::{INFO_THREAD, STRING};

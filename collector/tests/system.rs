@@ -3,7 +3,7 @@
 use crate::support;
 use rpd_collect::host::machine;
 use rpd_collect::launcher::{RankIdentity, SourceDefaults};
-use rpd_collect::output::{Batch, DEFAULT_MAX_BYTES, Item, Output, ShardPlace};
+use rpd_collect::shard_output::{Batch, DEFAULT_MAX_BYTES, Item, Output, ShardPlace};
 use rpd_collect::system::{SystemConfig, SystemSampler};
 use rpd_shard::Shard;
 use rpd_shard::file::BlockKind;

@@ -16,7 +16,7 @@
 //! | `comm-N` | a call that was not seen: the N-th such one of this process |
 
 use super::outbox::Outbox;
-use crate::output::NameId;
+use crate::shard_output::NameId;
 use rpd_ring::record::{Birth, COMM_MADE, COMM_SELF, COMM_WORLD, Library, NewCommunicator};
 use std::collections::{HashMap, VecDeque};
 use twox_hash::XxHash3_64;
@@ -146,7 +146,7 @@ impl Communicators {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::output::{Item, Output};
+    use crate::shard_output::{Item, Output};
     use rpd_ring::mpi::MpiFunction::MPI_Comm_split;
 
     fn name(out: &Outbox, id: NameId) -> String {

@@ -13,7 +13,7 @@ use crate::host::process_stat::process_stat;
 use crate::launcher::SourceDefaults;
 use crate::log;
 use crate::log::warn;
-use crate::output::{Item, Output};
+use crate::shard_output::{Item, Output};
 use rpd_ring::layout::{Counted, Dropped};
 use rpd_ring::message::Untraced;
 use rpd_ring::{Consumer, Drained};

@@ -17,7 +17,7 @@ mod wakeups;
 pub use listener::Listener;
 
 use crate::launcher::SourceDefaults;
-use crate::output::Output;
+use crate::shard_output::Output;
 use drain::Drain;
 use rpd_shard::record::Exit;
 use rustix::event::{EventfdFlags, eventfd};

@@ -1,6 +1,6 @@
 //! Texts to numbers, without keeping the texts: the writing thread has them.
 
-use crate::output::{Item, NameId};
+use crate::shard_output::{Item, NameId};
 use rpd_ring::record::Library;
 use rpd_ring::{mpi, rccl};
 use std::collections::HashMap;

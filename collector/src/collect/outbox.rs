@@ -1,7 +1,7 @@
 //! Rows on their way to the writing thread.
 
 use super::names::Names;
-use crate::output::{Batch, Item, NameId, Output, Span};
+use crate::shard_output::{Batch, Item, NameId, Output, Span};
 use rpd_ring::record::Library;
 
 /// Collects items into batches.

@@ -3,7 +3,7 @@
 use super::communicators::Communicators;
 use super::outbox::Outbox;
 use super::requests::{Requests, Started};
-use crate::output::{CommunicatorRow, Item, MpiRow, NameId, RcclRow, RequestRow, Span};
+use crate::shard_output::{CommunicatorRow, Item, MpiRow, NameId, RcclRow, RequestRow, Span};
 use rpd_ring::record::{Birth, Completion, Library, MpiCall, NewCommunicator, RcclCall, Record};
 use rpd_ring::{mpi, rccl};
 use std::collections::HashMap;
@@ -380,7 +380,7 @@ fn on_communicator(item: Item, name: NameId) -> Item {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::output::Output;
+    use crate::shard_output::Output;
     use proptest::prelude::*;
     use rpd_ring::record::{Birth, COMM_MADE, COMM_WORLD};
 

@@ -1,6 +1,6 @@
 //! Which call started a request that another call has seen complete.
 
-use crate::output::{NameId, Span};
+use crate::shard_output::{NameId, Span};
 use rpd_ring::record::Completion;
 use std::collections::{HashMap, VecDeque};
 

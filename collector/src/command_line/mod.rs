@@ -11,8 +11,8 @@ pub use warn_signal::{WarnSignal, WarnSignalError};
 
 use crate::backend::{Asked, BackendChoice, ChoiceError, Plan};
 use crate::host::cpus::CollectorCpus;
-use crate::output::DEFAULT_MAX_BYTES;
 use crate::probe::{DEFAULT_RATE, ProbeChoice, ProbeInterface, ProbePorts, ProbeRate};
+use crate::shard_output::DEFAULT_MAX_BYTES;
 use clap::Parser;
 use rpd_ring::message::TRACED;
 use rpd_shard::rank_set::RankSet;

@@ -35,7 +35,7 @@ pub use kernel_times::NodeClock;
 pub use rate::{ProbeRate, ProbeRateError};
 pub use sockets::{ProbePorts, ProbePortsError};
 
-use crate::output::SideOutput;
+use crate::shard_output::SideOutput;
 use agent::Signals;
 use look_out::LookOut;
 use rpd_shard::record::ClockDomain;

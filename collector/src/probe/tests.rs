@@ -14,7 +14,7 @@ use super::packet::{BurstId, Key, Kind, Packet};
 use super::sockets::Sockets;
 use super::*;
 use crate::host::machine;
-use crate::output::{Batch, DEFAULT_MAX_BYTES, Item, Output, ShardPlace};
+use crate::shard_output::{Batch, DEFAULT_MAX_BYTES, Item, Output, ShardPlace};
 use node_clocks::{AHEAD, CLOCKS, SECOND};
 use rpd_shard::Shard;
 use rpd_shard::rank_set::RankSet;

@@ -3,7 +3,7 @@
 use crate::host::machine;
 use crate::host::process_stat::process_stat;
 use crate::launcher::{RankIdentity, SourceDefaults};
-use crate::output::{Batch, Item, SideOutput};
+use crate::shard_output::{Batch, Item, SideOutput};
 use rpd_ring::identity::is_recorded;
 use rpd_shard::identity::masked_environment;
 use rpd_shard::record::{COMMAND_SOURCE, Clock, Process};

@@ -21,8 +21,8 @@ use std::time::{Duration, Instant};
 
 use crate::backend::{Harvest, ProfilerEnding};
 use crate::host::cpus::CpuList;
-use crate::output::{EarlyShard, ShardPlace};
 use crate::probe::ProbeChoice;
+use crate::shard_output::{EarlyShard, ShardPlace};
 use rpd_shard::rank_set::RankSet;
 
 /// Most bytes of a message.

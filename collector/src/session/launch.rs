@@ -4,7 +4,7 @@ use super::control::{Control, Start, ToCollector};
 use super::spawn;
 use super::unrecorded::{MAX_CREATE_TIME, PrepareError, wait_for_shard};
 use crate::host::machine;
-use crate::output::{EarlyShard, ShardCreation};
+use crate::shard_output::{EarlyShard, ShardCreation};
 use std::io;
 use std::process::Child;
 use std::time::{Duration, Instant};

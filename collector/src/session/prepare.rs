@@ -20,7 +20,7 @@ use crate::host::cpus::Placement;
 use crate::host::random::random;
 use crate::launcher::Environment;
 use crate::log::warn;
-use crate::output::EarlyShard;
+use crate::shard_output::EarlyShard;
 use std::ffi::OsString;
 use std::process::Child;
 use std::sync::Arc;

@@ -9,7 +9,7 @@ use crate::backend::{ProfilerEnding, start_mark};
 use crate::child::{self, Ending, ignoring};
 use crate::command_line::WarnSignal;
 use crate::log::warn;
-use crate::output::EarlyShard;
+use crate::shard_output::EarlyShard;
 use std::ffi::OsString;
 use std::os::unix::process::ExitStatusExt;
 use std::path::Path;

@@ -4,7 +4,7 @@ use super::file::{BoundedFile, MOST_BYTES, MOST_NAME, names_in, text_of};
 use super::gpu;
 use super::metrics::{Flows, Meaning, Metrics};
 use super::parse;
-use crate::output::{Agent, Counter};
+use crate::shard_output::{Agent, Counter};
 use std::path::Path;
 
 /// Most interfaces, most disks and most InfiniBand ports that are sampled.

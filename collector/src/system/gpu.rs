@@ -2,7 +2,7 @@
 
 use super::file::{BoundedFile, names_in, text_of};
 use super::metrics::{Meaning, Metrics};
-use crate::output::{Agent, Counter};
+use crate::shard_output::{Agent, Counter};
 use std::path::{Path, PathBuf};
 
 /// Most devices that are sampled.

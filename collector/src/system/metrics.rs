@@ -2,7 +2,7 @@
 
 use super::file::{BoundedFile, MOST_BYTES};
 use super::parse::{self, CpuTimes};
-use crate::output::{Agent, Counter};
+use crate::shard_output::{Agent, Counter};
 use std::time::Instant;
 
 /// Most counters of a node.

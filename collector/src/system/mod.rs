@@ -21,7 +21,7 @@ mod tests;
 use crate::host::claim::Claim;
 use crate::host::machine;
 use crate::launcher::SourceDefaults;
-use crate::output::SideOutput;
+use crate::shard_output::SideOutput;
 use metrics::Metrics;
 use outbox::Outbox;
 use pace::Pace;

@@ -5,7 +5,7 @@ use super::metrics::Metrics;
 use super::steps::Steps;
 use crate::host::machine;
 use crate::log::warn;
-use crate::output::{Batch, Description, Item, SideOutput, SystemRows, Tick};
+use crate::shard_output::{Batch, Description, Item, SideOutput, SystemRows, Tick};
 use rpd_shard::record::{Clock, Exit, Process};
 use std::time::{Duration, Instant};
 

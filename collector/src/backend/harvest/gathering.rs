@@ -1,7 +1,7 @@
 //! What is known while the files of a rank's profilers are fetched.
 
 use super::target::Target;
-use crate::output::ShardPlace;
+use crate::shard_output::ShardPlace;
 use rpd_shard::file::{KnownProcesses, Owner};
 use rpd_shard::record::{ClockSet, Process, ProfilerLoss, ProfilerLossReason, RunIdentity};
 use std::collections::BTreeSet;

@@ -1,6 +1,6 @@
 //! The rank whose profilers left files.
 
-use crate::output::ShardPlace;
+use crate::shard_output::ShardPlace;
 use rpd_shard::record::Process;
 use serde::{Deserialize, Serialize};
 use std::path::PathBuf;

@@ -2,11 +2,11 @@
 
 use super::{Agent, Asking};
 use crate::host::machine;
-use crate::output::Item;
 use crate::probe::burst::Route;
 use crate::probe::card::AgentId;
 use crate::probe::kernel_times::ReceiveTime;
 use crate::probe::packet::{BurstId, Kind, Packet, STAYS};
+use crate::shard_output::Item;
 use std::time::{Duration, Instant};
 
 /// An agent that leaves has this long for its last burst and its children.

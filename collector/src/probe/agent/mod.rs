@@ -16,7 +16,7 @@ use super::packet::{BurstId, Key, Kind, Packet};
 use super::signal::{Signal, timespec};
 use super::sockets::Sockets;
 use crate::host::machine;
-use crate::output::{Batch, Item, SideOutput};
+use crate::shard_output::{Batch, Item, SideOutput};
 use joining::Membership;
 use leaving::Leaving;
 use rpd_shard::record::ClockDomain;

@@ -2,11 +2,11 @@
 
 use super::{Agent, Asking};
 use crate::host::random::random;
-use crate::output::Item;
 use crate::probe::burst::{Burst, MOST_QUESTIONS, Route};
 use crate::probe::card::{AgentId, Card};
 use crate::probe::interfaces::MOST_ADDRESSES;
 use crate::probe::packet::{BurstId, Kind};
+use crate::shard_output::Item;
 use std::time::{Duration, Instant};
 
 /// Questions of the first burst to a parent, and of the last one; of all in between.

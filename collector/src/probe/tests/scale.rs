@@ -2,7 +2,7 @@
 
 use super::super::folder::{Root, counts::FileCounts};
 use super::*;
-use crate::output::{SideOutput, TestQueue};
+use crate::shard_output::{SideOutput, TestQueue};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use std::collections::HashMap;
 use std::sync::Arc;

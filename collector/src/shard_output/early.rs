@@ -4,8 +4,8 @@
 //! synced: it survives the death of every process, not that of the machine.
 
 use super::ShardPlace;
-use super::place::{NewShard, PlaceError};
 use super::shard_file::ShardFile;
+use super::shard_place::{NewShard, PlaceError};
 use crate::run_folder::{RankFolder, identity};
 use rpd_shard::file::WriteError;
 use serde::{Deserialize, Serialize};

@@ -1,10 +1,10 @@
 //! The writing thread.
 
 use super::early::{self, EarlyShard, ShardBeginning};
-use super::place::NewShard;
 use super::queue::{Received, Receiver};
 use super::rows::{Batch, CommunicatorRow, Item, MpiRow, NameId, RcclRow, RequestRow, Span};
 use super::shard_file::{Ended, ShardFile};
+use super::shard_place::NewShard;
 use super::{PlaceError, ShardPlace};
 use crate::log::warn;
 use crate::run_folder::identity;

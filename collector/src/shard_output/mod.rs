@@ -2,16 +2,16 @@
 //! stalls holds up nobody but itself for a while.
 
 mod early;
-mod place;
 mod queue;
 mod rows;
 mod shard_file;
+mod shard_place;
 mod system_rows;
 mod writer;
 
 pub(crate) use early::{EarlyShard, ShardBeginning, ShardCreation};
-pub use place::{DEFAULT_MAX_BYTES, PlaceError, ShardPlace};
 pub use rows::{Batch, CommunicatorRow, Item, MpiRow, NameId, RcclRow, RequestRow, Span};
+pub use shard_place::{DEFAULT_MAX_BYTES, PlaceError, ShardPlace};
 pub use system_rows::SystemRows;
 pub(crate) use system_rows::{Agent, Counter, Description, Tick};
 
