@@ -3,7 +3,7 @@
 //! Two processes: one starts the command, passes signals on and ends as it does; the other collects.
 //!
 //! ```text
-//! traced threads --rings--> collect (one thread) --batches--> shard_output (one thread) --> shard
+//! traced threads --rings--> drain (one thread) --batches--> shard_output (one thread) --> shard
 //! ```
 //!
 //! * [`command_line`]: what was typed.
@@ -11,7 +11,7 @@
 //! * [`session`]: the whole of one run, from the socket to the exit status, in two processes.
 //! * [`backend`]: profilers that run the command, or inside of it, and what becomes of their files.
 //! * [`child`]: the command: starting it, its library, its signals, its end.
-//! * [`collect`]: rings in, rows out.
+//! * [`drain`]: rings in, rows out.
 //! * [`shard_output`]: rows in, shard out.
 //! * [`system`]: counters of the node.
 //! * [`probe`]: the clocks of nodes against each other.
@@ -21,9 +21,9 @@
 
 pub mod backend;
 pub mod child;
-pub mod collect;
 pub mod command_line;
 pub mod doctor;
+pub mod drain;
 pub mod host;
 pub mod launcher;
 pub mod log;

@@ -3,7 +3,7 @@
 use super::Finding;
 use crate::child::preload;
 use crate::child::program::ProgramFile;
-use crate::collect::Listener;
+use crate::drain::Listener;
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, connect, socket_with};
 use std::path::Path;
 use std::process::{Command, Stdio};

@@ -4,7 +4,7 @@ use super::control::{Control, Received, ToCollector};
 use super::watched::Watched;
 use crate::backend::{ProfilerEnding, processes, start_mark};
 use crate::child::Ending;
-use crate::collect::Finish;
+use crate::drain::Finish;
 use crate::log::warn;
 use rpd_shard::record::Exit;
 use std::path::Path;

@@ -2,7 +2,7 @@
 
 use super::control::Start;
 use crate::child::signals;
-use crate::collect::{Collector, Listener};
+use crate::drain::{Collector, Listener};
 use crate::host::machine;
 use crate::launcher::{Environment, RankIdentity, SourceDefaults, detect_rank, is_on_one_node};
 use crate::log::{TOO_MANY_FILES, warn};

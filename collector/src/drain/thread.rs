@@ -1,8 +1,8 @@
 //! The collecting thread: waits for news, takes in new rings, reads all of them, and ends.
 
-use super::drain::{BUDGET, Drain};
 use super::listener::Listener;
 use super::pause::{Look, PAUSE_EMPTY, PAUSE_UNWOKEN, longest_pause, next_pause};
+use super::rings::{BUDGET, Drain};
 use super::{Command, Finish};
 use rpd_shard::record::Exit;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};

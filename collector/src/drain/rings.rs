@@ -6,7 +6,7 @@ use super::Finish;
 use super::listener::Arrival;
 use super::outbox::Outbox;
 use super::pairing::ThreadLog;
-use super::sources::{Entered, Sources};
+use super::processes::{Entered, Sources};
 use super::wakeups::{WakeupThreads, WatchedRing};
 use crate::host::machine;
 use crate::host::process_stat::process_stat;

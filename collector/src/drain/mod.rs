@@ -3,14 +3,14 @@
 //! rings, and read them at once.
 
 mod communicators;
-mod drain;
 mod listener;
 mod names;
 mod outbox;
 mod pairing;
 mod pause;
+mod processes;
 mod requests;
-mod sources;
+mod rings;
 mod thread;
 mod wakeups;
 
@@ -18,7 +18,7 @@ pub use listener::Listener;
 
 use crate::launcher::SourceDefaults;
 use crate::shard_output::Output;
-use drain::Drain;
+use rings::Drain;
 use rpd_shard::record::Exit;
 use rustix::event::{EventfdFlags, eventfd};
 use rustix::fd::OwnedFd;

@@ -12,7 +12,7 @@
 //! The thread that was woken reads the rings itself: on busy cores a second thread would get one late. The
 //! collecting thread goes on from there.
 
-use super::drain::Drain;
+use super::rings::Drain;
 use super::thread::lock;
 use rpd_ring::wakeup::{self, MAX_RINGS, Notice, Wakeup};
 use rustix::fd::OwnedFd;
