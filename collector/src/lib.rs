@@ -13,7 +13,7 @@
 //! * [`child`]: the command: starting it, its library, its signals, its end.
 //! * [`drain`]: rings in, rows out.
 //! * [`shard_output`]: rows in, shard out.
-//! * [`system`]: counters of the node.
+//! * [`node_metrics`]: counters of the node.
 //! * [`probe`]: the clocks of nodes against each other.
 //! * [`host`]: this node: its clocks, the memory that the job may have, one collector per node for what needs to be done once.
 //! * [`log`]: where the collector says what there is to say.
@@ -27,8 +27,8 @@ pub mod drain;
 pub mod host;
 pub mod launcher;
 pub mod log;
+pub mod node_metrics;
 pub mod probe;
 mod run_folder;
 pub mod session;
 pub mod shard_output;
-pub mod system;

@@ -3,8 +3,8 @@
 use crate::support;
 use rpd_collect::host::machine;
 use rpd_collect::launcher::{RankIdentity, SourceDefaults};
+use rpd_collect::node_metrics::{SystemConfig, SystemSampler};
 use rpd_collect::shard_output::{Batch, DEFAULT_MAX_BYTES, Item, Output, ShardPlace};
-use rpd_collect::system::{SystemConfig, SystemSampler};
 use rpd_shard::Shard;
 use rpd_shard::file::BlockKind;
 use rpd_shard::model::rocpd::{EVENT, INFO_AGENT, INFO_PMC, PMC_EVENT, SAMPLE, TRACK};
