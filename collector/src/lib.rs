@@ -14,13 +14,14 @@
 //! * [`drain`]: rings in, rows out.
 //! * [`shard_output`]: rows in, shard out.
 //! * [`node_metrics`]: counters of the node.
-//! * [`probe`]: the clocks of nodes against each other.
+//! * [`clock_probe`]: the clocks of nodes against each other.
 //! * [`host`]: this node: its clocks, the memory that the job may have, one collector per node for what needs to be done once.
 //! * [`log`]: where the collector says what there is to say.
 //! * [`doctor`]: what would happen, and whether everything is there that it takes.
 
 pub mod backend;
 pub mod child;
+pub mod clock_probe;
 pub mod command_line;
 pub mod doctor;
 pub mod drain;
@@ -28,7 +29,6 @@ pub mod host;
 pub mod launcher;
 pub mod log;
 pub mod node_metrics;
-pub mod probe;
 mod run_folder;
 pub mod session;
 pub mod shard_output;

@@ -10,8 +10,8 @@ pub use trace::{Trace, TraceError, name_of};
 pub use warn_signal::{WarnSignal, WarnSignalError};
 
 use crate::backend::{Asked, BackendChoice, ChoiceError, Plan};
+use crate::clock_probe::{DEFAULT_RATE, ProbeChoice, ProbeInterface, ProbePorts, ProbeRate};
 use crate::host::cpus::CollectorCpus;
-use crate::probe::{DEFAULT_RATE, ProbeChoice, ProbeInterface, ProbePorts, ProbeRate};
 use crate::shard_output::DEFAULT_MAX_BYTES;
 use clap::Parser;
 use rpd_ring::message::TRACED;

@@ -3,10 +3,10 @@
 use super::{Finding, library, python};
 use crate::child;
 use crate::child::program::ProgramFile;
+use crate::clock_probe::{self, ProbeChoice};
 use crate::command_line::Options;
 use crate::host::cpus;
 use crate::launcher::{Environment, is_on_one_node};
-use crate::probe::{self, ProbeChoice};
 use crate::session::Identity;
 use std::ffi::OsStr;
 use std::net::IpAddr;
@@ -56,7 +56,7 @@ pub(super) fn clocks(
     if is_on_one_node(environment, &identity.rank) {
         return vec![Finding::Note("no other node here whose clocks could be measured".to_owned())];
     }
-    let addresses: Vec<String> = match probe::addresses(choice.interface.as_ref()) {
+    let addresses: Vec<String> = match clock_probe::addresses(choice.interface.as_ref()) {
         Ok(addresses) => addresses.iter().map(IpAddr::to_string).collect(),
         Err(error) => {
             let next = "name another one with --probe-interface, or use --probes off";

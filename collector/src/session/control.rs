@@ -20,8 +20,8 @@ use std::mem::MaybeUninit;
 use std::time::{Duration, Instant};
 
 use crate::backend::{Harvest, ProfilerEnding};
+use crate::clock_probe::ProbeChoice;
 use crate::host::cpus::CpuList;
-use crate::probe::ProbeChoice;
 use crate::shard_output::{EarlyShard, ShardPlace};
 use rpd_shard::rank_set::RankSet;
 

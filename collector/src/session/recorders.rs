@@ -2,12 +2,12 @@
 
 use super::control::Start;
 use crate::child::signals;
+use crate::clock_probe::{ProbeAgent, ProbeConfig};
 use crate::drain::{Collector, Listener};
 use crate::host::machine;
 use crate::launcher::{Environment, RankIdentity, SourceDefaults, detect_rank, is_on_one_node};
 use crate::log::{TOO_MANY_FILES, warn};
 use crate::node_metrics::{SystemConfig, SystemSampler};
-use crate::probe::{ProbeAgent, ProbeConfig};
 use crate::run_folder;
 use crate::shard_output::{Output, ShardBeginning, ShardPlace, SideOutput};
 use rpd_shard::record::{ClockDomain, SYSTEM_SOURCE};

@@ -1,11 +1,11 @@
 //! Rounds: whom to ask, on which way, and what comes of it.
 
 use super::{Agent, Asking};
+use crate::clock_probe::burst::{Burst, MOST_QUESTIONS, Route};
+use crate::clock_probe::card::{AgentId, Card};
+use crate::clock_probe::interfaces::MOST_ADDRESSES;
+use crate::clock_probe::packet::{BurstId, Kind};
 use crate::host::random::random;
-use crate::probe::burst::{Burst, MOST_QUESTIONS, Route};
-use crate::probe::card::{AgentId, Card};
-use crate::probe::interfaces::MOST_ADDRESSES;
-use crate::probe::packet::{BurstId, Kind};
 use crate::shard_output::Item;
 use std::time::{Duration, Instant};
 

@@ -6,13 +6,13 @@ mod rounds;
 
 use super::Pace;
 use super::answers::Children;
-use super::bucket::Bucket;
 use super::burst::{Burst, Route};
 use super::card::{AgentId, Card};
 use super::folder::Root;
 use super::join::{JOIN_BYTES, JoinPacket};
 use super::kernel_times::{KernelTimes, NodeClock, ReceiveTime};
 use super::packet::{BurstId, Key, Kind, Packet};
+use super::rate_limit::Bucket;
 use super::signal::{Signal, timespec};
 use super::sockets::Sockets;
 use crate::host::machine;

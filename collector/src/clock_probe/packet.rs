@@ -174,7 +174,7 @@ pub(super) mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    pub(in crate::probe) fn packet(kind: Kind) -> Packet {
+    pub(in crate::clock_probe) fn packet(kind: Kind) -> Packet {
         let burst = BurstId { began: -5, nonce: 77 };
         let delay = NonZeroU32::new(7_600).filter(|_| kind == Kind::Answer);
         Packet {

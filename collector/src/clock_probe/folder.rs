@@ -254,7 +254,7 @@ pub(super) mod counts {
     use std::sync::atomic::{AtomicU64, Ordering};
 
     #[derive(Debug, Default)]
-    pub(in crate::probe) struct FileCounts {
+    pub(in crate::clock_probe) struct FileCounts {
         all: AtomicU64,
         listings: AtomicU64,
     }
@@ -270,11 +270,11 @@ pub(super) mod counts {
             self.listings.fetch_add(1, Ordering::Relaxed);
         }
 
-        pub(in crate::probe) fn all(&self) -> u64 {
+        pub(in crate::clock_probe) fn all(&self) -> u64 {
             self.all.load(Ordering::Relaxed)
         }
 
-        pub(in crate::probe) fn listings(&self) -> u64 {
+        pub(in crate::clock_probe) fn listings(&self) -> u64 {
             self.listings.load(Ordering::Relaxed)
         }
     }

@@ -12,32 +12,32 @@
 //! thread nor socket.
 
 mod agent;
+mod answer_rate;
 mod answers;
-mod bucket;
 mod burst;
 mod card;
 mod folder;
 mod interfaces;
 mod join;
 mod kernel_times;
-mod look_out;
 mod packet;
-mod rate;
+mod rate_limit;
 mod registry;
+mod rendezvous;
 mod signal;
 mod sockets;
 #[cfg(test)]
 mod tests;
 mod tree;
 
+pub use answer_rate::{ProbeRate, ProbeRateError};
 pub use interfaces::{AddressError, ProbeInterface, ProbeInterfaceError, addresses};
 pub use kernel_times::NodeClock;
-pub use rate::{ProbeRate, ProbeRateError};
 pub use sockets::{ProbePorts, ProbePortsError};
 
 use crate::shard_output::SideOutput;
 use agent::Signals;
-use look_out::LookOut;
+use rendezvous::LookOut;
 use rpd_shard::record::ClockDomain;
 use serde::{Deserialize, Serialize};
 use signal::Signal;

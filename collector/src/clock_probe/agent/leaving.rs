@@ -1,11 +1,11 @@
 //! The end of an agent: its last burst, its children, and where it is the root, its heir.
 
 use super::{Agent, Asking};
+use crate::clock_probe::burst::Route;
+use crate::clock_probe::card::AgentId;
+use crate::clock_probe::kernel_times::ReceiveTime;
+use crate::clock_probe::packet::{BurstId, Kind, Packet, STAYS};
 use crate::host::machine;
-use crate::probe::burst::Route;
-use crate::probe::card::AgentId;
-use crate::probe::kernel_times::ReceiveTime;
-use crate::probe::packet::{BurstId, Kind, Packet, STAYS};
 use crate::shard_output::Item;
 use std::time::{Duration, Instant};
 

@@ -1,7 +1,7 @@
 //! Clocks of made-up nodes.
 
+use crate::clock_probe::NodeClock;
 use crate::host::machine;
-use crate::probe::NodeClock;
 
 /// One second, ns.
 pub(super) const SECOND: i64 = 1_000_000_000;

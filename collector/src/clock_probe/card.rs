@@ -122,7 +122,7 @@ pub(super) mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    pub(in crate::probe) fn card(agent: u64) -> Card {
+    pub(in crate::clock_probe) fn card(agent: u64) -> Card {
         let addresses = vec!["10.0.0.1:4000".parse().unwrap(), "[fd00::1]:4001".parse().unwrap()];
         let domain = ClockDomain { boot_id: "3ab1".to_owned(), time_namespace: agent };
         Card { agent: AgentId(agent), domain, addresses }

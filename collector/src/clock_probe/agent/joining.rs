@@ -1,12 +1,12 @@
 //! Joining: an agent asks the root for its place in the tree, and the root gives places.
 
 use super::{Agent, Order};
+use crate::clock_probe::burst::Route;
+use crate::clock_probe::card::{AgentId, Card};
+use crate::clock_probe::folder::Root;
+use crate::clock_probe::join::{Join, JoinPacket, Place};
+use crate::clock_probe::registry::Registry;
 use crate::host::random::random;
-use crate::probe::burst::Route;
-use crate::probe::card::{AgentId, Card};
-use crate::probe::folder::Root;
-use crate::probe::join::{Join, JoinPacket, Place};
-use crate::probe::registry::Registry;
 use std::time::{Duration, Instant};
 
 /// The first distance of two questions to the root, as a part of the patience. Each later one is twice as long: five
