@@ -28,9 +28,9 @@
 //!   returns in it.
 //! * No header of MPI is used and no symbol of it is needed: one build serves Open MPI and MPICH.
 //!
-//! The path of an event: [`roctx`], or [`mpi`] and `rccl` through [`inside`], ask [`thread`] for the ring
-//! of this thread; [`generation`] tells it whether a fork has happened since; [`handover`] makes a new
-//! ring where there is none, as large as the [`budget`] allows. [`exits`] tells how processes ended.
+//! The path of an event: [`roctx`], or [`apis::mpi`] and [`apis::rccl`] through [`interpose::inside`], ask [`thread`] for the ring
+//! of this thread; [`generation`] tells it whether a fork has happened since; [`runtime::handover`] makes a new
+//! ring where there is none, as large as the [`runtime::budget`] allows. [`exits`] tells how processes ended.
 //!
 //! # What it takes for granted
 //!
@@ -50,23 +50,13 @@
 )))]
 compile_error!("rpd-intercept is for Linux with glibc on x86-64 and aarch64: see the crate's documentation");
 
-mod budget;
-mod cancellation;
-mod clock;
-mod errno;
-mod exits;
-mod generation;
-mod handover;
-mod inside;
-mod mpi;
-mod process;
-mod rccl;
-mod real;
-mod roctx;
-mod scratch;
-mod sequence;
-mod settings;
-mod thread;
+mod apis;
+mod interpose;
+mod runtime;
+
+use apis::{exits, roctx};
+use interpose::real;
+use runtime::{errno, generation, settings, thread};
 
 /// Runs when the library is loaded, before `main`, with one thread.
 #[used]

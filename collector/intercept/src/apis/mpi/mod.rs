@@ -11,7 +11,7 @@
 //!   forms sum over all partners, scatter has the share of this rank, neighbour collectives the
 //!   share of one neighbour, their vector forms nothing. It is counted from arguments, so the
 //!   completion of a receive does not change it;
-//! * seq: the how-manieth call on its communicator, see [`crate::sequence`]: calls that fail count as
+//! * seq: the how-manieth call on its communicator, see [`crate::interpose::sequence`]: calls that fail count as
 //!   well. Calls that all ranks of the communicator make are counted apart from the others;
 //! * requests: that a call has started one, and that a call has seen one complete. Source, tag and
 //!   bytes of a message are there only where the program asked for a status. Of a call that fails
@@ -51,7 +51,7 @@ macro_rules! mpi_functions {
         mod $lower {
             use super::*;
             c_function! { $name($($argument: $kind),*) => $describe }
-            crate::mpi::large_function! { $name($($argument: $kind),*) => $describe }
+            crate::apis::mpi::large_function! { $name($($argument: $kind),*) => $describe }
             fortran_functions! { $name (stringify!($lower)) ($($argument: $kind),*) => $describe }
         }
     )*};
@@ -79,12 +79,12 @@ macro_rules! c_function {
         #[allow(clippy::too_many_arguments, unused_variables)]
         pub(super) unsafe extern "C-unwind" fn in_c($($argument: <$kind as Kind>::C),*) -> std::ffi::c_int {
             type Real = unsafe extern "C-unwind" fn($(<$kind as Kind>::C),*) -> std::ffi::c_int;
-            static REAL: crate::real::RealFunction = crate::real::RealFunction::new(
-                crate::mpi::abi::c_name(concat!(stringify!($name), "\0")),
-                crate::real::Fallback::Loaded(&crate::real::MPI),
+            static REAL: crate::interpose::real::RealFunction = crate::interpose::real::RealFunction::new(
+                crate::apis::mpi::abi::c_name(concat!(stringify!($name), "\0")),
+                crate::interpose::real::Fallback::Loaded(&crate::interpose::real::MPI),
             );
-            let Some(address) = REAL.address() else { return crate::mpi::NO_MPI };
-            crate::mpi::run::run(
+            let Some(address) = REAL.address() else { return crate::apis::mpi::NO_MPI };
+            crate::apis::mpi::run::run(
                 || {
                     $(let $argument = <$kind as Kind>::c($argument);)*
                     Call { function: rpd_ring::mpi::MpiFunction::$name, ..$describe }
@@ -110,9 +110,9 @@ macro_rules! large_function {
         #[allow(clippy::too_many_arguments, unused_variables)]
         unsafe extern "C-unwind" fn large($($argument: <$kind as Kind>::Large),*) -> std::ffi::c_int {
             type Real = unsafe extern "C-unwind" fn($(<$kind as Kind>::Large),*) -> std::ffi::c_int;
-            static REAL: crate::real::RealFunction = crate::real::RealFunction::new(
-                crate::mpi::abi::c_name(concat!(stringify!($name), "_c\0")),
-                crate::real::Fallback::Loaded(&crate::real::MPI),
+            static REAL: crate::interpose::real::RealFunction = crate::interpose::real::RealFunction::new(
+                crate::apis::mpi::abi::c_name(concat!(stringify!($name), "_c\0")),
+                crate::interpose::real::Fallback::Loaded(&crate::interpose::real::MPI),
             );
             let look = || {
                 $(let $argument = <$kind as Kind>::large($argument);)*
@@ -120,12 +120,12 @@ macro_rules! large_function {
             };
             match REAL.address() {
                 // SAFETY: as in the form without large counts.
-                Some(address) => crate::mpi::run::run(look, || unsafe {
+                Some(address) => crate::apis::mpi::run::run(look, || unsafe {
                     std::mem::transmute::<usize, Real>(address)($($argument),*)
                 }),
-                None if !crate::mpi::abi::is_known() => crate::mpi::NO_MPI,
+                None if !crate::apis::mpi::abi::is_known() => crate::apis::mpi::NO_MPI,
                 None => {
-                    let mut narrowing = crate::mpi::narrow::Narrowing::of(&look());
+                    let mut narrowing = crate::apis::mpi::narrow::Narrowing::of(&look());
                     let mut call = || {
                         $(let $argument = <$kind as Kind>::narrow($argument, &mut narrowing)?;)*
                         // SAFETY: our own form of the same call, with arrays that live until it is complete.
@@ -144,11 +144,11 @@ pub(crate) use large_function;
 /// adds behind the error code.
 macro_rules! fortran_functions {
     ($name:ident ($lower:expr) ($($argument:ident: $kind:ident),*) $(, $more:ident: $type:ty)* => $describe:expr) => {
-        crate::mpi::fortran_function! {
+        crate::apis::mpi::fortran_function! {
             in_fortran, concat!($lower, "_"), MPI_FORTRAN,
             $name($($argument: $kind),*) ($($more: $type),*) => $describe
         }
-        crate::mpi::fortran_function! {
+        crate::apis::mpi::fortran_function! {
             in_fortran_2008, concat!($lower, "_f08_"), MPI_FORTRAN_2008,
             $name($($argument: $kind),*) ($($more: $type),*) => $describe
         }
@@ -169,24 +169,24 @@ macro_rules! fortran_function {
         #[unsafe(export_name = $exported)]
         #[allow(clippy::too_many_arguments, unused_variables)]
         unsafe extern "C-unwind" fn $form(
-            $($argument: crate::mpi::abi::Ptr,)* error: *mut std::ffi::c_int $(, $more: $type)*
+            $($argument: crate::apis::mpi::abi::Ptr,)* error: *mut std::ffi::c_int $(, $more: $type)*
         ) {
             // The address of every argument, the error code, and what is behind it.
             type Real = unsafe extern "C-unwind" fn(
-                $(crate::mpi::address_of!($argument),)* *mut std::ffi::c_int $(, $type)*
+                $(crate::apis::mpi::address_of!($argument),)* *mut std::ffi::c_int $(, $type)*
             );
-            static REAL: crate::real::RealFunction = crate::real::RealFunction::new(
-                crate::mpi::abi::c_name(concat!($exported, "\0")),
-                crate::real::Fallback::Loaded(&crate::real::$library),
+            static REAL: crate::interpose::real::RealFunction = crate::interpose::real::RealFunction::new(
+                crate::apis::mpi::abi::c_name(concat!($exported, "\0")),
+                crate::interpose::real::Fallback::Loaded(&crate::interpose::real::$library),
             );
             // It is optional in Fortran 2008.
             let mut unasked = 0;
             let error = if error.is_null() { &raw mut unasked } else { error };
             let Some(address) = REAL.address() else {
                 // SAFETY: the address of an INTEGER.
-                return unsafe { error.write_unaligned(crate::mpi::NO_MPI) };
+                return unsafe { error.write_unaligned(crate::apis::mpi::NO_MPI) };
             };
-            crate::mpi::run::run(
+            crate::apis::mpi::run::run(
                 || {
                     // SAFETY: the arguments are what MPI wants.
                     $(let $argument = unsafe { <$kind as Kind>::fortran($argument) };)*
@@ -207,7 +207,7 @@ pub(crate) use fortran_function;
 /// An argument's type in Fortran.
 macro_rules! address_of {
     ($argument:ident) => {
-        crate::mpi::abi::Ptr
+        crate::apis::mpi::abi::Ptr
     };
 }
 pub(crate) use address_of;

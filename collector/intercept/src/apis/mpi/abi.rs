@@ -4,7 +4,7 @@
 //! There are others (the standard ABI of MPI 5, HPE MPT), in which nothing of this holds: their calls are
 //! passed on, and none is looked at.
 
-use crate::real::{Fallback, MPI, MPI_FORTRAN, RealFunction, variable};
+use crate::interpose::real::{Fallback, MPI, MPI_FORTRAN, RealFunction, variable};
 use rpd_ring::record::{COMM_SELF, COMM_WORLD};
 use std::ffi::{CStr, c_int, c_void};
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};

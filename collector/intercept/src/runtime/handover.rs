@@ -5,8 +5,13 @@
 //! a page that cannot be had later is a SIGBUS; the file is sealed, so that neither side can take it
 //! away from the other; both descriptors are closed before the program runs on.
 
-use crate::scratch::Scratch;
-use crate::{budget, cancellation, clock, generation, process, settings::Settings};
+use crate::runtime::budget;
+use crate::runtime::cancellation;
+use crate::runtime::clock;
+use crate::runtime::generation;
+use crate::runtime::process;
+use crate::runtime::scratch::Scratch;
+use crate::runtime::settings::Settings;
 use rpd_ring::header::{Header, ThreadFacts, ThreadName};
 use rpd_ring::layout::{self, IDENTITY_LIMIT, RING_MIN};
 use rpd_ring::memory::Memory;

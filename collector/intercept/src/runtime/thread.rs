@@ -1,7 +1,14 @@
 //! The state of the calling thread, and the way from an event to its ring.
 
-use crate::settings::{Traced, is_open};
-use crate::{budget, cancellation, clock, errno, exits, generation, handover, settings};
+use crate::apis::exits;
+use crate::runtime::budget;
+use crate::runtime::cancellation;
+use crate::runtime::clock;
+use crate::runtime::errno;
+use crate::runtime::generation;
+use crate::runtime::handover;
+use crate::runtime::settings;
+use crate::runtime::settings::{Traced, is_open};
 use rpd_ring::Producer;
 use rpd_ring::header::{Header, ThreadName};
 use rpd_ring::layout::{Counted, DEPTH_LIMIT, Dropped, HEADER_BYTES};

@@ -6,7 +6,7 @@ use super::abi::{
     REQUEST_F2C, TYPE_F2C,
 };
 use super::narrow::{Length, Narrowing};
-use crate::real::RealFunction;
+use crate::interpose::real::RealFunction;
 use std::ffi::c_int;
 
 /// A kind of arguments.

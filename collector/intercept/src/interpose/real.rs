@@ -1,6 +1,6 @@
 //! Finding the function that a call of ours is to be passed on to.
 
-use crate::scratch::Scratch;
+use crate::runtime::scratch::Scratch;
 use std::ffi::CStr;
 use std::ptr;
 use std::sync::atomic::Ordering::{Acquire, Release};
@@ -71,7 +71,7 @@ impl RealFunction {
 
     #[cold]
     fn look_up(&self) -> Option<usize> {
-        let _errno = crate::errno::Preserved::new();
+        let _errno = crate::runtime::errno::Preserved::new();
         if matches!(self.fallback, Fallback::Nowhere) && is_as_loaded() {
             self.address.store(ABSENT, Release);
             return None;
@@ -143,7 +143,7 @@ unsafe extern "C" fn count_loaded(
 /// The address of a variable of a library. A program that is not position independent has a copy of
 /// it, and that copy is what everyone uses: so it is searched as the program would, from the front.
 pub(crate) fn variable(name: &'static CStr, library: &Library) -> Option<usize> {
-    let _errno = crate::errno::Preserved::new();
+    let _errno = crate::runtime::errno::Preserved::new();
     // SAFETY: a valid name.
     let address = match unsafe { libc::dlsym(libc::RTLD_DEFAULT, name.as_ptr()) } as usize {
         0 => library.find(name).unwrap_or(0),

@@ -5,15 +5,15 @@
 //! * communicator, by its handle; root; peer;
 //! * count and datatype as the function takes them, `ncclAllToAllv` the sum over all partners if
 //!   the number of ranks is known;
-//! * seq: the how-manieth call on its communicator, see [`crate::sequence`]: collectives are counted
+//! * seq: the how-manieth call on its communicator, see [`crate::interpose::sequence`]: collectives are counted
 //!   apart from the others;
 //! * communicators: that one was made, and how, so that its ranks agree on a name for it, and its end.
 //!   One that is made while its parent is not blocking may still be in progress.
 
-use crate::errno;
-use crate::inside::{Inside, Outcome};
-use crate::real::{Fallback, RCCL, RealFunction};
-use crate::sequence::{self, Table};
+use crate::interpose::inside::{Inside, Outcome};
+use crate::interpose::real::{Fallback, RCCL, RealFunction};
+use crate::interpose::sequence::{self, Table};
+use crate::runtime::errno;
 use rpd_ring::rccl::{self, RcclFunction};
 use rpd_ring::record::{Birth, Library, NewCommunicator, RcclCall};
 use std::ffi::{CStr, c_int, c_void};

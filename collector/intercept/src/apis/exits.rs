@@ -5,8 +5,12 @@
 //! has recorded something reports its own exit status, through `on_exit(3)` and `_exit`. Each report is
 //! one packet; all other calls cost a comparison. All of them may be called by signal handlers.
 
-use crate::real::{Fallback, RealFunction};
-use crate::{errno, generation, handover, settings, thread};
+use crate::interpose::real::{Fallback, RealFunction};
+use crate::runtime::errno;
+use crate::runtime::generation;
+use crate::runtime::handover;
+use crate::runtime::settings;
+use crate::runtime::thread;
 use rpd_ring::message::Message;
 use std::ffi::{c_int, c_uint, c_void};
 use std::mem::{transmute, zeroed};

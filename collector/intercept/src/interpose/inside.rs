@@ -1,8 +1,9 @@
 //! An MPI or RCCL function of the program that is running: its beginning, what came of it, its end.
 
-use crate::settings::{self, Traced};
-use crate::thread::{HANDLES, Local, Recorder, Running, with_local};
-use crate::{clock, errno};
+use crate::runtime::clock;
+use crate::runtime::errno;
+use crate::runtime::settings::{self, Traced};
+use crate::runtime::thread::{HANDLES, Local, Recorder, Running, with_local};
 use rpd_ring::Producer;
 use rpd_ring::layout::{Counted, Dropped};
 use rpd_ring::record::{Completion, Library, MpiCall, NewCommunicator, RcclCall};

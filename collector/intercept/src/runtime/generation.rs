@@ -13,7 +13,7 @@ use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64, AtomicUsize
 /// What belongs to this process and not to its children: all zero in a child that was just forked.
 pub(crate) struct Page {
     generation: AtomicU64,
-    /// Rings that are alive, see [`crate::budget`].
+    /// Rings that are alive, see [`crate::runtime::budget`].
     pub(crate) rings: AtomicUsize,
     /// Their bytes.
     pub(crate) ring_bytes: AtomicUsize,
@@ -21,7 +21,7 @@ pub(crate) struct Page {
     pub(crate) unrecorded: AtomicU64,
     /// There are, or were, such threads.
     pub(crate) untraced: AtomicBool,
-    /// Process id, if the process has events, see [`crate::exits`].
+    /// Process id, if the process has events, see [`crate::apis::exits`].
     pub(crate) reports: AtomicU32,
 }
 
@@ -62,7 +62,7 @@ pub(crate) fn prepare() {
 
 /// Runs in the child of fork(3), in the thread that forked, before fork returns.
 extern "C" fn after_fork() {
-    crate::thread::after_fork();
+    crate::runtime::thread::after_fork();
     if let Some(page) = page() {
         page.generation.store(0, Relaxed);
         page.rings.store(0, Relaxed);

@@ -3,7 +3,7 @@
 use super::abi::{Abi, Handle};
 use super::argument::{Answers, Handles, Numbers, Statuses};
 use super::communicators::Making;
-use crate::sequence::{self, Table};
+use crate::interpose::sequence::{self, Table};
 use rpd_ring::mpi::{self, MpiFunction};
 use rpd_ring::record::MpiCall;
 use std::ffi::c_int;

@@ -8,9 +8,10 @@
 //! The first threads get rings of the full size. Beyond [`FULL_RINGS`] the size halves each time that
 //! the number of threads doubles: many threads seldom have the rate of one, and thousands must fit.
 
-use crate::scratch::Scratch;
-use crate::settings::Settings;
-use crate::{generation, process};
+use crate::runtime::generation;
+use crate::runtime::process;
+use crate::runtime::scratch::Scratch;
+use crate::runtime::settings::Settings;
 use rpd_ring::layout::{RING_MAX, RING_MIN};
 use std::ffi::CStr;
 use std::sync::atomic::Ordering::Relaxed;

@@ -11,7 +11,7 @@
 use super::abi::{Abi, Handle, ask};
 use super::argument::Handles;
 use super::call::Call;
-use crate::real::{Fallback, MPI, RealFunction};
+use crate::interpose::real::{Fallback, MPI, RealFunction};
 use std::ffi::c_int;
 use std::ptr;
 use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};

@@ -1,0 +1,6 @@
+//! The libraries that are intercepted: one file or folder each.
+
+pub(crate) mod exits;
+pub(crate) mod mpi;
+pub(crate) mod rccl;
+pub(crate) mod roctx;
