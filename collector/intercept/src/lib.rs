@@ -70,7 +70,13 @@ extern "C" fn constructor() {
     roctx::prepare();
     real::prepare();
     if settings::get().is_some() {
-        generation::prepare();
+        generation::prepare(after_fork);
         thread::prepare();
     }
+}
+
+/// Runs in the child of fork(3), in the thread that forked, before fork returns.
+extern "C" fn after_fork() {
+    thread::after_fork();
+    generation::reset();
 }

@@ -10,7 +10,7 @@ use crate::runtime::errno;
 use crate::runtime::generation;
 use crate::runtime::handover;
 use crate::runtime::settings;
-use crate::runtime::thread;
+use crate::runtime::unrecorded;
 use rpd_ring::message::Message;
 use std::ffi::{c_int, c_uint, c_void};
 use std::mem::{transmute, zeroed};
@@ -41,13 +41,6 @@ pub(crate) fn prepare() {
     }
 }
 
-/// The process has events: its exit status is worth a report.
-pub(crate) fn expect() {
-    if let Some(page) = generation::page() {
-        page.reports.store(std::process::id(), Relaxed);
-    }
-}
-
 unsafe extern "C" fn exiting(status: c_int, _: *mut c_void) {
     report_exit(status);
 }
@@ -61,7 +54,7 @@ fn report_exit(status: c_int) {
         return;
     }
     let _errno = errno::Preserved::new();
-    if let Some(events) = thread::last_unrecorded() {
+    if let Some(events) = unrecorded::last_unrecorded() {
         handover::tell(settings, Message::Lost { events });
     }
     handover::tell(settings, Message::Ended { pid: reports as i32, status: (status & 0xff) << 8 });

@@ -21,7 +21,7 @@ pub(crate) struct Page {
     pub(crate) unrecorded: AtomicU64,
     /// There are, or were, such threads.
     pub(crate) untraced: AtomicBool,
-    /// Process id, if the process has events, see [`crate::apis::exits`].
+    /// Process id, if the process has events, see [`expect_exit_report`].
     pub(crate) reports: AtomicU32,
 }
 
@@ -29,8 +29,9 @@ static PAGE: AtomicPtr<Page> = AtomicPtr::new(ptr::null_mut());
 /// Forks between the first traced image and this one. Not wiped.
 static FORKS: AtomicU64 = AtomicU64::new(0);
 
-/// Makes the page. Called by the constructor, with one thread.
-pub(crate) fn prepare() {
+/// Makes the page. Called by the constructor, with one thread. `after_fork` runs in the child of fork(3), in the thread that
+/// forked, before fork returns; it touches only atomics and what a signal handler may.
+pub(crate) fn prepare(after_fork: extern "C" fn()) {
     // SAFETY: a new private mapping at an address that the kernel chooses, of zeros.
     let page = unsafe {
         libc::mmap(
@@ -60,9 +61,8 @@ pub(crate) fn prepare() {
     PAGE.store(page, Release);
 }
 
-/// Runs in the child of fork(3), in the thread that forked, before fork returns.
-extern "C" fn after_fork() {
-    crate::runtime::thread::after_fork();
+/// Forgets what is counted of the parent, in the child of fork(3).
+pub(crate) fn reset() {
     if let Some(page) = page() {
         page.generation.store(0, Relaxed);
         page.rings.store(0, Relaxed);
@@ -109,4 +109,11 @@ pub(crate) fn ensure() -> Option<u64> {
 /// Whether a generation is that of a forked child that has not called exec since.
 pub(crate) fn is_forked(generation: u64) -> bool {
     generation > 1
+}
+
+/// The process has events: its exit status is worth a report.
+pub(crate) fn expect_exit_report() {
+    if let Some(page) = page() {
+        page.reports.store(std::process::id(), Relaxed);
+    }
 }

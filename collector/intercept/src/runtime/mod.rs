@@ -13,3 +13,4 @@ pub(crate) mod process;
 pub(crate) mod scratch;
 pub(crate) mod settings;
 pub(crate) mod thread;
+pub(crate) mod unrecorded;

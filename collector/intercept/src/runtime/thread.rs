@@ -1,6 +1,5 @@
 //! The state of the calling thread, and the way from an event to its ring.
 
-use crate::apis::exits;
 use crate::runtime::budget;
 use crate::runtime::cancellation;
 use crate::runtime::clock;
@@ -9,6 +8,7 @@ use crate::runtime::generation;
 use crate::runtime::handover;
 use crate::runtime::settings;
 use crate::runtime::settings::{Traced, is_open};
+use crate::runtime::unrecorded::{count_unrecorded, take_unrecorded};
 use rpd_ring::Producer;
 use rpd_ring::header::{Header, ThreadName};
 use rpd_ring::layout::{Counted, DEPTH_LIMIT, Dropped, HEADER_BYTES};
@@ -97,25 +97,6 @@ pub(crate) struct Recorder {
 
 /// Requests of one MPI call that are looked at; only what is used takes memory.
 pub(crate) const HANDLES: usize = 16 << 10;
-
-/// Counts events of a thread that has no ring.
-fn count_unrecorded(events: u64) {
-    if let Some(page) = generation::page() {
-        page.unrecorded.fetch_add(events, Relaxed);
-        page.untraced.store(true, Relaxed);
-    }
-}
-
-/// Takes the number of events that no ring has counted.
-fn take_unrecorded() -> u64 {
-    generation::page().map_or(0, |page| page.unrecorded.swap(0, Relaxed))
-}
-
-/// The events that no ring has counted, for the report at the end of the process; none if all threads
-/// have had rings.
-pub(crate) fn last_unrecorded() -> Option<u64> {
-    generation::page()?.untraced.swap(false, Relaxed).then(take_unrecorded)
-}
 
 /// Why an event is not in a ring.
 enum NotRecorded {
@@ -212,7 +193,7 @@ impl Local {
         let (Some(settings), Some(now)) = (settings::get(), generation::ensure()) else { return false };
         let _errno = errno::Preserved::new();
         let _postponed = cancellation::Postponed::new();
-        exits::expect();
+        generation::expect_exit_report();
         // A recorder from before a fork belongs to the parent. Its ring is not mapped here, so it is
         // left behind as it is, not dropped.
         self.ring.store(ptr::null_mut(), Relaxed);
