@@ -1,8 +1,8 @@
 //! From the arguments of a call to what is recorded of it.
 
 use super::abi::{Abi, Handle};
-use super::argument::{Answers, Handles, Numbers, Statuses};
-use super::communicators::Making;
+use super::making::Making;
+use super::pointers::{Answers, Handles, Numbers, Statuses};
 use crate::interpose::sequence::{self, Table};
 use rpd_ring::mpi::{self, MpiFunction};
 use rpd_ring::record::MpiCall;

@@ -1,28 +1,14 @@
 //! The functions that make, free and name communicators.
 
-use super::abi::{Abi, Handle, Ptr};
-use super::argument::{Address, Comm, CommPlace, Handles, Int, Kind, Opaque, Requests};
-use super::call::{COMMUNICATORS, Call, Effect, Volume, collective, plain};
+use super::abi::{Handle, Ptr};
+use super::argument::{Address, Comm, CommPlace, Int, Kind, Opaque, Requests};
+use super::call::{Call, Effect, Volume, collective, plain};
+use super::making::Making;
+use super::pointers::Handles;
 use super::{c_function, fortran_functions, mpi_functions};
-use crate::interpose::real::{Fallback, MPI, RealFunction};
-use crate::interpose::sequence;
 use rpd_ring::layout::NAME_LIMIT;
-use rpd_ring::mpi::MpiFunction;
-use rpd_ring::record::{Birth, COMM_WORLD, Library, NewCommunicator};
+use rpd_ring::record::Birth;
 use std::ffi::c_int;
-use std::sync::atomic::AtomicUsize;
-use std::sync::atomic::Ordering::{AcqRel, Acquire};
-
-/// A call that makes a communicator.
-#[derive(Clone, Copy)]
-pub(super) struct Making {
-    /// Where it is to be.
-    pub(super) place: Handles,
-    /// Where a request is to be: until that is complete the communicator must not be looked at.
-    pub(super) request: Option<Handles>,
-    birth: Birth,
-    tag: c_int,
-}
 
 /// All ranks of a communicator make another one.
 fn made(comm: Handle, place: Handles) -> Call {
@@ -127,138 +113,3 @@ mod mpi_comm_set_name {
             => describe_fortran(comm, name, length)
     }
 }
-
-impl Making {
-    /// The how-manieth from its parent this one is to be: counted by all ranks of the parent, whether
-    /// or not they get one.
-    pub(super) fn ordinal(&self, parent: u64) -> u32 {
-        match (self.birth, COMMUNICATORS.of(parent)) {
-            (Birth::Collective, Some(numbers)) => sequence::next(&numbers.made),
-            _ => 0,
-        }
-    }
-
-    /// What was made, after a call that succeeded.
-    pub(super) fn outcome(&self, call: &Call, ordinal: u32) -> Option<NewCommunicator> {
-        let (abi, parent) = (Abi::get(), call.comm?);
-        let handle = COMMUNICATORS.name(abi.comm(self.place.one()));
-        let mut new = NewCommunicator {
-            library: Library::Mpi,
-            function: call.function as u32,
-            birth: self.birth,
-            handle,
-            parent: Some(call.comm()),
-            id: 0,
-            size_rank: None,
-            leader: -1,
-            tag: self.tag,
-            ordinal,
-        };
-        if handle == 0 {
-            return Some(new);
-        }
-        // One that is not complete is like its parent, and only that may be asked.
-        let comm = if self.request.is_some() { parent } else { self.place.one() };
-        let (size, rank) = (abi.size(comm)?, abi.rank(comm)?);
-        new.size_rank = Some((u32::try_from(size).ok()?, u32::try_from(rank).ok()?));
-        let own = leader(&COMM_GROUP, comm)?;
-        new.leader = own;
-        if abi.is_inter(comm) {
-            // Both sides have to agree, so they take the lower one.
-            let other = leader(&COMM_REMOTE_GROUP, comm)?;
-            new.leader = own.min(other);
-            let (low, high) = (own.min(other) as u32, own.max(other) as u32);
-            new.id = u64::from(low) | u64::from(high) << 32;
-        }
-        Some(new)
-    }
-}
-
-/// `MPI_COMM_WORLD` after a call that has initialized MPI.
-pub(super) fn world(function: MpiFunction) -> Option<NewCommunicator> {
-    let abi = Abi::get();
-    let (size, rank) = (abi.size(abi.world())?, abi.rank(abi.world())?);
-    Some(NewCommunicator {
-        library: Library::Mpi,
-        function: function as u32,
-        birth: Birth::World,
-        handle: COMM_WORLD,
-        parent: None,
-        id: 0,
-        size_rank: Some((u32::try_from(size).ok()?, u32::try_from(rank).ok()?)),
-        leader: 0,
-        tag: 0,
-        ordinal: 0,
-    })
-}
-
-/// Rank in `MPI_COMM_WORLD` of the first process of a communicator's group, -1 if it is not in there.
-fn leader(group_of: &RealFunction, comm: Handle) -> Option<i32> {
-    type Translate = unsafe extern "C-unwind" fn(Handle, c_int, *const c_int, Handle, *mut c_int) -> c_int;
-    let translate = GROUP_TRANSLATE_RANKS.address()?;
-    let world = world_group()?;
-    let group = group(group_of, comm)?;
-    let (first, mut rank) = (0, -1);
-    // SAFETY: the function has this type; both groups exist, and the arrays have one element.
-    let failed = unsafe {
-        std::mem::transmute::<usize, Translate>(translate)(group, 1, &raw const first, world, &raw mut rank)
-    };
-    free_group(group);
-    (failed == 0).then_some(rank.max(-1))
-}
-
-/// The group of `MPI_COMM_WORLD`, which is kept. None in a program that has only sessions: there it is
-/// an error to ask, and errors end the job.
-fn world_group() -> Option<Handle> {
-    static WORLD: AtomicUsize = AtomicUsize::new(0);
-    if !is_set(&INITIALIZED)? || is_set(&FINALIZED)? {
-        return None;
-    }
-    match WORLD.load(Acquire) {
-        0 => {}
-        known => return Some(known),
-    }
-    let made = group(&COMM_GROUP, Abi::get().world())?;
-    match WORLD.compare_exchange(0, made, AcqRel, Acquire) {
-        Ok(_) => Some(made),
-        Err(other) => {
-            free_group(made);
-            Some(other)
-        }
-    }
-}
-
-/// What `int f(int *flag)` says.
-fn is_set(function: &RealFunction) -> Option<bool> {
-    let (address, mut flag) = (function.address()?, 0);
-    // SAFETY: the functions that are asked have this type, and may be called at any time.
-    let failed = unsafe {
-        std::mem::transmute::<usize, unsafe extern "C-unwind" fn(*mut c_int) -> c_int>(address)(&raw mut flag)
-    };
-    (failed == 0).then_some(flag != 0)
-}
-
-fn group(of: &RealFunction, comm: Handle) -> Option<Handle> {
-    type Group = unsafe extern "C-unwind" fn(Handle, *mut Handle) -> c_int;
-    // A handle of either width fits: an `int` is the lower half, which is in front.
-    let mut group: Handle = 0;
-    let address = of.address()?;
-    // SAFETY: the function has this type, and the communicator exists.
-    let failed = unsafe { std::mem::transmute::<usize, Group>(address)(comm, &raw mut group) };
-    (failed == 0).then_some(group)
-}
-
-fn free_group(mut group: Handle) {
-    type Free = unsafe extern "C-unwind" fn(*mut Handle) -> c_int;
-    let Some(address) = GROUP_FREE.address() else { return };
-    // SAFETY: the function has this type, and the group is ours. It sets the handle, of either width.
-    unsafe { std::mem::transmute::<usize, Free>(address)(&raw mut group) };
-}
-
-static INITIALIZED: RealFunction = RealFunction::new(c"PMPI_Initialized", Fallback::Loaded(&MPI));
-static FINALIZED: RealFunction = RealFunction::new(c"PMPI_Finalized", Fallback::Loaded(&MPI));
-static COMM_GROUP: RealFunction = RealFunction::new(c"PMPI_Comm_group", Fallback::Loaded(&MPI));
-static COMM_REMOTE_GROUP: RealFunction = RealFunction::new(c"PMPI_Comm_remote_group", Fallback::Loaded(&MPI));
-static GROUP_TRANSLATE_RANKS: RealFunction =
-    RealFunction::new(c"PMPI_Group_translate_ranks", Fallback::Loaded(&MPI));
-static GROUP_FREE: RealFunction = RealFunction::new(c"PMPI_Group_free", Fallback::Loaded(&MPI));

@@ -37,9 +37,12 @@ mod call;
 mod collectives;
 mod communicators;
 mod files;
+mod making;
 mod narrow;
+mod new_communicator;
 mod one_sided;
 mod point_to_point;
+mod pointers;
 mod requests;
 mod run;
 

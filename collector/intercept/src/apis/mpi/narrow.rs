@@ -9,8 +9,8 @@
 //! [`MOST`] such requests at a time the arrays are kept for good.
 
 use super::abi::{Abi, Handle, ask};
-use super::argument::Handles;
 use super::call::Call;
+use super::pointers::Handles;
 use crate::interpose::real::{Fallback, MPI, RealFunction};
 use std::ffi::c_int;
 use std::ptr;

@@ -1,10 +1,10 @@
 //! One call of an MPI function: recorded, passed on, and its outcome looked at.
 
 use super::abi::{Abi, Handle, Message, is_known};
-use super::argument::{Answers, Statuses};
 use super::call::{COMMUNICATORS, Call, Completed, Effect};
-use super::communicators::world;
 use super::narrow::{Waiting, is_anything_kept};
+use super::new_communicator::world;
+use super::pointers::{Answers, Statuses};
 use crate::interpose::inside::{Inside, Outcome};
 use crate::interpose::sequence::Table;
 use crate::runtime::errno;

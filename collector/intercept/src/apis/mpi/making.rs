@@ -1,0 +1,16 @@
+//! A call that makes a communicator.
+
+use super::pointers::Handles;
+use rpd_ring::record::Birth;
+use std::ffi::c_int;
+
+/// A call that makes a communicator.
+#[derive(Clone, Copy)]
+pub(super) struct Making {
+    /// Where it is to be.
+    pub(super) place: Handles,
+    /// Where a request is to be: until that is complete the communicator must not be looked at.
+    pub(super) request: Option<Handles>,
+    pub(super) birth: Birth,
+    pub(super) tag: c_int,
+}
