@@ -1,34 +1,44 @@
 //! The per-rank collector: runs a command and writes what its processes report into a shard.
 //!
-//! Two processes: one starts the command, passes signals on and ends as it does; the other collects.
+//! Two processes: the launcher starts the command, passes signals on and ends as the command does; the collector process
+//! drains the rings of the traced threads. Rooms, lowest first; each imports only rooms above it in this list:
 //!
 //! ```text
-//! traced threads --rings--> drain (one thread) --batches--> shard_output (one thread) --> shard
+//! host/           this node: its clocks, CPUs and memory, and names that one process holds
+//! launcher/       run and rank, from the launcher's variables
+//! run_folder      the folder of a run, below a root that other users may write to
+//! log             warnings of a rank, in its log or on stderr
+//! shard_output/   rows in, shard out: one thread
+//! child/          the command: its program, library, signals and end
+//! drain/          rings in, rows out: one thread
+//! node_metrics/   counters of the node
+//! clock_probe/    the clocks of nodes against each other
+//! backend/        profilers that run the command, or run inside of it, and their files
+//! command_line/   options
+//! session/        one run, in two processes
+//! doctor/         the same checks without running anything
+//! run             arguments to exit status
 //! ```
-//!
-//! * [`command_line`]: what was typed.
-//! * [`launcher`]: which run, which rank: from the launcher's variables.
-//! * [`session`]: the whole of one run, from the socket to the exit status, in two processes.
-//! * [`backend`]: profilers that run the command, or inside of it, and what becomes of their files.
-//! * [`child`]: the command: starting it, its library, its signals, its end.
-//! * [`drain`]: rings in, rows out.
-//! * [`shard_output`]: rows in, shard out.
-//! * [`node_metrics`]: counters of the node.
-//! * [`clock_probe`]: the clocks of nodes against each other.
-//! * [`host`]: this node: its clocks, the memory that the job may have, one collector per node for what needs to be done once.
-//! * [`log`]: where the collector says what there is to say.
-//! * [`doctor`]: what would happen, and whether everything is there that it takes.
 
-pub mod backend;
-pub mod child;
-pub mod clock_probe;
-pub mod command_line;
-pub mod doctor;
-pub mod drain;
-pub mod host;
-pub mod launcher;
-pub mod log;
-pub mod node_metrics;
+mod backend;
+mod child;
+mod clock_probe;
+mod command_line;
+mod doctor;
+mod drain;
+mod host;
+mod launcher;
+mod log;
+mod node_metrics;
+mod run;
 mod run_folder;
-pub mod session;
-pub mod shard_output;
+mod session;
+mod shard_output;
+
+pub use command_line::Options;
+pub use doctor::parser as doctor_parser;
+pub use host::machine::{clock_domain, node};
+pub use launcher::SourceDefaults;
+pub use node_metrics::{SystemConfig, SystemSampler};
+pub use run::run;
+pub use shard_output::{Batch, Item, NameId, Output, ShardPlace, Span};

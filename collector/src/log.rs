@@ -65,7 +65,7 @@ pub(crate) fn next_step(error: &io::Error) -> &'static str {
 
 /// One line: in the collector process into the log of its rank, else on stderr. A closed stderr is no
 /// reason to fail, and stdout belongs to the command.
-pub fn warn(text: Arguments<'_>) {
+pub(crate) fn warn(text: Arguments<'_>) {
     if !say(text) {
         let _ = writeln!(io::stderr(), "rpd-collect: {text}");
     }

@@ -2,7 +2,7 @@
 //! shard or in its ledger.
 
 use crate::support;
-use rpd_collect::shard_output::{Batch, DEFAULT_MAX_BYTES, Item, NameId, Output, ShardPlace, Span};
+use rpd_collect::{Batch, Item, NameId, Output, ShardPlace, Span};
 use rpd_shard::model::TableId;
 use rpd_shard::model::native::RANGE;
 use rpd_shard::model::rocpd::{INFO_THREAD, STRING};
@@ -47,7 +47,7 @@ fn place(root: &Path) -> ShardPlace {
             version: "0.1.0".to_owned(),
         },
         domain: domain(),
-        max_bytes: DEFAULT_MAX_BYTES,
+        max_bytes: 2 << 30,
         share_group: false,
         always: false,
     }

@@ -1,12 +1,10 @@
 //! The node's own counters: one sampler per node and run, for as long as the command runs.
 
 use crate::support;
-use rpd_collect::host::machine;
-use rpd_collect::launcher::{RankIdentity, SourceDefaults};
-use rpd_collect::node_metrics::{SystemConfig, SystemSampler};
-use rpd_collect::shard_output::{Batch, DEFAULT_MAX_BYTES, Item, Output, ShardPlace};
+use rpd_collect::{Batch, Item, Output, ShardPlace, SourceDefaults, SystemConfig, SystemSampler};
 use rpd_shard::Shard;
 use rpd_shard::file::BlockKind;
+use rpd_shard::identity::RankIdentity;
 use rpd_shard::model::rocpd::{EVENT, INFO_AGENT, INFO_PMC, PMC_EVENT, SAMPLE, TRACK};
 use rpd_shard::model::{TableId, Value};
 use rpd_shard::rank_set::RankSet;
@@ -185,14 +183,14 @@ impl Node {
             size: None,
             version: String::new(),
         };
-        let domain = machine::clock_domain();
+        let domain = rpd_collect::clock_domain();
         let shard = root.join(run_id).join("rank-00000.rpdshard");
         let place = ShardPlace {
             root: root.to_owned(),
             run,
             ranks: RankSet::default(),
             domain: domain.clone(),
-            max_bytes: DEFAULT_MAX_BYTES,
+            max_bytes: 2 << 30,
             share_group: false,
             always: false,
         };
@@ -205,7 +203,7 @@ impl Node {
                 rank,
                 rank_is_named: false,
                 ranks: RankSet::default(),
-                node: machine::node(),
+                node: rpd_collect::node(),
                 domain,
             },
             root: files.to_owned(),

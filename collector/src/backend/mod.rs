@@ -17,20 +17,20 @@
 //! * `profiler_files`: the files that it left, told apart by their names.
 //! * [`harvest`]: runs in the collector process when the command has ended. It also records which profilers lost rows.
 
-pub mod choice;
-pub mod harvest;
+pub(crate) mod choice;
+pub(crate) mod harvest;
 mod prepare;
 pub(crate) mod processes;
 mod profiler_files;
 mod profilers;
 mod request;
 mod rocm_tools;
-pub mod scratch;
-pub mod start;
+pub(crate) mod scratch;
+pub(crate) mod start;
 pub(crate) mod start_mark;
 
-pub use choice::{Backend, BackendChoice, ChoiceError, ResolvedBackends};
-pub use harvest::ProfilerEnding;
-pub use prepare::plan;
-pub use request::{Asked, GpuRecording, Harvest, Plan};
+pub(crate) use choice::{Backend, BackendChoice, ChoiceError, ResolvedBackends};
+pub(crate) use harvest::ProfilerEnding;
+pub(crate) use prepare::plan;
+pub(crate) use request::{Asked, GpuRecording, Harvest, Plan};
 pub(crate) use rocm_tools::ask;

@@ -8,7 +8,7 @@ use super::scratch::Scratch;
 
 /// Finds the profilers and prepares them. What is missing is said, and the command runs without it. `rank` names the
 /// folder on the node; one that is not recorded gets no profiler.
-pub fn plan(asked: &Asked<'_>, rank: &str, is_recorded: bool) -> Plan {
+pub(crate) fn plan(asked: &Asked<'_>, rank: &str, is_recorded: bool) -> Plan {
     let ResolvedBackends { backends: chosen, reason, gpu } = asked.choice.resolve(asked.library);
     let mut plan = Plan { nothing: chosen.is_empty() && asked.named, ..Plan::default() };
     plan.native = chosen.contains(&Backend::Native);

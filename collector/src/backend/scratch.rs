@@ -16,7 +16,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 /// Begins its name; `ci` and site scripts find what is left behind by it.
-pub const PREFIX: &str = "rpd-scratch-";
+pub(crate) const PREFIX: &str = "rpd-scratch-";
 const OWNER: &str = "owner";
 /// Entries that are looked at beside a folder.
 const MOST_ENTRIES: usize = 100_000;
@@ -71,7 +71,7 @@ impl Scratch {
 
 /// Somebody looks after a folder, until this is dropped or its process ends.
 #[derive(Debug)]
-pub struct Held {
+pub(crate) struct Held {
     _lock: File,
 }
 
@@ -89,7 +89,7 @@ impl Held {
     }
 
     /// Beside the process that made the folder.
-    pub fn join(folder: &Path) -> Option<Held> {
+    pub(crate) fn join(folder: &Path) -> Option<Held> {
         let file = File::open(folder.join(OWNER)).ok()?;
         flock(&file, FlockOperation::NonBlockingLockShared).ok()?;
         Some(Held { _lock: file })
@@ -97,19 +97,19 @@ impl Held {
 }
 
 /// Removes a scratch folder. What is a link in it is removed, and not what it leads to.
-pub fn remove(path: &Path) {
+pub(crate) fn remove(path: &Path) {
     if is_named_so(path) {
         let _ = fs::remove_dir_all(path);
     }
 }
 
 /// A folder that is still there, and was told to the user, is left alone from now on.
-pub fn leave(path: &Path) {
+pub(crate) fn leave(path: &Path) {
     let _ = fs::remove_file(path.join(OWNER));
 }
 
 /// Removes folders in `root` that were left by processes of this user that were killed. Returns how many.
-pub fn clear_up(root: &Path) -> usize {
+pub(crate) fn clear_up(root: &Path) -> usize {
     // A folder that is exchanged between a look and its removal could be any other one.
     if !is_safe_folder(root) {
         return 0;

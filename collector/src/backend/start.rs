@@ -21,9 +21,9 @@ use std::process::{Child, Command, ExitStatus};
 use std::time::{Duration, Instant};
 
 /// First argument of what a profiler starts.
-pub const START: &str = "@start";
+pub(crate) const START: &str = "@start";
 /// First argument of what stays between a profiler and the command.
-pub const BELOW: &str = "@below";
+pub(crate) const BELOW: &str = "@below";
 /// Time between two looks.
 const LOOK_EVERY: Duration = Duration::from_millis(2);
 /// A profiler has this long to end well when the job is cancelled.
@@ -37,7 +37,7 @@ const EARLY: &str = "USR1 USR2 XCPU";
 const PRELOAD: &str = "LD_PRELOAD";
 
 /// The words that a profiler is given as the command.
-pub fn words(scratch: &Path, ends_early: bool) -> Vec<OsString> {
+pub(crate) fn words(scratch: &Path, ends_early: bool) -> Vec<OsString> {
     let executable = std::env::current_exe().unwrap_or_else(|_| "rpd-collect".into());
     let mode = if ends_early { ignoring::way(EARLY) } else { ignoring::NO_WAY };
     let parent = std::process::id().to_string();
@@ -45,7 +45,7 @@ pub fn words(scratch: &Path, ends_early: bool) -> Vec<OsString> {
 }
 
 /// Runs as what the profiler starts. Returns the exit status if the command cannot be executed.
-pub fn main(arguments: &[OsString]) -> i32 {
+pub(crate) fn main(arguments: &[OsString]) -> i32 {
     let [executable, _, mode, folder, parent, command @ ..] = arguments else { return 2 };
     let scratch = Path::new(folder);
     match start_mark::claim(scratch) {
@@ -78,7 +78,7 @@ pub fn main(arguments: &[OsString]) -> i32 {
 }
 
 /// Runs between a profiler and the command, and ends like this.
-pub fn below(arguments: &[OsString]) -> Ending {
+pub(crate) fn below(arguments: &[OsString]) -> Ending {
     let [_, _, mode, folder, preload, command @ ..] = arguments else { return Ending::Code(2) };
     wait_for(mode, Path::new(folder), Some(preload), command)
 }
@@ -107,7 +107,7 @@ fn wait_for(mode: &OsStr, scratch: &Path, preload: Option<&OsString>, command: &
 
 /// What became of a profiler that was to start the command.
 #[derive(Debug)]
-pub enum Started {
+pub(crate) enum Started {
     /// The command runs, or has run.
     Yes,
     /// It ended before.
@@ -120,7 +120,7 @@ pub enum Started {
 
 /// Waits until the command runs. What is not [`Started::Yes`] has to be started by the caller, who has the mark now. Then
 /// nothing is left of the profiler.
-pub fn wait(child: &mut Child, scratch: &Path, most: Duration) -> Started {
+pub(crate) fn wait(child: &mut Child, scratch: &Path, most: Duration) -> Started {
     let top = child.id() as i32;
     let until = Instant::now() + most;
     loop {
@@ -171,11 +171,11 @@ pub(crate) fn record(scratch: &Path) -> Option<Record> {
 }
 
 /// Whether a profiler came to start the command when it had been started already.
-pub fn was_asked_again(scratch: &Path) -> bool {
+pub(crate) fn was_asked_again(scratch: &Path) -> bool {
     start_mark::was_asked_again(scratch)
 }
 
 /// Process id of the command, as its mark says: a profiler may stay above it.
-pub fn pid(scratch: &Path) -> Option<i32> {
+pub(crate) fn pid(scratch: &Path) -> Option<i32> {
     Record::read(scratch).map(|record| record.command.pid)
 }

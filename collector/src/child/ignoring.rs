@@ -9,14 +9,14 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 
 /// The program is started as ever.
-pub const NO_WAY: &str = "plain";
+pub(crate) const NO_WAY: &str = "plain";
 /// Set for a profiler by the user or by us; who only starts a program is none of those that are profiled.
 const PRELOAD: &str = "LD_PRELOAD";
 const SHELLS: [&str; 8] = ["sh", "bash", "dash", "ksh", "zsh", "csh", "tcsh", "fish"];
 
 /// What can do that for signals, as `USR1 USR2`: `env` of coreutils 8.31 and later, which leaves the environment as it is,
 /// else a shell, which may drop what it could not have set: functions that bash has exported.
-pub fn way(signals: &str) -> &'static str {
+pub(crate) fn way(signals: &str) -> &'static str {
     let mut env = Command::new("env");
     env.args([option(signals).as_str(), "true"]).env_remove(PRELOAD);
     let asked = env.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).status();
@@ -28,7 +28,7 @@ fn option(signals: &str) -> String {
 }
 
 /// The words that start the command like that, where it works.
-pub fn words(way: &OsStr, signals: &str, command: &[OsString]) -> Option<Vec<OsString>> {
+pub(crate) fn words(way: &OsStr, signals: &str, command: &[OsString]) -> Option<Vec<OsString>> {
     let program = find(command.first()?)?;
     // A shell can never trap what was ignored when it began.
     if is_shell(&program) {

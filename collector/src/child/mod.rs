@@ -1,9 +1,9 @@
 //! The command: how it is started, and how its end becomes ours.
 
-pub mod ignoring;
-pub mod preload;
+pub(crate) mod ignoring;
+pub(crate) mod preload;
 pub(crate) mod program;
-pub mod signals;
+pub(crate) mod signals;
 
 use crate::log::next_step;
 use crate::log::warn;
@@ -29,7 +29,7 @@ const TOO_BIG: i32 = 7;
 pub(crate) const PROFILER: &str = "RPD_PROFILER";
 
 /// Becomes the command. Returns only if that fails, with the exit status.
-pub fn replace(command: &[OsString]) -> i32 {
+pub(crate) fn replace(command: &[OsString]) -> i32 {
     let Some((program, arguments)) = command.split_first() else { return NOT_FOUND };
     let error = of_no_profiler(Command::new(program).args(arguments)).exec();
     let error = if error.raw_os_error() == Some(NO_FORMAT) {
@@ -41,7 +41,7 @@ pub fn replace(command: &[OsString]) -> i32 {
 }
 
 /// Starts the command with some variables more. On failure, the exit status.
-pub fn start(command: &[OsString], variables: &[(String, OsString)]) -> Result<Child, i32> {
+pub(crate) fn start(command: &[OsString], variables: &[(String, OsString)]) -> Result<Child, i32> {
     let Some((program, arguments)) = command.split_first() else { return Err(NOT_FOUND) };
     let spawn = |command: &mut Command| {
         of_no_profiler(command).envs(variables.iter().map(|(name, value)| (name, value))).spawn()
@@ -112,7 +112,7 @@ pub(crate) fn interpreter_of(path: &Path) -> Option<String> {
 
 /// How rpd-collect is to end.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Ending {
+pub(crate) enum Ending {
     /// With this exit status.
     Code(i32),
     /// By this signal.
@@ -140,7 +140,7 @@ impl From<ExitStatus> for Ending {
 
 impl Ending {
     /// For the shard.
-    pub fn exit(self) -> Exit {
+    pub(crate) fn exit(self) -> Exit {
         match self {
             Ending::Code(code) => Exit::Code(code),
             Ending::Signal(signal) => Exit::Signal(signal),
@@ -148,7 +148,7 @@ impl Ending {
     }
 
     /// Ends this process the same way.
-    pub fn leave(self) -> ! {
+    pub(crate) fn leave(self) -> ! {
         let signal = match self {
             Ending::Code(code) => std::process::exit(code),
             Ending::Signal(signal) => signal,

@@ -9,13 +9,13 @@ use std::path::{Path, PathBuf};
 use twox_hash::XxHash3_64;
 
 /// File name of the library.
-pub const LIBRARY: &str = "librpd_intercept.so";
+pub(crate) const LIBRARY: &str = "librpd_intercept.so";
 /// Names that are tried for a link to it.
 const MOST_LINKS: u32 = 8;
 
 /// The library is not where it should be.
 #[derive(Debug, thiserror::Error)]
-pub enum PreloadError {
+pub(crate) enum PreloadError {
     /// `RPD_INTERCEPT` names something that is no file.
     #[error("failed to find the library {0} that RPD_INTERCEPT names: unset it or correct it")]
     Named(PathBuf),
@@ -41,13 +41,13 @@ pub enum PreloadError {
 }
 
 /// The library that belongs to the executable of this process.
-pub fn library_of_this_process() -> Result<PathBuf, PreloadError> {
+pub(crate) fn library_of_this_process() -> Result<PathBuf, PreloadError> {
     let executable = std::env::current_exe().unwrap_or_default();
     find_library(std::env::var_os("RPD_INTERCEPT").as_deref(), &executable)
 }
 
 /// The library's path: `RPD_INTERCEPT` if it is set to something, or beside the executable, or in `../lib`, `../lib64`.
-pub fn find_library(named: Option<&OsStr>, executable: &Path) -> Result<PathBuf, PreloadError> {
+pub(crate) fn find_library(named: Option<&OsStr>, executable: &Path) -> Result<PathBuf, PreloadError> {
     let path = match named.filter(|named| !named.is_empty()) {
         Some(named) => {
             let path = std::path::absolute(named).unwrap_or_else(|_| named.into());
@@ -121,7 +121,7 @@ fn link_in(library: &Path, own: &Path, user: u32) -> io::Result<PathBuf> {
 
 /// `LD_PRELOAD` with the library in front of what is there: a tool like Darshan passes calls of MPI on to
 /// their PMPI forms, past whatever stands behind it. Runtimes of sanitizers have to come first.
-pub fn with_library(before: Option<&OsStr>, library: &Path) -> OsString {
+pub(crate) fn with_library(before: Option<&OsStr>, library: &Path) -> OsString {
     let before = before.map(OsStr::as_bytes).unwrap_or_default();
     let mut front = 0;
     let mut end = 0;
@@ -153,7 +153,7 @@ fn is_sanitizer(entry: &[u8]) -> bool {
 
 /// `ASAN_OPTIONS` with which a program that is linked with AddressSanitizer starts although a library is
 /// preloaded in front of its runtime. What the user says about that, further behind, counts.
-pub fn address_sanitizer_options(before: Option<&OsStr>) -> OsString {
+pub(crate) fn address_sanitizer_options(before: Option<&OsStr>) -> OsString {
     let mut value = OsString::from("verify_asan_link_order=0");
     if let Some(before) = before.filter(|before| !before.is_empty()) {
         value.push(":");

@@ -83,7 +83,7 @@ const LAUNCHERS: [&str; 10] = [
 
 /// Lets no signal end or stop this process that can be caught: one may go to the whole step. What
 /// reports an error of this process itself still does.
-pub fn survive() -> io::Result<()> {
+pub(crate) fn survive() -> io::Result<()> {
     for signal in FORWARDED.into_iter().chain(REAL_TIME).chain([SIGPIPE, SIGXFSZ]) {
         signal_hook::flag::register(signal, Arc::default())?;
     }
@@ -95,7 +95,7 @@ static CANCELLED: AtomicI32 = AtomicI32::new(0);
 
 /// The signal by which the job ends although its command does not run yet. A command would have no handler for it so
 /// early. Who prepares something looks from time to time.
-pub fn cancelled() -> Option<i32> {
+pub(crate) fn cancelled() -> Option<i32> {
     Some(CANCELLED.load(Relaxed)).filter(|signal| *signal != 0)
 }
 
@@ -103,12 +103,12 @@ pub fn cancelled() -> Option<i32> {
 static ENDING: AtomicBool = AtomicBool::new(false);
 
 /// Whether a signal came that ends jobs: what is still there is killed soon.
-pub fn is_ending() -> bool {
+pub(crate) fn is_ending() -> bool {
     ENDING.load(Relaxed)
 }
 
 /// Passes signals on to the command from now until the process ends.
-pub struct Forwarder {
+pub(crate) struct Forwarder {
     aim: Arc<Aim>,
 }
 
@@ -119,7 +119,7 @@ struct Aim {
 }
 
 /// Hears the number of a signal.
-pub type Warned = Box<dyn Fn(i32) + Send>;
+pub(crate) type Warned = Box<dyn Fn(i32) + Send>;
 
 #[derive(Default)]
 struct State {
@@ -152,7 +152,7 @@ impl Forwarder {
     /// its dispositions are what ours were; those that were ignored stay so and are not caught.
     /// They are held until there is somebody to pass them on to, and [`cancelled`] tells of them. With `alone`, that may
     /// take a time, and what stops a process stops this one.
-    pub fn install(alone: bool) -> io::Result<Forwarder> {
+    pub(crate) fn install(alone: bool) -> io::Result<Forwarder> {
         let ignored = |signal: i32| is_set("SigIgn:", "/proc/self/status", signal);
         let caught = FORWARDED.into_iter().chain(REAL_TIME).filter(|signal| !ignored(*signal));
         if ignored(SIGCHLD) {
@@ -193,31 +193,31 @@ impl Forwarder {
 
     /// The command is about to be started. With `ends_early`, what a batch system sends some time before the end becomes
     /// SIGTERM, unless the command handles it: a profiler writes when the program ends, and it cannot write after SIGKILL.
-    pub fn get_ready(&self, ends_early: bool) {
+    pub(crate) fn get_ready(&self, ends_early: bool) {
         let mut state = self.aim.state();
         (state.alone, state.ends_early) = (false, ends_early);
     }
 
     /// Has somebody told of each signal that comes before an end, from now on. `warn_signal` is one that ends nobody: it is
     /// passed on if the command handles it.
-    pub fn warn(&self, warn_signal: Option<i32>, warned: Warned) {
+    pub(crate) fn warn(&self, warn_signal: Option<i32>, warned: Warned) {
         let mut state = self.aim.state();
         (state.warn_signal, state.warned) = (warn_signal, Some(warned));
     }
 
     /// Names a profiler that is to start the command. Signals that came before are passed on now.
-    pub fn aim_at_profiler(&self, pid: i32) {
+    pub(crate) fn aim_at_profiler(&self, pid: i32) {
         self.aim.set(Target::new(pid, pid, false));
     }
 
     /// The command has ended, and a profiler above it may still write: signals only tell that the end is near.
-    pub fn spare(&self) {
+    pub(crate) fn spare(&self) {
         self.aim.state().spared = true;
     }
 
     /// Names the command. Signals that came before are passed on now. `top` is the process that was started: the command
     /// itself, or a profiler that stays above it.
-    pub fn aim_at_command(&self, pid: i32, top: i32) {
+    pub(crate) fn aim_at_command(&self, pid: i32, top: i32) {
         self.aim.set(Target::new(pid, top, true));
     }
 }

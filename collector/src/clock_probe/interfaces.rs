@@ -75,7 +75,7 @@ fn same_network(a: IpAddr, b: IpAddr, prefix: u8) -> bool {
 
 /// Why there is no address to probe from.
 #[derive(Debug, thiserror::Error)]
-pub enum AddressError {
+pub(crate) enum AddressError {
     /// The system does not tell.
     #[error("the network interfaces cannot be listed: {0}")]
     Io(#[from] io::Error),
@@ -114,7 +114,7 @@ struct Found {
 /// Addresses of interfaces that are up, in the order in which others try them: those with hardware first,
 /// IPv4 before IPv6. No loopback unless it was chosen, and none that is valid on one link only.
 /// There is at least one.
-pub fn addresses(chosen: Option<&ProbeInterface>) -> Result<Vec<IpAddr>, AddressError> {
+pub(crate) fn addresses(chosen: Option<&ProbeInterface>) -> Result<Vec<IpAddr>, AddressError> {
     let up = if_addrs::get_if_addrs()?.into_iter().filter(if_addrs::Interface::is_oper_up);
     let found = up.map(|interface| Found {
         address: interface.ip(),

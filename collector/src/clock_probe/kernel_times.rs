@@ -50,7 +50,7 @@ const TIMER_S: i64 = 1 << 33;
 
 /// The clocks that a node reads, ns: the real ones, or those of a test.
 #[derive(Clone, Copy, Debug)]
-pub struct NodeClock {
+pub(crate) struct NodeClock {
     /// The clock of the records, `CLOCK_MONOTONIC_RAW`.
     pub raw: fn() -> i64,
     /// `CLOCK_REALTIME`.
@@ -62,7 +62,7 @@ pub struct NodeClock {
 
 impl NodeClock {
     /// The clocks of this machine.
-    pub const REAL: NodeClock =
+    pub(crate) const REAL: NodeClock =
         NodeClock { raw: machine::monotonic_raw, realtime: machine::realtime, stamp: Some };
 
     /// The narrowest of a few brackets. The first one begins with `raw`, which was just read.

@@ -30,10 +30,10 @@ mod sockets;
 mod tests;
 mod tree;
 
-pub use answer_rate::{ProbeRate, ProbeRateError};
-pub use interfaces::{AddressError, ProbeInterface, ProbeInterfaceError, addresses};
-pub use kernel_times::NodeClock;
-pub use sockets::{ProbePorts, ProbePortsError};
+pub(crate) use answer_rate::ProbeRate;
+pub(crate) use interfaces::{ProbeInterface, addresses};
+pub(crate) use kernel_times::NodeClock;
+pub(crate) use sockets::ProbePorts;
 
 use crate::shard_output::SideOutput;
 use agent::Signals;
@@ -46,7 +46,7 @@ use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 /// Answers a second of one agent, unless told otherwise.
-pub const DEFAULT_RATE: u32 = 10_000;
+pub(crate) const DEFAULT_RATE: u32 = 10_000;
 /// The last burst is waited for no longer.
 const TIME_TO_MEASURE: Duration = Duration::from_millis(200);
 /// The whole end takes no longer.
@@ -71,7 +71,7 @@ impl Default for ProbeChoice {
 
 /// How often things happen.
 #[derive(Clone, Copy, Debug)]
-pub struct Pace {
+pub(crate) struct Pace {
     /// Between two bursts.
     pub period: Duration,
     /// From the start of the command to the first look into the folder.
@@ -99,7 +99,7 @@ impl Default for Pace {
 
 /// What an agent needs to know.
 #[derive(Clone, Debug)]
-pub struct ProbeConfig {
+pub(crate) struct ProbeConfig {
     /// Output root, absolute.
     pub root: PathBuf,
     /// The run: one agent per run and clock domain.
@@ -122,7 +122,7 @@ pub struct ProbeConfig {
 
 impl ProbeConfig {
     /// With the usual pace and clock.
-    pub fn new(
+    pub(crate) fn new(
         root: PathBuf,
         run_id: String,
         rank: u32,
@@ -147,7 +147,7 @@ impl ProbeConfig {
 }
 
 /// The agent of this collector, or the wish to become one. Ends when it is dropped.
-pub struct ProbeAgent {
+pub(crate) struct ProbeAgent {
     signals: Signals,
     /// When the command ended.
     stopped: Option<Instant>,
@@ -156,7 +156,7 @@ pub struct ProbeAgent {
 impl ProbeAgent {
     /// Starts the look-out, which starts the agent once no other collector of the run has the clocks of
     /// this node.
-    pub fn start(config: ProbeConfig, output: SideOutput) -> io::Result<ProbeAgent> {
+    pub(crate) fn start(config: ProbeConfig, output: SideOutput) -> io::Result<ProbeAgent> {
         let signals = Signals {
             wake: Signal::new()?,
             stop: Signal::new()?,
@@ -172,14 +172,14 @@ impl ProbeAgent {
     }
 
     /// The command has ended: the last burst begins.
-    pub fn stop(&mut self) {
+    pub(crate) fn stop(&mut self) {
         self.stopped.get_or_insert_with(Instant::now);
         self.signals.stop.set();
         self.signals.wake.set();
     }
 
     /// Waits until the last burst is handed over, at most 200 ms from the end of the command.
-    pub fn wait_until_measured(&mut self) {
+    pub(crate) fn wait_until_measured(&mut self) {
         self.stop();
         let began = self.stopped.unwrap_or_else(Instant::now);
         self.signals.measured.wait(began + TIME_TO_MEASURE);
@@ -187,7 +187,7 @@ impl ProbeAgent {
 
     /// Waits until those that ask this node have done so for the last time, at most 300 ms from the end of
     /// the command.
-    pub fn leave(mut self) {
+    pub(crate) fn leave(mut self) {
         self.stop();
         let began = self.stopped.unwrap_or_else(Instant::now);
         self.signals.ended.wait(began + TIME_TO_LEAVE);

@@ -7,7 +7,7 @@ use rpd_ring::layout::{RING_MAX, RING_MIN, ring_bytes};
 use std::ffi::{OsStr, OsString};
 
 /// The table of our options in a file.
-pub const TABLE: &str = "collect";
+pub(crate) const TABLE: &str = "collect";
 /// Names a file, like `--config`.
 const CONFIG: &str = "RPD_CONFIG";
 /// Options that a variable may say, too.

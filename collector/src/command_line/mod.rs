@@ -4,10 +4,10 @@ mod load;
 mod trace;
 mod warn_signal;
 
-pub use load::{Loaded, TABLE};
-pub use rpd_shard::size::{Size, SizeError};
-pub use trace::{Trace, TraceError, name_of};
-pub use warn_signal::{WarnSignal, WarnSignalError};
+pub(crate) use load::{Loaded, TABLE};
+pub(crate) use rpd_shard::size::Size;
+pub(crate) use trace::{Trace, name_of};
+pub(crate) use warn_signal::WarnSignal;
 
 use crate::backend::{Asked, BackendChoice, ChoiceError, Plan};
 use crate::clock_probe::{DEFAULT_RATE, ProbeChoice, ProbeInterface, ProbePorts, ProbeRate};
@@ -396,7 +396,7 @@ where
 
 /// The command on a command line that nobody wants to be looked at: `RPD_DISABLE` must help even
 /// against mistakes in the options.
-pub fn command_alone(arguments: &[OsString]) -> Option<Vec<OsString>> {
+pub(crate) fn command_alone(arguments: &[OsString]) -> Option<Vec<OsString>> {
     match Options::try_parse_from(arguments) {
         Ok(options) => Some(options.command),
         Err(_) => {

@@ -81,7 +81,7 @@ impl std::fmt::Display for Trace {
 }
 
 /// What people call what `--trace` calls by this word.
-pub fn name_of(word: &str) -> &str {
+pub(crate) fn name_of(word: &str) -> &str {
     match word {
         "mpi" => "MPI",
         "rccl" => "RCCL",

@@ -23,7 +23,7 @@ use std::fmt::Display;
 use std::io::Write;
 
 /// First argument that asks for it.
-pub const NAME: &str = "doctor";
+pub(crate) const NAME: &str = "doctor";
 
 const HELP: &str = "\
 EXAMPLES:
@@ -82,7 +82,7 @@ fn say(line: std::fmt::Arguments<'_>) {
 }
 
 /// Examines, prints, and returns the exit status.
-pub fn main(arguments: &[OsString]) -> i32 {
+pub(crate) fn main(arguments: &[OsString]) -> i32 {
     let loaded =
         Options::load(parser(), arguments.get(1..).unwrap_or_default(), |name| std::env::var_os(name));
     let Loaded { options, warnings, .. } = match loaded {

@@ -58,7 +58,7 @@ pub(super) enum Arrival {
 }
 
 /// The listening socket, and connections whose message is still to come.
-pub struct Listener {
+pub(crate) struct Listener {
     socket: OwnedFd,
     waiting: Vec<(OwnedFd, i32)>,
     /// There was no descriptor for a connection: until some are closed, it is no news that there is one.
@@ -74,7 +74,7 @@ const SPARE: usize = 2;
 impl Listener {
     /// Opens a socket on an abstract address that cannot be guessed, and returns its name for
     /// [`rpd_ring::message::SOCKET_VARIABLE`]. Connections wait in it until somebody listens.
-    pub fn bind(random: u128) -> io::Result<(OwnedFd, String)> {
+    pub(crate) fn bind(random: u128) -> io::Result<(OwnedFd, String)> {
         let name = format!("rpd-{random:032x}");
         let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
         let socket = socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None)?;
@@ -84,7 +84,7 @@ impl Listener {
     }
 
     /// Listens on a socket of [`Listener::bind`].
-    pub fn new(socket: OwnedFd) -> Listener {
+    pub(crate) fn new(socket: OwnedFd) -> Listener {
         let mut listener = Listener { socket, waiting: Vec::new(), exhausted: false, spare: Vec::new() };
         listener.keep_spare();
         listener

@@ -14,7 +14,7 @@ mod rings;
 mod thread;
 mod wakeups;
 
-pub use listener::Listener;
+pub(crate) use listener::Listener;
 
 use crate::launcher::SourceDefaults;
 use crate::shard_output::Output;
@@ -29,7 +29,7 @@ use thread::CollectingThread;
 
 /// The command has ended: drain what is left and complete the shard.
 #[derive(Clone, Copy, Debug)]
-pub struct Finish {
+pub(crate) struct Finish {
     /// Its process id.
     pub pid: i32,
     /// How it ended.
@@ -45,14 +45,18 @@ enum Command {
 }
 
 /// The collecting thread.
-pub struct Collector {
+pub(crate) struct Collector {
     commands: SyncSender<Command>,
     wake: Arc<OwnedFd>,
 }
 
 impl Collector {
     /// Starts the thread.
-    pub fn start(listener: Listener, defaults: SourceDefaults, output: Output) -> io::Result<Collector> {
+    pub(crate) fn start(
+        listener: Listener,
+        defaults: SourceDefaults,
+        output: Output,
+    ) -> io::Result<Collector> {
         let wake = Arc::new(eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?);
         let (commands, incoming) = sync_channel(2);
         let drain = Drain::new(defaults, output, Arc::clone(&wake));
@@ -62,13 +66,13 @@ impl Collector {
     }
 
     /// Asks the thread to finish. The output says when that is done.
-    pub fn finish(&self, finish: Finish) {
+    pub(crate) fn finish(&self, finish: Finish) {
         let _ = self.commands.send(Command::Finish(finish));
         let _ = rustix::io::write(&*self.wake, &1u64.to_ne_bytes());
     }
 
     /// Has all that was recorded so far written and kept by the file system: the end may come without another word.
-    pub fn keep(&self, signal: i32) {
+    pub(crate) fn keep(&self, signal: i32) {
         // Where there is no room, one that comes later is on its way.
         let _ = self.commands.try_send(Command::Keep(signal));
         let _ = rustix::io::write(&*self.wake, &1u64.to_ne_bytes());

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 /// A memory cgroup with a limit.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Cgroup {
+pub(crate) struct Cgroup {
     /// Bytes that it may have.
     pub limit: u64,
     /// Bytes that it has.
@@ -12,7 +12,7 @@ pub struct Cgroup {
 }
 
 /// The memory cgroup with the least left, of this process's and those above, in version 1 or 2.
-pub fn tightest() -> Option<Cgroup> {
+pub(crate) fn tightest() -> Option<Cgroup> {
     let memberships = std::fs::read_to_string("/proc/self/cgroup").unwrap_or_default();
     tightest_of(&memberships, Path::new("/sys/fs/cgroup"))
 }

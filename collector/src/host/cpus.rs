@@ -12,7 +12,7 @@ use std::io;
 use std::str::FromStr;
 
 /// The option.
-pub const OPTION: &str = "collector-cpus";
+pub(crate) const OPTION: &str = "collector-cpus";
 
 /// Numbers of CPUs, as `0,4-7` in text.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
@@ -35,14 +35,14 @@ pub struct CpuListError(String);
 /// A list on which nothing can run.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("the job may run on none of the CPUs {asked}; it may on {allowed}")]
-pub struct NotAllowedError {
+pub(crate) struct NotAllowedError {
     asked: CpuList,
     allowed: CpuList,
 }
 
 /// What becomes of the option.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
-pub struct Placement {
+pub(crate) struct Placement {
     /// The CPUs; none: those of the command.
     pub cpus: Option<CpuList>,
     /// A line for the log: a warning, or a note.
@@ -51,7 +51,7 @@ pub struct Placement {
 
 /// CPUs of this node as they are seen from here.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct NodeCpus {
+pub(crate) struct NodeCpus {
     /// The job may run on them, whatever its ranks are bound to.
     allowed: CpuList,
     /// Those of the rank.
@@ -136,7 +136,7 @@ impl FromStr for CollectorCpus {
 
 impl NodeCpus {
     /// None where the system does not say it, as on a node with more CPUs than a set of them can hold.
-    pub fn of_this_process() -> Option<NodeCpus> {
+    pub(crate) fn of_this_process() -> Option<NodeCpus> {
         let own = CpuList::of(&sched_getaffinity(None).ok()?);
         let allowed = allowed()?;
         let siblings = cpus_of_siblings(&allowed);
@@ -147,7 +147,7 @@ impl NodeCpus {
     ///
     /// # Errors
     /// If it can run on no CPU of the list.
-    pub fn place(&self, wanted: &CollectorCpus) -> Result<Placement, NotAllowedError> {
+    pub(crate) fn place(&self, wanted: &CollectorCpus) -> Result<Placement, NotAllowedError> {
         match wanted {
             CollectorCpus::Auto => Ok(self.beside()),
             CollectorCpus::List(list) => self.on(list),
@@ -234,7 +234,10 @@ fn parent_of(pid: u32) -> Option<u32> {
 ///
 /// # Errors
 /// If the collector could run on no CPU that was typed.
-pub fn placement(wanted: Option<&CollectorCpus>, origin: &Origin) -> Result<Placement, NotAllowedError> {
+pub(crate) fn placement(
+    wanted: Option<&CollectorCpus>,
+    origin: &Origin,
+) -> Result<Placement, NotAllowedError> {
     let Some(wanted) = wanted else { return Ok(Placement::default()) };
     let Some(node) = NodeCpus::of_this_process() else {
         let line = format!("warning: --{OPTION}: the CPUs of this node are not known; it is ignored");
@@ -254,7 +257,7 @@ pub fn placement(wanted: Option<&CollectorCpus>, origin: &Origin) -> Result<Plac
 ///
 /// # Errors
 /// If the collector could run on no CPU of the list.
-pub fn describe(wanted: Option<&CollectorCpus>) -> Result<Placement, NotAllowedError> {
+pub(crate) fn describe(wanted: Option<&CollectorCpus>) -> Result<Placement, NotAllowedError> {
     let Some(node) = NodeCpus::of_this_process() else { return Ok(Placement::default()) };
     let placed = wanted.map_or_else(|| Ok(Placement::default()), |wanted| node.place(wanted))?;
     let collector = placed.cpus.as_ref().unwrap_or(&node.own);

@@ -30,17 +30,17 @@ fn line_of(path: &str) -> String {
 }
 
 /// `CLOCK_BOOTTIME`, ns.
-pub fn boottime() -> i64 {
+pub(crate) fn boottime() -> i64 {
     nanoseconds(ClockId::Boottime)
 }
 
 /// `CLOCK_MONOTONIC_RAW`, ns: the clock that nobody corrects.
-pub fn monotonic_raw() -> i64 {
+pub(crate) fn monotonic_raw() -> i64 {
     nanoseconds(ClockId::MonotonicRaw)
 }
 
 /// `CLOCK_REALTIME`, ns since 1970: the clock that administrators and NTP set.
-pub fn realtime() -> i64 {
+pub(crate) fn realtime() -> i64 {
     nanoseconds(ClockId::Realtime)
 }
 
@@ -54,7 +54,7 @@ fn nanoseconds(clock: ClockId) -> i64 {
 const READINGS: usize = 5;
 
 /// All clocks at one moment, as close together as they can be had.
-pub fn clock_set(domain: &ClockDomain) -> ClockSet {
+pub(crate) fn clock_set(domain: &ClockDomain) -> ClockSet {
     let read = || {
         let before = nanoseconds(ClockId::Boottime);
         let monotonic_raw = nanoseconds(ClockId::MonotonicRaw);

@@ -2,10 +2,10 @@
 //!
 //! Nothing here knows a run, a rank or a shard.
 
-pub mod cgroup;
+pub(crate) mod cgroup;
 pub(crate) mod claim;
-pub mod cpus;
-pub mod machine;
+pub(crate) mod cpus;
+pub(crate) mod machine;
 pub(crate) mod process_stat;
 pub(crate) mod random;
-pub mod utc;
+pub(crate) mod utc;

@@ -4,7 +4,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 /// A moment, to the second.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Utc {
+pub(crate) struct Utc {
     /// Year, month and day.
     pub date: (u64, u64, u64),
     /// Hour, minute and second.

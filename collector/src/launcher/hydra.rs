@@ -7,7 +7,7 @@
 const ANCESTORS: usize = 16;
 
 /// The name of the Hydra job of this process, from its ancestors' command lines.
-pub fn hydra_job() -> Option<String> {
+pub(crate) fn hydra_job() -> Option<String> {
     let mut pid = rustix::process::getppid().map(|pid| pid.as_raw_nonzero().get())?;
     for _ in 0..ANCESTORS {
         let command = std::fs::read(format!("/proc/{pid}/cmdline")).ok()?;

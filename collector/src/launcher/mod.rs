@@ -7,45 +7,45 @@ mod hydra;
 mod run_id;
 mod source_defaults;
 
-pub use hydra::hydra_job;
-pub use rpd_shard::identity::RankIdentity;
-pub use run_id::{RunId, detect_run_id, lone_run_id, slurm_marks};
+pub(crate) use hydra::hydra_job;
+pub(crate) use rpd_shard::identity::RankIdentity;
+pub(crate) use run_id::{RunId, detect_run_id, lone_run_id, slurm_marks};
 pub use source_defaults::SourceDefaults;
 
 use std::collections::HashMap;
 
 /// Variables by name.
 #[derive(Clone, Debug, Default)]
-pub struct Environment(HashMap<String, String>);
+pub(crate) struct Environment(HashMap<String, String>);
 
 impl Environment {
     /// The variables of this process. Those that are not UTF-8 are of no interest.
-    pub fn of_this_process() -> Environment {
+    pub(crate) fn of_this_process() -> Environment {
         let utf8 = std::env::vars_os()
             .filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)));
         Environment(utf8.collect())
     }
 
     /// A variable that is set to something.
-    pub fn get(&self, name: &str) -> Option<&str> {
+    pub(crate) fn get(&self, name: &str) -> Option<&str> {
         self.0.get(name).map(String::as_str).filter(|value| !value.is_empty())
     }
 
     /// A variable that is a number.
-    pub fn number(&self, name: &str) -> Option<u32> {
+    pub(crate) fn number(&self, name: &str) -> Option<u32> {
         self.get(name)?.trim().parse().ok()
     }
 }
 
 /// Rank, size and local rank, as the launcher's variables tell; `rank_env` is the variable that the
 /// user says has the rank.
-pub fn detect_rank(environment: &Environment, rank_env: Option<&str>) -> RankIdentity {
+pub(crate) fn detect_rank(environment: &Environment, rank_env: Option<&str>) -> RankIdentity {
     rpd_shard::identity::detect_rank(|name| environment.get(name), rank_env)
 }
 
 /// Whether the launcher says that all ranks are on this node, or there is no launcher. Who is not told
 /// may have company.
-pub fn is_on_one_node(environment: &Environment, rank: &RankIdentity) -> bool {
+pub(crate) fn is_on_one_node(environment: &Environment, rank: &RankIdentity) -> bool {
     let Some(from) = &rank.rank_from else { return true };
     if rank.rank.is_none() || rank.size == Some(1) {
         return true;

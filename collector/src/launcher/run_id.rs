@@ -7,7 +7,7 @@ use twox_hash::XxHash3_64;
 
 /// The name of a run, fit for a folder.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct RunId {
+pub(crate) struct RunId {
     /// The name.
     pub id: String,
     /// Where it comes from: `--run-id`, a variable, `hydra`, or `self` for a lone process.
@@ -30,7 +30,7 @@ impl RunId {
 /// 3. Hydra: where its proxies call back (`hydra` is asked only if `PMI_RANK` is set).
 /// 4. `SLURM_JOB_ID.SLURM_STEP_ID`, which only `srun` sets, with `-r1` and so on in a job that was requeued.
 /// 5. Other launchers' job ids, then torchrun's run id unless it is `none`.
-pub fn detect_run_id(
+pub(crate) fn detect_run_id(
     chosen: Option<&str>,
     environment: &Environment,
     hydra: impl FnOnce() -> Option<String>,
@@ -63,7 +63,7 @@ pub fn detect_run_id(
 
 /// Names of empty files in a run's folder, by which a script at the end of a Slurm job finds it: `slurm-job.12` where the
 /// name of the run does not begin with the job's number, and `slurm-array.11_3` in a task of an array.
-pub fn slurm_marks(environment: &Environment, run: &RunId) -> Vec<String> {
+pub(crate) fn slurm_marks(environment: &Environment, run: &RunId) -> Vec<String> {
     let number = |name: &str| environment.number(name);
     let job = number("SLURM_JOB_ID").filter(|job| !run.id.starts_with(&format!("{job}.")));
     let task = number("SLURM_ARRAY_JOB_ID").zip(number("SLURM_ARRAY_TASK_ID"));
@@ -84,7 +84,7 @@ fn open_mpi(environment: &Environment) -> Option<RunId> {
 }
 
 /// A run id for a process without launcher: sorts by time, and is nobody else's.
-pub fn lone_run_id(now: SystemTime, pid: u32, random: u32) -> RunId {
+pub(crate) fn lone_run_id(now: SystemTime, pid: u32, random: u32) -> RunId {
     let Utc { date: (year, month, day), time: (hour, minute, second) } = now.into();
     let id =
         format!("{year:04}{month:02}{day:02}T{hour:02}{minute:02}{second:02}Z-{pid}-{:04x}", random & 0xffff);

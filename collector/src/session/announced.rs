@@ -5,7 +5,7 @@ use crate::command_line::Options;
 
 /// Says what records the work of the GPU and what records the rest, and why. A warning if rocprofv3 is there and cannot
 /// be used. `None` where the user has chosen, or the node has no GPU.
-pub fn announced(options: &Options, plan: &Plan) -> Option<String> {
+pub(crate) fn announced(options: &Options, plan: &Plan) -> Option<String> {
     let described = options.recorded(plan).described();
     let native = if described.is_empty() { "nothing".to_owned() } else { described.clone() };
     Some(match plan.gpu.as_ref()? {

@@ -30,7 +30,7 @@ use std::time::Duration;
 const TIME_ALONE: Duration = Duration::from_secs(60);
 
 /// Runs the collector process. Stdin is the control channel, stdout the listening socket.
-pub fn main() -> io::Result<()> {
+pub(crate) fn main() -> io::Result<()> {
     let control = Arc::new(Control::from_descriptor(io::stdin().as_fd().try_clone_to_owned()?));
     let socket = io::stdout().as_fd().try_clone_to_owned()?;
     let (Received::Message(ToCollector::Start(start)), shard) = control.receive_with(None) else {

@@ -8,7 +8,7 @@ use std::time::SystemTime;
 
 /// Who this collector is, and where its shard goes.
 #[derive(Debug)]
-pub struct Identity {
+pub(crate) struct Identity {
     /// Rank, and where it comes from.
     pub rank: RankIdentity,
     /// The run.
@@ -21,7 +21,7 @@ pub struct Identity {
 
 impl Identity {
     /// From the options and the launcher's variables. `random` names a lone run.
-    pub fn detect(options: &Options, environment: &Environment, random: u128) -> Identity {
+    pub(crate) fn detect(options: &Options, environment: &Environment, random: u128) -> Identity {
         let rank = launcher::detect_rank(environment, options.rank_env.as_deref());
         if let Some(name) = options.rank_env.as_deref().filter(|name| environment.number(name).is_none()) {
             warn(format_args!(
@@ -37,14 +37,14 @@ impl Identity {
     }
 
     /// Names this rank in the name of a folder on its node.
-    pub fn label(&self) -> String {
+    pub(crate) fn label(&self) -> String {
         let rank = self.rank.rank.map_or("none".to_owned(), |rank| format!("{rank:05}"));
         let run: String = self.run.id.chars().filter(char::is_ascii_alphanumeric).take(40).collect();
         format!("{run}-{rank}")
     }
 
     /// One rank speaks for all.
-    pub fn speaks(&self) -> bool {
+    pub(crate) fn speaks(&self) -> bool {
         self.rank.rank.is_none_or(|rank| rank == 0)
     }
 }

@@ -31,10 +31,10 @@ mod unseen_program;
 mod variables;
 mod watched;
 
-pub use announced::announced;
-pub use collecting::main as collect;
-pub use identity::Identity;
-pub use prepare::Session;
-pub use spawn::COLLECT;
-pub use unrecorded::{PrepareError, run_unrecorded};
-pub use variables::variables;
+pub(crate) use announced::announced;
+pub(crate) use collecting::main as collect;
+pub(crate) use identity::Identity;
+pub(crate) use prepare::Session;
+pub(crate) use spawn::COLLECT;
+pub(crate) use unrecorded::run_unrecorded;
+pub(crate) use variables::variables;

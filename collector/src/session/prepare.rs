@@ -29,7 +29,7 @@ use std::sync::Arc;
 pub(super) const NOTE: &str = "note: ";
 
 /// Everything that is ready before the command starts.
-pub struct Session {
+pub(crate) struct Session {
     pub(super) variables: Vec<(String, OsString)>,
     /// A profiler that starts the command.
     pub(super) front: Option<Front>,
@@ -55,7 +55,7 @@ pub struct Session {
 impl Session {
     /// Gets ready: finds the library, opens the socket, creates the shard, starts the collector. The warnings are
     /// about the options.
-    pub fn prepare(
+    pub(crate) fn prepare(
         options: &Options,
         mut placement: Placement,
         mut warnings: Vec<String>,

@@ -25,7 +25,7 @@ const MOST_LINES: usize = 20;
 
 impl Session {
     /// Runs the command to its end, waits for the shard, and says how to end.
-    pub fn run(self, command: &[OsString]) -> Ending {
+    pub(crate) fn run(self, command: &[OsString]) -> Ending {
         let started = match &self.front {
             Some(front) => front.start(command, &self.variables, &self.forwarder, &self.control),
             None => child::start(&self.words(command), &self.variables)

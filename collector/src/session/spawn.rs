@@ -11,7 +11,7 @@ use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
 /// First argument of the collector process.
-pub const COLLECT: &str = "__collect";
+pub(crate) const COLLECT: &str = "__collect";
 /// `FD_CLOEXEC` as `/proc/self/fdinfo` shows it, octal.
 const CLOSED_BY_EXEC: u32 = 0o2_000_000;
 /// Shells that can close descriptors, and the highest one that they can name.

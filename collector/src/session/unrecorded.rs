@@ -28,7 +28,7 @@ const LOOK_EVERY: Duration = Duration::from_millis(20);
 
 /// Why a command cannot be traced.
 #[derive(Debug, thiserror::Error)]
-pub enum PrepareError {
+pub(crate) enum PrepareError {
     /// The library is missing.
     #[error("{0}")]
     Preload(#[from] preload::PreloadError),
@@ -113,7 +113,7 @@ pub(super) fn is_first(rank: Option<u32>, ranks: &RankSet) -> bool {
 }
 
 /// Runs the command without recording it, or ends the call where `--require` asks for that.
-pub fn run_unrecorded(options: &Options, error: &PrepareError) -> ! {
+pub(crate) fn run_unrecorded(options: &Options, error: &PrepareError) -> ! {
     if let PrepareError::Cancelled(signal) = error {
         Ending::Signal(*signal).leave();
     }

@@ -7,7 +7,7 @@ use rpd_ring::message::{MEMORY_VARIABLE, RING_VARIABLE, SOCKET_VARIABLE, TRACE_V
 use std::ffi::OsString;
 
 /// Variables for our own library, and for the profilers of the plan.
-pub fn variables(
+pub(crate) fn variables(
     options: &Options,
     plan: &Plan,
     socket: &str,

@@ -10,10 +10,11 @@ mod system_rows;
 mod writer;
 
 pub(crate) use early::{EarlyShard, ShardBeginning, ShardCreation};
-pub use rows::{Batch, CommunicatorRow, Item, MpiRow, NameId, RcclRow, RequestRow, Span};
-pub use shard_place::{DEFAULT_MAX_BYTES, PlaceError, ShardPlace};
-pub use system_rows::SystemRows;
-pub(crate) use system_rows::{Agent, Counter, Description, Tick};
+pub use rows::{Batch, Item, NameId, Span};
+pub(crate) use rows::{CommunicatorRow, MpiRow, RcclRow, RequestRow};
+pub use shard_place::ShardPlace;
+pub(crate) use shard_place::{DEFAULT_MAX_BYTES, PlaceError};
+pub(crate) use system_rows::{Agent, Counter, Description, SystemRows, Tick};
 
 use std::io;
 use std::path::PathBuf;

@@ -16,7 +16,7 @@ const MOST_OF_ONE_RANK: u32 = 1000;
 
 /// The shard could not be made.
 #[derive(Debug, thiserror::Error)]
-pub enum PlaceError {
+pub(crate) enum PlaceError {
     /// No folder.
     #[error("failed to make the folder {path}: {source}; choose another place with -o DIR or RPD_OUTPUT")]
     Folder {
@@ -44,7 +44,7 @@ pub enum PlaceError {
 }
 
 /// Most bytes of a shard unless told otherwise.
-pub const DEFAULT_MAX_BYTES: u64 = 2 << 30;
+pub(crate) const DEFAULT_MAX_BYTES: u64 = 2 << 30;
 
 /// Which shard, and where.
 #[derive(Clone, Debug)]

@@ -11,7 +11,7 @@ mod profiler_output;
 mod target;
 mod unrecorded_rows;
 
-pub use target::{ProfilerEnding, Target};
+pub(crate) use target::{ProfilerEnding, Target};
 
 use super::request::Harvest;
 use super::{scratch, start};
@@ -23,7 +23,7 @@ use std::collections::BTreeSet;
 use std::path::Path;
 
 /// Makes shards of all that is there, and removes the folder.
-pub fn bring_in(harvest: &Harvest, target: &Target<'_>) {
+pub(crate) fn bring_in(harvest: &Harvest, target: &Target<'_>) {
     let scratch_folder = Path::new(&harvest.scratch);
     let own = target.shard.as_ref().and_then(|path| Shard::open(path).ok());
     let (seen, clocks) = own.map_or_else(Default::default, |shard| {

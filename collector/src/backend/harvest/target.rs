@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
 
 /// Where it goes, and whose it is.
-pub struct Target<'a> {
+pub(crate) struct Target<'a> {
     /// The place of the rank's shard.
     pub place: &'a ShardPlace,
     /// That shard, where there is one: it has clocks, and the processes that were traced.
@@ -21,7 +21,7 @@ pub struct Target<'a> {
 
 /// How a profiler that stayed above the command ended.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
-pub enum ProfilerEnding {
+pub(crate) enum ProfilerEnding {
     /// No profiler stayed above the command, or its end was not seen.
     #[default]
     Unseen,
