@@ -2,6 +2,7 @@
 //! stalls holds up nobody but itself for a while.
 
 mod early;
+mod item_rows;
 mod queue;
 mod rows;
 mod shard_file;
